@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Builds the one line that a failure is told in. */
+#include "fail.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* Names come from hostile files: a newline or an escape sequence must not reach a terminal or a log. */
+static void copy_escaped(char *dst, size_t dst_bytes, const char *src)
+{
+    size_t n = 0;
+    for (; *src && n + 5 < dst_bytes; src++) {
+        unsigned char c = (unsigned char)*src;
+        if (c < 0x20 || c == 0x7f)
+            n += (size_t)snprintf(dst + n, dst_bytes - n, "\\x%02x", c);
+        else
+            dst[n++] = (char)c;
+    }
+    dst[n] = '\0';
+}
+
+int fail(struct hst_error *error, enum fail_code code, int native, const char *format, ...)
+{
+    if (!error)
+        return native;
+    char text[sizeof error->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    error->code = (int)code;
+    error->native = native;
+    copy_escaped(error->message, sizeof error->message, text);
+    return native;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_FAIL_H
+#define HOISTWAY_TOOLS_FAIL_H
+/* How a tool says that something failed: E-code, native errno, one line of text. docs/errors.md lists the codes. */
+#include <hoistway/hoistway.h>
+
+enum fail_code {
+    FAIL_IO_URING = 101,        /* io_uring is blocked and was forced */
+    FAIL_STORE_DIR = 105,       /* store directory missing, not a directory, not writable */
+    FAIL_READ = 106,            /* a read failed or was short while the run went on */
+    FAIL_WRITE = 107,           /* a write failed */
+    FAIL_DEVICE = 201,
+    FAIL_DISK_SPACE = 301,
+    FAIL_BUDGET = 302,          /* no placement fits the budgets */
+    FAIL_USAGE = 401,           /* unknown verb, option or key; the nearest is named */
+    FAIL_VALUE = 402,           /* a value out of its range, or contradictory options */
+    FAIL_MISSING = 403,         /* a required option is missing */
+    FAIL_SAFETENSORS = 410,     /* malformed safetensors file */
+    FAIL_INDEX = 411,           /* malformed model.safetensors.index.json, or shards that contradict it */
+    FAIL_CONFIG_FILE = 412,     /* config.json missing, unreadable, not JSON */
+    FAIL_CONFIG_VALUE = 413,    /* a key of config.json out of its range */
+    FAIL_ARCHITECTURE = 414,    /* not a model that can be trained here */
+    FAIL_TENSOR = 415,          /* tensor missing, of another shape or of an unsupported type */
+    FAIL_DATA_FILE = 420,       /* missing, unreadable, not a regular file */
+    FAIL_DATA_SHORT = 421,      /* fewer tokens than one sequence */
+    FAIL_DATA_TOKEN = 422,      /* a token id beyond the vocabulary */
+    FAIL_DATA_FORMAT = 423,     /* unknown or malformed format */
+    FAIL_EXPORT = 430,          /* export directory refused or not writable */
+    FAIL_NONFINITE = 701,
+};
+
+/** Fills *error (may be null) and returns `native`, a negative errno. Control characters in the text are escaped, so that hostile names cannot forge lines. */
+int fail(struct hst_error *error, enum fail_code code, int native, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

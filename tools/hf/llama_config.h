@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_LLAMA_CONFIG_H
+#define HOISTWAY_TOOLS_LLAMA_CONFIG_H
+/* What config.json says about a LlamaForCausalLM, checked and complete: no key is looked at elsewhere. */
+#include <stdbool.h>
+#include <stdint.h>
+
+enum rope_type { ROPE_DEFAULT = 0, ROPE_LINEAR, ROPE_LLAMA3 };
+
+struct rope_config {
+    enum rope_type type;
+    double theta;
+    double factor;                            /* LINEAR, LLAMA3 */
+    double low_freq_factor, high_freq_factor; /* LLAMA3 */
+    double original_max_positions;            /* LLAMA3 */
+};
+
+struct llama_config {
+    uint32_t hidden, intermediate, layers, heads, kv_heads, head_dim, vocab, max_positions;
+    double rms_norm_eps;
+    bool tied_embeddings;
+    struct rope_config rope;
+};
+#endif
