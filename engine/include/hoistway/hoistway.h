@@ -75,7 +75,7 @@ struct hst_config {
     enum hst_precision precision;
     uint64_t batch_tokens;   /* tokens of a step; > 0 */
     uint64_t grain_tokens;   /* tokens of a micro-batch, whole sequences; the last of a step may be shorter; > 0 */
-    double beta1, beta2;     /* 0: 0.9, 0.999 */
+    double beta1, beta2;     /* 0: 0.9, 0.999; HST_NONE: 0 */
     double eps;              /* 0: 1e-8 */
     double weight_decay;     /* 0: 0.01; HST_NONE: none. Applies to parameters flagged HST_PARAM_DECAY */
     double clip;             /* greatest global gradient norm; 0: 1.0; HST_NONE: no clipping */
@@ -265,8 +265,11 @@ struct hst_step_stats {
  * Errors: -EOVERFLOW the gradient norm is not finite (E701): nothing was updated, the error is sticky.
  */
 int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats);
-/** Waits until everything that was begun is finished and written. */
-int hst_engine_drain(struct hst_engine *engine);
+/**
+ * Waits until everything that was begun is finished and written. stats (may be null): seconds, stalls and
+ * bytes since the end of the last step, which no step's numbers contain.
+ */
+int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats);
 
 /* ---- options: one table for command line, help, ds_config.json ------------------------------------------ */
 
@@ -275,8 +278,8 @@ enum hst_option_type {
     HST_OPTION_COUNT,  /* uint64_t: 512, 1e6, 4K */
     HST_OPTION_UINT32, /* uint32_t */
     HST_OPTION_REAL,   /* double; an explicit 0 is stored as HST_NONE where zero_is_none */
-    HST_OPTION_PAIR,   /* double[2]: "0.9,0.999" */
-    HST_OPTION_CHOICE, /* int: index + 1 into choices */
+    HST_OPTION_PAIR,   /* double[2]: "0.9,0.999"; explicit zeros as in REAL */
+    HST_OPTION_CHOICE, /* int: first_choice + index into choices */
     HST_OPTION_TEXT,   /* const char *, borrowed from the argument */
     HST_OPTION_FLAG,   /* bool, takes no value */
 };
@@ -284,7 +287,7 @@ enum hst_option_type {
 /** One option: everything its parser, its help line and its manual entry need. */
 struct hst_option {
     const char *name;      /* "batch-tokens", without dashes */
-    const char *group;     /* "training", "placement", "launch", "output" */
+    const char *group;     /* heading in the help: "input", "training", "placement", "output" */
     enum hst_option_type type;
     size_t offset;         /* of the field in the struct the option belongs to */
     const char *argument;  /* "N", "SIZE", "DIR"; null for a flag */
@@ -293,6 +296,7 @@ struct hst_option {
     bool greatest_excluded;   /* [least, greatest) */
     bool zero_is_none;
     const char *const *choices; /* null-terminated, for CHOICE */
+    int first_choice;           /* what choices[0] stands for; the others follow it */
     const char *help;
 };
 

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides how things are told to the user: one line each on stderr, with a code that docs/errors.md explains,
+ * and which exit code an error becomes.
+ */
+#include "cli/message.h"
+
+#include "cli/progress.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <string.h>
+
+enum cli_exit cli_exit_code(const struct hst_error *error)
+{
+    switch (error->code) {
+    case 0:
+        return CLI_EXIT_OK;
+    case FAIL_BUDGET: /* an unfit plan is a matter of configuration */
+    case FAIL_USAGE:
+    case FAIL_VALUE:
+    case FAIL_MISSING:
+    case FAIL_CONFIG_VALUE:
+    case FAIL_ARCHITECTURE:
+        return CLI_EXIT_USAGE;
+    default:
+        return CLI_EXIT_FAILURE;
+    }
+}
+
+/* The step line on a terminal has no newline yet: it makes room. */
+static void print_line(const char *kind, char letter, int code, const char *text)
+{
+    progress_interrupt();
+    if (code)
+        fprintf(stderr, "%s[%c%03d] %s\n", kind, letter, code, text);
+    else
+        fprintf(stderr, "%s: %s\n", kind, text);
+}
+
+int cli_fail(const struct hst_error *error)
+{
+    fflush(stdout);
+    print_line("error", 'E', error->code, error->message);
+    return cli_exit_code(error);
+}
+
+/* Through fail(), so that control characters in names are escaped in these lines too. */
+static void print_format(const char *kind, char letter, enum cli_code code, const char *format,
+                         va_list args)
+{
+    char text[512];
+    struct hst_error line;
+    vsnprintf(text, sizeof text, format, args);
+    fail(&line, (enum fail_code)code, 0, "%s", text);
+    print_line(kind, letter, (int)code, line.message);
+}
+
+void cli_warn(enum cli_code code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_format("warning", 'W', code, format, args);
+    va_end(args);
+}
+
+void cli_note(enum cli_code code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_format("note", 'I', code, format, args);
+    va_end(args);
+}
+
+/* 'W104 text': the code of a line that starts so, and where its text starts; else 0. */
+static int leading_code(const char *line, const char **text)
+{
+    const unsigned char *c = (const unsigned char *)line;
+    *text = line;
+    if ((c[0] != 'W' && c[0] != 'I') || !isdigit(c[1]) || !isdigit(c[2]) || !isdigit(c[3]) ||
+        c[4] != ' ')
+        return 0;
+    *text = line + 5;
+    return (c[1] - '0') * 100 + (c[2] - '0') * 10 + (c[3] - '0');
+}
+
+void cli_engine_log(void *context, enum hst_log_level level, const char *line)
+{
+    const char *text;
+    int code = leading_code(line, &text);
+    if (level == HST_LOG_WARNING)
+        print_line("warning", 'W', code, text);
+    else if (level == HST_LOG_INFO && !context)
+        print_line("note", 'I', code, text);
+}

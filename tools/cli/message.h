@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_CLI_MESSAGE_H
+#define HOISTWAY_TOOLS_CLI_MESSAGE_H
+/* What a tool tells on stderr: one line each, error[E402] …, warning[W104] …, note[I201] … */
+#include "fail.h"
+
+#include <hoistway/hoistway.h>
+#include <stdio.h>
+
+enum cli_exit {
+    CLI_EXIT_OK = 0,
+    CLI_EXIT_FAILURE = 1,
+    CLI_EXIT_USAGE = 2, /* usage or configuration: the same command can never succeed */
+};
+
+/** The exit code that stands for an error. Pure. */
+enum cli_exit cli_exit_code(const struct hst_error *error);
+
+/** Prints an error to stderr and returns its exit code. */
+int cli_fail(const struct hst_error *error);
+
+/** Notes and warnings have numbers of their own; where one belongs to an error, the number is the same. */
+enum cli_code {
+    CLI_IO_URING = 101,  /* io_uring is not used, and why */
+    CLI_IO_DIRECT = 104, /* no O_DIRECT */
+    CLI_IO_MEMORY = 105, /* the store is in RAM */
+    CLI_IO_RUNG = 106,   /* the I/O backend in use */
+    CLI_DEVICE = 201,    /* the device in use */
+    CLI_UNUSED = 415,    /* a tensor of the model is not used */
+    CLI_ORDER = 421,     /* the data is short: sequences come more than once */
+};
+void cli_warn(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void cli_note(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** A hst_log_fn: prints a line of the engine; "W104 text" becomes warning[W104] text. context: null: notes too; else warnings alone. */
+void cli_engine_log(void *context, enum hst_log_level level, const char *line);
+
+#endif

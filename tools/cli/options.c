@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides what a command line means, from the tables alone. A repeated option is refused rather than the
+ * last one taken: in a long command that was put together from pieces, two values are a mistake to be seen.
+ */
+#include "cli/options.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+struct found {
+    const struct hst_option *option;
+    void *target;
+    size_t index; /* over all sets */
+};
+
+struct parser {
+    const struct cli_verb *verb;
+    struct hst_error *error;
+    bool given[CLI_MAX_OPTIONS];
+};
+
+/* `name` need not be terminated. */
+static bool find(const struct cli_verb *verb, const char *name, size_t length, struct found *found)
+{
+    size_t index = 0;
+    for (size_t s = 0; s < verb->set_count; s++) {
+        for (size_t i = 0; i < verb->sets[s].count; i++, index++) {
+            const struct hst_option *o = &verb->sets[s].options[i];
+            assert(index < CLI_MAX_OPTIONS);
+            if (strlen(o->name) == length && memcmp(o->name, name, length) == 0) {
+                *found = (struct found){o, verb->sets[s].target, index};
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static int unknown_option(const struct parser *p, const char *name, int length)
+{
+    const char *names[CLI_MAX_OPTIONS];
+    char typed[64];
+    size_t count = 0;
+    for (size_t s = 0; s < p->verb->set_count; s++)
+        for (size_t i = 0; i < p->verb->sets[s].count && count < CLI_MAX_OPTIONS; i++)
+            names[count++] = p->verb->sets[s].options[i].name;
+    snprintf(typed, sizeof typed, "%.*s", length, name);
+    const char *nearest = cli_nearest(typed, names, count);
+    if (nearest)
+        return fail(p->error, FAIL_USAGE, -EINVAL, "unknown option --%s of %s. Did you mean --%s?",
+                    typed, p->verb->name, nearest);
+    return fail(p->error, FAIL_USAGE, -EINVAL,
+                "unknown option --%s of %s. 'hoistway %s --help' lists its options.", typed,
+                p->verb->name, p->verb->name);
+}
+
+/* The value of argv[i], from behind '=' or from the next argument; flags have none. Null: missing. */
+static const char *value_of(const struct hst_option *o, const char *equals, int argc,
+                            char *const *argv, int *i)
+{
+    if (equals) return equals + 1;
+    if (o->type == HST_OPTION_FLAG) return "";
+    /* "--export --log x" forgot a value; a value that starts so can be given with '='. */
+    if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0) return NULL;
+    return argv[++*i];
+}
+
+static int parse_option(struct parser *p, int argc, char *const *argv, int *i)
+{
+    const char *name = argv[*i] + 2;
+    const char *equals = strchr(name, '=');
+    size_t length = equals ? (size_t)(equals - name) : strlen(name);
+    struct found found;
+    if (!find(p->verb, name, length, &found))
+        return unknown_option(p, name, length < 64 ? (int)length : 64);
+    const struct hst_option *o = found.option;
+    if (p->given[found.index])
+        return fail(p->error, FAIL_VALUE, -EINVAL,
+                    "--%s is given twice (the second at '%.60s'). Leave one of them out.", o->name,
+                    argv[*i]);
+    const char *value = value_of(o, equals, argc, argv, i);
+    if (!value)
+        return fail(p->error, FAIL_VALUE, -EINVAL, "--%s needs a value: --%s %s (%s).", o->name,
+                    o->name, o->argument, o->help);
+    char why[400];
+    if (o->type == HST_OPTION_FLAG && equals)
+        return fail(p->error, FAIL_VALUE, -EINVAL,
+                    "--%s takes no value (got '%.60s'). Write --%s alone.", o->name, value,
+                    o->name);
+    int error = hst_option_parse(o, value, found.target, why, sizeof why);
+    if (error)
+        return fail(p->error, FAIL_VALUE, -EINVAL, "--%s: %s. See 'hoistway %s --help'.", o->name,
+                    why, p->verb->name);
+    p->given[found.index] = true;
+    return 0;
+}
+
+static int check_required(const struct parser *p)
+{
+    for (const char *const *name = p->verb->required; name && *name; name++) {
+        struct found found;
+        bool known = find(p->verb, *name, strlen(*name), &found);
+        assert(known);
+        if (known && !p->given[found.index])
+            return fail(p->error, FAIL_MISSING, -EINVAL,
+                        "%s needs --%s %s (%s). See 'hoistway %s --help'.", p->verb->name, *name,
+                        found.option->argument, found.option->help, p->verb->name);
+    }
+    return 0;
+}
+
+int cli_parse(const struct cli_verb *verb, int argc, char *const *argv, bool *help,
+              struct hst_error *error)
+{
+    struct parser p = {.verb = verb, .error = error};
+    *help = false;
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            *help = true;
+            return 0;
+        }
+        if (strncmp(argv[i], "--", 2) != 0 || argv[i][2] == '\0')
+            return fail(error, FAIL_USAGE, -EINVAL,
+                        "unexpected argument '%.100s': %s takes only options, each written --name "
+                        "value. See 'hoistway %s --help'.",
+                        argv[i], verb->name, verb->name);
+        int bad = parse_option(&p, argc, argv, &i);
+        if (bad) return bad;
+    }
+    return check_required(&p);
+}

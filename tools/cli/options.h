@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_CLI_OPTIONS_H
+#define HOISTWAY_TOOLS_CLI_OPTIONS_H
+/* A verb's command line: one or several option tables (the engine's, the verb's own), each filling a struct. */
+#include "fail.h"
+
+#include <hoistway/hoistway.h>
+#include <stdio.h>
+
+struct cli_set {
+    const struct hst_option *options;
+    size_t count;
+    void *target; /* filled with what is given; defaults are there before */
+};
+
+#define CLI_MAX_SETS    4u
+#define CLI_MAX_OPTIONS 64u /* of a verb, all sets together */
+
+struct cli_verb {
+    const char *name;            /* "train" */
+    const char *about;           /* one line */
+    const char *const *required; /* option names, null-terminated; may be null */
+    struct cli_set sets[CLI_MAX_SETS];
+    size_t set_count;
+};
+
+/**
+ * Reads `--name value`, `--name=value` and flags. argv holds what follows the verb. Strict: an unknown
+ * option, a second use of the same one and a value out of its range are refused, and nothing is guessed.
+ * *help is set where --help or -h is found; the rest is then neither checked nor required.
+ * Returns 0 or -EINVAL with *error (E401 unknown, E402 value, E403 missing).
+ */
+int cli_parse(const struct cli_verb *verb, int argc, char *const *argv, bool *help,
+              struct hst_error *error);
+
+/** The help of a verb, made from its tables. */
+void cli_help(const struct cli_verb *verb, FILE *out);
+
+/** The name nearest to `name` by edit distance, null where none is near. */
+const char *cli_nearest(const char *name, const char *const *candidates, size_t count);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decides when and how a run shows where it is; see progress.h. */
+#include "cli/progress.h"
+
+#include "cli/text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define INTERVAL_S 10.0
+
+/* The terminal is the process's, and so is the line that is open on it. */
+static bool line_open;
+
+struct stall {
+    const char *name;
+    double seconds;
+};
+
+static struct stall greatest_stall(const struct hst_step_stats *stats)
+{
+    const struct stall all[] = {{"nvme", stats->stall_s.nvme},
+                                {"copy", stats->stall_s.copy},
+                                {"update", stats->stall_s.update},
+                                {"net", stats->stall_s.net}};
+    struct stall greatest = all[0];
+    for (size_t i = 1; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].seconds > greatest.seconds) greatest = all[i];
+    return greatest;
+}
+
+void progress_format(const struct step_report *step, char line[PROGRESS_LINE_BYTES])
+{
+    char rate[TEXT_BYTES], eta[TEXT_BYTES];
+    struct stall stall = greatest_stall(step->stats);
+    double seconds = fmax(step->stats->seconds, 1e-9);
+    double left = step->elapsed_s / (double)step->step * (double)(step->steps - step->step);
+    snprintf(line, PROGRESS_LINE_BYTES,
+             "step %" PRIu64 "/%" PRIu64 " %.0f%% | loss %.4g | norm %.3g | %s tok/s | stall %s "
+             "%.0f%% | eta %s",
+             step->step, step->steps, 100.0 * (double)step->step / (double)step->steps, step->loss,
+             step->stats->grad_norm, text_count((double)step->tokens / seconds, rate), stall.name,
+             100.0 * stall.seconds / seconds, text_duration(left, eta));
+}
+
+bool progress_due(const struct step_report *step, double last_s)
+{
+    return step->step == 1 || step->step == step->steps || step->elapsed_s - last_s >= INTERVAL_S;
+}
+
+void progress_init(struct progress *progress, bool quiet)
+{
+    *progress = (struct progress){.quiet = quiet, .terminal = isatty(STDERR_FILENO) == 1};
+}
+
+/* A line longer than the terminal would wrap, and could not be rewritten. */
+static int terminal_columns(void)
+{
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20)
+        return PROGRESS_LINE_BYTES;
+    return size.ws_col - 1;
+}
+
+void progress_show(struct progress *progress, const struct step_report *step)
+{
+    char line[PROGRESS_LINE_BYTES];
+    if (progress->quiet || (!progress->terminal && !progress_due(step, progress->last_s))) return;
+    progress->last_s = step->elapsed_s;
+    progress_format(step, line);
+    if (progress->terminal) {
+        fprintf(stderr, "\r%.*s\033[K", terminal_columns(), line);
+        line_open = true;
+        if (step->step == step->steps) progress_interrupt();
+    } else {
+        fprintf(stderr, "%s\n", line);
+    }
+}
+
+void progress_interrupt(void)
+{
+    if (line_open) fputc('\n', stderr);
+    line_open = false;
+}

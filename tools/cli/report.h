@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_CLI_REPORT_H
+#define HOISTWAY_TOOLS_CLI_REPORT_H
+/* What a finished step tells: the step line and the log are made from it. */
+#include <hoistway/hoistway.h>
+
+struct step_report {
+    uint64_t step, steps;
+    uint64_t tokens; /* of this step */
+    double loss, lr;
+    double elapsed_s; /* since training began */
+    const struct hst_step_stats *stats;
+};
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_CLI_RUNLOG_H
+#define HOISTWAY_TOOLS_CLI_RUNLOG_H
+/*
+ * The run log (--log): one JSON object per line, each in the file before the next step begins. What nothing
+ * measures or predicts is null. All functions do nothing for a log without a path.
+ */
+#include "cli/report.h"
+#include "fail.h"
+
+#include <stdio.h>
+
+struct run_log {
+    const char *path; /* borrowed; null: no log */
+    FILE *file;
+};
+
+struct run_start {
+    const char *model, *data, *store, *device, *precision;
+    uint64_t seed, steps, seq_len, batch_tokens, grain_tokens;
+    const struct hst_memory *memory;
+};
+
+struct run_summary {
+    uint64_t steps;
+    double measured_step_s;
+};
+
+/** Refuses a path that can not be written, and writes nothing: to be called before a run begins. E107. */
+int run_log_check(const char *path, struct hst_error *error);
+/** Replaces an earlier log. Each of these returns 0 or negative errno with *error (E107). */
+int run_log_open(struct run_log *log, const char *path, struct hst_error *error);
+int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error);
+int run_log_step(struct run_log *log, const struct step_report *step, struct hst_error *error);
+int run_log_drain(struct run_log *log, uint64_t bytes, struct hst_error *error);
+int run_log_summary(struct run_log *log, const struct run_summary *summary,
+                    struct hst_error *error);
+void run_log_close(struct run_log *log);
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decides whether a directory can hold the store, before anything is written, and tells how its I/O runs. */
+#include "cli/store.h"
+
+#include "cli/machine.h"
+#include "cli/message.h"
+#include "cli/text.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+/* ---- why not io_uring ---- */
+
+void store_uring_reason(const struct hst_aio_info *info, int sysctl, uint64_t memlock, char *dst,
+                        size_t dst_bytes)
+{
+    int error = -info->uring_error;
+    const char *name = strerrorname_np(error);
+    char head[128], limit[TEXT_BYTES];
+    snprintf(head, sizeof head, "(%s at %s)", name ? name : "unknown error",
+             info->uring_step ? info->uring_step : "the probe");
+    if (error == EPERM && sysctl > 0)
+        snprintf(dst, dst_bytes,
+                 "io_uring is blocked %s: kernel.io_uring_disabled is %d. Fix: sudo sysctl "
+                 "kernel.io_uring_disabled=0, or --io threads (pread/pwrite; slower).",
+                 head, sysctl);
+    else if (error == EPERM || error == EACCES)
+        snprintf(dst, dst_bytes,
+                 "io_uring is blocked %s by a sandbox; Docker's default seccomp profile denies it. "
+                 "Fix: --security-opt seccomp=<profile allowing io_uring_*>, or --io threads "
+                 "(pread/pwrite; slower).",
+                 head);
+    else if (error == ENOSYS)
+        snprintf(dst, dst_bytes,
+                 "io_uring is missing %s: the kernel is older than 5.1, or a sandbox such as "
+                 "gVisor. Fix: --io threads (pread/pwrite; slower).",
+                 head);
+    else if (error == ENOMEM)
+        snprintf(dst, dst_bytes,
+                 "io_uring can not have its queues %s: RLIMIT_MEMLOCK is %s. Fix: ulimit -l "
+                 "unlimited, or --io threads (pread/pwrite; slower).",
+                 head, memlock == MACHINE_NO_LIMIT ? "unlimited" : text_size(memlock, limit));
+    else
+        snprintf(dst, dst_bytes,
+                 "io_uring failed its probe %s: %s. Fix: --io threads (pread/pwrite; slower).",
+                 head, strerror(error));
+}
+
+static int uring_sysctl(void)
+{
+    int value = -1;
+    FILE *file = fopen("/proc/sys/kernel/io_uring_disabled", "re");
+    if (file) {
+        if (fscanf(file, "%d", &value) != 1) value = -1;
+        fclose(file);
+    }
+    return value;
+}
+
+void store_uring_reason_here(const struct hst_aio_info *info, char *dst, size_t dst_bytes)
+{
+    struct machine_memory memory;
+    machine_memory(&memory);
+    store_uring_reason(info, uring_sysctl(), memory.locked, dst, dst_bytes);
+}
+
+/* ---- the check ---- */
+
+static int refuse(struct hst_error *error, const char *directory, int native)
+{
+    switch (native) {
+    case -ENOSPC:
+    case -EDQUOT:
+        return fail(error, FAIL_DISK_SPACE, native,
+                    "the store directory '%.250s' has no space left (%s). Fix: free some, or give "
+                    "--store a directory on another drive.",
+                    directory, strerror(-native));
+    case -ENOENT:
+        return fail(error, FAIL_STORE_DIR, native,
+                    "the store directory '%.250s' can not be created: the directory above it does "
+                    "not exist. Fix: mkdir -p it.",
+                    directory);
+    case -ENOTDIR:
+        return fail(error, FAIL_STORE_DIR, native,
+                    "the store '%.250s' is not a directory. Fix: give --store a directory; it is "
+                    "created if missing.",
+                    directory);
+    default:
+        return fail(error, FAIL_STORE_DIR, native,
+                    "the store directory '%.250s' can not be used: %s. Fix: give --store a "
+                    "directory on a local drive that you may write to.",
+                    directory, strerror(-native));
+    }
+}
+
+/* The directory to probe: itself, or the one that it will be created in. */
+static int probed_directory(const char *directory, char path[PATH_MAX])
+{
+    struct stat st;
+    if (snprintf(path, PATH_MAX, "%s", directory) >= PATH_MAX) return -ENAMETOOLONG;
+    if (stat(directory, &st) == 0) return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+    if (errno != ENOENT) return -errno;
+    const char *parent = dirname(path);
+    memmove(path, parent, strlen(parent) + 1);
+    if (stat(path, &st) != 0) return -errno;
+    return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+}
+
+/* Other machines may write to a network file system, and it fails in ways of its own. */
+static bool is_network(const char *path)
+{
+    struct statfs fs;
+    return statfs(path, &fs) == 0 &&
+           (fs.f_type == NFS_SUPER_MAGIC || fs.f_type == SMB_SUPER_MAGIC ||
+            fs.f_type == (long)0xff534d42 /* cifs */);
+}
+
+int store_check(const char *directory, enum hst_io io, struct hst_aio_info *info,
+                struct hst_error *error)
+{
+    char path[PATH_MAX], reason[400];
+    struct hst_aio *aio = NULL;
+    struct hst_aio_config config = {
+        .size = sizeof config,
+        .backend = io == HST_IO_URING     ? HST_AIO_URING
+                   : io == HST_IO_THREADS ? HST_AIO_THREADS
+                                          : HST_AIO_AUTO,
+    };
+    *info = (struct hst_aio_info){0};
+    int native = probed_directory(directory, path);
+    if (native) return refuse(error, directory, native);
+    if (is_network(path))
+        return fail(error, FAIL_STORE_DIR, -ENOTSUP,
+                    "the store directory '%.250s' is on a network file system. Fix: give --store a "
+                    "directory on a local drive.",
+                    directory);
+    native = hst_aio_open(&config, path, &aio, info);
+    hst_aio_close(&aio);
+    if (native == 0) return 0;
+    if (io == HST_IO_URING && info->uring_error) {
+        store_uring_reason_here(info, reason, sizeof reason);
+        return fail(error, FAIL_IO_URING, native, "%s", reason);
+    }
+    return refuse(error, directory, native);
+}
+
+/* ---- telling ---- */
+
+void store_rung(const struct hst_aio_info *info, char *dst, size_t dst_bytes)
+{
+    snprintf(dst, dst_bytes, "%s, %s", info->backend == HST_AIO_URING ? "io_uring" : "threads",
+             info->direct ? "O_DIRECT" : "page cache");
+}
+
+void store_tell(const char *directory, const struct hst_aio_info *info, bool quiet)
+{
+    char rung[64], reason[400];
+    store_rung(info, rung, sizeof rung);
+    if (!quiet) cli_note(CLI_IO_RUNG, "store %.300s: %s", directory, rung);
+    if (info->uring_error) {
+        store_uring_reason_here(info, reason, sizeof reason);
+        cli_warn(CLI_IO_URING, "%s Going on with threads.", reason);
+    }
+    if (info->in_memory)
+        cli_warn(CLI_IO_MEMORY,
+                 "the store directory '%.300s' is in RAM (tmpfs): it holds no more than memory "
+                 "does, and nothing in it is durable. Use a directory on a drive.",
+                 directory);
+    else if (!info->direct)
+        cli_warn(CLI_IO_DIRECT,
+                 "the file system at '%.300s' does not support O_DIRECT (%s): going on through the "
+                 "page cache (slower). Use a directory on ext4 or xfs.",
+                 directory, strerror(-info->direct_error));
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_CLI_STORE_H
+#define HOISTWAY_TOOLS_CLI_STORE_H
+/* Whether a directory can hold the store, how its I/O will run, and the words that say so. */
+#include "fail.h"
+
+#include <hoistway/aio.h>
+#include <hoistway/hoistway.h>
+
+/**
+ * Checks a store directory by real I/O and leaves nothing behind. A directory that does not exist is not
+ * created: what it will be created in is probed. Refuses (E105, E101, E301): no parent, not a directory,
+ * not writable, a network file system, io_uring forced where it is blocked.
+ */
+int store_check(const char *directory, enum hst_io io, struct hst_aio_info *info,
+                struct hst_error *error);
+
+/** "io_uring, O_DIRECT". Pure. */
+void store_rung(const struct hst_aio_info *info, char *dst, size_t dst_bytes);
+
+/**
+ * Why io_uring is not used and what to do: "io_uring is blocked (EPERM at io_uring_setup). ...".
+ * sysctl: the value of kernel.io_uring_disabled, -1 where there is none; memlock in bytes. Pure.
+ */
+void store_uring_reason(const struct hst_aio_info *info, int sysctl, uint64_t memlock, char *dst,
+                        size_t dst_bytes);
+/** The same with what this machine says. */
+void store_uring_reason_here(const struct hst_aio_info *info, char *dst, size_t dst_bytes);
+
+/** Notes and warnings about what store_check found: the rung, no O_DIRECT, a store in RAM. */
+void store_tell(const char *directory, const struct hst_aio_info *info, bool quiet);
+
+#endif

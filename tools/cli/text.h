@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_CLI_TEXT_H
+#define HOISTWAY_TOOLS_CLI_TEXT_H
+/* Quantities as people read them. Each returns dst. */
+#include <stddef.h>
+#include <stdint.h>
+
+#define TEXT_BYTES 32u /* enough for each of these */
+
+char *text_size(uint64_t bytes, char dst[TEXT_BYTES]); /* 0 B, 512 B, 1.5 KiB, 16.0 MiB, 2.0 GiB */
+char *text_count(double count, char dst[TEXT_BYTES]);  /* 950, 18.2k, 1.9M, 8.0B */
+char *text_duration(double seconds, char dst[TEXT_BYTES]); /* 0s, 45s, 14m, 2h05m, 3d04h, ? */
+
+#endif
