@@ -14,8 +14,6 @@
 enum cli_exit cli_exit_code(const struct hst_error *error)
 {
     switch (error->code) {
-    case 0:
-        return CLI_EXIT_OK;
     case FAIL_BUDGET: /* an unfit plan is a matter of configuration */
     case FAIL_USAGE:
     case FAIL_VALUE:

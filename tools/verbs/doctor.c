@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hoistway doctor. Looks at everything on this machine that decides whether and how fast training runs, and
+ * says for each finding what would make it better. Nothing is changed; the probe leaves nothing behind.
+ */
+#include "cli/json.h"
+#include "cli/machine.h"
+#include "cli/message.h"
+#include "cli/options.h"
+#include "cli/store.h"
+#include "cli/text.h"
+#include "verbs/verbs.h"
+
+#include <dlfcn.h>
+#include <hoistway/cpu_adam.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum status { STATUS_OK, STATUS_WARN, STATUS_FAIL };
+static const char *const status_names[] = {"ok", "warn", "fail"};
+
+struct check {
+    const char *name;
+    enum status status;
+    char found[512];
+    const char *fix; /* null: nothing to do */
+};
+
+#define MAX_CHECKS 16u
+
+struct doctor {
+    const char *store;
+    bool json;
+    struct check checks[MAX_CHECKS];
+    size_t count;
+    char store_rung[64]; /* empty: the store can not be used */
+};
+
+static const struct hst_option options_table[] = {
+    {.name = "store",
+     .group = "placement",
+     .type = HST_OPTION_TEXT,
+     .offset = offsetof(struct doctor, store),
+     .argument = "DIR",
+     .default_text = "$TMPDIR, or /tmp",
+     .help = "directory to be probed as the NVMe tier"},
+    {.name = "json",
+     .group = "output",
+     .type = HST_OPTION_FLAG,
+     .offset = offsetof(struct doctor, json),
+     .help = "print the checks as one JSON object"},
+};
+
+static void report(struct doctor *d, const char *name, enum status status, const char *fix,
+                   const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+static void report(struct doctor *d, const char *name, enum status status, const char *fix,
+                   const char *format, ...)
+{
+    struct check *check = &d->checks[d->count++];
+    va_list args;
+    *check = (struct check){.name = name, .status = status, .fix = fix};
+    va_start(args, format);
+    vsnprintf(check->found, sizeof check->found, format, args);
+    va_end(args);
+}
+
+/* ---- checks ---- */
+
+static void check_cores(struct doctor *d)
+{
+    uint32_t cores = machine_cores();
+    if (cores)
+        report(d, "cores", STATUS_OK, NULL, "%" PRIu32 " physical cores usable", cores);
+    else
+        report(d, "cores", STATUS_WARN, "give train --threads N",
+               "the number of physical cores can not be told");
+}
+
+static void check_instructions(struct doctor *d)
+{
+    const char *name = hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name;
+    bool plain = strcmp(name, "c") == 0;
+    report(d, "cpu", plain ? STATUS_WARN : STATUS_OK,
+           plain ? "a CPU with AVX2 updates faster; results are the same" : NULL,
+           "optimizer updates use %s", name);
+}
+
+/* The engine's BLAS is opened with it; which flavour that is can only be asked of OpenBLAS. */
+static void check_blas(struct doctor *d)
+{
+    static const char *const flavours[] = {"serial", "pthread", "OpenMP"};
+    int (*parallel)(void) = NULL;
+    char *(*corename)(void) = NULL;
+    *(void **)&parallel = dlsym(RTLD_DEFAULT, "openblas_get_parallel");
+    *(void **)&corename = dlsym(RTLD_DEFAULT, "openblas_get_corename");
+    if (!parallel || !corename) {
+        report(d, "blas", STATUS_WARN, "apt install libopenblas0-serial",
+               "the BLAS in use is not OpenBLAS: its speed is unknown");
+        return;
+    }
+    int flavour = parallel();
+    bool serial = flavour == 0;
+    report(d, "blas", serial ? STATUS_OK : STATUS_WARN,
+           serial ? NULL : "apt install libopenblas0-serial", "OpenBLAS, %s flavour, %s kernels",
+           flavour >= 0 && flavour < 3 ? flavours[flavour] : "unknown", corename());
+}
+
+static void check_memory(struct doctor *d)
+{
+    struct machine_memory memory;
+    char physical[TEXT_BYTES], available[TEXT_BYTES], limit[TEXT_BYTES];
+    machine_memory(&memory);
+    report(d, "memory", memory.available < UINT64_C(256) << 20 ? STATUS_WARN : STATUS_OK,
+           memory.available < UINT64_C(256) << 20 ? "end other programs" : NULL, "%s, %s available",
+           text_size(memory.physical, physical), text_size(memory.available, available));
+    if (memory.cgroup < memory.physical)
+        report(d, "cgroup", STATUS_OK, NULL, "memory limited to %s",
+               text_size(memory.cgroup, limit));
+    else
+        report(d, "cgroup", STATUS_OK, NULL, "no memory limit");
+    if (memory.address_space != MACHINE_NO_LIMIT)
+        report(d, "address space", STATUS_WARN, "ulimit -v unlimited", "RLIMIT_AS is %s",
+               text_size(memory.address_space, limit));
+    bool small = memory.locked < UINT64_C(8) << 20;
+    report(d, "memlock", small ? STATUS_WARN : STATUS_OK,
+           small ? "ulimit -l unlimited, LimitMEMLOCK=infinity, or docker --ulimit memlock=-1"
+                 : NULL,
+           "RLIMIT_MEMLOCK is %s",
+           memory.locked == MACHINE_NO_LIMIT ? "unlimited" : text_size(memory.locked, limit));
+}
+
+static void check_store(struct doctor *d)
+{
+    struct hst_aio_info info;
+    struct hst_error error = {0};
+    struct statvfs fs;
+    char rung[64], reason[400], size[TEXT_BYTES];
+    if (store_check(d->store, HST_IO_AUTO, &info, &error)) {
+        report(d, "store", STATUS_FAIL, "see above; or another directory: --store DIR", "E%03d %s",
+               error.code, error.message);
+        return;
+    }
+    store_rung(&info, rung, sizeof rung);
+    snprintf(d->store_rung, sizeof d->store_rung, "%s", rung);
+    if (info.uring_error) {
+        store_uring_reason_here(&info, reason, sizeof reason);
+        report(d, "io_uring", STATUS_WARN, NULL, "%s", reason);
+    } else {
+        report(d, "io_uring", STATUS_OK, NULL, "works in %.200s", d->store);
+    }
+    bool fine = info.direct && !info.in_memory;
+    report(d, "store", fine ? STATUS_OK : STATUS_WARN,
+           fine ? NULL : "--store DIR on ext4 or xfs on a local drive", "%.200s: %s%s", d->store,
+           rung, info.in_memory ? ", in RAM (tmpfs)" : "");
+    if (statvfs(d->store, &fs) == 0) {
+        uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
+        bool scarce = available < UINT64_C(1) << 30;
+        report(d, "disk", scarce ? STATUS_WARN : STATUS_OK,
+               scarce ? "free some space, or --store DIR on another drive" : NULL, "%s free",
+               text_size(available, size));
+    }
+}
+
+static void check_gpu(struct doctor *d)
+{
+    report(d, "gpu", STATUS_OK, NULL, "no CUDA engine in this build: using the host");
+}
+
+/* ---- telling ---- */
+
+static bool failed(const struct doctor *d)
+{
+    for (size_t i = 0; i < d->count; i++)
+        if (d->checks[i].status == STATUS_FAIL) return true;
+    return false;
+}
+
+static void format_verdict(const struct doctor *d, char *dst, size_t dst_bytes)
+{
+    if (failed(d))
+        snprintf(dst, dst_bytes, "not ready: see what failed above");
+    else
+        snprintf(dst, dst_bytes, "ready: host engine, NVMe tier on %s (%s)", d->store,
+                 d->store_rung);
+}
+
+static void print_text(const struct doctor *d, const char *verdict)
+{
+    for (size_t i = 0; i < d->count; i++) {
+        const struct check *c = &d->checks[i];
+        printf("%-5s %-13s %s\n", status_names[c->status], c->name, c->found);
+        if (c->fix) printf("%-19s fix: %s\n", "", c->fix);
+    }
+    printf("%s\n", verdict);
+}
+
+static void print_json(const struct doctor *d, const char *verdict)
+{
+    struct json json = {.out = stdout};
+    json_begin_object(&json, NULL);
+    json_text(&json, "version", hst_version());
+    json_begin_array(&json, "checks");
+    for (size_t i = 0; i < d->count; i++) {
+        json_begin_object(&json, NULL);
+        json_text(&json, "name", d->checks[i].name);
+        json_text(&json, "status", status_names[d->checks[i].status]);
+        json_text(&json, "found", d->checks[i].found);
+        json_text(&json, "fix", d->checks[i].fix);
+        json_end(&json);
+    }
+    json_end(&json);
+    json_bool(&json, "ready", !failed(d));
+    json_text(&json, "verdict", verdict);
+    json_end(&json);
+    printf("\n");
+}
+
+int verb_doctor(int argc, char **argv)
+{
+    const char *temporary = getenv("TMPDIR");
+    struct doctor d = {.store = temporary && *temporary ? temporary : "/tmp"};
+    struct hst_error error = {0};
+    char verdict[512];
+    bool help;
+    const struct cli_verb verb = {
+        .name = "doctor",
+        .about = "Checks what this machine offers for training, and says how to make it better.",
+        .sets = {{options_table, sizeof options_table / sizeof options_table[0], &d}},
+        .set_count = 1,
+    };
+    if (cli_parse(&verb, argc, argv, &help, &error)) return cli_fail(&error);
+    if (help) {
+        cli_help(&verb, stdout);
+        return CLI_EXIT_OK;
+    }
+    static void (*const checks[])(struct doctor *) = {
+        check_cores, check_instructions, check_blas, check_memory, check_store, check_gpu,
+    };
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
+        checks[i](&d);
+    format_verdict(&d, verdict, sizeof verdict);
+    if (d.json)
+        print_json(&d, verdict);
+    else
+        print_text(&d, verdict);
+    return failed(&d) ? CLI_EXIT_FAILURE : CLI_EXIT_OK;
+}

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hoistway train. Decides the order of things: everything that can be refused is refused before anything is
+ * written; then plan, load, train, drain, export. The learning rate and the position in the data are functions
+ * of the step, so that a step needs nothing from the one before but the weights.
+ */
+#include "verbs/train.h"
+
+#include "cli/message.h"
+#include "cli/progress.h"
+#include "cli/runlog.h"
+#include "cli/store.h"
+#include "cli/table.h"
+#include "cli/text.h"
+#include "hf/hf.h"
+#include "model/llama.h"
+#include "verbs/verbs.h"
+
+#include <errno.h>
+#include <hoistway/cpu_adam.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct train {
+    const struct train_options *options;
+    struct hst_error *error;
+    struct llama_run run;
+    struct hf_model *source;
+    struct llama *model;
+    struct data *data;
+    struct hst_engine *engine;
+    struct run_log log;
+    struct progress progress;
+    uint32_t *inputs, *targets; /* of one step */
+    struct train_result result;
+};
+
+/* ---- errors of the engine ---- */
+
+/* What the engine says it is; where it says nothing, what the errno means here. */
+static int engine_failed(struct train *t, int native, const char *what)
+{
+    const struct hst_error *told = t->engine ? hst_engine_error(t->engine) : t->error;
+    if (t->error->code) return native;
+    if (told->code) {
+        *t->error = *told;
+        return native;
+    }
+    enum fail_code code = native == -EINVAL                        ? FAIL_VALUE
+                          : native == -ENOMEM || native == -ENOSPC ? FAIL_BUDGET
+                          : native == -EOVERFLOW                   ? FAIL_NONFINITE
+                                                                   : FAIL_READ;
+    return fail(t->error, code, native, "%s failed: %s.", what, strerror(-native));
+}
+
+/* ---- inputs: nothing is written here ---- */
+
+static int open_model(struct train *t)
+{
+    const struct train_options *o = t->options;
+    bool need_weights = o->init != TRAIN_INIT_RANDOM;
+    int native = hf_model_open(o->model, need_weights, &t->source, t->error);
+    if (native) return native;
+    const struct llama_config *config = hf_model_config(t->source);
+    if (o->seq_len > config->max_positions)
+        return fail(t->error, FAIL_VALUE, -EINVAL,
+                    "--seq-len %" PRIu64 " is beyond the model's max_position_embeddings %" PRIu32
+                    ". Fix: --seq-len %" PRIu32 " or less.",
+                    o->seq_len, config->max_positions, config->max_positions);
+    native = llama_create(config, &t->run, &t->model, t->error);
+    if (native || !need_weights) return native;
+    const struct llama_tensor *tensor;
+    for (size_t i = 0; (tensor = llama_tensor(t->model, i)); i++) {
+        native =
+            hf_model_require(t->source, tensor->name, tensor->dim_count, tensor->dims, t->error);
+        if (native) return native;
+    }
+    const char *unused = hf_model_unused(t->source);
+    if (unused)
+        cli_warn(CLI_UNUSED,
+                 "%.200s holds '%.100s', which LlamaForCausalLM does not use: it is neither "
+                 "trained nor exported.",
+                 o->model, unused);
+    return 0;
+}
+
+static int open_data(struct train *t)
+{
+    const struct train_options *o = t->options;
+    const struct data_config config = {
+        .files = o->data,
+        .format = o->data_format,
+        .token_dtype = o->token_dtype,
+        .order = o->order,
+        .seed = o->seed,
+        .seq_len = o->seq_len,
+        .vocab = hf_model_config(t->source)->vocab,
+    };
+    int native = data_open(&config, &t->data, t->error);
+    if (native) return native;
+    uint64_t sequences = data_sequence_count(t->data);
+    double passes =
+        (double)o->steps * (double)(t->run.batch_tokens / o->seq_len) / (double)sequences;
+    if (passes > 1 && !o->quiet)
+        cli_note(CLI_ORDER,
+                 "%" PRIu64 " tokens are %" PRIu64 " sequences: the run passes over them %.1f "
+                 "times.",
+                 data_token_count(t->data), sequences, passes);
+    return 0;
+}
+
+static int check_outputs(struct train *t)
+{
+    const struct train_options *o = t->options;
+    struct hst_aio_info info;
+    int native = 0;
+    if (o->export_directory) native = hf_export_check(o->export_directory, t->error);
+    if (!native) native = run_log_check(o->log, t->error);
+    if (!native && o->engine.store) {
+        native = store_check(o->engine.store, o->engine.io, &info, t->error);
+        if (!native) store_tell(o->engine.store, &info, o->quiet);
+    }
+    return native;
+}
+
+static int open_inputs(struct train *t)
+{
+    int native = train_options_check(t->options, t->error);
+    if (!native) native = open_model(t);
+    if (!native) native = open_data(t);
+    if (!native) native = check_outputs(t);
+    return native;
+}
+
+/* ---- plan and load ---- */
+
+static int plan(struct train *t)
+{
+    const struct train_options *o = t->options;
+    struct hst_config config = o->engine;
+    config.size = sizeof config;
+    config.batch_tokens = t->run.batch_tokens;
+    config.grain_tokens = t->run.grain_tokens;
+    config.log = cli_engine_log;
+    config.log_context = o->quiet ? t : NULL;
+    config.error = t->error;
+    int native = hst_engine_create(&config, &t->engine);
+    if (native) return engine_failed(t, native, "starting the engine");
+    native = llama_add_units(t->model, t->engine);
+    if (!native) native = hst_engine_seal(t->engine, HST_ORDER_FORWARD);
+    if (!native) native = hst_engine_memory(t->engine, &t->result.memory);
+    if (native) return engine_failed(t, native, "planning");
+    size_t bytes = (size_t)t->run.batch_tokens * sizeof(uint32_t);
+    t->inputs = malloc(bytes);
+    t->targets = malloc(bytes);
+    if (!t->inputs || !t->targets)
+        return fail(t->error, FAIL_BUDGET, -ENOMEM,
+                    "no memory for the %" PRIu64 " tokens of a step. Fix: a smaller "
+                    "--batch-tokens.",
+                    t->run.batch_tokens);
+    return 0;
+}
+
+static int read_initial(void *context, const struct hst_param_ref *param, uint64_t offset,
+                        float *dst, size_t count)
+{
+    struct train *t = context;
+    if (t->options->init == TRAIN_INIT_RANDOM) {
+        llama_init_random(t->options->seed, param->name, offset, dst, count);
+        return 0;
+    }
+    return hf_model_read(t->source, param->name, offset, dst, count, t->error);
+}
+
+static int load(struct train *t)
+{
+    const struct hst_reader reader = {.read = read_initial, .context = t};
+    int native = hst_engine_load(t->engine, &reader);
+    return native ? engine_failed(t, native, "loading the weights") : 0;
+}
+
+static void tell_plan(const struct train *t)
+{
+    if (t->options->quiet) return;
+    cli_note(CLI_DEVICE, "no CUDA engine in this build: using the host (%" PRIu32 " threads, %s).",
+             t->result.memory.threads, hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name);
+    table_print(&t->result.memory, stdout);
+    fflush(stdout);
+}
+
+static const char *precision_name(const struct train *t)
+{
+    return hst_engine_precision(t->engine) == HST_PRECISION_BF16 ? "bf16" : "fp32";
+}
+
+static int begin_log(struct train *t)
+{
+    const struct train_options *o = t->options;
+    int native = run_log_open(&t->log, o->log, t->error);
+    const struct run_start start = {
+        .model = o->model,
+        .data = o->data,
+        .store = o->engine.store,
+        .device = "host",
+        .precision = precision_name(t),
+        .seed = o->seed,
+        .steps = o->steps,
+        .seq_len = o->seq_len,
+        .batch_tokens = t->run.batch_tokens,
+        .grain_tokens = t->run.grain_tokens,
+        .memory = &t->result.memory,
+    };
+    return native ? native : run_log_start(&t->log, &start, t->error);
+}
+
+/* ---- steps ---- */
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static int train_step(struct train *t, uint64_t number, double begin_s)
+{
+    const struct train_options *o = t->options;
+    const struct schedule schedule = {o->schedule, o->lr, o->warmup, o->steps};
+    uint64_t sequences = t->run.batch_tokens / o->seq_len;
+    uint64_t position = (number - 1) * sequences;
+    int native = data_read(t->data, position, sequences, t->inputs, t->targets, t->error);
+    if (native) return native;
+    uint64_t cursor = position + sequences;
+    const struct hst_step_in in = {.size = sizeof in,
+                                   .lr = schedule_lr(&schedule, number),
+                                   .cursor = &cursor,
+                                   .cursor_bytes = sizeof cursor};
+    struct hst_step_stats stats;
+    double loss = 0;
+    native = llama_step(t->model, t->engine, &in, t->inputs, t->targets, &loss, &stats);
+    if (native) return engine_failed(t, native, "the step");
+    t->result.first_loss = number == 1 ? loss : t->result.first_loss;
+    t->result.last_loss = loss;
+    t->result.seconds = now_s() - begin_s;
+    const struct step_report report = {.step = number,
+                                       .steps = o->steps,
+                                       .tokens = t->run.batch_tokens,
+                                       .loss = loss,
+                                       .lr = in.lr,
+                                       .elapsed_s = t->result.seconds,
+                                       .stats = &stats};
+    progress_show(&t->progress, &report);
+    return run_log_step(&t->log, &report, t->error);
+}
+
+static int train_steps(struct train *t)
+{
+    double begin_s = now_s(), first_s = 0;
+    progress_init(&t->progress, t->options->quiet);
+    for (uint64_t number = 1; number <= t->options->steps; number++) {
+        int native = train_step(t, number, begin_s);
+        if (native) return native;
+        first_s = number == 1 ? t->result.seconds : first_s;
+    }
+    struct hst_step_stats drained = {0};
+    int native = hst_engine_drain(t->engine, &drained);
+    if (native) return engine_failed(t, native, "finishing the last update");
+    native = run_log_drain(&t->log,
+                           drained.bytes.nvme_read + drained.bytes.nvme_write + drained.bytes.h2d +
+                               drained.bytes.d2h + drained.bytes.net,
+                           t->error);
+    /* The first step also warms up caches and queues: it counts only where there is no other. */
+    uint64_t steps = t->options->steps;
+    struct run_summary summary = {
+        .steps = steps,
+        .measured_step_s =
+            steps > 1 ? (t->result.seconds - first_s) / (double)(steps - 1) : t->result.seconds,
+    };
+    return native ? native : run_log_summary(&t->log, &summary, t->error);
+}
+
+/* ---- export ---- */
+
+struct export
+{
+    struct hf_export *files;
+    struct hst_error *error;
+};
+
+static int write_tensor(void *context, const struct hst_param_ref *param, uint64_t offset,
+                        const void *src, size_t count, enum hst_dtype dtype)
+{
+    struct export *export = context;
+    (void)dtype; /* the engine's, with which the export was begun */
+    return hf_export_write(export->files, param->name, offset, src, count, export->error);
+}
+
+static int export_tensors(struct train *t, const struct hf_tensor *tensors, size_t count)
+{
+    struct export export = {.error = t->error};
+    const struct hf_export_desc desc = {
+        .directory = t->options->export_directory,
+        .model = t->source,
+        .tensors = tensors,
+        .tensor_count = count,
+        .dtype = hst_engine_dtype(t->engine),
+    };
+    int native = hf_export_begin(&desc, &export.files, t->error);
+    if (native) return native;
+    const struct hst_writer writer = {.write = write_tensor, .context = &export};
+    native = hst_engine_save(t->engine, &writer);
+    if (native) {
+        hf_export_abort(&export.files);
+        return engine_failed(t, native, "the export");
+    }
+    return hf_export_commit(&export.files, t->error);
+}
+
+static int export_model(struct train *t)
+{
+    const struct llama_tensor *from;
+    size_t count = 0;
+    if (!t->options->export_directory) return 0;
+    while (llama_tensor(t->model, count))
+        count++;
+    struct hf_tensor *tensors = calloc(count, sizeof *tensors);
+    if (!tensors)
+        return fail(t->error, FAIL_BUDGET, -ENOMEM, "no memory for the list of %zu tensors.",
+                    count);
+    for (size_t i = 0; i < count; i++) {
+        from = llama_tensor(t->model, i);
+        tensors[i] = (struct hf_tensor){from->name, from->dim_count, from->dims};
+    }
+    int native = export_tensors(t, tensors, count);
+    free(tensors);
+    return native;
+}
+
+/* ---- the whole ---- */
+
+static void tell_summary(const struct train *t)
+{
+    char rate[TEXT_BYTES], tokens[TEXT_BYTES];
+    const struct train_result *r = &t->result;
+    double count = (double)t->options->steps * (double)t->run.batch_tokens;
+    if (t->options->quiet) return;
+    printf("trained %" PRIu64 " steps, %s tokens in %.1f s (%s tok/s), loss %.4f -> %.4f\n",
+           t->options->steps, text_count(count, tokens), r->seconds,
+           text_count(count / r->seconds, rate), r->first_loss, r->last_loss);
+    if (t->options->export_directory)
+        printf("exported %s weights to %s\n", precision_name(t), t->options->export_directory);
+    fflush(stdout);
+}
+
+static void close_all(struct train *t)
+{
+    run_log_close(&t->log);
+    free(t->inputs);
+    free(t->targets);
+    hst_engine_destroy(&t->engine);
+    data_close(&t->data);
+    llama_destroy(&t->model);
+    hf_model_close(&t->source);
+}
+
+int train_run(const struct train_options *options, struct train_result *result,
+              struct hst_error *error)
+{
+    uint64_t batch = options->engine.batch_tokens, wish = options->engine.grain_tokens;
+    static int (*const phases[])(struct train *) = {open_inputs, plan,        begin_log,
+                                                    load,        train_steps, export_model};
+    struct train t = {
+        .options = options,
+        .error = error,
+        .run = {options->seq_len, batch, llama_grain_tokens(wish, options->seq_len, batch)},
+    };
+    *error = (struct hst_error){0};
+    int native = 0;
+    for (size_t i = 0; i < sizeof phases / sizeof phases[0] && !native; i++) {
+        native = phases[i](&t);
+        if (!native && phases[i] == plan) tell_plan(&t);
+    }
+    if (!native) {
+        tell_summary(&t);
+        if (result) *result = t.result;
+    }
+    close_all(&t);
+    return native;
+}
+
+int verb_train(int argc, char **argv)
+{
+    struct train_options options;
+    struct hst_error error = {0};
+    bool help;
+    train_options_init(&options);
+    int native = train_options_parse(&options, argc, argv, &help, &error);
+    if (!native && !help) native = train_run(&options, NULL, &error);
+    return native ? cli_fail(&error) : CLI_EXIT_OK;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_VERBS_TRAIN_H
+#define HOISTWAY_TOOLS_VERBS_TRAIN_H
+/* Training as a function, so that other verbs can train too. */
+#include "cli/options.h"
+#include "cli/schedule.h"
+#include "data/data.h"
+#include "fail.h"
+
+#include <hoistway/hoistway.h>
+
+enum train_init { TRAIN_INIT_MODEL = 0, TRAIN_INIT_RANDOM = 1 };
+enum train_device { TRAIN_DEVICE_HOST = 1 };
+
+struct train_options {
+    struct hst_config engine; /* grain_tokens 0: the default */
+    const char *model, *data;
+    enum data_format data_format;
+    enum token_dtype token_dtype;
+    enum data_order order;
+    enum train_init init;
+    enum train_device device;
+    enum schedule_shape schedule;
+    uint64_t steps, seq_len, warmup, seed;
+    double lr;
+    const char *export_directory, *log;
+    bool quiet;
+};
+
+/** The defaults that stand in the help. */
+void train_options_init(struct train_options *options);
+/** Reads the command line of train into options that hold the defaults; prints the help if asked for. */
+int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
+                        struct hst_error *error);
+/** Refuses values that contradict each other or the machine (E301, E302, E402). */
+int train_options_check(const struct train_options *options, struct hst_error *error);
+
+struct train_result {
+    struct hst_memory memory;
+    double first_loss, last_loss;
+    double seconds;
+};
+
+/**
+ * A whole run: checks all inputs, plans, loads, trains, drains, exports, and prints notes and step lines to stderr,
+ * the tier table and the summary to stdout (quiet: errors and warnings alone). Nothing is written before
+ * everything that can be refused was checked. Returns 0 or negative errno with *error; result may be null.
+ */
+int train_run(const struct train_options *options, struct train_result *result,
+              struct hst_error *error);
+
+#endif

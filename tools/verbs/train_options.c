@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decides what `hoistway train` may be told, beside the engine's own table, and which values contradict. */
+#include "cli/machine.h"
+#include "cli/options.h"
+#include "cli/text.h"
+#include "verbs/train.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define DEFAULT_BATCH_TOKENS 4096
+#define DEFAULT_SEQ_LEN      256
+#define DEFAULT_LR           1e-5
+
+static_assert(sizeof(enum data_order) == sizeof(int), "a choice is stored as an int");
+
+static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
+static const char *const orders[] = {"shuffled", "sequential", NULL};
+static const char *const inits[] = {"random", NULL};
+static const char *const formats[] = {"text", "tokens", NULL};
+static const char *const token_dtypes[] = {"u16", "u32", NULL};
+static const char *const devices[] = {"host", NULL};
+
+#define FIELD(f) offsetof(struct train_options, f)
+
+static const struct hst_option options_table[] = {
+    {.name = "model",
+     .group = "input",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(model),
+     .argument = "DIR",
+     .help = "Hugging Face directory: config.json and safetensors"},
+    {.name = "data",
+     .group = "input",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(data),
+     .argument = "FILE[,FILE]",
+     .help = "training text or tokens: .txt is bytes, .bin is tokens"},
+    {.name = "data-format",
+     .group = "input",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(data_format),
+     .argument = "FORMAT",
+     .default_text = "by the name",
+     .choices = formats,
+     .first_choice = DATA_FORMAT_TEXT,
+     .help = "of --data"},
+    {.name = "token-dtype",
+     .group = "input",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(token_dtype),
+     .argument = "TYPE",
+     .default_text = "by the file's header",
+     .choices = token_dtypes,
+     .first_choice = TOKEN_U16,
+     .help = "of token files without a header"},
+    {.name = "init",
+     .group = "input",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(init),
+     .argument = "HOW",
+     .default_text = "the model's safetensors",
+     .choices = inits,
+     .first_choice = TRAIN_INIT_RANDOM,
+     .help = "start from random weights; config.json alone is then enough"},
+    {.name = "steps",
+     .group = "training",
+     .type = HST_OPTION_COUNT,
+     .offset = FIELD(steps),
+     .argument = "N",
+     .least = 1,
+     .greatest = 1e12,
+     .help = "optimizer steps"},
+    {.name = "seq-len",
+     .group = "training",
+     .type = HST_OPTION_COUNT,
+     .offset = FIELD(seq_len),
+     .argument = "N",
+     .default_text = "256",
+     .least = 1,
+     .greatest = 0x1p31,
+     .help = "tokens of a sequence"},
+    {.name = "lr",
+     .group = "training",
+     .type = HST_OPTION_REAL,
+     .offset = FIELD(lr),
+     .argument = "X",
+     .default_text = "1e-5",
+     .least = 0,
+     .greatest = 1,
+     .help = "learning rate, the greatest of the schedule"},
+    {.name = "schedule",
+     .group = "training",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(schedule),
+     .argument = "SHAPE",
+     .default_text = "constant",
+     .choices = schedules,
+     .first_choice = SCHEDULE_CONSTANT,
+     .help = "of the learning rate after the warmup; others end at 0"},
+    {.name = "warmup",
+     .group = "training",
+     .type = HST_OPTION_COUNT,
+     .offset = FIELD(warmup),
+     .argument = "N",
+     .default_text = "0",
+     .least = 0,
+     .greatest = 1e12,
+     .help = "steps in which the learning rate rises from 0"},
+    {.name = "seed",
+     .group = "training",
+     .type = HST_OPTION_COUNT,
+     .offset = FIELD(seed),
+     .argument = "N",
+     .default_text = "0",
+     .least = 0,
+     .greatest = 0x1p52,
+     .help = "of the order of the data and of --init random"},
+    {.name = "order",
+     .group = "training",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(order),
+     .argument = "ORDER",
+     .default_text = "shuffled",
+     .choices = orders,
+     .first_choice = DATA_SHUFFLED,
+     .help = "of the sequences in each pass over the data"},
+    {.name = "device",
+     .group = "placement",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(device),
+     .argument = "DEVICE",
+     .default_text = "host",
+     .choices = devices,
+     .first_choice = TRAIN_DEVICE_HOST,
+     .help = "where the model is computed"},
+    {.name = "export",
+     .group = "output",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(export_directory),
+     .argument = "DIR",
+     .default_text = "no export",
+     .help = "writes the trained model as a Hugging Face directory"},
+    {.name = "log",
+     .group = "output",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(log),
+     .argument = "FILE",
+     .default_text = "no log",
+     .help = "one JSON object per line and step; replaces an earlier log"},
+    {.name = "quiet",
+     .group = "output",
+     .type = HST_OPTION_FLAG,
+     .offset = FIELD(quiet),
+     .help = "print warnings and errors only"},
+};
+
+static const char *const required[] = {"model", "data", "store", "steps", NULL};
+
+void train_options_init(struct train_options *options)
+{
+    *options = (struct train_options){
+        .engine = {.size = sizeof options->engine, .batch_tokens = DEFAULT_BATCH_TOKENS},
+        .device = TRAIN_DEVICE_HOST,
+        .schedule = SCHEDULE_CONSTANT,
+        .seq_len = DEFAULT_SEQ_LEN,
+        .lr = DEFAULT_LR,
+    };
+}
+
+int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
+                        struct hst_error *error)
+{
+    size_t engine_count;
+    const struct hst_option *engine = hst_engine_options(&engine_count);
+    const struct cli_verb verb = {
+        .name = "train",
+        .about = "Fine-tunes a model whose weights and optimizer states need not fit in memory.",
+        .required = required,
+        .sets = {{options_table, sizeof options_table / sizeof options_table[0], options},
+                 {engine, engine_count, &options->engine}},
+        .set_count = 2,
+    };
+    int native = cli_parse(&verb, argc, argv, help, error);
+    if (native == 0 && *help) cli_help(&verb, stdout);
+    return native;
+}
+
+/* A budget beyond what the machine has is a promise that can only be broken in the middle of the run. */
+static int check_dram(uint64_t budget, struct hst_error *error)
+{
+    struct machine_memory memory;
+    char asked[TEXT_BYTES], there[TEXT_BYTES];
+    machine_memory(&memory);
+    uint64_t limit = machine_memory_limit(&memory);
+    if (budget <= limit) return 0;
+    const char *why = limit == memory.cgroup          ? "the cgroup allows"
+                      : limit == memory.address_space ? "RLIMIT_AS allows"
+                                                      : "this machine has";
+    return fail(error, FAIL_BUDGET, -ENOSPC,
+                "--dram %s is more than the %s that %s. Fix: --dram %" PRIu64
+                "M or less, or leave it out.",
+                text_size(budget, asked), text_size(limit, there), why, limit / 10 * 9 >> 20);
+}
+
+int train_options_check(const struct train_options *options, struct hst_error *error)
+{
+    const struct hst_config *engine = &options->engine;
+    if (engine->batch_tokens % options->seq_len != 0)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--batch-tokens %" PRIu64 " is not a multiple of --seq-len %" PRIu64
+                    ". Fix: --batch-tokens %" PRIu64 ".",
+                    engine->batch_tokens, options->seq_len,
+                    (engine->batch_tokens / options->seq_len + 1) * options->seq_len);
+    if (options->warmup > options->steps)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--warmup %" PRIu64 " is longer than the run of --steps %" PRIu64
+                    ". Fix: --warmup %" PRIu64 " or less.",
+                    options->warmup, options->steps, options->steps);
+    if (engine->store && strchr(engine->store, ','))
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--store takes one directory (got '%.200s'). Fix: name one, without a comma.",
+                    engine->store);
+    return engine->dram_bytes ? check_dram(engine->dram_bytes, error) : 0;
+}
