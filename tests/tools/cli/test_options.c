@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Command lines of train: what they fill in, what is refused with which code, and what the help says. */
+#include "cli/message.h"
+#include "cli/options.h"
+#include "verbs/train.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MAX_ARGUMENTS 32
+
+#define NEEDED "--model", "m", "--data", "d.txt", "--store", "s", "--steps", "3"
+
+static struct train_options options;
+static struct hst_error error;
+
+/* Parses a null-terminated list of arguments. */
+static int parse(const char *const *list)
+{
+    char *argv[MAX_ARGUMENTS];
+    int argc = 0;
+    bool help;
+    for (; list[argc]; argc++)
+        argv[argc] = (char *)(uintptr_t)list[argc];
+    train_options_init(&options);
+    error = (struct hst_error){0};
+    return train_options_parse(&options, argc, argv, &help, &error);
+}
+#define PARSE(...) parse((const char *const[]){__VA_ARGS__, NULL})
+
+static void assert_refused(int native, enum fail_code code, const char *part)
+{
+    assert_int_equal(native, -EINVAL);
+    if (error.code != (int)code || !strstr(error.message, part))
+        fail_msg("E%d %s", error.code, error.message);
+    assert_int_equal(cli_exit_code(&error), CLI_EXIT_USAGE);
+}
+
+static void defaults_are_those_of_the_contract(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE(NEEDED), 0);
+    assert_string_equal(options.model, "m");
+    assert_string_equal(options.data, "d.txt");
+    assert_string_equal(options.engine.store, "s");
+    assert_int_equal(options.steps, 3);
+    assert_int_equal(options.engine.batch_tokens, 4096);
+    assert_int_equal(options.seq_len, 256);
+    assert_true(options.lr == 1e-5);
+    assert_int_equal(options.schedule, SCHEDULE_CONSTANT);
+    assert_int_equal(options.warmup, 0);
+    assert_int_equal(options.seed, 0);
+    assert_int_equal(options.order, DATA_SHUFFLED);
+    assert_int_equal(options.init, TRAIN_INIT_MODEL);
+    assert_int_equal(options.data_format, DATA_FORMAT_AUTO);
+    assert_int_equal(options.token_dtype, TOKEN_DTYPE_NONE);
+    assert_int_equal(options.engine.precision, HST_PRECISION_DEFAULT);
+    assert_int_equal(options.engine.io, HST_IO_AUTO);
+    assert_null(options.export_directory);
+    assert_null(options.log);
+    assert_false(options.quiet);
+}
+
+static void both_forms_fill_both_tables(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE(NEEDED, "--dram=16M", "--io", "threads", "--order=sequential",
+                           "--schedule", "cosine", "--quiet", "--data-format=tokens",
+                           "--token-dtype", "u32", "--init", "random", "--device=host",
+                           "--precision=bf16", "--export=--odd", "--lr", "0"),
+                     0);
+    assert_int_equal(options.engine.dram_bytes, 16 << 20);
+    assert_int_equal(options.engine.io, HST_IO_THREADS);
+    assert_int_equal(options.order, DATA_SEQUENTIAL);
+    assert_int_equal(options.schedule, SCHEDULE_COSINE);
+    assert_int_equal(options.data_format, DATA_FORMAT_TOKENS);
+    assert_int_equal(options.token_dtype, TOKEN_U32);
+    assert_int_equal(options.init, TRAIN_INIT_RANDOM);
+    assert_int_equal(options.device, TRAIN_DEVICE_HOST);
+    assert_int_equal(options.engine.precision, HST_PRECISION_BF16);
+    assert_string_equal(options.export_directory, "--odd");
+    assert_true(options.lr == 0);
+    assert_true(options.quiet);
+}
+
+static void an_unknown_option_names_the_nearest(void **state)
+{
+    (void)state;
+    assert_refused(PARSE(NEEDED, "--wieght-decay", "0"), FAIL_USAGE,
+                   "unknown option --wieght-decay of train. Did you mean --weight-decay?");
+    assert_refused(PARSE(NEEDED, "--batch_tokens=4"), FAIL_USAGE, "Did you mean --batch-tokens?");
+    assert_refused(PARSE(NEEDED, "--Quiet"), FAIL_USAGE, "Did you mean --quiet?");
+    assert_refused(PARSE(NEEDED, "--sedd", "1"), FAIL_USAGE, "Did you mean --seed?");
+    assert_refused(PARSE(NEEDED, "--zzzzzzzzzz"), FAIL_USAGE, "hoistway train --help");
+    assert_refused(PARSE(NEEDED, "--=5"), FAIL_USAGE, "unknown option");
+}
+
+static void what_is_not_built_yet_is_unknown(void **state)
+{
+    (void)state;
+    static const char *const later[] = {"--state",     "--skip-nonfinite", "--hbm",    "--resume",
+                                        "--zero-stage", "--durability",     "--trace",  "--tfevents",
+                                        "--config",    "--rank",           "--world",  "--json"};
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
+        assert_refused(PARSE(NEEDED, later[i]), FAIL_USAGE, "unknown option");
+    assert_refused(PARSE(NEEDED, "--precision", "fp16"), FAIL_VALUE, "one of fp32, bf16");
+    assert_refused(PARSE(NEEDED, "--device", "cuda"), FAIL_VALUE, "one of host");
+    assert_refused(PARSE(NEEDED, "--data-format", "jsonl"), FAIL_VALUE, "one of text, tokens");
+}
+
+static void bad_values_are_refused_with_their_option(void **state)
+{
+    (void)state;
+    static const char *const counts[] = {"--steps=0",      "--steps=-1",       "--steps=",
+                                         "--seq-len=0",    "--seq-len=1e12",   "--threads=4294967297",
+                                         "--threads=-5",   "--threads=0x",     "--threads=",
+                                         "--lr=nan",       "--lr=-1e-5",       "--lr=1e999",
+                                         "--lr=2",         "--betas=0.9,1.0",  "--warmup=0.5",
+                                         "--seed=-1",      "--dram=2GBB",      "--dram=0",
+                                         "--dram=9223372036854775808",         "--grain=0"};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%.*s: ", (int)strcspn(counts[i], "="), counts[i]);
+        assert_refused(PARSE(counts[i]), FAIL_VALUE, name);
+    }
+}
+
+static void values_must_be_there_and_given_once(void **state)
+{
+    (void)state;
+    assert_refused(PARSE("--steps"), FAIL_VALUE, "--steps needs a value");
+    assert_refused(PARSE("--export", "--log", "x"), FAIL_VALUE, "--export needs a value");
+    assert_refused(PARSE("--steps", "1", "--steps", "2"), FAIL_VALUE, "--steps is given twice");
+    assert_refused(PARSE("--quiet", "--quiet"), FAIL_VALUE, "--quiet is given twice");
+    assert_refused(PARSE("--quiet=1"), FAIL_VALUE, "--quiet takes no value");
+    assert_refused(PARSE("--quiet="), FAIL_VALUE, "--quiet takes no value");
+    assert_refused(PARSE("model"), FAIL_USAGE, "unexpected argument 'model'");
+    assert_refused(PARSE("-q"), FAIL_USAGE, "unexpected argument '-q'");
+    assert_refused(PARSE("--"), FAIL_USAGE, "unexpected argument '--'");
+}
+
+static void each_required_option_is_asked_for(void **state)
+{
+    (void)state;
+    assert_refused(PARSE("--quiet"), FAIL_MISSING, "train needs --model DIR");
+    assert_refused(PARSE("--model=m"), FAIL_MISSING, "needs --data FILE[,FILE]");
+    assert_refused(PARSE("--model=m", "--data=d"), FAIL_MISSING, "needs --store DIR");
+    assert_refused(PARSE("--model=m", "--data=d", "--store=s"), FAIL_MISSING, "needs --steps N");
+}
+
+static void hostile_arguments_stay_on_one_line(void **state)
+{
+    (void)state;
+    char argument[5000] = "--";
+    memset(argument + 2, 'a', sizeof argument - 3);
+    assert_refused(PARSE(argument), FAIL_USAGE, "unknown option");
+    assert_refused(PARSE("--steps=1\nerror[E999] forged\x1b[31m"), FAIL_VALUE,
+                   "1\\x0aerror[E999] forged\\x1b[31m");
+    assert_null(strchr(error.message, '\n'));
+    memcpy(argument, "--dram=", 7);
+    assert_refused(PARSE(argument), FAIL_VALUE, "...");
+}
+
+static void values_that_contradict_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE(NEEDED, "--batch-tokens", "1000", "--seq-len", "256"), 0);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "Fix: --batch-tokens 1024");
+    assert_int_equal(PARSE(NEEDED, "--warmup", "4"), 0);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "--warmup 4 is longer");
+    assert_int_equal(PARSE("--model=m", "--data=d", "--store=a,b", "--steps=3"), 0);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "one directory");
+    assert_int_equal(PARSE(NEEDED, "--warmup", "3"), 0);
+    assert_int_equal(train_options_check(&options, &error), 0);
+}
+
+static void a_budget_beyond_the_machine_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE(NEEDED, "--dram", "4000T"), 0);
+    assert_int_equal(train_options_check(&options, &error), -ENOSPC);
+    assert_int_equal(error.code, FAIL_BUDGET);
+    assert_int_equal(cli_exit_code(&error), CLI_EXIT_USAGE);
+    assert_non_null(strstr(error.message, "--dram 3.9 PiB is more than the"));
+    assert_int_equal(PARSE(NEEDED, "--dram", "64M"), 0);
+    assert_int_equal(train_options_check(&options, &error), 0);
+}
+
+static void nearest_is_by_edits_and_never_far(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"train", "demo", "doctor"};
+    assert_string_equal(cli_nearest("trian", names, 3), "train");
+    assert_string_equal(cli_nearest("doc", names, 3), "demo");
+    assert_string_equal(cli_nearest("dotcor", names, 3), "doctor");
+    assert_string_equal(cli_nearest("train", names, 3), "train");
+    assert_null(cli_nearest("inspect", names, 3));
+    assert_null(cli_nearest("", names, 3));
+}
+
+static size_t occurrences(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, part)); at += strlen(part))
+        count++;
+    return count;
+}
+
+static void help_of(const struct cli_verb *verb, char *text, size_t text_bytes)
+{
+    FILE *out = fmemopen(text, text_bytes, "w");
+    assert_non_null(out);
+    cli_help(verb, out);
+    fclose(out);
+}
+
+static void help_lists_each_option_once_with_its_default(void **state)
+{
+    (void)state;
+    static const char *const required[] = {"store", NULL};
+    char text[16384] = "", entry[64];
+    size_t count;
+    struct hst_config config;
+    const struct hst_option *engine = hst_engine_options(&count);
+    const struct cli_verb verb = {.name = "verb",
+                                  .about = "About it.",
+                                  .required = required,
+                                  .sets = {{engine, count, &config}},
+                                  .set_count = 1};
+    help_of(&verb, text, sizeof text);
+    assert_non_null(
+        strstr(text, "usage: hoistway verb --store DIR [options]\n\nAbout it.\n\ntraining:\n"));
+    for (size_t i = 0; i < count; i++) {
+        snprintf(entry, sizeof entry, "\n  --%s ", engine[i].name);
+        assert_int_equal(occurrences(text, entry), 1);
+        assert_int_equal(occurrences(text, engine[i].help), 1);
+    }
+    assert_non_null(strstr(text, "\n  --io auto|uring|threads     what carries the traffic to the "
+                                 "store; never degraded if forced (auto)\n"));
+    assert_non_null(strstr(text, "created if missing (required)\n"));
+    for (const char *line = text; line; line = strchr(line + 1, '\n'))
+        assert_true(strcspn(line + 1, "\n") <= 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_those_of_the_contract),
+        cmocka_unit_test(both_forms_fill_both_tables),
+        cmocka_unit_test(an_unknown_option_names_the_nearest),
+        cmocka_unit_test(what_is_not_built_yet_is_unknown),
+        cmocka_unit_test(bad_values_are_refused_with_their_option),
+        cmocka_unit_test(values_must_be_there_and_given_once),
+        cmocka_unit_test(each_required_option_is_asked_for),
+        cmocka_unit_test(hostile_arguments_stay_on_one_line),
+        cmocka_unit_test(values_that_contradict_are_refused),
+        cmocka_unit_test(a_budget_beyond_the_machine_is_refused),
+        cmocka_unit_test(nearest_is_by_edits_and_never_far),
+        cmocka_unit_test(help_lists_each_option_once_with_its_default),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is written for people and for programs: JSON, step lines, quantities, the learning rate behind them. */
+#include "cli/json.h"
+#include "cli/machine.h"
+#include "cli/progress.h"
+#include "cli/runlog.h"
+#include "cli/schedule.h"
+#include "cli/store.h"
+#include "cli/text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- JSON ---- */
+
+static void json_is_written_with_9_digits_and_escapes(void **state)
+{
+    (void)state;
+    char text[1024] = "";
+    struct json json = {.out = fmemopen(text, sizeof text, "w")};
+    json_begin_object(&json, NULL);
+    json_text(&json, "plain", "a\"b\\c\n\t\x01\x7f");
+    json_text(&json, "utf8", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+    json_text(&json, "not utf8", "\xff|\xc0\x80|\xed\xa0\x80|\xe2\x82|\xf4\x90\x80\x80");
+    json_text(&json, "none", NULL);
+    json_begin_array(&json, "reals");
+    json_real(&json, NULL, 1.0 / 3);
+    json_real(&json, NULL, 12345678901.0);
+    json_real(&json, NULL, -1e-5);
+    json_real(&json, NULL, 0);
+    json_real(&json, NULL, NAN);
+    json_real(&json, NULL, INFINITY);
+    json_end(&json);
+    json_begin_object(&json, "empty");
+    json_end(&json);
+    json_whole(&json, "whole", UINT64_MAX);
+    json_bool(&json, "yes", true);
+    json_null(&json, "null");
+    json_end(&json);
+    fclose(json.out);
+    assert_string_equal(
+        text, "{\"plain\":\"a\\\"b\\\\c\\u000a\\u0009\\u0001\\u007f\","
+              "\"utf8\":\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\","
+              "\"not utf8\":\"\\ufffd|\\ufffd\\ufffd|\\ufffd\\ufffd\\ufffd|\\ufffd\\ufffd|"
+              "\\ufffd\\ufffd\\ufffd\\ufffd\","
+              "\"none\":null,"
+              "\"reals\":[0.333333333,1.23456789e+10,-1e-05,0,null,null],\"empty\":{},"
+              "\"whole\":18446744073709551615,\"yes\":true,\"null\":null}");
+}
+
+/* ---- the run log ---- */
+
+static const struct hst_step_stats stats = {
+    .step = 7,
+    .grad_norm = 0.91,
+    .seconds = 0.5,
+    .stall_s = {.nvme = 0.015, .copy = 0.001},
+    .bytes = {.nvme_read = 11, .nvme_write = 22, .h2d = 33, .d2h = 44, .net = 55},
+    .peak = {.hbm = 1, .dram = 2, .nvme = 3},
+};
+
+static const struct step_report step = {.step = 120,
+                                        .steps = 1000,
+                                        .tokens = 9100,
+                                        .loss = 2.4131,
+                                        .lr = 1e-5,
+                                        .elapsed_s = 114.5,
+                                        .stats = &stats};
+
+static void assert_file(const char *path, const char *expected)
+{
+    char text[4096] = "";
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    assert_string_equal(text, expected);
+}
+
+#define STEP_LINE                                                                                  \
+    "{\"kind\":\"step\",\"step\":120,\"loss\":2.4131,\"grad_norm\":0.91,\"lr\":1e-05,"             \
+    "\"tokens\":9100,\"seconds\":0.5,\"tok_s\":18200,"                                             \
+    "\"stall_s\":{\"nvme\":0.015,\"copy\":0.001,\"update\":0,\"net\":0},"                          \
+    "\"bytes\":{\"nvme_read\":11,\"nvme_write\":22,\"h2d\":33,\"d2h\":44,\"net\":55},"             \
+    "\"peak\":{\"hbm\":1,\"dram\":2,\"nvme\":3},\"bound_s\":null}\n"
+
+static void each_log_line_is_in_the_file_at_once(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/hoistway-test-XXXXXX";
+    struct hst_error error = {0};
+    struct run_log log;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, "an earlier log\n", 15) == 15 && close(fd) == 0);
+    assert_int_equal(run_log_check(path, &error), 0);
+    assert_file(path, "an earlier log\n");
+    assert_int_equal(run_log_open(&log, path, &error), 0);
+    assert_file(path, "");
+    assert_int_equal(run_log_step(&log, &step, &error), 0);
+    assert_file(path, STEP_LINE);
+    const struct run_summary summary = {.steps = 1000, .measured_step_s = 0.25};
+    assert_int_equal(run_log_drain(&log, 4096, &error), 0);
+    assert_int_equal(run_log_summary(&log, &summary, &error), 0);
+    assert_file(path, STEP_LINE "{\"kind\":\"drain\",\"bytes\":4096}\n"
+                                "{\"kind\":\"summary\",\"steps\":1000,\"predicted_step_s\":null,"
+                                "\"measured_step_s\":0.25,\"bound_by\":null}\n");
+    run_log_close(&log);
+    unlink(path);
+}
+
+static void a_log_that_can_not_be_written_is_refused(void **state)
+{
+    (void)state;
+    struct hst_error error = {0};
+    struct run_log log;
+    assert_int_equal(run_log_check("/nowhere/at/all.jsonl", &error), -ENOENT);
+    assert_int_equal(error.code, FAIL_WRITE);
+    assert_int_equal(run_log_check("/tmp", &error), -EISDIR);
+    assert_int_equal(run_log_open(&log, "/dev/full", &error), 0);
+    assert_int_equal(run_log_step(&log, &step, &error), -ENOSPC);
+    run_log_close(&log);
+}
+
+static void without_a_path_nothing_is_logged(void **state)
+{
+    (void)state;
+    struct hst_error error = {0};
+    struct run_log log;
+    assert_int_equal(run_log_check(NULL, &error), 0);
+    assert_int_equal(run_log_open(&log, NULL, &error), 0);
+    assert_int_equal(run_log_step(&log, &step, &error), 0);
+    run_log_close(&log);
+}
+
+/* ---- step lines ---- */
+
+static void the_step_line_reads_as_documented(void **state)
+{
+    (void)state;
+    char line[PROGRESS_LINE_BYTES];
+    progress_format(&step, line);
+    assert_string_equal(line, "step 120/1000 12% | loss 2.413 | norm 0.91 | 18.2k tok/s | stall "
+                              "nvme 3% | eta 13m");
+    struct hst_step_stats slow = stats;
+    slow.stall_s.update = 0.25;
+    slow.grad_norm = NAN;
+    struct step_report last = step;
+    last.stats = &slow;
+    last.step = 1000;
+    progress_format(&last, line);
+    assert_string_equal(line, "step 1000/1000 100% | loss 2.413 | norm nan | 18.2k tok/s | stall "
+                              "update 50% | eta 0s");
+}
+
+static void without_a_terminal_a_line_comes_every_10_seconds(void **state)
+{
+    (void)state;
+    struct step_report s = step;
+    s.elapsed_s = 109.9;
+    assert_false(progress_due(&s, 100));
+    s.elapsed_s = 110;
+    assert_true(progress_due(&s, 100));
+    s.elapsed_s = 100.1;
+    s.step = 1;
+    assert_true(progress_due(&s, 100));
+    s.step = s.steps;
+    assert_true(progress_due(&s, 100));
+}
+
+static void quantities_have_the_unit_that_fits(void **state)
+{
+    (void)state;
+    char text[TEXT_BYTES];
+    assert_string_equal(text_size(0, text), "0 B");
+    assert_string_equal(text_size(1023, text), "1023 B");
+    assert_string_equal(text_size(1536, text), "1.5 KiB");
+    assert_string_equal(text_size((1 << 20) - 1, text), "1.0 MiB");
+    assert_string_equal(text_size(UINT64_MAX, text), "16.0 EiB");
+    assert_string_equal(text_count(0, text), "0");
+    assert_string_equal(text_count(999, text), "999");
+    assert_string_equal(text_count(999.6, text), "1.0k");
+    assert_string_equal(text_count(18234, text), "18.2k");
+    assert_string_equal(text_count(999960, text), "1.0M");
+    assert_string_equal(text_count(8.03e9, text), "8.0B");
+    assert_string_equal(text_duration(0.4, text), "0s");
+    assert_string_equal(text_duration(59.4, text), "59s");
+    assert_string_equal(text_duration(14 * 60 + 5, text), "14m");
+    assert_string_equal(text_duration(7500, text), "2h05m");
+    assert_string_equal(text_duration(3 * 86400 + 4 * 3600, text), "3d04h");
+    assert_string_equal(text_duration(NAN, text), "?");
+    assert_string_equal(text_duration(INFINITY, text), "?");
+}
+
+/* ---- learning rate ---- */
+
+static void the_warmup_rises_linearly_to_the_peak(void **state)
+{
+    (void)state;
+    const enum schedule_shape shapes[] = {SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE};
+    for (size_t i = 0; i < 3; i++) {
+        const struct schedule s = {shapes[i], 0.4, 4, 12};
+        assert_true(fabs(schedule_lr(&s, 1) - 0.1) < 1e-15);
+        assert_true(fabs(schedule_lr(&s, 3) - 0.3) < 1e-15);
+        assert_true(schedule_lr(&s, 4) == 0.4);
+    }
+}
+
+static void each_shape_decays_as_documented(void **state)
+{
+    (void)state;
+    const struct schedule constant = {SCHEDULE_CONSTANT, 0.4, 4, 12};
+    const struct schedule linear = {SCHEDULE_LINEAR, 0.4, 4, 12};
+    const struct schedule cosine = {SCHEDULE_COSINE, 0.4, 4, 12};
+    assert_true(schedule_lr(&constant, 12) == 0.4);
+    assert_true(fabs(schedule_lr(&linear, 6) - 0.3) < 1e-15);
+    assert_true(fabs(schedule_lr(&linear, 8) - 0.2) < 1e-15);
+    assert_true(schedule_lr(&linear, 12) == 0);
+    assert_true(fabs(schedule_lr(&cosine, 6) - 0.4 * 0.5 * (1 + sqrt(0.5))) < 1e-15);
+    assert_true(fabs(schedule_lr(&cosine, 8) - 0.2) < 1e-15);
+    assert_true(schedule_lr(&cosine, 12) == 0);
+    const struct schedule all_warmup = {SCHEDULE_COSINE, 0.4, 3, 3};
+    assert_true(schedule_lr(&all_warmup, 3) == 0.4);
+    const struct schedule no_warmup = {SCHEDULE_LINEAR, 0.4, 0, 4};
+    assert_true(fabs(schedule_lr(&no_warmup, 1) - 0.3) < 1e-15);
+}
+
+/* ---- the machine ---- */
+
+static void limits_are_read_from_the_system_files(void **state)
+{
+    (void)state;
+    const char *meminfo = "MemTotal:       24689664 kB\nMemFree:  1 kB\nMemAvailable:   2048 kB\n";
+    assert_int_equal(machine_meminfo(meminfo, "MemTotal"), UINT64_C(24689664) * 1024);
+    assert_int_equal(machine_meminfo(meminfo, "MemAvailable"), 2048 * 1024);
+    assert_int_equal(machine_meminfo(meminfo, "Mem"), 0);
+    assert_int_equal(machine_meminfo("", "MemTotal"), 0);
+    assert_true(machine_cgroup_limit("max\n") == MACHINE_NO_LIMIT);
+    assert_true(machine_cgroup_limit("") == MACHINE_NO_LIMIT);
+    assert_true(machine_cgroup_limit("9223372036854771712\n") == MACHINE_NO_LIMIT);
+    assert_int_equal(machine_cgroup_limit("1073741824\n"), 1073741824);
+    const struct machine_memory memory = {.physical = 8, .cgroup = 5, .address_space = 6};
+    assert_int_equal(machine_memory_limit(&memory), 5);
+}
+
+static void the_reason_against_io_uring_names_one_fix(void **state)
+{
+    (void)state;
+    char reason[400];
+    struct hst_aio_info info = {.uring_error = -EPERM, .uring_step = "io_uring_setup"};
+    store_uring_reason(&info, 0, 0, reason, sizeof reason);
+    assert_non_null(strstr(reason, "io_uring is blocked (EPERM at io_uring_setup) by a sandbox; "
+                                   "Docker's default seccomp profile"));
+    assert_non_null(strstr(reason, "--io threads"));
+    store_uring_reason(&info, 2, 0, reason, sizeof reason);
+    assert_non_null(strstr(reason, "kernel.io_uring_disabled is 2. Fix: sudo sysctl"));
+    info.uring_error = -ENOSYS;
+    store_uring_reason(&info, -1, 0, reason, sizeof reason);
+    assert_non_null(strstr(reason, "older than 5.1"));
+    info.uring_error = -ENOMEM;
+    store_uring_reason(&info, 0, 8 << 20, reason, sizeof reason);
+    assert_non_null(strstr(reason, "RLIMIT_MEMLOCK is 8.0 MiB"));
+    info = (struct hst_aio_info){.uring_error = -EIO};
+    store_uring_reason(&info, 0, 0, reason, sizeof reason);
+    assert_non_null(strstr(reason, "failed its probe (EIO at the probe)"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_is_written_with_9_digits_and_escapes),
+        cmocka_unit_test(each_log_line_is_in_the_file_at_once),
+        cmocka_unit_test(a_log_that_can_not_be_written_is_refused),
+        cmocka_unit_test(without_a_path_nothing_is_logged),
+        cmocka_unit_test(the_step_line_reads_as_documented),
+        cmocka_unit_test(without_a_terminal_a_line_comes_every_10_seconds),
+        cmocka_unit_test(quantities_have_the_unit_that_fits),
+        cmocka_unit_test(the_warmup_rises_linearly_to_the_peak),
+        cmocka_unit_test(each_shape_decays_as_documented),
+        cmocka_unit_test(limits_are_read_from_the_system_files),
+        cmocka_unit_test(the_reason_against_io_uring_names_one_fix),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
