@@ -41,7 +41,7 @@ def header_path(source, header):
 
 
 def targets_of(source, build, folder):
-    """(name, compiler, arguments) of each target that is compiled in a folder, as meson compiles it."""
+    """(name, compiler, arguments) of each target that compiles C in a folder, as meson does it."""
     path = os.path.join(build, 'meson-info', 'intro-targets.json')
     with open(path, encoding='utf-8') as f:
         targets = json.load(f)
@@ -55,7 +55,7 @@ def targets_of(source, build, folder):
 
 
 def compiles(build, compiler, arguments, text, language='c'):
-    command = [*compiler, *arguments, '-fsyntax-only', '-x', language, '-']
+    command = [*compiler, *arguments, '-fdiagnostics-color=never', '-fsyntax-only', '-x', language, '-']
     run = subprocess.run(command, input=text, capture_output=True, text=True, cwd=build)
     return run.returncode == 0, run.stderr
 
@@ -71,8 +71,8 @@ def private_headers(source, folder):
 
 def visible(build, compiler, arguments, names):
     """Those of `names` that the compiler finds: one run for all, an #error for each found."""
-    text = ''.join(f'#if __has_include("{n}")\n#error "found:{n}:"\n#endif\n' for n in sorted(names))
-    return re.findall(r'#error "found:(.*):"', compiles(build, compiler, arguments, text)[1])
+    lines = (f'#if __has_include("{n}")\n#error "found:{n}:"\n#endif\n' for n in names)
+    return re.findall(r'#error "found:(.*):"', compiles(build, compiler, arguments, ''.join(lines))[1])
 
 
 def dag_by_compiler(source, build):
@@ -84,7 +84,8 @@ def dag_by_compiler(source, build):
         for name, compiler, arguments in targets:
             where = f'{folder} (target {name})'
             for header in HEADERS:
-                found, why = compiles(build, compiler, arguments, f'#include <hoistway/{header}.h>\n')
+                include = f'#include <hoistway/{header}.h>\n'
+                found, why = compiles(build, compiler, arguments, include)
                 if found and header not in allowed:
                     yield f'{where}: can include <hoistway/{header}.h>, which it must not see'
                 if not found and header in allowed:

@@ -47,7 +47,7 @@ def read_text(root, path):
 
 
 def long_functions(lines):
-    """(first line, name, length) of functions beyond the limit: `{` alone on a line opens a body."""
+    """(first line, name, length) of functions beyond the limit: `{` alone on a line opens one."""
     for i, line in enumerate(lines):
         if line != '{':
             continue
