@@ -6,8 +6,8 @@
 
 Prints the output of each test that failed, the reason of each that was skipped, the seconds of each
 suite, and as the last line `N passed, N failed, N skipped`. Exits 1 where a test failed, and where
-none ran: a log that is missing or empty is a failure, not a success without tests. --some: tests were
-asked for by name, and not every build has them: one log must hold some.
+none ran: a log that is missing or empty is a failure, not a success without tests. --some: tests
+were asked for by name, and not every build has them: one log must hold some.
 """
 import json
 import os

@@ -55,8 +55,9 @@ def targets_of(source, build, folder):
 
 
 def compiles(build, compiler, arguments, text, language='c'):
-    command = [*compiler, *arguments, '-fdiagnostics-color=never', '-fsyntax-only', '-x', language, '-']
-    run = subprocess.run(command, input=text, capture_output=True, text=True, cwd=build)
+    command = [*compiler, *arguments, '-fdiagnostics-color=never', '-fsyntax-only']
+    run = subprocess.run([*command, '-x', language, '-'], input=text, capture_output=True,
+                         text=True, cwd=build)
     return run.returncode == 0, run.stderr
 
 
@@ -71,8 +72,8 @@ def private_headers(source, folder):
 
 def visible(build, compiler, arguments, names):
     """Those of `names` that the compiler finds: one run for all, an #error for each found."""
-    lines = (f'#if __has_include("{n}")\n#error "found:{n}:"\n#endif\n' for n in names)
-    return re.findall(r'#error "found:(.*):"', compiles(build, compiler, arguments, ''.join(lines))[1])
+    text = ''.join(f'#if __has_include("{n}")\n#error "found:{n}:"\n#endif\n' for n in names)
+    return re.findall(r'#error "found:(.*):"', compiles(build, compiler, arguments, text)[1])
 
 
 def dag_by_compiler(source, build):
