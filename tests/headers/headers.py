@@ -10,6 +10,7 @@
     alone-cxx  ... and as C++
     exports    libhoistway.so exports every function that a public header declares, and nothing else
     silence    leaves and engine do not print and do not exit
+    installed  a program elsewhere compiles, links and runs with what `meson install` leaves
 
 exit 0: holds; 1: breaches, one per line; 77: could not be tried, with the reason.
 """
@@ -20,6 +21,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 # The house: folder -> public headers that its code may include. All else is out of its sight.
 ALLOWED = {
@@ -191,9 +193,58 @@ def check_silence(source, build):
     return breaches
 
 
+INSTALLED_PROGRAM = """
+#include <hoistway/aio.h>
+#include <hoistway/cpu_adam.h>
+#include <hoistway/hoistway.h>
+#include <stdio.h>
+#include <string.h>
+
+int main(void)
+{
+    char version[32];
+    snprintf(version, sizeof version, "%d.%d.%d", HST_VERSION_MAJOR, HST_VERSION_MINOR,
+             HST_VERSION_PATCH);
+    printf("header %s, library %s\\n", version, hst_version());
+    return strcmp(version, hst_version()) != 0 || hst_norm2_sum(NULL, 0) != 0.0;
+}
+"""
+
+
+def run_step(what, command, **options):
+    """Nothing, or the breach that the command failed."""
+    run = subprocess.run(command, capture_output=True, text=True, **options)
+    return [] if run.returncode == 0 else [f'{what} failed: {run.stdout}{run.stderr}']
+
+
+def try_installed(root):
+    found = glob.glob(os.path.join(root, '**', 'hoistway.pc'), recursive=True)
+    if not found:
+        return ['no hoistway.pc is installed']
+    settings = {**os.environ, 'PKG_CONFIG_SYSROOT_DIR': root,
+                'PKG_CONFIG_PATH': os.path.dirname(found[0])}
+    flags = subprocess.run(['pkg-config', '--cflags', '--libs', 'hoistway'], env=settings,
+                           capture_output=True, text=True)
+    if flags.returncode:
+        return [f'pkg-config failed: {flags.stderr}']
+    program = os.path.join(root, 'program')
+    command = [os.environ.get('CC', 'cc'), '-x', 'c', '-', '-o', program, *flags.stdout.split()]
+    broken = run_step('compiling and linking', command, input=INSTALLED_PROGRAM)
+    folder = os.path.dirname(glob.glob(os.path.join(root, '**', 'libhoistway.so.0'),
+                                       recursive=True)[0])
+    settings = {**os.environ, 'LD_LIBRARY_PATH': folder}
+    return broken or run_step('the program', [program], env=settings)
+
+
+def check_installed(source, build):
+    with tempfile.TemporaryDirectory() as root:
+        install = ['meson', 'install', '-C', build, '--no-rebuild', '--destdir', root]
+        return run_step('meson install', install) or try_installed(root)
+
+
 if __name__ == '__main__':
     checks = {'dag': check_dag, 'alone-c': check_alone_c, 'alone-cxx': check_alone_cxx,
-              'exports': check_exports, 'silence': check_silence}
+              'exports': check_exports, 'silence': check_silence, 'installed': check_installed}
     if len(sys.argv) != 4 or sys.argv[1] not in checks:
         sys.exit(__doc__)
     found = checks[sys.argv[1]](os.path.realpath(sys.argv[2]), os.path.realpath(sys.argv[3]))
