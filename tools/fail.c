@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Names come from hostile files: a newline or an escape sequence must not reach a terminal or a log. */
+/* Names come from hostile files: no newline or escape sequence may reach a terminal or a log. */
 static void copy_escaped(char *dst, size_t dst_bytes, const char *src)
 {
     size_t n = 0;
@@ -21,8 +21,7 @@ static void copy_escaped(char *dst, size_t dst_bytes, const char *src)
 
 int fail(struct hst_error *error, enum fail_code code, int native, const char *format, ...)
 {
-    if (!error)
-        return native;
+    if (!error) return native;
     char text[sizeof error->message];
     va_list args;
     va_start(args, format);

@@ -49,7 +49,7 @@ static void put_text(FILE *out, const char *text)
     putc('"', out);
 }
 
-static void put_key(struct json *json, const char *key)
+static void put_key(struct json_writer *json, const char *key)
 {
     if (json->filled[json->depth]) putc(',', json->out);
     json->filled[json->depth] = true;
@@ -59,7 +59,7 @@ static void put_key(struct json *json, const char *key)
     }
 }
 
-static void begin(struct json *json, const char *key, char open, char close)
+static void begin(struct json_writer *json, const char *key, char open, char close)
 {
     assert(json->depth < JSON_MAX_DEPTH);
     put_key(json, key);
@@ -68,23 +68,23 @@ static void begin(struct json *json, const char *key, char open, char close)
     json->filled[json->depth] = false;
 }
 
-void json_begin_object(struct json *json, const char *key)
+void json_put_object(struct json_writer *json, const char *key)
 {
     begin(json, key, '{', '}');
 }
 
-void json_begin_array(struct json *json, const char *key)
+void json_put_array(struct json_writer *json, const char *key)
 {
     begin(json, key, '[', ']');
 }
 
-void json_end(struct json *json)
+void json_put_end(struct json_writer *json)
 {
     assert(json->depth > 0);
     putc(json->close[--json->depth], json->out);
 }
 
-void json_text(struct json *json, const char *key, const char *value)
+void json_put_text(struct json_writer *json, const char *key, const char *value)
 {
     put_key(json, key);
     if (value)
@@ -93,7 +93,7 @@ void json_text(struct json *json, const char *key, const char *value)
         fputs("null", json->out);
 }
 
-void json_real(struct json *json, const char *key, double value)
+void json_put_real(struct json_writer *json, const char *key, double value)
 {
     put_key(json, key);
     if (isfinite(value))
@@ -102,19 +102,19 @@ void json_real(struct json *json, const char *key, double value)
         fputs("null", json->out);
 }
 
-void json_whole(struct json *json, const char *key, uint64_t value)
+void json_put_whole(struct json_writer *json, const char *key, uint64_t value)
 {
     put_key(json, key);
     fprintf(json->out, "%" PRIu64, value);
 }
 
-void json_bool(struct json *json, const char *key, bool value)
+void json_put_bool(struct json_writer *json, const char *key, bool value)
 {
     put_key(json, key);
     fputs(value ? "true" : "false", json->out);
 }
 
-void json_null(struct json *json, const char *key)
+void json_put_null(struct json_writer *json, const char *key)
 {
     put_key(json, key);
     fputs("null", json->out);

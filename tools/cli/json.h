@@ -12,20 +12,20 @@
 
 #define JSON_MAX_DEPTH 16u
 
-struct json {
+struct json_writer {
     FILE *out;
     unsigned depth;
     char close[JSON_MAX_DEPTH];
     bool filled[JSON_MAX_DEPTH + 1]; /* something was written at this depth */
 };
 
-void json_begin_object(struct json *json, const char *key);
-void json_begin_array(struct json *json, const char *key);
-void json_end(struct json *json); /* of the innermost object or array */
-void json_text(struct json *json, const char *key, const char *value /* null: null */);
-void json_real(struct json *json, const char *key, double value);
-void json_whole(struct json *json, const char *key, uint64_t value);
-void json_bool(struct json *json, const char *key, bool value);
-void json_null(struct json *json, const char *key);
+void json_put_object(struct json_writer *json, const char *key);
+void json_put_array(struct json_writer *json, const char *key);
+void json_put_end(struct json_writer *json); /* of the innermost object or array */
+void json_put_text(struct json_writer *json, const char *key, const char *value /* null: null */);
+void json_put_real(struct json_writer *json, const char *key, double value);
+void json_put_whole(struct json_writer *json, const char *key, uint64_t value);
+void json_put_bool(struct json_writer *json, const char *key, bool value);
+void json_put_null(struct json_writer *json, const char *key);
 
 #endif

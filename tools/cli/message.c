@@ -26,14 +26,16 @@ enum cli_exit cli_exit_code(const struct hst_error *error)
     }
 }
 
-/* The step line on a terminal has no newline yet: it makes room. */
+/* Through fail(), so that a file name with a newline can not forge a line of ours. */
 static void print_line(const char *kind, char letter, int code, const char *text)
 {
+    struct hst_error line;
+    fail(&line, (enum fail_code)code, 0, "%s", text);
     progress_interrupt();
     if (code)
-        fprintf(stderr, "%s[%c%03d] %s\n", kind, letter, code, text);
+        fprintf(stderr, "%s[%c%03d] %s\n", kind, letter, code, line.message);
     else
-        fprintf(stderr, "%s: %s\n", kind, text);
+        fprintf(stderr, "%s: %s\n", kind, line.message);
 }
 
 int cli_fail(const struct hst_error *error)
@@ -43,15 +45,12 @@ int cli_fail(const struct hst_error *error)
     return cli_exit_code(error);
 }
 
-/* Through fail(), so that control characters in names are escaped in these lines too. */
 static void print_format(const char *kind, char letter, enum cli_code code, const char *format,
                          va_list args)
 {
     char text[512];
-    struct hst_error line;
     vsnprintf(text, sizeof text, format, args);
-    fail(&line, (enum fail_code)code, 0, "%s", text);
-    print_line(kind, letter, (int)code, line.message);
+    print_line(kind, letter, (int)code, text);
 }
 
 void cli_warn(enum cli_code code, const char *format, ...)

@@ -19,15 +19,11 @@ enum cli_exit cli_exit_code(const struct hst_error *error);
 /** Prints an error to stderr and returns its exit code. */
 int cli_fail(const struct hst_error *error);
 
-/** Notes and warnings have numbers of their own; where one belongs to an error, the number is the same. */
+/** The tools' own notes and warnings; the engine's bring their number along. */
 enum cli_code {
-    CLI_IO_URING = 101,  /* io_uring is not used, and why */
-    CLI_IO_DIRECT = 104, /* no O_DIRECT */
-    CLI_IO_MEMORY = 105, /* the store is in RAM */
-    CLI_IO_RUNG = 106,   /* the I/O backend in use */
-    CLI_DEVICE = 201,    /* the device in use */
-    CLI_UNUSED = 415,    /* a tensor of the model is not used */
-    CLI_ORDER = 421,     /* the data is short: sequences come more than once */
+    CLI_DEVICE = 201, /* the device in use */
+    CLI_UNUSED = 415, /* a tensor of the model is not used */
+    CLI_PASSES = 421, /* the data is short: sequences come more than once */
 };
 void cli_warn(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_note(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -46,17 +46,17 @@ int run_log_open(struct run_log *log, const char *path, struct hst_error *error)
     return log->file ? 0 : unwritable(path, error);
 }
 
-static struct json begin_line(struct run_log *log, const char *kind)
+static struct json_writer begin_line(struct run_log *log, const char *kind)
 {
-    struct json json = {.out = log->file};
-    json_begin_object(&json, NULL);
-    json_text(&json, "kind", kind);
+    struct json_writer json = {.out = log->file};
+    json_put_object(&json, NULL);
+    json_put_text(&json, "kind", kind);
     return json;
 }
 
-static int end_line(struct run_log *log, struct json *json, struct hst_error *error)
+static int end_line(struct run_log *log, struct json_writer *json, struct hst_error *error)
 {
-    json_end(json);
+    json_put_end(json);
     putc('\n', log->file);
     if (fflush(log->file) != 0 || ferror(log->file)) return unwritable(log->path, error);
     return 0;
@@ -65,80 +65,80 @@ static int end_line(struct run_log *log, struct json *json, struct hst_error *er
 int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error)
 {
     if (!log->file) return 0;
-    struct json json = begin_line(log, "run");
-    json_text(&json, "version", hst_version());
-    json_text(&json, "model", start->model);
-    json_text(&json, "data", start->data);
-    json_text(&json, "store", start->store);
-    json_text(&json, "device", start->device);
-    json_text(&json, "precision", start->precision);
-    json_text(&json, "io", start->memory->io);
-    json_whole(&json, "threads", start->memory->threads);
-    json_whole(&json, "parameters", start->memory->parameters);
-    json_whole(&json, "seed", start->seed);
-    json_whole(&json, "steps", start->steps);
-    json_whole(&json, "seq_len", start->seq_len);
-    json_whole(&json, "batch_tokens", start->batch_tokens);
-    json_whole(&json, "grain_tokens", start->grain_tokens);
-    json_null(&json, "predicted_step_s");
+    struct json_writer json = begin_line(log, "run");
+    json_put_text(&json, "version", hst_version());
+    json_put_text(&json, "model", start->model);
+    json_put_text(&json, "data", start->data);
+    json_put_text(&json, "store", start->store);
+    json_put_text(&json, "device", start->device);
+    json_put_text(&json, "precision", start->precision);
+    json_put_text(&json, "io", start->memory->io);
+    json_put_whole(&json, "threads", start->memory->threads);
+    json_put_whole(&json, "parameters", start->memory->parameters);
+    json_put_whole(&json, "seed", start->seed);
+    json_put_whole(&json, "steps", start->steps);
+    json_put_whole(&json, "seq_len", start->seq_len);
+    json_put_whole(&json, "batch_tokens", start->batch_tokens);
+    json_put_whole(&json, "grain_tokens", start->grain_tokens);
+    json_put_null(&json, "predicted_step_s");
     return end_line(log, &json, error);
 }
 
-static void put_stats(struct json *json, const struct hst_step_stats *stats)
+static void put_stats(struct json_writer *json, const struct hst_step_stats *stats)
 {
-    json_begin_object(json, "stall_s");
-    json_real(json, "nvme", stats->stall_s.nvme);
-    json_real(json, "copy", stats->stall_s.copy);
-    json_real(json, "update", stats->stall_s.update);
-    json_real(json, "net", stats->stall_s.net);
-    json_end(json);
-    json_begin_object(json, "bytes");
-    json_whole(json, "nvme_read", stats->bytes.nvme_read);
-    json_whole(json, "nvme_write", stats->bytes.nvme_write);
-    json_whole(json, "h2d", stats->bytes.h2d);
-    json_whole(json, "d2h", stats->bytes.d2h);
-    json_whole(json, "net", stats->bytes.net);
-    json_end(json);
-    json_begin_object(json, "peak");
-    json_whole(json, "hbm", stats->peak.hbm);
-    json_whole(json, "dram", stats->peak.dram);
-    json_whole(json, "nvme", stats->peak.nvme);
-    json_end(json);
+    json_put_object(json, "stall_s");
+    json_put_real(json, "nvme", stats->stall_s.nvme);
+    json_put_real(json, "copy", stats->stall_s.copy);
+    json_put_real(json, "update", stats->stall_s.update);
+    json_put_real(json, "net", stats->stall_s.net);
+    json_put_end(json);
+    json_put_object(json, "bytes");
+    json_put_whole(json, "nvme_read", stats->bytes.nvme_read);
+    json_put_whole(json, "nvme_write", stats->bytes.nvme_write);
+    json_put_whole(json, "h2d", stats->bytes.h2d);
+    json_put_whole(json, "d2h", stats->bytes.d2h);
+    json_put_whole(json, "net", stats->bytes.net);
+    json_put_end(json);
+    json_put_object(json, "peak");
+    json_put_whole(json, "hbm", stats->peak.hbm);
+    json_put_whole(json, "dram", stats->peak.dram);
+    json_put_whole(json, "nvme", stats->peak.nvme);
+    json_put_end(json);
 }
 
 int run_log_step(struct run_log *log, const struct step_report *step, struct hst_error *error)
 {
     if (!log->file) return 0;
     double seconds = step->stats->seconds;
-    struct json json = begin_line(log, "step");
-    json_whole(&json, "step", step->step);
-    json_real(&json, "loss", step->loss);
-    json_real(&json, "grad_norm", step->stats->grad_norm);
-    json_real(&json, "lr", step->lr);
-    json_whole(&json, "tokens", step->tokens);
-    json_real(&json, "seconds", seconds);
-    json_real(&json, "tok_s", (double)step->tokens / seconds);
+    struct json_writer json = begin_line(log, "step");
+    json_put_whole(&json, "step", step->step);
+    json_put_real(&json, "loss", step->loss);
+    json_put_real(&json, "grad_norm", step->stats->grad_norm);
+    json_put_real(&json, "lr", step->lr);
+    json_put_whole(&json, "tokens", step->tokens);
+    json_put_real(&json, "seconds", seconds);
+    json_put_real(&json, "tok_s", (double)step->tokens / seconds);
     put_stats(&json, step->stats);
-    json_null(&json, "bound_s");
+    json_put_null(&json, "bound_s");
     return end_line(log, &json, error);
 }
 
 int run_log_drain(struct run_log *log, uint64_t bytes, struct hst_error *error)
 {
     if (!log->file) return 0;
-    struct json json = begin_line(log, "drain");
-    json_whole(&json, "bytes", bytes);
+    struct json_writer json = begin_line(log, "drain");
+    json_put_whole(&json, "bytes", bytes);
     return end_line(log, &json, error);
 }
 
 int run_log_summary(struct run_log *log, const struct run_summary *summary, struct hst_error *error)
 {
     if (!log->file) return 0;
-    struct json json = begin_line(log, "summary");
-    json_whole(&json, "steps", summary->steps);
-    json_null(&json, "predicted_step_s");
-    json_real(&json, "measured_step_s", summary->measured_step_s);
-    json_null(&json, "bound_by");
+    struct json_writer json = begin_line(log, "summary");
+    json_put_whole(&json, "steps", summary->steps);
+    json_put_null(&json, "predicted_step_s");
+    json_put_real(&json, "measured_step_s", summary->measured_step_s);
+    json_put_null(&json, "bound_by");
     return end_line(log, &json, error);
 }
 

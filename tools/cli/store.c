@@ -2,8 +2,7 @@
 /* Decides whether a directory can hold the store, before anything is written, and tells how its I/O runs. */
 #include "cli/store.h"
 
-#include "cli/machine.h"
-#include "cli/message.h"
+#include "cli/system.h"
 #include "cli/text.h"
 
 #include <errno.h>
@@ -46,7 +45,7 @@ void store_uring_reason(const struct hst_aio_info *info, int sysctl, uint64_t me
         snprintf(dst, dst_bytes,
                  "io_uring can not have its queues %s: RLIMIT_MEMLOCK is %s. Fix: ulimit -l "
                  "unlimited, or --io threads (pread/pwrite; slower).",
-                 head, memlock == MACHINE_NO_LIMIT ? "unlimited" : text_size(memlock, limit));
+                 head, memlock == SYSTEM_NO_LIMIT ? "unlimited" : text_size(memlock, limit));
     else
         snprintf(dst, dst_bytes,
                  "io_uring failed its probe %s: %s. Fix: --io threads (pread/pwrite; slower).",
@@ -66,8 +65,8 @@ static int uring_sysctl(void)
 
 void store_uring_reason_here(const struct hst_aio_info *info, char *dst, size_t dst_bytes)
 {
-    struct machine_memory memory;
-    machine_memory(&memory);
+    struct system_memory memory;
+    system_memory(&memory);
     store_uring_reason(info, uring_sysctl(), memory.locked, dst, dst_bytes);
 }
 
@@ -122,60 +121,31 @@ static bool is_network(const char *path)
             fs.f_type == (long)0xff534d42 /* cifs */);
 }
 
-int store_check(const char *directory, enum hst_io io, struct hst_aio_info *info,
-                struct hst_error *error)
+int store_check_local(const char *directory, struct hst_error *error)
 {
-    char path[PATH_MAX], reason[400];
-    struct hst_aio *aio = NULL;
-    struct hst_aio_config config = {
-        .size = sizeof config,
-        .backend = io == HST_IO_URING     ? HST_AIO_URING
-                   : io == HST_IO_THREADS ? HST_AIO_THREADS
-                                          : HST_AIO_AUTO,
-    };
-    *info = (struct hst_aio_info){0};
-    int native = probed_directory(directory, path);
-    if (native) return refuse(error, directory, native);
-    if (is_network(path))
-        return fail(error, FAIL_STORE_DIR, -ENOTSUP,
-                    "the store directory '%.250s' is on a network file system. Fix: give --store a "
-                    "directory on a local drive.",
-                    directory);
-    native = hst_aio_open(&config, path, &aio, info);
-    hst_aio_close(&aio);
-    if (native == 0) return 0;
-    if (io == HST_IO_URING && info->uring_error) {
-        store_uring_reason_here(info, reason, sizeof reason);
-        return fail(error, FAIL_IO_URING, native, "%s", reason);
-    }
-    return refuse(error, directory, native);
+    char path[PATH_MAX];
+    if (probed_directory(directory, path) != 0 || !is_network(path)) return 0;
+    return fail(error, FAIL_STORE_DIR, -ENOTSUP,
+                "the store directory '%.250s' is on a network file system. Fix: give --store a "
+                "directory on a local drive.",
+                directory);
 }
 
-/* ---- telling ---- */
+int store_check(const char *directory, struct hst_aio_info *info, struct hst_error *error)
+{
+    char path[PATH_MAX];
+    struct hst_aio *aio = NULL;
+    int native = probed_directory(directory, path);
+    if (native) return refuse(error, directory, native);
+    native = store_check_local(directory, error);
+    if (native) return native;
+    native = hst_aio_open(NULL, path, &aio, info);
+    hst_aio_close(&aio);
+    return native ? refuse(error, directory, native) : 0;
+}
 
 void store_rung(const struct hst_aio_info *info, char *dst, size_t dst_bytes)
 {
     snprintf(dst, dst_bytes, "%s, %s", info->backend == HST_AIO_URING ? "io_uring" : "threads",
              info->direct ? "O_DIRECT" : "page cache");
-}
-
-void store_tell(const char *directory, const struct hst_aio_info *info, bool quiet)
-{
-    char rung[64], reason[400];
-    store_rung(info, rung, sizeof rung);
-    if (!quiet) cli_note(CLI_IO_RUNG, "store %.300s: %s", directory, rung);
-    if (info->uring_error) {
-        store_uring_reason_here(info, reason, sizeof reason);
-        cli_warn(CLI_IO_URING, "%s Going on with threads.", reason);
-    }
-    if (info->in_memory)
-        cli_warn(CLI_IO_MEMORY,
-                 "the store directory '%.300s' is in RAM (tmpfs): it holds no more than memory "
-                 "does, and nothing in it is durable. Use a directory on a drive.",
-                 directory);
-    else if (!info->direct)
-        cli_warn(CLI_IO_DIRECT,
-                 "the file system at '%.300s' does not support O_DIRECT (%s): going on through the "
-                 "page cache (slower). Use a directory on ext4 or xfs.",
-                 directory, strerror(-info->direct_error));
 }

@@ -7,13 +7,15 @@
 #include <hoistway/aio.h>
 #include <hoistway/hoistway.h>
 
+/** Refuses a store directory on a network file system (E105); the engine refuses all others that can not be used. */
+int store_check_local(const char *directory, struct hst_error *error);
+
 /**
- * Checks a store directory by real I/O and leaves nothing behind. A directory that does not exist is not
- * created: what it will be created in is probed. Refuses (E105, E101, E301): no parent, not a directory,
- * not writable, a network file system, io_uring forced where it is blocked.
+ * Checks a store directory by real I/O, without an engine, and leaves nothing behind. A directory that does not exist is not
+ * created: what it will be created in is probed. Refuses (E105, E301): no parent, not a directory,
+ * not writable, full, a network file system.
  */
-int store_check(const char *directory, enum hst_io io, struct hst_aio_info *info,
-                struct hst_error *error);
+int store_check(const char *directory, struct hst_aio_info *info, struct hst_error *error);
 
 /** "io_uring, O_DIRECT". Pure. */
 void store_rung(const struct hst_aio_info *info, char *dst, size_t dst_bytes);
@@ -26,8 +28,5 @@ void store_uring_reason(const struct hst_aio_info *info, int sysctl, uint64_t me
                         size_t dst_bytes);
 /** The same with what this machine says. */
 void store_uring_reason_here(const struct hst_aio_info *info, char *dst, size_t dst_bytes);
-
-/** Notes and warnings about what store_check found: the rung, no O_DIRECT, a store in RAM. */
-void store_tell(const char *directory, const struct hst_aio_info *info, bool quiet);
 
 #endif

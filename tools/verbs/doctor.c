@@ -4,10 +4,10 @@
  * says for each finding what would make it better. Nothing is changed; the probe leaves nothing behind.
  */
 #include "cli/json.h"
-#include "cli/machine.h"
 #include "cli/message.h"
 #include "cli/options.h"
 #include "cli/store.h"
+#include "cli/system.h"
 #include "cli/text.h"
 #include "verbs/verbs.h"
 
@@ -73,7 +73,7 @@ static void report(struct doctor *d, const char *name, enum status status, const
 
 static void check_cores(struct doctor *d)
 {
-    uint32_t cores = machine_cores();
+    uint32_t cores = system_cores();
     if (cores)
         report(d, "cores", STATUS_OK, NULL, "%" PRIu32 " physical cores usable", cores);
     else
@@ -112,9 +112,9 @@ static void check_blas(struct doctor *d)
 
 static void check_memory(struct doctor *d)
 {
-    struct machine_memory memory;
+    struct system_memory memory;
     char physical[TEXT_BYTES], available[TEXT_BYTES], limit[TEXT_BYTES];
-    machine_memory(&memory);
+    system_memory(&memory);
     report(d, "memory", memory.available < UINT64_C(256) << 20 ? STATUS_WARN : STATUS_OK,
            memory.available < UINT64_C(256) << 20 ? "end other programs" : NULL, "%s, %s available",
            text_size(memory.physical, physical), text_size(memory.available, available));
@@ -123,7 +123,7 @@ static void check_memory(struct doctor *d)
                text_size(memory.cgroup, limit));
     else
         report(d, "cgroup", STATUS_OK, NULL, "no memory limit");
-    if (memory.address_space != MACHINE_NO_LIMIT)
+    if (memory.address_space != SYSTEM_NO_LIMIT)
         report(d, "address space", STATUS_WARN, "ulimit -v unlimited", "RLIMIT_AS is %s",
                text_size(memory.address_space, limit));
     bool small = memory.locked < UINT64_C(8) << 20;
@@ -131,7 +131,7 @@ static void check_memory(struct doctor *d)
            small ? "ulimit -l unlimited, LimitMEMLOCK=infinity, or docker --ulimit memlock=-1"
                  : NULL,
            "RLIMIT_MEMLOCK is %s",
-           memory.locked == MACHINE_NO_LIMIT ? "unlimited" : text_size(memory.locked, limit));
+           memory.locked == SYSTEM_NO_LIMIT ? "unlimited" : text_size(memory.locked, limit));
 }
 
 static void check_store(struct doctor *d)
@@ -140,7 +140,7 @@ static void check_store(struct doctor *d)
     struct hst_error error = {0};
     struct statvfs fs;
     char rung[64], reason[400], size[TEXT_BYTES];
-    if (store_check(d->store, HST_IO_AUTO, &info, &error)) {
+    if (store_check(d->store, &info, &error)) {
         report(d, "store", STATUS_FAIL, "see above; or another directory: --store DIR", "E%03d %s",
                error.code, error.message);
         return;
@@ -201,22 +201,22 @@ static void print_text(const struct doctor *d, const char *verdict)
 
 static void print_json(const struct doctor *d, const char *verdict)
 {
-    struct json json = {.out = stdout};
-    json_begin_object(&json, NULL);
-    json_text(&json, "version", hst_version());
-    json_begin_array(&json, "checks");
+    struct json_writer json = {.out = stdout};
+    json_put_object(&json, NULL);
+    json_put_text(&json, "version", hst_version());
+    json_put_array(&json, "checks");
     for (size_t i = 0; i < d->count; i++) {
-        json_begin_object(&json, NULL);
-        json_text(&json, "name", d->checks[i].name);
-        json_text(&json, "status", status_names[d->checks[i].status]);
-        json_text(&json, "found", d->checks[i].found);
-        json_text(&json, "fix", d->checks[i].fix);
-        json_end(&json);
+        json_put_object(&json, NULL);
+        json_put_text(&json, "name", d->checks[i].name);
+        json_put_text(&json, "status", status_names[d->checks[i].status]);
+        json_put_text(&json, "found", d->checks[i].found);
+        json_put_text(&json, "fix", d->checks[i].fix);
+        json_put_end(&json);
     }
-    json_end(&json);
-    json_bool(&json, "ready", !failed(d));
-    json_text(&json, "verdict", verdict);
-    json_end(&json);
+    json_put_end(&json);
+    json_put_bool(&json, "ready", !failed(d));
+    json_put_text(&json, "verdict", verdict);
+    json_put_end(&json);
     printf("\n");
 }
 

@@ -104,7 +104,7 @@ static int open_data(struct train *t)
     double passes =
         (double)o->steps * (double)(t->run.batch_tokens / o->seq_len) / (double)sequences;
     if (passes > 1 && !o->quiet)
-        cli_note(CLI_ORDER,
+        cli_note(CLI_PASSES,
                  "%" PRIu64 " tokens are %" PRIu64 " sequences: the run passes over them %.1f "
                  "times.",
                  data_token_count(t->data), sequences, passes);
@@ -114,7 +114,6 @@ static int open_data(struct train *t)
 static int check_outputs(struct train *t)
 {
     const struct train_options *o = t->options;
-    struct hst_aio_info info;
     int native = 0;
     if (o->export_directory) native = hf_export_check(o->export_directory, t->error);
     if (!native) native = run_log_check(o->log, t->error);

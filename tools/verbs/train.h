@@ -32,7 +32,7 @@ void train_options_init(struct train_options *options);
 /** Reads the command line of train into options that hold the defaults; prints the help if asked for. */
 int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
                         struct hst_error *error);
-/** Refuses values that contradict each other or the machine (E301, E302, E402). */
+/** Refuses values that contradict each other (E402); budgets are the engine's to refuse. */
 int train_options_check(const struct train_options *options, struct hst_error *error);
 
 struct train_result {

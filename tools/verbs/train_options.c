@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decides what `hoistway train` may be told, beside the engine's own table, and which values contradict. */
-#include "cli/machine.h"
 #include "cli/options.h"
-#include "cli/text.h"
 #include "verbs/train.h"
 
 #include <assert.h>
@@ -188,23 +186,6 @@ int train_options_parse(struct train_options *options, int argc, char *const *ar
     return native;
 }
 
-/* A budget beyond what the machine has is a promise that can only be broken in the middle of the run. */
-static int check_dram(uint64_t budget, struct hst_error *error)
-{
-    struct machine_memory memory;
-    char asked[TEXT_BYTES], there[TEXT_BYTES];
-    machine_memory(&memory);
-    uint64_t limit = machine_memory_limit(&memory);
-    if (budget <= limit) return 0;
-    const char *why = limit == memory.cgroup          ? "the cgroup allows"
-                      : limit == memory.address_space ? "RLIMIT_AS allows"
-                                                      : "this machine has";
-    return fail(error, FAIL_BUDGET, -ENOSPC,
-                "--dram %s is more than the %s that %s. Fix: --dram %" PRIu64
-                "M or less, or leave it out.",
-                text_size(budget, asked), text_size(limit, there), why, limit / 10 * 9 >> 20);
-}
-
 int train_options_check(const struct train_options *options, struct hst_error *error)
 {
     const struct hst_config *engine = &options->engine;
@@ -223,5 +204,5 @@ int train_options_check(const struct train_options *options, struct hst_error *e
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--store takes one directory (got '%.200s'). Fix: name one, without a comma.",
                     engine->store);
-    return engine->dram_bytes ? check_dram(engine->dram_bytes, error) : 0;
+    return 0;
 }

@@ -44,6 +44,19 @@ const char *hst_version(void);
 
 /* ---- errors -------------------------------------------------------------------------------------------- */
 
+/** The E-codes of the engine; tools add their own (docs/errors.md lists all). */
+enum hst_code {
+    HST_E_IO_URING = 101,   /* io_uring was forced and is refused by the system */
+    HST_E_STORE_DIR = 105,  /* store directory missing, no directory, not writable */
+    HST_E_READ = 106,       /* a read failed, in the store or in the caller's reader */
+    HST_E_WRITE = 107,      /* a write failed, in the store or in the caller's writer */
+    HST_E_DEVICE = 201,     /* device, stream or worker threads */
+    HST_E_DISK_SPACE = 301, /* the store's file system has too little space left */
+    HST_E_BUDGET = 302,     /* no placement fits, or a budget is more than the machine has */
+    HST_E_VALUE = 402,      /* a configuration value out of its range */
+    HST_E_NONFINITE = 701,  /* the gradient norm is not finite */
+};
+
 /** Why a call failed: everything a user needs, on the object, never in thread-local storage. */
 struct hst_error {
     int code;          /* E-code without its letter: 101 … 799; 0: no error */

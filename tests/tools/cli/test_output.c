@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is written for people and for programs: JSON, step lines, quantities, the learning rate behind them. */
 #include "cli/json.h"
-#include "cli/machine.h"
 #include "cli/progress.h"
 #include "cli/runlog.h"
 #include "cli/schedule.h"
 #include "cli/store.h"
+#include "cli/system.h"
 #include "cli/text.h"
 
 #include <errno.h>
@@ -24,26 +24,26 @@ static void json_is_written_with_9_digits_and_escapes(void **state)
 {
     (void)state;
     char text[1024] = "";
-    struct json json = {.out = fmemopen(text, sizeof text, "w")};
-    json_begin_object(&json, NULL);
-    json_text(&json, "plain", "a\"b\\c\n\t\x01\x7f");
-    json_text(&json, "utf8", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
-    json_text(&json, "not utf8", "\xff|\xc0\x80|\xed\xa0\x80|\xe2\x82|\xf4\x90\x80\x80");
-    json_text(&json, "none", NULL);
-    json_begin_array(&json, "reals");
-    json_real(&json, NULL, 1.0 / 3);
-    json_real(&json, NULL, 12345678901.0);
-    json_real(&json, NULL, -1e-5);
-    json_real(&json, NULL, 0);
-    json_real(&json, NULL, NAN);
-    json_real(&json, NULL, INFINITY);
-    json_end(&json);
-    json_begin_object(&json, "empty");
-    json_end(&json);
-    json_whole(&json, "whole", UINT64_MAX);
-    json_bool(&json, "yes", true);
-    json_null(&json, "null");
-    json_end(&json);
+    struct json_writer json = {.out = fmemopen(text, sizeof text, "w")};
+    json_put_object(&json, NULL);
+    json_put_text(&json, "plain", "a\"b\\c\n\t\x01\x7f");
+    json_put_text(&json, "utf8", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+    json_put_text(&json, "not utf8", "\xff|\xc0\x80|\xed\xa0\x80|\xe2\x82|\xf4\x90\x80\x80");
+    json_put_text(&json, "none", NULL);
+    json_put_array(&json, "reals");
+    json_put_real(&json, NULL, 1.0 / 3);
+    json_put_real(&json, NULL, 12345678901.0);
+    json_put_real(&json, NULL, -1e-5);
+    json_put_real(&json, NULL, 0);
+    json_put_real(&json, NULL, NAN);
+    json_put_real(&json, NULL, INFINITY);
+    json_put_end(&json);
+    json_put_object(&json, "empty");
+    json_put_end(&json);
+    json_put_whole(&json, "whole", UINT64_MAX);
+    json_put_bool(&json, "yes", true);
+    json_put_null(&json, "null");
+    json_put_end(&json);
     fclose(json.out);
     assert_string_equal(
         text, "{\"plain\":\"a\\\"b\\\\c\\u000a\\u0009\\u0001\\u007f\","
@@ -238,16 +238,14 @@ static void limits_are_read_from_the_system_files(void **state)
 {
     (void)state;
     const char *meminfo = "MemTotal:       24689664 kB\nMemFree:  1 kB\nMemAvailable:   2048 kB\n";
-    assert_int_equal(machine_meminfo(meminfo, "MemTotal"), UINT64_C(24689664) * 1024);
-    assert_int_equal(machine_meminfo(meminfo, "MemAvailable"), 2048 * 1024);
-    assert_int_equal(machine_meminfo(meminfo, "Mem"), 0);
-    assert_int_equal(machine_meminfo("", "MemTotal"), 0);
-    assert_true(machine_cgroup_limit("max\n") == MACHINE_NO_LIMIT);
-    assert_true(machine_cgroup_limit("") == MACHINE_NO_LIMIT);
-    assert_true(machine_cgroup_limit("9223372036854771712\n") == MACHINE_NO_LIMIT);
-    assert_int_equal(machine_cgroup_limit("1073741824\n"), 1073741824);
-    const struct machine_memory memory = {.physical = 8, .cgroup = 5, .address_space = 6};
-    assert_int_equal(machine_memory_limit(&memory), 5);
+    assert_int_equal(system_meminfo(meminfo, "MemTotal"), UINT64_C(24689664) * 1024);
+    assert_int_equal(system_meminfo(meminfo, "MemAvailable"), 2048 * 1024);
+    assert_int_equal(system_meminfo(meminfo, "Mem"), 0);
+    assert_int_equal(system_meminfo("", "MemTotal"), 0);
+    assert_true(system_cgroup_limit("max\n") == SYSTEM_NO_LIMIT);
+    assert_true(system_cgroup_limit("") == SYSTEM_NO_LIMIT);
+    assert_true(system_cgroup_limit("9223372036854771712\n") == SYSTEM_NO_LIMIT);
+    assert_int_equal(system_cgroup_limit("1073741824\n"), 1073741824);
 }
 
 static void the_reason_against_io_uring_names_one_fix(void **state)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds out how much memory and how many cores this process may use; everything missing means "no limit". */
-#include "cli/machine.h"
+#include "cli/system.h"
 
 #include <hwloc.h>
 #include <inttypes.h>
@@ -25,7 +25,7 @@ static void read_text(const char *path, char *text, size_t text_bytes)
     text[n] = '\0';
 }
 
-uint64_t machine_meminfo(const char *text, const char *key)
+uint64_t system_meminfo(const char *text, const char *key)
 {
     size_t length = strlen(key);
     for (const char *line = text; line; line = strchr(line, '\n')) {
@@ -36,12 +36,12 @@ uint64_t machine_meminfo(const char *text, const char *key)
     return 0;
 }
 
-uint64_t machine_cgroup_limit(const char *text)
+uint64_t system_cgroup_limit(const char *text)
 {
     char *end;
     uint64_t limit = strtoull(text, &end, 10);
     /* cgroup v1 says "none" with the greatest multiple of a page in an int64. */
-    return end == text || limit >= UINT64_C(1) << 62 ? MACHINE_NO_LIMIT : limit;
+    return end == text || limit >= UINT64_C(1) << 62 ? SYSTEM_NO_LIMIT : limit;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -53,50 +53,43 @@ static uint64_t least(uint64_t a, uint64_t b)
 static uint64_t cgroup_limit(void)
 {
     char text[4096], directory[4096] = "", path[PATH_MAX + 64];
-    uint64_t limit = MACHINE_NO_LIMIT;
+    uint64_t limit = SYSTEM_NO_LIMIT;
     read_text("/proc/self/cgroup", text, sizeof text);
     const char *v2 = strstr(text, "0::/");
     if (v2) snprintf(directory, sizeof directory, "%.*s", (int)strcspn(v2 + 3, "\n"), v2 + 3);
     for (;;) {
         snprintf(path, sizeof path, CGROUP_ROOT "%s/memory.max", directory);
         read_text(path, text, sizeof text);
-        limit = least(limit, machine_cgroup_limit(text));
+        limit = least(limit, system_cgroup_limit(text));
         char *slash = strrchr(directory, '/');
         if (!slash) break;
         *slash = '\0';
     }
     read_text(CGROUP_ROOT "/memory/memory.limit_in_bytes", text, sizeof text);
-    return least(limit, machine_cgroup_limit(text));
+    return least(limit, system_cgroup_limit(text));
 }
 
 static uint64_t resource_limit(__rlimit_resource_t resource)
 {
     struct rlimit limit;
-    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-        return MACHINE_NO_LIMIT;
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SYSTEM_NO_LIMIT;
     return limit.rlim_cur;
 }
 
-void machine_memory(struct machine_memory *memory)
+void system_memory(struct system_memory *memory)
 {
     char text[8192];
     read_text("/proc/meminfo", text, sizeof text);
-    *memory = (struct machine_memory){
-        .physical = machine_meminfo(text, "MemTotal"),
-        .available = machine_meminfo(text, "MemAvailable"),
+    *memory = (struct system_memory){
+        .physical = system_meminfo(text, "MemTotal"),
+        .available = system_meminfo(text, "MemAvailable"),
         .cgroup = cgroup_limit(),
         .address_space = resource_limit(RLIMIT_AS),
         .locked = resource_limit(RLIMIT_MEMLOCK),
     };
 }
 
-uint64_t machine_memory_limit(const struct machine_memory *memory)
-{
-    uint64_t physical = memory->physical ? memory->physical : MACHINE_NO_LIMIT;
-    return least(physical, least(memory->cgroup, memory->address_space));
-}
-
-uint32_t machine_cores(void)
+uint32_t system_cores(void)
 {
     hwloc_topology_t topology;
     uint32_t count = 0;

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The scalars around the kernels: one step's coefficients, the clip factor, the sum of norm partials.
+ *
+ * All in float64, and only with operations that IEEE 754 rounds exactly: pow() differs between libms, and between
+ * CPUs under one libm, and a run resumed on another machine must go on with the same bits.
+ */
+#include <hoistway/cpu_adam.h>
+
+#include <errno.h>
+#include <math.h>
+
+/* β^t by squaring; its relative error grows with t while β^t shrinks, so 1 - β^t keeps 13 digits or more. */
+static double power(double base, uint64_t exponent)
+{
+    double result = 1.0;
+
+    for (; exponent != 0; exponent >>= 1) {
+        if (exponent & 1) result *= base;
+        base *= base;
+    }
+    return result;
+}
+
+static bool hyper_is_valid(const struct hst_adam_hyper *h)
+{
+    /* Written so that a NaN fails. */
+    return h->lr >= 0 && h->beta1 >= 0 && h->beta1 < 1 && h->beta2 >= 0 && h->beta2 < 1 &&
+           (float)h->eps > 0 && h->weight_decay >= 0;
+}
+
+static bool coef_is_finite(const struct hst_adam_coef *c)
+{
+    return isfinite(c->grad_scale) && isfinite(c->step_size) && isfinite(c->decay) &&
+           isfinite(c->inv_sqrt_bias2) && isfinite(c->eps);
+}
+
+int hst_adam_coef_init(const struct hst_adam_hyper *hyper, uint64_t t, float grad_scale,
+                       struct hst_adam_coef *coef)
+{
+    if (t == 0 || !hyper_is_valid(hyper)) return -EINVAL;
+
+    const double beta1 = hyper->beta1, beta2 = hyper->beta2;
+    const double bias1 = 1.0 - power(beta1, t), bias2 = 1.0 - power(beta2, t);
+    const struct hst_adam_coef c = {
+        .grad_scale = grad_scale,
+        .beta1_hi = (float)beta1,
+        .beta1_lo = (float)(beta1 - (double)(float)beta1),
+        .one_minus_beta1 = (float)(1.0 - beta1),
+        .beta2_hi = (float)beta2,
+        .beta2_lo = (float)(beta2 - (double)(float)beta2),
+        .one_minus_beta2 = (float)(1.0 - beta2),
+        .inv_sqrt_bias2 = (float)(1.0 / sqrt(bias2)),
+        .eps = (float)hyper->eps,
+        .decay = (float)(hyper->weight_decay * bias1),
+        .step_size = (float)(hyper->lr / bias1),
+    };
+    if (!coef_is_finite(&c)) return -EINVAL;
+    *coef = c;
+    return 0;
+}
+
+double hst_norm2_sum(const double *partial, size_t count)
+{
+    double sum = 0.0;
+
+    for (size_t i = 0; i < count; i++)
+        sum += partial[i];
+    return sum;
+}
+
+float hst_clip_factor(double norm, double max_norm)
+{
+    if (max_norm <= 0) return 1.0f;
+    if (!isfinite(norm) || isnan(max_norm)) return NAN;
+
+    double factor = max_norm / (norm + 1e-6);
+    return factor < 1.0 ? (float)factor : 1.0f;
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An engine's life: create, describe, seal, destroy. Creating touches the device and the store directory;
+ * sealing decides everything and allocates it; afterwards nothing grows.
+ */
+#include "engine_state.h"
+#include "exec/weights.h"
+#include "machine/machine.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define THREADS_MAX           1024u
+#define TILE_ELEMENTS_DEFAULT 131072u
+#define STRING_OF(x)          #x
+#define VERSION_TEXT(a, b, c) STRING_OF(a) "." STRING_OF(b) "." STRING_OF(c)
+
+const char *hst_version(void)
+{
+    return VERSION_TEXT(HST_VERSION_MAJOR, HST_VERSION_MINOR, HST_VERSION_PATCH);
+}
+
+/* ---- create ---- */
+
+static double default_real(double value, double fallback)
+{
+    return value == 0 ? fallback : value == HST_NONE ? 0 : value;
+}
+
+static int resolve_config(struct hst_engine *engine, const struct hst_config *given)
+{
+    struct hst_config *c = &engine->config;
+    memcpy(c, given, given->size < sizeof *c ? given->size : sizeof *c);
+    c->size = sizeof *c;
+    c->beta1 = default_real(c->beta1, 0.9);
+    c->beta2 = default_real(c->beta2, 0.999);
+    c->eps = default_real(c->eps, 1e-8);
+    c->weight_decay = default_real(c->weight_decay, 0.01);
+    c->clip = default_real(c->clip, 1.0);
+    c->tile_elements = c->tile_elements ? c->tile_elements : TILE_ELEMENTS_DEFAULT;
+    c->threads = c->threads ? c->threads : machine_cores();
+    c->precision = c->precision ? c->precision : HST_PRECISION_FP32;
+    if (c->store && !(c->store = engine->store = strdup(c->store)))
+        return -ENOMEM;
+    if (c->place && !(c->place = engine->place = strdup(c->place)))
+        return -ENOMEM;
+    return 0;
+}
+
+static int refuse_value(struct hst_engine *engine, const char *text)
+{
+    return engine_fail(engine, HST_E_VALUE, -EINVAL, "%s", text);
+}
+
+static int check_config(struct hst_engine *engine)
+{
+    const struct hst_config *c = &engine->config;
+    if (c->batch_tokens == 0 || c->grain_tokens == 0 || c->grain_tokens > c->batch_tokens)
+        return refuse_value(engine, "batch_tokens and grain_tokens must be > 0, and a grain no larger than the batch");
+    if ((c->batch_tokens + c->grain_tokens - 1) / c->grain_tokens > UINT32_MAX / 2)
+        return refuse_value(engine, "more than 2^31 micro-batches in a step. Fix: a larger grain");
+    if (c->tile_elements % LAYOUT_UNIT_ALIGN != 0)
+        return refuse_value(engine, "tile_elements must be a multiple of 4,096");
+    if (c->threads > THREADS_MAX)
+        return refuse_value(engine, "threads must be 1 to 1,024");
+    if (c->precision != HST_PRECISION_FP32 && c->precision != HST_PRECISION_BF16)
+        return refuse_value(engine, "precision must be fp32 or bf16");
+    if (c->io != HST_IO_AUTO && c->io != HST_IO_URING && c->io != HST_IO_THREADS)
+        return refuse_value(engine, "io must be auto, uring or threads");
+    if (!(c->clip >= 0) || !isfinite(c->clip))
+        return refuse_value(engine, "clip must be a finite number >= 0");
+    struct hst_adam_coef unused;
+    struct hst_adam_hyper hyper = {0, c->beta1, c->beta2, c->eps, c->weight_decay};
+    if (hst_adam_coef_init(&hyper, 1, 1.0f, &unused))
+        return refuse_value(engine, "betas must be in [0, 1), eps > 0, weight_decay >= 0, all finite");
+    return 0;
+}
+
+static int open_device(struct hst_engine *engine)
+{
+    int rc = workers_create(engine->config.threads, &engine->workers);
+    if (rc)
+        return engine_fail(engine, HST_E_DEVICE, rc, "%u worker threads could not be started: %s. Fix: lower --threads",
+                           engine->config.threads, strerror(-rc));
+    struct hst_parallel parallel = {.run = workers_run, .context = engine->workers, .width = engine->config.threads};
+    struct hst_dev_config config = {
+        .size = sizeof config,
+        .host_bytes = engine->plan_in.dram_budget,
+        .parallel = &parallel,
+    };
+    rc = hst_dev_host_open(&config, &engine->dev);
+    rc = rc ? rc : hst_stream_create(engine->dev, "hst-compute", &engine->stream);
+    rc = rc ? rc : hst_event_create(engine->dev, &engine->unit_passed);
+    if (rc)
+        return engine_fail(engine, HST_E_DEVICE, rc, "the host device could not be opened: %s", strerror(-rc));
+    engine->adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
+    return 0;
+}
+
+static int open_parts(struct hst_engine *engine)
+{
+    char why[256];
+    int rc = check_config(engine);
+    if (rc)
+        return rc;
+    if (engine->config.place &&
+        place_parse(engine->config.place, &engine->plan_in.wish, why, sizeof why))
+        return engine_fail(engine, HST_E_VALUE, -EINVAL, "%s", why);
+    rc = engine->config.store ? store_dir_make(engine) : 0;
+    rc = rc ? rc : budgets_resolve(engine, &engine->plan_in);
+    return rc ? rc : open_device(engine);
+}
+
+int hst_engine_create(const struct hst_config *config, struct hst_engine **engine)
+{
+    if (!config || !engine || config->size < sizeof config->size)
+        return -EINVAL;
+    struct hst_engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return -ENOMEM;
+    e->acquired = UINT32_MAX;
+    int rc = resolve_config(e, config);
+    rc = rc ? engine_fail(e, HST_E_VALUE, rc, "out of memory") : open_parts(e);
+    if (rc) {
+        if (e->config.error)
+            *e->config.error = e->error;
+        hst_engine_destroy(&e);
+        return rc;
+    }
+    *engine = e;
+    return 0;
+}
+
+/* ---- getters ---- */
+
+struct hst_dev *hst_engine_device(struct hst_engine *engine)
+{
+    return engine->dev;
+}
+
+struct hst_stream *hst_engine_stream(struct hst_engine *engine)
+{
+    return engine->stream;
+}
+
+enum hst_precision hst_engine_precision(const struct hst_engine *engine)
+{
+    return engine->config.precision;
+}
+
+enum hst_dtype hst_engine_dtype(const struct hst_engine *engine)
+{
+    return engine->config.precision == HST_PRECISION_BF16 ? HST_BF16 : HST_F32;
+}
+
+/* ---- describe ---- */
+
+int hst_unit_add(struct hst_engine *engine, const struct hst_unit_desc *desc, uint32_t *unit)
+{
+    char why[256];
+    if (engine->error.code)
+        return engine->error.native;
+    if (engine->phase != PHASE_DESCRIBE)
+        return -EBUSY;
+    if (!desc || !unit)
+        return -EINVAL;
+    int rc = layout_add(&engine->layout, desc, why, sizeof why);
+    if (rc)
+        return engine_fail(engine, HST_E_VALUE, rc, "%s", why);
+    *unit = engine->layout.unit_count - 1;
+    return 0;
+}
+
+int hst_carry_set(struct hst_engine *engine, uint64_t bytes_per_token)
+{
+    if (engine->error.code)
+        return engine->error.native;
+    if (engine->phase != PHASE_DESCRIBE)
+        return -EBUSY;
+    engine->carry_bytes_per_token = bytes_per_token;
+    return 0;
+}
+
+/* ---- seal ---- */
+
+static int plan(struct hst_engine *engine)
+{
+    char why[384];
+    int rc = layout_seal(&engine->layout, engine->config.tile_elements);
+    if (rc)
+        return engine_fail(engine, HST_E_VALUE, rc, "more than 2^32 tiles. Fix: larger tile_elements");
+    struct placement_in *in = &engine->plan_in;
+    in->layout = &engine->layout;
+    in->precision = engine_precision(engine);
+    in->has_nvme = engine->config.store != NULL;
+    in->batch_tokens = engine->config.batch_tokens;
+    in->grain_tokens = engine->config.grain_tokens;
+    in->carry_bytes_per_token = engine->carry_bytes_per_token;
+    rc = placement_plan(in, &engine->placement, why, sizeof why);
+    if (rc)
+        return engine_fail(engine, rc == -EINVAL ? HST_E_VALUE : HST_E_BUDGET, rc, "%s", why);
+    return 0;
+}
+
+static int open_units(struct hst_engine *engine)
+{
+    engine->units = calloc(engine->layout.unit_count, sizeof *engine->units);
+    if (!engine->units)
+        return -ENOMEM;
+    for (uint32_t u = 0; u < engine->layout.unit_count; u++) {
+        size_t count = engine->layout.units[u].param_count;
+        engine->units[u].views = calloc(count + 1, sizeof *engine->units[u].views);
+        if (!engine->units[u].views)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+static int open_slots(struct hst_engine *engine)
+{
+    const struct placement *p = &engine->placement;
+    if (p->slot_count == 0)
+        return 0;
+    engine->slots = calloc(p->slot_count, sizeof *engine->slots);
+    if (!engine->slots)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < p->slot_count; i++)
+        engine->slots[i].buffer = engine->arena + p->slots + i * p->slot_bytes;
+    return 0;
+}
+
+static int allocate(struct hst_engine *engine)
+{
+    void *arena = NULL;
+    int rc = hst_dev_host_alloc(engine->dev, engine->placement.dram_bytes, &arena);
+    engine->arena = arena;
+    rc = rc ? rc : open_units(engine);
+    rc = rc ? rc : open_slots(engine);
+    rc = rc ? rc : weights_open(engine);
+    if (rc)
+        return engine_fail(engine, HST_E_BUDGET, rc, "%.1f MiB of memory could not be allocated: %s. Fix: lower --dram",
+                           (double)engine->placement.dram_bytes / 1048576.0, strerror(-rc));
+    return engine->placement.nvme_bytes > 0 ? store_dir_open(engine) : 0;
+}
+
+int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
+{
+    if (engine->error.code)
+        return engine->error.native;
+    if (engine->phase != PHASE_DESCRIBE || order != HST_ORDER_FORWARD || engine->layout.unit_count == 0)
+        return engine_refuse(engine, "seal comes once, after at least one unit, with HST_ORDER_FORWARD");
+    int rc = plan(engine);
+    rc = rc ? rc : allocate(engine);
+    if (rc == 0)
+        engine->phase = PHASE_SEALED;
+    return rc;
+}
+
+int hst_engine_memory(const struct hst_engine *engine, struct hst_memory *memory)
+{
+    if (engine->phase == PHASE_DESCRIBE || !memory)
+        return -EINVAL;
+    const struct placement *p = &engine->placement;
+    *memory = (struct hst_memory){
+        .parameters = engine->layout.parameters,
+        .tile_elements = engine->layout.tile_elements,
+        .threads = engine->config.threads,
+        .io = !engine->aio ? "none" : engine->aio_info.backend == HST_AIO_URING ? "uring" : "threads",
+    };
+    memcpy(memory->bytes, p->table, sizeof memory->bytes);
+    memory->total[HST_TIER_DRAM] = p->dram_bytes;
+    memory->total[HST_TIER_NVME] = p->nvme_bytes;
+    memory->budget[HST_TIER_DRAM] = engine->plan_in.dram_budget;
+    memory->budget[HST_TIER_NVME] = engine->plan_in.nvme_budget;
+    return 0;
+}
+
+/* ---- destroy: in the reverse order; nothing may move when its memory goes ---- */
+
+static void close_memory(struct hst_engine *engine)
+{
+    if (engine->extents)
+        engine->extents->ops->close(engine->extents);
+    hst_aio_close(&engine->aio);
+    weights_close(engine);
+    for (uint32_t u = 0; engine->units && u < engine->layout.unit_count; u++)
+        free(engine->units[u].views);
+    free(engine->units);
+    free(engine->slots);
+    if (engine->arena)
+        hst_dev_host_free(engine->dev, engine->arena, engine->placement.dram_bytes);
+}
+
+void hst_engine_destroy(struct hst_engine **engine)
+{
+    struct hst_engine *e = engine ? *engine : NULL;
+    if (!e)
+        return;
+    if (e->stream)
+        hst_stream_sync(e->stream);
+    close_memory(e);
+    hst_event_destroy(&e->unit_passed);
+    hst_stream_destroy(&e->stream);
+    hst_dev_close(&e->dev);
+    workers_destroy(&e->workers);
+    store_dir_remove_if_ours(e);
+    placement_free(&e->placement);
+    layout_free(&e->layout);
+    free(e->store);
+    free(e->place);
+    free(e);
+    *engine = NULL;
+}

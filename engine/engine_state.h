@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_STATE_H
+#define HOISTWAY_ENGINE_STATE_H
+/* What an engine holds. Each part is changed by one file of exec/ or by engine.c; the comment says which. */
+#include "exec/workers.h"
+#include "plan/placement.h"
+#include "tier/extent.h"
+
+#include <hoistway/aio.h>
+#include <hoistway/cpu_adam.h>
+#include <hoistway/hoistway.h>
+
+/* A weight lease (exec/weights.c): a buffer for one unit's weights that come from NVMe. */
+struct lease {
+    unsigned char *buffer;
+    uint32_t unit;            /* whose weights it holds or awaits; meaningless while empty */
+    enum { LEASE_EMPTY = 0, LEASE_FILLING, LEASE_READY, LEASE_IN_USE } state;
+    struct transfer *transfers; /* [most tiles of a unit's gathers] */
+    uint32_t transfer_count;
+    struct hst_event *passed; /* the stream has passed the last work that used it */
+    bool used;                /* `passed` must be waited for before it is filled again */
+};
+
+/* A slot of the tile ring (exec/tile_stream.c). */
+struct slot {
+    unsigned char *buffer;
+    struct transfer transfers[EXTENT_KIND_COUNT];
+};
+
+/* Where the engine stands (engine.c, step.c). */
+enum phase { PHASE_DESCRIBE = 0, PHASE_SEALED, PHASE_LOADED, PHASE_STEP };
+
+struct step_state {
+    uint64_t number;       /* steps ended so far */
+    double lr;
+    double last_end_s;     /* monotonic seconds of the last step's end or the first begin */
+    uint32_t ready_units;  /* units whose gradients are complete */
+    uint32_t next_forward; /* the least unit that a forward may still acquire */
+    uint32_t next_backward; /* units from here on have had their backward */
+    double stall_nvme_s;
+    double update_s;
+    struct extent_counters counted; /* at the last step's end */
+};
+
+struct unit_state {
+    bool grad_ready;
+    struct hst_param_view *views; /* [param_count] */
+};
+
+struct hst_engine {
+    struct hst_config config; /* resolved: no zero means a default */
+    char *store, *place;      /* own copies; config points to them */
+    bool store_created;       /* the directory is ours to remove when it is empty */
+    struct hst_error error;   /* sticky where code != 0 */
+    enum phase phase;
+
+    struct layout layout;
+    struct placement placement;
+    struct placement_in plan_in;
+    uint64_t carry_bytes_per_token;
+
+    struct workers *workers;
+    struct hst_dev *dev;
+    struct hst_stream *stream;
+    const struct hst_cpu_adam_ops *adam;
+    unsigned char *arena; /* placement.dram_bytes of host memory of the device */
+
+    struct hst_aio *aio; /* null where nothing is on NVMe */
+    struct hst_aio_info aio_info;
+    struct extents *extents;
+
+    struct hst_event *unit_passed; /* the stream has passed the last released unit */
+    struct lease *leases; /* [placement.lease_count] */
+    struct slot *slots;   /* [placement.slot_count] */
+    struct unit_state *units;
+    struct hst_unit_view view;
+    uint32_t acquired;    /* unit that is acquired, or UINT32_MAX */
+    enum hst_sweep sweep; /* of the acquired unit */
+    struct hst_stream *unit_stream;
+    uint32_t sweep_place; /* in plan/sweep.h's order, of the acquired unit */
+
+    struct step_state step;
+};
+
+/* error.c */
+/** Records the first fatal error, returns `native`. */
+int engine_fail(struct hst_engine *engine, int code, int native, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/** A caller's mistake: not sticky, said in the log. Returns -EINVAL. */
+int engine_refuse(struct hst_engine *engine, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void engine_log(struct hst_engine *engine, enum hst_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/** An I/O error of the store, with what it was about. */
+int engine_fail_transfer(struct hst_engine *engine, const struct transfer *transfer);
+/** An error of the device's stream. */
+int engine_fail_device(struct hst_engine *engine, int native, const char *what);
+
+/* clock.c */
+double clock_seconds(void);
+
+/* store_dir.c */
+int store_dir_make(struct hst_engine *engine);
+/** After planning, where anything lives on NVMe. */
+int store_dir_open(struct hst_engine *engine);
+void store_dir_remove_if_ours(struct hst_engine *engine);
+
+/* budget.c */
+int budgets_resolve(struct hst_engine *engine, struct placement_in *in);
+
+static inline enum hst_precision engine_precision(const struct hst_engine *engine)
+{
+    return engine->config.precision;
+}
+
+static inline uint64_t engine_element_bytes(const struct hst_engine *engine)
+{
+    return record_weight_bytes(engine->config.precision);
+}
+
+#endif

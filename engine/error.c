@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How an engine remembers and tells what went wrong: the first fatal error stays, mistakes are only logged. */
+#include "engine_state.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void engine_log(struct hst_engine *engine, enum hst_log_level level, const char *format, ...)
+{
+    if (!engine->config.log)
+        return;
+    char line[sizeof engine->error.message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    engine->config.log(engine->config.log_context, level, line);
+}
+
+int engine_fail(struct hst_engine *engine, int code, int native, const char *format, ...)
+{
+    if (engine->error.code)
+        return engine->error.native;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(engine->error.message, sizeof engine->error.message, format, args);
+    va_end(args);
+    engine->error.code = code;
+    engine->error.native = native;
+    return native;
+}
+
+int engine_refuse(struct hst_engine *engine, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    engine_log(engine, HST_LOG_WARNING, "call refused: %s", text);
+    return -EINVAL;
+}
+
+int engine_fail_transfer(struct hst_engine *engine, const struct transfer *transfer)
+{
+    bool states = transfer->kind == EXTENT_STATES;
+    const struct address *at =
+        states ? &engine->placement.states[transfer->tile] : &engine->placement.weights[transfer->tile];
+    return engine_fail(engine, transfer->write ? HST_E_WRITE : HST_E_READ, transfer->error,
+                       "%s of %s, tile %u, at offset %llu of the scratch file in %s failed: %s. Fix: check the drive "
+                       "(dmesg, smartctl -a), then start again",
+                       transfer->write ? "writing" : "reading", states ? "optimizer states" : "weights",
+                       transfer->tile, (unsigned long long)at->offset, engine->config.store,
+                       strerror(-transfer->error));
+}
+
+int engine_fail_device(struct hst_engine *engine, int native, const char *what)
+{
+    return engine_fail(engine, HST_E_DEVICE, native, "%s failed on device \"%s\": %s", what,
+                       hst_dev_name(engine->dev), strerror(-native));
+}
+
+const struct hst_error *hst_engine_error(const struct hst_engine *engine)
+{
+    return &engine->error;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Initial values in, trained values out, one tile at a time through the stream of the update: loading and
+ * saving work for any model that can be trained, however little memory there is.
+ */
+#include "exec/tile_stream.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct hst_param_ref param_ref(const struct layout *layout, uint32_t i)
+{
+    const struct layout_param *param = &layout->params[i];
+    return (struct hst_param_ref){
+        .unit = param->unit,
+        .param = param->index,
+        .name = param->name,
+        .dim_count = param->dim_count,
+        .dims = param->dims,
+    };
+}
+
+struct overlap {
+    uint32_t param;
+    uint64_t in_param, in_tile, count; /* elements */
+};
+
+typedef int overlap_visit(struct hst_engine *engine, void *context, const struct tile_job *job,
+                          const struct overlap *overlap);
+
+/* Calls visit for each stored parameter's part in the tile, in order of offset. */
+static int each_overlap(struct hst_engine *engine, const struct tile_job *job, overlap_visit *visit, void *context)
+{
+    const struct layout *layout = &engine->layout;
+    const struct layout_unit *unit = &layout->units[job->range.unit];
+    uint64_t start = job->range.offset, end = start + job->range.elements;
+    for (uint32_t i = layout_first_param_in(layout, job->range); i < unit->first_param + unit->param_count; i++) {
+        const struct layout_param *param = &layout->params[i];
+        if (param->owner != i)
+            continue;
+        if (param->offset >= end)
+            break;
+        uint64_t from = param->offset > start ? param->offset : start;
+        uint64_t to = param->offset + param->count < end ? param->offset + param->count : end;
+        struct overlap overlap = {i, from - param->offset, from - start, to - from};
+        int rc = visit(engine, context, job, &overlap);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- load ---- */
+
+struct load_context {
+    const struct hst_reader *reader;
+    float *values; /* where the tile's f32 values are read to */
+};
+
+static int load_overlap(struct hst_engine *engine, void *context, const struct tile_job *job,
+                        const struct overlap *overlap)
+{
+    (void)job;
+    struct load_context *load = context;
+    struct hst_param_ref ref = param_ref(&engine->layout, overlap->param);
+    int rc = load->reader->read(load->reader->context, &ref, overlap->in_param, load->values + overlap->in_tile,
+                                overlap->count);
+    if (rc)
+        return engine_fail(engine, HST_E_READ, rc, "the initial values of \"%s\" could not be read: %s", ref.name,
+                           strerror(-rc));
+    return 0;
+}
+
+static int load_visit(struct hst_engine *engine, void *context, const struct tile_job *jobs, uint32_t count)
+{
+    struct load_context *load = context;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct tile_job *job = &jobs[i];
+        size_t n = job->range.elements;
+        bool split = engine_precision(engine) == HST_PRECISION_BF16;
+        load->values = split ? (float *)(void *)(engine->arena + engine->placement.accumulator) : job->weights;
+        memset(load->values, 0, n * sizeof(float)); /* padding is zero and stays zero */
+        int rc = each_overlap(engine, job, load_overlap, load);
+        if (rc)
+            return rc;
+        if (split)
+            engine->adam->split_f32(load->values, job->weights, job->remainder, n);
+        memset(job->m, 0, n * sizeof(float));
+        memset(job->v, 0, n * sizeof(float));
+    }
+    return 0;
+}
+
+int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader)
+{
+    if (engine->error.code)
+        return engine->error.native;
+    if (engine->phase != PHASE_SEALED || !reader || !reader->read)
+        return engine_refuse(engine, "load comes once, after seal, and needs a reader");
+    struct load_context load = {.reader = reader};
+    int rc = tile_stream(engine, TILE_WRITE_WEIGHTS | TILE_WRITE_STATES, load_visit, &load);
+    if (rc == 0)
+        engine->phase = PHASE_LOADED;
+    return rc;
+}
+
+/* ---- save ---- */
+
+static int save_overlap(struct hst_engine *engine, void *context, const struct tile_job *job,
+                        const struct overlap *overlap)
+{
+    const struct hst_writer *writer = context;
+    struct hst_param_ref ref = param_ref(&engine->layout, overlap->param);
+    const unsigned char *src = (const unsigned char *)job->weights + overlap->in_tile * engine_element_bytes(engine);
+    return writer->write(writer->context, &ref, overlap->in_param, src, overlap->count, hst_engine_dtype(engine));
+}
+
+static int save_visit(struct hst_engine *engine, void *context, const struct tile_job *jobs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        int rc = each_overlap(engine, &jobs[i], save_overlap, context);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int hst_engine_save(struct hst_engine *engine, const struct hst_writer *writer)
+{
+    if (engine->error.code)
+        return engine->error.native;
+    if (engine->phase != PHASE_LOADED || !writer || !writer->write)
+        return engine_refuse(engine, "save comes between steps, after load, and needs a writer");
+    struct hst_writer copy = *writer;
+    return tile_stream(engine, TILE_READ_WEIGHTS, save_visit, &copy);
+}

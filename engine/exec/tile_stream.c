@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides when a tile's slot is read, visited and written. Tiles with something on NVMe take the slots in
+ * turn: while one is visited, those behind it are being read and those before it written. A slot is read
+ * again only when its write has completed; the stream never waits for a write that it does not need yet.
+ */
+#include "exec/tile_stream.h"
+
+struct stream_state {
+    struct hst_engine *engine;
+    unsigned access;
+    uint32_t next_fetch;  /* the first tile that has not been looked at for fetching */
+    uint32_t fetched;     /* tiles that were given a slot so far */
+    uint32_t visited;     /* of those */
+};
+
+static bool states_on_nvme(const struct hst_engine *engine, uint32_t tile)
+{
+    return engine->placement.states[tile].tier == HST_TIER_NVME;
+}
+
+static bool weights_on_nvme(const struct hst_engine *engine, uint32_t tile)
+{
+    return engine->placement.weights[tile].tier == HST_TIER_NVME;
+}
+
+static bool wants(const struct stream_state *s, enum extent_kind kind, unsigned weights, unsigned states)
+{
+    return (s->access & (kind == EXTENT_WEIGHTS ? weights : states)) != 0;
+}
+
+static bool on_nvme(const struct stream_state *s, enum extent_kind kind, uint32_t tile)
+{
+    return kind == EXTENT_WEIGHTS ? weights_on_nvme(s->engine, tile) : states_on_nvme(s->engine, tile);
+}
+
+static bool needs_slot(const struct stream_state *s, uint32_t tile)
+{
+    for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++)
+        if (on_nvme(s, (enum extent_kind)kind, tile) &&
+            wants(s, (enum extent_kind)kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS, TILE_READ_STATES | TILE_WRITE_STATES))
+            return true;
+    return false;
+}
+
+static struct slot *slot_at(const struct stream_state *s, uint32_t number)
+{
+    return &s->engine->slots[number % s->engine->placement.slot_count];
+}
+
+static unsigned char *slot_buffer(const struct hst_engine *engine, const struct slot *slot, enum extent_kind kind)
+{
+    return slot->buffer + (kind == EXTENT_STATES ? engine->placement.slot_record_at : 0);
+}
+
+static int wait_for(struct hst_engine *engine, struct transfer *transfer)
+{
+    if (transfer->active) {
+        double start = clock_seconds();
+        extents_wait(engine->extents, transfer);
+        engine->step.stall_nvme_s += clock_seconds() - start;
+    }
+    return transfer->error ? engine_fail_transfer(engine, transfer) : 0;
+}
+
+static int slot_wait(struct hst_engine *engine, struct slot *slot)
+{
+    for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++) {
+        int rc = wait_for(engine, &slot->transfers[kind]);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static bool slot_is_busy(const struct slot *slot)
+{
+    return slot->transfers[EXTENT_WEIGHTS].active || slot->transfers[EXTENT_STATES].active;
+}
+
+static int slot_read(struct stream_state *s, struct slot *slot, uint32_t tile)
+{
+    struct hst_engine *engine = s->engine;
+    for (int k = 0; k < EXTENT_KIND_COUNT; k++) {
+        enum extent_kind kind = (enum extent_kind)k;
+        slot->transfers[kind] = (struct transfer){.tile = tile, .kind = kind};
+        if (!on_nvme(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, TILE_READ_STATES))
+            continue;
+        int rc = engine->extents->ops->read(engine->extents, kind, tile, slot_buffer(engine, slot, kind),
+                                            &slot->transfers[kind]);
+        if (rc)
+            return engine_fail_transfer(engine, &slot->transfers[kind]);
+    }
+    return 0;
+}
+
+static int slot_write(struct stream_state *s, struct slot *slot, uint32_t tile)
+{
+    struct hst_engine *engine = s->engine;
+    for (int k = 0; k < EXTENT_KIND_COUNT; k++) {
+        enum extent_kind kind = (enum extent_kind)k;
+        if (!on_nvme(s, kind, tile) || !wants(s, kind, TILE_WRITE_WEIGHTS, TILE_WRITE_STATES))
+            continue;
+        int rc = engine->extents->ops->write(engine->extents, kind, tile, slot_buffer(engine, slot, kind),
+                                             &slot->transfers[kind]);
+        if (rc)
+            return engine_fail_transfer(engine, &slot->transfers[kind]);
+    }
+    return 0;
+}
+
+/* Gives slots to the tiles that follow, as long as there are slots whose tile is finished. With `must`
+   waits for the first such slot: the next tile to visit has none yet. */
+static int fetch_ahead(struct stream_state *s, bool must)
+{
+    struct hst_engine *engine = s->engine;
+    while (s->next_fetch < engine->layout.tile_count && s->fetched - s->visited < engine->placement.slot_count) {
+        if (!needs_slot(s, s->next_fetch)) {
+            s->next_fetch++;
+            continue;
+        }
+        struct slot *slot = slot_at(s, s->fetched);
+        if (!must) {
+            int rc = engine->extents->ops->progress(engine->extents, false);
+            if (rc)
+                return engine_fail(engine, HST_E_READ, rc, "the I/O backend broke down");
+            if (slot_is_busy(slot))
+                return 0;
+        }
+        int rc = slot_wait(engine, slot);
+        if (rc == 0)
+            rc = slot_read(s, slot, s->next_fetch);
+        if (rc)
+            return rc;
+        s->next_fetch++;
+        s->fetched++;
+        must = false;
+    }
+    return 0;
+}
+
+/* Where one part of a tile is to be worked on; null where the stream was not asked for it. */
+static unsigned char *part_at(const struct stream_state *s, const struct slot *slot, enum extent_kind kind,
+                              uint32_t tile)
+{
+    const struct hst_engine *engine = s->engine;
+    const struct address *home = kind == EXTENT_WEIGHTS ? &engine->placement.weights[tile]
+                                                        : &engine->placement.states[tile];
+    if (!wants(s, kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS, TILE_READ_STATES | TILE_WRITE_STATES))
+        return NULL;
+    return home->tier == HST_TIER_NVME ? slot_buffer(engine, slot, kind) : engine->arena + home->offset;
+}
+
+static struct tile_job job_at(const struct stream_state *s, const struct slot *slot, uint32_t tile)
+{
+    const struct hst_engine *engine = s->engine;
+    struct tile_job job = {.tile = tile, .range = layout_tile(&engine->layout, tile)};
+    job.weights = part_at(s, slot, EXTENT_WEIGHTS, tile);
+    unsigned char *record = part_at(s, slot, EXTENT_STATES, tile);
+    if (record) {
+        struct record at = record_layout(engine_precision(engine), job.range.elements);
+        if (engine_precision(engine) == HST_PRECISION_BF16)
+            job.remainder = (int16_t *)(void *)(record + at.remainder_at);
+        job.m = (float *)(void *)(record + at.m_at);
+        job.v = (float *)(void *)(record + at.v_at);
+    }
+    job.grad = engine->arena + engine->placement.grads[job.range.unit] + job.range.offset * engine_element_bytes(engine);
+    return job;
+}
+
+static int visit_slot(struct stream_state *s, uint32_t tile, tile_visit *visit, void *context)
+{
+    struct hst_engine *engine = s->engine;
+    int rc = s->fetched == s->visited ? fetch_ahead(s, true) : 0;
+    struct slot *slot = slot_at(s, s->visited);
+    if (rc == 0)
+        rc = slot_wait(engine, slot);
+    if (rc == 0)
+        rc = fetch_ahead(s, false);
+    if (rc)
+        return rc;
+    struct tile_job job = job_at(s, slot, tile);
+    rc = visit(engine, context, &job, 1);
+    if (rc == 0)
+        rc = slot_write(s, slot, tile);
+    s->visited++;
+    return rc;
+}
+
+static int visit_all(struct stream_state *s, tile_visit *visit, void *context)
+{
+    struct tile_job jobs[TILE_BATCH];
+    uint32_t waiting = 0, tiles = s->engine->layout.tile_count;
+    for (uint32_t tile = 0; tile < tiles; tile++) {
+        bool slot = needs_slot(s, tile);
+        if (!slot)
+            jobs[waiting++] = job_at(s, NULL, tile);
+        if (waiting > 0 && (slot || waiting == TILE_BATCH || tile + 1 == tiles)) {
+            int rc = visit(s->engine, context, jobs, waiting);
+            if (rc)
+                return rc;
+            waiting = 0;
+        }
+        int rc = slot ? visit_slot(s, tile, visit, context) : 0;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* Also after an error: the slots must not be touched by a transfer when the caller goes on. */
+static int drain(struct hst_engine *engine)
+{
+    int first = 0;
+    for (uint32_t i = 0; engine->slots && i < engine->placement.slot_count; i++) {
+        int rc = slot_wait(engine, &engine->slots[i]);
+        first = first ? first : rc;
+    }
+    return first;
+}
+
+int tile_stream(struct hst_engine *engine, unsigned access, tile_visit *visit, void *context)
+{
+    struct stream_state s = {.engine = engine, .access = access};
+    int rc = visit_all(&s, visit, context);
+    int drained = drain(engine);
+    return rc ? rc : drained;
+}

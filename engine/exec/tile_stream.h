@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_EXEC_TILE_STREAM_H
+#define HOISTWAY_ENGINE_EXEC_TILE_STREAM_H
+/*
+ * Every tile once, in order, through a small ring: read what is on NVMe, visit in place, write back. The
+ * update, loading and saving are three visits of the same stream.
+ */
+#include "engine_state.h"
+
+/** One tile, ready to be worked on; pointers that the stream was not asked for are null. */
+struct tile_job {
+    uint32_t tile;
+    struct tile_range range;
+    void *weights;      /* working dtype[range.elements] */
+    int16_t *remainder; /* null in fp32 */
+    float *m, *v;
+    const void *grad;   /* working dtype, rounded gradients at home */
+};
+
+enum tile_access {
+    TILE_READ_WEIGHTS = 1u << 0,
+    TILE_WRITE_WEIGHTS = 1u << 1,
+    TILE_READ_STATES = 1u << 2,
+    TILE_WRITE_STATES = 1u << 3,
+};
+
+/** Tiles that are at home in DRAM come many at a time, so that a visit can spread them over the workers. */
+#define TILE_BATCH 64u
+
+typedef int tile_visit(struct hst_engine *engine, void *context, const struct tile_job *jobs, uint32_t count);
+
+/** Returns the first error: of a transfer (sticky in the engine), or what a visit returned. All writes have completed. */
+int tile_stream(struct hst_engine *engine, unsigned access, tile_visit *visit, void *context);
+
+#endif

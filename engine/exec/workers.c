@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pieces are handed out by one atomic counter: no lock per piece, and no piece belongs to a thread, so a
+ * slow core takes fewer. Which thread does a piece never shows in the result. Idle threads spin for a few
+ * tens of microseconds, the distance between two operations of a layer, before they sleep.
+ */
+#include "exec/workers.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SPIN_ROUNDS 4000u
+
+struct worker {
+    struct workers *workers;
+    unsigned number;
+    pthread_t thread;
+};
+
+struct workers {
+    unsigned width;
+    struct worker *helpers; /* [width - 1] */
+    pthread_mutex_t job_lock; /* one job at a time */
+
+    void (*body)(void *arg, size_t index, unsigned worker);
+    void *arg;
+    size_t count;
+    atomic_size_t next;      /* piece to hand out */
+    atomic_uint generation;  /* rises by one per job: what helpers wait for */
+    atomic_uint busy;        /* helpers that have not finished the job */
+    atomic_bool stop;
+
+    pthread_mutex_t sleep_lock;
+    pthread_cond_t wake, idle;
+};
+
+static inline void spin_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static void take_pieces(struct workers *workers, unsigned number)
+{
+    size_t count = workers->count;
+    for (;;) {
+        size_t index = atomic_fetch_add_explicit(&workers->next, 1, memory_order_relaxed);
+        if (index >= count)
+            return;
+        workers->body(workers->arg, index, number);
+    }
+}
+
+static bool generation_moved(struct workers *workers, unsigned seen)
+{
+    return atomic_load_explicit(&workers->generation, memory_order_acquire) != seen;
+}
+
+static void wait_for_job(struct workers *workers, unsigned seen)
+{
+    for (unsigned i = 0; i < SPIN_ROUNDS; i++) {
+        if (generation_moved(workers, seen))
+            return;
+        spin_pause();
+    }
+    pthread_mutex_lock(&workers->sleep_lock);
+    while (!generation_moved(workers, seen))
+        pthread_cond_wait(&workers->wake, &workers->sleep_lock);
+    pthread_mutex_unlock(&workers->sleep_lock);
+}
+
+static void finish_job(struct workers *workers)
+{
+    if (atomic_fetch_sub_explicit(&workers->busy, 1, memory_order_acq_rel) != 1)
+        return;
+    pthread_mutex_lock(&workers->sleep_lock);
+    pthread_cond_signal(&workers->idle);
+    pthread_mutex_unlock(&workers->sleep_lock);
+}
+
+static void *helper_main(void *arg)
+{
+    struct worker *self = arg;
+    struct workers *workers = self->workers;
+    unsigned seen = 0;
+    for (;;) {
+        wait_for_job(workers, seen);
+        seen++;
+        if (atomic_load_explicit(&workers->stop, memory_order_acquire))
+            return NULL;
+        take_pieces(workers, self->number);
+        finish_job(workers);
+    }
+}
+
+static void begin_job(struct workers *workers)
+{
+    atomic_store_explicit(&workers->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&workers->busy, workers->width - 1, memory_order_relaxed);
+    pthread_mutex_lock(&workers->sleep_lock);
+    atomic_fetch_add_explicit(&workers->generation, 1, memory_order_release);
+    pthread_cond_broadcast(&workers->wake);
+    pthread_mutex_unlock(&workers->sleep_lock);
+}
+
+static bool all_idle(struct workers *workers)
+{
+    return atomic_load_explicit(&workers->busy, memory_order_acquire) == 0;
+}
+
+static void wait_for_helpers(struct workers *workers)
+{
+    for (unsigned i = 0; i < SPIN_ROUNDS; i++) {
+        if (all_idle(workers))
+            return;
+        spin_pause();
+    }
+    pthread_mutex_lock(&workers->sleep_lock);
+    while (!all_idle(workers))
+        pthread_cond_wait(&workers->idle, &workers->sleep_lock);
+    pthread_mutex_unlock(&workers->sleep_lock);
+}
+
+void workers_run(void *context, size_t count, void (*body)(void *arg, size_t index, unsigned worker), void *arg)
+{
+    struct workers *workers = context;
+    pthread_mutex_lock(&workers->job_lock);
+    workers->body = body;
+    workers->arg = arg;
+    workers->count = count;
+    if (count > 1 && workers->width > 1) {
+        begin_job(workers);
+        take_pieces(workers, 0);
+        wait_for_helpers(workers);
+    } else {
+        for (size_t i = 0; i < count; i++)
+            body(arg, i, 0);
+    }
+    pthread_mutex_unlock(&workers->job_lock);
+}
+
+static void stop_helpers(struct workers *workers, unsigned started)
+{
+    atomic_store_explicit(&workers->stop, true, memory_order_release);
+    begin_job(workers);
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(workers->helpers[i].thread, NULL);
+}
+
+static int start_helpers(struct workers *workers)
+{
+    for (unsigned i = 0; i + 1 < workers->width; i++) {
+        struct worker *helper = &workers->helpers[i];
+        *helper = (struct worker){.workers = workers, .number = i + 1};
+        int rc = pthread_create(&helper->thread, NULL, helper_main, helper);
+        if (rc) {
+            stop_helpers(workers, i);
+            return -rc;
+        }
+        char name[16]; /* the kernel keeps 15 characters */
+        snprintf(name, sizeof name, "hst-work-%u", (i + 1) % 100000);
+        pthread_setname_np(helper->thread, name);
+    }
+    return 0;
+}
+
+static void workers_free(struct workers *workers)
+{
+    pthread_cond_destroy(&workers->idle);
+    pthread_cond_destroy(&workers->wake);
+    pthread_mutex_destroy(&workers->sleep_lock);
+    pthread_mutex_destroy(&workers->job_lock);
+    free(workers->helpers);
+    free(workers);
+}
+
+int workers_create(unsigned width, struct workers **workers)
+{
+    struct workers *w = calloc(1, sizeof *w);
+    if (!w)
+        return -ENOMEM;
+    w->width = width;
+    w->helpers = calloc(width, sizeof *w->helpers);
+    pthread_mutex_init(&w->job_lock, NULL);
+    pthread_mutex_init(&w->sleep_lock, NULL);
+    pthread_cond_init(&w->wake, NULL);
+    pthread_cond_init(&w->idle, NULL);
+    int rc = w->helpers ? start_helpers(w) : -ENOMEM;
+    if (rc) {
+        workers_free(w);
+        return rc;
+    }
+    *workers = w;
+    return 0;
+}
+
+void workers_destroy(struct workers **workers)
+{
+    if (!*workers)
+        return;
+    stop_helpers(*workers, (*workers)->width - 1);
+    workers_free(*workers);
+    *workers = NULL;
+}
+
+unsigned workers_width(const struct workers *workers)
+{
+    return workers->width;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides where each parameter lies in its unit's row and how rows are cut into tiles. Everything that
+ * is stored, updated or summed is addressed through this, so that results depend on it alone and not on
+ * where the bytes live.
+ */
+#include "plan/layout.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_PARAM_ELEMENTS (1ull << 40)
+
+static uint64_t round_up(uint64_t value, uint64_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+/* The number of the parameter of that name, param_count where there is none. */
+static uint32_t param_find(const struct layout *layout, const char *name)
+{
+    uint32_t i = 0;
+    while (i < layout->param_count && strcmp(layout->params[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static int count_elements(const struct hst_param_desc *desc, uint64_t *count)
+{
+    uint64_t n = 1;
+    if (desc->dim_count == 0 || desc->dim_count > HST_MAX_DIMS)
+        return -EINVAL;
+    for (uint32_t i = 0; i < desc->dim_count; i++) {
+        if (desc->dims[i] == 0 || __builtin_mul_overflow(n, desc->dims[i], &n) ||
+            n > MAX_PARAM_ELEMENTS)
+            return -EINVAL;
+    }
+    *count = n;
+    return 0;
+}
+
+static bool same_shape(const struct hst_param_desc *desc, const struct layout_param *owner)
+{
+    if (desc->dim_count != owner->dim_count)
+        return false;
+    return memcmp(desc->dims, owner->dims, desc->dim_count * sizeof desc->dims[0]) == 0;
+}
+
+/* Checks one parameter against what is there already, and against the earlier ones of the same unit. */
+static int check_param(const struct layout *layout, const struct hst_unit_desc *unit, uint32_t i,
+                       char *why, size_t why_bytes)
+{
+    const struct hst_param_desc *desc = &unit->params[i];
+    uint64_t count;
+    if (!desc->name || !desc->name[0]) {
+        snprintf(why, why_bytes, "parameter %u of unit \"%s\" has no name", i, unit->name);
+        return -EINVAL;
+    }
+    bool duplicate = param_find(layout, desc->name) < layout->param_count;
+    for (uint32_t j = 0; j < i && !duplicate; j++)
+        duplicate = strcmp(unit->params[j].name, desc->name) == 0;
+    if (duplicate) {
+        snprintf(why, why_bytes, "parameter \"%s\" is described twice", desc->name);
+        return -EINVAL;
+    }
+    if (count_elements(desc, &count)) {
+        snprintf(why, why_bytes, "parameter \"%s\" needs 1 to %u dimensions, each > 0, and at most 2^40 elements",
+                 desc->name, HST_MAX_DIMS);
+        return -EINVAL;
+    }
+    if (!desc->alias_of)
+        return 0;
+    uint32_t found = param_find(layout, desc->alias_of);
+    if (found == layout->param_count) {
+        snprintf(why, why_bytes, "parameter \"%s\" is an alias of \"%s\", which no earlier unit has", desc->name,
+                 desc->alias_of);
+        return -EINVAL;
+    }
+    if (!same_shape(desc, &layout->params[found])) {
+        snprintf(why, why_bytes, "parameter \"%s\" is an alias of \"%s\", which has another shape", desc->name,
+                 desc->alias_of);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static int grow(struct layout *layout, uint32_t more_params)
+{
+    struct layout_unit *units = realloc(layout->units, (layout->unit_count + 1) * sizeof *units);
+    if (!units)
+        return -ENOMEM;
+    layout->units = units;
+    if (more_params == 0)
+        return 0;
+    size_t total = (size_t)layout->param_count + more_params;
+    struct layout_param *params = realloc(layout->params, total * sizeof *params);
+    if (!params)
+        return -ENOMEM;
+    layout->params = params;
+    return 0;
+}
+
+static void place_own(struct layout *layout, struct layout_unit *unit, struct layout_param *param)
+{
+    param->offset = unit->elements;
+    unit->elements += round_up(param->count, LAYOUT_PARAM_ALIGN);
+    layout->parameters += param->count;
+}
+
+static void copy_param(struct layout *layout, struct layout_unit *unit, const struct hst_param_desc *desc,
+                       uint32_t index, char *name)
+{
+    uint32_t number = unit->first_param + index;
+    struct layout_param *param = &layout->params[number];
+    *param = (struct layout_param){.name = name,
+                                   .unit = layout->unit_count,
+                                   .index = index,
+                                   .dim_count = desc->dim_count,
+                                   .owner = number,
+                                   .decay = (desc->flags & HST_PARAM_DECAY) != 0};
+    memcpy(param->dims, desc->dims, desc->dim_count * sizeof desc->dims[0]);
+    count_elements(desc, &param->count);
+    if (!desc->alias_of) {
+        place_own(layout, unit, param);
+        return;
+    }
+    param->owner = layout->params[param_find(layout, desc->alias_of)].owner;
+    param->offset = layout->params[param->owner].offset;
+    param->tied = layout->params[param->owner].tied = true;
+}
+
+int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *why, size_t why_bytes)
+{
+    if (!desc->name || (desc->param_count > 0 && !desc->params)) {
+        snprintf(why, why_bytes, "a unit needs a name, and parameters where it counts some");
+        return -EINVAL;
+    }
+    for (uint32_t i = 0; i < desc->param_count; i++) {
+        int rc = check_param(layout, desc, i, why, why_bytes);
+        if (rc)
+            return rc;
+    }
+    snprintf(why, why_bytes, "out of memory while describing unit \"%s\"", desc->name);
+    if (grow(layout, desc->param_count))
+        return -ENOMEM;
+    char **names = calloc((size_t)desc->param_count + 1, sizeof *names);
+    if (!names)
+        return -ENOMEM;
+    bool complete = (names[desc->param_count] = strdup(desc->name)) != NULL;
+    for (uint32_t i = 0; i < desc->param_count; i++)
+        complete = (names[i] = strdup(desc->params[i].name)) && complete;
+    if (!complete) {
+        for (uint32_t i = 0; i <= desc->param_count; i++)
+            free(names[i]);
+        free(names);
+        return -ENOMEM;
+    }
+    struct layout_unit *unit = &layout->units[layout->unit_count];
+    *unit = (struct layout_unit){.name = names[desc->param_count],
+                                 .first_param = layout->param_count,
+                                 .param_count = desc->param_count,
+                                 .flops_per_token = desc->flops_per_token,
+                                 .act_bytes_per_token = desc->act_bytes_per_token,
+                                 .work_bytes = desc->work_bytes};
+    for (uint32_t i = 0; i < desc->param_count; i++)
+        copy_param(layout, unit, &desc->params[i], i, names[i]);
+    free(names);
+    unit->elements = round_up(unit->elements, LAYOUT_UNIT_ALIGN);
+    layout->param_count += desc->param_count;
+    layout->unit_count++;
+    return 0;
+}
+
+/* Known only when all units are there: a parameter turns tied when a later unit names it. */
+static void place_gradients(struct layout *layout)
+{
+    for (uint32_t i = 0; i < layout->param_count; i++) {
+        struct layout_param *param = &layout->params[i];
+        struct layout_unit *unit = &layout->units[param->unit];
+        uint64_t *end = param->tied ? &layout->tied_elements : &unit->grad_elements;
+        if (param->owner != i) {
+            param->grad_offset = layout->params[param->owner].grad_offset;
+            continue;
+        }
+        param->grad_offset = *end;
+        *end += round_up(param->count, LAYOUT_PARAM_ALIGN);
+    }
+}
+
+int layout_seal(struct layout *layout, uint32_t tile_elements)
+{
+    uint64_t tiles = 0;
+    layout->tile_elements = tile_elements;
+    for (uint32_t i = 0; i < layout->unit_count; i++) {
+        struct layout_unit *unit = &layout->units[i];
+        uint64_t count = (unit->elements + tile_elements - 1) / tile_elements;
+        if (tiles + count >= UINT32_MAX)
+            return -EINVAL;
+        unit->first_tile = (uint32_t)tiles;
+        unit->tile_count = (uint32_t)count;
+        tiles += count;
+        layout->elements += unit->elements;
+    }
+    layout->tile_count = (uint32_t)tiles;
+    place_gradients(layout);
+    return 0;
+}
+
+void layout_free(struct layout *layout)
+{
+    for (uint32_t i = 0; i < layout->unit_count; i++)
+        free(layout->units[i].name);
+    for (uint32_t i = 0; i < layout->param_count; i++)
+        free(layout->params[i].name);
+    free(layout->units);
+    free(layout->params);
+    *layout = (struct layout){0};
+}
+
+/* Units are searched by halves: a trillion-parameter model has few units, but this runs per tile. */
+struct tile_range layout_tile(const struct layout *layout, uint32_t tile)
+{
+    uint32_t low = 0, high = layout->unit_count;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (layout->units[middle].first_tile <= tile)
+            low = middle;
+        else
+            high = middle;
+    }
+    /* Units without parameters have no tiles and share first_tile with their successor, which `low` is. */
+    const struct layout_unit *unit = &layout->units[low];
+    uint64_t offset = (uint64_t)(tile - unit->first_tile) * layout->tile_elements;
+    uint64_t left = unit->elements - offset;
+    return (struct tile_range){
+        .unit = low,
+        .offset = offset,
+        .elements = left < layout->tile_elements ? (uint32_t)left : layout->tile_elements,
+    };
+}
+
+uint32_t layout_first_param_in(const struct layout *layout, struct tile_range range)
+{
+    const struct layout_unit *unit = &layout->units[range.unit];
+    for (uint32_t i = unit->first_param; i < unit->first_param + unit->param_count; i++) {
+        const struct layout_param *param = &layout->params[i];
+        if (param->owner == i && param->offset + param->count > range.offset)
+            return i;
+    }
+    return unit->first_param + unit->param_count;
+}
+
+uint32_t layout_largest_tile(const struct layout *layout)
+{
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < layout->unit_count; i++)
+        if (layout->units[i].elements > largest)
+            largest = layout->units[i].elements;
+    return largest < layout->tile_elements ? (uint32_t)largest : layout->tile_elements;
+}

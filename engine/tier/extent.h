@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_TIER_EXTENT_H
+#define HOISTWAY_ENGINE_TIER_EXTENT_H
+/*
+ * Extents: the bytes of one tile (its state record or its weights) that live on a drive. Exec asks for
+ * extents, never for files; a provider knows files, slots and hashes. scratch.c has one slot and leaves
+ * nothing behind; a store that commits has two and fills the same table.
+ *
+ * The caller owns a struct transfer until it is done; everything runs on the engine's thread.
+ */
+#include "plan/placement.h"
+
+#include <hoistway/aio.h>
+
+enum extent_kind { EXTENT_WEIGHTS = 0, EXTENT_STATES = 1, EXTENT_KIND_COUNT };
+
+struct transfer {
+    bool active; /* submitted and not yet completed */
+    bool write;
+    int error;   /* 0 or negative errno, once it is no longer active */
+    uint32_t tile;
+    enum extent_kind kind;
+};
+
+struct extent_counters {
+    uint64_t read_bytes, written_bytes; /* completed */
+};
+
+struct extents;
+struct extents_ops {
+    /* Begin moving one extent; *transfer must stay where it is until it is done. A read waits for the
+       completion of the extent's last write. -EIO and the like come with the transfer. */
+    int (*read)(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer, struct transfer *transfer);
+    int (*write)(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer, struct transfer *transfer);
+    /* True where no write of the extent is in flight. */
+    bool (*written)(struct extents *extents, enum extent_kind kind, uint32_t tile);
+    /* Takes what has completed; waits for at least one where `wait` and anything is in flight. */
+    int (*progress)(struct extents *extents, bool wait);
+    void (*close)(struct extents *extents);
+};
+
+struct extents {
+    const struct extents_ops *ops;
+    struct extent_counters counters;
+};
+
+/** Waits until the transfer is done. Returns its error. */
+int extents_wait(struct extents *extents, struct transfer *transfer);
+
+/** Scratch provider: one unnamed file in `directory`, preallocated. The aio context must outlive it. */
+int scratch_open(struct hst_aio *aio, const char *directory, const struct placement *placement, const struct layout *layout,
+                 enum hst_precision precision, struct extents **extents);
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One instruction set, named by the first argument, against the table "c": the same bytes for every operation,
+ * size, alignment, cut and bit pattern, and no access outside the arrays.
+ *
+ * Each operation is a row that says which arrays it takes; all arrays get random bytes, read or not, lie in
+ * guarded pages, and the pages are compared whole, so a stray write inside the pages shows too.
+ */
+#include "support.h"
+
+#include <stdlib.h>
+
+enum { ARRAYS_MAX = 5, SIZES_MAX = 130, BIG = 3 * HST_NORM_BLOCK + 77, SLACK = 64 };
+
+struct operation {
+    const char *name;
+    unsigned char element_bytes[ARRAYS_MAX]; /* 0: no such array; 8: the partials of a norm */
+    size_t cut;                              /* ranges may be cut at multiples of this */
+    void (*call)(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k, void **a,
+                 size_t n);
+};
+
+static void call_adamw_f32(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k,
+                           void **a, size_t n)
+{
+    o->adamw_f32(k, a[0], a[1], a[2], a[3], n);
+}
+static void call_adamw_bf16(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k,
+                            void **a, size_t n)
+{
+    o->adamw_bf16(k, a[0], a[1], a[2], a[3], a[4], n);
+}
+static void call_split(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k, void **a,
+                       size_t n)
+{
+    (void)k;
+    o->split_f32(a[0], a[1], a[2], n);
+}
+static void call_join(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k, void **a,
+                      size_t n)
+{
+    (void)k;
+    o->join_f32(a[0], a[1], a[2], n);
+}
+static void call_widen(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k, void **a,
+                       size_t n)
+{
+    (void)k;
+    o->f32_from_bf16(a[0], a[1], n);
+}
+static void call_narrow(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k, void **a,
+                        size_t n)
+{
+    (void)k;
+    o->bf16_from_f32(a[0], a[1], n);
+}
+static void call_norm2_f32(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k,
+                           void **a, size_t n)
+{
+    (void)k;
+    o->norm2_f32(a[0], n, a[1]);
+}
+static void call_norm2_bf16(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k,
+                            void **a, size_t n)
+{
+    (void)k;
+    o->norm2_bf16(a[0], n, a[1]);
+}
+
+static const struct operation operations[] = {
+    {"adamw_f32", {4, 4, 4, 4}, 1, call_adamw_f32},
+    {"adamw_bf16", {2, 2, 4, 4, 2}, 1, call_adamw_bf16},
+    {"split_f32", {4, 2, 2}, 1, call_split},
+    {"join_f32", {2, 2, 4}, 1, call_join},
+    {"f32_from_bf16", {2, 4}, 1, call_widen},
+    {"bf16_from_f32", {4, 2}, 1, call_narrow},
+    {"norm2_f32", {4, 8}, HST_NORM_BLOCK, call_norm2_f32},
+    {"norm2_bf16", {2, 8}, HST_NORM_BLOCK, call_norm2_bf16},
+};
+enum { OPERATIONS = sizeof operations / sizeof operations[0] };
+
+enum fill { FILL_TYPICAL, FILL_ANY_BITS, FILL_SPECIAL, FILLS };
+
+static const struct hst_cpu_adam_ops *tested, *plain;
+static uint64_t rng;
+/* The same arrays three times: initial bytes, the plain table's result, the tested table's. */
+static struct guarded initial[ARRAYS_MAX], expected[ARRAYS_MAX], actual[ARRAYS_MAX];
+
+static struct hst_adam_coef random_coef(void)
+{
+    static const double decays[] = {0.0, 0.01, 0.1};
+    struct hst_adam_hyper hyper = {
+        .lr = 1e-5 * (double)random_below(&rng, 1000),
+        .beta1 = 0.1 * (double)random_below(&rng, 10),
+        .beta2 = 0.999,
+        .eps = 1e-8,
+        .weight_decay = decays[random_below(&rng, 3)],
+    };
+    struct hst_adam_coef coef;
+    assert_int_equal(
+        hst_adam_coef_init(&hyper, 1 + random_below(&rng, 2000), random_unit(&rng), &coef), 0);
+    return coef;
+}
+
+static uint32_t random_value(enum fill fill)
+{
+    if (fill == FILL_SPECIAL) return random_special(&rng);
+    if (fill == FILL_ANY_BITS) return (uint32_t)random_u64(&rng);
+    return bits_of(random_unit(&rng) * 0.01f);
+}
+
+/* Fills from the array's first byte to the end of its pages: what lies outside must survive. */
+static void fill_array(struct guarded *g, size_t offset_bytes, size_t element_bytes, enum fill fill)
+{
+    size_t count = (g->data_bytes - offset_bytes) / element_bytes;
+
+    memset(g->data, 0xa5, g->data_bytes);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t value = random_value(fill);
+        uint16_t half = (uint16_t)(value >> (fill == FILL_TYPICAL || i % 2 ? 16 : 0));
+        unsigned char *at = g->data + offset_bytes + i * element_bytes;
+        if (element_bytes == 2) memcpy(at, &half, 2);
+        if (element_bytes == 4) memcpy(at, &value, 4);
+    }
+}
+
+static size_t array_bytes(const struct operation *op, int a, size_t n)
+{
+    size_t count = op->element_bytes[a] == 8 ? (n + HST_NORM_BLOCK - 1) / HST_NORM_BLOCK : n;
+    return count * op->element_bytes[a];
+}
+
+static void run_whole(const struct operation *op, const struct hst_cpu_adam_ops *table,
+                      const struct hst_adam_coef *coef, struct guarded *at, const size_t *offset,
+                      size_t n)
+{
+    void *array[ARRAYS_MAX] = {0};
+    for (int a = 0; a < ARRAYS_MAX && op->element_bytes[a]; a++)
+        array[a] = at[a].data + offset[a];
+    op->call(table, coef, array, n);
+}
+
+static void run_in_pieces(const struct operation *op, const struct hst_cpu_adam_ops *table,
+                          const struct hst_adam_coef *coef, struct guarded *at,
+                          const size_t *offset, size_t n)
+{
+    for (size_t first = 0; first < n;) {
+        size_t left = n - first;
+        size_t piece = (1 + random_below(&rng, left / op->cut / 2 + 1)) * op->cut;
+        size_t here[ARRAYS_MAX];
+        for (int a = 0; a < ARRAYS_MAX; a++)
+            here[a] = offset[a] + array_bytes(op, a, first);
+        piece = piece < left ? piece : left;
+        run_whole(op, table, coef, at, here, piece);
+        first += piece;
+    }
+}
+
+typedef void run_fn(const struct operation *, const struct hst_cpu_adam_ops *,
+                    const struct hst_adam_coef *, struct guarded *, const size_t *, size_t);
+
+static void check(const struct operation *op, const size_t *offset, size_t n, enum fill fill,
+                  run_fn *run)
+{
+    struct hst_adam_coef coef = random_coef();
+
+    for (int a = 0; a < ARRAYS_MAX && op->element_bytes[a]; a++) {
+        fill_array(&initial[a], offset[a], op->element_bytes[a], fill);
+        memcpy(expected[a].data, initial[a].data, initial[a].data_bytes);
+        memcpy(actual[a].data, initial[a].data, initial[a].data_bytes);
+    }
+    run_whole(op, plain, &coef, expected, offset, n);
+    run(op, tested, &coef, actual, offset, n);
+    for (int a = 0; a < ARRAYS_MAX && op->element_bytes[a]; a++) {
+        if (memcmp(expected[a].data, actual[a].data, actual[a].data_bytes) == 0) continue;
+        size_t byte = 0;
+        while (expected[a].data[byte] == actual[a].data[byte])
+            byte++;
+        long element = ((long)byte - (long)offset[a]) / op->element_bytes[a];
+        fail_msg("%s: array %d differs at element %ld of %zu (fill %d)", op->name, a, element, n,
+                 (int)fill);
+    }
+}
+
+static void place_at_end(const struct operation *op, size_t n, size_t *offset)
+{
+    for (int a = 0; a < ARRAYS_MAX; a++)
+        offset[a] = initial[a].data_bytes - array_bytes(op, a, n);
+}
+
+static void place_at_start(size_t *offset)
+{
+    memset(offset, 0, ARRAYS_MAX * sizeof *offset);
+}
+
+static void place_unaligned(const struct operation *op, size_t *offset)
+{
+    for (int a = 0; a < ARRAYS_MAX; a++)
+        offset[a] = random_below(&rng, SLACK) * op->element_bytes[a];
+}
+
+static void pages_create(size_t elements)
+{
+    for (int a = 0; a < ARRAYS_MAX; a++) {
+        guarded_create(elements * 4, &initial[a]);
+        guarded_create(elements * 4, &expected[a]);
+        guarded_create(elements * 4, &actual[a]);
+    }
+}
+
+static void pages_destroy(void)
+{
+    for (int a = 0; a < ARRAYS_MAX; a++) {
+        guarded_destroy(&initial[a]);
+        guarded_destroy(&expected[a]);
+        guarded_destroy(&actual[a]);
+    }
+}
+
+static void every_small_size_between_guard_pages(void **state)
+{
+    size_t offset[ARRAYS_MAX];
+    (void)state;
+
+    pages_create(SIZES_MAX);
+    for (int o = 0; o < OPERATIONS; o++)
+        for (size_t n = 0; n <= SIZES_MAX; n++)
+            for (enum fill fill = 0; fill < FILLS; fill++) {
+                place_at_start(offset);
+                check(&operations[o], offset, n, fill, run_whole);
+                place_at_end(&operations[o], n, offset);
+                check(&operations[o], offset, n, fill, run_whole);
+            }
+    pages_destroy();
+}
+
+static void sizes_around_the_blocks_of_a_norm(void **state)
+{
+    static const size_t sizes[] = {HST_NORM_BLOCK - 1,  HST_NORM_BLOCK,         HST_NORM_BLOCK + 1,
+                                   HST_NORM_BLOCK + 16, 2 * HST_NORM_BLOCK - 1, BIG};
+    size_t offset[ARRAYS_MAX];
+    (void)state;
+
+    pages_create(BIG);
+    for (int o = 0; o < OPERATIONS; o++)
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+            for (enum fill fill = 0; fill < FILLS; fill++) {
+                place_at_end(&operations[o], sizes[s], offset);
+                check(&operations[o], offset, sizes[s], fill, run_whole);
+            }
+    pages_destroy();
+}
+
+static void any_element_alignment_of_any_array(void **state)
+{
+    size_t offset[ARRAYS_MAX];
+    (void)state;
+
+    pages_create(4 * SIZES_MAX + 2 * SLACK);
+    for (int round = 0; round < 2000; round++) {
+        const struct operation *op = &operations[random_below(&rng, OPERATIONS)];
+        place_unaligned(op, offset);
+        check(op, offset, random_below(&rng, 4 * SIZES_MAX), (enum fill)random_below(&rng, FILLS),
+              run_whole);
+    }
+    pages_destroy();
+}
+
+static void any_cut_of_a_range(void **state)
+{
+    size_t offset[ARRAYS_MAX];
+    (void)state;
+
+    pages_create(BIG + 2 * SLACK);
+    for (int o = 0; o < OPERATIONS; o++)
+        for (int round = 0; round < 20; round++) {
+            place_unaligned(&operations[o], offset);
+            check(&operations[o], offset, BIG - random_below(&rng, 100),
+                  (enum fill)random_below(&rng, FILLS), run_in_pieces);
+        }
+    pages_destroy();
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const names[] = {NULL, "c", "avx2", "avx512"};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_small_size_between_guard_pages),
+        cmocka_unit_test(sizes_around_the_blocks_of_a_norm),
+        cmocka_unit_test(any_element_alignment_of_any_array),
+        cmocka_unit_test(any_cut_of_a_range),
+    };
+
+    plain = hst_cpu_adam_ops(HST_CPU_ISA_C);
+    for (int isa = HST_CPU_ISA_C; argc > 1 && isa <= HST_CPU_ISA_AVX512; isa++)
+        if (strcmp(argv[1], names[isa]) == 0) tested = hst_cpu_adam_ops((enum hst_cpu_isa)isa);
+    if (!tested) {
+        printf("skipped: this CPU or build has no instruction set %s\n", argc > 1 ? argv[1] : "");
+        return SKIP;
+    }
+    rng = seed_begin(argc, argv);
+    return cmocka_run_group_tests_name(tested->name, tests, NULL, NULL);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Placement: homes within budgets, addresses that do not overlap, a table exact to the byte. */
+#include "plan/placement.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define UNITS 6u
+
+/* An embedding, four layers, a head tied to the embedding. */
+static struct layout model(uint32_t tile_elements)
+{
+    struct layout layout = {0};
+    char why[256], names[3][32];
+    for (uint32_t u = 0; u < UNITS; u++) {
+        struct hst_param_desc params[2] = {0};
+        snprintf(names[0], sizeof names[0], "unit.%u", u);
+        snprintf(names[1], sizeof names[1], "unit.%u.norm", u);
+        snprintf(names[2], sizeof names[2], "unit.%u.weight", u);
+        params[0] = (struct hst_param_desc){.name = names[1], .dim_count = 1, .dims = {64}};
+        params[1] = (struct hst_param_desc){.name = names[2], .dim_count = 2, .dims = {100 + 30 * u, 200}};
+        if (u == UNITS - 1) {
+            params[1].dims[0] = 100;
+            params[1].alias_of = "unit.0.weight";
+        }
+        struct hst_unit_desc desc = {.name = names[0], .params = params, .param_count = 2,
+                                     .act_bytes_per_token = u == 0 ? 0 : 256, .work_bytes = 5000 * u};
+        assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
+    }
+    assert_int_equal(layout_seal(&layout, tile_elements), 0);
+    return layout;
+}
+
+static struct placement_in inputs(const struct layout *layout, const char *place)
+{
+    struct placement_in in = {
+        .layout = layout, .precision = HST_PRECISION_FP32, .has_nvme = true, .dram_budget = 1u << 30, .nvme_budget = 1u << 30,
+        .batch_tokens = 100, .grain_tokens = 32, .carry_bytes_per_token = 256,
+    };
+    char why[256];
+    if (place)
+        assert_int_equal(place_parse(place, &in.wish, why, sizeof why), 0);
+    return in;
+}
+
+struct span {
+    uint64_t start, end;
+};
+
+static int by_start(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* Every address of one tier, none overlapping another, all inside the tier's total. */
+static void check_addresses(const struct placement_in *in, const struct placement *p, enum hst_tier tier)
+{
+    const struct layout *layout = in->layout;
+    struct span spans[512];
+    size_t n = 0;
+    uint64_t eb = record_weight_bytes(in->precision);
+    for (uint32_t t = 0; t < layout->tile_count; t++) {
+        uint32_t elements = layout_tile(layout, t).elements;
+        if (p->weights[t].tier == tier)
+            spans[n++] = (struct span){p->weights[t].offset, p->weights[t].offset + elements * eb};
+        if (p->states[t].tier == tier)
+            spans[n++] = (struct span){p->states[t].offset, p->states[t].offset + record_layout(in->precision, elements).bytes};
+    }
+    if (tier == HST_TIER_DRAM) {
+        for (uint32_t u = 0; u < layout->unit_count; u++) {
+            spans[n++] = (struct span){p->grads[u], p->grads[u] + layout->units[u].elements * eb};
+            if (p->acts[u] != PLACEMENT_NO_ADDRESS)
+                spans[n++] = (struct span){p->acts[u], p->acts[u] + p->micro_count * placement_micro_stride(in, 256)};
+        }
+        uint64_t carry = p->micro_count * placement_micro_stride(in, in->carry_bytes_per_token);
+        spans[n++] = (struct span){p->carry, p->carry + carry};
+        spans[n++] = (struct span){p->carry_grad, p->carry_grad + carry};
+        spans[n++] = (struct span){p->accumulator, p->accumulator + 4};
+        spans[n++] = (struct span){p->tied, p->tied + layout->tied_elements * 4};
+        spans[n++] = (struct span){p->norm_partials, p->norm_partials + layout->elements / 4096 * 8};
+        spans[n++] = (struct span){p->work, p->work + p->work_bytes};
+        spans[n++] = (struct span){p->leases, p->leases + p->lease_count * p->lease_bytes};
+        spans[n++] = (struct span){p->slots, p->slots + p->slot_count * p->slot_bytes};
+    }
+    qsort(spans, n, sizeof spans[0], by_start);
+    uint64_t end = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (spans[i].start == spans[i].end)
+            continue;
+        assert_true(spans[i].start >= end);
+        end = spans[i].end;
+    }
+    assert_true(end <= (tier == HST_TIER_DRAM ? p->dram_bytes : p->nvme_bytes));
+}
+
+static void check_table(const struct placement *p)
+{
+    uint64_t dram = 0, nvme = 0;
+    for (int c = 0; c < HST_CLASS_COUNT; c++) {
+        dram += p->table[c][HST_TIER_DRAM];
+        nvme += p->table[c][HST_TIER_NVME];
+    }
+    assert_int_equal(dram, p->dram_bytes);
+    assert_int_equal(nvme, p->nvme_bytes);
+}
+
+static void everything_is_at_home_in_dram_where_it_fits(void **state)
+{
+    (void)state;
+    struct layout layout = model(8192);
+    struct placement_in in = inputs(&layout, NULL);
+    struct placement p = {0};
+    char why[512];
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.nvme_bytes, 0);
+    assert_int_equal(p.slot_count + p.lease_count, 0);
+    check_addresses(&in, &p, HST_TIER_DRAM);
+    check_table(&p);
+    placement_free(&p);
+    layout_free(&layout);
+}
+
+static void every_budget_down_to_the_smallest_is_kept_and_the_next_is_refused(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement_in in = inputs(&layout, NULL);
+    struct placement p = {0};
+    char why[512];
+    uint64_t smallest = 0, nvme_before = 0;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    for (in.dram_budget = p.dram_bytes; placement_plan(&in, &p, why, sizeof why) == 0; in.dram_budget -= 4096) {
+        assert_true(p.dram_bytes <= in.dram_budget);
+        assert_true(p.nvme_bytes >= nvme_before || p.slot_count == 2);
+        nvme_before = p.nvme_bytes;
+        smallest = p.dram_bytes;
+        check_addresses(&in, &p, HST_TIER_DRAM);
+        check_addresses(&in, &p, HST_TIER_NVME);
+        check_table(&p);
+        placement_free(&p);
+    }
+    assert_true(nvme_before > 0);
+    char expected[64];
+    snprintf(expected, sizeof expected, "smallest needs %.1f MiB of DRAM", (double)smallest / 1048576.0);
+    assert_non_null(strstr(why, expected));
+    layout_free(&layout);
+}
+
+static void states_leave_before_weights_and_no_more_than_needed(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement_in in = inputs(&layout, NULL);
+    struct placement all = {0}, p = {0};
+    char why[512];
+    assert_int_equal(placement_plan(&in, &all, why, sizeof why), 0);
+    uint64_t states = all.table[HST_CLASS_STATES][HST_TIER_DRAM];
+    in.dram_budget = all.dram_bytes - states / 4;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.table[HST_CLASS_WEIGHTS][HST_TIER_NVME], 0);
+    assert_true(p.table[HST_CLASS_STATES][HST_TIER_DRAM] > 0);
+    assert_true(p.table[HST_CLASS_STATES][HST_TIER_NVME] > 0);
+    /* One tile more in DRAM would not have fitted. */
+    uint64_t record = record_layout(in.precision, 4096).bytes;
+    assert_true(p.dram_bytes + record > in.dram_budget);
+    placement_free(&all);
+    placement_free(&p);
+    layout_free(&layout);
+}
+
+static void wishes_are_kept_and_contradictions_refused(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement p = {0};
+    char why[512];
+    struct placement_in in = inputs(&layout, "states=nvme,weights=nvme");
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.table[HST_CLASS_WEIGHTS][HST_TIER_DRAM] + p.table[HST_CLASS_STATES][HST_TIER_DRAM], 0);
+    assert_int_equal(p.slot_count, 4);
+    assert_int_equal(p.lease_count, 3);
+    check_addresses(&in, &p, HST_TIER_DRAM);
+    check_addresses(&in, &p, HST_TIER_NVME);
+    placement_free(&p);
+    in.has_nvme = false;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -EINVAL);
+    in = inputs(&layout, "grads=nvme");
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -EINVAL);
+    in = inputs(&layout, "weights=hbm");
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -EINVAL);
+    in = inputs(&layout, "states=dram,weights=dram");
+    in.dram_budget = 1u << 20;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    in = inputs(&layout, "states=nvme");
+    in.nvme_budget = 4096;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    layout_free(&layout);
+}
+
+static void a_unit_gathers_its_tiles_and_those_of_what_it_is_tied_to(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct gather gathers[GATHER_MAX];
+    assert_int_equal(placement_gather(&layout, HST_PRECISION_FP32, 2, gathers), 1);
+    assert_int_equal(gathers[0].first_tile, layout.units[2].first_tile);
+    assert_int_equal(gathers[0].tile_count, layout.units[2].tile_count);
+    assert_int_equal(placement_gather(&layout, HST_PRECISION_FP32, UNITS - 1, gathers), 2);
+    assert_int_equal(gathers[1].first_tile, 0);
+    assert_int_equal(gathers[1].lease_at, layout.units[UNITS - 1].elements * 4);
+    /* 64 + 20,000 elements in tiles of 4,096: five tiles. */
+    assert_int_equal(gathers[1].tile_count, 5);
+    layout_free(&layout);
+}
+
+static void place_texts_are_parsed_or_refused(void **state)
+{
+    (void)state;
+    struct place_wish wish = {0};
+    char why[256];
+    assert_int_equal(place_parse("states=nvme,weights=dram", &wish, why, sizeof why), 0);
+    assert_true(wish.fixed[HST_CLASS_STATES] && wish.tier[HST_CLASS_STATES] == HST_TIER_NVME);
+    assert_true(wish.fixed[HST_CLASS_WEIGHTS] && wish.tier[HST_CLASS_WEIGHTS] == HST_TIER_DRAM);
+    assert_false(wish.fixed[HST_CLASS_GRADS]);
+    static const char *const bad[] = {"states", "states=", "=nvme", "states=disk", "state=nvme", "states=nvme,",
+                                      ",states=nvme", "states=nvme,states=dram", "buffers=dram", "states=nvme weights=dram"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(place_parse(bad[i], &wish, why, sizeof why), -EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everything_is_at_home_in_dram_where_it_fits),
+        cmocka_unit_test(every_budget_down_to_the_smallest_is_kept_and_the_next_is_refused),
+        cmocka_unit_test(states_leave_before_weights_and_no_more_than_needed),
+        cmocka_unit_test(wishes_are_kept_and_contradictions_refused),
+        cmocka_unit_test(a_unit_gathers_its_tiles_and_those_of_what_it_is_tied_to),
+        cmocka_unit_test(place_texts_are_parsed_or_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

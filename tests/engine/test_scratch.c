@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scratch extents on a real directory: what was written is read, in any order, and nothing stays behind. */
+#include "tier/extent.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define TILE 8192u
+
+struct fixture {
+    char directory[64];
+    struct layout layout;
+    struct placement_in in;
+    struct placement placement;
+    struct hst_aio *aio;
+    struct extents *extents;
+};
+
+static void open_fixture(struct fixture *f, enum hst_precision precision)
+{
+    char why[512];
+    *f = (struct fixture){.directory = "hst-scratch-XXXXXX"};
+    assert_non_null(mkdtemp(f->directory));
+    struct hst_param_desc param = {.name = "p", .dim_count = 1, .dims = {10 * TILE + 4000}};
+    struct hst_unit_desc unit = {.name = "u", .params = &param, .param_count = 1};
+    assert_int_equal(layout_add(&f->layout, &unit, why, sizeof why), 0);
+    assert_int_equal(layout_seal(&f->layout, TILE), 0);
+    f->in = (struct placement_in){.layout = &f->layout, .precision = precision, .has_nvme = true, .dram_budget = 1u << 30,
+                                  .nvme_budget = 1u << 30, .batch_tokens = 1, .grain_tokens = 1};
+    assert_int_equal(place_parse("states=nvme,weights=nvme", &f->in.wish, why, sizeof why), 0);
+    assert_int_equal(placement_plan(&f->in, &f->placement, why, sizeof why), 0);
+    struct hst_aio_config config = {.size = sizeof config, .queue_depth = 4};
+    assert_int_equal(hst_aio_open(&config, f->directory, &f->aio, NULL), 0);
+    assert_int_equal(scratch_open(f->aio, f->directory, &f->placement, &f->layout, precision, &f->extents), 0);
+}
+
+static int files_in(const char *directory)
+{
+    DIR *dir = opendir(directory);
+    int count = 0;
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count - 2;
+}
+
+static void close_fixture(struct fixture *f)
+{
+    assert_int_equal(files_in(f->directory), 0); /* an unnamed file: nothing to clean up, even after kill -9 */
+    f->extents->ops->close(f->extents);
+    hst_aio_close(&f->aio);
+    placement_free(&f->placement);
+    layout_free(&f->layout);
+    assert_int_equal(rmdir(f->directory), 0);
+}
+
+static void *buffer_filled(size_t bytes, unsigned seed)
+{
+    void *buffer = NULL;
+    assert_int_equal(hst_aio_buffer_alloc(bytes, &buffer), 0);
+    for (size_t i = 0; i < bytes / sizeof(unsigned); i++)
+        ((unsigned *)buffer)[i] = seed * 2654435761u + (unsigned)i;
+    return buffer;
+}
+
+static size_t extent_bytes(const struct fixture *f, enum extent_kind kind, uint32_t tile)
+{
+    uint32_t n = layout_tile(&f->layout, tile).elements;
+    return kind == EXTENT_WEIGHTS ? n * record_weight_bytes(f->in.precision) : record_layout(f->in.precision, n).bytes;
+}
+
+static void write_then_read(enum hst_precision precision)
+{
+    struct fixture f;
+    open_fixture(&f, precision);
+    const size_t most = extent_bytes(&f, EXTENT_STATES, 0);
+    struct transfer transfers[2 * 16];
+    void *buffers[2 * 16];
+    unsigned n = 0;
+    uint64_t total = 0;
+    assert_int_equal(f.layout.tile_count, 11); /* the last one is shorter */
+    for (uint32_t tile = 0; tile < f.layout.tile_count; tile++)
+        for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++, n++) {
+            buffers[n] = buffer_filled(most, n);
+            total += extent_bytes(&f, kind, tile);
+            assert_int_equal(f.extents->ops->write(f.extents, kind, tile, buffers[n], &transfers[n]), 0);
+        }
+    void *read = buffer_filled(most, 999);
+    for (unsigned i = n; i-- > 0;) { /* backwards: some writes are still in flight when their read is asked for */
+        struct transfer transfer;
+        enum extent_kind kind = (enum extent_kind)(i % 2);
+        assert_int_equal(f.extents->ops->read(f.extents, kind, i / 2, read, &transfer), 0);
+        assert_true(f.extents->ops->written(f.extents, kind, i / 2));
+        assert_int_equal(extents_wait(f.extents, &transfer), 0);
+        assert_memory_equal(read, buffers[i], extent_bytes(&f, kind, i / 2));
+        hst_aio_buffer_free(buffers[i], most);
+    }
+    assert_int_equal(f.extents->counters.written_bytes, total);
+    assert_int_equal(f.extents->counters.read_bytes, total);
+    hst_aio_buffer_free(read, most);
+    close_fixture(&f);
+}
+
+static void what_was_written_is_read_in_fp32(void **state)
+{
+    (void)state;
+    write_then_read(HST_PRECISION_FP32);
+}
+
+static void what_was_written_is_read_in_bf16(void **state)
+{
+    (void)state;
+    write_then_read(HST_PRECISION_BF16);
+}
+
+static void closing_waits_for_writes_in_flight(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f, HST_PRECISION_FP32);
+    const size_t bytes = extent_bytes(&f, EXTENT_STATES, 0);
+    void *buffer = buffer_filled(bytes, 1);
+    struct transfer transfers[4];
+    for (uint32_t tile = 0; tile < 4; tile++)
+        assert_int_equal(f.extents->ops->write(f.extents, EXTENT_STATES, tile, buffer, &transfers[tile]), 0);
+    close_fixture(&f);
+    for (uint32_t tile = 0; tile < 4; tile++)
+        assert_false(transfers[tile].active);
+    hst_aio_buffer_free(buffer, bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_written_is_read_in_fp32),
+        cmocka_unit_test(what_was_written_is_read_in_bf16),
+        cmocka_unit_test(closing_waits_for_writes_in_flight),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

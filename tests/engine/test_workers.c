@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Worker threads: every piece once, whoever calls, however many. */
+#include "exec/workers.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define PIECES 1000u
+
+struct tally {
+    atomic_uint done[PIECES];
+    unsigned width;
+    atomic_bool worker_out_of_range;
+};
+
+static void count_piece(void *arg, size_t index, unsigned worker)
+{
+    struct tally *tally = arg;
+    atomic_fetch_add(&tally->done[index], 1);
+    if (worker >= tally->width)
+        atomic_store(&tally->worker_out_of_range, true);
+}
+
+static void check_once(struct tally *tally, size_t count, unsigned times)
+{
+    for (size_t i = 0; i < PIECES; i++)
+        assert_int_equal(atomic_load(&tally->done[i]), i < count ? times : 0);
+    assert_false(atomic_load(&tally->worker_out_of_range));
+}
+
+static void each_piece_runs_exactly_once_for_any_width_and_count(void **state)
+{
+    (void)state;
+    for (unsigned width = 1; width <= 5; width++) {
+        struct workers *workers = NULL;
+        assert_int_equal(workers_create(width, &workers), 0);
+        static const size_t counts[] = {0, 1, 2, 7, PIECES};
+        for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+            struct tally tally = {.width = width};
+            workers_run(workers, counts[c], count_piece, &tally);
+            check_once(&tally, counts[c], 1);
+        }
+        workers_destroy(&workers);
+        assert_null(workers);
+    }
+}
+
+struct caller {
+    struct workers *workers;
+    struct tally *tally;
+};
+
+static void *call_many_times(void *arg)
+{
+    struct caller *caller = arg;
+    for (int i = 0; i < 50; i++)
+        workers_run(caller->workers, PIECES, count_piece, caller->tally);
+    return NULL;
+}
+
+static void jobs_from_several_threads_run_one_after_another(void **state)
+{
+    (void)state;
+    struct workers *workers = NULL;
+    assert_int_equal(workers_create(3, &workers), 0);
+    struct tally tally = {.width = 3};
+    struct caller caller = {workers, &tally};
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, call_many_times, &caller), 0);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    check_once(&tally, PIECES, 150);
+    workers_destroy(&workers);
+}
+
+static void destroying_nothing_is_accepted(void **state)
+{
+    (void)state;
+    struct workers *workers = NULL;
+    workers_destroy(&workers);
+    assert_null(workers);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_piece_runs_exactly_once_for_any_width_and_count),
+        cmocka_unit_test(jobs_from_several_threads_run_one_after_another),
+        cmocka_unit_test(destroying_nothing_is_accepted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_CLI_SYSTEM_H
+#define HOISTWAY_TOOLS_CLI_SYSTEM_H
+/* What this machine allows this process. */
+#include <stdint.h>
+
+#define SYSTEM_NO_LIMIT UINT64_MAX
+
+struct system_memory {
+    uint64_t physical, available; /* bytes; 0 where the system does not tell */
+    uint64_t cgroup;              /* bytes, or SYSTEM_NO_LIMIT */
+    uint64_t address_space;       /* RLIMIT_AS, bytes, or SYSTEM_NO_LIMIT */
+    uint64_t locked;              /* RLIMIT_MEMLOCK, bytes, or SYSTEM_NO_LIMIT */
+};
+void system_memory(struct system_memory *memory);
+
+/** Physical cores that this process may use, 0 where they can not be told. */
+uint32_t system_cores(void);
+
+/** "MemTotal" in the text of /proc/meminfo, in bytes; 0: not there. Pure. */
+uint64_t system_meminfo(const char *text, const char *key);
+/** A limit file of a cgroup: "max", or bytes; absurdly large values mean no limit. Pure. */
+uint64_t system_cgroup_limit(const char *text);
+
+#endif
