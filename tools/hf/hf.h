@@ -19,6 +19,8 @@ struct hf_model;
 int hf_model_open(const char *directory, bool need_weights, struct hf_model **model, struct hst_error *error);
 void hf_model_close(struct hf_model **model);
 const struct llama_config *hf_model_config(const struct hf_model *model);
+/** The i-th thing about the model that a user should know (one line of text), or null. Nothing is wrong. */
+const char *hf_model_note(const struct hf_model *model, size_t i);
 
 /** Checks that a tensor is there with these dimensions and a dtype that can be read (F32, BF16). E415. */
 int hf_model_require(const struct hf_model *model, const char *name, uint32_t dim_count, const uint64_t *dims, struct hst_error *error);
@@ -46,11 +48,14 @@ struct hf_export;
 
 /** Refuses a target that is not ours or not writable: to be called before training starts. E430. */
 int hf_export_check(const char *directory, struct hst_error *error);
-/** Creates the directory beside the target, the files in full size with their headers. */
+/** Creates the directory beside the target, the files in full size with their headers. E301 out of disk, E430, E107. */
 int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export, struct hst_error *error);
 /** Elements [offset, offset + count) of a tensor, in the export's dtype, in any order. */
 int hf_export_write(struct hf_export *export, const char *name, uint64_t offset, const void *src, size_t count, struct hst_error *error);
-/** Checks that every byte was written, syncs, renames into place. Frees *export on success and on failure. */
+/**
+ * Checks that every byte was written, syncs, renames into place. Frees *export on success and on failure. Where
+ * only the renaming fails, the finished directory stays under its temporary name, which the message tells.
+ */
 int hf_export_commit(struct hf_export **export, struct hst_error *error);
 /** Removes what was written. Null is accepted. */
 void hf_export_abort(struct hf_export **export);

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides whether a model can be trained here, from config.json alone. Keys that change what the model computes
+ * must have a value that is built; keys that do not (token ids, cache, initializer) are left alone. A key without
+ * which the model is another one must be there: the defaults of other programs changed between their versions.
+ */
+#include "hf/config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ARCHITECTURES,
+    MODEL_TYPE,
+    AUTO_MAP,
+    QUANTIZATION,
+    HIDDEN_ACT,
+    ATTENTION_BIAS,
+    MLP_BIAS,
+    ATTENTION_DROPOUT,
+    PARTIAL_ROTARY,
+    TIE,
+    HIDDEN,
+    INTERMEDIATE,
+    LAYERS,
+    HEADS,
+    KV_HEADS,
+    HEAD_DIM,
+    VOCAB,
+    POSITIONS,
+    EPS,
+    ROPE_THETA,
+    ROPE_SCALING,
+    ROPE_PARAMETERS,
+    DTYPE,
+    TORCH_DTYPE,
+    KEY_COUNT
+};
+static const char *const keys[KEY_COUNT] = {
+    [ARCHITECTURES] = "architectures",
+    [MODEL_TYPE] = "model_type",
+    [AUTO_MAP] = "auto_map",
+    [QUANTIZATION] = "quantization_config",
+    [HIDDEN_ACT] = "hidden_act",
+    [ATTENTION_BIAS] = "attention_bias",
+    [MLP_BIAS] = "mlp_bias",
+    [ATTENTION_DROPOUT] = "attention_dropout",
+    [PARTIAL_ROTARY] = "partial_rotary_factor",
+    [TIE] = "tie_word_embeddings",
+    [HIDDEN] = "hidden_size",
+    [INTERMEDIATE] = "intermediate_size",
+    [LAYERS] = "num_hidden_layers",
+    [HEADS] = "num_attention_heads",
+    [KV_HEADS] = "num_key_value_heads",
+    [HEAD_DIM] = "head_dim",
+    [VOCAB] = "vocab_size",
+    [POSITIONS] = "max_position_embeddings",
+    [EPS] = "rms_norm_eps",
+    [ROPE_THETA] = "rope_theta",
+    [ROPE_SCALING] = "rope_scaling",
+    [ROPE_PARAMETERS] = "rope_parameters",
+    [DTYPE] = "dtype",
+    [TORCH_DTYPE] = "torch_dtype",
+};
+
+#define refuse(code, ...) fail(s->error, code, -EBADMSG, __VA_ARGS__)
+
+/* How much of a value a message shows. */
+static int shown(struct json_value v)
+{
+    return (int)(v.end - v.begin < 40 ? v.end - v.begin : 40);
+}
+
+bool config_has(struct json_value v)
+{
+    return v.type != JSON_ERROR && v.type != JSON_NULL;
+}
+
+int config_real(const struct config_source *s, const char *key, struct json_value v, double least,
+                double greatest, double *out)
+{
+    double value;
+    if (!config_has(v)) return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing: add it", s->path, key);
+    if (!json_real(s->text, v, &value) || !(value >= least && value <= greatest))
+        return refuse(FAIL_CONFIG_VALUE, "%s: %s is %.*s, want a number from %g to %g", s->path,
+                      key, shown(v), s->text + v.begin, least, greatest);
+    *out = value;
+    return 0;
+}
+
+struct size_key {
+    int key;
+    size_t offset; /* in struct llama_config */
+    uint32_t greatest;
+    bool optional;
+};
+static const struct size_key size_keys[] = {
+    {HIDDEN, offsetof(struct llama_config, hidden), 1u << 20, false},
+    {INTERMEDIATE, offsetof(struct llama_config, intermediate), 1u << 22, false},
+    {LAYERS, offsetof(struct llama_config, layers), 1u << 16, false},
+    {HEADS, offsetof(struct llama_config, heads), 1u << 16, false},
+    {KV_HEADS, offsetof(struct llama_config, kv_heads), 1u << 16, true},
+    {HEAD_DIM, offsetof(struct llama_config, head_dim), 1u << 16, true},
+    {VOCAB, offsetof(struct llama_config, vocab), 1u << 24, false},
+    {POSITIONS, offsetof(struct llama_config, max_positions), INT32_MAX, false},
+};
+
+static int read_sizes(const struct config_source *s, const struct json_value *values,
+                      struct llama_config *c)
+{
+    for (size_t i = 0; i < sizeof size_keys / sizeof *size_keys; i++) {
+        const struct size_key *k = &size_keys[i];
+        struct json_value v = values[k->key];
+        uint64_t value;
+        if (!config_has(v)) {
+            if (k->optional) continue;
+            return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing: add it", s->path, keys[k->key]);
+        }
+        if (!json_u64(s->text, v, &value) || value < 1 || value > k->greatest)
+            return refuse(FAIL_CONFIG_VALUE, "%s: %s is %.*s, want a whole number from 1 to %u",
+                          s->path, keys[k->key], shown(v), s->text + v.begin, k->greatest);
+        *(uint32_t *)((char *)c + k->offset) = (uint32_t)value;
+    }
+    return 0;
+}
+
+static int check_sizes(const struct config_source *s, struct llama_config *c)
+{
+    if (c->hidden % c->heads)
+        return refuse(FAIL_CONFIG_VALUE,
+                      "%s: hidden_size %u is no multiple of num_attention_heads %u", s->path,
+                      c->hidden, c->heads);
+    if (!c->kv_heads) c->kv_heads = c->heads;
+    if (c->heads % c->kv_heads)
+        return refuse(FAIL_CONFIG_VALUE,
+                      "%s: num_attention_heads %u is no multiple of num_key_value_heads %u",
+                      s->path, c->heads, c->kv_heads);
+    if (!c->head_dim) c->head_dim = c->hidden / c->heads;
+    if (c->head_dim % 2)
+        return refuse(FAIL_CONFIG_VALUE,
+                      "%s: head_dim is %u, want an even number (rotary embedding turns pairs)",
+                      s->path, c->head_dim);
+    /* 32 bytes: more than weights, gradients and states of one parameter together. */
+    uint64_t attention = ((uint64_t)c->heads + c->kv_heads) * 2 * c->head_dim; /* < 2^34 */
+    uint64_t layer = 3ull * c->intermediate + 2, bytes = 2ull * c->vocab, all;
+    if (__builtin_add_overflow(layer, attention, &layer) ||
+        __builtin_mul_overflow(layer, c->layers, &all) ||
+        __builtin_add_overflow(all, bytes + 1, &all) ||
+        __builtin_mul_overflow(all, c->hidden, &all) || __builtin_mul_overflow(all, 32u, &all) ||
+        all > INT64_MAX)
+        return refuse(FAIL_CONFIG_VALUE,
+                      "%s: the model's size in bytes overflows (%u layers, hidden_size %u, "
+                      "intermediate_size %u)",
+                      s->path, c->layers, c->hidden, c->intermediate);
+    return 0;
+}
+
+static int read_bool(const struct config_source *s, int key, struct json_value v, bool *out)
+{
+    *out = false;
+    if (!config_has(v)) return 0;
+    if (v.type != JSON_TRUE && v.type != JSON_FALSE)
+        return refuse(FAIL_CONFIG_VALUE, "%s: %s is %.*s, want true or false", s->path, keys[key],
+                      shown(v), s->text + v.begin);
+    *out = v.type == JSON_TRUE;
+    return 0;
+}
+
+static int check_architecture(const struct config_source *s, const struct json_value *values)
+{
+    struct json_value v = values[ARCHITECTURES], name = {0};
+    if (v.type == JSON_ARRAY) {
+        struct json_reader r = json_reader(s->text + v.begin, v.end - v.begin);
+        json_next(&r);
+        name = json_next_value(&r);
+        name.begin += v.begin;
+        name.end += v.begin;
+        if (json_next(&r).type != JSON_ARRAY_END) name.type = JSON_ERROR;
+    }
+    if (name.type != JSON_STRING)
+        return refuse(FAIL_ARCHITECTURE,
+                      "%s: architectures does not name one architecture; supported: "
+                      "LlamaForCausalLM",
+                      s->path);
+    if (!json_equals(s->text, name, "LlamaForCausalLM"))
+        return refuse(FAIL_ARCHITECTURE,
+                      "%s: architecture %.*s is not supported; supported: LlamaForCausalLM",
+                      s->path, shown(name), s->text + name.begin);
+    v = values[MODEL_TYPE];
+    if (config_has(v) && !json_equals(s->text, v, "llama"))
+        return refuse(FAIL_ARCHITECTURE, "%s: model_type is %.*s, want llama", s->path, shown(v),
+                      s->text + v.begin);
+    if (config_has(values[AUTO_MAP]))
+        return refuse(FAIL_ARCHITECTURE,
+                      "%s: auto_map asks for code that comes with the model; none is ever run",
+                      s->path);
+    if (config_has(values[QUANTIZATION]))
+        return refuse(FAIL_ARCHITECTURE,
+                      "%s: quantization_config: quantized weights cannot be trained; use the "
+                      "model it was made from",
+                      s->path);
+    return 0;
+}
+
+static int check_variants(const struct config_source *s, const struct json_value *values)
+{
+    struct json_value v = values[HIDDEN_ACT];
+    if (config_has(v) && !json_equals(s->text, v, "silu"))
+        return refuse(FAIL_ARCHITECTURE, "%s: hidden_act is %.*s, supported: silu", s->path,
+                      shown(v), s->text + v.begin);
+    static const int biases[] = {ATTENTION_BIAS, MLP_BIAS};
+    for (int i = 0; i < 2; i++) {
+        bool bias;
+        int rc = read_bool(s, biases[i], values[biases[i]], &bias);
+        if (rc) return rc;
+        if (bias)
+            return refuse(FAIL_ARCHITECTURE,
+                          "%s: %s is true: linear layers with a bias are not supported", s->path,
+                          keys[biases[i]]);
+    }
+    double number;
+    v = values[ATTENTION_DROPOUT];
+    if (config_has(v) && (!json_real(s->text, v, &number) || number != 0))
+        return refuse(FAIL_ARCHITECTURE, "%s: attention_dropout is %.*s, supported: 0", s->path,
+                      shown(v), s->text + v.begin);
+    v = values[PARTIAL_ROTARY];
+    if (config_has(v) && (!json_real(s->text, v, &number) || number != 1))
+        return refuse(FAIL_ARCHITECTURE, "%s: partial_rotary_factor is %.*s, supported: 1", s->path,
+                      shown(v), s->text + v.begin);
+    return 0;
+}
+
+int config_parse(const char *path, const char *text, size_t size, struct llama_config *config,
+                 char dtype[16], struct hst_error *error)
+{
+    const struct config_source source = {path, text, error}, *s = &source;
+    const char *why;
+    size_t at;
+    int rc = json_check(text, size, 65536, &why, &at);
+    if (rc == -ENOMEM) return fail(error, FAIL_CONFIG_FILE, rc, "%s: no memory to read it", path);
+    if (rc) return refuse(FAIL_CONFIG_FILE, "%s: not valid JSON: %s, at byte %zu", path, why, at);
+    struct json_value v[KEY_COUNT];
+    json_members(text, size, keys, KEY_COUNT, v);
+    struct llama_config c = {0};
+    rc = check_architecture(s, v);
+    if (!rc) rc = check_variants(s, v);
+    if (!rc) rc = read_sizes(s, v, &c);
+    if (!rc) rc = check_sizes(s, &c);
+    if (!rc) rc = config_real(s, "rms_norm_eps", v[EPS], 1e-20, 1, &c.rms_norm_eps);
+    if (!rc) rc = read_bool(s, TIE, v[TIE], &c.tied_embeddings);
+    if (!rc) rc = config_rope(s, v[ROPE_THETA], v[ROPE_SCALING], v[ROPE_PARAMETERS], &c.rope);
+    if (rc) return rc;
+    struct json_value type = v[DTYPE].type == JSON_STRING ? v[DTYPE] : v[TORCH_DTYPE];
+    dtype[0] = '\0';
+    if (type.type == JSON_STRING && type.end - type.begin < 16)
+        json_unescape(text + type.begin, type.end - type.begin, dtype);
+    *config = c;
+    return 0;
+}

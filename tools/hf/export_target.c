@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides what an export may replace: nothing, an empty directory, or an earlier export of ours. That is a directory
+ * with our marker, which lists each file and its size, and with no entry but regular files that the marker lists with
+ * that size. A model directory made by anything else, and one that somebody put a file into or changed, is refused.
+ * What is removed is only what was recognised. The new directory takes the old one's name in one step of the kernel.
+ */
+#include "hf/export.h"
+
+#include "fail.h"
+#include "hf/input.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_MARKER_BYTES (1u << 20)
+
+/* The size that the marker's text gives a file; false where it does not list it. */
+static bool listed(const char *marker, const char *name, uint64_t *bytes)
+{
+    size_t n = strlen(name);
+    for (const char *line = marker + strlen(TARGET_MARKER_TITLE); *line;) {
+        char *rest;
+        uint64_t value = strtoull(line, &rest, 10);
+        const char *end = strchrnul(line, '\n');
+        if (*rest == ' ' && (size_t)(end - rest) == n + 1 && memcmp(rest + 1, name, n) == 0) {
+            *bytes = value;
+            return true;
+        }
+        line = *end ? end + 1 : end;
+    }
+    return false;
+}
+
+static char *read_marker(int directory_fd)
+{
+    struct input input;
+    char *text = NULL;
+    if (input_open(directory_fd, TARGET_MARKER, &input)) return NULL;
+    int rc = input_read_all(&input, MAX_MARKER_BYTES, &text);
+    input_close(&input);
+    if (rc) return NULL;
+    if (strncmp(text, TARGET_MARKER_TITLE, strlen(TARGET_MARKER_TITLE)) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+static bool is_ours(int directory_fd, const char *marker, const char *name)
+{
+    struct stat st;
+    uint64_t bytes;
+    if (fstatat(directory_fd, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode)) return false;
+    if (strcmp(name, TARGET_MARKER) == 0) return true;
+    return marker && listed(marker, name, &bytes) && bytes == (uint64_t)st.st_size;
+}
+
+/* Calls visit for each entry until it returns false. Returns -errno, 0, or 1 where it was stopped. */
+static int each_entry(int directory_fd,
+                      bool (*visit)(void *context, int directory_fd, const char *name),
+                      void *context)
+{
+    int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        int rc = -errno;
+        if (fd >= 0) close(fd);
+        return rc;
+    }
+    int rc = 0;
+    for (struct dirent *d; !rc && (errno = 0, d = readdir(dir));) {
+        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0) continue;
+        rc = visit(context, directory_fd, d->d_name) ? 0 : 1;
+    }
+    if (!rc && errno) rc = -errno;
+    closedir(dir);
+    return rc;
+}
+
+struct scan {
+    const char *marker;
+    char stranger[256]; /* the first entry that is not ours */
+};
+
+static bool scan_entry(void *context, int directory_fd, const char *name)
+{
+    struct scan *scan = context;
+    if (is_ours(directory_fd, scan->marker, name)) return true;
+    snprintf(scan->stranger, sizeof scan->stranger, "%s", name);
+    return false;
+}
+
+static bool remove_entry(void *context, int directory_fd, const char *name)
+{
+    const struct scan *scan = context;
+    /* The marker goes last: a removal that is interrupted leaves something recognisable. */
+    if (strcmp(name, TARGET_MARKER) != 0 && is_ours(directory_fd, scan->marker, name))
+        unlinkat(directory_fd, name, 0);
+    return true;
+}
+
+static int open_directory(int parent_fd, const char *name)
+{
+    int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* Removes our files from a directory that was recognised, and the directory if nothing else is in it. */
+static void remove_export(int parent_fd, const char *name)
+{
+    int fd = open_directory(parent_fd, name);
+    if (fd < 0) return;
+    struct scan scan = {.marker = read_marker(fd)};
+    char *marker = (char *)scan.marker;
+    if (marker) {
+        each_entry(fd, remove_entry, &scan);
+        unlinkat(fd, TARGET_MARKER, 0);
+    }
+    free(marker);
+    close(fd);
+    unlinkat(parent_fd, name, AT_REMOVEDIR);
+}
+
+int target_check(const struct target *t, struct hst_error *error)
+{
+    int fd = open_directory(t->parent_fd, t->name);
+    if (fd == -ENOENT) return 0;
+    if (fd < 0)
+        return fail(error, FAIL_EXPORT, fd,
+                    "%s/%s: is there, but is not a directory that can be replaced: %s", t->parent,
+                    t->name, strerrordesc_np(-fd));
+    struct scan scan = {.marker = read_marker(fd)};
+    int rc = each_entry(fd, scan_entry, &scan);
+    free((char *)scan.marker);
+    close(fd);
+    if (rc < 0)
+        return fail(error, FAIL_EXPORT, rc, "%s/%s: cannot be read: %s", t->parent, t->name,
+                    strerrordesc_np(-rc));
+    if (rc > 0)
+        return fail(
+            error, FAIL_EXPORT, -EEXIST,
+            "%s/%s: holds %s, which no earlier export wrote, or which was changed "
+            "since; nothing was removed. Name another directory, or remove this one yourself",
+            t->parent, t->name, scan.stranger);
+    return 0;
+}
+
+static int split(const char *directory, struct target *t)
+{
+    size_t n = strlen(directory);
+    while (n > 1 && directory[n - 1] == '/')
+        n--;
+    const char *slash = memrchr(directory, '/', n);
+    const char *name = slash ? slash + 1 : directory;
+    size_t name_bytes = n - (size_t)(name - directory),
+           parent_bytes = slash ? (size_t)(slash - directory) : 0;
+    if (name_bytes > 200 || parent_bytes + 2 > sizeof t->parent)
+        return -ENAMETOOLONG; /* 55 left for the temporary name */
+    memcpy(t->name, name, name_bytes);
+    if (slash)
+        memcpy(t->parent, directory, parent_bytes ? parent_bytes : 1);
+    else
+        strcpy(t->parent, ".");
+    return input_name_is_plain(t->name) ? 0 : -EINVAL;
+}
+
+int target_open(const char *directory, struct target *target, struct hst_error *error)
+{
+    struct target t = {.parent_fd = -1, .temp_fd = -1};
+    int rc = split(directory, &t);
+    if (rc)
+        return fail(error, FAIL_EXPORT, rc, "%s: %s. Name a directory to be created", directory,
+                    rc == -EINVAL ? "is no directory that can be replaced"
+                                  : "the name is too long");
+    t.parent_fd = open(t.parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (t.parent_fd < 0) {
+        rc = -errno;
+        return fail(error, FAIL_EXPORT, rc,
+                    "%s: the directory to export to cannot be created in %s: %s", directory,
+                    t.parent, strerrordesc_np(-rc));
+    }
+    rc = target_check(&t, error);
+    if (rc)
+        close(t.parent_fd);
+    else
+        *target = t;
+    return rc;
+}
+
+int target_create_temp(struct target *t, struct hst_error *error)
+{
+    int rc = -EEXIST;
+    for (int i = 0; i < 100 && rc == -EEXIST; i++) {
+        snprintf(t->temp, sizeof t->temp, ".%.200s.tmp-%d-%d", t->name, (int)getpid(), i);
+        rc = mkdirat(t->parent_fd, t->temp, 0700) ? -errno : 0;
+    }
+    if (!rc) {
+        t->temp_fd = open_directory(t->parent_fd, t->temp);
+        if (t->temp_fd >= 0) return 0;
+        rc = t->temp_fd;
+        unlinkat(t->parent_fd, t->temp, AT_REMOVEDIR);
+    }
+    t->temp[0] = '\0';
+    return fail(
+        error, rc == -ENOSPC ? FAIL_DISK_SPACE : FAIL_EXPORT, rc,
+        "%s: cannot create a directory in it: %s. The export is written beside %s and renamed",
+        t->parent, strerrordesc_np(-rc), t->name);
+}
+
+/* Puts the temporary directory in the place of an earlier export; afterwards that one has the temporary name. */
+static int exchange(const struct target *t)
+{
+    if (!renameat2(t->parent_fd, t->temp, t->parent_fd, t->name, RENAME_EXCHANGE)) return 0;
+    if (errno != EINVAL && errno != ENOSYS) return -errno;
+    /* A file system without exchange (NFS): two steps, between which the old export has the hidden name. */
+    char old[256];
+    snprintf(old, sizeof old, ".%.200s.old-%d", t->name, (int)getpid());
+    if (renameat(t->parent_fd, t->name, t->parent_fd, old)) return -errno;
+    if (renameat(t->parent_fd, t->temp, t->parent_fd, t->name)) {
+        int rc = -errno;
+        renameat(t->parent_fd, old, t->parent_fd, t->name);
+        return rc;
+    }
+    return renameat(t->parent_fd, old, t->parent_fd, t->temp) ? -errno : 0;
+}
+
+static int move_into_place(const struct target *t, bool *exchanged, struct hst_error *error)
+{
+    int rc = target_check(t, error);
+    if (rc) return rc;
+    /* A directory is renamed only onto nothing or onto an empty one: that never removes a file. */
+    if (renameat(t->parent_fd, t->temp, t->parent_fd, t->name) == 0) return 0;
+    rc = -errno;
+    *exchanged = rc == -ENOTEMPTY || rc == -EEXIST;
+    if (*exchanged) rc = exchange(t);
+    if (rc)
+        fail(error, FAIL_EXPORT, rc, "%s/%s: cannot be replaced: %s", t->parent, t->name,
+             strerrordesc_np(-rc));
+    return rc;
+}
+
+int target_replace(struct target *t, struct hst_error *error)
+{
+    bool exchanged = false;
+    int rc = move_into_place(t, &exchanged, error);
+    if (rc && error) {
+        size_t n = strnlen(error->message, 330);
+        snprintf(error->message + n, sizeof error->message - n,
+                 ". The finished export is in %.60s/%.80s", t->parent, t->temp);
+    }
+    if (rc) return rc;
+    if (fsync(t->parent_fd)) {
+        rc = -errno;
+        return fail(error, FAIL_WRITE, rc, "%s: cannot be synced: %s", t->parent,
+                    strerrordesc_np(-rc));
+    }
+    if (exchanged) remove_export(t->parent_fd, t->temp);
+    return 0;
+}
+
+void target_close(struct target *t)
+{
+    if (t->temp_fd >= 0) close(t->temp_fd);
+    if (t->parent_fd >= 0) close(t->parent_fd);
+    t->temp_fd = t->parent_fd = -1;
+}

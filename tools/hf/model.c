@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opens a model directory. Every file that will be needed, now or for the export at the end of a long run, is
+ * opened and checked here and stays open: what happens to the directory later cannot end the run.
+ */
+#include "hf/model.h"
+
+#include "hf/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_EXTRA_BYTES (256ull << 20)
+
+const char *const hf_extra_names[HF_EXTRA_COUNT] = {
+    "added_tokens.json", "chat_template.jinja",     "generation_config.json",
+    "merges.txt",        "special_tokens_map.json", "tokenizer.json",
+    "tokenizer.model",   "tokenizer_config.json",   "vocab.json",
+};
+
+char *hf_path(const struct hf_model *model, const char *name)
+{
+    char *path;
+    return asprintf(&path, "%s/%s", model->directory, name) < 0 ? NULL : path;
+}
+
+void hf_note(struct hf_model *model, const char *format, ...)
+{
+    if (model->note_count == HF_MAX_NOTES) return;
+    struct hst_error line; /* for its escaping */
+    char text[sizeof model->notes[0]];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fail(&line, 0, 0, "%s", text);
+    snprintf(model->notes[model->note_count++], sizeof model->notes[0], "%.255s", line.message);
+}
+
+const char *hf_model_note(const struct hf_model *model, size_t i)
+{
+    return i < model->note_count ? model->notes[i] : NULL;
+}
+
+static int read_config(struct hf_model *model, const char *path, struct hst_error *error)
+{
+    struct input input;
+    int rc = input_open(model->directory_fd, "config.json", &input);
+    if (rc) return fail(error, FAIL_CONFIG_FILE, rc, "%s: %s", path, input_why(rc));
+    rc = input_read_all(&input, CONFIG_MAX_BYTES, &model->config_text);
+    model->config_bytes = input.size_bytes;
+    input_close(&input);
+    if (rc == -EFBIG)
+        return fail(error, FAIL_CONFIG_FILE, rc, "%s: %zu bytes, at most %u allowed", path,
+                    model->config_bytes, CONFIG_MAX_BYTES);
+    if (rc) return fail(error, FAIL_CONFIG_FILE, rc, "%s: cannot be read: %s", path, input_why(rc));
+    return config_parse(path, model->config_text, model->config_bytes, &model->config, model->dtype,
+                        error);
+}
+
+/* Missing ones, and ones that are no regular files of the directory, are left out. */
+static int open_extras(struct hf_model *model, struct hst_error *error)
+{
+    for (int i = 0; i < HF_EXTRA_COUNT; i++) {
+        struct input input;
+        if (input_open(model->directory_fd, hf_extra_names[i], &input)) continue;
+        model->extras[i] = input;
+        if (input.size_bytes > MAX_EXTRA_BYTES)
+            return fail(error, FAIL_CONFIG_FILE, -EFBIG, "%s/%s: %llu bytes, at most %llu allowed",
+                        model->directory, hf_extra_names[i], (unsigned long long)input.size_bytes,
+                        MAX_EXTRA_BYTES);
+    }
+    return 0;
+}
+
+static int open_model(struct hf_model *model, bool need_weights, struct hst_error *error)
+{
+    model->directory_fd = open(model->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (model->directory_fd < 0) {
+        int rc = -errno;
+        return fail(error, FAIL_CONFIG_FILE, rc,
+                    "%s: not a model directory that can be read: %s. Want a directory with "
+                    "config.json",
+                    model->directory, strerrordesc_np(-rc));
+    }
+    char *path = hf_path(model, "config.json");
+    if (!path) return fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory");
+    int rc = read_config(model, path, error);
+    free(path);
+    if (!rc) rc = open_extras(model, error);
+    if (!rc && need_weights) rc = hf_weights_open(model, error);
+    return rc;
+}
+
+int hf_model_open(const char *directory, bool need_weights, struct hf_model **model,
+                  struct hst_error *error)
+{
+    struct hf_model *m = calloc(1, sizeof *m);
+    if (!m) return fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory");
+    m->directory_fd = -1;
+    for (int i = 0; i < HF_EXTRA_COUNT; i++)
+        m->extras[i].fd = -1;
+    m->directory = strdup(directory);
+    int rc = m->directory ? open_model(m, need_weights, error)
+                          : fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory");
+    if (rc)
+        hf_model_close(&m);
+    else
+        *model = m;
+    return rc;
+}
+
+void hf_model_close(struct hf_model **model)
+{
+    struct hf_model *m = *model;
+    if (!m) return;
+    hf_weights_close(m);
+    for (int i = 0; i < HF_EXTRA_COUNT; i++)
+        input_close(&m->extras[i]);
+    if (m->directory_fd >= 0) close(m->directory_fd);
+    free(m->config_text);
+    free(m->directory);
+    free(m);
+    *model = NULL;
+}
+
+const struct llama_config *hf_model_config(const struct hf_model *model)
+{
+    return &model->config;
+}

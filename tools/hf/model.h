@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_HF_MODEL_H
+#define HOISTWAY_TOOLS_HF_MODEL_H
+/* What a model directory is in memory: between model.c, model_read.c, model_weights.c and the export. */
+#include "hf/hf.h"
+#include "hf/input.h"
+#include "hf/safetensors.h"
+
+#define HF_MAX_NOTES 4u
+/** Files that an exported model needs beside its weights, copied from the source. */
+#define HF_EXTRA_COUNT 9
+extern const char *const hf_extra_names[HF_EXTRA_COUNT];
+
+struct hf_file {
+    struct input input;
+    char *path;   /* for messages */
+    char *text;   /* the header, which holds the tensors' names */
+    uint64_t data_offset;
+    struct st_header header;
+};
+
+struct hf_model {
+    char *directory;
+    int directory_fd;
+    struct llama_config config;
+    char dtype[16]; /* of config.json */
+    char *config_text;
+    size_t config_bytes;
+    struct input extras[HF_EXTRA_COUNT]; /* fd -1 where there is none */
+    struct hf_file *files;
+    uint32_t file_count;
+    struct st_tensor **by_name; /* all tensors, sorted */
+    size_t tensor_count;
+    char notes[HF_MAX_NOTES][256];
+    size_t note_count;
+};
+
+/** The tensor, or null. */
+struct st_tensor *hf_tensor_find(const struct hf_model *model, const char *name);
+/** Reads elements of a tensor known to be F32 or BF16 and long enough. */
+int hf_tensor_read(const struct hf_model *model, const struct st_tensor *tensor, uint64_t offset, float *dst,
+                   size_t count, struct hst_error *error);
+/** True where hf_tensor_read can read it. */
+bool hf_tensor_readable(const struct st_tensor *tensor);
+void hf_note(struct hf_model *model, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** DIRECTORY/NAME, to be freed; null without memory. */
+char *hf_path(const struct hf_model *model, const char *name);
+/** Opens all files with weights and checks them against each other. */
+int hf_weights_open(struct hf_model *model, struct hst_error *error);
+void hf_weights_close(struct hf_model *model);
+#endif
