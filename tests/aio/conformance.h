@@ -6,7 +6,8 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <cmocka.h>
+
+#include <cmocka.h> /* needs the ones before */
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
