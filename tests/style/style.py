@@ -90,8 +90,20 @@ def check_links(root, path, text):
                 yield number, f'link to {target}, which does not exist'
 
 
+def check_codes(root):
+    """Every code that a message can carry has a row in docs/errors.md."""
+    page = 'docs/errors.md'
+    rows = re.findall(r'^\| (\d{3}) \|', read_text(root, page), re.M)
+    for path in walk(root):
+        if path.endswith('.h'):
+            codes = r'\b((?:FAIL|CLI|HST_E)_\w+) = (\d{3}),'
+            for name, code in re.findall(codes, read_text(root, path)):
+                if code not in rows:
+                    yield page, 1, f'no row for {code} ({name} in {path})'
+
+
 def command_rules(root):
-    breaches = []
+    breaches = list(check_codes(root))
     for path in walk(root):
         if is_source(path):
             breaches += [(path, *b) for b in check_source(path, read_text(root, path))]
