@@ -27,7 +27,17 @@ FOLDERS_WITH_README = ('.', 'aio', 'cpu_adam', 'kernels', 'engine', 'tools', 'te
 
 
 def walk(root):
-    """The project's own files, relative to root; build folders and hidden ones are left out."""
+    """The project's own files, relative to root: what git does not ignore; in a tree without git
+    (or without the program), all but build folders and hidden ones."""
+    try:
+        git = subprocess.run(['git', 'ls-files', '-z', '-c', '-o', '--exclude-standard'], cwd=root,
+                             capture_output=True, text=True, check=True)
+        return sorted(p for p in git.stdout.split('\0') if os.path.isfile(os.path.join(root, p)))
+    except (OSError, subprocess.CalledProcessError):
+        return walk_folders(root)
+
+
+def walk_folders(root):
     found = []
     for folder, folders, files in os.walk(root):
         top = os.path.samefile(folder, root)
