@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which instruction sets may be used. Feature bits of CPUID say what the processor has, XGETBV what the
+ * kernel saves over a context switch; both must agree. Never the processor's model: virtual machines lie
+ * about it.
+ */
+#include "host.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+static uint64_t saved_state(void)
+{
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+static unsigned level(void)
+{
+    unsigned a, b, c, d;
+    const unsigned osxsave = 1u << 27, avx = 1u << 28;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & (osxsave | avx)) != (osxsave | avx)) return 0;
+    uint64_t state = saved_state();
+    if ((state & 0x6) != 0x6) return 0; /* xmm, ymm */
+    const unsigned avx2 = 1u << 5, f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & avx2)) return 0;
+    bool avx512 = (b & (f | dq | bw | vl)) == (f | dq | bw | vl);
+    return avx512 && (state & 0xe0) == 0xe0 ? 2 : 1; /* opmask, zmm */
+}
+
+const struct host_math *const *host_math_usable(void)
+{
+    static const struct host_math *const all[] = {&host_math_avx512, &host_math_avx2,
+                                                  &host_math_baseline, NULL};
+    return all + (2 - level());
+}
+#else
+const struct host_math *const *host_math_usable(void)
+{
+    static const struct host_math *const all[] = {&host_math_baseline, NULL};
+    return all;
+}
+#endif

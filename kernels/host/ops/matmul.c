@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Matrix products: C is cut into a grid of blocks that its shape alone decides, and each block is one
+ * single-threaded BLAS call over the whole of K.
+ *
+ * Blocks are 512 at most each way, halved to no less than 256 until 16 of them exist: below 256 the BLAS
+ * loses up to a fifth of its rate to packing, above 512 it gains nothing, and fewer than 16 leave workers
+ * idle. bf16 operands are widened into the worker's part of the workspace, MATMUL_WIDE_K of K at a time, and the
+ * products add up in f32 in rising k: a bound on the workspace that no shape can pass.
+ */
+#include "../work.h"
+#include "ops.h"
+
+enum { BLOCK_MAX = 512, BLOCK_MIN = 256, BLOCKS_WANTED = 16, BLOCK_ROUND = 16 };
+
+struct grid {
+    size_t rows, columns;             /* of one block */
+    size_t row_blocks, column_blocks; /* how many */
+};
+
+static size_t round_up(size_t x, size_t to)
+{
+    return (x + to - 1) / to * to;
+}
+
+/* The extent of blocks of at most `most` that share `total` evenly. */
+static size_t even_block(size_t total, size_t most)
+{
+    size_t count = pieces_of(total, most);
+    return least(round_up(pieces_of(total, count), BLOCK_ROUND), most);
+}
+
+static struct grid grid_of(size_t m, size_t n, size_t most)
+{
+    size_t rows = most, columns = most;
+    while (pieces_of(m, rows) * pieces_of(n, columns) < BLOCKS_WANTED &&
+           (rows > BLOCK_MIN || columns > BLOCK_MIN)) {
+        if (rows >= columns)
+            rows /= 2;
+        else
+            columns /= 2;
+    }
+    struct grid g = {.rows = even_block(m, rows), .columns = even_block(n, columns)};
+    g.row_blocks = pieces_of(m, g.rows);
+    g.column_blocks = pieces_of(n, g.columns);
+    return g;
+}
+
+struct product {
+    const struct hst_matmul *args;
+    struct grid grid;
+    size_t work_bytes; /* of one worker */
+};
+
+/* Where an operand's rows [row, …) and columns [column, …) begin. */
+static const void *inside(const struct hst_matrix *x, size_t row, size_t column)
+{
+    return row_at(row_at(x->data, row, x->ld, x->dtype), column, 1, x->dtype);
+}
+
+struct block {
+    struct range rows, columns;
+};
+
+static struct block block_of(const struct product *p, size_t index)
+{
+    return (struct block){range_of(p->args->m, p->grid.rows, index / p->grid.column_blocks),
+                          range_of(p->args->n, p->grid.columns, index % p->grid.column_blocks)};
+}
+
+static void f32_piece(void *arg, size_t index, unsigned worker)
+{
+    (void)worker;
+    const struct product *p = arg;
+    const struct hst_matmul *a = p->args;
+    struct block b = block_of(p, index);
+    size_t row = b.rows.begin, column = b.columns.begin;
+    host_gemm(&(struct host_gemm){
+        .m = b.rows.end - row,
+        .n = b.columns.end - column,
+        .k = a->k,
+        .a = a->a_transposed ? inside(&a->a, 0, row) : inside(&a->a, row, 0),
+        .b = a->b_transposed ? inside(&a->b, column, 0) : inside(&a->b, 0, column),
+        .c = (float *)a->c.data + row * a->c.ld + column,
+        .a_ld = a->a.ld,
+        .b_ld = a->b.ld,
+        .c_ld = a->c.ld,
+        .alpha = 1,
+        .beta = a->accumulate ? 1 : 0,
+        .a_transposed = a->a_transposed,
+        .b_transposed = a->b_transposed});
+}
+
+/* A copy in f32 of rows × columns of a bf16 matrix, dense. */
+static void widen(float *to, const struct hst_matrix *x, struct range rows, struct range columns)
+{
+    size_t width = columns.end - columns.begin;
+    for (size_t r = rows.begin; r < rows.end; r++, to += width) {
+        const void *from = inside(x, r, columns.begin);
+        for (size_t i = 0; i < width; i += VEC)
+            vec_store(to, i, width, HST_F32, vec_load(from, i, width, HST_BF16, 0));
+    }
+}
+
+static void narrow(const struct hst_matrix *c, struct block b, const float *from)
+{
+    size_t width = b.columns.end - b.columns.begin;
+    for (size_t r = b.rows.begin; r < b.rows.end; r++, from += width) {
+        void *to = row_at(row_at(c->data, r, c->ld, HST_BF16), b.columns.begin, 1, HST_BF16);
+        for (size_t i = 0; i < width; i += VEC)
+            vec_store(to, i, width, HST_BF16, vec_load(from, i, width, HST_F32, 0));
+    }
+}
+
+static void bf16_piece(void *arg, size_t index, unsigned worker)
+{
+    const struct product *p = arg;
+    const struct hst_matmul *a = p->args;
+    struct block b = block_of(p, index);
+    size_t m = b.rows.end - b.rows.begin, n = b.columns.end - b.columns.begin;
+    float *wide_a = (float *)((char *)a->work.data + worker * p->work_bytes);
+    float *wide_b = wide_a + m * least(a->k, MATMUL_WIDE_K),
+          *wide_c = wide_b + n * least(a->k, MATMUL_WIDE_K);
+    bool direct = a->c.dtype == HST_F32;
+    for (size_t k = 0; k < a->k; k += MATMUL_WIDE_K) {
+        struct range depth = range_of(a->k, MATMUL_WIDE_K, k / MATMUL_WIDE_K);
+        size_t deep = depth.end - k;
+        if (a->a_transposed)
+            widen(wide_a, &a->a, depth, b.rows);
+        else
+            widen(wide_a, &a->a, b.rows, depth);
+        if (a->b_transposed)
+            widen(wide_b, &a->b, b.columns, depth);
+        else
+            widen(wide_b, &a->b, depth, b.columns);
+        host_gemm(&(struct host_gemm){
+            .m = m,
+            .n = n,
+            .k = deep,
+            .a = wide_a,
+            .b = wide_b,
+            .c = direct ? (float *)a->c.data + b.rows.begin * a->c.ld + b.columns.begin : wide_c,
+            .a_ld = a->a_transposed ? m : deep,
+            .b_ld = a->b_transposed ? deep : n,
+            .c_ld = direct ? a->c.ld : n,
+            .alpha = 1,
+            .beta = k || a->accumulate ? 1 : 0,
+            .a_transposed = a->a_transposed,
+            .b_transposed = a->b_transposed});
+    }
+    if (!direct) narrow(&a->c, b, wide_c);
+}
+
+/* The empty sum over k. */
+static void clear(const struct hst_matmul *a)
+{
+    size_t bytes = a->n * hst_dtype_bytes(a->c.dtype);
+    for (size_t r = 0; r < a->m && !a->accumulate; r++)
+        memset(row_at(a->c.data, r, a->c.ld, a->c.dtype), 0, bytes);
+}
+
+int HOST_OP(matmul)(struct host_dev *dev, const void *args)
+{
+    const struct hst_matmul *a = args;
+    if (!a->m || !a->n) return 0;
+    if (!a->k) {
+        clear(a);
+        return 0;
+    }
+    bool wide = a->a.dtype == HST_BF16;
+    struct product p = {.args = a,
+                        .grid = grid_of(a->m, a->n, wide ? MATMUL_WIDE_BLOCK : BLOCK_MAX)};
+    p.work_bytes = host_matmul_worker_bytes(a);
+    host_split(dev, p.grid.row_blocks * p.grid.column_blocks, wide ? bf16_piece : f32_piece, &p);
+    return 0;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * RMSNorm and its backward. Rows are independent but for dweight, which sums over them: each piece of
+ * RMSNORM_ROWS_SUMMED rows leaves its sum in the workspace, and a second pass adds those in order.
+ */
+#include "../work.h"
+#include "ops.h"
+
+enum { COLUMNS_SUMMED = 256 };
+
+VEC_INLINE void normalize_rows(const struct hst_rmsnorm *a, struct range rows, enum hst_dtype dtype)
+{
+    size_t width = a->width;
+    for (size_t t = rows.begin; t < rows.end; t++) {
+        const void *x = row_at(a->x, t, width, dtype);
+        void *y = row_at(a->y, t, width, dtype);
+        struct lanes square = lanes_all(0);
+        for (size_t i = 0; i < width; i += LANES)
+            for (int p = 0; p < PARTS; p++) {
+                vec v = vec_load(x, i + p * VEC, width, dtype, 0);
+                square.part[p] += v * v;
+            }
+        float rstd = 1.0f / sqrtf(lanes_sum(square) / (float)width + a->eps);
+        for (size_t i = 0; i < width; i += VEC) {
+            vec v = vec_load(x, i, width, dtype, 0) * rstd;
+            vec_store(y, i, width, dtype, v * vec_load(a->weight, i, width, dtype, 0));
+        }
+        a->rstd[t] = rstd;
+    }
+}
+
+static void rmsnorm_piece(void *arg, size_t index, unsigned worker)
+{
+    (void)worker;
+    const struct hst_rmsnorm *a = arg;
+    struct range rows = range_of(a->tokens, piece_rows(a->width), index);
+    if (a->dtype == HST_F32)
+        normalize_rows(a, rows, HST_F32);
+    else
+        normalize_rows(a, rows, HST_BF16);
+}
+
+int HOST_OP(rmsnorm)(struct host_dev *dev, const void *args)
+{
+    struct hst_rmsnorm a = *(const struct hst_rmsnorm *)args;
+    host_split(dev, pieces_of(a.tokens, piece_rows(a.width)), rmsnorm_piece, &a);
+    return 0;
+}
+
+/* dx of one row, and its part of dweight added to `sum`. */
+VEC_INLINE void backward_row(const struct hst_rmsnorm_backward *a, size_t t, float *sum,
+                             enum hst_dtype dtype)
+{
+    size_t width = a->width;
+    const void *x = row_at(a->x, t, width, dtype), *dy = row_at(a->dy, t, width, dtype);
+    void *dx = row_at(a->dx, t, width, dtype);
+    float rstd = a->rstd[t];
+    struct lanes product = lanes_all(0);
+    for (size_t i = 0; i < width; i += LANES)
+        for (int p = 0; p < PARTS; p++) {
+            size_t at = i + p * VEC;
+            vec g = vec_load(a->weight, at, width, dtype, 0) * vec_load(dy, at, width, dtype, 0);
+            product.part[p] += g * vec_load(x, at, width, dtype, 0);
+        }
+    float along = rstd * rstd * (lanes_sum(product) / (float)width);
+    for (size_t i = 0; i < width; i += VEC) {
+        vec d = vec_load(dy, i, width, dtype, 0), v = vec_load(x, i, width, dtype, 0);
+        vec s = vec_load(sum, i, width, HST_F32, 0) + d * (v * rstd);
+        vec g = (vec_load(a->weight, i, width, dtype, 0) * d - v * along) * rstd;
+        if (a->accumulate) g += vec_load(dx, i, width, dtype, 0);
+        vec_store(sum, i, width, HST_F32, s);
+        vec_store(dx, i, width, dtype, g);
+    }
+}
+
+static void rmsnorm_backward_piece(void *arg, size_t index, unsigned worker)
+{
+    (void)worker;
+    const struct hst_rmsnorm_backward *a = arg;
+    float *sum = (float *)a->work.data + index * a->width;
+    struct range rows = range_of(a->tokens, RMSNORM_ROWS_SUMMED, index);
+    memset(sum, 0, a->width * sizeof *sum);
+    for (size_t t = rows.begin; t < rows.end; t++) {
+        if (a->dtype == HST_F32)
+            backward_row(a, t, sum, HST_F32);
+        else
+            backward_row(a, t, sum, HST_BF16);
+    }
+}
+
+static void dweight_piece(void *arg, size_t index, unsigned worker)
+{
+    (void)worker;
+    const struct hst_rmsnorm_backward *a = arg;
+    struct range columns = range_of(a->width, COLUMNS_SUMMED, index);
+    const float *sums = a->work.data;
+    for (size_t i = columns.begin; i < columns.end; i += VEC) {
+        vec total = vec_all(0);
+        for (size_t s = 0; s < pieces_of(a->tokens, RMSNORM_ROWS_SUMMED); s++)
+            total += vec_load(sums + s * a->width, i, columns.end, HST_F32, 0);
+        total += vec_load(a->dweight, i, columns.end, HST_F32, 0);
+        vec_store(a->dweight, i, columns.end, HST_F32, total);
+    }
+}
+
+int HOST_OP(rmsnorm_backward)(struct host_dev *dev, const void *args)
+{
+    struct hst_rmsnorm_backward a = *(const struct hst_rmsnorm_backward *)args;
+    if (!a.tokens) return 0;
+    host_split(dev, pieces_of(a.tokens, RMSNORM_ROWS_SUMMED), rmsnorm_backward_piece, &a);
+    host_split(dev, pieces_of(a.width, COLUMNS_SUMMED), dweight_piece, &a);
+    return 0;
+}

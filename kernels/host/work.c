@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much workspace the operations take: each worker has a part of its own. Sizes never fall as a shape
+ * grows, so that the largest shape's workspace serves all.
+ */
+#include "work.h"
+#include "host.h"
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Whole cache lines, so that no two workers share one. */
+static size_t lines(size_t floats)
+{
+    return (floats + 15) / 16 * 16;
+}
+
+size_t host_matmul_worker_bytes(const struct hst_matmul *args)
+{
+    if (args->a.dtype == HST_F32) return 0;
+    size_t rows = least(args->m, MATMUL_WIDE_BLOCK), columns = least(args->n, MATMUL_WIDE_BLOCK);
+    return lines((rows + columns) * least(args->k, MATMUL_WIDE_K) + rows * columns) * sizeof(float);
+}
+
+size_t host_matmul_work_bytes(struct hst_dev *dev, const struct hst_matmul *args)
+{
+    return host_matmul_worker_bytes(args) * host_dev_of(dev)->parallel.width;
+}
+
+size_t host_rmsnorm_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t width)
+{
+    (void)dev;
+    return (tokens + RMSNORM_ROWS_SUMMED - 1) / RMSNORM_ROWS_SUMMED * width * sizeof(float);
+}
+
+static size_t take(struct attention_work *work, size_t floats)
+{
+    size_t at = work->floats;
+    work->floats += lines(floats);
+    return at;
+}
+
+struct attention_work host_attention_layout(const struct hst_attention *args)
+{
+    size_t queries = least(args->seq, ATTENTION_QUERIES), keys = least(args->seq, ATTENTION_KEYS);
+    size_t wide =
+        args->dtype == HST_F32 ? 0 : args->head_dim; /* f32 is read and summed where it lies */
+    struct attention_work work = {0};
+    work.scores = take(&work, queries * keys);
+    work.dscores = take(&work, queries * keys);
+    work.out = take(&work, queries * args->head_dim);
+    work.q = take(&work, queries * wide);
+    work.dout = take(&work, queries * wide);
+    work.k = take(&work, keys * wide);
+    work.v = take(&work, keys * wide);
+    work.dk = take(&work, args->seq * wide);
+    work.dv = take(&work, args->seq * wide);
+    work.row_max = take(&work, queries);
+    work.row_sum = take(&work, queries);
+    return work;
+}
+
+size_t host_attention_work_bytes(struct hst_dev *dev, const struct hst_attention *args)
+{
+    return host_attention_layout(args).floats * sizeof(float) * host_dev_of(dev)->parallel.width;
+}

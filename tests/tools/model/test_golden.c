@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Twelve AdamW steps of two small Llamas against a float64 reference (tests/golden). */
+#include "fake_engine.h"
+#include "fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+
+struct trained {
+    struct fixture_step steps[12];
+};
+
+static void train(const char *name, enum hst_precision precision, struct trained *out)
+{
+    struct fixture f;
+    struct llama *model = NULL;
+    struct hst_engine *engine = NULL;
+    fixture_open(name, &f);
+    f.engine.precision = precision;
+    assert_int_equal(llama_create(&f.model, &f.run, &model, NULL), 0);
+    assert_int_equal(hst_engine_create(&f.engine, &engine), 0);
+    assert_int_equal(llama_add_units(model, engine), 0);
+    assert_int_equal(hst_engine_seal(engine, HST_ORDER_FORWARD), 0);
+    struct hst_reader reader = {fixture_read, &f};
+    assert_int_equal(hst_engine_load(engine, &reader), 0);
+
+    size_t per_step = f.run.batch_tokens / f.run.seq_len;
+    uint32_t *inputs = calloc(f.run.batch_tokens, sizeof *inputs);
+    uint32_t *targets = calloc(f.run.batch_tokens, sizeof *targets);
+    assert_true(inputs && targets);
+    for (size_t i = 0; i < f.step_count; i++) {
+        struct hst_step_in in = {.size = sizeof in, .lr = f.lr};
+        struct hst_step_stats stats = {0};
+        double loss = NAN;
+        assert_int_equal(data_read(f.data, i * per_step, per_step, inputs, targets, NULL), 0);
+        assert_int_equal(llama_step(model, engine, &in, inputs, targets, &loss, &stats), 0);
+        out->steps[i] = (struct fixture_step){loss, stats.grad_norm};
+    }
+    free(inputs);
+    free(targets);
+    hst_engine_destroy(&engine);
+    llama_destroy(&model);
+    fixture_close(&f);
+}
+
+static double worst_against_golden(const char *name, const struct trained *t)
+{
+    struct fixture f;
+    fixture_open(name, &f);
+    double worst = 0.0;
+    for (size_t i = 0; i < f.step_count; i++) {
+        worst = fmax(worst, fabs(t->steps[i].loss / f.steps[i].loss - 1.0));
+        worst = fmax(worst, fabs(t->steps[i].grad_norm / f.steps[i].grad_norm - 1.0));
+    }
+    fixture_close(&f);
+    print_message("%s: %.1e relative at most\n", name, worst);
+    return worst;
+}
+
+static void assert_golden(const char *name, enum hst_precision precision, double tolerance)
+{
+    struct trained t;
+    train(name, precision, &t);
+    assert_true(worst_against_golden(name, &t) < tolerance);
+}
+
+static void tied_grouped_query_llama_trains_as_the_reference(void **state)
+{
+    (void)state;
+    assert_golden("tied-gqa", HST_PRECISION_FP32, 2e-5);
+}
+
+static void untied_multi_head_llama_trains_as_the_reference(void **state)
+{
+    (void)state;
+    assert_golden("untied-mha", HST_PRECISION_FP32, 2e-5);
+}
+
+/* Eight bits of mantissa: losses and norms stay within a few per cent, which a wrong term would not. */
+static void bf16_stays_near_the_reference(void **state)
+{
+    (void)state;
+    assert_golden("tied-gqa", HST_PRECISION_BF16, 2e-2);
+    assert_golden("untied-mha", HST_PRECISION_BF16, 2e-2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tied_grouped_query_llama_trains_as_the_reference),
+        cmocka_unit_test(untied_multi_head_llama_trains_as_the_reference),
+        cmocka_unit_test(bf16_stays_near_the_reference),
+    };
+    return cmocka_run_group_tests_name("model/golden", tests, NULL, NULL);
+}

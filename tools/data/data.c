@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Joins data files into one row of tokens and cuts it into sequences. What a position of the endless order
+ * means is pure arithmetic on the number of sequences; only the tokens of the sequences asked for are read.
+ */
+#include "data/data.h"
+
+#include "data/files.h"
+#include "data/order.h"
+#include "fail.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FILES 512u /* each stays open: half of the usual limit of descriptors */
+
+/* How much of each file is looked at before training: data made with another tokenizer shows at once, and a
+ * corpus of terabytes still opens in no time. All ids are checked again when a batch reads them. */
+#define CHECKED_AT_OPEN_BYTES (UINT64_C(256) << 20)
+
+struct data {
+    enum data_order order;
+    uint64_t seed, seq_len, vocab;
+    uint64_t token_count, sequence_count;
+    void *buffer; /* TOKEN_BUFFER_BYTES */
+    size_t file_count;
+    struct token_file files[MAX_FILES];
+};
+
+static int add_file(struct data *data, const char *path, const struct data_config *config,
+                    struct hst_error *error)
+{
+    if (data->file_count == MAX_FILES)
+        return fail(error, FAIL_VALUE, -EINVAL, "--data names more than %u files", MAX_FILES);
+    struct token_file *file = &data->files[data->file_count];
+    int rc = token_file_open(path, config, file, error);
+    if (rc < 0) return rc;
+    data->file_count++;
+    if (file->format != data->files[0].format)
+        return fail(error, FAIL_DATA_FORMAT, -EINVAL,
+                    "%s and %s: text by bytes and token files cannot be joined",
+                    data->files[0].path, path);
+    if (file->format == DATA_FORMAT_TEXT && config->vocab < 256)
+        return fail(error, FAIL_DATA_TOKEN, -EDOM,
+                    "%s: text by bytes needs a vocabulary of at least 256, the model has %" PRIu64,
+                    path, config->vocab);
+    if (__builtin_add_overflow(data->token_count, file->count, &data->token_count))
+        return fail(error, FAIL_DATA_FORMAT, -EOVERFLOW, "%s: too many tokens", path);
+    return token_file_check(file, CHECKED_AT_OPEN_BYTES, config->vocab, data->buffer, error);
+}
+
+static int add_files(struct data *data, const struct data_config *config, struct hst_error *error)
+{
+    char *names = strdup(config->files);
+    if (!names) return fail(error, FAIL_DATA_FILE, -ENOMEM, "--data: out of memory");
+    int rc = 0;
+    char *rest = names;
+    while (rc == 0 && rest) {
+        const char *path = strsep(&rest, ",");
+        if (*path)
+            rc = add_file(data, path, config, error);
+        else
+            rc = fail(error, FAIL_VALUE, -EINVAL, "--data %s: an empty file name", config->files);
+    }
+    free(names);
+    return rc;
+}
+
+static int check_config(const struct data_config *config, struct hst_error *error)
+{
+    if (!config->files)
+        return fail(error, FAIL_MISSING, -EINVAL, "--data is missing: name a file to train on");
+    if (config->seq_len == 0 || config->seq_len > UINT32_MAX)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--seq-len %" PRIu64 " is out of range, 1 to 4294967295", config->seq_len);
+    if (config->vocab == 0)
+        return fail(error, FAIL_VALUE, -EINVAL, "the vocabulary of the model is empty");
+    return 0;
+}
+
+int data_open(const struct data_config *config, struct data **data, struct hst_error *error)
+{
+    int rc = check_config(config, error);
+    if (rc < 0) return rc;
+    struct data *d = calloc(1, sizeof *d);
+    if (d) d->buffer = malloc(TOKEN_BUFFER_BYTES);
+    if (!d || !d->buffer) {
+        data_close(&d);
+        return fail(error, FAIL_DATA_FILE, -ENOMEM, "--data: out of memory");
+    }
+    d->order = config->order;
+    d->seed = config->seed;
+    d->seq_len = config->seq_len;
+    d->vocab = config->vocab;
+    rc = add_files(d, config, error);
+    if (rc == 0) d->sequence_count = (d->token_count - 1) / d->seq_len;
+    if (rc == 0 && d->sequence_count == 0)
+        rc = fail(error, FAIL_DATA_SHORT, -ENODATA,
+                  "%s: %" PRIu64 " tokens, fewer than one sequence of --seq-len %" PRIu64
+                  " and its last target (%" PRIu64 "). Use more data or a smaller --seq-len",
+                  config->files, d->token_count, d->seq_len, d->seq_len + 1);
+    if (rc < 0) {
+        data_close(&d);
+        return rc;
+    }
+    *data = d;
+    return 0;
+}
+
+void data_close(struct data **data)
+{
+    struct data *d = *data;
+    if (!d) return;
+    for (size_t i = 0; i < d->file_count; i++)
+        token_file_close(&d->files[i]);
+    free(d->buffer);
+    free(d);
+    *data = NULL;
+}
+
+uint64_t data_token_count(const struct data *data)
+{
+    return data->token_count;
+}
+
+uint64_t data_sequence_count(const struct data *data)
+{
+    return data->sequence_count;
+}
+
+uint64_t data_order_sequence(const struct data *data, uint64_t index)
+{
+    uint64_t n = data->sequence_count;
+    if (data->order == DATA_SEQUENTIAL) return index % n;
+    return data_order_permute(data->seed, index / n, n, index % n);
+}
+
+/* Tokens [first, first + count) of the whole row, across files. */
+static int read_row(struct data *data, uint64_t first, size_t count, uint32_t *ids,
+                    struct hst_error *error)
+{
+    for (size_t i = 0; count > 0; i++) {
+        const struct token_file *file = &data->files[i];
+        if (first >= file->count) {
+            first -= file->count;
+            continue;
+        }
+        uint64_t left = file->count - first;
+        size_t n = count < left ? count : (size_t)left;
+        int rc = token_file_read(file, first, n, data->vocab, data->buffer, ids, error);
+        if (rc < 0) return rc;
+        first = 0;
+        ids += n;
+        count -= n;
+    }
+    return 0;
+}
+
+int data_read(struct data *data, uint64_t index, size_t count, uint32_t *inputs, uint32_t *targets,
+              struct hst_error *error)
+{
+    size_t length = (size_t)data->seq_len;
+    if (index > UINT64_MAX - count)
+        return fail(error, FAIL_VALUE, -EOVERFLOW, "position %" PRIu64 " of the data is too far",
+                    index);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t first = data_order_sequence(data, index + i) * length;
+        int rc = read_row(data, first, 1, inputs, error);
+        if (rc == 0) rc = read_row(data, first + 1, length, targets, error);
+        if (rc < 0) return rc;
+        memcpy(inputs + 1, targets, (length - 1) * sizeof *inputs);
+        inputs += length;
+        targets += length;
+    }
+    return 0;
+}

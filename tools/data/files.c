@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides what a data file is and reads tokens from it. Files are hostile and may be larger than memory:
+ * they are read by pread in pieces, never mapped, and only regular files are taken (a FIFO would block, and
+ * /dev/zero has no end). Token files are little-endian.
+ *
+ * An llm.c header is recognised even where --token-dtype says that the file is raw: magic and version are
+ * eight bytes that raw tokens do not begin with by accident, and to train on a header would be silent.
+ */
+#include "data/files.h"
+
+#include "fail.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* llm.c: 256 int32 of header; magic, version, tokens. */
+#define LLMC_HEADER_BYTES 1024u
+#define LLMC_MAGIC_U16    20240520u
+#define LLMC_VERSION_U16  1u
+#define LLMC_MAGIC_U32    20240801u
+#define LLMC_VERSION_U32  7u
+
+static bool has_suffix(const char *name, const char *suffix)
+{
+    size_t n = strlen(name), s = strlen(suffix);
+    return n > s && strcmp(name + n - s, suffix) == 0;
+}
+
+static int resolve_format(struct token_file *file, const struct data_config *config,
+                          struct hst_error *error)
+{
+    file->format = config->format;
+    if (file->format == DATA_FORMAT_AUTO && has_suffix(file->path, ".txt"))
+        file->format = DATA_FORMAT_TEXT;
+    if (file->format == DATA_FORMAT_AUTO && has_suffix(file->path, ".bin"))
+        file->format = DATA_FORMAT_TOKENS;
+    if (file->format == DATA_FORMAT_AUTO)
+        return fail(error, FAIL_DATA_FORMAT, -EINVAL,
+                    "%s: the name ends in neither .txt nor .bin, so the format is not known. Add "
+                    "--data-format text or --data-format tokens",
+                    file->path);
+    if (file->format == DATA_FORMAT_TEXT && config->token_dtype != TOKEN_DTYPE_NONE)
+        return fail(
+            error, FAIL_VALUE, -EINVAL,
+            "%s: --token-dtype does not go with text, whose tokens are bytes. Leave it out, "
+            "or add --data-format tokens",
+            file->path);
+    return 0;
+}
+
+static int open_regular(struct token_file *file, uint64_t *size_bytes, struct hst_error *error)
+{
+    /* O_NONBLOCK: opening a FIFO must not wait for its writer. */
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (file->fd < 0) {
+        int native = errno;
+        return fail(error, FAIL_DATA_FILE, -native, "%s: the data file cannot be opened: %s",
+                    file->path, strerror(native));
+    }
+    struct stat st;
+    if (fstat(file->fd, &st) < 0)
+        return fail(error, FAIL_DATA_FILE, -errno, "%s: %s", file->path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return fail(error, FAIL_DATA_FILE, -EINVAL,
+                    "%s: not a regular file. Data must be a file on disk, not a directory, pipe or "
+                    "device",
+                    file->path);
+    *size_bytes = (uint64_t)st.st_size;
+    return 0;
+}
+
+static int read_exactly(const struct token_file *file, void *dst, size_t bytes, uint64_t offset,
+                        struct hst_error *error)
+{
+    char *at = dst;
+    while (bytes > 0) {
+        ssize_t got = pread(file->fd, at, bytes, (off_t)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0)
+            return fail(error, FAIL_READ, -errno, "%s: reading at byte %" PRIu64 " failed: %s",
+                        file->path, offset, strerror(errno));
+        if (got == 0)
+            return fail(error, FAIL_READ, -ENODATA,
+                        "%s: the file ends at byte %" PRIu64 ", it was longer when it was opened",
+                        file->path, offset);
+        at += got;
+        offset += (uint64_t)got;
+        bytes -= (size_t)got;
+    }
+    return 0;
+}
+
+static int check_llmc(struct token_file *file, const uint32_t *header, uint64_t size_bytes,
+                      const struct data_config *config, struct hst_error *error)
+{
+    bool wide = header[0] == LLMC_MAGIC_U32;
+    uint32_t version = wide ? LLMC_VERSION_U32 : LLMC_VERSION_U16;
+    if (header[1] != version)
+        return fail(error, FAIL_DATA_FORMAT, -EINVAL,
+                    "%s: llm.c token file of version %" PRIu32 ", only %" PRIu32 " can be read",
+                    file->path, header[1], version);
+    file->width = wide ? 4 : 2;
+    if (config->token_dtype != TOKEN_DTYPE_NONE && wide != (config->token_dtype == TOKEN_U32))
+        return fail(error, FAIL_DATA_FORMAT, -EINVAL,
+                    "%s: --token-dtype %s, but the llm.c header says %s. Leave --token-dtype out",
+                    file->path, wide ? "u16" : "u32", wide ? "u32" : "u16");
+    uint64_t expected = LLMC_HEADER_BYTES + (uint64_t)header[2] * file->width;
+    if (header[2] > INT32_MAX || size_bytes != expected)
+        return fail(error, FAIL_DATA_FORMAT, -EINVAL,
+                    "%s: the llm.c header counts %" PRIu32 " tokens, which makes %" PRIu64
+                    " bytes, but the file has %" PRIu64,
+                    file->path, header[2], expected, size_bytes);
+    file->data_offset = LLMC_HEADER_BYTES;
+    file->count = header[2];
+    return 0;
+}
+
+/* Raw tokens: nothing in the file tells their width. */
+static int check_raw(struct token_file *file, uint64_t size_bytes, const struct data_config *config,
+                     struct hst_error *error)
+{
+    if (config->token_dtype == TOKEN_DTYPE_NONE)
+        return fail(error, FAIL_DATA_FORMAT, -EINVAL,
+                    "%s: not an llm.c token file (no known magic number in its first 4 bytes). If "
+                    "it holds raw tokens, add --token-dtype u16 or u32",
+                    file->path);
+    file->width = config->token_dtype == TOKEN_U32 ? 4 : 2;
+    if (size_bytes % file->width != 0)
+        return fail(error, FAIL_DATA_FORMAT, -EINVAL,
+                    "%s: %" PRIu64 " bytes are not a multiple of %u, the width of --token-dtype %s",
+                    file->path, size_bytes, file->width, file->width == 4 ? "u32" : "u16");
+    file->count = size_bytes / file->width;
+    return 0;
+}
+
+static int check_tokens(struct token_file *file, uint64_t size_bytes,
+                        const struct data_config *config, struct hst_error *error)
+{
+    uint32_t header[3] = {0};
+    uint32_t swapped = 0;
+    bool header_fits = size_bytes >= LLMC_HEADER_BYTES;
+    if (header_fits) {
+        int rc = read_exactly(file, header, sizeof header, 0, error);
+        if (rc < 0) return rc;
+        swapped = be32toh(header[0]);
+        for (size_t i = 0; i < 3; i++)
+            header[i] = le32toh(header[i]);
+    }
+    if (swapped == LLMC_MAGIC_U16 || swapped == LLMC_MAGIC_U32)
+        return fail(
+            error, FAIL_DATA_FORMAT, -EINVAL,
+            "%s: wrong endian: an llm.c token file written on a big-endian machine. Convert "
+            "it to little-endian",
+            file->path);
+    bool raw = config->token_dtype != TOKEN_DTYPE_NONE;
+    bool u16 = header[0] == LLMC_MAGIC_U16 && (!raw || header[1] == LLMC_VERSION_U16);
+    bool u32 = header[0] == LLMC_MAGIC_U32 && (!raw || header[1] == LLMC_VERSION_U32);
+    if (u16 || u32) return check_llmc(file, header, size_bytes, config, error);
+    return check_raw(file, size_bytes, config, error);
+}
+
+int token_file_open(const char *path, const struct data_config *config, struct token_file *file,
+                    struct hst_error *error)
+{
+    *file = (struct token_file){.fd = -1, .path = strdup(path)};
+    if (!file->path) return fail(error, FAIL_DATA_FILE, -ENOMEM, "%s: out of memory", path);
+    uint64_t size_bytes = 0;
+    int rc = resolve_format(file, config, error);
+    if (rc == 0) rc = open_regular(file, &size_bytes, error);
+    if (rc == 0 && size_bytes == 0)
+        rc = fail(error, FAIL_DATA_SHORT, -ENODATA, "%s: the data file is empty", path);
+    if (rc == 0 && file->format == DATA_FORMAT_TEXT) {
+        file->width = 1;
+        file->count = size_bytes;
+    } else if (rc == 0) {
+        rc = check_tokens(file, size_bytes, config, error);
+    }
+    if (rc == 0 && file->count == 0)
+        rc = fail(error, FAIL_DATA_SHORT, -ENODATA, "%s: the data file holds no token", path);
+    if (rc < 0) token_file_close(file);
+    return rc;
+}
+
+void token_file_close(struct token_file *file)
+{
+    if (file->fd >= 0) close(file->fd);
+    free(file->path);
+    *file = (struct token_file){.fd = -1};
+}
+
+static uint32_t token_at(const void *bytes, unsigned width, size_t i)
+{
+    if (width == 1) return ((const uint8_t *)bytes)[i];
+    if (width == 2) return le16toh(((const uint16_t *)bytes)[i]);
+    return le32toh(((const uint32_t *)bytes)[i]);
+}
+
+/* Reads one buffer's worth from `first` on, at most `count`; ids may be null where only the check matters. */
+static int read_piece(const struct token_file *file, uint64_t first, size_t count, uint64_t vocab,
+                      void *buffer, uint32_t *ids, struct hst_error *error)
+{
+    uint64_t offset = file->data_offset + first * file->width;
+    int rc = read_exactly(file, buffer, count * file->width, offset, error);
+    if (rc < 0) return rc;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t id = token_at(buffer, file->width, i);
+        if (id >= vocab)
+            return fail(error, FAIL_DATA_TOKEN, -EDOM,
+                        "%s: token id %" PRIu32 " at byte %" PRIu64
+                        ", but the vocabulary of the model has %" PRIu64
+                        ". Was the data made with another tokenizer?",
+                        file->path, id, offset + i * file->width, vocab);
+        if (ids) ids[i] = id;
+    }
+    return 0;
+}
+
+static size_t piece_tokens(const struct token_file *file, uint64_t left)
+{
+    uint64_t most = TOKEN_BUFFER_BYTES / file->width;
+    return (size_t)(left < most ? left : most);
+}
+
+int token_file_read(const struct token_file *file, uint64_t first, size_t count, uint64_t vocab,
+                    void *buffer, uint32_t *ids, struct hst_error *error)
+{
+    while (count > 0) {
+        size_t n = piece_tokens(file, count);
+        int rc = read_piece(file, first, n, vocab, buffer, ids, error);
+        if (rc < 0) return rc;
+        first += n;
+        ids += n;
+        count -= n;
+    }
+    return 0;
+}
+
+int token_file_check(const struct token_file *file, uint64_t limit_bytes, uint64_t vocab,
+                     void *buffer, struct hst_error *error)
+{
+    uint64_t greatest = (UINT64_C(1) << (8 * file->width)) - 1;
+    if (vocab > greatest) return 0; /* no token of this width can be out of range */
+    uint64_t left = limit_bytes / file->width;
+    if (left > file->count) left = file->count;
+    for (uint64_t first = 0; left > 0;) {
+        size_t n = piece_tokens(file, left);
+        int rc = read_piece(file, first, n, vocab, buffer, NULL, error);
+        if (rc < 0) return rc;
+        first += n;
+        left -= n;
+    }
+    return 0;
+}

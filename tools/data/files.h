@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_DATA_FILES_H
+#define HOISTWAY_TOOLS_DATA_FILES_H
+/* One data file as a row of token ids. */
+#include "data/data.h"
+
+struct token_file {
+    char *path; /* owned; as the user wrote it */
+    int fd;
+    enum data_format format;
+    unsigned width;       /* bytes per token: 1, 2, 4 */
+    uint64_t data_offset; /* bytes before the first token */
+    uint64_t count;       /* tokens, > 0 */
+};
+
+/**
+ * Opens one file and finds out what it is; reads its header alone. *file holds nothing on failure.
+ * Errors: E402 (token_dtype with text), E420, E421 (empty), E423.
+ */
+int token_file_open(const char *path, const struct data_config *config, struct token_file *file,
+                    struct hst_error *error);
+void token_file_close(struct token_file *file);
+
+/**
+ * Tokens [first, first + count), inside the file, widened to u32[count]. `buffer` is scratch of
+ * TOKEN_BUFFER_BYTES. Errors: E106, E422 (an id >= vocab; file and byte offset are named).
+ */
+int token_file_read(const struct token_file *file, uint64_t first, size_t count, uint64_t vocab,
+                    void *buffer, uint32_t *ids, struct hst_error *error);
+#define TOKEN_BUFFER_BYTES (UINT64_C(64) << 10)
+
+/** Looks for an id >= vocab in the first `limit_bytes` of the file. Errors: as token_file_read. */
+int token_file_check(const struct token_file *file, uint64_t limit_bytes, uint64_t vocab,
+                     void *buffer, struct hst_error *error);
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_MODEL_BLOCKS_H
+#define HOISTWAY_TOOLS_MODEL_BLOCKS_H
+/* What the units compute on one micro-batch. The residual stream x and its gradient dx are dtype[tokens, hidden]. */
+#include "model/pass.h"
+#include "model/work.h"
+
+/** x = rows of the embedding. */
+void embedding_forward(struct pass *p, const struct embedding_work *w, const uint32_t *ids,
+                       void *x);
+void embedding_backward(struct pass *p, const struct embedding_work *w, const uint32_t *ids,
+                        const void *dx);
+
+/** Keeps x in `checkpoint`, then x ← layer(x), in place. */
+void layer_forward(struct pass *p, const struct layer_work *w, void *checkpoint, void *x);
+/** Computes the layer again from its checkpoint, then dx ← the gradient through it, in place. */
+void layer_backward(struct pass *p, const struct layer_work *w, const void *checkpoint, void *dx);
+
+/**
+ * Loss and gradient at once: losses f32[tokens] in host memory, written when the stream gets there;
+ * dx written. `grad_scale` multiplies the gradient of each token's loss.
+ */
+void head_loss(struct pass *p, const struct head_work *w, const void *x, const uint32_t *targets,
+               float grad_scale, float *losses, void *dx);
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The last unit: final norm, logits, loss and their gradients at once, in the backward, so that logits exist
+ * for one chunk of tokens only. The chunk is part of the numbers: a weight's gradient adds chunk after
+ * chunk.
+ */
+#include "model/blocks.h"
+#include "model/linear.h"
+
+static void chunk_loss(struct pass *p, const struct head_work *w, size_t first, size_t tokens,
+                       float grad_scale)
+{
+    struct linear l = {p->model->config.vocab, p->model->config.hidden};
+    const struct hst_param_view *weight = &p->param[HEAD_WEIGHT];
+    void *n = p->measure ? NULL : (char *)w->n + first * l.in * hst_dtype_bytes(p->dtype);
+    linear_forward(p, tokens, l, weight->data, n, w->logits);
+    struct hst_cross_entropy args = {
+        .tokens = tokens,
+        .vocab = l.out,
+        .dtype = p->dtype,
+        .logits = w->logits,
+        .targets = p->measure ? NULL : w->targets + first,
+        .loss = p->measure ? NULL : w->losses + first,
+        .grad_scale = grad_scale,
+        .want_grad = true,
+    };
+    pass_cross_entropy(p, args);
+    linear_weight_grad(p, tokens, l, w->logits, n, weight->grad);
+    linear_input_grad(p, tokens, l, weight->data, w->logits, n, w->sum);
+}
+
+void head_loss(struct pass *p, const struct head_work *w, const void *x, const uint32_t *targets,
+               float grad_scale, float *losses, void *dx)
+{
+    pass_copy(p, w->targets, targets, p->tokens * sizeof *targets);
+    pass_rmsnorm(p, x, HEAD_NORM, w->n, w->rstd);
+    for (size_t first = 0; first < p->tokens; first += LOGIT_CHUNK_TOKENS) {
+        size_t left = p->tokens - first;
+        size_t tokens = left < LOGIT_CHUNK_TOKENS ? left : LOGIT_CHUNK_TOKENS;
+        chunk_loss(p, w, first, tokens, grad_scale);
+    }
+    pass_copy(p, losses, w->losses, p->tokens * sizeof *losses);
+    pass_rmsnorm_backward(p, x, HEAD_NORM, w->rstd, w->n, dx, false);
+}

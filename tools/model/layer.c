@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A transformer layer: x1 = x + O·attention(norm(x)), y = x1 + DOWN·swiglu(norm(x1)). Only x is kept from
+ * forward to backward; the backward computes the rest again, all but the last product.
+ */
+#include "model/blocks.h"
+#include "model/linear.h"
+
+#include <math.h>
+
+static struct linear shape_of(const struct llama *model, enum layer_param param)
+{
+    size_t h = model->config.hidden, f = model->config.intermediate;
+    if (param == LAYER_Q) return (struct linear){model->q_width, h};
+    if (param == LAYER_K || param == LAYER_V) return (struct linear){model->kv_width, h};
+    if (param == LAYER_O) return (struct linear){h, model->q_width};
+    if (param == LAYER_DOWN) return (struct linear){h, f};
+    return (struct linear){f, h};
+}
+
+static void forward(struct pass *p, enum layer_param param, const void *x, void *y)
+{
+    linear_forward(p, p->tokens, shape_of(p->model, param), p->param[param].data, x, y);
+}
+
+static void weight_grad(struct pass *p, enum layer_param param, const void *dy, const void *x)
+{
+    linear_weight_grad(p, p->tokens, shape_of(p->model, param), dy, x, p->param[param].grad);
+}
+
+static void input_grad_sum(struct pass *p, enum layer_param param, const void *dy, float *sum,
+                           bool accumulate)
+{
+    linear_input_grad_sum(p, p->tokens, shape_of(p->model, param), p->param[param].data, dy, sum,
+                          accumulate);
+}
+
+static void input_grad(struct pass *p, enum layer_param param, const void *dy, void *dx, float *sum)
+{
+    linear_input_grad(p, p->tokens, shape_of(p->model, param), p->param[param].data, dy, dx, sum);
+}
+
+static size_t hidden_count(const struct pass *p)
+{
+    return p->tokens * p->model->config.hidden;
+}
+
+/* The angles are the model's constants; a work area keeps nothing between micro-batches. */
+static void load_tables(struct pass *p, const struct layer_work *w)
+{
+    const struct llama *model = p->model;
+    size_t bytes = model->run.seq_len * (model->config.head_dim / 2) * sizeof(float);
+    pass_copy(p, w->cos, model->cos, bytes);
+    pass_copy(p, w->sin, model->sin, bytes);
+}
+
+static struct hst_attention attention_args(const struct pass *p, const struct layer_work *w)
+{
+    const struct llama_config *c = &p->model->config;
+    return (struct hst_attention){
+        .batch = p->sequences,
+        .seq = (size_t)p->model->run.seq_len,
+        .heads = c->heads,
+        .kv_heads = c->kv_heads,
+        .head_dim = c->head_dim,
+        .dtype = p->dtype,
+        .scale = (float)(1.0 / sqrt((double)c->head_dim)),
+        .q = w->q,
+        .k = w->k,
+        .v = w->v,
+        .o = w->o,
+        .lse = w->lse,
+    };
+}
+
+/* x1 = x + O·attention(norm(x)); x1 may be x. */
+static void attention_half(struct pass *p, const struct layer_work *w, const void *x, void *x1)
+{
+    pass_rmsnorm(p, x, LAYER_INPUT_NORM, w->n1, w->rstd1);
+    forward(p, LAYER_Q, w->n1, w->q);
+    forward(p, LAYER_K, w->n1, w->k);
+    forward(p, LAYER_V, w->n1, w->v);
+    pass_rope(p, w->q, p->model->config.heads, w->cos, w->sin, false);
+    pass_rope(p, w->k, p->model->config.kv_heads, w->cos, w->sin, false);
+    pass_attention(p, attention_args(p, w));
+    forward(p, LAYER_O, w->o, w->dn);
+    pass_add(p, hidden_count(p), x, w->dn, x1);
+}
+
+/* act = swiglu(norm(x1)) */
+static void mlp_inside(struct pass *p, const struct layer_work *w, const void *x1)
+{
+    pass_rmsnorm(p, x1, LAYER_POST_NORM, w->n2, w->rstd2);
+    forward(p, LAYER_GATE, w->n2, w->gate);
+    forward(p, LAYER_UP, w->n2, w->up);
+    pass_swiglu(p, p->tokens * p->model->config.intermediate, w->gate, w->up, w->act);
+}
+
+void layer_forward(struct pass *p, const struct layer_work *w, void *checkpoint, void *x)
+{
+    pass_copy(p, checkpoint, x, hidden_count(p) * hst_dtype_bytes(p->dtype));
+    load_tables(p, w);
+    attention_half(p, w, x, x);
+    mlp_inside(p, w, x);
+    forward(p, LAYER_DOWN, w->act, w->dn);
+    pass_add(p, hidden_count(p), x, w->dn, x);
+}
+
+/* dx, the gradient of y, becomes that of x1. */
+static void mlp_backward(struct pass *p, const struct layer_work *w, void *dx)
+{
+    void *dact = w->act; /* act is not needed once the weight has its gradient */
+    weight_grad(p, LAYER_DOWN, dx, w->act);
+    input_grad(p, LAYER_DOWN, dx, dact, w->sum);
+    pass_swiglu_backward(p, p->tokens * p->model->config.intermediate, w->gate, w->up, dact);
+    weight_grad(p, LAYER_GATE, w->gate, w->n2);
+    weight_grad(p, LAYER_UP, w->up, w->n2);
+    input_grad_sum(p, LAYER_GATE, w->gate, w->sum, false);
+    input_grad_sum(p, LAYER_UP, w->up, w->sum, true);
+    linear_round(p, hidden_count(p), w->sum, w->dn);
+    pass_rmsnorm_backward(p, w->x1, LAYER_POST_NORM, w->rstd2, w->dn, dx, true);
+}
+
+/* dx, the gradient of x1, becomes that of x. */
+static void attention_half_backward(struct pass *p, const struct layer_work *w, const void *x,
+                                    void *dx)
+{
+    weight_grad(p, LAYER_O, dx, w->o);
+    input_grad(p, LAYER_O, dx, w->dout, w->sum);
+    struct hst_attention_backward args = {
+        .forward = attention_args(p, w),
+        .dout = w->dout,
+        .dq = w->dq,
+        .dk = w->dk,
+        .dv = w->dv,
+    };
+    pass_attention_backward(p, args);
+    pass_rope(p, w->dq, p->model->config.heads, w->cos, w->sin, true);
+    pass_rope(p, w->dk, p->model->config.kv_heads, w->cos, w->sin, true);
+    weight_grad(p, LAYER_Q, w->dq, w->n1);
+    weight_grad(p, LAYER_K, w->dk, w->n1);
+    weight_grad(p, LAYER_V, w->dv, w->n1);
+    input_grad_sum(p, LAYER_Q, w->dq, w->sum, false);
+    input_grad_sum(p, LAYER_K, w->dk, w->sum, true);
+    input_grad_sum(p, LAYER_V, w->dv, w->sum, true);
+    linear_round(p, hidden_count(p), w->sum, w->dn);
+    pass_rmsnorm_backward(p, x, LAYER_INPUT_NORM, w->rstd1, w->dn, dx, true);
+}
+
+void layer_backward(struct pass *p, const struct layer_work *w, const void *checkpoint, void *dx)
+{
+    load_tables(p, w);
+    attention_half(p, w, checkpoint, w->x1);
+    mlp_inside(p, w, w->x1);
+    mlp_backward(p, w, dx);
+    attention_half_backward(p, w, checkpoint, dx);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cuts large weights into blocks of rows. A budget may one day bring such a weight in piece by piece; since it
+ * is always used in these pieces, whether it fits or not, results do not depend on that (DESIGN.md §5). Only
+ * the input's gradient feels the cut: its sum over the rows is put together from blocks, in f32, in order.
+ */
+#include "model/linear.h"
+
+/* Null stays null: a pass that measures has no data. */
+static void *at(const void *data, size_t elements, enum hst_dtype dtype)
+{
+    return data ? (char *)data + elements * hst_dtype_bytes(dtype) : NULL;
+}
+
+static size_t block_rows(struct linear l, size_t first)
+{
+    size_t left = l.out - first;
+    return left < WEIGHT_BLOCK_ROWS ? left : WEIGHT_BLOCK_ROWS;
+}
+
+void linear_forward(struct pass *p, size_t tokens, struct linear l, const void *weight,
+                    const void *x, void *y)
+{
+    for (size_t row = 0; row < l.out; row += WEIGHT_BLOCK_ROWS) {
+        struct hst_matmul args = {
+            .m = tokens,
+            .n = block_rows(l, row),
+            .k = l.in,
+            .a = {(void *)x, l.in, p->dtype},
+            .b = {at(weight, row * l.in, p->dtype), l.in, p->dtype},
+            .c = {at(y, row, p->dtype), l.out, p->dtype},
+            .b_transposed = true,
+        };
+        pass_matmul(p, args);
+    }
+}
+
+/* dst [+]= dy·W for one block of rows. */
+static void input_grad_block(struct pass *p, size_t tokens, struct linear l, size_t row,
+                             const void *weight, const void *dy, struct hst_matrix dst,
+                             bool accumulate)
+{
+    struct hst_matmul args = {
+        .m = tokens,
+        .n = l.in,
+        .k = block_rows(l, row),
+        .a = {at(dy, row, p->dtype), l.out, p->dtype},
+        .b = {at(weight, row * l.in, p->dtype), l.in, p->dtype},
+        .c = dst,
+        .accumulate = accumulate,
+    };
+    pass_matmul(p, args);
+}
+
+void linear_input_grad_sum(struct pass *p, size_t tokens, struct linear l, const void *weight,
+                           const void *dy, float *sum, bool accumulate)
+{
+    struct hst_matrix dst = {sum, l.in, HST_F32};
+    for (size_t row = 0; row < l.out; row += WEIGHT_BLOCK_ROWS)
+        input_grad_block(p, tokens, l, row, weight, dy, dst, accumulate || row > 0);
+}
+
+void linear_round(struct pass *p, size_t count, float *sum, void *x)
+{
+    if (sum != x) pass_cast(p, count, sum, x);
+}
+
+size_t linear_sum_count(size_t tokens, struct linear l, enum hst_dtype dtype)
+{
+    return dtype == HST_F32 || l.out <= WEIGHT_BLOCK_ROWS ? 0 : tokens * l.in;
+}
+
+void linear_input_grad(struct pass *p, size_t tokens, struct linear l, const void *weight,
+                       const void *dy, void *dx, float *sum)
+{
+    if (l.out <= WEIGHT_BLOCK_ROWS) {
+        struct hst_matrix dst = {dx, l.in, p->dtype};
+        input_grad_block(p, tokens, l, 0, weight, dy, dst, false);
+        return;
+    }
+    if (p->dtype == HST_F32) sum = dx;
+    linear_input_grad_sum(p, tokens, l, weight, dy, sum, false);
+    linear_round(p, tokens * l.in, sum, dx);
+}
+
+void linear_weight_grad(struct pass *p, size_t tokens, struct linear l, const void *dy,
+                        const void *x, float *dweight)
+{
+    for (size_t row = 0; row < l.out; row += WEIGHT_BLOCK_ROWS) {
+        struct hst_matmul args = {
+            .m = block_rows(l, row),
+            .n = l.in,
+            .k = tokens,
+            .a = {at(dy, row, p->dtype), l.out, p->dtype},
+            .b = {(void *)x, l.in, p->dtype},
+            .c = {at(dweight, row * l.in, HST_F32), l.in, HST_F32},
+            .a_transposed = true,
+            .accumulate = true,
+        };
+        pass_matmul(p, args);
+    }
+}

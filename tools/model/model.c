@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Describes a Llama: its tensors in the order of its units, its sizes, its constants. Everything that can
+ * overflow is bounded here once, so that no later product needs a check.
+ */
+#include "model/model.h"
+
+#include "fail.h"
+#include "model/rope.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A tensor of the engine has at most 2^40 elements; no buffer of a grain is allowed to have more. Twenty such
+ * buffers of 4 bytes stay far below 2^63. */
+#define MAX_ELEMENTS (UINT64_C(1) << 40)
+
+uint64_t llama_grain_tokens(uint64_t wish, uint64_t seq_len, uint64_t batch_tokens)
+{
+    uint64_t sequences = (wish ? wish : 2048) / seq_len;
+    uint64_t most = batch_tokens / seq_len;
+    if (sequences > most) sequences = most;
+    return seq_len * (sequences ? sequences : 1);
+}
+
+static bool exceeds(uint64_t a, uint64_t b, uint64_t limit)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) || product > limit;
+}
+
+static int check_config(const struct llama_config *c, struct hst_error *error)
+{
+    if (!c->hidden || !c->intermediate || !c->layers || !c->heads || !c->kv_heads || !c->vocab)
+        return fail(error, FAIL_CONFIG_VALUE, -EINVAL, "config.json: a size of the model is 0");
+    if (c->heads % c->kv_heads != 0)
+        return fail(error, FAIL_CONFIG_VALUE, -EINVAL,
+                    "config.json: num_key_value_heads %" PRIu32
+                    " does not divide num_attention_heads %" PRIu32,
+                    c->kv_heads, c->heads);
+    if (c->head_dim == 0 || c->head_dim % 2 != 0)
+        return fail(error, FAIL_CONFIG_VALUE, -EINVAL,
+                    "config.json: head_dim %" PRIu32
+                    " is not even, rotary position embeddings turn pairs",
+                    c->head_dim);
+    uint64_t q_width = (uint64_t)c->heads * c->head_dim;
+    if (exceeds(c->vocab, c->hidden, MAX_ELEMENTS) || exceeds(q_width, c->hidden, MAX_ELEMENTS) ||
+        exceeds(c->intermediate, c->hidden, MAX_ELEMENTS))
+        return fail(error, FAIL_CONFIG_VALUE, -EOVERFLOW,
+                    "config.json: a tensor would have more than 2^40 elements");
+    return 0;
+}
+
+static int check_run(const struct llama_config *c, const struct llama_run *r,
+                     struct hst_error *error)
+{
+    if (r->seq_len == 0 || r->grain_tokens == 0 || r->batch_tokens == 0 ||
+        r->batch_tokens % r->seq_len != 0 || r->grain_tokens % r->seq_len != 0 ||
+        r->grain_tokens > r->batch_tokens)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--batch-tokens %" PRIu64 " and the grain of %" PRIu64
+                    " tokens must be multiples of --seq-len %" PRIu64,
+                    r->batch_tokens, r->grain_tokens, r->seq_len);
+    uint64_t width = (uint64_t)c->heads * c->head_dim;
+    if (width < c->hidden) width = c->hidden;
+    if (width < c->intermediate) width = c->intermediate;
+    if (exceeds(r->grain_tokens, width, MAX_ELEMENTS) ||
+        exceeds(LOGIT_CHUNK_TOKENS, c->vocab, MAX_ELEMENTS) ||
+        exceeds(r->seq_len, c->head_dim, MAX_ELEMENTS) || r->batch_tokens > MAX_ELEMENTS)
+        return fail(error, FAIL_VALUE, -EOVERFLOW,
+                    "a grain of %" PRIu64 " tokens of a model %" PRIu64
+                    " wide is more than 2^40 elements. Use a smaller --grain or --seq-len",
+                    r->grain_tokens, width);
+    return 0;
+}
+
+/* Printed into place; without a second dimension where it is 0. */
+static void set_tensor(struct llama *m, size_t i, uint64_t rows, uint64_t columns)
+{
+    struct llama_tensor *t = &m->tensors[i];
+    *t = (struct llama_tensor){
+        .name = m->names[i].text,
+        .dim_count = columns ? 2 : 1,
+        .dims = {rows, columns},
+        .count = columns ? rows * columns : rows,
+    };
+}
+
+static const char *const layer_names[LAYER_PARAM_COUNT] = {
+    [LAYER_INPUT_NORM] = "input_layernorm", [LAYER_Q] = "self_attn.q_proj",
+    [LAYER_K] = "self_attn.k_proj",         [LAYER_V] = "self_attn.v_proj",
+    [LAYER_O] = "self_attn.o_proj",         [LAYER_POST_NORM] = "post_attention_layernorm",
+    [LAYER_GATE] = "mlp.gate_proj",         [LAYER_UP] = "mlp.up_proj",
+    [LAYER_DOWN] = "mlp.down_proj",
+};
+
+static void describe_layer(struct llama *m, uint32_t layer)
+{
+    uint64_t h = m->config.hidden, f = m->config.intermediate, q = m->q_width, kv = m->kv_width;
+    const uint64_t dims[LAYER_PARAM_COUNT][2] = {
+        [LAYER_INPUT_NORM] = {h}, [LAYER_Q] = {q, h},  [LAYER_K] = {kv, h},
+        [LAYER_V] = {kv, h},      [LAYER_O] = {h, q},  [LAYER_POST_NORM] = {h},
+        [LAYER_GATE] = {f, h},    [LAYER_UP] = {f, h}, [LAYER_DOWN] = {h, f},
+    };
+    size_t first = 1 + (size_t)layer * LAYER_PARAM_COUNT;
+    for (size_t i = 0; i < LAYER_PARAM_COUNT; i++) {
+        snprintf(m->names[first + i].text, sizeof m->names[0].text,
+                 "model.layers.%" PRIu32 ".%s.weight", layer, layer_names[i]);
+        set_tensor(m, first + i, dims[i][0], dims[i][1]);
+    }
+}
+
+static void describe(struct llama *m)
+{
+    uint64_t h = m->config.hidden, vocab = m->config.vocab;
+    size_t norm = 1 + (size_t)m->config.layers * LAYER_PARAM_COUNT;
+    m->names[0] = (struct tensor_name){"model.embed_tokens.weight"};
+    set_tensor(m, 0, vocab, h);
+    for (uint32_t i = 0; i < m->config.layers; i++)
+        describe_layer(m, i);
+    m->names[norm] = (struct tensor_name){"model.norm.weight"};
+    set_tensor(m, norm, h, 0);
+    if (m->config.tied_embeddings) return;
+    m->names[norm + 1] = (struct tensor_name){"lm_head.weight"};
+    set_tensor(m, norm + 1, vocab, h);
+}
+
+int llama_create(const struct llama_config *config, const struct llama_run *run,
+                 struct llama **model, struct hst_error *error)
+{
+    int rc = check_config(config, error);
+    if (rc == 0) rc = check_run(config, run, error);
+    if (rc < 0) return rc;
+    struct llama *m = calloc(1, sizeof *m);
+    if (!m) return fail(error, FAIL_CONFIG_VALUE, -ENOMEM, "out of memory");
+    m->config = *config;
+    m->run = *run;
+    m->q_width = (size_t)config->heads * config->head_dim;
+    m->kv_width = (size_t)config->kv_heads * config->head_dim;
+    m->tensor_count =
+        (size_t)config->layers * LAYER_PARAM_COUNT + (config->tied_embeddings ? 2 : 3);
+    size_t table = (size_t)run->seq_len * (config->head_dim / 2);
+    m->tensors = calloc(m->tensor_count, sizeof *m->tensors);
+    m->names = calloc(m->tensor_count, sizeof *m->names);
+    m->cos = calloc(table, sizeof *m->cos);
+    m->sin = calloc(table, sizeof *m->sin);
+    m->losses = calloc((size_t)run->batch_tokens, sizeof *m->losses);
+    if (!m->tensors || !m->names || !m->cos || !m->sin || !m->losses) {
+        llama_destroy(&m);
+        return fail(error, FAIL_CONFIG_VALUE, -ENOMEM,
+                    "out of memory for the description of the model (%" PRIu32 " layers, %" PRIu64
+                    " tokens in a step)",
+                    config->layers, run->batch_tokens);
+    }
+    describe(m);
+    rope_tables(&config->rope, config->head_dim, (size_t)run->seq_len, m->cos, m->sin);
+    *model = m;
+    return 0;
+}
+
+void llama_destroy(struct llama **model)
+{
+    struct llama *m = *model;
+    if (!m) return;
+    free(m->tensors);
+    free(m->names);
+    free(m->cos);
+    free(m->sin);
+    free(m->losses);
+    free(m);
+    *model = NULL;
+}
+
+const struct llama_tensor *llama_tensor(const struct llama *model, size_t i)
+{
+    return i < model->tensor_count ? &model->tensors[i] : NULL;
+}
+
+uint64_t llama_parameter_count(const struct llama *model)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < model->tensor_count; i++)
+        count += model->tensors[i].count;
+    return count;
+}
+
+uint64_t llama_layer_flops(const struct llama *model)
+{
+    uint64_t h = model->config.hidden, f = model->config.intermediate;
+    uint64_t weights = 2 * h * model->q_width + 2 * h * model->kv_width + 3 * h * f;
+    /* Scores and their use: 2·2·q for each of (T+1)/2 keys, the mean over a sequence. */
+    return 2 * weights + 2 * (model->run.seq_len + 1) * model->q_width;
+}
+
+uint64_t llama_head_flops(const struct llama *model)
+{
+    return 2 * (uint64_t)model->config.hidden * model->config.vocab;
+}
+
+double llama_step_flops(const struct llama *model)
+{
+    double forward = (double)llama_layer_flops(model) * (double)model->config.layers +
+                     (double)llama_head_flops(model);
+    return 3.0 * forward * (double)model->run.batch_tokens;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_MODEL_MODEL_H
+#define HOISTWAY_TOOLS_MODEL_MODEL_H
+/* What the files of the model share: the model itself, and the layout of its units' parameters. */
+#include "model/llama.h"
+
+/* Parts of the numbers, not of the machine (never set by a budget): see README.md. */
+#define LOGIT_CHUNK_TOKENS 1024u
+#define WEIGHT_BLOCK_ROWS  8192u
+
+enum layer_param {
+    LAYER_INPUT_NORM,
+    LAYER_Q,
+    LAYER_K,
+    LAYER_V,
+    LAYER_O,
+    LAYER_POST_NORM,
+    LAYER_GATE,
+    LAYER_UP,
+    LAYER_DOWN,
+    LAYER_PARAM_COUNT,
+};
+enum head_param { HEAD_NORM, HEAD_WEIGHT, HEAD_PARAM_COUNT };
+
+struct tensor_name {
+    char text[64];
+};
+
+struct llama {
+    struct llama_config config;
+    struct llama_run run;
+    size_t q_width, kv_width; /* heads·head_dim, kv_heads·head_dim */
+
+    size_t tensor_count; /* in the order of the units; the tied head's is left out */
+    struct llama_tensor *tensors;
+    struct tensor_name *names;
+
+    float *cos, *sin; /* f32[seq_len, head_dim/2] */
+    float *losses;    /* f32[batch_tokens], filled by the device during a step */
+
+    /* Known when the units have been added to an engine. */
+    uint32_t first_unit;
+    enum hst_dtype dtype;
+    size_t layer_op_bytes, head_op_bytes; /* workspace of the operations of a unit */
+};
+
+/** FLOPs of the forward per token of a layer, attention included, and of the head. */
+uint64_t llama_layer_flops(const struct llama *model);
+uint64_t llama_head_flops(const struct llama *model);
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_MODEL_PASS_H
+#define HOISTWAY_TOOLS_MODEL_PASS_H
+/*
+ * The computation of one unit on one micro-batch, as a row of operations. The first error is kept in the pass
+ * and everything after it does nothing, so that a block reads as its formulas; who started the pass looks
+ * at `rc` at its end. A pass with `measure` set enqueues nothing and finds out how much workspace
+ * the same row of operations needs: what is declared can not differ from what is used.
+ */
+#include "model/model.h"
+
+struct pass {
+    const struct llama *model;
+    struct hst_dev *device;
+    struct hst_stream *stream;
+    enum hst_dtype dtype;
+    const struct hst_param_view *param; /* of the unit */
+    size_t tokens, sequences;           /* of the micro-batch */
+    struct hst_work op_work;
+    size_t *measure; /* null: run; else the greatest workspace of an operation so far, all data are null */
+    int rc;          /* first error */
+};
+
+/* The operations of <hoistway/kernels.h>; workspace is added here. */
+void pass_copy(struct pass *p, void *dst, const void *src, size_t size_bytes);
+void pass_matmul(struct pass *p, struct hst_matmul args);
+/** y = rmsnorm(x)·weight, `param` being the weight's place in the unit. */
+void pass_rmsnorm(struct pass *p, const void *x, size_t param, void *y, float *rstd);
+/** dx ← [dx +] the gradient through it; the weight's gradient is added to. */
+void pass_rmsnorm_backward(struct pass *p, const void *x, size_t param, const float *rstd,
+                           const void *dy, void *dx, bool accumulate);
+void pass_rope(struct pass *p, void *x, size_t heads, const float *cos_table,
+               const float *sin_table, bool inverse);
+void pass_attention(struct pass *p, struct hst_attention args);
+void pass_attention_backward(struct pass *p, struct hst_attention_backward args);
+void pass_swiglu(struct pass *p, size_t count, const void *gate, const void *up, void *out);
+void pass_swiglu_backward(struct pass *p, size_t count, void *gate, void *up, const void *dout);
+void pass_add(struct pass *p, size_t count, const void *a, const void *b, void *out);
+/** dst dtype[count] = src f32[count], rounded. */
+void pass_cast(struct pass *p, size_t count, const float *src, void *dst);
+void pass_embedding(struct pass *p, const uint32_t *ids, size_t param, void *out);
+void pass_embedding_backward(struct pass *p, const uint32_t *ids, size_t param, const void *dout);
+void pass_cross_entropy(struct pass *p, struct hst_cross_entropy args);
+#endif

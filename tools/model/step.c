@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One training step: the vertical sweep of DESIGN.md §5, seen from the model. All micro-batches pass through
+ * a unit before the next is touched; each is one grain, so that what a micro-batch computes depends on
+ * nothing else.
+ */
+#include "model/blocks.h"
+
+#include <assert.h>
+
+/* What all units of a step share. */
+struct step {
+    struct llama *model;
+    struct hst_engine *engine;
+    struct hst_stream *stream;
+    const uint32_t *inputs, *targets;
+    uint32_t micro_count;
+    float grad_scale; /* of one token's loss */
+};
+
+/* An acquired unit. */
+struct visit {
+    const struct step *step;
+    uint32_t unit, micro;
+    const struct hst_unit_view *view;
+};
+
+typedef void micro_fn(struct visit *visit, struct pass *p);
+
+static void *acquire(struct visit *v, struct pass *p, enum hst_act_kind kind, unsigned access)
+{
+    struct hst_act act = {0};
+    if (p->rc == 0)
+        p->rc = hst_act_acquire(v->step->engine, v->unit, v->micro, kind, access, v->step->stream,
+                                &act);
+    return act.data;
+}
+
+static void release(struct visit *v, struct pass *p, enum hst_act_kind kind)
+{
+    if (p->rc == 0) p->rc = hst_act_release(v->step->engine, v->unit, v->micro, kind);
+}
+
+static struct work_area area_of(const struct visit *v)
+{
+    return (struct work_area){.base = v->view->work.data};
+}
+
+static size_t first_token(const struct visit *v)
+{
+    return (size_t)v->micro * (size_t)v->step->model->run.grain_tokens;
+}
+
+static void embedding_micro_forward(struct visit *v, struct pass *p)
+{
+    struct work_area area = area_of(v);
+    struct embedding_work work;
+    embedding_work_carve(p->model, &area, &work);
+    void *x = acquire(v, p, HST_CARRY, HST_WRITE);
+    embedding_forward(p, &work, v->step->inputs + first_token(v), x);
+    release(v, p, HST_CARRY);
+}
+
+static void embedding_micro_backward(struct visit *v, struct pass *p)
+{
+    struct work_area area = area_of(v);
+    struct embedding_work work;
+    embedding_work_carve(p->model, &area, &work);
+    void *dx = acquire(v, p, HST_CARRY_GRAD, HST_READ);
+    embedding_backward(p, &work, v->step->inputs + first_token(v), dx);
+    release(v, p, HST_CARRY_GRAD);
+}
+
+static void layer_micro_forward(struct visit *v, struct pass *p)
+{
+    struct work_area area = area_of(v);
+    struct layer_work work;
+    layer_work_carve(p->model, &area, &work);
+    p->op_work = work.op;
+    void *x = acquire(v, p, HST_CARRY, HST_READ | HST_WRITE);
+    void *checkpoint = acquire(v, p, HST_CHECKPOINT, HST_WRITE);
+    layer_forward(p, &work, checkpoint, x);
+    release(v, p, HST_CHECKPOINT);
+    release(v, p, HST_CARRY);
+}
+
+static void layer_micro_backward(struct visit *v, struct pass *p)
+{
+    struct work_area area = area_of(v);
+    struct layer_work work;
+    layer_work_carve(p->model, &area, &work);
+    p->op_work = work.op;
+    void *checkpoint = acquire(v, p, HST_CHECKPOINT, HST_READ);
+    void *dx = acquire(v, p, HST_CARRY_GRAD, HST_READ | HST_WRITE);
+    layer_backward(p, &work, checkpoint, dx);
+    release(v, p, HST_CARRY_GRAD);
+    release(v, p, HST_CHECKPOINT);
+}
+
+static void head_micro_backward(struct visit *v, struct pass *p)
+{
+    struct work_area area = area_of(v);
+    struct head_work work;
+    head_work_carve(p->model, &area, &work);
+    p->op_work = work.op;
+    size_t first = first_token(v);
+    void *x = acquire(v, p, HST_CARRY, HST_READ);
+    void *dx = acquire(v, p, HST_CARRY_GRAD, HST_WRITE);
+    head_loss(p, &work, x, v->step->targets + first, v->step->grad_scale,
+              v->step->model->losses + first, dx);
+    release(v, p, HST_CARRY_GRAD);
+    release(v, p, HST_CARRY);
+}
+
+/* Whole grains, but for the last of the step. */
+static size_t micro_tokens(const struct llama *model, uint32_t micro)
+{
+    uint64_t left = model->run.batch_tokens - micro * model->run.grain_tokens;
+    return (size_t)(left < model->run.grain_tokens ? left : model->run.grain_tokens);
+}
+
+/* One unit of one sweep, micro-batch after micro-batch. */
+static int visit_unit(const struct step *step, uint32_t index, enum hst_sweep sweep, micro_fn *run)
+{
+    const struct llama *model = step->model;
+    struct visit v = {.step = step, .unit = model->first_unit + index};
+    int rc = hst_unit_acquire(step->engine, v.unit, sweep, step->stream, &v.view);
+    for (v.micro = 0; rc == 0 && v.micro < step->micro_count; v.micro++) {
+        struct pass p = {
+            .model = model,
+            .device = hst_engine_device(step->engine),
+            .stream = step->stream,
+            .dtype = model->dtype,
+            .param = v.view->param,
+            .tokens = micro_tokens(model, v.micro),
+        };
+        p.sequences = p.tokens / (size_t)model->run.seq_len;
+        run(&v, &p);
+        rc = p.rc;
+    }
+    if (rc == 0 && sweep == HST_BACKWARD) rc = hst_unit_grad_ready(step->engine, v.unit);
+    if (rc == 0) rc = hst_unit_release(step->engine, v.unit);
+    return rc;
+}
+
+static int sweep_units(const struct step *step)
+{
+    uint32_t layers = step->model->config.layers;
+    int rc = visit_unit(step, 0, HST_FORWARD, embedding_micro_forward);
+    for (uint32_t i = 1; rc == 0 && i <= layers; i++)
+        rc = visit_unit(step, i, HST_FORWARD, layer_micro_forward);
+    if (rc == 0) rc = visit_unit(step, layers + 1, HST_BACKWARD, head_micro_backward);
+    for (uint32_t i = layers; rc == 0 && i > 0; i--)
+        rc = visit_unit(step, i, HST_BACKWARD, layer_micro_backward);
+    if (rc == 0) rc = visit_unit(step, 0, HST_BACKWARD, embedding_micro_backward);
+    return rc;
+}
+
+static double mean_loss(const struct llama *model)
+{
+    double sum = 0.0;
+    for (uint64_t i = 0; i < model->run.batch_tokens; i++)
+        sum += (double)model->losses[i];
+    return sum / (double)model->run.batch_tokens;
+}
+
+int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_step_in *in,
+               const uint32_t *inputs, const uint32_t *targets, double *loss,
+               struct hst_step_stats *stats)
+{
+    struct hst_step begun = {0};
+    struct hst_step_stats ended = {0};
+    int rc = hst_step_begin(engine, in, &begun);
+    if (rc < 0) return rc;
+    struct step step = {
+        .model = model,
+        .engine = engine,
+        .stream = hst_engine_stream(engine),
+        .inputs = inputs,
+        .targets = targets,
+        .micro_count = begun.micro_count,
+        .grad_scale = (float)((double)begun.loss_scale / (double)model->run.batch_tokens),
+    };
+    assert((begun.micro_count - 1) * model->run.grain_tokens < model->run.batch_tokens &&
+           begun.micro_count * model->run.grain_tokens >= model->run.batch_tokens);
+    rc = sweep_units(&step);
+    if (rc == 0) rc = hst_step_end(engine, &ended);
+    /* The caller's ids are read, and the losses written, until the stream has passed: also after a failure. */
+    int drained = hst_stream_sync(step.stream);
+    if (rc == 0) rc = drained;
+    if (rc < 0) return rc;
+    *loss = mean_loss(model);
+    *stats = ended;
+    return 0;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tells the engine what the model consists of: the embedding, the layers, the head (final norm and output
+ * weight). The workspace of a unit is found by running its own passes in measure mode.
+ */
+#include "model/blocks.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static struct hst_param_desc param_of(const struct llama_tensor *t)
+{
+    return (struct hst_param_desc){
+        .name = t->name,
+        .dim_count = t->dim_count,
+        .dims = {t->dims[0], t->dims[1]},
+        .flags = t->dim_count >= 2 ? HST_PARAM_DECAY : 0,
+    };
+}
+
+static struct pass measuring_pass(const struct llama *model, struct hst_engine *engine,
+                                  const struct hst_param_view *no_data, size_t *measure)
+{
+    return (struct pass){
+        .model = model,
+        .device = hst_engine_device(engine),
+        .dtype = model->dtype,
+        .param = no_data,
+        .tokens = (size_t)model->run.grain_tokens,
+        .sequences = (size_t)(model->run.grain_tokens / model->run.seq_len),
+        .measure = measure,
+    };
+}
+
+static void measure_operations(struct llama *model, struct hst_engine *engine)
+{
+    const struct hst_param_view no_data[LAYER_PARAM_COUNT] = {{0}};
+    const struct layer_work layer = {0};
+    const struct head_work head = {0};
+    struct pass p = measuring_pass(model, engine, no_data, &model->layer_op_bytes);
+    model->layer_op_bytes = 0;
+    layer_forward(&p, &layer, NULL, NULL);
+    layer_backward(&p, &layer, NULL, NULL);
+    p = measuring_pass(model, engine, no_data, &model->head_op_bytes);
+    model->head_op_bytes = 0;
+    head_loss(&p, &head, NULL, NULL, 1.0f, NULL, NULL);
+}
+
+static int add_embedding(struct llama *model, struct hst_engine *engine, uint32_t *unit)
+{
+    struct work_area area = {0};
+    struct embedding_work work;
+    embedding_work_carve(model, &area, &work);
+    struct hst_param_desc param = param_of(&model->tensors[0]);
+    struct hst_unit_desc desc = {
+        .name = "embedding",
+        .params = &param,
+        .param_count = 1,
+        .work_bytes = area.size_bytes,
+    };
+    return hst_unit_add(engine, &desc, unit);
+}
+
+static int add_layer(struct llama *model, struct hst_engine *engine, uint32_t layer, uint32_t *unit)
+{
+    struct work_area area = {0};
+    struct layer_work work;
+    layer_work_carve(model, &area, &work);
+    struct hst_param_desc params[LAYER_PARAM_COUNT];
+    for (size_t i = 0; i < LAYER_PARAM_COUNT; i++)
+        params[i] = param_of(&model->tensors[1 + (size_t)layer * LAYER_PARAM_COUNT + i]);
+    char name[32];
+    snprintf(name, sizeof name, "layers.%u", (unsigned)layer);
+    struct hst_unit_desc desc = {
+        .name = name,
+        .params = params,
+        .param_count = LAYER_PARAM_COUNT,
+        .flops_per_token = llama_layer_flops(model),
+        .act_bytes_per_token = (uint64_t)model->config.hidden * hst_dtype_bytes(model->dtype),
+        .work_bytes = area.size_bytes,
+    };
+    return hst_unit_add(engine, &desc, unit);
+}
+
+static int add_head(struct llama *model, struct hst_engine *engine, uint32_t *unit)
+{
+    struct work_area area = {0};
+    struct head_work work;
+    head_work_carve(model, &area, &work);
+    size_t norm = 1 + (size_t)model->config.layers * LAYER_PARAM_COUNT;
+    bool tied = model->config.tied_embeddings;
+    struct hst_param_desc params[HEAD_PARAM_COUNT] = {
+        [HEAD_NORM] = param_of(&model->tensors[norm]),
+        [HEAD_WEIGHT] = param_of(&model->tensors[tied ? 0 : norm + 1]),
+    };
+    if (tied) {
+        params[HEAD_WEIGHT].name = "lm_head.weight";
+        params[HEAD_WEIGHT].alias_of = model->tensors[0].name;
+    }
+    struct hst_unit_desc desc = {
+        .name = "head",
+        .params = params,
+        .param_count = HEAD_PARAM_COUNT,
+        .flops_per_token = llama_head_flops(model),
+        .work_bytes = area.size_bytes,
+    };
+    return hst_unit_add(engine, &desc, unit);
+}
+
+int llama_add_units(struct llama *model, struct hst_engine *engine)
+{
+    model->dtype = hst_engine_dtype(engine);
+    measure_operations(model, engine);
+    int rc = hst_carry_set(engine, model->config.hidden * hst_dtype_bytes(model->dtype));
+    if (rc == 0) rc = add_embedding(model, engine, &model->first_unit);
+    uint32_t unit = model->first_unit;
+    for (uint32_t i = 0; rc == 0 && i < model->config.layers; i++)
+        rc = add_layer(model, engine, i, &unit);
+    if (rc == 0) rc = add_head(model, engine, &unit);
+    /* Units of another client in between would break the arithmetic on indices. */
+    if (rc == 0 && unit != model->first_unit + model->config.layers + 1) rc = -EINVAL;
+    return rc;
+}

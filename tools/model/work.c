@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Divides work areas. Two buffers share bytes only where the file that uses them is done with the first:
+ * the MLP's gradients are complete before the attention's begin.
+ */
+#include "model/work.h"
+
+#include "model/linear.h"
+
+#define ALIGNMENT_BYTES 256u
+
+void *work_take(struct work_area *area, size_t count, size_t element_bytes)
+{
+    if (count == 0) return NULL;
+    size_t at = area->used_bytes;
+    size_t bytes =
+        (count * element_bytes + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
+    area->used_bytes += bytes;
+    if (area->used_bytes > area->size_bytes) area->size_bytes = area->used_bytes;
+    return area->base ? area->base + at : NULL;
+}
+
+void embedding_work_carve(const struct llama *model, struct work_area *area,
+                          struct embedding_work *work)
+{
+    work->ids = work_take(area, model->run.grain_tokens, sizeof *work->ids);
+}
+
+static size_t greater(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+void layer_work_carve(const struct llama *model, struct work_area *area, struct layer_work *work)
+{
+    const struct llama_config *c = &model->config;
+    size_t tokens = model->run.grain_tokens, h = c->hidden, f = c->intermediate;
+    size_t element = hst_dtype_bytes(model->dtype);
+    size_t table = model->run.seq_len * (c->head_dim / 2);
+    work->cos = work_take(area, table, sizeof(float));
+    work->sin = work_take(area, table, sizeof(float));
+    work->rstd1 = work_take(area, tokens, sizeof(float));
+    work->rstd2 = work_take(area, tokens, sizeof(float));
+    work->lse = work_take(area, tokens * c->heads, sizeof(float));
+    work->n1 = work_take(area, tokens * h, element);
+    work->n2 = work_take(area, tokens * h, element);
+    work->q = work_take(area, tokens * model->q_width, element);
+    work->k = work_take(area, tokens * model->kv_width, element);
+    work->v = work_take(area, tokens * model->kv_width, element);
+    work->o = work_take(area, tokens * model->q_width, element);
+    work->x1 = work_take(area, tokens * h, element);
+    size_t down = linear_sum_count(tokens, (struct linear){h, f}, model->dtype);
+    size_t out = linear_sum_count(tokens, (struct linear){h, model->q_width}, model->dtype);
+    work->sum = work_take(area, greater(tokens * h, greater(down, out)), sizeof(float));
+    work->dn = model->dtype == HST_F32 ? work->sum : work_take(area, tokens * h, element);
+    work->op.size_bytes = model->layer_op_bytes;
+    work->op.data = work_take(area, model->layer_op_bytes, 1);
+
+    size_t shared = area->used_bytes;
+    work->gate = work_take(area, tokens * f, element);
+    work->up = work_take(area, tokens * f, element);
+    work->act = work_take(area, tokens * f, element);
+    area->used_bytes = shared;
+    work->dout = work_take(area, tokens * model->q_width, element);
+    work->dq = work_take(area, tokens * model->q_width, element);
+    work->dk = work_take(area, tokens * model->kv_width, element);
+    work->dv = work_take(area, tokens * model->kv_width, element);
+}
+
+void head_work_carve(const struct llama *model, struct work_area *area, struct head_work *work)
+{
+    size_t tokens = model->run.grain_tokens, h = model->config.hidden;
+    size_t chunk = tokens < LOGIT_CHUNK_TOKENS ? tokens : LOGIT_CHUNK_TOKENS;
+    size_t element = hst_dtype_bytes(model->dtype);
+    struct linear l = {model->config.vocab, h};
+    work->targets = work_take(area, tokens, sizeof *work->targets);
+    work->losses = work_take(area, tokens, sizeof *work->losses);
+    work->rstd = work_take(area, tokens, sizeof *work->rstd);
+    work->n = work_take(area, tokens * h, element);
+    work->logits = work_take(area, chunk * model->config.vocab, element);
+    work->sum = work_take(area, linear_sum_count(chunk, l, model->dtype), sizeof *work->sum);
+    work->op.size_bytes = model->head_op_bytes;
+    work->op.data = work_take(area, model->head_op_bytes, 1);
+}

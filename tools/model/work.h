@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_MODEL_WORK_H
+#define HOISTWAY_TOOLS_MODEL_WORK_H
+/*
+ * How a unit's work area is divided. The same function measures it and carves it: with a base of null every
+ * pointer is null and only size_bytes counts. Layouts are those of a full grain; a shorter one uses less.
+ */
+#include "model/model.h"
+
+struct work_area {
+    char *base;        /* null: measure */
+    size_t used_bytes; /* so far */
+    size_t size_bytes; /* most that was ever used */
+};
+
+/** `count` elements of `element_bytes`, aligned to 256 bytes; a count of 0 gives null. */
+void *work_take(struct work_area *area, size_t count, size_t element_bytes);
+
+struct embedding_work {
+    uint32_t *ids; /* [tokens] */
+};
+void embedding_work_carve(const struct llama *model, struct work_area *area,
+                          struct embedding_work *work);
+
+/* Widths: h hidden, q heads·head_dim, kv kv_heads·head_dim, f intermediate; rows are tokens. */
+struct layer_work {
+    float *cos, *sin;     /* [seq_len, head_dim/2] */
+    float *rstd1, *rstd2; /* [tokens] of the two norms */
+    float *lse;           /* [batch, heads, seq] */
+    void *n1, *n2;        /* [h] the norms' outputs */
+    void *q, *k, *v, *o;  /* attention's inputs, rotated, and output */
+    void *x1;             /* [h] residual stream between attention and MLP, backward only */
+    float *sum;           /* [h] where gradients of several weights are added; scratch for wide weights */
+    void *dn;             /* [h] the sum rounded (in f32 the same buffer); output of O and DOWN before */
+    void *gate, *up, *act; /* [f]; act becomes its gradient; gone when the attention's gradients begin */
+    void *dout, *dq, *dk, *dv; /* attention's gradients, in the place of the three above */
+    struct hst_work op;
+};
+void layer_work_carve(const struct llama *model, struct work_area *area, struct layer_work *work);
+
+struct head_work {
+    uint32_t *targets; /* [tokens] */
+    float *losses;     /* [tokens] */
+    float *rstd;       /* [tokens] */
+    void *n;           /* [h] the norm's output; a chunk becomes its gradient when its logits are done */
+    void *logits;      /* [LOGIT_CHUNK_TOKENS, vocab] */
+    float *sum;        /* [LOGIT_CHUNK_TOKENS, h] scratch for wide weights, may be null */
+    struct hst_work op;
+};
+void head_work_carve(const struct llama *model, struct work_area *area, struct head_work *work);
+#endif
