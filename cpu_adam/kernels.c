@@ -25,6 +25,12 @@ _Static_assert(FLT_EVAL_METHOD == 0, "f32 operations must be rounded to f32");
 
 enum { NORM_LANES = 16 };
 
+/*
+ * The updates walk four or five arrays at once, more than the hardware's prefetcher keeps up with: asking for lines
+ * 512 elements (2 KiB of f32) ahead brings them from some 20 % to some 5 % above what the memory allows.
+ */
+enum { BLOCK = 64, AHEAD = 512, LINE_BYTES = 64 };
+
 static inline uint32_t bits_of(float x)
 {
     uint32_t bits;
@@ -88,36 +94,73 @@ static inline float update_p(const struct hst_adam_coef *k, float p, float m, fl
     return canonical(fmaf(-k->step_size, fmaf(k->decay, p, m / q), p));
 }
 
-static void adamw_f32(const struct hst_adam_coef *k, float *restrict p, float *restrict m,
-                      float *restrict v, const float *restrict g, size_t n)
+static inline void prefetch(const void *block, size_t size_bytes)
 {
-    const struct hst_adam_coef c = *k; /* a copy: stores through p, m, v can not change it */
+    for (size_t at = 0; at < size_bytes; at += LINE_BYTES)
+        __builtin_prefetch((const char *)block + at);
+}
 
+static inline void adamw_f32_block(const struct hst_adam_coef *k, float *restrict p,
+                                   float *restrict m, float *restrict v, const float *restrict g,
+                                   size_t n)
+{
     for (size_t i = 0; i < n; i++) {
-        float gi = c.grad_scale * g[i];
-        float mi = update_m(&c, m[i], gi);
-        float vi = update_v(&c, v[i], gi);
-        p[i] = update_p(&c, p[i], mi, vi);
+        float gi = k->grad_scale * g[i];
+        float mi = update_m(k, m[i], gi);
+        float vi = update_v(k, v[i], gi);
+        p[i] = update_p(k, p[i], mi, vi);
         m[i] = mi;
         v[i] = vi;
     }
 }
 
-static void adamw_bf16(const struct hst_adam_coef *k, uint16_t *restrict weight,
-                       int16_t *restrict remainder, float *restrict m, float *restrict v,
-                       const uint16_t *restrict g, size_t n)
+static void adamw_f32(const struct hst_adam_coef *k, float *p, float *m, float *v, const float *g,
+                      size_t n)
 {
-    const struct hst_adam_coef c = *k;
+    const struct hst_adam_coef c = *k; /* a copy: stores through p, m, v can not change it */
 
+    for (size_t i = 0; i < n; i += BLOCK) {
+        if (n - i >= AHEAD + BLOCK) {
+            prefetch(p + i + AHEAD, BLOCK * sizeof *p);
+            prefetch(m + i + AHEAD, BLOCK * sizeof *m);
+            prefetch(v + i + AHEAD, BLOCK * sizeof *v);
+            prefetch(g + i + AHEAD, BLOCK * sizeof *g);
+        }
+        adamw_f32_block(&c, p + i, m + i, v + i, g + i, n - i < BLOCK ? n - i : BLOCK);
+    }
+}
+
+static inline void adamw_bf16_block(const struct hst_adam_coef *k, uint16_t *restrict weight,
+                                    int16_t *restrict remainder, float *restrict m,
+                                    float *restrict v, const uint16_t *restrict g, size_t n)
+{
     for (size_t i = 0; i < n; i++) {
-        float gi = c.grad_scale * widen(g[i]);
-        float mi = update_m(&c, m[i], gi);
-        float vi = update_v(&c, v[i], gi);
-        uint32_t pi = bits_of(update_p(&c, join(weight[i], remainder[i]), mi, vi));
+        float gi = k->grad_scale * widen(g[i]);
+        float mi = update_m(k, m[i], gi);
+        float vi = update_v(k, v[i], gi);
+        uint32_t pi = bits_of(update_p(k, join(weight[i], remainder[i]), mi, vi));
         weight[i] = split_weight(pi);
         remainder[i] = split_remainder(pi);
         m[i] = mi;
         v[i] = vi;
+    }
+}
+
+static void adamw_bf16(const struct hst_adam_coef *k, uint16_t *weight, int16_t *remainder,
+                       float *m, float *v, const uint16_t *g, size_t n)
+{
+    const struct hst_adam_coef c = *k;
+
+    for (size_t i = 0; i < n; i += BLOCK) {
+        if (n - i >= AHEAD + BLOCK) {
+            prefetch(weight + i + AHEAD, BLOCK * sizeof *weight);
+            prefetch(remainder + i + AHEAD, BLOCK * sizeof *remainder);
+            prefetch(m + i + AHEAD, BLOCK * sizeof *m);
+            prefetch(v + i + AHEAD, BLOCK * sizeof *v);
+            prefetch(g + i + AHEAD, BLOCK * sizeof *g);
+        }
+        adamw_bf16_block(&c, weight + i, remainder + i, m + i, v + i, g + i,
+                         n - i < BLOCK ? n - i : BLOCK);
     }
 }
 

@@ -37,7 +37,7 @@ uint64_t random_below(uint64_t *state, uint64_t limit); /* 0 .. limit-1 */
 /* A 32-bit pattern that arithmetic finds hard: zeros, denormals, limits, infinities, NaNs, ties of bf16. */
 uint32_t random_special(uint64_t *state);
 
-/* size_bytes of memory that ends where a page without access begins, and begins where one ends (up to a page's slack). */
+/* Whole pages, at least min_bytes of them, between two pages without access. */
 struct guarded {
     unsigned char *map;
     size_t map_bytes;

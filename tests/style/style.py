@@ -27,7 +27,17 @@ FOLDERS_WITH_README = ('.', 'aio', 'cpu_adam', 'kernels', 'engine', 'tools', 'te
 
 
 def walk(root):
-    """The project's own files, relative to root; build folders and hidden ones are left out."""
+    """The project's own files, relative to root: what git does not ignore; in a tree without git
+    (or without the program), all but build folders and hidden ones."""
+    try:
+        git = subprocess.run(['git', 'ls-files', '-z', '-c', '-o', '--exclude-standard'], cwd=root,
+                             capture_output=True, text=True, check=True)
+        return sorted(p for p in git.stdout.split('\0') if os.path.isfile(os.path.join(root, p)))
+    except (OSError, subprocess.CalledProcessError):
+        return walk_folders(root)
+
+
+def walk_folders(root):
     found = []
     for folder, folders, files in os.walk(root):
         top = os.path.samefile(folder, root)
@@ -90,8 +100,20 @@ def check_links(root, path, text):
                 yield number, f'link to {target}, which does not exist'
 
 
+def check_codes(root):
+    """Every code that a message can carry has a row in docs/errors.md."""
+    page = 'docs/errors.md'
+    rows = re.findall(r'^\| (\d{3}) \|', read_text(root, page), re.M)
+    for path in walk(root):
+        if path.endswith('.h'):
+            codes = r'\b((?:FAIL|CLI|HST_E)_\w+) = (\d{3}),'
+            for name, code in re.findall(codes, read_text(root, path)):
+                if code not in rows:
+                    yield page, 1, f'no row for {code} ({name} in {path})'
+
+
 def command_rules(root):
-    breaches = []
+    breaches = list(check_codes(root))
     for path in walk(root):
         if is_source(path):
             breaches += [(path, *b) for b in check_source(path, read_text(root, path))]

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_TESTS_AIO_CONFORMANCE_H
+#define HST_TESTS_AIO_CONFORMANCE_H
+/* What the parts of the conformance suite share. One backend per run of the executable. */
+#include "hoistway/aio.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h> /* needs the ones before */
+
+enum { KIB = 1 << 10, MIB = 1 << 20 };
+
+extern enum hst_aio_backend backend; /* from the command line */
+extern char directory[];             /* empty before and after each case */
+
+/* Config of the backend under test; further fields may follow. */
+#define CONFIG(...)                                                                                \
+    (&(const struct hst_aio_config){                                                               \
+        .size = sizeof(struct hst_aio_config), .backend = backend, __VA_ARGS__})
+
+struct hst_aio *open_aio(const struct hst_aio_config *config);
+struct hst_aio_file *open_scratch(struct hst_aio *aio, uint64_t size_bytes);
+void *alloc_buffer(size_t size_bytes);
+void fill_random(void *buffer, size_t size_bytes, uint64_t seed);
+uint64_t next_random(uint64_t *state);
+
+/* Submits one operation, waits for it, checks that it comes back once with `user`. */
+struct hst_aio_completion run_op(struct hst_aio *aio, struct hst_aio_op op);
+struct hst_aio_op read_op(struct hst_aio_file *file, uint64_t offset, void *buffer, uint64_t bytes);
+struct hst_aio_op write_op(struct hst_aio_file *file, uint64_t offset, void *buffer,
+                           uint64_t bytes);
+int count_names(const char *path); /* entries of a directory, without . and .. */
+
+extern const struct CMUnitTest transfer_cases[], file_cases[];
+extern const size_t transfer_case_count, file_case_count;
+#endif

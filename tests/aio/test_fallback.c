@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What happens where the system refuses something: io_uring in a container, O_TMPFILE or fallocate on an odd file
+ * system. A seccomp filter in a child makes the refusals.
+ */
+#include "hoistway/aio.h"
+
+#include "sandbox.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <cmocka.h> /* needs the ones before */
+
+enum { MIB = 1 << 20 };
+
+static char directory[] = "aio-fallback-XXXXXX";
+
+#define LOAD(field)   BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
+#define RETURN(value) BPF_STMT(BPF_RET | BPF_K, value)
+
+/* Refuses one system call with `error` where `test` (a BPF jump operator) of its argument's low half and `value` holds. */
+static void refuse(int call, int argument, unsigned short test, uint32_t value, int error)
+{
+    const uint32_t low = (uint32_t)(offsetof(struct seccomp_data, args) + 8 * (size_t)argument);
+    struct sock_filter filter[] = {
+        LOAD(nr),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, low),
+        BPF_JUMP(BPF_JMP | test | BPF_K, value, 0, 1),
+        RETURN(SECCOMP_RET_ERRNO | (uint32_t)error),
+        RETURN(SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0);
+}
+
+static void refuse_always(int call, int error)
+{
+    refuse(call, 0, BPF_JGE, 0, error);
+}
+
+static int open_backend(enum hst_aio_backend backend, struct hst_aio **aio,
+                        struct hst_aio_info *info)
+{
+    const struct hst_aio_config config = {.size = sizeof config, .backend = backend};
+    return hst_aio_open(&config, directory, aio, info);
+}
+
+static bool uring_works(void)
+{
+    struct hst_aio *aio = NULL;
+    const bool works = open_backend(HST_AIO_URING, &aio, NULL) == 0;
+    hst_aio_close(&aio);
+    return works;
+}
+
+/* One MiB through a scratch file; the directory stays empty. */
+static void check_round_trip(struct hst_aio *aio)
+{
+    struct hst_aio_file *file = NULL;
+    struct hst_aio_completion done;
+    void *buffer;
+    CHECK(hst_aio_buffer_alloc(2 * MIB, &buffer) == 0);
+    memset(buffer, 0x5a, MIB);
+    CHECK(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, MIB, &file) == 0);
+    struct hst_aio_op op = {.kind = HST_AIO_WRITE, .file = file, .buffer = buffer, .bytes = MIB};
+    CHECK(hst_aio_submit(aio, &op, 1) == 1);
+    CHECK(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX) == 1 && done.error == 0);
+    op.kind = HST_AIO_READ;
+    op.buffer = (char *)buffer + MIB;
+    CHECK(hst_aio_submit(aio, &op, 1) == 1);
+    CHECK(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX) == 1 && done.error == 0);
+    CHECK(memcmp(buffer, op.buffer, MIB) == 0);
+    DIR *dir = opendir(directory);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        CHECK(entry->d_name[0] == '.' && strlen(entry->d_name) <= 2);
+    closedir(dir);
+    hst_aio_file_close(&file);
+    hst_aio_buffer_free(buffer, 2 * MIB);
+}
+
+static void without_setup(void)
+{
+    struct hst_aio *aio = NULL;
+    struct hst_aio_info info;
+    refuse_always(__NR_io_uring_setup, EPERM);
+    CHECK(open_backend(HST_AIO_AUTO, &aio, &info) == 0);
+    CHECK(info.backend == HST_AIO_THREADS);
+    CHECK(info.uring_error == -EPERM);
+    CHECK(strcmp(info.uring_step, "io_uring_setup") == 0);
+    check_round_trip(aio);
+    hst_aio_close(&aio);
+    memset(&info, 0, sizeof info);
+    CHECK(open_backend(HST_AIO_URING, &aio, &info) == -EPERM);
+    CHECK(aio == NULL && info.uring_error == -EPERM && info.backend == HST_AIO_URING);
+}
+
+static void auto_takes_threads_where_io_uring_is_refused_and_a_forced_uring_fails(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(without_setup), 0);
+}
+
+static void without_enter(void)
+{
+    struct hst_aio *aio = NULL;
+    struct hst_aio_info info;
+    refuse_always(__NR_io_uring_enter, EACCES);
+    CHECK(open_backend(HST_AIO_AUTO, &aio, &info) == 0);
+    CHECK(info.backend == HST_AIO_THREADS);
+    CHECK(info.uring_error == -EACCES && strcmp(info.uring_step, "write") == 0);
+    check_round_trip(aio);
+    hst_aio_close(&aio);
+    CHECK(open_backend(HST_AIO_URING, &aio, &info) == -EACCES);
+}
+
+static void the_probe_finds_a_ring_that_opens_but_does_not_work(void **state)
+{
+    (void)state;
+    if (!uring_works()) skip(); /* main says so */
+    assert_int_equal(in_child(without_enter), 0);
+}
+
+static void with_small_rings_only(void)
+{
+    struct hst_aio *aio = NULL;
+    struct hst_aio_info info;
+    refuse(__NR_io_uring_setup, 0, BPF_JGT, 16, ENOMEM);
+    CHECK(open_backend(HST_AIO_URING, &aio, &info) == 0);
+    CHECK(info.backend == HST_AIO_URING && info.uring_error == 0 && info.uring_step == NULL);
+    check_round_trip(aio);
+    hst_aio_close(&aio);
+}
+
+static void a_ring_that_does_not_fit_is_halved_down_to_16_entries(void **state)
+{
+    (void)state;
+    if (!uring_works()) skip();
+    assert_int_equal(in_child(with_small_rings_only), 0);
+}
+
+static void with_tiny_rings_only(void)
+{
+    struct hst_aio *aio = NULL;
+    struct hst_aio_info info;
+    refuse(__NR_io_uring_setup, 0, BPF_JGT, 15, ENOMEM);
+    CHECK(open_backend(HST_AIO_AUTO, &aio, &info) == 0);
+    CHECK(info.backend == HST_AIO_THREADS && info.uring_error == -ENOMEM);
+    hst_aio_close(&aio);
+}
+
+static void below_16_entries_the_threads_take_over(void **state)
+{
+    (void)state;
+    if (!uring_works()) skip();
+    assert_int_equal(in_child(with_tiny_rings_only), 0);
+}
+
+static void without_tmpfile(void)
+{
+    struct hst_aio *aio = NULL;
+    refuse(__NR_openat, 2, BPF_JSET, O_TMPFILE & ~O_DIRECTORY, EOPNOTSUPP);
+    CHECK(open(directory, O_TMPFILE | O_RDWR, 0600) < 0 && errno == EOPNOTSUPP);
+    CHECK(open_backend(HST_AIO_THREADS, &aio, NULL) == 0);
+    check_round_trip(aio);
+    hst_aio_close(&aio);
+}
+
+static void without_o_tmpfile_scratch_files_are_created_and_unlinked(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(without_tmpfile), 0);
+}
+
+static void without_fallocate(void)
+{
+    struct hst_aio *aio = NULL;
+    struct hst_aio_file *file = NULL;
+    struct stat st;
+    char path[64];
+    snprintf(path, sizeof path, "%s/zeros", directory);
+    refuse_always(__NR_fallocate, EOPNOTSUPP);
+    CHECK(open_backend(HST_AIO_THREADS, &aio, NULL) == 0);
+    check_round_trip(aio);
+    CHECK(hst_aio_file_open(aio, path, HST_AIO_CREATE, 3 * MIB + 4096, &file) == 0);
+    CHECK(stat(path, &st) == 0 && unlink(path) == 0);
+    CHECK(st.st_size == 3 * MIB + 4096 && st.st_blocks * 512 >= st.st_size);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+}
+
+static void without_fallocate_files_are_filled_with_zeros(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(without_fallocate), 0);
+}
+
+static void with_full_disk(void)
+{
+    struct hst_aio *aio = NULL;
+    struct hst_aio_file *file = NULL;
+    char path[64];
+    snprintf(path, sizeof path, "%s/full", directory);
+    CHECK(open_backend(HST_AIO_THREADS, &aio, NULL) == 0);
+    refuse_always(__NR_fallocate, EDQUOT);
+    CHECK(hst_aio_file_open(aio, path, HST_AIO_CREATE, MIB, &file) == -EDQUOT);
+    CHECK(access(path, F_OK) < 0 && errno == ENOENT);
+    CHECK(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, MIB, &file) == -EDQUOT);
+    hst_aio_close(&aio);
+}
+
+static void a_file_that_cannot_be_allocated_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(with_full_disk), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(auto_takes_threads_where_io_uring_is_refused_and_a_forced_uring_fails),
+        cmocka_unit_test(the_probe_finds_a_ring_that_opens_but_does_not_work),
+        cmocka_unit_test(a_ring_that_does_not_fit_is_halved_down_to_16_entries),
+        cmocka_unit_test(below_16_entries_the_threads_take_over),
+        cmocka_unit_test(without_o_tmpfile_scratch_files_are_created_and_unlinked),
+        cmocka_unit_test(without_fallocate_files_are_filled_with_zeros),
+        cmocka_unit_test(a_file_that_cannot_be_allocated_leaves_nothing_behind),
+    };
+    if (!mkdtemp(directory)) return 2;
+    const bool uring = uring_works();
+    int failed = cmocka_run_group_tests(cases, NULL, NULL);
+    if (rmdir(directory) < 0) failed++;
+    if (failed == 0 && !uring) {
+        printf("skipped in part: io_uring is refused here, so that rings could not be tried\n");
+        return SKIP;
+    }
+    return failed;
+}

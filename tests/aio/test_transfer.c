@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What transfer.c makes of the results of pieces, on a backend that is a script: results that no drive gives on
+ * demand. The backend moves no bytes; it records what it is asked for and answers as the case says.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h> /* needs the ones before */
+
+enum { KIB = 1 << 10, RESULTS_MAX = 32, WHOLE = 1 << 30, BUFFER = 1 << 20 };
+
+static struct script {
+    int results
+        [RESULTS_MAX]; /* of the pieces in order of issue; WHOLE, and after the last one: all bytes */
+    size_t result_count, issued;
+    struct piece seen[256]; /* as issued */
+    struct piece *queued[64];
+    size_t queued_count, most_queued;
+    int claim_error, flush_error, wait_error;
+} script;
+
+static void script_push(struct hst_aio *aio, struct piece *piece)
+{
+    (void)aio;
+    script.seen[script.issued] = *piece;
+    const int result = script.issued < script.result_count ? script.results[script.issued] : WHOLE;
+    piece->result = result == WHOLE ? (int)piece->bytes : result;
+    script.issued++;
+    script.queued[script.queued_count++] = piece;
+    if (script.queued_count > script.most_queued) script.most_queued = script.queued_count;
+}
+
+static int script_claim(struct hst_aio *aio)
+{
+    (void)aio;
+    return script.claim_error;
+}
+
+static int script_flush(struct hst_aio *aio)
+{
+    (void)aio;
+    return script.flush_error;
+}
+
+static int script_wait(struct hst_aio *aio, uint32_t least, uint64_t timeout_ns)
+{
+    (void)timeout_ns;
+    if (script.wait_error) return script.wait_error;
+    assert_true(least <= script.queued_count);
+    const size_t count = script.queued_count;
+    memcpy(aio->finished, script.queued, count * sizeof *script.queued);
+    script.queued_count = 0;
+    return (int)count;
+}
+
+static const struct hst_aio_ops script_ops = {
+    .id = HST_AIO_THREADS,
+    .claim = script_claim,
+    .push = script_push,
+    .flush = script_flush,
+    .wait = script_wait,
+};
+
+static struct hst_aio *aio;
+static struct hst_aio_file file;
+
+static int setup(void **state)
+{
+    (void)state;
+    const struct hst_aio_config config = {
+        .size = sizeof config, .queue_depth = 4, .thread_count = 1, .piece_bytes = 64 * KIB};
+    memset(&script, 0, sizeof script);
+    if (hst_aio_context_create(&config, &aio) < 0) return -1;
+    aio->ops = &script_ops;
+    aio->piece_limit = 16;
+    file = (struct hst_aio_file){.aio = aio, .size_bytes = 1ull << 40, .fd = -1};
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    hst_aio_context_destroy(aio);
+    return 0;
+}
+
+static void answer(const int *results, size_t count)
+{
+    memcpy(script.results, results, count * sizeof *results);
+    script.result_count = count;
+}
+#define ANSWER(...)                                                                                \
+    answer((const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+
+static struct hst_aio_op make_op(enum hst_aio_kind kind, uint64_t bytes)
+{
+    return (struct hst_aio_op){.kind = kind,
+                               .file = &file,
+                               .offset = 40 * KIB,
+                               .buffer = (void *)(uintptr_t)BUFFER, /* never touched */
+                               .bytes = bytes};
+}
+
+static struct hst_aio_completion run(enum hst_aio_kind kind, uint64_t bytes)
+{
+    struct hst_aio_completion done = {0};
+    const struct hst_aio_op op = make_op(kind, bytes);
+    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), 1);
+    assert_int_equal(file.in_flight, 0);
+    return done;
+}
+
+static void check_issue(size_t index, uint64_t skipped_bytes, uint32_t bytes)
+{
+    assert_true(index < script.issued);
+    assert_int_equal(script.seen[index].offset, 40 * KIB + skipped_bytes);
+    assert_int_equal((uintptr_t)script.seen[index].buffer, BUFFER + skipped_bytes);
+    assert_int_equal(script.seen[index].bytes, bytes);
+}
+
+static void check_done(struct hst_aio_completion done, uint64_t bytes, int error)
+{
+    assert_int_equal(done.bytes, bytes);
+    assert_int_equal(done.error, error);
+}
+
+static void a_short_transfer_continues_at_the_last_aligned_byte(void **state)
+{
+    (void)state;
+    ANSWER(32 * KIB, 8 * KIB + 511, WHOLE);
+    check_done(run(HST_AIO_WRITE, 64 * KIB), 64 * KIB, 0);
+    assert_int_equal(script.issued, 3);
+    check_issue(0, 0, 64 * KIB);
+    check_issue(1, 32 * KIB, 32 * KIB);
+    check_issue(2, 40 * KIB, 24 * KIB);
+}
+
+static void a_part_of_a_block_is_tried_again_eight_times(void **state)
+{
+    (void)state;
+    ANSWER(512, 512, 512, 512, 512, 512, 512, 512, WHOLE);
+    check_done(run(HST_AIO_READ, 8 * KIB), 8 * KIB, 0);
+    check_issue(8, 0, 8 * KIB);
+    script.issued = 0;
+    ANSWER(512, 512, 512, 512, 512, 512, 512, 512, 512);
+    check_done(run(HST_AIO_READ, 8 * KIB), 0, -ENODATA);
+    script.issued = 0;
+    check_done(run(HST_AIO_WRITE, 8 * KIB), 0, -ENOSPC);
+}
+
+static void no_progress_is_end_of_file_or_end_of_space(void **state)
+{
+    (void)state;
+    ANSWER(4 * KIB, 0);
+    check_done(run(HST_AIO_READ, 8 * KIB), 4 * KIB, -ENODATA);
+    script.issued = 0;
+    check_done(run(HST_AIO_WRITE, 8 * KIB), 4 * KIB, -ENOSPC);
+    assert_int_equal(script.issued, 2);
+}
+
+static void eagain_and_eintr_are_tried_again_eight_times(void **state)
+{
+    const int errors[] = {-EAGAIN, -EINTR};
+    const enum hst_aio_kind kinds[] = {HST_AIO_READ, HST_AIO_WRITE, HST_AIO_SYNC};
+    (void)state;
+    for (size_t i = 0; i < 6; i++) {
+        const int e = errors[i % 2];
+        const uint64_t bytes = kinds[i / 2] == HST_AIO_SYNC ? 0 : 8 * KIB;
+        script.issued = 0;
+        ANSWER(e, e, e, e, e, e, e, e, WHOLE);
+        check_done(run(kinds[i / 2], 8 * KIB), bytes, 0);
+        assert_int_equal(script.issued, 9);
+        script.issued = 0;
+        ANSWER(e, e, e, e, e, e, e, e, e, WHOLE);
+        check_done(run(kinds[i / 2], 8 * KIB), 0, e);
+        assert_int_equal(script.issued, 9);
+    }
+}
+
+static void progress_makes_the_tries_count_anew(void **state)
+{
+    const int e = -EAGAIN;
+    (void)state;
+    ANSWER(e, e, e, e, e, e, e, e, 4 * KIB, e, e, e, e, e, e, e, e, WHOLE);
+    check_done(run(HST_AIO_READ, 8 * KIB), 8 * KIB, 0);
+    assert_int_equal(script.issued, 18);
+}
+
+static void other_errors_are_final(void **state)
+{
+    (void)state;
+    ANSWER(-EIO);
+    check_done(run(HST_AIO_WRITE, 8 * KIB), 0, -EIO);
+    assert_int_equal(script.issued, 1);
+}
+
+static void a_large_operation_stays_within_the_piece_limit(void **state)
+{
+    (void)state;
+    check_done(run(HST_AIO_READ, 100 * 64 * KIB + 4 * KIB), 100 * 64 * KIB + 4 * KIB, 0);
+    assert_int_equal(script.issued, 101);
+    assert_int_equal(script.most_queued, 16);
+    check_issue(100, 100 * 64 * KIB, 4 * KIB);
+}
+
+static void an_error_stops_the_cutting_and_comes_back_once(void **state)
+{
+    (void)state;
+    ANSWER(WHOLE, -EIO, 4 * KIB,
+           -EAGAIN); /* 12 more whole ones; what stopped early is not continued */
+    struct hst_aio_op ops[] = {make_op(HST_AIO_READ, 100 * 64 * KIB),
+                               make_op(HST_AIO_WRITE, 64 * KIB)};
+    struct hst_aio_completion done[4];
+    ops[1].user = 1;
+    assert_int_equal(hst_aio_submit(aio, ops, 2), 2);
+    assert_int_equal(hst_aio_reap(aio, done, 4, 2, UINT64_MAX), 2);
+    assert_int_equal(done[0].user, 0);
+    check_done(done[0], 13 * 64 * KIB + 4 * KIB, -EIO);
+    assert_int_equal(done[1].user, 1); /* the next one has its turn */
+    check_done(done[1], 64 * KIB, 0);
+    assert_int_equal(script.issued, 17);
+}
+
+static void a_broken_backend_ends_the_context(void **state)
+{
+    (void)state;
+    struct hst_aio_completion done[4];
+    const struct hst_aio_op ops[] = {make_op(HST_AIO_READ, 8 * KIB), make_op(HST_AIO_READ, 8 * KIB),
+                                     make_op(HST_AIO_READ, 8 * KIB)};
+    assert_int_equal(hst_aio_submit(aio, ops, 2), 2);
+    assert_int_equal(hst_aio_reap(aio, done, 1, 1, UINT64_MAX),
+                     1); /* the other one is done, unreaped */
+    assert_int_equal(hst_aio_submit(aio, ops, 3), 3);
+    script.wait_error = -EBADR;
+    assert_int_equal(hst_aio_reap(aio, done, 4, 4, UINT64_MAX), 1);
+    assert_int_equal(hst_aio_reap(aio, done, 4, 4, UINT64_MAX), -EBADR);
+    assert_int_equal(hst_aio_submit(aio, ops, 1), -EBADR);
+    assert_int_equal(hst_aio_in_flight(aio), 0);
+    assert_int_equal(file.in_flight, 0);
+}
+
+static void a_failed_flush_is_reported_by_reap(void **state)
+{
+    (void)state;
+    struct hst_aio_completion done;
+    const struct hst_aio_op op = make_op(HST_AIO_READ, 8 * KIB);
+    script.flush_error = -EPERM;
+    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), -EPERM);
+    assert_int_equal(file.in_flight, 0);
+}
+
+static void a_failed_claim_takes_nothing(void **state)
+{
+    (void)state;
+    const struct hst_aio_op op = make_op(HST_AIO_READ, 8 * KIB);
+    script.claim_error = -ENOMEM;
+    assert_int_equal(hst_aio_submit(aio, &op, 1), -ENOMEM);
+    assert_int_equal(hst_aio_in_flight(aio), 0);
+    script.claim_error = 0;
+    check_done(run(HST_AIO_READ, 8 * KIB), 8 * KIB, 0);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(a_short_transfer_continues_at_the_last_aligned_byte),
+        CASE(a_part_of_a_block_is_tried_again_eight_times),
+        CASE(no_progress_is_end_of_file_or_end_of_space),
+        CASE(eagain_and_eintr_are_tried_again_eight_times),
+        CASE(progress_makes_the_tries_count_anew),
+        CASE(other_errors_are_final),
+        CASE(a_large_operation_stays_within_the_piece_limit),
+        CASE(an_error_stops_the_cutting_and_comes_back_once),
+        CASE(a_broken_backend_ends_the_context),
+        CASE(a_failed_flush_is_reported_by_reap),
+        CASE(a_failed_claim_takes_nothing),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine through its public calls, with a client that needs no model: the gradient of each parameter
+ * is the parameter itself, so what a step does depends on weights having arrived where they belong.
+ * The in-memory run on one thread is the oracle of every other placement, budget, tile size and width.
+ */
+#include <hoistway/hoistway.h>
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define UNITS 5u
+#define STEPS 4
+#define SAVED_ELEMENTS 400000u
+
+static const struct hst_param_desc PARAMS[UNITS][2] = {
+    {{.name = "embed", .dim_count = 2, .dims = {300, 64}, .flags = HST_PARAM_DECAY}},
+    {{.name = "a.norm", .dim_count = 1, .dims = {64}}, {.name = "a.w", .dim_count = 2, .dims = {1000, 64}, .flags = HST_PARAM_DECAY}},
+    {{.name = "b.norm", .dim_count = 1, .dims = {63}}, {.name = "b.w", .dim_count = 2, .dims = {777, 65}, .flags = HST_PARAM_DECAY}},
+    {{.name = "c.norm", .dim_count = 1, .dims = {1}}, {.name = "c.w", .dim_count = 2, .dims = {1, 200000}, .flags = HST_PARAM_DECAY}},
+    {{.name = "last", .dim_count = 1, .dims = {64}}, {.name = "head", .dim_count = 2, .dims = {300, 64}, .alias_of = "embed"}},
+};
+static const uint32_t PARAM_COUNT[UNITS] = {1, 2, 2, 2, 2};
+
+static uint64_t elements_of(const struct hst_param_desc *param)
+{
+    return param->dims[0] * (param->dim_count > 1 ? param->dims[1] : 1);
+}
+
+static struct hst_engine *created(const struct hst_config *config)
+{
+    struct hst_error error = {0};
+    struct hst_config c = *config;
+    struct hst_engine *engine = NULL;
+    c.error = &error;
+    if (hst_engine_create(&c, &engine))
+        fail_msg("E%d %s", error.code, error.message);
+    return engine;
+}
+
+static void describe(struct hst_engine *engine)
+{
+    for (uint32_t u = 0; u < UNITS; u++) {
+        char name[16];
+        uint32_t unit;
+        snprintf(name, sizeof name, "unit %u", u);
+        struct hst_unit_desc desc = {.name = name, .params = PARAMS[u], .param_count = PARAM_COUNT[u],
+                                     .act_bytes_per_token = 64, .work_bytes = 100};
+        assert_int_equal(hst_unit_add(engine, &desc, &unit), 0);
+        assert_int_equal(unit, u);
+    }
+    assert_int_equal(hst_carry_set(engine, 64), 0);
+}
+
+static int read_initial(void *context, const struct hst_param_ref *param, uint64_t offset, float *dst, size_t count)
+{
+    (void)context;
+    for (size_t i = 0; i < count; i++)
+        dst[i] = sinf((float)(offset + i) * 0.37f + (float)param->unit) * 0.1f;
+    return 0;
+}
+
+static void must(struct hst_engine *engine, int rc)
+{
+    if (rc)
+        fail_msg("returned %d: E%d %s", rc, hst_engine_error(engine)->code, hst_engine_error(engine)->message);
+}
+
+static void add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view)
+{
+    for (uint32_t i = 0; i < view->param_count; i++) {
+        /* Through a copy in f32, then added: an alias must accumulate on top of what its other user left. */
+        size_t n = elements_of(&PARAMS[unit][i]);
+        static float widened[200000];
+        struct hst_cast cast = {n, hst_engine_dtype(engine), HST_F32, view->param[i].data, widened};
+        struct hst_add add = {n, HST_F32, view->param[i].grad, widened, view->param[i].grad};
+        must(engine, hst_op_cast(hst_engine_stream(engine), &cast));
+        must(engine, hst_op_add(hst_engine_stream(engine), &add));
+    }
+}
+
+static void sweep(struct hst_engine *engine)
+{
+    struct hst_stream *stream = hst_engine_stream(engine);
+    const struct hst_unit_view *view;
+    for (uint32_t u = 0; u + 1 < UNITS; u++) { /* the head is left out of the forward */
+        must(engine, hst_unit_acquire(engine, u, HST_FORWARD, stream, &view));
+        assert_null(view->param[0].grad);
+        must(engine, hst_unit_release(engine, u));
+    }
+    for (uint32_t u = UNITS; u-- > 0;) {
+        must(engine, hst_unit_acquire(engine, u, HST_BACKWARD, stream, &view));
+        add_gradients(engine, u, view);
+        must(engine, hst_unit_grad_ready(engine, u));
+        must(engine, hst_unit_release(engine, u));
+    }
+}
+
+struct saved {
+    unsigned char *bytes;
+    size_t used;
+};
+
+static int collect(void *context, const struct hst_param_ref *param, uint64_t offset, const void *src, size_t count,
+                   enum hst_dtype dtype)
+{
+    struct saved *saved = context;
+    (void)param;
+    (void)offset;
+    memcpy(saved->bytes + saved->used, src, count * hst_dtype_bytes(dtype));
+    saved->used += count * hst_dtype_bytes(dtype);
+    return 0;
+}
+
+struct result {
+    struct saved weights;
+    double norms[STEPS];
+    struct hst_memory memory;
+    struct hst_step_stats stats;
+};
+
+static void seal_and_load(struct hst_engine *engine)
+{
+    describe(engine);
+    must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+    must(engine, hst_engine_load(engine, &(struct hst_reader){read_initial, NULL}));
+}
+
+static struct result run(const struct hst_config *config)
+{
+    struct result result = {0};
+    struct hst_engine *engine = created(config);
+    seal_and_load(engine);
+    for (int s = 0; s < STEPS; s++) {
+        struct hst_step step;
+        must(engine, hst_step_begin(engine, &(struct hst_step_in){.size = sizeof(struct hst_step_in), .lr = 1e-3}, &step));
+        assert_int_equal(step.number, s + 1);
+        sweep(engine);
+        must(engine, hst_step_end(engine, &result.stats));
+        result.norms[s] = result.stats.grad_norm;
+    }
+    must(engine, hst_engine_drain(engine));
+    result.weights.bytes = malloc(SAVED_ELEMENTS * sizeof(float));
+    must(engine, hst_engine_save(engine, &(struct hst_writer){collect, &result.weights}));
+    must(engine, hst_engine_memory(engine, &result.memory));
+    hst_engine_destroy(&engine);
+    assert_null(engine);
+    return result;
+}
+
+static char store[] = "hst-engine-XXXXXX";
+
+static int make_store(void **state)
+{
+    (void)state;
+    return mkdtemp(store) ? 0 : -1;
+}
+
+static int remove_store(void **state)
+{
+    (void)state;
+    return rmdir(store); /* fails where a run left something behind */
+}
+
+#define SMALL(...)  hst_config(.store = store, .batch_tokens = 10, .grain_tokens = 4, __VA_ARGS__)
+#define CONFIG(...) SMALL(.dram_bytes = 64u << 20, __VA_ARGS__)
+
+static void check_placements(enum hst_precision precision)
+{
+    struct result oracle = run(CONFIG(.precision = precision, .threads = 1, .place = "states=dram,weights=dram"));
+    assert_int_equal(oracle.memory.total[HST_TIER_NVME], 0);
+    uint64_t all = oracle.memory.total[HST_TIER_DRAM];
+    const struct hst_config *others[] = {
+        CONFIG(.precision = precision, .threads = 3, .place = "states=nvme"),
+        CONFIG(.precision = precision, .threads = 2, .place = "states=nvme,weights=nvme"),
+        CONFIG(.precision = precision, .threads = 2, .place = "states=nvme,weights=nvme", .io = HST_IO_THREADS),
+        CONFIG(.precision = precision, .threads = 2, .place = "states=dram,weights=nvme", .tile_elements = 4096),
+        CONFIG(.precision = precision, .threads = 1, .place = "states=nvme,weights=nvme", .tile_elements = 4096),
+        /* Budgets too small for everything: some tiles leave, then more, then weights too. */
+        SMALL(.precision = precision, .threads = 2, .tile_elements = 8192, .dram_bytes = all - (all >> 3)),
+        SMALL(.precision = precision, .threads = 2, .tile_elements = 8192, .dram_bytes = all - (all >> 2)),
+        SMALL(.precision = precision, .threads = 2, .tile_elements = 4096, .dram_bytes = all / 2 + (all >> 4)),
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        struct result other = run(others[i]);
+        assert_true(other.memory.total[HST_TIER_NVME] > 0);
+        assert_true(other.memory.total[HST_TIER_DRAM] <= others[i]->dram_bytes);
+        assert_int_equal(other.weights.used, oracle.weights.used);
+        assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
+        assert_memory_equal(other.norms, oracle.norms, sizeof oracle.norms);
+        free(other.weights.bytes);
+    }
+    free(oracle.weights.bytes);
+}
+
+static void weights_are_the_same_bytes_wherever_they_live_in_fp32(void **state)
+{
+    (void)state;
+    check_placements(HST_PRECISION_FP32);
+}
+
+static void weights_are_the_same_bytes_wherever_they_live_in_bf16(void **state)
+{
+    (void)state;
+    check_placements(HST_PRECISION_BF16);
+}
+
+static void the_norm_counts_a_tied_gradient_once_as_the_sum_of_its_users(void **state)
+{
+    (void)state;
+    struct result result = run(CONFIG(.threads = 2));
+    double sum = 0;
+    for (uint32_t u = 0; u < UNITS; u++)
+        for (uint32_t p = 0; p < PARAM_COUNT[u]; p++) {
+            uint64_t n = elements_of(&PARAMS[u][p]);
+            for (uint64_t i = 0; i < n && !PARAMS[u][p].alias_of; i++) {
+                float value;
+                struct hst_param_ref ref = {.unit = u};
+                read_initial(NULL, &ref, i, &value, 1);
+                double gradient = u == 0 ? 2.0 * (double)value : (double)value;
+                sum += gradient * gradient;
+            }
+        }
+    assert_true(fabs(result.norms[0] - sqrt(sum)) <= 1e-6 * sqrt(sum));
+    free(result.weights.bytes);
+}
+
+static void traffic_is_what_the_placement_says(void **state)
+{
+    (void)state;
+    struct result result = run(CONFIG(.place = "states=nvme"));
+    uint64_t states = result.memory.bytes[HST_CLASS_STATES][HST_TIER_NVME];
+    assert_int_equal(result.stats.bytes.nvme_read, states);
+    assert_int_equal(result.stats.bytes.nvme_write, states);
+    free(result.weights.bytes);
+}
+
+static void calls_out_of_order_are_refused_and_harmless(void **state)
+{
+    (void)state;
+    struct hst_engine *engine = created(CONFIG(.place = "states=nvme,weights=nvme"));
+    struct hst_stream *stream = hst_engine_stream(engine);
+    const struct hst_unit_view *view;
+    struct hst_step step;
+    struct hst_step_stats stats;
+    struct hst_step_in in = {.size = sizeof in, .lr = 1e-3};
+    struct hst_act act;
+    uint32_t unit;
+    assert_int_equal(hst_step_begin(engine, &in, &step), -EINVAL);
+    assert_int_equal(hst_engine_seal(engine, HST_ORDER_FORWARD), -EINVAL); /* no unit */
+    seal_and_load(engine);
+    assert_int_equal(hst_unit_add(engine, &(struct hst_unit_desc){.name = "late"}, &unit), -EBUSY);
+    assert_int_equal(hst_unit_acquire(engine, 0, HST_FORWARD, stream, &view), -EINVAL); /* no step */
+    assert_int_equal(hst_step_end(engine, &stats), -EINVAL);
+    in.lr = NAN;
+    assert_int_equal(hst_step_begin(engine, &in, &step), -EINVAL);
+    in.lr = 1e-3;
+    must(engine, hst_step_begin(engine, &in, &step));
+    assert_int_equal(hst_step_begin(engine, &in, &step), -EINVAL);
+    assert_int_equal(hst_unit_acquire(engine, UNITS, HST_FORWARD, stream, &view), -EINVAL);
+    assert_int_equal(hst_unit_acquire(engine, 0, HST_BACKWARD, stream, &view), -EINVAL); /* the last comes first */
+    assert_int_equal(hst_unit_release(engine, 0), -EINVAL);
+    must(engine, hst_unit_acquire(engine, 1, HST_FORWARD, stream, &view));
+    assert_int_equal(hst_unit_acquire(engine, 2, HST_FORWARD, stream, &view), -EINVAL); /* not released */
+    assert_int_equal(hst_act_acquire(engine, 0, 0, HST_CARRY, HST_READ, stream, &act), -EINVAL);
+    assert_int_equal(hst_act_acquire(engine, 1, 3, HST_CARRY, HST_READ, stream, &act), -EINVAL);
+    assert_int_equal(hst_unit_grad_ready(engine, 1), -EINVAL);
+    must(engine, hst_unit_release(engine, 1));
+    assert_int_equal(hst_unit_acquire(engine, 0, HST_FORWARD, stream, &view), -EINVAL); /* its turn is over */
+    must(engine, hst_unit_acquire(engine, UNITS - 1, HST_BACKWARD, stream, &view));
+    assert_int_equal(hst_unit_release(engine, UNITS - 1), -EINVAL); /* gradients not complete */
+    must(engine, hst_unit_grad_ready(engine, UNITS - 1));
+    assert_int_equal(hst_unit_grad_ready(engine, UNITS - 1), -EINVAL);
+    must(engine, hst_unit_release(engine, UNITS - 1));
+    assert_int_equal(hst_step_end(engine, &stats), -EINVAL); /* four units are missing */
+    assert_int_equal(hst_engine_error(engine)->code, 0);
+    hst_engine_destroy(&engine);
+}
+
+static void activations_have_a_place_per_unit_and_micro_batch_and_keep_their_bytes(void **state)
+{
+    (void)state;
+    struct hst_engine *engine = created(CONFIG());
+    struct hst_stream *stream = hst_engine_stream(engine);
+    const struct hst_unit_view *view;
+    struct hst_step step;
+    struct hst_act act;
+    seal_and_load(engine);
+    must(engine, hst_step_begin(engine, &(struct hst_step_in){.size = sizeof(struct hst_step_in)}, &step));
+    assert_int_equal(step.micro_count, 3);
+    for (uint32_t u = 0; u < UNITS; u++) {
+        must(engine, hst_unit_acquire(engine, u, HST_FORWARD, stream, &view));
+        for (uint32_t m = 0; m < 3; m++) {
+            must(engine, hst_act_acquire(engine, u, m, HST_CHECKPOINT, HST_WRITE, stream, &act));
+            assert_int_equal(act.tokens, m == 2 ? 2 : 4);
+            assert_int_equal(act.size_bytes, act.tokens * 64);
+            memset(act.data, (int)(u * 3 + m), act.size_bytes);
+            must(engine, hst_act_release(engine, u, m, HST_CHECKPOINT));
+        }
+        must(engine, hst_unit_release(engine, u));
+    }
+    for (uint32_t u = UNITS; u-- > 0;) {
+        must(engine, hst_unit_acquire(engine, u, HST_BACKWARD, stream, &view));
+        for (uint32_t m = 0; m < 3; m++) {
+            must(engine, hst_act_acquire(engine, u, m, HST_CHECKPOINT, HST_READ, stream, &act));
+            for (uint64_t i = 0; i < act.size_bytes; i++)
+                assert_int_equal(((unsigned char *)act.data)[i], u * 3 + m);
+        }
+        must(engine, hst_unit_grad_ready(engine, u));
+        must(engine, hst_unit_release(engine, u));
+    }
+    hst_engine_destroy(&engine);
+}
+
+static void a_gradient_that_is_not_finite_stops_the_run_before_any_update(void **state)
+{
+    (void)state;
+    struct hst_engine *engine = created(CONFIG());
+    struct hst_stream *stream = hst_engine_stream(engine);
+    const struct hst_unit_view *view;
+    struct hst_step step;
+    struct hst_step_stats stats;
+    seal_and_load(engine);
+    must(engine, hst_step_begin(engine, &(struct hst_step_in){.size = sizeof(struct hst_step_in), .lr = 1.0}, &step));
+    static float infinite;
+    infinite = INFINITY;
+    for (uint32_t u = UNITS; u-- > 0;) {
+        must(engine, hst_unit_acquire(engine, u, HST_BACKWARD, stream, &view));
+        if (u == 2)
+            must(engine, hst_stream_copy(stream, view->param[0].grad, &infinite, sizeof infinite));
+        must(engine, hst_unit_grad_ready(engine, u));
+        must(engine, hst_unit_release(engine, u));
+    }
+    assert_int_equal(hst_step_end(engine, &stats), -EOVERFLOW);
+    assert_int_equal(hst_engine_error(engine)->code, 701);
+    assert_int_equal(hst_step_begin(engine, &(struct hst_step_in){.size = sizeof(struct hst_step_in)}, &step), -EOVERFLOW);
+    hst_engine_destroy(&engine);
+}
+
+static void expect_create(int code, int native, const struct hst_config *config)
+{
+    struct hst_error error = {0};
+    struct hst_config c = *config;
+    struct hst_engine *engine = NULL;
+    c.error = &error;
+    assert_int_equal(hst_engine_create(&c, &engine), native);
+    assert_null(engine);
+    assert_int_equal(error.code, code);
+    assert_true(strlen(error.message) > 10);
+}
+
+static void wrong_configurations_are_refused_with_code_and_message(void **state)
+{
+    (void)state;
+    expect_create(402, -EINVAL, hst_config(.batch_tokens = 0, .grain_tokens = 1));
+    expect_create(402, -EINVAL, hst_config(.batch_tokens = 4, .grain_tokens = 5));
+    expect_create(402, -EINVAL, CONFIG(.tile_elements = 1000));
+    expect_create(402, -EINVAL, CONFIG(.beta1 = 1.0));
+    expect_create(402, -EINVAL, CONFIG(.weight_decay = -0.5));
+    expect_create(402, -EINVAL, CONFIG(.clip = -2));
+    expect_create(402, -EINVAL, CONFIG(.place = "states=disk"));
+    expect_create(402, -EINVAL, CONFIG(.threads = 5000));
+    expect_create(105, -ENOENT, hst_config(.store = "no/such/parent", .batch_tokens = 4, .grain_tokens = 4));
+    expect_create(105, -ENOTDIR, hst_config(.store = "/dev/null", .batch_tokens = 4, .grain_tokens = 4));
+    struct hst_config much = *CONFIG();
+    much.dram_bytes = 1ull << 60;
+    expect_create(302, -ENOMEM, &much);
+}
+
+static void a_plan_that_does_not_fit_is_refused_with_the_smallest_that_would(void **state)
+{
+    (void)state;
+    struct hst_engine *engine = created(SMALL(.dram_bytes = 1u << 20));
+    describe(engine);
+    assert_int_equal(hst_engine_seal(engine, HST_ORDER_FORWARD), -ENOSPC);
+    assert_int_equal(hst_engine_error(engine)->code, 302);
+    assert_non_null(strstr(hst_engine_error(engine)->message, "smallest needs"));
+    hst_engine_destroy(&engine);
+}
+
+static int fail_late(void *context, const struct hst_param_ref *param, uint64_t offset, float *dst, size_t count)
+{
+    return param->unit == 3 ? -EIO : read_initial(context, param, offset, dst, count);
+}
+
+static void a_reader_that_fails_ends_the_load(void **state)
+{
+    (void)state;
+    struct hst_engine *engine = created(CONFIG(.place = "states=nvme,weights=nvme"));
+    describe(engine);
+    must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+    assert_int_equal(hst_engine_load(engine, &(struct hst_reader){fail_late, NULL}), -EIO);
+    assert_int_equal(hst_engine_error(engine)->code, 106);
+    assert_non_null(strstr(hst_engine_error(engine)->message, "c.norm"));
+    hst_engine_destroy(&engine);
+}
+
+static void a_store_directory_that_the_engine_made_is_removed_again(void **state)
+{
+    (void)state;
+    char path[64];
+    snprintf(path, sizeof path, "%s/made", store);
+    struct hst_engine *engine = created(hst_config(.store = path, .batch_tokens = 4, .grain_tokens = 4, .dram_bytes = 64u << 20));
+    assert_int_equal(access(path, F_OK), 0);
+    hst_engine_destroy(&engine);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_are_the_same_bytes_wherever_they_live_in_fp32),
+        cmocka_unit_test(weights_are_the_same_bytes_wherever_they_live_in_bf16),
+        cmocka_unit_test(the_norm_counts_a_tied_gradient_once_as_the_sum_of_its_users),
+        cmocka_unit_test(traffic_is_what_the_placement_says),
+        cmocka_unit_test(calls_out_of_order_are_refused_and_harmless),
+        cmocka_unit_test(activations_have_a_place_per_unit_and_micro_batch_and_keep_their_bytes),
+        cmocka_unit_test(a_gradient_that_is_not_finite_stops_the_run_before_any_update),
+        cmocka_unit_test(wrong_configurations_are_refused_with_code_and_message),
+        cmocka_unit_test(a_plan_that_does_not_fit_is_refused_with_the_smallest_that_would),
+        cmocka_unit_test(a_reader_that_fails_ends_the_load),
+        cmocka_unit_test(a_store_directory_that_the_engine_made_is_removed_again),
+    };
+    return cmocka_run_group_tests(tests, make_store, remove_store);
+}
