@@ -117,10 +117,8 @@ static int check_outputs(struct train *t)
     int native = 0;
     if (o->export_directory) native = hf_export_check(o->export_directory, t->error);
     if (!native) native = run_log_check(o->log, t->error);
-    if (!native && o->engine.store) {
-        native = store_check(o->engine.store, o->engine.io, &info, t->error);
-        if (!native) store_tell(o->engine.store, &info, o->quiet);
-    }
+    if (!native && o->engine.store)
+        native = store_check_local(o->engine.store, t->error);
     return native;
 }
 
