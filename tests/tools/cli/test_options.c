@@ -197,7 +197,7 @@ static void nearest_is_by_edits_and_never_far(void **state)
     (void)state;
     static const char *const names[] = {"train", "demo", "doctor"};
     assert_string_equal(cli_nearest("trian", names, 3), "train");
-    assert_string_equal(cli_nearest("doc", names, 3), "demo");
+    assert_string_equal(cli_nearest("deom", names, 3), "demo");
     assert_string_equal(cli_nearest("dotcor", names, 3), "doctor");
     assert_string_equal(cli_nearest("train", names, 3), "train");
     assert_null(cli_nearest("inspect", names, 3));

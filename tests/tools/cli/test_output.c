@@ -148,7 +148,7 @@ static void the_step_line_reads_as_documented(void **state)
     char line[PROGRESS_LINE_BYTES];
     progress_format(&step, line);
     assert_string_equal(line, "step 120/1000 12% | loss 2.413 | norm 0.91 | 18.2k tok/s | stall "
-                              "nvme 3% | eta 13m");
+                              "nvme 3% | eta 14m");
     struct hst_step_stats slow = stats;
     slow.stall_s.update = 0.25;
     slow.grad_norm = NAN;

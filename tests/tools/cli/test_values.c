@@ -3,7 +3,6 @@
 #include <hoistway/hoistway.h>
 
 #include <errno.h>
-#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -217,19 +216,6 @@ static void a_refusal_names_value_expectation_and_range(void **state)
     assert_int_equal(strlen(little), sizeof little - 1);
 }
 
-static void numbers_do_not_depend_on_the_locale(void **state)
-{
-    (void)state;
-    struct hst_config config = {0};
-    if (!setlocale(LC_ALL, "de_DE.UTF-8")) {
-        print_message("skipped: no locale with a decimal comma is installed\n");
-        skip();
-    }
-    accept("clip", "0.5", &config);
-    setlocale(LC_ALL, "C");
-    assert_true(config.clip == 0.5);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,7 +227,6 @@ int main(void)
         cmocka_unit_test(an_explicit_zero_is_not_the_default),
         cmocka_unit_test(choices_become_their_enum),
         cmocka_unit_test(a_refusal_names_value_expectation_and_range),
-        cmocka_unit_test(numbers_do_not_depend_on_the_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
