@@ -148,7 +148,7 @@ static struct result run(const struct hst_config *config)
         must(engine, hst_step_end(engine, &result.stats));
         result.norms[s] = result.stats.grad_norm;
     }
-    must(engine, hst_engine_drain(engine));
+    must(engine, hst_engine_drain(engine, NULL));
     result.weights.bytes = malloc(SAVED_ELEMENTS * sizeof(float));
     must(engine, hst_engine_save(engine, &(struct hst_writer){collect, &result.weights}));
     must(engine, hst_engine_memory(engine, &result.memory));
