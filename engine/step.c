@@ -265,10 +265,11 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
         return engine->error.native;
     if (engine->phase == PHASE_STEP)
         return engine_refuse(engine, "drain comes between steps");
-    int rc = engine->stream ? hst_stream_sync(engine->stream) : 0;
+    int rc = hst_stream_sync(engine->stream);
     if (rc)
         return engine_fail_device(engine, rc, "the computation");
-    if (stats)
+    rc = weights_invalidate(engine); /* what is on its way for a next step arrives first */
+    if (rc == 0 && stats)
         account(engine, 0, stats);
-    return 0;
+    return rc;
 }

@@ -137,7 +137,9 @@ static void every_budget_down_to_the_smallest_is_kept_and_the_next_is_refused(vo
     char why[512];
     uint64_t smallest = 0, nvme_before = 0;
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
-    for (in.dram_budget = p.dram_bytes; placement_plan(&in, &p, why, sizeof why) == 0; in.dram_budget -= 4096) {
+    in.dram_budget = p.dram_bytes;
+    placement_free(&p);
+    for (; placement_plan(&in, &p, why, sizeof why) == 0; in.dram_budget -= 4096) {
         assert_true(p.dram_bytes <= in.dram_budget);
         assert_true(p.nvme_bytes >= nvme_before || p.slot_count == 2);
         nvme_before = p.nvme_bytes;
