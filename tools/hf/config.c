@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides whether a model can be trained here, from config.json alone. Keys that change what the model computes
- * must have a value that is built; keys that do not (token ids, cache, initializer) are left alone. A key without
- * which the model is another one must be there: the defaults of other programs changed between their versions.
+ * Decides whether a model can be trained here, from config.json alone. Keys that change what the
+ * model computes must have a value that is built; keys that do not (token ids, cache, initializer)
+ * are left alone. A key without which the model is another one must be there: the defaults of other
+ * programs changed between their versions.
  */
 #include "hf/config.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An exported config.json is the source's, byte for byte, but for the type of the weights: nothing that this
- * program does not know about may be lost or reordered.
+ * An exported config.json is the source's, byte for byte, but for the type of the weights: nothing
+ * that this program does not know about may be lost or reordered.
  */
 #include "hf/config.h"
 

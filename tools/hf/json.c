@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads JSON as RFC 8259 has it, and refuses what a lenient reader would let pass: bad UTF-8, lone surrogates,
- * NUL, more than 16 levels. A tree would cost up to forty bytes of memory for one of a hostile file (a library
- * that builds one was measured); tokens cost none, and tell where in the text a value stands.
+ * Reads JSON as RFC 8259 has it, and refuses what a lenient reader would let pass: bad UTF-8, lone
+ * surrogates, NUL, more than 16 levels. A tree would cost up to forty bytes of memory for one of a
+ * hostile file (a library that builds one was measured); tokens cost none, and tell where in the
+ * text a value stands.
  */
 #include "hf/json.h"
 

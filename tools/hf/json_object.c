@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What needs more than one token: keys that stand twice in an object, and members by name. Keys are compared
- * after sorting, not hashed: no choice of keys makes it slow.
+ * What needs more than one token: keys that stand twice in an object, and members by name. Keys are
+ * compared after sorting, not hashed: no choice of keys makes it slow.
  */
 #include "hf/json.h"
 
@@ -34,7 +34,10 @@ static int keys_add(struct keys *keys, struct key key)
     return 0;
 }
 
-/* The next byte of a string, unescaped; *i moves on. pending holds the rest of a character of several bytes. */
+/*
+ * The next byte of a string, unescaped; *i moves on. pending holds the rest of a character of
+ * several bytes.
+ */
 struct bytes {
     const char *at, *end;
     char pending[5];

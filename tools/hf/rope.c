@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rotary embedding has two dialects: rope_theta with rope_scaling (transformers 4), and rope_parameters that holds
- * everything (transformers 5). Both are read; where both stand there they must agree. A wrong base trains without
- * any sign of it, so nothing is assumed: unknown types and keys are refused, and so is silence.
+ * Rotary embedding has two dialects: rope_theta with rope_scaling (transformers 4), and
+ * rope_parameters that holds everything (transformers 5). Both are read; where both stand there
+ * they must agree. A wrong base trains without any sign of it, so nothing is assumed: unknown types
+ * and keys are refused, and so is silence.
  */
 #include "hf/config.h"
 

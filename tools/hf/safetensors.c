@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Accepts what the format's reference implementation accepts and nothing else, with limits where it has none:
- * 8 dimensions, names of 1 KiB, a million tensors. The order of the checks is: sizes, syntax, each tensor by
- * itself, then all together (no name twice, no hole, no overlap, no byte that belongs to nobody).
+ * Accepts what the format's reference implementation accepts and nothing else, with limits where it
+ * has none: 8 dimensions, names of 1 KiB, a million tensors. The order of the checks is: sizes,
+ * syntax, each tensor by itself, then all together (no name twice, no hole, no overlap, no byte
+ * that belongs to nobody).
  */
 #include "hf/safetensors.h"
 
