@@ -31,9 +31,9 @@ struct config_source {
     struct hst_error *error;
 };
 /** True where the key is there and its value is not null. */
-bool config_has(struct json_value value);
-int config_real(const struct config_source *source, const char *key, struct json_value value,
+bool config_has(struct jsn_value value);
+int config_real(const struct config_source *source, const char *key, struct jsn_value value,
                 double least, double greatest, double *out);
-int config_rope(const struct config_source *source, struct json_value theta,
-                struct json_value scaling, struct json_value parameters, struct rope_config *rope);
+int config_rope(const struct config_source *source, struct jsn_value theta,
+                struct jsn_value scaling, struct jsn_value parameters, struct rope_config *rope);
 #endif
