@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides whether a model can be trained here, from config.json alone. Keys that change what the model computes
- * must have a value that is built; keys that do not (token ids, cache, initializer) are left alone. A key without
- * which the model is another one must be there: the defaults of other programs changed between their versions.
+ * Decides whether a model can be trained here, from config.json alone. Keys that change what the
+ * model computes must have a value that is built; keys that do not (token ids, cache, initializer)
+ * are left alone. A key without which the model is another one must be there: the defaults of other
+ * programs changed between their versions.
  */
 #include "hf/config.h"
 
@@ -67,22 +68,22 @@ static const char *const keys[KEY_COUNT] = {
 #define refuse(code, ...) fail(s->error, code, -EBADMSG, __VA_ARGS__)
 
 /* How much of a value a message shows. */
-static int shown(struct json_value v)
+static int shown(struct jsn_value v)
 {
     return (int)(v.end - v.begin < 40 ? v.end - v.begin : 40);
 }
 
-bool config_has(struct json_value v)
+bool config_has(struct jsn_value v)
 {
-    return v.type != JSON_ERROR && v.type != JSON_NULL;
+    return v.type != JSN_ERROR && v.type != JSN_NULL;
 }
 
-int config_real(const struct config_source *s, const char *key, struct json_value v, double least,
+int config_real(const struct config_source *s, const char *key, struct jsn_value v, double least,
                 double greatest, double *out)
 {
     double value;
     if (!config_has(v)) return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing: add it", s->path, key);
-    if (!json_real(s->text, v, &value) || !(value >= least && value <= greatest))
+    if (!jsn_real(s->text, v, &value) || !(value >= least && value <= greatest))
         return refuse(FAIL_CONFIG_VALUE, "%s: %s is %.*s, want a number from %g to %g", s->path,
                       key, shown(v), s->text + v.begin, least, greatest);
     *out = value;
@@ -106,18 +107,18 @@ static const struct size_key size_keys[] = {
     {POSITIONS, offsetof(struct llama_config, max_positions), INT32_MAX, false},
 };
 
-static int read_sizes(const struct config_source *s, const struct json_value *values,
+static int read_sizes(const struct config_source *s, const struct jsn_value *values,
                       struct llama_config *c)
 {
     for (size_t i = 0; i < sizeof size_keys / sizeof *size_keys; i++) {
         const struct size_key *k = &size_keys[i];
-        struct json_value v = values[k->key];
+        struct jsn_value v = values[k->key];
         uint64_t value;
         if (!config_has(v)) {
             if (k->optional) continue;
             return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing: add it", s->path, keys[k->key]);
         }
-        if (!json_u64(s->text, v, &value) || value < 1 || value > k->greatest)
+        if (!jsn_u64(s->text, v, &value) || value < 1 || value > k->greatest)
             return refuse(FAIL_CONFIG_VALUE, "%s: %s is %.*s, want a whole number from 1 to %u",
                           s->path, keys[k->key], shown(v), s->text + v.begin, k->greatest);
         *(uint32_t *)((char *)c + k->offset) = (uint32_t)value;
@@ -156,39 +157,39 @@ static int check_sizes(const struct config_source *s, struct llama_config *c)
     return 0;
 }
 
-static int read_bool(const struct config_source *s, int key, struct json_value v, bool *out)
+static int read_bool(const struct config_source *s, int key, struct jsn_value v, bool *out)
 {
     *out = false;
     if (!config_has(v)) return 0;
-    if (v.type != JSON_TRUE && v.type != JSON_FALSE)
+    if (v.type != JSN_TRUE && v.type != JSN_FALSE)
         return refuse(FAIL_CONFIG_VALUE, "%s: %s is %.*s, want true or false", s->path, keys[key],
                       shown(v), s->text + v.begin);
-    *out = v.type == JSON_TRUE;
+    *out = v.type == JSN_TRUE;
     return 0;
 }
 
-static int check_architecture(const struct config_source *s, const struct json_value *values)
+static int check_architecture(const struct config_source *s, const struct jsn_value *values)
 {
-    struct json_value v = values[ARCHITECTURES], name = {0};
-    if (v.type == JSON_ARRAY) {
-        struct json_reader r = json_reader(s->text + v.begin, v.end - v.begin);
-        json_next(&r);
-        name = json_next_value(&r);
+    struct jsn_value v = values[ARCHITECTURES], name = {0};
+    if (v.type == JSN_ARRAY) {
+        struct jsn_reader r = jsn_reader(s->text + v.begin, v.end - v.begin);
+        jsn_next(&r);
+        name = jsn_next_value(&r);
         name.begin += v.begin;
         name.end += v.begin;
-        if (json_next(&r).type != JSON_ARRAY_END) name.type = JSON_ERROR;
+        if (jsn_next(&r).type != JSN_ARRAY_END) name.type = JSN_ERROR;
     }
-    if (name.type != JSON_STRING)
+    if (name.type != JSN_STRING)
         return refuse(FAIL_ARCHITECTURE,
                       "%s: architectures does not name one architecture; supported: "
                       "LlamaForCausalLM",
                       s->path);
-    if (!json_equals(s->text, name, "LlamaForCausalLM"))
+    if (!jsn_equals(s->text, name, "LlamaForCausalLM"))
         return refuse(FAIL_ARCHITECTURE,
                       "%s: architecture %.*s is not supported; supported: LlamaForCausalLM",
                       s->path, shown(name), s->text + name.begin);
     v = values[MODEL_TYPE];
-    if (config_has(v) && !json_equals(s->text, v, "llama"))
+    if (config_has(v) && !jsn_equals(s->text, v, "llama"))
         return refuse(FAIL_ARCHITECTURE, "%s: model_type is %.*s, want llama", s->path, shown(v),
                       s->text + v.begin);
     if (config_has(values[AUTO_MAP]))
@@ -203,10 +204,10 @@ static int check_architecture(const struct config_source *s, const struct json_v
     return 0;
 }
 
-static int check_variants(const struct config_source *s, const struct json_value *values)
+static int check_variants(const struct config_source *s, const struct jsn_value *values)
 {
-    struct json_value v = values[HIDDEN_ACT];
-    if (config_has(v) && !json_equals(s->text, v, "silu"))
+    struct jsn_value v = values[HIDDEN_ACT];
+    if (config_has(v) && !jsn_equals(s->text, v, "silu"))
         return refuse(FAIL_ARCHITECTURE, "%s: hidden_act is %.*s, supported: silu", s->path,
                       shown(v), s->text + v.begin);
     static const int biases[] = {ATTENTION_BIAS, MLP_BIAS};
@@ -221,11 +222,11 @@ static int check_variants(const struct config_source *s, const struct json_value
     }
     double number;
     v = values[ATTENTION_DROPOUT];
-    if (config_has(v) && (!json_real(s->text, v, &number) || number != 0))
+    if (config_has(v) && (!jsn_real(s->text, v, &number) || number != 0))
         return refuse(FAIL_ARCHITECTURE, "%s: attention_dropout is %.*s, supported: 0", s->path,
                       shown(v), s->text + v.begin);
     v = values[PARTIAL_ROTARY];
-    if (config_has(v) && (!json_real(s->text, v, &number) || number != 1))
+    if (config_has(v) && (!jsn_real(s->text, v, &number) || number != 1))
         return refuse(FAIL_ARCHITECTURE, "%s: partial_rotary_factor is %.*s, supported: 1", s->path,
                       shown(v), s->text + v.begin);
     return 0;
@@ -237,11 +238,11 @@ int config_parse(const char *path, const char *text, size_t size, struct llama_c
     const struct config_source source = {path, text, error}, *s = &source;
     const char *why;
     size_t at;
-    int rc = json_check(text, size, 65536, &why, &at);
+    int rc = jsn_check(text, size, 65536, &why, &at);
     if (rc == -ENOMEM) return fail(error, FAIL_CONFIG_FILE, rc, "%s: no memory to read it", path);
     if (rc) return refuse(FAIL_CONFIG_FILE, "%s: not valid JSON: %s, at byte %zu", path, why, at);
-    struct json_value v[KEY_COUNT];
-    json_members(text, size, keys, KEY_COUNT, v);
+    struct jsn_value v[KEY_COUNT];
+    jsn_members(text, size, keys, KEY_COUNT, v);
     struct llama_config c = {0};
     rc = check_architecture(s, v);
     if (!rc) rc = check_variants(s, v);
@@ -251,10 +252,10 @@ int config_parse(const char *path, const char *text, size_t size, struct llama_c
     if (!rc) rc = read_bool(s, TIE, v[TIE], &c.tied_embeddings);
     if (!rc) rc = config_rope(s, v[ROPE_THETA], v[ROPE_SCALING], v[ROPE_PARAMETERS], &c.rope);
     if (rc) return rc;
-    struct json_value type = v[DTYPE].type == JSON_STRING ? v[DTYPE] : v[TORCH_DTYPE];
+    struct jsn_value type = v[DTYPE].type == JSN_STRING ? v[DTYPE] : v[TORCH_DTYPE];
     dtype[0] = '\0';
-    if (type.type == JSON_STRING && type.end - type.begin < 16)
-        json_unescape(text + type.begin, type.end - type.begin, dtype);
+    if (type.type == JSN_STRING && type.end - type.begin < 16)
+        jsn_unescape(text + type.begin, type.end - type.begin, dtype);
     *config = c;
     return 0;
 }

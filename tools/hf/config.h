@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_HF_CONFIG_H
 #define HOISTWAY_TOOLS_HF_CONFIG_H
-/* The text of config.json: checked and read into a llama_config, or given back with another dtype. Pure. */
+/*
+ * The text of config.json: checked and read into a llama_config, or given back with another dtype.
+ * Pure.
+ */
 #include "fail.h"
 #include "hf/json.h"
 #include "hf/llama_config.h"
@@ -9,14 +12,16 @@
 #define CONFIG_MAX_BYTES (64u << 20)
 
 /**
- * Reads text[size], followed by a NUL. `path` is for messages. dtype: what the file says the weights' type is
- * ("float32", "bfloat16"), empty where it says nothing. Errors: -EBADMSG (E412 to E414), -ENOMEM.
+ * Reads text[size], followed by a NUL. `path` is for messages. dtype: what the file says the
+ * weights' type is ("float32", "bfloat16"), empty where it says nothing. Errors: -EBADMSG (E412 to
+ * E414), -ENOMEM.
  */
-int config_parse(const char *path, const char *text, size_t size, struct llama_config *config, char dtype[16],
-                 struct hst_error *error);
+int config_parse(const char *path, const char *text, size_t size, struct llama_config *config,
+                 char dtype[16], struct hst_error *error);
 /**
- * A copy of a text that config_parse accepted, with the value of `dtype` and of `torch_dtype`, whichever is there,
- * replaced; where neither is, both are put first. The caller frees it. Null where there is no memory.
+ * A copy of a text that config_parse accepted, with the value of `dtype` and of `torch_dtype`,
+ * whichever is there, replaced; where neither is, both are put first. The caller frees it. Null
+ * where there is no memory.
  */
 char *config_with_dtype(const char *text, size_t size, const char *dtype, size_t *out_size);
 
@@ -26,9 +31,9 @@ struct config_source {
     struct hst_error *error;
 };
 /** True where the key is there and its value is not null. */
-bool config_has(struct json_value value);
-int config_real(const struct config_source *source, const char *key, struct json_value value, double least,
-                double greatest, double *out);
-int config_rope(const struct config_source *source, struct json_value theta, struct json_value scaling,
-                struct json_value parameters, struct rope_config *rope);
+bool config_has(struct jsn_value value);
+int config_real(const struct config_source *source, const char *key, struct jsn_value value,
+                double least, double greatest, double *out);
+int config_rope(const struct config_source *source, struct jsn_value theta,
+                struct jsn_value scaling, struct jsn_value parameters, struct rope_config *rope);
 #endif

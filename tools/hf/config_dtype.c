@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An exported config.json is the source's, byte for byte, but for the type of the weights: nothing that this
- * program does not know about may be lost or reordered.
+ * An exported config.json is the source's, byte for byte, but for the type of the weights: nothing
+ * that this program does not know about may be lost or reordered.
  */
 #include "hf/config.h"
 
@@ -18,8 +18,8 @@ struct edit {
 /* Both keys in front of the first one, in the file's own indentation. */
 static struct edit insertion(const char *text, size_t size, const char *dtype)
 {
-    struct json_reader r = json_reader(text, size);
-    size_t brace = json_next(&r).end;
+    struct jsn_reader r = jsn_reader(text, size);
+    size_t brace = jsn_next(&r).end;
     size_t space = strspn(text + brace, " \t\r\n");
     if (space > 64) space = 64;
     struct edit e = {.begin = brace, .end = brace};
@@ -31,15 +31,15 @@ static struct edit insertion(const char *text, size_t size, const char *dtype)
 char *config_with_dtype(const char *text, size_t size, const char *dtype, size_t *out_size)
 {
     static const char *const keys[] = {"dtype", "torch_dtype"};
-    struct json_value v[2];
+    struct jsn_value v[2];
     struct edit edits[2];
     size_t count = 0;
-    json_members(text, size, keys, 2, v);
+    jsn_members(text, size, keys, 2, v);
     bool swapped = v[0].begin > v[1].begin; /* in the order of the text */
     for (int i = 0; i < 2; i++) {
-        struct json_value value = v[swapped ? 1 - i : i];
-        if (value.type == JSON_ERROR) continue;
-        size_t quote = value.type == JSON_STRING;
+        struct jsn_value value = v[swapped ? 1 - i : i];
+        if (value.type == JSN_ERROR) continue;
+        size_t quote = value.type == JSN_STRING;
         struct edit *e = &edits[count++];
         *e = (struct edit){.begin = value.begin - quote, .end = value.end + quote};
         snprintf(e->text, sizeof e->text, "\"%s\"", dtype);

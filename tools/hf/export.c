@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes a model directory beside its target, under a hidden name: sizes are reserved first, so that a full disk is
- * found at once, and the name is taken last, so that the target is always a complete model.
+ * Writes a model directory beside its target, under a hidden name: sizes are reserved first, so
+ * that a full disk is found at once, and the name is taken last, so that the target is always a
+ * complete model.
  */
 #include "hf/export.h"
 
@@ -62,7 +63,10 @@ static int reserve(int fd, uint64_t bytes)
     return rc;
 }
 
-/* Creates a file of `bytes` bytes that starts with `text`, and lists it in the marker. Returns its descriptor. */
+/*
+ * Creates a file of `bytes` bytes that starts with `text`, and lists it in the marker. Returns its
+ * descriptor.
+ */
 static int create_file(struct hf_export *x, const char *name, uint64_t bytes, const void *text,
                        size_t text_bytes, struct hst_error *error)
 {

@@ -50,7 +50,10 @@ struct layout_tensor *layout_find(const struct layout *layout, const char *name)
 
 /* ---- target: the directory that is replaced ---- */
 
-/** The file that tells an export of ours: this title, then "BYTES NAME" of each other file, one per line. */
+/**
+ * The file that tells an export of ours: this title, then "BYTES NAME" of each other file, one per
+ * line.
+ */
 #define TARGET_MARKER       "export.hoistway"
 #define TARGET_MARKER_TITLE "hoistway export 1\n"
 
@@ -66,7 +69,10 @@ int target_open(const char *directory, struct target *target, struct hst_error *
 /** The same refusal again, for what changed since. */
 int target_check(const struct target *target, struct hst_error *error);
 int target_create_temp(struct target *target, struct hst_error *error);
-/** Moves the temporary directory into place, removes what was there. On failure it stays, and the message names it. */
+/**
+ * Moves the temporary directory into place, removes what was there. On failure it stays, and the
+ * message names it.
+ */
 int target_replace(struct target *target, struct hst_error *error);
 void target_close(struct target *target);
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides file, place and header of every tensor from names, shapes and dtype alone, so that equal input gives equal
- * bytes. Tensors stand in the order of their names; data starts at a multiple of 4,096 bytes, so that it can be read
- * with O_DIRECT.
+ * Decides file, place and header of every tensor from names, shapes and dtype alone, so that equal
+ * input gives equal bytes. Tensors stand in the order of their names; data starts at a multiple of
+ * 4,096 bytes, so that it can be read with O_DIRECT.
  */
 #include "hf/export.h"
 

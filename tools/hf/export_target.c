@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what an export may replace: nothing, an empty directory, or an earlier export of ours. That is a directory
- * with our marker, which lists each file and its size, and with no entry but regular files that the marker lists with
- * that size. A model directory made by anything else, and one that somebody put a file into or changed, is refused.
- * What is removed is only what was recognised. The new directory takes the old one's name in one step of the kernel.
+ * Decides what an export may replace: nothing, an empty directory, or an earlier export of ours.
+ * That is a directory with our marker, which lists each file and its size, and with no entry but
+ * regular files that the marker lists with that size. A model directory made by anything else, and
+ * one that somebody put a file into or changed, is refused. What is removed is only what was
+ * recognised. The new directory takes the old one's name in one step of the kernel.
  */
 #include "hf/export.h"
 
@@ -59,7 +60,9 @@ static bool is_ours(int directory_fd, const char *marker, const char *name)
     return marker && listed(marker, name, &bytes) && bytes == (uint64_t)st.st_size;
 }
 
-/* Calls visit for each entry until it returns false. Returns -errno, 0, or 1 where it was stopped. */
+/*
+ * Calls visit for each entry until it returns false. Returns -errno, 0, or 1 where it was stopped.
+ */
 static int each_entry(int directory_fd,
                       bool (*visit)(void *context, int directory_fd, const char *name),
                       void *context)
@@ -109,7 +112,10 @@ static int open_directory(int parent_fd, const char *name)
     return fd < 0 ? -errno : fd;
 }
 
-/* Removes our files from a directory that was recognised, and the directory if nothing else is in it. */
+/*
+ * Removes our files from a directory that was recognised, and the directory if nothing else is in
+ * it.
+ */
 static void remove_export(int parent_fd, const char *name)
 {
     int fd = open_directory(parent_fd, name);
@@ -211,12 +217,18 @@ int target_create_temp(struct target *t, struct hst_error *error)
         t->parent, strerrordesc_np(-rc), t->name);
 }
 
-/* Puts the temporary directory in the place of an earlier export; afterwards that one has the temporary name. */
+/*
+ * Puts the temporary directory in the place of an earlier export; afterwards that one has the
+ * temporary name.
+ */
 static int exchange(const struct target *t)
 {
     if (!renameat2(t->parent_fd, t->temp, t->parent_fd, t->name, RENAME_EXCHANGE)) return 0;
     if (errno != EINVAL && errno != ENOSYS) return -errno;
-    /* A file system without exchange (NFS): two steps, between which the old export has the hidden name. */
+    /*
+     * A file system without exchange (NFS): two steps, between which the old export has the hidden
+     * name.
+     */
     char old[256];
     snprintf(old, sizeof old, ".%.200s.old-%d", t->name, (int)getpid());
     if (renameat(t->parent_fd, t->name, t->parent_fd, old)) return -errno;

@@ -13,13 +13,13 @@
 #define refuse(...) fail(error, FAIL_INDEX, -EBADMSG, __VA_ARGS__)
 
 /* weight_map: counted, then read into entries. */
-static int read_map(const char *path, char *text, struct json_value map, struct index *index,
+static int read_map(const char *path, char *text, struct jsn_value map, struct index *index,
                     struct hst_error *error)
 {
     size_t count = 0, size = map.end - map.begin;
-    struct json_reader r = json_reader(text + map.begin, size);
-    for (struct json_value v = json_next(&r); v.type != JSON_END; v = json_next(&r))
-        count += v.type == JSON_KEY && r.depth == 1;
+    struct jsn_reader r = jsn_reader(text + map.begin, size);
+    for (struct jsn_value v = jsn_next(&r); v.type != JSN_END; v = jsn_next(&r))
+        count += v.type == JSN_KEY && r.depth == 1;
     if (count > ST_MAX_TENSORS)
         return refuse("%s: %zu entries in weight_map, at most %u allowed", path, count,
                       ST_MAX_TENSORS);
@@ -27,20 +27,20 @@ static int read_map(const char *path, char *text, struct json_value map, struct 
     index->files = calloc(count + 1, sizeof *index->files);
     if (!index->entries || !index->files)
         return fail(error, FAIL_INDEX, -ENOMEM, "%s: no memory to read it", path);
-    r = json_reader(text + map.begin, size);
-    json_next(&r);
+    r = jsn_reader(text + map.begin, size);
+    jsn_next(&r);
     for (;;) {
-        struct json_value key = json_next(&r), v;
-        if (key.type != JSON_KEY) return 0;
-        v = json_next_value(&r);
+        struct jsn_value key = jsn_next(&r), v;
+        if (key.type != JSN_KEY) return 0;
+        v = jsn_next_value(&r);
         struct index_entry *e = &index->entries[index->count];
         e->name = text + map.begin + key.begin;
-        json_unescape(e->name, key.end - key.begin, e->name);
-        if (v.type != JSON_STRING)
+        jsn_unescape(e->name, key.end - key.begin, e->name);
+        if (v.type != JSN_STRING)
             return refuse("%s: weight_map gives tensor %.80s something that is no file name", path,
                           e->name);
         e->file_name = text + map.begin + v.begin;
-        json_unescape(e->file_name, v.end - v.begin, e->file_name);
+        jsn_unescape(e->file_name, v.end - v.begin, e->file_name);
         if (!input_name_is_plain(e->file_name))
             return refuse(
                 "%s: weight_map names file \"%.80s\", want a plain file name without a path", path,
@@ -84,19 +84,19 @@ static int read_index(const char *path, char *text, size_t size, struct index *i
 {
     const char *why;
     size_t at;
-    int rc = json_check(text, size, ST_MAX_TENSORS + 1024, &why, &at);
+    int rc = jsn_check(text, size, ST_MAX_TENSORS + 1024, &why, &at);
     if (rc == -ENOMEM) return fail(error, FAIL_INDEX, rc, "%s: no memory to read it", path);
     if (rc) return refuse("%s: not a valid index: %s, at byte %zu", path, why, at);
     static const char *const keys[] = {"metadata", "weight_map"};
-    struct json_value v[2];
-    json_members(text, size, keys, 2, v);
-    if (v[1].type != JSON_OBJECT)
+    struct jsn_value v[2];
+    jsn_members(text, size, keys, 2, v);
+    if (v[1].type != JSN_OBJECT)
         return refuse("%s: weight_map is not there or not an object", path);
-    if (v[0].type == JSON_OBJECT) {
+    if (v[0].type == JSN_OBJECT) {
         static const char *const inner[] = {"total_size"};
-        struct json_value total;
-        json_members(text + v[0].begin, v[0].end - v[0].begin, inner, 1, &total);
-        index->has_total = json_u64(text + v[0].begin, total, &index->total_bytes);
+        struct jsn_value total;
+        jsn_members(text + v[0].begin, v[0].end - v[0].begin, inner, 1, &total);
+        index->has_total = jsn_u64(text + v[0].begin, total, &index->total_bytes);
     }
     rc = read_map(path, text, v[1], index, error);
     return rc ? rc : number_files(path, index, error);

@@ -23,9 +23,10 @@ struct index {
 };
 
 /**
- * Parses text[size], followed by a NUL, and unescapes strings in place: it must live as long as the index.
- * File names are plain names. Errors: -EBADMSG (E411), -ENOMEM.
+ * Parses text[size], followed by a NUL, and unescapes strings in place: it must live as long as the
+ * index. File names are plain names. Errors: -EBADMSG (E411), -ENOMEM.
  */
-int index_parse(const char *path, char *text, size_t size, struct index *index, struct hst_error *error);
+int index_parse(const char *path, char *text, size_t size, struct index *index,
+                struct hst_error *error);
 void index_free(struct index *index);
 #endif

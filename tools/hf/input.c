@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A name from a hostile file must not reach anything outside the model's directory, a FIFO or a device. So
- * the kernel resolves it beneath the directory; where it cannot (before 5.6, or forbidden), no link is followed.
+ * A name from a hostile file must not reach anything outside the model's directory, a FIFO or a
+ * device. So the kernel resolves it beneath the directory; where it cannot (before 5.6, or
+ * forbidden), no link is followed.
  */
 #include "hf/input.h"
 

@@ -16,8 +16,9 @@ struct input {
 /** True for one plain file name: not empty, ".", "..", without slashes, at most 255 bytes. */
 bool input_name_is_plain(const char *name);
 /**
- * Opens a regular file by its plain name; symbolic links are followed only inside the directory. Returns a
- * negative errno: -ENOENT, -EXDEV a link that leaves the directory, -EINVAL not a regular file, and others.
+ * Opens a regular file by its plain name; symbolic links are followed only inside the directory.
+ * Returns a negative errno: -ENOENT, -EXDEV a link that leaves the directory, -EINVAL not a regular
+ * file, and others.
  */
 int input_open(int directory_fd, const char *name, struct input *input);
 void input_close(struct input *input);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads JSON as RFC 8259 has it, and refuses what a lenient reader would let pass: bad UTF-8, lone surrogates,
- * NUL, more than 16 levels. A tree would cost up to forty bytes of memory for one of a hostile file (a library
- * that builds one was measured); tokens cost none, and tell where in the text a value stands.
+ * Reads JSON as RFC 8259 has it, and refuses what a lenient reader would let pass: bad UTF-8, lone
+ * surrogates, NUL, more than 16 levels. A tree would cost up to forty bytes of memory for one of a
+ * hostile file (a library that builds one was measured); tokens cost none, and tell where in the
+ * text a value stands.
  */
 #include "hf/json.h"
 
@@ -20,19 +21,19 @@ enum state {
     FAILED
 };
 
-struct json_reader json_reader(const char *text, size_t size)
+struct jsn_reader jsn_reader(const char *text, size_t size)
 {
-    return (struct json_reader){.text = text, .size = size, .state = WANT_VALUE};
+    return (struct jsn_reader){.text = text, .size = size, .state = WANT_VALUE};
 }
 
-static struct json_value failed(struct json_reader *r, const char *why)
+static struct jsn_value failed(struct jsn_reader *r, const char *why)
 {
     r->state = FAILED;
     r->why = why;
-    return (struct json_value){JSON_ERROR, r->at, r->at};
+    return (struct jsn_value){JSN_ERROR, r->at, r->at};
 }
 
-static void skip_space(struct json_reader *r)
+static void skip_space(struct jsn_reader *r)
 {
     while (r->at < r->size) {
         char c = r->text[r->at];
@@ -94,9 +95,9 @@ static size_t escape_length(const char *s, size_t left, const char **why)
     return low >= 0xdc00 && low <= 0xdfff ? 12 : 0;
 }
 
-static struct json_value string(struct json_reader *r, enum json_type type)
+static struct jsn_value string(struct jsn_reader *r, enum jsn_type type)
 {
-    struct json_value v = {type, ++r->at, 0};
+    struct jsn_value v = {type, ++r->at, 0};
     while (r->at < r->size) {
         const char *s = r->text + r->at;
         unsigned char c = (unsigned char)*s;
@@ -120,7 +121,7 @@ static struct json_value string(struct json_reader *r, enum json_type type)
     return failed(r, "a string without an end");
 }
 
-static size_t digits(struct json_reader *r)
+static size_t digits(struct jsn_reader *r)
 {
     size_t start = r->at;
     while (r->at < r->size && r->text[r->at] >= '0' && r->text[r->at] <= '9')
@@ -128,16 +129,16 @@ static size_t digits(struct json_reader *r)
     return r->at - start;
 }
 
-static bool take(struct json_reader *r, const char *any)
+static bool take(struct jsn_reader *r, const char *any)
 {
     if (r->at == r->size || !r->text[r->at] || !strchr(any, r->text[r->at])) return false;
     r->at++;
     return true;
 }
 
-static struct json_value number(struct json_reader *r)
+static struct jsn_value number(struct jsn_reader *r)
 {
-    struct json_value v = {JSON_NUMBER, r->at, 0};
+    struct jsn_value v = {JSN_NUMBER, r->at, 0};
     take(r, "-");
     if (!take(r, "0") && !digits(r)) return failed(r, "something that is no value");
     if (take(r, ".") && !digits(r)) return failed(r, "a number without digits after its point");
@@ -149,85 +150,85 @@ static struct json_value number(struct json_reader *r)
     return v;
 }
 
-static struct json_value literal(struct json_reader *r, const char *word, enum json_type type)
+static struct jsn_value literal(struct jsn_reader *r, const char *word, enum jsn_type type)
 {
     size_t n = strlen(word);
     if (r->size - r->at < n || memcmp(r->text + r->at, word, n) != 0)
         return failed(r, "something that is no value");
     r->at += n;
-    return (struct json_value){type, r->at - n, r->at};
+    return (struct jsn_value){type, r->at - n, r->at};
 }
 
-static struct json_value scalar(struct json_reader *r, char c)
+static struct jsn_value scalar(struct jsn_reader *r, char c)
 {
     switch (c) {
     case '"':
-        return string(r, JSON_STRING);
+        return string(r, JSN_STRING);
     case 't':
-        return literal(r, "true", JSON_TRUE);
+        return literal(r, "true", JSN_TRUE);
     case 'f':
-        return literal(r, "false", JSON_FALSE);
+        return literal(r, "false", JSN_FALSE);
     case 'n':
-        return literal(r, "null", JSON_NULL);
+        return literal(r, "null", JSN_NULL);
     default:
         return number(r);
     }
 }
 
-static struct json_value container_begin(struct json_reader *r, char c)
+static struct jsn_value container_begin(struct jsn_reader *r, char c)
 {
-    if (r->depth == JSON_MAX_DEPTH) return failed(r, "more than 16 levels of nesting");
+    if (r->depth == JSN_MAX_DEPTH) return failed(r, "more than 16 levels of nesting");
     bool object = c == '{';
     r->objects = object ? r->objects | 1u << r->depth : r->objects & ~(1u << r->depth);
     r->depth++;
     r->state = object ? WANT_KEY_OR_END : WANT_VALUE_OR_END;
     r->at++;
-    return (struct json_value){object ? JSON_OBJECT : JSON_ARRAY, r->at - 1, r->at};
+    return (struct jsn_value){object ? JSN_OBJECT : JSN_ARRAY, r->at - 1, r->at};
 }
 
-static bool in_object(const struct json_reader *r)
+static bool in_object(const struct jsn_reader *r)
 {
     return r->depth && (r->objects >> (r->depth - 1) & 1u);
 }
 
-static struct json_value container_end(struct json_reader *r)
+static struct jsn_value container_end(struct jsn_reader *r)
 {
-    struct json_value v = {in_object(r) ? JSON_OBJECT_END : JSON_ARRAY_END, r->at, r->at + 1};
+    struct jsn_value v = {in_object(r) ? JSN_OBJECT_END : JSN_ARRAY_END, r->at, r->at + 1};
     r->at++;
     r->depth--;
     r->state = r->depth ? WANT_COMMA : WANT_NOTHING;
     return v;
 }
 
-static struct json_value value(struct json_reader *r, char c)
+static struct jsn_value value(struct jsn_reader *r, char c)
 {
     if (c == '{' || c == '[') return container_begin(r, c);
-    struct json_value v = scalar(r, c);
-    if (v.type != JSON_ERROR) r->state = r->depth ? WANT_COMMA : WANT_NOTHING;
+    struct jsn_value v = scalar(r, c);
+    if (v.type != JSN_ERROR) r->state = r->depth ? WANT_COMMA : WANT_NOTHING;
     return v;
 }
 
-static struct json_value key(struct json_reader *r, char c)
+static struct jsn_value key(struct jsn_reader *r, char c)
 {
     if (c != '"') return failed(r, "something where a key in quotes belongs");
-    struct json_value v = string(r, JSON_KEY);
-    if (v.type == JSON_ERROR) return v;
+    struct jsn_value v = string(r, JSN_KEY);
+    if (v.type == JSN_ERROR) return v;
     skip_space(r);
     if (!take(r, ":")) return failed(r, "a key without a colon");
     r->state = WANT_VALUE;
     return v;
 }
 
-struct json_value json_next(struct json_reader *r)
+struct jsn_value jsn_next(struct jsn_reader *r)
 {
-    if (r->state == FAILED) return (struct json_value){JSON_ERROR, r->at, r->at};
+    if (r->state == FAILED) return (struct jsn_value){JSN_ERROR, r->at, r->at};
     skip_space(r);
     if (r->state == WANT_COMMA && take(r, ",")) {
         r->state = in_object(r) ? WANT_KEY : WANT_VALUE;
         skip_space(r);
     }
     if (r->at == r->size) {
-        if (r->state == WANT_NOTHING) return (struct json_value){JSON_END, r->at, r->at};
+        if (r->state == WANT_NOTHING) return (struct jsn_value){JSN_END, r->at, r->at};
         return failed(r, "its end, too early");
     }
     char c = r->text[r->at];
@@ -248,14 +249,14 @@ struct json_value json_next(struct json_reader *r)
     }
 }
 
-struct json_value json_next_value(struct json_reader *r)
+struct jsn_value jsn_next_value(struct jsn_reader *r)
 {
-    struct json_value v = json_next(r);
-    if (v.type != JSON_OBJECT && v.type != JSON_ARRAY) return v;
+    struct jsn_value v = jsn_next(r);
+    if (v.type != JSN_OBJECT && v.type != JSN_ARRAY) return v;
     uint32_t outside = r->depth - 1;
     while (r->depth > outside) {
-        struct json_value inner = json_next(r);
-        if (inner.type == JSON_ERROR) return inner;
+        struct jsn_value inner = jsn_next(r);
+        if (inner.type == JSN_ERROR) return inner;
         v.end = inner.end;
     }
     return v;
@@ -275,7 +276,7 @@ static size_t put_utf8(unsigned code, char *dst)
     return n;
 }
 
-size_t json_unescape(const char *src, size_t size, char *dst)
+size_t jsn_unescape(const char *src, size_t size, char *dst)
 {
     size_t n = 0;
     for (size_t i = 0; i < size;) {
@@ -300,10 +301,10 @@ size_t json_unescape(const char *src, size_t size, char *dst)
     return n;
 }
 
-bool json_u64(const char *text, struct json_value v, uint64_t *out)
+bool jsn_u64(const char *text, struct jsn_value v, uint64_t *out)
 {
     uint64_t value = 0;
-    if (v.type != JSON_NUMBER) return false;
+    if (v.type != JSN_NUMBER) return false;
     for (size_t i = v.begin; i < v.end; i++) {
         if (text[i] < '0' || text[i] > '9') return false;
         if (__builtin_mul_overflow(value, 10u, &value) ||
@@ -314,9 +315,9 @@ bool json_u64(const char *text, struct json_value v, uint64_t *out)
     return true;
 }
 
-bool json_real(const char *text, struct json_value v, double *out)
+bool jsn_real(const char *text, struct jsn_value v, double *out)
 {
-    if (v.type != JSON_NUMBER) return false;
+    if (v.type != JSN_NUMBER) return false;
     char *end;
     double value = strtod(text + v.begin, &end);
     if (end != text + v.end || !isfinite(value)) return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What needs more than one token: keys that stand twice in an object, and members by name. Keys are compared
- * after sorting, not hashed: no choice of keys makes it slow.
+ * What needs more than one token: keys that stand twice in an object, and members by name. Keys are
+ * compared after sorting, not hashed: no choice of keys makes it slow.
  */
 #include "hf/json.h"
 
@@ -34,7 +34,10 @@ static int keys_add(struct keys *keys, struct key key)
     return 0;
 }
 
-/* The next byte of a string, unescaped; *i moves on. pending holds the rest of a character of several bytes. */
+/*
+ * The next byte of a string, unescaped; *i moves on. pending holds the rest of a character of
+ * several bytes.
+ */
 struct bytes {
     const char *at, *end;
     char pending[5];
@@ -48,7 +51,7 @@ static int next_byte(struct bytes *b)
         size_t n = *b->at != '\\' ? 1 : b->at[1] != 'u' ? 2 : 6;
         if (n == 6 && (b->at[2] == 'd' || b->at[2] == 'D') && strchr("89abAB", b->at[3])) n = 12;
         char out[13];
-        b->left = json_unescape(b->at, n, out);
+        b->left = jsn_unescape(b->at, n, out);
         memcpy(b->pending, out, b->left);
         b->taken = 0;
         b->at += n;
@@ -79,15 +82,15 @@ static int compare_keys(const void *a, const void *b, void *text)
                            y->size);
 }
 
-static int collect(struct json_reader *r, struct keys *keys)
+static int collect(struct jsn_reader *r, struct keys *keys)
 {
-    uint32_t open[JSON_MAX_DEPTH + 1] = {0}, objects = 0;
+    uint32_t open[JSN_MAX_DEPTH + 1] = {0}, objects = 0;
     for (;;) {
-        struct json_value v = json_next(r);
-        if (v.type == JSON_END) return 0;
-        if (v.type == JSON_ERROR) return -EBADMSG;
-        if (v.type == JSON_OBJECT) open[r->depth] = objects++;
-        if (v.type != JSON_KEY) continue;
+        struct jsn_value v = jsn_next(r);
+        if (v.type == JSN_END) return 0;
+        if (v.type == JSN_ERROR) return -EBADMSG;
+        if (v.type == JSN_OBJECT) open[r->depth] = objects++;
+        if (v.type != JSN_KEY) continue;
         int rc = keys_add(
             keys, (struct key){open[r->depth], (uint32_t)v.begin, (uint32_t)(v.end - v.begin)});
         if (rc) {
@@ -98,13 +101,13 @@ static int collect(struct json_reader *r, struct keys *keys)
     }
 }
 
-int json_check(const char *text, size_t size, size_t max_keys, const char **why, size_t *at)
+int jsn_check(const char *text, size_t size, size_t max_keys, const char **why, size_t *at)
 {
     struct keys keys = {.max = max_keys};
-    struct json_reader r = json_reader(text, size);
+    struct jsn_reader r = jsn_reader(text, size);
     int rc = -EBADMSG;
-    if (json_next(&r).type == JSON_OBJECT) {
-        r = json_reader(text, size);
+    if (jsn_next(&r).type == JSN_OBJECT) {
+        r = jsn_reader(text, size);
         rc = collect(&r, &keys);
     } else if (!r.why) {
         r.why = "something that is no object";
@@ -124,23 +127,23 @@ int json_check(const char *text, size_t size, size_t max_keys, const char **why,
     return rc;
 }
 
-bool json_equals(const char *text, struct json_value v, const char *plain)
+bool jsn_equals(const char *text, struct jsn_value v, const char *plain)
 {
-    if (v.type != JSON_STRING && v.type != JSON_KEY) return false;
+    if (v.type != JSN_STRING && v.type != JSN_KEY) return false;
     return compare_strings(text + v.begin, v.end - v.begin, plain, strlen(plain)) == 0;
 }
 
-void json_members(const char *text, size_t size, const char *const *keys, size_t key_count,
-                  struct json_value *values)
+void jsn_members(const char *text, size_t size, const char *const *keys, size_t key_count,
+                 struct jsn_value *values)
 {
     memset(values, 0, key_count * sizeof *values);
-    struct json_reader r = json_reader(text, size);
-    if (json_next(&r).type != JSON_OBJECT) return;
+    struct jsn_reader r = jsn_reader(text, size);
+    if (jsn_next(&r).type != JSN_OBJECT) return;
     for (;;) {
-        struct json_value name = json_next(&r);
-        if (name.type != JSON_KEY) return;
-        struct json_value v = json_next_value(&r);
+        struct jsn_value name = jsn_next(&r);
+        if (name.type != JSN_KEY) return;
+        struct jsn_value v = jsn_next_value(&r);
         for (size_t i = 0; i < key_count; i++)
-            if (json_equals(text, name, keys[i])) values[i] = v;
+            if (jsn_equals(text, name, keys[i])) values[i] = v;
     }
 }

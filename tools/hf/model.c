@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opens a model directory. Every file that will be needed, now or for the export at the end of a long run, is
- * opened and checked here and stays open: what happens to the directory later cannot end the run.
+ * Opens a model directory. Every file that will be needed, now or for the export at the end of a
+ * long run, is opened and checked here and stays open: what happens to the directory later cannot
+ * end the run.
  */
 #include "hf/model.h"
 

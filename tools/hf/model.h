@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_HF_MODEL_H
 #define HOISTWAY_TOOLS_HF_MODEL_H
-/* What a model directory is in memory: between model.c, model_read.c, model_weights.c and the export. */
+/*
+ * What a model directory is in memory: between model.c, model_read.c, model_weights.c and the
+ * export.
+ */
 #include "hf/hf.h"
 #include "hf/input.h"
 #include "hf/safetensors.h"
@@ -13,8 +16,8 @@ extern const char *const hf_extra_names[HF_EXTRA_COUNT];
 
 struct hf_file {
     struct input input;
-    char *path;   /* for messages */
-    char *text;   /* the header, which holds the tensors' names */
+    char *path; /* for messages */
+    char *text; /* the header, which holds the tensors' names */
     uint64_t data_offset;
     struct st_header header;
 };
@@ -38,8 +41,8 @@ struct hf_model {
 /** The tensor, or null. */
 struct st_tensor *hf_tensor_find(const struct hf_model *model, const char *name);
 /** Reads elements of a tensor known to be F32 or BF16 and long enough. */
-int hf_tensor_read(const struct hf_model *model, const struct st_tensor *tensor, uint64_t offset, float *dst,
-                   size_t count, struct hst_error *error);
+int hf_tensor_read(const struct hf_model *model, const struct st_tensor *tensor, uint64_t offset,
+                   float *dst, size_t count, struct hst_error *error);
 /** True where hf_tensor_read can read it. */
 bool hf_tensor_readable(const struct st_tensor *tensor);
 void hf_note(struct hf_model *model, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors by name, widened to f32 as they are read. pread, never mmap: a file that shrinks is an error, no signal. */
+/*
+ * Tensors by name, widened to f32 as they are read. pread, never mmap: a file that shrinks is an
+ * error, no signal.
+ */
 #include "hf/model.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -75,8 +79,9 @@ const char *hf_model_unused(const struct hf_model *model)
 }
 
 /*
- * bf16 values lie in the upper half of dst; from the front, element i of the result ends at byte 4(i+1), which is
- * not beyond byte 2·count + 2(i+1), where the values that are still to be read begin.
+ * bf16 values lie in the upper half of dst; from the front, element i of the result ends at byte
+ * 4(i+1), which is not beyond byte 2·count + 2(i+1), where the values that are still to be read
+ * begin.
  */
 static void widen_in_place(float *dst, size_t count)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the weights of a model directory: model.safetensors, else the files of the index, as transformers does.
- * Index and files must tell the same story about every tensor.
+ * Finds the weights of a model directory: model.safetensors, else the files of the index, as
+ * transformers does. Index and files must tell the same story about every tensor.
  */
 #include "hf/index.h"
 #include "hf/model.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,7 +40,7 @@ static int open_file(struct hf_model *model, const char *name, enum fail_code co
 static int open_files(struct hf_model *model, char *const *names, uint32_t count,
                       enum fail_code code, struct hst_error *error)
 {
-    model->files = calloc(count ? count : 1, sizeof *model->files);
+    model->files = calloc(count + 1u, sizeof *model->files);
     if (!model->files) return fail(error, code, -ENOMEM, "no memory");
     for (uint32_t i = 0; i < count; i++) {
         struct hf_file *file = &model->files[i];
@@ -187,12 +188,12 @@ static void note_dtype(struct hf_model *model)
 
 int hf_weights_open(struct hf_model *model, struct hst_error *error)
 {
-    char *single = "model.safetensors";
+    char single[] = "model.safetensors", *const names[] = {single};
     char *path = hf_path(model, "model.safetensors.index.json");
     if (!path) return fail(error, FAIL_SAFETENSORS, -ENOMEM, "no memory");
     int rc;
     if (faccessat(model->directory_fd, single, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-        rc = open_files(model, &single, 1, FAIL_SAFETENSORS, error);
+        rc = open_files(model, names, 1, FAIL_SAFETENSORS, error);
         if (!rc) rc = sort_tensors(model, error);
     } else {
         rc = open_sharded(model, path, error);

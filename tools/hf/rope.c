@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rotary embedding has two dialects: rope_theta with rope_scaling (transformers 4), and rope_parameters that holds
- * everything (transformers 5). Both are read; where both stand there they must agree. A wrong base trains without
- * any sign of it, so nothing is assumed: unknown types and keys are refused, and so is silence.
+ * Rotary embedding has two dialects: rope_theta with rope_scaling (transformers 4), and
+ * rope_parameters that holds everything (transformers 5). Both are read; where both stand there
+ * they must agree. A wrong base trains without any sign of it, so nothing is assumed: unknown types
+ * and keys are refused, and so is silence.
  */
 #include "hf/config.h"
 
@@ -23,25 +24,25 @@ static const char *const rope_keys[ROPE_KEYS] = {
 
 #define refuse(code, ...) fail(s->error, code, -EBADMSG, __VA_ARGS__)
 
-static int check_known(const struct config_source *s, const char *where, struct json_value object)
+static int check_known(const struct config_source *s, const char *where, struct jsn_value object)
 {
-    struct json_reader r = json_reader(s->text + object.begin, object.end - object.begin);
-    json_next(&r);
-    for (struct json_value key = json_next(&r); key.type == JSON_KEY; key = json_next(&r)) {
+    struct jsn_reader r = jsn_reader(s->text + object.begin, object.end - object.begin);
+    jsn_next(&r);
+    for (struct jsn_value key = jsn_next(&r); key.type == JSN_KEY; key = jsn_next(&r)) {
         bool known = false;
         for (int i = 0; i < ROPE_KEYS; i++)
-            known |= json_equals(r.text, key, rope_keys[i]);
+            known |= jsn_equals(r.text, key, rope_keys[i]);
         if (!known) {
             size_t n = key.end - key.begin;
             return refuse(FAIL_ARCHITECTURE, "%s: %s has unknown key %.*s", s->path, where,
                           (int)(n < 40 ? n : 40), r.text + key.begin);
         }
-        json_next_value(&r);
+        jsn_next_value(&r);
     }
     return 0;
 }
 
-static int read_type(const struct config_source *s, const char *where, const struct json_value *v,
+static int read_type(const struct config_source *s, const char *where, const struct jsn_value *v,
                      enum rope_type *type)
 {
     static const char *const names[] = {"default", "linear", "llama3"};
@@ -49,7 +50,7 @@ static int read_type(const struct config_source *s, const char *where, const str
     for (int key = TYPE; key <= TYPE_OLD; key++) {
         if (!config_has(v[key])) continue;
         for (int i = 0; i < 3; i++)
-            if (json_equals(s->text, v[key], names[i])) found[key] = i;
+            if (jsn_equals(s->text, v[key], names[i])) found[key] = i;
         size_t n = v[key].end - v[key].begin;
         if (found[key] < 0)
             return refuse(FAIL_ARCHITECTURE,
@@ -66,8 +67,8 @@ static int read_type(const struct config_source *s, const char *where, const str
 }
 
 /* Keys of another type would be ignored elsewhere; here they are an error, whichever is meant. */
-static int check_unused(const struct config_source *s, const char *where,
-                        const struct json_value *v, enum rope_type type)
+static int check_unused(const struct config_source *s, const char *where, const struct jsn_value *v,
+                        enum rope_type type)
 {
     static const int last[] = {
         [ROPE_DEFAULT] = THETA, [ROPE_LINEAR] = FACTOR, [ROPE_LLAMA3] = ORIGINAL};
@@ -77,21 +78,21 @@ static int check_unused(const struct config_source *s, const char *where,
                           "%s: %s.%s has no meaning for its rope_type: remove it", s->path, where,
                           rope_keys[key]);
     double partial;
-    if (config_has(v[PARTIAL]) && (!json_real(s->text, v[PARTIAL], &partial) || partial != 1))
+    if (config_has(v[PARTIAL]) && (!jsn_real(s->text, v[PARTIAL], &partial) || partial != 1))
         return refuse(FAIL_ARCHITECTURE,
                       "%s: %s.partial_rotary_factor other than 1 is not supported", s->path, where);
     return 0;
 }
 
-static int read_object(const struct config_source *s, const char *where, struct json_value object,
+static int read_object(const struct config_source *s, const char *where, struct jsn_value object,
                        struct rope_config *rope)
 {
-    if (object.type != JSON_OBJECT)
+    if (object.type != JSN_OBJECT)
         return refuse(FAIL_CONFIG_VALUE, "%s: %s is not an object", s->path, where);
     int rc = check_known(s, where, object);
     if (rc) return rc;
-    struct json_value v[ROPE_KEYS];
-    json_members(s->text + object.begin, object.end - object.begin, rope_keys, ROPE_KEYS, v);
+    struct jsn_value v[ROPE_KEYS];
+    jsn_members(s->text + object.begin, object.end - object.begin, rope_keys, ROPE_KEYS, v);
     for (int i = 0; i < ROPE_KEYS; i++) {
         v[i].begin += object.begin;
         v[i].end += object.begin;
@@ -122,8 +123,8 @@ static bool same(const struct rope_config *a, const struct rope_config *b)
            a->original_max_positions == b->original_max_positions;
 }
 
-int config_rope(const struct config_source *s, struct json_value theta, struct json_value scaling,
-                struct json_value parameters, struct rope_config *rope)
+int config_rope(const struct config_source *s, struct jsn_value theta, struct jsn_value scaling,
+                struct jsn_value parameters, struct rope_config *rope)
 {
     struct rope_config old = {0}, new = {0};
     int rc = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Accepts what the format's reference implementation accepts and nothing else, with limits where it has none:
- * 8 dimensions, names of 1 KiB, a million tensors. The order of the checks is: sizes, syntax, each tensor by
- * itself, then all together (no name twice, no hole, no overlap, no byte that belongs to nobody).
+ * Accepts what the format's reference implementation accepts and nothing else, with limits where it
+ * has none: 8 dimensions, names of 1 KiB, a million tensors. The order of the checks is: sizes,
+ * syntax, each tensor by itself, then all together (no name twice, no hole, no overlap, no byte
+ * that belongs to nobody).
  */
 #include "hf/safetensors.h"
 
@@ -23,7 +24,7 @@ struct parse {
     const char *path;
     char *text;
     size_t size;
-    struct json_reader r;
+    struct jsn_reader r;
     const char *name; /* of the tensor that is being read */
     struct hst_error *error;
 };
@@ -70,10 +71,10 @@ int st_elements(const uint64_t *dims, uint32_t dim_count, uint64_t *elements)
     return 0;
 }
 
-static int parse_dtype(struct parse *p, struct json_value v, struct st_tensor *t)
+static int parse_dtype(struct parse *p, struct jsn_value v, struct st_tensor *t)
 {
     for (size_t i = 0; i < st_dtype_count; i++)
-        if (v.type == JSON_STRING && json_equals(p->text, v, st_dtypes[i].name)) {
+        if (v.type == JSN_STRING && jsn_equals(p->text, v, st_dtypes[i].name)) {
             t->dtype = &st_dtypes[i];
             return 0;
         }
@@ -88,19 +89,19 @@ static int parse_dtype(struct parse *p, struct json_value v, struct st_tensor *t
 }
 
 /* An array of whole numbers, at most `max`. */
-static int parse_numbers(struct parse *p, struct json_value v, const char *what, uint32_t max,
+static int parse_numbers(struct parse *p, struct jsn_value v, const char *what, uint32_t max,
                          uint64_t *out, uint32_t *count)
 {
-    if (v.type != JSON_ARRAY)
+    if (v.type != JSN_ARRAY)
         return refuse(p, "%s: %s of tensor %.80s is not an array", p->path, what, p->name);
     for (*count = 0;; ++*count) {
-        v = json_next(&p->r);
-        if (v.type == JSON_ARRAY_END) return 0;
-        if (v.type == JSON_ERROR) return refuse_syntax(p);
+        v = jsn_next(&p->r);
+        if (v.type == JSN_ARRAY_END) return 0;
+        if (v.type == JSN_ERROR) return refuse_syntax(p);
         if (*count == max)
             return refuse(p, "%s: %s of tensor %.80s has more than %u numbers", p->path, what,
                           p->name, max);
-        if (!json_u64(p->text, v, &out[*count]) || out[*count] > INT64_MAX)
+        if (!jsn_u64(p->text, v, &out[*count]) || out[*count] > INT64_MAX)
             return refuse(p,
                           "%s: %s of tensor %.80s holds %.*s, want whole numbers from 0 to 2^63-1",
                           p->path, what, p->name,
@@ -108,7 +109,7 @@ static int parse_numbers(struct parse *p, struct json_value v, const char *what,
     }
 }
 
-static int parse_offsets(struct parse *p, struct json_value v, struct st_tensor *t)
+static int parse_offsets(struct parse *p, struct jsn_value v, struct st_tensor *t)
 {
     uint64_t offsets[2];
     uint32_t count;
@@ -148,11 +149,11 @@ static int parse_entry(struct parse *p, struct st_tensor *t, uint64_t data_bytes
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
     unsigned seen = 0;
     for (;;) {
-        struct json_value key = json_next(&p->r);
-        if (key.type == JSON_OBJECT_END) break;
-        if (key.type != JSON_KEY) return refuse_syntax(p);
+        struct jsn_value key = jsn_next(&p->r);
+        if (key.type == JSN_OBJECT_END) break;
+        if (key.type != JSN_KEY) return refuse_syntax(p);
         unsigned which = 0;
-        while (which < 3 && !json_equals(p->text, key, keys[which]))
+        while (which < 3 && !jsn_equals(p->text, key, keys[which]))
             which++;
         size_t shown = key.end - key.begin < 40 ? key.end - key.begin : 40;
         if (which == 3)
@@ -161,8 +162,8 @@ static int parse_entry(struct parse *p, struct st_tensor *t, uint64_t data_bytes
         if (seen & 1u << which)
             return refuse(p, "%s: tensor %.80s has %s twice", p->path, p->name, keys[which]);
         seen |= 1u << which;
-        struct json_value v = json_next(&p->r);
-        if (v.type == JSON_ERROR) return refuse_syntax(p);
+        struct jsn_value v = jsn_next(&p->r);
+        if (v.type == JSN_ERROR) return refuse_syntax(p);
         int rc = which == 0   ? parse_dtype(p, v, t)
                  : which == 1 ? parse_numbers(p, v, "shape", HST_MAX_DIMS, t->dims, &t->dim_count)
                               : parse_offsets(p, v, t);
@@ -176,19 +177,19 @@ static int parse_entry(struct parse *p, struct st_tensor *t, uint64_t data_bytes
 
 static int parse_metadata(struct parse *p)
 {
-    struct json_value v = json_next_value(&p->r);
-    if (v.type == JSON_ERROR) return refuse_syntax(p);
-    if (v.type != JSON_OBJECT) return refuse(p, "%s: __metadata__ is not an object", p->path);
+    struct jsn_value v = jsn_next_value(&p->r);
+    if (v.type == JSN_ERROR) return refuse_syntax(p);
+    if (v.type != JSN_OBJECT) return refuse(p, "%s: __metadata__ is not an object", p->path);
     const char *why;
     size_t at;
-    int rc = json_check(p->text + v.begin, v.end - v.begin, 65536, &why, &at);
+    int rc = jsn_check(p->text + v.begin, v.end - v.begin, 65536, &why, &at);
     if (rc == -ENOMEM)
         return fail(p->error, FAIL_SAFETENSORS, rc, "%s: no memory for its header", p->path);
     if (rc) return refuse(p, "%s: __metadata__ has %s", p->path, why);
-    struct json_reader r = json_reader(p->text + v.begin, v.end - v.begin);
-    json_next(&r);
-    while (json_next(&r).type == JSON_KEY)
-        if (json_next(&r).type != JSON_STRING)
+    struct jsn_reader r = jsn_reader(p->text + v.begin, v.end - v.begin);
+    jsn_next(&r);
+    while (jsn_next(&r).type == JSN_KEY)
+        if (jsn_next(&r).type != JSN_STRING)
             return refuse(p, "%s: __metadata__ has a value that is not a string", p->path);
     return 0;
 }
@@ -196,13 +197,13 @@ static int parse_metadata(struct parse *p)
 /* Syntax of the whole header, and how many members it has. */
 static int count_members(struct parse *p, size_t *members)
 {
-    struct json_reader r = json_reader(p->text, p->size);
-    struct json_value v = json_next(&r);
-    bool object = v.type == JSON_OBJECT;
-    for (*members = 0; v.type != JSON_END && v.type != JSON_ERROR; v = json_next(&r))
-        *members += v.type == JSON_KEY && r.depth == 1;
+    struct jsn_reader r = jsn_reader(p->text, p->size);
+    struct jsn_value v = jsn_next(&r);
+    bool object = v.type == JSN_OBJECT;
+    for (*members = 0; v.type != JSN_END && v.type != JSN_ERROR; v = jsn_next(&r))
+        *members += v.type == JSN_KEY && r.depth == 1;
     p->r = r;
-    if (v.type == JSON_ERROR) return refuse_syntax(p);
+    if (v.type == JSN_ERROR) return refuse_syntax(p);
     if (!object) return refuse(p, "%s: the header does not start with {", p->path);
     return 0;
 }
@@ -210,12 +211,12 @@ static int count_members(struct parse *p, size_t *members)
 static int parse_members(struct parse *p, uint64_t data_bytes, struct st_header *h)
 {
     bool metadata = false;
-    p->r = json_reader(p->text, p->size);
-    json_next(&p->r);
+    p->r = jsn_reader(p->text, p->size);
+    jsn_next(&p->r);
     for (;;) {
-        struct json_value key = json_next(&p->r);
-        if (key.type == JSON_OBJECT_END) return 0;
-        if (json_equals(p->text, key, "__metadata__")) {
+        struct jsn_value key = jsn_next(&p->r);
+        if (key.type == JSN_OBJECT_END) return 0;
+        if (jsn_equals(p->text, key, "__metadata__")) {
             if (metadata) return refuse(p, "%s: __metadata__ stands there twice", p->path);
             metadata = true;
             int rc = parse_metadata(p);
@@ -225,12 +226,12 @@ static int parse_members(struct parse *p, uint64_t data_bytes, struct st_header 
         struct st_tensor *t = &h->tensors[h->count++];
         /* In place: the name's closing quote and colon have been read, so that its NUL has room. */
         t->name = p->text + key.begin;
-        size_t bytes = json_unescape(t->name, key.end - key.begin, t->name);
+        size_t bytes = jsn_unescape(t->name, key.end - key.begin, t->name);
         p->name = t->name;
         if (bytes > ST_MAX_NAME_BYTES)
             return refuse(p, "%s: a tensor's name has %zu bytes, at most %u allowed: %.40s",
                           p->path, bytes, ST_MAX_NAME_BYTES, t->name);
-        if (json_next(&p->r).type != JSON_OBJECT)
+        if (jsn_next(&p->r).type != JSN_OBJECT)
             return refuse(p, "%s: the value of tensor %.80s is not an object", p->path, p->name);
         int rc = parse_entry(p, t, data_bytes);
         if (rc) return rc;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_HF_SAFETENSORS_H
 #define HOISTWAY_TOOLS_HF_SAFETENSORS_H
-/* The header of a safetensors file: u64le N, N bytes of JSON, then the tensors' bytes without a gap. Pure. */
+/*
+ * The header of a safetensors file: u64le N, N bytes of JSON, then the tensors' bytes without a
+ * gap. Pure.
+ */
 #include "fail.h"
 #include "hf/json.h"
 
@@ -18,7 +21,7 @@ extern const struct st_dtype st_dtypes[];
 extern const size_t st_dtype_count;
 
 struct st_tensor {
-    char *name; /* in the header's text */
+    char *name;          /* in the header's text */
     uint64_t begin, end; /* bytes after the header */
     uint64_t dims[HST_MAX_DIMS];
     uint32_t dim_count;
@@ -32,15 +35,19 @@ struct st_header {
     size_t count;
 };
 
-/** What the first eight bytes say, checked against the file's size: N of the header. `path` is for messages. */
-int st_header_bytes(const char *path, const unsigned char first[8], uint64_t file_bytes, uint64_t *header_bytes,
-                    struct hst_error *error);
 /**
- * Parses and checks a header of `header_bytes` followed by a NUL, of a file with `data_bytes` after it. Unescapes
- * names in place: text must live as long as the tensors. At most max_tensors. Errors: -EBADMSG (E410), -ENOMEM.
+ * What the first eight bytes say, checked against the file's size: N of the header. `path` is for
+ * messages.
  */
-int st_parse(const char *path, char *text, size_t header_bytes, uint64_t data_bytes, size_t max_tensors,
-             struct st_header *header, struct hst_error *error);
+int st_header_bytes(const char *path, const unsigned char first[8], uint64_t file_bytes,
+                    uint64_t *header_bytes, struct hst_error *error);
+/**
+ * Parses and checks a header of `header_bytes` followed by a NUL, of a file with `data_bytes` after
+ * it. Unescapes names in place: text must live as long as the tensors. At most max_tensors. Errors:
+ * -EBADMSG (E410), -ENOMEM.
+ */
+int st_parse(const char *path, char *text, size_t header_bytes, uint64_t data_bytes,
+             size_t max_tensors, struct st_header *header, struct hst_error *error);
 void st_header_free(struct st_header *header);
 /** The product of dims, -EOVERFLOW where it does not fit. */
 int st_elements(const uint64_t *dims, uint32_t dim_count, uint64_t *elements);
