@@ -411,7 +411,7 @@ static void update(const struct hst_engine *e, struct fake_param *p, float grad_
     const struct hst_config *c = &e->config;
     float b1 = (float)c->beta1, b2 = (float)c->beta2;
     float rest1 = (float)(1.0 - c->beta1), rest2 = (float)(1.0 - c->beta2);
-    double weight_decay = p->flags & HST_PARAM_DECAY ? c->weight_decay : 0.0;
+    double weight_decay = p->flags & HST_PARAM_DECAY ? fmax(c->weight_decay, 0.0) : 0.0;
     float decay = (float)(1.0 - e->lr * weight_decay);
     float step_size = (float)(e->lr / (1.0 - pow(c->beta1, (double)e->step)));
     float bias2 = (float)(1.0 / sqrt(1.0 - pow(c->beta2, (double)e->step)));

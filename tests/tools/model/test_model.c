@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The description of a model: tensors, counts, what is refused. */
+#include "fail.h"
+#include "model/llama.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+
+/* Llama 3.2 1B, whose numbers are public. */
+static const struct llama_config llama_1b = {
+    .hidden = 2048,
+    .intermediate = 8192,
+    .layers = 16,
+    .heads = 32,
+    .kv_heads = 8,
+    .head_dim = 64,
+    .vocab = 128256,
+    .max_positions = 131072,
+    .rms_norm_eps = 1e-5,
+    .tied_embeddings = true,
+    .rope = {ROPE_LLAMA3, 500000.0, 32.0, 1.0, 4.0, 8192.0},
+};
+static const struct llama_run run = {.seq_len = 256, .batch_tokens = 4096, .grain_tokens = 2048};
+
+static void a_grain_is_whole_sequences_near_the_wish(void **state)
+{
+    (void)state;
+    assert_int_equal(llama_grain_tokens(0, 256, 4096), 2048);
+    assert_int_equal(llama_grain_tokens(0, 300, 6000), 1800);
+    assert_int_equal(llama_grain_tokens(0, 4096, 8192), 4096);
+    assert_int_equal(llama_grain_tokens(1, 32, 320), 32);
+    assert_int_equal(llama_grain_tokens(100, 32, 320), 96);
+    assert_int_equal(llama_grain_tokens(0, 256, 512), 512);
+    assert_int_equal(llama_grain_tokens(UINT64_MAX, 1, 5), 5);
+}
+
+static void a_public_model_has_its_published_size(void **state)
+{
+    (void)state;
+    struct llama *model = NULL;
+    assert_int_equal(llama_create(&llama_1b, &run, &model, NULL), 0);
+    assert_int_equal(llama_parameter_count(model), 1235814400);
+    /* Weights in products: all but the norms, the tied embedding once. */
+    double products = 1235814400.0 - 33 * 2048;
+    double attention = 6.0 * 257 * 2048 * 16;
+    assert_true(llama_step_flops(model) == 4096 * (6.0 * products + attention));
+    llama_destroy(&model);
+    assert_null(model);
+}
+
+static void tensors_come_in_the_order_of_the_units(void **state)
+{
+    (void)state;
+    struct llama *model = NULL;
+    struct llama_config untied = llama_1b;
+    untied.tied_embeddings = false;
+    assert_int_equal(llama_create(&llama_1b, &run, &model, NULL), 0);
+    assert_string_equal(llama_tensor(model, 0)->name, "model.embed_tokens.weight");
+    assert_string_equal(llama_tensor(model, 1)->name, "model.layers.0.input_layernorm.weight");
+    assert_int_equal(llama_tensor(model, 1)->dim_count, 1);
+    const struct llama_tensor *k = llama_tensor(model, 1 + 15 * 9 + 2);
+    assert_string_equal(k->name, "model.layers.15.self_attn.k_proj.weight");
+    assert_true(k->dim_count == 2 && k->dims[0] == 512 && k->dims[1] == 2048 &&
+                k->count == 1 << 20);
+    assert_string_equal(llama_tensor(model, 145)->name, "model.norm.weight");
+    assert_null(llama_tensor(model, 146));
+    llama_destroy(&model);
+    assert_int_equal(llama_create(&untied, &run, &model, NULL), 0);
+    assert_string_equal(llama_tensor(model, 146)->name, "lm_head.weight");
+    assert_null(llama_tensor(model, 147));
+    assert_int_equal(llama_parameter_count(model), 1235814400 + 128256 * 2048);
+    llama_destroy(&model);
+}
+
+static void assert_refused(const struct llama_config *config, const struct llama_run *r,
+                           enum fail_code code, const char *words)
+{
+    struct llama *model = NULL;
+    struct hst_error error = {0};
+    assert_true(llama_create(config, r, &model, &error) < 0);
+    assert_null(model);
+    assert_int_equal(error.code, code);
+    if (!strstr(error.message, words)) fail_msg("\"%s\" lacks \"%s\"", error.message, words);
+}
+
+static void sizes_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    struct llama_config c = llama_1b;
+    c.hidden = 0;
+    assert_refused(&c, &run, FAIL_CONFIG_VALUE, "is 0");
+    c = llama_1b;
+    c.kv_heads = 5;
+    assert_refused(&c, &run, FAIL_CONFIG_VALUE, "num_key_value_heads 5");
+    c = llama_1b;
+    c.head_dim = 63;
+    assert_refused(&c, &run, FAIL_CONFIG_VALUE, "head_dim 63");
+    c = llama_1b;
+    c.vocab = UINT32_MAX;
+    assert_refused(&c, &run, FAIL_CONFIG_VALUE, "2^40");
+    c = llama_1b;
+    c.heads = UINT32_MAX;
+    c.kv_heads = 1;
+    c.head_dim = UINT32_MAX - 1;
+    assert_refused(&c, &run, FAIL_CONFIG_VALUE, "2^40");
+}
+
+static void steps_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    struct llama_run r = run;
+    r.batch_tokens = 4095;
+    assert_refused(&llama_1b, &r, FAIL_VALUE, "--batch-tokens 4095");
+    r = run;
+    r.grain_tokens = 100;
+    assert_refused(&llama_1b, &r, FAIL_VALUE, "grain of 100");
+    r = run;
+    r.seq_len = 0;
+    assert_refused(&llama_1b, &r, FAIL_VALUE, "--seq-len 0");
+    r = run;
+    r.batch_tokens = r.grain_tokens = UINT64_C(1) << 50;
+    assert_refused(&llama_1b, &r, FAIL_VALUE, "2^40");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_grain_is_whole_sequences_near_the_wish),
+        cmocka_unit_test(a_public_model_has_its_published_size),
+        cmocka_unit_test(tensors_come_in_the_order_of_the_units),
+        cmocka_unit_test(sizes_that_cannot_be_are_refused),
+        cmocka_unit_test(steps_that_cannot_be_are_refused),
+    };
+    return cmocka_run_group_tests_name("model/model", tests, NULL, NULL);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a step does beside its numbers: errors, shapes at the edge, repeatability. */
+#include "harness.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct llama_config small = {
+    .hidden = 16,
+    .intermediate = 24,
+    .layers = 2,
+    .heads = 4,
+    .kv_heads = 2,
+    .head_dim = 6,
+    .vocab = 50,
+    .max_positions = 8,
+    .rms_norm_eps = 1e-5,
+    .tied_embeddings = true,
+    .rope = {.type = ROPE_LINEAR, .theta = 10000.0, .factor = 2.0},
+};
+static const struct llama_run two_grains = {.seq_len = 8, .batch_tokens = 24, .grain_tokens = 16};
+
+static int read_random(void *context, const struct hst_param_ref *param, uint64_t offset,
+                       float *dst, size_t count)
+{
+    (void)context;
+    llama_init_random(3, param->name, offset, dst, count);
+    return 0;
+}
+static const struct hst_reader reader = {read_random, NULL};
+
+struct outcome {
+    int rc;
+    double loss;
+    struct hst_step_stats stats;
+};
+
+/* One step on ids t·stride mod vocab. */
+static struct outcome step(struct harness *h, const struct llama_config *config,
+                           const struct llama_run *run, uint32_t stride)
+{
+    struct outcome out = {.loss = -1.0};
+    struct hst_step_in in = {.size = sizeof in, .lr = 1e-3};
+    uint32_t inputs[256], targets[256];
+    assert_true(run->batch_tokens <= 256);
+    for (uint32_t t = 0; t < run->batch_tokens; t++) {
+        inputs[t] = t * stride % config->vocab;
+        targets[t] = (t + 1) * stride % config->vocab;
+    }
+    out.rc = llama_step(h->model, h->engine, &in, inputs, targets, &out.loss, &out.stats);
+    return out;
+}
+
+static void every_failing_call_ends_the_step_with_its_error(void **state)
+{
+    (void)state;
+    struct hst_config engine = harness_engine(&two_grains, HST_PRECISION_FP32);
+    long calls = 0;
+    for (bool failed = true; failed; calls++) {
+        struct harness h;
+        harness_open(&h, &small, &two_grains, &engine, &reader);
+        fake_engine_fail_at(h.engine, calls);
+        struct outcome out = step(&h, &small, &two_grains, 7);
+        failed = out.rc < 0;
+        if (failed) {
+            assert_int_equal(out.rc, -EIO);
+            assert_true(out.loss == -1.0 && out.stats.step == 0);
+        }
+        harness_close(&h);
+    }
+    assert_true(
+        calls >
+        60); /* begin, end, 7 visits of units, 28 of activations, each acquired and released */
+}
+
+static void an_error_of_the_device_is_returned(void **state)
+{
+    (void)state;
+    struct hst_config engine = harness_engine(&two_grains, HST_PRECISION_FP32);
+    struct llama_config lies = small;
+    struct harness h;
+    lies.vocab = 4000; /* ids beyond the model's 50 */
+    harness_open(&h, &small, &two_grains, &engine, &reader);
+    assert_int_equal(step(&h, &lies, &two_grains, 97).rc, -EDOM);
+    harness_close(&h);
+}
+
+static void a_repeated_run_gives_the_same_bits(void **state)
+{
+    (void)state;
+    for (int precision = HST_PRECISION_FP32; precision <= HST_PRECISION_BF16; precision++) {
+        struct hst_config engine = harness_engine(&two_grains, (enum hst_precision)precision);
+        double seen[2][3];
+        for (size_t r = 0; r < 2; r++) {
+            struct harness h;
+            harness_open(&h, &small, &two_grains, &engine, &reader);
+            for (size_t i = 0; i < 3; i++) {
+                struct outcome out = step(&h, &small, &two_grains, 7);
+                assert_int_equal(out.rc, 0);
+                seen[r][i] = out.loss + out.stats.grad_norm;
+            }
+            harness_close(&h);
+        }
+        assert_memory_equal(seen[0], seen[1], sizeof seen[0]);
+        assert_true(seen[0][2] != seen[0][0]);
+    }
+}
+
+static void the_first_loss_of_a_fresh_model_is_that_of_a_guess(void **state)
+{
+    (void)state;
+    struct hst_config engine = harness_engine(&two_grains, HST_PRECISION_FP32);
+    struct harness h;
+    harness_open(&h, &small, &two_grains, &engine, &reader);
+    assert_true(fabs(step(&h, &small, &two_grains, 7).loss - log(50)) < 0.05);
+    harness_close(&h);
+}
+
+/* More rows than a block in O and DOWN, whose inputs' gradients then need the f32 scratch in bf16. */
+static void a_hidden_size_of_several_blocks_trains_in_both_precisions(void **state)
+{
+    (void)state;
+    struct llama_config wide = small;
+    struct llama_run run = {.seq_len = 4, .batch_tokens = 8, .grain_tokens = 4};
+    wide.hidden = 8200;
+    wide.layers = 1;
+    wide.vocab = 16;
+    struct outcome out[2];
+    for (int i = 0; i < 2; i++) {
+        struct hst_config engine =
+            harness_engine(&run, i == 0 ? HST_PRECISION_FP32 : HST_PRECISION_BF16);
+        struct harness h;
+        harness_open(&h, &wide, &run, &engine, &reader);
+        out[i] = step(&h, &wide, &run, 3);
+        assert_int_equal(out[i].rc, 0);
+        harness_close(&h);
+    }
+    assert_true(fabs(out[1].loss / out[0].loss - 1) < 0.01);
+    assert_true(fabs(out[1].stats.grad_norm / out[0].stats.grad_norm - 1) < 0.01);
+}
+
+static void a_sequence_of_one_token_is_a_sequence(void **state)
+{
+    (void)state;
+    struct llama_run run = {.seq_len = 1, .batch_tokens = 5, .grain_tokens = 2};
+    struct hst_config engine = harness_engine(&run, HST_PRECISION_FP32);
+    struct harness h;
+    harness_open(&h, &small, &run, &engine, &reader);
+    assert_int_equal(step(&h, &small, &run, 7).rc, 0);
+    harness_close(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_failing_call_ends_the_step_with_its_error),
+        cmocka_unit_test(an_error_of_the_device_is_returned),
+        cmocka_unit_test(a_repeated_run_gives_the_same_bits),
+        cmocka_unit_test(the_first_loss_of_a_fresh_model_is_that_of_a_guess),
+        cmocka_unit_test(a_hidden_size_of_several_blocks_trains_in_both_precisions),
+        cmocka_unit_test(a_sequence_of_one_token_is_a_sequence),
+    };
+    return cmocka_run_group_tests_name("model/step", tests, NULL, NULL);
+}
