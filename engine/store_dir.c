@@ -45,6 +45,8 @@ static enum hst_aio_backend backend_of(enum hst_io io)
 static void say_rung(struct hst_engine *engine)
 {
     const struct hst_aio_info *info = &engine->aio_info;
+    engine_log(engine, HST_LOG_INFO, "I106 store %s: %s, %s", engine->config.store,
+               info->backend == HST_AIO_URING ? "io_uring" : "threads", info->direct ? "O_DIRECT" : "page cache");
     if (engine->config.io == HST_IO_AUTO && info->uring_error)
         engine_log(engine, HST_LOG_WARNING,
                    "W101 io_uring is blocked (%s in %s): going on with threads (pread/pwrite; slower). In a container: "

@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The program as a user meets it: exit codes, one line per failure, nothing written before a refusal.
+
+    program.py PATH_OF_HOISTWAY
+"""
+import json
+import os
+import pty
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = sys.argv.pop(1)
+CONFIG = {
+    'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_act': 'silu',
+    'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 2, 'num_attention_heads': 2,
+    'num_key_value_heads': 1, 'max_position_embeddings': 64, 'rms_norm_eps': 1e-5,
+    'rope_theta': 10000.0, 'tie_word_embeddings': False, 'torch_dtype': 'float32', 'vocab_size': 256,
+}
+
+
+def run(*args, **more):
+    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120,
+                          **more)
+
+
+def tree(folder):
+    """Every path below with its size: what a refusal must leave as it was."""
+    found = {}
+    for at, folders, files in os.walk(folder):
+        for name in folders + files:
+            path = os.path.join(at, name)
+            found[path] = os.lstat(path).st_size
+    return found
+
+
+class Case(unittest.TestCase):
+    def assert_refused(self, done, code, status, part=''):
+        """One line with the code on stderr, nothing on stdout."""
+        self.assertEqual(done.stdout, '')
+        self.assertRegex(done.stderr, r'\Aerror\[E%d\] [^\n]*\n\Z' % code)
+        self.assertIn(part, done.stderr)
+        self.assertEqual(done.returncode, status, done.stderr)
+
+
+class Program(Case):
+    def test_without_a_verb_it_says_what_is_missing(self):
+        self.assert_refused(run(), 403, 2, '--help')
+
+    def test_an_unknown_verb_names_the_nearest(self):
+        self.assert_refused(run('trian', '--steps', '3'), 401, 2, 'Did you mean train?')
+        self.assert_refused(run('--resume'), 401, 2)
+        self.assert_refused(run('a\nerror[E999] b'), 401, 2, 'a\\x0aerror[E999] b')
+
+    def test_version_and_help_go_to_stdout(self):
+        self.assertRegex(run('--version').stdout, r'\Ahoistway \d+\.\d+\.\d+\n\Z')
+        for verb in re.findall(r'^  (\w+) ', run('--help').stdout, re.M):
+            done = run(verb, '--help')
+            self.assertEqual((done.returncode, done.stderr), (0, ''))
+            self.assertIn(f'usage: hoistway {verb} ', done.stdout)
+            self.assertLessEqual(max(map(len, done.stdout.split('\n'))), 100)
+
+    def test_help_of_train_lists_each_option_once(self):
+        names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)
+        self.assertEqual(sorted(names), sorted(
+            'model data data-format token-dtype init steps batch-tokens seq-len lr betas eps '
+            'weight-decay clip schedule warmup seed order precision grain store dram nvme place '
+            'threads device io export log quiet'.split()))
+
+    def test_results_that_can_not_be_written_are_a_failure(self):
+        with open('/dev/full', 'w', encoding='ascii') as full:
+            done = subprocess.run([PROGRAM, '--version'], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('error[E107]', done.stderr)
+
+
+class Folder(Case):
+    """A folder with a model, data and an empty place for the store."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix='hoistway-test-')
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.config(CONFIG)
+        self.data = self.path('data.txt')
+        with open(self.data, 'w', encoding='ascii') as f:
+            f.write('To be, or not to be, that is the question. ' * 30)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def config(self, config):
+        os.makedirs(self.path('model'), exist_ok=True)
+        with open(self.path('model', 'config.json'), 'w', encoding='ascii') as f:
+            json.dump(config, f)
+
+    def train(self, *args, without=(), **more):
+        options = {'--model': self.path('model'), '--data': self.data, '--init': 'random',
+                   '--store': self.path('store'), '--steps': 3, '--seq-len': 32,
+                   '--batch-tokens': 128, '--grain': 64}
+        given = {a.split('=')[0] for a in map(str, args)}
+        fixed = [x for k, v in options.items() if k not in given and k not in without
+                 for x in (k, v)]
+        return run('train', *fixed, *args, **more)
+
+
+class Refusals(Folder):
+    def refuse(self, code, status, *args, part='', **more):
+        before = tree(self.folder)
+        self.assert_refused(self.train(*args, **more), code, status, part)
+        self.assertEqual(tree(self.folder), before)
+
+    def test_values_of_the_command_line(self):
+        self.refuse(402, 2, '--threads=4294967297', part="got '4294967297'")
+        self.refuse(402, 2, '--threads=-5')
+        self.refuse(402, 2, '--threads=0x')
+        self.refuse(402, 2, '--threads=')
+        self.refuse(402, 2, '--seq-len=65', '--batch-tokens=65', part='max_position_embeddings 64')
+        self.refuse(402, 2, '--batch-tokens=100', part='--batch-tokens 128')
+        self.refuse(402, 2, '--place=states=hbm')
+        self.refuse(402, 2, '--place=states=dram,states=nvme')
+        self.refuse(403, 2, without=('--store',), part='--store DIR')
+
+    def test_store_directories(self):
+        self.refuse(105, 1, f'--store={self.data}')
+        self.refuse(105, 1, f'--store={self.path("no", "parent")}')
+        self.refuse(105, 1, '--store=/proc/store')
+        self.refuse(402, 2, '--store=a,b')
+
+    def test_budgets(self):
+        self.refuse(302, 2, '--dram=4000T')
+        self.refuse(302, 2, '--dram=64K')
+        self.refuse(301, 1, '--nvme=4000T')
+
+    def test_data(self):
+        os.mkfifo(self.path('fifo.txt'))
+        self.refuse(420, 1, f'--data={self.path("fifo.txt")}')
+        self.refuse(420, 1, '--data=/dev/zero', '--data-format=text')
+        self.refuse(420, 1, f'--data={self.path("missing.txt")}')
+        with open(self.path('short.txt'), 'w', encoding='ascii') as f:
+            f.write('x' * 32)
+        self.refuse(421, 1, f'--data={self.path("short.txt")}')
+
+    def test_models(self):
+        self.refuse(412, 1, f'--model={self.path("missing")}')
+        self.refuse(412, 1, f'--model={self.folder}')
+        self.refuse(410, 1, without=('--init',))
+        self.config({**CONFIG, 'hidden_size': 0})
+        self.refuse(413, 2)
+        self.config({**CONFIG, 'architectures': ['GPT2LMHeadModel']})
+        self.refuse(414, 2)
+
+    def test_outputs(self):
+        self.refuse(430, 1, f'--export={self.path("model")}')
+        self.refuse(107, 1, f'--log={self.path("no", "log.jsonl")}')
+        self.refuse(107, 1, f'--log={self.folder}')
+
+
+class Training(Folder):
+    def weights(self, *args):
+        out = self.path('out')
+        done = self.train(f'--export={out}', '--quiet', '--threads=1', *args)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
+        with open(os.path.join(out, 'model.safetensors'), 'rb') as f:
+            return f.read()
+
+    def test_a_run_tells_its_plan_its_steps_and_its_end(self):
+        done = self.train(f'--export={self.path("out")}')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for part in ('weights', 'states', 'budget', 'trained 3 steps', 'exported fp32 weights'):
+            self.assertIn(part, done.stdout)
+        self.assertRegex(done.stderr, r'(?m)^note\[I201\] .*using the host')
+        steps = re.findall(r'^step (\d)/3 \d+% \| loss [\d.]+ \| norm \S+ \| \S+ tok/s \| '
+                           r'stall \w+ \d+% \| eta \w+$', done.stderr, re.M)
+        self.assertEqual(steps, ['1', '3'])
+        self.assertFalse(os.path.exists(self.path('store')))
+
+    def test_on_a_terminal_the_step_line_is_rewritten_in_place(self):
+        master, terminal = pty.openpty()
+        done = self.run_on(terminal)
+        os.close(terminal)
+        shown = os.read(master, 65536).decode()
+        os.close(master)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(len(re.findall(r'\rstep \d/3 [^\n]*?\x1b\[K', shown)), 3)
+
+    def run_on(self, terminal):
+        return subprocess.run(
+            [PROGRAM, 'train', '--model', self.path('model'), '--data', self.data, '--init',
+             'random', '--store', self.path('store'), '--steps', '3', '--seq-len', '32'],
+            stdout=subprocess.DEVNULL, stderr=terminal, timeout=120, check=False)
+
+    def test_the_log_has_the_lines_of_the_contract(self):
+        log = self.path('run.jsonl')
+        for _ in range(2):  # the second replaces the first
+            done = self.train(f'--log={log}', '--quiet', '--schedule=linear', '--lr=3e-3')
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
+        with open(log, encoding='ascii') as f:
+            lines = [json.loads(line) for line in f]
+        self.assertEqual([line['kind'] for line in lines],
+                         ['run', 'step', 'step', 'step', 'drain', 'summary'])
+        self.assertEqual([line['step'] for line in lines[1:4]], [1, 2, 3])
+        self.assertEqual([line['lr'] for line in lines[1:4]], [2e-3, 1e-3, 0])
+        self.assertEqual(set(lines[1]), {'kind', 'step', 'loss', 'grad_norm', 'lr', 'tokens',
+                                         'seconds', 'tok_s', 'stall_s', 'bytes', 'peak',
+                                         'bound_s'})
+        self.assertIsNone(lines[0]['predicted_step_s'])
+        self.assertEqual(lines[5]['steps'], 3)
+
+    def test_weights_are_the_same_bytes_wherever_they_live(self):
+        in_ram = self.weights('--place=states=dram,weights=dram')
+        self.assertEqual(self.weights('--place=states=nvme,weights=nvme'), in_ram)
+        self.assertEqual(self.weights('--place=states=nvme', '--io=threads'), in_ram)
+        self.assertNotEqual(self.weights('--place=states=dram,weights=dram', '--seed=1'), in_ram)
+
+    def test_an_export_can_be_trained_further(self):
+        self.weights()
+        done = self.train(f'--model={self.path("out")}', '--quiet', without=('--init',))
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+
+    def test_a_file_size_limit_is_told_not_died_of(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        done = self.train('--place=states=nvme,weights=nvme', preexec_fn=limit)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r'(?m)^error\[E\d+\] ')
+
+
+class Doctor(Folder):
+    def test_a_good_store_is_ready(self):
+        done = run('doctor', '--store', self.folder)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertTrue(done.stdout.split('\n')[-2].startswith(
+            f'ready: host engine, NVMe tier on {self.folder} ('))
+        self.assertEqual(sorted(os.listdir(self.folder)), ['data.txt', 'model'])
+
+    def test_json_holds_the_same_checks(self):
+        told = json.loads(run('doctor', '--store', self.folder, '--json').stdout)
+        self.assertTrue(told['ready'])
+        self.assertLessEqual({'cores', 'memory', 'store', 'gpu'}, {c['name'] for c in told['checks']})
+        self.assertLessEqual({c['status'] for c in told['checks']}, {'ok', 'warn'})
+
+    def test_a_bad_store_is_a_failure_with_a_fix(self):
+        for store in (self.data, self.path('no', 'parent')):
+            done = run('doctor', '--store', store)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stdout, r'(?m)^fail +store +E105 ')
+            self.assertIn('not ready', done.stdout.split('\n')[-2])
+
+
+if __name__ == '__main__':
+    unittest.main()
