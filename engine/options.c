@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what a user may write for each field of struct hst_config, and turns that text into values.
- * One table gives the command line, the help and the ranges, so that they cannot disagree. Numbers are read
- * strictly: what is not wholly understood is refused, because a run that lasts days must not start on a
- * value that wrapped around or was cut short.
+ * Decides what a user may write for each field of struct hst_config, and turns that text into
+ * values. One table gives the command line, the help and the ranges, so that they cannot disagree.
+ * Numbers are read strictly: what is not wholly understood is refused, because a run that lasts
+ * days must not start on a value that wrapped around or was cut short.
  */
 #include <hoistway/hoistway.h>
 
@@ -234,7 +234,10 @@ static int refuse(const struct hst_option *o, int error, const char *text, char 
 
 /* ---- numbers ---- */
 
-/* Length of digits[.digits][e[+-]digits] at the start of text, 0: no number there. No sign, blank or 0x. */
+/*
+ * Length of digits[.digits][e[+-]digits] at the start of text, 0: no number there. No sign, blank
+ * or 0x.
+ */
 static size_t number_length(const char *text)
 {
     size_t n = 0, digits = 0;

@@ -67,7 +67,10 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct hst_error error;
-    /* A write beyond RLIMIT_FSIZE then fails with EFBIG, which is told, instead of ending the process. */
+    /*
+     * A write beyond RLIMIT_FSIZE then fails with EFBIG, which is told, instead of ending the
+     * process.
+     */
     signal(SIGXFSZ, SIG_IGN);
     int code = run(argc, argv);
     /* Results that did not reach their file are a failure, even if all else went well. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a verb's help from its option tables: what is not in a table is not an option, so help cannot lie. */
+/*
+ * Writes a verb's help from its option tables: what is not in a table is not an option, so help
+ * cannot lie.
+ */
 #include "cli/options.h"
 
 #include <string.h>

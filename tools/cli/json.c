@@ -7,7 +7,10 @@
 #include <math.h>
 #include <string.h>
 
-/* Bytes of the UTF-8 character at s, 0 where there is none (overlong forms and surrogates are none). */
+/*
+ * Bytes of the UTF-8 character at s, 0 where there is none (overlong forms and surrogates are
+ * none).
+ */
 static size_t utf8_length(const unsigned char *s)
 {
     static const struct {

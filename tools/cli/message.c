@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides how things are told to the user: one line each on stderr, with a code that docs/errors.md explains,
- * and which exit code an error becomes.
+ * Decides how things are told to the user: one line each on stderr, with a code that docs/errors.md
+ * explains, and which exit code an error becomes.
  */
 #include "cli/message.h"
 

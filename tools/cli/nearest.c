@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides which name a mistyped one was meant to be: the one with the fewest edits, if they are few. */
+/*
+ * Decides which name a mistyped one was meant to be: the one with the fewest edits, if they are
+ * few.
+ */
 #include "cli/options.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what a command line means, from the tables alone. A repeated option is refused rather than the
- * last one taken: in a long command that was put together from pieces, two values are a mistake to be seen.
+ * Decides what a command line means, from the tables alone. A repeated option is refused rather
+ * than the last one taken: in a long command that was put together from pieces, two values are a
+ * mistake to be seen.
  */
 #include "cli/options.h"
 
@@ -56,7 +57,9 @@ static int unknown_option(const struct parser *p, const char *name, int length)
                 p->verb->name, p->verb->name);
 }
 
-/* The value of argv[i], from behind '=' or from the next argument; flags have none. Null: missing. */
+/*
+ * The value of argv[i], from behind '=' or from the next argument; flags have none. Null: missing.
+ */
 static const char *value_of(const struct hst_option *o, const char *equals, int argc,
                             char *const *argv, int *i)
 {

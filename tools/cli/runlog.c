@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides what a line of the run log holds. A line that can not be written ends the run: a log with holes misleads. */
+/*
+ * Decides what a line of the run log holds. A line that can not be written ends the run: a log with
+ * holes misleads.
+ */
 #include "cli/runlog.h"
 
 #include "cli/json.h"

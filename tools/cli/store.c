@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides whether a directory can hold the store, before anything is written, and tells how its I/O runs. */
+/*
+ * Decides whether a directory can hold the store, before anything is written, and tells how its I/O
+ * runs.
+ */
 #include "cli/store.h"
 
 #include "cli/system.h"

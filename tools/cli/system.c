@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds out how much memory and how many cores this process may use; everything missing means "no limit". */
+/*
+ * Finds out how much memory and how many cores this process may use; everything missing means "no
+ * limit".
+ */
 #include "cli/system.h"
 
 #include <hwloc.h>
@@ -49,7 +52,10 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Our cgroup and all above it limit us; inside a container the path may be one of the host: then the root. */
+/*
+ * Our cgroup and all above it limit us; inside a container the path may be one of the host: then
+ * the root.
+ */
 static uint64_t cgroup_limit(void)
 {
     char text[4096], directory[4096] = "", path[PATH_MAX + 64];

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides how sizes, counts and durations are written for people: three digits, the unit that fits. */
+/*
+ * Decides how sizes, counts and durations are written for people: three digits, the unit that fits.
+ */
 #include "cli/text.h"
 
 #include <inttypes.h>

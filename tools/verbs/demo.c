@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hoistway demo. Shows the promise on any machine in under a minute: the same small model is trained with its
- * states and weights in files under a DRAM budget below its size, with its states alone in files, and all in
- * RAM; the exported weights must be the same bytes.
+ * hoistway demo. Shows the promise on any machine in under a minute: the same small model is
+ * trained with its states and weights in files under a DRAM budget below its size, with its states
+ * alone in files, and all in RAM; the exported weights must be the same bytes.
  */
 #include "cli/message.h"
 #include "cli/options.h"

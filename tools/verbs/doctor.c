@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hoistway doctor. Looks at everything on this machine that decides whether and how fast training runs, and
- * says for each finding what would make it better. Nothing is changed; the probe leaves nothing behind.
+ * hoistway doctor. Looks at everything on this machine that decides whether and how fast training
+ * runs, and says for each finding what would make it better. Nothing is changed; the probe leaves
+ * nothing behind.
  */
 #include "cli/json.h"
 #include "cli/message.h"

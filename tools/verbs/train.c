@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hoistway train. Decides the order of things: everything that can be refused is refused before anything is
- * written; then plan, load, train, drain, export. The learning rate and the position in the data are functions
- * of the step, so that a step needs nothing from the one before but the weights.
+ * hoistway train. Decides the order of things: everything that can be refused is refused before
+ * anything is written; then plan, load, train, drain, export. The learning rate and the position in
+ * the data are functions of the step, so that a step needs nothing from the one before but the
+ * weights.
  */
 #include "verbs/train.h"
 
@@ -117,8 +118,7 @@ static int check_outputs(struct train *t)
     int native = 0;
     if (o->export_directory) native = hf_export_check(o->export_directory, t->error);
     if (!native) native = run_log_check(o->log, t->error);
-    if (!native && o->engine.store)
-        native = store_check_local(o->engine.store, t->error);
+    if (!native && o->engine.store) native = store_check_local(o->engine.store, t->error);
     return native;
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides what `hoistway train` may be told, beside the engine's own table, and which values contradict. */
+/*
+ * Decides what `hoistway train` may be told, beside the engine's own table, and which values
+ * contradict.
+ */
 #include "cli/options.h"
 #include "verbs/train.h"
 

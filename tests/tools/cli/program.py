@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The program as a user meets it: exit codes, one line per failure, nothing written before a refusal.
+"""The program as a user meets it: exit codes, one line per failure, nothing written too early.
 
     program.py PATH_OF_HOISTWAY
 """
@@ -20,7 +20,8 @@ CONFIG = {
     'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_act': 'silu',
     'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 2, 'num_attention_heads': 2,
     'num_key_value_heads': 1, 'max_position_embeddings': 64, 'rms_norm_eps': 1e-5,
-    'rope_theta': 10000.0, 'tie_word_embeddings': False, 'torch_dtype': 'float32', 'vocab_size': 256,
+    'rope_theta': 10000.0, 'tie_word_embeddings': False, 'torch_dtype': 'float32',
+    'vocab_size': 256,
 }
 
 
@@ -242,7 +243,8 @@ class Doctor(Folder):
     def test_json_holds_the_same_checks(self):
         told = json.loads(run('doctor', '--store', self.folder, '--json').stdout)
         self.assertTrue(told['ready'])
-        self.assertLessEqual({'cores', 'memory', 'store', 'gpu'}, {c['name'] for c in told['checks']})
+        names = {check['name'] for check in told['checks']}
+        self.assertLessEqual({'cores', 'memory', 'store', 'gpu'}, names)
         self.assertLessEqual({c['status'] for c in told['checks']}, {'ok', 'warn'})
 
     def test_a_bad_store_is_a_failure_with_a_fix(self):

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command lines of train: what they fill in, what is refused with which code, and what the help says. */
+/*
+ * Command lines of train: what they fill in, what is refused with which code, and what the help
+ * says.
+ */
 #include "cli/message.h"
 #include "cli/options.h"
 #include "verbs/train.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is written for people and for programs: JSON, step lines, quantities, the learning rate behind them. */
+/*
+ * What is written for people and for programs: JSON, step lines, quantities, the learning rate
+ * behind them.
+ */
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/runlog.h"
