@@ -182,8 +182,8 @@ static int fill(struct hf_export *x, const struct hf_export_desc *desc, struct h
     for (uint32_t i = 0; i < x->layout.file_count; i++)
         x->fds[i] = -1;
     fprintf(x->marker_out, "%s", TARGET_MARKER_TITLE);
-    int rc = check_space(x, error);
-    if (!rc) rc = target_create_temp(&x->target, error);
+    int rc = target_create_temp(&x->target, error);
+    if (!rc) rc = check_space(x, error);
     if (!rc) rc = create_weights(x, error);
     if (!rc) rc = write_config(x, desc, error);
     for (int i = 0; i < HF_EXTRA_COUNT && !rc; i++)
