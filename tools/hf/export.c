@@ -107,8 +107,8 @@ static int copy_extra(struct hf_export *x, const struct input *from, const char 
         size_t n = from->size_bytes - at < PART ? (size_t)(from->size_bytes - at) : PART;
         rc = input_read(from, at, part, n);
         if (rc) {
-            fail(error, FAIL_READ, rc, "%s of the model directory cannot be copied: it was changed",
-                 name);
+            fail(error, FAIL_READ, rc, "%s of the model directory cannot be copied: %s", name,
+                 input_why(rc));
         } else if ((rc = write_all(fd, at, part, n))) {
             refuse_write(x, name, rc, error);
         }
