@@ -107,8 +107,8 @@ static int copy_extra(struct hf_export *x, const struct input *from, const char 
         size_t n = from->size_bytes - at < PART ? (size_t)(from->size_bytes - at) : PART;
         rc = input_read(from, at, part, n);
         if (rc) {
-            fail(error, FAIL_READ, rc, "%s of the model directory cannot be copied: it was changed",
-                 name);
+            fail(error, FAIL_READ, rc, "%s of the model directory cannot be copied: %s", name,
+                 input_why(rc));
         } else if ((rc = write_all(fd, at, part, n))) {
             refuse_write(x, name, rc, error);
         }
@@ -182,8 +182,8 @@ static int fill(struct hf_export *x, const struct hf_export_desc *desc, struct h
     for (uint32_t i = 0; i < x->layout.file_count; i++)
         x->fds[i] = -1;
     fprintf(x->marker_out, "%s", TARGET_MARKER_TITLE);
-    int rc = check_space(x, error);
-    if (!rc) rc = target_create_temp(&x->target, error);
+    int rc = target_create_temp(&x->target, error);
+    if (!rc) rc = check_space(x, error);
     if (!rc) rc = create_weights(x, error);
     if (!rc) rc = write_config(x, desc, error);
     for (int i = 0; i < HF_EXTRA_COUNT && !rc; i++)

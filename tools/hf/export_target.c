@@ -267,8 +267,9 @@ int target_replace(struct target *t, struct hst_error *error)
     if (rc) return rc;
     if (fsync(t->parent_fd)) {
         rc = -errno;
-        return fail(error, FAIL_WRITE, rc, "%s: cannot be synced: %s", t->parent,
-                    strerrordesc_np(-rc));
+        bool full = rc == -ENOSPC || rc == -EDQUOT;
+        return fail(error, full ? FAIL_DISK_SPACE : FAIL_WRITE, rc, "%s: cannot be synced: %s",
+                    t->parent, strerrordesc_np(-rc));
     }
     if (exchanged) remove_export(t->parent_fd, t->temp);
     return 0;

@@ -73,6 +73,8 @@ const char *input_why(int native)
         return "no permission to read it";
     case -EMFILE:
         return "too many open files: raise the limit with ulimit -n";
+    case -ENODATA:
+        return "the file became shorter while it was read";
     default:
         return strerrordesc_np(-native) ? strerrordesc_np(-native) : "it cannot be opened";
     }

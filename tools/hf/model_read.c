@@ -109,8 +109,7 @@ int hf_tensor_read(const struct hf_model *model, const struct st_tensor *t, uint
     if (rc)
         return fail(error, FAIL_READ, rc,
                     "%s: tensor %.80s cannot be read at element %" PRIu64 ": %s", file->path,
-                    t->name, offset,
-                    rc == -ENODATA ? "the file became shorter" : strerrordesc_np(-rc));
+                    t->name, offset, input_why(rc));
     if (half) widen_in_place(dst, count);
     return 0;
 }

@@ -29,7 +29,7 @@ struct llama_tensor {
 /** The i-th stored tensor (tied ones once), in the engine's order; null beyond the last. Owned by the model. */
 const struct llama_tensor *llama_tensor(const struct llama *model, size_t i);
 
-/** Describes the model; touches no engine. E413 where sizes overflow. */
+/** Describes the model; touches no engine. E413 where sizes overflow, E402 where the run does not suit the model. */
 int llama_create(const struct llama_config *config, const struct llama_run *run, struct llama **model, struct hst_error *error);
 void llama_destroy(struct llama **model);
 /** Adds all units and the carry to an engine that is not sealed. */

@@ -17,6 +17,9 @@
  * buffers of 4 bytes stay far below 2^63. */
 #define MAX_ELEMENTS (UINT64_C(1) << 40)
 
+/* The description of a layer takes a kilobyte: a hostile configuration must not take the machine's memory. */
+#define MAX_LAYERS 16384u
+
 uint64_t llama_grain_tokens(uint64_t wish, uint64_t seq_len, uint64_t batch_tokens)
 {
     uint64_t sequences = (wish ? wish : 2048) / seq_len;
@@ -45,6 +48,10 @@ static int check_config(const struct llama_config *c, struct hst_error *error)
                     "config.json: head_dim %" PRIu32
                     " is not even, rotary position embeddings turn pairs",
                     c->head_dim);
+    if (c->layers > MAX_LAYERS)
+        return fail(error, FAIL_CONFIG_VALUE, -EINVAL,
+                    "config.json: num_hidden_layers %" PRIu32 " is more than %u", c->layers,
+                    MAX_LAYERS);
     uint64_t q_width = (uint64_t)c->heads * c->head_dim;
     if (exceeds(c->vocab, c->hidden, MAX_ELEMENTS) || exceeds(q_width, c->hidden, MAX_ELEMENTS) ||
         exceeds(c->intermediate, c->hidden, MAX_ELEMENTS))
@@ -63,6 +70,11 @@ static int check_run(const struct llama_config *c, const struct llama_run *r,
                     "--batch-tokens %" PRIu64 " and the grain of %" PRIu64
                     " tokens must be multiples of --seq-len %" PRIu64,
                     r->batch_tokens, r->grain_tokens, r->seq_len);
+    if (r->seq_len > c->max_positions)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--seq-len %" PRIu64 " is more than the %" PRIu32
+                    " positions of the model (max_position_embeddings in config.json)",
+                    r->seq_len, c->max_positions);
     uint64_t width = (uint64_t)c->heads * c->head_dim;
     if (width < c->hidden) width = c->hidden;
     if (width < c->intermediate) width = c->intermediate;
@@ -76,7 +88,7 @@ static int check_run(const struct llama_config *c, const struct llama_run *r,
     return 0;
 }
 
-/* Printed into place; without a second dimension where it is 0. */
+/* A vector where `columns` is 0. */
 static void set_tensor(struct llama *m, size_t i, uint64_t rows, uint64_t columns)
 {
     struct llama_tensor *t = &m->tensors[i];

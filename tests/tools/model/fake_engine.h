@@ -11,6 +11,7 @@
 
 /** The gradient of a parameter before clipping, as of the last step: f32[count]. Null: no such parameter. */
 const float *fake_engine_grad(const struct hst_engine *engine, const char *name, size_t *count);
-/** The `call`-th public call of a step from now on (0 is the next) fails with -EIO, and all after it. */
-void fake_engine_fail_at(struct hst_engine *engine, long call);
+/** Public calls of steps so far, and which of them (0 is the first) is to fail with -EIO. */
+size_t fake_engine_calls(const struct hst_engine *engine);
+void fake_engine_fail_at(struct hst_engine *engine, size_t call);
 #endif

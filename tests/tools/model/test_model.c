@@ -100,6 +100,9 @@ static void sizes_that_cannot_be_are_refused(void **state)
     c.head_dim = 63;
     assert_refused(&c, &run, FAIL_CONFIG_VALUE, "head_dim 63");
     c = llama_1b;
+    c.layers = UINT32_MAX;
+    assert_refused(&c, &run, FAIL_CONFIG_VALUE, "num_hidden_layers 4294967295");
+    c = llama_1b;
     c.vocab = UINT32_MAX;
     assert_refused(&c, &run, FAIL_CONFIG_VALUE, "2^40");
     c = llama_1b;
@@ -121,6 +124,8 @@ static void steps_that_cannot_be_are_refused(void **state)
     r = run;
     r.seq_len = 0;
     assert_refused(&llama_1b, &r, FAIL_VALUE, "--seq-len 0");
+    r.seq_len = r.batch_tokens = r.grain_tokens = 131073;
+    assert_refused(&llama_1b, &r, FAIL_VALUE, "--seq-len 131073");
     r = run;
     r.batch_tokens = r.grain_tokens = UINT64_C(1) << 50;
     assert_refused(&llama_1b, &r, FAIL_VALUE, "2^40");

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See reference.h. */
+#include "reference.h"
+#include <math.h>
+#include <stdlib.h>
+
+void ref_matmul(size_t m, size_t n, size_t k, const double *a, size_t a_ld, bool a_transposed,
+                const double *b, size_t b_ld, bool b_transposed, double *c, size_t c_ld)
+{
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < n; j++) {
+            double sum = 0;
+            for (size_t p = 0; p < k; p++)
+                sum += (a_transposed ? a[p * a_ld + i] : a[i * a_ld + p]) *
+                       (b_transposed ? b[j * b_ld + p] : b[p * b_ld + j]);
+            c[i * c_ld + j] += sum;
+        }
+}
+
+void ref_rmsnorm(size_t tokens, size_t width, double eps, const double *x, const double *weight,
+                 double *y, double *rstd)
+{
+    for (size_t t = 0; t < tokens; t++, x += width, y += width) {
+        rstd[t] = 1 / sqrt(ref_dot(x, x, width) / (double)width + eps);
+        for (size_t i = 0; i < width; i++)
+            y[i] = x[i] * rstd[t] * weight[i];
+    }
+}
+
+void ref_rope(size_t tokens, size_t seq, size_t heads, size_t head_dim, double *x, const double *cosine,
+              const double *sine)
+{
+    size_t half = head_dim / 2;
+    for (size_t t = 0; t < tokens; t++)
+        for (size_t h = 0; h < heads; h++, x += head_dim)
+            for (size_t i = 0; i < half; i++) {
+                double c = cosine[t % seq * half + i], s = sine[t % seq * half + i];
+                double low = x[i], high = x[i + half];
+                x[i] = low * c - high * s;
+                x[i + half] = high * c + low * s;
+            }
+}
+
+/* One query of one head: its keys and values are rows of k and v, `ld` apart. */
+static double attend(const struct ref_attention *s, size_t position, const double *q, const double *k,
+                     const double *v, size_t ld, double *o)
+{
+    double *score = malloc((position + 1) * sizeof *score), top = -INFINITY, sum = 0;
+    for (size_t j = 0; j <= position; j++) {
+        score[j] = s->scale * ref_dot(q, k + j * ld, s->head_dim);
+        top = fmax(top, score[j]);
+    }
+    for (size_t j = 0; j <= position; j++)
+        sum += score[j] = exp(score[j] - top);
+    for (size_t i = 0; i < s->head_dim; i++)
+        o[i] = 0;
+    for (size_t j = 0; j <= position; j++)
+        for (size_t i = 0; i < s->head_dim; i++)
+            o[i] += score[j] / sum * v[j * ld + i];
+    free(score);
+    return top + log(sum);
+}
+
+void ref_attention(const struct ref_attention *s, const double *q, const double *k, const double *v,
+                   double *o, double *lse)
+{
+    size_t group = s->heads / s->kv_heads, ld = s->kv_heads * s->head_dim;
+    for (size_t b = 0; b < s->batch; b++)
+        for (size_t h = 0; h < s->heads; h++)
+            for (size_t t = 0; t < s->seq; t++) {
+                size_t row = ((b * s->seq + t) * s->heads + h) * s->head_dim;
+                size_t kv = (b * s->seq * s->kv_heads + h / group) * s->head_dim;
+                lse[(b * s->heads + h) * s->seq + t] = attend(s, t, q + row, k + kv, v + kv, ld, o + row);
+            }
+}
+
+void ref_swiglu(size_t count, const double *gate, const double *up, double *out)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = gate[i] / (1 + exp(-gate[i])) * up[i];
+}
+
+void ref_cross_entropy(size_t tokens, size_t vocab, const double *logits, const double *targets,
+                       double *loss)
+{
+    for (size_t t = 0; t < tokens; t++, logits += vocab) {
+        double top = -INFINITY, sum = 0;
+        for (size_t j = 0; j < vocab; j++)
+            top = fmax(top, logits[j]);
+        for (size_t j = 0; j < vocab; j++)
+            sum += exp(logits[j] - top);
+        loss[t] = top + log(sum) - logits[(size_t)targets[t]];
+    }
+}
+
+double ref_slope(double (*of)(void *context), void *context, double *variable, double step)
+{
+    double at = *variable;
+    *variable = at + step;
+    double above = of(context);
+    *variable = at - step;
+    double below = of(context);
+    *variable = at;
+    return (above - below) / (2 * step);
+}
+
+double ref_dot(const double *a, const double *b, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}

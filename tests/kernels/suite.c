@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See suite.h. Device memory is one arena per run of a case; what is in it before a case is all ones bits. */
+#include "suite.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ARENA_BYTES = 48 << 20, GUARD_BYTES = 64, WORKERS = 3 };
+
+static const char *device_name = "host";
+
+int suite_open(uint64_t memory_bytes, uint64_t host_bytes, const struct hst_parallel *parallel,
+               struct hst_dev **dev)
+{
+    struct hst_dev_config config = {.size = sizeof config,
+                                    .memory_bytes = memory_bytes,
+                                    .host_bytes = host_bytes,
+                                    .parallel = parallel};
+    if (strcmp(device_name, "host") == 0) return hst_dev_host_open(&config, dev);
+    printf("skipped: no device \"%s\" in this build\n", device_name);
+    exit(77);
+}
+
+void suite_begin(int argc, char **argv)
+{
+    if (argc > 1) device_name = argv[1];
+    struct hst_dev *dev;
+    if (suite_open(0, 0, NULL, &dev)) {
+        printf("skipped: device \"%s\" does not open\n", device_name);
+        exit(77);
+    }
+    hst_dev_close(&dev);
+}
+
+/* ---- three workers -------------------------------------------------------------------------------------- */
+
+static struct {
+    pthread_mutex_t lock, turn; /* turn: one job at a time */
+    pthread_cond_t change;
+    void (*body)(void *arg, size_t index, unsigned worker);
+    void *arg;
+    size_t count, next, left;
+} pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, 0, 0, 0};
+
+static void *worker_main(void *arg)
+{
+    unsigned worker = (unsigned)(uintptr_t)arg;
+    pthread_mutex_lock(&pool.lock);
+    for (;;) {
+        if (pool.next == pool.count) {
+            pthread_cond_wait(&pool.change, &pool.lock);
+            continue;
+        }
+        size_t index = pool.count - 1 - pool.next++; /* backwards: order must not matter */
+        pthread_mutex_unlock(&pool.lock);
+        pool.body(pool.arg, index, worker);
+        pthread_mutex_lock(&pool.lock);
+        if (--pool.left == 0) pthread_cond_broadcast(&pool.change);
+    }
+    return NULL;
+}
+
+static void run_on_workers(void *context, size_t count, void (*body)(void *, size_t, unsigned), void *arg)
+{
+    (void)context;
+    pthread_mutex_lock(&pool.turn);
+    pthread_mutex_lock(&pool.lock);
+    pool.body = body;
+    pool.arg = arg;
+    pool.next = 0;
+    pool.count = pool.left = count;
+    pthread_cond_broadcast(&pool.change);
+    while (pool.left)
+        pthread_cond_wait(&pool.change, &pool.lock);
+    pool.count = pool.next = 0;
+    pthread_mutex_unlock(&pool.lock);
+    pthread_mutex_unlock(&pool.turn);
+}
+
+const struct hst_parallel *suite_workers(void)
+{
+    static const struct hst_parallel parallel = {run_on_workers, NULL, WORKERS};
+    static bool started;
+    for (uintptr_t i = 0; i < WORKERS && !started; i++) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, worker_main, (void *)i), 0);
+        pthread_detach(thread);
+    }
+    started = true;
+    return &parallel;
+}
+
+/* ---- cases ---------------------------------------------------------------------------------------------- */
+
+static void case_open(struct suite *s, const struct hst_parallel *parallel)
+{
+    memset(s, 0, sizeof *s);
+    s->random = 0x9e3779b97f4a7c15u;
+    void *arena, *staging;
+    assert_int_equal(suite_open(ARENA_BYTES, ARENA_BYTES, parallel, &s->dev), 0);
+    assert_int_equal(hst_dev_mem_alloc(s->dev, ARENA_BYTES, &arena), 0);
+    assert_int_equal(hst_dev_host_alloc(s->dev, ARENA_BYTES, &staging), 0);
+    assert_int_equal(hst_stream_create(s->dev, "suite", &s->stream), 0);
+    s->arena = arena;
+    s->staging = staging;
+    s->log = malloc(ARENA_BYTES);
+    assert_non_null(s->log);
+}
+
+static void case_close(struct suite *s)
+{
+    for (size_t i = 0; i < s->tensor_count; i++)
+        free(s->tensors[i].values);
+    hst_stream_destroy(&s->stream);
+    hst_dev_mem_free(s->dev, s->arena, ARENA_BYTES);
+    hst_dev_host_free(s->dev, s->staging, ARENA_BYTES);
+    hst_dev_close(&s->dev);
+    free(s->log);
+}
+
+static void download(struct suite *s, const void *from, size_t size_bytes)
+{
+    assert_int_equal(hst_stream_copy(s->stream, s->staging, from, size_bytes), 0);
+    suite_sync(s);
+}
+
+static size_t tensor_bytes(const struct tensor *t)
+{
+    return t->count * hst_dtype_bytes(t->dtype);
+}
+
+static void check_guards(struct suite *s)
+{
+    for (size_t i = 0; i < s->tensor_count; i++) {
+        download(s, (char *)s->tensors[i].data + tensor_bytes(&s->tensors[i]), GUARD_BYTES);
+        for (size_t b = 0; b < GUARD_BYTES; b++)
+            if (s->staging[b] != (char)0xff) fail_msg("tensor %zu was written beyond its end", i);
+    }
+}
+
+void suite_run(void (*run)(struct suite *, const void *), const void *parameters)
+{
+    struct suite alone, shared;
+    case_open(&alone, NULL);
+    run(&alone, parameters);
+    check_guards(&alone);
+    case_open(&shared, suite_workers());
+    run(&shared, parameters);
+    check_guards(&shared);
+    assert_true(alone.log_used > 0);
+    assert_int_equal(alone.log_used, shared.log_used);
+    if (memcmp(alone.log, shared.log, alone.log_used)) fail_msg("three workers gave other bytes than one");
+    case_close(&alone);
+    case_close(&shared);
+}
+
+double suite_random(struct suite *s)
+{
+    s->random ^= s->random << 13;
+    s->random ^= s->random >> 7;
+    s->random ^= s->random << 17;
+    return (double)(s->random >> 11) * 0x1p-52 - 1;
+}
+
+void suite_sync(struct suite *s)
+{
+    assert_int_equal(hst_stream_sync(s->stream), 0);
+}
+
+/* ---- tensors -------------------------------------------------------------------------------------------- */
+
+static uint16_t to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    if (value != value) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float from_bf16(uint16_t half)
+{
+    uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+double round_to(enum hst_dtype dtype, double value)
+{
+    return dtype == HST_F32 ? (float)value : from_bf16(to_bf16((float)value));
+}
+
+struct tensor *tensor_empty(struct suite *s, size_t count, enum hst_dtype dtype)
+{
+    assert_true(s->tensor_count < SUITE_TENSORS);
+    struct tensor *t = &s->tensors[s->tensor_count++];
+    *t = (struct tensor){.data = s->arena + s->arena_used, .count = count, .dtype = dtype};
+    size_t bytes = tensor_bytes(t) + GUARD_BYTES;
+    s->arena_used += (bytes + 63) / 64 * 64;
+    assert_true(s->arena_used <= ARENA_BYTES);
+    t->values = calloc(count + 1, sizeof *t->values);
+    assert_non_null(t->values);
+    memset(s->staging, 0xff, bytes);
+    assert_int_equal(hst_stream_copy(s->stream, t->data, s->staging, bytes), 0);
+    suite_sync(s);
+    return t;
+}
+
+void tensor_write(struct suite *s, struct tensor *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        t->values[i] = round_to(t->dtype, t->values[i]);
+        float value = (float)t->values[i];
+        if (t->dtype == HST_F32) memcpy(s->staging + i * 4, &value, 4);
+        else memcpy(s->staging + i * 2, &(uint16_t){to_bf16(value)}, 2);
+    }
+    assert_int_equal(hst_stream_copy(s->stream, t->data, s->staging, tensor_bytes(t)), 0);
+    suite_sync(s);
+}
+
+void tensor_read(struct suite *s, struct tensor *t)
+{
+    size_t bytes = tensor_bytes(t);
+    download(s, t->data, bytes);
+    memcpy(s->log + s->log_used, s->staging, bytes);
+    s->log_used += bytes;
+    for (size_t i = 0; i < t->count; i++) {
+        uint16_t half;
+        float value;
+        memcpy(&value, s->staging + i * 4 * (t->dtype == HST_F32), 4);
+        memcpy(&half, s->staging + i * 2, 2);
+        t->values[i] = t->dtype == HST_F32 ? value : from_bf16(half);
+    }
+}
+
+struct tensor *tensor_random(struct suite *s, size_t count, enum hst_dtype dtype, double scale)
+{
+    struct tensor *t = tensor_empty(s, count, dtype);
+    for (size_t i = 0; i < count; i++)
+        t->values[i] = suite_random(s) * scale;
+    tensor_write(s, t);
+    return t;
+}
+
+struct tensor *tensor_filled(struct suite *s, size_t count, enum hst_dtype dtype, double value)
+{
+    struct tensor *t = tensor_empty(s, count, dtype);
+    for (size_t i = 0; i < count; i++)
+        t->values[i] = value;
+    tensor_write(s, t);
+    return t;
+}
+
+struct tensor *tensor_ids(struct suite *s, size_t count, uint32_t below)
+{
+    struct tensor *t = tensor_empty(s, count, HST_F32);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t id = (uint32_t)((suite_random(s) + 1) / 2 * below);
+        t->values[i] = id;
+        memcpy(s->staging + i * 4, &id, 4);
+    }
+    assert_int_equal(hst_stream_copy(s->stream, t->data, s->staging, count * 4), 0);
+    suite_sync(s);
+    return t;
+}
+
+struct hst_work suite_work(struct suite *s, size_t size_bytes)
+{
+    if (!size_bytes) return (struct hst_work){NULL, 0};
+    return (struct hst_work){tensor_empty(s, (size_bytes + 3) / 4, HST_F32)->data, size_bytes};
+}
+
+void expect_close(const char *what, const struct tensor *got, const double *want, double noise)
+{
+    double half_ulp = got->dtype == HST_F32 ? 0x1p-24 : 0x1p-8;
+    for (size_t i = 0; i < got->count; i++) {
+        double error = fabs(got->values[i] - want[i]);
+        if (!(error <= half_ulp * (fabs(want[i]) + noise) + noise))
+            fail_msg("%s[%zu] is %.9g, not %.9g: off by %.3g, allowed %.3g", what, i, got->values[i], want[i],
+                     error, half_ulp * fabs(want[i]) + noise);
+    }
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_TESTS_KERNELS_SUITE_H
+#define HST_TESTS_KERNELS_SUITE_H
+/*
+ * The ground that every test of a device stands on. A test program is given the device's name (argument 1,
+ * default "host") and uses kernels.h alone, so that another device runs the same programs unchanged.
+ *
+ * A case is a function that makes tensors, runs operations and checks them against a reference. suite_run
+ * runs it once with the device working alone and once with three workers, from the same random seed, and
+ * compares every byte that the case read back. Each tensor has guard bytes behind it, checked at the end.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <hoistway/kernels.h>
+
+enum { SUITE_TENSORS = 64 };
+
+struct tensor {
+    void *data;     /* device memory */
+    double *values; /* what was last written or read here, exactly as the dtype holds it */
+    size_t count;
+    enum hst_dtype dtype;
+};
+
+struct suite {
+    struct hst_dev *dev;
+    struct hst_stream *stream;
+    uint64_t random;
+    char *arena, *staging; /* device memory; host memory for copies */
+    size_t arena_used;
+    struct tensor tensors[SUITE_TENSORS];
+    size_t tensor_count;
+    char *log; /* every byte read back, in order */
+    size_t log_used;
+};
+
+/** Opens the device that argv names; a device that is not there ends the program with 77 and the reason. */
+void suite_begin(int argc, char **argv);
+/** Opens one more device of the same kind, with these budgets and this parallel. */
+int suite_open(uint64_t memory_bytes, uint64_t host_bytes, const struct hst_parallel *parallel,
+               struct hst_dev **dev);
+/** Three workers; static, and never ending before the program. */
+const struct hst_parallel *suite_workers(void);
+void suite_run(void (*run)(struct suite *suite, const void *parameters), const void *parameters);
+
+/** Uniform in [-1, 1). */
+double suite_random(struct suite *suite);
+
+/** New tensors: random in [-scale, scale), of one number, or left as 0xff bytes (NaN). */
+struct tensor *tensor_random(struct suite *suite, size_t count, enum hst_dtype dtype, double scale);
+struct tensor *tensor_filled(struct suite *suite, size_t count, enum hst_dtype dtype, double value);
+struct tensor *tensor_empty(struct suite *suite, size_t count, enum hst_dtype dtype);
+struct tensor *tensor_ids(struct suite *suite, size_t count, uint32_t below);
+/** Rounds values to the tensor's dtype, in place, and writes them to the device. */
+void tensor_write(struct suite *suite, struct tensor *tensor);
+/** Reads the device's data back into values. */
+void tensor_read(struct suite *suite, struct tensor *tensor);
+struct hst_work suite_work(struct suite *suite, size_t size_bytes);
+
+/** Waits for the stream; it must not have failed. */
+void suite_sync(struct suite *suite);
+
+/**
+ * got is within what the dtype's one rounding and an f32 sum may leave of want:
+ *   |got − want| ≤ half an ulp of the dtype · |want| + noise
+ * noise: what the f32 arithmetic inside may lose, stated by the caller from the magnitudes it sums.
+ */
+void expect_close(const char *what, const struct tensor *got, const double *want, double noise);
+
+double round_to(enum hst_dtype dtype, double value);
+#endif

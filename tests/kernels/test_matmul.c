@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products of every layout and dtype against float64 sums. */
+#include "reference.h"
+#include "suite.h"
+#include <errno.h>
+#include <stdlib.h>
+
+struct shape {
+    size_t m, n, k;
+    enum hst_dtype in, out;
+    bool a_transposed, b_transposed, accumulate;
+    size_t pad; /* leading dimensions beyond the rows' width */
+};
+
+static void product_case(struct suite *s, const void *parameters)
+{
+    const struct shape *p = parameters;
+    size_t a_rows = p->a_transposed ? p->k : p->m, a_ld = (p->a_transposed ? p->m : p->k) + p->pad;
+    size_t b_rows = p->b_transposed ? p->n : p->k, b_ld = (p->b_transposed ? p->k : p->n) + p->pad;
+    size_t c_ld = p->n + p->pad;
+    struct tensor *a = tensor_random(s, a_rows * a_ld, p->in, 1);
+    struct tensor *b = tensor_random(s, b_rows * b_ld, p->in, 1);
+    struct tensor *c = tensor_random(s, p->m * c_ld, p->out, 1);
+    double *want = malloc(p->m * c_ld * sizeof *want + 1);
+    assert_non_null(want);
+    memcpy(want, c->values, p->m * c_ld * sizeof *want);
+    for (size_t i = 0; i < p->m * p->n && !p->accumulate; i++)
+        want[i / p->n * c_ld + i % p->n] = 0;
+    struct hst_matmul args = {.m = p->m, .n = p->n, .k = p->k, .a = {a->data, a_ld, p->in},
+                              .b = {b->data, b_ld, p->in}, .c = {c->data, c_ld, p->out},
+                              .a_transposed = p->a_transposed, .b_transposed = p->b_transposed,
+                              .accumulate = p->accumulate};
+    args.work = suite_work(s, hst_matmul_work_bytes(s->dev, &args));
+    assert_int_equal(hst_op_matmul(s->stream, &args), 0);
+    suite_sync(s);
+    tensor_read(s, c);
+    ref_matmul(p->m, p->n, p->k, a->values, a_ld, p->a_transposed, b->values, b_ld, p->b_transposed, want,
+               c_ld);
+    /* Each of k additions rounds a partial sum, which is of size √k/3: k·2^-24 leaves room for unlucky ones.
+       The columns beyond n are in want as they were: they must not change. */
+    expect_close("c", c, want, 0x1p-24 * (double)(p->k + 8));
+    free(want);
+}
+
+static void every_layout_and_dtype_matches(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t m, n, k, pad;
+    } sizes[] = {{1, 1, 1, 0},    {5, 7, 3, 0},     {16, 16, 16, 4}, {33, 65, 129, 3},
+                 {257, 31, 64, 0}, {64, 300, 17, 8}, {128, 128, 128, 0}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int bits = 0; bits < 16; bits++) {
+            if ((bits & 12) == 12) continue; /* f32 in, bf16 out is not offered */
+            enum hst_dtype in = bits & 4 ? HST_F32 : HST_BF16;
+            struct shape p = {sizes[i].m, sizes[i].n, sizes[i].k, in, bits & 8 ? HST_BF16 : HST_F32,
+                              bits & 1, bits & 2, false, sizes[i].pad};
+            suite_run(product_case, &p);
+        }
+}
+
+static void accumulating_adds_to_an_f32_c(void **state)
+{
+    (void)state;
+    for (int bits = 0; bits < 2; bits++)
+        for (size_t k = 1; k < 200; k += 99)
+            suite_run(product_case, &(struct shape){70, 40, k, bits ? HST_BF16 : HST_F32, HST_F32, true,
+                                                    false, true, 5});
+}
+
+static void many_blocks_and_a_deep_k_match(void **state)
+{
+    (void)state;
+    suite_run(product_case, &(struct shape){1030, 530, 24, HST_F32, HST_F32, false, true, false, 0});
+    suite_run(product_case, &(struct shape){520, 530, 24, HST_BF16, HST_BF16, true, true, false, 0});
+    suite_run(product_case, &(struct shape){20, 30, 4100, HST_BF16, HST_BF16, true, false, false, 0});
+    suite_run(product_case, &(struct shape){20, 30, 4100, HST_BF16, HST_F32, false, true, true, 0});
+}
+
+static void an_empty_sum_is_zero(void **state)
+{
+    (void)state;
+    for (int bits = 0; bits < 4; bits++)
+        suite_run(product_case, &(struct shape){9, 20, 0, bits & 1 ? HST_BF16 : HST_F32,
+                                                bits & 1 ? HST_BF16 : HST_F32, bits & 2, true, false, 2});
+    suite_run(product_case, &(struct shape){9, 20, 0, HST_F32, HST_F32, false, true, true, 0});
+}
+
+static void nothing_case(struct suite *s, const void *parameters)
+{
+    (void)parameters;
+    struct hst_matmul args = {.m = 0, .n = 5, .k = 5, .a = {NULL, 5, HST_F32}, .b = {NULL, 5, HST_F32},
+                              .c = {NULL, 5, HST_F32}};
+    assert_int_equal(hst_op_matmul(s->stream, &args), 0);
+    args.m = 5;
+    args.n = 0;
+    assert_int_equal(hst_op_matmul(s->stream, &args), 0);
+    suite_sync(s);
+    tensor_read(s, tensor_filled(s, 1, HST_F32, 1));
+}
+
+static void a_product_without_rows_or_columns_does_nothing(void **state)
+{
+    (void)state;
+    suite_run(nothing_case, NULL);
+}
+
+static void workspace_case(struct suite *s, const void *parameters)
+{
+    (void)parameters;
+    size_t last = 0;
+    for (size_t x = 1; x < 1200; x += 7) {
+        struct hst_matmul args = {.m = x, .n = x + 3, .k = 2 * x, .a.dtype = HST_BF16, .b.dtype = HST_BF16,
+                                  .c.dtype = HST_BF16};
+        size_t bytes = hst_matmul_work_bytes(s->dev, &args);
+        assert_true(bytes >= last);
+        last = bytes;
+    }
+    tensor_read(s, tensor_filled(s, 1, HST_F32, 1));
+}
+
+static void workspace_never_shrinks_as_shapes_grow(void **state)
+{
+    (void)state;
+    suite_run(workspace_case, NULL);
+}
+
+static void refusals_case(struct suite *s, const void *parameters)
+{
+    (void)parameters;
+    struct tensor *t = tensor_filled(s, 1024, HST_F32, 3);
+    const struct hst_matmul good = {.m = 4, .n = 4, .k = 4, .a = {t->data, 4, HST_BF16},
+                                    .b = {t->data, 4, HST_BF16}, .c = {t->data, 4, HST_BF16},
+                                    .work = {t->data, 4096}};
+    struct hst_matmul bad[14];
+    for (size_t i = 0; i < 14; i++)
+        bad[i] = good;
+    bad[0].a.data = NULL;
+    bad[1].b.data = (char *)t->data + 4;
+    bad[2].c.data = NULL;
+    bad[3].a.ld = 3;
+    bad[4].b.ld = 3;
+    bad[5].c.ld = 3;
+    bad[6].a.dtype = HST_F32;
+    bad[7].c.dtype = 7;
+    bad[8].accumulate = true;
+    bad[9].work.size_bytes = hst_matmul_work_bytes(s->dev, &good) - 1;
+    bad[10].work.data = NULL;
+    bad[11].m = SIZE_MAX / 2;
+    bad[12].k = SIZE_MAX;
+    bad[13].a.dtype = bad[13].b.dtype = bad[13].c.dtype = 0;
+    for (size_t i = 0; i < 14; i++)
+        assert_int_equal(hst_op_matmul(s->stream, &bad[i]), -EINVAL);
+    assert_int_equal(hst_op_matmul(s->stream, NULL), -EINVAL);
+    assert_int_equal(hst_op_matmul(NULL, &good), -EINVAL);
+    suite_sync(s);
+    tensor_read(s, t);
+    for (size_t i = 0; i < t->count; i++)
+        assert_true(t->values[i] == 3);
+}
+
+static void wrong_arguments_are_refused_and_touch_nothing(void **state)
+{
+    (void)state;
+    suite_run(refusals_case, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    suite_begin(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_layout_and_dtype_matches),
+        cmocka_unit_test(accumulating_adds_to_an_f32_c),
+        cmocka_unit_test(many_blocks_and_a_deep_k_match),
+        cmocka_unit_test(an_empty_sum_is_zero),
+        cmocka_unit_test(a_product_without_rows_or_columns_does_nothing),
+        cmocka_unit_test(workspace_never_shrinks_as_shapes_grow),
+        cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
