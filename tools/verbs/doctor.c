@@ -91,10 +91,16 @@ static void check_instructions(struct doctor *d)
            "optimizer updates use %s", name);
 }
 
-/* The engine's BLAS is opened with it; which flavour that is can only be asked of OpenBLAS. */
+/*
+ * Which BLAS serves the host device, and with which kernels, can only be asked of OpenBLAS, after
+ * the device has been opened: that mends a bad choice of kernels where it can.
+ */
 static void check_blas(struct doctor *d)
 {
     static const char *const flavours[] = {"serial", "pthread", "OpenMP"};
+    const struct hst_dev_config config = {.size = sizeof config};
+    struct hst_dev *device;
+    if (hst_dev_host_open(&config, &device) == 0) hst_dev_close(&device);
     int (*parallel)(void) = NULL;
     char *(*corename)(void) = NULL;
     *(void **)&parallel = dlsym(RTLD_DEFAULT, "openblas_get_parallel");
