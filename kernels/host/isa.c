@@ -19,8 +19,9 @@ static uint64_t saved_state(void)
 static unsigned level(void)
 {
     unsigned a, b, c, d;
-    const unsigned osxsave = 1u << 27, avx = 1u << 28;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & (osxsave | avx)) != (osxsave | avx)) return 0;
+    const unsigned fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28; /* fma: OpenBLAS's, not ours */
+    const unsigned need = fma | osxsave | avx;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & need) != need) return 0;
     uint64_t state = saved_state();
     if ((state & 0x6) != 0x6) return 0; /* xmm, ymm */
     const unsigned avx2 = 1u << 5, f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;

@@ -27,8 +27,8 @@ void ref_rmsnorm(size_t tokens, size_t width, double eps, const double *x, const
     }
 }
 
-void ref_rope(size_t tokens, size_t seq, size_t heads, size_t head_dim, double *x, const double *cosine,
-              const double *sine)
+void ref_rope(size_t tokens, size_t seq, size_t heads, size_t head_dim, double *x,
+              const double *cosine, const double *sine)
 {
     size_t half = head_dim / 2;
     for (size_t t = 0; t < tokens; t++)
@@ -42,8 +42,8 @@ void ref_rope(size_t tokens, size_t seq, size_t heads, size_t head_dim, double *
 }
 
 /* One query of one head: its keys and values are rows of k and v, `ld` apart. */
-static double attend(const struct ref_attention *s, size_t position, const double *q, const double *k,
-                     const double *v, size_t ld, double *o)
+static double attend(const struct ref_attention *s, size_t position, const double *q,
+                     const double *k, const double *v, size_t ld, double *o)
 {
     double *score = malloc((position + 1) * sizeof *score), top = -INFINITY, sum = 0;
     for (size_t j = 0; j <= position; j++) {
@@ -70,7 +70,8 @@ void ref_attention(const struct ref_attention *s, const double *q, const double 
             for (size_t t = 0; t < s->seq; t++) {
                 size_t row = ((b * s->seq + t) * s->heads + h) * s->head_dim;
                 size_t kv = (b * s->seq * s->kv_heads + h / group) * s->head_dim;
-                lse[(b * s->heads + h) * s->seq + t] = attend(s, t, q + row, k + kv, v + kv, ld, o + row);
+                lse[(b * s->heads + h) * s->seq + t] =
+                    attend(s, t, q + row, k + kv, v + kv, ld, o + row);
             }
 }
 

@@ -13,14 +13,14 @@ void ref_matmul(size_t m, size_t n, size_t k, const double *a, size_t a_ld, bool
                 const double *b, size_t b_ld, bool b_transposed, double *c, size_t c_ld);
 void ref_rmsnorm(size_t tokens, size_t width, double eps, const double *x, const double *weight,
                  double *y, double *rstd);
-void ref_rope(size_t tokens, size_t seq, size_t heads, size_t head_dim, double *x, const double *cosine,
-              const double *sine);
+void ref_rope(size_t tokens, size_t seq, size_t heads, size_t head_dim, double *x,
+              const double *cosine, const double *sine);
 struct ref_attention {
     size_t batch, seq, heads, kv_heads, head_dim;
     double scale;
 };
-void ref_attention(const struct ref_attention *shape, const double *q, const double *k, const double *v,
-                   double *o, double *lse);
+void ref_attention(const struct ref_attention *shape, const double *q, const double *k,
+                   const double *v, double *o, double *lse);
 void ref_swiglu(size_t count, const double *gate, const double *up, double *out);
 void ref_cross_entropy(size_t tokens, size_t vocab, const double *logits, const double *targets,
                        double *loss);

@@ -41,7 +41,8 @@ static struct {
     void (*body)(void *arg, size_t index, unsigned worker);
     void *arg;
     size_t count, next, left;
-} pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, 0, 0, 0};
+} pool = {
+    PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, 0, 0, 0};
 
 static void *worker_main(void *arg)
 {
@@ -61,7 +62,8 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-static void run_on_workers(void *context, size_t count, void (*body)(void *, size_t, unsigned), void *arg)
+static void run_on_workers(void *context, size_t count, void (*body)(void *, size_t, unsigned),
+                           void *arg)
 {
     (void)context;
     pthread_mutex_lock(&pool.turn);
@@ -150,7 +152,8 @@ void suite_run(void (*run)(struct suite *, const void *), const void *parameters
     check_guards(&shared);
     assert_true(alone.log_used > 0);
     assert_int_equal(alone.log_used, shared.log_used);
-    if (memcmp(alone.log, shared.log, alone.log_used)) fail_msg("three workers gave other bytes than one");
+    if (memcmp(alone.log, shared.log, alone.log_used))
+        fail_msg("three workers gave other bytes than one");
     case_close(&alone);
     case_close(&shared);
 }
@@ -212,8 +215,10 @@ void tensor_write(struct suite *s, struct tensor *t)
     for (size_t i = 0; i < t->count; i++) {
         t->values[i] = round_to(t->dtype, t->values[i]);
         float value = (float)t->values[i];
-        if (t->dtype == HST_F32) memcpy(s->staging + i * 4, &value, 4);
-        else memcpy(s->staging + i * 2, &(uint16_t){to_bf16(value)}, 2);
+        if (t->dtype == HST_F32)
+            memcpy(s->staging + i * 4, &value, 4);
+        else
+            memcpy(s->staging + i * 2, &(uint16_t){to_bf16(value)}, 2);
     }
     assert_int_equal(hst_stream_copy(s->stream, t->data, s->staging, tensor_bytes(t)), 0);
     suite_sync(s);
@@ -277,7 +282,7 @@ void expect_close(const char *what, const struct tensor *got, const double *want
     for (size_t i = 0; i < got->count; i++) {
         double error = fabs(got->values[i] - want[i]);
         if (!(error <= half_ulp * (fabs(want[i]) + noise) + noise))
-            fail_msg("%s[%zu] is %.9g, not %.9g: off by %.3g, allowed %.3g", what, i, got->values[i], want[i],
-                     error, half_ulp * fabs(want[i]) + noise);
+            fail_msg("%s[%zu] is %.9g, not %.9g: off by %.3g, allowed %.3g", what, i,
+                     got->values[i], want[i], error, half_ulp * fabs(want[i]) + noise);
     }
 }

@@ -23,7 +23,8 @@ struct rope_shape {
 static void rope_case(struct suite *s, const void *parameters)
 {
     const struct rope_shape *p = parameters;
-    size_t tokens = p->batch * p->seq, count = tokens * p->heads * p->head_dim, half = p->head_dim / 2;
+    size_t tokens = p->batch * p->seq, count = tokens * p->heads * p->head_dim,
+           half = p->head_dim / 2;
     struct tensor *x = tensor_random(s, count, p->dtype, 2);
     struct tensor *cosine = tensor_empty(s, p->seq * half, HST_F32);
     struct tensor *sine = tensor_empty(s, p->seq * half, HST_F32);
@@ -37,8 +38,14 @@ static void rope_case(struct suite *s, const void *parameters)
     memcpy(want, x->values, count * sizeof *want);
     memcpy(before, x->values, count * sizeof *before);
     ref_rope(tokens, p->seq, p->heads, p->head_dim, want, cosine->values, sine->values);
-    struct hst_rope args = {.batch = p->batch, .seq = p->seq, .heads = p->heads, .head_dim = p->head_dim,
-                            .dtype = p->dtype, .x = x->data, .cos = cosine->data, .sin = sine->data};
+    struct hst_rope args = {.batch = p->batch,
+                            .seq = p->seq,
+                            .heads = p->heads,
+                            .head_dim = p->head_dim,
+                            .dtype = p->dtype,
+                            .x = x->data,
+                            .cos = cosine->data,
+                            .sin = sine->data};
     assert_int_equal(hst_op_rope(s->stream, &args), 0);
     suite_sync(s);
     tensor_read(s, x);
@@ -55,8 +62,9 @@ static void rope_case(struct suite *s, const void *parameters)
 static void rope_matches_and_inverts(void **state)
 {
     (void)state;
-    static const struct rope_shape shapes[] = {
-        {1, 1, 1, 2, 0}, {2, 5, 3, 6, 0}, {1, 7, 2, 32, 0}, {3, 33, 2, 64, 0}, {1, 9, 5, 80, 0}, {2, 130, 1, 34, 0}};
+    static const struct rope_shape shapes[] = {{1, 1, 1, 2, 0},  {2, 5, 3, 6, 0},
+                                               {1, 7, 2, 32, 0}, {3, 33, 2, 64, 0},
+                                               {1, 9, 5, 80, 0}, {2, 130, 1, 34, 0}};
     for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
         struct rope_shape p = shapes[i / 2];
         p.dtype = i % 2 ? HST_BF16 : HST_F32;
@@ -77,11 +85,14 @@ static void swiglu_case(struct suite *s, const void *parameters)
     const struct flat *p = parameters;
     struct tensor *gate = tensor_random(s, p->count, p->dtype, 12);
     struct tensor *up = tensor_random(s, p->count, p->dtype, 2);
-    struct tensor *out = p->alias == 1 ? gate : p->alias == 2 ? up : tensor_empty(s, p->count, p->dtype);
+    struct tensor *out = p->alias == 1   ? gate
+                         : p->alias == 2 ? up
+                                         : tensor_empty(s, p->count, p->dtype);
     double *want = doubles(p->count);
     ref_swiglu(p->count, gate->values, up->values, want);
-    assert_int_equal(hst_op_swiglu(s->stream, &(struct hst_swiglu){p->count, p->dtype, gate->data, up->data,
-                                                                   out->data}), 0);
+    assert_int_equal(hst_op_swiglu(s->stream, &(struct hst_swiglu){p->count, p->dtype, gate->data,
+                                                                   up->data, out->data}),
+                     0);
     suite_sync(s);
     tensor_read(s, out);
     for (size_t i = 0; i < p->count; i++) { /* a product of roundings: the error is relative */
@@ -119,8 +130,10 @@ static void swiglu_backward_case(struct suite *s, const void *parameters)
         want_up[l.at] = ref_slope(swiglu_loss, &l, &up->values[l.at], 1e-4);
     }
     assert_int_equal(
-        hst_op_swiglu_backward(s->stream, &(struct hst_swiglu_backward){p->count, p->dtype, gate->data, up->data,
-                                                                        dout->data, dgate->data, dup->data}), 0);
+        hst_op_swiglu_backward(
+            s->stream, &(struct hst_swiglu_backward){p->count, p->dtype, gate->data, up->data,
+                                                     dout->data, dgate->data, dup->data}),
+        0);
     suite_sync(s);
     tensor_read(s, dgate);
     tensor_read(s, dup);
@@ -138,7 +151,8 @@ static void swiglu_matches_with_and_without_aliases(void **state)
     (void)state;
     for (size_t i = 0; i < COUNTS; i++)
         for (int bits = 0; bits < 6; bits++)
-            suite_run(swiglu_case, &(struct flat){counts[i], bits & 1 ? HST_BF16 : HST_F32, bits / 2});
+            suite_run(swiglu_case,
+                      &(struct flat){counts[i], bits & 1 ? HST_BF16 : HST_F32, bits / 2});
 }
 
 static void swiglu_backward_is_the_slope_of_the_forward(void **state)
@@ -146,7 +160,8 @@ static void swiglu_backward_is_the_slope_of_the_forward(void **state)
     (void)state;
     for (size_t i = 0; i < COUNTS; i++)
         for (int bits = 0; bits < 4; bits++)
-            suite_run(swiglu_backward_case, &(struct flat){counts[i], bits & 1 ? HST_BF16 : HST_F32, bits / 2});
+            suite_run(swiglu_backward_case,
+                      &(struct flat){counts[i], bits & 1 ? HST_BF16 : HST_F32, bits / 2});
 }
 
 static void swiglu_far_case(struct suite *s, const void *parameters)
@@ -157,7 +172,9 @@ static void swiglu_far_case(struct suite *s, const void *parameters)
     struct tensor *gate = tensor_empty(s, FAR, HST_F32), *up = tensor_filled(s, FAR, HST_F32, 1);
     memcpy(gate->values, far, sizeof far);
     tensor_write(s, gate);
-    assert_int_equal(hst_op_swiglu(s->stream, &(struct hst_swiglu){FAR, HST_F32, gate->data, up->data, up->data}), 0);
+    assert_int_equal(hst_op_swiglu(s->stream, &(struct hst_swiglu){FAR, HST_F32, gate->data,
+                                                                   up->data, up->data}),
+                     0);
     suite_sync(s);
     tensor_read(s, up);
     for (size_t i = 0; i < 3; i++)
@@ -181,11 +198,15 @@ static void add_case(struct suite *s, const void *parameters)
     const struct flat *p = parameters;
     struct tensor *a = tensor_random(s, p->count, p->dtype, 3);
     struct tensor *b = tensor_random(s, p->count, p->dtype, 1e-2);
-    struct tensor *out = p->alias == 1 ? a : p->alias == 2 ? b : tensor_empty(s, p->count, p->dtype);
+    struct tensor *out = p->alias == 1   ? a
+                         : p->alias == 2 ? b
+                                         : tensor_empty(s, p->count, p->dtype);
     double *want = doubles(p->count);
     for (size_t i = 0; i < p->count; i++) /* f32 first, as the arithmetic is, then one rounding */
         want[i] = round_to(p->dtype, (float)a->values[i] + (float)b->values[i]);
-    assert_int_equal(hst_op_add(s->stream, &(struct hst_add){p->count, p->dtype, a->data, b->data, out->data}), 0);
+    assert_int_equal(
+        hst_op_add(s->stream, &(struct hst_add){p->count, p->dtype, a->data, b->data, out->data}),
+        0);
     suite_sync(s);
     tensor_read(s, out);
     assert_memory_equal(out->values, want, p->count * sizeof *want);
@@ -209,7 +230,9 @@ static void cast_case(struct suite *s, const void *parameters)
     double *want = doubles(p->count);
     for (size_t i = 0; i < p->count; i++)
         want[i] = round_to(to, from->values[i]);
-    assert_int_equal(hst_op_cast(s->stream, &(struct hst_cast){p->count, p->dtype, to, from->data, out->data}), 0);
+    assert_int_equal(
+        hst_op_cast(s->stream, &(struct hst_cast){p->count, p->dtype, to, from->data, out->data}),
+        0);
     suite_sync(s);
     tensor_read(s, out);
     assert_memory_equal(out->values, want, p->count * sizeof *want);
@@ -221,7 +244,8 @@ static void cast_rounds_to_nearest_even(void **state)
     (void)state;
     for (size_t i = 0; i < COUNTS; i++)
         for (int bits = 0; bits < 4; bits++)
-            suite_run(cast_case, &(struct flat){counts[i], bits & 1 ? HST_BF16 : HST_F32, bits / 2});
+            suite_run(cast_case,
+                      &(struct flat){counts[i], bits & 1 ? HST_BF16 : HST_F32, bits / 2});
 }
 
 static void cast_edges_case(struct suite *s, const void *parameters)
@@ -230,23 +254,27 @@ static void cast_edges_case(struct suite *s, const void *parameters)
     static const struct {
         uint32_t from;
         uint16_t to;
-    } edges[] = {{0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81}, {0x7f7fffff, 0x7f80},
-                 {0x7f7f7fff, 0x7f7f}, {0x7f800000, 0x7f80}, {0xff800000, 0xff80}, {0x80000000, 0x8000},
-                 {0x00000001, 0x0000}, {0x00008000, 0x0000}, {0x00018000, 0x0002}, {0x807fffff, 0x8080},
-                 {0x7f800001, 0x7fc0}, {0xffffffff, 0xffff}, {0x7fc00000, 0x7fc0}, {0x7fffffff, 0x7fff}};
+    } edges[] = {
+        {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81}, {0x7f7fffff, 0x7f80},
+        {0x7f7f7fff, 0x7f7f}, {0x7f800000, 0x7f80}, {0xff800000, 0xff80}, {0x80000000, 0x8000},
+        {0x00000001, 0x0000}, {0x00008000, 0x0000}, {0x00018000, 0x0002}, {0x807fffff, 0x8080},
+        {0x7f800001, 0x7fc0}, {0xffffffff, 0xffff}, {0x7fc00000, 0x7fc0}, {0x7fffffff, 0x7fff}};
     enum { EDGES = sizeof edges / sizeof *edges };
     struct tensor *from = tensor_empty(s, EDGES, HST_F32), *to = tensor_empty(s, EDGES, HST_BF16);
     for (size_t i = 0; i < EDGES; i++)
         memcpy(s->staging + i * 4, &edges[i].from, 4);
     assert_int_equal(hst_stream_copy(s->stream, from->data, s->staging, (size_t)EDGES * 4), 0);
-    assert_int_equal(hst_op_cast(s->stream, &(struct hst_cast){EDGES, HST_F32, HST_BF16, from->data, to->data}), 0);
+    assert_int_equal(
+        hst_op_cast(s->stream, &(struct hst_cast){EDGES, HST_F32, HST_BF16, from->data, to->data}),
+        0);
     suite_sync(s);
     tensor_read(s, to);
     for (size_t i = 0; i < EDGES; i++) {
         uint16_t got;
         memcpy(&got, s->staging + i * 2, 2);
         bool nan = (edges[i].from & 0x7fffffff) > 0x7f800000;
-        if (nan ? (got & 0x7fff) <= 0x7f80 : got != edges[i].to) fail_msg("%08x became %04x", edges[i].from, got);
+        if (nan ? (got & 0x7fff) <= 0x7f80 : got != edges[i].to)
+            fail_msg("%08x became %04x", edges[i].from, got);
     }
 }
 
@@ -267,17 +295,31 @@ static void refusals_case(struct suite *s, const void *parameters)
     assert_int_equal(hst_op_add(s->stream, &(struct hst_add){8, HST_F32, f, NULL, f}), -EINVAL);
     assert_int_equal(hst_op_add(s->stream, &(struct hst_add){8, HST_F32, f, f, f + 4}), -EINVAL);
     assert_int_equal(hst_op_add(s->stream, &(struct hst_add){8, HST_F32, f, f, f + 9}), -EINVAL);
-    assert_int_equal(hst_op_add(s->stream, &(struct hst_add){SIZE_MAX / 2, HST_F32, f, f, f}), -EINVAL);
-    assert_int_equal(hst_op_cast(s->stream, &(struct hst_cast){8, HST_F32, HST_BF16, f, f}), -EINVAL);
+    assert_int_equal(hst_op_add(s->stream, &(struct hst_add){SIZE_MAX / 2, HST_F32, f, f, f}),
+                     -EINVAL);
+    assert_int_equal(hst_op_cast(s->stream, &(struct hst_cast){8, HST_F32, HST_BF16, f, f}),
+                     -EINVAL);
     assert_int_equal(hst_op_cast(s->stream, &(struct hst_cast){8, HST_F32, 0, f, f + 64}), -EINVAL);
-    assert_int_equal(hst_op_swiglu(s->stream, &(struct hst_swiglu){8, HST_F32, NULL, f, f}), -EINVAL);
-    assert_int_equal(hst_op_swiglu(s->stream, &(struct hst_swiglu){8, HST_F32, f, f + 64, f + 68}), -EINVAL);
-    assert_int_equal(hst_op_swiglu_backward(s->stream, &(struct hst_swiglu_backward){8, HST_F32, f, f + 64, f + 128,
-                                                                                    f + 64, f}), -EINVAL);
-    assert_int_equal(hst_op_swiglu_backward(s->stream, &(struct hst_swiglu_backward){8, HST_F32, f, f + 64, f + 128,
-                                                                                    f + 192, f + 192}), -EINVAL);
-    struct hst_rope rope = {.batch = 1, .seq = 2, .heads = 1, .head_dim = 4, .dtype = HST_F32, .x = f,
-                            .cos = f + 64, .sin = f + 128};
+    assert_int_equal(hst_op_swiglu(s->stream, &(struct hst_swiglu){8, HST_F32, NULL, f, f}),
+                     -EINVAL);
+    assert_int_equal(hst_op_swiglu(s->stream, &(struct hst_swiglu){8, HST_F32, f, f + 64, f + 68}),
+                     -EINVAL);
+    assert_int_equal(
+        hst_op_swiglu_backward(
+            s->stream, &(struct hst_swiglu_backward){8, HST_F32, f, f + 64, f + 128, f + 64, f}),
+        -EINVAL);
+    assert_int_equal(
+        hst_op_swiglu_backward(s->stream, &(struct hst_swiglu_backward){8, HST_F32, f, f + 64,
+                                                                        f + 128, f + 192, f + 192}),
+        -EINVAL);
+    struct hst_rope rope = {.batch = 1,
+                            .seq = 2,
+                            .heads = 1,
+                            .head_dim = 4,
+                            .dtype = HST_F32,
+                            .x = f,
+                            .cos = f + 64,
+                            .sin = f + 128};
     rope.head_dim = 3;
     assert_int_equal(hst_op_rope(s->stream, &rope), -EINVAL);
     rope.head_dim = 4;

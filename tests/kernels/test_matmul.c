@@ -26,16 +26,21 @@ static void product_case(struct suite *s, const void *parameters)
     memcpy(want, c->values, p->m * c_ld * sizeof *want);
     for (size_t i = 0; i < p->m * p->n && !p->accumulate; i++)
         want[i / p->n * c_ld + i % p->n] = 0;
-    struct hst_matmul args = {.m = p->m, .n = p->n, .k = p->k, .a = {a->data, a_ld, p->in},
-                              .b = {b->data, b_ld, p->in}, .c = {c->data, c_ld, p->out},
-                              .a_transposed = p->a_transposed, .b_transposed = p->b_transposed,
+    struct hst_matmul args = {.m = p->m,
+                              .n = p->n,
+                              .k = p->k,
+                              .a = {a->data, a_ld, p->in},
+                              .b = {b->data, b_ld, p->in},
+                              .c = {c->data, c_ld, p->out},
+                              .a_transposed = p->a_transposed,
+                              .b_transposed = p->b_transposed,
                               .accumulate = p->accumulate};
     args.work = suite_work(s, hst_matmul_work_bytes(s->dev, &args));
     assert_int_equal(hst_op_matmul(s->stream, &args), 0);
     suite_sync(s);
     tensor_read(s, c);
-    ref_matmul(p->m, p->n, p->k, a->values, a_ld, p->a_transposed, b->values, b_ld, p->b_transposed, want,
-               c_ld);
+    ref_matmul(p->m, p->n, p->k, a->values, a_ld, p->a_transposed, b->values, b_ld, p->b_transposed,
+               want, c_ld);
     /* Each of k additions rounds a partial sum, which is of size √k/3: k·2^-24 leaves room for unlucky ones.
        The columns beyond n are in want as they were: they must not change. */
     expect_close("c", c, want, 0x1p-24 * (double)(p->k + 8));
@@ -47,14 +52,15 @@ static void every_layout_and_dtype_matches(void **state)
     (void)state;
     static const struct {
         size_t m, n, k, pad;
-    } sizes[] = {{1, 1, 1, 0},    {5, 7, 3, 0},     {16, 16, 16, 4}, {33, 65, 129, 3},
+    } sizes[] = {{1, 1, 1, 0},     {5, 7, 3, 0},     {16, 16, 16, 4},   {33, 65, 129, 3},
                  {257, 31, 64, 0}, {64, 300, 17, 8}, {128, 128, 128, 0}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int bits = 0; bits < 16; bits++) {
             if ((bits & 12) == 12) continue; /* f32 in, bf16 out is not offered */
             enum hst_dtype in = bits & 4 ? HST_F32 : HST_BF16;
-            struct shape p = {sizes[i].m, sizes[i].n, sizes[i].k, in, bits & 8 ? HST_BF16 : HST_F32,
-                              bits & 1, bits & 2, false, sizes[i].pad};
+            struct shape p = {
+                sizes[i].m, sizes[i].n, sizes[i].k, in,          bits & 8 ? HST_BF16 : HST_F32,
+                bits & 1,   bits & 2,   false,      sizes[i].pad};
             suite_run(product_case, &p);
         }
 }
@@ -64,16 +70,19 @@ static void accumulating_adds_to_an_f32_c(void **state)
     (void)state;
     for (int bits = 0; bits < 2; bits++)
         for (size_t k = 1; k < 200; k += 99)
-            suite_run(product_case, &(struct shape){70, 40, k, bits ? HST_BF16 : HST_F32, HST_F32, true,
-                                                    false, true, 5});
+            suite_run(product_case, &(struct shape){70, 40, k, bits ? HST_BF16 : HST_F32, HST_F32,
+                                                    true, false, true, 5});
 }
 
 static void many_blocks_and_a_deep_k_match(void **state)
 {
     (void)state;
-    suite_run(product_case, &(struct shape){1030, 530, 24, HST_F32, HST_F32, false, true, false, 0});
-    suite_run(product_case, &(struct shape){520, 530, 24, HST_BF16, HST_BF16, true, true, false, 0});
-    suite_run(product_case, &(struct shape){20, 30, 4100, HST_BF16, HST_BF16, true, false, false, 0});
+    suite_run(product_case,
+              &(struct shape){1030, 530, 24, HST_F32, HST_F32, false, true, false, 0});
+    suite_run(product_case,
+              &(struct shape){520, 530, 24, HST_BF16, HST_BF16, true, true, false, 0});
+    suite_run(product_case,
+              &(struct shape){20, 30, 4100, HST_BF16, HST_BF16, true, false, false, 0});
     suite_run(product_case, &(struct shape){20, 30, 4100, HST_BF16, HST_F32, false, true, true, 0});
 }
 
@@ -81,15 +90,20 @@ static void an_empty_sum_is_zero(void **state)
 {
     (void)state;
     for (int bits = 0; bits < 4; bits++)
-        suite_run(product_case, &(struct shape){9, 20, 0, bits & 1 ? HST_BF16 : HST_F32,
-                                                bits & 1 ? HST_BF16 : HST_F32, bits & 2, true, false, 2});
+        suite_run(product_case,
+                  &(struct shape){9, 20, 0, bits & 1 ? HST_BF16 : HST_F32,
+                                  bits & 1 ? HST_BF16 : HST_F32, bits & 2, true, false, 2});
     suite_run(product_case, &(struct shape){9, 20, 0, HST_F32, HST_F32, false, true, true, 0});
 }
 
 static void nothing_case(struct suite *s, const void *parameters)
 {
     (void)parameters;
-    struct hst_matmul args = {.m = 0, .n = 5, .k = 5, .a = {NULL, 5, HST_F32}, .b = {NULL, 5, HST_F32},
+    struct hst_matmul args = {.m = 0,
+                              .n = 5,
+                              .k = 5,
+                              .a = {NULL, 5, HST_F32},
+                              .b = {NULL, 5, HST_F32},
                               .c = {NULL, 5, HST_F32}};
     assert_int_equal(hst_op_matmul(s->stream, &args), 0);
     args.m = 5;
@@ -110,7 +124,11 @@ static void workspace_case(struct suite *s, const void *parameters)
     (void)parameters;
     size_t last = 0;
     for (size_t x = 1; x < 1200; x += 7) {
-        struct hst_matmul args = {.m = x, .n = x + 3, .k = 2 * x, .a.dtype = HST_BF16, .b.dtype = HST_BF16,
+        struct hst_matmul args = {.m = x,
+                                  .n = x + 3,
+                                  .k = 2 * x,
+                                  .a.dtype = HST_BF16,
+                                  .b.dtype = HST_BF16,
                                   .c.dtype = HST_BF16};
         size_t bytes = hst_matmul_work_bytes(s->dev, &args);
         assert_true(bytes >= last);
@@ -129,8 +147,12 @@ static void refusals_case(struct suite *s, const void *parameters)
 {
     (void)parameters;
     struct tensor *t = tensor_filled(s, 1024, HST_F32, 3);
-    const struct hst_matmul good = {.m = 4, .n = 4, .k = 4, .a = {t->data, 4, HST_BF16},
-                                    .b = {t->data, 4, HST_BF16}, .c = {t->data, 4, HST_BF16},
+    const struct hst_matmul good = {.m = 4,
+                                    .n = 4,
+                                    .k = 4,
+                                    .a = {t->data, 4, HST_BF16},
+                                    .b = {t->data, 4, HST_BF16},
+                                    .c = {t->data, 4, HST_BF16},
                                     .work = {t->data, 4096}};
     struct hst_matmul bad[14];
     for (size_t i = 0; i < 14; i++)

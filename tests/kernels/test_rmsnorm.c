@@ -44,15 +44,16 @@ static void forward_case(struct suite *s, const void *parameters)
     free(rstd);
 }
 
-static const size_t sizes[][2] = {{1, 1}, {3, 5}, {7, 16}, {33, 31}, {70, 64}, {65, 129}, {40, 512}};
+static const size_t sizes[][2] = {{1, 1},   {3, 5},    {7, 16},  {33, 31},
+                                  {70, 64}, {65, 129}, {40, 512}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static void every_shape_matches(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SIZES * 2; i++)
-        suite_run(forward_case, &(struct shape){sizes[i / 2][0], sizes[i / 2][1], i % 2 ? HST_BF16 : HST_F32,
-                                                false, false});
+        suite_run(forward_case, &(struct shape){sizes[i / 2][0], sizes[i / 2][1],
+                                                i % 2 ? HST_BF16 : HST_F32, false, false});
 }
 
 static void the_output_may_be_the_input(void **state)
@@ -72,8 +73,14 @@ static void grouping_case(struct suite *s, const void *parameters)
     struct tensor *whole = tensor_empty(s, TOKENS * WIDTH, HST_F32);
     struct tensor *parts = tensor_empty(s, TOKENS * WIDTH + 4, HST_F32);
     struct tensor *rstd = tensor_empty(s, TOKENS, HST_F32);
-    struct hst_rmsnorm args = {.tokens = TOKENS, .width = WIDTH, .dtype = HST_F32, .eps = (float)eps,
-                               .x = x->data, .weight = weight->data, .y = whole->data, .rstd = rstd->data};
+    struct hst_rmsnorm args = {.tokens = TOKENS,
+                               .width = WIDTH,
+                               .dtype = HST_F32,
+                               .eps = (float)eps,
+                               .x = x->data,
+                               .weight = weight->data,
+                               .y = whole->data,
+                               .rstd = rstd->data};
     assert_int_equal(hst_op_rmsnorm(s->stream, &args), 0);
     args.tokens = 11;
     args.y = (float *)parts->data + 4;
@@ -115,7 +122,8 @@ static void backward_case(struct suite *s, const void *parameters)
     struct tensor *dy = tensor_random(s, count, p->dtype, 1);
     struct tensor *dx = p->in_place ? dy : tensor_random(s, count, p->dtype, 1);
     struct tensor *dweight = tensor_random(s, p->width, HST_F32, 1);
-    struct loss l = {p, x->values, weight->values, malloc(count * 8), malloc(count * 8), malloc(p->tokens * 8)};
+    struct loss l = {
+        p, x->values, weight->values, malloc(count * 8), malloc(count * 8), malloc(p->tokens * 8)};
     double *want = malloc(count * 8), *dw = malloc(p->width * 8);
     assert_true(l.dy && l.y && l.rstd && want && dw);
     memcpy(l.dy, dy->values, count * 8);
@@ -127,11 +135,19 @@ static void backward_case(struct suite *s, const void *parameters)
     struct tensor *rstd = tensor_empty(s, p->tokens, HST_F32);
     memcpy(rstd->values, l.rstd, p->tokens * 8);
     tensor_write(s, rstd);
-    struct hst_work work = suite_work(s, hst_rmsnorm_backward_work_bytes(s->dev, p->tokens, p->width));
-    struct hst_rmsnorm_backward args = {.tokens = p->tokens, .width = p->width, .dtype = p->dtype,
-                                        .x = x->data, .weight = weight->data, .dy = dy->data,
-                                        .rstd = rstd->data, .dx = dx->data, .dweight = dweight->data,
-                                        .accumulate = p->accumulate, .work = work};
+    struct hst_work work =
+        suite_work(s, hst_rmsnorm_backward_work_bytes(s->dev, p->tokens, p->width));
+    struct hst_rmsnorm_backward args = {.tokens = p->tokens,
+                                        .width = p->width,
+                                        .dtype = p->dtype,
+                                        .x = x->data,
+                                        .weight = weight->data,
+                                        .dy = dy->data,
+                                        .rstd = rstd->data,
+                                        .dx = dx->data,
+                                        .dweight = dweight->data,
+                                        .accumulate = p->accumulate,
+                                        .work = work};
     assert_int_equal(hst_op_rmsnorm_backward(s->stream, &args), 0);
     suite_sync(s);
     tensor_read(s, dx);
@@ -151,8 +167,9 @@ static void the_backward_is_the_slope_of_the_forward(void **state)
     static const size_t small[][2] = {{1, 3}, {3, 5}, {5, 33}, {70, 4}, {2, 64}};
     for (size_t i = 0; i < 5; i++)
         for (int bits = 0; bits < 6; bits++)
-            suite_run(backward_case, &(struct shape){small[i][0], small[i][1], bits & 1 ? HST_BF16 : HST_F32,
-                                                     bits / 2 == 1, bits / 2 == 2});
+            suite_run(backward_case,
+                      &(struct shape){small[i][0], small[i][1], bits & 1 ? HST_BF16 : HST_F32,
+                                      bits / 2 == 1, bits / 2 == 2});
 }
 
 static void refusals_case(struct suite *s, const void *parameters)
@@ -160,8 +177,14 @@ static void refusals_case(struct suite *s, const void *parameters)
     (void)parameters;
     struct tensor *t = tensor_filled(s, 1024, HST_F32, 3);
     float *f = t->data;
-    const struct hst_rmsnorm good = {.tokens = 2, .width = 8, .dtype = HST_F32, .eps = 1, .x = f,
-                                     .weight = f + 64, .y = f + 128, .rstd = f + 256};
+    const struct hst_rmsnorm good = {.tokens = 2,
+                                     .width = 8,
+                                     .dtype = HST_F32,
+                                     .eps = 1,
+                                     .x = f,
+                                     .weight = f + 64,
+                                     .y = f + 128,
+                                     .rstd = f + 256};
     struct hst_rmsnorm bad[8];
     for (size_t i = 0; i < 8; i++)
         bad[i] = good;
@@ -175,14 +198,21 @@ static void refusals_case(struct suite *s, const void *parameters)
     bad[7].y = NULL;
     for (size_t i = 0; i < 8; i++)
         assert_int_equal(hst_op_rmsnorm(s->stream, &bad[i]), -EINVAL);
-    const struct hst_rmsnorm_backward back = {.tokens = 2, .width = 8, .dtype = HST_F32, .x = f,
-                                              .weight = f + 64, .dy = f + 128, .rstd = f + 256, .dx = f + 320,
-                                              .dweight = f + 384, .work = {f + 512, 2048}};
+    const struct hst_rmsnorm_backward back = {.tokens = 2,
+                                              .width = 8,
+                                              .dtype = HST_F32,
+                                              .x = f,
+                                              .weight = f + 64,
+                                              .dy = f + 128,
+                                              .rstd = f + 256,
+                                              .dx = f + 320,
+                                              .dweight = f + 384,
+                                              .work = {f + 512, 2048}};
     struct hst_rmsnorm_backward wrong[6];
     for (size_t i = 0; i < 6; i++)
         wrong[i] = back;
-    wrong[0].dx = f;         /* x is read again for dweight */
-    wrong[1].dx = f + 132;   /* overlaps dy without being it */
+    wrong[0].dx = f;       /* x is read again for dweight */
+    wrong[1].dx = f + 132; /* overlaps dy without being it */
     wrong[2].work.size_bytes = hst_rmsnorm_backward_work_bytes(s->dev, 2, 8) - 1;
     wrong[3].dweight = NULL;
     wrong[4].dx = f + 128;

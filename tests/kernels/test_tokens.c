@@ -22,11 +22,15 @@ static void embedding_case(struct suite *s, const void *parameters)
     assert_non_null(want);
     for (size_t i = 0; i < dweight->count; i++)
         want[i] = (float)dweight->values[i];
-    assert_int_equal(hst_op_embedding(s->stream, &(struct hst_embedding){p->tokens, p->vocab, p->width, p->dtype,
-                                                                         ids->data, weight->data, out->data}), 0);
     assert_int_equal(
-        hst_op_embedding_backward(s->stream, &(struct hst_embedding_backward){p->tokens, p->vocab, p->width, p->dtype,
-                                                                              ids->data, out->data, dweight->data}), 0);
+        hst_op_embedding(s->stream, &(struct hst_embedding){p->tokens, p->vocab, p->width, p->dtype,
+                                                            ids->data, weight->data, out->data}),
+        0);
+    assert_int_equal(
+        hst_op_embedding_backward(
+            s->stream, &(struct hst_embedding_backward){p->tokens, p->vocab, p->width, p->dtype,
+                                                        ids->data, out->data, dweight->data}),
+        0);
     suite_sync(s);
     tensor_read(s, out);
     tensor_read(s, dweight);
@@ -34,7 +38,8 @@ static void embedding_case(struct suite *s, const void *parameters)
         for (size_t i = 0; i < p->width; i++) {
             size_t row = (size_t)ids->values[t];
             assert_true(out->values[t * p->width + i] == weight->values[row * p->width + i]);
-            want[row * p->width + i] += (float)out->values[t * p->width + i]; /* rising tokens: exact */
+            want[row * p->width + i] +=
+                (float)out->values[t * p->width + i]; /* rising tokens: exact */
         }
     for (size_t i = 0; i < dweight->count; i++)
         assert_true(dweight->values[i] == want[i]);
@@ -44,7 +49,8 @@ static void embedding_case(struct suite *s, const void *parameters)
 static void embedding_and_its_backward_are_exact(void **state)
 {
     (void)state;
-    static const size_t sizes[][3] = {{1, 1, 1}, {7, 3, 5}, {100, 11, 33}, {300, 50, 130}, {64, 2, 512}};
+    static const size_t sizes[][3] = {
+        {1, 1, 1}, {7, 3, 5}, {100, 11, 33}, {300, 50, 130}, {64, 2, 512}};
     for (size_t i = 0; i < 10; i++)
         suite_run(embedding_case, &(struct shape){sizes[i / 2][0], sizes[i / 2][1], sizes[i / 2][2],
                                                   i % 2 ? HST_BF16 : HST_F32});
@@ -78,8 +84,12 @@ static void cross_entropy_case(struct suite *s, const void *parameters)
         struct loss l = {p->vocab, logits->values + t * p->vocab, targets->values + t};
         want[i] = grad_scale * ref_slope(loss_of, &l, &logits->values[i], 1e-4);
     }
-    struct hst_cross_entropy args = {.tokens = p->tokens, .vocab = p->vocab, .dtype = p->dtype,
-                                     .logits = logits->data, .targets = targets->data, .loss = loss->data,
+    struct hst_cross_entropy args = {.tokens = p->tokens,
+                                     .vocab = p->vocab,
+                                     .dtype = p->dtype,
+                                     .logits = logits->data,
+                                     .targets = targets->data,
+                                     .loss = loss->data,
                                      .grad_scale = (float)grad_scale};
     double *before = malloc(logits->count * 8);
     assert_non_null(before);
@@ -105,19 +115,25 @@ static void cross_entropy_case(struct suite *s, const void *parameters)
 static void cross_entropy_and_its_gradient_match(void **state)
 {
     (void)state;
-    static const size_t sizes[][2] = {{1, 1}, {1, 2}, {3, 5}, {7, 16}, {5, 33}, {40, 257}, {2, 1100}};
+    static const size_t sizes[][2] = {{1, 1},  {1, 2},    {3, 5},   {7, 16},
+                                      {5, 33}, {40, 257}, {2, 1100}};
     for (size_t i = 0; i < 14; i++)
-        suite_run(cross_entropy_case, &(struct shape){sizes[i / 2][0], sizes[i / 2][1], 0, i % 2 ? HST_BF16 : HST_F32});
+        suite_run(cross_entropy_case,
+                  &(struct shape){sizes[i / 2][0], sizes[i / 2][1], 0, i % 2 ? HST_BF16 : HST_F32});
 }
 
 static void large_case(struct suite *s, const void *parameters)
 {
     (void)parameters;
     enum { VOCAB = 50 };
-    struct tensor *logits = tensor_random(s, VOCAB, HST_F32, 1e30), *loss = tensor_empty(s, 1, HST_F32);
+    struct tensor *logits = tensor_random(s, VOCAB, HST_F32, 1e30),
+                  *loss = tensor_empty(s, 1, HST_F32);
     struct tensor *targets = tensor_ids(s, 1, 1);
-    assert_int_equal(hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){1, VOCAB, HST_F32, logits->data,
-                                                                                 targets->data, loss->data, 1, true}), 0);
+    assert_int_equal(
+        hst_op_cross_entropy(s->stream,
+                             &(struct hst_cross_entropy){1, VOCAB, HST_F32, logits->data,
+                                                         targets->data, loss->data, 1, true}),
+        0);
     double top = 0;
     for (size_t i = 1; i < VOCAB; i++)
         if (logits->values[i] > logits->values[(size_t)top]) top = (double)i;
@@ -142,14 +158,22 @@ static void rows_case(struct suite *s, const void *parameters)
     struct tensor *logits = tensor_random(s, (size_t)TOKENS * VOCAB, HST_F32, 4);
     struct tensor *again = tensor_empty(s, (size_t)TOKENS * VOCAB, HST_F32);
     struct tensor *targets = tensor_ids(s, TOKENS, VOCAB);
-    struct tensor *loss = tensor_empty(s, TOKENS, HST_F32), *loss_again = tensor_empty(s, TOKENS, HST_F32);
+    struct tensor *loss = tensor_empty(s, TOKENS, HST_F32),
+                  *loss_again = tensor_empty(s, TOKENS, HST_F32);
     memcpy(again->values, logits->values, logits->count * 8);
     tensor_write(s, again);
-    struct hst_cross_entropy args = {TOKENS, VOCAB, HST_F32, logits->data, targets->data, loss->data, 1, true};
+    struct hst_cross_entropy args = {TOKENS,        VOCAB,      HST_F32, logits->data,
+                                     targets->data, loss->data, 1,       true};
     assert_int_equal(hst_op_cross_entropy(s->stream, &args), 0);
     for (size_t t = 0; t < TOKENS; t++) {
-        args = (struct hst_cross_entropy){1, VOCAB, HST_F32, (float *)again->data + t * VOCAB,
-                                          (uint32_t *)targets->data + t, (float *)loss_again->data + t, 1, true};
+        args = (struct hst_cross_entropy){1,
+                                          VOCAB,
+                                          HST_F32,
+                                          (float *)again->data + t * VOCAB,
+                                          (uint32_t *)targets->data + t,
+                                          (float *)loss_again->data + t,
+                                          1,
+                                          true};
         assert_int_equal(hst_op_cross_entropy(s->stream, &args), 0);
     }
     suite_sync(s);
@@ -176,14 +200,21 @@ static void domain_case(struct suite *s, const void *parameters)
     memcpy(s->staging, &(uint32_t){4}, 4);
     assert_int_equal(hst_stream_copy(s->stream, (uint32_t *)ids->data + 3, s->staging, 4), 0);
     if (which == 0)
-        assert_int_equal(hst_op_embedding(s->stream, &(struct hst_embedding){5, 4, 4, HST_F32, ids->data, f->data,
-                                                                             out->data}), 0);
+        assert_int_equal(
+            hst_op_embedding(s->stream, &(struct hst_embedding){5, 4, 4, HST_F32, ids->data,
+                                                                f->data, out->data}),
+            0);
     if (which == 1)
-        assert_int_equal(hst_op_embedding_backward(s->stream, &(struct hst_embedding_backward){
-                                                                  5, 4, 4, HST_F32, ids->data, f->data, out->data}), 0);
+        assert_int_equal(
+            hst_op_embedding_backward(
+                s->stream,
+                &(struct hst_embedding_backward){5, 4, 4, HST_F32, ids->data, f->data, out->data}),
+            0);
     if (which == 2)
-        assert_int_equal(hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){5, 4, HST_F32, out->data, ids->data,
-                                                                                     f->data, 1, true}), 0);
+        assert_int_equal(hst_op_cross_entropy(
+                             s->stream, &(struct hst_cross_entropy){5, 4, HST_F32, out->data,
+                                                                    ids->data, f->data, 1, true}),
+                         0);
     int zeroed = hst_stream_zero(s->stream, f->data, 64);
     assert_true(zeroed == 0 || zeroed == -EDOM);
     assert_int_equal(hst_stream_sync(s->stream), -EDOM);
@@ -210,17 +241,31 @@ static void refusals_case(struct suite *s, const void *parameters)
     struct tensor *t = tensor_filled(s, 1024, HST_F32, 3);
     float *f = t->data;
     uint32_t *u = t->data;
-    assert_int_equal(hst_op_embedding(s->stream, &(struct hst_embedding){5, 0, 4, HST_F32, u, f, f}), -EINVAL);
-    assert_int_equal(hst_op_embedding(s->stream, &(struct hst_embedding){5, 4, 0, HST_F32, u, f, f}), -EINVAL);
-    assert_int_equal(hst_op_embedding(s->stream, &(struct hst_embedding){5, 4, 4, HST_F32, NULL, f, f}), -EINVAL);
-    assert_int_equal(hst_op_embedding(s->stream, &(struct hst_embedding){5, 4, 4, 5, u, f, f}), -EINVAL);
-    assert_int_equal(hst_op_embedding_backward(s->stream, &(struct hst_embedding_backward){5, 4, 4, HST_F32, u, f,
-                                                                                          NULL}), -EINVAL);
+    assert_int_equal(
+        hst_op_embedding(s->stream, &(struct hst_embedding){5, 0, 4, HST_F32, u, f, f}), -EINVAL);
+    assert_int_equal(
+        hst_op_embedding(s->stream, &(struct hst_embedding){5, 4, 0, HST_F32, u, f, f}), -EINVAL);
+    assert_int_equal(
+        hst_op_embedding(s->stream, &(struct hst_embedding){5, 4, 4, HST_F32, NULL, f, f}),
+        -EINVAL);
+    assert_int_equal(hst_op_embedding(s->stream, &(struct hst_embedding){5, 4, 4, 5, u, f, f}),
+                     -EINVAL);
     assert_int_equal(hst_op_embedding_backward(
-                         s->stream, &(struct hst_embedding_backward){5, SIZE_MAX / 2, 4, HST_F32, u, f, f}), -EINVAL);
-    assert_int_equal(hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){5, 0, HST_F32, f, u, f, 1, 0}), -EINVAL);
-    assert_int_equal(hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){5, 4, HST_F32, f, u, NULL, 1, 0}), -EINVAL);
-    assert_int_equal(hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){5, 4, HST_F32, f + 1, u, f, 1, 0}), -EINVAL);
+                         s->stream, &(struct hst_embedding_backward){5, 4, 4, HST_F32, u, f, NULL}),
+                     -EINVAL);
+    assert_int_equal(
+        hst_op_embedding_backward(
+            s->stream, &(struct hst_embedding_backward){5, SIZE_MAX / 2, 4, HST_F32, u, f, f}),
+        -EINVAL);
+    assert_int_equal(
+        hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){5, 0, HST_F32, f, u, f, 1, 0}),
+        -EINVAL);
+    assert_int_equal(hst_op_cross_entropy(
+                         s->stream, &(struct hst_cross_entropy){5, 4, HST_F32, f, u, NULL, 1, 0}),
+                     -EINVAL);
+    assert_int_equal(hst_op_cross_entropy(
+                         s->stream, &(struct hst_cross_entropy){5, 4, HST_F32, f + 1, u, f, 1, 0}),
+                     -EINVAL);
     suite_sync(s);
     tensor_read(s, t);
     for (size_t i = 0; i < t->count; i++)

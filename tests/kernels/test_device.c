@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A device's memory and budgets. */
+#include "suite.h"
+#include <errno.h>
+
+enum { MIB = 1 << 20 };
+
+typedef int allocate_fn(struct hst_dev *dev, size_t size_bytes, void **memory);
+typedef void free_fn(struct hst_dev *dev, void *memory, size_t size_bytes);
+
+static const struct {
+    allocate_fn *allocate;
+    free_fn *release;
+} kinds[] = {{hst_dev_mem_alloc, hst_dev_mem_free}, {hst_dev_host_alloc, hst_dev_host_free}};
+
+static uint64_t held(struct hst_dev *dev, int kind)
+{
+    struct hst_dev_usage usage;
+    hst_dev_usage(dev, &usage);
+    return kind ? usage.host_bytes : usage.memory_bytes;
+}
+
+static uint64_t peak(struct hst_dev *dev, int kind)
+{
+    struct hst_dev_usage usage;
+    hst_dev_usage(dev, &usage);
+    return kind ? usage.host_peak_bytes : usage.memory_peak_bytes;
+}
+
+static void a_budget_is_given_to_the_last_byte_and_not_beyond(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        struct hst_dev *dev;
+        void *a = NULL, *b = NULL, *c = NULL;
+        assert_int_equal(suite_open(kind ? 0 : 5 * MIB, kind ? 5 * MIB : 0, NULL, &dev), 0);
+        assert_int_equal(kinds[kind].allocate(dev, 5 * MIB + 1, &a), -ENOSPC);
+        assert_int_equal(kinds[!kind].allocate(dev, 1, &a), -ENOSPC); /* the other budget is 0 */
+        assert_null(a);
+        assert_int_equal(kinds[kind].allocate(dev, 3 * MIB, &a), 0);
+        assert_int_equal(kinds[kind].allocate(dev, 2 * MIB + 1, &b), -ENOSPC);
+        assert_int_equal(kinds[kind].allocate(dev, 2 * MIB - 1, &b), 0);
+        assert_int_equal(kinds[kind].allocate(dev, 2, &c), -ENOSPC);
+        assert_int_equal(kinds[kind].allocate(dev, 1, &c), 0);
+        assert_int_equal(held(dev, kind), 5 * MIB);
+        kinds[kind].release(dev, b, 2 * MIB - 1);
+        assert_int_equal(held(dev, kind), 3 * MIB + 1);
+        assert_int_equal(peak(dev, kind), 5 * MIB);
+        assert_int_equal(held(dev, !kind), 0);
+        kinds[kind].release(dev, a, 3 * MIB);
+        kinds[kind].release(dev, c, 1);
+        kinds[kind].release(dev, NULL, 7);
+        assert_int_equal(held(dev, kind), 0);
+        assert_int_equal(peak(dev, kind), 5 * MIB);
+        hst_dev_close(&dev);
+        assert_null(dev);
+    }
+}
+
+static void memory_is_zero_and_aligned_to_2_mib(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 4096, 4097, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 7 * MIB};
+    struct hst_dev *dev;
+    struct hst_stream *stream;
+    void *check;
+    assert_int_equal(suite_open(16 * MIB, 32 * MIB, NULL, &dev), 0);
+    assert_int_equal(hst_stream_create(dev, "check", &stream), 0);
+    assert_int_equal(hst_dev_host_alloc(dev, 8 * MIB, &check), 0);
+    for (int kind = 0; kind < 2; kind++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            void *memory;
+            assert_int_equal(kinds[kind].allocate(dev, sizes[i], &memory), 0);
+            assert_int_equal((uintptr_t)memory % (2 * MIB), 0);
+            memset(check, 0xff, sizes[i]);
+            assert_int_equal(hst_stream_copy(stream, check, memory, sizes[i]), 0);
+            assert_int_equal(hst_stream_sync(stream), 0);
+            for (size_t b = 0; b < sizes[i]; b++)
+                if (((char *)check)[b]) fail_msg("byte %zu of %zu is not zero", b, sizes[i]);
+            kinds[kind].release(dev, memory, sizes[i]);
+        }
+    hst_dev_host_free(dev, check, 8 * MIB);
+    hst_stream_destroy(&stream);
+    hst_dev_close(&dev);
+}
+
+static void senseless_requests_are_refused(void **state)
+{
+    (void)state;
+    struct hst_dev *dev;
+    void *memory = NULL;
+    assert_int_equal(suite_open(UINT64_MAX, UINT64_MAX, NULL, &dev), 0);
+    for (int kind = 0; kind < 2; kind++) {
+        assert_int_equal(kinds[kind].allocate(dev, 0, &memory), -EINVAL);
+        assert_int_equal(kinds[kind].allocate(dev, SIZE_MAX, &memory), -EINVAL);
+        assert_int_equal(kinds[kind].allocate(dev, 1, NULL), -EINVAL);
+        assert_int_equal(kinds[kind].allocate(NULL, 1, &memory), -EINVAL);
+        assert_int_equal(kinds[kind].allocate(dev, PTRDIFF_MAX - 8 * MIB, &memory), -ENOMEM);
+        assert_int_equal(held(dev, kind), 0); /* what failed is not booked */
+    }
+    assert_null(memory);
+    hst_dev_close(&dev);
+    hst_dev_close(&dev);
+    hst_dev_close(NULL);
+}
+
+static void a_device_has_a_name_and_dtypes_a_size(void **state)
+{
+    (void)state;
+    struct hst_dev *dev;
+    assert_int_equal(suite_open(0, 0, NULL, &dev), 0);
+    assert_true(strlen(hst_dev_name(dev)) > 0);
+    assert_int_equal(hst_dev_flags(dev) & ~(unsigned)HST_DEV_HOST_MEMORY, 0);
+    hst_dev_close(&dev);
+    assert_int_equal(hst_dtype_bytes(HST_F32), 4);
+    assert_int_equal(hst_dtype_bytes(HST_BF16), 2);
+    assert_int_equal(hst_dtype_bytes(0), 0);
+    assert_int_equal(hst_dtype_bytes(3), 0);
+}
+
+static void no_run(void *context, size_t count, void (*body)(void *, size_t, unsigned), void *arg)
+{
+    (void)context, (void)count, (void)body, (void)arg;
+}
+
+static void a_senseless_configuration_is_refused(void **state)
+{
+    (void)state;
+    struct hst_dev *dev = NULL;
+    assert_int_equal(suite_open(0, 0, &(struct hst_parallel){no_run, NULL, 0}, &dev), -EINVAL);
+    assert_int_equal(suite_open(0, 0, &(struct hst_parallel){NULL, NULL, 3}, &dev), -EINVAL);
+    assert_int_equal(hst_dev_host_open(NULL, &dev), -EINVAL);
+    assert_int_equal(hst_dev_host_open(&(struct hst_dev_config){.size = 8}, &dev), -EINVAL);
+    assert_int_equal(
+        hst_dev_host_open(
+            &(struct hst_dev_config){.size = sizeof(struct hst_dev_config), .index = 1}, &dev),
+        -EINVAL);
+    assert_int_equal(
+        hst_dev_host_open(&(struct hst_dev_config){.size = sizeof(struct hst_dev_config)}, NULL),
+        -EINVAL);
+    assert_null(dev);
+}
+
+int main(int argc, char **argv)
+{
+    suite_begin(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_budget_is_given_to_the_last_byte_and_not_beyond),
+        cmocka_unit_test(memory_is_zero_and_aligned_to_2_mib),
+        cmocka_unit_test(senseless_requests_are_refused),
+        cmocka_unit_test(a_device_has_a_name_and_dtypes_a_size),
+        cmocka_unit_test(a_senseless_configuration_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every operation gives the same bytes in every instruction set that this processor has, for odd shapes and
+ * both dtypes, tails and special values included.
+ */
+#include "host/host.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum {
+    TENSOR_BYTES = 1 << 19,
+    TENSORS = 12,
+    ARENA_BYTES = TENSORS * TENSOR_BYTES,
+    TOKENS = 37,
+    WIDTH = 83
+};
+
+/* The same bytes for each set: numbers in [-4, 4), with a few that are special. */
+static void fill(char *arena, enum hst_dtype dtype)
+{
+    static const float special[] = {0, -0.0f, 1e-40f, -3e38f, 90, -90, -104, 1e-20f};
+    uint32_t seed = 1;
+    for (size_t i = 0; i < ARENA_BYTES / 4; i++) {
+        seed = seed * 1664525 + 1013904223;
+        float x = (float)(seed >> 8) * 0x1p-21f - 4;
+        if (seed >> 22 == 5) x = special[seed >> 8 & 7];
+        if (dtype == HST_F32)
+            memcpy(arena + i * 4, &x, 4);
+        else
+            for (size_t j = 0; j < 2; j++)
+                memcpy(arena + i * 4 + j * 2, (char *)&x + 2, 2);
+    }
+}
+
+/* Each operation once; tensors are at fixed places of the arena. */
+static void run_all(struct hst_stream *s, char *arena, enum hst_dtype dtype)
+{
+    char *t[TENSORS];
+    for (size_t i = 0; i < TENSORS; i++)
+        t[i] = arena + i * TENSOR_BYTES;
+    uint32_t *ids = (uint32_t *)t[11];
+    for (uint32_t i = 0; i < TOKENS; i++)
+        ids[i] = i * 7 % 11;
+    float *f = (float *)t[10], *rows = (float *)t[9]; /* sums and numbers per row: f32 always */
+    for (size_t i = 0; i < TENSOR_BYTES / 4; i++)
+        f[i] = rows[i] = (float)(i % 17) * 0.25f;
+    struct hst_work work = {t[8], TENSOR_BYTES};
+    hst_op_rmsnorm(s, &(struct hst_rmsnorm){TOKENS, WIDTH, dtype, 1e-5f, t[0], t[1], t[2], rows});
+    hst_op_rmsnorm_backward(s, &(struct hst_rmsnorm_backward){TOKENS, WIDTH, dtype, t[0], t[1],
+                                                              t[3], rows, t[4], f, true, work});
+    hst_op_rope(s, &(struct hst_rope){1, TOKENS, 2, 42, dtype, t[2], f, f + 4096, false});
+    hst_op_swiglu(s, &(struct hst_swiglu){20011, dtype, t[0], t[1], t[5]});
+    hst_op_swiglu_backward(
+        s, &(struct hst_swiglu_backward){20011, dtype, t[0], t[1], t[3], t[6], t[7]});
+    hst_op_add(s, &(struct hst_add){20011, dtype, t[5], t[6], t[6]});
+    hst_op_cast(s, &(struct hst_cast){20011, dtype, HST_F32 + HST_BF16 - dtype, t[7], t[8]});
+    hst_op_embedding_backward(
+        s, &(struct hst_embedding_backward){TOKENS, 11, WIDTH, dtype, ids, t[5], f});
+    hst_op_embedding(s, &(struct hst_embedding){TOKENS, 11, WIDTH, dtype, ids, t[0], t[5]});
+    hst_op_cross_entropy(
+        s, &(struct hst_cross_entropy){TOKENS, WIDTH, dtype, t[3], ids, rows, 0.3f, true});
+    assert_int_equal(hst_stream_sync(s), 0);
+    struct hst_matrix a = {t[1], WIDTH, dtype};
+    hst_op_matmul(s, &(struct hst_matmul){.m = TOKENS,
+                                          .n = 21,
+                                          .k = WIDTH,
+                                          .a = a,
+                                          .b = a,
+                                          .c = {t[4], 21, dtype},
+                                          .b_transposed = true,
+                                          .work = work});
+}
+
+/* Attention wants numbers that softmax can tell apart: it has a run of its own. */
+static void run_attention(struct hst_stream *s, char *arena, enum hst_dtype dtype)
+{
+    char *t[TENSORS];
+    for (size_t i = 0; i < TENSORS; i++)
+        t[i] = arena + i * TENSOR_BYTES;
+    struct hst_attention args = {.batch = 1,
+                                 .seq = 530,
+                                 .heads = 2,
+                                 .kv_heads = 1,
+                                 .head_dim = 20,
+                                 .dtype = dtype,
+                                 .scale = 0.01f,
+                                 .q = t[0],
+                                 .k = t[1],
+                                 .v = t[2],
+                                 .o = t[3],
+                                 .lse = (float *)t[4],
+                                 .work = {t[8], 4 * TENSOR_BYTES}};
+    hst_op_attention(s, &args);
+    assert_int_equal(hst_op_attention_backward(
+                         s, &(struct hst_attention_backward){args, t[1] + 4096, t[5], t[6], t[7]}),
+                     0);
+}
+
+static void compare(void (*run)(struct hst_stream *, char *, enum hst_dtype), enum hst_dtype dtype)
+{
+    static char first[ARENA_BYTES];
+    const struct hst_dev_config config = {.size = sizeof config, .memory_bytes = ARENA_BYTES};
+    const struct host_math *const *set = host_math_usable();
+    for (size_t i = 0; set[i]; i++) {
+        struct hst_dev *dev;
+        struct hst_stream *stream;
+        void *arena;
+        assert_int_equal(host_dev_open(&config, set[i], &dev), 0);
+        assert_int_equal(hst_stream_create(dev, "isa", &stream), 0);
+        assert_int_equal(hst_dev_mem_alloc(dev, ARENA_BYTES, &arena), 0);
+        fill(arena, dtype);
+        run(stream, arena, dtype);
+        assert_int_equal(hst_stream_sync(stream), 0);
+        if (i == 0) memcpy(first, arena, ARENA_BYTES);
+        for (size_t b = 0; b < ARENA_BYTES; b++)
+            if (first[b] != ((char *)arena)[b])
+                fail_msg("%s differs from %s in tensor %zu, byte %zu", set[i]->isa, set[0]->isa,
+                         b / TENSOR_BYTES, b % TENSOR_BYTES);
+        hst_dev_mem_free(dev, arena, ARENA_BYTES);
+        hst_stream_destroy(&stream);
+        hst_dev_close(&dev);
+    }
+}
+
+static void every_instruction_set_gives_the_same_bytes(void **state)
+{
+    (void)state;
+    compare(run_all, HST_F32);
+    compare(run_all, HST_BF16);
+}
+
+static void attention_gives_the_same_bytes_in_every_instruction_set(void **state)
+{
+    (void)state;
+    compare(run_attention, HST_F32);
+    compare(run_attention, HST_BF16);
+}
+
+int main(void)
+{
+    if (!host_math_usable()[1]) {
+        printf("skipped: this processor has one instruction set only\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_instruction_set_gives_the_same_bytes),
+        cmocka_unit_test(attention_gives_the_same_bytes_in_every_instruction_set),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
