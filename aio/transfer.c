@@ -89,7 +89,6 @@ static void break_down(struct hst_aio *aio, int error)
         if (aio->jobs[i].active) aio->jobs[i].op.file->in_flight--;
         aio->jobs[i].active = false;
     }
-    aio->done.head = NULL;
     aio->in_flight = 0;
 }
 

