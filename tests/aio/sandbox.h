@@ -37,7 +37,10 @@ static inline int in_child(void (*body)(void))
     return WEXITSTATUS(status);
 }
 
-/* Refuses one system call where `test`, a jump of BPF, holds between the low half of an argument and `value`. */
+/*
+ * Refuses one system call where `test`, a jump of BPF, holds between the low half of an argument
+ * and `value`.
+ */
 static inline void refuse(int call, int argument, unsigned short test, uint32_t value, int error)
 {
     const uint32_t low = (uint32_t)(offsetof(struct seccomp_data, args) + 8 * (size_t)argument);

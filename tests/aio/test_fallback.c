@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happens where the system refuses something: io_uring in a container, O_TMPFILE or fallocate on an odd file
- * system. A seccomp filter in a child makes the refusals.
+ * What happens where the system refuses something: io_uring in a container, O_TMPFILE or fallocate
+ * on an odd file system. A seccomp filter in a child makes the refusals.
  */
 #include "internal.h" /* for a file that blocks */
 #include "sandbox.h"

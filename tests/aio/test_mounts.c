@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * File systems that a development machine seldom has: a full one, one in RAM, one without O_DIRECT and fallocate.
- * Mounted in a mount namespace of a child, which needs root; skips where that is refused.
+ * File systems that a development machine seldom has: a full one, one in RAM, one without O_DIRECT
+ * and fallocate. Mounted in a mount namespace of a child, which needs root; skips where that is
+ * refused.
  */
 #include "hoistway/aio.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What transfer.c makes of the results of pieces, on a backend that is a script: results that no drive gives on
- * demand. The backend moves no bytes; it records what it is asked for and answers as the case says.
+ * What transfer.c makes of the results of pieces, on a backend that is a script: results that no
+ * drive gives on demand. The backend moves no bytes; it records what it is asked for and answers as
+ * the case says.
  */
 #include "internal.h"
 
@@ -16,7 +17,8 @@ enum { KIB = 1 << 10, RESULTS_MAX = 32, WHOLE = 1 << 30, BUFFER = 1 << 20 };
 
 static struct script {
     int results
-        [RESULTS_MAX]; /* of the pieces in order of issue; WHOLE, and after the last one: all bytes */
+        /* of the pieces in order of issue; WHOLE, and after the last one: all bytes */
+        [RESULTS_MAX];
     size_t result_count, issued;
     struct piece seen[256]; /* as issued */
     struct piece *queued[64];

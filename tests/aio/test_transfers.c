@@ -137,8 +137,9 @@ static void on_alarm(int signal_number)
 }
 
 /*
- * A drive that does not answer: a read of an eventfd blocks until it is written to. pread(2) refuses eventfds, so
- * that the threads backend, linked statically here, gets this one, which does not.
+ * A drive that does not answer: a read of an eventfd blocks until it is written to. pread(2)
+ * refuses eventfds, so that the threads backend, linked statically here, gets this one, which does
+ * not.
  */
 static int stuck_fd = -1;
 
