@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Thousands of damaged headers, indexes and configs, from a fixed seed: no crash (the sanitizers watch), and the
- * reader of JSON accepts exactly what jansson accepts.
+ * Thousands of damaged headers, indexes and configs, from a fixed seed: no crash (the sanitizers
+ * watch), and the reader of JSON accepts exactly what jansson accepts.
  */
 #include "support.h"
 
