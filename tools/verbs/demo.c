@@ -26,9 +26,10 @@
 #define DEMO_BATCH_TOKENS 512
 #define DEMO_GRAIN_TOKENS                                                                          \
     256 /* small, so that the workspace does not hide the model in the tier table */
-#define DEMO_SEQ_LEN 128
-#define DEMO_LR      2e-3
-#define MIB          (UINT64_C(1) << 20)
+#define DEMO_SEQ_LEN    128
+#define DEMO_LR         2e-3
+#define DEMO_NVME_BYTES (256 * MIB)
+#define MIB             (UINT64_C(1) << 20)
 
 /* 3.3 M parameters in fp32: weights 13 MiB, gradients 13 MiB, states 26 MiB. */
 static const char model_config[] = "{\n"
@@ -176,6 +177,7 @@ static int train(struct demo *demo, size_t index)
     options.engine.store = demo->store;
     options.engine.place = runs[index].place;
     options.engine.dram_bytes = runs[index].dram_bytes;
+    options.engine.nvme_bytes = DEMO_NVME_BYTES;
     options.engine.batch_tokens = DEMO_BATCH_TOKENS;
     options.engine.grain_tokens = DEMO_GRAIN_TOKENS;
     options.steps = DEMO_STEPS;

@@ -150,6 +150,7 @@ static void reals_stay_in_their_range(void **state)
     refuse("eps", "0", -ERANGE);
     refuse("eps", "1e-999", -ERANGE);
     refuse("clip", "1e999", -ERANGE);
+    refuse("clip", "1e-999", -ERANGE); /* would be read as an explicit 0: no clipping */
     refuse("weight-decay", "101", -ERANGE);
     refuse("betas", "0.9,1", -ERANGE);
     refuse("betas", "1.5,0.9", -ERANGE);
