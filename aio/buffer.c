@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for I/O. Huge pages make a 1 MiB transfer one segment for the drive instead of hundreds, which is worth
- * more than any setting of a queue. MADV_DONTFORK, because a page that a child shares may be copied away from
- * under a transfer; MADV_DONTDUMP, because what lies here are weights.
+ * Memory for I/O. Huge pages make a 1 MiB transfer one segment for the drive instead of hundreds,
+ * which is worth more than any setting of a queue. MADV_DONTFORK, because a page that a child
+ * shares may be copied away from under a transfer; MADV_DONTDUMP, because what lies here are
+ * weights.
  */
 #include "hoistway/aio.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening a context: which backend runs, decided by a probe in the directory where the files will live. A backend
- * that was asked for by name runs or fails; only AUTO moves on to the next one, and says why in the info.
+ * Opening a context: which backend runs, decided by a probe in the directory where the files will
+ * live. A backend that was asked for by name runs or fails; only AUTO moves on to the next one, and
+ * says why in the info.
  */
 #include "internal.h"
 
@@ -13,7 +14,10 @@ static int resolve(const struct hst_aio_config *config, struct hst_aio_config *r
     *resolved = (struct hst_aio_config){.size = sizeof *resolved};
     if (config) {
         if (config->size < sizeof *config) return -EINVAL;
-        /* A caller built against a newer header may set fields that do not exist here: only to their default. */
+        /*
+         * A caller built against a newer header may set fields that do not exist here: only to
+         * their default.
+         */
         const unsigned char *tail = (const unsigned char *)config;
         for (size_t i = sizeof *config; i < config->size; i++)
             if (tail[i] != 0) return -EINVAL;

@@ -2,9 +2,10 @@
 /*
  * Files: opened once, preallocated, private.
  *
- * Space is taken here so that no write can lack it later. RLIMIT_FSIZE is checked before the kernel would: it
- * would send SIGXFSZ, and a leaf neither handles signals nor lets the caller die of one. O_DIRECT is set after the
- * open: an open that fails on it may leave the created name behind, F_SETFL does not.
+ * Space is taken here so that no write can lack it later. RLIMIT_FSIZE is checked before the kernel
+ * would: it would send SIGXFSZ, and a leaf neither handles signals nor lets the caller die of one.
+ * O_DIRECT is set after the open: an open that fails on it may leave the created name behind,
+ * F_SETFL does not.
  */
 #include "internal.h"
 

@@ -4,9 +4,9 @@
 /*
  * What the files of aio/ share: the context, and the table that a backend fills.
  *
- * An operation that was taken is a job; a job goes to the kernel in pieces. Jobs, pieces, the cutting of one into
- * the other, the continuation of short transfers and the retries live in transfer.c, once. A backend only carries
- * a piece to the kernel and its result back.
+ * An operation that was taken is a job; a job goes to the kernel in pieces. Jobs, pieces, the
+ * cutting of one into the other, the continuation of short transfers and the retries live in
+ * transfer.c, once. A backend only carries a piece to the kernel and its result back.
  */
 #include "hoistway/aio.h"
 
@@ -16,7 +16,8 @@ enum {
     HST_AIO_QUEUE_DEPTH_MAX = 4096,
     HST_AIO_THREADS_MAX = 64,
     HST_AIO_PIECE_BYTES_MAX = 1 << 30, /* below the 2 GiB - 4 KiB that one read(2) moves at most */
-    HST_AIO_PIECES_MIN = 16,  /* so that a few large operations fill a drive; also the smallest ring that is tried */
+    /* so that a few large operations fill a drive; also the smallest ring that is tried */
+    HST_AIO_PIECES_MIN = 16,
     HST_AIO_RETRIES_MAX = 8,  /* per piece, without progress in between */
     HST_AIO_PROBE_BYTES = 6 << 20,
 };
@@ -55,21 +56,30 @@ struct piece {
 };
 
 /**
- * One backend. All calls come from the thread that has the context; at most aio->piece_limit pieces are between
- * push and wait at any time, so neither push nor a completion can lack room.
+ * One backend. All calls come from the thread that has the context; at most aio->piece_limit pieces
+ * are between push and wait at any time, so neither push nor a completion can lack room.
  */
 struct hst_aio_ops {
     enum hst_aio_backend id;
-    /** Sets aio->state, lowers aio->piece_limit where it must. On failure *step names what failed, static text. */
+    /**
+     * Sets aio->state, lowers aio->piece_limit where it must. On failure *step names what failed,
+     * static text.
+     */
     int (*open)(struct hst_aio *aio, const char **step);
     void (*close)(struct hst_aio *aio); /* nothing is in flight, or the context is broken */
-    /** The calling thread takes the context over; nothing is in flight. Null where any thread may call at any time. */
-    int (*claim)(struct hst_aio *aio);
-    void (*push)(struct hst_aio *aio, struct piece *piece); /* it starts at the next flush or wait at the latest */
-    int (*flush)(struct hst_aio *aio); /* a shortage is no error: wait tries again. Negative: broken */
     /**
-     * Flushes, waits for `least` pieces or timeout_ns (UINT64_MAX: no limit), and stores those that are finished, at
-     * most piece_limit, in aio->finished. Returns how many; may return early with fewer; negative: broken.
+     * The calling thread takes the context over; nothing is in flight. Null where any thread may
+     * call at any time.
+     */
+    int (*claim)(struct hst_aio *aio);
+    /* it starts at the next flush or wait at the latest */
+    void (*push)(struct hst_aio *aio, struct piece *piece);
+    /* a shortage is no error: wait tries again. Negative: broken */
+    int (*flush)(struct hst_aio *aio);
+    /**
+     * Flushes, waits for `least` pieces or timeout_ns (UINT64_MAX: no limit), and stores those that
+     * are finished, at most piece_limit, in aio->finished. Returns how many; may return early with
+     * fewer; negative: broken.
      */
     int (*wait)(struct hst_aio *aio, uint32_t least, uint64_t timeout_ns);
 };
@@ -88,7 +98,8 @@ struct hst_aio {
     int broken; /* 0, or the error that ended this context */
 
     struct job *jobs;
-    struct job_list free, pending, done; /* pending: not cut to the end; only its head may be cut in part */
+    /* pending: not cut to the end; only its head may be cut in part */
+    struct job_list free, pending, done;
     size_t in_flight;
 
     struct piece *pieces;
@@ -99,13 +110,17 @@ struct hst_aio {
 };
 
 /* transfer.c */
-int hst_aio_context_create(const struct hst_aio_config *config, struct hst_aio **aio); /* every field set, in range */
+/* every field set, in range */
+int hst_aio_context_create(const struct hst_aio_config *config, struct hst_aio **aio);
 void hst_aio_context_reset(struct hst_aio *aio); /* nothing taken, not broken */
 void hst_aio_context_destroy(struct hst_aio *aio);
 uint64_t hst_aio_now_ns(void);
 
 /* probe.c */
-/* A scratch file of HST_AIO_PROBE_BYTES, O_DIRECT where that works; sets aio->direct and what info says of the directory. */
+/*
+ * A scratch file of HST_AIO_PROBE_BYTES, O_DIRECT where that works; sets aio->direct and what info
+ * says of the directory.
+ */
 int hst_aio_probe_open(struct hst_aio *aio, const char *directory, struct hst_aio_info *info,
                        struct hst_aio_file **file);
 /* Writes, syncs, reads back and compares with the backend that is open. */

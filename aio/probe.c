@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What works in a directory is found out by doing it: feature flags and version numbers lie (sandboxes, stacked
- * file systems, network mounts), a write that can be read back does not. Transfers go through the public calls, so
- * the probe also exercises cutting and reaping.
+ * What works in a directory is found out by doing it: feature flags and version numbers lie
+ * (sandboxes, stacked file systems, network mounts), a write that can be read back does not.
+ * Transfers go through the public calls, so the probe also exercises cutting and reaping.
  */
 #include "internal.h"
 
@@ -76,7 +76,9 @@ static int run_all(struct hst_aio *aio, struct hst_aio_file *file, enum hst_aio_
     return rc;
 }
 
-/* Words that differ by place and by backend: one backend cannot pass with what another one wrote. */
+/*
+ * Words that differ by place and by backend: one backend cannot pass with what another one wrote.
+ */
 static void fill(uint64_t *words, size_t count, uint64_t seed)
 {
     for (size_t i = 0; i < count; i++) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The threads backend: a fixed pool in pread, pwrite and fdatasync, for machines where io_uring is forbidden.
+ * The threads backend: a fixed pool in pread, pwrite and fdatasync, for machines where io_uring is
+ * forbidden.
  *
- * One lock guards both queues; it is held for a few instructions per piece of about 1 MiB. The threads block every
- * signal: handlers run on the caller's threads, and the SIGXFSZ of a write beyond RLIMIT_FSIZE stays pending here
- * while the write returns EFBIG.
+ * One lock guards both queues; it is held for a few instructions per piece of about 1 MiB. The
+ * threads block every signal: handlers run on the caller's threads, and the SIGXFSZ of a write
+ * beyond RLIMIT_FSIZE stays pending here while the write returns EFBIG.
  */
 #include "internal.h"
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of an operation, whatever the backend: taken by submit, cut into pieces, each piece carried to its end
- * (short transfers continued, transient errors retried), completed when its last piece is, and reaped.
+ * The life of an operation, whatever the backend: taken by submit, cut into pieces, each piece
+ * carried to its end (short transfers continued, transient errors retried), completed when its last
+ * piece is, and reaped.
  *
- * Pieces are cut as late as there is room for them, first operation first: a 10 GiB operation costs no more memory
- * than a small one, and early operations finish early. All memory is allocated when the context is.
+ * Pieces are cut as late as there is room for them, first operation first: a 10 GiB operation costs
+ * no more memory than a small one, and early operations finish early. All memory is allocated when
+ * the context is.
  */
 #include "internal.h"
 
@@ -89,7 +91,6 @@ static void break_down(struct hst_aio *aio, int error)
         if (aio->jobs[i].active) aio->jobs[i].op.file->in_flight--;
         aio->jobs[i].active = false;
     }
-    aio->done.head = NULL;
     aio->in_flight = 0;
 }
 
@@ -131,9 +132,10 @@ static void issue(struct hst_aio *aio)
 }
 
 /*
- * Judges the result of a piece: how many bytes count as moved, and 0 (it is finished, or has to be issued again) or
- * the error that ends it. A transfer that stopped inside an aligned block is continued from that block's start, as
- * O_DIRECT needs; one that did not complete a single block may be a passing condition and is retried.
+ * Judges the result of a piece: how many bytes count as moved, and 0 (it is finished, or has to be
+ * issued again) or the error that ends it. A transfer that stopped inside an aligned block is
+ * continued from that block's start, as O_DIRECT needs; one that did not complete a single block
+ * may be a passing condition and is retried.
  */
 static int judge(const struct piece *piece, uint32_t *moved_bytes)
 {
@@ -237,7 +239,10 @@ static size_t take_done(struct hst_aio *aio, struct hst_aio_completion *completi
 /* One wait of the backend, and everything that follows from what it brings. */
 static void advance(struct hst_aio *aio, size_t least, uint64_t timeout_ns)
 {
-    /* k operations need at least k more pieces; more are not waited for, so that a large one stays fed. */
+    /*
+     * k operations need at least k more pieces; more are not waited for, so that a large one stays
+     * fed.
+     */
     if (least > aio->pieces_out) least = aio->pieces_out;
     aio->pushed = false;
     int count = aio->ops->wait(aio, (uint32_t)least, timeout_ns);

@@ -2,15 +2,16 @@
 /*
  * The io_uring backend.
  *
- * One ring per context. The best flags make it single-issuer with deferred task work: completions are processed
- * when the owner asks and never interrupt it while it computes. The kernel binds such a ring to the thread that
- * made it, and without those flags too I/O belongs to the thread that started it. A context may wander between
- * threads while nothing is in flight, so `claim` makes a new ring (about 0.1 ms) when it finds itself on another
- * thread. IORING_SETUP_R_DISABLED would allow one such move, from open to first use, and break at the second.
+ * One ring per context. The best flags make it single-issuer with deferred task work: completions
+ * are processed when the owner asks and never interrupt it while it computes. The kernel binds such
+ * a ring to the thread that made it, and without those flags too I/O belongs to the thread that
+ * started it. A context may wander between threads while nothing is in flight, so `claim` makes a
+ * new ring (about 0.05 ms) when it finds itself on another thread. IORING_SETUP_R_DISABLED would
+ * allow one such move, from open to first use, and break at the second.
  *
- * Not used: SQPOLL (burns a core), IOPOLL (needs poll queues), the timeout operation (the wait carries its timeout
- * in its argument: kernel 5.11). The completion queue has twice the entries of what can be in flight: it cannot
- * overflow.
+ * Not used: SQPOLL (burns a core), IOPOLL (needs poll queues), the timeout operation (the wait
+ * carries its timeout in its argument: kernel 5.11). The completion queue has twice the entries of
+ * what can be in flight: it cannot overflow.
  */
 #include "internal.h"
 
@@ -24,7 +25,11 @@
 struct uring {
     struct io_uring ring;
     pid_t
-        owner; /* thread that made the ring; pthread_t values are used again too soon to tell threads apart */
+        /*
+         * thread that made the ring; pthread_t values are used again too soon to tell threads
+         * apart
+         */
+        owner;
     bool live;
 };
 
@@ -126,7 +131,10 @@ static void uring_push(struct hst_aio *aio, struct piece *piece)
     io_uring_sqe_set_data(sqe, piece);
 }
 
-/* What io_uring_enter says when it could not do everything now; what is left in the queue goes with the next call. */
+/*
+ * What io_uring_enter says when it could not do everything now; what is left in the queue goes
+ * with the next call.
+ */
 static bool is_passing(int rc)
 {
     return rc >= 0 || rc == -ETIME || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY ||

@@ -94,7 +94,9 @@ static int open_device(struct hst_engine *engine)
     rc = rc ? rc : hst_stream_create(engine->dev, "hst-compute", &engine->stream);
     rc = rc ? rc : hst_event_create(engine->dev, &engine->unit_passed);
     if (rc)
-        return engine_fail(engine, HST_E_DEVICE, rc, "the host device could not be opened: %s", strerror(-rc));
+        return engine_fail(engine, HST_E_DEVICE, rc, "the host device could not be opened: %s%s", strerror(-rc),
+                           rc == -ENOTSUP ? " (OpenBLAS is the serial flavour, which gives wrong products to several "
+                                            "threads). Fix: apt install libopenblas0-openmp" : "");
     engine->adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
     return 0;
 }

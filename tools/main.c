@@ -15,6 +15,7 @@ static const struct {
     {"train", "fine-tune a Hugging Face model", verb_train},
     {"demo", "train a small model from disk and from RAM, and compare", verb_demo},
     {"doctor", "check what this machine offers", verb_doctor},
+    {"bench", "measure, in per cent of a ceiling measured in the same run", verb_bench},
 };
 #define VERB_COUNT (sizeof verbs / sizeof verbs[0])
 

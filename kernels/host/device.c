@@ -18,6 +18,11 @@ int host_dev_open(const struct hst_dev_config *config, const struct host_math *m
     if (config->parallel && (!config->parallel->run || !config->parallel->width)) return -EINVAL;
     struct host_dev *host = calloc(1, sizeof *host);
     if (!host) return -ENOMEM;
+    int rc = host_blas_prepare();
+    if (rc) {
+        free(host);
+        return rc;
+    }
     host->base.ops = &host_ops;
     host->math = math;
     if (config->parallel)
@@ -28,7 +33,6 @@ int host_dev_open(const struct hst_dev_config *config, const struct host_math *m
     host->host_budget_bytes = config->host_bytes;
     pthread_mutex_init(&host->lock,
                        NULL); /* a default mutex on Linux needs nothing that can fail */
-    host_blas_prepare();
     *dev = &host->base;
     return 0;
 }

@@ -62,7 +62,7 @@ struct host_gemm {
 };
 void host_gemm(const struct host_gemm *args);
 /* Holds OpenBLAS at one thread and mends its choice of kernels where it is known to be wrong. */
-void host_blas_prepare(void);
+int host_blas_prepare(void); /* -ENOTSUP: a BLAS that several threads can not call */
 
 /* Streams and events (host/stream.c). */
 int host_stream_create(struct hst_dev *dev, const char *name, struct hst_stream **stream);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The conformance suite: what aio.h promises, checked on one backend, which the first argument names. Both backends
- * run the same cases on a real directory. Skips where the kernel refuses io_uring.
+ * The conformance suite: what aio.h promises, checked on one backend, which the first argument
+ * names. Both backends run the same cases on a real directory. Skips where the kernel refuses
+ * io_uring.
  */
 #include "conformance.h"
 

@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happens where the system refuses something: io_uring in a container, O_TMPFILE or fallocate on an odd file
- * system. A seccomp filter in a child makes the refusals.
+ * What happens where the system refuses something: io_uring in a container, O_TMPFILE or fallocate
+ * on an odd file system. A seccomp filter in a child makes the refusals.
  */
-#include "hoistway/aio.h"
-
+#include "internal.h" /* for a file that blocks */
 #include "sandbox.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/prctl.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -25,31 +22,6 @@
 enum { MIB = 1 << 20 };
 
 static char directory[] = "aio-fallback-XXXXXX";
-
-#define LOAD(field)   BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-#define RETURN(value) BPF_STMT(BPF_RET | BPF_K, value)
-
-/* Refuses one system call with `error` where `test` (a BPF jump operator) of its argument's low half and `value` holds. */
-static void refuse(int call, int argument, unsigned short test, uint32_t value, int error)
-{
-    const uint32_t low = (uint32_t)(offsetof(struct seccomp_data, args) + 8 * (size_t)argument);
-    struct sock_filter filter[] = {
-        LOAD(nr),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, low),
-        BPF_JUMP(BPF_JMP | test | BPF_K, value, 0, 1),
-        RETURN(SECCOMP_RET_ERRNO | (uint32_t)error),
-        RETURN(SECCOMP_RET_ALLOW),
-    };
-    const struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0);
-}
-
-static void refuse_always(int call, int error)
-{
-    refuse(call, 0, BPF_JGE, 0, error);
-}
 
 static int open_backend(enum hst_aio_backend backend, struct hst_aio **aio,
                         struct hst_aio_info *info)
@@ -131,6 +103,32 @@ static void the_probe_finds_a_ring_that_opens_but_does_not_work(void **state)
     (void)state;
     if (!uring_works()) skip(); /* main says so */
     assert_int_equal(in_child(without_enter), 0);
+}
+
+static void losing_enter(void)
+{
+    struct hst_aio *aio = NULL;
+    struct hst_aio_completion done;
+    void *buffer;
+    alarm(20); /* a wait that does not see the error would not end */
+    CHECK(open_backend(HST_AIO_URING, &aio, NULL) == 0);
+    CHECK(hst_aio_buffer_alloc(4096, &buffer) == 0);
+    struct hst_aio_file stuck = {.aio = aio, .size_bytes = MIB, .fd = eventfd(0, 0)};
+    const struct hst_aio_op op = {
+        .kind = HST_AIO_READ, .file = &stuck, .buffer = buffer, .bytes = 4096};
+    CHECK(hst_aio_submit(aio, &op, 1) == 1);
+    refuse_always(__NR_io_uring_enter, EACCES);
+    CHECK(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX) == -EACCES);
+    CHECK(hst_aio_submit(aio, &op, 1) == -EACCES);
+    CHECK(hst_aio_in_flight(aio) == 0 && stuck.in_flight == 0);
+    hst_aio_close(&aio);
+}
+
+static void a_ring_that_stops_working_breaks_the_context(void **state)
+{
+    (void)state;
+    if (!uring_works()) skip();
+    assert_int_equal(in_child(losing_enter), 0);
 }
 
 static void with_small_rings_only(void)
@@ -232,6 +230,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(auto_takes_threads_where_io_uring_is_refused_and_a_forced_uring_fails),
         cmocka_unit_test(the_probe_finds_a_ring_that_opens_but_does_not_work),
+        cmocka_unit_test(a_ring_that_stops_working_breaks_the_context),
         cmocka_unit_test(a_ring_that_does_not_fit_is_halved_down_to_16_entries),
         cmocka_unit_test(below_16_entries_the_threads_take_over),
         cmocka_unit_test(without_o_tmpfile_scratch_files_are_created_and_unlinked),

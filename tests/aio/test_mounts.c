@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * File systems that a development machine seldom has: a full one, one in RAM, one without O_DIRECT and fallocate.
- * Mounted in a mount namespace of a child, which needs root; skips where that is refused.
+ * File systems that a development machine seldom has: a full one, one in RAM, one without O_DIRECT
+ * and fallocate. Mounted in a mount namespace of a child, which needs root; skips where that is
+ * refused.
  */
 #include "hoistway/aio.h"
 
@@ -15,6 +16,8 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include <cmocka.h> /* needs the ones before */
 
@@ -44,6 +47,7 @@ static void on_a_small_disk(void)
     struct hst_aio *aio = NULL;
     struct hst_aio_info info;
     struct hst_aio_file *file = NULL;
+    struct stat st;
     char path[64];
     snprintf(path, sizeof path, "%s/big", directory);
     mount_here("tmpfs", "size=16m");
@@ -58,6 +62,10 @@ static void on_a_small_disk(void)
     CHECK(hst_aio_file_open(aio, path, HST_AIO_READONLY, 0, &file) == 0);
     CHECK(hst_aio_file_size(file) == 12 * MIB); /* not extended */
     hst_aio_file_close(&file);
+    refuse_always(__NR_fallocate,
+                  EOPNOTSUPP); /* which undoes what it did; writing zeros does not */
+    CHECK(hst_aio_file_open(aio, path, 0, 32 * MIB, &file) == -ENOSPC);
+    CHECK(stat(path, &st) == 0 && st.st_size == 12 * MIB);
     hst_aio_close(&aio);
     CHECK(hst_aio_open(NULL, directory, &aio, &info) == -ENOSPC); /* no room for the probe */
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What transfer.c makes of the results of pieces, on a backend that is a script: results that no drive gives on
- * demand. The backend moves no bytes; it records what it is asked for and answers as the case says.
+ * What transfer.c makes of the results of pieces, on a backend that is a script: results that no
+ * drive gives on demand. The backend moves no bytes; it records what it is asked for and answers as
+ * the case says.
  */
 #include "internal.h"
 
@@ -16,7 +17,8 @@ enum { KIB = 1 << 10, RESULTS_MAX = 32, WHOLE = 1 << 30, BUFFER = 1 << 20 };
 
 static struct script {
     int results
-        [RESULTS_MAX]; /* of the pieces in order of issue; WHOLE, and after the last one: all bytes */
+        /* of the pieces in order of issue; WHOLE, and after the last one: all bytes */
+        [RESULTS_MAX];
     size_t result_count, issued;
     struct piece seen[256]; /* as issued */
     struct piece *queued[64];
@@ -209,6 +211,18 @@ static void a_large_operation_stays_within_the_piece_limit(void **state)
     check_issue(100, 100 * 64 * KIB, 4 * KIB);
 }
 
+static void more_operations_than_pieces_all_complete(void **state)
+{
+    (void)state;
+    struct hst_aio_completion done[4];
+    const struct hst_aio_op op = make_op(HST_AIO_READ, 8 * KIB);
+    const struct hst_aio_op ops[] = {op, op, op, op};
+    aio->piece_limit = 2; /* as on a ring that had to be small */
+    assert_int_equal(hst_aio_submit(aio, ops, 4), 4);
+    assert_int_equal(hst_aio_reap(aio, done, 4, 4, UINT64_MAX), 4);
+    assert_int_equal(script.most_queued, 2);
+}
+
 static void an_error_stops_the_cutting_and_comes_back_once(void **state)
 {
     (void)state;
@@ -267,6 +281,18 @@ static void a_failed_claim_takes_nothing(void **state)
     check_done(run(HST_AIO_READ, 8 * KIB), 8 * KIB, 0);
 }
 
+static void the_probe_notices_other_bytes_than_it_wrote(void **state)
+{
+    (void)state;
+    const char *step = NULL;
+    assert_int_equal(hst_aio_probe_backend(aio, &file, &step), -EIO); /* no byte was moved */
+    assert_string_equal(step, "compare");
+    script.issued = 0;
+    ANSWER(WHOLE, -EREMOTEIO);
+    assert_int_equal(hst_aio_probe_backend(aio, &file, &step), -EREMOTEIO);
+    assert_string_equal(step, "write");
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -279,10 +305,12 @@ int main(void)
         CASE(progress_makes_the_tries_count_anew),
         CASE(other_errors_are_final),
         CASE(a_large_operation_stays_within_the_piece_limit),
+        CASE(more_operations_than_pieces_all_complete),
         CASE(an_error_stops_the_cutting_and_comes_back_once),
         CASE(a_broken_backend_ends_the_context),
         CASE(a_failed_flush_is_reported_by_reap),
         CASE(a_failed_claim_takes_nothing),
+        CASE(the_probe_notices_other_bytes_than_it_wrote),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

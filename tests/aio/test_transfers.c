@@ -137,8 +137,9 @@ static void on_alarm(int signal_number)
 }
 
 /*
- * A drive that does not answer: a read of an eventfd blocks until it is written to. pread(2) refuses eventfds, so
- * that the threads backend, linked statically here, gets this one, which does not.
+ * A drive that does not answer: a read of an eventfd blocks until it is written to. pread(2)
+ * refuses eventfds, so that the threads backend, linked statically here, gets this one, which does
+ * not.
  */
 static int stuck_fd = -1;
 
@@ -186,6 +187,26 @@ static void reap_ends_at_its_timeout_and_other_operations_go_on(void **state)
     assert_int_equal(done[0].error, -ENODATA);
     close(stuck_fd);
     stuck_fd = -1;
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+    hst_aio_buffer_free(buffer, MIB);
+}
+
+static void polling_alone_makes_progress(void **state)
+{
+    (void)state;
+    struct hst_aio *aio = open_aio(CONFIG(.queue_depth = 8, .piece_bytes = 4 * KIB));
+    struct hst_aio_file *file = open_scratch(aio, MIB);
+    char *buffer = alloc_buffer(MIB);
+    const struct hst_aio_op op = read_op(file, 0, buffer, MIB);
+    const uint64_t before_ns = hst_aio_now_ns();
+    struct hst_aio_completion done;
+    int count = 0;
+    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+    while (count == 0 && hst_aio_now_ns() - before_ns < 20000000000u)
+        count = hst_aio_reap(aio, &done, 1, 0, 0);
+    assert_int_equal(count, 1);
+    assert_int_equal(done.error, 0);
     hst_aio_file_close(&file);
     hst_aio_close(&aio);
     hst_aio_buffer_free(buffer, MIB);
@@ -368,6 +389,7 @@ const struct CMUnitTest transfer_cases[] = {
     cmocka_unit_test(mixed_random_operations_agree_with_a_model),
     cmocka_unit_test(submit_takes_what_fits_then_says_eagain),
     cmocka_unit_test(reap_ends_at_its_timeout_and_other_operations_go_on),
+    cmocka_unit_test(polling_alone_makes_progress),
     cmocka_unit_test(sync_completes_after_written_data),
     cmocka_unit_test(a_bad_operation_is_refused_and_nothing_is_taken),
     cmocka_unit_test(close_waits_for_what_is_in_flight),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Joins data files into one row of tokens and cuts it into sequences. What a position of the endless order
- * means is pure arithmetic on the number of sequences; only the tokens of the sequences asked for are read.
+ * Joins data files into one row of tokens and cuts it into sequences. What a position of the
+ * endless order means is pure arithmetic on the number of sequences; only the tokens of the
+ * sequences asked for are read.
  */
 #include "data/data.h"
 
@@ -16,8 +17,9 @@
 
 #define MAX_FILES 512u /* each stays open: half of the usual limit of descriptors */
 
-/* How much of each file is looked at before training: data made with another tokenizer shows at once, and a
- * corpus of terabytes still opens in no time. All ids are checked again when a batch reads them. */
+/* How much of each file is looked at before training: data made with another tokenizer shows at
+ * once, and a corpus of terabytes still opens in no time. All ids are checked again when a batch
+ * reads them. */
 #define CHECKED_AT_OPEN_BYTES (UINT64_C(256) << 20)
 
 struct data {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what a data file is and reads tokens from it. Files are hostile and may be larger than memory:
- * they are read by pread in pieces, never mapped, and only regular files are taken (a FIFO would block, and
- * /dev/zero has no end). Token files are little-endian.
+ * Decides what a data file is and reads tokens from it. Files are hostile and may be larger than
+ * memory: they are read by pread in pieces, never mapped, and only regular files are taken (a FIFO
+ * would block, and /dev/zero has no end). Token files are little-endian.
  *
- * An llm.c header is recognised even where --token-dtype says that the file is raw: magic and version are
- * eight bytes that raw tokens do not begin with by accident, and to train on a header would be silent.
+ * An llm.c header is recognised even where --token-dtype says that the file is raw: magic and
+ * version are eight bytes that raw tokens do not begin with by accident, and to train on a header
+ * would be silent.
  */
 #include "data/files.h"
 
@@ -202,7 +203,8 @@ static uint32_t token_at(const void *bytes, unsigned width, size_t i)
     return le32toh(((const uint32_t *)bytes)[i]);
 }
 
-/* Reads one buffer's worth from `first` on, at most `count`; ids may be null where only the check matters. */
+/* Reads one buffer's worth from `first` on, at most `count`; ids may be null where only the
+ * check matters. */
 static int read_piece(const struct token_file *file, uint64_t first, size_t count, uint64_t vocab,
                       void *buffer, uint32_t *ids, struct hst_error *error)
 {

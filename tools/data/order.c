@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shuffled order of sequences: a Feistel network over the smallest even number of bits that holds n,
- * walked along its cycle until the value is below n. Every round is invertible, so the network is a
- * bijection, and cycle walking keeps that on [0, n); the domain is less than 4n, so four rounds of the walk
- * are expected at most. No table, so that the order of a corpus of any size costs nothing and a position
- * is all that a resumed run needs.
+ * The shuffled order of sequences: a Feistel network over the smallest even number of bits that
+ * holds n, walked along its cycle until the value is below n. Every round is invertible, so the
+ * network is a bijection, and cycle walking keeps that on [0, n); the domain is at most 4n, so
+ * four rounds of the walk are expected at most. No table, so that the order of a corpus of any size
+ * costs nothing and a position is all that a resumed run needs.
  *
  * The numbers are part of what a run means: a changed constant changes every shuffled run.
  */

@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 /**
- * The place in [0, n) of element k of a seeded permutation of [0, n). A bijection for each (seed, pass),
- * computed without a table; n > 0, k < n. Pure.
+ * The place in [0, n) of element k of a seeded permutation of [0, n). A bijection for each (seed,
+ * pass), computed without a table; n > 0, k < n. Pure.
  */
 uint64_t data_order_permute(uint64_t seed, uint64_t pass, uint64_t n, uint64_t k);
 #endif

@@ -236,11 +236,14 @@ int config_parse(const char *path, const char *text, size_t size, struct llama_c
                  char dtype[16], struct hst_error *error)
 {
     const struct config_source source = {path, text, error}, *s = &source;
-    const char *why;
-    size_t at;
-    int rc = jsn_check(text, size, 65536, &why, &at);
+    struct jsn_fault fault;
+    int rc = jsn_check(text, size, 65536, &fault);
     if (rc == -ENOMEM) return fail(error, FAIL_CONFIG_FILE, rc, "%s: no memory to read it", path);
-    if (rc) return refuse(FAIL_CONFIG_FILE, "%s: not valid JSON: %s, at byte %zu", path, why, at);
+    if (rc && fault.key[0])
+        return refuse(FAIL_CONFIG_FILE, "%s: it has %s: %s", path, fault.why, fault.key);
+    if (rc)
+        return refuse(FAIL_CONFIG_FILE, "%s: not valid JSON: it has %s at byte %zu", path,
+                      fault.why, fault.at);
     struct jsn_value v[KEY_COUNT];
     jsn_members(text, size, keys, KEY_COUNT, v);
     struct llama_config c = {0};

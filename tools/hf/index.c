@@ -82,11 +82,12 @@ static int number_files(const char *path, struct index *index, struct hst_error 
 static int read_index(const char *path, char *text, size_t size, struct index *index,
                       struct hst_error *error)
 {
-    const char *why;
-    size_t at;
-    int rc = jsn_check(text, size, ST_MAX_TENSORS + 1024, &why, &at);
+    struct jsn_fault fault;
+    int rc = jsn_check(text, size, ST_MAX_TENSORS + 1024, &fault);
     if (rc == -ENOMEM) return fail(error, FAIL_INDEX, rc, "%s: no memory to read it", path);
-    if (rc) return refuse("%s: not a valid index: %s, at byte %zu", path, why, at);
+    if (rc && fault.key[0]) return refuse("%s: it has %s: %s", path, fault.why, fault.key);
+    if (rc)
+        return refuse("%s: not a valid index: it has %s at byte %zu", path, fault.why, fault.at);
     static const char *const keys[] = {"metadata", "weight_map"};
     struct jsn_value v[2];
     jsn_members(text, size, keys, 2, v);

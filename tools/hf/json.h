@@ -58,12 +58,18 @@ struct jsn_value jsn_next(struct jsn_reader *reader);
  */
 struct jsn_value jsn_next_value(struct jsn_reader *reader);
 
+/** What is wrong with a text, in words that follow "has". */
+struct jsn_fault {
+    const char *why; /* static text */
+    size_t at;       /* byte of the text */
+    char key[64];    /* the key that stands there twice, cut; else empty */
+};
 /**
- * Checks the whole text: one object, no object with the same key twice, at most max_keys keys. *why
- * gets static text and *at the offset. Allocates 12 bytes per key (and as much again while
- * sorting). Errors: -EBADMSG, -E2BIG too many keys, -ENOMEM.
+ * Checks the whole text: one object, no object with the same key twice, at most max_keys keys.
+ * Allocates 16 bytes per key (and as much again while sorting), and at most the text's size for
+ * keys with escapes. Errors: -EBADMSG, -E2BIG too many keys, -ENOMEM.
  */
-int jsn_check(const char *text, size_t size, size_t max_keys, const char **why, size_t *at);
+int jsn_check(const char *text, size_t size, size_t max_keys, struct jsn_fault *fault);
 /** One pass over an object that jsn_check accepted: values[i] becomes the value of keys[i]. */
 void jsn_members(const char *text, size_t size, const char *const *keys, size_t key_count,
                  struct jsn_value *values);
@@ -73,6 +79,7 @@ void jsn_members(const char *text, size_t size, const char *const *keys, size_t 
  * it with NUL. Returns its length.
  */
 size_t jsn_unescape(const char *src, size_t size, char *dst);
+/** plain: at most 42 bytes. */
 bool jsn_equals(const char *text, struct jsn_value string, const char *plain);
 /** A plain integer 0 … 2^64−1, without sign, fraction or exponent. */
 bool jsn_u64(const char *text, struct jsn_value number, uint64_t *out);

@@ -5,81 +5,63 @@
  */
 #include "hf/json.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct key {
+    const char *name; /* unescaped: in the text, or in arena */
+    uint32_t size;
     uint32_t object; /* number of the object it stands in */
-    uint32_t begin, size;
 };
 
 struct keys {
     struct key *items;
     size_t count, capacity, max;
+    char *arena; /* room for all keys with escapes: unescaped once, not at each comparison */
+    size_t arena_used;
 };
 
-static int keys_add(struct keys *keys, struct key key)
+static int keys_grow(struct keys *keys)
 {
     if (keys->count == keys->max) return -E2BIG;
-    if (keys->count == keys->capacity) {
-        size_t capacity = keys->capacity ? 2 * keys->capacity : 64;
-        if (capacity > keys->max) capacity = keys->max;
-        struct key *items = realloc(keys->items, capacity * sizeof *items);
-        if (!items) return -ENOMEM;
-        keys->items = items;
-        keys->capacity = capacity;
-    }
-    keys->items[keys->count++] = key;
+    if (keys->count < keys->capacity) return 0;
+    size_t capacity = keys->capacity ? 2 * keys->capacity : 64;
+    if (capacity > keys->max) capacity = keys->max;
+    struct key *items = realloc(keys->items, capacity * sizeof *items);
+    if (!items) return -ENOMEM;
+    keys->items = items;
+    keys->capacity = capacity;
     return 0;
 }
 
-/*
- * The next byte of a string, unescaped; *i moves on. pending holds the rest of a character of
- * several bytes.
- */
-struct bytes {
-    const char *at, *end;
-    char pending[5];
-    size_t left, taken;
-};
-
-static int next_byte(struct bytes *b)
+static int keys_add(struct keys *keys, const struct jsn_reader *r, struct jsn_value v,
+                    uint32_t object)
 {
-    if (b->taken == b->left) {
-        if (b->at == b->end) return -1;
-        size_t n = *b->at != '\\' ? 1 : b->at[1] != 'u' ? 2 : 6;
-        if (n == 6 && (b->at[2] == 'd' || b->at[2] == 'D') && strchr("89abAB", b->at[3])) n = 12;
-        char out[13];
-        b->left = jsn_unescape(b->at, n, out);
-        memcpy(b->pending, out, b->left);
-        b->taken = 0;
-        b->at += n;
+    const char *name = r->text + v.begin;
+    size_t size = v.end - v.begin;
+    int rc = keys_grow(keys);
+    if (rc) return rc;
+    if (memchr(name, '\\', size)) {
+        if (!keys->arena) keys->arena = malloc(r->size - v.begin);
+        if (!keys->arena) return -ENOMEM;
+        char *plain = keys->arena + keys->arena_used;
+        size = jsn_unescape(name, size, plain);
+        keys->arena_used += size;
+        name = plain;
     }
-    return (unsigned char)b->pending[b->taken++];
+    keys->items[keys->count++] = (struct key){name, (uint32_t)size, object};
+    return 0;
 }
 
-static int compare_strings(const char *a, size_t a_size, const char *b, size_t b_size)
-{
-    if (!memchr(a, '\\', a_size) && !memchr(b, '\\', b_size)) {
-        int order = memcmp(a, b, a_size < b_size ? a_size : b_size);
-        return order ? order : (a_size > b_size) - (a_size < b_size);
-    }
-    struct bytes x = {.at = a, .end = a + a_size}, y = {.at = b, .end = b + b_size};
-    int p, q;
-    do {
-        p = next_byte(&x);
-        q = next_byte(&y);
-    } while (p == q && p >= 0);
-    return (p > q) - (p < q);
-}
-
-static int compare_keys(const void *a, const void *b, void *text)
+static int compare_keys(const void *a, const void *b)
 {
     const struct key *x = a, *y = b;
     if (x->object != y->object) return x->object < y->object ? -1 : 1;
-    return compare_strings((const char *)text + x->begin, x->size, (const char *)text + y->begin,
-                           y->size);
+    int order = memcmp(x->name, y->name, x->size < y->size ? x->size : y->size);
+    return order ? order : (x->size > y->size) - (x->size < y->size);
 }
 
 static int collect(struct jsn_reader *r, struct keys *keys)
@@ -91,17 +73,30 @@ static int collect(struct jsn_reader *r, struct keys *keys)
         if (v.type == JSN_ERROR) return -EBADMSG;
         if (v.type == JSN_OBJECT) open[r->depth] = objects++;
         if (v.type != JSN_KEY) continue;
-        int rc = keys_add(
-            keys, (struct key){open[r->depth], (uint32_t)v.begin, (uint32_t)(v.end - v.begin)});
+        int rc = keys_add(keys, r, v, open[r->depth]);
         if (rc) {
-            r->at = v.begin;
             r->why = rc == -E2BIG ? "too many keys" : "no memory for its keys";
             return rc;
         }
     }
 }
 
-int jsn_check(const char *text, size_t size, size_t max_keys, const char **why, size_t *at)
+static int find_twice(struct keys *keys, struct jsn_fault *fault)
+{
+    if (!keys->count) return 0;
+    qsort(keys->items, keys->count, sizeof *keys->items, compare_keys);
+    for (size_t i = 1; i < keys->count; i++) {
+        const struct key *key = &keys->items[i];
+        if (compare_keys(key - 1, key) != 0) continue;
+        fault->why = "a key that stands there twice";
+        snprintf(fault->key, sizeof fault->key, "%.*s", (int)(key->size < 63 ? key->size : 63),
+                 key->name);
+        return -EBADMSG;
+    }
+    return 0;
+}
+
+int jsn_check(const char *text, size_t size, size_t max_keys, struct jsn_fault *fault)
 {
     struct keys keys = {.max = max_keys};
     struct jsn_reader r = jsn_reader(text, size);
@@ -112,25 +107,21 @@ int jsn_check(const char *text, size_t size, size_t max_keys, const char **why, 
     } else if (!r.why) {
         r.why = "something that is no object";
     }
-    *why = r.why;
-    *at = r.at;
-    if (!rc && keys.count) {
-        qsort_r(keys.items, keys.count, sizeof *keys.items, compare_keys, (void *)text);
-        for (size_t i = 1; i < keys.count && !rc; i++) {
-            if (compare_keys(&keys.items[i - 1], &keys.items[i], (void *)text) != 0) continue;
-            rc = -EBADMSG;
-            *why = "a key that stands there twice";
-            *at = keys.items[i].begin;
-        }
-    }
+    *fault = (struct jsn_fault){.why = r.why, .at = r.at};
+    if (!rc) rc = find_twice(&keys, fault);
     free(keys.items);
+    free(keys.arena);
     return rc;
 }
 
 bool jsn_equals(const char *text, struct jsn_value v, const char *plain)
 {
+    char out[256];
+    size_t size = v.end - v.begin, n = strlen(plain);
+    assert(6 * n < sizeof out);
     if (v.type != JSN_STRING && v.type != JSN_KEY) return false;
-    return compare_strings(text + v.begin, v.end - v.begin, plain, strlen(plain)) == 0;
+    if (size < n || size > 6 * n) return false; /* an escape has at most six bytes for one */
+    return jsn_unescape(text + v.begin, size, out) == n && memcmp(out, plain, n) == 0;
 }
 
 void jsn_members(const char *text, size_t size, const char *const *keys, size_t key_count,

@@ -34,7 +34,7 @@ struct parse {
 static int refuse_syntax(struct parse *p)
 {
     if (p->r.why)
-        return refuse(p, "%s: the header is not valid JSON: %s, at byte %zu of the header", p->path,
+        return refuse(p, "%s: the header is not valid JSON: it has %s at byte %zu", p->path,
                       p->r.why, p->r.at);
     return refuse(p, "%s: the header has a value of the wrong type near byte %zu", p->path,
                   p->r.at);
@@ -180,12 +180,13 @@ static int parse_metadata(struct parse *p)
     struct jsn_value v = jsn_next_value(&p->r);
     if (v.type == JSN_ERROR) return refuse_syntax(p);
     if (v.type != JSN_OBJECT) return refuse(p, "%s: __metadata__ is not an object", p->path);
-    const char *why;
-    size_t at;
-    int rc = jsn_check(p->text + v.begin, v.end - v.begin, 65536, &why, &at);
+    struct jsn_fault fault;
+    int rc = jsn_check(p->text + v.begin, v.end - v.begin, 65536, &fault);
     if (rc == -ENOMEM)
         return fail(p->error, FAIL_SAFETENSORS, rc, "%s: no memory for its header", p->path);
-    if (rc) return refuse(p, "%s: __metadata__ has %s", p->path, why);
+    if (rc)
+        return refuse(p, "%s: __metadata__ has %s%s%s", p->path, fault.why,
+                      fault.key[0] ? ": " : "", fault.key);
     struct jsn_reader r = jsn_reader(p->text + v.begin, v.end - v.begin);
     jsn_next(&r);
     while (jsn_next(&r).type == JSN_KEY)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_MODEL_BLOCKS_H
 #define HOISTWAY_TOOLS_MODEL_BLOCKS_H
-/* What the units compute on one micro-batch. The residual stream x and its gradient dx are dtype[tokens, hidden]. */
+/* What the units compute on one micro-batch. The residual stream x and its gradient dx are
+ * dtype[tokens, hidden]. */
 #include "model/pass.h"
 #include "model/work.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first unit: token ids in, residual stream out. It keeps nothing: the ids are at hand in the backward. */
+/* The first unit: token ids in, residual stream out. It keeps nothing: the ids are at hand in
+ * the backward. */
 #include "model/blocks.h"
 
 void embedding_forward(struct pass *p, const struct embedding_work *w, const uint32_t *ids, void *x)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The last unit: final norm, logits, loss and their gradients at once, in the backward, so that logits exist
- * for one chunk of tokens only. The chunk is part of the numbers: a weight's gradient adds chunk after
- * chunk.
+ * The last unit: final norm, logits, loss and their gradients at once, in the backward, so that
+ * logits exist for one chunk of tokens only. The chunk is part of the numbers: a weight's gradient
+ * adds chunk after chunk.
  */
 #include "model/blocks.h"
 #include "model/linear.h"

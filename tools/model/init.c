@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Initial values under --init random: what transformers gives a fresh Llama (normal 0.02, norms 1, biases 0),
- * from a counter-based generator, so that any part of any tensor can be made by itself.
+ * Initial values under --init random: what transformers gives a fresh Llama (normal 0.02, norms 1,
+ * biases 0), from a counter-based generator, so that any part of any tensor can be made by itself.
  *
  * The numbers are part of what a seed means: a changed constant changes every such run.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transformer layer: x1 = x + O·attention(norm(x)), y = x1 + DOWN·swiglu(norm(x1)). Only x is kept from
- * forward to backward; the backward computes the rest again, all but the last product.
+ * A transformer layer: x1 = x + O·attention(norm(x)), y = x1 + DOWN·swiglu(norm(x1)). Only x is
+ * kept from forward to backward; the backward computes the rest again, all but the last product.
  */
 #include "model/blocks.h"
 #include "model/linear.h"

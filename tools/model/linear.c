@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cuts large weights into blocks of rows. A budget may one day bring such a weight in piece by piece; since it
- * is always used in these pieces, whether it fits or not, results do not depend on that (DESIGN.md §5). Only
- * the input's gradient feels the cut: its sum over the rows is put together from blocks, in f32, in order.
+ * Cuts large weights into blocks of rows. A budget may one day bring such a weight in piece by
+ * piece; since it is always used in these pieces, whether it fits or not, results do not depend on
+ * that (DESIGN.md §5). Only the input's gradient feels the cut: its sum over the rows is put
+ * together from blocks, in f32, in order.
  */
 #include "model/linear.h"
 

@@ -2,8 +2,8 @@
 #ifndef HOISTWAY_TOOLS_MODEL_LINEAR_H
 #define HOISTWAY_TOOLS_MODEL_LINEAR_H
 /*
- * y = x·Wᵀ and its gradients. A weight of more than WEIGHT_BLOCK_ROWS rows goes in blocks of rows in each of
- * the three.
+ * y = x·Wᵀ and its gradients. A weight of more than WEIGHT_BLOCK_ROWS rows goes in blocks of rows
+ * in each of the three.
  */
 #include "model/pass.h"
 
@@ -18,11 +18,12 @@ void linear_forward(struct pass *p, size_t tokens, struct linear l, const void *
 /** sum f32[tokens, in] = [sum +] dy·W, the blocks added in order. */
 void linear_input_grad_sum(struct pass *p, size_t tokens, struct linear l, const void *weight,
                            const void *dy, float *sum, bool accumulate);
-/** x dtype[count] = sum f32[count], rounded once; in f32 they may be one buffer, which is then left alone. */
+/** x dtype[count] = sum f32[count], rounded once; in f32 they may be one buffer, which is then
+ * left alone. */
 void linear_round(struct pass *p, size_t count, float *sum, void *x);
 /**
- * dx dtype[tokens, in] = dy·W, rounded once. `sum` f32[linear_sum_count]: scratch for weights in several
- * blocks, not used where that is 0.
+ * dx dtype[tokens, in] = dy·W, rounded once. `sum` f32[linear_sum_count]: scratch for weights in
+ * several blocks, not used where that is 0.
  */
 void linear_input_grad(struct pass *p, size_t tokens, struct linear l, const void *weight,
                        const void *dy, void *dx, float *sum);

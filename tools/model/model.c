@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Describes a Llama: its tensors in the order of its units, its sizes, its constants. Everything that can
- * overflow is bounded here once, so that no later product needs a check.
+ * Describes a Llama: its tensors in the order of its units, its sizes, its constants. Everything
+ * that can overflow is bounded here once, so that no later product needs a check.
  */
 #include "model/model.h"
 
@@ -13,11 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A tensor of the engine has at most 2^40 elements; no buffer of a grain is allowed to have more. Twenty such
- * buffers of 4 bytes stay far below 2^63. */
+/* A tensor of the engine has at most 2^40 elements; no buffer of a grain is allowed to have
+ * more. Twenty such buffers of 4 bytes stay far below 2^63. */
 #define MAX_ELEMENTS (UINT64_C(1) << 40)
 
-/* The description of a layer takes a kilobyte: a hostile configuration must not take the machine's memory. */
+/* The description of a layer takes a kilobyte: a hostile configuration must not take the
+ * machine's memory. */
 #define MAX_LAYERS 16384u
 
 uint64_t llama_grain_tokens(uint64_t wish, uint64_t seq_len, uint64_t batch_tokens)

@@ -2,10 +2,11 @@
 #ifndef HOISTWAY_TOOLS_MODEL_PASS_H
 #define HOISTWAY_TOOLS_MODEL_PASS_H
 /*
- * The computation of one unit on one micro-batch, as a row of operations. The first error is kept in the pass
- * and everything after it does nothing, so that a block reads as its formulas; who started the pass looks
- * at `rc` at its end. A pass with `measure` set enqueues nothing and finds out how much workspace
- * the same row of operations needs: what is declared can not differ from what is used.
+ * The computation of one unit on one micro-batch, as a row of operations. The first error is kept
+ * in the pass and everything after it does nothing, so that a block reads as its formulas; who
+ * started the pass looks at `rc` at its end. A pass with `measure` set enqueues nothing and finds
+ * out how much workspace the same row of operations needs: what is declared can not differ from
+ * what is used.
  */
 #include "model/model.h"
 
@@ -17,7 +18,7 @@ struct pass {
     const struct hst_param_view *param; /* of the unit */
     size_t tokens, sequences;           /* of the micro-batch */
     struct hst_work op_work;
-    size_t *measure; /* null: run; else the greatest workspace of an operation so far, all data are null */
+    size_t *measure; /* null: run; else the greatest workspace so far, and all data are null */
     int rc;          /* first error */
 };
 

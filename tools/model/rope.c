@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rotary frequencies: Su et al. 2021, arXiv:2104.09864, eq. 15, and the two scalings that stretch them over
- * longer contexts. Computed in float64: float32 angles, as other code computes them, are off by up to
- * position·6e-8 radians.
+ * Rotary frequencies: Su et al. 2021, arXiv:2104.09864, eq. 15, and the two scalings that stretch
+ * them over longer contexts. Computed in float64: float32 angles, as other code computes them, are
+ * off by up to position·6e-8 radians.
  */
 #include "model/rope.h"
 

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/** Angle per position of pair i < head_dim/2, in radians, scaled as the configuration says. Pure. */
+/** Angle per position of pair i < head_dim/2, in radians, scaled as configured. Pure. */
 double rope_frequency(const struct rope_config *config, uint32_t head_dim, uint32_t i);
 /** cos, sin f32[seq, head_dim/2], written: computed in float64, rounded once. */
 void rope_tables(const struct rope_config *config, uint32_t head_dim, size_t seq, float *cos_table,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One training step: the vertical sweep of DESIGN.md §5, seen from the model. All micro-batches pass through
- * a unit before the next is touched; each is one grain, so that what a micro-batch computes depends on
- * nothing else.
+ * One training step: the vertical sweep of DESIGN.md §5, seen from the model. All micro-batches
+ * pass through a unit before the next is touched; each is one grain, so that what a micro-batch
+ * computes depends on nothing else.
  */
 #include "model/blocks.h"
 
@@ -185,7 +185,8 @@ int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_
            begun.micro_count * model->run.grain_tokens >= model->run.batch_tokens);
     rc = sweep_units(&step);
     if (rc == 0) rc = hst_step_end(engine, &ended);
-    /* The caller's ids are read, and the losses written, until the stream has passed: also after a failure. */
+    /* The caller's ids are read, and the losses written, until the stream has passed: also after
+     * a failure. */
     int drained = hst_stream_sync(step.stream);
     if (rc == 0) rc = drained;
     if (rc < 0) return rc;

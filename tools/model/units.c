@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tells the engine what the model consists of: the embedding, the layers, the head (final norm and output
- * weight). The workspace of a unit is found by running its own passes in measure mode.
+ * Tells the engine what the model consists of: the embedding, the layers, the head (final norm and
+ * output weight). The workspace of a unit is found by running its own passes in measure mode.
  */
 #include "model/blocks.h"
 

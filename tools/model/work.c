@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Divides work areas. Two buffers share bytes only where the file that uses them is done with the first:
- * the MLP's gradients are complete before the attention's begin.
+ * Divides work areas. Two buffers share bytes only where the file that uses them is done with the
+ * first: the MLP's gradients are complete before the attention's begin.
  */
 #include "model/work.h"
 

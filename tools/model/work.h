@@ -2,8 +2,9 @@
 #ifndef HOISTWAY_TOOLS_MODEL_WORK_H
 #define HOISTWAY_TOOLS_MODEL_WORK_H
 /*
- * How a unit's work area is divided. The same function measures it and carves it: with a base of null every
- * pointer is null and only size_bytes counts. Layouts are those of a full grain; a shorter one uses less.
+ * How a unit's work area is divided. The same function measures it and carves it: with a base of
+ * null every pointer is null and only size_bytes counts. Layouts are those of a full grain; a
+ * shorter one uses less.
  */
 #include "model/model.h"
 
@@ -30,9 +31,9 @@ struct layer_work {
     void *n1, *n2;        /* [h] the norms' outputs */
     void *q, *k, *v, *o;  /* attention's inputs, rotated, and output */
     void *x1;             /* [h] residual stream between attention and MLP, backward only */
-    float *sum;           /* [h] where gradients of several weights are added; scratch for wide weights */
-    void *dn;             /* [h] the sum rounded (in f32 the same buffer); output of O and DOWN before */
-    void *gate, *up, *act; /* [f]; act becomes its gradient; gone when the attention's gradients begin */
+    float *sum;           /* [h] gradients of several weights added; scratch for tall weights */
+    void *dn;             /* [h] the sum rounded (f32: the same buffer); before: output of O, DOWN */
+    void *gate, *up, *act; /* [f]; act becomes its gradient; then they are done with */
     void *dout, *dq, *dk, *dv; /* attention's gradients, in the place of the three above */
     struct hst_work op;
 };
@@ -42,9 +43,9 @@ struct head_work {
     uint32_t *targets; /* [tokens] */
     float *losses;     /* [tokens] */
     float *rstd;       /* [tokens] */
-    void *n;           /* [h] the norm's output; a chunk becomes its gradient when its logits are done */
+    void *n;           /* [h] the norm's output; chunk by chunk becomes its gradient */
     void *logits;      /* [LOGIT_CHUNK_TOKENS, vocab] */
-    float *sum;        /* [LOGIT_CHUNK_TOKENS, h] scratch for wide weights, may be null */
+    float *sum;        /* [LOGIT_CHUNK_TOKENS, h] scratch for tall weights, may be null */
     struct hst_work op;
 };
 void head_work_carve(const struct llama *model, struct work_area *area, struct head_work *work);

@@ -106,14 +106,14 @@ static void check_blas(struct doctor *d)
     *(void **)&parallel = dlsym(RTLD_DEFAULT, "openblas_get_parallel");
     *(void **)&corename = dlsym(RTLD_DEFAULT, "openblas_get_corename");
     if (!parallel || !corename) {
-        report(d, "blas", STATUS_WARN, "apt install libopenblas0-serial",
+        report(d, "blas", STATUS_WARN, "apt install libopenblas0-openmp",
                "the BLAS in use is not OpenBLAS: its speed is unknown");
         return;
     }
     int flavour = parallel();
-    bool serial = flavour == 0;
-    report(d, "blas", serial ? STATUS_OK : STATUS_WARN,
-           serial ? NULL : "apt install libopenblas0-serial", "OpenBLAS, %s flavour, %s kernels",
+    bool safe = flavour != 0; /* the serial flavour gives wrong products to several threads */
+    report(d, "blas", safe ? STATUS_OK : STATUS_FAIL,
+           safe ? NULL : "apt install libopenblas0-openmp", "OpenBLAS, %s flavour, %s kernels",
            flavour >= 0 && flavour < 3 ? flavours[flavour] : "unknown", corename());
 }
 

@@ -66,7 +66,7 @@ struct hst_stream; /* begins with `struct hst_dev *dev` */
 struct hst_event;  /* begins with `struct hst_dev *dev` */
 struct hst_dev_ops;
 
-/** Opens the host device. Errors: -EINVAL, -ENOMEM. The caller destroys it. Starts no thread. */
+/** Opens the host device. Errors: -EINVAL, -ENOMEM, -ENOTSUP (a BLAS that several threads can not call). The caller destroys it. Starts no thread. */
 int hst_dev_host_open(const struct hst_dev_config *config, struct hst_dev **dev);
 /** Frees the device; streams, events and memory must be gone (asserted). Sets *dev to null. */
 void hst_dev_close(struct hst_dev **dev);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf_copy SOURCE TARGET f32|bf16 SHARD_BYTES: reads every tensor and exports it. For check_export.py. */
+/* hf_copy SOURCE TARGET f32|bf16 SHARD_BYTES: exports every tensor. For check_export.py. */
 #include "fail.h"
 #include "hf/model.h"
 

@@ -26,12 +26,17 @@ bool is_there(const char *dir, const char *name);
 /** Entries but . and .. */
 int entry_count(const char *dir);
 
-/** Config of a small Llama, hidden 8, vocab 4, with the given text in front of the other keys. */
+/**
+ * Config of a small Llama, hidden 8, vocab 4, with the given text in front of the other keys.
+ */
 void put_config(const char *dir, const char *extra);
-/** The same with one key's value replaced ("hidden_size", "0"), or left out where the value is null. */
+/**
+ * The same with one key's value replaced ("hidden_size", "0"), or left out where the value is
+ * null.
+ */
 void put_config_with(const char *dir, const char *key, const char *value);
 
-/** hf_model_open must fail within five seconds, with this code and a line that matches. */
+/** hf_model_open must fail within five seconds of processor time, with this code and a line that matches. */
 void expect_refusal(const char *dir, bool weights, enum fail_code code, const char *pattern);
 struct hf_model *open_model(const char *dir, bool weights);
 void assert_matches(const char *text, const char *pattern);

@@ -348,8 +348,14 @@ static void an_export_that_is_not_complete_is_not_committed(void **state)
     assert_matches(e.message, "tensor z.weight was not written completely");
     assert_int_equal(entry_count(*state), 1);
     assert_int_equal(begin(&p, HST_F32, 0, &x, NULL), 0);
+    assert_int_equal(write_values(x, NULL), 0);
     hf_export_abort(&x);
     hf_export_abort(&x);
+    assert_int_equal(begin(&p, HST_F32, 0, &x, NULL), 0);
+    assert_int_equal(hf_export_write(x, "a.weight", 0, v, 5, NULL), 0);
+    assert_int_equal(hf_export_write(x, "z.weight", 0, v, 5, NULL), 0); /* the last is missing */
+    assert_true(hf_export_commit(&x, &e) < 0);
+    assert_matches(e.message, "tensor z.weight was not written completely");
     assert_int_equal(entry_count(*state), 1);
 }
 

@@ -169,6 +169,26 @@ static void an_index_of_ten_million_entries_is_refused(void **state)
     expect_refusal(*state, true, FAIL_INDEX, "too many keys");
 }
 
+/* Sorted by something that looks at escapes in each comparison, these would take minutes. */
+static void long_keys_that_differ_late_take_little_time(void **state)
+{
+    enum { KEYS = 60000, LENGTH = 1000 };
+    char *text = malloc((size_t)KEYS * (LENGTH + 40) + 100);
+    assert_non_null(text);
+    size_t at = (size_t)sprintf(text, "{\"weight_map\":{\"\":\"x\"");
+    for (int i = 0; i < KEYS; i++) {
+        at += (size_t)sprintf(text + at, ",\"\\u0061");
+        memset(text + at, 'b', LENGTH);
+        at += LENGTH;
+        at += (size_t)sprintf(text + at, "%d\":\"x\"", i / 2);
+    }
+    strcpy(text + at, "}}");
+    put_shards(*state);
+    put_text(*state, INDEX, text);
+    free(text);
+    expect_refusal(*state, true, FAIL_INDEX, "a key that stands there twice: abbb");
+}
+
 static void an_index_of_too_many_files_is_refused(void **state)
 {
     char *text = malloc(5000 * 20 + 100);
@@ -206,6 +226,7 @@ int main(void)
         TEST(a_wrong_total_size_is_noted_and_no_more),
         TEST(a_malformed_index_is_refused),
         TEST(an_index_of_ten_million_entries_is_refused),
+        TEST(long_keys_that_differ_late_take_little_time),
         TEST(an_index_of_too_many_files_is_refused),
         TEST(a_directory_without_weights_is_refused_only_where_they_are_needed),
     };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors by name: shapes and types asked for, values widened to f32, files that change, tied embeddings. */
+/* Tensors by name: shapes, types, values widened to f32, files that change, tied embeddings. */
 #include "support.h"
 
 #include <errno.h>

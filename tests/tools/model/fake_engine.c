@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See fake_engine.h. The optimizer is AdamW in f32 as <hoistway/cpu_adam.h> describes it, on f32 masters. */
+/* See fake_engine.h. The optimizer is AdamW in f32 as <hoistway/cpu_adam.h> describes it, on f32
+ * masters. */
 #include "fake_engine.h"
 
 #include <setjmp.h>
@@ -74,13 +75,14 @@ static float *take_zeros(size_t count)
     return memset(take(count * sizeof(float)), 0, count * sizeof(float));
 }
 
-/* Counts the calls of a step; the chosen one fails, those after it would not: an ignored error shows. */
+/* Counts the calls of a step; the chosen one fails, those after it would not: an ignored error
+ * shows. */
 static int enter(struct hst_engine *e)
 {
     return e->calls++ == e->fail_at ? -EIO : 0;
 }
 
-/* ---- life and description -------------------------------------------------------------------------------- */
+/* ---- life and description -------------------------------------------------------------------- */
 
 int hst_engine_create(const struct hst_config *config, struct hst_engine **engine)
 {
@@ -257,7 +259,7 @@ int hst_engine_load(struct hst_engine *e, const struct hst_reader *reader)
     return 0;
 }
 
-/* ---- a step ---------------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 int hst_step_begin(struct hst_engine *e, const struct hst_step_in *in, struct hst_step *step)
 {
@@ -277,7 +279,8 @@ int hst_step_begin(struct hst_engine *e, const struct hst_step_in *in, struct hs
     return 0;
 }
 
-/* Each unit's work area ends where its own work_bytes say: a neighbour's greater one must not hide an overrun. */
+/* Each unit's work area ends where its own work_bytes say: a neighbour's greater one must not
+ * hide an overrun. */
 static void poison_work(struct hst_engine *e)
 {
     size_t size = e->units[e->unit].work_bytes;

@@ -2,14 +2,16 @@
 #ifndef HOISTWAY_TESTS_FAKE_ENGINE_H
 #define HOISTWAY_TESTS_FAKE_ENGINE_H
 /*
- * The engine's public calls that a model uses, on plain memory, without plan, workers or files: everything
- * is at home where it is used. It is strict where the real one need not be: an order of calls that the
- * header does not promise fails a cmocka assertion, what is promised to be undefined is filled with NaN, what
- * was borrowed for reading must come back unchanged, and the work area ends in a canary.
+ * The engine's public calls that a model uses, on plain memory, without plan, workers or files:
+ * everything is at home where it is used. It is strict where the real one need not be: an order of
+ * calls that the header does not promise fails a cmocka assertion, what is promised to be undefined
+ * is filled with NaN, what was borrowed for reading must come back unchanged, and the work area
+ * ends in a canary.
  */
 #include <hoistway/hoistway.h>
 
-/** The gradient of a parameter before clipping, as of the last step: f32[count]. Null: no such parameter. */
+/** The gradient of a parameter before clipping, as of the last step: f32[count]. Null: no such
+ * parameter. */
 const float *fake_engine_grad(const struct hst_engine *engine, const char *name, size_t *count);
 /** Public calls of steps so far, and which of them (0 is the first) is to fail with -EIO. */
 size_t fake_engine_calls(const struct hst_engine *engine);

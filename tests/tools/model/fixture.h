@@ -2,8 +2,8 @@
 #ifndef HOISTWAY_TESTS_FIXTURE_H
 #define HOISTWAY_TESTS_FIXTURE_H
 /*
- * Reads the golden directories of tests/golden. They are ours and well-formed: anything odd fails the test.
- * (tools/hf reads model directories for users; these tests stay independent of it.)
+ * Reads the golden directories of tests/golden. They are ours and well-formed: anything odd fails
+ * the test. (tools/hf reads model directories for users; these tests stay independent of it.)
  */
 #include "data/data.h"
 #include "model/llama.h"

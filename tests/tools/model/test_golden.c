@@ -74,7 +74,8 @@ static void untied_multi_head_llama_trains_as_the_reference(void **state)
     assert_golden("untied-mha", HST_PRECISION_FP32, 2e-5);
 }
 
-/* Eight bits of mantissa: losses and norms stay within one per cent, which a wrong term would not. */
+/* Eight bits of mantissa: losses and norms stay within one per cent, which a wrong term would
+ * not. */
 static void bf16_stays_near_the_reference(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The head with more tokens than a chunk of logits and more rows than a block of weights, against float64.
- * The one layer of the model has zeros for its output weights, so that it passes everything on, and what is
- * left is embedding, norm, softmax.
+ * The head with more tokens than a chunk of logits and more rows than a block of weights, against
+ * float64. The one layer of the model has zeros for its output weights, so that it passes
+ * everything on, and what is left is embedding, norm, softmax.
  */
 #include "harness.h"
 

@@ -120,7 +120,8 @@ static void the_first_loss_of_a_fresh_model_is_that_of_a_guess(void **state)
     harness_close(&h);
 }
 
-/* More rows than a block in O and DOWN, whose inputs' gradients then need the f32 scratch in bf16. */
+/* More rows than a block in O and DOWN, whose inputs' gradients then need the f32 scratch in
+ * bf16. */
 static void a_hidden_size_of_several_blocks_trains_in_both_precisions(void **state)
 {
     (void)state;

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Host training against the machine's GEMM rate. Decides what is counted: 6·N·B FLOPs, as if nothing were
+ * recomputed (8·N·B are done), over sgemm's rate at this model's shapes measured in the same run.
+ */
+#include "bench/step.h"
+
+#include "bench/gemm.h"
+#include "model/llama.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WIDTH        512u
+#define LAYERS       8u
+#define INTERMEDIATE 1376u
+#define VOCABULARY   256u
+#define SEQUENCE     256u
+#define GEMM_ROUNDS  5u
+
+static const struct llama_config MODEL = {
+    .hidden = WIDTH,
+    .intermediate = INTERMEDIATE,
+    .layers = LAYERS,
+    .heads = 8,
+    .kv_heads = 8,
+    .head_dim = 64,
+    .vocab = VOCABULARY,
+    .max_positions = SEQUENCE,
+    .rms_norm_eps = 1e-5,
+    .rope = {.type = ROPE_DEFAULT, .theta = 10000},
+};
+
+struct bench {
+    const struct bench_step_in *in;
+    struct hst_error *error;
+    struct llama *model;
+    struct hst_engine *engine;
+    uint32_t *tokens; /* inputs, then targets */
+    double *seconds;
+};
+
+static int read_random(void *context, const struct hst_param_ref *param, uint64_t offset, float *dst, size_t count)
+{
+    (void)context;
+    llama_init_random(0, param->name, offset, dst, count);
+    return 0;
+}
+
+static int engine_failed(struct bench *b, int native)
+{
+    const struct hst_error *told = b->engine ? hst_engine_error(b->engine) : b->error;
+    if (told != b->error)
+        *b->error = *told;
+    return native;
+}
+
+static int open_run(struct bench *b)
+{
+    struct llama_run run = {SEQUENCE, b->in->batch_tokens, llama_grain_tokens(0, SEQUENCE, b->in->batch_tokens)};
+    int rc = llama_create(&MODEL, &run, &b->model, b->error);
+    if (rc)
+        return rc;
+    const struct hst_config *config = hst_config(.store = b->in->store, .place = b->in->place, .threads = b->in->threads,
+                                                 .precision = HST_PRECISION_FP32, .batch_tokens = run.batch_tokens,
+                                                 .grain_tokens = run.grain_tokens, .error = b->error);
+    rc = hst_engine_create(config, &b->engine);
+    rc = rc ? rc : llama_add_units(b->model, b->engine);
+    rc = rc ? rc : hst_engine_seal(b->engine, HST_ORDER_FORWARD);
+    rc = rc ? rc : hst_engine_load(b->engine, &(struct hst_reader){read_random, NULL});
+    if (rc)
+        return engine_failed(b, rc);
+    b->tokens = malloc(2 * run.batch_tokens * sizeof *b->tokens);
+    b->seconds = calloc(b->in->steps, sizeof *b->seconds);
+    if (!b->tokens || !b->seconds)
+        return fail(b->error, FAIL_BUDGET, -ENOMEM, "out of memory for the tokens of one step");
+    for (uint64_t i = 0; i < 2 * run.batch_tokens; i++)
+        b->tokens[i] = (uint32_t)(i * 2654435761u >> 7) % VOCABULARY;
+    return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int time_steps(struct bench *b, struct bench_step *result)
+{
+    uint64_t steps = b->in->steps;
+    for (uint64_t s = 0; s <= steps; s++) {
+        struct hst_step_stats stats;
+        struct hst_step_in in = {.size = sizeof in, .lr = 1e-4};
+        int rc = llama_step(b->model, b->engine, &in, b->tokens, b->tokens + b->in->batch_tokens, &result->loss, &stats);
+        if (rc)
+            return engine_failed(b, rc);
+        if (s > 0)
+            b->seconds[s - 1] = stats.seconds;
+    }
+    qsort(b->seconds, steps, sizeof *b->seconds, by_value);
+    result->step_s = b->seconds[steps / 2];
+    result->least_s = b->seconds[0];
+    result->most_s = b->seconds[steps - 1];
+    return 0;
+}
+
+static double ceiling(unsigned threads, uint64_t grain)
+{
+    const struct gemm_shape shapes[] = {
+        {grain, WIDTH, WIDTH, 4},        /* q, k, v, o */
+        {grain, INTERMEDIATE, WIDTH, 2}, /* gate, up */
+        {grain, WIDTH, INTERMEDIATE, 1}, /* down */
+    };
+    return gemm_rate(shapes, sizeof shapes / sizeof shapes[0], threads, GEMM_ROUNDS);
+}
+
+int bench_step(const struct bench_step_in *in, struct bench_step *result, struct hst_error *error)
+{
+    struct bench b = {.in = in, .error = error};
+    struct hst_memory memory;
+    *result = (struct bench_step){0};
+    int rc = open_run(&b);
+    rc = rc ? rc : hst_engine_memory(b.engine, &memory);
+    if (rc == 0) {
+        uint64_t grain = llama_grain_tokens(0, SEQUENCE, in->batch_tokens);
+        double before = ceiling(memory.threads, grain);
+        rc = time_steps(&b, result);
+        double after = ceiling(memory.threads, grain);
+        /* The embedding only looks rows up; everything else multiplies. */
+        double multiplied = (double)(llama_parameter_count(b.model) - (uint64_t)VOCABULARY * WIDTH);
+        result->gemm_flops_per_s = before > after ? before : after;
+        result->counted_flops = 6.0 * multiplied * (double)in->batch_tokens;
+        result->threads = memory.threads;
+    }
+    if (rc == 0) {
+        result->tokens_per_s = (double)in->batch_tokens / result->step_s;
+        result->fraction = result->counted_flops / result->step_s / result->gemm_flops_per_s;
+    }
+    free(b.tokens);
+    free(b.seconds);
+    hst_engine_destroy(&b.engine);
+    llama_destroy(&b.model);
+    return rc;
+}

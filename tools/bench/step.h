@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_BENCH_STEP_H
+#define HOISTWAY_TOOLS_BENCH_STEP_H
+#include "fail.h"
+
+struct bench_step_in {
+    uint64_t steps;        /* measured, after one that warms up */
+    uint64_t batch_tokens;
+    uint32_t threads;      /* 0: physical cores */
+    const char *store;     /* where states go with `place`; may be null */
+    const char *place;     /* null: all in DRAM */
+};
+
+struct bench_step {
+    double step_s;           /* median */
+    double least_s, most_s;
+    double tokens_per_s;
+    double counted_flops;    /* 6·N·B of one step, N the parameters that take part in products */
+    double gemm_flops_per_s; /* the ceiling, measured before and after: the better */
+    double fraction;         /* counted_flops / step_s / gemm_flops_per_s */
+    double loss;             /* of the last step */
+    uint32_t threads;
+};
+
+/** Trains a Llama of width 512, 8 layers, 256-token sequences in fp32 on synthetic tokens, each block recomputed. */
+int bench_step(const struct bench_step_in *in, struct bench_step *result, struct hst_error *error);
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hoistway bench: measures, prints a figure beside the ceiling measured in the same run. */
+#include "bench/step.h"
+#include "cli/json.h"
+#include "cli/message.h"
+#include "cli/options.h"
+#include "verbs/verbs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct bench_options {
+    struct bench_step_in step;
+    bool json;
+};
+
+static const struct hst_option bench_table[] = {
+    {.name = "steps", .group = "measuring", .type = HST_OPTION_COUNT, .offset = offsetof(struct bench_options, step.steps),
+     .argument = "N", .default_text = "5", .least = 1, .greatest = 1e4, .help = "steps measured, after one that warms up"},
+    {.name = "batch-tokens", .group = "measuring", .type = HST_OPTION_COUNT,
+     .offset = offsetof(struct bench_options, step.batch_tokens), .argument = "N", .default_text = "4096", .least = 256,
+     .greatest = 1e7, .help = "tokens of a step, a multiple of 256"},
+    {.name = "threads", .group = "measuring", .type = HST_OPTION_UINT32, .offset = offsetof(struct bench_options, step.threads),
+     .argument = "N", .default_text = "physical cores", .least = 1, .greatest = 1024, .help = "worker threads"},
+    {.name = "store", .group = "placement", .type = HST_OPTION_TEXT, .offset = offsetof(struct bench_options, step.store),
+     .argument = "DIR", .help = "directory for what --place puts on NVMe"},
+    {.name = "place", .group = "placement", .type = HST_OPTION_TEXT, .offset = offsetof(struct bench_options, step.place),
+     .argument = "CLASS=TIER[,...]", .default_text = "all in DRAM", .help = "homes of weights and states"},
+    {.name = "json", .group = "output", .type = HST_OPTION_FLAG, .offset = offsetof(struct bench_options, json),
+     .help = "one JSON object per case"},
+};
+
+static void print_json(const struct bench_step *r)
+{
+    struct json_writer json = {.out = stdout};
+    json_put_object(&json, NULL);
+    json_put_text(&json, "bench", "step");
+    json_put_text(&json, "case", "llama 512x8 seq 256 fp32 recompute");
+    json_put_real(&json, "value", r->counted_flops / r->step_s);
+    json_put_text(&json, "unit", "FLOP/s (6NB)");
+    json_put_real(&json, "ceiling", r->gemm_flops_per_s);
+    json_put_real(&json, "fraction", r->fraction);
+    json_put_real(&json, "tokens_per_s", r->tokens_per_s);
+    json_put_real(&json, "step_s", r->step_s);
+    json_put_real(&json, "least_s", r->least_s);
+    json_put_real(&json, "most_s", r->most_s);
+    json_put_whole(&json, "threads", r->threads);
+    json_put_end(&json);
+}
+
+static void print_text(const struct bench_step *r)
+{
+    printf("step: Llama 512 x 8 layers, 256-token sequences, fp32, blocks recomputed, %u threads\n", r->threads);
+    printf("  step     %8.3f s   (median; least %.3f, most %.3f)\n", r->step_s, r->least_s, r->most_s);
+    printf("  tokens   %8.0f /s\n", r->tokens_per_s);
+    printf("  6NB      %8.1f GFLOP/s\n", r->counted_flops / r->step_s * 1e-9);
+    printf("  sgemm    %8.1f GFLOP/s   (ceiling, at the model's shapes, same run)\n", r->gemm_flops_per_s * 1e-9);
+    printf("  fraction %8.1f %%\n", 100 * r->fraction);
+}
+
+static const char *const benches[] = {"step"};
+
+int verb_bench(int argc, char **argv)
+{
+    struct bench_options options = {.step = {.steps = 5, .batch_tokens = 4096}};
+    const struct cli_verb verb = {
+        .name = "bench step",
+        .about = "trains a small Llama on the host, in per cent of the machine's sgemm rate",
+        .sets = {{bench_table, sizeof bench_table / sizeof bench_table[0], &options}},
+        .set_count = 1,
+    };
+    struct hst_error error = {0};
+    struct bench_step result;
+    bool help = false;
+    bool named = argc > 0 && strcmp(argv[0], benches[0]) == 0;
+    if (!named && (argc == 0 || argv[0][0] != '-')) {
+        fail(&error, FAIL_USAGE, -EINVAL, "bench needs to know what: hoistway bench %s, not '%.60s'.", benches[0],
+             argc > 0 ? argv[0] : "");
+        return cli_fail(&error);
+    }
+    int rc = cli_parse(&verb, argc - named, argv + named, &help, &error);
+    if (rc == 0 && help) {
+        cli_help(&verb, stdout);
+        return CLI_EXIT_OK;
+    }
+    rc = rc ? rc : bench_step(&options.step, &result, &error);
+    if (rc)
+        return cli_fail(&error);
+    if (options.json)
+        print_json(&result);
+    else
+        print_text(&result);
+    return CLI_EXIT_OK;
+}
