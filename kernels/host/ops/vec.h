@@ -80,29 +80,65 @@ VEC_INLINE vec vec_from_bf16(half_vec x)
     return (vec)(__builtin_convertvector(x, uvec) << 16);
 }
 
-/* Elements [at, at + VEC) of a row of `count`; `beyond` past its end. */
+/* The first `left` < VEC elements; no call to memcpy, which would empty the vector registers. */
+VEC_INLINE vec vec_load_some(const float *from, size_t left, vec beyond)
+{
+#if defined(__AVX512F__)
+    return (vec)_mm512_mask_loadu_ps((__m512)beyond, (__mmask16)((1u << left) - 1), from);
+#else
+    for (size_t i = 0; i < left; i++)
+        beyond[i] = from[i];
+    return beyond;
+#endif
+}
+
+VEC_INLINE half_vec half_load_some(const uint16_t *from, size_t left, half_vec beyond)
+{
+#if defined(__AVX512F__)
+    return (half_vec)_mm256_mask_loadu_epi16((__m256i)beyond, (__mmask16)((1u << left) - 1), from);
+#else
+    for (size_t i = 0; i < left; i++)
+        beyond[i] = from[i];
+    return beyond;
+#endif
+}
+
+VEC_INLINE void vec_store_some(float *to, size_t left, vec x)
+{
+#if defined(__AVX512F__)
+    _mm512_mask_storeu_ps(to, (__mmask16)((1u << left) - 1), (__m512)x);
+#else
+    for (size_t i = 0; i < left; i++)
+        to[i] = x[i];
+#endif
+}
+
+VEC_INLINE void half_store_some(uint16_t *to, size_t left, half_vec x)
+{
+#if defined(__AVX512F__)
+    _mm256_mask_storeu_epi16(to, (__mmask16)((1u << left) - 1), (__m256i)x);
+#else
+    for (size_t i = 0; i < left; i++)
+        to[i] = x[i];
+#endif
+}
+
+/* Elements [at, at + VEC) of a row of `count`; past its end `beyond`, which is 0 or an infinity. */
 VEC_INLINE vec vec_load(const void *row, size_t at, size_t count, enum hst_dtype dtype,
                         float beyond)
 {
-    vec x;
-    half_vec h;
+    size_t left = at < count ? count - at : 0;
     if (dtype == HST_F32) {
+        vec x = vec_all(beyond);
         const float *from = (const float *)row + at;
-        if (at + VEC <= count) {
-            memcpy(&x, from, sizeof x);
-            return x;
-        }
-        x = vec_all(beyond);
-        if (at < count) memcpy(&x, from, (count - at) * 4);
+        if (left < VEC) return vec_load_some(from, left, x);
+        memcpy(&x, from, sizeof x);
         return x;
     }
+    half_vec h = vec_to_bf16(vec_all(beyond));
     const uint16_t *from = (const uint16_t *)row + at;
-    if (at + VEC <= count) {
-        memcpy(&h, from, sizeof h);
-        return vec_from_bf16(h);
-    }
-    h = vec_to_bf16(vec_all(beyond)); /* only 0 and infinities are asked for: exact */
-    if (at < count) memcpy(&h, from, (count - at) * 2);
+    if (left < VEC) return vec_from_bf16(half_load_some(from, left, h));
+    memcpy(&h, from, sizeof h);
     return vec_from_bf16(h);
 }
 
@@ -111,18 +147,18 @@ VEC_INLINE void vec_store(void *row, size_t at, size_t count, enum hst_dtype dty
     size_t left = at < count ? count - at : 0;
     if (dtype == HST_F32) {
         float *to = (float *)row + at;
-        if (left >= VEC)
+        if (left < VEC)
+            vec_store_some(to, left, x);
+        else
             memcpy(to, &x, sizeof x);
-        else if (left)
-            memcpy(to, &x, left * 4);
         return;
     }
     uint16_t *to = (uint16_t *)row + at;
     half_vec h = vec_to_bf16(x);
-    if (left >= VEC)
+    if (left < VEC)
+        half_store_some(to, left, h);
+    else
         memcpy(to, &h, sizeof h);
-    else if (left)
-        memcpy(to, &h, left * 2);
 }
 
 struct lanes {
@@ -137,31 +173,62 @@ VEC_INLINE struct lanes lanes_all(float x)
     return l;
 }
 
+/* Four lanes: what every set can split its vectors into, and where their trees end alike. */
+typedef float quad __attribute__((vector_size(16)));
+typedef uint32_t uquad __attribute__((vector_size(16)));
+
+struct quads {
+    quad of[LANES / 4];
+};
+
+VEC_INLINE struct quads lanes_split(struct lanes l)
+{
+    struct quads q;
+    memcpy(&q, &l, sizeof q);
+    return q;
+}
+
 VEC_INLINE float lanes_sum(struct lanes l)
 {
-    float lane[LANES];
-    memcpy(lane, &l, sizeof lane);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++)
-            lane[i] += lane[i + half];
-    return lane[0];
+    struct quads q = lanes_split(l);
+    quad four = (q.of[0] + q.of[2]) + (q.of[1] + q.of[3]);
+    return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+VEC_INLINE quad quad_above(quad a, quad b)
+{
+    uquad mask = (uquad)(a > b);
+    return (quad)((mask & (uquad)a) | (~mask & (uquad)b));
 }
 
 VEC_INLINE float lanes_max(struct lanes l)
 {
-    float lane[LANES];
-    memcpy(lane, &l, sizeof lane);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++)
-            lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
-    return lane[0];
+    struct quads q = lanes_split(l);
+    quad four = quad_above(quad_above(q.of[0], q.of[2]), quad_above(q.of[1], q.of[3]));
+    float even = four[0] > four[2] ? four[0] : four[2], odd = four[1] > four[3] ? four[1] : four[3];
+    return even > odd ? even : odd;
+}
+
+/* y · 2^n for whole |n| ≤ 150, rounded once; shifted is n + 1.5·2^23, whose low bits are n. */
+VEC_INLINE vec vec_scale(vec y, vec n, vec shifted)
+{
+#if defined(__AVX512F__)
+    (void)shifted;
+    return (vec)_mm512_scalef_ps((__m512)y, (__m512)n);
+#else
+    (void)n;
+    uvec power = (uvec)shifted - 0x4b400000;
+    uvec first = (uvec)((__typeof__((vec){0} > (vec){0})) power >> 1);
+    return y * (vec)((first + 127) << 23) * (vec)((power - first + 127) << 23);
+#endif
 }
 
 /*
  * e^x, within 1 ulp of the exact value over all floats (tested densely, subnormal results included; NaN stays
  * NaN). x = n·ln 2 + r with |r| ≤ ln 2 / 2: n by adding and taking away 1.5·2^23; ln 2 in two parts, the first
  * short enough that n times it is exact; e^r = 1 + (r + r²·p(r)), p fitted for least relative error of the
- * whole on that interval; 2^n in two factors, since n reaches beyond the exponents of one float.
+ * whole on that interval. 2^n is two factors where the processor can not scale by itself: n reaches beyond the
+ * exponents of one float.
  */
 VEC_INLINE vec vec_exp(vec x)
 {
@@ -177,11 +244,7 @@ VEC_INLINE vec vec_exp(vec x)
     p = p * r + 0x1.5554a4p-3f;
     p = p * r + 0.5f;
     vec y = (r * r * p + r) + 1.0f;
-    uvec power = (uvec)shifted - 0x4b400000; /* n as an integer */
-    uvec first = (uvec)((__typeof__((vec){0} > (vec){0})) power >> 1);
-    vec scale_first = (vec)((first + 127) << 23);
-    vec scale_second = (vec)((power - first + 127) << 23);
-    return y * scale_first * scale_second;
+    return vec_scale(y, n, shifted);
 }
 
 /* 1 / (1 + e^-x). */
