@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The exactness matrix: each row is a way of running `hoistway train`, and must export the same bytes and log the
+ * same losses as the run with everything in RAM on one thread. Every capability adds rows here.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define ARGUMENTS_MAX 64
+
+extern char **environ;
+
+static const char *program;
+static char directory[] = "hst-e2e-XXXXXX";
+
+struct model {
+    const char *name, *config;
+};
+
+#define LLAMA(tied)                                                                                        \
+    "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_size\":96,"               \
+    "\"intermediate_size\":272,\"num_hidden_layers\":4,\"num_attention_heads\":6,"                         \
+    "\"num_key_value_heads\":2,\"head_dim\":16,\"vocab_size\":1900,\"max_position_embeddings\":128,"       \
+    "\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"hidden_act\":\"silu\",\"tie_word_embeddings\":" tied "}"
+
+/* The embedding has more than one tile, so that a tied head gathers tiles of another unit. */
+static const struct model MODELS[] = {{"tied", LLAMA("true")}, {"untied", LLAMA("false")}};
+
+/* What differs from the oracle's `--place states=dram,weights=dram --threads 1`. Text is split at blanks. */
+static const char *const ROWS[] = {
+    "--place states=dram,weights=dram --threads 2",
+    "--place states=nvme --threads 2",
+    "--place states=nvme,weights=nvme --threads 2",
+    "--place states=nvme,weights=nvme --threads 1",
+    "--place states=dram,weights=nvme --threads 3",
+    "--place states=nvme,weights=nvme --threads 2 --io uring",
+    "--place states=nvme,weights=nvme --threads 2 --io threads",
+    "--place states=nvme --threads 2 --io threads",
+};
+
+/* By the budget alone: in per cent of what the oracle needed, so that some, more and most must leave DRAM. */
+static const unsigned BUDGET_PERCENT[] = {97, 93, 89};
+
+static void write_file(const char *path, const char *text, size_t bytes)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+static char *read_file(const char *path, size_t *bytes)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        fail_msg("%s: %s", path, strerror(errno));
+    fseek(file, 0, SEEK_END);
+    *bytes = (size_t)ftell(file);
+    rewind(file);
+    char *text = calloc(*bytes + 1, 1);
+    assert_int_equal(fread(text, 1, *bytes, file), *bytes);
+    fclose(file);
+    return text;
+}
+
+/* Runs the program with words split at blanks; its output goes to `output` in the test's directory. */
+static int run(const char *words)
+{
+    char *copy = strdup(words), *arguments[ARGUMENTS_MAX] = {(char *)(uintptr_t)program}, path[96];
+    int count = 1, status;
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
+        arguments[count++] = word;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    snprintf(path, sizeof path, "%s/output", directory);
+    posix_spawn_file_actions_addopen(&actions, 1, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    pid_t pid;
+    assert_int_equal(posix_spawn(&pid, program, &actions, NULL, arguments, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    free(copy);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void train(const struct model *model, const char *precision, const char *name, const char *row)
+{
+    char words[1024], output[96];
+    size_t bytes;
+    snprintf(words, sizeof words,
+             "train --quiet --init random --seed 7 --model %s/%s --data %s/text.txt --seq-len 32 --batch-tokens 224 "
+             "--grain 96 --steps 3 --lr 1e-3 --store %s/store --export %s/%s --log %s/%s.jsonl --precision %s %s",
+             directory, model->name, directory, directory, directory, name, directory, name, precision, row);
+    int code = run(words);
+    if (code != 0) {
+        snprintf(output, sizeof output, "%s/output", directory);
+        fail_msg("%s: exit %d: %s", row, code, read_file(output, &bytes));
+    }
+}
+
+/* The i-th value of a key in the log, as text. */
+static const char *logged(const char *log, const char *key, int i, char value[32])
+{
+    for (; i >= 0 && log; i--)
+        log = (log = strstr(log, key)) ? log + strlen(key) : NULL;
+    assert_non_null(log);
+    snprintf(value, 32, "%.*s", (int)strcspn(log, ",}"), log);
+    return value;
+}
+
+static void same_results(const char *name, const char *row)
+{
+    char path[96];
+    size_t a_bytes, b_bytes;
+    snprintf(path, sizeof path, "%s/oracle/model.safetensors", directory);
+    char *a = read_file(path, &a_bytes);
+    snprintf(path, sizeof path, "%s/%s/model.safetensors", directory, name);
+    char *b = read_file(path, &b_bytes);
+    if (a_bytes != b_bytes || memcmp(a, b, a_bytes) != 0)
+        fail_msg("other weights with: %s", row);
+    free(a);
+    free(b);
+    snprintf(path, sizeof path, "%s/oracle.jsonl", directory);
+    a = read_file(path, &a_bytes);
+    snprintf(path, sizeof path, "%s/%s.jsonl", directory, name);
+    b = read_file(path, &b_bytes);
+    char x[32], y[32];
+    for (int step = 0; step < 3; step++) {
+        assert_string_equal(logged(a, "\"loss\":", step, x), logged(b, "\"loss\":", step, y));
+        assert_string_equal(logged(a, "\"grad_norm\":", step, x), logged(b, "\"grad_norm\":", step, y));
+    }
+    free(a);
+    free(b);
+}
+
+static unsigned long long logged_peak(const char *name, const char *tier)
+{
+    char path[96], value[32];
+    size_t bytes;
+    snprintf(path, sizeof path, "%s/%s.jsonl", directory, name);
+    char *log = read_file(path, &bytes);
+    const char *peak = strstr(log, "\"peak\":");
+    assert_non_null(peak);
+    unsigned long long result = strtoull(logged(peak, tier, 0, value), NULL, 10);
+    free(log);
+    return result;
+}
+
+static void check_model(const struct model *model, const char *precision)
+{
+    train(model, precision, "oracle", "--place states=dram,weights=dram --threads 1");
+    unsigned long long needed = logged_peak("oracle", "\"dram\":");
+    assert_int_equal(logged_peak("oracle", "\"nvme\":"), 0);
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        train(model, precision, "other", ROWS[i]);
+        same_results("other", ROWS[i]);
+        if (strstr(ROWS[i], "nvme"))
+            assert_true(logged_peak("other", "\"nvme\":") > 0);
+    }
+    for (size_t i = 0; i < sizeof BUDGET_PERCENT / sizeof BUDGET_PERCENT[0]; i++) {
+        char row[64];
+        unsigned long long budget = needed * BUDGET_PERCENT[i] / 100;
+        snprintf(row, sizeof row, "--dram %llu --threads 2", budget);
+        train(model, precision, "other", row);
+        same_results("other", row);
+        assert_true(logged_peak("other", "\"nvme\":") > 0);
+        assert_true(logged_peak("other", "\"dram\":") <= budget);
+    }
+}
+
+static void tied_fp32(void **state)
+{
+    (void)state;
+    check_model(&MODELS[0], "fp32");
+}
+
+static void tied_bf16(void **state)
+{
+    (void)state;
+    check_model(&MODELS[0], "bf16");
+}
+
+static void untied_fp32(void **state)
+{
+    (void)state;
+    check_model(&MODELS[1], "fp32");
+}
+
+static void untied_bf16(void **state)
+{
+    (void)state;
+    check_model(&MODELS[1], "bf16");
+}
+
+static void nothing_stays_in_the_store(void **state)
+{
+    (void)state;
+    char path[96];
+    snprintf(path, sizeof path, "%s/store", directory);
+    assert_int_equal(access(path, F_OK), -1); /* the run made it, and removed it */
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    char path[96], text[3000];
+    if (!mkdtemp(directory))
+        return -1;
+    for (size_t m = 0; m < sizeof MODELS / sizeof MODELS[0]; m++) {
+        snprintf(path, sizeof path, "%s/%s", directory, MODELS[m].name);
+        if (mkdir(path, 0700))
+            return -1;
+        snprintf(path, sizeof path, "%s/%s/config.json", directory, MODELS[m].name);
+        write_file(path, MODELS[m].config, strlen(MODELS[m].config));
+    }
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)(32 + i * i % 91);
+    snprintf(path, sizeof path, "%s/text.txt", directory);
+    write_file(path, text, sizeof text);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char *const arguments[] = {(char *)(uintptr_t) "rm", (char *)(uintptr_t) "-r", directory, NULL};
+    pid_t pid;
+    int status;
+    return posix_spawnp(&pid, "rm", NULL, NULL, arguments, environ) || waitpid(pid, &status, 0) != pid || status;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tied_fp32),   cmocka_unit_test(tied_bf16),
+        cmocka_unit_test(untied_fp32), cmocka_unit_test(untied_bf16),
+        cmocka_unit_test(nothing_stays_in_the_store),
+    };
+    if (argc < 2)
+        return 2;
+    program = argv[1];
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

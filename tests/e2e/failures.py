@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the machine can refuse a run: disk space, O_DIRECT, io_uring, permission; and a run that is killed.
+
+    failures.py PATH_OF_HOISTWAY SOURCE_ROOT
+"""
+import ctypes
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, ROOT = sys.argv[1:3]
+MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
+LIBC = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
+IO_URING_SETUP = 425  # the same number on every architecture
+
+
+def command(store, *more, steps=2, model=MODEL):
+    return [PROGRAM, 'train', '--model', model, '--data', os.path.join(MODEL, 'tokens.bin'), '--store', store,
+            '--steps', str(steps), '--seq-len', '24', '--batch-tokens', '48', '--place', 'states=nvme,weights=nvme', *more]
+
+
+def train(store, *more, model=MODEL, **popen):
+    return subprocess.run(command(store, *more, model=model), capture_output=True, text=True, timeout=60, **popen)
+
+
+def forbid_io_uring():
+    """In the child: a filter that answers io_uring_setup with EPERM, as Docker's default profile does."""
+    class Filter(ctypes.Structure):
+        _fields_ = [('code', ctypes.c_uint16), ('jt', ctypes.c_uint8), ('jf', ctypes.c_uint8), ('k', ctypes.c_uint32)]
+
+    class Program(ctypes.Structure):
+        _fields_ = [('length', ctypes.c_uint16), ('filter', ctypes.POINTER(Filter))]
+
+    steps = (Filter * 4)(
+        Filter(0x20, 0, 0, 0),               # load the system call's number
+        Filter(0x15, 0, 1, IO_URING_SETUP),  # another one: skip one step
+        Filter(0x06, 0, 0, 0x00050000 | 1),  # return EPERM
+        Filter(0x06, 0, 0, 0x7fff0000))      # allow
+    program = Program(4, steps)
+    if LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or LIBC.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program)):
+        os._exit(99)
+
+
+def mount_tmpfs(directory, size):
+    """In the child: a small file system that only it sees."""
+    def mount():
+        options = ctypes.c_char_p(f'size={size}'.encode())
+        if (LIBC.unshare(CLONE_NEWNS) or LIBC.mount(None, b'/', None, MS_REC | MS_PRIVATE, None) or
+                LIBC.mount(b'tmpfs', directory.encode(), b'tmpfs', 0, options)):
+            os._exit(99)
+    return mount
+
+
+class Failures(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+        self.store = os.path.join(scratch.name, 'store')
+
+    def assert_refused(self, done, code, status):
+        self.assertEqual(done.returncode, status, done.stderr)
+        errors = [line for line in done.stderr.splitlines() if line.startswith('error[')]
+        self.assertEqual(len(errors), 1, done.stderr)
+        self.assertTrue(errors[0].startswith(f'error[E{code}] '), errors[0])
+        self.assertIn('Fix:', errors[0])
+
+    def needs_root(self):
+        if os.geteuid() != 0:
+            self.skipTest('mounting a small file system needs root')
+
+    def mounted(self, size, *more):
+        self.needs_root()
+        os.mkdir(self.store)
+        done = train(self.store, *more, preexec_fn=mount_tmpfs(self.store, size))
+        if done.returncode == 99:
+            self.skipTest('this sandbox does not allow mounts')
+        return done
+
+    def test_a_disk_that_is_too_small_is_refused_before_training(self):
+        done = self.mounted('256k')
+        self.assert_refused(done, 302, 2)
+        self.assertNotIn('step 1/', done.stderr)
+
+    def test_a_store_in_ram_works_and_is_warned_about(self):
+        done = self.mounted('64m')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('warning[W105]', done.stderr)
+
+    @unittest.skipIf(platform.machine() not in ('x86_64', 'aarch64'), 'the filter reads the number where these two keep it')
+    def test_where_io_uring_is_forbidden_threads_take_over_and_say_so(self):
+        done = train(self.store, preexec_fn=forbid_io_uring)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count('warning[W101]'), 1, done.stderr)
+        self.assertIn('seccomp', done.stderr)
+
+    @unittest.skipIf(platform.machine() not in ('x86_64', 'aarch64'), 'the filter reads the number where these two keep it')
+    def test_io_uring_that_was_demanded_is_not_replaced(self):
+        self.assert_refused(train(self.store, '--io', 'uring', preexec_fn=forbid_io_uring), 101, 1)
+
+    def test_a_store_directory_without_permission_is_refused(self):
+        if os.geteuid() == 0:
+            os.mkdir(self.store, 0o700)
+            os.chmod(self.folder, 0o755)
+            done = train(self.store, user=65534, group=65534, extra_groups=[])
+            if 'Permission denied' in done.stderr and PROGRAM in done.stderr:
+                self.skipTest('the program lies where an ordinary user can not read it')
+        else:
+            os.mkdir(self.store, 0o500)
+            done = train(self.store)
+        self.assert_refused(done, 105, 1)
+
+    def test_a_killed_run_leaves_no_file_behind(self):
+        os.mkdir(self.store)
+        child = subprocess.Popen(command(self.store, steps=1000000), stderr=subprocess.PIPE,
+                                 stdout=subprocess.DEVNULL, text=True)
+        for line in child.stderr:
+            if line.startswith('step '):
+                break
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stderr.close()
+        self.assertEqual(os.listdir(self.store), [])
+
+    def test_weights_that_are_not_finite_stop_the_run_with_the_step_named(self):
+        model = shutil.copytree(MODEL, os.path.join(self.folder, 'model'))
+        with open(os.path.join(model, 'model-00002-of-00002.safetensors'), 'r+b') as file:
+            file.seek(-2, os.SEEK_END)
+            file.write(bytes([0xc0, 0x7f]))  # a NaN in bf16
+        done = train(self.store, '--quiet', model=model)
+        self.assert_refused(done, 701, 1)
+        self.assertIn('step 1', done.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])
