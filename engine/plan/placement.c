@@ -255,7 +255,7 @@ static int refuse(const struct placement_in *in, struct choice_range range, stru
     const double mib = 1024.0 * 1024.0;
     snprintf(why, why_bytes,
              "no placement fits: the smallest needs %.1f MiB of DRAM and %.1f MiB of NVMe, the budgets are %.1f MiB and "
-             "%.1f MiB. Raise --dram or --nvme%s, or lower --batch-tokens or --grain",
+             "%.1f MiB. Fix: raise --dram or --nvme%s, or lower --batch-tokens or --grain",
              (double)p->dram_bytes / mib, (double)p->nvme_bytes / mib, (double)in->dram_budget / mib,
              (double)in->nvme_budget / mib, in->has_nvme ? "" : ", give a --store");
     return -ENOSPC;
