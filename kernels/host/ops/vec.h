@@ -4,7 +4,7 @@
 /*
  * Vectors of the instruction set that a file is compiled for, written so that every set gives the same bits:
  *   - Element-wise work is plain IEEE arithmetic. No fused multiply-add: a processor without one would have
- *     to emulate it, fifty times slower, and these loops wait for memory or for exp anyway.
+ *     to call a function for each, and these loops wait for memory more than for arithmetic.
  *   - A reduction has 16 lanes in every set: element i goes to lane i mod 16, one operation per element in
  *     rising i; the lanes meet as a tree 8, 4, 2, 1.
  * Loads and stores take the length of the row and the place in it: what lies beyond the end reads as a given
