@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which instruction sets may be used. Feature bits of CPUID say what the processor has, XGETBV what the
- * kernel saves over a context switch; both must agree. Never the processor's model: virtual machines lie
- * about it.
+ * Which instruction sets may be used. Feature bits of CPUID say what the processor has, XGETBV what
+ * the kernel saves over a context switch; both must agree. Never the processor's model: virtual
+ * machines lie about it.
  */
 #include "host.h"
 
