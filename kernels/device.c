@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The boundary of devices, memory, streams and events: null handles, sizes, alignment and objects of two
- * different devices are refused here, once, so that no implementation has to look again.
+ * The boundary of devices, memory, streams and events: null handles, sizes, alignment and objects
+ * of two different devices are refused here, once, so that no implementation has to look again.
  */
 #include "base.h"
 #include <errno.h>

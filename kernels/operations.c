@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The boundary of the operations: every shape, dtype, pointer, alias and workspace is checked here against
- * what kernels.h promises, and only then handed to the device's table. Byte products are checked first, so
- * that no product an implementation forms of the same extents can overflow.
+ * The boundary of the operations: every shape, dtype, pointer, alias and workspace is checked here
+ * against what kernels.h promises, and only then handed to the device's table. Byte products are
+ * checked first, so that no product an implementation forms of the same extents can overflow.
  */
 #include "base.h"
 #include <errno.h>

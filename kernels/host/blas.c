@@ -8,11 +8,11 @@
  * tests/kernels/test_blas.c asks the library itself). The OpenMP flavour locks, and starts no thread
  * as long as the calling thread's own OpenMP setting is one thread, which is what host_gemm sees to.
  *
- * OpenBLAS before 0.3.25 falls back to its oldest kernels ("Prescott", SSE3) on every Intel processor that
- * is newer than itself: five times slower, and Debian 12 ships 0.3.21. Its initialisation can be run again
- * with a core named in the environment, which is what this file does, once, if and only if that fallback
- * was taken, the processor has AVX2, and the user has not named a core.
- * Source: github.com/OpenMathLib/OpenBLAS/issues/4267.
+ * OpenBLAS before 0.3.25 falls back to its oldest kernels ("Prescott", SSE3) on every Intel
+ * processor that is newer than itself: five times slower, and Debian 12 ships 0.3.21. Its
+ * initialisation can be run again with a core named in the environment, which is what this file
+ * does, once, if and only if that fallback was taken, the processor has AVX2, and the user has not
+ * named a core. Source: github.com/OpenMathLib/OpenBLAS/issues/4267.
  */
 #include "host.h"
 #include <cblas.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host device's life and memory. A budget counts the bytes asked for, exactly; memory is mapped rather
- * than malloc'ed so that it is zero without being touched, starts on a huge page, and leaves with its bytes.
+ * The host device's life and memory. A budget counts the bytes asked for, exactly; memory is mapped
+ * rather than malloc'ed so that it is zero without being touched, starts on a huge page, and leaves
+ * with its bytes.
  */
 #include "host.h"
 #include <assert.h>

@@ -2,15 +2,16 @@
 #ifndef HST_KERNELS_HOST_H
 #define HST_KERNELS_HOST_H
 /*
- * The host device's own objects. `struct host_math` is the seam between what is compiled once (streams,
- * memory, dispatch) and what is compiled once per instruction set (host/ops/).
+ * The host device's own objects. `struct host_math` is the seam between what is compiled once
+ * (streams, memory, dispatch) and what is compiled once per instruction set (host/ops/).
  */
 #include "../base.h"
 #include <pthread.h>
 
 struct host_dev;
 
-/* One operation, run to its end on a stream's thread. Returns 0 or the stream's next sticky error. */
+/* One operation, run to its end on a stream's thread. Returns 0 or the stream's next sticky error.
+ */
 typedef int host_op(struct host_dev *dev, const void *args);
 
 /* Every operation in one instruction set. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which instruction sets may be used. Feature bits of CPUID say what the processor has, XGETBV what the
- * kernel saves over a context switch; both must agree. Never the processor's model: virtual machines lie
- * about it.
+ * Which instruction sets may be used. Feature bits of CPUID say what the processor has, XGETBV what
+ * the kernel saves over a context switch; both must agree. Never the processor's model: virtual
+ * machines lie about it.
  */
 #include "host.h"
 
@@ -19,7 +19,8 @@ static uint64_t saved_state(void)
 static unsigned level(void)
 {
     unsigned a, b, c, d;
-    const unsigned fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28; /* fma: OpenBLAS's, not ours */
+    /* fma is for OpenBLAS: our own code has no fused products. */
+    const unsigned fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28;
     const unsigned need = fma | osxsave | avx;
     if (!__get_cpuid(1, &a, &b, &c, &d) || (c & need) != need) return 0;
     uint64_t state = saved_state();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Streams and events. A stream is one thread and a ring of records of fixed size. Its progress is a
- * timeline: how many records were queued, how many are done, and the first error. An event is a place on a
- * timeline, so recording one queues nothing. Timelines are counted references: an event, or a wait that
- * another stream has not reached yet, may outlive the stream it speaks of.
+ * timeline: how many records were queued, how many are done, and the first error. An event is a
+ * place on a timeline, so recording one queues nothing. Timelines are counted references: an event,
+ * or a wait that another stream has not reached yet, may outlive the stream it speaks of.
  */
 #include "host.h"
 #include <assert.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host device's table. Every operation here only chooses the function for the processor's instruction
- * set and queues it; copies and zeroing are queued the same way, in pieces that the workers share.
+ * The host device's table. Every operation here only chooses the function for the processor's
+ * instruction set and queues it; copies and zeroing are queued the same way, in pieces that the
+ * workers share.
  */
 #include "host.h"
 #include <errno.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one block of a Llama costs on the host, operation by operation: forward, recompute, backward of one
- * grain. Prints each operation's least and median time, how often the block runs it, and from the least its
- * rate and share; at the end, from the least and from the medians, the counted rate (6·N·tokens over the sum)
- * in per cent of a large product's rate and of the block's own products, all measured in this run.
+ * What one block of a Llama costs on the host, operation by operation: forward, recompute, backward
+ * of one grain. Prints each operation's least and median time, how often the block runs it, and
+ * from the least its rate and share; at the end, from the least and from the medians, the counted
+ * rate (6·N·tokens over the sum) in per cent of a large product's rate and of the block's own
+ * products, all measured in this run.
  *
  *   bench_ops [workers] [rounds]
  */
@@ -26,7 +27,8 @@ enum {
 };
 enum { LARGEST = CUBE * CUBE, ROUNDS_MAX = 1001 };
 
-/* ---- workers -------------------------------------------------------------------------------------------- */
+/* ---- workers
+ * -------------------------------------------------------------------------------------------- */
 
 static struct {
     pthread_mutex_t lock;
@@ -74,7 +76,8 @@ static void run_pieces(void *context, size_t count, void (*body)(void *, size_t,
     pthread_mutex_unlock(&pool.lock);
 }
 
-/* ---- what is measured ----------------------------------------------------------------------------------- */
+/* ---- what is measured
+ * ----------------------------------------------------------------------------------- */
 
 static struct hst_dev *dev;
 static struct hst_stream *stream;
@@ -261,7 +264,8 @@ static void count_bytes(void)
                 lines[i].bytes = FLOATS(touched[j].wide * wide + touched[j].inner * inner);
 }
 
-/* ---- measuring ------------------------------------------------------------------------------------------ */
+/* ---- measuring
+ * ------------------------------------------------------------------------------------------ */
 
 static double now_s(void)
 {

@@ -2,9 +2,9 @@
 #ifndef HST_TESTS_KERNELS_REFERENCE_H
 #define HST_TESTS_KERNELS_REFERENCE_H
 /*
- * Every operation's forward in float64, as plainly as its formula reads, and the slope of any function by
- * central differences: the backwards are checked against slopes of these forwards, so no formula of a
- * gradient is written twice.
+ * Every operation's forward in float64, as plainly as its formula reads, and the slope of any
+ * function by central differences: the backwards are checked against slopes of these forwards, so
+ * no formula of a gradient is written twice.
  */
 #include <stdbool.h>
 #include <stddef.h>

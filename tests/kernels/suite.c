@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See suite.h. Device memory is one arena per run of a case; what is in it before a case is all ones bits. */
+/* See suite.h. Device memory is one arena per run of a case; what is in it before a case is all
+ * ones bits. */
 #include "suite.h"
 #include <math.h>
 #include <pthread.h>
@@ -33,7 +34,8 @@ void suite_begin(int argc, char **argv)
     hst_dev_close(&dev);
 }
 
-/* ---- three workers -------------------------------------------------------------------------------------- */
+/* ---- three workers
+ * -------------------------------------------------------------------------------------- */
 
 static struct {
     pthread_mutex_t lock, turn; /* turn: one job at a time */
@@ -93,7 +95,8 @@ const struct hst_parallel *suite_workers(void)
     return &parallel;
 }
 
-/* ---- cases ---------------------------------------------------------------------------------------------- */
+/* ---- cases
+ * ---------------------------------------------------------------------------------------------- */
 
 static void case_open(struct suite *s, const struct hst_parallel *parallel)
 {
@@ -171,7 +174,8 @@ void suite_sync(struct suite *s)
     assert_int_equal(hst_stream_sync(s->stream), 0);
 }
 
-/* ---- tensors -------------------------------------------------------------------------------------------- */
+/* ---- tensors
+ * -------------------------------------------------------------------------------------------- */
 
 static uint16_t to_bf16(float value)
 {

@@ -2,12 +2,14 @@
 #ifndef HST_TESTS_KERNELS_SUITE_H
 #define HST_TESTS_KERNELS_SUITE_H
 /*
- * The ground that every test of a device stands on. A test program is given the device's name (argument 1,
- * default "host") and uses kernels.h alone, so that another device runs the same programs unchanged.
+ * The ground that every test of a device stands on. A test program is given the device's name
+ * (argument 1, default "host") and uses kernels.h alone, so that another device runs the same
+ * programs unchanged.
  *
- * A case is a function that makes tensors, runs operations and checks them against a reference. suite_run
- * runs it once with the device working alone and once with three workers, from the same random seed, and
- * compares every byte that the case read back. Each tensor has guard bytes behind it, checked at the end.
+ * A case is a function that makes tensors, runs operations and checks them against a reference.
+ * suite_run runs it once with the device working alone and once with three workers, from the same
+ * random seed, and compares every byte that the case read back. Each tensor has guard bytes behind
+ * it, checked at the end.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +42,8 @@ struct suite {
     size_t log_used;
 };
 
-/** Opens the device that argv names; a device that is not there ends the program with 77 and the reason. */
+/** Opens the device that argv names; a device that is not there ends the program with 77 and the
+ * reason. */
 void suite_begin(int argc, char **argv);
 /** Opens one more device of the same kind, with these budgets and this parallel. */
 int suite_open(uint64_t memory_bytes, uint64_t host_bytes, const struct hst_parallel *parallel,

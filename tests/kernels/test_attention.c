@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal grouped-query attention and its backward; sequences longer than one tile of keys included. */
+/* Causal grouped-query attention and its backward; sequences longer than one tile of keys included.
+ */
 #include "reference.h"
 #include "suite.h"
 #include <errno.h>
@@ -104,7 +105,8 @@ static double loss_of(void *context)
     return ref_dot(l->o, l->dout, q_count(l->of));
 }
 
-/* Slopes at places spread over the tensor, the last element among them: as many as a second allows. */
+/* Slopes at places spread over the tensor, the last element among them: as many as a second allows.
+ */
 static void expect_slopes(const char *what, struct loss *l, struct tensor *of,
                           const struct tensor *got, double noise)
 {
@@ -135,7 +137,8 @@ static void backward_case(struct suite *s, const void *parameters)
     tensor_read(s, dq);
     tensor_read(s, dk);
     tensor_read(s, dv);
-    /* In bf16 the backward reads an o that was rounded: a term of dscores is off by 2^-8 of |o|·|dout|. */
+    /* In bf16 the backward reads an o that was rounded: a term of dscores is off by 2^-8 of
+     * |o|·|dout|. */
     double group = (double)p->of.heads / (double)p->of.kv_heads, late = (double)p->of.seq;
     double noise = (p->dtype == HST_F32 ? 2e-6 : 4e-3) * (1 + sqrt(group * late) * 0.1);
     expect_slopes("dq", &l, t.q, dq, noise);

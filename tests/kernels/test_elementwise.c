@@ -13,7 +13,9 @@ static double *doubles(size_t count)
     return d;
 }
 
-/* ---- rope ----------------------------------------------------------------------------------------------- */
+/* ---- rope
+ * -----------------------------------------------------------------------------------------------
+ */
 
 struct rope_shape {
     size_t batch, seq, heads, head_dim;
@@ -72,7 +74,8 @@ static void rope_matches_and_inverts(void **state)
     }
 }
 
-/* ---- swiglu --------------------------------------------------------------------------------------------- */
+/* ---- swiglu
+ * --------------------------------------------------------------------------------------------- */
 
 struct flat {
     size_t count;
@@ -191,7 +194,8 @@ static void swiglu_saturates_far_from_zero_and_keeps_nan(void **state)
     suite_run(swiglu_far_case, NULL);
 }
 
-/* ---- add, cast ------------------------------------------------------------------------------------------ */
+/* ---- add, cast
+ * ------------------------------------------------------------------------------------------ */
 
 static void add_case(struct suite *s, const void *parameters)
 {
@@ -284,7 +288,8 @@ static void cast_handles_ties_infinities_subnormals_and_nan(void **state)
     suite_run(cast_edges_case, NULL);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------- */
+/* ---- refusals
+ * ------------------------------------------------------------------------------------------- */
 
 static void refusals_case(struct suite *s, const void *parameters)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host device's exponential against expl: every 251st float over the whole line, and every float where
- * the result is next to overflow, to subnormals and to zero. Built for the baseline set; host_isa shows that the
- * others give the same bytes.
+ * The host device's exponential against expl: every 251st float over the whole line, and every
+ * float where the result is next to overflow, to subnormals and to zero. Built for the baseline
+ * set; host_isa shows that the others give the same bytes.
  */
 #include "host/ops/ops.h"
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every operation gives the same bytes in every instruction set that this processor has, for odd shapes and
- * both dtypes, tails and special values included.
+ * Every operation gives the same bytes in every instruction set that this processor has, for odd
+ * shapes and both dtypes, tails and special values included.
  */
 #include "host/host.h"
 #include <math.h>

@@ -41,8 +41,8 @@ static void product_case(struct suite *s, const void *parameters)
     tensor_read(s, c);
     ref_matmul(p->m, p->n, p->k, a->values, a_ld, p->a_transposed, b->values, b_ld, p->b_transposed,
                want, c_ld);
-    /* Each of k additions rounds a partial sum, which is of size √k/3: k·2^-24 leaves room for unlucky ones.
-       The columns beyond n are in want as they were: they must not change. */
+    /* Each of k additions rounds a partial sum, which is of size √k/3: k·2^-24 leaves room for
+       unlucky ones. The columns beyond n are in want as they were: they must not change. */
     expect_close("c", c, want, 0x1p-24 * (double)(p->k + 8));
     free(want);
 }

@@ -114,7 +114,8 @@ static void a_stream_waits_for_another_streams_event(void **state)
         struct ground g;
         raise_ground(&g, shared ? suite_workers() : NULL);
         put_ones(&g);
-        /* Two streams hand one buffer back and forth: any order but the waited-for one gives another sum. */
+        /* Two streams hand one buffer back and forth: any order but the waited-for one gives
+         * another sum. */
         struct hst_event *back;
         assert_int_equal(hst_event_create(g.dev, &back), 0);
         for (int i = 0; i < 50; i++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Causal attention, forward. One piece is one tile of queries of one head: it walks the keys those queries
- * may see in tiles of ATTENTION_KEYS and keeps a running maximum, sum and output, rescaled where the maximum
- * rises. Tiles wholly above the diagonal are never formed; inside one, what lies above is set to zero.
+ * Causal attention, forward. One piece is one tile of queries of one head: it walks the keys those
+ * queries may see in tiles of ATTENTION_KEYS and keeps a running maximum, sum and output, rescaled
+ * where the maximum rises. Tiles wholly above the diagonal are never formed; inside one, what lies
+ * above is set to zero.
  */
 #include "attention.h"
 

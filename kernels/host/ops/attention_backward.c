@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Causal attention, backward. One piece is one key-value head of one sequence, with all the query heads that
- * share it: it alone writes their dq and its dk and dv, so heads and tiles add up in one fixed order without
- * partial sums. The probabilities are made again from the forward's lse, one tile at a time.
+ * Causal attention, backward. One piece is one key-value head of one sequence, with all the query
+ * heads that share it: it alone writes their dq and its dk and dv, so heads and tiles add up in one
+ * fixed order without partial sums. The probabilities are made again from the forward's lse, one
+ * tile at a time.
  */
 #include "attention.h"
 
@@ -38,8 +39,8 @@ VEC_INLINE float dot(const void *a, const void *b, size_t count, enum hst_dtype 
     return lanes_sum(sum);
 }
 
-/* scores becomes the probabilities, dscores the gradient of the scores before their scale; beyond the
-   diagonal both are zero. */
+/* scores becomes the probabilities, dscores the gradient of the scores before their scale; beyond
+   the diagonal both are zero. */
 static void tile_gradient(const struct shared_head *s, const struct query_tile *t,
                           struct range keys)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cross-entropy of one row at a time: its maximum, the sum of its exponentials, then the gradient in place.
- * The exponentials are made twice rather than kept: a row of a large vocabulary in bf16 has nowhere to keep
- * them in f32.
+ * Cross-entropy of one row at a time: its maximum, the sum of its exponentials, then the gradient
+ * in place. The exponentials are made twice rather than kept: a row of a large vocabulary in bf16
+ * has nowhere to keep them in f32.
  */
 #include "ops.h"
 #include <errno.h>

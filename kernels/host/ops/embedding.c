@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Embedding look-up and its gradient. Ids are checked before anything is written. Two tokens may share a
- * row of dweight, so the backward is cut by columns: every piece walks all tokens in rising order.
+ * Embedding look-up and its gradient. Ids are checked before anything is written. Two tokens may
+ * share a row of dweight, so the backward is cut by columns: every piece walks all tokens in rising
+ * order.
  */
 #include "ops.h"
 #include <errno.h>

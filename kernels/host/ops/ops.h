@@ -2,11 +2,13 @@
 #ifndef HST_KERNELS_HOST_OPS_H
 #define HST_KERNELS_HOST_OPS_H
 /*
- * What every operation's file shares. These files are compiled once per instruction set, with HOST_ISA
- * naming it, and meet in math.c; nothing in them but HOST_OP functions has external linkage.
+ * What every operation's file shares. These files are compiled once per instruction set, with
+ * HOST_ISA naming it, and meet in math.c; nothing in them but HOST_OP functions has external
+ * linkage.
  *
- * An operation cuts its work into pieces whose number and borders depend on its shape alone, and hands them
- * to host_split. Pieces write apart from each other, so who runs them, and when, leaves no trace.
+ * An operation cuts its work into pieces whose number and borders depend on its shape alone, and
+ * hands them to host_split. Pieces write apart from each other, so who runs them, and when, leaves
+ * no trace.
  */
 #include "../host.h"
 #include "vec.h"
@@ -20,8 +22,8 @@ host_op HOST_OP(matmul), HOST_OP(rmsnorm), HOST_OP(rmsnorm_backward), HOST_OP(ro
     HOST_OP(add), HOST_OP(cast), HOST_OP(embedding), HOST_OP(embedding_backward),
     HOST_OP(cross_entropy);
 
-/* Elements of one piece of element-wise work: enough to hide the cost of handing it out, few enough for
-   the nearest caches. */
+/* Elements of one piece of element-wise work: enough to hide the cost of handing it out, few enough
+   for the nearest caches. */
 enum { PIECE_ELEMENTS = 16384 };
 
 struct range {

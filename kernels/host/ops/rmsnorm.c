@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RMSNorm and its backward. Rows are independent but for dweight, which sums over them: each piece of
- * RMSNORM_ROWS_SUMMED rows leaves its sum in the workspace, and a second pass adds those in order.
+ * RMSNorm and its backward. Rows are independent but for dweight, which sums over them: each piece
+ * of RMSNORM_ROWS_SUMMED rows leaves its sum in the workspace, and a second pass adds those in
+ * order.
  */
 #include "../work.h"
 #include "ops.h"

@@ -2,13 +2,14 @@
 #ifndef HST_KERNELS_HOST_VEC_H
 #define HST_KERNELS_HOST_VEC_H
 /*
- * Vectors of the instruction set that a file is compiled for, written so that every set gives the same bits:
- *   - Element-wise work is plain IEEE arithmetic. No fused multiply-add: a processor without one would have
- *     to emulate it, fifty times slower, and these loops wait for memory or for exp anyway.
- *   - A reduction has 16 lanes in every set: element i goes to lane i mod 16, one operation per element in
- *     rising i; the lanes meet as a tree 8, 4, 2, 1.
- * Loads and stores take the length of the row and the place in it: what lies beyond the end reads as a given
- * number and is not stored, so that a tail needs no loop of its own.
+ * Vectors of the instruction set that a file is compiled for, written so that every set gives the
+ * same bits:
+ *   - Element-wise work is plain IEEE arithmetic. No fused multiply-add: a processor without one
+ * would have to call a function for each, and these loops wait for memory more than for arithmetic.
+ *   - A reduction has 16 lanes in every set: element i goes to lane i mod 16, one operation per
+ * element in rising i; the lanes meet as a tree 8, 4, 2, 1. Loads and stores take the length of the
+ * row and the place in it: what lies beyond the end reads as a given number and is not stored, so
+ * that a tail needs no loop of its own.
  */
 #include <hoistway/kernels.h>
 #include <math.h>
@@ -224,11 +225,11 @@ VEC_INLINE vec vec_scale(vec y, vec n, vec shifted)
 }
 
 /*
- * e^x, within 1 ulp of the exact value over all floats (tested densely, subnormal results included; NaN stays
- * NaN). x = n·ln 2 + r with |r| ≤ ln 2 / 2: n by adding and taking away 1.5·2^23; ln 2 in two parts, the first
- * short enough that n times it is exact; e^r = 1 + (r + r²·p(r)), p fitted for least relative error of the
- * whole on that interval. 2^n is two factors where the processor can not scale by itself: n reaches beyond the
- * exponents of one float.
+ * e^x, within 1 ulp of the exact value over all floats (tested densely, subnormal results included;
+ * NaN stays NaN). x = n·ln 2 + r with |r| ≤ ln 2 / 2: n by adding and taking away 1.5·2^23; ln 2 in
+ * two parts, the first short enough that n times it is exact; e^r = 1 + (r + r²·p(r)), p fitted for
+ * least relative error of the whole on that interval. 2^n is two factors where the processor can
+ * not scale by itself: n reaches beyond the exponents of one float.
  */
 VEC_INLINE vec vec_exp(vec x)
 {

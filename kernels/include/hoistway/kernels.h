@@ -18,7 +18,9 @@
  * on how the caller groups rows into calls where the text says "row by row".
  *
  * Tensors are row-major and dense unless a leading dimension is given. `tokens` rows are batch × seq, the
- * sequence running fastest. Data pointers are device memory, aligned to 16 bytes at least.
+ * sequence running fastest. Data pointers are device memory, aligned to 16 bytes at least; ids and vectors of
+ * one f32 per row (rstd, lse, loss) to 4. A count, batch or number of tokens of 0 is allowed and does nothing;
+ * no other extent may be 0 unless it says so. Operands overlap only where the text says that one may be another.
  *
  * Errors of every enqueuing function: -EINVAL (shape, pointer, dtype or workspace wrong; nothing is
  * enqueued), -ENOTSUP (this device does not do it), or the stream's sticky error.
@@ -43,7 +45,8 @@ size_t hst_dtype_bytes(enum hst_dtype dtype);
 /** Threads that belong to the device's owner, on which the host device runs the pieces of one operation. */
 struct hst_parallel {
     /** Calls body(arg, i, worker) once for each i in [0, count), worker in [0, width), and returns when all
-     *  have returned. Called from stream threads, from several at once. */
+     *  have returned; bodies of one call that run at once have different workers (each has its part of the
+     *  workspace). Called from stream threads, from several at once. */
     void (*run)(void *context, size_t count, void (*body)(void *arg, size_t index, unsigned worker), void *arg);
     void *context;
     unsigned width; /* pieces at work at once, at most; > 0 */
@@ -66,7 +69,12 @@ struct hst_stream; /* begins with `struct hst_dev *dev` */
 struct hst_event;  /* begins with `struct hst_dev *dev` */
 struct hst_dev_ops;
 
-/** Opens the host device. Errors: -EINVAL, -ENOMEM, -ENOTSUP (a BLAS that several threads can not call). The caller destroys it. Starts no thread. */
+/**
+ * Opens the host device (index 0 alone exists). Errors: -EINVAL, -ENOMEM, -ENOTSUP (a BLAS that several
+ * threads can not call). The caller destroys it. Starts no thread.
+ * Where OpenBLAS took its oldest kernels for a processor that it does not know, the first call in a process sets and
+ * unsets OPENBLAS_CORETYPE: let it come before other threads read the environment or use OpenBLAS.
+ */
 int hst_dev_host_open(const struct hst_dev_config *config, struct hst_dev **dev);
 /** Frees the device; streams, events and memory must be gone (asserted). Sets *dev to null. */
 void hst_dev_close(struct hst_dev **dev);
@@ -74,7 +82,7 @@ void hst_dev_close(struct hst_dev **dev);
 const char *hst_dev_name(const struct hst_dev *dev); /* "host", … */
 unsigned hst_dev_flags(const struct hst_dev *dev);   /* enum hst_dev_flag */
 
-/** Device memory, zeroed, aligned to 2 MiB. Errors: -ENOSPC beyond the budget, -ENOMEM the machine has none left, -EINVAL. */
+/** Device memory, zeroed, aligned to 2 MiB; the budget counts size_bytes as given. Errors: -ENOSPC beyond the budget, -ENOMEM the machine has none left, -EINVAL. */
 int hst_dev_mem_alloc(struct hst_dev *dev, size_t size_bytes, void **memory);
 void hst_dev_mem_free(struct hst_dev *dev, void *memory, size_t size_bytes);
 /** Host memory that copies run from and to at full speed (page-locked where the device needs it), zeroed, aligned to 2 MiB. Errors: as above. */
@@ -89,7 +97,7 @@ void hst_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage);
 
 /* ---- streams and events -------------------------------------------------------------------------------- */
 
-/** A stream; on the host device one ordered worker thread named `name` (at most 15 characters). Errors: -ENOMEM, -EAGAIN. */
+/** A stream; on the host device one ordered worker thread named `name` (at most 15 characters). Errors: -EINVAL, -ENOMEM, -EAGAIN. */
 int hst_stream_create(struct hst_dev *dev, const char *name, struct hst_stream **stream);
 /** Waits for what is queued, then frees. */
 void hst_stream_destroy(struct hst_stream **stream);
@@ -100,9 +108,10 @@ void *hst_stream_native(struct hst_stream *stream);
 
 int hst_event_create(struct hst_dev *dev, struct hst_event **event);
 void hst_event_destroy(struct hst_event **event);
-/** Marks what is now in the stream; a later record moves the mark. */
+/** Marks what is now in the stream; a later record moves the mark (on a failed stream too, whose error is returned). */
 int hst_event_record(struct hst_event *event, struct hst_stream *stream);
-/** Work enqueued to `stream` from now on waits until the mark is passed. An event never recorded is passed. */
+/** Work enqueued to `stream` from now on waits until the mark is passed. An event never recorded is passed;
+ *  if the stream that it was recorded in has failed by then, `stream` fails with the same error. */
 int hst_stream_wait(struct hst_stream *stream, struct hst_event *event);
 /** 1 passed, 0 not yet, or the sticky error of the stream it was recorded in. */
 int hst_event_query(struct hst_event *event);
@@ -136,7 +145,9 @@ struct hst_matrix {
  * work          hst_matmul_work_bytes (0 where all three are f32 on the host)
  *
  * A and B have one dtype; C has that dtype or f32. m, n or k of 0 is allowed: an empty sum is 0.
- * Cost: 2·m·n·k FLOPs. Host: one single-threaded BLAS call per fixed block of C; K is never cut.
+ * Cost: 2·m·n·k FLOPs. Host: one single-threaded BLAS call per fixed block of C, over the whole of K; bf16 is
+ * widened to f32 in the workspace, 2,048 of K at a time, and summed in f32 in rising k. Host limit: extents and
+ * leading dimensions below 2³¹ (-EINVAL).
  */
 struct hst_matmul {
     size_t m, n, k;
@@ -165,7 +176,7 @@ int hst_op_rmsnorm(struct hst_stream *stream, const struct hst_rmsnorm *args);
 /**
  * Its backward: dx ← [dx +] r·(weight·dy − x·r²·mean(weight·dy·x)), dweight += Σ over tokens of dy·x·r.
  * dy, x, dx dtype[tokens, width]; dweight f32[width], accumulated, the tokens summed in fixed blocks in order.
- * dx may be dy; accumulate: dx holds another gradient of x, the sum is rounded once.
+ * dx may be dy; accumulate: dx holds another gradient of x (so it is not dy), the sum is rounded once.
  */
 struct hst_rmsnorm_backward {
     size_t tokens, width;
@@ -259,7 +270,7 @@ struct hst_cast {
 };
 int hst_op_cast(struct hst_stream *stream, const struct hst_cast *args);
 
-/** out[t] = weight[ids[t]]: ids u32[tokens] < vocab; weight dtype[vocab, width]; out dtype[tokens, width]. An id out of range: -EDOM, sticky, on the host. */
+/** out[t] = weight[ids[t]]: ids u32[tokens] < vocab; weight dtype[vocab, width]; out dtype[tokens, width]. An id out of range: -EDOM, sticky, on the host, with nothing written. */
 struct hst_embedding {
     size_t tokens, vocab, width;
     enum hst_dtype dtype;
@@ -268,7 +279,7 @@ struct hst_embedding {
     void *out;
 };
 int hst_op_embedding(struct hst_stream *stream, const struct hst_embedding *args);
-/** dweight f32[vocab, width] += the rows of dout dtype[tokens, width] at their ids, in rising token order. */
+/** dweight f32[vocab, width] += the rows of dout dtype[tokens, width] at their ids, in rising token order. -EDOM as above. */
 struct hst_embedding_backward {
     size_t tokens, vocab, width;
     enum hst_dtype dtype;
@@ -283,6 +294,7 @@ int hst_op_embedding_backward(struct hst_stream *stream, const struct hst_embedd
  *   loss[t] = log Σ_j exp(logits[t, j]) − logits[t, target[t]]      (maximum subtracted first)
  *   logits[t, j] ← grad_scale·(softmax(logits[t])_j − [j = target[t]])   where want_grad
  * logits dtype[tokens, vocab], read, overwritten where want_grad; targets u32[tokens] < vocab; loss f32[tokens].
+ * A target out of range: -EDOM, sticky, on the host, with nothing written.
  * Rows of one chunk: at most 1,024 by the callers' convention, so that the whole logits are never held.
  */
 struct hst_cross_entropy {
