@@ -109,8 +109,6 @@ static void case_open(struct suite *s, const struct hst_parallel *parallel)
     assert_int_equal(hst_stream_create(s->dev, "suite", &s->stream), 0);
     s->arena = arena;
     s->staging = staging;
-    s->log = malloc(ARENA_BYTES);
-    assert_non_null(s->log);
 }
 
 static void case_close(struct suite *s)
@@ -232,6 +230,8 @@ void tensor_read(struct suite *s, struct tensor *t)
 {
     size_t bytes = tensor_bytes(t);
     download(s, t->data, bytes);
+    s->log = realloc(s->log, s->log_used + bytes + 1);
+    assert_non_null(s->log);
     memcpy(s->log + s->log_used, s->staging, bytes);
     s->log_used += bytes;
     for (size_t i = 0; i < t->count; i++) {

@@ -3,6 +3,7 @@
 #include "reference.h"
 #include "suite.h"
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 struct shape {
@@ -24,8 +25,11 @@ static void product_case(struct suite *s, const void *parameters)
     double *want = malloc(p->m * c_ld * sizeof *want + 1);
     assert_non_null(want);
     memcpy(want, c->values, p->m * c_ld * sizeof *want);
-    for (size_t i = 0; i < p->m * p->n && !p->accumulate; i++)
+    for (size_t i = 0; i < p->m * p->n && !p->accumulate; i++) {
         want[i / p->n * c_ld + i % p->n] = 0;
+        c->values[i / p->n * c_ld + i % p->n] = NAN; /* what was there must not matter */
+    }
+    tensor_write(s, c);
     struct hst_matmul args = {.m = p->m,
                               .n = p->n,
                               .k = p->k,
@@ -119,6 +123,42 @@ static void a_product_without_rows_or_columns_does_nothing(void **state)
     suite_run(nothing_case, NULL);
 }
 
+/* The same numbers, once at 64 bytes and once 16 beyond: the same bytes come out. */
+static void alignment_case(struct suite *s, const void *parameters)
+{
+    (void)parameters;
+    enum { M = 70, N = 92, K = 132, SHIFT = 4 };
+    struct tensor *a = tensor_random(s, M * K + SHIFT, HST_F32, 1), *c[2];
+    struct tensor *b = tensor_random(s, N * K + SHIFT, HST_F32, 1);
+    for (size_t shift = 0; shift <= SHIFT; shift += SHIFT) {
+        c[shift / SHIFT] = tensor_filled(s, M * N + SHIFT, HST_F32, 0);
+        if (shift) {
+            memmove(a->values + shift, a->values, (size_t)M * K * sizeof(double));
+            memmove(b->values + shift, b->values, (size_t)N * K * sizeof(double));
+            tensor_write(s, a);
+            tensor_write(s, b);
+        }
+        struct hst_matmul args = {.m = M,
+                                  .n = N,
+                                  .k = K,
+                                  .b_transposed = true,
+                                  .a = {(float *)a->data + shift, K, HST_F32},
+                                  .b = {(float *)b->data + shift, K, HST_F32},
+                                  .c = {(float *)c[shift / SHIFT]->data + shift, N, HST_F32}};
+        args.work = suite_work(s, hst_matmul_work_bytes(s->dev, &args));
+        assert_int_equal(hst_op_matmul(s->stream, &args), 0);
+        suite_sync(s);
+        tensor_read(s, c[shift / SHIFT]);
+    }
+    assert_memory_equal(c[0]->values, c[1]->values + SHIFT, (size_t)M * N * sizeof(double));
+}
+
+static void alignment_leaves_the_bytes_alone(void **state)
+{
+    (void)state;
+    suite_run(alignment_case, NULL);
+}
+
 static void workspace_case(struct suite *s, const void *parameters)
 {
     (void)parameters;
@@ -196,6 +236,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(many_blocks_and_a_deep_k_match),
         cmocka_unit_test(an_empty_sum_is_zero),
         cmocka_unit_test(a_product_without_rows_or_columns_does_nothing),
+        cmocka_unit_test(alignment_leaves_the_bytes_alone),
         cmocka_unit_test(workspace_never_shrinks_as_shapes_grow),
         cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
     };
