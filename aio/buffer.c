@@ -19,14 +19,18 @@ static size_t mapped_bytes(size_t size_bytes)
 
 int hst_aio_buffer_alloc(size_t size_bytes, void **buffer)
 {
-    if (size_bytes == 0 || !buffer) return -EINVAL;
-    if (size_bytes > SIZE_MAX / 2) return -ENOMEM;
+    if (size_bytes == 0 || !buffer)
+        return -EINVAL;
+    if (size_bytes > SIZE_MAX / 2)
+        return -ENOMEM;
     const size_t length = mapped_bytes(size_bytes);
     char *map =
         mmap(NULL, length + HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED) return -ENOMEM;
+    if (map == MAP_FAILED)
+        return -ENOMEM;
     const size_t before = (HUGE_BYTES - (uintptr_t)map % HUGE_BYTES) % HUGE_BYTES;
-    if (before > 0) munmap(map, before);
+    if (before > 0)
+        munmap(map, before);
     munmap(map + before + length, HUGE_BYTES - before);
     map += before;
 
@@ -42,5 +46,6 @@ int hst_aio_buffer_alloc(size_t size_bytes, void **buffer)
 
 void hst_aio_buffer_free(void *buffer, size_t size_bytes)
 {
-    if (buffer) munmap(buffer, mapped_bytes(size_bytes));
+    if (buffer)
+        munmap(buffer, mapped_bytes(size_bytes));
 }

@@ -13,19 +13,24 @@ static int resolve(const struct hst_aio_config *config, struct hst_aio_config *r
 {
     *resolved = (struct hst_aio_config){.size = sizeof *resolved};
     if (config) {
-        if (config->size < sizeof *config) return -EINVAL;
+        if (config->size < sizeof *config)
+            return -EINVAL;
         /*
          * A caller built against a newer header may set fields that do not exist here: only to
          * their default.
          */
         const unsigned char *tail = (const unsigned char *)config;
         for (size_t i = sizeof *config; i < config->size; i++)
-            if (tail[i] != 0) return -EINVAL;
+            if (tail[i] != 0)
+                return -EINVAL;
         memcpy(resolved, config, sizeof *config);
     }
-    if (resolved->queue_depth == 0) resolved->queue_depth = 64;
-    if (resolved->thread_count == 0) resolved->thread_count = 4;
-    if (resolved->piece_bytes == 0) resolved->piece_bytes = 1 << 20;
+    if (resolved->queue_depth == 0)
+        resolved->queue_depth = 64;
+    if (resolved->thread_count == 0)
+        resolved->thread_count = 4;
+    if (resolved->piece_bytes == 0)
+        resolved->piece_bytes = 1 << 20;
     if (resolved->backend > HST_AIO_THREADS || resolved->queue_depth > HST_AIO_QUEUE_DEPTH_MAX ||
         resolved->thread_count > HST_AIO_THREADS_MAX ||
         resolved->piece_bytes > HST_AIO_PIECE_BYTES_MAX ||
@@ -39,7 +44,8 @@ static int try_backend(struct hst_aio *aio, const struct hst_aio_ops *ops,
                        struct hst_aio_file *file, const char **step)
 {
     int rc = ops->open(aio, step);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     aio->ops = ops;
     rc = hst_aio_probe_backend(aio, file, step);
     if (rc < 0) {
@@ -57,7 +63,8 @@ static int choose(struct hst_aio *aio, enum hst_aio_backend wanted, const char *
     struct hst_aio_file *file;
     const char *step;
     int rc = hst_aio_probe_open(aio, directory, info, &file);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     if (wanted != HST_AIO_THREADS) {
         info->backend = HST_AIO_URING;
         rc = try_backend(aio, &hst_aio_uring_ops, file, &info->uring_step);
@@ -77,13 +84,17 @@ int hst_aio_open(const struct hst_aio_config *config, const char *directory, str
     struct hst_aio_config resolved;
     struct hst_aio_info found = {0};
     struct hst_aio *aio;
-    if (!directory || !out) return -EINVAL;
+    if (!directory || !out)
+        return -EINVAL;
     int rc = resolve(config, &resolved);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     rc = hst_aio_context_create(&resolved, &aio);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     rc = choose(aio, resolved.backend, directory, &found);
-    if (info && (rc == 0 || found.backend != HST_AIO_AUTO)) *info = found;
+    if (info && (rc == 0 || found.backend != HST_AIO_AUTO))
+        *info = found;
     if (rc < 0) {
         hst_aio_context_destroy(aio);
         return rc;
@@ -95,9 +106,11 @@ int hst_aio_open(const struct hst_aio_config *config, const char *directory, str
 void hst_aio_close(struct hst_aio **aio)
 {
     struct hst_aio_completion dropped[16];
-    if (!*aio) return;
+    if (!*aio)
+        return;
     while (hst_aio_in_flight(*aio) > 0)
-        if (hst_aio_reap(*aio, dropped, 16, 1, UINT64_MAX) < 0) break;
+        if (hst_aio_reap(*aio, dropped, 16, 1, UINT64_MAX) < 0)
+            break;
     (*aio)->ops->close(*aio);
     hst_aio_context_destroy(*aio);
     *aio = NULL;

@@ -24,9 +24,11 @@ static int open_scratch(const char *directory)
 {
     int fd = open(directory, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
     /* EISDIR: a kernel or a file system that takes O_TMPFILE for O_DIRECTORY */
-    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return fd >= 0 ? fd : -errno;
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
+        return fd >= 0 ? fd : -errno;
     char *name;
-    if (asprintf(&name, "%s/.hoistway-XXXXXX", directory) < 0) return -ENOMEM;
+    if (asprintf(&name, "%s/.hoistway-XXXXXX", directory) < 0)
+        return -ENOMEM;
     fd = mkostemp(name, O_CLOEXEC);
     int rc = fd >= 0 ? fd : -errno;
     if (fd >= 0 && unlink(name) < 0) {
@@ -52,14 +54,18 @@ static int write_zeros(int fd, uint64_t from_bytes, uint64_t to_bytes)
 {
     int rc = 0;
     char *zeros = calloc(1, ZEROS_BYTES);
-    if (!zeros) return -ENOMEM;
+    if (!zeros)
+        return -ENOMEM;
     while (rc == 0 && from_bytes < to_bytes) {
         const uint64_t left_bytes = to_bytes - from_bytes;
         const size_t chunk_bytes = left_bytes < ZEROS_BYTES ? (size_t)left_bytes : ZEROS_BYTES;
         const ssize_t n = pwrite(fd, zeros, chunk_bytes, (off_t)from_bytes);
-        if (n > 0) from_bytes += (uint64_t)n;
-        if (n == 0) rc = -ENOSPC;
-        if (n < 0 && errno != EINTR) rc = -errno;
+        if (n > 0)
+            from_bytes += (uint64_t)n;
+        if (n == 0)
+            rc = -ENOSPC;
+        if (n < 0 && errno != EINTR)
+            rc = -errno;
     }
     free(zeros);
     return rc;
@@ -71,9 +77,11 @@ static int preallocate(int fd, uint64_t old_bytes, uint64_t size_bytes)
     do {
         rc = fallocate(fd, 0, 0, (off_t)size_bytes) < 0 ? -errno : 0;
     } while (rc == -EINTR);
-    if (rc == -EOPNOTSUPP || rc == -ENOSYS) rc = write_zeros(fd, old_bytes, size_bytes);
+    if (rc == -EOPNOTSUPP || rc == -ENOSYS)
+        rc = write_zeros(fd, old_bytes, size_bytes);
     /* A failure may have left a longer file; the caller is promised that nothing is left behind. */
-    if (rc < 0 && ftruncate(fd, (off_t)old_bytes) < 0) return rc;
+    if (rc < 0 && ftruncate(fd, (off_t)old_bytes) < 0)
+        return rc;
     return rc;
 }
 
@@ -82,20 +90,28 @@ static int prepare(const struct hst_aio *aio, struct hst_aio_file *file, unsigne
                    uint64_t size_bytes)
 {
     struct stat st;
-    if (fstat(file->fd, &st) < 0) return -errno;
-    if (!S_ISREG(st.st_mode)) return -EINVAL;
+    if (fstat(file->fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -EINVAL;
     const uint64_t old_bytes = (uint64_t)st.st_size;
     if (file->readonly) {
-        if (size_bytes == 0) size_bytes = old_bytes;
-        if (size_bytes % HST_AIO_ALIGN_BYTES) return -EINVAL;
-        if (size_bytes > old_bytes) return -ENODATA;
+        if (size_bytes == 0)
+            size_bytes = old_bytes;
+        if (size_bytes % HST_AIO_ALIGN_BYTES)
+            return -EINVAL;
+        if (size_bytes > old_bytes)
+            return -ENODATA;
     } else {
         const unsigned created = flags & (HST_AIO_CREATE | HST_AIO_SCRATCH);
-        if (created && fchmod(file->fd, 0600) < 0) return -errno; /* whatever the umask */
+        if (created && fchmod(file->fd, 0600) < 0)
+            return -errno; /* whatever the umask */
         int rc = preallocate(file->fd, old_bytes, size_bytes);
-        if (rc < 0) return rc;
+        if (rc < 0)
+            return rc;
     }
-    if (fcntl(file->fd, F_SETFL, aio->direct ? O_DIRECT : 0) < 0) return -errno;
+    if (fcntl(file->fd, F_SETFL, aio->direct ? O_DIRECT : 0) < 0)
+        return -errno;
     file->size_bytes = size_bytes;
     return 0;
 }
@@ -103,24 +119,33 @@ static int prepare(const struct hst_aio *aio, struct hst_aio_file *file, unsigne
 static int check_request(unsigned flags, uint64_t size_bytes)
 {
     const bool readonly = flags & HST_AIO_READONLY;
-    if (flags & ~(unsigned)(HST_AIO_SCRATCH | HST_AIO_CREATE | HST_AIO_READONLY)) return -EINVAL;
-    if (flags & (flags - 1)) return -EINVAL; /* they exclude each other */
-    if (size_bytes % HST_AIO_ALIGN_BYTES || (size_bytes == 0 && !readonly)) return -EINVAL;
-    if (size_bytes > INT64_MAX) return -EFBIG;
+    if (flags & ~(unsigned)(HST_AIO_SCRATCH | HST_AIO_CREATE | HST_AIO_READONLY))
+        return -EINVAL;
+    if (flags & (flags - 1))
+        return -EINVAL; /* they exclude each other */
+    if (size_bytes % HST_AIO_ALIGN_BYTES || (size_bytes == 0 && !readonly))
+        return -EINVAL;
+    if (size_bytes > INT64_MAX)
+        return -EFBIG;
     struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) < 0) return -errno;
-    if (!readonly && limit.rlim_cur != RLIM_INFINITY && size_bytes > limit.rlim_cur) return -EFBIG;
+    if (getrlimit(RLIMIT_FSIZE, &limit) < 0)
+        return -errno;
+    if (!readonly && limit.rlim_cur != RLIM_INFINITY && size_bytes > limit.rlim_cur)
+        return -EFBIG;
     return 0;
 }
 
 int hst_aio_file_open(struct hst_aio *aio, const char *path, unsigned flags, uint64_t size_bytes,
                       struct hst_aio_file **out)
 {
-    if (!aio || !path || !out) return -EINVAL;
+    if (!aio || !path || !out)
+        return -EINVAL;
     int rc = check_request(flags, size_bytes);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     struct hst_aio_file *file = calloc(1, sizeof *file);
-    if (!file) return -ENOMEM;
+    if (!file)
+        return -ENOMEM;
     file->aio = aio;
     file->readonly = flags & HST_AIO_READONLY;
     file->fd = flags & HST_AIO_SCRATCH ? open_scratch(path) : open_named(path, flags);
@@ -129,12 +154,14 @@ int hst_aio_file_open(struct hst_aio *aio, const char *path, unsigned flags, uin
         goto err_file;
     }
     rc = prepare(aio, file, flags, size_bytes);
-    if (rc < 0) goto err_fd;
+    if (rc < 0)
+        goto err_fd;
     *out = file;
     return 0;
 
 err_fd:
-    if (flags & HST_AIO_CREATE) unlink(path);
+    if (flags & HST_AIO_CREATE)
+        unlink(path);
     close(file->fd);
 err_file:
     free(file);
@@ -143,7 +170,8 @@ err_file:
 
 void hst_aio_file_close(struct hst_aio_file **file)
 {
-    if (!*file) return;
+    if (!*file)
+        return;
     assert((*file)->in_flight == 0);
     close((*file)->fd);
     free(*file);

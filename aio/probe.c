@@ -21,7 +21,8 @@ static int try_direct(int fd)
 {
     void *block;
     int rc = hst_aio_buffer_alloc(HST_AIO_ALIGN_BYTES, &block);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     if (fcntl(fd, F_SETFL, O_DIRECT) < 0 || pwrite(fd, block, HST_AIO_ALIGN_BYTES, 0) < 0 ||
         pread(fd, block, HST_AIO_ALIGN_BYTES, 0) < 0)
         rc = -errno;
@@ -34,10 +35,12 @@ int hst_aio_probe_open(struct hst_aio *aio, const char *directory, struct hst_ai
 {
     struct statfs fs;
     struct hst_aio_file *file;
-    if (statfs(directory, &fs) < 0) return -errno;
+    if (statfs(directory, &fs) < 0)
+        return -errno;
     info->in_memory = fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
     int rc = hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, HST_AIO_PROBE_BYTES, &file);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     rc = try_direct(file->fd);
     info->direct_error = rc;
     info->direct = aio->direct = rc == 0;
@@ -55,7 +58,8 @@ static int run_one(struct hst_aio *aio, const struct hst_aio_op *op)
 {
     struct hst_aio_completion completion;
     int rc = hst_aio_submit(aio, op, 1);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     rc = hst_aio_reap(aio, &completion, 1, 1, UINT64_MAX);
     return rc < 0 ? rc : completion.error;
 }
@@ -92,25 +96,31 @@ int hst_aio_probe_backend(struct hst_aio *aio, struct hst_aio_file *file, const 
     void *written, *read;
     *step = "memory";
     int rc = hst_aio_buffer_alloc(HST_AIO_PROBE_BYTES, &written);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     rc = hst_aio_buffer_alloc(HST_AIO_PROBE_BYTES, &read);
-    if (rc < 0) goto err_written;
+    if (rc < 0)
+        goto err_written;
     fill(written, HST_AIO_PROBE_BYTES / sizeof(uint64_t), aio->ops->id);
 
     *step = "write";
     rc = run_all(aio, file, HST_AIO_WRITE, written);
-    if (rc < 0) goto out;
+    if (rc < 0)
+        goto out;
     *step = "fdatasync";
     rc = run_one(aio, &(struct hst_aio_op){.kind = HST_AIO_SYNC, .file = file});
-    if (rc < 0) goto out;
+    if (rc < 0)
+        goto out;
     *step = "read";
     rc = run_all(aio, file, HST_AIO_READ, read);
-    if (rc < 0) goto out;
+    if (rc < 0)
+        goto out;
     *step = "compare";
     size_t total_bytes = 0;
     for (int i = 0; i < TRANSFERS; i++)
         total_bytes += transfer_bytes[i];
-    if (memcmp(written, read, total_bytes) != 0) rc = -EIO;
+    if (memcmp(written, read, total_bytes) != 0)
+        rc = -EIO;
 out:
     hst_aio_buffer_free(read, HST_AIO_PROBE_BYTES);
 err_written:

@@ -55,7 +55,8 @@ static void *worker(void *arg)
     for (;;) {
         while (pool->queue_count == 0 && !pool->stop)
             pthread_cond_wait(&pool->work, &pool->lock);
-        if (pool->stop) break;
+        if (pool->stop)
+            break;
         struct piece *piece = pool->queue[pool->queue_head];
         pool->queue_head = (pool->queue_head + 1) % pool->capacity;
         pool->queue_count--;
@@ -64,7 +65,8 @@ static void *worker(void *arg)
         pthread_mutex_lock(&pool->lock);
         piece->result = result;
         pool->finished[pool->finished_count++] = piece;
-        if (pool->finished_count == pool->wake_at) pthread_cond_signal(&pool->news);
+        if (pool->finished_count == pool->wake_at)
+            pthread_cond_signal(&pool->news);
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -94,7 +96,8 @@ static int pool_start(struct pool *pool, uint32_t thread_count)
     pthread_sigmask(SIG_SETMASK, &all, &before); /* the new threads inherit it */
     while (rc == 0 && pool->thread_count < thread_count) {
         rc = pthread_create(&pool->threads[pool->thread_count], NULL, worker, pool);
-        if (rc != 0) break;
+        if (rc != 0)
+            break;
         pthread_setname_np(pool->threads[pool->thread_count], "hst-aio");
         pool->thread_count++;
     }
@@ -106,7 +109,8 @@ static int threads_open(struct hst_aio *aio, const char **step)
 {
     *step = "memory";
     struct pool *pool = calloc(1, sizeof *pool);
-    if (!pool) return -ENOMEM;
+    if (!pool)
+        return -ENOMEM;
     pool->capacity = aio->piece_capacity;
     pool->queue = calloc(pool->capacity, sizeof(struct piece *));
     pool->finished = calloc(pool->capacity, sizeof(struct piece *));
@@ -159,7 +163,8 @@ static int threads_wait(struct hst_aio *aio, uint32_t least, uint64_t timeout_ns
     const bool limited = timeout_ns != UINT64_MAX;
     uint64_t end_ns;
     if (least > 0 && limited) {
-        if (__builtin_add_overflow(hst_aio_now_ns(), timeout_ns, &end_ns)) end_ns = INT64_MAX;
+        if (__builtin_add_overflow(hst_aio_now_ns(), timeout_ns, &end_ns))
+            end_ns = INT64_MAX;
         deadline.tv_sec = (time_t)(end_ns / 1000000000u);
         deadline.tv_nsec = (long)(end_ns % 1000000000u);
     }

@@ -35,7 +35,8 @@ static struct job *list_pop(struct job_list *list)
 int hst_aio_context_create(const struct hst_aio_config *config, struct hst_aio **out)
 {
     struct hst_aio *aio = calloc(1, sizeof *aio);
-    if (!aio) return -ENOMEM;
+    if (!aio)
+        return -ENOMEM;
     aio->queue_depth = config->queue_depth;
     aio->thread_count = config->thread_count;
     aio->piece_bytes = config->piece_bytes;
@@ -88,7 +89,8 @@ static void break_down(struct hst_aio *aio, int error)
 {
     aio->broken = error;
     for (uint32_t i = 0; i < aio->queue_depth; i++) {
-        if (aio->jobs[i].active) aio->jobs[i].op.file->in_flight--;
+        if (aio->jobs[i].active)
+            aio->jobs[i].op.file->in_flight--;
         aio->jobs[i].active = false;
     }
     aio->in_flight = 0;
@@ -102,10 +104,12 @@ static void push_piece(struct hst_aio *aio, struct piece *piece)
 
 static void flush(struct hst_aio *aio)
 {
-    if (!aio->pushed) return;
+    if (!aio->pushed)
+        return;
     aio->pushed = false;
     int rc = aio->ops->flush(aio);
-    if (rc < 0) break_down(aio, rc);
+    if (rc < 0)
+        break_down(aio, rc);
 }
 
 /* Cuts pieces off the pending jobs while there is room. */
@@ -126,7 +130,8 @@ static void issue(struct hst_aio *aio)
         };
         job->cut_bytes += piece->bytes;
         job->pieces_out++;
-        if (left_bytes == piece->bytes) list_pop(&aio->pending);
+        if (left_bytes == piece->bytes)
+            list_pop(&aio->pending);
         push_piece(aio, piece);
     }
 }
@@ -152,7 +157,8 @@ static int judge(const struct piece *piece, uint32_t *moved_bytes)
         return 0;
     }
     *moved_bytes = result_bytes - result_bytes % HST_AIO_ALIGN_BYTES;
-    if (*moved_bytes > 0 || (result_bytes > 0 && patient)) return 0;
+    if (*moved_bytes > 0 || (result_bytes > 0 && patient))
+        return 0;
     return piece->kind == HST_AIO_READ ? -ENODATA : -ENOSPC;
 }
 
@@ -166,7 +172,8 @@ static void settle(struct hst_aio *aio, struct piece *piece)
     job->moved_bytes += moved_bytes;
     if (error && !job->error) {
         job->error = error;
-        if (job == aio->pending.head) list_pop(&aio->pending); /* what is not cut stays undone */
+        if (job == aio->pending.head)
+            list_pop(&aio->pending); /* what is not cut stays undone */
     }
     if (!finished && !job->error) {
         piece->buffer += moved_bytes;
@@ -178,36 +185,49 @@ static void settle(struct hst_aio *aio, struct piece *piece)
     }
     aio->free_pieces[aio->piece_capacity - aio->pieces_out--] = piece;
     job->pieces_out--;
-    if (job->pieces_out == 0 && job != aio->pending.head) list_append(&aio->done, job);
+    if (job->pieces_out == 0 && job != aio->pending.head)
+        list_append(&aio->done, job);
 }
 
 static int check_op(const struct hst_aio *aio, const struct hst_aio_op *op)
 {
     const struct hst_aio_file *file = op->file;
-    if (!file || file->aio != aio) return -EINVAL;
-    if (op->kind == HST_AIO_SYNC) return 0;
-    if (op->kind != HST_AIO_READ && (op->kind != HST_AIO_WRITE || file->readonly)) return -EINVAL;
-    if (!op->buffer || op->bytes == 0) return -EINVAL;
-    if ((op->offset | op->bytes | (uintptr_t)op->buffer) % HST_AIO_ALIGN_BYTES) return -EINVAL;
-    if (op->offset > file->size_bytes || op->bytes > file->size_bytes - op->offset) return -EINVAL;
+    if (!file || file->aio != aio)
+        return -EINVAL;
+    if (op->kind == HST_AIO_SYNC)
+        return 0;
+    if (op->kind != HST_AIO_READ && (op->kind != HST_AIO_WRITE || file->readonly))
+        return -EINVAL;
+    if (!op->buffer || op->bytes == 0)
+        return -EINVAL;
+    if ((op->offset | op->bytes | (uintptr_t)op->buffer) % HST_AIO_ALIGN_BYTES)
+        return -EINVAL;
+    if (op->offset > file->size_bytes || op->bytes > file->size_bytes - op->offset)
+        return -EINVAL;
     return 0;
 }
 
 int hst_aio_submit(struct hst_aio *aio, const struct hst_aio_op *ops, size_t count)
 {
-    if (aio->broken) return aio->broken;
+    if (aio->broken)
+        return aio->broken;
     for (size_t i = 0; i < count; i++) {
         int rc = check_op(aio, &ops[i]);
-        if (rc < 0) return rc;
+        if (rc < 0)
+            return rc;
     }
-    if (count == 0) return 0;
+    if (count == 0)
+        return 0;
     if (aio->in_flight == 0 && aio->ops->claim) {
         int rc = aio->ops->claim(aio);
-        if (rc < 0) return rc;
+        if (rc < 0)
+            return rc;
     }
     const size_t room = aio->queue_depth - aio->in_flight;
-    if (room == 0) return -EAGAIN;
-    if (count > room) count = room;
+    if (room == 0)
+        return -EAGAIN;
+    if (count > room)
+        count = room;
     for (size_t i = 0; i < count; i++) {
         struct job *job = list_pop(&aio->free);
         *job = (struct job){.op = ops[i], .active = true};
@@ -243,7 +263,8 @@ static void advance(struct hst_aio *aio, size_t least, uint64_t timeout_ns)
      * k operations need at least k more pieces; more are not waited for, so that a large one stays
      * fed.
      */
-    if (least > aio->pieces_out) least = aio->pieces_out;
+    if (least > aio->pieces_out)
+        least = aio->pieces_out;
     aio->pushed = false;
     int count = aio->ops->wait(aio, (uint32_t)least, timeout_ns);
     if (count < 0) {
@@ -258,12 +279,16 @@ static void advance(struct hst_aio *aio, size_t least, uint64_t timeout_ns)
 int hst_aio_reap(struct hst_aio *aio, struct hst_aio_completion *completions, size_t capacity,
                  size_t least, uint64_t timeout_ns)
 {
-    if (aio->broken) return aio->broken;
+    if (aio->broken)
+        return aio->broken;
     size_t count = take_done(aio, completions, capacity);
-    if (least > count + aio->in_flight) least = count + aio->in_flight;
-    if (least > capacity) least = capacity;
+    if (least > count + aio->in_flight)
+        least = count + aio->in_flight;
+    if (least > capacity)
+        least = capacity;
     const bool satisfied = count > 0 && count >= least && !aio->pending.head;
-    if (satisfied || count == capacity) return (int)count;
+    if (satisfied || count == capacity)
+        return (int)count;
 
     uint64_t deadline_ns = UINT64_MAX;
     if (count < least && timeout_ns != 0 && timeout_ns != UINT64_MAX &&
@@ -274,7 +299,8 @@ int hst_aio_reap(struct hst_aio *aio, struct hst_aio_completion *completions, si
         const size_t missing = left_ns > 0 && least > count ? least - count : 0;
         advance(aio, missing, left_ns);
         count += take_done(aio, completions + count, capacity - count);
-        if (count >= least || left_ns == 0) break;
+        if (count >= least || left_ns == 0)
+            break;
         if (deadline_ns != UINT64_MAX) {
             const uint64_t now_ns = hst_aio_now_ns();
             left_ns = now_ns < deadline_ns ? deadline_ns - now_ns : 0;

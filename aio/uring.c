@@ -59,7 +59,8 @@ static int ring_open(struct hst_aio *aio, const char **step)
     struct uring *uring = aio->state;
     *step = "io_uring_setup";
     int rc = setup(&uring->ring, aio->piece_capacity);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     if (!(uring->ring.features & IORING_FEAT_EXT_ARG)) {
         *step = "io_uring features (Linux 5.11)";
         rc = -ENOSYS;
@@ -67,7 +68,8 @@ static int ring_open(struct hst_aio *aio, const char **step)
     }
     *step = "io_uring_ring_dontfork";
     rc = io_uring_ring_dontfork(&uring->ring);
-    if (rc < 0) goto err_ring;
+    if (rc < 0)
+        goto err_ring;
     const uint32_t entries = uring->ring.sq.ring_entries;
     aio->piece_limit = entries < aio->piece_capacity ? entries : aio->piece_capacity;
     uring->owner = gettid();
@@ -83,15 +85,18 @@ static int uring_open(struct hst_aio *aio, const char **step)
 {
     *step = "memory";
     aio->state = calloc(1, sizeof(struct uring));
-    if (!aio->state) return -ENOMEM;
+    if (!aio->state)
+        return -ENOMEM;
     int rc = ring_open(aio, step);
-    if (rc < 0) free(aio->state);
+    if (rc < 0)
+        free(aio->state);
     return rc;
 }
 
 static void ring_close(struct uring *uring)
 {
-    if (uring->live) io_uring_queue_exit(&uring->ring);
+    if (uring->live)
+        io_uring_queue_exit(&uring->ring);
     uring->live = false;
 }
 
@@ -105,7 +110,8 @@ static int uring_claim(struct hst_aio *aio)
 {
     struct uring *uring = aio->state;
     const char *step;
-    if (uring->live && uring->owner == gettid()) return 0;
+    if (uring->live && uring->owner == gettid())
+        return 0;
     ring_close(uring);
     return ring_open(aio, &step);
 }
@@ -127,7 +133,8 @@ static void uring_push(struct hst_aio *aio, struct piece *piece)
         break;
     }
     /* A worker of the kernel may sleep where the inline attempt, which may not, said EAGAIN. */
-    if (piece->retries > 0) io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
+    if (piece->retries > 0)
+        io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
     io_uring_sqe_set_data(sqe, piece);
 }
 
@@ -169,7 +176,8 @@ static int uring_wait(struct hst_aio *aio, uint32_t least, uint64_t timeout_ns)
 {
     struct uring *uring = aio->state;
     uint32_t count = harvest(aio, 0);
-    if (count > 0 && count >= least && io_uring_sq_ready(&uring->ring) == 0) return (int)count;
+    if (count > 0 && count >= least && io_uring_sq_ready(&uring->ring) == 0)
+        return (int)count;
 
     int rc;
     if (count >= least) {
@@ -183,7 +191,8 @@ static int uring_wait(struct hst_aio *aio, uint32_t least, uint64_t timeout_ns)
         rc = io_uring_submit_and_wait_timeout(&uring->ring, &cqe, least - count,
                                               timeout_ns == UINT64_MAX ? NULL : &limit, NULL);
     }
-    if (!is_passing(rc)) return rc;
+    if (!is_passing(rc))
+        return rc;
     const uint32_t before = count;
     count = harvest(aio, count);
     if (count == before && least > 0 && (rc == -EAGAIN || rc == -EBUSY || rc == -ENOMEM)) {

@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scalars around the kernels: one step's coefficients, the clip factor, the sum of norm partials.
+ * The scalars around the kernels: one step's coefficients, the clip factor, the sum of norm
+ * partials.
  *
- * All in float64, and only with operations that IEEE 754 rounds exactly: pow() differs between libms, and between
- * CPUs under one libm, and a run resumed on another machine must go on with the same bits.
+ * All in float64, and only with operations that IEEE 754 rounds exactly: pow() differs between
+ * libms, and between CPUs under one libm, and a run resumed on another machine must go on with the
+ * same bits.
  */
 #include <hoistway/cpu_adam.h>
 
 #include <errno.h>
 #include <math.h>
 
-/* β^t by squaring; its relative error grows with t while β^t shrinks, so 1 - β^t keeps 13 digits or more. */
+/* β^t by squaring; its relative error grows with t while β^t shrinks, so 1 - β^t keeps 13 digits or
+ * more. */
 static double power(double base, uint64_t exponent)
 {
     double result = 1.0;
 
     for (; exponent != 0; exponent >>= 1) {
-        if (exponent & 1) result *= base;
+        if (exponent & 1)
+            result *= base;
         base *= base;
     }
     return result;
@@ -38,7 +42,8 @@ static bool coef_is_finite(const struct hst_adam_coef *c)
 int hst_adam_coef_init(const struct hst_adam_hyper *hyper, uint64_t t, float grad_scale,
                        struct hst_adam_coef *coef)
 {
-    if (t == 0 || !hyper_is_valid(hyper)) return -EINVAL;
+    if (t == 0 || !hyper_is_valid(hyper))
+        return -EINVAL;
 
     const double beta1 = hyper->beta1, beta2 = hyper->beta2;
     const double bias1 = 1.0 - power(beta1, t), bias2 = 1.0 - power(beta2, t);
@@ -55,7 +60,8 @@ int hst_adam_coef_init(const struct hst_adam_hyper *hyper, uint64_t t, float gra
         .decay = (float)(hyper->weight_decay * bias1),
         .step_size = (float)(hyper->lr / bias1),
     };
-    if (!coef_is_finite(&c)) return -EINVAL;
+    if (!coef_is_finite(&c))
+        return -EINVAL;
     *coef = c;
     return 0;
 }
@@ -71,8 +77,10 @@ double hst_norm2_sum(const double *partial, size_t count)
 
 float hst_clip_factor(double norm, double max_norm)
 {
-    if (max_norm <= 0) return 1.0f;
-    if (!isfinite(norm) || isnan(max_norm)) return NAN;
+    if (max_norm <= 0)
+        return 1.0f;
+    if (!isfinite(norm) || isnan(max_norm))
+        return NAN;
 
     double factor = max_norm / (norm + 1e-6);
     return factor < 1.0 ? (float)factor : 1.0f;

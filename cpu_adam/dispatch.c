@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which tables this machine may run: a ladder of feature bits with an early return at the first that is missing.
- * Two parties are asked: the CPU (CPUID) and the operating system, which must save the wider registers (XGETBV).
- * Never the CPU's model: hypervisors make it up.
+ * Which tables this machine may run: a ladder of feature bits with an early return at the first
+ * that is missing. Two parties are asked: the CPU (CPUID) and the operating system, which must save
+ * the wider registers (XGETBV). Never the CPU's model: hypervisors make it up.
  */
 #include "tables.h"
 
@@ -34,11 +34,15 @@ static enum level cpu_level(void)
     const uint32_t avx512_7b = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
     uint32_t a, b, c, d;
 
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !has_all(c, avx2_1c)) return LEVEL_C;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !has_all(c, avx2_1c))
+        return LEVEL_C;
     uint32_t saved = xcr0_low();
-    if (!has_all(saved, XCR0_YMM)) return LEVEL_C;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !has_all(b, bit_AVX2)) return LEVEL_C;
-    if (!has_all(b, avx512_7b) || !has_all(saved, XCR0_ZMM)) return LEVEL_AVX2;
+    if (!has_all(saved, XCR0_YMM))
+        return LEVEL_C;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !has_all(b, bit_AVX2))
+        return LEVEL_C;
+    if (!has_all(b, avx512_7b) || !has_all(saved, XCR0_ZMM))
+        return LEVEL_AVX2;
     return LEVEL_AVX512;
 }
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arithmetic, written once in plain C and compiled once for each instruction set; ISA is the set's name
- * and the only thing that differs in the source (the flags are in meson.build).
+ * The arithmetic, written once in plain C and compiled once for each instruction set; ISA is the
+ * set's name and the only thing that differs in the source (the flags are in meson.build).
  *
- * Why the sets agree bit for bit: every operation is one that IEEE 754 rounds exactly (+, ×, ÷, sqrt, fma), the
- * order is written out, the compiler may neither contract nor reorder (-ffp-contract=off, no fast-math), and
- * elements do not meet except in the fixed lanes of the norms. What IEEE 754 leaves open is the pattern of a NaN,
- * so NaNs are canonicalised before they are stored.
+ * Why the sets agree bit for bit: every operation is one that IEEE 754 rounds exactly (+, ×, ÷,
+ * sqrt, fma), the order is written out, the compiler may neither contract nor reorder
+ * (-ffp-contract=off, no fast-math), and elements do not meet except in the fixed lanes of the
+ * norms. What IEEE 754 leaves open is the pattern of a NaN, so NaNs are canonicalised before they
+ * are stored.
  *
- * Loops are shaped for the compiler's vectoriser: no branches, no calls but sqrtf and fmaf, restrict everywhere.
+ * Loops are shaped for the compiler's vectoriser: no branches, no calls but sqrtf and fmaf,
+ * restrict everywhere.
  */
 #include "tables.h"
 
@@ -26,8 +28,9 @@ _Static_assert(FLT_EVAL_METHOD == 0, "f32 operations must be rounded to f32");
 enum { NORM_LANES = 16 };
 
 /*
- * The updates walk four or five arrays at once, more than the hardware's prefetcher keeps up with: asking for lines
- * 512 elements (2 KiB of f32) ahead brings them from some 20 % to some 5 % above what the memory allows.
+ * The updates walk four or five arrays at once, more than the hardware's prefetcher keeps up with:
+ * asking for lines 512 elements (2 KiB of f32) ahead brings them from some 20 % to some 5 % above
+ * what the memory allows.
  */
 enum { BLOCK = 64, AHEAD = 512, LINE_BYTES = 64 };
 

@@ -12,14 +12,16 @@ static int dram_budget(struct hst_engine *engine, uint64_t *budget)
     struct machine_memory memory;
     int rc = machine_memory(&memory);
     if (rc)
-        return engine_fail(engine, HST_E_BUDGET, rc, "the free memory can not be read from /proc/meminfo");
+        return engine_fail(engine, HST_E_BUDGET, rc,
+                           "the free memory can not be read from /proc/meminfo");
     uint64_t left = machine_memory_left(&memory);
     *budget = engine->config.dram_bytes;
     if (*budget == 0)
         *budget = (uint64_t)(DEFAULT_SHARE * (double)left);
     if (*budget > left)
         return engine_fail(engine, HST_E_BUDGET, -ENOMEM,
-                           "--dram is %.1f MiB, but only %.1f MiB are free (least of free memory, cgroup limit and "
+                           "--dram is %.1f MiB, but only %.1f MiB are free (least of free memory, "
+                           "cgroup limit and "
                            "RLIMIT_AS). Fix: lower --dram",
                            (double)*budget / 1048576.0, (double)left / 1048576.0);
     return 0;
@@ -33,12 +35,14 @@ static int nvme_budget(struct hst_engine *engine, uint64_t *budget)
     uint64_t left;
     int rc = machine_disk_left(engine->config.store, &left);
     if (rc)
-        return engine_fail(engine, HST_E_STORE_DIR, rc, "the free space of %s can not be read", engine->config.store);
+        return engine_fail(engine, HST_E_STORE_DIR, rc, "the free space of %s can not be read",
+                           engine->config.store);
     *budget = engine->config.nvme_bytes;
     if (*budget == 0)
         *budget = (uint64_t)(DEFAULT_SHARE * (double)left);
     if (*budget > left)
-        return engine_fail(engine, HST_E_DISK_SPACE, -ENOSPC, "--nvme is %.2f GB, but %s has %.2f GB free. Fix: lower --nvme",
+        return engine_fail(engine, HST_E_DISK_SPACE, -ENOSPC,
+                           "--nvme is %.2f GB, but %s has %.2f GB free. Fix: lower --nvme",
                            (double)*budget / 1e9, engine->config.store, (double)left / 1e9);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one clock of the engine: monotonic, so that a changed wall clock does not change what is measured. */
+/* The one clock of the engine: monotonic, so that a changed wall clock does not change what is
+ * measured. */
 #include "engine_state.h"
 
 #include <time.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An engine's life: create, describe, seal, destroy. Creating touches the device and the store directory;
- * sealing decides everything and allocates it; afterwards nothing grows.
+ * An engine's life: create, describe, seal, destroy. Creating touches the device and the store
+ * directory; sealing decides everything and allocates it; afterwards nothing grows.
  */
 #include "engine_state.h"
 #include "exec/weights.h"
@@ -58,7 +58,9 @@ static int check_config(struct hst_engine *engine)
 {
     const struct hst_config *c = &engine->config;
     if (c->batch_tokens == 0 || c->grain_tokens == 0 || c->grain_tokens > c->batch_tokens)
-        return refuse_value(engine, "batch_tokens and grain_tokens must be > 0, and a grain no larger than the batch");
+        return refuse_value(
+            engine,
+            "batch_tokens and grain_tokens must be > 0, and a grain no larger than the batch");
     if ((c->batch_tokens + c->grain_tokens - 1) / c->grain_tokens > UINT32_MAX / 2)
         return refuse_value(engine, "more than 2^31 micro-batches in a step. Fix: a larger grain");
     if (c->tile_elements % LAYOUT_UNIT_ALIGN != 0)
@@ -74,7 +76,8 @@ static int check_config(struct hst_engine *engine)
     struct hst_adam_coef unused;
     struct hst_adam_hyper hyper = {0, c->beta1, c->beta2, c->eps, c->weight_decay};
     if (hst_adam_coef_init(&hyper, 1, 1.0f, &unused))
-        return refuse_value(engine, "betas must be in [0, 1), eps > 0, weight_decay >= 0, all finite");
+        return refuse_value(engine,
+                            "betas must be in [0, 1), eps > 0, weight_decay >= 0, all finite");
     return 0;
 }
 
@@ -82,9 +85,11 @@ static int open_device(struct hst_engine *engine)
 {
     int rc = workers_create(engine->config.threads, &engine->workers);
     if (rc)
-        return engine_fail(engine, HST_E_DEVICE, rc, "%u worker threads could not be started: %s. Fix: lower --threads",
+        return engine_fail(engine, HST_E_DEVICE, rc,
+                           "%u worker threads could not be started: %s. Fix: lower --threads",
                            engine->config.threads, strerror(-rc));
-    struct hst_parallel parallel = {.run = workers_run, .context = engine->workers, .width = engine->config.threads};
+    struct hst_parallel parallel = {
+        .run = workers_run, .context = engine->workers, .width = engine->config.threads};
     struct hst_dev_config config = {
         .size = sizeof config,
         .host_bytes = engine->plan_in.dram_budget,
@@ -94,9 +99,12 @@ static int open_device(struct hst_engine *engine)
     rc = rc ? rc : hst_stream_create(engine->dev, "hst-compute", &engine->stream);
     rc = rc ? rc : hst_event_create(engine->dev, &engine->unit_passed);
     if (rc)
-        return engine_fail(engine, HST_E_DEVICE, rc, "the host device could not be opened: %s%s", strerror(-rc),
-                           rc == -ENOTSUP ? " (OpenBLAS is the serial flavour, which gives wrong products to several "
-                                            "threads). Fix: apt install libopenblas0-openmp" : "");
+        return engine_fail(
+            engine, HST_E_DEVICE, rc, "the host device could not be opened: %s%s", strerror(-rc),
+            rc == -ENOTSUP
+                ? " (OpenBLAS is the serial flavour, which gives wrong products to several "
+                  "threads). Fix: apt install libopenblas0-openmp"
+                : "");
     engine->adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
     return 0;
 }
@@ -192,7 +200,8 @@ static int plan(struct hst_engine *engine)
     char why[384];
     int rc = layout_seal(&engine->layout, engine->config.tile_elements);
     if (rc)
-        return engine_fail(engine, HST_E_VALUE, rc, "more than 2^32 tiles. Fix: larger tile_elements");
+        return engine_fail(engine, HST_E_VALUE, rc,
+                           "more than 2^32 tiles. Fix: larger tile_elements");
     struct placement_in *in = &engine->plan_in;
     in->layout = &engine->layout;
     in->precision = engine_precision(engine);
@@ -242,7 +251,8 @@ static int allocate(struct hst_engine *engine)
     rc = rc ? rc : open_slots(engine);
     rc = rc ? rc : weights_open(engine);
     if (rc)
-        return engine_fail(engine, HST_E_BUDGET, rc, "%.1f MiB of memory could not be allocated: %s. Fix: lower --dram",
+        return engine_fail(engine, HST_E_BUDGET, rc,
+                           "%.1f MiB of memory could not be allocated: %s. Fix: lower --dram",
                            (double)engine->placement.dram_bytes / 1048576.0, strerror(-rc));
     return engine->placement.nvme_bytes > 0 ? store_dir_open(engine) : 0;
 }
@@ -251,8 +261,10 @@ int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
 {
     if (engine->error.code)
         return engine->error.native;
-    if (engine->phase != PHASE_DESCRIBE || order != HST_ORDER_FORWARD || engine->layout.unit_count == 0)
-        return engine_refuse(engine, "seal comes once, after at least one unit, with HST_ORDER_FORWARD");
+    if (engine->phase != PHASE_DESCRIBE || order != HST_ORDER_FORWARD ||
+        engine->layout.unit_count == 0)
+        return engine_refuse(engine,
+                             "seal comes once, after at least one unit, with HST_ORDER_FORWARD");
     int rc = plan(engine);
     rc = rc ? rc : allocate(engine);
     if (rc == 0)
@@ -269,7 +281,9 @@ int hst_engine_memory(const struct hst_engine *engine, struct hst_memory *memory
         .parameters = engine->layout.parameters,
         .tile_elements = engine->layout.tile_elements,
         .threads = engine->config.threads,
-        .io = !engine->aio ? "none" : engine->aio_info.backend == HST_AIO_URING ? "uring" : "threads",
+        .io = !engine->aio                                ? "none"
+              : engine->aio_info.backend == HST_AIO_URING ? "uring"
+                                                          : "threads",
     };
     memcpy(memory->bytes, p->table, sizeof memory->bytes);
     memory->total[HST_TIER_DRAM] = p->dram_bytes;

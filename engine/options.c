@@ -225,7 +225,8 @@ static int refuse(const struct hst_option *o, int error, const char *text, char 
 {
     char expected[256];
     const char *fault = error == -ERANGE ? "out of range" : *text ? "not understood" : "empty";
-    if (o->type == HST_OPTION_FLAG) fault = "takes no value";
+    if (o->type == HST_OPTION_FLAG)
+        fault = "takes no value";
     format_expected(o, expected, sizeof expected);
     snprintf(why, why_bytes, "%s (got '%.60s%s', want %s)", fault, text,
              strlen(text) > 60 ? "..." : "", expected);
@@ -246,10 +247,12 @@ static size_t number_length(const char *text)
     if (text[n] == '.')
         for (n++; isdigit((unsigned char)text[n]); n++)
             digits++;
-    if (digits == 0) return 0;
+    if (digits == 0)
+        return 0;
     if (text[n] == 'e' || text[n] == 'E') {
         size_t e = n + 1;
-        if (text[e] == '+' || text[e] == '-') e++;
+        if (text[e] == '+' || text[e] == '-')
+            e++;
         if (isdigit((unsigned char)text[e]))
             for (n = e; isdigit((unsigned char)text[n]); n++)
                 ;
@@ -261,16 +264,19 @@ static size_t number_length(const char *text)
 static int read_real(const char *text, size_t n, double *x)
 {
     char digits[LONGEST_NUMBER + 1];
-    if (n == 0 || n > LONGEST_NUMBER) return -EINVAL;
+    if (n == 0 || n > LONGEST_NUMBER)
+        return -EINVAL;
     memcpy(digits, text, n);
     digits[n] = '\0';
     locale_t c = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-    if (!c) return -ENOMEM;
+    if (!c)
+        return -ENOMEM;
     double value = strtod_l(digits, NULL, c);
     freelocale(c);
     size_t mantissa = strcspn(digits, "eE");
     bool lost = value == 0 && strcspn(digits, "123456789") < mantissa;
-    if (!isfinite(value) || lost) return -ERANGE;
+    if (!isfinite(value) || lost)
+        return -ERANGE;
     *x = value;
     return 0;
 }
@@ -284,9 +290,11 @@ static bool in_range(const struct hst_option *o, double x)
 static int read_suffix(const char *text, double *factor)
 {
     *factor = 1;
-    if (*text == '\0') return 0;
+    if (*text == '\0')
+        return 0;
     const char *found = strchr(suffixes, toupper((unsigned char)*text));
-    if (!found || (text[1] != '\0' && strcmp(text + 1, "iB") != 0)) return -EINVAL;
+    if (!found || (text[1] != '\0' && strcmp(text + 1, "iB") != 0))
+        return -EINVAL;
     for (const char *s = suffixes; s <= found; s++)
         *factor *= KIB;
     return 0;
@@ -298,14 +306,17 @@ static int read_whole(const struct hst_option *o, const char *text, uint64_t *va
     double x = 0, factor = 1;
     size_t n = number_length(text);
     int error = read_real(text, n, &x);
-    if (!error) error = read_suffix(text + n, &factor);
-    if (error) return error;
+    if (!error)
+        error = read_suffix(text + n, &factor);
+    if (error)
+        return error;
     x *= factor;
     if (o->type == HST_OPTION_SIZE)
         x = floor(x);
     else if (x != floor(x))
         return -EINVAL;
-    if (!in_range(o, x) || x > WHOLE_MAX) return -ERANGE;
+    if (!in_range(o, x) || x > WHOLE_MAX)
+        return -ERANGE;
     *value = (uint64_t)x;
     return 0;
 }
@@ -315,10 +326,13 @@ static int read_real_in_range(const struct hst_option *o, const char *text, size
 {
     double x = 0;
     size_t n = number_length(text);
-    if (n != length) return -EINVAL;
+    if (n != length)
+        return -EINVAL;
     int error = read_real(text, n, &x);
-    if (error) return error;
-    if (!in_range(o, x)) return -ERANGE;
+    if (error)
+        return error;
+    if (!in_range(o, x))
+        return -ERANGE;
     *value = x == 0 && o->zero_is_none ? HST_NONE : x;
     return 0;
 }
@@ -326,11 +340,14 @@ static int read_real_in_range(const struct hst_option *o, const char *text, size
 static int read_pair(const struct hst_option *o, const char *text, double pair[2])
 {
     const char *comma = strchr(text, ',');
-    if (!comma) return -EINVAL;
+    if (!comma)
+        return -EINVAL;
     double both[2];
     int error = read_real_in_range(o, text, (size_t)(comma - text), &both[0]);
-    if (!error) error = read_real_in_range(o, comma + 1, strlen(comma + 1), &both[1]);
-    if (!error) memcpy(pair, both, sizeof both);
+    if (!error)
+        error = read_real_in_range(o, comma + 1, strlen(comma + 1), &both[1]);
+    if (!error)
+        memcpy(pair, both, sizeof both);
     return error;
 }
 
@@ -351,9 +368,11 @@ static int parse_whole(const struct hst_option *o, const char *text, void *field
 {
     uint64_t value = 0;
     int error = read_whole(o, text, &value);
-    if (error) return error;
+    if (error)
+        return error;
     if (o->type == HST_OPTION_UINT32) {
-        if (value > UINT32_MAX) return -ERANGE;
+        if (value > UINT32_MAX)
+            return -ERANGE;
         uint32_t narrow = (uint32_t)value;
         memcpy(field, &narrow, sizeof narrow);
     } else {
@@ -376,11 +395,13 @@ static int parse(const struct hst_option *o, const char *text, void *field)
     case HST_OPTION_CHOICE:
         return read_choice(o, text, field);
     case HST_OPTION_TEXT:
-        if (*text == '\0') return -EINVAL;
+        if (*text == '\0')
+            return -EINVAL;
         memcpy(field, &text, sizeof text);
         return 0;
     case HST_OPTION_FLAG:
-        if (*text != '\0') return -EINVAL;
+        if (*text != '\0')
+            return -EINVAL;
         *(bool *)field = true;
         return 0;
     }

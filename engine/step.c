@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The calls of one training step, in the order in which a client makes them. This file checks that order
- * and keeps the step's account; bytes are moved by exec/.
+ * The calls of one training step, in the order in which a client makes them. This file checks that
+ * order and keeps the step's account; bytes are moved by exec/.
  */
 #include "engine_state.h"
 #include "exec/optimizer.h"
@@ -18,9 +18,12 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
     if (engine->error.code)
         return engine->error.native;
     if (engine->phase != PHASE_LOADED || engine->acquired != NO_UNIT)
-        return engine_refuse(engine, "a step begins after load, outside another step, with no unit acquired");
+        return engine_refuse(
+            engine, "a step begins after load, outside another step, with no unit acquired");
     if (!in || !step || in->cursor_bytes > CURSOR_BYTES_MAX || !(in->lr >= 0) || !isfinite(in->lr))
-        return engine_refuse(engine, "a step needs a finite lr >= 0 and a cursor of at most %u bytes", CURSOR_BYTES_MAX);
+        return engine_refuse(engine,
+                             "a step needs a finite lr >= 0 and a cursor of at most %u bytes",
+                             CURSOR_BYTES_MAX);
     struct step_state *s = &engine->step;
     s->lr = in->lr;
     s->ready_units = 0;
@@ -36,14 +39,16 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
             s->counted = engine->extents->counters;
     }
     engine->phase = PHASE_STEP;
-    *step = (struct hst_step){.number = s->number + 1, .micro_count = engine->placement.micro_count, .loss_scale = 1.0f};
+    *step = (struct hst_step){
+        .number = s->number + 1, .micro_count = engine->placement.micro_count, .loss_scale = 1.0f};
     return 0;
 }
 
 /* ---- units ---- */
 
 /* The unit's place in plan/sweep.h's order, or -EINVAL where its turn is over or has not come. */
-static int check_turn(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep, uint32_t *place)
+static int check_turn(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep,
+                      uint32_t *place)
 {
     const struct step_state *s = &engine->step;
     uint32_t units = engine->layout.unit_count;
@@ -52,7 +57,8 @@ static int check_turn(struct hst_engine *engine, uint32_t unit, enum hst_sweep s
     if (engine->acquired != NO_UNIT)
         return engine_refuse(engine, "unit %u is still acquired", engine->acquired);
     if ((engine->phase == PHASE_STEP) != (sweep != HST_EVAL) || engine->phase < PHASE_LOADED)
-        return engine_refuse(engine, "forward and backward belong into a step, evaluation between steps");
+        return engine_refuse(engine,
+                             "forward and backward belong into a step, evaluation between steps");
     if (sweep == HST_EVAL) {
         *place = unit;
         return 0;
@@ -65,8 +71,8 @@ static int check_turn(struct hst_engine *engine, uint32_t unit, enum hst_sweep s
         *place = 2 * units - 1 - unit;
         return 0;
     }
-    return engine_refuse(engine, "unit %u out of order: next are forward %u or backward %u", unit, s->next_forward,
-                         s->next_backward - 1);
+    return engine_refuse(engine, "unit %u out of order: next are forward %u or backward %u", unit,
+                         s->next_forward, s->next_backward - 1);
 }
 
 static float *accumulator(struct hst_engine *engine, const struct layout_param *param)
@@ -75,20 +81,23 @@ static float *accumulator(struct hst_engine *engine, const struct layout_param *
     return (float *)(void *)(engine->arena + base) + param->grad_offset;
 }
 
-/* Zeroes what the unit's backward accumulates into; tied gradients once, before their last user's backward. */
+/* Zeroes what the unit's backward accumulates into; tied gradients once, before their last user's
+ * backward. */
 static int open_gradients(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream)
 {
     const struct layout_unit *u = &engine->layout.units[unit];
     int rc = 0;
     if (unit + 1 == engine->layout.unit_count && engine->layout.tied_elements > 0)
-        rc = hst_stream_zero(stream, engine->arena + engine->placement.tied, engine->layout.tied_elements * sizeof(float));
+        rc = hst_stream_zero(stream, engine->arena + engine->placement.tied,
+                             engine->layout.tied_elements * sizeof(float));
     if (rc == 0 && u->grad_elements > 0)
-        rc = hst_stream_zero(stream, engine->arena + engine->placement.accumulator, u->grad_elements * sizeof(float));
+        rc = hst_stream_zero(stream, engine->arena + engine->placement.accumulator,
+                             u->grad_elements * sizeof(float));
     return rc ? engine_fail_device(engine, rc, "zeroing gradients") : 0;
 }
 
-int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep, struct hst_stream *stream,
-                     const struct hst_unit_view **view)
+int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep,
+                     struct hst_stream *stream, const struct hst_unit_view **view)
 {
     uint32_t place = 0;
     if (engine->error.code)
@@ -105,7 +114,8 @@ int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sw
     const struct layout_unit *u = &engine->layout.units[unit];
     for (uint32_t i = 0; i < u->param_count; i++)
         engine->units[unit].views[i].grad =
-            sweep == HST_BACKWARD ? accumulator(engine, &engine->layout.params[u->first_param + i]) : NULL;
+            sweep == HST_BACKWARD ? accumulator(engine, &engine->layout.params[u->first_param + i])
+                                  : NULL;
     engine->view = (struct hst_unit_view){
         .param = engine->units[unit].views,
         .param_count = u->param_count,
@@ -123,7 +133,8 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
     if (engine->error.code)
         return engine->error.native;
     if (engine->acquired != unit || engine->sweep != HST_BACKWARD || engine->units[unit].grad_ready)
-        return engine_refuse(engine, "gradients of unit %u are complete once, while its backward holds it", unit);
+        return engine_refuse(
+            engine, "gradients of unit %u are complete once, while its backward holds it", unit);
     const struct layout_unit *u = &engine->layout.units[unit];
     for (uint32_t i = u->first_param; i < u->first_param + u->param_count; i++) {
         const struct layout_param *param = &engine->layout.params[i];
@@ -134,7 +145,8 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
             .src_dtype = HST_F32,
             .dst_dtype = hst_engine_dtype(engine),
             .src = accumulator(engine, param),
-            .dst = engine->arena + engine->placement.grads[unit] + param->offset * engine_element_bytes(engine),
+            .dst = engine->arena + engine->placement.grads[unit] +
+                   param->offset * engine_element_bytes(engine),
         };
         int rc = hst_op_cast(engine->unit_stream, &round);
         if (rc)
@@ -166,14 +178,17 @@ int hst_unit_release(struct hst_engine *engine, uint32_t unit)
 
 /* ---- activations: at home in DRAM, which the host device computes in ---- */
 
-int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro, enum hst_act_kind kind, unsigned access,
-                    struct hst_stream *stream, struct hst_act *act)
+int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
+                    enum hst_act_kind kind, unsigned access, struct hst_stream *stream,
+                    struct hst_act *act)
 {
     if (engine->error.code)
         return engine->error.native;
     const struct placement *p = &engine->placement;
-    if (engine->acquired != unit || micro >= p->micro_count || !stream || !act || (access & (HST_READ | HST_WRITE)) == 0)
-        return engine_refuse(engine, "activation of micro-batch %u of unit %u, which must be acquired", micro, unit);
+    if (engine->acquired != unit || micro >= p->micro_count || !stream || !act ||
+        (access & (HST_READ | HST_WRITE)) == 0)
+        return engine_refuse(
+            engine, "activation of micro-batch %u of unit %u, which must be acquired", micro, unit);
     uint64_t per_token = engine->carry_bytes_per_token;
     uint64_t base = kind == HST_CARRY_GRAD ? p->carry_grad : p->carry;
     if (kind == HST_CHECKPOINT) {
@@ -191,13 +206,15 @@ int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro, en
     return 0;
 }
 
-int hst_act_release(struct hst_engine *engine, uint32_t unit, uint32_t micro, enum hst_act_kind kind)
+int hst_act_release(struct hst_engine *engine, uint32_t unit, uint32_t micro,
+                    enum hst_act_kind kind)
 {
     (void)kind;
     if (engine->error.code)
         return engine->error.native;
     if (engine->acquired != unit || micro >= engine->placement.micro_count)
-        return engine_refuse(engine, "activation of micro-batch %u of unit %u was not acquired", micro, unit);
+        return engine_refuse(engine, "activation of micro-batch %u of unit %u was not acquired",
+                             micro, unit);
     return 0;
 }
 
@@ -206,7 +223,8 @@ int hst_act_release(struct hst_engine *engine, uint32_t unit, uint32_t micro, en
 static void account(struct hst_engine *engine, double grad_norm, struct hst_step_stats *stats)
 {
     struct step_state *s = &engine->step;
-    struct extent_counters now = engine->extents ? engine->extents->counters : (struct extent_counters){0};
+    struct extent_counters now =
+        engine->extents ? engine->extents->counters : (struct extent_counters){0};
     double end = clock_seconds();
     *stats = (struct hst_step_stats){
         .step = s->number,
@@ -226,10 +244,12 @@ static int update(struct hst_engine *engine, double *grad_norm)
 {
     *grad_norm = optimizer_grad_norm(engine);
     if (!isfinite(*grad_norm))
-        return engine_fail(engine, HST_E_NONFINITE, -EOVERFLOW,
-                           "the gradient norm of step %llu is %g: the loss diverged or the data or weights hold a value "
-                           "that is not finite; nothing was updated. Fix: lower --lr or raise --warmup",
-                           (unsigned long long)engine->step.number + 1, *grad_norm);
+        return engine_fail(
+            engine, HST_E_NONFINITE, -EOVERFLOW,
+            "the gradient norm of step %llu is %g: the loss diverged or the data or weights hold a "
+            "value "
+            "that is not finite; nothing was updated. Fix: lower --lr or raise --warmup",
+            (unsigned long long)engine->step.number + 1, *grad_norm);
     int rc = weights_invalidate(engine);
     return rc ? rc : optimizer_update(engine, *grad_norm);
 }
@@ -239,9 +259,11 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
     if (engine->error.code)
         return engine->error.native;
     struct step_state *s = &engine->step;
-    if (engine->phase != PHASE_STEP || engine->acquired != NO_UNIT || s->ready_units != engine->layout.unit_count || !stats)
-        return engine_refuse(engine, "a step ends when all units' gradients are complete (%u of %u are)", s->ready_units,
-                             engine->layout.unit_count);
+    if (engine->phase != PHASE_STEP || engine->acquired != NO_UNIT ||
+        s->ready_units != engine->layout.unit_count || !stats)
+        return engine_refuse(engine,
+                             "a step ends when all units' gradients are complete (%u of %u are)",
+                             s->ready_units, engine->layout.unit_count);
     int rc = hst_stream_sync(engine->unit_stream);
     if (rc)
         return engine_fail_device(engine, rc, "the backward");

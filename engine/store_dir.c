@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directory that NVMe extents live in: made, checked, measured and opened, with a message for each way it can fail. */
+/* The directory that NVMe extents live in: made, checked, measured and opened, with a message for
+ * each way it can fail. */
 #include "engine_state.h"
 #include "machine/machine.h"
 
@@ -8,10 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int refuse_directory(struct hst_engine *engine, int native, const char *what, const char *fix)
+static int refuse_directory(struct hst_engine *engine, int native, const char *what,
+                            const char *fix)
 {
-    return engine_fail(engine, HST_E_STORE_DIR, native, "store directory %s %s: %s. Fix: %s", engine->config.store, what,
-                       strerror(-native), fix);
+    return engine_fail(engine, HST_E_STORE_DIR, native, "store directory %s %s: %s. Fix: %s",
+                       engine->config.store, what, strerror(-native), fix);
 }
 
 int store_dir_make(struct hst_engine *engine)
@@ -21,13 +23,15 @@ int store_dir_make(struct hst_engine *engine)
     if (mkdir(path, 0700) == 0)
         engine->store_created = true;
     else if (errno != EEXIST)
-        return refuse_directory(engine, -errno, "can not be created", "create its parent, or give another --store");
+        return refuse_directory(engine, -errno, "can not be created",
+                                "create its parent, or give another --store");
     if (stat(path, &status))
         return refuse_directory(engine, -errno, "can not be looked at", "give another --store");
     if (!S_ISDIR(status.st_mode))
         return refuse_directory(engine, -ENOTDIR, "is a file", "give a directory to --store");
     if (access(path, W_OK | X_OK))
-        return refuse_directory(engine, -errno, "is not writable", "chown or chmod it, or give another --store");
+        return refuse_directory(engine, -errno, "is not writable",
+                                "chown or chmod it, or give another --store");
     return 0;
 }
 
@@ -39,25 +43,33 @@ void store_dir_remove_if_ours(struct hst_engine *engine)
 
 static enum hst_aio_backend backend_of(enum hst_io io)
 {
-    return io == HST_IO_URING ? HST_AIO_URING : io == HST_IO_THREADS ? HST_AIO_THREADS : HST_AIO_AUTO;
+    return io == HST_IO_URING     ? HST_AIO_URING
+           : io == HST_IO_THREADS ? HST_AIO_THREADS
+                                  : HST_AIO_AUTO;
 }
 
 static void say_rung(struct hst_engine *engine)
 {
     const struct hst_aio_info *info = &engine->aio_info;
     engine_log(engine, HST_LOG_INFO, "I106 store %s: %s, %s", engine->config.store,
-               info->backend == HST_AIO_URING ? "io_uring" : "threads", info->direct ? "O_DIRECT" : "page cache");
+               info->backend == HST_AIO_URING ? "io_uring" : "threads",
+               info->direct ? "O_DIRECT" : "page cache");
     if (engine->config.io == HST_IO_AUTO && info->uring_error)
         engine_log(engine, HST_LOG_WARNING,
-                   "W101 io_uring is blocked (%s in %s): going on with threads (pread/pwrite; slower). In a container: "
-                   "--security-opt seccomp=<profile allowing io_uring_*>; elsewhere: sysctl kernel.io_uring_disabled=0",
+                   "W101 io_uring is blocked (%s in %s): going on with threads (pread/pwrite; "
+                   "slower). In a container: "
+                   "--security-opt seccomp=<profile allowing io_uring_*>; elsewhere: sysctl "
+                   "kernel.io_uring_disabled=0",
                    strerror(-info->uring_error), info->uring_step ? info->uring_step : "the probe");
     if (info->in_memory)
-        engine_log(engine, HST_LOG_WARNING, "W105 store directory %s is in RAM (tmpfs): it saves no memory and is not durable",
-                   engine->config.store);
+        engine_log(
+            engine, HST_LOG_WARNING,
+            "W105 store directory %s is in RAM (tmpfs): it saves no memory and is not durable",
+            engine->config.store);
     else if (!info->direct)
         engine_log(engine, HST_LOG_WARNING,
-                   "W104 the file system at %s does not support O_DIRECT (%s): going on through the page cache (slower). "
+                   "W104 the file system at %s does not support O_DIRECT (%s): going on through "
+                   "the page cache (slower). "
                    "Use a mount on ext4 or xfs",
                    engine->config.store, strerror(-info->direct_error));
 }
@@ -66,12 +78,15 @@ static int fail_open(struct hst_engine *engine, int native)
 {
     if (engine->config.io == HST_IO_URING && engine->aio_info.uring_error)
         return engine_fail(engine, HST_E_IO_URING, native,
-                           "io_uring is blocked (%s in %s), and --io uring forbids going on without. Docker's default "
-                           "seccomp profile denies it; so does sysctl kernel.io_uring_disabled. Fix: allow it, or --io "
+                           "io_uring is blocked (%s in %s), and --io uring forbids going on "
+                           "without. Docker's default "
+                           "seccomp profile denies it; so does sysctl kernel.io_uring_disabled. "
+                           "Fix: allow it, or --io "
                            "threads (uses pread/pwrite; slower)",
                            strerror(-engine->aio_info.uring_error),
                            engine->aio_info.uring_step ? engine->aio_info.uring_step : "the probe");
-    return refuse_directory(engine, native, "failed the I/O probe", "check the drive and its free space, or give another --store");
+    return refuse_directory(engine, native, "failed the I/O probe",
+                            "check the drive and its free space, or give another --store");
 }
 
 static int check_space(struct hst_engine *engine)
@@ -81,8 +96,10 @@ static int check_space(struct hst_engine *engine)
     if (rc)
         return refuse_directory(engine, rc, "can not be measured", "give another --store");
     if (left < needed)
-        return engine_fail(engine, HST_E_DISK_SPACE, -ENOSPC, "the store needs %.2f GB, %s has %.2f GB free. Fix: free some, give "
-                           "another --store, or raise --dram", (double)needed / 1e9, engine->config.store, (double)left / 1e9);
+        return engine_fail(engine, HST_E_DISK_SPACE, -ENOSPC,
+                           "the store needs %.2f GB, %s has %.2f GB free. Fix: free some, give "
+                           "another --store, or raise --dram",
+                           (double)needed / 1e9, engine->config.store, (double)left / 1e9);
     return 0;
 }
 
@@ -91,17 +108,20 @@ int store_dir_open(struct hst_engine *engine)
     int rc = check_space(engine);
     if (rc)
         return rc;
-    struct hst_aio_config config = {.size = sizeof config, .backend = backend_of(engine->config.io)};
+    struct hst_aio_config config = {.size = sizeof config,
+                                    .backend = backend_of(engine->config.io)};
     rc = hst_aio_open(&config, engine->config.store, &engine->aio, &engine->aio_info);
     if (rc)
         return fail_open(engine, rc);
     say_rung(engine);
-    rc = scratch_open(engine->aio, engine->config.store, &engine->placement, &engine->layout, engine_precision(engine),
-                      &engine->extents);
+    rc = scratch_open(engine->aio, engine->config.store, &engine->placement, &engine->layout,
+                      engine_precision(engine), &engine->extents);
     if (rc)
         return engine_fail(engine, rc == -ENOSPC ? HST_E_DISK_SPACE : HST_E_WRITE, rc,
-                           "the scratch file of %.2f GB in %s can not be created: %s. Fix: free space, raise the quota or "
+                           "the scratch file of %.2f GB in %s can not be created: %s. Fix: free "
+                           "space, raise the quota or "
                            "ulimit -f, or give another --store",
-                           (double)engine->placement.nvme_bytes / 1e9, engine->config.store, strerror(-rc));
+                           (double)engine->placement.nvme_bytes / 1e9, engine->config.store,
+                           strerror(-rc));
     return 0;
 }

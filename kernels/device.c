@@ -13,7 +13,8 @@ size_t hst_dtype_bytes(enum hst_dtype dtype)
 
 void hst_dev_close(struct hst_dev **dev)
 {
-    if (!dev || !*dev) return;
+    if (!dev || !*dev)
+        return;
     (*dev)->ops->close(*dev);
     *dev = NULL;
 }
@@ -30,24 +31,28 @@ unsigned hst_dev_flags(const struct hst_dev *dev)
 
 int hst_dev_mem_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
 {
-    if (!dev || !memory || !size_bytes || size_bytes > PTRDIFF_MAX) return -EINVAL;
+    if (!dev || !memory || !size_bytes || size_bytes > PTRDIFF_MAX)
+        return -EINVAL;
     return dev->ops->mem_alloc(dev, size_bytes, memory);
 }
 
 void hst_dev_mem_free(struct hst_dev *dev, void *memory, size_t size_bytes)
 {
-    if (memory) dev->ops->mem_free(dev, memory, size_bytes);
+    if (memory)
+        dev->ops->mem_free(dev, memory, size_bytes);
 }
 
 int hst_dev_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
 {
-    if (!dev || !memory || !size_bytes || size_bytes > PTRDIFF_MAX) return -EINVAL;
+    if (!dev || !memory || !size_bytes || size_bytes > PTRDIFF_MAX)
+        return -EINVAL;
     return dev->ops->host_alloc(dev, size_bytes, memory);
 }
 
 void hst_dev_host_free(struct hst_dev *dev, void *memory, size_t size_bytes)
 {
-    if (memory) dev->ops->host_free(dev, memory, size_bytes);
+    if (memory)
+        dev->ops->host_free(dev, memory, size_bytes);
 }
 
 void hst_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage)
@@ -57,13 +62,15 @@ void hst_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage)
 
 int hst_stream_create(struct hst_dev *dev, const char *name, struct hst_stream **stream)
 {
-    if (!dev || !name || !stream) return -EINVAL;
+    if (!dev || !name || !stream)
+        return -EINVAL;
     return dev->ops->stream_create(dev, name, stream);
 }
 
 void hst_stream_destroy(struct hst_stream **stream)
 {
-    if (!stream || !*stream) return;
+    if (!stream || !*stream)
+        return;
     (*stream)->dev->ops->stream_destroy(*stream);
     *stream = NULL;
 }
@@ -80,26 +87,30 @@ void *hst_stream_native(struct hst_stream *stream)
 
 int hst_event_create(struct hst_dev *dev, struct hst_event **event)
 {
-    if (!dev || !event) return -EINVAL;
+    if (!dev || !event)
+        return -EINVAL;
     return dev->ops->event_create(dev, event);
 }
 
 void hst_event_destroy(struct hst_event **event)
 {
-    if (!event || !*event) return;
+    if (!event || !*event)
+        return;
     (*event)->dev->ops->event_destroy(*event);
     *event = NULL;
 }
 
 int hst_event_record(struct hst_event *event, struct hst_stream *stream)
 {
-    if (!event || !stream || event->dev != stream->dev) return -EINVAL;
+    if (!event || !stream || event->dev != stream->dev)
+        return -EINVAL;
     return event->dev->ops->event_record(event, stream);
 }
 
 int hst_stream_wait(struct hst_stream *stream, struct hst_event *event)
 {
-    if (!event || !stream || event->dev != stream->dev) return -EINVAL;
+    if (!event || !stream || event->dev != stream->dev)
+        return -EINVAL;
     return stream->dev->ops->stream_wait(stream, event);
 }
 
@@ -115,16 +126,19 @@ int hst_event_sync(struct hst_event *event)
 
 int hst_stream_copy(struct hst_stream *stream, void *dst, const void *src, size_t size_bytes)
 {
-    if (!stream || size_bytes > PTRDIFF_MAX) return -EINVAL;
+    if (!stream || size_bytes > PTRDIFF_MAX)
+        return -EINVAL;
     if (size_bytes) {
         uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
-        if (!d || !s || (d < s ? s - d : d - s) < size_bytes) return -EINVAL;
+        if (!d || !s || (d < s ? s - d : d - s) < size_bytes)
+            return -EINVAL;
     }
     return stream->dev->ops->stream_copy(stream, dst, src, size_bytes);
 }
 
 int hst_stream_zero(struct hst_stream *stream, void *dst, size_t size_bytes)
 {
-    if (!stream || size_bytes > PTRDIFF_MAX || (size_bytes && !dst)) return -EINVAL;
+    if (!stream || size_bytes > PTRDIFF_MAX || (size_bytes && !dst))
+        return -EINVAL;
     return stream->dev->ops->stream_zero(stream, dst, size_bytes);
 }

@@ -50,23 +50,32 @@ static bool same_or_apart(const void *a, const void *b, size_t bytes)
 
 static bool matrix_ok(const struct hst_matrix *matrix, size_t rows, size_t columns)
 {
-    if (!rows || !columns) return true;
+    if (!rows || !columns)
+        return true;
     return tensor_ok(matrix->data) && matrix->ld >= columns && fits(rows, matrix->ld, 1, 1);
 }
 
 int hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args)
 {
-    if (!stream || !args) return -EINVAL;
+    if (!stream || !args)
+        return -EINVAL;
     const struct hst_matrix *a = &args->a, *b = &args->b, *c = &args->c;
     size_t m = args->m, n = args->n, k = args->k;
-    if (!dtype_ok(a->dtype) || a->dtype != b->dtype) return -EINVAL;
-    if (c->dtype != HST_F32 && (c->dtype != a->dtype || args->accumulate)) return -EINVAL;
-    if (!fits(m, n, 1, 1) || !fits(m, k, 1, 1) || !fits(k, n, 1, 1)) return -EINVAL;
-    if (!matrix_ok(c, m, n)) return -EINVAL;
+    if (!dtype_ok(a->dtype) || a->dtype != b->dtype)
+        return -EINVAL;
+    if (c->dtype != HST_F32 && (c->dtype != a->dtype || args->accumulate))
+        return -EINVAL;
+    if (!fits(m, n, 1, 1) || !fits(m, k, 1, 1) || !fits(k, n, 1, 1))
+        return -EINVAL;
+    if (!matrix_ok(c, m, n))
+        return -EINVAL;
     if (m && n) {
-        if (!matrix_ok(a, args->a_transposed ? k : m, args->a_transposed ? m : k)) return -EINVAL;
-        if (!matrix_ok(b, args->b_transposed ? n : k, args->b_transposed ? k : n)) return -EINVAL;
-        if (!work_ok(&args->work, hst_matmul_work_bytes(stream->dev, args))) return -EINVAL;
+        if (!matrix_ok(a, args->a_transposed ? k : m, args->a_transposed ? m : k))
+            return -EINVAL;
+        if (!matrix_ok(b, args->b_transposed ? n : k, args->b_transposed ? k : n))
+            return -EINVAL;
+        if (!work_ok(&args->work, hst_matmul_work_bytes(stream->dev, args)))
+            return -EINVAL;
     }
     return stream->dev->ops->matmul(stream, args);
 }
@@ -78,8 +87,10 @@ size_t hst_matmul_work_bytes(struct hst_dev *dev, const struct hst_matmul *args)
 
 int hst_op_rmsnorm(struct hst_stream *stream, const struct hst_rmsnorm *args)
 {
-    if (!stream || !args || !args->width || !dtype_ok(args->dtype)) return -EINVAL;
-    if (!fits(args->tokens, args->width, 1, 1)) return -EINVAL;
+    if (!stream || !args || !args->width || !dtype_ok(args->dtype))
+        return -EINVAL;
+    if (!fits(args->tokens, args->width, 1, 1))
+        return -EINVAL;
     size_t bytes = args->tokens * args->width * hst_dtype_bytes(args->dtype);
     if (bytes && (!tensor_ok(args->x) || !tensor_ok(args->weight) || !tensor_ok(args->y) ||
                   !words_ok(args->rstd) || !same_or_apart(args->y, args->x, bytes)))
@@ -89,8 +100,10 @@ int hst_op_rmsnorm(struct hst_stream *stream, const struct hst_rmsnorm *args)
 
 int hst_op_rmsnorm_backward(struct hst_stream *stream, const struct hst_rmsnorm_backward *args)
 {
-    if (!stream || !args || !args->width || !dtype_ok(args->dtype)) return -EINVAL;
-    if (!fits(args->tokens, args->width, 1, 1)) return -EINVAL;
+    if (!stream || !args || !args->width || !dtype_ok(args->dtype))
+        return -EINVAL;
+    if (!fits(args->tokens, args->width, 1, 1))
+        return -EINVAL;
     size_t bytes = args->tokens * args->width * hst_dtype_bytes(args->dtype);
     if (bytes && (!tensor_ok(args->x) || !tensor_ok(args->weight) || !tensor_ok(args->dy) ||
                   !tensor_ok(args->dx) || !words_ok(args->rstd) || !tensor_ok(args->dweight)))
@@ -98,9 +111,11 @@ int hst_op_rmsnorm_backward(struct hst_stream *stream, const struct hst_rmsnorm_
     if (bytes &&
         (!same_or_apart(args->dx, args->dy, bytes) || !apart(args->dx, bytes, args->x, bytes)))
         return -EINVAL;
-    if (bytes && args->accumulate && args->dx == args->dy) return -EINVAL;
+    if (bytes && args->accumulate && args->dx == args->dy)
+        return -EINVAL;
     size_t need = hst_rmsnorm_backward_work_bytes(stream->dev, args->tokens, args->width);
-    if (bytes && !work_ok(&args->work, need)) return -EINVAL;
+    if (bytes && !work_ok(&args->work, need))
+        return -EINVAL;
     return stream->dev->ops->rmsnorm_backward(stream, args);
 }
 
@@ -111,9 +126,12 @@ size_t hst_rmsnorm_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_
 
 int hst_op_rope(struct hst_stream *stream, const struct hst_rope *args)
 {
-    if (!stream || !args || !dtype_ok(args->dtype)) return -EINVAL;
-    if (!args->seq || !args->heads || !args->head_dim || args->head_dim % 2) return -EINVAL;
-    if (!fits(args->batch, args->seq, args->heads, args->head_dim)) return -EINVAL;
+    if (!stream || !args || !dtype_ok(args->dtype))
+        return -EINVAL;
+    if (!args->seq || !args->heads || !args->head_dim || args->head_dim % 2)
+        return -EINVAL;
+    if (!fits(args->batch, args->seq, args->heads, args->head_dim))
+        return -EINVAL;
     if (args->batch && (!tensor_ok(args->x) || !tensor_ok(args->cos) || !tensor_ok(args->sin)))
         return -EINVAL;
     return stream->dev->ops->rope(stream, args);
@@ -135,9 +153,11 @@ static bool attention_forward_ok(struct hst_dev *dev, const struct hst_attention
 
 int hst_op_attention(struct hst_stream *stream, const struct hst_attention *args)
 {
-    if (!stream || !args || !attention_shape_ok(args)) return -EINVAL;
+    if (!stream || !args || !attention_shape_ok(args))
+        return -EINVAL;
     if (args->batch) {
-        if (!attention_forward_ok(stream->dev, args)) return -EINVAL;
+        if (!attention_forward_ok(stream->dev, args))
+            return -EINVAL;
         size_t kv_bytes = args->batch * args->seq * args->kv_heads * args->head_dim *
                           hst_dtype_bytes(args->dtype);
         size_t q_bytes = kv_bytes / args->kv_heads * args->heads;
@@ -151,10 +171,12 @@ int hst_op_attention(struct hst_stream *stream, const struct hst_attention *args
 
 int hst_op_attention_backward(struct hst_stream *stream, const struct hst_attention_backward *args)
 {
-    if (!stream || !args || !attention_shape_ok(&args->forward)) return -EINVAL;
+    if (!stream || !args || !attention_shape_ok(&args->forward))
+        return -EINVAL;
     const struct hst_attention *f = &args->forward;
     if (f->batch) {
-        if (!attention_forward_ok(stream->dev, f)) return -EINVAL;
+        if (!attention_forward_ok(stream->dev, f))
+            return -EINVAL;
         if (!tensor_ok(args->dout) || !tensor_ok(args->dq) || !tensor_ok(args->dk) ||
             !tensor_ok(args->dv))
             return -EINVAL;
@@ -167,7 +189,8 @@ int hst_op_attention_backward(struct hst_stream *stream, const struct hst_attent
                    {f->k, kv},    {f->v, kv},     {f->o, q},      {args->dout, q}};
         for (size_t i = 0; i < 3; i++) /* the outputs, each against everything after it */
             for (size_t j = i + 1; j < sizeof all / sizeof *all; j++)
-                if (!apart(all[i].data, all[i].bytes, all[j].data, all[j].bytes)) return -EINVAL;
+                if (!apart(all[i].data, all[i].bytes, all[j].data, all[j].bytes))
+                    return -EINVAL;
     }
     return stream->dev->ops->attention_backward(stream, args);
 }
@@ -179,7 +202,8 @@ size_t hst_attention_work_bytes(struct hst_dev *dev, const struct hst_attention 
 
 int hst_op_swiglu(struct hst_stream *stream, const struct hst_swiglu *args)
 {
-    if (!stream || !args || !dtype_ok(args->dtype) || !fits(args->count, 1, 1, 1)) return -EINVAL;
+    if (!stream || !args || !dtype_ok(args->dtype) || !fits(args->count, 1, 1, 1))
+        return -EINVAL;
     size_t bytes = args->count * hst_dtype_bytes(args->dtype);
     if (bytes && (!tensor_ok(args->gate) || !tensor_ok(args->up) || !tensor_ok(args->out) ||
                   !same_or_apart(args->out, args->gate, bytes) ||
@@ -190,9 +214,11 @@ int hst_op_swiglu(struct hst_stream *stream, const struct hst_swiglu *args)
 
 int hst_op_swiglu_backward(struct hst_stream *stream, const struct hst_swiglu_backward *args)
 {
-    if (!stream || !args || !dtype_ok(args->dtype) || !fits(args->count, 1, 1, 1)) return -EINVAL;
+    if (!stream || !args || !dtype_ok(args->dtype) || !fits(args->count, 1, 1, 1))
+        return -EINVAL;
     size_t bytes = args->count * hst_dtype_bytes(args->dtype);
-    if (!bytes) return stream->dev->ops->swiglu_backward(stream, args);
+    if (!bytes)
+        return stream->dev->ops->swiglu_backward(stream, args);
     if (!tensor_ok(args->gate) || !tensor_ok(args->up) || !tensor_ok(args->dout) ||
         !tensor_ok(args->dgate) || !tensor_ok(args->dup))
         return -EINVAL;
@@ -208,7 +234,8 @@ int hst_op_swiglu_backward(struct hst_stream *stream, const struct hst_swiglu_ba
 
 int hst_op_add(struct hst_stream *stream, const struct hst_add *args)
 {
-    if (!stream || !args || !dtype_ok(args->dtype) || !fits(args->count, 1, 1, 1)) return -EINVAL;
+    if (!stream || !args || !dtype_ok(args->dtype) || !fits(args->count, 1, 1, 1))
+        return -EINVAL;
     size_t bytes = args->count * hst_dtype_bytes(args->dtype);
     if (bytes &&
         (!tensor_ok(args->a) || !tensor_ok(args->b) || !tensor_ok(args->out) ||
@@ -221,7 +248,8 @@ int hst_op_cast(struct hst_stream *stream, const struct hst_cast *args)
 {
     if (!stream || !args || !dtype_ok(args->src_dtype) || !dtype_ok(args->dst_dtype))
         return -EINVAL;
-    if (!fits(args->count, 1, 1, 1)) return -EINVAL;
+    if (!fits(args->count, 1, 1, 1))
+        return -EINVAL;
     if (args->count && (!tensor_ok(args->src) || !tensor_ok(args->dst) ||
                         !apart(args->src, args->count * hst_dtype_bytes(args->src_dtype), args->dst,
                                args->count * hst_dtype_bytes(args->dst_dtype))))
@@ -231,7 +259,8 @@ int hst_op_cast(struct hst_stream *stream, const struct hst_cast *args)
 
 int hst_op_embedding(struct hst_stream *stream, const struct hst_embedding *args)
 {
-    if (!stream || !args || !args->width || !args->vocab || !dtype_ok(args->dtype)) return -EINVAL;
+    if (!stream || !args || !args->width || !args->vocab || !dtype_ok(args->dtype))
+        return -EINVAL;
     if (!fits(args->tokens, args->width, 1, 1) || !fits(args->vocab, args->width, 1, 1))
         return -EINVAL;
     if (args->tokens && (!words_ok(args->ids) || !tensor_ok(args->weight) || !tensor_ok(args->out)))
@@ -241,7 +270,8 @@ int hst_op_embedding(struct hst_stream *stream, const struct hst_embedding *args
 
 int hst_op_embedding_backward(struct hst_stream *stream, const struct hst_embedding_backward *args)
 {
-    if (!stream || !args || !args->width || !args->vocab || !dtype_ok(args->dtype)) return -EINVAL;
+    if (!stream || !args || !args->width || !args->vocab || !dtype_ok(args->dtype))
+        return -EINVAL;
     if (!fits(args->tokens, args->width, 1, 1) || !fits(args->vocab, args->width, 1, 1))
         return -EINVAL;
     if (args->tokens &&
@@ -252,8 +282,10 @@ int hst_op_embedding_backward(struct hst_stream *stream, const struct hst_embedd
 
 int hst_op_cross_entropy(struct hst_stream *stream, const struct hst_cross_entropy *args)
 {
-    if (!stream || !args || !args->vocab || !dtype_ok(args->dtype)) return -EINVAL;
-    if (!fits(args->tokens, args->vocab, 1, 1)) return -EINVAL;
+    if (!stream || !args || !args->vocab || !dtype_ok(args->dtype))
+        return -EINVAL;
+    if (!fits(args->tokens, args->vocab, 1, 1))
+        return -EINVAL;
     if (args->tokens &&
         (!tensor_ok(args->logits) || !words_ok(args->targets) || !words_ok(args->loss)))
         return -EINVAL;

@@ -21,7 +21,8 @@ static void copy_escaped(char *dst, size_t dst_bytes, const char *src)
 
 int fail(struct hst_error *error, enum fail_code code, int native, const char *format, ...)
 {
-    if (!error) return native;
+    if (!error)
+        return native;
     char text[sizeof error->message];
     va_list args;
     va_start(args, format);

@@ -61,7 +61,8 @@ static int run(int argc, char **argv)
         return CLI_EXIT_OK;
     }
     for (size_t i = 0; i < VERB_COUNT; i++)
-        if (strcmp(argv[1], verbs[i].name) == 0) return verbs[i].run(argc - 2, argv + 2);
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return verbs[i].run(argc - 2, argv + 2);
     return unknown_verb(argv[1]);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Initial values in, trained values out, one tile at a time through the stream of the update: loading and
- * saving work for any model that can be trained, however little memory there is.
+ * Initial values in, trained values out, one tile at a time through the stream of the update:
+ * loading and saving work for any model that can be trained, however little memory there is.
  */
 #include "exec/tile_stream.h"
 
@@ -29,12 +29,14 @@ typedef int overlap_visit(struct hst_engine *engine, void *context, const struct
                           const struct overlap *overlap);
 
 /* Calls visit for each stored parameter's part in the tile, in order of offset. */
-static int each_overlap(struct hst_engine *engine, const struct tile_job *job, overlap_visit *visit, void *context)
+static int each_overlap(struct hst_engine *engine, const struct tile_job *job, overlap_visit *visit,
+                        void *context)
 {
     const struct layout *layout = &engine->layout;
     const struct layout_unit *unit = &layout->units[job->range.unit];
     uint64_t start = job->range.offset, end = start + job->range.elements;
-    for (uint32_t i = layout_first_param_in(layout, job->range); i < unit->first_param + unit->param_count; i++) {
+    for (uint32_t i = layout_first_param_in(layout, job->range);
+         i < unit->first_param + unit->param_count; i++) {
         const struct layout_param *param = &layout->params[i];
         if (param->owner != i)
             continue;
@@ -63,22 +65,25 @@ static int load_overlap(struct hst_engine *engine, void *context, const struct t
     (void)job;
     struct load_context *load = context;
     struct hst_param_ref ref = param_ref(&engine->layout, overlap->param);
-    int rc = load->reader->read(load->reader->context, &ref, overlap->in_param, load->values + overlap->in_tile,
-                                overlap->count);
+    int rc = load->reader->read(load->reader->context, &ref, overlap->in_param,
+                                load->values + overlap->in_tile, overlap->count);
     if (rc)
-        return engine_fail(engine, HST_E_READ, rc, "the initial values of \"%s\" could not be read: %s", ref.name,
+        return engine_fail(engine, HST_E_READ, rc,
+                           "the initial values of \"%s\" could not be read: %s", ref.name,
                            strerror(-rc));
     return 0;
 }
 
-static int load_visit(struct hst_engine *engine, void *context, const struct tile_job *jobs, uint32_t count)
+static int load_visit(struct hst_engine *engine, void *context, const struct tile_job *jobs,
+                      uint32_t count)
 {
     struct load_context *load = context;
     for (uint32_t i = 0; i < count; i++) {
         const struct tile_job *job = &jobs[i];
         size_t n = job->range.elements;
         bool split = engine_precision(engine) == HST_PRECISION_BF16;
-        load->values = split ? (float *)(void *)(engine->arena + engine->placement.accumulator) : job->weights;
+        load->values =
+            split ? (float *)(void *)(engine->arena + engine->placement.accumulator) : job->weights;
         memset(load->values, 0, n * sizeof(float)); /* padding is zero and stays zero */
         int rc = each_overlap(engine, job, load_overlap, load);
         if (rc)
@@ -111,11 +116,14 @@ static int save_overlap(struct hst_engine *engine, void *context, const struct t
 {
     const struct hst_writer *writer = context;
     struct hst_param_ref ref = param_ref(&engine->layout, overlap->param);
-    const unsigned char *src = (const unsigned char *)job->weights + overlap->in_tile * engine_element_bytes(engine);
-    return writer->write(writer->context, &ref, overlap->in_param, src, overlap->count, hst_engine_dtype(engine));
+    const unsigned char *src =
+        (const unsigned char *)job->weights + overlap->in_tile * engine_element_bytes(engine);
+    return writer->write(writer->context, &ref, overlap->in_param, src, overlap->count,
+                         hst_engine_dtype(engine));
 }
 
-static int save_visit(struct hst_engine *engine, void *context, const struct tile_job *jobs, uint32_t count)
+static int save_visit(struct hst_engine *engine, void *context, const struct tile_job *jobs,
+                      uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         int rc = each_overlap(engine, &jobs[i], save_overlap, context);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arithmetic at the end of a step, spread over the workers. Pieces are cut at fixed places that depend
- * on the layout alone, so no result depends on how many workers there are.
+ * The arithmetic at the end of a step, spread over the workers. Pieces are cut at fixed places that
+ * depend on the layout alone, so no result depends on how many workers there are.
  */
 #include "exec/optimizer.h"
 
@@ -10,8 +10,9 @@
 #include <errno.h>
 #include <math.h>
 
-#define NORM_PIECE_BLOCKS 32u     /* 131,072 elements: long enough to hide the hand-out, short enough to share */
-#define UPDATE_PIECE      16384u  /* elements; divides no parameter, the update is element by element */
+#define NORM_PIECE_BLOCKS                                                                          \
+    32u /* 131,072 elements: long enough to hide the hand-out, short enough to share */
+#define UPDATE_PIECE 16384u /* elements; divides no parameter, the update is element by element */
 
 /* ---- norm ---- */
 
@@ -29,7 +30,8 @@ static void norm_piece(void *arg, size_t index, unsigned worker)
     const struct hst_engine *engine = job->engine;
     uint64_t start = (uint64_t)index * NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
     uint64_t left = job->elements - start;
-    uint64_t n = left < NORM_PIECE_BLOCKS * HST_NORM_BLOCK ? left : NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
+    uint64_t n =
+        left < NORM_PIECE_BLOCKS * HST_NORM_BLOCK ? left : NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
     const void *grads = job->grads + start * engine_element_bytes(engine);
     double *partial = job->partial + start / HST_NORM_BLOCK;
     if (engine_precision(engine) == HST_PRECISION_BF16)
@@ -45,7 +47,8 @@ double optimizer_grad_norm(struct hst_engine *engine)
     const uint64_t piece = (uint64_t)NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
     size_t count = 0;
     for (uint32_t u = 0; u < engine->layout.unit_count; u++) {
-        struct norm_job job = {engine, engine->arena + p->grads[u], engine->layout.units[u].elements, partials + count};
+        struct norm_job job = {engine, engine->arena + p->grads[u],
+                               engine->layout.units[u].elements, partials + count};
         workers_run(engine->workers, (job.elements + piece - 1) / piece, norm_piece, &job);
         count += job.elements / HST_NORM_BLOCK;
     }
@@ -61,19 +64,21 @@ struct update_job {
     size_t pieces_per_tile;
 };
 
-static void update_range(const struct update_job *update, const struct tile_job *job, uint64_t at, uint64_t n,
-                         bool decay)
+static void update_range(const struct update_job *update, const struct tile_job *job, uint64_t at,
+                         uint64_t n, bool decay)
 {
     const struct hst_cpu_adam_ops *adam = update->engine->adam;
     const struct hst_adam_coef *coef = decay ? &update->decayed : &update->plain;
     if (engine_precision(update->engine) == HST_PRECISION_BF16)
-        adam->adamw_bf16(coef, (uint16_t *)job->weights + at, job->remainder + at, job->m + at, job->v + at,
-                         (const uint16_t *)job->grad + at, n);
+        adam->adamw_bf16(coef, (uint16_t *)job->weights + at, job->remainder + at, job->m + at,
+                         job->v + at, (const uint16_t *)job->grad + at, n);
     else
-        adam->adamw_f32(coef, (float *)job->weights + at, job->m + at, job->v + at, (const float *)job->grad + at, n);
+        adam->adamw_f32(coef, (float *)job->weights + at, job->m + at, job->v + at,
+                        (const float *)job->grad + at, n);
 }
 
-/* The parts of parameters that lie in [start, end) of the unit's row; the padding between them is left alone. */
+/* The parts of parameters that lie in [start, end) of the unit's row; the padding between them is
+ * left alone. */
 static void update_piece(void *arg, size_t index, unsigned worker)
 {
     (void)worker;
@@ -101,7 +106,8 @@ static void update_piece(void *arg, size_t index, unsigned worker)
     }
 }
 
-static int update_visit(struct hst_engine *engine, void *context, const struct tile_job *jobs, uint32_t count)
+static int update_visit(struct hst_engine *engine, void *context, const struct tile_job *jobs,
+                        uint32_t count)
 {
     struct update_job *update = context;
     update->jobs = jobs;

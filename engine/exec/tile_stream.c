@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when a tile's slot is read, visited and written. Tiles with something on NVMe take the slots in
- * turn: while one is visited, those behind it are being read and those before it written. A slot is read
- * again only when its write has completed; the stream never waits for a write that it does not need yet.
+ * Decides when a tile's slot is read, visited and written. Tiles with something on NVMe take the
+ * slots in turn: while one is visited, those behind it are being read and those before it written.
+ * A slot is read again only when its write has completed; the stream never waits for a write that
+ * it does not need yet.
  */
 #include "exec/tile_stream.h"
 
 struct stream_state {
     struct hst_engine *engine;
     unsigned access;
-    uint32_t next_fetch;  /* the first tile that has not been looked at for fetching */
-    uint32_t fetched;     /* tiles that were given a slot so far */
-    uint32_t visited;     /* of those */
+    uint32_t next_fetch; /* the first tile that has not been looked at for fetching */
+    uint32_t fetched;    /* tiles that were given a slot so far */
+    uint32_t visited;    /* of those */
 };
 
 static bool states_on_nvme(const struct hst_engine *engine, uint32_t tile)
@@ -24,21 +25,24 @@ static bool weights_on_nvme(const struct hst_engine *engine, uint32_t tile)
     return engine->placement.weights[tile].tier == HST_TIER_NVME;
 }
 
-static bool wants(const struct stream_state *s, enum extent_kind kind, unsigned weights, unsigned states)
+static bool wants(const struct stream_state *s, enum extent_kind kind, unsigned weights,
+                  unsigned states)
 {
     return (s->access & (kind == EXTENT_WEIGHTS ? weights : states)) != 0;
 }
 
 static bool on_nvme(const struct stream_state *s, enum extent_kind kind, uint32_t tile)
 {
-    return kind == EXTENT_WEIGHTS ? weights_on_nvme(s->engine, tile) : states_on_nvme(s->engine, tile);
+    return kind == EXTENT_WEIGHTS ? weights_on_nvme(s->engine, tile)
+                                  : states_on_nvme(s->engine, tile);
 }
 
 static bool needs_slot(const struct stream_state *s, uint32_t tile)
 {
     for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++)
         if (on_nvme(s, (enum extent_kind)kind, tile) &&
-            wants(s, (enum extent_kind)kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS, TILE_READ_STATES | TILE_WRITE_STATES))
+            wants(s, (enum extent_kind)kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
+                  TILE_READ_STATES | TILE_WRITE_STATES))
             return true;
     return false;
 }
@@ -48,7 +52,8 @@ static struct slot *slot_at(const struct stream_state *s, uint32_t number)
     return &s->engine->slots[number % s->engine->placement.slot_count];
 }
 
-static unsigned char *slot_buffer(const struct hst_engine *engine, const struct slot *slot, enum extent_kind kind)
+static unsigned char *slot_buffer(const struct hst_engine *engine, const struct slot *slot,
+                                  enum extent_kind kind)
 {
     return slot->buffer + (kind == EXTENT_STATES ? engine->placement.slot_record_at : 0);
 }
@@ -86,8 +91,8 @@ static int slot_read(struct stream_state *s, struct slot *slot, uint32_t tile)
         slot->transfers[kind] = (struct transfer){.tile = tile, .kind = kind};
         if (!on_nvme(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, TILE_READ_STATES))
             continue;
-        int rc = engine->extents->ops->read(engine->extents, kind, tile, slot_buffer(engine, slot, kind),
-                                            &slot->transfers[kind]);
+        int rc = engine->extents->ops->read(
+            engine->extents, kind, tile, slot_buffer(engine, slot, kind), &slot->transfers[kind]);
         if (rc)
             return engine_fail_transfer(engine, &slot->transfers[kind]);
     }
@@ -101,20 +106,21 @@ static int slot_write(struct stream_state *s, struct slot *slot, uint32_t tile)
         enum extent_kind kind = (enum extent_kind)k;
         if (!on_nvme(s, kind, tile) || !wants(s, kind, TILE_WRITE_WEIGHTS, TILE_WRITE_STATES))
             continue;
-        int rc = engine->extents->ops->write(engine->extents, kind, tile, slot_buffer(engine, slot, kind),
-                                             &slot->transfers[kind]);
+        int rc = engine->extents->ops->write(
+            engine->extents, kind, tile, slot_buffer(engine, slot, kind), &slot->transfers[kind]);
         if (rc)
             return engine_fail_transfer(engine, &slot->transfers[kind]);
     }
     return 0;
 }
 
-/* Gives slots to the tiles that follow, as long as there are slots whose tile is finished. With `must`
-   waits for the first such slot: the next tile to visit has none yet. */
+/* Gives slots to the tiles that follow, as long as there are slots whose tile is finished. With
+   `must` waits for the first such slot: the next tile to visit has none yet. */
 static int fetch_ahead(struct stream_state *s, bool must)
 {
     struct hst_engine *engine = s->engine;
-    while (s->next_fetch < engine->layout.tile_count && s->fetched - s->visited < engine->placement.slot_count) {
+    while (s->next_fetch < engine->layout.tile_count &&
+           s->fetched - s->visited < engine->placement.slot_count) {
         if (!needs_slot(s, s->next_fetch)) {
             s->next_fetch++;
             continue;
@@ -140,15 +146,17 @@ static int fetch_ahead(struct stream_state *s, bool must)
 }
 
 /* Where one part of a tile is to be worked on; null where the stream was not asked for it. */
-static unsigned char *part_at(const struct stream_state *s, const struct slot *slot, enum extent_kind kind,
-                              uint32_t tile)
+static unsigned char *part_at(const struct stream_state *s, const struct slot *slot,
+                              enum extent_kind kind, uint32_t tile)
 {
     const struct hst_engine *engine = s->engine;
-    const struct address *home = kind == EXTENT_WEIGHTS ? &engine->placement.weights[tile]
-                                                        : &engine->placement.states[tile];
-    if (!wants(s, kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS, TILE_READ_STATES | TILE_WRITE_STATES))
+    const struct address *home =
+        kind == EXTENT_WEIGHTS ? &engine->placement.weights[tile] : &engine->placement.states[tile];
+    if (!wants(s, kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
+               TILE_READ_STATES | TILE_WRITE_STATES))
         return NULL;
-    return home->tier == HST_TIER_NVME ? slot_buffer(engine, slot, kind) : engine->arena + home->offset;
+    return home->tier == HST_TIER_NVME ? slot_buffer(engine, slot, kind)
+                                       : engine->arena + home->offset;
 }
 
 static struct tile_job job_at(const struct stream_state *s, const struct slot *slot, uint32_t tile)
@@ -164,7 +172,8 @@ static struct tile_job job_at(const struct stream_state *s, const struct slot *s
         job.m = (float *)(void *)(record + at.m_at);
         job.v = (float *)(void *)(record + at.v_at);
     }
-    job.grad = engine->arena + engine->placement.grads[job.range.unit] + job.range.offset * engine_element_bytes(engine);
+    job.grad = engine->arena + engine->placement.grads[job.range.unit] +
+               job.range.offset * engine_element_bytes(engine);
     return job;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which lease a unit's weights come into, and when. The order of use is known (plan/sweep.h), so
- * the lease to give up is always the one whose unit is needed last, and fetching ahead never throws away
- * what is needed sooner. Fetching never crosses the end of a step: the update changes the weights.
+ * Decides which lease a unit's weights come into, and when. The order of use is known
+ * (plan/sweep.h), so the lease to give up is always the one whose unit is needed last, and fetching
+ * ahead never throws away what is needed sooner. Fetching never crosses the end of a step: the
+ * update changes the weights.
  */
 #include "exec/weights.h"
 
@@ -79,7 +80,8 @@ static int lease_wait_filled(struct hst_engine *engine, struct lease *lease)
     return 0;
 }
 
-/* Waiting is a stall only while the stream has nothing to do: otherwise it is what running ahead is for. */
+/* Waiting is a stall only while the stream has nothing to do: otherwise it is what running ahead is
+ * for. */
 static bool compute_is_idle(struct hst_engine *engine)
 {
     return hst_event_query(engine->unit_passed) == 1;
@@ -109,9 +111,10 @@ static bool stream_has_passed(struct lease *lease)
     return !lease->used;
 }
 
-/* A lease whose unit is needed later than `distance` places from `place`; with !may_wait only one that can
-   be overwritten right now. The one needed last is chosen. */
-static struct lease *lease_to_give_up(struct hst_engine *engine, uint32_t place, uint32_t distance, bool may_wait)
+/* A lease whose unit is needed later than `distance` places from `place`; with !may_wait only one
+   that can be overwritten right now. The one needed last is chosen. */
+static struct lease *lease_to_give_up(struct hst_engine *engine, uint32_t place, uint32_t distance,
+                                      bool may_wait)
 {
     struct lease *chosen = NULL;
     uint32_t farthest = distance;
@@ -179,16 +182,18 @@ static void set_views(struct hst_engine *engine, uint32_t unit, unsigned char *b
     const struct layout *layout = &engine->layout;
     const struct layout_unit *u = &layout->units[unit];
     placement_gather(layout, engine_precision(engine), unit, gathers);
-    int alias = u->tile_count > 0 ? 1 : 0; /* own tiles come first, then one gather for each alias */
+    int alias =
+        u->tile_count > 0 ? 1 : 0; /* own tiles come first, then one gather for each alias */
     for (uint32_t i = 0; i < u->param_count; i++) {
         const struct layout_param *param = &layout->params[u->first_param + i];
         bool own = param->owner == u->first_param + i;
         const struct gather *gather = &gathers[own ? 0 : alias];
         alias += own ? 0 : 1;
         uint64_t element = param->offset - layout_tile(layout, gather->first_tile).offset;
-        unsigned char *base = on_nvme(engine, gather)
-                                  ? buffer + gather->lease_at
-                                  : engine->arena + engine->placement.weights[gather->first_tile].offset;
+        unsigned char *base =
+            on_nvme(engine, gather)
+                ? buffer + gather->lease_at
+                : engine->arena + engine->placement.weights[gather->first_tile].offset;
         engine->units[unit].views[i].data = base + element * engine_element_bytes(engine);
     }
 }

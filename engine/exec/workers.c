@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pieces are handed out by one atomic counter: no lock per piece, and no piece belongs to a thread, so a
- * slow core takes fewer. Which thread does a piece never shows in the result. Idle threads spin for a few
- * tens of microseconds, the distance between two operations of a layer, before they sleep.
+ * Pieces are handed out by one atomic counter: no lock per piece, and no piece belongs to a thread,
+ * so a slow core takes fewer. Which thread does a piece never shows in the result. Idle threads
+ * spin for a few tens of microseconds, the distance between two operations of a layer, before they
+ * sleep.
  */
 #include "exec/workers.h"
 
@@ -22,15 +23,15 @@ struct worker {
 
 struct workers {
     unsigned width;
-    struct worker *helpers; /* [width - 1] */
+    struct worker *helpers;   /* [width - 1] */
     pthread_mutex_t job_lock; /* one job at a time */
 
     void (*body)(void *arg, size_t index, unsigned worker);
     void *arg;
     size_t count;
-    atomic_size_t next;      /* piece to hand out */
-    atomic_uint generation;  /* rises by one per job: what helpers wait for */
-    atomic_uint busy;        /* helpers that have not finished the job */
+    atomic_size_t next;     /* piece to hand out */
+    atomic_uint generation; /* rises by one per job: what helpers wait for */
+    atomic_uint busy;       /* helpers that have not finished the job */
     atomic_bool stop;
 
     pthread_mutex_t sleep_lock;
@@ -125,7 +126,8 @@ static void wait_for_helpers(struct workers *workers)
     pthread_mutex_unlock(&workers->sleep_lock);
 }
 
-void workers_run(void *context, size_t count, void (*body)(void *arg, size_t index, unsigned worker), void *arg)
+void workers_run(void *context, size_t count,
+                 void (*body)(void *arg, size_t index, unsigned worker), void *arg)
 {
     struct workers *workers = context;
     pthread_mutex_lock(&workers->job_lock);

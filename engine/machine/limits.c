@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much memory and disk is left. A container's limit is usually lower than the machine's memory, and a
- * parent cgroup's may be lower than the own one's: all of them count.
+ * How much memory and disk is left. A container's limit is usually lower than the machine's memory,
+ * and a parent cgroup's may be lower than the own one's: all of them count.
  */
 #include "machine/machine.h"
 
@@ -105,7 +105,8 @@ static uint64_t address_space_left(void)
 
 int machine_memory(struct machine_memory *memory)
 {
-    struct machine_memory m = {.cgroup_left_bytes = cgroup_left(), .address_left_bytes = address_space_left()};
+    struct machine_memory m = {.cgroup_left_bytes = cgroup_left(),
+                               .address_left_bytes = address_space_left()};
     int rc = mem_available(&m.available_bytes);
     if (rc)
         return rc;

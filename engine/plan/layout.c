@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides where each parameter lies in its unit's row and how rows are cut into tiles. Everything that
- * is stored, updated or summed is addressed through this, so that results depend on it alone and not on
- * where the bytes live.
+ * Decides where each parameter lies in its unit's row and how rows are cut into tiles. Everything
+ * that is stored, updated or summed is addressed through this, so that results depend on it alone
+ * and not on where the bytes live.
  */
 #include "plan/layout.h"
 
@@ -48,7 +48,8 @@ static bool same_shape(const struct hst_param_desc *desc, const struct layout_pa
     return memcmp(desc->dims, owner->dims, desc->dim_count * sizeof desc->dims[0]) == 0;
 }
 
-/* Checks one parameter against what is there already, and against the earlier ones of the same unit. */
+/* Checks one parameter against what is there already, and against the earlier ones of the same
+ * unit. */
 static int check_param(const struct layout *layout, const struct hst_unit_desc *unit, uint32_t i,
                        char *why, size_t why_bytes)
 {
@@ -66,7 +67,8 @@ static int check_param(const struct layout *layout, const struct hst_unit_desc *
         return -EINVAL;
     }
     if (count_elements(desc, &count)) {
-        snprintf(why, why_bytes, "parameter \"%s\" needs 1 to %u dimensions, each > 0, and at most 2^40 elements",
+        snprintf(why, why_bytes,
+                 "parameter \"%s\" needs 1 to %u dimensions, each > 0, and at most 2^40 elements",
                  desc->name, HST_MAX_DIMS);
         return -EINVAL;
     }
@@ -74,13 +76,14 @@ static int check_param(const struct layout *layout, const struct hst_unit_desc *
         return 0;
     uint32_t found = param_find(layout, desc->alias_of);
     if (found == layout->param_count) {
-        snprintf(why, why_bytes, "parameter \"%s\" is an alias of \"%s\", which no earlier unit has", desc->name,
+        snprintf(why, why_bytes,
+                 "parameter \"%s\" is an alias of \"%s\", which no earlier unit has", desc->name,
                  desc->alias_of);
         return -EINVAL;
     }
     if (!same_shape(desc, &layout->params[found])) {
-        snprintf(why, why_bytes, "parameter \"%s\" is an alias of \"%s\", which has another shape", desc->name,
-                 desc->alias_of);
+        snprintf(why, why_bytes, "parameter \"%s\" is an alias of \"%s\", which has another shape",
+                 desc->name, desc->alias_of);
         return -EINVAL;
     }
     return 0;
@@ -109,8 +112,8 @@ static void place_own(struct layout *layout, struct layout_unit *unit, struct la
     layout->parameters += param->count;
 }
 
-static void copy_param(struct layout *layout, struct layout_unit *unit, const struct hst_param_desc *desc,
-                       uint32_t index, char *name)
+static void copy_param(struct layout *layout, struct layout_unit *unit,
+                       const struct hst_param_desc *desc, uint32_t index, char *name)
 {
     uint32_t number = unit->first_param + index;
     struct layout_param *param = &layout->params[number];
@@ -219,7 +222,8 @@ void layout_free(struct layout *layout)
     *layout = (struct layout){0};
 }
 
-/* Units are searched by halves: a trillion-parameter model has few units, but this runs per tile. */
+/* Units are searched by halves: a trillion-parameter model has few units, but this runs per tile.
+ */
 struct tile_range layout_tile(const struct layout *layout, uint32_t tile)
 {
     uint32_t low = 0, high = layout->unit_count;
@@ -230,7 +234,8 @@ struct tile_range layout_tile(const struct layout *layout, uint32_t tile)
         else
             high = middle;
     }
-    /* Units without parameters have no tiles and share first_tile with their successor, which `low` is. */
+    /* Units without parameters have no tiles and share first_tile with their successor, which `low`
+     * is. */
     const struct layout_unit *unit = &layout->units[low];
     uint64_t offset = (uint64_t)(tile - unit->first_tile) * layout->tile_elements;
     uint64_t left = unit->elements - offset;

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const CLASS_NAMES[HST_CLASS_COUNT] = {"weights", "grads", "states", "acts", "carry", "buffers"};
+static const char *const CLASS_NAMES[HST_CLASS_COUNT] = {"weights", "grads", "states",
+                                                         "acts",    "carry", "buffers"};
 static const char *const TIER_NAMES[HST_TIER_COUNT] = {"hbm", "dram", "nvme"};
 
 const char *hst_class_name(enum hst_class c)
@@ -27,7 +28,8 @@ static int name_find(const char *const *names, int count, const char *text, size
     return -1;
 }
 
-static int parse_one(const char *item, size_t length, struct place_wish *wish, char *why, size_t why_bytes)
+static int parse_one(const char *item, size_t length, struct place_wish *wish, char *why,
+                     size_t why_bytes)
 {
     const char *equals = memchr(item, '=', length);
     size_t left = equals ? (size_t)(equals - item) : length;
@@ -35,7 +37,8 @@ static int parse_one(const char *item, size_t length, struct place_wish *wish, c
     int t = equals ? name_find(TIER_NAMES, HST_TIER_COUNT, equals + 1, length - left - 1) : -1;
     if (c < 0 || t < 0) {
         snprintf(why, why_bytes,
-                 "place \"%.*s\" is not CLASS=TIER (classes: weights grads states acts carry; tiers: hbm dram nvme)",
+                 "place \"%.*s\" is not CLASS=TIER (classes: weights grads states acts carry; "
+                 "tiers: hbm dram nvme)",
                  (int)length, item);
         return -EINVAL;
     }

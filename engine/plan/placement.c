@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides homes and addresses. The search is over two numbers, how many tiles' states and how many units'
- * weights are on NVMe, because with a cyclic order a fixed set is optimal and which members it has does
- * not matter. Every candidate is laid out completely, so the table is exact to the byte.
+ * Decides homes and addresses. The search is over two numbers, how many tiles' states and how many
+ * units' weights are on NVMe, because with a cyclic order a fixed set is optimal and which members
+ * it has does not matter. Every candidate is laid out completely, so the table is exact to the
+ * byte.
  */
 #include "plan/placement.h"
 
@@ -13,7 +14,8 @@
 
 #define PAGE 4096u
 
-/* How many tiles' states and units' weights leave DRAM (the first ones), and how deep the rings are. */
+/* How many tiles' states and units' weights leave DRAM (the first ones), and how deep the rings
+ * are. */
 struct choice {
     uint32_t state_tiles, weight_units;
     uint32_t slots, leases;
@@ -23,8 +25,8 @@ struct choice_range {
     struct choice low, high;
 };
 
-/* Four tiles: one being read, one updated, one written, one spare. Three weight units: one computed with,
-   one ready, one on its way. The second row is the least that works. */
+/* Four tiles: one being read, one updated, one written, one spare. Three weight units: one computed
+   with, one ready, one on its way. The second row is the least that works. */
 static const struct {
     uint32_t slots, leases;
 } RING_DEPTHS[] = {{4, 3}, {2, 1}};
@@ -109,7 +111,8 @@ static void place_weights(const struct placement_in *in, uint32_t nvme_units, st
         uint64_t at = take(tier == HST_TIER_NVME ? &p->nvme_bytes : &p->dram_bytes, bytes);
         for (uint32_t t = 0; t < unit->tile_count; t++) {
             uint64_t offset = (uint64_t)t * in->layout->tile_elements * element_bytes;
-            p->weights[unit->first_tile + t] = (struct address){.tier = tier, .offset = at + offset};
+            p->weights[unit->first_tile + t] =
+                (struct address){.tier = tier, .offset = at + offset};
         }
         p->table[HST_CLASS_WEIGHTS][tier] += page_up(bytes);
     }
@@ -149,7 +152,8 @@ static void place_step_data(const struct placement_in *in, struct placement *p)
     p->carry_grad = take_class(p, HST_CLASS_CARRY, carry);
 }
 
-static void place_buffers(const struct placement_in *in, const struct choice *c, struct placement *p)
+static void place_buffers(const struct placement_in *in, const struct choice *c,
+                          struct placement *p)
 {
     const struct layout *layout = in->layout;
     /* The accumulator also stages a tile's initial values, before there are gradients. */
@@ -164,13 +168,15 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
     }
     p->accumulator = take_class(p, HST_CLASS_BUFFERS, accumulator * sizeof(float));
     p->tied = take_class(p, HST_CLASS_BUFFERS, layout->tied_elements * sizeof(float));
-    p->norm_partials = take_class(p, HST_CLASS_BUFFERS, layout->elements / LAYOUT_UNIT_ALIGN * sizeof(double));
+    p->norm_partials =
+        take_class(p, HST_CLASS_BUFFERS, layout->elements / LAYOUT_UNIT_ALIGN * sizeof(double));
     p->work = take_class(p, HST_CLASS_BUFFERS, p->work_bytes);
     p->lease_count = p->lease_bytes > 0 ? c->leases : 0;
     p->leases = take_class(p, HST_CLASS_BUFFERS, p->lease_bytes * p->lease_count);
     if (p->nvme_bytes == 0)
         return;
-    uint64_t weights = c->weight_units > 0 ? page_up(largest_tile * record_weight_bytes(in->precision)) : 0;
+    uint64_t weights =
+        c->weight_units > 0 ? page_up(largest_tile * record_weight_bytes(in->precision)) : 0;
     uint64_t states = c->state_tiles > 0 ? record_layout(in->precision, largest_tile).bytes : 0;
     p->slot_record_at = weights;
     p->slot_bytes = weights + states;
@@ -181,7 +187,8 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
 /* Lays everything out for one choice; *p keeps its arrays, the rest is rewritten. */
 static void lay_out(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
-    *p = (struct placement){.states = p->states, .weights = p->weights, .grads = p->grads, .acts = p->acts};
+    *p = (struct placement){
+        .states = p->states, .weights = p->weights, .grads = p->grads, .acts = p->acts};
     p->micro_count = (uint32_t)((in->batch_tokens + in->grain_tokens - 1) / in->grain_tokens);
     place_weights(in, c->weight_units, p);
     place_states(in, c->state_tiles, p);
@@ -195,9 +202,10 @@ static bool fits(const struct placement_in *in, const struct choice *c, struct p
     return p->dram_bytes <= in->dram_budget && p->nvme_bytes <= in->nvme_budget;
 }
 
-/* The smallest value of one number in (low, high] with which the choice fits, given that `high` does. */
-static void least_that_fits(const struct placement_in *in, struct choice *c, uint32_t *number, uint32_t low,
-                            struct placement *p)
+/* The smallest value of one number in (low, high] with which the choice fits, given that `high`
+ * does. */
+static void least_that_fits(const struct placement_in *in, struct choice *c, uint32_t *number,
+                            uint32_t low, struct placement *p)
 {
     uint32_t high = *number;
     while (high - low > 1) {
@@ -244,8 +252,8 @@ static struct choice_range choices(const struct placement_in *in)
     return range;
 }
 
-static int refuse(const struct placement_in *in, struct choice_range range, struct placement *p, char *why,
-                  size_t why_bytes)
+static int refuse(const struct placement_in *in, struct choice_range range, struct placement *p,
+                  char *why, size_t why_bytes)
 {
     size_t last = sizeof RING_DEPTHS / sizeof RING_DEPTHS[0] - 1;
     struct choice least = range.high;
@@ -254,10 +262,12 @@ static int refuse(const struct placement_in *in, struct choice_range range, stru
     lay_out(in, &least, p);
     const double mib = 1024.0 * 1024.0;
     snprintf(why, why_bytes,
-             "no placement fits: the smallest needs %.1f MiB of DRAM and %.1f MiB of NVMe, the budgets are %.1f MiB and "
+             "no placement fits: the smallest needs %.1f MiB of DRAM and %.1f MiB of NVMe, the "
+             "budgets are %.1f MiB and "
              "%.1f MiB. Fix: raise --dram or --nvme%s, or lower --batch-tokens or --grain",
-             (double)p->dram_bytes / mib, (double)p->nvme_bytes / mib, (double)in->dram_budget / mib,
-             (double)in->nvme_budget / mib, in->has_nvme ? "" : ", give a --store");
+             (double)p->dram_bytes / mib, (double)p->nvme_bytes / mib,
+             (double)in->dram_budget / mib, (double)in->nvme_budget / mib,
+             in->has_nvme ? "" : ", give a --store");
     return -ENOSPC;
 }
 
@@ -269,7 +279,9 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
         bool movable = c == HST_CLASS_STATES || c == HST_CLASS_WEIGHTS;
         if (in->wish.tier[c] == HST_TIER_NVME && movable && in->has_nvme)
             continue;
-        snprintf(why, why_bytes, "%s can not be placed in %s here%s. Fix: weights and states take dram or nvme, the rest dram",
+        snprintf(why, why_bytes,
+                 "%s can not be placed in %s here%s. Fix: weights and states take dram or nvme, "
+                 "the rest dram",
                  hst_class_name((enum hst_class)c), hst_tier_name(in->wish.tier[c]),
                  in->has_nvme ? "" : " (no store directory was given)");
         return -EINVAL;
@@ -278,13 +290,15 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         if (placement_gather(in->layout, in->precision, u, gathers) >= 0)
             continue;
-        snprintf(why, why_bytes, "unit \"%s\" uses more than %u tied parameters", in->layout->units[u].name, GATHER_MAX - 1);
+        snprintf(why, why_bytes, "unit \"%s\" uses more than %u tied parameters",
+                 in->layout->units[u].name, GATHER_MAX - 1);
         return -EINVAL;
     }
     return 0;
 }
 
-int placement_plan(const struct placement_in *in, struct placement *placement, char *why, size_t why_bytes)
+int placement_plan(const struct placement_in *in, struct placement *placement, char *why,
+                   size_t why_bytes)
 {
     int rc = check_wish(in, why, why_bytes);
     if (rc)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Extents in one unnamed file: it is gone with the process, however that ends. One slot per extent, so a
- * read has to wait for the extent's last write; the table of writes in flight is what decides that.
+ * Extents in one unnamed file: it is gone with the process, however that ends. One slot per extent,
+ * so a read has to wait for the extent's last write; the table of writes in flight is what decides
+ * that.
  */
 #include "tier/extent.h"
 
@@ -76,11 +77,11 @@ static int submit(struct scratch *scratch, struct hst_aio_op *op, struct transfe
     }
 }
 
-static int move(struct scratch *scratch, enum extent_kind kind, uint32_t tile, void *buffer, struct transfer *transfer,
-                bool write)
+static int move(struct scratch *scratch, enum extent_kind kind, uint32_t tile, void *buffer,
+                struct transfer *transfer, bool write)
 {
-    const struct address *at =
-        kind == EXTENT_WEIGHTS ? &scratch->placement->weights[tile] : &scratch->placement->states[tile];
+    const struct address *at = kind == EXTENT_WEIGHTS ? &scratch->placement->weights[tile]
+                                                      : &scratch->placement->states[tile];
     while (scratch->writing[kind][tile]) {
         int rc = scratch_progress(&scratch->extents, true);
         if (rc)
@@ -109,8 +110,8 @@ static int scratch_read(struct extents *extents, enum extent_kind kind, uint32_t
     return move((struct scratch *)extents, kind, tile, buffer, transfer, false);
 }
 
-static int scratch_write(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
-                         struct transfer *transfer)
+static int scratch_write(struct extents *extents, enum extent_kind kind, uint32_t tile,
+                         void *buffer, struct transfer *transfer)
 {
     return move((struct scratch *)extents, kind, tile, buffer, transfer, true);
 }
@@ -135,7 +136,8 @@ static const struct extents_ops SCRATCH_OPS = {
 };
 
 int scratch_open(struct hst_aio *aio, const char *directory, const struct placement *placement,
-                 const struct layout *layout, enum hst_precision precision, struct extents **extents)
+                 const struct layout *layout, enum hst_precision precision,
+                 struct extents **extents)
 {
     struct scratch *scratch = calloc(1, sizeof *scratch);
     if (!scratch)

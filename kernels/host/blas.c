@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one door to OpenBLAS, called from several threads at once, each call one piece of one operation and
- * held at one thread.
+ * The one door to OpenBLAS, called from several threads at once, each call one piece of one
+ * operation and held at one thread.
  *
- * It must be the OpenMP flavour. Debian's serial one (0.3.21) looks for a free packing buffer without a lock:
- * now and then two threads get the same one, and a product is silently wrong (seen in 1 training step of 10;
- * tests/kernels/test_blas.c asks the library itself). The OpenMP flavour locks, and starts no thread
- * as long as the calling thread's own OpenMP setting is one thread, which is what host_gemm sees to.
+ * It must be the OpenMP flavour. Debian's serial one (0.3.21) looks for a free packing buffer
+ * without a lock: now and then two threads get the same one, and a product is silently wrong (seen
+ * in 1 training step of 10; tests/kernels/test_blas.c asks the library itself). The OpenMP flavour
+ * locks, and starts no thread as long as the calling thread's own OpenMP setting is one thread,
+ * which is what host_gemm sees to.
  *
  * OpenBLAS before 0.3.25 falls back to its oldest kernels ("Prescott", SSE3) on every Intel
  * processor that is newer than itself: five times slower, and Debian 12 ships 0.3.21. Its
@@ -31,12 +32,16 @@ enum { BLAS_SERIAL = 0, BLAS_PTHREAD = 1 }; /* of openblas_get_parallel */
 
 static void prepare(void)
 {
-    if (openblas_get_parallel() == BLAS_PTHREAD) openblas_set_num_threads(1);
+    if (openblas_get_parallel() == BLAS_PTHREAD)
+        openblas_set_num_threads(1);
     const struct host_math *best = host_math_usable()[0];
-    if (!gotoblas_dynamic_init || !gotoblas_dynamic_quit || getenv(core_variable)) return;
-    if (best == &host_math_baseline || strcmp(openblas_get_corename(), "Prescott") != 0) return;
+    if (!gotoblas_dynamic_init || !gotoblas_dynamic_quit || getenv(core_variable))
+        return;
+    if (best == &host_math_baseline || strcmp(openblas_get_corename(), "Prescott") != 0)
+        return;
     const char *core = strcmp(best->isa, "avx512") == 0 ? "SkylakeX" : "Haswell";
-    if (setenv(core_variable, core, 1)) return;
+    if (setenv(core_variable, core, 1))
+        return;
     gotoblas_dynamic_quit();
     gotoblas_dynamic_init();
     unsetenv(core_variable);
@@ -45,7 +50,8 @@ static void prepare(void)
 int host_blas_prepare(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (openblas_get_parallel() == BLAS_SERIAL) return -ENOTSUP;
+    if (openblas_get_parallel() == BLAS_SERIAL)
+        return -ENOTSUP;
     pthread_once(&once, prepare);
     return 0;
 }
@@ -53,7 +59,8 @@ int host_blas_prepare(void)
 void host_gemm(const struct host_gemm *g)
 {
     static _Thread_local bool held_at_one_thread;
-    if (!g->m || !g->n) return;
+    if (!g->m || !g->n)
+        return;
     if (!held_at_one_thread) {
         omp_set_num_threads(1); /* of this thread alone: OpenMP's settings are per thread */
         held_at_one_thread = true;

@@ -15,10 +15,13 @@ enum { HUGE_PAGE_BYTES = 2 << 20 };
 int host_dev_open(const struct hst_dev_config *config, const struct host_math *math,
                   struct hst_dev **dev)
 {
-    if (!dev || !config || config->size != sizeof *config || config->index) return -EINVAL;
-    if (config->parallel && (!config->parallel->run || !config->parallel->width)) return -EINVAL;
+    if (!dev || !config || config->size != sizeof *config || config->index)
+        return -EINVAL;
+    if (config->parallel && (!config->parallel->run || !config->parallel->width))
+        return -EINVAL;
     struct host_dev *host = calloc(1, sizeof *host);
-    if (!host) return -ENOMEM;
+    if (!host)
+        return -ENOMEM;
     int rc = host_blas_prepare();
     if (rc) {
         free(host);
@@ -71,9 +74,11 @@ static void *map_aligned(size_t size_bytes)
 {
     size_t kept = page_round(size_bytes), mapped = kept + HUGE_PAGE_BYTES;
     char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED) return NULL;
+    if (start == MAP_FAILED)
+        return NULL;
     size_t before = -(uintptr_t)start % HUGE_PAGE_BYTES;
-    if (before) munmap(start, before);
+    if (before)
+        munmap(start, before);
     munmap(start + before + kept, HUGE_PAGE_BYTES - before);
     (void)madvise(start + before, kept,
                   MADV_HUGEPAGE); /* a kernel without huge pages is only slower */
@@ -92,10 +97,12 @@ static int allocate(struct host_dev *host, struct account account, size_t size_b
     uint64_t peak = *account.peak;
     if (room) {
         *account.held += size_bytes;
-        if (*account.held > peak) *account.peak = *account.held;
+        if (*account.held > peak)
+            *account.peak = *account.held;
     }
     pthread_mutex_unlock(&host->lock);
-    if (!room) return -ENOSPC;
+    if (!room)
+        return -ENOSPC;
     void *mapped = map_aligned(size_bytes);
     if (!mapped) {
         pthread_mutex_lock(&host->lock);

@@ -22,11 +22,14 @@ static unsigned level(void)
     /* fma is for OpenBLAS: our own code has no fused products. */
     const unsigned fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28;
     const unsigned need = fma | osxsave | avx;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & need) != need) return 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & need) != need)
+        return 0;
     uint64_t state = saved_state();
-    if ((state & 0x6) != 0x6) return 0; /* xmm, ymm */
+    if ((state & 0x6) != 0x6)
+        return 0; /* xmm, ymm */
     const unsigned avx2 = 1u << 5, f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & avx2)) return 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & avx2))
+        return 0;
     bool avx512 = (b & (f | dq | bw | vl)) == (f | dq | bw | vl);
     return avx512 && (state & 0xe0) == 0xe0 ? 2 : 1; /* opmask, zmm */
 }

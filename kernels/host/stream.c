@@ -50,7 +50,8 @@ struct host_event {
 static struct timeline *timeline_create(void)
 {
     struct timeline *t = calloc(1, sizeof *t);
-    if (!t) return NULL;
+    if (!t)
+        return NULL;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->progress, NULL);
     t->references = 1;
@@ -66,11 +67,13 @@ static void timeline_hold(struct timeline *t)
 
 static void timeline_drop(struct timeline *t)
 {
-    if (!t) return;
+    if (!t)
+        return;
     pthread_mutex_lock(&t->lock);
     bool last = --t->references == 0;
     pthread_mutex_unlock(&t->lock);
-    if (!last) return;
+    if (!last)
+        return;
     pthread_cond_destroy(&t->progress);
     pthread_mutex_destroy(&t->lock);
     free(t);
@@ -102,9 +105,11 @@ static void run_record(struct host_stream *s, struct record *record)
     pthread_mutex_unlock(&t->lock);
     int error = skip ? 0 : record->op(host_dev_of(s->base.dev), record->args);
     pthread_mutex_lock(&t->lock);
-    if (error && !t->error) t->error = error;
+    if (error && !t->error)
+        t->error = error;
     t->done++;
-    if (t->waiting) pthread_cond_broadcast(&t->progress);
+    if (t->waiting)
+        pthread_cond_broadcast(&t->progress);
 }
 
 static void *stream_main(void *arg)
@@ -119,7 +124,8 @@ static void *stream_main(void *arg)
             pthread_cond_wait(&s->work, &t->lock);
             s->idle = false;
         }
-        if (t->queued == t->done) break;
+        if (t->queued == t->done)
+            break;
         run_record(s, &s->ring[t->done % RING_RECORDS]);
     }
     pthread_mutex_unlock(&t->lock);
@@ -139,17 +145,21 @@ static int start_thread(struct host_stream *s)
 
 int host_stream_create(struct hst_dev *dev, const char *name, struct hst_stream **stream)
 {
-    if (strlen(name) > 15) return -EINVAL;
+    if (strlen(name) > 15)
+        return -EINVAL;
     struct host_stream *s = calloc(1, sizeof *s);
-    if (!s) return -ENOMEM;
+    if (!s)
+        return -ENOMEM;
     int error = -ENOMEM;
     s->base.dev = dev;
     snprintf(s->name, sizeof s->name, "%s", name);
     s->timeline = timeline_create();
-    if (!s->timeline) goto err_free;
+    if (!s->timeline)
+        goto err_free;
     pthread_cond_init(&s->work, NULL);
     error = start_thread(s);
-    if (error) goto err_timeline;
+    if (error)
+        goto err_timeline;
     pthread_mutex_lock(&host_dev_of(dev)->lock);
     host_dev_of(dev)->stream_count++;
     pthread_mutex_unlock(&host_dev_of(dev)->lock);
@@ -194,11 +204,13 @@ static int enqueue(struct host_stream *s, struct record record)
 {
     struct timeline *t = s->timeline;
     pthread_mutex_lock(&t->lock);
-    if (t->queued - t->done == RING_RECORDS) timeline_await(t, t->queued - RING_RECORDS + 1);
+    if (t->queued - t->done == RING_RECORDS)
+        timeline_await(t, t->queued - RING_RECORDS + 1);
     int error = t->error;
     if (!error) {
         s->ring[t->queued++ % RING_RECORDS] = record;
-        if (s->idle) pthread_cond_signal(&s->work);
+        if (s->idle)
+            pthread_cond_signal(&s->work);
     }
     pthread_mutex_unlock(&t->lock);
     return error;
@@ -233,7 +245,8 @@ static struct wait_args event_place(struct hst_event *event)
     struct host_event *e = (struct host_event *)event;
     pthread_mutex_lock(&e->lock);
     struct wait_args place = {e->timeline, e->mark};
-    if (place.timeline) timeline_hold(place.timeline);
+    if (place.timeline)
+        timeline_hold(place.timeline);
     pthread_mutex_unlock(&e->lock);
     return place;
 }
@@ -241,18 +254,21 @@ static struct wait_args event_place(struct hst_event *event)
 int host_stream_wait(struct hst_stream *stream, struct hst_event *event)
 {
     struct wait_args place = event_place(event);
-    if (!place.timeline) return 0;
+    if (!place.timeline)
+        return 0;
     struct record record = {.op = run_wait, .always = true};
     memcpy(record.args, &place, sizeof place);
     int error = enqueue((struct host_stream *)stream, record);
-    if (error) timeline_drop(place.timeline);
+    if (error)
+        timeline_drop(place.timeline);
     return error;
 }
 
 int host_event_create(struct hst_dev *dev, struct hst_event **event)
 {
     struct host_event *e = calloc(1, sizeof *e);
-    if (!e) return -ENOMEM;
+    if (!e)
+        return -ENOMEM;
     e->base.dev = dev;
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_lock(&host_dev_of(dev)->lock);
@@ -296,7 +312,8 @@ int host_event_record(struct hst_event *event, struct hst_stream *stream)
 int host_event_query(struct hst_event *event)
 {
     struct wait_args place = event_place(event);
-    if (!place.timeline) return 1;
+    if (!place.timeline)
+        return 1;
     pthread_mutex_lock(&place.timeline->lock);
     int state = place.timeline->error ? place.timeline->error : place.timeline->done >= place.mark;
     pthread_mutex_unlock(&place.timeline->lock);
@@ -307,7 +324,8 @@ int host_event_query(struct hst_event *event)
 int host_event_sync(struct hst_event *event)
 {
     struct wait_args place = event_place(event);
-    if (!place.timeline) return 0;
+    if (!place.timeline)
+        return 0;
     int error = timeline_sync(place.timeline, place.mark);
     timeline_drop(place.timeline);
     return error;

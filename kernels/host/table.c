@@ -63,7 +63,8 @@ static bool matrix_counts(const struct hst_matrix *matrix)
 
 static int op_matmul(struct hst_stream *stream, const struct hst_matmul *args)
 {
-    if (args->m > INT32_MAX || args->n > INT32_MAX || args->k > INT32_MAX) return -EINVAL;
+    if (args->m > INT32_MAX || args->n > INT32_MAX || args->k > INT32_MAX)
+        return -EINVAL;
     if (!matrix_counts(&args->a) || !matrix_counts(&args->b) || !matrix_counts(&args->c))
         return -EINVAL;
     return host_enqueue(stream, host_dev_of(stream->dev)->math->matmul, args, sizeof *args);

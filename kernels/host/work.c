@@ -19,7 +19,8 @@ static size_t lines(size_t floats)
 
 size_t host_matmul_worker_bytes(const struct hst_matmul *args)
 {
-    if (args->a.dtype == HST_F32) return 0;
+    if (args->a.dtype == HST_F32)
+        return 0;
     size_t rows = least(args->m, MATMUL_WIDE_BLOCK), columns = least(args->n, MATMUL_WIDE_BLOCK);
     return lines((rows + columns) * least(args->k, MATMUL_WIDE_K) + rows * columns) * sizeof(float);
 }

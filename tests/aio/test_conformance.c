@@ -89,8 +89,10 @@ int count_names(const char *path)
 
 int main(int argc, char **argv)
 {
-    if (argc == 2 && strcmp(argv[1], "uring") == 0) backend = HST_AIO_URING;
-    if (argc == 2 && strcmp(argv[1], "threads") == 0) backend = HST_AIO_THREADS;
+    if (argc == 2 && strcmp(argv[1], "uring") == 0)
+        backend = HST_AIO_URING;
+    if (argc == 2 && strcmp(argv[1], "threads") == 0)
+        backend = HST_AIO_THREADS;
     if (backend == HST_AIO_AUTO || !mkdtemp(directory)) {
         fprintf(stderr, "usage: %s uring|threads, in a writable directory\n", argv[0]);
         return 2;

@@ -101,7 +101,8 @@ static void without_enter(void)
 static void the_probe_finds_a_ring_that_opens_but_does_not_work(void **state)
 {
     (void)state;
-    if (!uring_works()) skip(); /* main says so */
+    if (!uring_works())
+        skip(); /* main says so */
     assert_int_equal(in_child(without_enter), 0);
 }
 
@@ -127,7 +128,8 @@ static void losing_enter(void)
 static void a_ring_that_stops_working_breaks_the_context(void **state)
 {
     (void)state;
-    if (!uring_works()) skip();
+    if (!uring_works())
+        skip();
     assert_int_equal(in_child(losing_enter), 0);
 }
 
@@ -145,7 +147,8 @@ static void with_small_rings_only(void)
 static void a_ring_that_does_not_fit_is_halved_down_to_16_entries(void **state)
 {
     (void)state;
-    if (!uring_works()) skip();
+    if (!uring_works())
+        skip();
     assert_int_equal(in_child(with_small_rings_only), 0);
 }
 
@@ -162,7 +165,8 @@ static void with_tiny_rings_only(void)
 static void below_16_entries_the_threads_take_over(void **state)
 {
     (void)state;
-    if (!uring_works()) skip();
+    if (!uring_works())
+        skip();
     assert_int_equal(in_child(with_tiny_rings_only), 0);
 }
 
@@ -237,10 +241,12 @@ int main(void)
         cmocka_unit_test(without_fallocate_files_are_filled_with_zeros),
         cmocka_unit_test(a_file_that_cannot_be_allocated_leaves_nothing_behind),
     };
-    if (!mkdtemp(directory)) return 2;
+    if (!mkdtemp(directory))
+        return 2;
     const bool uring = uring_works();
     int failed = cmocka_run_group_tests(cases, NULL, NULL);
-    if (rmdir(directory) < 0) failed++;
+    if (rmdir(directory) < 0)
+        failed++;
     if (failed == 0 && !uring) {
         printf("skipped in part: io_uring is refused here, so that rings could not be tried\n");
         return SKIP;

@@ -189,7 +189,8 @@ static void a_write_across_a_lowered_limit_ends_with_efbig(void **state)
      * On uring the caller's thread may get the signal, as aio.h says; threads must not let it
      * through.
      */
-    if (backend == HST_AIO_URING) signal(SIGXFSZ, SIG_IGN);
+    if (backend == HST_AIO_URING)
+        signal(SIGXFSZ, SIG_IGN);
     set_file_size_limit(2 * MIB);
     struct hst_aio_completion done = run_op(aio, write_op(file, 0, buffer, 4 * MIB));
     set_file_size_limit(before.rlim_cur);

@@ -85,7 +85,8 @@ static void on_ramfs(void)
         struct hst_aio_file *file = NULL;
         const struct hst_aio_config config = {.size = sizeof config, .backend = backend};
         const int rc = hst_aio_open(&config, directory, &aio, &info);
-        if (backend == HST_AIO_URING && (rc == -EPERM || rc == -ENOSYS)) continue;
+        if (backend == HST_AIO_URING && (rc == -EPERM || rc == -ENOSYS))
+            continue;
         CHECK(rc == 0); /* the probe has written and read back through the page cache */
         CHECK(info.in_memory && !info.direct && info.direct_error == -EINVAL);
         CHECK(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, 3 * MIB, &file) == 0);
@@ -126,12 +127,14 @@ int main(void)
         cmocka_unit_test(a_file_system_without_o_direct_is_used_buffered),
         cmocka_unit_test(a_readonly_directory_is_refused),
     };
-    if (!mkdtemp(directory)) return 2;
+    if (!mkdtemp(directory))
+        return 2;
     int failed = SKIP;
     if (in_child(try_mount) == 0)
         failed = cmocka_run_group_tests(cases, NULL, NULL);
     else
         printf("skipped: mounting in a namespace of our own is refused (it needs root)\n");
-    if (rmdir(directory) < 0) return 1;
+    if (rmdir(directory) < 0)
+        return 1;
     return failed;
 }

@@ -34,7 +34,8 @@ static void script_push(struct hst_aio *aio, struct piece *piece)
     piece->result = result == WHOLE ? (int)piece->bytes : result;
     script.issued++;
     script.queued[script.queued_count++] = piece;
-    if (script.queued_count > script.most_queued) script.most_queued = script.queued_count;
+    if (script.queued_count > script.most_queued)
+        script.most_queued = script.queued_count;
 }
 
 static int script_claim(struct hst_aio *aio)
@@ -52,7 +53,8 @@ static int script_flush(struct hst_aio *aio)
 static int script_wait(struct hst_aio *aio, uint32_t least, uint64_t timeout_ns)
 {
     (void)timeout_ns;
-    if (script.wait_error) return script.wait_error;
+    if (script.wait_error)
+        return script.wait_error;
     assert_true(least <= script.queued_count);
     const size_t count = script.queued_count;
     memcpy(aio->finished, script.queued, count * sizeof *script.queued);
@@ -77,7 +79,8 @@ static int setup(void **state)
     const struct hst_aio_config config = {
         .size = sizeof config, .queue_depth = 4, .thread_count = 1, .piece_bytes = 64 * KIB};
     memset(&script, 0, sizeof script);
-    if (hst_aio_context_create(&config, &aio) < 0) return -1;
+    if (hst_aio_context_create(&config, &aio) < 0)
+        return -1;
     aio->ops = &script_ops;
     aio->piece_limit = 16;
     file = (struct hst_aio_file){.aio = aio, .size_bytes = 1ull << 40, .fd = -1};

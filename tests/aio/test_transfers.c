@@ -145,7 +145,8 @@ static int stuck_fd = -1;
 
 ssize_t pread(int fd, void *buffer, size_t size_bytes, off_t offset)
 {
-    if (fd == stuck_fd) return read(fd, buffer, size_bytes);
+    if (fd == stuck_fd)
+        return read(fd, buffer, size_bytes);
     return syscall(SYS_pread64, fd, buffer, size_bytes, offset);
 }
 
@@ -303,9 +304,11 @@ static void *write_and_read_back(void *arg)
     struct hst_aio_op op = write_op(visit->file, 0, visit->buffer, 64 * KIB);
     struct hst_aio_completion done = {.error = -1};
     visit->error = hst_aio_submit(visit->aio, &op, 1) - 1;
-    if (visit->error) return NULL;
+    if (visit->error)
+        return NULL;
     visit->error = hst_aio_reap(visit->aio, &done, 1, 1, UINT64_MAX) - 1;
-    if (visit->error == 0) visit->error = done.error;
+    if (visit->error == 0)
+        visit->error = done.error;
     return NULL;
 }
 
@@ -321,7 +324,8 @@ static void a_context_may_move_between_threads_while_it_is_idle(void **state)
         assert_int_equal(pthread_create(&thread, NULL, write_and_read_back, &visit), 0);
         pthread_join(thread, NULL);
         assert_int_equal(visit.error, 0);
-        if (i % 2) continue;
+        if (i % 2)
+            continue;
         memset(visit.buffer, 0, 64 * KIB);
         struct hst_aio_op op = read_op(visit.file, 0, visit.buffer, 64 * KIB);
         assert_int_equal(run_op(visit.aio, op).error, 0);

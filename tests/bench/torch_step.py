@@ -5,6 +5,7 @@
 fp32, each block under torch.utils.checkpoint, AdamW, clipping at 1, one backward per 2,048 tokens.
 Prints one JSON object. usage: torch_step.py STEPS BATCH_TOKENS THREADS
 """
+
 import json
 import sys
 import time
@@ -14,7 +15,16 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-WIDTH, LAYERS, INTERMEDIATE, HEADS, HEAD_DIM, VOCABULARY, SEQUENCE, GRAIN = 512, 8, 1376, 8, 64, 256, 256, 2048
+WIDTH, LAYERS, INTERMEDIATE, HEADS, HEAD_DIM, VOCABULARY, SEQUENCE, GRAIN = (
+    512,
+    8,
+    1376,
+    8,
+    64,
+    256,
+    256,
+    2048,
+)
 
 
 class RMSNorm(nn.Module):
@@ -50,7 +60,8 @@ class Block(nn.Module):
     def forward(self, x, cos, sin, mask):
         h = self.norm1(x)
         q, k, v = (
-            proj(h).view(x.shape[0], SEQUENCE, HEADS, HEAD_DIM).transpose(1, 2) for proj in (self.q, self.k, self.v)
+            proj(h).view(x.shape[0], SEQUENCE, HEADS, HEAD_DIM).transpose(1, 2)
+            for proj in (self.q, self.k, self.v)
         )
         o = attend(rotate(q, cos, sin), rotate(k, cos, sin), v, mask)
         x = x + self.o(o.transpose(1, 2).reshape(x.shape))
@@ -65,14 +76,17 @@ class Llama(nn.Module):
         self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
         self.norm = RMSNorm()
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
-        angle = torch.outer(torch.arange(SEQUENCE), 10000.0 ** -(torch.arange(0, HEAD_DIM, 2) / HEAD_DIM))
+        angle = torch.outer(
+            torch.arange(SEQUENCE), 10000.0 ** -(torch.arange(0, HEAD_DIM, 2) / HEAD_DIM)
+        )
         self.cos, self.sin = angle.cos(), angle.sin()
         self.mask = torch.full((SEQUENCE, SEQUENCE), float("-inf")).triu(1)
 
     def forward(self, tokens):
         x = self.embed(tokens)
         for block in self.blocks:
-            # Older versions want an input that requires gradients, which the embedding's output does.
+            # Older versions want an input that requires gradients, which the embedding's output
+            # does.
             x = checkpoint(block, x, self.cos, self.sin, self.mask, use_reentrant=True)
         return self.head(self.norm(x))
 
@@ -89,7 +103,9 @@ def main():
         start = time.monotonic()
         for part in tokens.split(GRAIN // SEQUENCE):
             logits = model(part[:, :-1])
-            loss = F.cross_entropy(logits.reshape(-1, VOCABULARY), part[:, 1:].reshape(-1), reduction="sum")
+            loss = F.cross_entropy(
+                logits.reshape(-1, VOCABULARY), part[:, 1:].reshape(-1), reduction="sum"
+            )
             (loss / batch_tokens).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -98,7 +114,11 @@ def main():
             seconds.append(time.monotonic() - start)
     seconds.sort()
     median = seconds[len(seconds) // 2]
-    print(json.dumps({"torch": torch.__version__, "step_s": median, "tokens_per_s": batch_tokens / median}))
+    print(
+        json.dumps(
+            {"torch": torch.__version__, "step_s": median, "tokens_per_s": batch_tokens / median}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes golden_adamw.h: what torch.optim.AdamW makes of a fixed problem, in float64 and in float32.
+"""Writes golden_adamw.h: what torch.optim.AdamW makes of a fixed problem, in float64 and in
+float32.
 
     python3 make_golden.py > golden_adamw.h
 
-The gradients come from a 32-bit linear congruential generator that test_adamw.c repeats, so they are not stored.
+The gradients come from a 32-bit linear congruential generator that test_adamw.c repeats, so they
+are not stored.
 """
+
 import torch
 
 COUNT = 8
@@ -34,7 +37,9 @@ def train(case, dtype):
     _, lr, beta1, beta2, eps, weight_decay = case
     start, gradients = problem()
     p = torch.nn.Parameter(torch.tensor(start, dtype=dtype))
-    optimizer = torch.optim.AdamW([p], lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay)
+    optimizer = torch.optim.AdamW(
+        [p], lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay
+    )
     for g in gradients:
         p.grad = torch.tensor(g, dtype=dtype)
         optimizer.step()
@@ -52,7 +57,10 @@ print("/* SPDX-License-Identifier: Apache-2.0 */")
 print(f"/* Made by make_golden.py with torch {torch.__version__.split('+')[0]}; do not edit. */")
 print(f"enum {{ GOLDEN_COUNT = {COUNT}, GOLDEN_STEPS = {STEPS} }};\n")
 print("struct golden {\n    const char *name;\n    struct hst_adam_hyper hyper;")
-print("    struct {\n        double p[GOLDEN_COUNT], m[GOLDEN_COUNT], v[GOLDEN_COUNT];\n    } f64, f32;\n};\n")
+print(
+    "    struct {\n        double p[GOLDEN_COUNT], m[GOLDEN_COUNT], v[GOLDEN_COUNT];\n"
+    "    } f64, f32;\n};\n"
+)
 print("static const struct golden golden_cases[] = {")
 for case in CASES:
     name, *hyper = case

@@ -14,7 +14,8 @@ uint64_t seed_begin(int argc, char **argv)
     uint64_t seed = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 
     for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], "--seed") == 0) seed = strtoull(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "--seed") == 0)
+            seed = strtoull(argv[i + 1], NULL, 10);
     printf("replay with --seed %llu\n", (unsigned long long)seed);
     fflush(stdout);
     return seed;

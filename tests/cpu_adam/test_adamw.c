@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AdamW's numbers: the rounding order that cpu_adam.h documents, bit for bit; the distance to AdamW in float64
- * (written here from the paper, and PyTorch's, recorded in golden_adamw.h).
+ * AdamW's numbers: the rounding order that cpu_adam.h documents, bit for bit; the distance to AdamW
+ * in float64 (written here from the paper, and PyTorch's, recorded in golden_adamw.h).
  *
- * The bounds: each step rounds p once, by at most 2^-25·|p|·2, and roundings are independent, so after T steps the
- * error is near 2^-24·sqrt(T/3)·|p|max, plus what the step itself is off by. ERROR_FACTOR is the room above that.
- * With β1 and β2 as one f32 each, or with 1 - lr·wd formed in f32, the bounds are missed by far.
+ * The bounds: each step rounds p once, by at most 2^-25·|p|·2, and roundings are independent, so
+ * after T steps the error is near 2^-24·sqrt(T/3)·|p|max, plus what the step itself is off by.
+ * ERROR_FACTOR is the room above that. With β1 and β2 as one f32 each, or with 1 - lr·wd formed in
+ * f32, the bounds are missed by far.
  */
 #include "support.h"
 
@@ -125,7 +126,8 @@ static void reference_update(const struct hst_adam_hyper *h, int t, double g, st
     r->p = r->p - h->lr * h->weight_decay * r->p - h->lr * m_hat / (sqrt(v_hat) + h->eps);
 }
 
-/* Root mean square of the errors, in units of what the file's comment derives for one value of size 1. */
+/* Root mean square of the errors, in units of what the file's comment derives for one value of
+ * size 1. */
 static double error_units(double sum_of_squares, int count, int steps)
 {
     return sqrt(sum_of_squares / count) / (0x1p-24 * sqrt(steps / 3.0));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Conversions against references written on the bits, for every supported instruction set: over a dense sample of
- * the 2^32 patterns, or with --every-pattern over all of them.
+ * Conversions against references written on the bits, for every supported instruction set: over a
+ * dense sample of the 2^32 patterns, or with --every-pattern over all of them.
  */
 #include "support.h"
 
@@ -16,7 +16,8 @@ static uint32_t is_nan(uint32_t bits)
     return (bits & 0x7fffffff) > 0x7f800000;
 }
 
-/* The two bf16 neighbours of x are its upper half and the next one; the lower half says which is nearer. */
+/* The two bf16 neighbours of x are its upper half and the next one; the lower half says which is
+ * nearer. */
 static uint32_t nearest_half(uint32_t bits, uint32_t tie_goes_up)
 {
     uint32_t lower = bits & 0xffff, upper = bits >> 16;
@@ -141,10 +142,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(bf16_rounds_to_nearest_ties_to_even_and_keeps_the_sign_of_nan),
     };
 
-    if (argc > 1 && strcmp(argv[1], "--every-pattern") == 0) stride = 1;
+    if (argc > 1 && strcmp(argv[1], "--every-pattern") == 0)
+        stride = 1;
     for (int isa = HST_CPU_ISA_C; isa <= HST_CPU_ISA_AVX512; isa++) {
         const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops((enum hst_cpu_isa)isa);
-        if (ops) tables[table_count++] = ops;
+        if (ops)
+            tables[table_count++] = ops;
     }
     return cmocka_run_group_tests_name("convert", tests, NULL, NULL);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One instruction set, named by the first argument, against the table "c": the same bytes for every operation,
- * size, alignment, cut and bit pattern, and no access outside the arrays.
+ * One instruction set, named by the first argument, against the table "c": the same bytes for every
+ * operation, size, alignment, cut and bit pattern, and no access outside the arrays.
  *
- * Each operation is a row that says which arrays it takes; all arrays get random bytes, read or not, lie in
- * guarded pages, and the pages are compared whole, so a stray write inside the pages shows too.
+ * Each operation is a row that says which arrays it takes; all arrays get random bytes, read or
+ * not, lie in guarded pages, and the pages are compared whole, so a stray write inside the pages
+ * shows too.
  */
 #include "support.h"
 
@@ -104,8 +105,10 @@ static struct hst_adam_coef random_coef(void)
 
 static uint32_t random_value(enum fill fill)
 {
-    if (fill == FILL_SPECIAL) return random_special(&rng);
-    if (fill == FILL_ANY_BITS) return (uint32_t)random_u64(&rng);
+    if (fill == FILL_SPECIAL)
+        return random_special(&rng);
+    if (fill == FILL_ANY_BITS)
+        return (uint32_t)random_u64(&rng);
     return bits_of(random_unit(&rng) * 0.01f);
 }
 
@@ -119,8 +122,10 @@ static void fill_array(struct guarded *g, size_t offset_bytes, size_t element_by
         uint32_t value = random_value(fill);
         uint16_t half = (uint16_t)(value >> (fill == FILL_TYPICAL || i % 2 ? 16 : 0));
         unsigned char *at = g->data + offset_bytes + i * element_bytes;
-        if (element_bytes == 2) memcpy(at, &half, 2);
-        if (element_bytes == 4) memcpy(at, &value, 4);
+        if (element_bytes == 2)
+            memcpy(at, &half, 2);
+        if (element_bytes == 4)
+            memcpy(at, &value, 4);
     }
 }
 
@@ -172,7 +177,8 @@ static void check(const struct operation *op, const size_t *offset, size_t n, en
     run_whole(op, plain, &coef, expected, offset, n);
     run(op, tested, &coef, actual, offset, n);
     for (int a = 0; a < ARRAYS_MAX && op->element_bytes[a]; a++) {
-        if (memcmp(expected[a].data, actual[a].data, actual[a].data_bytes) == 0) continue;
+        if (memcmp(expected[a].data, actual[a].data, actual[a].data_bytes) == 0)
+            continue;
         size_t byte = 0;
         while (expected[a].data[byte] == actual[a].data[byte])
             byte++;
@@ -293,7 +299,8 @@ int main(int argc, char **argv)
 
     plain = hst_cpu_adam_ops(HST_CPU_ISA_C);
     for (int isa = HST_CPU_ISA_C; argc > 1 && isa <= HST_CPU_ISA_AVX512; isa++)
-        if (strcmp(argv[1], names[isa]) == 0) tested = hst_cpu_adam_ops((enum hst_cpu_isa)isa);
+        if (strcmp(argv[1], names[isa]) == 0)
+            tested = hst_cpu_adam_ops((enum hst_cpu_isa)isa);
     if (!tested) {
         printf("skipped: this CPU or build has no instruction set %s\n", argc > 1 ? argv[1] : "");
         return SKIP;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one order in which squares are added, against a literal transcription; what non-finite elements do. */
+/* The one order in which squares are added, against a literal transcription; what non-finite
+ * elements do. */
 #include "support.h"
 
 #include <math.h>
@@ -10,8 +11,8 @@ static const struct hst_cpu_adam_ops *ops;
 static uint64_t rng;
 
 /*
- * "norm² partials in float64 per 4,096 elements; inside: 16 float64 lanes, element i in lane i mod 16, one addition
- * per element in rising i, then lanes added as a tree 8, 4, 2, 1"
+ * "norm² partials in float64 per 4,096 elements; inside: 16 float64 lanes, element i in lane i mod
+ * 16, one addition per element in rising i, then lanes added as a tree 8, 4, 2, 1"
  */
 static void literal_norm2(const float *x, size_t n, double *partial)
 {

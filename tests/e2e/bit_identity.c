@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exactness matrix: each row is a way of running `hoistway train`, and must export the same bytes and log the
- * same losses as the run with everything in RAM on one thread. Every capability adds rows here.
+ * The exactness matrix: each row is a way of running `hoistway train`, and must export the same
+ * bytes and log the same losses as the run with everything in RAM on one thread. Every capability
+ * adds rows here.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,16 +30,19 @@ struct model {
     const char *name, *config;
 };
 
-#define LLAMA(tied)                                                                                        \
-    "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_size\":96,"               \
-    "\"intermediate_size\":272,\"num_hidden_layers\":4,\"num_attention_heads\":6,"                         \
-    "\"num_key_value_heads\":2,\"head_dim\":16,\"vocab_size\":1900,\"max_position_embeddings\":128,"       \
-    "\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"hidden_act\":\"silu\",\"tie_word_embeddings\":" tied "}"
+#define LLAMA(tied)                                                                                \
+    "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_size\":96,"       \
+    "\"intermediate_size\":272,\"num_hidden_layers\":4,\"num_attention_heads\":6,"                 \
+    "\"num_key_value_heads\":2,\"head_dim\":16,\"vocab_size\":1900,\"max_position_embeddings\":"   \
+    "128,"                                                                                         \
+    "\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"hidden_act\":\"silu\",\"tie_word_"             \
+    "embeddings\":" tied "}"
 
 /* The embedding has more than one tile, so that a tied head gathers tiles of another unit. */
 static const struct model MODELS[] = {{"tied", LLAMA("true")}, {"untied", LLAMA("false")}};
 
-/* What differs from the oracle's `--place states=dram,weights=dram --threads 1`. Text is split at blanks. */
+/* What differs from the oracle's `--place states=dram,weights=dram --threads 1`. Text is split at
+ * blanks. */
 static const char *const ROWS[] = {
     "--place states=dram,weights=dram --threads 2",
     "--place states=nvme --threads 2",
@@ -50,7 +54,8 @@ static const char *const ROWS[] = {
     "--place states=nvme --threads 2 --io threads",
 };
 
-/* By the budget alone: in per cent of what the oracle needed, so that some, more and most must leave DRAM. */
+/* By the budget alone: in per cent of what the oracle needed, so that some, more and most must
+ * leave DRAM. */
 static const unsigned BUDGET_PERCENT[] = {97, 93, 89};
 
 static void write_file(const char *path, const char *text, size_t bytes)
@@ -75,7 +80,8 @@ static char *read_file(const char *path, size_t *bytes)
     return text;
 }
 
-/* Runs the program with words split at blanks; its output goes to `output` in the test's directory. */
+/* Runs the program with words split at blanks; its output goes to `output` in the test's directory.
+ */
 static int run(const char *words)
 {
     char *copy = strdup(words), *arguments[ARGUMENTS_MAX] = {(char *)(uintptr_t)program}, path[96];
@@ -95,14 +101,18 @@ static int run(const char *words)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static void train(const struct model *model, const char *precision, const char *name, const char *row)
+static void train(const struct model *model, const char *precision, const char *name,
+                  const char *row)
 {
     char words[1024], output[96];
     size_t bytes;
     snprintf(words, sizeof words,
-             "train --quiet --init random --seed 7 --model %s/%s --data %s/text.txt --seq-len 32 --batch-tokens 224 "
-             "--grain 96 --steps 3 --lr 1e-3 --store %s/store --export %s/%s --log %s/%s.jsonl --precision %s %s",
-             directory, model->name, directory, directory, directory, name, directory, name, precision, row);
+             "train --quiet --init random --seed 7 --model %s/%s --data %s/text.txt --seq-len 32 "
+             "--batch-tokens 224 "
+             "--grain 96 --steps 3 --lr 1e-3 --store %s/store --export %s/%s --log %s/%s.jsonl "
+             "--precision %s %s",
+             directory, model->name, directory, directory, directory, name, directory, name,
+             precision, row);
     int code = run(words);
     if (code != 0) {
         snprintf(output, sizeof output, "%s/output", directory);
@@ -139,7 +149,8 @@ static void same_results(const char *name, const char *row)
     char x[32], y[32];
     for (int step = 0; step < 3; step++) {
         assert_string_equal(logged(a, "\"loss\":", step, x), logged(b, "\"loss\":", step, y));
-        assert_string_equal(logged(a, "\"grad_norm\":", step, x), logged(b, "\"grad_norm\":", step, y));
+        assert_string_equal(logged(a, "\"grad_norm\":", step, x),
+                            logged(b, "\"grad_norm\":", step, y));
     }
     free(a);
     free(b);
@@ -238,14 +249,17 @@ static int tear_down(void **state)
     char *const arguments[] = {(char *)(uintptr_t) "rm", (char *)(uintptr_t) "-r", directory, NULL};
     pid_t pid;
     int status;
-    return posix_spawnp(&pid, "rm", NULL, NULL, arguments, environ) || waitpid(pid, &status, 0) != pid || status;
+    return posix_spawnp(&pid, "rm", NULL, NULL, arguments, environ) ||
+           waitpid(pid, &status, 0) != pid || status;
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tied_fp32),   cmocka_unit_test(tied_bf16),
-        cmocka_unit_test(untied_fp32), cmocka_unit_test(untied_bf16),
+        cmocka_unit_test(tied_fp32),
+        cmocka_unit_test(tied_bf16),
+        cmocka_unit_test(untied_fp32),
+        cmocka_unit_test(untied_bf16),
         cmocka_unit_test(nothing_stays_in_the_store),
     };
     if (argc < 2)

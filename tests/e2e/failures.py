@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine can refuse a run: disk space, O_DIRECT, io_uring, permission; and a run that is killed.
+"""What the machine can refuse a run: disk space, O_DIRECT, io_uring, permission; and a run that is
+killed.
 
-    failures.py PATH_OF_HOISTWAY SOURCE_ROOT
+failures.py PATH_OF_HOISTWAY SOURCE_ROOT
 """
+
 import ctypes
 import os
 import platform
@@ -23,39 +25,73 @@ IO_URING_SETUP = 425  # the same number on every architecture
 
 
 def command(store, *more, steps=2, model=MODEL):
-    return [PROGRAM, 'train', '--model', model, '--data', os.path.join(MODEL, 'tokens.bin'), '--store', store,
-            '--steps', str(steps), '--seq-len', '24', '--batch-tokens', '48', '--place', 'states=nvme,weights=nvme', *more]
+    return [
+        PROGRAM,
+        'train',
+        '--model',
+        model,
+        '--data',
+        os.path.join(MODEL, 'tokens.bin'),
+        '--store',
+        store,
+        '--steps',
+        str(steps),
+        '--seq-len',
+        '24',
+        '--batch-tokens',
+        '48',
+        '--place',
+        'states=nvme,weights=nvme',
+        *more,
+    ]
 
 
 def train(store, *more, model=MODEL, **popen):
-    return subprocess.run(command(store, *more, model=model), capture_output=True, text=True, timeout=60, **popen)
+    return subprocess.run(
+        command(store, *more, model=model), capture_output=True, text=True, timeout=60, **popen
+    )
 
 
 def forbid_io_uring():
-    """In the child: a filter that answers io_uring_setup with EPERM, as Docker's default profile does."""
+    """In the child: a filter that answers io_uring_setup with EPERM, as Docker's default profile
+    does."""
+
     class Filter(ctypes.Structure):
-        _fields_ = [('code', ctypes.c_uint16), ('jt', ctypes.c_uint8), ('jf', ctypes.c_uint8), ('k', ctypes.c_uint32)]
+        _fields_ = [
+            ('code', ctypes.c_uint16),
+            ('jt', ctypes.c_uint8),
+            ('jf', ctypes.c_uint8),
+            ('k', ctypes.c_uint32),
+        ]
 
     class Program(ctypes.Structure):
         _fields_ = [('length', ctypes.c_uint16), ('filter', ctypes.POINTER(Filter))]
 
     steps = (Filter * 4)(
-        Filter(0x20, 0, 0, 0),               # load the system call's number
+        Filter(0x20, 0, 0, 0),  # load the system call's number
         Filter(0x15, 0, 1, IO_URING_SETUP),  # another one: skip one step
         Filter(0x06, 0, 0, 0x00050000 | 1),  # return EPERM
-        Filter(0x06, 0, 0, 0x7fff0000))      # allow
+        Filter(0x06, 0, 0, 0x7FFF0000),
+    )  # allow
     program = Program(4, steps)
-    if LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or LIBC.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program)):
+    if LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or LIBC.prctl(
+        PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program)
+    ):
         os._exit(99)
 
 
 def mount_tmpfs(directory, size):
     """In the child: a small file system that only it sees."""
+
     def mount():
         options = ctypes.c_char_p(f'size={size}'.encode())
-        if (LIBC.unshare(CLONE_NEWNS) or LIBC.mount(None, b'/', None, MS_REC | MS_PRIVATE, None) or
-                LIBC.mount(b'tmpfs', directory.encode(), b'tmpfs', 0, options)):
+        if (
+            LIBC.unshare(CLONE_NEWNS)
+            or LIBC.mount(None, b'/', None, MS_REC | MS_PRIVATE, None)
+            or LIBC.mount(b'tmpfs', directory.encode(), b'tmpfs', 0, options)
+        ):
             os._exit(99)
+
     return mount
 
 
@@ -95,14 +131,20 @@ class Failures(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('warning[W105]', done.stderr)
 
-    @unittest.skipIf(platform.machine() not in ('x86_64', 'aarch64'), 'the filter reads the number where these two keep it')
+    @unittest.skipIf(
+        platform.machine() not in ('x86_64', 'aarch64'),
+        'the filter reads the number where these two keep it',
+    )
     def test_where_io_uring_is_forbidden_threads_take_over_and_say_so(self):
         done = train(self.store, preexec_fn=forbid_io_uring)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr.count('warning[W101]'), 1, done.stderr)
         self.assertIn('seccomp', done.stderr)
 
-    @unittest.skipIf(platform.machine() not in ('x86_64', 'aarch64'), 'the filter reads the number where these two keep it')
+    @unittest.skipIf(
+        platform.machine() not in ('x86_64', 'aarch64'),
+        'the filter reads the number where these two keep it',
+    )
     def test_io_uring_that_was_demanded_is_not_replaced(self):
         self.assert_refused(train(self.store, '--io', 'uring', preexec_fn=forbid_io_uring), 101, 1)
 
@@ -120,8 +162,12 @@ class Failures(unittest.TestCase):
 
     def test_a_killed_run_leaves_no_file_behind(self):
         os.mkdir(self.store)
-        child = subprocess.Popen(command(self.store, steps=1000000), stderr=subprocess.PIPE,
-                                 stdout=subprocess.DEVNULL, text=True)
+        child = subprocess.Popen(
+            command(self.store, steps=1000000),
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
         for line in child.stderr:
             if line.startswith('step '):
                 break
@@ -134,7 +180,7 @@ class Failures(unittest.TestCase):
         model = shutil.copytree(MODEL, os.path.join(self.folder, 'model'))
         with open(os.path.join(model, 'model-00002-of-00002.safetensors'), 'r+b') as file:
             file.seek(-2, os.SEEK_END)
-            file.write(bytes([0xc0, 0x7f]))  # a NaN in bf16
+            file.write(bytes([0xC0, 0x7F]))  # a NaN in bf16
         done = train(self.store, '--quiet', model=model)
         self.assert_refused(done, 701, 1)
         self.assertIn('step 1', done.stderr)

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The whole program against float64 PyTorch: losses and gradient norms of twelve AdamW steps (tests/golden).
+"""The whole program against float64 PyTorch: losses and gradient norms of twelve AdamW steps
+(tests/golden).
 
-    golden.py PATH_OF_HOISTWAY SOURCE_ROOT
+golden.py PATH_OF_HOISTWAY SOURCE_ROOT
 """
+
 import json
 import os
 import subprocess
@@ -22,13 +24,43 @@ def train(fixture, *more, clip=None):
     with tempfile.TemporaryDirectory() as scratch:
         log = os.path.join(scratch, 'log.jsonl')
         subprocess.run(
-            [PROGRAM, 'train', '--quiet', '--model', folder, '--data', os.path.join(folder, 'tokens.bin'),
-             '--store', os.path.join(scratch, 'store'), '--log', log, '--steps', str(len(golden['steps'])),
-             '--seq-len', str(golden['seq_len']), '--batch-tokens', str(golden['batch_tokens']),
-             '--grain', str(golden['grain_tokens']), '--lr', str(golden['lr']),
-             '--betas', '{},{}'.format(*golden['betas']), '--eps', str(golden['eps']),
-             '--weight-decay', str(golden['weight_decay']), '--clip', str(golden['clip'] if clip is None else clip),
-             '--order', golden['order'], *more], check=True, timeout=120)
+            [
+                PROGRAM,
+                'train',
+                '--quiet',
+                '--model',
+                folder,
+                '--data',
+                os.path.join(folder, 'tokens.bin'),
+                '--store',
+                os.path.join(scratch, 'store'),
+                '--log',
+                log,
+                '--steps',
+                str(len(golden['steps'])),
+                '--seq-len',
+                str(golden['seq_len']),
+                '--batch-tokens',
+                str(golden['batch_tokens']),
+                '--grain',
+                str(golden['grain_tokens']),
+                '--lr',
+                str(golden['lr']),
+                '--betas',
+                '{},{}'.format(*golden['betas']),
+                '--eps',
+                str(golden['eps']),
+                '--weight-decay',
+                str(golden['weight_decay']),
+                '--clip',
+                str(golden['clip'] if clip is None else clip),
+                '--order',
+                golden['order'],
+                *more,
+            ],
+            check=True,
+            timeout=120,
+        )
         with open(log) as file:
             steps = [line for line in map(json.loads, file) if line['kind'] == 'step']
     return golden['steps'], steps
@@ -36,7 +68,9 @@ def train(fixture, *more, clip=None):
 
 def worst(golden, steps):
     """The greatest relative difference of any loss or norm."""
-    return max(abs(s[key] / g[key] - 1) for g, s in zip(golden, steps) for key in ('loss', 'grad_norm'))
+    return max(
+        abs(s[key] / g[key] - 1) for g, s in zip(golden, steps) for key in ('loss', 'grad_norm')
+    )
 
 
 class Golden(unittest.TestCase):

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine through its public calls, with a client that needs no model: the gradient of each parameter
- * is the parameter itself, so what a step does depends on weights having arrived where they belong.
- * The in-memory run on one thread is the oracle of every other placement, budget, tile size and width.
+ * The engine through its public calls, with a client that needs no model: the gradient of each
+ * parameter is the parameter itself, so what a step does depends on weights having arrived where
+ * they belong. The in-memory run on one thread is the oracle of every other placement, budget, tile
+ * size and width.
  */
 #include <hoistway/hoistway.h>
 
@@ -18,16 +19,20 @@
 
 #include <cmocka.h>
 
-#define UNITS 5u
-#define STEPS 4
+#define UNITS          5u
+#define STEPS          4
 #define SAVED_ELEMENTS 400000u
 
 static const struct hst_param_desc PARAMS[UNITS][2] = {
     {{.name = "embed", .dim_count = 2, .dims = {300, 64}, .flags = HST_PARAM_DECAY}},
-    {{.name = "a.norm", .dim_count = 1, .dims = {64}}, {.name = "a.w", .dim_count = 2, .dims = {1000, 64}, .flags = HST_PARAM_DECAY}},
-    {{.name = "b.norm", .dim_count = 1, .dims = {63}}, {.name = "b.w", .dim_count = 2, .dims = {777, 65}, .flags = HST_PARAM_DECAY}},
-    {{.name = "c.norm", .dim_count = 1, .dims = {1}}, {.name = "c.w", .dim_count = 2, .dims = {1, 200000}, .flags = HST_PARAM_DECAY}},
-    {{.name = "last", .dim_count = 1, .dims = {64}}, {.name = "head", .dim_count = 2, .dims = {300, 64}, .alias_of = "embed"}},
+    {{.name = "a.norm", .dim_count = 1, .dims = {64}},
+     {.name = "a.w", .dim_count = 2, .dims = {1000, 64}, .flags = HST_PARAM_DECAY}},
+    {{.name = "b.norm", .dim_count = 1, .dims = {63}},
+     {.name = "b.w", .dim_count = 2, .dims = {777, 65}, .flags = HST_PARAM_DECAY}},
+    {{.name = "c.norm", .dim_count = 1, .dims = {1}},
+     {.name = "c.w", .dim_count = 2, .dims = {1, 200000}, .flags = HST_PARAM_DECAY}},
+    {{.name = "last", .dim_count = 1, .dims = {64}},
+     {.name = "head", .dim_count = 2, .dims = {300, 64}, .alias_of = "embed"}},
 };
 static const uint32_t PARAM_COUNT[UNITS] = {1, 2, 2, 2, 2};
 
@@ -53,15 +58,19 @@ static void describe(struct hst_engine *engine)
         char name[16];
         uint32_t unit;
         snprintf(name, sizeof name, "unit %u", u);
-        struct hst_unit_desc desc = {.name = name, .params = PARAMS[u], .param_count = PARAM_COUNT[u],
-                                     .act_bytes_per_token = 64, .work_bytes = 100};
+        struct hst_unit_desc desc = {.name = name,
+                                     .params = PARAMS[u],
+                                     .param_count = PARAM_COUNT[u],
+                                     .act_bytes_per_token = 64,
+                                     .work_bytes = 100};
         assert_int_equal(hst_unit_add(engine, &desc, &unit), 0);
         assert_int_equal(unit, u);
     }
     assert_int_equal(hst_carry_set(engine, 64), 0);
 }
 
-static int read_initial(void *context, const struct hst_param_ref *param, uint64_t offset, float *dst, size_t count)
+static int read_initial(void *context, const struct hst_param_ref *param, uint64_t offset,
+                        float *dst, size_t count)
 {
     (void)context;
     for (size_t i = 0; i < count; i++)
@@ -72,13 +81,16 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
 static void must(struct hst_engine *engine, int rc)
 {
     if (rc)
-        fail_msg("returned %d: E%d %s", rc, hst_engine_error(engine)->code, hst_engine_error(engine)->message);
+        fail_msg("returned %d: E%d %s", rc, hst_engine_error(engine)->code,
+                 hst_engine_error(engine)->message);
 }
 
-static void add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view)
+static void add_gradients(struct hst_engine *engine, uint32_t unit,
+                          const struct hst_unit_view *view)
 {
     for (uint32_t i = 0; i < view->param_count; i++) {
-        /* Through a copy in f32, then added: an alias must accumulate on top of what its other user left. */
+        /* Through a copy in f32, then added: an alias must accumulate on top of what its other user
+         * left. */
         size_t n = elements_of(&PARAMS[unit][i]);
         static float widened[200000];
         struct hst_cast cast = {n, hst_engine_dtype(engine), HST_F32, view->param[i].data, widened};
@@ -110,8 +122,8 @@ struct saved {
     size_t used;
 };
 
-static int collect(void *context, const struct hst_param_ref *param, uint64_t offset, const void *src, size_t count,
-                   enum hst_dtype dtype)
+static int collect(void *context, const struct hst_param_ref *param, uint64_t offset,
+                   const void *src, size_t count, enum hst_dtype dtype)
 {
     struct saved *saved = context;
     (void)param;
@@ -142,7 +154,10 @@ static struct result run(const struct hst_config *config)
     seal_and_load(engine);
     for (int s = 0; s < STEPS; s++) {
         struct hst_step step;
-        must(engine, hst_step_begin(engine, &(struct hst_step_in){.size = sizeof(struct hst_step_in), .lr = 1e-3}, &step));
+        must(engine,
+             hst_step_begin(engine,
+                            &(struct hst_step_in){.size = sizeof(struct hst_step_in), .lr = 1e-3},
+                            &step));
         assert_int_equal(step.number, s + 1);
         sweep(engine);
         must(engine, hst_step_end(engine, &result.stats));
@@ -176,19 +191,26 @@ static int remove_store(void **state)
 
 static void check_placements(enum hst_precision precision)
 {
-    struct result oracle = run(CONFIG(.precision = precision, .threads = 1, .place = "states=dram,weights=dram"));
+    struct result oracle =
+        run(CONFIG(.precision = precision, .threads = 1, .place = "states=dram,weights=dram"));
     assert_int_equal(oracle.memory.total[HST_TIER_NVME], 0);
     uint64_t all = oracle.memory.total[HST_TIER_DRAM];
     const struct hst_config *others[] = {
         CONFIG(.precision = precision, .threads = 3, .place = "states=nvme"),
         CONFIG(.precision = precision, .threads = 2, .place = "states=nvme,weights=nvme"),
-        CONFIG(.precision = precision, .threads = 2, .place = "states=nvme,weights=nvme", .io = HST_IO_THREADS),
-        CONFIG(.precision = precision, .threads = 2, .place = "states=dram,weights=nvme", .tile_elements = 4096),
-        CONFIG(.precision = precision, .threads = 1, .place = "states=nvme,weights=nvme", .tile_elements = 4096),
+        CONFIG(.precision = precision, .threads = 2, .place = "states=nvme,weights=nvme",
+               .io = HST_IO_THREADS),
+        CONFIG(.precision = precision, .threads = 2, .place = "states=dram,weights=nvme",
+               .tile_elements = 4096),
+        CONFIG(.precision = precision, .threads = 1, .place = "states=nvme,weights=nvme",
+               .tile_elements = 4096),
         /* Budgets too small for everything: some tiles leave, then more, then weights too. */
-        SMALL(.precision = precision, .threads = 2, .tile_elements = 8192, .dram_bytes = all - (all >> 3)),
-        SMALL(.precision = precision, .threads = 2, .tile_elements = 8192, .dram_bytes = all - (all >> 2)),
-        SMALL(.precision = precision, .threads = 2, .tile_elements = 4096, .dram_bytes = all / 2 + (all >> 4)),
+        SMALL(.precision = precision, .threads = 2, .tile_elements = 8192,
+              .dram_bytes = all - (all >> 3)),
+        SMALL(.precision = precision, .threads = 2, .tile_elements = 8192,
+              .dram_bytes = all - (all >> 2)),
+        SMALL(.precision = precision, .threads = 2, .tile_elements = 4096,
+              .dram_bytes = all / 2 + (all >> 4)),
     };
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         struct result other = run(others[i]);
@@ -259,7 +281,8 @@ static void calls_out_of_order_are_refused_and_harmless(void **state)
     assert_int_equal(hst_engine_seal(engine, HST_ORDER_FORWARD), -EINVAL); /* no unit */
     seal_and_load(engine);
     assert_int_equal(hst_unit_add(engine, &(struct hst_unit_desc){.name = "late"}, &unit), -EBUSY);
-    assert_int_equal(hst_unit_acquire(engine, 0, HST_FORWARD, stream, &view), -EINVAL); /* no step */
+    assert_int_equal(hst_unit_acquire(engine, 0, HST_FORWARD, stream, &view),
+                     -EINVAL); /* no step */
     assert_int_equal(hst_step_end(engine, &stats), -EINVAL);
     in.lr = NAN;
     assert_int_equal(hst_step_begin(engine, &in, &step), -EINVAL);
@@ -267,15 +290,18 @@ static void calls_out_of_order_are_refused_and_harmless(void **state)
     must(engine, hst_step_begin(engine, &in, &step));
     assert_int_equal(hst_step_begin(engine, &in, &step), -EINVAL);
     assert_int_equal(hst_unit_acquire(engine, UNITS, HST_FORWARD, stream, &view), -EINVAL);
-    assert_int_equal(hst_unit_acquire(engine, 0, HST_BACKWARD, stream, &view), -EINVAL); /* the last comes first */
+    assert_int_equal(hst_unit_acquire(engine, 0, HST_BACKWARD, stream, &view),
+                     -EINVAL); /* the last comes first */
     assert_int_equal(hst_unit_release(engine, 0), -EINVAL);
     must(engine, hst_unit_acquire(engine, 1, HST_FORWARD, stream, &view));
-    assert_int_equal(hst_unit_acquire(engine, 2, HST_FORWARD, stream, &view), -EINVAL); /* not released */
+    assert_int_equal(hst_unit_acquire(engine, 2, HST_FORWARD, stream, &view),
+                     -EINVAL); /* not released */
     assert_int_equal(hst_act_acquire(engine, 0, 0, HST_CARRY, HST_READ, stream, &act), -EINVAL);
     assert_int_equal(hst_act_acquire(engine, 1, 3, HST_CARRY, HST_READ, stream, &act), -EINVAL);
     assert_int_equal(hst_unit_grad_ready(engine, 1), -EINVAL);
     must(engine, hst_unit_release(engine, 1));
-    assert_int_equal(hst_unit_acquire(engine, 0, HST_FORWARD, stream, &view), -EINVAL); /* its turn is over */
+    assert_int_equal(hst_unit_acquire(engine, 0, HST_FORWARD, stream, &view),
+                     -EINVAL); /* its turn is over */
     must(engine, hst_unit_acquire(engine, UNITS - 1, HST_BACKWARD, stream, &view));
     assert_int_equal(hst_unit_release(engine, UNITS - 1), -EINVAL); /* gradients not complete */
     must(engine, hst_unit_grad_ready(engine, UNITS - 1));
@@ -295,7 +321,8 @@ static void activations_have_a_place_per_unit_and_micro_batch_and_keep_their_byt
     struct hst_step step;
     struct hst_act act;
     seal_and_load(engine);
-    must(engine, hst_step_begin(engine, &(struct hst_step_in){.size = sizeof(struct hst_step_in)}, &step));
+    must(engine,
+         hst_step_begin(engine, &(struct hst_step_in){.size = sizeof(struct hst_step_in)}, &step));
     assert_int_equal(step.micro_count, 3);
     for (uint32_t u = 0; u < UNITS; u++) {
         must(engine, hst_unit_acquire(engine, u, HST_FORWARD, stream, &view));
@@ -330,7 +357,9 @@ static void a_gradient_that_is_not_finite_stops_the_run_before_any_update(void *
     struct hst_step step;
     struct hst_step_stats stats;
     seal_and_load(engine);
-    must(engine, hst_step_begin(engine, &(struct hst_step_in){.size = sizeof(struct hst_step_in), .lr = 1.0}, &step));
+    must(engine,
+         hst_step_begin(
+             engine, &(struct hst_step_in){.size = sizeof(struct hst_step_in), .lr = 1.0}, &step));
     static float infinite;
     infinite = INFINITY;
     for (uint32_t u = UNITS; u-- > 0;) {
@@ -342,7 +371,9 @@ static void a_gradient_that_is_not_finite_stops_the_run_before_any_update(void *
     }
     assert_int_equal(hst_step_end(engine, &stats), -EOVERFLOW);
     assert_int_equal(hst_engine_error(engine)->code, 701);
-    assert_int_equal(hst_step_begin(engine, &(struct hst_step_in){.size = sizeof(struct hst_step_in)}, &step), -EOVERFLOW);
+    assert_int_equal(
+        hst_step_begin(engine, &(struct hst_step_in){.size = sizeof(struct hst_step_in)}, &step),
+        -EOVERFLOW);
     hst_engine_destroy(&engine);
 }
 
@@ -369,8 +400,10 @@ static void wrong_configurations_are_refused_with_code_and_message(void **state)
     expect_create(402, -EINVAL, CONFIG(.clip = -2));
     expect_create(402, -EINVAL, CONFIG(.place = "states=disk"));
     expect_create(402, -EINVAL, CONFIG(.threads = 5000));
-    expect_create(105, -ENOENT, hst_config(.store = "no/such/parent", .batch_tokens = 4, .grain_tokens = 4));
-    expect_create(105, -ENOTDIR, hst_config(.store = "/dev/null", .batch_tokens = 4, .grain_tokens = 4));
+    expect_create(105, -ENOENT,
+                  hst_config(.store = "no/such/parent", .batch_tokens = 4, .grain_tokens = 4));
+    expect_create(105, -ENOTDIR,
+                  hst_config(.store = "/dev/null", .batch_tokens = 4, .grain_tokens = 4));
     struct hst_config much = *CONFIG();
     much.dram_bytes = 1ull << 60;
     expect_create(302, -ENOMEM, &much);
@@ -387,7 +420,8 @@ static void a_plan_that_does_not_fit_is_refused_with_the_smallest_that_would(voi
     hst_engine_destroy(&engine);
 }
 
-static int fail_late(void *context, const struct hst_param_ref *param, uint64_t offset, float *dst, size_t count)
+static int fail_late(void *context, const struct hst_param_ref *param, uint64_t offset, float *dst,
+                     size_t count)
 {
     return param->unit == 3 ? -EIO : read_initial(context, param, offset, dst, count);
 }
@@ -409,7 +443,8 @@ static void a_store_directory_that_the_engine_made_is_removed_again(void **state
     (void)state;
     char path[64];
     snprintf(path, sizeof path, "%s/made", store);
-    struct hst_engine *engine = created(hst_config(.store = path, .batch_tokens = 4, .grain_tokens = 4, .dram_bytes = 64u << 20));
+    struct hst_engine *engine = created(
+        hst_config(.store = path, .batch_tokens = 4, .grain_tokens = 4, .dram_bytes = 64u << 20));
     assert_int_equal(access(path, F_OK), 0);
     hst_engine_destroy(&engine);
     assert_int_equal(access(path, F_OK), -1);

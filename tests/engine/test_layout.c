@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layout, tile records and the order of a step: where each byte lies, independent of any machine. */
+/* Layout, tile records and the order of a step: where each byte lies, independent of any machine.
+ */
 #include "plan/layout.h"
 #include "plan/record.h"
 #include "plan/sweep.h"
@@ -12,14 +13,16 @@
 
 #include <cmocka.h>
 
-static int add(struct layout *layout, const char *unit, const struct hst_param_desc *params, uint32_t count)
+static int add(struct layout *layout, const char *unit, const struct hst_param_desc *params,
+               uint32_t count)
 {
     char why[256];
     struct hst_unit_desc desc = {.name = unit, .params = params, .param_count = count};
     return layout_add(layout, &desc, why, sizeof why);
 }
 
-static const struct hst_param_desc EMBED[] = {{.name = "embed", .dim_count = 2, .dims = {100, 50}, .flags = HST_PARAM_DECAY}};
+static const struct hst_param_desc EMBED[] = {
+    {.name = "embed", .dim_count = 2, .dims = {100, 50}, .flags = HST_PARAM_DECAY}};
 static const struct hst_param_desc LAYER[] = {
     {.name = "norm", .dim_count = 1, .dims = {50}},
     {.name = "proj", .dim_count = 2, .dims = {100, 100}, .flags = HST_PARAM_DECAY},
@@ -63,7 +66,8 @@ static void tiles_cover_every_row_once_in_order(void **state)
         uint64_t covered = 0;
         for (uint32_t t = 0; t < layout.tile_count; t++) {
             struct tile_range range = layout_tile(&layout, t);
-            assert_true(range.elements > 0 && range.elements % 4096 == 0 && range.elements <= sizes[i]);
+            assert_true(range.elements > 0 && range.elements % 4096 == 0 &&
+                        range.elements <= sizes[i]);
             assert_true(range.offset + range.elements <= layout.units[range.unit].elements);
             if (range.offset == 0)
                 assert_int_equal(layout.units[range.unit].first_tile, t);
@@ -95,18 +99,21 @@ static void wrong_descriptions_are_refused_and_change_nothing(void **state)
     struct layout layout = {0};
     assert_int_equal(add(&layout, "embed", EMBED, 1), 0);
     const struct hst_param_desc bad[] = {
-        {.name = "embed", .dim_count = 1, .dims = {5}},                             /* the name is taken */
-        {.name = "a", .dim_count = 0},                                              /* no dimension */
-        {.name = "a", .dim_count = 9, .dims = {1, 1, 1, 1, 1, 1, 1, 1}},            /* too many */
-        {.name = "a", .dim_count = 2, .dims = {5, 0}},                              /* a zero */
-        {.name = "a", .dim_count = 3, .dims = {4194305, 4194305, 211106198978564}}, /* the product overflows */
+        {.name = "embed", .dim_count = 1, .dims = {5}},                  /* the name is taken */
+        {.name = "a", .dim_count = 0},                                   /* no dimension */
+        {.name = "a", .dim_count = 9, .dims = {1, 1, 1, 1, 1, 1, 1, 1}}, /* too many */
+        {.name = "a", .dim_count = 2, .dims = {5, 0}},                   /* a zero */
+        {.name = "a",
+         .dim_count = 3,
+         .dims = {4194305, 4194305, 211106198978564}}, /* the product overflows */
         {.name = "a", .dim_count = 1, .dims = {1}, .alias_of = "nobody"},
         {.name = "a", .dim_count = 1, .dims = {5000}, .alias_of = "embed"}, /* another shape */
         {.name = NULL, .dim_count = 1, .dims = {1}},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(add(&layout, "unit", &bad[i], 1), -EINVAL);
-    const struct hst_param_desc twice[] = {{.name = "a", .dim_count = 1, .dims = {1}}, {.name = "a", .dim_count = 1, .dims = {1}}};
+    const struct hst_param_desc twice[] = {{.name = "a", .dim_count = 1, .dims = {1}},
+                                           {.name = "a", .dim_count = 1, .dims = {1}}};
     assert_int_equal(add(&layout, "unit", twice, 2), -EINVAL);
     assert_int_equal(layout.unit_count, 1);
     assert_int_equal(layout.param_count, 1);

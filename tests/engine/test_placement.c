@@ -25,13 +25,17 @@ static struct layout model(uint32_t tile_elements)
         snprintf(names[1], sizeof names[1], "unit.%u.norm", u);
         snprintf(names[2], sizeof names[2], "unit.%u.weight", u);
         params[0] = (struct hst_param_desc){.name = names[1], .dim_count = 1, .dims = {64}};
-        params[1] = (struct hst_param_desc){.name = names[2], .dim_count = 2, .dims = {100 + 30 * u, 200}};
+        params[1] =
+            (struct hst_param_desc){.name = names[2], .dim_count = 2, .dims = {100 + 30 * u, 200}};
         if (u == UNITS - 1) {
             params[1].dims[0] = 100;
             params[1].alias_of = "unit.0.weight";
         }
-        struct hst_unit_desc desc = {.name = names[0], .params = params, .param_count = 2,
-                                     .act_bytes_per_token = u == 0 ? 0 : 256, .work_bytes = 5000 * u};
+        struct hst_unit_desc desc = {.name = names[0],
+                                     .params = params,
+                                     .param_count = 2,
+                                     .act_bytes_per_token = u == 0 ? 0 : 256,
+                                     .work_bytes = 5000 * u};
         assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
     }
     assert_int_equal(layout_seal(&layout, tile_elements), 0);
@@ -41,8 +45,14 @@ static struct layout model(uint32_t tile_elements)
 static struct placement_in inputs(const struct layout *layout, const char *place)
 {
     struct placement_in in = {
-        .layout = layout, .precision = HST_PRECISION_FP32, .has_nvme = true, .dram_budget = 1u << 30, .nvme_budget = 1u << 30,
-        .batch_tokens = 100, .grain_tokens = 32, .carry_bytes_per_token = 256,
+        .layout = layout,
+        .precision = HST_PRECISION_FP32,
+        .has_nvme = true,
+        .dram_budget = 1u << 30,
+        .nvme_budget = 1u << 30,
+        .batch_tokens = 100,
+        .grain_tokens = 32,
+        .carry_bytes_per_token = 256,
     };
     char why[256];
     if (place)
@@ -61,7 +71,8 @@ static int by_start(const void *a, const void *b)
 }
 
 /* Every address of one tier, none overlapping another, all inside the tier's total. */
-static void check_addresses(const struct placement_in *in, const struct placement *p, enum hst_tier tier)
+static void check_addresses(const struct placement_in *in, const struct placement *p,
+                            enum hst_tier tier)
 {
     const struct layout *layout = in->layout;
     struct span spans[512];
@@ -72,20 +83,24 @@ static void check_addresses(const struct placement_in *in, const struct placemen
         if (p->weights[t].tier == tier)
             spans[n++] = (struct span){p->weights[t].offset, p->weights[t].offset + elements * eb};
         if (p->states[t].tier == tier)
-            spans[n++] = (struct span){p->states[t].offset, p->states[t].offset + record_layout(in->precision, elements).bytes};
+            spans[n++] =
+                (struct span){p->states[t].offset,
+                              p->states[t].offset + record_layout(in->precision, elements).bytes};
     }
     if (tier == HST_TIER_DRAM) {
         for (uint32_t u = 0; u < layout->unit_count; u++) {
             spans[n++] = (struct span){p->grads[u], p->grads[u] + layout->units[u].elements * eb};
             if (p->acts[u] != PLACEMENT_NO_ADDRESS)
-                spans[n++] = (struct span){p->acts[u], p->acts[u] + p->micro_count * placement_micro_stride(in, 256)};
+                spans[n++] = (struct span){
+                    p->acts[u], p->acts[u] + p->micro_count * placement_micro_stride(in, 256)};
         }
         uint64_t carry = p->micro_count * placement_micro_stride(in, in->carry_bytes_per_token);
         spans[n++] = (struct span){p->carry, p->carry + carry};
         spans[n++] = (struct span){p->carry_grad, p->carry_grad + carry};
         spans[n++] = (struct span){p->accumulator, p->accumulator + 4};
         spans[n++] = (struct span){p->tied, p->tied + layout->tied_elements * 4};
-        spans[n++] = (struct span){p->norm_partials, p->norm_partials + layout->elements / 4096 * 8};
+        spans[n++] =
+            (struct span){p->norm_partials, p->norm_partials + layout->elements / 4096 * 8};
         spans[n++] = (struct span){p->work, p->work + p->work_bytes};
         spans[n++] = (struct span){p->leases, p->leases + p->lease_count * p->lease_bytes};
         spans[n++] = (struct span){p->slots, p->slots + p->slot_count * p->slot_bytes};
@@ -151,7 +166,8 @@ static void every_budget_down_to_the_smallest_is_kept_and_the_next_is_refused(vo
     }
     assert_true(nvme_before > 0);
     char expected[64];
-    snprintf(expected, sizeof expected, "smallest needs %.1f MiB of DRAM", (double)smallest / 1048576.0);
+    snprintf(expected, sizeof expected, "smallest needs %.1f MiB of DRAM",
+             (double)smallest / 1048576.0);
     assert_non_null(strstr(why, expected));
     layout_free(&layout);
 }
@@ -186,7 +202,8 @@ static void wishes_are_kept_and_contradictions_refused(void **state)
     char why[512];
     struct placement_in in = inputs(&layout, "states=nvme,weights=nvme");
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
-    assert_int_equal(p.table[HST_CLASS_WEIGHTS][HST_TIER_DRAM] + p.table[HST_CLASS_STATES][HST_TIER_DRAM], 0);
+    assert_int_equal(
+        p.table[HST_CLASS_WEIGHTS][HST_TIER_DRAM] + p.table[HST_CLASS_STATES][HST_TIER_DRAM], 0);
     assert_int_equal(p.slot_count, 4);
     assert_int_equal(p.lease_count, 3);
     check_addresses(&in, &p, HST_TIER_DRAM);
@@ -232,8 +249,11 @@ static void place_texts_are_parsed_or_refused(void **state)
     assert_true(wish.fixed[HST_CLASS_STATES] && wish.tier[HST_CLASS_STATES] == HST_TIER_NVME);
     assert_true(wish.fixed[HST_CLASS_WEIGHTS] && wish.tier[HST_CLASS_WEIGHTS] == HST_TIER_DRAM);
     assert_false(wish.fixed[HST_CLASS_GRADS]);
-    static const char *const bad[] = {"states", "states=", "=nvme", "states=disk", "state=nvme", "states=nvme,",
-                                      ",states=nvme", "states=nvme,states=dram", "buffers=dram", "states=nvme weights=dram"};
+    static const char *const bad[] = {"states",       "states=",
+                                      "=nvme",        "states=disk",
+                                      "state=nvme",   "states=nvme,",
+                                      ",states=nvme", "states=nvme,states=dram",
+                                      "buffers=dram", "states=nvme weights=dram"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(place_parse(bad[i], &wish, why, sizeof why), -EINVAL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scratch extents on a real directory: what was written is read, in any order, and nothing stays behind. */
+/* Scratch extents on a real directory: what was written is read, in any order, and nothing stays
+ * behind. */
 #include "tier/extent.h"
 
 #include <dirent.h>
@@ -34,13 +35,19 @@ static void open_fixture(struct fixture *f, enum hst_precision precision)
     struct hst_unit_desc unit = {.name = "u", .params = &param, .param_count = 1};
     assert_int_equal(layout_add(&f->layout, &unit, why, sizeof why), 0);
     assert_int_equal(layout_seal(&f->layout, TILE), 0);
-    f->in = (struct placement_in){.layout = &f->layout, .precision = precision, .has_nvme = true, .dram_budget = 1u << 30,
-                                  .nvme_budget = 1u << 30, .batch_tokens = 1, .grain_tokens = 1};
+    f->in = (struct placement_in){.layout = &f->layout,
+                                  .precision = precision,
+                                  .has_nvme = true,
+                                  .dram_budget = 1u << 30,
+                                  .nvme_budget = 1u << 30,
+                                  .batch_tokens = 1,
+                                  .grain_tokens = 1};
     assert_int_equal(place_parse("states=nvme,weights=nvme", &f->in.wish, why, sizeof why), 0);
     assert_int_equal(placement_plan(&f->in, &f->placement, why, sizeof why), 0);
     struct hst_aio_config config = {.size = sizeof config, .queue_depth = 4};
     assert_int_equal(hst_aio_open(&config, f->directory, &f->aio, NULL), 0);
-    assert_int_equal(scratch_open(f->aio, f->directory, &f->placement, &f->layout, precision, &f->extents), 0);
+    assert_int_equal(
+        scratch_open(f->aio, f->directory, &f->placement, &f->layout, precision, &f->extents), 0);
 }
 
 static int files_in(const char *directory)
@@ -55,7 +62,8 @@ static int files_in(const char *directory)
 
 static void close_fixture(struct fixture *f)
 {
-    assert_int_equal(files_in(f->directory), 0); /* an unnamed file: nothing to clean up, even after kill -9 */
+    assert_int_equal(files_in(f->directory),
+                     0); /* an unnamed file: nothing to clean up, even after kill -9 */
     f->extents->ops->close(f->extents);
     hst_aio_close(&f->aio);
     placement_free(&f->placement);
@@ -75,7 +83,8 @@ static void *buffer_filled(size_t bytes, unsigned seed)
 static size_t extent_bytes(const struct fixture *f, enum extent_kind kind, uint32_t tile)
 {
     uint32_t n = layout_tile(&f->layout, tile).elements;
-    return kind == EXTENT_WEIGHTS ? n * record_weight_bytes(f->in.precision) : record_layout(f->in.precision, n).bytes;
+    return kind == EXTENT_WEIGHTS ? n * record_weight_bytes(f->in.precision)
+                                  : record_layout(f->in.precision, n).bytes;
 }
 
 static void write_then_read(enum hst_precision precision)
@@ -92,10 +101,12 @@ static void write_then_read(enum hst_precision precision)
         for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++, n++) {
             buffers[n] = buffer_filled(most, n);
             total += extent_bytes(&f, kind, tile);
-            assert_int_equal(f.extents->ops->write(f.extents, kind, tile, buffers[n], &transfers[n]), 0);
+            assert_int_equal(
+                f.extents->ops->write(f.extents, kind, tile, buffers[n], &transfers[n]), 0);
         }
     void *read = buffer_filled(most, 999);
-    for (unsigned i = n; i-- > 0;) { /* backwards: some writes are still in flight when their read is asked for */
+    for (unsigned i = n;
+         i-- > 0;) { /* backwards: some writes are still in flight when their read is asked for */
         struct transfer transfer;
         enum extent_kind kind = (enum extent_kind)(i % 2);
         assert_int_equal(f.extents->ops->read(f.extents, kind, i / 2, read, &transfer), 0);
@@ -131,7 +142,8 @@ static void closing_waits_for_writes_in_flight(void **state)
     void *buffer = buffer_filled(bytes, 1);
     struct transfer transfers[4];
     for (uint32_t tile = 0; tile < 4; tile++)
-        assert_int_equal(f.extents->ops->write(f.extents, EXTENT_STATES, tile, buffer, &transfers[tile]), 0);
+        assert_int_equal(
+            f.extents->ops->write(f.extents, EXTENT_STATES, tile, buffer, &transfers[tile]), 0);
     close_fixture(&f);
     for (uint32_t tile = 0; tile < 4; tile++)
         assert_false(transfers[tile].active);

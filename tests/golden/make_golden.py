@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the golden references: small Llama directories, token files, and what training them must give.
+"""Makes the golden references: small Llama directories, token files, and what training them must
+give.
 
-The model below is written from the papers in plain PyTorch and float64, with no code of transformers, so
-that it is a second opinion; where transformers is importable its LlamaForCausalLM must agree to 1e-10 in
-every logit. Training is torch.optim.AdamW with two parameter groups, torch's way of clipping.
+The model below is written from the papers in plain PyTorch and float64, with no code of
+transformers, so that it is a second opinion; where transformers is importable its
+LlamaForCausalLM must agree to 1e-10 in every logit. Training is torch.optim.AdamW with two
+parameter groups, torch's way of clipping.
 
     make_golden.py            makes every file of every fixture anew (needs torch)
-    make_golden.py --check    recomputes from the stored files, compares with golden.json, writes nothing
+    make_golden.py --check    recomputes from the stored files, compares with golden.json, writes
+    nothing
     make_golden.py --transformers   makes the cross-check compulsory
 """
+
 import argparse
 import json
 import math
@@ -39,7 +43,8 @@ COMMON = {
 }
 
 FIXTURES = {
-    # Grouped-query attention, tied embeddings, head_dim that is not hidden / heads, llama3 rope scaling in
+    # Grouped-query attention, tied embeddings, head_dim that is not hidden / heads, llama3 rope
+    # scaling in
     # the dialect of transformers 5. F32, one file; tokens of 16 bits.
     "tied-gqa": {
         "config": {
@@ -70,10 +75,20 @@ FIXTURES = {
         "shards": 1,
         "token_bits": 16,
         "tokens": 23 * 32 + 11,
-        "train": {"seq_len": 32, "batch_tokens": 160, "grain_tokens": 64, "steps": 12, "lr": 1e-3,
-                  "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01, "clip": 4.0},
+        "train": {
+            "seq_len": 32,
+            "batch_tokens": 160,
+            "grain_tokens": 64,
+            "steps": 12,
+            "lr": 1e-3,
+            "betas": [0.9, 0.999],
+            "eps": 1e-8,
+            "weight_decay": 0.01,
+            "clip": 4.0,
+        },
     },
-    # Multi-head attention, untied, default rope in the dialect of transformers 4. BF16, two shards; tokens
+    # Multi-head attention, untied, default rope in the dialect of transformers 4. BF16, two
+    # shards; tokens
     # of 32 bits.
     "untied-mha": {
         "config": {
@@ -97,13 +112,24 @@ FIXTURES = {
         "shards": 2,
         "token_bits": 32,
         "tokens": 31 * 24 + 1,
-        "train": {"seq_len": 24, "batch_tokens": 168, "grain_tokens": 72, "steps": 12, "lr": 2e-3,
-                  "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "clip": 0.5},
+        "train": {
+            "seq_len": 24,
+            "batch_tokens": 168,
+            "grain_tokens": 72,
+            "steps": 12,
+            "lr": 2e-3,
+            "betas": [0.9, 0.95],
+            "eps": 1e-8,
+            "weight_decay": 0.1,
+            "clip": 0.5,
+        },
     },
 }
 
 
-# ---- the model ---------------------------------------------------------------------------------------------
+# ---- the model
+# ---------------------------------------------------------------------------------------------
+
 
 def head_dim(c):
     return c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
@@ -186,24 +212,32 @@ def logits(c, w, ids):
     return norm(x, w["model.norm.weight"], eps) @ head.T
 
 
-# ---- training ----------------------------------------------------------------------------------------------
+# ---- training
+# ----------------------------------------------------------------------------------------------
+
 
 def train(fixture, weights, tokens):
-    """Sequences in the order of the file, wrapping around; returns loss and norm before clipping per step."""
+    """Sequences in the order of the file, wrapping around; returns loss and norm before clipping
+    per step."""
     t, c = fixture["train"], fixture["config"]
     length, per_step = t["seq_len"], t["batch_tokens"] // t["seq_len"]
     sequences = (len(tokens) - 1) // length
     row = torch.tensor(tokens)
     w = {name: x.double().clone().requires_grad_() for name, x in weights.items()}
     optimizer = torch.optim.AdamW(
-        [{"params": [x for x in w.values() if x.dim() >= 2], "weight_decay": t["weight_decay"]},
-         {"params": [x for x in w.values() if x.dim() < 2], "weight_decay": 0.0}],
-        lr=t["lr"], betas=tuple(t["betas"]), eps=t["eps"])
+        [
+            {"params": [x for x in w.values() if x.dim() >= 2], "weight_decay": t["weight_decay"]},
+            {"params": [x for x in w.values() if x.dim() < 2], "weight_decay": 0.0},
+        ],
+        lr=t["lr"],
+        betas=tuple(t["betas"]),
+        eps=t["eps"],
+    )
     results = []
     for step in range(t["steps"]):
         starts = [(step * per_step + i) % sequences * length for i in range(per_step)]
-        ids = torch.stack([row[s:s + length] for s in starts])
-        targets = torch.stack([row[s + 1:s + 1 + length] for s in starts])
+        ids = torch.stack([row[s : s + length] for s in starts])
+        targets = torch.stack([row[s + 1 : s + 1 + length] for s in starts])
         optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(logits(c, w, ids).flatten(0, 1), targets.flatten())
         loss.backward()
@@ -227,8 +261,10 @@ def cross_check(directory, fixture, weights, tokens, compulsory):
         print("  transformers is not importable: logits not cross-checked")
         return
     c = fixture["config"]
-    model = LlamaForCausalLM.from_pretrained(directory, dtype=torch.float64, attn_implementation="sdpa").eval()
-    ids = torch.tensor(tokens[:3 * 32]).view(3, 32)
+    model = LlamaForCausalLM.from_pretrained(
+        directory, dtype=torch.float64, attn_implementation="sdpa"
+    ).eval()
+    ids = torch.tensor(tokens[: 3 * 32]).view(3, 32)
     ours, theirs = inverse_frequencies(c), model.model.rotary_emb.inv_freq.double()
     assert torch.allclose(ours, theirs, rtol=1e-6, atol=0), "inverse frequencies differ"
 
@@ -249,20 +285,29 @@ def cross_check(directory, fixture, weights, tokens, compulsory):
     for module in model.modules():
         if type(module).__name__ == "LlamaRMSNorm":
             module.forward = lambda x, m=module: torch.nn.functional.rms_norm(
-                x, m.weight.shape, m.weight, m.variance_epsilon)
+                x, m.weight.shape, m.weight, m.variance_epsilon
+            )
     in_float64 = worst()
     assert in_float64 < 1e-10, f"logits differ from transformers in float64 by {in_float64}"
-    print(f"  logits agree with transformers {transformers.__version__}: "
-          f"{in_float64:.1e} in float64, {as_it_is:.1e} with its float32 parts")
+    print(
+        f"  logits agree with transformers {transformers.__version__}: "
+        f"{in_float64:.1e} in float64, {as_it_is:.1e} with its float32 parts"
+    )
 
 
-# ---- files -------------------------------------------------------------------------------------------------
+# ---- files
+# -------------------------------------------------------------------------------------------------
 
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
 
 
 def tensor_bytes(x):
-    return x.contiguous().view(torch.int16 if x.dtype == torch.bfloat16 else torch.int32).numpy().tobytes()
+    return (
+        x.contiguous()
+        .view(torch.int16 if x.dtype == torch.bfloat16 else torch.int32)
+        .numpy()
+        .tobytes()
+    )
 
 
 def write_safetensors(path, tensors):
@@ -274,7 +319,9 @@ def write_safetensors(path, tensors):
         at += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(map(tensor_bytes, tensors.values())))
+    path.write_bytes(
+        struct.pack("<Q", len(text)) + text + b"".join(map(tensor_bytes, tensors.values()))
+    )
 
 
 def read_safetensors(path):
@@ -284,7 +331,9 @@ def read_safetensors(path):
     for name, entry in json.loads(raw[8:start]).items():
         if name != "__metadata__":
             begin, end = entry["data_offsets"]
-            flat = torch.frombuffer(bytearray(raw[start + begin:start + end]), dtype=DTYPES[entry["dtype"]])
+            flat = torch.frombuffer(
+                bytearray(raw[start + begin : start + end]), dtype=DTYPES[entry["dtype"]]
+            )
             tensors[name] = flat.view(entry["shape"])
     return tensors
 
@@ -307,11 +356,13 @@ def write_weights(directory, weights, shards):
         return
     names = list(weights)
     per_file = -(-len(names) // shards)
-    index = {"metadata": {"total_size": sum(x.numel() * x.element_size() for x in weights.values())},
-             "weight_map": {}}
+    index = {
+        "metadata": {"total_size": sum(x.numel() * x.element_size() for x in weights.values())},
+        "weight_map": {},
+    }
     for s in range(shards):
         file = f"model-{s + 1:05d}-of-{shards:05d}.safetensors"
-        part = names[s * per_file:(s + 1) * per_file]
+        part = names[s * per_file : (s + 1) * per_file]
         write_safetensors(directory / file, {name: weights[name] for name in part})
         index["weight_map"].update(dict.fromkeys(part, file))
     (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
@@ -334,7 +385,8 @@ def make_weights(fixture):
 
 
 def make_tokens(fixture):
-    """Learnable in part: each id follows from the one before, but for every fourth, which is random."""
+    """Learnable in part: each id follows from the one before, but for every fourth, which is
+    random."""
     g = torch.Generator().manual_seed(fixture["seed"] + 1000)
     vocab = fixture["config"]["vocab_size"]
     noise = torch.randint(vocab, (fixture["tokens"],), generator=g).tolist()
@@ -345,7 +397,9 @@ def make_tokens(fixture):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--transformers", action="store_true")
     args = parser.parse_args()
@@ -366,7 +420,10 @@ def main():
         cross_check(directory, fixture, weights, tokens, args.transformers)
         steps = train(fixture, weights, tokens)
         clipped = sum(s["grad_norm"] > fixture["train"]["clip"] for s in steps)
-        print(f"  loss {steps[0]['loss']:.6f} to {steps[-1]['loss']:.6f}, {clipped} of {len(steps)} steps clipped")
+        print(
+            f"  loss {steps[0]['loss']:.6f} to {steps[-1]['loss']:.6f}, "
+            f"{clipped} of {len(steps)} steps clipped"
+        )
         if not args.check:
             golden = {**fixture["train"], "order": "sequential", "steps": steps}
             (directory / "golden.json").write_text(json.dumps(golden, indent=2) + "\n")

@@ -46,7 +46,8 @@ static void take_pieces(unsigned worker)
         pthread_mutex_unlock(&pool.lock);
         pool.body(pool.arg, index, worker);
         pthread_mutex_lock(&pool.lock);
-        if (--pool.left == 0) pthread_cond_broadcast(&pool.change);
+        if (--pool.left == 0)
+            pthread_cond_broadcast(&pool.change);
     }
 }
 
@@ -292,7 +293,8 @@ static struct timing measure(void (*run)(void), int rounds)
     for (int i = 0; i < rounds; i++) {
         double start = now_s();
         run();
-        if (hst_stream_sync(stream)) exit(1);
+        if (hst_stream_sync(stream))
+            exit(1);
         times[i] = now_s() - start;
     }
     qsort(times, (size_t)rounds, sizeof *times, by_size);
@@ -320,13 +322,15 @@ static void prepare(unsigned workers)
     const struct hst_parallel parallel = {run_pieces, NULL, workers};
     for (uintptr_t i = 1; i < workers; i++) {
         pthread_t thread;
-        if (pthread_create(&thread, NULL, worker_main, (void *)i)) exit(1);
+        if (pthread_create(&thread, NULL, worker_main, (void *)i))
+            exit(1);
         pthread_detach(thread);
     }
     const struct hst_dev_config config = {.size = sizeof config,
                                           .memory_bytes = 1ull << 30,
                                           .parallel = workers > 1 ? &parallel : NULL};
-    if (hst_dev_host_open(&config, &dev) || hst_stream_create(dev, "bench", &stream)) exit(1);
+    if (hst_dev_host_open(&config, &dev) || hst_stream_create(dev, "bench", &stream))
+        exit(1);
     for (int i = 0; i < 4; i++) {
         in[i] = allocate(LARGEST * sizeof(float));
         out[i] = allocate(LARGEST * sizeof(float));

@@ -18,14 +18,16 @@ int suite_open(uint64_t memory_bytes, uint64_t host_bytes, const struct hst_para
                                     .memory_bytes = memory_bytes,
                                     .host_bytes = host_bytes,
                                     .parallel = parallel};
-    if (strcmp(device_name, "host") == 0) return hst_dev_host_open(&config, dev);
+    if (strcmp(device_name, "host") == 0)
+        return hst_dev_host_open(&config, dev);
     printf("skipped: no device \"%s\" in this build\n", device_name);
     exit(77);
 }
 
 void suite_begin(int argc, char **argv)
 {
-    if (argc > 1) device_name = argv[1];
+    if (argc > 1)
+        device_name = argv[1];
     struct hst_dev *dev;
     if (suite_open(0, 0, NULL, &dev)) {
         printf("skipped: device \"%s\" does not open\n", device_name);
@@ -59,7 +61,8 @@ static void *worker_main(void *arg)
         pthread_mutex_unlock(&pool.lock);
         pool.body(pool.arg, index, worker);
         pthread_mutex_lock(&pool.lock);
-        if (--pool.left == 0) pthread_cond_broadcast(&pool.change);
+        if (--pool.left == 0)
+            pthread_cond_broadcast(&pool.change);
     }
     return NULL;
 }
@@ -138,7 +141,8 @@ static void check_guards(struct suite *s)
     for (size_t i = 0; i < s->tensor_count; i++) {
         download(s, (char *)s->tensors[i].data + tensor_bytes(&s->tensors[i]), GUARD_BYTES);
         for (size_t b = 0; b < GUARD_BYTES; b++)
-            if (s->staging[b] != (char)0xff) fail_msg("tensor %zu was written beyond its end", i);
+            if (s->staging[b] != (char)0xff)
+                fail_msg("tensor %zu was written beyond its end", i);
     }
 }
 
@@ -179,7 +183,8 @@ static uint16_t to_bf16(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, 4);
-    if (value != value) return (uint16_t)(bits >> 16 | 0x40);
+    if (value != value)
+        return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
@@ -276,7 +281,8 @@ struct tensor *tensor_ids(struct suite *s, size_t count, uint32_t below)
 
 struct hst_work suite_work(struct suite *s, size_t size_bytes)
 {
-    if (!size_bytes) return (struct hst_work){NULL, 0};
+    if (!size_bytes)
+        return (struct hst_work){NULL, 0};
     return (struct hst_work){tensor_empty(s, (size_bytes + 3) / 4, HST_F32)->data, size_bytes};
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The BLAS itself: may several threads call it at once? Debian's serial flavour of OpenBLAS 0.3.21 hands one
- * packing buffer to two threads now and then, which makes a product wrong without any sign of it.
+ * The BLAS itself: may several threads call it at once? Debian's serial flavour of OpenBLAS 0.3.21
+ * hands one packing buffer to two threads now and then, which makes a product wrong without any
+ * sign of it.
  */
 #include <cblas.h>
 #include <pthread.h>

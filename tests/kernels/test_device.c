@@ -76,7 +76,8 @@ static void memory_is_zero_and_aligned_to_2_mib(void **state)
             assert_int_equal(hst_stream_copy(stream, check, memory, sizes[i]), 0);
             assert_int_equal(hst_stream_sync(stream), 0);
             for (size_t b = 0; b < sizes[i]; b++)
-                if (((char *)check)[b]) fail_msg("byte %zu of %zu is not zero", b, sizes[i]);
+                if (((char *)check)[b])
+                    fail_msg("byte %zu of %zu is not zero", b, sizes[i]);
             kinds[kind].release(dev, memory, sizes[i]);
         }
     hst_dev_host_free(dev, check, 8 * MIB);

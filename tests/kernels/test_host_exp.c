@@ -15,11 +15,14 @@
 static double error_ulp(float x, float got)
 {
     double exact = exp((double)x); /* 2^-29 of a float's ulp off */
-    if (isinf(got)) return exact >= 0x1.ffffffp127 ? 0 : INFINITY;
-    if (exact >= 0x1.ffffffp127) return INFINITY;
+    if (isinf(got))
+        return exact >= 0x1.ffffffp127 ? 0 : INFINITY;
+    if (exact >= 0x1.ffffffp127)
+        return INFINITY;
     int exponent;
     frexp(exact, &exponent);
-    if (exponent < -125) exponent = -125;
+    if (exponent < -125)
+        exponent = -125;
     return fabs((double)got - exact) / ldexp(1, exponent - 24);
 }
 
@@ -37,7 +40,8 @@ static double worst(uint32_t first, uint32_t last, uint32_t step)
         vec result = vec_exp(vec_load(x, 0, VEC, HST_F32, 0));
         memcpy(y, &result, sizeof y);
         for (unsigned i = 0; i < VEC; i++)
-            if (error_ulp(x[i], y[i]) > most) most = error_ulp(x[i], y[i]);
+            if (error_ulp(x[i], y[i]) > most)
+                most = error_ulp(x[i], y[i]);
     }
     return most;
 }

@@ -29,7 +29,8 @@ static void fill(char *arena, enum hst_dtype dtype)
     for (size_t i = 0; i < ARENA_BYTES / 4; i++) {
         seed = seed * 1664525 + 1013904223;
         float x = (float)(seed >> 8) * 0x1p-21f - 4;
-        if (seed >> 22 == 5) x = special[seed >> 8 & 7];
+        if (seed >> 22 == 5)
+            x = special[seed >> 8 & 7];
         if (dtype == HST_F32)
             memcpy(arena + i * 4, &x, 4);
         else
@@ -117,7 +118,8 @@ static void compare(void (*run)(struct hst_stream *, char *, enum hst_dtype), en
         fill(arena, dtype);
         run(stream, arena, dtype);
         assert_int_equal(hst_stream_sync(stream), 0);
-        if (i == 0) memcpy(first, arena, ARENA_BYTES);
+        if (i == 0)
+            memcpy(first, arena, ARENA_BYTES);
         for (size_t b = 0; b < ARENA_BYTES; b++)
             if (first[b] != ((char *)arena)[b])
                 fail_msg("%s differs from %s in tensor %zu, byte %zu", set[i]->isa, set[0]->isa,

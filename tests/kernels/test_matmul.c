@@ -60,7 +60,8 @@ static void every_layout_and_dtype_matches(void **state)
                  {257, 31, 64, 0}, {64, 300, 17, 8}, {128, 128, 128, 0}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int bits = 0; bits < 16; bits++) {
-            if ((bits & 12) == 12) continue; /* f32 in, bf16 out is not offered */
+            if ((bits & 12) == 12)
+                continue; /* f32 in, bf16 out is not offered */
             enum hst_dtype in = bits & 4 ? HST_F32 : HST_BF16;
             struct shape p = {
                 sizes[i].m, sizes[i].n, sizes[i].k, in,          bits & 8 ? HST_BF16 : HST_F32,

@@ -136,7 +136,8 @@ static void large_case(struct suite *s, const void *parameters)
         0);
     double top = 0;
     for (size_t i = 1; i < VOCAB; i++)
-        if (logits->values[i] > logits->values[(size_t)top]) top = (double)i;
+        if (logits->values[i] > logits->values[(size_t)top])
+            top = (double)i;
     double want = logits->values[(size_t)top] - logits->values[0];
     suite_sync(s);
     tensor_read(s, logits);

@@ -1,64 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the ceiling without any of our code in between, so that the fraction of it means something. */
+/*
+ * Measures the ceiling without any of our code in between, so that the fraction of it means
+ * something. Each product of a round has operands of its own: a model never finds the same ones in
+ * its cache again.
+ */
 #include "bench/gemm.h"
 
 #include <cblas.h>
 #include <omp.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 
 struct share {
+    struct gemm_timer *timer;
+    pthread_t thread;
+    float *memory; /* the operands of all products of a round, one after another */
+};
+
+struct gemm_timer {
     const struct gemm_shape *shapes;
     size_t count;
     unsigned threads;
-    float *a, *b, *c; /* own operands, large enough for every shape */
-    pthread_barrier_t *start;
-    unsigned rounds;
+    size_t elements; /* of a share's memory */
+    double flops;    /* of a round, all threads */
+    bool stop;
+    pthread_barrier_t
+        barrier; /* before and after each round: the slowest decides, as in training */
+    struct share *shares;
 };
 
-static size_t most(const struct share *share, bool a, bool b)
+static void multiply(const struct gemm_shape *s, size_t rows, float **memory)
 {
-    size_t elements = 0;
-    for (size_t i = 0; i < share->count; i++) {
-        const struct gemm_shape *s = &share->shapes[i];
-        size_t rows = s->m / share->threads + 1;
-        size_t n = a ? rows * s->k : b ? s->n * s->k : rows * s->n;
-        elements = n > elements ? n : elements;
-    }
-    return elements;
+    blasint m = (blasint)rows, n = (blasint)s->n, k = (blasint)s->k;
+    float *a = *memory, *b = a + rows * s->k, *c = b + s->k * s->n;
+    *memory = c + rows * s->n;
+    cblas_sgemm(CblasRowMajor, s->a_transposed ? CblasTrans : CblasNoTrans,
+                s->b_transposed ? CblasTrans : CblasNoTrans, m, n, k, 1, a, s->a_transposed ? m : k,
+                b, s->b_transposed ? k : n, s->accumulate ? 1 : 0, c, n);
 }
 
-static float *filled(size_t elements)
-{
-    float *data = malloc(elements * sizeof *data);
-    for (size_t i = 0; data && i < elements; i++)
-        data[i] = (float)(i % 1000) * 1e-3f - 0.5f;
-    return data;
-}
-
-static void multiply(const struct share *share)
-{
-    for (size_t i = 0; i < share->count; i++) {
-        const struct gemm_shape *s = &share->shapes[i];
-        blasint m = (blasint)(s->m / share->threads), n = (blasint)s->n, k = (blasint)s->k;
-        for (size_t t = 0; t < s->times; t++)
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, share->a, k, share->b, k, 0, share->c, n);
-    }
-}
-
-/* All threads begin each round together: the slowest decides, as in training. */
 static void *share_main(void *arg)
 {
     struct share *share = arg;
+    struct gemm_timer *timer = share->timer;
     omp_set_num_threads(1); /* OpenBLAS: one thread per caller */
-    for (unsigned r = 0; r < share->rounds; r++) {
-        pthread_barrier_wait(share->start);
-        multiply(share);
-        pthread_barrier_wait(share->start);
+    for (;;) {
+        pthread_barrier_wait(&timer->barrier);
+        if (timer->stop)
+            return NULL;
+        float *memory = share->memory;
+        for (size_t i = 0; i < timer->count; i++)
+            for (size_t t = 0; t < timer->shapes[i].times; t++)
+                multiply(&timer->shapes[i], timer->shapes[i].m / timer->threads, &memory);
+        pthread_barrier_wait(&timer->barrier);
     }
-    return NULL;
 }
 
 static double seconds(void)
@@ -68,59 +64,61 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static double best_round(pthread_barrier_t *barrier, unsigned rounds)
+double gemm_timer_round(struct gemm_timer *timer)
 {
-    double best = 0;
-    for (unsigned r = 0; r < rounds; r++) {
-        pthread_barrier_wait(barrier);
-        double start = seconds();
-        pthread_barrier_wait(barrier);
-        double took = seconds() - start;
-        best = best == 0 || took < best ? took : best;
-    }
-    return best;
+    pthread_barrier_wait(&timer->barrier);
+    double start = seconds();
+    pthread_barrier_wait(&timer->barrier);
+    return timer->flops / (seconds() - start);
 }
 
-static bool open_shares(struct share *shares, unsigned threads)
+static void count_round(struct gemm_timer *timer)
 {
-    for (unsigned t = 0; t < threads; t++) {
-        struct share *s = &shares[t];
-        s->a = filled(most(s, true, false));
-        s->b = filled(most(s, false, true));
-        s->c = filled(most(s, false, false));
-        if (!s->a || !s->b || !s->c)
-            return false;
+    for (size_t i = 0; i < timer->count; i++) {
+        const struct gemm_shape *s = &timer->shapes[i];
+        size_t rows = s->m / timer->threads;
+        timer->elements += s->times * (rows * s->k + s->k * s->n + rows * s->n);
+        timer->flops += 2.0 * (double)timer->threads * (double)rows * (double)s->n * (double)s->k *
+                        (double)s->times;
     }
-    return true;
 }
 
-double gemm_rate(const struct gemm_shape *shapes, size_t count, unsigned threads, unsigned rounds)
+static bool start_share(struct gemm_timer *timer, struct share *share)
 {
-    struct share *shares = calloc(threads, sizeof *shares);
-    pthread_t *ids = calloc(threads, sizeof *ids);
-    pthread_barrier_t barrier;
-    double flops = 0, best = 0;
-    for (size_t i = 0; i < count; i++)
-        flops += 2.0 * (double)(shapes[i].m / threads * threads) * (double)shapes[i].n * (double)shapes[i].k *
-                 (double)shapes[i].times;
-    for (unsigned t = 0; shares && t < threads; t++)
-        shares[t] = (struct share){shapes, count, threads, NULL, NULL, NULL, &barrier, rounds};
-    pthread_barrier_init(&barrier, NULL, threads + 1);
-    if (shares && ids && open_shares(shares, threads)) {
-        for (unsigned t = 0; t < threads; t++)
-            if (pthread_create(&ids[t], NULL, share_main, &shares[t]))
-                abort(); /* the others wait at the barrier: a benchmark has nothing to save */
-        best = best_round(&barrier, rounds);
-        for (unsigned t = 0; t < threads; t++)
-            pthread_join(ids[t], NULL);
+    share->timer = timer;
+    share->memory = malloc(timer->elements * sizeof *share->memory);
+    for (size_t i = 0; share->memory && i < timer->elements; i++)
+        share->memory[i] = (float)(i % 1000) * 1e-3f - 0.5f;
+    return share->memory && pthread_create(&share->thread, NULL, share_main, share) == 0;
+}
+
+struct gemm_timer *gemm_timer_create(const struct gemm_shape *shapes, size_t count,
+                                     unsigned threads)
+{
+    struct gemm_timer *timer = calloc(1, sizeof *timer);
+    if (!timer)
+        return NULL;
+    *timer = (struct gemm_timer){.shapes = shapes, .count = count, .threads = threads};
+    timer->shares = calloc(threads, sizeof *timer->shares);
+    count_round(timer);
+    pthread_barrier_init(&timer->barrier, NULL, threads + 1);
+    for (unsigned t = 0; timer->shares && t < threads; t++)
+        if (!start_share(timer, &timer->shares[t]))
+            return NULL; /* those that were started wait for a round that never comes; the program
+                            ends */
+    gemm_timer_round(timer); /* warms up */
+    return timer;
+}
+
+void gemm_timer_destroy(struct gemm_timer *timer)
+{
+    timer->stop = true;
+    pthread_barrier_wait(&timer->barrier);
+    for (unsigned t = 0; t < timer->threads; t++) {
+        pthread_join(timer->shares[t].thread, NULL);
+        free(timer->shares[t].memory);
     }
-    for (unsigned t = 0; shares && t < threads; t++) {
-        free(shares[t].a);
-        free(shares[t].b);
-        free(shares[t].c);
-    }
-    pthread_barrier_destroy(&barrier);
-    free(shares);
-    free(ids);
-    return best > 0 ? flops / best : 0;
+    pthread_barrier_destroy(&timer->barrier);
+    free(timer->shares);
+    free(timer);
 }

@@ -16,7 +16,7 @@ struct bench_step {
     double least_s, most_s;
     double tokens_per_s;
     double counted_flops;    /* 6·N·B of one step, N the parameters that take part in products */
-    double gemm_flops_per_s; /* the ceiling, measured before and after: the better */
+    double gemm_flops_per_s; /* the ceiling: median of rounds between the steps */
     double fraction;         /* counted_flops / step_s / gemm_flops_per_s */
     double loss;             /* of the last step */
     uint32_t threads;

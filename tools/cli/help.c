@@ -12,7 +12,8 @@
 static bool is_required(const struct cli_verb *verb, const char *name)
 {
     for (const char *const *r = verb->required; r && *r; r++)
-        if (strcmp(*r, name) == 0) return true;
+        if (strcmp(*r, name) == 0)
+            return true;
     return false;
 }
 
@@ -20,7 +21,8 @@ static bool is_required(const struct cli_verb *verb, const char *name)
 static size_t format_argument(const struct hst_option *o, char *dst, size_t dst_bytes)
 {
     size_t n = (size_t)snprintf(dst, dst_bytes, "--%s", o->name);
-    if (o->type == HST_OPTION_FLAG) return n;
+    if (o->type == HST_OPTION_FLAG)
+        return n;
     if (o->type != HST_OPTION_CHOICE)
         return n + (size_t)snprintf(dst + n, dst_bytes - n, " %s", o->argument);
     for (size_t i = 0; o->choices[i] && n < dst_bytes; i++)
@@ -75,7 +77,8 @@ void cli_help(const struct cli_verb *verb, FILE *out)
             size_t g = 0;
             while (g < group_count && strcmp(groups[g], group) != 0)
                 g++;
-            if (g == group_count && group_count < CLI_MAX_OPTIONS) groups[group_count++] = group;
+            if (g == group_count && group_count < CLI_MAX_OPTIONS)
+                groups[group_count++] = group;
         }
     }
     for (size_t g = 0; g < group_count; g++)

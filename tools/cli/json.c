@@ -22,12 +22,14 @@ static size_t utf8_length(const unsigned char *s)
         {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
     };
     for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++) {
-        if (s[0] < forms[f].first_least || s[0] > forms[f].first_greatest) continue;
+        if (s[0] < forms[f].first_least || s[0] > forms[f].first_greatest)
+            continue;
         if (forms[f].length > 1 &&
             (s[1] < forms[f].second_least || s[1] > forms[f].second_greatest))
             return 0;
         for (size_t i = 2; i < forms[f].length; i++)
-            if ((s[i] & 0xc0) != 0x80) return 0;
+            if ((s[i] & 0xc0) != 0x80)
+                return 0;
         return forms[f].length;
     }
     return 0;
@@ -54,7 +56,8 @@ static void put_text(FILE *out, const char *text)
 
 static void put_key(struct json_writer *json, const char *key)
 {
-    if (json->filled[json->depth]) putc(',', json->out);
+    if (json->filled[json->depth])
+        putc(',', json->out);
     json->filled[json->depth] = true;
     if (key) {
         put_text(json->out, key);

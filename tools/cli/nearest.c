@@ -38,11 +38,13 @@ const char *cli_nearest(const char *name, const char *const *candidates, size_t 
 {
     const char *nearest = NULL;
     size_t length = strlen(name);
-    if (length > LONGEST_NAME) return NULL;
+    if (length > LONGEST_NAME)
+        return NULL;
     /* More than half of the letters wrong is another word, not a slip. */
     size_t fewest = length / 2 + 1;
     for (size_t i = 0; i < count; i++) {
-        if (strlen(candidates[i]) > LONGEST_NAME) continue;
+        if (strlen(candidates[i]) > LONGEST_NAME)
+            continue;
         size_t d = distance(name, candidates[i]);
         if (d < fewest) {
             fewest = d;

@@ -63,10 +63,13 @@ static int unknown_option(const struct parser *p, const char *name, int length)
 static const char *value_of(const struct hst_option *o, const char *equals, int argc,
                             char *const *argv, int *i)
 {
-    if (equals) return equals + 1;
-    if (o->type == HST_OPTION_FLAG) return "";
+    if (equals)
+        return equals + 1;
+    if (o->type == HST_OPTION_FLAG)
+        return "";
     /* "--export --log x" forgot a value; a value that starts so can be given with '='. */
-    if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0) return NULL;
+    if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0)
+        return NULL;
     return argv[++*i];
 }
 
@@ -130,7 +133,8 @@ int cli_parse(const struct cli_verb *verb, int argc, char *const *argv, bool *he
                         "value. See 'hoistway %s --help'.",
                         argv[i], verb->name, verb->name);
         int bad = parse_option(&p, argc, argv, &i);
-        if (bad) return bad;
+        if (bad)
+            return bad;
     }
     return check_required(&p);
 }

@@ -28,7 +28,8 @@ static struct stall greatest_stall(const struct hst_step_stats *stats)
                                 {"net", stats->stall_s.net}};
     struct stall greatest = all[0];
     for (size_t i = 1; i < sizeof all / sizeof all[0]; i++)
-        if (all[i].seconds > greatest.seconds) greatest = all[i];
+        if (all[i].seconds > greatest.seconds)
+            greatest = all[i];
     return greatest;
 }
 
@@ -68,13 +69,15 @@ static int terminal_columns(void)
 void progress_show(struct progress *progress, const struct step_report *step)
 {
     char line[PROGRESS_LINE_BYTES];
-    if (progress->quiet || (!progress->terminal && !progress_due(step, progress->last_s))) return;
+    if (progress->quiet || (!progress->terminal && !progress_due(step, progress->last_s)))
+        return;
     progress->last_s = step->elapsed_s;
     progress_format(step, line);
     if (progress->terminal) {
         fprintf(stderr, "\r%.*s\033[K", terminal_columns(), line);
         line_open = true;
-        if (step->step == step->steps) progress_interrupt();
+        if (step->step == step->steps)
+            progress_interrupt();
     } else {
         fprintf(stderr, "%s\n", line);
     }
@@ -82,6 +85,7 @@ void progress_show(struct progress *progress, const struct step_report *step)
 
 void progress_interrupt(void)
 {
-    if (line_open) fputc('\n', stderr);
+    if (line_open)
+        fputc('\n', stderr);
     line_open = false;
 }

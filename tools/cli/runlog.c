@@ -26,7 +26,8 @@ static int unwritable(const char *path, struct hst_error *error)
 int run_log_check(const char *path, struct hst_error *error)
 {
     struct stat st;
-    if (!path) return 0;
+    if (!path)
+        return 0;
     if (stat(path, &st) == 0) {
         if (S_ISDIR(st.st_mode))
             errno = EISDIR;
@@ -44,7 +45,8 @@ int run_log_check(const char *path, struct hst_error *error)
 int run_log_open(struct run_log *log, const char *path, struct hst_error *error)
 {
     *log = (struct run_log){.path = path};
-    if (!path) return 0;
+    if (!path)
+        return 0;
     log->file = fopen(path, "we");
     return log->file ? 0 : unwritable(path, error);
 }
@@ -61,13 +63,15 @@ static int end_line(struct run_log *log, struct json_writer *json, struct hst_er
 {
     json_put_end(json);
     putc('\n', log->file);
-    if (fflush(log->file) != 0 || ferror(log->file)) return unwritable(log->path, error);
+    if (fflush(log->file) != 0 || ferror(log->file))
+        return unwritable(log->path, error);
     return 0;
 }
 
 int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error)
 {
-    if (!log->file) return 0;
+    if (!log->file)
+        return 0;
     struct json_writer json = begin_line(log, "run");
     json_put_text(&json, "version", hst_version());
     json_put_text(&json, "model", start->model);
@@ -111,7 +115,8 @@ static void put_stats(struct json_writer *json, const struct hst_step_stats *sta
 
 int run_log_step(struct run_log *log, const struct step_report *step, struct hst_error *error)
 {
-    if (!log->file) return 0;
+    if (!log->file)
+        return 0;
     double seconds = step->stats->seconds;
     struct json_writer json = begin_line(log, "step");
     json_put_whole(&json, "step", step->step);
@@ -128,7 +133,8 @@ int run_log_step(struct run_log *log, const struct step_report *step, struct hst
 
 int run_log_drain(struct run_log *log, uint64_t bytes, struct hst_error *error)
 {
-    if (!log->file) return 0;
+    if (!log->file)
+        return 0;
     struct json_writer json = begin_line(log, "drain");
     json_put_whole(&json, "bytes", bytes);
     return end_line(log, &json, error);
@@ -136,7 +142,8 @@ int run_log_drain(struct run_log *log, uint64_t bytes, struct hst_error *error)
 
 int run_log_summary(struct run_log *log, const struct run_summary *summary, struct hst_error *error)
 {
-    if (!log->file) return 0;
+    if (!log->file)
+        return 0;
     struct json_writer json = begin_line(log, "summary");
     json_put_whole(&json, "steps", summary->steps);
     json_put_null(&json, "predicted_step_s");
@@ -147,6 +154,7 @@ int run_log_summary(struct run_log *log, const struct run_summary *summary, stru
 
 void run_log_close(struct run_log *log)
 {
-    if (log->file) fclose(log->file);
+    if (log->file)
+        fclose(log->file);
     log->file = NULL;
 }

@@ -60,7 +60,8 @@ static int uring_sysctl(void)
     int value = -1;
     FILE *file = fopen("/proc/sys/kernel/io_uring_disabled", "re");
     if (file) {
-        if (fscanf(file, "%d", &value) != 1) value = -1;
+        if (fscanf(file, "%d", &value) != 1)
+            value = -1;
         fclose(file);
     }
     return value;
@@ -106,12 +107,16 @@ static int refuse(struct hst_error *error, const char *directory, int native)
 static int probed_directory(const char *directory, char path[PATH_MAX])
 {
     struct stat st;
-    if (snprintf(path, PATH_MAX, "%s", directory) >= PATH_MAX) return -ENAMETOOLONG;
-    if (stat(directory, &st) == 0) return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
-    if (errno != ENOENT) return -errno;
+    if (snprintf(path, PATH_MAX, "%s", directory) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    if (stat(directory, &st) == 0)
+        return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+    if (errno != ENOENT)
+        return -errno;
     const char *parent = dirname(path);
     memmove(path, parent, strlen(parent) + 1);
-    if (stat(path, &st) != 0) return -errno;
+    if (stat(path, &st) != 0)
+        return -errno;
     return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
@@ -127,7 +132,8 @@ static bool is_network(const char *path)
 int store_check_local(const char *directory, struct hst_error *error)
 {
     char path[PATH_MAX];
-    if (probed_directory(directory, path) != 0 || !is_network(path)) return 0;
+    if (probed_directory(directory, path) != 0 || !is_network(path))
+        return 0;
     return fail(error, FAIL_STORE_DIR, -ENOTSUP,
                 "the store directory '%.250s' is on a network file system. Fix: give --store a "
                 "directory on a local drive.",
@@ -139,9 +145,11 @@ int store_check(const char *directory, struct hst_aio_info *info, struct hst_err
     char path[PATH_MAX];
     struct hst_aio *aio = NULL;
     int native = probed_directory(directory, path);
-    if (native) return refuse(error, directory, native);
+    if (native)
+        return refuse(error, directory, native);
     native = store_check_local(directory, error);
-    if (native) return native;
+    if (native)
+        return native;
     native = hst_aio_open(NULL, path, &aio, info);
     hst_aio_close(&aio);
     return native ? refuse(error, directory, native) : 0;

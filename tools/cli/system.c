@@ -62,13 +62,15 @@ static uint64_t cgroup_limit(void)
     uint64_t limit = SYSTEM_NO_LIMIT;
     read_text("/proc/self/cgroup", text, sizeof text);
     const char *v2 = strstr(text, "0::/");
-    if (v2) snprintf(directory, sizeof directory, "%.*s", (int)strcspn(v2 + 3, "\n"), v2 + 3);
+    if (v2)
+        snprintf(directory, sizeof directory, "%.*s", (int)strcspn(v2 + 3, "\n"), v2 + 3);
     for (;;) {
         snprintf(path, sizeof path, CGROUP_ROOT "%s/memory.max", directory);
         read_text(path, text, sizeof text);
         limit = least(limit, system_cgroup_limit(text));
         char *slash = strrchr(directory, '/');
-        if (!slash) break;
+        if (!slash)
+            break;
         *slash = '\0';
     }
     read_text(CGROUP_ROOT "/memory/memory.limit_in_bytes", text, sizeof text);
@@ -78,7 +80,8 @@ static uint64_t cgroup_limit(void)
 static uint64_t resource_limit(__rlimit_resource_t resource)
 {
     struct rlimit limit;
-    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SYSTEM_NO_LIMIT;
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return SYSTEM_NO_LIMIT;
     return limit.rlim_cur;
 }
 
@@ -99,7 +102,8 @@ uint32_t system_cores(void)
 {
     hwloc_topology_t topology;
     uint32_t count = 0;
-    if (hwloc_topology_init(&topology) != 0) return 0;
+    if (hwloc_topology_init(&topology) != 0)
+        return 0;
     hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
     if (allowed && hwloc_topology_load(topology) == 0 &&
         hwloc_get_cpubind(topology, allowed, HWLOC_CPUBIND_PROCESS) == 0) {

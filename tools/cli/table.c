@@ -17,7 +17,8 @@ static void print_cells(const struct hst_memory *memory, const char *name, const
     char size[TEXT_BYTES];
     fprintf(out, "%-10s", name);
     for (int t = 0; t < HST_TIER_COUNT; t++)
-        if (shown(memory, t)) fprintf(out, "%12s", bytes[t] ? text_size(bytes[t], size) : "-");
+        if (shown(memory, t))
+            fprintf(out, "%12s", bytes[t] ? text_size(bytes[t], size) : "-");
     fprintf(out, "\n");
 }
 
@@ -26,7 +27,8 @@ void table_print(const struct hst_memory *memory, FILE *out)
     char count[TEXT_BYTES];
     fprintf(out, "%-10s", "");
     for (int t = 0; t < HST_TIER_COUNT; t++)
-        if (shown(memory, t)) fprintf(out, "%12s", hst_tier_name((enum hst_tier)t));
+        if (shown(memory, t))
+            fprintf(out, "%12s", hst_tier_name((enum hst_tier)t));
     fprintf(out, "\n");
     for (int c = 0; c < HST_CLASS_COUNT; c++)
         print_cells(memory, hst_class_name((enum hst_class)c), memory->bytes[c], out);

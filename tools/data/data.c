@@ -38,7 +38,8 @@ static int add_file(struct data *data, const char *path, const struct data_confi
         return fail(error, FAIL_VALUE, -EINVAL, "--data names more than %u files", MAX_FILES);
     struct token_file *file = &data->files[data->file_count];
     int rc = token_file_open(path, config, file, error);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     data->file_count++;
     if (file->format != data->files[0].format)
         return fail(error, FAIL_DATA_FORMAT, -EINVAL,
@@ -56,7 +57,8 @@ static int add_file(struct data *data, const char *path, const struct data_confi
 static int add_files(struct data *data, const struct data_config *config, struct hst_error *error)
 {
     char *names = strdup(config->files);
-    if (!names) return fail(error, FAIL_DATA_FILE, -ENOMEM, "--data: out of memory");
+    if (!names)
+        return fail(error, FAIL_DATA_FILE, -ENOMEM, "--data: out of memory");
     int rc = 0;
     char *rest = names;
     while (rc == 0 && rest) {
@@ -85,9 +87,11 @@ static int check_config(const struct data_config *config, struct hst_error *erro
 int data_open(const struct data_config *config, struct data **data, struct hst_error *error)
 {
     int rc = check_config(config, error);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     struct data *d = calloc(1, sizeof *d);
-    if (d) d->buffer = malloc(TOKEN_BUFFER_BYTES);
+    if (d)
+        d->buffer = malloc(TOKEN_BUFFER_BYTES);
     if (!d || !d->buffer) {
         data_close(&d);
         return fail(error, FAIL_DATA_FILE, -ENOMEM, "--data: out of memory");
@@ -97,7 +101,8 @@ int data_open(const struct data_config *config, struct data **data, struct hst_e
     d->seq_len = config->seq_len;
     d->vocab = config->vocab;
     rc = add_files(d, config, error);
-    if (rc == 0) d->sequence_count = (d->token_count - 1) / d->seq_len;
+    if (rc == 0)
+        d->sequence_count = (d->token_count - 1) / d->seq_len;
     if (rc == 0 && d->sequence_count == 0)
         rc = fail(error, FAIL_DATA_SHORT, -ENODATA,
                   "%s: %" PRIu64 " tokens, fewer than one sequence of --seq-len %" PRIu64
@@ -114,7 +119,8 @@ int data_open(const struct data_config *config, struct data **data, struct hst_e
 void data_close(struct data **data)
 {
     struct data *d = *data;
-    if (!d) return;
+    if (!d)
+        return;
     for (size_t i = 0; i < d->file_count; i++)
         token_file_close(&d->files[i]);
     free(d->buffer);
@@ -135,7 +141,8 @@ uint64_t data_sequence_count(const struct data *data)
 uint64_t data_order_sequence(const struct data *data, uint64_t index)
 {
     uint64_t n = data->sequence_count;
-    if (data->order == DATA_SEQUENTIAL) return index % n;
+    if (data->order == DATA_SEQUENTIAL)
+        return index % n;
     return data_order_permute(data->seed, index / n, n, index % n);
 }
 
@@ -152,7 +159,8 @@ static int read_row(struct data *data, uint64_t first, size_t count, uint32_t *i
         uint64_t left = file->count - first;
         size_t n = count < left ? count : (size_t)left;
         int rc = token_file_read(file, first, n, data->vocab, data->buffer, ids, error);
-        if (rc < 0) return rc;
+        if (rc < 0)
+            return rc;
         first = 0;
         ids += n;
         count -= n;
@@ -170,8 +178,10 @@ int data_read(struct data *data, uint64_t index, size_t count, uint32_t *inputs,
     for (size_t i = 0; i < count; i++) {
         uint64_t first = data_order_sequence(data, index + i) * length;
         int rc = read_row(data, first, 1, inputs, error);
-        if (rc == 0) rc = read_row(data, first + 1, length, targets, error);
-        if (rc < 0) return rc;
+        if (rc == 0)
+            rc = read_row(data, first + 1, length, targets, error);
+        if (rc < 0)
+            return rc;
         memcpy(inputs + 1, targets, (length - 1) * sizeof *inputs);
         inputs += length;
         targets += length;

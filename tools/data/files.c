@@ -83,7 +83,8 @@ static int read_exactly(const struct token_file *file, void *dst, size_t bytes, 
     char *at = dst;
     while (bytes > 0) {
         ssize_t got = pread(file->fd, at, bytes, (off_t)offset);
-        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno == EINTR)
+            continue;
         if (got < 0)
             return fail(error, FAIL_READ, -errno, "%s: reading at byte %" PRIu64 " failed: %s",
                         file->path, offset, strerror(errno));
@@ -149,7 +150,8 @@ static int check_tokens(struct token_file *file, uint64_t size_bytes,
     bool header_fits = size_bytes >= LLMC_HEADER_BYTES;
     if (header_fits) {
         int rc = read_exactly(file, header, sizeof header, 0, error);
-        if (rc < 0) return rc;
+        if (rc < 0)
+            return rc;
         swapped = be32toh(header[0]);
         for (size_t i = 0; i < 3; i++)
             header[i] = le32toh(header[i]);
@@ -163,7 +165,8 @@ static int check_tokens(struct token_file *file, uint64_t size_bytes,
     bool raw = config->token_dtype != TOKEN_DTYPE_NONE;
     bool u16 = header[0] == LLMC_MAGIC_U16 && (!raw || header[1] == LLMC_VERSION_U16);
     bool u32 = header[0] == LLMC_MAGIC_U32 && (!raw || header[1] == LLMC_VERSION_U32);
-    if (u16 || u32) return check_llmc(file, header, size_bytes, config, error);
+    if (u16 || u32)
+        return check_llmc(file, header, size_bytes, config, error);
     return check_raw(file, size_bytes, config, error);
 }
 
@@ -171,10 +174,12 @@ int token_file_open(const char *path, const struct data_config *config, struct t
                     struct hst_error *error)
 {
     *file = (struct token_file){.fd = -1, .path = strdup(path)};
-    if (!file->path) return fail(error, FAIL_DATA_FILE, -ENOMEM, "%s: out of memory", path);
+    if (!file->path)
+        return fail(error, FAIL_DATA_FILE, -ENOMEM, "%s: out of memory", path);
     uint64_t size_bytes = 0;
     int rc = resolve_format(file, config, error);
-    if (rc == 0) rc = open_regular(file, &size_bytes, error);
+    if (rc == 0)
+        rc = open_regular(file, &size_bytes, error);
     if (rc == 0 && size_bytes == 0)
         rc = fail(error, FAIL_DATA_SHORT, -ENODATA, "%s: the data file is empty", path);
     if (rc == 0 && file->format == DATA_FORMAT_TEXT) {
@@ -185,21 +190,25 @@ int token_file_open(const char *path, const struct data_config *config, struct t
     }
     if (rc == 0 && file->count == 0)
         rc = fail(error, FAIL_DATA_SHORT, -ENODATA, "%s: the data file holds no token", path);
-    if (rc < 0) token_file_close(file);
+    if (rc < 0)
+        token_file_close(file);
     return rc;
 }
 
 void token_file_close(struct token_file *file)
 {
-    if (file->fd >= 0) close(file->fd);
+    if (file->fd >= 0)
+        close(file->fd);
     free(file->path);
     *file = (struct token_file){.fd = -1};
 }
 
 static uint32_t token_at(const void *bytes, unsigned width, size_t i)
 {
-    if (width == 1) return ((const uint8_t *)bytes)[i];
-    if (width == 2) return le16toh(((const uint16_t *)bytes)[i]);
+    if (width == 1)
+        return ((const uint8_t *)bytes)[i];
+    if (width == 2)
+        return le16toh(((const uint16_t *)bytes)[i]);
     return le32toh(((const uint32_t *)bytes)[i]);
 }
 
@@ -210,7 +219,8 @@ static int read_piece(const struct token_file *file, uint64_t first, size_t coun
 {
     uint64_t offset = file->data_offset + first * file->width;
     int rc = read_exactly(file, buffer, count * file->width, offset, error);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     for (size_t i = 0; i < count; i++) {
         uint32_t id = token_at(buffer, file->width, i);
         if (id >= vocab)
@@ -219,7 +229,8 @@ static int read_piece(const struct token_file *file, uint64_t first, size_t coun
                         ", but the vocabulary of the model has %" PRIu64
                         ". Was the data made with another tokenizer?",
                         file->path, id, offset + i * file->width, vocab);
-        if (ids) ids[i] = id;
+        if (ids)
+            ids[i] = id;
     }
     return 0;
 }
@@ -236,7 +247,8 @@ int token_file_read(const struct token_file *file, uint64_t first, size_t count,
     while (count > 0) {
         size_t n = piece_tokens(file, count);
         int rc = read_piece(file, first, n, vocab, buffer, ids, error);
-        if (rc < 0) return rc;
+        if (rc < 0)
+            return rc;
         first += n;
         ids += n;
         count -= n;
@@ -248,13 +260,16 @@ int token_file_check(const struct token_file *file, uint64_t limit_bytes, uint64
                      void *buffer, struct hst_error *error)
 {
     uint64_t greatest = (UINT64_C(1) << (8 * file->width)) - 1;
-    if (vocab > greatest) return 0; /* no token of this width can be out of range */
+    if (vocab > greatest)
+        return 0; /* no token of this width can be out of range */
     uint64_t left = limit_bytes / file->width;
-    if (left > file->count) left = file->count;
+    if (left > file->count)
+        left = file->count;
     for (uint64_t first = 0; left > 0;) {
         size_t n = piece_tokens(file, left);
         int rc = read_piece(file, first, n, vocab, buffer, NULL, error);
-        if (rc < 0) return rc;
+        if (rc < 0)
+            return rc;
         first += n;
         left -= n;
     }

@@ -82,7 +82,8 @@ int config_real(const struct config_source *s, const char *key, struct jsn_value
                 double greatest, double *out)
 {
     double value;
-    if (!config_has(v)) return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing: add it", s->path, key);
+    if (!config_has(v))
+        return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing: add it", s->path, key);
     if (!jsn_real(s->text, v, &value) || !(value >= least && value <= greatest))
         return refuse(FAIL_CONFIG_VALUE, "%s: %s is %.*s, want a number from %g to %g", s->path,
                       key, shown(v), s->text + v.begin, least, greatest);
@@ -115,7 +116,8 @@ static int read_sizes(const struct config_source *s, const struct jsn_value *val
         struct jsn_value v = values[k->key];
         uint64_t value;
         if (!config_has(v)) {
-            if (k->optional) continue;
+            if (k->optional)
+                continue;
             return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing: add it", s->path, keys[k->key]);
         }
         if (!jsn_u64(s->text, v, &value) || value < 1 || value > k->greatest)
@@ -132,12 +134,14 @@ static int check_sizes(const struct config_source *s, struct llama_config *c)
         return refuse(FAIL_CONFIG_VALUE,
                       "%s: hidden_size %u is no multiple of num_attention_heads %u", s->path,
                       c->hidden, c->heads);
-    if (!c->kv_heads) c->kv_heads = c->heads;
+    if (!c->kv_heads)
+        c->kv_heads = c->heads;
     if (c->heads % c->kv_heads)
         return refuse(FAIL_CONFIG_VALUE,
                       "%s: num_attention_heads %u is no multiple of num_key_value_heads %u",
                       s->path, c->heads, c->kv_heads);
-    if (!c->head_dim) c->head_dim = c->hidden / c->heads;
+    if (!c->head_dim)
+        c->head_dim = c->hidden / c->heads;
     if (c->head_dim % 2)
         return refuse(FAIL_CONFIG_VALUE,
                       "%s: head_dim is %u, want an even number (rotary embedding turns pairs)",
@@ -160,7 +164,8 @@ static int check_sizes(const struct config_source *s, struct llama_config *c)
 static int read_bool(const struct config_source *s, int key, struct jsn_value v, bool *out)
 {
     *out = false;
-    if (!config_has(v)) return 0;
+    if (!config_has(v))
+        return 0;
     if (v.type != JSN_TRUE && v.type != JSN_FALSE)
         return refuse(FAIL_CONFIG_VALUE, "%s: %s is %.*s, want true or false", s->path, keys[key],
                       shown(v), s->text + v.begin);
@@ -177,7 +182,8 @@ static int check_architecture(const struct config_source *s, const struct jsn_va
         name = jsn_next_value(&r);
         name.begin += v.begin;
         name.end += v.begin;
-        if (jsn_next(&r).type != JSN_ARRAY_END) name.type = JSN_ERROR;
+        if (jsn_next(&r).type != JSN_ARRAY_END)
+            name.type = JSN_ERROR;
     }
     if (name.type != JSN_STRING)
         return refuse(FAIL_ARCHITECTURE,
@@ -214,7 +220,8 @@ static int check_variants(const struct config_source *s, const struct jsn_value 
     for (int i = 0; i < 2; i++) {
         bool bias;
         int rc = read_bool(s, biases[i], values[biases[i]], &bias);
-        if (rc) return rc;
+        if (rc)
+            return rc;
         if (bias)
             return refuse(FAIL_ARCHITECTURE,
                           "%s: %s is true: linear layers with a bias are not supported", s->path,
@@ -238,7 +245,8 @@ int config_parse(const char *path, const char *text, size_t size, struct llama_c
     const struct config_source source = {path, text, error}, *s = &source;
     struct jsn_fault fault;
     int rc = jsn_check(text, size, 65536, &fault);
-    if (rc == -ENOMEM) return fail(error, FAIL_CONFIG_FILE, rc, "%s: no memory to read it", path);
+    if (rc == -ENOMEM)
+        return fail(error, FAIL_CONFIG_FILE, rc, "%s: no memory to read it", path);
     if (rc && fault.key[0])
         return refuse(FAIL_CONFIG_FILE, "%s: it has %s: %s", path, fault.why, fault.key);
     if (rc)
@@ -248,13 +256,20 @@ int config_parse(const char *path, const char *text, size_t size, struct llama_c
     jsn_members(text, size, keys, KEY_COUNT, v);
     struct llama_config c = {0};
     rc = check_architecture(s, v);
-    if (!rc) rc = check_variants(s, v);
-    if (!rc) rc = read_sizes(s, v, &c);
-    if (!rc) rc = check_sizes(s, &c);
-    if (!rc) rc = config_real(s, "rms_norm_eps", v[EPS], 1e-20, 1, &c.rms_norm_eps);
-    if (!rc) rc = read_bool(s, TIE, v[TIE], &c.tied_embeddings);
-    if (!rc) rc = config_rope(s, v[ROPE_THETA], v[ROPE_SCALING], v[ROPE_PARAMETERS], &c.rope);
-    if (rc) return rc;
+    if (!rc)
+        rc = check_variants(s, v);
+    if (!rc)
+        rc = read_sizes(s, v, &c);
+    if (!rc)
+        rc = check_sizes(s, &c);
+    if (!rc)
+        rc = config_real(s, "rms_norm_eps", v[EPS], 1e-20, 1, &c.rms_norm_eps);
+    if (!rc)
+        rc = read_bool(s, TIE, v[TIE], &c.tied_embeddings);
+    if (!rc)
+        rc = config_rope(s, v[ROPE_THETA], v[ROPE_SCALING], v[ROPE_PARAMETERS], &c.rope);
+    if (rc)
+        return rc;
     struct jsn_value type = v[DTYPE].type == JSN_STRING ? v[DTYPE] : v[TORCH_DTYPE];
     dtype[0] = '\0';
     if (type.type == JSN_STRING && type.end - type.begin < 16)

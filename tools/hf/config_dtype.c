@@ -21,7 +21,8 @@ static struct edit insertion(const char *text, size_t size, const char *dtype)
     struct jsn_reader r = jsn_reader(text, size);
     size_t brace = jsn_next(&r).end;
     size_t space = strspn(text + brace, " \t\r\n");
-    if (space > 64) space = 64;
+    if (space > 64)
+        space = 64;
     struct edit e = {.begin = brace, .end = brace};
     snprintf(e.text, sizeof e.text, "%.*s\"dtype\": \"%s\",%.*s\"torch_dtype\": \"%s\",",
              (int)space, text + brace, dtype, (int)space, text + brace, dtype);
@@ -38,15 +39,18 @@ char *config_with_dtype(const char *text, size_t size, const char *dtype, size_t
     bool swapped = v[0].begin > v[1].begin; /* in the order of the text */
     for (int i = 0; i < 2; i++) {
         struct jsn_value value = v[swapped ? 1 - i : i];
-        if (value.type == JSN_ERROR) continue;
+        if (value.type == JSN_ERROR)
+            continue;
         size_t quote = value.type == JSN_STRING;
         struct edit *e = &edits[count++];
         *e = (struct edit){.begin = value.begin - quote, .end = value.end + quote};
         snprintf(e->text, sizeof e->text, "\"%s\"", dtype);
     }
-    if (!count) edits[count++] = insertion(text, size, dtype);
+    if (!count)
+        edits[count++] = insertion(text, size, dtype);
     char *out = malloc(size + count * sizeof edits[0].text);
-    if (!out) return NULL;
+    if (!out)
+        return NULL;
     size_t at = 0, n = 0;
     for (size_t i = 0; i < count; i++) {
         memcpy(out + n, text + at, edits[i].begin - at);

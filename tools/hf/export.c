@@ -43,8 +43,10 @@ static int write_all(int fd, uint64_t offset, const void *src, size_t bytes)
     const char *at = src;
     while (bytes) {
         ssize_t n = pwrite(fd, at, bytes < 1u << 30 ? bytes : 1u << 30, (off_t)offset);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return n ? -errno : -EIO;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n ? -errno : -EIO;
         at += n;
         offset += (uint64_t)n;
         bytes -= (size_t)n;
@@ -59,7 +61,8 @@ static int reserve(int fd, uint64_t bytes)
     do
         rc = fallocate(fd, 0, 0, (off_t)bytes) ? -errno : 0;
     while (rc == -EINTR);
-    if (rc == -EOPNOTSUPP || rc == -ENOSYS) rc = ftruncate(fd, (off_t)bytes) ? -errno : 0;
+    if (rc == -EOPNOTSUPP || rc == -ENOSYS)
+        rc = ftruncate(fd, (off_t)bytes) ? -errno : 0;
     return rc;
 }
 
@@ -72,11 +75,14 @@ static int create_file(struct hf_export *x, const char *name, uint64_t bytes, co
 {
     int fd =
         openat(x->target.temp_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0) return refuse_write(x, name, -errno, error);
+    if (fd < 0)
+        return refuse_write(x, name, -errno, error);
     fprintf(x->marker_out, "%llu %s\n", (unsigned long long)bytes, name);
     int rc = bytes ? reserve(fd, bytes) : 0;
-    if (!rc) rc = write_all(fd, 0, text, text_bytes);
-    if (!rc) return fd;
+    if (!rc)
+        rc = write_all(fd, 0, text, text_bytes);
+    if (!rc)
+        return fd;
     close(fd);
     return refuse_write(x, name, rc, error);
 }
@@ -100,7 +106,8 @@ static int copy_extra(struct hf_export *x, const struct input *from, const char 
 {
     enum { PART = 1 << 16 };
     int fd = create_file(x, name, from->size_bytes, NULL, 0, error);
-    if (fd < 0) return fd;
+    if (fd < 0)
+        return fd;
     char part[PART];
     int rc = 0;
     for (uint64_t at = 0; at < from->size_bytes && !rc; at += PART) {
@@ -113,7 +120,8 @@ static int copy_extra(struct hf_export *x, const struct input *from, const char 
             refuse_write(x, name, rc, error);
         }
     }
-    if (!rc) return finish_file(x, name, fd, error);
+    if (!rc)
+        return finish_file(x, name, fd, error);
     close(fd);
     return rc;
 }
@@ -137,7 +145,8 @@ static int create_weights(struct hf_export *x, struct hst_error *error)
         const struct layout_file *f = &x->layout.files[i];
         int fd = create_file(x, f->name, f->header_bytes + f->data_bytes, f->header,
                              f->header_bytes, error);
-        if (fd < 0) return fd;
+        if (fd < 0)
+            return fd;
         x->fds[i] = fd;
     }
     return x->layout.index
@@ -149,24 +158,29 @@ static int create_weights(struct hf_export *x, struct hst_error *error)
 static int write_marker(struct hf_export *x, struct hst_error *error)
 {
     int rc = ferror(x->marker_out) ? -ENOMEM : 0;
-    if (fclose(x->marker_out)) rc = -ENOMEM;
+    if (fclose(x->marker_out))
+        rc = -ENOMEM;
     x->marker_out = NULL;
     if (rc)
         return fail(error, FAIL_EXPORT, rc, "%s/%s: no memory", x->target.parent, x->target.name);
     int fd = openat(x->target.temp_fd, TARGET_MARKER,
                     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     rc = fd < 0 ? -errno : write_all(fd, 0, x->marker, x->marker_bytes);
-    if (!rc) return finish_file(x, TARGET_MARKER, fd, error);
-    if (fd >= 0) close(fd);
+    if (!rc)
+        return finish_file(x, TARGET_MARKER, fd, error);
+    if (fd >= 0)
+        close(fd);
     return refuse_write(x, TARGET_MARKER, rc, error);
 }
 
 static int check_space(const struct hf_export *x, struct hst_error *error)
 {
     struct statvfs fs;
-    if (fstatvfs(x->target.parent_fd, &fs)) return 0; /* reserve will tell */
+    if (fstatvfs(x->target.parent_fd, &fs))
+        return 0; /* reserve will tell */
     uint64_t need = x->layout.total_bytes, have = (uint64_t)fs.f_bavail * fs.f_frsize;
-    if (have >= need) return 0;
+    if (have >= need)
+        return 0;
     return fail(error, FAIL_DISK_SPACE, -ENOSPC,
                 "%s/%s: the export needs %.3g GB, the disk has %.3g GB free. Free some "
                 "space or export to another disk",
@@ -183,9 +197,12 @@ static int fill(struct hf_export *x, const struct hf_export_desc *desc, struct h
         x->fds[i] = -1;
     fprintf(x->marker_out, "%s", TARGET_MARKER_TITLE);
     int rc = target_create_temp(&x->target, error);
-    if (!rc) rc = check_space(x, error);
-    if (!rc) rc = create_weights(x, error);
-    if (!rc) rc = write_config(x, desc, error);
+    if (!rc)
+        rc = check_space(x, error);
+    if (!rc)
+        rc = create_weights(x, error);
+    if (!rc)
+        rc = write_config(x, desc, error);
     for (int i = 0; i < HF_EXTRA_COUNT && !rc; i++)
         if (desc->model->extras[i].fd >= 0)
             rc = copy_extra(x, &desc->model->extras[i], hf_extra_names[i], error);
@@ -196,9 +213,11 @@ int hf_export_check(const char *directory, struct hst_error *error)
 {
     struct target t;
     int rc = target_open(directory, &t, error);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     rc = target_create_temp(&t, error);
-    if (!rc) unlinkat(t.parent_fd, t.temp, AT_REMOVEDIR);
+    if (!rc)
+        unlinkat(t.parent_fd, t.temp, AT_REMOVEDIR);
     target_close(&t);
     return rc;
 }
@@ -207,7 +226,8 @@ int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export
                     struct hst_error *error)
 {
     struct hf_export *x = calloc(1, sizeof *x);
-    if (!x) return fail(error, FAIL_EXPORT, -ENOMEM, "%s: no memory", desc->directory);
+    if (!x)
+        return fail(error, FAIL_EXPORT, -ENOMEM, "%s: no memory", desc->directory);
     int rc = target_open(desc->directory, &x->target, error);
     if (rc) {
         free(x);
@@ -237,7 +257,8 @@ int hf_export_write(struct hf_export *x, const char *name, uint64_t offset, cons
     const struct layout_file *f = &x->layout.files[t->file];
     uint64_t at = f->header_bytes + t->begin + offset * x->layout.width;
     int rc = write_all(x->fds[t->file], at, src, count * x->layout.width);
-    if (rc) return refuse_write(x, f->name, rc, error);
+    if (rc)
+        return refuse_write(x, f->name, rc, error);
     if (spans_add(&t->written, offset, end))
         return fail(error, FAIL_EXPORT, -ENOMEM, "%.80s: no memory", name);
     return 0;
@@ -255,7 +276,8 @@ static int finish(struct hf_export *x, struct hst_error *error)
     for (uint32_t i = 0; i < x->layout.file_count; i++) {
         int rc = finish_file(x, x->layout.files[i].name, x->fds[i], error);
         x->fds[i] = -1;
-        if (rc) return rc;
+        if (rc)
+            return rc;
     }
     return fsync(x->target.temp_fd) ? refuse_write(x, "the directory", -errno, error) : 0;
 }
@@ -263,8 +285,10 @@ static int finish(struct hf_export *x, struct hst_error *error)
 static void release(struct hf_export *x)
 {
     for (uint32_t i = 0; x->fds && i < x->layout.file_count; i++)
-        if (x->fds[i] >= 0) close(x->fds[i]);
-    if (x->marker_out) fclose(x->marker_out);
+        if (x->fds[i] >= 0)
+            close(x->fds[i]);
+    if (x->marker_out)
+        fclose(x->marker_out);
     free(x->marker);
     free(x->fds);
     layout_free(&x->layout);
@@ -289,7 +313,8 @@ int hf_export_commit(struct hf_export **export, struct hst_error *error)
 void hf_export_abort(struct hf_export **export)
 {
     struct hf_export *x = *export;
-    if (!x) return;
+    if (!x)
+        return;
     if (x->target.temp_fd >= 0) {
         for (uint32_t i = 0; i < x->layout.file_count; i++)
             unlinkat(x->target.temp_fd, x->layout.files[i].name, 0);

@@ -19,18 +19,22 @@
 
 int spans_add(struct spans *s, uint64_t begin, uint64_t end)
 {
-    if (begin == end) return 0;
+    if (begin == end)
+        return 0;
     size_t i = s->count, j;
     while (i && s->items[i - 1].end >= begin)
         i--;
     for (j = i; j < s->count && s->items[j].begin <= end; j++) {
-        if (s->items[j].begin < begin) begin = s->items[j].begin;
-        if (s->items[j].end > end) end = s->items[j].end;
+        if (s->items[j].begin < begin)
+            begin = s->items[j].begin;
+        if (s->items[j].end > end)
+            end = s->items[j].end;
     }
     if (i == j && s->count == s->capacity) {
         size_t capacity = s->capacity ? 2 * s->capacity : 4;
         struct span *items = realloc(s->items, capacity * sizeof *items);
-        if (!items) return -ENOMEM;
+        if (!items)
+            return -ENOMEM;
         s->items = items;
         s->capacity = capacity;
     }
@@ -42,7 +46,8 @@ int spans_add(struct spans *s, uint64_t begin, uint64_t end)
 
 bool spans_cover(const struct spans *s, uint64_t size)
 {
-    if (!size) return true;
+    if (!size)
+        return true;
     return s->count == 1 && s->items[0].begin == 0 && s->items[0].end == size;
 }
 
@@ -54,7 +59,8 @@ static int compare_tensors(const void *a, const void *b)
 static int copy_tensors(const struct hf_export_desc *desc, struct layout *l)
 {
     l->tensors = calloc(desc->tensor_count + 1, sizeof *l->tensors);
-    if (!l->tensors) return -ENOMEM;
+    if (!l->tensors)
+        return -ENOMEM;
     for (size_t i = 0; i < desc->tensor_count; i++) {
         const struct hf_tensor *from = &desc->tensors[i];
         struct layout_tensor *t = &l->tensors[i];
@@ -69,12 +75,14 @@ static int copy_tensors(const struct hf_export_desc *desc, struct layout *l)
             l->total_bytes > INT64_MAX)
             return -EINVAL;
         t->name = strdup(from->name);
-        if (!t->name) return -ENOMEM;
+        if (!t->name)
+            return -ENOMEM;
         l->tensor_count++;
     }
     qsort(l->tensors, l->tensor_count, sizeof *l->tensors, compare_tensors);
     for (size_t i = 1; i < l->tensor_count; i++)
-        if (compare_tensors(&l->tensors[i - 1], &l->tensors[i]) == 0) return -EINVAL;
+        if (compare_tensors(&l->tensors[i - 1], &l->tensors[i]) == 0)
+            return -EINVAL;
     return 0;
 }
 
@@ -82,7 +90,8 @@ static int cut_into_files(struct layout *l, uint64_t shard_bytes)
 {
     l->files =
         calloc(l->tensor_count + 1, sizeof *l->files); /* no file without a tensor but the first */
-    if (!l->files) return -ENOMEM;
+    if (!l->files)
+        return -ENOMEM;
     l->file_count = 1;
     for (size_t i = 0; i < l->tensor_count; i++) {
         struct layout_tensor *t = &l->tensors[i];
@@ -126,7 +135,8 @@ static int make_header(const struct layout_tensor *tensors, const char *dtype, u
                        struct layout_file *f)
 {
     FILE *out = open_memstream(&f->header, &f->header_bytes);
-    if (!out) return -ENOMEM;
+    if (!out)
+        return -ENOMEM;
     fwrite("\0\0\0\0\0\0\0\0", 1, 8, out);
     fprintf(out, "{\"__metadata__\":{\"format\":\"pt\"}");
     for (uint32_t i = 0; i < f->tensor_count; i++) {
@@ -143,9 +153,11 @@ static int make_header(const struct layout_tensor *tensors, const char *dtype, u
     for (long n = ftell(out); n % DATA_ALIGNMENT; n++)
         putc(' ', out);
     bool full = ferror(out);
-    if (fclose(out) || full) return -ENOMEM;
+    if (fclose(out) || full)
+        return -ENOMEM;
     uint64_t n = f->header_bytes - 8;
-    if (n > ST_MAX_HEADER_BYTES) return -EINVAL;
+    if (n > ST_MAX_HEADER_BYTES)
+        return -EINVAL;
     for (int i = 0; i < 8; i++)
         f->header[i] = (char)(n >> 8 * i);
     return 0;
@@ -155,7 +167,8 @@ static int make_index(struct layout *l)
 {
     size_t size;
     FILE *out = open_memstream(&l->index, &size);
-    if (!out) return -ENOMEM;
+    if (!out)
+        return -ENOMEM;
     fprintf(out, "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
             l->total_bytes);
     for (size_t i = 0; i < l->tensor_count; i++) {
@@ -173,7 +186,8 @@ static int make_texts(struct layout *l, const char *dtype)
     const struct layout_tensor *first = l->tensors;
     for (uint32_t i = 0; i < l->file_count; i++) {
         int rc = make_header(first, dtype, l->width, &l->files[i]);
-        if (rc) return rc;
+        if (rc)
+            return rc;
         first += l->files[i].tensor_count;
     }
     return l->file_count > 1 ? make_index(l) : 0;
@@ -181,11 +195,14 @@ static int make_texts(struct layout *l, const char *dtype)
 
 int layout_create(const struct hf_export_desc *desc, struct layout *layout)
 {
-    if (desc->dtype != HST_F32 && desc->dtype != HST_BF16) return -EINVAL;
+    if (desc->dtype != HST_F32 && desc->dtype != HST_BF16)
+        return -EINVAL;
     struct layout l = {.width = desc->dtype == HST_F32 ? 4 : 2};
     int rc = copy_tensors(desc, &l);
-    if (!rc) rc = cut_into_files(&l, desc->shard_bytes ? desc->shard_bytes : DEFAULT_SHARD_BYTES);
-    if (!rc) rc = make_texts(&l, desc->dtype == HST_F32 ? "F32" : "BF16");
+    if (!rc)
+        rc = cut_into_files(&l, desc->shard_bytes ? desc->shard_bytes : DEFAULT_SHARD_BYTES);
+    if (!rc)
+        rc = make_texts(&l, desc->dtype == HST_F32 ? "F32" : "BF16");
     if (rc)
         layout_free(&l);
     else

@@ -42,11 +42,14 @@ static char *read_marker(int directory_fd)
 {
     struct input input;
     char *text = NULL;
-    if (input_open(directory_fd, TARGET_MARKER, &input)) return NULL;
+    if (input_open(directory_fd, TARGET_MARKER, &input))
+        return NULL;
     int rc = input_read_all(&input, MAX_MARKER_BYTES, &text);
     input_close(&input);
-    if (rc) return NULL;
-    if (strncmp(text, TARGET_MARKER_TITLE, strlen(TARGET_MARKER_TITLE)) == 0) return text;
+    if (rc)
+        return NULL;
+    if (strncmp(text, TARGET_MARKER_TITLE, strlen(TARGET_MARKER_TITLE)) == 0)
+        return text;
     free(text);
     return NULL;
 }
@@ -55,8 +58,10 @@ static bool is_ours(int directory_fd, const char *marker, const char *name)
 {
     struct stat st;
     uint64_t bytes;
-    if (fstatat(directory_fd, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode)) return false;
-    if (strcmp(name, TARGET_MARKER) == 0) return true;
+    if (fstatat(directory_fd, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+        return false;
+    if (strcmp(name, TARGET_MARKER) == 0)
+        return true;
     return marker && listed(marker, name, &bytes) && bytes == (uint64_t)st.st_size;
 }
 
@@ -71,15 +76,18 @@ static int each_entry(int directory_fd,
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (!dir) {
         int rc = -errno;
-        if (fd >= 0) close(fd);
+        if (fd >= 0)
+            close(fd);
         return rc;
     }
     int rc = 0;
     for (struct dirent *d; !rc && (errno = 0, d = readdir(dir));) {
-        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0) continue;
+        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
+            continue;
         rc = visit(context, directory_fd, d->d_name) ? 0 : 1;
     }
-    if (!rc && errno) rc = -errno;
+    if (!rc && errno)
+        rc = -errno;
     closedir(dir);
     return rc;
 }
@@ -92,7 +100,8 @@ struct scan {
 static bool scan_entry(void *context, int directory_fd, const char *name)
 {
     struct scan *scan = context;
-    if (is_ours(directory_fd, scan->marker, name)) return true;
+    if (is_ours(directory_fd, scan->marker, name))
+        return true;
     snprintf(scan->stranger, sizeof scan->stranger, "%s", name);
     return false;
 }
@@ -119,7 +128,8 @@ static int open_directory(int parent_fd, const char *name)
 static void remove_export(int parent_fd, const char *name)
 {
     int fd = open_directory(parent_fd, name);
-    if (fd < 0) return;
+    if (fd < 0)
+        return;
     struct scan scan = {.marker = read_marker(fd)};
     char *marker = (char *)scan.marker;
     if (marker) {
@@ -134,7 +144,8 @@ static void remove_export(int parent_fd, const char *name)
 int target_check(const struct target *t, struct hst_error *error)
 {
     int fd = open_directory(t->parent_fd, t->name);
-    if (fd == -ENOENT) return 0;
+    if (fd == -ENOENT)
+        return 0;
     if (fd < 0)
         return fail(error, FAIL_EXPORT, fd,
                     "%s/%s: is there, but is not a directory that can be replaced: %s", t->parent,
@@ -206,7 +217,8 @@ int target_create_temp(struct target *t, struct hst_error *error)
     }
     if (!rc) {
         t->temp_fd = open_directory(t->parent_fd, t->temp);
-        if (t->temp_fd >= 0) return 0;
+        if (t->temp_fd >= 0)
+            return 0;
         rc = t->temp_fd;
         unlinkat(t->parent_fd, t->temp, AT_REMOVEDIR);
     }
@@ -223,15 +235,18 @@ int target_create_temp(struct target *t, struct hst_error *error)
  */
 static int exchange(const struct target *t)
 {
-    if (!renameat2(t->parent_fd, t->temp, t->parent_fd, t->name, RENAME_EXCHANGE)) return 0;
-    if (errno != EINVAL && errno != ENOSYS) return -errno;
+    if (!renameat2(t->parent_fd, t->temp, t->parent_fd, t->name, RENAME_EXCHANGE))
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -errno;
     /*
      * A file system without exchange (NFS): two steps, between which the old export has the hidden
      * name.
      */
     char old[256];
     snprintf(old, sizeof old, ".%.200s.old-%d", t->name, (int)getpid());
-    if (renameat(t->parent_fd, t->name, t->parent_fd, old)) return -errno;
+    if (renameat(t->parent_fd, t->name, t->parent_fd, old))
+        return -errno;
     if (renameat(t->parent_fd, t->temp, t->parent_fd, t->name)) {
         int rc = -errno;
         renameat(t->parent_fd, old, t->parent_fd, t->name);
@@ -243,12 +258,15 @@ static int exchange(const struct target *t)
 static int move_into_place(const struct target *t, bool *exchanged, struct hst_error *error)
 {
     int rc = target_check(t, error);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     /* A directory is renamed only onto nothing or onto an empty one: that never removes a file. */
-    if (renameat(t->parent_fd, t->temp, t->parent_fd, t->name) == 0) return 0;
+    if (renameat(t->parent_fd, t->temp, t->parent_fd, t->name) == 0)
+        return 0;
     rc = -errno;
     *exchanged = rc == -ENOTEMPTY || rc == -EEXIST;
-    if (*exchanged) rc = exchange(t);
+    if (*exchanged)
+        rc = exchange(t);
     if (rc)
         fail(error, FAIL_EXPORT, rc, "%s/%s: cannot be replaced: %s", t->parent, t->name,
              strerrordesc_np(-rc));
@@ -264,20 +282,24 @@ int target_replace(struct target *t, struct hst_error *error)
         snprintf(error->message + n, sizeof error->message - n,
                  ". The finished export is in %.60s/%.80s", t->parent, t->temp);
     }
-    if (rc) return rc;
+    if (rc)
+        return rc;
     if (fsync(t->parent_fd)) {
         rc = -errno;
         bool full = rc == -ENOSPC || rc == -EDQUOT;
         return fail(error, full ? FAIL_DISK_SPACE : FAIL_WRITE, rc, "%s: cannot be synced: %s",
                     t->parent, strerrordesc_np(-rc));
     }
-    if (exchanged) remove_export(t->parent_fd, t->temp);
+    if (exchanged)
+        remove_export(t->parent_fd, t->temp);
     return 0;
 }
 
 void target_close(struct target *t)
 {
-    if (t->temp_fd >= 0) close(t->temp_fd);
-    if (t->parent_fd >= 0) close(t->parent_fd);
+    if (t->temp_fd >= 0)
+        close(t->temp_fd);
+    if (t->parent_fd >= 0)
+        close(t->parent_fd);
     t->temp_fd = t->parent_fd = -1;
 }

@@ -31,7 +31,8 @@ static int read_map(const char *path, char *text, struct jsn_value map, struct i
     jsn_next(&r);
     for (;;) {
         struct jsn_value key = jsn_next(&r), v;
-        if (key.type != JSN_KEY) return 0;
+        if (key.type != JSN_KEY)
+            return 0;
         v = jsn_next_value(&r);
         struct index_entry *e = &index->entries[index->count];
         e->name = text + map.begin + key.begin;
@@ -84,8 +85,10 @@ static int read_index(const char *path, char *text, size_t size, struct index *i
 {
     struct jsn_fault fault;
     int rc = jsn_check(text, size, ST_MAX_TENSORS + 1024, &fault);
-    if (rc == -ENOMEM) return fail(error, FAIL_INDEX, rc, "%s: no memory to read it", path);
-    if (rc && fault.key[0]) return refuse("%s: it has %s: %s", path, fault.why, fault.key);
+    if (rc == -ENOMEM)
+        return fail(error, FAIL_INDEX, rc, "%s: no memory to read it", path);
+    if (rc && fault.key[0])
+        return refuse("%s: it has %s: %s", path, fault.why, fault.key);
     if (rc)
         return refuse("%s: not a valid index: it has %s at byte %zu", path, fault.why, fault.at);
     static const char *const keys[] = {"metadata", "weight_map"};

@@ -30,16 +30,19 @@ static int open_beneath(int directory_fd, const char *name)
     long fd = syscall(SYS_openat2, directory_fd, name, &how, sizeof how);
     if (fd < 0 && (errno == ENOSYS || errno == EPERM)) {
         fd = openat(directory_fd, name, flags | O_NOFOLLOW);
-        if (fd < 0 && errno == ELOOP) return -EXDEV;
+        if (fd < 0 && errno == ELOOP)
+            return -EXDEV;
     }
     return fd < 0 ? -errno : (int)fd;
 }
 
 int input_open(int directory_fd, const char *name, struct input *input)
 {
-    if (!input_name_is_plain(name)) return -EINVAL;
+    if (!input_name_is_plain(name))
+        return -EINVAL;
     int fd = open_beneath(directory_fd, name);
-    if (fd < 0) return fd;
+    if (fd < 0)
+        return fd;
     struct stat st;
     int rc = fstat(fd, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -EINVAL;
     if (rc) {
@@ -52,7 +55,8 @@ int input_open(int directory_fd, const char *name, struct input *input)
 
 void input_close(struct input *input)
 {
-    if (input->fd >= 0) close(input->fd);
+    if (input->fd >= 0)
+        close(input->fd);
     input->fd = -1;
 }
 
@@ -86,9 +90,12 @@ int input_read(const struct input *input, uint64_t offset, void *dst, size_t byt
     while (bytes) {
         size_t part = bytes < 1u << 30 ? bytes : 1u << 30;
         ssize_t n = pread(input->fd, at, part, (off_t)offset);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return -errno;
-        if (n == 0) return -ENODATA;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return -ENODATA;
         at += n;
         offset += (uint64_t)n;
         bytes -= (size_t)n;
@@ -98,9 +105,11 @@ int input_read(const struct input *input, uint64_t offset, void *dst, size_t byt
 
 int input_read_all(const struct input *input, uint64_t max_bytes, char **text)
 {
-    if (input->size_bytes > max_bytes) return -EFBIG;
+    if (input->size_bytes > max_bytes)
+        return -EFBIG;
     char *all = malloc(input->size_bytes + 1);
-    if (!all) return -ENOMEM;
+    if (!all)
+        return -ENOMEM;
     int rc = input_read(input, 0, all, input->size_bytes);
     if (rc) {
         free(all);

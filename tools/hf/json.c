@@ -37,7 +37,8 @@ static void skip_space(struct jsn_reader *r)
 {
     while (r->at < r->size) {
         char c = r->text[r->at];
-        if (c != ' ' && c != '\n' && c != '\t' && c != '\r') break;
+        if (c != ' ' && c != '\n' && c != '\t' && c != '\r')
+            break;
         r->at++;
     }
 }
@@ -45,18 +46,27 @@ static void skip_space(struct jsn_reader *r)
 /* Bytes of the well-formed UTF-8 sequence at s (Unicode table 3-7), 0 where it is none. */
 static size_t utf8_length(const unsigned char *s, size_t left)
 {
-    if (s[0] < 0x80) return 1;
-    if (s[0] < 0xc2 || s[0] > 0xf4) return 0;
+    if (s[0] < 0x80)
+        return 1;
+    if (s[0] < 0xc2 || s[0] > 0xf4)
+        return 0;
     size_t n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-    if (n > left) return 0;
+    if (n > left)
+        return 0;
     unsigned char low = 0x80, high = 0xbf;
-    if (s[0] == 0xe0) low = 0xa0;
-    if (s[0] == 0xed) high = 0x9f;
-    if (s[0] == 0xf0) low = 0x90;
-    if (s[0] == 0xf4) high = 0x8f;
-    if (s[1] < low || s[1] > high) return 0;
+    if (s[0] == 0xe0)
+        low = 0xa0;
+    if (s[0] == 0xed)
+        high = 0x9f;
+    if (s[0] == 0xf0)
+        low = 0x90;
+    if (s[0] == 0xf4)
+        high = 0x8f;
+    if (s[1] < low || s[1] > high)
+        return 0;
     for (size_t i = 2; i < n; i++)
-        if (s[i] < 0x80 || s[i] > 0xbf) return 0;
+        if (s[i] < 0x80 || s[i] > 0xbf)
+            return 0;
     return n;
 }
 
@@ -64,14 +74,16 @@ static size_t utf8_length(const unsigned char *s, size_t left)
 static int hex4(const char *s, size_t left)
 {
     int v = 0;
-    if (left < 4) return -1;
+    if (left < 4)
+        return -1;
     for (int i = 0; i < 4; i++) {
         char c = s[i];
         int d = c >= '0' && c <= '9'   ? c - '0'
                 : c >= 'a' && c <= 'f' ? c - 'a' + 10
                 : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                        : -1;
-        if (d < 0) return -1;
+        if (d < 0)
+            return -1;
         v = v * 16 + d;
     }
     return v;
@@ -81,16 +93,23 @@ static int hex4(const char *s, size_t left)
 static size_t escape_length(const char *s, size_t left, const char **why)
 {
     *why = "an unknown escape in a string";
-    if (left < 2) return 0;
-    if (s[1] != 'u') return strchr("\"\\/bfnrt", s[1]) && s[1] ? 2 : 0;
+    if (left < 2)
+        return 0;
+    if (s[1] != 'u')
+        return strchr("\"\\/bfnrt", s[1]) && s[1] ? 2 : 0;
     int unit = hex4(s + 2, left - 2);
-    if (unit < 0) return 0;
+    if (unit < 0)
+        return 0;
     *why = "a NUL in a string";
-    if (unit == 0) return 0;
+    if (unit == 0)
+        return 0;
     *why = "a lone surrogate in a string";
-    if (unit >= 0xdc00 && unit <= 0xdfff) return 0;
-    if (unit < 0xd800 || unit > 0xdbff) return 6;
-    if (left < 12 || s[6] != '\\' || s[7] != 'u') return 0;
+    if (unit >= 0xdc00 && unit <= 0xdfff)
+        return 0;
+    if (unit < 0xd800 || unit > 0xdbff)
+        return 6;
+    if (left < 12 || s[6] != '\\' || s[7] != 'u')
+        return 0;
     int low = hex4(s + 8, left - 8);
     return low >= 0xdc00 && low <= 0xdfff ? 12 : 0;
 }
@@ -115,7 +134,8 @@ static struct jsn_value string(struct jsn_reader *r, enum jsn_type type)
         } else if (c < 0x20) {
             n = 0;
         }
-        if (!n) return failed(r, why);
+        if (!n)
+            return failed(r, why);
         r->at += n;
     }
     return failed(r, "a string without an end");
@@ -131,7 +151,8 @@ static size_t digits(struct jsn_reader *r)
 
 static bool take(struct jsn_reader *r, const char *any)
 {
-    if (r->at == r->size || !r->text[r->at] || !strchr(any, r->text[r->at])) return false;
+    if (r->at == r->size || !r->text[r->at] || !strchr(any, r->text[r->at]))
+        return false;
     r->at++;
     return true;
 }
@@ -140,11 +161,14 @@ static struct jsn_value number(struct jsn_reader *r)
 {
     struct jsn_value v = {JSN_NUMBER, r->at, 0};
     take(r, "-");
-    if (!take(r, "0") && !digits(r)) return failed(r, "something that is no value");
-    if (take(r, ".") && !digits(r)) return failed(r, "a number without digits after its point");
+    if (!take(r, "0") && !digits(r))
+        return failed(r, "something that is no value");
+    if (take(r, ".") && !digits(r))
+        return failed(r, "a number without digits after its point");
     if (take(r, "eE")) {
         take(r, "+-");
-        if (!digits(r)) return failed(r, "a number without digits in its exponent");
+        if (!digits(r))
+            return failed(r, "a number without digits in its exponent");
     }
     v.end = r->at;
     return v;
@@ -177,7 +201,8 @@ static struct jsn_value scalar(struct jsn_reader *r, char c)
 
 static struct jsn_value container_begin(struct jsn_reader *r, char c)
 {
-    if (r->depth == JSN_MAX_DEPTH) return failed(r, "more than 16 levels of nesting");
+    if (r->depth == JSN_MAX_DEPTH)
+        return failed(r, "more than 16 levels of nesting");
     bool object = c == '{';
     r->objects = object ? r->objects | 1u << r->depth : r->objects & ~(1u << r->depth);
     r->depth++;
@@ -202,33 +227,40 @@ static struct jsn_value container_end(struct jsn_reader *r)
 
 static struct jsn_value value(struct jsn_reader *r, char c)
 {
-    if (c == '{' || c == '[') return container_begin(r, c);
+    if (c == '{' || c == '[')
+        return container_begin(r, c);
     struct jsn_value v = scalar(r, c);
-    if (v.type != JSN_ERROR) r->state = r->depth ? WANT_COMMA : WANT_NOTHING;
+    if (v.type != JSN_ERROR)
+        r->state = r->depth ? WANT_COMMA : WANT_NOTHING;
     return v;
 }
 
 static struct jsn_value key(struct jsn_reader *r, char c)
 {
-    if (c != '"') return failed(r, "something where a key in quotes belongs");
+    if (c != '"')
+        return failed(r, "something where a key in quotes belongs");
     struct jsn_value v = string(r, JSN_KEY);
-    if (v.type == JSN_ERROR) return v;
+    if (v.type == JSN_ERROR)
+        return v;
     skip_space(r);
-    if (!take(r, ":")) return failed(r, "a key without a colon");
+    if (!take(r, ":"))
+        return failed(r, "a key without a colon");
     r->state = WANT_VALUE;
     return v;
 }
 
 struct jsn_value jsn_next(struct jsn_reader *r)
 {
-    if (r->state == FAILED) return (struct jsn_value){JSN_ERROR, r->at, r->at};
+    if (r->state == FAILED)
+        return (struct jsn_value){JSN_ERROR, r->at, r->at};
     skip_space(r);
     if (r->state == WANT_COMMA && take(r, ",")) {
         r->state = in_object(r) ? WANT_KEY : WANT_VALUE;
         skip_space(r);
     }
     if (r->at == r->size) {
-        if (r->state == WANT_NOTHING) return (struct jsn_value){JSN_END, r->at, r->at};
+        if (r->state == WANT_NOTHING)
+            return (struct jsn_value){JSN_END, r->at, r->at};
         return failed(r, "its end, too early");
     }
     char c = r->text[r->at];
@@ -252,11 +284,13 @@ struct jsn_value jsn_next(struct jsn_reader *r)
 struct jsn_value jsn_next_value(struct jsn_reader *r)
 {
     struct jsn_value v = jsn_next(r);
-    if (v.type != JSN_OBJECT && v.type != JSN_ARRAY) return v;
+    if (v.type != JSN_OBJECT && v.type != JSN_ARRAY)
+        return v;
     uint32_t outside = r->depth - 1;
     while (r->depth > outside) {
         struct jsn_value inner = jsn_next(r);
-        if (inner.type == JSN_ERROR) return inner;
+        if (inner.type == JSN_ERROR)
+            return inner;
         v.end = inner.end;
     }
     return v;
@@ -304,9 +338,11 @@ size_t jsn_unescape(const char *src, size_t size, char *dst)
 bool jsn_u64(const char *text, struct jsn_value v, uint64_t *out)
 {
     uint64_t value = 0;
-    if (v.type != JSN_NUMBER) return false;
+    if (v.type != JSN_NUMBER)
+        return false;
     for (size_t i = v.begin; i < v.end; i++) {
-        if (text[i] < '0' || text[i] > '9') return false;
+        if (text[i] < '0' || text[i] > '9')
+            return false;
         if (__builtin_mul_overflow(value, 10u, &value) ||
             __builtin_add_overflow(value, (uint64_t)(text[i] - '0'), &value))
             return false;
@@ -317,10 +353,12 @@ bool jsn_u64(const char *text, struct jsn_value v, uint64_t *out)
 
 bool jsn_real(const char *text, struct jsn_value v, double *out)
 {
-    if (v.type != JSN_NUMBER) return false;
+    if (v.type != JSN_NUMBER)
+        return false;
     char *end;
     double value = strtod(text + v.begin, &end);
-    if (end != text + v.end || !isfinite(value)) return false;
+    if (end != text + v.end || !isfinite(value))
+        return false;
     *out = value;
     return true;
 }

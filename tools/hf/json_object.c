@@ -26,12 +26,16 @@ struct keys {
 
 static int keys_grow(struct keys *keys)
 {
-    if (keys->count == keys->max) return -E2BIG;
-    if (keys->count < keys->capacity) return 0;
+    if (keys->count == keys->max)
+        return -E2BIG;
+    if (keys->count < keys->capacity)
+        return 0;
     size_t capacity = keys->capacity ? 2 * keys->capacity : 64;
-    if (capacity > keys->max) capacity = keys->max;
+    if (capacity > keys->max)
+        capacity = keys->max;
     struct key *items = realloc(keys->items, capacity * sizeof *items);
-    if (!items) return -ENOMEM;
+    if (!items)
+        return -ENOMEM;
     keys->items = items;
     keys->capacity = capacity;
     return 0;
@@ -43,10 +47,13 @@ static int keys_add(struct keys *keys, const struct jsn_reader *r, struct jsn_va
     const char *name = r->text + v.begin;
     size_t size = v.end - v.begin;
     int rc = keys_grow(keys);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     if (memchr(name, '\\', size)) {
-        if (!keys->arena) keys->arena = malloc(r->size - v.begin);
-        if (!keys->arena) return -ENOMEM;
+        if (!keys->arena)
+            keys->arena = malloc(r->size - v.begin);
+        if (!keys->arena)
+            return -ENOMEM;
         char *plain = keys->arena + keys->arena_used;
         size = jsn_unescape(name, size, plain);
         keys->arena_used += size;
@@ -59,7 +66,8 @@ static int keys_add(struct keys *keys, const struct jsn_reader *r, struct jsn_va
 static int compare_keys(const void *a, const void *b)
 {
     const struct key *x = a, *y = b;
-    if (x->object != y->object) return x->object < y->object ? -1 : 1;
+    if (x->object != y->object)
+        return x->object < y->object ? -1 : 1;
     int order = memcmp(x->name, y->name, x->size < y->size ? x->size : y->size);
     return order ? order : (x->size > y->size) - (x->size < y->size);
 }
@@ -69,10 +77,14 @@ static int collect(struct jsn_reader *r, struct keys *keys)
     uint32_t open[JSN_MAX_DEPTH + 1] = {0}, objects = 0;
     for (;;) {
         struct jsn_value v = jsn_next(r);
-        if (v.type == JSN_END) return 0;
-        if (v.type == JSN_ERROR) return -EBADMSG;
-        if (v.type == JSN_OBJECT) open[r->depth] = objects++;
-        if (v.type != JSN_KEY) continue;
+        if (v.type == JSN_END)
+            return 0;
+        if (v.type == JSN_ERROR)
+            return -EBADMSG;
+        if (v.type == JSN_OBJECT)
+            open[r->depth] = objects++;
+        if (v.type != JSN_KEY)
+            continue;
         int rc = keys_add(keys, r, v, open[r->depth]);
         if (rc) {
             r->why = rc == -E2BIG ? "too many keys" : "no memory for its keys";
@@ -83,11 +95,13 @@ static int collect(struct jsn_reader *r, struct keys *keys)
 
 static int find_twice(struct keys *keys, struct jsn_fault *fault)
 {
-    if (!keys->count) return 0;
+    if (!keys->count)
+        return 0;
     qsort(keys->items, keys->count, sizeof *keys->items, compare_keys);
     for (size_t i = 1; i < keys->count; i++) {
         const struct key *key = &keys->items[i];
-        if (compare_keys(key - 1, key) != 0) continue;
+        if (compare_keys(key - 1, key) != 0)
+            continue;
         fault->why = "a key that stands there twice";
         snprintf(fault->key, sizeof fault->key, "%.*s", (int)(key->size < 63 ? key->size : 63),
                  key->name);
@@ -108,7 +122,8 @@ int jsn_check(const char *text, size_t size, size_t max_keys, struct jsn_fault *
         r.why = "something that is no object";
     }
     *fault = (struct jsn_fault){.why = r.why, .at = r.at};
-    if (!rc) rc = find_twice(&keys, fault);
+    if (!rc)
+        rc = find_twice(&keys, fault);
     free(keys.items);
     free(keys.arena);
     return rc;
@@ -119,8 +134,10 @@ bool jsn_equals(const char *text, struct jsn_value v, const char *plain)
     char out[256];
     size_t size = v.end - v.begin, n = strlen(plain);
     assert(6 * n < sizeof out);
-    if (v.type != JSN_STRING && v.type != JSN_KEY) return false;
-    if (size < n || size > 6 * n) return false; /* an escape has at most six bytes for one */
+    if (v.type != JSN_STRING && v.type != JSN_KEY)
+        return false;
+    if (size < n || size > 6 * n)
+        return false; /* an escape has at most six bytes for one */
     return jsn_unescape(text + v.begin, size, out) == n && memcmp(out, plain, n) == 0;
 }
 
@@ -129,12 +146,15 @@ void jsn_members(const char *text, size_t size, const char *const *keys, size_t 
 {
     memset(values, 0, key_count * sizeof *values);
     struct jsn_reader r = jsn_reader(text, size);
-    if (jsn_next(&r).type != JSN_OBJECT) return;
+    if (jsn_next(&r).type != JSN_OBJECT)
+        return;
     for (;;) {
         struct jsn_value name = jsn_next(&r);
-        if (name.type != JSN_KEY) return;
+        if (name.type != JSN_KEY)
+            return;
         struct jsn_value v = jsn_next_value(&r);
         for (size_t i = 0; i < key_count; i++)
-            if (jsn_equals(text, name, keys[i])) values[i] = v;
+            if (jsn_equals(text, name, keys[i]))
+                values[i] = v;
     }
 }

@@ -32,7 +32,8 @@ char *hf_path(const struct hf_model *model, const char *name)
 
 void hf_note(struct hf_model *model, const char *format, ...)
 {
-    if (model->note_count == HF_MAX_NOTES) return;
+    if (model->note_count == HF_MAX_NOTES)
+        return;
     struct hst_error line; /* for its escaping */
     char text[sizeof model->notes[0]];
     va_list args;
@@ -52,14 +53,16 @@ static int read_config(struct hf_model *model, const char *path, struct hst_erro
 {
     struct input input;
     int rc = input_open(model->directory_fd, "config.json", &input);
-    if (rc) return fail(error, FAIL_CONFIG_FILE, rc, "%s: %s", path, input_why(rc));
+    if (rc)
+        return fail(error, FAIL_CONFIG_FILE, rc, "%s: %s", path, input_why(rc));
     rc = input_read_all(&input, CONFIG_MAX_BYTES, &model->config_text);
     model->config_bytes = input.size_bytes;
     input_close(&input);
     if (rc == -EFBIG)
         return fail(error, FAIL_CONFIG_FILE, rc, "%s: %zu bytes, at most %u allowed", path,
                     model->config_bytes, CONFIG_MAX_BYTES);
-    if (rc) return fail(error, FAIL_CONFIG_FILE, rc, "%s: cannot be read: %s", path, input_why(rc));
+    if (rc)
+        return fail(error, FAIL_CONFIG_FILE, rc, "%s: cannot be read: %s", path, input_why(rc));
     return config_parse(path, model->config_text, model->config_bytes, &model->config, model->dtype,
                         error);
 }
@@ -69,7 +72,8 @@ static int open_extras(struct hf_model *model, struct hst_error *error)
 {
     for (int i = 0; i < HF_EXTRA_COUNT; i++) {
         struct input input;
-        if (input_open(model->directory_fd, hf_extra_names[i], &input)) continue;
+        if (input_open(model->directory_fd, hf_extra_names[i], &input))
+            continue;
         model->extras[i] = input;
         if (input.size_bytes > MAX_EXTRA_BYTES)
             return fail(error, FAIL_CONFIG_FILE, -EFBIG, "%s/%s: %llu bytes, at most %llu allowed",
@@ -90,11 +94,14 @@ static int open_model(struct hf_model *model, bool need_weights, struct hst_erro
                     model->directory, strerrordesc_np(-rc));
     }
     char *path = hf_path(model, "config.json");
-    if (!path) return fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory");
+    if (!path)
+        return fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory");
     int rc = read_config(model, path, error);
     free(path);
-    if (!rc) rc = open_extras(model, error);
-    if (!rc && need_weights) rc = hf_weights_open(model, error);
+    if (!rc)
+        rc = open_extras(model, error);
+    if (!rc && need_weights)
+        rc = hf_weights_open(model, error);
     return rc;
 }
 
@@ -102,7 +109,8 @@ int hf_model_open(const char *directory, bool need_weights, struct hf_model **mo
                   struct hst_error *error)
 {
     struct hf_model *m = calloc(1, sizeof *m);
-    if (!m) return fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory");
+    if (!m)
+        return fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory");
     m->directory_fd = -1;
     for (int i = 0; i < HF_EXTRA_COUNT; i++)
         m->extras[i].fd = -1;
@@ -119,11 +127,13 @@ int hf_model_open(const char *directory, bool need_weights, struct hf_model **mo
 void hf_model_close(struct hf_model **model)
 {
     struct hf_model *m = *model;
-    if (!m) return;
+    if (!m)
+        return;
     hf_weights_close(m);
     for (int i = 0; i < HF_EXTRA_COUNT; i++)
         input_close(&m->extras[i]);
-    if (m->directory_fd >= 0) close(m->directory_fd);
+    if (m->directory_fd >= 0)
+        close(m->directory_fd);
     free(m->config_text);
     free(m->directory);
     free(m);

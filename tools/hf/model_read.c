@@ -22,7 +22,8 @@ static int compare_name(const void *key, const void *item)
 
 struct st_tensor *hf_tensor_find(const struct hf_model *model, const char *name)
 {
-    if (!model->tensor_count) return NULL;
+    if (!model->tensor_count)
+        return NULL;
     struct st_tensor **found =
         bsearch(name, model->by_name, model->tensor_count, sizeof *model->by_name, compare_name);
     return found ? *found : NULL;
@@ -38,7 +39,8 @@ static void format_dims(const uint64_t *dims, uint32_t dim_count, char *text, si
     size_t n = (size_t)snprintf(text, bytes, "[");
     for (uint32_t i = 0; i < dim_count && n < bytes; i++)
         n += (size_t)snprintf(text + n, bytes - n, "%s%" PRIu64, i ? ", " : "", dims[i]);
-    if (n < bytes) snprintf(text + n, bytes - n, "]");
+    if (n < bytes)
+        snprintf(text + n, bytes - n, "]");
 }
 
 int hf_model_require(const struct hf_model *model, const char *name, uint32_t dim_count,
@@ -110,7 +112,8 @@ int hf_tensor_read(const struct hf_model *model, const struct st_tensor *t, uint
         return fail(error, FAIL_READ, rc,
                     "%s: tensor %.80s cannot be read at element %" PRIu64 ": %s", file->path,
                     t->name, offset, input_why(rc));
-    if (half) widen_in_place(dst, count);
+    if (half)
+        widen_in_place(dst, count);
     return 0;
 }
 
@@ -119,7 +122,8 @@ int hf_model_read(struct hf_model *model, const char *name, uint64_t offset, flo
 {
     const struct st_tensor *t = hf_tensor_find(model, name);
     uint64_t elements = 0, end;
-    if (t) st_elements(t->dims, t->dim_count, &elements);
+    if (t)
+        st_elements(t->dims, t->dim_count, &elements);
     if (!t || !t->required || __builtin_add_overflow(offset, count, &end) || end > elements)
         return fail(error, FAIL_TENSOR, -EINVAL,
                     "tensor %.80s: elements %" PRIu64 " and on were not required", name, offset);

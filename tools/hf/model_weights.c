@@ -17,20 +17,25 @@ static int open_file(struct hf_model *model, const char *name, enum fail_code co
                      struct hf_file *file, struct hst_error *error)
 {
     file->path = hf_path(model, name);
-    if (!file->path) return fail(error, code, -ENOMEM, "no memory");
+    if (!file->path)
+        return fail(error, code, -ENOMEM, "no memory");
     int rc = input_open(model->directory_fd, name, &file->input);
-    if (rc) return fail(error, code, rc, "%s: %s", file->path, input_why(rc));
+    if (rc)
+        return fail(error, code, rc, "%s: %s", file->path, input_why(rc));
     unsigned char first[8] = {0};
     uint64_t bytes = file->input.size_bytes, header_bytes;
     rc = input_read(&file->input, 0, first, bytes < 8 ? bytes : 8);
-    if (rc) return fail(error, FAIL_READ, rc, "%s: cannot be read: %s", file->path, input_why(rc));
+    if (rc)
+        return fail(error, FAIL_READ, rc, "%s: cannot be read: %s", file->path, input_why(rc));
     rc = st_header_bytes(file->path, first, bytes, &header_bytes, error);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     file->text = malloc(header_bytes + 1);
     if (!file->text)
         return fail(error, FAIL_SAFETENSORS, -ENOMEM, "%s: no memory for its header", file->path);
     rc = input_read(&file->input, 8, file->text, header_bytes);
-    if (rc) return fail(error, FAIL_READ, rc, "%s: cannot be read: %s", file->path, input_why(rc));
+    if (rc)
+        return fail(error, FAIL_READ, rc, "%s: cannot be read: %s", file->path, input_why(rc));
     file->text[header_bytes] = '\0';
     file->data_offset = 8 + header_bytes;
     return st_parse(file->path, file->text, header_bytes, bytes - file->data_offset,
@@ -41,13 +46,15 @@ static int open_files(struct hf_model *model, char *const *names, uint32_t count
                       enum fail_code code, struct hst_error *error)
 {
     model->files = calloc(count + 1u, sizeof *model->files);
-    if (!model->files) return fail(error, code, -ENOMEM, "no memory");
+    if (!model->files)
+        return fail(error, code, -ENOMEM, "no memory");
     for (uint32_t i = 0; i < count; i++) {
         struct hf_file *file = &model->files[i];
         file->input.fd = -1;
         model->file_count = i + 1;
         int rc = open_file(model, names[i], code, file, error);
-        if (rc) return rc;
+        if (rc)
+            return rc;
         model->tensor_count += file->header.count;
         for (size_t j = 0; j < file->header.count; j++)
             file->header.tensors[j].file = i;
@@ -122,16 +129,20 @@ static int open_sharded(struct hf_model *model, const char *path, struct hst_err
                     "model.safetensors.index.json. Weights in .bin files must be saved as "
                     "safetensors first",
                     model->directory);
-    if (rc) return fail(error, FAIL_INDEX, rc, "%s: %s", path, input_why(rc));
+    if (rc)
+        return fail(error, FAIL_INDEX, rc, "%s: %s", path, input_why(rc));
     rc = input_read_all(&input, INDEX_MAX_BYTES, &text);
     input_close(&input);
     if (rc)
         return fail(error, FAIL_INDEX, rc, "%s: cannot be read: %s", path,
                     rc == -EFBIG ? "more than 100000000 bytes" : input_why(rc));
     rc = index_parse(path, text, input.size_bytes, &index, error);
-    if (!rc) rc = open_files(model, index.files, index.file_count, FAIL_INDEX, error);
-    if (!rc) rc = sort_tensors(model, error);
-    if (!rc) rc = compare_with_index(model, path, &index, error);
+    if (!rc)
+        rc = open_files(model, index.files, index.file_count, FAIL_INDEX, error);
+    if (!rc)
+        rc = sort_tensors(model, error);
+    if (!rc)
+        rc = compare_with_index(model, path, &index, error);
     index_free(&index);
     free(text);
     return rc;
@@ -142,7 +153,8 @@ static int check_tied(struct hf_model *model, struct hst_error *error)
 {
     struct st_tensor *head = hf_tensor_find(model, "lm_head.weight");
     const struct st_tensor *embedding = hf_tensor_find(model, "model.embed_tokens.weight");
-    if (!model->config.tied_embeddings || !head || !embedding) return 0;
+    if (!model->config.tied_embeddings || !head || !embedding)
+        return 0;
     const char *path = model->files[head->file].path;
     bool same = head->dim_count == embedding->dim_count &&
                 memcmp(head->dims, embedding->dims, sizeof head->dims) == 0;
@@ -150,18 +162,21 @@ static int check_tied(struct hf_model *model, struct hst_error *error)
         return 0; /* hf_model_require tells it */
     enum { PART = 1 << 16 };
     float *a = malloc(2 * PART * sizeof *a);
-    if (!a) return fail(error, FAIL_TENSOR, -ENOMEM, "%s: no memory", path);
+    if (!a)
+        return fail(error, FAIL_TENSOR, -ENOMEM, "%s: no memory", path);
     uint64_t elements = 0;
     st_elements(head->dims, head->dim_count, &elements);
     int rc = 0;
     for (uint64_t at = 0; same && !rc && at < elements; at += PART) {
         size_t n = elements - at < PART ? (size_t)(elements - at) : PART;
         rc = hf_tensor_read(model, head, at, a, n, error);
-        if (!rc) rc = hf_tensor_read(model, embedding, at, a + PART, n, error);
+        if (!rc)
+            rc = hf_tensor_read(model, embedding, at, a + PART, n, error);
         same = !rc && memcmp(a, a + PART, n * sizeof *a) == 0;
     }
     free(a);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     if (!same)
         return fail(
             error, FAIL_TENSOR, -EBADMSG,
@@ -179,7 +194,8 @@ static void note_dtype(struct hf_model *model)
                                                                     : NULL;
     for (size_t i = 0; in_config && i < model->tensor_count; i++) {
         const struct st_tensor *t = model->by_name[i];
-        if (!hf_tensor_readable(t) || strcmp(t->dtype->name, in_config) == 0) continue;
+        if (!hf_tensor_readable(t) || strcmp(t->dtype->name, in_config) == 0)
+            continue;
         hf_note(model, "config.json says %s, tensor %.80s is %s: it is converted", model->dtype,
                 t->name, t->dtype->name);
         return;
@@ -190,17 +206,21 @@ int hf_weights_open(struct hf_model *model, struct hst_error *error)
 {
     char single[] = "model.safetensors", *const names[] = {single};
     char *path = hf_path(model, "model.safetensors.index.json");
-    if (!path) return fail(error, FAIL_SAFETENSORS, -ENOMEM, "no memory");
+    if (!path)
+        return fail(error, FAIL_SAFETENSORS, -ENOMEM, "no memory");
     int rc;
     if (faccessat(model->directory_fd, single, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
         rc = open_files(model, names, 1, FAIL_SAFETENSORS, error);
-        if (!rc) rc = sort_tensors(model, error);
+        if (!rc)
+            rc = sort_tensors(model, error);
     } else {
         rc = open_sharded(model, path, error);
     }
     free(path);
-    if (!rc) rc = check_tied(model, error);
-    if (!rc) note_dtype(model);
+    if (!rc)
+        rc = check_tied(model, error);
+    if (!rc)
+        note_dtype(model);
     return rc;
 }
 

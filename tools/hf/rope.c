@@ -48,9 +48,11 @@ static int read_type(const struct config_source *s, const char *where, const str
     static const char *const names[] = {"default", "linear", "llama3"};
     int found[2] = {-1, -1};
     for (int key = TYPE; key <= TYPE_OLD; key++) {
-        if (!config_has(v[key])) continue;
+        if (!config_has(v[key]))
+            continue;
         for (int i = 0; i < 3; i++)
-            if (jsn_equals(s->text, v[key], names[i])) found[key] = i;
+            if (jsn_equals(s->text, v[key], names[i]))
+                found[key] = i;
         size_t n = v[key].end - v[key].begin;
         if (found[key] < 0)
             return refuse(FAIL_ARCHITECTURE,
@@ -90,7 +92,8 @@ static int read_object(const struct config_source *s, const char *where, struct 
     if (object.type != JSN_OBJECT)
         return refuse(FAIL_CONFIG_VALUE, "%s: %s is not an object", s->path, where);
     int rc = check_known(s, where, object);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     struct jsn_value v[ROPE_KEYS];
     jsn_members(s->text + object.begin, object.end - object.begin, rope_keys, ROPE_KEYS, v);
     for (int i = 0; i < ROPE_KEYS; i++) {
@@ -98,14 +101,17 @@ static int read_object(const struct config_source *s, const char *where, struct 
         v[i].end += object.begin;
     }
     rc = read_type(s, where, v, &rope->type);
-    if (!rc) rc = check_unused(s, where, v, rope->type);
+    if (!rc)
+        rc = check_unused(s, where, v, rope->type);
     if (!rc && config_has(v[THETA]))
         rc = config_real(s, "rope_theta", v[THETA], 1, 1e15, &rope->theta);
     if (!rc && rope->type != ROPE_DEFAULT)
         rc = config_real(s, "rope factor", v[FACTOR], 1, 1e6, &rope->factor);
-    if (rc || rope->type != ROPE_LLAMA3) return rc;
+    if (rc || rope->type != ROPE_LLAMA3)
+        return rc;
     rc = config_real(s, rope_keys[LOW], v[LOW], 1e-6, 1e6, &rope->low_freq_factor);
-    if (!rc) rc = config_real(s, rope_keys[HIGH], v[HIGH], 1e-6, 1e6, &rope->high_freq_factor);
+    if (!rc)
+        rc = config_real(s, rope_keys[HIGH], v[HIGH], 1e-6, 1e6, &rope->high_freq_factor);
     if (!rc)
         rc = config_real(s, rope_keys[ORIGINAL], v[ORIGINAL], 1, INT32_MAX,
                          &rope->original_max_positions);
@@ -128,15 +134,22 @@ int config_rope(const struct config_source *s, struct jsn_value theta, struct js
 {
     struct rope_config old = {0}, new = {0};
     int rc = 0;
-    if (config_has(theta)) rc = config_real(s, "rope_theta", theta, 1, 1e15, &old.theta);
+    if (config_has(theta))
+        rc = config_real(s, "rope_theta", theta, 1, 1e15, &old.theta);
     double base = old.theta;
-    if (!rc && config_has(scaling)) rc = read_object(s, "rope_scaling", scaling, &old);
-    if (!rc && config_has(parameters)) rc = read_object(s, "rope_parameters", parameters, &new);
-    if (rc) return rc;
-    if (!new.theta) new.theta = old.theta;
-    if (!old.theta) old.theta = new.theta;
+    if (!rc && config_has(scaling))
+        rc = read_object(s, "rope_scaling", scaling, &old);
+    if (!rc && config_has(parameters))
+        rc = read_object(s, "rope_parameters", parameters, &new);
+    if (rc)
+        return rc;
+    if (!new.theta)
+        new.theta = old.theta;
+    if (!old.theta)
+        old.theta = new.theta;
     bool differ = base && (base != old.theta || (config_has(parameters) && base != new.theta));
-    if (config_has(scaling) && config_has(parameters)) differ |= !same(&old, &new);
+    if (config_has(scaling) && config_has(parameters))
+        differ |= !same(&old, &new);
     if (differ)
         return refuse(FAIL_CONFIG_VALUE,
                       "%s: rope_theta, rope_scaling and rope_parameters contradict each other",

@@ -66,7 +66,8 @@ int st_elements(const uint64_t *dims, uint32_t dim_count, uint64_t *elements)
 {
     uint64_t product = 1;
     for (uint32_t i = 0; i < dim_count; i++)
-        if (__builtin_mul_overflow(product, dims[i], &product)) return -EOVERFLOW;
+        if (__builtin_mul_overflow(product, dims[i], &product))
+            return -EOVERFLOW;
     *elements = product;
     return 0;
 }
@@ -96,8 +97,10 @@ static int parse_numbers(struct parse *p, struct jsn_value v, const char *what, 
         return refuse(p, "%s: %s of tensor %.80s is not an array", p->path, what, p->name);
     for (*count = 0;; ++*count) {
         v = jsn_next(&p->r);
-        if (v.type == JSN_ARRAY_END) return 0;
-        if (v.type == JSN_ERROR) return refuse_syntax(p);
+        if (v.type == JSN_ARRAY_END)
+            return 0;
+        if (v.type == JSN_ERROR)
+            return refuse_syntax(p);
         if (*count == max)
             return refuse(p, "%s: %s of tensor %.80s has more than %u numbers", p->path, what,
                           p->name, max);
@@ -114,7 +117,8 @@ static int parse_offsets(struct parse *p, struct jsn_value v, struct st_tensor *
     uint64_t offsets[2];
     uint32_t count;
     int rc = parse_numbers(p, v, "data_offsets", 2, offsets, &count);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     if (count != 2)
         return refuse(p, "%s: data_offsets of tensor %.80s has %u numbers, want 2", p->path,
                       p->name, count);
@@ -150,8 +154,10 @@ static int parse_entry(struct parse *p, struct st_tensor *t, uint64_t data_bytes
     unsigned seen = 0;
     for (;;) {
         struct jsn_value key = jsn_next(&p->r);
-        if (key.type == JSN_OBJECT_END) break;
-        if (key.type != JSN_KEY) return refuse_syntax(p);
+        if (key.type == JSN_OBJECT_END)
+            break;
+        if (key.type != JSN_KEY)
+            return refuse_syntax(p);
         unsigned which = 0;
         while (which < 3 && !jsn_equals(p->text, key, keys[which]))
             which++;
@@ -163,11 +169,13 @@ static int parse_entry(struct parse *p, struct st_tensor *t, uint64_t data_bytes
             return refuse(p, "%s: tensor %.80s has %s twice", p->path, p->name, keys[which]);
         seen |= 1u << which;
         struct jsn_value v = jsn_next(&p->r);
-        if (v.type == JSN_ERROR) return refuse_syntax(p);
+        if (v.type == JSN_ERROR)
+            return refuse_syntax(p);
         int rc = which == 0   ? parse_dtype(p, v, t)
                  : which == 1 ? parse_numbers(p, v, "shape", HST_MAX_DIMS, t->dims, &t->dim_count)
                               : parse_offsets(p, v, t);
-        if (rc) return rc;
+        if (rc)
+            return rc;
     }
     for (unsigned i = 0; i < 3; i++)
         if (!(seen & 1u << i))
@@ -178,8 +186,10 @@ static int parse_entry(struct parse *p, struct st_tensor *t, uint64_t data_bytes
 static int parse_metadata(struct parse *p)
 {
     struct jsn_value v = jsn_next_value(&p->r);
-    if (v.type == JSN_ERROR) return refuse_syntax(p);
-    if (v.type != JSN_OBJECT) return refuse(p, "%s: __metadata__ is not an object", p->path);
+    if (v.type == JSN_ERROR)
+        return refuse_syntax(p);
+    if (v.type != JSN_OBJECT)
+        return refuse(p, "%s: __metadata__ is not an object", p->path);
     struct jsn_fault fault;
     int rc = jsn_check(p->text + v.begin, v.end - v.begin, 65536, &fault);
     if (rc == -ENOMEM)
@@ -204,8 +214,10 @@ static int count_members(struct parse *p, size_t *members)
     for (*members = 0; v.type != JSN_END && v.type != JSN_ERROR; v = jsn_next(&r))
         *members += v.type == JSN_KEY && r.depth == 1;
     p->r = r;
-    if (v.type == JSN_ERROR) return refuse_syntax(p);
-    if (!object) return refuse(p, "%s: the header does not start with {", p->path);
+    if (v.type == JSN_ERROR)
+        return refuse_syntax(p);
+    if (!object)
+        return refuse(p, "%s: the header does not start with {", p->path);
     return 0;
 }
 
@@ -216,12 +228,15 @@ static int parse_members(struct parse *p, uint64_t data_bytes, struct st_header 
     jsn_next(&p->r);
     for (;;) {
         struct jsn_value key = jsn_next(&p->r);
-        if (key.type == JSN_OBJECT_END) return 0;
+        if (key.type == JSN_OBJECT_END)
+            return 0;
         if (jsn_equals(p->text, key, "__metadata__")) {
-            if (metadata) return refuse(p, "%s: __metadata__ stands there twice", p->path);
+            if (metadata)
+                return refuse(p, "%s: __metadata__ stands there twice", p->path);
             metadata = true;
             int rc = parse_metadata(p);
-            if (rc) return rc;
+            if (rc)
+                return rc;
             continue;
         }
         struct st_tensor *t = &h->tensors[h->count++];
@@ -235,7 +250,8 @@ static int parse_members(struct parse *p, uint64_t data_bytes, struct st_header 
         if (jsn_next(&p->r).type != JSN_OBJECT)
             return refuse(p, "%s: the value of tensor %.80s is not an object", p->path, p->name);
         int rc = parse_entry(p, t, data_bytes);
-        if (rc) return rc;
+        if (rc)
+            return rc;
     }
 }
 
@@ -249,7 +265,8 @@ static int compare_extents(const void *a, const void *b)
 {
     const struct st_tensor *x = *(const struct st_tensor *const *)a,
                            *y = *(const struct st_tensor *const *)b;
-    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
     return (x->end > y->end) - (x->end < y->end);
 }
 
@@ -290,7 +307,8 @@ int st_parse(const char *path, char *text, size_t header_bytes, uint64_t data_by
     struct st_header h = {0};
     size_t members;
     int rc = count_members(&p, &members);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     if (members > max_tensors)
         return refuse(&p, "%s: %zu entries, but a model may have at most %u tensors", path, members,
                       ST_MAX_TENSORS);
@@ -298,7 +316,8 @@ int st_parse(const char *path, char *text, size_t header_bytes, uint64_t data_by
     if (!h.tensors)
         return fail(error, FAIL_SAFETENSORS, -ENOMEM, "%s: no memory for its header", path);
     rc = parse_members(&p, data_bytes, &h);
-    if (!rc) rc = check_together(&p, &h, data_bytes);
+    if (!rc)
+        rc = check_together(&p, &h, data_bytes);
     if (rc) {
         st_header_free(&h);
         return rc;

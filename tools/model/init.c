@@ -71,6 +71,7 @@ void llama_init_random(uint64_t seed, const char *name, uint64_t offset, float *
         float pair[2];
         normal_pair(key, element / 2, pair);
         dst[i++] = pair[element % 2];
-        if (element % 2 == 0 && i < count) dst[i++] = pair[1];
+        if (element % 2 == 0 && i < count)
+            dst[i++] = pair[1];
     }
 }

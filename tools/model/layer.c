@@ -11,10 +11,14 @@
 static struct linear shape_of(const struct llama *model, enum layer_param param)
 {
     size_t h = model->config.hidden, f = model->config.intermediate;
-    if (param == LAYER_Q) return (struct linear){model->q_width, h};
-    if (param == LAYER_K || param == LAYER_V) return (struct linear){model->kv_width, h};
-    if (param == LAYER_O) return (struct linear){h, model->q_width};
-    if (param == LAYER_DOWN) return (struct linear){h, f};
+    if (param == LAYER_Q)
+        return (struct linear){model->q_width, h};
+    if (param == LAYER_K || param == LAYER_V)
+        return (struct linear){model->kv_width, h};
+    if (param == LAYER_O)
+        return (struct linear){h, model->q_width};
+    if (param == LAYER_DOWN)
+        return (struct linear){h, f};
     return (struct linear){f, h};
 }
 

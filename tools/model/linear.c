@@ -63,7 +63,8 @@ void linear_input_grad_sum(struct pass *p, size_t tokens, struct linear l, const
 
 void linear_round(struct pass *p, size_t count, float *sum, void *x)
 {
-    if (sum != x) pass_cast(p, count, sum, x);
+    if (sum != x)
+        pass_cast(p, count, sum, x);
 }
 
 size_t linear_sum_count(size_t tokens, struct linear l, enum hst_dtype dtype)
@@ -79,7 +80,8 @@ void linear_input_grad(struct pass *p, size_t tokens, struct linear l, const voi
         input_grad_block(p, tokens, l, 0, weight, dy, dst, false);
         return;
     }
-    if (p->dtype == HST_F32) sum = dx;
+    if (p->dtype == HST_F32)
+        sum = dx;
     linear_input_grad_sum(p, tokens, l, weight, dy, sum, false);
     linear_round(p, tokens * l.in, sum, dx);
 }

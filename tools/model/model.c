@@ -25,7 +25,8 @@ uint64_t llama_grain_tokens(uint64_t wish, uint64_t seq_len, uint64_t batch_toke
 {
     uint64_t sequences = (wish ? wish : 2048) / seq_len;
     uint64_t most = batch_tokens / seq_len;
-    if (sequences > most) sequences = most;
+    if (sequences > most)
+        sequences = most;
     return seq_len * (sequences ? sequences : 1);
 }
 
@@ -77,8 +78,10 @@ static int check_run(const struct llama_config *c, const struct llama_run *r,
                     " positions of the model (max_position_embeddings in config.json)",
                     r->seq_len, c->max_positions);
     uint64_t width = (uint64_t)c->heads * c->head_dim;
-    if (width < c->hidden) width = c->hidden;
-    if (width < c->intermediate) width = c->intermediate;
+    if (width < c->hidden)
+        width = c->hidden;
+    if (width < c->intermediate)
+        width = c->intermediate;
     if (exceeds(r->grain_tokens, width, MAX_ELEMENTS) ||
         exceeds(LOGIT_CHUNK_TOKENS, c->vocab, MAX_ELEMENTS) ||
         exceeds(r->seq_len, c->head_dim, MAX_ELEMENTS) || r->batch_tokens > MAX_ELEMENTS)
@@ -135,7 +138,8 @@ static void describe(struct llama *m)
         describe_layer(m, i);
     m->names[norm] = (struct tensor_name){"model.norm.weight"};
     set_tensor(m, norm, h, 0);
-    if (m->config.tied_embeddings) return;
+    if (m->config.tied_embeddings)
+        return;
     m->names[norm + 1] = (struct tensor_name){"lm_head.weight"};
     set_tensor(m, norm + 1, vocab, h);
 }
@@ -144,10 +148,13 @@ int llama_create(const struct llama_config *config, const struct llama_run *run,
                  struct llama **model, struct hst_error *error)
 {
     int rc = check_config(config, error);
-    if (rc == 0) rc = check_run(config, run, error);
-    if (rc < 0) return rc;
+    if (rc == 0)
+        rc = check_run(config, run, error);
+    if (rc < 0)
+        return rc;
     struct llama *m = calloc(1, sizeof *m);
-    if (!m) return fail(error, FAIL_CONFIG_VALUE, -ENOMEM, "out of memory");
+    if (!m)
+        return fail(error, FAIL_CONFIG_VALUE, -ENOMEM, "out of memory");
     m->config = *config;
     m->run = *run;
     m->q_width = (size_t)config->heads * config->head_dim;
@@ -176,7 +183,8 @@ int llama_create(const struct llama_config *config, const struct llama_run *run,
 void llama_destroy(struct llama **model)
 {
     struct llama *m = *model;
-    if (!m) return;
+    if (!m)
+        return;
     free(m->tensors);
     free(m->names);
     free(m->cos);

@@ -9,24 +9,29 @@ static bool enqueues(const struct pass *p)
 
 static void need_work(struct pass *p, size_t work_bytes)
 {
-    if (work_bytes > *p->measure) *p->measure = work_bytes;
+    if (work_bytes > *p->measure)
+        *p->measure = work_bytes;
 }
 
 void pass_copy(struct pass *p, void *dst, const void *src, size_t size_bytes)
 {
-    if (enqueues(p)) p->rc = hst_stream_copy(p->stream, dst, src, size_bytes);
+    if (enqueues(p))
+        p->rc = hst_stream_copy(p->stream, dst, src, size_bytes);
 }
 
 void pass_matmul(struct pass *p, struct hst_matmul args)
 {
     args.work = p->op_work;
-    if (p->measure) need_work(p, hst_matmul_work_bytes(p->device, &args));
-    if (enqueues(p)) p->rc = hst_op_matmul(p->stream, &args);
+    if (p->measure)
+        need_work(p, hst_matmul_work_bytes(p->device, &args));
+    if (enqueues(p))
+        p->rc = hst_op_matmul(p->stream, &args);
 }
 
 void pass_rmsnorm(struct pass *p, const void *x, size_t param, void *y, float *rstd)
 {
-    if (!enqueues(p)) return;
+    if (!enqueues(p))
+        return;
     struct hst_rmsnorm args = {
         .tokens = p->tokens,
         .width = p->model->config.hidden,
@@ -44,8 +49,10 @@ void pass_rmsnorm_backward(struct pass *p, const void *x, size_t param, const fl
                            const void *dy, void *dx, bool accumulate)
 {
     size_t width = p->model->config.hidden;
-    if (p->measure) need_work(p, hst_rmsnorm_backward_work_bytes(p->device, p->tokens, width));
-    if (!enqueues(p)) return;
+    if (p->measure)
+        need_work(p, hst_rmsnorm_backward_work_bytes(p->device, p->tokens, width));
+    if (!enqueues(p))
+        return;
     struct hst_rmsnorm_backward args = {
         .tokens = p->tokens,
         .width = width,
@@ -65,7 +72,8 @@ void pass_rmsnorm_backward(struct pass *p, const void *x, size_t param, const fl
 void pass_rope(struct pass *p, void *x, size_t heads, const float *cos_table,
                const float *sin_table, bool inverse)
 {
-    if (!enqueues(p)) return;
+    if (!enqueues(p))
+        return;
     struct hst_rope args = {
         .batch = p->sequences,
         .seq = (size_t)p->model->run.seq_len,
@@ -83,20 +91,25 @@ void pass_rope(struct pass *p, void *x, size_t heads, const float *cos_table,
 void pass_attention(struct pass *p, struct hst_attention args)
 {
     args.work = p->op_work;
-    if (p->measure) need_work(p, hst_attention_work_bytes(p->device, &args));
-    if (enqueues(p)) p->rc = hst_op_attention(p->stream, &args);
+    if (p->measure)
+        need_work(p, hst_attention_work_bytes(p->device, &args));
+    if (enqueues(p))
+        p->rc = hst_op_attention(p->stream, &args);
 }
 
 void pass_attention_backward(struct pass *p, struct hst_attention_backward args)
 {
     args.forward.work = p->op_work;
-    if (p->measure) need_work(p, hst_attention_work_bytes(p->device, &args.forward));
-    if (enqueues(p)) p->rc = hst_op_attention_backward(p->stream, &args);
+    if (p->measure)
+        need_work(p, hst_attention_work_bytes(p->device, &args.forward));
+    if (enqueues(p))
+        p->rc = hst_op_attention_backward(p->stream, &args);
 }
 
 void pass_swiglu(struct pass *p, size_t count, const void *gate, const void *up, void *out)
 {
-    if (!enqueues(p)) return;
+    if (!enqueues(p))
+        return;
     struct hst_swiglu args = {
         .count = count, .dtype = p->dtype, .gate = gate, .up = up, .out = out};
     p->rc = hst_op_swiglu(p->stream, &args);
@@ -104,7 +117,8 @@ void pass_swiglu(struct pass *p, size_t count, const void *gate, const void *up,
 
 void pass_swiglu_backward(struct pass *p, size_t count, void *gate, void *up, const void *dout)
 {
-    if (!enqueues(p)) return;
+    if (!enqueues(p))
+        return;
     struct hst_swiglu_backward args = {
         .count = count,
         .dtype = p->dtype,
@@ -119,14 +133,16 @@ void pass_swiglu_backward(struct pass *p, size_t count, void *gate, void *up, co
 
 void pass_add(struct pass *p, size_t count, const void *a, const void *b, void *out)
 {
-    if (!enqueues(p)) return;
+    if (!enqueues(p))
+        return;
     struct hst_add args = {.count = count, .dtype = p->dtype, .a = a, .b = b, .out = out};
     p->rc = hst_op_add(p->stream, &args);
 }
 
 void pass_cast(struct pass *p, size_t count, const float *src, void *dst)
 {
-    if (!enqueues(p)) return;
+    if (!enqueues(p))
+        return;
     struct hst_cast args = {
         .count = count, .src_dtype = HST_F32, .dst_dtype = p->dtype, .src = src, .dst = dst};
     p->rc = hst_op_cast(p->stream, &args);
@@ -134,7 +150,8 @@ void pass_cast(struct pass *p, size_t count, const float *src, void *dst)
 
 void pass_embedding(struct pass *p, const uint32_t *ids, size_t param, void *out)
 {
-    if (!enqueues(p)) return;
+    if (!enqueues(p))
+        return;
     struct hst_embedding args = {
         .tokens = p->tokens,
         .vocab = p->model->config.vocab,
@@ -149,7 +166,8 @@ void pass_embedding(struct pass *p, const uint32_t *ids, size_t param, void *out
 
 void pass_embedding_backward(struct pass *p, const uint32_t *ids, size_t param, const void *dout)
 {
-    if (!enqueues(p)) return;
+    if (!enqueues(p))
+        return;
     struct hst_embedding_backward args = {
         .tokens = p->tokens,
         .vocab = p->model->config.vocab,
@@ -164,5 +182,6 @@ void pass_embedding_backward(struct pass *p, const uint32_t *ids, size_t param, 
 
 void pass_cross_entropy(struct pass *p, struct hst_cross_entropy args)
 {
-    if (enqueues(p)) p->rc = hst_op_cross_entropy(p->stream, &args);
+    if (enqueues(p))
+        p->rc = hst_op_cross_entropy(p->stream, &args);
 }

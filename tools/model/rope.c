@@ -13,8 +13,10 @@
 static double scale_llama3(const struct rope_config *config, double frequency)
 {
     double turns = config->original_max_positions * frequency / (2.0 * M_PI);
-    if (turns <= config->low_freq_factor) return frequency / config->factor;
-    if (turns >= config->high_freq_factor) return frequency;
+    if (turns <= config->low_freq_factor)
+        return frequency / config->factor;
+    if (turns >= config->high_freq_factor)
+        return frequency;
     double smooth =
         (turns - config->low_freq_factor) / (config->high_freq_factor - config->low_freq_factor);
     return (1.0 - smooth) * frequency / config->factor + smooth * frequency;
@@ -23,8 +25,10 @@ static double scale_llama3(const struct rope_config *config, double frequency)
 double rope_frequency(const struct rope_config *config, uint32_t head_dim, uint32_t i)
 {
     double frequency = pow(config->theta, -2.0 * (double)i / (double)head_dim);
-    if (config->type == ROPE_LINEAR) return frequency / config->factor;
-    if (config->type == ROPE_LLAMA3) return scale_llama3(config, frequency);
+    if (config->type == ROPE_LINEAR)
+        return frequency / config->factor;
+    if (config->type == ROPE_LLAMA3)
+        return scale_llama3(config, frequency);
     return frequency;
 }
 

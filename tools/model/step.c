@@ -38,7 +38,8 @@ static void *acquire(struct visit *v, struct pass *p, enum hst_act_kind kind, un
 
 static void release(struct visit *v, struct pass *p, enum hst_act_kind kind)
 {
-    if (p->rc == 0) p->rc = hst_act_release(v->step->engine, v->unit, v->micro, kind);
+    if (p->rc == 0)
+        p->rc = hst_act_release(v->step->engine, v->unit, v->micro, kind);
 }
 
 static struct work_area area_of(const struct visit *v)
@@ -138,8 +139,10 @@ static int visit_unit(const struct step *step, uint32_t index, enum hst_sweep sw
         run(&v, &p);
         rc = p.rc;
     }
-    if (rc == 0 && sweep == HST_BACKWARD) rc = hst_unit_grad_ready(step->engine, v.unit);
-    if (rc == 0) rc = hst_unit_release(step->engine, v.unit);
+    if (rc == 0 && sweep == HST_BACKWARD)
+        rc = hst_unit_grad_ready(step->engine, v.unit);
+    if (rc == 0)
+        rc = hst_unit_release(step->engine, v.unit);
     return rc;
 }
 
@@ -149,10 +152,12 @@ static int sweep_units(const struct step *step)
     int rc = visit_unit(step, 0, HST_FORWARD, embedding_micro_forward);
     for (uint32_t i = 1; rc == 0 && i <= layers; i++)
         rc = visit_unit(step, i, HST_FORWARD, layer_micro_forward);
-    if (rc == 0) rc = visit_unit(step, layers + 1, HST_BACKWARD, head_micro_backward);
+    if (rc == 0)
+        rc = visit_unit(step, layers + 1, HST_BACKWARD, head_micro_backward);
     for (uint32_t i = layers; rc == 0 && i > 0; i--)
         rc = visit_unit(step, i, HST_BACKWARD, layer_micro_backward);
-    if (rc == 0) rc = visit_unit(step, 0, HST_BACKWARD, embedding_micro_backward);
+    if (rc == 0)
+        rc = visit_unit(step, 0, HST_BACKWARD, embedding_micro_backward);
     return rc;
 }
 
@@ -171,7 +176,8 @@ int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_
     struct hst_step begun = {0};
     struct hst_step_stats ended = {0};
     int rc = hst_step_begin(engine, in, &begun);
-    if (rc < 0) return rc;
+    if (rc < 0)
+        return rc;
     struct step step = {
         .model = model,
         .engine = engine,
@@ -184,12 +190,15 @@ int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_
     assert((begun.micro_count - 1) * model->run.grain_tokens < model->run.batch_tokens &&
            begun.micro_count * model->run.grain_tokens >= model->run.batch_tokens);
     rc = sweep_units(&step);
-    if (rc == 0) rc = hst_step_end(engine, &ended);
+    if (rc == 0)
+        rc = hst_step_end(engine, &ended);
     /* The caller's ids are read, and the losses written, until the stream has passed: also after
      * a failure. */
     int drained = hst_stream_sync(step.stream);
-    if (rc == 0) rc = drained;
-    if (rc < 0) return rc;
+    if (rc == 0)
+        rc = drained;
+    if (rc < 0)
+        return rc;
     *loss = mean_loss(model);
     *stats = ended;
     return 0;

@@ -112,12 +112,15 @@ int llama_add_units(struct llama *model, struct hst_engine *engine)
     model->dtype = hst_engine_dtype(engine);
     measure_operations(model, engine);
     int rc = hst_carry_set(engine, model->config.hidden * hst_dtype_bytes(model->dtype));
-    if (rc == 0) rc = add_embedding(model, engine, &model->first_unit);
+    if (rc == 0)
+        rc = add_embedding(model, engine, &model->first_unit);
     uint32_t unit = model->first_unit;
     for (uint32_t i = 0; rc == 0 && i < model->config.layers; i++)
         rc = add_layer(model, engine, i, &unit);
-    if (rc == 0) rc = add_head(model, engine, &unit);
+    if (rc == 0)
+        rc = add_head(model, engine, &unit);
     /* Units of another client in between would break the arithmetic on indices. */
-    if (rc == 0 && unit != model->first_unit + model->config.layers + 1) rc = -EINVAL;
+    if (rc == 0 && unit != model->first_unit + model->config.layers + 1)
+        rc = -EINVAL;
     return rc;
 }

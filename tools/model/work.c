@@ -11,12 +11,14 @@
 
 void *work_take(struct work_area *area, size_t count, size_t element_bytes)
 {
-    if (count == 0) return NULL;
+    if (count == 0)
+        return NULL;
     size_t at = area->used_bytes;
     size_t bytes =
         (count * element_bytes + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
     area->used_bytes += bytes;
-    if (area->used_bytes > area->size_bytes) area->size_bytes = area->used_bytes;
+    if (area->used_bytes > area->size_bytes)
+        area->size_bytes = area->used_bytes;
     return area->base ? area->base + at : NULL;
 }
 

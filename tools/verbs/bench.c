@@ -16,18 +16,50 @@ struct bench_options {
 };
 
 static const struct hst_option bench_table[] = {
-    {.name = "steps", .group = "measuring", .type = HST_OPTION_COUNT, .offset = offsetof(struct bench_options, step.steps),
-     .argument = "N", .default_text = "5", .least = 1, .greatest = 1e4, .help = "steps measured, after one that warms up"},
-    {.name = "batch-tokens", .group = "measuring", .type = HST_OPTION_COUNT,
-     .offset = offsetof(struct bench_options, step.batch_tokens), .argument = "N", .default_text = "4096", .least = 256,
-     .greatest = 1e7, .help = "tokens of a step, a multiple of 256"},
-    {.name = "threads", .group = "measuring", .type = HST_OPTION_UINT32, .offset = offsetof(struct bench_options, step.threads),
-     .argument = "N", .default_text = "physical cores", .least = 1, .greatest = 1024, .help = "worker threads"},
-    {.name = "store", .group = "placement", .type = HST_OPTION_TEXT, .offset = offsetof(struct bench_options, step.store),
-     .argument = "DIR", .help = "directory for what --place puts on NVMe"},
-    {.name = "place", .group = "placement", .type = HST_OPTION_TEXT, .offset = offsetof(struct bench_options, step.place),
-     .argument = "CLASS=TIER[,...]", .default_text = "all in DRAM", .help = "homes of weights and states"},
-    {.name = "json", .group = "output", .type = HST_OPTION_FLAG, .offset = offsetof(struct bench_options, json),
+    {.name = "steps",
+     .group = "measuring",
+     .type = HST_OPTION_COUNT,
+     .offset = offsetof(struct bench_options, step.steps),
+     .argument = "N",
+     .default_text = "5",
+     .least = 1,
+     .greatest = 1e4,
+     .help = "steps measured, after one that warms up"},
+    {.name = "batch-tokens",
+     .group = "measuring",
+     .type = HST_OPTION_COUNT,
+     .offset = offsetof(struct bench_options, step.batch_tokens),
+     .argument = "N",
+     .default_text = "4096",
+     .least = 256,
+     .greatest = 1e7,
+     .help = "tokens of a step, a multiple of 256"},
+    {.name = "threads",
+     .group = "measuring",
+     .type = HST_OPTION_UINT32,
+     .offset = offsetof(struct bench_options, step.threads),
+     .argument = "N",
+     .default_text = "physical cores",
+     .least = 1,
+     .greatest = 1024,
+     .help = "worker threads"},
+    {.name = "store",
+     .group = "placement",
+     .type = HST_OPTION_TEXT,
+     .offset = offsetof(struct bench_options, step.store),
+     .argument = "DIR",
+     .help = "directory for what --place puts on NVMe"},
+    {.name = "place",
+     .group = "placement",
+     .type = HST_OPTION_TEXT,
+     .offset = offsetof(struct bench_options, step.place),
+     .argument = "CLASS=TIER[,...]",
+     .default_text = "all in DRAM",
+     .help = "homes of weights and states"},
+    {.name = "json",
+     .group = "output",
+     .type = HST_OPTION_FLAG,
+     .offset = offsetof(struct bench_options, json),
      .help = "one JSON object per case"},
 };
 
@@ -51,11 +83,14 @@ static void print_json(const struct bench_step *r)
 
 static void print_text(const struct bench_step *r)
 {
-    printf("step: Llama 512 x 8 layers, 256-token sequences, fp32, blocks recomputed, %u threads\n", r->threads);
-    printf("  step     %8.3f s   (median; least %.3f, most %.3f)\n", r->step_s, r->least_s, r->most_s);
+    printf("step: Llama 512 x 8 layers, 256-token sequences, fp32, blocks recomputed, %u threads\n",
+           r->threads);
+    printf("  step     %8.3f s   (median; least %.3f, most %.3f)\n", r->step_s, r->least_s,
+           r->most_s);
     printf("  tokens   %8.0f /s\n", r->tokens_per_s);
     printf("  6NB      %8.1f GFLOP/s\n", r->counted_flops / r->step_s * 1e-9);
-    printf("  sgemm    %8.1f GFLOP/s   (ceiling, at the model's shapes, same run)\n", r->gemm_flops_per_s * 1e-9);
+    printf("  sgemm    %8.1f GFLOP/s   (ceiling, at the model's shapes, same run)\n",
+           r->gemm_flops_per_s * 1e-9);
     printf("  fraction %8.1f %%\n", 100 * r->fraction);
 }
 
@@ -75,7 +110,8 @@ int verb_bench(int argc, char **argv)
     bool help = false;
     bool named = argc > 0 && strcmp(argv[0], benches[0]) == 0;
     if (!named && (argc == 0 || argv[0][0] != '-')) {
-        fail(&error, FAIL_USAGE, -EINVAL, "bench needs to know what: hoistway bench %s, not '%.60s'.", benches[0],
+        fail(&error, FAIL_USAGE, -EINVAL,
+             "bench needs to know what: hoistway bench %s, not '%.60s'.", benches[0],
              argc > 0 ? argv[0] : "");
         return cli_fail(&error);
     }

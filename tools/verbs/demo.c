@@ -95,7 +95,8 @@ static const struct hst_option options_table[] = {
 
 static int join(struct demo *demo, char dst[PATH_MAX], const char *directory, const char *name)
 {
-    if (snprintf(dst, PATH_MAX, "%s/%s", directory, name) < PATH_MAX) return 0;
+    if (snprintf(dst, PATH_MAX, "%s/%s", directory, name) < PATH_MAX)
+        return 0;
     return fail(&demo->error, FAIL_VALUE, -ENAMETOOLONG, "the path '%.200s...' is too long.",
                 directory);
 }
@@ -111,16 +112,19 @@ static int write_failed(struct demo *demo, const char *path)
 static int write_file(struct demo *demo, const char *path, const void *bytes, size_t count)
 {
     FILE *file = fopen(path, "wxe");
-    if (!file) return write_failed(demo, path);
+    if (!file)
+        return write_failed(demo, path);
     bool written = fwrite(bytes, 1, count, file) == count;
-    if (fclose(file) != 0 || !written) return write_failed(demo, path);
+    if (fclose(file) != 0 || !written)
+        return write_failed(demo, path);
     return 0;
 }
 
 static int make_directory(struct demo *demo, const char *above)
 {
     int native = join(demo, demo->directory, above, "hoistway-demo-XXXXXX");
-    if (native) return native;
+    if (native)
+        return native;
     if (!mkdtemp(demo->directory)) {
         native = write_failed(demo, above);
         demo->directory[0] = '\0';
@@ -132,15 +136,22 @@ static int make_inputs(struct demo *demo)
 {
     char config[PATH_MAX];
     int native = join(demo, demo->model, demo->directory, "model");
-    if (!native) native = join(demo, config, demo->directory, "model/config.json");
-    if (!native) native = join(demo, demo->data, demo->directory, "text.txt");
-    if (!native) native = join(demo, demo->store, demo->directory, "store");
-    if (!native) native = join(demo, demo->log, demo->directory, "run.jsonl");
+    if (!native)
+        native = join(demo, config, demo->directory, "model/config.json");
+    if (!native)
+        native = join(demo, demo->data, demo->directory, "text.txt");
+    if (!native)
+        native = join(demo, demo->store, demo->directory, "store");
+    if (!native)
+        native = join(demo, demo->log, demo->directory, "run.jsonl");
     for (size_t i = 0; i < RUN_COUNT && !native; i++)
         native = join(demo, demo->exports[i], demo->directory, runs[i].export_name);
-    if (!native && mkdir(demo->model, 0777) != 0) native = write_failed(demo, demo->model);
-    if (!native) native = write_file(demo, config, model_config, sizeof model_config - 1);
-    if (!native) native = write_file(demo, demo->data, demo_text, demo_text_bytes);
+    if (!native && mkdir(demo->model, 0777) != 0)
+        native = write_failed(demo, demo->model);
+    if (!native)
+        native = write_file(demo, config, model_config, sizeof model_config - 1);
+    if (!native)
+        native = write_file(demo, demo->data, demo_text, demo_text_bytes);
     return native;
 }
 
@@ -191,8 +202,10 @@ static int train(struct demo *demo, size_t index)
     printf("\nrun %zu of %d: %s\n", index + 1, RUN_COUNT, runs[index].title);
     fflush(stdout);
     int native = train_run(&options, &result, &demo->error);
-    if (native) return native;
-    if (index == RUN_OFFLOADED) tell_spill(&result.memory);
+    if (native)
+        return native;
+    if (index == RUN_OFFLOADED)
+        tell_spill(&result.memory);
     if (options.quiet)
         printf("trained %d steps in %.1f s, loss %.4f -> %.4f\n", DEMO_STEPS, result.seconds,
                result.first_loss, result.last_loss);
@@ -210,10 +223,13 @@ static bool same_bytes(const char *a_path, const char *b_path)
         size_t n = fread(a_bytes, 1, sizeof a_bytes, a);
         same = fread(b_bytes, 1, sizeof b_bytes, b) == n && memcmp(a_bytes, b_bytes, n) == 0 &&
                !ferror(a) && !ferror(b);
-        if (n < sizeof a_bytes) break;
+        if (n < sizeof a_bytes)
+            break;
     }
-    if (a) fclose(a);
-    if (b) fclose(b);
+    if (a)
+        fclose(a);
+    if (b)
+        fclose(b);
     return same;
 }
 
@@ -224,9 +240,11 @@ static bool same_files(struct demo *demo, const char *a, const char *b, size_t *
     bool same = true;
     DIR *directory = opendir(a);
     *files = 0;
-    if (!directory) return false;
+    if (!directory)
+        return false;
     for (struct dirent *entry; same && (entry = readdir(directory));) {
-        if (entry->d_name[0] == '.') continue;
+        if (entry->d_name[0] == '.')
+            continue;
         same = join(demo, a_path, a, entry->d_name) == 0 &&
                join(demo, b_path, b, entry->d_name) == 0 && same_bytes(a_path, b_path);
         ++*files;
@@ -274,12 +292,14 @@ int verb_demo(int argc, char **argv)
         .set_count = 1,
     };
     bool help;
-    if (cli_parse(&verb, argc, argv, &help, &demo.error)) return cli_fail(&demo.error);
+    if (cli_parse(&verb, argc, argv, &help, &demo.error))
+        return cli_fail(&demo.error);
     if (help) {
         cli_help(&verb, stdout);
         return CLI_EXIT_OK;
     }
-    if (make_directory(&demo, options.directory)) return cli_fail(&demo.error);
+    if (make_directory(&demo, options.directory))
+        return cli_fail(&demo.error);
     int code = demonstrate(&demo);
     if (options.keep)
         printf("kept: %s\n", demo.directory);

@@ -100,7 +100,8 @@ static void check_blas(struct doctor *d)
     static const char *const flavours[] = {"serial", "pthread", "OpenMP"};
     const struct hst_dev_config config = {.size = sizeof config};
     struct hst_dev *device;
-    if (hst_dev_host_open(&config, &device) == 0) hst_dev_close(&device);
+    if (hst_dev_host_open(&config, &device) == 0)
+        hst_dev_close(&device);
     int (*parallel)(void) = NULL;
     char *(*corename)(void) = NULL;
     *(void **)&parallel = dlsym(RTLD_DEFAULT, "openblas_get_parallel");
@@ -183,7 +184,8 @@ static void check_gpu(struct doctor *d)
 static bool failed(const struct doctor *d)
 {
     for (size_t i = 0; i < d->count; i++)
-        if (d->checks[i].status == STATUS_FAIL) return true;
+        if (d->checks[i].status == STATUS_FAIL)
+            return true;
     return false;
 }
 
@@ -201,7 +203,8 @@ static void print_text(const struct doctor *d, const char *verdict)
     for (size_t i = 0; i < d->count; i++) {
         const struct check *c = &d->checks[i];
         printf("%-5s %-13s %s\n", status_names[c->status], c->name, c->found);
-        if (c->fix) printf("%-19s fix: %s\n", "", c->fix);
+        if (c->fix)
+            printf("%-19s fix: %s\n", "", c->fix);
     }
     printf("%s\n", verdict);
 }
@@ -240,7 +243,8 @@ int verb_doctor(int argc, char **argv)
         .sets = {{options_table, sizeof options_table / sizeof options_table[0], &d}},
         .set_count = 1,
     };
-    if (cli_parse(&verb, argc, argv, &help, &error)) return cli_fail(&error);
+    if (cli_parse(&verb, argc, argv, &help, &error))
+        return cli_fail(&error);
     if (help) {
         cli_help(&verb, stdout);
         return CLI_EXIT_OK;

@@ -44,7 +44,8 @@ struct train {
 static int engine_failed(struct train *t, int native, const char *what)
 {
     const struct hst_error *told = t->engine ? hst_engine_error(t->engine) : t->error;
-    if (t->error->code) return native;
+    if (t->error->code)
+        return native;
     if (told->code) {
         *t->error = *told;
         return native;
@@ -63,7 +64,8 @@ static int open_model(struct train *t)
     const struct train_options *o = t->options;
     bool need_weights = o->init != TRAIN_INIT_RANDOM;
     int native = hf_model_open(o->model, need_weights, &t->source, t->error);
-    if (native) return native;
+    if (native)
+        return native;
     const struct llama_config *config = hf_model_config(t->source);
     if (o->seq_len > config->max_positions)
         return fail(t->error, FAIL_VALUE, -EINVAL,
@@ -71,12 +73,14 @@ static int open_model(struct train *t)
                     ". Fix: --seq-len %" PRIu32 " or less.",
                     o->seq_len, config->max_positions, config->max_positions);
     native = llama_create(config, &t->run, &t->model, t->error);
-    if (native || !need_weights) return native;
+    if (native || !need_weights)
+        return native;
     const struct llama_tensor *tensor;
     for (size_t i = 0; (tensor = llama_tensor(t->model, i)); i++) {
         native =
             hf_model_require(t->source, tensor->name, tensor->dim_count, tensor->dims, t->error);
-        if (native) return native;
+        if (native)
+            return native;
     }
     const char *unused = hf_model_unused(t->source);
     if (unused)
@@ -100,7 +104,8 @@ static int open_data(struct train *t)
         .vocab = hf_model_config(t->source)->vocab,
     };
     int native = data_open(&config, &t->data, t->error);
-    if (native) return native;
+    if (native)
+        return native;
     uint64_t sequences = data_sequence_count(t->data);
     double passes =
         (double)o->steps * (double)(t->run.batch_tokens / o->seq_len) / (double)sequences;
@@ -116,18 +121,24 @@ static int check_outputs(struct train *t)
 {
     const struct train_options *o = t->options;
     int native = 0;
-    if (o->export_directory) native = hf_export_check(o->export_directory, t->error);
-    if (!native) native = run_log_check(o->log, t->error);
-    if (!native && o->engine.store) native = store_check_local(o->engine.store, t->error);
+    if (o->export_directory)
+        native = hf_export_check(o->export_directory, t->error);
+    if (!native)
+        native = run_log_check(o->log, t->error);
+    if (!native && o->engine.store)
+        native = store_check_local(o->engine.store, t->error);
     return native;
 }
 
 static int open_inputs(struct train *t)
 {
     int native = train_options_check(t->options, t->error);
-    if (!native) native = open_model(t);
-    if (!native) native = open_data(t);
-    if (!native) native = check_outputs(t);
+    if (!native)
+        native = open_model(t);
+    if (!native)
+        native = open_data(t);
+    if (!native)
+        native = check_outputs(t);
     return native;
 }
 
@@ -144,11 +155,15 @@ static int plan(struct train *t)
     config.log_context = o->quiet ? t : NULL;
     config.error = t->error;
     int native = hst_engine_create(&config, &t->engine);
-    if (native) return engine_failed(t, native, "starting the engine");
+    if (native)
+        return engine_failed(t, native, "starting the engine");
     native = llama_add_units(t->model, t->engine);
-    if (!native) native = hst_engine_seal(t->engine, HST_ORDER_FORWARD);
-    if (!native) native = hst_engine_memory(t->engine, &t->result.memory);
-    if (native) return engine_failed(t, native, "planning");
+    if (!native)
+        native = hst_engine_seal(t->engine, HST_ORDER_FORWARD);
+    if (!native)
+        native = hst_engine_memory(t->engine, &t->result.memory);
+    if (native)
+        return engine_failed(t, native, "planning");
     size_t bytes = (size_t)t->run.batch_tokens * sizeof(uint32_t);
     t->inputs = malloc(bytes);
     t->targets = malloc(bytes);
@@ -180,7 +195,8 @@ static int load(struct train *t)
 
 static void tell_plan(const struct train *t)
 {
-    if (t->options->quiet) return;
+    if (t->options->quiet)
+        return;
     cli_note(CLI_DEVICE, "no CUDA engine in this build: using the host (%" PRIu32 " threads, %s).",
              t->result.memory.threads, hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name);
     table_print(&t->result.memory, stdout);
@@ -228,7 +244,8 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     uint64_t sequences = t->run.batch_tokens / o->seq_len;
     uint64_t position = (number - 1) * sequences;
     int native = data_read(t->data, position, sequences, t->inputs, t->targets, t->error);
-    if (native) return native;
+    if (native)
+        return native;
     uint64_t cursor = position + sequences;
     const struct hst_step_in in = {.size = sizeof in,
                                    .lr = schedule_lr(&schedule, number),
@@ -237,7 +254,8 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     struct hst_step_stats stats;
     double loss = 0;
     native = llama_step(t->model, t->engine, &in, t->inputs, t->targets, &loss, &stats);
-    if (native) return engine_failed(t, native, "the step");
+    if (native)
+        return engine_failed(t, native, "the step");
     t->result.first_loss = number == 1 ? loss : t->result.first_loss;
     t->result.last_loss = loss;
     t->result.seconds = now_s() - begin_s;
@@ -258,12 +276,14 @@ static int train_steps(struct train *t)
     progress_init(&t->progress, t->options->quiet);
     for (uint64_t number = 1; number <= t->options->steps; number++) {
         int native = train_step(t, number, begin_s);
-        if (native) return native;
+        if (native)
+            return native;
         first_s = number == 1 ? t->result.seconds : first_s;
     }
     struct hst_step_stats drained = {0};
     int native = hst_engine_drain(t->engine, &drained);
-    if (native) return engine_failed(t, native, "finishing the last update");
+    if (native)
+        return engine_failed(t, native, "finishing the last update");
     native = run_log_drain(&t->log,
                            drained.bytes.nvme_read + drained.bytes.nvme_write + drained.bytes.h2d +
                                drained.bytes.d2h + drained.bytes.net,
@@ -305,7 +325,8 @@ static int export_tensors(struct train *t, const struct hf_tensor *tensors, size
         .dtype = hst_engine_dtype(t->engine),
     };
     int native = hf_export_begin(&desc, &export.files, t->error);
-    if (native) return native;
+    if (native)
+        return native;
     const struct hst_writer writer = {.write = write_tensor, .context = &export};
     native = hst_engine_save(t->engine, &writer);
     if (native) {
@@ -319,7 +340,8 @@ static int export_model(struct train *t)
 {
     const struct llama_tensor *from;
     size_t count = 0;
-    if (!t->options->export_directory) return 0;
+    if (!t->options->export_directory)
+        return 0;
     while (llama_tensor(t->model, count))
         count++;
     struct hf_tensor *tensors = calloc(count, sizeof *tensors);
@@ -342,7 +364,8 @@ static void tell_summary(const struct train *t)
     char rate[TEXT_BYTES], tokens[TEXT_BYTES];
     const struct train_result *r = &t->result;
     double count = (double)t->options->steps * (double)t->run.batch_tokens;
-    if (t->options->quiet) return;
+    if (t->options->quiet)
+        return;
     printf("trained %" PRIu64 " steps, %s tokens in %.1f s (%s tok/s), loss %.4f -> %.4f\n",
            t->options->steps, text_count(count, tokens), r->seconds,
            text_count(count / r->seconds, rate), r->first_loss, r->last_loss);
@@ -377,11 +400,13 @@ int train_run(const struct train_options *options, struct train_result *result,
     int native = 0;
     for (size_t i = 0; i < sizeof phases / sizeof phases[0] && !native; i++) {
         native = phases[i](&t);
-        if (!native && phases[i] == plan) tell_plan(&t);
+        if (!native && phases[i] == plan)
+            tell_plan(&t);
     }
     if (!native) {
         tell_summary(&t);
-        if (result) *result = t.result;
+        if (result)
+            *result = t.result;
     }
     close_all(&t);
     return native;
@@ -394,6 +419,7 @@ int verb_train(int argc, char **argv)
     bool help;
     train_options_init(&options);
     int native = train_options_parse(&options, argc, argv, &help, &error);
-    if (!native && !help) native = train_run(&options, NULL, &error);
+    if (!native && !help)
+        native = train_run(&options, NULL, &error);
     return native ? cli_fail(&error) : CLI_EXIT_OK;
 }

@@ -185,7 +185,8 @@ int train_options_parse(struct train_options *options, int argc, char *const *ar
         .set_count = 2,
     };
     int native = cli_parse(&verb, argc, argv, help, error);
-    if (native == 0 && *help) cli_help(&verb, stdout);
+    if (native == 0 && *help)
+        cli_help(&verb, stdout);
     return native;
 }
 

@@ -140,7 +140,8 @@ static void backward_queries(const struct shared_head *s, size_t sequence, size_
     }
     for (size_t i = 0; i * ATTENTION_KEYS < positions.end; i++)
         backward_tile(s, &t, key_tile(positions, i));
-    if (!direct) round_rows(&t.dq, count, width, s->args->dq, t.head, positions.begin);
+    if (!direct)
+        round_rows(&t.dq, count, width, s->args->dq, t.head, positions.begin);
 }
 
 static void clear_rows(struct rows rows, size_t count, size_t width)
@@ -171,7 +172,8 @@ static void backward_piece(void *arg, size_t index, unsigned worker)
     for (size_t h = kv * group; h < (kv + 1) * group; h++)
         for (size_t i = 0; i < pieces_of(f->seq, ATTENTION_QUERIES); i++)
             backward_queries(&s, sequence, h, range_of(f->seq, ATTENTION_QUERIES, i));
-    if (direct) return;
+    if (direct)
+        return;
     round_rows(&s.dk, f->seq, f->head_dim, state->args->dk, s.kv, 0);
     round_rows(&s.dv, f->seq, f->head_dim, state->args->dv, s.kv, 0);
 }

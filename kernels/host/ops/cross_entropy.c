@@ -41,7 +41,8 @@ VEC_INLINE void cross_entropy_row(const struct hst_cross_entropy *a, size_t t, e
     float aimed = vec_load(target, 0, 1, dtype, 0)[0] - top;
     a->loss[t] = (float)(log((double)sum) -
                          (double)aimed); /* float64: libm's logf differs between processors */
-    if (!a->want_grad) return;
+    if (!a->want_grad)
+        return;
     row_gradient(row, a->vocab, top, a->grad_scale / sum, dtype);
     float chance = vec_exp(vec_all(aimed))[0] / sum;
     vec_store(target, 0, 1, dtype, vec_all(a->grad_scale * (chance - 1.0f)));
@@ -64,7 +65,8 @@ int HOST_OP(cross_entropy)(struct host_dev *dev, const void *args)
 {
     struct hst_cross_entropy a = *(const struct hst_cross_entropy *)args;
     for (size_t t = 0; t < a.tokens; t++)
-        if (a.targets[t] >= a.vocab) return -EDOM;
+        if (a.targets[t] >= a.vocab)
+            return -EDOM;
     host_split(dev, pieces_of(a.tokens, piece_rows(a.vocab)), cross_entropy_piece, &a);
     return 0;
 }

@@ -12,7 +12,8 @@ enum { COLUMNS = 128 };
 static int ids_error(const uint32_t *ids, size_t tokens, size_t vocab)
 {
     for (size_t t = 0; t < tokens; t++)
-        if (ids[t] >= vocab) return -EDOM;
+        if (ids[t] >= vocab)
+            return -EDOM;
     return 0;
 }
 
@@ -31,7 +32,8 @@ int HOST_OP(embedding)(struct host_dev *dev, const void *args)
 {
     struct hst_embedding a = *(const struct hst_embedding *)args;
     int error = ids_error(a.ids, a.tokens, a.vocab);
-    if (error) return error;
+    if (error)
+        return error;
     host_split(dev, pieces_of(a.tokens, piece_rows(a.width)), embedding_piece, &a);
     return 0;
 }
@@ -64,7 +66,8 @@ int HOST_OP(embedding_backward)(struct host_dev *dev, const void *args)
 {
     struct hst_embedding_backward a = *(const struct hst_embedding_backward *)args;
     int error = ids_error(a.ids, a.tokens, a.vocab);
-    if (error) return error;
+    if (error)
+        return error;
     host_split(dev, pieces_of(a.width, COLUMNS), embedding_backward_piece, &a);
     return 0;
 }

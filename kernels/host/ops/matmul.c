@@ -152,7 +152,8 @@ static void bf16_piece(void *arg, size_t index, unsigned worker)
             .a_transposed = a->a_transposed,
             .b_transposed = a->b_transposed});
     }
-    if (!direct) narrow(&a->c, b, wide_c);
+    if (!direct)
+        narrow(&a->c, b, wide_c);
 }
 
 /* The empty sum over k. */
@@ -166,7 +167,8 @@ static void clear(const struct hst_matmul *a)
 int HOST_OP(matmul)(struct host_dev *dev, const void *args)
 {
     const struct hst_matmul *a = args;
-    if (!a->m || !a->n) return 0;
+    if (!a->m || !a->n)
+        return 0;
     if (!a->k) {
         clear(a);
         return 0;

@@ -68,7 +68,8 @@ VEC_INLINE void backward_row(const struct hst_rmsnorm_backward *a, size_t t, flo
         vec d = vec_load(dy, i, width, dtype, 0), v = vec_load(x, i, width, dtype, 0);
         vec s = vec_load(sum, i, width, HST_F32, 0) + d * (v * rstd);
         vec g = (vec_load(a->weight, i, width, dtype, 0) * d - v * along) * rstd;
-        if (a->accumulate) g += vec_load(dx, i, width, dtype, 0);
+        if (a->accumulate)
+            g += vec_load(dx, i, width, dtype, 0);
         vec_store(sum, i, width, HST_F32, s);
         vec_store(dx, i, width, dtype, g);
     }
@@ -107,7 +108,8 @@ static void dweight_piece(void *arg, size_t index, unsigned worker)
 int HOST_OP(rmsnorm_backward)(struct host_dev *dev, const void *args)
 {
     struct hst_rmsnorm_backward a = *(const struct hst_rmsnorm_backward *)args;
-    if (!a.tokens) return 0;
+    if (!a.tokens)
+        return 0;
     host_split(dev, pieces_of(a.tokens, RMSNORM_ROWS_SUMMED), rmsnorm_backward_piece, &a);
     host_split(dev, pieces_of(a.width, COLUMNS_SUMMED), dweight_piece, &a);
     return 0;

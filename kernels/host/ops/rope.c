@@ -12,7 +12,8 @@ VEC_INLINE void rotate_row(const struct hst_rope *a, size_t t, enum hst_dtype dt
         for (size_t i = 0; i < half; i += VEC) {
             vec c = vec_load(cosine, i, half, HST_F32, 0), s = vec_load(sine, i, half, HST_F32, 0);
             vec x = vec_load(low, i, half, dtype, 0), y = vec_load(high, i, half, dtype, 0);
-            if (a->inverse) s = -s;
+            if (a->inverse)
+                s = -s;
             vec_store(low, i, half, dtype, x * c - y * s);
             vec_store(high, i, half, dtype, y * c + x * s);
         }

@@ -15,7 +15,8 @@ static const struct hst_option *option(const char *name)
     size_t count;
     const struct hst_option *options = hst_engine_options(&count);
     for (size_t i = 0; i < count; i++)
-        if (strcmp(options[i].name, name) == 0) return &options[i];
+        if (strcmp(options[i].name, name) == 0)
+            return &options[i];
     fail_msg("no option %s", name);
     return NULL;
 }
@@ -35,7 +36,8 @@ static void refuse(const char *name, const char *text, int error)
     memset(&config, 0x5a, sizeof config);
     memcpy(&before, &config, sizeof before);
     int got = hst_option_parse(option(name), text, &config, why, sizeof why);
-    if (got != error) fail_msg("--%s '%s' gave %d, not %d", name, text, got, error);
+    if (got != error)
+        fail_msg("--%s '%s' gave %d, not %d", name, text, got, error);
     assert_memory_equal(&config, &before, sizeof before);
     snprintf(quoted, sizeof quoted, "(got '%.20s", text);
     assert_non_null(strstr(why, quoted));

@@ -62,7 +62,8 @@ static struct data *open_ok(const struct data_config *config)
     struct data *data = NULL;
     struct hst_error error = {0};
     int rc = data_open(config, &data, &error);
-    if (rc < 0) print_error("%s\n", error.message);
+    if (rc < 0)
+        print_error("%s\n", error.message);
     assert_int_equal(rc, 0);
     return data;
 }
@@ -74,7 +75,8 @@ static void assert_refused(const struct data_config *config, enum fail_code code
     assert_true(data_open(config, &data, &error) < 0);
     assert_null(data);
     assert_int_equal(error.code, code);
-    if (!strstr(error.message, words)) fail_msg("\"%s\" lacks \"%s\"", error.message, words);
+    if (!strstr(error.message, words))
+        fail_msg("\"%s\" lacks \"%s\"", error.message, words);
 }
 
 static void assert_tokens(const uint32_t *got, const uint32_t *expected, size_t count)

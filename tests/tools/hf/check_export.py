@@ -7,6 +7,7 @@ check_export.py --round-trip HF_COPY            models made here, copied by the 
 
 Needs torch, transformers and safetensors (from PyPI); exits 77 where they are missing.
 """
+
 import argparse
 import json
 import os
@@ -35,24 +36,50 @@ def compare(source, export, tolerance):
     assert a.shape == b.shape and torch.isfinite(a).all() and a.abs().max() > 0
     worst = ((a - b).abs().max() / a.abs().max()).item()
     same = torch.equal(a, b) if tolerance == 0 else worst <= tolerance
-    print(f"{export}: logits {tuple(a.shape)}, worst relative difference {worst:.3g}: {'ok' if same else 'DIFFER'}")
+    print(
+        f"{export}: logits {tuple(a.shape)}, worst relative difference {worst:.3g}: "
+        f"{'ok' if same else 'DIFFER'}"
+    )
     return same
 
 
 def make(directory, shard, dtype, **changes):
     torch.manual_seed(1)
-    config = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-                  num_key_value_heads=2, vocab_size=256, max_position_embeddings=128, initializer_range=0.2)
+    config = dict(
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=256,
+        max_position_embeddings=128,
+        initializer_range=0.2,
+    )
     config.update(changes)
-    LlamaForCausalLM(LlamaConfig(**config)).to(dtype).save_pretrained(directory, max_shard_size=shard)
+    LlamaForCausalLM(LlamaConfig(**config)).to(dtype).save_pretrained(
+        directory, max_shard_size=shard
+    )
 
 
 def round_trip(program):
-    llama3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0,
-              "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+    llama3 = {
+        "rope_type": "llama3",
+        "rope_theta": 5e5,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
     cases = [  # source: shard size, dtype, config; export: dtype, shard bytes
         ("one file", "5GB", torch.float32, {}, "f32", 0),
-        ("many to one", "60KB", torch.float32, {"head_dim": 24, "rope_parameters": llama3}, "f32", 0),
+        (
+            "many to one",
+            "60KB",
+            torch.float32,
+            {"head_dim": 24, "rope_parameters": llama3},
+            "f32",
+            0,
+        ),
         ("one to many", "5GB", torch.float32, {"tie_word_embeddings": True}, "f32", 50000),
         ("bf16", "60KB", torch.bfloat16, {}, "bf16", 50000),
         ("bf16 to f32", "5GB", torch.bfloat16, {}, "f32", 0),

@@ -35,7 +35,8 @@ static int copy(struct hf_model *model, char **argv, struct hst_error *error)
 {
     bool half = strcmp(argv[3], "bf16") == 0;
     struct hf_tensor *tensors = calloc(model->tensor_count + 1, sizeof *tensors);
-    if (!tensors) return fail(error, FAIL_EXPORT, -1, "no memory");
+    if (!tensors)
+        return fail(error, FAIL_EXPORT, -1, "no memory");
     for (size_t i = 0; i < model->tensor_count; i++) {
         const struct st_tensor *t = model->by_name[i];
         tensors[i] = (struct hf_tensor){t->name, t->dim_count, t->dims};
@@ -50,7 +51,8 @@ static int copy(struct hf_model *model, char **argv, struct hst_error *error)
     int rc = hf_export_begin(&desc, &export, error);
     for (size_t i = 0; i < model->tensor_count && !rc; i++)
         rc = copy_tensor(model, export, model->by_name[i], half, error);
-    if (!rc) rc = hf_export_commit(&export, error);
+    if (!rc)
+        rc = hf_export_commit(&export, error);
     hf_export_abort(&export);
     free(tensors);
     return rc;
@@ -60,10 +62,13 @@ int main(int argc, char **argv)
 {
     struct hst_error error = {0};
     struct hf_model *model = NULL;
-    if (argc != 5) return 2;
+    if (argc != 5)
+        return 2;
     int rc = hf_model_open(argv[1], true, &model, &error);
-    if (!rc) rc = copy(model, argv, &error);
+    if (!rc)
+        rc = copy(model, argv, &error);
     hf_model_close(&model);
-    if (rc) fprintf(stderr, "E%d %s\n", error.code, error.message);
+    if (rc)
+        fprintf(stderr, "E%d %s\n", error.code, error.message);
     return rc != 0;
 }

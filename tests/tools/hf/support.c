@@ -23,7 +23,8 @@ int setup_directory(void **state)
 {
     const char *base = getenv("TMPDIR");
     char *path;
-    if (asprintf(&path, "%s/hoistway-hf-XXXXXX", base ? base : "/tmp") < 0) return -1;
+    if (asprintf(&path, "%s/hoistway-hf-XXXXXX", base ? base : "/tmp") < 0)
+        return -1;
     *state = mkdtemp(path);
     return *state ? 0 : -1;
 }
@@ -132,11 +133,13 @@ static void put_config_all(const char *dir, const char *extra, const char *key, 
             v = value;
             replaced = true;
         }
-        if (!v) continue;
+        if (!v)
+            continue;
         fprintf(f, "%s\n  \"%s\": %s", first ? "" : ",", config_keys[i][0], v);
         first = false;
     }
-    if (key && !replaced) fprintf(f, ",\n  \"%s\": %s", key, value);
+    if (key && !replaced)
+        fprintf(f, ",\n  \"%s\": %s", key, value);
     fprintf(f, "\n}\n");
     fclose(f);
 }
@@ -155,7 +158,8 @@ void assert_matches(const char *text, const char *pattern)
 {
     regex_t re;
     assert_int_equal(regcomp(&re, pattern, REG_EXTENDED | REG_NOSUB), 0);
-    if (regexec(&re, text, 0, NULL, 0)) fail_msg("\"%s\" does not match \"%s\"", text, pattern);
+    if (regexec(&re, text, 0, NULL, 0))
+        fail_msg("\"%s\" does not match \"%s\"", text, pattern);
     regfree(&re);
 }
 
@@ -167,10 +171,12 @@ void expect_refusal(const char *dir, bool weights, enum fail_code code, const ch
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
     int rc = hf_model_open(dir, weights, &model, &error);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
-    if (rc >= 0) fail_msg("accepted, want refusal \"%s\"", pattern);
+    if (rc >= 0)
+        fail_msg("accepted, want refusal \"%s\"", pattern);
     assert_null(model);
     assert_int_equal(error.native, rc);
-    if (error.code != (int)code) fail_msg("E%d %s, want E%d", error.code, error.message, (int)code);
+    if (error.code != (int)code)
+        fail_msg("E%d %s, want E%d", error.code, error.message, (int)code);
     assert_matches(error.message, pattern);
     assert_null(strpbrk(error.message, "\n\x1b"));
     assert_true(b.tv_sec - a.tv_sec < SECONDS);
@@ -180,6 +186,7 @@ struct hf_model *open_model(const char *dir, bool weights)
 {
     struct hf_model *model = NULL;
     struct hst_error error = {0};
-    if (hf_model_open(dir, weights, &model, &error)) fail_msg("E%d %s", error.code, error.message);
+    if (hf_model_open(dir, weights, &model, &error))
+        fail_msg("E%d %s", error.code, error.message);
     return model;
 }

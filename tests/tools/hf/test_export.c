@@ -21,7 +21,8 @@ static int fail_in = -1, fail_with;
 
 static bool fails(void)
 {
-    if (fail_in < 0 || fail_in-- > 0) return false;
+    if (fail_in < 0 || fail_in-- > 0)
+        return false;
     errno = fail_with;
     return true;
 }
@@ -97,9 +98,12 @@ static int write_values(struct hf_export *x, struct hst_error *e)
 {
     const float a[] = {1, 2, 3, 4, 5}, z[] = {11, 12, 13, 14, 15, 16};
     int rc = hf_export_write(x, "z.weight", 4, z + 4, 2, e);
-    if (!rc) rc = hf_export_write(x, "a.weight", 0, a, 5, e);
-    if (!rc) rc = hf_export_write(x, "z.weight", 0, z, 1, e);
-    if (!rc) rc = hf_export_write(x, "z.weight", 1, z + 1, 3, e);
+    if (!rc)
+        rc = hf_export_write(x, "a.weight", 0, a, 5, e);
+    if (!rc)
+        rc = hf_export_write(x, "z.weight", 0, z, 1, e);
+    if (!rc)
+        rc = hf_export_write(x, "z.weight", 1, z + 1, 3, e);
     return rc;
 }
 
@@ -107,7 +111,8 @@ static int export_all(const struct paths *p, uint64_t shard_bytes, struct hst_er
 {
     struct hf_export *x = NULL;
     int rc = begin(p, HST_F32, shard_bytes, &x, e);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     rc = write_values(x, e);
     if (rc) {
         hf_export_abort(&x);
@@ -389,12 +394,14 @@ static void every_failing_call_is_told_and_leaves_nothing_behind(void **state)
             int rc = export_all(&p, 21, &e);
             bool done = fail_in >= 0;
             fail_in = -1;
-            if (done) break;
+            if (done)
+                break;
             failed++;
             assert_int_equal(rc, -codes[c]);
             assert_int_equal(e.code, codes[c] == EIO ? FAIL_WRITE : FAIL_DISK_SPACE);
             assert_matches(e.message, "cannot be (written|synced)");
-            if (codes[c] == ENOSPC) assert_matches(e.message, "No space left on device");
+            if (codes[c] == ENOSPC)
+                assert_matches(e.message, "No space left on device");
             /* After the renaming only the parent's sync can fail: then the export is there. */
             assert_int_equal(entry_count(*state), is_there(*state, "out") ? 2 : 1);
             if (is_there(*state, "out")) {

@@ -50,11 +50,13 @@ ssize_t __wrap_pread64(int fd, void *dst, size_t bytes, off_t offset);
 ssize_t __wrap_pread64(int fd, void *dst, size_t bytes, off_t offset)
 {
     errno = EIO;
-    if (fails(&fail_read)) return -1;
+    if (fails(&fail_read))
+        return -1;
     /* Short reads and interruptions are no errors. */
     static unsigned calls;
     errno = EINTR;
-    if (++calls % 3 == 0) return -1;
+    if (++calls % 3 == 0)
+        return -1;
     return __real_pread64(fd, dst, bytes > 7 ? 7 : bytes, offset);
 }
 
@@ -99,14 +101,18 @@ static int use_model(const char *dir, struct hst_error *e)
     struct hf_export *x = NULL;
     float v[4];
     int rc = hf_model_open(source, true, &model, e);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     rc = hf_model_require(model, "x", 1, four, e);
-    if (!rc) rc = hf_model_read(model, "x", 0, v, 4, e);
+    if (!rc)
+        rc = hf_model_read(model, "x", 0, v, 4, e);
     const struct hf_export_desc desc = {target, model, tensors, 2, HST_F32, 16};
-    if (!rc) rc = hf_export_begin(&desc, &x, e);
+    if (!rc)
+        rc = hf_export_begin(&desc, &x, e);
     for (int i = 0; i < 2 && !rc; i++)
         rc = hf_export_write(x, tensors[i].name, 0, v, 4, e);
-    if (!rc) rc = hf_export_commit(&x, e);
+    if (!rc)
+        rc = hf_export_commit(&x, e);
     hf_export_abort(&x);
     hf_model_close(&model);
     return rc;

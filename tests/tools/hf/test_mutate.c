@@ -77,9 +77,12 @@ static size_t mutate(const char *seed, char *out, uint64_t *random)
         size_t at = next_random(random) % (n + 1), cut = next_random(random) % 12;
         const char *piece = pieces[next_random(random) % (sizeof pieces / sizeof *pieces)];
         size_t add = strlen(piece);
-        if (cut > n - at || next_random(random) % 2) cut = 0;
-        if (next_random(random) % 3 == 0) add = 0;
-        if (n - cut + add >= LONGEST) continue;
+        if (cut > n - at || next_random(random) % 2)
+            cut = 0;
+        if (next_random(random) % 3 == 0)
+            add = 0;
+        if (n - cut + add >= LONGEST)
+            continue;
         memmove(out + at + add, out + at + cut, n - at - cut);
         memcpy(out + at, piece, add);
         n = n - cut + add;

@@ -50,7 +50,8 @@ static void values_are_read_and_widened_from_any_offset(void **state)
             assert_int_equal(hf_model_read(model, "f", at, got, n, NULL), 0);
             assert_memory_equal(got, f + at, n * 4);
             assert_true(got[n] == 7);
-            if (at + n > 5) continue;
+            if (at + n > 5)
+                continue;
             assert_int_equal(hf_model_read(model, "h", at, got, n, NULL), 0);
             assert_memory_equal(got, h + at, n * 4);
             assert_true(got[n] == 7);

@@ -112,7 +112,8 @@ static void free_acts(struct hst_engine *e, struct fake_act *acts)
 void hst_engine_destroy(struct hst_engine **engine)
 {
     struct hst_engine *e = *engine;
-    if (!e) return;
+    if (!e)
+        return;
     hst_stream_destroy(&e->stream);
     hst_dev_close(&e->dev);
     for (uint32_t u = 0; u < e->unit_count; u++) {
@@ -191,7 +192,8 @@ int hst_unit_add(struct hst_engine *e, const struct hst_unit_desc *desc, uint32_
     for (uint32_t i = 0; i < desc->param_count; i++)
         add_param(e, &desc->params[i], &u->params[i]);
     u->param_count = desc->param_count;
-    if (desc->work_bytes > e->work_size) e->work_size = desc->work_bytes;
+    if (desc->work_bytes > e->work_size)
+        e->work_size = desc->work_bytes;
     *unit = e->unit_count++;
     return 0;
 }
@@ -251,9 +253,11 @@ int hst_engine_load(struct hst_engine *e, const struct hst_reader *reader)
             struct fake_param *p = &e->units[u].params[i];
             struct hst_param_ref ref = {
                 .unit = u, .param = i, .name = p->name, .dim_count = p->dim_count, .dims = p->dims};
-            if (p->owner) continue;
+            if (p->owner)
+                continue;
             int rc = reader->read(reader->context, &ref, 0, p->master, p->count);
-            if (rc < 0) return rc;
+            if (rc < 0)
+                return rc;
             publish(e, p);
         }
     return 0;
@@ -263,7 +267,8 @@ int hst_engine_load(struct hst_engine *e, const struct hst_reader *reader)
 
 int hst_step_begin(struct hst_engine *e, const struct hst_step_in *in, struct hst_step *step)
 {
-    if (enter(e) < 0) return -EIO;
+    if (enter(e) < 0)
+        return -EIO;
     assert_false(e->in_step);
     assert_int_equal(in->size, sizeof *in);
     e->in_step = true;
@@ -298,7 +303,8 @@ static void check_work(const struct hst_engine *e)
 int hst_unit_acquire(struct hst_engine *e, uint32_t unit, enum hst_sweep sweep,
                      struct hst_stream *stream, const struct hst_unit_view **view)
 {
-    if (enter(e) < 0) return -EIO;
+    if (enter(e) < 0)
+        return -EIO;
     assert_true(e->in_step && !e->acquired && unit < e->unit_count && stream == e->stream);
     uint32_t count = e->unit_count;
     uint32_t visit = sweep == HST_FORWARD ? unit : 2 * count - 1 - unit;
@@ -323,7 +329,8 @@ int hst_unit_acquire(struct hst_engine *e, uint32_t unit, enum hst_sweep sweep,
 
 int hst_unit_release(struct hst_engine *e, uint32_t unit)
 {
-    if (enter(e) < 0) return -EIO;
+    if (enter(e) < 0)
+        return -EIO;
     assert_true(e->acquired && e->unit == unit && e->held == 0);
     assert_true(e->grad_ready == (e->sweep == HST_BACKWARD));
     int rc = hst_stream_sync(e->stream);
@@ -334,7 +341,8 @@ int hst_unit_release(struct hst_engine *e, uint32_t unit)
 
 int hst_unit_grad_ready(struct hst_engine *e, uint32_t unit)
 {
-    if (enter(e) < 0) return -EIO;
+    if (enter(e) < 0)
+        return -EIO;
     assert_true(e->acquired && e->unit == unit && e->sweep == HST_BACKWARD && !e->grad_ready);
     e->grad_ready = true;
     return 0;
@@ -345,8 +353,10 @@ static struct fake_act *act_of(struct hst_engine *e, uint32_t unit, uint32_t mic
 {
     assert_true(e->acquired && e->unit == unit && micro < e->micro_count);
     *bytes_per_token = e->carry_bytes_per_token;
-    if (kind == HST_CARRY) return &e->carry[micro];
-    if (kind == HST_CARRY_GRAD) return &e->carry_grad[micro];
+    if (kind == HST_CARRY)
+        return &e->carry[micro];
+    if (kind == HST_CARRY_GRAD)
+        return &e->carry_grad[micro];
     *bytes_per_token = e->units[unit].act_bytes_per_token;
     assert_true(*bytes_per_token > 0);
     return &e->units[unit].checkpoints[micro];
@@ -355,7 +365,8 @@ static struct fake_act *act_of(struct hst_engine *e, uint32_t unit, uint32_t mic
 int hst_act_acquire(struct hst_engine *e, uint32_t unit, uint32_t micro, enum hst_act_kind kind,
                     unsigned access, struct hst_stream *stream, struct hst_act *act)
 {
-    if (enter(e) < 0) return -EIO;
+    if (enter(e) < 0)
+        return -EIO;
     uint64_t bytes_per_token;
     struct fake_act *a = act_of(e, unit, micro, kind, &bytes_per_token);
     assert_true(!a->held && stream == e->stream && access != 0);
@@ -364,8 +375,10 @@ int hst_act_acquire(struct hst_engine *e, uint32_t unit, uint32_t micro, enum hs
                 access == (e->sweep == HST_BACKWARD ? HST_READ : HST_WRITE));
     size_t bytes = micro_tokens(e, micro) * bytes_per_token;
     int rc = hst_stream_sync(e->stream);
-    if (rc < 0) return rc;
-    if (e->held == 0) poison_work(e);
+    if (rc < 0)
+        return rc;
+    if (e->held == 0)
+        poison_work(e);
     if (access & HST_READ)
         assert_true(a->written);
     else
@@ -381,7 +394,8 @@ int hst_act_acquire(struct hst_engine *e, uint32_t unit, uint32_t micro, enum hs
 
 int hst_act_release(struct hst_engine *e, uint32_t unit, uint32_t micro, enum hst_act_kind kind)
 {
-    if (enter(e) < 0) return -EIO;
+    if (enter(e) < 0)
+        return -EIO;
     uint64_t bytes_per_token;
     struct fake_act *a = act_of(e, unit, micro, kind, &bytes_per_token);
     assert_true(a->held);
@@ -397,7 +411,8 @@ int hst_act_release(struct hst_engine *e, uint32_t unit, uint32_t micro, enum hs
 /* Rounds a gradient to the working dtype, as it would be sent home. */
 static void round_grad(const struct hst_engine *e, float *grad, size_t count)
 {
-    if (e->dtype == HST_F32) return;
+    if (e->dtype == HST_F32)
+        return;
     for (size_t i = 0; i < count; i++) {
         uint32_t bits;
         memcpy(&bits, &grad[i], 4);
@@ -430,7 +445,8 @@ static double norm_of(struct hst_engine *e)
     for (uint32_t u = 0; u < e->unit_count; u++)
         for (uint32_t i = 0; i < e->units[u].param_count; i++) {
             struct fake_param *p = &e->units[u].params[i];
-            if (p->owner) continue;
+            if (p->owner)
+                continue;
             round_grad(e, p->grad, p->count);
             for (size_t j = 0; j < p->count; j++)
                 sum += (double)p->grad[j] * (double)p->grad[j];
@@ -440,7 +456,8 @@ static double norm_of(struct hst_engine *e)
 
 int hst_step_end(struct hst_engine *e, struct hst_step_stats *stats)
 {
-    if (enter(e) < 0) return -EIO;
+    if (enter(e) < 0)
+        return -EIO;
     assert_true(e->in_step && !e->acquired && e->next_visit == 2 * e->unit_count);
     e->in_step = false;
     double norm = norm_of(e);
@@ -460,8 +477,10 @@ int hst_step_end(struct hst_engine *e, struct hst_step_stats *stats)
 const float *fake_engine_grad(const struct hst_engine *engine, const char *name, size_t *count)
 {
     const struct fake_param *p = find(engine, name);
-    if (p && p->owner) p = p->owner;
-    if (p) *count = p->count;
+    if (p && p->owner)
+        p = p->owner;
+    if (p)
+        *count = p->count;
     return p ? p->grad : NULL;
 }
 

@@ -26,14 +26,16 @@ static json_t *load_json(const char *name, const char *file)
     snprintf(path, sizeof path, "%s/%s/%s", GOLDEN_DIR, name, file);
     json_error_t why;
     json_t *object = json_load_file(path, 0, &why);
-    if (!object) fail_msg("%s: %s", path, why.text);
+    if (!object)
+        fail_msg("%s: %s", path, why.text);
     return object;
 }
 
 static double number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
-    if (!json_is_number(value)) fail_msg("no number \"%s\"", key);
+    if (!json_is_number(value))
+        fail_msg("no number \"%s\"", key);
     return json_number_value(value);
 }
 
@@ -48,7 +50,8 @@ static struct rope_config read_rope(const json_t *config)
     const json_t *v5 = json_object_get(config, "rope_parameters");
     struct rope_config rope = {.type = ROPE_DEFAULT,
                                .theta = number(v5 ? v5 : config, "rope_theta")};
-    if (!v5) return rope;
+    if (!v5)
+        return rope;
     assert_string_equal(json_string_value(json_object_get(v5, "rope_type")), "llama3");
     rope.type = ROPE_LLAMA3;
     rope.factor = number(v5, "factor");
@@ -182,7 +185,8 @@ int fixture_read(void *context, const struct hst_param_ref *param, uint64_t offs
     const struct fixture *f = context;
     for (const struct fixture_file *file = f->weights; file; file = file->next) {
         const json_t *entry = json_object_get(file->header, param->name);
-        if (!entry) continue;
+        if (!entry)
+            continue;
         const json_t *shape = json_object_get(entry, "shape");
         assert_int_equal(json_array_size(shape), param->dim_count);
         for (uint32_t d = 0; d < param->dim_count; d++)

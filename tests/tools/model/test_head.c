@@ -32,7 +32,8 @@ static const struct llama_config config = {
 /* Multiples of 1/64 below 2: exact in bf16. */
 static float value_of(const char *name, uint64_t i)
 {
-    if (strstr(name, "o_proj") || strstr(name, "down_proj")) return 0.0f;
+    if (strstr(name, "o_proj") || strstr(name, "down_proj"))
+        return 0.0f;
     uint32_t hash = (uint32_t)(i + strlen(name) * 1000) * 2654435761u;
     return (float)((int)(hash >> 25) - 64) / 64.0f;
 }
@@ -99,7 +100,8 @@ static int set_up(void **state)
 {
     struct reference *r = calloc(1, sizeof *r);
     float *weight = malloc(VOCAB * HIDDEN * sizeof *weight);
-    if (!r || !weight) return -1;
+    if (!r || !weight)
+        return -1;
     for (size_t i = 0; i < VOCAB * HIDDEN; i++)
         weight[i] = value_of("lm_head.weight", i);
     for (size_t t = 0; t < TOKENS; t++)

@@ -57,10 +57,13 @@ static int set_up(void **state)
 {
     struct context *c = calloc(1, sizeof *c);
     struct hst_dev_config config = {.size = sizeof config};
-    if (!c || hst_dev_host_open(&config, &c->dev) < 0) return -1;
-    if (hst_stream_create(c->dev, "test", &c->stream) < 0) return -1;
+    if (!c || hst_dev_host_open(&config, &c->dev) < 0)
+        return -1;
+    if (hst_stream_create(c->dev, "test", &c->stream) < 0)
+        return -1;
     c->op = aligned_alloc(64, sizeof *c->op);
-    if (!c->op) return -1;
+    if (!c->op)
+        return -1;
     memset(c->op, 0xff, sizeof *c->op);
     fill(c->op->x, c->op->x16, TOKENS * IN, 1);
     fill(c->op->w, c->op->w16, OUT * IN, 2);
@@ -89,7 +92,8 @@ static void run(struct context *c, enum hst_dtype dtype, body_fn *body)
     body(&p, c->op);
     p.measure = NULL;
     p.op_work = (struct hst_work){NULL, work_bytes};
-    if (work_bytes) p.op_work.data = aligned_alloc(64, (work_bytes + 63) / 64 * 64);
+    if (work_bytes)
+        p.op_work.data = aligned_alloc(64, (work_bytes + 63) / 64 * 64);
     body(&p, c->op);
     assert_int_equal(p.rc, 0);
     assert_int_equal(hst_stream_sync(c->stream), 0);
@@ -106,7 +110,8 @@ static double product(const struct operands *op, size_t t, size_t i)
 
 static void assert_near(double got, double expected, double scale)
 {
-    if (!(fabs(got - expected) <= scale)) fail_msg("%.9g, not %.9g", got, expected);
+    if (!(fabs(got - expected) <= scale))
+        fail_msg("%.9g, not %.9g", got, expected);
 }
 
 static void forward_f32(struct pass *p, struct operands *op)

@@ -84,7 +84,8 @@ static void assert_refused(const struct llama_config *config, const struct llama
     assert_true(llama_create(config, r, &model, &error) < 0);
     assert_null(model);
     assert_int_equal(error.code, code);
-    if (!strstr(error.message, words)) fail_msg("\"%s\" lacks \"%s\"", error.message, words);
+    if (!strstr(error.message, words))
+        fail_msg("\"%s\" lacks \"%s\"", error.message, words);
 }
 
 static void sizes_that_cannot_be_are_refused(void **state)

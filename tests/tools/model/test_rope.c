@@ -11,7 +11,8 @@
 
 static void assert_close(double got, double expected)
 {
-    if (fabs(got - expected) > 1e-12 * fabs(expected)) fail_msg("%.17g, not %.17g", got, expected);
+    if (fabs(got - expected) > 1e-12 * fabs(expected))
+        fail_msg("%.17g, not %.17g", got, expected);
 }
 
 static void default_frequencies_are_powers_of_theta(void **state)
