@@ -5,7 +5,7 @@
  * The host device's own objects. `struct host_math` is the seam between what is compiled once
  * (streams, memory, dispatch) and what is compiled once per instruction set (host/ops/).
  */
-#include "../base.h"
+#include "base.h"
 #include <pthread.h>
 
 struct host_dev;

@@ -2,7 +2,7 @@
 #ifndef HST_KERNELS_HOST_ATTENTION_H
 #define HST_KERNELS_HOST_ATTENTION_H
 /* What the forward and the backward of attention share: tiles, and operands as f32 blocks. */
-#include "../work.h"
+#include "host/work.h"
 #include "ops.h"
 
 /* A block of f32 rows, head_dim wide: in a tensor itself, or its widened copy. */

@@ -12,7 +12,7 @@
  * bf16 operands are widened into the worker's part of the workspace, MATMUL_WIDE_K of K at a time,
  * and the products add up in f32 in rising k, which bounds the workspace.
  */
-#include "../work.h"
+#include "host/work.h"
 #include "ops.h"
 
 enum { BLOCK_MAX = 512, BLOCK_MIN = 256, BLOCKS_WANTED = 8, BLOCK_ROUND = 16 };

@@ -10,7 +10,7 @@
  * hands them to host_split. Pieces write apart from each other, so who runs them, and when, leaves
  * no trace.
  */
-#include "../host.h"
+#include "host/host.h"
 #include "vec.h"
 
 #define HOST_JOIN(a, b)          a##_##b

@@ -4,7 +4,7 @@
  * of RMSNORM_ROWS_SUMMED rows leaves its sum in the workspace, and a second pass adds those in
  * order.
  */
-#include "../work.h"
+#include "host/work.h"
 #include "ops.h"
 
 enum { COLUMNS_SUMMED = 256 };
