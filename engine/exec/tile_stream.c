@@ -91,8 +91,8 @@ static int slot_read(struct stream_state *s, struct slot *slot, uint32_t tile)
         slot->transfers[kind] = (struct transfer){.tile = tile, .kind = kind};
         if (!on_nvme(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, TILE_READ_STATES))
             continue;
-        int rc = engine->extents->ops->read(
-            engine->extents, kind, tile, slot_buffer(engine, slot, kind), &slot->transfers[kind]);
+        int rc = extents_read(engine->extents, kind, tile, slot_buffer(engine, slot, kind),
+                              &slot->transfers[kind]);
         if (rc)
             return engine_fail_transfer(engine, &slot->transfers[kind]);
     }
@@ -106,8 +106,8 @@ static int slot_write(struct stream_state *s, struct slot *slot, uint32_t tile)
         enum extent_kind kind = (enum extent_kind)k;
         if (!on_nvme(s, kind, tile) || !wants(s, kind, TILE_WRITE_WEIGHTS, TILE_WRITE_STATES))
             continue;
-        int rc = engine->extents->ops->write(
-            engine->extents, kind, tile, slot_buffer(engine, slot, kind), &slot->transfers[kind]);
+        int rc = extents_write(engine->extents, kind, tile, slot_buffer(engine, slot, kind),
+                               &slot->transfers[kind]);
         if (rc)
             return engine_fail_transfer(engine, &slot->transfers[kind]);
     }

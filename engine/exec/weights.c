@@ -46,11 +46,9 @@ static int fill_gather(struct hst_engine *engine, struct lease *lease, const str
         uint64_t elements = layout_tile(layout, tile).offset - start;
         void *to = lease->buffer + gather->lease_at + elements * engine_element_bytes(engine);
         struct transfer *transfer = &lease->transfers[lease->transfer_count++];
-        int rc = engine->extents->ops->read(engine->extents, EXTENT_WEIGHTS, tile, to, transfer);
-        if (rc) {
-            transfer->error = rc;
+        int rc = extents_read(engine->extents, EXTENT_WEIGHTS, tile, to, transfer);
+        if (rc)
             return engine_fail_transfer(engine, transfer);
-        }
     }
     return 0;
 }

@@ -2,12 +2,35 @@
 /* What is common to all providers of extents. */
 #include "tier/extent.h"
 
+static int begun(struct transfer *transfer, int rc)
+{
+    transfer->active = rc == 0;
+    transfer->error = rc;
+    return rc;
+}
+
+int extents_read(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+                 struct transfer *transfer)
+{
+    *transfer = (struct transfer){.active = true, .tile = tile, .kind = kind};
+    return begun(transfer, extents->ops->read(extents, kind, tile, buffer, transfer));
+}
+
+int extents_write(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+                  struct transfer *transfer)
+{
+    *transfer = (struct transfer){.active = true, .write = true, .tile = tile, .kind = kind};
+    return begun(transfer, extents->ops->write(extents, kind, tile, buffer, transfer));
+}
+
 int extents_wait(struct extents *extents, struct transfer *transfer)
 {
     while (transfer->active) {
         int rc = extents->ops->progress(extents, true);
-        if (rc)
+        if (rc) { /* the backend broke down: nothing will complete any more */
+            transfer->error = rc;
             return rc;
+        }
     }
     return transfer->error;
 }

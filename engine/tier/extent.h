@@ -28,8 +28,8 @@ struct extent_counters {
 
 struct extents;
 struct extents_ops {
-    /* Begin moving one extent; *transfer must stay where it is until it is done. A read waits for the
-       completion of the extent's last write. -EIO and the like come with the transfer. */
+    /* Begin moving one extent, for extents_read and extents_write, which fill *transfer; it must stay where it
+       is until it is no longer active. A read waits for the completion of the extent's last write. */
     int (*read)(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer, struct transfer *transfer);
     int (*write)(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer, struct transfer *transfer);
     /* True where no write of the extent is in flight. */
@@ -44,6 +44,9 @@ struct extents {
     struct extent_counters counters;
 };
 
+/** Begin moving one extent between the drive and `buffer`. Returns 0, or the error, which is then the transfer's too. */
+int extents_read(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer, struct transfer *transfer);
+int extents_write(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer, struct transfer *transfer);
 /** Waits until the transfer is done. Returns its error. */
 int extents_wait(struct extents *extents, struct transfer *transfer);
 

@@ -93,15 +93,10 @@ static int move(struct scratch *scratch, enum extent_kind kind, uint32_t tile, v
         .buffer = buffer,
         .bytes = extent_bytes(scratch, kind, tile),
     };
-    *transfer = (struct transfer){.active = true, .write = write, .tile = tile, .kind = kind};
     int rc = submit(scratch, &op, transfer);
-    if (rc) {
-        transfer->active = false;
-        transfer->error = rc;
-        return rc;
-    }
-    scratch->writing[kind][tile] = write;
-    return 0;
+    if (rc == 0)
+        scratch->writing[kind][tile] = write;
+    return rc;
 }
 
 static int scratch_read(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,

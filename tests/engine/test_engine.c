@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine through its public calls, with a client that needs no model: the gradient of each
- * parameter is the parameter itself, so what a step does depends on weights having arrived where
- * they belong. The in-memory run on one thread is the oracle of every other placement, budget, tile
- * size and width.
+ * The engine through its public calls (toy_client.h). The in-memory run on one thread is the oracle
+ * of every other placement, budget, tile size and width.
  */
-#include <hoistway/hoistway.h>
+#include "toy_client.h"
 
 #include <errno.h>
 #include <math.h>
@@ -19,27 +17,7 @@
 
 #include <cmocka.h>
 
-#define UNITS          5u
-#define STEPS          4
-#define SAVED_ELEMENTS 400000u
-
-static const struct hst_param_desc PARAMS[UNITS][2] = {
-    {{.name = "embed", .dim_count = 2, .dims = {300, 64}, .flags = HST_PARAM_DECAY}},
-    {{.name = "a.norm", .dim_count = 1, .dims = {64}},
-     {.name = "a.w", .dim_count = 2, .dims = {1000, 64}, .flags = HST_PARAM_DECAY}},
-    {{.name = "b.norm", .dim_count = 1, .dims = {63}},
-     {.name = "b.w", .dim_count = 2, .dims = {777, 65}, .flags = HST_PARAM_DECAY}},
-    {{.name = "c.norm", .dim_count = 1, .dims = {1}},
-     {.name = "c.w", .dim_count = 2, .dims = {1, 200000}, .flags = HST_PARAM_DECAY}},
-    {{.name = "last", .dim_count = 1, .dims = {64}},
-     {.name = "head", .dim_count = 2, .dims = {300, 64}, .alias_of = "embed"}},
-};
-static const uint32_t PARAM_COUNT[UNITS] = {1, 2, 2, 2, 2};
-
-static uint64_t elements_of(const struct hst_param_desc *param)
-{
-    return param->dims[0] * (param->dim_count > 1 ? param->dims[1] : 1);
-}
+#define STEPS 4
 
 static struct hst_engine *created(const struct hst_config *config)
 {
@@ -52,32 +30,6 @@ static struct hst_engine *created(const struct hst_config *config)
     return engine;
 }
 
-static void describe(struct hst_engine *engine)
-{
-    for (uint32_t u = 0; u < UNITS; u++) {
-        char name[16];
-        uint32_t unit;
-        snprintf(name, sizeof name, "unit %u", u);
-        struct hst_unit_desc desc = {.name = name,
-                                     .params = PARAMS[u],
-                                     .param_count = PARAM_COUNT[u],
-                                     .act_bytes_per_token = 64,
-                                     .work_bytes = 100};
-        assert_int_equal(hst_unit_add(engine, &desc, &unit), 0);
-        assert_int_equal(unit, u);
-    }
-    assert_int_equal(hst_carry_set(engine, 64), 0);
-}
-
-static int read_initial(void *context, const struct hst_param_ref *param, uint64_t offset,
-                        float *dst, size_t count)
-{
-    (void)context;
-    for (size_t i = 0; i < count; i++)
-        dst[i] = sinf((float)(offset + i) * 0.37f + (float)param->unit) * 0.1f;
-    return 0;
-}
-
 static void must(struct hst_engine *engine, int rc)
 {
     if (rc)
@@ -85,92 +37,30 @@ static void must(struct hst_engine *engine, int rc)
                  hst_engine_error(engine)->message);
 }
 
-static void add_gradients(struct hst_engine *engine, uint32_t unit,
-                          const struct hst_unit_view *view)
-{
-    for (uint32_t i = 0; i < view->param_count; i++) {
-        /* Through a copy in f32, then added: an alias must accumulate on top of what its other user
-         * left. */
-        size_t n = elements_of(&PARAMS[unit][i]);
-        static float widened[200000];
-        struct hst_cast cast = {n, hst_engine_dtype(engine), HST_F32, view->param[i].data, widened};
-        struct hst_add add = {n, HST_F32, view->param[i].grad, widened, view->param[i].grad};
-        must(engine, hst_op_cast(hst_engine_stream(engine), &cast));
-        must(engine, hst_op_add(hst_engine_stream(engine), &add));
-    }
-}
-
-static void sweep(struct hst_engine *engine)
-{
-    struct hst_stream *stream = hst_engine_stream(engine);
-    const struct hst_unit_view *view;
-    for (uint32_t u = 0; u + 1 < UNITS; u++) { /* the head is left out of the forward */
-        must(engine, hst_unit_acquire(engine, u, HST_FORWARD, stream, &view));
-        assert_null(view->param[0].grad);
-        must(engine, hst_unit_release(engine, u));
-    }
-    for (uint32_t u = UNITS; u-- > 0;) {
-        must(engine, hst_unit_acquire(engine, u, HST_BACKWARD, stream, &view));
-        add_gradients(engine, u, view);
-        must(engine, hst_unit_grad_ready(engine, u));
-        must(engine, hst_unit_release(engine, u));
-    }
-}
-
-struct saved {
-    unsigned char *bytes;
-    size_t used;
-};
-
-static int collect(void *context, const struct hst_param_ref *param, uint64_t offset,
-                   const void *src, size_t count, enum hst_dtype dtype)
-{
-    struct saved *saved = context;
-    (void)param;
-    (void)offset;
-    memcpy(saved->bytes + saved->used, src, count * hst_dtype_bytes(dtype));
-    saved->used += count * hst_dtype_bytes(dtype);
-    return 0;
-}
-
 struct result {
-    struct saved weights;
+    struct toy_saved weights;
     double norms[STEPS];
     struct hst_memory memory;
     struct hst_step_stats stats;
 };
 
-static void seal_and_load(struct hst_engine *engine)
+static void run(const struct hst_config *config, struct result *result)
 {
-    describe(engine);
-    must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
-    must(engine, hst_engine_load(engine, &(struct hst_reader){read_initial, NULL}));
-}
-
-static struct result run(const struct hst_config *config)
-{
-    struct result result = {0};
     struct hst_engine *engine = created(config);
-    seal_and_load(engine);
+    must(engine, toy_seal_and_load(engine));
     for (int s = 0; s < STEPS; s++) {
-        struct hst_step step;
-        must(engine,
-             hst_step_begin(engine,
-                            &(struct hst_step_in){.size = sizeof(struct hst_step_in), .lr = 1e-3},
-                            &step));
-        assert_int_equal(step.number, s + 1);
-        sweep(engine);
-        must(engine, hst_step_end(engine, &result.stats));
-        result.norms[s] = result.stats.grad_norm;
+        must(engine, toy_step(engine, &result->stats));
+        assert_int_equal(result->stats.step, s + 1);
+        result->norms[s] = result->stats.grad_norm;
     }
     must(engine, hst_engine_drain(engine, NULL));
-    result.weights.bytes = malloc(SAVED_ELEMENTS * sizeof(float));
-    must(engine, hst_engine_save(engine, &(struct hst_writer){collect, &result.weights}));
-    must(engine, hst_engine_memory(engine, &result.memory));
+    must(engine, toy_save(engine, &result->weights));
+    must(engine, hst_engine_memory(engine, &result->memory));
     hst_engine_destroy(&engine);
     assert_null(engine);
-    return result;
 }
+
+static struct result oracle, other; /* large: not on the stack */
 
 static char store[] = "hst-engine-XXXXXX";
 
@@ -191,8 +81,7 @@ static int remove_store(void **state)
 
 static void check_placements(enum hst_precision precision)
 {
-    struct result oracle =
-        run(CONFIG(.precision = precision, .threads = 1, .place = "states=dram,weights=dram"));
+    run(CONFIG(.precision = precision, .threads = 1, .place = "states=dram,weights=dram"), &oracle);
     assert_int_equal(oracle.memory.total[HST_TIER_NVME], 0);
     uint64_t all = oracle.memory.total[HST_TIER_DRAM];
     const struct hst_config *others[] = {
@@ -213,15 +102,13 @@ static void check_placements(enum hst_precision precision)
               .dram_bytes = all / 2 + (all >> 4)),
     };
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        struct result other = run(others[i]);
+        run(others[i], &other);
         assert_true(other.memory.total[HST_TIER_NVME] > 0);
         assert_true(other.memory.total[HST_TIER_DRAM] <= others[i]->dram_bytes);
         assert_int_equal(other.weights.used, oracle.weights.used);
         assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
         assert_memory_equal(other.norms, oracle.norms, sizeof oracle.norms);
-        free(other.weights.bytes);
     }
-    free(oracle.weights.bytes);
 }
 
 static void weights_are_the_same_bytes_wherever_they_live_in_fp32(void **state)
@@ -239,31 +126,26 @@ static void weights_are_the_same_bytes_wherever_they_live_in_bf16(void **state)
 static void the_norm_counts_a_tied_gradient_once_as_the_sum_of_its_users(void **state)
 {
     (void)state;
-    struct result result = run(CONFIG(.threads = 2));
+    run(CONFIG(.threads = 2), &other);
     double sum = 0;
-    for (uint32_t u = 0; u < UNITS; u++)
-        for (uint32_t p = 0; p < PARAM_COUNT[u]; p++) {
-            uint64_t n = elements_of(&PARAMS[u][p]);
-            for (uint64_t i = 0; i < n && !PARAMS[u][p].alias_of; i++) {
-                float value;
-                struct hst_param_ref ref = {.unit = u};
-                read_initial(NULL, &ref, i, &value, 1);
-                double gradient = u == 0 ? 2.0 * (double)value : (double)value;
+    for (uint32_t u = 0; u < TOY_UNITS; u++)
+        for (uint32_t p = 0; p < toy_units[u].count; p++) {
+            const struct hst_param_desc *param = &toy_units[u].params[p];
+            for (uint64_t i = 0; i < toy_elements(param) && !param->alias_of; i++) {
+                double gradient = (double)toy_initial(u, i) * (u == 0 ? 2 : 1);
                 sum += gradient * gradient;
             }
         }
-    assert_true(fabs(result.norms[0] - sqrt(sum)) <= 1e-6 * sqrt(sum));
-    free(result.weights.bytes);
+    assert_true(fabs(other.norms[0] - sqrt(sum)) <= 1e-6 * sqrt(sum));
 }
 
 static void traffic_is_what_the_placement_says(void **state)
 {
     (void)state;
-    struct result result = run(CONFIG(.place = "states=nvme"));
-    uint64_t states = result.memory.bytes[HST_CLASS_STATES][HST_TIER_NVME];
-    assert_int_equal(result.stats.bytes.nvme_read, states);
-    assert_int_equal(result.stats.bytes.nvme_write, states);
-    free(result.weights.bytes);
+    run(CONFIG(.place = "states=nvme"), &other);
+    uint64_t states = other.memory.bytes[HST_CLASS_STATES][HST_TIER_NVME];
+    assert_int_equal(other.stats.bytes.nvme_read, states);
+    assert_int_equal(other.stats.bytes.nvme_write, states);
 }
 
 static void calls_out_of_order_are_refused_and_harmless(void **state)
@@ -279,7 +161,7 @@ static void calls_out_of_order_are_refused_and_harmless(void **state)
     uint32_t unit;
     assert_int_equal(hst_step_begin(engine, &in, &step), -EINVAL);
     assert_int_equal(hst_engine_seal(engine, HST_ORDER_FORWARD), -EINVAL); /* no unit */
-    seal_and_load(engine);
+    must(engine, toy_seal_and_load(engine));
     assert_int_equal(hst_unit_add(engine, &(struct hst_unit_desc){.name = "late"}, &unit), -EBUSY);
     assert_int_equal(hst_unit_acquire(engine, 0, HST_FORWARD, stream, &view),
                      -EINVAL); /* no step */
@@ -289,7 +171,7 @@ static void calls_out_of_order_are_refused_and_harmless(void **state)
     in.lr = 1e-3;
     must(engine, hst_step_begin(engine, &in, &step));
     assert_int_equal(hst_step_begin(engine, &in, &step), -EINVAL);
-    assert_int_equal(hst_unit_acquire(engine, UNITS, HST_FORWARD, stream, &view), -EINVAL);
+    assert_int_equal(hst_unit_acquire(engine, TOY_UNITS, HST_FORWARD, stream, &view), -EINVAL);
     assert_int_equal(hst_unit_acquire(engine, 0, HST_BACKWARD, stream, &view),
                      -EINVAL); /* the last comes first */
     assert_int_equal(hst_unit_release(engine, 0), -EINVAL);
@@ -302,11 +184,11 @@ static void calls_out_of_order_are_refused_and_harmless(void **state)
     must(engine, hst_unit_release(engine, 1));
     assert_int_equal(hst_unit_acquire(engine, 0, HST_FORWARD, stream, &view),
                      -EINVAL); /* its turn is over */
-    must(engine, hst_unit_acquire(engine, UNITS - 1, HST_BACKWARD, stream, &view));
-    assert_int_equal(hst_unit_release(engine, UNITS - 1), -EINVAL); /* gradients not complete */
-    must(engine, hst_unit_grad_ready(engine, UNITS - 1));
-    assert_int_equal(hst_unit_grad_ready(engine, UNITS - 1), -EINVAL);
-    must(engine, hst_unit_release(engine, UNITS - 1));
+    must(engine, hst_unit_acquire(engine, TOY_UNITS - 1, HST_BACKWARD, stream, &view));
+    assert_int_equal(hst_unit_release(engine, TOY_UNITS - 1), -EINVAL); /* gradients not complete */
+    must(engine, hst_unit_grad_ready(engine, TOY_UNITS - 1));
+    assert_int_equal(hst_unit_grad_ready(engine, TOY_UNITS - 1), -EINVAL);
+    must(engine, hst_unit_release(engine, TOY_UNITS - 1));
     assert_int_equal(hst_step_end(engine, &stats), -EINVAL); /* four units are missing */
     assert_int_equal(hst_engine_error(engine)->code, 0);
     hst_engine_destroy(&engine);
@@ -320,11 +202,11 @@ static void activations_have_a_place_per_unit_and_micro_batch_and_keep_their_byt
     const struct hst_unit_view *view;
     struct hst_step step;
     struct hst_act act;
-    seal_and_load(engine);
+    must(engine, toy_seal_and_load(engine));
     must(engine,
          hst_step_begin(engine, &(struct hst_step_in){.size = sizeof(struct hst_step_in)}, &step));
     assert_int_equal(step.micro_count, 3);
-    for (uint32_t u = 0; u < UNITS; u++) {
+    for (uint32_t u = 0; u < TOY_UNITS; u++) {
         must(engine, hst_unit_acquire(engine, u, HST_FORWARD, stream, &view));
         for (uint32_t m = 0; m < 3; m++) {
             must(engine, hst_act_acquire(engine, u, m, HST_CHECKPOINT, HST_WRITE, stream, &act));
@@ -335,7 +217,7 @@ static void activations_have_a_place_per_unit_and_micro_batch_and_keep_their_byt
         }
         must(engine, hst_unit_release(engine, u));
     }
-    for (uint32_t u = UNITS; u-- > 0;) {
+    for (uint32_t u = TOY_UNITS; u-- > 0;) {
         must(engine, hst_unit_acquire(engine, u, HST_BACKWARD, stream, &view));
         for (uint32_t m = 0; m < 3; m++) {
             must(engine, hst_act_acquire(engine, u, m, HST_CHECKPOINT, HST_READ, stream, &act));
@@ -356,13 +238,13 @@ static void a_gradient_that_is_not_finite_stops_the_run_before_any_update(void *
     const struct hst_unit_view *view;
     struct hst_step step;
     struct hst_step_stats stats;
-    seal_and_load(engine);
+    must(engine, toy_seal_and_load(engine));
     must(engine,
          hst_step_begin(
              engine, &(struct hst_step_in){.size = sizeof(struct hst_step_in), .lr = 1.0}, &step));
     static float infinite;
     infinite = INFINITY;
-    for (uint32_t u = UNITS; u-- > 0;) {
+    for (uint32_t u = TOY_UNITS; u-- > 0;) {
         must(engine, hst_unit_acquire(engine, u, HST_BACKWARD, stream, &view));
         if (u == 2)
             must(engine, hst_stream_copy(stream, view->param[0].grad, &infinite, sizeof infinite));
@@ -413,7 +295,7 @@ static void a_plan_that_does_not_fit_is_refused_with_the_smallest_that_would(voi
 {
     (void)state;
     struct hst_engine *engine = created(SMALL(.dram_bytes = 1u << 20));
-    describe(engine);
+    must(engine, toy_describe(engine));
     assert_int_equal(hst_engine_seal(engine, HST_ORDER_FORWARD), -ENOSPC);
     assert_int_equal(hst_engine_error(engine)->code, 302);
     assert_non_null(strstr(hst_engine_error(engine)->message, "smallest needs"));
@@ -423,14 +305,17 @@ static void a_plan_that_does_not_fit_is_refused_with_the_smallest_that_would(voi
 static int fail_late(void *context, const struct hst_param_ref *param, uint64_t offset, float *dst,
                      size_t count)
 {
-    return param->unit == 3 ? -EIO : read_initial(context, param, offset, dst, count);
+    (void)context;
+    (void)offset;
+    memset(dst, 0, count * sizeof *dst);
+    return param->unit == 3 ? -EIO : 0;
 }
 
 static void a_reader_that_fails_ends_the_load(void **state)
 {
     (void)state;
     struct hst_engine *engine = created(CONFIG(.place = "states=nvme,weights=nvme"));
-    describe(engine);
+    must(engine, toy_describe(engine));
     must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
     assert_int_equal(hst_engine_load(engine, &(struct hst_reader){fail_late, NULL}), -EIO);
     assert_int_equal(hst_engine_error(engine)->code, 106);

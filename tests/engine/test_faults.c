@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every transfer of a small run fails once: the run ends with the right code, says what failed, moves
+ * nothing more, and can be destroyed with transfers still in flight. ASan and TSan watch.
+ */
+#include "engine_state.h"
+#include "toy_client.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char store[] = "hst-faults-XXXXXX";
+
+/* Stands in front of an engine's extents: the operation whose number comes up completes with an error, either
+   at once (refused) or when it is reaped (after its bytes have moved). */
+static struct {
+    const struct extents_ops *behind;
+    unsigned operations, fail_at;
+    bool refuse;
+    struct transfer *doomed;
+} fault;
+
+static int begin(struct transfer *transfer, int rc)
+{
+    if (rc == 0 && fault.operations == fault.fail_at)
+        fault.doomed = transfer;
+    return rc;
+}
+
+static bool refused(void)
+{
+    return ++fault.operations == fault.fail_at && fault.refuse;
+}
+
+static int fault_read(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+                      struct transfer *transfer)
+{
+    if (refused())
+        return -EIO;
+    return begin(transfer, fault.behind->read(extents, kind, tile, buffer, transfer));
+}
+
+static int fault_write(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+                       struct transfer *transfer)
+{
+    if (refused())
+        return -EIO;
+    return begin(transfer, fault.behind->write(extents, kind, tile, buffer, transfer));
+}
+
+static int fault_progress(struct extents *extents, bool wait)
+{
+    int rc = fault.behind->progress(extents, wait);
+    if (fault.doomed && !fault.doomed->active) {
+        fault.doomed->error = -EIO;
+        fault.doomed = NULL;
+    }
+    return rc;
+}
+
+static bool fault_written(struct extents *extents, enum extent_kind kind, uint32_t tile)
+{
+    return fault.behind->written(extents, kind, tile);
+}
+
+static void fault_close(struct extents *extents)
+{
+    fault.doomed = NULL;
+    extents->ops = fault.behind;
+    extents->ops->close(extents);
+}
+
+static const struct extents_ops FAULT_OPS = {fault_read, fault_write, fault_written, fault_progress,
+                                             fault_close};
+
+static struct toy_saved saved;
+
+/* Two steps and a save with the n-th operation failing. Returns the first code. */
+static int run_with_fault(unsigned fail_at, bool refuse, struct hst_error *error)
+{
+    struct hst_engine *engine = NULL;
+    struct hst_step_stats stats;
+    const struct hst_config *config =
+        hst_config(.store = store, .place = "states=nvme,weights=nvme", .batch_tokens = 10,
+                   .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
+                   .tile_elements = 65536);
+    assert_int_equal(hst_engine_create(config, &engine), 0);
+    assert_int_equal(toy_seal_and_load(engine), 0);
+    fault.behind = engine->extents->ops;
+    fault.operations = 0;
+    fault.fail_at = fail_at;
+    fault.refuse = refuse;
+    fault.doomed = NULL;
+    engine->extents->ops = &FAULT_OPS;
+    int rc = 0;
+    for (int s = 0; s < 2 && rc == 0; s++)
+        rc = toy_step(engine, &stats);
+    rc = rc ? rc : toy_save(engine, &saved);
+    *error = *hst_engine_error(engine);
+    if (rc) { /* sticky: nothing goes on */
+        struct hst_step step;
+        struct hst_step_in in = {.size = sizeof in};
+        assert_int_equal(hst_step_begin(engine, &in, &step), rc);
+        assert_int_equal(hst_engine_drain(engine, NULL), rc);
+    }
+    hst_engine_destroy(&engine);
+    return rc;
+}
+
+static void every_operation_can_fail(bool refuse)
+{
+    struct hst_error error;
+    assert_int_equal(run_with_fault(UINT32_MAX, refuse, &error), 0);
+    unsigned all = fault.operations;
+    unsigned reads = 0, writes = 0;
+    assert_true(all > 50);
+    for (unsigned n = 1; n <= all; n++) {
+        int rc = run_with_fault(n, refuse, &error);
+        if (rc == 0) { /* fetched for a step that never came, and never waited for */
+            assert_false(refuse);
+            continue;
+        }
+        assert_int_equal(rc, -EIO);
+        assert_true(error.code == HST_E_READ || error.code == HST_E_WRITE);
+        assert_non_null(strstr(error.message, "tile"));
+        reads += error.code == HST_E_READ;
+        writes += error.code == HST_E_WRITE;
+    }
+    assert_true(reads > 20 && writes > 10);
+    assert_true(reads + writes + 8 > all);
+}
+
+static void an_operation_that_is_refused_ends_the_run(void **state)
+{
+    (void)state;
+    every_operation_can_fail(true);
+}
+
+static void an_operation_that_completes_with_an_error_ends_the_run(void **state)
+{
+    (void)state;
+    every_operation_can_fail(false);
+}
+
+static int make_store(void **state)
+{
+    (void)state;
+    return mkdtemp(store) ? 0 : -1;
+}
+
+static int remove_store(void **state)
+{
+    (void)state;
+    return rmdir(store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_operation_that_is_refused_ends_the_run),
+        cmocka_unit_test(an_operation_that_completes_with_an_error_ends_the_run),
+    };
+    return cmocka_run_group_tests(tests, make_store, remove_store);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See toy_client.h. Sizes are chosen so that units begin and end inside tiles and parameters cross them. */
+#include "toy_client.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WIDEST 200000u
+
+static const struct hst_param_desc embed[] = {
+    {.name = "embed", .dim_count = 2, .dims = {300, 64}, .flags = HST_PARAM_DECAY}};
+static const struct hst_param_desc a[] = {
+    {.name = "a.norm", .dim_count = 1, .dims = {64}},
+    {.name = "a.w", .dim_count = 2, .dims = {1000, 64}, .flags = HST_PARAM_DECAY}};
+static const struct hst_param_desc b[] = {
+    {.name = "b.norm", .dim_count = 1, .dims = {63}},
+    {.name = "b.w", .dim_count = 2, .dims = {777, 65}, .flags = HST_PARAM_DECAY}};
+static const struct hst_param_desc c[] = {
+    {.name = "c.norm", .dim_count = 1, .dims = {1}},
+    {.name = "c.w", .dim_count = 2, .dims = {1, WIDEST}, .flags = HST_PARAM_DECAY}};
+static const struct hst_param_desc head[] = {
+    {.name = "last", .dim_count = 1, .dims = {64}},
+    {.name = "head", .dim_count = 2, .dims = {300, 64}, .alias_of = "embed"}};
+
+const struct toy_unit toy_units[TOY_UNITS] = {{embed, 1}, {a, 2}, {b, 2}, {c, 2}, {head, 2}};
+
+uint64_t toy_elements(const struct hst_param_desc *param)
+{
+    return param->dims[0] * (param->dim_count > 1 ? param->dims[1] : 1);
+}
+
+float toy_initial(uint32_t unit, uint64_t i)
+{
+    return sinf((float)i * 0.37f + (float)unit) * 0.1f;
+}
+
+int toy_describe(struct hst_engine *engine)
+{
+    for (uint32_t u = 0; u < TOY_UNITS; u++) {
+        char name[16];
+        uint32_t unit;
+        snprintf(name, sizeof name, "unit %u", u);
+        struct hst_unit_desc desc = {.name = name,
+                                     .params = toy_units[u].params,
+                                     .param_count = toy_units[u].count,
+                                     .act_bytes_per_token = 64,
+                                     .work_bytes = 100};
+        int rc = hst_unit_add(engine, &desc, &unit);
+        if (rc)
+            return rc;
+    }
+    return hst_carry_set(engine, 64);
+}
+
+static int read_initial(void *context, const struct hst_param_ref *param, uint64_t offset,
+                        float *dst, size_t count)
+{
+    (void)context;
+    for (size_t i = 0; i < count; i++)
+        dst[i] = toy_initial(param->unit, offset + i);
+    return 0;
+}
+
+int toy_seal_and_load(struct hst_engine *engine)
+{
+    int rc = toy_describe(engine);
+    rc = rc ? rc : hst_engine_seal(engine, HST_ORDER_FORWARD);
+    return rc ? rc : hst_engine_load(engine, &(struct hst_reader){read_initial, NULL});
+}
+
+/* Through a copy in f32, then added: an alias must add to what its other user left. */
+static int add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view)
+{
+    static float widened[WIDEST];
+    for (uint32_t i = 0; i < view->param_count; i++) {
+        size_t n = toy_elements(&toy_units[unit].params[i]);
+        struct hst_cast cast = {n, hst_engine_dtype(engine), HST_F32, view->param[i].data, widened};
+        struct hst_add add = {n, HST_F32, view->param[i].grad, widened, view->param[i].grad};
+        int rc = hst_op_cast(hst_engine_stream(engine), &cast);
+        rc = rc ? rc : hst_op_add(hst_engine_stream(engine), &add);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int backward(struct hst_engine *engine, uint32_t unit)
+{
+    const struct hst_unit_view *view;
+    int rc = hst_unit_acquire(engine, unit, HST_BACKWARD, hst_engine_stream(engine), &view);
+    rc = rc ? rc : add_gradients(engine, unit, view);
+    rc = rc ? rc : hst_unit_grad_ready(engine, unit);
+    return rc ? rc : hst_unit_release(engine, unit);
+}
+
+int toy_sweep(struct hst_engine *engine)
+{
+    const struct hst_unit_view *view;
+    int rc = 0;
+    for (uint32_t u = 0; rc == 0 && u + 1 < TOY_UNITS; u++) {
+        rc = hst_unit_acquire(engine, u, HST_FORWARD, hst_engine_stream(engine), &view);
+        rc = rc ? rc : hst_unit_release(engine, u);
+    }
+    for (uint32_t u = TOY_UNITS; rc == 0 && u-- > 0;)
+        rc = backward(engine, u);
+    return rc;
+}
+
+int toy_step(struct hst_engine *engine, struct hst_step_stats *stats)
+{
+    struct hst_step step;
+    struct hst_step_in in = {.size = sizeof in, .lr = 1e-3};
+    int rc = hst_step_begin(engine, &in, &step);
+    rc = rc ? rc : toy_sweep(engine);
+    return rc ? rc : hst_step_end(engine, stats);
+}
+
+static int collect(void *context, const struct hst_param_ref *param, uint64_t offset,
+                   const void *src, size_t count, enum hst_dtype dtype)
+{
+    struct toy_saved *saved = context;
+    (void)param;
+    (void)offset;
+    memcpy(saved->bytes + saved->used, src, count * hst_dtype_bytes(dtype));
+    saved->used += count * hst_dtype_bytes(dtype);
+    return 0;
+}
+
+int toy_save(struct hst_engine *engine, struct toy_saved *saved)
+{
+    saved->used = 0;
+    return hst_engine_save(engine, &(struct hst_writer){collect, saved});
+}
