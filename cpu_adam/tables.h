@@ -5,7 +5,8 @@
 #include <hoistway/cpu_adam.h>
 
 extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_c;
-extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_avx2;   /* defined where HST_CPU_ADAM_X86 is set */
+/* defined where HST_CPU_ADAM_X86 is set */
+extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_avx2;
 extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_avx512; /* likewise */
 
 #endif

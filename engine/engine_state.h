@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_STATE_H
 #define HOISTWAY_ENGINE_STATE_H
-/* What an engine holds. Each part is changed by one file of exec/ or by engine.c; the comment says which. */
+/* What an engine holds. Each part is changed by one file of exec/ or by engine.c; the comment says
+   which. */
 #include "exec/workers.h"
 #include "plan/placement.h"
 #include "tier/extent.h"
@@ -87,7 +88,8 @@ struct hst_engine {
 int engine_fail(struct hst_engine *engine, int code, int native, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /** A caller's mistake: not sticky, said in the log. Returns -EINVAL. */
-int engine_refuse(struct hst_engine *engine, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int engine_refuse(struct hst_engine *engine, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void engine_log(struct hst_engine *engine, enum hst_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /** An I/O error of the store, with what it was about. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_FAIL_H
 #define HOISTWAY_TOOLS_FAIL_H
-/* How a tool says that something failed: E-code, native errno, one line of text. docs/errors.md lists the codes. */
+/* How a tool says that something failed: E-code, native errno, one line of text. docs/errors.md
+   lists the codes. */
 #include <hoistway/hoistway.h>
 
 enum fail_code {
@@ -16,7 +17,8 @@ enum fail_code {
     FAIL_VALUE = 402,           /* a value out of its range, or contradictory options */
     FAIL_MISSING = 403,         /* a required option is missing */
     FAIL_SAFETENSORS = 410,     /* malformed safetensors file */
-    FAIL_INDEX = 411,           /* malformed model.safetensors.index.json, or shards that contradict it */
+    /* malformed model.safetensors.index.json, or shards that contradict it */
+    FAIL_INDEX = 411,
     FAIL_CONFIG_FILE = 412,     /* config.json missing, unreadable, not JSON */
     FAIL_CONFIG_VALUE = 413,    /* a key of config.json out of its range */
     FAIL_ARCHITECTURE = 414,    /* not a model that can be trained here */
@@ -29,7 +31,10 @@ enum fail_code {
     FAIL_NONFINITE = 701,
 };
 
-/** Fills *error (may be null) and returns `native`, a negative errno. Control characters in the text are escaped, so that hostile names cannot forge lines. */
+/**
+ * Fills *error (may be null) and returns `native`, a negative errno. Control characters in the text
+ * are escaped, so that hostile names cannot forge lines.
+ */
 int fail(struct hst_error *error, enum fail_code code, int native, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

@@ -2,8 +2,8 @@
 #ifndef HOISTWAY_ENGINE_EXEC_TILE_STREAM_H
 #define HOISTWAY_ENGINE_EXEC_TILE_STREAM_H
 /*
- * Every tile once, in order, through a small ring: read what is on NVMe, visit in place, write back. The
- * update, loading and saving are three visits of the same stream.
+ * Every tile once, in order, through a small ring: read what is on NVMe, visit in place, write
+ * back. The update, loading and saving are three visits of the same stream.
  */
 #include "engine_state.h"
 
@@ -24,12 +24,19 @@ enum tile_access {
     TILE_WRITE_STATES = 1u << 3,
 };
 
-/** Tiles that are at home in DRAM come many at a time, so that a visit can spread them over the workers. */
+/**
+ * Tiles that are at home in DRAM come many at a time, so that a visit can spread them over the
+ * workers.
+ */
 #define TILE_BATCH 64u
 
-typedef int tile_visit(struct hst_engine *engine, void *context, const struct tile_job *jobs, uint32_t count);
+typedef int tile_visit(struct hst_engine *engine, void *context, const struct tile_job *jobs,
+                       uint32_t count);
 
-/** Returns the first error: of a transfer (sticky in the engine), or what a visit returned. All writes have completed. */
+/**
+ * Returns the first error: of a transfer (sticky in the engine), or what a visit returned. All
+ * writes have completed.
+ */
 int tile_stream(struct hst_engine *engine, unsigned access, tile_visit *visit, void *context);
 
 #endif

@@ -7,7 +7,10 @@
 /** Leases, and the views of units at home in DRAM. Errors: -ENOMEM, the device's. */
 int weights_open(struct hst_engine *engine);
 void weights_close(struct hst_engine *engine);
-/** Makes the unit's weights readable for what is enqueued from now on; begins fetching those that follow. */
+/**
+ * Makes the unit's weights readable for what is enqueued from now on; begins fetching those that
+ * follow.
+ */
 int weights_acquire(struct hst_engine *engine, uint32_t unit, uint32_t place);
 int weights_release(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream);
 /** Begins fetching the units used from `place` on, as far as idle leases allow; never waits. */

@@ -2,19 +2,23 @@
 #ifndef HOISTWAY_ENGINE_EXEC_WORKERS_H
 #define HOISTWAY_ENGINE_EXEC_WORKERS_H
 /*
- * The engine's worker threads: run the pieces of one job, the caller among them. Used by the update, the
- * norm, and (through struct hst_parallel) by the host device's operations.
+ * The engine's worker threads: run the pieces of one job, the caller among them. Used by the
+ * update, the norm, and (through struct hst_parallel) by the host device's operations.
  * Thread-safety: workers_run may be called from several threads; jobs then run one after another.
  */
 #include <hoistway/kernels.h>
 
 struct workers;
 
-/** width: pieces at work at once, the caller's included; width - 1 threads are started. Errors: -ENOMEM, -EAGAIN. */
+/**
+ * width: pieces at work at once, the caller's included; width - 1 threads are started. Errors:
+ * -ENOMEM, -EAGAIN.
+ */
 int workers_create(unsigned width, struct workers **workers);
 void workers_destroy(struct workers **workers);
 unsigned workers_width(const struct workers *workers);
 /** As struct hst_parallel's run; `context` is the struct workers. */
-void workers_run(void *context, size_t count, void (*body)(void *arg, size_t index, unsigned worker), void *arg);
+void workers_run(void *context, size_t count,
+                 void (*body)(void *arg, size_t index, unsigned worker), void *arg);
 
 #endif

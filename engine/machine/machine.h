@@ -9,7 +9,8 @@ unsigned machine_cores(void);
 
 struct machine_memory {
     uint64_t available_bytes;    /* MemAvailable */
-    uint64_t cgroup_left_bytes;  /* least of limit - usage over the process's cgroup and its parents; UINT64_MAX: no limit */
+    /* least of limit - usage over the process's cgroup and its parents; UINT64_MAX: no limit */
+    uint64_t cgroup_left_bytes;
     uint64_t address_left_bytes; /* RLIMIT_AS less what is mapped; UINT64_MAX: no limit */
 };
 /** Errors: -EIO where /proc/meminfo can not be read. */
@@ -17,7 +18,10 @@ int machine_memory(struct machine_memory *memory);
 /** The least of the three. */
 uint64_t machine_memory_left(const struct machine_memory *memory);
 
-/** Bytes that an unprivileged process can still write in a directory's file system. Errors: statvfs's. */
+/**
+ * Bytes that an unprivileged process can still write in a directory's file system. Errors:
+ * statvfs's.
+ */
 int machine_disk_left(const char *directory, uint64_t *left_bytes);
 
 #endif

@@ -5,14 +5,15 @@
  * Parameters → units → shard → tiles. Pure: values in, values out.
  *
  * A unit's own parameters lie one after another in one flat row of elements, each at a multiple of
- * LAYOUT_PARAM_ALIGN; the row is padded to a multiple of LAYOUT_UNIT_ALIGN and cut into tiles. Tiles are
- * numbered through all units. A tied parameter belongs to the first unit that names it; later units
- * hold an alias.
+ * LAYOUT_PARAM_ALIGN; the row is padded to a multiple of LAYOUT_UNIT_ALIGN and cut into tiles.
+ * Tiles are numbered through all units. A tied parameter belongs to the first unit that names it;
+ * later units hold an alias.
  */
 #include <hoistway/hoistway.h>
 
 #define LAYOUT_PARAM_ALIGN 64u   /* elements: 128 bytes of bf16, wide enough for any vector load */
-#define LAYOUT_UNIT_ALIGN  4096u /* elements: the block of the norm; tiles stay multiples of 4 KiB on disk */
+#define LAYOUT_UNIT_ALIGN                                                                          \
+    4096u /* elements: the block of the norm; tiles stay multiples of 4 KiB on disk */
 
 struct layout_param {
     char *name;
@@ -20,18 +21,22 @@ struct layout_param {
     uint32_t dim_count;
     uint64_t dims[HST_MAX_DIMS];
     uint64_t count;        /* elements */
-    uint64_t offset;       /* elements from the start of its owner's row (aliases: of the owner's unit) */
-    uint32_t owner;        /* number of the parameter that has the storage: itself, or the one it is an alias of */
+    /* elements from the start of its owner's row (aliases: of the owner's unit) */
+    uint64_t offset;
+    /* number of the parameter that has the storage: itself, or the one it is an alias of */
+    uint32_t owner;
     bool decay;
     bool tied;             /* another unit uses it too (set on the owner and on the aliases) */
-    uint64_t grad_offset;  /* elements from the start of the unit's gradient accumulator, or of the tied buffer */
+    /* elements from the start of the unit's gradient accumulator, or of the tied buffer */
+    uint64_t grad_offset;
 };
 
 struct layout_unit {
     char *name;
     uint32_t first_param, param_count; /* in layout.params */
     uint64_t elements;                 /* of its own row, padded */
-    uint64_t grad_elements;            /* of its accumulator: own parameters that are not tied, padded each */
+    /* of its accumulator: own parameters that are not tied, padded each */
+    uint64_t grad_elements;
     uint32_t first_tile, tile_count;
     uint64_t flops_per_token, act_bytes_per_token, work_bytes;
 };
@@ -54,15 +59,23 @@ struct tile_range {
 };
 
 /**
- * Copies one unit's description behind the others. Errors: -EINVAL with `why` filled; -ENOMEM. The layout is unchanged then.
+ * Copies one unit's description behind the others. Errors: -EINVAL with `why` filled; -ENOMEM. The
+ * layout is unchanged then.
  */
-int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *why, size_t why_bytes);
-/** Gives every unit its tiles. tile_elements: a multiple of 4,096. Errors: -EINVAL more than 2^32-1 tiles. */
+int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *why,
+               size_t why_bytes);
+/**
+ * Gives every unit its tiles. tile_elements: a multiple of 4,096. Errors: -EINVAL more than 2^32-1
+ * tiles.
+ */
 int layout_seal(struct layout *layout, uint32_t tile_elements);
 void layout_free(struct layout *layout);
 
 struct tile_range layout_tile(const struct layout *layout, uint32_t tile);
-/** The first own parameter of the tile's unit that ends behind the tile's start; param numbers rise with offsets. */
+/**
+ * The first own parameter of the tile's unit that ends behind the tile's start; param numbers rise
+ * with offsets.
+ */
 uint32_t layout_first_param_in(const struct layout *layout, struct tile_range range);
 /** The unit's largest tile, over all units, in elements. */
 uint32_t layout_largest_tile(const struct layout *layout);

@@ -2,11 +2,12 @@
 #ifndef HOISTWAY_ENGINE_PLAN_PLACEMENT_H
 #define HOISTWAY_ENGINE_PLAN_PLACEMENT_H
 /*
- * The home and the address of everything, within the budgets, and the memory table. Pure: it decides
- * before anything is allocated, and what it decided is all that is ever allocated.
+ * The home and the address of everything, within the budgets, and the memory table. Pure: it
+ * decides before anything is allocated, and what it decided is all that is ever allocated.
  *
- * DRAM is one arena; an address is a byte offset in it, a multiple of 4 KiB. What lives on NVMe has a drive
- * and a byte offset in that drive's file. States are placed tile by tile, weights unit by unit.
+ * DRAM is one arena; an address is a byte offset in it, a multiple of 4 KiB. What lives on NVMe has
+ * a drive and a byte offset in that drive's file. States are placed tile by tile, weights unit by
+ * unit.
  */
 #include "plan/layout.h"
 #include "plan/record.h"
@@ -41,14 +42,16 @@ struct placement {
     struct address *states;  /* [tile_count], of the tile's record */
     struct address *weights; /* [tile_count]; a unit's tiles follow one another without gap */
     uint64_t *grads;         /* [unit_count], arena offset of the unit's rounded gradients */
-    uint64_t *acts;          /* [unit_count], arena offset of the unit's checkpoints, or NO_ADDRESS */
+    /* [unit_count], arena offset of the unit's checkpoints, or NO_ADDRESS */
+    uint64_t *acts;
     uint64_t carry, carry_grad;      /* arena offsets */
     uint64_t accumulator, tied;      /* arena offsets of the f32 gradient accumulators */
     uint64_t norm_partials;          /* arena offset, f64, one per 4,096 elements */
     uint64_t work, work_bytes;       /* the largest unit's workspace */
     uint64_t leases, lease_bytes;    /* arena offset of lease 0, stride */
     uint32_t lease_count;            /* 0 where all weights are at home in DRAM */
-    uint64_t slots, slot_bytes;      /* the tile ring: arena offset of slot 0, stride; a slot is weights, then record */
+    /* the tile ring: arena offset of slot 0, stride; a slot is weights, then record */
+    uint64_t slots, slot_bytes;
     uint64_t slot_record_at;         /* bytes from the slot's start */
     uint32_t slot_count;             /* 0 where nothing is on NVMe */
     uint32_t micro_count;
@@ -58,10 +61,13 @@ struct placement {
 };
 
 /**
- * Finds homes: as much as fits in DRAM, states leave first (they travel once each way per step, weights twice in).
- * Errors: -ENOSPC with `why` naming the smallest budget that would do; -EINVAL contradictory wish; -ENOMEM.
+ * Finds homes: as much as fits in DRAM, states leave first (they travel once each way per step,
+ * weights twice in).
+ * Errors: -ENOSPC with `why` naming the smallest budget that would do; -EINVAL contradictory wish;
+ * -ENOMEM.
  */
-int placement_plan(const struct placement_in *in, struct placement *placement, char *why, size_t why_bytes);
+int placement_plan(const struct placement_in *in, struct placement *placement, char *why,
+                   size_t why_bytes);
 void placement_free(struct placement *placement);
 
 /** Tokens of micro-batch m: grain_tokens but for a shorter last. */
@@ -69,7 +75,7 @@ uint64_t placement_micro_tokens(const struct placement_in *in, uint32_t micro);
 /** Bytes from one micro-batch's activations to the next's, per class of given bytes per token. */
 uint64_t placement_micro_stride(const struct placement_in *in, uint64_t bytes_per_token);
 
-/* ---- which bytes a unit needs: its own tiles, and those tiles that hold the parameters it is an alias of --- */
+/* ---- which tiles a unit needs: its own, and those with the parameters it is an alias of ------ */
 
 struct gather {
     uint32_t first_tile, tile_count; /* consecutive, of one unit */
@@ -77,6 +83,7 @@ struct gather {
 };
 #define GATHER_MAX 8u
 /** The runs of tiles a unit needs. Returns how many, or -EINVAL for more than GATHER_MAX. */
-int placement_gather(const struct layout *layout, enum hst_precision precision, uint32_t unit, struct gather gathers[GATHER_MAX]);
+int placement_gather(const struct layout *layout, enum hst_precision precision, uint32_t unit,
+                     struct gather gathers[GATHER_MAX]);
 
 #endif

@@ -2,9 +2,10 @@
 #ifndef HOISTWAY_ENGINE_PLAN_RECORD_H
 #define HOISTWAY_ENGINE_PLAN_RECORD_H
 /*
- * The bytes of one tile: its state record `remainder | pad | m | pad | v` and its weights. The k-th array
- * of the record starts at k·1,088 modulo 4,096, so that the update's streams do not meet in the same cache
- * sets; the record as a whole is padded to 4 KiB. The same in memory and on the drive. Pure.
+ * The bytes of one tile: its state record `remainder | pad | m | pad | v` and its weights. The k-th
+ * array of the record starts at k·1,088 modulo 4,096, so that the update's streams do not meet in
+ * the same cache sets; the record as a whole is padded to 4 KiB. The same in memory and on the
+ * drive. Pure.
  */
 #include <hoistway/hoistway.h>
 

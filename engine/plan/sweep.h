@@ -2,9 +2,9 @@
 #ifndef HOISTWAY_ENGINE_PLAN_SWEEP_H
 #define HOISTWAY_ENGINE_PLAN_SWEEP_H
 /*
- * The order in which units are used in one step: places 0..L-1 are the forward, L..2L-1 the backward in
- * reverse; then the next step begins at 0. It is known before the step starts: that is why fetching ahead
- * needs no cache and no guess. Pure.
+ * The order in which units are used in one step: places 0..L-1 are the forward, L..2L-1 the
+ * backward in reverse; then the next step begins at 0. It is known before the step starts: that is
+ * why fetching ahead needs no cache and no guess. Pure.
  */
 #include <stdbool.h>
 #include <stdint.h>

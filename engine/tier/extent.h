@@ -2,9 +2,9 @@
 #ifndef HOISTWAY_ENGINE_TIER_EXTENT_H
 #define HOISTWAY_ENGINE_TIER_EXTENT_H
 /*
- * Extents: the bytes of one tile (its state record or its weights) that live on a drive. Exec asks for
- * extents, never for files; a provider knows files, slots and hashes. scratch.c has one slot and leaves
- * nothing behind; a store that commits has two and fills the same table.
+ * Extents: the bytes of one tile (its state record or its weights) that live on a drive. Exec asks
+ * for extents, never for files; a provider knows files, slots and hashes. scratch.c has one slot
+ * and leaves nothing behind; a store that commits has two and fills the same table.
  *
  * The caller owns a struct transfer until it is done; everything runs on the engine's thread.
  */
@@ -28,10 +28,13 @@ struct extent_counters {
 
 struct extents;
 struct extents_ops {
-    /* Begin moving one extent, for extents_read and extents_write, which fill *transfer; it must stay where it
-       is until it is no longer active. A read waits for the completion of the extent's last write. */
-    int (*read)(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer, struct transfer *transfer);
-    int (*write)(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer, struct transfer *transfer);
+    /* Begin moving one extent, for extents_read and extents_write, which fill *transfer; it must
+       stay where it is until it is no longer active. A read waits for the completion of the
+       extent's last write. */
+    int (*read)(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+                struct transfer *transfer);
+    int (*write)(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+                 struct transfer *transfer);
     /* True where no write of the extent is in flight. */
     bool (*written)(struct extents *extents, enum extent_kind kind, uint32_t tile);
     /* Takes what has completed; waits for at least one where `wait` and anything is in flight. */
@@ -44,14 +47,22 @@ struct extents {
     struct extent_counters counters;
 };
 
-/** Begin moving one extent between the drive and `buffer`. Returns 0, or the error, which is then the transfer's too. */
-int extents_read(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer, struct transfer *transfer);
-int extents_write(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer, struct transfer *transfer);
+/**
+ * Begin moving one extent between the drive and `buffer`. Returns 0, or the error, which is then
+ * the transfer's too.
+ */
+int extents_read(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+                 struct transfer *transfer);
+int extents_write(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+                  struct transfer *transfer);
 /** Waits until the transfer is done. Returns its error. */
 int extents_wait(struct extents *extents, struct transfer *transfer);
 
-/** Scratch provider: one unnamed file in `directory`, preallocated. The aio context must outlive it. */
-int scratch_open(struct hst_aio *aio, const char *directory, const struct placement *placement, const struct layout *layout,
-                 enum hst_precision precision, struct extents **extents);
+/**
+ * Scratch provider: one unnamed file in `directory`, preallocated. The aio context must outlive it.
+ */
+int scratch_open(struct hst_aio *aio, const char *directory, const struct placement *placement,
+                 const struct layout *layout, enum hst_precision precision,
+                 struct extents **extents);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_TESTS_CPU_ADAM_SUPPORT_H
 #define HST_TESTS_CPU_ADAM_SUPPORT_H
-/* What the tests of cpu_adam share: bit casts, replayable random values, buffers between guard pages. */
+/* What the tests of cpu_adam share: bit casts, replayable random values, buffers between guard
+   pages. */
 #include <hoistway/cpu_adam.h>
 
 #include <setjmp.h>
@@ -34,7 +35,8 @@ uint64_t random_u64(uint64_t *state);                   /* splitmix64 */
 float random_unit(uint64_t *state);                     /* [-1, 1), 24 bits */
 uint64_t random_below(uint64_t *state, uint64_t limit); /* 0 .. limit-1 */
 
-/* A 32-bit pattern that arithmetic finds hard: zeros, denormals, limits, infinities, NaNs, ties of bf16. */
+/* A 32-bit pattern that arithmetic finds hard: zeros, denormals, limits, infinities, NaNs, ties of
+   bf16. */
 uint32_t random_special(uint64_t *state);
 
 /* Whole pages, at least min_bytes of them, between two pages without access. */

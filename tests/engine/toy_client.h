@@ -2,9 +2,9 @@
 #ifndef HOISTWAY_TESTS_TOY_CLIENT_H
 #define HOISTWAY_TESTS_TOY_CLIENT_H
 /*
- * A client of the engine that needs no model: five units, the last tied to the first, and the gradient of each
- * parameter is the parameter itself, so what a step does depends on weights having arrived where they belong.
- * Every function returns the first code that is not 0.
+ * A client of the engine that needs no model: five units, the last tied to the first, and the
+ * gradient of each parameter is the parameter itself, so what a step does depends on weights having
+ * arrived where they belong. Every function returns the first code that is not 0.
  */
 #include <hoistway/hoistway.h>
 

@@ -22,7 +22,7 @@ CLANG_FORMAT_MAJOR = 14  # Debian 12's: other versions lay out some lines differ
 
 SOURCE_SUFFIXES = ('.c', '.h', '.cu', '.cuh', '.py', '.sh', '.map')
 SOURCE_NAMES = ('meson.build', 'meson_options.txt', 'run')
-COLUMN_SUFFIXES = ('.c', '.cu', '.py', '.sh')
+COLUMN_SUFFIXES = ('.c', '.h', '.cu', '.py', '.sh')
 FOLDERS_WITH_README = ('.', 'aio', 'cpu_adam', 'kernels', 'engine', 'tools', 'tests', 'docs')
 
 
@@ -80,7 +80,7 @@ def check_source(path, text):
     for number, line in enumerate(lines, 1):
         if line != line.rstrip() or '\t' in line:
             yield number, 'tab, carriage return or blanks at the end of the line'
-        if path.endswith(COLUMN_SUFFIXES) and len(line) > MAX_COLUMNS:
+        if path.endswith(COLUMN_SUFFIXES) and 'golden_' not in path and len(line) > MAX_COLUMNS:
             yield number, f'{len(line)} columns; a line has at most {MAX_COLUMNS}'
         if re.search(r'\b(TO' r'DO|FIX' r'ME|XX' r'X)\b', line):
             yield number, 'unfinished: do it or delete it'

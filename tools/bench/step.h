@@ -22,7 +22,10 @@ struct bench_step {
     uint32_t threads;
 };
 
-/** Trains a Llama of width 512, 8 layers, 256-token sequences in fp32 on synthetic tokens, each block recomputed. */
+/**
+ * Trains a Llama of width 512, 8 layers, 256-token sequences in fp32 on synthetic tokens, each
+ * block recomputed.
+ */
 int bench_step(const struct bench_step_in *in, struct bench_step *result, struct hst_error *error);
 
 #endif

@@ -3,8 +3,9 @@
 #define HOISTWAY_TOOLS_CLI_JSON_H
 /*
  * Writes JSON as it comes, without a tree in memory. Keys are null inside arrays and at the top.
- * Reals have 9 significant digits, null stands for what is not finite; text that is not UTF-8 has its bad
- * bytes replaced by U+FFFD, so that the output is always JSON. Errors are the stream's (ferror).
+ * Reals have 9 significant digits, null stands for what is not finite; text that is not UTF-8 has
+ * its bad bytes replaced by U+FFFD, so that the output is always JSON. Errors are the stream's
+ * (ferror).
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -28,7 +28,10 @@ enum cli_code {
 void cli_warn(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_note(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** A hst_log_fn: prints a line of the engine; "W104 text" becomes warning[W104] text. context: null: notes too; else warnings alone. */
+/**
+ * A hst_log_fn: prints a line of the engine; "W104 text" becomes warning[W104] text. context: null:
+ * notes too; else warnings alone.
+ */
 void cli_engine_log(void *context, enum hst_log_level level, const char *line);
 
 #endif

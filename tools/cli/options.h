@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_OPTIONS_H
 #define HOISTWAY_TOOLS_CLI_OPTIONS_H
-/* A verb's command line: one or several option tables (the engine's, the verb's own), each filling a struct. */
+/* A verb's command line: one or several option tables (the engine's, the verb's own), each filling
+   a struct. */
 #include "fail.h"
 
 #include <hoistway/hoistway.h>
@@ -25,9 +26,10 @@ struct cli_verb {
 };
 
 /**
- * Reads `--name value`, `--name=value` and flags. argv holds what follows the verb. Strict: an unknown
- * option, a second use of the same one and a value out of its range are refused, and nothing is guessed.
- * *help is set where --help or -h is found; the rest is then neither checked nor required.
+ * Reads `--name value`, `--name=value` and flags. argv holds what follows the verb. Strict: an
+ * unknown option, a second use of the same one and a value out of its range are refused, and
+ * nothing is guessed. *help is set where --help or -h is found; the rest is then neither checked
+ * nor required.
  * Returns 0 or -EINVAL with *error (E401 unknown, E402 value, E403 missing).
  */
 int cli_parse(const struct cli_verb *verb, int argc, char *const *argv, bool *help,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_PROGRESS_H
 #define HOISTWAY_TOOLS_CLI_PROGRESS_H
-/* The step line on stderr: rewritten in place on a terminal, else at most one every 10 seconds, the first and the last. */
+/* The step line on stderr: rewritten in place on a terminal, else at most one every 10 seconds, the
+   first and the last. */
 #include "cli/report.h"
 
 #include <stdbool.h>
@@ -11,7 +12,10 @@
 /** "step 120/1000 12% | loss 2.413 | norm 0.91 | 18.2k tok/s | stall nvme 3% | eta 14m". Pure. */
 void progress_format(const struct step_report *step, char line[PROGRESS_LINE_BYTES]);
 
-/** Whether a line is due where each line stays (no terminal): first, last, or 10 s after the one before. Pure. */
+/**
+ * Whether a line is due where each line stays (no terminal): first, last, or 10 s after the one
+ * before. Pure.
+ */
 bool progress_due(const struct step_report *step, double last_s);
 
 struct progress {

@@ -2,8 +2,8 @@
 #ifndef HOISTWAY_TOOLS_CLI_RUNLOG_H
 #define HOISTWAY_TOOLS_CLI_RUNLOG_H
 /*
- * The run log (--log): one JSON object per line, each in the file before the next step begins. What nothing
- * measures or predicts is null. All functions do nothing for a log without a path.
+ * The run log (--log): one JSON object per line, each in the file before the next step begins. What
+ * nothing measures or predicts is null. All functions do nothing for a log without a path.
  */
 #include "cli/report.h"
 #include "fail.h"
@@ -26,7 +26,10 @@ struct run_summary {
     double measured_step_s;
 };
 
-/** Refuses a path that can not be written, and writes nothing: to be called before a run begins. E107. */
+/**
+ * Refuses a path that can not be written, and writes nothing: to be called before a run begins.
+ * E107.
+ */
 int run_log_check(const char *path, struct hst_error *error);
 /** Replaces an earlier log. Each of these returns 0 or negative errno with *error (E107). */
 int run_log_open(struct run_log *log, const char *path, struct hst_error *error);

@@ -7,13 +7,16 @@
 #include <hoistway/aio.h>
 #include <hoistway/hoistway.h>
 
-/** Refuses a store directory on a network file system (E105); the engine refuses all others that can not be used. */
+/**
+ * Refuses a store directory on a network file system (E105); the engine refuses all others that can
+ * not be used.
+ */
 int store_check_local(const char *directory, struct hst_error *error);
 
 /**
- * Checks a store directory by real I/O, without an engine, and leaves nothing behind. A directory that does not exist is not
- * created: what it will be created in is probed. Refuses (E105, E301): no parent, not a directory,
- * not writable, full, a network file system.
+ * Checks a store directory by real I/O, without an engine, and leaves nothing behind. A directory
+ * that does not exist is not created: what it will be created in is probed. Refuses (E105, E301):
+ * no parent, not a directory, not writable, full, a network file system.
  */
 int store_check(const char *directory, struct hst_aio_info *info, struct hst_error *error);
 

@@ -4,7 +4,10 @@
 #include <hoistway/hoistway.h>
 #include <stdio.h>
 
-/** The tier table: classes × tiers in bytes, totals and budgets; tiers without a budget are left out. */
+/**
+ * The tier table: classes × tiers in bytes, totals and budgets; tiers without a budget are left
+ * out.
+ */
 void table_print(const struct hst_memory *memory, FILE *out);
 
 #endif

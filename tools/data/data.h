@@ -2,14 +2,18 @@
 #ifndef HOISTWAY_TOOLS_DATA_H
 #define HOISTWAY_TOOLS_DATA_H
 /*
- * Training data: one or several files as one long row of token ids, cut into sequences, in a fixed order.
- * Sequence i holds tokens [i·T, i·T+T], the first T as inputs and the last T as targets; there are
- * ⌊(tokens − 1)/T⌋. Step s takes the next batch/T of them, wrapping around; shuffled: in a seeded
- * permutation of each pass, computed from the position (a bijection, no table).
+ * Training data: one or several files as one long row of token ids, cut into sequences, in a fixed
+ * order. Sequence i holds tokens [i·T, i·T+T], the first T as inputs and the last T as targets;
+ * there are ⌊(tokens − 1)/T⌋. Step s takes the next batch/T of them, wrapping around; shuffled: in
+ * a seeded permutation of each pass, computed from the position (a bijection, no table).
  */
 #include <hoistway/hoistway.h>
 
-enum data_format { DATA_FORMAT_AUTO = 0 /* by the name: .txt, .bin */, DATA_FORMAT_TEXT = 1, DATA_FORMAT_TOKENS = 2 };
+enum data_format {
+    DATA_FORMAT_AUTO = 0 /* by the name: .txt, .bin */,
+    DATA_FORMAT_TEXT = 1,
+    DATA_FORMAT_TOKENS = 2
+};
 enum data_order { DATA_SHUFFLED = 0, DATA_SEQUENTIAL = 1 };
 enum token_dtype { TOKEN_DTYPE_NONE = 0 /* llm.c header required */, TOKEN_U16 = 1, TOKEN_U32 = 2 };
 
@@ -24,7 +28,10 @@ struct data_config {
 };
 struct data;
 
-/** Opens and checks all files (regular files only, sizes, magic, at least one sequence). E420 to E423. */
+/**
+ * Opens and checks all files (regular files only, sizes, magic, at least one sequence). E420 to
+ * E423.
+ */
 int data_open(const struct data_config *config, struct data **data, struct hst_error *error);
 void data_close(struct data **data);
 uint64_t data_token_count(const struct data *data);
@@ -32,8 +39,9 @@ uint64_t data_sequence_count(const struct data *data);
 /** The sequence at position `index` of the endless order: index / sequences is the pass. Pure. */
 uint64_t data_order_sequence(const struct data *data, uint64_t index);
 /**
- * Reads `count` sequences at positions [index, index + count): inputs and targets u32[count·T] each.
- * Every id is checked against the vocabulary: E422 names file and offset.
+ * Reads `count` sequences at positions [index, index + count): inputs and targets u32[count·T]
+ * each. Every id is checked against the vocabulary: E422 names file and offset.
  */
-int data_read(struct data *data, uint64_t index, size_t count, uint32_t *inputs, uint32_t *targets, struct hst_error *error);
+int data_read(struct data *data, uint64_t index, size_t count, uint32_t *inputs, uint32_t *targets,
+              struct hst_error *error);
 #endif

@@ -2,9 +2,10 @@
 #ifndef HOISTWAY_TOOLS_HF_H
 #define HOISTWAY_TOOLS_HF_H
 /*
- * Hugging Face model directories: config.json, safetensors in one file or sharded; reading and writing by streaming.
- * Everything is validated when the directory is opened, before anything else happens: a tensor that is found
- * later can be read. Files are hostile: no allocation beyond twice the file + 64 MiB, no recursion on input.
+ * Hugging Face model directories: config.json, safetensors in one file or sharded; reading and
+ * writing by streaming. Everything is validated when the directory is opened, before anything else
+ * happens: a tensor that is found later can be read. Files are hostile: no allocation beyond twice
+ * the file + 64 MiB, no recursion on input.
  */
 #include "hf/llama_config.h"
 
@@ -13,23 +14,38 @@
 struct hf_model;
 
 /**
- * Opens DIR. With need_weights: reads the headers of all shards, checks them and the index; without: config.json
- * alone. Returns 0 or negative errno; *error then tells (E410 to E415).
+ * Opens DIR. With need_weights: reads the headers of all shards, checks them and the index;
+ * without: config.json alone. Returns 0 or negative errno; *error then tells (E410 to E415).
  */
-int hf_model_open(const char *directory, bool need_weights, struct hf_model **model, struct hst_error *error);
+int hf_model_open(const char *directory, bool need_weights, struct hf_model **model,
+                  struct hst_error *error);
 void hf_model_close(struct hf_model **model);
 const struct llama_config *hf_model_config(const struct hf_model *model);
-/** The i-th thing about the model that a user should know (one line of text), or null. Nothing is wrong. */
+/**
+ * The i-th thing about the model that a user should know (one line of text), or null. Nothing is
+ * wrong.
+ */
 const char *hf_model_note(const struct hf_model *model, size_t i);
 
-/** Checks that a tensor is there with these dimensions and a dtype that can be read (F32, BF16). E415. */
-int hf_model_require(const struct hf_model *model, const char *name, uint32_t dim_count, const uint64_t *dims, struct hst_error *error);
-/** Names one tensor of the model that was never required (a weight that the architecture does not use), or null. */
+/**
+ * Checks that a tensor is there with these dimensions and a dtype that can be read (F32, BF16).
+ * E415.
+ */
+int hf_model_require(const struct hf_model *model, const char *name, uint32_t dim_count,
+                     const uint64_t *dims, struct hst_error *error);
+/**
+ * Names one tensor of the model that was never required (a weight that the architecture does not
+ * use), or null.
+ */
 const char *hf_model_unused(const struct hf_model *model);
-/** Elements [offset, offset + count) of a tensor that was required, widened to f32. pread, never mmap. */
-int hf_model_read(struct hf_model *model, const char *name, uint64_t offset, float *dst, size_t count, struct hst_error *error);
+/**
+ * Elements [offset, offset + count) of a tensor that was required, widened to f32. pread, never
+ * mmap.
+ */
+int hf_model_read(struct hf_model *model, const char *name, uint64_t offset, float *dst,
+                  size_t count, struct hst_error *error);
 
-/* ---- export -------------------------------------------------------------------------------------------- */
+/* ---- export ---------------------------------------------------------------------------------- */
 
 struct hf_tensor {
     const char *name;
@@ -37,8 +53,10 @@ struct hf_tensor {
     const uint64_t *dims;
 };
 struct hf_export_desc {
-    const char *directory;            /* to be created, or an earlier export of ours to be replaced */
-    const struct hf_model *model;     /* its config.json is kept verbatim but for the dtype key(s) */
+    /* to be created, or an earlier export of ours to be replaced */
+    const char *directory;
+    /* its config.json is kept verbatim but for the dtype key(s) */
+    const struct hf_model *model;
     const struct hf_tensor *tensors;
     size_t tensor_count;
     enum hst_dtype dtype;
@@ -48,13 +66,19 @@ struct hf_export;
 
 /** Refuses a target that is not ours or not writable: to be called before training starts. E430. */
 int hf_export_check(const char *directory, struct hst_error *error);
-/** Creates the directory beside the target, the files in full size with their headers. E301 out of disk, E430, E107. */
-int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export, struct hst_error *error);
-/** Elements [offset, offset + count) of a tensor, in the export's dtype, in any order. */
-int hf_export_write(struct hf_export *export, const char *name, uint64_t offset, const void *src, size_t count, struct hst_error *error);
 /**
- * Checks that every byte was written, syncs, renames into place. Frees *export on success and on failure. Where
- * only the renaming fails, the finished directory stays under its temporary name, which the message tells.
+ * Creates the directory beside the target, the files in full size with their headers. E301 out of
+ * disk, E430, E107.
+ */
+int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export,
+                    struct hst_error *error);
+/** Elements [offset, offset + count) of a tensor, in the export's dtype, in any order. */
+int hf_export_write(struct hf_export *export, const char *name, uint64_t offset, const void *src,
+                    size_t count, struct hst_error *error);
+/**
+ * Checks that every byte was written, syncs, renames into place. Frees *export on success and on
+ * failure. Where only the renaming fails, the finished directory stays under its temporary name,
+ * which the message tells.
  */
 int hf_export_commit(struct hf_export **export, struct hst_error *error);
 /** Removes what was written. Null is accepted. */

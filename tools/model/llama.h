@@ -2,8 +2,8 @@
 #ifndef HOISTWAY_TOOLS_LLAMA_H
 #define HOISTWAY_TOOLS_LLAMA_H
 /*
- * LlamaForCausalLM as a client of the engine: describes its units, and runs one training step over them.
- * Uses the public headers alone.
+ * LlamaForCausalLM as a client of the engine: describes its units, and runs one training step over
+ * them. Uses the public headers alone.
  */
 #include "hf/llama_config.h"
 
@@ -26,11 +26,18 @@ struct llama_tensor {
     uint64_t dims[2];
     uint64_t count; /* elements */
 };
-/** The i-th stored tensor (tied ones once), in the engine's order; null beyond the last. Owned by the model. */
+/**
+ * The i-th stored tensor (tied ones once), in the engine's order; null beyond the last. Owned by
+ * the model.
+ */
 const struct llama_tensor *llama_tensor(const struct llama *model, size_t i);
 
-/** Describes the model; touches no engine. E413 where sizes overflow, E402 where the run does not suit the model. */
-int llama_create(const struct llama_config *config, const struct llama_run *run, struct llama **model, struct hst_error *error);
+/**
+ * Describes the model; touches no engine. E413 where sizes overflow, E402 where the run does not
+ * suit the model.
+ */
+int llama_create(const struct llama_config *config, const struct llama_run *run,
+                 struct llama **model, struct hst_error *error);
 void llama_destroy(struct llama **model);
 /** Adds all units and the carry to an engine that is not sealed. */
 int llama_add_units(struct llama *model, struct hst_engine *engine);
@@ -38,14 +45,18 @@ int llama_add_units(struct llama *model, struct hst_engine *engine);
 double llama_step_flops(const struct llama *model);
 uint64_t llama_parameter_count(const struct llama *model);
 
-/** Value of element `i` of a tensor under --init random: normal(0, 0.02), norms 1; a counter-based generator keyed by seed, name, element. */
+/**
+ * Value of element `i` of a tensor under --init random: normal(0, 0.02), norms 1; a counter-based
+ * generator keyed by seed, name, element.
+ */
 void llama_init_random(uint64_t seed, const char *name, uint64_t offset, float *dst, size_t count);
 
 /**
- * One training step after seal and load: begin, forward sweep, backward sweep (the head computes loss and
- * gradient at once), end. inputs, targets u32[batch_tokens]. *loss: mean over target tokens, in nats.
- * Allocates nothing after the first call.
+ * One training step after seal and load: begin, forward sweep, backward sweep (the head computes
+ * loss and gradient at once), end. inputs, targets u32[batch_tokens]. *loss: mean over target
+ * tokens, in nats. Allocates nothing after the first call.
  */
-int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_step_in *in, const uint32_t *inputs,
-               const uint32_t *targets, double *loss, struct hst_step_stats *stats);
+int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_step_in *in,
+               const uint32_t *inputs, const uint32_t *targets, double *loss,
+               struct hst_step_stats *stats);
 #endif

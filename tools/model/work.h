@@ -32,7 +32,8 @@ struct layer_work {
     void *q, *k, *v, *o;  /* attention's inputs, rotated, and output */
     void *x1;             /* [h] residual stream between attention and MLP, backward only */
     float *sum;           /* [h] gradients of several weights added; scratch for tall weights */
-    void *dn;             /* [h] the sum rounded (f32: the same buffer); before: output of O, DOWN */
+    /* [h] the sum rounded (f32: the same buffer); before: output of O, DOWN */
+    void *dn;
     void *gate, *up, *act; /* [f]; act becomes its gradient; then they are done with */
     void *dout, *dq, *dk, *dv; /* attention's gradients, in the place of the three above */
     struct hst_work op;

@@ -29,7 +29,10 @@ struct train_options {
 
 /** The defaults that stand in the help. */
 void train_options_init(struct train_options *options);
-/** Reads the command line of train into options that hold the defaults; prints the help if asked for. */
+/**
+ * Reads the command line of train into options that hold the defaults; prints the help if asked
+ * for.
+ */
 int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
                         struct hst_error *error);
 /** Refuses values that contradict each other (E402); budgets are the engine's to refuse. */
@@ -42,9 +45,10 @@ struct train_result {
 };
 
 /**
- * A whole run: checks all inputs, plans, loads, trains, drains, exports, and prints notes and step lines to stderr,
- * the tier table and the summary to stdout (quiet: errors and warnings alone). Nothing is written before
- * everything that can be refused was checked. Returns 0 or negative errno with *error; result may be null.
+ * A whole run: checks all inputs, plans, loads, trains, drains, exports, and prints notes and step
+ * lines to stderr, the tier table and the summary to stdout (quiet: errors and warnings alone).
+ * Nothing is written before everything that can be refused was checked. Returns 0 or negative errno
+ * with *error; result may be null.
  */
 int train_run(const struct train_options *options, struct train_result *result,
               struct hst_error *error);

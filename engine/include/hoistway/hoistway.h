@@ -2,29 +2,31 @@
 #ifndef HOISTWAY_HOISTWAY_H
 #define HOISTWAY_HOISTWAY_H
 /*
- * The engine: trains a model whose weights, gradients, optimizer states and activation checkpoints do not
- * fit where they are used. The caller brings a model as units (a transformer layer, the embedding, the
- * head), says in which order they run, and asks for each unit just before it computes with it; the engine
- * keeps the bytes in DRAM or in files, brings them in time, and updates the weights.
+ * The engine: trains a model whose weights, gradients, optimizer states and activation checkpoints
+ * do not fit where they are used. The caller brings a model as units (a transformer layer, the
+ * embedding, the head), says in which order they run, and asks for each unit just before it
+ * computes with it; the engine keeps the bytes in DRAM or in files, brings them in time, and
+ * updates the weights.
  *
  * One step, seen from the caller (engine/README.md tells the other side):
  *
  *   hst_step_begin(e, &in, &step)
  *   for unit in 0..L-1:   hst_unit_acquire(e, unit, HST_FORWARD, stream, &view)
- *                         for micro in 0..step.micro_count-1: hst_act_acquire(...) compute hst_act_release(...)
+ *                         for micro in 0..step.micro_count-1:
+ *                             hst_act_acquire(...), compute, hst_act_release(...)
  *                         hst_unit_release(e, unit)
  *   for unit in L-1..0:   hst_unit_acquire(e, unit, HST_BACKWARD, stream, &view)
  *                         for micro: recompute, backward, add to view.param[i].grad
  *                         hst_unit_grad_ready(e, unit), hst_unit_release(e, unit)
  *   hst_step_end(e, &stats)
  *
- * Exactness: for a given precision, grain and input the trained weights are the same bytes for every
- * placement, budget, thread count and I/O backend.
+ * Exactness: for a given precision, grain and input the trained weights are the same bytes for
+ * every placement, budget, thread count and I/O backend.
  *
- * Errors: 0 or negative errno; outputs are written on success only. The first fatal error of an engine is
- * sticky: every later call returns it, and hst_engine_error tells what happened.
- * Thread-safety: an engine belongs to one thread at a time; different engines are independent. The library
- * prints nothing and never exits; hst_config.log receives its lines.
+ * Errors: 0 or negative errno; outputs are written on success only. The first fatal error of an
+ * engine is sticky: every later call returns it, and hst_engine_error tells what happened.
+ * Thread-safety: an engine belongs to one thread at a time; different engines are independent. The
+ * library prints nothing and never exits; hst_config.log receives its lines.
  */
 #include <hoistway/kernels.h>
 #include <stdbool.h>
@@ -42,7 +44,7 @@ extern "C" {
 const char *hst_version(void);
 
 
-/* ---- errors -------------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 /** The E-codes of the engine; tools add their own (docs/errors.md lists all). */
 enum hst_code {
@@ -61,36 +63,49 @@ enum hst_code {
 struct hst_error {
     int code;          /* E-code without its letter: 101 … 799; 0: no error */
     int native;        /* negative errno behind it */
-    char message[512]; /* "what, the value seen, why, one fix", without the code, without a newline */
+    /* "what, the value seen, why, one fix", without the code, without a newline */
+    char message[512];
 };
 
 enum hst_log_level { HST_LOG_WARNING = 1, HST_LOG_INFO = 2, HST_LOG_DEBUG = 3 };
 typedef void hst_log_fn(void *context, enum hst_log_level level, const char *line);
 
-/* ---- configuration ------------------------------------------------------------------------------------- */
+/* ---- configuration --------------------------------------------------------------------------- */
 
-enum hst_precision { HST_PRECISION_DEFAULT = 0 /* of the device: fp32 on the host */, HST_PRECISION_FP32 = 1, HST_PRECISION_BF16 = 2 };
+enum hst_precision {
+    HST_PRECISION_DEFAULT = 0 /* of the device: fp32 on the host */,
+    HST_PRECISION_FP32 = 1,
+    HST_PRECISION_BF16 = 2
+};
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
 
 /** An explicit zero where 0 means "the default". */
 #define HST_NONE (-1.0)
 
-/** Zero in a field is its default; append only. hst_engine_options describes each (range, unit, help). */
+/**
+ * Zero in a field is its default; append only. hst_engine_options describes each (range, unit,
+ * help).
+ */
 struct hst_config {
     size_t size;
-    const char *store;       /* directory for what lives on NVMe; created 0700 if missing; null: no NVMe tier */
-    const char *place;       /* homes, "states=nvme,weights=dram"; null: by what the budgets allow */
-    uint64_t dram_bytes;     /* budget; 0: 0.9 of the least of free memory, cgroup limit, RLIMIT_AS */
+    /* directory for what lives on NVMe; created 0700 if missing; null: no NVMe tier */
+    const char *store;
+    /* homes, "states=nvme,weights=dram"; null: by what the budgets allow */
+    const char *place;
+    /* budget; 0: 0.9 of the least of free memory, cgroup limit, RLIMIT_AS */
+    uint64_t dram_bytes;
     uint64_t nvme_bytes;     /* budget; 0: 0.9 of what is free in the store directory */
     uint32_t threads;        /* 0: physical cores this process may use */
     uint32_t tile_elements;  /* granule of update and state I/O, a multiple of 4,096; 0: 131,072 */
     enum hst_io io;
     enum hst_precision precision;
     uint64_t batch_tokens;   /* tokens of a step; > 0 */
-    uint64_t grain_tokens;   /* tokens of a micro-batch, whole sequences; the last of a step may be shorter; > 0 */
+    /* tokens of a micro-batch, whole sequences; the last of a step may be shorter; > 0 */
+    uint64_t grain_tokens;
     double beta1, beta2;     /* 0: 0.9, 0.999; HST_NONE: 0 */
     double eps;              /* 0: 1e-8 */
-    double weight_decay;     /* 0: 0.01; HST_NONE: none. Applies to parameters flagged HST_PARAM_DECAY */
+    /* 0: 0.01; HST_NONE: none. Applies to parameters flagged HST_PARAM_DECAY */
+    double weight_decay;
     double clip;             /* greatest global gradient norm; 0: 1.0; HST_NONE: no clipping */
     hst_log_fn *log;         /* may be null */
     void *log_context;
@@ -106,7 +121,10 @@ struct hst_engine;
  * Ownership: the configuration and its strings are copied (log_context and error are borrowed).
  */
 int hst_engine_create(const struct hst_config *config, struct hst_engine **engine);
-/** Waits for all work, removes every scratch file, frees everything, sets *engine to null. Null is accepted. */
+/**
+ * Waits for all work, removes every scratch file, frees everything, sets *engine to null. Null is
+ * accepted. Also the way out of a step whose computation failed on the client's side.
+ */
 void hst_engine_destroy(struct hst_engine **engine);
 /** The sticky error; code 0 where there is none. Valid as long as the engine. */
 const struct hst_error *hst_engine_error(const struct hst_engine *engine);
@@ -117,7 +135,7 @@ struct hst_stream *hst_engine_stream(struct hst_engine *engine);
 enum hst_precision hst_engine_precision(const struct hst_engine *engine);
 enum hst_dtype hst_engine_dtype(const struct hst_engine *engine);
 
-/* ---- units --------------------------------------------------------------------------------------------- */
+/* ---- units ----------------------------------------------------------------------------------- */
 
 #define HST_MAX_DIMS 8u
 
@@ -130,7 +148,8 @@ struct hst_param_desc {
     uint32_t dim_count;
     uint64_t dims[HST_MAX_DIMS]; /* row-major, each > 0 */
     unsigned flags;
-    const char *alias_of; /* name of a parameter of an earlier unit that this one is (tied weights); null: own storage */
+    /* name of a parameter of an earlier unit that this one is (tied weights); null: own storage */
+    const char *alias_of;
 };
 
 struct hst_unit_desc {
@@ -138,48 +157,65 @@ struct hst_unit_desc {
     const struct hst_param_desc *params;
     uint32_t param_count;          /* 0 is allowed */
     uint64_t flops_per_token;      /* of the forward */
-    uint64_t act_bytes_per_token;  /* of the activation checkpoint kept from forward to backward; 0: none */
-    uint64_t work_bytes;           /* device memory the computation of one micro-batch needs beside its inputs */
+    /* of the activation checkpoint kept from forward to backward; 0: none */
+    uint64_t act_bytes_per_token;
+    /* device memory the computation of one micro-batch needs beside its inputs */
+    uint64_t work_bytes;
 };
 
 /**
  * Adds a unit; units run in the order in which they are added. *unit is its index.
- * Errors: -EINVAL (duplicate name, zero dimension, more than 2^40 elements, unknown or mismatched alias), -EBUSY after seal.
+ * Errors: -EINVAL (duplicate name, zero dimension, more than 2^40 elements, unknown or mismatched
+ * alias), -EBUSY after seal.
  */
 int hst_unit_add(struct hst_engine *engine, const struct hst_unit_desc *desc, uint32_t *unit);
 
-/** Bytes per token of the carry, the activation that passes from unit to unit (and again of its gradient). Before seal. */
+/**
+ * Bytes per token of the carry, the activation that passes from unit to unit (and again of its
+ * gradient). Before seal.
+ */
 int hst_carry_set(struct hst_engine *engine, uint64_t bytes_per_token);
 
 enum hst_order { HST_ORDER_FORWARD = 1 /* forward in the order of adding, backward in reverse */ };
 
 /**
  * Fixes layout and placement, allocates everything; nothing grows afterwards.
- * Errors: -ENOSPC no placement fits the budgets (the error's message names the smallest that would; nothing was
- * allocated), -ENOMEM, -EINVAL contradictory placement, and I/O errors of the store directory.
+ * Errors: -ENOSPC no placement fits the budgets (the error's message names the smallest that would;
+ * nothing was allocated), -ENOMEM, -EINVAL contradictory placement, and I/O errors of the store
+ * directory.
  */
 int hst_engine_seal(struct hst_engine *engine, enum hst_order order);
 
-/* ---- what was planned: the memory table ----------------------------------------------------------------- */
+/* ---- what was planned: the memory table ------------------------------------------------------ */
 
-enum hst_class { HST_CLASS_WEIGHTS = 0, HST_CLASS_GRADS, HST_CLASS_STATES, HST_CLASS_ACTS, HST_CLASS_CARRY, HST_CLASS_BUFFERS, HST_CLASS_COUNT };
+enum hst_class {
+    HST_CLASS_WEIGHTS = 0,
+    HST_CLASS_GRADS,
+    HST_CLASS_STATES,
+    HST_CLASS_ACTS,
+    HST_CLASS_CARRY,
+    HST_CLASS_BUFFERS,
+    HST_CLASS_COUNT
+};
 enum hst_tier { HST_TIER_HBM = 0, HST_TIER_DRAM, HST_TIER_NVME, HST_TIER_COUNT };
 const char *hst_class_name(enum hst_class c);
 const char *hst_tier_name(enum hst_tier t);
 
 struct hst_memory {
-    uint64_t bytes[HST_CLASS_COUNT][HST_TIER_COUNT]; /* BUFFERS: leases, rings, gradient accumulators, workspace */
+    /* BUFFERS: leases, rings, gradient accumulators, workspace */
+    uint64_t bytes[HST_CLASS_COUNT][HST_TIER_COUNT];
     uint64_t total[HST_TIER_COUNT];
     uint64_t budget[HST_TIER_COUNT];
     uint64_t parameters;     /* elements, tied ones once */
     uint64_t tile_elements;
     uint32_t threads;
-    const char *io;          /* "uring", "threads", or "none": what carries NVMe traffic; static text */
+    /* "uring", "threads", or "none": what carries NVMe traffic; static text */
+    const char *io;
 };
 /** After seal. */
 int hst_engine_memory(const struct hst_engine *engine, struct hst_memory *memory);
 
-/* ---- loading and saving --------------------------------------------------------------------------------- */
+/* ---- loading and saving ---------------------------------------------------------------------- */
 
 struct hst_param_ref {
     uint32_t unit, param;
@@ -188,30 +224,47 @@ struct hst_param_ref {
     const uint64_t *dims;
 };
 
-/** Where initial values come from: called in order of unit, parameter and offset, once for each element. */
+/**
+ * Where initial values come from: called in order of unit, parameter and offset, once for each
+ * element.
+ */
 struct hst_reader {
-    /** Fills dst f32[count] with elements [offset, offset + count) of a parameter. Returns 0 or negative errno, which ends the load. */
-    int (*read)(void *context, const struct hst_param_ref *param, uint64_t offset, float *dst, size_t count);
+    /**
+     * Fills dst f32[count] with elements [offset, offset + count) of a parameter. Returns 0 or
+     * negative errno, which ends the load.
+     */
+    int (*read)(void *context, const struct hst_param_ref *param, uint64_t offset, float *dst,
+                size_t count);
     void *context;
 };
-/** Streams all parameters in (aliases are not asked for), zeroes the optimizer states; at most one tile is held. After seal. */
+/**
+ * Streams all parameters in (aliases are not asked for), zeroes the optimizer states; at most one
+ * tile is held. After seal.
+ */
 int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader);
 
 struct hst_writer {
-    /** Takes elements [offset, offset + count) of a parameter, of the working dtype. Returns 0 or negative errno. */
-    int (*write)(void *context, const struct hst_param_ref *param, uint64_t offset, const void *src, size_t count,
-                 enum hst_dtype dtype);
+    /**
+     * Takes elements [offset, offset + count) of a parameter, of the working dtype. Returns 0 or
+     * negative errno.
+     */
+    int (*write)(void *context, const struct hst_param_ref *param, uint64_t offset, const void *src,
+                 size_t count, enum hst_dtype dtype);
     void *context;
 };
-/** Streams the current working weights out in order of unit, parameter and offset, aliases left out; at most one tile is held. Between steps. */
+/**
+ * Streams the current working weights out in order of unit, parameter and offset, aliases left out;
+ * at most one tile is held. Between steps.
+ */
 int hst_engine_save(struct hst_engine *engine, const struct hst_writer *writer);
 
-/* ---- a step --------------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 struct hst_step_in {
     size_t size;
     double lr;
-    const void *cursor; /* opaque position of the data after this step, kept with the step's version; may be null */
+    /* opaque position of the data after this step, kept with the step's version; may be null */
+    const void *cursor;
     size_t cursor_bytes; /* at most 32 KiB */
 };
 
@@ -225,32 +278,41 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
 enum hst_sweep { HST_FORWARD = 1, HST_BACKWARD = 2, HST_EVAL = 3 };
 
 struct hst_param_view {
-    void *data;  /* dtype[dims], read-only, on the device */
-    float *grad; /* f32[dims] in HST_BACKWARD, zeroed by the engine, accumulated by the caller; else null */
+    void *data; /* dtype[dims], read-only, on the device, aligned to 128 bytes (grad too) */
+    /* f32[dims] in HST_BACKWARD, zeroed by the engine, accumulated by the caller; else null */
+    float *grad;
 };
 struct hst_unit_view {
     const struct hst_param_view *param; /* [param_count], aliases too */
     uint32_t param_count;
-    struct hst_work work; /* the unit's work_bytes, contents undefined at acquire and at each micro-batch */
+    /* the unit's work_bytes, 4 KiB aligned: the caller's alone until the release, contents
+       undefined when it is acquired */
+    struct hst_work work;
 };
 
 /**
- * Makes a unit's weights ready for work enqueued on `stream` after this call. Units are acquired in the
- * sealed order, one at a time (HST_FORWARD of a unit may be left out: a head that computes its loss in the backward).
- * HST_EVAL: outside a step, a forward without gradients.
- * *view is valid until the unit's release. Blocks while the bytes are on their way.
+ * Makes a unit's weights ready for work enqueued on `stream` after this call. Units are acquired in
+ * the sealed order, one at a time (HST_FORWARD of a unit may be left out: a head that computes its
+ * loss in the backward). HST_EVAL: outside a step, a forward without gradients. *view is valid
+ * until the unit's release. Blocks while the bytes are on their way.
  * Errors: -EINVAL out of order, not released, outside a step; -EIO and the like from the store.
  */
-int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep, struct hst_stream *stream,
-                             const struct hst_unit_view **view);
+int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep,
+                     struct hst_stream *stream, const struct hst_unit_view **view);
 /** All work on the unit has been enqueued. */
 int hst_unit_release(struct hst_engine *engine, uint32_t unit);
-/** The unit's own gradients are complete on its stream: they are rounded and sent to their home. Tied ones follow after their last user. */
+/**
+ * The unit's own gradients are complete on its stream: they are rounded and sent to their home.
+ * Tied ones follow after their last user.
+ */
 int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit);
 
 enum hst_act_kind {
-    HST_CHECKPOINT = 1, /* per unit and micro-batch: what the forward keeps for the backward; act_bytes_per_token of the unit */
-    HST_CARRY = 2,      /* per micro-batch, shared by all units: the activation that passes on, updated in place */
+    /* per unit and micro-batch: what the forward keeps for the backward; act_bytes_per_token of the
+       unit */
+    HST_CHECKPOINT = 1,
+    /* per micro-batch, shared by all units: the activation that passes on, updated in place */
+    HST_CARRY = 2,
     HST_CARRY_GRAD = 3, /* the same for its gradient */
 };
 enum hst_access { HST_READ = 1u << 0, HST_WRITE = 1u << 1 };
@@ -260,31 +322,38 @@ struct hst_act {
     uint64_t size_bytes;
     uint64_t tokens; /* of this micro-batch */
 };
-/** A buffer ready for work on `stream`; release it when that work has been enqueued. `unit` must be acquired. */
-int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro, enum hst_act_kind kind, unsigned access,
-                            struct hst_stream *stream, struct hst_act *act);
-int hst_act_release(struct hst_engine *engine, uint32_t unit, uint32_t micro, enum hst_act_kind kind);
+/**
+ * A buffer ready for work on `stream`; release it when that work has been enqueued. `unit` must be
+ * acquired.
+ */
+int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
+                    enum hst_act_kind kind, unsigned access, struct hst_stream *stream,
+                    struct hst_act *act);
+int hst_act_release(struct hst_engine *engine, uint32_t unit, uint32_t micro,
+                    enum hst_act_kind kind);
 
 struct hst_step_stats {
     uint64_t step;
     double grad_norm; /* before clipping */
     double seconds;   /* since the end of the step before (or the first begin) */
-    struct { double nvme, copy, update, net; } stall_s; /* seconds in which the caller waited for each */
+    /* seconds in which the caller waited for each */
+    struct { double nvme, copy, update, net; } stall_s;
     struct { uint64_t nvme_read, nvme_write, h2d, d2h, net; } bytes;
     struct { uint64_t hbm, dram, nvme; } peak; /* bytes */
 };
 /**
  * Norm, clip, update of every tile. Afterwards the step is part of the weights.
- * Errors: -EOVERFLOW the gradient norm is not finite (E701): nothing was updated, the error is sticky.
+ * Errors: -EOVERFLOW the gradient norm is not finite (E701): nothing was updated, the error is
+ * sticky.
  */
 int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats);
 /**
- * Waits until everything that was begun is finished and written. stats (may be null): seconds, stalls and
- * bytes since the end of the last step, which no step's numbers contain.
+ * Waits until everything that was begun is finished and written. stats (may be null): seconds,
+ * stalls and bytes since the end of the last step, which no step's numbers contain.
  */
 int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats);
 
-/* ---- options: one table for command line, help, ds_config.json ------------------------------------------ */
+/* ---- options: one table for command line, help, ds_config.json ------------------------------- */
 
 enum hst_option_type {
     HST_OPTION_SIZE,   /* uint64_t bytes: 4K, 1M, 2GiB, 5e8 */
@@ -316,10 +385,11 @@ struct hst_option {
 /** Options that fill a struct hst_config; static, immutable. */
 const struct hst_option *hst_engine_options(size_t *count);
 /**
- * Parses one value into the field of `target`. Nothing is written on failure; `why` then holds the value
- * seen, what is expected and the range. Errors: -EINVAL, -ERANGE.
+ * Parses one value into the field of `target`. Nothing is written on failure; `why` then holds the
+ * value seen, what is expected and the range. Errors: -EINVAL, -ERANGE.
  */
-int hst_option_parse(const struct hst_option *option, const char *text, void *target, char *why, size_t why_bytes);
+int hst_option_parse(const struct hst_option *option, const char *text, void *target, char *why,
+                     size_t why_bytes);
 
 #ifdef __cplusplus
 }

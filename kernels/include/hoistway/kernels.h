@@ -2,30 +2,33 @@
 #ifndef HOISTWAY_KERNELS_H
 #define HOISTWAY_KERNELS_H
 /*
- * Devices: memory, copies, streams, events and every tensor operation, behind one table, so that a model
- * is written once. The host device is always there; others are plugins that fill the same table.
+ * Devices: memory, copies, streams, events and every tensor operation, behind one table, so that a
+ * model is written once. The host device is always there; others are plugins that fill the same
+ * table.
  *
  * How it fits together:
- *   - A device gives memory within two hard budgets (its own, and page-locked host memory for copies).
- *   - A stream is an ordered queue. Everything below that takes a stream only enqueues: it checks its
- *     arguments, returns at once, and borrows all memory until the stream has passed it. Argument structs
- *     are copied. An error at execution time is sticky in its stream: later work on it is skipped, and
- *     hst_stream_sync and hst_event_sync return it.
+ *   - A device gives memory within two hard budgets (its own, and page-locked host memory for
+ *     copies).
+ *   - A stream is an ordered queue. Everything below that takes a stream only enqueues: it checks
+ *     its arguments, returns at once, and borrows all memory until the stream has passed it.
+ *     Argument structs are copied. An error at execution time is sticky in its stream: later work
+ *     on it is skipped, and hst_stream_sync and hst_event_sync return it.
  *   - An event marks a place in a stream; another stream, or the host, waits for it.
  *
- * Numbers: an operation reads f32 or bf16, computes and accumulates in f32, and rounds its output once, to
- * nearest even. Results depend on shapes and values alone: never on the number of workers, on alignment, or
- * on how the caller groups rows into calls where the text says "row by row".
+ * Numbers: an operation reads f32 or bf16, computes and accumulates in f32, and rounds its output
+ * once, to nearest even. Results depend on shapes and values alone: never on the number of workers,
+ * on alignment, or on how the caller groups rows into calls where the text says "row by row".
  *
- * Tensors are row-major and dense unless a leading dimension is given. `tokens` rows are batch × seq, the
- * sequence running fastest. Data pointers are device memory, aligned to 16 bytes at least; ids and vectors of
- * one f32 per row (rstd, lse, loss) to 4. A count, batch or number of tokens of 0 is allowed and does nothing;
- * no other extent may be 0 unless it says so. Operands overlap only where the text says that one may be another.
+ * Tensors are row-major and dense unless a leading dimension is given. `tokens` rows are batch ×
+ * seq, the sequence running fastest. Data pointers are device memory, aligned to 16 bytes at least;
+ * ids and vectors of one f32 per row (rstd, lse, loss) to 4. A count, batch or number of tokens of
+ * 0 is allowed and does nothing; no other extent may be 0 unless it says so. Operands overlap only
+ * where the text says that one may be another.
  *
  * Errors of every enqueuing function: -EINVAL (shape, pointer, dtype or workspace wrong; nothing is
  * enqueued), -ENOTSUP (this device does not do it), or the stream's sticky error.
- * Thread-safety: a device is safe from any thread; a stream is fed by one thread at a time; an event is
- * recorded by one thread at a time and may be waited for by any.
+ * Thread-safety: a device is safe from any thread; a stream is fed by one thread at a time; an
+ * event is recorded by one thread at a time and may be waited for by any.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,14 +43,20 @@ enum hst_dtype { HST_F32 = 1, HST_BF16 = 2 };
 /** Bytes of one element: 4, 2; 0 for anything else. */
 size_t hst_dtype_bytes(enum hst_dtype dtype);
 
-/* ---- devices ------------------------------------------------------------------------------------------ */
+/* ---- devices --------------------------------------------------------------------------------- */
 
-/** Threads that belong to the device's owner, on which the host device runs the pieces of one operation. */
+/**
+ * Threads that belong to the device's owner, on which the host device runs the pieces of one
+ * operation.
+ */
 struct hst_parallel {
-    /** Calls body(arg, i, worker) once for each i in [0, count), worker in [0, width), and returns when all
-     *  have returned; bodies of one call that run at once have different workers (each has its part of the
-     *  workspace). Called from stream threads, from several at once. */
-    void (*run)(void *context, size_t count, void (*body)(void *arg, size_t index, unsigned worker), void *arg);
+    /**
+     * Calls body(arg, i, worker) once for each i in [0, count), worker in [0, width), and returns
+     * when all have returned; bodies of one call that run at once have different workers (each has
+     * its part of the workspace). Called from stream threads, from several at once.
+     */
+    void (*run)(void *context, size_t count, void (*body)(void *arg, size_t index, unsigned worker),
+                void *arg);
     void *context;
     unsigned width; /* pieces at work at once, at most; > 0 */
 };
@@ -56,7 +65,8 @@ struct hst_dev_config {
     size_t size;                         /* sizeof(struct hst_dev_config) */
     uint64_t memory_bytes;               /* budget of device memory; 0: none may be allocated */
     uint64_t host_bytes;                 /* budget of page-locked host memory; 0: none */
-    const struct hst_parallel *parallel; /* host device: copied; null: operations run on the stream's thread alone */
+    /* host device: copied; null: operations run on the stream's thread alone */
+    const struct hst_parallel *parallel;
     unsigned index;                      /* which device of its kind */
 };
 
@@ -70,10 +80,10 @@ struct hst_event;  /* begins with `struct hst_dev *dev` */
 struct hst_dev_ops;
 
 /**
- * Opens the host device (index 0 alone exists). Errors: -EINVAL, -ENOMEM, -ENOTSUP (a BLAS that several
- * threads can not call). The caller destroys it. Starts no thread.
- * Where OpenBLAS took its oldest kernels for a processor that it does not know, the first call in a process sets and
- * unsets OPENBLAS_CORETYPE: let it come before other threads read the environment or use OpenBLAS.
+ * Opens the host device (index 0 alone exists). Errors: -EINVAL, -ENOMEM, -ENOTSUP (a BLAS that
+ * several threads can not call). The caller destroys it. Starts no thread. Where OpenBLAS took its
+ * oldest kernels for a processor that it does not know, the first call in a process sets and unsets
+ * OPENBLAS_CORETYPE: let it come before other threads read the environment or use OpenBLAS.
  */
 int hst_dev_host_open(const struct hst_dev_config *config, struct hst_dev **dev);
 /** Frees the device; streams, events and memory must be gone (asserted). Sets *dev to null. */
@@ -82,10 +92,16 @@ void hst_dev_close(struct hst_dev **dev);
 const char *hst_dev_name(const struct hst_dev *dev); /* "host", … */
 unsigned hst_dev_flags(const struct hst_dev *dev);   /* enum hst_dev_flag */
 
-/** Device memory, zeroed, aligned to 2 MiB; the budget counts size_bytes as given. Errors: -ENOSPC beyond the budget, -ENOMEM the machine has none left, -EINVAL. */
+/**
+ * Device memory, zeroed, aligned to 2 MiB; the budget counts size_bytes as given. Errors: -ENOSPC
+ * beyond the budget, -ENOMEM the machine has none left, -EINVAL.
+ */
 int hst_dev_mem_alloc(struct hst_dev *dev, size_t size_bytes, void **memory);
 void hst_dev_mem_free(struct hst_dev *dev, void *memory, size_t size_bytes);
-/** Host memory that copies run from and to at full speed (page-locked where the device needs it), zeroed, aligned to 2 MiB. Errors: as above. */
+/**
+ * Host memory that copies run from and to at full speed (page-locked where the device needs it),
+ * zeroed, aligned to 2 MiB. Errors: as above.
+ */
 int hst_dev_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory);
 void hst_dev_host_free(struct hst_dev *dev, void *memory, size_t size_bytes);
 
@@ -95,9 +111,12 @@ struct hst_dev_usage {
 };
 void hst_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage);
 
-/* ---- streams and events -------------------------------------------------------------------------------- */
+/* ---- streams and events ---------------------------------------------------------------------- */
 
-/** A stream; on the host device one ordered worker thread named `name` (at most 15 characters). Errors: -EINVAL, -ENOMEM, -EAGAIN. */
+/**
+ * A stream; on the host device one ordered worker thread named `name` (at most 15 characters).
+ * Errors: -EINVAL, -ENOMEM, -EAGAIN.
+ */
 int hst_stream_create(struct hst_dev *dev, const char *name, struct hst_stream **stream);
 /** Waits for what is queued, then frees. */
 void hst_stream_destroy(struct hst_stream **stream);
@@ -108,23 +127,35 @@ void *hst_stream_native(struct hst_stream *stream);
 
 int hst_event_create(struct hst_dev *dev, struct hst_event **event);
 void hst_event_destroy(struct hst_event **event);
-/** Marks what is now in the stream; a later record moves the mark (on a failed stream too, whose error is returned). */
+/**
+ * Marks what is now in the stream; a later record moves the mark (on a failed stream too, whose
+ * error is returned).
+ */
 int hst_event_record(struct hst_event *event, struct hst_stream *stream);
-/** Work enqueued to `stream` from now on waits until the mark is passed. An event never recorded is passed;
- *  if the stream that it was recorded in has failed by then, `stream` fails with the same error. */
+/**
+ * Work enqueued to `stream` from now on waits until the mark is passed. An event never recorded is
+ * passed; if the stream that it was recorded in has failed by then, `stream` fails with the same
+ * error.
+ */
 int hst_stream_wait(struct hst_stream *stream, struct hst_event *event);
 /** 1 passed, 0 not yet, or the sticky error of the stream it was recorded in. */
 int hst_event_query(struct hst_event *event);
 /** Waits for the mark. Returns 0 or the sticky error of the stream it was recorded in. */
 int hst_event_sync(struct hst_event *event);
 
-/** Copies between any two places the device can reach (device memory, its page-locked host memory). No overlap. */
+/**
+ * Copies between any two places the device can reach (device memory, its page-locked host memory).
+ * No overlap.
+ */
 int hst_stream_copy(struct hst_stream *stream, void *dst, const void *src, size_t size_bytes);
 int hst_stream_zero(struct hst_stream *stream, void *dst, size_t size_bytes);
 
-/* ---- operations ---------------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
-/** Workspace: device memory that an operation may overwrite; enough is what its *_work_bytes says (never less for smaller shapes). */
+/**
+ * Workspace: device memory that an operation may overwrite; enough is what its *_work_bytes says
+ * (never less for smaller shapes).
+ */
 struct hst_work {
     void *data;
     size_t size_bytes;
@@ -140,14 +171,15 @@ struct hst_matrix {
 /**
  * C ← [C +] op(A)·op(B), op(A) is m×k, op(B) is k×n, C is m×n.
  *
- * a_transposed  A lies in memory as k×m; b_transposed: B lies as n×k (a weight [out, in] in a forward pass)
+ * a_transposed  A lies in memory as k×m; b_transposed: B lies as n×k (a weight [out, in] in a
+ *               forward pass)
  * accumulate    adds to C, which must then be f32: the only accumulator type
  * work          hst_matmul_work_bytes (0 where all three are f32 on the host)
  *
  * A and B have one dtype; C has that dtype or f32. m, n or k of 0 is allowed: an empty sum is 0.
- * Cost: 2·m·n·k FLOPs. Host: one single-threaded BLAS call per fixed block of C, over the whole of K; bf16 is
- * widened to f32 in the workspace, 2,048 of K at a time, and summed in f32 in rising k. Host limit: extents and
- * leading dimensions below 2³¹ (-EINVAL).
+ * Cost: 2·m·n·k FLOPs. Host: one single-threaded BLAS call per fixed block of C, over the whole of
+ * K; bf16 is widened to f32 in the workspace, 2,048 of K at a time, and summed in f32 in rising k.
+ * Host limit: extents and leading dimensions below 2³¹ (-EINVAL).
  */
 struct hst_matmul {
     size_t m, n, k;
@@ -156,12 +188,13 @@ struct hst_matmul {
     struct hst_work work;
 };
 int hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args);
-size_t hst_matmul_work_bytes(struct hst_dev *dev, const struct hst_matmul *args); /* reads shapes, dtypes, flags only */
+/* reads shapes, dtypes, flags only */
+size_t hst_matmul_work_bytes(struct hst_dev *dev, const struct hst_matmul *args);
 
 /**
- * RMSNorm, row by row: r = 1/sqrt(mean(x²) + eps), y = x·r·weight.
- * x, y dtype[tokens, width]; weight dtype[width]; rstd f32[tokens], written (r), needed by the backward.
- * y may be x. Source: Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4.
+ * RMSNorm, row by row: r = 1/sqrt(mean(x²) + eps), y = x·r·weight. x, y dtype[tokens, width];
+ * weight dtype[width]; rstd f32[tokens], written (r), needed by the backward. y may be x. Source:
+ * Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4.
  */
 struct hst_rmsnorm {
     size_t tokens, width;
@@ -174,9 +207,10 @@ struct hst_rmsnorm {
 int hst_op_rmsnorm(struct hst_stream *stream, const struct hst_rmsnorm *args);
 
 /**
- * Its backward: dx ← [dx +] r·(weight·dy − x·r²·mean(weight·dy·x)), dweight += Σ over tokens of dy·x·r.
- * dy, x, dx dtype[tokens, width]; dweight f32[width], accumulated, the tokens summed in fixed blocks in order.
- * dx may be dy; accumulate: dx holds another gradient of x (so it is not dy), the sum is rounded once.
+ * Its backward: dx ← [dx +] r·(weight·dy − x·r²·mean(weight·dy·x)), dweight += Σ over tokens of
+ * dy·x·r. dy, x, dx dtype[tokens, width]; dweight f32[width], accumulated, the tokens summed in
+ * fixed blocks in order. dx may be dy; accumulate: dx holds another gradient of x (so it is not
+ * dy), the sum is rounded once.
  */
 struct hst_rmsnorm_backward {
     size_t tokens, width;
@@ -193,9 +227,10 @@ size_t hst_rmsnorm_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_
 
 /**
  * Rotary position embedding, in place, row by row, rotate-half form: for i < head_dim/2
- *   (x_i, x_{i+d/2}) ← (x_i·cos − x_{i+d/2}·sin, x_{i+d/2}·cos + x_i·sin), cos and sin at [t mod seq, i].
- * x dtype[batch·seq, heads, head_dim], head_dim even; cos, sin f32[seq, head_dim/2].
- * inverse: rotates back, which is the gradient. Source: Su et al. 2021, arXiv:2104.09864, eq. 34.
+ *   (x_i, x_{i+d/2}) ← (x_i·cos − x_{i+d/2}·sin, x_{i+d/2}·cos + x_i·sin), cos and sin at [t mod
+ *     seq, i].
+ * x dtype[batch·seq, heads, head_dim], head_dim even; cos, sin f32[seq, head_dim/2]. inverse:
+ * rotates back, which is the gradient. Source: Su et al. 2021, arXiv:2104.09864, eq. 34.
  */
 struct hst_rope {
     size_t batch, seq, heads, head_dim;
@@ -207,11 +242,11 @@ struct hst_rope {
 int hst_op_rope(struct hst_stream *stream, const struct hst_rope *args);
 
 /**
- * Causal grouped-query attention: o = softmax(scale·q·kᵀ + causal mask)·v, query head h with key-value head
- * h / (heads / kv_heads). Tiled, online softmax: never holds seq² scores.
- * q, o dtype[batch·seq, heads, head_dim]; k, v dtype[batch·seq, kv_heads, head_dim];
- * lse f32[batch, heads, seq] written: log Σ exp of a query's scaled scores, needed by the backward.
- * kv_heads divides heads. Each sequence of the batch by itself.
+ * Causal grouped-query attention: o = softmax(scale·q·kᵀ + causal mask)·v, query head h with
+ * key-value head h / (heads / kv_heads). Tiled, online softmax: never holds seq² scores. q, o
+ * dtype[batch·seq, heads, head_dim]; k, v dtype[batch·seq, kv_heads, head_dim]; lse f32[batch,
+ * heads, seq] written: log Σ exp of a query's scaled scores, needed by the backward. kv_heads
+ * divides heads. Each sequence of the batch by itself.
  * Source: Dao 2023, arXiv:2307.08691, Alg. 1; Ainslie et al. 2023, arXiv:2305.13245.
  */
 struct hst_attention {
@@ -225,9 +260,13 @@ struct hst_attention {
 };
 int hst_op_attention(struct hst_stream *stream, const struct hst_attention *args);
 
-/** Its backward. `dout`, dq as q; dk, dv as k; written, not accumulated; no overlap. Source: Dao 2023, Alg. 2. */
+/**
+ * Its backward. `dout`, dq as q; dk, dv as k; written, not accumulated; no overlap. Source: Dao
+ * 2023, Alg. 2.
+ */
 struct hst_attention_backward {
-    struct hst_attention forward; /* the forward's arguments: q, k, v, o, lse are read; work is the backward's */
+    /* the forward's arguments: q, k, v, o, lse are read; work is the backward's */
+    struct hst_attention forward;
     const void *dout;
     void *dq, *dk, *dv;
 };
@@ -235,7 +274,10 @@ int hst_op_attention_backward(struct hst_stream *stream, const struct hst_attent
 /** Enough for the forward and the backward of that shape. */
 size_t hst_attention_work_bytes(struct hst_dev *dev, const struct hst_attention *args);
 
-/** SwiGLU, element by element: out = gate·sigmoid(gate)·up. dtype[count] each; out may be gate or up. Source: Shazeer 2020, arXiv:2002.05202. */
+/**
+ * SwiGLU, element by element: out = gate·sigmoid(gate)·up. dtype[count] each; out may be gate or
+ * up. Source: Shazeer 2020, arXiv:2002.05202.
+ */
 struct hst_swiglu {
     size_t count;
     enum hst_dtype dtype;
@@ -243,7 +285,10 @@ struct hst_swiglu {
     void *out;
 };
 int hst_op_swiglu(struct hst_stream *stream, const struct hst_swiglu *args);
-/** Its backward: dgate = dout·up·σ(gate)·(1 + gate·(1−σ(gate))), dup = dout·gate·σ(gate). dgate may be gate, dup may be up. */
+/**
+ * Its backward: dgate = dout·up·σ(gate)·(1 + gate·(1−σ(gate))), dup = dout·gate·σ(gate). dgate may
+ * be gate, dup may be up.
+ */
 struct hst_swiglu_backward {
     size_t count;
     enum hst_dtype dtype;
@@ -261,7 +306,9 @@ struct hst_add {
 };
 int hst_op_add(struct hst_stream *stream, const struct hst_add *args);
 
-/** Converts count elements; f32 → bf16 to nearest even, NaN stays NaN; equal types copy. No overlap. */
+/**
+ * Converts count elements; f32 → bf16 to nearest even, NaN stays NaN; equal types copy. No overlap.
+ */
 struct hst_cast {
     size_t count;
     enum hst_dtype src_dtype, dst_dtype;
@@ -270,7 +317,10 @@ struct hst_cast {
 };
 int hst_op_cast(struct hst_stream *stream, const struct hst_cast *args);
 
-/** out[t] = weight[ids[t]]: ids u32[tokens] < vocab; weight dtype[vocab, width]; out dtype[tokens, width]. An id out of range: -EDOM, sticky, on the host, with nothing written. */
+/**
+ * out[t] = weight[ids[t]]: ids u32[tokens] < vocab; weight dtype[vocab, width]; out dtype[tokens,
+ * width]. An id out of range: -EDOM, sticky, on the host, with nothing written.
+ */
 struct hst_embedding {
     size_t tokens, vocab, width;
     enum hst_dtype dtype;
@@ -279,7 +329,10 @@ struct hst_embedding {
     void *out;
 };
 int hst_op_embedding(struct hst_stream *stream, const struct hst_embedding *args);
-/** dweight f32[vocab, width] += the rows of dout dtype[tokens, width] at their ids, in rising token order. -EDOM as above. */
+/**
+ * dweight f32[vocab, width] += the rows of dout dtype[tokens, width] at their ids, in rising token
+ * order. -EDOM as above.
+ */
 struct hst_embedding_backward {
     size_t tokens, vocab, width;
     enum hst_dtype dtype;
@@ -293,9 +346,9 @@ int hst_op_embedding_backward(struct hst_stream *stream, const struct hst_embedd
  * Cross-entropy over one chunk of logits, row by row, in place.
  *   loss[t] = log Σ_j exp(logits[t, j]) − logits[t, target[t]]      (maximum subtracted first)
  *   logits[t, j] ← grad_scale·(softmax(logits[t])_j − [j = target[t]])   where want_grad
- * logits dtype[tokens, vocab], read, overwritten where want_grad; targets u32[tokens] < vocab; loss f32[tokens].
- * A target out of range: -EDOM, sticky, on the host, with nothing written.
- * Rows of one chunk: at most 1,024 by the callers' convention, so that the whole logits are never held.
+ * logits dtype[tokens, vocab], read, overwritten where want_grad; targets u32[tokens] < vocab; loss
+ * f32[tokens]. A target out of range: -EDOM, sticky, on the host, with nothing written. Rows of one
+ * chunk: at most 1,024 by the callers' convention, so that the whole logits are never held.
  */
 struct hst_cross_entropy {
     size_t tokens, vocab;
@@ -308,11 +361,12 @@ struct hst_cross_entropy {
 };
 int hst_op_cross_entropy(struct hst_stream *stream, const struct hst_cross_entropy *args);
 
-/* ---- the table an implementation fills ------------------------------------------------------------------ */
+/* ---- the table an implementation fills ------------------------------------------------------- */
 
 /**
- * One entry per call above, same meaning, arguments already checked (hst_dev_*, hst_stream_* and hst_op_*
- * check at the boundary, then call). Every entry is set; what a device can not do returns -ENOTSUP.
+ * One entry per call above, same meaning, arguments already checked (hst_dev_*, hst_stream_* and
+ * hst_op_* check at the boundary, then call). Every entry is set; what a device can not do returns
+ * -ENOTSUP.
  */
 struct hst_dev_ops {
     size_t size; /* sizeof(struct hst_dev_ops): append only */

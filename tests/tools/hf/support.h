@@ -36,7 +36,10 @@ void put_config(const char *dir, const char *extra);
  */
 void put_config_with(const char *dir, const char *key, const char *value);
 
-/** hf_model_open must fail within five seconds of processor time, with this code and a line that matches. */
+/**
+ * hf_model_open must fail within five seconds of processor time, with this code and a line that
+ * matches.
+ */
 void expect_refusal(const char *dir, bool weights, enum fail_code code, const char *pattern);
 struct hf_model *open_model(const char *dir, bool weights);
 void assert_matches(const char *text, const char *pattern);
