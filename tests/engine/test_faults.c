@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every transfer of a small run fails once: the run ends with the right code, says what failed, moves
- * nothing more, and can be destroyed with transfers still in flight. ASan and TSan watch.
+ * Every transfer of a small run fails once: the run ends with the right code, says what failed,
+ * moves nothing more, and can be destroyed with transfers still in flight. ASan and TSan watch.
  */
 #include "engine_state.h"
 #include "toy_client.h"
@@ -18,8 +18,8 @@
 
 static char store[] = "hst-faults-XXXXXX";
 
-/* Stands in front of an engine's extents: the operation whose number comes up completes with an error, either
-   at once (refused) or when it is reaped (after its bytes have moved). */
+/* Stands in front of an engine's extents: the operation whose number comes up completes with an
+   error, either at once (refused) or when it is reaped (after its bytes have moved). */
 static struct {
     const struct extents_ops *behind;
     unsigned operations, fail_at;

@@ -101,15 +101,14 @@ static void write_then_read(enum hst_precision precision)
         for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++, n++) {
             buffers[n] = buffer_filled(most, n);
             total += extent_bytes(&f, kind, tile);
-            assert_int_equal(
-                f.extents->ops->write(f.extents, kind, tile, buffers[n], &transfers[n]), 0);
+            assert_int_equal(extents_write(f.extents, kind, tile, buffers[n], &transfers[n]), 0);
         }
     void *read = buffer_filled(most, 999);
     for (unsigned i = n;
          i-- > 0;) { /* backwards: some writes are still in flight when their read is asked for */
         struct transfer transfer;
         enum extent_kind kind = (enum extent_kind)(i % 2);
-        assert_int_equal(f.extents->ops->read(f.extents, kind, i / 2, read, &transfer), 0);
+        assert_int_equal(extents_read(f.extents, kind, i / 2, read, &transfer), 0);
         assert_true(f.extents->ops->written(f.extents, kind, i / 2));
         assert_int_equal(extents_wait(f.extents, &transfer), 0);
         assert_memory_equal(read, buffers[i], extent_bytes(&f, kind, i / 2));
@@ -142,8 +141,8 @@ static void closing_waits_for_writes_in_flight(void **state)
     void *buffer = buffer_filled(bytes, 1);
     struct transfer transfers[4];
     for (uint32_t tile = 0; tile < 4; tile++)
-        assert_int_equal(
-            f.extents->ops->write(f.extents, EXTENT_STATES, tile, buffer, &transfers[tile]), 0);
+        assert_int_equal(extents_write(f.extents, EXTENT_STATES, tile, buffer, &transfers[tile]),
+                         0);
     close_fixture(&f);
     for (uint32_t tile = 0; tile < 4; tile++)
         assert_false(transfers[tile].active);

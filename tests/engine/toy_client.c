@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See toy_client.h. Sizes are chosen so that units begin and end inside tiles and parameters cross them. */
+/*
+ * See toy_client.h. Sizes are chosen so that units begin and end inside tiles and parameters cross
+ * them.
+ */
 #include "toy_client.h"
 
 #include <math.h>
