@@ -9,6 +9,7 @@
 
 #include "plan/sweep.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -159,6 +160,8 @@ int weights_prefetch(struct hst_engine *engine, uint32_t place)
 static int fetch_now(struct hst_engine *engine, uint32_t unit, uint32_t place, struct lease **out)
 {
     struct lease *lease = lease_to_give_up(engine, place, 0, true);
+    assert(lease); /* one unit at a time is acquired: it, at most, holds a lease in use */
+    *out = lease;
     int rc = lease_wait_filled(engine, lease);
     if (rc == 0 && lease->used) {
         rc = hst_event_sync(lease->passed);
@@ -168,7 +171,6 @@ static int fetch_now(struct hst_engine *engine, uint32_t unit, uint32_t place, s
     }
     if (rc == 0)
         rc = lease_fill(engine, lease, unit);
-    *out = lease;
     return rc;
 }
 

@@ -201,7 +201,7 @@ static void polling_alone_makes_progress(void **state)
     char *buffer = alloc_buffer(MIB);
     const struct hst_aio_op op = read_op(file, 0, buffer, MIB);
     const uint64_t before_ns = hst_aio_now_ns();
-    struct hst_aio_completion done;
+    struct hst_aio_completion done = {.error = -1};
     int count = 0;
     assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
     while (count == 0 && hst_aio_now_ns() - before_ns < 20000000000u)

@@ -125,8 +125,10 @@ static const char *logged(const char *log, const char *key, int i, char value[32
 {
     for (; i >= 0 && log; i--)
         log = (log = strstr(log, key)) ? log + strlen(key) : NULL;
-    assert_non_null(log);
-    snprintf(value, 32, "%.*s", (int)strcspn(log, ",}"), log);
+    if (log)
+        snprintf(value, 32, "%.*s", (int)strcspn(log, ",}"), log);
+    else
+        fail_msg("the log has no %s", key);
     return value;
 }
 

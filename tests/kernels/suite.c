@@ -157,7 +157,7 @@ void suite_run(void (*run)(struct suite *, const void *), const void *parameters
     check_guards(&shared);
     assert_true(alone.log_used > 0);
     assert_int_equal(alone.log_used, shared.log_used);
-    if (memcmp(alone.log, shared.log, alone.log_used))
+    if (memcmp(alone.log, shared.log, alone.log_used) != 0)
         fail_msg("three workers gave other bytes than one");
     case_close(&alone);
     case_close(&shared);

@@ -54,10 +54,12 @@ static void put_ones(struct ground *g)
 
 static void expect_all(struct ground *g, size_t place, float value)
 {
+    uint32_t word;
+    memcpy(&word, &value, 4);
     assert_int_equal(hst_stream_copy(g->a, g->host, g->memory + place * BYTES, BYTES), 0);
     assert_int_equal(hst_stream_sync(g->a), 0);
     for (size_t i = 0; i < WORDS; i++)
-        if (memcmp(&g->host[i], &value, 4))
+        if (g->host[i] != word)
             fail_msg("word %zu at %zu is not %g", i, place, (double)value);
 }
 

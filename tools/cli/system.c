@@ -87,7 +87,7 @@ static uint64_t resource_limit(__rlimit_resource_t resource)
 
 void system_memory(struct system_memory *memory)
 {
-    char text[8192];
+    char text[8192] = "";
     read_text("/proc/meminfo", text, sizeof text);
     *memory = (struct system_memory){
         .physical = system_meminfo(text, "MemTotal"),

@@ -7,6 +7,7 @@
  */
 #include "hf/config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,6 +131,7 @@ static int read_sizes(const struct config_source *s, const struct jsn_value *val
 
 static int check_sizes(const struct config_source *s, struct llama_config *c)
 {
+    assert(c->heads > 0); /* read_sizes refuses 0 */
     if (c->hidden % c->heads)
         return refuse(FAIL_CONFIG_VALUE,
                       "%s: hidden_size %u is no multiple of num_attention_heads %u", s->path,

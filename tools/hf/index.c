@@ -6,6 +6,7 @@
 #include "hf/json.h"
 #include "hf/safetensors.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,7 @@ static int number_files(const char *path, struct index *index, struct hst_error 
         return refuse("%s: %zu files, at most %u allowed", path, unique, INDEX_MAX_FILES);
     index->file_count = (uint32_t)unique;
     for (size_t i = 0; i < index->count; i++) {
+        assert(index->entries[i].file_name); /* read_map gave each entry one */
         char **found = bsearch(&index->entries[i].file_name, index->files, unique,
                                sizeof *index->files, compare_text);
         index->entries[i].file = (uint32_t)(found - index->files);

@@ -6,6 +6,7 @@
 #include "hf/index.h"
 #include "hf/model.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -94,6 +95,7 @@ static int compare_with_index(struct hf_model *model, const char *path, const st
     for (size_t j = 0; j < index->count || i < model->tensor_count;) {
         const struct st_tensor *t = i < model->tensor_count ? model->by_name[i] : NULL;
         const struct index_entry *e = j < index->count ? &index->entries[j] : NULL;
+        assert(t || e);
         int order = !t ? 1 : !e ? -1 : strcmp(t->name, e->name);
         if (order < 0)
             return fail(error, FAIL_INDEX, -EBADMSG, "%s: tensor %.80s is not in the index",

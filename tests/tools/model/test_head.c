@@ -100,8 +100,11 @@ static int set_up(void **state)
 {
     struct reference *r = calloc(1, sizeof *r);
     float *weight = malloc(VOCAB * HIDDEN * sizeof *weight);
-    if (!r || !weight)
+    if (!r || !weight) {
+        free(r);
+        free(weight);
         return -1;
+    }
     for (size_t i = 0; i < VOCAB * HIDDEN; i++)
         weight[i] = value_of("lm_head.weight", i);
     for (size_t t = 0; t < TOKENS; t++)
