@@ -211,7 +211,11 @@ static int plan(struct hst_engine *engine)
     in->carry_bytes_per_token = engine->carry_bytes_per_token;
     rc = placement_plan(in, &engine->placement, why, sizeof why);
     if (rc)
-        return engine_fail(engine, rc == -EINVAL ? HST_E_VALUE : HST_E_BUDGET, rc, "%s", why);
+        return engine_fail(engine,
+                           rc == -EINVAL   ? HST_E_VALUE
+                           : rc == -EDQUOT ? HST_E_DISK_SPACE
+                                           : HST_E_BUDGET,
+                           rc == -EDQUOT ? -ENOSPC : rc, "%s", why);
     return 0;
 }
 
@@ -316,6 +320,9 @@ void hst_engine_destroy(struct hst_engine **engine)
         return;
     if (e->stream)
         hst_stream_sync(e->stream);
+    if (e->unit_passed)
+        hst_event_sync(
+            e->unit_passed); /* the last unit may have been on a stream of the client's */
     close_memory(e);
     hst_event_destroy(&e->unit_passed);
     hst_stream_destroy(&e->stream);

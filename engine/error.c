@@ -47,15 +47,15 @@ int engine_refuse(struct hst_engine *engine, const char *format, ...)
 int engine_fail_transfer(struct hst_engine *engine, const struct transfer *transfer)
 {
     bool states = transfer->kind == EXTENT_STATES;
-    const struct address *at = states ? &engine->placement.states[transfer->tile]
-                                      : &engine->placement.weights[transfer->tile];
+    struct address at = states ? placement_states(&engine->placement, transfer->tile)
+                               : placement_weights(&engine->placement, transfer->tile);
     return engine_fail(engine, transfer->write ? HST_E_WRITE : HST_E_READ, transfer->error,
                        "%s of %s, tile %u, at offset %llu of the scratch file in %s failed: %s. "
                        "Fix: check the drive "
                        "(dmesg, smartctl -a), then start again",
                        transfer->write ? "writing" : "reading",
                        states ? "optimizer states" : "weights", transfer->tile,
-                       (unsigned long long)at->offset, engine->config.store,
+                       (unsigned long long)at.offset, engine->config.store,
                        strerror(-transfer->error));
 }
 

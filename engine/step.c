@@ -145,7 +145,7 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
             .src_dtype = HST_F32,
             .dst_dtype = hst_engine_dtype(engine),
             .src = accumulator(engine, param),
-            .dst = engine->arena + engine->placement.grads[unit] +
+            .dst = engine->arena + engine->placement.units[unit].grads +
                    param->offset * engine_element_bytes(engine),
         };
         int rc = hst_op_cast(engine->unit_stream, &round);
@@ -193,7 +193,7 @@ int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
     uint64_t base = kind == HST_CARRY_GRAD ? p->carry_grad : p->carry;
     if (kind == HST_CHECKPOINT) {
         per_token = engine->layout.units[unit].act_bytes_per_token;
-        base = p->acts[unit];
+        base = p->units[unit].acts;
     }
     if (per_token == 0)
         return engine_refuse(engine, "unit %u declared no bytes of that kind of activation", unit);
@@ -225,6 +225,8 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
     struct step_state *s = &engine->step;
     struct extent_counters now =
         engine->extents ? engine->extents->counters : (struct extent_counters){0};
+    struct hst_dev_usage usage;
+    hst_dev_usage(engine->dev, &usage);
     double end = clock_seconds();
     *stats = (struct hst_step_stats){
         .step = s->number,
@@ -233,7 +235,7 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
         .stall_s = {.nvme = s->stall_nvme_s, .update = s->update_s},
         .bytes = {.nvme_read = now.read_bytes - s->counted.read_bytes,
                   .nvme_write = now.written_bytes - s->counted.written_bytes},
-        .peak = {.dram = engine->placement.dram_bytes, .nvme = engine->placement.nvme_bytes},
+        .peak = {.dram = usage.host_peak_bytes, .nvme = engine->placement.nvme_bytes},
     };
     s->counted = now;
     s->last_end_s = end;
@@ -288,6 +290,7 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
     if (engine->phase == PHASE_STEP)
         return engine_refuse(engine, "drain comes between steps");
     int rc = hst_stream_sync(engine->stream);
+    rc = rc ? rc : hst_event_sync(engine->unit_passed); /* perhaps on a stream of the client's */
     if (rc)
         return engine_fail_device(engine, rc, "the computation");
     rc = weights_invalidate(engine); /* what is on its way for a next step arrives first */

@@ -2,7 +2,6 @@
 /* The directory that NVMe extents live in: made, checked, measured and opened, with a message for
  * each way it can fail. */
 #include "engine_state.h"
-#include "machine/machine.h"
 
 #include <errno.h>
 #include <string.h>
@@ -89,28 +88,11 @@ static int fail_open(struct hst_engine *engine, int native)
                             "check the drive and its free space, or give another --store");
 }
 
-static int check_space(struct hst_engine *engine)
-{
-    uint64_t left, needed = engine->placement.nvme_bytes;
-    int rc = machine_disk_left(engine->config.store, &left);
-    if (rc)
-        return refuse_directory(engine, rc, "can not be measured", "give another --store");
-    if (left < needed)
-        return engine_fail(engine, HST_E_DISK_SPACE, -ENOSPC,
-                           "the store needs %.2f GB, %s has %.2f GB free. Fix: free some, give "
-                           "another --store, or raise --dram",
-                           (double)needed / 1e9, engine->config.store, (double)left / 1e9);
-    return 0;
-}
-
 int store_dir_open(struct hst_engine *engine)
 {
-    int rc = check_space(engine);
-    if (rc)
-        return rc;
     struct hst_aio_config config = {.size = sizeof config,
                                     .backend = backend_of(engine->config.io)};
-    rc = hst_aio_open(&config, engine->config.store, &engine->aio, &engine->aio_info);
+    int rc = hst_aio_open(&config, engine->config.store, &engine->aio, &engine->aio_info);
     if (rc)
         return fail_open(engine, rc);
     say_rung(engine);

@@ -47,7 +47,7 @@ double optimizer_grad_norm(struct hst_engine *engine)
     const uint64_t piece = (uint64_t)NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
     size_t count = 0;
     for (uint32_t u = 0; u < engine->layout.unit_count; u++) {
-        struct norm_job job = {engine, engine->arena + p->grads[u],
+        struct norm_job job = {engine, engine->arena + p->units[u].grads,
                                engine->layout.units[u].elements, partials + count};
         workers_run(engine->workers, (job.elements + piece - 1) / piece, norm_piece, &job);
         count += job.elements / HST_NORM_BLOCK;

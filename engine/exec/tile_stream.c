@@ -17,12 +17,12 @@ struct stream_state {
 
 static bool states_on_nvme(const struct hst_engine *engine, uint32_t tile)
 {
-    return engine->placement.states[tile].tier == HST_TIER_NVME;
+    return placement_states(&engine->placement, tile).tier == HST_TIER_NVME;
 }
 
 static bool weights_on_nvme(const struct hst_engine *engine, uint32_t tile)
 {
-    return engine->placement.weights[tile].tier == HST_TIER_NVME;
+    return placement_weights(&engine->placement, tile).tier == HST_TIER_NVME;
 }
 
 static bool wants(const struct stream_state *s, enum extent_kind kind, unsigned weights,
@@ -68,14 +68,12 @@ static int wait_for(struct hst_engine *engine, struct transfer *transfer)
     return transfer->error ? engine_fail_transfer(engine, transfer) : 0;
 }
 
+/* Waits for both transfers even if the first one failed: nothing may move in a slot that is let go. */
 static int slot_wait(struct hst_engine *engine, struct slot *slot)
 {
-    for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++) {
-        int rc = wait_for(engine, &slot->transfers[kind]);
-        if (rc)
-            return rc;
-    }
-    return 0;
+    int weights = wait_for(engine, &slot->transfers[EXTENT_WEIGHTS]);
+    int states = wait_for(engine, &slot->transfers[EXTENT_STATES]);
+    return weights ? weights : states;
 }
 
 static bool slot_is_busy(const struct slot *slot)
@@ -150,13 +148,13 @@ static unsigned char *part_at(const struct stream_state *s, const struct slot *s
                               enum extent_kind kind, uint32_t tile)
 {
     const struct hst_engine *engine = s->engine;
-    const struct address *home =
-        kind == EXTENT_WEIGHTS ? &engine->placement.weights[tile] : &engine->placement.states[tile];
+    struct address home = kind == EXTENT_WEIGHTS ? placement_weights(&engine->placement, tile)
+                                                 : placement_states(&engine->placement, tile);
     if (!wants(s, kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
                TILE_READ_STATES | TILE_WRITE_STATES))
         return NULL;
-    return home->tier == HST_TIER_NVME ? slot_buffer(engine, slot, kind)
-                                       : engine->arena + home->offset;
+    return home.tier == HST_TIER_NVME ? slot_buffer(engine, slot, kind)
+                                      : engine->arena + home.offset;
 }
 
 static struct tile_job job_at(const struct stream_state *s, const struct slot *slot, uint32_t tile)
@@ -172,7 +170,7 @@ static struct tile_job job_at(const struct stream_state *s, const struct slot *s
         job.m = (float *)(void *)(record + at.m_at);
         job.v = (float *)(void *)(record + at.v_at);
     }
-    job.grad = engine->arena + engine->placement.grads[job.range.unit] +
+    job.grad = engine->arena + engine->placement.units[job.range.unit].grads +
                job.range.offset * engine_element_bytes(engine);
     return job;
 }

@@ -15,7 +15,7 @@
 
 static bool on_nvme(const struct hst_engine *engine, const struct gather *gather)
 {
-    return engine->placement.weights[gather->first_tile].tier == HST_TIER_NVME;
+    return placement_weights(&engine->placement, gather->first_tile).tier == HST_TIER_NVME;
 }
 
 static bool needs_lease(const struct hst_engine *engine, uint32_t unit)
@@ -101,6 +101,20 @@ static int lease_wait_counting_stall(struct hst_engine *engine, struct lease *le
     return lease_wait_filled(engine, lease);
 }
 
+/* False where a read would have to wait for the extent's last write. */
+static bool is_written(struct hst_engine *engine, uint32_t unit)
+{
+    struct gather gathers[GATHER_MAX];
+    int n = placement_gather(&engine->layout, engine_precision(engine), unit, gathers);
+    for (int i = 0; i < n; i++)
+        for (uint32_t t = 0; t < gathers[i].tile_count; t++)
+            if (on_nvme(engine, &gathers[i]) &&
+                !engine->extents->ops->written(engine->extents, EXTENT_WEIGHTS,
+                                               gathers[i].first_tile + t))
+                return false;
+    return true;
+}
+
 /* ---- choosing ---- */
 
 static bool stream_has_passed(struct lease *lease)
@@ -147,6 +161,8 @@ int weights_prefetch(struct hst_engine *engine, uint32_t place)
         uint32_t unit = sweep_unit(units, p);
         if (lease_of(engine, unit) || !needs_lease(engine, unit))
             continue;
+        if (!is_written(engine, unit))
+            return 0;
         struct lease *lease = lease_to_give_up(engine, place, p - place, false);
         if (!lease)
             return 0;
@@ -193,7 +209,7 @@ static void set_views(struct hst_engine *engine, uint32_t unit, unsigned char *b
         unsigned char *base =
             on_nvme(engine, gather)
                 ? buffer + gather->lease_at
-                : engine->arena + engine->placement.weights[gather->first_tile].offset;
+                : engine->arena + placement_weights(&engine->placement, gather->first_tile).offset;
         engine->units[unit].views[i].data = base + element * engine_element_bytes(engine);
     }
 }

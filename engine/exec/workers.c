@@ -208,8 +208,3 @@ void workers_destroy(struct workers **workers)
     workers_free(*workers);
     *workers = NULL;
 }
-
-unsigned workers_width(const struct workers *workers)
-{
-    return workers->width;
-}

@@ -16,7 +16,6 @@ struct workers;
  */
 int workers_create(unsigned width, struct workers **workers);
 void workers_destroy(struct workers **workers);
-unsigned workers_width(const struct workers *workers);
 /** As struct hst_parallel's run; `context` is the struct workers. */
 void workers_run(void *context, size_t count,
                  void (*body)(void *arg, size_t index, unsigned worker), void *arg);

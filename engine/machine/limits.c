@@ -45,12 +45,29 @@ static int mem_available(uint64_t *bytes)
 }
 
 struct cgroup_files {
-    const char *root, *limit, *usage;
+    const char *root, *limit, *usage, *cache; /* cache: its row in memory.stat */
 };
 
-static const struct cgroup_files CGROUP_V2 = {"/sys/fs/cgroup", "memory.max", "memory.current"};
+static const struct cgroup_files CGROUP_V2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
+                                              "inactive_file %" SCNu64};
 static const struct cgroup_files CGROUP_V1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                                              "memory.usage_in_bytes"};
+                                              "memory.usage_in_bytes",
+                                              "total_inactive_file %" SCNu64};
+
+/* File pages that the kernel gives back when memory is asked for: used, but not lost. */
+static uint64_t reclaimable(const struct cgroup_files *files, const char *group)
+{
+    char path[4352], line[128];
+    uint64_t bytes = 0;
+    snprintf(path, sizeof path, "%s%s/memory.stat", files->root, group);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, files->cache, &bytes) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return bytes;
+}
 
 /* Walks from the process's group to the root; `group` is cut shorter on the way. */
 static void least_of_cgroups(const struct cgroup_files *files, char *group, uint64_t *left)
@@ -62,7 +79,9 @@ static void least_of_cgroups(const struct cgroup_files *files, char *group, uint
         bool limited = read_number(path, &limit);
         snprintf(path, sizeof path, "%s%s/%s", files->root, group, files->usage);
         if (limited && read_number(path, &usage)) {
-            uint64_t here = limit > usage ? limit - usage : 0;
+            uint64_t cache = reclaimable(files, group);
+            uint64_t held = usage > cache ? usage - cache : 0;
+            uint64_t here = limit > held ? limit - held : 0;
             *left = here < *left ? here : *left;
         }
         char *slash = strrchr(group, '/');

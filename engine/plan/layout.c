@@ -7,24 +7,35 @@
 #include "plan/layout.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_PARAM_ELEMENTS (1ull << 40)
+#define MAX_ELEMENTS       (1ull << 50) /* of all parameters: sums of bytes can not overflow */
 
 static uint64_t round_up(uint64_t value, uint64_t multiple)
 {
     return (value + multiple - 1) / multiple * multiple;
 }
 
+struct layout_name {
+    const char *name; /* the parameter's */
+    uint32_t number;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct layout_name *)a)->name, ((const struct layout_name *)b)->name);
+}
+
 /* The number of the parameter of that name, param_count where there is none. */
 static uint32_t param_find(const struct layout *layout, const char *name)
 {
-    uint32_t i = 0;
-    while (i < layout->param_count && strcmp(layout->params[i].name, name) != 0)
-        i++;
-    return i;
+    const struct layout_name wanted = {.name = name};
+    void *found = tfind(&wanted, &layout->names, by_name);
+    return found ? (*(struct layout_name **)found)->number : layout->param_count;
 }
 
 static int count_elements(const struct hst_param_desc *desc, uint64_t *count)
@@ -89,20 +100,62 @@ static int check_param(const struct layout *layout, const struct hst_unit_desc *
     return 0;
 }
 
+static uint32_t room_for(uint32_t room, uint64_t wanted)
+{
+    uint64_t more = (uint64_t)room * 2 > 16 ? (uint64_t)room * 2 : 16;
+    more = more > wanted ? more : wanted;
+    return more < UINT32_MAX ? (uint32_t)more : UINT32_MAX;
+}
+
 static int grow(struct layout *layout, uint32_t more_params)
 {
-    struct layout_unit *units = realloc(layout->units, (layout->unit_count + 1) * sizeof *units);
-    if (!units)
-        return -ENOMEM;
-    layout->units = units;
-    if (more_params == 0)
-        return 0;
-    size_t total = (size_t)layout->param_count + more_params;
-    struct layout_param *params = realloc(layout->params, total * sizeof *params);
-    if (!params)
-        return -ENOMEM;
-    layout->params = params;
+    if (layout->unit_count == layout->unit_room) {
+        uint32_t room = room_for(layout->unit_room, (uint64_t)layout->unit_count + 1);
+        struct layout_unit *units = realloc(layout->units, room * sizeof *units);
+        if (!units)
+            return -ENOMEM;
+        layout->units = units;
+        layout->unit_room = room;
+    }
+    uint64_t wanted = (uint64_t)layout->param_count + more_params;
+    if (wanted > layout->param_room) {
+        uint32_t room = room_for(layout->param_room, wanted);
+        struct layout_param *params = realloc(layout->params, room * sizeof *params);
+        if (!params)
+            return -ENOMEM;
+        layout->params = params;
+        layout->param_room = room;
+    }
     return 0;
+}
+
+/* forget_names takes back what was entered before memory ran out. */
+static int enter_names(struct layout *layout, char **names, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct layout_name *entry = malloc(sizeof *entry);
+        if (!entry)
+            return -ENOMEM;
+        *entry = (struct layout_name){names[i], layout->param_count + i};
+        if (!tsearch(entry, &layout->names, by_name)) {
+            free(entry);
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+static void forget_names(struct layout *layout, char **names, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct layout_name wanted = {.name = names[i]};
+        void *found = names[i] ? tfind(&wanted, &layout->names, by_name) : NULL;
+        if (!found)
+            continue;
+        struct layout_name *entry = *(struct layout_name **)found;
+        tdelete(&wanted, &layout->names, by_name);
+        free(entry);
+    }
 }
 
 static void place_own(struct layout *layout, struct layout_unit *unit, struct layout_param *param)
@@ -110,6 +163,22 @@ static void place_own(struct layout *layout, struct layout_unit *unit, struct la
     param->offset = unit->elements;
     unit->elements += round_up(param->count, LAYOUT_PARAM_ALIGN);
     layout->parameters += param->count;
+}
+
+static int check_total(const struct layout *layout, const struct hst_unit_desc *desc, char *why,
+                       size_t why_bytes)
+{
+    uint64_t total = layout->parameters, count = 0;
+    for (uint32_t i = 0; i < desc->param_count; i++) {
+        count_elements(&desc->params[i], &count);
+        total += count;
+        if (total > MAX_ELEMENTS) {
+            snprintf(why, why_bytes, "more than 2^50 elements in all, with unit \"%s\"",
+                     desc->name);
+            return -EINVAL;
+        }
+    }
+    return 0;
 }
 
 static void copy_param(struct layout *layout, struct layout_unit *unit,
@@ -145,6 +214,8 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
         if (rc)
             return rc;
     }
+    if (check_total(layout, desc, why, why_bytes))
+        return -EINVAL;
     snprintf(why, why_bytes, "out of memory while describing unit \"%s\"", desc->name);
     if (grow(layout, desc->param_count))
         return -ENOMEM;
@@ -154,7 +225,8 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
     bool complete = (names[desc->param_count] = strdup(desc->name)) != NULL;
     for (uint32_t i = 0; i < desc->param_count; i++)
         complete = (names[i] = strdup(desc->params[i].name)) && complete;
-    if (!complete) {
+    if (!complete || enter_names(layout, names, desc->param_count)) {
+        forget_names(layout, names, desc->param_count);
         for (uint32_t i = 0; i <= desc->param_count; i++)
             free(names[i]);
         free(names);
@@ -213,6 +285,7 @@ int layout_seal(struct layout *layout, uint32_t tile_elements)
 
 void layout_free(struct layout *layout)
 {
+    tdestroy(layout->names, free);
     for (uint32_t i = 0; i < layout->unit_count; i++)
         free(layout->units[i].name);
     for (uint32_t i = 0; i < layout->param_count; i++)

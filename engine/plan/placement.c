@@ -8,6 +8,7 @@
 #include "plan/placement.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,15 +32,34 @@ static const struct {
     uint32_t slots, leases;
 } RING_DEPTHS[] = {{4, 3}, {2, 1}};
 
+/* Sizes come from clients: what overflows stays at the greatest number, which no budget allows. */
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static uint64_t round_up(uint64_t bytes, uint64_t multiple)
+{
+    return bytes > UINT64_MAX - multiple ? UINT64_MAX
+                                         : (bytes + multiple - 1) / multiple * multiple;
+}
+
 static uint64_t page_up(uint64_t bytes)
 {
-    return (bytes + PAGE - 1) / PAGE * PAGE;
+    return round_up(bytes, PAGE);
 }
 
 static uint64_t take(uint64_t *end, uint64_t bytes)
 {
     uint64_t at = *end;
-    *end += page_up(bytes);
+    *end = add(*end, page_up(bytes));
     return at;
 }
 
@@ -52,7 +72,7 @@ uint64_t placement_micro_tokens(const struct placement_in *in, uint32_t micro)
 
 uint64_t placement_micro_stride(const struct placement_in *in, uint64_t bytes_per_token)
 {
-    return (in->grain_tokens * bytes_per_token + 63) / 64 * 64;
+    return round_up(times(in->grain_tokens, bytes_per_token), 64);
 }
 
 int placement_gather(const struct layout *layout, enum hst_precision precision, uint32_t unit,
@@ -83,6 +103,28 @@ int placement_gather(const struct layout *layout, enum hst_precision precision, 
     return (int)n;
 }
 
+struct address placement_weights(const struct placement *placement, uint32_t tile)
+{
+    struct tile_range range = layout_tile(placement->layout, tile);
+    struct address at = placement->units[range.unit].weights;
+    at.offset += range.offset * record_weight_bytes(placement->precision);
+    return at;
+}
+
+struct address placement_states(const struct placement *placement, uint32_t tile)
+{
+    const struct layout *layout = placement->layout;
+    struct tile_range range = layout_tile(layout, tile);
+    const struct unit_home *home = &placement->units[range.unit];
+    uint64_t stride = record_layout(placement->precision, layout->tile_elements).bytes;
+    uint32_t local = tile - layout->units[range.unit].first_tile;
+    if (local < home->nvme_states)
+        return (struct address){.tier = HST_TIER_NVME,
+                                .offset = home->nvme_states_at + local * stride};
+    return (struct address){.tier = HST_TIER_DRAM,
+                            .offset = home->dram_states_at + (local - home->nvme_states) * stride};
+}
+
 /* Bytes a lease of this unit must hold: what it gathers from NVMe. */
 static uint64_t lease_bytes(const struct placement_in *in, const struct placement *p, uint32_t unit)
 {
@@ -91,7 +133,7 @@ static uint64_t lease_bytes(const struct placement_in *in, const struct placemen
     uint64_t bytes = 0;
     for (int i = 0; i < n; i++) {
         const struct gather *g = &gathers[i];
-        if (p->weights[g->first_tile].tier != HST_TIER_NVME)
+        if (placement_weights(p, g->first_tile).tier != HST_TIER_NVME)
             continue;
         struct tile_range last = layout_tile(in->layout, g->first_tile + g->tile_count - 1);
         struct tile_range first = layout_tile(in->layout, g->first_tile);
@@ -105,34 +147,50 @@ static void place_weights(const struct placement_in *in, uint32_t nvme_units, st
 {
     uint64_t element_bytes = record_weight_bytes(in->precision);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        const struct layout_unit *unit = &in->layout->units[u];
         enum hst_tier tier = u < nvme_units ? HST_TIER_NVME : HST_TIER_DRAM;
-        uint64_t bytes = unit->elements * element_bytes;
+        uint64_t bytes = times(in->layout->units[u].elements, element_bytes);
         uint64_t at = take(tier == HST_TIER_NVME ? &p->nvme_bytes : &p->dram_bytes, bytes);
-        for (uint32_t t = 0; t < unit->tile_count; t++) {
-            uint64_t offset = (uint64_t)t * in->layout->tile_elements * element_bytes;
-            p->weights[unit->first_tile + t] =
-                (struct address){.tier = tier, .offset = at + offset};
-        }
-        p->table[HST_CLASS_WEIGHTS][tier] += page_up(bytes);
+        p->units[u].weights = (struct address){.tier = tier, .offset = at};
+        p->table[HST_CLASS_WEIGHTS][tier] = add(p->table[HST_CLASS_WEIGHTS][tier], page_up(bytes));
     }
+}
+
+/* Bytes of the records of `count` tiles of a unit; only the unit's last tile is shorter. */
+static uint64_t record_bytes(const struct placement_in *in, uint32_t unit, uint32_t count,
+                             bool last)
+{
+    const struct layout *layout = in->layout;
+    const struct layout_unit *u = &layout->units[unit];
+    if (count == 0)
+        return 0;
+    uint64_t full = record_layout(in->precision, layout->tile_elements).bytes;
+    if (!last)
+        return times(count, full);
+    uint64_t rest = u->elements - (uint64_t)(u->tile_count - 1) * layout->tile_elements;
+    return add(times(count - 1, full), record_layout(in->precision, rest).bytes);
 }
 
 static void place_states(const struct placement_in *in, uint32_t nvme_tiles, struct placement *p)
 {
-    for (uint32_t t = 0; t < in->layout->tile_count; t++) {
-        uint32_t elements = layout_tile(in->layout, t).elements;
-        uint64_t bytes = record_layout(in->precision, elements).bytes;
-        enum hst_tier tier = t < nvme_tiles ? HST_TIER_NVME : HST_TIER_DRAM;
-        uint64_t *end = tier == HST_TIER_NVME ? &p->nvme_bytes : &p->dram_bytes;
-        p->states[t] = (struct address){.tier = tier, .offset = take(end, bytes)};
-        p->table[HST_CLASS_STATES][tier] += bytes;
+    uint64_t *nvme = &p->table[HST_CLASS_STATES][HST_TIER_NVME];
+    uint64_t *dram = &p->table[HST_CLASS_STATES][HST_TIER_DRAM];
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        uint32_t tiles = in->layout->units[u].tile_count;
+        uint32_t out = nvme_tiles < tiles ? nvme_tiles : tiles;
+        uint64_t out_bytes = record_bytes(in, u, out, out == tiles);
+        uint64_t in_bytes = record_bytes(in, u, tiles - out, true);
+        nvme_tiles -= out;
+        p->units[u].nvme_states = out;
+        p->units[u].nvme_states_at = take(&p->nvme_bytes, out_bytes);
+        p->units[u].dram_states_at = take(&p->dram_bytes, in_bytes);
+        *nvme = add(*nvme, out_bytes);
+        *dram = add(*dram, in_bytes);
     }
 }
 
 static uint64_t take_class(struct placement *p, enum hst_class class, uint64_t bytes)
 {
-    p->table[class][HST_TIER_DRAM] += page_up(bytes);
+    p->table[class][HST_TIER_DRAM] = add(p->table[class][HST_TIER_DRAM], page_up(bytes));
     return take(&p->dram_bytes, bytes);
 }
 
@@ -141,13 +199,13 @@ static void place_step_data(const struct placement_in *in, struct placement *p)
     uint64_t element_bytes = record_weight_bytes(in->precision);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         const struct layout_unit *unit = &in->layout->units[u];
-        uint64_t act_stride = placement_micro_stride(in, unit->act_bytes_per_token);
-        p->grads[u] = take_class(p, HST_CLASS_GRADS, unit->elements * element_bytes);
-        p->acts[u] = PLACEMENT_NO_ADDRESS;
-        if (act_stride > 0)
-            p->acts[u] = take_class(p, HST_CLASS_ACTS, act_stride * p->micro_count);
+        struct unit_home *home = &p->units[u];
+        uint64_t acts =
+            times(placement_micro_stride(in, unit->act_bytes_per_token), p->micro_count);
+        home->grads = take_class(p, HST_CLASS_GRADS, times(unit->elements, element_bytes));
+        home->acts = acts > 0 ? take_class(p, HST_CLASS_ACTS, acts) : PLACEMENT_NO_ADDRESS;
     }
-    uint64_t carry = placement_micro_stride(in, in->carry_bytes_per_token) * p->micro_count;
+    uint64_t carry = times(placement_micro_stride(in, in->carry_bytes_per_token), p->micro_count);
     p->carry = take_class(p, HST_CLASS_CARRY, carry);
     p->carry_grad = take_class(p, HST_CLASS_CARRY, carry);
 }
@@ -166,13 +224,13 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
         uint64_t lease = page_up(lease_bytes(in, p, u));
         p->lease_bytes = lease > p->lease_bytes ? lease : p->lease_bytes;
     }
-    p->accumulator = take_class(p, HST_CLASS_BUFFERS, accumulator * sizeof(float));
-    p->tied = take_class(p, HST_CLASS_BUFFERS, layout->tied_elements * sizeof(float));
+    p->accumulator = take_class(p, HST_CLASS_BUFFERS, times(accumulator, sizeof(float)));
+    p->tied = take_class(p, HST_CLASS_BUFFERS, times(layout->tied_elements, sizeof(float)));
     p->norm_partials =
         take_class(p, HST_CLASS_BUFFERS, layout->elements / LAYOUT_UNIT_ALIGN * sizeof(double));
     p->work = take_class(p, HST_CLASS_BUFFERS, p->work_bytes);
     p->lease_count = p->lease_bytes > 0 ? c->leases : 0;
-    p->leases = take_class(p, HST_CLASS_BUFFERS, p->lease_bytes * p->lease_count);
+    p->leases = take_class(p, HST_CLASS_BUFFERS, times(p->lease_bytes, p->lease_count));
     if (p->nvme_bytes == 0)
         return;
     uint64_t weights =
@@ -181,14 +239,13 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
     p->slot_record_at = weights;
     p->slot_bytes = weights + states;
     p->slot_count = c->slots;
-    p->slots = take_class(p, HST_CLASS_BUFFERS, p->slot_bytes * p->slot_count);
+    p->slots = take_class(p, HST_CLASS_BUFFERS, times(p->slot_bytes, p->slot_count));
 }
 
-/* Lays everything out for one choice; *p keeps its arrays, the rest is rewritten. */
+/* Lays everything out for one choice; *p keeps its array, the rest is rewritten. */
 static void lay_out(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
-    *p = (struct placement){
-        .states = p->states, .weights = p->weights, .grads = p->grads, .acts = p->acts};
+    *p = (struct placement){.layout = in->layout, .precision = in->precision, .units = p->units};
     p->micro_count = (uint32_t)((in->batch_tokens + in->grain_tokens - 1) / in->grain_tokens);
     place_weights(in, c->weight_units, p);
     place_states(in, c->state_tiles, p);
@@ -196,10 +253,11 @@ static void lay_out(const struct placement_in *in, const struct choice *c, struc
     place_buffers(in, c, p);
 }
 
+/* By DRAM alone: what leaves it is then the least that must, and NVMe has room for it or not. */
 static bool fits(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
     lay_out(in, c, p);
-    return p->dram_bytes <= in->dram_budget && p->nvme_bytes <= in->nvme_budget;
+    return p->dram_bytes <= in->dram_budget;
 }
 
 /* The smallest value of one number in (low, high] with which the choice fits, given that `high`
@@ -252,23 +310,38 @@ static struct choice_range choices(const struct placement_in *in)
     return range;
 }
 
-static int refuse(const struct placement_in *in, struct choice_range range, struct placement *p,
-                  char *why, size_t why_bytes)
+#define MIB (1024.0 * 1024.0)
+
+/* Rounded up to a tenth, so that the number is a budget that works. */
+static double mib_up(uint64_t bytes)
+{
+    return ceil((double)bytes / MIB * 10) / 10;
+}
+
+static int refuse_dram(const struct placement_in *in, struct choice_range range,
+                       struct placement *p, char *why, size_t why_bytes)
 {
     size_t last = sizeof RING_DEPTHS / sizeof RING_DEPTHS[0] - 1;
     struct choice least = range.high;
     least.slots = RING_DEPTHS[last].slots;
     least.leases = RING_DEPTHS[last].leases;
     lay_out(in, &least, p);
-    const double mib = 1024.0 * 1024.0;
     snprintf(why, why_bytes,
-             "no placement fits: the smallest needs %.1f MiB of DRAM and %.1f MiB of NVMe, the "
-             "budgets are %.1f MiB and "
-             "%.1f MiB. Fix: raise --dram or --nvme%s, or lower --batch-tokens or --grain",
-             (double)p->dram_bytes / mib, (double)p->nvme_bytes / mib,
-             (double)in->dram_budget / mib, (double)in->nvme_budget / mib,
+             "no placement fits: the smallest needs %.1f MiB of DRAM (and %.1f MiB of NVMe), the "
+             "budget is %.1f MiB. Fix: raise --dram%s, or lower --batch-tokens or --grain",
+             mib_up(p->dram_bytes), mib_up(p->nvme_bytes), (double)in->dram_budget / MIB,
              in->has_nvme ? "" : ", give a --store");
     return -ENOSPC;
+}
+
+static int refuse_nvme(const struct placement_in *in, const struct placement *p, char *why,
+                       size_t why_bytes)
+{
+    snprintf(why, why_bytes,
+             "the store needs %.1f MiB of NVMe for what does not fit in DRAM, its budget is %.1f "
+             "MiB. Fix: free space or raise --nvme, raise --dram, or give another --store",
+             mib_up(p->nvme_bytes), (double)in->nvme_budget / MIB);
+    return -EDQUOT;
 }
 
 static int check_wish(const struct placement_in *in, char *why, size_t why_bytes)
@@ -303,36 +376,30 @@ int placement_plan(const struct placement_in *in, struct placement *placement, c
     int rc = check_wish(in, why, why_bytes);
     if (rc)
         return rc;
-    struct placement p = {
-        .states = calloc((size_t)in->layout->tile_count + 1, sizeof *p.states),
-        .weights = calloc((size_t)in->layout->tile_count + 1, sizeof *p.weights),
-        .grads = calloc((size_t)in->layout->unit_count + 1, sizeof *p.grads),
-        .acts = calloc((size_t)in->layout->unit_count + 1, sizeof *p.acts),
-    };
-    if (!p.states || !p.weights || !p.grads || !p.acts) {
-        snprintf(why, why_bytes, "out of memory while planning %u tiles", in->layout->tile_count);
-        placement_free(&p);
+    struct placement p = {.units = calloc((size_t)in->layout->unit_count + 1, sizeof *p.units)};
+    if (!p.units) {
+        snprintf(why, why_bytes, "out of memory while planning %u units", in->layout->unit_count);
         return -ENOMEM;
     }
     struct choice_range range = choices(in);
-    for (size_t i = 0; i < sizeof RING_DEPTHS / sizeof RING_DEPTHS[0]; i++) {
+    bool found = false, room = false;
+    for (size_t i = 0; i < sizeof RING_DEPTHS / sizeof RING_DEPTHS[0] && !room; i++) {
         range.low.slots = RING_DEPTHS[i].slots;
         range.low.leases = RING_DEPTHS[i].leases;
-        if (search(in, range, &p)) {
-            *placement = p;
-            return 0;
-        }
+        found = search(in, range, &p);
+        room = found && p.nvme_bytes <= in->nvme_budget;
     }
-    rc = refuse(in, range, &p, why, why_bytes);
+    if (room) {
+        *placement = p;
+        return 0;
+    }
+    rc = found ? refuse_nvme(in, &p, why, why_bytes) : refuse_dram(in, range, &p, why, why_bytes);
     placement_free(&p);
     return rc;
 }
 
 void placement_free(struct placement *placement)
 {
-    free(placement->states);
-    free(placement->weights);
-    free(placement->grads);
-    free(placement->acts);
+    free(placement->units);
     *placement = (struct placement){0};
 }

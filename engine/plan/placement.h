@@ -38,37 +38,49 @@ struct address {
     uint64_t offset; /* bytes, in the arena or in the drive's file */
 };
 
+/* Where one unit's bytes are; tiles follow one another, so an address is arithmetic. */
+struct unit_home {
+    struct address weights;      /* of the unit's first tile */
+    uint32_t nvme_states;        /* so many of its tiles, the first ones, have their states on NVMe */
+    uint64_t nvme_states_at;     /* byte offset of the first of them, in the drive's file */
+    uint64_t dram_states_at;     /* byte offset of the first of the others, in the arena */
+    uint64_t grads;              /* arena offset of the rounded gradients */
+    uint64_t acts;               /* arena offset of the checkpoints, or PLACEMENT_NO_ADDRESS */
+};
+
 struct placement {
-    struct address *states;  /* [tile_count], of the tile's record */
-    struct address *weights; /* [tile_count]; a unit's tiles follow one another without gap */
-    uint64_t *grads;         /* [unit_count], arena offset of the unit's rounded gradients */
-    /* [unit_count], arena offset of the unit's checkpoints, or NO_ADDRESS */
-    uint64_t *acts;
-    uint64_t carry, carry_grad;      /* arena offsets */
-    uint64_t accumulator, tied;      /* arena offsets of the f32 gradient accumulators */
-    uint64_t norm_partials;          /* arena offset, f64, one per 4,096 elements */
-    uint64_t work, work_bytes;       /* the largest unit's workspace */
-    uint64_t leases, lease_bytes;    /* arena offset of lease 0, stride */
-    uint32_t lease_count;            /* 0 where all weights are at home in DRAM */
-    /* the tile ring: arena offset of slot 0, stride; a slot is weights, then record */
-    uint64_t slots, slot_bytes;
-    uint64_t slot_record_at;         /* bytes from the slot's start */
-    uint32_t slot_count;             /* 0 where nothing is on NVMe */
+    const struct layout *layout;
+    enum hst_precision precision;
+    struct unit_home *units;      /* [unit_count] */
+    uint64_t carry, carry_grad;   /* arena offsets */
+    uint64_t accumulator, tied;   /* arena offsets of the f32 gradient accumulators */
+    uint64_t norm_partials;       /* arena offset, f64, one per 4,096 elements */
+    uint64_t work, work_bytes;    /* the largest unit's workspace */
+    uint64_t leases, lease_bytes; /* arena offset of lease 0, stride */
+    uint32_t lease_count;         /* 0 where all weights are at home in DRAM */
+    uint64_t slots, slot_bytes;   /* the tile ring: arena offset of slot 0, stride */
+    uint64_t slot_record_at;      /* a slot is weights, then the record: bytes from its start */
+    uint32_t slot_count;          /* 0 where nothing is on NVMe */
     uint32_t micro_count;
-    uint64_t dram_bytes;             /* of the arena */
-    uint64_t nvme_bytes;             /* of the file */
+    uint64_t dram_bytes; /* of the arena */
+    uint64_t nvme_bytes; /* of the file */
     uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
 };
 
 /**
  * Finds homes: as much as fits in DRAM, states leave first (they travel once each way per step,
- * weights twice in).
- * Errors: -ENOSPC with `why` naming the smallest budget that would do; -EINVAL contradictory wish;
- * -ENOMEM.
+ * weights twice in). The layout must outlive the placement. Cost: O(units), whatever their size.
+ *
+ * Errors: -ENOSPC the DRAM budget is too small, `why` names the smallest that would do; -EDQUOT the
+ * NVMe budget is too small for what must leave DRAM; -EINVAL contradictory wish; -ENOMEM.
  */
 int placement_plan(const struct placement_in *in, struct placement *placement, char *why,
                    size_t why_bytes);
 void placement_free(struct placement *placement);
+
+/** Where the weights and the state record of a tile are. */
+struct address placement_weights(const struct placement *placement, uint32_t tile);
+struct address placement_states(const struct placement *placement, uint32_t tile);
 
 /** Tokens of micro-batch m: grain_tokens but for a shorter last. */
 uint64_t placement_micro_tokens(const struct placement_in *in, uint32_t micro);

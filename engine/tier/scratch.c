@@ -80,8 +80,8 @@ static int submit(struct scratch *scratch, struct hst_aio_op *op, struct transfe
 static int move(struct scratch *scratch, enum extent_kind kind, uint32_t tile, void *buffer,
                 struct transfer *transfer, bool write)
 {
-    const struct address *at = kind == EXTENT_WEIGHTS ? &scratch->placement->weights[tile]
-                                                      : &scratch->placement->states[tile];
+    struct address at = kind == EXTENT_WEIGHTS ? placement_weights(scratch->placement, tile)
+                                               : placement_states(scratch->placement, tile);
     while (scratch->writing[kind][tile]) {
         int rc = scratch_progress(&scratch->extents, true);
         if (rc)
@@ -89,7 +89,7 @@ static int move(struct scratch *scratch, enum extent_kind kind, uint32_t tile, v
     }
     struct hst_aio_op op = {
         .kind = write ? HST_AIO_WRITE : HST_AIO_READ,
-        .offset = at->offset,
+        .offset = at.offset,
         .buffer = buffer,
         .bytes = extent_bytes(scratch, kind, tile),
     };

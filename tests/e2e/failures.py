@@ -123,7 +123,7 @@ class Failures(unittest.TestCase):
 
     def test_a_disk_that_is_too_small_is_refused_before_training(self):
         done = self.mounted('256k')
-        self.assert_refused(done, 302, 2)
+        self.assert_refused(done, 301, 1)
         self.assertNotIn('step 1/', done.stderr)
 
     def test_a_store_in_ram_works_and_is_warned_about(self):
