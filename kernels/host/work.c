@@ -49,8 +49,10 @@ struct attention_work host_attention_layout(const struct hst_attention *args)
     size_t wide =
         args->dtype == HST_F32 ? 0 : args->head_dim; /* f32 is read and summed where it lies */
     struct attention_work work = {0};
-    work.scores = take(&work, queries * keys);
-    work.dscores = take(&work, queries * keys);
+    work.scores = take(&work, keys * ATTENTION_QUERIES);
+    work.dscores = take(&work, keys * ATTENTION_QUERIES);
+    work.q_turned = take(&work, args->head_dim * ATTENTION_QUERIES);
+    work.dout_turned = take(&work, args->head_dim * ATTENTION_QUERIES);
     work.out = take(&work, queries * args->head_dim);
     work.q = take(&work, queries * wide);
     work.dout = take(&work, queries * wide);
@@ -58,8 +60,9 @@ struct attention_work host_attention_layout(const struct hst_attention *args)
     work.v = take(&work, keys * wide);
     work.dk = take(&work, args->seq * wide);
     work.dv = take(&work, args->seq * wide);
-    work.row_max = take(&work, queries);
-    work.row_sum = take(&work, queries);
+    work.row_max = take(&work, ATTENTION_QUERIES);
+    work.row_sum = take(&work, ATTENTION_QUERIES);
+    work.row_shrink = take(&work, ATTENTION_QUERIES);
     return work;
 }
 

@@ -12,7 +12,8 @@ enum {
     MATMUL_WIDE_K = 2048,    /* … each from this much of K at a time */
     RMSNORM_ROWS_SUMMED = 32,
     ATTENTION_QUERIES = 64, /* a tile of scores: this many queries … */
-    ATTENTION_KEYS = 512,   /* … by this many keys; a multiple of the queries */
+    ATTENTION_KEYS = 64, /* … by this many keys before them, a divisor of the queries; or … */
+    ATTENTION_DIAGONAL = 32, /* … by this many of their own positions */
 };
 
 /* Bytes of one worker's part of the workspace. */
@@ -20,12 +21,13 @@ size_t host_matmul_worker_bytes(const struct hst_matmul *args);
 
 /* Where the parts of one worker's attention workspace lie, in floats from its start. */
 struct attention_work {
-    size_t scores, dscores; /* queries × keys */
+    size_t scores, dscores;       /* keys × ATTENTION_QUERIES */
+    size_t q_turned, dout_turned; /* head_dim × ATTENTION_QUERIES */
     size_t q, dout, out; /* queries × head_dim; out is o in the forward and dq in the backward */
     size_t k, v;         /* keys × head_dim */
     size_t dk, dv;       /* seq × head_dim */
-    size_t row_max, row_sum; /* queries */
-    size_t floats;           /* all of it, a whole number of cache lines */
+    size_t row_max, row_sum, row_shrink; /* ATTENTION_QUERIES */
+    size_t floats;                       /* all of it, a whole number of cache lines */
 };
 struct attention_work host_attention_layout(const struct hst_attention *args);
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Causal attention, forward. One piece is one tile of queries of one head: it walks the keys those
- * queries may see in tiles of ATTENTION_KEYS and keeps a running maximum, sum and output, rescaled
- * where the maximum rises. Tiles wholly above the diagonal are never formed; inside one, what lies
- * above is set to zero.
+ * queries may see in tiles (attention.h) and keeps a running maximum, sum and output, rescaled
+ * where the maximum rises. Tiles wholly above the diagonal are never formed; inside one,
+ * what lies above is set to zero.
  */
 #include "attention.h"
 
@@ -12,23 +12,49 @@ struct state {
     struct attention_work layout;
 };
 
-/* Turns a row's scores into exponentials in place; returns their sum and raises *top. */
-VEC_INLINE float exponentiate(float *row, size_t valid, float *top)
+/* Where a strip of queries stands: each part's running maximum and sum, and what is to multiply the
+   output of earlier tiles. */
+struct strip {
+    float *top, *sum, *shrink;
+};
+
+/* A strip's scores become exponentials, joined to what earlier tiles left. On the diagonal, what a
+   query does not see is left out, not set to minus infinity: on AVX-512 an exponential that
+   underflows costs hundreds of cycles. */
+VEC_INLINE void softmax_strip(float *scores, size_t keys, struct strip s, bool diagonal, bool added)
 {
-    struct lanes most = lanes_all(*top);
-    for (size_t i = 0; i < valid; i += LANES)
-        for (int p = 0; p < PARTS; p++)
-            most.part[p] =
-                vec_above(vec_load(row, i + p * VEC, valid, HST_F32, -INFINITY), most.part[p]);
-    *top = lanes_max(most);
-    struct lanes sum = lanes_all(0);
-    for (size_t i = 0; i < valid; i += LANES)
-        for (int p = 0; p < PARTS; p++) {
-            vec e = vec_exp(vec_load(row, i + p * VEC, valid, HST_F32, -INFINITY) - *top);
-            vec_store(row, i + p * VEC, valid, HST_F32, e);
-            sum.part[p] += e;
+    vec most[STRIP_PARTS], total[STRIP_PARTS];
+    uvec query[STRIP_PARTS];
+    for (int p = 0; p < STRIP_PARTS; p++) {
+        most[p] = vec_at(s.top + p * VEC);
+        total[p] = vec_all(0);
+        query[p] = vec_count((uint32_t)p * VEC);
+    }
+    for (size_t j = 0; j < keys; j++)
+        for (int p = 0; p < STRIP_PARTS; p++) {
+            vec score = vec_at(scores + j * ATTENTION_QUERIES + p * VEC);
+            vec above = vec_above(score, most[p]);
+            uvec seen = (uvec)(query[p] >= (uint32_t)j);
+            most[p] = diagonal ? (vec)vec_pick(seen, (uvec)above, (uvec)most[p]) : above;
         }
-    return lanes_sum(sum);
+    for (size_t j = 0; j < keys; j++)
+        for (int p = 0; p < STRIP_PARTS; p++) {
+            float *at = scores + j * ATTENTION_QUERIES + p * VEC;
+            vec e = vec_exp(vec_at(at) - most[p]);
+            if (diagonal)
+                e = (vec)((uvec)(query[p] >= (uint32_t)j) & (uvec)e);
+            memcpy(at, &e, sizeof e);
+            total[p] += e;
+        }
+    for (int p = 0; p < STRIP_PARTS; p++) {
+        if (added) {
+            vec less = vec_exp(vec_at(s.top + p * VEC) - most[p]);
+            total[p] += vec_at(s.sum + p * VEC) * less;
+            memcpy(s.shrink + p * VEC, &less, sizeof less);
+        }
+        memcpy(s.top + p * VEC, &most[p], sizeof(vec));
+        memcpy(s.sum + p * VEC, &total[p], sizeof(vec));
+    }
 }
 
 VEC_INLINE void scale_row(float *row, size_t count, float factor)
@@ -37,26 +63,23 @@ VEC_INLINE void scale_row(float *row, size_t count, float factor)
         vec_store(row, i, count, HST_F32, vec_load(row, i, count, HST_F32, 0) * factor);
 }
 
-/* One tile's softmax, joined to what earlier tiles left in out, row_max and row_sum. */
-static void softmax_tile(const struct state *s, float *work, struct range q, struct range keys)
+/* One tile's softmax, and the rescaling of what earlier tiles left in out. */
+static void softmax_tile(const struct state *s, float *work, const struct key_tile *tile,
+                         size_t queries, bool added)
 {
-    size_t columns = keys.end - keys.begin, width = s->args->head_dim;
+    size_t keys = tile->keys.end - tile->keys.begin, width = s->args->head_dim;
     float *scores = work + s->layout.scores, *out = work + s->layout.out;
-    float *row_max = work + s->layout.row_max, *row_sum = work + s->layout.row_sum;
-    for (size_t r = 0; r < q.end - q.begin; r++) {
-        float *row = scores + r * columns;
-        size_t valid = least(columns, q.begin + r + 1 - keys.begin);
-        float before = keys.begin ? row_max[r] : -INFINITY, top = before;
-        float sum = exponentiate(row, valid, &top);
-        memset(row + valid, 0, (columns - valid) * sizeof *row);
-        if (keys.begin) {
-            float shrink = vec_exp(vec_all(before - top))[0];
-            sum += row_sum[r] * shrink;
-            scale_row(out + r * width, width, shrink);
-        }
-        row_max[r] = top;
-        row_sum[r] = sum;
+    float *shrink = work + s->layout.row_shrink;
+    for (size_t at = tile->first; at < queries; at += ATTENTION_DIAGONAL) {
+        const struct strip strip = {work + s->layout.row_max + at, work + s->layout.row_sum + at,
+                                    shrink + at};
+        if (tile->diagonal && at == tile->first)
+            softmax_strip(scores + at, keys, strip, true, added);
+        else
+            softmax_strip(scores + at, keys, strip, false, added);
     }
+    for (size_t r = tile->first; r < queries && added; r++)
+        scale_row(out + r * width, width, shrink[r]);
 }
 
 VEC_INLINE void finish_row(void *to, const float *out, size_t width, float factor,
@@ -78,34 +101,28 @@ static void attention_piece(void *arg, size_t index, unsigned worker)
     struct range queries = range_of(a->seq, ATTENTION_QUERIES, index % tiles);
     size_t count = queries.end - queries.begin;
     struct rows q = head_rows(a, a->q, own, queries, work + s->layout.q);
-    for (size_t i = 0; i * ATTENTION_KEYS < queries.end; i++) {
-        struct range keys = key_tile(queries, i);
-        size_t columns = keys.end - keys.begin;
-        struct rows k = head_rows(a, a->k, shared, keys, work + s->layout.k);
-        struct rows v = head_rows(a, a->v, shared, keys, work + s->layout.v);
-        tile_scores(work + s->layout.scores, a->scale, q, count, k, columns, width);
-        softmax_tile(s, work, queries, keys);
-        host_gemm(&(struct host_gemm){.m = count,
-                                      .n = width,
-                                      .k = columns,
-                                      .a = work + s->layout.scores,
-                                      .b = v.data,
-                                      .c = work + s->layout.out,
-                                      .a_ld = columns,
-                                      .b_ld = v.ld,
-                                      .c_ld = width,
-                                      .alpha = 1,
-                                      .beta = i ? 1 : 0});
+    struct rows out = {work + s->layout.out, width};
+    turn_rows(work + s->layout.q_turned, q, count, width);
+    for (size_t r = 0; r < ATTENTION_QUERIES; r++)
+        work[s->layout.row_max + r] = -INFINITY;
+    for (size_t i = 0; i < key_tiles(queries); i++) {
+        struct key_tile tile = key_tile(queries, i);
+        struct rows k = head_rows(a, a->k, shared, tile.keys, work + s->layout.k);
+        struct rows v = head_rows(a, a->v, shared, tile.keys, work + s->layout.v);
+        tile_scores(work + s->layout.scores, a->scale, k, &tile, work + s->layout.q_turned, count,
+                    width);
+        softmax_tile(s, work, &tile, count, i > 0);
+        sum_over_keys(out, 1, work + s->layout.scores, &tile, count, v, width, i > 0);
     }
     float *lse = a->lse + line * a->seq + queries.begin;
     for (size_t r = 0; r < count; r++) {
-        const float *out = work + s->layout.out + r * width;
+        const float *from = out.data + r * width;
         void *to = head_row(a->o, own, queries.begin + r, a->dtype);
         float sum = work[s->layout.row_sum + r];
         if (a->dtype == HST_F32)
-            finish_row(to, out, width, 1.0f / sum, HST_F32);
+            finish_row(to, from, width, 1.0f / sum, HST_F32);
         else
-            finish_row(to, out, width, 1.0f / sum, HST_BF16);
+            finish_row(to, from, width, 1.0f / sum, HST_BF16);
         lse[r] = (float)((double)work[s->layout.row_max + r] + log((double)sum));
     }
 }

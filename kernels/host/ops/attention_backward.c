@@ -27,6 +27,7 @@ struct query_tile {
     struct range positions;
     struct rows q, dout, dq;
     const float *lse;
+    bool first_of_group;
 };
 
 VEC_INLINE float dot(const void *a, const void *b, size_t count, enum hst_dtype dtype)
@@ -39,72 +40,82 @@ VEC_INLINE float dot(const void *a, const void *b, size_t count, enum hst_dtype 
     return lanes_sum(sum);
 }
 
-/* scores becomes the probabilities, dscores the gradient of the scores before their scale; beyond
-   the diagonal both are zero. */
-static void tile_gradient(const struct shared_head *s, const struct query_tile *t,
-                          struct range keys)
+/* A strip's scores become the probabilities, dscores the gradient of the scaled scores. */
+static void strip_gradient(float *scores, float *dscores, size_t keys, const vec *lse,
+                           const vec *inner)
 {
-    size_t columns = keys.end - keys.begin;
-    const float *inner = s->work + s->layout->row_sum;
-    float scale = s->args->forward.scale;
-    for (size_t r = 0; r < t->positions.end - t->positions.begin; r++) {
-        float *scores = s->work + s->layout->scores + r * columns;
-        float *dscores = s->work + s->layout->dscores + r * columns;
-        size_t valid = least(columns, t->positions.begin + r + 1 - keys.begin);
-        for (size_t i = 0; i < valid; i += VEC) {
-            vec chance = vec_exp(vec_load(scores, i, valid, HST_F32, 0) - t->lse[r]);
-            vec gradient = chance * (vec_load(dscores, i, valid, HST_F32, 0) - inner[r]) * scale;
-            vec_store(scores, i, valid, HST_F32, chance);
-            vec_store(dscores, i, valid, HST_F32, gradient);
+    for (size_t j = 0; j < keys; j++)
+        for (int p = 0; p < STRIP_PARTS; p++) {
+            float *score = scores + j * ATTENTION_QUERIES + p * VEC;
+            float *dscore = dscores + j * ATTENTION_QUERIES + p * VEC;
+            vec chance = vec_exp(vec_at(score) - lse[p]);
+            vec gradient = chance * (vec_at(dscore) - inner[p]);
+            memcpy(score, &chance, sizeof chance);
+            memcpy(dscore, &gradient, sizeof gradient);
         }
-        memset(scores + valid, 0, (columns - valid) * sizeof *scores);
-        memset(dscores + valid, 0, (columns - valid) * sizeof *dscores);
+}
+
+/* In the row of the diagonal's key `index`, the queries before it: they do not see it. */
+VEC_INLINE void hide(float *row, size_t index)
+{
+    for (size_t i = 0; i < index; i += VEC)
+        vec_store(row, i, index, HST_F32, vec_all(0));
+}
+
+static void tile_gradient(const struct shared_head *s, const struct query_tile *t,
+                          const struct key_tile *tile)
+{
+    size_t keys = tile->keys.end - tile->keys.begin;
+    size_t count = t->positions.end - t->positions.begin;
+    float *scores = s->work + s->layout->scores, *dscores = s->work + s->layout->dscores;
+    for (size_t at = tile->first; at < count; at += ATTENTION_DIAGONAL) {
+        vec lse[STRIP_PARTS], inner[STRIP_PARTS];
+        for (int p = 0; p < STRIP_PARTS; p++) {
+            lse[p] = vec_load(t->lse, at + p * VEC, count, HST_F32, 0);
+            inner[p] = vec_load(s->work + s->layout->row_sum, at + p * VEC, count, HST_F32, 0);
+        }
+        strip_gradient(scores + at, dscores + at, keys, lse, inner);
+    }
+    for (size_t j = 0; j < keys && tile->diagonal; j++) {
+        hide(scores + j * ATTENTION_QUERIES + tile->first, j);
+        hide(dscores + j * ATTENTION_QUERIES + tile->first, j);
     }
 }
 
-/* to[keys] += tileᵀ · from[queries]. */
-static void add_transposed(struct rows to, size_t first, const float *tile, size_t queries,
-                           size_t keys, struct rows from, size_t width)
+/* to[key] = alpha · Σ over queries of scores[key][query] · rows[query] (+ to where added). */
+static void sum_over_queries(struct rows to, float alpha, const float *scores,
+                             const struct key_tile *tile, size_t queries, struct rows rows,
+                             size_t head_dim, bool added)
 {
-    host_gemm(&(struct host_gemm){.m = keys,
-                                  .n = width,
-                                  .k = queries,
-                                  .a = tile,
-                                  .b = from.data,
-                                  .c = to.data + first * to.ld,
-                                  .a_ld = keys,
-                                  .b_ld = from.ld,
+    host_gemm(&(struct host_gemm){.m = tile->keys.end - tile->keys.begin,
+                                  .n = head_dim,
+                                  .k = queries - tile->first,
+                                  .a = scores + tile->first,
+                                  .b = rows.data + tile->first * rows.ld,
+                                  .c = to.data + tile->keys.begin * to.ld,
+                                  .a_ld = ATTENTION_QUERIES,
+                                  .b_ld = rows.ld,
                                   .c_ld = to.ld,
-                                  .alpha = 1,
-                                  .beta = 1,
-                                  .a_transposed = true});
+                                  .alpha = alpha,
+                                  .beta = added ? 1 : 0});
 }
 
+/* A diagonal tile of a group's first head is the first to reach its keys: it overwrites dk, dv. */
 static void backward_tile(const struct shared_head *s, const struct query_tile *t,
-                          struct range keys)
+                          const struct key_tile *tile)
 {
     const struct hst_attention *f = &s->args->forward;
-    size_t count = t->positions.end - t->positions.begin, columns = keys.end - keys.begin;
-    size_t width = f->head_dim;
+    size_t count = t->positions.end - t->positions.begin, width = f->head_dim;
     float *scores = s->work + s->layout->scores, *dscores = s->work + s->layout->dscores;
-    struct rows k = head_rows(f, f->k, s->kv, keys, s->work + s->layout->k);
-    struct rows v = head_rows(f, f->v, s->kv, keys, s->work + s->layout->v);
-    tile_scores(scores, f->scale, t->q, count, k, columns, width);
-    tile_scores(dscores, 1, t->dout, count, v, columns, width);
-    tile_gradient(s, t, keys);
-    add_transposed(s->dv, keys.begin, scores, count, columns, t->dout, width);
-    add_transposed(s->dk, keys.begin, dscores, count, columns, t->q, width);
-    host_gemm(&(struct host_gemm){.m = count,
-                                  .n = width,
-                                  .k = columns,
-                                  .a = dscores,
-                                  .b = k.data,
-                                  .c = t->dq.data,
-                                  .a_ld = columns,
-                                  .b_ld = k.ld,
-                                  .c_ld = t->dq.ld,
-                                  .alpha = 1,
-                                  .beta = keys.begin ? 1 : 0});
+    struct rows k = head_rows(f, f->k, s->kv, tile->keys, s->work + s->layout->k);
+    struct rows v = head_rows(f, f->v, s->kv, tile->keys, s->work + s->layout->v);
+    tile_scores(scores, f->scale, k, tile, s->work + s->layout->q_turned, count, width);
+    tile_scores(dscores, 1, v, tile, s->work + s->layout->dout_turned, count, width);
+    tile_gradient(s, t, tile);
+    bool reached = !tile->diagonal || !t->first_of_group;
+    sum_over_queries(s->dv, 1, scores, tile, count, t->dout, width, reached);
+    sum_over_queries(s->dk, f->scale, dscores, tile, count, t->q, width, reached);
+    sum_over_keys(t->dq, f->scale, dscores, tile, count, k, width, tile->keys.begin > 0);
 }
 
 static void round_rows(const struct rows *from, size_t count, size_t width, void *base,
@@ -123,7 +134,9 @@ static void backward_queries(const struct shared_head *s, size_t sequence, size_
 {
     const struct hst_attention *f = &s->args->forward;
     size_t count = positions.end - positions.begin, width = f->head_dim;
-    struct query_tile t = {.head = head_of(f, sequence, h, f->heads), .positions = positions};
+    struct query_tile t = {.head = head_of(f, sequence, h, f->heads),
+                           .positions = positions,
+                           .first_of_group = h % (f->heads / f->kv_heads) == 0};
     t.q = head_rows(f, f->q, t.head, positions, s->work + s->layout->q);
     t.dout = head_rows(f, s->args->dout, t.head, positions, s->work + s->layout->dout);
     t.lse = f->lse + (sequence * f->heads + h) * f->seq + positions.begin;
@@ -138,16 +151,14 @@ static void backward_queries(const struct shared_head *s, size_t sequence, size_
         s->work[s->layout->row_sum + r] =
             direct ? dot(o, dout, width, HST_F32) : dot(o, dout, width, HST_BF16);
     }
-    for (size_t i = 0; i * ATTENTION_KEYS < positions.end; i++)
-        backward_tile(s, &t, key_tile(positions, i));
+    turn_rows(s->work + s->layout->q_turned, t.q, count, width);
+    turn_rows(s->work + s->layout->dout_turned, t.dout, count, width);
+    for (size_t i = 0; i < key_tiles(positions); i++) {
+        struct key_tile tile = key_tile(positions, i);
+        backward_tile(s, &t, &tile);
+    }
     if (!direct)
         round_rows(&t.dq, count, width, s->args->dq, t.head, positions.begin);
-}
-
-static void clear_rows(struct rows rows, size_t count, size_t width)
-{
-    for (size_t r = 0; r < count; r++)
-        memset(rows.data + r * rows.ld, 0, width * sizeof *rows.data);
 }
 
 static void backward_piece(void *arg, size_t index, unsigned worker)
@@ -167,8 +178,6 @@ static void backward_piece(void *arg, size_t index, unsigned worker)
         s.dk = (struct rows){s.work + s.layout->dk, f->head_dim};
         s.dv = (struct rows){s.work + s.layout->dv, f->head_dim};
     }
-    clear_rows(s.dk, f->seq, f->head_dim);
-    clear_rows(s.dv, f->seq, f->head_dim);
     for (size_t h = kv * group; h < (kv + 1) * group; h++)
         for (size_t i = 0; i < pieces_of(f->seq, ATTENTION_QUERIES); i++)
             backward_queries(&s, sequence, h, range_of(f->seq, ATTENTION_QUERIES, i));

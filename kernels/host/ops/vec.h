@@ -37,6 +37,15 @@ VEC_INLINE vec vec_all(float x)
     return x - (vec){0}; /* minus keeps the sign of -0 */
 }
 
+/* first, first + 1, … */
+VEC_INLINE uvec vec_count(uint32_t first)
+{
+    uvec x = {0};
+    for (uint32_t i = 0; i < VEC; i++)
+        x[i] = first + i;
+    return x;
+}
+
 /* Where mask is all ones a, where it is zero b. */
 VEC_INLINE uvec vec_pick(uvec mask, uvec a, uvec b)
 {
@@ -122,6 +131,14 @@ VEC_INLINE void half_store_some(uint16_t *to, size_t left, half_vec x)
     for (size_t i = 0; i < left; i++)
         to[i] = x[i];
 #endif
+}
+
+/* A whole vector of f32. */
+VEC_INLINE vec vec_at(const float *from)
+{
+    vec x;
+    memcpy(&x, from, sizeof x);
+    return x;
 }
 
 /* Elements [at, at + VEC) of a row of `count`; past its end `beyond`, which is 0 or an infinity. */
