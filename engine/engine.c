@@ -123,9 +123,19 @@ static int open_parts(struct hst_engine *engine)
     return rc ? rc : open_device(engine);
 }
 
+/* A caller built with a newer header may set what this library does not know: never ignored. */
+static bool unknown_fields(const struct hst_config *config)
+{
+    const unsigned char *bytes = (const unsigned char *)config;
+    for (size_t i = sizeof *config; i < config->size; i++)
+        if (bytes[i])
+            return true;
+    return false;
+}
+
 int hst_engine_create(const struct hst_config *config, struct hst_engine **engine)
 {
-    if (!config || !engine || config->size < sizeof config->size)
+    if (!config || !engine || config->size < sizeof config->size || unknown_fields(config))
         return -EINVAL;
     struct hst_engine *e = calloc(1, sizeof *e);
     if (!e)

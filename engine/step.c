@@ -20,10 +20,11 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
     if (engine->phase != PHASE_LOADED || engine->acquired != NO_UNIT)
         return engine_refuse(
             engine, "a step begins after load, outside another step, with no unit acquired");
-    if (!in || !step || in->cursor_bytes > CURSOR_BYTES_MAX || !(in->lr >= 0) || !isfinite(in->lr))
-        return engine_refuse(engine,
-                             "a step needs a finite lr >= 0 and a cursor of at most %u bytes",
-                             CURSOR_BYTES_MAX);
+    if (!in || !step || in->size < sizeof *in || in->cursor_bytes > CURSOR_BYTES_MAX ||
+        !(in->lr >= 0) || !isfinite(in->lr))
+        return engine_refuse(
+            engine, "a step needs its size, a finite lr >= 0 and a cursor of at most %u bytes",
+            CURSOR_BYTES_MAX);
     struct step_state *s = &engine->step;
     s->lr = in->lr;
     s->ready_units = 0;

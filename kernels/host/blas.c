@@ -18,9 +18,11 @@
 #include "host.h"
 #include <cblas.h>
 #include <errno.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* libgomp's; its header is gcc's own, and other compilers do not find it. */
+extern void omp_set_num_threads(int threads);
 
 /* Absent from builds for one processor, which have nothing to mend. */
 extern void gotoblas_dynamic_init(void) __attribute__((weak));

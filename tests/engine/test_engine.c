@@ -230,6 +230,44 @@ static void activations_have_a_place_per_unit_and_micro_batch_and_keep_their_byt
     hst_engine_destroy(&engine);
 }
 
+static void an_evaluation_sees_the_weights_between_steps_and_changes_nothing(void **state)
+{
+    (void)state;
+    const struct hst_config *config = CONFIG(.place = "states=nvme,weights=nvme");
+    struct hst_engine *engine = created(config);
+    const struct hst_unit_view *view;
+    struct hst_step_stats stats;
+    must(engine, toy_seal_and_load(engine));
+    for (uint32_t u = 0; u < TOY_UNITS; u++) {
+        must(engine, hst_unit_acquire(engine, u, HST_EVAL, hst_engine_stream(engine), &view));
+        assert_null(view->param[0].grad);
+        for (uint64_t i = 0; i < toy_elements(&toy_units[u].params[0]); i++)
+            assert_true(((const float *)view->param[0].data)[i] == toy_initial(u, i));
+        must(engine, hst_unit_release(engine, u));
+    }
+    for (int s = 0; s < STEPS; s++)
+        must(engine, toy_step(engine, &stats));
+    must(engine, toy_save(engine, &other.weights));
+    hst_engine_destroy(&engine);
+    run(config, &oracle);
+    assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
+}
+
+static void defaults_are_those_of_the_header(void **state)
+{
+    (void)state;
+    run(CONFIG(.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .clip = 1.0),
+        &oracle);
+    run(CONFIG(), &other);
+    assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
+    run(CONFIG(.weight_decay = HST_NONE), &other);
+    assert_memory_not_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
+    run(CONFIG(.clip = HST_NONE), &other);
+    assert_memory_not_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
+    run(CONFIG(.eps = 1e-3), &other);
+    assert_memory_not_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
+}
+
 static void a_gradient_that_is_not_finite_stops_the_run_before_any_update(void **state)
 {
     (void)state;
@@ -289,6 +327,13 @@ static void wrong_configurations_are_refused_with_code_and_message(void **state)
     struct hst_config much = *CONFIG();
     much.dram_bytes = 1ull << 60;
     expect_create(302, -ENOMEM, &much);
+    struct {
+        struct hst_config known;
+        uint64_t newer;
+    } later = {*CONFIG(), 1};
+    later.known.size = sizeof later;
+    struct hst_engine *engine = NULL;
+    assert_int_equal(hst_engine_create(&later.known, &engine), -EINVAL);
 }
 
 static void a_plan_that_does_not_fit_is_refused_with_the_smallest_that_would(void **state)
@@ -344,6 +389,8 @@ int main(void)
         cmocka_unit_test(traffic_is_what_the_placement_says),
         cmocka_unit_test(calls_out_of_order_are_refused_and_harmless),
         cmocka_unit_test(activations_have_a_place_per_unit_and_micro_batch_and_keep_their_bytes),
+        cmocka_unit_test(an_evaluation_sees_the_weights_between_steps_and_changes_nothing),
+        cmocka_unit_test(defaults_are_those_of_the_header),
         cmocka_unit_test(a_gradient_that_is_not_finite_stops_the_run_before_any_update),
         cmocka_unit_test(wrong_configurations_are_refused_with_code_and_message),
         cmocka_unit_test(a_plan_that_does_not_fit_is_refused_with_the_smallest_that_would),

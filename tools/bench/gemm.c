@@ -7,10 +7,12 @@
 #include "bench/gemm.h"
 
 #include <cblas.h>
-#include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
+
+/* libgomp's; its header is gcc's own, and other compilers do not find it. */
+extern void omp_set_num_threads(int threads);
 
 struct share {
     struct gemm_timer *timer;

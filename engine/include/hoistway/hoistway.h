@@ -51,7 +51,7 @@ enum hst_code {
     HST_E_IO_URING = 101,   /* io_uring was forced and is refused by the system */
     HST_E_STORE_DIR = 105,  /* store directory missing, no directory, not writable */
     HST_E_READ = 106,       /* a read failed, in the store or in the caller's reader */
-    HST_E_WRITE = 107,      /* a write failed, in the store or in the caller's writer */
+    HST_E_WRITE = 107,      /* a write to the store failed */
     HST_E_DEVICE = 201,     /* device, stream or worker threads */
     HST_E_DISK_SPACE = 301, /* the store's file system has too little space left */
     HST_E_BUDGET = 302,     /* no placement fits, or a budget is more than the machine has */
@@ -116,8 +116,9 @@ struct hst_config {
 struct hst_engine;
 
 /**
- * Creates an engine: opens the device, the workers and the I/O backend; reads no model yet.
- * Errors: -EINVAL, -ENOMEM, and those of the store directory; config->error says which.
+ * Creates an engine: opens the device and the workers, makes the store directory; reads no model
+ * yet. The I/O backend is opened by seal, where anything lives on NVMe.
+ * Errors: -EINVAL (also for a field that this version does not know), -ENOMEM, and those of the store directory; config->error says which.
  * Ownership: the configuration and its strings are copied (log_context and error are borrowed).
  */
 int hst_engine_create(const struct hst_config *config, struct hst_engine **engine);
@@ -166,7 +167,7 @@ struct hst_unit_desc {
 /**
  * Adds a unit; units run in the order in which they are added. *unit is its index.
  * Errors: -EINVAL (duplicate name, zero dimension, more than 2^40 elements, unknown or mismatched
- * alias), -EBUSY after seal.
+ * alias; sticky, with a message: nothing can be planned from a part of a model), -EBUSY after seal.
  */
 int hst_unit_add(struct hst_engine *engine, const struct hst_unit_desc *desc, uint32_t *unit);
 
@@ -261,9 +262,10 @@ int hst_engine_save(struct hst_engine *engine, const struct hst_writer *writer);
 /* ---- a step ---------------------------------------------------------------------------------- */
 
 struct hst_step_in {
-    size_t size;
+    size_t size; /* sizeof(struct hst_step_in) */
     double lr;
-    /* opaque position of the data after this step, kept with the step's version; may be null */
+    /* opaque position of the data after this step; may be null. For stores that commit: scratch
+       keeps no version, so its bytes are not looked at yet */
     const void *cursor;
     size_t cursor_bytes; /* at most 32 KiB */
 };
