@@ -68,7 +68,8 @@ static int wait_for(struct hst_engine *engine, struct transfer *transfer)
     return transfer->error ? engine_fail_transfer(engine, transfer) : 0;
 }
 
-/* Waits for both transfers even if the first one failed: nothing may move in a slot that is let go. */
+/* Waits for both transfers even if the first one failed: nothing may move in a slot that is let
+   go. */
 static int slot_wait(struct hst_engine *engine, struct slot *slot)
 {
     int weights = wait_for(engine, &slot->transfers[EXTENT_WEIGHTS]);

@@ -46,7 +46,8 @@ struct layout {
     uint32_t unit_count, unit_room; /* room: what the arrays have memory for */
     struct layout_param *params;
     uint32_t param_count, param_room;
-    void *names; /* tsearch(3) tree of struct layout_name, for what is named twice and for aliases */
+    /* tsearch(3) tree of struct layout_name: finds what is named twice, and aliases */
+    void *names;
     uint32_t tile_elements, tile_count;
     uint64_t parameters;    /* elements without padding, tied ones once */
     uint64_t tied_elements; /* of the buffer that holds the gradients of tied parameters */

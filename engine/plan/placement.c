@@ -326,11 +326,15 @@ static int refuse_dram(const struct placement_in *in, struct choice_range range,
     least.slots = RING_DEPTHS[last].slots;
     least.leases = RING_DEPTHS[last].leases;
     lay_out(in, &least, p);
+    /* What depends on the batch: worth naming only where it is a good part of the need. */
+    uint64_t batch = add(p->table[HST_CLASS_ACTS][HST_TIER_DRAM],
+                         add(p->table[HST_CLASS_CARRY][HST_TIER_DRAM], p->work_bytes));
     snprintf(why, why_bytes,
              "no placement fits: the smallest needs %.1f MiB of DRAM (and %.1f MiB of NVMe), the "
-             "budget is %.1f MiB. Fix: raise --dram%s, or lower --batch-tokens or --grain",
+             "budget is %.1f MiB. Fix: raise --dram%s%s",
              mib_up(p->dram_bytes), mib_up(p->nvme_bytes), (double)in->dram_budget / MIB,
-             in->has_nvme ? "" : ", give a --store");
+             in->has_nvme ? "" : ", give a --store",
+             batch > p->dram_bytes / 4 ? ", or lower --batch-tokens or --grain" : "");
     return -ENOSPC;
 }
 

@@ -41,7 +41,7 @@ struct address {
 /* Where one unit's bytes are; tiles follow one another, so an address is arithmetic. */
 struct unit_home {
     struct address weights;      /* of the unit's first tile */
-    uint32_t nvme_states;        /* so many of its tiles, the first ones, have their states on NVMe */
+    uint32_t nvme_states;        /* its first tiles, so many, have their states on NVMe */
     uint64_t nvme_states_at;     /* byte offset of the first of them, in the drive's file */
     uint64_t dram_states_at;     /* byte offset of the first of the others, in the arena */
     uint64_t grads;              /* arena offset of the rounded gradients */

@@ -167,7 +167,7 @@ static void every_budget_down_to_the_smallest_is_kept_and_the_next_is_refused(vo
         placement_free(&p);
     }
     assert_true(nvme_before > 0);
-    /* The number that the message names is a budget that works, and hardly more than the smallest. */
+    /* The number that the message names is a budget that works, hardly more than the smallest. */
     const char *named = strstr(why, "smallest needs ");
     assert_non_null(named);
     double mib = strtod(named + strlen("smallest needs "), NULL);

@@ -118,7 +118,8 @@ struct hst_engine;
 /**
  * Creates an engine: opens the device and the workers, makes the store directory; reads no model
  * yet. The I/O backend is opened by seal, where anything lives on NVMe.
- * Errors: -EINVAL (also for a field that this version does not know), -ENOMEM, and those of the store directory; config->error says which.
+ * Errors: -EINVAL (also for a field that this version does not know), -ENOMEM, and those of the
+ * store directory; config->error says which.
  * Ownership: the configuration and its strings are copied (log_context and error are borrowed).
  */
 int hst_engine_create(const struct hst_config *config, struct hst_engine **engine);

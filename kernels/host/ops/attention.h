@@ -44,7 +44,7 @@ static inline struct rows head_rows(const struct hst_attention *a, const void *b
 }
 
 /*
- * A tile of scores lies with one row per key and one column per query, so that vectors hold queries:
+ * A tile of scores lies with one row per key and one column per query: vectors hold queries,
  * maxima and sums over keys need no meeting of lanes, and with q and dout turned once per tile of
  * queries, no product has its second operand transposed. OpenBLAS (0.3.21, SkylakeX) packs nothing
  * for such products up to a million multiplications, 64 × 64 × head_dim 244: measured 160 to 185
