@@ -126,6 +126,23 @@ class Failures(unittest.TestCase):
         self.assert_refused(done, 302, 2)
         self.assertNotIn('step 1/', done.stderr)
 
+    def test_an_export_that_would_not_fit_is_refused_before_training(self):
+        self.needs_root()
+        target = os.path.join(self.folder, 'target')
+        os.mkdir(target)
+        done = train(
+            self.store,
+            '--export',
+            os.path.join(target, 'model'),
+            preexec_fn=mount_tmpfs(target, '300k'),
+        )
+        if done.returncode == 99:
+            self.skipTest('this sandbox does not allow mounts')
+        self.assert_refused(done, 301, 1)
+        self.assertIn('the export needs', done.stderr)
+        self.assertNotIn('step 1/', done.stderr)
+        self.assertFalse(os.path.exists(self.store))
+
     def test_a_store_in_ram_works_and_is_warned_about(self):
         done = self.mounted('64m')
         self.assertEqual(done.returncode, 0, done.stderr)

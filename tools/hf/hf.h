@@ -64,8 +64,11 @@ struct hf_export_desc {
 };
 struct hf_export;
 
-/** Refuses a target that is not ours or not writable: to be called before training starts. E430. */
-int hf_export_check(const char *directory, struct hst_error *error);
+/**
+ * Refuses a target that is not ours or not writable (E430) or too small (E301): to be called before
+ * training starts.
+ */
+int hf_export_check(const struct hf_export_desc *desc, struct hst_error *error);
 /**
  * Creates the directory beside the target, the files in full size with their headers. E301 out of
  * disk, E430, E107.

@@ -15,6 +15,7 @@
 #include "cli/text.h"
 #include "hf/hf.h"
 #include "model/llama.h"
+#include "verbs/train_export.h"
 #include "verbs/verbs.h"
 
 #include <errno.h>
@@ -30,6 +31,7 @@ struct train {
     struct llama_run run;
     struct hf_model *source;
     struct llama *model;
+    struct train_export export;
     struct data *data;
     struct hst_engine *engine;
     struct run_log log;
@@ -121,8 +123,14 @@ static int check_outputs(struct train *t)
 {
     const struct train_options *o = t->options;
     int native = 0;
+    t->export = (struct train_export){
+        .directory = o->export_directory,
+        .source = t->source,
+        .model = t->model,
+        .dtype = o->engine.precision == HST_PRECISION_BF16 ? HST_BF16 : HST_F32,
+    };
     if (o->export_directory)
-        native = hf_export_check(o->export_directory, t->error);
+        native = train_export_check(&t->export, t->error);
     if (!native)
         native = run_log_check(o->log, t->error);
     if (!native && o->engine.store)
@@ -172,7 +180,8 @@ static int plan(struct train *t)
                     "no memory for the %" PRIu64 " tokens of a step. Fix: a smaller "
                     "--batch-tokens.",
                     t->run.batch_tokens);
-    return 0;
+    /* Once more: where the store is on the same drive, its space is taken now. */
+    return o->export_directory ? train_export_check(&t->export, t->error) : 0;
 }
 
 static int read_initial(void *context, const struct hst_param_ref *param, uint64_t offset,
@@ -300,61 +309,12 @@ static int train_steps(struct train *t)
 
 /* ---- export ---- */
 
-struct export
-{
-    struct hf_export *files;
-    struct hst_error *error;
-};
-
-static int write_tensor(void *context, const struct hst_param_ref *param, uint64_t offset,
-                        const void *src, size_t count, enum hst_dtype dtype)
-{
-    struct export *export = context;
-    (void)dtype; /* the engine's, with which the export was begun */
-    return hf_export_write(export->files, param->name, offset, src, count, export->error);
-}
-
-static int export_tensors(struct train *t, const struct hf_tensor *tensors, size_t count)
-{
-    struct export export = {.error = t->error};
-    const struct hf_export_desc desc = {
-        .directory = t->options->export_directory,
-        .model = t->source,
-        .tensors = tensors,
-        .tensor_count = count,
-        .dtype = hst_engine_dtype(t->engine),
-    };
-    int native = hf_export_begin(&desc, &export.files, t->error);
-    if (native)
-        return native;
-    const struct hst_writer writer = {.write = write_tensor, .context = &export};
-    native = hst_engine_save(t->engine, &writer);
-    if (native) {
-        hf_export_abort(&export.files);
-        return engine_failed(t, native, "the export");
-    }
-    return hf_export_commit(&export.files, t->error);
-}
-
 static int export_model(struct train *t)
 {
-    const struct llama_tensor *from;
-    size_t count = 0;
     if (!t->options->export_directory)
         return 0;
-    while (llama_tensor(t->model, count))
-        count++;
-    struct hf_tensor *tensors = calloc(count, sizeof *tensors);
-    if (!tensors)
-        return fail(t->error, FAIL_BUDGET, -ENOMEM, "no memory for the list of %zu tensors.",
-                    count);
-    for (size_t i = 0; i < count; i++) {
-        from = llama_tensor(t->model, i);
-        tensors[i] = (struct hf_tensor){from->name, from->dim_count, from->dims};
-    }
-    int native = export_tensors(t, tensors, count);
-    free(tensors);
-    return native;
+    int native = train_export_write(&t->export, t->engine, t->error);
+    return native ? engine_failed(t, native, "the export") : 0;
 }
 
 /* ---- the whole ---- */
