@@ -69,11 +69,6 @@ static int open_model(struct train *t)
     if (native)
         return native;
     const struct llama_config *config = hf_model_config(t->source);
-    if (o->seq_len > config->max_positions)
-        return fail(t->error, FAIL_VALUE, -EINVAL,
-                    "--seq-len %" PRIu64 " is beyond the model's max_position_embeddings %" PRIu32
-                    ". Fix: --seq-len %" PRIu32 " or less.",
-                    o->seq_len, config->max_positions, config->max_positions);
     native = llama_create(config, &t->run, &t->model, t->error);
     if (native || !need_weights)
         return native;
