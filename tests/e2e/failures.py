@@ -193,6 +193,26 @@ class Failures(unittest.TestCase):
         child.stderr.close()
         self.assertEqual(os.listdir(self.store), [])
 
+    def test_what_is_odd_about_a_model_is_told(self):
+        model = shutil.copytree(MODEL, os.path.join(self.folder, 'model'))
+        for name, old, new in (
+            ('config.json', '"bfloat16"', '"float32"'),
+            ('model.safetensors.index.json', '"total_size": ', '"total_size": 1'),
+        ):
+            path = os.path.join(model, name)
+            with open(path, encoding='ascii') as file:
+                text = file.read()
+            self.assertIn(old, text)
+            with open(path, 'w', encoding='ascii') as file:
+                file.write(text.replace(old, new))
+        done = train(self.store, model=model)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('warning[W411] ', done.stderr)
+        self.assertIn('note[I415] config.json says float32', done.stderr)
+        done = train(self.store, '--quiet', model=model)
+        self.assertIn('warning[W411] ', done.stderr)
+        self.assertNotIn('note[', done.stderr)
+
     def test_weights_that_are_not_finite_stop_the_run_with_the_step_named(self):
         model = shutil.copytree(MODEL, os.path.join(self.folder, 'model'))
         with open(os.path.join(model, 'model-00002-of-00002.safetensors'), 'r+b') as file:

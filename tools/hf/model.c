@@ -30,23 +30,25 @@ char *hf_path(const struct hf_model *model, const char *name)
     return asprintf(&path, "%s/%s", model->directory, name) < 0 ? NULL : path;
 }
 
-void hf_note(struct hf_model *model, const char *format, ...)
+void hf_note(struct hf_model *model, enum fail_code code, bool warning, const char *format, ...)
 {
     if (model->note_count == HF_MAX_NOTES)
         return;
+    struct hf_note *note = &model->notes[model->note_count++];
     struct hst_error line; /* for its escaping */
-    char text[sizeof model->notes[0]];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(note->text, sizeof note->text, format, args);
     va_end(args);
-    fail(&line, 0, 0, "%s", text);
-    snprintf(model->notes[model->note_count++], sizeof model->notes[0], "%.255s", line.message);
+    fail(&line, code, 0, "%s", note->text);
+    snprintf(note->text, sizeof note->text, "%.255s", line.message);
+    note->code = (int)code;
+    note->warning = warning;
 }
 
-const char *hf_model_note(const struct hf_model *model, size_t i)
+const struct hf_note *hf_model_note(const struct hf_model *model, size_t i)
 {
-    return i < model->note_count ? model->notes[i] : NULL;
+    return i < model->note_count ? &model->notes[i] : NULL;
 }
 
 static int read_config(struct hf_model *model, const char *path, struct hst_error *error)

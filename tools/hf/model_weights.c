@@ -113,8 +113,8 @@ static int compare_with_index(struct hf_model *model, const char *path, const st
         j++;
     }
     if (index->has_total && index->total_bytes != total)
-        hf_note(model,
-                "%s: total_size is %llu, the tensors have %llu bytes; going on with what is there",
+        hf_note(model, FAIL_INDEX, true,
+                "%s: total_size is %llu, the tensors have %llu bytes; going on with what is there.",
                 path, (unsigned long long)index->total_bytes, (unsigned long long)total);
     return 0;
 }
@@ -198,8 +198,9 @@ static void note_dtype(struct hf_model *model)
         const struct st_tensor *t = model->by_name[i];
         if (!hf_tensor_readable(t) || strcmp(t->dtype->name, in_config) == 0)
             continue;
-        hf_note(model, "config.json says %s, tensor %.80s is %s: it is converted", model->dtype,
-                t->name, t->dtype->name);
+        hf_note(model, FAIL_TENSOR, false,
+                "config.json says %s, tensor %.80s is %s: it is converted.", model->dtype, t->name,
+                t->dtype->name);
         return;
     }
 }

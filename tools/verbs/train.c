@@ -61,6 +61,17 @@ static int engine_failed(struct train *t, int native, const char *what)
 
 /* ---- inputs: nothing is written here ---- */
 
+static void tell_notes(const struct train *t)
+{
+    const struct hf_note *note;
+    for (size_t i = 0; (note = hf_model_note(t->source, i)); i++) {
+        if (note->warning)
+            cli_warn((enum cli_code)note->code, "%s", note->text);
+        else if (!t->options->quiet)
+            cli_note((enum cli_code)note->code, "%s", note->text);
+    }
+}
+
 static int open_model(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -68,6 +79,7 @@ static int open_model(struct train *t)
     int native = hf_model_open(o->model, need_weights, &t->source, t->error);
     if (native)
         return native;
+    tell_notes(t);
     const struct llama_config *config = hf_model_config(t->source);
     native = llama_create(config, &t->run, &t->model, t->error);
     if (native || !need_weights)
