@@ -151,6 +151,9 @@ class Refusals(Folder):
         self.refuse(412, 1, f'--model={self.path("missing")}')
         self.refuse(412, 1, f'--model={self.folder}')
         self.refuse(410, 1, without=('--init',))
+        with open(self.path('model', 'config.json'), 'w', encoding='ascii') as f:
+            f.write('{')
+        self.refuse(412, 1)
         self.config({**CONFIG, 'hidden_size': 0})
         self.refuse(413, 2)
         self.config({**CONFIG, 'architectures': ['GPT2LMHeadModel']})
