@@ -219,6 +219,9 @@ class Failures(unittest.TestCase):
             file.seek(-2, os.SEEK_END)
             file.write(bytes([0xC0, 0x7F]))  # a NaN in bf16
         done = train(self.store, '--quiet', model=model)
+        self.assertRegex(
+            done.stderr, r'warning\[W415\] .* not a number \(1, the first in [a-z_.]+\): '
+        )
         self.assert_refused(done, 701, 1)
         self.assertIn('step 1', done.stderr)
 

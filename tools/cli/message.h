@@ -10,7 +10,7 @@
 enum cli_exit {
     CLI_EXIT_OK = 0,
     CLI_EXIT_FAILURE = 1,
-    CLI_EXIT_USAGE = 2, /* usage or configuration: the same command can never succeed */
+    CLI_EXIT_USAGE = 2, /* usage or configuration; docs/errors.md lists the codes */
 };
 
 /** The exit code that stands for an error. Pure. */
@@ -22,7 +22,7 @@ int cli_fail(const struct hst_error *error);
 /** The tools' own notes and warnings; the engine's bring their number along. */
 enum cli_code {
     CLI_DEVICE = 201, /* the device in use */
-    CLI_UNUSED = 415, /* a tensor of the model is not used */
+    CLI_TENSOR = 415, /* a tensor of the model is not used, or not finite */
     CLI_PASSES = 421, /* the data is short: sequences come more than once */
 };
 void cli_warn(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));

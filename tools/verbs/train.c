@@ -36,6 +36,8 @@ struct train {
     struct hst_engine *engine;
     struct run_log log;
     struct progress progress;
+    uint64_t nonfinite_count; /* of the weights that were read */
+    char nonfinite_tensor[128];
     uint32_t *inputs, *targets; /* of one step */
     struct train_result result;
 };
@@ -93,7 +95,7 @@ static int open_model(struct train *t)
     }
     const char *unused = hf_model_unused(t->source);
     if (unused)
-        cli_warn(CLI_UNUSED,
+        cli_warn(CLI_TENSOR,
                  "%.200s holds '%.100s', which LlamaForCausalLM does not use: it is neither "
                  "trained nor exported.",
                  o->model, unused);
@@ -191,6 +193,18 @@ static int plan(struct train *t)
     return o->export_directory ? train_export_check(&t->export, t->error) : 0;
 }
 
+/* Infinity and NaN: an exponent of all ones. */
+static uint64_t count_nonfinite(const float *values, size_t count)
+{
+    uint64_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, values + i, sizeof bits);
+        found += (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return found;
+}
+
 static int read_initial(void *context, const struct hst_param_ref *param, uint64_t offset,
                         float *dst, size_t count)
 {
@@ -199,14 +213,26 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
         llama_init_random(t->options->seed, param->name, offset, dst, count);
         return 0;
     }
-    return hf_model_read(t->source, param->name, offset, dst, count, t->error);
+    int native = hf_model_read(t->source, param->name, offset, dst, count, t->error);
+    uint64_t found = native ? 0 : count_nonfinite(dst, count);
+    if (found && !t->nonfinite_count)
+        snprintf(t->nonfinite_tensor, sizeof t->nonfinite_tensor, "%s", param->name);
+    t->nonfinite_count += found;
+    return native;
 }
 
 static int load(struct train *t)
 {
     const struct hst_reader reader = {.read = read_initial, .context = t};
     int native = hst_engine_load(t->engine, &reader);
-    return native ? engine_failed(t, native, "loading the weights") : 0;
+    if (native)
+        return engine_failed(t, native, "loading the weights");
+    if (t->nonfinite_count)
+        cli_warn(CLI_TENSOR,
+                 "%.150s has weights that are infinite or not a number (%" PRIu64 ", the first in "
+                 "%.100s): the loss can not be finite. Fix: use weights without them.",
+                 t->options->model, t->nonfinite_count, t->nonfinite_tensor);
+    return 0;
 }
 
 static void tell_plan(const struct train *t)
