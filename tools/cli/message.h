@@ -22,6 +22,7 @@ int cli_fail(const struct hst_error *error);
 /** The tools' own notes and warnings; the engine's bring their number along. */
 enum cli_code {
     CLI_DEVICE = 201, /* the device in use */
+    CLI_VALUE = 402,  /* a value is not used as it was given */
     CLI_TENSOR = 415, /* a tensor of the model is not used, or not finite */
     CLI_PASSES = 421, /* the data is short: sequences come more than once */
 };

@@ -74,6 +74,16 @@ static void tell_notes(const struct train *t)
     }
 }
 
+static void tell_grain(const struct train *t)
+{
+    uint64_t wish = t->options->engine.grain_tokens;
+    if (wish && wish != t->run.grain_tokens && !t->options->quiet)
+        cli_note(CLI_VALUE,
+                 "--grain %" PRIu64 " becomes %" PRIu64 ": whole sequences of --seq-len %" PRIu64
+                 ", and no more than --batch-tokens.",
+                 wish, t->run.grain_tokens, t->run.seq_len);
+}
+
 static int open_model(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -84,8 +94,11 @@ static int open_model(struct train *t)
     tell_notes(t);
     const struct llama_config *config = hf_model_config(t->source);
     native = llama_create(config, &t->run, &t->model, t->error);
-    if (native || !need_weights)
+    if (native)
         return native;
+    tell_grain(t);
+    if (!need_weights)
+        return 0;
     const struct llama_tensor *tensor;
     for (size_t i = 0; (tensor = llama_tensor(t->model, i)); i++) {
         native =

@@ -184,6 +184,13 @@ class Training(Folder):
         self.assertEqual(steps, ['1', '3'])
         self.assertFalse(os.path.exists(self.path('store')))
 
+    def test_a_grain_that_does_not_fit_is_told(self):
+        for wish, used in ((100, 96), (1000, 128), (8, 32)):
+            done = self.train(f'--grain={wish}')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f'note[I402] --grain {wish} becomes {used}: ', done.stderr)
+        self.assertNotIn('I402', self.train().stderr)
+
     def test_on_a_terminal_the_step_line_is_rewritten_in_place(self):
         master, terminal = pty.openpty()
         done = self.run_on(terminal)
