@@ -30,8 +30,8 @@ void cli_warn(enum cli_code code, const char *format, ...) __attribute__((format
 void cli_note(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /**
- * A hst_log_fn: prints a line of the engine; "W104 text" becomes warning[W104] text. context: null:
- * notes too; else warnings alone.
+ * A hst_log_fn: prints a line of the engine; "W104 text" becomes warning[W104] text. context: the
+ * run's struct progress, whose open line is ended first; where that is quiet, warnings alone.
  */
 void cli_engine_log(void *context, enum hst_log_level level, const char *line);
 

@@ -182,7 +182,7 @@ static int plan(struct train *t)
     config.batch_tokens = t->run.batch_tokens;
     config.grain_tokens = t->run.grain_tokens;
     config.log = cli_engine_log;
-    config.log_context = o->quiet ? t : NULL;
+    config.log_context = &t->progress;
     config.error = t->error;
     int native = hst_engine_create(&config, &t->engine);
     if (native)
@@ -328,7 +328,6 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
 static int train_steps(struct train *t)
 {
     double begin_s = now_s(), first_s = 0;
-    progress_init(&t->progress, t->options->quiet);
     for (uint64_t number = 1; number <= t->options->steps; number++) {
         int native = train_step(t, number, begin_s);
         if (native)
@@ -382,6 +381,7 @@ static void tell_summary(const struct train *t)
 
 static void close_all(struct train *t)
 {
+    progress_interrupt(&t->progress);
     run_log_close(&t->log);
     free(t->inputs);
     free(t->targets);
@@ -403,6 +403,7 @@ int train_run(const struct train_options *options, struct train_result *result,
         .run = {options->seq_len, batch, llama_grain_tokens(wish, options->seq_len, batch)},
     };
     *error = (struct hst_error){0};
+    progress_init(&t.progress, options->quiet);
     int native = 0;
     for (size_t i = 0; i < sizeof phases / sizeof phases[0] && !native; i++) {
         native = phases[i](&t);

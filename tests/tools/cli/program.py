@@ -200,10 +200,20 @@ class Training(Folder):
         self.assertEqual(done.returncode, 0)
         self.assertEqual(len(re.findall(r'\rstep \d/3 [^\n]*?\x1b\[K', shown)), 3)
 
-    def run_on(self, terminal):
+    def test_on_a_terminal_an_error_has_a_line_of_its_own(self):
+        master, terminal = pty.openpty()
+        done = self.run_on(terminal, '--lr', '1', '--weight-decay', '100', steps=99)  # diverges
+        os.close(terminal)
+        shown = os.read(master, 65536).decode()
+        os.close(master)
+        self.assertEqual(done.returncode, 1, shown)
+        self.assertRegex(shown, r'\rstep \d+/99 [^\n]*\x1b\[K\r\nerror\[E701\] [^\n]*\r\n\Z')
+
+    def run_on(self, terminal, *args, steps=3):
         return subprocess.run(
             [PROGRAM, 'train', '--model', self.path('model'), '--data', self.data, '--init',
-             'random', '--store', self.path('store'), '--steps', '3', '--seq-len', '32'],
+             'random', '--store', self.path('store'), '--steps', str(steps), '--seq-len', '32',
+             *args],
             stdout=subprocess.DEVNULL, stderr=terminal, timeout=120, check=False)
 
     def test_the_log_has_the_lines_of_the_contract(self):
