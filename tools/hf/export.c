@@ -33,9 +33,8 @@ static int refuse_write(const struct hf_export *x, const char *name, int rc,
                         struct hst_error *error)
 {
     bool full = rc == -ENOSPC || rc == -EDQUOT;
-    return fail(error, full ? FAIL_DISK_SPACE : FAIL_WRITE, rc, "%s/%s: %s cannot be written: %s%s",
-                x->target.parent, x->target.name, name, strerrordesc_np(-rc),
-                full ? ". Free some space or export to another disk" : "");
+    return fail(error, full ? FAIL_DISK_SPACE : FAIL_WRITE, rc, "%s/%s: %s cannot be written: %s",
+                x->target.parent, x->target.name, name, strerrordesc_np(-rc));
 }
 
 static int write_all(int fd, uint64_t offset, const void *src, size_t bytes)
@@ -237,7 +236,7 @@ int hf_export_check(const struct hf_export_desc *desc, struct hst_error *error)
     struct layout layout = {0};
     int rc = target_open(desc->directory, &target, error);
     if (rc)
-        return rc;
+        return hf_fix(error, rc);
     rc = make_layout(desc, &layout, error);
     if (!rc)
         rc = target_create_temp(&target, error);
@@ -247,7 +246,7 @@ int hf_export_check(const struct hf_export_desc *desc, struct hst_error *error)
     }
     layout_free(&layout);
     target_close(&target);
-    return rc;
+    return hf_fix(error, rc);
 }
 
 int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export,
@@ -255,11 +254,11 @@ int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export
 {
     struct hf_export *x = calloc(1, sizeof *x);
     if (!x)
-        return fail(error, FAIL_EXPORT, -ENOMEM, "%s: no memory", desc->directory);
+        return hf_fix(error, fail(error, FAIL_EXPORT, -ENOMEM, "%s: no memory", desc->directory));
     int rc = target_open(desc->directory, &x->target, error);
     if (rc) {
         free(x);
-        return rc;
+        return hf_fix(error, rc);
     }
     rc = make_layout(desc, &x->layout, error);
     if (!rc)
@@ -268,7 +267,7 @@ int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export
         hf_export_abort(&x);
     else
         *export = x;
-    return rc;
+    return hf_fix(error, rc);
 }
 
 int hf_export_write(struct hf_export *x, const char *name, uint64_t offset, const void *src,
@@ -283,9 +282,9 @@ int hf_export_write(struct hf_export *x, const char *name, uint64_t offset, cons
     uint64_t at = f->header_bytes + t->begin + offset * x->layout.width;
     int rc = write_all(x->fds[t->file], at, src, count * x->layout.width);
     if (rc)
-        return refuse_write(x, f->name, rc, error);
+        return hf_fix(error, refuse_write(x, f->name, rc, error));
     if (spans_add(&t->written, offset, end))
-        return fail(error, FAIL_EXPORT, -ENOMEM, "%.80s: no memory", name);
+        return hf_fix(error, fail(error, FAIL_EXPORT, -ENOMEM, "%.80s: no memory", name));
     return 0;
 }
 
@@ -327,12 +326,12 @@ int hf_export_commit(struct hf_export **export, struct hst_error *error)
     int rc = finish(x, error);
     if (rc) {
         hf_export_abort(export);
-        return rc;
+        return hf_fix(error, rc);
     }
     rc = target_replace(&x->target, error);
     release(x);
     *export = NULL;
-    return rc;
+    return hf_fix(error, rc);
 }
 
 void hf_export_abort(struct hf_export **export)

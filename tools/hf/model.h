@@ -47,6 +47,8 @@ int hf_tensor_read(const struct hf_model *model, const struct st_tensor *tensor,
 bool hf_tensor_readable(const struct st_tensor *tensor);
 void hf_note(struct hf_model *model, enum fail_code code, bool warning, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/** What to do about an error of this folder, where its message does not say it. Returns native. */
+int hf_fix(struct hst_error *error, int native);
 /** DIRECTORY/NAME, to be freed; null without memory. */
 char *hf_path(const struct hf_model *model, const char *name);
 /** Opens all files with weights and checks them against each other. */

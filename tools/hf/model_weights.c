@@ -128,8 +128,8 @@ static int open_sharded(struct hf_model *model, const char *path, struct hst_err
     if (rc == -ENOENT)
         return fail(error, FAIL_SAFETENSORS, rc,
                     "%s: no weights: neither model.safetensors nor "
-                    "model.safetensors.index.json. Weights in .bin files must be saved as "
-                    "safetensors first",
+                    "model.safetensors.index.json. Fix: save weights in .bin files as "
+                    "safetensors",
                     model->directory);
     if (rc)
         return fail(error, FAIL_INDEX, rc, "%s: %s", path, input_why(rc));
@@ -180,11 +180,11 @@ static int check_tied(struct hf_model *model, struct hst_error *error)
     if (rc)
         return rc;
     if (!same)
-        return fail(
-            error, FAIL_TENSOR, -EBADMSG,
-            "%s: tie_word_embeddings is true, but lm_head.weight differs from "
-            "model.embed_tokens.weight. Set tie_word_embeddings to false or remove lm_head.weight",
-            path);
+        return fail(error, FAIL_TENSOR, -EBADMSG,
+                    "%s: tie_word_embeddings is true, but lm_head.weight differs from "
+                    "model.embed_tokens.weight. Fix: set tie_word_embeddings to false, or remove "
+                    "lm_head.weight",
+                    path);
     head->required = true;
     return 0;
 }
