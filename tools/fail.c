@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Names come from hostile files: no newline or escape sequence may reach a terminal or a log. */
 static void copy_escaped(char *dst, size_t dst_bytes, const char *src)
@@ -32,4 +33,14 @@ int fail(struct hst_error *error, enum fail_code code, int native, const char *f
     error->native = native;
     copy_escaped(error->message, sizeof error->message, text);
     return native;
+}
+
+void fail_fix(struct hst_error *error, const char *fix)
+{
+    if (!error || !error->code || strstr(error->message, "Fix: "))
+        return;
+    size_t room = sizeof error->message - strlen(fix) - sizeof ". Fix: ";
+    size_t n = strnlen(error->message, room); /* the fix is worth more than the tail of a path */
+    bool stopped = n && error->message[n - 1] == '.';
+    snprintf(error->message + n, sizeof error->message - n, "%s Fix: %s", stopped ? "" : ".", fix);
 }

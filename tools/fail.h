@@ -38,4 +38,7 @@ enum fail_code {
 int fail(struct hst_error *error, enum fail_code code, int native, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/** Appends " Fix: …" to the message, unless it names one. */
+void fail_fix(struct hst_error *error /* may be null */, const char *fix);
+
 #endif

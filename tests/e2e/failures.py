@@ -127,6 +127,23 @@ class Failures(unittest.TestCase):
         self.assert_refused(done, 301, 1)
         self.assertNotIn('step 1/', done.stderr)
 
+    def test_an_export_that_would_not_fit_is_refused_before_training(self):
+        self.needs_root()
+        target = os.path.join(self.folder, 'target')
+        os.mkdir(target)
+        done = train(
+            self.store,
+            '--export',
+            os.path.join(target, 'model'),
+            preexec_fn=mount_tmpfs(target, '300k'),
+        )
+        if done.returncode == 99:
+            self.skipTest('this sandbox does not allow mounts')
+        self.assert_refused(done, 301, 1)
+        self.assertIn('the export needs', done.stderr)
+        self.assertNotIn('step 1/', done.stderr)
+        self.assertFalse(os.path.exists(self.store))
+
     def test_a_store_in_ram_works_and_is_warned_about(self):
         done = self.mounted('64m')
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -194,12 +211,35 @@ class Failures(unittest.TestCase):
         child.stderr.close()
         self.assertEqual(os.listdir(self.store), [])
 
+    def test_what_is_odd_about_a_model_is_told(self):
+        model = shutil.copytree(MODEL, os.path.join(self.folder, 'model'))
+        for name, old, new in (
+            ('config.json', '"bfloat16"', '"float32"'),
+            ('model.safetensors.index.json', '"total_size": ', '"total_size": 1'),
+        ):
+            path = os.path.join(model, name)
+            with open(path, encoding='ascii') as file:
+                text = file.read()
+            self.assertIn(old, text)
+            with open(path, 'w', encoding='ascii') as file:
+                file.write(text.replace(old, new))
+        done = train(self.store, model=model)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('warning[W411] ', done.stderr)
+        self.assertIn('note[I415] config.json says float32', done.stderr)
+        done = train(self.store, '--quiet', model=model)
+        self.assertIn('warning[W411] ', done.stderr)
+        self.assertNotIn('note[', done.stderr)
+
     def test_weights_that_are_not_finite_stop_the_run_with_the_step_named(self):
         model = shutil.copytree(MODEL, os.path.join(self.folder, 'model'))
         with open(os.path.join(model, 'model-00002-of-00002.safetensors'), 'r+b') as file:
             file.seek(-2, os.SEEK_END)
             file.write(bytes([0xC0, 0x7F]))  # a NaN in bf16
         done = train(self.store, '--quiet', model=model)
+        self.assertRegex(
+            done.stderr, r'warning\[W415\] .* not a number \(1, the first in [a-z_.]+\): '
+        )
         self.assert_refused(done, 701, 1)
         self.assertIn('step 1', done.stderr)
 

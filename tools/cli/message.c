@@ -31,7 +31,6 @@ static void print_line(const char *kind, char letter, int code, const char *text
 {
     struct hst_error line;
     fail(&line, (enum fail_code)code, 0, "%s", text);
-    progress_interrupt();
     if (code)
         fprintf(stderr, "%s[%c%03d] %s\n", kind, letter, code, line.message);
     else
@@ -83,10 +82,14 @@ static int leading_code(const char *line, const char **text)
 
 void cli_engine_log(void *context, enum hst_log_level level, const char *line)
 {
+    struct progress *progress = context;
     const char *text;
     int code = leading_code(line, &text);
-    if (level == HST_LOG_WARNING)
+    bool warning = level == HST_LOG_WARNING, note = level == HST_LOG_INFO && !progress->quiet;
+    if (warning || note)
+        progress_interrupt(progress);
+    if (warning)
         print_line("warning", 'W', code, text);
-    else if (level == HST_LOG_INFO && !context)
+    else if (note)
         print_line("note", 'I', code, text);
 }

@@ -10,7 +10,7 @@
 enum cli_exit {
     CLI_EXIT_OK = 0,
     CLI_EXIT_FAILURE = 1,
-    CLI_EXIT_USAGE = 2, /* usage or configuration: the same command can never succeed */
+    CLI_EXIT_USAGE = 2, /* usage or configuration; docs/errors.md lists the codes */
 };
 
 /** The exit code that stands for an error. Pure. */
@@ -22,15 +22,16 @@ int cli_fail(const struct hst_error *error);
 /** The tools' own notes and warnings; the engine's bring their number along. */
 enum cli_code {
     CLI_DEVICE = 201, /* the device in use */
-    CLI_UNUSED = 415, /* a tensor of the model is not used */
+    CLI_VALUE = 402,  /* a value is not used as it was given */
+    CLI_TENSOR = 415, /* a tensor of the model is not used, or not finite */
     CLI_PASSES = 421, /* the data is short: sequences come more than once */
 };
 void cli_warn(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_note(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /**
- * A hst_log_fn: prints a line of the engine; "W104 text" becomes warning[W104] text. context: null:
- * notes too; else warnings alone.
+ * A hst_log_fn: prints a line of the engine; "W104 text" becomes warning[W104] text. context: the
+ * run's struct progress, whose open line is ended first; where that is quiet, warnings alone.
  */
 void cli_engine_log(void *context, enum hst_log_level level, const char *line);
 

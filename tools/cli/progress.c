@@ -12,9 +12,6 @@
 
 #define INTERVAL_S 10.0
 
-/* The terminal is the process's, and so is the line that is open on it. */
-static bool line_open;
-
 struct stall {
     const char *name;
     double seconds;
@@ -75,17 +72,17 @@ void progress_show(struct progress *progress, const struct step_report *step)
     progress_format(step, line);
     if (progress->terminal) {
         fprintf(stderr, "\r%.*s\033[K", terminal_columns(), line);
-        line_open = true;
+        progress->line_open = true;
         if (step->step == step->steps)
-            progress_interrupt();
+            progress_interrupt(progress);
     } else {
         fprintf(stderr, "%s\n", line);
     }
 }
 
-void progress_interrupt(void)
+void progress_interrupt(struct progress *progress)
 {
-    if (line_open)
+    if (progress->line_open)
         fputc('\n', stderr);
-    line_open = false;
+    progress->line_open = false;
 }

@@ -20,11 +20,12 @@ bool progress_due(const struct step_report *step, double last_s);
 
 struct progress {
     bool quiet, terminal;
+    bool line_open; /* on the terminal, to be rewritten */
     double last_s;
 };
 void progress_init(struct progress *progress, bool quiet);
 void progress_show(struct progress *progress, const struct step_report *step);
 /** Ends a step line that is still open on the terminal, before anything else is printed. */
-void progress_interrupt(void);
+void progress_interrupt(struct progress *progress);
 
 #endif

@@ -35,7 +35,8 @@ static int add_file(struct data *data, const char *path, const struct data_confi
                     struct hst_error *error)
 {
     if (data->file_count == MAX_FILES)
-        return fail(error, FAIL_VALUE, -EINVAL, "--data names more than %u files", MAX_FILES);
+        return fail(error, FAIL_VALUE, -EINVAL, "--data names more than %u files. Fix: join some",
+                    MAX_FILES);
     struct token_file *file = &data->files[data->file_count];
     int rc = token_file_open(path, config, file, error);
     if (rc < 0)
@@ -43,7 +44,8 @@ static int add_file(struct data *data, const char *path, const struct data_confi
     data->file_count++;
     if (file->format != data->files[0].format)
         return fail(error, FAIL_DATA_FORMAT, -EINVAL,
-                    "%s and %s: text by bytes and token files cannot be joined",
+                    "%s and %s: text by bytes and token files cannot be joined. Fix: give --data "
+                    "files of one kind",
                     data->files[0].path, path);
     if (file->format == DATA_FORMAT_TEXT && config->vocab < 256)
         return fail(error, FAIL_DATA_TOKEN, -EDOM,
@@ -66,7 +68,8 @@ static int add_files(struct data *data, const struct data_config *config, struct
         if (*path)
             rc = add_file(data, path, config, error);
         else
-            rc = fail(error, FAIL_VALUE, -EINVAL, "--data %s: an empty file name", config->files);
+            rc = fail(error, FAIL_VALUE, -EINVAL,
+                      "--data %s: an empty file name. Fix: remove a comma", config->files);
     }
     free(names);
     return rc;
@@ -75,16 +78,36 @@ static int add_files(struct data *data, const struct data_config *config, struct
 static int check_config(const struct data_config *config, struct hst_error *error)
 {
     if (!config->files)
-        return fail(error, FAIL_MISSING, -EINVAL, "--data is missing: name a file to train on");
+        return fail(error, FAIL_MISSING, -EINVAL,
+                    "--data is missing. Fix: name a file to train on");
     if (config->seq_len == 0 || config->seq_len > UINT32_MAX)
         return fail(error, FAIL_VALUE, -EINVAL,
-                    "--seq-len %" PRIu64 " is out of range, 1 to 4294967295", config->seq_len);
+                    "--seq-len %" PRIu64 " is out of range. Fix: 1 to 4294967295", config->seq_len);
     if (config->vocab == 0)
         return fail(error, FAIL_VALUE, -EINVAL, "the vocabulary of the model is empty");
     return 0;
 }
 
-int data_open(const struct data_config *config, struct data **data, struct hst_error *error)
+/* What to do about an error, where its message does not say it. */
+static int add_fix(struct hst_error *error, int native)
+{
+    static const char *const fixes[] = {
+        [FAIL_READ] =
+            "leave the data alone while it is in use, see dmesg for its drive, start again",
+        [FAIL_DATA_FILE] = "give --data a file that can be read",
+        [FAIL_DATA_SHORT] = "use more data",
+        [FAIL_DATA_TOKEN] = "make the data with this model's own tokenizer",
+        [FAIL_DATA_FORMAT] = "make the file again, or see --data-format and --token-dtype",
+    };
+    size_t code = error && native ? (size_t)error->code : 0;
+    if (native == -ENOMEM)
+        fail_fix(error, "end other programs");
+    else if (code < sizeof fixes / sizeof fixes[0] && fixes[code])
+        fail_fix(error, fixes[code]);
+    return native;
+}
+
+static int open_files(const struct data_config *config, struct data **data, struct hst_error *error)
 {
     int rc = check_config(config, error);
     if (rc < 0)
@@ -106,7 +129,7 @@ int data_open(const struct data_config *config, struct data **data, struct hst_e
     if (rc == 0 && d->sequence_count == 0)
         rc = fail(error, FAIL_DATA_SHORT, -ENODATA,
                   "%s: %" PRIu64 " tokens, fewer than one sequence of --seq-len %" PRIu64
-                  " and its last target (%" PRIu64 "). Use more data or a smaller --seq-len",
+                  " and its last target (%" PRIu64 "). Fix: use more data or a smaller --seq-len",
                   config->files, d->token_count, d->seq_len, d->seq_len + 1);
     if (rc < 0) {
         data_close(&d);
@@ -114,6 +137,11 @@ int data_open(const struct data_config *config, struct data **data, struct hst_e
     }
     *data = d;
     return 0;
+}
+
+int data_open(const struct data_config *config, struct data **data, struct hst_error *error)
+{
+    return add_fix(error, open_files(config, data, error));
 }
 
 void data_close(struct data **data)
@@ -181,7 +209,7 @@ int data_read(struct data *data, uint64_t index, size_t count, uint32_t *inputs,
         if (rc == 0)
             rc = read_row(data, first + 1, length, targets, error);
         if (rc < 0)
-            return rc;
+            return add_fix(error, rc);
         memcpy(inputs + 1, targets, (length - 1) * sizeof *inputs);
         inputs += length;
         targets += length;

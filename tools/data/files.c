@@ -43,14 +43,15 @@ static int resolve_format(struct token_file *file, const struct data_config *con
     if (file->format == DATA_FORMAT_AUTO && has_suffix(file->path, ".bin"))
         file->format = DATA_FORMAT_TOKENS;
     if (file->format == DATA_FORMAT_AUTO)
-        return fail(error, FAIL_DATA_FORMAT, -EINVAL,
-                    "%s: the name ends in neither .txt nor .bin, so the format is not known. Add "
-                    "--data-format text or --data-format tokens",
-                    file->path);
+        return fail(
+            error, FAIL_DATA_FORMAT, -EINVAL,
+            "%s: the name ends in neither .txt nor .bin, so the format is not known. Fix: add "
+            "--data-format text or --data-format tokens",
+            file->path);
     if (file->format == DATA_FORMAT_TEXT && config->token_dtype != TOKEN_DTYPE_NONE)
         return fail(
             error, FAIL_VALUE, -EINVAL,
-            "%s: --token-dtype does not go with text, whose tokens are bytes. Leave it out, "
+            "%s: --token-dtype does not go with text, whose tokens are bytes. Fix: leave it out, "
             "or add --data-format tokens",
             file->path);
     return 0;
@@ -69,10 +70,11 @@ static int open_regular(struct token_file *file, uint64_t *size_bytes, struct hs
     if (fstat(file->fd, &st) < 0)
         return fail(error, FAIL_DATA_FILE, -errno, "%s: %s", file->path, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return fail(error, FAIL_DATA_FILE, -EINVAL,
-                    "%s: not a regular file. Data must be a file on disk, not a directory, pipe or "
-                    "device",
-                    file->path);
+        return fail(
+            error, FAIL_DATA_FILE, -EINVAL,
+            "%s: not a regular file. Fix: give --data a file on disk, no directory, pipe or "
+            "device",
+            file->path);
     *size_bytes = (uint64_t)st.st_size;
     return 0;
 }
@@ -129,10 +131,11 @@ static int check_raw(struct token_file *file, uint64_t size_bytes, const struct 
                      struct hst_error *error)
 {
     if (config->token_dtype == TOKEN_DTYPE_NONE)
-        return fail(error, FAIL_DATA_FORMAT, -EINVAL,
-                    "%s: not an llm.c token file (no known magic number in its first 4 bytes). If "
-                    "it holds raw tokens, add --token-dtype u16 or u32",
-                    file->path);
+        return fail(
+            error, FAIL_DATA_FORMAT, -EINVAL,
+            "%s: not an llm.c token file (no known magic number in its first 4 bytes). Fix: "
+            "if it holds raw tokens, add --token-dtype u16 or u32",
+            file->path);
     file->width = config->token_dtype == TOKEN_U32 ? 4 : 2;
     if (size_bytes % file->width != 0)
         return fail(error, FAIL_DATA_FORMAT, -EINVAL,
@@ -159,7 +162,7 @@ static int check_tokens(struct token_file *file, uint64_t size_bytes,
     if (swapped == LLMC_MAGIC_U16 || swapped == LLMC_MAGIC_U32)
         return fail(
             error, FAIL_DATA_FORMAT, -EINVAL,
-            "%s: wrong endian: an llm.c token file written on a big-endian machine. Convert "
+            "%s: wrong endian: an llm.c token file written on a big-endian machine. Fix: convert "
             "it to little-endian",
             file->path);
     bool raw = config->token_dtype != TOKEN_DTYPE_NONE;
@@ -226,8 +229,7 @@ static int read_piece(const struct token_file *file, uint64_t first, size_t coun
         if (id >= vocab)
             return fail(error, FAIL_DATA_TOKEN, -EDOM,
                         "%s: token id %" PRIu32 " at byte %" PRIu64
-                        ", but the vocabulary of the model has %" PRIu64
-                        ". Was the data made with another tokenizer?",
+                        ", but the vocabulary of the model has %" PRIu64,
                         file->path, id, offset + i * file->width, vocab);
         if (ids)
             ids[i] = id;

@@ -84,7 +84,7 @@ int config_real(const struct config_source *s, const char *key, struct jsn_value
 {
     double value;
     if (!config_has(v))
-        return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing: add it", s->path, key);
+        return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing. Fix: add it", s->path, key);
     if (!jsn_real(s->text, v, &value) || !(value >= least && value <= greatest))
         return refuse(FAIL_CONFIG_VALUE, "%s: %s is %.*s, want a number from %g to %g", s->path,
                       key, shown(v), s->text + v.begin, least, greatest);
@@ -119,7 +119,8 @@ static int read_sizes(const struct config_source *s, const struct jsn_value *val
         if (!config_has(v)) {
             if (k->optional)
                 continue;
-            return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing: add it", s->path, keys[k->key]);
+            return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing. Fix: add it", s->path,
+                          keys[k->key]);
         }
         if (!jsn_u64(s->text, v, &value) || value < 1 || value > k->greatest)
             return refuse(FAIL_CONFIG_VALUE, "%s: %s is %.*s, want a whole number from 1 to %u",
@@ -206,7 +207,7 @@ static int check_architecture(const struct config_source *s, const struct jsn_va
                       s->path);
     if (config_has(values[QUANTIZATION]))
         return refuse(FAIL_ARCHITECTURE,
-                      "%s: quantization_config: quantized weights cannot be trained; use the "
+                      "%s: quantization_config: quantized weights cannot be trained. Fix: use the "
                       "model it was made from",
                       s->path);
     return 0;

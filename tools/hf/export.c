@@ -33,9 +33,8 @@ static int refuse_write(const struct hf_export *x, const char *name, int rc,
                         struct hst_error *error)
 {
     bool full = rc == -ENOSPC || rc == -EDQUOT;
-    return fail(error, full ? FAIL_DISK_SPACE : FAIL_WRITE, rc, "%s/%s: %s cannot be written: %s%s",
-                x->target.parent, x->target.name, name, strerrordesc_np(-rc),
-                full ? ". Free some space or export to another disk" : "");
+    return fail(error, full ? FAIL_DISK_SPACE : FAIL_WRITE, rc, "%s/%s: %s cannot be written: %s",
+                x->target.parent, x->target.name, name, strerrordesc_np(-rc));
 }
 
 static int write_all(int fd, uint64_t offset, const void *src, size_t bytes)
@@ -173,18 +172,40 @@ static int write_marker(struct hf_export *x, struct hst_error *error)
     return refuse_write(x, TARGET_MARKER, rc, error);
 }
 
-static int check_space(const struct hf_export *x, struct hst_error *error)
+/* All but the small files: the weights with their headers, the copies. */
+static uint64_t needed_bytes(const struct layout *layout, const struct hf_model *model)
+{
+    uint64_t bytes = layout->total_bytes;
+    for (uint32_t i = 0; i < layout->file_count; i++)
+        bytes += layout->files[i].header_bytes;
+    for (int i = 0; i < HF_EXTRA_COUNT; i++)
+        bytes += model->extras[i].fd >= 0 ? model->extras[i].size_bytes : 0;
+    return bytes;
+}
+
+static int check_space(const struct target *target, const struct layout *layout,
+                       const struct hf_model *model, struct hst_error *error)
 {
     struct statvfs fs;
-    if (fstatvfs(x->target.parent_fd, &fs))
+    if (fstatvfs(target->parent_fd, &fs))
         return 0; /* reserve will tell */
-    uint64_t need = x->layout.total_bytes, have = (uint64_t)fs.f_bavail * fs.f_frsize;
+    uint64_t need = needed_bytes(layout, model), have = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (have >= need)
         return 0;
     return fail(error, FAIL_DISK_SPACE, -ENOSPC,
-                "%s/%s: the export needs %.3g GB, the disk has %.3g GB free. Free some "
-                "space or export to another disk",
-                x->target.parent, x->target.name, (double)need / 1e9, (double)have / 1e9);
+                "%s/%s: the export needs %.3g GB, the disk has %.3g GB free. Fix: free some "
+                "space, or export to another disk",
+                target->parent, target->name, (double)need / 1e9, (double)have / 1e9);
+}
+
+static int make_layout(const struct hf_export_desc *desc, struct layout *layout,
+                       struct hst_error *error)
+{
+    int rc = layout_create(desc, layout);
+    if (!rc)
+        return 0;
+    return fail(error, FAIL_EXPORT, rc, "%s: %s", desc->directory,
+                rc == -ENOMEM ? "no memory" : "these tensors cannot be stored as safetensors");
 }
 
 static int fill(struct hf_export *x, const struct hf_export_desc *desc, struct hst_error *error)
@@ -198,7 +219,7 @@ static int fill(struct hf_export *x, const struct hf_export_desc *desc, struct h
     fprintf(x->marker_out, "%s", TARGET_MARKER_TITLE);
     int rc = target_create_temp(&x->target, error);
     if (!rc)
-        rc = check_space(x, error);
+        rc = check_space(&x->target, &x->layout, desc->model, error);
     if (!rc)
         rc = create_weights(x, error);
     if (!rc)
@@ -209,17 +230,23 @@ static int fill(struct hf_export *x, const struct hf_export_desc *desc, struct h
     return rc ? rc : write_marker(x, error);
 }
 
-int hf_export_check(const char *directory, struct hst_error *error)
+int hf_export_check(const struct hf_export_desc *desc, struct hst_error *error)
 {
-    struct target t;
-    int rc = target_open(directory, &t, error);
+    struct target target;
+    struct layout layout = {0};
+    int rc = target_open(desc->directory, &target, error);
     if (rc)
-        return rc;
-    rc = target_create_temp(&t, error);
+        return hf_fix(error, rc);
+    rc = make_layout(desc, &layout, error);
     if (!rc)
-        unlinkat(t.parent_fd, t.temp, AT_REMOVEDIR);
-    target_close(&t);
-    return rc;
+        rc = target_create_temp(&target, error);
+    if (!rc) {
+        unlinkat(target.parent_fd, target.temp, AT_REMOVEDIR);
+        rc = check_space(&target, &layout, desc->model, error);
+    }
+    layout_free(&layout);
+    target_close(&target);
+    return hf_fix(error, rc);
 }
 
 int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export,
@@ -227,23 +254,20 @@ int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export
 {
     struct hf_export *x = calloc(1, sizeof *x);
     if (!x)
-        return fail(error, FAIL_EXPORT, -ENOMEM, "%s: no memory", desc->directory);
+        return hf_fix(error, fail(error, FAIL_EXPORT, -ENOMEM, "%s: no memory", desc->directory));
     int rc = target_open(desc->directory, &x->target, error);
     if (rc) {
         free(x);
-        return rc;
+        return hf_fix(error, rc);
     }
-    rc = layout_create(desc, &x->layout);
-    if (rc)
-        fail(error, FAIL_EXPORT, rc, "%s: %s", desc->directory,
-             rc == -ENOMEM ? "no memory" : "these tensors cannot be stored as safetensors");
-    else
+    rc = make_layout(desc, &x->layout, error);
+    if (!rc)
         rc = fill(x, desc, error);
     if (rc)
         hf_export_abort(&x);
     else
         *export = x;
-    return rc;
+    return hf_fix(error, rc);
 }
 
 int hf_export_write(struct hf_export *x, const char *name, uint64_t offset, const void *src,
@@ -258,9 +282,9 @@ int hf_export_write(struct hf_export *x, const char *name, uint64_t offset, cons
     uint64_t at = f->header_bytes + t->begin + offset * x->layout.width;
     int rc = write_all(x->fds[t->file], at, src, count * x->layout.width);
     if (rc)
-        return refuse_write(x, f->name, rc, error);
+        return hf_fix(error, refuse_write(x, f->name, rc, error));
     if (spans_add(&t->written, offset, end))
-        return fail(error, FAIL_EXPORT, -ENOMEM, "%.80s: no memory", name);
+        return hf_fix(error, fail(error, FAIL_EXPORT, -ENOMEM, "%.80s: no memory", name));
     return 0;
 }
 
@@ -302,12 +326,12 @@ int hf_export_commit(struct hf_export **export, struct hst_error *error)
     int rc = finish(x, error);
     if (rc) {
         hf_export_abort(export);
-        return rc;
+        return hf_fix(error, rc);
     }
     rc = target_replace(&x->target, error);
     release(x);
     *export = NULL;
-    return rc;
+    return hf_fix(error, rc);
 }
 
 void hf_export_abort(struct hf_export **export)

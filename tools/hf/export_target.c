@@ -161,7 +161,7 @@ int target_check(const struct target *t, struct hst_error *error)
         return fail(
             error, FAIL_EXPORT, -EEXIST,
             "%s/%s: holds %s, which no earlier export wrote, or which was changed "
-            "since; nothing was removed. Name another directory, or remove this one yourself",
+            "since; nothing was removed. Fix: give another --export, or remove this one yourself",
             t->parent, t->name, scan.stranger);
     return 0;
 }
@@ -190,9 +190,9 @@ int target_open(const char *directory, struct target *target, struct hst_error *
     struct target t = {.parent_fd = -1, .temp_fd = -1};
     int rc = split(directory, &t);
     if (rc)
-        return fail(error, FAIL_EXPORT, rc, "%s: %s. Name a directory to be created", directory,
-                    rc == -EINVAL ? "is no directory that can be replaced"
-                                  : "the name is too long");
+        return fail(
+            error, FAIL_EXPORT, rc, "%s: %s. Fix: name a directory to be created", directory,
+            rc == -EINVAL ? "is no directory that can be replaced" : "the name is too long");
     t.parent_fd = open(t.parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (t.parent_fd < 0) {
         rc = -errno;

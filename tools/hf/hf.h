@@ -21,11 +21,14 @@ int hf_model_open(const char *directory, bool need_weights, struct hf_model **mo
                   struct hst_error *error);
 void hf_model_close(struct hf_model **model);
 const struct llama_config *hf_model_config(const struct hf_model *model);
-/**
- * The i-th thing about the model that a user should know (one line of text), or null. Nothing is
- * wrong.
- */
-const char *hf_model_note(const struct hf_model *model, size_t i);
+/** A thing about the model that a user should know, with which it is still used. */
+struct hf_note {
+    int code;     /* of the error that it is close to */
+    bool warning; /* the files contradict each other */
+    char text[256];
+};
+/** The i-th note of the model, or null. */
+const struct hf_note *hf_model_note(const struct hf_model *model, size_t i);
 
 /**
  * Checks that a tensor is there with these dimensions and a dtype that can be read (F32, BF16).
@@ -64,8 +67,11 @@ struct hf_export_desc {
 };
 struct hf_export;
 
-/** Refuses a target that is not ours or not writable: to be called before training starts. E430. */
-int hf_export_check(const char *directory, struct hst_error *error);
+/**
+ * Refuses a target that is not ours or not writable (E430) or too small (E301): to be called before
+ * training starts.
+ */
+int hf_export_check(const struct hf_export_desc *desc, struct hst_error *error);
 /**
  * Creates the directory beside the target, the files in full size with their headers. E301 out of
  * disk, E430, E107.

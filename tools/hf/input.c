@@ -70,13 +70,13 @@ const char *input_why(int native)
     case -EXDEV:
     case -ELOOP:
         return "a symbolic link that leaves the directory is not followed. Snapshots in a Hugging "
-               "Face "
-               "cache are such links: copy the model with cp -rL SNAPSHOT NEW_DIRECTORY and use "
+               "Face cache are such links. Fix: copy the model with cp -rL SNAPSHOT NEW_DIRECTORY "
+               "and use "
                "the copy";
     case -EACCES:
         return "no permission to read it";
     case -EMFILE:
-        return "too many open files: raise the limit with ulimit -n";
+        return "too many open files. Fix: raise the limit with ulimit -n";
     case -ENODATA:
         return "the file became shorter while it was read";
     default:

@@ -30,23 +30,25 @@ char *hf_path(const struct hf_model *model, const char *name)
     return asprintf(&path, "%s/%s", model->directory, name) < 0 ? NULL : path;
 }
 
-void hf_note(struct hf_model *model, const char *format, ...)
+void hf_note(struct hf_model *model, enum fail_code code, bool warning, const char *format, ...)
 {
     if (model->note_count == HF_MAX_NOTES)
         return;
+    struct hf_note *note = &model->notes[model->note_count++];
     struct hst_error line; /* for its escaping */
-    char text[sizeof model->notes[0]];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(note->text, sizeof note->text, format, args);
     va_end(args);
-    fail(&line, 0, 0, "%s", text);
-    snprintf(model->notes[model->note_count++], sizeof model->notes[0], "%.255s", line.message);
+    fail(&line, code, 0, "%s", note->text);
+    snprintf(note->text, sizeof note->text, "%.255s", line.message);
+    note->code = (int)code;
+    note->warning = warning;
 }
 
-const char *hf_model_note(const struct hf_model *model, size_t i)
+const struct hf_note *hf_model_note(const struct hf_model *model, size_t i)
 {
-    return i < model->note_count ? model->notes[i] : NULL;
+    return i < model->note_count ? &model->notes[i] : NULL;
 }
 
 static int read_config(struct hf_model *model, const char *path, struct hst_error *error)
@@ -88,9 +90,7 @@ static int open_model(struct hf_model *model, bool need_weights, struct hst_erro
     model->directory_fd = open(model->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (model->directory_fd < 0) {
         int rc = -errno;
-        return fail(error, FAIL_CONFIG_FILE, rc,
-                    "%s: not a model directory that can be read: %s. Want a directory with "
-                    "config.json",
+        return fail(error, FAIL_CONFIG_FILE, rc, "%s: not a model directory that can be read: %s",
                     model->directory, strerrordesc_np(-rc));
     }
     char *path = hf_path(model, "config.json");
@@ -105,12 +105,34 @@ static int open_model(struct hf_model *model, bool need_weights, struct hst_erro
     return rc;
 }
 
+int hf_fix(struct hst_error *error, int native)
+{
+    static const char *const fixes[] = {
+        [FAIL_READ] = "leave the model's files alone, see dmesg for their drive, start again",
+        [FAIL_WRITE] = "see dmesg for the drive, or give another --export",
+        [FAIL_DISK_SPACE] = "free some space, or export to another disk",
+        [FAIL_SAFETENSORS] = "download the file again, or save the model with save_pretrained",
+        [FAIL_INDEX] = "download the whole directory again, or save the model with save_pretrained",
+        [FAIL_CONFIG_FILE] = "give --model a directory that holds the model's config.json",
+        [FAIL_CONFIG_VALUE] = "correct it in config.json, or download that file again",
+        [FAIL_ARCHITECTURE] = "use a model that README.md lists",
+        [FAIL_TENSOR] = "use weights and config.json of one model, saved with save_pretrained",
+        [FAIL_EXPORT] = "give another --export",
+    };
+    size_t code = error && native ? (size_t)error->code : 0;
+    if (native == -ENOMEM)
+        fail_fix(error, "end other programs");
+    else if (code < sizeof fixes / sizeof fixes[0] && fixes[code])
+        fail_fix(error, fixes[code]);
+    return native;
+}
+
 int hf_model_open(const char *directory, bool need_weights, struct hf_model **model,
                   struct hst_error *error)
 {
     struct hf_model *m = calloc(1, sizeof *m);
     if (!m)
-        return fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory");
+        return hf_fix(error, fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory"));
     m->directory_fd = -1;
     for (int i = 0; i < HF_EXTRA_COUNT; i++)
         m->extras[i].fd = -1;
@@ -121,7 +143,7 @@ int hf_model_open(const char *directory, bool need_weights, struct hf_model **mo
         hf_model_close(&m);
     else
         *model = m;
-    return rc;
+    return hf_fix(error, rc);
 }
 
 void hf_model_close(struct hf_model **model)

@@ -34,7 +34,7 @@ struct hf_model {
     uint32_t file_count;
     struct st_tensor **by_name; /* all tensors, sorted */
     size_t tensor_count;
-    char notes[HF_MAX_NOTES][256];
+    struct hf_note notes[HF_MAX_NOTES];
     size_t note_count;
 };
 
@@ -45,7 +45,10 @@ int hf_tensor_read(const struct hf_model *model, const struct st_tensor *tensor,
                    float *dst, size_t count, struct hst_error *error);
 /** True where hf_tensor_read can read it. */
 bool hf_tensor_readable(const struct st_tensor *tensor);
-void hf_note(struct hf_model *model, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void hf_note(struct hf_model *model, enum fail_code code, bool warning, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/** What to do about an error of this folder, where its message does not say it. Returns native. */
+int hf_fix(struct hst_error *error, int native);
 /** DIRECTORY/NAME, to be freed; null without memory. */
 char *hf_path(const struct hf_model *model, const char *name);
 /** Opens all files with weights and checks them against each other. */

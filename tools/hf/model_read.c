@@ -43,8 +43,8 @@ static void format_dims(const uint64_t *dims, uint32_t dim_count, char *text, si
         snprintf(text + n, bytes - n, "]");
 }
 
-int hf_model_require(const struct hf_model *model, const char *name, uint32_t dim_count,
-                     const uint64_t *dims, struct hst_error *error)
+static int require(const struct hf_model *model, const char *name, uint32_t dim_count,
+                   const uint64_t *dims, struct hst_error *error)
 {
     struct st_tensor *t = hf_tensor_find(model, name);
     if (!t)
@@ -65,6 +65,12 @@ int hf_model_require(const struct hf_model *model, const char *name, uint32_t di
                     t->dtype->name);
     t->required = true;
     return 0;
+}
+
+int hf_model_require(const struct hf_model *model, const char *name, uint32_t dim_count,
+                     const uint64_t *dims, struct hst_error *error)
+{
+    return hf_fix(error, require(model, name, dim_count, dims, error));
 }
 
 const char *hf_model_unused(const struct hf_model *model)
@@ -127,5 +133,5 @@ int hf_model_read(struct hf_model *model, const char *name, uint64_t offset, flo
     if (!t || !t->required || __builtin_add_overflow(offset, count, &end) || end > elements)
         return fail(error, FAIL_TENSOR, -EINVAL,
                     "tensor %.80s: elements %" PRIu64 " and on were not required", name, offset);
-    return hf_tensor_read(model, t, offset, dst, count, error);
+    return hf_fix(error, hf_tensor_read(model, t, offset, dst, count, error));
 }

@@ -113,8 +113,8 @@ static int compare_with_index(struct hf_model *model, const char *path, const st
         j++;
     }
     if (index->has_total && index->total_bytes != total)
-        hf_note(model,
-                "%s: total_size is %llu, the tensors have %llu bytes; going on with what is there",
+        hf_note(model, FAIL_INDEX, true,
+                "%s: total_size is %llu, the tensors have %llu bytes; going on with what is there.",
                 path, (unsigned long long)index->total_bytes, (unsigned long long)total);
     return 0;
 }
@@ -128,8 +128,8 @@ static int open_sharded(struct hf_model *model, const char *path, struct hst_err
     if (rc == -ENOENT)
         return fail(error, FAIL_SAFETENSORS, rc,
                     "%s: no weights: neither model.safetensors nor "
-                    "model.safetensors.index.json. Weights in .bin files must be saved as "
-                    "safetensors first",
+                    "model.safetensors.index.json. Fix: save weights in .bin files as "
+                    "safetensors",
                     model->directory);
     if (rc)
         return fail(error, FAIL_INDEX, rc, "%s: %s", path, input_why(rc));
@@ -180,11 +180,11 @@ static int check_tied(struct hf_model *model, struct hst_error *error)
     if (rc)
         return rc;
     if (!same)
-        return fail(
-            error, FAIL_TENSOR, -EBADMSG,
-            "%s: tie_word_embeddings is true, but lm_head.weight differs from "
-            "model.embed_tokens.weight. Set tie_word_embeddings to false or remove lm_head.weight",
-            path);
+        return fail(error, FAIL_TENSOR, -EBADMSG,
+                    "%s: tie_word_embeddings is true, but lm_head.weight differs from "
+                    "model.embed_tokens.weight. Fix: set tie_word_embeddings to false, or remove "
+                    "lm_head.weight",
+                    path);
     head->required = true;
     return 0;
 }
@@ -198,8 +198,9 @@ static void note_dtype(struct hf_model *model)
         const struct st_tensor *t = model->by_name[i];
         if (!hf_tensor_readable(t) || strcmp(t->dtype->name, in_config) == 0)
             continue;
-        hf_note(model, "config.json says %s, tensor %.80s is %s: it is converted", model->dtype,
-                t->name, t->dtype->name);
+        hf_note(model, FAIL_TENSOR, false,
+                "config.json says %s, tensor %.80s is %s: it is converted.", model->dtype, t->name,
+                t->dtype->name);
         return;
     }
 }

@@ -60,7 +60,7 @@ static int read_type(const struct config_source *s, const char *where, const str
                           rope_keys[key], (int)(n < 40 ? n : 40), s->text + v[key].begin);
     }
     if (found[0] < 0 && found[1] < 0)
-        return refuse(FAIL_CONFIG_VALUE, "%s: %s has no rope_type: add it", s->path, where);
+        return refuse(FAIL_CONFIG_VALUE, "%s: %s has no rope_type. Fix: add it", s->path, where);
     if (found[0] >= 0 && found[1] >= 0 && found[0] != found[1])
         return refuse(FAIL_CONFIG_VALUE, "%s: %s.rope_type and %s.type differ", s->path, where,
                       where);
@@ -77,8 +77,8 @@ static int check_unused(const struct config_source *s, const char *where, const 
     for (int key = last[type] + 1; key <= ORIGINAL; key++)
         if (config_has(v[key]))
             return refuse(FAIL_ARCHITECTURE,
-                          "%s: %s.%s has no meaning for its rope_type: remove it", s->path, where,
-                          rope_keys[key]);
+                          "%s: %s.%s has no meaning for its rope_type. Fix: remove it", s->path,
+                          where, rope_keys[key]);
     double partial;
     if (config_has(v[PARTIAL]) && (!jsn_real(s->text, v[PARTIAL], &partial) || partial != 1))
         return refuse(FAIL_ARCHITECTURE,
@@ -156,10 +156,9 @@ int config_rope(const struct config_source *s, struct jsn_value theta, struct js
                       s->path);
     *rope = config_has(parameters) ? new : old;
     if (!rope->theta)
-        return refuse(
-            FAIL_CONFIG_VALUE,
-            "%s: the base of the rotary embedding is missing: add rope_theta%s (old Llama "
-            "models mean 10000)",
-            s->path, config_has(parameters) ? " in rope_parameters" : "");
+        return refuse(FAIL_CONFIG_VALUE,
+                      "%s: the base of the rotary embedding is missing: add rope_theta%s (old "
+                      "Llama models mean 10000)",
+                      s->path, config_has(parameters) ? " in rope_parameters" : "");
     return 0;
 }

@@ -74,9 +74,9 @@ static int check_run(const struct llama_config *c, const struct llama_run *r,
                     r->batch_tokens, r->grain_tokens, r->seq_len);
     if (r->seq_len > c->max_positions)
         return fail(error, FAIL_VALUE, -EINVAL,
-                    "--seq-len %" PRIu64 " is more than the %" PRIu32
-                    " positions of the model (max_position_embeddings in config.json)",
-                    r->seq_len, c->max_positions);
+                    "--seq-len %" PRIu64 " is beyond the model's max_position_embeddings %" PRIu32
+                    ". Fix: --seq-len %" PRIu32 " or less.",
+                    r->seq_len, c->max_positions, c->max_positions);
     uint64_t width = (uint64_t)c->heads * c->head_dim;
     if (width < c->hidden)
         width = c->hidden;

@@ -15,6 +15,7 @@
 #include "cli/text.h"
 #include "hf/hf.h"
 #include "model/llama.h"
+#include "verbs/train_export.h"
 #include "verbs/verbs.h"
 
 #include <errno.h>
@@ -30,10 +31,13 @@ struct train {
     struct llama_run run;
     struct hf_model *source;
     struct llama *model;
+    struct train_export export;
     struct data *data;
     struct hst_engine *engine;
     struct run_log log;
     struct progress progress;
+    uint64_t nonfinite_count; /* of the weights that were read */
+    char nonfinite_tensor[128];
     uint32_t *inputs, *targets; /* of one step */
     struct train_result result;
 };
@@ -59,6 +63,27 @@ static int engine_failed(struct train *t, int native, const char *what)
 
 /* ---- inputs: nothing is written here ---- */
 
+static void tell_notes(const struct train *t)
+{
+    const struct hf_note *note;
+    for (size_t i = 0; (note = hf_model_note(t->source, i)); i++) {
+        if (note->warning)
+            cli_warn((enum cli_code)note->code, "%s", note->text);
+        else if (!t->options->quiet)
+            cli_note((enum cli_code)note->code, "%s", note->text);
+    }
+}
+
+static void tell_grain(const struct train *t)
+{
+    uint64_t wish = t->options->engine.grain_tokens;
+    if (wish && wish != t->run.grain_tokens && !t->options->quiet)
+        cli_note(CLI_VALUE,
+                 "--grain %" PRIu64 " becomes %" PRIu64 ": whole sequences of --seq-len %" PRIu64
+                 ", and no more than --batch-tokens.",
+                 wish, t->run.grain_tokens, t->run.seq_len);
+}
+
 static int open_model(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -66,15 +91,14 @@ static int open_model(struct train *t)
     int native = hf_model_open(o->model, need_weights, &t->source, t->error);
     if (native)
         return native;
+    tell_notes(t);
     const struct llama_config *config = hf_model_config(t->source);
-    if (o->seq_len > config->max_positions)
-        return fail(t->error, FAIL_VALUE, -EINVAL,
-                    "--seq-len %" PRIu64 " is beyond the model's max_position_embeddings %" PRIu32
-                    ". Fix: --seq-len %" PRIu32 " or less.",
-                    o->seq_len, config->max_positions, config->max_positions);
     native = llama_create(config, &t->run, &t->model, t->error);
-    if (native || !need_weights)
+    if (native)
         return native;
+    tell_grain(t);
+    if (!need_weights)
+        return 0;
     const struct llama_tensor *tensor;
     for (size_t i = 0; (tensor = llama_tensor(t->model, i)); i++) {
         native =
@@ -84,7 +108,7 @@ static int open_model(struct train *t)
     }
     const char *unused = hf_model_unused(t->source);
     if (unused)
-        cli_warn(CLI_UNUSED,
+        cli_warn(CLI_TENSOR,
                  "%.200s holds '%.100s', which LlamaForCausalLM does not use: it is neither "
                  "trained nor exported.",
                  o->model, unused);
@@ -121,8 +145,14 @@ static int check_outputs(struct train *t)
 {
     const struct train_options *o = t->options;
     int native = 0;
+    t->export = (struct train_export){
+        .directory = o->export_directory,
+        .source = t->source,
+        .model = t->model,
+        .dtype = o->engine.precision == HST_PRECISION_BF16 ? HST_BF16 : HST_F32,
+    };
     if (o->export_directory)
-        native = hf_export_check(o->export_directory, t->error);
+        native = train_export_check(&t->export, t->error);
     if (!native)
         native = run_log_check(o->log, t->error);
     if (!native && o->engine.store)
@@ -152,7 +182,7 @@ static int plan(struct train *t)
     config.batch_tokens = t->run.batch_tokens;
     config.grain_tokens = t->run.grain_tokens;
     config.log = cli_engine_log;
-    config.log_context = o->quiet ? t : NULL;
+    config.log_context = &t->progress;
     config.error = t->error;
     int native = hst_engine_create(&config, &t->engine);
     if (native)
@@ -172,7 +202,20 @@ static int plan(struct train *t)
                     "no memory for the %" PRIu64 " tokens of a step. Fix: a smaller "
                     "--batch-tokens.",
                     t->run.batch_tokens);
-    return 0;
+    /* Once more: where the store is on the same drive, its space is taken now. */
+    return o->export_directory ? train_export_check(&t->export, t->error) : 0;
+}
+
+/* Infinity and NaN: an exponent of all ones. */
+static uint64_t count_nonfinite(const float *values, size_t count)
+{
+    uint64_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, values + i, sizeof bits);
+        found += (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return found;
 }
 
 static int read_initial(void *context, const struct hst_param_ref *param, uint64_t offset,
@@ -183,14 +226,26 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
         llama_init_random(t->options->seed, param->name, offset, dst, count);
         return 0;
     }
-    return hf_model_read(t->source, param->name, offset, dst, count, t->error);
+    int native = hf_model_read(t->source, param->name, offset, dst, count, t->error);
+    uint64_t found = native ? 0 : count_nonfinite(dst, count);
+    if (found && !t->nonfinite_count)
+        snprintf(t->nonfinite_tensor, sizeof t->nonfinite_tensor, "%s", param->name);
+    t->nonfinite_count += found;
+    return native;
 }
 
 static int load(struct train *t)
 {
     const struct hst_reader reader = {.read = read_initial, .context = t};
     int native = hst_engine_load(t->engine, &reader);
-    return native ? engine_failed(t, native, "loading the weights") : 0;
+    if (native)
+        return engine_failed(t, native, "loading the weights");
+    if (t->nonfinite_count)
+        cli_warn(CLI_TENSOR,
+                 "%.150s has weights that are infinite or not a number (%" PRIu64 ", the first in "
+                 "%.100s): the loss can not be finite. Fix: use weights without them.",
+                 t->options->model, t->nonfinite_count, t->nonfinite_tensor);
+    return 0;
 }
 
 static void tell_plan(const struct train *t)
@@ -273,7 +328,6 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
 static int train_steps(struct train *t)
 {
     double begin_s = now_s(), first_s = 0;
-    progress_init(&t->progress, t->options->quiet);
     for (uint64_t number = 1; number <= t->options->steps; number++) {
         int native = train_step(t, number, begin_s);
         if (native)
@@ -300,61 +354,12 @@ static int train_steps(struct train *t)
 
 /* ---- export ---- */
 
-struct export
-{
-    struct hf_export *files;
-    struct hst_error *error;
-};
-
-static int write_tensor(void *context, const struct hst_param_ref *param, uint64_t offset,
-                        const void *src, size_t count, enum hst_dtype dtype)
-{
-    struct export *export = context;
-    (void)dtype; /* the engine's, with which the export was begun */
-    return hf_export_write(export->files, param->name, offset, src, count, export->error);
-}
-
-static int export_tensors(struct train *t, const struct hf_tensor *tensors, size_t count)
-{
-    struct export export = {.error = t->error};
-    const struct hf_export_desc desc = {
-        .directory = t->options->export_directory,
-        .model = t->source,
-        .tensors = tensors,
-        .tensor_count = count,
-        .dtype = hst_engine_dtype(t->engine),
-    };
-    int native = hf_export_begin(&desc, &export.files, t->error);
-    if (native)
-        return native;
-    const struct hst_writer writer = {.write = write_tensor, .context = &export};
-    native = hst_engine_save(t->engine, &writer);
-    if (native) {
-        hf_export_abort(&export.files);
-        return engine_failed(t, native, "the export");
-    }
-    return hf_export_commit(&export.files, t->error);
-}
-
 static int export_model(struct train *t)
 {
-    const struct llama_tensor *from;
-    size_t count = 0;
     if (!t->options->export_directory)
         return 0;
-    while (llama_tensor(t->model, count))
-        count++;
-    struct hf_tensor *tensors = calloc(count, sizeof *tensors);
-    if (!tensors)
-        return fail(t->error, FAIL_BUDGET, -ENOMEM, "no memory for the list of %zu tensors.",
-                    count);
-    for (size_t i = 0; i < count; i++) {
-        from = llama_tensor(t->model, i);
-        tensors[i] = (struct hf_tensor){from->name, from->dim_count, from->dims};
-    }
-    int native = export_tensors(t, tensors, count);
-    free(tensors);
-    return native;
+    int native = train_export_write(&t->export, t->engine, t->error);
+    return native ? engine_failed(t, native, "the export") : 0;
 }
 
 /* ---- the whole ---- */
@@ -376,6 +381,7 @@ static void tell_summary(const struct train *t)
 
 static void close_all(struct train *t)
 {
+    progress_interrupt(&t->progress);
     run_log_close(&t->log);
     free(t->inputs);
     free(t->targets);
@@ -397,6 +403,7 @@ int train_run(const struct train_options *options, struct train_result *result,
         .run = {options->seq_len, batch, llama_grain_tokens(wish, options->seq_len, batch)},
     };
     *error = (struct hst_error){0};
+    progress_init(&t.progress, options->quiet);
     int native = 0;
     for (size_t i = 0; i < sizeof phases / sizeof phases[0] && !native; i++) {
         native = phases[i](&t);

@@ -151,6 +151,9 @@ class Refusals(Folder):
         self.refuse(412, 1, f'--model={self.path("missing")}')
         self.refuse(412, 1, f'--model={self.folder}')
         self.refuse(410, 1, without=('--init',))
+        with open(self.path('model', 'config.json'), 'w', encoding='ascii') as f:
+            f.write('{')
+        self.refuse(412, 1)
         self.config({**CONFIG, 'hidden_size': 0})
         self.refuse(413, 2)
         self.config({**CONFIG, 'architectures': ['GPT2LMHeadModel']})
@@ -181,6 +184,13 @@ class Training(Folder):
         self.assertEqual(steps, ['1', '3'])
         self.assertFalse(os.path.exists(self.path('store')))
 
+    def test_a_grain_that_does_not_fit_is_told(self):
+        for wish, used in ((100, 96), (1000, 128), (8, 32)):
+            done = self.train(f'--grain={wish}')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f'note[I402] --grain {wish} becomes {used}: ', done.stderr)
+        self.assertNotIn('I402', self.train().stderr)
+
     def test_on_a_terminal_the_step_line_is_rewritten_in_place(self):
         master, terminal = pty.openpty()
         done = self.run_on(terminal)
@@ -190,10 +200,20 @@ class Training(Folder):
         self.assertEqual(done.returncode, 0)
         self.assertEqual(len(re.findall(r'\rstep \d/3 [^\n]*?\x1b\[K', shown)), 3)
 
-    def run_on(self, terminal):
+    def test_on_a_terminal_an_error_has_a_line_of_its_own(self):
+        master, terminal = pty.openpty()
+        done = self.run_on(terminal, '--lr', '1', '--weight-decay', '100', steps=99)  # diverges
+        os.close(terminal)
+        shown = os.read(master, 65536).decode()
+        os.close(master)
+        self.assertEqual(done.returncode, 1, shown)
+        self.assertRegex(shown, r'\rstep \d+/99 [^\n]*\x1b\[K\r\nerror\[E701\] [^\n]*\r\n\Z')
+
+    def run_on(self, terminal, *args, steps=3):
         return subprocess.run(
             [PROGRAM, 'train', '--model', self.path('model'), '--data', self.data, '--init',
-             'random', '--store', self.path('store'), '--steps', '3', '--seq-len', '32'],
+             'random', '--store', self.path('store'), '--steps', str(steps), '--seq-len', '32',
+             *args],
             stdout=subprocess.DEVNULL, stderr=terminal, timeout=120, check=False)
 
     def test_the_log_has_the_lines_of_the_contract(self):

@@ -77,6 +77,7 @@ static void assert_refused(const struct data_config *config, enum fail_code code
     assert_int_equal(error.code, code);
     if (!strstr(error.message, words))
         fail_msg("\"%s\" lacks \"%s\"", error.message, words);
+    assert_non_null(strstr(error.message, ". Fix: "));
 }
 
 static void assert_tokens(const uint32_t *got, const uint32_t *expected, size_t count)

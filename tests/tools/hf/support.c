@@ -178,6 +178,7 @@ void expect_refusal(const char *dir, bool weights, enum fail_code code, const ch
     if (error.code != (int)code)
         fail_msg("E%d %s, want E%d", error.code, error.message, (int)code);
     assert_matches(error.message, pattern);
+    assert_matches(error.message, "[^.]\\. Fix: [a-z-]");
     assert_null(strpbrk(error.message, "\n\x1b"));
     assert_true(b.tv_sec - a.tv_sec < SECONDS);
 }

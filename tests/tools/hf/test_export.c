@@ -93,6 +93,15 @@ static int begin(const struct paths *p, enum hst_dtype dtype, uint64_t shard_byt
     return rc;
 }
 
+static int check(const struct paths *p, struct hst_error *e)
+{
+    struct hf_model *model = open_model(p->source, false);
+    const struct hf_export_desc desc = {p->target, model, tensors, 3, HST_F32, 0};
+    int rc = hf_export_check(&desc, e);
+    hf_model_close(&model);
+    return rc;
+}
+
 /* Values 1 … 5 and 11 … 16, in pieces that do not come in order. */
 static int write_values(struct hf_export *x, struct hst_error *e)
 {
@@ -224,7 +233,7 @@ static void an_earlier_export_is_replaced_also_without_exchange(void **state)
     assert_int_equal(export_all(&p, 0, NULL), 0);
     for (int i = 0; i < 2; i++) {
         no_exchange = i == 1;
-        assert_int_equal(hf_export_check(p.target, NULL), 0);
+        assert_int_equal(check(&p, NULL), 0);
         assert_int_equal(export_all(&p, 0, NULL), 0);
         check_values(p.target);
         assert_int_equal(entry_count(*state), 2);
@@ -246,7 +255,7 @@ static void expect_refused_target(const struct paths *p, const char *pattern)
 {
     struct hst_error e = {0};
     struct hf_export *x = NULL;
-    assert_true(hf_export_check(p->target, &e) < 0);
+    assert_true(check(p, &e) < 0);
     assert_int_equal(e.code, FAIL_EXPORT);
     assert_matches(e.message, pattern);
     assert_true(begin(p, HST_F32, 0, &x, &e) < 0);
@@ -279,7 +288,7 @@ static void what_is_not_an_export_of_ours_is_refused_and_kept(void **state)
     assert_int_equal(unlink(path) || mkdir(path, 0700), 0);
     expect_refused_target(&p, "holds generation_config.json");
     assert_int_equal(rmdir(path), 0);
-    assert_int_equal(hf_export_check(p.target, NULL), 0); /* one that is missing is nobody else's */
+    assert_int_equal(check(&p, NULL), 0); /* one that is missing is nobody else's */
     /* no marker */
     snprintf(path, sizeof path, "%s/" TARGET_MARKER, p.target);
     assert_int_equal(unlink(path), 0);
@@ -433,6 +442,9 @@ static void tensors_that_cannot_be_stored_are_refused(void **state)
     desc.tensor_count = 1;
     assert_int_equal(hf_export_begin(&desc, &x, &e), -EINVAL);
     desc.tensors = space;
+    e.code = 0;
+    assert_int_equal(hf_export_check(&desc, &e), -ENOSPC);
+    assert_int_equal(e.code, FAIL_DISK_SPACE);
     assert_int_equal(hf_export_begin(&desc, &x, &e), -ENOSPC);
     assert_int_equal(e.code, FAIL_DISK_SPACE);
     assert_matches(e.message, "the export needs 1.8e\\+07 GB, the disk has .* GB free");

@@ -130,7 +130,7 @@ static void a_wrong_total_size_is_noted_and_no_more(void **state)
              "safetensors\"}}");
     struct hf_model *model = open_model(*state, true);
     assert_non_null(hf_model_note(model, 0));
-    assert_matches(hf_model_note(model, 0), "total_size is 31, the tensors have 32 bytes");
+    assert_matches(hf_model_note(model, 0)->text, "total_size is 31, the tensors have 32 bytes");
     hf_model_close(&model);
 }
 

@@ -56,7 +56,7 @@ static void values_are_read_and_widened_from_any_offset(void **state)
             assert_memory_equal(got, h + at, n * 4);
             assert_true(got[n] == 7);
         }
-    assert_matches(hf_model_note(model, 0), "config.json says float32, tensor h is BF16");
+    assert_matches(hf_model_note(model, 0)->text, "config.json says float32, tensor h is BF16");
     assert_null(hf_model_note(model, 1));
     hf_model_close(&model);
 }
