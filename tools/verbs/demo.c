@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define DEMO_STEPS        40
+#define DEMO_STEPS        30
 #define DEMO_BATCH_TOKENS 512
 #define DEMO_GRAIN_TOKENS                                                                          \
     256 /* small, so that the workspace does not hide the model in the tier table */
