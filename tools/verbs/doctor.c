@@ -147,7 +147,7 @@ static void check_store(struct doctor *d)
     struct hst_aio_info info;
     struct hst_error error = {0};
     struct statvfs fs;
-    char rung[64], reason[400], size[TEXT_BYTES];
+    char rung[64], reason[256], size[TEXT_BYTES];
     if (store_check(d->store, &info, &error)) {
         report(d, "store", STATUS_FAIL, "see above; or another directory: --store DIR", "E%03d %s",
                error.code, error.message);
@@ -156,7 +156,7 @@ static void check_store(struct doctor *d)
     store_rung(&info, rung, sizeof rung);
     snprintf(d->store_rung, sizeof d->store_rung, "%s", rung);
     if (info.uring_error) {
-        store_uring_reason_here(&info, reason, sizeof reason);
+        hst_io_reason(info.uring_error, info.uring_step, reason, sizeof reason);
         report(d, "io_uring", STATUS_WARN, NULL, "%s", reason);
     } else {
         report(d, "io_uring", STATUS_OK, NULL, "works in %.200s", d->store);
