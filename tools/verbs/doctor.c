@@ -126,9 +126,12 @@ static void check_memory(struct doctor *d)
     report(d, "memory", memory.available < UINT64_C(256) << 20 ? STATUS_WARN : STATUS_OK,
            memory.available < UINT64_C(256) << 20 ? "end other programs" : NULL, "%s, %s available",
            text_size(memory.physical, physical), text_size(memory.available, available));
+    bool tight = memory.cgroup_left < UINT64_C(256) << 20;
     if (memory.cgroup < memory.physical)
-        report(d, "cgroup", STATUS_OK, NULL, "memory limited to %s",
-               text_size(memory.cgroup, limit));
+        report(d, "cgroup", tight ? STATUS_WARN : STATUS_OK,
+               tight ? "raise the container's memory limit" : NULL,
+               "memory limited to %s, %s of it left", text_size(memory.cgroup, limit),
+               text_size(memory.cgroup_left, available));
     else
         report(d, "cgroup", STATUS_OK, NULL, "no memory limit");
     if (memory.address_space != SYSTEM_NO_LIMIT)

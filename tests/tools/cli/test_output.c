@@ -248,6 +248,9 @@ static void limits_are_read_from_the_system_files(void **state)
     assert_true(system_cgroup_limit("") == SYSTEM_NO_LIMIT);
     assert_true(system_cgroup_limit("9223372036854771712\n") == SYSTEM_NO_LIMIT);
     assert_int_equal(system_cgroup_limit("1073741824\n"), 1073741824);
+    assert_int_equal(system_cgroup_left(100, 70, 20), 50);
+    assert_int_equal(system_cgroup_left(100, 20, 70), 100);
+    assert_int_equal(system_cgroup_left(100, 170, 20), 0);
 }
 
 int main(void)
