@@ -53,13 +53,11 @@ static void say_rung(struct hst_engine *engine)
     engine_log(engine, HST_LOG_INFO, "I106 store %s: %s, %s", engine->config.store,
                info->backend == HST_AIO_URING ? "io_uring" : "threads",
                info->direct ? "O_DIRECT" : "page cache");
-    if (engine->config.io == HST_IO_AUTO && info->uring_error)
-        engine_log(engine, HST_LOG_WARNING,
-                   "W101 io_uring is blocked (%s in %s): going on with threads (pread/pwrite; "
-                   "slower). In a container: "
-                   "--security-opt seccomp=<profile allowing io_uring_*>; elsewhere: sysctl "
-                   "kernel.io_uring_disabled=0",
-                   strerror(-info->uring_error), info->uring_step ? info->uring_step : "the probe");
+    if (engine->config.io == HST_IO_AUTO && info->uring_error) {
+        char why[256];
+        hst_io_reason(info->uring_error, info->uring_step, why, sizeof why);
+        engine_log(engine, HST_LOG_WARNING, "W101 going on with threads: %s", why);
+    }
     if (info->in_memory)
         engine_log(
             engine, HST_LOG_WARNING,
@@ -75,15 +73,12 @@ static void say_rung(struct hst_engine *engine)
 
 static int fail_open(struct hst_engine *engine, int native)
 {
-    if (engine->config.io == HST_IO_URING && engine->aio_info.uring_error)
-        return engine_fail(engine, HST_E_IO_URING, native,
-                           "io_uring is blocked (%s in %s), and --io uring forbids going on "
-                           "without. Docker's default "
-                           "seccomp profile denies it; so does sysctl kernel.io_uring_disabled. "
-                           "Fix: allow it, or --io "
-                           "threads (uses pread/pwrite; slower)",
-                           strerror(-engine->aio_info.uring_error),
-                           engine->aio_info.uring_step ? engine->aio_info.uring_step : "the probe");
+    const struct hst_aio_info *info = &engine->aio_info;
+    if (engine->config.io == HST_IO_URING && info->uring_error) {
+        char why[256];
+        hst_io_reason(info->uring_error, info->uring_step, why, sizeof why);
+        return engine_fail(engine, HST_E_IO_URING, native, "%s", why);
+    }
     return refuse_directory(engine, native, "failed the I/O probe",
                             "check the drive and its free space, or give another --store");
 }

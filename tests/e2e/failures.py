@@ -7,6 +7,8 @@ failures.py PATH_OF_HOISTWAY SOURCE_ROOT
 """
 
 import ctypes
+import errno
+import fcntl
 import os
 import platform
 import resource
@@ -23,6 +25,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 IO_URING_SETUP = 425  # the same number on every architecture
+FCNTL = 72 if platform.machine() == 'x86_64' else 25
 
 
 def command(store, *more, steps=2, model=MODEL):
@@ -53,32 +56,58 @@ def train(store, *more, model=MODEL, **popen):
     )
 
 
-def forbid_io_uring():
-    """In the child: a filter that answers io_uring_setup with EPERM, as Docker's default profile
-    does."""
+class Instruction(ctypes.Structure):
+    """Of a system call filter."""
 
-    class Filter(ctypes.Structure):
-        _fields_ = [
-            ('code', ctypes.c_uint16),
-            ('jt', ctypes.c_uint8),
-            ('jf', ctypes.c_uint8),
-            ('k', ctypes.c_uint32),
-        ]
+    _fields_ = [
+        ('code', ctypes.c_uint16),
+        ('jt', ctypes.c_uint8),
+        ('jf', ctypes.c_uint8),
+        ('k', ctypes.c_uint32),
+    ]
+
+
+LOAD, IF_EQUAL, IF_ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
+NUMBER, SECOND_ARGUMENT, THIRD_ARGUMENT = 0, 24, 32  # where they are in what the filter is given
+ALLOW, REFUSE_WITH = 0x7FFF0000, 0x00050000
+
+
+def install_filter(*steps):
+    """In the child."""
 
     class Program(ctypes.Structure):
-        _fields_ = [('length', ctypes.c_uint16), ('filter', ctypes.POINTER(Filter))]
+        _fields_ = [('length', ctypes.c_uint16), ('filter', ctypes.POINTER(Instruction))]
 
-    steps = (Filter * 4)(
-        Filter(0x20, 0, 0, 0),  # load the system call's number
-        Filter(0x15, 0, 1, IO_URING_SETUP),  # another one: skip one step
-        Filter(0x06, 0, 0, 0x00050000 | 1),  # return EPERM
-        Filter(0x06, 0, 0, 0x7FFF0000),
-    )  # allow
-    program = Program(4, steps)
+    filled = (Instruction * len(steps))(*(Instruction(*step) for step in steps))
+    program = Program(len(steps), filled)
     if LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or LIBC.prctl(
         PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program)
     ):
         os._exit(99)
+
+
+def forbid_io_uring():
+    """As Docker's default profile does."""
+    install_filter(
+        (LOAD, 0, 0, NUMBER),
+        (IF_EQUAL, 0, 1, IO_URING_SETUP),
+        (RETURN, 0, 0, REFUSE_WITH | errno.EPERM),
+        (RETURN, 0, 0, ALLOW),
+    )
+
+
+def forbid_o_direct():
+    """As a file system without it does."""
+    install_filter(
+        (LOAD, 0, 0, NUMBER),
+        (IF_EQUAL, 0, 5, FCNTL),
+        (LOAD, 0, 0, SECOND_ARGUMENT),
+        (IF_EQUAL, 0, 3, fcntl.F_SETFL),
+        (LOAD, 0, 0, THIRD_ARGUMENT),
+        (IF_ANY_BIT, 0, 1, os.O_DIRECT),
+        (RETURN, 0, 0, REFUSE_WITH | errno.EINVAL),
+        (RETURN, 0, 0, ALLOW),
+    )
 
 
 def mount_tmpfs(directory, size):
@@ -158,6 +187,16 @@ class Failures(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr.count('warning[W101]'), 1, done.stderr)
         self.assertIn('seccomp', done.stderr)
+
+    @unittest.skipIf(
+        platform.machine() not in ('x86_64', 'aarch64'),
+        'the filter reads the number where these two keep it',
+    )
+    def test_without_o_direct_the_page_cache_takes_over_and_it_is_said(self):
+        done = train(self.store, preexec_fn=forbid_o_direct)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count('warning[W104] '), 1, done.stderr)
+        self.assertNotIn('W104', train(self.store).stderr)
 
     @unittest.skipIf(
         platform.machine() not in ('x86_64', 'aarch64'),

@@ -5,9 +5,6 @@
  */
 #include "cli/store.h"
 
-#include "cli/system.h"
-#include "cli/text.h"
-
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -17,64 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-
-/* ---- why not io_uring ---- */
-
-void store_uring_reason(const struct hst_aio_info *info, int sysctl, uint64_t memlock, char *dst,
-                        size_t dst_bytes)
-{
-    int error = -info->uring_error;
-    const char *name = strerrorname_np(error);
-    char head[128], limit[TEXT_BYTES];
-    snprintf(head, sizeof head, "(%s at %s)", name ? name : "unknown error",
-             info->uring_step ? info->uring_step : "the probe");
-    if (error == EPERM && sysctl > 0)
-        snprintf(dst, dst_bytes,
-                 "io_uring is blocked %s: kernel.io_uring_disabled is %d. Fix: sudo sysctl "
-                 "kernel.io_uring_disabled=0, or --io threads (pread/pwrite; slower).",
-                 head, sysctl);
-    else if (error == EPERM || error == EACCES)
-        snprintf(dst, dst_bytes,
-                 "io_uring is blocked %s by a sandbox; Docker's default seccomp profile denies it. "
-                 "Fix: --security-opt seccomp=<profile allowing io_uring_*>, or --io threads "
-                 "(pread/pwrite; slower).",
-                 head);
-    else if (error == ENOSYS)
-        snprintf(dst, dst_bytes,
-                 "io_uring is missing %s: the kernel is older than 5.1, or a sandbox such as "
-                 "gVisor. Fix: --io threads (pread/pwrite; slower).",
-                 head);
-    else if (error == ENOMEM)
-        snprintf(dst, dst_bytes,
-                 "io_uring can not have its queues %s: RLIMIT_MEMLOCK is %s. Fix: ulimit -l "
-                 "unlimited, or --io threads (pread/pwrite; slower).",
-                 head, memlock == SYSTEM_NO_LIMIT ? "unlimited" : text_size(memlock, limit));
-    else
-        snprintf(dst, dst_bytes,
-                 "io_uring failed its probe %s: %s. Fix: --io threads (pread/pwrite; slower).",
-                 head, strerror(error));
-}
-
-static int uring_sysctl(void)
-{
-    int value = -1;
-    FILE *file = fopen("/proc/sys/kernel/io_uring_disabled", "re");
-    if (file) {
-        if (fscanf(file, "%d", &value) != 1)
-            value = -1;
-        fclose(file);
-    }
-    return value;
-}
-
-void store_uring_reason_here(const struct hst_aio_info *info, char *dst, size_t dst_bytes)
-{
-    struct system_memory memory;
-    system_memory(&memory);
-    store_uring_reason(info, uring_sysctl(), memory.locked, dst, dst_bytes);
-}
-
-/* ---- the check ---- */
 
 static int refuse(struct hst_error *error, const char *directory, int native)
 {

@@ -23,13 +23,4 @@ int store_check(const char *directory, struct hst_aio_info *info, struct hst_err
 /** "io_uring, O_DIRECT". Pure. */
 void store_rung(const struct hst_aio_info *info, char *dst, size_t dst_bytes);
 
-/**
- * Why io_uring is not used and what to do: "io_uring is blocked (EPERM at io_uring_setup). ...".
- * sysctl: the value of kernel.io_uring_disabled, -1 where there is none; memlock in bytes. Pure.
- */
-void store_uring_reason(const struct hst_aio_info *info, int sysctl, uint64_t memlock, char *dst,
-                        size_t dst_bytes);
-/** The same with what this machine says. */
-void store_uring_reason_here(const struct hst_aio_info *info, char *dst, size_t dst_bytes);
-
 #endif

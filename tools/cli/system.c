@@ -52,29 +52,66 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+uint64_t system_cgroup_left(uint64_t limit, uint64_t usage, uint64_t inactive_file)
+{
+    uint64_t held = usage - least(usage, inactive_file); /* such pages are given back */
+    return limit - least(limit, held);
+}
+
+/* "inactive_file 4096" among the rows of memory.stat. */
+static uint64_t stat_row(const char *text, const char *key)
+{
+    size_t length = strlen(key);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, length) == 0 && line[length] == ' ')
+            return strtoull(line + length, NULL, 10);
+    }
+    return 0;
+}
+
+struct cgroup_files {
+    const char *line; /* what the group stands behind in /proc/self/cgroup */
+    const char *root, *limit, *usage, *cache; /* cache: its row in memory.stat */
+};
+
+static void look_at_cgroup(const char *directory, const struct cgroup_files *files,
+                           struct system_memory *memory)
+{
+    char path[PATH_MAX + 256], text[8192];
+    snprintf(path, sizeof path, "%.4200s/%.40s", directory, files->limit);
+    read_text(path, text, sizeof text);
+    uint64_t limit = system_cgroup_limit(text);
+    if (limit == SYSTEM_NO_LIMIT)
+        return;
+    snprintf(path, sizeof path, "%.4200s/%.40s", directory, files->usage);
+    read_text(path, text, sizeof text);
+    uint64_t usage = strtoull(text, NULL, 10);
+    snprintf(path, sizeof path, "%.4200s/memory.stat", directory);
+    read_text(path, text, sizeof text);
+    uint64_t left = system_cgroup_left(limit, usage, stat_row(text, files->cache));
+    memory->cgroup = least(memory->cgroup, limit);
+    memory->cgroup_left = least(memory->cgroup_left, left);
+}
+
 /*
  * Our cgroup and all above it limit us; inside a container the path may be one of the host: then
  * the root.
  */
-static uint64_t cgroup_limit(void)
+static void look_at_cgroups(const struct cgroup_files *files, struct system_memory *memory)
 {
-    char text[4096], directory[4096] = "", path[PATH_MAX + 64];
-    uint64_t limit = SYSTEM_NO_LIMIT;
+    char text[4096], directory[4096 + 64];
     read_text("/proc/self/cgroup", text, sizeof text);
-    const char *v2 = strstr(text, "0::/");
-    if (v2)
-        snprintf(directory, sizeof directory, "%.*s", (int)strcspn(v2 + 3, "\n"), v2 + 3);
+    const char *group = strstr(text, files->line);
+    group = group ? group + strlen(files->line) : "";
+    snprintf(directory, sizeof directory, "%s%.*s", files->root, (int)strcspn(group, "\n"), group);
     for (;;) {
-        snprintf(path, sizeof path, CGROUP_ROOT "%s/memory.max", directory);
-        read_text(path, text, sizeof text);
-        limit = least(limit, system_cgroup_limit(text));
-        char *slash = strrchr(directory, '/');
+        look_at_cgroup(directory, files, memory);
+        char *slash = strrchr(directory + strlen(files->root), '/');
         if (!slash)
             break;
         *slash = '\0';
     }
-    read_text(CGROUP_ROOT "/memory/memory.limit_in_bytes", text, sizeof text);
-    return least(limit, system_cgroup_limit(text));
 }
 
 static uint64_t resource_limit(__rlimit_resource_t resource)
@@ -92,10 +129,18 @@ void system_memory(struct system_memory *memory)
     *memory = (struct system_memory){
         .physical = system_meminfo(text, "MemTotal"),
         .available = system_meminfo(text, "MemAvailable"),
-        .cgroup = cgroup_limit(),
+        .cgroup = SYSTEM_NO_LIMIT,
+        .cgroup_left = SYSTEM_NO_LIMIT,
         .address_space = resource_limit(RLIMIT_AS),
         .locked = resource_limit(RLIMIT_MEMLOCK),
     };
+    static const struct cgroup_files v1 = {":memory:", CGROUP_ROOT "/memory",
+                                           "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                           "total_inactive_file"};
+    static const struct cgroup_files v2 = {"0::", CGROUP_ROOT, "memory.max", "memory.current",
+                                           "inactive_file"};
+    look_at_cgroups(&v1, memory);
+    look_at_cgroups(&v2, memory);
 }
 
 uint32_t system_cores(void)

@@ -8,7 +8,8 @@
 
 struct system_memory {
     uint64_t physical, available; /* bytes; 0 where the system does not tell */
-    uint64_t cgroup;              /* bytes, or SYSTEM_NO_LIMIT */
+    uint64_t cgroup;              /* the least limit, bytes, or SYSTEM_NO_LIMIT */
+    uint64_t cgroup_left;         /* what the fullest one leaves: train refuses more */
     uint64_t address_space;       /* RLIMIT_AS, bytes, or SYSTEM_NO_LIMIT */
     uint64_t locked;              /* RLIMIT_MEMLOCK, bytes, or SYSTEM_NO_LIMIT */
 };
@@ -21,5 +22,7 @@ uint32_t system_cores(void);
 uint64_t system_meminfo(const char *text, const char *key);
 /** A limit file of a cgroup: "max", or bytes; absurdly large values mean no limit. Pure. */
 uint64_t system_cgroup_limit(const char *text);
+/** What a limit leaves: usage counts without the file pages that the kernel gives back. Pure. */
+uint64_t system_cgroup_left(uint64_t limit, uint64_t usage, uint64_t inactive_file);
 
 #endif

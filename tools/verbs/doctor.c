@@ -126,9 +126,12 @@ static void check_memory(struct doctor *d)
     report(d, "memory", memory.available < UINT64_C(256) << 20 ? STATUS_WARN : STATUS_OK,
            memory.available < UINT64_C(256) << 20 ? "end other programs" : NULL, "%s, %s available",
            text_size(memory.physical, physical), text_size(memory.available, available));
+    bool tight = memory.cgroup_left < UINT64_C(256) << 20;
     if (memory.cgroup < memory.physical)
-        report(d, "cgroup", STATUS_OK, NULL, "memory limited to %s",
-               text_size(memory.cgroup, limit));
+        report(d, "cgroup", tight ? STATUS_WARN : STATUS_OK,
+               tight ? "raise the container's memory limit" : NULL,
+               "memory limited to %s, %s of it left", text_size(memory.cgroup, limit),
+               text_size(memory.cgroup_left, available));
     else
         report(d, "cgroup", STATUS_OK, NULL, "no memory limit");
     if (memory.address_space != SYSTEM_NO_LIMIT)
@@ -147,7 +150,7 @@ static void check_store(struct doctor *d)
     struct hst_aio_info info;
     struct hst_error error = {0};
     struct statvfs fs;
-    char rung[64], reason[400], size[TEXT_BYTES];
+    char rung[64], reason[256], size[TEXT_BYTES];
     if (store_check(d->store, &info, &error)) {
         report(d, "store", STATUS_FAIL, "see above; or another directory: --store DIR", "E%03d %s",
                error.code, error.message);
@@ -156,7 +159,7 @@ static void check_store(struct doctor *d)
     store_rung(&info, rung, sizeof rung);
     snprintf(d->store_rung, sizeof d->store_rung, "%s", rung);
     if (info.uring_error) {
-        store_uring_reason_here(&info, reason, sizeof reason);
+        hst_io_reason(info.uring_error, info.uring_step, reason, sizeof reason);
         report(d, "io_uring", STATUS_WARN, NULL, "%s", reason);
     } else {
         report(d, "io_uring", STATUS_OK, NULL, "works in %.200s", d->store);

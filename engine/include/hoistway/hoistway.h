@@ -394,6 +394,16 @@ const struct hst_option *hst_engine_options(size_t *count);
 int hst_option_parse(const struct hst_option *option, const char *text, void *target, char *why,
                      size_t why_bytes);
 
+/**
+ * Why io_uring is not used on this machine, and one fix: "io_uring is blocked (EPERM at
+ * io_uring_setup) by a sandbox; …". One line, cut to text_bytes (256 hold each).
+ *
+ * error, step   what hst_aio_info says in uring_error and uring_step; step may be null
+ *
+ * Errors: none.   Ownership: borrows all, keeps none.   Thread-safety: safe.
+ */
+void hst_io_reason(int error, const char *step, char *text, size_t text_bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,7 +7,6 @@
 #include "cli/progress.h"
 #include "cli/runlog.h"
 #include "cli/schedule.h"
-#include "cli/store.h"
 #include "cli/system.h"
 #include "cli/text.h"
 
@@ -249,28 +248,9 @@ static void limits_are_read_from_the_system_files(void **state)
     assert_true(system_cgroup_limit("") == SYSTEM_NO_LIMIT);
     assert_true(system_cgroup_limit("9223372036854771712\n") == SYSTEM_NO_LIMIT);
     assert_int_equal(system_cgroup_limit("1073741824\n"), 1073741824);
-}
-
-static void the_reason_against_io_uring_names_one_fix(void **state)
-{
-    (void)state;
-    char reason[400];
-    struct hst_aio_info info = {.uring_error = -EPERM, .uring_step = "io_uring_setup"};
-    store_uring_reason(&info, 0, 0, reason, sizeof reason);
-    assert_non_null(strstr(reason, "io_uring is blocked (EPERM at io_uring_setup) by a sandbox; "
-                                   "Docker's default seccomp profile"));
-    assert_non_null(strstr(reason, "--io threads"));
-    store_uring_reason(&info, 2, 0, reason, sizeof reason);
-    assert_non_null(strstr(reason, "kernel.io_uring_disabled is 2. Fix: sudo sysctl"));
-    info.uring_error = -ENOSYS;
-    store_uring_reason(&info, -1, 0, reason, sizeof reason);
-    assert_non_null(strstr(reason, "older than 5.1"));
-    info.uring_error = -ENOMEM;
-    store_uring_reason(&info, 0, 8 << 20, reason, sizeof reason);
-    assert_non_null(strstr(reason, "RLIMIT_MEMLOCK is 8.0 MiB"));
-    info = (struct hst_aio_info){.uring_error = -EIO};
-    store_uring_reason(&info, 0, 0, reason, sizeof reason);
-    assert_non_null(strstr(reason, "failed its probe (EIO at the probe)"));
+    assert_int_equal(system_cgroup_left(100, 70, 20), 50);
+    assert_int_equal(system_cgroup_left(100, 20, 70), 100);
+    assert_int_equal(system_cgroup_left(100, 170, 20), 0);
 }
 
 int main(void)
@@ -286,7 +266,6 @@ int main(void)
         cmocka_unit_test(the_warmup_rises_linearly_to_the_peak),
         cmocka_unit_test(each_shape_decays_as_documented),
         cmocka_unit_test(limits_are_read_from_the_system_files),
-        cmocka_unit_test(the_reason_against_io_uring_names_one_fix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
