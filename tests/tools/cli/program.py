@@ -160,6 +160,8 @@ class Refusals(Folder):
         self.refuse(430, 1, f'--export={self.path("model")}')
         self.refuse(107, 1, f'--log={self.path("no", "log.jsonl")}')
         self.refuse(107, 1, f'--log={self.folder}')
+        self.refuse(107, 1, f'--log={self.data}', part='not the log of a run')
+        self.refuse(107, 1, f'--log={self.path("model", "config.json")}')
 
 
 class Training(Folder):
