@@ -228,7 +228,8 @@ int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export
     struct hf_export *x = calloc(1, sizeof *x);
     if (!x)
         return fail(error, FAIL_EXPORT, -ENOMEM, "%s: no memory", desc->directory);
-    int rc = target_open(desc->directory, &x->target, error);
+    /* What is there is looked at when the name is taken: now, a refusal would lose the weights. */
+    int rc = target_locate(desc->directory, &x->target, error);
     if (rc) {
         free(x);
         return rc;

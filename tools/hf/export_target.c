@@ -185,7 +185,7 @@ static int split(const char *directory, struct target *t)
     return input_name_is_plain(t->name) ? 0 : -EINVAL;
 }
 
-int target_open(const char *directory, struct target *target, struct hst_error *error)
+int target_locate(const char *directory, struct target *target, struct hst_error *error)
 {
     struct target t = {.parent_fd = -1, .temp_fd = -1};
     int rc = split(directory, &t);
@@ -200,11 +200,15 @@ int target_open(const char *directory, struct target *target, struct hst_error *
                     "%s: the directory to export to cannot be created in %s: %s", directory,
                     t.parent, strerrordesc_np(-rc));
     }
-    rc = target_check(&t, error);
-    if (rc)
-        close(t.parent_fd);
-    else
-        *target = t;
+    *target = t;
+    return 0;
+}
+
+int target_open(const char *directory, struct target *target, struct hst_error *error)
+{
+    int rc = target_locate(directory, target, error);
+    if (!rc && (rc = target_check(target, error)))
+        target_close(target);
     return rc;
 }
 
@@ -273,17 +277,28 @@ static int move_into_place(const struct target *t, bool *exchanged, struct hst_e
     return rc;
 }
 
+/* Where it is matters more than why: of a message that is too long, the reason is cut. */
+static void keep_finished(struct target *t, struct hst_error *error)
+{
+    char name[256], told[sizeof error->message];
+    snprintf(name, sizeof name, ".%.200s.finished-%d", t->name, (int)getpid());
+    if (!renameat2(t->parent_fd, t->temp, t->parent_fd, name, RENAME_NOREPLACE))
+        memcpy(t->temp, name, sizeof name);
+    if (!error)
+        return;
+    snprintf(told, sizeof told, ". The finished export is in %.220s/%s", t->parent, t->temp);
+    size_t room = sizeof error->message - 1 - strlen(told);
+    snprintf(error->message + strnlen(error->message, room), strlen(told) + 1, "%s", told);
+}
+
 int target_replace(struct target *t, struct hst_error *error)
 {
     bool exchanged = false;
     int rc = move_into_place(t, &exchanged, error);
-    if (rc && error) {
-        size_t n = strnlen(error->message, 330);
-        snprintf(error->message + n, sizeof error->message - n,
-                 ". The finished export is in %.60s/%.80s", t->parent, t->temp);
-    }
-    if (rc)
+    if (rc) {
+        keep_finished(t, error);
         return rc;
+    }
     if (fsync(t->parent_fd)) {
         rc = -errno;
         bool full = rc == -ENOSPC || rc == -EDQUOT;

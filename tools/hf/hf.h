@@ -67,8 +67,8 @@ struct hf_export;
 /** Refuses a target that is not ours or not writable: to be called before training starts. E430. */
 int hf_export_check(const char *directory, struct hst_error *error);
 /**
- * Creates the directory beside the target, the files in full size with their headers. E301 out of
- * disk, E430, E107.
+ * Creates the directory beside the target, the files in full size with their headers; the target
+ * itself is looked at when it is replaced. E301 out of disk, E430, E107.
  */
 int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export,
                     struct hst_error *error);

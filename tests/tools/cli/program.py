@@ -163,6 +163,16 @@ class Refusals(Folder):
         self.refuse(107, 1, f'--log={self.data}', part='not the log of a run')
         self.refuse(107, 1, f'--log={self.path("model", "config.json")}')
 
+    def test_nothing_else_goes_into_the_export(self):
+        out = self.path('out')
+        self.refuse(402, 2, f'--export={out}', f'--log={out}')
+        os.mkdir(out)
+        os.symlink('out', self.path('link'))
+        for folder in (out, self.path('link'), self.path('model', '..', 'out')):
+            self.refuse(402, 2, f'--export={out}', f'--log={folder}/run.jsonl', part='--log')
+            self.refuse(402, 2, f'--export={out}', f'--store={folder}/s', part='--store')
+        self.assertEqual(self.train(f'--export={out}', f'--log={out}.jsonl').returncode, 0)
+
 
 class Training(Folder):
     def weights(self, *args):
