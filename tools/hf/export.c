@@ -234,6 +234,7 @@ int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export
         free(x);
         return rc;
     }
+    target_remove_orphans(&x->target);
     rc = layout_create(desc, &x->layout);
     if (rc)
         fail(error, FAIL_EXPORT, rc, "%s: %s", desc->directory,

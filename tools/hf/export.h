@@ -70,6 +70,8 @@ int target_locate(const char *directory, struct target *target, struct hst_error
 int target_open(const char *directory, struct target *target, struct hst_error *error);
 /** The same refusal again, for what changed since. */
 int target_check(const struct target *target, struct hst_error *error);
+/** Removes the temporary directories of exports to this target whose process was killed. */
+void target_remove_orphans(struct target *target);
 int target_create_temp(struct target *target, struct hst_error *error);
 /**
  * Moves the temporary directory into place, removes what was there. On failure it stays, under a

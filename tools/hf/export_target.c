@@ -10,13 +10,16 @@
 
 #include "fail.h"
 #include "hf/input.h"
+#include "hf/model.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #define MAX_MARKER_BYTES (1u << 20)
@@ -221,8 +224,10 @@ int target_create_temp(struct target *t, struct hst_error *error)
     }
     if (!rc) {
         t->temp_fd = open_directory(t->parent_fd, t->temp);
-        if (t->temp_fd >= 0)
+        if (t->temp_fd >= 0) {
+            flock(t->temp_fd, LOCK_EX | LOCK_NB); /* see remove_orphan */
             return 0;
+        }
         rc = t->temp_fd;
         unlinkat(t->parent_fd, t->temp, AT_REMOVEDIR);
     }
@@ -232,6 +237,57 @@ int target_create_temp(struct target *t, struct hst_error *error)
         "%s: cannot create a directory in it: %s. The export is written beside %s and renamed",
         t->parent, strerrordesc_np(-rc), t->name);
 }
+
+/* ---- what killed exports left ---- */
+
+/* ".NAME.tmp-PID-N" of this target, where no process has that number. */
+static bool is_orphan(const struct target *t, const char *entry)
+{
+    char prefix[256], again[300];
+    int pid, number, n = snprintf(prefix, sizeof prefix, ".%.200s.tmp-", t->name);
+    if (strncmp(entry, prefix, (size_t)n) != 0 || sscanf(entry + n, "%d-%d", &pid, &number) != 2)
+        return false;
+    snprintf(again, sizeof again, "%s%d-%d", prefix, pid, number);
+    return strcmp(again, entry) == 0 && pid > 0 && number >= 0 && kill(pid, 0) && errno == ESRCH;
+}
+
+/* The names alone: a killed export may not have come to its marker. */
+static bool remove_part(void *context, int directory_fd, const char *name)
+{
+    struct stat st;
+    const char *dot = strrchr(name, '.');
+    bool ours = strcmp(name, "config.json") == 0 || strcmp(name, TARGET_MARKER) == 0 ||
+                strcmp(name, "model.safetensors.index.json") == 0 ||
+                (strncmp(name, "model", 5) == 0 && dot && strcmp(dot, ".safetensors") == 0);
+    (void)context;
+    for (int i = 0; i < HF_EXTRA_COUNT && !ours; i++)
+        ours = strcmp(name, hf_extra_names[i]) == 0;
+    if (ours && !fstatat(directory_fd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode))
+        unlinkat(directory_fd, name, 0);
+    return true;
+}
+
+static bool remove_orphan(void *context, int parent_fd, const char *entry)
+{
+    struct stat st;
+    int fd = is_orphan(context, entry) ? open_directory(parent_fd, entry) : -1;
+    if (fd < 0)
+        return true;
+    /* The lock tells of a process in another container, whose number says nothing here. */
+    if (!fstat(fd, &st) && st.st_uid == geteuid() && !flock(fd, LOCK_EX | LOCK_NB)) {
+        each_entry(fd, remove_part, NULL);
+        unlinkat(parent_fd, entry, AT_REMOVEDIR);
+    }
+    close(fd);
+    return true;
+}
+
+void target_remove_orphans(struct target *t)
+{
+    each_entry(t->parent_fd, remove_orphan, t);
+}
+
+/* ---- into place ---- */
 
 /*
  * Puts the temporary directory in the place of an earlier export; afterwards that one has the
