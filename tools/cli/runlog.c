@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what a line of the run log holds. A line that can not be written ends the run: a log with
- * holes misleads.
+ * Decides what a line of the run log holds, and what a log may replace. After a line that can not be
+ * written there are no others: a log with holes misleads.
  */
 #include "cli/runlog.h"
 
@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <stdio_ext.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -113,9 +114,17 @@ static int end_line(struct run_log *log, struct json_writer *json, struct hst_er
 {
     json_put_end(json);
     putc('\n', log->file);
-    if (fflush(log->file) != 0 || ferror(log->file))
-        return unwritable(log->path, error);
-    return 0;
+    if (fflush(log->file) == 0 && !ferror(log->file)) {
+        log->size_bytes = ftello(log->file);
+        return 0;
+    }
+    int native = unwritable(log->path, error);
+    /* Half a line would make the whole file unreadable as JSON lines. */
+    __fpurge(log->file);
+    int rc = ftruncate(fileno(log->file), log->size_bytes);
+    (void)rc; /* a device has no end to cut */
+    run_log_close(log);
+    return native;
 }
 
 int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error)

@@ -243,6 +243,21 @@ class Training(Folder):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertRegex(done.stderr, r'(?m)^error\[E\d+\] ')
 
+    def test_a_log_that_can_not_grow_is_told_and_the_model_exported(self):
+        def limit():  # less than 60 lines, more than the model
+            resource.setrlimit(resource.RLIMIT_FSIZE, (12288, 12288))
+        log, out = self.path('run.jsonl'), self.path('out')
+        self.config({**CONFIG, 'hidden_size': 2, 'intermediate_size': 1, 'num_hidden_layers': 1,
+                     'num_attention_heads': 1})
+        done = self.train(f'--log={log}', '--steps=60', f'--export={out}', '--quiet',
+                          '--place=states=dram,weights=dram', preexec_fn=limit)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r'\Awarning\[W107\] [^\n]* goes on [^\n]*\n'
+                                      r'error\[E107\] [^\n]*exported to [^\n]*\n\Z')
+        self.assertIn('config.json', os.listdir(out))
+        with open(log, encoding='ascii') as f:
+            self.assertEqual(json.loads(f.readlines()[-1])['kind'], 'step')
+
 
 class Doctor(Folder):
     def test_a_good_store_is_ready(self):

@@ -14,9 +14,11 @@
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -137,7 +139,29 @@ static void a_log_that_can_not_be_written_is_refused(void **state)
     assert_int_equal(run_log_check("/tmp", &error), -EISDIR);
     assert_int_equal(run_log_open(&log, "/dev/full", &error), 0);
     assert_int_equal(run_log_step(&log, &step, &error), -ENOSPC);
-    run_log_close(&log);
+    assert_null(log.file);
+    assert_int_equal(run_log_step(&log, &step, &error), 0); /* no more lines */
+}
+
+static void a_log_whose_disk_is_full_ends_with_a_whole_line(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/hoistway-test-XXXXXX";
+    struct hst_error error = {0};
+    struct run_log log;
+    struct rlimit before, limit;
+    put_file(path, "");
+    assert_int_equal(run_log_open(&log, path, &error), 0);
+    assert_int_equal(run_log_step(&log, &step, &error), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = (struct rlimit){sizeof STEP_LINE + 50, before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    int native = run_log_step(&log, &step, &error);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(native, -EFBIG);
+    assert_file(path, STEP_LINE);
+    unlink(path);
 }
 
 static void assert_kept(const char *path, int native)
@@ -319,6 +343,7 @@ int main(void)
         cmocka_unit_test(json_is_written_with_9_digits_and_escapes),
         cmocka_unit_test(each_log_line_is_in_the_file_at_once),
         cmocka_unit_test(a_log_that_can_not_be_written_is_refused),
+        cmocka_unit_test(a_log_whose_disk_is_full_ends_with_a_whole_line),
         cmocka_unit_test(what_is_not_a_log_is_neither_replaced_nor_followed),
         cmocka_unit_test(without_a_path_nothing_is_logged),
         cmocka_unit_test(the_step_line_reads_as_documented),
