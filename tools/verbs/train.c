@@ -383,7 +383,6 @@ static void tell_summary(const struct train *t)
            text_count(count / r->seconds, rate), r->first_loss, r->last_loss);
     if (t->options->export_directory)
         printf("exported %s weights to %s\n", precision_name(t), t->options->export_directory);
-    fflush(stdout);
 }
 
 /* What the user asked for beside the model, and did not get. */
@@ -397,6 +396,10 @@ static int check_told(struct train *t)
         return fail(t->error, FAIL_WRITE, native,
                     "the log '%.150s' ends before the run (%s). %s%.200s", o->log,
                     strerror(-native), exported, directory);
+    native = fflush(stdout) || ferror(stdout) ? errno : 0;
+    if (native)
+        return fail(t->error, FAIL_WRITE, -native, "stdout can not be written (%s). %s%.300s",
+                    strerror(native), exported, directory);
     return 0;
 }
 

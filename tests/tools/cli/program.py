@@ -243,6 +243,19 @@ class Training(Folder):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertRegex(done.stderr, r'(?m)^error\[E\d+\] ')
 
+    def test_where_stdout_is_full_the_export_is_told_of(self):
+        out = self.path('out')
+        with open('/dev/full', 'w', encoding='ascii') as full:
+            done = subprocess.run(
+                [PROGRAM, 'train', '--model', self.path('model'), '--data', self.data, '--init',
+                 'random', '--store', self.path('store'), '--steps', '1', '--seq-len', '32',
+                 '--export', out], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120,
+                check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(re.findall(r'(?m)^error\[E107\] .*$', done.stderr),
+                         ['error[E107] stdout can not be written (No space left on device). '
+                          f'The model was exported to {out}'])
+
     def test_a_log_that_can_not_grow_is_told_and_the_model_exported(self):
         def limit():  # less than 60 lines, more than the model
             resource.setrlimit(resource.RLIMIT_FSIZE, (12288, 12288))
