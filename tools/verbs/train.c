@@ -198,7 +198,7 @@ static void tell_plan(const struct train *t)
 {
     if (t->options->quiet)
         return;
-    cli_note(CLI_DEVICE, "no CUDA engine in this build: using the host (%" PRIu32 " threads, %s).",
+    cli_note(CLI_DEVICE, "device: host (%" PRIu32 " threads, %s)",
              t->result.memory.threads, hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name);
     table_print(&t->result.memory, stdout);
     fflush(stdout);

@@ -187,7 +187,7 @@ class Training(Folder):
         self.assertEqual(done.returncode, 0, done.stderr)
         for part in ('weights', 'states', 'budget', 'trained 3 steps', 'exported fp32 weights'):
             self.assertIn(part, done.stdout)
-        self.assertRegex(done.stderr, r'(?m)^note\[I201\] .*using the host')
+        self.assertRegex(done.stderr, r'(?m)^note\[I201\] device: host \(\d+ threads, \w+\)$')
         steps = re.findall(r'^step (\d)/3 \d+% \| loss [\d.]+ \| norm \S+ \| \S+ tok/s \| '
                            r'stall \w+ \d+% \| eta \w+$', done.stderr, re.M)
         self.assertEqual(steps, ['1', '3'])
