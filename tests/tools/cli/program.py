@@ -142,6 +142,8 @@ class Refusals(Folder):
         os.mkfifo(self.path('fifo.txt'))
         self.refuse(420, 1, f'--data={self.path("fifo.txt")}')
         self.refuse(420, 1, '--data=/dev/zero', '--data-format=text')
+        self.refuse(420, 1, '--data=/dev/zero', part='not a regular file')
+        self.refuse(420, 1, f'--data={self.folder}', part='not a regular file')
         self.refuse(420, 1, f'--data={self.path("missing.txt")}')
         with open(self.path('short.txt'), 'w', encoding='ascii') as f:
             f.write('x' * 32)
