@@ -66,6 +66,13 @@ class Program(Case):
             self.assertIn(f'usage: hoistway {verb} ', done.stdout)
             self.assertLessEqual(max(map(len, done.stdout.split('\n'))), 100)
 
+    def test_help_and_version_are_also_verbs(self):
+        self.assertEqual(run('help').stdout, run('--help').stdout)
+        self.assertEqual(run('version').stdout, run('--version').stdout)
+
+    def test_bench_alone_says_what_it_measures(self):
+        self.assert_refused(run('bench'), 401, 2, 'can measure: step')
+
     def test_help_of_train_lists_each_option_once(self):
         names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)
         self.assertEqual(sorted(names), sorted(
