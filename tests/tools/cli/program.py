@@ -289,6 +289,14 @@ class Doctor(Folder):
             f'ready: host engine, NVMe tier on {self.folder} ('))
         self.assertEqual(sorted(os.listdir(self.folder)), ['data.txt', 'model'])
 
+    def test_a_store_that_is_missing_would_be_created(self):
+        store = self.path('store')
+        done = run('doctor', '--store', store)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r'(?m)^\w+ +store +.*, would be created$')
+        self.assertRegex(done.stdout, r'(?m)^\w+ +disk +.* free$')
+        self.assertFalse(os.path.exists(store))
+
     def test_json_holds_the_same_checks(self):
         told = json.loads(run('doctor', '--store', self.folder, '--json').stdout)
         self.assertTrue(told['ready'])
