@@ -304,6 +304,16 @@ class Doctor(Folder):
         self.assertLessEqual({'cores', 'memory', 'store', 'gpu'}, names)
         self.assertLessEqual({c['status'] for c in told['checks']}, {'ok', 'warn'})
 
+    def test_the_reason_against_a_store_is_the_real_one(self):
+        done = run('doctor', '--store', '/proc/store')
+        self.assertIn("'/proc' is on a file system that takes no files", done.stdout)
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        done = run('doctor', '--store', self.folder, preexec_fn=limit)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('RLIMIT_FSIZE', done.stdout)
+
     def test_a_bad_store_is_a_failure_with_a_fix(self):
         for store in (self.data, self.path('no', 'parent')):
             done = run('doctor', '--store', store)
