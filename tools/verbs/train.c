@@ -396,7 +396,7 @@ static int check_told(struct train *t)
         return fail(t->error, FAIL_WRITE, native,
                     "the log '%.150s' ends before the run (%s). %s%.200s", o->log,
                     strerror(-native), exported, directory);
-    native = fflush(stdout) || ferror(stdout) ? errno : 0;
+    native = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
     if (native)
         return fail(t->error, FAIL_WRITE, -native, "stdout can not be written (%s). %s%.300s",
                     strerror(native), exported, directory);
