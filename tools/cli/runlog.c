@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what a line of the run log holds, and what a log may replace. After a line that can not be
- * written there are no others: a log with holes misleads.
+ * Decides what a line of the run log holds, and what a log may replace. After a line that can not
+ * be written there are no others: a log with holes misleads.
  */
 #include "cli/runlog.h"
 

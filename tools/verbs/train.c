@@ -198,8 +198,8 @@ static void tell_plan(const struct train *t)
 {
     if (t->options->quiet)
         return;
-    cli_note(CLI_DEVICE, "device: host (%" PRIu32 " threads, %s)",
-             t->result.memory.threads, hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name);
+    cli_note(CLI_DEVICE, "device: host (%" PRIu32 " threads, %s)", t->result.memory.threads,
+             hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name);
     table_print(&t->result.memory, stdout);
     fflush(stdout);
 }
