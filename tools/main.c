@@ -52,11 +52,12 @@ static int run(int argc, char **argv)
         fail(&error, FAIL_MISSING, -EINVAL, "no verb. 'hoistway --help' lists the verbs.");
         return cli_fail(&error);
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
         print_help();
         return CLI_EXIT_OK;
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
         printf("hoistway %s\n", hst_version());
         return CLI_EXIT_OK;
     }

@@ -21,6 +21,7 @@ int cli_fail(const struct hst_error *error);
 
 /** The tools' own notes and warnings; the engine's bring their number along. */
 enum cli_code {
+    CLI_WRITE = 107,  /* the log can not be written any more */
     CLI_DEVICE = 201, /* the device in use */
     CLI_VALUE = 402,  /* a value is not used as it was given */
     CLI_TENSOR = 415, /* a tensor of the model is not used, or not finite */

@@ -13,6 +13,7 @@
 struct run_log {
     const char *path; /* borrowed; null: no log */
     FILE *file;
+    off_t size_bytes; /* of the whole lines in it */
 };
 
 struct run_start {
@@ -27,11 +28,14 @@ struct run_summary {
 };
 
 /**
- * Refuses a path that can not be written, and writes nothing: to be called before a run begins.
- * E107.
+ * Refuses a path that can not be written, and what is there unless it is empty or the log of a run
+ * (so that data and models are safe); writes nothing: to be called before a run begins. E107.
  */
 int run_log_check(const char *path, struct hst_error *error);
-/** Replaces an earlier log. Each of these returns 0 or negative errno with *error (E107). */
+/**
+ * Replaces an earlier log, with the same refusals. Each of these returns 0 or negative errno with
+ * *error (E107); after a failure the log is closed.
+ */
 int run_log_open(struct run_log *log, const char *path, struct hst_error *error);
 int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error);
 int run_log_step(struct run_log *log, const struct step_report *step, struct hst_error *error);

@@ -34,6 +34,11 @@ static int refuse(struct hst_error *error, const char *directory, int native)
                     "the store '%.250s' is not a directory. Fix: give --store a directory; it is "
                     "created if missing.",
                     directory);
+    case -EFBIG:
+        return fail(error, FAIL_STORE_DIR, native,
+                    "the store directory '%.250s' can not be used: the greatest file size is "
+                    "limited (RLIMIT_FSIZE). Fix: ulimit -f unlimited.",
+                    directory);
     default:
         return fail(error, FAIL_STORE_DIR, native,
                     "the store directory '%.250s' can not be used: %s. Fix: give --store a "
@@ -91,6 +96,11 @@ int store_check(const char *directory, struct hst_aio_info *info, struct hst_err
         return native;
     native = hst_aio_open(NULL, path, &aio, info);
     hst_aio_close(&aio);
+    if (native == -ENOENT || native == -EOPNOTSUPP || native == -EISDIR)
+        return fail(error, FAIL_STORE_DIR, native,
+                    "the store directory '%.250s' can not be used: '%.100s' is on a file system "
+                    "that takes no files (%s). Fix: give --store a directory on a local drive.",
+                    directory, path, strerror(-native));
     return native ? refuse(error, directory, native) : 0;
 }
 

@@ -180,9 +180,9 @@ int token_file_open(const char *path, const struct data_config *config, struct t
     if (!file->path)
         return fail(error, FAIL_DATA_FILE, -ENOMEM, "%s: out of memory", path);
     uint64_t size_bytes = 0;
-    int rc = resolve_format(file, config, error);
+    int rc = open_regular(file, &size_bytes, error);
     if (rc == 0)
-        rc = open_regular(file, &size_bytes, error);
+        rc = resolve_format(file, config, error);
     if (rc == 0 && size_bytes == 0)
         rc = fail(error, FAIL_DATA_SHORT, -ENODATA, "%s: the data file is empty", path);
     if (rc == 0 && file->format == DATA_FORMAT_TEXT) {

@@ -255,11 +255,13 @@ int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export
     struct hf_export *x = calloc(1, sizeof *x);
     if (!x)
         return hf_fix(error, fail(error, FAIL_EXPORT, -ENOMEM, "%s: no memory", desc->directory));
-    int rc = target_open(desc->directory, &x->target, error);
+    /* What is there is looked at when the name is taken: now, a refusal would lose the weights. */
+    int rc = target_locate(desc->directory, &x->target, error);
     if (rc) {
         free(x);
         return hf_fix(error, rc);
     }
+    target_remove_orphans(&x->target);
     rc = make_layout(desc, &x->layout, error);
     if (!rc)
         rc = fill(x, desc, error);

@@ -64,14 +64,18 @@ struct target {
     char temp[256]; /* beside it; empty: not created */
     int temp_fd;
 };
-/** Splits and opens; refuses what is there and is neither empty nor an export of ours. E430. */
+/** Splits and opens the parent; does not look at what is there. E430. */
+int target_locate(const char *directory, struct target *target, struct hst_error *error);
+/** The same; refuses what is there and is neither empty nor an export of ours. */
 int target_open(const char *directory, struct target *target, struct hst_error *error);
 /** The same refusal again, for what changed since. */
 int target_check(const struct target *target, struct hst_error *error);
+/** Removes the temporary directories of exports to this target whose process was killed. */
+void target_remove_orphans(struct target *target);
 int target_create_temp(struct target *target, struct hst_error *error);
 /**
- * Moves the temporary directory into place, removes what was there. On failure it stays, and the
- * message names it.
+ * Moves the temporary directory into place, removes what was there. On failure it stays, under a
+ * name that no later export removes, and the message names it.
  */
 int target_replace(struct target *target, struct hst_error *error);
 void target_close(struct target *target);

@@ -10,13 +10,16 @@
 
 #include "fail.h"
 #include "hf/input.h"
+#include "hf/model.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #define MAX_MARKER_BYTES (1u << 20)
@@ -185,7 +188,7 @@ static int split(const char *directory, struct target *t)
     return input_name_is_plain(t->name) ? 0 : -EINVAL;
 }
 
-int target_open(const char *directory, struct target *target, struct hst_error *error)
+int target_locate(const char *directory, struct target *target, struct hst_error *error)
 {
     struct target t = {.parent_fd = -1, .temp_fd = -1};
     int rc = split(directory, &t);
@@ -200,11 +203,15 @@ int target_open(const char *directory, struct target *target, struct hst_error *
                     "%s: the directory to export to cannot be created in %s: %s", directory,
                     t.parent, strerrordesc_np(-rc));
     }
-    rc = target_check(&t, error);
-    if (rc)
-        close(t.parent_fd);
-    else
-        *target = t;
+    *target = t;
+    return 0;
+}
+
+int target_open(const char *directory, struct target *target, struct hst_error *error)
+{
+    int rc = target_locate(directory, target, error);
+    if (!rc && (rc = target_check(target, error)))
+        target_close(target);
     return rc;
 }
 
@@ -217,8 +224,10 @@ int target_create_temp(struct target *t, struct hst_error *error)
     }
     if (!rc) {
         t->temp_fd = open_directory(t->parent_fd, t->temp);
-        if (t->temp_fd >= 0)
+        if (t->temp_fd >= 0) {
+            flock(t->temp_fd, LOCK_EX | LOCK_NB); /* see remove_orphan */
             return 0;
+        }
         rc = t->temp_fd;
         unlinkat(t->parent_fd, t->temp, AT_REMOVEDIR);
     }
@@ -228,6 +237,57 @@ int target_create_temp(struct target *t, struct hst_error *error)
         "%s: cannot create a directory in it: %s. The export is written beside %s and renamed",
         t->parent, strerrordesc_np(-rc), t->name);
 }
+
+/* ---- what killed exports left ---- */
+
+/* ".NAME.tmp-PID-N" of this target, where no process has that number. */
+static bool is_orphan(const struct target *t, const char *entry)
+{
+    char prefix[256], again[300];
+    int pid, number, n = snprintf(prefix, sizeof prefix, ".%.200s.tmp-", t->name);
+    if (strncmp(entry, prefix, (size_t)n) != 0 || sscanf(entry + n, "%d-%d", &pid, &number) != 2)
+        return false;
+    snprintf(again, sizeof again, "%s%d-%d", prefix, pid, number);
+    return strcmp(again, entry) == 0 && pid > 0 && number >= 0 && kill(pid, 0) && errno == ESRCH;
+}
+
+/* The names alone: a killed export may not have come to its marker. */
+static bool remove_part(void *context, int directory_fd, const char *name)
+{
+    struct stat st;
+    const char *dot = strrchr(name, '.');
+    bool ours = strcmp(name, "config.json") == 0 || strcmp(name, TARGET_MARKER) == 0 ||
+                strcmp(name, "model.safetensors.index.json") == 0 ||
+                (strncmp(name, "model", 5) == 0 && dot && strcmp(dot, ".safetensors") == 0);
+    (void)context;
+    for (int i = 0; i < HF_EXTRA_COUNT && !ours; i++)
+        ours = strcmp(name, hf_extra_names[i]) == 0;
+    if (ours && !fstatat(directory_fd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode))
+        unlinkat(directory_fd, name, 0);
+    return true;
+}
+
+static bool remove_orphan(void *context, int parent_fd, const char *entry)
+{
+    struct stat st;
+    int fd = is_orphan(context, entry) ? open_directory(parent_fd, entry) : -1;
+    if (fd < 0)
+        return true;
+    /* The lock tells of a process in another container, whose number says nothing here. */
+    if (!fstat(fd, &st) && st.st_uid == geteuid() && !flock(fd, LOCK_EX | LOCK_NB)) {
+        each_entry(fd, remove_part, NULL);
+        unlinkat(parent_fd, entry, AT_REMOVEDIR);
+    }
+    close(fd);
+    return true;
+}
+
+void target_remove_orphans(struct target *t)
+{
+    each_entry(t->parent_fd, remove_orphan, t);
+}
+
+/* ---- into place ---- */
 
 /*
  * Puts the temporary directory in the place of an earlier export; afterwards that one has the
@@ -273,17 +333,28 @@ static int move_into_place(const struct target *t, bool *exchanged, struct hst_e
     return rc;
 }
 
+/* Where it is matters more than why: of a message that is too long, the reason is cut. */
+static void keep_finished(struct target *t, struct hst_error *error)
+{
+    char name[256], told[sizeof error->message];
+    snprintf(name, sizeof name, ".%.200s.finished-%d", t->name, (int)getpid());
+    if (!renameat2(t->parent_fd, t->temp, t->parent_fd, name, RENAME_NOREPLACE))
+        memcpy(t->temp, name, sizeof name);
+    if (!error)
+        return;
+    snprintf(told, sizeof told, ". The finished export is in %.220s/%s", t->parent, t->temp);
+    size_t room = sizeof error->message - 1 - strlen(told);
+    snprintf(error->message + strnlen(error->message, room), strlen(told) + 1, "%s", told);
+}
+
 int target_replace(struct target *t, struct hst_error *error)
 {
     bool exchanged = false;
     int rc = move_into_place(t, &exchanged, error);
-    if (rc && error) {
-        size_t n = strnlen(error->message, 330);
-        snprintf(error->message + n, sizeof error->message - n,
-                 ". The finished export is in %.60s/%.80s", t->parent, t->temp);
-    }
-    if (rc)
+    if (rc) {
+        keep_finished(t, error);
         return rc;
+    }
     if (fsync(t->parent_fd)) {
         rc = -errno;
         bool full = rc == -ENOSPC || rc == -EDQUOT;

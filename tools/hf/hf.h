@@ -73,8 +73,8 @@ struct hf_export;
  */
 int hf_export_check(const struct hf_export_desc *desc, struct hst_error *error);
 /**
- * Creates the directory beside the target, the files in full size with their headers. E301 out of
- * disk, E430, E107.
+ * Creates the directory beside the target, the files in full size with their headers; the target
+ * itself is looked at when it is replaced. E301 out of disk, E430, E107.
  */
 int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export,
                     struct hst_error *error);

@@ -111,8 +111,8 @@ int verb_bench(int argc, char **argv)
     bool named = argc > 0 && strcmp(argv[0], benches[0]) == 0;
     if (!named && (argc == 0 || argv[0][0] != '-')) {
         fail(&error, FAIL_USAGE, -EINVAL,
-             "bench needs to know what: hoistway bench %s, not '%.60s'.", benches[0],
-             argc > 0 ? argv[0] : "");
+             "bench can measure: %s (got '%.60s'). Fix: hoistway bench %s.", benches[0],
+             argc > 0 ? argv[0] : "", benches[0]);
         return cli_fail(&error);
     }
     int rc = cli_parse(&verb, argc - named, argv + named, &help, &error);

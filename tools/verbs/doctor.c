@@ -15,6 +15,8 @@
 #include <dlfcn.h>
 #include <hoistway/cpu_adam.h>
 #include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,7 +152,8 @@ static void check_store(struct doctor *d)
     struct hst_aio_info info;
     struct hst_error error = {0};
     struct statvfs fs;
-    char rung[64], reason[256], size[TEXT_BYTES];
+    char rung[64], reason[400], size[TEXT_BYTES], parent[PATH_MAX];
+    snprintf(parent, sizeof parent, "%s", d->store);
     if (store_check(d->store, &info, &error)) {
         report(d, "store", STATUS_FAIL, "see above; or another directory: --store DIR", "E%03d %s",
                error.code, error.message);
@@ -166,9 +169,10 @@ static void check_store(struct doctor *d)
     }
     bool fine = info.direct && !info.in_memory;
     report(d, "store", fine ? STATUS_OK : STATUS_WARN,
-           fine ? NULL : "--store DIR on ext4 or xfs on a local drive", "%.200s: %s%s", d->store,
-           rung, info.in_memory ? ", in RAM (tmpfs)" : "");
-    if (statvfs(d->store, &fs) == 0) {
+           fine ? NULL : "--store DIR on ext4 or xfs on a local drive", "%.200s: %s%s%s", d->store,
+           rung, info.in_memory ? ", in RAM (tmpfs)" : "",
+           access(d->store, F_OK) ? ", would be created" : "");
+    if (statvfs(d->store, &fs) == 0 || statvfs(dirname(parent), &fs) == 0) {
         uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
         bool scarce = available < UINT64_C(1) << 30;
         report(d, "disk", scarce ? STATUS_WARN : STATUS_OK,

@@ -35,6 +35,7 @@ struct train {
     struct data *data;
     struct hst_engine *engine;
     struct run_log log;
+    int log_native; /* why the log ended before the run */
     struct progress progress;
     uint64_t nonfinite_count; /* of the weights that were read */
     char nonfinite_tensor[128];
@@ -252,8 +253,8 @@ static void tell_plan(const struct train *t)
 {
     if (t->options->quiet)
         return;
-    cli_note(CLI_DEVICE, "no CUDA engine in this build: using the host (%" PRIu32 " threads, %s).",
-             t->result.memory.threads, hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name);
+    cli_note(CLI_DEVICE, "device: host (%" PRIu32 " threads, %s)", t->result.memory.threads,
+             hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name);
     table_print(&t->result.memory, stdout);
     fflush(stdout);
 }
@@ -292,6 +293,16 @@ static double now_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* A run is worth more than its log: it goes on without. */
+static void keep_going(struct train *t, int native)
+{
+    if (!native)
+        return;
+    cli_warn(CLI_WRITE, "%s The run goes on without a log.", t->error->message);
+    t->log_native = native;
+    *t->error = (struct hst_error){0};
+}
+
 static int train_step(struct train *t, uint64_t number, double begin_s)
 {
     const struct train_options *o = t->options;
@@ -322,7 +333,8 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
                                        .elapsed_s = t->result.seconds,
                                        .stats = &stats};
     progress_show(&t->progress, &report);
-    return run_log_step(&t->log, &report, t->error);
+    keep_going(t, run_log_step(&t->log, &report, t->error));
+    return 0;
 }
 
 static int train_steps(struct train *t)
@@ -338,10 +350,9 @@ static int train_steps(struct train *t)
     int native = hst_engine_drain(t->engine, &drained);
     if (native)
         return engine_failed(t, native, "finishing the last update");
-    native = run_log_drain(&t->log,
-                           drained.bytes.nvme_read + drained.bytes.nvme_write + drained.bytes.h2d +
-                               drained.bytes.d2h + drained.bytes.net,
-                           t->error);
+    uint64_t bytes = drained.bytes.nvme_read + drained.bytes.nvme_write + drained.bytes.h2d +
+                     drained.bytes.d2h + drained.bytes.net;
+    keep_going(t, run_log_drain(&t->log, bytes, t->error));
     /* The first step also warms up caches and queues: it counts only where there is no other. */
     uint64_t steps = t->options->steps;
     struct run_summary summary = {
@@ -349,7 +360,8 @@ static int train_steps(struct train *t)
         .measured_step_s =
             steps > 1 ? (t->result.seconds - first_s) / (double)(steps - 1) : t->result.seconds,
     };
-    return native ? native : run_log_summary(&t->log, &summary, t->error);
+    keep_going(t, run_log_summary(&t->log, &summary, t->error));
+    return 0;
 }
 
 /* ---- export ---- */
@@ -376,7 +388,24 @@ static void tell_summary(const struct train *t)
            text_count(count / r->seconds, rate), r->first_loss, r->last_loss);
     if (t->options->export_directory)
         printf("exported %s weights to %s\n", precision_name(t), t->options->export_directory);
-    fflush(stdout);
+}
+
+/* What the user asked for beside the model, and did not get. */
+static int check_told(struct train *t)
+{
+    const struct train_options *o = t->options;
+    const char *exported = o->export_directory ? "The model was exported to " : "";
+    const char *directory = o->export_directory ? o->export_directory : "";
+    int native = t->log_native;
+    if (native)
+        return fail(t->error, FAIL_WRITE, native,
+                    "the log '%.150s' ends before the run (%s). %s%.200s", o->log,
+                    strerror(-native), exported, directory);
+    native = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
+    if (native)
+        return fail(t->error, FAIL_WRITE, -native, "stdout can not be written (%s). %s%.300s",
+                    strerror(native), exported, directory);
+    return 0;
 }
 
 static void close_all(struct train *t)
@@ -414,6 +443,7 @@ int train_run(const struct train_options *options, struct train_result *result,
         tell_summary(&t);
         if (result)
             *result = t.result;
+        native = check_told(&t);
     }
     close_all(&t);
     return native;

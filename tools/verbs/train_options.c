@@ -9,6 +9,10 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_BATCH_TOKENS 4096
@@ -190,6 +194,36 @@ int train_options_parse(struct train_options *options, int argc, char *const *ar
     return native;
 }
 
+/* The real path of what is there, or will be there in a directory that is. */
+static bool real_path(const char *path, char real[PATH_MAX])
+{
+    char head[PATH_MAX], tail[PATH_MAX];
+    if (realpath(path, real))
+        return true;
+    if (snprintf(head, sizeof head, "%s", path) >= PATH_MAX || !realpath(dirname(head), real))
+        return false;
+    snprintf(tail, sizeof tail, "%s", path);
+    size_t n = strcmp(real, "/") == 0 ? 0 : strlen(real);
+    return (size_t)snprintf(real + n, PATH_MAX - n, "/%s", basename(tail)) < PATH_MAX - n;
+}
+
+/* An export takes the place of a whole directory: what else is put there stops it at the end. */
+static int check_outside_export(const struct train_options *options, const char *option,
+                                const char *path, struct hst_error *error)
+{
+    char inner[PATH_MAX], export[PATH_MAX];
+    if (!path || !options->export_directory || !real_path(path, inner) ||
+        !real_path(options->export_directory, export))
+        return 0;
+    size_t n = strlen(export);
+    if (strncmp(inner, export, n) != 0 || (inner[n] != '/' && inner[n] != '\0'))
+        return 0;
+    return fail(error, FAIL_VALUE, -EINVAL,
+                "%s '%.150s' is in --export '%.150s', which holds the model alone. Fix: another "
+                "path for %s.",
+                option, path, options->export_directory, option);
+}
+
 int train_options_check(const struct train_options *options, struct hst_error *error)
 {
     const struct hst_config *engine = &options->engine;
@@ -208,5 +242,6 @@ int train_options_check(const struct train_options *options, struct hst_error *e
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--store takes one directory (got '%.200s'). Fix: name one, without a comma.",
                     engine->store);
-    return 0;
+    int native = check_outside_export(options, "--log", options->log, error);
+    return native ? native : check_outside_export(options, "--store", engine->store, error);
 }

@@ -66,6 +66,13 @@ class Program(Case):
             self.assertIn(f'usage: hoistway {verb} ', done.stdout)
             self.assertLessEqual(max(map(len, done.stdout.split('\n'))), 100)
 
+    def test_help_and_version_are_also_verbs(self):
+        self.assertEqual(run('help').stdout, run('--help').stdout)
+        self.assertEqual(run('version').stdout, run('--version').stdout)
+
+    def test_bench_alone_says_what_it_measures(self):
+        self.assert_refused(run('bench'), 401, 2, 'can measure: step')
+
     def test_help_of_train_lists_each_option_once(self):
         names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)
         self.assertEqual(sorted(names), sorted(
@@ -142,6 +149,8 @@ class Refusals(Folder):
         os.mkfifo(self.path('fifo.txt'))
         self.refuse(420, 1, f'--data={self.path("fifo.txt")}')
         self.refuse(420, 1, '--data=/dev/zero', '--data-format=text')
+        self.refuse(420, 1, '--data=/dev/zero', part='not a regular file')
+        self.refuse(420, 1, f'--data={self.folder}', part='not a regular file')
         self.refuse(420, 1, f'--data={self.path("missing.txt")}')
         with open(self.path('short.txt'), 'w', encoding='ascii') as f:
             f.write('x' * 32)
@@ -163,6 +172,18 @@ class Refusals(Folder):
         self.refuse(430, 1, f'--export={self.path("model")}')
         self.refuse(107, 1, f'--log={self.path("no", "log.jsonl")}')
         self.refuse(107, 1, f'--log={self.folder}')
+        self.refuse(107, 1, f'--log={self.data}', part='not the log of a run')
+        self.refuse(107, 1, f'--log={self.path("model", "config.json")}')
+
+    def test_nothing_else_goes_into_the_export(self):
+        out = self.path('out')
+        self.refuse(402, 2, f'--export={out}', f'--log={out}')
+        os.mkdir(out)
+        os.symlink('out', self.path('link'))
+        for folder in (out, self.path('link'), self.path('model', '..', 'out')):
+            self.refuse(402, 2, f'--export={out}', f'--log={folder}/run.jsonl', part='--log')
+            self.refuse(402, 2, f'--export={out}', f'--store={folder}/s', part='--store')
+        self.assertEqual(self.train(f'--export={out}', f'--log={out}.jsonl').returncode, 0)
 
 
 class Training(Folder):
@@ -178,7 +199,7 @@ class Training(Folder):
         self.assertEqual(done.returncode, 0, done.stderr)
         for part in ('weights', 'states', 'budget', 'trained 3 steps', 'exported fp32 weights'):
             self.assertIn(part, done.stdout)
-        self.assertRegex(done.stderr, r'(?m)^note\[I201\] .*using the host')
+        self.assertRegex(done.stderr, r'(?m)^note\[I201\] device: host \(\d+ threads, \w+\)$')
         steps = re.findall(r'^step (\d)/3 \d+% \| loss [\d.]+ \| norm \S+ \| \S+ tok/s \| '
                            r'stall \w+ \d+% \| eta \w+$', done.stderr, re.M)
         self.assertEqual(steps, ['1', '3'])
@@ -251,6 +272,34 @@ class Training(Folder):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertRegex(done.stderr, r'(?m)^error\[E\d+\] ')
 
+    def test_where_stdout_is_full_the_export_is_told_of(self):
+        out = self.path('out')
+        with open('/dev/full', 'w', encoding='ascii') as full:
+            done = subprocess.run(
+                [PROGRAM, 'train', '--model', self.path('model'), '--data', self.data, '--init',
+                 'random', '--store', self.path('store'), '--steps', '1', '--seq-len', '32',
+                 '--export', out], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120,
+                check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(re.findall(r'(?m)^error\[E107\] .*$', done.stderr),
+                         ['error[E107] stdout can not be written (No space left on device). '
+                          f'The model was exported to {out}'])
+
+    def test_a_log_that_can_not_grow_is_told_and_the_model_exported(self):
+        def limit():  # less than 60 lines, more than the model
+            resource.setrlimit(resource.RLIMIT_FSIZE, (12288, 12288))
+        log, out = self.path('run.jsonl'), self.path('out')
+        self.config({**CONFIG, 'hidden_size': 2, 'intermediate_size': 1, 'num_hidden_layers': 1,
+                     'num_attention_heads': 1})
+        done = self.train(f'--log={log}', '--steps=60', f'--export={out}', '--quiet',
+                          '--place=states=dram,weights=dram', preexec_fn=limit)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r'\Awarning\[W107\] [^\n]* goes on [^\n]*\n'
+                                      r'error\[E107\] [^\n]*exported to [^\n]*\n\Z')
+        self.assertIn('config.json', os.listdir(out))
+        with open(log, encoding='ascii') as f:
+            self.assertEqual(json.loads(f.readlines()[-1])['kind'], 'step')
+
 
 class Doctor(Folder):
     def test_a_good_store_is_ready(self):
@@ -260,12 +309,30 @@ class Doctor(Folder):
             f'ready: host engine, NVMe tier on {self.folder} ('))
         self.assertEqual(sorted(os.listdir(self.folder)), ['data.txt', 'model'])
 
+    def test_a_store_that_is_missing_would_be_created(self):
+        store = self.path('store')
+        done = run('doctor', '--store', store)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r'(?m)^\w+ +store +.*, would be created$')
+        self.assertRegex(done.stdout, r'(?m)^\w+ +disk +.* free$')
+        self.assertFalse(os.path.exists(store))
+
     def test_json_holds_the_same_checks(self):
         told = json.loads(run('doctor', '--store', self.folder, '--json').stdout)
         self.assertTrue(told['ready'])
         names = {check['name'] for check in told['checks']}
         self.assertLessEqual({'cores', 'memory', 'store', 'gpu'}, names)
         self.assertLessEqual({c['status'] for c in told['checks']}, {'ok', 'warn'})
+
+    def test_the_reason_against_a_store_is_the_real_one(self):
+        done = run('doctor', '--store', '/proc/store')
+        self.assertIn("'/proc' is on a file system that takes no files", done.stdout)
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        done = run('doctor', '--store', self.folder, preexec_fn=limit)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('RLIMIT_FSIZE', done.stdout)
 
     def test_a_bad_store_is_a_failure_with_a_fix(self):
         for store in (self.data, self.path('no', 'parent')):

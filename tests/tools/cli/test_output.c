@@ -13,9 +13,11 @@
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -94,16 +96,24 @@ static void assert_file(const char *path, const char *expected)
     "\"bytes\":{\"nvme_read\":11,\"nvme_write\":22,\"h2d\":33,\"d2h\":44,\"net\":55},"             \
     "\"peak\":{\"hbm\":1,\"dram\":2,\"nvme\":3},\"bound_s\":null}\n"
 
+static void put_file(char *template, const char *text)
+{
+    int fd = mkstemp(template);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    assert_int_equal(close(fd), 0);
+}
+
 static void each_log_line_is_in_the_file_at_once(void **state)
 {
     (void)state;
     char path[] = "/tmp/hoistway-test-XXXXXX";
     struct hst_error error = {0};
     struct run_log log;
-    int fd = mkstemp(path);
-    assert_true(fd >= 0 && write(fd, "an earlier log\n", 15) == 15 && close(fd) == 0);
+    const char earlier[] = "{\"kind\":\"run\",\"version\":\"0\"}\n";
+    put_file(path, earlier);
     assert_int_equal(run_log_check(path, &error), 0);
-    assert_file(path, "an earlier log\n");
+    assert_file(path, earlier);
     assert_int_equal(run_log_open(&log, path, &error), 0);
     assert_file(path, "");
     assert_int_equal(run_log_step(&log, &step, &error), 0);
@@ -128,7 +138,61 @@ static void a_log_that_can_not_be_written_is_refused(void **state)
     assert_int_equal(run_log_check("/tmp", &error), -EISDIR);
     assert_int_equal(run_log_open(&log, "/dev/full", &error), 0);
     assert_int_equal(run_log_step(&log, &step, &error), -ENOSPC);
+    assert_null(log.file);
+    assert_int_equal(run_log_step(&log, &step, &error), 0); /* no more lines */
+}
+
+static void a_log_whose_disk_is_full_ends_with_a_whole_line(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/hoistway-test-XXXXXX";
+    struct hst_error error = {0};
+    struct run_log log;
+    struct rlimit before, limit;
+    put_file(path, "");
+    assert_int_equal(run_log_open(&log, path, &error), 0);
+    assert_int_equal(run_log_step(&log, &step, &error), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = (struct rlimit){sizeof STEP_LINE + 50, before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    int native = run_log_step(&log, &step, &error);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(native, -EFBIG);
+    assert_file(path, STEP_LINE);
+    unlink(path);
+}
+
+static void assert_kept(const char *path, int native)
+{
+    struct hst_error error = {0};
+    struct run_log log;
+    assert_int_equal(run_log_check(path, &error), native);
+    assert_int_equal(error.code, FAIL_WRITE);
+    assert_non_null(strstr(error.message, "Fix: "));
+    assert_int_equal(run_log_open(&log, path, &error), native);
     run_log_close(&log);
+}
+
+static void what_is_not_a_log_is_neither_replaced_nor_followed(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/hoistway-test-XXXXXX", link[sizeof path + 5];
+    const char config[] = "{\"kind\": \"llama\"}\n";
+    put_file(path, config);
+    assert_kept(path, -EEXIST);
+    assert_file(path, config);
+    assert_int_equal(truncate(path, 5), 0); /* shorter than what a log begins with */
+    assert_kept(path, -EEXIST);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(run_log_check(path, NULL), 0);
+    snprintf(link, sizeof link, "%s.link", path);
+    assert_int_equal(symlink(path, link), 0);
+    assert_kept(link, -EINVAL);
+    unlink(path);
+    assert_kept(link, -EINVAL); /* and what a dangling one names is not created */
+    assert_int_not_equal(access(path, F_OK), 0);
+    unlink(link);
 }
 
 static void without_a_path_nothing_is_logged(void **state)
@@ -259,6 +323,8 @@ int main(void)
         cmocka_unit_test(json_is_written_with_9_digits_and_escapes),
         cmocka_unit_test(each_log_line_is_in_the_file_at_once),
         cmocka_unit_test(a_log_that_can_not_be_written_is_refused),
+        cmocka_unit_test(a_log_whose_disk_is_full_ends_with_a_whole_line),
+        cmocka_unit_test(what_is_not_a_log_is_neither_replaced_nor_followed),
         cmocka_unit_test(without_a_path_nothing_is_logged),
         cmocka_unit_test(the_step_line_reads_as_documented),
         cmocka_unit_test(without_a_terminal_a_line_comes_every_10_seconds),
