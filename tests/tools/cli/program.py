@@ -30,6 +30,20 @@ def run(*args, **more):
                           **more)
 
 
+def read_terminal(master):
+    """All that was written to a pseudo-terminal whose other end is closed."""
+    shown = b''
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # EIO: nothing is left, and nobody writes any more
+            part = b''
+        if not part:
+            os.close(master)
+            return shown.decode()
+        shown += part
+
+
 def tree(folder):
     """Every path below with its size: what a refusal must leave as it was."""
     found = {}
@@ -216,8 +230,7 @@ class Training(Folder):
         master, terminal = pty.openpty()
         done = self.run_on(terminal)
         os.close(terminal)
-        shown = os.read(master, 65536).decode()
-        os.close(master)
+        shown = read_terminal(master)
         self.assertEqual(done.returncode, 0)
         self.assertEqual(len(re.findall(r'\rstep \d/3 [^\n]*?\x1b\[K', shown)), 3)
 
@@ -225,8 +238,7 @@ class Training(Folder):
         master, terminal = pty.openpty()
         done = self.run_on(terminal, '--lr', '1', '--weight-decay', '100', steps=99)  # diverges
         os.close(terminal)
-        shown = os.read(master, 65536).decode()
-        os.close(master)
+        shown = read_terminal(master)
         self.assertEqual(done.returncode, 1, shown)
         self.assertRegex(shown, r'\rstep \d+/99 [^\n]*\x1b\[K\r\nerror\[E701\] [^\n]*\r\n\Z')
 
