@@ -7,6 +7,8 @@
  */
 #include "exec/tile_stream.h"
 
+#include <assert.h>
+
 struct stream_state {
     struct hst_engine *engine;
     unsigned access;
@@ -154,8 +156,10 @@ static unsigned char *part_at(const struct stream_state *s, const struct slot *s
     if (!wants(s, kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
                TILE_READ_STATES | TILE_WRITE_STATES))
         return NULL;
-    return home.tier == HST_TIER_NVME ? slot_buffer(engine, slot, kind)
-                                      : engine->arena + home.offset;
+    if (home.tier == HST_TIER_DRAM)
+        return engine->arena + home.offset;
+    assert(slot); /* a tile that wants something of NVMe was given one: needs_slot */
+    return slot_buffer(engine, slot, kind);
 }
 
 static struct tile_job job_at(const struct stream_state *s, const struct slot *slot, uint32_t tile)

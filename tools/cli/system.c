@@ -28,15 +28,21 @@ static void read_text(const char *path, char *text, size_t text_bytes)
     text[n] = '\0';
 }
 
-uint64_t system_meminfo(const char *text, const char *key)
+/* The number in the row that begins with `key` and `separator`; 0 where there is none. */
+static uint64_t row_number(const char *text, const char *key, char separator)
 {
     size_t length = strlen(key);
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (strncmp(line, key, length) == 0 && line[length] == ':')
-            return strtoull(line + length + 1, NULL, 10) * 1024;
+        if (strncmp(line, key, length) == 0 && line[length] == separator)
+            return strtoull(line + length + 1, NULL, 10);
     }
     return 0;
+}
+
+uint64_t system_meminfo(const char *text, const char *key)
+{
+    return row_number(text, key, ':') * 1024;
 }
 
 uint64_t system_cgroup_limit(const char *text)
@@ -58,18 +64,6 @@ uint64_t system_cgroup_left(uint64_t limit, uint64_t usage, uint64_t inactive_fi
     return limit - least(limit, held);
 }
 
-/* "inactive_file 4096" among the rows of memory.stat. */
-static uint64_t stat_row(const char *text, const char *key)
-{
-    size_t length = strlen(key);
-    for (const char *line = text; line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, key, length) == 0 && line[length] == ' ')
-            return strtoull(line + length, NULL, 10);
-    }
-    return 0;
-}
-
 struct cgroup_files {
     const char *line; /* what the group stands behind in /proc/self/cgroup */
     const char *root, *limit, *usage, *cache; /* cache: its row in memory.stat */
@@ -78,7 +72,7 @@ struct cgroup_files {
 static void look_at_cgroup(const char *directory, const struct cgroup_files *files,
                            struct system_memory *memory)
 {
-    char path[PATH_MAX + 256], text[8192];
+    char path[PATH_MAX + 256], text[8192] = "";
     snprintf(path, sizeof path, "%.4200s/%.40s", directory, files->limit);
     read_text(path, text, sizeof text);
     uint64_t limit = system_cgroup_limit(text);
@@ -89,7 +83,7 @@ static void look_at_cgroup(const char *directory, const struct cgroup_files *fil
     uint64_t usage = strtoull(text, NULL, 10);
     snprintf(path, sizeof path, "%.4200s/memory.stat", directory);
     read_text(path, text, sizeof text);
-    uint64_t left = system_cgroup_left(limit, usage, stat_row(text, files->cache));
+    uint64_t left = system_cgroup_left(limit, usage, row_number(text, files->cache, ' '));
     memory->cgroup = least(memory->cgroup, limit);
     memory->cgroup_left = least(memory->cgroup_left, left);
 }

@@ -51,7 +51,7 @@ static int describe(const struct train_export *x, struct hf_export_desc *desc,
 
 int train_export_check(const struct train_export *x, struct hst_error *error)
 {
-    struct hf_export_desc desc;
+    struct hf_export_desc desc = {0};
     int native = describe(x, &desc, error);
     if (native)
         return native;
@@ -64,7 +64,7 @@ int train_export_write(const struct train_export *x, struct hst_engine *engine,
                        struct hst_error *error)
 {
     struct sink sink = {.error = error};
-    struct hf_export_desc desc;
+    struct hf_export_desc desc = {0};
     int native = describe(x, &desc, error);
     if (native)
         return native;
