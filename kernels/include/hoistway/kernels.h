@@ -74,6 +74,25 @@ enum hst_dev_flag {
     HST_DEV_HOST_MEMORY = 1u << 0, /* operations read and write host memory directly */
 };
 
+/** Why a device does not open, or what it last reported. */
+enum hst_dev_why {
+    HST_DEV_OK = 0,
+    HST_DEV_NO_PLUGIN,      /* no such plugin was found; text lists where it was looked for */
+    HST_DEV_BROKEN_PLUGIN,  /* it was found and can not be used: not loadable, other version */
+    HST_DEV_NO_DRIVER,      /* the machine has no driver for such a device */
+    HST_DEV_OLD_DRIVER,     /* its driver is too old for this build */
+    HST_DEV_NO_DEVICE,      /* none, or none with this index */
+    HST_DEV_ARCHITECTURE,   /* there is one, but this build has no code for it */
+    HST_DEV_LIBRARY,        /* a library that the plugin opens (cuBLASLt) can not be used */
+    HST_DEV_MEMORY,         /* out of memory: the text says how much was asked for and is free */
+    HST_DEV_EXECUTION,      /* a launch, copy or call failed; native is the device's own code */
+};
+struct hst_dev_failure {
+    enum hst_dev_why why;
+    int native;     /* the device's own code (cudaError_t), 0 where it has none */
+    char text[400]; /* what, the value seen, why; one line, without a fix and without a newline */
+};
+
 struct hst_dev;    /* begins with `const struct hst_dev_ops *ops` in every implementation */
 struct hst_stream; /* begins with `struct hst_dev *dev` */
 struct hst_event;  /* begins with `struct hst_dev *dev` */
@@ -86,6 +105,18 @@ struct hst_dev_ops;
  * OPENBLAS_CORETYPE: let it come before other threads read the environment or use OpenBLAS.
  */
 int hst_dev_host_open(const struct hst_dev_config *config, struct hst_dev **dev);
+/**
+ * Opens a device by name: "host", or "KIND" or "KIND:INDEX" ("cuda:1") of a plugin, which sets
+ * config->index. A plugin is libhoistway-KIND.so, KIND being lower-case letters; it is looked for
+ * in each folder of the environment's HOISTWAY_PLUGIN_PATH (colon-separated, absolute; ignored in
+ * a set-user-ID program), beside the library that this code is in, and in the folder that
+ * libraries were installed to; nowhere else, so never in the working directory. A plugin stays
+ * loaded until the process ends.
+ * Errors: -EINVAL (name, config), -ENODEV (plugin, driver, device, library), -ENOMEM; *failure (may
+ * be null) says why. Thread-safety: safe. Cost: a CUDA device some 0.2 s, in the first call.
+ */
+int hst_dev_open(const char *name, const struct hst_dev_config *config, struct hst_dev **dev,
+                 struct hst_dev_failure *failure);
 /** Frees the device; streams, events and memory must be gone (asserted). Sets *dev to null. */
 void hst_dev_close(struct hst_dev **dev);
 
@@ -110,6 +141,29 @@ struct hst_dev_usage {
     uint64_t host_bytes, host_peak_bytes;
 };
 void hst_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage);
+/** New budgets. Errors: -ENOSPC one is below what is held now; both are then as they were. */
+int hst_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes);
+
+/** What is known of a device; 0, -1 (numa_node) or "" where it is not. */
+struct hst_dev_info {
+    char model[64];    /* "NVIDIA H200" */
+    char pci[16];      /* "0000:3b:00.0" */
+    int numa_node;     /* of host memory near it; -1 unknown or none */
+    /* free: now, in all processes */
+    uint64_t memory_total_bytes, memory_free_bytes;
+    unsigned compute_major, compute_minor; /* 9, 0 */
+    unsigned multiprocessors;
+    unsigned driver_version, runtime_version; /* CUDA's, 13000 is 13.0 */
+    /* PCI Express generation and lanes: of the link now (an idle GPU may lower it) and at most */
+    unsigned pcie_generation, pcie_lanes, pcie_generation_max, pcie_lanes_max;
+    char libraries[96]; /* "cuBLASLt 13.1.0, cuDNN 9.19.0" */
+};
+void hst_dev_info(struct hst_dev *dev, struct hst_dev_info *info);
+/**
+ * The first failure that the device itself reported since it was opened (why is HST_DEV_OK where
+ * there is none): the story behind an -EIO or -ENOMEM of a call or a stream.
+ */
+void hst_dev_failure(struct hst_dev *dev, struct hst_dev_failure *failure);
 
 /* ---- streams and events ---------------------------------------------------------------------- */
 
@@ -195,6 +249,10 @@ size_t hst_matmul_work_bytes(struct hst_dev *dev, const struct hst_matmul *args)
  * RMSNorm, row by row: r = 1/sqrt(mean(x²) + eps), y = x·r·weight. x, y dtype[tokens, width];
  * weight dtype[width]; rstd f32[tokens], written (r), needed by the backward. y may be x. Source:
  * Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4.
+ *
+ * With a residual (both pointers or none): s = x + residual, rounded, is written to sum and takes
+ * x's place in the formula: the same bits as hst_op_add and then hst_op_rmsnorm. residual, sum
+ * dtype[tokens, width]; sum may be x or residual, and is not y.
  */
 struct hst_rmsnorm {
     size_t tokens, width;
@@ -203,6 +261,8 @@ struct hst_rmsnorm {
     const void *x, *weight;
     void *y;
     float *rstd;
+    const void *residual;
+    void *sum;
 };
 int hst_op_rmsnorm(struct hst_stream *stream, const struct hst_rmsnorm *args);
 
@@ -319,7 +379,8 @@ int hst_op_cast(struct hst_stream *stream, const struct hst_cast *args);
 
 /**
  * out[t] = weight[ids[t]]: ids u32[tokens] < vocab; weight dtype[vocab, width]; out dtype[tokens,
- * width]. An id out of range: -EDOM, sticky, on the host, with nothing written.
+ * width]. An id out of range: on the host -EDOM, sticky, with nothing written; on a device that can
+ * not tell in time, the row is NaN (and so is the loss), nothing outside is read.
  */
 struct hst_embedding {
     size_t tokens, vocab, width;
@@ -331,7 +392,8 @@ struct hst_embedding {
 int hst_op_embedding(struct hst_stream *stream, const struct hst_embedding *args);
 /**
  * dweight f32[vocab, width] += the rows of dout dtype[tokens, width] at their ids, in rising token
- * order. -EDOM as above.
+ * order, one addition each: the same bits on every device. An id out of range: as above, but the
+ * row of dout is then left out.
  */
 struct hst_embedding_backward {
     size_t tokens, vocab, width;
@@ -339,15 +401,17 @@ struct hst_embedding_backward {
     const uint32_t *ids;
     const void *dout;
     float *dweight;
+    struct hst_work work;
 };
 int hst_op_embedding_backward(struct hst_stream *stream, const struct hst_embedding_backward *args);
+size_t hst_embedding_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t vocab);
 
 /**
  * Cross-entropy over one chunk of logits, row by row, in place.
  *   loss[t] = log Σ_j exp(logits[t, j]) − logits[t, target[t]]      (maximum subtracted first)
  *   logits[t, j] ← grad_scale·(softmax(logits[t])_j − [j = target[t]])   where want_grad
  * logits dtype[tokens, vocab], read, overwritten where want_grad; targets u32[tokens] < vocab; loss
- * f32[tokens]. A target out of range: -EDOM, sticky, on the host, with nothing written. Rows of one
+ * f32[tokens]. A target out of range: as with hst_embedding, loss and row are NaN. Rows of one
  * chunk: at most 1,024 by the callers' convention, so that the whole logits are never held.
  */
 struct hst_cross_entropy {
@@ -360,6 +424,41 @@ struct hst_cross_entropy {
     bool want_grad;
 };
 int hst_op_cross_entropy(struct hst_stream *stream, const struct hst_cross_entropy *args);
+
+/* ---- the optimizer, for states that live on the device (on the host: hoistway/cpu_adam.h) ---- */
+
+/**
+ * Σx² of each block of 4,096 elements from x on, the last block being shorter: partial
+ * f64[⌈count/4096⌉], in the order that hst_cpu_adam_ops.norm2_f32 states, to the bit. x
+ * dtype[count]. The host: -ENOTSUP.
+ */
+struct hst_norm2 {
+    size_t count;
+    enum hst_dtype dtype;
+    const void *x;
+    double *partial;
+};
+int hst_op_norm2(struct hst_stream *stream, const struct hst_norm2 *args);
+
+/**
+ * AdamW, in place, element by element, to the bit what hst_cpu_adam_ops.adamw_f32 and adamw_bf16 do
+ * with the same coefficients (which are a copy of struct hst_adam_coef's). weight, grad
+ * dtype[count]; m, v f32[count]; remainder i16[count] where dtype is bf16, else null. The host:
+ * -ENOTSUP. Source: Loshchilov & Hutter 2019, arXiv:1711.05101, Alg. 2.
+ */
+struct hst_adamw {
+    size_t count;
+    enum hst_dtype dtype;
+    void *weight;
+    int16_t *remainder;
+    float *m, *v;
+    const void *grad;
+    float grad_scale;
+    float beta1_hi, beta1_lo, one_minus_beta1;
+    float beta2_hi, beta2_lo, one_minus_beta2;
+    float inv_sqrt_bias2, eps, decay, step_size;
+};
+int hst_op_adamw(struct hst_stream *stream, const struct hst_adamw *args);
 
 /* ---- the table an implementation fills ------------------------------------------------------- */
 
@@ -378,6 +477,9 @@ struct hst_dev_ops {
     int (*host_alloc)(struct hst_dev *dev, size_t size_bytes, void **memory);
     void (*host_free)(struct hst_dev *dev, void *memory, size_t size_bytes);
     void (*usage)(const struct hst_dev *dev, struct hst_dev_usage *usage);
+    int (*budget)(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes);
+    void (*info)(struct hst_dev *dev, struct hst_dev_info *info);
+    void (*failure)(struct hst_dev *dev, struct hst_dev_failure *failure);
     int (*stream_create)(struct hst_dev *dev, const char *name, struct hst_stream **stream);
     void (*stream_destroy)(struct hst_stream *stream);
     int (*stream_sync)(struct hst_stream *stream);
@@ -406,6 +508,19 @@ struct hst_dev_ops {
     int (*embedding)(struct hst_stream *stream, const struct hst_embedding *args);
     int (*embedding_backward)(struct hst_stream *stream, const struct hst_embedding_backward *args);
     int (*cross_entropy)(struct hst_stream *stream, const struct hst_cross_entropy *args);
+    size_t (*embedding_backward_work_bytes)(struct hst_dev *dev, size_t tokens, size_t vocab);
+    int (*norm2)(struct hst_stream *stream, const struct hst_norm2 *args);
+    int (*adamw)(struct hst_stream *stream, const struct hst_adamw *args);
+};
+
+/** What a plugin exports, under the name hst_dev_plugin. */
+struct hst_dev_plugin {
+    size_t size;         /* sizeof(struct hst_dev_plugin) */
+    const char *version; /* of the project, "0.1.0": must be that of the library */
+    size_t ops_size;     /* sizeof(struct hst_dev_ops): must be the same */
+    /* *failure is written on failure */
+    int (*open)(const struct hst_dev_config *config, struct hst_dev **dev,
+                struct hst_dev_failure *failure);
 };
 
 #ifdef __cplusplus

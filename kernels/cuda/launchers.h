@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_CUDA_LAUNCHERS_H
+#define HST_CUDA_LAUNCHERS_H
+/*
+ * The doors from the plugin's C to its kernels: one per operation, with the public argument struct,
+ * already checked (kernels/operations.c). Each enqueues to `stream` and returns cudaSuccess or the
+ * launch's error (cudaGetLastError: a launch that the card refused); none synchronises, none
+ * allocates. A count of 0 enqueues nothing. *_work_bytes read shapes only.
+ */
+#include <cuda_runtime_api.h>
+#include <hoistway/kernels.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ops/rmsnorm.cu */
+cudaError_t hst_cuda_rmsnorm(cudaStream_t stream, const struct hst_rmsnorm *args);
+cudaError_t hst_cuda_rmsnorm_backward(cudaStream_t stream, const struct hst_rmsnorm_backward *args);
+size_t hst_cuda_rmsnorm_backward_work_bytes(size_t tokens, size_t width);
+/* ops/rope.cu */
+cudaError_t hst_cuda_rope(cudaStream_t stream, const struct hst_rope *args);
+/* ops/elementwise.cu */
+cudaError_t hst_cuda_swiglu(cudaStream_t stream, const struct hst_swiglu *args);
+cudaError_t hst_cuda_swiglu_backward(cudaStream_t stream, const struct hst_swiglu_backward *args);
+cudaError_t hst_cuda_add(cudaStream_t stream, const struct hst_add *args);
+cudaError_t hst_cuda_cast(cudaStream_t stream, const struct hst_cast *args);
+/* ops/embedding.cu */
+cudaError_t hst_cuda_embedding(cudaStream_t stream, const struct hst_embedding *args);
+cudaError_t hst_cuda_embedding_backward(cudaStream_t stream,
+                                        const struct hst_embedding_backward *args);
+size_t hst_cuda_embedding_backward_work_bytes(size_t tokens, size_t vocab);
+/* ops/cross_entropy.cu */
+cudaError_t hst_cuda_cross_entropy(cudaStream_t stream, const struct hst_cross_entropy *args);
+/* ops/optimizer.cu */
+cudaError_t hst_cuda_norm2(cudaStream_t stream, const struct hst_norm2 *args);
+cudaError_t hst_cuda_adamw(cudaStream_t stream, const struct hst_adamw *args);
+/* ops/attention*.cu: every head_dim, f32 and bf16 */
+cudaError_t hst_cuda_attention(cudaStream_t stream, const struct hst_attention *args);
+cudaError_t hst_cuda_attention_backward(cudaStream_t stream,
+                                        const struct hst_attention_backward *args);
+size_t hst_cuda_attention_work_bytes(const struct hst_attention *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
