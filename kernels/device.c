@@ -60,6 +60,21 @@ void hst_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage)
     dev->ops->usage(dev, usage);
 }
 
+int hst_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes)
+{
+    return dev->ops->budget(dev, memory_bytes, host_bytes);
+}
+
+void hst_dev_info(struct hst_dev *dev, struct hst_dev_info *info)
+{
+    dev->ops->info(dev, info);
+}
+
+void hst_dev_failure(struct hst_dev *dev, struct hst_dev_failure *failure)
+{
+    dev->ops->failure(dev, failure);
+}
+
 int hst_stream_create(struct hst_dev *dev, const char *name, struct hst_stream **stream)
 {
     if (!dev || !name || !stream)

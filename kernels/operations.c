@@ -95,6 +95,14 @@ int hst_op_rmsnorm(struct hst_stream *stream, const struct hst_rmsnorm *args)
     if (bytes && (!tensor_ok(args->x) || !tensor_ok(args->weight) || !tensor_ok(args->y) ||
                   !words_ok(args->rstd) || !same_or_apart(args->y, args->x, bytes)))
         return -EINVAL;
+    if (!args->residual != !args->sum)
+        return -EINVAL;
+    if (bytes && args->sum &&
+        (!tensor_ok(args->residual) || !tensor_ok(args->sum) ||
+         !same_or_apart(args->sum, args->x, bytes) ||
+         !same_or_apart(args->sum, args->residual, bytes) ||
+         !apart(args->sum, bytes, args->y, bytes) || !apart(args->residual, bytes, args->y, bytes)))
+        return -EINVAL;
     return stream->dev->ops->rmsnorm(stream, args);
 }
 
@@ -277,7 +285,15 @@ int hst_op_embedding_backward(struct hst_stream *stream, const struct hst_embedd
     if (args->tokens &&
         (!words_ok(args->ids) || !tensor_ok(args->dout) || !tensor_ok(args->dweight)))
         return -EINVAL;
+    size_t need = hst_embedding_backward_work_bytes(stream->dev, args->tokens, args->vocab);
+    if (args->tokens && !work_ok(&args->work, need))
+        return -EINVAL;
     return stream->dev->ops->embedding_backward(stream, args);
+}
+
+size_t hst_embedding_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t vocab)
+{
+    return dev->ops->embedding_backward_work_bytes(dev, tokens, vocab);
 }
 
 int hst_op_cross_entropy(struct hst_stream *stream, const struct hst_cross_entropy *args)
@@ -290,4 +306,25 @@ int hst_op_cross_entropy(struct hst_stream *stream, const struct hst_cross_entro
         (!tensor_ok(args->logits) || !words_ok(args->targets) || !words_ok(args->loss)))
         return -EINVAL;
     return stream->dev->ops->cross_entropy(stream, args);
+}
+
+int hst_op_norm2(struct hst_stream *stream, const struct hst_norm2 *args)
+{
+    if (!stream || !args || !dtype_ok(args->dtype) || !fits(args->count, 1, 1, 1))
+        return -EINVAL;
+    if (args->count && (!tensor_ok(args->x) || !tensor_ok(args->partial)))
+        return -EINVAL;
+    return stream->dev->ops->norm2(stream, args);
+}
+
+int hst_op_adamw(struct hst_stream *stream, const struct hst_adamw *args)
+{
+    if (!stream || !args || !dtype_ok(args->dtype) || !fits(args->count, 1, 1, 1))
+        return -EINVAL;
+    if (!args->remainder != (args->dtype == HST_F32))
+        return -EINVAL;
+    if (args->count && (!tensor_ok(args->weight) || !tensor_ok(args->m) || !tensor_ok(args->v) ||
+                        !tensor_ok(args->grad) || (uintptr_t)args->remainder % 16))
+        return -EINVAL;
+    return stream->dev->ops->adamw(stream, args);
 }

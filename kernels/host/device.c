@@ -64,6 +64,34 @@ void host_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage)
     pthread_mutex_unlock(&host->lock);
 }
 
+int host_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes)
+{
+    struct host_dev *host = host_dev_of(dev);
+    pthread_mutex_lock(&host->lock);
+    bool room =
+        host->usage.memory_bytes <= memory_bytes && host->usage.host_bytes <= host_bytes;
+    if (room) {
+        host->memory_budget_bytes = memory_bytes;
+        host->host_budget_bytes = host_bytes;
+    }
+    pthread_mutex_unlock(&host->lock);
+    return room ? 0 : -ENOSPC;
+}
+
+/* A host has no card to tell of; its memory is the machine's, which its owner knows better. */
+void host_dev_info(struct hst_dev *dev, struct hst_dev_info *info)
+{
+    (void)dev;
+    *info = (struct hst_dev_info){.numa_node = -1};
+}
+
+/* All that can fail here fails in the call itself. */
+void host_dev_failure(struct hst_dev *dev, struct hst_dev_failure *failure)
+{
+    (void)dev;
+    *failure = (struct hst_dev_failure){.why = HST_DEV_OK};
+}
+
 static size_t page_round(size_t size_bytes)
 {
     return (size_bytes + 4095) & ~(size_t)4095;

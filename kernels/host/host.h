@@ -43,6 +43,9 @@ int host_dev_open(const struct hst_dev_config *config, const struct host_math *m
 /* Memory and life (host/device.c). */
 void host_dev_close(struct hst_dev *dev);
 void host_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage);
+int host_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes);
+void host_dev_info(struct hst_dev *dev, struct hst_dev_info *info);
+void host_dev_failure(struct hst_dev *dev, struct hst_dev_failure *failure);
 int host_dev_mem_alloc(struct hst_dev *dev, size_t size_bytes, void **memory);
 void host_dev_mem_free(struct hst_dev *dev, void *memory, size_t size_bytes);
 int host_dev_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory);

@@ -136,6 +136,25 @@ static int op_cross_entropy(struct hst_stream *stream, const struct hst_cross_en
     return host_enqueue(stream, host_dev_of(stream->dev)->math->cross_entropy, args, sizeof *args);
 }
 
+static size_t embedding_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t vocab)
+{
+    (void)dev, (void)tokens, (void)vocab;
+    return 0;
+}
+
+/* States in host memory are cpu_adam's. */
+static int op_norm2(struct hst_stream *stream, const struct hst_norm2 *args)
+{
+    (void)stream, (void)args;
+    return -ENOTSUP;
+}
+
+static int op_adamw(struct hst_stream *stream, const struct hst_adamw *args)
+{
+    (void)stream, (void)args;
+    return -ENOTSUP;
+}
+
 const struct hst_dev_ops host_ops = {
     .size = sizeof(struct hst_dev_ops),
     .name = "host",
@@ -146,6 +165,9 @@ const struct hst_dev_ops host_ops = {
     .host_alloc = host_dev_host_alloc,
     .host_free = host_dev_host_free,
     .usage = host_dev_usage,
+    .budget = host_dev_budget,
+    .info = host_dev_info,
+    .failure = host_dev_failure,
     .stream_create = host_stream_create,
     .stream_destroy = host_stream_destroy,
     .stream_sync = host_stream_sync,
@@ -174,4 +196,7 @@ const struct hst_dev_ops host_ops = {
     .embedding = op_embedding,
     .embedding_backward = op_embedding_backward,
     .cross_entropy = op_cross_entropy,
+    .embedding_backward_work_bytes = embedding_backward_work_bytes,
+    .norm2 = op_norm2,
+    .adamw = op_adamw,
 };

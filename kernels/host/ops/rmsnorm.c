@@ -9,11 +9,23 @@
 
 enum { COLUMNS_SUMMED = 256 };
 
+/* x + residual of one row, rounded into sum: what is normalised instead of x. */
+VEC_INLINE const void *add_residual(const struct hst_rmsnorm *a, size_t t, enum hst_dtype dtype)
+{
+    size_t width = a->width;
+    const void *x = row_at(a->x, t, width, dtype), *residual = row_at(a->residual, t, width, dtype);
+    void *sum = row_at(a->sum, t, width, dtype);
+    for (size_t i = 0; i < width; i += VEC)
+        vec_store(sum, i, width, dtype,
+                  vec_load(x, i, width, dtype, 0) + vec_load(residual, i, width, dtype, 0));
+    return sum;
+}
+
 VEC_INLINE void normalize_rows(const struct hst_rmsnorm *a, struct range rows, enum hst_dtype dtype)
 {
     size_t width = a->width;
     for (size_t t = rows.begin; t < rows.end; t++) {
-        const void *x = row_at(a->x, t, width, dtype);
+        const void *x = a->sum ? add_residual(a, t, dtype) : row_at(a->x, t, width, dtype);
         void *y = row_at(a->y, t, width, dtype);
         struct lanes square = lanes_all(0);
         for (size_t i = 0; i < width; i += LANES)
