@@ -48,6 +48,7 @@ static struct placement_in inputs(const struct layout *layout, const char *place
         .layout = layout,
         .precision = HST_PRECISION_FP32,
         .has_nvme = true,
+        .compute_tier = HST_TIER_DRAM,
         .dram_budget = 1u << 30,
         .nvme_budget = 1u << 30,
         .batch_tokens = 100,

@@ -91,8 +91,8 @@ class Program(Case):
         names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)
         self.assertEqual(sorted(names), sorted(
             'model data data-format token-dtype init steps batch-tokens seq-len lr betas eps '
-            'weight-decay clip schedule warmup seed order precision grain store dram nvme place '
-            'threads device io export log quiet'.split()))
+            'weight-decay clip schedule warmup seed order precision grain store hbm dram nvme '
+            'place threads device io export log quiet'.split()))
 
     def test_results_that_can_not_be_written_are_a_failure(self):
         with open('/dev/full', 'w', encoding='ascii') as full:
@@ -213,7 +213,7 @@ class Training(Folder):
         self.assertEqual(done.returncode, 0, done.stderr)
         for part in ('weights', 'states', 'budget', 'trained 3 steps', 'exported fp32 weights'):
             self.assertIn(part, done.stdout)
-        self.assertRegex(done.stderr, r'(?m)^note\[I201\] device: host \(\d+ threads, \w+\)$')
+        self.assertRegex(done.stderr, r'(?m)^note\[I201\] device: host \(\d+ threads, \w+\)')
         steps = re.findall(r'^step (\d)/3 \d+% \| loss [\d.]+ \| norm \S+ \| \S+ tok/s \| '
                            r'stall \w+ \d+% \| eta \w+$', done.stderr, re.M)
         self.assertEqual(steps, ['1', '3'])
