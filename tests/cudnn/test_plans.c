@@ -18,8 +18,22 @@
 
 #define SKIPPED 77
 
-static struct cudnn_api api;
+static struct cudnn_api cudnn, api; /* api: cudnn, with what is alive counted */
 static struct hst_dev_failure failure;
+static size_t live;
+
+static cudnnStatus_t create_counted(cudnnBackendDescriptorType_t type, descriptor *made)
+{
+    cudnnStatus_t status = cudnn.create_descriptor(type, made);
+    live += status == CUDNN_STATUS_SUCCESS;
+    return status;
+}
+
+static cudnnStatus_t destroy_counted(descriptor d)
+{
+    live--;
+    return cudnn.destroy_descriptor(d);
+}
 
 struct card {
     int compute, multiprocessors, shared_bytes;
@@ -72,6 +86,7 @@ static int64_t plan_bytes(const struct card *card, enum sdpa_form form,
         plan_destroy(&plan);
     }
     graph_end(&g);
+    assert_int_equal(live, 0);
     return rc;
 }
 
@@ -141,10 +156,13 @@ static void what_does_not_fit_is_refused(void **state)
 int main(void)
 {
     void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-    if (!library || cudnn_load(&api, library, &failure)) {
+    if (!library || cudnn_load(&cudnn, library, &failure)) {
         printf("skipped: %s\n", library ? failure.text : dlerror());
         return SKIPPED;
     }
+    api = cudnn;
+    api.create_descriptor = create_counted;
+    api.destroy_descriptor = destroy_counted;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_card_has_a_forward_and_a_backward),
         cmocka_unit_test(any_length_and_head_dim_of_the_rule),
