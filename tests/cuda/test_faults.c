@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What can be missing or fail on a machine with a GPU, on the double, whose runtime fails as it is
- * told to (tests/simt/README.md). Argument 1 is a folder with a library that is not cuBLASLt, though
- * it is called so.
+ * told to (HST_FAKE_CUDA, tests/simt). Argument 1 is a folder with a library that is not cuBLASLt,
+ * though it is called so.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sysfs says of a PCI device, from files as Linux writes them; and libraries that are not there. */
+/* What sysfs says of a PCI device, from files as Linux writes them; the search for libraries. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
