@@ -43,7 +43,7 @@ static __device__ __forceinline__ double tree_sum(double lane)
  * A partial is 16 chains of 256 additions, each of which waits for the one before; half a warp does
  * it, a lane per chain, so its reads are whole sectors. 32 elements per thread are read ahead. A
  * chain takes some 256 × 16 cycles, in which an H200 has to work at 5 partials per multiprocessor
- * to keep up with its memory, and 128 have room. Where f64 runs at 1/64 of f32 (consumer cards), one
+ * to keep up with its memory, and 128 have room. Where f64 runs at 1/64 of f32 (RTX cards), one
  * conversion and one operation per element limit it: about the memory's rate in f32, half in bf16.
  */
 template <typename T>
