@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define THREADS_MAX           1024u
-#define TILE_ELEMENTS_DEFAULT 131072u
 #define STRING_OF(x)          #x
 #define VERSION_TEXT(a, b, c) STRING_OF(a) "." STRING_OF(b) "." STRING_OF(c)
 
@@ -39,12 +38,13 @@ static int resolve_config(struct hst_engine *engine, const struct hst_config *gi
     c->eps = default_real(c->eps, 1e-8);
     c->weight_decay = default_real(c->weight_decay, 0.01);
     c->clip = default_real(c->clip, 1.0);
-    c->tile_elements = c->tile_elements ? c->tile_elements : TILE_ELEMENTS_DEFAULT;
     c->threads = c->threads ? c->threads : machine_cores();
-    c->precision = c->precision ? c->precision : HST_PRECISION_FP32;
     if (c->store && !(c->store = engine->store = strdup(c->store)))
         return -ENOMEM;
     if (c->place && !(c->place = engine->place = strdup(c->place)))
+        return -ENOMEM;
+    c->device = engine->device = strdup(c->device ? c->device : "host");
+    if (!c->device)
         return -ENOMEM;
     return 0;
 }
@@ -67,7 +67,8 @@ static int check_config(struct hst_engine *engine)
         return refuse_value(engine, "tile_elements must be a multiple of 4,096");
     if (c->threads > THREADS_MAX)
         return refuse_value(engine, "threads must be 1 to 1,024");
-    if (c->precision != HST_PRECISION_FP32 && c->precision != HST_PRECISION_BF16)
+    if (c->precision != HST_PRECISION_DEFAULT && c->precision != HST_PRECISION_FP32 &&
+        c->precision != HST_PRECISION_BF16)
         return refuse_value(engine, "precision must be fp32 or bf16");
     if (c->io != HST_IO_AUTO && c->io != HST_IO_URING && c->io != HST_IO_THREADS)
         return refuse_value(engine, "io must be auto, uring or threads");
@@ -78,34 +79,6 @@ static int check_config(struct hst_engine *engine)
     if (hst_adam_coef_init(&hyper, 1, 1.0f, &unused))
         return refuse_value(engine,
                             "betas must be in [0, 1), eps > 0, weight_decay >= 0, all finite");
-    return 0;
-}
-
-static int open_device(struct hst_engine *engine)
-{
-    int rc = workers_create(engine->config.threads, &engine->workers);
-    if (rc)
-        return engine_fail(engine, HST_E_DEVICE, rc,
-                           "%u worker threads could not be started: %s. Fix: lower --threads",
-                           engine->config.threads, strerror(-rc));
-    struct hst_parallel parallel = {
-        .run = workers_run, .context = engine->workers, .width = engine->config.threads};
-    struct hst_dev_config config = {
-        .size = sizeof config,
-        .host_bytes = engine->plan_in.dram_budget,
-        .parallel = &parallel,
-    };
-    rc = hst_dev_host_open(&config, &engine->dev);
-    rc = rc ? rc : hst_stream_create(engine->dev, "hst-compute", &engine->stream);
-    rc = rc ? rc : hst_event_create(engine->dev, &engine->unit_passed);
-    if (rc)
-        return engine_fail(
-            engine, HST_E_DEVICE, rc, "the host device could not be opened: %s%s", strerror(-rc),
-            rc == -ENOTSUP
-                ? " (OpenBLAS is the serial flavour, which gives wrong products to several "
-                  "threads). Fix: apt install libopenblas0-openmp"
-                : "");
-    engine->adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
     return 0;
 }
 
@@ -120,7 +93,7 @@ static int open_parts(struct hst_engine *engine)
         return engine_fail(engine, HST_E_VALUE, -EINVAL, "%s", why);
     rc = engine->config.store ? store_dir_make(engine) : 0;
     rc = rc ? rc : budgets_resolve(engine, &engine->plan_in);
-    return rc ? rc : open_device(engine);
+    return rc ? rc : device_open(engine);
 }
 
 /* A caller built with a newer header may set what this library does not know: never ignored. */
@@ -203,6 +176,17 @@ int hst_carry_set(struct hst_engine *engine, uint64_t bytes_per_token)
     return 0;
 }
 
+int hst_client_memory_set(struct hst_engine *engine, uint64_t device_bytes, uint64_t host_bytes)
+{
+    if (engine->error.code)
+        return engine->error.native;
+    if (engine->phase != PHASE_DESCRIBE)
+        return -EBUSY;
+    engine->plan_in.client_device_bytes = device_bytes;
+    engine->plan_in.client_host_bytes = host_bytes;
+    return 0;
+}
+
 /* ---- seal ---- */
 
 static int plan(struct hst_engine *engine)
@@ -252,23 +236,58 @@ static int open_slots(struct hst_engine *engine)
     if (!engine->slots)
         return -ENOMEM;
     for (uint32_t i = 0; i < p->slot_count; i++)
-        engine->slots[i].buffer = engine->arena + p->slots + i * p->slot_bytes;
+        engine->slots[i].buffer = engine->host_arena + p->slots + i * p->slot_bytes;
     return 0;
+}
+
+static int fail_memory(struct hst_engine *engine, int native, uint64_t bytes, const char *option)
+{
+    struct hst_dev_failure failure;
+    hst_dev_failure(engine->dev, &failure);
+    if (failure.why != HST_DEV_OK)
+        return engine_fail_device(engine, native, "allocating what was planned");
+    return engine_fail(engine, HST_E_BUDGET, native,
+                       "%.1f MiB of memory could not be allocated: %s. Fix: lower --%s",
+                       (double)bytes / 1048576.0, strerror(-native), option);
+}
+
+/* Both arenas; on the host they are one. */
+static int open_arenas(struct hst_engine *engine)
+{
+    const struct placement *p = &engine->placement;
+    void *memory = NULL;
+    int rc = hst_dev_host_alloc(engine->dev, p->dram_bytes, &memory);
+    if (rc)
+        return fail_memory(engine, rc, p->dram_bytes, "dram");
+    engine->arena = engine->host_arena = memory;
+    if (engine_computes_in_dram(engine))
+        return 0;
+    rc = hst_dev_mem_alloc(engine->dev, p->hbm_bytes, &memory);
+    engine->arena = rc ? NULL : memory;
+    return rc ? fail_memory(engine, rc, p->hbm_bytes, "hbm") : 0;
+}
+
+static int open_extents(struct hst_engine *engine)
+{
+    if (engine_computes_in_dram(engine))
+        return engine->placement.nvme_bytes > 0 ? store_dir_open(engine) : 0;
+    int rc =
+        hbm_open(engine->stream, engine->dev, engine->arena, &engine->placement, &engine->extents);
+    return rc ? engine_fail_device(engine, rc, "preparing copies") : 0;
 }
 
 static int allocate(struct hst_engine *engine)
 {
-    void *arena = NULL;
-    int rc = hst_dev_host_alloc(engine->dev, engine->placement.dram_bytes, &arena);
-    engine->arena = arena;
-    rc = rc ? rc : open_units(engine);
+    int rc = open_arenas(engine);
+    if (rc)
+        return rc;
+    rc = open_units(engine);
     rc = rc ? rc : open_slots(engine);
     rc = rc ? rc : weights_open(engine);
     if (rc)
-        return engine_fail(engine, HST_E_BUDGET, rc,
-                           "%.1f MiB of memory could not be allocated: %s. Fix: lower --dram",
-                           (double)engine->placement.dram_bytes / 1048576.0, strerror(-rc));
-    return engine->placement.nvme_bytes > 0 ? store_dir_open(engine) : 0;
+        return engine_fail(engine, HST_E_BUDGET, rc, "no memory for the plan's own tables: %s",
+                           strerror(-rc));
+    return open_extents(engine);
 }
 
 int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
@@ -300,10 +319,26 @@ int hst_engine_memory(const struct hst_engine *engine, struct hst_memory *memory
                                                           : "threads",
     };
     memcpy(memory->bytes, p->table, sizeof memory->bytes);
+    memory->total[HST_TIER_HBM] = p->hbm_bytes;
+    memory->budget[HST_TIER_HBM] = engine->plan_in.hbm_budget;
     memory->total[HST_TIER_DRAM] = p->dram_bytes;
     memory->total[HST_TIER_NVME] = p->nvme_bytes;
     memory->budget[HST_TIER_DRAM] = engine->plan_in.dram_budget;
     memory->budget[HST_TIER_NVME] = engine->plan_in.nvme_budget;
+    return 0;
+}
+
+int hst_client_memory(struct hst_engine *engine, struct hst_client_memory *memory)
+{
+    if (engine->phase == PHASE_DESCRIBE || !memory)
+        return -EINVAL;
+    const struct placement_in *in = &engine->plan_in;
+    *memory = (struct hst_client_memory){
+        .device = in->client_device_bytes ? engine->arena + engine->placement.client_device : NULL,
+        .host = in->client_host_bytes ? engine->host_arena + engine->placement.client_host : NULL,
+        .device_bytes = in->client_device_bytes,
+        .host_bytes = in->client_host_bytes,
+    };
     return 0;
 }
 
@@ -319,8 +354,10 @@ static void close_memory(struct hst_engine *engine)
         free(engine->units[u].views);
     free(engine->units);
     free(engine->slots);
-    if (engine->arena)
-        hst_dev_host_free(engine->dev, engine->arena, engine->placement.dram_bytes);
+    if (engine->arena && engine->arena != engine->host_arena)
+        hst_dev_mem_free(engine->dev, engine->arena, engine->placement.hbm_bytes);
+    if (engine->host_arena)
+        hst_dev_host_free(engine->dev, engine->host_arena, engine->placement.dram_bytes);
 }
 
 void hst_engine_destroy(struct hst_engine **engine)
@@ -343,6 +380,7 @@ void hst_engine_destroy(struct hst_engine **engine)
     layout_free(&e->layout);
     free(e->store);
     free(e->place);
+    free(e->device);
     free(e);
     *engine = NULL;
 }

@@ -41,6 +41,7 @@ struct step_state {
     double stall_nvme_s;
     double update_s;
     struct extent_counters counted; /* at the last step's end */
+    uint64_t partial_bytes; /* of norm partials that were copied from a GPU */
 };
 
 struct unit_state {
@@ -50,7 +51,7 @@ struct unit_state {
 
 struct hst_engine {
     struct hst_config config; /* resolved: no zero means a default */
-    char *store, *place;      /* own copies; config points to them */
+    char *store, *place, *device; /* own copies; config points to them */
     bool store_created;       /* the directory is ours to remove when it is empty */
     struct hst_error error;   /* sticky where code != 0 */
     enum phase phase;
@@ -64,11 +65,13 @@ struct hst_engine {
     struct hst_dev *dev;
     struct hst_stream *stream;
     const struct hst_cpu_adam_ops *adam;
-    unsigned char *arena; /* placement.dram_bytes of host memory of the device */
+    /* What the device computes in: placement.hbm_bytes of its memory; on the host, host_arena. */
+    unsigned char *arena;
+    unsigned char *host_arena; /* placement.dram_bytes of host memory of the device */
 
     struct hst_aio *aio; /* null where nothing is on NVMe */
     struct hst_aio_info aio_info;
-    struct extents *extents;
+    struct extents *extents; /* tiles on NVMe, or those in HBM; null where all are in DRAM */
 
     struct hst_event *unit_passed; /* the stream has passed the last released unit */
     struct lease *leases; /* [placement.lease_count] */
@@ -94,8 +97,11 @@ void engine_log(struct hst_engine *engine, enum hst_log_level level, const char 
     __attribute__((format(printf, 3, 4)));
 /** An I/O error of the store, with what it was about. */
 int engine_fail_transfer(struct hst_engine *engine, const struct transfer *transfer);
-/** An error of the device's stream. */
+/** An error of the device: what it says itself, and what it was about (device.c). */
 int engine_fail_device(struct hst_engine *engine, int native, const char *what);
+
+/* device.c */
+int device_open(struct hst_engine *engine);
 
 /* clock.c */
 double clock_seconds(void);
@@ -108,6 +114,12 @@ void store_dir_remove_if_ours(struct hst_engine *engine);
 
 /* budget.c */
 int budgets_resolve(struct hst_engine *engine, struct placement_in *in);
+
+/** False where tiles have to be copied before the host can work on them. */
+static inline bool engine_computes_in_dram(const struct hst_engine *engine)
+{
+    return engine->plan_in.compute_tier == HST_TIER_DRAM;
+}
 
 static inline enum hst_precision engine_precision(const struct hst_engine *engine)
 {

@@ -46,6 +46,8 @@ int engine_refuse(struct hst_engine *engine, const char *format, ...)
 
 int engine_fail_transfer(struct hst_engine *engine, const struct transfer *transfer)
 {
+    if (!engine_computes_in_dram(engine)) /* the tile was on its way from or to the device */
+        return engine_fail_device(engine, transfer->error, "copying a tile");
     bool states = transfer->kind == EXTENT_STATES;
     struct address at = states ? placement_states(&engine->placement, transfer->tile)
                                : placement_weights(&engine->placement, transfer->tile);
@@ -57,12 +59,6 @@ int engine_fail_transfer(struct hst_engine *engine, const struct transfer *trans
                        states ? "optimizer states" : "weights", transfer->tile,
                        (unsigned long long)at.offset, engine->config.store,
                        strerror(-transfer->error));
-}
-
-int engine_fail_device(struct hst_engine *engine, int native, const char *what)
-{
-    return engine_fail(engine, HST_E_DEVICE, native, "%s failed on device \"%s\": %s", what,
-                       hst_dev_name(engine->dev), strerror(-native));
 }
 
 const struct hst_error *hst_engine_error(const struct hst_engine *engine)

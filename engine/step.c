@@ -97,6 +97,15 @@ static int open_gradients(struct hst_engine *engine, uint32_t unit, struct hst_s
     return rc ? engine_fail_device(engine, rc, "zeroing gradients") : 0;
 }
 
+/* On a GPU the last step's update may still be under way, on the stream of that step. */
+static int follow_update(struct hst_engine *engine, struct hst_stream *stream)
+{
+    if (engine_computes_in_dram(engine))
+        return 0;
+    int rc = hst_stream_wait(stream, engine->unit_passed);
+    return rc ? engine_fail_device(engine, rc, "waiting for the update") : 0;
+}
+
 int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep,
                      struct hst_stream *stream, const struct hst_unit_view **view)
 {
@@ -107,7 +116,8 @@ int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sw
         return -EINVAL;
     if (sweep != HST_EVAL && engine->unit_stream && engine->unit_stream != stream)
         return engine_refuse(engine, "all units of one step are acquired on one stream");
-    int rc = weights_acquire(engine, unit, place);
+    int rc = follow_update(engine, stream);
+    rc = rc ? rc : weights_acquire(engine, unit, place);
     if (rc == 0 && sweep == HST_BACKWARD)
         rc = open_gradients(engine, unit, stream);
     if (rc)
@@ -153,6 +163,11 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
         if (rc)
             return engine_fail_device(engine, rc, "rounding gradients");
     }
+    if (!engine_computes_in_dram(engine)) {
+        int rc = optimizer_device_norm(engine, unit);
+        if (rc)
+            return engine_fail_device(engine, rc, "the gradient norm");
+    }
     engine->units[unit].grad_ready = true;
     engine->step.ready_units++;
     return 0;
@@ -177,7 +192,7 @@ int hst_unit_release(struct hst_engine *engine, uint32_t unit)
     return 0;
 }
 
-/* ---- activations: at home in DRAM, which the host device computes in ---- */
+/* ---- activations: at home where the device computes ---- */
 
 int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
                     enum hst_act_kind kind, unsigned access, struct hst_stream *stream,
@@ -226,6 +241,8 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
     struct step_state *s = &engine->step;
     struct extent_counters now =
         engine->extents ? engine->extents->counters : (struct extent_counters){0};
+    uint64_t read = now.read_bytes - s->counted.read_bytes;
+    uint64_t written = now.written_bytes - s->counted.written_bytes;
     struct hst_dev_usage usage;
     hst_dev_usage(engine->dev, &usage);
     double end = clock_seconds();
@@ -234,27 +251,54 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
         .grad_norm = grad_norm,
         .seconds = end - s->last_end_s,
         .stall_s = {.nvme = s->stall_nvme_s, .update = s->update_s},
-        .bytes = {.nvme_read = now.read_bytes - s->counted.read_bytes,
-                  .nvme_write = now.written_bytes - s->counted.written_bytes},
-        .peak = {.dram = usage.host_peak_bytes, .nvme = engine->placement.nvme_bytes},
+        .peak = {.hbm = usage.memory_peak_bytes,
+                 .dram = usage.host_peak_bytes,
+                 .nvme = engine->placement.nvme_bytes},
     };
+    if (engine_computes_in_dram(engine)) {
+        stats->bytes.nvme_read = read;
+        stats->bytes.nvme_write = written;
+    } else {
+        stats->bytes.d2h = read + s->partial_bytes;
+        stats->bytes.h2d = written;
+    }
     s->counted = now;
     s->last_end_s = end;
     s->stall_nvme_s = s->update_s = 0;
+    s->partial_bytes = 0;
+}
+
+static int check_norm(struct hst_engine *engine, double grad_norm)
+{
+    if (isfinite(grad_norm))
+        return 0;
+    return engine_fail(
+        engine, HST_E_NONFINITE, -EOVERFLOW,
+        "the gradient norm of step %llu is %g: the loss diverged or the data or weights hold a "
+        "value "
+        "that is not finite; nothing was updated. Fix: lower --lr or raise --warmup",
+        (unsigned long long)engine->step.number + 1, grad_norm);
 }
 
 static int update(struct hst_engine *engine, double *grad_norm)
 {
     *grad_norm = optimizer_grad_norm(engine);
-    if (!isfinite(*grad_norm))
-        return engine_fail(
-            engine, HST_E_NONFINITE, -EOVERFLOW,
-            "the gradient norm of step %llu is %g: the loss diverged or the data or weights hold a "
-            "value "
-            "that is not finite; nothing was updated. Fix: lower --lr or raise --warmup",
-            (unsigned long long)engine->step.number + 1, *grad_norm);
-    int rc = weights_invalidate(engine);
+    int rc = check_norm(engine, *grad_norm);
+    rc = rc ? rc : weights_invalidate(engine);
     return rc ? rc : optimizer_update(engine, *grad_norm);
+}
+
+/* The update is left in the stream; what follows in it, or waits for unit_passed, finds it done. */
+static int update_on_device(struct hst_engine *engine, double *grad_norm)
+{
+    *grad_norm = optimizer_device_grad_norm(engine);
+    int rc = check_norm(engine, *grad_norm);
+    rc = rc ? rc : optimizer_device_update(engine, *grad_norm);
+    if (rc)
+        return rc;
+    rc = hst_event_record(engine->unit_passed, engine->unit_stream);
+    rc = rc ? rc : hst_stream_wait(engine->stream, engine->unit_passed);
+    return rc ? engine_fail_device(engine, rc, "the update") : 0;
 }
 
 int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
@@ -271,7 +315,8 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
     if (rc)
         return engine_fail_device(engine, rc, "the backward");
     double start = clock_seconds(), nvme_before = s->stall_nvme_s, grad_norm;
-    rc = update(engine, &grad_norm);
+    rc = engine_computes_in_dram(engine) ? update(engine, &grad_norm)
+                                         : update_on_device(engine, &grad_norm);
     if (rc)
         return rc;
     s->update_s = clock_seconds() - start - (s->stall_nvme_s - nvme_before);

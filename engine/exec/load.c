@@ -82,8 +82,8 @@ static int load_visit(struct hst_engine *engine, void *context, const struct til
         const struct tile_job *job = &jobs[i];
         size_t n = job->range.elements;
         bool split = engine_precision(engine) == HST_PRECISION_BF16;
-        load->values =
-            split ? (float *)(void *)(engine->arena + engine->placement.accumulator) : job->weights;
+        load->values = split ? (float *)(void *)(engine->host_arena + engine->placement.load_values)
+                             : job->weights;
         memset(load->values, 0, n * sizeof(float)); /* padding is zero and stays zero */
         int rc = each_overlap(engine, job, load_overlap, load);
         if (rc)

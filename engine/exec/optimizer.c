@@ -59,7 +59,7 @@ double optimizer_grad_norm(struct hst_engine *engine)
 
 struct update_job {
     struct hst_engine *engine;
-    struct hst_adam_coef decayed, plain; /* for parameters with and without weight decay */
+    struct optimizer_coefs coefs;
     const struct tile_job *jobs;
     size_t pieces_per_tile;
 };
@@ -68,7 +68,7 @@ static void update_range(const struct update_job *update, const struct tile_job 
                          uint64_t n, bool decay)
 {
     const struct hst_cpu_adam_ops *adam = update->engine->adam;
-    const struct hst_adam_coef *coef = decay ? &update->decayed : &update->plain;
+    const struct hst_adam_coef *coef = decay ? &update->coefs.decayed : &update->coefs.plain;
     if (engine_precision(update->engine) == HST_PRECISION_BF16)
         adam->adamw_bf16(coef, (uint16_t *)job->weights + at, job->remainder + at, job->m + at,
                          job->v + at, (const uint16_t *)job->grad + at, n);
@@ -115,12 +115,9 @@ static int update_visit(struct hst_engine *engine, void *context, const struct t
     return 0;
 }
 
-int optimizer_update(struct hst_engine *engine, double grad_norm)
+int optimizer_coefs(const struct hst_engine *engine, double grad_norm,
+                    struct optimizer_coefs *coefs)
 {
-    struct update_job update = {
-        .engine = engine,
-        .pieces_per_tile = (engine->layout.tile_elements + UPDATE_PIECE - 1) / UPDATE_PIECE,
-    };
     struct hst_adam_hyper hyper = {
         .lr = engine->step.lr,
         .beta1 = engine->config.beta1,
@@ -130,9 +127,18 @@ int optimizer_update(struct hst_engine *engine, double grad_norm)
     };
     float scale = hst_clip_factor(grad_norm, engine->config.clip);
     uint64_t t = engine->step.number + 1;
-    int rc = hst_adam_coef_init(&hyper, t, scale, &update.decayed);
+    int rc = hst_adam_coef_init(&hyper, t, scale, &coefs->decayed);
     hyper.weight_decay = 0;
-    rc = rc ? rc : hst_adam_coef_init(&hyper, t, scale, &update.plain);
+    return rc ? rc : hst_adam_coef_init(&hyper, t, scale, &coefs->plain);
+}
+
+int optimizer_update(struct hst_engine *engine, double grad_norm)
+{
+    struct update_job update = {
+        .engine = engine,
+        .pieces_per_tile = (engine->layout.tile_elements + UPDATE_PIECE - 1) / UPDATE_PIECE,
+    };
+    int rc = optimizer_coefs(engine, grad_norm, &update.coefs);
     if (rc)
         return rc;
     unsigned all = TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS | TILE_READ_STATES | TILE_WRITE_STATES;

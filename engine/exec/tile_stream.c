@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when a tile's slot is read, visited and written. Tiles with something on NVMe take the
- * slots in turn: while one is visited, those behind it are being read and those before it written.
- * A slot is read again only when its write has completed; the stream never waits for a write that
- * it does not need yet.
+ * Decides when a tile's slot is read, visited and written. Tiles with something away from DRAM, on
+ * NVMe or in HBM, take the slots in turn: while one is visited, those behind it are being read and
+ * those before it written. A slot is read again only when its write has completed; the stream never
+ * waits for a write that it does not need yet.
  */
 #include "exec/tile_stream.h"
 
@@ -17,14 +17,10 @@ struct stream_state {
     uint32_t visited;    /* of those */
 };
 
-static bool states_on_nvme(const struct hst_engine *engine, uint32_t tile)
+static struct address home_of(const struct hst_engine *engine, enum extent_kind kind, uint32_t tile)
 {
-    return placement_states(&engine->placement, tile).tier == HST_TIER_NVME;
-}
-
-static bool weights_on_nvme(const struct hst_engine *engine, uint32_t tile)
-{
-    return placement_weights(&engine->placement, tile).tier == HST_TIER_NVME;
+    return kind == EXTENT_WEIGHTS ? placement_weights(&engine->placement, tile)
+                                  : placement_states(&engine->placement, tile);
 }
 
 static bool wants(const struct stream_state *s, enum extent_kind kind, unsigned weights,
@@ -33,16 +29,15 @@ static bool wants(const struct stream_state *s, enum extent_kind kind, unsigned 
     return (s->access & (kind == EXTENT_WEIGHTS ? weights : states)) != 0;
 }
 
-static bool on_nvme(const struct stream_state *s, enum extent_kind kind, uint32_t tile)
+static bool is_away(const struct stream_state *s, enum extent_kind kind, uint32_t tile)
 {
-    return kind == EXTENT_WEIGHTS ? weights_on_nvme(s->engine, tile)
-                                  : states_on_nvme(s->engine, tile);
+    return home_of(s->engine, kind, tile).tier != HST_TIER_DRAM;
 }
 
 static bool needs_slot(const struct stream_state *s, uint32_t tile)
 {
     for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++)
-        if (on_nvme(s, (enum extent_kind)kind, tile) &&
+        if (is_away(s, (enum extent_kind)kind, tile) &&
             wants(s, (enum extent_kind)kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
                   TILE_READ_STATES | TILE_WRITE_STATES))
             return true;
@@ -90,7 +85,7 @@ static int slot_read(struct stream_state *s, struct slot *slot, uint32_t tile)
     for (int k = 0; k < EXTENT_KIND_COUNT; k++) {
         enum extent_kind kind = (enum extent_kind)k;
         slot->transfers[kind] = (struct transfer){.tile = tile, .kind = kind};
-        if (!on_nvme(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, TILE_READ_STATES))
+        if (!is_away(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, TILE_READ_STATES))
             continue;
         int rc = extents_read(engine->extents, kind, tile, slot_buffer(engine, slot, kind),
                               &slot->transfers[kind]);
@@ -105,7 +100,7 @@ static int slot_write(struct stream_state *s, struct slot *slot, uint32_t tile)
     struct hst_engine *engine = s->engine;
     for (int k = 0; k < EXTENT_KIND_COUNT; k++) {
         enum extent_kind kind = (enum extent_kind)k;
-        if (!on_nvme(s, kind, tile) || !wants(s, kind, TILE_WRITE_WEIGHTS, TILE_WRITE_STATES))
+        if (!is_away(s, kind, tile) || !wants(s, kind, TILE_WRITE_WEIGHTS, TILE_WRITE_STATES))
             continue;
         int rc = extents_write(engine->extents, kind, tile, slot_buffer(engine, slot, kind),
                                &slot->transfers[kind]);
@@ -130,7 +125,7 @@ static int fetch_ahead(struct stream_state *s, bool must)
         if (!must) {
             int rc = engine->extents->ops->progress(engine->extents, false);
             if (rc)
-                return engine_fail(engine, HST_E_READ, rc, "the I/O backend broke down");
+                return engine_fail(engine, HST_E_READ, rc, "the way to the tiles broke down");
             if (slot_is_busy(slot))
                 return 0;
         }
@@ -151,14 +146,13 @@ static unsigned char *part_at(const struct stream_state *s, const struct slot *s
                               enum extent_kind kind, uint32_t tile)
 {
     const struct hst_engine *engine = s->engine;
-    struct address home = kind == EXTENT_WEIGHTS ? placement_weights(&engine->placement, tile)
-                                                 : placement_states(&engine->placement, tile);
+    struct address home = home_of(engine, kind, tile);
     if (!wants(s, kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
                TILE_READ_STATES | TILE_WRITE_STATES))
         return NULL;
     if (home.tier == HST_TIER_DRAM)
-        return engine->arena + home.offset;
-    assert(slot); /* a tile that wants something of NVMe was given one: needs_slot */
+        return engine->host_arena + home.offset;
+    assert(slot); /* a tile that wants something from away was given one: needs_slot */
     return slot_buffer(engine, slot, kind);
 }
 
@@ -175,8 +169,9 @@ static struct tile_job job_at(const struct stream_state *s, const struct slot *s
         job.m = (float *)(void *)(record + at.m_at);
         job.v = (float *)(void *)(record + at.v_at);
     }
-    job.grad = engine->arena + engine->placement.units[job.range.unit].grads +
-               job.range.offset * engine_element_bytes(engine);
+    if (engine_computes_in_dram(engine))
+        job.grad = engine->arena + engine->placement.units[job.range.unit].grads +
+                   job.range.offset * engine_element_bytes(engine);
     return job;
 }
 

@@ -2,8 +2,8 @@
 #ifndef HOISTWAY_ENGINE_EXEC_TILE_STREAM_H
 #define HOISTWAY_ENGINE_EXEC_TILE_STREAM_H
 /*
- * Every tile once, in order, through a small ring: read what is on NVMe, visit in place, write
- * back. The update, loading and saving are three visits of the same stream.
+ * Every tile once, in order, through a small ring: read what is on NVMe or in HBM, visit in place,
+ * write back. The update, loading and saving are three visits of the same stream.
  */
 #include "engine_state.h"
 
@@ -14,7 +14,7 @@ struct tile_job {
     void *weights;      /* working dtype[range.elements] */
     int16_t *remainder; /* null in fp32 */
     float *m, *v;
-    const void *grad;   /* working dtype, rounded gradients at home */
+    const void *grad;   /* working dtype, rounded gradients at home in DRAM; null on a GPU */
 };
 
 enum tile_access {

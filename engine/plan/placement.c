@@ -32,6 +32,9 @@ static const struct {
     uint32_t slots, leases;
 } RING_DEPTHS[] = {{4, 3}, {2, 1}};
 
+/* Tiles pass through host memory at load and save alone: one is worked on while one is copied. */
+#define HBM_SLOTS 2u
+
 /* Sizes come from clients: what overflows stays at the greatest number, which no budget allows. */
 static uint64_t add(uint64_t a, uint64_t b)
 {
@@ -121,8 +124,8 @@ struct address placement_states(const struct placement *placement, uint32_t tile
     if (local < home->nvme_states)
         return (struct address){.tier = HST_TIER_NVME,
                                 .offset = home->nvme_states_at + local * stride};
-    return (struct address){.tier = HST_TIER_DRAM,
-                            .offset = home->dram_states_at + (local - home->nvme_states) * stride};
+    return (struct address){.tier = placement->compute_tier,
+                            .offset = home->states_at + (local - home->nvme_states) * stride};
 }
 
 /* Bytes a lease of this unit must hold: what it gathers from NVMe. */
@@ -143,13 +146,20 @@ static uint64_t lease_bytes(const struct placement_in *in, const struct placemen
     return bytes;
 }
 
+static uint64_t *end_of(struct placement *p, enum hst_tier tier)
+{
+    return tier == HST_TIER_HBM    ? &p->hbm_bytes
+           : tier == HST_TIER_DRAM ? &p->dram_bytes
+                                   : &p->nvme_bytes;
+}
+
 static void place_weights(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
 {
     uint64_t element_bytes = record_weight_bytes(in->precision);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        enum hst_tier tier = u < nvme_units ? HST_TIER_NVME : HST_TIER_DRAM;
+        enum hst_tier tier = u < nvme_units ? HST_TIER_NVME : p->compute_tier;
         uint64_t bytes = times(in->layout->units[u].elements, element_bytes);
-        uint64_t at = take(tier == HST_TIER_NVME ? &p->nvme_bytes : &p->dram_bytes, bytes);
+        uint64_t at = take(end_of(p, tier), bytes);
         p->units[u].weights = (struct address){.tier = tier, .offset = at};
         p->table[HST_CLASS_WEIGHTS][tier] = add(p->table[HST_CLASS_WEIGHTS][tier], page_up(bytes));
     }
@@ -173,7 +183,7 @@ static uint64_t record_bytes(const struct placement_in *in, uint32_t unit, uint3
 static void place_states(const struct placement_in *in, uint32_t nvme_tiles, struct placement *p)
 {
     uint64_t *nvme = &p->table[HST_CLASS_STATES][HST_TIER_NVME];
-    uint64_t *dram = &p->table[HST_CLASS_STATES][HST_TIER_DRAM];
+    uint64_t *near = &p->table[HST_CLASS_STATES][p->compute_tier];
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         uint32_t tiles = in->layout->units[u].tile_count;
         uint32_t out = nvme_tiles < tiles ? nvme_tiles : tiles;
@@ -182,16 +192,23 @@ static void place_states(const struct placement_in *in, uint32_t nvme_tiles, str
         nvme_tiles -= out;
         p->units[u].nvme_states = out;
         p->units[u].nvme_states_at = take(&p->nvme_bytes, out_bytes);
-        p->units[u].dram_states_at = take(&p->dram_bytes, in_bytes);
+        p->units[u].states_at = take(end_of(p, p->compute_tier), in_bytes);
         *nvme = add(*nvme, out_bytes);
-        *dram = add(*dram, in_bytes);
+        *near = add(*near, in_bytes);
     }
 }
 
+static uint64_t take_in(struct placement *p, enum hst_tier tier, enum hst_class class,
+                        uint64_t bytes)
+{
+    p->table[class][tier] = add(p->table[class][tier], page_up(bytes));
+    return take(end_of(p, tier), bytes);
+}
+
+/* Where the device computes. */
 static uint64_t take_class(struct placement *p, enum hst_class class, uint64_t bytes)
 {
-    p->table[class][HST_TIER_DRAM] = add(p->table[class][HST_TIER_DRAM], page_up(bytes));
-    return take(&p->dram_bytes, bytes);
+    return take_in(p, p->compute_tier, class, bytes);
 }
 
 static void place_step_data(const struct placement_in *in, struct placement *p)
@@ -210,13 +227,41 @@ static void place_step_data(const struct placement_in *in, struct placement *p)
     p->carry_grad = take_class(p, HST_CLASS_CARRY, carry);
 }
 
+/* The ring in DRAM that tiles from elsewhere pass through. */
+static void place_slots(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
+    bool hbm = p->compute_tier == HST_TIER_HBM;
+    if (p->nvme_bytes == 0 && !hbm)
+        return;
+    uint64_t largest_tile = layout_largest_tile(in->layout);
+    uint64_t weights = page_up(largest_tile * record_weight_bytes(in->precision));
+    uint64_t states = record_layout(in->precision, largest_tile).bytes;
+    p->slot_record_at = c->weight_units > 0 || hbm ? weights : 0;
+    p->slot_bytes = p->slot_record_at + (c->state_tiles > 0 || hbm ? states : 0);
+    p->slot_count = hbm ? HBM_SLOTS : c->slots;
+    p->slots = take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, times(p->slot_bytes, p->slot_count));
+}
+
+/* What the host needs beside a device that has its own memory; on the host device it is shared. */
+static void place_host_side(uint64_t partials_bytes, uint64_t largest_tile, struct placement *p)
+{
+    p->host_partials = p->norm_partials;
+    p->load_values = p->accumulator;
+    if (p->compute_tier != HST_TIER_HBM)
+        return;
+    p->host_partials = take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, partials_bytes);
+    p->load_values =
+        take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, times(largest_tile, sizeof(float)));
+}
+
 static void place_buffers(const struct placement_in *in, const struct choice *c,
                           struct placement *p)
 {
     const struct layout *layout = in->layout;
-    /* The accumulator also stages a tile's initial values, before there are gradients. */
+    /* On the host the accumulator also holds a tile's initial values before there are gradients. */
     uint64_t largest_tile = layout_largest_tile(layout);
     uint64_t accumulator = largest_tile;
+    uint64_t partials = layout->elements / LAYOUT_UNIT_ALIGN * sizeof(double);
     for (uint32_t u = 0; u < layout->unit_count; u++) {
         const struct layout_unit *unit = &layout->units[u];
         accumulator = unit->grad_elements > accumulator ? unit->grad_elements : accumulator;
@@ -226,26 +271,23 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
     }
     p->accumulator = take_class(p, HST_CLASS_BUFFERS, times(accumulator, sizeof(float)));
     p->tied = take_class(p, HST_CLASS_BUFFERS, times(layout->tied_elements, sizeof(float)));
-    p->norm_partials =
-        take_class(p, HST_CLASS_BUFFERS, layout->elements / LAYOUT_UNIT_ALIGN * sizeof(double));
+    p->norm_partials = take_class(p, HST_CLASS_BUFFERS, partials);
     p->work = take_class(p, HST_CLASS_BUFFERS, p->work_bytes);
+    p->client_device = take_class(p, HST_CLASS_BUFFERS, in->client_device_bytes);
+    p->client_host = take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, in->client_host_bytes);
     p->lease_count = p->lease_bytes > 0 ? c->leases : 0;
     p->leases = take_class(p, HST_CLASS_BUFFERS, times(p->lease_bytes, p->lease_count));
-    if (p->nvme_bytes == 0)
-        return;
-    uint64_t weights =
-        c->weight_units > 0 ? page_up(largest_tile * record_weight_bytes(in->precision)) : 0;
-    uint64_t states = c->state_tiles > 0 ? record_layout(in->precision, largest_tile).bytes : 0;
-    p->slot_record_at = weights;
-    p->slot_bytes = weights + states;
-    p->slot_count = c->slots;
-    p->slots = take_class(p, HST_CLASS_BUFFERS, times(p->slot_bytes, p->slot_count));
+    place_host_side(partials, largest_tile, p);
+    place_slots(in, c, p);
 }
 
 /* Lays everything out for one choice; *p keeps its array, the rest is rewritten. */
 static void lay_out(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
-    *p = (struct placement){.layout = in->layout, .precision = in->precision, .units = p->units};
+    *p = (struct placement){.layout = in->layout,
+                            .precision = in->precision,
+                            .compute_tier = in->compute_tier,
+                            .units = p->units};
     p->micro_count = (uint32_t)((in->batch_tokens + in->grain_tokens - 1) / in->grain_tokens);
     place_weights(in, c->weight_units, p);
     place_states(in, c->state_tiles, p);
@@ -253,11 +295,11 @@ static void lay_out(const struct placement_in *in, const struct choice *c, struc
     place_buffers(in, c, p);
 }
 
-/* By DRAM alone: what leaves it is then the least that must, and NVMe has room for it or not. */
+/* By memory alone: what leaves it is then the least that must, and NVMe has room for it or not. */
 static bool fits(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
     lay_out(in, c, p);
-    return p->dram_bytes <= in->dram_budget;
+    return p->dram_bytes <= in->dram_budget && p->hbm_bytes <= in->hbm_budget;
 }
 
 /* The smallest value of one number in (low, high] with which the choice fits, given that `high`
@@ -299,8 +341,9 @@ static struct choice_range choices(const struct placement_in *in)
     const struct place_wish *wish = &in->wish;
     uint32_t tiles = in->layout->tile_count, units = in->layout->unit_count;
     struct choice_range range = {0};
-    bool states_free = !wish->fixed[HST_CLASS_STATES] && in->has_nvme;
-    bool weights_free = !wish->fixed[HST_CLASS_WEIGHTS] && in->has_nvme;
+    bool movable = in->has_nvme && in->compute_tier == HST_TIER_DRAM;
+    bool states_free = !wish->fixed[HST_CLASS_STATES] && movable;
+    bool weights_free = !wish->fixed[HST_CLASS_WEIGHTS] && movable;
     if (wish->fixed[HST_CLASS_STATES] && wish->tier[HST_CLASS_STATES] == HST_TIER_NVME)
         range.low.state_tiles = tiles;
     if (wish->fixed[HST_CLASS_WEIGHTS] && wish->tier[HST_CLASS_WEIGHTS] == HST_TIER_NVME)
@@ -318,23 +361,37 @@ static double mib_up(uint64_t bytes)
     return ceil((double)bytes / MIB * 10) / 10;
 }
 
-static int refuse_dram(const struct placement_in *in, struct choice_range range,
-                       struct placement *p, char *why, size_t why_bytes)
+/* Whether what depends on the batch is a good part of the need: worth naming only then. */
+static bool batch_weighs(const struct placement *p)
+{
+    enum hst_tier tier = p->compute_tier;
+    uint64_t batch =
+        add(p->table[HST_CLASS_ACTS][tier], add(p->table[HST_CLASS_CARRY][tier], p->work_bytes));
+    return batch > (tier == HST_TIER_HBM ? p->hbm_bytes : p->dram_bytes) / 4;
+}
+
+/* The smallest layout does not fit; it is in *p. */
+static int refuse_memory(const struct placement_in *in, struct choice_range range,
+                         struct placement *p, char *why, size_t why_bytes)
 {
     size_t last = sizeof RING_DEPTHS / sizeof RING_DEPTHS[0] - 1;
     struct choice least = range.high;
     least.slots = RING_DEPTHS[last].slots;
     least.leases = RING_DEPTHS[last].leases;
     lay_out(in, &least, p);
-    /* What depends on the batch: worth naming only where it is a good part of the need. */
-    uint64_t batch = add(p->table[HST_CLASS_ACTS][HST_TIER_DRAM],
-                         add(p->table[HST_CLASS_CARRY][HST_TIER_DRAM], p->work_bytes));
-    snprintf(why, why_bytes,
-             "no placement fits: the smallest needs %.1f MiB of DRAM (and %.1f MiB of NVMe), the "
-             "budget is %.1f MiB. Fix: raise --dram%s%s",
-             mib_up(p->dram_bytes), mib_up(p->nvme_bytes), (double)in->dram_budget / MIB,
-             in->has_nvme ? "" : ", give a --store",
-             batch > p->dram_bytes / 4 ? ", or lower --batch-tokens or --grain" : "");
+    const char *batch = batch_weighs(p) ? ", or lower --batch-tokens or --grain" : "";
+    if (p->hbm_bytes > in->hbm_budget)
+        snprintf(why, why_bytes,
+                 "the model does not fit in the GPU's memory: weights, gradients, states and "
+                 "activations need %.1f MiB of HBM, the budget is %.1f MiB. Fix: raise --hbm%s, or "
+                 "train it on the host (--device host), which keeps it in DRAM and NVMe",
+                 mib_up(p->hbm_bytes), (double)in->hbm_budget / MIB, batch);
+    else
+        snprintf(why, why_bytes,
+                 "no placement fits: the smallest needs %.1f MiB of DRAM (and %.1f MiB of NVMe), "
+                 "the budget is %.1f MiB. Fix: raise --dram%s%s",
+                 mib_up(p->dram_bytes), mib_up(p->nvme_bytes), (double)in->dram_budget / MIB,
+                 in->has_nvme || in->compute_tier == HST_TIER_HBM ? "" : ", give a --store", batch);
     return -ENOSPC;
 }
 
@@ -351,8 +408,15 @@ static int refuse_nvme(const struct placement_in *in, const struct placement *p,
 static int check_wish(const struct placement_in *in, char *why, size_t why_bytes)
 {
     for (int c = 0; c < HST_CLASS_COUNT; c++) {
-        if (!in->wish.fixed[c] || in->wish.tier[c] == HST_TIER_DRAM)
+        if (!in->wish.fixed[c] || in->wish.tier[c] == in->compute_tier)
             continue;
+        if (in->compute_tier == HST_TIER_HBM) {
+            snprintf(why, why_bytes,
+                     "%s can not be placed in %s on a GPU: all classes live in hbm there. Fix: "
+                     "leave --place out, or --device host",
+                     hst_class_name((enum hst_class)c), hst_tier_name(in->wish.tier[c]));
+            return -EINVAL;
+        }
         bool movable = c == HST_CLASS_STATES || c == HST_CLASS_WEIGHTS;
         if (in->wish.tier[c] == HST_TIER_NVME && movable && in->has_nvme)
             continue;
@@ -397,7 +461,7 @@ int placement_plan(const struct placement_in *in, struct placement *placement, c
         *placement = p;
         return 0;
     }
-    rc = found ? refuse_nvme(in, &p, why, why_bytes) : refuse_dram(in, range, &p, why, why_bytes);
+    rc = found ? refuse_nvme(in, &p, why, why_bytes) : refuse_memory(in, range, &p, why, why_bytes);
     placement_free(&p);
     return rc;
 }

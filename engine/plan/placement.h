@@ -5,9 +5,12 @@
  * The home and the address of everything, within the budgets, and the memory table. Pure: it
  * decides before anything is allocated, and what it decided is all that is ever allocated.
  *
- * DRAM is one arena; an address is a byte offset in it, a multiple of 4 KiB. What lives on NVMe has
- * a drive and a byte offset in that drive's file. States are placed tile by tile, weights unit by
- * unit.
+ * HBM and DRAM are one arena each; an address is a byte offset in it, a multiple of 4 KiB. What
+ * lives on NVMe has a drive and a byte offset in that drive's file. States are placed tile by tile,
+ * weights unit by unit.
+ *
+ * The compute tier is the one whose memory the device computes in: DRAM on the host, HBM on a GPU.
+ * On a GPU everything but what passes through host memory lives in HBM.
  */
 #include "plan/layout.h"
 #include "plan/record.h"
@@ -25,7 +28,10 @@ struct placement_in {
     enum hst_precision precision;
     struct place_wish wish;
     bool has_nvme;                   /* there is a store directory */
-    uint64_t dram_budget, nvme_budget; /* bytes */
+    enum hst_tier compute_tier;      /* HST_TIER_DRAM or HST_TIER_HBM */
+    uint64_t hbm_budget, dram_budget, nvme_budget; /* bytes */
+    /* the client's own memory, in the compute tier and in DRAM */
+    uint64_t client_device_bytes, client_host_bytes;
     uint64_t batch_tokens, grain_tokens;
     uint64_t carry_bytes_per_token;
 };
@@ -43,36 +49,45 @@ struct unit_home {
     struct address weights;      /* of the unit's first tile */
     uint32_t nvme_states;        /* its first tiles, so many, have their states on NVMe */
     uint64_t nvme_states_at;     /* byte offset of the first of them, in the drive's file */
-    uint64_t dram_states_at;     /* byte offset of the first of the others, in the arena */
-    uint64_t grads;              /* arena offset of the rounded gradients */
-    uint64_t acts;               /* arena offset of the checkpoints, or PLACEMENT_NO_ADDRESS */
+    uint64_t states_at;          /* of the first of the others, in the compute tier's arena */
+    uint64_t grads;              /* compute arena's offset of the rounded gradients */
+    uint64_t acts;               /* of the checkpoints, or PLACEMENT_NO_ADDRESS */
 };
 
 struct placement {
     const struct layout *layout;
     enum hst_precision precision;
+    enum hst_tier compute_tier;
     struct unit_home *units;      /* [unit_count] */
-    uint64_t carry, carry_grad;   /* arena offsets */
-    uint64_t accumulator, tied;   /* arena offsets of the f32 gradient accumulators */
-    uint64_t norm_partials;       /* arena offset, f64, one per 4,096 elements */
+    /* Offsets in the compute tier's arena: */
+    uint64_t carry, carry_grad;
+    uint64_t accumulator, tied;   /* the f32 gradient accumulators */
+    uint64_t norm_partials;       /* f64, one per 4,096 elements */
     uint64_t work, work_bytes;    /* the largest unit's workspace */
+    uint64_t client_device;
+    /* Offsets in the DRAM arena: */
+    uint64_t host_partials;       /* norm_partials as the host reads them; there the same */
+    uint64_t load_values;         /* f32 of one tile; may be the accumulator */
+    uint64_t client_host;
     uint64_t leases, lease_bytes; /* arena offset of lease 0, stride */
     uint32_t lease_count;         /* 0 where all weights are at home in DRAM */
     uint64_t slots, slot_bytes;   /* the tile ring: arena offset of slot 0, stride */
     uint64_t slot_record_at;      /* a slot is weights, then the record: bytes from its start */
-    uint32_t slot_count;          /* 0 where nothing is on NVMe */
+    uint32_t slot_count;          /* 0 where all tiles are at home in DRAM */
     uint32_t micro_count;
-    uint64_t dram_bytes; /* of the arena */
+    uint64_t hbm_bytes, dram_bytes; /* of the arenas */
     uint64_t nvme_bytes; /* of the file */
     uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
 };
 
 /**
- * Finds homes: as much as fits in DRAM, states leave first (they travel once each way per step,
- * weights twice in). The layout must outlive the placement. Cost: O(units), whatever their size.
+ * Finds homes: as much as fits in the compute tier; on the host states leave DRAM first (they
+ * travel once each way per step, weights twice in). The layout must outlive the placement. Cost:
+ * O(units), whatever their size.
  *
- * Errors: -ENOSPC the DRAM budget is too small, `why` names the smallest that would do; -EDQUOT the
- * NVMe budget is too small for what must leave DRAM; -EINVAL contradictory wish; -ENOMEM.
+ * Errors: -ENOSPC the HBM or DRAM budget is too small, `why` names the smallest that would do;
+ * -EDQUOT the NVMe budget is too small for what must leave DRAM; -EINVAL contradictory wish;
+ * -ENOMEM.
  */
 int placement_plan(const struct placement_in *in, struct placement *placement, char *why,
                    size_t why_bytes);

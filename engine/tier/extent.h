@@ -2,9 +2,10 @@
 #ifndef HOISTWAY_ENGINE_TIER_EXTENT_H
 #define HOISTWAY_ENGINE_TIER_EXTENT_H
 /*
- * Extents: the bytes of one tile (its state record or its weights) that live on a drive. Exec asks
- * for extents, never for files; a provider knows files, slots and hashes. scratch.c has one slot
- * and leaves nothing behind; a store that commits has two and fills the same table.
+ * Extents: the bytes of one tile (its state record or its weights) that live where the host can not
+ * work on them, on a drive or in a GPU's memory. Exec asks for extents, never for files; a provider
+ * knows files, slots and hashes. scratch.c has one slot and leaves nothing behind; a store that
+ * commits has two and fills the same table; hbm.c copies.
  *
  * The caller owns a struct transfer until it is done; everything runs on the engine's thread.
  */
@@ -57,6 +58,13 @@ int extents_write(struct extents *extents, enum extent_kind kind, uint32_t tile,
                   struct transfer *transfer);
 /** Waits until the transfer is done. Returns its error. */
 int extents_wait(struct extents *extents, struct transfer *transfer);
+
+/**
+ * HBM provider: tiles in the device's memory at `arena`; copies run on `stream`, at most one per
+ * slot and kind at a time. Errors: -ENOMEM, the device's.
+ */
+int hbm_open(struct hst_stream *stream, struct hst_dev *dev, unsigned char *arena,
+             const struct placement *placement, struct extents **extents);
 
 /**
  * Scratch provider: one unnamed file in `directory`, preallocated. The aio context must outlive it.

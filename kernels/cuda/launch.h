@@ -6,7 +6,7 @@
  * HST_SIMT it is the interpreter of tests/simt, so that every kernel also runs, and is checked for
  * races, on a machine without a GPU. The rules that this asks of kernels are in README.md.
  *
- *   HST_LAUNCH((kernel<T, 4>), grid, block, shared_bytes, stream, arguments...)   args by value
+ *   HST_LAUNCH((kernel<T, 4>), grid, block, shared_bytes, stream, arguments...)
  *   HST_DYN_SHARED(float, name)   dynamic shared memory, aligned to 128 bytes
  */
 #include <hoistway/kernels.h>

@@ -68,8 +68,7 @@ int host_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_by
 {
     struct host_dev *host = host_dev_of(dev);
     pthread_mutex_lock(&host->lock);
-    bool room =
-        host->usage.memory_bytes <= memory_bytes && host->usage.host_bytes <= host_bytes;
+    bool room = host->usage.memory_bytes <= memory_bytes && host->usage.host_bytes <= host_bytes;
     if (room) {
         host->memory_budget_bytes = memory_bytes;
         host->host_budget_bytes = host_bytes;

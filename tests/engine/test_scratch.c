@@ -38,6 +38,7 @@ static void open_fixture(struct fixture *f, enum hst_precision precision)
     f->in = (struct placement_in){.layout = &f->layout,
                                   .precision = precision,
                                   .has_nvme = true,
+                                  .compute_tier = HST_TIER_DRAM,
                                   .dram_budget = 1u << 30,
                                   .nvme_budget = 1u << 30,
                                   .batch_tokens = 1,

@@ -144,8 +144,8 @@ static void dw_down(void)
 
 static void rmsnorm(void)
 {
-    hst_op_rmsnorm(
-        stream, &(struct hst_rmsnorm){TOKENS, HIDDEN, HST_F32, 1e-5f, in[0], in[1], out[0], rows});
+    hst_op_rmsnorm(stream, &(struct hst_rmsnorm){TOKENS, HIDDEN, HST_F32, 1e-5f, in[0], in[1],
+                                                 out[0], rows, NULL, NULL});
 }
 
 static void rmsnorm_backward(void)
@@ -211,8 +211,9 @@ static void embedding(void)
 
 static void embedding_backward(void)
 {
-    hst_op_embedding_backward(stream, &(struct hst_embedding_backward){
-                                          TOKENS, 8192, HIDDEN, HST_F32, ids, in[0], out[0]});
+    hst_op_embedding_backward(stream,
+                              &(struct hst_embedding_backward){
+                                  TOKENS, 8192, HIDDEN, HST_F32, ids, in[0], out[0], {NULL, 0}});
 }
 
 #define GEMM(m, n, k) (2.0 * (m) * (n) * (k))

@@ -52,7 +52,10 @@ static void run_all(struct hst_stream *s, char *arena, enum hst_dtype dtype)
     for (size_t i = 0; i < TENSOR_BYTES / 4; i++)
         f[i] = rows[i] = (float)(i % 17) * 0.25f;
     struct hst_work work = {t[8], TENSOR_BYTES};
-    hst_op_rmsnorm(s, &(struct hst_rmsnorm){TOKENS, WIDTH, dtype, 1e-5f, t[0], t[1], t[2], rows});
+    hst_op_rmsnorm(
+        s, &(struct hst_rmsnorm){TOKENS, WIDTH, dtype, 1e-5f, t[0], t[1], t[4], rows, NULL, NULL});
+    hst_op_rmsnorm(
+        s, &(struct hst_rmsnorm){TOKENS, WIDTH, dtype, 1e-5f, t[0], t[1], t[2], rows, t[3], t[7]});
     hst_op_rmsnorm_backward(s, &(struct hst_rmsnorm_backward){TOKENS, WIDTH, dtype, t[0], t[1],
                                                               t[3], rows, t[4], f, true, work});
     hst_op_rope(s, &(struct hst_rope){1, TOKENS, 2, 42, dtype, t[2], f, f + 4096, false});
@@ -62,7 +65,7 @@ static void run_all(struct hst_stream *s, char *arena, enum hst_dtype dtype)
     hst_op_add(s, &(struct hst_add){20011, dtype, t[5], t[6], t[6]});
     hst_op_cast(s, &(struct hst_cast){20011, dtype, HST_F32 + HST_BF16 - dtype, t[7], t[8]});
     hst_op_embedding_backward(
-        s, &(struct hst_embedding_backward){TOKENS, 11, WIDTH, dtype, ids, t[5], f});
+        s, &(struct hst_embedding_backward){TOKENS, 11, WIDTH, dtype, ids, t[5], f, {NULL, 0}});
     hst_op_embedding(s, &(struct hst_embedding){TOKENS, 11, WIDTH, dtype, ids, t[0], t[5]});
     hst_op_cross_entropy(
         s, &(struct hst_cross_entropy){TOKENS, WIDTH, dtype, t[3], ids, rows, 0.3f, true});

@@ -64,7 +64,7 @@ static int engine_failed(struct bench *b, int native)
 static int open_run(struct bench *b)
 {
     struct llama_run run = {SEQUENCE, b->in->batch_tokens,
-                            llama_grain_tokens(0, SEQUENCE, b->in->batch_tokens)};
+                            llama_grain_tokens(LLAMA_GRAIN_HOST, SEQUENCE, b->in->batch_tokens)};
     int rc = llama_create(&MODEL, &run, &b->model, b->error);
     if (rc)
         return rc;

@@ -6,11 +6,9 @@
 #include "model/pass.h"
 #include "model/work.h"
 
-/** x = rows of the embedding. */
-void embedding_forward(struct pass *p, const struct embedding_work *w, const uint32_t *ids,
-                       void *x);
-void embedding_backward(struct pass *p, const struct embedding_work *w, const uint32_t *ids,
-                        const void *dx);
+/** x = rows of the embedding. ids u32[tokens], on the device. */
+void embedding_forward(struct pass *p, const uint32_t *ids, void *x);
+void embedding_backward(struct pass *p, const uint32_t *ids, const void *dx);
 
 /** Keeps x in `checkpoint`, then x ← layer(x), in place. */
 void layer_forward(struct pass *p, const struct layer_work *w, void *checkpoint, void *x);
@@ -18,8 +16,8 @@ void layer_forward(struct pass *p, const struct layer_work *w, void *checkpoint,
 void layer_backward(struct pass *p, const struct layer_work *w, const void *checkpoint, void *dx);
 
 /**
- * Loss and gradient at once: losses f32[tokens] in host memory, written when the stream gets there;
- * dx written. `grad_scale` multiplies the gradient of each token's loss.
+ * Loss and gradient at once: targets u32[tokens] and losses f32[tokens] are on the device; losses
+ * and dx are written. `grad_scale` multiplies the gradient of each token's loss.
  */
 void head_loss(struct pass *p, const struct head_work *w, const void *x, const uint32_t *targets,
                float grad_scale, float *losses, void *dx);

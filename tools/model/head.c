@@ -7,8 +7,15 @@
 #include "model/blocks.h"
 #include "model/linear.h"
 
-static void chunk_loss(struct pass *p, const struct head_work *w, size_t first, size_t tokens,
-                       float grad_scale)
+/* What a chunk reads and writes beside the unit's work. */
+struct loss_of {
+    const uint32_t *targets;
+    float *losses;
+    float grad_scale;
+};
+
+static void chunk_loss(struct pass *p, const struct head_work *w, const struct loss_of *of,
+                       size_t first, size_t tokens)
 {
     struct linear l = {p->model->config.vocab, p->model->config.hidden};
     const struct hst_param_view *weight = &p->param[HEAD_WEIGHT];
@@ -19,9 +26,9 @@ static void chunk_loss(struct pass *p, const struct head_work *w, size_t first, 
         .vocab = l.out,
         .dtype = p->dtype,
         .logits = w->logits,
-        .targets = p->measure ? NULL : w->targets + first,
-        .loss = p->measure ? NULL : w->losses + first,
-        .grad_scale = grad_scale,
+        .targets = p->measure ? NULL : of->targets + first,
+        .loss = p->measure ? NULL : of->losses + first,
+        .grad_scale = of->grad_scale,
         .want_grad = true,
     };
     pass_cross_entropy(p, args);
@@ -32,13 +39,12 @@ static void chunk_loss(struct pass *p, const struct head_work *w, size_t first, 
 void head_loss(struct pass *p, const struct head_work *w, const void *x, const uint32_t *targets,
                float grad_scale, float *losses, void *dx)
 {
-    pass_copy(p, w->targets, targets, p->tokens * sizeof *targets);
+    const struct loss_of of = {targets, losses, grad_scale};
     pass_rmsnorm(p, x, HEAD_NORM, w->n, w->rstd);
     for (size_t first = 0; first < p->tokens; first += LOGIT_CHUNK_TOKENS) {
         size_t left = p->tokens - first;
         size_t tokens = left < LOGIT_CHUNK_TOKENS ? left : LOGIT_CHUNK_TOKENS;
-        chunk_loss(p, w, first, tokens, grad_scale);
+        chunk_loss(p, w, &of, first, tokens);
     }
-    pass_copy(p, losses, w->losses, p->tokens * sizeof *losses);
     pass_rmsnorm_backward(p, x, HEAD_NORM, w->rstd, w->n, dx, false);
 }

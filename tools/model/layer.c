@@ -49,15 +49,6 @@ static size_t hidden_count(const struct pass *p)
     return p->tokens * p->model->config.hidden;
 }
 
-/* The angles are the model's constants; a work area keeps nothing between micro-batches. */
-static void load_tables(struct pass *p, const struct layer_work *w)
-{
-    const struct llama *model = p->model;
-    size_t bytes = model->run.seq_len * (model->config.head_dim / 2) * sizeof(float);
-    pass_copy(p, w->cos, model->cos, bytes);
-    pass_copy(p, w->sin, model->sin, bytes);
-}
-
 static struct hst_attention attention_args(const struct pass *p, const struct layer_work *w)
 {
     const struct llama_config *c = &p->model->config;
@@ -77,24 +68,23 @@ static struct hst_attention attention_args(const struct pass *p, const struct la
     };
 }
 
-/* x1 = x + O·attention(norm(x)); x1 may be x. */
-static void attention_half(struct pass *p, const struct layer_work *w, const void *x, void *x1)
+/* dn = O·attention(norm(x)) */
+static void attention_half(struct pass *p, const struct layer_work *w, const void *x)
 {
     pass_rmsnorm(p, x, LAYER_INPUT_NORM, w->n1, w->rstd1);
     forward(p, LAYER_Q, w->n1, w->q);
     forward(p, LAYER_K, w->n1, w->k);
     forward(p, LAYER_V, w->n1, w->v);
-    pass_rope(p, w->q, p->model->config.heads, w->cos, w->sin, false);
-    pass_rope(p, w->k, p->model->config.kv_heads, w->cos, w->sin, false);
+    pass_rope(p, w->q, p->model->config.heads, false);
+    pass_rope(p, w->k, p->model->config.kv_heads, false);
     pass_attention(p, attention_args(p, w));
     forward(p, LAYER_O, w->o, w->dn);
-    pass_add(p, hidden_count(p), x, w->dn, x1);
 }
 
-/* act = swiglu(norm(x1)) */
-static void mlp_inside(struct pass *p, const struct layer_work *w, const void *x1)
+/* x1 = x + dn, act = swiglu(norm(x1)); x1 may be x. */
+static void mlp_inside(struct pass *p, const struct layer_work *w, const void *x, void *x1)
 {
-    pass_rmsnorm(p, x1, LAYER_POST_NORM, w->n2, w->rstd2);
+    pass_add_rmsnorm(p, x, w->dn, x1, LAYER_POST_NORM, w->n2, w->rstd2);
     forward(p, LAYER_GATE, w->n2, w->gate);
     forward(p, LAYER_UP, w->n2, w->up);
     pass_swiglu(p, p->tokens * p->model->config.intermediate, w->gate, w->up, w->act);
@@ -103,9 +93,8 @@ static void mlp_inside(struct pass *p, const struct layer_work *w, const void *x
 void layer_forward(struct pass *p, const struct layer_work *w, void *checkpoint, void *x)
 {
     pass_copy(p, checkpoint, x, hidden_count(p) * hst_dtype_bytes(p->dtype));
-    load_tables(p, w);
-    attention_half(p, w, x, x);
-    mlp_inside(p, w, x);
+    attention_half(p, w, x);
+    mlp_inside(p, w, x, x);
     forward(p, LAYER_DOWN, w->act, w->dn);
     pass_add(p, hidden_count(p), x, w->dn, x);
 }
@@ -139,8 +128,8 @@ static void attention_half_backward(struct pass *p, const struct layer_work *w, 
         .dv = w->dv,
     };
     pass_attention_backward(p, args);
-    pass_rope(p, w->dq, p->model->config.heads, w->cos, w->sin, true);
-    pass_rope(p, w->dk, p->model->config.kv_heads, w->cos, w->sin, true);
+    pass_rope(p, w->dq, p->model->config.heads, true);
+    pass_rope(p, w->dk, p->model->config.kv_heads, true);
     weight_grad(p, LAYER_Q, w->dq, w->n1);
     weight_grad(p, LAYER_K, w->dk, w->n1);
     weight_grad(p, LAYER_V, w->dv, w->n1);
@@ -153,9 +142,8 @@ static void attention_half_backward(struct pass *p, const struct layer_work *w, 
 
 void layer_backward(struct pass *p, const struct layer_work *w, const void *checkpoint, void *dx)
 {
-    load_tables(p, w);
-    attention_half(p, w, checkpoint, w->x1);
-    mlp_inside(p, w, w->x1);
+    attention_half(p, w, checkpoint);
+    mlp_inside(p, w, checkpoint, w->x1);
     mlp_backward(p, w, dx);
     attention_half_backward(p, w, checkpoint, dx);
 }

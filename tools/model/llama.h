@@ -17,7 +17,10 @@ struct llama_run {
     uint64_t grain_tokens; /* tokens of a micro-batch: see llama_grain_tokens */
 };
 
-/** Tokens of a grain: T·max(1, ⌊wish/T⌋), wish 0: 2,048; at most batch_tokens. */
+/* Tokens of a grain where the user wishes none: enough for full speed. */
+#define LLAMA_GRAIN_HOST 2048u
+#define LLAMA_GRAIN_GPU  8192u
+/** Tokens of a grain: T·max(1, ⌊wish/T⌋), at most batch_tokens. */
 uint64_t llama_grain_tokens(uint64_t wish, uint64_t seq_len, uint64_t batch_tokens);
 
 struct llama_tensor {

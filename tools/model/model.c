@@ -6,8 +6,6 @@
 #include "model/model.h"
 
 #include "fail.h"
-#include "model/rope.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,7 +21,7 @@
 
 uint64_t llama_grain_tokens(uint64_t wish, uint64_t seq_len, uint64_t batch_tokens)
 {
-    uint64_t sequences = (wish ? wish : 2048) / seq_len;
+    uint64_t sequences = wish / seq_len;
     uint64_t most = batch_tokens / seq_len;
     if (sequences > most)
         sequences = most;
@@ -161,21 +159,15 @@ int llama_create(const struct llama_config *config, const struct llama_run *run,
     m->kv_width = (size_t)config->kv_heads * config->head_dim;
     m->tensor_count =
         (size_t)config->layers * LAYER_PARAM_COUNT + (config->tied_embeddings ? 2 : 3);
-    size_t table = (size_t)run->seq_len * (config->head_dim / 2);
     m->tensors = calloc(m->tensor_count, sizeof *m->tensors);
     m->names = calloc(m->tensor_count, sizeof *m->names);
-    m->cos = calloc(table, sizeof *m->cos);
-    m->sin = calloc(table, sizeof *m->sin);
-    m->losses = calloc((size_t)run->batch_tokens, sizeof *m->losses);
-    if (!m->tensors || !m->names || !m->cos || !m->sin || !m->losses) {
+    if (!m->tensors || !m->names) {
         llama_destroy(&m);
         return fail(error, FAIL_CONFIG_VALUE, -ENOMEM,
-                    "out of memory for the description of the model (%" PRIu32 " layers, %" PRIu64
-                    " tokens in a step)",
-                    config->layers, run->batch_tokens);
+                    "out of memory for the description of the model (%" PRIu32 " layers)",
+                    config->layers);
     }
     describe(m);
-    rope_tables(&config->rope, config->head_dim, (size_t)run->seq_len, m->cos, m->sin);
     *model = m;
     return 0;
 }
@@ -187,9 +179,6 @@ void llama_destroy(struct llama **model)
         return;
     free(m->tensors);
     free(m->names);
-    free(m->cos);
-    free(m->sin);
-    free(m->losses);
     free(m);
     *model = NULL;
 }

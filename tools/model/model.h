@@ -26,6 +26,13 @@ struct tensor_name {
     char text[64];
 };
 
+/* The model's own memory (memory.h), on the device or on the host. */
+struct llama_memory {
+    float *cos, *sin;           /* f32[seq_len, head_dim/2] */
+    uint32_t *inputs, *targets; /* u32[batch_tokens] */
+    float *losses;              /* f32[batch_tokens] */
+};
+
 struct llama {
     struct llama_config config;
     struct llama_run run;
@@ -35,13 +42,13 @@ struct llama {
     struct llama_tensor *tensors;
     struct tensor_name *names;
 
-    float *cos, *sin; /* f32[seq_len, head_dim/2] */
-    float *losses;    /* f32[batch_tokens], filled by the device during a step */
+    struct llama_memory device, host; /* device.cos is null until the first step */
 
     /* Known when the units have been added to an engine. */
     uint32_t first_unit;
     enum hst_dtype dtype;
-    size_t layer_op_bytes, head_op_bytes; /* workspace of the operations of a unit */
+    /* workspace of the operations of a unit */
+    size_t embedding_op_bytes, layer_op_bytes, head_op_bytes;
 };
 
 /** FLOPs of the forward per token of a layer, attention included, and of the head. */

@@ -28,7 +28,8 @@ void pass_matmul(struct pass *p, struct hst_matmul args)
         p->rc = hst_op_matmul(p->stream, &args);
 }
 
-void pass_rmsnorm(struct pass *p, const void *x, size_t param, void *y, float *rstd)
+void pass_add_rmsnorm(struct pass *p, const void *x, const void *residual, void *sum, size_t param,
+                      void *y, float *rstd)
 {
     if (!enqueues(p))
         return;
@@ -41,8 +42,15 @@ void pass_rmsnorm(struct pass *p, const void *x, size_t param, void *y, float *r
         .weight = p->param[param].data,
         .y = y,
         .rstd = rstd,
+        .residual = residual,
+        .sum = sum,
     };
     p->rc = hst_op_rmsnorm(p->stream, &args);
+}
+
+void pass_rmsnorm(struct pass *p, const void *x, size_t param, void *y, float *rstd)
+{
+    pass_add_rmsnorm(p, x, NULL, NULL, param, y, rstd);
 }
 
 void pass_rmsnorm_backward(struct pass *p, const void *x, size_t param, const float *rstd,
@@ -69,8 +77,7 @@ void pass_rmsnorm_backward(struct pass *p, const void *x, size_t param, const fl
     p->rc = hst_op_rmsnorm_backward(p->stream, &args);
 }
 
-void pass_rope(struct pass *p, void *x, size_t heads, const float *cos_table,
-               const float *sin_table, bool inverse)
+void pass_rope(struct pass *p, void *x, size_t heads, bool inverse)
 {
     if (!enqueues(p))
         return;
@@ -81,8 +88,8 @@ void pass_rope(struct pass *p, void *x, size_t heads, const float *cos_table,
         .head_dim = p->model->config.head_dim,
         .dtype = p->dtype,
         .x = x,
-        .cos = cos_table,
-        .sin = sin_table,
+        .cos = p->model->device.cos,
+        .sin = p->model->device.sin,
         .inverse = inverse,
     };
     p->rc = hst_op_rope(p->stream, &args);
@@ -166,16 +173,20 @@ void pass_embedding(struct pass *p, const uint32_t *ids, size_t param, void *out
 
 void pass_embedding_backward(struct pass *p, const uint32_t *ids, size_t param, const void *dout)
 {
+    size_t vocab = p->model->config.vocab;
+    if (p->measure)
+        need_work(p, hst_embedding_backward_work_bytes(p->device, p->tokens, vocab));
     if (!enqueues(p))
         return;
     struct hst_embedding_backward args = {
         .tokens = p->tokens,
-        .vocab = p->model->config.vocab,
+        .vocab = vocab,
         .width = p->model->config.hidden,
         .dtype = p->dtype,
         .ids = ids,
         .dout = dout,
         .dweight = p->param[param].grad,
+        .work = p->op_work,
     };
     p->rc = hst_op_embedding_backward(p->stream, &args);
 }

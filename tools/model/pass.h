@@ -27,11 +27,14 @@ void pass_copy(struct pass *p, void *dst, const void *src, size_t size_bytes);
 void pass_matmul(struct pass *p, struct hst_matmul args);
 /** y = rmsnorm(x)·weight, `param` being the weight's place in the unit. */
 void pass_rmsnorm(struct pass *p, const void *x, size_t param, void *y, float *rstd);
+/** sum = x + residual, y = rmsnorm(sum)·weight; sum may be x. */
+void pass_add_rmsnorm(struct pass *p, const void *x, const void *residual, void *sum, size_t param,
+                      void *y, float *rstd);
 /** dx ← [dx +] the gradient through it; the weight's gradient is added to. */
 void pass_rmsnorm_backward(struct pass *p, const void *x, size_t param, const float *rstd,
                            const void *dy, void *dx, bool accumulate);
-void pass_rope(struct pass *p, void *x, size_t heads, const float *cos_table,
-               const float *sin_table, bool inverse);
+/** By the model's angles. */
+void pass_rope(struct pass *p, void *x, size_t heads, bool inverse);
 void pass_attention(struct pass *p, struct hst_attention args);
 void pass_attention_backward(struct pass *p, struct hst_attention_backward args);
 void pass_swiglu(struct pass *p, size_t count, const void *gate, const void *up, void *out);

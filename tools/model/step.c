@@ -5,6 +5,7 @@
  * computes depends on nothing else.
  */
 #include "model/blocks.h"
+#include "model/memory.h"
 
 #include <assert.h>
 
@@ -13,7 +14,6 @@ struct step {
     struct llama *model;
     struct hst_engine *engine;
     struct hst_stream *stream;
-    const uint32_t *inputs, *targets;
     uint32_t micro_count;
     float grad_scale; /* of one token's loss */
 };
@@ -54,11 +54,8 @@ static size_t first_token(const struct visit *v)
 
 static void embedding_micro_forward(struct visit *v, struct pass *p)
 {
-    struct work_area area = area_of(v);
-    struct embedding_work work;
-    embedding_work_carve(p->model, &area, &work);
     void *x = acquire(v, p, HST_CARRY, HST_WRITE);
-    embedding_forward(p, &work, v->step->inputs + first_token(v), x);
+    embedding_forward(p, p->model->device.inputs + first_token(v), x);
     release(v, p, HST_CARRY);
 }
 
@@ -67,8 +64,9 @@ static void embedding_micro_backward(struct visit *v, struct pass *p)
     struct work_area area = area_of(v);
     struct embedding_work work;
     embedding_work_carve(p->model, &area, &work);
+    p->op_work = work.op;
     void *dx = acquire(v, p, HST_CARRY_GRAD, HST_READ);
-    embedding_backward(p, &work, v->step->inputs + first_token(v), dx);
+    embedding_backward(p, p->model->device.inputs + first_token(v), dx);
     release(v, p, HST_CARRY_GRAD);
 }
 
@@ -107,8 +105,8 @@ static void head_micro_backward(struct visit *v, struct pass *p)
     size_t first = first_token(v);
     void *x = acquire(v, p, HST_CARRY, HST_READ);
     void *dx = acquire(v, p, HST_CARRY_GRAD, HST_WRITE);
-    head_loss(p, &work, x, v->step->targets + first, v->step->grad_scale,
-              v->step->model->losses + first, dx);
+    head_loss(p, &work, x, p->model->device.targets + first, v->step->grad_scale,
+              p->model->device.losses + first, dx);
     release(v, p, HST_CARRY_GRAD);
     release(v, p, HST_CARRY);
 }
@@ -165,7 +163,7 @@ static double mean_loss(const struct llama *model)
 {
     double sum = 0.0;
     for (uint64_t i = 0; i < model->run.batch_tokens; i++)
-        sum += (double)model->losses[i];
+        sum += (double)model->host.losses[i];
     return sum / (double)model->run.batch_tokens;
 }
 
@@ -182,21 +180,21 @@ int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_
         .model = model,
         .engine = engine,
         .stream = hst_engine_stream(engine),
-        .inputs = inputs,
-        .targets = targets,
         .micro_count = begun.micro_count,
         .grad_scale = (float)((double)begun.loss_scale / (double)model->run.batch_tokens),
     };
     assert((begun.micro_count - 1) * model->run.grain_tokens < model->run.batch_tokens &&
            begun.micro_count * model->run.grain_tokens >= model->run.batch_tokens);
-    rc = sweep_units(&step);
+    if (!model->device.cos)
+        rc = llama_memory_take(model, engine);
     if (rc == 0)
-        rc = hst_step_end(engine, &ended);
-    /* The caller's ids are read, and the losses written, until the stream has passed: also after
-     * a failure. */
-    int drained = hst_stream_sync(step.stream);
+        rc = llama_memory_ids(model, step.stream, inputs, targets);
     if (rc == 0)
-        rc = drained;
+        rc = sweep_units(&step);
+    if (rc == 0)
+        rc = llama_memory_losses(model, step.stream);
+    if (rc == 0)
+        rc = hst_step_end(engine, &ended); /* the stream has passed the losses */
     if (rc < 0)
         return rc;
     *loss = mean_loss(model);

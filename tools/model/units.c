@@ -4,6 +4,7 @@
  * output weight). The workspace of a unit is found by running its own passes in measure mode.
  */
 #include "model/blocks.h"
+#include "model/memory.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -37,7 +38,10 @@ static void measure_operations(struct llama *model, struct hst_engine *engine)
     const struct hst_param_view no_data[LAYER_PARAM_COUNT] = {{0}};
     const struct layer_work layer = {0};
     const struct head_work head = {0};
-    struct pass p = measuring_pass(model, engine, no_data, &model->layer_op_bytes);
+    struct pass p = measuring_pass(model, engine, no_data, &model->embedding_op_bytes);
+    model->embedding_op_bytes = 0;
+    embedding_backward(&p, NULL, NULL);
+    p = measuring_pass(model, engine, no_data, &model->layer_op_bytes);
     model->layer_op_bytes = 0;
     layer_forward(&p, &layer, NULL, NULL);
     layer_backward(&p, &layer, NULL, NULL);
@@ -112,6 +116,8 @@ int llama_add_units(struct llama *model, struct hst_engine *engine)
     model->dtype = hst_engine_dtype(engine);
     measure_operations(model, engine);
     int rc = hst_carry_set(engine, model->config.hidden * hst_dtype_bytes(model->dtype));
+    if (rc == 0)
+        rc = llama_memory_ask(model, engine);
     if (rc == 0)
         rc = add_embedding(model, engine, &model->first_unit);
     uint32_t unit = model->first_unit;

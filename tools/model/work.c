@@ -25,7 +25,8 @@ void *work_take(struct work_area *area, size_t count, size_t element_bytes)
 void embedding_work_carve(const struct llama *model, struct work_area *area,
                           struct embedding_work *work)
 {
-    work->ids = work_take(area, model->run.grain_tokens, sizeof *work->ids);
+    work->op.size_bytes = model->embedding_op_bytes;
+    work->op.data = work_take(area, model->embedding_op_bytes, 1);
 }
 
 static size_t greater(size_t a, size_t b)
@@ -38,9 +39,6 @@ void layer_work_carve(const struct llama *model, struct work_area *area, struct 
     const struct llama_config *c = &model->config;
     size_t tokens = model->run.grain_tokens, h = c->hidden, f = c->intermediate;
     size_t element = hst_dtype_bytes(model->dtype);
-    size_t table = model->run.seq_len * (c->head_dim / 2);
-    work->cos = work_take(area, table, sizeof(float));
-    work->sin = work_take(area, table, sizeof(float));
     work->rstd1 = work_take(area, tokens, sizeof(float));
     work->rstd2 = work_take(area, tokens, sizeof(float));
     work->lse = work_take(area, tokens * c->heads, sizeof(float));
@@ -75,8 +73,6 @@ void head_work_carve(const struct llama *model, struct work_area *area, struct h
     size_t chunk = tokens < LOGIT_CHUNK_TOKENS ? tokens : LOGIT_CHUNK_TOKENS;
     size_t element = hst_dtype_bytes(model->dtype);
     struct linear l = {model->config.vocab, h};
-    work->targets = work_take(area, tokens, sizeof *work->targets);
-    work->losses = work_take(area, tokens, sizeof *work->losses);
     work->rstd = work_take(area, tokens, sizeof *work->rstd);
     work->n = work_take(area, tokens * h, element);
     work->logits = work_take(area, chunk * model->config.vocab, element);

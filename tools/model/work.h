@@ -18,14 +18,13 @@ struct work_area {
 void *work_take(struct work_area *area, size_t count, size_t element_bytes);
 
 struct embedding_work {
-    uint32_t *ids; /* [tokens] */
+    struct hst_work op;
 };
 void embedding_work_carve(const struct llama *model, struct work_area *area,
                           struct embedding_work *work);
 
 /* Widths: h hidden, q heads·head_dim, kv kv_heads·head_dim, f intermediate; rows are tokens. */
 struct layer_work {
-    float *cos, *sin;     /* [seq_len, head_dim/2] */
     float *rstd1, *rstd2; /* [tokens] of the two norms */
     float *lse;           /* [batch, heads, seq] */
     void *n1, *n2;        /* [h] the norms' outputs */
@@ -41,8 +40,6 @@ struct layer_work {
 void layer_work_carve(const struct llama *model, struct work_area *area, struct layer_work *work);
 
 struct head_work {
-    uint32_t *targets; /* [tokens] */
-    float *losses;     /* [tokens] */
     float *rstd;       /* [tokens] */
     void *n;           /* [h] the norm's output; chunk by chunk becomes its gradient */
     void *logits;      /* [LOGIT_CHUNK_TOKENS, vocab] */

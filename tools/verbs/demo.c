@@ -182,6 +182,7 @@ static int train(struct demo *demo, size_t index)
     struct train_options options;
     struct train_result result;
     train_options_init(&options);
+    options.engine.device = "host"; /* what it shows are the homes of a machine without a GPU */
     options.model = demo->model;
     options.data = demo->data;
     options.init = TRAIN_INIT_RANDOM;

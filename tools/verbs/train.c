@@ -7,6 +7,7 @@
  */
 #include "verbs/train.h"
 
+#include "cli/device.h"
 #include "cli/message.h"
 #include "cli/progress.h"
 #include "cli/runlog.h"
@@ -27,6 +28,7 @@
 
 struct train {
     const struct train_options *options;
+    struct device_choice device;
     struct hst_error *error;
     struct llama_run run;
     struct hf_model *source;
@@ -142,6 +144,14 @@ static int open_data(struct train *t)
     return 0;
 }
 
+/* The export is checked before there is an engine to ask. */
+static enum hst_precision precision_of(const struct train *t)
+{
+    if (t->options->engine.precision != HST_PRECISION_DEFAULT)
+        return t->options->engine.precision;
+    return t->device.gpu ? HST_PRECISION_BF16 : HST_PRECISION_FP32;
+}
+
 static int check_outputs(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -150,7 +160,7 @@ static int check_outputs(struct train *t)
         .directory = o->export_directory,
         .source = t->source,
         .model = t->model,
-        .dtype = o->engine.precision == HST_PRECISION_BF16 ? HST_BF16 : HST_F32,
+        .dtype = precision_of(t) == HST_PRECISION_BF16 ? HST_BF16 : HST_F32,
     };
     if (o->export_directory)
         native = train_export_check(&t->export, t->error);
@@ -182,6 +192,7 @@ static int plan(struct train *t)
     config.size = sizeof config;
     config.batch_tokens = t->run.batch_tokens;
     config.grain_tokens = t->run.grain_tokens;
+    config.device = t->device.name;
     config.log = cli_engine_log;
     config.log_context = &t->progress;
     config.error = t->error;
@@ -249,12 +260,23 @@ static int load(struct train *t)
     return 0;
 }
 
+static void tell_device(const struct train *t)
+{
+    struct hst_dev_info info;
+    hst_dev_info(hst_engine_device(t->engine), &info);
+    if (t->device.gpu)
+        cli_note(CLI_DEVICE, "device: %s (%s)", t->device.name, info.model);
+    else
+        cli_note(CLI_DEVICE, "device: host (%" PRIu32 " threads, %s)%s%s", t->result.memory.threads,
+                 hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name, t->device.why[0] ? ": " : "",
+                 t->device.why);
+}
+
 static void tell_plan(const struct train *t)
 {
     if (t->options->quiet)
         return;
-    cli_note(CLI_DEVICE, "device: host (%" PRIu32 " threads, %s)", t->result.memory.threads,
-             hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name);
+    tell_device(t);
     table_print(&t->result.memory, stdout);
     fflush(stdout);
 }
@@ -272,7 +294,7 @@ static int begin_log(struct train *t)
         .model = o->model,
         .data = o->data,
         .store = o->engine.store,
-        .device = "host",
+        .device = t->device.name,
         .precision = precision_name(t),
         .seed = o->seed,
         .steps = o->steps,
@@ -420,18 +442,30 @@ static void close_all(struct train *t)
     hf_model_close(&t->source);
 }
 
+/* And the grain, whose default is the device's. */
+static void choose_device(struct train *t)
+{
+    const struct train_options *o = t->options;
+    uint64_t batch = o->engine.batch_tokens, wish = o->engine.grain_tokens;
+    device_choose(o->engine.device, &t->device);
+    if (t->device.warn)
+        cli_warn(CLI_DEVICE, "going on with the CPU: %s", t->device.why);
+    if (wish == 0)
+        wish = t->device.gpu ? LLAMA_GRAIN_GPU : LLAMA_GRAIN_HOST;
+    t->run = (struct llama_run){o->seq_len, batch, llama_grain_tokens(wish, o->seq_len, batch)};
+}
+
 int train_run(const struct train_options *options, struct train_result *result,
               struct hst_error *error)
 {
-    uint64_t batch = options->engine.batch_tokens, wish = options->engine.grain_tokens;
     static int (*const phases[])(struct train *) = {open_inputs, plan,        begin_log,
                                                     load,        train_steps, export_model};
     struct train t = {
         .options = options,
         .error = error,
-        .run = {options->seq_len, batch, llama_grain_tokens(wish, options->seq_len, batch)},
     };
     *error = (struct hst_error){0};
+    choose_device(&t);
     progress_init(&t.progress, options->quiet);
     int native = 0;
     for (size_t i = 0; i < sizeof phases / sizeof phases[0] && !native; i++) {

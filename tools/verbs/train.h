@@ -10,16 +10,14 @@
 #include <hoistway/hoistway.h>
 
 enum train_init { TRAIN_INIT_MODEL = 0, TRAIN_INIT_RANDOM = 1 };
-enum train_device { TRAIN_DEVICE_HOST = 1 };
 
 struct train_options {
-    struct hst_config engine; /* grain_tokens 0: the default */
+    struct hst_config engine; /* grain_tokens 0: the default; device null: a GPU if there is one */
     const char *model, *data;
     enum data_format data_format;
     enum token_dtype token_dtype;
     enum data_order order;
     enum train_init init;
-    enum train_device device;
     enum schedule_shape schedule;
     uint64_t steps, seq_len, warmup, seed;
     double lr;

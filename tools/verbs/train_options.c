@@ -26,7 +26,6 @@ static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const inits[] = {"random", NULL};
 static const char *const formats[] = {"text", "tokens", NULL};
 static const char *const token_dtypes[] = {"u16", "u32", NULL};
-static const char *const devices[] = {"host", NULL};
 
 #define FIELD(f) offsetof(struct train_options, f)
 
@@ -134,13 +133,11 @@ static const struct hst_option options_table[] = {
      .help = "of the sequences in each pass over the data"},
     {.name = "device",
      .group = "placement",
-     .type = HST_OPTION_CHOICE,
-     .offset = FIELD(device),
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(engine.device),
      .argument = "DEVICE",
-     .default_text = "host",
-     .choices = devices,
-     .first_choice = TRAIN_DEVICE_HOST,
-     .help = "where the model is computed"},
+     .default_text = "a GPU, if any",
+     .help = "where to compute: host, cuda or cuda:INDEX"},
     {.name = "export",
      .group = "output",
      .type = HST_OPTION_TEXT,
@@ -168,7 +165,6 @@ void train_options_init(struct train_options *options)
 {
     *options = (struct train_options){
         .engine = {.size = sizeof options->engine, .batch_tokens = DEFAULT_BATCH_TOKENS},
-        .device = TRAIN_DEVICE_HOST,
         .schedule = SCHEDULE_CONSTANT,
         .seq_len = DEFAULT_SEQ_LEN,
         .lr = DEFAULT_LR,

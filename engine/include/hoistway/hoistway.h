@@ -52,7 +52,9 @@ enum hst_code {
     HST_E_STORE_DIR = 105,  /* store directory missing, no directory, not writable */
     HST_E_READ = 106,       /* a read failed, in the store or in the caller's reader */
     HST_E_WRITE = 107,      /* a write to the store failed */
-    HST_E_DEVICE = 201,     /* device, stream or worker threads */
+    HST_E_DEVICE = 201,     /* a device, or worker threads, that can not be had */
+    HST_E_DEVICE_MEMORY = 202, /* the device's memory ran out, beside what was planned */
+    HST_E_DEVICE_FAILED = 203, /* the device failed while it computed or copied */
     HST_E_DISK_SPACE = 301, /* the store's file system has too little space left */
     HST_E_BUDGET = 302,     /* no placement fits, or a budget is more than the machine has */
     HST_E_VALUE = 402,      /* a configuration value out of its range */
@@ -73,7 +75,7 @@ typedef void hst_log_fn(void *context, enum hst_log_level level, const char *lin
 /* ---- configuration --------------------------------------------------------------------------- */
 
 enum hst_precision {
-    HST_PRECISION_DEFAULT = 0 /* of the device: fp32 on the host */,
+    HST_PRECISION_DEFAULT = 0 /* of the device: fp32 on the host, bf16 on a GPU */,
     HST_PRECISION_FP32 = 1,
     HST_PRECISION_BF16 = 2
 };
@@ -96,7 +98,8 @@ struct hst_config {
     uint64_t dram_bytes;
     uint64_t nvme_bytes;     /* budget; 0: 0.9 of what is free in the store directory */
     uint32_t threads;        /* 0: physical cores this process may use */
-    uint32_t tile_elements;  /* granule of update and state I/O, a multiple of 4,096; 0: 131,072 */
+    /* granule of update and state I/O, a multiple of 4,096; 0: 131,072 (4,194,304 on a GPU) */
+    uint32_t tile_elements;
     enum hst_io io;
     enum hst_precision precision;
     uint64_t batch_tokens;   /* tokens of a step; > 0 */
@@ -110,6 +113,8 @@ struct hst_config {
     hst_log_fn *log;         /* may be null */
     void *log_context;
     struct hst_error *error; /* where hst_engine_create says why it failed; may be null */
+    const char *device;      /* "host", "cuda", "cuda:1": a name of hst_dev_open; null: host */
+    uint64_t hbm_bytes;      /* budget; 0: 0.9 of what is free on the device; the host has none */
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 
@@ -177,6 +182,20 @@ int hst_unit_add(struct hst_engine *engine, const struct hst_unit_desc *desc, ui
  * gradient). Before seal.
  */
 int hst_carry_set(struct hst_engine *engine, uint64_t bytes_per_token);
+
+/**
+ * Memory of the client's own for as long as the engine lives: constants, inputs, results. Bytes on
+ * the device, and bytes of page-locked host memory that copies run from and to at full speed. Part
+ * of the memory table (BUFFERS). Before seal; a later call replaces an earlier one.
+ */
+int hst_client_memory_set(struct hst_engine *engine, uint64_t device_bytes, uint64_t host_bytes);
+struct hst_client_memory {
+    void *device; /* device memory, aligned to 4 KiB; null where none was asked for */
+    void *host;
+    uint64_t device_bytes, host_bytes;
+};
+/** After seal. Owned by the engine; contents undefined until written. */
+int hst_client_memory(struct hst_engine *engine, struct hst_client_memory *memory);
 
 enum hst_order { HST_ORDER_FORWARD = 1 /* forward in the order of adding, backward in reverse */ };
 

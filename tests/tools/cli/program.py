@@ -91,8 +91,8 @@ class Program(Case):
         names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)
         self.assertEqual(sorted(names), sorted(
             'model data data-format token-dtype init steps batch-tokens seq-len lr betas eps '
-            'weight-decay clip schedule warmup seed order precision grain store dram nvme place '
-            'threads device io export log quiet'.split()))
+            'weight-decay clip schedule warmup seed order precision grain store hbm dram nvme '
+            'place threads device io export log quiet'.split()))
 
     def test_results_that_can_not_be_written_are_a_failure(self):
         with open('/dev/full', 'w', encoding='ascii') as full:
@@ -124,7 +124,7 @@ class Folder(Case):
     def train(self, *args, without=(), **more):
         options = {'--model': self.path('model'), '--data': self.data, '--init': 'random',
                    '--store': self.path('store'), '--steps': 3, '--seq-len': 32,
-                   '--batch-tokens': 128, '--grain': 64}
+                   '--batch-tokens': 128, '--grain': 64, '--device': 'host'}
         given = {a.split('=')[0] for a in map(str, args)}
         fixed = [x for k, v in options.items() if k not in given and k not in without
                  for x in (k, v)]
@@ -213,7 +213,7 @@ class Training(Folder):
         self.assertEqual(done.returncode, 0, done.stderr)
         for part in ('weights', 'states', 'budget', 'trained 3 steps', 'exported fp32 weights'):
             self.assertIn(part, done.stdout)
-        self.assertRegex(done.stderr, r'(?m)^note\[I201\] device: host \(\d+ threads, \w+\)$')
+        self.assertRegex(done.stderr, r'(?m)^note\[I201\] device: host \(\d+ threads, \w+\)')
         steps = re.findall(r'^step (\d)/3 \d+% \| loss [\d.]+ \| norm \S+ \| \S+ tok/s \| '
                            r'stall \w+ \d+% \| eta \w+$', done.stderr, re.M)
         self.assertEqual(steps, ['1', '3'])
@@ -246,7 +246,7 @@ class Training(Folder):
         return subprocess.run(
             [PROGRAM, 'train', '--model', self.path('model'), '--data', self.data, '--init',
              'random', '--store', self.path('store'), '--steps', str(steps), '--seq-len', '32',
-             *args],
+             '--device', 'host', *args],
             stdout=subprocess.DEVNULL, stderr=terminal, timeout=120, check=False)
 
     def test_the_log_has_the_lines_of_the_contract(self):
@@ -290,7 +290,7 @@ class Training(Folder):
             done = subprocess.run(
                 [PROGRAM, 'train', '--model', self.path('model'), '--data', self.data, '--init',
                  'random', '--store', self.path('store'), '--steps', '1', '--seq-len', '32',
-                 '--export', out], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120,
+                 '--device', 'host', '--export', out], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120,
                 check=False)
         self.assertEqual(done.returncode, 1)
         self.assertEqual(re.findall(r'(?m)^error\[E107\] .*$', done.stderr),

@@ -84,7 +84,7 @@ static void both_forms_fill_both_tables(void **state)
     assert_int_equal(options.data_format, DATA_FORMAT_TOKENS);
     assert_int_equal(options.token_dtype, TOKEN_U32);
     assert_int_equal(options.init, TRAIN_INIT_RANDOM);
-    assert_int_equal(options.device, TRAIN_DEVICE_HOST);
+    assert_string_equal(options.engine.device, "host");
     assert_int_equal(options.engine.precision, HST_PRECISION_BF16);
     assert_string_equal(options.export_directory, "--odd");
     assert_true(options.lr == 0);
@@ -106,13 +106,12 @@ static void an_unknown_option_names_the_nearest(void **state)
 static void what_is_not_built_yet_is_unknown(void **state)
 {
     (void)state;
-    static const char *const later[] = {"--state",      "--skip-nonfinite", "--hbm",   "--resume",
-                                        "--zero-stage", "--durability",     "--trace", "--tfevents",
-                                        "--config",     "--rank",           "--world", "--json"};
+    static const char *const later[] = {
+        "--state",    "--skip-nonfinite", "--resume", "--zero-stage", "--durability", "--trace",
+        "--tfevents", "--config",         "--rank",   "--world",      "--json"};
     for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
         assert_refused(PARSE(NEEDED, later[i]), FAIL_USAGE, "unknown option");
     assert_refused(PARSE(NEEDED, "--precision", "fp16"), FAIL_VALUE, "one of fp32, bf16");
-    assert_refused(PARSE(NEEDED, "--device", "cuda"), FAIL_VALUE, "one of host");
     assert_refused(PARSE(NEEDED, "--data-format", "jsonl"), FAIL_VALUE, "one of text, tokens");
 }
 

@@ -52,6 +52,7 @@ struct hst_engine {
     struct fake_act *carry, *carry_grad; /* [micro_count] */
     char *work;
     size_t work_size;
+    struct hst_client_memory client;
     bool in_step, acquired, grad_ready;
     uint32_t unit, next_visit;
     enum hst_sweep sweep;
@@ -131,6 +132,8 @@ void hst_engine_destroy(struct hst_engine **engine)
     free_acts(e, e->carry);
     free_acts(e, e->carry_grad);
     free(e->work);
+    free(e->client.device);
+    free(e->client.host);
     free(e);
     *engine = NULL;
 }
@@ -201,6 +204,26 @@ int hst_unit_add(struct hst_engine *e, const struct hst_unit_desc *desc, uint32_
 int hst_carry_set(struct hst_engine *e, uint64_t bytes_per_token)
 {
     e->carry_bytes_per_token = bytes_per_token;
+    return 0;
+}
+
+int hst_client_memory_set(struct hst_engine *e, uint64_t device_bytes, uint64_t host_bytes)
+{
+    e->client.device_bytes = device_bytes;
+    e->client.host_bytes = host_bytes;
+    return 0;
+}
+
+/* Device and host apart, as on a GPU: who forgets a copy reads NaN. */
+int hst_client_memory(struct hst_engine *e, struct hst_client_memory *memory)
+{
+    if (enter(e) < 0)
+        return -EIO;
+    if (!e->client.device) {
+        e->client.device = take(e->client.device_bytes);
+        e->client.host = take(e->client.host_bytes);
+    }
+    *memory = e->client;
     return 0;
 }
 

@@ -29,12 +29,12 @@ static const struct llama_run run = {.seq_len = 256, .batch_tokens = 4096, .grai
 static void a_grain_is_whole_sequences_near_the_wish(void **state)
 {
     (void)state;
-    assert_int_equal(llama_grain_tokens(0, 256, 4096), 2048);
-    assert_int_equal(llama_grain_tokens(0, 300, 6000), 1800);
-    assert_int_equal(llama_grain_tokens(0, 4096, 8192), 4096);
+    assert_int_equal(llama_grain_tokens(LLAMA_GRAIN_HOST, 256, 4096), 2048);
+    assert_int_equal(llama_grain_tokens(LLAMA_GRAIN_HOST, 300, 6000), 1800);
+    assert_int_equal(llama_grain_tokens(LLAMA_GRAIN_HOST, 4096, 8192), 4096);
     assert_int_equal(llama_grain_tokens(1, 32, 320), 32);
     assert_int_equal(llama_grain_tokens(100, 32, 320), 96);
-    assert_int_equal(llama_grain_tokens(0, 256, 512), 512);
+    assert_int_equal(llama_grain_tokens(LLAMA_GRAIN_HOST, 256, 512), 512);
     assert_int_equal(llama_grain_tokens(UINT64_MAX, 1, 5), 5);
 }
 

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the device that the engine computes on, and tells what a device says of its failures. */
+#include "engine_state.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define HBM_SHARE 0.9 /* of what is free: other processes, and what libraries take unasked */
+
+/* Small for the drive's ring; large where each tile is a launch of its own. */
+#define TILE_ELEMENTS_HOST 131072u
+#define TILE_ELEMENTS_GPU  (4u << 20)
+
+/* One thing to do about it. */
+static const char *fix_for(enum hst_dev_why why)
+{
+    switch (why) {
+    case HST_DEV_NO_PLUGIN:
+        return "build hoistway where the CUDA toolkit is installed, or name the plugin's folder in "
+               "HOISTWAY_PLUGIN_PATH, or --device host";
+    case HST_DEV_BROKEN_PLUGIN:
+        return "take library and plugin from one build, or --device host";
+    case HST_DEV_NO_DRIVER:
+        return "install NVIDIA's driver (in a container: --gpus all), or --device host";
+    case HST_DEV_OLD_DRIVER:
+        return "update NVIDIA's driver, or --device host";
+    case HST_DEV_NO_DEVICE:
+        return "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or --device host";
+    case HST_DEV_ARCHITECTURE:
+        return "rebuild with a CUDA toolkit that knows the card, or --device host";
+    case HST_DEV_LIBRARY:
+        return "install CUDA's libraries, or name their folder in HOISTWAY_CUDA_PATH, or --device "
+               "host";
+    case HST_DEV_MEMORY:
+        return "end what else uses the GPU (nvidia-smi), or lower --hbm";
+    default:
+        return "look at dmesg for the driver's messages (Xid), then start again";
+    }
+}
+
+static int code_for(enum hst_dev_why why)
+{
+    return why == HST_DEV_MEMORY      ? HST_E_DEVICE_MEMORY
+           : why == HST_DEV_EXECUTION ? HST_E_DEVICE_FAILED
+                                      : HST_E_DEVICE;
+}
+
+static int fail_open(struct hst_engine *engine, int native, const struct hst_dev_failure *failure)
+{
+    const char *name = engine->config.device;
+    if (failure->why != HST_DEV_OK)
+        return engine_fail(engine, code_for(failure->why), native,
+                           "device \"%s\" can not be opened: %s. Fix: %s", name, failure->text,
+                           fix_for(failure->why));
+    return engine_fail(engine, HST_E_DEVICE, native, "device \"%s\" can not be opened: %s%s", name,
+                       strerror(-native),
+                       native == -ENOTSUP
+                           ? " (OpenBLAS is the serial flavour, which gives wrong products to "
+                             "several threads). Fix: apt install libopenblas0-openmp"
+                       : native == -EINVAL ? ". Fix: --device host, cuda or cuda:INDEX"
+                                           : "");
+}
+
+/* The device's part of the plan: where it computes, and how much of its memory there is. */
+static int resolve_hbm(struct hst_engine *engine, struct placement_in *in)
+{
+    in->compute_tier = HST_TIER_DRAM;
+    if (hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY) {
+        if (engine->config.hbm_bytes == 0)
+            return 0;
+        return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                           "--hbm is for a GPU, device \"%s\" has no HBM. Fix: leave it out",
+                           engine->config.device);
+    }
+    struct hst_dev_info info;
+    hst_dev_info(engine->dev, &info);
+    in->compute_tier = HST_TIER_HBM;
+    in->hbm_budget = engine->config.hbm_bytes;
+    if (in->hbm_budget == 0)
+        in->hbm_budget = (uint64_t)(HBM_SHARE * (double)info.memory_free_bytes);
+    if (in->hbm_budget > info.memory_free_bytes)
+        return engine_fail(
+            engine, HST_E_BUDGET, -ENOMEM,
+            "--hbm is %.1f MiB, but %.1f of the %.1f MiB of %s (%s) are free. Fix: "
+            "lower --hbm, or end what else uses it (nvidia-smi)",
+            (double)in->hbm_budget / 1048576.0, (double)info.memory_free_bytes / 1048576.0,
+            (double)info.memory_total_bytes / 1048576.0, info.model, engine->config.device);
+    return 0;
+}
+
+static void device_defaults(struct hst_engine *engine)
+{
+    struct hst_config *c = &engine->config;
+    bool host = engine_computes_in_dram(engine);
+    if (c->precision == HST_PRECISION_DEFAULT)
+        c->precision = host ? HST_PRECISION_FP32 : HST_PRECISION_BF16;
+    if (c->tile_elements == 0)
+        c->tile_elements = host ? TILE_ELEMENTS_HOST : TILE_ELEMENTS_GPU;
+}
+
+int device_open(struct hst_engine *engine)
+{
+    int rc = workers_create(engine->config.threads, &engine->workers);
+    if (rc)
+        return engine_fail(engine, HST_E_DEVICE, rc,
+                           "%u worker threads could not be started: %s. Fix: lower --threads",
+                           engine->config.threads, strerror(-rc));
+    struct hst_parallel parallel = {
+        .run = workers_run, .context = engine->workers, .width = engine->config.threads};
+    struct hst_dev_config config = {.size = sizeof config, .parallel = &parallel};
+    struct hst_dev_failure failure = {.why = HST_DEV_OK};
+    rc = hst_dev_open(engine->config.device, &config, &engine->dev, &failure);
+    if (rc)
+        return fail_open(engine, rc, &failure);
+    rc = resolve_hbm(engine, &engine->plan_in);
+    if (rc)
+        return rc;
+    rc = hst_dev_budget(engine->dev, engine->plan_in.hbm_budget, engine->plan_in.dram_budget);
+    rc = rc ? rc : hst_stream_create(engine->dev, "hst-compute", &engine->stream);
+    rc = rc ? rc : hst_event_create(engine->dev, &engine->unit_passed);
+    if (rc)
+        return engine_fail_device(engine, rc, "making a stream");
+    engine->adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
+    device_defaults(engine);
+    return 0;
+}
+
+int engine_fail_device(struct hst_engine *engine, int native, const char *what)
+{
+    struct hst_dev_failure failure = {.why = HST_DEV_OK};
+    hst_dev_failure(engine->dev, &failure);
+    if (failure.why == HST_DEV_OK)
+        return engine_fail(engine, HST_E_DEVICE_FAILED, native, "%s failed on device \"%s\": %s",
+                           what, hst_dev_name(engine->dev), strerror(-native));
+    return engine_fail(engine, code_for(failure.why), native,
+                       "%s failed on device \"%s\": %s. Fix: %s", what, engine->config.device,
+                       failure.text, fix_for(failure.why));
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asks the first GPU whether it can be used: see device.h. */
+#include "cli/device.h"
+
+#include <hoistway/kernels.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A machine without a GPU, or a build without the plugin, is no reason to worry anyone. */
+static bool is_usual(enum hst_dev_why why)
+{
+    return why == HST_DEV_NO_PLUGIN || why == HST_DEV_NO_DRIVER || why == HST_DEV_NO_DEVICE;
+}
+
+void device_choose(const char *wish, struct device_choice *choice)
+{
+    *choice = (struct device_choice){.name = wish, .gpu = wish && strcmp(wish, "host") != 0};
+    if (wish)
+        return;
+    const struct hst_dev_config config = {.size = sizeof config};
+    struct hst_dev_failure failure = {.why = HST_DEV_OK};
+    struct hst_dev *dev;
+    if (hst_dev_open("cuda:0", &config, &dev, &failure) == 0) {
+        hst_dev_close(&dev);
+        choice->name = "cuda:0";
+        choice->gpu = true;
+        return;
+    }
+    choice->name = "host";
+    choice->warn = !is_usual(failure.why);
+    snprintf(choice->why, sizeof choice->why, "%s", failure.text);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_CLI_DEVICE_H
+#define HOISTWAY_TOOLS_CLI_DEVICE_H
+/* Which device a verb computes on where the user named none. */
+#include <stdbool.h>
+
+struct device_choice {
+    const char *name; /* of hst_dev_open; static, or the user's own */
+    bool gpu;         /* not the host */
+    bool warn;        /* a GPU is there, but can not be used */
+    char why[512];    /* why the host was chosen; "" where the user named it */
+};
+
+/** wish null: the first GPU where it answers, else the host. A name is taken as it is. */
+void device_choose(const char *wish, struct device_choice *choice);
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Carves and fills the model's own memory: see memory.h. */
+#include "model/memory.h"
+
+#include "model/rope.h"
+#include "model/work.h"
+
+#include <string.h>
+
+static size_t table_count(const struct llama *model)
+{
+    return (size_t)model->run.seq_len * (model->config.head_dim / 2);
+}
+
+/* Base null: measures. Returns the bytes. */
+static size_t carve(const struct llama *model, void *base, struct llama_memory *memory)
+{
+    struct work_area area = {.base = base};
+    size_t tokens = (size_t)model->run.batch_tokens;
+    memory->cos = work_take(&area, table_count(model), sizeof(float));
+    memory->sin = work_take(&area, table_count(model), sizeof(float));
+    memory->inputs = work_take(&area, tokens, sizeof(uint32_t));
+    memory->targets = work_take(&area, tokens, sizeof(uint32_t));
+    memory->losses = work_take(&area, tokens, sizeof(float));
+    return area.size_bytes;
+}
+
+int llama_memory_ask(struct llama *model, struct hst_engine *engine)
+{
+    size_t bytes = carve(model, NULL, &model->device);
+    return hst_client_memory_set(engine, bytes, bytes);
+}
+
+int llama_memory_take(struct llama *model, struct hst_engine *engine)
+{
+    struct hst_client_memory memory;
+    int rc = hst_client_memory(engine, &memory);
+    if (rc)
+        return rc;
+    carve(model, memory.device, &model->device);
+    carve(model, memory.host, &model->host);
+    rope_tables(&model->config.rope, model->config.head_dim, (size_t)model->run.seq_len,
+                model->host.cos, model->host.sin);
+    struct hst_stream *stream = hst_engine_stream(engine);
+    size_t bytes = table_count(model) * sizeof(float);
+    rc = hst_stream_copy(stream, model->device.cos, model->host.cos, bytes);
+    return rc ? rc : hst_stream_copy(stream, model->device.sin, model->host.sin, bytes);
+}
+
+int llama_memory_ids(struct llama *model, struct hst_stream *stream, const uint32_t *inputs,
+                     const uint32_t *targets)
+{
+    size_t bytes = (size_t)model->run.batch_tokens * sizeof(uint32_t);
+    memcpy(model->host.inputs, inputs, bytes);
+    memcpy(model->host.targets, targets, bytes);
+    int rc = hst_stream_copy(stream, model->device.inputs, model->host.inputs, bytes);
+    return rc ? rc : hst_stream_copy(stream, model->device.targets, model->host.targets, bytes);
+}
+
+int llama_memory_losses(struct llama *model, struct hst_stream *stream)
+{
+    size_t bytes = (size_t)model->run.batch_tokens * sizeof(float);
+    return hst_stream_copy(stream, model->host.losses, model->device.losses, bytes);
+}
