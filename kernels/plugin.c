@@ -190,7 +190,7 @@ static int load(const struct search *search, const struct hst_dev_plugin **plugi
 static int open_plugin(const struct search *search, const struct hst_dev_config *config,
                        struct hst_dev **dev, struct hst_dev_failure *failure)
 {
-    const struct hst_dev_plugin *plugin;
+    const struct hst_dev_plugin *plugin = NULL;
     struct hst_dev *opened = NULL;
     int rc = load(search, &plugin, failure);
     if (rc)

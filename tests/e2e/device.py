@@ -68,7 +68,7 @@ class Devices(unittest.TestCase):
         empty = tempfile.mkdtemp(dir=self.directory)
         self.refused(201, 1, 'moon', empty, options=('--device=moon',), plugins=empty)
         self.refused(201, 1, options=('--device=far:1',))
-        for name in ('', 'far:', 'far:x', 'Far', '../far', 'far/far', 'host:1'):
+        for name in ('far:', 'far:x', 'Far', '../far', 'far/far', 'host:1'):
             self.refused(201, 1, options=(f'--device={name}',))
 
     def test_a_broken_plugin_is_told_in_one_line(self):

@@ -290,8 +290,8 @@ class Training(Folder):
             done = subprocess.run(
                 [PROGRAM, 'train', '--model', self.path('model'), '--data', self.data, '--init',
                  'random', '--store', self.path('store'), '--steps', '1', '--seq-len', '32',
-                 '--device', 'host', '--export', out], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120,
-                check=False)
+                 '--device', 'host', '--export', out], stdout=full, stderr=subprocess.PIPE,
+                text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertEqual(re.findall(r'(?m)^error\[E107\] .*$', done.stderr),
                          ['error[E107] stdout can not be written (No space left on device). '
