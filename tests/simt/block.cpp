@@ -23,7 +23,7 @@ static Schedule schedule;
 static uint64_t random_state;
 static bool schedule_known; /* said by a test, or read from the environment */
 
-/* ---- errors ----------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static void print_thread(const hst::Thread *t)
 {
@@ -77,7 +77,7 @@ bool hst::is_skipped(Site site)
     return strcmp(place, skip) == 0;
 }
 
-/* ---- who runs next ---------------------------------------------------------------------------- */
+/* ---- who runs next --------------------------------------------------------------------------- */
 
 bool hst::set_schedule(const char *name)
 {
@@ -104,8 +104,10 @@ static void read_schedule()
 {
     const char *name = getenv("HST_SIMT_SCHEDULE");
     if (!schedule_known && name && !hst::set_schedule(name)) {
-        fprintf(stderr, "simt: HST_SIMT_SCHEDULE=%s: forward, reversed, ahead, ahead-reversed and "
-                        "random:SEED are known\n", name);
+        fprintf(stderr,
+                "simt: HST_SIMT_SCHEDULE=%s: forward, reversed, ahead, ahead-reversed and "
+                "random:SEED are known\n",
+                name);
         abort();
     }
     schedule_known = true;
@@ -200,7 +202,7 @@ void hst::make_ready(unsigned warp, uint32_t lanes)
         block.ready_warps |= 1u << warp;
 }
 
-/* ---- threads ---------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void thread_main();
 
@@ -309,7 +311,7 @@ static void thread_main()
     }
 }
 
-/* ---- blocks ----------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 void *hst::dynamic_shared()
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fibers: a stack with a guard page below it, and a switch that keeps the registers which the
- * x86-64 ABI gives to the callee. The sanitizers are told of each switch; TSan's fibers are switched
- * without order, so that only barriers order CUDA threads, and never share a stack, whose history
- * it would take for one thread's.
+ * x86-64 ABI gives to the callee. The sanitizers are told of each switch; TSan's fibers are
+ * switched without order, so that only barriers order CUDA threads, and never share a stack, whose
+ * history it would take for one thread's.
  */
 #include "interpreter.h"
 #include <sys/mman.h>
@@ -57,8 +57,7 @@ static hst::Fiber *came_from; /* of the switch that is under way */
 static void make(hst::Fiber *fiber)
 {
     size_t bytes = STACK_BYTES + (COLOURS * COLOUR_BYTES / PAGE_BYTES + 2) * PAGE_BYTES;
-    void *stack =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *stack = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (stack == MAP_FAILED || mprotect(stack, PAGE_BYTES, PROT_NONE))
         hst::die("no memory for a stack", nullptr, nullptr);
     fiber->stack = static_cast<char *>(stack);

@@ -82,9 +82,8 @@ static cublasStatus_t choose(cublasLtHandle_t handle, cublasLtMatmulDesc_t opera
     uint32_t alignment = 16;
     for (auto attribute : alignments)
         cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment);
-    cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle, operation, a.layout, b.layout, c.layout, c.layout,
-                                       preference, 1, found, &count);
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle, operation, a.layout, b.layout, c.layout, c.layout, preference, 1, found, &count);
     cublasLtMatmulPreferenceDestroy(preference);
     return status;
 }

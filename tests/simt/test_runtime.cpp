@@ -34,7 +34,7 @@ struct Streams {
     }
 };
 
-/* ---- order ------------------------------------------------------------------------------------ */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 static bool second_stream_sees_the_first(bool waits)
 {
@@ -133,7 +133,7 @@ static void pageable_memory_is_copied_as_cuda_does(void **)
     assert_true(back == std::vector<float>(10, 3));
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void the_host_can_not_read_device_memory(void **)
 {
@@ -143,11 +143,11 @@ static void the_host_can_not_read_device_memory(void **)
     });
     assert_false(outcome.right);
     assert_false(outcome_of("forward", [] {
-        Vector<float> x(10, 1);
-        add(x.data, 1, 10, nullptr);
-        cudaDeviceSynchronize();
-        return *static_cast<volatile float *>(x.data) == 2;
-    }).right);
+                     Vector<float> x(10, 1);
+                     add(x.data, 1, 10, nullptr);
+                     cudaDeviceSynchronize();
+                     return *static_cast<volatile float *>(x.data) == 2;
+                 }).right);
 }
 
 static void memory_has_an_end(void **)
@@ -183,7 +183,7 @@ static void page_locked_memory_is_kept_account_of(void **)
     (void)cudaGetLastError();
 }
 
-/* ---- what is refused, what fails -------------------------------------------------------------- */
+/* ---- what is refused, what fails ------------------------------------------------------------- */
 
 static cudaError_t launch_error(dim3 grid, dim3 block, size_t shared_bytes)
 {

@@ -4,7 +4,7 @@
 
 enum Broken { WHOLE, NO_FIRST_BARRIER, NO_LAST_BARRIER };
 
-/* ---- barriers --------------------------------------------------------------------------------- */
+/* ---- barriers -------------------------------------------------------------------------------- */
 
 /* Two block sums with one scratch: without the last barrier the second overtakes the first. */
 template <Broken broken> static float block_sum(float x)
@@ -127,7 +127,7 @@ static void divergence_ends_with_who_and_where(void **)
     expect_message("test_simt.cpp:", [] { return run_ints(k_diverge); });
 }
 
-/* ---- warps ------------------------------------------------------------------------------------ */
+/* ---- warps ----------------------------------------------------------------------------------- */
 
 static __global__ void k_inactive(int *out)
 {
@@ -209,7 +209,7 @@ static void a_missing_syncwarp_is_caught(void **)
     expect_caught([] { return neighbours_are_right(k_within_warp<false>); });
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 enum Place { NOWHERE, STATIC, DYNAMIC, GLOBAL };
 
@@ -237,11 +237,13 @@ static void a_write_beyond_memory_is_caught(void **)
     expect_right([] { return run_out_of_bounds(NOWHERE); });
     for (int place = STATIC; place <= GLOBAL && WITH_ASAN; place++)
         expect_caught([=] { return run_out_of_bounds(place); });
-    Outcome outcome = outcome_of("forward", [] { /* the guard page, in every build */
-        Vector<float> out(64);
-        HST_LAUNCH(k_out_of_bounds, 1, 32, 32 * sizeof(float), nullptr, out.data + 33, NOWHERE);
-        return cudaDeviceSynchronize() == cudaSuccess;
-    });
+    Outcome outcome =
+        outcome_of("forward", [] { /* the guard page, in every build */
+                                   Vector<float> out(64);
+                                   HST_LAUNCH(k_out_of_bounds, 1, 32, 32 * sizeof(float), nullptr,
+                                              out.data + 33, NOWHERE);
+                                   return cudaDeviceSynchronize() == cudaSuccess;
+        });
     assert_false(outcome.right);
 }
 
@@ -280,12 +282,12 @@ static void atomics_count_every_thread(void **)
         Vector<int> counters(4);
         Vector<unsigned long long> wide(1);
         HST_LAUNCH(k_atomics, 2, 96, 0, nullptr, counters.data, wide.data);
-        return counters.read() == std::vector<int>{192, 95, 9, 384} &&
-               wide.read()[0] == 192ull << 40;
+        return counters.read() == std::vector<int>{192, 95, 9, 384} && wide.read()[0] == 192ull
+                                                                                             << 40;
     });
 }
 
-/* ---- PTX -------------------------------------------------------------------------------------- */
+/* ---- PTX ------------------------------------------------------------------------------------- */
 
 static float to_float(uint16_t half)
 {
@@ -327,8 +329,8 @@ static bool tile_is_right(bool b_transposed)
     for (size_t i = 0; i < 16; i++)
         for (size_t j = 0; j < 8; j++)
             for (size_t k = 0; k < 16; k++)
-                want[i * 8 + j] += to_float(a[i * 16 + k]) *
-                                   to_float(b_transposed ? b[j * 16 + k] : b[k * 8 + j]);
+                want[i * 8 + j] +=
+                    to_float(a[i * 16 + k]) * to_float(b_transposed ? b[j * 16 + k] : b[k * 8 + j]);
     Vector<uint16_t> da(256), db(128);
     Vector<float> dc(128);
     da.write(a);
@@ -384,9 +386,8 @@ static void cp_async_lands_at_its_wait(void **)
 {
     expect_right([] { return async_is_right(k_async<true, true>); });
     for (const char *schedule : all_schedules)
-        assert_false(outcome_of(schedule, [] {
-            return async_is_right(k_async<false, true>);
-        }).right);
+        assert_false(
+            outcome_of(schedule, [] { return async_is_right(k_async<false, true>); }).right);
     expect_caught([] { return async_is_right(k_async<true, false>); });
 }
 

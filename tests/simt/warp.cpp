@@ -47,7 +47,8 @@ static void compute_mma(Thread *lanes)
     }
 }
 
-/* Lane l gets of each matrix row l / 4, elements 2(l % 4) and the next; transposed: column l / 4. */
+/* Lane l gets of each matrix row l / 4, elements 2(l % 4) and the next; transposed: of column
+ * l / 4. */
 static void compute_ldmatrix(Thread *lanes)
 {
     const uint16_t *rows[32];
@@ -147,7 +148,8 @@ void hst::check_collectives(unsigned w)
 {
     Warp &warp = block.warps[w];
     for (uint32_t waiting = warp.at_collective; waiting;) {
-        uint32_t group = block.threads[w * 32 + __builtin_ctz(waiting)].collective->mask & warp.live;
+        uint32_t group =
+            block.threads[w * 32 + __builtin_ctz(waiting)].collective->mask & warp.live;
         if ((warp.at_collective & group) == group) {
             complete(w, group);
             waiting &= ~group;
@@ -182,7 +184,7 @@ void hst::meet(Collective &c)
         order_acquire(tag);
 }
 
-/* ---- cp.async --------------------------------------------------------------------------------- */
+/* ---- cp.async -------------------------------------------------------------------------------- */
 
 void hst::async_push(const AsyncCopy &copy)
 {
