@@ -85,7 +85,7 @@ class Program(Case):
         self.assertEqual(run('version').stdout, run('--version').stdout)
 
     def test_bench_alone_says_what_it_measures(self):
-        self.assert_refused(run('bench'), 401, 2, 'can measure: step')
+        self.assert_refused(run('bench'), 401, 2, 'can measure: step, kernels')
 
     def test_help_of_train_lists_each_option_once(self):
         names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)
