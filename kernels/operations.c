@@ -312,7 +312,8 @@ int hst_op_norm2(struct hst_stream *stream, const struct hst_norm2 *args)
 {
     if (!stream || !args || !dtype_ok(args->dtype) || !fits(args->count, 1, 1, 1))
         return -EINVAL;
-    if (args->count && (!tensor_ok(args->x) || !tensor_ok(args->partial)))
+    if (args->count &&
+        (!tensor_ok(args->x) || !args->partial || (uintptr_t)args->partial % sizeof(double)))
         return -EINVAL;
     return stream->dev->ops->norm2(stream, args);
 }

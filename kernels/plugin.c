@@ -1,18 +1,274 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens devices by name. */
+/*
+ * Devices by name. A plugin is code that runs in this process, so where it is looked for is short
+ * and known: folders that the environment names, where this library lies, where libraries were
+ * installed to. The first file of the right name is taken at its word: if it can not be used, that
+ * is the answer, and no other one is taken silently in its place.
+ */
 #include "base.h"
+#include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { KIND_LETTERS = 31, INDEX_DIGITS = 4 };
+
+struct name {
+    char kind[KIND_LETTERS + 1];
+    bool has_index;
+    unsigned index;
+};
+
+__attribute__((format(printf, 5, 6))) static int fail(struct hst_dev_failure *failure, int rc,
+                                                      enum hst_dev_why why, int native,
+                                                      const char *format, ...)
+{
+    *failure = (struct hst_dev_failure){.why = why, .native = native};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(failure->text, sizeof failure->text, format, args);
+    va_end(args);
+    return rc;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* "cuda", "cuda:1": lower-case letters, and a number as one would write it. */
+static bool parse_name(const char *text, struct name *name)
+{
+    size_t letters = strspn(text, "abcdefghijklmnopqrstuvwxyz");
+    *name = (struct name){.has_index = text[letters] == ':'};
+    if (!letters || letters > KIND_LETTERS || (text[letters] && !name->has_index))
+        return false;
+    memcpy(name->kind, text, letters);
+    if (!name->has_index)
+        return true;
+    const char *number = text + letters + 1;
+    size_t digits = strspn(number, "0123456789");
+    if (!digits || digits > INDEX_DIGITS || number[digits] || (*number == '0' && digits > 1))
+        return false;
+    name->index = (unsigned)strtoul(number, NULL, 10);
+    return true;
+}
+
+/* ---- the search ------------------------------------------------------------------------------ */
+
+/* The file wanted, and in words where it was looked for. */
+struct search {
+    char file[sizeof "libhoistway-.so" + KIND_LETTERS];
+    char path[PATH_MAX]; /* of the file, once found */
+    char places[320];
+};
+
+__attribute__((format(printf, 2, 3))) static void add_place(struct search *search,
+                                                            const char *format, ...)
+{
+    size_t used = strlen(search->places);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(search->places + used, sizeof search->places - used, format, args);
+    va_end(args);
+}
+
+static bool is_in(struct search *search, const char *folder, size_t length)
+{
+    int written =
+        snprintf(search->path, sizeof search->path, "%.*s/%s", (int)length, folder, search->file);
+    return written > 0 && (size_t)written < sizeof search->path && access(search->path, F_OK) == 0;
+}
+
+static bool is_in_environment(struct search *search)
+{
+    const char *folder = secure_getenv("HOISTWAY_PLUGIN_PATH");
+    if (!folder || !*folder) {
+        add_place(search, "HOISTWAY_PLUGIN_PATH (not set)");
+        return false;
+    }
+    add_place(search, "HOISTWAY_PLUGIN_PATH (");
+    for (const char *separator = "";; separator = ", ") {
+        size_t length = strcspn(folder, ":");
+        bool absolute = *folder == '/' && length < PATH_MAX;
+        if (absolute && is_in(search, folder, length))
+            return true;
+        if (length)
+            add_place(search, "%s%s%.*s", separator,
+                      absolute ? "" : "not absolute, ignored: ", (int)(length < 120 ? length : 120),
+                      folder);
+        if (!folder[length])
+            break;
+        folder += length + 1;
+    }
+    add_place(search, ")");
+    return false;
+}
+
+/*
+ * The folder of the library (or program) that holds this code. A library loaded by a relative path
+ * has none: by now that path may name another file.
+ */
+static bool own_folder(char folder[PATH_MAX])
+{
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (!dladdr1((const void *)(uintptr_t)hst_dev_open, &info, (void **)&map, RTLD_DL_LINKMAP))
+        return false;
+    const char *path = map->l_name;
+    if (!*path) /* the program itself, which knows only what it was called as */
+        path = "/proc/self/exe";
+    if (*path != '/' || !realpath(path, folder))
+        return false;
+    *strrchr(folder, '/') = '\0';
+    return true;
+}
+
+static bool is_beside(struct search *search)
+{
+    char folder[PATH_MAX];
+    if (!own_folder(folder)) {
+        add_place(search, ", beside this library (its place is not known)");
+        return false;
+    }
+    add_place(search, ", beside this library (%.120s)", folder);
+    return is_in(search, folder, strlen(folder));
+}
+
+static bool find(struct search *search)
+{
+    if (is_in_environment(search) || is_beside(search))
+        return true;
+    add_place(search, ", %.100s", HST_LIBDIR);
+    return *HST_LIBDIR == '/' && is_in(search, HST_LIBDIR, strlen(HST_LIBDIR));
+}
+
+/* ---- the plugin ------------------------------------------------------------------------------ */
+
+/* What is wrong with it; null where it can be used. Its size says which members it has. */
+static const char *plugin_fault(const struct hst_dev_plugin *plugin, char text[160])
+{
+    if (plugin->size != sizeof *plugin)
+        snprintf(text, 160, "hst_dev_plugin has %zu bytes, this library's %zu", plugin->size,
+                 sizeof *plugin);
+    else if (!plugin->version || strcmp(plugin->version, HST_VERSION) != 0)
+        snprintf(text, 160, "it is of version %.60s, this library of %s",
+                 plugin->version ? plugin->version : "(none)", HST_VERSION);
+    else if (plugin->ops_size != sizeof(struct hst_dev_ops))
+        snprintf(text, 160, "its table has %zu bytes, this library's %zu", plugin->ops_size,
+                 sizeof(struct hst_dev_ops));
+    else if (!plugin->open)
+        snprintf(text, 160, "it has no function that opens a device");
+    else
+        return NULL;
+    return text;
+}
+
+/* A plugin that is used stays loaded: its devices, and what it opened itself, hold its code. */
+static int load(const struct search *search, const struct hst_dev_plugin **plugin,
+                struct hst_dev_failure *failure)
+{
+    char text[160];
+    void *library = dlopen(search->path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0, "%.150s does not load: %s",
+                    search->path, dlerror());
+    const struct hst_dev_plugin *found = dlsym(library, "hst_dev_plugin");
+    const char *fault = found ? plugin_fault(found, text) : "it exports no hst_dev_plugin";
+    if (fault) {
+        fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0, "%.200s can not be used: %s", search->path,
+             fault);
+        dlclose(library);
+        return -ENODEV;
+    }
+    *plugin = found;
+    return 0;
+}
+
+static int open_plugin(const struct search *search, const struct hst_dev_config *config,
+                       struct hst_dev **dev, struct hst_dev_failure *failure)
+{
+    const struct hst_dev_plugin *plugin = NULL;
+    struct hst_dev *opened = NULL;
+    int rc = load(search, &plugin, failure);
+    if (rc)
+        return rc;
+    rc = plugin->open(config, &opened, failure);
+    if (rc > 0 || (!rc && (!opened || !opened->ops || opened->ops->size != plugin->ops_size)))
+        return fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, rc,
+                    "%.200s can not be used: its open returned %d and no device", search->path, rc);
+    if (rc && failure->why == HST_DEV_OK)
+        return fail(failure, rc, HST_DEV_BROKEN_PLUGIN, 0, "%.200s: %s, without a reason",
+                    search->path, strerror(-rc));
+    if (!rc)
+        *dev = opened;
+    return rc;
+}
+
+static int open_host(const struct hst_dev_config *config, struct hst_dev **dev,
+                     struct hst_dev_failure *failure)
+{
+    int rc = hst_dev_host_open(config, dev);
+    if (rc == -EINVAL)
+        return fail(failure, rc, HST_DEV_NO_DEVICE, 0, "the host is one device: no index %u",
+                    config->index);
+    if (rc == -ENOTSUP)
+        return fail(failure, rc, HST_DEV_LIBRARY, 0,
+                    "this OpenBLAS can not be called from several threads");
+    if (rc)
+        return fail(failure, rc, HST_DEV_MEMORY, 0, "no memory for the host device: %s",
+                    strerror(-rc));
+    return 0;
+}
+
+/* One line, whatever a path or a loader's message holds. */
+static void make_one_line(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = '?';
+}
+
+static int open_named(const char *text, const struct hst_dev_config *config, struct hst_dev **dev,
+                      struct hst_dev_failure *failure)
+{
+    struct name name;
+    struct search search = {.places = ""};
+    if (!text || !dev || !config || config->size != sizeof *config)
+        return fail(failure, -EINVAL, HST_DEV_NO_DEVICE, 0,
+                    "no name, no place for the device, or "
+                    "a configuration of another size");
+    if (config->parallel && (!config->parallel->run || !config->parallel->width))
+        return fail(failure, -EINVAL, HST_DEV_NO_DEVICE, 0, "threads without a function or number");
+    if (!parse_name(text, &name))
+        return fail(failure, -EINVAL, HST_DEV_NO_DEVICE, 0,
+                    "\"%.60s\" names no device: lower-case letters, and at most an index after a "
+                    "colon (\"host\", \"cuda\", \"cuda:1\")",
+                    text);
+    struct hst_dev_config indexed = *config;
+    if (name.has_index)
+        indexed.index = name.index;
+    if (strcmp(name.kind, "host") == 0)
+        return open_host(&indexed, dev, failure);
+    snprintf(search.file, sizeof search.file, "libhoistway-%s.so", name.kind);
+    if (!find(&search))
+        return fail(failure, -ENODEV, HST_DEV_NO_PLUGIN, 0, "no %s in: %s", search.file,
+                    search.places);
+    return open_plugin(&search, &indexed, dev, failure);
+}
 
 int hst_dev_open(const char *name, const struct hst_dev_config *config, struct hst_dev **dev,
                  struct hst_dev_failure *failure)
 {
-    if (strcmp(name, "host") == 0)
-        return hst_dev_host_open(config, dev);
-    if (failure) {
-        failure->why = HST_DEV_NO_PLUGIN;
-        snprintf(failure->text, sizeof failure->text, "no plugin was found for \"%s\"", name);
-    }
-    return -ENODEV;
+    struct hst_dev_failure story = {.why = HST_DEV_OK};
+    int rc = open_named(name, config, dev, &story);
+    if (!rc)
+        story = (struct hst_dev_failure){.why = HST_DEV_OK};
+    story.text[sizeof story.text - 1] = '\0';
+    make_one_line(story.text);
+    if (failure)
+        *failure = story;
+    return rc;
 }

@@ -32,6 +32,9 @@ static const struct {
     uint32_t slots, leases;
 } RING_DEPTHS[] = {{4, 3}, {2, 1}};
 
+/* Tiles pass through host memory at load and save alone: one is worked on while one is copied. */
+#define HBM_SLOTS 2u
+
 /* Sizes come from clients: what overflows stays at the greatest number, which no budget allows. */
 static uint64_t add(uint64_t a, uint64_t b)
 {
@@ -235,7 +238,7 @@ static void place_slots(const struct placement_in *in, const struct choice *c, s
     uint64_t states = record_layout(in->precision, largest_tile).bytes;
     p->slot_record_at = c->weight_units > 0 || hbm ? weights : 0;
     p->slot_bytes = p->slot_record_at + (c->state_tiles > 0 || hbm ? states : 0);
-    p->slot_count = c->slots;
+    p->slot_count = hbm ? HBM_SLOTS : c->slots;
     p->slots = take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, times(p->slot_bytes, p->slot_count));
 }
 

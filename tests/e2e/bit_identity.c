@@ -52,6 +52,7 @@ static const char *const ROWS[] = {
     "--place states=nvme,weights=nvme --threads 2 --io uring",
     "--place states=nvme,weights=nvme --threads 2 --io threads",
     "--place states=nvme --threads 2 --io threads",
+    "--device far --threads 2",
 };
 
 /* By the budget alone: in per cent of what the oracle needed, so that some, more and most must
@@ -110,9 +111,9 @@ static void train(const struct model *model, const char *precision, const char *
              "train --quiet --init random --seed 7 --model %s/%s --data %s/text.txt --seq-len 32 "
              "--batch-tokens 224 "
              "--grain 96 --steps 3 --lr 1e-3 --store %s/store --export %s/%s --log %s/%s.jsonl "
-             "--precision %s %s",
+             "--precision %s %s%s",
              directory, model->name, directory, directory, directory, name, directory, name,
-             precision, row);
+             precision, strstr(row, "--device") ? "" : "--device host ", row);
     int code = run(words);
     if (code != 0) {
         snprintf(output, sizeof output, "%s/output", directory);
@@ -181,6 +182,10 @@ static void check_model(const struct model *model, const char *precision)
         same_results("other", ROWS[i]);
         if (strstr(ROWS[i], "nvme"))
             assert_true(logged_peak("other", "\"nvme\":") > 0);
+        if (strstr(ROWS[i], "far")) {
+            assert_true(logged_peak("other", "\"hbm\":") > needed / 2);
+            assert_true(logged_peak("other", "\"dram\":") < needed);
+        }
     }
     for (size_t i = 0; i < sizeof BUDGET_PERCENT / sizeof BUDGET_PERCENT[0]; i++) {
         char row[64];

@@ -32,6 +32,8 @@ def command(store, *more, steps=2, model=MODEL):
     return [
         PROGRAM,
         'train',
+        '--device',
+        'host',
         '--model',
         model,
         '--data',

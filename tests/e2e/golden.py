@@ -27,6 +27,8 @@ def train(fixture, *more, clip=None):
             [
                 PROGRAM,
                 'train',
+                '--device',
+                'host',
                 '--quiet',
                 '--model',
                 folder,

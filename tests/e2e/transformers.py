@@ -38,6 +38,8 @@ def train(model, data, scratch, *more):
         [
             PROGRAM,
             'train',
+            '--device',
+            'host',
             '--quiet',
             '--model',
             model,

@@ -54,6 +54,8 @@ static struct placement_in inputs(const struct layout *layout, const char *place
         .batch_tokens = 100,
         .grain_tokens = 32,
         .carry_bytes_per_token = 256,
+        .client_device_bytes = 5000,
+        .client_host_bytes = 3000,
     };
     char why[256];
     if (place)
@@ -89,6 +91,17 @@ static void check_addresses(const struct placement_in *in, const struct placemen
                 states.offset, states.offset + record_layout(in->precision, elements).bytes};
     }
     if (tier == HST_TIER_DRAM) {
+        spans[n++] = (struct span){p->leases, p->leases + p->lease_count * p->lease_bytes};
+        spans[n++] = (struct span){p->slots, p->slots + p->slot_count * p->slot_bytes};
+        spans[n++] = (struct span){p->client_host, p->client_host + in->client_host_bytes};
+        if (in->compute_tier == HST_TIER_HBM) {
+            spans[n++] =
+                (struct span){p->host_partials, p->host_partials + layout->elements / 4096 * 8};
+            spans[n++] =
+                (struct span){p->load_values, p->load_values + 4 * layout_largest_tile(layout)};
+        }
+    }
+    if (tier == in->compute_tier) {
         for (uint32_t u = 0; u < layout->unit_count; u++) {
             spans[n++] = (struct span){p->units[u].grads,
                                        p->units[u].grads + layout->units[u].elements * eb};
@@ -105,8 +118,7 @@ static void check_addresses(const struct placement_in *in, const struct placemen
         spans[n++] =
             (struct span){p->norm_partials, p->norm_partials + layout->elements / 4096 * 8};
         spans[n++] = (struct span){p->work, p->work + p->work_bytes};
-        spans[n++] = (struct span){p->leases, p->leases + p->lease_count * p->lease_bytes};
-        spans[n++] = (struct span){p->slots, p->slots + p->slot_count * p->slot_bytes};
+        spans[n++] = (struct span){p->client_device, p->client_device + in->client_device_bytes};
     }
     qsort(spans, n, sizeof spans[0], by_start);
     uint64_t end = 0;
@@ -116,16 +128,20 @@ static void check_addresses(const struct placement_in *in, const struct placemen
         assert_true(spans[i].start >= end);
         end = spans[i].end;
     }
-    assert_true(end <= (tier == HST_TIER_DRAM ? p->dram_bytes : p->nvme_bytes));
+    assert_true(end <= (tier == HST_TIER_HBM    ? p->hbm_bytes
+                        : tier == HST_TIER_DRAM ? p->dram_bytes
+                                                : p->nvme_bytes));
 }
 
 static void check_table(const struct placement *p)
 {
-    uint64_t dram = 0, nvme = 0;
+    uint64_t hbm = 0, dram = 0, nvme = 0;
     for (int c = 0; c < HST_CLASS_COUNT; c++) {
+        hbm += p->table[c][HST_TIER_HBM];
         dram += p->table[c][HST_TIER_DRAM];
         nvme += p->table[c][HST_TIER_NVME];
     }
+    assert_int_equal(hbm, p->hbm_bytes);
     assert_int_equal(dram, p->dram_bytes);
     assert_int_equal(nvme, p->nvme_bytes);
 }
@@ -272,6 +288,53 @@ static void wishes_are_kept_and_contradictions_refused(void **state)
     layout_free(&layout);
 }
 
+static void on_a_gpu_all_classes_live_in_hbm_and_tiles_pass_through_dram(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement p = {0};
+    char why[512];
+    struct placement_in in = inputs(&layout, NULL);
+    in.compute_tier = HST_TIER_HBM;
+    in.hbm_budget = 1u << 30;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    check_addresses(&in, &p, HST_TIER_HBM);
+    check_addresses(&in, &p, HST_TIER_DRAM);
+    check_table(&p);
+    for (int c = 0; c < HST_CLASS_BUFFERS; c++) {
+        assert_true(p.table[c][HST_TIER_HBM] > 0);
+        assert_int_equal(p.table[c][HST_TIER_DRAM] + p.table[c][HST_TIER_NVME], 0);
+    }
+    assert_int_equal(p.slot_count, 2);
+    assert_int_equal(p.lease_count, 0);
+    uint64_t hbm = p.hbm_bytes, dram = p.dram_bytes;
+    placement_free(&p);
+
+    in.hbm_budget = hbm; /* exact, to the byte */
+    in.dram_budget = dram;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    placement_free(&p);
+    in.hbm_budget = hbm - 1;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    assert_non_null(strstr(why, "HBM"));
+    assert_non_null(strstr(why, "--hbm"));
+    in.hbm_budget = hbm;
+    in.dram_budget = dram - 1;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    assert_non_null(strstr(why, "--dram"));
+
+    in = inputs(&layout, "states=nvme");
+    in.compute_tier = HST_TIER_HBM;
+    in.hbm_budget = 1u << 30;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -EINVAL);
+    in = inputs(&layout, "states=hbm,weights=hbm");
+    in.compute_tier = HST_TIER_HBM;
+    in.hbm_budget = 1u << 30;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    placement_free(&p);
+    layout_free(&layout);
+}
+
 static void a_unit_gathers_its_tiles_and_those_of_what_it_is_tied_to(void **state)
 {
     (void)state;
@@ -315,6 +378,7 @@ int main(void)
         cmocka_unit_test(a_small_nvme_budget_is_enough_where_little_must_leave_dram),
         cmocka_unit_test(sizes_that_overflow_are_refused),
         cmocka_unit_test(wishes_are_kept_and_contradictions_refused),
+        cmocka_unit_test(on_a_gpu_all_classes_live_in_hbm_and_tiles_pass_through_dram),
         cmocka_unit_test(a_unit_gathers_its_tiles_and_those_of_what_it_is_tied_to),
         cmocka_unit_test(place_texts_are_parsed_or_refused),
     };

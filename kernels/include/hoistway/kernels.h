@@ -21,9 +21,9 @@
  *
  * Tensors are row-major and dense unless a leading dimension is given. `tokens` rows are batch ×
  * seq, the sequence running fastest. Data pointers are device memory, aligned to 16 bytes at least;
- * ids and vectors of one f32 per row (rstd, lse, loss) to 4. A count, batch or number of tokens of
- * 0 is allowed and does nothing; no other extent may be 0 unless it says so. Operands overlap only
- * where the text says that one may be another.
+ * ids and vectors of one f32 per row (rstd, lse, loss) to 4, partial norms to 8. A count, batch or
+ * number of tokens of 0 is allowed and does nothing; no other extent may be 0 unless it says so.
+ * Operands overlap only where the text says that one may be another.
  *
  * Errors of every enqueuing function: -EINVAL (shape, pointer, dtype or workspace wrong; nothing is
  * enqueued), -ENOTSUP (this device does not do it), or the stream's sticky error.

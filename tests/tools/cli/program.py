@@ -124,7 +124,7 @@ class Folder(Case):
     def train(self, *args, without=(), **more):
         options = {'--model': self.path('model'), '--data': self.data, '--init': 'random',
                    '--store': self.path('store'), '--steps': 3, '--seq-len': 32,
-                   '--batch-tokens': 128, '--grain': 64}
+                   '--batch-tokens': 128, '--grain': 64, '--device': 'host'}
         given = {a.split('=')[0] for a in map(str, args)}
         fixed = [x for k, v in options.items() if k not in given and k not in without
                  for x in (k, v)]
@@ -246,7 +246,7 @@ class Training(Folder):
         return subprocess.run(
             [PROGRAM, 'train', '--model', self.path('model'), '--data', self.data, '--init',
              'random', '--store', self.path('store'), '--steps', str(steps), '--seq-len', '32',
-             *args],
+             '--device', 'host', *args],
             stdout=subprocess.DEVNULL, stderr=terminal, timeout=120, check=False)
 
     def test_the_log_has_the_lines_of_the_contract(self):
@@ -290,8 +290,8 @@ class Training(Folder):
             done = subprocess.run(
                 [PROGRAM, 'train', '--model', self.path('model'), '--data', self.data, '--init',
                  'random', '--store', self.path('store'), '--steps', '1', '--seq-len', '32',
-                 '--export', out], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120,
-                check=False)
+                 '--device', 'host', '--export', out], stdout=full, stderr=subprocess.PIPE,
+                text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertEqual(re.findall(r'(?m)^error\[E107\] .*$', done.stderr),
                          ['error[E107] stdout can not be written (No space left on device). '

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The choice between cuDNN and the plugin's own attention: made by what was asked for when the
+ * device was opened and by the shape, never by time or memory, so that results do not depend on
+ * them.
+ */
+#include "attention.h"
+#include "cuda.h"
+#include "launchers.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int attention_open(struct hst_sdpa **sdpa, struct hst_dev_failure *failure)
+{
+    const char *wish = getenv("HOISTWAY_ATTENTION");
+    *sdpa = NULL;
+    if (!wish || !*wish) {
+        int rc = hst_sdpa_open(sdpa, failure);
+        return rc == -ENODEV ? 0 : rc;
+    }
+    if (strcmp(wish, "cudnn") == 0)
+        return hst_sdpa_open(sdpa, failure);
+    if (strcmp(wish, "own") == 0)
+        return 0;
+    cuda_failure_set(failure, HST_DEV_LIBRARY, 0,
+                     "HOISTWAY_ATTENTION is \"%.100s\": neither \"own\" nor \"cudnn\"", wish);
+    return -EINVAL;
+}
+
+/* Kept and made the stream's, as any error of an operation. */
+static int sdpa_end(struct hst_stream *stream, int rc, const struct hst_dev_failure *failure)
+{
+    if (!rc)
+        return 0;
+    cuda_failure_keep(cuda_dev_of(stream->dev), failure);
+    return rc == -ENOTSUP ? rc : cuda_stream_fail(stream, rc);
+}
+
+int attention_forward(struct hst_stream *stream, const struct hst_attention *args)
+{
+    struct hst_sdpa *sdpa = cuda_dev_of(stream->dev)->sdpa;
+    cudaStream_t native = cuda_stream_native(stream);
+    int rc = cuda_stream_begin(stream);
+    int served = !rc && sdpa ? hst_sdpa_supports(sdpa, args, false) : rc;
+    if (served < 0)
+        return served;
+    if (!served)
+        return cuda_stream_end(stream, hst_cuda_attention(native, args), "attention");
+    struct hst_dev_failure failure;
+    rc = hst_sdpa_forward(sdpa, native, args, &failure);
+    return sdpa_end(stream, rc, &failure);
+}
+
+int attention_backward(struct hst_stream *stream, const struct hst_attention_backward *args)
+{
+    struct hst_sdpa *sdpa = cuda_dev_of(stream->dev)->sdpa;
+    cudaStream_t native = cuda_stream_native(stream);
+    int rc = cuda_stream_begin(stream);
+    int served = !rc && sdpa ? hst_sdpa_supports(sdpa, &args->forward, true) : rc;
+    if (served < 0)
+        return served;
+    if (!served)
+        return cuda_stream_end(stream, hst_cuda_attention_backward(native, args),
+                               "attention backward");
+    struct hst_dev_failure failure;
+    rc = hst_sdpa_backward(sdpa, native, args, &failure);
+    return sdpa_end(stream, rc, &failure);
+}
+
+size_t attention_work_bytes(struct hst_dev *dev, const struct hst_attention *args)
+{
+    struct cuda_dev *cuda = cuda_dev_of(dev);
+    size_t own = hst_cuda_attention_work_bytes(args), other = 0;
+    if (cuda->sdpa && !cuda_enter(cuda))
+        other = hst_sdpa_work_bytes(cuda->sdpa, args);
+    return own > other ? own : other;
+}

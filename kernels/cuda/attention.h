@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_CUDA_ATTENTION_H
+#define HST_CUDA_ATTENTION_H
+/* Which of two engines serves attention: cuDNN, or the plugin's own kernels. */
+#include "cudnn/sdpa.h"
+
+/*
+ * By the environment's HOISTWAY_ATTENTION: `own` never opens cuDNN, `cudnn` fails without it, unset
+ * or empty takes it where it is (*sdpa is null where not). Errors: -EINVAL another value, -ENODEV,
+ * -ENOMEM, with *failure (may be null) written.
+ */
+int attention_open(struct hst_sdpa **sdpa, struct hst_dev_failure *failure);
+
+/* The table's entries. */
+int attention_forward(struct hst_stream *stream, const struct hst_attention *args);
+int attention_backward(struct hst_stream *stream, const struct hst_attention_backward *args);
+size_t attention_work_bytes(struct hst_dev *dev, const struct hst_attention *args);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_CUDA_BLASLT_H
+#define HST_CUDA_BLASLT_H
+/*
+ * Matrix products by cuBLASLt, which is opened when a device is: it is half a gigabyte, which the
+ * host device must not need. blaslt_open.c is the door to the library, blaslt.c the products.
+ */
+#include <cublasLt.h>
+#include <hoistway/kernels.h>
+
+/* What is used of the library, by its own names. */
+#define BLASLT_FUNCTIONS(X)                                                                        \
+    X(cublasLtCreate)                                                                              \
+    X(cublasLtDestroy)                                                                             \
+    X(cublasLtGetStatusName)                                                                       \
+    X(cublasLtGetVersion)                                                                          \
+    X(cublasLtMatmul)                                                                              \
+    X(cublasLtMatmulAlgoConfigGetAttribute)                                                        \
+    X(cublasLtMatmulAlgoGetHeuristic)                                                              \
+    X(cublasLtMatmulDescCreate)                                                                    \
+    X(cublasLtMatmulDescDestroy)                                                                   \
+    X(cublasLtMatmulDescSetAttribute)                                                              \
+    X(cublasLtMatmulPreferenceCreate)                                                              \
+    X(cublasLtMatmulPreferenceDestroy)                                                             \
+    X(cublasLtMatmulPreferenceSetAttribute)                                                        \
+    X(cublasLtMatrixLayoutCreate)                                                                  \
+    X(cublasLtMatrixLayoutDestroy)
+
+struct blaslt_library {
+    void *handle;
+#define BLASLT_MEMBER(name) __typeof__(name) *name;
+    BLASLT_FUNCTIONS(BLASLT_MEMBER)
+#undef BLASLT_MEMBER
+};
+
+/* 0, or -ENODEV with *failure (HST_DEV_LIBRARY) written. */
+int blaslt_open(struct blaslt_library *library, struct hst_dev_failure *failure);
+void blaslt_close(struct blaslt_library *library);
+
+/* One per device. */
+struct blaslt;
+int blaslt_create(unsigned compute_major, struct blaslt **blaslt, struct hst_dev_failure *failure);
+void blaslt_destroy(struct blaslt **blaslt);
+/* "cuBLASLt 13.1.0" */
+void blaslt_version(const struct blaslt *blaslt, char *text, size_t size);
+
+/* The table's entries. */
+int blaslt_matmul(struct hst_stream *stream, const struct hst_matmul *args);
+size_t blaslt_work_bytes(struct hst_dev *dev, const struct hst_matmul *args);
+/*
+ * The algorithm that a product of this shape is given, as text ("algo 66 tile 20 stages 36 ..."):
+ * for benchmarks and tests. Errors: -ENOTSUP there is none.
+ */
+int blaslt_algorithm(struct hst_dev *dev, const struct hst_matmul *args, char *text, size_t size);
+
+#endif

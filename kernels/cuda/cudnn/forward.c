@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * o = softmax(scale·q·kᵀ + causal mask)·v and lse, as the graph that cuDNN recognises as one fused
+ * kernel: the order of the steps is the pattern, and is that of NVIDIA's cudnn-frontend.
+ */
+#include "plan.h"
+
+static void build(struct graph *g, const struct sdpa_shape *s)
+{
+    const cudnnDataType_t bf16 = CUDNN_DATA_BFLOAT16, f32 = CUDNN_DATA_FLOAT;
+    const int64_t scores[4] = {s->batch, s->heads, s->seq, s->seq};
+    const int64_t rows[4] = {s->batch, s->heads, s->seq, 1};
+
+    descriptor q = graph_tensor(g, SDPA_Q, bf16, shape_query(s), 16);
+    descriptor k_turned = graph_tensor(g, SDPA_K, bf16, extents_transposed(shape_key(s)), 16);
+    descriptor v = graph_tensor(g, SDPA_V, bf16, shape_key(s), 16);
+    descriptor o = graph_tensor(g, SDPA_O, bf16, shape_query(s), 16);
+    descriptor lse = graph_tensor(g, SDPA_LSE, f32, shape_lse(s), sizeof(float));
+    descriptor scale = graph_scalar(g, SDPA_SCALE);
+    descriptor masked = graph_scalar(g, SDPA_MASKED);
+
+    descriptor product = graph_virtual(g, f32, scores);
+    descriptor scaled = graph_virtual(g, f32, scores);
+    descriptor score = graph_virtual(g, f32, scores);
+    graph_matmul(g, q, k_turned, product);
+    graph_binary(g, CUDNN_POINTWISE_MUL, product, scale, scaled);
+    graph_causal(g, scores, scaled, masked, score);
+
+    descriptor greatest = graph_virtual(g, f32, rows);
+    descriptor below = graph_virtual(g, f32, scores);
+    descriptor weight = graph_virtual(g, f32, scores);
+    descriptor sum = graph_virtual(g, f32, rows);
+    descriptor log_sum = graph_virtual(g, f32, rows);
+    descriptor probability = graph_virtual(g, bf16, scores);
+    graph_reduce(g, CUDNN_REDUCE_TENSOR_MAX, score, greatest);
+    graph_binary(g, CUDNN_POINTWISE_SUB, score, greatest, below);
+    graph_unary(g, CUDNN_POINTWISE_EXP, below, weight);
+    graph_reduce(g, CUDNN_REDUCE_TENSOR_ADD, weight, sum);
+    graph_unary(g, CUDNN_POINTWISE_LOG, sum, log_sum);
+    graph_binary(g, CUDNN_POINTWISE_ADD, greatest, log_sum, lse);
+    graph_binary(g, CUDNN_POINTWISE_DIV, weight, sum, probability);
+    graph_matmul(g, probability, v, o);
+}
+
+int plan_forward(struct plan *plan, const struct cudnn_api *api, const struct cudnn_target *target,
+                 const struct sdpa_shape *shape, size_t work_limit_bytes,
+                 struct hst_dev_failure *failure)
+{
+    *plan = (struct plan){.engine = -1};
+    graph_begin(&plan->graph, api, SDPA_UIDS);
+    build(&plan->graph, shape);
+    int rc = graph_status(&plan->graph, failure);
+    if (!rc)
+        rc = plan_choose(plan, target, NULL, work_limit_bytes, failure);
+    if (rc)
+        plan_destroy(plan);
+    return rc;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where cuDNN comes from, and the story of its errors. One library is opened by name; it opens its
+ * parts itself, from its own folder. It is never closed: it has threads and handlers of its own.
+ */
+#include "library.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIBRARY "libcudnn.so.9"
+
+static const struct {
+    const char *name;
+    size_t offset;
+} symbols[] = {
+    {"cudnnGetVersion", offsetof(struct cudnn_api, get_version)},
+    {"cudnnGetErrorString", offsetof(struct cudnn_api, get_error_string)},
+    {"cudnnGetLastErrorString", offsetof(struct cudnn_api, get_last_error_string)},
+    {"cudnnCreate", offsetof(struct cudnn_api, create)},
+    {"cudnnDestroy", offsetof(struct cudnn_api, destroy)},
+    {"cudnnSetStream", offsetof(struct cudnn_api, set_stream)},
+    {"cudnnBackendCreateDescriptor", offsetof(struct cudnn_api, create_descriptor)},
+    {"cudnnBackendDestroyDescriptor", offsetof(struct cudnn_api, destroy_descriptor)},
+    {"cudnnBackendFinalize", offsetof(struct cudnn_api, finalize)},
+    {"cudnnBackendSetAttribute", offsetof(struct cudnn_api, set_attribute)},
+    {"cudnnBackendGetAttribute", offsetof(struct cudnn_api, get_attribute)},
+    {"cudnnBackendExecute", offsetof(struct cudnn_api, execute)},
+};
+
+int cudnn_fail(struct hst_dev_failure *failure, int rc, enum hst_dev_why why, int native,
+               const char *format, ...)
+{
+    if (!failure)
+        return rc;
+    failure->why = why;
+    failure->native = native;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(failure->text, sizeof failure->text, format, args);
+    va_end(args);
+    for (char *c = failure->text; *c; c++) /* cuDNN's own texts have several lines */
+        if (*c == '\n')
+            *c = ' ';
+    return rc;
+}
+
+bool cudnn_memory_short(cudnnStatus_t status)
+{
+    return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+           status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+}
+
+int cudnn_report(const struct cudnn_api *api, cudnnStatus_t status, const char *what,
+                 struct hst_dev_failure *failure)
+{
+    char said[256] = "";
+    api->get_last_error_string(said, sizeof said);
+    int rc = -EIO;
+    enum hst_dev_why why = HST_DEV_EXECUTION;
+    if (cudnn_memory_short(status)) {
+        rc = -ENOMEM;
+        why = HST_DEV_MEMORY;
+    } else if (status >= CUDNN_STATUS_NOT_SUPPORTED && status < CUDNN_STATUS_INTERNAL_ERROR) {
+        rc = -ENOTSUP;
+        why = HST_DEV_LIBRARY;
+    }
+    return cudnn_fail(failure, rc, why, (int)status, "cuDNN: %s: %s (%d)%s%s", what,
+                      api->get_error_string(status), (int)status, *said ? ": " : "", said);
+}
+
+/* Each folder of HOISTWAY_CUDA_PATH that is absolute, then the loader's own search. */
+static void *open_library(void)
+{
+    const char *path = secure_getenv("HOISTWAY_CUDA_PATH");
+    while (path && *path) {
+        int length = (int)strcspn(path, ":");
+        char *file = NULL;
+        if (*path == '/' && asprintf(&file, "%.*s/" LIBRARY, length, path) > 0) {
+            void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+            free(file);
+            if (library)
+                return library;
+        }
+        path += length + (path[length] == ':');
+    }
+    return dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+}
+
+int cudnn_load(struct cudnn_api *api, struct hst_dev_failure *failure)
+{
+    void *library = open_library();
+    if (!library)
+        return cudnn_fail(failure, -ENODEV, HST_DEV_LIBRARY, 0, "%s", dlerror());
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *symbol = dlsym(library, symbols[i].name);
+        if (!symbol)
+            return cudnn_fail(failure, -ENODEV, HST_DEV_LIBRARY, 0, "%s", dlerror());
+        memcpy((char *)api + symbols[i].offset, &symbol, sizeof symbol);
+    }
+    size_t version = api->get_version();
+    if (version < CUDNN_OLDEST_VERSION)
+        return cudnn_fail(failure, -ENODEV, HST_DEV_LIBRARY, 0,
+                          "cuDNN's version is %zu; attention needs %d or newer", version,
+                          CUDNN_OLDEST_VERSION);
+    return 0;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_CUDNN_LIBRARY_H
+#define HST_CUDNN_LIBRARY_H
+/* cuDNN's functions, looked up at run time: the plugin loads, and trains, where cuDNN is absent. */
+#include <cudnn.h>
+#include <hoistway/kernels.h>
+
+/*
+ * The oldest that is used. Before it, the backward of lengths that are no multiple of 128 is wrong
+ * without a mask of its own (NVIDIA's cudnn-frontend, which adds that mask up to 9.15.0).
+ */
+#define CUDNN_OLDEST_VERSION 91600
+
+struct cudnn_api {
+    __typeof__(cudnnGetVersion) *get_version;
+    __typeof__(cudnnGetErrorString) *get_error_string;
+    __typeof__(cudnnGetLastErrorString) *get_last_error_string;
+    __typeof__(cudnnCreate) *create;
+    __typeof__(cudnnDestroy) *destroy;
+    __typeof__(cudnnSetStream) *set_stream;
+    __typeof__(cudnnBackendCreateDescriptor) *create_descriptor;
+    __typeof__(cudnnBackendDestroyDescriptor) *destroy_descriptor;
+    __typeof__(cudnnBackendFinalize) *finalize;
+    __typeof__(cudnnBackendSetAttribute) *set_attribute;
+    __typeof__(cudnnBackendGetAttribute) *get_attribute;
+    __typeof__(cudnnBackendExecute) *execute;
+};
+
+/**
+ * Loads libcudnn.so.9 (sdpa.h says from where) and fills *api; it stays loaded.
+ * Errors: -ENODEV, *failure (may be null) says why.
+ */
+int cudnn_load(struct cudnn_api *api, struct hst_dev_failure *failure);
+
+/** Fills *failure (may be null) and returns rc, so that a caller can return it. */
+int cudnn_fail(struct hst_dev_failure *failure, int rc, enum hst_dev_why why, int native,
+               const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/** Whether the failure is one of memory, not of what was asked for. */
+bool cudnn_memory_short(cudnnStatus_t status);
+
+/**
+ * A status and what cuDNN says of it. Returns -ENOMEM where memory was short, -ENOTSUP where cuDNN
+ * says that it does not do such a thing, else -EIO.
+ */
+int cudnn_report(const struct cudnn_api *api, cudnnStatus_t status, const char *what,
+                 struct hst_dev_failure *failure);
+
+#endif

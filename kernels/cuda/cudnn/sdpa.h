@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_CUDNN_SDPA_H
+#define HST_CUDNN_SDPA_H
+/*
+ * Causal attention by cuDNN, where cuDNN is installed and has a deterministic plan for the shape;
+ * the plugin's own kernels serve the rest. Forward and backward are asked for apart: lse means the
+ * same in both engines (natural logarithm, scaled scores), so one may serve the forward and the
+ * other the backward.
+ *
+ * For the plugin:
+ *   - the environment's HOISTWAY_ATTENTION, read when a device opens, is `own` (never open this),
+ *     `cudnn` (a device without it does not open) or unset (hst_sdpa_open; -ENODEV: own kernels);
+ *   - per call: hst_sdpa_supports(...) == 1 here, 0 own kernel, negative the call's error;
+ *   - workspace is the greater of both engines'.
+ *
+ * Which engine serves is decided by shape, library and card, never by timing or by what ran before,
+ * so results depend on the configuration alone.
+ *
+ * Thread-safety: every function but open and close is safe from any thread; one lock holds plans
+ * and handle, and is held while a plan is built (a tenth of a second to seconds, once per shape:
+ * call hst_sdpa_work_bytes when memory is planned).
+ * The device must be the calling thread's current one in every call.
+ */
+#include <cuda_runtime_api.h>
+#include <hoistway/kernels.h>
+
+struct hst_sdpa;
+
+/* The most workspace that a plan may ask for; one that wants more is not taken. */
+#define HST_SDPA_WORK_BYTES ((size_t)256 << 20)
+
+/**
+ * Opens cuDNN 9 for the current device. libcudnn.so.9 is looked for in the folders of the
+ * environment's HOISTWAY_CUDA_PATH (colon-separated, absolute; ignored in a set-user-ID program),
+ * then where the loader looks; it stays loaded until the process ends.
+ * Errors: -ENODEV it is not there or not usable, -ENOMEM; *failure (may be null) says why.
+ * Ownership: the caller closes it, when no stream has work of it left.
+ */
+int hst_sdpa_open(struct hst_sdpa **sdpa, struct hst_dev_failure *failure);
+/** Null is fine; sets *sdpa to null. */
+void hst_sdpa_close(struct hst_sdpa **sdpa);
+
+/** cuDNN's version, 91900 is 9.19.0. */
+size_t hst_sdpa_version(const struct hst_sdpa *sdpa);
+
+/**
+ * 1 where hst_sdpa_forward (backward: hst_sdpa_backward) serves this shape, 0 where not, -ENOMEM.
+ * Reads shape and dtype only. An empty batch is served.
+ */
+int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, bool backward);
+/**
+ * Workspace of the forward and the backward of that shape, whichever of them are served; never less
+ * for a smaller batch or seq. 0 where neither is served.
+ */
+size_t hst_sdpa_work_bytes(struct hst_sdpa *sdpa, const struct hst_attention *args);
+
+/**
+ * Enqueue; the arguments are checked (kernels/operations.c) and hst_sdpa_supports has said 1.
+ * Errors: -ENOTSUP (it had not), -ENOMEM, -EIO; *failure (may be null) says why.
+ */
+int hst_sdpa_forward(struct hst_sdpa *sdpa, cudaStream_t stream, const struct hst_attention *args,
+                     struct hst_dev_failure *failure);
+int hst_sdpa_backward(struct hst_sdpa *sdpa, cudaStream_t stream,
+                      const struct hst_attention_backward *args, struct hst_dev_failure *failure);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What stands for cudnn/ in a build without cuDNN's headers: it is never there. */
+#include "cuda.h"
+#include "cudnn/sdpa.h"
+#include <errno.h>
+
+int hst_sdpa_open(struct hst_sdpa **sdpa, struct hst_dev_failure *failure)
+{
+    (void)sdpa;
+    cuda_failure_set(failure, HST_DEV_LIBRARY, 0,
+                     "cuDNN can not be used: its headers were not there when this was built");
+    return -ENODEV;
+}
+
+void hst_sdpa_close(struct hst_sdpa **sdpa)
+{
+    (void)sdpa;
+}
+
+size_t hst_sdpa_version(const struct hst_sdpa *sdpa)
+{
+    (void)sdpa;
+    return 0;
+}
+
+int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, bool backward)
+{
+    (void)sdpa, (void)args, (void)backward;
+    return 0;
+}
+
+size_t hst_sdpa_work_bytes(struct hst_sdpa *sdpa, const struct hst_attention *args)
+{
+    (void)sdpa, (void)args;
+    return 0;
+}
+
+int hst_sdpa_forward(struct hst_sdpa *sdpa, cudaStream_t stream, const struct hst_attention *args,
+                     struct hst_dev_failure *failure)
+{
+    (void)sdpa, (void)stream, (void)args, (void)failure;
+    return -ENOTSUP;
+}
+
+int hst_sdpa_backward(struct hst_sdpa *sdpa, cudaStream_t stream,
+                      const struct hst_attention_backward *args, struct hst_dev_failure *failure)
+{
+    (void)sdpa, (void)stream, (void)args, (void)failure;
+    return -ENOTSUP;
+}

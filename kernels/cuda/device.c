@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opens and closes a GPU, and is the plugin's door. What can be missing is asked for from the
+ * outside in (driver, card, code for it, cuBLASLt), so that the first thing missing is the one that
+ * is told; whatever fails, nothing of ours is left. The GPU's primary context, which the runtime
+ * makes at the first call, belongs to the process and stays.
+ */
+#include "attention.h"
+#include "blaslt.h"
+#include "cuda.h"
+#include "cuda_config.h"
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* CUDA writes 13.0 as 13000. */
+#define VERSION_FORMAT        "%d.%d"
+#define VERSION_ARGS(version) (version) / 1000, (version) % 1000 / 10
+
+/* Why there is not one GPU: 35 means an old driver only where there is a driver at all. */
+static int no_gpu(cudaError_t error, struct hst_dev_failure *failure)
+{
+    int driver = 0;
+    (void)cudaGetLastError();
+    (void)cudaDriverGetVersion(&driver);
+    if (error == cudaErrorInsufficientDriver && driver == 0)
+        cuda_failure_set(failure, HST_DEV_NO_DRIVER, error,
+                         "no NVIDIA driver: libcuda.so.1 was not found or finds no kernel module");
+    else if (error == cudaErrorInsufficientDriver || error == cudaErrorUnsupportedPtxVersion)
+        cuda_failure_set(failure, HST_DEV_OLD_DRIVER, error,
+                         "the NVIDIA driver is too old: it serves CUDA " VERSION_FORMAT
+                         ", this build needs " VERSION_FORMAT,
+                         VERSION_ARGS(driver), VERSION_ARGS(CUDART_VERSION));
+    else if (error == cudaErrorNoDevice)
+        cuda_failure_set(failure, HST_DEV_NO_DEVICE, error,
+                         "the NVIDIA driver (CUDA " VERSION_FORMAT
+                         ") reports no GPU; CUDA_VISIBLE_DEVICES is \"%s\"",
+                         VERSION_ARGS(driver),
+                         getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "");
+    else
+        cuda_failure_set(failure, HST_DEV_EXECUTION, error,
+                         "the NVIDIA driver (CUDA " VERSION_FORMAT ") does not start: %s (%s)",
+                         VERSION_ARGS(driver), cudaGetErrorName(error), cudaGetErrorString(error));
+    return -ENODEV;
+}
+
+/* The context could not be made, or the card not be asked. */
+static int no_context(int index, cudaError_t error, struct hst_dev_failure *failure)
+{
+    (void)cudaGetLastError();
+    bool memory = error == cudaErrorMemoryAllocation;
+    cuda_failure_set(failure, memory ? HST_DEV_MEMORY : HST_DEV_EXECUTION, error,
+                     "GPU %d does not start%s: %s (%s)", index,
+                     memory ? ", its memory is full (another process may hold it)" : "",
+                     cudaGetErrorName(error), cudaGetErrorString(error));
+    return memory ? -ENOMEM : -ENODEV;
+}
+
+static int no_code(int index, const struct hst_dev_info *info, cudaError_t error,
+                   struct hst_dev_failure *failure)
+{
+    if (error == cudaErrorUnsupportedPtxVersion)
+        return no_gpu(error, failure);
+    if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction)
+        return no_context(index, error, failure);
+    (void)cudaGetLastError();
+    cuda_failure_set(failure, HST_DEV_ARCHITECTURE, error,
+                     "GPU %d (%s) is of compute capability %u.%u; this build has code for %s",
+                     index, info->model, info->compute_major, info->compute_minor,
+                     HST_CUDA_ARCHITECTURES);
+    return -ENODEV;
+}
+
+/* Finds the card and makes it the calling thread's. Writes *info. */
+static int start_gpu(unsigned index, struct hst_dev_info *info, struct hst_dev_failure *failure)
+{
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (!error && !count)
+        error = cudaErrorNoDevice;
+    if (error)
+        return no_gpu(error, failure);
+    if (index >= (unsigned)count) {
+        cuda_failure_set(failure, HST_DEV_NO_DEVICE, cudaErrorInvalidDevice,
+                         "no GPU %u: the driver reports %d, counted from 0", index, count);
+        return -ENODEV;
+    }
+    error = cudaSetDevice((int)index);
+    if (!error)
+        error = cuda_info_read((int)index, info);
+    if (error)
+        return no_context((int)index, error, failure);
+    error = hst_cuda_probe();
+    return error ? no_code((int)index, info, error, failure) : 0;
+}
+
+static void name_libraries(struct cuda_dev *cuda)
+{
+    char *text = cuda->info.libraries;
+    size_t room = sizeof cuda->info.libraries;
+    blaslt_version(cuda->blaslt, text, room);
+    size_t used = strlen(text), version = cuda->sdpa ? hst_sdpa_version(cuda->sdpa) : 0;
+    if (version)
+        snprintf(text + used, room - used, ", cuDNN %zu.%zu.%zu", version / 10000,
+                 version / 100 % 100, version % 100);
+}
+
+static int cuda_dev_open(const struct hst_dev_config *config, struct hst_dev **dev,
+                         struct hst_dev_failure *failure)
+{
+    struct cuda_dev *cuda = calloc(1, sizeof *cuda);
+    if (!cuda) {
+        cuda_failure_set(failure, HST_DEV_MEMORY, 0, "no host memory for a device's own records");
+        return -ENOMEM;
+    }
+    int rc = start_gpu(config->index, &cuda->info, failure);
+    if (rc)
+        goto err_free;
+    cudaError_t error = cudaStreamCreateWithFlags(&cuda->own, cudaStreamNonBlocking);
+    if (error) {
+        rc = no_context((int)config->index, error, failure);
+        goto err_free;
+    }
+    rc = blaslt_create(cuda->info.compute_major, &cuda->blaslt, failure);
+    if (rc)
+        goto err_stream;
+    rc = attention_open(&cuda->sdpa, failure);
+    if (rc)
+        goto err_blaslt;
+    name_libraries(cuda);
+    cuda->base.ops = &cuda_ops;
+    cuda->index = (int)config->index;
+    cuda->memory_budget_bytes = config->memory_bytes;
+    cuda->host_budget_bytes = config->host_bytes;
+    pthread_mutex_init(&cuda->lock, NULL); /* a default mutex on Linux: nothing can fail */
+    *dev = &cuda->base;
+    return 0;
+err_blaslt:
+    blaslt_destroy(&cuda->blaslt);
+err_stream:
+    (void)cudaStreamDestroy(cuda->own);
+err_free:
+    free(cuda);
+    return rc;
+}
+
+void cuda_dev_close(struct hst_dev *dev)
+{
+    struct cuda_dev *cuda = cuda_dev_of(dev);
+    assert(cuda->stream_count == 0 && cuda->event_count == 0);
+    assert(cuda->usage.memory_bytes == 0 && cuda->usage.host_bytes == 0 && !cuda->blocks);
+    (void)cuda_enter(cuda);
+    hst_sdpa_close(&cuda->sdpa);
+    blaslt_destroy(&cuda->blaslt);
+    (void)cudaStreamDestroy(cuda->own);
+    pthread_mutex_destroy(&cuda->lock);
+    free(cuda);
+}
+
+__attribute__((visibility("default"))) extern const struct hst_dev_plugin hst_dev_plugin;
+const struct hst_dev_plugin hst_dev_plugin = {
+    .size = sizeof(struct hst_dev_plugin),
+    .version = HST_CUDA_VERSION,
+    .ops_size = sizeof(struct hst_dev_ops),
+    .open = cuda_dev_open,
+};

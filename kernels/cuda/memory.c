@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory of a GPU and page-locked memory for its copies. A budget counts the bytes asked for,
+ * exactly. The runtime gives device memory in pieces of 2 MiB, aligned so, but does not promise it:
+ * what is not aligned is asked for again with room to move in. Host memory is mapped, placed near
+ * the GPU, made real and only then registered, so that want of memory is an error here and not a
+ * killed process later.
+ */
+#include "cuda.h"
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { HUGE_PAGE_BYTES = 2 << 20, NODES_MAX = 1024, MPOL_PREFERRED_NODE = 1 };
+
+struct cuda_block {
+    struct cuda_block *next;
+    void *memory; /* what the caller has */
+    void *start;  /* what cudaMalloc gave */
+};
+
+struct account {
+    uint64_t *held, *peak;
+    const uint64_t *budget_bytes;
+};
+
+static struct account memory_account(struct cuda_dev *dev)
+{
+    return (struct account){&dev->usage.memory_bytes, &dev->usage.memory_peak_bytes,
+                            &dev->memory_budget_bytes};
+}
+
+static struct account host_account(struct cuda_dev *dev)
+{
+    return (struct account){&dev->usage.host_bytes, &dev->usage.host_peak_bytes,
+                            &dev->host_budget_bytes};
+}
+
+/* Books before anything is allocated, so that two threads can not both have the last byte. */
+static int book(struct cuda_dev *dev, struct account account, size_t size_bytes)
+{
+    pthread_mutex_lock(&dev->lock);
+    bool room = size_bytes <= *account.budget_bytes - *account.held;
+    if (room)
+        *account.held += size_bytes;
+    pthread_mutex_unlock(&dev->lock);
+    return room ? 0 : -ENOSPC;
+}
+
+static void unbook(struct cuda_dev *dev, struct account account, size_t size_bytes)
+{
+    pthread_mutex_lock(&dev->lock);
+    assert(*account.held >= size_bytes);
+    *account.held -= size_bytes;
+    pthread_mutex_unlock(&dev->lock);
+}
+
+/* The peak is of what was had, not of what was tried. */
+static void settle(struct cuda_dev *dev, struct account account)
+{
+    pthread_mutex_lock(&dev->lock);
+    if (*account.held > *account.peak)
+        *account.peak = *account.held;
+    pthread_mutex_unlock(&dev->lock);
+}
+
+void cuda_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage)
+{
+    struct cuda_dev *cuda =
+        (struct cuda_dev *)(uintptr_t)dev; /* the lock is the only thing changed */
+    pthread_mutex_lock(&cuda->lock);
+    *usage = cuda->usage;
+    pthread_mutex_unlock(&cuda->lock);
+}
+
+int cuda_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes)
+{
+    struct cuda_dev *cuda = cuda_dev_of(dev);
+    pthread_mutex_lock(&cuda->lock);
+    bool room = cuda->usage.memory_bytes <= memory_bytes && cuda->usage.host_bytes <= host_bytes;
+    if (room) {
+        cuda->memory_budget_bytes = memory_bytes;
+        cuda->host_budget_bytes = host_bytes;
+    }
+    pthread_mutex_unlock(&cuda->lock);
+    return room ? 0 : -ENOSPC;
+}
+
+/* ---- device memory --------------------------------------------------------------------------- */
+
+static int out_of_memory(struct cuda_dev *dev, cudaError_t error, size_t size_bytes)
+{
+    struct hst_dev_failure failure;
+    size_t free_bytes = 0, total_bytes = 0;
+    (void)cudaGetLastError();
+    (void)cudaMemGetInfo(&free_bytes, &total_bytes);
+    (void)cudaGetLastError();
+    pthread_mutex_lock(&dev->lock);
+    uint64_t held = dev->usage.memory_bytes - size_bytes;
+    pthread_mutex_unlock(&dev->lock);
+    cuda_failure_set(&failure, HST_DEV_MEMORY, error,
+                     "GPU %d (%s) is out of memory: %zu bytes were asked for; of %zu, %zu are free "
+                     "and %llu held here; another process may hold the rest",
+                     dev->index, dev->info.model, size_bytes, total_bytes, free_bytes,
+                     (unsigned long long)held);
+    cuda_failure_keep(dev, &failure);
+    return -ENOMEM;
+}
+
+/* Writes block->start and block->memory. */
+static int allocate_aligned(struct cuda_dev *dev, size_t size_bytes, struct cuda_block *block)
+{
+    size_t whole = (size_bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    cudaError_t error = cudaMalloc(&block->start, whole);
+    if (!error && (uintptr_t)block->start % HUGE_PAGE_BYTES) {
+        (void)cudaFree(block->start);
+        error = cudaMalloc(&block->start, whole + HUGE_PAGE_BYTES);
+    }
+    if (error)
+        return error == cudaErrorMemoryAllocation ? out_of_memory(dev, error, size_bytes)
+                                                  : cuda_failed(dev, error, "cudaMalloc");
+    uintptr_t start = (uintptr_t)block->start;
+    block->memory = (char *)block->start + (-start % HUGE_PAGE_BYTES);
+    return 0;
+}
+
+static int zero(struct cuda_dev *dev, void *memory, size_t size_bytes)
+{
+    cudaError_t error = cudaMemsetAsync(memory, 0, size_bytes, dev->own);
+    if (!error)
+        error = cudaStreamSynchronize(dev->own);
+    return error ? cuda_failed(dev, error, "zeroing new memory") : 0;
+}
+
+int cuda_mem_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
+{
+    struct cuda_dev *cuda = cuda_dev_of(dev);
+    int rc = book(cuda, memory_account(cuda), size_bytes);
+    if (rc)
+        return rc;
+    rc = -ENOMEM;
+    struct cuda_block *block = calloc(1, sizeof *block);
+    if (!block)
+        goto err_unbook;
+    rc = cuda_enter(cuda);
+    if (!rc)
+        rc = allocate_aligned(cuda, size_bytes, block);
+    if (rc)
+        goto err_block;
+    rc = zero(cuda, block->memory, size_bytes);
+    if (rc)
+        goto err_memory;
+    settle(cuda, memory_account(cuda));
+    pthread_mutex_lock(&cuda->lock);
+    block->next = cuda->blocks;
+    cuda->blocks = block;
+    pthread_mutex_unlock(&cuda->lock);
+    *memory = block->memory;
+    return 0;
+err_memory:
+    (void)cudaFree(block->start);
+err_block:
+    free(block);
+err_unbook:
+    unbook(cuda, memory_account(cuda), size_bytes);
+    return rc;
+}
+
+static struct cuda_block *take_block(struct cuda_dev *dev, const void *memory)
+{
+    pthread_mutex_lock(&dev->lock);
+    struct cuda_block **link = &dev->blocks;
+    while (*link && (*link)->memory != memory)
+        link = &(*link)->next;
+    struct cuda_block *block = *link;
+    if (block)
+        *link = block->next;
+    pthread_mutex_unlock(&dev->lock);
+    return block;
+}
+
+void cuda_mem_free(struct hst_dev *dev, void *memory, size_t size_bytes)
+{
+    struct cuda_dev *cuda = cuda_dev_of(dev);
+    struct cuda_block *block = take_block(cuda, memory);
+    assert(block);
+    cudaError_t error = cuda_enter(cuda) ? cudaSuccess : cudaFree(block->start);
+    if (error)
+        (void)cuda_failed(cuda, error, "cudaFree");
+    free(block);
+    unbook(cuda, memory_account(cuda), size_bytes);
+}
+
+/* ---- host memory ----------------------------------------------------------------------------- */
+
+static size_t page_round(size_t size_bytes)
+{
+    return (size_bytes + 4095) & ~(size_t)4095;
+}
+
+/* Maps more than asked for and gives back what lies before and after the aligned part. */
+static void *map_aligned(size_t size_bytes)
+{
+    size_t kept = page_round(size_bytes), mapped = kept + HUGE_PAGE_BYTES;
+    char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED)
+        return NULL;
+    size_t before = -(uintptr_t)start % HUGE_PAGE_BYTES;
+    if (before)
+        munmap(start, before);
+    munmap(start + before + kept, HUGE_PAGE_BYTES - before);
+    return start + before;
+}
+
+/* Huge pages, on the GPU's node: wishes, whose refusal only makes copies slower. */
+static void place(void *memory, size_t size_bytes, int node)
+{
+    (void)madvise(memory, page_round(size_bytes), MADV_HUGEPAGE);
+    if (node < 0 || node >= NODES_MAX)
+        return;
+    unsigned long nodes[NODES_MAX / (8 * sizeof(unsigned long))] = {0};
+    nodes[(size_t)node / (8 * sizeof *nodes)] = 1ul << (size_t)node % (8 * sizeof *nodes);
+    (void)syscall(SYS_mbind, memory, page_round(size_bytes), MPOL_PREFERRED_NODE, nodes,
+                  (unsigned long)NODES_MAX, 0u);
+}
+
+/* Gives every page its memory now. A kernel before 5.14 has it done by a write to each. */
+static int populate(void *memory, size_t size_bytes)
+{
+    if (madvise(memory, page_round(size_bytes), MADV_POPULATE_WRITE) == 0)
+        return 0;
+    if (errno != EINVAL)
+        return -ENOMEM;
+    for (size_t at = 0; at < size_bytes; at += 4096)
+        ((volatile char *)memory)[at] = 0;
+    return 0;
+}
+
+static int no_host_memory(struct cuda_dev *dev, size_t size_bytes)
+{
+    struct hst_dev_failure failure;
+    cuda_failure_set(&failure, HST_DEV_MEMORY, 0,
+                     "GPU %d: no host memory: %zu bytes were asked for, to be page-locked: %s",
+                     dev->index, size_bytes, strerror(errno));
+    cuda_failure_keep(dev, &failure);
+    return -ENOMEM;
+}
+
+static int not_locked(struct cuda_dev *dev, cudaError_t error, size_t size_bytes)
+{
+    struct hst_dev_failure failure;
+    struct rlimit limit = {0};
+    (void)cudaGetLastError();
+    (void)getrlimit(RLIMIT_MEMLOCK, &limit);
+    bool memory = error == cudaErrorMemoryAllocation;
+    cuda_failure_set(&failure, memory ? HST_DEV_MEMORY : HST_DEV_EXECUTION, error,
+                     "GPU %d: %zu bytes of host memory can not be page-locked: %s (%s); the limit "
+                     "of locked memory (RLIMIT_MEMLOCK) is %lld bytes, -1 is none",
+                     dev->index, size_bytes, cudaGetErrorName(error), cudaGetErrorString(error),
+                     (long long)limit.rlim_cur);
+    cuda_failure_keep(dev, &failure);
+    return cuda_errno(error);
+}
+
+int cuda_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
+{
+    struct cuda_dev *cuda = cuda_dev_of(dev);
+    int rc = book(cuda, host_account(cuda), size_bytes);
+    if (rc)
+        return rc;
+    void *mapped = map_aligned(size_bytes);
+    if (!mapped) {
+        rc = no_host_memory(cuda, size_bytes);
+        goto err_unbook;
+    }
+    place(mapped, size_bytes, cuda->info.numa_node);
+    if (populate(mapped, size_bytes)) {
+        rc = no_host_memory(cuda, size_bytes);
+        goto err_unmap;
+    }
+    rc = cuda_enter(cuda);
+    if (rc)
+        goto err_unmap;
+    cudaError_t error = cudaHostRegister(mapped, size_bytes, cudaHostRegisterPortable);
+    if (error) {
+        rc = not_locked(cuda, error, size_bytes);
+        goto err_unmap;
+    }
+    settle(cuda, host_account(cuda));
+    *memory = mapped;
+    return 0;
+err_unmap:
+    munmap(mapped, page_round(size_bytes));
+err_unbook:
+    unbook(cuda, host_account(cuda), size_bytes);
+    return rc;
+}
+
+void cuda_host_free(struct hst_dev *dev, void *memory, size_t size_bytes)
+{
+    struct cuda_dev *cuda = cuda_dev_of(dev);
+    cudaError_t error = cuda_enter(cuda) ? cudaSuccess : cudaHostUnregister(memory);
+    if (error)
+        (void)cuda_failed(cuda, error, "cudaHostUnregister");
+    munmap(memory, page_round(size_bytes));
+    unbook(cuda, host_account(cuda), size_bytes);
+}

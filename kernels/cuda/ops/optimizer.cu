@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Norms and AdamW, to the bit what the host's optimizer does (hoistway/cpu_adam.h states the order
+ * of every rounding). Every product, sum, quotient and root is an intrinsic of one rounding, so the
+ * compiler can fuse none; NaNs, whose pattern IEEE 754 leaves open, are written as one pattern.
+ * Denormals are kept and division and root are IEEE's, which are nvcc's defaults.
+ *
+ * Bytes moved per element: norm2 4 (f32) or 2 (bf16); AdamW 28 (f32) or 26 (bf16).
+ */
+#include "launchers.h"
+#include "vector.h"
+
+#if defined(__USE_FAST_MATH__) || (defined(__CUDA_FTZ) && __CUDA_FTZ)
+#error "the optimizer's kernels keep denormals: build them without --use_fast_math and --ftz=true"
+#endif
+
+enum { BLOCK = 4096, LANES = 16, THREADS = 128 };
+
+/* ---- norms ------------------------------------------------------------------------------------ */
+
+/*
+ * x² added to a lane. The product of two f32 is exact in f64, so the fused operation rounds just
+ * once, as the product and the sum do, and gives the same bits with half the work.
+ */
+template <typename T> static __device__ __forceinline__ double add_square(const T *at, double lane)
+{
+    float x[1];
+    load_f32(at, x);
+    return __fma_rn((double)x[0], (double)x[0], lane);
+}
+
+/* Lane j ← lane j + lane j+8, then +4, +2, +1: lane 0 of each 16 has the sum. */
+static __device__ __forceinline__ double tree_sum(double lane)
+{
+    HST_UNROLL
+    for (int distance = LANES / 2; distance > 0; distance /= 2)
+        lane = __dadd_rn(lane, __shfl_down_sync(HST_FULL_WARP, lane, distance, LANES));
+    return isnan(lane) ? __longlong_as_double(0x7ff8000000000000ll) : lane;
+}
+
+/*
+ * A partial is 16 chains of 256 additions, each of which waits for the one before; half a warp does
+ * it, a lane per chain, so its reads are whole sectors. 32 elements per thread are read ahead. A
+ * chain takes some 256 × 16 cycles, in which an H200 has to work at 5 partials per multiprocessor to
+ * keep up with its memory, and 128 have room. Where f64 runs at 1/64 of f32 (consumer cards), one
+ * conversion and one operation per element limit it: about the memory's rate in f32, half in bf16.
+ */
+template <typename T>
+static __global__ void __launch_bounds__(THREADS) k_norm2(const T *x, size_t count, double *partial)
+{
+    enum { AHEAD = 32, PER_BLOCK = THREADS / LANES };
+    const size_t partials = (count + BLOCK - 1) / BLOCK;
+    const unsigned lane = threadIdx.x % LANES;
+    for (size_t b = (size_t)blockIdx.x * PER_BLOCK; b < partials;
+         b += gridDim.x * (size_t)PER_BLOCK) {
+        const size_t p = b + threadIdx.x / LANES, begin = p * BLOCK;
+        const T *from = x + begin + lane;
+        size_t left = p < partials ? count - begin : 0;
+        double sum = 0;
+        if (left >= BLOCK) {
+            for (int i = 0; i < BLOCK; i += AHEAD * LANES) {
+                pack<T, 1> some[AHEAD];
+                HST_UNROLL
+                for (int k = 0; k < AHEAD; k++)
+                    some[k] = load<1>(from + i + k * LANES);
+                HST_UNROLL
+                for (int k = 0; k < AHEAD; k++) {
+                    float v[1];
+                    unpack(some[k], v);
+                    sum = __fma_rn((double)v[0], (double)v[0], sum);
+                }
+            }
+        } else {
+            for (size_t i = lane; i < left; i += LANES)
+                sum = add_square(x + begin + i, sum);
+        }
+        sum = tree_sum(sum);
+        if (lane == 0 && p < partials)
+            partial[p] = sum;
+    }
+}
+
+cudaError_t hst_cuda_norm2(cudaStream_t stream, const struct hst_norm2 *args)
+{
+    if (!args->count)
+        return cudaSuccess;
+    unsigned grid = grid_of(args->count, (size_t)BLOCK * (THREADS / LANES));
+    if (args->dtype == HST_F32)
+        HST_LAUNCH((k_norm2<float>), grid, THREADS, 0, stream, (const float *)args->x, args->count,
+                   args->partial);
+    else
+        HST_LAUNCH((k_norm2<__nv_bfloat16>), grid, THREADS, 0, stream,
+                   (const __nv_bfloat16 *)args->x, args->count, args->partial);
+    return cudaGetLastError();
+}
+
+/* ---- AdamW ------------------------------------------------------------------------------------ */
+
+static __device__ __forceinline__ bool bits_are_nan(uint32_t bits)
+{
+    return (bits & 0x7fffffffu) > 0x7f800000u;
+}
+
+static __device__ __forceinline__ float canonical(float x)
+{
+    return bits_are_nan(__float_as_uint(x)) ? __uint_as_float(0x7fc00000u) : x;
+}
+
+/* What moves with one weight. */
+struct state {
+    float p, m, v;
+};
+
+static __device__ __forceinline__ struct state adamw(const struct hst_adamw &k, struct state s,
+                                                     float grad)
+{
+    float g = __fmul_rn(k.grad_scale, grad);
+    s.m = canonical(
+        __fmaf_rn(k.beta1_hi, s.m, __fmaf_rn(k.one_minus_beta1, g, __fmul_rn(k.beta1_lo, s.m))));
+    s.v = canonical(
+        __fmaf_rn(k.beta2_hi, s.v,
+                  __fmaf_rn(__fmul_rn(k.one_minus_beta2, g), g, __fmul_rn(k.beta2_lo, s.v))));
+    float q = __fmaf_rn(__fsqrt_rn(s.v), k.inv_sqrt_bias2, k.eps);
+    s.p = canonical(__fmaf_rn(-k.step_size, __fmaf_rn(k.decay, s.p, __fdiv_rn(s.m, q)), s.p));
+    return s;
+}
+
+/* Split master weights: weight = the nearest bf16, ties away from zero, remainder = what is left. */
+static __device__ __forceinline__ float join(uint32_t weight, uint32_t remainder)
+{
+    return __uint_as_float((weight << 16) + (uint32_t)(int32_t)(int16_t)remainder);
+}
+
+static __device__ __forceinline__ uint32_t weight_of(uint32_t bits)
+{
+    return bits_are_nan(bits) ? 0x7fc0u : (bits + 0x8000u) >> 16;
+}
+
+static __device__ __forceinline__ uint32_t remainder_of(uint32_t bits)
+{
+    return bits_are_nan(bits) ? 0u : bits & 0xffffu;
+}
+
+/* The N weights at `at`, of f32 or of bf16 and remainder. */
+template <int N>
+static __device__ __forceinline__ void read_weights(const struct hst_adamw &a, size_t at,
+                                                    float (&p)[N], float (&g)[N], float)
+{
+    load_f32((const float *)a.weight + at, p);
+    load_f32((const float *)a.grad + at, g);
+}
+
+template <int N>
+static __device__ __forceinline__ void write_weights(const struct hst_adamw &a, size_t at,
+                                                     const float (&p)[N], float)
+{
+    store_f32((float *)a.weight + at, p);
+}
+
+static __device__ __forceinline__ void read_weights(const struct hst_adamw &a, size_t at,
+                                                    float (&p)[4], float (&g)[4], __nv_bfloat16)
+{
+    uint2 weight = *(const uint2 *)((const uint16_t *)a.weight + at);
+    uint2 remainder = *(const uint2 *)(a.remainder + at);
+    p[0] = join(weight.x & 0xffffu, remainder.x);
+    p[1] = join(weight.x >> 16, remainder.x >> 16);
+    p[2] = join(weight.y & 0xffffu, remainder.y);
+    p[3] = join(weight.y >> 16, remainder.y >> 16);
+    load_f32((const __nv_bfloat16 *)a.grad + at, g);
+}
+
+static __device__ __forceinline__ void read_weights(const struct hst_adamw &a, size_t at,
+                                                    float (&p)[1], float (&g)[1], __nv_bfloat16)
+{
+    p[0] = join(((const uint16_t *)a.weight)[at], (uint16_t)a.remainder[at]);
+    load_f32((const __nv_bfloat16 *)a.grad + at, g);
+}
+
+static __device__ __forceinline__ void write_weights(const struct hst_adamw &a, size_t at,
+                                                     const float (&p)[4], __nv_bfloat16)
+{
+    uint32_t bits[4], weight[4], remainder[4];
+    HST_UNROLL
+    for (int i = 0; i < 4; i++) {
+        bits[i] = __float_as_uint(p[i]);
+        weight[i] = weight_of(bits[i]);
+        remainder[i] = remainder_of(bits[i]);
+    }
+    *(uint2 *)((uint16_t *)a.weight + at) =
+        make_uint2(weight[0] | weight[1] << 16, weight[2] | weight[3] << 16);
+    *(uint2 *)(a.remainder + at) =
+        make_uint2(remainder[0] | remainder[1] << 16, remainder[2] | remainder[3] << 16);
+}
+
+static __device__ __forceinline__ void write_weights(const struct hst_adamw &a, size_t at,
+                                                     const float (&p)[1], __nv_bfloat16)
+{
+    uint32_t bits = __float_as_uint(p[0]);
+    ((uint16_t *)a.weight)[at] = (uint16_t)weight_of(bits);
+    a.remainder[at] = (int16_t)(uint16_t)remainder_of(bits);
+}
+
+template <typename T, int N>
+static __device__ __forceinline__ void adamw_some(const struct hst_adamw &a, size_t at)
+{
+    float p[N], m[N], v[N], g[N];
+    read_weights(a, at, p, g, T());
+    load_f32(a.m + at, m);
+    load_f32(a.v + at, v);
+    HST_UNROLL
+    for (int i = 0; i < N; i++) {
+        struct state s = adamw(a, {p[i], m[i], v[i]}, g[i]);
+        p[i] = s.p;
+        m[i] = s.m;
+        v[i] = s.v;
+    }
+    write_weights(a, at, p, T());
+    store_f32(a.m + at, m);
+    store_f32(a.v + at, v);
+}
+
+/* Four weights a thread: 56 to 64 bytes under way for each. */
+template <typename T> static __global__ void __launch_bounds__(THREADS) k_adamw(struct hst_adamw a)
+{
+    const size_t vectors = a.count / 4, step = (size_t)gridDim.x * THREADS;
+    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < vectors; i += step)
+        adamw_some<T, 4>(a, i * 4);
+    size_t last = vectors * 4 + threadIdx.x;
+    if (blockIdx.x == 0 && last < a.count)
+        adamw_some<T, 1>(a, last);
+}
+
+cudaError_t hst_cuda_adamw(cudaStream_t stream, const struct hst_adamw *args)
+{
+    if (!args->count)
+        return cudaSuccess;
+    unsigned grid = grid_of(args->count, (size_t)THREADS * 4);
+    if (args->dtype == HST_F32)
+        HST_LAUNCH((k_adamw<float>), grid, THREADS, 0, stream, *args);
+    else
+        HST_LAUNCH((k_adamw<__nv_bfloat16>), grid, THREADS, 0, stream, *args);
+    return cudaGetLastError();
+}

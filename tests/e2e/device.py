@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Devices as the program's user meets them: chosen, refused, told about.
+
+device.py PATH_OF_HOISTWAY SOURCE_ROOT; HOISTWAY_PLUGIN_PATH holds libhoistway-far.so
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, ROOT = sys.argv[1:3]
+MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
+FAR = os.environ['HOISTWAY_PLUGIN_PATH']
+
+
+class Devices(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix='hst-device-')
+        self.addCleanup(shutil.rmtree, self.directory)
+
+    def train(self, *more, plugins=FAR, **popen):
+        command = [PROGRAM, 'train', '--model', MODEL, '--data', os.path.join(MODEL, 'tokens.bin'),
+                   '--store', os.path.join(self.directory, 'store'), '--steps', '2',
+                   '--seq-len', '24', '--batch-tokens', '48', *more]
+        environment = dict(os.environ, HOISTWAY_PLUGIN_PATH=plugins)
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
+                              env=environment, **popen)
+
+    def refused(self, code, status, *parts, **train):
+        done = self.train(*train.pop('options'), **train)
+        self.assertEqual(done.returncode, status, done.stderr)
+        errors = [line for line in done.stderr.splitlines() if line.startswith('error')]
+        self.assertEqual(len(errors), 1, done.stderr)
+        self.assertTrue(errors[0].startswith(f'error[E{code}] '), errors[0])
+        for part in (*parts, 'Fix: '):
+            self.assertIn(part, errors[0])
+        self.assertFalse(os.path.exists(os.path.join(self.directory, 'store')))
+
+    def test_a_device_with_memory_of_its_own_trains(self):
+        done = self.train('--device', 'far')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('note[I201] device: far (the host, from afar)', done.stderr)
+        self.assertRegex(done.stdout, r'(?m)^ +hbm +dram')
+        self.assertRegex(done.stdout, r'(?m)^states +\S+ \w+ +-')
+        self.assertRegex(done.stdout, r'trained 2 steps')
+
+    def test_budgets_of_hbm_are_kept(self):
+        self.refused(302, 2, 'MiB of HBM', '--hbm', options=('--device=far', '--hbm=64K'))
+        self.refused(302, 2, '256.0 MiB', 'are free', options=('--device=far', '--hbm=1G'))
+        self.refused(302, 2, '--dram', options=('--device=far', '--dram=8K'))
+        need = re.search(r'need ([\d.]+) MiB', self.train('--device=far', '--hbm=64K').stderr)
+        enough = f'--hbm={int((float(need[1]) + 0.05) * 2**20)}'
+        self.assertEqual(self.train('--device=far', enough).returncode, 0)
+
+    def test_homes_outside_hbm_are_refused_on_a_gpu(self):
+        self.refused(402, 2, 'states can not be placed in nvme',
+                     options=('--device=far', '--place=states=nvme'))
+
+    def test_hbm_is_for_a_gpu(self):
+        self.refused(402, 2, '--hbm', options=('--device=host', '--hbm=1G'))
+
+    def test_a_device_that_is_not_there_is_told_in_one_line(self):
+        empty = tempfile.mkdtemp(dir=self.directory)
+        self.refused(201, 1, 'moon', empty, options=('--device=moon',), plugins=empty)
+        self.refused(201, 1, options=('--device=far:1',))
+        for name in ('far:', 'far:x', 'Far', '../far', 'far/far', 'host:1'):
+            self.refused(201, 1, options=(f'--device={name}',))
+
+    def test_a_broken_plugin_is_told_in_one_line(self):
+        broken = os.path.join(self.directory, 'libhoistway-moon.so')
+        with open(broken, 'w', encoding='ascii') as file:
+            file.write('not a library\n')
+        self.refused(201, 1, broken, options=('--device=moon',), plugins=self.directory)
+
+    def test_without_a_gpu_the_host_is_taken(self):
+        done = self.train()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r'(?m)^note\[I201\] device: (host \(|cuda:0 \()')
+
+    def test_the_program_links_nothing_of_cuda(self):
+        libraries = subprocess.run(['ldd', PROGRAM], capture_output=True, text=True, check=True)
+        self.assertIn('libhoistway.so', libraries.stdout)
+        self.assertNotRegex(libraries.stdout, r'cuda|cublas|cudnn|nvidia|nccl')
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])
