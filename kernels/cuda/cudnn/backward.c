@@ -80,7 +80,7 @@ static descriptor build_score_gradient(const struct parts *t)
     return ds;
 }
 
-static void build(struct graph *g, const struct sdpa_shape *s)
+void backward_build(struct graph *g, const struct sdpa_shape *s)
 {
     const cudnnDataType_t bf16 = CUDNN_DATA_BFLOAT16;
     struct extents query = shape_query(s), key = shape_key(s);
@@ -108,30 +108,29 @@ static void build(struct graph *g, const struct sdpa_shape *s)
 }
 
 /*
- * On compute capability 10.0 and 10.3 the engine that sums in a fixed order has to be asked for by
- * number and settings (cudnn-frontend, override_heuristics_query).
+ * On compute capability 10.0 and 10.3 an engine that adds to dq in a fixed order has to be asked for
+ * by number and settings, whose meaning changed with 9.23 (cudnn-frontend,
+ * override_heuristics_query); what is proposed there is not known to be deterministic. Nor is
+ * anything on 11.0.
  */
-static const struct engine_wish *fixed_order_engine(const struct cudnn_target *target)
+#define ORDERED_FIRST_VERSION 91800
+#define ORDERED_END_VERSION   92300
+
+enum sdpa_form sdpa_backward_form(const struct cudnn_target *target)
 {
-    static const struct engine_wish before_9_23 = {
-        .engine = 5, .count = 2,
-        .knobs = {{CUDNN_KNOB_TYPE_KERNEL_CFG, 31}, {CUDNN_KNOB_TYPE_STAGES, 2}}};
-    if (target->compute < 100 || target->compute > 103 || target->version < 91800)
-        return NULL;
-    return target->version < 92300 ? &before_9_23 : NULL;
+    if (target->compute < 100 || target->compute >= 120)
+        return SDPA_BACKWARD_STORED;
+    if (target->compute <= 103 && target->version >= ORDERED_FIRST_VERSION &&
+        target->version < ORDERED_END_VERSION)
+        return SDPA_BACKWARD_ORDERED;
+    return SDPA_NONE;
 }
 
-int plan_backward(struct plan *plan, const struct cudnn_api *api, const struct cudnn_target *target,
-                  const struct sdpa_shape *shape, size_t work_limit_bytes,
-                  struct hst_dev_failure *failure)
+const struct engine_wish *backward_engine(enum sdpa_form form)
 {
-    *plan = (struct plan){.engine = -1};
-    graph_begin(&plan->graph, api, SDPA_UIDS);
-    build(&plan->graph, shape);
-    int rc = graph_status(&plan->graph, failure);
-    if (!rc)
-        rc = plan_choose(plan, target, fixed_order_engine(target), work_limit_bytes, failure);
-    if (rc)
-        plan_destroy(plan);
-    return rc;
+    static const struct engine_wish ordered = {
+        .engine = 5,
+        .count = 2,
+        .knobs = {{CUDNN_KNOB_TYPE_KERNEL_CFG, 31}, {CUDNN_KNOB_TYPE_STAGES, 2}}};
+    return form == SDPA_BACKWARD_ORDERED ? &ordered : NULL;
 }

@@ -5,7 +5,7 @@
  */
 #include "plan.h"
 
-static void build(struct graph *g, const struct sdpa_shape *s)
+void forward_build(struct graph *g, const struct sdpa_shape *s)
 {
     const cudnnDataType_t bf16 = CUDNN_DATA_BFLOAT16, f32 = CUDNN_DATA_FLOAT;
     const int64_t scores[4] = {s->batch, s->heads, s->seq, s->seq};
@@ -40,19 +40,4 @@ static void build(struct graph *g, const struct sdpa_shape *s)
     graph_binary(g, CUDNN_POINTWISE_ADD, greatest, log_sum, lse);
     graph_binary(g, CUDNN_POINTWISE_DIV, weight, sum, probability);
     graph_matmul(g, probability, v, o);
-}
-
-int plan_forward(struct plan *plan, const struct cudnn_api *api, const struct cudnn_target *target,
-                 const struct sdpa_shape *shape, size_t work_limit_bytes,
-                 struct hst_dev_failure *failure)
-{
-    *plan = (struct plan){.engine = -1};
-    graph_begin(&plan->graph, api, SDPA_UIDS);
-    build(&plan->graph, shape);
-    int rc = graph_status(&plan->graph, failure);
-    if (!rc)
-        rc = plan_choose(plan, target, NULL, work_limit_bytes, failure);
-    if (rc)
-        plan_destroy(plan);
-    return rc;
 }

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Where cuDNN comes from, and the story of its errors. One library is opened by name; it opens its
- * parts itself, from its own folder. It is never closed: it has threads and handlers of its own.
- */
+/* cuDNN's functions and the story of its errors. */
 #include "library.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define LIBRARY "libcudnn.so.9"
 
 static const struct {
     const char *name;
@@ -73,29 +67,8 @@ int cudnn_report(const struct cudnn_api *api, cudnnStatus_t status, const char *
                       api->get_error_string(status), (int)status, *said ? ": " : "", said);
 }
 
-/* Each folder of HOISTWAY_CUDA_PATH that is absolute, then the loader's own search. */
-static void *open_library(void)
+int cudnn_load(struct cudnn_api *api, void *library, struct hst_dev_failure *failure)
 {
-    const char *path = secure_getenv("HOISTWAY_CUDA_PATH");
-    while (path && *path) {
-        int length = (int)strcspn(path, ":");
-        char *file = NULL;
-        if (*path == '/' && asprintf(&file, "%.*s/" LIBRARY, length, path) > 0) {
-            void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-            free(file);
-            if (library)
-                return library;
-        }
-        path += length + (path[length] == ':');
-    }
-    return dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-}
-
-int cudnn_load(struct cudnn_api *api, struct hst_dev_failure *failure)
-{
-    void *library = open_library();
-    if (!library)
-        return cudnn_fail(failure, -ENODEV, HST_DEV_LIBRARY, 0, "%s", dlerror());
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *symbol = dlsym(library, symbols[i].name);
         if (!symbol)

@@ -95,7 +95,7 @@ static bool try_wish(struct plan *plan, const struct cudnn_target *target, descr
                      const struct engine_wish *wish, size_t work_limit_bytes)
 {
     struct graph *g = &plan->graph;
-    descriptor knobs[8];
+    descriptor knobs[ENGINE_KNOBS];
     descriptor engine = graph_make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR, "an engine");
     graph_set(g, engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
               &operations);
@@ -139,9 +139,9 @@ static bool try_proposals(struct plan *plan, const struct cudnn_target *target,
     for (size_t i = 0; i < PROPOSALS; i++)
         proposals[i] = graph_make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "a proposal");
     int64_t count = 0;
-    if (g->status || g->api->get_attribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, PROPOSALS, &count,
-                                           proposals))
+    if (g->status ||
+        g->api->get_attribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                              CUDNN_TYPE_BACKEND_DESCRIPTOR, PROPOSALS, &count, proposals))
         return false;
     for (int64_t i = 0; i < count && i < PROPOSALS; i++) {
         size_t owned = g->owned_count;
@@ -153,19 +153,26 @@ static bool try_proposals(struct plan *plan, const struct cudnn_target *target,
     return false;
 }
 
-/* The ways of choosing, in order: 0 the wish, then cuDNN's heuristics. */
-static bool try_way(struct plan *plan, const struct cudnn_target *target, descriptor operations,
-                    const struct engine_wish *wish, int way, size_t work_limit_bytes)
+/* True: plan->plan is set. */
+static bool choose(struct plan *plan, const struct cudnn_target *target, descriptor operations,
+                   const struct engine_wish *wish, size_t work_limit_bytes)
 {
-    if (way == 0)
-        return wish && try_wish(plan, target, operations, wish, work_limit_bytes);
-    return try_proposals(plan, target, operations,
-                         way == 1 ? CUDNN_HEUR_MODE_A : CUDNN_HEUR_MODE_FALLBACK, work_limit_bytes);
+    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    if (wish)
+        return try_wish(plan, target, operations, wish, work_limit_bytes);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        size_t owned = plan->graph.owned_count;
+        if (try_proposals(plan, target, operations, modes[i], work_limit_bytes))
+            return true;
+        if (!graph_rewind(&plan->graph, owned))
+            return false;
+    }
+    return false;
 }
 
-int plan_choose(struct plan *plan, const struct cudnn_target *target,
-                const struct engine_wish *wish, size_t work_limit_bytes,
-                struct hst_dev_failure *failure)
+static int finish(struct plan *plan, const struct cudnn_target *target,
+                  const struct engine_wish *wish, size_t work_limit_bytes,
+                  struct hst_dev_failure *failure)
 {
     struct graph *g = &plan->graph;
     descriptor operations =
@@ -178,16 +185,31 @@ int plan_choose(struct plan *plan, const struct cudnn_target *target,
     graph_finalize(g, operations);
     if (g->status)
         return graph_status(g, failure);
-    size_t owned = g->owned_count;
-    for (int way = 0; way < 3; way++) {
-        if (try_way(plan, target, operations, wish, way, work_limit_bytes))
-            return 0;
-        if (!graph_rewind(g, owned))
-            return graph_status(g, failure);
-    }
+    if (choose(plan, target, operations, wish, work_limit_bytes))
+        return 0;
+    if (cudnn_memory_short(g->status))
+        return graph_status(g, failure);
     return cudnn_fail(failure, -ENOTSUP, HST_DEV_LIBRARY, 0,
                       "cuDNN has no deterministic plan within %zu bytes of workspace",
                       work_limit_bytes);
+}
+
+int plan_build(struct plan *plan, const struct cudnn_target *target, enum sdpa_form form,
+               const struct sdpa_shape *shape, size_t work_limit_bytes,
+               struct hst_dev_failure *failure)
+{
+    *plan = (struct plan){.engine = -1};
+    graph_begin(&plan->graph, target->api, SDPA_UIDS);
+    if (form == SDPA_FORWARD)
+        forward_build(&plan->graph, shape);
+    else
+        backward_build(&plan->graph, shape);
+    int rc = graph_status(&plan->graph, failure);
+    if (!rc)
+        rc = finish(plan, target, backward_engine(form), work_limit_bytes, failure);
+    if (rc)
+        plan_destroy(plan);
+    return rc;
 }
 
 void plan_destroy(struct plan *plan)

@@ -32,11 +32,23 @@ enum sdpa_uid {
 
 /* What plans are made for: an open device, or the description of one. */
 struct cudnn_target {
+    const struct cudnn_api *api;
     cudnnHandle_t handle;
     descriptor device; /* where handle is null: a finalized device property */
     int compute;       /* capability, 90 is 9.0 */
     size_t version;    /* cuDNN's */
 };
+
+/* What a plan computes, and how its workspace grows. */
+enum sdpa_form {
+    SDPA_NONE, /* no plan of a card's is trusted */
+    SDPA_FORWARD,
+    SDPA_BACKWARD_STORED,  /* keeps the scores' gradient: seq² per head */
+    SDPA_BACKWARD_ORDERED, /* adds to dq in a fixed order: seq per head */
+};
+
+/* The form of a target's backward. */
+enum sdpa_form sdpa_backward_form(const struct cudnn_target *target);
 
 /* The built graph; everything that the plan refers to lives as long as it. */
 struct plan {
@@ -50,36 +62,31 @@ struct plan {
  * The plan of a shape, whose workspace is at most work_limit_bytes, and which gives the same bits
  * each time. Errors: -ENOTSUP there is none, -ENOMEM, -EIO; *failure (may be null) says why. On
  * success plan_destroy frees it.
- * Cost: 0.3 to 1 s (cuDNN compiles).
+ * Cost: 0.3 to 2 s (cuDNN compiles).
  */
-int plan_forward(struct plan *plan, const struct cudnn_api *api, const struct cudnn_target *target,
-                 const struct sdpa_shape *shape, size_t work_limit_bytes,
-                 struct hst_dev_failure *failure);
-int plan_backward(struct plan *plan, const struct cudnn_api *api, const struct cudnn_target *target,
-                  const struct sdpa_shape *shape, size_t work_limit_bytes,
-                  struct hst_dev_failure *failure);
+int plan_build(struct plan *plan, const struct cudnn_target *target, enum sdpa_form form,
+               const struct sdpa_shape *shape, size_t work_limit_bytes,
+               struct hst_dev_failure *failure);
 void plan_destroy(struct plan *plan);
 
-/* ---- between the formulas and the choice ----------------------------------------------------- */
+/* ---- the formulas, for plan_build ------------------------------------------------------------ */
 
-/* An engine asked for by number, with its settings; count 0: none. */
+void forward_build(struct graph *graph, const struct sdpa_shape *shape);
+void backward_build(struct graph *graph, const struct sdpa_shape *shape);
+
+/* An engine asked for by number, with its settings. */
+#define ENGINE_KNOBS 8
 struct engine_wish {
     int64_t engine;
     size_t count;
     struct {
         cudnnBackendKnobType_t type;
         int64_t value;
-    } knobs[8];
+    } knobs[ENGINE_KNOBS];
 };
 
-/**
- * Chooses among what cuDNN proposes, in its order, the first that is deterministic, fits the limit
- * and can be built; wish (may be null) comes before all of them. plan->graph is complete. On error
- * the caller ends the graph.
- */
-int plan_choose(struct plan *plan, const struct cudnn_target *target,
-                const struct engine_wish *wish, size_t work_limit_bytes,
-                struct hst_dev_failure *failure);
+/* The engine that a form has to be run by; null: one that cuDNN proposes. */
+const struct engine_wish *backward_engine(enum sdpa_form form);
 
 /** The tensors of a shape as they lie in memory: q, o, dout, dq; k, v, dk, dv; lse. */
 struct extents shape_query(const struct sdpa_shape *shape);

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_CUDNN_CUT_H
+#define HST_CUDNN_CUT_H
+/* How a call is cut into runs of plans, so that none needs more workspace than there is. Pure. */
+#include "plan.h"
+#include "sdpa.h"
+
+/* cuDNN's kernels expect a workspace so aligned; ours is aligned to 16. */
+#define WORK_ALIGN_BYTES 256
+
+/*
+ * Each run takes `rows` rows of the batch with all their heads; or, where one row is too much, one
+ * row's `groups` key-value heads with the query heads that belong to them. The last may be smaller.
+ */
+struct cut {
+    size_t rows, groups;
+    size_t work_bytes; /* enough for every run, and its alignment; grows with the batch */
+};
+
+/** What cuDNN's workspace of such a plan is at most. */
+size_t cut_work_bytes(enum sdpa_form form, const struct sdpa_shape *shape);
+
+/** False: not served at all (dtype, extents, or one group alone needs too much). */
+bool cut_find(enum sdpa_form form, const struct hst_attention *args, struct cut *cut);
+
+/* One run: what of the call it takes. */
+struct run {
+    size_t row, group;
+    struct sdpa_shape shape;
+};
+
+/** How many runs, and the index-th: rows outside, groups inside. */
+size_t cut_count(const struct cut *cut, const struct hst_attention *args);
+struct run cut_run(const struct cut *cut, const struct hst_attention *args, size_t index);
+
+#endif

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fake runtime's devices: what it pretends to be, which calls fail, what it says of errors. */
+#include "runtime.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+static thread_local cudaError_t last_error;
+static thread_local int device_index;
+
+/* ---- configuration ---------------------------------------------------------------------------- */
+
+[[noreturn]] static void die_config(const std::string &item)
+{
+    fprintf(stderr,
+            "fake CUDA: HST_FAKE_CUDA has \"%s\"; known: memory=BYTES[K|M|G], devices=N, cc=X.Y, "
+            "driver=VERSION, fail=FUNCTION:CALL[+]:ERROR\n",
+            item.c_str());
+    abort();
+}
+
+static size_t parse_bytes(const std::string &item, const char *text)
+{
+    char *end;
+    size_t value = strtoull(text, &end, 10);
+    switch (*end) {
+    case 'G':
+        value <<= 10; /* fall through */
+    case 'M':
+        value <<= 10; /* fall through */
+    case 'K':
+        value <<= 10;
+        end++;
+    }
+    if (end == text || *end)
+        die_config(item);
+    return value;
+}
+
+static hst::Fault parse_fault(const std::string &item, const std::string &value)
+{
+    size_t first = value.find(':'), second = value.rfind(':');
+    if (first == std::string::npos || first == second)
+        die_config(item);
+    hst::Fault fault = {value.substr(0, first), 0, false, cudaSuccess, 0};
+    char *end;
+    fault.call = strtoul(value.c_str() + first + 1, &end, 10);
+    fault.lasting = *end == '+';
+    fault.error = (cudaError_t)atoi(value.c_str() + second + 1);
+    if (!fault.call || !fault.error)
+        die_config(item);
+    return fault;
+}
+
+static void parse_item(hst::Config *config, const std::string &item)
+{
+    size_t equals = item.find('=');
+    if (equals == std::string::npos)
+        die_config(item);
+    std::string key = item.substr(0, equals), value = item.substr(equals + 1);
+    if (key == "memory")
+        config->memory_bytes = parse_bytes(item, value.c_str());
+    else if (key == "devices")
+        config->devices = atoi(value.c_str());
+    else if (key == "driver")
+        config->driver = atoi(value.c_str());
+    else if (key == "cc" && sscanf(value.c_str(), "%d.%d", &config->major, &config->minor) == 2)
+        return;
+    else if (key == "fail")
+        config->faults.push_back(parse_fault(item, value));
+    else
+        die_config(item);
+}
+
+static hst::Config parse_config(const char *text)
+{
+    hst::Config config = {(size_t)1 << 30, 1, 9, 0, CUDART_VERSION, {}};
+    std::string rest = text ? text : "";
+    while (!rest.empty()) {
+        size_t comma = rest.find(',');
+        parse_item(&config, rest.substr(0, comma));
+        rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+    }
+    return config;
+}
+
+static void configure(hst::State *s, const char *text)
+{
+    s->config = parse_config(text);
+    s->devices.resize((size_t)(s->config.devices > 0 ? s->config.devices : 1));
+    for (hst::Device &d : s->devices)
+        d.sticky = cudaSuccess;
+}
+
+/* Never destroyed: other threads and libraries may still call while the process ends. */
+hst::State &hst::state()
+{
+    static State *s = [] {
+        State *made = new State();
+        configure(made, getenv("HST_FAKE_CUDA"));
+        return made;
+    }();
+    return *s;
+}
+
+void hst_fake_cuda_configure(const char *text)
+{
+    hst::State &s = hst::state();
+    std::lock_guard<std::mutex> lock(s.state);
+    configure(&s, text);
+    last_error = cudaSuccess;
+    device_index = 0;
+}
+
+/* ---- errors ----------------------------------------------------------------------------------- */
+
+static cudaError_t count_call(hst::State &s, const char *function)
+{
+    cudaError_t error = cudaSuccess;
+    for (hst::Fault &fault : s.config.faults)
+        if (fault.function == function) {
+            fault.calls++;
+            if (fault.calls == fault.call || (fault.lasting && fault.calls > fault.call))
+                error = fault.error;
+        }
+    return error;
+}
+
+/* Errors after which a context is lost: the device's own doing, not the caller's arguments. */
+static bool is_sticky(cudaError_t error)
+{
+    return error == cudaErrorECCUncorrectable || error == cudaErrorIllegalAddress ||
+           error == cudaErrorLaunchTimeout || error == cudaErrorAssert ||
+           (error >= cudaErrorHardwareStackError && error <= cudaErrorLaunchFailure);
+}
+
+cudaError_t hst::planned_fault(const char *function)
+{
+    State &s = state();
+    std::lock_guard<std::mutex> lock(s.state);
+    return count_call(s, function);
+}
+
+cudaError_t hst::leave(cudaError_t error)
+{
+    if (error)
+        last_error = error;
+    return error;
+}
+
+cudaError_t hst::enter(const char *function)
+{
+    State &s = state();
+    std::lock_guard<std::mutex> lock(s.state);
+    if (s.config.driver < CUDART_VERSION / 1000 * 1000)
+        return leave(cudaErrorInsufficientDriver);
+    if (s.config.devices < 1)
+        return leave(cudaErrorNoDevice);
+    Device &device = s.devices[(size_t)device_index];
+    if (device.sticky)
+        return leave(device.sticky);
+    cudaError_t error = count_call(s, function);
+    if (is_sticky(error))
+        device.sticky = error;
+    return leave(error);
+}
+
+int hst::current_device()
+{
+    return device_index;
+}
+
+static cudaError_t sticky_error()
+{
+    hst::State &s = hst::state();
+    std::lock_guard<std::mutex> lock(s.state);
+    return s.devices[(size_t)device_index].sticky;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t error = last_error;
+    last_error = sticky_error();
+    return error ? error : last_error;
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    return last_error ? last_error : sticky_error();
+}
+
+static const struct {
+    cudaError_t error;
+    const char *name, *text;
+} known_errors[] = {
+#define ROW(error, text) {error, #error, text}
+    ROW(cudaSuccess, "no error"),
+    ROW(cudaErrorInvalidValue, "invalid argument"),
+    ROW(cudaErrorMemoryAllocation, "out of memory"),
+    ROW(cudaErrorInitializationError, "initialization error"),
+    ROW(cudaErrorInvalidConfiguration, "invalid configuration argument"),
+    ROW(cudaErrorInvalidPitchValue, "invalid pitch argument"),
+    ROW(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
+    ROW(cudaErrorInvalidDeviceFunction, "invalid device function"),
+    ROW(cudaErrorNoDevice, "no CUDA-capable device is detected"),
+    ROW(cudaErrorInvalidDevice, "invalid device ordinal"),
+    ROW(cudaErrorNoKernelImageForDevice, "no kernel image is available for execution on the device"),
+    ROW(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered"),
+    ROW(cudaErrorUnsupportedPtxVersion, "the provided PTX was compiled with an unsupported toolchain."),
+    ROW(cudaErrorInvalidResourceHandle, "invalid resource handle"),
+    ROW(cudaErrorNotReady, "device not ready"),
+    ROW(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
+    ROW(cudaErrorLaunchOutOfResources, "too many resources requested for launch"),
+    ROW(cudaErrorLaunchTimeout, "the launch timed out and was terminated"),
+    ROW(cudaErrorHostMemoryAlreadyRegistered, "part or all of the requested memory range is already mapped"),
+    ROW(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered memory region"),
+    ROW(cudaErrorMisalignedAddress, "misaligned address"),
+    ROW(cudaErrorLaunchFailure, "unspecified launch failure"),
+    ROW(cudaErrorNotPermitted, "operation not permitted"),
+    ROW(cudaErrorNotSupported, "operation not supported"),
+    ROW(cudaErrorUnknown, "unknown error"),
+#undef ROW
+};
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    for (auto &known : known_errors)
+        if (known.error == error)
+            return known.name;
+    return "cudaErrorOfTheFakeRuntime";
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    for (auto &known : known_errors)
+        if (known.error == error)
+            return known.text;
+    return "an error that the fake runtime has no text for";
+}
+
+/* ---- devices ---------------------------------------------------------------------------------- */
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = hst::state().config.driver;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+static bool is_device(int device)
+{
+    return device >= 0 && device < hst::state().config.devices;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = 0;
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    *count = hst::state().config.devices;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    if (!is_device(device))
+        return hst::leave(cudaErrorInvalidDevice);
+    device_index = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    *device = device_index;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    if (!is_device(device))
+        return hst::leave(cudaErrorInvalidDevice);
+    const hst::Config &config = hst::state().config;
+    struct cudaDeviceProp p = {};
+    snprintf(p.name, sizeof p.name, "Fake GPU %d", device);
+    p.totalGlobalMem = config.memory_bytes;
+    p.major = config.major;
+    p.minor = config.minor;
+    p.multiProcessorCount = 4;
+    p.warpSize = 32;
+    p.maxThreadsPerBlock = 1024;
+    p.maxThreadsPerMultiProcessor = 2048;
+    p.sharedMemPerBlock = hst::SHARED_BYTES_DEFAULT;
+    p.sharedMemPerBlockOptin = hst::SHARED_BYTES_MAX;
+    p.sharedMemPerMultiprocessor = hst::SHARED_BYTES_MAX + 1024;
+    p.regsPerBlock = p.regsPerMultiprocessor = 65536;
+    p.l2CacheSize = 4 << 20;
+    p.pciBusID = device + 1;
+    p.unifiedAddressing = 1;
+    p.asyncEngineCount = 2;
+    *properties = p;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+    struct cudaDeviceProp p;
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    if (cudaError_t error = cudaGetDeviceProperties(&p, device))
+        return error;
+    const struct {
+        enum cudaDeviceAttr attribute;
+        int value;
+    } known[] = {
+        {cudaDevAttrComputeCapabilityMajor, p.major},
+        {cudaDevAttrComputeCapabilityMinor, p.minor},
+        {cudaDevAttrMultiProcessorCount, p.multiProcessorCount},
+        {cudaDevAttrWarpSize, p.warpSize},
+        {cudaDevAttrMaxThreadsPerBlock, p.maxThreadsPerBlock},
+        {cudaDevAttrMaxThreadsPerMultiProcessor, p.maxThreadsPerMultiProcessor},
+        {cudaDevAttrMaxSharedMemoryPerBlock, (int)p.sharedMemPerBlock},
+        {cudaDevAttrMaxSharedMemoryPerBlockOptin, (int)p.sharedMemPerBlockOptin},
+        {cudaDevAttrMaxSharedMemoryPerMultiprocessor, (int)p.sharedMemPerMultiprocessor},
+        {cudaDevAttrMaxGridDimX, 0x7fffffff},
+        {cudaDevAttrMaxGridDimY, 65535},
+        {cudaDevAttrMaxGridDimZ, 65535},
+        {cudaDevAttrL2CacheSize, p.l2CacheSize},
+        {cudaDevAttrPciBusId, p.pciBusID},
+        {cudaDevAttrHostRegisterSupported, 1},
+        {cudaDevAttrAsyncEngineCount, p.asyncEngineCount},
+    };
+    for (auto &k : known)
+        if (k.attribute == attribute) {
+            *value = k.value;
+            return cudaSuccess;
+        }
+    return hst::leave(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    if (!is_device(device) || size < 13)
+        return hst::leave(cudaErrorInvalidValue);
+    snprintf(text, (size_t)size, "00FA:%02X:00.0", device + 1); /* a domain that machines lack */
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    hst::State &s = hst::state();
+    std::lock_guard<std::mutex> lock(s.state);
+    if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout)
+        return cudaSuccess;
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+        value > hst::SHARED_BYTES_MAX)
+        return hst::leave(cudaErrorInvalidValue);
+    s.shared_limits[kernel] = value;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    hst::State &s = hst::state();
+    std::lock_guard<std::mutex> lock(s.state);
+    auto limit = s.shared_limits.find(kernel);
+    *attributes = {};
+    attributes->maxThreadsPerBlock = 1024;
+    attributes->maxDynamicSharedSizeBytes =
+        limit == s.shared_limits.end() ? (int)hst::SHARED_BYTES_DEFAULT : limit->second;
+    attributes->numRegs = 32;
+    return cudaSuccess;
+}
+
+/* As many as threads and dynamic shared memory allow; registers and static memory are not known. */
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel,
+                                                          int threads, size_t shared_bytes)
+{
+    (void)kernel;
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    if (threads < 1 || threads > 1024)
+        return hst::leave(cudaErrorInvalidValue);
+    size_t by_shared = (hst::SHARED_BYTES_MAX + 1024) / (shared_bytes + 1024);
+    size_t by_threads = (size_t)(2048 / threads);
+    *blocks = (int)(by_shared < by_threads ? by_shared : by_threads);
+    return cudaSuccess;
+}

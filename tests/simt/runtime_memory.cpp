@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The fake runtime's memory. A device allocation ends at a guard page and is closed to everyone
+ * but running kernels and copies; what it holds at first is all ones bits. Copies know page-locked
+ * memory from other host memory and are as asynchronous as CUDA makes them.
+ */
+#include "runtime.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <sys/mman.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+using Lock = std::lock_guard<std::mutex>;
+
+enum { ALIGNMENT_BYTES = 256 }; /* what CUDA promises, and not more */
+
+/* ---- device memory ---------------------------------------------------------------------------- */
+
+static void protect_all(int protection)
+{
+    hst::State &s = hst::state();
+    Lock lock(s.state);
+    for (auto &[pointer, allocation] : s.memory)
+        if (mprotect(allocation.mapping, allocation.mapping_bytes, protection))
+            abort();
+}
+
+hst::OpenMemory::OpenMemory()
+{
+    protect_all(PROT_READ | PROT_WRITE);
+}
+
+hst::OpenMemory::~OpenMemory()
+{
+    protect_all(PROT_NONE);
+}
+
+/* Around the allocation, so that ASan is exact to the byte. */
+static void poison(const hst::Allocation &a, const char *pointer, bool poisoned)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    if (!poisoned) {
+        __asan_unpoison_memory_region(a.mapping, a.mapping_bytes);
+        return;
+    }
+    const char *end = pointer + a.size_bytes;
+    __asan_poison_memory_region(a.mapping, (size_t)(pointer - a.mapping));
+    __asan_poison_memory_region(end, (size_t)(a.mapping + a.mapping_bytes - end));
+#else
+    (void)a, (void)pointer, (void)poisoned;
+#endif
+}
+
+cudaError_t cudaMalloc(void **memory, size_t size_bytes)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    *memory = nullptr;
+    hst::State &s = hst::state();
+    Lock execution(s.execution);
+    Lock lock(s.state);
+    hst::Device &device = s.devices[(size_t)hst::current_device()];
+    if (!size_bytes)
+        return cudaSuccess;
+    if (size_bytes > s.config.memory_bytes ||
+        device.used_bytes > s.config.memory_bytes - size_bytes)
+        return hst::leave(cudaErrorMemoryAllocation);
+    size_t bytes = (size_bytes + hst::PAGE_BYTES - 1) / hst::PAGE_BYTES * hst::PAGE_BYTES;
+    void *mapping = mmap(nullptr, bytes + hst::PAGE_BYTES, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapping == MAP_FAILED)
+        return hst::leave(cudaErrorMemoryAllocation);
+    char *base = static_cast<char *>(mapping);
+    memset(base, 0xff, bytes);
+    if (mprotect(base, bytes + hst::PAGE_BYTES, PROT_NONE))
+        abort();
+    char *pointer = base + (bytes - size_bytes) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
+    hst::Allocation a = {base, bytes, size_bytes, hst::current_device()};
+    poison(a, pointer, true);
+    s.memory[pointer] = a;
+    device.used_bytes += size_bytes;
+    *memory = pointer;
+    return cudaSuccess;
+}
+
+/* Waits for the device, as CUDA does. */
+cudaError_t cudaFree(void *memory)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    if (!memory)
+        return cudaSuccess;
+    hst::State &s = hst::state();
+    Lock execution(s.execution);
+    hst::drain_device_held(hst::current_device());
+    Lock lock(s.state);
+    auto found = s.memory.find(static_cast<char *>(memory));
+    if (found == s.memory.end())
+        return hst::leave(cudaErrorInvalidValue);
+    const hst::Allocation &a = found->second;
+    poison(a, found->first, false);
+    munmap(a.mapping, a.mapping_bytes + hst::PAGE_BYTES);
+    s.devices[(size_t)a.device].used_bytes -= a.size_bytes;
+    s.memory.erase(found);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    hst::State &s = hst::state();
+    Lock lock(s.state);
+    *total_bytes = s.config.memory_bytes;
+    *free_bytes = s.config.memory_bytes - s.devices[(size_t)hst::current_device()].used_bytes;
+    return cudaSuccess;
+}
+
+/* ---- host memory ------------------------------------------------------------------------------ */
+
+/* The greatest key at or below p whose extent covers [p, p + bytes); `state` is held. */
+template <class Map, class Size> static auto covering(Map &map, const void *p, size_t bytes, Size size)
+{
+    char *from = static_cast<char *>(const_cast<void *>(p));
+    auto next = map.upper_bound(from);
+    if (next == map.begin())
+        return map.end();
+    auto found = std::prev(next);
+    size_t offset = (size_t)(from - found->first), extent = size(found->second);
+    return offset <= extent && bytes <= extent - offset ? found : map.end();
+}
+
+static size_t pinned_size(size_t bytes)
+{
+    return bytes;
+}
+
+static size_t allocation_size(const hst::Allocation &a)
+{
+    return a.size_bytes;
+}
+
+static cudaError_t pin(char *memory, size_t size_bytes)
+{
+    auto &pinned = hst::state().pinned;
+    auto next = pinned.lower_bound(memory + size_bytes);
+    if (next != pinned.begin() && std::prev(next)->first + std::prev(next)->second > memory)
+        return cudaErrorHostMemoryAlreadyRegistered;
+    pinned[memory] = size_bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void *memory, size_t size_bytes, unsigned flags)
+{
+    (void)flags;
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    Lock lock(hst::state().state);
+    if (!memory || !size_bytes)
+        return hst::leave(cudaErrorInvalidValue);
+    return hst::leave(pin(static_cast<char *>(memory), size_bytes));
+}
+
+cudaError_t cudaHostUnregister(void *memory)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    hst::State &s = hst::state();
+    Lock lock(s.state);
+    if (s.host_allocations.count(static_cast<char *>(memory)) ||
+        !s.pinned.erase(static_cast<char *>(memory)))
+        return hst::leave(cudaErrorHostMemoryNotRegistered);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t size_bytes, unsigned flags)
+{
+    (void)flags;
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    hst::State &s = hst::state();
+    Lock lock(s.state);
+    if (posix_memalign(memory, hst::PAGE_BYTES, size_bytes ? size_bytes : 1))
+        return hst::leave(cudaErrorMemoryAllocation);
+    memset(*memory, 0xff, size_bytes);
+    s.host_allocations.insert(static_cast<char *>(*memory));
+    return hst::leave(pin(static_cast<char *>(*memory), size_bytes));
+}
+
+cudaError_t cudaMallocHost(void **memory, size_t size_bytes)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    return cudaHostAlloc(memory, size_bytes, cudaHostAllocDefault);
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    if (!memory)
+        return cudaSuccess;
+    hst::State &s = hst::state();
+    Lock execution(s.execution);
+    hst::drain_device_held(hst::current_device());
+    Lock lock(s.state);
+    if (!s.host_allocations.erase(static_cast<char *>(memory)))
+        return hst::leave(cudaErrorInvalidValue);
+    s.pinned.erase(static_cast<char *>(memory));
+    free(memory);
+    return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    hst::State &s = hst::state();
+    Lock lock(s.state);
+    *attributes = {};
+    attributes->device = -1;
+    attributes->type = cudaMemoryTypeUnregistered;
+    auto device = covering(s.memory, pointer, 1, allocation_size);
+    if (device != s.memory.end()) {
+        attributes->type = cudaMemoryTypeDevice;
+        attributes->device = device->second.device;
+        attributes->devicePointer = const_cast<void *>(pointer);
+    } else if (covering(s.pinned, pointer, 1, pinned_size) != s.pinned.end()) {
+        attributes->type = cudaMemoryTypeHost;
+        attributes->device = hst::current_device();
+        attributes->devicePointer = attributes->hostPointer = const_cast<void *>(pointer);
+    }
+    return cudaSuccess;
+}
+
+/* ---- copies ----------------------------------------------------------------------------------- */
+
+enum class Place { device, pinned, pageable, wrong };
+
+static Place place_of(const void *p, size_t bytes)
+{
+    hst::State &s = hst::state();
+    Lock lock(s.state);
+    if (covering(s.memory, p, bytes, allocation_size) != s.memory.end())
+        return Place::device;
+    if (covering(s.memory, p, 0, allocation_size) != s.memory.end())
+        return Place::wrong; /* begins in device memory and leaves it */
+    bool pinned = covering(s.pinned, p, bytes, pinned_size) != s.pinned.end();
+    return pinned ? Place::pinned : Place::pageable;
+}
+
+static bool fits_kind(enum cudaMemcpyKind kind, Place to, Place from)
+{
+    bool to_device = to == Place::device, from_device = from == Place::device;
+    switch (kind) {
+    case cudaMemcpyHostToHost:
+        return !to_device && !from_device;
+    case cudaMemcpyHostToDevice:
+        return to_device && !from_device;
+    case cudaMemcpyDeviceToHost:
+        return !to_device && from_device;
+    case cudaMemcpyDeviceToDevice:
+        return to_device && from_device;
+    case cudaMemcpyDefault:
+        return true;
+    }
+    return false;
+}
+
+static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                        cudaStream_t stream)
+{
+    Place target = place_of(to, bytes), source = place_of(from, bytes);
+    std::shared_ptr<hst::Queue> queue = hst::queue_of(stream);
+    if (!queue)
+        return cudaErrorInvalidResourceHandle;
+    if (!bytes)
+        return cudaSuccess;
+    if (target == Place::wrong || source == Place::wrong || !fits_kind(kind, target, source))
+        return cudaErrorInvalidValue;
+    cudaError_t fault = hst::planned_fault("copy");
+    std::shared_ptr<std::vector<char>> staged;
+    if (source == Place::pageable) { /* read before the call returns */
+        const char *bytes_from = static_cast<const char *>(from);
+        staged = std::make_shared<std::vector<char>>(bytes_from, bytes_from + bytes);
+    }
+    cudaError_t error = hst::enqueue(stream, [=] {
+        if (!fault)
+            memmove(to, staged ? staged->data() : from, bytes);
+        return fault;
+    });
+    if (!error && target == Place::pageable) /* written before the call returns */
+        error = hst::drain(queue);
+    return error;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    return hst::leave(copy(to, from, bytes, kind, stream));
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    cudaError_t error = copy(to, from, bytes, kind, nullptr);
+    return hst::leave(error ? error : hst::drain(hst::queue_of(nullptr)));
+}
+
+static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t height,
+                        cudaStream_t stream)
+{
+    if (!width || !height)
+        return cudaSuccess;
+    if (height > 1 && pitch < width)
+        return cudaErrorInvalidPitchValue;
+    Place place = place_of(to, (height - 1) * pitch + width);
+    if (place != Place::device && place != Place::pinned)
+        return cudaErrorInvalidValue;
+    cudaError_t fault = hst::planned_fault("copy");
+    return hst::enqueue(stream, [=] {
+        for (size_t row = 0; row < height && !fault; row++)
+            memset(static_cast<char *>(to) + row * pitch, value, width);
+        return fault;
+    });
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    return hst::leave(fill(to, bytes, value, bytes, 1, stream));
+}
+
+cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t stream)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    return hst::leave(fill(to, pitch, value, width, height, stream));
+}
+
+/* On the null stream, which others do not wait for: as CUDA for streams made non-blocking. */
+cudaError_t cudaMemset(void *to, int value, size_t bytes)
+{
+    if (cudaError_t error = hst::enter(__func__))
+        return error;
+    return hst::leave(fill(to, bytes, value, bytes, 1, nullptr));
+}
