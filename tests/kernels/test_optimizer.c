@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The optimizer of a device against cpu_adam, which states the order of every rounding: the same
+ * bytes, whatever the numbers. The host device does neither and says so.
+ */
+#include "suite.h"
+#include <errno.h>
+#include <hoistway/cpu_adam.h>
+#include <stdlib.h>
+
+static const size_t counts[] = {0, 1, 3, 4, 5, 31, 511, 512, 4095, 4096, 4097, 12305, 36869};
+enum { COUNTS = sizeof counts / sizeof *counts, STEPS = 12 };
+
+enum kind { ORDINARY, TINY, HUGE_ONES, INFINITE, NOT_A_NUMBER, MIXED, KINDS };
+
+struct parameters {
+    size_t count;
+    enum hst_dtype dtype;
+    enum kind kind;
+};
+
+static bool is_host(const struct suite *s)
+{
+    return strcmp(hst_dev_name(s->dev), "host") == 0;
+}
+
+static uint32_t random_bits(struct suite *s)
+{
+    return (uint32_t)((suite_random(s) + 1) * 0x1p31);
+}
+
+/* An f32's bits: of moderate size, or as the kind says; the rare ones at some 1 in 3,000. */
+static uint32_t bits_of_kind(struct suite *s, enum kind kind)
+{
+    uint32_t bits = random_bits(s), sign = bits & 0x80000000u, low = bits & 0x7fffffu;
+    bool rare = random_bits(s) % 3000 == 0;
+    if (kind == MIXED)
+        return bits_of_kind(s, (enum kind)(random_bits(s) % MIXED));
+    if (kind == TINY) /* half of them denormal */
+        return sign | (bits & 1u << 24 ? low : low | 0x00800000u);
+    if (kind == HUGE_ONES)
+        return sign | 0x7f000000u | (low & 0x7effffu);
+    if (kind == INFINITE && rare)
+        return sign | 0x7f800000u;
+    if (kind == NOT_A_NUMBER && rare)
+        return sign | 0x7f800001u | low;
+    return sign | 0x3e000000u | (bits & 0x1ffffffu);
+}
+
+/* The same bytes on the device and, returned, on the host. */
+static void *filled(struct suite *s, struct tensor *t, enum kind kind)
+{
+    size_t element_bytes = hst_dtype_bytes(t->dtype), bytes = t->count * element_bytes;
+    char *copy = malloc(bytes + 1);
+    assert_non_null(copy);
+    for (size_t i = 0; i < t->count; i++) {
+        uint32_t bits = bits_of_kind(s, kind) >> (t->dtype == HST_BF16 ? 16 : 0);
+        memcpy(copy + i * element_bytes, &bits, element_bytes);
+    }
+    memcpy(s->staging, copy, bytes);
+    assert_int_equal(hst_stream_copy(s->stream, t->data, s->staging, bytes), 0);
+    suite_sync(s);
+    return copy;
+}
+
+static void expect_bytes(struct suite *s, const char *what, struct tensor *got, const void *want)
+{
+    size_t element_bytes = hst_dtype_bytes(got->dtype);
+    tensor_read(s, got);
+    for (size_t i = 0; i < got->count; i++)
+        if (memcmp(s->staging + i * element_bytes, (const char *)want + i * element_bytes,
+                   element_bytes) != 0) {
+            uint32_t is = 0, should = 0;
+            memcpy(&is, s->staging + i * element_bytes, element_bytes);
+            memcpy(&should, (const char *)want + i * element_bytes, element_bytes);
+            fail_msg("%s[%zu] of %zu is %08x, not %08x", what, i, got->count, is, should);
+        }
+}
+
+static void norm2_case(struct suite *s, const void *parameters)
+{
+    const struct parameters *p = parameters;
+    size_t partials = (p->count + HST_NORM_BLOCK - 1) / HST_NORM_BLOCK;
+    struct tensor *x = tensor_empty(s, p->count, p->dtype);
+    struct tensor *partial = tensor_empty(s, partials * 2, HST_F32); /* an f64 is two words */
+    struct tensor *kept = tensor_filled(s, 1, HST_F32, 3);
+    void *copy = filled(s, x, p->kind);
+    double *want = malloc((partials + 1) * sizeof *want);
+    assert_non_null(want);
+    const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops(HST_CPU_ISA_C);
+    if (p->dtype == HST_F32)
+        ops->norm2_f32(copy, p->count, want);
+    else
+        ops->norm2_bf16(copy, p->count, want);
+    struct hst_norm2 args = {p->count, p->dtype, x->data, (double *)partial->data};
+    if (is_host(s))
+        memset(want, 0xff, partials * sizeof *want); /* untouched */
+    assert_int_equal(hst_op_norm2(s->stream, &args), is_host(s) ? -ENOTSUP : 0);
+    suite_sync(s);
+    expect_bytes(s, "half of a partial", partial, want);
+    tensor_read(s, kept);
+    free(want);
+    free(copy);
+}
+
+static void norms_have_the_bytes_of_cpu_adam(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNTS; i++)
+        for (int kind = 0; kind < MIXED; kind++)
+            for (enum hst_dtype dtype = HST_F32; dtype <= HST_BF16; dtype++)
+                suite_run(norm2_case, &(struct parameters){counts[i], dtype, (enum kind)kind});
+}
+
+struct copies { /* what cpu_adam works on */
+    void *weight, *grad;
+    float *m, *v;
+    int16_t *remainder;
+};
+
+static void step(struct suite *s, const struct parameters *p, const struct copies *c,
+                 struct hst_adamw *args, uint64_t t)
+{
+    static const struct hst_adam_hyper hyper = {3e-4, 0.9, 0.999, 1e-8, 0.1};
+    struct hst_adam_coef k;
+    assert_int_equal(hst_adam_coef_init(&hyper, t, 0.37f * (float)t, &k), 0);
+    args->grad_scale = k.grad_scale;
+    args->beta1_hi = k.beta1_hi;
+    args->beta1_lo = k.beta1_lo;
+    args->one_minus_beta1 = k.one_minus_beta1;
+    args->beta2_hi = k.beta2_hi;
+    args->beta2_lo = k.beta2_lo;
+    args->one_minus_beta2 = k.one_minus_beta2;
+    args->inv_sqrt_bias2 = k.inv_sqrt_bias2;
+    args->eps = k.eps;
+    args->decay = k.decay;
+    args->step_size = k.step_size;
+    assert_int_equal(hst_op_adamw(s->stream, args), is_host(s) ? -ENOTSUP : 0);
+    if (is_host(s))
+        return;
+    const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops(HST_CPU_ISA_C);
+    if (p->dtype == HST_F32)
+        ops->adamw_f32(&k, c->weight, c->m, c->v, c->grad, p->count);
+    else
+        ops->adamw_bf16(&k, c->weight, c->remainder, c->m, c->v, c->grad, p->count);
+}
+
+static void adamw_case(struct suite *s, const void *parameters)
+{
+    const struct parameters *p = parameters;
+    bool split = p->dtype == HST_BF16;
+    struct tensor *weight = tensor_empty(s, p->count, p->dtype);
+    struct tensor *grad = tensor_empty(s, p->count, p->dtype);
+    struct tensor *m = tensor_empty(s, p->count, HST_F32), *v = tensor_empty(s, p->count, HST_F32);
+    struct tensor *remainder = tensor_empty(s, p->count, HST_BF16); /* sixteen bits of anything */
+    struct tensor *kept = tensor_filled(s, 1, HST_F32, 3);
+    struct copies c = {.weight = filled(s, weight, p->kind),
+                       .grad = filled(s, grad, p->kind),
+                       .m = filled(s, m, p->kind),
+                       .v = filled(s, v, p->kind),
+                       .remainder = filled(s, remainder, MIXED)};
+    struct hst_adamw args = {.count = p->count,
+                             .dtype = p->dtype,
+                             .weight = weight->data,
+                             .remainder = split ? remainder->data : NULL,
+                             .m = m->data,
+                             .v = v->data,
+                             .grad = grad->data};
+    for (uint64_t t = 1; t <= STEPS; t++)
+        step(s, p, &c, &args, t);
+    suite_sync(s);
+    expect_bytes(s, "weight", weight, c.weight);
+    expect_bytes(s, "m", m, c.m);
+    expect_bytes(s, "v", v, c.v);
+    expect_bytes(s, "remainder", remainder, c.remainder);
+    expect_bytes(s, "grad", grad, c.grad);
+    tensor_read(s, kept);
+    free(c.weight);
+    free(c.grad);
+    free(c.m);
+    free(c.v);
+    free(c.remainder);
+}
+
+static void adamw_has_the_bytes_of_cpu_adam(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNTS; i++)
+        for (int kind = 0; kind < KINDS; kind++)
+            for (enum hst_dtype dtype = HST_F32; dtype <= HST_BF16; dtype++)
+                suite_run(adamw_case, &(struct parameters){counts[i], dtype, (enum kind)kind});
+}
+
+static void refusals_case(struct suite *s, const void *parameters)
+{
+    (void)parameters;
+    struct tensor *t = tensor_filled(s, 1024, HST_F32, 3);
+    float *f = t->data;
+    const struct hst_norm2 norm = {8, HST_F32, f, (double *)(f + 64)};
+    struct hst_norm2 bad[4] = {norm, norm, norm, norm};
+    bad[0].dtype = 0;
+    bad[1].x = f + 1;
+    bad[2].partial = NULL;
+    bad[3].count = SIZE_MAX / 2;
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(hst_op_norm2(s->stream, &bad[i]), -EINVAL);
+    const struct hst_adamw good = {.count = 8,
+                                   .dtype = HST_BF16,
+                                   .weight = f,
+                                   .remainder = (int16_t *)(f + 64),
+                                   .m = f + 128,
+                                   .v = f + 192,
+                                   .grad = f + 256};
+    struct hst_adamw wrong[7];
+    for (size_t i = 0; i < 7; i++)
+        wrong[i] = good;
+    wrong[0].dtype = HST_F32; /* has no remainder */
+    wrong[1].remainder = NULL;
+    wrong[2].remainder = (int16_t *)(f + 65);
+    wrong[3].m = NULL;
+    wrong[4].grad = f + 257;
+    wrong[5].count = SIZE_MAX / 2;
+    wrong[6].weight = NULL;
+    for (size_t i = 0; i < 7; i++)
+        assert_int_equal(hst_op_adamw(s->stream, &wrong[i]), -EINVAL);
+    suite_sync(s);
+    tensor_read(s, t);
+    for (size_t i = 0; i < t->count; i++)
+        assert_true(t->values[i] == 3);
+}
+
+static void wrong_arguments_are_refused_and_touch_nothing(void **state)
+{
+    (void)state;
+    suite_run(refusals_case, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    suite_begin(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norms_have_the_bytes_of_cpu_adam),
+        cmocka_unit_test(adamw_has_the_bytes_of_cpu_adam),
+        cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
