@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How calls are cut into runs: everything once, nothing beyond the bound. */
+#include "cut.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct hst_attention call(size_t batch, size_t seq, size_t heads, size_t kv_heads,
+                                 size_t head_dim)
+{
+    return (struct hst_attention){.batch = batch,
+                                  .seq = seq,
+                                  .heads = heads,
+                                  .kv_heads = kv_heads,
+                                  .head_dim = head_dim,
+                                  .dtype = HST_BF16};
+}
+
+static bool served(enum sdpa_form form, struct hst_attention args)
+{
+    struct cut cut;
+    return cut_find(form, &args, &cut);
+}
+
+static void what_fits_is_one_run(void **state)
+{
+    (void)state;
+    struct hst_attention args = call(4, 1024, 8, 2, 64);
+    struct cut cut;
+    const enum sdpa_form forms[] = {SDPA_FORWARD, SDPA_BACKWARD_STORED, SDPA_BACKWARD_ORDERED};
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(cut_find(forms[i], &args, &cut));
+        assert_int_equal(cut_count(&cut, &args), 1);
+        struct run run = cut_run(&cut, &args, 0);
+        assert_int_equal(run.shape.batch, 4);
+        assert_int_equal(run.shape.heads, 8);
+    }
+}
+
+/* Every (row, kv head) in exactly one run; query heads go with theirs; no run beyond the bound. */
+static void check_cover(enum sdpa_form form, const struct hst_attention *args)
+{
+    struct cut cut;
+    if (!cut_find(form, args, &cut))
+        return;
+    assert_true(cut.work_bytes <= HST_SDPA_WORK_BYTES);
+    unsigned char *seen = calloc(args->batch, args->kv_heads);
+    size_t count = cut_count(&cut, args);
+    for (size_t i = 0; i < count; i++) {
+        struct run run = cut_run(&cut, args, i);
+        const struct sdpa_shape *s = &run.shape;
+        assert_true(s->batch > 0 && s->kv_heads > 0);
+        assert_int_equal(s->heads, s->kv_heads * (int64_t)(args->heads / args->kv_heads));
+        assert_int_equal(s->all_heads, args->heads);
+        assert_int_equal(s->all_kv_heads, args->kv_heads);
+        assert_true(cut_work_bytes(form, s) + WORK_ALIGN_BYTES <= cut.work_bytes);
+        for (size_t row = run.row; row < run.row + (size_t)s->batch; row++)
+            for (size_t g = run.group; g < run.group + (size_t)s->kv_heads; g++) {
+                assert_true(row < args->batch && g < args->kv_heads);
+                seen[row * args->kv_heads + g]++;
+            }
+    }
+    for (size_t i = 0; i < args->batch * args->kv_heads; i++)
+        assert_int_equal(seen[i], 1);
+    free(seen);
+}
+
+static void every_row_and_head_is_in_one_run(void **state)
+{
+    (void)state;
+    const size_t seqs[] = {2, 333, 2048, 4096, 8192, 11000}, kv[] = {1, 5, 8};
+    for (size_t s = 0; s < 6; s++)
+        for (size_t k = 0; k < 3; k++)
+            for (size_t batch = 1; batch < 14; batch += 3)
+                for (size_t group = 1; group < 5; group += 3)
+                    for (int form = SDPA_FORWARD; form <= SDPA_BACKWARD_ORDERED; form++) {
+                        struct hst_attention args = call(batch, seqs[s], kv[k] * group, kv[k], 128);
+                        check_cover((enum sdpa_form)form, &args);
+                    }
+}
+
+static void long_sequences_go_by_heads(void **state)
+{
+    (void)state;
+    struct hst_attention args = call(2, 4096, 32, 32, 128);
+    struct cut cut;
+    assert_true(cut_find(SDPA_BACKWARD_STORED, &args, &cut));
+    assert_int_equal(cut.rows, 1);
+    assert_int_equal(cut.groups, 7); /* 34 MB each: 7 fit, and 5 runs of 7 are as many as of more */
+    assert_int_equal(cut_count(&cut, &args), 10);
+    struct run last = cut_run(&cut, &args, 9);
+    assert_int_equal(last.row, 1);
+    assert_int_equal(last.group, 28);
+    assert_int_equal(last.shape.heads, 4);
+}
+
+static void workspace_grows_with_the_batch(void **state)
+{
+    (void)state;
+    for (int form = SDPA_FORWARD; form <= SDPA_BACKWARD_ORDERED; form++) {
+        size_t before = 0;
+        for (size_t batch = 1; batch < 40; batch++) {
+            struct hst_attention args = call(batch, 1536, 12, 4, 64);
+            struct cut cut;
+            assert_true(cut_find((enum sdpa_form)form, &args, &cut));
+            assert_true(cut.work_bytes >= before);
+            before = cut.work_bytes;
+        }
+    }
+}
+
+static void what_is_not_served(void **state)
+{
+    (void)state;
+    struct hst_attention f32 = call(1, 128, 1, 1, 64);
+    assert_true(served(SDPA_FORWARD, f32));
+    f32.dtype = HST_F32;
+    assert_false(served(SDPA_FORWARD, f32));
+    assert_false(served(SDPA_NONE, call(1, 128, 1, 1, 64)));
+    assert_false(served(SDPA_FORWARD, call(1, 1, 1, 1, 64)));
+    assert_false(served(SDPA_FORWARD, call(1, 128, 1, 1, 60)));
+    assert_true(served(SDPA_FORWARD, call(1, 128, 1, 1, 256)));
+    assert_false(served(SDPA_FORWARD, call(1, 128, 1, 1, 264)));
+    assert_true(served(SDPA_BACKWARD_STORED, call(1, 11000, 1, 1, 64)));
+    assert_false(served(SDPA_BACKWARD_STORED, call(1, 12000, 1, 1, 64)));
+    assert_true(served(SDPA_BACKWARD_ORDERED, call(1, 131072, 1, 1, 64)));
+    assert_true(served(SDPA_FORWARD, call(8, 131072, 127, 127, 128)));
+    assert_false(served(SDPA_FORWARD, call(1, 131072, 128, 128, 128))); /* 2³¹ elements in a row */
+    assert_false(served(SDPA_FORWARD, call(1, (size_t)1 << 33, 1, 1, 8)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_fits_is_one_run),
+        cmocka_unit_test(every_row_and_head_is_in_one_run),
+        cmocka_unit_test(long_sequences_go_by_heads),
+        cmocka_unit_test(workspace_grows_with_the_batch),
+        cmocka_unit_test(what_is_not_served),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is run for a call: where each run's operands begin, and which plans are kept. */
+#include "cut.h"
+#include "fake_cudnn.h"
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Addresses only: nothing is read or written there. */
+#define ADDRESS(n) ((void *)((uintptr_t)(n) << 40))
+
+static struct hst_sdpa sdpa;
+static struct hst_dev_failure failure;
+
+static int open_hopper(void **state)
+{
+    (void)state;
+    fake_reset();
+    fake_open(&sdpa, 90);
+    memset(&failure, 0, sizeof failure);
+    return 0;
+}
+
+static int close_and_count(void **state)
+{
+    (void)state;
+    fake_close(&sdpa);
+    assert_int_equal(fake.live, 0);
+    return 0;
+}
+
+static struct hst_attention_backward call(size_t batch, size_t seq, size_t heads, size_t kv_heads)
+{
+    return (struct hst_attention_backward){.forward = {.batch = batch,
+                                                       .seq = seq,
+                                                       .heads = heads,
+                                                       .kv_heads = kv_heads,
+                                                       .head_dim = 128,
+                                                       .dtype = HST_BF16,
+                                                       .scale = 0.25f,
+                                                       .q = ADDRESS(1),
+                                                       .k = ADDRESS(2),
+                                                       .v = ADDRESS(3),
+                                                       .o = ADDRESS(4),
+                                                       .lse = ADDRESS(5),
+                                                       .work = {.data = (char *)ADDRESS(10) + 16}},
+                                           .dout = ADDRESS(6),
+                                           .dq = ADDRESS(7),
+                                           .dk = ADDRESS(8),
+                                           .dv = ADDRESS(9)};
+}
+
+static void a_forward_that_fits_is_one_run(void **state)
+{
+    (void)state;
+    struct hst_attention args = call(3, 512, 8, 2).forward;
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), 1);
+    assert_int_equal(hst_sdpa_forward(&sdpa, (cudaStream_t)ADDRESS(11), &args, &failure), 0);
+    assert_int_equal(fake.runs_count, 1);
+    const struct fake_run *run = &fake.runs[0];
+    assert_ptr_equal(run->stream, ADDRESS(11));
+    assert_ptr_equal(run->handle, sdpa.target.handle);
+    assert_ptr_equal(run->data[SDPA_Q], args.q);
+    assert_ptr_equal(run->data[SDPA_K], args.k);
+    assert_ptr_equal(run->data[SDPA_V], args.v);
+    assert_ptr_equal(run->data[SDPA_O], args.o);
+    assert_ptr_equal(run->data[SDPA_LSE], args.lse);
+    assert_null(run->data[SDPA_DQ]);
+    assert_ptr_equal(run->work, (char *)ADDRESS(10) + WORK_ALIGN_BYTES);
+    assert_true(run->scale == 0.25f);
+    assert_true(isinf(run->masked) && run->masked < 0);
+    const int64_t dims[4] = {3, 8, 512, 128}, strides[4] = {512 * 1024, 128, 1024, 1};
+    assert_memory_equal(run->q_dims, dims, sizeof dims);
+    assert_memory_equal(run->q_strides, strides, sizeof strides);
+}
+
+static ptrdiff_t offset(const struct fake_run *run, enum sdpa_uid uid, const void *base)
+{
+    return (char *)run->data[uid] - (const char *)base;
+}
+
+static void a_long_backward_goes_by_heads(void **state)
+{
+    (void)state;
+    const size_t seq = 4096, heads = 24, kv_heads = 12, dim = 128;
+    struct hst_attention_backward args = call(2, seq, heads, kv_heads);
+    assert_int_equal(hst_sdpa_backward(&sdpa, NULL, &args, &failure), 0);
+    assert_int_equal(fake.runs_count, 8); /* 2 rows, 4 runs of 3 key-value heads */
+    assert_int_equal(fake.plans_built, 1);
+    for (size_t i = 0; i < 8; i++) {
+        const struct fake_run *run = &fake.runs[i];
+        size_t row = i / 4, group = i % 4 * 3;
+        ptrdiff_t query = (ptrdiff_t)((row * seq * heads + group * 2) * dim * 2);
+        ptrdiff_t key = (ptrdiff_t)((row * seq * kv_heads + group) * dim * 2);
+        const struct hst_attention *f = &args.forward;
+        assert_int_equal(offset(run, SDPA_Q, f->q), query);
+        assert_int_equal(offset(run, SDPA_O, f->o), query);
+        assert_int_equal(offset(run, SDPA_DOUT, args.dout), query);
+        assert_int_equal(offset(run, SDPA_DQ, args.dq), query);
+        assert_int_equal(offset(run, SDPA_K, f->k), key);
+        assert_int_equal(offset(run, SDPA_V, f->v), key);
+        assert_int_equal(offset(run, SDPA_DK, args.dk), key);
+        assert_int_equal(offset(run, SDPA_DV, args.dv), key);
+        assert_int_equal(offset(run, SDPA_LSE, f->lse), (row * heads + group * 2) * seq * 4);
+        assert_int_equal(run->q_dims[1], 6);
+        assert_int_equal(run->q_strides[2], heads * dim);
+        assert_true(run->one == 1.0f);
+    }
+}
+
+static void a_wide_batch_goes_by_rows(void **state)
+{
+    (void)state;
+    struct hst_attention_backward args = call(7, 2048, 8, 8);
+    assert_int_equal(hst_sdpa_backward(&sdpa, NULL, &args, &failure), 0);
+    assert_int_equal(fake.runs_count, 3); /* 3, 3 and 1 rows */
+    assert_int_equal(fake.plans_built, 2);
+    assert_int_equal(fake.runs[2].q_dims[0], 1);
+    assert_int_equal(offset(&fake.runs[2], SDPA_DV, args.dv), 6 * 2048 * 8 * 128 * 2);
+}
+
+static void an_empty_batch_runs_nothing(void **state)
+{
+    (void)state;
+    struct hst_attention_backward args = call(0, 64, 2, 2);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args.forward, true), 1);
+    assert_int_equal(hst_sdpa_forward(&sdpa, NULL, &args.forward, NULL), 0);
+    assert_int_equal(hst_sdpa_backward(&sdpa, NULL, &args, NULL), 0);
+    assert_int_equal(fake.calls, 0);
+}
+
+static void a_plan_is_built_once(void **state)
+{
+    (void)state;
+    struct hst_attention_backward args = call(1, 64, 2, 2);
+    size_t work = hst_sdpa_work_bytes(&sdpa, &args.forward);
+    assert_int_equal(fake.plans_built, 2); /* the forward's and the backward's */
+    assert_true(work > 2 * 2 * 128 * 128 && work <= HST_SDPA_WORK_BYTES);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(hst_sdpa_supports(&sdpa, &args.forward, true), 1);
+        assert_int_equal(hst_sdpa_forward(&sdpa, NULL, &args.forward, &failure), 0);
+        assert_int_equal(hst_sdpa_backward(&sdpa, NULL, &args, &failure), 0);
+    }
+    assert_int_equal(fake.plans_built, 2);
+}
+
+static void what_is_refused_stays_refused(void **state)
+{
+    (void)state;
+    struct hst_attention args = call(1, 64, 2, 2).forward;
+    fake.proposals[0][0].nondeterministic = true;
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), 0);
+    size_t calls = fake.calls;
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), 0);
+    assert_int_equal(hst_sdpa_work_bytes(&sdpa, &args), 0);
+    assert_int_equal(hst_sdpa_forward(&sdpa, NULL, &args, &failure), -ENOTSUP);
+    assert_int_equal(failure.why, HST_DEV_LIBRARY);
+    assert_true(fake.calls > calls); /* the backward was asked for by work_bytes */
+    calls = fake.calls;
+    assert_int_equal(hst_sdpa_work_bytes(&sdpa, &args), 0);
+    assert_int_equal(fake.calls, calls);
+}
+
+static void short_memory_is_forgotten(void **state)
+{
+    (void)state;
+    struct hst_attention args = call(1, 64, 2, 2).forward;
+    fake.fail_at = 5;
+    fake.fail_status = CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), -ENOMEM);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), 1);
+}
+
+static size_t waits;
+static int wait_for_device(void)
+{
+    waits++;
+    return 0;
+}
+
+static void the_plan_unused_for_longest_goes(void **state)
+{
+    (void)state;
+    sdpa.cache.wait = wait_for_device;
+    waits = 0;
+    for (size_t i = 0; i < CACHE_PLANS; i++) {
+        struct hst_attention args = call(1, 64 + i, 2, 2).forward;
+        assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), 1);
+    }
+    struct hst_attention first = call(1, 64, 2, 2).forward, second = call(1, 65, 2, 2).forward;
+    struct hst_attention other = call(1, 1000, 2, 2).forward;
+    assert_int_equal(hst_sdpa_supports(&sdpa, &first, false), 1);
+    assert_int_equal(waits, 0);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &other, false), 1);
+    assert_int_equal(waits, 1); /* its kernels may still have run */
+    assert_int_equal(fake.plans_built, CACHE_PLANS + 1);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &first, false), 1);
+    assert_int_equal(fake.plans_built, CACHE_PLANS + 1);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &second, false), 1);
+    assert_int_equal(fake.plans_built, CACHE_PLANS + 2);
+}
+
+static void an_execution_that_fails_is_reported(void **state)
+{
+    (void)state;
+    struct hst_attention args = call(1, 64, 2, 2).forward;
+    fake.execute_status = CUDNN_STATUS_EXECUTION_FAILED;
+    assert_int_equal(hst_sdpa_forward(&sdpa, NULL, &args, &failure), -EIO);
+    assert_int_equal(failure.why, HST_DEV_EXECUTION);
+    assert_int_equal(failure.native, CUDNN_STATUS_EXECUTION_FAILED);
+    assert_non_null(strstr(failure.text, "FAKE_FAILURE"));
+    assert_int_equal(hst_sdpa_forward(&sdpa, NULL, &args, NULL), -EIO);
+}
+
+/* Each call of the operands' descriptor fails in turn; the plan is there. */
+static void operands_that_fail_leave_nothing_behind(void **state)
+{
+    (void)state;
+    struct hst_attention args = call(1, 64, 2, 2).forward;
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), 1);
+    size_t live = fake.live, failed = 0;
+    fake.fail_status = CUDNN_STATUS_BAD_PARAM;
+    for (size_t n = 1; n < 10; n++) {
+        fake.calls = 0;
+        fake.fail_at = n;
+        failed += hst_sdpa_forward(&sdpa, NULL, &args, &failure) == -EIO;
+        assert_int_equal(fake.live, live);
+    }
+    assert_int_equal(failed, 5); /* one creation, three attributes, one finalization */
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, open_hopper, close_and_count)
+    const struct CMUnitTest tests[] = {
+        CASE(a_forward_that_fits_is_one_run),
+        CASE(a_long_backward_goes_by_heads),
+        CASE(a_wide_batch_goes_by_rows),
+        CASE(an_empty_batch_runs_nothing),
+        CASE(a_plan_is_built_once),
+        CASE(what_is_refused_stays_refused),
+        CASE(short_memory_is_forgotten),
+        CASE(the_plan_unused_for_longest_goes),
+        CASE(an_execution_that_fails_is_reported),
+        CASE(operands_that_fail_leave_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
