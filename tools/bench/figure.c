@@ -78,3 +78,27 @@ int bench_device_failed(struct hst_dev *dev, int native, const char *what, struc
     return fail(error, FAIL_DEVICE, native, "%s on device \"%s\": %s", what, hst_dev_name(dev),
                 failure.why == HST_DEV_OK ? strerror(-native) : failure.text);
 }
+
+int bench_spread(struct hst_stream *stream, void *dst, size_t bytes, const void *staging)
+{
+    size_t done = bytes < BENCH_STAGING_BYTES ? bytes : BENCH_STAGING_BYTES;
+    int rc = hst_stream_copy(stream, dst, staging, done);
+    while (done < bytes && !rc) {
+        size_t more = bytes - done < done ? bytes - done : done;
+        rc = hst_stream_copy(stream, (char *)dst + done, dst, more);
+        done += more;
+    }
+    return rc ? rc : hst_stream_sync(stream);
+}
+
+int bench_fill(struct hst_stream *stream, void *dst, size_t bytes, void *staging)
+{
+    uint16_t *pattern = staging;
+    uint32_t random = 1;
+    for (size_t i = 0; i < BENCH_STAGING_BYTES / 2; i++) {
+        random = random * 1664525u + 1013904223u;
+        uint32_t sign = random >> 31 << 15, exponent = 120 + (random >> 24) % 7;
+        pattern[i] = (uint16_t)(sign | exponent << 7 | (random >> 16 & 0x7f));
+    }
+    return bench_spread(stream, dst, bytes, pattern);
+}

@@ -52,6 +52,15 @@ struct bench_copies {
 int bench_copies(struct hst_dev *dev, bool smoke, struct bench_copies *copies,
                  struct hst_error *error);
 
+#define BENCH_STAGING_BYTES ((size_t)1 << 16)
+/**
+ * Fills device memory with what `staging` (page-locked) holds, again and again; returns when done.
+ * bench_fill: with bf16 numbers of both signs below 1, two of which, read as one f32, are such a
+ * number too: what an operation costs depends on them, a card draws less power over zeros.
+ */
+int bench_spread(struct hst_stream *stream, void *dst, size_t bytes, const void *staging);
+int bench_fill(struct hst_stream *stream, void *dst, size_t bytes, void *staging);
+
 /** What a device tells of itself where a call failed. Returns native. */
 int bench_device_failed(struct hst_dev *dev, int native, const char *what, struct hst_error *error);
 

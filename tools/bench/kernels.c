@@ -35,7 +35,6 @@ static const struct ground_sizes SMOKE = {
     .cube = 64,
 };
 
-enum { PATTERN_BYTES = 1 << 16 };
 #define NO_LIMIT_BYTES ((uint64_t)1 << 46) /* the device's own memory is the limit */
 
 static size_t greatest(const size_t *sizes, size_t count)
@@ -64,48 +63,21 @@ static size_t rows_bytes(const struct ground_sizes *s)
     return greatest(needed, sizeof needed / sizeof *needed);
 }
 
-/* By doubling: the device copies what it has. Pattern bytes, then all of `bytes`. */
-static int spread(struct ground *g, void *dst, size_t bytes, const void *pattern)
+static int fill(struct ground *g, void *staging)
 {
-    size_t done = bytes < PATTERN_BYTES ? bytes : PATTERN_BYTES;
-    int rc = hst_stream_copy(g->stream, dst, pattern, done);
-    while (done < bytes && !rc) {
-        size_t more = bytes - done < done ? bytes - done : done;
-        rc = hst_stream_copy(g->stream, (char *)dst + done, dst, more);
-        done += more;
-    }
-    return rc ? rc : hst_stream_sync(g->stream);
-}
-
-/* bf16 numbers of both signs below 1; two of them, read as one f32, are such a number too. */
-static void make_pattern(uint16_t *pattern)
-{
-    uint32_t random = 1;
-    for (size_t i = 0; i < PATTERN_BYTES / 2; i++) {
-        random = random * 1664525u + 1013904223u;
-        uint32_t sign = random >> 31 << 15, exponent = 120 + (random >> 24) % 7;
-        pattern[i] = (uint16_t)(sign | exponent << 7 | (random >> 16 & 0x7f));
-    }
-}
-
-static int fill(struct ground *g, uint16_t *pattern)
-{
-    make_pattern(pattern);
     int rc = 0;
     for (size_t i = 0; i < GROUND_BUFFERS && !rc; i++)
-        rc = spread(g, g->buffers[i], g->buffer_bytes, pattern);
-    if (rc)
-        return rc;
-    float *ones = (float *)(void *)pattern;
-    for (size_t i = 0; i < PATTERN_BYTES / 4; i++)
+        rc = bench_fill(g->stream, g->buffers[i], g->buffer_bytes, staging);
+    float *ones = staging;
+    for (size_t i = 0; i < BENCH_STAGING_BYTES / 4 && !rc; i++)
         ones[i] = 1;
-    return spread(g, g->ones, rows_bytes(&g->sizes), ones);
+    return rc ? rc : bench_spread(g->stream, g->ones, rows_bytes(&g->sizes), ones);
 }
 
 static int open_ground(struct ground *g)
 {
     size_t rows = rows_bytes(&g->sizes);
-    void *pattern = NULL;
+    void *staging = NULL;
     g->buffer_bytes = buffer_bytes(&g->sizes);
     int rc = hst_dev_budget(g->dev, NO_LIMIT_BYTES, NO_LIMIT_BYTES);
     for (size_t i = 0; i < GROUND_BUFFERS && !rc; i++)
@@ -117,10 +89,10 @@ static int open_ground(struct ground *g)
         ground_plan_work(g); /* when the operands are there */
     rc = rc ? rc : hst_dev_mem_alloc(g->dev, g->work_bytes + 1, &g->work.data);
     rc = rc ? rc : hst_stream_create(g->dev, "bench", &g->stream);
-    rc = rc ? rc : hst_dev_host_alloc(g->dev, PATTERN_BYTES, &pattern);
-    rc = rc ? rc : fill(g, pattern);
-    if (pattern)
-        hst_dev_host_free(g->dev, pattern, PATTERN_BYTES);
+    rc = rc ? rc : hst_dev_host_alloc(g->dev, BENCH_STAGING_BYTES, &staging);
+    rc = rc ? rc : fill(g, staging);
+    if (staging)
+        hst_dev_host_free(g->dev, staging, BENCH_STAGING_BYTES);
     g->work.size_bytes = g->work_bytes;
     return rc ? bench_device_failed(g->dev, rc, "making operands", g->error) : 0;
 }
