@@ -111,24 +111,21 @@ static void check(const struct card *card, bool backward, struct sdpa_shape shap
 static void each_card_has_a_forward_and_a_backward(void **state)
 {
     (void)state;
+    const struct sdpa_shape part_of_grouped = {1, 1000, 8, 2, 128, 32, 8};
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
-        const struct sdpa_shape plain = {2, 512, 4, 4, 64, 4, 4};
-        const struct sdpa_shape grouped_part = {1, 1000, 8, 2, 128, 32, 8};
-        check(&cards[i], false, plain);
-        check(&cards[i], true, plain);
-        check(&cards[i], false, grouped_part);
-        check(&cards[i], true, grouped_part);
+        check(&cards[i], false, part_of_grouped);
+        check(&cards[i], true, part_of_grouped);
     }
 }
 
+/* Each building takes half a second and more, so this is done for one card. */
 static void any_length_and_head_dim_of_the_rule(void **state)
 {
     (void)state;
     const struct card *hopper = &cards[2];
     const struct sdpa_shape shapes[] = {
-        {2, 2, 2, 1, 64, 2, 1},    {2, 17, 4, 2, 8, 4, 2},    {1, 333, 6, 3, 72, 6, 3},
-        {1, 129, 2, 2, 128, 2, 2}, {1, 512, 2, 1, 256, 2, 1}, {1, 8192, 1, 1, 128, 32, 32},
-        {3, 65, 9, 3, 40, 9, 3},
+        {2, 2, 2, 1, 64, 2, 1},    {2, 17, 4, 2, 8, 4, 2},       {1, 333, 6, 6, 72, 6, 6},
+        {1, 129, 2, 1, 256, 2, 1}, {1, 8192, 1, 1, 128, 32, 32},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check(hopper, false, shapes[i]);

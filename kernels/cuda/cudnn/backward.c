@@ -108,8 +108,8 @@ void backward_build(struct graph *g, const struct sdpa_shape *s)
 }
 
 /*
- * On compute capability 10.0 and 10.3 an engine that adds to dq in a fixed order has to be asked for
- * by number and settings, whose meaning changed with 9.23 (cudnn-frontend,
+ * On compute capability 10.0 and 10.3 an engine that adds to dq in a fixed order has to be asked
+ * for by number and settings, whose meaning changed with 9.23 (cudnn-frontend,
  * override_heuristics_query); what is proposed there is not known to be deterministic. Nor is
  * anything on 11.0.
  */

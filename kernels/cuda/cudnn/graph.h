@@ -7,7 +7,7 @@
  * nothing is made, null descriptors are passed around, and graph_status says what went wrong; so
  * that a builder reads like the formula it builds.
  */
-#include "library.h"
+#include "api.h"
 
 #define GRAPH_DESCRIPTORS 192
 #define GRAPH_OPERATIONS 32

@@ -1,35 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening cuDNN on a card: the only file that calls the loader and the CUDA runtime. */
+/* Opening cuDNN on a card: the only file that calls the CUDA runtime. */
+#include "../library.h"
 #include "device.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#define LIBRARY "libcudnn.so.9"
-
-/* It has threads and handlers of its own: never unloaded. It opens its parts itself. */
-#define OPEN_FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
-
-/* Each folder of HOISTWAY_CUDA_PATH that is absolute, then the loader's own search. */
-static void *open_library(void)
-{
-    const char *path = secure_getenv("HOISTWAY_CUDA_PATH");
-    while (path && *path) {
-        int length = (int)strcspn(path, ":");
-        char *file = NULL;
-        if (*path == '/' && asprintf(&file, "%.*s/" LIBRARY, length, path) > 0) {
-            void *library = dlopen(file, OPEN_FLAGS);
-            free(file);
-            if (library)
-                return library;
-        }
-        path += length + (path[length] == ':');
-    }
-    return dlopen(LIBRARY, OPEN_FLAGS);
-}
 
 static int wait_for_device(void)
 {
@@ -51,9 +26,9 @@ static cudaError_t get_compute(int *compute)
 
 static int open_handle(struct hst_sdpa *sdpa, struct hst_dev_failure *failure)
 {
-    void *library = open_library();
+    void *library = cuda_library_open("libcudnn.so.9", failure);
     if (!library)
-        return cudnn_fail(failure, -ENODEV, HST_DEV_LIBRARY, 0, "%s", dlerror());
+        return -ENODEV;
     int rc = cudnn_load(&sdpa->api, library, failure);
     if (rc)
         return rc;

@@ -17,8 +17,8 @@
  * so results depend on the configuration alone.
  *
  * Thread-safety: every function but open and close is safe from any thread; one lock holds plans
- * and handle, and is held while a plan is built (a tenth of a second to seconds, once per shape:
- * call hst_sdpa_work_bytes when memory is planned).
+ * and handle, and is held while a plan is built (half a second to two, once per shape: call
+ * hst_sdpa_work_bytes when memory is planned).
  * The device must be the calling thread's current one in every call.
  */
 #include <cuda_runtime_api.h>
@@ -26,13 +26,12 @@
 
 struct hst_sdpa;
 
-/* The most workspace that a plan may ask for; one that wants more is not taken. */
+/* The most workspace that a call may ask for: it is cut until its parts need no more. */
 #define HST_SDPA_WORK_BYTES ((size_t)256 << 20)
 
 /**
- * Opens cuDNN 9 for the current device. libcudnn.so.9 is looked for in the folders of the
- * environment's HOISTWAY_CUDA_PATH (colon-separated, absolute; ignored in a set-user-ID program),
- * then where the loader looks; it stays loaded until the process ends.
+ * Opens cuDNN for the current device: 9.16 or a later 9. Where libcudnn.so.9 is looked for is said
+ * in ../library.h; it opens its parts itself and stays loaded until the process ends.
  * Errors: -ENODEV it is not there or not usable, -ENOMEM; *failure (may be null) says why.
  * Ownership: the caller closes it, when no stream has work of it left.
  */
@@ -49,8 +48,8 @@ size_t hst_sdpa_version(const struct hst_sdpa *sdpa);
  */
 int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, bool backward);
 /**
- * Workspace of the forward and the backward of that shape, whichever of them are served; never less
- * for a smaller batch or seq. 0 where neither is served.
+ * Workspace of the forward and the backward of that shape, whichever of them are served: at most
+ * HST_SDPA_WORK_BYTES, enough for a smaller batch of the same shape; 0 where neither is served.
  */
 size_t hst_sdpa_work_bytes(struct hst_sdpa *sdpa, const struct hst_attention *args);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HST_CUDNN_LIBRARY_H
-#define HST_CUDNN_LIBRARY_H
+#ifndef HST_CUDNN_API_H
+#define HST_CUDNN_API_H
 /* cuDNN's functions, looked up at run time: the plugin loads, and trains, where cuDNN is absent. */
 #include <cudnn.h>
 #include <hoistway/kernels.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuDNN's functions and the story of its errors. */
-#include "library.h"
+#include "api.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention's backward in bf16 on tensor cores (mma.sync, compute capability 8.0 and later), in two
+ * kernels, so that every sum has one owner and one order: no atomics, the same bits every time.
+ *
+ *   P = 2^(S·c − lse·log2 e)      S = Q·Kᵀ recomputed, c = scale·log2 e
+ *   dP = dO·Vᵀ                    dS = P∘(dP − delta), delta = Σ dO∘O of each query
+ *   dV = Pᵀ·dO                    dK = scale·dSᵀ·Q                 dQ = scale·dS·K
+ *
+ * k_attention_dkv: a block of eight warps owns 128 keys of one key-value head, a warp 16 of them,
+ * with their dK and dV in registers. It goes over the group's query heads in order and over each
+ * one's tiles of queries from the diagonal on. It forms Sᵀ and dPᵀ, rows keys, so that Pᵀ and dSᵀ
+ * are in registers where the next product wants them.
+ *
+ * k_attention_dq: a block of four warps owns 128 queries of one head, a warp 32, with their dQ in
+ * registers, and goes over the tiles of keys up to the diagonal.
+ *
+ * P and dS enter the tensor cores rounded to bf16, as the o and dout they are made with are; sums
+ * are f32 and rounded once. Rows beyond the sequence are zeros, for which dS and dO are 0, so only
+ * the diagonal needs a mask.
+ *
+ * Shared memory: what the block owns and two turns of what it goes over: 96 KiB at head_dim 128.
+ * Cost: 14·head_dim flops per query and key, where a single kernel that adds dQ with atomics has 10;
+ * that is the price of determinism without memory for seq² numbers.
+ * Source: Dao 2023, arXiv:2307.08691, Alg. 2.
+ */
+#include "attention_tile.h"
+
+static constexpr float LOG2_E = 1.4426950408889634f;
+
+/* ---- dK and dV ------------------------------------------------------------------------------- */
+
+template <int D> struct dkv_plan {
+    static constexpr int WARPS = 8, THREADS = WARPS * 32;
+    static constexpr int KEYS = WARPS * 16, QUERIES = 32;
+    /* k, v, two turns of q and dout, two turns of both statistics */
+    static constexpr size_t SHARED = (size_t)(2 * KEYS + 4 * QUERIES) * D * sizeof(bf16) +
+                                     4 * QUERIES * sizeof(float);
+};
+
+/* What one turn brings: a tile of queries and their dout, and lse·log2 e and delta of each. */
+template <int D> struct query_stream {
+    typedef dkv_plan<D> P;
+    struct hst_attention a;
+    const bf16 *dout;
+    const float *delta;
+    bf16 *buffers; /* [2 turns][q, dout][QUERIES][D] */
+    float *stats;  /* [2 turns][lse, delta][QUERIES] */
+
+    __device__ __forceinline__ void fetch(size_t sequence, size_t head, int first, int turn) const
+    {
+        bf16 *to = buffers + turn * 2 * P::QUERIES * D;
+        tile_fetch<D, P::QUERIES, P::THREADS>(
+            to, rows_of((const bf16 *)a.q, &a, a.heads, sequence, head), first, (int)a.seq);
+        tile_fetch<D, P::QUERIES, P::THREADS>(to + P::QUERIES * D,
+                                              rows_of(dout, &a, a.heads, sequence, head), first,
+                                              (int)a.seq);
+    }
+    /* The statistic that this thread carries to shared memory: asked for a turn ahead, written
+     * when the turn before is over, so that no one waits for it. */
+    __device__ __forceinline__ float statistic(size_t sequence, size_t head, int first) const
+    {
+        int query = first + (int)threadIdx.x % P::QUERIES;
+        if (threadIdx.x >= 2 * P::QUERIES || query >= (int)a.seq)
+            return 0;
+        const float *from = threadIdx.x < P::QUERIES ? a.lse : delta;
+        return from[statistic_at(&a, sequence, head) + query];
+    }
+    __device__ __forceinline__ void put_statistic(float value, int turn) const
+    {
+        if (threadIdx.x < 2 * P::QUERIES)
+            stats[turn * 2 * P::QUERIES + threadIdx.x] =
+                threadIdx.x < P::QUERIES ? value * LOG2_E : value;
+    }
+};
+
+/* Sᵀ becomes Pᵀ and dPᵀ becomes dSᵀ; a lane's columns begin at lane % 4 · 2 of every eight. */
+template <int N>
+static __device__ __forceinline__ void turned_weights(float (&s)[1][N][4], float (&dp)[1][N][4],
+                                                      const float *stats, float c)
+{
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        float2 lse = *(const float2 *)(stats + n * 8 + threadIdx.x % 4 * 2);
+        float2 delta = *(const float2 *)(stats + N * 8 + n * 8 + threadIdx.x % 4 * 2);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            s[0][n][i] = hst_exp2(__fmaf_rn(s[0][n][i], c, i % 2 ? -lse.y : -lse.x));
+            dp[0][n][i] = s[0][n][i] * (dp[0][n][i] - (i % 2 ? delta.y : delta.x));
+        }
+    }
+}
+
+/* Where a block of keys is on its way over the queries of its group. */
+struct query_walk {
+    size_t head;
+    int first; /* query */
+};
+
+template <int D>
+static __global__ void __launch_bounds__(dkv_plan<D>::THREADS, 1)
+    k_attention_dkv(struct hst_attention_backward b, const float *delta, unsigned tiles)
+{
+    typedef dkv_plan<D> P;
+    HST_DYN_SHARED(bf16, k_tile);
+    const struct hst_attention &a = b.forward;
+    bf16 *v_tile = k_tile + P::KEYS * D, *stream = v_tile + P::KEYS * D;
+    query_stream<D> queries = {a, (const bf16 *)b.dout, delta, stream,
+                               (float *)(stream + 4 * P::QUERIES * D)};
+    unsigned row = blockIdx.x / tiles, group = (unsigned)(a.heads / a.kv_heads);
+    size_t sequence = row / a.kv_heads, kv_head = row % a.kv_heads;
+    int end = (int)a.seq, block_first = (int)(blockIdx.x % tiles) * P::KEYS;
+    int warp_rows = (int)(threadIdx.x / 32) * 16, first = block_first + warp_rows;
+
+    tile_fetch<D, P::KEYS, P::THREADS>(
+        k_tile, rows_of((const bf16 *)a.k, &a, a.kv_heads, sequence, kv_head), block_first, end);
+    tile_fetch<D, P::KEYS, P::THREADS>(
+        v_tile, rows_of((const bf16 *)a.v, &a, a.kv_heads, sequence, kv_head), block_first, end);
+    query_walk now = {kv_head * group, block_first}, next = now;
+    queries.fetch(sequence, now.head, now.first, 0);
+    hst_cp_async_commit();
+    queries.put_statistic(queries.statistic(sequence, now.head, now.first), 0);
+
+    float dk[1][D / 8][4], dv[1][D / 8][4], c = a.scale * LOG2_E;
+    clear(dk);
+    clear(dv);
+    for (int turn = 0; now.head < (kv_head + 1) * group; now = next, turn ^= 1) {
+        hst_cp_async_wait<0>();
+        __syncthreads(); /* this turn's queries are here, and all have used the other's */
+        next.first += P::QUERIES;
+        if (next.first >= end)
+            next = {now.head + 1, block_first};
+        bool more = next.head < (kv_head + 1) * group;
+        float statistic = more ? queries.statistic(sequence, next.head, next.first) : 0;
+        if (more)
+            queries.fetch(sequence, next.head, next.first, turn ^ 1);
+        hst_cp_async_commit();
+        if (now.first + P::QUERIES > first) { /* some query sees this warp's first key */
+            float s[1][P::QUERIES / 8][4], dp[1][P::QUERIES / 8][4];
+            const bf16 *q = stream + turn * 2 * P::QUERIES * D, *dout = q + P::QUERIES * D;
+            row_products<D>(s, lane_down<D>(k_tile + warp_rows * D), lane_across<D>(q));
+            row_products<D>(dp, lane_down<D>(v_tile + warp_rows * D), lane_across<D>(dout));
+            if (now.first < first + 15)
+                hide_later_keys<true>(s, first + (int)threadIdx.x % 32 / 4,
+                                      now.first + (int)threadIdx.x % 4 * 2);
+            turned_weights(s, dp, queries.stats + turn * 2 * P::QUERIES, c);
+            add_weighted<1, D>(dv, s, lane_down<D>(dout));
+            add_weighted<1, D>(dk, dp, lane_down<D>(q));
+        }
+        queries.put_statistic(statistic, turn ^ 1);
+    }
+    const float scale[1][2] = {{a.scale, a.scale}}, one[1][2] = {{1, 1}};
+    store_rows<D>(dk, scale, k_tile + warp_rows * D,
+                  rows_of((bf16 *)b.dk, &a, a.kv_heads, sequence, kv_head), first, end);
+    store_rows<D>(dv, one, v_tile + warp_rows * D,
+                  rows_of((bf16 *)b.dv, &a, a.kv_heads, sequence, kv_head), first, end);
+}
+
+/* ---- dQ -------------------------------------------------------------------------------------- */
+
+template <int D> struct dq_plan {
+    static constexpr int M = 2, WARPS = 4, THREADS = WARPS * 32;
+    static constexpr int ROWS = WARPS * 16 * M, KEYS = 32;
+    static constexpr size_t SHARED = (size_t)(2 * ROWS + 4 * KEYS) * D * sizeof(bf16);
+};
+
+/* dP becomes dS, from S; lse in units of log 2. */
+template <int M, int N>
+static __device__ __forceinline__ void score_slopes(const float (&s)[M][N][4], float (&dp)[M][N][4],
+                                                    const float (&lse)[M][2],
+                                                    const float (&delta)[M][2], float c)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                dp[m][n][i] = hst_exp2(__fmaf_rn(s[m][n][i], c, -lse[m][i / 2])) *
+                              (dp[m][n][i] - delta[m][i / 2]);
+}
+
+template <int D>
+static __global__ void __launch_bounds__(dq_plan<D>::THREADS, 2)
+    k_attention_dq(struct hst_attention_backward b, const float *all_delta, unsigned tiles)
+{
+    typedef dq_plan<D> P;
+    HST_DYN_SHARED(bf16, q_tile);
+    const struct hst_attention &a = b.forward;
+    bf16 *dout_tile = q_tile + P::ROWS * D;
+    attention_place at = last_tile_first(blockIdx.x, tiles, (unsigned)a.heads);
+    key_stream<D, P::KEYS> keys = keys_of<D, P::KEYS>(&a, at, dout_tile + P::ROWS * D);
+    int end = (int)a.seq, block_first = at.tile * P::ROWS;
+    int warp_rows = (int)(threadIdx.x / 32) * 16 * P::M, first = block_first + warp_rows;
+    int lane_row = first + (int)threadIdx.x % 32 / 4, lane_column = (int)threadIdx.x % 4 * 2;
+
+    tile_fetch<D, P::ROWS, P::THREADS>(
+        q_tile, rows_of((const bf16 *)a.q, &a, a.heads, at.sequence, at.head), block_first, end);
+    tile_fetch<D, P::ROWS, P::THREADS>(
+        dout_tile, rows_of((const bf16 *)b.dout, &a, a.heads, at.sequence, at.head), block_first,
+        end);
+    keys.template fetch<P::THREADS>(0, 0, end);
+    hst_cp_async_commit();
+    lane_view<D> q_view = lane_down<D>(q_tile + warp_rows * D);
+    lane_view<D> dout_view = lane_down<D>(dout_tile + warp_rows * D);
+    lane_view<D> k_view = lane_across<D>(keys.buffers), k_rows = lane_down<D>(keys.buffers);
+
+    float dq[P::M][D / 8][4], lse[P::M][2], delta[P::M][2], scale[P::M][2];
+    clear(dq);
+    size_t statistic = statistic_at(&a, at.sequence, at.head);
+#pragma unroll
+    for (int m = 0; m < P::M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int query = lane_row + m * 16 + half * 8;
+            lse[m][half] = query < end ? a.lse[statistic + query] * LOG2_E : 0;
+            delta[m][half] = query < end ? all_delta[statistic + query] : 0;
+            scale[m][half] = a.scale;
+        }
+    int last = min(block_first + P::ROWS, end) - 1;
+    for (int key = 0, turn = 0; key <= last; key += P::KEYS, turn ^= 1) {
+        hst_cp_async_wait<0>();
+        __syncthreads(); /* this turn's tiles are here, and all have used the other's */
+        if (key + P::KEYS <= last)
+            keys.template fetch<P::THREADS>(turn ^ 1, key + P::KEYS, end);
+        hst_cp_async_commit();
+        if (key >= first + 16 * P::M)
+            continue; /* after every query of this warp */
+        float s[P::M][P::KEYS / 8][4], dp[P::M][P::KEYS / 8][4];
+        row_products<D>(s, q_view, k_view.later(turn * 2 * P::KEYS));
+        row_products<D>(dp, dout_view, k_view.later((turn * 2 + 1) * P::KEYS));
+        if (key + P::KEYS - 1 > first)
+            hide_later_keys<false>(s, lane_row, key + lane_column);
+        score_slopes(s, dp, lse, delta, a.scale * LOG2_E);
+        add_weighted<1, D>(dq, dp, k_rows.later(turn * 2 * P::KEYS));
+    }
+    store_rows<D>(dq, scale, q_tile + warp_rows * D,
+                  rows_of((bf16 *)b.dq, &a, a.heads, at.sequence, at.head), first, end);
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+template <int D>
+static cudaError_t launch_backward(cudaStream_t stream, const struct hst_attention_backward *args,
+                                   const float *delta)
+{
+    const struct hst_attention *a = &args->forward;
+    unsigned key_tiles = tiles_of(a->seq, dkv_plan<D>::KEYS);
+    unsigned query_tiles = tiles_of(a->seq, dq_plan<D>::ROWS);
+    cudaError_t error =
+        cudaFuncSetAttribute(k_attention_dkv<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)dkv_plan<D>::SHARED);
+    if (error == cudaSuccess)
+        error = cudaFuncSetAttribute(k_attention_dq<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)dq_plan<D>::SHARED);
+    if (error != cudaSuccess)
+        return error;
+    HST_LAUNCH((k_attention_dkv<D>), (unsigned)(key_tiles * a->kv_heads * a->batch),
+               dkv_plan<D>::THREADS, dkv_plan<D>::SHARED, stream, *args, delta, key_tiles);
+    error = cudaGetLastError();
+    if (error != cudaSuccess)
+        return error;
+    HST_LAUNCH((k_attention_dq<D>), (unsigned)(query_tiles * a->heads * a->batch),
+               dq_plan<D>::THREADS, dq_plan<D>::SHARED, stream, *args, delta, query_tiles);
+    return cudaGetLastError();
+}
+
+cudaError_t attention_bf16_backward(cudaStream_t stream, const struct hst_attention_backward *args,
+                                    const float *delta)
+{
+    switch (args->forward.head_dim) {
+    case 64:
+        return launch_backward<64>(stream, args, delta);
+    case 96:
+        return launch_backward<96>(stream, args, delta);
+    case 128:
+        return launch_backward<128>(stream, args, delta);
+    default:
+        return cudaErrorInvalidValue;
+    }
+}

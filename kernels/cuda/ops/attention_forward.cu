@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention's forward in bf16 on tensor cores (mma.sync, compute capability 8.0 and later).
+ *
+ * A block of four warps owns a tile of queries of one head, a warp 32 of its rows (16 where rows are
+ * wide), with their output in registers. It goes over the tiles of keys from the first to the
+ * one of its last query:
+ *
+ *   S = Q·Kᵀ                                    tensor cores, f32 sums
+ *   t' = max(t, rows of S·c)                    c = scale·log2 e, so that exp is one exp2
+ *   P = 2^(S·c − t'), l = l·2^(t−t') + ΣP, O = O·2^(t−t') + P·V
+ *
+ * and at the end o = O / l, lse = (t + log2 l)·ln 2. Keys after a query are −∞ in S; only tiles on
+ * the diagonal are masked. The first tile holds a key that every query sees, so t is finite from
+ * there on and no −∞ − −∞ arises.
+ *
+ * P enters the tensor cores as two bf16 (16 bits of each weight, add_weighted): o is then rounded
+ * once, as the interface promises, and not a second time in its terms. That is half as many
+ * products again as with P rounded, and no more traffic to shared memory.
+ *
+ * Shared memory holds Q and two tiles each of K and V: the next is copied while one is used, with
+ * one barrier a tile. That is 64 KiB at head_dim 128, so that two blocks fit a multiprocessor even
+ * of 8.0, and 96 KiB at 256, within the 99 KiB that the smallest card of this kind gives a block.
+ *
+ * Cost: 4·head_dim flops per query and key (6 with P in two parts); a block reads its queries once
+ * and its keys and values, mostly from L2: 4·head_dim bytes per key.
+ * Source: Dao 2023, arXiv:2307.08691, Alg. 1.
+ */
+#include "attention_tile.h"
+
+/* Tiles are part of the numbers: they depend on head_dim alone, never on the card. */
+template <int D> struct forward_plan {
+    static constexpr int M = D > 128 ? 1 : 2; /* 16-row blocks of a warp */
+    static constexpr int WARPS = 4, THREADS = WARPS * 32;
+    static constexpr int ROWS = WARPS * 16 * M;
+    static constexpr int KEYS = D >= 128 ? 32 : 64; /* 64 do not fit the registers beside o */
+    static constexpr int PARTS = 2;
+    static constexpr size_t SHARED = (size_t)(ROWS + 4 * KEYS) * D * sizeof(bf16);
+};
+
+/* What a lane keeps of its rows g and g + 8 of each 16-row block. */
+template <int M> struct softmax_rows {
+    float top[M][2]; /* greatest score yet, in units of log 2 */
+    float sum[M][2]; /* of this lane's own columns */
+};
+
+template <int M> static __device__ __forceinline__ void softmax_begin(softmax_rows<M> &rows)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            rows.top[m][half] = -INFINITY;
+            rows.sum[m][half] = 0;
+        }
+}
+
+/* The greatest of a row, which lies over four neighbour lanes. */
+static __device__ __forceinline__ float row_max(float value)
+{
+    value = fmaxf(value, __shfl_xor_sync(HST_FULL_WARP, value, 1));
+    return fmaxf(value, __shfl_xor_sync(HST_FULL_WARP, value, 2));
+}
+
+static __device__ __forceinline__ float row_sum(float value)
+{
+    value += __shfl_xor_sync(HST_FULL_WARP, value, 1);
+    return value + __shfl_xor_sync(HST_FULL_WARP, value, 2);
+}
+
+/* Scores become weights against the new greatest score; what was summed before is brought down. */
+template <int M, int N, int W>
+static __device__ __forceinline__ void softmax_step(float (&s)[M][N][4], float (&o)[M][W][4],
+                                                    softmax_rows<M> &rows, float c)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float top = -INFINITY, sum = 0;
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                top = fmaxf(top, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
+            top = fmaxf(rows.top[m][half], row_max(top) * c);
+            float down = hst_exp2(rows.top[m][half] - top);
+            rows.top[m][half] = top;
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int i = 2 * half; i < 2 * half + 2; i++) {
+                    s[m][n][i] = hst_exp2(__fmaf_rn(s[m][n][i], c, -top));
+                    sum += s[m][n][i];
+                }
+            rows.sum[m][half] = rows.sum[m][half] * down + sum;
+#pragma unroll
+            for (int n = 0; n < W; n++) {
+                o[m][n][2 * half] *= down;
+                o[m][n][2 * half + 1] *= down;
+            }
+        }
+}
+
+/* Divides by the sums, writes o and lse of the warp's rows. */
+template <int D, int M>
+static __device__ __forceinline__ void finish_rows(const float (&o)[M][D / 8][4],
+                                                   const softmax_rows<M> &rows, bf16 *tile,
+                                                   head_rows<bf16> to, float *lse, int first,
+                                                   int end)
+{
+    float factor[M][2];
+    int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float sum = row_sum(rows.sum[m][half]);
+            int row = first + m * 16 + half * 8 + lane / 4;
+            factor[m][half] = 1 / sum;
+            if (lane % 4 == 0 && row < end)
+                lse[row] = (rows.top[m][half] + log2f(sum)) * 0.6931471805599453f;
+        }
+    store_rows<D>(o, factor, tile, to, first, end);
+}
+
+template <int D>
+static __global__ void __launch_bounds__(forward_plan<D>::THREADS, 2)
+    k_attention_forward(struct hst_attention a, unsigned tiles)
+{
+    typedef forward_plan<D> P;
+    HST_DYN_SHARED(bf16, q_tile);
+    attention_place at = last_tile_first(blockIdx.x, tiles, (unsigned)a.heads);
+    key_stream<D, P::KEYS> keys = keys_of<D, P::KEYS>(&a, at, q_tile + P::ROWS * D);
+    int end = (int)a.seq, block_first = at.tile * P::ROWS;
+    int warp_rows = (int)(threadIdx.x / 32) * 16 * P::M, first = block_first + warp_rows;
+    int lane_row = first + (int)threadIdx.x % 32 / 4, lane_column = (int)threadIdx.x % 4 * 2;
+
+    tile_fetch<D, P::ROWS, P::THREADS>(
+        q_tile, rows_of((const bf16 *)a.q, &a, a.heads, at.sequence, at.head), block_first, end);
+    keys.template fetch<P::THREADS>(0, 0, end);
+    hst_cp_async_commit();
+    lane_view<D> q_view = lane_down<D>(q_tile + warp_rows * D);
+    lane_view<D> k_view = lane_across<D>(keys.buffers);
+    lane_view<D> v_view = lane_down<D>(keys.buffers + P::KEYS * D);
+
+    float o[P::M][D / 8][4], c = a.scale * 1.4426950408889634f;
+    softmax_rows<P::M> rows;
+    clear(o);
+    softmax_begin(rows);
+    int last = min(block_first + P::ROWS, end) - 1;
+    for (int key = 0, turn = 0; key <= last; key += P::KEYS, turn ^= 1) {
+        hst_cp_async_wait<0>();
+        __syncthreads(); /* this turn's tiles are here, and all have used the other's */
+        if (key + P::KEYS <= last)
+            keys.template fetch<P::THREADS>(turn ^ 1, key + P::KEYS, end);
+        hst_cp_async_commit();
+        if (key >= first + 16 * P::M)
+            continue; /* after every query of this warp */
+        float s[P::M][P::KEYS / 8][4];
+        row_products<D>(s, q_view, k_view.later(turn * 2 * P::KEYS));
+        if (key + P::KEYS - 1 > first)
+            hide_later_keys<false>(s, lane_row, key + lane_column);
+        softmax_step(s, o, rows, c);
+        add_weighted<P::PARTS, D>(o, s, v_view.later(turn * 2 * P::KEYS));
+    }
+    finish_rows<D>(o, rows, q_tile + warp_rows * D,
+                   rows_of((bf16 *)a.o, &a, a.heads, at.sequence, at.head),
+                   a.lse + statistic_at(&a, at.sequence, at.head), first, end);
+}
+
+template <int D>
+static cudaError_t launch_forward(cudaStream_t stream, const struct hst_attention *args)
+{
+    typedef forward_plan<D> P;
+    unsigned tiles = tiles_of(args->seq, P::ROWS);
+    cudaError_t error = cudaFuncSetAttribute(
+        k_attention_forward<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)P::SHARED);
+    if (error != cudaSuccess)
+        return error;
+    HST_LAUNCH((k_attention_forward<D>), (unsigned)(tiles * args->heads * args->batch), P::THREADS,
+               P::SHARED, stream, *args, tiles);
+    return cudaGetLastError();
+}
+
+cudaError_t attention_bf16_forward(cudaStream_t stream, const struct hst_attention *args)
+{
+    switch (args->head_dim) {
+    case 64:
+        return launch_forward<64>(stream, args);
+    case 96:
+        return launch_forward<96>(stream, args);
+    case 128:
+        return launch_forward<128>(stream, args);
+    case 256:
+        return launch_forward<256>(stream, args);
+    default:
+        return cudaErrorInvalidValue;
+    }
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_CUDA_ATTENTION_TILE_H
+#define HST_CUDA_ATTENTION_TILE_H
+/*
+ * Tiles of bf16 rows in shared memory, and the two products that attention is made of.
+ *
+ * A tile is [rows][D]; 16 bytes are a chunk. Chunk c of row r lies at chunk c ^ flip(r) of that
+ * row, where flip(r) makes any eight neighbouring rows put the same c into eight different 16-byte
+ * columns of a 128-byte line, which is what ldmatrix reads at once:
+ *   D = 64, 128, 256   a row is whole lines: flip = r mod 8, all eight columns
+ *   D = 96             a row is a line and a half, so odd rows begin in the middle of a line: two
+ *                      neighbours are apart already, flip = (r / 2) mod 4 parts the four pairs
+ * Copies into a tile are free of conflicts too: the eight lanes of a quarter warp write chunks of
+ * one half of a line pair, permuted. No padding, so every byte of shared memory is a tile's.
+ */
+#include "ptx.h"
+
+#include "attention.h"
+#include <string.h>
+
+typedef __nv_bfloat16 bf16;
+
+/* Chunks that the flip permutes among each other, and the flip itself. */
+template <int D> struct chunk_order {
+    static_assert(D % 32 == 0, "rows of whole groups of chunks");
+    static constexpr int GROUP = D % 64 == 0 ? 8 : 4;
+
+    static __device__ __forceinline__ unsigned flip(unsigned row)
+    {
+        return GROUP == 8 ? row & 7 : row >> 1 & 3;
+    }
+};
+
+/*
+ * The place of a chunk, from that of the row's chunk `c`, `offset` chunks on, where c is below a
+ * group's size and has no bit of offset. Groups are aligned, so the flip stays in the address and
+ * one exclusive or moves it; the rest is a constant.
+ */
+template <int D>
+static __device__ __forceinline__ hst_shared_address chunk_on(hst_shared_address at, int offset)
+{
+    constexpr int GROUP = chunk_order<D>::GROUP;
+    return (at ^ (offset % GROUP * 16)) + offset / GROUP * GROUP * 16;
+}
+
+template <int D>
+static __device__ __forceinline__ hst_shared_address chunk_at(const bf16 *tile, unsigned row,
+                                                              unsigned chunk)
+{
+    return hst_shared_address_of(tile) + row * D * 2 + (chunk ^ chunk_order<D>::flip(row)) * 16;
+}
+
+/*
+ * Begins the copy of rows [first, first + ROWS) of a head into a tile; zeros from row `end` on. As
+ * many threads as a group has chunks share a row, so a thread's rows are a multiple of 8 apart and
+ * have the same flip.
+ */
+template <int D, int ROWS, int THREADS>
+static __device__ __forceinline__ void tile_fetch(bf16 *tile, head_rows<const bf16> rows, int first,
+                                                  int end)
+{
+    constexpr int GROUP = chunk_order<D>::GROUP, PASS = THREADS / GROUP;
+    static_assert(PASS % 8 == 0 && (ROWS % PASS == 0 || ROWS < PASS), "whole passes");
+    unsigned row = threadIdx.x / GROUP, chunk = threadIdx.x % GROUP;
+    hst_shared_address to = chunk_at<D>(tile, row, chunk);
+    if (ROWS < PASS && row >= ROWS)
+        return;
+#pragma unroll
+    for (int r = 0; r < ROWS; r += PASS) {
+        int from = first + (int)row + r;
+        const bf16 *source = rows.data + (size_t)min(from, end - 1) * rows.stride + chunk * 8;
+#pragma unroll
+        for (int c = 0; c < D / 8; c += GROUP)
+            hst_cp_async_16(chunk_on<D>(to, c) + r * D * 2, source + c * 8, from < end ? 16 : 0);
+    }
+}
+
+/* A head's keys and values, and the buffers of two tiles of each in turn. */
+template <int D, int KEYS> struct key_stream {
+    head_rows<const bf16> k, v;
+    bf16 *buffers; /* [2 turns][k, v][KEYS][D] */
+
+    template <int THREADS> __device__ __forceinline__ void fetch(int turn, int key, int end) const
+    {
+        tile_fetch<D, KEYS, THREADS>(buffers + turn * 2 * KEYS * D, k, key, end);
+        tile_fetch<D, KEYS, THREADS>(buffers + (turn * 2 + 1) * KEYS * D, v, key, end);
+    }
+};
+
+template <int D, int KEYS>
+static __device__ __forceinline__ key_stream<D, KEYS> keys_of(const struct hst_attention *a,
+                                                              attention_place at, bf16 *buffers)
+{
+    size_t kv_head = at.head / (a->heads / a->kv_heads);
+    return {rows_of((const bf16 *)a->k, a, a->kv_heads, at.sequence, kv_head),
+            rows_of((const bf16 *)a->v, a, a->kv_heads, at.sequence, kv_head), buffers};
+}
+
+/* The place that one lane gives to ldmatrix: at(block, step) for the 16×16 elements of rows
+ * 16·block.. and columns 16·step... */
+template <int D> struct lane_view {
+    hst_shared_address first;
+
+    /* The same place so many rows on: a multiple of 16. */
+    __device__ __forceinline__ lane_view later(int rows) const
+    {
+        return {first + rows * D * 2};
+    }
+
+    __device__ __forceinline__ hst_shared_address at(int block, int step) const
+    {
+        return chunk_on<D>(first, 2 * step) + block * 16 * D * 2;
+    }
+};
+
+/*
+ * The matrices of a 16×16 block in the order rows 0-7, rows 8-15, rows 0-7 right, rows 8-15 right:
+ * an A fragment as stored; transposed, two B fragments whose k are the tile's rows.
+ */
+template <int D> static __device__ __forceinline__ lane_view<D> lane_down(const bf16 *tile)
+{
+    unsigned lane = threadIdx.x % 32;
+    return {chunk_at<D>(tile, lane % 16, lane / 16)};
+}
+
+/* In the order left, right, left of rows 8-15, right of rows 8-15: two B fragments whose k are the
+ * tile's columns. */
+template <int D> static __device__ __forceinline__ lane_view<D> lane_across(const bf16 *tile)
+{
+    unsigned lane = threadIdx.x % 32;
+    return {chunk_at<D>(tile, lane % 8 + lane / 16 * 8, lane / 8 % 2)};
+}
+
+template <int M, int N> static __device__ __forceinline__ void clear(float (&c)[M][N][4])
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                c[m][n][i] = 0;
+}
+
+/* c[16·M × 8·N] = A·Bᵀ, A 16·M rows and B 8·N rows of D. */
+template <int D, int M, int N>
+static __device__ __forceinline__ void row_products(float (&c)[M][N][4], lane_view<D> a,
+                                                    lane_view<D> b)
+{
+    clear(c);
+#pragma unroll
+    for (int step = 0; step < D / 16; step++) {
+        uint32_t fa[M][4];
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            hst_ldmatrix_x4(fa[m], a.at(m, step));
+#pragma unroll
+        for (int n = 0; n < N / 2; n++) {
+            uint32_t fb[4];
+            hst_ldmatrix_x4(fb, b.at(n, step));
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                hst_mma_bf16(c[m][2 * n], fa[m], fb);
+                hst_mma_bf16(c[m][2 * n + 1], fa[m], fb + 2);
+            }
+        }
+    }
+}
+
+static __device__ __forceinline__ uint32_t pack(float low, float high)
+{
+    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    uint32_t bits;
+    memcpy(&bits, &pair, sizeof bits);
+    return bits;
+}
+
+/* What rounding left of two numbers, itself rounded: together 16 bits of each, not 8. */
+static __device__ __forceinline__ uint32_t pack_rest(float low, float high, uint32_t rounded)
+{
+    return pack(low - __uint_as_float(rounded << 16), high - __uint_as_float(rounded & 0xffff0000));
+}
+
+/*
+ * sum[16·M × D] += W·X: W are C fragments of 16·M × 8·N weights, X is 8·N rows of D. The weights
+ * go to the tensor cores as PARTS bf16 each: 1 rounds them, 2 keeps 16 bits, at twice the products
+ * but the same reads of X.
+ */
+template <int PARTS, int D, int M, int N>
+static __device__ __forceinline__ void add_weighted(float (&sum)[M][D / 8][4],
+                                                    const float (&w)[M][N][4], lane_view<D> x)
+{
+#pragma unroll
+    for (int step = 0; step < N / 2; step++) {
+        uint32_t fa[PARTS][M][4];
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float *two = w[m][2 * step + i / 2] + i % 2 * 2;
+                fa[0][m][i] = pack(two[0], two[1]);
+                if (PARTS == 2)
+                    fa[PARTS - 1][m][i] = pack_rest(two[0], two[1], fa[0][m][i]);
+            }
+#pragma unroll
+        for (int n = 0; n < D / 16; n++) {
+            uint32_t fb[4];
+            hst_ldmatrix_x4_trans(fb, x.at(step, n));
+#pragma unroll
+            for (int part = 0; part < PARTS; part++)
+#pragma unroll
+                for (int m = 0; m < M; m++) {
+                    hst_mma_bf16(sum[m][2 * n], fa[part][m], fb);
+                    hst_mma_bf16(sum[m][2 * n + 1], fa[part][m], fb + 2);
+                }
+        }
+    }
+}
+
+/*
+ * Takes away what a query must not see. TURNED: rows are keys and columns queries. `row` and
+ * `column` are those of this lane's c[0][0][0].
+ */
+template <bool TURNED, int M, int N>
+static __device__ __forceinline__ void hide_later_keys(float (&c)[M][N][4], int row, int column)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int r = row + m * 16 + i / 2 * 8, q = column + n * 8 + i % 2;
+                if (TURNED ? r > q : q > r)
+                    c[m][n][i] = -INFINITY;
+            }
+}
+
+/*
+ * Rounds a warp's 16·M rows of D, times `factor[m][half]`, and writes those before row `end` of a
+ * head. By way of `tile`, the warp's own rows of shared memory, so that each row leaves in whole
+ * 16-byte pieces.
+ */
+template <int D, int M>
+static __device__ __forceinline__ void store_rows(const float (&c)[M][D / 8][4],
+                                                  const float (&factor)[M][2], bf16 *tile,
+                                                  head_rows<bf16> rows, int first, int end)
+{
+    unsigned lane = threadIdx.x % 32;
+    __syncwarp(HST_FULL_WARP);
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            unsigned row = m * 16 + half * 8 + lane / 4;
+#pragma unroll
+            for (int n = 0; n < D / 8; n++)
+                *(uint32_t *)(tile + row * D + (n ^ chunk_order<D>::flip(row)) * 8 + lane % 4 * 2) =
+                    pack(c[m][n][2 * half] * factor[m][half],
+                         c[m][n][2 * half + 1] * factor[m][half]);
+        }
+    __syncwarp(HST_FULL_WARP);
+    constexpr int CHUNKS = D / 8;
+#pragma unroll
+    for (int i = 0; i < 16 * M * CHUNKS; i += 32) {
+        int at = i + (int)lane, row = at / CHUNKS, chunk = at % CHUNKS;
+        if (first + row < end)
+            *(uint4 *)(rows.data + (size_t)(first + row) * rows.stride + chunk * 8) =
+                *(const uint4 *)(tile + row * D + (chunk ^ chunk_order<D>::flip(row)) * 8);
+    }
+}
+
+#endif

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A library of cuBLASLt's name that has nothing of it. */
+int impostor(void);
+
+int impostor(void)
+{
+    return 0;
+}

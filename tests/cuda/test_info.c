@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What sysfs says of a PCI device, from files as Linux writes them; and libraries that are not there. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda.h"
+#include "library.h"
+#include <cmocka.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PCI "0000:3b:00.0"
+
+static char root[64], folder[128];
+
+static void put(const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (!text) {
+        (void)unlink(path);
+        return;
+    }
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static const char *const names[] = {"numa_node", "current_link_speed", "max_link_speed",
+                                    "current_link_width", "max_link_width"};
+
+static struct hst_dev_info read_files(const char *const texts[5])
+{
+    struct hst_dev_info info = {.pci = PCI, .numa_node = 7, .pcie_lanes = 7};
+    for (size_t i = 0; i < 5; i++)
+        put(names[i], texts[i]);
+    cuda_info_read_pci(root, &info);
+    return info;
+}
+
+static void a_link_and_a_node_are_read(void **state)
+{
+    (void)state;
+    struct hst_dev_info info = read_files(
+        (const char *const[]){"1\n", "2.5 GT/s PCIe\n", "32.0 GT/s PCIe\n", "8\n", "16\n"});
+    assert_int_equal(info.numa_node, 1);
+    assert_int_equal(info.pcie_generation, 1);
+    assert_int_equal(info.pcie_generation_max, 5);
+    assert_int_equal(info.pcie_lanes, 8);
+    assert_int_equal(info.pcie_lanes_max, 16);
+}
+
+static void every_generation_is_known_by_its_speed(void **state)
+{
+    (void)state;
+    static const char *const speeds[] = {"2.5", "5.0", "8.0", "16.0", "32.0", "64.0"};
+    for (unsigned i = 0; i < 6; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%s GT/s PCIe\n", speeds[i]);
+        struct hst_dev_info info =
+            read_files((const char *const[]){"0\n", text, "8.0 GT/s\n", "1\n", "1\n"});
+        assert_int_equal(info.pcie_generation, i + 1);
+        assert_int_equal(info.pcie_generation_max, 3);
+        assert_int_equal(info.numa_node, 0);
+    }
+}
+
+static void what_is_not_known_stays_so(void **state)
+{
+    (void)state;
+    static const char *const odd[][5] = {{NULL, NULL, NULL, NULL, NULL},
+                                         {"-1\n", "Unknown\n", "Unknown\n", "0\n", "255\n"},
+                                         {"", "", "", "", ""},
+                                         {"\n", "fast\n", "-8 GT/s\n", "-4\n", "63\n"}};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        struct hst_dev_info info = read_files(odd[i]);
+        assert_int_equal(info.numa_node, -1);
+        assert_int_equal(info.pcie_generation, 0);
+        assert_int_equal(info.pcie_generation_max, 0);
+        assert_int_equal(info.pcie_lanes, 0);
+        assert_int_equal(info.pcie_lanes_max, 0);
+    }
+}
+
+static void a_library_that_is_nowhere_is_told_with_every_place(void **state)
+{
+    (void)state;
+    struct hst_dev_failure failure;
+    assert_int_equal(setenv("HOISTWAY_CUDA_PATH", "/nowhere/cuda:relative", 1), 0);
+    assert_null(cuda_library_open("libhoistway-nothing.so.1", &failure));
+    assert_int_equal(failure.why, HST_DEV_LIBRARY);
+    assert_non_null(strstr(failure.text, "libhoistway-nothing.so.1 was not found"));
+    assert_non_null(strstr(failure.text, "/nowhere/cuda"));
+    assert_non_null(strstr(failure.text, "/usr/local/cuda/lib64"));
+    assert_null(cuda_library_open("libhoistway-nothing.so.1", NULL));
+}
+
+static void a_library_of_the_named_folder_is_taken_at_its_word(void **state)
+{
+    (void)state;
+    struct hst_dev_failure failure;
+    char folders[300];
+    put("libm.so.6", "no library\n");
+    snprintf(folders, sizeof folders, "/nowhere:%s", folder);
+    assert_int_equal(setenv("HOISTWAY_CUDA_PATH", folders, 1), 0);
+    assert_null(cuda_library_open("libm.so.6", &failure)); /* the system's would do */
+    assert_non_null(strstr(failure.text, "libm.so.6 does not load"));
+    put("libm.so.6", NULL);
+    assert_non_null(cuda_library_open("libm.so.6", &failure));
+}
+
+static void a_relative_folder_is_not_looked_in(void **state)
+{
+    (void)state;
+    put("libm.so.6", "no library\n");
+    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(setenv("HOISTWAY_CUDA_PATH", ".", 1), 0);
+    assert_non_null(cuda_library_open("libm.so.6", NULL));
+    assert_int_equal(chdir("/"), 0);
+    put("libm.so.6", NULL);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(root, sizeof root, "/tmp/hst-info-XXXXXX");
+    if (!mkdtemp(root))
+        return -1;
+    snprintf(folder, sizeof folder, "%s/%s", root, PCI);
+    return mkdir(folder, 0700);
+}
+
+static int drop_folder(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 5; i++)
+        put(names[i], NULL);
+    return rmdir(folder) || rmdir(root);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_link_and_a_node_are_read),
+        cmocka_unit_test(every_generation_is_known_by_its_speed),
+        cmocka_unit_test(what_is_not_known_stays_so),
+        cmocka_unit_test(a_library_that_is_nowhere_is_told_with_every_place),
+        cmocka_unit_test(a_library_of_the_named_folder_is_taken_at_its_word),
+        cmocka_unit_test(a_relative_folder_is_not_looked_in),
+    };
+    return cmocka_run_group_tests(tests, make_folder, drop_folder);
+}
