@@ -325,7 +325,7 @@ static void domain_case(struct suite *s, const void *parameters)
         assert_true(out->values[i] == 3 && f->values[i] == 3);
 }
 
-/* The ids of the cases below: three rows are known, one is the vocabulary's size, one the largest. */
+/* Three known ids, the vocabulary's size, and the largest that there is. */
 enum { UNKNOWN_TOKENS = 5, UNKNOWN_VOCAB = 20, UNKNOWN_WIDTH = 12 };
 static const uint32_t unknown_ids[UNKNOWN_TOKENS] = {7, UNKNOWN_VOCAB, 0, UINT32_MAX, 7};
 

@@ -116,7 +116,7 @@ static __device__ __forceinline__ void gradient(T *at, pack<T, N> p, float base,
     store_f32(at, x);
 }
 
-/* The row's softmax times factor, from its end: whole vectors where memory allows, else elements. */
+/* The row's softmax times factor, from its end: vectors where memory allows, else elements. */
 template <typename T>
 static __device__ __forceinline__ void gradient_row(T *row, size_t vocab, float base, float factor)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Embedding look-up and its gradient. Bytes moved per element in bf16: forward 4; backward 2 of dout,
- * and 8 of each row of dweight that is touched.
+ * Embedding look-up and its gradient. Bytes moved per element in bf16: forward 4; backward 2 of
+ * dout, and 8 of each row of dweight that is touched.
  *
- * The backward adds each row's tokens in rising order, as the host does, so both give the same bits:
- * the tokens are sorted by (id, token), and for each id one block per span of columns adds its run
- * to the row. The sort counts, for each token, those that come before it: tokens² comparisons of
- * ids in shared memory, some 10 µs for 8,192 tokens, in integers, whose atomic sums have no order.
+ * The backward adds each row's tokens in rising order, as the host does, so both give the same bits
+ * (but for the pattern of a NaN): the tokens are sorted by (id, token), and for each id one block
+ * per span of columns adds its run to the row. The sort counts, for each token, those that come
+ * before it: tokens² comparisons of ids in shared memory, some 10 µs for 8,192 tokens, in integers,
+ * whose atomic sums have no order.
  */
 #include "launchers.h"
 #include "vector.h"
@@ -18,7 +19,7 @@ enum {
     AHEAD = 8,     /* rows read before they are added */
 };
 
-/* ---- forward ---------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /*
  * Rows as words, copied as they are, four under way per thread. `unknown` is the NaN that a row
@@ -71,7 +72,7 @@ cudaError_t hst_cuda_embedding(cudaStream_t stream, const struct hst_embedding *
     return embedding<uint16_t>(stream, args, (uint16_t)nan);
 }
 
-/* ---- backward --------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* The workspace: for each token its place in the order, and for each place its token. */
 struct order {
@@ -164,7 +165,7 @@ static __device__ __forceinline__ void add_run(const struct hst_embedding_backwa
         store_f32(to, sum);
 }
 
-/* One block per place of the order and span of columns; it works where a run of equal ids begins. */
+/* A block per place of the order and span of columns; it works where a run of equal ids begins. */
 template <typename T, int N>
 static __global__ void __launch_bounds__(SPAN)
     k_embedding_backward(struct hst_embedding_backward a, const uint32_t *token, size_t spans)

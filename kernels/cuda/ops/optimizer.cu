@@ -16,16 +16,17 @@
 
 enum { BLOCK = 4096, LANES = 16, THREADS = 128 };
 
-/* ---- norms ------------------------------------------------------------------------------------ */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
 /*
  * x² added to a lane. The product of two f32 is exact in f64, so the fused operation rounds just
  * once, as the product and the sum do, and gives the same bits with half the work.
  */
-template <typename T> static __device__ __forceinline__ double add_square(const T *at, double lane)
+template <typename T>
+static __device__ __forceinline__ double add_square(const pack<T, 1> &p, double lane)
 {
     float x[1];
-    load_f32(at, x);
+    unpack(p, x);
     return __fma_rn((double)x[0], (double)x[0], lane);
 }
 
@@ -41,8 +42,8 @@ static __device__ __forceinline__ double tree_sum(double lane)
 /*
  * A partial is 16 chains of 256 additions, each of which waits for the one before; half a warp does
  * it, a lane per chain, so its reads are whole sectors. 32 elements per thread are read ahead. A
- * chain takes some 256 × 16 cycles, in which an H200 has to work at 5 partials per multiprocessor to
- * keep up with its memory, and 128 have room. Where f64 runs at 1/64 of f32 (consumer cards), one
+ * chain takes some 256 × 16 cycles, in which an H200 has to work at 5 partials per multiprocessor
+ * to keep up with its memory, and 128 have room. Where f64 runs at 1/64 of f32 (RTX cards), one
  * conversion and one operation per element limit it: about the memory's rate in f32, half in bf16.
  */
 template <typename T>
@@ -64,15 +65,12 @@ static __global__ void __launch_bounds__(THREADS) k_norm2(const T *x, size_t cou
                 for (int k = 0; k < AHEAD; k++)
                     some[k] = load<1>(from + i + k * LANES);
                 HST_UNROLL
-                for (int k = 0; k < AHEAD; k++) {
-                    float v[1];
-                    unpack(some[k], v);
-                    sum = __fma_rn((double)v[0], (double)v[0], sum);
-                }
+                for (int k = 0; k < AHEAD; k++)
+                    sum = add_square(some[k], sum);
             }
         } else {
             for (size_t i = lane; i < left; i += LANES)
-                sum = add_square(x + begin + i, sum);
+                sum = add_square(load<1>(x + begin + i), sum);
         }
         sum = tree_sum(sum);
         if (lane == 0 && p < partials)
@@ -94,7 +92,7 @@ cudaError_t hst_cuda_norm2(cudaStream_t stream, const struct hst_norm2 *args)
     return cudaGetLastError();
 }
 
-/* ---- AdamW ------------------------------------------------------------------------------------ */
+/* ---- AdamW ----------------------------------------------------------------------------------- */
 
 static __device__ __forceinline__ bool bits_are_nan(uint32_t bits)
 {
@@ -125,7 +123,7 @@ static __device__ __forceinline__ struct state adamw(const struct hst_adamw &k, 
     return s;
 }
 
-/* Split master weights: weight = the nearest bf16, ties away from zero, remainder = what is left. */
+/* Split master weights: weight = nearest bf16, ties away from zero, remainder = what is left. */
 static __device__ __forceinline__ float join(uint32_t weight, uint32_t remainder)
 {
     return __uint_as_float((weight << 16) + (uint32_t)(int32_t)(int16_t)remainder);
