@@ -75,6 +75,40 @@ void ref_attention(const struct ref_attention *s, const double *q, const double 
             }
 }
 
+static void add_scaled(double *to, double factor, const double *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] += factor * x[i];
+}
+
+void ref_attention_backward(const struct ref_attention *s, const double *q, const double *k,
+                            const double *v, const double *dout, double *dq, double *dk, double *dv)
+{
+    size_t n = s->head_dim, rows = s->batch * s->seq, ld = s->kv_heads * n;
+    double *o = malloc(rows * s->heads * n * sizeof *o);
+    double *lse = malloc(rows * s->heads * sizeof *lse);
+    ref_attention(s, q, k, v, o, lse);
+    for (size_t i = 0; i < rows * ld; i++)
+        dk[i] = dv[i] = 0;
+    for (size_t row = 0; row < rows * s->heads; row++) { /* in the order of q */
+        size_t b = row / s->heads / s->seq, t = row / s->heads % s->seq, h = row % s->heads;
+        size_t at = row * n, kv = b * s->seq * ld + h / (s->heads / s->kv_heads) * n;
+        double delta = ref_dot(dout + at, o + at, n);
+        for (size_t i = 0; i < n; i++)
+            dq[at + i] = 0;
+        for (size_t j = 0; j <= t; j++, kv += ld) {
+            double score = s->scale * ref_dot(q + at, k + kv, n);
+            double weight = exp(score - lse[(b * s->heads + h) * s->seq + t]);
+            double slope = s->scale * weight * (ref_dot(dout + at, v + kv, n) - delta);
+            add_scaled(dv + kv, weight, dout + at, n);
+            add_scaled(dq + at, slope, k + kv, n);
+            add_scaled(dk + kv, slope, q + at, n);
+        }
+    }
+    free(o);
+    free(lse);
+}
+
 void ref_swiglu(size_t count, const double *gate, const double *up, double *out)
 {
     for (size_t i = 0; i < count; i++)

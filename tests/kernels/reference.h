@@ -4,7 +4,8 @@
 /*
  * Every operation's forward in float64, as plainly as its formula reads, and the slope of any
  * function by central differences: the backwards are checked against slopes of these forwards, so
- * no formula of a gradient is written twice.
+ * no formula of a gradient is written twice. But attention's, whose tiles are worth a look at every
+ * element: its backward here is itself checked against slopes (test_attention.c).
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,6 +22,10 @@ struct ref_attention {
 };
 void ref_attention(const struct ref_attention *shape, const double *q, const double *k,
                    const double *v, double *o, double *lse);
+/** The gradients of Σ o·dout; dq as q, dk and dv as k. */
+void ref_attention_backward(const struct ref_attention *shape, const double *q, const double *k,
+                            const double *v, const double *dout, double *dq, double *dk,
+                            double *dv);
 void ref_swiglu(size_t count, const double *gate, const double *up, double *out);
 void ref_cross_entropy(size_t tokens, size_t vocab, const double *logits, const double *targets,
                        double *loss);

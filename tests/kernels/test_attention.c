@@ -64,7 +64,7 @@ static void forward_case(struct suite *s, const void *parameters)
     tensor_read(s, t.o);
     tensor_read(s, t.lse);
     /* A score's error moves exp by as much: head_dim products of size spread², times the scale. */
-    double score = p->of.scale * p->spread * p->spread * (double)p->of.head_dim;
+    double score = fabs(p->of.scale) * p->spread * p->spread * (double)p->of.head_dim;
     expect_close("o", t.o, o, 4e-7 * (score + 4));
     expect_close("lse", t.lse, lse, 4e-7 * (score + 4));
     free(o);
@@ -156,6 +156,95 @@ static void the_backward_is_the_slope_of_the_forward(void **state)
             suite_run(backward_case, &(struct shape){shapes[i / 2], i % 2 ? HST_BF16 : HST_F32, 1});
 }
 
+/* ---- tiles of tensor cores ------------------------------------------------------------------- */
+
+/* What a device with tensor cores serves by tiles of 32 to 128 rows: sequences at, below and beyond
+ * an edge of a tile, groups of 1 and 4, two sequences. */
+static const struct ref_attention tiled[] = {
+    {2, 1, 4, 1, 64, 0.125},     {2, 17, 4, 1, 128, 0.088}, {1, 64, 1, 1, 128, 0.088},
+    {2, 65, 2, 2, 64, 0.125},    {1, 129, 4, 1, 64, 0.125}, {1, 129, 1, 1, 128, 0.088},
+    {1, 200, 4, 1, 128, 0.088},  {2, 200, 1, 1, 64, 0.125}, {1, 97, 2, 1, 96, 0.102},
+    {1, 100, 2, 1, 256, 0.0625},
+};
+enum { TILED = sizeof tiled / sizeof *tiled };
+
+static void tiles_match(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TILED; i++)
+        suite_run(forward_case, &(struct shape){tiled[i], HST_BF16, 1});
+}
+
+/* Raw scores of about ±1000: one key takes nearly all weight, others round to nothing. */
+static void huge_scores_match(void **state)
+{
+    (void)state;
+    suite_run(forward_case, &(struct shape){{1, 129, 4, 1, 64, 0.125}, HST_BF16, 20});
+    suite_run(forward_case, &(struct shape){{1, 200, 1, 1, 128, 0.088}, HST_BF16, 16});
+    suite_run(forward_case, &(struct shape){{1, 65, 2, 1, 64, -0.125}, HST_BF16, 20});
+}
+
+/* Every element of the gradients. noise as in backward_case; what dscores are off by reaches dq and
+ * dk times an element of k or q. */
+static void gradients_case(struct suite *s, const void *parameters)
+{
+    const struct shape *p = parameters;
+    struct operands t = make_operands(s, p);
+    struct tensor *dout = tensor_random(s, t.q->count, p->dtype, 1);
+    struct tensor *got[3] = {tensor_empty(s, t.q->count, p->dtype),
+                             tensor_empty(s, t.k->count, p->dtype),
+                             tensor_empty(s, t.k->count, p->dtype)};
+    double *want[3];
+    for (size_t i = 0; i < 3; i++)
+        assert_non_null(want[i] = malloc(got[i]->count * sizeof *want[i]));
+    ref_attention_backward(&p->of, t.q->values, t.k->values, t.v->values, dout->values, want[0],
+                           want[1], want[2]);
+    assert_int_equal(hst_op_attention(s->stream, &t.args), 0);
+    struct hst_attention_backward args = {t.args, dout->data, got[0]->data, got[1]->data,
+                                          got[2]->data};
+    assert_int_equal(hst_op_attention_backward(s->stream, &args), 0);
+    suite_sync(s);
+    double group = (double)p->of.heads / (double)p->of.kv_heads, late = (double)p->of.seq;
+    double noise = (p->dtype == HST_F32 ? 2e-6 : 4e-3) * (1 + sqrt(group * late) * 0.1);
+    for (size_t i = 0; i < 3; i++) {
+        const char *const names[] = {"dq", "dk", "dv"};
+        tensor_read(s, got[i]);
+        expect_close(names[i], got[i], want[i], i < 2 ? noise * p->spread : noise);
+        free(want[i]);
+    }
+}
+
+static void every_gradient_of_a_tile_matches(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TILED; i++)
+        suite_run(gradients_case, &(struct shape){tiled[i], HST_BF16, 1});
+    suite_run(gradients_case, &(struct shape){{1, 129, 4, 1, 64, 0.125}, HST_BF16, 20});
+    suite_run(gradients_case, &(struct shape){{1, 129, 2, 1, 80, 0.11}, HST_F32, 1});
+}
+
+/* What gradients_case compares with. */
+static void the_references_gradients_are_slopes(void **state)
+{
+    (void)state;
+    const struct ref_attention of = {2, 5, 4, 2, 3, 0.6};
+    double x[4][2 * 5 * 4 * 3], dx[3][2 * 5 * 4 * 3], o[2 * 5 * 4 * 3], lse[2 * 5 * 4];
+    struct tensor tensors[3];
+    for (size_t i = 0; i < 4; i++)
+        for (size_t j = 0; j < 2 * 5 * 4 * 3; j++)
+            x[i][j] = sin((double)(i * 131 + j) * 1.7);
+    for (size_t i = 0; i < 3; i++)
+        tensors[i].values = x[i];
+    struct operands t = {.q = &tensors[0], .k = &tensors[1], .v = &tensors[2]};
+    struct loss l = {&of, &t, x[3], o, lse};
+    ref_attention_backward(&of, x[0], x[1], x[2], x[3], dx[0], dx[1], dx[2]);
+    for (size_t i = 0; i < 3; i++)
+        for (size_t j = 0; j < (i ? kv_count(&of) : q_count(&of)); j++)
+            assert_true(fabs(ref_slope(loss_of, &l, &x[i][j], 1e-5) - dx[i][j]) < 1e-8);
+}
+
+/* ---- one sequence, wrong arguments ----------------------------------------------------------- */
+
 static void sequences_case(struct suite *s, const void *parameters)
 {
     const struct shape *p = parameters;
@@ -236,6 +325,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_shape_matches),
         cmocka_unit_test(sharp_softmaxes_match),
         cmocka_unit_test(the_backward_is_the_slope_of_the_forward),
+        cmocka_unit_test(tiles_match),
+        cmocka_unit_test(huge_scores_match),
+        cmocka_unit_test(every_gradient_of_a_tile_matches),
+        cmocka_unit_test(the_references_gradients_are_slopes),
         cmocka_unit_test(each_sequence_is_computed_by_itself),
         cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
     };

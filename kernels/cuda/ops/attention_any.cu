@@ -267,9 +267,8 @@ static __global__ void __launch_bounds__(THREADS)
             any_row_products(&sh, dp, v, at.first, dout, query, &a);
             for (int i = 0; i < PER; i++)
                 for (int j = 0; j < PER; j++) {
-                    any_slopes slopes =
-                        slopes_of(&a, s[i][j], dp[i][j], query + tx() + SIDE * j,
-                                  at.first + ty() + SIDE * i, lse, delta);
+                    any_slopes slopes = slopes_of(&a, s[i][j], dp[i][j], query + tx() + SIDE * j,
+                                                  at.first + ty() + SIDE * i, lse, delta);
                     s[i][j] = slopes.p;
                     dp[i][j] = slopes.ds;
                 }

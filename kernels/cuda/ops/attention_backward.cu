@@ -34,8 +34,8 @@ template <int D> struct dkv_plan {
     static constexpr int WARPS = 8, THREADS = WARPS * 32;
     static constexpr int KEYS = WARPS * 16, QUERIES = 32;
     /* k, v, two turns of q and dout, two turns of both statistics */
-    static constexpr size_t SHARED = (size_t)(2 * KEYS + 4 * QUERIES) * D * sizeof(bf16) +
-                                     4 * QUERIES * sizeof(float);
+    static constexpr size_t SHARED =
+        (size_t)(2 * KEYS + 4 * QUERIES) * D * sizeof(bf16) + 4 * QUERIES * sizeof(float);
 };
 
 /* What one turn brings: a tile of queries and their dout, and lse·log2 e and delta of each. */
@@ -52,9 +52,8 @@ template <int D> struct query_stream {
         bf16 *to = buffers + turn * 2 * P::QUERIES * D;
         tile_fetch<D, P::QUERIES, P::THREADS>(
             to, rows_of((const bf16 *)a.q, &a, a.heads, sequence, head), first, (int)a.seq);
-        tile_fetch<D, P::QUERIES, P::THREADS>(to + P::QUERIES * D,
-                                              rows_of(dout, &a, a.heads, sequence, head), first,
-                                              (int)a.seq);
+        tile_fetch<D, P::QUERIES, P::THREADS>(
+            to + P::QUERIES * D, rows_of(dout, &a, a.heads, sequence, head), first, (int)a.seq);
     }
     /* The statistic that this thread carries to shared memory: asked for a turn ahead, written
      * when the turn before is over, so that no one waits for it. */
@@ -247,9 +246,8 @@ static cudaError_t launch_backward(cudaStream_t stream, const struct hst_attenti
     const struct hst_attention *a = &args->forward;
     unsigned key_tiles = tiles_of(a->seq, dkv_plan<D>::KEYS);
     unsigned query_tiles = tiles_of(a->seq, dq_plan<D>::ROWS);
-    cudaError_t error =
-        cudaFuncSetAttribute(k_attention_dkv<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             (int)dkv_plan<D>::SHARED);
+    cudaError_t error = cudaFuncSetAttribute(
+        k_attention_dkv<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)dkv_plan<D>::SHARED);
     if (error == cudaSuccess)
         error = cudaFuncSetAttribute(k_attention_dq<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)dq_plan<D>::SHARED);

@@ -102,10 +102,9 @@ static __device__ __forceinline__ void softmax_step(float (&s)[M][N][4], float (
 
 /* Divides by the sums, writes o and lse of the warp's rows. */
 template <int D, int M>
-static __device__ __forceinline__ void finish_rows(const float (&o)[M][D / 8][4],
-                                                   const softmax_rows<M> &rows, bf16 *tile,
-                                                   head_rows<bf16> to, float *lse, int first,
-                                                   int end)
+static __device__ __forceinline__ void
+finish_rows(const float (&o)[M][D / 8][4], const softmax_rows<M> &rows, bf16 *tile,
+            head_rows<bf16> to, float *lse, int first, int end)
 {
     float factor[M][2];
     int lane = (int)threadIdx.x % 32;
