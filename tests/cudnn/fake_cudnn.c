@@ -6,18 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct object {
-    cudnnBackendDescriptorType_t type;
-    bool finalized;
-    struct fake_engine engine;        /* of an engine, a configuration, a plan */
-    int64_t uid, dims[4], strides[4]; /* of a tensor; of a plan, those of q */
-    cudnnBackendHeurMode_t mode;
-    int64_t count, uids[SDPA_UIDS];
-    void *data[SDPA_UIDS], *work;
-};
-
 struct fake_cudnn fake;
-static struct object last_q; /* the q of the graph that is being built */
+static const struct fake_object *last_graph; /* plans are built from the latest */
 static cudaStream_t stream_now;
 
 void fake_reset(void)
@@ -60,7 +50,7 @@ static cudnnStatus_t create_descriptor(cudnnBackendDescriptorType_t type, descri
 {
     if (fails())
         return fake.fail_status;
-    struct object *object = calloc(1, sizeof *object);
+    struct fake_object *object = calloc(1, sizeof *object);
     assert(object);
     object->type = type;
     *made = object;
@@ -76,82 +66,90 @@ static cudnnStatus_t destroy_descriptor(descriptor d)
     return CUDNN_STATUS_SUCCESS;
 }
 
+const void *fake_values(const struct fake_object *object, cudnnBackendAttributeName_t name,
+                        int64_t *count)
+{
+    for (size_t i = 0; i < object->count; i++)
+        if (object->attributes[i].name == name) {
+            if (count)
+                *count = object->attributes[i].count;
+            return object->attributes[i].bytes;
+        }
+    return NULL;
+}
+
+const struct fake_object *fake_part(const struct fake_object *object,
+                                    cudnnBackendAttributeName_t name)
+{
+    const void *value = fake_values(object, name, NULL);
+    return value ? *(const struct fake_object *const *)value : NULL;
+}
+
 static cudnnStatus_t finalize(descriptor d)
 {
-    struct object *object = d;
+    struct fake_object *object = d;
     assert(!object->finalized);
     if (fails())
         return fake.fail_status;
-    if (object->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR && object->uid == SDPA_Q)
-        last_q = *object;
+    if (object->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
+        last_graph = object;
     if (object->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+        object->engine = fake_part(object, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine;
         if (object->engine.builds)
             return object->engine.builds;
         fake.plans_built++;
-        memcpy(object->dims, last_q.dims, sizeof object->dims);
-        memcpy(object->strides, last_q.strides, sizeof object->strides);
+        object->graph = last_graph;
     }
     object->finalized = true;
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* Keeps what the tests look at; the rest is swallowed. */
+static size_t element_bytes(cudnnBackendAttributeType_t type)
+{
+    switch (type) {
+    case CUDNN_TYPE_BOOLEAN:
+        return sizeof(bool);
+    case CUDNN_TYPE_INT64:
+    case CUDNN_TYPE_HANDLE:
+    case CUDNN_TYPE_VOID_PTR:
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR:
+        return 8;
+    default: /* enumerations */
+        return sizeof(int);
+    }
+}
+
 static cudnnStatus_t set_attribute(descriptor d, cudnnBackendAttributeName_t name,
                                    cudnnBackendAttributeType_t type, int64_t count,
                                    const void *values)
 {
-    struct object *object = d;
-    (void)type;
-    assert(!object->finalized && (!count || values));
+    struct fake_object *object = d;
+    size_t bytes = (size_t)count * element_bytes(type);
+    assert(!object->finalized && object->count < FAKE_ATTRIBUTES && bytes <= FAKE_ATTRIBUTE_BYTES);
     if (fails())
         return fake.fail_status;
-    switch (name) {
-    case CUDNN_ATTR_TENSOR_UNIQUE_ID:
-        object->uid = *(const int64_t *)values;
-        break;
-    case CUDNN_ATTR_TENSOR_DIMENSIONS:
-        memcpy(object->dims, values, sizeof object->dims);
-        break;
-    case CUDNN_ATTR_TENSOR_STRIDES:
-        memcpy(object->strides, values, sizeof object->strides);
-        break;
-    case CUDNN_ATTR_ENGINEHEUR_MODE:
-        object->mode = *(const cudnnBackendHeurMode_t *)values;
-        break;
-    case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
+    object->attributes[object->count].name = name;
+    object->attributes[object->count].count = count;
+    memcpy(object->attributes[object->count++].bytes, values, bytes);
+    if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX) {
         object->engine = fake.by_number;
         object->engine.number = fake.asked_number = *(const int64_t *)values;
-        break;
-    case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES:
+    } else if (name == CUDNN_ATTR_ENGINECFG_ENGINE) {
+        object->engine = (*(struct fake_object *const *)values)->engine;
+    } else if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) {
         fake.asked_knobs = count;
-        break;
-    case CUDNN_ATTR_ENGINECFG_ENGINE:
-    case CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG:
-        object->engine = (*(struct object *const *)values)->engine;
-        break;
-    case CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS:
-        object->count = count;
-        memcpy(object->uids, values, (size_t)count * sizeof(int64_t));
-        break;
-    case CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS:
-        memcpy(object->data, values, (size_t)count * sizeof(void *));
-        break;
-    case CUDNN_ATTR_VARIANT_PACK_WORKSPACE:
-        object->work = *(void *const *)values;
-        break;
-    default:
-        break;
     }
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t get_proposals(const struct object *heuristic, int64_t requested,
+static cudnnStatus_t get_proposals(const struct fake_object *heuristic, int64_t requested,
                                    int64_t *count, descriptor *configurations)
 {
-    size_t mode = heuristic->mode == CUDNN_HEUR_MODE_A ? 0 : 1;
+    const cudnnBackendHeurMode_t *asked = fake_values(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, NULL);
+    size_t mode = *asked == CUDNN_HEUR_MODE_A ? 0 : 1;
     *count = (int64_t)fake.proposal_count[mode];
     for (int64_t i = 0; i < *count && i < requested; i++)
-        ((struct object *)configurations[i])->engine = fake.proposals[mode][i];
+        ((struct fake_object *)configurations[i])->engine = fake.proposals[mode][i];
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -159,7 +157,7 @@ static cudnnStatus_t get_attribute(descriptor d, cudnnBackendAttributeName_t nam
                                    cudnnBackendAttributeType_t type, int64_t requested,
                                    int64_t *count, void *values)
 {
-    const struct object *object = d;
+    const struct fake_object *object = d;
     (void)type;
     if (fails())
         return fake.fail_status;
@@ -168,7 +166,7 @@ static cudnnStatus_t get_attribute(descriptor d, cudnnBackendAttributeName_t nam
     case CUDNN_ATTR_ENGINEHEUR_RESULTS:
         return get_proposals(object, requested, count, values);
     case CUDNN_ATTR_ENGINECFG_ENGINE:
-        (*(struct object **)values)->engine = object->engine;
+        (*(struct fake_object **)values)->engine = object->engine;
         break;
     case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
         *(int64_t *)values = object->engine.number;
@@ -187,22 +185,45 @@ static cudnnStatus_t get_attribute(descriptor d, cudnnBackendAttributeName_t nam
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* The tensor q of a graph: the first operand of one of its products. */
+static const struct fake_object *find_q(const struct fake_object *graph)
+{
+    int64_t count = 0;
+    const struct fake_object *const *operations =
+        fake_values(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, &count);
+    for (int64_t i = 0; i < count; i++) {
+        const struct fake_object *a = fake_part(operations[i], CUDNN_ATTR_OPERATION_MATMUL_ADESC);
+        if (a && *(const int64_t *)fake_values(a, CUDNN_ATTR_TENSOR_UNIQUE_ID, NULL) == SDPA_Q)
+            return a;
+    }
+    return NULL;
+}
+
 static cudnnStatus_t execute(cudnnHandle_t handle, descriptor plan, descriptor pack)
 {
-    const struct object *p = plan, *operands = pack;
+    const struct fake_object *p = plan, *operands = pack;
     assert(p->finalized && operands->finalized && fake.runs_count < FAKE_RUNS);
     if (fake.execute_status)
         return fake.execute_status;
+    int64_t count = 0;
+    const int64_t *uids = fake_values(operands, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &count);
+    void *const *data = fake_values(operands, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, NULL);
     struct fake_run *run = &fake.runs[fake.runs_count++];
     *run = (struct fake_run){
-        .handle = handle, .stream = stream_now, .engine = p->engine.number, .work = operands->work};
-    memcpy(run->q_dims, p->dims, sizeof run->q_dims);
-    memcpy(run->q_strides, p->strides, sizeof run->q_strides);
-    for (int64_t i = 0; i < operands->count; i++)
-        run->data[operands->uids[i]] = operands->data[i];
+        .handle = handle,
+        .stream = stream_now,
+        .engine = p->engine.number,
+        .work = *(void *const *)fake_values(operands, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, NULL)};
+    const struct fake_object *q = find_q(p->graph);
+    memcpy(run->q_dims, fake_values(q, CUDNN_ATTR_TENSOR_DIMENSIONS, NULL), sizeof run->q_dims);
+    memcpy(run->q_strides, fake_values(q, CUDNN_ATTR_TENSOR_STRIDES, NULL), sizeof run->q_strides);
+    for (int64_t i = 0; i < count; i++)
+        run->data[uids[i]] = data[i];
     run->scale = *(float *)run->data[SDPA_SCALE]; /* read while it runs, like cuDNN */
     run->masked = *(float *)run->data[SDPA_MASKED];
     run->one = run->data[SDPA_ONE] ? *(float *)run->data[SDPA_ONE] : 0;
+    if (fake.evaluates)
+        fake_evaluate(p->graph, run);
     return CUDNN_STATUS_SUCCESS;
 }
 

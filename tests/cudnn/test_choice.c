@@ -73,6 +73,23 @@ static void what_does_not_qualify_is_passed_over(void **state)
     assert_int_equal(taken(SDPA_BACKWARD_STORED), 4);
 }
 
+static void what_was_passed_over_is_not_kept(void **state)
+{
+    (void)state;
+    struct plan plan;
+    propose(0, (struct fake_engine){.number = 4});
+    assert_int_equal(build(&plan, SDPA_FORWARD), 0);
+    size_t live = fake.live;
+    plan_destroy(&plan);
+    fake.proposal_count[0] = 0;
+    propose(0, (struct fake_engine){.number = 2, .work_bytes = LIMIT_BYTES + 1});
+    propose(0, (struct fake_engine){.number = 3, .builds = CUDNN_STATUS_NOT_SUPPORTED});
+    propose(0, (struct fake_engine){.number = 4});
+    assert_int_equal(build(&plan, SDPA_FORWARD), 0);
+    assert_int_equal(fake.live, live);
+    plan_destroy(&plan);
+}
+
 static void the_fallback_is_asked_last(void **state)
 {
     (void)state;
@@ -180,6 +197,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_first_proposal_is_taken, reset),
         cmocka_unit_test_setup(what_does_not_qualify_is_passed_over, reset),
+        cmocka_unit_test_setup(what_was_passed_over_is_not_kept, reset),
         cmocka_unit_test_setup(the_fallback_is_asked_last, reset),
         cmocka_unit_test_setup(without_a_plan_it_is_not_supported, reset),
         cmocka_unit_test_setup(short_memory_ends_the_search, reset),
