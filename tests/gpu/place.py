@@ -42,6 +42,8 @@ def environment():
     if not settings.get('HOISTWAY_PLUGIN_PATH'):
         settings['HOISTWAY_PLUGIN_PATH'] = ':'.join(
             folder for folder in (os.path.join(ROOT, p) for p in PLUGINS) if os.path.isdir(folder))
+    if IN_BUNDLE:  # not the machine's plugins, which are of another hwloc
+        settings['HWLOC_PLUGINS_PATH'] = os.path.join(ROOT, 'lib/hwloc')
     return settings
 
 
