@@ -39,6 +39,7 @@ struct Fault { /* the call-th call of `function` fails; `lasting`: and all that 
 struct Config { /* environment HST_FAKE_CUDA: README.md */
     size_t memory_bytes;
     int devices, major, minor, driver;
+    bool loose; /* device memory is aligned to no more than 4 KiB */
     std::vector<Fault> faults;
 };
 

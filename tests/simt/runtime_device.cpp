@@ -15,7 +15,7 @@ static thread_local int device_index;
 {
     fprintf(stderr,
             "fake CUDA: HST_FAKE_CUDA has \"%s\"; known: memory=BYTES[K|M|G], devices=N, cc=X.Y, "
-            "driver=VERSION, fail=FUNCTION:CALL[+]:ERROR\n",
+            "driver=VERSION, loose=0|1, fail=FUNCTION:CALL[+]:ERROR\n",
             item.c_str());
     abort();
 }
@@ -65,6 +65,8 @@ static void parse_item(hst::Config *config, const std::string &item)
         config->devices = atoi(value.c_str());
     else if (key == "driver")
         config->driver = atoi(value.c_str());
+    else if (key == "loose")
+        config->loose = atoi(value.c_str()) != 0;
     else if (key == "cc" && sscanf(value.c_str(), "%d.%d", &config->major, &config->minor) == 2)
         return;
     else if (key == "fail")
@@ -75,7 +77,7 @@ static void parse_item(hst::Config *config, const std::string &item)
 
 static hst::Config parse_config(const char *text)
 {
-    hst::Config config = {(size_t)1 << 30, 1, 9, 0, CUDART_VERSION, {}};
+    hst::Config config = {(size_t)1 << 30, 1, 9, 0, CUDART_VERSION, false, {}};
     std::string rest = text ? text : "";
     while (!rest.empty()) {
         size_t comma = rest.find(',');

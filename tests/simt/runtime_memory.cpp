@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The fake runtime's memory. A device allocation ends at a guard page and is closed to everyone
- * but running kernels and copies; what it holds at first is all ones bits. Copies know page-locked
- * memory from other host memory and are as asynchronous as CUDA makes them.
+ * but running kernels and copies; at first it holds ones bits. Copies know page-locked memory from
+ * other host memory and are as asynchronous as CUDA makes them.
  */
 #include "runtime.h"
 
@@ -15,7 +15,11 @@
 
 using Lock = std::lock_guard<std::mutex>;
 
-enum { ALIGNMENT_BYTES = 256 }; /* what CUDA promises, and not more */
+enum {
+    ALIGNMENT_BYTES = 256, /* what CUDA promises */
+    HUGE_BYTES = 2 << 20,  /* what it gives to whole multiples of this, without a promise */
+    FILL_BYTES = 8 << 20   /* at both ends of an allocation */
+};
 
 /* ---- device memory ---------------------------------------------------------------------------- */
 
@@ -54,6 +58,35 @@ static void poison(const hst::Allocation &a, const char *pointer, bool poisoned)
 #endif
 }
 
+/*
+ * Pages and a guard page behind them, closed. Huge pages, where the system has them, because every
+ * wait opens and closes all device memory. Whole multiples of a huge page are aligned to one, or,
+ * with the configuration's loose=1, just not.
+ */
+static char *map_device(size_t bytes)
+{
+    size_t room = bytes + hst::PAGE_BYTES, mapped = room + 2 * HUGE_BYTES;
+    void *mapping = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapping == MAP_FAILED)
+        return nullptr;
+    char *start = static_cast<char *>(mapping);
+    char *base = start + (-(uintptr_t)start % HUGE_BYTES);
+    if (hst::state().config.loose)
+        base += hst::PAGE_BYTES;
+    if (base > start)
+        munmap(start, (size_t)(base - start));
+    munmap(base + room, (size_t)(start + mapped - base) - room);
+    if (mprotect(base, bytes, PROT_READ | PROT_WRITE))
+        abort();
+    (void)madvise(base, bytes, MADV_HUGEPAGE);
+    size_t ends = bytes < FILL_BYTES ? bytes : (size_t)FILL_BYTES;
+    memset(base, 0xff, ends);
+    memset(base + bytes - ends, 0xff, ends);
+    if (mprotect(base, bytes, PROT_NONE))
+        abort();
+    return base;
+}
+
 cudaError_t cudaMalloc(void **memory, size_t size_bytes)
 {
     if (cudaError_t error = hst::enter(__func__))
@@ -69,14 +102,9 @@ cudaError_t cudaMalloc(void **memory, size_t size_bytes)
         device.used_bytes > s.config.memory_bytes - size_bytes)
         return hst::leave(cudaErrorMemoryAllocation);
     size_t bytes = (size_bytes + hst::PAGE_BYTES - 1) / hst::PAGE_BYTES * hst::PAGE_BYTES;
-    void *mapping = mmap(nullptr, bytes + hst::PAGE_BYTES, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapping == MAP_FAILED)
+    char *base = map_device(bytes);
+    if (!base)
         return hst::leave(cudaErrorMemoryAllocation);
-    char *base = static_cast<char *>(mapping);
-    memset(base, 0xff, bytes);
-    if (mprotect(base, bytes + hst::PAGE_BYTES, PROT_NONE))
-        abort();
     char *pointer = base + (bytes - size_bytes) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
     hst::Allocation a = {base, bytes, size_bytes, hst::current_device()};
     poison(a, pointer, true);

@@ -45,36 +45,37 @@ static void evict_oldest(struct cache *cache)
     cache->entries[oldest] = cache->entries[--cache->count];
 }
 
-static int add(struct cache *cache, const struct cudnn_target *target, enum sdpa_form form,
-               const struct sdpa_shape *shape, struct cached **added,
-               struct hst_dev_failure *failure)
+/* Null: out of memory. */
+static struct cached *add(struct cache *cache, const struct cudnn_target *target,
+                          enum sdpa_form form, const struct sdpa_shape *shape,
+                          struct hst_dev_failure *failure)
 {
     struct cached *entry = calloc(1, sizeof *entry);
-    if (!entry)
-        return cudnn_fail(failure, -ENOMEM, HST_DEV_MEMORY, 0, "no host memory for a plan");
+    if (!entry) {
+        cudnn_fail(failure, -ENOMEM, HST_DEV_MEMORY, 0, "no host memory for a plan");
+        return NULL;
+    }
     entry->form = form;
     entry->shape = *shape;
     entry->rc = plan_build(&entry->plan, target, form, shape, cut_work_bytes(form, shape), failure);
     if (entry->rc == -ENOMEM) {
         free(entry);
-        return -ENOMEM;
+        return NULL;
     }
     if (cache->count == CACHE_PLANS)
         evict_oldest(cache);
     cache->entries[cache->count++] = entry;
-    *added = entry;
-    return 0;
+    return entry;
 }
 
 int cache_get(struct cache *cache, const struct cudnn_target *target, enum sdpa_form form,
               const struct sdpa_shape *shape, struct plan **plan, struct hst_dev_failure *failure)
 {
     struct cached *entry = find(cache, form, shape);
-    if (!entry) {
-        int rc = add(cache, target, form, shape, &entry, failure);
-        if (rc)
-            return rc;
-    }
+    if (!entry)
+        entry = add(cache, target, form, shape, failure);
+    if (!entry)
+        return -ENOMEM;
     entry->used = ++cache->clock;
     if (entry->rc)
         return cudnn_fail(failure, -ENOTSUP, HST_DEV_LIBRARY, 0, "cuDNN has no plan of this shape");
