@@ -275,15 +275,17 @@ int cuda_event_query(struct hst_event *event)
     struct state *state = recorded_in(e);
     if (!state)
         return 1;
-    int rc = cuda_enter(cuda_dev_of(event->dev));
+    int rc = atomic_load(&state->error);
+    if (!rc)
+        rc = cuda_enter(cuda_dev_of(event->dev));
+    if (rc)
+        (void)state_fail(state, rc); /* where it is there already, it stays */
     cudaError_t error = rc ? cudaSuccess : cudaEventQuery(e->native);
     bool passed = error != cudaErrorNotReady;
     if (!passed) {
         (void)cudaGetLastError(); /* "not yet" is not an error */
         error = cudaSuccess;
     }
-    if (rc)
-        (void)state_fail(state, rc);
     rc = event_result(e, state, error);
     return rc ? rc : passed;
 }

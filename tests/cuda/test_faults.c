@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What can be missing or fail on a machine with a GPU, on the double, whose runtime fails as it is
- * told to (tests/simt/README.md). Argument 1 is a folder with a library that is not cuBLASLt, though
- * it is called so.
+ * told to (HST_FAKE_CUDA, tests/simt). Argument 1 is a folder with a library that is not cuBLASLt,
+ * though it is called so.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -315,7 +315,6 @@ static void a_launch_that_fails_while_it_runs_stays(void **state)
     assert_int_equal(hst_stream_sync(g.a), -EIO);
     expect_story(g.dev, HST_DEV_EXECUTION, 700, "stream \"first\"");
     expect_story(g.dev, HST_DEV_EXECUTION, 700, "cudaErrorIllegalAddress");
-    hst_fake_cuda_configure(NULL); /* a card would not recover; the stream must not, even so */
     assert_int_equal(hst_stream_sync(g.a), -EIO);
     assert_int_equal(add(&g, g.a), -EIO);
     assert_int_equal(multiply(&g, g.a), -EIO);
@@ -324,8 +323,12 @@ static void a_launch_that_fails_while_it_runs_stays(void **state)
     assert_int_equal(hst_event_query(g.event), -EIO);
     assert_int_equal(hst_event_sync(g.event), -EIO);
     assert_int_equal(hst_event_record(g.event, g.a), -EIO);
-    assert_int_equal(add(&g, g.b), 0);
-    assert_int_equal(hst_stream_sync(g.b), 0);
+    assert_int_equal(add(&g, g.b), -EIO); /* the card is lost, to every stream */
+    assert_int_equal(hst_stream_sync(g.b), -EIO);
+    assert_int_equal(make_everything(g.dev), -EIO);
+    hst_fake_cuda_configure(NULL);               /* a card would not recover: even so, */
+    assert_int_equal(add(&g, g.b), -EIO);        /* the stream stays failed */
+    assert_int_equal(make_everything(g.dev), 0); /* and what is new is not */
     raze_ground(&g);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sysfs says of a PCI device, from files as Linux writes them; and libraries that are not there. */
+/* What sysfs says of a PCI device, from files as Linux writes them; the search for libraries. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +19,7 @@
 
 static char root[64], folder[128];
 
+/* In the folder, which the name may leave by "..". */
 static void put(const char *name, const char *text)
 {
     char path[256];
@@ -107,24 +108,24 @@ static void a_library_of_the_named_folder_is_taken_at_its_word(void **state)
     (void)state;
     struct hst_dev_failure failure;
     char folders[300];
-    put("libm.so.6", "no library\n");
-    snprintf(folders, sizeof folders, "/nowhere:%s", folder);
+    put("../libm.so.6", "no library\n");
+    snprintf(folders, sizeof folders, "/nowhere:%s", root); /* no colons in it */
     assert_int_equal(setenv("HOISTWAY_CUDA_PATH", folders, 1), 0);
     assert_null(cuda_library_open("libm.so.6", &failure)); /* the system's would do */
     assert_non_null(strstr(failure.text, "libm.so.6 does not load"));
-    put("libm.so.6", NULL);
+    put("../libm.so.6", NULL);
     assert_non_null(cuda_library_open("libm.so.6", &failure));
 }
 
 static void a_relative_folder_is_not_looked_in(void **state)
 {
     (void)state;
-    put("libm.so.6", "no library\n");
-    assert_int_equal(chdir(folder), 0);
+    put("../libm.so.6", "no library\n");
+    assert_int_equal(chdir(root), 0);
     assert_int_equal(setenv("HOISTWAY_CUDA_PATH", ".", 1), 0);
     assert_non_null(cuda_library_open("libm.so.6", NULL));
     assert_int_equal(chdir("/"), 0);
-    put("libm.so.6", NULL);
+    put("../libm.so.6", NULL);
 }
 
 static int make_folder(void **state)
