@@ -341,6 +341,22 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     return hst::leave(error ? error : hst::drain(hst::queue_of(nullptr)));
 }
 
+/* memset, but whole pages of much device memory become zeros by being taken away: much is zeroed
+ * that is never looked at. */
+static void fill_row(char *to, int value, size_t bytes, bool device)
+{
+    size_t before = -(uintptr_t)to % hst::PAGE_BYTES;
+    if (!device || value || bytes < HUGE_BYTES) {
+        memset(to, value, bytes);
+        return;
+    }
+    size_t pages = (bytes - before) / hst::PAGE_BYTES * hst::PAGE_BYTES;
+    memset(to, 0, before);
+    if (madvise(to + before, pages, MADV_DONTNEED))
+        memset(to + before, 0, pages);
+    memset(to + before + pages, 0, bytes - before - pages);
+}
+
 static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t height,
                         cudaStream_t stream)
 {
@@ -354,7 +370,7 @@ static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t 
     cudaError_t fault = hst::planned_fault("copy");
     return hst::enqueue(stream, [=] {
         for (size_t row = 0; row < height && !fault; row++)
-            memset(static_cast<char *>(to) + row * pitch, value, width);
+            fill_row(static_cast<char *>(to) + row * pitch, value, width, place == Place::device);
         return fault;
     });
 }
