@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A graph's operations, one after the other, element by element. A tensor between operations is a
- * block of f32 laid out by its strides; a reshape gives its block another name. Where an operand
- * has fewer heads, consecutive heads of the result share one; an extent of 1 is read everywhere.
+ * block of f32 laid out by its strides; where the graph says bf16, it is read rounded if that is
+ * asked for. A reshape gives a block another name. Where an operand has fewer heads, consecutive
+ * heads of the result share one; an extent of 1 is read everywhere.
  */
 #include "fake_cudnn.h"
 
@@ -16,6 +17,7 @@
 struct view {
     int64_t dims[4], strides[4];
     cudnnDataType_t type; /* of data */
+    bool rounds;          /* f32 data that stands for bf16 */
     void *data;
 };
 
@@ -42,9 +44,15 @@ static uint16_t f32_to_bf16(float value)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+static cudnnDataType_t type_of(const struct fake_object *tensor)
+{
+    return *(const cudnnDataType_t *)fake_values(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, NULL);
+}
+
 static struct view describe(const struct fake_object *tensor)
 {
-    struct view v = {.type = CUDNN_DATA_FLOAT};
+    struct view v = {.type = CUDNN_DATA_FLOAT,
+                     .rounds = fake.rounds && type_of(tensor) == CUDNN_DATA_BFLOAT16};
     memcpy(v.dims, fake_values(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, NULL), sizeof v.dims);
     memcpy(v.strides, fake_values(tensor, CUDNN_ATTR_TENSOR_STRIDES, NULL), sizeof v.strides);
     return v;
@@ -110,7 +118,8 @@ static float load(const struct view *v, const int64_t at[4], int64_t heads)
     int64_t i = offset(v, at, heads);
     if (v->type == CUDNN_DATA_BFLOAT16)
         return bf16_to_f32(((const uint16_t *)v->data)[i]);
-    return ((const float *)v->data)[i];
+    float value = ((const float *)v->data)[i];
+    return v->rounds ? bf16_to_f32(f32_to_bf16(value)) : value;
 }
 
 static void store(const struct view *v, const int64_t at[4], float value)

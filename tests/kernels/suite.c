@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ARENA_BYTES = 96 << 20, GUARD_BYTES = 64, WORKERS = 3 };
+enum { ARENA_BYTES = 48 << 20, GUARD_BYTES = 64, WORKERS = 3 };
 
 static const char *device_name = "host";
 
@@ -290,7 +290,10 @@ struct hst_work suite_work(struct suite *s, size_t size_bytes)
 {
     if (!size_bytes)
         return (struct hst_work){NULL, 0};
-    return (struct hst_work){tensor_empty(s, (size_bytes + 3) / 4, HST_F32)->data, size_bytes};
+    size_t words = (size_bytes + 3) / 4;
+    if (!s->work || s->work->count < words)
+        s->work = tensor_empty(s, words, HST_F32);
+    return (struct hst_work){s->work->data, size_bytes};
 }
 
 void expect_close(const char *what, const struct tensor *got, const double *want, double noise)

@@ -38,6 +38,7 @@ struct suite {
     size_t arena_used;
     struct tensor tensors[SUITE_TENSORS];
     size_t tensor_count;
+    struct tensor *work; /* one for all operations of a case: it may hold anything */
     char *log; /* every byte read back, in order */
     size_t log_used;
 };

@@ -191,7 +191,19 @@ static void an_event_outlives_its_stream_and_a_wait_its_event(void **state)
     raze_ground(&g);
 }
 
-/* An id beyond the vocabulary fails the stream when it is reached. */
+/*
+ * An id beyond the vocabulary fails the stream when it is reached, on a device that can tell; how
+ * another's streams fail is a test of its own (tests/cuda).
+ */
+static void skip_without_failures(struct ground *g)
+{
+    if (hst_dev_flags(g->dev) & HST_DEV_HOST_MEMORY)
+        return;
+    print_message("skipped: this device does not fail for an id out of range\n");
+    raze_ground(g);
+    skip();
+}
+
 static int fail_stream(struct ground *g, struct hst_stream *stream)
 {
     return hst_op_embedding(stream, &(struct hst_embedding){4, 1, 4, HST_F32,
@@ -204,6 +216,7 @@ static void an_error_stays_and_later_work_is_skipped(void **state)
     (void)state;
     struct ground g;
     raise_ground(&g, NULL);
+    skip_without_failures(&g);
     put_ones(&g); /* as ids: far out of range */
     assert_int_equal(increment(&g, g.b, 0), 0);
     assert_int_equal(fail_stream(&g, g.b), 0);
@@ -225,6 +238,7 @@ static void who_waits_for_a_failed_stream_fails_with_it(void **state)
     (void)state;
     struct ground g;
     raise_ground(&g, NULL);
+    skip_without_failures(&g);
     put_ones(&g);
     assert_int_equal(fail_stream(&g, g.b), 0);
     int recorded = hst_event_record(g.event, g.b);

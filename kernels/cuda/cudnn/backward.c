@@ -6,7 +6,8 @@
  * as the graph that cuDNN recognises (the order of NVIDIA's cudnn-frontend). dq is the product
  * itself, not a sum that key blocks add to in the order they finish: cuDNN marks neither form as
  * non-deterministic, but only this one has a fixed order. It keeps ds in the workspace, seq² of it
- * per head. The heads of a group are summed by a reduction of their full-size dk and dv.
+ * per head. Each head's dk and dv are bf16, like the outputs, before a reduction sums those of a
+ * group: the only form for which every card has a plan.
  */
 #include "plan.h"
 
