@@ -17,10 +17,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define TEXT_OF(macro) #macro
 #define TEXT(macro)    TEXT_OF(macro)
 #define SONAME         "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
+
+#define SEARCH_S  0.003 /* for each algorithm */
+#define COMPARE_S 0.02  /* for each of a pair */
 
 enum { CANDIDATES = 32, PAIRS = 5, WORK_ALIGNMENT_BYTES = 256, OPERANDS = 3 };
 
@@ -172,11 +176,36 @@ static int enqueue_blaslt(void *arg)
                : 0;
 }
 
-static double seconds_of(int (*enqueue)(void *arg), struct product *p)
+static double now_s(void)
 {
-    struct bench_timing timing;
-    int rc = bench_time(bench.stream, bench.smoke, enqueue, p, &timing);
-    return rc ? -1 : timing.median_s; /* an algorithm that does not run is not the best */
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Seconds of one call, of `calls` in a row; negative where it does not run. */
+static double time_calls(int (*enqueue)(void *arg), struct product *p, int calls)
+{
+    double begin = now_s();
+    for (int i = 0; i < calls; i++)
+        if (enqueue(p))
+            return -1;
+    return hst_stream_sync(bench.stream) ? -1 : (now_s() - begin) / calls;
+}
+
+/* Warmed up, for about so long. An algorithm that does not run is not the best. */
+static double seconds_of(int (*enqueue)(void *arg), struct product *p, double round_s)
+{
+    double one_s = time_calls(enqueue, p, 1);
+    if (bench.smoke || one_s < 0)
+        return one_s;
+    one_s = time_calls(enqueue, p, 2);
+    double calls = one_s > 0 ? round_s / one_s : 0;
+    return one_s < 0 ? one_s
+                     : time_calls(enqueue, p,
+                                  calls < 2      ? 2
+                                  : calls > 1000 ? 1000
+                                                 : (int)calls);
 }
 
 /* Leaves the quickest in p->algo; its place in cuBLASLt's own order, -1 where none runs. */
@@ -190,7 +219,7 @@ static int find_best(struct product *p, uint32_t reductions, int *count)
         if (found[i].state != CUBLAS_STATUS_SUCCESS || found[i].workspaceSize > bench.work_bytes)
             continue;
         p->algo = found[i].algo;
-        double seconds = seconds_of(enqueue_blaslt, p);
+        double seconds = seconds_of(enqueue_blaslt, p, SEARCH_S);
         if (seconds > 0 && (best < 0 || seconds < least)) {
             best = i;
             least = seconds;
@@ -218,10 +247,10 @@ static void compare(struct product *p, struct comparison *c)
     for (int i = 0; i < pairs; i++) {
         bool first = i % 2 == 0;
         if (first)
-            ours[i] = seconds_of(enqueue_device, p);
-        theirs[i] = seconds_of(enqueue_blaslt, p);
+            ours[i] = seconds_of(enqueue_device, p, COMPARE_S);
+        theirs[i] = seconds_of(enqueue_blaslt, p, COMPARE_S);
         if (!first)
-            ours[i] = seconds_of(enqueue_device, p);
+            ours[i] = seconds_of(enqueue_device, p, COMPARE_S);
         if (ours[i] <= 0 || theirs[i] <= 0)
             give_up("a product", 0);
         fractions[i] = theirs[i] / ours[i];

@@ -69,9 +69,10 @@ class Layer(nn.Module):
 class Llama(nn.Module):
     def __init__(self, c, seq):
         super().__init__()
-        self.eps, self.run = c['rms_norm_eps'], lambda layer, *args: layer(*args)
+        self.eps = c['rms_norm_eps']
         self.embed = nn.Embedding(c['vocab_size'], c['hidden_size'])
         self.layers = nn.ModuleList(Layer(c) for _ in range(c['num_hidden_layers']))
+        self.calls = list(self.layers)  # or what the compiler made of them
         self.norm = nn.Parameter(torch.ones(c['hidden_size']))
         angle = torch.outer(torch.arange(seq).float(), c['rope_theta'] ** -(
             torch.arange(0, c['head_dim'], 2).float() / c['head_dim']))
@@ -81,8 +82,8 @@ class Llama(nn.Module):
 
     def forward(self, inputs, targets):
         x = self.embed(inputs)
-        for layer in self.layers:
-            x = checkpoint(self.run, layer, x, self.cos, self.sin, use_reentrant=False)
+        for call in self.calls:
+            x = checkpoint(call, x, self.cos, self.sin, use_reentrant=False)
         x = normalize(x, self.norm, self.eps)
         # in chunks, computed again: the whole logits are never held
         total = sum(checkpoint(self.head, part, wanted, use_reentrant=False) for part, wanted in
@@ -121,10 +122,11 @@ class Training:
         return loss.item()  # waits for all of it
 
     def compile(self):
-        self.model.run = torch.compile(lambda layer, *args: layer(*args))
+        torch._dynamo.config.cache_size_limit = 64  # all layers have one code
+        self.model.calls = [torch.compile(layer) for layer in self.model.layers]
 
     def uncompile(self):
-        self.model.run = lambda layer, *args: layer(*args)
+        self.model.calls = list(self.model.layers)
 
     def forget(self):
         """What a step left that broke off."""

@@ -19,6 +19,7 @@ struct ground {
     const struct bench_teller *teller;
     struct hst_error *error;
     struct ground_sizes sizes;
+    bool with_attention;
     size_t buffer_bytes, work_bytes;
     /* buffers: numbers in ±1, as bf16 and as f32 alike; zeros and ones: as f32; rows: for one f32
        per row */
@@ -37,7 +38,10 @@ int ground_measure(struct ground *g, struct bench_figure *figure, double amount,
 int ground_moving(struct ground *g);
 int ground_matmul(struct ground *g);
 int ground_attention(struct ground *g);
-/** Sets g->work_bytes to the greatest workspace that any of them asks for. */
+/**
+ * Sets g->work_bytes to the greatest workspace that any of them asks for; attention's engines may
+ * make plans for it, which takes seconds, so it is asked only where it is wanted.
+ */
 void ground_plan_work(struct ground *g);
 
 #endif

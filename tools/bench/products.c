@@ -188,5 +188,6 @@ void ground_plan_work(struct ground *g)
     size_t norm = hst_rmsnorm_backward_work_bytes(g->dev, s->tokens, s->hidden);
     g->work_bytes = hst_matmul_work_bytes(g->dev, &product);
     g->work_bytes = norm > g->work_bytes ? norm : g->work_bytes;
-    (void)each_attention(g, widen_work);
+    if (g->with_attention)
+        (void)each_attention(g, widen_work);
 }
