@@ -221,19 +221,39 @@ static int make_everything(struct hst_dev *dev)
     return rc;
 }
 
+static void memory_is_aligned_though_the_runtimes_is_not(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 2 * MIB, 2 * MIB + 1, 5 * MIB};
+    hst_fake_cuda_configure("loose=1");
+    struct hst_dev *dev = open_device("cuda");
+    void *memory[4];
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(hst_dev_mem_alloc(dev, sizes[i], &memory[i]), 0);
+        assert_int_equal((uintptr_t)memory[i] % (2 * MIB), 0);
+    }
+    for (size_t i = 0; i < 4; i++)
+        hst_dev_mem_free(dev, memory[i], sizes[i]);
+    struct hst_dev_info info;
+    hst_dev_info(dev, &info);
+    assert_int_equal(info.memory_free_bytes, info.memory_total_bytes); /* nothing stayed */
+    hst_dev_close(&dev);
+}
+
 static void whatever_can_not_be_made_leaves_nothing(void **state)
 {
     (void)state;
-    static const char *const calls[] = {
-        "cudaMalloc:1",       "cudaMalloc:2", /* the second, where the first is not aligned */
-        "cudaMemsetAsync:1",  "cudaStreamSynchronize:1",
-        "cudaHostRegister:1", "cudaEventCreateWithFlags:1"};
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        char faults[100];
+    static const char *const faults[] = {
+        "fail=cudaMalloc:1:2",
+        "loose=1,fail=cudaMalloc:2:2", /* the second, because the first was not aligned */
+        "fail=cudaMemsetAsync:1:2",
+        "fail=cudaStreamSynchronize:1:2",
+        "fail=cudaHostRegister:1:2",
+        "fail=cudaEventCreateWithFlags:1:2"};
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         struct hst_dev_usage usage;
         struct hst_dev *dev = open_device("cuda");
-        snprintf(faults, sizeof faults, "fail=%s:2", calls[i]);
-        hst_fake_cuda_configure(faults);
+        hst_fake_cuda_configure(faults[i]);
         assert_int_equal(make_everything(dev), -ENOMEM);
         hst_dev_usage(dev, &usage);
         assert_int_equal(usage.memory_bytes, 0);
@@ -437,6 +457,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(the_engine_of_attention_can_be_wished_for, all_is_well),
         cmocka_unit_test_setup(every_index_is_a_device_of_its_own, all_is_well),
         cmocka_unit_test_setup(a_full_card_is_told_in_numbers, all_is_well),
+        cmocka_unit_test_setup(memory_is_aligned_though_the_runtimes_is_not, all_is_well),
         cmocka_unit_test_setup(whatever_can_not_be_made_leaves_nothing, all_is_well),
         cmocka_unit_test_setup(memory_that_can_not_be_locked_is_told, all_is_well),
         cmocka_unit_test_setup(a_launch_that_fails_while_it_runs_stays, all_is_well),

@@ -177,11 +177,12 @@ static void residual_case(struct suite *s, const void *parameters)
 static void with_a_residual_it_is_the_sum_and_then_the_norm(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SIZES * 2; i++)
+    for (size_t i = 0; i < SIZES * 2; i++) /* every alias at some sizes, some alias at every size */
         for (int alias = 0; alias < ALIASES; alias++)
-            suite_run(residual_case,
-                      &(struct residual_shape){sizes[i / 2][0], sizes[i / 2][1],
-                                               i % 2 ? HST_BF16 : HST_F32, (enum alias)alias});
+            if (i / 2 == SIZES / 2 || i % ALIASES == (size_t)alias)
+                suite_run(residual_case,
+                          &(struct residual_shape){sizes[i / 2][0], sizes[i / 2][1],
+                                                   i % 2 ? HST_BF16 : HST_F32, (enum alias)alias});
 }
 
 /* ---- backward

@@ -21,8 +21,9 @@ static char begin_tag, end_tag; /* order a block's threads after and before the 
 enum class Schedule { forward, reversed, ahead, ahead_reversed, random };
 static Schedule schedule;
 static uint64_t random_state;
+static bool schedule_known; /* said by a test, or read from the environment */
 
-/* ---- errors ----------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static void print_thread(const hst::Thread *t)
 {
@@ -76,7 +77,7 @@ bool hst::is_skipped(Site site)
     return strcmp(place, skip) == 0;
 }
 
-/* ---- who runs next ---------------------------------------------------------------------------- */
+/* ---- who runs next --------------------------------------------------------------------------- */
 
 bool hst::set_schedule(const char *name)
 {
@@ -90,25 +91,26 @@ bool hst::set_schedule(const char *name)
     for (auto &k : known)
         if (strcmp(name, k.name) == 0) {
             schedule = k.schedule;
-            return true;
+            return schedule_known = true;
         }
     if (strncmp(name, "random:", 7) != 0)
         return false;
     schedule = Schedule::random;
     random_state = (strtoull(name + 7, nullptr, 10) + 1) * 0x9e3779b97f4a7c15u;
-    return true;
+    return schedule_known = true;
 }
 
 static void read_schedule()
 {
-    static bool read;
     const char *name = getenv("HST_SIMT_SCHEDULE");
-    if (!read && name && !hst::set_schedule(name)) {
-        fprintf(stderr, "simt: HST_SIMT_SCHEDULE=%s: forward, reversed, ahead, ahead-reversed and "
-                        "random:SEED are known\n", name);
+    if (!schedule_known && name && !hst::set_schedule(name)) {
+        fprintf(stderr,
+                "simt: HST_SIMT_SCHEDULE=%s: forward, reversed, ahead, ahead-reversed and "
+                "random:SEED are known\n",
+                name);
         abort();
     }
-    read = true;
+    schedule_known = true;
 }
 
 static unsigned lowest(uint32_t bits)
@@ -200,7 +202,7 @@ void hst::make_ready(unsigned warp, uint32_t lanes)
         block.ready_warps |= 1u << warp;
 }
 
-/* ---- threads ---------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void thread_main();
 
@@ -309,7 +311,7 @@ static void thread_main()
     }
 }
 
-/* ---- blocks ----------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 void *hst::dynamic_shared()
 {

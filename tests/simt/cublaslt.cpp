@@ -52,7 +52,7 @@ struct Product {
 
 } // namespace
 
-/* ---- handles and descriptions ----------------------------------------------------------------- */
+/* ---- handles and descriptions ---------------------------------------------------------------- */
 
 static cublasStatus_t planned(const char *function)
 {
@@ -130,8 +130,7 @@ template <class T> static cublasStatus_t set(T *value, const void *from, size_t 
 }
 
 /* An attribute that is known in one value alone. */
-template <class T>
-static cublasStatus_t set_only(T allowed, const void *from, size_t size_bytes)
+template <class T> static cublasStatus_t set_only(T allowed, const void *from, size_t size_bytes)
 {
     T value;
     cublasStatus_t status = set(&value, from, size_bytes);
@@ -239,14 +238,14 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     }
 }
 
-/* ---- the product ------------------------------------------------------------------------------ */
+/* ---- the product ----------------------------------------------------------------------------- */
 
 static float load(const Operand &o, size_t row, size_t column)
 {
     size_t i = row * o.row_step + column * o.column_step;
     if (!o.bf16)
         return static_cast<const float *>(o.data)[i];
-    uint32_t bits = (uint32_t)static_cast<const uint16_t *>(o.data)[i] << 16;
+    uint32_t bits = (uint32_t) static_cast<const uint16_t *>(o.data)[i] << 16;
     float value;
     std::memcpy(&value, &bits, sizeof value);
     return value;
@@ -261,7 +260,8 @@ static void store(const Operand &o, size_t row, size_t column, float value)
     }
     uint32_t bits;
     std::memcpy(&bits, &value, sizeof bits);
-    uint32_t rounded = value != value ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    uint32_t rounded =
+        value != value ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     static_cast<uint16_t *>(o.data)[i] = (uint16_t)rounded;
 }
 
@@ -320,7 +320,7 @@ static cudaError_t multiply(const Product &p)
     return cudaSuccess;
 }
 
-/* ---- its arguments ---------------------------------------------------------------------------- */
+/* ---- its arguments --------------------------------------------------------------------------- */
 
 static const Layout *layout_of(cublasLtMatrixLayout_t layout)
 {
@@ -371,11 +371,12 @@ static cublasStatus_t describe(cublasLtMatmulDesc_t operation, const void *a,
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
-    cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
-    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-    cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t results[],
-    int *count)
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
+                                              cublasLtMatmulDesc_t operation,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t results[], int *count)
 {
     Product p;
     *count = 0;

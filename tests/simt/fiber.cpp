@@ -57,8 +57,7 @@ static hst::Fiber *came_from; /* of the switch that is under way */
 static void make(hst::Fiber *fiber)
 {
     size_t bytes = STACK_BYTES + (COLOURS * COLOUR_BYTES / PAGE_BYTES + 2) * PAGE_BYTES;
-    void *stack =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *stack = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (stack == MAP_FAILED || mprotect(stack, PAGE_BYTES, PROT_NONE))
         hst::die("no memory for a stack", nullptr, nullptr);
     fiber->stack = static_cast<char *>(stack);

@@ -30,7 +30,7 @@ namespace hst {
 
 enum { WARP_LANES = 32, BLOCK_WARPS = 32, BLOCK_THREADS = WARP_LANES * BLOCK_WARPS };
 
-/* ---- fibers ----------------------------------------------------------------------------------- */
+/* ---- fibers ---------------------------------------------------------------------------------- */
 
 struct Fiber {
     void *stack_pointer;
@@ -53,7 +53,7 @@ void fiber_arrived();
 void order_release(void *tag);
 void order_acquire(void *tag);
 
-/* ---- the block that runs ---------------------------------------------------------------------- */
+/* ---- the block that runs --------------------------------------------------------------------- */
 
 struct PendingCopies { /* cp.async of one thread: groups are numbered as they are committed */
     struct Entry {

@@ -7,7 +7,7 @@
  * library's, more exact than the card's.
  */
 
-/* ---- approximate functions: macros, because the C library's header has some of these names ---- */
+/* ---- approximate functions: macros, because the C library's header has some of these names --- */
 
 #define __expf(x)          expf(x)
 #define __exp2f(x)         exp2f(x)
@@ -31,7 +31,7 @@ static inline double rsqrt(double x)
     return 1.0 / sqrt(x);
 }
 
-/* ---- one rounding, to nearest even ------------------------------------------------------------ */
+/* ---- one rounding, to nearest even ----------------------------------------------------------- */
 
 static inline float __fadd_rn(float a, float b)
 {
@@ -90,7 +90,7 @@ static inline double __fma_rn(double a, double b, double c)
     return __builtin_fma(a, b, c);
 }
 
-/* ---- bits ------------------------------------------------------------------------------------- */
+/* ---- bits ------------------------------------------------------------------------------------ */
 
 namespace hst {
 template <class To, class From> inline To bits_as(From from)
@@ -155,7 +155,7 @@ static inline unsigned __umulhi(unsigned a, unsigned b)
     return (unsigned)((uint64_t)a * b >> 32);
 }
 
-/* ---- min and max of equal types, as CUDA overloads them --------------------------------------- */
+/* ---- min and max of equal types, as CUDA overloads them -------------------------------------- */
 
 #define HST_MIN_MAX(type)                                                                          \
     static inline type min(type a, type b)                                                         \
@@ -190,7 +190,7 @@ static inline double max(double a, double b)
     return fmax(a, b);
 }
 
-/* ---- loads and stores with cache hints: plain ones, which the sanitizers see ------------------- */
+/* ---- loads and stores with cache hints: plain ones, which the sanitizers see ----------------- */
 
 #define HST_CACHED_LOAD(name)                                                                      \
     template <class T> static inline T name(const T *p)                                            \
@@ -214,7 +214,7 @@ HST_CACHED_STORE(__stwb)
 HST_CACHED_STORE(__stwt)
 #undef HST_CACHED_STORE
 
-/* ---- atomics, relaxed as on the card: they order nothing else --------------------------------- */
+/* ---- atomics, relaxed as on the card: they order nothing else -------------------------------- */
 
 namespace hst {
 template <class T, class F> inline T atomic_update(T *p, F update)

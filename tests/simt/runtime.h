@@ -26,7 +26,7 @@
 
 namespace hst {
 
-/* ---- configuration and errors (runtime_device.cpp) -------------------------------------------- */
+/* ---- configuration and errors (runtime_device.cpp) ------------------------------------------- */
 
 struct Fault { /* the call-th call of `function` fails; `lasting`: and all that follow */
     std::string function;
@@ -97,7 +97,7 @@ cudaError_t leave(cudaError_t error);
 cudaError_t planned_fault(const char *function);
 int current_device();
 
-/* ---- streams (runtime_stream.cpp) ------------------------------------------------------------- */
+/* ---- streams (runtime_stream.cpp) ------------------------------------------------------------ */
 
 /** The stream's queue; null where there is no such stream. */
 std::shared_ptr<Queue> queue_of(cudaStream_t stream);
@@ -107,7 +107,7 @@ cudaError_t drain(const std::shared_ptr<Queue> &queue);
 void drain_held(Queue *queue);
 void drain_device_held(int device);
 
-/* ---- memory (runtime_memory.cpp) -------------------------------------------------------------- */
+/* ---- memory (runtime_memory.cpp) ------------------------------------------------------------- */
 
 /** Device memory may be touched while one lives; the caller holds `execution`. */
 class OpenMemory

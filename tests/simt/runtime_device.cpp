@@ -9,7 +9,7 @@
 static thread_local cudaError_t last_error;
 static thread_local int device_index;
 
-/* ---- configuration ---------------------------------------------------------------------------- */
+/* ---- configuration --------------------------------------------------------------------------- */
 
 [[noreturn]] static void die_config(const std::string &item)
 {
@@ -115,7 +115,7 @@ void hst_fake_cuda_configure(const char *text)
     device_index = 0;
 }
 
-/* ---- errors ----------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static cudaError_t count_call(hst::State &s, const char *function)
 {
@@ -196,27 +196,35 @@ static const struct {
     cudaError_t error;
     const char *name, *text;
 } known_errors[] = {
-#define ROW(error, text) {error, #error, text}
+#define ROW(error, text)                                                                           \
+    {                                                                                              \
+        error, #error, text                                                                        \
+    }
     ROW(cudaSuccess, "no error"),
     ROW(cudaErrorInvalidValue, "invalid argument"),
     ROW(cudaErrorMemoryAllocation, "out of memory"),
     ROW(cudaErrorInitializationError, "initialization error"),
     ROW(cudaErrorInvalidConfiguration, "invalid configuration argument"),
     ROW(cudaErrorInvalidPitchValue, "invalid pitch argument"),
-    ROW(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
+    ROW(cudaErrorInsufficientDriver,
+        "CUDA driver version is insufficient for CUDA runtime version"),
     ROW(cudaErrorInvalidDeviceFunction, "invalid device function"),
     ROW(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     ROW(cudaErrorInvalidDevice, "invalid device ordinal"),
-    ROW(cudaErrorNoKernelImageForDevice, "no kernel image is available for execution on the device"),
+    ROW(cudaErrorNoKernelImageForDevice,
+        "no kernel image is available for execution on the device"),
     ROW(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered"),
-    ROW(cudaErrorUnsupportedPtxVersion, "the provided PTX was compiled with an unsupported toolchain."),
+    ROW(cudaErrorUnsupportedPtxVersion,
+        "the provided PTX was compiled with an unsupported toolchain."),
     ROW(cudaErrorInvalidResourceHandle, "invalid resource handle"),
     ROW(cudaErrorNotReady, "device not ready"),
     ROW(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
     ROW(cudaErrorLaunchOutOfResources, "too many resources requested for launch"),
     ROW(cudaErrorLaunchTimeout, "the launch timed out and was terminated"),
-    ROW(cudaErrorHostMemoryAlreadyRegistered, "part or all of the requested memory range is already mapped"),
-    ROW(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered memory region"),
+    ROW(cudaErrorHostMemoryAlreadyRegistered,
+        "part or all of the requested memory range is already mapped"),
+    ROW(cudaErrorHostMemoryNotRegistered,
+        "pointer does not correspond to a registered memory region"),
     ROW(cudaErrorMisalignedAddress, "misaligned address"),
     ROW(cudaErrorLaunchFailure, "unspecified launch failure"),
     ROW(cudaErrorNotPermitted, "operation not permitted"),
@@ -241,7 +249,7 @@ const char *cudaGetErrorString(cudaError_t error)
     return "an error that the fake runtime has no text for";
 }
 
-/* ---- devices ---------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 cudaError_t cudaDriverGetVersion(int *version)
 {

@@ -21,7 +21,7 @@ enum {
     FILL_BYTES = 8 << 20   /* at both ends of an allocation */
 };
 
-/* ---- device memory ---------------------------------------------------------------------------- */
+/* ---- device memory --------------------------------------------------------------------------- */
 
 static void protect_all(int protection)
 {
@@ -147,10 +147,11 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     return cudaSuccess;
 }
 
-/* ---- host memory ------------------------------------------------------------------------------ */
+/* ---- host memory ----------------------------------------------------------------------------- */
 
 /* The greatest key at or below p whose extent covers [p, p + bytes); `state` is held. */
-template <class Map, class Size> static auto covering(Map &map, const void *p, size_t bytes, Size size)
+template <class Map, class Size>
+static auto covering(Map &map, const void *p, size_t bytes, Size size)
 {
     char *from = static_cast<char *>(const_cast<void *>(p));
     auto next = map.upper_bound(from);
@@ -264,7 +265,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
     return cudaSuccess;
 }
 
-/* ---- copies ----------------------------------------------------------------------------------- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 enum class Place { device, pinned, pageable, wrong };
 

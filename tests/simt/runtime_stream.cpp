@@ -31,7 +31,7 @@ static int64_t now_ns()
     return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-/* ---- running ---------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static std::shared_ptr<Queue> add_queue(int device)
 {
@@ -160,9 +160,10 @@ void hst::drain_device_held(int device)
     }
 }
 
-/* ---- launches --------------------------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
-namespace hst {
+namespace hst
+{
 void run_grid(const Launch &launch, const std::function<void()> &body);
 }
 
@@ -211,7 +212,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
     }));
 }
 
-/* ---- streams ---------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
 {
@@ -290,8 +291,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
         return hst::leave(cudaErrorInvalidResourceHandle);
     const std::shared_ptr<Mark> &mark = event->mark;
     if (mark->recorded > mark->passed)
-        queue->operations.push_back(
-            {Operation::wait, nullptr, mark, mark->recorded, mark->queue});
+        queue->operations.push_back({Operation::wait, nullptr, mark, mark->recorded, mark->queue});
     return cudaSuccess;
 }
 
@@ -321,7 +321,7 @@ cudaError_t cudaDeviceReset(void)
     return cudaSuccess;
 }
 
-/* ---- events ----------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {

@@ -61,7 +61,7 @@ struct Site { /* a place in a kernel's source */
 };
 #define HST_SITE (hst::Site{__FILE__, __LINE__})
 
-/* ---- where a thread is ------------------------------------------------------------------------ */
+/* ---- where a thread is ----------------------------------------------------------------------- */
 
 extern const uint3 *thread_position;
 extern uint3 block_position;
@@ -76,7 +76,7 @@ void *dynamic_shared();
 
 #define HST_DYN_SHARED(type, name) type *name = static_cast<type *>(hst::dynamic_shared())
 
-/* ---- launches --------------------------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 struct Launch {
     Site site;
@@ -100,7 +100,7 @@ void launch(Site site, void (*kernel)(P...), dim3 grid, dim3 block, size_t share
 #define HST_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                 \
     hst::launch(HST_SITE, (kernel), (grid), (block), (shared_bytes), (stream), ##__VA_ARGS__)
 
-/* ---- barriers --------------------------------------------------------------------------------- */
+/* ---- barriers -------------------------------------------------------------------------------- */
 
 enum class Reduce { none, any, all, count };
 int barrier(Site site, Reduce reduce, bool predicate);
@@ -111,7 +111,7 @@ int barrier(Site site, Reduce reduce, bool predicate);
 #define __threadfence()         ((void)0)
 #define __threadfence_block()   ((void)0)
 
-/* ---- warp collectives ------------------------------------------------------------------------- */
+/* ---- warp collectives ------------------------------------------------------------------------ */
 
 enum class WarpOp { sync, shuffle_xor, shuffle_up, shuffle_down, shuffle, ballot, mma, ldmatrix };
 
@@ -133,7 +133,8 @@ inline void sync_warp(Site site, unsigned mask = 0xffffffffu)
     meet(c);
 }
 
-template <WarpOp op, class T> T shuffle(Site site, unsigned mask, T value, int argument, int width = 32)
+template <WarpOp op, class T>
+T shuffle(Site site, unsigned mask, T value, int argument, int width = 32)
 {
     static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>, "not a type to be shuffled");
     Collective c = {op, mask, site, 0, 0, argument, width, nullptr};
@@ -164,7 +165,7 @@ inline bool all(Site site, unsigned mask, bool predicate)
 #define __any_sync(mask, p)       (hst::ballot(HST_SITE, (mask), (p) != 0) != 0)
 #define __all_sync(mask, p)       ((int)hst::all(HST_SITE, (mask), (p) != 0))
 
-/* ---- PTX -------------------------------------------------------------------------------------- */
+/* ---- PTX ------------------------------------------------------------------------------------- */
 
 struct Mma {
     float *d;
@@ -260,7 +261,7 @@ inline void cp_async_wait(int groups_left)
             copy.dst[i] = i < copy.valid_bytes ? copy.src[i] : 0;
 }
 
-/* ---- for the interpreter's own tests ---------------------------------------------------------- */
+/* ---- for the interpreter's own tests --------------------------------------------------------- */
 
 /** forward, reversed, ahead, ahead-reversed or random:SEED; false for anything else. */
 bool set_schedule(const char *name);

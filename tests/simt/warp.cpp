@@ -147,7 +147,8 @@ void hst::check_collectives(unsigned w)
 {
     Warp &warp = block.warps[w];
     for (uint32_t waiting = warp.at_collective; waiting;) {
-        uint32_t group = block.threads[w * 32 + __builtin_ctz(waiting)].collective->mask & warp.live;
+        uint32_t group =
+            block.threads[w * 32 + __builtin_ctz(waiting)].collective->mask & warp.live;
         if ((warp.at_collective & group) == group) {
             complete(w, group);
             waiting &= ~group;
@@ -182,7 +183,7 @@ void hst::meet(Collective &c)
         order_acquire(tag);
 }
 
-/* ---- cp.async --------------------------------------------------------------------------------- */
+/* ---- cp.async -------------------------------------------------------------------------------- */
 
 void hst::async_push(const AsyncCopy &copy)
 {

@@ -3,7 +3,7 @@
 """House style that a program can check, over every file of the source tree.
 
     style.py rules ROOT     the rules below; prints each breach as file:line: what
-    style.py format ROOT    clang-format over the .c files (exit 77 where it is not installed)
+    style.py format ROOT    clang-format over .c, .cpp, .cu (exit 77 where it is not installed)
     style.py sources ROOT   prints the .c files, for other programs
 
 Headers are laid out by hand (tables of fields with prose beside them), so clang-format and the
@@ -20,9 +20,9 @@ MAX_FILE_LINES = 600
 MAX_COLUMNS = 100
 CLANG_FORMAT_MAJOR = 14  # Debian 12's: other versions lay out some lines differently
 
-SOURCE_SUFFIXES = ('.c', '.h', '.cu', '.cuh', '.py', '.sh', '.map')
+SOURCE_SUFFIXES = ('.c', '.cpp', '.h', '.cu', '.cuh', '.py', '.sh', '.map')
 SOURCE_NAMES = ('meson.build', 'meson_options.txt', 'run')
-COLUMN_SUFFIXES = ('.c', '.h', '.cu', '.py', '.sh')
+COLUMN_SUFFIXES = ('.c', '.cpp', '.h', '.cu', '.py', '.sh')
 FOLDERS_WITH_README = ('.', 'aio', 'cpu_adam', 'kernels', 'engine', 'tools', 'tests', 'docs')
 
 
@@ -86,7 +86,7 @@ def check_source(path, text):
             yield number, 'unfinished: do it or delete it'
     if not text.endswith('\n'):
         yield len(lines), 'no newline at the end of the file'
-    if path.endswith(('.c', '.h', '.cu', '.cuh')):
+    if path.endswith(('.c', '.cpp', '.h', '.cu', '.cuh')):
         for number, name, length in long_functions(lines):
             yield number, f'{name}: {length} lines; a function has at most {MAX_FUNCTION_LINES}'
 
@@ -142,7 +142,7 @@ def command_format(root):
     if not program:
         print(f'clang-format {CLANG_FORMAT_MAJOR} is not installed (./run lint installs it)')
         return 77
-    sources = [p for p in walk(root) if p.endswith('.c')]
+    sources = [p for p in walk(root) if p.endswith(('.c', '.cpp', '.cu'))]
     return subprocess.run([program, '--dry-run', '-Werror', *sources], cwd=root).returncode
 
 

@@ -140,8 +140,7 @@ static __global__ void __launch_bounds__(dkv_plan<D>::THREADS, 1)
             row_products<D>(s, lane_down<D>(k_tile + warp_rows * D), lane_across<D>(q));
             row_products<D>(dp, lane_down<D>(v_tile + warp_rows * D), lane_across<D>(dout));
             if (now.first < first + 15)
-                hide_later_keys<true>(s, first + (int)threadIdx.x % 32 / 4,
-                                      now.first + (int)threadIdx.x % 4 * 2);
+                hide_later_keys<true>(s, first - now.first + lane_ahead());
             turned_weights(s, dp, queries.stats + turn * 2 * P::QUERIES, c);
             add_weighted<1, D>(dv, s, lane_down<D>(dout));
             add_weighted<1, D>(dk, dp, lane_down<D>(q));
@@ -188,10 +187,10 @@ static __global__ void __launch_bounds__(dq_plan<D>::THREADS, 2)
     const struct hst_attention &a = b.forward;
     bf16 *dout_tile = q_tile + P::ROWS * D;
     attention_place at = last_tile_first(blockIdx.x, tiles, (unsigned)a.heads);
-    key_stream<D, P::KEYS> keys = keys_of<D, P::KEYS>(&a, at, dout_tile + P::ROWS * D);
+    key_stream<D, P::KEYS> keys = keys_of<D, P::KEYS>(a, at, dout_tile + P::ROWS * D);
     int end = (int)a.seq, block_first = at.tile * P::ROWS;
     int warp_rows = (int)(threadIdx.x / 32) * 16 * P::M, first = block_first + warp_rows;
-    int lane_row = first + (int)threadIdx.x % 32 / 4, lane_column = (int)threadIdx.x % 4 * 2;
+    int lane_row = first + (int)threadIdx.x % 32 / 4;
 
     tile_fetch<D, P::ROWS, P::THREADS>(
         q_tile, rows_of((const bf16 *)a.q, &a, a.heads, at.sequence, at.head), block_first, end);
@@ -201,7 +200,6 @@ static __global__ void __launch_bounds__(dq_plan<D>::THREADS, 2)
     keys.template fetch<P::THREADS>(0, 0, end);
     hst_cp_async_commit();
     lane_view<D> q_view = lane_down<D>(q_tile + warp_rows * D);
-    lane_view<D> dout_view = lane_down<D>(dout_tile + warp_rows * D);
     lane_view<D> k_view = lane_across<D>(keys.buffers), k_rows = lane_down<D>(keys.buffers);
 
     float dq[P::M][D / 8][4], lse[P::M][2], delta[P::M][2], scale[P::M][2];
@@ -227,9 +225,9 @@ static __global__ void __launch_bounds__(dq_plan<D>::THREADS, 2)
             continue; /* after every query of this warp */
         float s[P::M][P::KEYS / 8][4], dp[P::M][P::KEYS / 8][4];
         row_products<D>(s, q_view, k_view.later(turn * 2 * P::KEYS));
-        row_products<D>(dp, dout_view, k_view.later((turn * 2 + 1) * P::KEYS));
+        row_products<D>(dp, q_view.later(P::ROWS), k_view.later((turn * 2 + 1) * P::KEYS));
         if (key + P::KEYS - 1 > first)
-            hide_later_keys<false>(s, lane_row, key + lane_column);
+            hide_later_keys<false>(s, first - key + lane_ahead());
         score_slopes(s, dp, lse, delta, a.scale * LOG2_E);
         add_weighted<1, D>(dq, dp, k_rows.later(turn * 2 * P::KEYS));
     }

@@ -128,10 +128,9 @@ static __global__ void __launch_bounds__(forward_plan<D>::THREADS, 2)
     typedef forward_plan<D> P;
     HST_DYN_SHARED(bf16, q_tile);
     attention_place at = last_tile_first(blockIdx.x, tiles, (unsigned)a.heads);
-    key_stream<D, P::KEYS> keys = keys_of<D, P::KEYS>(&a, at, q_tile + P::ROWS * D);
+    key_stream<D, P::KEYS> keys = keys_of<D, P::KEYS>(a, at, q_tile + P::ROWS * D);
     int end = (int)a.seq, block_first = at.tile * P::ROWS;
     int warp_rows = (int)(threadIdx.x / 32) * 16 * P::M, first = block_first + warp_rows;
-    int lane_row = first + (int)threadIdx.x % 32 / 4, lane_column = (int)threadIdx.x % 4 * 2;
 
     tile_fetch<D, P::ROWS, P::THREADS>(
         q_tile, rows_of((const bf16 *)a.q, &a, a.heads, at.sequence, at.head), block_first, end);
@@ -157,7 +156,7 @@ static __global__ void __launch_bounds__(forward_plan<D>::THREADS, 2)
         float s[P::M][P::KEYS / 8][4];
         row_products<D>(s, q_view, k_view.later(turn * 2 * P::KEYS));
         if (key + P::KEYS - 1 > first)
-            hide_later_keys<false>(s, lane_row, key + lane_column);
+            hide_later_keys<false>(s, first - key + lane_ahead());
         softmax_step(s, o, rows, c);
         add_weighted<P::PARTS, D>(o, s, v_view.later(turn * 2 * P::KEYS));
     }

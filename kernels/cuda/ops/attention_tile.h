@@ -75,25 +75,28 @@ static __device__ __forceinline__ void tile_fetch(bf16 *tile, head_rows<const bf
     }
 }
 
-/* A head's keys and values, and the buffers of two tiles of each in turn. */
+/* A head's keys and values, and the buffers of two tiles of each in turn. They lie at the same place
+ * in k and in v, which is kept once: registers are scarce. */
 template <int D, int KEYS> struct key_stream {
-    head_rows<const bf16> k, v;
+    const struct hst_attention &a;
+    size_t start;
     bf16 *buffers; /* [2 turns][k, v][KEYS][D] */
 
     template <int THREADS> __device__ __forceinline__ void fetch(int turn, int key, int end) const
     {
-        tile_fetch<D, KEYS, THREADS>(buffers + turn * 2 * KEYS * D, k, key, end);
-        tile_fetch<D, KEYS, THREADS>(buffers + (turn * 2 + 1) * KEYS * D, v, key, end);
+        bf16 *to = buffers + turn * 2 * KEYS * D;
+        size_t stride = a.kv_heads * D;
+        tile_fetch<D, KEYS, THREADS>(to, {(const bf16 *)a.k + start, stride}, key, end);
+        tile_fetch<D, KEYS, THREADS>(to + KEYS * D, {(const bf16 *)a.v + start, stride}, key, end);
     }
 };
 
 template <int D, int KEYS>
-static __device__ __forceinline__ key_stream<D, KEYS> keys_of(const struct hst_attention *a,
+static __device__ __forceinline__ key_stream<D, KEYS> keys_of(const struct hst_attention &a,
                                                               attention_place at, bf16 *buffers)
 {
-    size_t kv_head = at.head / (a->heads / a->kv_heads);
-    return {rows_of((const bf16 *)a->k, a, a->kv_heads, at.sequence, kv_head),
-            rows_of((const bf16 *)a->v, a, a->kv_heads, at.sequence, kv_head), buffers};
+    size_t kv_head = at.head / (a.heads / a.kv_heads);
+    return {a, (at.sequence * a.seq * a.kv_heads + kv_head) * D, buffers};
 }
 
 /* The place that one lane gives to ldmatrix: at(block, step) for the 16×16 elements of rows
@@ -218,11 +221,11 @@ static __device__ __forceinline__ void add_weighted(float (&sum)[M][D / 8][4],
 }
 
 /*
- * Takes away what a query must not see. TURNED: rows are keys and columns queries. `row` and
- * `column` are those of this lane's c[0][0][0].
+ * Takes away what a query must not see. TURNED: rows are keys and columns queries. `ahead`: by how
+ * much the row of this lane's c[0][0][0] is beyond its column.
  */
 template <bool TURNED, int M, int N>
-static __device__ __forceinline__ void hide_later_keys(float (&c)[M][N][4], int row, int column)
+static __device__ __forceinline__ void hide_later_keys(float (&c)[M][N][4], int ahead)
 {
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -230,10 +233,16 @@ static __device__ __forceinline__ void hide_later_keys(float (&c)[M][N][4], int 
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                int r = row + m * 16 + i / 2 * 8, q = column + n * 8 + i % 2;
-                if (TURNED ? r > q : q > r)
+                int needed = n * 8 + i % 2 - (m * 16 + i / 2 * 8);
+                if (TURNED ? ahead > needed : ahead < needed)
                     c[m][n][i] = -INFINITY;
             }
+}
+
+/* What the lane's place alone adds to that. */
+static __device__ __forceinline__ int lane_ahead()
+{
+    return (int)(threadIdx.x % 32 / 4) - (int)(threadIdx.x % 4 * 2);
 }
 
 /*

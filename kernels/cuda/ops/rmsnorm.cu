@@ -69,13 +69,14 @@ static __global__ void __launch_bounds__(ROW_THREADS) k_rmsnorm(struct hst_rmsno
 {
     __shared__ float scratch[32];
     constexpr int N = WIDE<T>;
-    const size_t vectors = a.width / N, rows = (size_t)gridDim.x * blockDim.y;
+    const unsigned vectors = (unsigned)(a.width / N); /* at most ROW_THREADS·H */
+    const size_t rows = (size_t)gridDim.x * blockDim.y;
     for (size_t t = (size_t)blockIdx.x * blockDim.y + threadIdx.y; t < a.tokens; t += rows) {
         const size_t row = t * a.width;
         pack<T, N> x[H], residual[H];
         HST_UNROLL
         for (int h = 0; h < H; h++) {
-            size_t i = threadIdx.x + (size_t)h * blockDim.x;
+            unsigned i = threadIdx.x + h * blockDim.x;
             if (i < vectors)
                 x[h] = load<N>((const T *)a.x + row + i * N);
             if (i < vectors && a.residual)
@@ -84,7 +85,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) k_rmsnorm(struct hst_rmsno
         float square = 0;
         HST_UNROLL
         for (int h = 0; h < H; h++) {
-            size_t i = threadIdx.x + (size_t)h * blockDim.x;
+            unsigned i = threadIdx.x + h * blockDim.x;
             if (i < vectors && a.residual)
                 add_residual(x[h], residual[h], (T *)a.sum + row + i * N);
             if (i < vectors)
@@ -93,7 +94,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) k_rmsnorm(struct hst_rmsno
         float rstd = rstd_of(row_sum(square, scratch), a.width, a.eps);
         HST_UNROLL
         for (int h = 0; h < H; h++) {
-            size_t i = threadIdx.x + (size_t)h * blockDim.x;
+            unsigned i = threadIdx.x + h * blockDim.x;
             if (i < vectors)
                 scale(x[h], rstd, (const T *)a.weight + i * N, (T *)a.y + row + i * N);
         }

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fake cuBLASLt against a plain loop: orders, transposes, types, accumulation, refusals. */
+#include "support.h"
+
+#include <cublasLt.h>
+
+struct Case {
+    size_t m, n, k;
+    bool a_transposed, b_transposed, row_major, bf16_in, bf16_out;
+    float alpha, beta;
+};
+
+enum { PADDING = 3 };
+
+/* A matrix in column or row order, with a leading dimension beyond its lines. */
+struct Matrix {
+    size_t rows, columns, ld;
+    bool row_major, bf16;
+    std::vector<float> values;
+    cublasLtMatrixLayout_t layout;
+    Vector<char> memory;
+
+    Matrix(size_t r, size_t c, bool row, bool half, unsigned seed)
+        : rows(r), columns(c), ld((row ? c : r) + PADDING), row_major(row), bf16(half),
+          values(ld * (row ? r : c)), memory(values.size() * (half ? 2 : 4))
+    {
+        for (size_t i = 0; i < values.size(); i++) /* small integers: exact in bf16, any order */
+            values[i] = (float)((int)(i * seed % 7) - 3);
+        cublasLtMatrixLayoutCreate(&layout, half ? CUDA_R_16BF : CUDA_R_32F, r, c, (int64_t)ld);
+        int32_t order = row ? CUBLASLT_ORDER_ROW : CUBLASLT_ORDER_COL;
+        cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &order,
+                                         sizeof order);
+        write();
+    }
+    ~Matrix()
+    {
+        cublasLtMatrixLayoutDestroy(layout);
+    }
+    Matrix(const Matrix &) = delete;
+    Matrix &operator=(const Matrix &) = delete;
+
+    float &at(size_t row, size_t column)
+    {
+        return values[row_major ? row * ld + column : column * ld + row];
+    }
+    void write()
+    {
+        std::vector<char> bytes(memory.count);
+        for (size_t i = 0; i < values.size(); i++) {
+            uint32_t bits = hst::bits_as<uint32_t>(values[i]);
+            if (bf16)
+                bits >>= 16;
+            memcpy(&bytes[i * (bf16 ? 2 : 4)], &bits, bf16 ? 2 : 4);
+        }
+        memory.write(bytes);
+    }
+    bool holds(const std::vector<float> &want)
+    {
+        std::vector<char> bytes = memory.read();
+        for (size_t i = 0; i < want.size(); i++) {
+            uint32_t bits = 0;
+            memcpy(&bits, &bytes[i * (bf16 ? 2 : 4)], bf16 ? 2 : 4);
+            if (hst::bits_as<float>(bf16 ? bits << 16 : bits) != want[i])
+                return false;
+        }
+        return true;
+    }
+};
+
+static cublasStatus_t choose(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, Matrix &a,
+                             Matrix &b, Matrix &c, cublasLtMatmulHeuristicResult_t *found)
+{
+    cublasLtMatmulPreference_t preference;
+    uint64_t work_bytes = 0;
+    int count;
+    cublasLtMatmulPreferenceCreate(&preference);
+    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                         &work_bytes, sizeof work_bytes);
+    cublasLtMatmulPreferenceAttributes_t alignments[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    uint32_t alignment = 16;
+    for (auto attribute : alignments)
+        cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment);
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle, operation, a.layout, b.layout, c.layout, c.layout, preference, 1, found, &count);
+    cublasLtMatmulPreferenceDestroy(preference);
+    return status;
+}
+
+static cublasStatus_t multiply(const Case &p, Matrix &a, Matrix &b, Matrix &c, size_t misaligned)
+{
+    cublasLtHandle_t handle;
+    cublasLtMatmulDesc_t operation;
+    cublasLtMatmulHeuristicResult_t found;
+    int32_t ta = p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    int32_t tb = p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    assert_int_equal(cublasLtCreate(&handle), 0);
+    assert_int_equal(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), 0);
+    cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
+    cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
+    cublasStatus_t status = choose(handle, operation, a, b, c, &found);
+    if (!status)
+        status = cublasLtMatmul(handle, operation, &p.alpha, a.memory.data + misaligned, a.layout,
+                                b.memory.data, b.layout, &p.beta, c.memory.data, c.layout,
+                                c.memory.data, c.layout, &found.algo, nullptr, 0, nullptr);
+    cublasLtMatmulDescDestroy(operation);
+    cublasLtDestroy(handle);
+    return status;
+}
+
+static void check(const Case &p)
+{
+    Matrix a(p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k, p.row_major, p.bf16_in, 5);
+    Matrix b(p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n, p.row_major, p.bf16_in, 3);
+    Matrix c(p.m, p.n, p.row_major, p.bf16_out, 11);
+    if (p.beta == 0) { /* not read */
+        std::vector<char> ones(c.memory.count, (char)0xff);
+        c.memory.write(ones);
+    }
+    Matrix want(p.m, p.n, p.row_major, p.bf16_out, 11);
+    for (size_t i = 0; i < p.m; i++)
+        for (size_t j = 0; j < p.n; j++) {
+            float sum = 0;
+            for (size_t k = 0; k < p.k; k++)
+                sum += (p.a_transposed ? a.at(k, i) : a.at(i, k)) *
+                       (p.b_transposed ? b.at(j, k) : b.at(k, j));
+            want.at(i, j) = p.alpha * sum + (p.beta != 0 ? p.beta * c.at(i, j) : 0);
+        }
+    assert_int_equal(multiply(p, a, b, c, 0), CUBLAS_STATUS_SUCCESS);
+    if (p.beta == 0) { /* nor are lines of C written beyond their ends */
+        std::vector<char> bytes = c.memory.read();
+        size_t line = p.row_major ? p.n : p.m, size = p.bf16_out ? 2 : 4;
+        for (size_t i = 0; i < bytes.size(); i++)
+            if (i / size % c.ld >= line)
+                assert_int_equal((unsigned char)bytes[i], 0xff);
+        for (size_t i = 0; i < want.values.size(); i++)
+            if (i % c.ld >= line)
+                want.values[i] = 0;
+        for (size_t i = 0; i < bytes.size(); i++)
+            if (i / size % c.ld >= line)
+                bytes[i] = 0;
+        c.memory.write(bytes);
+    }
+    assert_true(c.holds(want.values));
+}
+
+static void products_match_a_plain_loop(void **)
+{
+    for (int i = 0; i < 16; i++)
+        check({5, 7, 9, (i & 1) != 0, (i & 2) != 0, (i & 4) != 0, (i & 8) != 0, false, 1, 0});
+    check({300, 9, 33, false, true, false, true, false, 2, 1});
+    check({6, 5, 4, true, false, false, true, true, 1, 0});
+    check({1, 1, 1, false, false, true, false, false, 0.5f, 3});
+}
+
+static void what_the_library_refuses_is_refused(void **)
+{
+    Case p = {4, 4, 4, false, false, false, false, false, 1, 0};
+    Matrix a(4, 4, false, false, 5), b(4, 4, false, false, 3), c(4, 4, false, false, 1);
+    Matrix other(4, 5, false, false, 1), half(4, 4, false, true, 1);
+    assert_int_equal(multiply(p, a, other, c, 0), CUBLAS_STATUS_INVALID_VALUE);
+    assert_int_equal(multiply(p, a, half, c, 0), CUBLAS_STATUS_NOT_SUPPORTED);
+    assert_int_equal(multiply(p, a, b, c, 4), CUBLAS_STATUS_INVALID_VALUE); /* misaligned */
+}
+
+int main()
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_match_a_plain_loop),
+        cmocka_unit_test(what_the_library_refuses_is_refused),
+    };
+    return cmocka_run_group_tests_name("cublaslt", tests, nullptr, nullptr);
+}
