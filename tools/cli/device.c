@@ -2,12 +2,11 @@
 /* Asks the first GPU whether it can be used: see device.h. */
 #include "cli/device.h"
 
-#include <hoistway/kernels.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A machine without a GPU, or a build without the plugin, is no reason to worry anyone. */
-static bool is_usual(enum hst_dev_why why)
+/* No reason to worry anyone. */
+bool device_absent(enum hst_dev_why why)
 {
     return why == HST_DEV_NO_PLUGIN || why == HST_DEV_NO_DRIVER || why == HST_DEV_NO_DEVICE;
 }
@@ -27,6 +26,6 @@ void device_choose(const char *wish, struct device_choice *choice)
         return;
     }
     choice->name = "host";
-    choice->warn = !is_usual(failure.why);
+    choice->warn = !device_absent(failure.why);
     snprintf(choice->why, sizeof choice->why, "%s", failure.text);
 }

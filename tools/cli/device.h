@@ -2,6 +2,7 @@
 #ifndef HOISTWAY_TOOLS_CLI_DEVICE_H
 #define HOISTWAY_TOOLS_CLI_DEVICE_H
 /* Which device a verb computes on where the user named none. */
+#include <hoistway/kernels.h>
 #include <stdbool.h>
 
 struct device_choice {
@@ -13,4 +14,7 @@ struct device_choice {
 
 /** wish null: the first GPU where it answers, else the host. A name is taken as it is. */
 void device_choose(const char *wish, struct device_choice *choice);
+
+/** True where nothing is wrong: a machine without a GPU, or a build without its plugin. */
+bool device_absent(enum hst_dev_why why);
 #endif

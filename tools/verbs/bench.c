@@ -4,6 +4,7 @@
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/options.h"
+#include "verbs/bench_kernels.h"
 #include "verbs/verbs.h"
 
 #include <errno.h>
@@ -94,9 +95,7 @@ static void print_text(const struct bench_step *r)
     printf("  fraction %8.1f %%\n", 100 * r->fraction);
 }
 
-static const char *const benches[] = {"step"};
-
-int verb_bench(int argc, char **argv)
+static int bench_verb_step(int argc, char **argv)
 {
     struct bench_options options = {.step = {.steps = 5, .batch_tokens = 4096}};
     const struct cli_verb verb = {
@@ -108,14 +107,7 @@ int verb_bench(int argc, char **argv)
     struct hst_error error = {0};
     struct bench_step result;
     bool help = false;
-    bool named = argc > 0 && strcmp(argv[0], benches[0]) == 0;
-    if (!named && (argc == 0 || argv[0][0] != '-')) {
-        fail(&error, FAIL_USAGE, -EINVAL,
-             "bench can measure: %s (got '%.60s'). Fix: hoistway bench %s.", benches[0],
-             argc > 0 ? argv[0] : "", benches[0]);
-        return cli_fail(&error);
-    }
-    int rc = cli_parse(&verb, argc - named, argv + named, &help, &error);
+    int rc = cli_parse(&verb, argc, argv, &help, &error);
     if (rc == 0 && help) {
         cli_help(&verb, stdout);
         return CLI_EXIT_OK;
@@ -128,4 +120,25 @@ int verb_bench(int argc, char **argv)
     else
         print_text(&result);
     return CLI_EXIT_OK;
+}
+
+/* What can be measured. An option alone is taken for the first one's. */
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} benches[] = {{"step", bench_verb_step}, {"kernels", bench_verb_kernels}};
+#define BENCH_COUNT (sizeof benches / sizeof benches[0])
+
+int verb_bench(int argc, char **argv)
+{
+    struct hst_error error = {0};
+    for (size_t i = 0; argc > 0 && i < BENCH_COUNT; i++)
+        if (strcmp(argv[0], benches[i].name) == 0)
+            return benches[i].run(argc - 1, argv + 1);
+    if (argc > 0 && argv[0][0] == '-')
+        return benches[0].run(argc, argv);
+    fail(&error, FAIL_USAGE, -EINVAL,
+         "bench can measure: %s, %s (got '%.60s'). Fix: hoistway bench %s.", benches[0].name,
+         benches[1].name, argc > 0 ? argv[0] : "", benches[0].name);
+    return cli_fail(&error);
 }

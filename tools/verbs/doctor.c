@@ -4,6 +4,7 @@
  * runs, and says for each finding what would make it better. Nothing is changed; the probe leaves
  * nothing behind.
  */
+#include "verbs/doctor.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/options.h"
@@ -18,30 +19,13 @@
 #include <libgen.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum status { STATUS_OK, STATUS_WARN, STATUS_FAIL };
 static const char *const status_names[] = {"ok", "warn", "fail"};
-
-struct check {
-    const char *name;
-    enum status status;
-    char found[512];
-    const char *fix; /* null: nothing to do */
-};
-
-#define MAX_CHECKS 16u
-
-struct doctor {
-    const char *store;
-    bool json;
-    struct check checks[MAX_CHECKS];
-    size_t count;
-    char store_rung[64]; /* empty: the store can not be used */
-};
 
 static const struct hst_option options_table[] = {
     {.name = "store",
@@ -58,15 +42,15 @@ static const struct hst_option options_table[] = {
      .help = "print the checks as one JSON object"},
 };
 
-static void report(struct doctor *d, const char *name, enum status status, const char *fix,
-                   const char *format, ...) __attribute__((format(printf, 5, 6)));
-
-static void report(struct doctor *d, const char *name, enum status status, const char *fix,
+void doctor_report(struct doctor *d, const char *name, enum status status, const char *fix,
                    const char *format, ...)
 {
-    struct check *check = &d->checks[d->count++];
+    if (d->count == DOCTOR_MAX_CHECKS)
+        return;
+    struct doctor_check *check = &d->checks[d->count++];
     va_list args;
-    *check = (struct check){.name = name, .status = status, .fix = fix};
+    *check = (struct doctor_check){.status = status, .fix = fix};
+    snprintf(check->name, sizeof check->name, "%s", name);
     va_start(args, format);
     vsnprintf(check->found, sizeof check->found, format, args);
     va_end(args);
@@ -78,19 +62,19 @@ static void check_cores(struct doctor *d)
 {
     uint32_t cores = system_cores();
     if (cores)
-        report(d, "cores", STATUS_OK, NULL, "%" PRIu32 " physical cores usable", cores);
+        doctor_report(d, "cores", STATUS_OK, NULL, "%" PRIu32 " physical cores usable", cores);
     else
-        report(d, "cores", STATUS_WARN, "give train --threads N",
-               "the number of physical cores can not be told");
+        doctor_report(d, "cores", STATUS_WARN, "give train --threads N",
+                      "the number of physical cores can not be told");
 }
 
 static void check_instructions(struct doctor *d)
 {
     const char *name = hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name;
     bool plain = strcmp(name, "c") == 0;
-    report(d, "cpu", plain ? STATUS_WARN : STATUS_OK,
-           plain ? "a CPU with AVX2 updates faster; results are the same" : NULL,
-           "optimizer updates use %s", name);
+    doctor_report(d, "cpu", plain ? STATUS_WARN : STATUS_OK,
+                  plain ? "a CPU with AVX2 updates faster; results are the same" : NULL,
+                  "optimizer updates use %s", name);
 }
 
 /*
@@ -109,15 +93,16 @@ static void check_blas(struct doctor *d)
     *(void **)&parallel = dlsym(RTLD_DEFAULT, "openblas_get_parallel");
     *(void **)&corename = dlsym(RTLD_DEFAULT, "openblas_get_corename");
     if (!parallel || !corename) {
-        report(d, "blas", STATUS_WARN, "apt install libopenblas0-openmp",
-               "the BLAS in use is not OpenBLAS: its speed is unknown");
+        doctor_report(d, "blas", STATUS_WARN, "apt install libopenblas0-openmp",
+                      "the BLAS in use is not OpenBLAS: its speed is unknown");
         return;
     }
     int flavour = parallel();
     bool safe = flavour != 0; /* the serial flavour gives wrong products to several threads */
-    report(d, "blas", safe ? STATUS_OK : STATUS_FAIL,
-           safe ? NULL : "apt install libopenblas0-openmp", "OpenBLAS, %s flavour, %s kernels",
-           flavour >= 0 && flavour < 3 ? flavours[flavour] : "unknown", corename());
+    doctor_report(d, "blas", safe ? STATUS_OK : STATUS_FAIL,
+                  safe ? NULL : "apt install libopenblas0-openmp",
+                  "OpenBLAS, %s flavour, %s kernels",
+                  flavour >= 0 && flavour < 3 ? flavours[flavour] : "unknown", corename());
 }
 
 static void check_memory(struct doctor *d)
@@ -125,26 +110,27 @@ static void check_memory(struct doctor *d)
     struct system_memory memory;
     char physical[TEXT_BYTES], available[TEXT_BYTES], limit[TEXT_BYTES];
     system_memory(&memory);
-    report(d, "memory", memory.available < UINT64_C(256) << 20 ? STATUS_WARN : STATUS_OK,
-           memory.available < UINT64_C(256) << 20 ? "end other programs" : NULL, "%s, %s available",
-           text_size(memory.physical, physical), text_size(memory.available, available));
+    doctor_report(d, "memory", memory.available < UINT64_C(256) << 20 ? STATUS_WARN : STATUS_OK,
+                  memory.available < UINT64_C(256) << 20 ? "end other programs" : NULL,
+                  "%s, %s available", text_size(memory.physical, physical),
+                  text_size(memory.available, available));
     bool tight = memory.cgroup_left < UINT64_C(256) << 20;
     if (memory.cgroup < memory.physical)
-        report(d, "cgroup", tight ? STATUS_WARN : STATUS_OK,
-               tight ? "raise the container's memory limit" : NULL,
-               "memory limited to %s, %s of it left", text_size(memory.cgroup, limit),
-               text_size(memory.cgroup_left, available));
+        doctor_report(d, "cgroup", tight ? STATUS_WARN : STATUS_OK,
+                      tight ? "raise the container's memory limit" : NULL,
+                      "memory limited to %s, %s of it left", text_size(memory.cgroup, limit),
+                      text_size(memory.cgroup_left, available));
     else
-        report(d, "cgroup", STATUS_OK, NULL, "no memory limit");
+        doctor_report(d, "cgroup", STATUS_OK, NULL, "no memory limit");
     if (memory.address_space != SYSTEM_NO_LIMIT)
-        report(d, "address space", STATUS_WARN, "ulimit -v unlimited", "RLIMIT_AS is %s",
-               text_size(memory.address_space, limit));
+        doctor_report(d, "address space", STATUS_WARN, "ulimit -v unlimited", "RLIMIT_AS is %s",
+                      text_size(memory.address_space, limit));
     bool small = memory.locked < UINT64_C(8) << 20;
-    report(d, "memlock", small ? STATUS_WARN : STATUS_OK,
-           small ? "ulimit -l unlimited, LimitMEMLOCK=infinity, or docker --ulimit memlock=-1"
-                 : NULL,
-           "RLIMIT_MEMLOCK is %s",
-           memory.locked == SYSTEM_NO_LIMIT ? "unlimited" : text_size(memory.locked, limit));
+    doctor_report(
+        d, "memlock", small ? STATUS_WARN : STATUS_OK,
+        small ? "ulimit -l unlimited, LimitMEMLOCK=infinity, or docker --ulimit memlock=-1" : NULL,
+        "RLIMIT_MEMLOCK is %s",
+        memory.locked == SYSTEM_NO_LIMIT ? "unlimited" : text_size(memory.locked, limit));
 }
 
 static void check_store(struct doctor *d)
@@ -155,35 +141,30 @@ static void check_store(struct doctor *d)
     char rung[64], reason[400], size[TEXT_BYTES], parent[PATH_MAX];
     snprintf(parent, sizeof parent, "%s", d->store);
     if (store_check(d->store, &info, &error)) {
-        report(d, "store", STATUS_FAIL, "see above; or another directory: --store DIR", "E%03d %s",
-               error.code, error.message);
+        doctor_report(d, "store", STATUS_FAIL, "see above; or another directory: --store DIR",
+                      "E%03d %s", error.code, error.message);
         return;
     }
     store_rung(&info, rung, sizeof rung);
     snprintf(d->store_rung, sizeof d->store_rung, "%s", rung);
     if (info.uring_error) {
         hst_io_reason(info.uring_error, info.uring_step, reason, sizeof reason);
-        report(d, "io_uring", STATUS_WARN, NULL, "%s", reason);
+        doctor_report(d, "io_uring", STATUS_WARN, NULL, "%s", reason);
     } else {
-        report(d, "io_uring", STATUS_OK, NULL, "works in %.200s", d->store);
+        doctor_report(d, "io_uring", STATUS_OK, NULL, "works in %.200s", d->store);
     }
     bool fine = info.direct && !info.in_memory;
-    report(d, "store", fine ? STATUS_OK : STATUS_WARN,
-           fine ? NULL : "--store DIR on ext4 or xfs on a local drive", "%.200s: %s%s%s", d->store,
-           rung, info.in_memory ? ", in RAM (tmpfs)" : "",
-           access(d->store, F_OK) ? ", would be created" : "");
+    doctor_report(d, "store", fine ? STATUS_OK : STATUS_WARN,
+                  fine ? NULL : "--store DIR on ext4 or xfs on a local drive", "%.200s: %s%s%s",
+                  d->store, rung, info.in_memory ? ", in RAM (tmpfs)" : "",
+                  access(d->store, F_OK) ? ", would be created" : "");
     if (statvfs(d->store, &fs) == 0 || statvfs(dirname(parent), &fs) == 0) {
         uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
         bool scarce = available < UINT64_C(1) << 30;
-        report(d, "disk", scarce ? STATUS_WARN : STATUS_OK,
-               scarce ? "free some space, or --store DIR on another drive" : NULL, "%s free",
-               text_size(available, size));
+        doctor_report(d, "disk", scarce ? STATUS_WARN : STATUS_OK,
+                      scarce ? "free some space, or --store DIR on another drive" : NULL, "%s free",
+                      text_size(available, size));
     }
-}
-
-static void check_gpu(struct doctor *d)
-{
-    report(d, "gpu", STATUS_OK, NULL, "no CUDA engine in this build: using the host");
 }
 
 /* ---- telling ---- */
@@ -201,14 +182,14 @@ static void format_verdict(const struct doctor *d, char *dst, size_t dst_bytes)
     if (failed(d))
         snprintf(dst, dst_bytes, "not ready: see what failed above");
     else
-        snprintf(dst, dst_bytes, "ready: host engine, NVMe tier on %s (%s)", d->store,
-                 d->store_rung);
+        snprintf(dst, dst_bytes, "ready: %s, NVMe tier on %s (%s)",
+                 d->gpu[0] ? d->gpu : "host engine", d->store, d->store_rung);
 }
 
 static void print_text(const struct doctor *d, const char *verdict)
 {
     for (size_t i = 0; i < d->count; i++) {
-        const struct check *c = &d->checks[i];
+        const struct doctor_check *c = &d->checks[i];
         printf("%-5s %-13s %s\n", status_names[c->status], c->name, c->found);
         if (c->fix)
             printf("%-19s fix: %s\n", "", c->fix);
@@ -257,7 +238,7 @@ int verb_doctor(int argc, char **argv)
         return CLI_EXIT_OK;
     }
     static void (*const checks[])(struct doctor *) = {
-        check_cores, check_instructions, check_blas, check_memory, check_store, check_gpu,
+        check_cores, check_instructions, check_blas, check_memory, check_store, doctor_check_gpus,
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
         checks[i](&d);

@@ -84,8 +84,23 @@ class Program(Case):
         self.assertEqual(run('help').stdout, run('--help').stdout)
         self.assertEqual(run('version').stdout, run('--version').stdout)
 
+    def test_bench_kernels_tells_each_figure_in_a_line(self):
+        done = run('bench', 'kernels', '--device', 'host', '--smoke', '--json')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        told = [json.loads(line) for line in done.stdout.split('\n')[:-1]]
+        self.assertEqual({row['group'] for row in told}, {'copies', 'memory', 'matmul', 'attention'})
+        for row in told:
+            self.assertEqual(row['value'] is None, row['note'] is not None, row)
+        only = run('bench', 'kernels', '--device', 'host', '--smoke', '--only', 'copies').stdout
+        self.assertEqual(len(re.findall(r'(?m)^copies ', only)), 3)
+        self.assertEqual(len(only.split('\n')), 5)
+
+    def test_bench_kernels_refuses_what_it_does_not_know(self):
+        self.assert_refused(run('bench', 'kernels', '--only', 'copy'), 402, 2, 'copies')
+        self.assert_refused(run('bench', 'kernels', '--device', 'nothing'), 201, 1, 'nothing')
+
     def test_bench_alone_says_what_it_measures(self):
-        self.assert_refused(run('bench'), 401, 2, 'can measure: step')
+        self.assert_refused(run('bench'), 401, 2, 'can measure: step, kernels')
 
     def test_help_of_train_lists_each_option_once(self):
         names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a folder that runs on another x86-64 Linux: program, plugin, tests, and what they need.
+
+    make_bundle.py BUILD_FOLDER OUT
+
+OUT is replaced if it is an earlier bundle, refused if it is anything else. In it: bin/, lib/,
+tests/gpu/, run (jobs gpu and demo), bundle.json. Every run path is relative to its file. Of the
+Debian libraries all are taken but the C library's own, which must come with the system's loader;
+NVIDIA's are not in it: the driver's is the machine's, cuBLASLt and cuDNN are found as
+HOISTWAY_CUDA_PATH or the system's loader says. Fails where it is not below 60 MiB.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import place
+
+MOST_BYTES = 60 << 20
+PROGRAMS = ('hoistway', 'bench_gemm', 'test_kernels_device', 'test_kernels_stream',
+            'test_kernels_matmul', 'test_kernels_rmsnorm', 'test_kernels_elementwise',
+            'test_kernels_tokens', 'test_kernels_optimizer', 'test_kernels_attention')
+# Of the C library, and of the machine.
+FOREIGN = re.compile(r'^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util)'
+                     r'|libcuda|libcudart|libcublas(Lt)?|libcudnn.*|libnvidia.*)\.so(\.\d+)*$')
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f'bundle: {" ".join(command)}: {done.stdout}{done.stderr}')
+    return done.stdout
+
+
+def libraries_of(path):
+    """soname -> path of all that the loader would take for it, but what is foreign."""
+    found = {}
+    for line in run('ldd', path).split('\n'):
+        name, arrow, rest = line.strip().partition(' => ')
+        if not arrow or FOREIGN.match(os.path.basename(name)):
+            continue
+        if 'not found' in rest:
+            sys.exit(f'bundle: {path} needs {name}, which is not found')
+        found[name] = rest.rsplit(' (', 1)[0]
+    return found
+
+
+def put(source, target, run_path):
+    """A copy without debug information, whose libraries are found from where it lies."""
+    shutil.copyfile(os.path.realpath(source), target)
+    os.chmod(target, 0o755)
+    run('strip', '--strip-unneeded', target)
+    run('patchelf', '--set-rpath', run_path, target)
+
+
+def find(build, name):
+    """A file of the build by its name alone; None where it is not built."""
+    for folder in ('tools', 'tests/kernels', 'tests/gpu', 'kernels/cuda'):
+        path = os.path.join(build, folder, name)
+        if os.path.isfile(path):
+            return path
+    return None
+
+
+def fill(build, out):
+    for folder in ('bin', 'lib/hwloc', 'tests/gpu'):
+        os.makedirs(os.path.join(out, folder))
+    libraries, missing = {}, []
+    for name in PROGRAMS:
+        path = find(build, name)
+        if not path:
+            missing.append(name)
+            continue
+        libraries.update(libraries_of(path))
+        put(path, os.path.join(out, 'bin', name), '$ORIGIN/../lib')
+    plugin = find(build, 'libhoistway-cuda.so')
+    if plugin:
+        libraries.update(libraries_of(plugin))
+        libraries['libhoistway-cuda.so'] = plugin
+    else:
+        missing.append('libhoistway-cuda.so')
+    for name, path in sorted(libraries.items()):
+        put(path, os.path.join(out, 'lib', name), '$ORIGIN')
+    for name in sorted(os.listdir(place.HERE)):
+        if name.endswith('.py'):
+            shutil.copy(os.path.join(place.HERE, name), os.path.join(out, 'tests/gpu', name))
+    shutil.copy(os.path.join(place.ROOT, 'run'), os.path.join(out, 'run'))
+    shutil.copy(os.path.join(place.ROOT, 'LICENSE'), os.path.join(out, 'LICENSE'))
+    shutil.copy(os.path.join(place.ROOT, 'docs/gpu-suite.md'), os.path.join(out, 'README.md'))
+    with open(os.path.join(out, 'bundle.json'), 'w', encoding='utf-8') as file:
+        json.dump({'commit': place.commit(), 'missing': missing,
+                   'libraries': sorted(libraries)}, file, indent=1)
+        file.write('\n')
+    return missing
+
+
+def sizes(out):
+    found = []
+    for folder, _, files in os.walk(out):
+        found += [(os.path.getsize(os.path.join(folder, f)),
+                   os.path.relpath(os.path.join(folder, f), out)) for f in files]
+    return sorted(found, reverse=True)
+
+
+def main(build, out):
+    out = os.path.abspath(out)
+    if os.path.lexists(out) and not os.path.exists(os.path.join(out, 'bundle.json')):
+        sys.exit(f'bundle: {out} is there and is not an earlier bundle')
+    shutil.rmtree(out, ignore_errors=True)
+    new = out + '.new'
+    shutil.rmtree(new, ignore_errors=True)
+    missing = fill(build, new)
+    os.rename(new, out)
+    found = sizes(out)
+    total = sum(size for size, _ in found)
+    if total >= MOST_BYTES:
+        for size, name in found:
+            print(f'{size / 2**20:8.2f} MiB  {name}')
+        sys.exit(f'bundle: {total / 2**20:.1f} MiB; the most is {MOST_BYTES / 2**20:.0f}')
+    for name in missing:
+        print(f'bundle: without {name}, which this build does not have')
+    print(f'{out}: {len(found)} files, {total / 2**20:.1f} MiB')
+
+
+if __name__ == '__main__':
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a GPU report: what each runs, and what it makes of the output."""
+import concurrent.futures
+import json
+import os
+import shutil
+import statistics
+import sys
+
+import llama
+import machine
+import place
+
+# The least fraction of a ceiling that is good; what is not here is told without a goal.
+GOALS = {'train over peer': 0.95}
+
+CONFORMANCE = ('device', 'stream', 'matmul', 'rmsnorm', 'elementwise', 'tokens', 'optimizer',
+               'attention')
+SMOKE_CONFORMANCE = ('device', 'stream')  # tests/simt runs all of it on the double
+MEMCHECK = (('memcheck', 'elementwise'), ('memcheck', 'rmsnorm'), ('racecheck', 'rmsnorm'),
+            ('memcheck', 'tokens'), ('racecheck', 'tokens'), ('memcheck', 'optimizer'),
+            ('memcheck', 'attention'), ('racecheck', 'attention'))
+SANITIZERS = ('/usr/local/cuda/bin/compute-sanitizer',
+              '/usr/local/cuda/compute-sanitizer/compute-sanitizer')
+
+
+class Skipped(Exception):
+    """A part that can not run here, with the reason."""
+
+
+class Failed(Exception):
+    """A part whose command failed, with what it said."""
+
+
+def json_lines(text):
+    return [json.loads(line) for line in text.split('\n') if line.startswith('{')]
+
+
+def need(path, what):
+    if not path:
+        raise Skipped(f'this build has no {what}')
+    return path
+
+
+def run_json(runner, arguments, settings=None):
+    done = runner.command(arguments, settings)
+    if done.code != 0:
+        raise Failed(done.why())
+    return json_lines(done.out)
+
+
+# ---- the device ----------------------------------------------------------------------------------
+
+def why_absent(runner):
+    """None where the device opens, else the reason. Asked of the smallest benchmark."""
+    program = place.program('hoistway')
+    if not program:
+        return 'the program hoistway is not built'
+    runner.begin('absent', 60)
+    done = runner.command([program, 'bench', 'kernels', '--device', runner.device, '--only',
+                           'copies', '--smoke', '--json'])
+    runner.end()
+    return None if done.code == 0 else done.why()
+
+
+def doctor(runner):
+    """The doctor's rows about GPUs; its own verdict on the store is not asked."""
+    done = runner.command([need(place.program('hoistway'), 'hoistway'), 'doctor', '--store',
+                           runner.scratch, '--json'])
+    told = json.loads(done.out or '{"checks": []}')['checks']
+    names = [check['name'] for check in told]
+    if 'gpu 0' not in names:
+        raise Failed(done.why() if done.code else 'doctor names no GPU')
+    runner.report['doctor'] = told[names.index('gpu 0'):]
+
+
+def has_cudnn(runner):
+    """Whether the plugin opens cuDNN: None, or why not."""
+    done = runner.command([need(place.program('hoistway'), 'hoistway'), 'bench', 'kernels',
+                           '--device', runner.device, '--only', 'copies', '--smoke', '--json'],
+                          {'HOISTWAY_ATTENTION': 'cudnn'})
+    return None if done.code == 0 else done.why()
+
+
+# ---- tests ---------------------------------------------------------------------------------------
+
+def run_test(runner, name, arguments, settings):
+    done = runner.command(arguments, settings)
+    result = {0: 'passed', 77: 'skipped'}.get(done.code, 'failed')
+    runner.test(name, result, done.seconds, '' if result == 'passed' else done.why())
+
+
+def suite(runner):
+    """The conformance suite as it is, attention with each of its engines, and the losses."""
+    must = {'HST_SUITE_MUST_OPEN': '1'}
+    jobs = []
+    for unit in SMOKE_CONFORMANCE if runner.smoke else CONFORMANCE:
+        path = place.program(f'test_kernels_{unit}')
+        if not path:
+            raise Failed(f'test_kernels_{unit} is not built')
+        settings = {**must, 'HOISTWAY_ATTENTION': 'own'} if unit == 'attention' else must
+        jobs.append((f'kernels/{unit}', [path, runner.device], settings))
+    absent = has_cudnn(runner)
+    if absent:
+        runner.test('kernels/attention, cuDNN', 'skipped', 0, absent)
+    else:
+        jobs.append(('kernels/attention, cuDNN', [place.program('test_kernels_attention'),
+                                                  runner.device],
+                     {**must, 'HOISTWAY_ATTENTION': 'cudnn'}))
+    losses = [sys.executable, os.path.join(place.HERE, 'losses.py'), place.program('hoistway'),
+              '--device', runner.device, *(['--smoke'] if runner.smoke else [])]
+    jobs.append(('losses', losses, {}))
+    # Nothing is measured here: several at once, on a card that is large enough.
+    with concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count())) as pool:
+        for future in [pool.submit(run_test, runner, *job) for job in jobs]:
+            future.result()
+
+
+def memcheck(runner):
+    """NVIDIA's own checks of memory and races, as far as the time goes."""
+    tool = shutil.which('compute-sanitizer') or next(
+        (path for path in SANITIZERS if os.access(path, os.X_OK)), None)
+    if not tool:
+        raise Skipped(f'no compute-sanitizer: not in PATH, not {", ".join(SANITIZERS)}')
+    for check, unit in MEMCHECK:
+        name = f'{check}, kernels/{unit}'
+        if runner.left_s() < 3:
+            runner.test(name, 'skipped', 0, 'no time was left')
+            continue
+        done = runner.command(
+            [tool, '--tool', check, '--error-exitcode', '9', '--print-limit', '3',
+             need(place.program(f'test_kernels_{unit}'), 'test programs'), runner.device],
+            {'HST_SUITE_MUST_OPEN': '1', 'HOISTWAY_ATTENTION': 'own'}, limit_s=30)
+        if done.timed_out:
+            runner.test(name, 'skipped', done.seconds, done.why())
+        else:
+            runner.test(name, 'passed' if done.code == 0 else 'failed', done.seconds,
+                        '' if done.code == 0 else (done.out[-600:] or done.why()))
+
+
+# ---- kernels -------------------------------------------------------------------------------------
+
+def smoke_flag(runner):
+    return ['--smoke'] if runner.smoke else []
+
+
+def tell_rows(runner, rows, prefix=''):
+    for row in rows:
+        if row['unit'] == 'FLOP/s' and row['value'] and row.get('group') != 'attention':
+            runner.best_product = max(runner.best_product or 0, row['value'])
+        note = row.get('note')
+        if row.get('fraction_of_any'):
+            note = (f"pairs: {100 * row['fraction_least']:.1f} to "
+                    f"{100 * row['fraction_most']:.1f} %; the best is number "
+                    f"{row['best'] + 1} of {row['algorithms']}; "
+                    f"{100 * row['fraction_of_any']:.1f} % of the best with split sums")
+        runner.figure(prefix + row['case'], row['value'], row['unit'], row['ceiling'],
+                      row['ceiling_name'], row['fraction'], least=row.get('least'),
+                      most=row.get('most'), note=note)
+
+
+def bench(runner, group, settings=None, prefix=''):
+    """The figures of one group; a ceiling that was measured for it is in its rows."""
+    rows = run_json(runner, [need(place.program('hoistway'), 'hoistway'), 'bench', 'kernels',
+                             '--device', runner.device, '--only', group, '--json',
+                             *smoke_flag(runner)], settings)
+    tell_rows(runner, [row for row in rows if row['group'] == group], prefix)
+
+
+def kernels(runner):
+    for group in ('copies', 'memory', 'matmul'):
+        bench(runner, group)
+
+
+def gemm(runner):
+    program = need(place.program('bench_gemm'), 'bench_gemm (built where CUDA\'s headers are)')
+    tell_rows(runner, run_json(runner, [program, '--device', runner.device, *smoke_flag(runner)]))
+
+
+def attention(runner):
+    """Own kernels and cuDNN by turns of whole runs; a ratio of the two beside them."""
+    bench(runner, 'attention', {'HOISTWAY_ATTENTION': 'own'}, 'own ')
+    absent = has_cudnn(runner)
+    if absent:
+        runner.part['why'] = f'without cuDNN: {absent}'
+        return
+    bench(runner, 'attention', {'HOISTWAY_ATTENTION': 'cudnn'}, 'cuDNN ')
+    values = {f['name']: f['value'] for f in runner.part['figures']}
+    for name, value in list(values.items()):
+        peer = values.get('cuDNN ' + name[len('own '):]) if name.startswith('own ') else None
+        if peer and value:
+            runner.figure(name + ' over cuDNN', value / peer, '', fraction=value / peer)
+
+
+# ---- training ------------------------------------------------------------------------------------
+
+def shape_of(runner, shape):
+    """(shape, sequence, sequences per step, steps measured); two more steps warm up."""
+    return ('tiny', 16, 4, 2) if runner.smoke else (shape, 2048, 8, 6)
+
+
+def model_of(runner, shape):
+    """A model's folder and its tokens, made once for hoistway and its peer."""
+    shape, seq, batch, steps = shape_of(runner, shape)
+    folder = os.path.join(runner.scratch, 'model-' + shape)
+    shutil.rmtree(folder, ignore_errors=True)
+    config, weights = llama.write_model(folder, shape, seq)
+    tokens = os.path.join(folder, 'tokens.bin')
+    llama.write_tokens(tokens, config['vocab_size'], (steps + 3) * seq * batch + 1)
+    return folder, tokens, config, weights
+
+
+def tell_training(runner, name, tokens_per_s, config, seq, note):
+    flops = llama.step_flops_per_token(config, seq) * tokens_per_s[0]
+    model = runner.report['machine']['nvidia-smi'].get('name')
+    nominal = machine.nominal_flops(model)
+    runner.figure(f'{name} tokens', tokens_per_s[0], 'tokens/s', least=tokens_per_s[1],
+                  most=tokens_per_s[2], note=note)
+    runner.figure(f'{name} FLOP use, of the best product in this run', flops, 'FLOP/s',
+                  runner.best_product, 'the best product in this run',
+                  note=None if runner.best_product else 'no product was measured in this run')
+    runner.figure(f'{name} FLOP use, of the card by its data sheet', flops, 'FLOP/s', nominal,
+                  model, note=None if nominal else f'no nominal rate is known of {model}')
+
+
+def train(runner, shape):
+    name, seq, batch, steps = shape_of(runner, shape)
+    folder, tokens, config, weights = model_of(runner, shape)
+    log = os.path.join(folder, 'log.jsonl')
+    settings = ['--init', 'random'] if weights == 'random' else []
+    done = runner.command(
+        [need(place.program('hoistway'), 'hoistway'), 'train', '--model', folder, '--data', tokens,
+         '--token-dtype', 'u32', '--store', os.path.join(folder, 'store'), '--steps',
+         str(steps + 2), '--seq-len', str(seq), '--batch-tokens', str(seq * batch), '--device',
+         runner.device, '--precision', 'bf16', '--lr', '1e-5', '--log', log, *settings])
+    if os.path.exists(os.path.join(folder, 'model.safetensors')):
+        os.remove(os.path.join(folder, 'model.safetensors'))  # gigabytes, not needed any more
+    if done.code:
+        raise Failed(done.why())
+    with open(log, encoding='ascii') as file:
+        lines = [line for line in map(json.loads, file) if line['kind'] == 'step']
+    rates = sorted(line['tok_s'] for line in lines[2:])
+    runner.tokens_per_s[shape] = statistics.median(rates)
+    hbm = max(line['peak']['hbm'] for line in lines)
+    note = (f'{llama.parameters(config) / 1e9:.3f} B parameters, {batch} x {seq} tokens a step, '
+            f'HBM at most {hbm / 2**30:.1f} GiB, weights from {weights}, loss '
+            f'{lines[0]["loss"]:.4f} to {lines[-1]["loss"]:.4f}')
+    tell_training(runner, f'Llama {name}', (statistics.median(rates), rates[0], rates[-1]), config,
+                  seq, note)
+
+
+def peer(runner, shape):
+    name, seq, batch, steps = shape_of(runner, shape)
+    folder = os.path.join(runner.scratch, f'peer-{name}')
+    os.makedirs(folder, exist_ok=True)
+    config = llama.config_of(name, seq)
+    with open(os.path.join(folder, 'config.json'), 'w', encoding='ascii') as file:
+        json.dump(config, file)
+    # torch may be of a Python of its own
+    python = os.environ.get('HOISTWAY_TORCH_PYTHON') or sys.executable
+    done = runner.command([python, os.path.join(place.HERE, 'peer_torch.py'),
+                           os.path.join(folder, 'config.json'), '--seq', str(seq), '--batch',
+                           str(batch), '--steps', str(steps)])
+    if done.code == 77:
+        raise Skipped(done.out.strip().split('\n')[-1])
+    if done.code:
+        raise Failed(done.why())
+    told = json_lines(done.out)[-1]
+    tell_training(runner, f'PyTorch {told["torch"]}, Llama {name}',
+                  (told['tokens_per_s'], told['least'], told['most']), config, seq, told['note'])
+    ours = runner.tokens_per_s.get(shape)
+    if ours:
+        ratio = ours / told['tokens_per_s']
+        runner.figure(f'hoistway over PyTorch, Llama {name}', ratio, '', fraction=ratio,
+                      goal=GOALS['train over peer'])
+
+
+def train_1b(runner):
+    train(runner, '1b')
+
+
+def train_3b(runner):
+    train(runner, '3b')
+
+
+def peer_1b(runner):
+    peer(runner, '1b')
+
+
+def peer_3b(runner):
+    peer(runner, '3b')

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The peer of `hoistway train --device cuda`: the same Llama trained by PyTorch on the same GPU.
+
+    peer_torch.py CONFIG_JSON --seq N --batch SEQUENCES --steps N [--device cuda:0]
+
+The same precisions: bf16 weights, activations and products, f32 master weights, m and v (fused
+AdamW), gradients clipped at 1. The same recomputation: each layer under checkpoint. As quick as
+PyTorch has it: layers compiled (torch.compile), attention by scaled_dot_product_attention, TF32
+allowed, the largest micro-batch that the memory holds. Where the compiler does not work,
+the layers run as they are, and the note says so.
+
+Prints one JSON object. Exits 77, with the reason in its last line, where torch or its GPU is
+missing. --device cpu tries the script where there is no GPU.
+"""
+import argparse
+import json
+import statistics
+import sys
+import time
+
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+    from torch.utils.checkpoint import checkpoint
+except Exception as missing:  # a torch that is there but does not load says so in many ways
+    print(f'skipped: torch can not be imported: {missing}')
+    sys.exit(77)
+
+
+def rotate(x, cos, sin):
+    left, right = x.chunk(2, -1)
+    return torch.cat((left * cos - right * sin, right * cos + left * sin), -1)
+
+
+def normalize(x, weight, eps):
+    wide = x.float()
+    wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    return wide.to(x.dtype) * weight
+
+
+class Layer(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        hidden, inner, dim = c['hidden_size'], c['intermediate_size'], c['head_dim']
+        self.dim, self.eps = dim, c['rms_norm_eps']
+        self.groups = c['num_attention_heads'] // c['num_key_value_heads']
+        queries, keys = c['num_attention_heads'] * dim, c['num_key_value_heads'] * dim
+        self.norm1, self.norm2 = (nn.Parameter(torch.ones(hidden)) for _ in range(2))
+        self.q = nn.Linear(hidden, queries, bias=False)
+        self.k, self.v = (nn.Linear(hidden, keys, bias=False) for _ in range(2))
+        self.o = nn.Linear(queries, hidden, bias=False)
+        self.gate, self.up = (nn.Linear(hidden, inner, bias=False) for _ in range(2))
+        self.down = nn.Linear(inner, hidden, bias=False)
+
+    def forward(self, x, cos, sin):
+        h = normalize(x, self.norm1, self.eps)
+        q, k, v = (proj(h).unflatten(-1, (-1, self.dim)).transpose(1, 2)
+                   for proj in (self.q, self.k, self.v))
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        k, v = (t.repeat_interleave(self.groups, 1) for t in (k, v))
+        o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.o(o.transpose(1, 2).flatten(2))
+        h = normalize(x, self.norm2, self.eps)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+class Llama(nn.Module):
+    def __init__(self, c, seq):
+        super().__init__()
+        self.eps = c['rms_norm_eps']
+        self.embed = nn.Embedding(c['vocab_size'], c['hidden_size'])
+        self.layers = nn.ModuleList(Layer(c) for _ in range(c['num_hidden_layers']))
+        self.calls = list(self.layers)  # or what the compiler made of them
+        self.norm = nn.Parameter(torch.ones(c['hidden_size']))
+        angle = torch.outer(torch.arange(seq).float(), c['rope_theta'] ** -(
+            torch.arange(0, c['head_dim'], 2).float() / c['head_dim']))
+        self.register_buffer('cos', angle.cos().to(torch.bfloat16))
+        self.register_buffer('sin', angle.sin().to(torch.bfloat16))
+        nn.init.normal_(self.embed.weight, std=0.02)
+
+    def forward(self, inputs, targets):
+        x = self.embed(inputs)
+        for call in self.calls:
+            x = checkpoint(call, x, self.cos, self.sin, use_reentrant=False)
+        x = normalize(x, self.norm, self.eps)
+        # in chunks, computed again: the whole logits are never held
+        total = sum(checkpoint(self.head, part, wanted, use_reentrant=False) for part, wanted in
+                    zip(x.flatten(0, 1).split(4096), targets.flatten().split(4096)))
+        return total / targets.numel()
+
+    def head(self, x, targets):
+        return F.cross_entropy((x @ self.embed.weight.T).float(), targets, reduction='sum')
+
+
+class Training:
+    def __init__(self, config, arguments):
+        self.device = torch.device(arguments.device)
+        torch.manual_seed(0)
+        with self.device:
+            self.model = Llama(config, arguments.seq).to(torch.bfloat16)
+            self.tokens = torch.randint(config['vocab_size'], (arguments.batch, arguments.seq + 1))
+        self.weights = list(self.model.parameters())
+        self.masters = [w.detach().float() for w in self.weights]
+        for master in self.masters:
+            master.grad = torch.zeros_like(master)
+        self.optimizer = torch.optim.AdamW(self.masters, lr=1e-5, weight_decay=0.01,
+                                           fused=self.device.type == 'cuda')
+
+    def step(self, micro):
+        for part in self.tokens.split(micro):
+            loss = self.model(part[:, :-1], part[:, 1:])
+            (loss * (len(part) / len(self.tokens))).backward()
+        with torch.no_grad():
+            torch._foreach_copy_([m.grad for m in self.masters], [w.grad for w in self.weights])
+            nn.utils.clip_grad_norm_(self.masters, 1.0)
+            self.optimizer.step()
+            torch._foreach_copy_(self.weights, self.masters)
+        for weight in self.weights:
+            weight.grad = None
+        return loss.item()  # waits for all of it
+
+    def compile(self):
+        torch._dynamo.config.cache_size_limit = 64  # all layers have one code
+        self.model.calls = [torch.compile(layer) for layer in self.model.layers]
+
+    def uncompile(self):
+        self.model.calls = list(self.model.layers)
+
+    def forget(self):
+        """What a step left that broke off."""
+        for weight in self.weights:
+            weight.grad = None
+        torch.cuda.empty_cache()
+
+
+def first_step(training, batch):
+    """Sequences at once: as many as the memory holds."""
+    micro = batch
+    while True:
+        try:
+            training.step(micro)
+            return micro
+        except torch.cuda.OutOfMemoryError:
+            if micro == 1:
+                raise
+            micro //= 2
+        training.forget()  # outside: the exception held what is to be freed
+
+
+def begin(training, arguments):
+    """Compiles and warms up. How many sequences at once, and what is to be told of it."""
+    if not hasattr(torch, 'compile'):
+        return first_step(training, arguments.batch), 'not compiled: an old torch'
+    try:
+        training.compile()
+        return first_step(training, arguments.batch), 'compiled'
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except Exception as error:  # the compiler fails in many ways: no C compiler, no Triton
+        reason = f'not compiled: {type(error).__name__}'
+    training.uncompile()
+    training.forget()
+    return first_step(training, arguments.batch), reason
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('config')
+    parser.add_argument('--device', default='cuda:0')
+    for name, default in (('seq', 2048), ('batch', 8), ('steps', 5)):
+        parser.add_argument('--' + name, type=int, default=default)
+    arguments = parser.parse_args()
+    if not hasattr(torch, '_foreach_copy_'):
+        print(f'skipped: torch {torch.__version__} is too old: 2.1 is the first with all of this')
+        return 77
+    if arguments.device.startswith('cuda') and not torch.cuda.is_available():
+        print(f'skipped: torch {torch.__version__} finds no GPU')
+        return 77
+    torch.backends.cuda.matmul.allow_tf32 = True
+    with open(arguments.config, encoding='ascii') as file:
+        training = Training(json.load(file), arguments)
+    micro, note = begin(training, arguments)
+    training.step(micro)
+    rates = []
+    for _ in range(arguments.steps):
+        start = time.monotonic()
+        training.step(micro)
+        rates.append(arguments.batch * arguments.seq / (time.monotonic() - start))
+    print(json.dumps({'torch': torch.__version__, 'tokens_per_s': statistics.median(rates),
+                      'least': min(rates), 'most': max(rates),
+                      'note': f'{note}, {micro} sequences at once'}))
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where things are: the same scripts run from a source tree that is built and from a bundle."""
+import json
+import os
+import subprocess
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+BUNDLE_FILE = os.path.join(ROOT, 'bundle.json')  # made by make_bundle.py
+IN_BUNDLE = os.path.exists(BUNDLE_FILE)
+
+# Folders of programs and of the plugin, of a bundle and of a build folder, below the root.
+PROGRAMS = ('bin', 'build/tools', 'build/tests/kernels', 'build/tests/gpu', 'build/tests/cuda',
+            'build/tests/cudnn')
+PLUGINS = ('lib', 'build/kernels/cuda')
+
+
+def program(name):
+    """The path of a program, None where this build does not have it."""
+    for folder in PROGRAMS:
+        path = os.path.join(ROOT, folder, name)
+        if os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def programs(prefix):
+    """All programs whose name begins so: name -> path, in alphabetical order."""
+    found = {}
+    for folder in PROGRAMS:
+        full = os.path.join(ROOT, folder)
+        for name in os.listdir(full) if os.path.isdir(full) else ():
+            path = os.path.join(full, name)
+            if name.startswith(prefix) and os.path.isfile(path) and os.access(path, os.X_OK):
+                found.setdefault(name, path)
+    return dict(sorted(found.items()))
+
+
+def environment():
+    """What programs are run with: the plugin is found, unless the user says where it is."""
+    settings = dict(os.environ)
+    if not settings.get('HOISTWAY_PLUGIN_PATH'):
+        settings['HOISTWAY_PLUGIN_PATH'] = ':'.join(
+            folder for folder in (os.path.join(ROOT, p) for p in PLUGINS) if os.path.isdir(folder))
+    if IN_BUNDLE:  # not the machine's plugins, which are of another hwloc
+        settings['HWLOC_PLUGINS_PATH'] = os.path.join(ROOT, 'lib/hwloc')
+    return settings
+
+
+def git(*args):
+    done = subprocess.run(['git', *args], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def commit():
+    """The commit that is measured; '+' behind it where files differ from it."""
+    if IN_BUNDLE:
+        with open(BUNDLE_FILE, encoding='utf-8') as file:
+            return json.load(file)['commit']
+    try:
+        return git('rev-parse', 'HEAD') + ('+' if git('status', '--porcelain', '-uno') else '')
+    except (OSError, subprocess.CalledProcessError):
+        return 'unknown'

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that needs a GPU, in one run of less than eight minutes, and one report of it.
+
+    report.py [PART...] [--out FOLDER] [--device cuda:0] [--smoke] [--seconds 470]
+
+Parts: doctor suite kernels gemm attention train peer memcheck; without any, all of them. Each has
+its own limit of time, and one that fails does not stop the others. The report, report.json and
+report.md in FOLDER, is written anew after each part: machine, driver, commit, commands, every test
+and every figure. --smoke: tiny shapes, once each, for a device that is interpreted; such figures
+measure nothing.
+
+Exit 0: nothing failed (a figure short of its goal is told, not failed; so is a part that can not
+run here, for want of torch or of a tool); 1: something failed, or the suite did not run; 2: wrong
+arguments; 77: there is no such device.
+"""
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+
+import machine
+import parts
+import place
+from runner import Runner
+
+PARTS = {  # name -> (function, seconds at most)
+    'doctor': (parts.doctor, 40),
+    'suite': (parts.suite, 120),
+    'kernels': (parts.kernels, 40),
+    'gemm': (parts.gemm, 45),
+    'attention': (parts.attention, 45),
+    'train-1b': (parts.train_1b, 60),
+    'peer-1b': (parts.peer_1b, 75),
+    'train-3b': (parts.train_3b, 75),
+    'peer-3b': (parts.peer_3b, 90),
+    'memcheck': (parts.memcheck, 90),
+}
+LEAST_S = 5  # with less than that left, a part is not begun
+
+
+def chosen(wishes):
+    """The parts that a word stands for: its own name, or what comes before a dash."""
+    names = []
+    for wish in wishes or PARTS:
+        found = [name for name in PARTS if wish in (name, name.split('-')[0])]
+        if not found:
+            groups = dict.fromkeys(name.split('-')[0] for name in PARTS)
+            message = f"gpu: unknown part '{wish}'; known: {' '.join(groups)}"
+            print(message, file=sys.stderr)
+            sys.exit(2)
+        names += found
+    return [name for name in PARTS if name in names]
+
+
+def value_text(value, unit):
+    if value is None:
+        return '–'
+    if unit in ('B/s', 'FLOP/s'):
+        scale, letter = next(((s, n) for s, n in ((1e12, 'T'), (1e9, 'G'), (1e6, 'M'))
+                              if value >= s), (1, ''))
+        return f'{value / scale:.4g} {letter}{unit}'
+    return f'{value:.4g} {unit}'.strip()
+
+
+def share(value):
+    return '–' if value is None else f'{100 * value:.1f} %'
+
+
+def met_text(figure):
+    if figure['goal'] is None:
+        return '–'
+    return f"≥ {figure['goal']:g}: {'met' if figure['met'] else 'MISSED'}"
+
+
+def markdown(report):
+    smoke = ' **A smoke run: the figures measure nothing.**' if report['smoke'] else ''
+    lines = ['# GPU report', '', f"{report['verdict']}.{smoke}", '', '| | |', '|---|---|']
+    facts = {'commit': report['commit'], 'begun': report['begun'],
+             'seconds': f"{report['seconds']:.0f}", 'command': f"`{report['command']}`"}
+    for name, value in {**facts, **report['machine']}.items():
+        if isinstance(value, dict):
+            value = ', '.join(f'{k} {v}' for k, v in value.items()) or 'not found'
+        lines.append(f'| {name} | {value} |')
+    for check in report['doctor']:
+        lines.append(f"| {check['name']} | {check['found']} |")
+    for part in report['parts']:
+        lines += ['', f"## {part['name']}: {part['result']} ({part['seconds']:.1f} s)", '']
+        if part['why']:
+            lines += [part['why'], '']
+        if part['tests']:
+            lines += ['| test | result | seconds | |', '|---|---|---|---|']
+            lines += [f"| {t['name']} | {t['result']} | {t['seconds']:.1f} | {t['why']} |"
+                      for t in part['tests']] + ['']
+        if part['figures']:
+            lines += ['| figure | value | ceiling | fraction | range | goal | |',
+                      '|---|---|---|---|---|---|---|']
+            lines += [figure_row(f) for f in part['figures']] + ['']
+        lines += ['```', *dict.fromkeys(part['commands']), '```'] if part['commands'] else []
+    return '\n'.join(lines) + '\n'
+
+
+def figure_row(f):
+    ceiling = value_text(f['ceiling'], f['unit'])
+    if f['ceiling'] is not None and f['ceiling_name']:
+        ceiling += f" ({f['ceiling_name']})"
+    spread = ('–' if f['least'] is None else
+              f"{value_text(f['least'], f['unit'])} to {value_text(f['most'], f['unit'])}")
+    return (f"| {f['name']} | {value_text(f['value'], f['unit'])} | {ceiling} "
+            f"| {share(f['fraction'])} | {spread} | {met_text(f)} | {f['note'] or ''} |")
+
+
+def verdict(report):
+    tests = [t['result'] for part in report['parts'] for t in part['tests']]
+    failed = [part['name'] for part in report['parts'] if part['result'] == 'failed']
+    goals = [f['met'] for part in report['parts'] for f in part['figures'] if f['met'] is not None]
+    text = (f"{tests.count('passed')} tests passed, {tests.count('failed')} failed, "
+            f"{tests.count('skipped')} skipped; {goals.count(True)} goals met, "
+            f"{goals.count(False)} missed")
+    return text + (f"; failed parts: {', '.join(failed)}" if failed else '')
+
+
+def write(report, folder):
+    report['verdict'] = verdict(report)
+    os.makedirs(folder, exist_ok=True)
+    for name, text in (('report.json', json.dumps(report, indent=1) + '\n'),
+                       ('report.md', markdown(report))):
+        path = os.path.join(folder, name)
+        with open(path + '.new', 'w', encoding='utf-8') as file:
+            file.write(text)
+        os.replace(path + '.new', path)
+
+
+def run_part(runner, name, left_s):
+    function, limit_s = PARTS[name]
+    part = runner.begin(name, min(limit_s, left_s))
+    try:
+        function(runner)
+    except parts.Skipped as skipped:
+        part.update(result='skipped', why=str(skipped))
+    except Exception as error:  # a part that breaks must not take the others with it
+        part.update(result='failed', why=f'{type(error).__name__}: {error}')
+    return runner.end()
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    default = 'gpu-report' if place.IN_BUNDLE else 'build/gpu-report'
+    parser.add_argument('parts', nargs='*')
+    parser.add_argument('--out', default=os.path.join(place.ROOT, default))
+    parser.add_argument('--device', default='cuda:0')
+    parser.add_argument('--smoke', action='store_true')
+    parser.add_argument('--seconds', type=float, default=470)
+    arguments = parser.parse_args()
+    names, begin = chosen(arguments.parts), time.monotonic()
+    report = {
+        'command': ' '.join(['./run gpu', *sys.argv[1:]]), 'commit': place.commit(),
+        'begun': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime()), 'smoke': arguments.smoke,
+        'machine': machine.describe(), 'doctor': [], 'parts': [], 'seconds': 0.0,
+    }
+    with tempfile.TemporaryDirectory(prefix='hoistway-gpu-') as scratch:
+        runner = Runner(arguments, scratch, report)
+        absent = parts.why_absent(runner)
+        if absent:
+            print(f'gpu: {arguments.device} can not be used: {absent}', file=sys.stderr)
+            return 77
+        for name in names:
+            left_s = arguments.seconds - (time.monotonic() - begin)
+            print(f'==> {name}', flush=True)
+            if left_s < LEAST_S:
+                runner.begin(name, 0)
+                part = runner.end(result='skipped', why='no time was left')
+            else:
+                part = run_part(runner, name, left_s)
+            report['parts'].append(part)
+            report['seconds'] = time.monotonic() - begin
+            write(report, arguments.out)
+            print(f"    {part['result']} in {part['seconds']:.1f} s"
+                  + (f": {part['why']}" if part['why'] else ''), flush=True)
+    print(f"{report['verdict']}\n{os.path.join(arguments.out, 'report.md')}")
+    results = {part['name']: part['result'] for part in report['parts']}
+    return 1 if 'failed' in results.values() or results.get('suite') == 'skipped' else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

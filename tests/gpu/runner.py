@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the commands of a part within its time, and collects what they tell."""
+import os
+import shlex
+import signal
+import subprocess
+import time
+
+import place
+
+TAIL = 400  # characters of a failed command's output that the report keeps
+
+
+class Finished:
+    def __init__(self, code, out, err, seconds, timed_out):
+        self.code, self.out, self.err = code, out, err
+        self.seconds, self.timed_out = seconds, timed_out
+
+    def why(self):
+        """One line: how it ended, and the end of what it said."""
+        if self.timed_out:
+            return f'not finished after {self.seconds:.0f} s'
+        said = (self.err.strip() or self.out.strip())[-TAIL:]
+        return f'exit {self.code}: ' + ' / '.join(line for line in said.split('\n') if line)
+
+
+class Runner:
+    """One at a time: begin, commands, tests and figures, end."""
+
+    def __init__(self, arguments, scratch, report):
+        self.device, self.smoke, self.out = arguments.device, arguments.smoke, arguments.out
+        self.scratch, self.report = scratch, report
+        self.part = None
+        self.best_product = None  # FLOP/s: the best product seen in this run
+        self.tokens_per_s = {}    # of hoistway, by shape
+
+    def begin(self, name, limit_s):
+        self.part = {'name': name, 'result': 'ran', 'why': '', 'seconds': 0.0, 'commands': [],
+                     'tests': [], 'figures': []}
+        self.started, self.deadline = time.monotonic(), time.monotonic() + limit_s
+        return self.part
+
+    def end(self, **changes):
+        part, self.part = self.part, None
+        part['seconds'] = time.monotonic() - self.started
+        part.update(changes)
+        if part['result'] == 'ran' and any(t['result'] == 'failed' for t in part['tests']):
+            part['result'] = 'failed'
+        return part
+
+    def left_s(self):
+        return max(0.1, self.deadline - time.monotonic())
+
+    def command(self, arguments, settings=None, limit_s=None):
+        """Runs it; ended with all that it started where the part's time is over."""
+        settings = settings or {}
+        typed = [f'{name}={shlex.quote(value)}' for name, value in settings.items()]
+        typed += [shlex.quote(os.path.relpath(a, place.ROOT) if a.startswith(place.ROOT + os.sep)
+                              else a) for a in arguments]
+        self.part['commands'].append(' '.join(typed).replace(self.scratch, '/tmp/scratch'))
+        limit_s = min(limit_s or self.left_s(), self.left_s())
+        begin = time.monotonic()
+        process = subprocess.Popen(
+            arguments, cwd=self.scratch, env={**place.environment(), **settings},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            errors='replace', start_new_session=True)
+        timed_out = False
+        try:
+            out, err = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+        return Finished(process.returncode, out, err, time.monotonic() - begin, timed_out)
+
+    def test(self, name, result, seconds, why=''):
+        self.part['tests'].append({'name': name, 'result': result, 'seconds': seconds,
+                                   'why': why.replace('|', '/').replace('\n', ' ')})
+
+    def figure(self, name, value, unit, ceiling=None, ceiling_name=None, fraction=None, goal=None,
+               **more):
+        """fraction: of the ceiling unless given; goal: the least fraction that is good."""
+        if fraction is None and value is not None and ceiling:
+            fraction = value / ceiling
+        met = None if goal is None or fraction is None or self.smoke else fraction >= goal
+        self.part['figures'].append({
+            'name': name, 'value': value, 'unit': unit, 'ceiling': ceiling,
+            'ceiling_name': ceiling_name, 'fraction': fraction, 'goal': goal, 'met': met,
+            'least': more.get('least'), 'most': more.get('most'), 'note': more.get('note'),
+            'command': self.part['commands'][-1] if self.part['commands'] else None,
+        })

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle, moved elsewhere and run with nothing of this machine but its C library.
+
+    test_bundle.py BUILD_FOLDER
+
+77 where patchelf, which makes it, is missing.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import make_bundle
+
+BUILD = os.path.abspath(sys.argv.pop(1))
+BARE = {'PATH': '/usr/bin:/bin', 'LANG': 'C'}
+
+
+def hidden():
+    """What runs a command where the build folder and OpenBLAS's are empty; [] where it can not."""
+    covers = [BUILD, '/usr/lib/x86_64-linux-gnu/openblas-openmp']
+    script = ' && '.join(f'mount -t tmpfs none "{c}"' for c in covers if os.path.isdir(c))
+    command = ['unshare', '-rm', 'sh', '-c', script + ' && exec "$@"', 'sh']
+    tried = subprocess.run([*command, 'true'], capture_output=True)
+    return command if tried.returncode == 0 else []
+
+
+class Bundle(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.mkdtemp(prefix='hoistway-bundle-')
+        cls.addClassCleanup(shutil.rmtree, cls.scratch)
+        made = os.path.join(cls.scratch, 'made')
+        make_bundle.main(BUILD, made)
+        cls.folder = os.path.join(cls.scratch, 'moved elsewhere')
+        os.rename(made, cls.folder)
+        cls.wrap = hidden()
+
+    def run_bare(self, *command, **more):
+        return subprocess.run([*self.wrap, *command], cwd=self.folder, env=BARE, text=True,
+                              capture_output=True, timeout=240, **more)
+
+    def binaries(self):
+        for part in ('bin', 'lib'):
+            for name in os.listdir(os.path.join(self.folder, part)):
+                path = os.path.join(self.folder, part, name)
+                if os.path.isfile(path):
+                    yield path
+
+    def test_no_run_path_leaves_the_bundle(self):
+        count = 0
+        for path in self.binaries():
+            told = subprocess.run(['readelf', '-d', path], capture_output=True, text=True).stdout
+            paths = re.findall(r'(?:RUNPATH|RPATH).*\[(.*)\]', told)
+            self.assertIn(paths, (['$ORIGIN/../lib'], ['$ORIGIN']), path)
+            count += 1
+        self.assertGreater(count, 10)
+
+    def test_every_library_is_the_bundle_s_or_the_c_library_s(self):
+        for path in self.binaries():
+            told = subprocess.run(['ldd', path], env=BARE, capture_output=True, text=True).stdout
+            self.assertNotIn('not found', told, path)
+            for name, target in re.findall(r'^\s*(\S+) => (.*) \(', told, re.M):
+                inside = os.path.realpath(target).startswith(os.path.realpath(self.folder) + '/')
+                self.assertNotEqual(bool(make_bundle.FOREIGN.match(name)), inside,
+                                    f'{path}: {name} => {target}')
+
+    def test_no_library_of_nvidia_is_in_it(self):
+        for path in self.binaries():
+            self.assertNotRegex(os.path.basename(path), 'cublas|cudnn|cudart|libcuda')
+
+    def test_it_names_its_commit(self):
+        with open(os.path.join(self.folder, 'bundle.json'), encoding='utf-8') as file:
+            self.assertRegex(json.load(file)['commit'], r'^[0-9a-f]{40}\+?$|^unknown$')
+
+    def test_the_program_runs(self):
+        done = self.run_bare('bin/hoistway', 'doctor', '--store', self.scratch)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn('\nready: ', done.stdout)
+        done = self.run_bare('./run', 'demo')
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_the_suite_s_programs_run(self):
+        done = self.run_bare('bin/test_kernels_device', 'host')
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_the_gpu_job_runs_or_says_why_not(self):
+        done = self.run_bare('./run', 'gpu', 'doctor', '--out', os.path.join(self.scratch, 'out'))
+        if done.returncode == 77:
+            self.assertRegex(done.stderr, r'(?m)^gpu: cuda:0 can not be used: .')
+        else:
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_other_jobs_are_refused(self):
+        done = self.run_bare('./run', 'build')
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('bundle', done.stderr)
+
+
+if __name__ == '__main__':
+    for tool in ('patchelf', 'strip', 'ldd'):
+        if not shutil.which(tool):
+            print(f'skipped: no {tool}; apt install {tool}')
+            sys.exit(77)
+    unittest.main()

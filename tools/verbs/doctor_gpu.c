@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What hoistway doctor tells of GPUs: why none can be used, or, for each, its memory, driver and
+ * libraries, and how fast data gets there: the link now and at most, copies measured, and how far
+ * the cores in use are. The copies come first: a link that was asleep is awake after them.
+ */
+#include "bench/figure.h"
+#include "cli/device.h"
+#include "cli/system.h"
+#include "cli/text.h"
+#include "verbs/doctor.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LINK_SHARE 0.7 /* of a link's rate: less than that is worth a look */
+
+static const char *fix_for(enum hst_dev_why why)
+{
+    switch (why) {
+    case HST_DEV_NO_PLUGIN:
+        return "for a GPU: build where the CUDA toolkit is installed, or set HOISTWAY_PLUGIN_PATH";
+    case HST_DEV_BROKEN_PLUGIN:
+        return "take library and plugin from one build";
+    case HST_DEV_NO_DRIVER:
+        return "for a GPU: install NVIDIA's driver; in a container: docker run --gpus all";
+    case HST_DEV_OLD_DRIVER:
+        return "update NVIDIA's driver";
+    case HST_DEV_NO_DEVICE:
+        return "for a GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES";
+    case HST_DEV_ARCHITECTURE:
+        return "rebuild with a CUDA toolkit that knows the card";
+    case HST_DEV_LIBRARY:
+        return "install CUDA's libraries, or name their folder in HOISTWAY_CUDA_PATH";
+    case HST_DEV_MEMORY:
+        return "end what else uses the GPU (nvidia-smi)";
+    default:
+        return "look at dmesg for the driver's messages (Xid)";
+    }
+}
+
+static void report_absent(struct doctor *d, const struct hst_dev_failure *failure, int rc)
+{
+    bool usual = device_absent(failure->why);
+    doctor_report(d, "gpu", usual ? STATUS_OK : STATUS_WARN, fix_for(failure->why),
+                  "using the host: %s", failure->text[0] ? failure->text : strerror(-rc));
+}
+
+static void report_card(struct doctor *d, unsigned index, const struct hst_dev_info *info)
+{
+    char name[16], total[TEXT_BYTES], left[TEXT_BYTES];
+    snprintf(name, sizeof name, "gpu %u", index);
+    bool full = info->memory_free_bytes < info->memory_total_bytes / 10;
+    doctor_report(d, name, full ? STATUS_WARN : STATUS_OK,
+                  full ? "end what else uses the GPU (nvidia-smi)" : NULL,
+                  "%s, %s, %s free, compute capability %u.%u, %u multiprocessors", info->model,
+                  text_size(info->memory_total_bytes, total),
+                  text_size(info->memory_free_bytes, left), info->compute_major,
+                  info->compute_minor, info->multiprocessors);
+    doctor_report(d, "driver", STATUS_OK, NULL, "CUDA %u.%u, runtime %u.%u, %s",
+                  info->driver_version / 1000, info->driver_version % 1000 / 10,
+                  info->runtime_version / 1000, info->runtime_version % 1000 / 10,
+                  info->libraries[0] ? info->libraries : "no libraries");
+}
+
+static void report_link(struct doctor *d, const struct hst_dev_info *info)
+{
+    if (!info->pcie_generation_max || !info->pcie_lanes_max) {
+        doctor_report(d, "pcie", STATUS_OK, NULL, "the link of %s can not be told",
+                      info->pci[0] ? info->pci : "the GPU");
+        return;
+    }
+    bool narrow = info->pcie_lanes < info->pcie_lanes_max;
+    doctor_report(d, "pcie", narrow ? STATUS_WARN : STATUS_OK,
+                  narrow ? "another slot, or look at its riser and at the board's manual" : NULL,
+                  "%s: generation %u x%u now, generation %u x%u (%.1f GB/s each way) at most",
+                  info->pci, info->pcie_generation, info->pcie_lanes, info->pcie_generation_max,
+                  info->pcie_lanes_max,
+                  1e-9 * bench_pcie_rate(info->pcie_generation_max, info->pcie_lanes_max));
+}
+
+static void report_copies(struct doctor *d, const struct hst_dev_info *info,
+                          const struct bench_copies *copies)
+{
+    double bytes = (double)copies->size_bytes;
+    double in = bytes / copies->to_device.median_s, out = bytes / copies->from_device.median_s;
+    double link = bench_pcie_rate(info->pcie_generation_max, info->pcie_lanes_max);
+    bool slow = in < LINK_SHARE * link || out < LINK_SHARE * link;
+    char of_link[64] = "";
+    if (link > 0)
+        snprintf(of_link, sizeof of_link, " (the link: %.1f each way)", 1e-9 * link);
+    doctor_report(d, "copies", slow ? STATUS_WARN : STATUS_OK,
+                  slow ? "run on the cores near the GPU (below); look for others on the link"
+                       : NULL,
+                  "page-locked memory: %.1f GB/s to the GPU, %.1f back, %.1f both at once%s",
+                  1e-9 * in, 1e-9 * out, 1e-9 * 2 * bytes / copies->both.median_s, of_link);
+}
+
+static void report_distance(struct doctor *d, const struct hst_dev_info *info)
+{
+    if (info->numa_node < 0) {
+        doctor_report(d, "numa", STATUS_OK, NULL, "the machine names no node for the GPU");
+        return;
+    }
+    struct system_near near;
+    system_near((unsigned)info->numa_node, &near);
+    bool far = near.cores > 0 && near.cores_near == 0;
+    doctor_report(d, "numa", far ? STATUS_WARN : STATUS_OK,
+                  far ? "run under numactl --cpunodebind and --membind with the GPU's node" : NULL,
+                  "node %d: %" PRIu32 " of %" PRIu32 " usable cores are on it, the farthest at "
+                  "distance %" PRIu32,
+                  info->numa_node, near.cores_near, near.cores, near.distance);
+}
+
+static void check_gpu(struct doctor *d, unsigned index, struct hst_dev *dev)
+{
+    struct bench_copies copies;
+    struct hst_error error = {0};
+    struct hst_dev_info info;
+    hst_dev_info(dev, &info); /* free memory, before any of it is taken */
+    report_card(d, index, &info);
+    int rc = bench_copies(dev, false, &copies, &error);
+    hst_dev_info(dev, &info);
+    report_link(d, &info);
+    if (rc)
+        doctor_report(d, "copies", STATUS_WARN, "look at dmesg for the driver's messages (Xid)",
+                      "E%03d %s", error.code, error.message);
+    else
+        report_copies(d, &info, &copies);
+    report_distance(d, &info);
+    if (!rc && !d->gpu[0])
+        snprintf(d->gpu, sizeof d->gpu, "cuda:%u (%s)", index, info.model);
+}
+
+void doctor_check_gpus(struct doctor *d)
+{
+    for (unsigned index = 0; index < DOCTOR_MAX_GPUS; index++) {
+        const struct hst_dev_config config = {.size = sizeof config};
+        struct hst_dev_failure failure = {.why = HST_DEV_OK};
+        struct hst_dev *dev;
+        char name[16];
+        snprintf(name, sizeof name, "cuda:%u", index);
+        int rc = hst_dev_open(name, &config, &dev, &failure);
+        if (rc && index > 0 && failure.why == HST_DEV_NO_DEVICE)
+            return; /* they are counted from 0 without gaps */
+        if (rc) {
+            report_absent(d, &failure, rc);
+            if (index == 0 && failure.why != HST_DEV_MEMORY && failure.why != HST_DEV_ARCHITECTURE)
+                return; /* the next one would say the same */
+            continue;
+        }
+        check_gpu(d, index, dev);
+        hst_dev_close(&dev);
+    }
+}
