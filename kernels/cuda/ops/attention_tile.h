@@ -11,7 +11,8 @@
  *   D = 96             a row is a line and a half, so odd rows begin in the middle of a line: two
  *                      neighbours are apart already, flip = (r / 2) mod 4 parts the four pairs
  * Copies into a tile are free of conflicts too: eight neighbour lanes write the eight chunks of a
- * line, of one row or, for 96, of the halves of two. No padding, so every byte of shared memory is a tile's.
+ * line, of one row or, for 96, of the halves of two. No padding, so every byte of shared memory is
+ * a tile's.
  */
 #include "ptx.h"
 
