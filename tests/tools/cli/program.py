@@ -88,7 +88,8 @@ class Program(Case):
         done = run('bench', 'kernels', '--device', 'host', '--smoke', '--json')
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         told = [json.loads(line) for line in done.stdout.split('\n')[:-1]]
-        self.assertEqual({row['group'] for row in told}, {'copies', 'memory', 'matmul', 'attention'})
+        self.assertEqual({row['group'] for row in told},
+                         {'copies', 'memory', 'matmul', 'attention'})
         for row in told:
             self.assertEqual(row['value'] is None, row['note'] is not None, row)
         only = run('bench', 'kernels', '--device', 'host', '--smoke', '--only', 'copies').stdout
