@@ -20,7 +20,7 @@
  */
 #include "launch.h"
 
-/* An address in shared memory, in which offsets are counted in bytes: half a pointer's registers. */
+/* An address in shared memory, offsets counted in bytes: half a pointer's registers. */
 #ifdef HST_SIMT
 typedef uintptr_t hst_shared_address;
 #else
@@ -109,8 +109,8 @@ static __device__ __forceinline__ void hst_cp_async_commit()
 }
 
 /**
- * Waits until at most LEFT of this thread's groups are under way. What other threads copied is there
- * after the barrier that follows.
+ * Waits until at most LEFT of this thread's groups are under way. What other threads copied is
+ * there after the barrier that follows.
  */
 template <int LEFT> static __device__ __forceinline__ void hst_cp_async_wait()
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fibers: a stack with a guard page below it, and a switch that keeps the registers which the
- * x86-64 ABI gives to the callee. The sanitizers are told of each switch; TSan's fibers are switched
- * without order, so that only barriers order CUDA threads, and never share a stack, whose history
- * it would take for one thread's.
+ * x86-64 ABI gives to the callee. The sanitizers are told of each switch; TSan's fibers are
+ * switched without order, so that only barriers order CUDA threads, and never share a stack, whose
+ * history it would take for one thread's.
  */
 #include "interpreter.h"
 #include <sys/mman.h>

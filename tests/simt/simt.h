@@ -192,7 +192,8 @@ struct MatrixRow {
 };
 [[noreturn]] void die_misaligned(const char *what, const void *address);
 
-template <unsigned matrices, bool transposed> void ldmatrix(uint32_t *result, const void *shared_row)
+template <unsigned matrices, bool transposed>
+void ldmatrix(uint32_t *result, const void *shared_row)
 {
     MatrixRow operands = {{}, result, matrices, transposed};
     if (reinterpret_cast<uintptr_t>(shared_row) % 16)

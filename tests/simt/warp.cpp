@@ -47,7 +47,8 @@ static void compute_mma(Thread *lanes)
     }
 }
 
-/* Lane l gets of each matrix row l / 4, elements 2(l % 4) and the next; transposed: column l / 4. */
+/* Lane l gets of each matrix row l / 4, elements 2(l % 4) and the next; transposed: of column
+ * l / 4. */
 static void compute_ldmatrix(Thread *lanes)
 {
     const uint16_t *rows[32];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Causal attention and its backward: chooses the kernels by shape and dtype alone, never by card, so
- * that results do not depend on it; sums delta = Σ dout·o, which both backwards begin with; and cuts
- * batches whose grids would be too large.
+ * Causal attention and its backward: chooses the kernels by shape and dtype alone, never by card,
+ * so that results do not depend on it; sums delta = Σ dout·o, which both backwards begin with; and
+ * cuts batches whose grids would be too large.
  *
  *   bf16, head_dim 64, 96, 128     tensor cores
  *   bf16, head_dim 256             tensor cores forward; backward dK and dV of even 16 keys a warp
@@ -12,9 +12,9 @@
  *
  * Workspace: delta, f32[batch, heads, seq].
  */
-#include "launchers.h"
-
 #include "attention.h"
+
+#include "launchers.h"
 
 enum { ROWS_PER_BLOCK = 8, MAX_BLOCKS = 0x7fffffff, MAX_SEQ = 0x7fffffff - 4096 };
 
@@ -86,7 +86,7 @@ static bool tensor_cores(const struct hst_attention *a)
 extern "C" cudaError_t hst_cuda_attention(cudaStream_t stream, const struct hst_attention *args)
 {
     size_t most = sequences_per_launch(args);
-    if (!most)
+    if (!most && args->batch)
         return cudaErrorInvalidValue;
     cudaError_t error = cudaSuccess;
     for (size_t first = 0; first < args->batch && error == cudaSuccess; first += most) {
@@ -104,7 +104,7 @@ extern "C" cudaError_t hst_cuda_attention_backward(cudaStream_t stream,
 {
     const struct hst_attention *a = &args->forward;
     size_t most = sequences_per_launch(a), bytes = a->dtype == HST_F32 ? 4 : 2;
-    if (!most)
+    if (!most && a->batch)
         return cudaErrorInvalidValue;
     cudaError_t error = cudaSuccess;
     for (size_t first = 0; first < a->batch && error == cudaSuccess; first += most) {

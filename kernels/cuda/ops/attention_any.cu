@@ -5,14 +5,14 @@
  *
  * A block of 16×16 threads owns 64 rows of one head and 64 columns of its output, a thread 4×4 of
  * each product: rows ty + 16·i, columns tx + 16·j. It goes over the tiles of 64 keys (or queries)
- * in order. Scores are summed over head_dim in pieces of 16 columns that pass through shared memory,
- * become weights there, and are multiplied with a 64×64 piece of the values. A head wider than 64
- * is several blocks, each forming the scores anew: shared memory and registers do not grow with
- * head_dim, and no sum is shared.
+ * in order. Scores are summed over head_dim in pieces of 16 columns that pass through shared
+ * memory, become weights there, and are multiplied with a 64×64 piece of the values. A head wider
+ * than 64 is several blocks, each forming the scores anew: shared memory and registers do not grow
+ * with head_dim, and no sum is shared.
  *
  * Everything is f32: the weights are not rounded. exp is within 2 ulp.
- * Cost: ⌈head_dim/64⌉ + 1 products of 2·head_dim flops per query and key forward, 5 + 4 times
- * ⌈head_dim/64⌉ backward at most; 41 KiB of shared memory.
+ * Cost, per query and key, with s = ⌈head_dim/64⌉: 2·head_dim·(s + 1) flops forward and
+ * 2·head_dim·(4·s + 3) backward; 41 KiB of shared memory.
  * Source: Dao 2023, arXiv:2307.08691, Alg. 1 and 2.
  */
 #include "attention.h"

@@ -20,7 +20,7 @@
  * the diagonal needs a mask.
  *
  * Shared memory: what the block owns and two turns of what it goes over: 96 KiB at head_dim 128.
- * Cost: 14·head_dim flops per query and key, where a single kernel that adds dQ with atomics has 10;
+ * Cost: 14·head_dim flops per query and key, where one kernel that adds dQ with atomics has 10;
  * that is the price of determinism without memory for seq² numbers.
  * Source: Dao 2023, arXiv:2307.08691, Alg. 2.
  */

@@ -2,8 +2,8 @@
 /*
  * Attention's forward in bf16 on tensor cores (mma.sync, compute capability 8.0 and later).
  *
- * A block of four warps owns a tile of queries of one head, a warp 32 of its rows (16 where rows are
- * wide), with their output in registers. It goes over the tiles of keys from the first to the
+ * A block of four warps owns a tile of queries of one head, a warp 32 of its rows (16 where rows
+ * are wide), with their output in registers. It goes over the tiles of keys from the first to the
  * one of its last query:
  *
  *   S = Q·Kᵀ                                    tensor cores, f32 sums

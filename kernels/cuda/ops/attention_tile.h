@@ -10,8 +10,8 @@
  *   D = 64, 128, 256   a row is whole lines: flip = r mod 8, all eight columns
  *   D = 96             a row is a line and a half, so odd rows begin in the middle of a line: two
  *                      neighbours are apart already, flip = (r / 2) mod 4 parts the four pairs
- * Copies into a tile are free of conflicts too: the eight lanes of a quarter warp write chunks of
- * one half of a line pair, permuted. No padding, so every byte of shared memory is a tile's.
+ * Copies into a tile are free of conflicts too: eight neighbour lanes write the eight chunks of a
+ * line, of one row or, for 96, of the halves of two. No padding, so every byte of shared memory is a tile's.
  */
 #include "ptx.h"
 
@@ -75,8 +75,8 @@ static __device__ __forceinline__ void tile_fetch(bf16 *tile, head_rows<const bf
     }
 }
 
-/* A head's keys and values, and the buffers of two tiles of each in turn. They lie at the same place
- * in k and in v, which is kept once: registers are scarce. */
+/* A head's keys and values, and the buffers of two tiles of each in turn. They lie at the same
+ * place in k and in v, which is kept once: registers are scarce. */
 template <int D, int KEYS> struct key_stream {
     const struct hst_attention &a;
     size_t start;
