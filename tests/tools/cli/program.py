@@ -333,8 +333,8 @@ class Doctor(Folder):
     def test_a_good_store_is_ready(self):
         done = run('doctor', '--store', self.folder)
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertTrue(done.stdout.split('\n')[-2].startswith(
-            f'ready: host engine, NVMe tier on {self.folder} ('))
+        self.assertRegex(done.stdout.split('\n')[-2],
+                         rf'^ready: (host engine|cuda:\d .*), NVMe tier on {self.folder} \(')
         self.assertEqual(sorted(os.listdir(self.folder)), ['data.txt', 'model'])
 
     def test_a_store_that_is_missing_would_be_created(self):
