@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import struct
+import time
 
 SHAPES = {  # as in the configurations of Llama 3.2
     '1b': {'hidden_size': 2048, 'intermediate_size': 8192, 'num_hidden_layers': 16,
@@ -79,8 +80,9 @@ def random_block():
     return words.tobytes()
 
 
-def write_weights(path, config):
-    """A safetensors file that is quick to write and to read: speed does not depend on values."""
+def write_weights(path, config, deadline):
+    """A safetensors file that is quick to write and to read: speed does not depend on values.
+    TimeoutError where it is not written at the deadline (of time.monotonic)."""
     header, at = {}, 0
     for name, dims in tensors(config):
         size = 2 * count(dims)
@@ -92,6 +94,8 @@ def write_weights(path, config):
     with open(path, 'wb') as file:
         file.write(struct.pack('<Q', len(text)) + text)
         for name, dims in tensors(config):
+            if time.monotonic() > deadline:
+                raise TimeoutError('the disk took too long to take the weights')
             size = 2 * count(dims)
             if name.endswith('norm.weight'):
                 file.write(b'\x80\x3f' * (size // 2))  # 1
@@ -100,7 +104,7 @@ def write_weights(path, config):
                 file.write(block[:size - start] if size - start < len(block) else block)
 
 
-def write_model(folder, shape, positions):
+def write_model(folder, shape, positions, deadline):
     """Writes a model to train. How its weights came about: 'file', or 'random' (--init random),
     where the disk has no room for them: to make billions of normal numbers takes minutes."""
     config = config_of(shape, positions)
@@ -109,7 +113,7 @@ def write_model(folder, shape, positions):
         json.dump(config, file)
     if shutil.disk_usage(folder).free < 2 * parameters(config) + (4 << 30):
         return config, 'random'
-    write_weights(os.path.join(folder, 'model.safetensors'), config)
+    write_weights(os.path.join(folder, 'model.safetensors'), config, deadline)
     return config, 'file'
 
 

@@ -204,7 +204,7 @@ def model_of(runner, shape):
     shape, seq, batch, steps = shape_of(runner, shape)
     folder = os.path.join(runner.scratch, 'model-' + shape)
     shutil.rmtree(folder, ignore_errors=True)
-    config, weights = llama.write_model(folder, shape, seq)
+    config, weights = llama.write_model(folder, shape, seq, runner.deadline)
     tokens = os.path.join(folder, 'tokens.bin')
     llama.write_tokens(tokens, config['vocab_size'], (steps + 3) * seq * batch + 1)
     return folder, tokens, config, weights

@@ -72,7 +72,8 @@ def share(value):
 def met_text(figure):
     if figure['goal'] is None:
         return '–'
-    return f"≥ {figure['goal']:g}: {'met' if figure['met'] else 'MISSED'}"
+    told = {True: ': met', False: ': MISSED', None: ''}[figure['met']]
+    return f"≥ {figure['goal']:g}{told}"
 
 
 def markdown(report):

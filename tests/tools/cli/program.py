@@ -88,7 +88,8 @@ class Program(Case):
         done = run('bench', 'kernels', '--device', 'host', '--smoke', '--json')
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         told = [json.loads(line) for line in done.stdout.split('\n')[:-1]]
-        self.assertEqual({row['group'] for row in told}, {'copies', 'memory', 'matmul', 'attention'})
+        self.assertEqual({row['group'] for row in told},
+                         {'copies', 'memory', 'matmul', 'attention'})
         for row in told:
             self.assertEqual(row['value'] is None, row['note'] is not None, row)
         only = run('bench', 'kernels', '--device', 'host', '--smoke', '--only', 'copies').stdout
@@ -332,8 +333,8 @@ class Doctor(Folder):
     def test_a_good_store_is_ready(self):
         done = run('doctor', '--store', self.folder)
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertTrue(done.stdout.split('\n')[-2].startswith(
-            f'ready: host engine, NVMe tier on {self.folder} ('))
+        self.assertRegex(done.stdout.split('\n')[-2],
+                         rf'^ready: (host engine|cuda:\d .*), NVMe tier on {self.folder} \(')
         self.assertEqual(sorted(os.listdir(self.folder)), ['data.txt', 'model'])
 
     def test_a_store_that_is_missing_would_be_created(self):
