@@ -277,9 +277,10 @@ static void any_thread_may_open_a_device(void **state)
 {
     (void)state;
     pthread_t threads[4];
+    int number[4];
     void *fault;
     for (size_t t = 0; t < 4; t++)
-        assert_int_equal(pthread_create(&threads[t], NULL, open_and_close, &threads[t]), 0);
+        assert_int_equal(pthread_create(&threads[t], NULL, open_and_close, &number[t]), 0);
     for (size_t t = 0; t < 4; t++) {
         assert_int_equal(pthread_join(threads[t], &fault), 0);
         assert_null(fault);

@@ -302,11 +302,11 @@ static void domain_case(struct suite *s, const void *parameters)
                                                                 f->data, out->data}),
             0);
     if (which == 1)
-        assert_int_equal(
-            hst_op_embedding_backward(
-                s->stream,
-                &(struct hst_embedding_backward){5, 4, 4, HST_F32, ids->data, f->data, out->data}),
-            0);
+        assert_int_equal(hst_op_embedding_backward(
+                             s->stream,
+                             &(struct hst_embedding_backward){
+                                 5, 4, 4, HST_F32, ids->data, f->data, out->data, {NULL, 0}}),
+                         0);
     if (which == 2)
         assert_int_equal(hst_op_cross_entropy(
                              s->stream, &(struct hst_cross_entropy){5, 4, HST_F32, out->data,
@@ -455,12 +455,14 @@ static void refusals_case(struct suite *s, const void *parameters)
         -EINVAL);
     assert_int_equal(hst_op_embedding(s->stream, &(struct hst_embedding){5, 4, 4, 5, u, f, f}),
                      -EINVAL);
-    assert_int_equal(hst_op_embedding_backward(
-                         s->stream, &(struct hst_embedding_backward){5, 4, 4, HST_F32, u, f, NULL}),
-                     -EINVAL);
     assert_int_equal(
         hst_op_embedding_backward(
-            s->stream, &(struct hst_embedding_backward){5, SIZE_MAX / 2, 4, HST_F32, u, f, f}),
+            s->stream, &(struct hst_embedding_backward){5, 4, 4, HST_F32, u, f, NULL, {NULL, 0}}),
+        -EINVAL);
+    assert_int_equal(
+        hst_op_embedding_backward(
+            s->stream,
+            &(struct hst_embedding_backward){5, SIZE_MAX / 2, 4, HST_F32, u, f, f, {NULL, 0}}),
         -EINVAL);
     assert_int_equal(
         hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){5, 0, HST_F32, f, u, f, 1, 0}),

@@ -142,8 +142,8 @@ static __global__ void __launch_bounds__(dkv_plan<D>::THREADS, 1)
             if (now.first < first + 15)
                 hide_later_keys<true>(s, first - now.first + lane_ahead());
             turned_weights(s, dp, queries.stats + turn * 2 * P::QUERIES, c);
-            add_weighted<1, D>(dv, s, lane_down<D>(dout));
-            add_weighted<1, D>(dk, dp, lane_down<D>(q));
+            add_weighted<D>(dv, s, lane_down<D>(dout));
+            add_weighted<D>(dk, dp, lane_down<D>(q));
         }
         queries.put_statistic(statistic, turn ^ 1);
     }
@@ -229,7 +229,7 @@ static __global__ void __launch_bounds__(dq_plan<D>::THREADS, 2)
         if (key + P::KEYS - 1 > first)
             hide_later_keys<false>(s, first - key + lane_ahead());
         score_slopes(s, dp, lse, delta, a.scale * LOG2_E);
-        add_weighted<1, D>(dq, dp, k_rows.later(turn * 2 * P::KEYS));
+        add_weighted<D>(dq, dp, k_rows.later(turn * 2 * P::KEYS));
     }
     store_rows<D>(dq, scale, q_tile + warp_rows * D,
                   rows_of((bf16 *)b.dq, &a, a.heads, at.sequence, at.head), first, end);

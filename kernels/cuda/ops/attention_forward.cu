@@ -14,16 +14,16 @@
  * the diagonal are masked. The first tile holds a key that every query sees, so t is finite from
  * there on and no −∞ − −∞ arises.
  *
- * P enters the tensor cores as two bf16 (16 bits of each weight, add_weighted): o is then rounded
- * once, as the interface promises, and not a second time in its terms. That is half as many
- * products again as with P rounded, and no more traffic to shared memory.
+ * P is rounded to bf16 on its way into the tensor cores, as the interface allows; l sums it
+ * unrounded. (P as two bf16, high and rest, would round o once alone, for half as many products
+ * again.)
  *
  * Shared memory holds Q and two tiles each of K and V: the next is copied while one is used, with
  * one barrier a tile. That is 64 KiB at head_dim 128, so that two blocks fit a multiprocessor even
  * of 8.0, and 96 KiB at 256, within the 99 KiB that the smallest card of this kind gives a block.
  *
- * Cost: 4·head_dim flops per query and key (6 with P in two parts); a block reads its queries once
- * and its keys and values, mostly from L2: 4·head_dim bytes per key.
+ * Cost: 4·head_dim flops per query and key; a block reads its queries once and its keys and values,
+ * mostly from L2: 4·head_dim bytes per key.
  * Source: Dao 2023, arXiv:2307.08691, Alg. 1.
  */
 #include "attention_tile.h"
@@ -34,7 +34,6 @@ template <int D> struct forward_plan {
     static constexpr int WARPS = 4, THREADS = WARPS * 32;
     static constexpr int ROWS = WARPS * 16 * M;
     static constexpr int KEYS = D >= 128 ? 32 : 64; /* 64 do not fit the registers beside o */
-    static constexpr int PARTS = 2;
     static constexpr size_t SHARED = (size_t)(ROWS + 4 * KEYS) * D * sizeof(bf16);
 };
 
@@ -158,7 +157,7 @@ static __global__ void __launch_bounds__(forward_plan<D>::THREADS, 2)
         if (key + P::KEYS - 1 > first)
             hide_later_keys<false>(s, first - key + lane_ahead());
         softmax_step(s, o, rows, c);
-        add_weighted<P::PARTS, D>(o, s, v_view.later(turn * 2 * P::KEYS));
+        add_weighted<D>(o, s, v_view.later(turn * 2 * P::KEYS));
     }
     finish_rows<D>(o, rows, q_tile + warp_rows * D,
                    rows_of((bf16 *)a.o, &a, a.heads, at.sequence, at.head),

@@ -179,44 +179,33 @@ static __device__ __forceinline__ uint32_t pack(float low, float high)
     return bits;
 }
 
-/* What rounding left of two numbers, itself rounded: together 16 bits of each, not 8. */
-static __device__ __forceinline__ uint32_t pack_rest(float low, float high, uint32_t rounded)
-{
-    return pack(low - __uint_as_float(rounded << 16), high - __uint_as_float(rounded & 0xffff0000));
-}
-
 /*
  * sum[16·M × D] += W·X: W are C fragments of 16·M × 8·N weights, X is 8·N rows of D. The weights
- * go to the tensor cores as PARTS bf16 each: 1 rounds them, 2 keeps 16 bits, at twice the products
- * but the same reads of X.
+ * are rounded to bf16 on their way into the tensor cores.
  */
-template <int PARTS, int D, int M, int N>
+template <int D, int M, int N>
 static __device__ __forceinline__ void add_weighted(float (&sum)[M][D / 8][4],
                                                     const float (&w)[M][N][4], lane_view<D> x)
 {
 #pragma unroll
     for (int step = 0; step < N / 2; step++) {
-        uint32_t fa[PARTS][M][4];
+        uint32_t fa[M][4];
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const float *two = w[m][2 * step + i / 2] + i % 2 * 2;
-                fa[0][m][i] = pack(two[0], two[1]);
-                if (PARTS == 2)
-                    fa[PARTS - 1][m][i] = pack_rest(two[0], two[1], fa[0][m][i]);
+                fa[m][i] = pack(two[0], two[1]);
             }
 #pragma unroll
         for (int n = 0; n < D / 16; n++) {
             uint32_t fb[4];
             hst_ldmatrix_x4_trans(fb, x.at(step, n));
 #pragma unroll
-            for (int part = 0; part < PARTS; part++)
-#pragma unroll
-                for (int m = 0; m < M; m++) {
-                    hst_mma_bf16(sum[m][2 * n], fa[part][m], fb);
-                    hst_mma_bf16(sum[m][2 * n + 1], fa[part][m], fb + 2);
-                }
+            for (int m = 0; m < M; m++) {
+                hst_mma_bf16(sum[m][2 * n], fa[m], fb);
+                hst_mma_bf16(sum[m][2 * n + 1], fa[m], fb + 2);
+            }
         }
     }
 }

@@ -306,7 +306,9 @@ int hst_op_rope(struct hst_stream *stream, const struct hst_rope *args);
  * key-value head h / (heads / kv_heads). Tiled, online softmax: never holds seq² scores. q, o
  * dtype[batch·seq, heads, head_dim]; k, v dtype[batch·seq, kv_heads, head_dim]; lse f32[batch,
  * heads, seq] written: log Σ exp of a query's scaled scores, needed by the backward. kv_heads
- * divides heads. Each sequence of the batch by itself.
+ * divides heads. Each sequence of the batch by itself. In bf16 a device with matrix units may round
+ * the softmax's weights (backward: also their gradients) to bf16 before their products with v, k,
+ * q: half an ulp of each term. The host does not.
  * Source: Dao 2023, arXiv:2307.08691, Alg. 1; Ainslie et al. 2023, arXiv:2305.13245.
  */
 struct hst_attention {
