@@ -21,6 +21,20 @@ static const struct ground_sizes FULL = {
     .elements = (size_t)1 << 26,
     .cube = 8192,
 };
+/* What one thread of a processor does in seconds. */
+static const struct ground_sizes HOST = {
+    .tokens = 1024,
+    .hidden = 1024,
+    .inner = 2816,
+    .heads = 8,
+    .kv_heads = 2,
+    .head_dim = 128,
+    .seq = 256,
+    .vocab = 32000,
+    .chunk = 128,
+    .elements = (size_t)1 << 22,
+    .cube = 1024,
+};
 static const struct ground_sizes SMOKE = {
     .tokens = 128,
     .hidden = 64,
@@ -158,11 +172,19 @@ static int tell_copies(struct hst_dev *dev, const struct bench_teller *teller,
     return 0;
 }
 
+static const struct ground_sizes *sizes_for(const struct hst_dev *dev, bool smoke)
+{
+    return smoke ? &SMOKE : hst_dev_flags(dev) & HST_DEV_HOST_MEMORY ? &HOST : &FULL;
+}
+
 int bench_kernels(struct hst_dev *dev, unsigned groups, const struct bench_teller *teller,
                   struct hst_error *error)
 {
-    struct ground g = {
-        .dev = dev, .teller = teller, .error = error, .sizes = teller->smoke ? SMOKE : FULL};
+    struct ground g = {.dev = dev,
+                       .teller = teller,
+                       .error = error,
+                       .sizes = *sizes_for(dev, teller->smoke),
+                       .with_attention = (groups & BENCH_ATTENTION) != 0};
     int rc = groups & BENCH_COPIES ? tell_copies(dev, teller, error) : 0;
     if (rc || !(groups & ~(unsigned)BENCH_COPIES))
         return rc;

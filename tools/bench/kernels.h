@@ -12,9 +12,10 @@ enum bench_group {
 };
 
 /**
- * Measures a device's operations at the shapes of an 8B Llama, bf16, each beside a ceiling of the
- * same run. groups: of enum bench_group. An operation that the device does not have is told with a
- * note. Needs some 6 GiB of device memory (smoke: 1 MiB). Errors: negative errno with *error.
+ * Measures a device's operations at the shapes of an 8B Llama (on the host, where one thread does
+ * them, at smaller ones), bf16, each beside a ceiling of the same run. groups: of enum bench_group.
+ * An operation that the device does not have is told with a note. Needs some 6 GiB of device
+ * memory (smoke: 1 MiB). Errors: negative errno with *error.
  */
 int bench_kernels(struct hst_dev *dev, unsigned groups, const struct bench_teller *teller,
                   struct hst_error *error);
