@@ -12,7 +12,8 @@ import machine
 import place
 
 # The least fraction of a ceiling that is good; what is not here is told without a goal.
-GOALS = {'train over peer': 0.95}
+GOALS = {'copies': 0.95, 'memory': 0.85, 'gemm': 0.95, 'own attention over cuDNN': 0.5,
+         'train over peer': 0.95}
 
 CONFORMANCE = ('device', 'stream', 'matmul', 'rmsnorm', 'elementwise', 'tokens', 'optimizer',
                'attention')
@@ -144,7 +145,7 @@ def smoke_flag(runner):
     return ['--smoke'] if runner.smoke else []
 
 
-def tell_rows(runner, rows, prefix=''):
+def tell_rows(runner, rows, prefix='', goal=None):
     for row in rows:
         if row['unit'] == 'FLOP/s' and row['value'] and row.get('group') != 'attention':
             runner.best_product = max(runner.best_product or 0, row['value'])
@@ -155,7 +156,8 @@ def tell_rows(runner, rows, prefix=''):
                     f"{row['best'] + 1} of {row['algorithms']}; "
                     f"{100 * row['fraction_of_any']:.1f} % of the best with split sums")
         runner.figure(prefix + row['case'], row['value'], row['unit'], row['ceiling'],
-                      row['ceiling_name'], row['fraction'], least=row.get('least'),
+                      row['ceiling_name'], row['fraction'],
+                      goal=goal if row['ceiling'] else None, least=row.get('least'),
                       most=row.get('most'), note=note)
 
 
@@ -164,7 +166,7 @@ def bench(runner, group, settings=None, prefix=''):
     rows = run_json(runner, [need(place.program('hoistway'), 'hoistway'), 'bench', 'kernels',
                              '--device', runner.device, '--only', group, '--json',
                              *smoke_flag(runner)], settings)
-    tell_rows(runner, [row for row in rows if row['group'] == group], prefix)
+    tell_rows(runner, [row for row in rows if row['group'] == group], prefix, GOALS.get(group))
 
 
 def kernels(runner):
@@ -174,7 +176,8 @@ def kernels(runner):
 
 def gemm(runner):
     program = need(place.program('bench_gemm'), 'bench_gemm (built where CUDA\'s headers are)')
-    tell_rows(runner, run_json(runner, [program, '--device', runner.device, *smoke_flag(runner)]))
+    tell_rows(runner, run_json(runner, [program, '--device', runner.device, *smoke_flag(runner)]),
+              goal=GOALS['gemm'])
 
 
 def attention(runner):
@@ -189,7 +192,8 @@ def attention(runner):
     for name, value in list(values.items()):
         peer = values.get('cuDNN ' + name[len('own '):]) if name.startswith('own ') else None
         if peer and value:
-            runner.figure(name + ' over cuDNN', value / peer, '', fraction=value / peer)
+            runner.figure(name + ' over cuDNN', value / peer, '', fraction=value / peer,
+                          goal=GOALS['own attention over cuDNN'])
 
 
 # ---- training ------------------------------------------------------------------------------------
