@@ -106,11 +106,28 @@ int placement_gather(const struct layout *layout, enum hst_precision precision, 
     return (int)n;
 }
 
+/* Tiles of a unit that share a drive follow one another there; only the unit's last is shorter. */
+static struct address on_drive(const struct placement *placement, uint32_t tile,
+                               uint32_t first_tile, const uint64_t *starts, uint64_t stride)
+{
+    uint32_t drive = stripe_drive(&placement->stripe, tile);
+    uint64_t nth = stripe_before(&placement->stripe, tile, drive) -
+                   stripe_before(&placement->stripe, first_tile, drive);
+    return (struct address){
+        .tier = HST_TIER_NVME, .drive = drive, .offset = starts[drive] + nth * stride};
+}
+
 struct address placement_weights(const struct placement *placement, uint32_t tile)
 {
-    struct tile_range range = layout_tile(placement->layout, tile);
-    struct address at = placement->units[range.unit].weights;
-    at.offset += range.offset * record_weight_bytes(placement->precision);
+    const struct layout *layout = placement->layout;
+    struct tile_range range = layout_tile(layout, tile);
+    const struct unit_home *home = &placement->units[range.unit];
+    uint64_t element_bytes = record_weight_bytes(placement->precision);
+    struct address at = home->weights;
+    if (at.tier == HST_TIER_NVME)
+        return on_drive(placement, tile, layout->units[range.unit].first_tile, home->weights_at,
+                        layout->tile_elements * element_bytes);
+    at.offset += range.offset * element_bytes;
     return at;
 }
 
@@ -122,8 +139,8 @@ struct address placement_states(const struct placement *placement, uint32_t tile
     uint64_t stride = record_layout(placement->precision, layout->tile_elements).bytes;
     uint32_t local = tile - layout->units[range.unit].first_tile;
     if (local < home->nvme_states)
-        return (struct address){.tier = HST_TIER_NVME,
-                                .offset = home->nvme_states_at + local * stride};
+        return on_drive(placement, tile, layout->units[range.unit].first_tile, home->nvme_states_at,
+                        stride);
     return (struct address){.tier = placement->compute_tier,
                             .offset = home->states_at + (local - home->nvme_states) * stride};
 }
@@ -153,13 +170,39 @@ static uint64_t *end_of(struct placement *p, enum hst_tier tier)
                                    : &p->nvme_bytes;
 }
 
+/* Room on the drives for `count` tiles of `bytes` each, the last of `rest`; writes where each drive's
+ * part begins. Tiles are whole pages. */
+static void take_on_drives(struct placement *p, uint32_t first_tile, uint32_t count, uint64_t bytes,
+                           uint64_t rest, uint64_t *starts)
+{
+    for (uint32_t d = 0; d < p->stripe.drives; d++) {
+        uint64_t tiles = stripe_before(&p->stripe, first_tile + (uint64_t)count, d) -
+                         stripe_before(&p->stripe, first_tile, d);
+        bool last = count > 0 && stripe_drive(&p->stripe, first_tile + count - 1) == d;
+        uint64_t need = times(tiles - last, bytes);
+        need = add(need, last ? rest : 0);
+        starts[d] = p->drive_bytes[d];
+        p->drive_bytes[d] = add(p->drive_bytes[d], need);
+        p->nvme_bytes = add(p->nvme_bytes, need);
+    }
+}
+
 static void place_weights(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
 {
     uint64_t element_bytes = record_weight_bytes(in->precision);
+    uint64_t tile_bytes = in->layout->tile_elements * element_bytes;
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        const struct layout_unit *unit = &in->layout->units[u];
         enum hst_tier tier = u < nvme_units ? HST_TIER_NVME : p->compute_tier;
-        uint64_t bytes = times(in->layout->units[u].elements, element_bytes);
-        uint64_t at = take(end_of(p, tier), bytes);
+        uint64_t bytes = times(unit->elements, element_bytes);
+        uint64_t at = 0;
+        if (tier == HST_TIER_NVME) {
+            uint64_t rest = bytes - (unit->tile_count ? unit->tile_count - 1 : 0) * tile_bytes;
+            take_on_drives(p, unit->first_tile, unit->tile_count, tile_bytes, rest,
+                           p->units[u].weights_at);
+        } else {
+            at = take(end_of(p, tier), bytes);
+        }
         p->units[u].weights = (struct address){.tier = tier, .offset = at};
         p->table[HST_CLASS_WEIGHTS][tier] = add(p->table[HST_CLASS_WEIGHTS][tier], page_up(bytes));
     }
@@ -191,7 +234,10 @@ static void place_states(const struct placement_in *in, uint32_t nvme_tiles, str
         uint64_t in_bytes = record_bytes(in, u, tiles - out, true);
         nvme_tiles -= out;
         p->units[u].nvme_states = out;
-        p->units[u].nvme_states_at = take(&p->nvme_bytes, out_bytes);
+        uint64_t full = record_bytes(in, u, 1, false);
+        uint64_t rest = out > 0 ? out_bytes - times(out - 1, full) : 0;
+        take_on_drives(p, in->layout->units[u].first_tile, out, full, rest,
+                       p->units[u].nvme_states_at);
         p->units[u].states_at = take(end_of(p, p->compute_tier), in_bytes);
         *nvme = add(*nvme, out_bytes);
         *near = add(*near, in_bytes);
@@ -288,6 +334,7 @@ static void lay_out(const struct placement_in *in, const struct choice *c, struc
                             .precision = in->precision,
                             .compute_tier = in->compute_tier,
                             .units = p->units};
+    stripe_init(&p->stripe, in->drive_rates, in->drive_count ? in->drive_count : 1);
     p->micro_count = (uint32_t)((in->batch_tokens + in->grain_tokens - 1) / in->grain_tokens);
     place_weights(in, c->weight_units, p);
     place_states(in, c->state_tiles, p);
@@ -395,9 +442,26 @@ static int refuse_memory(const struct placement_in *in, struct choice_range rang
     return -ENOSPC;
 }
 
+/* Each drive holds no more than it may; the sum is checked beside it. */
+static bool drives_fit(const struct placement_in *in, const struct placement *p, uint32_t *full)
+{
+    for (*full = 0; *full < in->drive_count; ++*full)
+        if (p->drive_bytes[*full] > in->drive_budgets[*full])
+            return false;
+    return p->nvme_bytes <= in->nvme_budget;
+}
+
 static int refuse_nvme(const struct placement_in *in, const struct placement *p, char *why,
                        size_t why_bytes)
 {
+    uint32_t full;
+    if (!drives_fit(in, p, &full) && full < in->drive_count && in->drive_count > 1) {
+        snprintf(why, why_bytes,
+                 "directory %u of --store needs %.1f MiB for its share of the tiles, %.1f MiB can "
+                 "be had there. Fix: free space there, or leave that directory out",
+                 full + 1, mib_up(p->drive_bytes[full]), (double)in->drive_budgets[full] / MIB);
+        return -EDQUOT;
+    }
     snprintf(why, why_bytes,
              "the store needs %.1f MiB of NVMe for what does not fit in DRAM, its budget is %.1f "
              "MiB. Fix: free space or raise --nvme, raise --dram, or give another --store",
@@ -455,7 +519,8 @@ int placement_plan(const struct placement_in *in, struct placement *placement, c
         range.low.slots = RING_DEPTHS[i].slots;
         range.low.leases = RING_DEPTHS[i].leases;
         found = search(in, range, &p);
-        room = found && p.nvme_bytes <= in->nvme_budget;
+        uint32_t full;
+        room = found && drives_fit(in, &p, &full);
     }
     if (room) {
         *placement = p;

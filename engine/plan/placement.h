@@ -14,6 +14,7 @@
  */
 #include "plan/layout.h"
 #include "plan/record.h"
+#include "plan/stripe.h"
 
 /** What --place says; a class that is not named is placed by the budgets. */
 struct place_wish {
@@ -28,6 +29,10 @@ struct placement_in {
     enum hst_precision precision;
     struct place_wish wish;
     bool has_nvme;                   /* there is a store directory */
+    /* one file on each drive: how many (0 as 1), how fast each, how much each may hold */
+    uint32_t drive_count;
+    double drive_rates[STRIPE_DRIVES_MAX];
+    uint64_t drive_budgets[STRIPE_DRIVES_MAX]; /* bytes */
     enum hst_tier compute_tier;      /* HST_TIER_DRAM or HST_TIER_HBM */
     uint64_t hbm_budget, dram_budget, nvme_budget; /* bytes */
     /* the client's own memory, in the compute tier and in DRAM */
@@ -46,9 +51,10 @@ struct address {
 
 /* Where one unit's bytes are; tiles follow one another, so an address is arithmetic. */
 struct unit_home {
-    struct address weights;      /* of the unit's first tile */
+    struct address weights;      /* of the unit's first tile; on NVMe see weights_at */
     uint32_t nvme_states;        /* its first tiles, so many, have their states on NVMe */
-    uint64_t nvme_states_at;     /* byte offset of the first of them, in the drive's file */
+    /* byte offsets in each drive's file of the unit's first tile there (stripe: which drive) */
+    uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
     uint64_t states_at;          /* of the first of the others, in the compute tier's arena */
     uint64_t grads;              /* compute arena's offset of the rounded gradients */
     uint64_t acts;               /* of the checkpoints, or PLACEMENT_NO_ADDRESS */
@@ -76,7 +82,9 @@ struct placement {
     uint32_t slot_count;          /* 0 where all tiles are at home in DRAM */
     uint32_t micro_count;
     uint64_t hbm_bytes, dram_bytes; /* of the arenas */
-    uint64_t nvme_bytes; /* of the file */
+    uint64_t nvme_bytes;            /* of all files */
+    uint64_t drive_bytes[STRIPE_DRIVES_MAX]; /* of each file */
+    struct stripe stripe;
     uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
 };
 

@@ -3,6 +3,7 @@
 #include "plan/placement.h"
 
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -335,6 +336,100 @@ static void on_a_gpu_all_classes_live_in_hbm_and_tiles_pass_through_dram(void **
     layout_free(&layout);
 }
 
+/* Every tile on NVMe is in its own place of its drive's file, and the files end with the last. */
+static void check_drives(const struct placement_in *in, const struct placement *p)
+{
+    const struct layout *layout = in->layout;
+    uint64_t total = 0, eb = record_weight_bytes(in->precision);
+    for (uint32_t d = 0; d < in->drive_count; d++) {
+        struct span spans[512];
+        size_t n = 0;
+        for (uint32_t t = 0; t < layout->tile_count; t++) {
+            uint32_t elements = layout_tile(layout, t).elements;
+            const struct address at[] = {placement_weights(p, t), placement_states(p, t)};
+            const uint64_t bytes[] = {elements * eb, record_layout(in->precision, elements).bytes};
+            for (int kind = 0; kind < 2; kind++)
+                if (at[kind].tier == HST_TIER_NVME && at[kind].drive == d)
+                    spans[n++] = (struct span){at[kind].offset, at[kind].offset + bytes[kind]};
+        }
+        qsort(spans, n, sizeof spans[0], by_start);
+        uint64_t end = 0;
+        for (size_t i = 0; i < n; i++) {
+            assert_int_equal(spans[i].start, end); /* no gaps either */
+            end = spans[i].end;
+        }
+        assert_int_equal(end, p->drive_bytes[d]);
+        total += end;
+    }
+    assert_int_equal(total, p->nvme_bytes);
+}
+
+static void drives_hold_shares_as_large_as_their_rates(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement p = {0};
+    char why[512];
+    struct placement_in in = inputs(&layout, "states=nvme,weights=nvme");
+    in.drive_count = 3;
+    for (uint32_t d = 0; d < 3; d++) {
+        in.drive_rates[d] = d == 1 ? 2e9 : 1e9;
+        in.drive_budgets[d] = 1u << 30;
+    }
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    check_drives(&in, &p);
+    double share = (double)p.drive_bytes[1] / (double)p.nvme_bytes;
+    assert_true(share > 0.4 && share < 0.6);
+    placement_free(&p);
+    in.drive_budgets[1] = 4096;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -EDQUOT);
+    assert_non_null(strstr(why, "directory 2 of --store"));
+    in = inputs(&layout, "states=nvme");
+    in.precision = HST_PRECISION_BF16;
+    in.drive_count = 2;
+    in.drive_rates[0] = 3;
+    in.drive_rates[1] = 1;
+    in.drive_budgets[0] = in.drive_budgets[1] = 1u << 30;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    check_drives(&in, &p);
+    placement_free(&p);
+    layout_free(&layout);
+}
+
+static void stripes_are_fair_even_and_complete(void **state)
+{
+    (void)state;
+    const double rates[][STRIPE_DRIVES_MAX] = {
+        {1},       {1, 1},       {3, 1}, {7e9, 3.5e9, 1e9},
+        {1, 1000}, {NAN, 2, -1}, {0, 0}, {1, 1, 1, 1, 1, 1, 1, 1}};
+    const uint32_t drives[] = {1, 2, 2, 3, 2, 3, 2, 8};
+    for (size_t r = 0; r < sizeof drives / sizeof drives[0]; r++) {
+        struct stripe s;
+        stripe_init(&s, rates[r], drives[r]);
+        uint32_t sum = 0;
+        for (uint32_t d = 0; d < drives[r]; d++) {
+            assert_true(s.before[STRIPE_PERIOD][d] >= 1);
+            sum += s.before[STRIPE_PERIOD][d];
+        }
+        assert_int_equal(sum, STRIPE_PERIOD);
+        uint64_t seen[STRIPE_DRIVES_MAX] = {0};
+        for (uint64_t tile = 0; tile < 1000; tile++) {
+            uint32_t drive = stripe_drive(&s, tile);
+            assert_true(drive < drives[r]);
+            assert_int_equal(stripe_before(&s, tile, drive), seen[drive]);
+            seen[drive]++;
+            /* evenly: never more than one tile away from its share */
+            for (uint32_t d = 0; d < drives[r]; d++) {
+                double share = (double)s.before[STRIPE_PERIOD][d] / STRIPE_PERIOD;
+                assert_true(fabs((double)seen[d] - share * (double)(tile + 1)) < 1.5);
+            }
+        }
+    }
+    struct stripe s;
+    stripe_init(&s, (const double[]){3, 1}, 2);
+    assert_int_equal(s.before[STRIPE_PERIOD][0], 48);
+}
+
 static void a_unit_gathers_its_tiles_and_those_of_what_it_is_tied_to(void **state)
 {
     (void)state;
@@ -379,6 +474,8 @@ int main(void)
         cmocka_unit_test(sizes_that_overflow_are_refused),
         cmocka_unit_test(wishes_are_kept_and_contradictions_refused),
         cmocka_unit_test(on_a_gpu_all_classes_live_in_hbm_and_tiles_pass_through_dram),
+        cmocka_unit_test(drives_hold_shares_as_large_as_their_rates),
+        cmocka_unit_test(stripes_are_fair_even_and_complete),
         cmocka_unit_test(a_unit_gathers_its_tiles_and_those_of_what_it_is_tied_to),
         cmocka_unit_test(place_texts_are_parsed_or_refused),
     };
