@@ -177,7 +177,7 @@ static void a_file_above_the_size_limit_is_refused_without_a_signal(void **state
     close_aio(&aio);
 }
 
-static void a_write_across_a_lowered_limit_ends_with_efbig(void **state)
+static void u10_a_write_across_a_lowered_limit_ends_with_efbig(void **state)
 {
     (void)state;
     struct hst_aio *aio = open_aio(CONFIG(.queue_depth = 8, .piece_bytes = 4 * MIB));
@@ -202,7 +202,7 @@ static void a_write_across_a_lowered_limit_ends_with_efbig(void **state)
     free_buffer(buffer, 4 * MIB);
 }
 
-static void a_file_that_was_cut_reports_enodata(void **state)
+static void u9_a_file_that_was_cut_reports_enodata(void **state)
 {
     (void)state;
     struct hst_aio *aio = open_aio(CONFIG(.queue_depth = 8));
@@ -292,8 +292,8 @@ const struct CMUnitTest file_cases[] = {
     cmocka_unit_test(what_is_not_a_regular_file_is_refused),
     cmocka_unit_test(bad_requests_are_refused_and_create_nothing),
     cmocka_unit_test(a_file_above_the_size_limit_is_refused_without_a_signal),
-    cmocka_unit_test(a_write_across_a_lowered_limit_ends_with_efbig),
-    cmocka_unit_test(a_file_that_was_cut_reports_enodata),
+    cmocka_unit_test(u10_a_write_across_a_lowered_limit_ends_with_efbig),
+    cmocka_unit_test(u9_a_file_that_was_cut_reports_enodata),
     cmocka_unit_test(descriptors_close_on_exec_and_none_is_leaked),
     cmocka_unit_test(buffers_are_zeroed_aligned_and_not_inherited),
 };

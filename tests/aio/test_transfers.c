@@ -150,7 +150,7 @@ ssize_t pread(int fd, void *buffer, size_t size_bytes, off_t offset)
     return syscall(SYS_pread64, fd, buffer, size_bytes, offset);
 }
 
-static void reap_ends_at_its_timeout_and_other_operations_go_on(void **state)
+static void u8_signals_do_not_end_a_wait_and_timeouts_do(void **state)
 {
     (void)state;
     const struct sigaction quiet = {.sa_handler = on_alarm};
@@ -229,7 +229,7 @@ static void sync_completes_after_written_data(void **state)
     free_buffer(buffer, MIB);
 }
 
-static void a_bad_operation_is_refused_and_nothing_is_taken(void **state)
+static void u14_a_bad_operation_is_refused_and_nothing_is_taken(void **state)
 {
     (void)state;
     struct hst_aio *aio = open_aio(CONFIG(.queue_depth = 8)),
@@ -268,7 +268,7 @@ static void a_bad_operation_is_refused_and_nothing_is_taken(void **state)
     free_buffer(buffer, 2 * MIB);
 }
 
-static void close_waits_for_what_is_in_flight(void **state)
+static void u19_close_waits_for_what_is_in_flight(void **state)
 {
     enum { COUNT = 32 };
     (void)state;
@@ -312,7 +312,7 @@ static void *write_and_read_back(void *arg)
     return NULL;
 }
 
-static void a_context_may_move_between_threads_while_it_is_idle(void **state)
+static void u17_a_context_may_move_between_threads_while_it_is_idle(void **state)
 {
     (void)state;
     struct visit visit = {.aio = open_aio(CONFIG(.queue_depth = 8)),
@@ -362,7 +362,7 @@ static void a_config_out_of_range_is_refused(void **state)
     close_aio(&aio); /* a null handle is accepted */
 }
 
-static void the_smallest_and_the_largest_queue_work(void **state)
+static void u16_the_smallest_and_the_largest_queue_work(void **state)
 {
     enum { MOST = 4096 };
     (void)state;
@@ -391,21 +391,21 @@ static void the_smallest_and_the_largest_queue_work(void **state)
 const struct CMUnitTest data_cases[] = {
     cmocka_unit_test(every_size_reads_back_as_written),
     cmocka_unit_test(mixed_random_operations_agree_with_a_model),
-    cmocka_unit_test(a_bad_operation_is_refused_and_nothing_is_taken),
-    cmocka_unit_test(close_waits_for_what_is_in_flight),
-    cmocka_unit_test(a_context_may_move_between_threads_while_it_is_idle),
+    cmocka_unit_test(u14_a_bad_operation_is_refused_and_nothing_is_taken),
+    cmocka_unit_test(u19_close_waits_for_what_is_in_flight),
+    cmocka_unit_test(u17_a_context_may_move_between_threads_while_it_is_idle),
 };
 const size_t data_case_count = sizeof data_cases / sizeof *data_cases;
 
 const struct CMUnitTest queue_cases[] = {
     cmocka_unit_test(submit_takes_what_fits_then_says_eagain),
     cmocka_unit_test(sync_completes_after_written_data),
-    cmocka_unit_test(the_smallest_and_the_largest_queue_work),
+    cmocka_unit_test(u16_the_smallest_and_the_largest_queue_work),
 };
 const size_t queue_case_count = sizeof queue_cases / sizeof *queue_cases;
 
 const struct CMUnitTest system_cases[] = {
-    cmocka_unit_test(reap_ends_at_its_timeout_and_other_operations_go_on),
+    cmocka_unit_test(u8_signals_do_not_end_a_wait_and_timeouts_do),
     cmocka_unit_test(polling_alone_makes_progress),
     cmocka_unit_test(a_config_out_of_range_is_refused),
 };
