@@ -346,7 +346,7 @@ static void a_config_out_of_range_is_refused(void **state)
     } future = {.config = *CONFIG(.queue_depth = 8)};
     future.config.size = sizeof future;
     const struct hst_aio_config no_size = {.queue_depth = 8},
-                                unknown = {sizeof unknown, 3, 0, 0, 0};
+                                unknown = {.size = sizeof unknown, .backend = 5};
     assert_int_equal(hst_aio_open(&no_size, directory, &aio, NULL), -EINVAL);
     assert_int_equal(hst_aio_open(&unknown, directory, &aio, NULL), -EINVAL);
     assert_int_equal(hst_aio_open(CONFIG(.queue_depth = 4097), directory, &aio, NULL), -EINVAL);
