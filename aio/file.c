@@ -14,8 +14,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { ZEROS_BYTES = 1 << 20 };
@@ -116,7 +118,7 @@ static int prepare(const struct hst_aio *aio, struct hst_aio_file *file, unsigne
     return 0;
 }
 
-static int check_request(unsigned flags, uint64_t size_bytes)
+static int check_request(const struct hst_aio *aio, unsigned flags, uint64_t size_bytes)
 {
     const bool readonly = flags & HST_AIO_READONLY;
     if (flags & ~(unsigned)(HST_AIO_SCRATCH | HST_AIO_CREATE | HST_AIO_READONLY))
@@ -127,6 +129,8 @@ static int check_request(unsigned flags, uint64_t size_bytes)
         return -EINVAL;
     if (size_bytes > INT64_MAX)
         return -EFBIG;
+    if (aio->ops && aio->ops->file_open)
+        return 0;
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) < 0)
         return -errno;
@@ -135,12 +139,53 @@ static int check_request(unsigned flags, uint64_t size_bytes)
     return 0;
 }
 
+/*
+ * Excludes other processes, and the ghost of a killed one: its requests hold the file, and with it
+ * the lock, until the drive has answered them.
+ */
+static int lock(struct hst_aio_file *file, uint32_t timeout_ms)
+{
+    const int kind = file->readonly ? LOCK_SH : LOCK_EX;
+    const uint64_t begin_ns = hst_aio_now_ns();
+    uint64_t pause_ns = 1000000;
+    while (flock(file->fd, kind | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return errno == ENOLCK || errno == EOPNOTSUPP ? -ENOLCK : -errno;
+        if (hst_aio_now_ns() - begin_ns >= (uint64_t)timeout_ms * 1000000)
+            return -EBUSY;
+        nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);
+        if (pause_ns < 50000000)
+            pause_ns *= 2;
+    }
+    file->locked = true;
+    return 0;
+}
+
+static int open_on_system(const struct hst_aio *aio, struct hst_aio_file *file, const char *path,
+                          unsigned flags, uint64_t size_bytes)
+{
+    file->fd = flags & HST_AIO_SCRATCH ? open_scratch(path) : open_named(path, flags);
+    if (file->fd < 0)
+        return file->fd;
+    int rc = 0;
+    if (!(flags & HST_AIO_SCRATCH))
+        rc = lock(file, aio->config.lock_timeout_ms);
+    if (rc == 0)
+        rc = prepare(aio, file, flags, size_bytes);
+    if (rc < 0) {
+        if (flags & HST_AIO_CREATE)
+            unlink(path);
+        close(file->fd);
+    }
+    return rc;
+}
+
 int hst_aio_file_open(struct hst_aio *aio, const char *path, unsigned flags, uint64_t size_bytes,
                       struct hst_aio_file **out)
 {
     if (!aio || !path || !out)
         return -EINVAL;
-    int rc = check_request(flags, size_bytes);
+    int rc = check_request(aio, flags, size_bytes);
     if (rc < 0)
         return rc;
     struct hst_aio_file *file = calloc(1, sizeof *file);
@@ -148,34 +193,49 @@ int hst_aio_file_open(struct hst_aio *aio, const char *path, unsigned flags, uin
         return -ENOMEM;
     file->aio = aio;
     file->readonly = flags & HST_AIO_READONLY;
-    file->fd = flags & HST_AIO_SCRATCH ? open_scratch(path) : open_named(path, flags);
-    if (file->fd < 0) {
-        rc = file->fd;
-        goto err_file;
+    if (aio->ops && aio->ops->file_open)
+        rc = aio->ops->file_open(aio, file, path, flags, size_bytes);
+    else
+        rc = open_on_system(aio, file, path, flags, size_bytes);
+    if (rc < 0) {
+        free(file);
+        return rc;
     }
-    rc = prepare(aio, file, flags, size_bytes);
-    if (rc < 0)
-        goto err_fd;
+    file->next = aio->files;
+    if (file->next)
+        file->next->previous = file;
+    aio->files = file;
+    if (aio->ops && aio->ops->file_added)
+        aio->ops->file_added(aio, file);
     *out = file;
     return 0;
-
-err_fd:
-    if (flags & HST_AIO_CREATE)
-        unlink(path);
-    close(file->fd);
-err_file:
-    free(file);
-    return rc;
 }
 
-void hst_aio_file_close(struct hst_aio_file **file)
+void hst_aio_file_close(struct hst_aio_file **out)
 {
-    if (!*file)
+    struct hst_aio_file *file = *out;
+    if (!file)
         return;
-    assert((*file)->in_flight == 0);
-    close((*file)->fd);
-    free(*file);
-    *file = NULL;
+    assert(file->in_flight == 0);
+    struct hst_aio *aio = file->aio;
+    if (aio) { /* not closed before */
+        if (file->previous)
+            file->previous->next = file->next;
+        else
+            aio->files = file->next;
+        if (file->next)
+            file->next->previous = file->previous;
+        if (aio->ops && aio->ops->file_removed)
+            aio->ops->file_removed(aio, file);
+        if (aio->ops && aio->ops->file_close)
+            aio->ops->file_close(file);
+    }
+    if (file->locked)
+        flock(file->fd, LOCK_UN); /* a ring that goes away later may still hold the file */
+    if (file->fd >= 0)
+        close(file->fd);
+    free(file);
+    *out = NULL;
 }
 
 uint64_t hst_aio_file_size(const struct hst_aio_file *file)

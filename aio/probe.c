@@ -6,15 +6,48 @@
  */
 #include "internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <string.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static const uint32_t transfer_bytes[] = {4 << 10, 1 << 20, 4 << 20};
 enum { TRANSFERS = sizeof transfer_bytes / sizeof *transfer_bytes };
+
+/*
+ * struct statx of the kernel since Linux 6.1, which older C libraries lack: what O_DIRECT needs.
+ * Everything before it is looked at by nobody here.
+ */
+struct statx_direct {
+    uint32_t mask;
+    uint32_t before[37];
+    uint32_t memory_align_bytes, offset_align_bytes;
+    uint64_t after[12];
+};
+enum { STATX_DIRECT = 0x2000 };
+static_assert(offsetof(struct statx_direct, memory_align_bytes) == 0x98, "as in linux/stat.h");
+static_assert(sizeof(struct statx_direct) == 256, "as in linux/stat.h");
+
+/*
+ * Where the kernel says what it needs, and that is more than operations have, O_DIRECT is not
+ * tried: some file systems take what is misaligned, through the page cache, and say nothing.
+ */
+static int check_alignment(int fd, struct hst_aio_info *info)
+{
+    struct statx_direct st = {0};
+    if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIRECT, &st) < 0 ||
+        !(st.mask & STATX_DIRECT))
+        return 0; /* not known */
+    info->direct_memory_align_bytes = st.memory_align_bytes;
+    info->direct_offset_align_bytes = st.offset_align_bytes;
+    if (st.memory_align_bytes > HST_AIO_ALIGN_BYTES || st.offset_align_bytes > HST_AIO_ALIGN_BYTES)
+        return -EINVAL;
+    return 0;
+}
 
 /* One block through O_DIRECT. Returns 0 or the error of the step that failed. */
 static int try_direct(int fd)
@@ -41,7 +74,9 @@ int hst_aio_probe_open(struct hst_aio *aio, const char *directory, struct hst_ai
     int rc = hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, HST_AIO_PROBE_BYTES, &file);
     if (rc < 0)
         return rc;
-    rc = try_direct(file->fd);
+    rc = aio->config.avoid & HST_AIO_AVOID_DIRECT ? -EOPNOTSUPP : check_alignment(file->fd, info);
+    if (rc == 0)
+        rc = try_direct(file->fd);
     info->direct_error = rc;
     info->direct = aio->direct = rc == 0;
     if (rc == -EINVAL || rc == -EOPNOTSUPP) /* no O_DIRECT here, or of larger blocks: buffered */

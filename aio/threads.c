@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 struct pool {
@@ -27,22 +28,24 @@ struct pool {
     struct piece **finished;
     uint32_t finished_count;
     uint32_t wake_at; /* 0: nobody waits */
+    int event_fd;     /* readable while finished_count > 0; -1: nobody has asked for it */
     uint32_t thread_count;
     pthread_t threads[HST_AIO_THREADS_MAX];
 };
 
 static int perform(const struct piece *piece)
 {
+    const int fd = piece->file->fd;
     ssize_t n = -1;
     switch (piece->kind) {
     case HST_AIO_READ:
-        n = pread(piece->fd, piece->buffer, piece->bytes, (off_t)piece->offset);
+        n = pread(fd, piece->buffer, piece->bytes, (off_t)piece->offset);
         break;
     case HST_AIO_WRITE:
-        n = pwrite(piece->fd, piece->buffer, piece->bytes, (off_t)piece->offset);
+        n = pwrite(fd, piece->buffer, piece->bytes, (off_t)piece->offset);
         break;
     case HST_AIO_SYNC:
-        n = fdatasync(piece->fd);
+        n = fdatasync(fd);
         break;
     }
     return n < 0 ? -errno : (int)n;
@@ -67,6 +70,8 @@ static void *worker(void *arg)
         pool->finished[pool->finished_count++] = piece;
         if (pool->finished_count == pool->wake_at)
             pthread_cond_signal(&pool->news);
+        if (pool->finished_count == 1 && pool->event_fd >= 0)
+            eventfd_write(pool->event_fd, 1);
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -83,6 +88,8 @@ static void pool_destroy(struct pool *pool)
     pthread_cond_destroy(&pool->news);
     pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->lock);
+    if (pool->event_fd >= 0)
+        close(pool->event_fd);
     free(pool->finished);
     free(pool->queue);
     free(pool);
@@ -112,6 +119,7 @@ static int threads_open(struct hst_aio *aio, const char **step)
     if (!pool)
         return -ENOMEM;
     pool->capacity = aio->piece_capacity;
+    pool->event_fd = -1;
     pool->queue = calloc(pool->capacity, sizeof(struct piece *));
     pool->finished = calloc(pool->capacity, sizeof(struct piece *));
     pthread_condattr_t monotonic;
@@ -124,7 +132,7 @@ static int threads_open(struct hst_aio *aio, const char **step)
     int rc = -ENOMEM;
     if (pool->queue && pool->finished) {
         *step = "pthread_create";
-        rc = pool_start(pool, aio->thread_count);
+        rc = pool_start(pool, aio->config.thread_count);
     }
     if (rc < 0) {
         pool_destroy(pool);
@@ -179,8 +187,22 @@ static int threads_wait(struct hst_aio *aio, uint32_t least, uint64_t timeout_ns
     for (uint32_t i = 0; i < count; i++)
         aio->finished[i] = pool->finished[i];
     pool->finished_count = 0;
+    eventfd_t drained;
+    if (count > 0 && pool->event_fd >= 0)
+        eventfd_read(pool->event_fd, &drained);
     pthread_mutex_unlock(&pool->lock);
     return (int)count;
+}
+
+static int threads_descriptor(struct hst_aio *aio)
+{
+    struct pool *pool = aio->state;
+    pthread_mutex_lock(&pool->lock);
+    if (pool->event_fd < 0)
+        pool->event_fd = eventfd(pool->finished_count > 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    const int fd = pool->event_fd < 0 ? -errno : pool->event_fd;
+    pthread_mutex_unlock(&pool->lock);
+    return fd;
 }
 
 const struct hst_aio_ops hst_aio_threads_ops = {
@@ -190,4 +212,5 @@ const struct hst_aio_ops hst_aio_threads_ops = {
     .push = threads_push,
     .flush = threads_flush,
     .wait = threads_wait,
+    .descriptor = threads_descriptor,
 };

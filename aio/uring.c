@@ -11,7 +11,11 @@
  *
  * Not used: SQPOLL (burns a core), IOPOLL (needs poll queues), the timeout operation (the wait
  * carries its timeout in its argument: kernel 5.11). The completion queue has twice the entries of
- * what can be in flight: it cannot overflow.
+ * what can be in flight: it cannot overflow. Nor the registration of the ring's own descriptor: it
+ * belongs to the thread, which a context may leave.
+ *
+ * Buffers and files are registered into sparse tables (Linux 5.19). That is a matter of speed only:
+ * what cannot be registered is used as it is. A ring that is made anew registers everything again.
  */
 #include "internal.h"
 
@@ -19,18 +23,28 @@
 #include <errno.h>
 #include <liburing.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+enum { BUFFER_SLOTS = 64, FILE_SLOTS = 64 };
+static const uint64_t buffer_part_bytes = 512u << 20; /* the kernel takes at most 1 GiB at once */
+
+struct part {     /* of a registered buffer */
+    char *memory; /* null: a free slot */
+    char *whole;  /* the buffer it is part of */
+    uint64_t size_bytes;
+};
+
 struct uring {
     struct io_uring ring;
-    pid_t
-        /*
-         * thread that made the ring; pthread_t values are used again too soon to tell threads
-         * apart
-         */
-        owner;
+    /* thread that made the ring; pthread_t values are used again too soon to tell threads apart */
+    pid_t owner;
     bool live;
+    bool fixed_buffers, fixed_files;
+    struct part parts[BUFFER_SLOTS];
+    uint32_t part_end; /* all slots from here on are free */
+    bool files[FILE_SLOTS];
 };
 
 static int setup(struct io_uring *ring, uint32_t entries)
@@ -54,6 +68,47 @@ static int setup(struct io_uring *ring, uint32_t entries)
     return rc;
 }
 
+static int set_part(struct uring *uring, uint32_t slot)
+{
+    const struct part *part = &uring->parts[slot];
+    const struct iovec iov = {part->memory, part->memory ? part->size_bytes : 0};
+    const __u64 tag = 0;
+    const int rc = io_uring_register_buffers_update_tag(&uring->ring, slot, &iov, &tag, 1);
+    return rc < 0 ? rc : 0;
+}
+
+static void set_file(struct uring *uring, struct hst_aio_file *file)
+{
+    uint32_t slot = 0;
+    while (slot < FILE_SLOTS && uring->files[slot])
+        slot++;
+    file->slot = 0;
+    if (!uring->fixed_files || slot == FILE_SLOTS ||
+        io_uring_register_files_update(&uring->ring, slot, &file->fd, 1) != 1)
+        return;
+    uring->files[slot] = true;
+    file->slot = slot + 1;
+}
+
+/* Tables for a new ring, with all that was registered with the one before. */
+static void register_all(struct hst_aio *aio, struct uring *uring)
+{
+    uring->fixed_buffers = uring->fixed_files = false;
+    aio->info.fixed_error = -ECANCELED;
+    memset(uring->files, 0, sizeof uring->files);
+    if (!(aio->config.avoid & HST_AIO_AVOID_FIXED)) {
+        aio->info.fixed_error = io_uring_register_buffers_sparse(&uring->ring, BUFFER_SLOTS);
+        uring->fixed_buffers = aio->info.fixed_error == 0;
+        uring->fixed_files = io_uring_register_files_sparse(&uring->ring, FILE_SLOTS) == 0;
+    }
+    aio->info.fixed = uring->fixed_buffers;
+    for (struct hst_aio_file *file = aio->files; file; file = file->next)
+        set_file(uring, file);
+    for (uint32_t i = 0; i < uring->part_end; i++)
+        if (uring->parts[i].memory && (!uring->fixed_buffers || set_part(uring, i) < 0))
+            uring->parts[i].memory = NULL;
+}
+
 static int ring_open(struct hst_aio *aio, const char **step)
 {
     struct uring *uring = aio->state;
@@ -72,8 +127,10 @@ static int ring_open(struct hst_aio *aio, const char **step)
         goto err_ring;
     const uint32_t entries = uring->ring.sq.ring_entries;
     aio->piece_limit = entries < aio->piece_capacity ? entries : aio->piece_capacity;
+    aio->epoll_member = -1; /* the one before is closed */
     uring->owner = gettid();
     uring->live = true;
+    register_all(aio, uring);
     return 0;
 
 err_ring:
@@ -116,25 +173,41 @@ static int uring_claim(struct hst_aio *aio)
     return ring_open(aio, &step);
 }
 
+/* The slot of the registered part that holds the whole request; BUFFER_SLOTS: none. */
+static uint32_t find_part(const struct uring *uring, const struct piece *piece)
+{
+    for (uint32_t i = 0; i < uring->part_end; i++) {
+        const struct part *part = &uring->parts[i];
+        if (part->memory && piece->buffer >= part->memory &&
+            piece->buffer + piece->bytes <= part->memory + part->size_bytes)
+            return i;
+    }
+    return BUFFER_SLOTS;
+}
+
 static void uring_push(struct hst_aio *aio, struct piece *piece)
 {
     struct uring *uring = aio->state;
     struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->ring);
     assert(sqe); /* entries >= piece_limit */
-    switch (piece->kind) {
-    case HST_AIO_READ:
-        io_uring_prep_read(sqe, piece->fd, piece->buffer, piece->bytes, piece->offset);
-        break;
-    case HST_AIO_WRITE:
-        io_uring_prep_write(sqe, piece->fd, piece->buffer, piece->bytes, piece->offset);
-        break;
-    case HST_AIO_SYNC:
-        io_uring_prep_fsync(sqe, piece->fd, IORING_FSYNC_DATASYNC);
-        break;
+    const uint32_t slot = piece->file->slot;
+    const int fd = slot > 0 ? (int)slot - 1 : piece->file->fd;
+    if (piece->kind == HST_AIO_SYNC) {
+        io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
+    } else {
+        const bool read = piece->kind == HST_AIO_READ;
+        const uint32_t part = find_part(uring, piece);
+        int code = read ? IORING_OP_READ : IORING_OP_WRITE;
+        if (part < BUFFER_SLOTS)
+            code = read ? IORING_OP_READ_FIXED : IORING_OP_WRITE_FIXED;
+        io_uring_prep_rw(code, sqe, fd, piece->buffer, piece->bytes, piece->offset);
+        sqe->buf_index = part < BUFFER_SLOTS ? (__u16)part : 0;
     }
+    unsigned flags = slot > 0 ? IOSQE_FIXED_FILE : 0;
     /* A worker of the kernel may sleep where the inline attempt, which may not, said EAGAIN. */
     if (piece->retries > 0)
-        io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
+        flags |= IOSQE_ASYNC;
+    io_uring_sqe_set_flags(sqe, flags);
     io_uring_sqe_set_data(sqe, piece);
 }
 
@@ -152,7 +225,9 @@ static int uring_flush(struct hst_aio *aio)
 {
     struct uring *uring = aio->state;
     int rc = io_uring_submit(&uring->ring);
-    return is_passing(rc) ? 0 : rc;
+    if (!is_passing(rc))
+        return rc;
+    return io_uring_sq_ready(&uring->ring) > 0;
 }
 
 /* Takes what the completion queue holds, without a system call. */
@@ -193,6 +268,7 @@ static int uring_wait(struct hst_aio *aio, uint32_t least, uint64_t timeout_ns)
     }
     if (!is_passing(rc))
         return rc;
+    aio->pushed = io_uring_sq_ready(&uring->ring) > 0;
     const uint32_t before = count;
     count = harvest(aio, count);
     if (count == before && least > 0 && (rc == -EAGAIN || rc == -EBUSY || rc == -ENOMEM)) {
@@ -200,6 +276,92 @@ static int uring_wait(struct hst_aio *aio, uint32_t least, uint64_t timeout_ns)
         nanosleep(&pause, NULL);
     }
     return (int)count;
+}
+
+static int uring_descriptor(struct hst_aio *aio)
+{
+    const struct uring *uring = aio->state;
+    return uring->live ? uring->ring.ring_fd : -EBADF;
+}
+
+/*
+ * A ring can be told only by its own thread. Elsewhere it is given up, nothing being in flight; the
+ * next submit makes a new one.
+ */
+static bool is_owner(struct uring *uring)
+{
+    if (uring->live && uring->owner == gettid())
+        return true;
+    ring_close(uring);
+    return false;
+}
+
+static void uring_file_added(struct hst_aio *aio, struct hst_aio_file *file)
+{
+    struct uring *uring = aio->state;
+    if (uring->live && uring->owner == gettid())
+        set_file(uring, file);
+}
+
+static void uring_file_removed(struct hst_aio *aio, struct hst_aio_file *file)
+{
+    struct uring *uring = aio->state;
+    const int none = -1;
+    if (file->slot == 0)
+        return;
+    if (is_owner(uring)) {
+        io_uring_register_files_update(&uring->ring, file->slot - 1, &none, 1);
+        uring->files[file->slot - 1] = false;
+    }
+    file->slot = 0;
+}
+
+static void uring_buffer_unregister(struct hst_aio *aio, char *buffer)
+{
+    struct uring *uring = aio->state;
+    for (uint32_t i = 0; i < uring->part_end; i++) {
+        if (!uring->parts[i].memory || uring->parts[i].whole != buffer)
+            continue;
+        uring->parts[i].memory = NULL;
+        if (is_owner(uring))
+            set_part(uring, i);
+    }
+    while (uring->part_end > 0 && !uring->parts[uring->part_end - 1].memory)
+        uring->part_end--;
+}
+
+static int uring_buffer_register(struct hst_aio *aio, char *buffer, size_t size_bytes)
+{
+    struct uring *uring = aio->state;
+    int rc = aio->in_flight > 0 ? 0 : uring_claim(aio);
+    if (rc < 0)
+        return rc;
+    if (!uring->fixed_buffers)
+        return -ENOTSUP;
+    uint32_t slot = 0;
+    for (size_t done = 0; done < size_bytes && rc == 0; done += buffer_part_bytes) {
+        while (slot < BUFFER_SLOTS && uring->parts[slot].memory)
+            slot++;
+        if (slot == BUFFER_SLOTS) {
+            rc = -ENOSPC;
+            break;
+        }
+        const size_t left_bytes = size_bytes - done;
+        struct part *part = &uring->parts[slot];
+        *part = (struct part){
+            .memory = buffer + done,
+            .whole = buffer,
+            .size_bytes = left_bytes < buffer_part_bytes ? left_bytes : buffer_part_bytes,
+        };
+        rc = set_part(uring, slot);
+        if (rc < 0)
+            part->memory = NULL;
+        else if (slot >= uring->part_end)
+            uring->part_end = slot + 1;
+    }
+    if (rc < 0)
+        uring_buffer_unregister(aio, buffer);
+    return rc;
 }
 
 const struct hst_aio_ops hst_aio_uring_ops = {
@@ -210,4 +372,9 @@ const struct hst_aio_ops hst_aio_uring_ops = {
     .push = uring_push,
     .flush = uring_flush,
     .wait = uring_wait,
+    .descriptor = uring_descriptor,
+    .file_added = uring_file_added,
+    .file_removed = uring_file_removed,
+    .buffer_register = uring_buffer_register,
+    .buffer_unregister = uring_buffer_unregister,
 };

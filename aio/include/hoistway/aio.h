@@ -99,8 +99,8 @@ enum hst_aio_avoid {
  * strikes. The handling of short results and errors lies above, so that it is what is tested.
  *
  *   which    op=read|write|sync|any   (any)   nth=N  the first matching request to strike (1)
- *            times=N|all  how many from there on (1)         every=N  of those, each N-th (1)
- *            odds=N  of those, one in N by the seed (1)
+ *            every=N  from there on each N-th (1)      times=N|all  so many of them (1)
+ *            odds=N  each of them only with a chance of 1/N, by the seed (1)
  *            at=BYTES len=BYTES   only requests that touch this range of their file; with err=,
  *                     short= and torn= like a bad place on a medium
  *   what     err=NAME    EIO, ENOSPC, …, or a number: nothing is moved, that is the result
