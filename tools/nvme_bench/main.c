@@ -93,6 +93,7 @@ static int measure(const struct nb_args *a, struct nb_result *r, struct hst_erro
     struct nb_bench *bench = calloc(1, sizeof *bench);
     if (!bench)
         return fail(error, FAIL_DEVICE, -ENOMEM, "there is no memory. Fix: end other programs.");
+    r->quick = a->quick;
     bench->args = a;
     bench->stopped = &stopped;
     bench->result = r;

@@ -17,9 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MIB      (UINT64_C(1) << 20)
-#define SECOND   UINT64_C(1000000000)
-#define SLICE_NS (SECOND / 10)
+#define MIB           (UINT64_C(1) << 20)
+#define SECOND        UINT64_C(1000000000)
+#define SLICE_NS      (SECOND / 10)
+#define WINDOW_ROUNDS 4u
 
 static void tell(struct nb_bench *b, uint32_t drive, const char *what)
 {
@@ -148,18 +149,23 @@ static int measure_now(struct nb_bench *b, enum nb_phase phase, const struct nb_
     return nb_run_lanes(b, &lane, job, 1, *out);
 }
 
+/* Whole blocks, and several times what is in flight: that may complete all at once. */
+static uint64_t window_bytes(uint64_t wanted, const struct nb_job *job)
+{
+    uint64_t least = WINDOW_ROUNDS * (uint64_t)job->block_bytes * job->depth;
+    uint64_t bytes = wanted < least ? least : wanted;
+    return bytes - bytes % job->block_bytes;
+}
+
 static int write_long(struct nb_bench *b, uint32_t drive)
 {
     struct nb_sustained *s = &b->result->drives[drive].sustained;
     struct nb_lane *lane = &b->lanes[drive][0];
     struct nb_job job = long_job(b, NB_WRITE, drive);
     struct nb_point *point;
-    uint64_t window = b->budget.window_bytes;
     job.most_bytes = b->budget.sustain_bytes;
     job.most_ns = b->budget.sustain_ns;
-    job.window_bytes = window - window % job.block_bytes;
-    if (job.window_bytes == 0)
-        job.window_bytes = job.block_bytes;
+    job.window_bytes = window_bytes(b->budget.window_bytes, &job);
     job.stop_when_flat = true;
     *s = (struct nb_sustained){.window_bytes = job.window_bytes,
                                .idle_s = (double)b->budget.idle_ns * 1e-9};
