@@ -21,10 +21,11 @@ struct nb_answer {
     uint64_t tokens_needed; /* per step, for the target; 0: none suffices */
     uint32_t drives_needed; /* of this kind, striped; 0: none suffices */
     double endurance_bytes; /* of all drives; 0: not given */
-    double steps_to_wear, days_to_wear; /* NAN where endurance was not given, or nothing is written */
+    /* NAN where endurance was not given, or nothing is written */
+    double steps_to_wear, days_to_wear;
 };
 
-/** Finds the model of --plan: a name, a config.json, or a directory with one. E402, E412 to E414. */
+/** Finds the model of --plan: a name, a config.json, or its directory. E402, E412 to E414. */
 int nb_answer_model(const char *plan, struct nb_answer *answer, struct hst_error *error);
 /** Answers. E402 where the result has no steady rates. */
 int nb_answer_make(const struct nb_args *args, const struct nb_result *result,

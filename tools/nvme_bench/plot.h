@@ -32,6 +32,6 @@ struct plot {
 };
 void plot_draw(const struct plot *plot, FILE *out);
 
-/** The step of an axis from 0 to `most` that makes 3 to 6 intervals: 1, 2, 2.5 or 5 · 10^k. Pure. */
+/** The step of an axis from 0 to `most` with at most 6 intervals: 1, 2, 2.5 or 5 · 10^k. Pure. */
 double plot_step(double most);
 #endif

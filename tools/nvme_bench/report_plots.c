@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides what of a drive's results is plotted: rates over block and depth, the long write, latencies. */
+/*
+ * Decides what of a drive's results is plotted: rates over block and depth, the long write,
+ * latencies.
+ */
 #include "nvme_bench/report_plots.h"
 
 #include "nvme_bench/plot.h"
