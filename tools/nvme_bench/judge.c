@@ -140,11 +140,19 @@ static double rate_of(const struct nb_result *r, enum nb_phase phase, enum nb_ki
     return p ? p->rate : 0;
 }
 
+/* What a long write fell to counts, even where a short one did better afterwards. */
+static double steady_rate(const struct nb_result *r, enum nb_kind kind, uint32_t drive)
+{
+    const struct nb_sustained *s = &r->drives[drive].sustained;
+    double rate = rate_of(r, NB_STEADY, kind, drive);
+    return kind == NB_WRITE && s->drop_bytes ? fmin(rate, s->last) : rate;
+}
+
 static double usable_rate(const struct nb_result *r, enum nb_kind kind)
 {
     double sum = 0;
     for (uint32_t d = 0; d < r->drive_count; d++) {
-        double steady = rate_of(r, NB_STEADY, kind, d);
+        double steady = steady_rate(r, kind, d);
         if (steady <= 0)
             return 0;
         sum += steady;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what is measured, in which order, and how much of it. First the sweep, which finds the
- * shape of request that suits the drive; then, after a pause in which a write cache can empty
- * itself, one long write in that shape, what the drive still does right after it (its steady
- * rates), and what another pause gives back; then all drives together; last, everything is read
- * again and compared.
+ * Decides what is measured, in which order, and how much of it. Training writes for days, so the
+ * drive is first brought to where training will find it: after a pause, in which a write cache can
+ * empty itself, one long write fills that cache and shows where it ends. The sweep follows at once,
+ * then the steady rates in the shape of request that suits best; another pause shows what it gives
+ * back; then all drives together; last, everything is read again and compared.
  */
 #include "nvme_bench/measure.h"
 
@@ -133,22 +133,6 @@ static int pause_drive(struct nb_bench *b, uint32_t drive)
     return *b->stopped ? -ECANCELED : 0;
 }
 
-static struct nb_job long_job(const struct nb_bench *b, enum nb_kind kind, uint32_t drive)
-{
-    struct nb_job job = job_of(b, kind, &b->result->drives[drive].best, 1);
-    job.most_ns = b->budget.steady_ns;
-    return job;
-}
-
-/* What the drive does now, on its first lane. */
-static int measure_now(struct nb_bench *b, enum nb_phase phase, const struct nb_job *job,
-                       uint32_t drive, struct nb_point **out)
-{
-    struct nb_lane *lane = &b->lanes[drive][0];
-    *out = new_point(b, phase, job->kind, drive, &b->result->drives[drive].best);
-    return nb_run_lanes(b, &lane, job, 1, *out);
-}
-
 /* Whole blocks, and several times what is in flight: that may complete all at once. */
 static uint64_t window_bytes(uint64_t wanted, const struct nb_job *job)
 {
@@ -157,12 +141,24 @@ static uint64_t window_bytes(uint64_t wanted, const struct nb_job *job)
     return bytes - bytes % job->block_bytes;
 }
 
+/* Of the sweep's shapes the one that surely keeps a drive busy: blocks of up to 1 MiB, and the most
+   requests. */
+static struct nb_shape long_shape(const struct nb_bench *b)
+{
+    struct nb_shape shape = {b->args->blocks.values[0], b->budget.most_depth, 1};
+    for (uint32_t i = 0; i < b->args->blocks.count; i++)
+        if (b->args->blocks.values[i] <= MIB)
+            shape.block_bytes = b->args->blocks.values[i];
+    return shape;
+}
+
 static int write_long(struct nb_bench *b, uint32_t drive)
 {
     struct nb_sustained *s = &b->result->drives[drive].sustained;
     struct nb_lane *lane = &b->lanes[drive][0];
-    struct nb_job job = long_job(b, NB_WRITE, drive);
-    struct nb_point *point;
+    const struct nb_shape shape = long_shape(b);
+    struct nb_job job = job_of(b, NB_WRITE, &shape, 1);
+    struct nb_point ignored = {0};
     job.most_bytes = b->budget.sustain_bytes;
     job.most_ns = b->budget.sustain_ns;
     job.window_bytes = window_bytes(b->budget.window_bytes, &job);
@@ -171,36 +167,38 @@ static int write_long(struct nb_bench *b, uint32_t drive)
                                .idle_s = (double)b->budget.idle_ns * 1e-9};
     tell(b, drive, "long write");
     lane->sustained = s;
-    int rc = measure_now(b, NB_STEADY, &job, drive, &point);
-    if (rc)
-        return rc;
+    int rc = nb_run_lanes(b, &lane, &job, 1, &ignored);
     nb_sustained_judge(s);
-    if (s->windows)
-        point->rate = s->last; /* steady is what is left after a drop */
-    b->result->point_count++;
-    return 0;
+    return rc;
+}
+
+/* What the drive does in its best shape, on its first lane; *out is the next free point. */
+static int measure_best(struct nb_bench *b, enum nb_kind kind, uint32_t drive, uint64_t most_bytes,
+                        struct nb_point **out)
+{
+    const struct nb_shape *best = &b->result->drives[drive].best;
+    struct nb_lane *lane = &b->lanes[drive][0];
+    struct nb_job job = job_of(b, kind, best, 1);
+    job.most_ns = b->budget.steady_ns;
+    job.most_bytes = most_bytes ? most_bytes : job.most_bytes;
+    *out = new_point(b, NB_STEADY, kind, drive, best);
+    return nb_run_lanes(b, &lane, &job, 1, *out);
 }
 
 static int measure_steady(struct nb_bench *b, uint32_t drive)
 {
-    static const enum nb_kind kinds[] = {NB_MIXED, NB_READ}; /* mixed first: the cache is full */
+    static const enum nb_kind kinds[] = {NB_WRITE, NB_MIXED, NB_READ}; /* while the cache is full */
     struct nb_sustained *s = &b->result->drives[drive].sustained;
     struct nb_point *point;
-    int rc = pause_drive(b, drive);
-    rc = rc ? rc : write_long(b, drive);
+    int rc = 0;
     for (size_t i = 0; !rc && i < sizeof kinds / sizeof kinds[0]; i++) {
-        const struct nb_job job = long_job(b, kinds[i], drive);
-        rc = measure_now(b, NB_STEADY, &job, drive, &point);
+        rc = measure_best(b, kinds[i], drive, 0, &point);
         b->result->point_count += rc == 0;
     }
     tell(b, drive, "pause");
     rc = rc ? rc : pause_drive(b, drive);
-    if (rc)
-        return rc;
-    struct nb_job job = long_job(b, NB_WRITE, drive);
-    job.most_bytes = b->budget.recovery_bytes;
-    rc = measure_now(b, NB_STEADY, &job, drive, &point); /* not kept as a point */
-    s->recovered = rc ? NAN : point->rate;
+    rc = rc ? rc : measure_best(b, NB_WRITE, drive, b->budget.recovery_bytes, &point);
+    s->recovered = rc ? (double)NAN : point->rate; /* not kept as a point */
     return rc;
 }
 
@@ -214,7 +212,8 @@ static int measure_striped(struct nb_bench *b)
     for (uint32_t kind = 0; kind < NB_KINDS; kind++) {
         for (uint32_t d = 0; d < b->result->drive_count; d++) {
             lanes[d] = &b->lanes[d][0];
-            jobs[d] = long_job(b, (enum nb_kind)kind, d);
+            jobs[d] = job_of(b, (enum nb_kind)kind, &b->result->drives[d].best, 1);
+            jobs[d].most_ns = b->budget.steady_ns;
         }
         tell(b, 0, "all drives together");
         struct nb_point *p = new_point(b, NB_STRIPED, (enum nb_kind)kind, NB_ALL_DRIVES, &shape);
@@ -264,6 +263,8 @@ int nb_measure(struct nb_bench *b)
     int rc = 0;
     for (uint32_t d = 0; !rc && d < b->result->drive_count; d++) {
         rc = fill_files(b, d);
+        rc = rc ? rc : pause_drive(b, d);
+        rc = rc ? rc : write_long(b, d);
         rc = rc ? rc : sweep(b, d);
         rc = rc ? rc : measure_steady(b, d);
     }

@@ -32,7 +32,7 @@ static uint64_t count_written(const struct nb_args *a, const struct nb_budget *b
 {
     uint64_t per_pair = b->point_bytes + b->point_bytes / 2; /* a write and half a mixed case */
     uint64_t sweep = b->sweep_points / NB_KINDS * per_pair;
-    uint64_t steady = b->sustain_bytes + b->point_bytes / 2 + b->recovery_bytes;
+    uint64_t steady = b->sustain_bytes + per_pair + b->recovery_bytes;
     uint64_t striped = a->paths.count > 1 ? per_pair : 0;
     return b->lanes * (PROBE_BYTES + b->file_bytes) + sweep + steady + striped;
 }

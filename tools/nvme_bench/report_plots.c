@@ -74,6 +74,8 @@ static void plot_along(const struct nb_result *r, uint32_t drive, bool blocks, F
     if (blocks)
         snprintf(title, sizeof title, "Rate over block size, %u in flight",
                  best->depth * best->threads);
+    else if (best->block_bytes < 1u << 20)
+        snprintf(title, sizeof title, "Rate over depth, blocks of %u KiB", best->block_bytes >> 10);
     else
         snprintf(title, sizeof title, "Rate over depth, blocks of %g MiB",
                  best->block_bytes / 1048576.0);

@@ -95,14 +95,31 @@ static void wear_text(const struct nb_answer *a, char *dst, size_t dst_bytes)
              text_count(a->steps_to_wear, steps), text_duration(a->days_to_wear * 86400, time));
 }
 
+/* 387,398 */
+static void group_digits(uint64_t value, char dst[32])
+{
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%" PRIu64, value);
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        if (i && (n - i) % 3 == 0)
+            dst[at++] = ',';
+        dst[at++] = digits[i];
+    }
+    dst[at] = '\0';
+}
+
 void nb_verdict(const struct nb_answer *a, char headline[NB_SENTENCE], char advice[NB_SENTENCE])
 {
     char tokens[64] = "no number of tokens per step", drives[64] = "no number of such drives";
     char wear[160] = "";
     const char *these = a->drives == 1 ? "This drive" : "These drives together";
     bool plural = a->drives > 1;
+    char count[32], now[32];
+    group_digits(a->tokens_needed, count);
+    group_digits(a->tokens, now);
     if (a->tokens_needed)
-        snprintf(tokens, sizeof tokens, "%" PRIu64 " tokens per step", a->tokens_needed);
+        snprintf(tokens, sizeof tokens, "%s tokens per step", count);
     if (a->drives_needed)
         snprintf(drives, sizeof drives, "%" PRIu32 " such drive%s", a->drives_needed,
                  a->drives_needed > 1 ? "s" : "");
@@ -113,7 +130,6 @@ void nb_verdict(const struct nb_answer *a, char headline[NB_SENTENCE], char advi
              : plural ? "do not feed"
                       : "does not feed",
              a->model, 100 * a->bound.efficiency, 100 * a->target);
-    snprintf(advice, NB_SENTENCE,
-             "For %.1f %%: %s with what was measured, or %s at %" PRIu64 " tokens.%s",
-             100 * a->target, tokens, drives, a->tokens, wear);
+    snprintf(advice, NB_SENTENCE, "For %.1f %%: %s with what was measured, or %s at %s tokens.%s",
+             100 * a->target, tokens, drives, now, wear);
 }
