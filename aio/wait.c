@@ -2,7 +2,7 @@
 /*
  * Waiting for several contexts at once.
  *
- * A backend's descriptor (a ring's own, or an eventfd) says when the kernel has something; what
+ * A backend's descriptor (an eventfd) says when the kernel has something; what
  * becomes due without it (a pause after EAGAIN, a result that a plan of faults holds back) is a
  * time. Contexts in virtual time have no descriptors: their clock moves to whichever is due first.
  */
@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -133,7 +134,6 @@ static void follow(struct hst_aio *aio)
     const int fd = aio->ops->descriptor(aio);
     if (fd == aio->epoll_member || fd < 0)
         return;
-    /* the one before, of a ring that is closed, has left by itself */
     struct epoll_event event = {.events = EPOLLIN};
     if (epoll_ctl(aio->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 || errno == EEXIST)
         aio->epoll_member = fd;
@@ -141,7 +141,10 @@ static void follow(struct hst_aio *aio)
 
 void hst_aio_fd_update(struct hst_aio *aio)
 {
+    eventfd_t drained;
     follow(aio);
+    if (aio->in_flight == 0 && aio->epoll_member >= 0)
+        eventfd_read(aio->epoll_member, &drained); /* what it told of has been reaped */
     uint64_t due = is_ready(aio) ? 1 : aio->in_flight > 0 ? due_ns(aio) : UINT64_MAX;
     if (due == aio->timer_ns)
         return;

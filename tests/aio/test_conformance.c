@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The conformance suite: what aio.h promises, checked on one backend, which the first argument
- * names. Both backends run the same cases on a real directory. Skips where the kernel refuses
- * io_uring.
+ * The conformance suite: what aio.h promises, checked on one configuration, which the first
+ * argument names: each rung of the ladder in a real directory, and the backends that need no drive.
+ * A second argument "fault" wraps it in an empty plan of faults. Skips where the kernel refuses
+ * io_uring, or to register anything with it.
  */
 #include "conformance.h"
 
@@ -13,14 +14,52 @@
 #include <string.h>
 #include <unistd.h>
 
-enum hst_aio_backend backend;
+static const struct configuration configurations[] = {
+    {"uring-fixed", HST_AIO_URING, 0, NULL, true},
+    {"uring", HST_AIO_URING, HST_AIO_AVOID_FIXED, NULL, false},
+    {"threads", HST_AIO_THREADS, 0, NULL, false},
+    {"threads-buffered", HST_AIO_THREADS, HST_AIO_AVOID_DIRECT, NULL, false},
+    {"null", HST_AIO_NULL, 0, NULL, false},
+    {"sim", HST_AIO_SIM, 0, "sim:read=7G,write=5G,mixed=6G,lat=80us,slc=100M", false},
+};
+const struct configuration *configuration;
+const char *fault_plan;
 char directory[] = "aio-test-XXXXXX";
+
+enum { LIVE_MAX = 8 };
+static struct hst_aio *contexts[LIVE_MAX];
+static struct {
+    void *memory;
+    size_t size_bytes;
+} buffers[LIVE_MAX];
+
+static void register_buffer(struct hst_aio *aio, void *buffer, size_t size_bytes)
+{
+    if (configuration->fixed)
+        assert_int_equal(hst_aio_buffer_register(aio, buffer, size_bytes), 0);
+}
 
 struct hst_aio *open_aio(const struct hst_aio_config *config)
 {
     struct hst_aio *aio = NULL;
+    size_t free_slot = 0;
     assert_int_equal(hst_aio_open(config, directory, &aio, NULL), 0);
+    for (size_t i = 0; i < LIVE_MAX; i++)
+        if (buffers[i].memory)
+            register_buffer(aio, buffers[i].memory, buffers[i].size_bytes);
+    while (contexts[free_slot])
+        free_slot++;
+    assert_true(free_slot < LIVE_MAX);
+    contexts[free_slot] = aio;
     return aio;
+}
+
+void close_aio(struct hst_aio **aio)
+{
+    for (size_t i = 0; i < LIVE_MAX; i++)
+        if (contexts[i] == *aio)
+            contexts[i] = NULL;
+    hst_aio_close(aio);
 }
 
 struct hst_aio_file *open_scratch(struct hst_aio *aio, uint64_t size_bytes)
@@ -33,8 +72,28 @@ struct hst_aio_file *open_scratch(struct hst_aio *aio, uint64_t size_bytes)
 void *alloc_buffer(size_t size_bytes)
 {
     void *buffer = NULL;
+    size_t free_slot = 0;
     assert_int_equal(hst_aio_buffer_alloc(size_bytes, &buffer), 0);
+    for (size_t i = 0; i < LIVE_MAX; i++)
+        if (contexts[i])
+            register_buffer(contexts[i], buffer, size_bytes);
+    while (buffers[free_slot].memory)
+        free_slot++;
+    assert_true(free_slot < LIVE_MAX);
+    buffers[free_slot].memory = buffer;
+    buffers[free_slot].size_bytes = size_bytes;
     return buffer;
+}
+
+void free_buffer(void *buffer, size_t size_bytes)
+{
+    for (size_t i = 0; i < LIVE_MAX; i++) {
+        if (contexts[i])
+            hst_aio_buffer_unregister(contexts[i], buffer);
+        if (buffers[i].memory == buffer)
+            buffers[i].memory = NULL;
+    }
+    hst_aio_buffer_free(buffer, size_bytes);
 }
 
 uint64_t next_random(uint64_t *state)
@@ -87,29 +146,48 @@ int count_names(const char *path)
     return count;
 }
 
+static int run_group(const char *name, const struct CMUnitTest *cases, size_t count)
+{
+    return _cmocka_run_group_tests(name, cases, count, NULL, NULL);
+}
+
+static int run_suite(void)
+{
+    const bool real =
+        configuration->backend == HST_AIO_URING || configuration->backend == HST_AIO_THREADS;
+    int failed = run_group("queues", queue_cases, queue_case_count);
+    failed += run_group("features", feature_cases, feature_case_count);
+    if (configuration->backend != HST_AIO_NULL)
+        failed += run_group("data", data_cases, data_case_count);
+    if (real)
+        failed += run_group("system", system_cases, system_case_count);
+    if (real)
+        failed += run_group("files", file_cases, file_case_count);
+    return failed;
+}
+
 int main(int argc, char **argv)
 {
-    if (argc == 2 && strcmp(argv[1], "uring") == 0)
-        backend = HST_AIO_URING;
-    if (argc == 2 && strcmp(argv[1], "threads") == 0)
-        backend = HST_AIO_THREADS;
-    if (backend == HST_AIO_AUTO || !mkdtemp(directory)) {
-        fprintf(stderr, "usage: %s uring|threads, in a writable directory\n", argv[0]);
+    for (size_t i = 0; argc > 1 && i < sizeof configurations / sizeof *configurations; i++)
+        if (strcmp(argv[1], configurations[i].name) == 0)
+            configuration = &configurations[i];
+    if (argc > 2 && strcmp(argv[2], "fault") == 0)
+        fault_plan = "";
+    if (!configuration || !mkdtemp(directory)) {
+        fprintf(stderr, "usage: %s CONFIGURATION [fault], in a writable directory\n", argv[0]);
         return 2;
     }
     struct hst_aio *aio = NULL;
     struct hst_aio_info info = {0};
     int rc = hst_aio_open(CONFIG(.queue_depth = 0), directory, &aio, &info);
     hst_aio_close(&aio);
-    int failed = 0;
-    if (backend == HST_AIO_URING && (rc == -EPERM || rc == -ENOSYS)) {
+    int failed = 77;
+    if (configuration->backend == HST_AIO_URING && (rc == -EPERM || rc == -ENOSYS))
         printf("skipped: io_uring is refused here: %s: %s\n", info.uring_step, strerror(-rc));
-        failed = 77;
-    } else {
-        failed +=
-            _cmocka_run_group_tests("transfers", transfer_cases, transfer_case_count, NULL, NULL);
-        failed += _cmocka_run_group_tests("files", file_cases, file_case_count, NULL, NULL);
-    }
+    else if (configuration->fixed && !info.fixed)
+        printf("skipped: nothing can be registered: %s\n", strerror(-info.fixed_error));
+    else
+        failed = run_suite();
     if (rmdir(directory) < 0 && failed == 0) {
         perror("something was left behind in the test directory");
         failed = 1;

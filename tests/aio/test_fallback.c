@@ -79,7 +79,7 @@ static void without_setup(void)
     CHECK(aio == NULL && info.uring_error == -EPERM && info.backend == HST_AIO_URING);
 }
 
-static void auto_takes_threads_where_io_uring_is_refused_and_a_forced_uring_fails(void **state)
+static void u1_auto_takes_threads_where_io_uring_is_refused_and_a_forced_uring_fails(void **state)
 {
     (void)state;
     assert_int_equal(in_child(without_setup), 0);
@@ -144,7 +144,7 @@ static void with_small_rings_only(void)
     hst_aio_close(&aio);
 }
 
-static void a_ring_that_does_not_fit_is_halved_down_to_16_entries(void **state)
+static void u4_a_ring_that_does_not_fit_is_halved_down_to_16_entries(void **state)
 {
     (void)state;
     if (!uring_works())
@@ -162,7 +162,7 @@ static void with_tiny_rings_only(void)
     hst_aio_close(&aio);
 }
 
-static void below_16_entries_the_threads_take_over(void **state)
+static void u4_below_16_entries_the_threads_take_over(void **state)
 {
     (void)state;
     if (!uring_works())
@@ -232,11 +232,11 @@ static void a_file_that_cannot_be_allocated_leaves_nothing_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(auto_takes_threads_where_io_uring_is_refused_and_a_forced_uring_fails),
+        cmocka_unit_test(u1_auto_takes_threads_where_io_uring_is_refused_and_a_forced_uring_fails),
         cmocka_unit_test(the_probe_finds_a_ring_that_opens_but_does_not_work),
         cmocka_unit_test(a_ring_that_stops_working_breaks_the_context),
-        cmocka_unit_test(a_ring_that_does_not_fit_is_halved_down_to_16_entries),
-        cmocka_unit_test(below_16_entries_the_threads_take_over),
+        cmocka_unit_test(u4_a_ring_that_does_not_fit_is_halved_down_to_16_entries),
+        cmocka_unit_test(u4_below_16_entries_the_threads_take_over),
         cmocka_unit_test(without_o_tmpfile_scratch_files_are_created_and_unlinked),
         cmocka_unit_test(without_fallocate_files_are_filled_with_zeros),
         cmocka_unit_test(a_file_that_cannot_be_allocated_leaves_nothing_behind),

@@ -70,7 +70,7 @@ static void on_a_small_disk(void)
     CHECK(hst_aio_open(NULL, directory, &aio, &info) == -ENOSPC); /* no room for the probe */
 }
 
-static void a_full_disk_is_found_at_the_open_and_nothing_is_left_behind(void **state)
+static void u11_a_full_disk_is_found_at_the_open_and_nothing_is_left_behind(void **state)
 {
     (void)state;
     assert_int_equal(in_child(on_a_small_disk), 0);
@@ -123,7 +123,7 @@ static void try_mount(void)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(a_full_disk_is_found_at_the_open_and_nothing_is_left_behind),
+        cmocka_unit_test(u11_a_full_disk_is_found_at_the_open_and_nothing_is_left_behind),
         cmocka_unit_test(a_file_system_without_o_direct_is_used_buffered),
         cmocka_unit_test(a_readonly_directory_is_refused),
     };

@@ -188,6 +188,49 @@ static void eagain_and_eintr_are_tried_again_eight_times(void **state)
     }
 }
 
+static void u7_large_requests_that_get_eagain_only_become_small_ones(void **state)
+{
+    enum { LARGE = 2048 * KIB, E = -EAGAIN };
+    (void)state;
+    aio->config.piece_bytes = LARGE;
+    ANSWER(E, E, E, E, E, E, E, E, E, WHOLE);
+    const uint64_t begin_ns = hst_aio_now_ns();
+    check_done(run(HST_AIO_WRITE, LARGE), LARGE, 0);
+    assert_true(hst_aio_now_ns() - begin_ns >= 25500000); /* 0.1 + 0.2 + … + 12.8 ms */
+    assert_int_equal(script.issued, 13);
+    for (size_t i = 0; i < 9; i++)
+        check_issue(i, 0, LARGE);
+    for (size_t i = 0; i < 4; i++)
+        check_issue(9 + i, i * 512 * KIB, 512 * KIB);
+    script.issued = 0;
+    ANSWER(E, E, E, E, E, E, E, E, E, E, E, E, E, E, E, E, E, E, WHOLE);
+    check_done(run(HST_AIO_WRITE, LARGE), 0, -EAGAIN); /* small ones neither */
+    assert_int_equal(script.issued, 18);
+}
+
+static void u12_a_media_error_of_a_read_is_retried_then_halved_and_of_a_sync_never(void **state)
+{
+    (void)state;
+    ANSWER(-EIO, -EIO, WHOLE);
+    check_done(run(HST_AIO_READ, 64 * KIB), 64 * KIB, 0);
+    assert_int_equal(script.issued, 3);
+    script.issued = 0;
+    ANSWER(-EIO, -EIO, -EIO, WHOLE, -EIO, WHOLE); /* 64 thrice; 32; 32; 16; then all is well */
+    check_done(run(HST_AIO_READ, 64 * KIB), 64 * KIB, 0);
+    check_issue(3, 0, 32 * KIB);
+    check_issue(4, 32 * KIB, 32 * KIB);
+    check_issue(5, 32 * KIB, 16 * KIB);
+    check_issue(6, 48 * KIB, 16 * KIB);
+    script.issued = 0;
+    ANSWER(-EIO, -EIO);
+    check_done(run(HST_AIO_WRITE, 64 * KIB), 0, -EIO);
+    assert_int_equal(script.issued, 2);
+    script.issued = 0;
+    ANSWER(-EIO);
+    check_done(run(HST_AIO_SYNC, 0), 0, -EIO); /* what it did not write may be gone for good */
+    assert_int_equal(script.issued, 1);
+}
+
 static void progress_makes_the_tries_count_anew(void **state)
 {
     const int e = -EAGAIN;
@@ -305,6 +348,8 @@ int main(void)
         CASE(a_part_of_a_block_is_tried_again_eight_times),
         CASE(no_progress_is_end_of_file_or_end_of_space),
         CASE(eagain_and_eintr_are_tried_again_eight_times),
+        CASE(u7_large_requests_that_get_eagain_only_become_small_ones),
+        CASE(u12_a_media_error_of_a_read_is_retried_then_halved_and_of_a_sync_never),
         CASE(progress_makes_the_tries_count_anew),
         CASE(other_errors_are_final),
         CASE(a_large_operation_stays_within_the_piece_limit),

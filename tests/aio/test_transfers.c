@@ -37,10 +37,10 @@ static void every_size_reads_back_as_written(void **state)
             assert_memory_equal(written, read, sizes[i]);
         }
         hst_aio_file_close(&file);
-        hst_aio_close(&aio);
+        close_aio(&aio);
     }
-    hst_aio_buffer_free(written, 10 * MIB);
-    hst_aio_buffer_free(read, 10 * MIB);
+    free_buffer(written, 10 * MIB);
+    free_buffer(read, 10 * MIB);
 }
 
 enum { REGIONS = 24, REGION_BYTES = 128 * KIB, MODEL_BYTES = REGIONS * REGION_BYTES };
@@ -102,8 +102,8 @@ static void mixed_random_operations_agree_with_a_model(void **state)
     }
     assert_int_equal(hst_aio_in_flight(aio), 0);
     hst_aio_file_close(&file);
-    hst_aio_close(&aio);
-    hst_aio_buffer_free(buffers, MODEL_BYTES);
+    close_aio(&aio);
+    free_buffer(buffers, MODEL_BYTES);
     free(model);
 }
 
@@ -127,8 +127,8 @@ static void submit_takes_what_fits_then_says_eagain(void **state)
     assert_int_equal(hst_aio_reap(aio, done, 20, 8, UINT64_MAX), 8);
     assert_int_equal(hst_aio_reap(aio, done, 20, 20, UINT64_MAX), 0); /* nothing is in flight */
     hst_aio_file_close(&file);
-    hst_aio_close(&aio);
-    hst_aio_buffer_free(buffer, MIB);
+    close_aio(&aio);
+    free_buffer(buffer, MIB);
 }
 
 static void on_alarm(int signal_number)
@@ -150,7 +150,7 @@ ssize_t pread(int fd, void *buffer, size_t size_bytes, off_t offset)
     return syscall(SYS_pread64, fd, buffer, size_bytes, offset);
 }
 
-static void reap_ends_at_its_timeout_and_other_operations_go_on(void **state)
+static void u8_signals_do_not_end_a_wait_and_timeouts_do(void **state)
 {
     (void)state;
     const struct sigaction quiet = {.sa_handler = on_alarm};
@@ -189,8 +189,8 @@ static void reap_ends_at_its_timeout_and_other_operations_go_on(void **state)
     close(stuck_fd);
     stuck_fd = -1;
     hst_aio_file_close(&file);
-    hst_aio_close(&aio);
-    hst_aio_buffer_free(buffer, MIB);
+    close_aio(&aio);
+    free_buffer(buffer, MIB);
 }
 
 static void polling_alone_makes_progress(void **state)
@@ -209,8 +209,8 @@ static void polling_alone_makes_progress(void **state)
     assert_int_equal(count, 1);
     assert_int_equal(done.error, 0);
     hst_aio_file_close(&file);
-    hst_aio_close(&aio);
-    hst_aio_buffer_free(buffer, MIB);
+    close_aio(&aio);
+    free_buffer(buffer, MIB);
 }
 
 static void sync_completes_after_written_data(void **state)
@@ -225,11 +225,11 @@ static void sync_completes_after_written_data(void **state)
     assert_int_equal(done.error, 0);
     assert_int_equal(done.bytes, 0);
     hst_aio_file_close(&file);
-    hst_aio_close(&aio);
-    hst_aio_buffer_free(buffer, MIB);
+    close_aio(&aio);
+    free_buffer(buffer, MIB);
 }
 
-static void a_bad_operation_is_refused_and_nothing_is_taken(void **state)
+static void u14_a_bad_operation_is_refused_and_nothing_is_taken(void **state)
 {
     (void)state;
     struct hst_aio *aio = open_aio(CONFIG(.queue_depth = 8)),
@@ -263,12 +263,12 @@ static void a_bad_operation_is_refused_and_nothing_is_taken(void **state)
         assert_int_equal(buffer[i], 0); /* the good first of each pair was not written */
     hst_aio_file_close(&foreign);
     hst_aio_file_close(&file);
-    hst_aio_close(&other);
-    hst_aio_close(&aio);
-    hst_aio_buffer_free(buffer, 2 * MIB);
+    close_aio(&other);
+    close_aio(&aio);
+    free_buffer(buffer, 2 * MIB);
 }
 
-static void close_waits_for_what_is_in_flight(void **state)
+static void u19_close_waits_for_what_is_in_flight(void **state)
 {
     enum { COUNT = 32 };
     (void)state;
@@ -281,12 +281,12 @@ static void close_waits_for_what_is_in_flight(void **state)
     for (size_t i = 0; i < COUNT; i++)
         ops[i] = read_op(file, i * MIB, read + i * MIB, MIB);
     assert_int_equal(hst_aio_submit(aio, ops, COUNT), COUNT);
-    hst_aio_close(&aio);
+    close_aio(&aio);
     assert_null(aio);
     assert_memory_equal(written, read, COUNT * MIB);
     hst_aio_file_close(&file);
-    hst_aio_buffer_free(written, COUNT * MIB);
-    hst_aio_buffer_free(read, COUNT * MIB);
+    free_buffer(written, COUNT * MIB);
+    free_buffer(read, COUNT * MIB);
 }
 
 struct visit {
@@ -312,7 +312,7 @@ static void *write_and_read_back(void *arg)
     return NULL;
 }
 
-static void a_context_may_move_between_threads_while_it_is_idle(void **state)
+static void u17_a_context_may_move_between_threads_while_it_is_idle(void **state)
 {
     (void)state;
     struct visit visit = {.aio = open_aio(CONFIG(.queue_depth = 8)),
@@ -332,8 +332,8 @@ static void a_context_may_move_between_threads_while_it_is_idle(void **state)
         assert_int_equal(visit.buffer[64 * KIB - 1], i);
     }
     hst_aio_file_close(&visit.file);
-    hst_aio_close(&visit.aio);
-    hst_aio_buffer_free(visit.buffer, 64 * KIB);
+    close_aio(&visit.aio);
+    free_buffer(visit.buffer, 64 * KIB);
 }
 
 static void a_config_out_of_range_is_refused(void **state)
@@ -358,11 +358,11 @@ static void a_config_out_of_range_is_refused(void **state)
     assert_null(aio);
     future.newer = 0;
     assert_int_equal(hst_aio_open(&future.config, directory, &aio, NULL), 0);
-    hst_aio_close(&aio);
-    hst_aio_close(&aio); /* a null handle is accepted */
+    close_aio(&aio);
+    close_aio(&aio); /* a null handle is accepted */
 }
 
-static void the_smallest_and_the_largest_queue_work(void **state)
+static void u16_the_smallest_and_the_largest_queue_work(void **state)
 {
     enum { MOST = 4096 };
     (void)state;
@@ -376,29 +376,37 @@ static void the_smallest_and_the_largest_queue_work(void **state)
     assert_int_equal(hst_aio_submit(aio, ops, MOST), MOST);
     assert_int_equal(hst_aio_reap(aio, done, MOST, MOST, UINT64_MAX), MOST);
     hst_aio_file_close(&file);
-    hst_aio_close(&aio);
+    close_aio(&aio);
 
     aio = open_aio(CONFIG(.queue_depth = 1, .thread_count = 1));
     file = open_scratch(aio, MOST * 4 * KIB);
     assert_int_equal(run_op(aio, write_op(file, 0, buffer, MOST * 4 * KIB)).error, 0);
     hst_aio_file_close(&file);
-    hst_aio_close(&aio);
+    close_aio(&aio);
     free(done);
     free(ops);
-    hst_aio_buffer_free(buffer, MOST * 4 * KIB);
+    free_buffer(buffer, MOST * 4 * KIB);
 }
 
-const struct CMUnitTest transfer_cases[] = {
+const struct CMUnitTest data_cases[] = {
     cmocka_unit_test(every_size_reads_back_as_written),
     cmocka_unit_test(mixed_random_operations_agree_with_a_model),
-    cmocka_unit_test(submit_takes_what_fits_then_says_eagain),
-    cmocka_unit_test(reap_ends_at_its_timeout_and_other_operations_go_on),
-    cmocka_unit_test(polling_alone_makes_progress),
-    cmocka_unit_test(sync_completes_after_written_data),
-    cmocka_unit_test(a_bad_operation_is_refused_and_nothing_is_taken),
-    cmocka_unit_test(close_waits_for_what_is_in_flight),
-    cmocka_unit_test(a_context_may_move_between_threads_while_it_is_idle),
-    cmocka_unit_test(a_config_out_of_range_is_refused),
-    cmocka_unit_test(the_smallest_and_the_largest_queue_work),
+    cmocka_unit_test(u14_a_bad_operation_is_refused_and_nothing_is_taken),
+    cmocka_unit_test(u19_close_waits_for_what_is_in_flight),
+    cmocka_unit_test(u17_a_context_may_move_between_threads_while_it_is_idle),
 };
-const size_t transfer_case_count = sizeof transfer_cases / sizeof *transfer_cases;
+const size_t data_case_count = sizeof data_cases / sizeof *data_cases;
+
+const struct CMUnitTest queue_cases[] = {
+    cmocka_unit_test(submit_takes_what_fits_then_says_eagain),
+    cmocka_unit_test(sync_completes_after_written_data),
+    cmocka_unit_test(u16_the_smallest_and_the_largest_queue_work),
+};
+const size_t queue_case_count = sizeof queue_cases / sizeof *queue_cases;
+
+const struct CMUnitTest system_cases[] = {
+    cmocka_unit_test(u8_signals_do_not_end_a_wait_and_timeouts_do),
+    cmocka_unit_test(polling_alone_makes_progress),
+    cmocka_unit_test(a_config_out_of_range_is_refused),
+};
+const size_t system_case_count = sizeof system_cases / sizeof *system_cases;

@@ -110,10 +110,11 @@ static void read_model(const char *disk, struct nb_drive *drive)
         snprintf(drive->model, sizeof drive->model, "device-mapper %.60s", part);
         return;
     }
+    bool virtio = strncmp(drive->device, "vd", 2) == 0;
     if (snprintf(driver, sizeof driver, "%s/device/driver", disk) < (int)sizeof driver &&
         realpath(driver, target) && strstr(target, "/virtio_blk"))
-        snprintf(drive->model, sizeof drive->model, "virtual disk (virtio)");
-    else if (strncmp(drive->device, "vd", 2) == 0)
+        virtio = true;
+    if (virtio)
         snprintf(drive->model, sizeof drive->model, "virtual disk (virtio)");
 }
 

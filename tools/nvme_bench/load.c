@@ -320,7 +320,7 @@ int nb_result_load(const char *path, struct nb_result *result, struct hst_error 
     char *text = NULL;
     struct jsn_fault fault;
     int rc = read_file(path, &text, error);
-    if (rc)
+    if (rc || !text)
         return rc;
     const struct source source = {path, text, error};
     size_t size = strlen(text);

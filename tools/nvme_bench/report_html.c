@@ -84,7 +84,9 @@ static void step_bars(const struct nb_answer *a, FILE *out)
                 i * 32 + 18, bars[i].name, left, i * 32 + 5, width, bars[i].color, left, i * 32 + 5,
                 length, left + width + 10, i * 32 + 18, bars[i].seconds);
     }
-    fputs("</svg>\n", out);
+    double wanted = left + width * fmin(b->gpu_s / a->target / most, 1);
+    fprintf(out, "<line class=\"mark\" x1=\"%.1f\" x2=\"%.1f\" y1=\"1\" y2=\"25\"/></svg>\n",
+            wanted, wanted);
 }
 
 static void put_verdict(const struct nb_answer *a, FILE *out)
@@ -117,8 +119,9 @@ static void put_verdict(const struct nb_answer *a, FILE *out)
     plot_text(out, text);
     fprintf(out,
             ", %s, %" PRIu64 " tokens per step, sequences of %" PRIu64 ", %u GPU%s at %g TFLOPS, "
-            "%s, %.0f %% of the states and %.0f %% of the weights on the drives.</p>"
-            "</section>\n",
+            "%s, %.0f %% of the states and %.0f %% of the weights on the drives. The mark shows "
+            "where a "
+            "step would have to end.</p></section>\n",
             a->precision, a->tokens, a->in.seq_len, a->gpus, a->gpus > 1 ? "s" : "", a->gpu_tflops,
             a->in.recompute ? "blocks recomputed" : "nothing recomputed",
             100 * a->in.states_on_nvme, 100 * a->in.weights_on_nvme);

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sim backend against its formulas in aio.h. At 1 GB/s a byte takes a nanosecond, so every
+ * expected time below is worked out by hand.
+ */
+#include "hoistway/aio.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h> /* needs the ones before */
+
+enum { KIB = 1 << 10, MIB = 1 << 20, US = 1000 };
+
+static char *buffer;
+
+static struct hst_aio *open_drive(const char *model, struct hst_aio_world *world, const char *name)
+{
+    struct hst_aio *aio = NULL;
+    const struct hst_aio_config config = {.size = sizeof config,
+                                          .backend = HST_AIO_SIM,
+                                          .piece_bytes = 64 * MIB,
+                                          .model = model,
+                                          .world = world};
+    assert_int_equal(hst_aio_open(&config, name, &aio, NULL), 0);
+    assert_int_equal(hst_aio_clock_ns(aio), 0);
+    return aio;
+}
+
+static struct hst_aio_file *open_file(struct hst_aio *aio, uint64_t size_bytes)
+{
+    struct hst_aio_file *file = NULL;
+    assert_int_equal(hst_aio_file_open(aio, "f", HST_AIO_CREATE, size_bytes, &file), 0);
+    return file;
+}
+
+/* Gives an operation to the drive; user: which. */
+static void give(struct hst_aio *aio, struct hst_aio_file *file, enum hst_aio_kind kind,
+                 uint64_t bytes, uint64_t user)
+{
+    const struct hst_aio_op op = {
+        .kind = kind, .file = file, .buffer = buffer, .bytes = bytes, .user = user};
+    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+}
+
+/* The next completion is `user`'s, at this time. */
+static void check_next(struct hst_aio *aio, uint64_t user, uint64_t at_ns)
+{
+    struct hst_aio_completion done;
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), 1);
+    assert_int_equal(done.error, 0);
+    assert_int_equal(done.user, user);
+    assert_int_equal(hst_aio_clock_ns(aio), at_ns);
+}
+
+static void latency_and_rate_add_up_and_latencies_overlap(void **state)
+{
+    (void)state;
+    struct hst_aio *aio = open_drive("sim:read=1G,write=500M,lat=10us", NULL, "d");
+    struct hst_aio_file *file = open_file(aio, MIB);
+    give(aio, file, HST_AIO_READ, MIB, 1);
+    check_next(aio, 1, 10 * US + MIB);
+    give(aio, file, HST_AIO_WRITE, MIB, 2);
+    check_next(aio, 2, 20 * US + MIB + 2 * MIB);
+    const uint64_t begin_ns = 20 * US + 3 * MIB; /* four at once: L + 4·b/R */
+    for (uint64_t i = 0; i < 4; i++)
+        give(aio, file, HST_AIO_READ, 64 * KIB, i);
+    for (uint64_t i = 0; i < 4; i++)
+        check_next(aio, i, begin_ns + 10 * US + (i + 1) * 64 * KIB);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+}
+
+static void both_directions_share_the_mixed_rate(void **state)
+{
+    (void)state;
+    /* shares: reads 600·1000/1500 = 400 MB/s, writes 200 MB/s */
+    struct hst_aio *aio = open_drive("sim:read=1G,write=500M,mixed=600M,lat=10us", NULL, "d");
+    struct hst_aio_file *file = open_file(aio, MIB);
+    give(aio, file, HST_AIO_READ, MIB, 1);
+    give(aio, file, HST_AIO_WRITE, MIB, 2);
+    const uint64_t read_ns = 10 * US + (uint64_t)MIB * 5 / 2;
+    check_next(aio, 1, read_ns); /* the write has moved half, the rest goes at 500 MB/s */
+    check_next(aio, 2, read_ns + MIB);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+}
+
+static void writes_slow_down_when_the_cache_is_full_until_the_drive_was_idle(void **state)
+{
+    (void)state;
+    struct hst_aio *aio =
+        open_drive("sim:read=1G,write=1G,slc=1Mi,slc_write=100M,drain=500M", NULL, "d");
+    struct hst_aio_file *file = open_file(aio, 4 * MIB);
+    give(aio, file, HST_AIO_WRITE, 2 * MIB, 1);
+    check_next(aio, 1, MIB + 10 * MIB);
+    give(aio, file, HST_AIO_READ, MIB, 2); /* not idle: nothing drains */
+    check_next(aio, 2, 12 * MIB);
+    give(aio, file, HST_AIO_WRITE, 64 * KIB, 3);
+    check_next(aio, 3, 12 * MIB + 640 * KIB);
+    hst_aio_idle(aio, MIB); /* half the cache */
+    give(aio, file, HST_AIO_WRITE, MIB, 4);
+    check_next(aio, 4, 13 * MIB + 640 * KIB + 512 * KIB + 5 * MIB);
+    hst_aio_idle(aio, 100 * MIB);
+    give(aio, file, HST_AIO_WRITE, MIB, 5);
+    check_next(aio, 5, 118 * MIB + 1152 * KIB + MIB);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+}
+
+static void a_sync_waits_for_what_was_given_before_it(void **state)
+{
+    (void)state;
+    struct hst_aio *aio = open_drive("sim:read=1G,write=1G,lat=10us", NULL, "d");
+    struct hst_aio_file *file = open_file(aio, MIB);
+    give(aio, file, HST_AIO_WRITE, MIB, 1);
+    give(aio, file, HST_AIO_SYNC, 0, 2);
+    give(aio, file, HST_AIO_WRITE, MIB, 3);
+    check_next(aio, 1, 10 * US + MIB);
+    check_next(aio, 2, 10 * US + MIB);
+    check_next(aio, 3, 10 * US + 2 * MIB);
+    give(aio, file, HST_AIO_SYNC, 0, 4);
+    check_next(aio, 4, 20 * US + 2 * MIB);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+}
+
+static void a_timeout_moves_the_clock_that_far_and_no_more(void **state)
+{
+    (void)state;
+    struct hst_aio_completion done;
+    bool ready;
+    struct hst_aio *aio = open_drive("sim:read=1G,write=1G", NULL, "d");
+    struct hst_aio_file *file = open_file(aio, MIB);
+    give(aio, file, HST_AIO_READ, MIB, 1);
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 1, 1000), 0);
+    assert_int_equal(hst_aio_clock_ns(aio), 1000);
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 0, UINT64_MAX), 0);
+    assert_int_equal(hst_aio_wait_any(&aio, 1, &ready, 500), 0);
+    assert_int_equal(hst_aio_clock_ns(aio), 1500);
+    assert_int_equal(hst_aio_wait_any(&aio, 1, &ready, UINT64_MAX), 1);
+    assert_true(ready);
+    check_next(aio, 1, MIB);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+}
+
+static void pauses_and_late_results_pass_on_the_virtual_clock(void **state)
+{
+    (void)state;
+    struct hst_aio *aio = NULL;
+    const struct hst_aio_config config = {.size = sizeof config,
+                                          .backend = HST_AIO_SIM,
+                                          .model = "sim:read=1G,write=1G",
+                                          .fault = "op=read times=3 err=EAGAIN; op=write late=7us"};
+    assert_int_equal(hst_aio_open(&config, "d", &aio, NULL), 0);
+    struct hst_aio_file *file = open_file(aio, MIB);
+    give(aio, file, HST_AIO_READ, MIB, 1);
+    check_next(aio, 1, (100 + 200 + 400) * US + MIB);
+    give(aio, file, HST_AIO_WRITE, MIB, 2);
+    check_next(aio, 2, 707 * US + 2 * MIB);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+}
+
+static void files_and_cache_outlive_the_context_and_size_limits_them(void **state)
+{
+    (void)state;
+    struct hst_aio_world *world = NULL;
+    struct hst_aio *second = NULL;
+    struct hst_aio_file *again = NULL;
+    const char *model = "sim:read=1G,write=1G,size=2Mi";
+    assert_int_equal(hst_aio_world_create(&world), 0);
+    struct hst_aio *aio = open_drive(model, world, "d");
+    const struct hst_aio_config same = {
+        .size = sizeof same, .backend = HST_AIO_SIM, .model = model, .world = world};
+    assert_int_equal(hst_aio_open(&same, "d", &second, NULL), -EBUSY);
+    struct hst_aio_file *file = open_file(aio, MIB);
+    memset(buffer, 0x77, MIB);
+    give(aio, file, HST_AIO_WRITE, MIB, 1);
+    assert_int_equal(buffer[0], 0x77);
+    check_next(aio, 1, MIB);
+    assert_int_equal(hst_aio_file_open(aio, "f", 0, MIB, &again), -EBUSY);
+    assert_int_equal(hst_aio_file_open(aio, "g", HST_AIO_CREATE, 2 * MIB, &again), -ENOSPC);
+    assert_int_equal(hst_aio_file_open(aio, "g", 0, MIB, &again), -ENOENT);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+    assert_int_equal(hst_aio_open(&same, "d", &aio, NULL), 0);
+    assert_int_equal(hst_aio_file_open(aio, "f", HST_AIO_CREATE, MIB, &file), -EEXIST);
+    assert_int_equal(hst_aio_file_open(aio, "f", 0, 2 * MIB, &file), 0);
+    memset(buffer, 0, 2 * MIB);
+    give(aio, file, HST_AIO_READ, 2 * MIB, 2);
+    check_next(aio, 2, 3 * MIB);
+    for (size_t i = 0; i < 2 * MIB; i += 512)
+        assert_int_equal(buffer[i], i < MIB ? 0x77 : 0);
+    hst_aio_close(&aio); /* files may be closed after it */
+    hst_aio_file_close(&file);
+    hst_aio_world_destroy(&world);
+}
+
+/* Two drives, each kept full, driven by one loop: bytes moved in a second of virtual time. */
+static void two_drives_of_3_to_1_together_give_the_sum_of_their_rates(void **state)
+{
+    enum { DEPTH = 8, DRIVES = 2 };
+    static const char *const models[] = {"sim:read=6G,write=6G,lat=80us",
+                                         "sim:read=2G,write=2G,lat=80us"};
+    (void)state;
+    struct hst_aio_world *world = NULL;
+    struct hst_aio *aio[DRIVES];
+    struct hst_aio_file *files[DRIVES];
+    uint64_t moved[DRIVES] = {0};
+    bool ready[DRIVES];
+    assert_int_equal(hst_aio_world_create(&world), 0);
+    for (size_t i = 0; i < DRIVES; i++) {
+        const char name[] = {(char)('0' + i), '\0'};
+        aio[i] = open_drive(models[i], world, name);
+        files[i] = open_file(aio[i], MIB);
+        for (uint64_t k = 0; k < DEPTH; k++)
+            give(aio[i], files[i], HST_AIO_WRITE, MIB, k);
+    }
+    while (hst_aio_clock_ns(aio[0]) < 1000000000) {
+        assert_true(hst_aio_wait_any(aio, DRIVES, ready, UINT64_MAX) > 0);
+        for (size_t i = 0; i < DRIVES; i++) {
+            struct hst_aio_completion done[DEPTH];
+            const int n = ready[i] ? hst_aio_reap(aio[i], done, DEPTH, 0, 0) : 0;
+            for (int k = 0; k < n; k++) {
+                moved[i] += done[k].bytes;
+                give(aio[i], files[i], HST_AIO_WRITE, MIB, done[k].user);
+            }
+        }
+    }
+    const double seconds = (double)hst_aio_clock_ns(aio[0]) * 1e-9;
+    print_message("%.4f of the sum\n", (double)(moved[0] + moved[1]) / seconds / 8e9);
+    assert_true((double)(moved[0] + moved[1]) / seconds >= 0.97 * 8e9);
+    assert_true((double)moved[0] / seconds >= 0.97 * 6e9);
+    for (size_t i = 0; i < DRIVES; i++) {
+        hst_aio_close(&aio[i]);
+        hst_aio_file_close(&files[i]);
+    }
+    hst_aio_world_destroy(&world);
+}
+
+static void models_that_make_no_sense_are_refused(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "sim:",
+                                      "read=1G,write=1G",
+                                      "sim:read=1G",
+                                      "sim:read=0,write=1G",
+                                      "sim:read=1G,write=1G,mixed=3G",
+                                      "sim:read=1G,write=1G,lat=80",
+                                      "sim:read=1G,write=1Q",
+                                      "sim:read=1G,write=1G,what=1",
+                                      "sim:read=1G,write=1G;x",
+                                      "sim:read=99999999999999999999G,write=1G",
+                                      "sim:read=1.0000000001G,write=1G"};
+    (void)state;
+    struct hst_aio *aio = NULL;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const struct hst_aio_config config = {
+            .size = sizeof config, .backend = HST_AIO_SIM, .model = bad[i]};
+        assert_int_equal(hst_aio_open(&config, "d", &aio, NULL), -EINVAL);
+    }
+    const struct hst_aio_config none = {.size = sizeof none, .backend = HST_AIO_SIM};
+    assert_int_equal(hst_aio_open(&none, "d", &aio, NULL), -EINVAL);
+    aio = open_drive("sim:read=1.5G,write=0.5Gi lat=1.5us", NULL, "d");
+    hst_aio_close(&aio);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(latency_and_rate_add_up_and_latencies_overlap),
+        cmocka_unit_test(both_directions_share_the_mixed_rate),
+        cmocka_unit_test(writes_slow_down_when_the_cache_is_full_until_the_drive_was_idle),
+        cmocka_unit_test(a_sync_waits_for_what_was_given_before_it),
+        cmocka_unit_test(a_timeout_moves_the_clock_that_far_and_no_more),
+        cmocka_unit_test(pauses_and_late_results_pass_on_the_virtual_clock),
+        cmocka_unit_test(files_and_cache_outlive_the_context_and_size_limits_them),
+        cmocka_unit_test(two_drives_of_3_to_1_together_give_the_sum_of_their_rates),
+        cmocka_unit_test(models_that_make_no_sense_are_refused),
+    };
+    void *memory = NULL;
+    if (hst_aio_buffer_alloc(4 * MIB, &memory) < 0)
+        return 2;
+    buffer = memory;
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}

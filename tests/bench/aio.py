@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""aio beside fio on the same file, by turns: A B A B, order reversed each round, paired ratios.
+
+    aio.py PATH_OF_AIO_BENCH [--pairs N] [--mib N] [--backend uring|threads]
+
+Run in a directory of the drive to be measured; needs --mib MiB there (1024), which are removed
+again. fio's best setting is looked for first (1 MiB blocks, io_uring, O_DIRECT; depth, registered
+buffers and files, huge pages), then ours is looked for likewise (depth), then both are paired.
+Numbers are ours / fio's: rates more is better, CPU seconds per GB less.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+BLOCK_KIB = 1024
+DEPTHS = (8, 16, 32, 64)
+
+
+def run(command, **more):
+    done = subprocess.run(command, capture_output=True, text=True, **more)
+    if done.returncode:
+        sys.exit(f'{" ".join(command)}\n{done.stdout}{done.stderr}')
+    return json.loads(done.stdout[done.stdout.index('{'):])
+
+
+class Bench:
+    def __init__(self, options, path):
+        self.options, self.path = options, path
+
+    def ours(self, mode, depth):
+        o = self.options
+        found = run([o.program, mode, self.path, str(o.mib), str(BLOCK_KIB), str(depth), o.backend])
+        return {'rate': found['bytes'] / found['seconds'] / 1e9,
+                'cpu': found['cpu_seconds'] / found['bytes'] * 1e9}
+
+    def fio(self, mode, depth, fixed, huge):
+        rw = {'read': 'read', 'write': 'write', 'mixed': 'rw'}[mode]
+        command = ['fio', '--name=x', f'--filename={self.path}', f'--size={self.options.mib}M',
+                   f'--rw={rw}', f'--bs={BLOCK_KIB}k', '--direct=1', '--ioengine=io_uring',
+                   f'--iodepth={depth}', f'--fixedbufs={fixed}', f'--registerfiles={fixed}',
+                   '--fallocate=none', '--output-format=json']
+        # glibc then asks for huge pages for what malloc maps: fio's buffers
+        huge_pages = {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'} if huge else {}
+        job = run(command, env={**os.environ, **huge_pages})['jobs'][0]
+        moved = job['read']['io_bytes'] + job['write']['io_bytes']
+        seconds = job['job_runtime'] / 1e3
+        busy = (job['usr_cpu'] + job['sys_cpu']) / 100 * seconds
+        return {'rate': moved / seconds / 1e9, 'cpu': busy / moved * 1e9}
+
+    def best(self, measure, mode, settings):
+        """The setting with the best median rate of three rounds, taken by turns."""
+        rates = {s: [] for s in settings}
+        for _ in range(3):
+            for s in settings:
+                rates[s].append(measure(mode, *s)['rate'])
+        return max(settings, key=lambda s: statistics.median(rates[s]))
+
+
+def report(name, ratios, unit=''):
+    ordered = sorted(ratios)
+    print(f'  {name:34} median {statistics.median(ordered):.3f}'
+          f'  [{ordered[0]:.3f} .. {ordered[-1]:.3f}]{unit}', flush=True)
+
+
+def pairs(count, a, b):
+    found = []
+    for i in range(count):
+        first = a() if i % 2 == 0 else None
+        second = b()
+        found.append((first or a(), second))
+    return found
+
+
+def beside_fio(bench, mode):
+    fio_settings = [(d, f, h) for d in DEPTHS for f in (0, 1) for h in (0, 1)]
+    theirs = bench.best(bench.fio, mode, fio_settings)
+    ours = bench.best(bench.ours, mode, [(d,) for d in DEPTHS])
+    print(f'{mode}: fio depth {theirs[0]}, fixed {theirs[1]}, huge pages {theirs[2]};'
+          f' ours depth {ours[0]}')
+    found = pairs(bench.options.pairs, lambda: bench.ours(mode, *ours),
+                  lambda: bench.fio(mode, *theirs))
+    print(f"  GB/s: ours {statistics.median(a['rate'] for a, _ in found):.2f},"
+          f" fio {statistics.median(b['rate'] for _, b in found):.2f}")
+    report('rate, ours / fio', [a['rate'] / b['rate'] for a, b in found])
+    print(f"  CPU s/GB: ours {statistics.median(a['cpu'] for a, _ in found):.4f},"
+          f" fio {statistics.median(b['cpu'] for _, b in found):.4f}")
+    report('CPU s/GB, ours / fio', [a['cpu'] / b['cpu'] for a, b in found])
+
+
+def streaming(bench, mode):
+    found = pairs(bench.options.pairs, lambda: bench.ours('stream-' + mode, 16),
+                  lambda: bench.ours('whole-' + mode, 16))
+    print(f"{mode}, 16 tiles of 1 MiB worked on in place, beside one buffer of {bench.options.mib}"
+          ' MiB')
+    report('rate, stream / whole', [a['rate'] / b['rate'] for a, b in found])
+
+
+def null_backend(bench):
+    command = [bench.options.program, 'null', '-', '4096', '4', '16', '-']
+    found = [run(command) for _ in range(5)]
+    print('null backend, 4 KiB requests, 16 in flight')
+    report('us per request', [f['seconds'] / f['requests'] * 1e6 for f in found])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('program', type=os.path.abspath)
+    parser.add_argument('--pairs', type=int, default=9)
+    parser.add_argument('--mib', type=int, default=1024)
+    parser.add_argument('--backend', default='uring')
+    parser.add_argument('--only', default='null,read,write,mixed,stream-read,stream-write')
+    options = parser.parse_args()
+    only = options.only.split(',')
+    with tempfile.TemporaryDirectory(dir='.', prefix='aio-bench-') as folder:
+        bench = Bench(options, os.path.abspath(os.path.join(folder, 'f')))
+        with open(bench.path, 'wb') as file:
+            for _ in range(options.mib):
+                file.write(os.urandom(1 << 20))
+            os.fsync(file.fileno())
+        os.chdir(folder)
+        if 'null' in only:
+            null_backend(bench)
+        for mode in ('read', 'write', 'mixed'):
+            if mode in only:
+                beside_fio(bench, mode)
+        for mode in ('read', 'write'):
+            if 'stream-' + mode in only:
+                streaming(bench, mode)
+        os.chdir('..')
+
+
+if __name__ == '__main__':
+    main()
