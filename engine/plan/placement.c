@@ -170,8 +170,8 @@ static uint64_t *end_of(struct placement *p, enum hst_tier tier)
                                    : &p->nvme_bytes;
 }
 
-/* Room on the drives for `count` tiles of `bytes` each, the last of `rest`; writes where each drive's
- * part begins. Tiles are whole pages. */
+/* Room on the drives for `count` tiles of `bytes` each, the last of `rest`; writes where each
+ * drive's part begins. Tiles are whole pages. */
 static void take_on_drives(struct placement *p, uint32_t first_tile, uint32_t count, uint64_t bytes,
                            uint64_t rest, uint64_t *starts)
 {

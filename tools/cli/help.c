@@ -57,7 +57,10 @@ static void print_group(const struct cli_verb *verb, const char *group, FILE *ou
 
 static void print_usage(const struct cli_verb *verb, FILE *out)
 {
-    fprintf(out, "usage: hoistway %s", verb->name);
+    char command[64];
+    fprintf(out, "usage: %s", cli_command(verb, command));
+    if (verb->operands)
+        fprintf(out, " %s", verb->operands->argument);
     for (size_t s = 0; s < verb->set_count; s++)
         for (size_t i = 0; i < verb->sets[s].count; i++)
             if (is_required(verb, verb->sets[s].options[i].name))

@@ -22,6 +22,14 @@ struct parser {
     bool given[CLI_MAX_OPTIONS];
 };
 
+const char *cli_command(const struct cli_verb *verb, char dst[64])
+{
+    if (verb->command)
+        return verb->command;
+    snprintf(dst, 64, "hoistway %.50s", verb->name);
+    return dst;
+}
+
 /* `name` need not be terminated. */
 static bool find(const struct cli_verb *verb, const char *name, size_t length, struct found *found)
 {
@@ -42,7 +50,7 @@ static bool find(const struct cli_verb *verb, const char *name, size_t length, s
 static int unknown_option(const struct parser *p, const char *name, int length)
 {
     const char *names[CLI_MAX_OPTIONS];
-    char typed[64];
+    char typed[64], command[64];
     size_t count = 0;
     for (size_t s = 0; s < p->verb->set_count; s++)
         for (size_t i = 0; i < p->verb->sets[s].count && count < CLI_MAX_OPTIONS; i++)
@@ -53,8 +61,8 @@ static int unknown_option(const struct parser *p, const char *name, int length)
         return fail(p->error, FAIL_USAGE, -EINVAL, "unknown option --%s of %s. Did you mean --%s?",
                     typed, p->verb->name, nearest);
     return fail(p->error, FAIL_USAGE, -EINVAL,
-                "unknown option --%s of %s. 'hoistway %s --help' lists its options.", typed,
-                p->verb->name, p->verb->name);
+                "unknown option --%s of %s. '%s --help' lists its options.", typed, p->verb->name,
+                cli_command(p->verb, command));
 }
 
 /*
@@ -90,30 +98,48 @@ static int parse_option(struct parser *p, int argc, char *const *argv, int *i)
     if (!value)
         return fail(p->error, FAIL_VALUE, -EINVAL, "--%s needs a value: --%s %s (%s).", o->name,
                     o->name, o->argument, o->help);
-    char why[400];
+    char why[400], command[64];
     if (o->type == HST_OPTION_FLAG && equals)
         return fail(p->error, FAIL_VALUE, -EINVAL,
                     "--%s takes no value (got '%.60s'). Write --%s alone.", o->name, value,
                     o->name);
     int error = hst_option_parse(o, value, found.target, why, sizeof why);
     if (error)
-        return fail(p->error, FAIL_VALUE, -EINVAL, "--%s: %s. See 'hoistway %s --help'.", o->name,
-                    why, p->verb->name);
+        return fail(p->error, FAIL_VALUE, -EINVAL, "--%s: %s. See '%s --help'.", o->name, why,
+                    cli_command(p->verb, command));
     p->given[found.index] = true;
     return 0;
 }
 
 static int check_required(const struct parser *p)
 {
+    char command[64];
     for (const char *const *name = p->verb->required; name && *name; name++) {
         struct found found;
         bool known = find(p->verb, *name, strlen(*name), &found);
         assert(known);
         if (known && !p->given[found.index])
-            return fail(p->error, FAIL_MISSING, -EINVAL,
-                        "%s needs --%s %s (%s). See 'hoistway %s --help'.", p->verb->name, *name,
-                        found.option->argument, found.option->help, p->verb->name);
+            return fail(p->error, FAIL_MISSING, -EINVAL, "%s needs --%s %s (%s). See '%s --help'.",
+                        p->verb->name, *name, found.option->argument, found.option->help,
+                        cli_command(p->verb, command));
     }
+    return 0;
+}
+
+static int take_operand(const struct cli_verb *verb, const char *text, struct hst_error *error)
+{
+    struct cli_operands *operands = verb->operands;
+    char command[64];
+    if (!operands || (text[0] == '-' && text[1] != '\0'))
+        return fail(error, FAIL_USAGE, -EINVAL,
+                    "unexpected argument '%.100s': %s takes %soptions, each written --name "
+                    "value. See '%s --help'.",
+                    text, verb->name, operands ? "" : "only ", cli_command(verb, command));
+    if (operands->count == CLI_MAX_OPERANDS)
+        return fail(error, FAIL_USAGE, -EINVAL,
+                    "too many arguments (the first beyond %u: '%.100s'). See '%s --help'.",
+                    CLI_MAX_OPERANDS, text, cli_command(verb, command));
+    operands->values[operands->count++] = text;
     return 0;
 }
 
@@ -127,12 +153,8 @@ int cli_parse(const struct cli_verb *verb, int argc, char *const *argv, bool *he
             *help = true;
             return 0;
         }
-        if (strncmp(argv[i], "--", 2) != 0 || argv[i][2] == '\0')
-            return fail(error, FAIL_USAGE, -EINVAL,
-                        "unexpected argument '%.100s': %s takes only options, each written --name "
-                        "value. See 'hoistway %s --help'.",
-                        argv[i], verb->name, verb->name);
-        int bad = parse_option(&p, argc, argv, &i);
+        bool option = strncmp(argv[i], "--", 2) == 0 && argv[i][2] != '\0';
+        int bad = option ? parse_option(&p, argc, argv, &i) : take_operand(verb, argv[i], error);
         if (bad)
             return bad;
     }

@@ -14,16 +14,30 @@ struct cli_set {
     void *target; /* filled with what is given; defaults are there before */
 };
 
+#define CLI_MAX_OPERANDS 16u
+/** Arguments that are not options, in order. */
+struct cli_operands {
+    const char *argument; /* as shown in the help: "DIR..." */
+    size_t count;
+    const char *values[CLI_MAX_OPERANDS]; /* borrowed from the arguments */
+};
+
 #define CLI_MAX_SETS    4u
 #define CLI_MAX_OPTIONS 64u /* of a verb, all sets together */
 
 struct cli_verb {
     const char *name;            /* "train" */
+    const char *command;         /* what is typed; null: "hoistway " and the name */
     const char *about;           /* one line */
     const char *const *required; /* option names, null-terminated; may be null */
     struct cli_set sets[CLI_MAX_SETS];
     size_t set_count;
+    struct cli_operands *operands; /* null: only options are taken */
 };
+
+/** What is typed before the options: "hoistway train", "nvme-bench". Static storage of the verb's
+    strings, or dst. */
+const char *cli_command(const struct cli_verb *verb, char dst[64]);
 
 /**
  * Reads `--name value`, `--name=value` and flags. argv holds what follows the verb. Strict: an

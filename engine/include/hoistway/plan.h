@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_PLAN_H
+#define HOISTWAY_PLAN_H
+/*
+ * What a machine's rates allow a training step: the shapes of known models, the bytes and
+ * operations that a step needs, and the least time it can take. Everything here is pure: values in,
+ * values out, no machine is looked at.
+ *
+ * Thread-safety: safe, all of it.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A Llama-like transformer: what its sizes follow from. */
+struct hst_shape {
+    const char *name;   /* "8B"; borrowed, may be null */
+    const char *series; /* "Llama 3"; borrowed, may be null */
+    uint32_t hidden, intermediate, layers, heads, kv_heads, head_dim, vocab;
+    bool tied; /* the output head uses the embedding's matrix */
+};
+
+/** The models known by name, by rising size; static, immutable. */
+const struct hst_shape *hst_shapes(size_t *count);
+/** By name, in any case ("8b"), or "llama-3-8b" for "8B" of "Llama 3"; null where unknown. */
+const struct hst_shape *hst_shape_find(const char *name);
+
+/** Parameters of the model; a tied matrix counts once. */
+uint64_t hst_shape_params(const struct hst_shape *shape);
+/** Those of them that a token is multiplied with: all but an embedding that is only looked up. */
+uint64_t hst_shape_matmul_params(const struct hst_shape *shape);
+
+/** Bytes per parameter; hst_precision_bytes has those of each precision. */
+struct hst_param_bytes {
+    double weight, state, grad;
+};
+/** "bf16", "fp32", "fp16"; false where the name is another. */
+bool hst_precision_bytes(const char *precision, struct hst_param_bytes *bytes);
+
+/** A machine, and how a model lies on it. A rate of 0 is not counted: it limits nothing. */
+struct hst_bound_in {
+    struct hst_shape shape;
+    struct hst_param_bytes bytes;
+    uint64_t seq_len;       /* tokens of a sequence, for attention */
+    double states_on_nvme;  /* share of the optimizer states at home on drives, 0 to 1 */
+    double weights_on_nvme; /* of the weights */
+    double spill_bytes;     /* activations written to drives in forward, read in backward */
+    bool recompute;         /* every block is computed again in backward */
+    bool overlap;           /* the update may begin in backward: no clipping, or optimistic */
+    double flops_per_s;     /* of all GPUs that share the drives; > 0 */
+    double read, write, mixed; /* of all drives, bytes/s; mixed: both directions' sum, half each */
+    double link;               /* of all GPUs to memory, bytes/s in each direction */
+    double dram;               /* of memory, bytes/s */
+};
+
+enum hst_bound_by { HST_BOUND_GPU = 0, HST_BOUND_NVME = 1, HST_BOUND_LINK = 2, HST_BOUND_DRAM = 3 };
+
+/** The least that a step takes, and what it moves. */
+struct hst_bound {
+    double flops;                         /* of a step */
+    double nvme_read_bytes, nvme_write_bytes; /* of a step, all drives */
+    double nvme_space_bytes;              /* on drives: two slots, the last commit's and the next */
+    double gpu_s, forward_s, backward_s;  /* computing alone; gpu_s is the sum of the other two */
+    double update_s;                      /* the optimizer's reads and writes */
+    double nvme_s, link_s, dram_s;        /* each resource's whole time */
+    double step_s;                        /* least time of a step */
+    double efficiency;                    /* gpu_s / step_s */
+    enum hst_bound_by bound_by;           /* the resource that is busy longest */
+};
+
+/**
+ * The lower bound on a step of `tokens` tokens. The derivation is in docs/nvme-bench.md; in short,
+ * with N parameters (N_c of them multiplied), w, S, g bytes of weight, state and gradient per
+ * parameter, f_s and f_w the shares on drives, c = 6 or, with recomputing, 8:
+ *   gpu      = c·(N_c + L·heads·head_dim·seq_len)·tokens / flops_per_s, 2/c of it in forward
+ *   update   = reads and writes u = (S·f_s + w·max(f_s, f_w))·N bytes, at the least of
+ *              u/read + u/write and 2u/mixed
+ *   forward  : nvme = update + f_w·w·N/read + spill/write      link = w·N/link
+ *   backward : nvme = f_w·w·N/read + spill/read                link = max(w, g)·N/link
+ *   a phase takes its longest resource + 1/L of the others on the chain drive → link → GPU
+ *   step     = forward + backward; with `overlap` both are one phase
+ * Errors: -EINVAL a share outside 0 to 1, a negative rate, no flops_per_s, no tokens, a shape with
+ * a size of 0, or something on drives without both their rates.
+ */
+int hst_bound(const struct hst_bound_in *in, uint64_t tokens, struct hst_bound *bound);
+
+/**
+ * The least number of tokens per step whose bound reaches an efficiency (0 < target < 1).
+ * Errors: as hst_bound; -ERANGE: not even 2^50 tokens do.
+ */
+int hst_bound_tokens(const struct hst_bound_in *in, double target, uint64_t *tokens);
+
+/**
+ * The least number of sets of drives like the one in `in`, striped, with which a step of `tokens`
+ * reaches an efficiency. Rates of drives are multiplied by that number.
+ * Errors: as hst_bound; -ERANGE: not even 2^20 do.
+ */
+int hst_bound_drives(const struct hst_bound_in *in, uint64_t tokens, double target,
+                     uint32_t *sets);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The least time a training step can take on given rates. A lower bound is worth having only if
+ * nothing can beat it: each term counts what must move or be computed whatever the schedule, and
+ * terms of different resources overlap fully but for the first unit's way in and the last unit's
+ * way out. docs/nvme-bench.md derives each term and works two examples by hand.
+ */
+#include <hoistway/plan.h>
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#define TOKENS_MAX (UINT64_C(1) << 50)
+#define SETS_MAX   (UINT32_C(1) << 20)
+
+static const struct {
+    const char *name;
+    struct hst_param_bytes bytes;
+} precisions[] = {
+    {"bf16", {.weight = 2, .state = 10, .grad = 2}}, /* state: i16 remainder, m and v in f32 */
+    {"fp32", {.weight = 4, .state = 8, .grad = 4}},
+    {"fp16", {.weight = 2, .state = 12, .grad = 2}}, /* state: f32 master, m and v */
+};
+
+bool hst_precision_bytes(const char *precision, struct hst_param_bytes *bytes)
+{
+    for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++) {
+        if (strcmp(precision, precisions[i].name) == 0) {
+            *bytes = precisions[i].bytes;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool rate_is_valid(double rate)
+{
+    return isfinite(rate) && rate >= 0;
+}
+
+static bool share_is_valid(double share)
+{
+    return share >= 0 && share <= 1;
+}
+
+static bool input_is_valid(const struct hst_bound_in *in)
+{
+    const struct hst_shape *s = &in->shape;
+    bool sized = s->hidden && s->intermediate && s->layers && s->heads && s->kv_heads &&
+                 s->head_dim && s->vocab && in->seq_len;
+    bool bytes = in->bytes.weight > 0 && in->bytes.state >= 0 && in->bytes.grad >= 0;
+    bool rates = rate_is_valid(in->read) && rate_is_valid(in->write) && rate_is_valid(in->mixed) &&
+                 rate_is_valid(in->link) && rate_is_valid(in->dram) &&
+                 rate_is_valid(in->flops_per_s) && in->flops_per_s > 0;
+    bool shares = share_is_valid(in->states_on_nvme) && share_is_valid(in->weights_on_nvme) &&
+                  in->spill_bytes >= 0;
+    bool drives = in->states_on_nvme > 0 || in->weights_on_nvme > 0 || in->spill_bytes > 0;
+    return sized && bytes && rates && shares && (!drives || (in->read > 0 && in->write > 0));
+}
+
+/* A rate of 0 limits nothing. */
+static double seconds(double bytes, double rate)
+{
+    return rate > 0 ? bytes / rate : 0;
+}
+
+/*
+ * Reading and writing u bytes each. The drive may be given them mixed or one after the other, so
+ * the bound takes what is faster; a mixed rate that was not measured leaves the latter.
+ */
+static double update_seconds(const struct hst_bound_in *in, double u)
+{
+    double apart = seconds(u, in->read) + seconds(u, in->write);
+    return in->mixed > 0 ? fmin(apart, 2 * u / in->mixed) : apart;
+}
+
+/* Seconds of each resource in one phase of the step. */
+struct phase {
+    double gpu, nvme, link, dram;
+};
+
+/* The longest resource works all the time; on the chain drive → link → GPU it waits for the first
+   unit to reach it, and the others still have the last unit to do when it is done. */
+static double phase_seconds(const struct phase *p, double units)
+{
+    double longest = fmax(fmax(p->gpu, p->nvme), p->link);
+    double chained = longest + (p->gpu + p->nvme + p->link - longest) / units;
+    return fmax(chained, p->dram);
+}
+
+static enum hst_bound_by longest_of(const struct hst_bound *b)
+{
+    double longest = fmax(fmax(b->gpu_s, b->nvme_s), fmax(b->link_s, b->dram_s));
+    if (longest == b->gpu_s)
+        return HST_BOUND_GPU;
+    if (longest == b->nvme_s)
+        return HST_BOUND_NVME;
+    return longest == b->link_s ? HST_BOUND_LINK : HST_BOUND_DRAM;
+}
+
+/* What a step moves between memory and drives, and computes. */
+static void count_work(const struct hst_bound_in *in, uint64_t tokens, struct hst_bound *b)
+{
+    const struct hst_shape *s = &in->shape;
+    double n = (double)hst_shape_params(s);
+    double w = in->bytes.weight, f_w = in->weights_on_nvme, f_s = in->states_on_nvme;
+    double attention =
+        (double)s->layers * (double)((uint64_t)s->heads * s->head_dim) * (double)in->seq_len;
+    double update = (in->bytes.state * f_s + w * fmax(f_s, f_w)) * n;
+    b->flops =
+        (in->recompute ? 8 : 6) * ((double)hst_shape_matmul_params(s) + attention) * (double)tokens;
+    b->nvme_read_bytes = update + 2 * w * f_w * n + in->spill_bytes;
+    b->nvme_write_bytes = update + in->spill_bytes;
+    b->nvme_space_bytes = 2 * update;
+}
+
+static void split_phases(const struct hst_bound_in *in, const struct hst_bound *b,
+                         struct phase *forward, struct phase *backward)
+{
+    double n = (double)hst_shape_params(&in->shape);
+    double w = in->bytes.weight, g = in->bytes.grad, stored = in->bytes.state + w;
+    double update = b->nvme_write_bytes - in->spill_bytes;
+    double fetched = w * in->weights_on_nvme * n; /* in each of the two sweeps */
+    *forward = (struct phase){
+        .gpu = b->forward_s,
+        .nvme = b->update_s + seconds(fetched, in->read) + seconds(in->spill_bytes, in->write),
+        .link = seconds(w * n, in->link),
+        /* Adam reads and writes states and weights and reads gradients; the drives' copies pass
+           through memory once each way; the weights leave it for the GPU */
+        .dram =
+            seconds((2 * stored + g + w) * n + 2 * update + fetched + in->spill_bytes, in->dram),
+    };
+    *backward = (struct phase){
+        .gpu = b->backward_s,
+        .nvme = seconds(fetched + in->spill_bytes, in->read),
+        .link = seconds(fmax(w, g) * n, in->link),
+        .dram = seconds((w + g) * n + fetched + in->spill_bytes, in->dram),
+    };
+}
+
+int hst_bound(const struct hst_bound_in *in, uint64_t tokens, struct hst_bound *bound)
+{
+    struct phase forward, backward;
+    struct hst_bound b = {0};
+    if (!input_is_valid(in) || tokens == 0)
+        return -EINVAL;
+    count_work(in, tokens, &b);
+    b.gpu_s = b.flops / in->flops_per_s;
+    b.forward_s = b.gpu_s * 2 / (in->recompute ? 8 : 6);
+    b.backward_s = b.gpu_s - b.forward_s;
+    b.update_s = update_seconds(in, b.nvme_write_bytes - in->spill_bytes);
+    split_phases(in, &b, &forward, &backward);
+    struct phase whole = {forward.gpu + backward.gpu, forward.nvme + backward.nvme,
+                          forward.link + backward.link, forward.dram + backward.dram};
+    b.nvme_s = whole.nvme;
+    b.link_s = whole.link;
+    b.dram_s = whole.dram;
+    double units = in->shape.layers;
+    b.step_s = in->overlap ? phase_seconds(&whole, units)
+                           : phase_seconds(&forward, units) + phase_seconds(&backward, units);
+    b.efficiency = b.gpu_s / b.step_s;
+    b.bound_by = longest_of(&b);
+    *bound = b;
+    return 0;
+}
+
+int hst_bound_tokens(const struct hst_bound_in *in, double target, uint64_t *tokens)
+{
+    struct hst_bound b;
+    uint64_t low = 0, high = TOKENS_MAX; /* low does not reach the target, high does */
+    int rc = hst_bound(in, high, &b);
+    if (rc || !(target > 0 && target < 1))
+        return -EINVAL;
+    if (b.efficiency < target)
+        return -ERANGE;
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        (void)hst_bound(in, middle, &b);
+        if (b.efficiency >= target)
+            high = middle;
+        else
+            low = middle;
+    }
+    *tokens = high;
+    return 0;
+}
+
+static double efficiency_of_sets(const struct hst_bound_in *in, uint64_t tokens, uint32_t sets)
+{
+    struct hst_bound_in many = *in;
+    struct hst_bound b;
+    many.read *= sets;
+    many.write *= sets;
+    many.mixed *= sets;
+    return hst_bound(&many, tokens, &b) ? -1 : b.efficiency;
+}
+
+int hst_bound_drives(const struct hst_bound_in *in, uint64_t tokens, double target, uint32_t *sets)
+{
+    uint32_t low = 0, high = SETS_MAX;
+    double most = efficiency_of_sets(in, tokens, high);
+    if (most < 0 || !(target > 0 && target < 1))
+        return -EINVAL;
+    if (most < target)
+        return -ERANGE;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (efficiency_of_sets(in, tokens, middle) >= target)
+            high = middle;
+        else
+            low = middle;
+    }
+    *sets = high;
+    return 0;
+}

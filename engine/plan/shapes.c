@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The models known by name, with the sizes their authors published, and what follows from sizes:
+ * numbers of parameters. Sources: Touvron et al. 2023, arXiv:2302.13971 and arXiv:2307.09288;
+ * Grattafiori et al. 2024, arXiv:2407.21783; the config.json of each release.
+ */
+#include <hoistway/plan.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* Rows of a wide table are easier to compare than fields by name. */
+/* clang-format off */
+static const struct hst_shape shapes[] = {
+    /* name    series        hidden  inner  layers heads kv  dim  vocab   tied */
+    {"1B",   "Llama 3.2",    2048,   8192,  16,    32,   8,  64,  128256, true},
+    {"3B",   "Llama 3.2",    3072,   8192,  28,    24,   8,  128, 128256, true},
+    {"7B",   "Llama 2",      4096,  11008,  32,    32,   32, 128, 32000,  false},
+    {"8B",   "Llama 3",      4096,  14336,  32,    32,   8,  128, 128256, false},
+    {"13B",  "Llama 2",      5120,  13824,  40,    40,   40, 128, 32000,  false},
+    {"33B",  "LLaMA",        6656,  17920,  60,    52,   52, 128, 32000,  false},
+    {"65B",  "LLaMA",        8192,  22016,  80,    64,   64, 128, 32000,  false},
+    {"70B",  "Llama 3",      8192,  28672,  80,    64,   8,  128, 128256, false},
+    {"405B", "Llama 3.1",   16384,  53248, 126,   128,   8,  128, 128256, false},
+};
+/* clang-format on */
+#define SHAPE_COUNT (sizeof shapes / sizeof shapes[0])
+
+const struct hst_shape *hst_shapes(size_t *count)
+{
+    *count = SHAPE_COUNT;
+    return shapes;
+}
+
+/* "llama-3-8b" of the row "8B", "Llama 3". */
+static void long_name(const struct hst_shape *shape, char *dst, size_t dst_bytes)
+{
+    snprintf(dst, dst_bytes, "%s-%s", shape->series, shape->name);
+    for (char *c = dst; *c; c++)
+        if (*c == ' ')
+            *c = '-';
+}
+
+const struct hst_shape *hst_shape_find(const char *name)
+{
+    for (size_t i = 0; i < SHAPE_COUNT; i++) {
+        char whole[64];
+        long_name(&shapes[i], whole, sizeof whole);
+        if (strcasecmp(name, shapes[i].name) == 0 || strcasecmp(name, whole) == 0)
+            return &shapes[i];
+    }
+    return NULL;
+}
+
+static uint64_t layer_params(const struct hst_shape *s)
+{
+    uint64_t h = s->hidden, q = (uint64_t)s->heads * s->head_dim;
+    uint64_t kv = (uint64_t)s->kv_heads * s->head_dim;
+    uint64_t attention = h * q + 2 * h * kv + q * h;
+    uint64_t mlp = 3 * h * s->intermediate;
+    return attention + mlp + 2 * h; /* and two norms */
+}
+
+uint64_t hst_shape_params(const struct hst_shape *s)
+{
+    uint64_t table = (uint64_t)s->vocab * s->hidden;
+    return (s->tied ? 1 : 2) * table + s->layers * layer_params(s) + s->hidden;
+}
+
+uint64_t hst_shape_matmul_params(const struct hst_shape *s)
+{
+    return hst_shape_params(s) - (s->tied ? 0 : (uint64_t)s->vocab * s->hidden);
+}

@@ -1,0 +1,371 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""nvme-bench as its user meets it: exit codes, one line per failure, nothing left behind; sandboxes
+that refuse io_uring or O_DIRECT, RAM, full file systems, signals, a drive that lies.
+
+program.py PATH_OF_NVME_BENCH SOURCE_ROOT
+"""
+import ctypes
+import errno
+import fcntl
+import html.parser
+import json
+import os
+import platform
+import pwd
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM, ROOT = sys.argv[1:3]
+LIBC = ctypes.CDLL(None, use_errno=True)
+SMALL = ['--size', '32M', '--sustain', '16M', '--blocks', '256K', '--depths', '1,4', '--threads',
+         '1,2', '--idle', '0']
+SIM = ['sim:read=7G,write=5G,lat=80us', *SMALL]
+PLAN = ['--plan', '8B', '--gpu-tflops', '150']
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
+IO_URING_SETUP = 425  # the same number on every architecture
+FCNTL = 72 if platform.machine() == 'x86_64' else 25
+KNOWN_MACHINE = platform.machine() in ('x86_64', 'aarch64')
+
+
+def run(*args, **more):
+    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120,
+                          **more)
+
+
+def install_filter(*steps):
+    """In the child: a system call filter of (code, if true, if false, value)."""
+
+    class Program(ctypes.Structure):
+        _fields_ = [('length', ctypes.c_uint16), ('filter', ctypes.c_void_p)]
+
+    text = b''.join(int.to_bytes(code, 2, 'little') + bytes((jt, jf)) + int.to_bytes(k, 4, 'little')
+                    for code, jt, jf, k in steps)
+    buffer = ctypes.create_string_buffer(text, len(text))
+    program = Program(len(steps), ctypes.cast(buffer, ctypes.c_void_p))
+    if LIBC.prctl(38, 1, 0, 0, 0) or LIBC.prctl(22, 2, ctypes.byref(program)):
+        os._exit(99)
+
+
+def forbid_io_uring():
+    """As Docker's default profile does."""
+    install_filter((0x20, 0, 0, 0), (0x15, 0, 1, IO_URING_SETUP), (6, 0, 0, 0x50000 | errno.EPERM),
+                   (6, 0, 0, 0x7FFF0000))
+
+
+def forbid_o_direct():
+    """As a file system without it does: fcntl(F_SETFL, … O_DIRECT …) is refused."""
+    install_filter((0x20, 0, 0, 0), (0x15, 0, 5, FCNTL), (0x20, 0, 0, 24),
+                   (0x15, 0, 3, fcntl.F_SETFL), (0x20, 0, 0, 32), (0x45, 0, 1, os.O_DIRECT),
+                   (6, 0, 0, 0x50000 | errno.EINVAL), (6, 0, 0, 0x7FFF0000))
+
+
+def mount_tmpfs(directory, size):
+    """In the child: a small file system that only it sees."""
+
+    def mount():
+        options = ctypes.c_char_p(f'size={size}'.encode())
+        if (LIBC.unshare(CLONE_NEWNS) or LIBC.mount(None, b'/', None, MS_REC | MS_PRIVATE, None)
+                or LIBC.mount(b'tmpfs', directory.encode(), b'tmpfs', 0, options)):
+            os._exit(99)
+
+    return mount
+
+
+class Page(html.parser.HTMLParser):
+    """Every tag closed, in order; what is loaded from elsewhere."""
+
+    VOID = {'meta', 'link', 'br', 'img'}
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.loads, self.count, self.faults = [], [], {}, []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.count[tag] = self.count.get(tag, 0) + 1
+        self.loads += [v for k, v in attrs if k in ('src', 'href', 'srcset')]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.count[tag] = self.count.get(tag, 0) + 1
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(tag)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix='nvme_bench_')
+        self.addCleanup(scratch.cleanup)
+        self.folder = os.path.join(scratch.name, 'drive')
+        self.beside = scratch.name
+        os.mkdir(self.folder)
+
+    def assert_refused(self, done, code, status, part=''):
+        self.assertEqual(done.returncode, status, done.stderr)
+        self.assertEqual(done.stdout, '')
+        errors = [line for line in done.stderr.splitlines() if line.startswith('error[')]
+        self.assertEqual(len(errors), 1, done.stderr)
+        self.assertTrue(errors[0].startswith(f'error[E{code}] '), errors[0])
+        self.assertIn(part, errors[0])
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def assert_measured(self, done, status=0):
+        self.assertEqual(done.returncode, status, done.stderr)
+        self.assertEqual(os.listdir(self.folder), [])
+        return json.loads(done.stdout)
+
+
+class CommandLine(Case):
+    def test_help_lists_the_options_and_the_exit_codes(self):
+        done = run('--help')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        self.assertTrue(done.stdout.startswith('usage: nvme-bench DIR... [options]\n'))
+        self.assertIn('3 below --target', done.stdout)
+        for option in ('--plan', '--json', '--html', '--target', '--from', '--compare'):
+            self.assertIn(f'\n  {option}', done.stdout)
+        self.assertRegex(run('--version').stdout, r'\Anvme-bench \d+\.\d+\.\d+\n\Z')
+
+    def test_mistakes_are_one_line_with_a_fix(self):
+        self.assert_refused(run(), 403, 2, 'Fix: nvme-bench DIR')
+        self.assert_refused(run(self.folder, '--jsn'), 401, 2, 'Did you mean --json?')
+        self.assert_refused(run(self.folder, '--size', '1'), 402, 2, "'nvme-bench --help'")
+        self.assert_refused(run(self.folder, '--plan', '8B'), 403, 2, '--gpu-tflops')
+        self.assert_refused(run(self.folder, '--plan', '18B', '--gpu-tflops', '1'), 402, 2,
+                            'Fix: --plan')
+        self.assert_refused(run('sim:read=oops', *SMALL), 402, 2, 'sim:read=7G')
+        self.assert_refused(run(*SIM, '--fault', 'op=dance'), 402, 2)
+        self.assert_refused(run(self.beside + '/none'), 105, 1, 'Fix: ')
+        self.assert_refused(run(PROGRAM), 105, 1, 'not a directory')
+        self.assert_refused(run(self.folder, self.beside, *SMALL), 402, 2, 'same drive')
+
+    def test_results_that_cannot_be_written_are_a_failure(self):
+        with open('/dev/full', 'w') as full:
+            done = subprocess.run([PROGRAM, *SIM], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('error[E107]', done.stderr)
+        self.assert_refused(run(*SIM, '--html', self.beside + '/none/x.html'), 107, 1, '--html')
+        self.assert_refused(run(*SIM, '--html', '/dev/full'), 107, 1, '--html')
+
+    def test_the_model_may_be_a_file_or_a_directory(self):
+        model = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
+        for path in model, os.path.join(model, 'config.json'):
+            plan = json.loads(run(*SIM, '--json', '--plan', path, '--gpu-tflops', '1').stdout)
+            self.assertGreater(plan['plan']['params'], 1000)
+        self.assert_refused(run(*SIM, '--plan', self.folder, '--gpu-tflops', '1'), 412, 1)
+
+    def test_exit_code_3_means_below_the_target(self):
+        self.assertEqual(run(*SIM, *PLAN).returncode, 3)
+        self.assertEqual(run(*SIM, *PLAN, '--target', '20').returncode, 0)
+        self.assertEqual(run(*SIM, *PLAN, '--tokens', '1e6').returncode, 0)
+
+
+class Reports(Case):
+    def measured(self, name, *args):
+        path = os.path.join(self.beside, name)
+        done = run(*SIM, *args, '--json')
+        with open(path, 'w') as file:
+            file.write(done.stdout)
+        return path, json.loads(done.stdout)
+
+    def assert_same(self, a, b, where=''):
+        """But for the last of 9 digits, which rates lose on their way through the file."""
+        self.assertIs(type(a), type(b), where)
+        if isinstance(a, dict):
+            self.assertEqual(a.keys(), b.keys(), where)
+            for key in a:
+                self.assert_same(a[key], b[key], f'{where}.{key}')
+        elif isinstance(a, list):
+            self.assertEqual(len(a), len(b), where)
+            for i, pair in enumerate(zip(a, b)):
+                self.assert_same(*pair, f'{where}[{i}]')
+        elif isinstance(a, (int, float)) and not isinstance(a, bool):
+            self.assertLessEqual(abs(a - b), max(1, 1e-8 * abs(a)) if a > 1e3 else 1e-8 * abs(a),
+                                 where)
+        else:
+            self.assertEqual(a, b, where)
+
+    def test_from_plans_again_without_a_drive(self):
+        path, first = self.measured('a.json', *PLAN, '--endurance', '600TBW')
+        again = run('--from', path, *PLAN, '--endurance', '600TBW', '--json')
+        second = json.loads(again.stdout)
+        self.assertEqual(again.returncode, 3)
+        self.assert_same(first, second)
+        other = json.loads(run('--from', path, '--json', *PLAN, '--tokens', '1e6').stdout)
+        self.assertTrue(other['plan']['feeds'])
+
+    def test_compare_puts_two_results_side_by_side(self):
+        a, first = self.measured('a.json')
+        b = os.path.join(self.beside, 'b.json')
+        for case in first['cases']:
+            case['value'] *= 2
+        with open(b, 'w') as file:
+            json.dump(first, file)
+        done = run('--compare', a, b)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r'steady write +\S+ GB/s +\S+ GB/s +2\.00')
+        rows = json.loads(run('--compare', a, b, '--json').stdout)['rows']
+        self.assertEqual({r['ratio'] for r in rows if r['case'].startswith('steady')}, {2})
+        self.assert_refused(run('--compare', a, PROGRAM), 402, 2)
+
+    def test_hostile_results_are_refused(self):
+        path = os.path.join(self.beside, 'x.json')
+        for text in '', '{}', '[]', '{"program":"nvme-bench","format":1}', '{' * 100000, '\0':
+            with open(path, 'w') as file:
+                file.write(text)
+            self.assert_refused(run('--from', path), 402, 2, 'Fix: ')
+        self.assert_refused(run('--from', '/dev/zero'), 106, 1)
+        self.assert_refused(run('--from', self.beside), 106, 1)
+
+    def test_the_page_is_whole_and_needs_nothing_else(self):
+        path = os.path.join(self.beside, 'r.html')
+        for more in [], [*PLAN, '--endurance', '600TBW']:
+            self.assertIn(run(*SIM, *more, '--html', path).returncode, (0, 3))
+            with open(path, encoding='utf-8') as file:
+                text = file.read()
+            page = Page(text)
+            self.assertEqual((page.open, page.faults, page.loads), ([], [], []))
+            self.assertNotIn('<script', text)
+            self.assertNotRegex(text, r'https?:|url\(|@import|\bnan\b|\binf\b')
+            self.assertEqual(page.count['svg'], 4 + bool(more))
+            self.assertIn('prefers-color-scheme:dark', text)
+            self.assertIn('@media print', text)
+
+    def test_names_can_not_break_out_of_the_page(self):
+        path, result = self.measured('a.json')
+        result['drives'][0]['path'] = '<script>alert("1")</script>&'
+        result['drives'][0]['simulated'] = False
+        result['drives'][0]['model'] = '<b>\n\x1b'
+        with open(path, 'w') as file:
+            json.dump(result, file)
+        page = os.path.join(self.beside, 'r.html')
+        self.assertEqual(run('--from', path, '--html', page).returncode, 0)
+        with open(page, encoding='utf-8') as file:
+            text = file.read()
+        self.assertNotIn('<script', text)
+        self.assertNotIn('\x1b', text)
+        self.assertIn('&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;', text)
+
+
+class Machine(Case):
+    def test_a_real_directory_is_measured_and_left_empty(self):
+        done = run(self.folder, *SMALL, '--json', '--endurance', '600TBW')
+        result = self.assert_measured(done)
+        self.assertRegex(done.stderr, r'will write at most [\d.]+ MiB, \S+ % of its rated')
+        limit = float(re.search(r'at most ([\d.]+) MiB', done.stderr).group(1)) * 2**20
+        self.assertLessEqual(result['written_bytes'], limit)
+        self.assertEqual(len([c for c in result['cases'] if c['phase'] == 'sweep']), 2 * 2 * 3)
+        self.assertEqual(result['drives'][0]['verified_bytes'], 32 * 2**20)
+        for case in result['cases']:
+            self.assertGreater(case['value'], 0, case['case'])
+            self.assertGreaterEqual(case['latency_ns']['max'], case['latency_ns']['p50'])
+
+    @unittest.skipIf(not KNOWN_MACHINE, 'the filter knows the numbers of two machines')
+    def test_where_io_uring_is_forbidden_threads_take_over_and_say_so(self):
+        done = run(self.folder, *SMALL, '--json', preexec_fn=forbid_io_uring)
+        result = self.assert_measured(done)
+        self.assertEqual(result['drives'][0]['backend'], 'threads')
+        self.assertEqual(done.stderr.count('warning[W101]'), 1, done.stderr)
+        forced = run(self.folder, *SMALL, '--io', 'uring', preexec_fn=forbid_io_uring)
+        self.assert_refused(forced, 101, 1, 'Fix: ')
+
+    @unittest.skipIf(not KNOWN_MACHINE, 'the filter knows the numbers of two machines')
+    def test_without_o_direct_it_is_said_whose_numbers_these_are(self):
+        done = run(self.folder, *SMALL, '--json', preexec_fn=forbid_o_direct)
+        self.assertFalse(self.assert_measured(done)['drives'][0]['direct'])
+        self.assertEqual(done.stderr.count('warning[W104]'), 1, done.stderr)
+
+    def on_tmpfs(self, size, *more):
+        if os.geteuid() != 0:
+            self.skipTest('mounting a small file system needs root')
+        done = run(self.folder, *SMALL, *more, preexec_fn=mount_tmpfs(self.folder, size))
+        if done.returncode == 99:
+            self.skipTest('this sandbox does not allow mounts')
+        return done
+
+    def test_ram_is_refused_unless_forced(self):
+        self.assert_refused(self.on_tmpfs('64m'), 105, 1, '--force')
+        done = self.on_tmpfs('64m', '--force', '--json')
+        self.assertTrue(self.assert_measured(done)['drives'][0]['in_memory'])
+        self.assertEqual(done.stderr.count('warning[W105]'), 1, done.stderr)
+
+    def test_a_tenth_of_the_file_system_stays_free(self):
+        self.assert_refused(self.on_tmpfs('33m', '--force'), 301, 1, 'Fix: free some, or --size 29M')
+
+    def test_an_ordinary_user_with_little_locked_memory_can_measure(self):
+        if os.geteuid() != 0:
+            self.skipTest('changing the user needs root')
+        nobody = pwd.getpwnam('nobody')
+        os.chmod(self.beside, 0o755)
+        os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
+
+        def become():
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (8 << 20, 8 << 20))
+            os.setgroups([])
+            os.setgid(nobody.pw_gid)
+            os.setuid(nobody.pw_uid)
+
+        try:
+            done = run(self.folder, *SMALL, '--json', preexec_fn=become)
+        except PermissionError:
+            self.skipTest('the program lies where an ordinary user can not reach it')
+        self.assert_measured(done)
+
+    def interrupted(self, number, times):
+        command = [PROGRAM, self.folder, *SMALL[:-2], '--idle', '60']
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        child.stderr.readline()  # what will be written: signals are caught since long
+        time.sleep(0.3)
+        for _ in range(times):
+            child.send_signal(number)
+        out, _ = child.communicate(timeout=60)
+        self.assertEqual(out, '')
+        self.assertEqual(os.listdir(self.folder), [])
+        return child.returncode
+
+    def test_the_first_signal_ends_it_in_order(self):
+        self.assertEqual(self.interrupted(signal.SIGINT, 1), 75)
+        self.assertEqual(self.interrupted(signal.SIGTERM, 1), 75)
+
+    def test_killed_it_leaves_nothing(self):
+        self.assertEqual(self.interrupted(signal.SIGKILL, 1), -signal.SIGKILL)
+
+    def test_a_second_signal_ends_it_at_once(self):
+        """It is stopped before both, so that the second one finds the first."""
+        command = [PROGRAM, self.folder, *SMALL[:-2], '--idle', '60']
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        child.stderr.readline()
+        child.send_signal(signal.SIGSTOP)
+        child.send_signal(signal.SIGINT)
+        child.send_signal(signal.SIGTERM)
+        child.send_signal(signal.SIGCONT)
+        child.communicate(timeout=60)
+        self.assertEqual(child.returncode, 130)
+
+    def test_a_drive_that_fails_is_named_with_the_place(self):
+        for plan, code in ('op=write nth=20 err=EIO times=all', 107), ('op=read nth=20 err=EIO '
+                                                                      'times=all', 106):
+            done = run(self.folder, *SMALL, '--fault', plan)
+            self.assert_refused(done, code, 1, 'offset ')
+            self.assertIn(self.folder, done.stderr)
+
+    def test_a_drive_that_lies_is_found_out(self):
+        """A bit of a stamp is inverted when the file is read back."""
+        flips = 'op=read nth=1 times=all flip=3'
+        done = run(*SIM, '--fault', flips)
+        self.assert_refused(done, 106, 1, 'not what was written')
+        self.assertIn('file 0, offset ', done.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])

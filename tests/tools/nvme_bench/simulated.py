@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""nvme-bench on simulated drives: every number of the report, computed again from the model of
+<hoistway/aio.h> and the formulas of docs/nvme-bench.md, neither of which knows the program.
+
+simulated.py PATH_OF_NVME_BENCH SOURCE_ROOT
+"""
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import unittest
+from fractions import Fraction
+
+PROGRAM, ROOT = sys.argv[1:3]
+MIB = 1 << 20
+# Rates at which a block of 256 KiB or 1 MiB takes whole nanoseconds, alone and mixed.
+READ, WRITE, MIXED, LATENCY_NS = 4194304000, 2097152000, 3145728000, 100000
+DRIVE = f'sim:read={READ},write={WRITE},mixed={MIXED},lat=100us'
+SWEEP = ['--size', '64M', '--sustain', '256M', '--blocks', '256K,1M', '--depths', '1,4',
+         '--threads', '1,2', '--idle', '1']
+
+
+def run(*args, status=0):
+    done = subprocess.run([PROGRAM, *args], capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, (done.returncode, done.stderr)
+    return done.stdout
+
+
+def measure(*drives, more=(), status=0):
+    """Options in `more` replace those of SWEEP."""
+    pairs = [p for p in zip(SWEEP[::2], SWEEP[1::2]) if p[0] not in more]
+    return json.loads(run(*drives, *sum(pairs, ()), '--json', *more, status=status))
+
+
+class Model:
+    """A drive, event by event: what the header says, with exact fractions of nanoseconds."""
+
+    def __init__(self, read=READ, write=WRITE, mixed=MIXED):
+        self.alone = {'read': Fraction(read, 10**9), 'write': Fraction(write, 10**9)}
+        share = Fraction(mixed, (read + write) * 10**9)
+        self.both = {'read': share * read, 'write': share * write}
+
+    def run(self, kind, block, depth, count):
+        """(seconds, sorted latencies in ns) of `count` requests, `depth` of them in the drive."""
+        queues, given, latencies, now = {'read': [], 'write': []}, 0, [], Fraction(0)
+
+        def give():
+            nonlocal given
+            way = ('read', 'write')[given % 2] if kind == 'mixed' else kind
+            queues[way].append([now, Fraction(block)])
+            given += 1
+
+        for _ in range(min(depth, count)):
+            give()
+        while any(queues.values()):
+            moving = [w for w, q in queues.items() if q and q[0][0] + LATENCY_NS <= now]
+            rates = {w: (self.both if len(moving) == 2 else self.alone)[w] for w in moving}
+            waiting = [q[0][0] + LATENCY_NS for w, q in queues.items() if q and w not in moving]
+            until = min([now + queues[w][0][1] / rates[w] for w in moving] + waiting)
+            for way in moving:
+                queues[way][0][1] -= rates[way] * (until - now)
+            now = until
+            for way in moving:
+                if queues[way] and queues[way][0][1] <= 0:
+                    assert now.denominator == 1, 'rates are chosen for whole nanoseconds'
+                    latencies.append(int(now - queues[way].pop(0)[0]))
+                    if given < count:
+                        give()
+        return float(now) / 1e9, sorted(latencies)
+
+
+def percentile(latencies, share):
+    return latencies[math.ceil(share * len(latencies)) - 1]
+
+
+# ---- the bound, from docs/nvme-bench.md ----
+
+BYTES = {'bf16': (2, 10, 2), 'fp32': (4, 8, 4), 'fp16': (2, 12, 2)}
+SHAPES = {  # hidden, inner, layers, heads, kv heads, head dim, vocabulary
+    '8B': (4096, 14336, 32, 32, 8, 128, 128256),
+    '13B': (5120, 13824, 40, 40, 40, 128, 32000),
+}
+
+
+def bound(shape, tokens, flops, read, write, mixed, seq=2048, c=8, precision='bf16', states=1,
+          weights=0, overlap=False):
+    h, inner, layers, heads, kv, dim, vocab = SHAPES[shape]
+    layer = 2 * h * heads * dim + 2 * h * kv * dim + 3 * h * inner + 2 * h
+    n = 2 * vocab * h + layers * layer + h
+    w, s, _ = BYTES[precision]
+    gpu = c * (n - vocab * h + layers * heads * dim * seq) * tokens / flops
+    u = (s * states + w * max(states, weights)) * n
+    update = min(u / read + u / write, 2 * u / mixed)
+    fetch = w * weights * n / read
+    phases = [(gpu * 2 / c, update + fetch), (gpu * (c - 2) / c, fetch)]
+    if overlap:
+        phases = [tuple(map(sum, zip(*phases)))]
+    step = sum(max(g, d) + min(g, d) / layers for g, d in phases)
+    return {'params': n, 'gpu_s': gpu, 'update_s': update, 'nvme_s': update + 2 * fetch,
+            'written_bytes': u, 'read_bytes': u + 2 * w * weights * n, 'space_bytes': 2 * u,
+            'step_s': step, 'efficiency': gpu / step}
+
+
+class Case(unittest.TestCase):
+    def close(self, got, want, what=''):
+        self.assertAlmostEqual(got / want, 1, delta=6e-9, msg=f'{what}: got {got}, want {want}')
+
+
+class Simulated(Case):
+    def test_each_case_of_the_sweep_is_what_the_model_says(self):
+        result = measure(DRIVE)
+        cases = [c for c in result['cases'] if c['phase'] == 'sweep']
+        self.assertEqual(len(cases), 2 * 2 * 2 * 3)
+        best = {}
+        for case in cases:
+            kind, block = case['kind'], case['block_bytes']
+            depth = case['depth'] * case['threads']
+            count = (256 if kind == 'read' else 64) * MIB // block
+            seconds, latencies = Model().run(kind, block, depth, count)
+            self.assertEqual(case['bytes'], count * block, case['case'])
+            self.close(case['seconds'], seconds, case['case'])
+            self.close(case['value'], count * block / seconds, case['case'])
+            for name, share in ('p50', .5), ('p90', .9), ('p99', .99), ('p999', .999), ('max', 1):
+                self.close(case['latency_ns'][name], percentile(latencies, share),
+                           f"{case['case']} {name}")
+            self.assertIsNone(case['cpu_s_per_gb'])
+            best[kind] = max(best.get(kind, 0), count * block / seconds)
+        for case in cases:
+            self.close(case['ceiling'], best[case['kind']])
+            self.close(case['fraction'], case['value'] / best[case['kind']])
+
+    def test_one_direction_follows_the_closed_formula(self):
+        """rate = min(R, q·b / (L + b/R)), for as long as the run is long."""
+        for case in measure(DRIVE)['cases']:
+            if case['phase'] != 'sweep' or case['kind'] == 'mixed':
+                continue
+            rate = READ if case['kind'] == 'read' else WRITE
+            block, depth = case['block_bytes'], case['depth'] * case['threads']
+            limit = min(rate, depth * block / (LATENCY_NS / 1e9 + block / rate))
+            self.assertAlmostEqual(case['value'] / limit, 1, delta=0.01, msg=case['case'])
+
+    def test_the_best_shape_is_the_least_that_comes_near_the_best_rate(self):
+        result = measure(DRIVE)
+        mixed = [c for c in result['cases'] if c['phase'] == 'sweep' and c['kind'] == 'mixed']
+        near = [c for c in mixed if c['value'] >= 0.97 * max(m['value'] for m in mixed)]
+        want = min(near, key=lambda c: (c['block_bytes'] * c['depth'] * c['threads'], c['threads'],
+                                        c['block_bytes']))
+        best = result['drives'][0]['best']
+        self.assertEqual(best, {k: want[k] for k in ('block_bytes', 'depth', 'threads')})
+        self.assertEqual(result['ds_config'], {'aio': {
+            'block_size': best['block_bytes'], 'queue_depth': best['depth'],
+            'intra_op_parallelism': best['threads'], 'single_submit': False,
+            'overlap_events': True}})
+
+    def test_steady_rates_and_the_long_write_without_a_cache(self):
+        result = measure(DRIVE)
+        drive, best = result['drives'][0], result['drives'][0]['best']
+        block, depth = best['block_bytes'], best['depth'] * best['threads']
+        steady = {c['kind']: c for c in result['cases'] if c['phase'] == 'steady'}
+        for kind, size in ('write', 64), ('mixed', 64), ('read', 256):
+            seconds, _ = Model().run(kind, block, depth, size * MIB // block)
+            self.close(steady[kind]['value'], size * MIB / seconds, kind)
+        s = drive['sustained']
+        self.assertEqual(s['window_bytes'], 4 * MIB * 8)  # 4 times what is in flight: 1 MiB x 4 x 2
+        self.assertEqual(len(s['rates']), 256 * MIB // s['window_bytes'])
+        first = s['window_bytes'] / (s['window_bytes'] / WRITE + LATENCY_NS / 1e9)
+        self.close(s['rates'][0], first)
+        for rate in s['rates'][1:]:
+            self.close(rate, WRITE)
+        self.assertEqual((s['drop_bytes'], s['flat']), (0, True))
+        self.close(s['last'], WRITE)
+        seconds, _ = Model().run('write', block, depth, 64 * MIB // block)
+        self.close(s['recovered'], 64 * MIB / seconds)
+        self.assertEqual(s['idle_s'], 1)
+
+    def test_bytes_written_and_read_back_are_counted_exactly(self):
+        result = measure(DRIVE)
+        sweep = 8 * (64 + 32)  # 8 shapes: a write and half a mixed case of 64 MiB
+        self.assertEqual(result['written_bytes'], (64 + sweep + 256 + (64 + 32) + 64) * MIB)
+        self.assertEqual(result['file_bytes'], 64 * MIB)
+        self.assertEqual(result['drives'][0]['verified_bytes'], 64 * MIB)
+
+    def test_a_write_cache_is_found_to_the_window(self):
+        slow = WRITE // 8
+        more = ['--sustain', '1G', '--idle', '5']
+        result = measure(f'{DRIVE},slc=256Mi,slc_write={slow},drain={WRITE}', more=more)
+        s = result['drives'][0]['sustained']
+        window = s['window_bytes']
+        self.assertEqual((256 * MIB) % window, 0)
+        self.assertEqual(s['drop_bytes'], 256 * MIB)
+        for i, rate in enumerate(s['rates'][1:], 1):
+            self.close(rate, WRITE if (i + 1) * window <= 256 * MIB else slow, i)
+        self.close(s['first'], WRITE)
+        self.close(s['last'], slow)
+        self.assertTrue(s['flat'])
+        self.assertLess(len(s['rates']), 1024 * MIB // window, 'nothing is learnt by writing on')
+        write = next(c for c in result['cases']
+                     if c['phase'] == 'steady' and c['kind'] == 'write')
+        self.close(write['value'], 64 * MIB / (64 * MIB / slow + LATENCY_NS / 1e9))
+        self.assertGreater(s['recovered'], 0.99 * WRITE)  # five idle seconds drained all of it
+
+    def test_two_drives_together_take_as_long_as_the_slower_one(self):
+        slower = f'sim:read={READ // 2},write={WRITE // 2},lat=100us,mixed={MIXED // 2}'
+        result = measure(DRIVE, slower)
+        for kind, model in ('read', 0), ('write', 1), ('mixed', 2):
+            seconds, moved = [], 0
+            for i, factor in enumerate((1, 2)):
+                best = result['drives'][i]['best']
+                size = (256 if kind == 'read' else 64) * MIB
+                block, depth = best['block_bytes'], best['depth'] * best['threads']
+                m = Model(READ // factor, WRITE // factor, MIXED // factor)
+                seconds.append(m.run(kind, block, depth, size // block)[0])
+                moved += size
+            case = next(c for c in result['cases'] if c['phase'] == 'striped' and c['kind'] == kind)
+            self.close(case['value'], moved / max(seconds), kind)
+            self.assertIsNone(case['drive'])
+
+    def test_two_runs_print_the_same_bytes(self):
+        self.assertEqual(run(DRIVE, *SWEEP, '--json'), run(DRIVE, *SWEEP, '--json'))
+        self.assertEqual(run(DRIVE, *SWEEP), run(DRIVE, *SWEEP))
+
+
+class Verdict(Case):
+    """The plan, against the formulas above."""
+
+    def check(self, model, more, status, **terms):
+        result = measure(DRIVE, more=['--plan', model, '--gpu-tflops', '150', *more], status=status)
+        plan = result['plan']
+        rates = {k: next(c['value'] for c in result['cases']
+                         if c['phase'] == 'steady' and c['kind'] == k)
+                 for k in ('read', 'write', 'mixed')}
+        flops = 150e12 * plan['gpus']
+        for key in rates:
+            self.close(plan[key], rates[key], key)
+        want = bound(model, plan['tokens'], flops, **rates, **terms)
+        for key, value in want.items():
+            self.close(plan[key], value, key)
+
+        def reaches(tokens, drives):
+            many = {k: v * drives for k, v in rates.items()}
+            return bound(model, tokens, flops, **many, **terms)['efficiency'] >= plan['target']
+
+        self.assertEqual(plan['feeds'], reaches(plan['tokens'], 1))
+        self.assertEqual(status, 0 if plan['feeds'] else 3)
+        self.assertTrue(reaches(plan['tokens_needed'] + 1, 1))
+        self.assertFalse(reaches(plan['tokens_needed'] - 2, 1))
+        self.assertTrue(reaches(plan['tokens'], plan['drives_needed']))
+        fewer = plan['drives_needed'] - 1
+        self.assertFalse(fewer and reaches(plan['tokens'], fewer))
+        return plan
+
+    def test_a_plan_is_what_the_formulas_say(self):
+        self.check('8B', [], 3)
+        self.check('13B', ['--tokens', '1e6'], 0, c=8)
+
+    def test_every_option_of_the_plan_counts(self):
+        self.check('8B', ['--recompute', 'off', '--seq-len', '4096'], 3, c=6, seq=4096)
+        self.check('8B', ['--precision', 'fp16'], 3, precision='fp16')
+        self.check('8B', ['--overlap', '--gpus', '2'], 3, overlap=True)
+        self.check('13B', ['--states', '0.5', '--weights', '1', '--target', '50'], 3, states=.5,
+                   weights=1)
+
+    def test_endurance_becomes_steps_and_days(self):
+        plan = self.check('8B', ['--endurance', '600TBW'], 3)
+        self.close(plan['endurance_bytes'], 600e12)
+        self.close(plan['steps_to_wear'], 600e12 / plan['written_bytes'])
+        self.close(plan['days_to_wear'], 600e12 / plan['written_bytes'] * plan['step_s'] / 86400)
+        rated = self.check('8B', ['--endurance', '1DWPD,3.84TB,5Y'], 3)
+        self.close(rated['endurance_bytes'], 3.84e12 * 5 * 365)
+
+    def test_the_examples_of_the_page_are_what_the_program_says(self):
+        """Each row of the table in docs/nvme-bench.md: model, drive, figures as printed there."""
+        with open(os.path.join(ROOT, 'docs', 'nvme-bench.md'), encoding='utf-8') as file:
+            text = file.read()
+        drives = dict(re.findall(r'^- ([A-Z]): `(sim:[^`]+)`', text, re.M))
+        rows = re.findall(r'^\| (8B|13B) on ([A-Z]) \|(.+)\|$', text, re.M)
+        self.assertEqual(len(rows), 4)
+        keys = ('gpu_s', 'update_s', 'step_s', 'efficiency', 'tokens_needed', 'drives_needed',
+                'steps_to_wear')
+        for model, drive, cells in rows:
+            plan = measure(drives[drive], more=[
+                '--sustain', '512M', '--plan', model, '--gpu-tflops', '150', '--endurance',
+                '600TBW'], status=3)['plan']
+            for key, cell in zip(keys, cells.split('|'), strict=True):
+                shown = cell.strip().rstrip(' %s').replace(',', '')
+                value = plan[key] * (100 if key == 'efficiency' else 1)
+                digits = len(shown.partition('.')[2])
+                unit = 1000 if key == 'tokens_needed' else 1
+                self.assertEqual(f'{value / unit:.{digits}f}', shown, f'{model} on {drive}: {key}')
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])

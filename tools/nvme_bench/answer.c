@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decides whether drives feed a model, and if not, what would. */
+#include "nvme_bench/answer.h"
+
+#include "hf/config.h"
+#include "hf/input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DAY_S 86400.0
+
+/* ---- the model ---- */
+
+static int unknown_model(const char *plan, struct hst_error *error)
+{
+    const char *names[32];
+    char known[200] = "";
+    size_t count, n = 0;
+    const struct hst_shape *shapes = hst_shapes(&count);
+    for (size_t i = 0; i < count && i < 32; i++) {
+        names[i] = shapes[i].name;
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", shapes[i].name);
+    }
+    const char *nearest = cli_nearest(plan, names, count);
+    return fail(error, FAIL_VALUE, -EINVAL,
+                "--plan '%.100s' is no file, no directory and no known model (%s). Fix: --plan %s.",
+                plan, known, nearest ? nearest : "8B");
+}
+
+static struct hst_shape shape_of(const struct llama_config *c)
+{
+    return (struct hst_shape){.hidden = c->hidden,
+                              .intermediate = c->intermediate,
+                              .layers = c->layers,
+                              .heads = c->heads,
+                              .kv_heads = c->kv_heads,
+                              .head_dim = c->head_dim,
+                              .vocab = c->vocab,
+                              .tied = c->tied_embeddings};
+}
+
+static int read_config(int folder, const char *name, const char *path, struct nb_answer *answer,
+                       struct hst_error *error)
+{
+    struct input input;
+    struct llama_config config;
+    char *text = NULL, dtype[16];
+    int rc = input_open(folder, name, &input);
+    if (!rc) {
+        rc = input_read_all(&input, CONFIG_MAX_BYTES, &text);
+        input_close(&input);
+    }
+    if (rc)
+        return fail(error, FAIL_CONFIG_FILE, rc,
+                    "'%.200s' has no config.json that can be read (%s). Fix: --plan takes a "
+                    "config.json or the directory that holds one.",
+                    path, strerror(-rc));
+    rc = config_parse(path, text, strlen(text), &config, dtype, error);
+    free(text);
+    if (!rc)
+        answer->in.shape = shape_of(&config);
+    return rc;
+}
+
+static int read_model_file(const char *path, struct nb_answer *answer, struct hst_error *error)
+{
+    struct stat st;
+    char folder[256];
+    const char *slash = strrchr(path, '/'), *name = "config.json";
+    if (stat(path, &st))
+        return unknown_model(path, error);
+    if (S_ISDIR(st.st_mode)) {
+        snprintf(folder, sizeof folder, "%.255s", path);
+    } else {
+        snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1,
+                 slash ? path : ".");
+        if (slash == path)
+            snprintf(folder, sizeof folder, "/");
+        name = slash ? slash + 1 : path;
+    }
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return fail(error, FAIL_CONFIG_FILE, -errno,
+                    "'%.200s' can not be opened (%s). Fix: --plan takes a config.json or the "
+                    "directory that holds one.",
+                    folder, strerror(errno));
+    int rc = read_config(fd, name, path, answer, error);
+    close(fd);
+    return rc;
+}
+
+int nb_answer_model(const char *plan, struct nb_answer *answer, struct hst_error *error)
+{
+    const struct hst_shape *shape = hst_shape_find(plan);
+    int rc = 0;
+    if (shape) {
+        answer->in.shape = *shape;
+        snprintf(answer->model, sizeof answer->model, "%s %s", shape->series, shape->name);
+    } else {
+        rc = read_model_file(plan, answer, error);
+        snprintf(answer->model, sizeof answer->model, "%.150s", plan);
+    }
+    answer->params = rc ? 0 : hst_shape_params(&answer->in.shape);
+    return rc;
+}
+
+/* ---- the answer ---- */
+
+static void fill_in(const struct nb_args *a, const struct nb_rates *rates, struct nb_answer *answer)
+{
+    struct hst_bound_in *in = &answer->in;
+    answer->precision = nb_precision_name(a->precision);
+    (void)hst_precision_bytes(answer->precision, &in->bytes);
+    in->seq_len = a->seq_len;
+    in->states_on_nvme = a->states;
+    in->weights_on_nvme = a->weights;
+    in->recompute = a->recompute == NB_RECOMPUTE_ON;
+    in->overlap = a->overlap;
+    in->flops_per_s = a->gpu_tflops * 1e12 * a->gpus;
+    in->read = rates->read;
+    in->write = rates->write;
+    in->mixed = rates->mixed;
+    in->link = (double)a->link;
+    in->dram = (double)a->dram;
+    answer->tokens = a->tokens;
+    answer->gpus = a->gpus;
+    answer->gpu_tflops = a->gpu_tflops;
+    answer->target = a->target_percent / 100;
+}
+
+/* Drives of this kind: sets of as many as were measured, made single ones. */
+static uint32_t count_drives(const struct nb_answer *answer)
+{
+    struct hst_bound_in one = answer->in;
+    uint32_t drives = 0;
+    one.read /= answer->drives;
+    one.write /= answer->drives;
+    one.mixed /= answer->drives;
+    return hst_bound_drives(&one, answer->tokens, answer->target, &drives) ? 0 : drives;
+}
+
+int nb_answer_make(const struct nb_args *a, const struct nb_result *result,
+                   struct nb_answer *answer, struct hst_error *error)
+{
+    struct nb_rates rates;
+    *answer = (struct nb_answer){.drives = result->drive_count};
+    int rc = nb_answer_model(a->plan, answer, error);
+    if (rc)
+        return rc;
+    if (!nb_rates_of(result, &rates))
+        return fail(error, FAIL_VALUE, -ENODATA,
+                    "the result has no steady rates to plan with. Fix: measure again.");
+    fill_in(a, &rates, answer);
+    if (hst_bound(&answer->in, answer->tokens, &answer->bound))
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "the plan has no bound: a size of the model or a rate is zero. Fix: look at "
+                    "%.100s.",
+                    a->plan);
+    answer->feeds = answer->bound.efficiency >= answer->target;
+    if (hst_bound_tokens(&answer->in, answer->target, &answer->tokens_needed))
+        answer->tokens_needed = 0;
+    answer->drives_needed = count_drives(answer);
+    answer->endurance_bytes = a->endurance_bytes * result->drive_count;
+    bool wears = answer->endurance_bytes > 0 && answer->bound.nvme_write_bytes > 0;
+    answer->steps_to_wear =
+        wears ? answer->endurance_bytes / answer->bound.nvme_write_bytes : (double)NAN;
+    answer->days_to_wear = answer->steps_to_wear * answer->bound.step_s / DAY_S;
+    return 0;
+}
+
+const char *nb_bound_by_name(enum hst_bound_by by)
+{
+    static const char *const names[] = {"GPU", "drives", "link", "memory"};
+    return names[by];
+}

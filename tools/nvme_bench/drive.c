@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finds out which drive a directory is on: its numbers lead to /sys/dev/block, a partition to its
+ * disk, the disk to its model and, further up, to the PCIe device it hangs on. Virtual disks and
+ * device-mapper tell less; what is not told is left unknown, never guessed.
+ */
+#include "nvme_bench/drive.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define KEPT_FREE 10u /* one part in so many of the file system */
+
+bool nb_drive_is_simulated(const char *path)
+{
+    return strncmp(path, "sim:", 4) == 0;
+}
+
+uint64_t nb_drive_room(uint64_t size_bytes, uint64_t free_bytes)
+{
+    uint64_t kept = size_bytes / KEPT_FREE;
+    return free_bytes > kept ? free_bytes - kept : 0;
+}
+
+/* The first line of a small file, without blanks at its ends. False: not there, or empty. */
+static bool read_line(char *dst, size_t dst_bytes, const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return false;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    char line[NB_TEXT] = "";
+    bool got = fgets(line, sizeof line, file) != NULL;
+    fclose(file);
+    size_t end = strlen(line), begin = 0;
+    while (end && isspace((unsigned char)line[end - 1]))
+        line[--end] = '\0';
+    while (isspace((unsigned char)line[begin]))
+        begin++;
+    if (!got || begin == end)
+        return false;
+    snprintf(dst, dst_bytes, "%s", line + begin);
+    return true;
+}
+
+static bool exists(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
+           access(path, F_OK) == 0;
+}
+
+/* Cuts the last part of a path. */
+static bool go_up(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (!slash || slash == path)
+        return false;
+    *slash = '\0';
+    return true;
+}
+
+static void format_link(char *dst, size_t dst_bytes, const char *folder, const char *which)
+{
+    char name[64], speed[48], width[16];
+    snprintf(name, sizeof name, "%s_link_speed", which);
+    if (!read_line(speed, sizeof speed, folder, name))
+        return;
+    snprintf(name, sizeof name, "%s_link_width", which);
+    if (!read_line(width, sizeof width, folder, name))
+        return;
+    snprintf(dst, dst_bytes, "%s x%s", speed, width);
+}
+
+/* From the disk's device up to the first that has a PCIe link, or tells a node. */
+static void read_bus(const char *disk, struct nb_drive *drive)
+{
+    char path[PATH_MAX], start[PATH_MAX], node[16];
+    if (snprintf(path, sizeof path, "%s/device", disk) >= (int)sizeof path ||
+        !realpath(path, start))
+        return;
+    do {
+        if (drive->numa_node < 0 && read_line(node, sizeof node, start, "numa_node"))
+            drive->numa_node = atoi(node); /* -1 says unknown too */
+        if (exists(start, "current_link_speed")) {
+            format_link(drive->link, sizeof drive->link, start, "current");
+            format_link(drive->link_most, sizeof drive->link_most, start, "max");
+            return;
+        }
+    } while (go_up(start));
+}
+
+static void read_model(const char *disk, struct nb_drive *drive)
+{
+    char part[NB_TEXT], driver[PATH_MAX], target[PATH_MAX];
+    if (read_line(drive->model, sizeof drive->model, disk, "device/model"))
+        return;
+    if (read_line(part, sizeof part, disk, "dm/name")) {
+        snprintf(drive->model, sizeof drive->model, "device-mapper %.60s", part);
+        return;
+    }
+    bool virtio = strncmp(drive->device, "vd", 2) == 0;
+    if (snprintf(driver, sizeof driver, "%s/device/driver", disk) < (int)sizeof driver &&
+        realpath(driver, target) && strstr(target, "/virtio_blk"))
+        virtio = true;
+    if (virtio)
+        snprintf(drive->model, sizeof drive->model, "virtual disk (virtio)");
+}
+
+void nb_drive_read_block(const struct nb_system *system, unsigned major, unsigned minor,
+                         struct nb_drive *drive)
+{
+    char path[PATH_MAX], disk[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/dev/block/%u:%u", system->sys, major, minor) >=
+            (int)sizeof path ||
+        !realpath(path, disk))
+        return;
+    const char *name = strrchr(disk, '/');
+    snprintf(drive->device, sizeof drive->device, "%.60s", name ? name + 1 : disk);
+    if (exists(disk, "partition") && !go_up(disk))
+        return;
+    read_model(disk, drive);
+    read_bus(disk, drive);
+}
+
+/* Line: "36 25 254:0 / /mnt rw - ext4 /dev/vda rw"; optional fields stand before the dash. */
+void nb_drive_read_mount(const struct nb_system *system, unsigned major, unsigned minor,
+                         struct nb_drive *drive)
+{
+    char line[4096], mount[256], type[64], source[256];
+    unsigned m, n;
+    FILE *file = fopen(system->mountinfo, "re");
+    if (!file)
+        return;
+    while (fgets(line, sizeof line, file)) {
+        const char *dash = strstr(line, " - ");
+        if (!dash || sscanf(line, "%*d %*d %u:%u %*s %255s", &m, &n, mount) != 3 || m != major ||
+            n != minor || sscanf(dash, " - %63s %255s", type, source) != 2)
+            continue;
+        snprintf(drive->file_system, sizeof drive->file_system, "%s", type);
+        snprintf(drive->mount, sizeof drive->mount, "%s", mount);
+        if (!drive->device[0] && strncmp(source, "/dev/", 5) == 0)
+            snprintf(drive->device, sizeof drive->device, "%.100s", source + 5);
+        break;
+    }
+    fclose(file);
+}
+
+static bool is_in_memory(const struct statfs *fs)
+{
+    return fs->f_type == TMPFS_MAGIC || fs->f_type == RAMFS_MAGIC;
+}
+
+int nb_drive_identify(const struct nb_system *system, struct nb_drive *drive,
+                      struct hst_error *error)
+{
+    struct stat st;
+    struct statfs fs;
+    drive->numa_node = -1;
+    if (nb_drive_is_simulated(drive->path)) {
+        drive->simulated = true;
+        snprintf(drive->model, sizeof drive->model, "simulated");
+        return 0;
+    }
+    if (stat(drive->path, &st) || (S_ISDIR(st.st_mode) && statfs(drive->path, &fs)))
+        return fail(error, FAIL_STORE_DIR, -errno,
+                    "the directory '%.200s' can not be used: %s. Fix: give a directory on the "
+                    "drive to be measured.",
+                    drive->path, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return fail(error, FAIL_STORE_DIR, -ENOTDIR,
+                    "'%.200s' is not a directory. Fix: give a directory on the drive to be "
+                    "measured, not the drive itself.",
+                    drive->path);
+    drive->in_memory = is_in_memory(&fs);
+    drive->size_bytes = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+    drive->free_bytes = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+    nb_drive_read_block(system, major(st.st_dev), minor(st.st_dev), drive);
+    nb_drive_read_mount(system, major(st.st_dev), minor(st.st_dev), drive);
+    return 0;
+}

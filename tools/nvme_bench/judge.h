@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_NVME_BENCH_JUDGE_H
+#define HOISTWAY_TOOLS_NVME_BENCH_JUDGE_H
+/* What measured values mean: percentiles, when a long write has become flat, the best shape.
+   Pure. */
+#include "nvme_bench/result.h"
+
+#include <stddef.h>
+
+/** Durations of operations: all of them, or every 2^k-th where there are too many to keep. */
+struct nb_latencies {
+    uint64_t *ns;
+    size_t count, capacity;
+    uint64_t stride, seen; /* stride 0 counts as 1 */
+};
+void nb_latencies_add(struct nb_latencies *latencies, uint64_t ns);
+/**
+ * Nearest-rank percentiles of several sets together; sorts what it copies into scratch, which has
+ * room for all. NAN where there are none.
+ */
+void nb_latencies_percentiles(const struct nb_latencies *const *sets, size_t set_count,
+                              uint64_t *scratch, double percentiles[NB_PERCENTILES]);
+
+/**
+ * Fills first, last, drop_bytes and flat from the windows. A drop is where the rate falls to 4/5 of
+ * what it was and stays there. Flat: the last NB_FLAT_WINDOWS differ by at most a tenth of their
+ * median.
+ */
+void nb_sustained_judge(struct nb_sustained *sustained);
+#define NB_FLAT_WINDOWS 8u
+
+/**
+ * The shape for the optimizer's traffic: of those whose mixed rate is within 3 % of the best one,
+ * that with the least bytes in flight; then the fewest threads, then the smallest blocks.
+ */
+void nb_choose_best(const struct nb_result *result, uint32_t drive, struct nb_shape *best);
+
+/** The rates that training would find, bytes/s. */
+struct nb_rates {
+    double read, write, mixed;
+};
+/**
+ * One drive: its steady rates, of writes no more than the long write fell to. Several: what they did together, and no more
+ * than the sum of their steady rates, because a short striped write may end in their caches.
+ * False where the result has not all of them.
+ */
+bool nb_rates_of(const struct nb_result *result, struct nb_rates *rates);
+
+#endif

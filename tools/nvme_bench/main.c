@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The program `nvme-bench`: measures drives as training would use them, and says whether they feed
+ * a model. Measure or load, plan, report.
+ */
+#include "cli/message.h"
+#include "cli/options.h"
+#include "cli/text.h"
+#include "nvme_bench/answer.h"
+#include "nvme_bench/args.h"
+#include "nvme_bench/drive.h"
+#include "nvme_bench/measure.h"
+#include "nvme_bench/report.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EXIT_NOT_ENOUGH = 3, EXIT_STOPPED = 75, EXIT_STOPPED_AT_ONCE = 130 };
+
+/* What a signal handler may touch. */
+static volatile sig_atomic_t stopped;
+
+/* The first signal ends the run in order, the second at once: scratch files have no name, so that
+   nothing is left either way. */
+static void on_signal(int number)
+{
+    (void)number;
+    if (stopped)
+        _exit(EXIT_STOPPED_AT_ONCE);
+    stopped = 1;
+}
+
+static void catch_signals(void)
+{
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE then fails with EFBIG, which is told */
+}
+
+static void describe_machine(struct nb_result *r)
+{
+    struct utsname uts;
+    time_t now = time(NULL);
+    struct tm tm;
+    if (!r->drives[0].simulated && gmtime_r(&now, &tm))
+        strftime(r->date, sizeof r->date, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    if (!r->drives[0].simulated && uname(&uts) == 0)
+        snprintf(r->kernel, sizeof r->kernel, "%.60s %.60s", uts.sysname, uts.release);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    r->cores = r->drives[0].simulated || cores < 0 ? 0 : (uint32_t)cores;
+    snprintf(r->version, sizeof r->version, "%s", hst_version());
+}
+
+static int identify_drives(const struct nb_args *a, struct nb_result *r, struct hst_error *error)
+{
+    static const struct nb_system here = {"/sys", "/proc/self/mountinfo"};
+    for (size_t i = 0; i < a->paths.count; i++) {
+        struct nb_drive *d = &r->drives[r->drive_count];
+        if (strlen(a->paths.values[i]) >= sizeof d->path)
+            return fail(error, FAIL_VALUE, -ENAMETOOLONG,
+                        "'%.100s...' is longer than %zu bytes. Fix: give a shorter path.",
+                        a->paths.values[i], sizeof d->path - 1);
+        snprintf(d->path, sizeof d->path, "%s", a->paths.values[i]);
+        int rc = nb_drive_identify(&here, d, error);
+        if (rc)
+            return rc;
+        r->drive_count++;
+    }
+    return 0;
+}
+
+/* Before the first byte: how much will be written, and what that is of the drive's life. */
+static void announce(const struct nb_args *a, const struct nb_result *r,
+                     const struct nb_budget *budget)
+{
+    char size[TEXT_BYTES], share[96] = "";
+    if (a->endurance_bytes > 0)
+        snprintf(share, sizeof share, ", %.2g %% of its rated endurance",
+                 100 * (double)budget->written_bytes / a->endurance_bytes);
+    for (uint32_t d = 0; d < r->drive_count; d++)
+        fprintf(stderr, "%.200s: will write at most %s%s; nothing of it is left\n",
+                r->drives[d].path, text_size(budget->written_bytes, size), share);
+}
+
+static int measure(const struct nb_args *a, struct nb_result *r, struct hst_error *error)
+{
+    struct nb_bench *bench = calloc(1, sizeof *bench);
+    if (!bench)
+        return fail(error, FAIL_DEVICE, -ENOMEM, "there is no memory. Fix: end other programs.");
+    r->quick = a->quick;
+    bench->args = a;
+    bench->stopped = &stopped;
+    bench->result = r;
+    bench->error = error;
+    int rc = identify_drives(a, r, error);
+    rc = rc ? rc : nb_budget_make(a, r->drives[0].simulated, &bench->budget, error);
+    if (!rc) {
+        describe_machine(r);
+        rc = nb_bench_open(bench);
+    }
+    if (!rc) {
+        announce(a, r, &bench->budget);
+        rc = nb_measure(bench);
+    }
+    nb_bench_close(bench);
+    free(bench);
+    return rc;
+}
+
+static int write_html(const char *path, const struct nb_result *r, const struct nb_answer *answer,
+                      struct hst_error *error)
+{
+    FILE *file = fopen(path, "we");
+    if (file)
+        nb_report_html(r, answer, file);
+    bool bad = !file || ferror(file);
+    int native = bad ? errno : 0;
+    if (file && fclose(file)) {
+        bad = true;
+        native = errno;
+    }
+    return bad ? fail(error, FAIL_WRITE, -native,
+                      "--html '%.200s' can not be written (%s). Fix: give a path that you may "
+                      "write to.",
+                      path, strerror(native))
+               : 0;
+}
+
+static int compare(const struct nb_args *a, struct nb_result *first, struct hst_error *error)
+{
+    struct nb_result *second = calloc(1, sizeof *second);
+    if (!second)
+        return fail(error, FAIL_DEVICE, -ENOMEM, "there is no memory. Fix: end other programs.");
+    int rc = nb_result_load(a->paths.values[0], first, error);
+    rc = rc ? rc : nb_result_load(a->paths.values[1], second, error);
+    if (!rc)
+        nb_compare(first, second, a->paths.values, a->json, stdout);
+    free(second);
+    return rc;
+}
+
+static int report(const struct nb_args *a, const struct nb_result *r, struct hst_error *error)
+{
+    struct nb_answer answer;
+    int rc = a->plan ? nb_answer_make(a, r, &answer, error) : 0;
+    const struct nb_answer *plan = a->plan && !rc ? &answer : NULL;
+    if (!rc && a->html)
+        rc = write_html(a->html, r, plan, error);
+    if (rc)
+        return cli_fail(error);
+    if (a->json)
+        nb_report_json(r, plan, stdout);
+    else
+        nb_report_text(r, plan, stdout);
+    return plan && !plan->feeds ? EXIT_NOT_ENOUGH : CLI_EXIT_OK;
+}
+
+/* The model of --plan is looked at before minutes of measuring. */
+static int obtain(const struct nb_args *a, struct nb_result *r, struct hst_error *error)
+{
+    struct nb_answer probe = {.drives = 1};
+    int rc = a->plan ? nb_answer_model(a->plan, &probe, error) : 0;
+    if (rc)
+        return rc;
+    return a->from ? nb_result_load(a->from, r, error) : measure(a, r, error);
+}
+
+static int run(int argc, char **argv)
+{
+    struct nb_args args;
+    struct hst_error error = {0};
+    bool help;
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        printf("nvme-bench %s\n", hst_version());
+        return CLI_EXIT_OK;
+    }
+    if (nb_args_parse(argc - 1, argv + 1, &args, &help, &error))
+        return cli_fail(&error);
+    if (help) {
+        nb_args_help(stdout);
+        return CLI_EXIT_OK;
+    }
+    struct nb_result *result = calloc(1, sizeof *result);
+    if (!result) {
+        fail(&error, FAIL_DEVICE, -ENOMEM, "there is no memory. Fix: end other programs.");
+        return cli_fail(&error);
+    }
+    int rc = args.compare ? compare(&args, result, &error) : obtain(&args, result, &error);
+    int code = CLI_EXIT_OK;
+    if (rc == -ECANCELED) {
+        fprintf(stderr, "stopped: nothing is reported, and nothing is left on the drives\n");
+        code = EXIT_STOPPED;
+    } else if (rc) {
+        code = cli_fail(&error);
+    } else if (!args.compare) {
+        code = report(&args, result, &error);
+    }
+    free(result);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    struct hst_error error;
+    catch_signals();
+    int code = run(argc, argv);
+    /* Results that did not reach their file are a failure, even if all else went well. */
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_EXIT_OK) {
+        fail(&error, FAIL_WRITE, -EIO, "stdout can not be written (%s).", strerror(errno));
+        return cli_fail(&error);
+    }
+    return code;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides how much a run writes, and refuses what can not or should not be measured, before
+ * anything is written; then opens the scratch files, which have no name: however the program ends,
+ * nothing of them is left.
+ */
+#include "nvme_bench/drive.h"
+#include "nvme_bench/measure.h"
+
+#include "cli/message.h"
+#include "cli/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MIB          (UINT64_C(1) << 20)
+#define MILLISECOND  UINT64_C(1000000)
+#define PROBE_BYTES  (20 * MIB) /* of each context: 10 MiB through each of two backends */
+#define WINDOWS      64u        /* of the long write */
+#define ROUNDS       2u         /* a file holds this often what is in flight, in each half */
+#define LATENCY_ROOM (UINT64_C(1) << 17)
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t count_written(const struct nb_args *a, const struct nb_budget *b)
+{
+    uint64_t per_pair = b->point_bytes + b->point_bytes / 2; /* a write and half a mixed case */
+    uint64_t sweep = b->sweep_points / NB_KINDS * per_pair;
+    uint64_t steady = b->sustain_bytes + per_pair + b->recovery_bytes;
+    uint64_t striped = a->paths.count > 1 ? per_pair : 0;
+    return b->lanes * (PROBE_BYTES + b->file_bytes) + sweep + steady + striped;
+}
+
+int nb_budget_make(const struct nb_args *a, bool simulated, struct nb_budget *b,
+                   struct hst_error *error)
+{
+    uint32_t threads = a->threads.values[a->threads.count - 1];
+    uint32_t depth = a->depths.values[a->depths.count - 1] * threads;
+    uint64_t block = a->blocks.values[a->blocks.count - 1];
+    bool quick = a->quick;
+    *b = (struct nb_budget){
+        .lanes = simulated ? 1 : threads,
+        .most_depth = depth,
+        .most_block = (uint32_t)block,
+        .sweep_points = a->blocks.count * a->depths.count * a->threads.count * NB_KINDS,
+        .point_bytes = least(a->size_bytes, quick ? 96 * MIB : 1024 * MIB),
+        .point_ns = (quick ? 250 : 400) * MILLISECOND,
+        .sustain_bytes = a->sustain_bytes,
+        .sustain_ns = (quick ? 5000 : 45000) * MILLISECOND,
+        .window_bytes = a->sustain_bytes / WINDOWS,
+        .steady_ns = (quick ? 250 : 2000) * MILLISECOND,
+        .recovery_bytes = least(a->size_bytes, quick ? 64 * MIB : 256 * MIB),
+        .idle_ns = (uint64_t)(a->idle_s * 1e9),
+    };
+    b->file_bytes = a->size_bytes / b->lanes;
+    b->file_bytes -= b->file_bytes % MIB;
+    b->written_bytes = count_written(a, b);
+    if (depth > NB_MAX_DEPTH)
+        return fail(
+            error, FAIL_VALUE, -EINVAL,
+            "--depths and --threads ask for %u requests in flight; at most %u. Fix: smaller "
+            "ones.",
+            depth, NB_MAX_DEPTH);
+    if (a->paths.count * (b->sweep_points + 2 * NB_KINDS) > NB_MAX_POINTS)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "%zu drives with %u cases each are too many; at most %u cases. Fix: fewer "
+                    "--blocks, --depths or --threads.",
+                    a->paths.count, b->sweep_points, NB_MAX_POINTS);
+    uint64_t need = 2 * ROUNDS * block * depth * b->lanes + (b->lanes + 1) * MIB;
+    char size[TEXT_BYTES], wanted[TEXT_BYTES];
+    if (a->size_bytes < need)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--size %s is too small for requests of %u KiB, %u at a time: %s are needed. "
+                    "Fix: --size %lluM.",
+                    text_size(a->size_bytes, size), b->most_block / 1024, depth,
+                    text_size(need, wanted), (unsigned long long)((need + MIB - 1) / MIB));
+    return 0;
+}
+
+/* ---- refusals ---- */
+
+static int check_drive(struct nb_bench *b, const struct nb_drive *d)
+{
+    uint64_t need = b->budget.file_bytes * b->budget.lanes;
+    uint64_t room = nb_drive_room(d->size_bytes, d->free_bytes);
+    char needed[TEXT_BYTES], left[TEXT_BYTES];
+    if (d->simulated)
+        return 0;
+    if (d->in_memory && !b->args->force)
+        return fail(b->error, FAIL_STORE_DIR, -ENOTSUP,
+                    "'%.200s' is in RAM (%s): its numbers would not be a drive's. Fix: give a "
+                    "directory on a drive, or --force to measure RAM.",
+                    d->path, d->file_system[0] ? d->file_system : "tmpfs");
+    if (need > room)
+        return fail(b->error, FAIL_DISK_SPACE, -ENOSPC,
+                    "'%.200s' has room for %s (a tenth of the file system is kept free), the "
+                    "scratch files need %s. Fix: free some, or --size %lluM.",
+                    d->path, text_size(room, left), text_size(need, needed),
+                    (unsigned long long)(room / MIB));
+    return 0;
+}
+
+/* The same file system twice would share its room, and its rates. */
+static int check_distinct(struct nb_bench *b)
+{
+    const struct nb_result *r = b->result;
+    for (uint32_t i = 0; i < r->drive_count; i++)
+        for (uint32_t j = 0; j < i; j++)
+            if (!r->drives[i].simulated && r->drives[i].device[0] &&
+                strcmp(r->drives[i].device, r->drives[j].device) == 0)
+                return fail(b->error, FAIL_VALUE, -EINVAL,
+                            "'%.150s' and '%.150s' are on the same drive (%s). Fix: leave one out.",
+                            r->drives[j].path, r->drives[i].path, r->drives[i].device);
+    return 0;
+}
+
+static int refuse_open(struct nb_bench *b, const struct nb_drive *d, int native,
+                       const struct hst_aio_info *info)
+{
+    char reason[400];
+    if (d->simulated && native == -EINVAL)
+        return fail(b->error, FAIL_VALUE, native,
+                    "'%.150s' is not a simulated drive. Fix: sim:read=7G,write=5G, and as you like "
+                    "mixed= lat= slc= slc_write= drain= size= (see docs/nvme-bench.md).",
+                    d->path);
+    if (native == -ENOSPC || native == -EDQUOT)
+        return fail(b->error, FAIL_DISK_SPACE, native,
+                    "'%.200s' has no space left (%s). Fix: free some, or a smaller --size.",
+                    d->path, strerror(-native));
+    if (b->args->io_fault && native == -EINVAL)
+        return fail(b->error, FAIL_VALUE, native,
+                    "--fault '%.100s' is not understood. Fix: op=read nth=3 err=EIO, for example.",
+                    b->args->io_fault);
+    if (info && info->uring_error && b->args->io == HST_AIO_URING) {
+        hst_io_reason(info->uring_error, info->uring_step, reason, sizeof reason);
+        return fail(b->error, FAIL_IO_URING, native, "%s Fix: leave --io at auto.", reason);
+    }
+    if (native == -EFBIG)
+        return fail(b->error, FAIL_STORE_DIR, native,
+                    "'%.200s': the greatest file size is limited (RLIMIT_FSIZE). Fix: ulimit -f "
+                    "unlimited.",
+                    d->path);
+    if (native == -ENOMEM)
+        return fail(b->error, FAIL_DEVICE, native,
+                    "there is no memory for what is in flight. Fix: smaller --blocks or --depths.");
+    return fail(b->error, FAIL_STORE_DIR, native,
+                "'%.200s' can not be used: %s. Fix: give a directory on a drive that you may write "
+                "to.",
+                d->path, strerror(-native));
+}
+
+static void warn_about(const struct nb_drive *d, const struct hst_aio_info *info)
+{
+    char reason[400];
+    if (d->simulated)
+        return;
+    if (info->uring_error) {
+        hst_io_reason(info->uring_error, info->uring_step, reason, sizeof reason);
+        cli_warn((enum cli_code)FAIL_IO_URING, "%s", reason);
+    }
+    if (d->in_memory)
+        cli_warn((enum cli_code)FAIL_STORE_DIR, "'%.200s' is in RAM: not a drive's numbers",
+                 d->path);
+    else if (!info->direct)
+        cli_warn((enum cli_code)104, "'%.200s' has no O_DIRECT: these are the page cache's numbers",
+                 d->path);
+}
+
+/* ---- opening ---- */
+
+static size_t buffer_bytes(const struct nb_budget *b, uint32_t lane)
+{
+    uint64_t bytes =
+        (uint64_t)b->most_block * (lane == 0 ? b->most_depth : b->most_depth / b->lanes);
+    return bytes < 8 * MIB ? 8 * MIB : bytes; /* also what fills and reads back the files */
+}
+
+static int open_lane(struct nb_bench *b, uint32_t drive, uint32_t index, uint64_t run,
+                     struct hst_aio_info *info)
+{
+    const struct nb_drive *d = &b->result->drives[drive];
+    struct nb_lane *lane = &b->lanes[drive][index];
+    char name[16];
+    snprintf(name, sizeof name, "sim%u", drive);
+    const char *directory = d->simulated ? name : d->path;
+    const struct hst_aio_config config = {
+        .size = sizeof config,
+        .backend = d->simulated ? HST_AIO_SIM : (enum hst_aio_backend)b->args->io,
+        .queue_depth = b->budget.most_depth < 8 ? 8 : b->budget.most_depth,
+        .piece_bytes = b->budget.most_block < MIB ? (uint32_t)MIB : b->budget.most_block,
+        .model = d->simulated ? d->path : NULL,
+        .fault = b->args->io_fault,
+        .world = b->world,
+    };
+    *lane = (struct nb_lane){.drive = drive,
+                             .index = index,
+                             .run = run,
+                             .file_bytes = b->budget.file_bytes,
+                             .stopped = b->stopped};
+    int rc = hst_aio_open(&config, directory, &lane->aio, info);
+    if (rc)
+        return refuse_open(b, d, rc, info);
+    rc = hst_aio_file_open(lane->aio, directory, HST_AIO_SCRATCH, lane->file_bytes, &lane->file);
+    rc = rc ? rc : nb_lane_open(lane, buffer_bytes(&b->budget, index));
+    return rc ? refuse_open(b, d, rc, NULL) : 0;
+}
+
+static int open_drive(struct nb_bench *b, uint32_t drive, uint64_t run)
+{
+    static const char *const names[] = {"?", "io_uring", "threads", "null", "simulated"};
+    struct nb_drive *d = &b->result->drives[drive];
+    struct hst_aio_info info = {0};
+    for (uint32_t i = 0; i < b->budget.lanes; i++) {
+        int rc = open_lane(b, drive, i, run, &info);
+        if (rc)
+            return rc;
+    }
+    d->direct = info.direct;
+    snprintf(d->backend, sizeof d->backend, "%s", names[info.backend]);
+    warn_about(d, &info);
+    return 0;
+}
+
+/* Distinct for each run, so that another one's data is not taken for ours. */
+static uint64_t run_number(bool simulated)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return simulated ? 1 : (uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec ^ (uint64_t)getpid();
+}
+
+int nb_bench_open(struct nb_bench *b)
+{
+    struct nb_result *r = b->result;
+    bool simulated = r->drives[0].simulated;
+    int rc = check_distinct(b);
+    for (uint32_t d = 0; !rc && d < r->drive_count; d++)
+        rc = check_drive(b, &r->drives[d]);
+    if (rc)
+        return rc;
+    b->scratch = malloc(NB_MAX_DRIVES * NB_MAX_THREADS * LATENCY_ROOM * sizeof *b->scratch);
+    if (!b->scratch || (simulated && hst_aio_world_create(&b->world)))
+        return fail(b->error, FAIL_DEVICE, -ENOMEM, "there is no memory. Fix: end other programs.");
+    r->file_bytes = b->budget.file_bytes * b->budget.lanes;
+    uint64_t run = run_number(simulated);
+    for (uint32_t d = 0; !rc && d < r->drive_count; d++)
+        rc = open_drive(b, d, run);
+    return rc;
+}
+
+void nb_bench_close(struct nb_bench *b)
+{
+    for (uint32_t d = 0; d < NB_MAX_DRIVES; d++)
+        for (uint32_t i = 0; i < NB_MAX_THREADS; i++)
+            nb_lane_close(&b->lanes[d][i]);
+    hst_aio_world_destroy(&b->world);
+    free(b->scratch);
+    b->scratch = NULL;
+}

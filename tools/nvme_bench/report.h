@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_NVME_BENCH_REPORT_H
+#define HOISTWAY_TOOLS_NVME_BENCH_REPORT_H
+/* Results as people and programs read them. `answer` is null where nothing was to be planned. */
+#include "nvme_bench/answer.h"
+#include "nvme_bench/result.h"
+
+#include <stdio.h>
+
+void nb_report_text(const struct nb_result *result, const struct nb_answer *answer, FILE *out);
+void nb_report_json(const struct nb_result *result, const struct nb_answer *answer, FILE *out);
+/** One page that needs nothing else: no network, no script. */
+void nb_report_html(const struct nb_result *result, const struct nb_answer *answer, FILE *out);
+
+/** Two results, the second in terms of the first. */
+void nb_compare(const struct nb_result *a, const struct nb_result *b, const char *const names[2],
+                bool json, FILE *out);
+
+/**
+ * Reads what nb_report_json wrote. Files are hostile: every number is checked, nothing is trusted.
+ * E402 what is not such a file, E106 what can not be read.
+ */
+int nb_result_load(const char *path, struct nb_result *result, struct hst_error *error);
+
+#define NB_SENTENCE 400u
+/** The verdict in two sentences. Pure. */
+void nb_verdict(const struct nb_answer *answer, char headline[NB_SENTENCE],
+                char advice[NB_SENTENCE]);
+/** "1 MiB x 16 x 1". Pure. */
+void nb_shape_text(const struct nb_shape *shape, char dst[48]);
+/** "3.81 GB/s": drives are sold in powers of 1000. Pure. */
+void nb_rate_text(double bytes_per_s, char dst[32]);
+/** What is known of a drive, in a line. Pure. */
+void nb_drive_text(const struct nb_drive *drive, char dst[NB_SENTENCE]);
+/** What the long write showed, in a sentence. Pure. */
+void nb_sustained_text(const struct nb_sustained *sustained, char dst[NB_SENTENCE]);
+
+#endif

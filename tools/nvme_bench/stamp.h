@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_NVME_BENCH_STAMP_H
+#define HOISTWAY_TOOLS_NVME_BENCH_STAMP_H
+/*
+ * Every 4 KiB that is written carries a stamp: which run, drive, file, offset and pass it belongs
+ * to. Reading back then finds what was lost, torn or put in the wrong place. Pure.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NB_SECTOR_BYTES 4096u
+
+struct nb_stamp {
+    uint64_t run; /* of this process: what an earlier run left is not ours */
+    uint64_t offset;
+    uint32_t drive, file, pass, check; /* check: a hash of all others */
+};
+
+/** Stamps each sector of buffer[bytes], which will be written at from->offset. */
+void nb_stamp_put(void *buffer, size_t bytes, const struct nb_stamp *from);
+/** True if the first sector of buffer carries this stamp; *found is what is there. */
+bool nb_stamp_matches(const void *buffer, const struct nb_stamp *want, struct nb_stamp *found);
+/** Fills memory with bytes that do not compress; the same ones for a seed. */
+void nb_stamp_fill(void *buffer, size_t bytes, uint64_t seed);
+#endif
