@@ -43,7 +43,7 @@ class Bench:
         command = ['fio', '--name=x', f'--filename={self.path}', f'--size={self.options.mib}M',
                    f'--rw={rw}', f'--bs={BLOCK_KIB}k', '--direct=1', '--ioengine=io_uring',
                    f'--iodepth={depth}', f'--fixedbufs={fixed}', f'--registerfiles={fixed}',
-                   '--fallocate=none', '--output-format=json']
+                   '--fallocate=none', '--scramble_buffers=0', '--output-format=json']
         # glibc then asks for huge pages for what malloc maps: fio's buffers
         huge_pages = {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'} if huge else {}
         job = run(command, env={**os.environ, **huge_pages})['jobs'][0]
