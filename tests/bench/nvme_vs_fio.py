@@ -39,8 +39,9 @@ def ours():
 
 def fio_command(path, kind):
     return ['fio', '--name=pair', f'--filename={path}', f'--rw={kind}', f'--bs={BLOCK}',
-            f'--iodepth={DEPTH}', f'--numjobs={THREADS}', f'--size={SIZE}', '--ioengine=io_uring',
-            '--direct=1', f'--iomem={memory()}', '--output-format=json', f'--loops={1 + (kind == "read")}']
+            f'--iodepth={DEPTH}', f'--numjobs={THREADS}', f'--size={SIZE}', '--direct=1',
+            '--ioengine=io_uring', f'--iomem={memory()}', '--output-format=json',
+            f'--loops={1 + (kind == "read")}']
 
 
 def fio(path):
