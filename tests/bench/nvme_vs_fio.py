@@ -7,7 +7,8 @@ and their median, for reads and writes in one shape of request.
 
 nvme-bench's buffers are huge pages, which virtual disks reward. For the same of fio there must be a
 pool of 16 of them (as root: echo 16 > /proc/sys/vm/nr_hugepages, and 0 afterwards); without one,
-fio's are small pages, and it is said. Nothing is left in DIR. At most 1.5 GiB of it are used at a
+fio's are small pages, and it is said. fio does not scramble its buffers, so that both measure the
+drive rather than the processor. Nothing is left in DIR. At most 1.5 GiB of it are used at a
 time.
 """
 import json
@@ -39,8 +40,9 @@ def ours():
 
 def fio_command(path, kind):
     return ['fio', '--name=pair', f'--filename={path}', f'--rw={kind}', f'--bs={BLOCK}',
-            f'--iodepth={DEPTH}', f'--numjobs={THREADS}', f'--size={SIZE}', '--ioengine=io_uring',
-            '--direct=1', f'--iomem={memory()}', '--output-format=json', f'--loops={1 + (kind == "read")}']
+            f'--iodepth={DEPTH}', f'--numjobs={THREADS}', f'--size={SIZE}', '--direct=1',
+            '--ioengine=io_uring', f'--iomem={memory()}', '--output-format=json',
+            '--scramble_buffers=0', f'--loops={1 + (kind == "read")}']
 
 
 def fio(path):

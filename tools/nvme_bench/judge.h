@@ -40,9 +40,9 @@ struct nb_rates {
     double read, write, mixed;
 };
 /**
- * One drive: its steady rates, of writes no more than the long write fell to. Several: what they did together, and no more
- * than the sum of their steady rates, because a short striped write may end in their caches.
- * False where the result has not all of them.
+ * One drive: its steady rates, of writes no more than the long write fell to. Several: what they
+ * did together, and no more than the sum of their steady rates, because a short striped write may
+ * end in their caches. False where the result has not all of them.
  */
 bool nb_rates_of(const struct nb_result *result, struct nb_rates *rates);
 

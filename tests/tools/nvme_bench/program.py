@@ -300,7 +300,26 @@ class Machine(Case):
         self.assertEqual(done.stderr.count('warning[W105]'), 1, done.stderr)
 
     def test_a_tenth_of_the_file_system_stays_free(self):
-        self.assert_refused(self.on_tmpfs('33m', '--force'), 301, 1, 'Fix: free some, or --size 29M')
+        done = self.on_tmpfs('33m', '--force')
+        self.assert_refused(done, 301, 1, 'Fix: free some, or --size 29M')
+
+    def test_two_drives_are_measured_alone_and_together(self):
+        if os.geteuid() != 0:
+            self.skipTest('mounting a small file system needs root')
+        second = os.path.join(self.beside, 'second')
+        os.mkdir(second)
+        # The second mount is made in the name space of the first one.
+        mounts = [mount_tmpfs(self.folder, '64m'), mount_tmpfs(second, '64m')]
+        done = run(self.folder, second, *SMALL, '--force', '--json',
+                   preexec_fn=lambda: [mount() for mount in mounts])
+        if done.returncode == 99:
+            self.skipTest('this sandbox does not allow mounts')
+        result = self.assert_measured(done)
+        together = [c for c in result['cases'] if c['phase'] == 'striped']
+        self.assertEqual([c['kind'] for c in together], ['read', 'write', 'mixed'])
+        for case in together:
+            self.assertEqual(case['bytes'], 2 * (128 if case['kind'] == 'read' else 32) * 2**20)
+        self.assertEqual([d['verified_bytes'] for d in result['drives']], [32 * 2**20] * 2)
 
     def test_an_ordinary_user_with_little_locked_memory_can_measure(self):
         if os.geteuid() != 0:
