@@ -46,28 +46,38 @@ static int dram_budget(struct hst_engine *engine, uint64_t *budget)
     return 0;
 }
 
-static int nvme_budget(struct hst_engine *engine, uint64_t *budget)
+/* Directories on one file system share what is free there. */
+static uint64_t sharers(const struct hst_engine *engine, uint32_t drive)
 {
-    *budget = 0;
-    if (!engine->config.store)
-        return 0;
-    uint64_t left;
-    int rc = machine_disk_left(engine->config.store, &left);
-    if (rc)
-        return engine_fail(engine, HST_E_STORE_DIR, rc, "the free space of %s can not be read",
-                           engine->config.store);
-    *budget = engine->config.nvme_bytes;
-    if (*budget == 0)
-        *budget = (uint64_t)(DEFAULT_SHARE * (double)left);
-    if (*budget > left)
+    uint64_t count = 0;
+    for (uint32_t d = 0; d < engine->drive_count; d++)
+        count += engine->drives[d].file_system == engine->drives[drive].file_system;
+    return count;
+}
+
+static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
+{
+    uint64_t wish = engine->config.nvme_bytes, sum = 0;
+    for (uint32_t d = 0; d < engine->drive_count; d++) {
+        uint64_t left;
+        int rc = machine_disk_left(engine->drives[d].path, &left);
+        if (rc)
+            return engine_fail(engine, HST_E_STORE_DIR, rc, "the free space of %s can not be read",
+                               engine->drives[d].path);
+        left /= sharers(engine, d);
+        in->drive_budgets[d] = wish ? left : (uint64_t)(DEFAULT_SHARE * (double)left);
+        sum += in->drive_budgets[d];
+    }
+    in->nvme_budget = wish ? wish : sum;
+    if (engine->drive_count > 0 && in->nvme_budget > sum)
         return engine_fail(engine, HST_E_DISK_SPACE, -ENOSPC,
                            "--nvme is %.2f GB, but %s has %.2f GB free. Fix: lower --nvme",
-                           (double)*budget / 1e9, engine->config.store, (double)left / 1e9);
+                           (double)wish / 1e9, engine->config.store, (double)sum / 1e9);
     return 0;
 }
 
 int budgets_resolve(struct hst_engine *engine, struct placement_in *in)
 {
     int rc = dram_budget(engine, &in->dram_budget);
-    return rc ? rc : nvme_budget(engine, &in->nvme_budget);
+    return rc ? rc : nvme_budget(engine, in);
 }

@@ -91,7 +91,7 @@ static int open_parts(struct hst_engine *engine)
     if (engine->config.place &&
         place_parse(engine->config.place, &engine->plan_in.wish, why, sizeof why))
         return engine_fail(engine, HST_E_VALUE, -EINVAL, "%s", why);
-    rc = engine->config.store ? store_dir_make(engine) : 0;
+    rc = engine->config.store ? store_dirs_make(engine) : 0;
     rc = rc ? rc : budgets_resolve(engine, &engine->plan_in);
     return rc ? rc : device_open(engine);
 }
@@ -199,10 +199,13 @@ static int plan(struct hst_engine *engine)
     struct placement_in *in = &engine->plan_in;
     in->layout = &engine->layout;
     in->precision = engine_precision(engine);
-    in->has_nvme = engine->config.store != NULL;
+    in->has_nvme = engine->drive_count > 0;
     in->batch_tokens = engine->config.batch_tokens;
     in->grain_tokens = engine->config.grain_tokens;
     in->carry_bytes_per_token = engine->carry_bytes_per_token;
+    rc = store_dirs_rates(engine, in);
+    if (rc)
+        return rc;
     rc = placement_plan(in, &engine->placement, why, sizeof why);
     if (rc)
         return engine_fail(engine,
@@ -270,7 +273,7 @@ static int open_arenas(struct hst_engine *engine)
 static int open_extents(struct hst_engine *engine)
 {
     if (engine_computes_in_dram(engine))
-        return engine->placement.nvme_bytes > 0 ? store_dir_open(engine) : 0;
+        return engine->placement.nvme_bytes > 0 ? store_dirs_open(engine) : 0;
     int rc =
         hbm_open(engine->stream, engine->dev, engine->arena, &engine->placement, &engine->extents);
     return rc ? engine_fail_device(engine, rc, "preparing copies") : 0;
@@ -314,9 +317,9 @@ int hst_engine_memory(const struct hst_engine *engine, struct hst_memory *memory
         .parameters = engine->layout.parameters,
         .tile_elements = engine->layout.tile_elements,
         .threads = engine->config.threads,
-        .io = !engine->aio                                ? "none"
-              : engine->aio_info.backend == HST_AIO_URING ? "uring"
-                                                          : "threads",
+        .io = p->nvme_bytes == 0                                ? "none"
+              : engine->drives[0].info.backend == HST_AIO_URING ? "uring"
+                                                                : "threads",
     };
     memcpy(memory->bytes, p->table, sizeof memory->bytes);
     memory->total[HST_TIER_HBM] = p->hbm_bytes;
@@ -348,7 +351,6 @@ static void close_memory(struct hst_engine *engine)
 {
     if (engine->extents)
         engine->extents->ops->close(engine->extents);
-    hst_aio_close(&engine->aio);
     weights_close(engine);
     for (uint32_t u = 0; engine->units && u < engine->layout.unit_count; u++)
         free(engine->units[u].views);
@@ -375,7 +377,7 @@ void hst_engine_destroy(struct hst_engine **engine)
     hst_stream_destroy(&e->stream);
     hst_dev_close(&e->dev);
     workers_destroy(&e->workers);
-    store_dir_remove_if_ours(e);
+    store_dirs_close(e);
     placement_free(&e->placement);
     layout_free(&e->layout);
     free(e->store);

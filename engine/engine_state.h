@@ -10,6 +10,7 @@
 #include <hoistway/aio.h>
 #include <hoistway/cpu_adam.h>
 #include <hoistway/hoistway.h>
+#include <sys/types.h>
 
 /* A weight lease (exec/weights.c): a buffer for one unit's weights that come from NVMe. */
 struct lease {
@@ -26,6 +27,16 @@ struct lease {
 struct slot {
     unsigned char *buffer;
     struct transfer transfers[EXTENT_KIND_COUNT];
+};
+
+/* A directory of --store and what runs in it (store_dir.c). */
+struct drive {
+    char *path;
+    bool created; /* the directory is ours to remove when it is empty */
+    dev_t file_system;
+    ino_t inode;
+    struct hst_aio *aio; /* null until it is needed */
+    struct hst_aio_info info;
 };
 
 /* Where the engine stands (engine.c, step.c). */
@@ -52,7 +63,8 @@ struct unit_state {
 struct hst_engine {
     struct hst_config config; /* resolved: no zero means a default */
     char *store, *place, *device; /* own copies; config points to them */
-    bool store_created;       /* the directory is ours to remove when it is empty */
+    struct drive drives[STRIPE_DRIVES_MAX];
+    uint32_t drive_count; /* 0 where there is no store */
     struct hst_error error;   /* sticky where code != 0 */
     enum phase phase;
 
@@ -69,8 +81,6 @@ struct hst_engine {
     unsigned char *arena;
     unsigned char *host_arena; /* placement.dram_bytes of host memory of the device */
 
-    struct hst_aio *aio; /* null where nothing is on NVMe */
-    struct hst_aio_info aio_info;
     struct extents *extents; /* tiles on NVMe, or those in HBM; null where all are in DRAM */
 
     struct hst_event *unit_passed; /* the stream has passed the last released unit */
@@ -107,10 +117,12 @@ int device_open(struct hst_engine *engine);
 double clock_seconds(void);
 
 /* store_dir.c */
-int store_dir_make(struct hst_engine *engine);
+int store_dirs_make(struct hst_engine *engine);
+/** Before planning: where there are several, opens and measures each. */
+int store_dirs_rates(struct hst_engine *engine, struct placement_in *in);
 /** After planning, where anything lives on NVMe. */
-int store_dir_open(struct hst_engine *engine);
-void store_dir_remove_if_ours(struct hst_engine *engine);
+int store_dirs_open(struct hst_engine *engine);
+void store_dirs_close(struct hst_engine *engine);
 
 /* budget.c */
 int budgets_resolve(struct hst_engine *engine, struct placement_in *in);

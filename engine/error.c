@@ -57,7 +57,7 @@ int engine_fail_transfer(struct hst_engine *engine, const struct transfer *trans
                        "(dmesg, smartctl -a), then start again",
                        transfer->write ? "writing" : "reading",
                        states ? "optimizer states" : "weights", transfer->tile,
-                       (unsigned long long)at.offset, engine->config.store,
+                       (unsigned long long)at.offset, engine->drives[at.drive].path,
                        strerror(-transfer->error));
 }
 

@@ -1,44 +1,81 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directory that NVMe extents live in: made, checked, measured and opened, with a message for
- * each way it can fail. */
+/* The directories that NVMe extents live in, one per drive: made, checked, measured and opened,
+ * with a message for each way it can fail. */
 #include "engine_state.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int refuse_directory(struct hst_engine *engine, int native, const char *what,
-                            const char *fix)
+static int refuse_directory(struct hst_engine *engine, const struct drive *drive, int native,
+                            const char *what, const char *fix)
 {
     return engine_fail(engine, HST_E_STORE_DIR, native, "store directory %s %s: %s. Fix: %s",
-                       engine->config.store, what, strerror(-native), fix);
+                       drive->path, what, strerror(-native), fix);
 }
 
-int store_dir_make(struct hst_engine *engine)
+static int make(struct hst_engine *engine, struct drive *drive)
 {
-    const char *path = engine->config.store;
     struct stat status;
-    if (mkdir(path, 0700) == 0)
-        engine->store_created = true;
+    if (mkdir(drive->path, 0700) == 0)
+        drive->created = true;
     else if (errno != EEXIST)
-        return refuse_directory(engine, -errno, "can not be created",
+        return refuse_directory(engine, drive, -errno, "can not be created",
                                 "create its parent, or give another --store");
-    if (stat(path, &status))
-        return refuse_directory(engine, -errno, "can not be looked at", "give another --store");
+    if (stat(drive->path, &status))
+        return refuse_directory(engine, drive, -errno, "can not be looked at",
+                                "give another --store");
     if (!S_ISDIR(status.st_mode))
-        return refuse_directory(engine, -ENOTDIR, "is a file", "give a directory to --store");
-    if (access(path, W_OK | X_OK))
-        return refuse_directory(engine, -errno, "is not writable",
+        return refuse_directory(engine, drive, -ENOTDIR, "is a file",
+                                "give a directory to --store");
+    if (access(drive->path, W_OK | X_OK))
+        return refuse_directory(engine, drive, -errno, "is not writable",
                                 "chown or chmod it, or give another --store");
+    drive->file_system = status.st_dev;
+    drive->inode = status.st_ino;
+    for (struct drive *other = engine->drives; other < drive; other++)
+        if (other->file_system == drive->file_system && other->inode == drive->inode)
+            return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                               "--store names the directory %s twice. Fix: name it once",
+                               drive->path);
     return 0;
 }
 
-void store_dir_remove_if_ours(struct hst_engine *engine)
+int store_dirs_make(struct hst_engine *engine)
 {
-    if (engine->store_created)
-        rmdir(engine->config.store); /* fails, as it should, where anything was put into it */
+    for (const char *path = engine->config.store; path; path = strchr(path, ',')) {
+        path += *path == ',';
+        size_t length = strcspn(path, ",");
+        if (length == 0 || engine->drive_count == STRIPE_DRIVES_MAX)
+            return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                               "--store takes 1 to %u directories between commas (got \"%s\"). "
+                               "Fix: name them without an empty one",
+                               STRIPE_DRIVES_MAX, engine->config.store);
+        struct drive *drive = &engine->drives[engine->drive_count++];
+        drive->path = strndup(path, length);
+        if (!drive->path)
+            return engine_fail(engine, HST_E_STORE_DIR, -ENOMEM, "out of memory");
+        int rc = make(engine, drive);
+        if (rc)
+            return rc;
+    }
+    return 0;
 }
+
+void store_dirs_close(struct hst_engine *engine)
+{
+    for (uint32_t d = 0; d < engine->drive_count; d++) {
+        struct drive *drive = &engine->drives[d];
+        hst_aio_close(&drive->aio);
+        if (drive->created)
+            rmdir(drive->path); /* fails, as it should, where anything was put into it */
+        free(drive->path);
+    }
+}
+
+/* ---- I/O ---- */
 
 static enum hst_aio_backend backend_of(enum hst_io io)
 {
@@ -47,10 +84,10 @@ static enum hst_aio_backend backend_of(enum hst_io io)
                                   : HST_AIO_AUTO;
 }
 
-static void say_rung(struct hst_engine *engine)
+static void say_rung(struct hst_engine *engine, const struct drive *drive)
 {
-    const struct hst_aio_info *info = &engine->aio_info;
-    engine_log(engine, HST_LOG_INFO, "I106 store %s: %s, %s", engine->config.store,
+    const struct hst_aio_info *info = &drive->info;
+    engine_log(engine, HST_LOG_INFO, "I106 store %s: %s, %s", drive->path,
                info->backend == HST_AIO_URING ? "io_uring" : "threads",
                info->direct ? "O_DIRECT" : "page cache");
     if (engine->config.io == HST_IO_AUTO && info->uring_error) {
@@ -62,43 +99,102 @@ static void say_rung(struct hst_engine *engine)
         engine_log(
             engine, HST_LOG_WARNING,
             "W105 store directory %s is in RAM (tmpfs): it saves no memory and is not durable",
-            engine->config.store);
+            drive->path);
     else if (!info->direct)
         engine_log(engine, HST_LOG_WARNING,
                    "W104 the file system at %s does not support O_DIRECT (%s): going on through "
                    "the page cache (slower). "
                    "Use a mount on ext4 or xfs",
-                   engine->config.store, strerror(-info->direct_error));
+                   drive->path, strerror(-info->direct_error));
 }
 
-static int fail_open(struct hst_engine *engine, int native)
+static int fail_open(struct hst_engine *engine, const struct drive *drive, int native)
 {
-    const struct hst_aio_info *info = &engine->aio_info;
+    const struct hst_aio_info *info = &drive->info;
     if (engine->config.io == HST_IO_URING && info->uring_error) {
         char why[256];
         hst_io_reason(info->uring_error, info->uring_step, why, sizeof why);
         return engine_fail(engine, HST_E_IO_URING, native, "%s", why);
     }
-    return refuse_directory(engine, native, "failed the I/O probe",
+    return refuse_directory(engine, drive, native, "failed the I/O probe",
                             "check the drive and its free space, or give another --store");
 }
 
-int store_dir_open(struct hst_engine *engine)
+static int open_drives(struct hst_engine *engine)
 {
     struct hst_aio_config config = {.size = sizeof config,
                                     .backend = backend_of(engine->config.io)};
-    int rc = hst_aio_open(&config, engine->config.store, &engine->aio, &engine->aio_info);
+    for (uint32_t d = 0; d < engine->drive_count; d++) {
+        struct drive *drive = &engine->drives[d];
+        int rc = drive->aio ? 0 : hst_aio_open(&config, drive->path, &drive->aio, &drive->info);
+        if (rc)
+            return fail_open(engine, drive, rc);
+    }
+    return 0;
+}
+
+/* ---- rates: what tiles are shared out by ---- */
+
+#define RATE_BYTES (64u << 20)
+
+/* Bytes per second of a file written, then read, through a small ring. */
+static int measure(struct drive *drive, double *rate)
+{
+    struct hst_aio_file *file = NULL;
+    struct hst_aio_stream *stream = NULL;
+    const struct hst_aio_stream_config config = {.size = sizeof config};
+    int rc = hst_aio_file_open(drive->aio, drive->path, HST_AIO_SCRATCH, RATE_BYTES, &file);
+    rc = rc ? rc : hst_aio_stream_open(drive->aio, &config, &stream);
+    uint64_t start = hst_aio_clock_ns(drive->aio);
+    const struct hst_aio_stream_job write = {.to = file, .bytes = RATE_BYTES};
+    const struct hst_aio_stream_job read = {.from = file, .bytes = RATE_BYTES};
+    rc = rc ? rc : hst_aio_stream_run(stream, &write, NULL);
+    rc = rc ? rc : hst_aio_stream_run(stream, &read, NULL);
+    uint64_t took = hst_aio_clock_ns(drive->aio) - start;
+    hst_aio_stream_close(&stream);
+    hst_aio_file_close(&file);
+    *rate = 2.0 * RATE_BYTES * 1e9 / (double)(took ? took : 1);
+    return rc;
+}
+
+int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
+{
+    in->drive_count = engine->drive_count;
+    if (engine->drive_count < 2)
+        return 0;
+    int rc = open_drives(engine);
+    for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
+        struct drive *drive = &engine->drives[d];
+        rc = measure(drive, &in->drive_rates[d]);
+        if (rc)
+            return refuse_directory(engine, drive, rc, "failed the measurement of its rate",
+                                    "check the drive and its free space, or leave it out");
+        engine_log(engine, HST_LOG_INFO, "I106 store %s: %.2f GB/s read and written", drive->path,
+                   in->drive_rates[d] / 1e9);
+    }
+    return rc;
+}
+
+/* ---- files ---- */
+
+int store_dirs_open(struct hst_engine *engine)
+{
+    struct scratch_drive files[STRIPE_DRIVES_MAX];
+    int rc = open_drives(engine);
+    for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
+        say_rung(engine, &engine->drives[d]);
+        files[d] = (struct scratch_drive){engine->drives[d].aio, engine->drives[d].path};
+    }
     if (rc)
-        return fail_open(engine, rc);
-    say_rung(engine);
-    rc = scratch_open(engine->aio, engine->config.store, &engine->placement, &engine->layout,
-                      engine_precision(engine), &engine->extents);
+        return rc;
+    uint32_t at = 0;
+    rc = scratch_open(files, engine->drive_count, &engine->placement, &at, &engine->extents);
     if (rc)
         return engine_fail(engine, rc == -ENOSPC ? HST_E_DISK_SPACE : HST_E_WRITE, rc,
                            "the scratch file of %.2f GB in %s can not be created: %s. Fix: free "
                            "space, raise the quota or "
                            "ulimit -f, or give another --store",
-                           (double)engine->placement.nvme_bytes / 1e9, engine->config.store,
+                           (double)engine->placement.drive_bytes[at] / 1e9, engine->drives[at].path,
                            strerror(-rc));
     return 0;
 }

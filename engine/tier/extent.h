@@ -66,11 +66,16 @@ int extents_wait(struct extents *extents, struct transfer *transfer);
 int hbm_open(struct hst_stream *stream, struct hst_dev *dev, unsigned char *arena,
              const struct placement *placement, struct extents **extents);
 
+/* One drive of the scratch provider. */
+struct scratch_drive {
+    struct hst_aio *aio;
+    const char *directory;
+};
 /**
- * Scratch provider: one unnamed file in `directory`, preallocated. The aio context must outlive it.
+ * Scratch provider: an unnamed file on each of the placement's drives, preallocated. The aio
+ * contexts and the placement must outlive it. On failure *at is the drive.
  */
-int scratch_open(struct hst_aio *aio, const char *directory, const struct placement *placement,
-                 const struct layout *layout, enum hst_precision precision,
-                 struct extents **extents);
+int scratch_open(const struct scratch_drive *drives, uint32_t count,
+                 const struct placement *placement, uint32_t *at, struct extents **extents);
 
 #endif

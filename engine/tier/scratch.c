@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Extents in one unnamed file: it is gone with the process, however that ends. One slot per extent,
- * so a read has to wait for the extent's last write; the table of writes in flight is what decides
- * that.
+ * Extents in an unnamed file on each drive: they are gone with the process, however that ends. One
+ * slot per extent, so a read has to wait for the extent's last write; the table of writes in flight
+ * is what decides that. Each drive has queues of its own: what waits, waits for any of them.
  */
 #include "tier/extent.h"
 
@@ -13,11 +13,10 @@
 
 struct scratch {
     struct extents extents;
-    struct hst_aio *aio;
-    struct hst_aio_file *file;
+    struct hst_aio *aio[STRIPE_DRIVES_MAX];
+    struct hst_aio_file *file[STRIPE_DRIVES_MAX]; /* null where the drive has no tiles */
+    uint32_t drives;
     const struct placement *placement;
-    const struct layout *layout;
-    enum hst_precision precision;
     bool *writing[EXTENT_KIND_COUNT]; /* [tile_count]: a write of that extent is in flight */
 };
 
@@ -34,16 +33,42 @@ static void complete(struct scratch *scratch, const struct hst_aio_completion *c
     }
 }
 
+/* Returns how many completed, or the backend's error. */
+static int reap(struct scratch *scratch, uint32_t drive, size_t least)
+{
+    struct hst_aio_completion completions[REAP_BATCH];
+    int n = hst_aio_reap(scratch->aio[drive], completions, REAP_BATCH, least, UINT64_MAX);
+    for (int i = 0; i < n; i++)
+        complete(scratch, &completions[i]);
+    return n;
+}
+
+static int reap_all(struct scratch *scratch)
+{
+    int done = 0;
+    for (uint32_t d = 0; d < scratch->drives; d++) {
+        int n = reap(scratch, d, 0);
+        if (n < 0)
+            return n;
+        done += n;
+    }
+    return done;
+}
+
 static int scratch_progress(struct extents *extents, bool wait)
 {
     struct scratch *scratch = (struct scratch *)extents;
-    struct hst_aio_completion completions[REAP_BATCH];
-    int n = hst_aio_reap(scratch->aio, completions, REAP_BATCH, wait ? 1 : 0, UINT64_MAX);
-    if (n < 0)
-        return n;
-    for (int i = 0; i < n; i++)
-        complete(scratch, &completions[i]);
-    return 0;
+    bool ready[STRIPE_DRIVES_MAX];
+    if (scratch->drives == 1) {
+        int n = reap(scratch, 0, wait ? 1 : 0);
+        return n < 0 ? n : 0;
+    }
+    int n = reap_all(scratch);
+    if (n == 0 && wait) {
+        n = hst_aio_wait_any(scratch->aio, scratch->drives, ready, UINT64_MAX);
+        n = n < 0 ? n : reap_all(scratch);
+    }
+    return n < 0 ? n : 0;
 }
 
 static bool scratch_written(struct extents *extents, enum extent_kind kind, uint32_t tile)
@@ -54,25 +79,27 @@ static bool scratch_written(struct extents *extents, enum extent_kind kind, uint
 
 static uint64_t extent_bytes(const struct scratch *scratch, enum extent_kind kind, uint32_t tile)
 {
-    uint32_t elements = layout_tile(scratch->layout, tile).elements;
+    const struct placement *p = scratch->placement;
+    uint32_t elements = layout_tile(p->layout, tile).elements;
     if (kind == EXTENT_WEIGHTS)
-        return (uint64_t)elements * record_weight_bytes(scratch->precision);
-    return record_layout(scratch->precision, elements).bytes;
+        return (uint64_t)elements * record_weight_bytes(p->precision);
+    return record_layout(p->precision, elements).bytes;
 }
 
 /* Back-pressure is waiting: a full queue is reaped until it takes the operation. */
-static int submit(struct scratch *scratch, struct hst_aio_op *op, struct transfer *transfer)
+static int submit(struct scratch *scratch, uint32_t drive, struct hst_aio_op *op,
+                  struct transfer *transfer)
 {
-    op->file = scratch->file;
+    op->file = scratch->file[drive];
     op->user = (uint64_t)(uintptr_t)transfer;
     for (;;) {
-        int rc = hst_aio_submit(scratch->aio, op, 1);
+        int rc = hst_aio_submit(scratch->aio[drive], op, 1);
         if (rc == 1)
             return 0;
         if (rc < 0 && rc != -EAGAIN)
             return rc;
-        rc = scratch_progress(&scratch->extents, true);
-        if (rc)
+        rc = reap(scratch, drive, 1);
+        if (rc < 0)
             return rc;
     }
 }
@@ -93,7 +120,7 @@ static int move(struct scratch *scratch, enum extent_kind kind, uint32_t tile, v
         .buffer = buffer,
         .bytes = extent_bytes(scratch, kind, tile),
     };
-    int rc = submit(scratch, &op, transfer);
+    int rc = submit(scratch, at.drive, &op, transfer);
     if (rc == 0)
         scratch->writing[kind][tile] = write;
     return rc;
@@ -111,15 +138,22 @@ static int scratch_write(struct extents *extents, enum extent_kind kind, uint32_
     return move((struct scratch *)extents, kind, tile, buffer, transfer, true);
 }
 
-static void scratch_close(struct extents *extents)
+static void scratch_free(struct scratch *scratch)
 {
-    struct scratch *scratch = (struct scratch *)extents;
-    while (hst_aio_in_flight(scratch->aio) > 0 && scratch_progress(extents, true) == 0)
-        ;
-    hst_aio_file_close(&scratch->file);
+    for (uint32_t d = 0; d < scratch->drives; d++)
+        hst_aio_file_close(&scratch->file[d]);
     free(scratch->writing[EXTENT_WEIGHTS]);
     free(scratch->writing[EXTENT_STATES]);
     free(scratch);
+}
+
+static void scratch_close(struct extents *extents)
+{
+    struct scratch *scratch = (struct scratch *)extents;
+    for (uint32_t d = 0; d < scratch->drives; d++)
+        while (hst_aio_in_flight(scratch->aio[d]) > 0 && reap(scratch, d, 1) >= 0)
+            ;
+    scratch_free(scratch);
 }
 
 static const struct extents_ops SCRATCH_OPS = {
@@ -130,35 +164,30 @@ static const struct extents_ops SCRATCH_OPS = {
     .close = scratch_close,
 };
 
-int scratch_open(struct hst_aio *aio, const char *directory, const struct placement *placement,
-                 const struct layout *layout, enum hst_precision precision,
-                 struct extents **extents)
+int scratch_open(const struct scratch_drive *drives, uint32_t count,
+                 const struct placement *placement, uint32_t *at, struct extents **extents)
 {
     struct scratch *scratch = calloc(1, sizeof *scratch);
     if (!scratch)
         return -ENOMEM;
-    *scratch = (struct scratch){
-        .extents.ops = &SCRATCH_OPS,
-        .aio = aio,
-        .placement = placement,
-        .layout = layout,
-        .precision = precision,
-    };
-    int rc = -ENOMEM;
+    *scratch =
+        (struct scratch){.extents.ops = &SCRATCH_OPS, .placement = placement, .drives = count};
+    int rc = 0;
     for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++) {
-        scratch->writing[kind] = calloc((size_t)layout->tile_count + 1, sizeof(bool));
-        if (!scratch->writing[kind])
-            goto err_free;
+        scratch->writing[kind] = calloc((size_t)placement->layout->tile_count + 1, sizeof(bool));
+        rc = scratch->writing[kind] ? rc : -ENOMEM;
     }
-    rc = hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, placement->nvme_bytes, &scratch->file);
-    if (rc)
-        goto err_free;
+    for (uint32_t d = 0; d < count && rc == 0; d++) {
+        *at = d;
+        scratch->aio[d] = drives[d].aio;
+        if (placement->drive_bytes[d] > 0)
+            rc = hst_aio_file_open(drives[d].aio, drives[d].directory, HST_AIO_SCRATCH,
+                                   placement->drive_bytes[d], &scratch->file[d]);
+    }
+    if (rc) {
+        scratch_free(scratch);
+        return rc;
+    }
     *extents = &scratch->extents;
     return 0;
-
-err_free:
-    free(scratch->writing[EXTENT_WEIGHTS]);
-    free(scratch->writing[EXTENT_STATES]);
-    free(scratch);
-    return rc;
 }

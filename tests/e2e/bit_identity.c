@@ -41,18 +41,23 @@ struct model {
 /* The embedding has more than one tile, so that a tied head gathers tiles of another unit. */
 static const struct model MODELS[] = {{"tied", LLAMA("true")}, {"untied", LLAMA("false")}};
 
-/* What differs from the oracle's `--place states=dram,weights=dram --threads 1`. Text is split at
+/* What differs from the oracle's `--place states=dram,weights=dram --threads 1`; words are split at
  * blanks. */
-static const char *const ROWS[] = {
-    "--place states=dram,weights=dram --threads 2",
-    "--place states=nvme --threads 2",
-    "--place states=nvme,weights=nvme --threads 2",
-    "--place states=nvme,weights=nvme --threads 1",
-    "--place states=dram,weights=nvme --threads 3",
-    "--place states=nvme,weights=nvme --threads 2 --io uring",
-    "--place states=nvme,weights=nvme --threads 2 --io threads",
-    "--place states=nvme --threads 2 --io threads",
-    "--device far --threads 2",
+static const struct row {
+    const char *words;
+    unsigned stores; /* directories of --store; 0: one */
+} ROWS[] = {
+    {"--place states=dram,weights=dram --threads 2", 0},
+    {"--place states=nvme --threads 2", 0},
+    {"--place states=nvme,weights=nvme --threads 2", 0},
+    {"--place states=nvme,weights=nvme --threads 1", 0},
+    {"--place states=dram,weights=nvme --threads 3", 0},
+    {"--place states=nvme,weights=nvme --threads 2 --io uring", 0},
+    {"--place states=nvme,weights=nvme --threads 2 --io threads", 0},
+    {"--place states=nvme --threads 2 --io threads", 0},
+    {"--place states=nvme,weights=nvme --threads 2", 3},
+    {"--place states=nvme --threads 2 --io threads", 2},
+    {"--device far --threads 2", 0},
 };
 
 /* By the budget alone: in per cent of what the oracle needed, so that some, more and most must
@@ -103,17 +108,20 @@ static int run(const char *words)
 }
 
 static void train(const struct model *model, const char *precision, const char *name,
-                  const char *row)
+                  const char *row, unsigned stores)
 {
-    char words[1024], output[96];
+    char words[1024], output[96], store[256];
     size_t bytes;
+    int used = snprintf(store, sizeof store, "%s/store", directory);
+    for (unsigned i = 1; i < stores; i++)
+        used += snprintf(store + used, sizeof store - (size_t)used, ",%s/store%u", directory, i);
     snprintf(words, sizeof words,
              "train --quiet --init random --seed 7 --model %s/%s --data %s/text.txt --seq-len 32 "
              "--batch-tokens 224 "
-             "--grain 96 --steps 3 --lr 1e-3 --store %s/store --export %s/%s --log %s/%s.jsonl "
+             "--grain 96 --steps 3 --lr 1e-3 --store %s --export %s/%s --log %s/%s.jsonl "
              "--precision %s %s%s",
-             directory, model->name, directory, directory, directory, name, directory, name,
-             precision, strstr(row, "--device") ? "" : "--device host ", row);
+             directory, model->name, directory, store, directory, name, directory, name, precision,
+             strstr(row, "--device") ? "" : "--device host ", row);
     int code = run(words);
     if (code != 0) {
         snprintf(output, sizeof output, "%s/output", directory);
@@ -174,15 +182,16 @@ static unsigned long long logged_peak(const char *name, const char *tier)
 
 static void check_model(const struct model *model, const char *precision)
 {
-    train(model, precision, "oracle", "--place states=dram,weights=dram --threads 1");
+    train(model, precision, "oracle", "--place states=dram,weights=dram --threads 1", 1);
     unsigned long long needed = logged_peak("oracle", "\"dram\":");
     assert_int_equal(logged_peak("oracle", "\"nvme\":"), 0);
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
-        train(model, precision, "other", ROWS[i]);
-        same_results("other", ROWS[i]);
-        if (strstr(ROWS[i], "nvme"))
+        const char *words = ROWS[i].words;
+        train(model, precision, "other", words, ROWS[i].stores);
+        same_results("other", words);
+        if (strstr(words, "nvme"))
             assert_true(logged_peak("other", "\"nvme\":") > 0);
-        if (strstr(ROWS[i], "far")) {
+        if (strstr(words, "far")) {
             assert_true(logged_peak("other", "\"hbm\":") > needed / 2);
             assert_true(logged_peak("other", "\"dram\":") < needed);
         }
@@ -191,7 +200,7 @@ static void check_model(const struct model *model, const char *precision)
         char row[64];
         unsigned long long budget = needed * BUDGET_PERCENT[i] / 100;
         snprintf(row, sizeof row, "--dram %llu --threads 2", budget);
-        train(model, precision, "other", row);
+        train(model, precision, "other", row, 1);
         same_results("other", row);
         assert_true(logged_peak("other", "\"nvme\":") > 0);
         assert_true(logged_peak("other", "\"dram\":") <= budget);

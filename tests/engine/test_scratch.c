@@ -22,11 +22,11 @@ struct fixture {
     struct layout layout;
     struct placement_in in;
     struct placement placement;
-    struct hst_aio *aio;
+    struct hst_aio *aio[2];
     struct extents *extents;
 };
 
-static void open_fixture(struct fixture *f, enum hst_precision precision)
+static void open_fixture(struct fixture *f, enum hst_precision precision, uint32_t drives)
 {
     char why[512];
     *f = (struct fixture){.directory = "hst-scratch-XXXXXX"};
@@ -44,11 +44,20 @@ static void open_fixture(struct fixture *f, enum hst_precision precision)
                                   .batch_tokens = 1,
                                   .grain_tokens = 1};
     assert_int_equal(place_parse("states=nvme,weights=nvme", &f->in.wish, why, sizeof why), 0);
+    f->in.drive_count = drives;
+    for (uint32_t d = 0; d < drives; d++) {
+        f->in.drive_rates[d] = 3 - d;
+        f->in.drive_budgets[d] = 1u << 30;
+    }
     assert_int_equal(placement_plan(&f->in, &f->placement, why, sizeof why), 0);
     struct hst_aio_config config = {.size = sizeof config, .queue_depth = 4};
-    assert_int_equal(hst_aio_open(&config, f->directory, &f->aio, NULL), 0);
-    assert_int_equal(
-        scratch_open(f->aio, f->directory, &f->placement, &f->layout, precision, &f->extents), 0);
+    struct scratch_drive files[2];
+    uint32_t at;
+    for (uint32_t d = 0; d < drives; d++) {
+        assert_int_equal(hst_aio_open(&config, f->directory, &f->aio[d], NULL), 0);
+        files[d] = (struct scratch_drive){f->aio[d], f->directory};
+    }
+    assert_int_equal(scratch_open(files, drives, &f->placement, &at, &f->extents), 0);
 }
 
 static int files_in(const char *directory)
@@ -66,7 +75,8 @@ static void close_fixture(struct fixture *f)
     assert_int_equal(files_in(f->directory),
                      0); /* an unnamed file: nothing to clean up, even after kill -9 */
     f->extents->ops->close(f->extents);
-    hst_aio_close(&f->aio);
+    hst_aio_close(&f->aio[0]);
+    hst_aio_close(&f->aio[1]);
     placement_free(&f->placement);
     layout_free(&f->layout);
     assert_int_equal(rmdir(f->directory), 0);
@@ -88,10 +98,10 @@ static size_t extent_bytes(const struct fixture *f, enum extent_kind kind, uint3
                                   : record_layout(f->in.precision, n).bytes;
 }
 
-static void write_then_read(enum hst_precision precision)
+static void write_then_read(enum hst_precision precision, uint32_t drives)
 {
     struct fixture f;
-    open_fixture(&f, precision);
+    open_fixture(&f, precision, drives);
     const size_t most = extent_bytes(&f, EXTENT_STATES, 0);
     struct transfer transfers[2 * 16];
     void *buffers[2 * 16];
@@ -124,20 +134,22 @@ static void write_then_read(enum hst_precision precision)
 static void what_was_written_is_read_in_fp32(void **state)
 {
     (void)state;
-    write_then_read(HST_PRECISION_FP32);
+    write_then_read(HST_PRECISION_FP32, 1);
+    write_then_read(HST_PRECISION_FP32, 2);
 }
 
 static void what_was_written_is_read_in_bf16(void **state)
 {
     (void)state;
-    write_then_read(HST_PRECISION_BF16);
+    write_then_read(HST_PRECISION_BF16, 1);
+    write_then_read(HST_PRECISION_BF16, 2);
 }
 
 static void closing_waits_for_writes_in_flight(void **state)
 {
     (void)state;
     struct fixture f;
-    open_fixture(&f, HST_PRECISION_FP32);
+    open_fixture(&f, HST_PRECISION_FP32, 2);
     const size_t bytes = extent_bytes(&f, EXTENT_STATES, 0);
     void *buffer = buffer_filled(bytes, 1);
     struct transfer transfers[4];

@@ -73,6 +73,16 @@ static bool is_network(const char *path)
             fs.f_type == (long)0xff534d42 /* cifs */);
 }
 
+bool store_next(struct store_list *list)
+{
+    if (!list->rest)
+        return false;
+    size_t length = strcspn(list->rest, ",");
+    snprintf(list->directory, sizeof list->directory, "%.*s", (int)length, list->rest);
+    list->rest = list->rest[length] ? list->rest + length + 1 : NULL;
+    return true;
+}
+
 int store_check_local(const char *directory, struct hst_error *error)
 {
     char path[PATH_MAX];

@@ -6,6 +6,16 @@
 
 #include <hoistway/aio.h>
 #include <hoistway/hoistway.h>
+#include <limits.h>
+#include <stdbool.h>
+
+/** The directories that --store names, between commas; what is longer than a path can be is cut. */
+struct store_list {
+    const char *rest; /* what is not visited yet; null: nothing */
+    char directory[PATH_MAX];
+};
+/** Writes the next one; false after the last. */
+bool store_next(struct store_list *list);
 
 /**
  * Refuses a store directory on a network file system (E105); the engine refuses all others that can

@@ -166,8 +166,8 @@ static int check_outputs(struct train *t)
         native = train_export_check(&t->export, t->error);
     if (!native)
         native = run_log_check(o->log, t->error);
-    if (!native && o->engine.store)
-        native = store_check_local(o->engine.store, t->error);
+    for (struct store_list list = {.rest = o->engine.store}; !native && store_next(&list);)
+        native = store_check_local(list.directory, t->error);
     return native;
 }
 

@@ -6,6 +6,8 @@
 #include "cli/options.h"
 #include "verbs/train.h"
 
+#include "cli/store.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -234,10 +236,8 @@ int train_options_check(const struct train_options *options, struct hst_error *e
                     "--warmup %" PRIu64 " is longer than the run of --steps %" PRIu64
                     ". Fix: --warmup %" PRIu64 " or less.",
                     options->warmup, options->steps, options->steps);
-    if (engine->store && strchr(engine->store, ','))
-        return fail(error, FAIL_VALUE, -EINVAL,
-                    "--store takes one directory (got '%.200s'). Fix: name one, without a comma.",
-                    engine->store);
     int native = check_outside_export(options, "--log", options->log, error);
-    return native ? native : check_outside_export(options, "--store", engine->store, error);
+    for (struct store_list list = {.rest = engine->store}; !native && store_next(&list);)
+        native = check_outside_export(options, "--store", list.directory, error);
+    return native;
 }

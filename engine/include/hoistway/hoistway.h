@@ -90,7 +90,8 @@ enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
  */
 struct hst_config {
     size_t size;
-    /* directory for what lives on NVMe; created 0700 if missing; null: no NVMe tier */
+    /* directories for what lives on NVMe, one on each drive, between commas, at most 8: tiles go
+       round them, by their measured rates; created 0700 if missing; null: no NVMe tier */
     const char *store;
     /* homes, "states=nvme,weights=dram"; null: by what the budgets allow */
     const char *place;
