@@ -116,7 +116,7 @@ int hst_aio_buffer_open(const struct hst_aio_buffer_config *config, size_t size_
     if (config)
         buffer.config = *config;
     int rc = map(&buffer);
-    if (rc < 0)
+    if (!buffer.memory)
         return rc;
     if (buffer.config.bind)
         buffer.bind_error = bind_node(&buffer);

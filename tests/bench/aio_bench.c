@@ -161,7 +161,7 @@ static int run_whole(struct task *task)
 {
     const bool reads = strcmp(task->mode, "whole-read") == 0;
     struct hst_aio_buffer buffer;
-    struct hst_aio_completion done;
+    struct hst_aio_completion done = {0};
     int rc = hst_aio_buffer_open(NULL, task->bytes, &buffer);
     if (rc < 0)
         return die("buffer", rc);
