@@ -42,8 +42,8 @@ struct fault_plan {
 /* What happens to one request. */
 struct fault_strike {
     enum fault_what what;
-    int error;            /* negative */
-    uint64_t amount;      /* short, torn: bytes that move; late: ns; reordered: results; flip: bit */
+    int error;       /* negative */
+    uint64_t amount; /* short, torn: bytes that move; late: ns; reordered: results; flip: bit */
 };
 
 /* Errors: -EINVAL the text, -E2BIG too many rules. */

@@ -193,6 +193,7 @@ int hst_aio_file_open(struct hst_aio *aio, const char *path, unsigned flags, uin
         return -ENOMEM;
     file->aio = aio;
     file->readonly = flags & HST_AIO_READONLY;
+    file->owner = getpid();
     if (aio->ops && aio->ops->file_open)
         rc = aio->ops->file_open(aio, file, path, flags, size_bytes);
     else
@@ -218,7 +219,8 @@ void hst_aio_file_close(struct hst_aio_file **out)
         return;
     assert(file->in_flight == 0);
     struct hst_aio *aio = file->aio;
-    if (aio) { /* not closed before */
+    const bool mine = file->owner == getpid(); /* a forked child has a descriptor, no more */
+    if (aio && mine) {                         /* not closed before */
         if (file->previous)
             file->previous->next = file->next;
         else
@@ -230,7 +232,7 @@ void hst_aio_file_close(struct hst_aio_file **out)
         if (aio->ops && aio->ops->file_close)
             aio->ops->file_close(file);
     }
-    if (file->locked)
+    if (file->locked && mine)
         flock(file->fd, LOCK_UN); /* a ring that goes away later may still hold the file */
     if (file->fd >= 0)
         close(file->fd);

@@ -37,6 +37,7 @@ struct hst_aio_file {
     int fd;           /* -1 on null and sim */
     bool readonly;
     bool locked;
+    int owner; /* process that opened it */
     uint32_t slot;        /* 1 + its number among the files registered with a ring; 0: none */
     struct sim_file *sim; /* on sim */
     struct hst_aio_file *previous, *next; /* open files of the context */

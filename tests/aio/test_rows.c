@@ -157,8 +157,11 @@ static void with_a_busy_kernel(void)
 static void in_a_forked_child(void)
 {
     void *buffer;
+    char path[64];
+    struct hst_aio_file *file = NULL, *again = NULL;
     struct hst_aio *aio = open_backend(HST_AIO_URING, NULL);
-    struct hst_aio_file *file = open_file(aio, HST_AIO_SCRATCH, MIB);
+    snprintf(path, sizeof path, "%s/forked", directory);
+    CHECK(hst_aio_file_open(aio, path, HST_AIO_CREATE, MIB, &file) == 0);
     CHECK(hst_aio_buffer_alloc(4096, &buffer) == 0);
     fflush(NULL);
     const pid_t child = fork();
@@ -168,12 +171,16 @@ static void in_a_forked_child(void)
             .kind = HST_AIO_READ, .file = file, .buffer = buffer, .bytes = 4096};
         CHECK(hst_aio_submit(aio, &op, 1) == -EINVAL);
         CHECK(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX) == -EINVAL);
+        hst_aio_file_close(&file);
         hst_aio_close(&aio);
-        CHECK(aio == NULL);
+        CHECK(file == NULL && aio == NULL);
         _exit(0);
     }
     int status = 1;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(hst_aio_file_open(aio, path, 0, MIB, &again) == -EBUSY); /* still the parent's lock */
+    CHECK(run_op(aio, file, HST_AIO_WRITE, 0, buffer, 4096) == 0);
+    CHECK(unlink(path) == 0);
     check_round_trip(aio, buffer, 4096); /* the parent's goes on */
     hst_aio_file_close(&file);
     hst_aio_close(&aio);

@@ -3,10 +3,12 @@
  * One measurement of aio: moves a range of a file and prints bytes, seconds and CPU seconds of that
  * alone as JSON.
  *
- *   aio_bench read|write|mixed FILE MIB BLOCK_KIB DEPTH uring|threads
- *   aio_bench stream-read|stream-write FILE MIB BLOCK_KIB DEPTH uring|threads
- *   aio_bench whole-read|whole-write FILE MIB BLOCK_KIB DEPTH uring|threads
+ *   aio_bench read|write|mixed FILE MIB BLOCK_KIB DEPTH BACKEND
+ *   aio_bench stream-read|stream-write FILE MIB BLOCK_KIB DEPTH BACKEND
+ *   aio_bench whole-read|whole-write FILE MIB BLOCK_KIB DEPTH BACKEND
  *   aio_bench null - MIB BLOCK_KIB DEPTH -
+ *
+ * BACKEND: uring, uring-plain (nothing registered), threads.
  *
  * read, write, mixed: DEPTH blocks in flight in a small ring of buffers, sequential offsets; mixed
  * takes turns. stream: tile by tile, each tile summed (or filled) where it lies; whole: the range
@@ -203,6 +205,7 @@ int main(int argc, char **argv)
                              : HST_AIO_URING,
         .queue_depth = task.depth,
         .thread_count = task.depth < 16 ? task.depth : 16,
+        .avoid = strcmp(argv[6], "uring-plain") == 0 ? HST_AIO_AVOID_FIXED : 0,
         .piece_bytes = whole ? (uint32_t)task.block_bytes : 0,
     };
     int rc = hst_aio_open(&config, ".", &task.aio, NULL);

@@ -273,9 +273,9 @@ struct hst_aio_completion {
     int error;
     /*
      * Where it went wrong, in the file; bad_bytes 0: not known. Of -EBADMSG the first block whose
-     * hash differs. Of a read's media error (-EIO, -EREMOTEIO, -EILSEQ; the kernel's -ENODATA comes as
-     * -EIO) the first range found that cannot be read, exact to 4 KiB up to 64 KiB, a longer one to the end of its piece. Of other
-     * errors the request that failed.
+     * hash differs. Of a read's media error (-EIO, -EREMOTEIO, -EILSEQ; the kernel's -ENODATA comes
+     * as -EIO) the first range found that cannot be read, exact to 4 KiB up to 64 KiB, a longer one
+     * to the end of its piece. Of other errors the request that failed.
      */
     uint64_t bad_offset, bad_bytes;
 };
