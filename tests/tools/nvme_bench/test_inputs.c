@@ -40,7 +40,9 @@ static void test_directories_and_options_may_stand_in_any_order(void **state)
     assert_true(a.quick && a.gpu_tflops == 150 && a.tokens == 65536 && a.target_percent == 90);
     assert_true(a.size_bytes == 512u << 20 && a.blocks.count == 2 && a.idle_s == 1);
     assert_int_equal(PARSE(&a, &e, "/a", "--idle", "0"), 0);
-    assert_true(a.idle_s == 0 && a.blocks.count == 3 && a.threads.count == 2);
+    assert_true(a.case_s == 0.4);
+    assert_int_equal(PARSE(&a, &e, "/a", "--idle", "0", "--seconds", "60"), 0);
+    assert_true(a.case_s == 60 && a.idle_s == 0 && a.blocks.count == 3 && a.threads.count == 2);
 }
 
 static void test_what_contradicts_itself_is_refused(void **state)
