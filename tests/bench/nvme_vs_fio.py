@@ -7,8 +7,7 @@ and their median, for reads and writes in one shape of request.
 
 nvme-bench's buffers are huge pages, which virtual disks reward. For the same of fio there must be a
 pool of 16 of them (as root: echo 16 > /proc/sys/vm/nr_hugepages, and 0 afterwards); without one,
-fio's are small pages, and it is said. fio does not scramble its buffers, so that both measure the
-drive rather than the processor. Nothing is left in DIR. At most 1.5 GiB of it are used at a
+fio's are small pages, and it is said. Nothing is left in DIR. At most 1.5 GiB of it are used at a
 time.
 """
 import json
@@ -32,7 +31,7 @@ def memory():
 
 def ours():
     command = [PROGRAM, DIR, '--json', '--size', SIZE, '--sustain', '1M', '--idle', '0', '--blocks',
-               BLOCK, '--depths', str(DEPTH), '--threads', str(THREADS)]
+               BLOCK, '--seconds', '60', '--depths', str(DEPTH), '--threads', str(THREADS)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     cases = json.loads(done.stdout)['cases']
     return {c['kind']: (c['value'], c['cpu_s_per_gb']) for c in cases if c['phase'] == 'sweep'}
@@ -42,7 +41,7 @@ def fio_command(path, kind):
     return ['fio', '--name=pair', f'--filename={path}', f'--rw={kind}', f'--bs={BLOCK}',
             f'--iodepth={DEPTH}', f'--numjobs={THREADS}', f'--size={SIZE}', '--direct=1',
             '--ioengine=io_uring', f'--iomem={memory()}', '--output-format=json',
-            '--scramble_buffers=0', f'--loops={1 + (kind == "read")}']
+            f'--loops={4 if kind == "read" else 1}']
 
 
 def fio(path):

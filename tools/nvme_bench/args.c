@@ -54,6 +54,15 @@ static const struct hst_option table[] = {
      .least = 0,
      .greatest = 3600,
      .help = "pause before and after the long write"},
+    {.name = "seconds",
+     .group = "measuring",
+     .type = HST_OPTION_REAL,
+     .offset = FIELD(case_s),
+     .argument = "SECONDS",
+     .default_text = "0.4; 0.25 with --quick",
+     .least = 0.01,
+     .greatest = 600,
+     .help = "longest time of a case of the sweep: more on drives that stall"},
     {.name = "blocks",
      .group = "measuring",
      .type = HST_OPTION_TEXT,
@@ -429,5 +438,7 @@ int nb_args_parse(int argc, char *const *argv, struct nb_args *a, bool *help,
         a->sustain_bytes = a->quick ? UINT64_C(512) << 20 : UINT64_C(16) << 30;
     if (a->idle_s < 0)
         a->idle_s = a->quick ? 1 : 5;
+    if (a->case_s == 0)
+        a->case_s = a->quick ? 0.25 : 0.4;
     return parse_lists(a, error);
 }

@@ -22,6 +22,7 @@ struct nb_args {
     const char *blocks_text, *depths_text, *threads_text;
     struct nb_list blocks, depths, threads;
     double idle_s; /* < 0: default */
+    double case_s; /* longest time of a case; 0: default */
     const char *io_fault;
     int io; /* enum hst_aio_backend */
     /* planning */

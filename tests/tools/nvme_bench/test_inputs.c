@@ -40,7 +40,9 @@ static void test_directories_and_options_may_stand_in_any_order(void **state)
     assert_true(a.quick && a.gpu_tflops == 150 && a.tokens == 65536 && a.target_percent == 90);
     assert_true(a.size_bytes == 512u << 20 && a.blocks.count == 2 && a.idle_s == 1);
     assert_int_equal(PARSE(&a, &e, "/a", "--idle", "0"), 0);
-    assert_true(a.idle_s == 0 && a.blocks.count == 3 && a.threads.count == 2);
+    assert_true(a.case_s == 0.4);
+    assert_int_equal(PARSE(&a, &e, "/a", "--idle", "0", "--seconds", "60"), 0);
+    assert_true(a.case_s == 60 && a.idle_s == 0 && a.blocks.count == 3 && a.threads.count == 2);
 }
 
 static void test_what_contradicts_itself_is_refused(void **state)
@@ -93,6 +95,11 @@ static void test_a_quick_run_writes_at_most_2_gib_per_drive(void **state)
     assert_int_equal(PARSE(&a, &e, "/a", "/b", "--quick"), 0);
     assert_int_equal(nb_budget_make(&a, false, &b, &e), 0);
     assert_true(b.written_bytes <= UINT64_C(2) << 30);
+    uint64_t together =
+        b.written_bytes; /* 96 MiB written and 48 of the mixed case more than alone */
+    assert_int_equal(PARSE(&a, &e, "/a", "--quick"), 0);
+    assert_int_equal(nb_budget_make(&a, false, &b, &e), 0);
+    assert_true(together - b.written_bytes == UINT64_C(144) << 20);
     assert_int_equal(PARSE(&a, &e, "/a", "--size", "64M"), 0);
     assert_int_not_equal(nb_budget_make(&a, false, &b, &e), 0); /* 4 MiB x 16 x 2 do not fit */
     assert_int_equal(e.code, FAIL_VALUE);

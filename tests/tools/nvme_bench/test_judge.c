@@ -128,6 +128,12 @@ static void test_one_drive_is_planned_with_its_steady_rates(void **state)
     add_point(r, NB_STEADY, NB_MIXED, 0, any, 6);
     assert_true(nb_rates_of(r, &rates));
     assert_true(rates.read == 7 && rates.write == 5 && rates.mixed == 6);
+    r->drives[0].sustained.last = 3;
+    assert_true(nb_rates_of(r, &rates) && rates.write == 5); /* no drop: nothing fell to 3 */
+    r->drives[0].sustained.drop_bytes = 1;
+    assert_true(nb_rates_of(r, &rates) && rates.write == 3);
+    r->drives[0].sustained.last = 9;
+    assert_true(nb_rates_of(r, &rates) && rates.write == 5);
     free(r);
 }
 
