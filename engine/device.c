@@ -15,9 +15,13 @@
 static const char *fix_for(enum hst_dev_why why)
 {
     switch (why) {
+    case HST_DEV_NAME:
+        return "--device host, cuda or cuda:INDEX";
+    case HST_DEV_LOCKED_MEMORY:
+        return "raise ulimit -l (locked memory), or lower --dram";
     case HST_DEV_NO_PLUGIN:
-        return "build hoistway where the CUDA toolkit is installed, or name the plugin's folder in "
-               "HOISTWAY_PLUGIN_PATH, or --device host";
+        return "--device takes host, cuda or cuda:INDEX; for cuda build hoistway where the CUDA "
+               "toolkit is installed, or name the plugin's folder in HOISTWAY_PLUGIN_PATH";
     case HST_DEV_BROKEN_PLUGIN:
         return "take library and plugin from one build, or --device host";
     case HST_DEV_NO_DRIVER:
@@ -40,9 +44,10 @@ static const char *fix_for(enum hst_dev_why why)
 
 static int code_for(enum hst_dev_why why)
 {
-    return why == HST_DEV_MEMORY      ? HST_E_DEVICE_MEMORY
-           : why == HST_DEV_EXECUTION ? HST_E_DEVICE_FAILED
-                                      : HST_E_DEVICE;
+    return why == HST_DEV_MEMORY || why == HST_DEV_LOCKED_MEMORY ? HST_E_DEVICE_MEMORY
+           : why == HST_DEV_EXECUTION                            ? HST_E_DEVICE_FAILED
+           : why == HST_DEV_NAME                                 ? HST_E_VALUE
+                                                                 : HST_E_DEVICE;
 }
 
 static int fail_open(struct hst_engine *engine, int native, const struct hst_dev_failure *failure)
@@ -57,8 +62,7 @@ static int fail_open(struct hst_engine *engine, int native, const struct hst_dev
                        native == -ENOTSUP
                            ? " (OpenBLAS is the serial flavour, which gives wrong products to "
                              "several threads). Fix: apt install libopenblas0-openmp"
-                       : native == -EINVAL ? ". Fix: --device host, cuda or cuda:INDEX"
-                                           : "");
+                           : "");
 }
 
 /* The device's part of the plan: where it computes, and how much of its memory there is. */
@@ -123,6 +127,11 @@ int device_open(struct hst_engine *engine)
     engine->adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
     device_defaults(engine);
     return 0;
+}
+
+int hst_engine_device_failed(struct hst_engine *engine, int native, const char *what)
+{
+    return native < 0 ? engine_fail_device(engine, native, what) : -EINVAL;
 }
 
 int engine_fail_device(struct hst_engine *engine, int native, const char *what)

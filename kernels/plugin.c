@@ -6,14 +6,17 @@
  * is the answer, and no other one is taken silently in its place.
  */
 #include "base.h"
+#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { KIND_LETTERS = 31, INDEX_DIGITS = 4 };
@@ -166,11 +169,36 @@ static const char *plugin_fault(const struct hst_dev_plugin *plugin, char text[1
     return text;
 }
 
+/* What would end or hang this process instead of failing: a file that is cut short is mapped beyond
+ * its end (SIGBUS), and nobody writes to a FIFO. Null where there is nothing of the kind. */
+static const char *file_fault(const char *path)
+{
+    struct stat status;
+    ElfW(Ehdr) header;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return NULL; /* the loader says why */
+    bool regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    ssize_t got = regular ? pread(fd, &header, sizeof header, 0) : 0;
+    close(fd);
+    if (!regular)
+        return "it is not a regular file";
+    if (got != (ssize_t)sizeof header || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+        return NULL; /* no library: the loader says so */
+    /* the table of sections is what linkers write last */
+    uint64_t end = header.e_shoff + (uint64_t)header.e_shnum * header.e_shentsize;
+    return end > (uint64_t)status.st_size ? "it is cut short: a copy that did not finish?" : NULL;
+}
+
 /* A plugin that is used stays loaded: its devices, and what it opened itself, hold its code. */
 static int load(const struct search *search, const struct hst_dev_plugin **plugin,
                 struct hst_dev_failure *failure)
 {
     char text[160];
+    const char *damage = file_fault(search->path);
+    if (damage)
+        return fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0, "%.200s can not be used: %s",
+                    search->path, damage);
     void *library = dlopen(search->path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0, "%.150s does not load: %s",
@@ -195,6 +223,7 @@ static int open_plugin(const struct search *search, const struct hst_dev_config 
     int rc = load(search, &plugin, failure);
     if (rc)
         return rc;
+    assert(plugin);
     rc = plugin->open(config, &opened, failure);
     if (rc > 0 || (!rc && (!opened || !opened->ops || opened->ops->size != plugin->ops_size)))
         return fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, rc,
@@ -212,7 +241,7 @@ static int open_host(const struct hst_dev_config *config, struct hst_dev **dev,
 {
     int rc = hst_dev_host_open(config, dev);
     if (rc == -EINVAL)
-        return fail(failure, rc, HST_DEV_NO_DEVICE, 0, "the host is one device: no index %u",
+        return fail(failure, rc, HST_DEV_NAME, 0, "the host is one device: no index %u",
                     config->index);
     if (rc == -ENOTSUP)
         return fail(failure, rc, HST_DEV_LIBRARY, 0,
@@ -243,7 +272,7 @@ static int open_named(const char *text, const struct hst_dev_config *config, str
     if (config->parallel && (!config->parallel->run || !config->parallel->width))
         return fail(failure, -EINVAL, HST_DEV_NO_DEVICE, 0, "threads without a function or number");
     if (!parse_name(text, &name))
-        return fail(failure, -EINVAL, HST_DEV_NO_DEVICE, 0,
+        return fail(failure, -EINVAL, HST_DEV_NAME, 0,
                     "\"%.60s\" names no device: lower-case letters, and at most an index after a "
                     "colon (\"host\", \"cuda\", \"cuda:1\")",
                     text);

@@ -60,7 +60,8 @@ static int wait_for(struct hst_engine *engine, struct transfer *transfer)
     if (transfer->active) {
         double start = clock_seconds();
         extents_wait(engine->extents, transfer);
-        engine->step.stall_nvme_s += clock_seconds() - start;
+        if (engine_computes_in_dram(engine)) /* else a copy: loading and saving, outside of steps */
+            engine->step.stall_nvme_s += clock_seconds() - start;
     }
     return transfer->error ? engine_fail_transfer(engine, transfer) : 0;
 }

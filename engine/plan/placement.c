@@ -306,7 +306,7 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
     const struct layout *layout = in->layout;
     /* On the host the accumulator also holds a tile's initial values before there are gradients. */
     uint64_t largest_tile = layout_largest_tile(layout);
-    uint64_t accumulator = largest_tile;
+    uint64_t accumulator = p->compute_tier == HST_TIER_HBM ? 0 : largest_tile;
     uint64_t partials = layout->elements / LAYOUT_UNIT_ALIGN * sizeof(double);
     for (uint32_t u = 0; u < layout->unit_count; u++) {
         const struct layout_unit *unit = &layout->units[u];
@@ -429,8 +429,9 @@ static int refuse_memory(const struct placement_in *in, struct choice_range rang
     const char *batch = batch_weighs(p) ? ", or lower --batch-tokens or --grain" : "";
     if (p->hbm_bytes > in->hbm_budget)
         snprintf(why, why_bytes,
-                 "the model does not fit in the GPU's memory: weights, gradients, states and "
-                 "activations need %.1f MiB of HBM, the budget is %.1f MiB. Fix: raise --hbm%s, or "
+                 "the model does not fit in the GPU's memory: weights, gradients, states, "
+                 "activations and buffers need %.1f MiB of HBM, the budget is %.1f MiB. Fix: raise "
+                 "--hbm%s, or "
                  "train it on the host (--device host), which keeps it in DRAM and NVMe",
                  mib_up(p->hbm_bytes), (double)in->hbm_budget / MIB, batch);
     else

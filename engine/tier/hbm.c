@@ -50,14 +50,10 @@ static int hbm_progress(struct extents *extents, bool wait)
     return 0;
 }
 
+/* The stream's order is enough: no read has to be held back. */
 static bool hbm_written(struct extents *extents, enum extent_kind kind, uint32_t tile)
 {
-    const struct hbm *hbm = (const struct hbm *)extents;
-    for (uint32_t i = 0; i < hbm->count; i++) {
-        const struct transfer *t = hbm->ring[(hbm->first + i) % hbm->depth].transfer;
-        if (t->write && t->kind == kind && t->tile == tile)
-            return false;
-    }
+    (void)extents, (void)kind, (void)tile;
     return true;
 }
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int attention_open(struct hst_sdpa **sdpa, struct hst_dev_failure *failure)
+int attention_open(struct hst_sdpa **sdpa, bool *alone, struct hst_dev_failure *failure)
 {
     const char *wish = getenv("HOISTWAY_ATTENTION");
     *sdpa = NULL;
@@ -19,12 +19,14 @@ int attention_open(struct hst_sdpa **sdpa, struct hst_dev_failure *failure)
         int rc = hst_sdpa_open(sdpa, failure);
         return rc == -ENODEV ? 0 : rc;
     }
-    if (strcmp(wish, "cudnn") == 0)
+    *alone = strcmp(wish, "cudnn-only") == 0;
+    if (*alone || strcmp(wish, "cudnn") == 0)
         return hst_sdpa_open(sdpa, failure);
     if (strcmp(wish, "own") == 0)
         return 0;
     cuda_failure_set(failure, HST_DEV_LIBRARY, 0,
-                     "HOISTWAY_ATTENTION is \"%.100s\": neither \"own\" nor \"cudnn\"", wish);
+                     "HOISTWAY_ATTENTION is \"%.100s\": none of \"own\", \"cudnn\", \"cudnn-only\"",
+                     wish);
     return -EINVAL;
 }
 
@@ -45,6 +47,8 @@ int attention_forward(struct hst_stream *stream, const struct hst_attention *arg
     int served = !rc && sdpa ? hst_sdpa_supports(sdpa, args, false) : rc;
     if (served < 0)
         return served;
+    if (!served && cuda_dev_of(stream->dev)->sdpa_alone)
+        return -ENOTSUP;
     if (!served)
         return cuda_stream_end(stream, hst_cuda_attention(native, args), "attention");
     struct hst_dev_failure failure;
@@ -60,6 +64,8 @@ int attention_backward(struct hst_stream *stream, const struct hst_attention_bac
     int served = !rc && sdpa ? hst_sdpa_supports(sdpa, &args->forward, true) : rc;
     if (served < 0)
         return served;
+    if (!served && cuda_dev_of(stream->dev)->sdpa_alone)
+        return -ENOTSUP;
     if (!served)
         return cuda_stream_end(stream, hst_cuda_attention_backward(native, args),
                                "attention backward");

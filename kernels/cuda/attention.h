@@ -5,11 +5,12 @@
 #include "cudnn/sdpa.h"
 
 /*
- * By the environment's HOISTWAY_ATTENTION: `own` never opens cuDNN, `cudnn` fails without it, unset
- * or empty takes it where it is (*sdpa is null where not). Errors: -EINVAL another value, -ENODEV,
+ * By the environment's HOISTWAY_ATTENTION: `own` never opens cuDNN, `cudnn` fails without it,
+ * `cudnn-only` does too and sets *alone: what it does not serve is then refused. Unset or empty
+ * takes it where it is (*sdpa is null where not). Errors: -EINVAL another value, -ENODEV,
  * -ENOMEM, with *failure (may be null) written.
  */
-int attention_open(struct hst_sdpa **sdpa, struct hst_dev_failure *failure);
+int attention_open(struct hst_sdpa **sdpa, bool *alone, struct hst_dev_failure *failure);
 
 /* The table's entries. */
 int attention_forward(struct hst_stream *stream, const struct hst_attention *args);

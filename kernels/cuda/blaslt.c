@@ -69,9 +69,10 @@ int blaslt_create(unsigned compute_major, struct blaslt **blaslt, struct hst_dev
         goto err_free;
     cublasStatus_t status = b->library.cublasLtCreate(&b->handle);
     if (status) {
-        cuda_failure_set(failure, HST_DEV_LIBRARY, (int)status, "cublasLtCreate: %s",
-                         b->library.cublasLtGetStatusName(status));
-        rc = status == CUBLAS_STATUS_ALLOC_FAILED ? -ENOMEM : -ENODEV;
+        bool memory = status == CUBLAS_STATUS_ALLOC_FAILED;
+        cuda_failure_set(failure, memory ? HST_DEV_MEMORY : HST_DEV_LIBRARY, (int)status,
+                         "cublasLtCreate: %s", b->library.cublasLtGetStatusName(status));
+        rc = memory ? -ENOMEM : -ENODEV;
         goto err_library;
     }
     b->work_bytes = compute_major >= 9 ? WORK_BYTES_HOPPER : WORK_BYTES;
@@ -335,38 +336,4 @@ int blaslt_matmul(struct hst_stream *stream, const struct hst_matmul *args)
     if (!args->k)
         return cuda_stream_end(stream, empty_sum(cuda_stream_native(stream), args), "matmul");
     return multiply(stream, args);
-}
-
-int blaslt_algorithm(struct hst_dev *dev, const struct hst_matmul *args, char *text, size_t size)
-{
-    static const struct {
-        const char *name;
-        cublasLtMatmulAlgoConfigAttributes_t attribute;
-    } parts[] = {{"algo", CUBLASLT_ALGO_CONFIG_ID},
-                 {"tile", CUBLASLT_ALGO_CONFIG_TILE_ID},
-                 {"stages", CUBLASLT_ALGO_CONFIG_STAGES_ID},
-                 {"splitk", CUBLASLT_ALGO_CONFIG_SPLITK_NUM},
-                 {"reduction", CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME},
-                 {"swizzle", CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING},
-                 {"custom", CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION}};
-    struct blaslt *b = blaslt_of(dev);
-    const struct shape shape = shape_of(args);
-    struct described d;
-    cublasLtMatmulAlgo_t algo;
-    if (cuda_enter(cuda_dev_of(dev)) || describe(&b->library, &shape, &d))
-        return -ENOTSUP;
-    cublasStatus_t status = algo_of(b, &shape, &d, &algo);
-    undescribe(&b->library, &d);
-    if (status)
-        return -ENOTSUP;
-    size_t used = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && used < size; i++) {
-        int32_t value = 0;
-        size_t written;
-        (void)b->library.cublasLtMatmulAlgoConfigGetAttribute(&algo, parts[i].attribute, &value,
-                                                              sizeof value, &written);
-        used += (size_t)snprintf(text + used, size - used, "%s%s %d", i ? " " : "", parts[i].name,
-                                 value);
-    }
-    return 0;
 }

@@ -15,7 +15,6 @@
     X(cublasLtGetStatusName)                                                                       \
     X(cublasLtGetVersion)                                                                          \
     X(cublasLtMatmul)                                                                              \
-    X(cublasLtMatmulAlgoConfigGetAttribute)                                                        \
     X(cublasLtMatmulAlgoGetHeuristic)                                                              \
     X(cublasLtMatmulDescCreate)                                                                    \
     X(cublasLtMatmulDescDestroy)                                                                   \
@@ -47,10 +46,5 @@ void blaslt_version(const struct blaslt *blaslt, char *text, size_t size);
 /* The table's entries. */
 int blaslt_matmul(struct hst_stream *stream, const struct hst_matmul *args);
 size_t blaslt_work_bytes(struct hst_dev *dev, const struct hst_matmul *args);
-/*
- * The algorithm that a product of this shape is given, as text ("algo 66 tile 20 stages 36 ..."):
- * for benchmarks and tests. Errors: -ENOTSUP there is none.
- */
-int blaslt_algorithm(struct hst_dev *dev, const struct hst_matmul *args, char *text, size_t size);
 
 #endif

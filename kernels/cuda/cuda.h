@@ -24,6 +24,7 @@ struct cuda_dev {
     cudaStream_t own; /* on which new memory is zeroed */
     struct blaslt *blaslt;
     struct hst_sdpa *sdpa; /* null: attention by the plugin's own kernels */
+    bool sdpa_alone;       /* what it does not serve is refused: to measure it */
     pthread_mutex_t lock; /* guards everything below */
     struct hst_dev_usage usage;
     uint64_t memory_budget_bytes, host_budget_bytes;

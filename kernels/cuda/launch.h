@@ -26,4 +26,10 @@
 
 #define HST_FULL_WARP 0xffffffffu
 
+/* Blocks of a grid whose kernel strides over any size; the interpreter can make it small, so that
+ * they stride in tests too. */
+#ifndef HST_GRID_MOST
+#define HST_GRID_MOST (1u << 30)
+#endif
+
 #endif

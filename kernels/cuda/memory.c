@@ -3,8 +3,9 @@
  * Memory of a GPU and page-locked memory for its copies. A budget counts the bytes asked for,
  * exactly. The runtime gives device memory in pieces of 2 MiB, aligned so, but does not promise it:
  * what is not aligned is asked for again with room to move in. Host memory is mapped, placed near
- * the GPU, made real and only then registered, so that want of memory is an error here and not a
- * killed process later.
+ * the GPU, made real and only then registered, so that want of memory shows here and not in a step.
+ * (A kernel that overcommits may kill the process instead of refusing.) Device memory is taken in
+ * whole 2 MiB, the budget counts what was asked for.
  */
 #include "cuda.h"
 #include <assert.h>
@@ -244,7 +245,7 @@ static int populate(void *memory, size_t size_bytes)
 static int no_host_memory(struct cuda_dev *dev, size_t size_bytes)
 {
     struct hst_dev_failure failure;
-    cuda_failure_set(&failure, HST_DEV_MEMORY, 0,
+    cuda_failure_set(&failure, HST_DEV_LOCKED_MEMORY, 0,
                      "GPU %d: no host memory: %zu bytes were asked for, to be page-locked: %s",
                      dev->index, size_bytes, strerror(errno));
     cuda_failure_keep(dev, &failure);
@@ -257,8 +258,7 @@ static int not_locked(struct cuda_dev *dev, cudaError_t error, size_t size_bytes
     struct rlimit limit = {0};
     (void)cudaGetLastError();
     (void)getrlimit(RLIMIT_MEMLOCK, &limit);
-    bool memory = error == cudaErrorMemoryAllocation;
-    cuda_failure_set(&failure, memory ? HST_DEV_MEMORY : HST_DEV_EXECUTION, error,
+    cuda_failure_set(&failure, HST_DEV_LOCKED_MEMORY, error,
                      "GPU %d: %zu bytes of host memory can not be page-locked: %s (%s); the limit "
                      "of locked memory (RLIMIT_MEMLOCK) is %lld bytes, -1 is none",
                      dev->index, size_bytes, cudaGetErrorName(error), cudaGetErrorString(error),

@@ -118,7 +118,7 @@ static __device__ __forceinline__ void store_f32(T *to, const float (&v)[N])
 static inline unsigned grid_of(size_t count, size_t per_block)
 {
     size_t blocks = count / per_block + (count % per_block != 0);
-    return blocks < (size_t)1 << 30 ? (unsigned)blocks : 1u << 30;
+    return blocks < HST_GRID_MOST ? (unsigned)blocks : HST_GRID_MOST;
 }
 
 /* Threads, in whole warps, for `count` pieces of a row at one each; at most `most`. */

@@ -108,7 +108,7 @@ static void whatever_fails_in_opening_leaves_nothing(void **state)
     }
     expect_closed("fail=cudaSetDevice:1:2", "cuda", -ENOMEM, HST_DEV_MEMORY, 2, "memory is full");
     expect_closed("fail=cublasLtCreate:1:1", "cuda", -ENODEV, HST_DEV_LIBRARY, 1, "cublasLtCreate");
-    expect_closed("fail=cublasLtCreate:1:3", "cuda", -ENOMEM, HST_DEV_LIBRARY, 3, "cublasLtCreate");
+    expect_closed("fail=cublasLtCreate:1:3", "cuda", -ENOMEM, HST_DEV_MEMORY, 3, "cublasLtCreate");
 }
 
 static void what_only_is_called_cublaslt_is_refused(void **state)
@@ -271,8 +271,9 @@ static void memory_that_can_not_be_locked_is_told(void **state)
     hst_fake_cuda_configure("fail=cudaHostRegister:1:2");
     assert_int_equal(hst_dev_host_alloc(dev, 3 * MIB, &host), -ENOMEM);
     assert_null(host);
-    expect_story(dev, HST_DEV_MEMORY, 2, "3145728 bytes of host memory can not be page-locked");
-    expect_story(dev, HST_DEV_MEMORY, 2, "RLIMIT_MEMLOCK");
+    expect_story(dev, HST_DEV_LOCKED_MEMORY, 2,
+                 "3145728 bytes of host memory can not be page-locked");
+    expect_story(dev, HST_DEV_LOCKED_MEMORY, 2, "RLIMIT_MEMLOCK");
     hst_dev_close(&dev);
 }
 

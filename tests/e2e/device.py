@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices as the program's user meets them: chosen, refused, told about.
 
-device.py PATH_OF_HOISTWAY SOURCE_ROOT; HOISTWAY_PLUGIN_PATH holds libhoistway-far.so
+device.py PATH_OF_HOISTWAY SOURCE_ROOT [FOLDER_OF_THE_CUDA_DOUBLE]; HOISTWAY_PLUGIN_PATH holds
+libhoistway-far.so
 """
 
 import os
@@ -14,6 +15,7 @@ import tempfile
 import unittest
 
 PROGRAM, ROOT = sys.argv[1:3]
+DOUBLE = sys.argv[3] if len(sys.argv) > 3 else ''
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
 FAR = os.environ['HOISTWAY_PLUGIN_PATH']
 
@@ -69,13 +71,21 @@ class Devices(unittest.TestCase):
         self.refused(201, 1, 'moon', empty, options=('--device=moon',), plugins=empty)
         self.refused(201, 1, options=('--device=far:1',))
         for name in ('far:', 'far:x', 'Far', '../far', 'far/far', 'host:1'):
-            self.refused(201, 1, options=(f'--device={name}',))
+            self.refused(402, 2, 'host, cuda or cuda:INDEX', options=(f'--device={name}',))
 
     def test_a_broken_plugin_is_told_in_one_line(self):
         broken = os.path.join(self.directory, 'libhoistway-moon.so')
         with open(broken, 'w', encoding='ascii') as file:
             file.write('not a library\n')
         self.refused(201, 1, broken, options=('--device=moon',), plugins=self.directory)
+        far = os.path.join(FAR, 'libhoistway-far.so')
+        with open(far, 'rb') as whole, open(broken, 'wb') as part:
+            part.write(whole.read(os.path.getsize(far) // 2))
+        self.refused(201, 1, 'cut short', options=('--device=moon',), plugins=self.directory)
+        os.remove(broken)
+        os.mkfifo(broken)
+        self.refused(201, 1, 'not a regular file', options=('--device=moon',),
+                     plugins=self.directory)
 
     def test_without_a_gpu_the_host_is_taken(self):
         done = self.train()
@@ -86,6 +96,60 @@ class Devices(unittest.TestCase):
         libraries = subprocess.run(['ldd', PROGRAM], capture_output=True, text=True, check=True)
         self.assertIn('libhoistway.so', libraries.stdout)
         self.assertNotRegex(libraries.stdout, r'cuda|cublas|cudnn|nvidia|nccl')
+
+
+@unittest.skipUnless(DOUBLE, 'the double of CUDA is not built here')
+class Faults(unittest.TestCase):
+    """A GPU that is missing, full or failing, on the double (tests/simt)."""
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix='hst-device-')
+        self.addCleanup(shutil.rmtree, self.directory)
+
+    def train(self, fault, *more):
+        command = [PROGRAM, 'train', '--model', MODEL, '--data', os.path.join(MODEL, 'tokens.bin'),
+                   '--store', os.path.join(self.directory, 'store'), '--steps', '2', '--seq-len',
+                   '24', '--batch-tokens', '48', '--export', os.path.join(self.directory, 'out'),
+                   *more]
+        environment = dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=DOUBLE,
+                           HST_FAKE_CUDA=fault)
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
+                              env=environment)
+
+    def refused(self, fault, code, status, *parts):
+        done = self.train(fault, '--device', 'cuda')
+        self.assertEqual(done.returncode, status, (fault, done.stderr))
+        errors = [line for line in done.stderr.splitlines() if line.startswith('error')]
+        self.assertEqual(len(errors), 1, (fault, done.stderr))
+        self.assertTrue(errors[0].startswith(f'error[E{code}] '), (fault, errors[0]))
+        for part in (*parts, 'Fix: '):
+            self.assertIn(part, errors[0])
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_what_is_missing_is_named(self):
+        self.refused('driver=0', 201, 1, 'no NVIDIA driver')
+        self.refused('driver=12020', 201, 1, 'too old', '12.2')
+        self.refused('devices=0', 201, 1, 'no GPU')
+
+    def test_a_card_that_is_full_is_told_with_its_numbers(self):
+        self.refused('memory=8M', 302, 2, 'MiB of HBM')
+        self.refused('fail=cudaMalloc:1:2', 202, 1, 'bytes were asked for')
+
+    def test_failures_while_training_are_the_devices(self):
+        for fault in ('fail=cudaLaunchKernel:40:700', 'fail=cudaLaunchKernel:40+:719',
+                      'fail=launch:60:700', 'fail=copy:30:700', 'fail=cublasLtMatmul:20:14'):
+            self.refused(fault, 203, 1, 'cuda')
+
+    def test_without_a_usable_gpu_the_host_is_taken_and_the_reason_told(self):
+        usual = self.train('driver=0')
+        self.assertEqual(usual.returncode, 0, usual.stderr)
+        self.assertRegex(usual.stderr, r'(?m)^note\[I201\] device: host \(.*no NVIDIA driver')
+        old = self.train('driver=12020')
+        self.assertEqual(old.returncode, 0, old.stderr)
+        self.assertRegex(old.stderr, r'(?m)^warning\[W201\] .*too old')
+        wish = self.train('', '--place', 'states=nvme')
+        self.assertEqual(wish.returncode, 0, wish.stderr)
+        self.assertIn('device: host', wish.stderr)
 
 
 if __name__ == '__main__':

@@ -101,6 +101,18 @@ static void check_placements(enum hst_precision precision)
         SMALL(.precision = precision, .threads = 2, .tile_elements = 4096,
               .dram_bytes = all / 2 + (all >> 4)),
     };
+    const struct hst_config *far[] = {
+        CONFIG(.precision = precision, .threads = 2, .device = "far"),
+        CONFIG(.precision = precision, .threads = 1, .device = "far", .tile_elements = 4096),
+        CONFIG(.precision = precision, .threads = 2, .device = "far", .tile_elements = 8192),
+    };
+    for (size_t i = 0; i < sizeof far / sizeof far[0]; i++) {
+        run(far[i], &other);
+        assert_true(other.memory.total[HST_TIER_HBM] > other.memory.total[HST_TIER_DRAM]);
+        assert_int_equal(other.memory.total[HST_TIER_NVME], 0);
+        assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
+        assert_memory_equal(other.norms, oracle.norms, sizeof oracle.norms);
+    }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         run(others[i], &other);
         assert_true(other.memory.total[HST_TIER_NVME] > 0);
@@ -146,6 +158,11 @@ static void traffic_is_what_the_placement_says(void **state)
     uint64_t states = other.memory.bytes[HST_CLASS_STATES][HST_TIER_NVME];
     assert_int_equal(other.stats.bytes.nvme_read, states);
     assert_int_equal(other.stats.bytes.nvme_write, states);
+    run(CONFIG(.device = "far", .precision = HST_PRECISION_FP32), &other);
+    uint64_t elements = other.memory.bytes[HST_CLASS_WEIGHTS][HST_TIER_HBM] / sizeof(float);
+    assert_int_equal(other.stats.bytes.d2h, elements / 4096 * sizeof(double)); /* norm partials */
+    assert_int_equal(other.stats.bytes.h2d, 0);
+    assert_int_equal(other.stats.bytes.nvme_read + other.stats.bytes.nvme_write, 0);
 }
 
 static void calls_out_of_order_are_refused_and_harmless(void **state)

@@ -12,7 +12,7 @@ import machine
 import place
 
 # The least fraction of a ceiling that is good; what is not here is told without a goal.
-GOALS = {'copies': 0.95, 'memory': 0.85, 'gemm': 0.95, 'own attention over cuDNN': 0.5,
+GOALS = {'both at once': 0.95, 'memory': 0.85, 'gemm': 0.95, 'own attention over cuDNN': 0.5,
          'train over peer': 0.95}
 
 CONFORMANCE = ('device', 'stream', 'matmul', 'rmsnorm', 'elementwise', 'tokens', 'optimizer',
@@ -94,13 +94,13 @@ def run_test(runner, name, arguments, settings):
 def suite(runner):
     """The conformance suite as it is, attention with each of its engines, and the losses."""
     must = {'HST_SUITE_MUST_OPEN': '1'}
+    own = {**must, 'HOISTWAY_ATTENTION': 'own'}  # opening cuDNN takes time, and one unit needs it
     jobs = []
     for unit in SMOKE_CONFORMANCE if runner.smoke else CONFORMANCE:
         path = place.program(f'test_kernels_{unit}')
         if not path:
             raise Failed(f'test_kernels_{unit} is not built')
-        settings = {**must, 'HOISTWAY_ATTENTION': 'own'} if unit == 'attention' else must
-        jobs.append((f'kernels/{unit}', [path, runner.device], settings))
+        jobs.append((f'kernels/{unit}', [path, runner.device], own))
     absent = has_cudnn(runner)
     if absent:
         runner.test('kernels/attention, cuDNN', 'skipped', 0, absent)
@@ -123,6 +123,7 @@ def memcheck(runner):
         (path for path in SANITIZERS if os.access(path, os.X_OK)), None)
     if not tool:
         raise Skipped(f'no compute-sanitizer: not in PATH, not {", ".join(SANITIZERS)}')
+    finished = 0
     for check, unit in MEMCHECK:
         name = f'{check}, kernels/{unit}'
         if runner.left_s() < 3:
@@ -135,8 +136,11 @@ def memcheck(runner):
         if done.timed_out:
             runner.test(name, 'skipped', done.seconds, done.why())
         else:
+            finished += 1
             runner.test(name, 'passed' if done.code == 0 else 'failed', done.seconds,
                         '' if done.code == 0 else (done.out[-600:] or done.why()))
+    if not finished:
+        runner.test('compute-sanitizer', 'failed', 0, 'no program came to its end in its time')
 
 
 # ---- kernels -------------------------------------------------------------------------------------
@@ -157,8 +161,8 @@ def tell_rows(runner, rows, prefix='', goal=None):
                     f"{100 * row['fraction_of_any']:.1f} % of the best with split sums")
         runner.figure(prefix + row['case'], row['value'], row['unit'], row['ceiling'],
                       row['ceiling_name'], row['fraction'],
-                      goal=goal if row['ceiling'] else None, least=row.get('least'),
-                      most=row.get('most'), note=note)
+                      goal=GOALS.get(row['case'], goal) if row['ceiling'] else None,
+                      least=row.get('least'), most=row.get('most'), note=note)
 
 
 def bench(runner, group, settings=None, prefix=''):
@@ -187,7 +191,7 @@ def attention(runner):
     if absent:
         runner.part['why'] = f'without cuDNN: {absent}'
         return
-    bench(runner, 'attention', {'HOISTWAY_ATTENTION': 'cudnn'}, 'cuDNN ')
+    bench(runner, 'attention', {'HOISTWAY_ATTENTION': 'cudnn-only'}, 'cuDNN ')
     values = {f['name']: f['value'] for f in runner.part['figures']}
     for name, value in list(values.items()):
         peer = values.get('cuDNN ' + name[len('own '):]) if name.startswith('own ') else None

@@ -6,9 +6,9 @@
 
 The same precisions: bf16 weights, activations and products, f32 master weights, m and v (fused
 AdamW), gradients clipped at 1. The same recomputation: each layer under checkpoint. As quick as
-PyTorch has it: layers compiled (torch.compile), attention by scaled_dot_product_attention, TF32
-allowed, the largest micro-batch that the memory holds. Where the compiler does not work,
-the layers run as they are, and the note says so.
+PyTorch has it: layers and head compiled (torch.compile), attention by
+scaled_dot_product_attention, TF32 allowed, the largest micro-batch that the memory holds. Where the
+compiler does not work, they run as they are, and the note says so.
 
 Prints one JSON object. Exits 77, with the reason in its last line, where torch or its GPU is
 missing. --device cpu tries the script where there is no GPU.
@@ -72,7 +72,7 @@ class Llama(nn.Module):
         self.eps = c['rms_norm_eps']
         self.embed = nn.Embedding(c['vocab_size'], c['hidden_size'])
         self.layers = nn.ModuleList(Layer(c) for _ in range(c['num_hidden_layers']))
-        self.calls = list(self.layers)  # or what the compiler made of them
+        self.calls, self.last = list(self.layers), self.head  # or what the compiler made of them
         self.norm = nn.Parameter(torch.ones(c['hidden_size']))
         angle = torch.outer(torch.arange(seq).float(), c['rope_theta'] ** -(
             torch.arange(0, c['head_dim'], 2).float() / c['head_dim']))
@@ -84,13 +84,13 @@ class Llama(nn.Module):
         x = self.embed(inputs)
         for call in self.calls:
             x = checkpoint(call, x, self.cos, self.sin, use_reentrant=False)
-        x = normalize(x, self.norm, self.eps)
         # in chunks, computed again: the whole logits are never held
-        total = sum(checkpoint(self.head, part, wanted, use_reentrant=False) for part, wanted in
+        total = sum(checkpoint(self.last, part, wanted, use_reentrant=False) for part, wanted in
                     zip(x.flatten(0, 1).split(4096), targets.flatten().split(4096)))
         return total / targets.numel()
 
     def head(self, x, targets):
+        x = normalize(x, self.norm, self.eps)
         return F.cross_entropy((x @ self.embed.weight.T).float(), targets, reduction='sum')
 
 
@@ -124,9 +124,11 @@ class Training:
     def compile(self):
         torch._dynamo.config.cache_size_limit = 64  # all layers have one code
         self.model.calls = [torch.compile(layer) for layer in self.model.layers]
+        self.model.last = torch.compile(self.model.head)
 
     def uncompile(self):
         self.model.calls = list(self.model.layers)
+        self.model.last = self.model.head
 
     def forget(self):
         """What a step left that broke off."""

@@ -17,6 +17,7 @@ arguments; 77: there is no such device.
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -155,6 +156,9 @@ def main():
     parser.add_argument('--smoke', action='store_true')
     parser.add_argument('--seconds', type=float, default=470)
     arguments = parser.parse_args()
+    if not re.fullmatch('cuda(:[0-9]+)?', arguments.device):
+        print(f'gpu: --device takes cuda or cuda:INDEX (got {arguments.device!r})', file=sys.stderr)
+        return 2
     names, begin = chosen(arguments.parts), time.monotonic()
     report = {
         'command': ' '.join(['./run gpu', *sys.argv[1:]]), 'commit': place.commit(),
@@ -166,7 +170,7 @@ def main():
         absent = parts.why_absent(runner)
         if absent:
             print(f'gpu: {arguments.device} can not be used: {absent}', file=sys.stderr)
-            return 77
+            return 1 if absent.startswith('exit -') else 77  # ended by a signal: not just absent
         for name in names:
             left_s = arguments.seconds - (time.monotonic() - begin)
             print(f'==> {name}', flush=True)

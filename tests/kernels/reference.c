@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See reference.h. */
 #include "reference.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -85,6 +86,8 @@ void ref_attention_backward(const struct ref_attention *s, const double *q, cons
                             const double *v, const double *dout, double *dq, double *dk, double *dv)
 {
     size_t n = s->head_dim, rows = s->batch * s->seq, ld = s->kv_heads * n;
+    size_t group = s->heads / s->kv_heads; /* query heads of a key-value head */
+    assert(group > 0);
     double *o = malloc(rows * s->heads * n * sizeof *o);
     double *lse = malloc(rows * s->heads * sizeof *lse);
     ref_attention(s, q, k, v, o, lse);
@@ -92,7 +95,7 @@ void ref_attention_backward(const struct ref_attention *s, const double *q, cons
         dk[i] = dv[i] = 0;
     for (size_t row = 0; row < rows * s->heads; row++) { /* in the order of q */
         size_t b = row / s->heads / s->seq, t = row / s->heads % s->seq, h = row % s->heads;
-        size_t at = row * n, kv = b * s->seq * ld + h / (s->heads / s->kv_heads) * n;
+        size_t at = row * n, kv = b * s->seq * ld + h / group * n;
         double delta = ref_dot(dout + at, o + at, n);
         for (size_t i = 0; i < n; i++)
             dq[at + i] = 0;

@@ -88,7 +88,7 @@ static void what_is_not_a_name_is_refused(void **state)
                                         "göod",       "-",
                                         "good:99999", "abcdefghijklmnopqrstuvwxyzabcdef"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        expect_failure(names[i], -EINVAL, HST_DEV_NO_DEVICE, "names no device");
+        expect_failure(names[i], -EINVAL, HST_DEV_NAME, "names no device");
     expect_failure(NULL, -EINVAL, HST_DEV_NO_DEVICE, "no name");
 }
 
@@ -118,7 +118,7 @@ static void the_host_has_a_name_and_no_second_one(void **state)
         assert_string_equal(hst_dev_name(dev), "host");
         hst_dev_close(&dev);
     }
-    expect_failure("host:1", -EINVAL, HST_DEV_NO_DEVICE, "no index 1");
+    expect_failure("host:1", -EINVAL, HST_DEV_NAME, "no index 1");
 }
 
 static void the_name_gives_the_index(void **state)
@@ -243,7 +243,7 @@ static void a_file_that_is_no_library_is_refused(void **state)
     expect_failure("text", -ENODEV, HST_DEV_BROKEN_PLUGIN, "does not load");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkdir(path, 0700), 0); /* a folder of that name */
-    expect_failure("text", -ENODEV, HST_DEV_BROKEN_PLUGIN, "does not load");
+    expect_failure("text", -ENODEV, HST_DEV_BROKEN_PLUGIN, "not a regular file");
     assert_int_equal(rmdir(path), 0);
 }
 

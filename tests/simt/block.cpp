@@ -100,6 +100,12 @@ bool hst::set_schedule(const char *name)
     return schedule_known = true;
 }
 
+unsigned hst::grid_most()
+{
+    static const char *most = getenv("HST_SIMT_GRID");
+    return most ? (unsigned)strtoul(most, nullptr, 10) : 1u << 30;
+}
+
 static void read_schedule()
 {
     const char *name = getenv("HST_SIMT_SCHEDULE");

@@ -219,12 +219,15 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     const void *value, size_t size_bytes)
 {
     Preference *p = inside<Preference>(preference);
-    uint32_t ignored;
+    uint32_t reductions;
     switch (attribute) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
         return set(&p->work_bytes, value, size_bytes);
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: /* there is one algorithm, which has none */
-        return set(&ignored, value, size_bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: { /* this plugin must not split sums */
+        cublasStatus_t status = set(&reductions, value, size_bytes);
+        bool none = reductions == CUBLASLT_REDUCTION_SCHEME_NONE;
+        return status || none ? status : CUBLAS_STATUS_INVALID_VALUE;
+    }
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
         return set(&p->alignment[0], value, size_bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
@@ -396,19 +399,6 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     results[0].state = CUBLAS_STATUS_SUCCESS;
     results[0].wavesCount = 1;
     *count = 1;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
-                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
-                                                    void *value, size_t size_bytes, size_t *written)
-{
-    int32_t number = attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? 1 : 0;
-    if (inside<const Algorithm>(algo)->chosen != CHOSEN || size_bytes < sizeof number)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    std::memcpy(value, &number, sizeof number);
-    if (written)
-        *written = sizeof number;
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -53,7 +53,8 @@
 extern "C" __attribute__((weak, visibility("hidden"))) char __start_hst_shared[];
 extern "C" __attribute__((weak, visibility("hidden"))) char __stop_hst_shared[];
 
-namespace hst {
+namespace hst
+{
 
 struct Site { /* a place in a kernel's source */
     const char *file;
@@ -67,6 +68,10 @@ extern const uint3 *thread_position;
 extern uint3 block_position;
 extern dim3 block_extent, grid_extent;
 void *dynamic_shared();
+
+/* HST_SIMT_GRID: blocks of a grid at most, so that kernels that stride over any size do. */
+unsigned grid_most();
+#define HST_GRID_MOST (hst::grid_most())
 
 #define threadIdx (*hst::thread_position)
 #define blockIdx  (hst::block_position)
@@ -92,8 +97,13 @@ template <class... P, class... A>
 void launch(Site site, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
             cudaStream_t stream, A &&...arguments)
 {
-    Launch l = {site, reinterpret_cast<const void *>(kernel), grid, block, shared_bytes,
-                __start_hst_shared, __stop_hst_shared};
+    Launch l = {site,
+                reinterpret_cast<const void *>(kernel),
+                grid,
+                block,
+                shared_bytes,
+                __start_hst_shared,
+                __stop_hst_shared};
     std::tuple<std::remove_cv_t<P>...> values{std::forward<A>(arguments)...};
     enqueue_launch(l, stream, [kernel, values] { std::apply(kernel, values); });
 }
@@ -104,12 +114,12 @@ void launch(Site site, void (*kernel)(P...), dim3 grid, dim3 block, size_t share
 
 enum class Reduce { none, any, all, count };
 int barrier(Site site, Reduce reduce, bool predicate);
-#define __syncthreads()         ((void)hst::barrier(HST_SITE, hst::Reduce::none, false))
-#define __syncthreads_or(p)     hst::barrier(HST_SITE, hst::Reduce::any, (p) != 0)
-#define __syncthreads_and(p)    hst::barrier(HST_SITE, hst::Reduce::all, (p) != 0)
-#define __syncthreads_count(p)  hst::barrier(HST_SITE, hst::Reduce::count, (p) != 0)
-#define __threadfence()         ((void)0)
-#define __threadfence_block()   ((void)0)
+#define __syncthreads()        ((void)hst::barrier(HST_SITE, hst::Reduce::none, false))
+#define __syncthreads_or(p)    hst::barrier(HST_SITE, hst::Reduce::any, (p) != 0)
+#define __syncthreads_and(p)   hst::barrier(HST_SITE, hst::Reduce::all, (p) != 0)
+#define __syncthreads_count(p) hst::barrier(HST_SITE, hst::Reduce::count, (p) != 0)
+#define __threadfence()        ((void)0)
+#define __threadfence_block()  ((void)0)
 
 /* ---- warp collectives ------------------------------------------------------------------------ */
 
@@ -156,14 +166,14 @@ inline bool all(Site site, unsigned mask, bool predicate)
     return ballot(site, mask, !predicate) == 0;
 }
 
-#define __syncwarp(...)           hst::sync_warp(HST_SITE, ##__VA_ARGS__)
-#define __shfl_sync(...)          hst::shuffle<hst::WarpOp::shuffle>(HST_SITE, __VA_ARGS__)
-#define __shfl_xor_sync(...)      hst::shuffle<hst::WarpOp::shuffle_xor>(HST_SITE, __VA_ARGS__)
-#define __shfl_up_sync(...)       hst::shuffle<hst::WarpOp::shuffle_up>(HST_SITE, __VA_ARGS__)
-#define __shfl_down_sync(...)     hst::shuffle<hst::WarpOp::shuffle_down>(HST_SITE, __VA_ARGS__)
-#define __ballot_sync(mask, p)    hst::ballot(HST_SITE, (mask), (p) != 0)
-#define __any_sync(mask, p)       (hst::ballot(HST_SITE, (mask), (p) != 0) != 0)
-#define __all_sync(mask, p)       ((int)hst::all(HST_SITE, (mask), (p) != 0))
+#define __syncwarp(...)        hst::sync_warp(HST_SITE, ##__VA_ARGS__)
+#define __shfl_sync(...)       hst::shuffle<hst::WarpOp::shuffle>(HST_SITE, __VA_ARGS__)
+#define __shfl_xor_sync(...)   hst::shuffle<hst::WarpOp::shuffle_xor>(HST_SITE, __VA_ARGS__)
+#define __shfl_up_sync(...)    hst::shuffle<hst::WarpOp::shuffle_up>(HST_SITE, __VA_ARGS__)
+#define __shfl_down_sync(...)  hst::shuffle<hst::WarpOp::shuffle_down>(HST_SITE, __VA_ARGS__)
+#define __ballot_sync(mask, p) hst::ballot(HST_SITE, (mask), (p) != 0)
+#define __any_sync(mask, p)    (hst::ballot(HST_SITE, (mask), (p) != 0) != 0)
+#define __all_sync(mask, p)    ((int)hst::all(HST_SITE, (mask), (p) != 0))
 
 /* ---- PTX ------------------------------------------------------------------------------------- */
 
@@ -229,7 +239,7 @@ struct AsyncCopy {
     const unsigned char *src;
     int valid_bytes;
 };
-void async_push(const AsyncCopy &copy);               /* of the current thread */
+void async_push(const AsyncCopy &copy); /* of the current thread */
 void async_commit();
 bool async_pop(int groups_left, AsyncCopy *copy);
 

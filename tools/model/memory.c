@@ -37,14 +37,18 @@ int llama_memory_take(struct llama *model, struct hst_engine *engine)
     int rc = hst_client_memory(engine, &memory);
     if (rc)
         return rc;
-    carve(model, memory.device, &model->device);
+    struct llama_memory device;
+    carve(model, memory.device, &device);
     carve(model, memory.host, &model->host);
     rope_tables(&model->config.rope, model->config.head_dim, (size_t)model->run.seq_len,
                 model->host.cos, model->host.sin);
     struct hst_stream *stream = hst_engine_stream(engine);
     size_t bytes = table_count(model) * sizeof(float);
-    rc = hst_stream_copy(stream, model->device.cos, model->host.cos, bytes);
-    return rc ? rc : hst_stream_copy(stream, model->device.sin, model->host.sin, bytes);
+    rc = hst_stream_copy(stream, device.cos, model->host.cos, bytes);
+    rc = rc ? rc : hst_stream_copy(stream, device.sin, model->host.sin, bytes);
+    if (rc == 0)
+        model->device = device; /* now there: llama_step does not ask again */
+    return rc;
 }
 
 int llama_memory_ids(struct llama *model, struct hst_stream *stream, const uint32_t *inputs,

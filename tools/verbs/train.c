@@ -51,8 +51,13 @@ struct train {
 static int engine_failed(struct train *t, int native, const char *what)
 {
     const struct hst_error *told = t->engine ? hst_engine_error(t->engine) : t->error;
+    struct hst_dev_failure device = {.why = HST_DEV_OK};
     if (t->error->code)
         return native;
+    if (t->engine)
+        hst_dev_failure(hst_engine_device(t->engine), &device);
+    if (device.why != HST_DEV_OK && !told->code)
+        native = hst_engine_device_failed(t->engine, native, what);
     if (told->code) {
         *t->error = *told;
         return native;
@@ -447,9 +452,18 @@ static void choose_device(struct train *t)
 {
     const struct train_options *o = t->options;
     uint64_t batch = o->engine.batch_tokens, wish = o->engine.grain_tokens;
-    device_choose(o->engine.device, &t->device);
-    if (t->device.warn)
-        cli_warn(CLI_DEVICE, "going on with the CPU: %s", t->device.why);
+    /* homes outside a GPU's memory are a wish for the host */
+    bool host = !o->engine.device && (o->engine.place || o->engine.nvme_bytes);
+    /* and a budget of a GPU's memory is one for a GPU: that there is none is then an error */
+    bool gpu = !o->engine.device && o->engine.hbm_bytes;
+    device_choose(gpu ? "cuda:0" : host ? "host" : o->engine.device, &t->device);
+    if (t->device.warn) {
+        cli_warn(CLI_DEVICE,
+                 "going on with the CPU: %s. Fix: hoistway doctor says what to do, --device host "
+                 "silences this.",
+                 t->device.why);
+        t->device.why[0] = '\0'; /* told */
+    }
     if (wish == 0)
         wish = t->device.gpu ? LLAMA_GRAIN_GPU : LLAMA_GRAIN_HOST;
     t->run = (struct llama_run){o->seq_len, batch, llama_grain_tokens(wish, o->seq_len, batch)};

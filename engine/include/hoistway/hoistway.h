@@ -136,6 +136,12 @@ int hst_engine_create(const struct hst_config *config, struct hst_engine **engin
 void hst_engine_destroy(struct hst_engine **engine);
 /** The sticky error; code 0 where there is none. Valid as long as the engine. */
 const struct hst_error *hst_engine_error(const struct hst_engine *engine);
+/**
+ * For a client whose own operation on the engine's device failed with `native`: makes that the
+ * engine's sticky error, in the device's own words (E202, E203), where there is none yet.
+ * what: "the step". Returns the sticky error.
+ */
+int hst_engine_device_failed(struct hst_engine *engine, int native, const char *what);
 /** The device, and the stream that the engine computes on; both owned by the engine. */
 struct hst_dev *hst_engine_device(struct hst_engine *engine);
 struct hst_stream *hst_engine_stream(struct hst_engine *engine);

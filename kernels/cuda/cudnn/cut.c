@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The deterministic backward keeps seq² numbers per head. Cutting the batch, then the heads, keeps
- * that within the bound: up to 8,192 tokens one key-value head of a card's whole model still fits
- * alone, and one such run fills a card (64 blocks of 128 queries). The cut is a function of shape
- * and form, so the bits are too.
+ * that within the bound: up to 8,192 tokens one key-value head still fits alone (with a group of
+ * four queries' heads up to 5,700), and one such run fills a card (64 blocks of 128 queries). The
+ * cut is a function of shape and form, so the bits are too.
  */
 #include "cut.h"
 

@@ -162,6 +162,8 @@ static int run_all(struct hst_sdpa *sdpa, cudaStream_t stream, const struct hst_
         rc = cache_get(&sdpa->cache, &sdpa->target, form, &run.shape, &plan, failure);
         if (!rc)
             rc = execute(sdpa, plan, &pack, (void *)work, failure);
+        if (rc == -ENOTSUP && i > 0)
+            rc = -EIO; /* "not supported" would say that nothing was enqueued */
     }
     return rc;
 }

@@ -93,26 +93,30 @@ static __global__ void __launch_bounds__(THREADS)
     k_rank(const uint32_t *ids, size_t tokens, uint32_t *rank)
 {
     __shared__ uint32_t span[RANKED];
-    const size_t t = (size_t)blockIdx.x * THREADS + threadIdx.x, step = (size_t)gridDim.y * RANKED;
-    const uint32_t id = t < tokens ? ids[t] : 0;
-    uint32_t count = 0;
-    for (size_t begin = (size_t)blockIdx.y * RANKED; begin < tokens; begin += step) {
-        const size_t end = tokens - begin < RANKED ? tokens : begin + RANKED;
-        for (size_t i = begin + threadIdx.x; i < end; i += THREADS)
-            span[i - begin] = ids[i];
-        __syncthreads();
-        const unsigned size = (unsigned)(end - begin); /* earlier tokens end at split */
-        const unsigned split = t < begin ? 0 : t < end ? (unsigned)(t - begin) : size;
-        HST_UNROLL_BY(8)
-        for (unsigned i = 0; i < split; i++)
-            count += span[i] <= id;
-        HST_UNROLL_BY(8)
-        for (unsigned i = split; i < size; i++)
-            count += span[i] < id;
-        __syncthreads();
+    const size_t step = (size_t)gridDim.y * RANKED;
+    for (size_t first = (size_t)blockIdx.x * THREADS; first < tokens;
+         first += (size_t)gridDim.x * THREADS) {
+        const size_t t = first + threadIdx.x;
+        const uint32_t id = t < tokens ? ids[t] : 0;
+        uint32_t count = 0;
+        for (size_t begin = (size_t)blockIdx.y * RANKED; begin < tokens; begin += step) {
+            const size_t end = tokens - begin < RANKED ? tokens : begin + RANKED;
+            for (size_t i = begin + threadIdx.x; i < end; i += THREADS)
+                span[i - begin] = ids[i];
+            __syncthreads();
+            const unsigned size = (unsigned)(end - begin); /* earlier tokens end at split */
+            const unsigned split = t < begin ? 0 : t < end ? (unsigned)(t - begin) : size;
+            HST_UNROLL_BY(8)
+            for (unsigned i = 0; i < split; i++)
+                count += span[i] <= id;
+            HST_UNROLL_BY(8)
+            for (unsigned i = split; i < size; i++)
+                count += span[i] < id;
+            __syncthreads();
+        }
+        if (t < tokens)
+            atomicAdd(&rank[t], count);
     }
-    if (t < tokens)
-        atomicAdd(&rank[t], count);
 }
 
 static __global__ void __launch_bounds__(THREADS) k_place(struct order order, size_t tokens)

@@ -86,6 +86,8 @@ enum hst_dev_why {
     HST_DEV_LIBRARY,        /* a library that the plugin opens (cuBLASLt) can not be used */
     HST_DEV_MEMORY,         /* out of memory: the text says how much was asked for and is free */
     HST_DEV_EXECUTION,      /* a launch, copy or call failed; native is the device's own code */
+    HST_DEV_NAME,           /* no name of a device */
+    HST_DEV_LOCKED_MEMORY,  /* host memory can not be had or page-locked; the text says the limit */
 };
 struct hst_dev_failure {
     enum hst_dev_why why;
