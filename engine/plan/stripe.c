@@ -2,6 +2,7 @@
 /* Shares by largest remainder, then one period in which each drive's turns are evenly apart. */
 #include "plan/stripe.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 
@@ -47,6 +48,7 @@ static void share_out(const double *rates, double sum, uint32_t drives, uint32_t
 
 void stripe_init(struct stripe *stripe, const double *rates, uint32_t drives)
 {
+    assert(drives >= 1 && drives <= STRIPE_DRIVES_MAX);
     double usable[STRIPE_DRIVES_MAX];
     uint32_t turns[STRIPE_DRIVES_MAX];
     *stripe = (struct stripe){.drives = drives};

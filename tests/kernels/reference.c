@@ -86,16 +86,16 @@ void ref_attention_backward(const struct ref_attention *s, const double *q, cons
                             const double *v, const double *dout, double *dq, double *dk, double *dv)
 {
     size_t n = s->head_dim, rows = s->batch * s->seq, ld = s->kv_heads * n;
-    size_t group = s->heads / s->kv_heads; /* query heads of a key-value head */
-    assert(group > 0);
+    size_t heads = s->heads, seq = s->seq, group = heads / s->kv_heads; /* queries' of a key's */
+    assert(group > 0 && seq > 0);
     double *o = malloc(rows * s->heads * n * sizeof *o);
     double *lse = malloc(rows * s->heads * sizeof *lse);
     ref_attention(s, q, k, v, o, lse);
     for (size_t i = 0; i < rows * ld; i++)
         dk[i] = dv[i] = 0;
     for (size_t row = 0; row < rows * s->heads; row++) { /* in the order of q */
-        size_t b = row / s->heads / s->seq, t = row / s->heads % s->seq, h = row % s->heads;
-        size_t at = row * n, kv = b * s->seq * ld + h / group * n;
+        size_t b = row / heads / seq, t = row / heads % seq, h = row % heads;
+        size_t at = row * n, kv = b * seq * ld + h / group * n;
         double delta = ref_dot(dout + at, o + at, n);
         for (size_t i = 0; i < n; i++)
             dq[at + i] = 0;
