@@ -87,7 +87,7 @@ void ref_attention_backward(const struct ref_attention *s, const double *q, cons
 {
     size_t n = s->head_dim, rows = s->batch * s->seq, ld = s->kv_heads * n;
     size_t heads = s->heads, seq = s->seq, group = heads / s->kv_heads; /* queries' of a key's */
-    assert(group > 0 && seq > 0);
+    assert(heads > 0 && seq > 0 && group > 0);
     double *o = malloc(rows * s->heads * n * sizeof *o);
     double *lse = malloc(rows * s->heads * sizeof *lse);
     ref_attention(s, q, k, v, o, lse);
