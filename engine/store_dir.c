@@ -45,8 +45,8 @@ static int make(struct hst_engine *engine, struct drive *drive)
 
 int store_dirs_make(struct hst_engine *engine)
 {
-    for (const char *path = engine->config.store; path; path = strchr(path, ',')) {
-        path += *path == ',';
+    const char *path = engine->config.store;
+    while (path) {
         size_t length = strcspn(path, ",");
         if (length == 0 || engine->drive_count == STRIPE_DRIVES_MAX)
             return engine_fail(engine, HST_E_VALUE, -EINVAL,
@@ -60,6 +60,7 @@ int store_dirs_make(struct hst_engine *engine)
         int rc = make(engine, drive);
         if (rc)
             return rc;
+        path = path[length] ? path + length + 1 : NULL;
     }
     return 0;
 }

@@ -168,7 +168,8 @@ class Refusals(Folder):
         self.refuse(105, 1, f'--store={self.data}')
         self.refuse(105, 1, f'--store={self.path("no", "parent")}')
         self.refuse(105, 1, '--store=/proc/store')
-        self.refuse(402, 2, '--store=a,,b')
+        for store in ('a,,b', ',a', 'a,'):
+            self.refuse(402, 2, f'--store={store}')
         self.refuse(402, 2, '--store={0},{0}/.'.format(self.folder))
 
     def test_budgets(self):
