@@ -219,15 +219,11 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     const void *value, size_t size_bytes)
 {
     Preference *p = inside<Preference>(preference);
-    uint32_t reductions;
     switch (attribute) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
         return set(&p->work_bytes, value, size_bytes);
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: { /* this plugin must not split sums */
-        cublasStatus_t status = set(&reductions, value, size_bytes);
-        bool none = reductions == CUBLASLT_REDUCTION_SCHEME_NONE;
-        return status || none ? status : CUBLAS_STATUS_INVALID_VALUE;
-    }
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: /* this plugin must not split sums */
+        return set_only((uint32_t)CUBLASLT_REDUCTION_SCHEME_NONE, value, size_bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
         return set(&p->alignment[0], value, size_bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:

@@ -19,7 +19,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 PROGRAM, ROOT = sys.argv[1:3]
@@ -343,8 +342,9 @@ class Machine(Case):
     def interrupted(self, number, times):
         command = [PROGRAM, self.folder, *SMALL[:-2], '--idle', '60']
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        child.stderr.readline()  # what will be written: signals are caught since long
-        time.sleep(0.3)
+        child.stderr.readline()  # what will be written: signals are caught, the file is there
+        held = [os.readlink(fd.path) for fd in os.scandir(f'/proc/{child.pid}/fd')]
+        self.assertTrue([path for path in held if path.startswith(self.folder + '/')], held)
         for _ in range(times):
             child.send_signal(number)
         out, _ = child.communicate(timeout=60)
