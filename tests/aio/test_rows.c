@@ -246,9 +246,9 @@ static void after_a_kill(void)
     CHECK(kill(child, SIGKILL) == 0);
     CHECK(hst_aio_file_open(aio, path, HST_AIO_READONLY, 0, &file) == 0);
     const uint64_t before = sum_of_rounds(aio, file, buffer);
-    /* (A fast drive is done with ghosts before they can be seen: the lock itself is checked above.)
-       Shrinking a file waits in the kernel until no direct I/O is under way on it: a ghost would have
-       written by then. (The last block is in no sum.) */
+    /* (A fast drive is done with ghosts before they can be seen: the lock is checked above.)
+       Shrinking a file waits in the kernel until no direct I/O is under way on it: a ghost would
+       have written by then. (The last block is in no sum.) */
     CHECK(truncate(path, (off_t)hst_aio_file_size(file) - 4096) == 0);
     CHECK(sum_of_rounds(aio, file, buffer) == before);
     CHECK(waitpid(child, &status, 0) == child); /* not before: the lock alone has to do */
