@@ -8,6 +8,7 @@
  * memory of it: a launcher would otherwise report it again as its own.
  */
 #include "base.h"
+#include "book.h"
 #include <cuda_runtime_api.h>
 #include <hoistway/kernels.h>
 #include <pthread.h>
@@ -25,9 +26,8 @@ struct cuda_dev {
     struct blaslt *blaslt;
     struct hst_sdpa *sdpa; /* null: attention by the plugin's own kernels */
     bool sdpa_alone;       /* what it does not serve is refused: to measure it */
-    pthread_mutex_t lock; /* guards everything below */
-    struct hst_dev_usage usage;
-    uint64_t memory_budget_bytes, host_budget_bytes;
+    struct book book;
+    pthread_mutex_t lock;      /* guards everything below */
     struct cuda_block *blocks; /* device memory that is held */
     unsigned stream_count, event_count;
     struct hst_dev_failure failure; /* the first */

@@ -132,8 +132,7 @@ static int cuda_dev_open(const struct hst_dev_config *config, struct hst_dev **d
     name_libraries(cuda);
     cuda->base.ops = &cuda_ops;
     cuda->index = (int)config->index;
-    cuda->memory_budget_bytes = config->memory_bytes;
-    cuda->host_budget_bytes = config->host_bytes;
+    hst_book_open(&cuda->book, config);
     pthread_mutex_init(&cuda->lock, NULL); /* a default mutex on Linux: nothing can fail */
     *dev = &cuda->base;
     return 0;
@@ -150,7 +149,8 @@ void cuda_dev_close(struct hst_dev *dev)
 {
     struct cuda_dev *cuda = cuda_dev_of(dev);
     assert(cuda->stream_count == 0 && cuda->event_count == 0);
-    assert(cuda->usage.memory_bytes == 0 && cuda->usage.host_bytes == 0 && !cuda->blocks);
+    assert(!cuda->blocks);
+    hst_book_close(&cuda->book);
     (void)cuda_enter(cuda);
     hst_sdpa_close(&cuda->sdpa);
     blaslt_destroy(&cuda->blaslt);

@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { HUGE_PAGE_BYTES = 2 << 20, NODES_MAX = 1024, MPOL_PREFERRED_NODE = 1 };
+enum { NODES_MAX = 1024, MPOL_PREFERRED_NODE = 1 };
 
 struct cuda_block {
     struct cuda_block *next;
@@ -25,71 +25,15 @@ struct cuda_block {
     void *start;  /* what cudaMalloc gave */
 };
 
-struct account {
-    uint64_t *held, *peak;
-    const uint64_t *budget_bytes;
-};
-
-static struct account memory_account(struct cuda_dev *dev)
-{
-    return (struct account){&dev->usage.memory_bytes, &dev->usage.memory_peak_bytes,
-                            &dev->memory_budget_bytes};
-}
-
-static struct account host_account(struct cuda_dev *dev)
-{
-    return (struct account){&dev->usage.host_bytes, &dev->usage.host_peak_bytes,
-                            &dev->host_budget_bytes};
-}
-
-/* Books before anything is allocated, so that two threads can not both have the last byte. */
-static int book(struct cuda_dev *dev, struct account account, size_t size_bytes)
-{
-    pthread_mutex_lock(&dev->lock);
-    bool room = size_bytes <= *account.budget_bytes - *account.held;
-    if (room)
-        *account.held += size_bytes;
-    pthread_mutex_unlock(&dev->lock);
-    return room ? 0 : -ENOSPC;
-}
-
-static void unbook(struct cuda_dev *dev, struct account account, size_t size_bytes)
-{
-    pthread_mutex_lock(&dev->lock);
-    assert(*account.held >= size_bytes);
-    *account.held -= size_bytes;
-    pthread_mutex_unlock(&dev->lock);
-}
-
-/* The peak is of what was had, not of what was tried. */
-static void settle(struct cuda_dev *dev, struct account account)
-{
-    pthread_mutex_lock(&dev->lock);
-    if (*account.held > *account.peak)
-        *account.peak = *account.held;
-    pthread_mutex_unlock(&dev->lock);
-}
-
 void cuda_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage)
 {
-    struct cuda_dev *cuda =
-        (struct cuda_dev *)(uintptr_t)dev; /* the lock is the only thing changed */
-    pthread_mutex_lock(&cuda->lock);
-    *usage = cuda->usage;
-    pthread_mutex_unlock(&cuda->lock);
+    /* the lock is the only thing changed */
+    hst_book_usage(&cuda_dev_of((struct hst_dev *)(uintptr_t)dev)->book, usage);
 }
 
 int cuda_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes)
 {
-    struct cuda_dev *cuda = cuda_dev_of(dev);
-    pthread_mutex_lock(&cuda->lock);
-    bool room = cuda->usage.memory_bytes <= memory_bytes && cuda->usage.host_bytes <= host_bytes;
-    if (room) {
-        cuda->memory_budget_bytes = memory_bytes;
-        cuda->host_budget_bytes = host_bytes;
-    }
-    pthread_mutex_unlock(&cuda->lock);
-    return room ? 0 : -ENOSPC;
+    return hst_book_budget(&cuda_dev_of(dev)->book, memory_bytes, host_bytes);
 }
 
 /* ---- device memory --------------------------------------------------------------------------- */
@@ -101,9 +45,9 @@ static int out_of_memory(struct cuda_dev *dev, cudaError_t error, size_t size_by
     (void)cudaGetLastError();
     (void)cudaMemGetInfo(&free_bytes, &total_bytes);
     (void)cudaGetLastError();
-    pthread_mutex_lock(&dev->lock);
-    uint64_t held = dev->usage.memory_bytes - size_bytes;
-    pthread_mutex_unlock(&dev->lock);
+    struct hst_dev_usage usage;
+    hst_book_usage(&dev->book, &usage);
+    uint64_t held = usage.memory_bytes - size_bytes;
     cuda_failure_set(&failure, HST_DEV_MEMORY, error,
                      "GPU %d (%s) is out of memory: %zu bytes were asked for; of %zu, %zu are free "
                      "and %llu held here; another process may hold the rest",
@@ -141,7 +85,7 @@ static int zero(struct cuda_dev *dev, void *memory, size_t size_bytes)
 int cuda_mem_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
 {
     struct cuda_dev *cuda = cuda_dev_of(dev);
-    int rc = book(cuda, memory_account(cuda), size_bytes);
+    int rc = hst_book_take(&cuda->book, BOOK_MEMORY, size_bytes);
     if (rc)
         return rc;
     rc = -ENOMEM;
@@ -156,7 +100,7 @@ int cuda_mem_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
     rc = zero(cuda, block->memory, size_bytes);
     if (rc)
         goto err_memory;
-    settle(cuda, memory_account(cuda));
+    hst_book_keep(&cuda->book, BOOK_MEMORY);
     pthread_mutex_lock(&cuda->lock);
     block->next = cuda->blocks;
     cuda->blocks = block;
@@ -168,7 +112,7 @@ err_memory:
 err_block:
     free(block);
 err_unbook:
-    unbook(cuda, memory_account(cuda), size_bytes);
+    hst_book_give(&cuda->book, BOOK_MEMORY, size_bytes);
     return rc;
 }
 
@@ -194,46 +138,26 @@ void cuda_mem_free(struct hst_dev *dev, void *memory, size_t size_bytes)
     if (error)
         (void)cuda_failed(cuda, error, "cudaFree");
     free(block);
-    unbook(cuda, memory_account(cuda), size_bytes);
+    hst_book_give(&cuda->book, BOOK_MEMORY, size_bytes);
 }
 
 /* ---- host memory ----------------------------------------------------------------------------- */
 
-static size_t page_round(size_t size_bytes)
-{
-    return (size_bytes + 4095) & ~(size_t)4095;
-}
-
-/* Maps more than asked for and gives back what lies before and after the aligned part. */
-static void *map_aligned(size_t size_bytes)
-{
-    size_t kept = page_round(size_bytes), mapped = kept + HUGE_PAGE_BYTES;
-    char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED)
-        return NULL;
-    size_t before = -(uintptr_t)start % HUGE_PAGE_BYTES;
-    if (before)
-        munmap(start, before);
-    munmap(start + before + kept, HUGE_PAGE_BYTES - before);
-    return start + before;
-}
-
-/* Huge pages, on the GPU's node: wishes, whose refusal only makes copies slower. */
+/* On the GPU's node: a wish, whose refusal only makes copies slower. */
 static void place(void *memory, size_t size_bytes, int node)
 {
-    (void)madvise(memory, page_round(size_bytes), MADV_HUGEPAGE);
     if (node < 0 || node >= NODES_MAX)
         return;
     unsigned long nodes[NODES_MAX / (8 * sizeof(unsigned long))] = {0};
     nodes[(size_t)node / (8 * sizeof *nodes)] = 1ul << (size_t)node % (8 * sizeof *nodes);
-    (void)syscall(SYS_mbind, memory, page_round(size_bytes), MPOL_PREFERRED_NODE, nodes,
+    (void)syscall(SYS_mbind, memory, size_bytes, MPOL_PREFERRED_NODE, nodes,
                   (unsigned long)NODES_MAX, 0u);
 }
 
 /* Gives every page its memory now. A kernel before 5.14 has it done by a write to each. */
 static int populate(void *memory, size_t size_bytes)
 {
-    if (madvise(memory, page_round(size_bytes), MADV_POPULATE_WRITE) == 0)
+    if (madvise(memory, size_bytes, MADV_POPULATE_WRITE) == 0)
         return 0;
     if (errno != EINVAL)
         return -ENOMEM;
@@ -270,10 +194,10 @@ static int not_locked(struct cuda_dev *dev, cudaError_t error, size_t size_bytes
 int cuda_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
 {
     struct cuda_dev *cuda = cuda_dev_of(dev);
-    int rc = book(cuda, host_account(cuda), size_bytes);
+    int rc = hst_book_take(&cuda->book, BOOK_HOST, size_bytes);
     if (rc)
         return rc;
-    void *mapped = map_aligned(size_bytes);
+    void *mapped = hst_map_aligned(size_bytes);
     if (!mapped) {
         rc = no_host_memory(cuda, size_bytes);
         goto err_unbook;
@@ -291,13 +215,13 @@ int cuda_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
         rc = not_locked(cuda, error, size_bytes);
         goto err_unmap;
     }
-    settle(cuda, host_account(cuda));
+    hst_book_keep(&cuda->book, BOOK_HOST);
     *memory = mapped;
     return 0;
 err_unmap:
-    munmap(mapped, page_round(size_bytes));
+    hst_unmap_aligned(mapped, size_bytes);
 err_unbook:
-    unbook(cuda, host_account(cuda), size_bytes);
+    hst_book_give(&cuda->book, BOOK_HOST, size_bytes);
     return rc;
 }
 
@@ -307,6 +231,6 @@ void cuda_host_free(struct hst_dev *dev, void *memory, size_t size_bytes)
     cudaError_t error = cuda_enter(cuda) ? cudaSuccess : cudaHostUnregister(memory);
     if (error)
         (void)cuda_failed(cuda, error, "cudaHostUnregister");
-    munmap(memory, page_round(size_bytes));
-    unbook(cuda, host_account(cuda), size_bytes);
+    hst_unmap_aligned(memory, size_bytes);
+    hst_book_give(&cuda->book, BOOK_HOST, size_bytes);
 }

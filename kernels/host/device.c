@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host device's life and memory. A budget counts the bytes asked for, exactly; memory is mapped
- * rather than malloc'ed so that it is zero without being touched, starts on a huge page, and leaves
- * with its bytes.
+ * The host device's life and memory. Memory is mapped rather than malloc'ed so that it is zero
+ * without being touched, starts on a huge page, and leaves with its bytes.
  */
 #include "host.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-
-enum { HUGE_PAGE_BYTES = 2 << 20 };
 
 int host_dev_open(const struct hst_dev_config *config, const struct host_math *math,
                   struct hst_dev **dev)
@@ -33,8 +29,7 @@ int host_dev_open(const struct hst_dev_config *config, const struct host_math *m
         host->parallel = *config->parallel;
     else
         host->parallel.width = 1;
-    host->memory_budget_bytes = config->memory_bytes;
-    host->host_budget_bytes = config->host_bytes;
+    hst_book_open(&host->book, config);
     pthread_mutex_init(&host->lock,
                        NULL); /* a default mutex on Linux needs nothing that can fail */
     *dev = &host->base;
@@ -50,31 +45,20 @@ void host_dev_close(struct hst_dev *dev)
 {
     struct host_dev *host = host_dev_of(dev);
     assert(host->stream_count == 0 && host->event_count == 0);
-    assert(host->usage.memory_bytes == 0 && host->usage.host_bytes == 0);
+    hst_book_close(&host->book);
     pthread_mutex_destroy(&host->lock);
     free(host);
 }
 
 void host_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage)
 {
-    struct host_dev *host =
-        (struct host_dev *)(uintptr_t)dev; /* the lock is the only thing changed */
-    pthread_mutex_lock(&host->lock);
-    *usage = host->usage;
-    pthread_mutex_unlock(&host->lock);
+    /* the lock is the only thing changed */
+    hst_book_usage(&host_dev_of((struct hst_dev *)(uintptr_t)dev)->book, usage);
 }
 
 int host_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes)
 {
-    struct host_dev *host = host_dev_of(dev);
-    pthread_mutex_lock(&host->lock);
-    bool room = host->usage.memory_bytes <= memory_bytes && host->usage.host_bytes <= host_bytes;
-    if (room) {
-        host->memory_budget_bytes = memory_bytes;
-        host->host_budget_bytes = host_bytes;
-    }
-    pthread_mutex_unlock(&host->lock);
-    return room ? 0 : -ENOSPC;
+    return hst_book_budget(&host_dev_of(dev)->book, memory_bytes, host_bytes);
 }
 
 /* A host has no card to tell of; its memory is the machine's, which its owner knows better. */
@@ -91,89 +75,45 @@ void host_dev_failure(struct hst_dev *dev, struct hst_dev_failure *failure)
     *failure = (struct hst_dev_failure){.why = HST_DEV_OK};
 }
 
-static size_t page_round(size_t size_bytes)
+static int allocate(struct host_dev *host, enum book_side side, size_t size_bytes, void **memory)
 {
-    return (size_bytes + 4095) & ~(size_t)4095;
-}
-
-/* Maps more than asked for and gives back what lies before and after the aligned part. */
-static void *map_aligned(size_t size_bytes)
-{
-    size_t kept = page_round(size_bytes), mapped = kept + HUGE_PAGE_BYTES;
-    char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED)
-        return NULL;
-    size_t before = -(uintptr_t)start % HUGE_PAGE_BYTES;
-    if (before)
-        munmap(start, before);
-    munmap(start + before + kept, HUGE_PAGE_BYTES - before);
-    (void)madvise(start + before, kept,
-                  MADV_HUGEPAGE); /* a kernel without huge pages is only slower */
-    return start + before;
-}
-
-struct account {
-    uint64_t *held, *peak;
-    uint64_t budget_bytes;
-};
-
-static int allocate(struct host_dev *host, struct account account, size_t size_bytes, void **memory)
-{
-    pthread_mutex_lock(&host->lock);
-    bool room = size_bytes <= account.budget_bytes - *account.held;
-    uint64_t peak = *account.peak;
-    if (room) {
-        *account.held += size_bytes;
-        if (*account.held > peak)
-            *account.peak = *account.held;
-    }
-    pthread_mutex_unlock(&host->lock);
-    if (!room)
-        return -ENOSPC;
-    void *mapped = map_aligned(size_bytes);
+    int rc = hst_book_take(&host->book, side, size_bytes);
+    if (rc)
+        return rc;
+    void *mapped = hst_map_aligned(size_bytes);
     if (!mapped) {
-        pthread_mutex_lock(&host->lock);
-        *account.held -= size_bytes;
-        pthread_mutex_unlock(&host->lock);
+        hst_book_give(&host->book, side, size_bytes);
         return -ENOMEM;
     }
+    hst_book_keep(&host->book, side);
     *memory = mapped;
     return 0;
 }
 
-static void release(struct host_dev *host, uint64_t *held, void *memory, size_t size_bytes)
+static void release(struct host_dev *host, enum book_side side, void *memory, size_t size_bytes)
 {
-    munmap(memory, page_round(size_bytes));
-    pthread_mutex_lock(&host->lock);
-    assert(*held >= size_bytes);
-    *held -= size_bytes;
-    pthread_mutex_unlock(&host->lock);
+    hst_unmap_aligned(memory, size_bytes);
+    hst_book_give(&host->book, side, size_bytes);
 }
 
 int host_dev_mem_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
 {
-    struct host_dev *host = host_dev_of(dev);
-    struct account account = {&host->usage.memory_bytes, &host->usage.memory_peak_bytes,
-                              host->memory_budget_bytes};
-    return allocate(host, account, size_bytes, memory);
+    return allocate(host_dev_of(dev), BOOK_MEMORY, size_bytes, memory);
 }
 
 void host_dev_mem_free(struct hst_dev *dev, void *memory, size_t size_bytes)
 {
-    release(host_dev_of(dev), &host_dev_of(dev)->usage.memory_bytes, memory, size_bytes);
+    release(host_dev_of(dev), BOOK_MEMORY, memory, size_bytes);
 }
 
 int host_dev_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
 {
-    struct host_dev *host = host_dev_of(dev);
-    struct account account = {&host->usage.host_bytes, &host->usage.host_peak_bytes,
-                              host->host_budget_bytes};
-    return allocate(host, account, size_bytes, memory);
+    return allocate(host_dev_of(dev), BOOK_HOST, size_bytes, memory);
 }
 
 void host_dev_host_free(struct hst_dev *dev, void *memory, size_t size_bytes)
 {
-    release(host_dev_of(dev), &host_dev_of(dev)->usage.host_bytes, memory, size_bytes);
+    release(host_dev_of(dev), BOOK_HOST, memory, size_bytes);
 }
 
 void host_split(struct host_dev *dev, size_t count,

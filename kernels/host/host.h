@@ -6,6 +6,7 @@
  * (streams, memory, dispatch) and what is compiled once per instruction set (host/ops/).
  */
 #include "base.h"
+#include "book.h"
 #include <pthread.h>
 
 struct host_dev;
@@ -30,9 +31,8 @@ struct host_dev {
     const struct host_math *math;
     struct hst_parallel
         parallel;         /* run is null where the device works on the stream's thread alone */
+    struct book book;
     pthread_mutex_t lock; /* guards everything below */
-    struct hst_dev_usage usage;
-    uint64_t memory_budget_bytes, host_budget_bytes;
     unsigned stream_count, event_count;
 };
 
