@@ -3,8 +3,8 @@
 #define HST_KERNELS_BOOK_H
 /*
  * What a device's memory account is, for every device: bytes held against two budgets, and host
- * memory that starts on a huge page. Compiled into the library and into each plugin, which uses none
- * of the library's symbols. Thread-safety: safe.
+ * memory that starts on a huge page. Compiled into the library and into each plugin (which uses no
+ * symbol of the library). Thread-safety: safe.
  */
 #include <hoistway/kernels.h>
 #include <pthread.h>
