@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_PLAN_GRAPH_H
+#define HOISTWAY_ENGINE_PLAN_GRAPH_H
+/*
+ * The step graph: every read, write, copy, computation and update of one training step, with the
+ * lane it runs on, what it waits for and the buffers it borrows. The same graph is executed
+ * (exec/execute.c) and simulated (plan/simulate.c); plan/walk.c is what both share: which node may
+ * run now. Pure.
+ *
+ * A graph describes one period, and training repeats it. A period begins with the update that the
+ * step before left behind, then comes its forward, then its backward; so the deferred update and
+ * the forward that hides it are in one period. Without clipping the update is part of the backward.
+ *
+ * Nodes are numbered in program order: run one after another in that order, each finds its
+ * dependencies done and a buffer free (graph_check shows it). Each lane starts its nodes in this
+ * order, and each pool gives out its buffers in this order. That is why nothing can deadlock: the
+ * least unfinished node never waits for a later one. How far a lane runs ahead is decided by
+ * dependencies and buffers alone; there is no cache, no guess and no priority.
+ */
+#include <hoistway/hoistway.h>
+
+/** What a node occupies. Nodes of one lane start in order; lanes run side by side. */
+enum lane {
+    LANE_READ = 0, /* drives, from */
+    LANE_WRITE,    /* drives, to */
+    LANE_H2D,      /* host memory to the device's */
+    LANE_D2H,
+    LANE_NET,     /* collectives */
+    LANE_COMPUTE, /* the device */
+    LANE_UPDATE,  /* the host's optimizer */
+    LANE_COUNT
+};
+
+enum node_kind {
+    NODE_READ_WEIGHTS = 0, /* the unit's tiles on NVMe, into its lease; aliases' too */
+    NODE_READ_TILE,        /* one tile's state record, and its gradients where they are on NVMe */
+    NODE_READ_ACTS,
+    NODE_WRITE_TILE, /* what is on NVMe of tiles: records, weights */
+    NODE_WRITE_GRADS,
+    NODE_WRITE_ACTS,
+    NODE_COPY_WEIGHTS, /* to the device */
+    NODE_COPY_GRADS,   /* from the device */
+    NODE_STORE_ACTS,   /* from the device */
+    NODE_FETCH_ACTS,   /* to the device */
+    NODE_UPDATE,       /* tiles [tile, tile + tile_count) of one unit */
+    NODE_NORM,         /* of a unit's rounded gradients */
+    NODE_CLIP,         /* all norms are there: the factor */
+    NODE_FORWARD,      /* the client's, of a unit */
+    NODE_BACKWARD,
+    NODE_KIND_COUNT
+};
+
+/** Buffers that are borrowed: as many as the plan made, each as large as its largest lease. */
+enum pool {
+    POOL_WEIGHTS = 0, /* a unit's weights in DRAM, from NVMe */
+    POOL_TILES,       /* a tile's record, with gradients where those are on NVMe */
+    POOL_GRADS,       /* a unit's rounded gradients in DRAM, on their way to NVMe */
+    POOL_ACTS,        /* a unit's checkpoints in DRAM, on their way to and from NVMe */
+    POOL_DEVICE_WEIGHTS,
+    POOL_DEVICE_GRADS,
+    POOL_DEVICE_ACTS,
+    POOL_COUNT
+};
+
+/** Parts of a period: what a node belongs to. A period is run without a part by skipping its nodes:
+ * the first step has no update behind it, a drain is an update alone. */
+enum part {
+    PART_UPDATE = 1u << 0,
+    PART_FORWARD = 1u << 1,
+    PART_BACKWARD = 1u << 2,
+    PART_EVAL = 1u << 3,
+};
+#define PARTS_TRAIN ((unsigned)PART_UPDATE | PART_FORWARD | PART_BACKWARD)
+
+#define GRAPH_NONE  UINT32_MAX
+#define NODE_LEASES 3u
+#define DEP_BEFORE  0x80000000u /* in a dependency: of the period before */
+#define ALIASES_MAX 7u
+
+struct node {
+    uint8_t kind, lane;
+    uint8_t parts; /* any of them makes it run */
+    uint32_t unit;
+    uint32_t tile, tile_count; /* of READ_TILE, UPDATE, WRITE_TILE */
+    uint32_t first_dep, dep_count;
+    uint32_t lease[NODE_LEASES]; /* GRAPH_NONE where fewer */
+    double work;                 /* bytes on the lane; FLOPs of COMPUTE; elements of UPDATE */
+    double dram_bytes;           /* that pass through host memory meanwhile */
+};
+
+/** A loan of one buffer: from its first user on, until all users are done. */
+struct graph_lease {
+    uint8_t pool;
+    uint32_t users;  /* nodes */
+    uint32_t heir;   /* lease of the next period that goes on with the buffer, or GRAPH_NONE */
+    uint32_t legacy; /* the lease of the period before that it takes over from, or GRAPH_NONE */
+};
+
+struct graph {
+    struct node *nodes; /* [node_count], in program order */
+    uint32_t node_count, node_room;
+    uint32_t *deps; /* node numbers, | DEP_BEFORE */
+    uint32_t dep_count, dep_room;
+    struct graph_lease *leases; /* numbered by first user */
+    uint32_t lease_count, lease_room;
+    uint32_t *lane[LANE_COUNT]; /* the nodes of a lane, in order */
+    uint32_t lane_count[LANE_COUNT];
+    uint32_t *pool[POOL_COUNT]; /* the leases of a pool, in order */
+    uint32_t pool_count[POOL_COUNT];
+    uint32_t buffers[POOL_COUNT];
+    uint32_t unit_count;
+};
+
+/* ---- what it is built from ------------------------------------------------------------------- */
+
+struct graph_unit {
+    uint32_t first_tile, tile_count;
+    uint64_t elements;
+    enum hst_tier weights, grads, acts; /* homes */
+    uint32_t nvme_states;               /* its first tiles, so many, have their states on NVMe */
+    uint32_t alias_of[ALIASES_MAX];     /* units whose tiles it reads as well */
+    uint64_t alias_bytes[ALIASES_MAX];
+    uint32_t alias_count;
+    uint64_t act_bytes;                   /* checkpoints of a step */
+    double forward_flops, backward_flops; /* of a step */
+    bool no_forward;                      /* in training: its backward computes the forward too */
+};
+
+struct graph_in {
+    const struct graph_unit *units;
+    uint32_t unit_count;
+    uint32_t tile_elements;
+    double weight_bytes, state_bytes, grad_bytes; /* per element */
+    bool deferred; /* the update waits for the norm of all gradients */
+    /* The device has memory of its own: weights, gradients and checkpoints whose home is not HBM
+       are copied. */
+    bool apart;
+    bool update_on_device; /* all homes are in HBM */
+    uint32_t buffers[POOL_COUNT];
+};
+
+/**
+ * Builds the graph. What is kept from one use of a unit's weights to the next is decided here: the
+ * last units of a sweep stay for the sweep that follows, as far as buffers go.
+ * Errors: -ENOMEM; -ENOSPC a pool that is needed has no buffer.   Cost: O(tiles).
+ */
+int graph_build(const struct graph_in *in, struct graph *graph);
+void graph_free(struct graph *graph);
+
+/**
+ * Runs three periods in program order, one node at a time, and finds a node that would wait for
+ * itself or a later one. Returns 0 or -EDEADLK with *node set. A graph that graph_build made passes.
+ */
+int graph_check(const struct graph *graph, uint32_t *node);
+
+const char *lane_name(enum lane lane);
+const char *node_kind_name(enum node_kind kind);
+
+#endif

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Appends nodes, leases and edges to a graph, and puts them in order at the end. */
+#include "plan/graph_build.h"
+
+#include "plan/walk.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- appending ---- */
+
+static bool make_room(struct build *b, void **array, uint32_t count, uint32_t *room, size_t size)
+{
+    if (b->rc || count < *room)
+        return b->rc == 0;
+    uint64_t more = (uint64_t)*room * 2 > 256 ? (uint64_t)*room * 2 : 256;
+    void *grown = more < DEP_BEFORE ? realloc(*array, more * size) : NULL;
+    if (!grown) {
+        b->rc = -ENOMEM;
+        return false;
+    }
+    *array = grown;
+    *room = (uint32_t)more;
+    return true;
+}
+
+uint32_t build_node(struct build *b, enum node_kind kind, enum lane lane, unsigned parts,
+                    struct node node)
+{
+    struct graph *g = b->graph;
+    if (!make_room(b, (void **)&g->nodes, g->node_count, &g->node_room, sizeof *g->nodes))
+        return GRAPH_NONE;
+    node.kind = (uint8_t)kind;
+    node.lane = (uint8_t)lane;
+    node.parts = (uint8_t)parts;
+    for (unsigned i = 0; i < NODE_LEASES; i++)
+        node.lease[i] = GRAPH_NONE;
+    g->nodes[g->node_count] = node;
+    g->lane_count[lane]++;
+    return g->node_count++;
+}
+
+uint32_t build_lease(struct build *b, enum pool pool)
+{
+    struct graph *g = b->graph;
+    if (!make_room(b, (void **)&g->leases, g->lease_count, &g->lease_room, sizeof *g->leases))
+        return GRAPH_NONE;
+    g->leases[g->lease_count] =
+        (struct graph_lease){.pool = (uint8_t)pool, .heir = GRAPH_NONE, .legacy = GRAPH_NONE};
+    g->pool_count[pool]++;
+    return g->lease_count++;
+}
+
+void build_use(struct build *b, uint32_t node, uint32_t lease)
+{
+    if (b->rc || lease == GRAPH_NONE)
+        return;
+    struct node *n = &b->graph->nodes[node];
+    unsigned i = 0;
+    while (i < NODE_LEASES && n->lease[i] != GRAPH_NONE)
+        i++;
+    assert(i < NODE_LEASES);
+    n->lease[i] = lease;
+    b->graph->leases[lease].users++;
+}
+
+static void add_edge(struct build *b, uint32_t node, uint32_t dep)
+{
+    if (!make_room(b, (void **)&b->edges, b->edge_count, &b->edge_room, sizeof *b->edges))
+        return;
+    b->edges[b->edge_count++] = (struct edge){node, dep};
+    b->graph->nodes[node].dep_count++;
+}
+
+void build_dep(struct build *b, uint32_t node, uint32_t dep)
+{
+    if (b->rc || dep == GRAPH_NONE)
+        return;
+    assert(dep < node);
+    add_edge(b, node, dep);
+}
+
+/* ---- linking: of this period where it comes first, else of the period before ---- */
+
+static void link_to(struct build *b, uint32_t node, uint32_t dep)
+{
+    if (dep != GRAPH_NONE)
+        add_edge(b, node, dep < node ? dep : dep | DEP_BEFORE);
+}
+
+static void link_writes(struct build *b, uint32_t node, uint32_t unit)
+{
+    for (uint32_t i = b->units[unit].first_update; i < b->units[unit].end_update; i++)
+        if (b->graph->nodes[i].kind == NODE_WRITE_TILE)
+            link_to(b, node, i);
+}
+
+/* What reads weights comes after the update that wrote them. */
+static void link_reader(struct build *b, uint32_t node)
+{
+    const struct node *n = &b->graph->nodes[node];
+    const struct graph_unit *u = &b->in->units[n->unit];
+    bool from_drive = n->kind == NODE_READ_WEIGHTS;
+    for (uint32_t i = 0; i <= u->alias_count; i++) {
+        uint32_t unit = i == 0 ? n->unit : u->alias_of[i - 1];
+        bool away = b->in->units[unit].weights == HST_TIER_NVME;
+        if (from_drive && away)
+            link_writes(b, node, unit);
+        else if (!from_drive && (!away || unit == n->unit))
+            link_to(b, node, b->units[unit].update);
+    }
+}
+
+static void link_tile(struct build *b, uint32_t node)
+{
+    const struct build_unit *s = &b->units[b->graph->nodes[node].unit];
+    uint32_t tile = b->graph->nodes[node].tile;
+    for (uint32_t i = node; i < s->end_update && b->graph->nodes[i].tile == tile; i++)
+        if (b->graph->nodes[i].kind == NODE_WRITE_TILE)
+            link_to(b, node, i);
+    if (b->in->deferred)
+        link_to(b, node, s->write_grads);
+}
+
+static void link_all(struct build *b)
+{
+    for (uint32_t i = 0; i < b->graph->node_count && b->rc == 0; i++) {
+        const struct node *n = &b->graph->nodes[i];
+        switch ((enum node_kind)n->kind) {
+        case NODE_READ_WEIGHTS:
+        case NODE_COPY_WEIGHTS:
+        case NODE_FORWARD:
+        case NODE_BACKWARD:
+            link_reader(b, i);
+            break;
+        case NODE_READ_TILE:
+            link_tile(b, i);
+            break;
+        case NODE_UPDATE:
+            link_to(b, i, b->in->deferred ? b->clip : b->units[n->unit].norm);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+/* ---- sorting ---- */
+
+static int sort_edges(struct build *b)
+{
+    struct graph *g = b->graph;
+    uint32_t next = 0;
+    g->deps = calloc((size_t)b->edge_count + 1, sizeof *g->deps);
+    if (!g->deps)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        g->nodes[i].first_dep = next;
+        next += g->nodes[i].dep_count;
+        g->nodes[i].dep_count = 0;
+    }
+    for (uint32_t i = 0; i < b->edge_count; i++) {
+        struct node *node = &g->nodes[b->edges[i].node];
+        g->deps[node->first_dep + node->dep_count++] = b->edges[i].dep;
+    }
+    g->dep_count = b->edge_count;
+    return 0;
+}
+
+static int sort_lanes(struct graph *g)
+{
+    uint32_t at[LANE_COUNT] = {0};
+    for (int l = 0; l < LANE_COUNT; l++)
+        if (!(g->lane[l] = calloc((size_t)g->lane_count[l] + 1, sizeof(uint32_t))))
+            return -ENOMEM;
+    for (uint32_t i = 0; i < g->node_count; i++)
+        g->lane[g->nodes[i].lane][at[g->nodes[i].lane]++] = i;
+    return 0;
+}
+
+/* Leases were made just before their first user, so their numbers are in its order. */
+static int sort_pools(struct graph *g)
+{
+    uint32_t at[POOL_COUNT] = {0};
+    for (int p = 0; p < POOL_COUNT; p++)
+        if (!(g->pool[p] = calloc((size_t)g->pool_count[p] + 1, sizeof(uint32_t))))
+            return -ENOMEM;
+    for (uint32_t i = 0; i < g->lease_count; i++)
+        g->pool[g->leases[i].pool][at[g->leases[i].pool]++] = i;
+    return 0;
+}
+
+int build_open(struct build *b)
+{
+    b->units = calloc((size_t)b->in->unit_count + 1, sizeof *b->units);
+    for (uint32_t i = 0; b->units && i < b->in->unit_count; i++)
+        b->units[i] = (struct build_unit){.read = GRAPH_NONE,
+                                          .copy = GRAPH_NONE,
+                                          .forward = GRAPH_NONE,
+                                          .backward = GRAPH_NONE,
+                                          .norm = GRAPH_NONE,
+                                          .write_grads = GRAPH_NONE,
+                                          .acts_moved = GRAPH_NONE,
+                                          .update = GRAPH_NONE,
+                                          .weights = GRAPH_NONE,
+                                          .device_weights = GRAPH_NONE,
+                                          .acts = GRAPH_NONE,
+                                          .device_acts = GRAPH_NONE,
+                                          .grads = GRAPH_NONE,
+                                          .device_grads = GRAPH_NONE,
+                                          .first_weights = GRAPH_NONE,
+                                          .last_weights = GRAPH_NONE};
+    return b->units ? 0 : -ENOMEM;
+}
+
+int build_close(struct build *b)
+{
+    link_all(b);
+    if (b->rc == 0)
+        b->rc = sort_edges(b);
+    if (b->rc == 0)
+        b->rc = sort_lanes(b->graph);
+    if (b->rc == 0)
+        b->rc = sort_pools(b->graph);
+    free(b->edges);
+    free(b->units);
+    if (b->rc)
+        graph_free(b->graph);
+    return b->rc;
+}
+
+void graph_free(struct graph *graph)
+{
+    for (int l = 0; l < LANE_COUNT; l++)
+        free(graph->lane[l]);
+    for (int p = 0; p < POOL_COUNT; p++)
+        free(graph->pool[p]);
+    free(graph->nodes);
+    free(graph->deps);
+    free(graph->leases);
+    *graph = (struct graph){0};
+}
+
+/* ---- names, and the witness that nothing deadlocks ---- */
+
+const char *lane_name(enum lane lane)
+{
+    static const char *const names[LANE_COUNT] = {"read", "write",   "h2d",   "d2h",
+                                                  "net",  "compute", "update"};
+    return (unsigned)lane < LANE_COUNT ? names[lane] : "?";
+}
+
+const char *node_kind_name(enum node_kind kind)
+{
+    static const char *const names[NODE_KIND_COUNT] = {
+        "read weights", "read tile",    "read acts",  "write tile", "write grads",
+        "write acts",   "copy weights", "copy grads", "store acts", "fetch acts",
+        "update",       "norm",         "clip",       "forward",    "backward"};
+    return (unsigned)kind < NODE_KIND_COUNT ? names[kind] : "?";
+}
+
+int graph_check(const struct graph *graph, uint32_t *node)
+{
+    struct walk walk;
+    int rc = walk_init(&walk, graph);
+    for (uint64_t period = 0; period < 3 && rc == 0; period++) {
+        walk_open(&walk, period == 0 ? PARTS_TRAIN & ~(unsigned)PART_UPDATE : PARTS_TRAIN);
+        for (uint32_t i = 0; i < graph->node_count && rc == 0; i++) {
+            struct walk_at at = {period, i}, next;
+            bool is_next = walk_next(&walk, (enum lane)graph->nodes[i].lane, &next) &&
+                           next.period == period && next.node == i;
+            if (!is_next)
+                continue; /* of a part that is not run */
+            *node = i;
+            rc = walk_ready(&walk, at) ? 0 : -EDEADLK;
+            if (rc == 0) {
+                walk_start(&walk, at);
+                walk_done(&walk, at);
+            }
+        }
+        rc = rc == 0 && !walk_is_idle(&walk) ? -EDEADLK : rc;
+    }
+    walk_free(&walk);
+    return rc;
+}

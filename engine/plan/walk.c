@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides which node may run. Four rules, and no others: a lane starts its nodes in order; a node
+ * waits for its dependencies; a pool lends its buffers in order; a lease that goes on with the
+ * buffer of the period before waits until that one lets go.
+ */
+#include "plan/walk.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum walk_state { STATE_WAITING = 0, STATE_STARTED, STATE_DONE };
+
+static struct walk_period *period_of(const struct walk *walk, uint64_t period)
+{
+    return (struct walk_period *)&walk->period[period % WALK_PERIODS];
+}
+
+/* Periods before the tracked ones are done: walk_may_open saw to that. */
+static bool is_tracked(const struct walk *walk, uint64_t period)
+{
+    return period < walk->opened && period + WALK_PERIODS >= walk->opened;
+}
+
+static bool is_run(const struct walk *walk, struct walk_at at)
+{
+    return (walk->graph->nodes[at.node].parts & period_of(walk, at.period)->parts) != 0;
+}
+
+/* ---- opening and closing ---- */
+
+int walk_init(struct walk *walk, const struct graph *graph)
+{
+    *walk = (struct walk){.graph = graph};
+    bool complete = true;
+    for (int p = 0; p < WALK_PERIODS; p++) {
+        walk->period[p].state = calloc((size_t)graph->node_count + 1, 1);
+        walk->period[p].leases =
+            calloc((size_t)graph->lease_count + 1, sizeof *walk->period[p].leases);
+        complete = complete && walk->period[p].state && walk->period[p].leases;
+    }
+    for (int pool = 0; pool < POOL_COUNT; pool++) {
+        uint32_t count = graph->buffers[pool];
+        walk->free[pool] = calloc((size_t)count + 1, sizeof(uint32_t));
+        if (!walk->free[pool]) {
+            complete = false;
+            continue;
+        }
+        for (uint32_t i = 0; i < count; i++)
+            walk->free[pool][i] = count - 1 - i; /* lent in rising order */
+        walk->free_count[pool] = count;
+    }
+    if (complete)
+        return 0;
+    walk_free(walk);
+    return -ENOMEM;
+}
+
+void walk_free(struct walk *walk)
+{
+    for (int p = 0; p < WALK_PERIODS; p++) {
+        free(walk->period[p].state);
+        free(walk->period[p].leases);
+    }
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        free(walk->free[pool]);
+    *walk = (struct walk){0};
+}
+
+bool walk_may_open(const struct walk *walk)
+{
+    return walk->opened < WALK_PERIODS || period_of(walk, walk->opened)->left == 0;
+}
+
+bool walk_is_idle(const struct walk *walk)
+{
+    for (uint64_t p = 0; p < walk->opened; p++)
+        if (is_tracked(walk, p) && period_of(walk, p)->left > 0)
+            return false;
+    return true;
+}
+
+/* ---- leases ---- */
+
+static void give_back(struct walk *walk, uint32_t pool, uint32_t buffer)
+{
+    walk->free[pool][walk->free_count[pool]++] = buffer;
+}
+
+/* The last user of a lease is done: its buffer goes to its heir, which may not be open yet, or back
+ * to the pool. */
+static void let_go(struct walk *walk, uint64_t period, uint32_t number)
+{
+    const struct graph_lease *lease = &walk->graph->leases[number];
+    struct walk_lease *l = &period_of(walk, period)->leases[number];
+    l->settled = true;
+    if (l->kept != GRAPH_NONE) { /* nobody took it over */
+        give_back(walk, lease->pool, l->kept);
+        l->kept = GRAPH_NONE;
+    }
+    if (l->buffer == GRAPH_NONE)
+        return;
+    if (lease->heir != GRAPH_NONE) {
+        if (is_tracked(walk, period + 1)) {
+            period_of(walk, period + 1)->leases[lease->heir].kept = l->buffer;
+            l->buffer = GRAPH_NONE;
+        }
+        return; /* walk_open moves it */
+    }
+    give_back(walk, lease->pool, l->buffer);
+    l->buffer = GRAPH_NONE;
+}
+
+static void user_done(struct walk *walk, struct walk_at at, uint32_t number)
+{
+    struct walk_lease *l = &period_of(walk, at.period)->leases[number];
+    assert(l->users > 0);
+    if (--l->users == 0)
+        let_go(walk, at.period, number);
+}
+
+static void finish(struct walk *walk, struct walk_at at)
+{
+    struct walk_period *period = period_of(walk, at.period);
+    const struct node *node = &walk->graph->nodes[at.node];
+    period->state[at.node] = STATE_DONE;
+    period->left--;
+    for (unsigned i = 0; i < NODE_LEASES; i++)
+        if (node->lease[i] != GRAPH_NONE)
+            user_done(walk, at, node->lease[i]);
+}
+
+void walk_open(struct walk *walk, unsigned parts)
+{
+    assert(walk_may_open(walk));
+    const struct graph *graph = walk->graph;
+    uint64_t number = walk->opened;
+    struct walk_period *period = period_of(walk, number), *before = period_of(walk, number + 1);
+    memset(period->state, STATE_WAITING, graph->node_count);
+    period->parts = parts;
+    period->left = graph->node_count;
+    for (uint32_t i = 0; i < graph->lease_count; i++) {
+        const struct graph_lease *lease = &graph->leases[i];
+        struct walk_lease *l = &period->leases[i];
+        *l = (struct walk_lease){.users = lease->users, .buffer = GRAPH_NONE, .kept = GRAPH_NONE};
+        if (number == 0 || lease->legacy == GRAPH_NONE)
+            continue;
+        struct walk_lease *from = &before->leases[lease->legacy];
+        if (from->users == 0) {
+            l->kept = from->buffer;
+            from->buffer = GRAPH_NONE;
+        }
+    }
+    walk->opened++;
+}
+
+/* True where the lease that is taken over from is still in use. */
+static bool legacy_in_use(const struct walk *walk, uint64_t period, uint32_t number)
+{
+    uint32_t legacy = walk->graph->leases[number].legacy;
+    if (legacy == GRAPH_NONE || period == 0 || !is_tracked(walk, period - 1))
+        return false;
+    return period_of(walk, period - 1)->leases[legacy].users > 0;
+}
+
+/* True where all leases of the pool before this one have had their turn. */
+static bool is_turn(const struct walk *walk, uint64_t period, uint32_t number)
+{
+    const struct graph *graph = walk->graph;
+    uint32_t pool = graph->leases[number].pool;
+    uint64_t p = walk->pool[pool].period;
+    uint32_t at = walk->pool[pool].at;
+    while (p < walk->opened) {
+        for (; at < graph->pool_count[pool]; at++) {
+            uint32_t next = graph->pool[pool][at];
+            if (p == period && next == number)
+                return true;
+            if (is_tracked(walk, p) && !period_of(walk, p)->leases[next].settled)
+                return false;
+        }
+        p++;
+        at = 0;
+    }
+    return false;
+}
+
+/* Moves the pool's place behind what has had its turn, so that is_turn stays cheap. */
+static void advance_pool(struct walk *walk, uint32_t pool)
+{
+    const struct graph *graph = walk->graph;
+    while (walk->pool[pool].period < walk->opened) {
+        uint64_t p = walk->pool[pool].period;
+        for (; walk->pool[pool].at < graph->pool_count[pool]; walk->pool[pool].at++) {
+            uint32_t next = graph->pool[pool][walk->pool[pool].at];
+            if (is_tracked(walk, p) && !period_of(walk, p)->leases[next].settled)
+                return;
+        }
+        walk->pool[pool].period++;
+        walk->pool[pool].at = 0;
+    }
+}
+
+static bool lease_can_be_had(const struct walk *walk, uint64_t period, uint32_t number)
+{
+    const struct graph_lease *lease = &walk->graph->leases[number];
+    const struct walk_lease *l = &period_of(walk, period)->leases[number];
+    if (l->buffer != GRAPH_NONE)
+        return true;
+    if (legacy_in_use(walk, period, number) || !is_turn(walk, period, number))
+        return false;
+    return l->kept != GRAPH_NONE || walk->free_count[lease->pool] > 0;
+}
+
+static void borrow(struct walk *walk, uint64_t period, uint32_t number)
+{
+    const struct graph_lease *lease = &walk->graph->leases[number];
+    struct walk_lease *l = &period_of(walk, period)->leases[number];
+    if (l->buffer != GRAPH_NONE)
+        return;
+    l->inherited = l->kept != GRAPH_NONE;
+    l->buffer = l->inherited ? l->kept : walk->free[lease->pool][--walk->free_count[lease->pool]];
+    l->kept = GRAPH_NONE;
+    l->settled = true;
+    advance_pool(walk, lease->pool);
+}
+
+/* ---- nodes ---- */
+
+bool walk_next(struct walk *walk, enum lane lane, struct walk_at *at)
+{
+    const struct graph *graph = walk->graph;
+    while (walk->lane[lane].period < walk->opened) {
+        uint64_t period = walk->lane[lane].period;
+        for (; walk->lane[lane].at < graph->lane_count[lane]; walk->lane[lane].at++) {
+            *at = (struct walk_at){period, graph->lane[lane][walk->lane[lane].at]};
+            if (is_run(walk, *at))
+                return true;
+            finish(walk, *at);
+        }
+        walk->lane[lane].period++;
+        walk->lane[lane].at = 0;
+    }
+    return false;
+}
+
+static bool dep_done(const struct walk *walk, struct walk_at at)
+{
+    if (!is_tracked(walk, at.period))
+        return true;
+    uint8_t state = period_of(walk, at.period)->state[at.node];
+    return state == STATE_DONE || (state == STATE_WAITING && !is_run(walk, at));
+}
+
+bool walk_deps_done(const struct walk *walk, struct walk_at at)
+{
+    const struct graph *graph = walk->graph;
+    const struct node *node = &graph->nodes[at.node];
+    for (uint32_t i = 0; i < node->dep_count; i++) {
+        uint32_t dep = graph->deps[node->first_dep + i];
+        bool before = (dep & DEP_BEFORE) != 0;
+        if (before && at.period == 0)
+            continue;
+        if (!dep_done(walk, (struct walk_at){at.period - before, dep & ~DEP_BEFORE}))
+            return false;
+    }
+    return true;
+}
+
+bool walk_ready(const struct walk *walk, struct walk_at at)
+{
+    const struct node *node = &walk->graph->nodes[at.node];
+    if (!walk_deps_done(walk, at))
+        return false;
+    for (unsigned i = 0; i < NODE_LEASES; i++)
+        if (node->lease[i] != GRAPH_NONE && !lease_can_be_had(walk, at.period, node->lease[i]))
+            return false;
+    return true;
+}
+
+void walk_start(struct walk *walk, struct walk_at at)
+{
+    const struct node *node = &walk->graph->nodes[at.node];
+    assert(walk->lane[node->lane].period == at.period &&
+           walk->graph->lane[node->lane][walk->lane[node->lane].at] == at.node);
+    period_of(walk, at.period)->state[at.node] = STATE_STARTED;
+    walk->lane[node->lane].at++;
+    for (unsigned i = 0; i < NODE_LEASES; i++)
+        if (node->lease[i] != GRAPH_NONE)
+            borrow(walk, at.period, node->lease[i]);
+}
+
+void walk_done(struct walk *walk, struct walk_at at)
+{
+    assert(period_of(walk, at.period)->state[at.node] == STATE_STARTED);
+    finish(walk, at);
+}
+
+void walk_narrow(struct walk *walk, unsigned parts)
+{
+    assert(walk->opened > 0);
+    period_of(walk, walk->opened - 1)->parts &= parts;
+}
+
+uint32_t walk_buffer(const struct walk *walk, struct walk_at at, unsigned i)
+{
+    uint32_t number = walk->graph->nodes[at.node].lease[i];
+    return number == GRAPH_NONE ? GRAPH_NONE : period_of(walk, at.period)->leases[number].buffer;
+}
+
+uint32_t walk_pool_buffer(const struct walk *walk, struct walk_at at, enum pool pool)
+{
+    const struct node *node = &walk->graph->nodes[at.node];
+    for (unsigned i = 0; i < NODE_LEASES; i++)
+        if (node->lease[i] != GRAPH_NONE && walk->graph->leases[node->lease[i]].pool == pool)
+            return walk_buffer(walk, at, i);
+    return GRAPH_NONE;
+}
+
+bool walk_was_kept(const struct walk *walk, struct walk_at at)
+{
+    uint32_t number = walk->graph->nodes[at.node].lease[0];
+    return number != GRAPH_NONE && period_of(walk, at.period)->leases[number].inherited;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_PLAN_WALK_H
+#define HOISTWAY_ENGINE_PLAN_WALK_H
+/*
+ * A walk through the periods of a step graph: which node of a lane is next, whether it may run,
+ * which buffers it got. It keeps no time and moves no bytes; the simulator gives it virtual time,
+ * the executor gives it the machine. At most two periods are open at once: one is run, the next is
+ * begun as far as its dependencies and buffers go. Pure: values in, values out, but for its own
+ * arrays.
+ */
+#include "plan/graph.h"
+
+enum { WALK_PERIODS = 2 };
+
+/* A node of one period. */
+struct walk_at {
+    uint64_t period;
+    uint32_t node;
+};
+
+struct walk_lease {
+    uint32_t users;  /* that are not done yet */
+    uint32_t buffer; /* GRAPH_NONE: not borrowed */
+    uint32_t kept;   /* buffer left to it by the period before, or GRAPH_NONE */
+    bool settled;    /* its turn in the pool is over */
+    bool inherited;  /* the buffer came from the period before, with its contents */
+};
+
+struct walk_period {
+    unsigned parts;
+    uint32_t left;             /* nodes not done */
+    uint8_t *state;            /* [node_count] of enum walk_state */
+    struct walk_lease *leases; /* [lease_count] */
+};
+
+struct walk {
+    const struct graph *graph;
+    uint64_t opened; /* periods opened so far; the last WALK_PERIODS of them are tracked */
+    struct walk_period period[WALK_PERIODS];
+    struct {
+        uint64_t period;
+        uint32_t at;
+    } lane[LANE_COUNT], pool[POOL_COUNT];
+    uint32_t *free[POOL_COUNT]; /* stacks of idle buffers */
+    uint32_t free_count[POOL_COUNT];
+};
+
+/** Errors: -ENOMEM. The graph must outlive the walk. */
+int walk_init(struct walk *walk, const struct graph *graph);
+void walk_free(struct walk *walk);
+
+/** True where the next period may be opened: the last but one is done, node for node. */
+bool walk_may_open(const struct walk *walk);
+/** Opens the next period with these parts of it. walk_may_open must be true. */
+void walk_open(struct walk *walk, unsigned parts);
+/** Takes parts from the last opened period. What was started goes on. */
+void walk_narrow(struct walk *walk, unsigned parts);
+/** True where all nodes of all opened periods are done. */
+bool walk_is_idle(const struct walk *walk);
+
+/**
+ * The lane's next node that has not been started; false where there is none before the next period
+ * is opened. Nodes of parts that are not run are passed on the way.
+ */
+bool walk_next(struct walk *walk, enum lane lane, struct walk_at *at);
+/** True where the dependencies of a lane's next node are done and its buffers can be had. */
+bool walk_ready(const struct walk *walk, struct walk_at at);
+/** True where every dependency is done, whatever the buffers. */
+bool walk_deps_done(const struct walk *walk, struct walk_at at);
+/** Starts the lane's next node, which is ready: borrows its buffers. */
+void walk_start(struct walk *walk, struct walk_at at);
+/** The node is done: its buffers are free where it was their last user. */
+void walk_done(struct walk *walk, struct walk_at at);
+
+/** Buffer of the i-th lease of a node that was started; GRAPH_NONE where it has no such lease. */
+uint32_t walk_buffer(const struct walk *walk, struct walk_at at, unsigned i);
+/** The buffer that a unit's use has in a pool: see walk_buffer. */
+uint32_t walk_pool_buffer(const struct walk *walk, struct walk_at at, enum pool pool);
+/**
+ * True where the node that was started found its lease filled by the period before, so that a read
+ * of weights has nothing to do.
+ */
+bool walk_was_kept(const struct walk *walk, struct walk_at at);
+
+#endif
