@@ -4,7 +4,7 @@
  * directory; sealing decides everything and allocates it; afterwards nothing grows.
  */
 #include "engine_state.h"
-#include "exec/weights.h"
+#include "exec/execute.h"
 #include "machine/machine.h"
 
 #include <errno.h>
@@ -286,7 +286,7 @@ static int allocate(struct hst_engine *engine)
         return rc;
     rc = open_units(engine);
     rc = rc ? rc : open_slots(engine);
-    rc = rc ? rc : weights_open(engine);
+    rc = rc ? rc : execute_open(engine);
     if (rc)
         return engine_fail(engine, HST_E_BUDGET, rc, "no memory for the plan's own tables: %s",
                            strerror(-rc));
@@ -351,7 +351,7 @@ static void close_memory(struct hst_engine *engine)
 {
     if (engine->extents)
         engine->extents->ops->close(engine->extents);
-    weights_close(engine);
+    execute_close(engine);
     for (uint32_t u = 0; engine->units && u < engine->layout.unit_count; u++)
         free(engine->units[u].views);
     free(engine->units);

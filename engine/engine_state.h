@@ -3,6 +3,7 @@
 #define HOISTWAY_ENGINE_STATE_H
 /* What an engine holds. Each part is changed by one file of exec/ or by engine.c; the comment says
    which. */
+#include "exec/execute_state.h"
 #include "exec/workers.h"
 #include "plan/placement.h"
 #include "tier/extent.h"
@@ -11,17 +12,6 @@
 #include <hoistway/cpu_adam.h>
 #include <hoistway/hoistway.h>
 #include <sys/types.h>
-
-/* A weight lease (exec/weights.c): a buffer for one unit's weights that come from NVMe. */
-struct lease {
-    unsigned char *buffer;
-    uint32_t unit;            /* whose weights it holds or awaits; meaningless while empty */
-    enum { LEASE_EMPTY = 0, LEASE_FILLING, LEASE_READY, LEASE_IN_USE } state;
-    struct transfer *transfers; /* [most tiles of a unit's gathers] */
-    uint32_t transfer_count;
-    struct hst_event *passed; /* the stream has passed the last work that used it */
-    bool used;                /* `passed` must be waited for before it is filled again */
-};
 
 /* A slot of the tile ring (exec/tile_stream.c). */
 struct slot {
@@ -45,6 +35,7 @@ enum phase { PHASE_DESCRIBE = 0, PHASE_SEALED, PHASE_LOADED, PHASE_STEP };
 struct step_state {
     uint64_t number;       /* steps ended so far */
     double lr;
+    struct hst_stream *stream; /* of this step's units; null before the first */
     double last_end_s;     /* monotonic seconds of the last step's end or the first begin */
     uint32_t ready_units;  /* units whose gradients are complete */
     uint32_t next_forward; /* the least unit that a forward may still acquire */
@@ -84,16 +75,15 @@ struct hst_engine {
     struct extents *extents; /* tiles on NVMe, or those in HBM; null where all are in DRAM */
 
     struct hst_event *unit_passed; /* the stream has passed the last released unit */
-    struct lease *leases; /* [placement.lease_count] */
     struct slot *slots;   /* [placement.slot_count] */
     struct unit_state *units;
     struct hst_unit_view view;
     uint32_t acquired;    /* unit that is acquired, or UINT32_MAX */
     enum hst_sweep sweep; /* of the acquired unit */
     struct hst_stream *unit_stream;
-    uint32_t sweep_place; /* in plan/sweep.h's order, of the acquired unit */
 
     struct step_state step;
+    struct execute run; /* exec/execute.c */
 };
 
 /* error.c */

@@ -4,8 +4,9 @@
  * order and keeps the step's account; bytes are moved by exec/.
  */
 #include "engine_state.h"
+#include "exec/execute.h"
 #include "exec/optimizer.h"
-#include "exec/weights.h"
+#include "exec/views.h"
 
 #include <errno.h>
 #include <math.h>
@@ -32,13 +33,16 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
     s->next_backward = engine->layout.unit_count;
     for (uint32_t u = 0; u < engine->layout.unit_count; u++)
         engine->units[u].grad_ready = false;
-    engine->unit_stream = NULL;
+    s->stream = NULL;
     if (s->last_end_s == 0) { /* the first step's account begins here, not with the load */
         s->last_end_s = clock_seconds();
         s->stall_nvme_s = 0;
         if (engine->extents)
             s->counted = engine->extents->counters;
     }
+    int rc = execute_begin(engine);
+    if (rc)
+        return rc;
     engine->phase = PHASE_STEP;
     *step = (struct hst_step){
         .number = s->number + 1, .micro_count = engine->placement.micro_count, .loss_scale = 1.0f};
@@ -47,9 +51,8 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
 
 /* ---- units ---- */
 
-/* The unit's place in plan/sweep.h's order, or -EINVAL where its turn is over or has not come. */
-static int check_turn(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep,
-                      uint32_t *place)
+/* -EINVAL where the unit's turn is over or has not come. */
+static int check_turn(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
     const struct step_state *s = &engine->step;
     uint32_t units = engine->layout.unit_count;
@@ -60,26 +63,12 @@ static int check_turn(struct hst_engine *engine, uint32_t unit, enum hst_sweep s
     if ((engine->phase == PHASE_STEP) != (sweep != HST_EVAL) || engine->phase < PHASE_LOADED)
         return engine_refuse(engine,
                              "forward and backward belong into a step, evaluation between steps");
-    if (sweep == HST_EVAL) {
-        *place = unit;
+    bool forward = sweep == HST_FORWARD && unit >= s->next_forward && s->next_backward == units;
+    bool backward = sweep == HST_BACKWARD && unit + 1 == s->next_backward;
+    if (sweep == HST_EVAL || forward || backward)
         return 0;
-    }
-    if (sweep == HST_FORWARD && unit >= s->next_forward && s->next_backward == units) {
-        *place = unit;
-        return 0;
-    }
-    if (sweep == HST_BACKWARD && unit + 1 == s->next_backward) {
-        *place = 2 * units - 1 - unit;
-        return 0;
-    }
     return engine_refuse(engine, "unit %u out of order: next are forward %u or backward %u", unit,
                          s->next_forward, s->next_backward - 1);
-}
-
-static float *accumulator(struct hst_engine *engine, const struct layout_param *param)
-{
-    uint64_t base = param->tied ? engine->placement.tied : engine->placement.accumulator;
-    return (float *)(void *)(engine->arena + base) + param->grad_offset;
 }
 
 /* Zeroes what the unit's backward accumulates into; tied gradients once, before their last user's
@@ -97,44 +86,35 @@ static int open_gradients(struct hst_engine *engine, uint32_t unit, struct hst_s
     return rc ? engine_fail_device(engine, rc, "zeroing gradients") : 0;
 }
 
-/* On a GPU the last step's update may still be under way, on the stream of that step. */
-static int follow_update(struct hst_engine *engine, struct hst_stream *stream)
+/* What the last unit left may still be under way, on another stream. */
+static int follow_last_unit(struct hst_engine *engine, struct hst_stream *stream)
 {
-    if (engine_computes_in_dram(engine))
+    if (engine->unit_stream == stream)
         return 0;
+    engine->unit_stream = stream;
     int rc = hst_stream_wait(stream, engine->unit_passed);
-    return rc ? engine_fail_device(engine, rc, "waiting for the update") : 0;
+    return rc ? engine_fail_device(engine, rc, "waiting for the last unit") : 0;
 }
 
 int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep,
                      struct hst_stream *stream, const struct hst_unit_view **view)
 {
-    uint32_t place = 0;
     if (engine->error.code)
         return engine->error.native;
-    if (!stream || !view || check_turn(engine, unit, sweep, &place))
+    if (!stream || !view || check_turn(engine, unit, sweep))
         return -EINVAL;
-    if (sweep != HST_EVAL && engine->unit_stream && engine->unit_stream != stream)
+    if (sweep != HST_EVAL && engine->step.stream && engine->step.stream != stream)
         return engine_refuse(engine, "all units of one step are acquired on one stream");
-    int rc = follow_update(engine, stream);
-    rc = rc ? rc : weights_acquire(engine, unit, place);
+    engine->step.stream = stream;
+    int rc = follow_last_unit(engine, stream);
+    rc = rc ? rc : execute_reach(engine, unit, sweep);
     if (rc == 0 && sweep == HST_BACKWARD)
         rc = open_gradients(engine, unit, stream);
     if (rc)
         return rc;
-    const struct layout_unit *u = &engine->layout.units[unit];
-    for (uint32_t i = 0; i < u->param_count; i++)
-        engine->units[unit].views[i].grad =
-            sweep == HST_BACKWARD ? accumulator(engine, &engine->layout.params[u->first_param + i])
-                                  : NULL;
-    engine->view = (struct hst_unit_view){
-        .param = engine->units[unit].views,
-        .param_count = u->param_count,
-        .work = {engine->arena + engine->placement.work, u->work_bytes},
-    };
+    views_set(engine, unit, sweep == HST_BACKWARD);
     engine->acquired = unit;
     engine->sweep = sweep;
-    engine->unit_stream = stream;
     *view = &engine->view;
     return 0;
 }
@@ -155,7 +135,7 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
             .count = param->count,
             .src_dtype = HST_F32,
             .dst_dtype = hst_engine_dtype(engine),
-            .src = accumulator(engine, param),
+            .src = views_accumulator(engine, param),
             .dst = engine->arena + engine->placement.units[unit].grads +
                    param->offset * engine_element_bytes(engine),
         };
@@ -181,7 +161,7 @@ int hst_unit_release(struct hst_engine *engine, uint32_t unit)
         return engine_refuse(engine, "unit %u is not acquired", unit);
     if (engine->sweep == HST_BACKWARD && !engine->units[unit].grad_ready)
         return engine_refuse(engine, "unit %u is released before its gradients are complete", unit);
-    int rc = weights_release(engine, unit, engine->unit_stream);
+    int rc = execute_leave(engine, engine->unit_stream);
     if (rc)
         return rc;
     if (engine->sweep == HST_FORWARD)
@@ -268,39 +248,6 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
     s->partial_bytes = 0;
 }
 
-static int check_norm(struct hst_engine *engine, double grad_norm)
-{
-    if (isfinite(grad_norm))
-        return 0;
-    return engine_fail(
-        engine, HST_E_NONFINITE, -EOVERFLOW,
-        "the gradient norm of step %llu is %g: the loss diverged or the data or weights hold a "
-        "value "
-        "that is not finite; nothing was updated. Fix: lower --lr or raise --warmup",
-        (unsigned long long)engine->step.number + 1, grad_norm);
-}
-
-static int update(struct hst_engine *engine, double *grad_norm)
-{
-    *grad_norm = optimizer_grad_norm(engine);
-    int rc = check_norm(engine, *grad_norm);
-    rc = rc ? rc : weights_invalidate(engine);
-    return rc ? rc : optimizer_update(engine, *grad_norm);
-}
-
-/* The update is left in the stream; what follows in it, or waits for unit_passed, finds it done. */
-static int update_on_device(struct hst_engine *engine, double *grad_norm)
-{
-    *grad_norm = optimizer_device_grad_norm(engine);
-    int rc = check_norm(engine, *grad_norm);
-    rc = rc ? rc : optimizer_device_update(engine, *grad_norm);
-    if (rc)
-        return rc;
-    rc = hst_event_record(engine->unit_passed, engine->unit_stream);
-    rc = rc ? rc : hst_stream_wait(engine->stream, engine->unit_passed);
-    return rc ? engine_fail_device(engine, rc, "the update") : 0;
-}
-
 int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
 {
     if (engine->error.code)
@@ -311,21 +258,15 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
         return engine_refuse(engine,
                              "a step ends when all units' gradients are complete (%u of %u are)",
                              s->ready_units, engine->layout.unit_count);
-    int rc = hst_stream_sync(engine->unit_stream);
+    int rc = execute_end(engine);
+    if (rc)
+        return rc;
+    rc = hst_stream_sync(engine->unit_stream); /* what the client enqueued behind the last unit */
     if (rc)
         return engine_fail_device(engine, rc, "the backward");
-    double start = clock_seconds(), nvme_before = s->stall_nvme_s, grad_norm;
-    rc = engine_computes_in_dram(engine) ? update(engine, &grad_norm)
-                                         : update_on_device(engine, &grad_norm);
-    if (rc)
-        return rc;
-    s->update_s = clock_seconds() - start - (s->stall_nvme_s - nvme_before);
     s->number++;
     engine->phase = PHASE_LOADED;
-    rc = weights_prefetch(engine, 0);
-    if (rc)
-        return rc;
-    account(engine, grad_norm, stats);
+    account(engine, engine->run.grad_norm, stats);
     return 0;
 }
 
@@ -335,11 +276,13 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
         return engine->error.native;
     if (engine->phase == PHASE_STEP)
         return engine_refuse(engine, "drain comes between steps");
-    int rc = hst_stream_sync(engine->stream);
-    rc = rc ? rc : hst_event_sync(engine->unit_passed); /* perhaps on a stream of the client's */
+    int rc = follow_last_unit(engine, engine->stream);
+    rc = rc ? rc : execute_drain(engine);
+    if (rc)
+        return rc;
+    rc = hst_stream_sync(engine->stream);
     if (rc)
         return engine_fail_device(engine, rc, "the computation");
-    rc = weights_invalidate(engine); /* what is on its way for a next step arrives first */
     if (rc == 0 && stats)
         account(engine, 0, stats);
     return rc;

@@ -3,6 +3,7 @@
  * Initial values in, trained values out, one tile at a time through the stream of the update:
  * loading and saving work for any model that can be trained, however little memory there is.
  */
+#include "exec/execute.h"
 #include "exec/tile_stream.h"
 
 #include <errno.h>
@@ -140,5 +141,6 @@ int hst_engine_save(struct hst_engine *engine, const struct hst_writer *writer)
     if (engine->phase != PHASE_LOADED || !writer || !writer->write)
         return engine_refuse(engine, "save comes between steps, after load, and needs a writer");
     struct hst_writer copy = *writer;
-    return tile_stream(engine, TILE_READ_WEIGHTS, save_visit, &copy);
+    int rc = execute_drain(engine);
+    return rc ? rc : tile_stream(engine, TILE_READ_WEIGHTS, save_visit, &copy);
 }

@@ -5,8 +5,9 @@
  */
 #include "exec/optimizer.h"
 
-#include "exec/tile_stream.h"
+#include "exec/moves.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 
@@ -40,26 +41,46 @@ static void norm_piece(void *arg, size_t index, unsigned worker)
         engine->adam->norm2_f32(grads, n, partial);
 }
 
-double optimizer_grad_norm(struct hst_engine *engine)
+int optimizer_norm(struct hst_engine *engine, uint32_t unit)
 {
     const struct placement *p = &engine->placement;
-    double *partials = (double *)(void *)(engine->arena + p->norm_partials);
+    const struct layout_unit *u = &engine->layout.units[unit];
     const uint64_t piece = (uint64_t)NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
-    size_t count = 0;
-    for (uint32_t u = 0; u < engine->layout.unit_count; u++) {
-        struct norm_job job = {engine, engine->arena + p->units[u].grads,
-                               engine->layout.units[u].elements, partials + count};
+    double *partials = (double *)(void *)(engine->host_arena + p->host_partials) + u->first_block;
+    if (engine_computes_in_dram(engine)) {
+        struct norm_job job = {engine, engine->arena + p->units[unit].grads, u->elements, partials};
         workers_run(engine->workers, (job.elements + piece - 1) / piece, norm_piece, &job);
-        count += job.elements / HST_NORM_BLOCK;
     }
-    return sqrt(hst_norm2_sum(partials, count));
+    if (engine->run.deferred)
+        return 0;
+    return optimizer_check_norm(engine, hst_norm2_sum(partials, u->elements / HST_NORM_BLOCK));
+}
+
+double optimizer_grad_norm(const struct hst_engine *engine)
+{
+    const double *partials =
+        (const double *)(const void *)(engine->host_arena + engine->placement.host_partials);
+    return sqrt(hst_norm2_sum(partials, engine->layout.elements / HST_NORM_BLOCK));
+}
+
+int optimizer_check_norm(struct hst_engine *engine, double grad_norm)
+{
+    if (isfinite(grad_norm))
+        return 0;
+    return engine_fail(
+        engine, HST_E_NONFINITE, -EOVERFLOW,
+        "the gradient norm of step %llu is %g: the loss diverged or the data or weights hold a "
+        "value that is not finite; %s. Fix: lower --lr or raise --warmup",
+        (unsigned long long)engine->step.number + 1, grad_norm,
+        engine->run.deferred ? "nothing was updated"
+                             : "with clipping off, units behind it in the model were updated "
+                               "already");
 }
 
 /* ---- update ---- */
 
 struct update_job {
-    struct hst_engine *engine;
-    struct optimizer_coefs coefs;
+    const struct hst_engine *engine;
     const struct tile_job *jobs;
     size_t pieces_per_tile;
 };
@@ -68,7 +89,8 @@ static void update_range(const struct update_job *update, const struct tile_job 
                          uint64_t n, bool decay)
 {
     const struct hst_cpu_adam_ops *adam = update->engine->adam;
-    const struct hst_adam_coef *coef = decay ? &update->coefs.decayed : &update->coefs.plain;
+    const struct optimizer_coefs *coefs = &update->engine->run.coefs;
+    const struct hst_adam_coef *coef = decay ? &coefs->decayed : &coefs->plain;
     if (engine_precision(update->engine) == HST_PRECISION_BF16)
         adam->adamw_bf16(coef, (uint16_t *)job->weights + at, job->remainder + at, job->m + at,
                          job->v + at, (const uint16_t *)job->grad + at, n);
@@ -106,15 +128,6 @@ static void update_piece(void *arg, size_t index, unsigned worker)
     }
 }
 
-static int update_visit(struct hst_engine *engine, void *context, const struct tile_job *jobs,
-                        uint32_t count)
-{
-    struct update_job *update = context;
-    update->jobs = jobs;
-    workers_run(engine->workers, count * update->pieces_per_tile, update_piece, update);
-    return 0;
-}
-
 int optimizer_coefs(const struct hst_engine *engine, double grad_norm,
                     struct optimizer_coefs *coefs)
 {
@@ -132,15 +145,17 @@ int optimizer_coefs(const struct hst_engine *engine, double grad_norm,
     return rc ? rc : hst_adam_coef_init(&hyper, t, scale, &coefs->plain);
 }
 
-int optimizer_update(struct hst_engine *engine, double grad_norm)
+void optimizer_update(struct hst_engine *engine, struct walk_at at)
 {
+    const struct node *node = &engine->run.graph.nodes[at.node];
+    struct tile_job jobs[UPDATE_TILES_MOST];
+    assert(node->tile_count <= UPDATE_TILES_MOST);
+    for (uint32_t i = 0; i < node->tile_count; i++)
+        jobs[i] = moves_tile(engine, at, node->tile + i);
     struct update_job update = {
         .engine = engine,
+        .jobs = jobs,
         .pieces_per_tile = (engine->layout.tile_elements + UPDATE_PIECE - 1) / UPDATE_PIECE,
     };
-    int rc = optimizer_coefs(engine, grad_norm, &update.coefs);
-    if (rc)
-        return rc;
-    unsigned all = TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS | TILE_READ_STATES | TILE_WRITE_STATES;
-    return tile_stream(engine, all, update_visit, &update);
+    workers_run(engine->workers, node->tile_count * update.pieces_per_tile, update_piece, &update);
 }

@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The end of a step on a device that holds everything itself: norm partials follow each unit's
- * gradients, and the update is enqueued behind them, so the next forward waits for it in the stream
- * and the host does not.
+ * Norm and update on a device that holds everything itself: partials follow each unit's gradients
+ * in the stream, and a unit's update is enqueued just before its next forward, which follows it
+ * there; the host waits for neither.
  */
 #include "exec/optimizer.h"
-
-#include <math.h>
-
-/* The unit's first partial; a unit is padded to whole blocks. */
-static uint64_t first_block(const struct hst_engine *engine, uint32_t unit)
-{
-    uint64_t elements = 0;
-    for (uint32_t u = 0; u < unit; u++)
-        elements += engine->layout.units[u].elements;
-    return elements / HST_NORM_BLOCK;
-}
 
 int optimizer_device_norm(struct hst_engine *engine, uint32_t unit)
 {
@@ -23,7 +12,7 @@ int optimizer_device_norm(struct hst_engine *engine, uint32_t unit)
     uint64_t elements = engine->layout.units[unit].elements;
     if (elements == 0)
         return 0;
-    uint64_t at = first_block(engine, unit) * sizeof(double);
+    uint64_t at = engine->layout.units[unit].first_block * sizeof(double);
     struct hst_norm2 norm = {
         .count = elements,
         .dtype = hst_engine_dtype(engine),
@@ -37,13 +26,6 @@ int optimizer_device_norm(struct hst_engine *engine, uint32_t unit)
     engine->step.partial_bytes += bytes;
     return hst_stream_copy(engine->unit_stream, engine->host_arena + p->host_partials + at,
                            norm.partial, bytes);
-}
-
-double optimizer_device_grad_norm(struct hst_engine *engine)
-{
-    const double *partials =
-        (const double *)(const void *)(engine->host_arena + engine->placement.host_partials);
-    return sqrt(hst_norm2_sum(partials, engine->layout.elements / HST_NORM_BLOCK));
 }
 
 static struct hst_adamw adamw_args(const struct hst_adam_coef *c)
@@ -84,36 +66,34 @@ static int update_part(struct hst_engine *engine, const struct hst_adam_coef *co
     return hst_op_adamw(engine->unit_stream, &args);
 }
 
-/* A parameter's tiles, one after another; the padding between parameters is left alone. */
-static int update_param(struct hst_engine *engine, const struct optimizer_coefs *coefs,
-                        const struct layout_param *param)
+/* The parameters' parts in a tile; the padding between them is left alone. */
+static int update_tile(struct hst_engine *engine, uint32_t tile)
 {
     const struct layout *layout = &engine->layout;
-    uint64_t size = layout->tile_elements, at = param->offset, end = at + param->count;
-    while (at < end) {
-        uint32_t tile = layout->units[param->unit].first_tile + (uint32_t)(at / size);
-        uint64_t left = size - at % size;
-        uint64_t count = end - at < left ? end - at : left;
-        int rc = update_part(engine, param->decay ? &coefs->decayed : &coefs->plain, tile,
-                             at % size, count);
-        if (rc)
-            return rc;
-        at += count;
+    const struct optimizer_coefs *coefs = &engine->run.coefs;
+    struct tile_range range = layout_tile(layout, tile);
+    const struct layout_unit *unit = &layout->units[range.unit];
+    uint64_t end = range.offset + range.elements;
+    int rc = 0;
+    for (uint32_t i = layout_first_param_in(layout, range);
+         i < unit->first_param + unit->param_count && rc == 0; i++) {
+        const struct layout_param *param = &layout->params[i];
+        if (param->owner != i)
+            continue;
+        if (param->offset >= end)
+            break;
+        uint64_t from = param->offset > range.offset ? param->offset : range.offset;
+        uint64_t to = param->offset + param->count < end ? param->offset + param->count : end;
+        rc = update_part(engine, param->decay ? &coefs->decayed : &coefs->plain, tile,
+                         from - range.offset, to - from);
     }
-    return 0;
+    return rc;
 }
 
-int optimizer_device_update(struct hst_engine *engine, double grad_norm)
+int optimizer_device_update(struct hst_engine *engine, uint32_t tile, uint32_t tile_count)
 {
-    struct optimizer_coefs coefs;
-    int rc = optimizer_coefs(engine, grad_norm, &coefs);
-    if (rc)
-        return rc;
-    for (uint32_t i = 0; i < engine->layout.param_count; i++) {
-        const struct layout_param *param = &engine->layout.params[i];
-        rc = param->owner == i ? update_param(engine, &coefs, param) : 0;
-        if (rc)
-            return engine_fail_device(engine, rc, "the update");
-    }
-    return 0;
+    int rc = 0;
+    for (uint32_t i = 0; i < tile_count && rc == 0; i++)
+        rc = update_tile(engine, tile + i);
+    return rc ? engine_fail_device(engine, rc, "the update") : 0;
 }

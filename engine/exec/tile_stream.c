@@ -39,7 +39,7 @@ static bool needs_slot(const struct stream_state *s, uint32_t tile)
     for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++)
         if (is_away(s, (enum extent_kind)kind, tile) &&
             wants(s, (enum extent_kind)kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
-                  TILE_READ_STATES | TILE_WRITE_STATES))
+                  TILE_WRITE_STATES))
             return true;
     return false;
 }
@@ -57,12 +57,8 @@ static unsigned char *slot_buffer(const struct hst_engine *engine, const struct 
 
 static int wait_for(struct hst_engine *engine, struct transfer *transfer)
 {
-    if (transfer->active) {
-        double start = clock_seconds();
+    if (transfer->active)
         extents_wait(engine->extents, transfer);
-        if (engine_computes_in_dram(engine)) /* else a copy: loading and saving, outside of steps */
-            engine->step.stall_nvme_s += clock_seconds() - start;
-    }
     return transfer->error ? engine_fail_transfer(engine, transfer) : 0;
 }
 
@@ -86,7 +82,7 @@ static int slot_read(struct stream_state *s, struct slot *slot, uint32_t tile)
     for (int k = 0; k < EXTENT_KIND_COUNT; k++) {
         enum extent_kind kind = (enum extent_kind)k;
         slot->transfers[kind] = (struct transfer){.tile = tile, .kind = kind};
-        if (!is_away(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, TILE_READ_STATES))
+        if (!is_away(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, 0))
             continue;
         int rc = extents_read(engine->extents, kind, tile, slot_buffer(engine, slot, kind),
                               &slot->transfers[kind]);
@@ -124,7 +120,7 @@ static int fetch_ahead(struct stream_state *s, bool must)
         }
         struct slot *slot = slot_at(s, s->fetched);
         if (!must) {
-            int rc = engine->extents->ops->progress(engine->extents, false);
+            int rc = engine->extents->ops->progress(engine->extents, 0);
             if (rc)
                 return engine_fail(engine, HST_E_READ, rc, "the way to the tiles broke down");
             if (slot_is_busy(slot))
@@ -148,8 +144,7 @@ static unsigned char *part_at(const struct stream_state *s, const struct slot *s
 {
     const struct hst_engine *engine = s->engine;
     struct address home = home_of(engine, kind, tile);
-    if (!wants(s, kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
-               TILE_READ_STATES | TILE_WRITE_STATES))
+    if (!wants(s, kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS, TILE_WRITE_STATES))
         return NULL;
     if (home.tier == HST_TIER_DRAM)
         return engine->host_arena + home.offset;
@@ -170,9 +165,6 @@ static struct tile_job job_at(const struct stream_state *s, const struct slot *s
         job.m = (float *)(void *)(record + at.m_at);
         job.v = (float *)(void *)(record + at.v_at);
     }
-    if (engine_computes_in_dram(engine))
-        job.grad = engine->arena + engine->placement.units[job.range.unit].grads +
-                   job.range.offset * engine_element_bytes(engine);
     return job;
 }
 

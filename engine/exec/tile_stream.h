@@ -3,7 +3,7 @@
 #define HOISTWAY_ENGINE_EXEC_TILE_STREAM_H
 /*
  * Every tile once, in order, through a small ring: read what is on NVMe or in HBM, visit in place,
- * write back. The update, loading and saving are three visits of the same stream.
+ * write back. Loading and saving are visits of this stream.
  */
 #include "engine_state.h"
 
@@ -14,14 +14,13 @@ struct tile_job {
     void *weights;      /* working dtype[range.elements] */
     int16_t *remainder; /* null in fp32 */
     float *m, *v;
-    const void *grad;   /* working dtype, rounded gradients at home in DRAM; null on a GPU */
+    const void *grad; /* working dtype, rounded gradients at home in DRAM; null on a GPU */
 };
 
 enum tile_access {
     TILE_READ_WEIGHTS = 1u << 0,
     TILE_WRITE_WEIGHTS = 1u << 1,
-    TILE_READ_STATES = 1u << 2,
-    TILE_WRITE_STATES = 1u << 3,
+    TILE_WRITE_STATES = 1u << 2,
 };
 
 /**

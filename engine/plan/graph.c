@@ -12,9 +12,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Tiles of an update that touches no drive, and of one that has weights alone there: enough for all
- * workers, small against a unit. */
-#define UPDATE_TILES         64u
+/* Tiles of an update that has weights alone on a drive: enough for all workers, small against a
+ * unit. */
 #define UPDATE_WEIGHTS_TILES 8u
 
 /* ---- parts of a period: update ---- */
@@ -83,7 +82,7 @@ static void add_updates(struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
     bool grads = b->in->deferred && u->grads == HST_TIER_NVME;
-    uint32_t most = u->weights == HST_TIER_NVME ? UPDATE_WEIGHTS_TILES : UPDATE_TILES;
+    uint32_t most = u->weights == HST_TIER_NVME ? UPDATE_WEIGHTS_TILES : UPDATE_TILES_MOST;
     b->units[unit].first_update = b->graph->node_count;
     for (uint32_t t = 0; t < u->tile_count && b->rc == 0;) {
         bool states = t < u->nvme_states;
@@ -246,9 +245,11 @@ static void send_grads(struct build *b, uint32_t unit)
         build_use(b, there, s->grads);
         build_dep(b, there, s->backward);
     }
-    struct node norm = {.unit = unit, .work = (double)u->elements, .dram_bytes = bytes};
-    s->norm = build_node(b, NODE_NORM, in->update_on_device ? LANE_COMPUTE : LANE_UPDATE,
-                         PART_BACKWARD, norm);
+    /* On the device it follows the backward in its stream; what is left is to wait for it. */
+    struct node norm = {.unit = unit};
+    if (!in->update_on_device)
+        norm.work = (double)u->elements, norm.dram_bytes = bytes;
+    s->norm = build_node(b, NODE_NORM, LANE_UPDATE, PART_BACKWARD, norm);
     build_use(b, s->norm, s->grads);
     build_dep(b, s->norm, there);
     if (s->grads != GRAPH_NONE && in->deferred) {

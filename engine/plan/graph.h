@@ -76,6 +76,8 @@ enum part {
 #define NODE_LEASES 3u
 #define DEP_BEFORE  0x80000000u /* in a dependency: of the period before */
 #define ALIASES_MAX 7u
+/** Tiles of one UPDATE: enough for all workers. */
+#define UPDATE_TILES_MOST 64u
 
 struct node {
     uint8_t kind, lane;
@@ -149,7 +151,7 @@ void graph_free(struct graph *graph);
 
 /**
  * Runs three periods in program order, one node at a time, and finds a node that would wait for
- * itself or a later one. Returns 0 or -EDEADLK with *node set. A graph that graph_build made passes.
+ * itself or a later one. Returns 0, or -EDEADLK with *node set; a built graph passes.
  */
 int graph_check(const struct graph *graph, uint32_t *node);
 

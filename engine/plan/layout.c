@@ -238,7 +238,8 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
                                  .param_count = desc->param_count,
                                  .flops_per_token = desc->flops_per_token,
                                  .act_bytes_per_token = desc->act_bytes_per_token,
-                                 .work_bytes = desc->work_bytes};
+                                 .work_bytes = desc->work_bytes,
+                                 .no_forward = (desc->flags & HST_UNIT_NO_FORWARD) != 0};
     for (uint32_t i = 0; i < desc->param_count; i++)
         copy_param(layout, unit, &desc->params[i], i, names[i]);
     free(names);
@@ -276,6 +277,7 @@ int layout_seal(struct layout *layout, uint32_t tile_elements)
         unit->first_tile = (uint32_t)tiles;
         unit->tile_count = (uint32_t)count;
         tiles += count;
+        unit->first_block = layout->elements / LAYOUT_UNIT_ALIGN;
         layout->elements += unit->elements;
     }
     layout->tile_count = (uint32_t)tiles;

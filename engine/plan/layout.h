@@ -38,7 +38,9 @@ struct layout_unit {
     /* of its accumulator: own parameters that are not tied, padded each */
     uint64_t grad_elements;
     uint32_t first_tile, tile_count;
+    uint64_t first_block;              /* of the norm: its first partial */
     uint64_t flops_per_token, act_bytes_per_token, work_bytes;
+    bool no_forward; /* in training: its backward computes the forward too */
 };
 
 struct layout {

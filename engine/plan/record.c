@@ -30,3 +30,8 @@ uint64_t record_weight_bytes(enum hst_precision precision)
 {
     return precision == HST_PRECISION_BF16 ? 2 : 4;
 }
+
+uint64_t record_state_bytes(enum hst_precision precision)
+{
+    return precision == HST_PRECISION_BF16 ? 10 : 8;
+}

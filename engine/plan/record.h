@@ -20,5 +20,7 @@ struct record {
 struct record record_layout(enum hst_precision precision, uint64_t elements);
 /** Bytes of one weight, one rounded gradient, one activation element. */
 uint64_t record_weight_bytes(enum hst_precision precision);
+/** Bytes of one element's states, without padding. */
+uint64_t record_state_bytes(enum hst_precision precision);
 
 #endif

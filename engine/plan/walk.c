@@ -24,7 +24,7 @@ static bool is_tracked(const struct walk *walk, uint64_t period)
     return period < walk->opened && period + WALK_PERIODS >= walk->opened;
 }
 
-static bool is_run(const struct walk *walk, struct walk_at at)
+bool walk_is_run(const struct walk *walk, struct walk_at at)
 {
     return (walk->graph->nodes[at.node].parts & period_of(walk, at.period)->parts) != 0;
 }
@@ -235,7 +235,7 @@ bool walk_next(struct walk *walk, enum lane lane, struct walk_at *at)
         uint64_t period = walk->lane[lane].period;
         for (; walk->lane[lane].at < graph->lane_count[lane]; walk->lane[lane].at++) {
             *at = (struct walk_at){period, graph->lane[lane][walk->lane[lane].at]};
-            if (is_run(walk, *at))
+            if (walk_is_run(walk, *at))
                 return true;
             finish(walk, *at);
         }
@@ -250,7 +250,7 @@ static bool dep_done(const struct walk *walk, struct walk_at at)
     if (!is_tracked(walk, at.period))
         return true;
     uint8_t state = period_of(walk, at.period)->state[at.node];
-    return state == STATE_DONE || (state == STATE_WAITING && !is_run(walk, at));
+    return state == STATE_DONE || (state == STATE_WAITING && !walk_is_run(walk, at));
 }
 
 bool walk_deps_done(const struct walk *walk, struct walk_at at)
@@ -297,10 +297,10 @@ void walk_done(struct walk *walk, struct walk_at at)
     finish(walk, at);
 }
 
-void walk_narrow(struct walk *walk, unsigned parts)
+void walk_narrow(struct walk *walk, uint64_t period, unsigned parts)
 {
-    assert(walk->opened > 0);
-    period_of(walk, walk->opened - 1)->parts &= parts;
+    assert(is_tracked(walk, period));
+    period_of(walk, period)->parts &= parts;
 }
 
 uint32_t walk_buffer(const struct walk *walk, struct walk_at at, unsigned i)

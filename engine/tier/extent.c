@@ -26,7 +26,7 @@ int extents_write(struct extents *extents, enum extent_kind kind, uint32_t tile,
 int extents_wait(struct extents *extents, struct transfer *transfer)
 {
     while (transfer->active) {
-        int rc = extents->ops->progress(extents, true);
+        int rc = extents->ops->progress(extents, UINT64_MAX);
         if (rc) { /* the backend broke down: nothing will complete any more */
             transfer->error = rc;
             return rc;

@@ -13,6 +13,9 @@
 
 #include <hoistway/aio.h>
 
+/* Most that the engine has on the way to one drive at once. */
+#define EXTENTS_IN_FLIGHT 64u
+
 enum extent_kind { EXTENT_WEIGHTS = 0, EXTENT_STATES = 1, EXTENT_KIND_COUNT };
 
 struct transfer {
@@ -38,8 +41,9 @@ struct extents_ops {
                  struct transfer *transfer);
     /* True where no write of the extent is in flight. */
     bool (*written)(struct extents *extents, enum extent_kind kind, uint32_t tile);
-    /* Takes what has completed; waits for at least one where `wait` and anything is in flight. */
-    int (*progress)(struct extents *extents, bool wait);
+    /* Takes what has completed; where nothing has and anything is in flight, waits for it for
+       wait_ns at most (UINT64_MAX: without end). */
+    int (*progress)(struct extents *extents, uint64_t wait_ns);
     void (*close)(struct extents *extents);
 };
 

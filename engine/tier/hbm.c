@@ -36,16 +36,18 @@ static void complete(struct hbm *hbm, int error)
     hbm->count--;
 }
 
-static int hbm_progress(struct extents *extents, bool wait)
+static int hbm_progress(struct extents *extents, uint64_t wait_ns)
 {
     struct hbm *hbm = (struct hbm *)extents;
+    bool taken = false;
     while (hbm->count > 0) {
         struct hst_event *passed = hbm->ring[hbm->first].passed;
+        bool wait = wait_ns > 0 && !taken;
         int rc = wait ? hst_event_sync(passed) : hst_event_query(passed);
         if (rc == 0 && !wait)
             return 0;
         complete(hbm, rc < 0 ? rc : 0);
-        wait = false;
+        taken = true;
     }
     return 0;
 }
@@ -68,7 +70,7 @@ static int move(struct hbm *hbm, enum extent_kind kind, uint32_t tile, void *buf
                              : record_layout(p->precision, elements).bytes;
     unsigned char *at = hbm->arena + home.offset;
     if (hbm->count == hbm->depth) {
-        int rc = hbm_progress(&hbm->extents, true);
+        int rc = hbm_progress(&hbm->extents, UINT64_MAX);
         if (rc)
             return rc;
     }
@@ -100,7 +102,7 @@ static void hbm_close(struct extents *extents)
 {
     struct hbm *hbm = (struct hbm *)extents;
     while (hbm->count > 0)
-        (void)hbm_progress(extents, true); /* each transfer keeps its own error */
+        (void)hbm_progress(extents, UINT64_MAX); /* each transfer keeps its own error */
     for (uint32_t i = 0; i < hbm->depth; i++)
         hst_event_destroy(&hbm->ring[i].passed);
     free(hbm->ring);

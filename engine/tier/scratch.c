@@ -34,10 +34,10 @@ static void complete(struct scratch *scratch, const struct hst_aio_completion *c
 }
 
 /* Returns how many completed, or the backend's error. */
-static int reap(struct scratch *scratch, uint32_t drive, size_t least)
+static int reap(struct scratch *scratch, uint32_t drive, size_t least, uint64_t wait_ns)
 {
     struct hst_aio_completion completions[REAP_BATCH];
-    int n = hst_aio_reap(scratch->aio[drive], completions, REAP_BATCH, least, UINT64_MAX);
+    int n = hst_aio_reap(scratch->aio[drive], completions, REAP_BATCH, least, wait_ns);
     for (int i = 0; i < n; i++)
         complete(scratch, &completions[i]);
     return n;
@@ -47,7 +47,7 @@ static int reap_all(struct scratch *scratch)
 {
     int done = 0;
     for (uint32_t d = 0; d < scratch->drives; d++) {
-        int n = reap(scratch, d, 0);
+        int n = reap(scratch, d, 0, 0);
         if (n < 0)
             return n;
         done += n;
@@ -55,17 +55,17 @@ static int reap_all(struct scratch *scratch)
     return done;
 }
 
-static int scratch_progress(struct extents *extents, bool wait)
+static int scratch_progress(struct extents *extents, uint64_t wait_ns)
 {
     struct scratch *scratch = (struct scratch *)extents;
     bool ready[STRIPE_DRIVES_MAX];
     if (scratch->drives == 1) {
-        int n = reap(scratch, 0, wait ? 1 : 0);
+        int n = reap(scratch, 0, wait_ns > 0 ? 1 : 0, wait_ns);
         return n < 0 ? n : 0;
     }
     int n = reap_all(scratch);
-    if (n == 0 && wait) {
-        n = hst_aio_wait_any(scratch->aio, scratch->drives, ready, UINT64_MAX);
+    if (n == 0 && wait_ns > 0) {
+        n = hst_aio_wait_any(scratch->aio, scratch->drives, ready, wait_ns);
         n = n < 0 ? n : reap_all(scratch);
     }
     return n < 0 ? n : 0;
@@ -98,7 +98,7 @@ static int submit(struct scratch *scratch, uint32_t drive, struct hst_aio_op *op
             return 0;
         if (rc < 0 && rc != -EAGAIN)
             return rc;
-        rc = reap(scratch, drive, 1);
+        rc = reap(scratch, drive, 1, UINT64_MAX);
         if (rc < 0)
             return rc;
     }
@@ -110,7 +110,7 @@ static int move(struct scratch *scratch, enum extent_kind kind, uint32_t tile, v
     struct address at = kind == EXTENT_WEIGHTS ? placement_weights(scratch->placement, tile)
                                                : placement_states(scratch->placement, tile);
     while (scratch->writing[kind][tile]) {
-        int rc = scratch_progress(&scratch->extents, true);
+        int rc = scratch_progress(&scratch->extents, UINT64_MAX);
         if (rc)
             return rc;
     }
@@ -151,7 +151,7 @@ static void scratch_close(struct extents *extents)
 {
     struct scratch *scratch = (struct scratch *)extents;
     for (uint32_t d = 0; d < scratch->drives; d++)
-        while (hst_aio_in_flight(scratch->aio[d]) > 0 && reap(scratch, d, 1) >= 0)
+        while (hst_aio_in_flight(scratch->aio[d]) > 0 && reap(scratch, d, 1, UINT64_MAX) >= 0)
             ;
     scratch_free(scratch);
 }

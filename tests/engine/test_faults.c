@@ -59,14 +59,15 @@ static int fault_write(struct extents *extents, enum extent_kind kind, uint32_t 
     return begin(transfer, fault.behind->write(extents, kind, tile, buffer, transfer));
 }
 
-static int fault_progress(struct extents *extents, bool wait)
+static int fault_progress(struct extents *extents, uint64_t wait_ns)
 {
+    bool wait = wait_ns > 0;
     if (fault.lazy && !wait)
         return 0;
     fault.waits += wait;
     if (fault.waits >= fault.break_at) /* from then on, for good */
         return -ENXIO;
-    int rc = fault.behind->progress(extents, wait);
+    int rc = fault.behind->progress(extents, wait_ns);
     if (fault.doomed && !fault.doomed->active) {
         fault.doomed->error = -EIO;
         fault.doomed = NULL;

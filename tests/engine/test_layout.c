@@ -3,7 +3,6 @@
  */
 #include "plan/layout.h"
 #include "plan/record.h"
-#include "plan/sweep.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -153,21 +152,6 @@ static void record_arrays_do_not_overlap_and_are_staggered(void **state)
     }
 }
 
-static void the_order_of_a_step_goes_up_and_comes_back(void **state)
-{
-    (void)state;
-    static const uint32_t order[] = {0, 1, 2, 2, 1, 0, 0, 1};
-    for (uint32_t place = 0; place < 8; place++)
-        assert_int_equal(sweep_unit(3, place), order[place]);
-    for (uint32_t place = 0; place < 6; place++)
-        for (uint32_t unit = 0; unit < 3; unit++) {
-            uint32_t distance = sweep_distance(3, place, unit);
-            assert_int_equal(sweep_unit(3, place + distance), unit);
-            for (uint32_t d = 0; d < distance; d++)
-                assert_int_not_equal(sweep_unit(3, place + d), unit);
-        }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,7 +161,6 @@ int main(void)
         cmocka_unit_test(wrong_descriptions_are_refused_and_change_nothing),
         cmocka_unit_test(the_first_parameter_of_a_range_is_the_first_that_ends_behind_its_start),
         cmocka_unit_test(record_arrays_do_not_overlap_and_are_staggered),
-        cmocka_unit_test(the_order_of_a_step_goes_up_and_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

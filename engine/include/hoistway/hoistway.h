@@ -166,6 +166,12 @@ struct hst_param_desc {
     const char *alias_of;
 };
 
+enum hst_unit_flag {
+    /* In training the unit is not visited in the forward: its backward computes that too, as a head
+       does that turns a chunk of tokens into losses and gradients at once. */
+    HST_UNIT_NO_FORWARD = 1u << 0,
+};
+
 struct hst_unit_desc {
     const char *name; /* copied */
     const struct hst_param_desc *params;
@@ -175,6 +181,7 @@ struct hst_unit_desc {
     uint64_t act_bytes_per_token;
     /* device memory the computation of one micro-batch needs beside its inputs */
     uint64_t work_bytes;
+    unsigned flags; /* of enum hst_unit_flag */
 };
 
 /**

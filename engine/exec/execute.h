@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_EXEC_EXECUTE_H
+#define HOISTWAY_ENGINE_EXEC_EXECUTE_H
+/*
+ * The executor: runs the step graph on the machine. Everything happens on the caller's thread, in
+ * one loop: take what has completed, start what may start, and when there is nothing to do wait for
+ * the drives or the device. The client's calls are that loop with different ends: a unit may be
+ * computed with, the norm is known, all is written. Nothing is allocated after execute_open.
+ */
+#include "engine_state.h"
+
+/** Builds the graph of the sealed plan and what running it needs. Errors: -ENOMEM, the device's. */
+int execute_open(struct hst_engine *engine);
+void execute_close(struct hst_engine *engine);
+
+/** Opens the period of the step that begins. */
+int execute_begin(struct hst_engine *engine);
+/**
+ * Waits until the unit may be computed with in that sweep, and starts its node. Units before it in
+ * the order are passed. HST_EVAL outside a step begins an evaluation where none is under way.
+ * Errors: -EINVAL the unit is not visited so, or its turn is over.
+ */
+int execute_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep);
+/** The acquired unit's work is enqueued on the stream. */
+int execute_leave(struct hst_engine *engine, struct hst_stream *stream);
+/** Waits for all gradients and their norm, which is in run.grad_norm then. */
+int execute_end(struct hst_engine *engine);
+/** Waits until everything that was begun is done and written; the next step begins anew. */
+int execute_drain(struct hst_engine *engine);
+
+/** The lease of the acquired unit's weights; meaningless where all of them are at home in DRAM. */
+unsigned char *execute_lease(const struct hst_engine *engine);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_EXEC_EXECUTE_STATE_H
+#define HOISTWAY_ENGINE_EXEC_EXECUTE_STATE_H
+/* What the executor holds between calls; execute.c alone changes it. */
+#include "plan/walk.h"
+#include "tier/extent.h"
+
+#include <hoistway/cpu_adam.h>
+
+/** One step's coefficients, for parameters with and without weight decay. */
+struct optimizer_coefs {
+    struct hst_adam_coef decayed, plain;
+};
+
+/* A node of the drives' lanes that was started. */
+struct job {
+    struct walk_at at;
+    uint32_t begun, count, flying; /* extents */
+    double start_s;
+    bool used;
+};
+
+/* An extent on its way. */
+struct flight {
+    struct transfer transfer;
+    uint32_t job;
+    bool used;
+};
+
+/* A unit's computation that was enqueued: done when the stream has passed the event. */
+struct passage {
+    struct walk_at at;
+    struct hst_event *passed;
+    double start_s;
+};
+
+enum { EXECUTE_JOBS = 256, EXECUTE_PASSAGES = 16 };
+
+struct execute {
+    struct graph graph;
+    struct walk walk;
+    bool deferred; /* the update waits for the norm, and is left to the next step */
+
+    struct job jobs[EXECUTE_JOBS];
+    uint32_t issuing[LANE_COUNT]; /* job whose extents have not all been begun, or EXECUTE_JOBS */
+    struct flight *flights;       /* [flight_count] */
+    uint32_t flight_count, flying;
+    struct passage passages[EXECUTE_PASSAGES]; /* ring; oldest at `first_passage` */
+    uint32_t first_passage, passage_count;
+    double compute_end_s; /* when the last passage was seen to be over */
+
+    struct walk_at computing; /* the node of the unit that is acquired */
+    double computing_start_s;
+
+    uint64_t period; /* of the step at hand, or of the next one */
+    bool prepared;   /* the next step's period is open already */
+    bool in_step, evaluating;
+    bool update_pending;          /* the last step's update is not done yet */
+    bool clip_done;               /* of the step at hand */
+    double grad_norm;             /* of the last step that has one */
+    struct optimizer_coefs coefs; /* of the update that is pending or under way */
+};
+
+#endif

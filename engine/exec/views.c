@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Addresses of parameters: at home in memory, or in the lease that the unit's weights came into. */
+#include "exec/views.h"
+
+#include "exec/execute.h"
+
+float *views_accumulator(const struct hst_engine *engine, const struct layout_param *param)
+{
+    uint64_t base = param->tied ? engine->placement.tied : engine->placement.accumulator;
+    return (float *)(void *)(engine->arena + base) + param->grad_offset;
+}
+
+/* Own tiles come first in a unit's gathers, then one gather for each alias. */
+static void set_weights(struct hst_engine *engine, uint32_t unit)
+{
+    struct gather gathers[GATHER_MAX];
+    const struct layout *layout = &engine->layout;
+    const struct layout_unit *u = &layout->units[unit];
+    placement_gather(layout, engine_precision(engine), unit, gathers);
+    int alias = u->tile_count > 0 ? 1 : 0;
+    for (uint32_t i = 0; i < u->param_count; i++) {
+        const struct layout_param *param = &layout->params[u->first_param + i];
+        bool own = param->owner == u->first_param + i;
+        const struct gather *gather = &gathers[own ? 0 : alias];
+        alias += own ? 0 : 1;
+        uint64_t element = param->offset - layout_tile(layout, gather->first_tile).offset;
+        struct address home = placement_weights(&engine->placement, gather->first_tile);
+        unsigned char *base = home.tier == HST_TIER_NVME ? execute_lease(engine) + gather->lease_at
+                                                         : engine->arena + home.offset;
+        engine->units[unit].views[i].data = base + element * engine_element_bytes(engine);
+    }
+}
+
+void views_set(struct hst_engine *engine, uint32_t unit, bool gradients)
+{
+    const struct layout_unit *u = &engine->layout.units[unit];
+    set_weights(engine, unit);
+    for (uint32_t i = 0; i < u->param_count; i++)
+        engine->units[unit].views[i].grad =
+            gradients ? views_accumulator(engine, &engine->layout.params[u->first_param + i])
+                      : NULL;
+    engine->view = (struct hst_unit_view){
+        .param = engine->units[unit].views,
+        .param_count = u->param_count,
+        .work = {engine->arena + engine->placement.work, u->work_bytes},
+    };
+}

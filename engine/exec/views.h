@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_EXEC_VIEWS_H
+#define HOISTWAY_ENGINE_EXEC_VIEWS_H
+/* Where the client finds an acquired unit's parameters and gradients. */
+#include "engine_state.h"
+
+/** Fills engine->view for the unit that was reached; gradients in the backward alone. */
+void views_set(struct hst_engine *engine, uint32_t unit, bool gradients);
+/** A parameter's f32 gradient accumulator. */
+float *views_accumulator(const struct hst_engine *engine, const struct layout_param *param);
+
+#endif
