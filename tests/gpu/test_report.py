@@ -19,7 +19,8 @@ SCRIPT = os.path.join(place.HERE, 'report.py')
 
 
 def report(out, *arguments, **settings):
-    on_double = {'HOISTWAY_PLUGIN_PATH': DOUBLE, 'HOISTWAY_CUDA_PATH': DOUBLE}
+    on_double = {'HOISTWAY_PLUGIN_PATH': DOUBLE, 'HOISTWAY_CUDA_PATH': DOUBLE,
+                 'HST_FAKE_BLASLT_SPLIT': '1'}
     done = subprocess.run(
         [sys.executable, SCRIPT, '--smoke', '--out', out, *arguments], capture_output=True,
         text=True, timeout=800, env={**os.environ, **on_double, **settings})
