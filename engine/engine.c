@@ -203,6 +203,7 @@ static int plan(struct hst_engine *engine)
     in->batch_tokens = engine->config.batch_tokens;
     in->grain_tokens = engine->config.grain_tokens;
     in->carry_bytes_per_token = engine->carry_bytes_per_token;
+    in->deferred = engine->config.clip > 0;
     rc = store_dirs_rates(engine, in);
     if (rc)
         return rc;

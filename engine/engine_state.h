@@ -13,10 +13,11 @@
 #include <hoistway/hoistway.h>
 #include <sys/types.h>
 
-/* A slot of the tile ring (exec/tile_stream.c). */
+/* A slot of the tile ring while tiles are loaded or saved (exec/tile_stream.c). */
+enum { SLOT_KINDS = EXTENT_STATES + 1 }; /* weights and states */
 struct slot {
     unsigned char *buffer;
-    struct transfer transfers[EXTENT_KIND_COUNT];
+    struct transfer transfers[SLOT_KINDS];
 };
 
 /* A directory of --store and what runs in it (store_dir.c). */

@@ -48,17 +48,21 @@ int engine_fail_transfer(struct hst_engine *engine, const struct transfer *trans
 {
     if (!engine_computes_in_dram(engine)) /* the tile was on its way from or to the device */
         return engine_fail_device(engine, transfer->error, "copying a tile");
-    bool states = transfer->kind == EXTENT_STATES;
-    struct address at = states ? placement_states(&engine->placement, transfer->tile)
-                               : placement_weights(&engine->placement, transfer->tile);
+    static const char *const names[EXTENT_KIND_COUNT] = {
+        [EXTENT_WEIGHTS] = "weights, tile",
+        [EXTENT_STATES] = "optimizer states, tile",
+        [EXTENT_GRADS] = "gradients, tile",
+        [EXTENT_ACTS] = "activation checkpoints, block",
+    };
+    uint64_t bytes;
+    struct address at =
+        placement_extent(&engine->placement, transfer->kind, transfer->index, &bytes);
     return engine_fail(engine, transfer->write ? HST_E_WRITE : HST_E_READ, transfer->error,
-                       "%s of %s, tile %u, at offset %llu of the scratch file in %s failed: %s. "
-                       "Fix: check the drive "
-                       "(dmesg, smartctl -a), then start again",
-                       transfer->write ? "writing" : "reading",
-                       states ? "optimizer states" : "weights", transfer->tile,
-                       (unsigned long long)at.offset, engine->drives[at.drive].path,
-                       strerror(-transfer->error));
+                       "%s of %s %u, at offset %llu of the scratch file in %s failed: %s. Fix: "
+                       "check the drive (dmesg, smartctl -a), then start again",
+                       transfer->write ? "writing" : "reading", names[transfer->kind],
+                       transfer->index, (unsigned long long)at.offset,
+                       engine->drives[at.drive].path, strerror(-transfer->error));
 }
 
 const struct hst_error *hst_engine_error(const struct hst_engine *engine)

@@ -141,7 +141,7 @@ static const struct hst_option options[] = {
      .offset = FIELD(place),
      .argument = "CLASS=TIER[,...]",
      .default_text = "by the budgets",
-     .help = "homes: states and weights, each in dram or nvme"},
+     .help = "homes of states, weights, grads, acts: dram or nvme"},
     {.name = "threads",
      .group = "placement",
      .type = HST_OPTION_UINT32,

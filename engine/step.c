@@ -5,6 +5,7 @@
  */
 #include "engine_state.h"
 #include "exec/execute.h"
+#include "exec/moves.h"
 #include "exec/optimizer.h"
 #include "exec/views.h"
 
@@ -119,6 +120,43 @@ int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sw
     return 0;
 }
 
+/* Rounds an own parameter's gradient, and leaves zeros up to the next one: the norm runs over whole
+ * rows, and the row may be in a buffer that held another unit's. */
+static int round_gradient(struct hst_engine *engine, uint32_t unit,
+                          const struct layout_param *param, uint64_t end)
+{
+    uint64_t element = engine_element_bytes(engine);
+    unsigned char *row = moves_grads(engine, engine->run.computing, unit);
+    struct hst_cast round = {
+        .count = param->count,
+        .src_dtype = HST_F32,
+        .dst_dtype = hst_engine_dtype(engine),
+        .src = views_accumulator(engine, param),
+        .dst = row + param->offset * element,
+    };
+    uint64_t stop = param->offset + param->count;
+    int rc = hst_op_cast(engine->unit_stream, &round);
+    if (rc == 0 && end > stop)
+        rc = hst_stream_zero(engine->unit_stream, row + stop * element, (end - stop) * element);
+    return rc;
+}
+
+static int round_gradients(struct hst_engine *engine, uint32_t unit)
+{
+    const struct layout *layout = &engine->layout;
+    const struct layout_unit *u = &layout->units[unit];
+    uint64_t end = u->elements;
+    int rc = 0;
+    for (uint32_t i = u->first_param + u->param_count; rc == 0 && i-- > u->first_param;) {
+        const struct layout_param *param = &layout->params[i];
+        if (param->owner != i)
+            continue;
+        rc = round_gradient(engine, unit, param, end);
+        end = param->offset;
+    }
+    return rc ? engine_fail_device(engine, rc, "rounding gradients") : 0;
+}
+
 int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
 {
     if (engine->error.code)
@@ -126,25 +164,11 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
     if (engine->acquired != unit || engine->sweep != HST_BACKWARD || engine->units[unit].grad_ready)
         return engine_refuse(
             engine, "gradients of unit %u are complete once, while its backward holds it", unit);
-    const struct layout_unit *u = &engine->layout.units[unit];
-    for (uint32_t i = u->first_param; i < u->first_param + u->param_count; i++) {
-        const struct layout_param *param = &engine->layout.params[i];
-        if (param->owner != i)
-            continue;
-        struct hst_cast round = {
-            .count = param->count,
-            .src_dtype = HST_F32,
-            .dst_dtype = hst_engine_dtype(engine),
-            .src = views_accumulator(engine, param),
-            .dst = engine->arena + engine->placement.units[unit].grads +
-                   param->offset * engine_element_bytes(engine),
-        };
-        int rc = hst_op_cast(engine->unit_stream, &round);
-        if (rc)
-            return engine_fail_device(engine, rc, "rounding gradients");
-    }
+    int rc = round_gradients(engine, unit);
+    if (rc)
+        return rc;
     if (!engine_computes_in_dram(engine)) {
-        int rc = optimizer_device_norm(engine, unit);
+        rc = optimizer_device_norm(engine, unit);
         if (rc)
             return engine_fail_device(engine, rc, "the gradient norm");
     }
@@ -172,7 +196,7 @@ int hst_unit_release(struct hst_engine *engine, uint32_t unit)
     return 0;
 }
 
-/* ---- activations: at home where the device computes ---- */
+/* ---- activations ---- */
 
 int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
                     enum hst_act_kind kind, unsigned access, struct hst_stream *stream,
@@ -186,16 +210,16 @@ int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
         return engine_refuse(
             engine, "activation of micro-batch %u of unit %u, which must be acquired", micro, unit);
     uint64_t per_token = engine->carry_bytes_per_token;
-    uint64_t base = kind == HST_CARRY_GRAD ? p->carry_grad : p->carry;
+    unsigned char *base = engine->arena + (kind == HST_CARRY_GRAD ? p->carry_grad : p->carry);
     if (kind == HST_CHECKPOINT) {
         per_token = engine->layout.units[unit].act_bytes_per_token;
-        base = p->units[unit].acts;
+        base = moves_acts(engine, engine->run.computing, unit);
     }
     if (per_token == 0)
         return engine_refuse(engine, "unit %u declared no bytes of that kind of activation", unit);
     uint64_t tokens = placement_micro_tokens(&engine->plan_in, micro);
     *act = (struct hst_act){
-        .data = engine->arena + base + micro * placement_micro_stride(&engine->plan_in, per_token),
+        .data = base + micro * placement_micro_stride(&engine->plan_in, per_token),
         .size_bytes = tokens * per_token,
         .tokens = tokens,
     };

@@ -194,7 +194,7 @@ static int run_host_node(struct hst_engine *engine, struct walk_at at)
     const struct node *node = node_of(&engine->run, at);
     switch ((enum node_kind)node->kind) {
     case NODE_NORM:
-        return optimizer_norm(engine, node->unit);
+        return optimizer_norm(engine, at);
     case NODE_CLIP:
         return clip(engine);
     default:
@@ -433,13 +433,6 @@ int execute_end(struct hst_engine *engine)
     return 0;
 }
 
-unsigned char *execute_lease(const struct hst_engine *engine)
-{
-    const struct placement *p = &engine->placement;
-    uint32_t buffer = walk_pool_buffer(&engine->run.walk, engine->run.computing, POOL_WEIGHTS);
-    return engine->arena + p->leases + buffer * p->lease_bytes;
-}
-
 /* ---- opening ---- */
 
 static uint32_t flights_wanted(const struct hst_engine *engine)
@@ -451,14 +444,14 @@ static uint32_t flights_wanted(const struct hst_engine *engine)
 int execute_open(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
-    run->deferred = engine->config.clip > 0;
+    run->deferred = engine->plan_in.deferred;
     for (int l = 0; l < LANE_COUNT; l++)
         run->issuing[l] = EXECUTE_JOBS;
     run->flight_count = flights_wanted(engine);
     run->flights = calloc(run->flight_count, sizeof *run->flights);
     if (!run->flights)
         return -ENOMEM;
-    int rc = step_graph(&engine->plan_in, &engine->placement, run->deferred, &run->graph);
+    int rc = step_graph(&engine->plan_in, &engine->placement, &run->graph);
     rc = rc ? rc : walk_init(&run->walk, &run->graph);
     for (uint32_t i = 0; rc == 0 && i < EXECUTE_PASSAGES; i++)
         rc = hst_event_create(engine->dev, &run->passages[i].passed);

@@ -28,7 +28,4 @@ int execute_end(struct hst_engine *engine);
 /** Waits until everything that was begun is done and written; the next step begins anew. */
 int execute_drain(struct hst_engine *engine);
 
-/** The lease of the acquired unit's weights; meaningless where all of them are at home in DRAM. */
-unsigned char *execute_lease(const struct hst_engine *engine);
-
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Maps nodes to bytes. A unit's lease holds its own tiles one after another, then those it is an
- * alias of; a slot of the tile pool holds one tile's record.
+ * Maps nodes to bytes. A unit's lease of weights holds its own tiles one after another, then those
+ * it is an alias of; a slot of the tile pool holds one tile's gradients, then its record.
  */
 #include "exec/moves.h"
 
@@ -15,24 +15,51 @@ static enum hst_tier states_tier(const struct hst_engine *engine, uint32_t tile)
     return placement_states(&engine->placement, tile).tier;
 }
 
-static unsigned char *lease_of(const struct hst_engine *engine, struct walk_at at)
+/* The buffer that a started node has of a ring. */
+static unsigned char *buffer_of(const struct hst_engine *engine, struct walk_at at, enum pool pool)
 {
-    uint32_t buffer = walk_pool_buffer(&engine->run.walk, at, POOL_WEIGHTS);
-    return engine->arena + engine->placement.leases + buffer * engine->placement.lease_bytes;
+    const struct placement *p = &engine->placement;
+    const struct {
+        uint64_t at, bytes;
+    } rings[POOL_COUNT] = {
+        [POOL_WEIGHTS] = {p->leases, p->lease_bytes},
+        [POOL_TILES] = {p->slots, p->slot_bytes},
+        [POOL_GRADS] = {p->grad_leases, p->grad_lease_bytes},
+        [POOL_ACTS] = {p->act_leases, p->act_lease_bytes},
+    };
+    uint32_t buffer = walk_pool_buffer(&engine->run.walk, at, pool);
+    return engine->host_arena + rings[pool].at + buffer * rings[pool].bytes;
 }
 
-static unsigned char *slot_of(const struct hst_engine *engine, struct walk_at at)
+unsigned char *moves_lease(const struct hst_engine *engine, struct walk_at at)
 {
-    uint32_t buffer = walk_pool_buffer(&engine->run.walk, at, POOL_TILES);
-    return engine->host_arena + engine->placement.slots + buffer * engine->placement.slot_bytes +
-           engine->placement.slot_record_at;
+    return buffer_of(engine, at, POOL_WEIGHTS);
+}
+
+static unsigned char *record_of(const struct hst_engine *engine, struct walk_at at)
+{
+    return buffer_of(engine, at, POOL_TILES) + engine->placement.slot_record_at;
+}
+
+unsigned char *moves_grads(const struct hst_engine *engine, struct walk_at at, uint32_t unit)
+{
+    struct address home = engine->placement.units[unit].grads;
+    return home.tier == HST_TIER_NVME ? buffer_of(engine, at, POOL_GRADS)
+                                      : engine->arena + home.offset;
+}
+
+unsigned char *moves_acts(const struct hst_engine *engine, struct walk_at at, uint32_t unit)
+{
+    struct address home = engine->placement.units[unit].acts;
+    return home.tier == HST_TIER_NVME ? buffer_of(engine, at, POOL_ACTS)
+                                      : engine->arena + home.offset;
 }
 
 /* A tile of the unit's own row, in its lease. */
 static unsigned char *own_tile(const struct hst_engine *engine, struct walk_at at, uint32_t tile)
 {
     uint64_t offset = layout_tile(&engine->layout, tile).offset;
-    return lease_of(engine, at) + offset * engine_element_bytes(engine);
+    return moves_lease(engine, at) + offset * engine_element_bytes(engine);
 }
 
 /* ---- a unit's weights ---- */
@@ -66,7 +93,7 @@ static struct move weights_at(const struct hst_engine *engine, struct walk_at at
     return (struct move){
         .kind = EXTENT_WEIGHTS,
         .index = g->first_tile + i,
-        .memory = lease_of(engine, at) + g->lease_at + elements * engine_element_bytes(engine),
+        .memory = moves_lease(engine, at) + g->lease_at + elements * engine_element_bytes(engine),
     };
 }
 
@@ -77,9 +104,21 @@ static const struct node *node_of(const struct hst_engine *engine, struct walk_a
     return &engine->run.graph.nodes[at.node];
 }
 
-static bool writes_states(const struct hst_engine *engine, const struct node *node)
+static bool has_states(const struct hst_engine *engine, const struct node *node)
 {
     return states_tier(engine, node->tile) == HST_TIER_NVME;
+}
+
+/* Gradients that wait on drives for the norm. */
+static bool has_grads(const struct hst_engine *engine, const struct node *node)
+{
+    return engine->run.deferred && engine->placement.units[node->unit].grads.tier == HST_TIER_NVME;
+}
+
+static uint32_t blocks_of(const struct hst_engine *engine, uint32_t unit)
+{
+    uint64_t bytes = engine->placement.units[unit].act_bytes;
+    return (uint32_t)((bytes + PLACEMENT_ACT_BYTES - 1) / PLACEMENT_ACT_BYTES);
 }
 
 uint32_t moves_count(const struct hst_engine *engine, const struct node *node)
@@ -88,25 +127,66 @@ uint32_t moves_count(const struct hst_engine *engine, const struct node *node)
     case NODE_READ_WEIGHTS:
         return weights_count(engine, node->unit);
     case NODE_READ_TILE:
-        return 1;
-    case NODE_WRITE_TILE: /* records of one tile, or none; weights of all, or none */
-        return (writes_states(engine, node) ? 1 : 0) +
+        return (has_states(engine, node) ? 1 : 0) + (has_grads(engine, node) ? 1 : 0);
+    case NODE_WRITE_TILE: /* the record of one tile, or none; weights of all, or none */
+        return (has_states(engine, node) ? 1 : 0) +
                (weights_tier(engine, node->tile) == HST_TIER_NVME ? node->tile_count : 0);
+    case NODE_WRITE_GRADS:
+        return engine->layout.units[node->unit].tile_count;
+    case NODE_READ_ACTS:
+    case NODE_WRITE_ACTS:
+        return blocks_of(engine, node->unit);
     default:
         return 0;
     }
 }
 
+static struct move acts_at(const struct hst_engine *engine, struct walk_at at, uint32_t unit,
+                           uint32_t i)
+{
+    unsigned char *memory = moves_acts(engine, at, unit) + (uint64_t)i * PLACEMENT_ACT_BYTES;
+    uint32_t block = engine->placement.units[unit].first_act_block + i;
+    return (struct move){EXTENT_ACTS, block, memory, node_of(engine, at)->kind == NODE_WRITE_ACTS};
+}
+
+static struct move grads_at(const struct hst_engine *engine, struct walk_at at, uint32_t unit,
+                            uint32_t i)
+{
+    uint32_t tile = engine->layout.units[unit].first_tile + i;
+    uint64_t offset = layout_tile(&engine->layout, tile).offset * engine_element_bytes(engine);
+    return (struct move){EXTENT_GRADS, tile, moves_grads(engine, at, unit) + offset, true};
+}
+
 struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_t i)
 {
     const struct node *node = node_of(engine, at);
-    if (node->kind == NODE_READ_WEIGHTS)
-        return weights_at(engine, at, node->unit, i);
     bool write = node->kind == NODE_WRITE_TILE;
-    if (!write || (writes_states(engine, node) && i == 0))
-        return (struct move){EXTENT_STATES, node->tile, slot_of(engine, at), write};
-    uint32_t tile = node->tile + i - (writes_states(engine, node) ? 1 : 0);
+    switch ((enum node_kind)node->kind) {
+    case NODE_READ_WEIGHTS:
+        return weights_at(engine, at, node->unit, i);
+    case NODE_WRITE_GRADS:
+        return grads_at(engine, at, node->unit, i);
+    case NODE_READ_ACTS:
+    case NODE_WRITE_ACTS:
+        return acts_at(engine, at, node->unit, i);
+    default:
+        break;
+    }
+    if (has_states(engine, node) && i == 0)
+        return (struct move){EXTENT_STATES, node->tile, record_of(engine, at), write};
+    if (!write)
+        return (struct move){EXTENT_GRADS, node->tile, buffer_of(engine, at, POOL_TILES), false};
+    uint32_t tile = node->tile + i - (has_states(engine, node) ? 1 : 0);
     return (struct move){EXTENT_WEIGHTS, tile, own_tile(engine, at, tile), true};
+}
+
+/* Rounded gradients of a tile that is updated. */
+static const unsigned char *tile_grads(const struct hst_engine *engine, struct walk_at at,
+                                       struct tile_range range)
+{
+    if (has_grads(engine, node_of(engine, at)))
+        return buffer_of(engine, at, POOL_TILES);
+    return moves_grads(engine, at, range.unit) + range.offset * engine_element_bytes(engine);
 }
 
 struct tile_job moves_tile(const struct hst_engine *engine, struct walk_at at, uint32_t tile)
@@ -115,7 +195,7 @@ struct tile_job moves_tile(const struct hst_engine *engine, struct walk_at at, u
     struct tile_job job = {.tile = tile, .range = layout_tile(&engine->layout, tile)};
     struct record record = record_layout(engine_precision(engine), job.range.elements);
     unsigned char *states = states_tier(engine, tile) == HST_TIER_NVME
-                                ? slot_of(engine, at)
+                                ? record_of(engine, at)
                                 : engine->host_arena + placement_states(p, tile).offset;
     job.weights = weights_tier(engine, tile) == HST_TIER_NVME
                       ? own_tile(engine, at, tile)
@@ -124,7 +204,6 @@ struct tile_job moves_tile(const struct hst_engine *engine, struct walk_at at, u
         job.remainder = (int16_t *)(void *)(states + record.remainder_at);
     job.m = (float *)(void *)(states + record.m_at);
     job.v = (float *)(void *)(states + record.v_at);
-    job.grad = engine->arena + p->units[job.range.unit].grads +
-               job.range.offset * engine_element_bytes(engine);
+    job.grad = tile_grads(engine, at, job.range);
     return job;
 }

@@ -41,14 +41,15 @@ static void norm_piece(void *arg, size_t index, unsigned worker)
         engine->adam->norm2_f32(grads, n, partial);
 }
 
-int optimizer_norm(struct hst_engine *engine, uint32_t unit)
+int optimizer_norm(struct hst_engine *engine, struct walk_at at)
 {
+    uint32_t unit = engine->run.graph.nodes[at.node].unit;
     const struct placement *p = &engine->placement;
     const struct layout_unit *u = &engine->layout.units[unit];
     const uint64_t piece = (uint64_t)NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
     double *partials = (double *)(void *)(engine->host_arena + p->host_partials) + u->first_block;
     if (engine_computes_in_dram(engine)) {
-        struct norm_job job = {engine, engine->arena + p->units[unit].grads, u->elements, partials};
+        struct norm_job job = {engine, moves_grads(engine, at, unit), u->elements, partials};
         workers_run(engine->workers, (job.elements + piece - 1) / piece, norm_piece, &job);
     }
     if (engine->run.deferred)

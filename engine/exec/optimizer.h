@@ -13,11 +13,11 @@ int optimizer_coefs(const struct hst_engine *engine, double grad_norm,
                     struct optimizer_coefs *coefs);
 
 /**
- * f64 partials of a unit's rounded gradients per 4,096 elements, in the fixed order of DESIGN; on a
- * device they are there already. Errors: -EOVERFLOW where the update does not wait for the other
- * units and a gradient of this one is not finite.
+ * For a started NORM: f64 partials of the unit's rounded gradients per 4,096 elements, in the fixed
+ * order of cpu_adam.h; on a device they are there already. Errors: -EOVERFLOW where the update does
+ * not wait for the other units and a gradient of this one is not finite.
  */
-int optimizer_norm(struct hst_engine *engine, uint32_t unit);
+int optimizer_norm(struct hst_engine *engine, struct walk_at at);
 /** Global norm: all partials in order. May be non-finite. */
 double optimizer_grad_norm(const struct hst_engine *engine);
 /** Errors: -EOVERFLOW (sticky) a norm that is not finite. */

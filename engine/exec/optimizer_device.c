@@ -16,7 +16,7 @@ int optimizer_device_norm(struct hst_engine *engine, uint32_t unit)
     struct hst_norm2 norm = {
         .count = elements,
         .dtype = hst_engine_dtype(engine),
-        .x = engine->arena + p->units[unit].grads,
+        .x = engine->arena + p->units[unit].grads.offset,
         .partial = (double *)(void *)(engine->arena + p->norm_partials + at),
     };
     int rc = hst_op_norm2(engine->unit_stream, &norm);
@@ -60,7 +60,8 @@ static int update_part(struct hst_engine *engine, const struct hst_adam_coef *co
     args.weight = engine->arena + placement_weights(p, tile).offset + offset * element;
     args.m = (float *)(void *)(states + record.m_at) + offset;
     args.v = (float *)(void *)(states + record.v_at) + offset;
-    args.grad = engine->arena + p->units[range.unit].grads + (range.offset + offset) * element;
+    args.grad =
+        engine->arena + p->units[range.unit].grads.offset + (range.offset + offset) * element;
     if (engine_precision(engine) == HST_PRECISION_BF16)
         args.remainder = (int16_t *)(void *)(states + record.remainder_at) + offset;
     return hst_op_adamw(engine->unit_stream, &args);

@@ -36,7 +36,7 @@ static bool is_away(const struct stream_state *s, enum extent_kind kind, uint32_
 
 static bool needs_slot(const struct stream_state *s, uint32_t tile)
 {
-    for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++)
+    for (int kind = 0; kind < SLOT_KINDS; kind++)
         if (is_away(s, (enum extent_kind)kind, tile) &&
             wants(s, (enum extent_kind)kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
                   TILE_WRITE_STATES))
@@ -79,9 +79,9 @@ static bool slot_is_busy(const struct slot *slot)
 static int slot_read(struct stream_state *s, struct slot *slot, uint32_t tile)
 {
     struct hst_engine *engine = s->engine;
-    for (int k = 0; k < EXTENT_KIND_COUNT; k++) {
+    for (int k = 0; k < SLOT_KINDS; k++) {
         enum extent_kind kind = (enum extent_kind)k;
-        slot->transfers[kind] = (struct transfer){.tile = tile, .kind = kind};
+        slot->transfers[kind] = (struct transfer){.kind = kind, .index = tile};
         if (!is_away(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, 0))
             continue;
         int rc = extents_read(engine->extents, kind, tile, slot_buffer(engine, slot, kind),
@@ -95,7 +95,7 @@ static int slot_read(struct stream_state *s, struct slot *slot, uint32_t tile)
 static int slot_write(struct stream_state *s, struct slot *slot, uint32_t tile)
 {
     struct hst_engine *engine = s->engine;
-    for (int k = 0; k < EXTENT_KIND_COUNT; k++) {
+    for (int k = 0; k < SLOT_KINDS; k++) {
         enum extent_kind kind = (enum extent_kind)k;
         if (!is_away(s, kind, tile) || !wants(s, kind, TILE_WRITE_WEIGHTS, TILE_WRITE_STATES))
             continue;

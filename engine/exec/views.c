@@ -2,7 +2,7 @@
 /* Addresses of parameters: at home in memory, or in the lease that the unit's weights came into. */
 #include "exec/views.h"
 
-#include "exec/execute.h"
+#include "exec/moves.h"
 
 float *views_accumulator(const struct hst_engine *engine, const struct layout_param *param)
 {
@@ -25,8 +25,9 @@ static void set_weights(struct hst_engine *engine, uint32_t unit)
         alias += own ? 0 : 1;
         uint64_t element = param->offset - layout_tile(layout, gather->first_tile).offset;
         struct address home = placement_weights(&engine->placement, gather->first_tile);
-        unsigned char *base = home.tier == HST_TIER_NVME ? execute_lease(engine) + gather->lease_at
-                                                         : engine->arena + home.offset;
+        unsigned char *base = home.tier == HST_TIER_NVME
+                                  ? moves_lease(engine, engine->run.computing) + gather->lease_at
+                                  : engine->arena + home.offset;
         engine->units[unit].views[i].data = base + element * engine_element_bytes(engine);
     }
 }

@@ -39,6 +39,7 @@ struct placement_in {
     uint64_t client_device_bytes, client_host_bytes;
     uint64_t batch_tokens, grain_tokens;
     uint64_t carry_bytes_per_token;
+    bool deferred; /* the update waits for all gradients: those have to be kept */
 };
 
 #define PLACEMENT_NO_ADDRESS UINT64_MAX
@@ -53,11 +54,26 @@ struct address {
 struct unit_home {
     struct address weights;      /* of the unit's first tile; on NVMe see weights_at */
     uint32_t nvme_states;        /* its first tiles, so many, have their states on NVMe */
-    /* byte offsets in each drive's file of the unit's first tile there (stripe: which drive) */
+    /* byte offsets in each drive's file of the unit's first extent there (stripe: which drive) */
     uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
+    uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
     uint64_t states_at;          /* of the first of the others, in the compute tier's arena */
-    uint64_t grads;              /* compute arena's offset of the rounded gradients */
-    uint64_t acts;               /* of the checkpoints, or PLACEMENT_NO_ADDRESS */
+    struct address grads;        /* rounded gradients; offset in the compute tier's arena */
+    struct address acts;         /* checkpoints; PLACEMENT_NO_ADDRESS where there are none */
+    uint64_t act_bytes;          /* of all its checkpoints, whole pages */
+    uint32_t first_act_block;    /* those on NVMe are moved in blocks of PLACEMENT_ACT_BYTES */
+};
+
+/* Bytes of a block of checkpoints on NVMe; a unit's last one may be shorter. */
+#define PLACEMENT_ACT_BYTES (4u << 20)
+
+/* What lives on drives, or in a GPU's memory while the host works on it: one extent each. */
+enum extent_kind {
+    EXTENT_WEIGHTS = 0, /* of a tile */
+    EXTENT_STATES,      /* a tile's record */
+    EXTENT_GRADS,       /* of a tile, rounded */
+    EXTENT_ACTS,        /* a block of checkpoints */
+    EXTENT_KIND_COUNT
 };
 
 struct placement {
@@ -75,11 +91,17 @@ struct placement {
     uint64_t host_partials;       /* norm_partials as the host reads them; there the same */
     uint64_t load_values;         /* f32 of one tile; may be the accumulator */
     uint64_t client_host;
-    uint64_t leases, lease_bytes; /* arena offset of lease 0, stride */
-    uint32_t lease_count;         /* 0 where all weights are at home in DRAM */
-    uint64_t slots, slot_bytes;   /* the tile ring: arena offset of slot 0, stride */
-    uint64_t slot_record_at;      /* a slot is weights, then the record: bytes from its start */
-    uint32_t slot_count;          /* 0 where all tiles are at home in DRAM */
+    /* Rings of buffers: arena offset of the first, stride, how many (0 where nothing needs them) */
+    uint64_t leases, lease_bytes; /* one unit's weights */
+    uint32_t lease_count;
+    uint64_t slots, slot_bytes;   /* one tile: its weights or gradients, then its record */
+    uint64_t slot_record_at;      /* bytes from a slot's start */
+    uint32_t slot_count;
+    uint64_t grad_leases, grad_lease_bytes; /* one unit's rounded gradients */
+    uint32_t grad_lease_count;
+    uint64_t act_leases, act_lease_bytes; /* one unit's checkpoints */
+    uint32_t act_lease_count;
+    uint32_t act_blocks;          /* on NVMe, of all units */
     uint32_t micro_count;
     uint64_t hbm_bytes, dram_bytes; /* of the arenas */
     uint64_t nvme_bytes;            /* of all files */
@@ -89,9 +111,9 @@ struct placement {
 };
 
 /**
- * Finds homes: as much as fits in the compute tier; on the host states leave DRAM first (they
- * travel once each way per step, weights twice in). The layout must outlive the placement. Cost:
- * O(units), whatever their size.
+ * Finds homes: as much as fits in the compute tier. On the host states leave DRAM first, then
+ * checkpoints and gradients (each travels once each way per step), then weights (twice in). The
+ * layout must outlive the placement. Cost: O(units), whatever their size.
  *
  * Errors: -ENOSPC the HBM or DRAM budget is too small, `why` names the smallest that would do;
  * -EDQUOT the NVMe budget is too small for what must leave DRAM; -EINVAL contradictory wish;
@@ -104,6 +126,11 @@ void placement_free(struct placement *placement);
 /** Where the weights and the state record of a tile are. */
 struct address placement_weights(const struct placement *placement, uint32_t tile);
 struct address placement_states(const struct placement *placement, uint32_t tile);
+/** Where an extent is, and how large. */
+struct address placement_extent(const struct placement *placement, enum extent_kind kind,
+                                uint32_t index, uint64_t *bytes);
+/** Extents of a kind are numbered from 0 to this. */
+uint32_t placement_extents(const struct placement *placement, enum extent_kind kind);
 
 /** Tokens of micro-batch m: grain_tokens but for a shorter last. */
 uint64_t placement_micro_tokens(const struct placement_in *in, uint32_t micro);

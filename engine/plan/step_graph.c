@@ -37,10 +37,10 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .tile_count = l->tile_count,
         .elements = l->elements,
         .weights = home->weights.tier,
-        .grads = p->compute_tier,
-        .acts = p->compute_tier,
+        .grads = home->grads.tier,
+        .acts = home->acts.tier,
         .nvme_states = home->nvme_states,
-        .act_bytes = placement_micro_stride(in, l->act_bytes_per_token) * p->micro_count,
+        .act_bytes = home->act_bytes,
         .forward_flops = forward,
         .backward_flops = BACKWARD_FORWARDS * forward,
         .no_forward = l->no_forward,
@@ -49,8 +49,7 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
     return u;
 }
 
-int step_graph(const struct placement_in *in, const struct placement *p, bool deferred,
-               struct graph *graph)
+int step_graph(const struct placement_in *in, const struct placement *p, struct graph *graph)
 {
     uint32_t units = in->layout->unit_count;
     struct graph_unit *described = calloc((size_t)units + 1, sizeof *described);
@@ -67,10 +66,13 @@ int step_graph(const struct placement_in *in, const struct placement *p, bool de
         .weight_bytes = (double)weight_bytes,
         .state_bytes = (double)record_state_bytes(in->precision),
         .grad_bytes = (double)weight_bytes,
-        .deferred = deferred,
+        .deferred = in->deferred,
         .apart = hbm,
         .update_on_device = hbm,
-        .buffers = {[POOL_WEIGHTS] = p->lease_count, [POOL_TILES] = p->slot_count},
+        .buffers = {[POOL_WEIGHTS] = p->lease_count,
+                    [POOL_TILES] = p->slot_count,
+                    [POOL_GRADS] = p->grad_lease_count,
+                    [POOL_ACTS] = p->act_lease_count},
     };
     int rc = graph_build(&graph_in, graph);
     free(described);

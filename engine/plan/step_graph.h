@@ -5,11 +5,8 @@
 #include "plan/graph.h"
 #include "plan/placement.h"
 
-/**
- * deferred: the update waits for the norm of all gradients, and runs under the next forward.
- * Errors: -ENOMEM.   Cost: O(tiles).
- */
-int step_graph(const struct placement_in *in, const struct placement *placement, bool deferred,
+/** Errors: -ENOMEM.   Cost: O(tiles). */
+int step_graph(const struct placement_in *in, const struct placement *placement,
                struct graph *graph);
 
 #endif

@@ -9,18 +9,18 @@ static int begun(struct transfer *transfer, int rc)
     return rc;
 }
 
-int extents_read(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+int extents_read(struct extents *extents, enum extent_kind kind, uint32_t index, void *buffer,
                  struct transfer *transfer)
 {
-    *transfer = (struct transfer){.active = true, .tile = tile, .kind = kind};
-    return begun(transfer, extents->ops->read(extents, kind, tile, buffer, transfer));
+    *transfer = (struct transfer){.active = true, .index = index, .kind = kind};
+    return begun(transfer, extents->ops->read(extents, kind, index, buffer, transfer));
 }
 
-int extents_write(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+int extents_write(struct extents *extents, enum extent_kind kind, uint32_t index, void *buffer,
                   struct transfer *transfer)
 {
-    *transfer = (struct transfer){.active = true, .write = true, .tile = tile, .kind = kind};
-    return begun(transfer, extents->ops->write(extents, kind, tile, buffer, transfer));
+    *transfer = (struct transfer){.active = true, .write = true, .index = index, .kind = kind};
+    return begun(transfer, extents->ops->write(extents, kind, index, buffer, transfer));
 }
 
 int extents_wait(struct extents *extents, struct transfer *transfer)

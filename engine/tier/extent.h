@@ -2,10 +2,10 @@
 #ifndef HOISTWAY_ENGINE_TIER_EXTENT_H
 #define HOISTWAY_ENGINE_TIER_EXTENT_H
 /*
- * Extents: the bytes of one tile (its state record or its weights) that live where the host can not
- * work on them, on a drive or in a GPU's memory. Exec asks for extents, never for files; a provider
- * knows files, slots and hashes. scratch.c has one slot and leaves nothing behind; a store that
- * commits has two and fills the same table; hbm.c copies.
+ * Extents (plan/placement.h): bytes that live where the host can not work on them, on a drive or in
+ * a GPU's memory. Exec asks for extents, never for files; a provider knows files, slots and hashes.
+ * scratch.c has one slot and leaves nothing behind; a store that commits has two and fills the same
+ * table; hbm.c copies.
  *
  * The caller owns a struct transfer until it is done; everything runs on the engine's thread.
  */
@@ -16,14 +16,12 @@
 /* Most that the engine has on the way to one drive at once. */
 #define EXTENTS_IN_FLIGHT 64u
 
-enum extent_kind { EXTENT_WEIGHTS = 0, EXTENT_STATES = 1, EXTENT_KIND_COUNT };
-
 struct transfer {
     bool active; /* submitted and not yet completed */
     bool write;
     int error;   /* 0 or negative errno, once it is no longer active */
-    uint32_t tile;
     enum extent_kind kind;
+    uint32_t index;
 };
 
 struct extent_counters {
@@ -35,12 +33,10 @@ struct extents_ops {
     /* Begin moving one extent, for extents_read and extents_write, which fill *transfer; it must
        stay where it is until it is no longer active. A read waits for the completion of the
        extent's last write. */
-    int (*read)(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+    int (*read)(struct extents *extents, enum extent_kind kind, uint32_t index, void *buffer,
                 struct transfer *transfer);
-    int (*write)(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+    int (*write)(struct extents *extents, enum extent_kind kind, uint32_t index, void *buffer,
                  struct transfer *transfer);
-    /* True where no write of the extent is in flight. */
-    bool (*written)(struct extents *extents, enum extent_kind kind, uint32_t tile);
     /* Takes what has completed; where nothing has and anything is in flight, waits for it for
        wait_ns at most (UINT64_MAX: without end). */
     int (*progress)(struct extents *extents, uint64_t wait_ns);
@@ -56,9 +52,9 @@ struct extents {
  * Begin moving one extent between the drive and `buffer`. Returns 0, or the error, which is then
  * the transfer's too.
  */
-int extents_read(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+int extents_read(struct extents *extents, enum extent_kind kind, uint32_t index, void *buffer,
                  struct transfer *transfer);
-int extents_write(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+int extents_write(struct extents *extents, enum extent_kind kind, uint32_t index, void *buffer,
                   struct transfer *transfer);
 /** Waits until the transfer is done. Returns its error. */
 int extents_wait(struct extents *extents, struct transfer *transfer);

@@ -52,22 +52,12 @@ static int hbm_progress(struct extents *extents, uint64_t wait_ns)
     return 0;
 }
 
-/* The stream's order is enough: no read has to be held back. */
-static bool hbm_written(struct extents *extents, enum extent_kind kind, uint32_t tile)
-{
-    (void)extents, (void)kind, (void)tile;
-    return true;
-}
-
-static int move(struct hbm *hbm, enum extent_kind kind, uint32_t tile, void *buffer,
+static int move(struct hbm *hbm, enum extent_kind kind, uint32_t index, void *buffer,
                 struct transfer *transfer, bool write)
 {
     const struct placement *p = hbm->placement;
-    uint32_t elements = layout_tile(p->layout, tile).elements;
-    bool weights = kind == EXTENT_WEIGHTS;
-    struct address home = weights ? placement_weights(p, tile) : placement_states(p, tile);
-    uint64_t bytes = weights ? elements * record_weight_bytes(p->precision)
-                             : record_layout(p->precision, elements).bytes;
+    uint64_t bytes;
+    struct address home = placement_extent(p, kind, index, &bytes);
     unsigned char *at = hbm->arena + home.offset;
     if (hbm->count == hbm->depth) {
         int rc = hbm_progress(&hbm->extents, UINT64_MAX);
@@ -86,16 +76,16 @@ static int move(struct hbm *hbm, enum extent_kind kind, uint32_t tile, void *buf
     return 0;
 }
 
-static int hbm_read(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+static int hbm_read(struct extents *extents, enum extent_kind kind, uint32_t index, void *buffer,
                     struct transfer *transfer)
 {
-    return move((struct hbm *)extents, kind, tile, buffer, transfer, false);
+    return move((struct hbm *)extents, kind, index, buffer, transfer, false);
 }
 
-static int hbm_write(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
+static int hbm_write(struct extents *extents, enum extent_kind kind, uint32_t index, void *buffer,
                      struct transfer *transfer)
 {
-    return move((struct hbm *)extents, kind, tile, buffer, transfer, true);
+    return move((struct hbm *)extents, kind, index, buffer, transfer, true);
 }
 
 static void hbm_close(struct extents *extents)
@@ -112,7 +102,6 @@ static void hbm_close(struct extents *extents)
 static const struct extents_ops HBM_OPS = {
     .read = hbm_read,
     .write = hbm_write,
-    .written = hbm_written,
     .progress = hbm_progress,
     .close = hbm_close,
 };

@@ -17,7 +17,7 @@ struct scratch {
     struct hst_aio_file *file[STRIPE_DRIVES_MAX]; /* null where the drive has no tiles */
     uint32_t drives;
     const struct placement *placement;
-    bool *writing[EXTENT_KIND_COUNT]; /* [tile_count]: a write of that extent is in flight */
+    bool *writing[EXTENT_KIND_COUNT]; /* [extents]: a write of that extent is in flight */
 };
 
 static void complete(struct scratch *scratch, const struct hst_aio_completion *completion)
@@ -26,7 +26,7 @@ static void complete(struct scratch *scratch, const struct hst_aio_completion *c
     transfer->error = completion->error;
     transfer->active = false;
     if (transfer->write) {
-        scratch->writing[transfer->kind][transfer->tile] = false;
+        scratch->writing[transfer->kind][transfer->index] = false;
         scratch->extents.counters.written_bytes += completion->bytes;
     } else {
         scratch->extents.counters.read_bytes += completion->bytes;
@@ -71,21 +71,6 @@ static int scratch_progress(struct extents *extents, uint64_t wait_ns)
     return n < 0 ? n : 0;
 }
 
-static bool scratch_written(struct extents *extents, enum extent_kind kind, uint32_t tile)
-{
-    const struct scratch *scratch = (const struct scratch *)extents;
-    return !scratch->writing[kind][tile];
-}
-
-static uint64_t extent_bytes(const struct scratch *scratch, enum extent_kind kind, uint32_t tile)
-{
-    const struct placement *p = scratch->placement;
-    uint32_t elements = layout_tile(p->layout, tile).elements;
-    if (kind == EXTENT_WEIGHTS)
-        return (uint64_t)elements * record_weight_bytes(p->precision);
-    return record_layout(p->precision, elements).bytes;
-}
-
 /* Back-pressure is waiting: a full queue is reaped until it takes the operation. */
 static int submit(struct scratch *scratch, uint32_t drive, struct hst_aio_op *op,
                   struct transfer *transfer)
@@ -104,12 +89,12 @@ static int submit(struct scratch *scratch, uint32_t drive, struct hst_aio_op *op
     }
 }
 
-static int move(struct scratch *scratch, enum extent_kind kind, uint32_t tile, void *buffer,
+static int move(struct scratch *scratch, enum extent_kind kind, uint32_t index, void *buffer,
                 struct transfer *transfer, bool write)
 {
-    struct address at = kind == EXTENT_WEIGHTS ? placement_weights(scratch->placement, tile)
-                                               : placement_states(scratch->placement, tile);
-    while (scratch->writing[kind][tile]) {
+    uint64_t bytes;
+    struct address at = placement_extent(scratch->placement, kind, index, &bytes);
+    while (scratch->writing[kind][index]) {
         int rc = scratch_progress(&scratch->extents, UINT64_MAX);
         if (rc)
             return rc;
@@ -118,32 +103,32 @@ static int move(struct scratch *scratch, enum extent_kind kind, uint32_t tile, v
         .kind = write ? HST_AIO_WRITE : HST_AIO_READ,
         .offset = at.offset,
         .buffer = buffer,
-        .bytes = extent_bytes(scratch, kind, tile),
+        .bytes = bytes,
     };
     int rc = submit(scratch, at.drive, &op, transfer);
     if (rc == 0)
-        scratch->writing[kind][tile] = write;
+        scratch->writing[kind][index] = write;
     return rc;
 }
 
-static int scratch_read(struct extents *extents, enum extent_kind kind, uint32_t tile, void *buffer,
-                        struct transfer *transfer)
+static int scratch_read(struct extents *extents, enum extent_kind kind, uint32_t index,
+                        void *buffer, struct transfer *transfer)
 {
-    return move((struct scratch *)extents, kind, tile, buffer, transfer, false);
+    return move((struct scratch *)extents, kind, index, buffer, transfer, false);
 }
 
-static int scratch_write(struct extents *extents, enum extent_kind kind, uint32_t tile,
+static int scratch_write(struct extents *extents, enum extent_kind kind, uint32_t index,
                          void *buffer, struct transfer *transfer)
 {
-    return move((struct scratch *)extents, kind, tile, buffer, transfer, true);
+    return move((struct scratch *)extents, kind, index, buffer, transfer, true);
 }
 
 static void scratch_free(struct scratch *scratch)
 {
     for (uint32_t d = 0; d < scratch->drives; d++)
         hst_aio_file_close(&scratch->file[d]);
-    free(scratch->writing[EXTENT_WEIGHTS]);
-    free(scratch->writing[EXTENT_STATES]);
+    for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++)
+        free(scratch->writing[kind]);
     free(scratch);
 }
 
@@ -159,7 +144,6 @@ static void scratch_close(struct extents *extents)
 static const struct extents_ops SCRATCH_OPS = {
     .read = scratch_read,
     .write = scratch_write,
-    .written = scratch_written,
     .progress = scratch_progress,
     .close = scratch_close,
 };
@@ -174,7 +158,8 @@ int scratch_open(const struct scratch_drive *drives, uint32_t count,
         (struct scratch){.extents.ops = &SCRATCH_OPS, .placement = placement, .drives = count};
     int rc = 0;
     for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++) {
-        scratch->writing[kind] = calloc((size_t)placement->layout->tile_count + 1, sizeof(bool));
+        size_t number = placement_extents(placement, (enum extent_kind)kind);
+        scratch->writing[kind] = calloc(number + 1, sizeof(bool));
         rc = scratch->writing[kind] ? rc : -ENOMEM;
     }
     for (uint32_t d = 0; d < count && rc == 0; d++) {

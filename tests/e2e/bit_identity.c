@@ -57,6 +57,9 @@ static const struct row {
     {"--place states=nvme --threads 2 --io threads", 0},
     {"--place states=nvme,weights=nvme --threads 2", 3},
     {"--place states=nvme --threads 2 --io threads", 2},
+    {"--place grads=nvme --threads 2", 0},
+    {"--place acts=nvme --threads 2", 2},
+    {"--place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2", 0},
     {"--device far --threads 2", 0},
 };
 
@@ -180,8 +183,24 @@ static unsigned long long logged_peak(const char *name, const char *tier)
     return result;
 }
 
+/* Without clipping the update is part of the backward. */
+static void check_without_clipping(const struct model *model, const char *precision)
+{
+    train(model, precision, "oracle", "--clip 0 --place states=dram,weights=dram --threads 1", 1);
+    static const char *const rows[] = {
+        "--clip 0 --place states=nvme --threads 2",
+        "--clip 0 --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
+        "--clip 0 --device far --threads 2",
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        train(model, precision, "other", rows[i], 1);
+        same_results("other", rows[i]);
+    }
+}
+
 static void check_model(const struct model *model, const char *precision)
 {
+    check_without_clipping(model, precision);
     train(model, precision, "oracle", "--place states=dram,weights=dram --threads 1", 1);
     unsigned long long needed = logged_peak("oracle", "\"dram\":");
     assert_int_equal(logged_peak("oracle", "\"nvme\":"), 0);

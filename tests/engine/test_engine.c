@@ -86,32 +86,41 @@ static int remove_store(void **state)
 #define SMALL(...)  hst_config(.store = store, .batch_tokens = 10, .grain_tokens = 4, __VA_ARGS__)
 #define CONFIG(...) SMALL(.dram_bytes = 64u << 20, __VA_ARGS__)
 
-static void check_placements(enum hst_precision precision)
+static void check_placements(enum hst_precision precision, double clip)
 {
-    run(CONFIG(.precision = precision, .threads = 1, .place = "states=dram,weights=dram"), &oracle);
+    run(CONFIG(.precision = precision, .clip = clip, .threads = 1,
+               .place = "states=dram,weights=dram"),
+        &oracle);
     assert_int_equal(oracle.memory.total[HST_TIER_NVME], 0);
     uint64_t all = oracle.memory.total[HST_TIER_DRAM];
     const struct hst_config *others[] = {
-        CONFIG(.precision = precision, .threads = 3, .place = "states=nvme"),
-        CONFIG(.precision = precision, .threads = 2, .place = "states=nvme,weights=nvme"),
-        CONFIG(.precision = precision, .threads = 2, .place = "states=nvme,weights=nvme",
-               .io = HST_IO_THREADS),
-        CONFIG(.precision = precision, .threads = 2, .place = "states=dram,weights=nvme",
-               .tile_elements = 4096),
-        CONFIG(.precision = precision, .threads = 1, .place = "states=nvme,weights=nvme",
-               .tile_elements = 4096),
+        CONFIG(.precision = precision, .clip = clip, .threads = 3, .place = "states=nvme"),
+        CONFIG(.precision = precision, .clip = clip, .threads = 2,
+               .place = "states=nvme,weights=nvme"),
+        CONFIG(.precision = precision, .clip = clip, .threads = 2,
+               .place = "states=nvme,weights=nvme", .io = HST_IO_THREADS),
+        CONFIG(.precision = precision, .clip = clip, .threads = 2,
+               .place = "states=dram,weights=nvme", .tile_elements = 4096),
+        CONFIG(.precision = precision, .clip = clip, .threads = 1,
+               .place = "states=nvme,weights=nvme", .tile_elements = 4096),
+        CONFIG(.precision = precision, .clip = clip, .threads = 2, .place = "grads=nvme",
+               .tile_elements = 65536),
+        CONFIG(.precision = precision, .clip = clip, .threads = 2, .tile_elements = 8192,
+               .place = "grads=nvme,acts=nvme,states=nvme,weights=nvme"),
         /* Budgets too small for everything: some tiles leave, then more, then weights too. */
-        SMALL(.precision = precision, .threads = 2, .tile_elements = 8192,
+        SMALL(.precision = precision, .clip = clip, .threads = 2, .tile_elements = 8192,
               .dram_bytes = all - (all >> 3)),
-        SMALL(.precision = precision, .threads = 2, .tile_elements = 8192,
+        SMALL(.precision = precision, .clip = clip, .threads = 2, .tile_elements = 8192,
               .dram_bytes = all - (all >> 2)),
-        SMALL(.precision = precision, .threads = 2, .tile_elements = 4096,
+        SMALL(.precision = precision, .clip = clip, .threads = 2, .tile_elements = 4096,
               .dram_bytes = all / 2 + (all >> 4)),
     };
     const struct hst_config *far[] = {
-        CONFIG(.precision = precision, .threads = 2, .device = "far"),
-        CONFIG(.precision = precision, .threads = 1, .device = "far", .tile_elements = 4096),
-        CONFIG(.precision = precision, .threads = 2, .device = "far", .tile_elements = 8192),
+        CONFIG(.precision = precision, .clip = clip, .threads = 2, .device = "far"),
+        CONFIG(.precision = precision, .clip = clip, .threads = 1, .device = "far",
+               .tile_elements = 4096),
+        CONFIG(.precision = precision, .clip = clip, .threads = 2, .device = "far",
+               .tile_elements = 8192),
     };
     for (size_t i = 0; i < sizeof far / sizeof far[0]; i++) {
         run(far[i], &other);
@@ -122,7 +131,8 @@ static void check_placements(enum hst_precision precision)
     }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         run(others[i], &other);
-        assert_true(other.memory.total[HST_TIER_NVME] > 0);
+        bool homeless = others[i]->place && strcmp(others[i]->place, "grads=nvme") == 0 && clip < 0;
+        assert_int_equal(other.memory.total[HST_TIER_NVME] == 0, homeless);
         assert_true(other.memory.total[HST_TIER_DRAM] <= others[i]->dram_bytes);
         assert_int_equal(other.weights.used, oracle.weights.used);
         assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
@@ -133,13 +143,15 @@ static void check_placements(enum hst_precision precision)
 static void weights_are_the_same_bytes_wherever_they_live_in_fp32(void **state)
 {
     (void)state;
-    check_placements(HST_PRECISION_FP32);
+    check_placements(HST_PRECISION_FP32, 0.5);
+    check_placements(HST_PRECISION_FP32, HST_NONE);
 }
 
 static void weights_are_the_same_bytes_wherever_they_live_in_bf16(void **state)
 {
     (void)state;
-    check_placements(HST_PRECISION_BF16);
+    check_placements(HST_PRECISION_BF16, 0.5);
+    check_placements(HST_PRECISION_BF16, HST_NONE);
 }
 
 static void the_norm_counts_a_tied_gradient_once_as_the_sum_of_its_users(void **state)
@@ -218,10 +230,9 @@ static void calls_out_of_order_are_refused_and_harmless(void **state)
     hst_engine_destroy(&engine);
 }
 
-static void activations_have_a_place_per_unit_and_micro_batch_and_keep_their_bytes(void **state)
+static void check_activations(const struct hst_config *config)
 {
-    (void)state;
-    struct hst_engine *engine = created(CONFIG());
+    struct hst_engine *engine = created(config);
     struct hst_stream *stream = hst_engine_stream(engine);
     const struct hst_unit_view *view;
     struct hst_step step;
@@ -236,6 +247,7 @@ static void activations_have_a_place_per_unit_and_micro_batch_and_keep_their_byt
             must(engine, hst_act_acquire(engine, u, m, HST_CHECKPOINT, HST_WRITE, stream, &act));
             assert_int_equal(act.tokens, m == 2 ? 2 : 4);
             assert_int_equal(act.size_bytes, act.tokens * 64);
+            must(engine, hst_stream_sync(stream));
             memset(act.data, (int)(u * 3 + m), act.size_bytes);
             must(engine, hst_act_release(engine, u, m, HST_CHECKPOINT));
         }
@@ -252,6 +264,14 @@ static void activations_have_a_place_per_unit_and_micro_batch_and_keep_their_byt
         must(engine, hst_unit_release(engine, u));
     }
     hst_engine_destroy(&engine);
+}
+
+static void activations_have_a_place_per_unit_and_micro_batch_and_keep_their_bytes(void **state)
+{
+    (void)state;
+    check_activations(CONFIG());
+    check_activations(CONFIG(.place = "acts=nvme"));
+    check_activations(CONFIG(.place = "acts=nvme,weights=nvme,grads=nvme", .clip = HST_NONE));
 }
 
 static void an_evaluation_sees_the_weights_between_steps_and_changes_nothing(void **state)

@@ -107,6 +107,7 @@ static int add_head(struct llama *model, struct hst_engine *engine, uint32_t *un
         .param_count = HEAD_PARAM_COUNT,
         .flops_per_token = llama_head_flops(model),
         .work_bytes = area.size_bytes,
+        .flags = HST_UNIT_NO_FORWARD,
     };
     return hst_unit_add(engine, &desc, unit);
 }

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decides addresses for one choice of homes: one arena in HBM, one in DRAM, one file on each drive,
+ * so the table is exact to the byte. */
+#include "plan/lay_out.h"
+
+#include "plan/saturate.h"
+
+/* Tiles pass through host memory at load and save alone: one is worked on while one is copied. */
+#define HBM_SLOTS 2u
+
+static uint64_t *end_of(struct placement *p, enum hst_tier tier)
+{
+    return tier == HST_TIER_HBM ? &p->hbm_bytes : &p->dram_bytes;
+}
+
+static uint64_t take_in(struct placement *p, enum hst_tier tier, enum hst_class class,
+                        uint64_t bytes)
+{
+    uint64_t *end = end_of(p, tier), at = *end;
+    p->table[class][tier] = sat_add(p->table[class][tier], sat_page_up(bytes));
+    *end = sat_add(at, sat_page_up(bytes));
+    return at;
+}
+
+/* Where the device computes. */
+static uint64_t take_class(struct placement *p, enum hst_class class, uint64_t bytes)
+{
+    return take_in(p, p->compute_tier, class, bytes);
+}
+
+/* Extents of one kind of a unit on the drives: `count` of them from the `first` one on, of `bytes`
+ * each but for the last one, `total` in all. Whole pages all. */
+struct run {
+    uint32_t first, count;
+    uint64_t bytes, total;
+};
+
+/* Writes where each drive's part of the run begins. */
+static void take_on_drives(struct placement *p, enum hst_class class, struct run run,
+                           uint64_t *starts)
+{
+    uint64_t last_bytes = run.count ? run.total - sat_times(run.count - 1, run.bytes) : 0;
+    for (uint32_t d = 0; d < p->stripe.drives; d++) {
+        uint64_t extents = stripe_before(&p->stripe, run.first + (uint64_t)run.count, d) -
+                           stripe_before(&p->stripe, run.first, d);
+        bool last = run.count > 0 && stripe_drive(&p->stripe, run.first + run.count - 1) == d;
+        uint64_t need = sat_add(sat_times(extents - last, run.bytes), last ? last_bytes : 0);
+        starts[d] = p->drive_bytes[d];
+        p->drive_bytes[d] = sat_add(p->drive_bytes[d], need);
+        p->nvme_bytes = sat_add(p->nvme_bytes, need);
+    }
+    p->table[class][HST_TIER_NVME] = sat_add(p->table[class][HST_TIER_NVME], run.total);
+}
+
+static struct run tiles_of(const struct placement_in *in, uint32_t unit)
+{
+    const struct layout_unit *u = &in->layout->units[unit];
+    uint64_t element_bytes = record_weight_bytes(in->precision);
+    return (struct run){u->first_tile, u->tile_count, in->layout->tile_elements * element_bytes,
+                        u->elements * element_bytes};
+}
+
+static void place_weights(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
+{
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        struct unit_home *home = &p->units[u];
+        struct run run = tiles_of(in, u);
+        home->weights.tier = u < nvme_units ? HST_TIER_NVME : p->compute_tier;
+        home->weights.offset = 0;
+        if (u < nvme_units)
+            take_on_drives(p, HST_CLASS_WEIGHTS, run, home->weights_at);
+        else
+            home->weights.offset = take_class(p, HST_CLASS_WEIGHTS, run.total);
+    }
+}
+
+/* Bytes of the records of `count` tiles of a unit; only the unit's last tile is shorter. */
+static uint64_t record_bytes(const struct placement_in *in, uint32_t unit, uint32_t count,
+                             bool last)
+{
+    const struct layout *layout = in->layout;
+    const struct layout_unit *u = &layout->units[unit];
+    if (count == 0)
+        return 0;
+    uint64_t full = record_layout(in->precision, layout->tile_elements).bytes;
+    if (!last)
+        return sat_times(count, full);
+    uint64_t rest = u->elements - (uint64_t)(u->tile_count - 1) * layout->tile_elements;
+    return sat_add(sat_times(count - 1, full), record_layout(in->precision, rest).bytes);
+}
+
+static void place_states(const struct placement_in *in, uint32_t nvme_tiles, struct placement *p)
+{
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        const struct layout_unit *unit = &in->layout->units[u];
+        struct unit_home *home = &p->units[u];
+        uint32_t out = nvme_tiles < unit->tile_count ? nvme_tiles : unit->tile_count;
+        struct run run = {unit->first_tile, out, record_bytes(in, u, 1, false),
+                          record_bytes(in, u, out, out == unit->tile_count)};
+        nvme_tiles -= out;
+        home->nvme_states = out;
+        take_on_drives(p, HST_CLASS_STATES, run, home->nvme_states_at);
+        home->states_at =
+            take_class(p, HST_CLASS_STATES, record_bytes(in, u, unit->tile_count - out, true));
+    }
+}
+
+/* Where the update does not wait for the norm, gradients that leave memory have no home at all. */
+static void place_grads(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
+{
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        struct unit_home *home = &p->units[u];
+        struct run run = tiles_of(in, u);
+        home->grads.tier = u < nvme_units ? HST_TIER_NVME : p->compute_tier;
+        home->grads.offset = 0;
+        if (u >= nvme_units)
+            home->grads.offset = take_class(p, HST_CLASS_GRADS, run.total);
+        else if (in->deferred)
+            take_on_drives(p, HST_CLASS_GRADS, run, home->grads_at);
+    }
+}
+
+static void place_acts(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
+{
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        const struct layout_unit *unit = &in->layout->units[u];
+        struct unit_home *home = &p->units[u];
+        home->act_bytes = sat_page_up(
+            sat_times(placement_micro_stride(in, unit->act_bytes_per_token), p->micro_count));
+        home->acts.tier = u < nvme_units ? HST_TIER_NVME : p->compute_tier;
+        home->acts.offset = PLACEMENT_NO_ADDRESS;
+        if (home->act_bytes == 0)
+            continue;
+        if (u >= nvme_units) {
+            home->acts.offset = take_class(p, HST_CLASS_ACTS, home->act_bytes);
+            continue;
+        }
+        uint64_t blocks = (home->act_bytes - 1) / PLACEMENT_ACT_BYTES + 1;
+        bool fits = blocks < UINT32_MAX - p->act_blocks;
+        struct run run = {p->act_blocks, fits ? (uint32_t)blocks : 1, PLACEMENT_ACT_BYTES,
+                          fits ? home->act_bytes : UINT64_MAX};
+        home->first_act_block = run.first;
+        home->acts.offset = 0;
+        take_on_drives(p, HST_CLASS_ACTS, run, home->acts_at);
+        p->act_blocks += run.count;
+    }
+}
+
+/* ---- buffers ---- */
+
+/* Bytes a lease of this unit must hold: what it gathers from NVMe. */
+static uint64_t lease_bytes(const struct placement_in *in, const struct placement *p, uint32_t unit)
+{
+    struct gather gathers[GATHER_MAX];
+    int n = placement_gather(in->layout, in->precision, unit, gathers);
+    uint64_t bytes = 0;
+    for (int i = 0; i < n; i++) {
+        const struct gather *g = &gathers[i];
+        if (placement_weights(p, g->first_tile).tier != HST_TIER_NVME)
+            continue;
+        struct tile_range last = layout_tile(in->layout, g->first_tile + g->tile_count - 1);
+        struct tile_range first = layout_tile(in->layout, g->first_tile);
+        uint64_t elements = last.offset + last.elements - first.offset;
+        bytes = g->lease_at + elements * record_weight_bytes(in->precision);
+    }
+    return bytes;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Rings of buffers as large as their largest unit, none where no unit needs one. */
+static void place_rings(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        const struct unit_home *home = &p->units[u];
+        p->lease_bytes = most(p->lease_bytes, sat_page_up(lease_bytes(in, p, u)));
+        if (home->grads.tier == HST_TIER_NVME)
+            p->grad_lease_bytes = most(p->grad_lease_bytes, tiles_of(in, u).total);
+        if (home->acts.tier == HST_TIER_NVME)
+            p->act_lease_bytes = most(p->act_lease_bytes, home->act_bytes);
+    }
+    p->lease_count = p->lease_bytes > 0 ? c->depths.leases : 0;
+    p->grad_lease_count = p->grad_lease_bytes > 0 ? c->depths.grads : 0;
+    p->act_lease_count = p->act_lease_bytes > 0 ? c->depths.acts : 0;
+    p->leases = take_class(p, HST_CLASS_BUFFERS, sat_times(p->lease_bytes, p->lease_count));
+    p->grad_leases =
+        take_class(p, HST_CLASS_BUFFERS, sat_times(p->grad_lease_bytes, p->grad_lease_count));
+    p->act_leases =
+        take_class(p, HST_CLASS_BUFFERS, sat_times(p->act_lease_bytes, p->act_lease_count));
+}
+
+/* The ring in DRAM that tiles from elsewhere pass through. */
+static void place_slots(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
+    bool hbm = p->compute_tier == HST_TIER_HBM;
+    bool grads = c->leaves[LEAVE_GRADS] > 0 && in->deferred;
+    bool weights = c->leaves[LEAVE_WEIGHTS] > 0, states = c->leaves[LEAVE_STATES] > 0;
+    if (!hbm && !grads && !weights && !states)
+        return;
+    uint64_t largest_tile = layout_largest_tile(in->layout);
+    uint64_t record = record_layout(in->precision, largest_tile).bytes;
+    uint64_t weight_bytes = sat_page_up(largest_tile * record_weight_bytes(in->precision));
+    p->slot_record_at = weights || grads || hbm ? weight_bytes : 0;
+    p->slot_bytes = p->slot_record_at + (states || hbm ? record : 0);
+    p->slot_count = hbm ? HBM_SLOTS : c->depths.slots;
+    p->slots =
+        take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, sat_times(p->slot_bytes, p->slot_count));
+}
+
+/* What the host needs beside a device that has its own memory; on the host device it is shared. */
+static void place_host_side(uint64_t partials_bytes, uint64_t largest_tile, struct placement *p)
+{
+    p->host_partials = p->norm_partials;
+    p->load_values = p->accumulator;
+    if (p->compute_tier != HST_TIER_HBM)
+        return;
+    p->host_partials = take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, partials_bytes);
+    p->load_values =
+        take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, sat_times(largest_tile, sizeof(float)));
+}
+
+static void place_buffers(const struct placement_in *in, const struct choice *c,
+                          struct placement *p)
+{
+    const struct layout *layout = in->layout;
+    /* On the host the accumulator also holds a tile's initial values before there are gradients. */
+    uint64_t largest_tile = layout_largest_tile(layout);
+    uint64_t accumulator = p->compute_tier == HST_TIER_HBM ? 0 : largest_tile;
+    uint64_t partials = layout->elements / LAYOUT_UNIT_ALIGN * sizeof(double);
+    for (uint32_t u = 0; u < layout->unit_count; u++) {
+        accumulator = most(accumulator, layout->units[u].grad_elements);
+        p->work_bytes = most(p->work_bytes, layout->units[u].work_bytes);
+    }
+    p->accumulator = take_class(p, HST_CLASS_BUFFERS, sat_times(accumulator, sizeof(float)));
+    p->tied = take_class(p, HST_CLASS_BUFFERS, sat_times(layout->tied_elements, sizeof(float)));
+    p->norm_partials = take_class(p, HST_CLASS_BUFFERS, partials);
+    p->work = take_class(p, HST_CLASS_BUFFERS, p->work_bytes);
+    p->client_device = take_class(p, HST_CLASS_BUFFERS, in->client_device_bytes);
+    p->client_host = take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, in->client_host_bytes);
+    place_rings(in, c, p);
+    place_host_side(partials, largest_tile, p);
+    place_slots(in, c, p);
+}
+
+void lay_out(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
+    *p = (struct placement){.layout = in->layout,
+                            .precision = in->precision,
+                            .compute_tier = in->compute_tier,
+                            .units = p->units};
+    stripe_init(&p->stripe, in->drive_rates, in->drive_count ? in->drive_count : 1);
+    p->micro_count = (uint32_t)((in->batch_tokens + in->grain_tokens - 1) / in->grain_tokens);
+    place_weights(in, c->leaves[LEAVE_WEIGHTS], p);
+    place_states(in, c->leaves[LEAVE_STATES], p);
+    place_grads(in, c->leaves[LEAVE_GRADS], p);
+    place_acts(in, c->leaves[LEAVE_ACTS], p);
+    uint64_t carry =
+        sat_times(placement_micro_stride(in, in->carry_bytes_per_token), p->micro_count);
+    p->carry = take_class(p, HST_CLASS_CARRY, carry);
+    p->carry_grad = take_class(p, HST_CLASS_CARRY, carry);
+    place_buffers(in, c, p);
+}

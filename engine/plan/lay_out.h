@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_PLAN_LAY_OUT_H
+#define HOISTWAY_ENGINE_PLAN_LAY_OUT_H
+/* Lays everything out for one choice of homes, to the byte. placement_search.c tries choices. */
+#include "plan/placement.h"
+
+/* What leaves DRAM: so many of the first tiles' states and of the first units' checkpoints,
+ * gradients and weights. A fixed set is optimal where the order of use is cyclic, and which members
+ * it has does not matter. */
+enum leaving { LEAVE_STATES = 0, LEAVE_ACTS, LEAVE_GRADS, LEAVE_WEIGHTS, LEAVE_COUNT };
+
+/* How deep the rings are. */
+struct ring_depths {
+    uint32_t slots, leases, grads, acts;
+};
+
+struct choice {
+    uint32_t leaves[LEAVE_COUNT];
+    struct ring_depths depths;
+};
+
+/** *p keeps its array of units, the rest is rewritten. Sizes that overflow stay at UINT64_MAX. */
+void lay_out(const struct placement_in *in, const struct choice *choice, struct placement *p);
+
+#endif
