@@ -39,8 +39,6 @@ struct step_state {
     struct hst_stream *stream; /* of this step's units; null before the first */
     double last_end_s;     /* monotonic seconds of the last step's end or the first begin */
     uint32_t ready_units;  /* units whose gradients are complete */
-    uint32_t next_forward; /* the least unit that a forward may still acquire */
-    uint32_t next_backward; /* units from here on have had their backward */
     double stall_nvme_s;
     double update_s;
     struct extent_counters counted; /* at the last step's end */

@@ -30,8 +30,6 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
     struct step_state *s = &engine->step;
     s->lr = in->lr;
     s->ready_units = 0;
-    s->next_forward = 0;
-    s->next_backward = engine->layout.unit_count;
     for (uint32_t u = 0; u < engine->layout.unit_count; u++)
         engine->units[u].grad_ready = false;
     s->stream = NULL;
@@ -52,10 +50,22 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
 
 /* ---- units ---- */
 
-/* -EINVAL where the unit's turn is over or has not come. */
+/* A tied tensor is summed up over its users and rounded with its owner, which so comes last. */
+static bool owns_unfinished(const struct hst_engine *engine, uint32_t unit)
+{
+    const struct layout *layout = &engine->layout;
+    for (uint32_t i = 0; i < layout->param_count; i++) {
+        const struct layout_param *param = &layout->params[i];
+        if (param->owner != i && layout->params[param->owner].unit == unit &&
+            !engine->units[param->unit].grad_ready)
+            return true;
+    }
+    return false;
+}
+
+/* -EINVAL where the call can not be served. Any order can; the declared one is fast. */
 static int check_turn(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
-    const struct step_state *s = &engine->step;
     uint32_t units = engine->layout.unit_count;
     if (unit >= units)
         return engine_refuse(engine, "unit %u of %u", unit, units);
@@ -64,21 +74,22 @@ static int check_turn(struct hst_engine *engine, uint32_t unit, enum hst_sweep s
     if ((engine->phase == PHASE_STEP) != (sweep != HST_EVAL) || engine->phase < PHASE_LOADED)
         return engine_refuse(engine,
                              "forward and backward belong into a step, evaluation between steps");
-    bool forward = sweep == HST_FORWARD && unit >= s->next_forward && s->next_backward == units;
-    bool backward = sweep == HST_BACKWARD && unit + 1 == s->next_backward;
-    if (sweep == HST_EVAL || forward || backward)
-        return 0;
-    return engine_refuse(engine, "unit %u out of order: next are forward %u or backward %u", unit,
-                         s->next_forward, s->next_backward - 1);
+    if (sweep == HST_BACKWARD && engine->units[unit].grad_ready)
+        return engine_refuse(engine, "unit %u had its backward in this step already", unit);
+    if (sweep == HST_BACKWARD && owns_unfinished(engine, unit))
+        return engine_refuse(engine,
+                             "unit %u has a tied tensor whose other users come first in the "
+                             "backward",
+                             unit);
+    return 0;
 }
 
-/* Zeroes what the unit's backward accumulates into; tied gradients once, before their last user's
- * backward. */
+/* Zeroes what the unit's backward accumulates into; tied gradients before the step's first one. */
 static int open_gradients(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream)
 {
     const struct layout_unit *u = &engine->layout.units[unit];
     int rc = 0;
-    if (unit + 1 == engine->layout.unit_count && engine->layout.tied_elements > 0)
+    if (engine->step.ready_units == 0 && engine->layout.tied_elements > 0)
         rc = hst_stream_zero(stream, engine->arena + engine->placement.tied,
                              engine->layout.tied_elements * sizeof(float));
     if (rc == 0 && u->grad_elements > 0)
@@ -188,10 +199,6 @@ int hst_unit_release(struct hst_engine *engine, uint32_t unit)
     int rc = execute_leave(engine, engine->unit_stream);
     if (rc)
         return rc;
-    if (engine->sweep == HST_FORWARD)
-        engine->step.next_forward = unit + 1;
-    else if (engine->sweep == HST_BACKWARD)
-        engine->step.next_backward = unit;
     engine->acquired = NO_UNIT;
     return 0;
 }

@@ -1,281 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The client's calls as ends of the loop, and the periods of the graph behind them. While a step
+ * runs, the period behind it is open already, taken for another step; a drain or an evaluation
+ * takes parts away from it.
+ */
 #include "exec/execute.h"
 
-#include "exec/moves.h"
+#include "exec/demand.h"
+#include "exec/loop.h"
 #include "exec/optimizer.h"
 #include "plan/step_graph.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* While both drives and device are busy the loop sleeps for the drives, and looks at the device
- * this often. */
-#define LOOK_NS 100000u
 
 static const struct node *node_of(const struct execute *run, struct walk_at at)
 {
     return &run->graph.nodes[at.node];
-}
-
-/* ---- drives: extents of started nodes ---- */
-
-static void job_finish(struct hst_engine *engine, uint32_t number)
-{
-    struct execute *run = &engine->run;
-    struct job *job = &run->jobs[number];
-    job->used = false;
-    walk_done(&run->walk, job->at);
-}
-
-/* Takes the extents that have landed. *moved: whether any node is done. */
-static int land(struct hst_engine *engine, uint64_t wait_ns, bool *moved)
-{
-    struct execute *run = &engine->run;
-    if (run->flying == 0)
-        return 0;
-    int rc = engine->extents->ops->progress(engine->extents, wait_ns);
-    if (rc)
-        return engine_fail(engine, HST_E_READ, rc, "the I/O backend broke down");
-    for (uint32_t i = 0; i < run->flight_count; i++) {
-        struct flight *flight = &run->flights[i];
-        if (!flight->used || flight->transfer.active)
-            continue;
-        flight->used = false;
-        run->flying--;
-        if (flight->transfer.error)
-            return engine_fail_transfer(engine, &flight->transfer);
-        struct job *job = &run->jobs[flight->job];
-        if (--job->flying == 0 && job->begun == job->count) {
-            job_finish(engine, flight->job);
-            *moved = true;
-        }
-    }
-    return 0;
-}
-
-static struct flight *free_flight(struct execute *run)
-{
-    for (uint32_t i = 0; run->flying < run->flight_count && i < run->flight_count; i++)
-        if (!run->flights[i].used)
-            return &run->flights[i];
-    return NULL;
-}
-
-/* Begins as many of the job's extents as there are flights. */
-static int issue(struct hst_engine *engine, enum lane lane)
-{
-    struct execute *run = &engine->run;
-    struct job *job = &run->jobs[run->issuing[lane]];
-    struct flight *flight;
-    while (job->begun < job->count && (flight = free_flight(run))) {
-        struct move move = moves_at(engine, job->at, job->begun);
-        int (*begin)(struct extents *, enum extent_kind, uint32_t, void *, struct transfer *) =
-            move.write ? extents_write : extents_read;
-        int rc = begin(engine->extents, move.kind, move.index, move.memory, &flight->transfer);
-        if (rc)
-            return engine_fail_transfer(engine, &flight->transfer);
-        flight->used = true;
-        flight->job = run->issuing[lane];
-        run->flying++;
-        job->begun++;
-        job->flying++;
-    }
-    if (job->begun == job->count)
-        run->issuing[lane] = EXECUTE_JOBS;
-    return 0;
-}
-
-static uint32_t free_job(const struct execute *run)
-{
-    uint32_t i = 0;
-    while (i < EXECUTE_JOBS && run->jobs[i].used)
-        i++;
-    return i;
-}
-
-/* Starts the lane's nodes as long as they are ready and there is room for them. */
-static int run_drive_lane(struct hst_engine *engine, enum lane lane, bool *moved)
-{
-    struct execute *run = &engine->run;
-    struct walk_at at;
-    for (;;) {
-        int rc = run->issuing[lane] < EXECUTE_JOBS ? issue(engine, lane) : 0;
-        uint32_t number = free_job(run);
-        if (rc || run->issuing[lane] < EXECUTE_JOBS || number == EXECUTE_JOBS)
-            return rc;
-        if (!walk_next(&run->walk, lane, &at) || !walk_ready(&run->walk, at))
-            return 0;
-        walk_start(&run->walk, at);
-        *moved = true;
-        bool kept = node_of(run, at)->kind == NODE_READ_WEIGHTS && walk_was_kept(&run->walk, at);
-        run->jobs[number] = (struct job){
-            .at = at,
-            .count = kept ? 0 : moves_count(engine, node_of(run, at)),
-            .start_s = clock_seconds(),
-            .used = true,
-        };
-        if (run->jobs[number].count == 0)
-            job_finish(engine, number);
-        else
-            run->issuing[lane] = number;
-    }
-}
-
-/* ---- device: computations that were enqueued ---- */
-
-static struct passage *passage_at(struct execute *run, uint32_t i)
-{
-    return &run->passages[(run->first_passage + i) % EXECUTE_PASSAGES];
-}
-
-static int take_passage(struct hst_engine *engine, int rc)
-{
-    struct execute *run = &engine->run;
-    struct passage *oldest = passage_at(run, 0);
-    if (rc < 0)
-        return engine_fail_device(engine, rc, "the computation of a unit");
-    run->compute_end_s = clock_seconds();
-    walk_done(&run->walk, oldest->at);
-    run->first_passage = (run->first_passage + 1) % EXECUTE_PASSAGES;
-    run->passage_count--;
-    return 0;
-}
-
-static int look_at_device(struct hst_engine *engine, bool *moved)
-{
-    struct execute *run = &engine->run;
-    while (run->passage_count > 0) {
-        int rc = hst_event_query(passage_at(run, 0)->passed);
-        if (rc == 0)
-            return 0;
-        rc = take_passage(engine, rc);
-        if (rc)
-            return rc;
-        *moved = true;
-    }
-    return 0;
-}
-
-/* Updates on a device that holds everything are enqueued like computations, ahead of the client's.
- */
-static int run_device_updates(struct hst_engine *engine, bool *moved)
-{
-    struct execute *run = &engine->run;
-    struct walk_at at;
-    while (walk_next(&run->walk, LANE_COMPUTE, &at) && node_of(run, at)->kind == NODE_UPDATE &&
-           walk_ready(&run->walk, at)) {
-        walk_start(&run->walk, at);
-        const struct node *node = node_of(run, at);
-        int rc = optimizer_device_update(engine, node->tile, node->tile_count);
-        if (rc)
-            return rc;
-        walk_done(&run->walk, at);
-        *moved = true;
-    }
-    return 0;
-}
-
-/* ---- host: norms and updates ---- */
-
-static int clip(struct hst_engine *engine)
-{
-    struct execute *run = &engine->run;
-    run->grad_norm = optimizer_grad_norm(engine);
-    int rc = optimizer_check_norm(engine, run->grad_norm);
-    if (rc == 0 && run->deferred)
-        rc = optimizer_coefs(engine, run->grad_norm, &run->coefs);
-    run->clip_done = true;
-    return rc;
-}
-
-static int run_host_node(struct hst_engine *engine, struct walk_at at)
-{
-    const struct node *node = node_of(&engine->run, at);
-    switch ((enum node_kind)node->kind) {
-    case NODE_NORM:
-        return optimizer_norm(engine, at);
-    case NODE_CLIP:
-        return clip(engine);
-    default:
-        optimizer_update(engine, at);
-        return 0;
-    }
-}
-
-/* One node of the host's lane, if one is ready. */
-static int run_host_lane(struct hst_engine *engine, bool *moved)
-{
-    struct execute *run = &engine->run;
-    struct walk_at at;
-    if (!walk_next(&run->walk, LANE_UPDATE, &at) || !walk_ready(&run->walk, at))
-        return 0;
-    bool idle = run->passage_count == 0;
-    double start = clock_seconds();
-    walk_start(&run->walk, at);
-    int rc = run_host_node(engine, at);
-    if (rc)
-        return rc;
-    walk_done(&run->walk, at);
-    engine->step.update_s += idle ? clock_seconds() - start : 0;
-    *moved = true;
-    return 0;
-}
-
-/* ---- the loop ---- */
-
-/* The period behind the one at hand is opened as soon as may be, so that its reads run ahead. It is
- * taken for a step that follows; whatever else comes takes parts away from it. */
-static void look_ahead(struct execute *run)
-{
-    if (run->in_step && run->walk.opened == run->period + 1 && walk_may_open(&run->walk))
-        walk_open(&run->walk, PARTS_TRAIN);
-}
-
-static int start_all(struct hst_engine *engine, bool *moved)
-{
-    look_ahead(&engine->run);
-    int rc = land(engine, 0, moved);
-    rc = rc ? rc : look_at_device(engine, moved);
-    rc = rc ? rc : run_drive_lane(engine, LANE_READ, moved);
-    rc = rc ? rc : run_drive_lane(engine, LANE_WRITE, moved);
-    return rc ? rc : run_device_updates(engine, moved);
-}
-
-/* Nothing can be started: waits for what is under way. */
-static int wait_for_any(struct hst_engine *engine)
-{
-    struct execute *run = &engine->run;
-    bool ignored;
-    if (run->flying > 0) {
-        bool stalled = run->passage_count == 0;
-        double start = clock_seconds();
-        int rc = land(engine, stalled ? UINT64_MAX : LOOK_NS, &ignored);
-        engine->step.stall_nvme_s += stalled ? clock_seconds() - start : 0;
-        return rc;
-    }
-    if (run->passage_count > 0)
-        return take_passage(engine, hst_event_sync(passage_at(run, 0)->passed));
-    return engine_fail(engine, HST_E_DEVICE, -EDEADLK,
-                       "the step graph stands still in period %llu: a defect of the engine",
-                       (unsigned long long)run->period);
-}
-
-typedef bool end_fn(struct hst_engine *engine);
-
-static int run_until(struct hst_engine *engine, end_fn *end)
-{
-    for (;;) {
-        bool moved = false;
-        int rc = start_all(engine, &moved);
-        if (rc || end(engine))
-            return rc;
-        rc = run_host_lane(engine, &moved);
-        if (rc == 0 && !moved)
-            rc = wait_for_any(engine);
-        if (rc)
-            return rc;
-    }
 }
 
 /* ---- ends ---- */
@@ -283,14 +24,6 @@ static int run_until(struct hst_engine *engine, end_fn *end)
 static bool may_open(struct hst_engine *engine)
 {
     return walk_may_open(&engine->run.walk);
-}
-
-static bool is_idle(struct hst_engine *engine)
-{
-    struct walk_at at; /* lanes pass what is not run */
-    for (int l = 0; l < LANE_COUNT; l++)
-        walk_next(&engine->run.walk, (enum lane)l, &at);
-    return walk_is_idle(&engine->run.walk);
 }
 
 static bool compute_is_ready(struct hst_engine *engine)
@@ -310,7 +43,7 @@ static bool clip_is_done(struct hst_engine *engine)
 static int open_period(struct hst_engine *engine, unsigned parts)
 {
     struct execute *run = &engine->run;
-    int rc = run_until(engine, may_open);
+    int rc = loop_until(engine, may_open);
     if (rc)
         return rc;
     run->period = run->walk.opened;
@@ -324,12 +57,12 @@ int execute_drain(struct hst_engine *engine)
     struct execute *run = &engine->run;
     unsigned parts = run->update_pending ? PART_UPDATE : 0;
     int rc = 0;
-    if (run->evaluating || run->prepared)
+    if (run->prepared || (run->evaluating && !run->on_demand))
         walk_narrow(&run->walk, run->period, parts);
     else if (parts)
         rc = open_period(engine, parts);
-    rc = rc ? rc : run_until(engine, is_idle);
-    run->evaluating = run->prepared = run->update_pending = false;
+    rc = rc ? rc : loop_until(engine, loop_is_idle);
+    run->evaluating = run->prepared = run->update_pending = run->on_demand = false;
     return rc;
 }
 
@@ -337,6 +70,8 @@ int execute_begin(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
     int rc = run->evaluating ? execute_drain(engine) : 0;
+    run->on_demand = false;
+    run->visits[0] = run->visits[1] = 0;
     if (rc == 0 && !run->deferred)
         rc = optimizer_coefs(engine, 0, &run->coefs);
     if (rc == 0 && !run->prepared)
@@ -347,7 +82,8 @@ int execute_begin(struct hst_engine *engine)
     return rc;
 }
 
-/* True where the unit's node comes in the compute lane of this period. */
+/* True where the unit's node comes next in the compute lane of this period, but for forwards, which
+ * may be left out. */
 static bool is_ahead(struct execute *run, uint32_t unit, enum node_kind kind)
 {
     const struct graph *graph = &run->graph;
@@ -357,58 +93,147 @@ static bool is_ahead(struct execute *run, uint32_t unit, enum node_kind kind)
     for (uint32_t i = run->walk.lane[LANE_COMPUTE].at; i < graph->lane_count[LANE_COMPUTE]; i++) {
         at.node = graph->lane[LANE_COMPUTE][i];
         const struct node *node = node_of(run, at);
-        if (node->unit == unit && node->kind == kind && walk_is_run(&run->walk, at))
+        if (!walk_is_run(&run->walk, at))
+            continue;
+        if (node->unit == unit && node->kind == kind)
             return true;
+        if (node->kind == NODE_BACKWARD)
+            return false;
     }
     return false;
 }
 
-/* A visit that the client leaves out. */
-static void pass_over(struct execute *run, struct walk_at at)
+/* ---- a client that leaves the order ---- */
+
+/* Checkpoints that were kept in memory for the backward go home: their buffers are needed. */
+static int send_kept_acts(struct hst_engine *engine)
 {
-    walk_start(&run->walk, at);
-    walk_done(&run->walk, at);
+    struct execute *run = &engine->run;
+    const struct graph *graph = &run->graph;
+    struct walk_at at = {.period = run->period};
+    int rc = 0;
+    for (uint32_t i = run->walk.lane[LANE_COMPUTE].at;
+         i < graph->lane_count[LANE_COMPUTE] && rc == 0; i++) {
+        at.node = graph->lane[LANE_COMPUTE][i];
+        if (node_of(run, at)->kind == NODE_BACKWARD &&
+            walk_pool_buffer(&run->walk, at, POOL_ACTS) != GRAPH_NONE)
+            rc = demand_send_acts(engine, at);
+    }
+    return rc;
+}
+
+/* The rest of the step, or of the evaluation, is served unit by unit. */
+static int leave_order(struct hst_engine *engine, uint32_t unit)
+{
+    struct execute *run = &engine->run;
+    if (!run->warned)
+        engine_log(engine, HST_LOG_WARNING,
+                   "W601 unit %u was asked for out of the order of the last step: the rest of this "
+                   "step is served as it is asked for, without reading ahead; the next step "
+                   "follows the new order",
+                   unit);
+    run->warned = true;
+    int rc = loop_to_rest(engine);
+    rc = rc ? rc : send_kept_acts(engine);
+    if (rc)
+        return rc;
+    if (run->walk.opened > run->period + 1)
+        walk_narrow(&run->walk, run->period + 1, 0);
+    walk_narrow(&run->walk, run->period, run->update_pending ? PART_UPDATE : 0);
+    rc = loop_until(engine, loop_is_idle);
+    run->update_pending = false;
+    run->on_demand = true;
+    return rc;
+}
+
+/* The graph of the steps to come follows the order of this one, where it can be followed. */
+static int learn_order(struct hst_engine *engine)
+{
+    struct execute *run = &engine->run;
+    const struct step_order order = {run->visited[0], run->visited[1], run->visits[0],
+                                     run->visits[1]};
+    struct graph graph;
+    int rc = step_graph(&engine->plan_in, &engine->placement, &order, &graph);
+    if (rc == -EINVAL)
+        return 0; /* a unit visited twice in a sweep: it goes on as it is asked for */
+    if (rc)
+        return engine_fail(engine, HST_E_BUDGET, rc, "no memory for the graph of a new order");
+    walk_free(&run->walk);
+    graph_free(&run->graph);
+    run->graph = graph;
+    rc = walk_init(&run->walk, &run->graph);
+    return rc ? engine_fail(engine, HST_E_BUDGET, rc, "no memory for the walk of a new order") : 0;
+}
+
+/* Starts the unit's node when it may run; what comes before it in the lane is left out. */
+static int reach(struct hst_engine *engine, uint32_t unit, enum node_kind kind)
+{
+    struct execute *run = &engine->run;
+    for (;;) {
+        struct walk_at at;
+        int rc = loop_until(engine, compute_is_ready);
+        if (rc)
+            return rc;
+        walk_next(&run->walk, LANE_COMPUTE, &at);
+        const struct node *node = node_of(run, at);
+        walk_start(&run->walk, at);
+        if (node->unit == unit && node->kind == kind) {
+            run->computing = at;
+            run->computing_start_s = clock_seconds();
+            return 0;
+        }
+        walk_done(&run->walk, at);
+    }
+}
+
+/* An evaluation begins anew where the unit does not come in the one under way. */
+static int begin_evaluation(struct hst_engine *engine, uint32_t unit)
+{
+    struct execute *run = &engine->run;
+    if (run->evaluating && (run->on_demand || is_ahead(run, unit, NODE_FORWARD)))
+        return 0;
+    bool restart = run->evaluating;
+    int rc = execute_drain(engine);
+    if (rc)
+        return rc;
+    run->on_demand = restart; /* in an order of its own */
+    rc = restart ? 0 : open_period(engine, PART_EVAL);
+    run->evaluating = rc == 0;
+    return rc;
+}
+
+static void record_visit(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
+{
+    struct execute *run = &engine->run;
+    int which = sweep == HST_BACKWARD;
+    if (sweep != HST_EVAL && run->visits[which]++ < engine->layout.unit_count)
+        run->visited[which][run->visits[which] - 1] = unit;
 }
 
 int execute_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
     struct execute *run = &engine->run;
     enum node_kind kind = sweep == HST_BACKWARD ? NODE_BACKWARD : NODE_FORWARD;
-    bool fresh = sweep == HST_EVAL && !(run->evaluating && is_ahead(run, unit, kind));
-    int rc = fresh ? execute_drain(engine) : 0;
-    if (rc == 0 && fresh)
-        rc = open_period(engine, PART_EVAL);
-    run->evaluating = sweep == HST_EVAL;
+    int rc = sweep == HST_EVAL ? begin_evaluation(engine, unit) : 0;
+    record_visit(engine, unit, sweep);
+    if (rc == 0 && !run->on_demand && !is_ahead(run, unit, kind))
+        rc = leave_order(engine, unit);
     if (rc)
         return rc;
-    if (!is_ahead(run, unit, kind))
-        return -EINVAL;
-    for (;;) {
-        struct walk_at at;
-        rc = run_until(engine, compute_is_ready);
-        if (rc)
-            return rc;
-        walk_next(&run->walk, LANE_COMPUTE, &at);
-        const struct node *node = node_of(run, at);
-        if (node->unit == unit && node->kind == kind) {
-            walk_start(&run->walk, at);
-            run->computing = at;
-            run->computing_start_s = clock_seconds();
-            return 0;
-        }
-        pass_over(run, at);
-    }
+    return run->on_demand ? demand_reach(engine, unit, sweep) : reach(engine, unit, kind);
 }
 
 int execute_leave(struct hst_engine *engine, struct hst_stream *stream)
 {
     struct execute *run = &engine->run;
     int rc = 0;
+    if (run->on_demand)
+        return demand_leave(engine, stream, engine->sweep);
     if (run->passage_count == EXECUTE_PASSAGES)
-        rc = take_passage(engine, hst_event_sync(passage_at(run, 0)->passed));
+        rc = loop_take_oldest(engine);
     if (rc)
         return rc;
-    struct passage *passage = passage_at(run, run->passage_count);
+    struct passage *passage = loop_passage(run, run->passage_count);
     rc = hst_event_record(passage->passed, stream);
     rc = rc ? rc : hst_event_record(engine->unit_passed, stream);
     if (rc)
@@ -416,21 +241,20 @@ int execute_leave(struct hst_engine *engine, struct hst_stream *stream)
     passage->at = run->computing;
     passage->start_s = run->computing_start_s;
     run->passage_count++;
-    bool moved;
-    return start_all(engine, &moved);
+    return loop_start(engine);
 }
 
 int execute_end(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
-    int rc = run_until(engine, clip_is_done);
+    int rc = run->on_demand ? loop_clip(engine) : loop_until(engine, clip_is_done);
     if (rc)
         return rc;
     run->in_step = false;
     run->update_pending = run->deferred;
     run->period++;
-    run->prepared = run->walk.opened > run->period;
-    return 0;
+    run->prepared = !run->on_demand && run->walk.opened > run->period;
+    return run->on_demand ? learn_order(engine) : 0;
 }
 
 /* ---- opening ---- */
@@ -449,9 +273,11 @@ int execute_open(struct hst_engine *engine)
         run->issuing[l] = EXECUTE_JOBS;
     run->flight_count = flights_wanted(engine);
     run->flights = calloc(run->flight_count, sizeof *run->flights);
-    if (!run->flights)
+    for (int i = 0; i < 2; i++)
+        run->visited[i] = calloc((size_t)engine->layout.unit_count + 1, sizeof *run->visited[i]);
+    if (!run->flights || !run->visited[0] || !run->visited[1])
         return -ENOMEM;
-    int rc = step_graph(&engine->plan_in, &engine->placement, &run->graph);
+    int rc = step_graph(&engine->plan_in, &engine->placement, NULL, &run->graph);
     rc = rc ? rc : walk_init(&run->walk, &run->graph);
     for (uint32_t i = 0; rc == 0 && i < EXECUTE_PASSAGES; i++)
         rc = hst_event_create(engine->dev, &run->passages[i].passed);
@@ -466,5 +292,8 @@ void execute_close(struct hst_engine *engine)
     walk_free(&run->walk);
     graph_free(&run->graph);
     free(run->flights);
+    free(run->visited[0]);
+    free(run->visited[1]);
     run->flights = NULL;
+    run->visited[0] = run->visited[1] = NULL;
 }

@@ -50,15 +50,21 @@ struct execute {
     double compute_end_s; /* when the last passage was seen to be over */
 
     struct walk_at computing; /* the node of the unit that is acquired */
+    struct node demand;       /* exec/demand.c: the node at hand, of no graph */
+    uint32_t demand_acts;     /* and its buffer of checkpoints */
     double computing_start_s;
 
     uint64_t period; /* of the step at hand, or of the next one */
     bool prepared;   /* the next step's period is open already */
     bool in_step, evaluating;
-    bool update_pending;          /* the last step's update is not done yet */
-    bool clip_done;               /* of the step at hand */
-    double grad_norm;             /* of the last step that has one */
-    struct optimizer_coefs coefs; /* of the update that is pending or under way */
+    bool on_demand; /* the client has left the order: the graph stands still */
+    bool warned;    /* of that */
+    /* The units in the order of this step's visits, and how many there were: what is learned */
+    uint32_t *visited[2], visits[2]; /* forward, backward */
+    bool update_pending;             /* the last step's update is not done yet */
+    bool clip_done;                  /* of the step at hand */
+    double grad_norm;                /* of the last step that has one */
+    struct optimizer_coefs coefs;    /* of the update that is pending or under way */
 };
 
 #endif

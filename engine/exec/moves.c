@@ -15,7 +15,13 @@ static enum hst_tier states_tier(const struct hst_engine *engine, uint32_t tile)
     return placement_states(&engine->placement, tile).tier;
 }
 
-/* The buffer that a started node has of a ring. */
+const struct node *moves_node(const struct hst_engine *engine, struct walk_at at)
+{
+    return at.node == GRAPH_NONE ? &engine->run.demand : &engine->run.graph.nodes[at.node];
+}
+
+/* The buffer that a started node has of a ring; on demand it is the first, but for
+ * checkpoints that are saved from where they are. */
 static unsigned char *buffer_of(const struct hst_engine *engine, struct walk_at at, enum pool pool)
 {
     const struct placement *p = &engine->placement;
@@ -27,7 +33,9 @@ static unsigned char *buffer_of(const struct hst_engine *engine, struct walk_at 
         [POOL_GRADS] = {p->grad_leases, p->grad_lease_bytes},
         [POOL_ACTS] = {p->act_leases, p->act_lease_bytes},
     };
-    uint32_t buffer = walk_pool_buffer(&engine->run.walk, at, pool);
+    uint32_t on_demand = pool == POOL_ACTS ? engine->run.demand_acts : 0;
+    uint32_t buffer =
+        at.node == GRAPH_NONE ? on_demand : walk_pool_buffer(&engine->run.walk, at, pool);
     return engine->host_arena + rings[pool].at + buffer * rings[pool].bytes;
 }
 
@@ -99,11 +107,6 @@ static struct move weights_at(const struct hst_engine *engine, struct walk_at at
 
 /* ---- a node ---- */
 
-static const struct node *node_of(const struct hst_engine *engine, struct walk_at at)
-{
-    return &engine->run.graph.nodes[at.node];
-}
-
 static bool has_states(const struct hst_engine *engine, const struct node *node)
 {
     return states_tier(engine, node->tile) == HST_TIER_NVME;
@@ -146,7 +149,8 @@ static struct move acts_at(const struct hst_engine *engine, struct walk_at at, u
 {
     unsigned char *memory = moves_acts(engine, at, unit) + (uint64_t)i * PLACEMENT_ACT_BYTES;
     uint32_t block = engine->placement.units[unit].first_act_block + i;
-    return (struct move){EXTENT_ACTS, block, memory, node_of(engine, at)->kind == NODE_WRITE_ACTS};
+    return (struct move){EXTENT_ACTS, block, memory,
+                         moves_node(engine, at)->kind == NODE_WRITE_ACTS};
 }
 
 static struct move grads_at(const struct hst_engine *engine, struct walk_at at, uint32_t unit,
@@ -159,7 +163,7 @@ static struct move grads_at(const struct hst_engine *engine, struct walk_at at, 
 
 struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_t i)
 {
-    const struct node *node = node_of(engine, at);
+    const struct node *node = moves_node(engine, at);
     bool write = node->kind == NODE_WRITE_TILE;
     switch ((enum node_kind)node->kind) {
     case NODE_READ_WEIGHTS:
@@ -184,7 +188,7 @@ struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_
 static const unsigned char *tile_grads(const struct hst_engine *engine, struct walk_at at,
                                        struct tile_range range)
 {
-    if (has_grads(engine, node_of(engine, at)))
+    if (has_grads(engine, moves_node(engine, at)))
         return buffer_of(engine, at, POOL_TILES);
     return moves_grads(engine, at, range.unit) + range.offset * engine_element_bytes(engine);
 }

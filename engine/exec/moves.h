@@ -11,6 +11,8 @@ struct move {
     bool write;
 };
 
+/** A node of the graph, or the one on demand. */
+const struct node *moves_node(const struct hst_engine *engine, struct walk_at at);
 /** How many extents a node of LANE_READ or LANE_WRITE moves. */
 uint32_t moves_count(const struct hst_engine *engine, const struct node *node);
 /** The i-th of them, for a node that was started. */

@@ -43,7 +43,7 @@ static void norm_piece(void *arg, size_t index, unsigned worker)
 
 int optimizer_norm(struct hst_engine *engine, struct walk_at at)
 {
-    uint32_t unit = engine->run.graph.nodes[at.node].unit;
+    uint32_t unit = moves_node(engine, at)->unit;
     const struct placement *p = &engine->placement;
     const struct layout_unit *u = &engine->layout.units[unit];
     const uint64_t piece = (uint64_t)NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
@@ -148,7 +148,7 @@ int optimizer_coefs(const struct hst_engine *engine, double grad_norm,
 
 void optimizer_update(struct hst_engine *engine, struct walk_at at)
 {
-    const struct node *node = &engine->run.graph.nodes[at.node];
+    const struct node *node = moves_node(engine, at);
     struct tile_job jobs[UPDATE_TILES_MOST];
     assert(node->tile_count <= UPDATE_TILES_MOST);
     for (uint32_t i = 0; i < node->tile_count; i++)

@@ -311,22 +311,31 @@ static void add_backward(struct build *b, uint32_t unit)
 
 /* ---- the whole ---- */
 
-/* Units whose weights come by a lease of that pool are kept over a turn of the sweep where no more
- * of them than there are buffers are used before they come again. */
+static bool has_moving_acts(const struct build *b, uint32_t unit)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    bool moves = b->in->apart ? u->acts != HST_TIER_HBM : u->acts == HST_TIER_NVME;
+    return moves && u->act_bytes > 0 && !u->no_forward;
+}
+
+/* Units that are used last before the turn from forward to backward and first after it, in mirrored
+ * order, are kept over it, as many as there are buffers. */
 static void choose_kept(struct build *b)
 {
+    const struct graph_in *in = b->in;
+    const uint32_t *buffers = b->graph->buffers;
     uint32_t weights = 0, copies = 0, acts = 0;
-    for (uint32_t i = b->in->unit_count; i-- > 0;) {
-        const struct graph_unit *u = &b->in->units[i];
-        struct build_unit *s = &b->units[i];
-        enum pool acts_pool = b->in->apart ? POOL_DEVICE_ACTS : POOL_ACTS;
-        bool moves = b->in->apart ? u->acts != HST_TIER_HBM : u->acts == HST_TIER_NVME;
-        if (weights_need_lease(b, i))
-            s->keep_weights = !b->in->apart && weights++ < b->graph->buffers[POOL_WEIGHTS];
-        if (copies_weights(b, i))
-            s->keep_device_weights = copies++ < b->graph->buffers[POOL_DEVICE_WEIGHTS];
-        if (moves && u->act_bytes > 0 && !u->no_forward)
-            s->keep_acts = acts++ < b->graph->buffers[acts_pool];
+    for (uint32_t i = 0; i < in->unit_count; i++) {
+        uint32_t unit = in->backward[i];
+        struct build_unit *s = &b->units[unit];
+        if (in->forward[in->unit_count - 1 - i] != unit)
+            return;
+        if (weights_need_lease(b, unit))
+            s->keep_weights = !in->apart && weights++ < buffers[POOL_WEIGHTS];
+        if (copies_weights(b, unit))
+            s->keep_device_weights = copies++ < buffers[POOL_DEVICE_WEIGHTS];
+        if (has_moving_acts(b, unit))
+            s->keep_acts = acts++ < buffers[in->apart ? POOL_DEVICE_ACTS : POOL_ACTS];
     }
 }
 
@@ -334,14 +343,18 @@ static void choose_kept(struct build *b)
  * on them in place. What a unit reads of others has changed meanwhile: it comes anew. */
 static void choose_heirs(struct build *b)
 {
+    const struct graph_in *in = b->in;
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < b->in->unit_count && !b->in->apart; i++) {
-        const struct build_unit *s = &b->units[i];
-        if (!weights_need_lease(b, i))
+    for (uint32_t i = 0; i < in->unit_count && !in->apart; i++) {
+        uint32_t unit = in->forward[i];
+        const struct build_unit *s = &b->units[unit];
+        if (in->backward[in->unit_count - 1 - i] != unit)
+            return;
+        if (!weights_need_lease(b, unit))
             continue;
         if (kept++ >= b->graph->buffers[POOL_WEIGHTS])
             return;
-        if (b->in->units[i].alias_count > 0)
+        if (in->units[unit].alias_count > 0)
             continue;
         b->graph->leases[s->last_weights].heir = s->first_weights;
         b->graph->leases[s->first_weights].legacy = s->last_weights;
@@ -393,9 +406,9 @@ int graph_build(const struct graph_in *in, struct graph *graph)
         return rc;
     choose_kept(&b);
     for (uint32_t i = 0; i < in->unit_count && b.rc == 0; i++)
-        add_forward(&b, i);
-    for (uint32_t i = in->unit_count; i-- > 0 && b.rc == 0;)
-        add_backward(&b, i);
+        add_forward(&b, in->forward[i]);
+    for (uint32_t i = 0; i < in->unit_count && b.rc == 0; i++)
+        add_backward(&b, in->backward[i]);
     add_clip(&b);
     choose_heirs(&b);
     return build_close(&b);

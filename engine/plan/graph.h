@@ -131,6 +131,9 @@ struct graph_unit {
 struct graph_in {
     const struct graph_unit *units;
     uint32_t unit_count;
+    /* All units in the order of the forward (those without one in training, too: an evaluation
+       visits them) and of the backward. */
+    const uint32_t *forward, *backward;
     uint32_t tile_elements;
     double weight_bytes, state_bytes, grad_bytes; /* per element */
     bool deferred; /* the update waits for the norm of all gradients */

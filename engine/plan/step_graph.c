@@ -49,19 +49,48 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
     return u;
 }
 
-int step_graph(const struct placement_in *in, const struct placement *p, struct graph *graph)
+/* The order of the forward, then of the backward; in the forward units that have none there come
+ * last, for evaluations. */
+static int order_units(const struct step_order *order, uint32_t units, struct graph_unit *described,
+                       uint32_t *forward, uint32_t *backward)
 {
-    uint32_t units = in->layout->unit_count;
-    struct graph_unit *described = calloc((size_t)units + 1, sizeof *described);
-    if (!described)
-        return -ENOMEM;
+    for (uint32_t i = 0; !order && i < units; i++) {
+        forward[i] = i;
+        backward[i] = units - 1 - i;
+    }
+    if (!order)
+        return 0;
+    if (order->forward_count > units || order->backward_count != units)
+        return -EINVAL;
     for (uint32_t u = 0; u < units; u++)
-        described[u] = describe(in, p, u);
+        described[u].no_forward = true;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < order->forward_count; i++) {
+        forward[count++] = order->forward[i];
+        if (!described[order->forward[i]].no_forward)
+            return -EINVAL;
+        described[order->forward[i]].no_forward = false;
+    }
+    for (uint32_t u = 0; u < units; u++)
+        if (described[u].no_forward)
+            forward[count++] = u;
+    uint64_t sum = 0; /* each once: the caller counted them */
+    for (uint32_t i = 0; i < units; i++)
+        sum += backward[i] = order->backward[i];
+    return sum == (uint64_t)units * (units - 1) / 2 ? 0 : -EINVAL;
+}
+
+static int build(const struct placement_in *in, const struct placement *p,
+                 const struct graph_unit *described, const uint32_t *forward,
+                 const uint32_t *backward, struct graph *graph)
+{
     bool hbm = p->compute_tier == HST_TIER_HBM;
     uint64_t weight_bytes = record_weight_bytes(in->precision);
     const struct graph_in graph_in = {
         .units = described,
-        .unit_count = units,
+        .unit_count = in->layout->unit_count,
+        .forward = forward,
+        .backward = backward,
         .tile_elements = in->layout->tile_elements,
         .weight_bytes = (double)weight_bytes,
         .state_bytes = (double)record_state_bytes(in->precision),
@@ -74,7 +103,21 @@ int step_graph(const struct placement_in *in, const struct placement *p, struct 
                     [POOL_GRADS] = p->grad_lease_count,
                     [POOL_ACTS] = p->act_lease_count},
     };
-    int rc = graph_build(&graph_in, graph);
+    return graph_build(&graph_in, graph);
+}
+
+int step_graph(const struct placement_in *in, const struct placement *p,
+               const struct step_order *order, struct graph *graph)
+{
+    uint32_t units = in->layout->unit_count;
+    struct graph_unit *described = calloc((size_t)units + 1, sizeof *described);
+    uint32_t *visits = calloc(2 * (size_t)units + 1, sizeof *visits);
+    int rc = described && visits ? 0 : -ENOMEM;
+    for (uint32_t u = 0; rc == 0 && u < units; u++)
+        described[u] = describe(in, p, u);
+    rc = rc ? rc : order_units(order, units, described, visits, visits + units);
+    rc = rc ? rc : build(in, p, described, visits, visits + units, graph);
     free(described);
+    free(visits);
     return rc;
 }

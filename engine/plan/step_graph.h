@@ -5,8 +5,18 @@
 #include "plan/graph.h"
 #include "plan/placement.h"
 
-/** Errors: -ENOMEM.   Cost: O(tiles). */
+/* The visits of a step as a client made them. */
+struct step_order {
+    const uint32_t *forward, *backward; /* units */
+    uint32_t forward_count, backward_count;
+};
+
+/**
+ * order: of one step, or null for the declared one: forward as units were added, backward in
+ * reverse. Errors: -ENOMEM; -EINVAL a unit twice in a sweep, or missing in the backward.
+ * Cost: O(tiles).
+ */
 int step_graph(const struct placement_in *in, const struct placement *placement,
-               struct graph *graph);
+               const struct step_order *order, struct graph *graph);
 
 #endif

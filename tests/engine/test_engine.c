@@ -3,6 +3,7 @@
  * The engine through its public calls (toy_client.h). The in-memory run on one thread is the oracle
  * of every other placement, budget, tile size and width.
  */
+#include "engine_state.h"
 #include "toy_client.h"
 
 #include <errno.h>
@@ -209,7 +210,7 @@ static void calls_out_of_order_are_refused_and_harmless(void **state)
     assert_int_equal(hst_step_begin(engine, &in, &step), -EINVAL);
     assert_int_equal(hst_unit_acquire(engine, TOY_UNITS, HST_FORWARD, stream, &view), -EINVAL);
     assert_int_equal(hst_unit_acquire(engine, 0, HST_BACKWARD, stream, &view),
-                     -EINVAL); /* the last comes first */
+                     -EINVAL); /* what the head is tied to comes after it */
     assert_int_equal(hst_unit_release(engine, 0), -EINVAL);
     must(engine, hst_unit_acquire(engine, 1, HST_FORWARD, stream, &view));
     assert_int_equal(hst_unit_acquire(engine, 2, HST_FORWARD, stream, &view),
@@ -218,8 +219,6 @@ static void calls_out_of_order_are_refused_and_harmless(void **state)
     assert_int_equal(hst_act_acquire(engine, 1, 3, HST_CARRY, HST_READ, stream, &act), -EINVAL);
     assert_int_equal(hst_unit_grad_ready(engine, 1), -EINVAL);
     must(engine, hst_unit_release(engine, 1));
-    assert_int_equal(hst_unit_acquire(engine, 0, HST_FORWARD, stream, &view),
-                     -EINVAL); /* its turn is over */
     must(engine, hst_unit_acquire(engine, TOY_UNITS - 1, HST_BACKWARD, stream, &view));
     assert_int_equal(hst_unit_release(engine, TOY_UNITS - 1), -EINVAL); /* gradients not complete */
     must(engine, hst_unit_grad_ready(engine, TOY_UNITS - 1));
@@ -272,6 +271,126 @@ static void activations_have_a_place_per_unit_and_micro_batch_and_keep_their_byt
     check_activations(CONFIG());
     check_activations(CONFIG(.place = "acts=nvme"));
     check_activations(CONFIG(.place = "acts=nvme,weights=nvme,grads=nvme", .clip = HST_NONE));
+}
+
+/* ---- a client with an order of its own ---- */
+
+enum { LAST = -1 };
+
+/* Units of a step's visits; every sweep ends with LAST. */
+struct own_order {
+    int forward[2 * TOY_UNITS + 1], backward[TOY_UNITS + 1];
+};
+
+static const struct own_order OWN_ORDERS[] = {
+    {{0, 1, 2, 3, LAST}, {4, 3, 2, 1, 0, LAST}},    /* the declared one */
+    {{0, 1, 2, 3, 4, LAST}, {4, 3, 2, 1, 0, LAST}}, /* the head too */
+    {{3, 0, 2, 1, LAST}, {1, 2, 4, 0, 3, LAST}},
+    {{0, 1, 2, 3, LAST}, {4, 0, 1, 2, 3, LAST}},
+    {{0, 1, 0, 2, 3, 3, LAST}, {4, 3, 2, 1, 0, LAST}}, /* some twice: can not be learned */
+    {{LAST}, {2, 3, 4, 1, 0, LAST}},
+};
+
+static void fill_acts(struct hst_engine *engine, uint32_t unit)
+{
+    struct hst_stream *stream = hst_engine_stream(engine);
+    struct hst_act act;
+    for (uint32_t m = 0; m < 3; m++) {
+        must(engine, hst_act_acquire(engine, unit, m, HST_CHECKPOINT, HST_WRITE, stream, &act));
+        must(engine, hst_stream_sync(stream));
+        memset(act.data, (int)(unit * 3 + m), act.size_bytes);
+        must(engine, hst_act_release(engine, unit, m, HST_CHECKPOINT));
+    }
+}
+
+static void check_acts(struct hst_engine *engine, uint32_t unit)
+{
+    struct hst_stream *stream = hst_engine_stream(engine);
+    struct hst_act act;
+    for (uint32_t m = 0; m < 3; m++) {
+        must(engine, hst_act_acquire(engine, unit, m, HST_CHECKPOINT, HST_READ, stream, &act));
+        for (uint64_t i = 0; i < act.size_bytes; i++)
+            assert_int_equal(((unsigned char *)act.data)[i], unit * 3 + m);
+        must(engine, hst_act_release(engine, unit, m, HST_CHECKPOINT));
+    }
+}
+
+static int order_warnings;
+
+static void count_warnings(void *context, enum hst_log_level level, const char *line)
+{
+    (void)context;
+    order_warnings += level == HST_LOG_WARNING && strncmp(line, "W601", 4) == 0;
+}
+
+static void own_step(struct hst_engine *engine, const struct own_order *order)
+{
+    struct hst_stream *stream = hst_engine_stream(engine);
+    const struct hst_unit_view *view;
+    struct hst_step_stats stats;
+    struct hst_step step;
+    bool filled[TOY_UNITS] = {false};
+    must(engine,
+         hst_step_begin(
+             engine, &(struct hst_step_in){.size = sizeof(struct hst_step_in), .lr = 1e-3}, &step));
+    for (const int *u = order->forward; *u != LAST; u++) {
+        must(engine, hst_unit_acquire(engine, (uint32_t)*u, HST_FORWARD, stream, &view));
+        fill_acts(engine, (uint32_t)*u);
+        filled[*u] = true;
+        must(engine, hst_unit_release(engine, (uint32_t)*u));
+    }
+    for (const int *u = order->backward; *u != LAST; u++) {
+        must(engine, hst_unit_acquire(engine, (uint32_t)*u, HST_BACKWARD, stream, &view));
+        if (filled[*u])
+            check_acts(engine, (uint32_t)*u);
+        must(engine, toy_add_gradients(engine, (uint32_t)*u, view));
+        must(engine, hst_unit_grad_ready(engine, (uint32_t)*u));
+        must(engine, hst_unit_release(engine, (uint32_t)*u));
+    }
+    must(engine, hst_step_end(engine, &stats));
+}
+
+/* Each order for two steps: as it comes, then as it was learned. The weights are the oracle's. */
+static void check_own_orders(const struct hst_config *config)
+{
+    enum { ORDERS = sizeof OWN_ORDERS / sizeof OWN_ORDERS[0] };
+    struct hst_engine *engine = created(config);
+    struct hst_step_stats stats;
+    must(engine, toy_seal_and_load(engine));
+    for (int s = 0; s < 2 * ORDERS; s++)
+        must(engine, toy_step(engine, &stats));
+    must(engine, toy_save(engine, &oracle.weights));
+    hst_engine_destroy(&engine);
+    order_warnings = 0;
+    engine = created(config);
+    must(engine, toy_seal_and_load(engine));
+    for (size_t i = 0; i < ORDERS; i++) {
+        own_step(engine, &OWN_ORDERS[i]);
+        own_step(engine, &OWN_ORDERS[i]);
+        assert_int_equal(engine->run.on_demand, i == 4);
+    }
+    must(engine, toy_save(engine, &other.weights));
+    hst_engine_destroy(&engine);
+    assert_int_equal(order_warnings, 1);
+    assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
+}
+
+static void a_client_that_leaves_the_order_is_served_and_its_order_is_learned(void **state)
+{
+    (void)state;
+    static const char *const places[] = {
+        NULL,
+        "states=nvme",
+        "states=nvme,weights=nvme",
+        "acts=nvme,grads=nvme",
+        "states=nvme,weights=nvme,acts=nvme,grads=nvme",
+    };
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        for (int clip = 0; clip < 2; clip++)
+            check_own_orders(CONFIG(.place = places[i], .clip = clip ? 0.5 : HST_NONE, .threads = 2,
+                                    .precision = HST_PRECISION_BF16, .log = count_warnings));
+    check_own_orders(CONFIG(.device = "far", .log = count_warnings));
+    check_own_orders(CONFIG(.device = "far", .clip = HST_NONE, .log = count_warnings));
 }
 
 static void an_evaluation_sees_the_weights_between_steps_and_changes_nothing(void **state)
@@ -433,6 +552,7 @@ int main(void)
         cmocka_unit_test(traffic_is_what_the_placement_says),
         cmocka_unit_test(calls_out_of_order_are_refused_and_harmless),
         cmocka_unit_test(activations_have_a_place_per_unit_and_micro_batch_and_keep_their_bytes),
+        cmocka_unit_test(a_client_that_leaves_the_order_is_served_and_its_order_is_learned),
         cmocka_unit_test(an_evaluation_sees_the_weights_between_steps_and_changes_nothing),
         cmocka_unit_test(defaults_are_those_of_the_header),
         cmocka_unit_test(a_gradient_that_is_not_finite_stops_the_run_before_any_update),

@@ -73,7 +73,7 @@ int toy_seal_and_load(struct hst_engine *engine)
 }
 
 /* Through a copy in f32, then added: an alias must add to what its other user left. */
-static int add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view)
+int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view)
 {
     static float widened[WIDEST];
     for (uint32_t i = 0; i < view->param_count; i++) {
@@ -92,7 +92,7 @@ static int backward(struct hst_engine *engine, uint32_t unit)
 {
     const struct hst_unit_view *view;
     int rc = hst_unit_acquire(engine, unit, HST_BACKWARD, hst_engine_stream(engine), &view);
-    rc = rc ? rc : add_gradients(engine, unit, view);
+    rc = rc ? rc : toy_add_gradients(engine, unit, view);
     rc = rc ? rc : hst_unit_grad_ready(engine, unit);
     return rc ? rc : hst_unit_release(engine, unit);
 }

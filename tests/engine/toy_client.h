@@ -34,5 +34,7 @@ struct toy_saved {
     size_t used;
 };
 int toy_save(struct hst_engine *engine, struct toy_saved *saved);
+/** Adds the unit's weights to their gradients. */
+int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view);
 
 #endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs nodes that are in no graph, one at a time: run.demand is the node, GRAPH_NONE its number. */
+#include "exec/demand.h"
+
+#include "exec/moves.h"
+#include "exec/optimizer.h"
+
+static const struct walk_at ON_DEMAND = {.node = GRAPH_NONE};
+
+/* Waits for all flights; the first error is the result. */
+static int land_all(struct hst_engine *engine)
+{
+    int first = 0;
+    for (uint32_t i = 0; i < engine->run.flight_count; i++) {
+        struct transfer *transfer = &engine->run.flights[i].transfer;
+        if (!engine->run.flights[i].used)
+            continue;
+        engine->run.flights[i].used = false;
+        if (extents_wait(engine->extents, transfer))
+            first = first ? first : engine_fail_transfer(engine, transfer);
+    }
+    return first;
+}
+
+static int move_all(struct hst_engine *engine, struct node node)
+{
+    engine->run.demand = node;
+    uint32_t count = moves_count(engine, &engine->run.demand);
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        uint32_t slot = i % engine->run.flight_count;
+        rc = slot == 0 ? land_all(engine) : 0;
+        if (rc)
+            break;
+        struct transfer *transfer = &engine->run.flights[slot].transfer;
+        struct move move = moves_at(engine, ON_DEMAND, i);
+        rc = move.write
+                 ? extents_write(engine->extents, move.kind, move.index, move.memory, transfer)
+                 : extents_read(engine->extents, move.kind, move.index, move.memory, transfer);
+        engine->run.flights[slot].used = rc == 0;
+        rc = rc ? engine_fail_transfer(engine, transfer) : 0;
+    }
+    int landed = land_all(engine);
+    return rc ? rc : landed;
+}
+
+int demand_send_acts(struct hst_engine *engine, struct walk_at at)
+{
+    uint32_t unit = engine->run.graph.nodes[at.node].unit;
+    engine->run.demand_acts = walk_pool_buffer(&engine->run.walk, at, POOL_ACTS);
+    int rc = move_all(engine, (struct node){.kind = NODE_WRITE_ACTS, .unit = unit});
+    engine->run.demand_acts = 0;
+    return rc;
+}
+
+int demand_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
+{
+    const struct unit_home *home = &engine->placement.units[unit];
+    int rc = move_all(engine, (struct node){.kind = NODE_READ_WEIGHTS, .unit = unit});
+    if (rc == 0 && sweep == HST_BACKWARD && home->acts.tier == HST_TIER_NVME)
+        rc = move_all(engine, (struct node){.kind = NODE_READ_ACTS, .unit = unit});
+    engine->run.demand = (struct node){.unit = unit};
+    engine->run.computing = ON_DEMAND;
+    return rc;
+}
+
+/* Without clipping a unit's update follows its backward. */
+static int update_unit(struct hst_engine *engine, uint32_t unit)
+{
+    const struct layout_unit *u = &engine->layout.units[unit];
+    int rc = 0;
+    if (!engine_computes_in_dram(engine))
+        return optimizer_device_update(engine, u->first_tile, u->tile_count);
+    for (uint32_t i = 0; i < u->tile_count && rc == 0; i++) {
+        struct node node = {.unit = unit, .tile = u->first_tile + i, .tile_count = 1};
+        node.kind = NODE_READ_TILE;
+        rc = move_all(engine, node);
+        if (rc)
+            return rc;
+        engine->run.demand.kind = NODE_UPDATE;
+        optimizer_update(engine, ON_DEMAND);
+        node.kind = NODE_WRITE_TILE;
+        rc = move_all(engine, node);
+    }
+    return rc;
+}
+
+static int take_home(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
+{
+    const struct unit_home *home = &engine->placement.units[unit];
+    if (sweep == HST_FORWARD)
+        return home->acts.tier == HST_TIER_NVME
+                   ? move_all(engine, (struct node){.kind = NODE_WRITE_ACTS, .unit = unit})
+                   : 0;
+    if (sweep != HST_BACKWARD || engine->layout.units[unit].tile_count == 0)
+        return 0;
+    engine->run.demand = (struct node){.kind = NODE_NORM, .unit = unit};
+    int rc = optimizer_norm(engine, ON_DEMAND);
+    if (rc == 0 && !engine->run.deferred)
+        return update_unit(engine, unit);
+    if (rc == 0 && home->grads.tier == HST_TIER_NVME)
+        rc = move_all(engine, (struct node){.kind = NODE_WRITE_GRADS, .unit = unit});
+    return rc;
+}
+
+int demand_leave(struct hst_engine *engine, struct hst_stream *stream, enum hst_sweep sweep)
+{
+    uint32_t unit = engine->run.demand.unit;
+    int rc = hst_event_record(engine->unit_passed, stream);
+    rc = rc ? rc : hst_event_sync(engine->unit_passed);
+    if (rc)
+        return engine_fail_device(engine, rc, "the computation of a unit");
+    return take_home(engine, unit, sweep);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_EXEC_DEMAND_H
+#define HOISTWAY_ENGINE_EXEC_DEMAND_H
+/*
+ * A client that leaves the order it declared is served all the same: each unit's bytes are brought
+ * when it asks and taken home when it is done, one thing after another, with the first buffer of
+ * each ring. The graph stands still meanwhile (walk_is_idle). Slow and exact.
+ */
+#include "engine_state.h"
+
+/** Writes the checkpoints that the node's lease holds to their home. */
+int demand_send_acts(struct hst_engine *engine, struct walk_at at);
+/** What the unit's computation in that sweep reads is in memory. */
+int demand_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep);
+/** Its work is enqueued on the stream: waits for it, and takes home what it made. */
+int demand_leave(struct hst_engine *engine, struct hst_stream *stream, enum hst_sweep sweep);
+
+#endif

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop. Each round takes what has completed, starts what may start in each lane, and does one
+ * node of the host's own work; with nothing to do it sleeps until a drive or the device is done
+ * with something. Which node may start is not decided here but in plan/walk.c.
+ */
+#include "exec/loop.h"
+
+#include "exec/moves.h"
+#include "exec/optimizer.h"
+
+#include <errno.h>
+
+/* While both drives and device are busy the loop sleeps for the drives, and looks at the device
+ * this often. */
+#define LOOK_NS 100000u
+
+static const struct node *node_of(const struct execute *run, struct walk_at at)
+{
+    return &run->graph.nodes[at.node];
+}
+
+/* ---- drives: extents of started nodes ---- */
+
+static void job_finish(struct hst_engine *engine, uint32_t number)
+{
+    struct execute *run = &engine->run;
+    struct job *job = &run->jobs[number];
+    job->used = false;
+    walk_done(&run->walk, job->at);
+}
+
+/* Takes the extents that have landed. *moved: whether any node is done. */
+static int land(struct hst_engine *engine, uint64_t wait_ns, bool *moved)
+{
+    struct execute *run = &engine->run;
+    if (run->flying == 0)
+        return 0;
+    int rc = engine->extents->ops->progress(engine->extents, wait_ns);
+    if (rc)
+        return engine_fail(engine, HST_E_READ, rc, "the I/O backend broke down");
+    for (uint32_t i = 0; i < run->flight_count; i++) {
+        struct flight *flight = &run->flights[i];
+        if (!flight->used || flight->transfer.active)
+            continue;
+        flight->used = false;
+        run->flying--;
+        if (flight->transfer.error)
+            return engine_fail_transfer(engine, &flight->transfer);
+        struct job *job = &run->jobs[flight->job];
+        if (--job->flying == 0 && job->begun == job->count) {
+            job_finish(engine, flight->job);
+            *moved = true;
+        }
+    }
+    return 0;
+}
+
+static struct flight *free_flight(struct execute *run)
+{
+    for (uint32_t i = 0; run->flying < run->flight_count && i < run->flight_count; i++)
+        if (!run->flights[i].used)
+            return &run->flights[i];
+    return NULL;
+}
+
+/* Begins as many of the job's extents as there are flights. */
+static int issue(struct hst_engine *engine, enum lane lane)
+{
+    struct execute *run = &engine->run;
+    struct job *job = &run->jobs[run->issuing[lane]];
+    struct flight *flight;
+    while (job->begun < job->count && (flight = free_flight(run))) {
+        struct move move = moves_at(engine, job->at, job->begun);
+        int (*begin)(struct extents *, enum extent_kind, uint32_t, void *, struct transfer *) =
+            move.write ? extents_write : extents_read;
+        int rc = begin(engine->extents, move.kind, move.index, move.memory, &flight->transfer);
+        if (rc)
+            return engine_fail_transfer(engine, &flight->transfer);
+        flight->used = true;
+        flight->job = run->issuing[lane];
+        run->flying++;
+        job->begun++;
+        job->flying++;
+    }
+    if (job->begun == job->count)
+        run->issuing[lane] = EXECUTE_JOBS;
+    return 0;
+}
+
+static uint32_t free_job(const struct execute *run)
+{
+    uint32_t i = 0;
+    while (i < EXECUTE_JOBS && run->jobs[i].used)
+        i++;
+    return i;
+}
+
+/* Starts the lane's nodes as long as they are ready and there is room for them. */
+static int run_drive_lane(struct hst_engine *engine, enum lane lane, bool *moved)
+{
+    struct execute *run = &engine->run;
+    struct walk_at at;
+    for (;;) {
+        int rc = run->issuing[lane] < EXECUTE_JOBS ? issue(engine, lane) : 0;
+        uint32_t number = free_job(run);
+        if (rc || run->issuing[lane] < EXECUTE_JOBS || number == EXECUTE_JOBS)
+            return rc;
+        if (!walk_next(&run->walk, lane, &at) || !walk_ready(&run->walk, at))
+            return 0;
+        walk_start(&run->walk, at);
+        *moved = true;
+        bool kept = node_of(run, at)->kind == NODE_READ_WEIGHTS && walk_was_kept(&run->walk, at);
+        run->jobs[number] = (struct job){
+            .at = at,
+            .count = kept ? 0 : moves_count(engine, node_of(run, at)),
+            .start_s = clock_seconds(),
+            .used = true,
+        };
+        if (run->jobs[number].count == 0)
+            job_finish(engine, number);
+        else
+            run->issuing[lane] = number;
+    }
+}
+
+/* ---- device: computations that were enqueued ---- */
+
+struct passage *loop_passage(struct execute *run, uint32_t i)
+{
+    return &run->passages[(run->first_passage + i) % EXECUTE_PASSAGES];
+}
+
+static int take_passage(struct hst_engine *engine, int rc)
+{
+    struct execute *run = &engine->run;
+    struct passage *oldest = loop_passage(run, 0);
+    if (rc < 0)
+        return engine_fail_device(engine, rc, "the computation of a unit");
+    run->compute_end_s = clock_seconds();
+    walk_done(&run->walk, oldest->at);
+    run->first_passage = (run->first_passage + 1) % EXECUTE_PASSAGES;
+    run->passage_count--;
+    return 0;
+}
+
+static int look_at_device(struct hst_engine *engine, bool *moved)
+{
+    struct execute *run = &engine->run;
+    while (run->passage_count > 0) {
+        int rc = hst_event_query(loop_passage(run, 0)->passed);
+        if (rc == 0)
+            return 0;
+        rc = take_passage(engine, rc);
+        if (rc)
+            return rc;
+        *moved = true;
+    }
+    return 0;
+}
+
+/* Updates on a device that holds everything are enqueued like computations, ahead of the client's.
+ */
+static int run_device_updates(struct hst_engine *engine, bool *moved)
+{
+    struct execute *run = &engine->run;
+    struct walk_at at;
+    while (walk_next(&run->walk, LANE_COMPUTE, &at) && node_of(run, at)->kind == NODE_UPDATE &&
+           walk_ready(&run->walk, at)) {
+        walk_start(&run->walk, at);
+        const struct node *node = node_of(run, at);
+        int rc = optimizer_device_update(engine, node->tile, node->tile_count);
+        if (rc)
+            return rc;
+        walk_done(&run->walk, at);
+        *moved = true;
+    }
+    return 0;
+}
+
+/* ---- host: norms and updates ---- */
+
+int loop_clip(struct hst_engine *engine)
+{
+    struct execute *run = &engine->run;
+    run->grad_norm = optimizer_grad_norm(engine);
+    int rc = optimizer_check_norm(engine, run->grad_norm);
+    if (rc == 0 && run->deferred)
+        rc = optimizer_coefs(engine, run->grad_norm, &run->coefs);
+    run->clip_done = true;
+    return rc;
+}
+
+static int run_host_node(struct hst_engine *engine, struct walk_at at)
+{
+    const struct node *node = node_of(&engine->run, at);
+    switch ((enum node_kind)node->kind) {
+    case NODE_NORM:
+        return optimizer_norm(engine, at);
+    case NODE_CLIP:
+        return loop_clip(engine);
+    default:
+        optimizer_update(engine, at);
+        return 0;
+    }
+}
+
+/* One node of the host's lane, if one is ready. */
+static int run_host_lane(struct hst_engine *engine, bool *moved)
+{
+    struct execute *run = &engine->run;
+    struct walk_at at;
+    if (!walk_next(&run->walk, LANE_UPDATE, &at) || !walk_ready(&run->walk, at))
+        return 0;
+    bool idle = run->passage_count == 0;
+    double start = clock_seconds();
+    walk_start(&run->walk, at);
+    int rc = run_host_node(engine, at);
+    if (rc)
+        return rc;
+    walk_done(&run->walk, at);
+    engine->step.update_s += idle ? clock_seconds() - start : 0;
+    *moved = true;
+    return 0;
+}
+
+/* ---- the loop ---- */
+
+/* The period behind the one at hand is opened as soon as may be, so that its reads run ahead. It is
+ * taken for a step that follows; whatever else comes takes parts away from it. */
+static void look_ahead(struct execute *run)
+{
+    if (run->in_step && run->walk.opened == run->period + 1 && walk_may_open(&run->walk))
+        walk_open(&run->walk, PARTS_TRAIN);
+}
+
+/* Lanes pass the nodes of parts that are not run; that may free buffers for others. */
+static void pass_left_out(struct walk *walk)
+{
+    struct walk_at ignored;
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        walk_next(walk, (enum lane)lane, &ignored);
+}
+
+static int start_all(struct hst_engine *engine, bool *moved)
+{
+    look_ahead(&engine->run);
+    pass_left_out(&engine->run.walk);
+    int rc = land(engine, 0, moved);
+    rc = rc ? rc : look_at_device(engine, moved);
+    rc = rc ? rc : run_drive_lane(engine, LANE_READ, moved);
+    rc = rc ? rc : run_drive_lane(engine, LANE_WRITE, moved);
+    return rc ? rc : run_device_updates(engine, moved);
+}
+
+/* Nothing can be started: waits for what is under way. */
+static int wait_for_any(struct hst_engine *engine)
+{
+    struct execute *run = &engine->run;
+    bool ignored;
+    if (run->flying > 0) {
+        bool stalled = run->passage_count == 0;
+        double start = clock_seconds();
+        int rc = land(engine, stalled ? UINT64_MAX : LOOK_NS, &ignored);
+        engine->step.stall_nvme_s += stalled ? clock_seconds() - start : 0;
+        return rc;
+    }
+    if (run->passage_count > 0)
+        return take_passage(engine, hst_event_sync(loop_passage(run, 0)->passed));
+    return engine_fail(engine, HST_E_DEVICE, -EDEADLK,
+                       "the step graph stands still in period %llu: a defect of the engine",
+                       (unsigned long long)run->period);
+}
+
+int loop_until(struct hst_engine *engine, loop_end *end)
+{
+    for (;;) {
+        bool moved = false;
+        int rc = start_all(engine, &moved);
+        if (rc || end(engine))
+            return rc;
+        rc = run_host_lane(engine, &moved);
+        if (rc == 0 && !moved)
+            rc = wait_for_any(engine);
+        if (rc)
+            return rc;
+    }
+}
+
+int loop_to_rest(struct hst_engine *engine)
+{
+    for (;;) {
+        bool moved = false;
+        int rc = start_all(engine, &moved);
+        rc = rc ? rc : run_host_lane(engine, &moved);
+        if (rc || (!moved && engine->run.flying == 0 && engine->run.passage_count == 0))
+            return rc;
+        rc = moved ? 0 : wait_for_any(engine);
+        if (rc)
+            return rc;
+    }
+}
+
+bool loop_is_idle(struct hst_engine *engine)
+{
+    pass_left_out(&engine->run.walk);
+    return walk_is_idle(&engine->run.walk);
+}
+
+int loop_start(struct hst_engine *engine)
+{
+    bool moved = false;
+    return start_all(engine, &moved);
+}
+
+int loop_take_oldest(struct hst_engine *engine)
+{
+    return take_passage(engine, hst_event_sync(loop_passage(&engine->run, 0)->passed));
+}
