@@ -275,7 +275,10 @@ int execute_open(struct hst_engine *engine)
     run->flights = calloc(run->flight_count, sizeof *run->flights);
     for (int i = 0; i < 2; i++)
         run->visited[i] = calloc((size_t)engine->layout.unit_count + 1, sizeof *run->visited[i]);
-    if (!run->flights || !run->visited[0] || !run->visited[1])
+    for (int i = 0; i < 2; i++)
+        run->visit_s[i] = calloc((size_t)engine->layout.unit_count + 1, sizeof *run->visit_s[i]);
+    if (!run->flights || !run->visited[0] || !run->visited[1] || !run->visit_s[0] ||
+        !run->visit_s[1])
         return -ENOMEM;
     int rc = step_graph(&engine->plan_in, &engine->placement, NULL, &run->graph);
     rc = rc ? rc : walk_init(&run->walk, &run->graph);
@@ -292,8 +295,11 @@ void execute_close(struct hst_engine *engine)
     walk_free(&run->walk);
     graph_free(&run->graph);
     free(run->flights);
-    free(run->visited[0]);
-    free(run->visited[1]);
+    for (int i = 0; i < 2; i++) {
+        free(run->visited[i]);
+        free(run->visit_s[i]);
+        run->visited[i] = NULL;
+        run->visit_s[i] = NULL;
+    }
     run->flights = NULL;
-    run->visited[0] = run->visited[1] = NULL;
 }

@@ -47,7 +47,8 @@ struct execute {
     uint32_t flight_count, flying;
     struct passage passages[EXECUTE_PASSAGES]; /* ring; oldest at `first_passage` */
     uint32_t first_passage, passage_count;
-    double compute_end_s; /* when the last passage was seen to be over */
+    double lane_end_s[LANE_COUNT]; /* when its last node was seen to be done */
+    double *visit_s[2]; /* [unit]: of its last forward, backward; 0: not yet */
 
     struct walk_at computing; /* the node of the unit that is acquired */
     struct node demand;       /* exec/demand.c: the node at hand, of no graph */

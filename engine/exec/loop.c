@@ -20,6 +20,31 @@ static const struct node *node_of(const struct execute *run, struct walk_at at)
     return &run->graph.nodes[at.node];
 }
 
+/* A node is done: what the lane has been doing since it could begin with it. */
+static void finish(struct hst_engine *engine, struct walk_at at, double start_s)
+{
+    struct execute *run = &engine->run;
+    const struct node *node = node_of(run, at);
+    double end_s = clock_seconds(), free_s = run->lane_end_s[node->lane];
+    struct hst_trace_event event = {
+        .lane = lane_name((enum lane)node->lane),
+        .what = node_kind_name((enum node_kind)node->kind),
+        .unit = node->kind == NODE_CLIP ? NULL : engine->layout.units[node->unit].name,
+        .step = engine->step.number + 1,
+        .tile = node->tile,
+        .tile_count = node->tile_count,
+        .start_s = start_s > free_s ? start_s : free_s,
+        .end_s = end_s,
+        .work = node->work,
+    };
+    run->lane_end_s[node->lane] = end_s;
+    if (node->kind == NODE_FORWARD || node->kind == NODE_BACKWARD)
+        run->visit_s[node->kind == NODE_BACKWARD][node->unit] = end_s - event.start_s;
+    if (engine->config.trace)
+        engine->config.trace(engine->config.trace_context, &event);
+    walk_done(&run->walk, at);
+}
+
 /* ---- drives: extents of started nodes ---- */
 
 static void job_finish(struct hst_engine *engine, uint32_t number)
@@ -27,7 +52,7 @@ static void job_finish(struct hst_engine *engine, uint32_t number)
     struct execute *run = &engine->run;
     struct job *job = &run->jobs[number];
     job->used = false;
-    walk_done(&run->walk, job->at);
+    finish(engine, job->at, job->start_s);
 }
 
 /* Takes the extents that have landed. *moved: whether any node is done. */
@@ -137,8 +162,7 @@ static int take_passage(struct hst_engine *engine, int rc)
     struct passage *oldest = loop_passage(run, 0);
     if (rc < 0)
         return engine_fail_device(engine, rc, "the computation of a unit");
-    run->compute_end_s = clock_seconds();
-    walk_done(&run->walk, oldest->at);
+    finish(engine, oldest->at, oldest->start_s);
     run->first_passage = (run->first_passage + 1) % EXECUTE_PASSAGES;
     run->passage_count--;
     return 0;
@@ -172,7 +196,7 @@ static int run_device_updates(struct hst_engine *engine, bool *moved)
         int rc = optimizer_device_update(engine, node->tile, node->tile_count);
         if (rc)
             return rc;
-        walk_done(&run->walk, at);
+        finish(engine, at, clock_seconds());
         *moved = true;
     }
     return 0;
@@ -218,7 +242,7 @@ static int run_host_lane(struct hst_engine *engine, bool *moved)
     int rc = run_host_node(engine, at);
     if (rc)
         return rc;
-    walk_done(&run->walk, at);
+    finish(engine, at, start);
     engine->step.update_s += idle ? clock_seconds() - start : 0;
     *moved = true;
     return 0;

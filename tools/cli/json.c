@@ -108,6 +108,12 @@ void json_put_real(struct json_writer *json, const char *key, double value)
         fputs("null", json->out);
 }
 
+void json_put_micros(struct json_writer *json, const char *key, double seconds)
+{
+    put_key(json, key);
+    fprintf(json->out, "%.3f", seconds * 1e6);
+}
+
 void json_put_whole(struct json_writer *json, const char *key, uint64_t value)
 {
     put_key(json, key);

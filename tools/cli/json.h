@@ -25,6 +25,8 @@ void json_put_array(struct json_writer *json, const char *key);
 void json_put_end(struct json_writer *json); /* of the innermost object or array */
 void json_put_text(struct json_writer *json, const char *key, const char *value /* null: null */);
 void json_put_real(struct json_writer *json, const char *key, double value);
+/** Seconds, as microseconds to the nanosecond. */
+void json_put_micros(struct json_writer *json, const char *key, double seconds);
 void json_put_whole(struct json_writer *json, const char *key, uint64_t value);
 void json_put_bool(struct json_writer *json, const char *key, bool value);
 void json_put_null(struct json_writer *json, const char *key);

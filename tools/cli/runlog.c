@@ -1,105 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what a line of the run log holds, and what a log may replace. After a line that can not
- * be written there are no others: a log with holes misleads.
+ * Decides what a line of the run log holds. After a line that can not be written there are no
+ * others: a log with holes misleads.
  */
 #include "cli/runlog.h"
 
 #include "cli/json.h"
+#include "cli/output.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
-#include <limits.h>
 #include <stdio_ext.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-static int unwritable(const char *path, struct hst_error *error)
-{
-    int native = errno;
-    return fail(error, FAIL_WRITE, -native,
-                "the log '%.300s' can not be written (%s). Fix: give --log a writable path.", path,
-                strerror(native));
-}
-
-/* Empty, or with the first line of a run: anything else is somebody's data. */
-static bool may_be_replaced(int fd)
-{
-    static const char begin[] = "{\"kind\":\"run\"";
-    char text[sizeof begin - 1];
-    ssize_t n = pread(fd, text, sizeof text, 0);
-    return n == 0 || (n == (ssize_t)sizeof text && memcmp(text, begin, sizeof text) == 0);
-}
-
-/*
- * Opens what may be written to, and changes nothing in it. Links are not followed: what they point
- * at is not named on the command line. A character device (a terminal, /dev/null) has nothing to
- * lose. Returns the descriptor, 0 for a file that is missing and not to be created, or a negative
- * errno.
- */
-static int open_log(const char *path, bool create, struct hst_error *error)
-{
-    struct stat st;
-    bool missing = lstat(path, &st) != 0;
-    if (missing && (errno != ENOENT || !create))
-        return errno == ENOENT ? 0 : unwritable(path, error);
-    if (!missing && S_ISDIR(st.st_mode)) {
-        errno = EISDIR;
-        return unwritable(path, error);
-    }
-    bool device = !missing && S_ISCHR(st.st_mode);
-    int flags = device ? O_WRONLY : create ? O_RDWR | O_CREAT : O_RDWR;
-    if (!missing && !device && !S_ISREG(st.st_mode))
-        return fail(error, FAIL_WRITE, -EINVAL,
-                    "the log '%.300s' is a link or not a regular file: nothing is written there. "
-                    "Fix: give --log the path of a file.",
-                    path);
-    int fd = open(path, flags | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return unwritable(path, error);
-    if (device || may_be_replaced(fd))
-        return fd;
-    close(fd);
-    return fail(error, FAIL_WRITE, -EEXIST,
-                "the log '%.300s' is there and is not the log of a run: it is kept. Fix: give "
-                "--log another path.",
-                path);
-}
+static const struct output_kind LOG = {"log", "--log", "{\"kind\":\"run\""};
 
 int run_log_check(const char *path, struct hst_error *error)
 {
-    if (!path)
-        return 0;
-    int fd = open_log(path, false, error);
-    if (fd > 0)
-        close(fd);
-    if (fd != 0)
-        return fd < 0 ? fd : 0;
-    char parent[PATH_MAX];
-    int n = snprintf(parent, sizeof parent, "%s", path);
-    if (n > 0 && n < PATH_MAX && access(dirname(parent), W_OK | X_OK) == 0)
-        return 0;
-    return unwritable(path, error);
+    return output_check(&LOG, path, error);
 }
 
 int run_log_open(struct run_log *log, const char *path, struct hst_error *error)
 {
     *log = (struct run_log){.path = path};
-    if (!path)
-        return 0;
-    int fd = open_log(path, true, error);
-    if (fd < 0)
-        return fd;
-    struct stat st;
-    if (fstat(fd, &st) == 0 && (!S_ISREG(st.st_mode) || ftruncate(fd, 0) == 0))
-        log->file = fdopen(fd, "w");
-    if (log->file)
-        return 0;
-    int native = unwritable(path, error);
-    close(fd);
-    return native;
+    return path ? output_open(&LOG, path, &log->file, error) : 0;
 }
 
 static struct json_writer begin_line(struct run_log *log, const char *kind)
@@ -118,7 +40,7 @@ static int end_line(struct run_log *log, struct json_writer *json, struct hst_er
         log->size_bytes = ftello(log->file);
         return 0;
     }
-    int native = unwritable(log->path, error);
+    int native = output_unwritable(&LOG, log->path, error);
     /* Half a line would make the whole file unreadable as JSON lines. */
     __fpurge(log->file);
     int rc = ftruncate(fileno(log->file), log->size_bytes);

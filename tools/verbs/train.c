@@ -14,6 +14,7 @@
 #include "cli/store.h"
 #include "cli/table.h"
 #include "cli/text.h"
+#include "cli/trace.h"
 #include "hf/hf.h"
 #include "model/llama.h"
 #include "verbs/train_export.h"
@@ -37,6 +38,7 @@ struct train {
     struct data *data;
     struct hst_engine *engine;
     struct run_log log;
+    struct trace trace;
     int log_native; /* why the log ended before the run */
     struct progress progress;
     uint64_t nonfinite_count; /* of the weights that were read */
@@ -171,6 +173,8 @@ static int check_outputs(struct train *t)
         native = train_export_check(&t->export, t->error);
     if (!native)
         native = run_log_check(o->log, t->error);
+    if (!native)
+        native = trace_check(o->trace, t->error);
     for (struct store_list list = {.rest = o->engine.store}; !native && store_next(&list);)
         native = store_check_local(list.directory, t->error);
     return native;
@@ -201,6 +205,8 @@ static int plan(struct train *t)
     config.log = cli_engine_log;
     config.log_context = &t->progress;
     config.error = t->error;
+    config.trace = o->trace ? trace_event : NULL;
+    config.trace_context = &t->trace;
     int native = hst_engine_create(&config, &t->engine);
     if (native)
         return engine_failed(t, native, "starting the engine");
@@ -308,7 +314,8 @@ static int begin_log(struct train *t)
         .grain_tokens = t->run.grain_tokens,
         .memory = &t->result.memory,
     };
-    return native ? native : run_log_start(&t->log, &start, t->error);
+    native = native ? native : run_log_start(&t->log, &start, t->error);
+    return native ? native : trace_open(&t->trace, o->trace, t->error);
 }
 
 /* ---- steps ---- */
@@ -428,6 +435,11 @@ static int check_told(struct train *t)
         return fail(t->error, FAIL_WRITE, native,
                     "the log '%.150s' ends before the run (%s). %s%.200s", o->log,
                     strerror(-native), exported, directory);
+    struct hst_error traced = {0};
+    native = trace_close(&t->trace, &traced);
+    if (native)
+        return fail(t->error, FAIL_WRITE, native, "%.350s %s%.100s", traced.message, exported,
+                    directory);
     native = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
     if (native)
         return fail(t->error, FAIL_WRITE, -native, "stdout can not be written (%s). %s%.300s",
@@ -437,8 +449,10 @@ static int check_told(struct train *t)
 
 static void close_all(struct train *t)
 {
+    struct hst_error ignored;
     progress_interrupt(&t->progress);
     run_log_close(&t->log);
+    (void)trace_close(&t->trace, &ignored); /* of a run that failed with an error of its own */
     free(t->inputs);
     free(t->targets);
     hst_engine_destroy(&t->engine);

@@ -21,7 +21,7 @@ struct train_options {
     enum schedule_shape schedule;
     uint64_t steps, seq_len, warmup, seed;
     double lr;
-    const char *export_directory, *log;
+    const char *export_directory, *log, *trace;
     bool quiet;
 };
 

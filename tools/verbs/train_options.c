@@ -154,6 +154,13 @@ static const struct hst_option options_table[] = {
      .argument = "FILE",
      .default_text = "no log",
      .help = "one JSON object per line and step; replaces an earlier log"},
+    {.name = "trace",
+     .group = "output",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(trace),
+     .argument = "FILE",
+     .default_text = "no trace",
+     .help = "what each lane did when, for ui.perfetto.dev"},
     {.name = "quiet",
      .group = "output",
      .type = HST_OPTION_FLAG,
@@ -237,6 +244,8 @@ int train_options_check(const struct train_options *options, struct hst_error *e
                     ". Fix: --warmup %" PRIu64 " or less.",
                     options->warmup, options->steps, options->steps);
     int native = check_outside_export(options, "--log", options->log, error);
+    if (!native)
+        native = check_outside_export(options, "--trace", options->trace, error);
     for (struct store_list list = {.rest = engine->store}; !native && store_next(&list);)
         native = check_outside_export(options, "--store", list.directory, error);
     return native;

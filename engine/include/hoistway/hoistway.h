@@ -74,6 +74,22 @@ typedef void hst_log_fn(void *context, enum hst_log_level level, const char *lin
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
+/**
+ * One node of the step graph that was run: a read, a write, a computation, an update. In one lane
+ * events follow one another: start_s is when the lane could begin with it, so a lane that is busy
+ * all the time has no gaps. Seconds of CLOCK_MONOTONIC; text is valid as long as the engine.
+ */
+struct hst_trace_event {
+    const char *lane; /* "read", "write", "h2d", "d2h", "net", "compute", "update" */
+    const char *what; /* "read tile", "forward", … */
+    const char *unit; /* its name; null for what belongs to no unit */
+    uint64_t step;    /* in whose window it was run */
+    uint32_t tile, tile_count; /* tile_count 0: the whole unit */
+    double start_s, end_s;
+    double work; /* bytes moved; FLOPs of compute; elements of update */
+};
+typedef void hst_trace_fn(void *context, const struct hst_trace_event *event);
+
 enum hst_precision {
     HST_PRECISION_DEFAULT = 0 /* of the device: fp32 on the host, bf16 on a GPU */,
     HST_PRECISION_FP32 = 1,
@@ -116,6 +132,8 @@ struct hst_config {
     struct hst_error *error; /* where hst_engine_create says why it failed; may be null */
     const char *device;      /* "host", "cuda", "cuda:1": a name of hst_dev_open; null: host */
     uint64_t hbm_bytes;      /* budget; 0: 0.9 of what is free on the device; the host has none */
+    hst_trace_fn *trace;     /* called by the engine's calls, in order of end_s; may be null */
+    void *trace_context;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

@@ -108,7 +108,7 @@ class Program(Case):
         self.assertEqual(sorted(names), sorted(
             'model data data-format token-dtype init steps batch-tokens seq-len lr betas eps '
             'weight-decay clip schedule warmup seed order precision grain store hbm dram nvme '
-            'place threads device io export log quiet'.split()))
+            'place threads device io export log trace quiet'.split()))
 
     def test_results_that_can_not_be_written_are_a_failure(self):
         with open('/dev/full', 'w', encoding='ascii') as full:
@@ -206,6 +206,8 @@ class Refusals(Folder):
         self.refuse(107, 1, f'--log={self.folder}')
         self.refuse(107, 1, f'--log={self.data}', part='not the log of a run')
         self.refuse(107, 1, f'--log={self.path("model", "config.json")}')
+        self.refuse(107, 1, f'--trace={self.data}', part='not the trace of a run')
+        self.refuse(107, 1, f'--trace={self.path("no", "trace.json")}')
 
     def test_nothing_else_goes_into_the_export(self):
         out = self.path('out')
@@ -215,6 +217,7 @@ class Refusals(Folder):
         for folder in (out, self.path('link'), self.path('model', '..', 'out')):
             self.refuse(402, 2, f'--export={out}', f'--log={folder}/run.jsonl', part='--log')
             self.refuse(402, 2, f'--export={out}', f'--store={folder}/s', part='--store')
+            self.refuse(402, 2, f'--export={out}', f'--trace={folder}/t.json', part='--trace')
         self.assertEqual(self.train(f'--export={out}', f'--log={out}.jsonl').returncode, 0)
 
 
@@ -283,6 +286,35 @@ class Training(Folder):
                                          'bound_s'})
         self.assertIsNone(lines[0]['predicted_step_s'])
         self.assertEqual(lines[5]['steps'], 3)
+
+    def trace(self, *args):
+        path = self.path('trace.json')
+        self.assertEqual(self.train(f'--trace={path}', '--quiet', *args).returncode, 0)
+        with open(path, encoding='ascii') as f:
+            events = json.load(f)['traceEvents']
+        names = {e['tid']: e['args']['name'] for e in events if e['ph'] == 'M'}
+        lanes = {name: [] for name in names.values()}
+        for event in events:
+            if event['ph'] == 'X':
+                lanes[names[event['tid']]].append(event)
+        return lanes
+
+    def test_a_trace_has_each_thing_once_and_lanes_without_overlaps(self):
+        for _ in range(2):  # the second replaces the first
+            lanes = self.trace('--place=states=nvme,weights=nvme', '--steps=3')
+        for events in lanes.values():
+            for before, event in zip(events, events[1:]):
+                self.assertGreaterEqual(event['ts'] + 0.002, before['ts'] + before['dur'])
+        def count(lane, name):
+            return [e['args'].get('tile') for e in lanes[lane] if e['name'] == name]
+        self.assertEqual(sorted(count('update', 'update')), sorted(count('read', 'read tile')))
+        tiles = set(count('update', 'update'))
+        self.assertEqual(sorted(count('update', 'update')), sorted(3 * list(tiles)))
+        units = {e['args']['unit'] for e in lanes['compute']}
+        self.assertEqual(len(count('compute', 'backward')), 3 * len(units))
+        self.assertEqual(len(count('compute', 'forward')), 3 * (len(units) - 1))
+        self.assertEqual(len(count('update', 'clip')), 3)
+        self.assertTrue(count('write', 'write tile') and count('read', 'read weights'))
 
     def test_weights_are_the_same_bytes_wherever_they_live(self):
         in_ram = self.weights('--place=states=dram,weights=dram')
