@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_BENCH_STEP_H
 #define HOISTWAY_TOOLS_BENCH_STEP_H
-#include "fail.h"
+#include "bench/run.h"
 
 struct bench_step_in {
-    uint64_t steps;        /* measured, after one that warms up */
-    uint64_t batch_tokens;
-    uint32_t threads;      /* 0: physical cores */
-    const char *store;     /* where states go with `place`; may be null */
-    const char *place;     /* null: all in DRAM */
+    struct bench_run_in run;
+    uint64_t steps; /* measured, after one that warms up */
 };
 
 struct bench_step {
-    double step_s;           /* median */
+    double step_s; /* median */
     double least_s, most_s;
     double tokens_per_s;
     double counted_flops;    /* 6·N·B of one step, N the parameters that take part in products */
@@ -22,10 +19,7 @@ struct bench_step {
     uint32_t threads;
 };
 
-/**
- * Trains a Llama of width 512, 8 layers, 256-token sequences in fp32 on synthetic tokens, each
- * block recomputed.
- */
+/** Steps of the benchmark's model beside pure products, by turns. */
 int bench_step(const struct bench_step_in *in, struct bench_step *result, struct hst_error *error);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hoistway bench: measures, prints a figure beside the ceiling measured in the same run. */
 #include "bench/step.h"
+#include "bench/tax.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/options.h"
@@ -13,7 +14,7 @@
 
 struct bench_options {
     struct bench_step_in step;
-    bool json;
+    bool tax, json;
 };
 
 static const struct hst_option bench_table[] = {
@@ -29,7 +30,7 @@ static const struct hst_option bench_table[] = {
     {.name = "batch-tokens",
      .group = "measuring",
      .type = HST_OPTION_COUNT,
-     .offset = offsetof(struct bench_options, step.batch_tokens),
+     .offset = offsetof(struct bench_options, step.run.batch_tokens),
      .argument = "N",
      .default_text = "4096",
      .least = 256,
@@ -38,7 +39,7 @@ static const struct hst_option bench_table[] = {
     {.name = "threads",
      .group = "measuring",
      .type = HST_OPTION_UINT32,
-     .offset = offsetof(struct bench_options, step.threads),
+     .offset = offsetof(struct bench_options, step.run.threads),
      .argument = "N",
      .default_text = "physical cores",
      .least = 1,
@@ -47,16 +48,21 @@ static const struct hst_option bench_table[] = {
     {.name = "store",
      .group = "placement",
      .type = HST_OPTION_TEXT,
-     .offset = offsetof(struct bench_options, step.store),
+     .offset = offsetof(struct bench_options, step.run.store),
      .argument = "DIR",
      .help = "directory for what --place puts on NVMe"},
     {.name = "place",
      .group = "placement",
      .type = HST_OPTION_TEXT,
-     .offset = offsetof(struct bench_options, step.place),
+     .offset = offsetof(struct bench_options, step.run.place),
      .argument = "CLASS=TIER[,...]",
      .default_text = "all in DRAM",
      .help = "homes of weights and states"},
+    {.name = "tax",
+     .group = "measuring",
+     .type = HST_OPTION_FLAG,
+     .offset = offsetof(struct bench_options, tax),
+     .help = "states, then weights too, on NVMe (--store) against all in DRAM, by turns"},
     {.name = "json",
      .group = "output",
      .type = HST_OPTION_FLAG,
@@ -95,9 +101,70 @@ static void print_text(const struct bench_step *r)
     printf("  fraction %8.1f %%\n", 100 * r->fraction);
 }
 
+static void print_tax_json(const struct bench_tax_case *cases)
+{
+    for (int c = 0; c < BENCH_TAX_CASES; c++) {
+        struct json_writer json = {.out = stdout};
+        json_put_object(&json, NULL);
+        json_put_text(&json, "bench", "step");
+        json_put_text(&json, "case", cases[c].place);
+        json_put_real(&json, "value", cases[c].step_s);
+        json_put_text(&json, "unit", "s");
+        json_put_real(&json, "ceiling", cases[0].step_s);
+        json_put_real(&json, "fraction", 1 / cases[c].ratio);
+        json_put_real(&json, "ratio", cases[c].ratio);
+        json_put_real(&json, "ratio_least", cases[c].ratio_least);
+        json_put_real(&json, "ratio_most", cases[c].ratio_most);
+        json_put_end(&json);
+        putchar('\n');
+    }
+}
+
+static void print_tax_text(const struct bench_tax_case *cases)
+{
+    printf(
+        "homes                         step s   of all in DRAM (median of the rounds' ratios)\n");
+    for (int c = 0; c < BENCH_TAX_CASES; c++)
+        printf("%-26s %9.3f %9.3f   (%.3f to %.3f)\n", cases[c].place, cases[c].step_s,
+               cases[c].ratio, cases[c].ratio_least, cases[c].ratio_most);
+}
+
+static int measure_tax(const struct bench_options *o, struct hst_error *error)
+{
+    const struct bench_step_in *step = &o->step;
+    struct bench_tax_case cases[BENCH_TAX_CASES];
+    if (!step->run.store || step->run.place)
+        return fail(error, FAIL_USAGE, -EINVAL,
+                    "--tax needs --store, and sets the homes itself. Fix: --tax --store DIR "
+                    "without --place.");
+    const struct bench_tax_in in = {step->steps, step->run.batch_tokens, step->run.threads,
+                                    step->run.store};
+    int rc = bench_tax(&in, cases, error);
+    if (rc)
+        return rc;
+    if (o->json)
+        print_tax_json(cases);
+    else
+        print_tax_text(cases);
+    return 0;
+}
+
+static int measure_step(const struct bench_options *o, struct hst_error *error)
+{
+    struct bench_step result;
+    int rc = bench_step(&o->step, &result, error);
+    if (rc)
+        return rc;
+    if (o->json)
+        print_json(&result);
+    else
+        print_text(&result);
+    return 0;
+}
+
 static int bench_verb_step(int argc, char **argv)
 {
-    struct bench_options options = {.step = {.steps = 5, .batch_tokens = 4096}};
+    struct bench_options options = {.step = {.steps = 5, .run.batch_tokens = 4096}};
     const struct cli_verb verb = {
         .name = "bench step",
         .about = "trains a small Llama on the host, in per cent of the machine's sgemm rate",
@@ -105,21 +172,15 @@ static int bench_verb_step(int argc, char **argv)
         .set_count = 1,
     };
     struct hst_error error = {0};
-    struct bench_step result;
     bool help = false;
     int rc = cli_parse(&verb, argc, argv, &help, &error);
     if (rc == 0 && help) {
         cli_help(&verb, stdout);
         return CLI_EXIT_OK;
     }
-    rc = rc ? rc : bench_step(&options.step, &result, &error);
-    if (rc)
-        return cli_fail(&error);
-    if (options.json)
-        print_json(&result);
-    else
-        print_text(&result);
-    return CLI_EXIT_OK;
+    if (rc == 0)
+        rc = options.tax ? measure_tax(&options, &error) : measure_step(&options, &error);
+    return rc ? cli_fail(&error) : CLI_EXIT_OK;
 }
 
 /* What can be measured. An option alone is taken for the first one's. */
