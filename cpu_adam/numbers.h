@@ -50,26 +50,25 @@ static inline uint16_t bf16_nearest(float x)
 }
 
 /*
- * Up or down, as a hash of the number says: the 16 bits that are cut off are the probability of up.
- * A number that bf16 holds has none set and stays, infinity and the one NaN too.
+ * Up or down, as 16 bits of noise say: the bits that are cut off are the probability of up. A
+ * number that bf16 holds has none set and stays, infinity and the one NaN too.
  */
 static inline uint16_t bf16_noisy(float x, uint32_t noise)
 {
-    uint32_t bits = bits_of(x);
-    return (uint16_t)((bits + ((bits ^ noise) * 0x9e3779b1u >> 16)) >> 16);
+    return (uint16_t)((bits_of(x) + (noise & 0xffffu)) >> 16);
 }
 
-/* Split master: adding half a unit rounds the magnitude, whatever the sign: ties go away from
- * zero. */
+/* Split master of a number whose NaNs are canonical, which makes them weight 0x7fc0, remainder 0.
+ * Adding half a unit rounds the magnitude, whatever the sign: ties go away from zero. */
 static inline uint16_t split_weight(uint32_t bits)
 {
-    return (uint16_t)(bits_is_nan(bits) ? 0x7fc0u : (bits + 0x8000u) >> 16);
+    return (uint16_t)((bits + 0x8000u) >> 16);
 }
 
 /* bits - (weight << 16) is the low half of bits, read as signed. */
 static inline int16_t split_remainder(uint32_t bits)
 {
-    return (int16_t)(uint16_t)(bits_is_nan(bits) ? 0u : bits);
+    return (int16_t)(uint16_t)bits;
 }
 
 static inline float join(uint16_t weight, int16_t remainder)

@@ -142,12 +142,13 @@ struct hst_update_bytes {
  * behind m / inf = 0.
  *
  * Then they are stored. f32: as they are. Weights bf16: split (see hst_cpu_adam_ops). Weights f16:
- * the master rounded to the nearest, ties to even; from 65520 on that is infinity, see run. Moments
- * bf16, after p was computed from what they were in f32: with h = ((bits ^ noise)·0x9e3779b1) >>
- * 16, the upper half of bits + h. So they are rounded up or down with the probability of the nearer
- * one, by a number that differs from step to step and depends on nothing but the value: to the
- * nearest, v would stop following changes of less than 1/512, and 1-β2 is less than that. A finite
- * moment above 0x1.fep127 can be stored as infinity.
+ * the master rounded to the nearest, ties to even; from 65520 on that is infinity, see
+ * hst_update_run. Moments bf16 (p is computed from what they were in f32): the upper half of bits +
+ * ((bits of the new p ^ noise) & 0xffff), for v with noise >> 16. So they are rounded up or down
+ * with the probability that the cut off bits say: to the nearest, v would not follow changes below
+ * 1/512, and 1-β2 is less than that. The noise differs from step to step and from weight to weight,
+ * and depends on nothing but t and the weight itself. A finite moment beyond 0x1.fep127 can be
+ * stored as infinity.
  *
  * Source: Kingma & Ba 2015, arXiv:1412.6980, Alg. 1; Loshchilov & Hutter 2019, arXiv:1711.05101,
  * Alg. 2, both in PyTorch's form: eps is added after the bias correction of v. There AdamW shrinks
