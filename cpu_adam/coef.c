@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scalars around the kernels: one step's coefficients, the clip factor, the sum of norm
- * partials.
+ * The scalars around the kernels: one step's coefficients, the scale of its gradients, the sum of
+ * norm partials.
  *
  * All in float64, and only with operations that IEEE 754 rounds exactly: pow() differs between
  * libms, and between CPUs under one libm, and a run resumed on another machine must go on with the
  * same bits.
  */
-#include <hoistway/cpu_adam.h>
+#include "tables.h"
 
 #include <errno.h>
 #include <math.h>
@@ -26,6 +26,15 @@ static double power(double base, uint64_t exponent)
     return result;
 }
 
+/* The finaliser of splitmix64: each bit of t changes half the bits. */
+static uint32_t hash(uint64_t t)
+{
+    t += 0x9e3779b97f4a7c15u;
+    t = (t ^ (t >> 30)) * 0xbf58476d1ce4e5b9u;
+    t = (t ^ (t >> 27)) * 0x94d049bb133111ebu;
+    return (uint32_t)(t >> 32);
+}
+
 static bool hyper_is_valid(const struct hst_adam_hyper *h)
 {
     /* Written so that a NaN fails. */
@@ -33,10 +42,18 @@ static bool hyper_is_valid(const struct hst_adam_hyper *h)
            (float)h->eps > 0 && h->weight_decay >= 0;
 }
 
-static bool coef_is_finite(const struct hst_adam_coef *c)
+bool hst_adam_coef_is_sound(const struct hst_adam_coef *c)
 {
-    return isfinite(c->grad_scale) && isfinite(c->step_size) && isfinite(c->decay) &&
-           isfinite(c->inv_sqrt_bias2) && isfinite(c->eps);
+    const float all[] = {
+        c->grad_scale, c->beta1_hi,        c->beta1_lo, c->one_minus_beta1, c->beta2_hi,
+        c->beta2_lo,   c->one_minus_beta2, c->eps,      c->inv_sqrt_bias2,  c->decay,
+        c->l2,         c->step_size,
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (!isfinite(all[i]))
+            return false;
+    return c->eps > 0;
 }
 
 int hst_adam_coef_init(const struct hst_adam_hyper *hyper, uint64_t t, float grad_scale,
@@ -58,9 +75,11 @@ int hst_adam_coef_init(const struct hst_adam_hyper *hyper, uint64_t t, float gra
         .inv_sqrt_bias2 = (float)(1.0 / sqrt(bias2)),
         .eps = (float)hyper->eps,
         .decay = (float)(hyper->weight_decay * bias1),
+        .l2 = (float)hyper->weight_decay,
         .step_size = (float)(hyper->lr / bias1),
+        .noise = hash(t),
     };
-    if (!coef_is_finite(&c))
+    if (!hst_adam_coef_is_sound(&c))
         return -EINVAL;
     *coef = c;
     return 0;
@@ -75,13 +94,14 @@ double hst_norm2_sum(const double *partial, size_t count)
     return sum;
 }
 
-float hst_clip_factor(double norm, double max_norm)
+int hst_grad_scale(const struct hst_grad_scale_in *in, float *scale)
 {
-    if (max_norm <= 0)
-        return 1.0f;
-    if (!isfinite(norm) || isnan(max_norm))
-        return NAN;
+    if (!isfinite(in->norm))
+        return -EOVERFLOW;
+    if (isnan(in->max_norm) || !isfinite(in->factor) || !(in->factor > 0))
+        return -EINVAL;
 
-    double factor = max_norm / (norm + 1e-6);
-    return factor < 1.0 ? (float)factor : 1.0f;
+    double clip = in->max_norm / (in->norm * in->factor + 1e-6);
+    *scale = (float)(in->max_norm > 0 && clip < 1.0 ? clip * in->factor : in->factor);
+    return 0;
 }

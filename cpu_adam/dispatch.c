@@ -6,10 +6,10 @@
  */
 #include "tables.h"
 
-enum level { LEVEL_C, LEVEL_AVX2, LEVEL_AVX512 };
-
-#ifdef HST_CPU_ADAM_X86
+#ifdef __x86_64__
 #include <cpuid.h>
+
+enum level { LEVEL_C, LEVEL_AVX2, LEVEL_AVX512 };
 
 /* Bits of XCR0: state that the operating system saves. */
 enum { XCR0_YMM = 0x06, XCR0_ZMM = 0xe6 };
@@ -46,43 +46,53 @@ static enum level cpu_level(void)
     return LEVEL_AVX512;
 }
 
-static const struct hst_cpu_adam_ops *table(enum level level)
+const struct hst_cpu_adam_ops *hst_cpu_adam_ops(enum hst_cpu_isa isa)
 {
     static const struct hst_cpu_adam_ops *const tables[] = {
         [LEVEL_C] = &hst_cpu_adam_ops_c,
         [LEVEL_AVX2] = &hst_cpu_adam_ops_avx2,
         [LEVEL_AVX512] = &hst_cpu_adam_ops_avx512,
     };
-    return tables[level];
-}
-
-#else
-
-static enum level cpu_level(void)
-{
-    return LEVEL_C;
-}
-
-static const struct hst_cpu_adam_ops *table(enum level level)
-{
-    return level == LEVEL_C ? &hst_cpu_adam_ops_c : NULL;
-}
-
-#endif
-
-const struct hst_cpu_adam_ops *hst_cpu_adam_ops(enum hst_cpu_isa isa)
-{
     enum level best = cpu_level();
 
     switch (isa) {
     case HST_CPU_ISA_AUTO:
-        return table(best);
+        return tables[best];
     case HST_CPU_ISA_C:
-        return table(LEVEL_C);
+        return tables[LEVEL_C];
     case HST_CPU_ISA_AVX2:
-        return best >= LEVEL_AVX2 ? table(LEVEL_AVX2) : NULL;
+        return best >= LEVEL_AVX2 ? tables[LEVEL_AVX2] : NULL;
     case HST_CPU_ISA_AVX512:
-        return best >= LEVEL_AVX512 ? table(LEVEL_AVX512) : NULL;
+        return best >= LEVEL_AVX512 ? tables[LEVEL_AVX512] : NULL;
+    case HST_CPU_ISA_NEON:
+        break;
     }
     return NULL;
 }
+
+#elif defined(__aarch64__)
+
+/* Advanced SIMD and fused multiply-add are part of every aarch64. */
+const struct hst_cpu_adam_ops *hst_cpu_adam_ops(enum hst_cpu_isa isa)
+{
+    switch (isa) {
+    case HST_CPU_ISA_AUTO:
+    case HST_CPU_ISA_NEON:
+        return &hst_cpu_adam_ops_neon;
+    case HST_CPU_ISA_C:
+        return &hst_cpu_adam_ops_c;
+    case HST_CPU_ISA_AVX2:
+    case HST_CPU_ISA_AVX512:
+        break;
+    }
+    return NULL;
+}
+
+#else
+
+const struct hst_cpu_adam_ops *hst_cpu_adam_ops(enum hst_cpu_isa isa)
+{
+    return isa == HST_CPU_ISA_AUTO || isa == HST_CPU_ISA_C ? &hst_cpu_adam_ops_c : NULL;
+}
+
+#endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arithmetic, written once in plain C and compiled once for each instruction set; ISA is the
- * set's name and the only thing that differs in the source (the flags are in meson.build).
+ * The arithmetic, compiled once for each instruction set; ISA is the set's name, VECTOR_H its
+ * vectors where the updates are written with them (the flags are in meson.build).
  *
  * Why the sets agree bit for bit: every operation is one that IEEE 754 rounds exactly (+, ×, ÷,
  * sqrt, fma), the order is written out, the compiler may neither contract nor reorder
@@ -9,14 +9,19 @@
  * norms. What IEEE 754 leaves open is the pattern of a NaN, so NaNs are canonicalised before they
  * are stored.
  *
- * Loops are shaped for the compiler's vectoriser: no branches, no calls but sqrtf and fmaf,
- * restrict everywhere.
+ * A kernel is one loop, inlined with the kind of update as a constant.
  */
+#ifdef VECTOR_H
+#include "update_vector.h"
+#else
+#include "update_plain.h"
+#endif
+
+#include "numbers.h"
 #include "tables.h"
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 _Static_assert(FLT_EVAL_METHOD == 0, "f32 operations must be rounded to f32");
 
@@ -25,7 +30,7 @@ _Static_assert(FLT_EVAL_METHOD == 0, "f32 operations must be rounded to f32");
 #define STRING_(a)   #a
 #define STRING(a)    STRING_(a)
 
-enum { NORM_LANES = 16 };
+/* ---- updates ---- */
 
 /*
  * The updates walk four or five arrays at once, more than the hardware's prefetcher keeps up with:
@@ -34,144 +39,51 @@ enum { NORM_LANES = 16 };
  */
 enum { BLOCK = 64, AHEAD = 512, LINE_BYTES = 64 };
 
-static inline uint32_t bits_of(float x)
+INLINED void prefetch(const void *array, size_t element_bytes)
 {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
+    const char *block = (const char *)array + AHEAD * element_bytes;
+    for (size_t at = 0; at < BLOCK * element_bytes; at += LINE_BYTES)
+        __builtin_prefetch(block + at);
 }
 
-static inline float float_of(uint32_t bits)
+INLINED void prefetch_all(struct hst_update_kind kind, const struct hst_update_arrays *a)
 {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
+    const struct hst_update_bytes b = bytes_of(kind);
+    if (kind.weights != HST_CPU_F16) /* those are written alone */
+        prefetch(a->weights, b.weights);
+    prefetch(a->master, b.master);
+    prefetch(a->m, b.m);
+    prefetch(a->v, b.v);
+    prefetch(a->grads, b.grads);
 }
 
-static inline uint32_t bits_is_nan(uint32_t bits)
+INLINED size_t update(struct hst_update_kind kind, const struct hst_adam_coef *coef,
+                      const struct hst_update_arrays *arrays, size_t n)
 {
-    return (bits & 0x7fffffffu) > 0x7f800000u;
-}
+    const struct constants k = constants_of(coef);
+    const struct hst_update_arrays all_of_them = *arrays;
+    size_t not_finite = 0, i = 0;
 
-static inline float canonical(float x)
-{
-    uint32_t bits = bits_of(x);
-    return float_of(bits_is_nan(bits) ? 0x7fc00000u : bits);
-}
-
-static inline float widen(uint16_t x)
-{
-    return float_of((uint32_t)x << 16);
-}
-
-static inline float join(uint16_t weight, int16_t remainder)
-{
-    return float_of(((uint32_t)weight << 16) + (uint32_t)(int32_t)remainder);
-}
-
-/* Adding half a unit rounds the magnitude, whatever the sign: ties go away from zero. */
-static inline uint16_t split_weight(uint32_t bits)
-{
-    return (uint16_t)(bits_is_nan(bits) ? 0x7fc0u : (bits + 0x8000u) >> 16);
-}
-
-/* bits - (weight << 16) is the low half of bits, read as signed. */
-static inline int16_t split_remainder(uint32_t bits)
-{
-    return (int16_t)(uint16_t)(bits_is_nan(bits) ? 0u : bits);
-}
-
-static inline float update_m(const struct hst_adam_coef *k, float m, float g)
-{
-    return canonical(fmaf(k->beta1_hi, m, fmaf(k->one_minus_beta1, g, k->beta1_lo * m)));
-}
-
-static inline float update_v(const struct hst_adam_coef *k, float v, float g)
-{
-    return canonical(fmaf(k->beta2_hi, v, fmaf(k->one_minus_beta2 * g, g, k->beta2_lo * v)));
-}
-
-static inline float update_p(const struct hst_adam_coef *k, float p, float m, float v)
-{
-    float q = fmaf(sqrtf(v), k->inv_sqrt_bias2, k->eps);
-    return canonical(fmaf(-k->step_size, fmaf(k->decay, p, m / q), p));
-}
-
-static inline void prefetch(const void *block, size_t size_bytes)
-{
-    for (size_t at = 0; at < size_bytes; at += LINE_BYTES)
-        __builtin_prefetch((const char *)block + at);
-}
-
-static inline void adamw_f32_block(const struct hst_adam_coef *k, float *restrict p,
-                                   float *restrict m, float *restrict v, const float *restrict g,
-                                   size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        float gi = k->grad_scale * g[i];
-        float mi = update_m(k, m[i], gi);
-        float vi = update_v(k, v[i], gi);
-        p[i] = update_p(k, p[i], mi, vi);
-        m[i] = mi;
-        v[i] = vi;
+    for (; n - i >= BLOCK; i += BLOCK) {
+        const struct hst_update_arrays here = arrays_at(kind, &all_of_them, i);
+        if (n - i >= AHEAD + BLOCK)
+            prefetch_all(kind, &here);
+        not_finite += update_some(kind, &k, &here, BLOCK);
     }
-}
-
-static void adamw_f32(const struct hst_adam_coef *k, float *p, float *m, float *v, const float *g,
-                      size_t n)
-{
-    const struct hst_adam_coef c = *k; /* a copy: stores through p, m, v can not change it */
-
-    for (size_t i = 0; i < n; i += BLOCK) {
-        if (n - i >= AHEAD + BLOCK) {
-            prefetch(p + i + AHEAD, BLOCK * sizeof *p);
-            prefetch(m + i + AHEAD, BLOCK * sizeof *m);
-            prefetch(v + i + AHEAD, BLOCK * sizeof *v);
-            prefetch(g + i + AHEAD, BLOCK * sizeof *g);
-        }
-        adamw_f32_block(&c, p + i, m + i, v + i, g + i, n - i < BLOCK ? n - i : BLOCK);
+    if (i < n) {
+        const struct hst_update_arrays here = arrays_at(kind, &all_of_them, i);
+        not_finite += update_some(kind, &k, &here, n - i);
     }
+    return not_finite;
 }
 
-static inline void adamw_bf16_block(const struct hst_adam_coef *k, uint16_t *restrict weight,
-                                    int16_t *restrict remainder, float *restrict m,
-                                    float *restrict v, const uint16_t *restrict g, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        float gi = k->grad_scale * widen(g[i]);
-        float mi = update_m(k, m[i], gi);
-        float vi = update_v(k, v[i], gi);
-        uint32_t pi = bits_of(update_p(k, join(weight[i], remainder[i]), mi, vi));
-        weight[i] = split_weight(pi);
-        remainder[i] = split_remainder(pi);
-        m[i] = mi;
-        v[i] = vi;
-    }
-}
-
-static void adamw_bf16(const struct hst_adam_coef *k, uint16_t *weight, int16_t *remainder,
-                       float *m, float *v, const uint16_t *g, size_t n)
-{
-    const struct hst_adam_coef c = *k;
-
-    for (size_t i = 0; i < n; i += BLOCK) {
-        if (n - i >= AHEAD + BLOCK) {
-            prefetch(weight + i + AHEAD, BLOCK * sizeof *weight);
-            prefetch(remainder + i + AHEAD, BLOCK * sizeof *remainder);
-            prefetch(m + i + AHEAD, BLOCK * sizeof *m);
-            prefetch(v + i + AHEAD, BLOCK * sizeof *v);
-            prefetch(g + i + AHEAD, BLOCK * sizeof *g);
-        }
-        adamw_bf16_block(&c, weight + i, remainder + i, m + i, v + i, g + i,
-                         n - i < BLOCK ? n - i : BLOCK);
-    }
-}
+/* ---- conversions ---- */
 
 static void split_f32(const float *restrict x, uint16_t *restrict weight,
                       int16_t *restrict remainder, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        uint32_t bits = bits_of(x[i]);
+        uint32_t bits = bits_of(canonical(x[i]));
         weight[i] = split_weight(bits);
         remainder[i] = split_remainder(bits);
     }
@@ -187,17 +99,54 @@ static void join_f32(const uint16_t *restrict weight, const int16_t *restrict re
 static void f32_from_bf16(const uint16_t *restrict x, float *restrict y, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        y[i] = widen(x[i]);
+        y[i] = f32_of_bf16(x[i]);
 }
 
 static void bf16_from_f32(const float *restrict x, uint16_t *restrict y, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits = bits_of(x[i]);
-        uint32_t nan = ((bits >> 16) & 0x8000u) | 0x7fc0u;
-        uint32_t nearest_even = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-        y[i] = (uint16_t)(bits_is_nan(bits) ? nan : nearest_even);
-    }
+    for (size_t i = 0; i < n; i++)
+        y[i] = bf16_nearest(x[i]);
+}
+
+static void f32_from_f16(const uint16_t *restrict x, float *restrict y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = f32_of_f16(x[i]);
+}
+
+static void f16_from_f32(const float *restrict x, uint16_t *restrict y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = f16_nearest(x[i]);
+}
+
+static void set_f32(const float *x, void *weights, void *master, size_t n)
+{
+    (void)master;
+    memmove(weights, x, n * sizeof *x);
+}
+
+static void set_bf16(const float *x, void *weights, void *master, size_t n)
+{
+    split_f32(x, weights, master, n);
+}
+
+static void set_f16(const float *x, void *weights, void *master, size_t n)
+{
+    f16_from_f32(x, weights, n);
+    memmove(master, x, n * sizeof *x);
+}
+
+/* ---- norms ---- */
+
+enum { NORM_LANES = 16 };
+
+INLINED float number_at(enum hst_cpu_type type, const void *x, size_t i)
+{
+    if (type == HST_CPU_F32)
+        return ((const float *)x)[i];
+    uint16_t half = ((const uint16_t *)x)[i];
+    return type == HST_CPU_BF16 ? f32_of_bf16(half) : f32_of_f16(half);
 }
 
 static double tree_sum(double *lane)
@@ -208,57 +157,123 @@ static double tree_sum(double *lane)
     return isnan(lane[0]) ? (double)float_of(0x7fc00000u) : lane[0];
 }
 
-static double norm2_block_f32(const float *restrict x, size_t n)
+INLINED double norm2_block(enum hst_cpu_type type, const void *restrict x, size_t n)
 {
     double lane[NORM_LANES] = {0};
     size_t whole = n - n % NORM_LANES;
 
     for (size_t i = 0; i < whole; i += NORM_LANES)
-        for (size_t j = 0; j < NORM_LANES; j++)
-            lane[j] += (double)x[i + j] * (double)x[i + j];
-    for (size_t i = whole; i < n; i++)
-        lane[i - whole] += (double)x[i] * (double)x[i];
+        for (size_t j = 0; j < NORM_LANES; j++) {
+            double xi = (double)number_at(type, x, i + j);
+            lane[j] += xi * xi;
+        }
+    for (size_t i = whole; i < n; i++) {
+        double xi = (double)number_at(type, x, i);
+        lane[i - whole] += xi * xi;
+    }
     return tree_sum(lane);
 }
 
-static double norm2_block_bf16(const uint16_t *restrict x, size_t n)
+INLINED void norm2(enum hst_cpu_type type, const void *x, size_t n, double *partial)
 {
-    double lane[NORM_LANES] = {0};
-    size_t whole = n - n % NORM_LANES;
-
-    for (size_t i = 0; i < whole; i += NORM_LANES)
-        for (size_t j = 0; j < NORM_LANES; j++)
-            lane[j] += (double)widen(x[i + j]) * (double)widen(x[i + j]);
-    for (size_t i = whole; i < n; i++)
-        lane[i - whole] += (double)widen(x[i]) * (double)widen(x[i]);
-    return tree_sum(lane);
+    for (size_t i = 0; i < n; i += HST_NORM_BLOCK) {
+        size_t left = n - i < HST_NORM_BLOCK ? n - i : HST_NORM_BLOCK;
+        partial[i / HST_NORM_BLOCK] =
+            norm2_block(type, (const char *)x + (size_t)TYPE_BYTES(type) * i, left);
+    }
 }
 
-static inline size_t block_size(size_t left)
+static void norm2_f32(const void *x, size_t n, double *partial)
 {
-    return left < HST_NORM_BLOCK ? left : HST_NORM_BLOCK;
+    norm2(HST_CPU_F32, x, n, partial);
 }
 
-static void norm2_f32(const float *x, size_t n, double *partial)
+static void norm2_bf16(const void *x, size_t n, double *partial)
 {
-    for (size_t i = 0; i < n; i += HST_NORM_BLOCK)
-        partial[i / HST_NORM_BLOCK] = norm2_block_f32(x + i, block_size(n - i));
+    norm2(HST_CPU_BF16, x, n, partial);
 }
 
-static void norm2_bf16(const uint16_t *x, size_t n, double *partial)
+static void norm2_f16(const void *x, size_t n, double *partial)
 {
-    for (size_t i = 0; i < n; i += HST_NORM_BLOCK)
-        partial[i / HST_NORM_BLOCK] = norm2_block_bf16(x + i, block_size(n - i));
+    norm2(HST_CPU_F16, x, n, partial);
 }
+
+/* ---- the table ---- */
+
+/* Every update that exists: optimizer, weights, moments, gradients. */
+#define EACH_UPDATE(X)                                                                             \
+    X(adamw, f32, f32, f32)                                                                        \
+    X(adamw, f32, f32, bf16)                                                                       \
+    X(adamw, f32, f32, f16)                                                                        \
+    X(adamw, bf16, f32, f32)                                                                       \
+    X(adamw, bf16, f32, bf16)                                                                      \
+    X(adamw, bf16, f32, f16)                                                                       \
+    X(adamw, bf16, bf16, f32)                                                                      \
+    X(adamw, bf16, bf16, bf16)                                                                     \
+    X(adamw, bf16, bf16, f16)                                                                      \
+    X(adamw, f16, f32, f32)                                                                        \
+    X(adamw, f16, f32, bf16)                                                                       \
+    X(adamw, f16, f32, f16)                                                                        \
+    X(adam, f32, f32, f32)                                                                         \
+    X(adam, f32, f32, bf16)                                                                        \
+    X(adam, f32, f32, f16)                                                                         \
+    X(adam, bf16, f32, f32)                                                                        \
+    X(adam, bf16, f32, bf16)                                                                       \
+    X(adam, bf16, f32, f16)                                                                        \
+    X(adam, bf16, bf16, f32)                                                                       \
+    X(adam, bf16, bf16, bf16)                                                                      \
+    X(adam, bf16, bf16, f16)                                                                       \
+    X(adam, f16, f32, f32)                                                                         \
+    X(adam, f16, f32, bf16)                                                                        \
+    X(adam, f16, f32, f16)
+
+#define OPTIMIZER_adamw HST_OPTIMIZER_ADAMW
+#define OPTIMIZER_adam  HST_OPTIMIZER_ADAM
+#define TYPE_f32        HST_CPU_F32
+#define TYPE_bf16       HST_CPU_BF16
+#define TYPE_f16        HST_CPU_F16
+
+#define KIND(optimizer, weights, moments, grads)                                                   \
+    {                                                                                              \
+        OPTIMIZER_##optimizer, TYPE_##weights, TYPE_##moments, TYPE_##grads                        \
+    }
+
+#define KERNEL(optimizer, weights, moments, grads)                                                 \
+    static size_t optimizer##_##weights##_##moments##_##grads(                                     \
+        const struct hst_adam_coef *coef, const struct hst_update_arrays *arrays, size_t n)        \
+    {                                                                                              \
+        const struct hst_update_kind kind = KIND(optimizer, weights, moments, grads);              \
+        return update(kind, coef, arrays, n);                                                      \
+    }
+EACH_UPDATE(KERNEL)
+
+/* Weights that stand beside an f32 master are not read. */
+#define READ_BYTES(weights)                                                                        \
+    (MASTER_BYTES(weights) == 4 ? 4 : TYPE_BYTES(weights) + MASTER_BYTES(weights))
+
+#define ROW(optimizer, weights_, moments, grads_)                                                  \
+    {                                                                                              \
+        .kind = KIND(optimizer, weights_, moments, grads_),                                        \
+        .name = #optimizer " weights " #weights_ " moments " #moments " grads " #grads_,           \
+        .bytes = ARRAY_BYTES(TYPE_##weights_, TYPE_##moments, TYPE_##grads_),                      \
+        .read_bytes = READ_BYTES(TYPE_##weights_) + 2 * TYPE_BYTES(TYPE_##moments) +               \
+                      TYPE_BYTES(TYPE_##grads_),                                                   \
+        .written_bytes = TYPE_BYTES(TYPE_##weights_) + MASTER_BYTES(TYPE_##weights_) +             \
+                         2 * TYPE_BYTES(TYPE_##moments),                                           \
+        .kernel = optimizer##_##weights_##_##moments##_##grads_,                                   \
+        .set_weights = set_##weights_,                                                             \
+    },
+static const struct hst_update updates[] = {EACH_UPDATE(ROW)};
 
 const struct hst_cpu_adam_ops PASTE(hst_cpu_adam_ops_, ISA) = {
     .name = STRING(ISA),
-    .adamw_f32 = adamw_f32,
-    .adamw_bf16 = adamw_bf16,
+    .updates = updates,
+    .update_count = sizeof updates / sizeof updates[0],
     .split_f32 = split_f32,
     .join_f32 = join_f32,
     .f32_from_bf16 = f32_from_bf16,
     .bf16_from_f32 = bf16_from_f32,
-    .norm2_f32 = norm2_f32,
-    .norm2_bf16 = norm2_bf16,
+    .f32_from_f16 = f32_from_f16,
+    .f16_from_f32 = f16_from_f32,
+    .norm2 = {[HST_CPU_F32] = norm2_f32, [HST_CPU_BF16] = norm2_bf16, [HST_CPU_F16] = norm2_f16},
 };

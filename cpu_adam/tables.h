@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_CPU_ADAM_TABLES_H
 #define HST_CPU_ADAM_TABLES_H
-/* The tables that kernels.c becomes, one for each instruction set it is compiled for. */
+/* What the files of this folder share: the tables that kernels.c becomes, one for each instruction
+   set it is compiled for, and a check. */
 #include <hoistway/cpu_adam.h>
 
 extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_c;
-/* defined where HST_CPU_ADAM_X86 is set */
+/* on x86-64 */
 extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_avx2;
-extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_avx512; /* likewise */
+extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_avx512;
+/* on aarch64 */
+extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_neon;
+
+/** All numbers are finite, and eps is greater than 0. */
+bool hst_adam_coef_is_sound(const struct hst_adam_coef *coef);
 
 #endif

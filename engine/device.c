@@ -102,6 +102,16 @@ static void device_defaults(struct hst_engine *engine)
         c->tile_elements = host ? TILE_ELEMENTS_HOST : TILE_ELEMENTS_GPU;
 }
 
+/* What tiles of this precision are updated with; gradients have the weights' type. */
+static void choose_update(struct hst_engine *engine)
+{
+    bool split = engine_precision(engine) == HST_PRECISION_BF16;
+    enum hst_cpu_type type = split ? HST_CPU_BF16 : HST_CPU_F32;
+    engine->adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
+    engine->update =
+        hst_update_find(engine->adam, (struct hst_update_kind){.weights = type, .grads = type});
+}
+
 int device_open(struct hst_engine *engine)
 {
     int rc = workers_create(engine->config.threads, &engine->workers);
@@ -124,8 +134,8 @@ int device_open(struct hst_engine *engine)
     rc = rc ? rc : hst_event_create(engine->dev, &engine->unit_passed);
     if (rc)
         return engine_fail_device(engine, rc, "making a stream");
-    engine->adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
     device_defaults(engine);
+    choose_update(engine);
     return 0;
 }
 

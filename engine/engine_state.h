@@ -67,6 +67,7 @@ struct hst_engine {
     struct hst_dev *dev;
     struct hst_stream *stream;
     const struct hst_cpu_adam_ops *adam;
+    const struct hst_update *update; /* of this precision, in adam's table */
     /* What the device computes in: placement.hbm_bytes of its memory; on the host, host_arena. */
     unsigned char *arena;
     unsigned char *host_arena; /* placement.dram_bytes of host memory of the device */

@@ -89,8 +89,7 @@ static int load_visit(struct hst_engine *engine, void *context, const struct til
         int rc = each_overlap(engine, job, load_overlap, load);
         if (rc)
             return rc;
-        if (split)
-            engine->adam->split_f32(load->values, job->weights, job->remainder, n);
+        engine->update->set_weights(load->values, job->weights, job->remainder, n);
         memset(job->m, 0, n * sizeof(float));
         memset(job->v, 0, n * sizeof(float));
     }

@@ -35,10 +35,7 @@ static void norm_piece(void *arg, size_t index, unsigned worker)
         left < NORM_PIECE_BLOCKS * HST_NORM_BLOCK ? left : NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
     const void *grads = job->grads + start * engine_element_bytes(engine);
     double *partial = job->partial + start / HST_NORM_BLOCK;
-    if (engine_precision(engine) == HST_PRECISION_BF16)
-        engine->adam->norm2_bf16(grads, n, partial);
-    else
-        engine->adam->norm2_f32(grads, n, partial);
+    engine->adam->norm2[engine->update->kind.grads](grads, n, partial);
 }
 
 int optimizer_norm(struct hst_engine *engine, struct walk_at at)
@@ -89,15 +86,18 @@ struct update_job {
 static void update_range(const struct update_job *update, const struct tile_job *job, uint64_t at,
                          uint64_t n, bool decay)
 {
-    const struct hst_cpu_adam_ops *adam = update->engine->adam;
+    const struct hst_update *kind = update->engine->update;
     const struct optimizer_coefs *coefs = &update->engine->run.coefs;
     const struct hst_adam_coef *coef = decay ? &coefs->decayed : &coefs->plain;
-    if (engine_precision(update->engine) == HST_PRECISION_BF16)
-        adam->adamw_bf16(coef, (uint16_t *)job->weights + at, job->remainder + at, job->m + at,
-                         job->v + at, (const uint16_t *)job->grad + at, n);
-    else
-        adam->adamw_f32(coef, (float *)job->weights + at, job->m + at, job->v + at,
-                        (const float *)job->grad + at, n);
+    const struct hst_update_arrays tile = {.weights = job->weights,
+                                           .master = job->remainder,
+                                           .m = job->m,
+                                           .v = job->v,
+                                           .grads = job->grad};
+    const struct hst_update_arrays range = hst_update_arrays_at(kind, &tile, at);
+    int rc = hst_update_run(kind, coef, &range, n);
+    assert(rc >= 0); /* the layout aligns the arrays and keeps them apart */
+    (void)rc;
 }
 
 /* The parts of parameters that lie in [start, end) of the unit's row; the padding between them is
@@ -139,9 +139,12 @@ int optimizer_coefs(const struct hst_engine *engine, double grad_norm,
         .eps = engine->config.eps,
         .weight_decay = engine->config.weight_decay,
     };
-    float scale = hst_clip_factor(grad_norm, engine->config.clip);
+    const struct hst_grad_scale_in in = {
+        .norm = grad_norm, .factor = 1, .max_norm = engine->config.clip};
     uint64_t t = engine->step.number + 1;
-    int rc = hst_adam_coef_init(&hyper, t, scale, &coefs->decayed);
+    float scale;
+    int rc = hst_grad_scale(&in, &scale);
+    rc = rc ? rc : hst_adam_coef_init(&hyper, t, scale, &coefs->decayed);
     hyper.weight_decay = 0;
     return rc ? rc : hst_adam_coef_init(&hyper, t, scale, &coefs->plain);
 }

@@ -2,10 +2,51 @@
 /* See support.h. Anything that fails here ends the test program: there is no result without it. */
 #include "support.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+size_t tables_list(const struct hst_cpu_adam_ops *out[TABLES_MAX])
+{
+    size_t count = 0;
+
+    for (int isa = HST_CPU_ISA_C; isa <= HST_CPU_ISA_NEON; isa++) {
+        out[count] = hst_cpu_adam_ops((enum hst_cpu_isa)isa);
+        count += out[count] != NULL;
+    }
+    return count;
+}
+
+float f16_value(uint16_t half)
+{
+    uint32_t exponent = half >> 10 & 31, fraction = half & 1023;
+    float sign = half & 0x8000 ? -1.0f : 1.0f;
+
+    if (exponent == 31) /* infinity; a NaN keeps its payload and becomes quiet */
+        return float_of((uint32_t)(half & 0x8000) << 16 | 0x7f800000 | fraction << 13 |
+                        (fraction ? 0x400000 : 0));
+    if (exponent == 0)
+        return sign * ldexpf((float)fraction, -24);
+    return sign * ldexpf((float)(1024 + fraction), (int)exponent - 25);
+}
+
+uint16_t f16_nearest_to(float x)
+{
+    uint16_t sign = (uint16_t)(bits_of(x) >> 16 & 0x8000);
+    int exponent;
+
+    if (isnan(x))
+        return sign | 0x7e00;
+    if (fabsf(x) >= 65520)
+        return sign | 0x7c00;
+    frexpf(x, &exponent); /* |x| < 2^exponent */
+    /* Of the last place: there are eleven bits, or those above 2^-24. */
+    int unit = exponent < -13 || x == 0 ? -24 : exponent - 11;
+    uint32_t places = (uint32_t)nearbyint(ldexp(fabs((double)x), -unit)); /* ties to even */
+    return (uint16_t)(sign | (((uint32_t)(unit + 24) << 10) + places));
+}
 
 uint64_t seed_begin(int argc, char **argv)
 {

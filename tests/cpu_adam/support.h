@@ -28,6 +28,14 @@ static inline float float_of(uint32_t bits)
     return x;
 }
 
+enum { TABLES_MAX = 4 };
+/* The tables that this CPU can run, "c" first. Returns how many. */
+size_t tables_list(const struct hst_cpu_adam_ops *out[TABLES_MAX]);
+
+/* f16 by its definition: exact; nearest, ties to even, a NaN becomes 0x7e00 with its sign. */
+float f16_value(uint16_t half);
+uint16_t f16_nearest_to(float x);
+
 /* The value after "--seed", else one from the clock; printed, so that a failure can be replayed. */
 uint64_t seed_begin(int argc, char **argv);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scalars: coefficients of a step, the clip factor, and which table is given out. */
+/* The scalars: coefficients of a step, the scale of gradients, and which table is given out. */
 #include "support.h"
 
 #include <errno.h>
@@ -76,36 +76,60 @@ static void coefficients_match_extended_precision_for_any_step(void **state)
             assert_true(fabsl((long double)c.beta1_hi + (long double)c.beta1_lo - beta) <=
                         0x1p-48L);
             assert_true(c.beta2_hi == c.beta1_hi && c.beta2_lo == c.beta1_lo);
-            assert_true(c.grad_scale == 0.25f && c.eps == 1e-8f);
+            assert_true(c.grad_scale == 0.25f && c.eps == 1e-8f && c.l2 == 0.1f);
         }
 }
 
-static void clip_factor_is_the_smaller_of_one_and_the_ratio(void **state)
+static float scale_of(double norm, double factor, double max_norm)
 {
-    (void)state;
-    assert_true(hst_clip_factor(0.5, 1.0) == 1.0f);
-    assert_true(hst_clip_factor(0.0, 1.0) == 1.0f);
-    assert_true(hst_clip_factor(4.0, 1.0) == (float)(1.0 / 4.000001));
-    assert_true(hst_clip_factor(1.0, 1.0) == (float)(1.0 / 1.000001));
-    assert_true(hst_clip_factor(1e30, INFINITY) == 1.0f);
-    assert_true(hst_clip_factor(1e300, 1e-300) == 0.0f);
+    const struct hst_grad_scale_in in = {norm, factor, max_norm};
+    float scale;
+    assert_int_equal(hst_grad_scale(&in, &scale), 0);
+    return scale;
 }
 
-static void clip_off_is_one_whatever_the_norm(void **state)
+static void scale_clips_to_the_smaller_of_one_and_the_ratio(void **state)
 {
     (void)state;
-    assert_true(hst_clip_factor(5.0, 0.0) == 1.0f);
-    assert_true(hst_clip_factor(5.0, -1.0) == 1.0f);
-    assert_true(hst_clip_factor(NAN, 0.0) == 1.0f);
-    assert_true(hst_clip_factor(INFINITY, 0.0) == 1.0f);
+    assert_true(scale_of(0.5, 1, 1.0) == 1.0f);
+    assert_true(scale_of(0.0, 1, 1.0) == 1.0f);
+    assert_true(scale_of(4.0, 1, 1.0) == (float)(1.0 / 4.000001));
+    assert_true(scale_of(1.0, 1, 1.0) == (float)(1.0 / 1.000001));
+    assert_true(scale_of(1e30, 1, INFINITY) == 1.0f);
+    assert_true(scale_of(1e300, 1, 1e-300) == 0.0f);
 }
 
-static void no_factor_is_given_for_a_norm_that_is_not_finite(void **state)
+static void scale_undoes_the_loss_scale_before_it_clips(void **state)
 {
     (void)state;
-    assert_true(isnan(hst_clip_factor(NAN, 1.0)));
-    assert_true(isnan(hst_clip_factor(INFINITY, 1.0)));
-    assert_true(isnan(hst_clip_factor(1.0, NAN)));
+    assert_true(scale_of(0.5 * 1024, 1.0 / 1024, 1.0) == 1.0f / 1024);
+    assert_true(scale_of(4.0 * 1024, 1.0 / 1024, 1.0) == (float)(1.0 / 4.000001) / 1024);
+}
+
+static void without_clipping_the_scale_is_the_factor_whatever_the_norm(void **state)
+{
+    (void)state;
+    assert_true(scale_of(5.0, 1, 0.0) == 1.0f);
+    assert_true(scale_of(5.0, 0.125, -1.0) == 0.125f);
+    assert_true(scale_of(1e300, 0.125, 0.0) == 0.125f);
+}
+
+static void no_scale_is_given_for_values_that_are_not_finite(void **state)
+{
+    static const struct {
+        struct hst_grad_scale_in in;
+        int rc;
+    } bad[] = {
+        {{NAN, 1, 1}, -EOVERFLOW},      {{INFINITY, 1, 1}, -EOVERFLOW}, {{NAN, 1, 0}, -EOVERFLOW},
+        {{INFINITY, 1, 0}, -EOVERFLOW}, {{1, 1, NAN}, -EINVAL},         {{1, NAN, 1}, -EINVAL},
+        {{1, INFINITY, 1}, -EINVAL},    {{1, 0, 1}, -EINVAL},           {{1, -1, 1}, -EINVAL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        float scale = 42;
+        assert_int_equal(hst_grad_scale(&bad[i].in, &scale), bad[i].rc);
+        assert_true(scale == 42);
+    }
 }
 
 static void tables_are_those_that_the_cpu_and_its_system_support(void **state)
@@ -131,6 +155,12 @@ static void tables_are_those_that_the_cpu_and_its_system_support(void **state)
         best = hst_cpu_adam_ops(HST_CPU_ISA_AVX512);
         assert_string_equal(best->name, "avx512");
     }
+#ifdef __aarch64__
+    best = hst_cpu_adam_ops(HST_CPU_ISA_NEON);
+    assert_string_equal(best->name, "neon");
+#else
+    assert_null(hst_cpu_adam_ops(HST_CPU_ISA_NEON));
+#endif
     assert_ptr_equal(hst_cpu_adam_ops(HST_CPU_ISA_AUTO), best);
     assert_null(hst_cpu_adam_ops((enum hst_cpu_isa)99));
 }
@@ -140,9 +170,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_values_are_refused_and_leave_the_output_alone),
         cmocka_unit_test(coefficients_match_extended_precision_for_any_step),
-        cmocka_unit_test(clip_factor_is_the_smaller_of_one_and_the_ratio),
-        cmocka_unit_test(clip_off_is_one_whatever_the_norm),
-        cmocka_unit_test(no_factor_is_given_for_a_norm_that_is_not_finite),
+        cmocka_unit_test(scale_clips_to_the_smaller_of_one_and_the_ratio),
+        cmocka_unit_test(scale_undoes_the_loss_scale_before_it_clips),
+        cmocka_unit_test(without_clipping_the_scale_is_the_factor_whatever_the_norm),
+        cmocka_unit_test(no_scale_is_given_for_values_that_are_not_finite),
         cmocka_unit_test(tables_are_those_that_the_cpu_and_its_system_support),
     };
     return cmocka_run_group_tests_name("coef", tests, NULL, NULL);

@@ -3,86 +3,21 @@
  * One instruction set, named by the first argument, against the table "c": the same bytes for every
  * operation, size, alignment, cut and bit pattern, and no access outside the arrays.
  *
- * Each operation is a row that says which arrays it takes; all arrays get random bytes, read or
- * not, lie in guarded pages, and the pages are compared whole, so a stray write inside the pages
- * shows too.
+ * All arrays of an operation get random bytes, read or not, lie in guarded pages, and the pages are
+ * compared whole, so a stray write inside the pages shows too.
  */
+#include "operations.h"
 #include "support.h"
 
 #include <stdlib.h>
 
-enum { ARRAYS_MAX = 5, SIZES_MAX = 130, BIG = 3 * HST_NORM_BLOCK + 77, SLACK = 64 };
-
-struct operation {
-    const char *name;
-    unsigned char element_bytes[ARRAYS_MAX]; /* 0: no such array; 8: the partials of a norm */
-    size_t cut;                              /* ranges may be cut at multiples of this */
-    void (*call)(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k, void **a,
-                 size_t n);
-};
-
-static void call_adamw_f32(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k,
-                           void **a, size_t n)
-{
-    o->adamw_f32(k, a[0], a[1], a[2], a[3], n);
-}
-static void call_adamw_bf16(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k,
-                            void **a, size_t n)
-{
-    o->adamw_bf16(k, a[0], a[1], a[2], a[3], a[4], n);
-}
-static void call_split(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k, void **a,
-                       size_t n)
-{
-    (void)k;
-    o->split_f32(a[0], a[1], a[2], n);
-}
-static void call_join(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k, void **a,
-                      size_t n)
-{
-    (void)k;
-    o->join_f32(a[0], a[1], a[2], n);
-}
-static void call_widen(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k, void **a,
-                       size_t n)
-{
-    (void)k;
-    o->f32_from_bf16(a[0], a[1], n);
-}
-static void call_narrow(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k, void **a,
-                        size_t n)
-{
-    (void)k;
-    o->bf16_from_f32(a[0], a[1], n);
-}
-static void call_norm2_f32(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k,
-                           void **a, size_t n)
-{
-    (void)k;
-    o->norm2_f32(a[0], n, a[1]);
-}
-static void call_norm2_bf16(const struct hst_cpu_adam_ops *o, const struct hst_adam_coef *k,
-                            void **a, size_t n)
-{
-    (void)k;
-    o->norm2_bf16(a[0], n, a[1]);
-}
-
-static const struct operation operations[] = {
-    {"adamw_f32", {4, 4, 4, 4}, 1, call_adamw_f32},
-    {"adamw_bf16", {2, 2, 4, 4, 2}, 1, call_adamw_bf16},
-    {"split_f32", {4, 2, 2}, 1, call_split},
-    {"join_f32", {2, 2, 4}, 1, call_join},
-    {"f32_from_bf16", {2, 4}, 1, call_widen},
-    {"bf16_from_f32", {4, 2}, 1, call_narrow},
-    {"norm2_f32", {4, 8}, HST_NORM_BLOCK, call_norm2_f32},
-    {"norm2_bf16", {2, 8}, HST_NORM_BLOCK, call_norm2_bf16},
-};
-enum { OPERATIONS = sizeof operations / sizeof operations[0] };
+enum { SIZES_MAX = 130, BIG = 3 * HST_NORM_BLOCK + 77, SLACK = 64 };
 
 enum fill { FILL_TYPICAL, FILL_ANY_BITS, FILL_SPECIAL, FILLS };
 
 static const struct hst_cpu_adam_ops *tested, *plain;
+static struct operation operations[OPERATIONS_MAX];
+static size_t operation_count;
 static uint64_t rng;
 /* The same arrays three times: initial bytes, the plain table's result, the tested table's. */
 static struct guarded initial[ARRAYS_MAX], expected[ARRAYS_MAX], actual[ARRAYS_MAX];
@@ -135,20 +70,21 @@ static size_t array_bytes(const struct operation *op, int a, size_t n)
     return count * op->element_bytes[a];
 }
 
-static void run_whole(const struct operation *op, const struct hst_cpu_adam_ops *table,
-                      const struct hst_adam_coef *coef, struct guarded *at, const size_t *offset,
-                      size_t n)
+static size_t run_whole(const struct operation *op, const struct hst_cpu_adam_ops *table,
+                        const struct hst_adam_coef *coef, struct guarded *at, const size_t *offset,
+                        size_t n)
 {
     void *array[ARRAYS_MAX] = {0};
     for (int a = 0; a < ARRAYS_MAX && op->element_bytes[a]; a++)
         array[a] = at[a].data + offset[a];
-    op->call(table, coef, array, n);
+    return op->call(op, table, coef, array, n);
 }
 
-static void run_in_pieces(const struct operation *op, const struct hst_cpu_adam_ops *table,
-                          const struct hst_adam_coef *coef, struct guarded *at,
-                          const size_t *offset, size_t n)
+static size_t run_in_pieces(const struct operation *op, const struct hst_cpu_adam_ops *table,
+                            const struct hst_adam_coef *coef, struct guarded *at,
+                            const size_t *offset, size_t n)
 {
+    size_t counted = 0;
     for (size_t first = 0; first < n;) {
         size_t left = n - first;
         size_t piece = (1 + random_below(&rng, left / op->cut / 2 + 1)) * op->cut;
@@ -156,13 +92,14 @@ static void run_in_pieces(const struct operation *op, const struct hst_cpu_adam_
         for (int a = 0; a < ARRAYS_MAX; a++)
             here[a] = offset[a] + array_bytes(op, a, first);
         piece = piece < left ? piece : left;
-        run_whole(op, table, coef, at, here, piece);
+        counted += run_whole(op, table, coef, at, here, piece);
         first += piece;
     }
+    return counted;
 }
 
-typedef void run_fn(const struct operation *, const struct hst_cpu_adam_ops *,
-                    const struct hst_adam_coef *, struct guarded *, const size_t *, size_t);
+typedef size_t run_fn(const struct operation *, const struct hst_cpu_adam_ops *,
+                      const struct hst_adam_coef *, struct guarded *, const size_t *, size_t);
 
 static void check(const struct operation *op, const size_t *offset, size_t n, enum fill fill,
                   run_fn *run)
@@ -174,8 +111,10 @@ static void check(const struct operation *op, const size_t *offset, size_t n, en
         memcpy(expected[a].data, initial[a].data, initial[a].data_bytes);
         memcpy(actual[a].data, initial[a].data, initial[a].data_bytes);
     }
-    run_whole(op, plain, &coef, expected, offset, n);
-    run(op, tested, &coef, actual, offset, n);
+    size_t wanted = run_whole(op, plain, &coef, expected, offset, n);
+    size_t counted = run(op, tested, &coef, actual, offset, n);
+    if (counted != wanted)
+        fail_msg("%s: counts %zu, not %zu (fill %d)", op->name, counted, wanted, (int)fill);
     for (int a = 0; a < ARRAYS_MAX && op->element_bytes[a]; a++) {
         if (memcmp(expected[a].data, actual[a].data, actual[a].data_bytes) == 0)
             continue;
@@ -229,7 +168,7 @@ static void every_small_size_between_guard_pages(void **state)
     (void)state;
 
     pages_create(SIZES_MAX);
-    for (int o = 0; o < OPERATIONS; o++)
+    for (size_t o = 0; o < operation_count; o++)
         for (size_t n = 0; n <= SIZES_MAX; n++)
             for (enum fill fill = 0; fill < FILLS; fill++) {
                 place_at_start(offset);
@@ -248,7 +187,7 @@ static void sizes_around_the_blocks_of_a_norm(void **state)
     (void)state;
 
     pages_create(BIG);
-    for (int o = 0; o < OPERATIONS; o++)
+    for (size_t o = 0; o < operation_count; o++)
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
             for (enum fill fill = 0; fill < FILLS; fill++) {
                 place_at_end(&operations[o], sizes[s], offset);
@@ -263,8 +202,8 @@ static void any_element_alignment_of_any_array(void **state)
     (void)state;
 
     pages_create(4 * SIZES_MAX + 2 * SLACK);
-    for (int round = 0; round < 2000; round++) {
-        const struct operation *op = &operations[random_below(&rng, OPERATIONS)];
+    for (int round = 0; round < 4000; round++) {
+        const struct operation *op = &operations[random_below(&rng, operation_count)];
         place_unaligned(op, offset);
         check(op, offset, random_below(&rng, 4 * SIZES_MAX), (enum fill)random_below(&rng, FILLS),
               run_whole);
@@ -278,7 +217,7 @@ static void any_cut_of_a_range(void **state)
     (void)state;
 
     pages_create(BIG + 2 * SLACK);
-    for (int o = 0; o < OPERATIONS; o++)
+    for (size_t o = 0; o < operation_count; o++)
         for (int round = 0; round < 20; round++) {
             place_unaligned(&operations[o], offset);
             check(&operations[o], offset, BIG - random_below(&rng, 100),
@@ -289,7 +228,7 @@ static void any_cut_of_a_range(void **state)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {NULL, "c", "avx2", "avx512"};
+    static const char *const names[] = {NULL, "c", "avx2", "avx512", "neon"};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_small_size_between_guard_pages),
         cmocka_unit_test(sizes_around_the_blocks_of_a_norm),
@@ -298,13 +237,14 @@ int main(int argc, char **argv)
     };
 
     plain = hst_cpu_adam_ops(HST_CPU_ISA_C);
-    for (int isa = HST_CPU_ISA_C; argc > 1 && isa <= HST_CPU_ISA_AVX512; isa++)
+    for (int isa = HST_CPU_ISA_C; argc > 1 && isa <= HST_CPU_ISA_NEON; isa++)
         if (strcmp(argv[1], names[isa]) == 0)
             tested = hst_cpu_adam_ops((enum hst_cpu_isa)isa);
     if (!tested) {
         printf("skipped: this CPU or build has no instruction set %s\n", argc > 1 ? argv[1] : "");
         return SKIP;
     }
+    operation_count = operations_list(plain, operations);
     rng = seed_begin(argc, argv);
     return cmocka_run_group_tests_name(tested->name, tests, NULL, NULL);
 }

@@ -38,12 +38,12 @@ static void check(const float *x, const uint16_t *half, size_t n)
     double got[PARTIALS] = {-1, -1, -1}, want[PARTIALS] = {-1, -1, -1};
 
     literal_norm2(x, n, want);
-    ops->norm2_f32(x, n, got);
+    ops->norm2[HST_CPU_F32](x, n, got);
     assert_memory_equal(got, want, sizeof got);
 
     ops->f32_from_bf16(half, widened, n);
     literal_norm2(widened, n, want);
-    ops->norm2_bf16(half, n, got);
+    ops->norm2[HST_CPU_BF16](half, n, got);
     assert_memory_equal(got, want, sizeof got);
 }
 
@@ -70,9 +70,9 @@ static void extreme_elements_neither_overflow_nor_vanish(void **state)
     double partial;
     (void)state;
 
-    ops->norm2_f32(&greatest, 1, &partial);
+    ops->norm2[HST_CPU_F32](&greatest, 1, &partial);
     assert_true(partial == (double)greatest * (double)greatest);
-    ops->norm2_f32(&least, 1, &partial);
+    ops->norm2[HST_CPU_F32](&least, 1, &partial);
     assert_true(partial == 0x1p-298);
 }
 
@@ -91,8 +91,8 @@ static void a_non_finite_element_poisons_its_own_partial(void **state)
         memset(half, 0, sizeof half);
         x[at] = float_of(poison[k]);
         half[at] = (uint16_t)(poison[k] >> 16 | (poison[k] & 1) << 6);
-        ops->norm2_f32(x, COUNT, partial[0]);
-        ops->norm2_bf16(half, COUNT, partial[1]);
+        ops->norm2[HST_CPU_F32](x, COUNT, partial[0]);
+        ops->norm2[HST_CPU_BF16](half, COUNT, partial[1]);
         for (int type = 0; type < 2; type++) {
             assert_true(partial[type][0] == 0 && partial[type][2] == 0);
             if (k < 2)

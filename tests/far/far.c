@@ -25,15 +25,18 @@ static void far_info(struct hst_dev *dev, struct hst_dev_info *info)
                                   .memory_free_bytes = FAR_BYTES - usage.memory_bytes};
 }
 
+static enum hst_cpu_type cpu_type(enum hst_dtype dtype)
+{
+    return dtype == HST_BF16 ? HST_CPU_BF16 : HST_CPU_F32;
+}
+
 /* The two that the host leaves to cpu_adam; what is queued before them runs first. */
 static int far_norm2(struct hst_stream *stream, const struct hst_norm2 *args)
 {
     const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
     int rc = hst_stream_sync(stream);
-    if (rc == 0 && args->dtype == HST_F32)
-        ops->norm2_f32(args->x, args->count, args->partial);
-    else if (rc == 0)
-        ops->norm2_bf16(args->x, args->count, args->partial);
+    if (rc == 0)
+        ops->norm2[cpu_type(args->dtype)](args->x, args->count, args->partial);
     return rc;
 }
 
@@ -54,11 +57,10 @@ static int far_adamw(struct hst_stream *stream, const struct hst_adamw *a)
         .step_size = a->step_size,
     };
     int rc = hst_stream_sync(stream);
-    if (rc == 0 && a->dtype == HST_F32)
-        ops->adamw_f32(&coef, a->weight, a->m, a->v, a->grad, a->count);
-    else if (rc == 0)
-        ops->adamw_bf16(&coef, a->weight, a->remainder, a->m, a->v, a->grad, a->count);
-    return rc;
+    const struct hst_update_kind kind = {.weights = cpu_type(a->dtype),
+                                         .grads = cpu_type(a->dtype)};
+    const struct hst_update_arrays arrays = {a->weight, a->remainder, a->m, a->v, a->grad};
+    return rc ? rc : hst_update_run(hst_update_find(ops, kind), &coef, &arrays, a->count);
 }
 
 static int far_open(const struct hst_dev_config *config, struct hst_dev **dev,

@@ -19,6 +19,11 @@ struct parameters {
     enum kind kind;
 };
 
+static enum hst_cpu_type cpu_type(enum hst_dtype dtype)
+{
+    return dtype == HST_BF16 ? HST_CPU_BF16 : HST_CPU_F32;
+}
+
 static bool is_host(const struct suite *s)
 {
     return strcmp(hst_dev_name(s->dev), "host") == 0;
@@ -87,10 +92,7 @@ static void norm2_of_kind(struct suite *s, const struct parameters *p)
     double *want = malloc((partials + 1) * sizeof *want);
     assert_non_null(want);
     const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops(HST_CPU_ISA_C);
-    if (p->dtype == HST_F32)
-        ops->norm2_f32(copy, p->count, want);
-    else
-        ops->norm2_bf16(copy, p->count, want);
+    ops->norm2[cpu_type(p->dtype)](copy, p->count, want);
     struct hst_norm2 args = {p->count, p->dtype, x->data, (double *)partial->data};
     if (is_host(s))
         memset(want, 0xff, partials * sizeof *want); /* untouched */
@@ -144,10 +146,14 @@ static void step(struct suite *s, const struct parameters *p, const struct copie
     if (is_host(s))
         return;
     const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops(HST_CPU_ISA_C);
-    if (p->dtype == HST_F32)
-        ops->adamw_f32(&k, c->weight, c->m, c->v, c->grad, p->count);
-    else
-        ops->adamw_bf16(&k, c->weight, c->remainder, c->m, c->v, c->grad, p->count);
+    const struct hst_update_kind kind = {.weights = cpu_type(p->dtype),
+                                         .grads = cpu_type(p->dtype)};
+    const struct hst_update_arrays arrays = {.weights = c->weight,
+                                             .master = p->dtype == HST_BF16 ? c->remainder : NULL,
+                                             .m = c->m,
+                                             .v = c->v,
+                                             .grads = c->grad};
+    assert_int_equal(hst_update_run(hst_update_find(ops, kind), &k, &arrays, p->count), 0);
 }
 
 static void adamw_of_kind(struct suite *s, const struct parameters *p)

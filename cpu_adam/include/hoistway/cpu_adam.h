@@ -2,15 +2,22 @@
 #ifndef HOISTWAY_CPU_ADAM_H
 #define HOISTWAY_CPU_ADAM_H
 /*
- * Optimizer arithmetic on host memory: AdamW, conversions between formats, norms. No threads, no
- * I/O, no allocation. Every function gives the same bits on every instruction set and for every cut
- * of a range into pieces (norms: cut at multiples of HST_NORM_BLOCK).
+ * Optimizer arithmetic on host memory: updates (Adam, AdamW), conversions between formats, norms.
+ * No threads, no I/O, no allocation. Every function gives the same bits on every instruction set
+ * and for every cut of a range into pieces (norms: cut at multiples of HST_NORM_BLOCK).
  *
  * That holds in the default floating-point environment: round to nearest even, denormals kept
  * (neither flush-to-zero nor denormals-are-zero). Every NaN that is written has one fixed pattern,
  * so NaNs compare too.
  *
- * bf16 values are uint16_t bit patterns.
+ * A step, in the order of the calls:
+ *   ops = hst_cpu_adam_ops(HST_CPU_ISA_AUTO), update = hst_update_find(ops, kind)      once
+ *   ops->norm2[kind.grads] over all gradients, hst_norm2_sum                           the norm
+ *   hst_grad_scale, which refuses gradients that are not finite with -EOVERFLOW
+ *   hst_adam_coef_init
+ *   hst_update_run on each tile
+ * The update does not look for gradients that are not finite: it is too late when it meets one, for
+ * other tiles are updated by then. The norm's pass finds them, before any state is touched.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,18 +27,20 @@
 extern "C" {
 #endif
 
+/* ---- scalars of a step ----------------------------------------------------------------------- */
+
 /** What the user chooses. */
 struct hst_adam_hyper {
     double lr;           /* ≥ 0, finite */
     double beta1, beta2; /* [0, 1) */
     double eps;          /* > 0 and not 0 as f32, finite */
-    double weight_decay; /* ≥ 0, finite, decoupled; 0 for tensors that are not decayed */
+    double weight_decay; /* ≥ 0, finite; 0 for tensors that are not decayed */
 };
 
 /**
- * What one step's update needs. Each is computed in float64 by +, -, ×, ÷ and sqrt alone (so it is
- * the same with every libm) and rounded once to f32. A β is kept as two f32, hi + lo: one f32 is
- * off by up to 3e-8, which against 1 - β2 = 0.001 would be a bias of 1e-5 in v.
+ * What one step's update needs. Each number is computed in float64 by +, -, ×, ÷ and sqrt alone (so
+ * it is the same with every libm) and rounded once to f32. A β is kept as two f32, hi + lo: one f32
+ * is off by up to 3e-8, which against 1 - β2 = 0.001 would be a bias of 1e-5 in v.
  */
 struct hst_adam_coef {
     float grad_scale; /* multiplies every gradient first: clip factor × averaging ÷ loss scale */
@@ -39,58 +48,169 @@ struct hst_adam_coef {
     float beta2_hi, beta2_lo, one_minus_beta2;
     float inv_sqrt_bias2; /* 1 / sqrt(1 - β2^t) */
     float eps;
-    float decay;     /* weight_decay·(1 - β1^t), so that step_size·decay = lr·weight_decay */
+    float decay;     /* AdamW: weight_decay·(1 - β1^t): step_size·decay = lr·weight_decay */
+    float l2;        /* Adam: weight_decay */
     float step_size; /* lr / (1 - β1^t) */
+    uint32_t noise;  /* a hash of t, for the rounding of moments to bf16 */
 };
 
 /**
- * The coefficients of step t (1 is the first). grad_scale is finite.
+ * The coefficients of step t (1 is the first), for Adam and AdamW. grad_scale is finite.
  * Errors: -EINVAL for t = 0, a value out of its range (NaN included) or a coefficient that is not
  * finite in f32; *coef is then untouched. Thread-safety: safe.
  */
 int hst_adam_coef_init(const struct hst_adam_hyper *hyper, uint64_t t, float grad_scale,
                        struct hst_adam_coef *coef);
 
+struct hst_grad_scale_in {
+    double norm;     /* of the gradients as they are stored, with the loss scale in them */
+    double factor;   /* > 0: averaging ÷ loss scale; 1 where there is neither */
+    double max_norm; /* of the gradients times factor; ≤ 0: clipping is off */
+};
+
+/**
+ * The number that every gradient is multiplied with: factor × min(1, max_norm / (norm·factor +
+ * 1e-6)), computed in float64 in this order, rounded once to f32; with clipping off, factor.
+ *
+ * Errors, *scale being untouched: -EOVERFLOW where the norm is not finite, and so some gradient is
+ * not (a normal event under a loss scale: leave out the step and lower the scale). -EINVAL for a
+ * NaN max_norm or a factor that is not a finite number > 0. (PyTorch's clip gives 0 for an infinite
+ * norm, which would apply a zero gradient in silence.) Thread-safety: safe.
+ */
+int hst_grad_scale(const struct hst_grad_scale_in *in, float *scale);
+
 /** Elements per partial of a norm. */
 #define HST_NORM_BLOCK 4096u
 
 /**
+ * Sum of partials in rising order, 0 for none; the one order in which norms of larger things are
+ * put together; the norm is its square root.
+ * Errors: none; a non-finite partial makes the sum non-finite. Thread-safety: safe.
+ */
+double hst_norm2_sum(const double *partial, size_t count);
+
+/* ---- updates --------------------------------------------------------------------------------- */
+
+/** Numbers in arrays; bf16 and f16 (IEEE binary16) values are uint16_t bit patterns. */
+enum hst_cpu_type { HST_CPU_F32, HST_CPU_BF16, HST_CPU_F16 };
+#define HST_CPU_TYPES 3
+
+enum hst_optimizer { HST_OPTIMIZER_ADAMW, HST_OPTIMIZER_ADAM };
+
+/**
+ * Which update. What exists: any optimizer and type of gradient, with
+ *   weights f32,  moments f32
+ *   weights bf16, moments f32 or bf16: split master, an i16 remainder beside each weight
+ *   weights f16,  moments f32: an f32 master beside each weight
+ */
+struct hst_update_kind {
+    enum hst_optimizer optimizer;
+    enum hst_cpu_type weights, moments, grads;
+};
+
+/**
+ * The arrays of one range, n elements each; those that an update has no bytes for are null. Formats
+ * to come that need more (a scale per block of 8-bit moments) add theirs at the end.
+ */
+struct hst_update_arrays {
+    void *weights;
+    void *master; /* i16 remainder or f32 master: what the weight's own bits lack */
+    void *m, *v;
+    const void *grads;
+};
+
+/** Bytes per element of each array; 0: there is no such array. */
+struct hst_update_bytes {
+    uint8_t weights, master, m, v, grads;
+};
+
+/**
+ * One update: a row of a table. The exact rounding order, each operation in f32:
+ *
+ *   AdamW  g = grad_scale·grad
+ *   Adam   g = fma(l2, p, grad_scale·grad)
+ *   both   m ← fma(β1_hi, m, fma(1-β1, g, β1_lo·m))
+ *          v ← fma(β2_hi, v, fma((1-β2)·g, g, β2_lo·v))
+ *          q = fma(sqrt(v), inv_sqrt_bias2, eps)
+ *   AdamW  p ← fma(-step_size, fma(decay, p, m / q), p)
+ *   Adam   p ← fma(-step_size, m / q, p)
+ *
+ * p is the master: the f32 weight; join(weight, remainder); the f32 master of an f16 weight. Each
+ * of m, v and p is rounded once at its own size; every other rounding is scaled down by 1-β1, 1-β2
+ * or step_size. A NaN in p, m or v is written as 0x7fc00000 (p in bf16: weight 0x7fc0, remainder
+ * 0). An infinite v, or an infinite p, becomes NaN in its next update: it does not stay hidden
+ * behind m / inf = 0.
+ *
+ * Then they are stored. f32: as they are. Weights bf16: split (see hst_cpu_adam_ops). Weights f16:
+ * the master rounded to the nearest, ties to even; from 65520 on that is infinity, see
+ * hst_update_run. Moments bf16 (p is computed from what they were in f32): the upper half of bits +
+ * ((bits of the new p ^ noise) & 0xffff), for v with noise >> 16. So they are rounded up or down
+ * with the probability that the cut off bits say: to the nearest, v would not follow changes below
+ * 1/512, and 1-β2 is less than that. The noise differs from step to step and from weight to weight,
+ * and depends on nothing but t and the weight itself. A finite moment beyond 0x1.fep127 can be
+ * stored as infinity.
+ *
+ * Source: Kingma & Ba 2015, arXiv:1412.6980, Alg. 1; Loshchilov & Hutter 2019, arXiv:1711.05101,
+ * Alg. 2, both in PyTorch's form: eps is added after the bias correction of v. There AdamW shrinks
+ * the weight before the step, p ← (1 - lr·wd)·p - step; here both are subtracted at once, the same
+ * value with one rounding, and 1 - lr·wd, which f32 can not hold (1 - 1e-7 is off by 19 % of the
+ * decay), is never formed. Moments in bf16: Zamirai et al. 2020, arXiv:2010.06192 (stochastic
+ * rounding).
+ */
+struct hst_update {
+    struct hst_update_kind kind;
+    const char *name; /* "adamw weights bf16 moments f32 grads bf16" */
+    struct hst_update_bytes bytes;
+    uint8_t read_bytes, written_bytes; /* traffic per element */
+
+    /** The kernel, which checks nothing: see hst_update_run. Returns its count. */
+    size_t (*kernel)(const struct hst_adam_coef *coef, const struct hst_update_arrays *arrays,
+                     size_t n);
+
+    /**
+     * First values: writes weights and master of f32 x[n]; where weights are f32, x may be the
+     * weights themselves. Moments begin as zero bytes. Errors: none. Thread-safety: safe on
+     * disjoint ranges.
+     */
+    void (*set_weights)(const float *x, void *weights, void *master, size_t n);
+};
+
+/**
+ * The update on one contiguous range, in place. weights, master, m, v read and written (weights of
+ * f16: written alone), grads read. n elements, 0 allowed. Pointers are aligned to their element (64
+ * bytes is faster; faster still where the arrays begin at different distances from a 4 KiB
+ * boundary: 1,088 B apart), arrays do not overlap.
+ *
+ * Returns the number of f16 weights that are not finite now, at most INT_MAX (so 0 in all other
+ * formats): masters beyond 65504 or themselves not finite. The next forward will meet them; nothing
+ * is undone.
+ * Errors, no array being touched: -EINVAL for a null, misaligned or overlapping array, an array
+ * that the update has no bytes for, more bytes than there are addresses, or coefficients that
+ * hst_adam_coef_init did not give (eps not > 0, a number that is not finite).
+ * Ownership: borrows all, keeps none. Thread-safety: safe on disjoint ranges.
+ * Cost: update->read_bytes + written_bytes per element, at the speed of memory.
+ */
+int hst_update_run(const struct hst_update *update, const struct hst_adam_coef *coef,
+                   const struct hst_update_arrays *arrays, size_t n);
+
+/** The arrays from their element `first` on. Thread-safety: safe. */
+struct hst_update_arrays hst_update_arrays_at(const struct hst_update *update,
+                                              const struct hst_update_arrays *arrays, size_t first);
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+/**
  * The table of kernels of one instruction set. All tables give the same bits.
  *
- * Common to all entries: n elements, 0 allowed; pointers aligned to their element at least (64
- * bytes is faster); arrays must not overlap. Errors: none. Ownership: borrows all, keeps none.
- * Thread-safety: safe on disjoint ranges.
+ * Common to the functions: n elements, 0 allowed; pointers aligned to their element; arrays must
+ * not overlap. Errors: none. Ownership: borrows all, keeps none. Thread-safety: safe on disjoint
+ * ranges.
  */
 struct hst_cpu_adam_ops {
-    const char *name; /* "c", "avx2", "avx512" */
+    const char *name; /* "c", "avx2", "avx512", "neon" */
 
-    /**
-     * AdamW on fp32, in place. The exact rounding order, each operation in f32:
-     *   g' = grad_scale·g
-     *   m ← fma(β1_hi, m, fma(1-β1, g', β1_lo·m))
-     *   v ← fma(β2_hi, v, fma((1-β2)·g', g', β2_lo·v))
-     *   q = fma(sqrt(v), inv_sqrt_bias2, eps)
-     *   p ← fma(-step_size, fma(decay, p, m / q), p)
-     * Each of m, v and p is rounded once at its own size; every other rounding is scaled down by
-     * 1-β1, 1-β2 or step_size. A NaN in p, m or v is written as 0x7fc00000. An infinite v, or an
-     * infinite p, becomes NaN in its next update: it does not stay hidden behind m / inf = 0.
-     * p, m, v f32[n] read and written; g f32[n] read.
-     * Cost: 16 B read + 12 B written per element.
-     * Source: Loshchilov & Hutter 2019, arXiv:1711.05101, Alg. 2, in PyTorch's form: eps is added
-     * after the bias correction of v. Alg. 2 and PyTorch shrink the weight before the step, p ← (1
-     * - lr·wd)·p - step; here both are subtracted at once, the same value with one rounding, and 1
-     * - lr·wd, which f32 can not hold (1 - 1e-7 is off by 19 % of the decay), is never formed.
-     */
-    void (*adamw_f32)(const struct hst_adam_coef *k, float *p, float *m, float *v, const float *g,
-                      size_t n);
-
-    /**
-     * The same on bf16 weights with a split master: p = join(weight, remainder), the update above,
-     * then split again. g bf16[n]. Cost: 14 B read + 12 B written per element. A NaN in m or v is
-     * written as 0x7fc00000, in p as weight 0x7fc0, remainder 0.
-     */
-    void (*adamw_bf16)(const struct hst_adam_coef *k, uint16_t *weight, int16_t *remainder,
-                       float *m, float *v, const uint16_t *g, size_t n);
+    const struct hst_update *updates; /* [update_count], the same order in every table */
+    size_t update_count;
 
     /**
      * Split master: weight = bf16 nearest to x, ties away from zero, remainder = bits(x) - (weight
@@ -106,23 +226,30 @@ struct hst_cpu_adam_ops {
     /** Nearest, ties to even; a NaN becomes 0x7fc0 with its sign. */
     void (*bf16_from_f32)(const float *x, uint16_t *y, size_t n);
 
+    /** Exact; a NaN keeps its sign and payload and becomes quiet. */
+    void (*f32_from_f16)(const uint16_t *x, float *y, size_t n);
+
+    /** Nearest, ties to even, infinity from ±65520 on; a NaN becomes 0x7e00 with its sign. */
+    void (*f16_from_f32)(const float *x, uint16_t *y, size_t n);
+
     /**
-     * Σx² of each block of HST_NORM_BLOCK elements from x on, the last block being shorter: f64
-     * partials [⌈n/4096⌉]. Inside a block: 16 f64 lanes that start at 0, element i into lane i mod
-     * 16, lane ← lane + x·x (the product of two f32 is exact in f64, the sum is rounded), one
-     * addition per element in rising i, then lanes added as a tree: lane j ← lane j + lane j+8 for
-     * j < 8, then +4 for j < 4, +2, +1; lane 0 is the partial. A non-finite element makes its
-     * partial non-finite; a NaN partial is 0x7ff8000000000000.
+     * By type of x: Σx² of each block of HST_NORM_BLOCK elements from x on, the last block being
+     * shorter: f64 partials [⌈n/4096⌉]. Inside a block: 16 f64 lanes that start at 0, element i
+     * into lane i mod 16, lane ← lane + x·x (the product of two f32 is exact in f64, the sum is
+     * rounded), one addition per element in rising i, then lanes added as a tree: lane j ← lane j +
+     * lane j+8 for j < 8, then +4 for j < 4, +2, +1; lane 0 is the partial. A partial is finite if
+     * and only if its elements are: no square of an f32 overflows in f64. A NaN partial is
+     * 0x7ff8000000000000.
      */
-    void (*norm2_f32)(const float *x, size_t n, double *partial);
-    void (*norm2_bf16)(const uint16_t *x, size_t n, double *partial);
+    void (*norm2[HST_CPU_TYPES])(const void *x, size_t n, double *partial);
 };
 
 enum hst_cpu_isa {
     HST_CPU_ISA_AUTO = 0,
     HST_CPU_ISA_C = 1,
     HST_CPU_ISA_AVX2 = 2,
-    HST_CPU_ISA_AVX512 = 3
+    HST_CPU_ISA_AVX512 = 3,
+    HST_CPU_ISA_NEON = 4
 };
 
 /**
@@ -136,19 +263,11 @@ enum hst_cpu_isa {
 const struct hst_cpu_adam_ops *hst_cpu_adam_ops(enum hst_cpu_isa isa);
 
 /**
- * Sum of partials in rising order, 0 for none; the one order in which norms of larger things are
- * put together.
- * Errors: none; a non-finite partial makes the sum non-finite. Thread-safety: safe.
+ * The update of that kind, as immutable as its table; null where there is none. Thread-safety:
+ * safe.
  */
-double hst_norm2_sum(const double *partial, size_t count);
-
-/**
- * Clip factor min(1, max_norm / (norm + 1e-6)), computed in float64, rounded once to f32. max_norm
- * ≤ 0 is clipping off: 1, whatever the norm. Otherwise a norm that is not finite gives NaN, and so
- * does a NaN max_norm: no factor is right then, and hst_adam_coef_init refuses it. (PyTorch gives 0
- * for an infinite norm, which would apply a zero gradient in silence.) Thread-safety: safe.
- */
-float hst_clip_factor(double norm, double max_norm);
+const struct hst_update *hst_update_find(const struct hst_cpu_adam_ops *ops,
+                                         struct hst_update_kind kind);
 
 #ifdef __cplusplus
 }

@@ -433,7 +433,7 @@ int hst_op_cross_entropy(struct hst_stream *stream, const struct hst_cross_entro
 
 /**
  * Σx² of each block of 4,096 elements from x on, the last block being shorter: partial
- * f64[⌈count/4096⌉], in the order that hst_cpu_adam_ops.norm2_f32 states, to the bit. x
+ * f64[⌈count/4096⌉], in the order that hst_cpu_adam_ops.norm2 states, to the bit. x
  * dtype[count]. The host: -ENOTSUP.
  */
 struct hst_norm2 {
@@ -445,10 +445,10 @@ struct hst_norm2 {
 int hst_op_norm2(struct hst_stream *stream, const struct hst_norm2 *args);
 
 /**
- * AdamW, in place, element by element, to the bit what hst_cpu_adam_ops.adamw_f32 and adamw_bf16 do
- * with the same coefficients (which are a copy of struct hst_adam_coef's). weight, grad
- * dtype[count]; m, v f32[count]; remainder i16[count] where dtype is bf16, else null. The host:
- * -ENOTSUP. Source: Loshchilov & Hutter 2019, arXiv:1711.05101, Alg. 2.
+ * AdamW, in place, element by element, to the bit what hst_update_run does (moments f32, gradients
+ * of the weights' dtype) with the same coefficients (which are a copy of struct hst_adam_coef's).
+ * weight, grad dtype[count]; m, v f32[count]; remainder i16[count] where dtype is bf16, else null.
+ * The host: -ENOTSUP. Source: Loshchilov & Hutter 2019, arXiv:1711.05101, Alg. 2.
  */
 struct hst_adamw {
     size_t count;

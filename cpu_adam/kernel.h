@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_CPU_ADAM_KERNEL_H
+#define HST_CPU_ADAM_KERNEL_H
+/* What all forms of the kernels share: the sizes of elements, as constants of a kind. */
+#include <hoistway/cpu_adam.h>
+
+#include <string.h>
+
+#define INLINED static inline __attribute__((always_inline))
+
+#define TYPE_BYTES(type)   ((type) == HST_CPU_F32 ? 4 : 2)
+#define MASTER_BYTES(type) ((type) == HST_CPU_F32 ? 0 : (type) == HST_CPU_BF16 ? 2 : 4)
+
+/* struct hst_update_bytes of a kind with these types. */
+#define ARRAY_BYTES(weights_type, moments_type, grads_type)                                        \
+    {                                                                                              \
+        .weights = TYPE_BYTES(weights_type), .master = MASTER_BYTES(weights_type),                 \
+        .m = TYPE_BYTES(moments_type), .v = TYPE_BYTES(moments_type),                              \
+        .grads = TYPE_BYTES(grads_type)                                                            \
+    }
+
+INLINED struct hst_update_bytes bytes_of(struct hst_update_kind kind)
+{
+    return (struct hst_update_bytes)ARRAY_BYTES(kind.weights, kind.moments, kind.grads);
+}
+
+INLINED struct hst_update_arrays arrays_at(struct hst_update_kind kind,
+                                           const struct hst_update_arrays *a, size_t first)
+{
+    const struct hst_update_bytes b = bytes_of(kind);
+    return (struct hst_update_arrays){
+        .weights = (char *)a->weights + b.weights * first,
+        .master = b.master ? (char *)a->master + b.master * first : NULL,
+        .m = (char *)a->m + b.m * first,
+        .v = (char *)a->v + b.v * first,
+        .grads = (const char *)a->grads + b.grads * first,
+    };
+}
+
+#endif

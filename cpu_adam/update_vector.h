@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_CPU_ADAM_UPDATE_VECTOR_H
+#define HST_CPU_ADAM_UPDATE_VECTOR_H
+/*
+ * The updates, a pair of vectors at a time (VECTOR_H says what that is). Why by hand: compilers do
+ * not find F16C's conversions, shuffle 16-bit elements more than is needed, and canonicalise every
+ * NaN. Here NaNs cost one comparison: a NaN in m or v is one in p, so where p has none nothing has.
+ */
+#include "kernel.h"
+
+enum order { STRAIGHT, EVEN_ODD };
+
+#define F16_OVERFLOW 65520.0f /* the least that rounds to infinity */
+
+#include VECTOR_H
+
+struct constants {
+    floats grad_scale;
+    floats beta1_hi, beta1_lo, one_minus_beta1;
+    floats beta2_hi, beta2_lo, one_minus_beta2;
+    floats inv_sqrt_bias2, eps, decay, l2, minus_step_size;
+    words noise_m, noise_v;
+};
+
+INLINED struct constants constants_of(const struct hst_adam_coef *k)
+{
+    return (struct constants){
+        .grad_scale = all(k->grad_scale),
+        .beta1_hi = all(k->beta1_hi),
+        .beta1_lo = all(k->beta1_lo),
+        .one_minus_beta1 = all(k->one_minus_beta1),
+        .beta2_hi = all(k->beta2_hi),
+        .beta2_lo = all(k->beta2_lo),
+        .one_minus_beta2 = all(k->one_minus_beta2),
+        .inv_sqrt_bias2 = all(k->inv_sqrt_bias2),
+        .eps = all(k->eps),
+        .decay = all(k->decay),
+        .l2 = all(k->l2),
+        .minus_step_size = all(-k->step_size),
+        .noise_m = all_words(k->noise),
+        .noise_v = all_words(k->noise >> 16),
+    };
+}
+
+INLINED void update_vector(enum hst_optimizer optimizer, const struct constants *k, floats *p,
+                           floats *m, floats *v, floats grad)
+{
+    floats g = times(k->grad_scale, grad);
+    if (optimizer == HST_OPTIMIZER_ADAM)
+        g = times_plus(k->l2, *p, g);
+    floats m_rest = times_plus(k->one_minus_beta1, g, times(k->beta1_lo, *m));
+    floats v_rest = times_plus(times(k->one_minus_beta2, g), g, times(k->beta2_lo, *v));
+    *m = times_plus(k->beta1_hi, *m, m_rest);
+    *v = times_plus(k->beta2_hi, *v, v_rest);
+    floats step = over(*m, times_plus(root(*v), k->inv_sqrt_bias2, k->eps));
+    if (optimizer == HST_OPTIMIZER_ADAMW)
+        step = times_plus(k->decay, *p, step);
+    *p = times_plus(k->minus_step_size, step, *p);
+}
+
+INLINED struct pair canonical_pair(struct pair x)
+{
+    return (struct pair){canonical_each(x.low), canonical_each(x.high)};
+}
+
+INLINED enum order order_of(struct hst_update_kind kind)
+{
+    bool halves = kind.weights == HST_CPU_BF16 && kind.moments == HST_CPU_BF16;
+    return halves && kind.grads == HST_CPU_BF16 ? EVEN_ODD : STRAIGHT;
+}
+
+INLINED struct pair read_numbers(enum order order, enum hst_cpu_type type, const void *x)
+{
+    return type == HST_CPU_F32    ? load_f32(x)
+           : type == HST_CPU_BF16 ? load_upper(order, x)
+                                  : load_f16(x);
+}
+
+INLINED void write_moments(enum order order, enum hst_cpu_type type, void *x, struct pair y,
+                           struct pair p, words noise)
+{
+    if (type == HST_CPU_F32) {
+        store_f32(x, y);
+        return;
+    }
+    words low = differing_low_halves(words_of(p.low), noise);
+    words high = differing_low_halves(words_of(p.high), noise);
+    store_upper(order, x, plus_words(words_of(y.low), low), plus_words(words_of(y.high), high));
+}
+
+INLINED struct pair read_masters(enum order order, enum hst_cpu_type type,
+                                 const struct hst_update_arrays *a)
+{
+    if (type == HST_CPU_BF16)
+        return load_joined(order, a->weights, a->master);
+    return load_f32(type == HST_CPU_F32 ? a->weights : a->master);
+}
+
+INLINED void write_masters(enum order order, enum hst_cpu_type type,
+                           const struct hst_update_arrays *a, struct pair p)
+{
+    if (type == HST_CPU_BF16) {
+        words low = words_of(p.low), high = words_of(p.high), half = all_words(0x8000);
+        store_upper(order, a->weights, plus_words(low, half), plus_words(high, half));
+        store_lower(order, a->master, low, high);
+        return;
+    }
+    store_f32(type == HST_CPU_F32 ? a->weights : a->master, p);
+    if (type == HST_CPU_F16)
+        store_f16(a->weights, p);
+}
+
+INLINED size_t update_pair(struct hst_update_kind kind, const struct constants *k,
+                           const struct hst_update_arrays *a)
+{
+    const enum order order = order_of(kind);
+    struct pair p = read_masters(order, kind.weights, a);
+    struct pair m = read_numbers(order, kind.moments, a->m);
+    struct pair v = read_numbers(order, kind.moments, a->v);
+    struct pair g = read_numbers(order, kind.grads, a->grads);
+    unsigned not_finite = 0;
+
+    update_vector(kind.optimizer, k, &p.low, &m.low, &v.low, g.low);
+    update_vector(kind.optimizer, k, &p.high, &m.high, &v.high, g.high);
+    if (kind.weights == HST_CPU_F16)
+        not_finite = count_beyond(p, F16_OVERFLOW);
+    if (kind.weights == HST_CPU_F16 ? not_finite != 0 : some_nan(p)) {
+        p = canonical_pair(p);
+        m = canonical_pair(m);
+        v = canonical_pair(v);
+    }
+    write_masters(order, kind.weights, a, p);
+    write_moments(order, kind.moments, a->m, m, p, k->noise_m);
+    write_moments(order, kind.moments, a->v, v, p, k->noise_v);
+    return not_finite;
+}
+
+enum { PAIR = 2 * LANES };
+
+/* n < PAIR elements: a whole pair elsewhere, padded with zeros, which stay finite. */
+INLINED size_t update_rest(struct hst_update_kind kind, const struct constants *k,
+                           const struct hst_update_arrays *a, size_t n)
+{
+    const struct hst_update_bytes b = bytes_of(kind);
+    _Alignas(64) char weights[PAIR * 4] = {0}, master[PAIR * 4] = {0};
+    _Alignas(64) char m[PAIR * 4] = {0}, v[PAIR * 4] = {0}, grads[PAIR * 4] = {0};
+
+    memcpy(weights, a->weights, n * b.weights);
+    if (b.master)
+        memcpy(master, a->master, n * b.master);
+    memcpy(m, a->m, n * b.m);
+    memcpy(v, a->v, n * b.v);
+    memcpy(grads, a->grads, n * b.grads);
+    size_t not_finite =
+        update_pair(kind, k, &(struct hst_update_arrays){weights, master, m, v, grads});
+    memcpy(a->weights, weights, n * b.weights);
+    if (b.master)
+        memcpy(a->master, master, n * b.master);
+    memcpy(a->m, m, n * b.m);
+    memcpy(a->v, v, n * b.v);
+    return not_finite;
+}
+
+INLINED size_t update_some(struct hst_update_kind kind, const struct constants *k,
+                           const struct hst_update_arrays *a, size_t n)
+{
+    size_t not_finite = 0, i = 0;
+
+    for (; n - i >= PAIR; i += PAIR) {
+        const struct hst_update_arrays here = arrays_at(kind, a, i);
+        not_finite += update_pair(kind, k, &here);
+    }
+    if (i < n) {
+        const struct hst_update_arrays here = arrays_at(kind, a, i);
+        not_finite += update_rest(kind, k, &here, n - i);
+    }
+    return not_finite;
+}
+
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_CPU_ADAM_VECTOR_H
+#define HST_CPU_ADAM_VECTOR_H
+/*
+ * What kernels.c needs of vectors, in AVX2 with FMA and F16C. The work is done on pairs: 2·LANES
+ * consecutive elements of each array. In the order STRAIGHT `low` has the first half of them,
+ * `high` the second. In the order EVEN_ODD, for arrays of 16-bit elements alone, `low` has the even
+ * ones and `high` the odd ones: a 32-bit word of memory is one element of each, so they need no
+ * shuffle.
+ */
+#include <immintrin.h>
+
+enum { LANES = 8 };
+typedef __m256 floats;
+typedef __m256i words; /* 32 bits each */
+
+struct pair {
+    floats low, high;
+};
+
+#define ODD_HALVES 0xaa /* of 8, in each half of a vector, as an immediate */
+
+INLINED floats all(float x)
+{
+    return _mm256_set1_ps(x);
+}
+
+INLINED words all_words(uint32_t x)
+{
+    return _mm256_set1_epi32((int)x);
+}
+
+INLINED words words_of(floats x)
+{
+    return _mm256_castps_si256(x);
+}
+
+INLINED floats floats_of(words x)
+{
+    return _mm256_castsi256_ps(x);
+}
+
+INLINED floats times(floats a, floats b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+/* a·b + c, rounded once */
+INLINED floats times_plus(floats a, floats b, floats c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+INLINED floats over(floats a, floats b)
+{
+    return _mm256_div_ps(a, b);
+}
+
+INLINED floats root(floats a)
+{
+    return _mm256_sqrt_ps(a);
+}
+
+INLINED words plus_words(words a, words b)
+{
+    return _mm256_add_epi32(a, b);
+}
+
+/* (a ^ b) & 0xffff */
+INLINED words differing_low_halves(words a, words b)
+{
+    return _mm256_and_si256(_mm256_xor_si256(a, b), all_words(0xffff));
+}
+
+INLINED bool some_nan(struct pair x)
+{
+    return _mm256_movemask_ps(_mm256_cmp_ps(x.low, x.high, _CMP_UNORD_Q)) != 0;
+}
+
+INLINED floats canonical_each(floats x)
+{
+    return _mm256_blendv_ps(x, floats_of(all_words(0x7fc00000)), _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+
+/* How many are not within ±limit, the limit itself and NaNs being beyond it. */
+INLINED unsigned count_beyond(struct pair x, float limit)
+{
+    floats sign = all(-0.0f);
+    floats low = _mm256_cmp_ps(_mm256_andnot_ps(sign, x.low), all(limit), _CMP_NLT_UQ);
+    floats high = _mm256_cmp_ps(_mm256_andnot_ps(sign, x.high), all(limit), _CMP_NLT_UQ);
+    unsigned mask = (unsigned)_mm256_movemask_ps(low) | (unsigned)_mm256_movemask_ps(high) << 8;
+    return (unsigned)__builtin_popcount(mask);
+}
+
+/* ---- memory ---- */
+
+INLINED struct pair load_f32(const float *x)
+{
+    return (struct pair){_mm256_loadu_ps(x), _mm256_loadu_ps(x + LANES)};
+}
+
+INLINED void store_f32(float *x, struct pair y)
+{
+    _mm256_storeu_ps(x, y.low);
+    _mm256_storeu_ps(x + LANES, y.high);
+}
+
+INLINED words load_widened(const uint16_t *x)
+{
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)x));
+}
+
+INLINED words load_halves(const uint16_t *x)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)x);
+}
+
+INLINED void store_halves(uint16_t *x, words y)
+{
+    _mm256_storeu_si256((__m256i *)(void *)x, y);
+}
+
+/* 16-bit elements as the upper halves of words, over zeros: bf16 as f32. */
+INLINED struct pair load_upper(enum order order, const uint16_t *x)
+{
+    if (order == EVEN_ODD) {
+        words both = load_halves(x);
+        return (struct pair){
+            floats_of(_mm256_slli_epi32(both, 16)),
+            floats_of(_mm256_blend_epi16(_mm256_setzero_si256(), both, ODD_HALVES))};
+    }
+    return (struct pair){floats_of(_mm256_slli_epi32(load_widened(x), 16)),
+                         floats_of(_mm256_slli_epi32(load_widened(x + LANES), 16))};
+}
+
+/* Split masters: (weight << 16) + remainder. */
+INLINED struct pair load_joined(enum order order, const uint16_t *weight, const int16_t *remainder)
+{
+    const uint16_t *low_half = (const uint16_t *)remainder;
+    if (order == EVEN_ODD) {
+        words r = load_halves(low_half);
+        /* a negative remainder borrows from the weight */
+        words w = _mm256_add_epi16(load_halves(weight), _mm256_srai_epi16(r, 15));
+        return (struct pair){
+            floats_of(_mm256_blend_epi16(r, _mm256_slli_epi32(w, 16), ODD_HALVES)),
+            floats_of(_mm256_blend_epi16(_mm256_srli_epi32(r, 16), w, ODD_HALVES))};
+    }
+    struct pair upper = load_upper(order, weight);
+    const __m128i *r = (const __m128i *)(const void *)low_half;
+    return (struct pair){
+        floats_of(plus_words(words_of(upper.low), _mm256_cvtepi16_epi32(_mm_loadu_si128(r)))),
+        floats_of(plus_words(words_of(upper.high), _mm256_cvtepi16_epi32(_mm_loadu_si128(r + 1))))};
+}
+
+/* Interleaved by 128-bit lanes, as packus does it; the permutation puts the lanes in order. */
+INLINED void store_packed(uint16_t *x, words low, words high)
+{
+    store_halves(x, _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8));
+}
+
+/* The upper, or the lower, halves of words, in the order in which they were loaded. */
+INLINED void store_upper(enum order order, uint16_t *x, words low, words high)
+{
+    low = _mm256_srli_epi32(low, 16);
+    if (order == EVEN_ODD)
+        store_halves(x, _mm256_blend_epi16(low, high, ODD_HALVES));
+    else
+        store_packed(x, low, _mm256_srli_epi32(high, 16));
+}
+
+INLINED void store_lower(enum order order, uint16_t *x, words low, words high)
+{
+    words zero = _mm256_setzero_si256();
+    if (order == EVEN_ODD)
+        store_halves(x, _mm256_blend_epi16(low, _mm256_slli_epi32(high, 16), ODD_HALVES));
+    else
+        store_packed(x, _mm256_blend_epi16(low, zero, ODD_HALVES),
+                     _mm256_blend_epi16(high, zero, ODD_HALVES));
+}
+
+INLINED struct pair load_f16(const uint16_t *x)
+{
+    const __m128i *halves = (const __m128i *)(const void *)x;
+    return (struct pair){_mm256_cvtph_ps(_mm_loadu_si128(halves)),
+                         _mm256_cvtph_ps(_mm_loadu_si128(halves + 1))};
+}
+
+INLINED void store_f16(uint16_t *x, struct pair y)
+{
+    __m128i *halves = (__m128i *)(void *)x;
+    _mm_storeu_si128(halves, _mm256_cvtps_ph(y.low, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128(halves + 1, _mm256_cvtps_ph(y.high, _MM_FROUND_TO_NEAREST_INT));
+}
+
+#endif

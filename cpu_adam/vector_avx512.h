@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_CPU_ADAM_VECTOR_H
+#define HST_CPU_ADAM_VECTOR_H
+/* What kernels.c needs of vectors, in AVX-512 (F, BW, DQ, VL). The meaning of each: vector_avx2.h.
+ */
+#include <immintrin.h>
+
+enum { LANES = 16 };
+typedef __m512 floats;
+typedef __m512i words;
+
+struct pair {
+    floats low, high;
+};
+
+#define ODD_HALVES 0xaaaaaaaau /* of 32, as a mask */
+
+INLINED floats all(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+INLINED words all_words(uint32_t x)
+{
+    return _mm512_set1_epi32((int)x);
+}
+
+INLINED words words_of(floats x)
+{
+    return _mm512_castps_si512(x);
+}
+
+INLINED floats floats_of(words x)
+{
+    return _mm512_castsi512_ps(x);
+}
+
+INLINED floats times(floats a, floats b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+INLINED floats times_plus(floats a, floats b, floats c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+INLINED floats over(floats a, floats b)
+{
+    return _mm512_div_ps(a, b);
+}
+
+INLINED floats root(floats a)
+{
+    return _mm512_sqrt_ps(a);
+}
+
+INLINED words plus_words(words a, words b)
+{
+    return _mm512_add_epi32(a, b);
+}
+
+INLINED words differing_low_halves(words a, words b)
+{
+    return _mm512_ternarylogic_epi32(a, b, all_words(0xffff), 0x28); /* (a ^ b) & c */
+}
+
+INLINED bool some_nan(struct pair x)
+{
+    return _mm512_cmp_ps_mask(x.low, x.high, _CMP_UNORD_Q) != 0;
+}
+
+INLINED floats canonical_each(floats x)
+{
+    return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
+                              floats_of(all_words(0x7fc00000)));
+}
+
+INLINED unsigned count_beyond(struct pair x, float limit)
+{
+    unsigned low = _mm512_cmp_ps_mask(_mm512_abs_ps(x.low), all(limit), _CMP_NLT_UQ);
+    unsigned high = _mm512_cmp_ps_mask(_mm512_abs_ps(x.high), all(limit), _CMP_NLT_UQ);
+    return (unsigned)__builtin_popcount(low | high << 16);
+}
+
+/* ---- memory ---- */
+
+INLINED struct pair load_f32(const float *x)
+{
+    return (struct pair){_mm512_loadu_ps(x), _mm512_loadu_ps(x + LANES)};
+}
+
+INLINED void store_f32(float *x, struct pair y)
+{
+    _mm512_storeu_ps(x, y.low);
+    _mm512_storeu_ps(x + LANES, y.high);
+}
+
+INLINED words load_widened(const uint16_t *x)
+{
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)x));
+}
+
+INLINED struct pair load_upper(enum order order, const uint16_t *x)
+{
+    if (order == EVEN_ODD) {
+        words both = _mm512_loadu_si512(x);
+        return (struct pair){floats_of(_mm512_slli_epi32(both, 16)),
+                             floats_of(_mm512_maskz_mov_epi16(ODD_HALVES, both))};
+    }
+    return (struct pair){floats_of(_mm512_slli_epi32(load_widened(x), 16)),
+                         floats_of(_mm512_slli_epi32(load_widened(x + LANES), 16))};
+}
+
+INLINED struct pair load_joined(enum order order, const uint16_t *weight, const int16_t *remainder)
+{
+    const uint16_t *low_half = (const uint16_t *)remainder;
+    if (order == EVEN_ODD) {
+        words r = _mm512_loadu_si512(low_half);
+        /* a negative remainder borrows from the weight */
+        words w = _mm512_add_epi16(_mm512_loadu_si512(weight), _mm512_srai_epi16(r, 15));
+        return (struct pair){
+            floats_of(_mm512_mask_mov_epi16(r, ODD_HALVES, _mm512_slli_epi32(w, 16))),
+            floats_of(_mm512_mask_mov_epi16(_mm512_srli_epi32(r, 16), ODD_HALVES, w))};
+    }
+    struct pair upper = load_upper(order, weight);
+    const __m256i *r = (const __m256i *)(const void *)low_half;
+    return (struct pair){
+        floats_of(plus_words(words_of(upper.low), _mm512_cvtepi16_epi32(_mm256_loadu_si256(r)))),
+        floats_of(
+            plus_words(words_of(upper.high), _mm512_cvtepi16_epi32(_mm256_loadu_si256(r + 1))))};
+}
+
+/* Interleaved by 128-bit lanes, as packus does it; the permutation puts the lanes in order. */
+INLINED void store_packed(uint16_t *x, words low, words high)
+{
+    const words lanes = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    _mm512_storeu_si512(x, _mm512_permutexvar_epi64(lanes, _mm512_packus_epi32(low, high)));
+}
+
+INLINED void store_upper(enum order order, uint16_t *x, words low, words high)
+{
+    low = _mm512_srli_epi32(low, 16);
+    if (order == EVEN_ODD)
+        _mm512_storeu_si512(x, _mm512_mask_mov_epi16(low, ODD_HALVES, high));
+    else
+        store_packed(x, low, _mm512_srli_epi32(high, 16));
+}
+
+INLINED void store_lower(enum order order, uint16_t *x, words low, words high)
+{
+    if (order == EVEN_ODD)
+        _mm512_storeu_si512(x, _mm512_mask_mov_epi16(low, ODD_HALVES, _mm512_slli_epi32(high, 16)));
+    else
+        store_packed(x, _mm512_maskz_mov_epi16(~ODD_HALVES, low),
+                     _mm512_maskz_mov_epi16(~ODD_HALVES, high));
+}
+
+INLINED struct pair load_f16(const uint16_t *x)
+{
+    const __m256i *halves = (const __m256i *)(const void *)x;
+    return (struct pair){_mm512_cvtph_ps(_mm256_loadu_si256(halves)),
+                         _mm512_cvtph_ps(_mm256_loadu_si256(halves + 1))};
+}
+
+INLINED void store_f16(uint16_t *x, struct pair y)
+{
+    __m256i *halves = (__m256i *)(void *)x;
+    _mm256_storeu_si256(halves, _mm512_cvtps_ph(y.low, _MM_FROUND_TO_NEAREST_INT));
+    _mm256_storeu_si256(halves + 1, _mm512_cvtps_ph(y.high, _MM_FROUND_TO_NEAREST_INT));
+}
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See operations.h. The arrays of an update: weights, m, v, grads, master. */
+#include "operations.h"
+
+#include "support.h"
+
+#define CALL(name)                                                                                 \
+    static size_t name(const struct operation *op, const struct hst_cpu_adam_ops *ops,             \
+                       const struct hst_adam_coef *coef, void *const *a, size_t n)
+
+CALL(run_update)
+{
+    const struct hst_update_arrays arrays = {
+        .weights = a[0], .m = a[1], .v = a[2], .grads = a[3], .master = a[4]};
+    int rc = hst_update_run(&ops->updates[op->index], coef, &arrays, n);
+    assert_true(rc >= 0);
+    return (size_t)rc;
+}
+
+CALL(set_weights)
+{
+    (void)coef;
+    ops->updates[op->index].set_weights(a[0], a[1], a[2], n);
+    return 0;
+}
+
+CALL(split_f32)
+{
+    (void)op, (void)coef;
+    ops->split_f32(a[0], a[1], a[2], n);
+    return 0;
+}
+
+CALL(join_f32)
+{
+    (void)op, (void)coef;
+    ops->join_f32(a[0], a[1], a[2], n);
+    return 0;
+}
+
+CALL(f32_from_bf16)
+{
+    (void)op, (void)coef;
+    ops->f32_from_bf16(a[0], a[1], n);
+    return 0;
+}
+
+CALL(bf16_from_f32)
+{
+    (void)op, (void)coef;
+    ops->bf16_from_f32(a[0], a[1], n);
+    return 0;
+}
+
+CALL(f32_from_f16)
+{
+    (void)op, (void)coef;
+    ops->f32_from_f16(a[0], a[1], n);
+    return 0;
+}
+
+CALL(f16_from_f32)
+{
+    (void)op, (void)coef;
+    ops->f16_from_f32(a[0], a[1], n);
+    return 0;
+}
+
+CALL(norm2)
+{
+    (void)coef;
+    ops->norm2[op->index](a[0], n, a[1]);
+    return 0;
+}
+
+static const struct operation others[] = {
+    {"split_f32", {4, 2, 2}, 1, 0, split_f32},
+    {"join_f32", {2, 2, 4}, 1, 0, join_f32},
+    {"f32_from_bf16", {2, 4}, 1, 0, f32_from_bf16},
+    {"bf16_from_f32", {4, 2}, 1, 0, bf16_from_f32},
+    {"f32_from_f16", {2, 4}, 1, 0, f32_from_f16},
+    {"f16_from_f32", {4, 2}, 1, 0, f16_from_f32},
+    {"norm2 f32", {4, 8}, HST_NORM_BLOCK, HST_CPU_F32, norm2},
+    {"norm2 bf16", {2, 8}, HST_NORM_BLOCK, HST_CPU_BF16, norm2},
+    {"norm2 f16", {2, 8}, HST_NORM_BLOCK, HST_CPU_F16, norm2},
+};
+
+size_t operations_list(const struct hst_cpu_adam_ops *ops, struct operation out[OPERATIONS_MAX])
+{
+    size_t count = sizeof others / sizeof others[0];
+
+    memcpy(out, others, sizeof others);
+    assert_true(count + 2 * ops->update_count <= OPERATIONS_MAX);
+    for (size_t i = 0; i < ops->update_count; i++) {
+        const struct hst_update_bytes *b = &ops->updates[i].bytes;
+        out[count++] = (struct operation){
+            .name = ops->updates[i].name,
+            .element_bytes = {b->weights, b->m, b->v, b->grads, b->master},
+            .cut = 1,
+            .index = i,
+            .call = run_update,
+        };
+        out[count++] = (struct operation){
+            .name = "set_weights",
+            .element_bytes = {4, b->weights, b->master},
+            .cut = 1,
+            .index = i,
+            .call = set_weights,
+        };
+    }
+    return count;
+}
