@@ -102,14 +102,19 @@ static void device_defaults(struct hst_engine *engine)
         c->tile_elements = host ? TILE_ELEMENTS_HOST : TILE_ELEMENTS_GPU;
 }
 
-/* What tiles of this precision are updated with; gradients have the weights' type. */
-static void choose_update(struct hst_engine *engine)
+static int choose_update(struct hst_engine *engine)
 {
-    bool split = engine_precision(engine) == HST_PRECISION_BF16;
-    enum hst_cpu_type type = split ? HST_CPU_BF16 : HST_CPU_F32;
+    const struct hst_config *c = &engine->config;
     engine->adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
-    engine->update =
-        hst_update_find(engine->adam, (struct hst_update_kind){.weights = type, .grads = type});
+    engine->update = hst_update_find(engine->adam, record_kind(c->precision, c->state));
+    if (!engine->update)
+        return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                           "--state bf16 is for --precision bf16. Fix: leave one of them out");
+    if (c->state == HST_STATE_BF16 && !engine_computes_in_dram(engine))
+        return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                           "--state bf16 is for updates on the host: a GPU that holds everything "
+                           "updates by itself, in fp32. Fix: --state fp32, or --device host");
+    return 0;
 }
 
 int device_open(struct hst_engine *engine)
@@ -135,8 +140,7 @@ int device_open(struct hst_engine *engine)
     if (rc)
         return engine_fail_device(engine, rc, "making a stream");
     device_defaults(engine);
-    choose_update(engine);
-    return 0;
+    return choose_update(engine);
 }
 
 int hst_engine_device_failed(struct hst_engine *engine, int native, const char *what)

@@ -70,6 +70,8 @@ static int check_config(struct hst_engine *engine)
     if (c->precision != HST_PRECISION_DEFAULT && c->precision != HST_PRECISION_FP32 &&
         c->precision != HST_PRECISION_BF16)
         return refuse_value(engine, "precision must be fp32 or bf16");
+    if (c->state != HST_STATE_DEFAULT && c->state != HST_STATE_FP32 && c->state != HST_STATE_BF16)
+        return refuse_value(engine, "state must be fp32 or bf16");
     if (c->io != HST_IO_AUTO && c->io != HST_IO_URING && c->io != HST_IO_THREADS)
         return refuse_value(engine, "io must be auto, uring or threads");
     if (!(c->clip >= 0) || !isfinite(c->clip))
@@ -198,7 +200,7 @@ static int plan(struct hst_engine *engine)
                            "more than 2^32 tiles. Fix: larger tile_elements");
     struct placement_in *in = &engine->plan_in;
     in->layout = &engine->layout;
-    in->precision = engine_precision(engine);
+    in->bytes = engine->update->bytes;
     in->has_nvme = engine->drive_count > 0;
     in->batch_tokens = engine->config.batch_tokens;
     in->grain_tokens = engine->config.grain_tokens;

@@ -123,14 +123,9 @@ static inline bool engine_computes_in_dram(const struct hst_engine *engine)
     return engine->plan_in.compute_tier == HST_TIER_DRAM;
 }
 
-static inline enum hst_precision engine_precision(const struct hst_engine *engine)
-{
-    return engine->config.precision;
-}
-
 static inline uint64_t engine_element_bytes(const struct hst_engine *engine)
 {
-    return record_weight_bytes(engine->config.precision);
+    return engine->update->bytes.weights;
 }
 
 #endif

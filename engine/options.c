@@ -31,6 +31,7 @@ static_assert(offsetof(struct hst_config, beta2) ==
 
 static const char *const io_choices[] = {"auto", "uring", "threads", NULL};
 static const char *const precision_choices[] = {"fp32", "bf16", NULL};
+static const char *const state_choices[] = {"fp32", "bf16", NULL};
 
 #define FIELD(f) offsetof(struct hst_config, f)
 
@@ -102,6 +103,15 @@ static const struct hst_option options[] = {
      .choices = precision_choices,
      .first_choice = HST_PRECISION_FP32,
      .help = "of weights, gradients and activations"},
+    {.name = "state",
+     .group = "training",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(state),
+     .argument = "TYPE",
+     .default_text = "fp32",
+     .choices = state_choices,
+     .first_choice = HST_STATE_FP32,
+     .help = "of the optimizer's moments; bf16 changes the results"},
     {.name = "store",
      .group = "placement",
      .type = HST_OPTION_TEXT,

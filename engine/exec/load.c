@@ -82,16 +82,17 @@ static int load_visit(struct hst_engine *engine, void *context, const struct til
     for (uint32_t i = 0; i < count; i++) {
         const struct tile_job *job = &jobs[i];
         size_t n = job->range.elements;
-        bool split = engine_precision(engine) == HST_PRECISION_BF16;
-        load->values = split ? (float *)(void *)(engine->host_arena + engine->placement.load_values)
-                             : job->weights;
+        bool narrow = engine->update->kind.weights != HST_CPU_F32;
+        load->values = narrow
+                           ? (float *)(void *)(engine->host_arena + engine->placement.load_values)
+                           : job->arrays.weights;
         memset(load->values, 0, n * sizeof(float)); /* padding is zero and stays zero */
         int rc = each_overlap(engine, job, load_overlap, load);
         if (rc)
             return rc;
-        engine->update->set_weights(load->values, job->weights, job->remainder, n);
-        memset(job->m, 0, n * sizeof(float));
-        memset(job->v, 0, n * sizeof(float));
+        engine->update->set_weights(load->values, job->arrays.weights, job->arrays.master, n);
+        memset(job->arrays.m, 0, n * engine->update->bytes.m);
+        memset(job->arrays.v, 0, n * engine->update->bytes.v);
     }
     return 0;
 }
@@ -116,8 +117,8 @@ static int save_overlap(struct hst_engine *engine, void *context, const struct t
 {
     const struct hst_writer *writer = context;
     struct hst_param_ref ref = param_ref(&engine->layout, overlap->param);
-    const unsigned char *src =
-        (const unsigned char *)job->weights + overlap->in_tile * engine_element_bytes(engine);
+    const unsigned char *src = (const unsigned char *)job->arrays.weights +
+                               overlap->in_tile * engine_element_bytes(engine);
     return writer->write(writer->context, &ref, overlap->in_param, src, overlap->count,
                          hst_engine_dtype(engine));
 }

@@ -76,7 +76,7 @@ static uint32_t weights_count(const struct hst_engine *engine, uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
     uint32_t count = 0;
-    int n = placement_gather(&engine->layout, engine_precision(engine), unit, gathers);
+    int n = placement_gather(&engine->layout, engine->update->bytes, unit, gathers);
     for (int i = 0; i < n; i++)
         if (weights_tier(engine, gathers[i].first_tile) == HST_TIER_NVME)
             count += gathers[i].tile_count;
@@ -88,7 +88,7 @@ static struct move weights_at(const struct hst_engine *engine, struct walk_at at
 {
     struct gather gathers[GATHER_MAX];
     const struct gather *g = gathers;
-    placement_gather(&engine->layout, engine_precision(engine), unit, gathers);
+    placement_gather(&engine->layout, engine->update->bytes, unit, gathers);
     for (;; g++) {
         if (weights_tier(engine, g->first_tile) != HST_TIER_NVME)
             continue;
@@ -197,17 +197,17 @@ struct tile_job moves_tile(const struct hst_engine *engine, struct walk_at at, u
 {
     const struct placement *p = &engine->placement;
     struct tile_job job = {.tile = tile, .range = layout_tile(&engine->layout, tile)};
-    struct record record = record_layout(engine_precision(engine), job.range.elements);
+    struct record record = record_layout(engine->update->bytes, job.range.elements);
     unsigned char *states = states_tier(engine, tile) == HST_TIER_NVME
                                 ? record_of(engine, at)
                                 : engine->host_arena + placement_states(p, tile).offset;
-    job.weights = weights_tier(engine, tile) == HST_TIER_NVME
-                      ? own_tile(engine, at, tile)
-                      : engine->host_arena + placement_weights(p, tile).offset;
-    if (engine_precision(engine) == HST_PRECISION_BF16)
-        job.remainder = (int16_t *)(void *)(states + record.remainder_at);
-    job.m = (float *)(void *)(states + record.m_at);
-    job.v = (float *)(void *)(states + record.v_at);
-    job.grad = tile_grads(engine, at, job.range);
+    job.arrays.weights = weights_tier(engine, tile) == HST_TIER_NVME
+                             ? own_tile(engine, at, tile)
+                             : engine->host_arena + placement_weights(p, tile).offset;
+    job.arrays.m = states + record.m_at;
+    job.arrays.v = states + record.v_at;
+    if (engine->update->bytes.master)
+        job.arrays.master = states + record.master_at;
+    job.arrays.grads = tile_grads(engine, at, job.range);
     return job;
 }

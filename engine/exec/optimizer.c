@@ -89,12 +89,7 @@ static void update_range(const struct update_job *update, const struct tile_job 
     const struct hst_update *kind = update->engine->update;
     const struct optimizer_coefs *coefs = &update->engine->run.coefs;
     const struct hst_adam_coef *coef = decay ? &coefs->decayed : &coefs->plain;
-    const struct hst_update_arrays tile = {.weights = job->weights,
-                                           .master = job->remainder,
-                                           .m = job->m,
-                                           .v = job->v,
-                                           .grads = job->grad};
-    const struct hst_update_arrays range = hst_update_arrays_at(kind, &tile, at);
+    const struct hst_update_arrays range = hst_update_arrays_at(kind, &job->arrays, at);
     int rc = hst_update_run(kind, coef, &range, n);
     assert(rc >= 0); /* the layout aligns the arrays and keeps them apart */
     (void)rc;

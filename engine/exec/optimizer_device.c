@@ -52,7 +52,7 @@ static int update_part(struct hst_engine *engine, const struct hst_adam_coef *co
     const struct placement *p = &engine->placement;
     struct tile_range range = layout_tile(&engine->layout, tile);
     uint64_t element = engine_element_bytes(engine);
-    struct record record = record_layout(engine_precision(engine), range.elements);
+    struct record record = record_layout(engine->update->bytes, range.elements);
     unsigned char *states = engine->arena + placement_states(p, tile).offset;
     struct hst_adamw args = adamw_args(coef);
     args.count = count;
@@ -62,8 +62,8 @@ static int update_part(struct hst_engine *engine, const struct hst_adam_coef *co
     args.v = (float *)(void *)(states + record.v_at) + offset;
     args.grad =
         engine->arena + p->units[range.unit].grads.offset + (range.offset + offset) * element;
-    if (engine_precision(engine) == HST_PRECISION_BF16)
-        args.remainder = (int16_t *)(void *)(states + record.remainder_at) + offset;
+    if (engine->update->bytes.master)
+        args.remainder = (int16_t *)(void *)(states + record.master_at) + offset;
     return hst_op_adamw(engine->unit_stream, &args);
 }
 

@@ -156,14 +156,14 @@ static struct tile_job job_at(const struct stream_state *s, const struct slot *s
 {
     const struct hst_engine *engine = s->engine;
     struct tile_job job = {.tile = tile, .range = layout_tile(&engine->layout, tile)};
-    job.weights = part_at(s, slot, EXTENT_WEIGHTS, tile);
+    job.arrays.weights = part_at(s, slot, EXTENT_WEIGHTS, tile);
     unsigned char *record = part_at(s, slot, EXTENT_STATES, tile);
     if (record) {
-        struct record at = record_layout(engine_precision(engine), job.range.elements);
-        if (engine_precision(engine) == HST_PRECISION_BF16)
-            job.remainder = (int16_t *)(void *)(record + at.remainder_at);
-        job.m = (float *)(void *)(record + at.m_at);
-        job.v = (float *)(void *)(record + at.v_at);
+        struct record at = record_layout(engine->update->bytes, job.range.elements);
+        job.arrays.m = record + at.m_at;
+        job.arrays.v = record + at.v_at;
+        if (engine->update->bytes.master)
+            job.arrays.master = record + at.master_at;
     }
     return job;
 }

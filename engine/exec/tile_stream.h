@@ -11,10 +11,7 @@
 struct tile_job {
     uint32_t tile;
     struct tile_range range;
-    void *weights;      /* working dtype[range.elements] */
-    int16_t *remainder; /* null in fp32 */
-    float *m, *v;
-    const void *grad; /* working dtype, rounded gradients at home in DRAM; null on a GPU */
+    struct hst_update_arrays arrays; /* [range.elements]; gradients for an update alone */
 };
 
 enum tile_access {

@@ -55,7 +55,7 @@ static void take_on_drives(struct placement *p, enum hst_class class, struct run
 static struct run tiles_of(const struct placement_in *in, uint32_t unit)
 {
     const struct layout_unit *u = &in->layout->units[unit];
-    uint64_t element_bytes = record_weight_bytes(in->precision);
+    uint64_t element_bytes = in->bytes.weights;
     return (struct run){u->first_tile, u->tile_count, in->layout->tile_elements * element_bytes,
                         u->elements * element_bytes};
 }
@@ -75,18 +75,18 @@ static void place_weights(const struct placement_in *in, uint32_t nvme_units, st
 }
 
 /* Bytes of the records of `count` tiles of a unit; only the unit's last tile is shorter. */
-static uint64_t record_bytes(const struct placement_in *in, uint32_t unit, uint32_t count,
-                             bool last)
+static uint64_t records_bytes(const struct placement_in *in, uint32_t unit, uint32_t count,
+                              bool last)
 {
     const struct layout *layout = in->layout;
     const struct layout_unit *u = &layout->units[unit];
     if (count == 0)
         return 0;
-    uint64_t full = record_layout(in->precision, layout->tile_elements).bytes;
+    uint64_t full = record_layout(in->bytes, layout->tile_elements).bytes;
     if (!last)
         return sat_times(count, full);
     uint64_t rest = u->elements - (uint64_t)(u->tile_count - 1) * layout->tile_elements;
-    return sat_add(sat_times(count - 1, full), record_layout(in->precision, rest).bytes);
+    return sat_add(sat_times(count - 1, full), record_layout(in->bytes, rest).bytes);
 }
 
 static void place_states(const struct placement_in *in, uint32_t nvme_tiles, struct placement *p)
@@ -95,13 +95,13 @@ static void place_states(const struct placement_in *in, uint32_t nvme_tiles, str
         const struct layout_unit *unit = &in->layout->units[u];
         struct unit_home *home = &p->units[u];
         uint32_t out = nvme_tiles < unit->tile_count ? nvme_tiles : unit->tile_count;
-        struct run run = {unit->first_tile, out, record_bytes(in, u, 1, false),
-                          record_bytes(in, u, out, out == unit->tile_count)};
+        struct run run = {unit->first_tile, out, records_bytes(in, u, 1, false),
+                          records_bytes(in, u, out, out == unit->tile_count)};
         nvme_tiles -= out;
         home->nvme_states = out;
         take_on_drives(p, HST_CLASS_STATES, run, home->nvme_states_at);
         home->states_at =
-            take_class(p, HST_CLASS_STATES, record_bytes(in, u, unit->tile_count - out, true));
+            take_class(p, HST_CLASS_STATES, records_bytes(in, u, unit->tile_count - out, true));
     }
 }
 
@@ -152,7 +152,7 @@ static void place_acts(const struct placement_in *in, uint32_t nvme_units, struc
 static uint64_t lease_bytes(const struct placement_in *in, const struct placement *p, uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
-    int n = placement_gather(in->layout, in->precision, unit, gathers);
+    int n = placement_gather(in->layout, in->bytes, unit, gathers);
     uint64_t bytes = 0;
     for (int i = 0; i < n; i++) {
         const struct gather *g = &gathers[i];
@@ -161,7 +161,7 @@ static uint64_t lease_bytes(const struct placement_in *in, const struct placemen
         struct tile_range last = layout_tile(in->layout, g->first_tile + g->tile_count - 1);
         struct tile_range first = layout_tile(in->layout, g->first_tile);
         uint64_t elements = last.offset + last.elements - first.offset;
-        bytes = g->lease_at + elements * record_weight_bytes(in->precision);
+        bytes = g->lease_at + elements * in->bytes.weights;
     }
     return bytes;
 }
@@ -201,8 +201,8 @@ static void place_slots(const struct placement_in *in, const struct choice *c, s
     if (!hbm && !grads && !weights && !states)
         return;
     uint64_t largest_tile = layout_largest_tile(in->layout);
-    uint64_t record = record_layout(in->precision, largest_tile).bytes;
-    uint64_t weight_bytes = sat_page_up(largest_tile * record_weight_bytes(in->precision));
+    uint64_t record = record_layout(in->bytes, largest_tile).bytes;
+    uint64_t weight_bytes = sat_page_up(largest_tile * in->bytes.weights);
     p->slot_record_at = weights || grads || hbm ? weight_bytes : 0;
     p->slot_bytes = p->slot_record_at + (states || hbm ? record : 0);
     p->slot_count = hbm ? HBM_SLOTS : c->depths.slots;
@@ -248,7 +248,7 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
 void lay_out(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
     *p = (struct placement){.layout = in->layout,
-                            .precision = in->precision,
+                            .bytes = in->bytes,
                             .compute_tier = in->compute_tier,
                             .units = p->units};
     stripe_init(&p->stripe, in->drive_rates, in->drive_count ? in->drive_count : 1);

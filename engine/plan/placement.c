@@ -19,11 +19,11 @@ uint64_t placement_micro_stride(const struct placement_in *in, uint64_t bytes_pe
     return sat_round_up(sat_times(in->grain_tokens, bytes_per_token), 64);
 }
 
-int placement_gather(const struct layout *layout, enum hst_precision precision, uint32_t unit,
+int placement_gather(const struct layout *layout, struct hst_update_bytes bytes, uint32_t unit,
                      struct gather gathers[GATHER_MAX])
 {
     const struct layout_unit *u = &layout->units[unit];
-    uint64_t element_bytes = record_weight_bytes(precision);
+    uint64_t element_bytes = bytes.weights;
     uint64_t at = 0;
     uint32_t n = 0;
     if (u->tile_count > 0) {
@@ -63,7 +63,7 @@ struct address placement_weights(const struct placement *placement, uint32_t til
     const struct layout *layout = placement->layout;
     struct tile_range range = layout_tile(layout, tile);
     const struct unit_home *home = &placement->units[range.unit];
-    uint64_t element_bytes = record_weight_bytes(placement->precision);
+    uint64_t element_bytes = placement->bytes.weights;
     struct address at = home->weights;
     if (at.tier == HST_TIER_NVME)
         return on_drive(placement, tile, layout->units[range.unit].first_tile, home->weights_at,
@@ -77,7 +77,7 @@ struct address placement_states(const struct placement *placement, uint32_t tile
     const struct layout *layout = placement->layout;
     struct tile_range range = layout_tile(layout, tile);
     const struct unit_home *home = &placement->units[range.unit];
-    uint64_t stride = record_layout(placement->precision, layout->tile_elements).bytes;
+    uint64_t stride = record_layout(placement->bytes, layout->tile_elements).bytes;
     uint32_t local = tile - layout->units[range.unit].first_tile;
     if (local < home->nvme_states)
         return on_drive(placement, tile, layout->units[range.unit].first_tile, home->nvme_states_at,
@@ -112,7 +112,7 @@ static struct address tile_grads(const struct placement *placement, uint32_t til
 {
     const struct layout *layout = placement->layout;
     struct tile_range range = layout_tile(layout, tile);
-    uint64_t element_bytes = record_weight_bytes(placement->precision);
+    uint64_t element_bytes = placement->bytes.weights;
     const struct unit_home *home = &placement->units[range.unit];
     struct address at = home->grads;
     if (at.tier == HST_TIER_NVME)
@@ -129,10 +129,10 @@ struct address placement_extent(const struct placement *placement, enum extent_k
         return act_block(placement, index, bytes);
     uint32_t elements = layout_tile(placement->layout, index).elements;
     if (kind == EXTENT_STATES) {
-        *bytes = record_layout(placement->precision, elements).bytes;
+        *bytes = record_layout(placement->bytes, elements).bytes;
         return placement_states(placement, index);
     }
-    *bytes = elements * record_weight_bytes(placement->precision);
+    *bytes = elements * placement->bytes.weights;
     return kind == EXTENT_GRADS ? tile_grads(placement, index)
                                 : placement_weights(placement, index);
 }

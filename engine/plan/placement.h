@@ -26,7 +26,7 @@ int place_parse(const char *text, struct place_wish *wish, char *why, size_t why
 
 struct placement_in {
     const struct layout *layout;
-    enum hst_precision precision;
+    struct hst_update_bytes bytes; /* of each array, per element */
     struct place_wish wish;
     bool has_nvme;                   /* there is a store directory */
     /* one file on each drive: how many (0 as 1), how fast each, how much each may hold */
@@ -78,7 +78,7 @@ enum extent_kind {
 
 struct placement {
     const struct layout *layout;
-    enum hst_precision precision;
+    struct hst_update_bytes bytes; /* of each array, per element */
     enum hst_tier compute_tier;
     struct unit_home *units;      /* [unit_count] */
     /* Offsets in the compute tier's arena: */
@@ -145,7 +145,7 @@ struct gather {
 };
 #define GATHER_MAX 8u
 /** The runs of tiles a unit needs. Returns how many, or -EINVAL for more than GATHER_MAX. */
-int placement_gather(const struct layout *layout, enum hst_precision precision, uint32_t unit,
+int placement_gather(const struct layout *layout, struct hst_update_bytes bytes, uint32_t unit,
                      struct gather gathers[GATHER_MAX]);
 
 #endif

@@ -13,7 +13,7 @@ static void describe_aliases(const struct placement_in *in, uint32_t unit, struc
 {
     const struct layout *layout = in->layout;
     struct gather gathers[GATHER_MAX];
-    int n = placement_gather(layout, in->precision, unit, gathers);
+    int n = placement_gather(layout, in->bytes, unit, gathers);
     for (int i = 0; i < n; i++) {
         struct tile_range first = layout_tile(layout, gathers[i].first_tile);
         if (first.unit == unit)
@@ -22,7 +22,7 @@ static void describe_aliases(const struct placement_in *in, uint32_t unit, struc
             layout_tile(layout, gathers[i].first_tile + gathers[i].tile_count - 1);
         uint64_t elements = last.offset + last.elements - first.offset;
         u->alias_of[u->alias_count] = first.unit;
-        u->alias_bytes[u->alias_count++] = elements * record_weight_bytes(in->precision);
+        u->alias_bytes[u->alias_count++] = elements * in->bytes.weights;
     }
 }
 
@@ -85,7 +85,7 @@ static int build(const struct placement_in *in, const struct placement *p,
                  const uint32_t *backward, struct graph *graph)
 {
     bool hbm = p->compute_tier == HST_TIER_HBM;
-    uint64_t weight_bytes = record_weight_bytes(in->precision);
+    uint64_t weight_bytes = in->bytes.weights;
     const struct graph_in graph_in = {
         .units = described,
         .unit_count = in->layout->unit_count,
@@ -93,7 +93,7 @@ static int build(const struct placement_in *in, const struct placement *p,
         .backward = backward,
         .tile_elements = in->layout->tile_elements,
         .weight_bytes = (double)weight_bytes,
-        .state_bytes = (double)record_state_bytes(in->precision),
+        .state_bytes = (double)record_state_bytes(in->bytes),
         .grad_bytes = (double)weight_bytes,
         .deferred = in->deferred,
         .apart = hbm,

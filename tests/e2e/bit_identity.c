@@ -198,9 +198,26 @@ static void check_without_clipping(const struct model *model, const char *precis
     }
 }
 
+/* Moments in bf16 have an oracle of their own. */
+static void check_short_moments(const struct model *model)
+{
+    train(model, "bf16", "oracle", "--state bf16 --place states=dram --threads 1", 1);
+    static const char *const rows[] = {
+        "--state bf16 --place states=dram --threads 2",
+        "--state bf16 --place states=nvme --threads 2",
+        "--state bf16 --clip 1.0 --place states=nvme,weights=nvme --threads 3",
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        train(model, "bf16", "other", rows[i], 1);
+        same_results("other", rows[i]);
+    }
+}
+
 static void check_model(const struct model *model, const char *precision)
 {
     check_without_clipping(model, precision);
+    if (strcmp(precision, "bf16") == 0)
+        check_short_moments(model);
     train(model, precision, "oracle", "--place states=dram,weights=dram --threads 1", 1);
     unsigned long long needed = logged_peak("oracle", "\"dram\":");
     assert_int_equal(logged_peak("oracle", "\"nvme\":"), 0);

@@ -36,7 +36,7 @@ static void open_fixture(struct fixture *f, enum hst_precision precision, uint32
     assert_int_equal(layout_add(&f->layout, &unit, why, sizeof why), 0);
     assert_int_equal(layout_seal(&f->layout, TILE), 0);
     f->in = (struct placement_in){.layout = &f->layout,
-                                  .precision = precision,
+                                  .bytes = record_bytes(precision, HST_STATE_FP32),
                                   .has_nvme = true,
                                   .compute_tier = HST_TIER_DRAM,
                                   .dram_budget = 1u << 30,
@@ -94,8 +94,7 @@ static void *buffer_filled(size_t bytes, unsigned seed)
 static size_t extent_bytes(const struct fixture *f, enum extent_kind kind, uint32_t tile)
 {
     uint32_t n = layout_tile(&f->layout, tile).elements;
-    return kind == EXTENT_WEIGHTS ? n * record_weight_bytes(f->in.precision)
-                                  : record_layout(f->in.precision, n).bytes;
+    return kind == EXTENT_WEIGHTS ? n * f->in.bytes.weights : record_layout(f->in.bytes, n).bytes;
 }
 
 static void write_then_read(enum hst_precision precision, uint32_t drives)

@@ -95,6 +95,8 @@ enum hst_precision {
     HST_PRECISION_FP32 = 1,
     HST_PRECISION_BF16 = 2
 };
+/** The optimizer's moments; bf16 changes the numbers (cpu_adam.h), and goes with weights in bf16. */
+enum hst_state { HST_STATE_DEFAULT = 0 /* fp32 */, HST_STATE_FP32 = 1, HST_STATE_BF16 = 2 };
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
 
 /** An explicit zero where 0 means "the default". */
@@ -132,6 +134,7 @@ struct hst_config {
     struct hst_error *error; /* where hst_engine_create says why it failed; may be null */
     const char *device;      /* "host", "cuda", "cuda:1": a name of hst_dev_open; null: host */
     uint64_t hbm_bytes;      /* budget; 0: 0.9 of what is free on the device; the host has none */
+    enum hst_state state;
     hst_trace_fn *trace;     /* called by the engine's calls, in order of end_s; may be null */
     void *trace_context;
 };
