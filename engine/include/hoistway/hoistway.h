@@ -95,7 +95,7 @@ enum hst_precision {
     HST_PRECISION_FP32 = 1,
     HST_PRECISION_BF16 = 2
 };
-/** The optimizer's moments; bf16 changes the numbers (cpu_adam.h), and goes with weights in bf16. */
+/** The optimizer's moments; bf16 changes the numbers (cpu_adam.h) and goes with weights in bf16. */
 enum hst_state { HST_STATE_DEFAULT = 0 /* fp32 */, HST_STATE_FP32 = 1, HST_STATE_BF16 = 2 };
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
 
