@@ -204,16 +204,31 @@ static int measure_steady(struct nb_bench *b, uint32_t drive)
 
 /* ---- all drives ---- */
 
+/* Whole blocks, so that a drive with `share` of the bytes works as long as the one with `most`. */
+static uint64_t shared_bytes(const struct nb_job *job, double share, double most)
+{
+    double blocks = (double)job->most_bytes * (share / most) / job->block_bytes;
+    uint64_t bytes = (uint64_t)fmax(1, floor(blocks + 0.5)) * job->block_bytes;
+    return bytes < job->most_bytes ? bytes : job->most_bytes;
+}
+
+/* Every drive is given as much as its share, as in training: equal parts would have all wait for
+   the slowest. */
 static int measure_striped(struct nb_bench *b)
 {
     struct nb_lane *lanes[NB_MAX_DRIVES];
     struct nb_job jobs[NB_MAX_DRIVES];
     const struct nb_shape shape = {0};
+    double shares[NB_MAX_DRIVES], most = 0;
+    nb_shares_of(b->result, shares);
+    for (uint32_t d = 0; d < b->result->drive_count; d++)
+        most = fmax(most, shares[d]);
     for (uint32_t kind = 0; kind < NB_KINDS; kind++) {
         for (uint32_t d = 0; d < b->result->drive_count; d++) {
             lanes[d] = &b->lanes[d][0];
             jobs[d] = job_of(b, (enum nb_kind)kind, &b->result->drives[d].best, 1);
             jobs[d].most_ns = b->budget.steady_ns;
+            jobs[d].most_bytes = shared_bytes(&jobs[d], shares[d], most);
         }
         tell(b, 0, "all drives together");
         struct nb_point *p = new_point(b, NB_STRIPED, (enum nb_kind)kind, NB_ALL_DRIVES, &shape);

@@ -213,7 +213,9 @@ static void put_ds_config(const struct nb_shape *best, FILE *out)
 
 void nb_report_html(const struct nb_result *r, const struct nb_answer *answer, FILE *out)
 {
-    char size[TEXT_BYTES];
+    char size[TEXT_BYTES], together[NB_SENTENCE];
+    struct nb_shape best;
+    nb_choose_for_all(r, &best);
     fputs(head, out);
     fputs("<h1>nvme-bench ", out);
     plot_text(out, r->version);
@@ -227,11 +229,14 @@ void nb_report_html(const struct nb_result *r, const struct nb_answer *answer, F
     for (uint32_t d = 0; d < r->drive_count; d++)
         put_drive(r, d, out);
     if (r->drive_count > 1) {
-        fputs("<section class=\"card\"><h2>All drives together</h2>", out);
+        nb_together_text(r, together);
+        fputs("<section class=\"card\"><h2>All drives together</h2><p class=\"soft\">", out);
+        plot_text(out, together);
+        fputs("</p>", out);
         put_steady(r, NB_STRIPED, NB_ALL_DRIVES, out);
         fputs("</section>\n", out);
     }
-    put_ds_config(&r->drives[0].best, out);
+    put_ds_config(&best, out);
     for (uint32_t d = 0; d < r->drive_count; d++) {
         fputs("<section class=\"card\"><h2>All cases: ", out);
         plot_text(out, r->drives[d].path);

@@ -35,7 +35,7 @@ static void put_sustained(struct json_writer *json, const struct nb_sustained *s
     json_put_end(json);
 }
 
-static void put_drive(struct json_writer *json, const struct nb_drive *d)
+static void put_drive(struct json_writer *json, const struct nb_drive *d, double share)
 {
     json_put_object(json, NULL);
     json_put_text(json, "path", d->path);
@@ -56,6 +56,7 @@ static void put_drive(struct json_writer *json, const struct nb_drive *d)
     json_put_whole(json, "size_bytes", d->size_bytes);
     json_put_whole(json, "free_bytes", d->free_bytes);
     json_put_whole(json, "verified_bytes", d->verified_bytes);
+    json_put_real(json, "share", share);
     json_put_object(json, "best");
     put_shape(json, &d->best);
     json_put_end(json);
@@ -175,6 +176,10 @@ static void put_ds_config(struct json_writer *json, const struct nb_shape *best)
 void nb_report_json(const struct nb_result *r, const struct nb_answer *answer, FILE *out)
 {
     struct json_writer json = {.out = out};
+    struct nb_shape best;
+    double shares[NB_MAX_DRIVES];
+    nb_shares_of(r, shares);
+    nb_choose_for_all(r, &best);
     json_put_object(&json, NULL);
     json_put_text(&json, "program", "nvme-bench");
     json_put_whole(&json, "format", 1);
@@ -187,13 +192,13 @@ void nb_report_json(const struct nb_result *r, const struct nb_answer *answer, F
     json_put_whole(&json, "written_bytes", r->written_bytes);
     json_put_array(&json, "drives");
     for (uint32_t d = 0; d < r->drive_count; d++)
-        put_drive(&json, &r->drives[d]);
+        put_drive(&json, &r->drives[d], shares[d]);
     json_put_end(&json);
     json_put_array(&json, "cases");
     for (uint32_t i = 0; i < r->point_count; i++)
         put_case(&json, r, &r->points[i]);
     json_put_end(&json);
-    put_ds_config(&json, &r->drives[0].best);
+    put_ds_config(&json, &best);
     if (answer)
         put_plan(&json, answer);
     else

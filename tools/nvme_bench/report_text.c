@@ -97,18 +97,19 @@ static void print_plan(const struct nb_answer *a, FILE *out)
 
 void nb_report_text(const struct nb_result *r, const struct nb_answer *answer, FILE *out)
 {
-    const struct nb_shape *best = &r->drives[0].best;
-    char size[TEXT_BYTES];
+    struct nb_shape best;
+    char size[TEXT_BYTES], together[NB_SENTENCE];
+    nb_choose_for_all(r, &best);
+    nb_together_text(r, together);
     for (uint32_t d = 0; d < r->drive_count; d++)
         print_drive(r, d, out);
     if (r->drive_count > 1)
-        print_phase(r, NB_STRIPED, NB_ALL_DRIVES, "all drives together, each in its best shape",
-                    out);
+        print_phase(r, NB_STRIPED, NB_ALL_DRIVES, together, out);
     fprintf(out, "\nwritten: %s in all\n", text_size(r->written_bytes, size));
     fprintf(out,
             "\nfor ds_config.json:\n  \"aio\": {\"block_size\": %u, \"queue_depth\": %u, "
             "\"intra_op_parallelism\": %u, \"single_submit\": false, \"overlap_events\": true}\n",
-            best->block_bytes, best->depth, best->threads);
+            best.block_bytes, best.depth, best.threads);
     if (answer)
         print_plan(answer, out);
 }

@@ -83,6 +83,9 @@ struct nb_result {
 /** The point of a phase, or null: drive NB_ALL_DRIVES for striped. The best shape's in a sweep. */
 const struct nb_point *nb_find(const struct nb_result *result, enum nb_phase phase,
                                enum nb_kind kind, uint32_t drive);
+/** The sweep's point of a shape, or null. */
+const struct nb_point *nb_find_swept(const struct nb_result *result, enum nb_kind kind,
+                                     uint32_t drive, const struct nb_shape *shape);
 /** Greatest rate of a kind in a drive's sweep, bytes/s; 0: none. The ceiling of its cases. */
 double nb_ceiling(const struct nb_result *result, enum nb_kind kind, uint32_t drive);
 

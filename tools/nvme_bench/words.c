@@ -86,6 +86,18 @@ void nb_sustained_text(const struct nb_sustained *s, char dst[NB_SENTENCE])
                  recovered);
 }
 
+void nb_together_text(const struct nb_result *r, char dst[NB_SENTENCE])
+{
+    double shares[NB_MAX_DRIVES];
+    char share[16];
+    nb_shares_of(r, shares);
+    snprintf(dst, NB_SENTENCE, "all drives together, each in its best shape, bytes shared by rate");
+    for (uint32_t d = 0; d < r->drive_count; d++) {
+        snprintf(share, sizeof share, "%.1f %%", 100 * shares[d]);
+        add(dst, NB_SENTENCE, d ? " + %s" : ": %s", share);
+    }
+}
+
 static void wear_text(const struct nb_answer *a, char *dst, size_t dst_bytes)
 {
     char steps[TEXT_BYTES], time[TEXT_BYTES];

@@ -202,21 +202,92 @@ class Simulated(Case):
         self.close(write['value'], 64 * MIB / (64 * MIB / slow + LATENCY_NS / 1e9))
         self.assertGreater(s['recovered'], 0.99 * WRITE)  # five idle seconds drained all of it
 
-    def test_two_drives_together_take_as_long_as_the_slower_one(self):
-        slower = f'sim:read={READ // 2},write={WRITE // 2},lat=100us,mixed={MIXED // 2}'
-        result = measure(DRIVE, slower)
-        for kind, model in ('read', 0), ('write', 1), ('mixed', 2):
-            seconds, moved = [], 0
-            for i, factor in enumerate((1, 2)):
-                best = result['drives'][i]['best']
-                size = (256 if kind == 'read' else 64) * MIB
+    def steady(self, result, kind, drive):
+        return next(c['value'] for c in result['cases'] if c['phase'] == 'steady'
+                    and c['kind'] == kind and c['drive'] == drive)
+
+    def shares(self, result):
+        """As the page says: by the rate of writing and then reading."""
+        rates = [1 / (1 / self.steady(result, 'read', d) + 1 / self.steady(result, 'write', d))
+                 for d in range(len(result['drives']))]
+        return [rate / sum(rates) for rate in rates]
+
+    def check_together(self, result, models, tolerance):
+        """Whole blocks by the shares; it ends when the last drive does."""
+        shares = self.shares(result)
+        for drive, share in zip(result['drives'], shares):
+            self.close(drive['share'], share)
+        for kind in 'read', 'write', 'mixed':
+            moved, seconds = 0, []
+            for drive, share, model in zip(result['drives'], shares, models):
+                best = drive['best']
                 block, depth = best['block_bytes'], best['depth'] * best['threads']
-                m = Model(READ // factor, WRITE // factor, MIXED // factor)
-                seconds.append(m.run(kind, block, depth, size // block)[0])
-                moved += size
+                size = (256 if kind == 'read' else 64) * MIB * share / max(shares)
+                count = math.floor(size / block + 0.5)
+                moved += count * block
+                seconds.append(model.run(kind, block, depth, count)[0])
             case = next(c for c in result['cases'] if c['phase'] == 'striped' and c['kind'] == kind)
-            self.close(case['value'], moved / max(seconds), kind)
             self.assertIsNone(case['drive'])
+            self.assertEqual(case['bytes'], moved)
+            self.assertAlmostEqual(case['value'] * max(seconds) / moved, 1, delta=tolerance)
+
+    def test_drives_together_are_given_bytes_by_their_rates(self):
+        slower = f'sim:read={READ // 2},write={WRITE // 2},lat=100us,mixed={MIXED // 2}'
+        halves = Model(READ // 2, WRITE // 2, MIXED // 2)
+        self.check_together(measure(DRIVE, DRIVE), [Model(), Model()], 6e-9)
+        self.check_together(measure(DRIVE, slower), [Model(), halves], 6e-9)
+
+    def test_a_drive_three_times_as_fast_does_three_quarters_of_the_work(self):
+        """Told with equal parts: 4 of 8 GB/s."""
+        drives = [f'sim:read={g}G,write={g}G,mixed={g}G,lat=10us' for g in (6, 2)]
+        result = measure(*drives, more=['--size', '512M', '--plan', '8B', '--gpu-tflops', '150'],
+                         status=3)
+        for share, want in zip(self.shares(result), (.75, .25)):
+            self.assertAlmostEqual(share, want, delta=0.002)
+        for kind in 'read', 'write', 'mixed':
+            together = next(c['value'] for c in result['cases']
+                            if c['phase'] == 'striped' and c['kind'] == kind)
+            alone = [self.steady(result, kind, d) for d in (0, 1)]
+            self.assertGreaterEqual(together, 0.97 * sum(alone), kind)
+            self.assertGreaterEqual(together, 0.97 * 8e9, kind)
+            self.assertLessEqual(together, 8e9, kind)
+            plan = min([together] + [r / s for r, s in zip(alone, self.shares(result))])
+            self.close(result['plan'][kind], plan, kind)
+        want = bound('8B', 65536, 150e12, **{k: result['plan'][k]
+                                             for k in ('read', 'write', 'mixed')})
+        self.close(result['plan']['efficiency'], want['efficiency'])
+
+    def test_shares_are_of_one_layout_for_reads_and_writes(self):
+        """A drive that reads as fast but writes slowly: its share of the tiles is read early."""
+        result = measure('sim:read=6G,write=6G,mixed=6G', 'sim:read=6G,write=1500M,mixed=3G')
+        shares = self.shares(result)  # by hand: 3 and 1.2 GB/s
+        self.assertAlmostEqual(shares[0], 3 / 4.2, delta=0.001)
+        read, write = (next(c['value'] for c in result['cases']
+                            if c['phase'] == 'striped' and c['kind'] == kind)
+                       for kind in ('read', 'write'))
+        self.assertAlmostEqual(read / (6e9 / (3 / 4.2)), 1, delta=0.03)
+        self.assertAlmostEqual(write / (1.5e9 / (1.2 / 4.2)), 1, delta=0.03)
+
+    def test_the_aio_block_suits_all_drives(self):
+        """The first is as fast with little in flight, the second needs more."""
+        near, far = ('sim:read=4G,write=4G,mixed=4G,lat=' + t for t in ('1us', '900us'))
+        result = measure(near, far)
+        best = [d['best'] for d in result['drives']]
+        shares = self.shares(result)
+        sums = {}
+        for case in result['cases']:
+            if case['phase'] == 'sweep' and case['kind'] == 'mixed':
+                shape = case['block_bytes'], case['depth'], case['threads']
+                rate = case['value'] / shares[case['drive']]
+                sums[shape] = min(sums.get(shape, rate), rate)
+        enough = 0.97 * max(sums.values())
+        want = min((s for s in sums if sums[s] >= enough),
+                   key=lambda s: (s[0] * s[1] * s[2], s[2], s[0]))
+        block = result['ds_config']['aio']
+        self.assertEqual((block['block_size'], block['queue_depth'],
+                          block['intra_op_parallelism']), want)
+        self.assertEqual(block['block_size'], best[1]['block_bytes'])
+        self.assertNotEqual(best[0], best[1])
 
     def test_two_runs_print_the_same_bytes(self):
         self.assertEqual(run(DRIVE, *SWEEP, '--json'), run(DRIVE, *SWEEP, '--json'))
