@@ -3,8 +3,8 @@
  * The least time a training step can take on given rates. Each term counts what must move or be
  * computed whatever the schedule, and terms of different resources overlap fully but for the first
  * unit's way in and the last unit's way out. The one thing that can beat it is memory: states that
- * buffers hold may be read before the update begins. docs/nvme-bench.md derives each term and works
- * two examples by hand.
+ * it holds may be read before the update begins and written after the forward. docs/nvme-bench.md
+ * derives each term and works two examples by hand.
  */
 #include <hoistway/plan.h>
 

@@ -157,6 +157,22 @@ void nb_drive_read_mount(const struct nb_system *system, unsigned major, unsigne
     fclose(file);
 }
 
+/* size= of "sim:…": bytes, with the suffixes of <hoistway/aio.h>. 0: not given, or not understood,
+   which the open refuses. */
+static uint64_t simulated_size(const char *model)
+{
+    static const char units[] = "KMGT";
+    const char *word = strstr(model, "size=");
+    if (!word || !strchr(":, \t\n", word[-1]))
+        return 0;
+    char *end;
+    double value = strtod(word + strlen("size="), &end);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    for (long i = unit ? unit - units + 1 : 0; i > 0; i--)
+        value *= end[1] == 'i' ? 1024 : 1000;
+    return value > 0 && value < 0x1p63 ? (uint64_t)value : 0;
+}
+
 static bool is_in_memory(const struct statfs *fs)
 {
     return fs->f_type == TMPFS_MAGIC || fs->f_type == RAMFS_MAGIC;
@@ -170,6 +186,7 @@ int nb_drive_identify(const struct nb_system *system, struct nb_drive *drive,
     drive->numa_node = -1;
     if (nb_drive_is_simulated(drive->path)) {
         drive->simulated = true;
+        drive->size_bytes = drive->free_bytes = simulated_size(drive->path);
         snprintf(drive->model, sizeof drive->model, "simulated");
         return 0;
     }

@@ -158,7 +158,7 @@ static int report(const struct nb_args *a, const struct nb_result *r, struct hst
         nb_report_json(r, plan, stdout);
     else
         nb_report_text(r, plan, stdout);
-    return plan && !plan->feeds ? EXIT_NOT_ENOUGH : CLI_EXIT_OK;
+    return plan && !(plan->feeds && plan->fits) ? EXIT_NOT_ENOUGH : CLI_EXIT_OK;
 }
 
 /* The model of --plan is looked at before minutes of measuring. */

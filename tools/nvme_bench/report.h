@@ -22,7 +22,7 @@ void nb_compare(const struct nb_result *a, const struct nb_result *b, const char
  */
 int nb_result_load(const char *path, struct nb_result *result, struct hst_error *error);
 
-#define NB_SENTENCE 400u
+#define NB_SENTENCE 600u
 /** The verdict in two sentences. Pure. */
 void nb_verdict(const struct nb_answer *answer, char headline[NB_SENTENCE],
                 char advice[NB_SENTENCE]);

@@ -94,7 +94,7 @@ static void put_verdict(const struct nb_answer *a, FILE *out)
     char headline[NB_SENTENCE], advice[NB_SENTENCE], text[128], count[TEXT_BYTES];
     nb_verdict(a, headline, advice);
     fprintf(out, "<section class=\"card verdict\" style=\"--v:var(--%s)\"><p class=\"say\">",
-            a->feeds ? "good" : "bad");
+            a->feeds && a->fits ? "good" : "bad");
     plot_text(out, headline);
     fputs("</p><p>", out);
     plot_text(out, advice);
@@ -109,6 +109,15 @@ static void put_verdict(const struct nb_answer *a, FILE *out)
     fact(out, text, "written per step");
     snprintf(text, sizeof text, "%.0f GB", a->bound.nvme_space_bytes / 1e9);
     fact(out, text, "of space on the drives");
+    if (!a->fits) {
+        snprintf(text, sizeof text, "%.0f GB", a->missing_bytes / 1e9);
+        fact(out, text, "of it are missing");
+    } else if (isnan(a->room_bytes)) {
+        fact(out, "?", "free: a drive's size is not known");
+    } else {
+        snprintf(text, sizeof text, "%.0f GB", a->room_bytes / 1e9);
+        fact(out, text, "of room, as it is shared out");
+    }
     if (!isnan(a->steps_to_wear))
         fact(out, text_count(a->steps_to_wear, count), "steps until the endurance is used");
     fputs("</div>\n", out);
@@ -246,7 +255,8 @@ void nb_report_html(const struct nb_result *r, const struct nb_answer *answer, F
     }
     fprintf(out,
             "<p class=\"soft\">Written: %s in all. Rates are powers of 1000, sizes of 1024. "
-            "Mixed rates count both directions. The efficiency is a bound: no schedule can do "
-            "better on these rates.</p></main></body></html>\n",
+            "Mixed rates count both directions. The efficiency is a bound: on these rates only "
+            "states that memory holds, read early or written late, can better "
+            "it.</p></main></body></html>\n",
             text_size(r->written_bytes, size));
 }

@@ -102,20 +102,30 @@ static void put_case(struct json_writer *json, const struct nb_result *r, const 
     json_put_end(json);
 }
 
+/* 0 stands for: no number does. */
+static void put_number(struct json_writer *json, const char *key, uint64_t value)
+{
+    if (value)
+        json_put_whole(json, key, value);
+    else
+        json_put_null(json, key);
+}
+
 static void put_needs(struct json_writer *json, const struct nb_answer *a)
 {
     char headline[NB_SENTENCE], advice[NB_SENTENCE];
     nb_verdict(a, headline, advice);
     json_put_bool(json, "feeds", a->feeds);
     json_put_real(json, "target", a->target);
-    if (a->tokens_needed)
-        json_put_whole(json, "tokens_needed", a->tokens_needed);
+    put_number(json, "tokens_needed", a->tokens_needed);
+    put_number(json, "drives_needed", a->drives_needed);
+    if (a->fits && isnan(a->room_bytes))
+        json_put_null(json, "fits");
     else
-        json_put_null(json, "tokens_needed");
-    if (a->drives_needed)
-        json_put_whole(json, "drives_needed", a->drives_needed);
-    else
-        json_put_null(json, "drives_needed");
+        json_put_bool(json, "fits", a->fits);
+    json_put_real(json, "room_bytes", a->room_bytes);
+    json_put_real(json, "missing_bytes", a->missing_bytes);
+    put_number(json, "drives_to_fit", a->drives_to_fit);
     json_put_real(json, "endurance_bytes",
                   a->endurance_bytes > 0 ? a->endurance_bytes : (double)NAN);
     json_put_real(json, "steps_to_wear", a->steps_to_wear);

@@ -74,10 +74,11 @@ struct hst_bound {
 };
 
 /**
- * The lower bound on a step of `tokens` tokens, of every schedule that, without `overlap`, begins
- * the update after the backward: it has to know the norm. Buffers can beat it by what they hold: b
- * bytes of states read during the backward spare the update at most b/read seconds. The derivation
- * is in docs/nvme-bench.md; in short,
+ * The lower bound on a step of `tokens` tokens, of every schedule that, without `overlap`, updates
+ * between backward and the next backward: the update has to know the norm. Memory can beat it by
+ * what it holds: b bytes of states that are read during the backward before, or written during the
+ * one after, spare the update at most b/read + b/write seconds. The derivation is in
+ * docs/nvme-bench.md; in short,
  * with N parameters (N_c of them multiplied), w, S, g bytes of weight, state and gradient per
  * parameter, f_s and f_w the shares on drives, c = 6 or, with recomputing, 8:
  *   gpu      = c·(N_c + L·heads·head_dim·seq_len)·tokens / flops_per_s, 2/c of it in forward

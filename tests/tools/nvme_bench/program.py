@@ -141,8 +141,11 @@ class CommandLine(Case):
         self.assert_refused(run(self.folder, '--jsn'), 401, 2, 'Did you mean --json?')
         self.assert_refused(run(self.folder, '--size', '1'), 402, 2, "'nvme-bench --help'")
         self.assert_refused(run(self.folder, '--plan', '8B'), 403, 2, '--gpu-tflops')
-        self.assert_refused(run(self.folder, '--plan', '18B', '--gpu-tflops', '1'), 402, 2,
-                            'Fix: --plan')
+        known = '(1B, 3B, 7B, 8B, 13B, 33B, 65B, 70B, 405B)'
+        for unknown, nearest in {'9B': '8B', '18b': '13B', 'llama-9b-chat': '8B', '1T': '405B',
+                                 '8BB': '8B', 'oops': '8B'}.items():
+            self.assert_refused(run(self.folder, '--plan', unknown, '--gpu-tflops', '1'), 402, 2,
+                                f'{known}. Fix: --plan {nearest}.')
         self.assert_refused(run('sim:read=oops', *SMALL), 402, 2, 'sim:read=7G')
         self.assert_refused(run(*SIM, '--fault', 'op=dance'), 402, 2)
         self.assert_refused(run(self.beside + '/none'), 105, 1, 'Fix: ')

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 from fractions import Fraction
 
@@ -333,6 +334,81 @@ class Verdict(Case):
         self.check('8B', ['--overlap', '--gpus', '2'], 3, overlap=True)
         self.check('13B', ['--states', '0.5', '--weights', '1', '--target', '50'], 3, states=.5,
                    weights=1)
+
+    # Two slots of 12 bytes for each of the 8,030,261,248 parameters.
+    SPACE = 24 * 8030261248
+
+    def space(self, *sizes, status, rates=(9,), more=()):
+        """The plan of a small step that drives of these sizes (bytes, None: unknown) feed."""
+        rates = rates * len(sizes) if len(rates) == 1 else rates
+        drives = [f'sim:read={r}G,write={r}G,mixed={r}G' + (f',size={size}' if size else '')
+                  for r, size in zip(rates, sizes)]
+        small = ['--size', '18M', '--sustain', '16M', '--blocks', '1M', '--depths', '4',
+                 '--threads', '1']
+        tokens = [] if '--tokens' in more else ['--tokens', '1e6']
+        return measure(*drives, more=['--plan', '8B', '--gpu-tflops', '20', *small, *tokens, *more],
+                       status=status)['plan']
+
+    def test_a_plan_has_to_fit_to_the_byte(self):
+        plan = self.space(self.SPACE, status=0)
+        self.assertEqual((plan['space_bytes'], plan['fits'], plan['missing_bytes'],
+                          plan['drives_to_fit']), (float(f'{self.SPACE:.9g}'), True, 0, 1))
+        plan = self.space(self.SPACE - 1, status=3)
+        self.assertEqual((plan['feeds'], plan['fits'], plan['missing_bytes'],
+                          plan['drives_to_fit']), (True, False, 1, 2))
+        self.assertIn('feeds, but does not hold, Llama 3 8B', plan['verdict'])
+        plan = self.space('50G', status=3)
+        self.close(plan['missing_bytes'], self.SPACE - 50e9)
+        self.assertEqual(plan['drives_to_fit'], 4)  # 192.7 of 50 each
+        self.assertIn('it takes 192.7 GB, of which 142.7 GB find no room', plan['verdict'])
+        self.assertIn('To hold it: 4 such drives, or 192.7 GB free on it.', plan['advice'])
+        self.assertIn('neither feeds nor holds', self.space(
+            '50Gi', status=3, more=['--tokens', '64'])['verdict'])
+
+    def test_a_tight_fit_is_said(self):
+        self.assertIn('`hoistway train` needs --nvme 180G', self.space('200G',
+                                                                       status=0)['advice'])
+        self.assertNotIn('--nvme', self.space('215G', status=0)['advice'])
+
+    def test_each_drive_has_to_hold_its_share(self):
+        """Three quarters on the fast one: together 300 GB are free, and still 44.5 are missing."""
+        plan = self.space('100G', '200G', rates=(9, 3), status=3)
+        self.assertAlmostEqual(plan['missing_bytes'] / (.75 * self.SPACE - 100e9), 1, delta=0.01)
+        self.assertAlmostEqual(plan['room_bytes'] / (100e9 / .75), 1, delta=0.005)
+        self.assertEqual(plan['drives_to_fit'], 4)
+        self.assertRegex(plan['advice'],
+                         r'2 sets of these 2 drives, or 144\.\d GB \+ 48\.\d GB free')
+        self.assertTrue(self.space('150G', '50G', rates=(9, 3), status=0)['fits'])
+
+    def test_equal_drives_hold_half_each(self):
+        plan = self.space('97G', '97G', status=0)
+        self.assertEqual((plan['fits'], plan['drives_to_fit']), (True, 2))
+        plan = self.space('97G', '90G', status=3)
+        self.assertEqual(plan['drives_to_fit'], 3)
+        self.assertIn('or 96.4 GB free on each.', plan['advice'])
+
+    def test_what_has_no_known_size_is_not_compared(self):
+        plan = self.space(None, status=0)
+        self.assertEqual([plan[k] for k in ('fits', 'room_bytes', 'missing_bytes',
+                                            'drives_to_fit')], [None, None, 0, None])
+        plan = self.space('10G', None, status=3)
+        self.assertEqual((plan['fits'], plan['room_bytes']), (False, None))
+        plan = self.space(None, status=0, more=['--states', '0'])
+        self.assertEqual((plan['space_bytes'], plan['missing_bytes']), (0, 0))
+
+    def test_table_and_page_say_what_is_missing(self):
+        drives = ['sim:read=9G,write=9G,size=100G', 'sim:read=9G,write=9G']
+        more = ['--plan', '8B', '--gpu-tflops', '20', '--tokens', '1e6']
+        text = run(*drives, *SWEEP, *more, status=0)
+        self.assertRegex(text, r'drive 0 +96\.4 GB +\(100\.0 GB free\)\n')
+        self.assertRegex(text, r'drive 1 +96\.4 GB +\(its size is not known\)\n')
+        text = run(drives[0], *SWEEP, *more, status=3)
+        self.assertRegex(text, r'drive 0 +192\.7 GB +\(100\.0 GB free: 92\.7 GB are missing\)\n')
+        with tempfile.NamedTemporaryFile(suffix='.html') as page:
+            run(drives[0], *SWEEP, *more, '--html', page.name, status=3)
+            html = page.read().decode()
+        self.assertIn('<b>93 GB</b><span>of it are missing</span>', html)
+        self.assertIn('--v:var(--bad)', html)
 
     def test_endurance_becomes_steps_and_days(self):
         plan = self.check('8B', ['--endurance', '600TBW'], 3)
