@@ -240,23 +240,33 @@ static int measure_striped(struct nb_bench *b)
     return 0;
 }
 
+static int tell_mismatch(struct nb_bench *b, const struct nb_lane *lane,
+                         const struct nb_mismatch *wrong)
+{
+    static const char fix[] = "Fix: do not trust this drive; see dmesg and smartctl -a.";
+    const char *path = b->result->drives[lane->drive].path;
+    unsigned long long offset = wrong->offset;
+    if (!wrong->is_other)
+        return fail(b->error, FAIL_READ, -EBADMSG,
+                    "'%.200s', file %u, offset %llu: the data read back is not what was written "
+                    "(a byte is 0x%02x, 0x%02x was written). %s",
+                    path, lane->index, offset, wrong->byte, wrong->wanted, fix);
+    return fail(b->error, FAIL_READ, -EBADMSG,
+                "'%.200s', file %u, offset %llu: the data read back is not what was written "
+                "(found %sdrive %u, file %u, offset %llu, pass %u; wanted pass %u). %s",
+                path, lane->index, offset, wrong->found.run == lane->run ? "" : "another run's ",
+                wrong->found.drive, wrong->found.file, (unsigned long long)wrong->found.offset,
+                wrong->found.pass, lane->written[offset / NB_SECTOR_BYTES].pass, fix);
+}
+
 static int verify_lane(struct nb_bench *b, uint32_t drive, struct nb_lane *lane)
 {
-    struct nb_drive *d = &b->result->drives[drive];
     struct nb_mismatch wrong;
     uint64_t bytes;
-    static const struct nb_job reading = {.kind = NB_READ};
-    lane->job = &reading;
     int rc = nb_lane_verify(lane, &bytes, &wrong);
-    d->verified_bytes += bytes;
+    b->result->drives[drive].verified_bytes += bytes;
     if (rc == -EBADMSG)
-        return fail(b->error, FAIL_READ, rc,
-                    "'%.200s', file %u, offset %llu: the data read back is not what was written "
-                    "(found drive %u, file %u, offset %llu, pass %u; wanted pass %u). Fix: do not "
-                    "trust this drive; see dmesg and smartctl -a.",
-                    d->path, lane->index, (unsigned long long)wrong.offset, wrong.found.drive,
-                    wrong.found.file, (unsigned long long)wrong.found.offset, wrong.found.pass,
-                    lane->passes[wrong.offset / NB_SECTOR_BYTES]);
+        return tell_mismatch(b, lane, &wrong);
     return rc ? nb_lane_fail(b, lane) : *b->stopped ? -ECANCELED : 0;
 }
 

@@ -207,7 +207,7 @@ static void put_drive(const struct nb_result *r, uint32_t i, FILE *out)
     fputs("<p style=\"margin-top:18px\"><b>Long write:</b> ", out);
     nb_sustained_text(&d->sustained, text);
     plot_text(out, text);
-    fprintf(out, ".</p><p><b>Read back:</b> %s, every stamp right.</p></section>\n",
+    fprintf(out, ".</p><p><b>Read back:</b> %s, every byte right.</p></section>\n",
             text_size(d->verified_bytes, size));
 }
 

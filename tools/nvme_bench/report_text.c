@@ -66,7 +66,7 @@ static void print_drive(const struct nb_result *r, uint32_t i, FILE *out)
                 out);
     print_phase(r, NB_STEADY, i, "right after the long write", out);
     fprintf(out, "\nlong write: %s\n", sustained);
-    fprintf(out, "read back:  %s, every stamp right\n", text_size(d->verified_bytes, size));
+    fprintf(out, "read back:  %s, every byte right\n", text_size(d->verified_bytes, size));
 }
 
 /* Of each drive: what it would have to hold, and what is free. */

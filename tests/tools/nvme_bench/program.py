@@ -386,11 +386,20 @@ class Machine(Case):
             self.assertIn(self.folder, done.stderr)
 
     def test_a_drive_that_lies_is_found_out(self):
-        """A bit of a stamp is inverted when the file is read back."""
-        flips = 'op=read nth=1 times=all flip=3'
-        done = run(*SIM, '--fault', flips)
-        self.assert_refused(done, 106, 1, 'not what was written')
-        self.assertIn('file 0, offset ', done.stderr)
+        """One bit is inverted when the file is read back, in a stamp or far away from any."""
+        for bit in 3, 8 * 40 + 5, 8 * 4095 + 7, 8 * (5 * 4096 + 2000):
+            done = run(*SIM, '--fault', f'op=read nth=1 times=all flip={bit}')
+            self.assert_refused(done, 106, 1, 'the data read back is not what was written (a byte ')
+            self.assertIn(f'file 0, offset {bit // 8}:', done.stderr)
+        done = run(self.folder, *SMALL, '--fault', 'op=read nth=1 times=all flip=16000')
+        self.assert_refused(done, 106, 1, 'file 0, offset 2000: the data read back')
+
+    def test_a_read_that_fails_in_a_mixed_case_is_told_as_a_read(self):
+        """In blocks of 256 KiB: 512 reads, then 64 in the first mixed case; 32 + 64 + 128 writes
+        before that one."""
+        for op, nth, code in ('read', 540, 106), ('write', 250, 107):
+            done = run(*SIM, '--fault', f'op={op} nth={nth} times=all err=EIO')
+            self.assert_refused(done, code, 1, f'a {op} failed (Input/output error)')
 
 
 if __name__ == '__main__':
