@@ -41,6 +41,7 @@ static void put_drive(struct json_writer *json, const struct nb_drive *d, double
     json_put_text(json, "path", d->path);
     json_put_text(json, "model", known(d->model));
     json_put_text(json, "device", known(d->device));
+    json_put_text(json, "disks", known(d->disks));
     json_put_text(json, "file_system", known(d->file_system));
     json_put_text(json, "mount", known(d->mount));
     json_put_text(json, "link", known(d->link));

@@ -44,6 +44,8 @@ void nb_drive_text(const struct nb_drive *d, char dst[NB_SENTENCE])
     if (d->simulated)
         return;
     add(dst, NB_SENTENCE, ", device %.60s", d->device[0] ? d->device : "unknown");
+    if (strchr(d->disks, ','))
+        add(dst, NB_SENTENCE, " on %.100s", d->disks);
     add(dst, NB_SENTENCE, ", %.40s", d->file_system[0] ? d->file_system : "file system unknown");
     if (d->link[0]) {
         add(dst, NB_SENTENCE, ", link %.60s", d->link);

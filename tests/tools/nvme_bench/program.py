@@ -66,6 +66,21 @@ def forbid_o_direct():
                    (6, 0, 0, 0x50000 | errno.EINVAL), (6, 0, 0, 0x7FFF0000))
 
 
+def forbid_fallocate():
+    """As a file system without it."""
+    number = 285 if platform.machine() == 'x86_64' else 47
+    install_filter((0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50000 | errno.EOPNOTSUPP),
+                   (6, 0, 0, 0x7FFF0000))
+
+
+def forbid_writing_zeros():
+    """Nor the plain writes that take its place; the I/O itself goes through io_uring."""
+    forbid_fallocate()
+    number = 18 if platform.machine() == 'x86_64' else 68
+    install_filter((0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50000 | errno.EIO),
+                   (6, 0, 0, 0x7FFF0000))
+
+
 def mount_tmpfs(directory, size):
     """In the child: a small file system that only it sees."""
 
@@ -157,8 +172,50 @@ class CommandLine(Case):
             done = subprocess.run([PROGRAM, *SIM], stdout=full, stderr=subprocess.PIPE, text=True)
         self.assertEqual(done.returncode, 1)
         self.assertIn('error[E107]', done.stderr)
-        self.assert_refused(run(*SIM, '--html', self.beside + '/none/x.html'), 107, 1, '--html')
-        self.assert_refused(run(*SIM, '--html', '/dev/full'), 107, 1, '--html')
+        for stdout in 'closed', 'read-only':
+            def lose():
+                os.close(1)
+                if stdout == 'read-only':
+                    os.open('/dev/null', os.O_RDONLY)
+            done = subprocess.run([PROGRAM, self.folder, *SMALL], stderr=subprocess.PIPE, text=True,
+                                  preexec_fn=lose)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, r'\Aerror\[E107\] stdout is closed.*Fix: [^\n]*\n\Z')
+
+    def test_a_page_that_cannot_be_written_is_refused_before_measuring(self):
+        for path in self.beside + '/none/x.html', self.beside:
+            done = run(*SIM, '--html', path)
+            self.assert_refused(done, 107, 1, '--html')
+            self.assertNotIn('will write', done.stderr)
+
+    def test_a_page_that_fails_later_does_not_lose_the_results(self):
+        done = run(*SIM, *PLAN, '--json', '--html', '/dev/full')
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("error[E107] --html '/dev/full' can not be written (No space", done.stderr)
+        self.assertFalse(json.loads(done.stdout)['plan']['feeds'])
+        page = os.path.join(self.beside, 'r.html')
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        done = run(*SIM, '--html', page, preexec_fn=limit)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn('for ds_config.json:', done.stdout)
+        self.assertFalse(os.path.exists(page), 'no half of a page is left')
+
+    def test_an_earlier_page_stays_until_there_is_a_new_one(self):
+        page, fault = os.path.join(self.beside, 'r.html'), 'op=read nth=700 times=all err=EIO'
+        self.assertEqual(run(*SIM, '--html', page, '--fault', fault).returncode, 1)
+        self.assertFalse(os.path.exists(page), 'an empty one')
+        with open(page, 'w') as file:
+            file.write('earlier, and longer than what comes now: ' + 100000 * 'x')
+        self.assertEqual(run(*SIM, '--html', page, '--fault', fault).returncode, 1)
+        with open(page) as file:
+            self.assertTrue(file.read().startswith('earlier'))
+        self.assertEqual(run(*SIM, '--html', page).returncode, 0)
+        with open(page) as file:
+            text = file.read()
+        self.assertEqual((text[:15], text[-8:]), ('<!doctype html>', '</html>\n'))
 
     def test_the_model_may_be_a_file_or_a_directory(self):
         model = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
@@ -288,10 +345,35 @@ class Machine(Case):
         self.assertFalse(self.assert_measured(done)['drives'][0]['direct'])
         self.assertEqual(done.stderr.count('warning[W104]'), 1, done.stderr)
 
-    def on_tmpfs(self, size, *more):
+    @unittest.skipIf(not KNOWN_MACHINE, 'the filter knows the numbers of two machines')
+    def test_zeros_in_place_of_fallocate_are_announced_first_and_counted(self):
+        def announced(done):
+            return float(re.search(r'at most ([\d.]+) MiB', done.stderr).group(1))
+
+        patient = [self.folder, *SMALL, '--seconds', '60', '--json']
+        plain, zeros = run(*patient), run(*patient, preexec_fn=forbid_fallocate)
+        sizes = [self.assert_measured(done)['written_bytes'] for done in (plain, zeros)]
+        self.assertEqual(sizes[1] - sizes[0], 32 << 20)
+        self.assertAlmostEqual(announced(zeros) - announced(plain), 32, delta=0.11)
+        self.assertLessEqual(sizes[1], announced(zeros) * 2**20)
+        failed = run(*patient, preexec_fn=forbid_writing_zeros)
+        self.assert_refused(failed, 105, 1, 'can not be used')
+        self.assertLess(failed.stderr.index('will write'), failed.stderr.index('error[E105]'))
+
+    def on_tmpfs(self, size, *more, fill=None):
+        """fill: a file there, and its bytes."""
         if os.geteuid() != 0:
             self.skipTest('mounting a small file system needs root')
-        done = run(self.folder, *SMALL, *more, preexec_fn=mount_tmpfs(self.folder, size))
+        mount = mount_tmpfs(self.folder, size)
+
+        def prepare():
+            mount()
+            if fill:
+                with open(fill[0], 'wb') as file:
+                    os.posix_fallocate(file.fileno(), 0, fill[1])
+
+        small = SMALL if '--size' not in more else SMALL[2:]
+        done = run(self.folder, *small, *more, preexec_fn=prepare)
         if done.returncode == 99:
             self.skipTest('this sandbox does not allow mounts')
         return done
@@ -304,7 +386,21 @@ class Machine(Case):
 
     def test_a_tenth_of_the_file_system_stays_free(self):
         done = self.on_tmpfs('33m', '--force')
-        self.assert_refused(done, 301, 1, 'Fix: free some, or --size 29M')
+        self.assert_refused(done, 301, 1, 'Fix: free 2.3 MiB, or --size 29M.')
+
+    def test_where_there_is_too_little_room_no_impossible_size_is_suggested(self):
+        """Blocks of 256 KiB, 8 at a time, on 2 threads need 19 MiB."""
+        done = self.on_tmpfs('8m', '--force')
+        self.assert_refused(done, 301, 1, 'Fix: a directory on a larger file system (for --blocks')
+        full = os.path.join(self.folder, 'full')
+        done = self.on_tmpfs('32m', '--force', fill=(full, 30 << 20))
+        self.assert_refused(done, 301, 1, 'Fix: free 19.0 MiB, and --size 19M.')
+        done = self.on_tmpfs('32m', '--force', fill=(full, 32 << 20))
+        self.assert_refused(done, 301, 1, 'Fix: free 19.0 MiB, and --size 19M.')
+        done = self.on_tmpfs('32m', '--force', '--size', '19M', fill=(full, 11 << 20))
+        self.assert_refused(done, 301, 1, 'Fix: free 1.2 MiB, and --size 19M.')
+        done = self.on_tmpfs('32m', '--force', '--size', '19M', '--json', fill=(full, 9 << 20))
+        self.assert_measured(done)
 
     def test_two_drives_are_measured_alone_and_together(self):
         if os.geteuid() != 0:
@@ -326,6 +422,30 @@ class Machine(Case):
             blocks = sum(math.floor(most * share / max(shares) + 0.5) for share in shares)
             self.assertEqual(case['bytes'], blocks * 256 * 1024)
         self.assertEqual([d['verified_bytes'] for d in result['drives']], [32 * 2**20] * 2)
+
+    def test_one_disk_in_two_guises_is_refused(self):
+        """An overlay has numbers of its own; its upper directory is on the disk of the other."""
+        if os.geteuid() != 0:
+            self.skipTest('mounting needs root')
+        parts = {name: os.path.join(self.beside, name) for name in ('lower', 'upper', 'work')}
+        for path in parts.values():
+            os.mkdir(path)
+        options = ','.join(f'{name}dir={path}' for name, path in parts.items())
+
+        def mount():
+            if (LIBC.unshare(CLONE_NEWNS) or LIBC.mount(None, b'/', None, MS_REC | MS_PRIVATE, None)
+                    or LIBC.mount(b'overlay', self.folder.encode(), b'overlay', 0,
+                                  options.encode())):
+                os._exit(99)
+
+        done = run(self.folder, self.beside, *SMALL, preexec_fn=mount)
+        if done.returncode == 99:
+            self.skipTest('this sandbox does not allow mounts')
+        if 'which disk' in done.stderr:
+            self.skipTest('the disk of the temporary directory is not known')
+        self.assert_refused(done, 402, 2, 'same drive')
+        alone = run(self.folder, *SMALL, '--json', preexec_fn=mount)
+        self.assertEqual(self.assert_measured(alone)['drives'][0]['file_system'], 'overlay')
 
     def test_an_ordinary_user_with_little_locked_memory_can_measure(self):
         if os.geteuid() != 0:
@@ -349,7 +469,8 @@ class Machine(Case):
     def interrupted(self, number, times):
         command = [PROGRAM, self.folder, *SMALL[:-2], '--idle', '60']
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        child.stderr.readline()  # what will be written: signals are caught, the file is there
+        self.assertIn('will write at most', child.stderr.readline())
+        self.assertIn('filling scratch files', child.stderr.readline())
         held = [os.readlink(fd.path) for fd in os.scandir(f'/proc/{child.pid}/fd')]
         self.assertTrue([path for path in held if path.startswith(self.folder + '/')], held)
         for _ in range(times):
@@ -370,7 +491,7 @@ class Machine(Case):
         """It is stopped before both, so that the second one finds the first."""
         command = [PROGRAM, self.folder, *SMALL[:-2], '--idle', '60']
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        child.stderr.readline()
+        child.stderr.readline()  # signals are caught
         child.send_signal(signal.SIGSTOP)
         child.send_signal(signal.SIGINT)
         child.send_signal(signal.SIGTERM)
