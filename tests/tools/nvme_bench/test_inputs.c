@@ -210,7 +210,7 @@ static void test_broken_results_are_refused_clearly(void **state)
     free(read);
 }
 
-static void refuse_with(const char *from, const char *to)
+static void refuse_saying(const char *from, const char *to, const char *words)
 {
     struct nb_result *r = example(), *read = calloc(1, sizeof *read);
     struct hst_error error = {0};
@@ -223,10 +223,41 @@ static void refuse_with(const char *from, const char *to)
                      &text[before + strlen(from)]);
     assert_int_not_equal(load_text(whole, (size_t)n, read, &error), 0);
     assert_int_equal(error.code, FAIL_VALUE);
+    if (!strstr(error.message, words))
+        fail_msg("'%s' is not said in: %s", words, error.message);
     free(text);
     free(whole);
     free(r);
     free(read);
+}
+
+static void refuse_with(const char *from, const char *to)
+{
+    refuse_saying(from, to, "Fix: ");
+}
+
+static void test_rates_that_no_drive_has_are_refused_with_the_value(void **state)
+{
+    static const char *const values[] = {"0",     "-1",     "0.99",  "1e-300", "-1e-300",
+                                         "1e300", "1.1e15", "\"5\"", "true",   "[1]"};
+    static const char *const places[][2] = {{"\"value\":1e+09", "\"value\":%s"},
+                                            {"\"rates\":[5e+09", "\"rates\":[%s"},
+                                            {"\"recovered\":null", "\"recovered\":%s"}};
+    (void)state;
+    for (size_t p = 0; p < sizeof places / sizeof places[0]; p++) {
+        for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+            char to[64], words[96];
+            snprintf(to, sizeof to, places[p][1], values[i]);
+            snprintf(words, sizeof words, " is %s; a rate is 1 to 1e15 bytes/s",
+                     i == 7 ? "5" : values[i]);
+            refuse_saying(places[p][0], to, words);
+        }
+    }
+    refuse_saying("\"value\":1e+09", "\"value\":1e999", "'value' is 1e999; a rate");
+    refuse_saying("\"value\":1e+09", "\"value\":NaN", ": byte ");
+    refuse_saying("\"value\":1e+09", "\"value\":Infinity", ": byte ");
+    refuse_saying("\"value\":1e+09", "\"value\":1e+09,\"value\":2e+09", "twice: value)");
+    refuse_saying("\"value\":1e+09", "\"value\":null", "'cases' is missing or has a bad value");
 }
 
 static void test_values_that_can_not_be_are_refused(void **state)
@@ -256,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_a_quick_run_writes_at_most_2_gib_per_drive),
         cmocka_unit_test(test_a_result_that_is_read_again_is_the_same),
         cmocka_unit_test(test_broken_results_are_refused_clearly),
+        cmocka_unit_test(test_rates_that_no_drive_has_are_refused_with_the_value),
         cmocka_unit_test(test_values_that_can_not_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
