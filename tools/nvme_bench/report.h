@@ -12,7 +12,16 @@ void nb_report_json(const struct nb_result *result, const struct nb_answer *answ
 /** One page that needs nothing else: no network, no script. */
 void nb_report_html(const struct nb_result *result, const struct nb_answer *answer, FILE *out);
 
-/** Two results, the second in terms of the first. */
+#define NB_NO_DRIVE UINT32_MAX
+/** Drives of two results that are compared; NB_NO_DRIVE: there is none. */
+struct nb_pair {
+    uint32_t a, b;
+    bool same; /* as far as is known: the same disks, model and size, or the same simulated drive */
+};
+/** The same drives first, what is left in order, then those without a counterpart. Pure. */
+uint32_t nb_pair_drives(const struct nb_result *a, const struct nb_result *b,
+                        struct nb_pair pairs[2 * NB_MAX_DRIVES]);
+/** Two results, the second in terms of the first, and what of them can not be compared. */
 void nb_compare(const struct nb_result *a, const struct nb_result *b, const char *const names[2],
                 bool json, FILE *out);
 

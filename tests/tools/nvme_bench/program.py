@@ -278,6 +278,52 @@ class Reports(Case):
         self.assertEqual({r['ratio'] for r in rows if r['case'].startswith('steady')}, {2})
         self.assert_refused(run('--compare', a, PROGRAM), 402, 2)
 
+    def test_compare_takes_all_drives_and_says_what_has_no_counterpart(self):
+        slow, fast = 'sim:read=2G,write=1G', 'sim:read=6G,write=4G'
+        paths = []
+        third = 'sim:read=1G,write=1G'
+        for name, drives in ('a.json', [slow, fast]), ('b.json', [fast, slow, third]):
+            paths.append(os.path.join(self.beside, name))
+            with open(paths[-1], 'w') as file:
+                file.write(run(*drives, *SMALL, '--json').stdout)
+        found = json.loads(run('--compare', *paths, '--json').stdout)
+        self.assertEqual(found['drives'], [{'a': 0, 'b': 1, 'same': True},
+                                           {'a': 1, 'b': 0, 'same': True},
+                                           {'a': None, 'b': 2, 'same': False}])
+        for pair in (0, 1), (1, 0):
+            rows = [r for r in found['rows'] if (r['drive_a'], r['drive_b']) == pair]
+            self.assertEqual(len(rows), 13, 'all but CPU time, which virtual time has not')
+            self.assertEqual({round(r['ratio'], 6) for r in rows}, {1})
+        self.assertEqual(found['notes'], [
+            'A has 2 drives, B 3: together they are not compared',
+            'drive 2 of B (sim:read=1G,write=1G) has no counterpart in A'])
+        text = run('--compare', *paths).stdout
+        self.assertEqual(text.count('steady mixed'), 2)
+        self.assertIn('the same drive', text)
+
+    def test_what_one_result_lacks_is_no_number(self):
+        path, result = self.measured('a.json')
+        other = os.path.join(self.beside, 'b.json')
+        result['cases'] = [c for c in result['cases'] if c['phase'] == 'steady' and
+                           c['kind'] == 'read']
+        result['drives'][0]['sustained']['recovered'] = None
+        result['drives'][0]['path'] = 'sim:read=1G,write=1G'
+        result['quick'] = True
+        with open(other, 'w') as file:
+            json.dump(result, file)
+        for order in (path, other), (other, path):
+            done = run('--compare', *order)
+            self.assertEqual((done.returncode, done.stderr), (0, ''))
+            self.assertNotRegex(done.stdout, r'(?i)\bnan\b|\binf\b|\?')
+            self.assertRegex(done.stdout, r'steady write +(- +\S+ GB/s|\S+ GB/s +-) +-\n')
+            self.assertRegex(done.stdout, r'steady read .* 1\.00\n')
+            self.assertIn('by order: not known to be the same', done.stdout)
+            self.assertIn('is a quick run', done.stdout)
+            rows = {r['case']: r for r in
+                    json.loads(run('--compare', *order, '--json').stdout)['rows']}
+            self.assertIsNone(rows['best read of the sweep']['ratio'])
+            self.assertIsNone(rows['write after a rest']['ratio'])
+
     def test_hostile_results_are_refused(self):
         path = os.path.join(self.beside, 'x.json')
         for text in '', '{}', '[]', '{"program":"nvme-bench","format":1}', '{' * 100000, '\0':

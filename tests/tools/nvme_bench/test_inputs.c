@@ -278,6 +278,31 @@ static void test_values_that_can_not_be_are_refused(void **state)
     refuse_with("\"window_bytes\":67108864", "\"window_bytes\":900000000000000000");
 }
 
+static void test_drives_are_compared_by_what_they_are_then_in_order(void **state)
+{
+    struct nb_result *a = calloc(1, sizeof *a), *b = calloc(1, sizeof *b);
+    struct nb_pair pairs[2 * NB_MAX_DRIVES];
+    (void)state;
+    a->drive_count = 3;
+    b->drive_count = 2;
+    snprintf(a->drives[1].disks, sizeof a->drives[1].disks, "nvme1n1");
+    snprintf(a->drives[1].model, sizeof a->drives[1].model, "ACME");
+    a->drives[1].size_bytes = 1000;
+    b->drives[0] = a->drives[1];
+    assert_int_equal(nb_pair_drives(a, b, pairs), 3);
+    assert_true(pairs[0].a == 0 && pairs[0].b == 1 && !pairs[0].same); /* nothing is known */
+    assert_true(pairs[1].a == 1 && pairs[1].b == 0 && pairs[1].same);
+    assert_true(pairs[2].a == 2 && pairs[2].b == NB_NO_DRIVE);
+    assert_int_equal(nb_pair_drives(b, a, pairs), 3);
+    assert_true(pairs[0].b == 1 && pairs[0].same && pairs[1].b == 0);
+    assert_true(pairs[2].a == NB_NO_DRIVE && pairs[2].b == 2);
+    b->drives[0].size_bytes = 999; /* another drive of the model in the same slot */
+    assert_int_equal(nb_pair_drives(a, b, pairs), 3);
+    assert_true(pairs[0].b == 0 && pairs[1].b == 1 && !pairs[1].same);
+    free(a);
+    free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_a_result_that_is_read_again_is_the_same),
         cmocka_unit_test(test_broken_results_are_refused_clearly),
         cmocka_unit_test(test_rates_that_no_drive_has_are_refused_with_the_value),
+        cmocka_unit_test(test_drives_are_compared_by_what_they_are_then_in_order),
         cmocka_unit_test(test_values_that_can_not_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
