@@ -11,6 +11,7 @@
 #include "cli/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -91,22 +92,25 @@ uint64_t nb_budget_written(const struct nb_budget *b, const struct nb_drive *d)
 
 /* ---- refusals ---- */
 
-/* What would help, of what can be: smaller files, less on the file system, a larger one. */
+/* What would help, of what can be: smaller files, less on the file system, another one. */
 static void room_fix(const struct nb_budget *b, const struct nb_drive *d, char *fix, size_t bytes)
 {
     uint64_t need = b->file_bytes * b->lanes, room = nb_drive_room(d->size_bytes, d->free_bytes);
     uint64_t empty = nb_drive_room(d->size_bytes, d->size_bytes);
+    uint64_t taken = d->size_bytes - d->free_bytes;
     char more[TEXT_BYTES];
-    if (room >= b->least_bytes)
-        snprintf(fix, bytes, "free %s, or --size %lluM", text_size(need - room, more),
-                 (unsigned long long)(room / MIB));
+    if (room >= b->least_bytes && empty >= need)
+        snprintf(fix, bytes, "free %s, or --size %" PRIu64 "M",
+                 text_size(need + taken - empty, more), room / MIB);
+    else if (room >= b->least_bytes)
+        snprintf(fix, bytes, "--size %" PRIu64 "M", room / MIB);
     else if (empty >= b->least_bytes)
-        snprintf(fix, bytes, "free %s, and --size %lluM", text_size(b->least_bytes - room, more),
-                 (unsigned long long)(b->least_bytes / MIB));
+        snprintf(fix, bytes, "free %s, and --size %" PRIu64 "M",
+                 text_size(b->least_bytes + taken - empty, more), b->least_bytes / MIB);
     else
         snprintf(fix, bytes,
-                 "a directory on a larger file system (for --blocks, --depths and --threads as "
-                 "they are %s, and a tenth)",
+                 "a directory on a larger file system, or smaller --blocks, --depths or --threads "
+                 "(as they are, files of %s are needed)",
                  text_size(b->least_bytes, more));
 }
 

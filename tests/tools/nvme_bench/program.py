@@ -432,17 +432,20 @@ class Machine(Case):
 
     def test_a_tenth_of_the_file_system_stays_free(self):
         done = self.on_tmpfs('33m', '--force')
-        self.assert_refused(done, 301, 1, 'Fix: free 2.3 MiB, or --size 29M.')
+        self.assert_refused(done, 301, 1, 'Fix: --size 29M.')  # even empty it has not more
+        filled = (os.path.join(self.folder, 'full'), 10 << 20)
+        done = self.on_tmpfs('40m', '--force', fill=filled)
+        self.assert_refused(done, 301, 1, 'Fix: free 6.0 MiB, or --size 26M.')
 
     def test_where_there_is_too_little_room_no_impossible_size_is_suggested(self):
         """Blocks of 256 KiB, 8 at a time, on 2 threads need 19 MiB."""
         done = self.on_tmpfs('8m', '--force')
-        self.assert_refused(done, 301, 1, 'Fix: a directory on a larger file system (for --blocks')
+        self.assert_refused(done, 301, 1, 'Fix: a directory on a larger file system, or smaller')
         full = os.path.join(self.folder, 'full')
         done = self.on_tmpfs('32m', '--force', fill=(full, 30 << 20))
-        self.assert_refused(done, 301, 1, 'Fix: free 19.0 MiB, and --size 19M.')
+        self.assert_refused(done, 301, 1, 'Fix: free 20.2 MiB, and --size 19M.')
         done = self.on_tmpfs('32m', '--force', fill=(full, 32 << 20))
-        self.assert_refused(done, 301, 1, 'Fix: free 19.0 MiB, and --size 19M.')
+        self.assert_refused(done, 301, 1, 'Fix: free 22.2 MiB, and --size 19M.')
         done = self.on_tmpfs('32m', '--force', '--size', '19M', fill=(full, 11 << 20))
         self.assert_refused(done, 301, 1, 'Fix: free 1.2 MiB, and --size 19M.')
         done = self.on_tmpfs('32m', '--force', '--size', '19M', '--json', fill=(full, 9 << 20))
