@@ -43,9 +43,13 @@ struct nb_bench {
 /** Pure. What a run writes to a drive at most, zeros of file systems without fallocate included. */
 uint64_t nb_budget_written(const struct nb_budget *budget, const struct nb_drive *drive);
 
+/** Pure. Memory that a run takes for each drive. */
+uint64_t nb_budget_memory(const struct nb_budget *budget);
+
 /**
  * Refuses identified drives, before anything is written: too little room (E301), RAM without
- * --force, one disk twice (E402). Warns where that is not known.
+ * --force, one disk twice (E402), more memory than is free (E201). Warns where it is not known
+ * whether two are one disk.
  */
 int nb_bench_check(const struct nb_bench *bench);
 /**

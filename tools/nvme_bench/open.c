@@ -8,6 +8,7 @@
 #include "nvme_bench/measure.h"
 
 #include "cli/message.h"
+#include "cli/system.h"
 #include "cli/text.h"
 
 #include <errno.h>
@@ -90,7 +91,39 @@ uint64_t nb_budget_written(const struct nb_budget *b, const struct nb_drive *d)
     return b->written_bytes + (d->zeroed ? b->lanes * b->file_bytes : 0);
 }
 
+static size_t buffer_bytes(const struct nb_budget *b, uint32_t lane)
+{
+    uint64_t bytes =
+        (uint64_t)b->most_block * (lane == 0 ? b->most_depth : b->most_depth / b->lanes);
+    return bytes < 8 * MIB ? 8 * MIB : bytes; /* also what fills and reads back the files */
+}
+
+uint64_t nb_budget_memory(const struct nb_budget *b)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < b->lanes; i++) /* what is read, what is written, what stands where */
+        bytes +=
+            2 * buffer_bytes(b, i) + b->file_bytes / NB_SECTOR_BYTES * sizeof(struct nb_written);
+    return bytes;
+}
+
 /* ---- refusals ---- */
+
+/* All of it is touched, and the kernel kills whom it likes where there is not enough. */
+static int check_memory(const struct nb_bench *b)
+{
+    uint64_t need = nb_budget_memory(&b->budget) * b->result->drive_count, left;
+    struct system_memory memory;
+    system_memory(&memory);
+    left = memory.available ? least(memory.available, memory.cgroup_left) : memory.cgroup_left;
+    char needed[TEXT_BYTES], free[TEXT_BYTES];
+    if (need > left)
+        return fail(b->error, FAIL_DEVICE, -ENOMEM,
+                    "%s of memory are needed for what is in flight, %s are free. Fix: smaller "
+                    "--blocks or --depths, or fewer drives at a time.",
+                    text_size(need, needed), text_size(left, free));
+    return 0;
+}
 
 /* What would help, of what can be: smaller files, less on the file system, another one. */
 static void room_fix(const struct nb_budget *b, const struct nb_drive *d, char *fix, size_t bytes)
@@ -176,7 +209,7 @@ int nb_bench_check(const struct nb_bench *b)
     int rc = check_distinct(b);
     for (uint32_t d = 0; !rc && d < b->result->drive_count; d++)
         rc = check_drive(b, &b->result->drives[d]);
-    return rc;
+    return rc ? rc : check_memory(b);
 }
 
 static int refuse_open(struct nb_bench *b, const struct nb_drive *d, int native,
@@ -232,13 +265,6 @@ static void warn_about(const struct nb_drive *d, const struct hst_aio_info *info
 }
 
 /* ---- opening ---- */
-
-static size_t buffer_bytes(const struct nb_budget *b, uint32_t lane)
-{
-    uint64_t bytes =
-        (uint64_t)b->most_block * (lane == 0 ? b->most_depth : b->most_depth / b->lanes);
-    return bytes < 8 * MIB ? 8 * MIB : bytes; /* also what fills and reads back the files */
-}
 
 static int open_lane(struct nb_bench *b, uint32_t drive, uint32_t index, uint64_t run,
                      struct hst_aio_info *info)
