@@ -89,6 +89,18 @@ static void step_bars(const struct nb_answer *a, FILE *out)
             wanted, wanted);
 }
 
+static void put_space(const struct nb_answer *a, FILE *out)
+{
+    char need[32], text[96] = "of space; what is free is not known";
+    snprintf(need, sizeof need, "%.0f GB", a->bound.nvme_space_bytes / 1e9);
+    if (!a->fits)
+        snprintf(text, sizeof text, "of space, %.0f GB are missing", a->missing_bytes / 1e9);
+    else if (!isnan(a->room_bytes))
+        snprintf(text, sizeof text, "of space, of %.0f GB free%s", a->room_bytes / 1e9,
+                 a->drives > 1 ? " as it is shared" : "");
+    fact(out, need, text);
+}
+
 static void put_verdict(const struct nb_answer *a, FILE *out)
 {
     char headline[NB_SENTENCE], advice[NB_SENTENCE], text[128], count[TEXT_BYTES];
@@ -107,17 +119,7 @@ static void put_verdict(const struct nb_answer *a, FILE *out)
     fact(out, text, "tokens per second, at most");
     snprintf(text, sizeof text, "%.1f GB", a->bound.nvme_write_bytes / 1e9);
     fact(out, text, "written per step");
-    snprintf(text, sizeof text, "%.0f GB", a->bound.nvme_space_bytes / 1e9);
-    fact(out, text, "of space on the drives");
-    if (!a->fits) {
-        snprintf(text, sizeof text, "%.0f GB", a->missing_bytes / 1e9);
-        fact(out, text, "of it are missing");
-    } else if (isnan(a->room_bytes)) {
-        fact(out, "?", "free: a drive's size is not known");
-    } else {
-        snprintf(text, sizeof text, "%.0f GB", a->room_bytes / 1e9);
-        fact(out, text, "of room, as it is shared out");
-    }
+    put_space(a, out);
     if (!isnan(a->steps_to_wear))
         fact(out, text_count(a->steps_to_wear, count), "steps until the endurance is used");
     fputs("</div>\n", out);

@@ -115,9 +115,10 @@ static void print_plan(const struct nb_result *r, const struct nb_answer *a, FIL
 void nb_report_text(const struct nb_result *r, const struct nb_answer *answer, FILE *out)
 {
     struct nb_shape best;
-    char size[TEXT_BYTES], together[NB_SENTENCE];
+    char size[TEXT_BYTES], how[NB_SENTENCE], together[NB_SENTENCE + 32];
     nb_choose_for_all(r, &best);
-    nb_together_text(r, together);
+    nb_together_text(r, how);
+    snprintf(together, sizeof together, "all drives together, %s", how);
     for (uint32_t d = 0; d < r->drive_count; d++)
         print_drive(r, d, out);
     if (r->drive_count > 1)

@@ -95,7 +95,7 @@ void nb_together_text(const struct nb_result *r, char dst[NB_SENTENCE])
     double shares[NB_MAX_DRIVES];
     char share[16];
     nb_shares_of(r, shares);
-    snprintf(dst, NB_SENTENCE, "all drives together, each in its best shape, bytes shared by rate");
+    snprintf(dst, NB_SENTENCE, "each in its best shape, bytes shared by rate");
     for (uint32_t d = 0; d < r->drive_count; d++) {
         snprintf(share, sizeof share, "%.1f %%", 100 * shares[d]);
         add(dst, NB_SENTENCE, d ? " + %s" : ": %s", share);
