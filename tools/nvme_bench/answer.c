@@ -185,6 +185,7 @@ static void fill_space(const struct nb_result *r, struct nb_answer *a)
     a->room_bytes = INFINITY;
     for (uint32_t d = 0; d < r->drive_count; d++) {
         const struct nb_drive *drive = &r->drives[d];
+        a->most_share = fmax(a->most_share, a->shares[d]);
         double left = drive->size_bytes ? (double)drive->free_bytes : (double)NAN;
         a->missing_bytes += fmax(0, a->shares[d] * need - (isnan(left) ? (double)INFINITY : left));
         if (!isnan(a->room_bytes))
@@ -221,7 +222,8 @@ int nb_answer_make(const struct nb_args *a, const struct nb_result *result,
     answer->endurance_bytes = a->endurance_bytes * result->drive_count;
     bool wears = answer->endurance_bytes > 0 && answer->bound.nvme_write_bytes > 0;
     answer->steps_to_wear =
-        wears ? answer->endurance_bytes / answer->bound.nvme_write_bytes : (double)NAN;
+        wears ? a->endurance_bytes / (answer->most_share * answer->bound.nvme_write_bytes)
+              : (double)NAN;
     answer->days_to_wear = answer->steps_to_wear * answer->bound.step_s / DAY_S;
     return 0;
 }

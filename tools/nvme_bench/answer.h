@@ -24,13 +24,14 @@ struct nb_answer {
     uint32_t set;
     uint32_t drives_needed; /* striped, for the target; 0: none suffices */
     /* Space: each drive holds its share of bound.nvme_space_bytes. */
-    double shares[NB_MAX_DRIVES];
+    double shares[NB_MAX_DRIVES], most_share;
     double room_bytes;      /* of it that has room on these drives; NAN: a size is unknown */
     double missing_bytes;   /* sum of what does not fit on its drive */
     bool fits;              /* nothing is known to be missing */
     uint32_t drives_to_fit; /* 0: none suffices, or room is unknown */
     double endurance_bytes; /* of all drives; 0: not given */
-    /* NAN where endurance was not given, or nothing is written */
+    /* of the drive that wears out first; NAN where endurance was not given, or nothing is
+       written */
     double steps_to_wear, days_to_wear;
 };
 

@@ -154,7 +154,8 @@ static void space_text(const struct nb_answer *a, char *dst, size_t dst_bytes)
     drives_text(a, a->drives_to_fit, "", drives);
     snprintf(dst, dst_bytes, " To hold it: %s%s", drives, drives[0] ? ", or " : "");
     for (uint32_t d = 0; d < (a->set == 1 ? 1 : a->drives); d++) {
-        snprintf(each, sizeof each, "%.1f GB", a->shares[d] * need / 1e9);
+        double share = a->set == 1 ? a->most_share : a->shares[d];
+        snprintf(each, sizeof each, "%.1f GB", share * need / 1e9);
         add(dst, dst_bytes, d ? " + %s" : "%s", each);
     }
     add(dst, dst_bytes, " free on %s.", a->drives == 1 ? "it" : a->set == 1 ? "each" : "them");

@@ -274,6 +274,16 @@ class Reports(Case):
         other = json.loads(run('--from', path, '--json', *PLAN, '--tokens', '1e6').stdout)
         self.assertTrue(other['plan']['feeds'])
 
+    def test_a_plan_that_cannot_be_made_does_not_lose_the_results(self):
+        path, result = self.measured('a.json')
+        result['cases'] = [c for c in result['cases'] if c['phase'] == 'sweep']
+        with open(path, 'w') as file:
+            json.dump(result, file)
+        done = run('--from', path, *PLAN, '--json')
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('error[E402] the result has no steady rates', done.stderr)
+        self.assertIsNone(json.loads(done.stdout)['plan'])
+
     def test_compare_puts_two_results_side_by_side(self):
         a, first = self.measured('a.json')
         b = os.path.join(self.beside, 'b.json')

@@ -418,6 +418,14 @@ class Verdict(Case):
         rated = self.check('8B', ['--endurance', '1DWPD,3.84TB,5Y'], 3)
         self.close(rated['endurance_bytes'], 3.84e12 * 5 * 365)
 
+    def test_of_unequal_drives_the_one_with_the_most_to_write_wears_out_first(self):
+        plan = self.space('2T', '2T', rates=(9, 3), status=0, more=['--endurance', '600TBW'])
+        self.close(plan['endurance_bytes'], 1200e12)
+        wanted = 600e12 / (.75 * plan['written_bytes'])
+        self.assertAlmostEqual(plan['steps_to_wear'] / wanted, 1, delta=0.005)
+        plan = self.space('2T', '2T', status=0, more=['--endurance', '600TBW'])
+        self.close(plan['steps_to_wear'], 1200e12 / plan['written_bytes'])
+
     def test_the_examples_of_the_page_are_what_the_program_says(self):
         """Each row of the table in docs/nvme-bench.md: model, drive, figures as printed there."""
         with open(os.path.join(ROOT, 'docs', 'nvme-bench.md'), encoding='utf-8') as file:
