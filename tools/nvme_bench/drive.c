@@ -144,10 +144,9 @@ static bool find_upper(const char *options, char path[PATH_MAX])
     if (!at)
         return false;
     for (at += strlen("upperdir="); *at && *at != ',' && n < PATH_MAX - 1; at++) {
-        unsigned code;
         path[n++] = *at;
-        if (*at == '\\' && sscanf(at + 1, "%3o", &code) == 1) {
-            path[n - 1] = (char)code;
+        if (*at == '\\' && strspn(at + 1, "01234567") >= 3) {
+            path[n - 1] = (char)((at[1] - '0') * 64 + (at[2] - '0') * 8 + at[3] - '0');
             at += 3;
         }
     }

@@ -43,8 +43,8 @@ struct nb_bench {
 /** Pure. What a run writes to a drive at most, zeros of file systems without fallocate included. */
 uint64_t nb_budget_written(const struct nb_budget *budget, const struct nb_drive *drive);
 
-/** Pure. Memory that a run takes for each drive. */
-uint64_t nb_budget_memory(const struct nb_budget *budget);
+/** Pure. Memory that a run takes for a drive. */
+uint64_t nb_budget_memory(const struct nb_budget *budget, const struct nb_drive *drive);
 
 /**
  * Refuses identified drives, before anything is written: too little room (E301), RAM without

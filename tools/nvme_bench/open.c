@@ -98,9 +98,10 @@ static size_t buffer_bytes(const struct nb_budget *b, uint32_t lane)
     return bytes < 8 * MIB ? 8 * MIB : bytes; /* also what fills and reads back the files */
 }
 
-uint64_t nb_budget_memory(const struct nb_budget *b)
+uint64_t nb_budget_memory(const struct nb_budget *b, const struct nb_drive *d)
 {
-    uint64_t bytes = 0;
+    bool held = d->simulated || d->in_memory; /* the files too */
+    uint64_t bytes = held ? b->lanes * b->file_bytes : 0;
     for (uint32_t i = 0; i < b->lanes; i++) /* what is read, what is written, what stands where */
         bytes +=
             2 * buffer_bytes(b, i) + b->file_bytes / NB_SECTOR_BYTES * sizeof(struct nb_written);
@@ -112,16 +113,18 @@ uint64_t nb_budget_memory(const struct nb_budget *b)
 /* All of it is touched, and the kernel kills whom it likes where there is not enough. */
 static int check_memory(const struct nb_bench *b)
 {
-    uint64_t need = nb_budget_memory(&b->budget) * b->result->drive_count, left;
+    uint64_t need = 0, left;
+    char needed[TEXT_BYTES], had[TEXT_BYTES];
     struct system_memory memory;
+    for (uint32_t d = 0; d < b->result->drive_count; d++)
+        need += nb_budget_memory(&b->budget, &b->result->drives[d]);
     system_memory(&memory);
     left = memory.available ? least(memory.available, memory.cgroup_left) : memory.cgroup_left;
-    char needed[TEXT_BYTES], free[TEXT_BYTES];
     if (need > left)
         return fail(b->error, FAIL_DEVICE, -ENOMEM,
-                    "%s of memory are needed for what is in flight, %s are free. Fix: smaller "
-                    "--blocks or --depths, or fewer drives at a time.",
-                    text_size(need, needed), text_size(left, free));
+                    "%s of memory are needed, %s are free. Fix: smaller --blocks, --depths or "
+                    "--size, or fewer drives at a time.",
+                    text_size(need, needed), text_size(left, had));
     return 0;
 }
 
@@ -178,7 +181,7 @@ static int check_pair(const struct nb_bench *b, const struct nb_drive *one,
                     "room. Fix: leave one out.",
                     one->path, other->path, shared);
     if (nb_drives_share_controller(one, other))
-        cli_warn((enum cli_code)FAIL_VALUE,
+        cli_warn(CLI_VALUE,
                  "'%.150s' and '%.150s' are name spaces of one NVMe controller (%.60s, %.60s): if "
                  "that is one drive, only what is measured together counts",
                  one->path, other->path, one->disks, other->disks);
@@ -196,7 +199,7 @@ static int check_distinct(const struct nb_bench *b)
     for (uint32_t i = 0; !rc && i < r->drive_count && r->drive_count > 1; i++) {
         const struct nb_drive *d = &r->drives[i];
         if (!d->simulated && !d->in_memory && !d->disks[0])
-            cli_warn((enum cli_code)FAIL_VALUE,
+            cli_warn(CLI_VALUE,
                      "which disk '%.200s' is on is not known (%.60s): if it is another one's here, "
                      "both share its rate and its room",
                      d->path, d->file_system[0] ? d->file_system : "file system unknown");

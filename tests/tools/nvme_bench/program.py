@@ -218,14 +218,15 @@ class CommandLine(Case):
         self.assertEqual((text[:15], text[-8:]), ('<!doctype html>', '</html>\n'))
 
     def test_more_memory_than_there_is_is_refused_before_it_is_taken(self):
-        """8 drives, requests of 64 MiB, 256 at a time, and as much again for reading back."""
+        """8 drives of 80 GiB, requests of 64 MiB, 256 at a time, and as much again for reading
+        back."""
         with open('/proc/meminfo') as file:
             free = int(re.search(r'MemAvailable: +(\d+)', file.read()).group(1)) << 10
         if free >= 256 << 30:
             self.skipTest('this machine has as much memory')
         done = run(*[f'sim:read={i}G,write=1G' for i in range(1, 9)], '--size', '80G', '--blocks',
                    '64M', '--depths', '256', '--threads', '1')
-        self.assert_refused(done, 201, 1, '257.2 GiB of memory are needed for what is in flight')
+        self.assert_refused(done, 201, 1, '897.2 GiB of memory are needed')
 
     def test_the_model_may_be_a_file_or_a_directory(self):
         model = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
