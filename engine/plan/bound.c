@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The least time a training step can take on given rates. A lower bound is worth having only if
- * nothing can beat it: each term counts what must move or be computed whatever the schedule, and
- * terms of different resources overlap fully but for the first unit's way in and the last unit's
- * way out. docs/nvme-bench.md derives each term and works two examples by hand.
+ * The least time a training step can take on given rates. Each term counts what must move or be
+ * computed whatever the schedule, and terms of different resources overlap fully but for the first
+ * unit's way in and the last unit's way out. The one thing that can beat it is memory: states that
+ * it holds may be read before the update begins and written after the forward. docs/nvme-bench.md
+ * derives each term and works two examples by hand.
  */
 #include <hoistway/plan.h>
 
@@ -56,7 +57,8 @@ static bool input_is_valid(const struct hst_bound_in *in)
     bool shares = share_is_valid(in->states_on_nvme) && share_is_valid(in->weights_on_nvme) &&
                   in->spill_bytes >= 0;
     bool drives = in->states_on_nvme > 0 || in->weights_on_nvme > 0 || in->spill_bytes > 0;
-    return sized && bytes && rates && shares && (!drives || (in->read > 0 && in->write > 0));
+    return sized && hst_shape_params(s) && bytes && rates && shares &&
+           (!drives || (in->read > 0 && in->write > 0));
 }
 
 /* A rate of 0 limits nothing. */
@@ -139,6 +141,18 @@ static void split_phases(const struct hst_bound_in *in, const struct hst_bound *
     };
 }
 
+/* Rates of 1e-300 overflow: then nothing is said rather than inf - inf. */
+static bool is_finite(const struct hst_bound *b)
+{
+    const double terms[] = {b->flops,     b->nvme_read_bytes,  b->nvme_write_bytes, b->gpu_s,
+                            b->forward_s, b->nvme_space_bytes, b->backward_s,       b->update_s,
+                            b->nvme_s,    b->link_s,           b->dram_s,           b->step_s};
+    for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++)
+        if (!isfinite(terms[i]))
+            return false;
+    return b->gpu_s > 0 && b->efficiency > 0;
+}
+
 int hst_bound(const struct hst_bound_in *in, uint64_t tokens, struct hst_bound *bound)
 {
     struct phase forward, backward;
@@ -159,7 +173,10 @@ int hst_bound(const struct hst_bound_in *in, uint64_t tokens, struct hst_bound *
     double units = in->shape.layers;
     b.step_s = in->overlap ? phase_seconds(&whole, units)
                            : phase_seconds(&forward, units) + phase_seconds(&backward, units);
+    b.step_s = fmax(b.step_s, b.gpu_s); /* which the rounding of its two parts may miss */
     b.efficiency = b.gpu_s / b.step_s;
+    if (!is_finite(&b))
+        return -EINVAL;
     b.bound_by = longest_of(&b);
     *bound = b;
     return 0;
@@ -176,8 +193,7 @@ int hst_bound_tokens(const struct hst_bound_in *in, double target, uint64_t *tok
         return -ERANGE;
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
-        (void)hst_bound(in, middle, &b);
-        if (b.efficiency >= target)
+        if (hst_bound(in, middle, &b) == 0 && b.efficiency >= target)
             high = middle;
         else
             low = middle;

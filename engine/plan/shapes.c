@@ -62,13 +62,24 @@ static uint64_t layer_params(const struct hst_shape *s)
     return attention + mlp + 2 * h; /* and two norms */
 }
 
+/* In doubles, which no size overflows; exact enough to tell what 64 bits do not hold. */
+static bool is_countable(const struct hst_shape *s)
+{
+    double h = s->hidden, heads = 2.0 * s->heads + 2.0 * s->kv_heads;
+    double layer = h * (heads * s->head_dim + 3.0 * s->intermediate + 2);
+    return 2.0 * s->vocab * h + s->layers * layer + h < 0x1p63;
+}
+
 uint64_t hst_shape_params(const struct hst_shape *s)
 {
+    if (!is_countable(s))
+        return 0;
     uint64_t table = (uint64_t)s->vocab * s->hidden;
     return (s->tied ? 1 : 2) * table + s->layers * layer_params(s) + s->hidden;
 }
 
 uint64_t hst_shape_matmul_params(const struct hst_shape *s)
 {
-    return hst_shape_params(s) - (s->tied ? 0 : (uint64_t)s->vocab * s->hidden);
+    uint64_t params = hst_shape_params(s);
+    return s->tied || params == 0 ? params : params - (uint64_t)s->vocab * s->hidden;
 }

@@ -242,6 +242,74 @@ static void test_what_has_no_meaning_is_refused(void **state)
     assert_true(b.step_s == -1);
 }
 
+/* Each number of a machine, at every magnitude: refused, or every term is finite and no step is
+   faster than its GPU. */
+static void test_terms_are_finite_or_refused(void **state)
+{
+    static const double values[] = {5e-324, 1e-300, 1e-30, 1, 1e30, 1e300, 1.7e308};
+    size_t refused = 0, taken = 0;
+    (void)state;
+    for (size_t field = 0; field < 6; field++) {
+        for (size_t i = 0; i < 2 * sizeof values / sizeof values[0]; i++) {
+            struct hst_bound_in in = toy();
+            double *const fields[] = {&in.read, &in.write, &in.mixed,
+                                      &in.link, &in.dram,  &in.flops_per_s};
+            struct hst_bound b;
+            in.overlap = i % 2;
+            *fields[field] = values[i / 2];
+            in.spill_bytes = 1;
+            if (hst_bound(&in, 3, &b)) {
+                refused++;
+                continue;
+            }
+            taken++;
+            assert_true(isfinite(b.nvme_s) && isfinite(b.link_s) && isfinite(b.dram_s));
+            assert_true(isfinite(b.step_s) && isfinite(b.update_s) && isfinite(b.gpu_s));
+            assert_true(b.efficiency > 0 && b.efficiency <= 1);
+        }
+    }
+    assert_true(refused == 10); /* the smallest, but for a mixed rate that is not waited for */
+    assert_true(taken == 74);
+}
+
+static void test_rates_next_to_nothing_are_refused_by_the_inverses_too(void **state)
+{
+    struct hst_bound_in in = toy();
+    uint64_t tokens = 77;
+    uint32_t sets = 77;
+    (void)state;
+    in.read = in.write = in.mixed = 1e-310;
+    assert_int_equal(hst_bound_tokens(&in, 0.9, &tokens), -EINVAL);
+    assert_int_equal(hst_bound_drives(&in, 3, 0.9, &sets), -ERANGE); /* of which 2^20 are finite */
+    assert_true(tokens == 77 && sets == 77);
+}
+
+static void test_a_step_is_never_shorter_than_its_computing(void **state)
+{
+    (void)state;
+    for (uint64_t tokens = 1; tokens < 2000; tokens++) {
+        struct hst_bound_in in = toy();
+        in.states_on_nvme = 0;
+        in.flops_per_s = 3e13 + (double)tokens;
+        struct hst_bound b = bound_of(&in, tokens);
+        assert_true(b.efficiency <= 1);
+    }
+}
+
+static void test_more_parameters_than_can_be_counted_are_no_model(void **state)
+{
+    struct hst_bound_in in = toy();
+    struct hst_bound b;
+    (void)state;
+    in.shape.hidden = UINT32_MAX;
+    in.shape.intermediate = UINT32_C(1) << 27;
+    assert_true(hst_shape_params(&in.shape) > UINT64_C(1) << 62);
+    assert_int_equal(hst_bound(&in, 3, &b), 0);
+    in.shape.layers = UINT32_MAX;
+    assert_true(hst_shape_params(&in.shape) == 0 && hst_shape_matmul_params(&in.shape) == 0);
+    assert_int_equal(hst_bound(&in, 3, &b), -EINVAL);
+}
+
 /* ---- inverses ---- */
 
 static void test_the_tokens_found_reach_the_target_and_one_fewer_do_not(void **state)
@@ -313,6 +381,10 @@ int main(void)
         cmocka_unit_test(test_link_and_memory_limit_where_their_rates_are_given),
         cmocka_unit_test(test_without_anything_on_drives_they_do_not_limit),
         cmocka_unit_test(test_what_has_no_meaning_is_refused),
+        cmocka_unit_test(test_terms_are_finite_or_refused),
+        cmocka_unit_test(test_rates_next_to_nothing_are_refused_by_the_inverses_too),
+        cmocka_unit_test(test_a_step_is_never_shorter_than_its_computing),
+        cmocka_unit_test(test_more_parameters_than_can_be_counted_are_no_model),
         cmocka_unit_test(test_the_tokens_found_reach_the_target_and_one_fewer_do_not),
         cmocka_unit_test(test_the_drives_found_reach_the_target_and_one_fewer_do_not),
         cmocka_unit_test(test_what_no_number_reaches_is_said),

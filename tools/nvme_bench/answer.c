@@ -5,6 +5,7 @@
 #include "hf/config.h"
 #include "hf/input.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -13,24 +14,54 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define DAY_S 86400.0
+#define DAY_S       86400.0
+#define MAX_NAMES   32u
+#define MOST_DRIVES (1u << 20)
 
 /* ---- the model ---- */
 
+/* "9B", "llama-9b-chat": how many parameters the name says. 0: none. */
+static double params_named(const char *name)
+{
+    while (*name) {
+        size_t length = strspn(name, "0123456789.");
+        const char *unit = name + length;
+        bool ends = *unit && !isalnum((unsigned char)unit[1]);
+        double factor = strchr("Bb", *unit) ? 1e9 : strchr("Mm", *unit) ? 1e6 : 1e12;
+        if (length && length < 16 && ends && strchr("BbMmTt", *unit))
+            return strtod(name, NULL) * factor;
+        name += length ? length : 1;
+    }
+    return 0;
+}
+
+/* The known model nearest in size, or else in spelling. */
+static const char *nearest_model(const char *plan, const struct hst_shape *shapes, size_t count)
+{
+    const char *names[MAX_NAMES], *nearest = NULL;
+    double size = params_named(plan), least = INFINITY;
+    for (size_t i = 0; i < count && i < MAX_NAMES; i++) {
+        double away = fabs(log((double)hst_shape_params(&shapes[i]) / size));
+        names[i] = shapes[i].name;
+        if (size > 0 && away < least) {
+            least = away;
+            nearest = shapes[i].name;
+        }
+    }
+    nearest = nearest ? nearest : cli_nearest(plan, names, count);
+    return nearest ? nearest : "8B";
+}
+
 static int unknown_model(const char *plan, struct hst_error *error)
 {
-    const char *names[32];
     char known[200] = "";
     size_t count, n = 0;
     const struct hst_shape *shapes = hst_shapes(&count);
-    for (size_t i = 0; i < count && i < 32; i++) {
-        names[i] = shapes[i].name;
+    for (size_t i = 0; i < count && n < sizeof known; i++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", shapes[i].name);
-    }
-    const char *nearest = cli_nearest(plan, names, count);
     return fail(error, FAIL_VALUE, -EINVAL,
                 "--plan '%.100s' is no file, no directory and no known model (%s). Fix: --plan %s.",
-                plan, known, nearest ? nearest : "8B");
+                plan, known, nearest_model(plan, shapes, count));
 }
 
 static struct hst_shape shape_of(const struct llama_config *c)
@@ -134,15 +165,35 @@ static void fill_in(const struct nb_args *a, const struct nb_rates *rates, struc
     answer->target = a->target_percent / 100;
 }
 
-/* Drives of this kind: sets of as many as were measured, made single ones. */
-static uint32_t count_drives(const struct nb_answer *answer)
+/* Sets of these drives; where all are alike, a set is one drive. */
+static uint32_t count_sets(const struct nb_answer *answer)
 {
     struct hst_bound_in one = answer->in;
-    uint32_t drives = 0;
-    one.read /= answer->drives;
-    one.write /= answer->drives;
-    one.mixed /= answer->drives;
-    return hst_bound_drives(&one, answer->tokens, answer->target, &drives) ? 0 : drives;
+    uint32_t sets = 0, parts = answer->set;
+    one.read = one.read * parts / answer->drives;
+    one.write = one.write * parts / answer->drives;
+    one.mixed = one.mixed * parts / answer->drives;
+    return hst_bound_drives(&one, answer->tokens, answer->target, &sets) ? 0 : sets;
+}
+
+/* Each drive has to hold its share: that of a fast one with little room may not fit where the sum
+   would. */
+static void fill_space(const struct nb_result *r, struct nb_answer *a)
+{
+    double need = a->bound.nvme_space_bytes;
+    nb_shares_of(r, a->shares);
+    a->room_bytes = INFINITY;
+    for (uint32_t d = 0; d < r->drive_count; d++) {
+        const struct nb_drive *drive = &r->drives[d];
+        a->most_share = fmax(a->most_share, a->shares[d]);
+        double left = drive->size_bytes ? (double)drive->free_bytes : (double)NAN;
+        a->missing_bytes += fmax(0, a->shares[d] * need - (isnan(left) ? (double)INFINITY : left));
+        if (!isnan(a->room_bytes))
+            a->room_bytes = isnan(left) ? left : fmin(a->room_bytes, left / a->shares[d]);
+    }
+    a->fits = a->missing_bytes == 0;
+    double sets = ceil(need / (a->room_bytes * a->set / a->drives));
+    a->drives_to_fit = sets > 0 && sets <= MOST_DRIVES ? (uint32_t)sets * a->set : 0;
 }
 
 int nb_answer_make(const struct nb_args *a, const struct nb_result *result,
@@ -165,11 +216,14 @@ int nb_answer_make(const struct nb_args *a, const struct nb_result *result,
     answer->feeds = answer->bound.efficiency >= answer->target;
     if (hst_bound_tokens(&answer->in, answer->target, &answer->tokens_needed))
         answer->tokens_needed = 0;
-    answer->drives_needed = count_drives(answer);
+    answer->set = nb_drives_are_alike(result) ? 1 : answer->drives;
+    answer->drives_needed = count_sets(answer) * answer->set;
+    fill_space(result, answer);
     answer->endurance_bytes = a->endurance_bytes * result->drive_count;
     bool wears = answer->endurance_bytes > 0 && answer->bound.nvme_write_bytes > 0;
     answer->steps_to_wear =
-        wears ? answer->endurance_bytes / answer->bound.nvme_write_bytes : (double)NAN;
+        wears ? a->endurance_bytes / (answer->most_share * answer->bound.nvme_write_bytes)
+              : (double)NAN;
     answer->days_to_wear = answer->steps_to_wear * answer->bound.step_s / DAY_S;
     return 0;
 }

@@ -17,11 +17,21 @@ struct nb_answer {
     struct hst_bound_in in;
     struct hst_bound bound;
     double target; /* 0 to 1 */
-    bool feeds;    /* bound.efficiency ≥ target */
+    bool feeds;    /* bound.efficiency ≥ target; whether they hold it is `fits` */
     uint64_t tokens_needed; /* per step, for the target; 0: none suffices */
-    uint32_t drives_needed; /* of this kind, striped; 0: none suffices */
+    /* More drives are counted in sets like the measured one; of drives that are alike, in single
+       ones: then `set` is 1, else `drives`. */
+    uint32_t set;
+    uint32_t drives_needed; /* striped, for the target; 0: none suffices */
+    /* Space: each drive holds its share of bound.nvme_space_bytes. */
+    double shares[NB_MAX_DRIVES], most_share;
+    double room_bytes;      /* of it that has room on these drives; NAN: a size is unknown */
+    double missing_bytes;   /* sum of what does not fit on its drive */
+    bool fits;              /* nothing is known to be missing */
+    uint32_t drives_to_fit; /* 0: none suffices, or room is unknown */
     double endurance_bytes; /* of all drives; 0: not given */
-    /* NAN where endurance was not given, or nothing is written */
+    /* of the drive that wears out first; NAN where endurance was not given, or nothing is
+       written */
     double steps_to_wear, days_to_wear;
 };
 

@@ -250,7 +250,8 @@ static struct cli_verb verb_of(struct nb_args *args)
         .command = "nvme-bench",
         .about = "Measures drives as training would use them, and says whether they feed a model.\n"
                  "DIR is a directory on the drive, or sim:read=7G,write=5G,... for a simulated one."
-                 "\nExit codes: 0, 1 failure, 2 usage, 3 below --target, 75 and 130 interrupted.",
+                 "\nExit codes: 0, 1 failure, 2 usage, 3 below --target or no room, 75 "
+                 "and 130 interrupted.",
         .sets = {{table, sizeof table / sizeof table[0], args}},
         .set_count = 1,
         .operands = &args->paths,

@@ -8,6 +8,8 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdio.h>
@@ -134,32 +136,149 @@ void nb_drive_read_block(const struct nb_system *system, unsigned major, unsigne
     read_bus(disk, drive);
 }
 
-/* Line: "36 25 254:0 / /mnt rw - ext4 /dev/vda rw"; optional fields stand before the dash. */
-void nb_drive_read_mount(const struct nb_system *system, unsigned major, unsigned minor,
-                         struct nb_drive *drive)
+/* upperdir= of an overlay's options, with the kernel's escapes (\040: a blank) undone. */
+static bool find_upper(const char *options, char path[PATH_MAX])
 {
-    char line[4096], mount[256], type[64], source[256];
+    const char *at = strstr(options, "upperdir=");
+    size_t n = 0;
+    if (!at)
+        return false;
+    for (at += strlen("upperdir="); *at && *at != ',' && n < PATH_MAX - 1; at++) {
+        path[n++] = *at;
+        if (*at == '\\' && strspn(at + 1, "01234567") >= 3) {
+            path[n - 1] = (char)((at[1] - '0') * 64 + (at[2] - '0') * 8 + at[3] - '0');
+            at += 3;
+        }
+    }
+    path[n] = '\0';
+    return true;
+}
+
+struct mount {
+    const char *target, *type, *source, *options;
+};
+
+/* Line: "36 25 254:0 / /mnt rw - ext4 /dev/vda rw,…"; optional fields stand before the dash. Cuts
+   it into words. */
+static bool read_mount_line(char *line, unsigned major, unsigned minor, uint64_t mount_id,
+                            struct mount *mount)
+{
+    uint64_t id;
     unsigned m, n;
+    char *dash = strstr(line, " - "), *rest;
+    if (!dash || sscanf(line, "%" SCNu64 " %*u %u:%u", &id, &m, &n) != 3 ||
+        (mount_id ? id != mount_id : m != major || n != minor))
+        return false;
+    *dash = '\0';
+    strtok_r(line, " ", &rest);
+    for (int i = 0; i < 3; i++) /* parent, numbers, root */
+        strtok_r(NULL, " ", &rest);
+    mount->target = strtok_r(NULL, " ", &rest);
+    mount->type = strtok_r(dash + 3, " \n", &rest);
+    mount->source = strtok_r(NULL, " \n", &rest);
+    mount->options = strtok_r(NULL, "\n", &rest);
+    return mount->target && mount->type && mount->source;
+}
+
+/* Where a file system has numbers of its own. */
+static void find_disks(const struct nb_system *system, const struct mount *mount,
+                       struct nb_drive *drive)
+{
+    struct stat st;
+    char upper[PATH_MAX];
+    if (strcmp(mount->type, "zfs") == 0) { /* its data sets share the pool */
+        int length = (int)strcspn(mount->source, "/,");
+        snprintf(drive->disks, sizeof drive->disks, "ZFS pool %.*s", length < 200 ? length : 200,
+                 mount->source);
+    } else if (strncmp(mount->source, "/dev/", 5) == 0) {
+        if (stat(mount->source, &st) == 0)
+            nb_disks_add(system, major(st.st_rdev), minor(st.st_rdev), drive);
+        else
+            nb_disks_add_named(system, mount->source, drive);
+    } else if (mount->options && find_upper(mount->options, upper) && stat(upper, &st) == 0) {
+        nb_disks_add(system, major(st.st_dev), minor(st.st_dev), drive);
+    }
+}
+
+void nb_drive_read_mount(const struct nb_system *system, unsigned major, unsigned minor,
+                         uint64_t mount_id, struct nb_drive *drive)
+{
+    char *line = NULL;
+    size_t line_bytes = 0;
+    struct mount mount;
     FILE *file = fopen(system->mountinfo, "re");
+    bool found = false;
     if (!file)
         return;
-    while (fgets(line, sizeof line, file)) {
-        const char *dash = strstr(line, " - ");
-        if (!dash || sscanf(line, "%*d %*d %u:%u %*s %255s", &m, &n, mount) != 3 || m != major ||
-            n != minor || sscanf(dash, " - %63s %255s", type, source) != 2)
-            continue;
-        snprintf(drive->file_system, sizeof drive->file_system, "%s", type);
-        snprintf(drive->mount, sizeof drive->mount, "%s", mount);
-        if (!drive->device[0] && strncmp(source, "/dev/", 5) == 0)
-            snprintf(drive->device, sizeof drive->device, "%.100s", source + 5);
-        break;
+    while (!found && getline(&line, &line_bytes, file) > 0)
+        found = read_mount_line(line, major, minor, mount_id, &mount);
+    if (found) {
+        snprintf(drive->file_system, sizeof drive->file_system, "%s", mount.type);
+        snprintf(drive->mount, sizeof drive->mount, "%s", mount.target);
+        if (!drive->device[0] && strncmp(mount.source, "/dev/", 5) == 0)
+            snprintf(drive->device, sizeof drive->device, "%.100s", mount.source + 5);
+        if (!drive->disks[0])
+            find_disks(system, &mount, drive);
     }
+    free(line);
     fclose(file);
+}
+
+/* size= of "sim:…": bytes, with the suffixes of <hoistway/aio.h>. 0: not given, or not understood,
+   which the open refuses. */
+static uint64_t simulated_size(const char *model)
+{
+    static const char units[] = "KMGT";
+    const char *word = strstr(model, "size=");
+    if (!word || !strchr(":, \t\n", word[-1]))
+        return 0;
+    char *end;
+    double value = strtod(word + strlen("size="), &end);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    for (long i = unit ? unit - units + 1 : 0; i > 0; i--)
+        value *= end[1] == 'i' ? 1024 : 1000;
+    return value > 0 && value < 0x1p63 ? (uint64_t)value : 0;
 }
 
 static bool is_in_memory(const struct statfs *fs)
 {
     return fs->f_type == TMPFS_MAGIC || fs->f_type == RAMFS_MAGIC;
+}
+
+/* Whether space is reserved there without being written. True also where that can not be tried:
+   then no scratch file can be made either. */
+static bool has_fallocate(const char *directory)
+{
+    char name[PATH_MAX];
+    int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0 && snprintf(name, sizeof name, "%s/.hoistway-XXXXXX", directory) < PATH_MAX) {
+        fd = mkostemp(name, O_CLOEXEC);
+        if (fd >= 0)
+            unlink(name);
+    }
+    if (fd < 0)
+        return true;
+    bool refused = fallocate(fd, 0, 0, 4096) && (errno == EOPNOTSUPP || errno == ENOSYS);
+    close(fd);
+    return !refused;
+}
+
+static void identify_directory(const struct nb_system *system, const struct stat *st,
+                               const struct statfs *fs, struct nb_drive *drive)
+{
+    struct statx more = {0};
+    unsigned major = major(st->st_dev), minor = minor(st->st_dev);
+    bool numbered =
+        statx(AT_FDCWD, drive->path, 0, STATX_MNT_ID, &more) == 0 && (more.stx_mask & STATX_MNT_ID);
+    drive->in_memory = is_in_memory(fs);
+    drive->size_bytes = (uint64_t)fs->f_blocks * (uint64_t)fs->f_bsize;
+    drive->free_bytes = (uint64_t)fs->f_bavail * (uint64_t)fs->f_bsize;
+    drive->device_major = major;
+    drive->device_minor = minor;
+    drive->zeroed = !has_fallocate(drive->path);
+    nb_drive_read_block(system, major, minor, drive);
+    nb_disks_add(system, major, minor, drive);
+    nb_drive_read_mount(system, major, minor, numbered ? more.stx_mnt_id : 0, drive);
 }
 
 int nb_drive_identify(const struct nb_system *system, struct nb_drive *drive,
@@ -170,6 +289,7 @@ int nb_drive_identify(const struct nb_system *system, struct nb_drive *drive,
     drive->numa_node = -1;
     if (nb_drive_is_simulated(drive->path)) {
         drive->simulated = true;
+        drive->size_bytes = drive->free_bytes = simulated_size(drive->path);
         snprintf(drive->model, sizeof drive->model, "simulated");
         return 0;
     }
@@ -183,10 +303,6 @@ int nb_drive_identify(const struct nb_system *system, struct nb_drive *drive,
                     "'%.200s' is not a directory. Fix: give a directory on the drive to be "
                     "measured, not the drive itself.",
                     drive->path);
-    drive->in_memory = is_in_memory(&fs);
-    drive->size_bytes = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
-    drive->free_bytes = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
-    nb_drive_read_block(system, major(st.st_dev), minor(st.st_dev), drive);
-    nb_drive_read_mount(system, major(st.st_dev), minor(st.st_dev), drive);
+    identify_directory(system, &st, &fs, drive);
     return 0;
 }

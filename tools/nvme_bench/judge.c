@@ -9,6 +9,7 @@
 #define DROP_FRACTION 0.8  /* of the rate before: less is a drop */
 #define FLAT_SPREAD   0.1  /* of the median */
 #define ALIKE         0.97 /* of the best rate: not worth more requests in flight */
+#define UNLIKE        0.1  /* of an equal share: drives that differ by more are unequal */
 
 /* ---- latencies ---- */
 
@@ -102,6 +103,65 @@ void nb_sustained_judge(struct nb_sustained *s)
     s->last = drop ? median(s->rates + drop, s->windows - drop) : s->first;
 }
 
+/* ---- several drives ---- */
+
+static double rate_of(const struct nb_result *r, enum nb_phase phase, enum nb_kind kind,
+                      uint32_t drive)
+{
+    const struct nb_point *p = nb_find(r, phase, kind, drive);
+    return p ? p->rate : 0;
+}
+
+/* What a long write fell to counts, even where a short one did better afterwards. */
+static double steady_rate(const struct nb_result *r, enum nb_kind kind, uint32_t drive)
+{
+    const struct nb_sustained *s = &r->drives[drive].sustained;
+    double rate = rate_of(r, NB_STEADY, kind, drive);
+    return kind == NB_WRITE && s->drop_bytes ? fmin(rate, s->last) : rate;
+}
+
+void nb_shares_of(const struct nb_result *r, double shares[NB_MAX_DRIVES])
+{
+    double sum = 0;
+    bool known = true;
+    for (uint32_t d = 0; d < r->drive_count; d++) {
+        double read = steady_rate(r, NB_READ, d), write = steady_rate(r, NB_WRITE, d);
+        known = known && read > 0 && write > 0;
+        shares[d] = known ? 1 / (1 / read + 1 / write) : 0;
+        sum += shares[d];
+    }
+    for (uint32_t d = 0; d < r->drive_count; d++)
+        shares[d] = known ? shares[d] / sum : 1.0 / r->drive_count;
+}
+
+bool nb_drives_are_alike(const struct nb_result *r)
+{
+    double shares[NB_MAX_DRIVES];
+    nb_shares_of(r, shares);
+    for (uint32_t d = 0; d < r->drive_count; d++)
+        if (fabs(shares[d] * r->drive_count - 1) > UNLIKE)
+            return false;
+    return true;
+}
+
+/* Of drives that share bytes out, the last one to end decides. */
+static double usable_rate(const struct nb_result *r, enum nb_kind kind)
+{
+    double shares[NB_MAX_DRIVES], least = INFINITY;
+    nb_shares_of(r, shares);
+    for (uint32_t d = 0; d < r->drive_count; d++)
+        least = fmin(least, steady_rate(r, kind, d) / shares[d]);
+    return r->drive_count > 1 ? fmin(least, rate_of(r, NB_STRIPED, kind, NB_ALL_DRIVES)) : least;
+}
+
+bool nb_rates_of(const struct nb_result *r, struct nb_rates *rates)
+{
+    rates->read = usable_rate(r, NB_READ);
+    rates->write = usable_rate(r, NB_WRITE);
+    rates->mixed = usable_rate(r, NB_MIXED);
+    return rates->read > 0 && rates->write > 0 && rates->mixed > 0;
+}
+
 /* ---- choosing ---- */
 
 static uint64_t bytes_in_flight(const struct nb_shape *s)
@@ -133,37 +193,36 @@ void nb_choose_best(const struct nb_result *r, uint32_t drive, struct nb_shape *
     }
 }
 
-static double rate_of(const struct nb_result *r, enum nb_phase phase, enum nb_kind kind,
-                      uint32_t drive)
+/* Mixed, in one shape for all drives; 0 where one of them was not measured in it. */
+static double rate_of_all(const struct nb_result *r, const struct nb_shape *shape,
+                          const double *shares)
 {
-    const struct nb_point *p = nb_find(r, phase, kind, drive);
-    return p ? p->rate : 0;
-}
-
-/* What a long write fell to counts, even where a short one did better afterwards. */
-static double steady_rate(const struct nb_result *r, enum nb_kind kind, uint32_t drive)
-{
-    const struct nb_sustained *s = &r->drives[drive].sustained;
-    double rate = rate_of(r, NB_STEADY, kind, drive);
-    return kind == NB_WRITE && s->drop_bytes ? fmin(rate, s->last) : rate;
-}
-
-static double usable_rate(const struct nb_result *r, enum nb_kind kind)
-{
-    double sum = 0;
+    double least = INFINITY;
     for (uint32_t d = 0; d < r->drive_count; d++) {
-        double steady = steady_rate(r, kind, d);
-        if (steady <= 0)
-            return 0;
-        sum += steady;
+        const struct nb_point *p = nb_find_swept(r, NB_MIXED, d, shape);
+        least = fmin(least, p ? p->rate / shares[d] : 0);
     }
-    return r->drive_count > 1 ? fmin(sum, rate_of(r, NB_STRIPED, kind, NB_ALL_DRIVES)) : sum;
+    return least;
 }
 
-bool nb_rates_of(const struct nb_result *r, struct nb_rates *rates)
+void nb_choose_for_all(const struct nb_result *r, struct nb_shape *best)
 {
-    rates->read = usable_rate(r, NB_READ);
-    rates->write = usable_rate(r, NB_WRITE);
-    rates->mixed = usable_rate(r, NB_MIXED);
-    return rates->read > 0 && rates->write > 0 && rates->mixed > 0;
+    double shares[NB_MAX_DRIVES], rates[NB_MAX_POINTS], most = 0;
+    *best = r->drives[0].best;
+    if (r->drive_count < 2)
+        return;
+    nb_shares_of(r, shares);
+    for (uint32_t i = 0; i < r->point_count; i++) {
+        const struct nb_point *p = &r->points[i];
+        bool tried = p->phase == NB_SWEEP && p->kind == NB_MIXED && p->drive == 0;
+        rates[i] = tried ? rate_of_all(r, &p->shape, shares) : 0;
+        most = fmax(most, rates[i]);
+    }
+    bool found = false;
+    for (uint32_t i = 0; i < r->point_count && most > 0; i++) {
+        if (rates[i] < ALIKE * most || (found && !is_smaller(&r->points[i].shape, best)))
+            continue;
+        *best = r->points[i].shape;
+        found = true;
+    }
 }

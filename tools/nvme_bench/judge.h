@@ -34,6 +34,16 @@ void nb_sustained_judge(struct nb_sustained *sustained);
  * that with the least bytes in flight; then the fewest threads, then the smallest blocks.
  */
 void nb_choose_best(const struct nb_result *result, uint32_t drive, struct nb_shape *best);
+/** One shape for all drives: by the mixed rate that they reach in it when they share bytes out. */
+void nb_choose_for_all(const struct nb_result *result, struct nb_shape *best);
+
+/**
+ * Which part of all bytes each drive is given: as `hoistway train` shares tiles out, in proportion
+ * to the rate of writing and then reading them. The sum is 1; equal where rates are not known.
+ */
+void nb_shares_of(const struct nb_result *result, double shares[NB_MAX_DRIVES]);
+/** True where no share differs from an equal one by more than a tenth of it. */
+bool nb_drives_are_alike(const struct nb_result *result);
 
 /** The rates that training would find, bytes/s. */
 struct nb_rates {
@@ -41,8 +51,8 @@ struct nb_rates {
 };
 /**
  * One drive: its steady rates, of writes no more than the long write fell to. Several: what they
- * did together, and no more than the sum of their steady rates, because a short striped write may
- * end in their caches. False where the result has not all of them.
+ * did together, and no more than what those rates of each allow its share, because a short striped
+ * write may end in their caches. False where the result has not all of them.
  */
 bool nb_rates_of(const struct nb_result *result, struct nb_rates *rates);
 

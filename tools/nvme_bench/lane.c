@@ -18,21 +18,23 @@ int nb_lane_open(struct nb_lane *lane, size_t buffer_bytes)
 {
     void *buffer = NULL;
     size_t sectors = lane->file_bytes / NB_SECTOR_BYTES;
-    int rc = hst_aio_buffer_alloc(buffer_bytes, &buffer);
+    int rc = hst_aio_buffer_alloc(2 * buffer_bytes, &buffer);
     if (rc)
         return rc;
     lane->buffer = buffer;
+    lane->source = lane->buffer + buffer_bytes;
     lane->buffer_bytes = buffer_bytes;
-    lane->passes = calloc(sectors, sizeof *lane->passes);
+    lane->written = calloc(sectors, sizeof *lane->written);
     lane->slots = calloc(NB_MAX_DEPTH, sizeof *lane->slots);
     lane->free_slots = calloc(NB_MAX_DEPTH, sizeof *lane->free_slots);
     lane->latencies.ns = calloc(KEPT_LATENCIES, sizeof *lane->latencies.ns);
     lane->latencies.capacity = KEPT_LATENCIES;
-    if (!lane->passes || !lane->slots || !lane->free_slots || !lane->latencies.ns)
+    if (!lane->written || !lane->slots || !lane->free_slots || !lane->latencies.ns)
         return -ENOMEM;
-    nb_stamp_fill(buffer, buffer_bytes, lane->run ^ ((uint64_t)lane->drive << 32 | lane->index));
+    nb_stamp_fill(buffer, 2 * buffer_bytes,
+                  lane->run ^ ((uint64_t)lane->drive << 32 | lane->index));
     /* Refused where RLIMIT_MEMLOCK is small, or without io_uring: then it is slower, no more. */
-    (void)hst_aio_buffer_register(lane->aio, buffer, buffer_bytes);
+    (void)hst_aio_buffer_register(lane->aio, buffer, 2 * buffer_bytes);
     return 0;
 }
 
@@ -40,11 +42,11 @@ void nb_lane_close(struct nb_lane *lane)
 {
     if (lane->buffer) {
         hst_aio_buffer_unregister(lane->aio, lane->buffer);
-        hst_aio_buffer_free(lane->buffer, lane->buffer_bytes);
+        hst_aio_buffer_free(lane->buffer, 2 * lane->buffer_bytes);
     }
     hst_aio_file_close(&lane->file);
     hst_aio_close(&lane->aio);
-    free(lane->passes);
+    free(lane->written);
     free(lane->slots);
     free(lane->free_slots);
     free(lane->latencies.ns);
@@ -69,10 +71,13 @@ void nb_lane_begin(struct nb_lane *lane, const struct nb_job *job)
     lane->start_ns = lane->end_ns = lane->window_start_ns = hst_aio_clock_ns(lane->aio);
 }
 
-static void fail_lane(struct nb_lane *lane, int error)
+/* The first error counts, with the request that had it. */
+static void fail_lane(struct nb_lane *lane, int error, const struct nb_slot *slot)
 {
-    if (!lane->error)
+    if (!lane->error) {
         lane->error = error;
+        lane->failed = *slot;
+    }
     lane->over = true;
 }
 
@@ -88,11 +93,12 @@ static uint64_t next_offset(struct nb_lane *lane, bool write)
     return base + lane->cursor[write]++ % blocks * job->block_bytes;
 }
 
-static void note_written(struct nb_lane *lane, uint64_t offset)
+static void note_written(struct nb_lane *lane, const struct hst_aio_op *op)
 {
-    uint64_t first = offset / NB_SECTOR_BYTES;
-    for (uint64_t i = 0; i < lane->job->block_bytes / NB_SECTOR_BYTES; i++)
-        lane->passes[first + i] = lane->pass;
+    uint64_t first = op->offset / NB_SECTOR_BYTES;
+    uint64_t origin = (uint64_t)((char *)op->buffer - lane->source) / NB_SECTOR_BYTES;
+    for (uint64_t i = 0; i < op->bytes / NB_SECTOR_BYTES; i++)
+        lane->written[first + i] = (struct nb_written){lane->pass, (uint32_t)(origin + i)};
 }
 
 /* Prepares one request in a free slot; its number is left in op->user. */
@@ -108,7 +114,7 @@ static void prepare(struct nb_lane *lane, struct hst_aio_op *op)
         .kind = write ? HST_AIO_WRITE : HST_AIO_READ,
         .file = lane->file,
         .offset = s->offset,
-        .buffer = lane->buffer + (size_t)slot * job->block_bytes,
+        .buffer = (write ? lane->source : lane->buffer) + (size_t)slot * job->block_bytes,
         .bytes = job->block_bytes,
         .user = slot,
     };
@@ -119,7 +125,7 @@ static void prepare(struct nb_lane *lane, struct hst_aio_op *op)
                                        .file = lane->index,
                                        .pass = lane->pass};
         nb_stamp_put(op->buffer, op->bytes, &stamp);
-        note_written(lane, s->offset);
+        note_written(lane, op);
         lane->written_bytes += op->bytes;
     }
     lane->operations++;
@@ -144,7 +150,7 @@ bool nb_lane_feed(struct nb_lane *lane)
         lane->slots[op.user].submitted_ns = now;
         int taken = hst_aio_submit(lane->aio, &op, 1);
         if (taken != 1)
-            fail_lane(lane, taken < 0 ? taken : -EAGAIN);
+            fail_lane(lane, taken < 0 ? taken : -EAGAIN, &lane->slots[op.user]);
         now = hst_aio_clock_ns(lane->aio);
     }
     return !lane->over || hst_aio_in_flight(lane->aio) > 0;
@@ -171,16 +177,16 @@ void nb_lane_collect(struct nb_lane *lane, size_t least)
     struct hst_aio_completion done[64];
     int count = hst_aio_reap(lane->aio, done, sizeof done / sizeof done[0], least, UINT64_MAX);
     if (count < 0) {
-        fail_lane(lane, count);
+        fail_lane(lane, count, &lane->slots[0]); /* the queue is broken: any of them */
         return;
     }
     uint64_t now = hst_aio_clock_ns(lane->aio);
     for (int i = 0; i < count; i++) {
         const struct hst_aio_completion *c = &done[i];
-        if (c->error && !lane->error) {
-            lane->failed = *c;
-            lane->failed.user = lane->slots[c->user].offset;
-            fail_lane(lane, c->error);
+        if (c->error) {
+            struct nb_slot failed = lane->slots[c->user];
+            failed.offset = c->bad_bytes ? c->bad_offset : failed.offset;
+            fail_lane(lane, c->error, &failed);
         }
         nb_latencies_add(&lane->latencies, now - lane->slots[c->user].submitted_ns);
         lane->free_slots[lane->free_count++] = (uint32_t)c->user;
@@ -201,20 +207,44 @@ int nb_lane_run(struct nb_lane *lane, const struct nb_job *job)
 
 /* ---- reading back ---- */
 
+/* The sector with its wrong byte, or the sector that stands in its place. */
+static void tell_mismatch(const struct nb_lane *lane, uint64_t offset, const char *got,
+                          const struct nb_stamp *want, struct nb_mismatch *mismatch)
+{
+    char wanted[NB_SECTOR_BYTES];
+    size_t i = 0;
+    memcpy(wanted,
+           lane->source + (size_t)lane->written[offset / NB_SECTOR_BYTES].origin * NB_SECTOR_BYTES,
+           sizeof wanted);
+    memcpy(wanted, want, sizeof *want);
+    *mismatch = (struct nb_mismatch){.offset = offset};
+    mismatch->is_other =
+        nb_stamp_read(got, &mismatch->found) && memcmp(got, want, sizeof *want) != 0;
+    while (i < NB_SECTOR_BYTES - 1 && got[i] == wanted[i])
+        i++;
+    mismatch->offset += mismatch->is_other ? 0 : i;
+    mismatch->byte = (unsigned char)got[i];
+    mismatch->wanted = (unsigned char)wanted[i];
+}
+
+/* What lies in the buffer, read from `offset` on. */
 static bool block_is_right(const struct nb_lane *lane, uint64_t offset, size_t bytes,
                            uint64_t *compared, struct nb_mismatch *mismatch)
 {
     for (size_t at = 0; at < bytes; at += NB_SECTOR_BYTES) {
-        uint32_t pass = lane->passes[(offset + at) / NB_SECTOR_BYTES];
-        const struct nb_stamp want = {.run = lane->run,
-                                      .offset = offset + at,
-                                      .drive = lane->drive,
-                                      .file = lane->index,
-                                      .pass = pass};
-        if (pass == 0)
+        const struct nb_written *w = &lane->written[(offset + at) / NB_SECTOR_BYTES];
+        const struct nb_stamp want = nb_stamp_seal(&(struct nb_stamp){.run = lane->run,
+                                                                      .offset = offset + at,
+                                                                      .drive = lane->drive,
+                                                                      .file = lane->index,
+                                                                      .pass = w->pass});
+        const char *got = lane->buffer + at, *data = got + sizeof want;
+        const char *from = lane->source + (size_t)w->origin * NB_SECTOR_BYTES + sizeof want;
+        if (w->pass == 0)
             continue;
-        if (!nb_stamp_matches(lane->buffer + at, &want, &mismatch->found)) {
-            mismatch->offset = offset + at;
+        if (memcmp(got, &want, sizeof want) != 0 ||
+            memcmp(data, from, NB_SECTOR_BYTES - sizeof want) != 0) {
+            tell_mismatch(lane, offset + at, got, &want, mismatch);
             return false;
         }
         *compared += NB_SECTOR_BYTES;
@@ -237,9 +267,9 @@ int nb_lane_verify(struct nb_lane *lane, uint64_t *bytes, struct nb_mismatch *mi
         if (rc == 1)
             rc = hst_aio_reap(lane->aio, &done, 1, 1, UINT64_MAX);
         if (rc < 0 || done.error) {
-            lane->failed = done;
-            lane->failed.user = at;
-            return lane->error = rc < 0 ? rc : done.error;
+            fail_lane(lane, rc < 0 ? rc : done.error,
+                      &(struct nb_slot){.offset = done.bad_bytes ? done.bad_offset : at});
+            return lane->error;
         }
         if (!block_is_right(lane, at, op.bytes, bytes, mismatch))
             return -EBADMSG;

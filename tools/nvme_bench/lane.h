@@ -27,10 +27,17 @@ struct nb_slot {
     bool write;
 };
 
+/** A 4 KiB of the file: which pass wrote it last (0: none), from which 4 KiB of `source`. */
+struct nb_written {
+    uint32_t pass, origin;
+};
+
 /** Where a lane's data is not what was written. */
 struct nb_mismatch {
-    uint64_t offset;
+    uint64_t offset;  /* of the first wrong byte, or of the sector that is another one */
+    bool is_other;    /* another sector stands there, that of *found; else single bytes differ */
     struct nb_stamp found;
+    unsigned char byte, wanted; /* there */
 };
 
 struct nb_lane {
@@ -38,9 +45,11 @@ struct nb_lane {
     struct hst_aio_file *file;
     uint32_t drive, index; /* of the drive; of the file on it */
     uint64_t run, file_bytes;
-    uint32_t *passes; /* per sector: the pass that was last written, 0: none */
+    struct nb_written *written; /* per 4 KiB of the file */
     uint32_t pass;
-    char *buffer;
+    /* Reads go to `buffer`, writes come from `source`, which nothing but stamps ever changes: that
+       is what the data read back is compared with. buffer_bytes each, of one allocation. */
+    char *buffer, *source;
     size_t buffer_bytes;
     struct nb_slot *slots;
     uint32_t *free_slots;
@@ -56,12 +65,12 @@ struct nb_lane {
     struct nb_sustained *sustained; /* filled where the job has windows */
     bool over; /* nothing more is submitted */
     int error; /* first, negative errno */
-    struct hst_aio_completion failed;
+    struct nb_slot failed; /* the request with that error */
 };
 
 #define NB_MAX_DEPTH 256u
 
-/** Buffers for buffer_bytes in flight. -ENOMEM. lane->aio, file and file_bytes are set before. */
+/** Memory for buffer_bytes in flight, twice. -ENOMEM. aio, file and file_bytes are set before. */
 int nb_lane_open(struct nb_lane *lane, size_t buffer_bytes);
 void nb_lane_close(struct nb_lane *lane); /* accepts a zeroed lane */
 
@@ -74,7 +83,7 @@ void nb_lane_collect(struct nb_lane *lane, size_t least);
 int nb_lane_run(struct nb_lane *lane, const struct nb_job *job);
 
 /**
- * Reads all that was ever written to the file and compares each sector's stamp. *bytes: compared.
+ * Reads all that was ever written to the file and compares every byte of it. *bytes: compared.
  * 0, the lane's error, or -EBADMSG with *mismatch.
  */
 int nb_lane_verify(struct nb_lane *lane, uint64_t *bytes, struct nb_mismatch *mismatch);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads a result that nb_report_json wrote. Nothing in the file is trusted: counts are bounded,
- * rates finite and positive, names among those known; what is judged from windows is judged again.
+ * rates those that a drive can have, names among those known; what is judged from windows is judged
+ * again.
  */
 #include "nvme_bench/judge.h"
 #include "nvme_bench/report.h"
@@ -19,9 +20,18 @@
 #define MAX_BYTES  (16u << 20)
 #define MAX_KEYS   65536u
 #define MOST       1e18 /* no number of ours is greater */
+#define MOST_RATE  1e15 /* bytes/s; what is slower than one byte, or as fast as this, is no drive */
 #define MAX_FIELDS 24u
 
-enum field_type { FIELD_TEXT, FIELD_U32, FIELD_U64, FIELD_REAL, FIELD_BOOL, FIELD_NODE };
+enum field_type {
+    FIELD_TEXT,
+    FIELD_U32,
+    FIELD_U64,
+    FIELD_REAL,
+    FIELD_RATE,
+    FIELD_BOOL,
+    FIELD_NODE
+};
 
 /* A key of an object and where its value goes. Reals may be null (NAN), texts too (""). */
 struct field {
@@ -42,6 +52,17 @@ static int refuse(const struct source *s, const char *key)
                 "'%.200s' is not a result of nvme-bench ('%.60s' is missing or has a bad value). "
                 "Fix: give a file written by nvme-bench --json.",
                 s->path, key);
+}
+
+/* What has a type or a magnitude that its key can not have. */
+static int refuse_value(const struct source *s, const struct field *f, struct jsn_value v)
+{
+    int shown = v.end - v.begin < 40 ? (int)(v.end - v.begin) : 40;
+    return fail(s->error, FAIL_VALUE, -EBADMSG,
+                "'%.200s' is not a result of nvme-bench ('%.60s' is %.*s%s). Fix: give a file "
+                "written by nvme-bench --json.",
+                s->path, f->key, shown, s->text + v.begin,
+                f->type == FIELD_RATE ? "; a rate is 1 to 1e15 bytes/s" : "");
 }
 
 static bool read_text(const struct source *s, struct jsn_value v, char *dst, size_t bytes)
@@ -81,6 +102,10 @@ static bool read_field(const struct source *s, struct jsn_value v, const struct 
         *(double *)f->to = NAN;
         return null || (v.type == JSN_NUMBER && jsn_real(s->text, v, f->to) &&
                         *(double *)f->to >= 0 && *(double *)f->to <= MOST);
+    case FIELD_RATE:
+        *(double *)f->to = NAN;
+        return null || (v.type == JSN_NUMBER && jsn_real(s->text, v, f->to) &&
+                        *(double *)f->to >= 1 && *(double *)f->to <= MOST_RATE);
     case FIELD_BOOL:
         *(bool *)f->to = v.type == JSN_TRUE;
         return v.type == JSN_TRUE || v.type == JSN_FALSE;
@@ -101,8 +126,10 @@ static int read_fields(const struct source *s, struct jsn_value object, const st
     for (size_t i = 0; i < count; i++) {
         values[i].begin += object.begin;
         values[i].end += object.begin;
-        if (values[i].type == JSN_ERROR || !read_field(s, values[i], &fields[i]))
+        if (values[i].type == JSN_ERROR)
             return refuse(s, keys[i]);
+        if (!read_field(s, values[i], &fields[i]))
+            return refuse_value(s, &fields[i], values[i]);
     }
     return 0;
 }
@@ -156,8 +183,8 @@ static int read_array(const struct source *s, struct jsn_value array, const char
 static int read_rate(const struct source *s, struct jsn_value v, size_t index, void *to)
 {
     double *rates = to;
-    const struct field field = {"rates", FIELD_REAL, &rates[index], 0};
-    return read_field(s, v, &field) && rates[index] > 0 ? 0 : refuse(s, "rates");
+    const struct field field = {"rates", FIELD_RATE, &rates[index], 0};
+    return read_field(s, v, &field) && !isnan(rates[index]) ? 0 : refuse_value(s, &field, v);
 }
 
 static int read_sustained(const struct source *s, struct jsn_value object,
@@ -166,7 +193,7 @@ static int read_sustained(const struct source *s, struct jsn_value object,
     const struct field fields[] = {
         {"window_bytes", FIELD_U64, &sustained->window_bytes, 0},
         {"idle_s", FIELD_REAL, &sustained->idle_s, 0},
-        {"recovered", FIELD_REAL, &sustained->recovered, 0},
+        {"recovered", FIELD_RATE, &sustained->recovered, 0},
     };
     int rc = read_fields(s, object, fields, COUNT_OF(fields));
     rc = rc ? rc
@@ -186,6 +213,7 @@ static int read_drive(const struct source *s, struct jsn_value v, size_t index, 
         {"path", FIELD_TEXT, d->path, sizeof d->path},
         {"model", FIELD_TEXT, d->model, sizeof d->model},
         {"device", FIELD_TEXT, d->device, sizeof d->device},
+        {"disks", FIELD_TEXT, d->disks, sizeof d->disks},
         {"file_system", FIELD_TEXT, d->file_system, sizeof d->file_system},
         {"mount", FIELD_TEXT, d->mount, sizeof d->mount},
         {"link", FIELD_TEXT, d->link, sizeof d->link},
@@ -231,7 +259,7 @@ static int read_case(const struct source *s, struct jsn_value v, size_t index, v
     const struct field fields[] = {
         {"phase", FIELD_TEXT, phase_name, sizeof phase_name},
         {"kind", FIELD_TEXT, kind_name, sizeof kind_name},
-        {"value", FIELD_REAL, &p->rate, 0},
+        {"value", FIELD_RATE, &p->rate, 0},
         {"bytes", FIELD_U64, &p->bytes, 0},
         {"seconds", FIELD_REAL, &p->seconds, 0},
         {"cpu_s_per_gb", FIELD_REAL, &p->cpu_s_per_gb, 0},
@@ -246,7 +274,7 @@ static int read_case(const struct source *s, struct jsn_value v, size_t index, v
     if (number.type != JSN_NULL && !read_field(s, number, &drive_field))
         return refuse(s, "drive");
     if (!index_of(phase_name, nb_phase_names, NB_PHASES, &phase) ||
-        !index_of(kind_name, nb_kind_names, NB_KINDS, &kind) || !(p->rate > 0) ||
+        !index_of(kind_name, nb_kind_names, NB_KINDS, &kind) || isnan(p->rate) ||
         (phase == NB_STRIPED) != (drive == NB_ALL_DRIVES))
         return refuse(s, "cases");
     if (phase != NB_STRIPED && (!p->shape.block_bytes || !p->shape.depth || !p->shape.threads))
@@ -317,7 +345,7 @@ static int read_file(const char *path, char **text, struct hst_error *error)
 
 int nb_result_load(const char *path, struct nb_result *result, struct hst_error *error)
 {
-    char *text = NULL;
+    char *text = NULL, where[80];
     struct jsn_fault fault;
     int rc = read_file(path, &text, error);
     if (rc || !text)
@@ -326,11 +354,15 @@ int nb_result_load(const char *path, struct nb_result *result, struct hst_error 
     size_t size = strlen(text);
     *result = (struct nb_result){0};
     rc = jsn_check(text, size, MAX_KEYS, &fault);
+    snprintf(where, sizeof where, "%.63s", fault.key);
+    if (!fault.key[0])
+        snprintf(where, sizeof where, "byte %zu", fault.at);
     if (rc)
-        rc = fail(error, FAIL_VALUE, rc,
-                  "'%.200s' is not a result of nvme-bench (not one JSON object). Fix: give a file "
-                  "written by nvme-bench --json.",
-                  path);
+        rc =
+            fail(error, FAIL_VALUE, rc,
+                 "'%.200s' is not a result of nvme-bench (it has %s: %s). Fix: give a file written "
+                 "by nvme-bench --json.",
+                 path, fault.why, where);
     else
         rc = read_result(&source, size, result);
     free(text);

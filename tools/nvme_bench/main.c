@@ -11,6 +11,7 @@
 #include "nvme_bench/drive.h"
 #include "nvme_bench/measure.h"
 #include "nvme_bench/report.h"
+#include "nvme_bench/target.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -80,12 +81,14 @@ static void announce(const struct nb_args *a, const struct nb_result *r,
                      const struct nb_budget *budget)
 {
     char size[TEXT_BYTES], share[96] = "";
-    if (a->endurance_bytes > 0)
-        snprintf(share, sizeof share, ", %.2g %% of its rated endurance",
-                 100 * (double)budget->written_bytes / a->endurance_bytes);
-    for (uint32_t d = 0; d < r->drive_count; d++)
+    for (uint32_t d = 0; d < r->drive_count; d++) {
+        uint64_t bytes = nb_budget_written(budget, &r->drives[d]);
+        if (a->endurance_bytes > 0)
+            snprintf(share, sizeof share, ", %.2g %% of its rated endurance",
+                     100 * (double)bytes / a->endurance_bytes);
         fprintf(stderr, "%.200s: will write at most %s%s; nothing of it is left\n",
-                r->drives[d].path, text_size(budget->written_bytes, size), share);
+                r->drives[d].path, text_size(bytes, size), share);
+    }
 }
 
 static int measure(const struct nb_args *a, struct nb_result *r, struct hst_error *error)
@@ -100,36 +103,16 @@ static int measure(const struct nb_args *a, struct nb_result *r, struct hst_erro
     bench->error = error;
     int rc = identify_drives(a, r, error);
     rc = rc ? rc : nb_budget_make(a, r->drives[0].simulated, &bench->budget, error);
+    rc = rc ? rc : nb_bench_check(bench);
     if (!rc) {
         describe_machine(r);
+        announce(a, r, &bench->budget);
         rc = nb_bench_open(bench);
     }
-    if (!rc) {
-        announce(a, r, &bench->budget);
-        rc = nb_measure(bench);
-    }
+    rc = rc ? rc : nb_measure(bench);
     nb_bench_close(bench);
     free(bench);
     return rc;
-}
-
-static int write_html(const char *path, const struct nb_result *r, const struct nb_answer *answer,
-                      struct hst_error *error)
-{
-    FILE *file = fopen(path, "we");
-    if (file)
-        nb_report_html(r, answer, file);
-    bool bad = !file || ferror(file);
-    int native = bad ? errno : 0;
-    if (file && fclose(file)) {
-        bad = true;
-        native = errno;
-    }
-    return bad ? fail(error, FAIL_WRITE, -native,
-                      "--html '%.200s' can not be written (%s). Fix: give a path that you may "
-                      "write to.",
-                      path, strerror(native))
-               : 0;
 }
 
 static int compare(const struct nb_args *a, struct nb_result *first, struct hst_error *error)
@@ -145,20 +128,29 @@ static int compare(const struct nb_args *a, struct nb_result *first, struct hst_
     return rc;
 }
 
-static int report(const struct nb_args *a, const struct nb_result *r, struct hst_error *error)
+/* Whatever can not be done, what was measured is printed. */
+static int report(const struct nb_args *a, const struct nb_result *r, struct nb_target *html,
+                  struct hst_error *error)
 {
     struct nb_answer answer;
-    int rc = a->plan ? nb_answer_make(a, r, &answer, error) : 0;
-    const struct nb_answer *plan = a->plan && !rc ? &answer : NULL;
-    if (!rc && a->html)
-        rc = write_html(a->html, r, plan, error);
-    if (rc)
-        return cli_fail(error);
+    int code = CLI_EXIT_OK;
+    if (a->plan && nb_answer_make(a, r, &answer, error))
+        code = cli_fail(error);
+    const struct nb_answer *plan = a->plan && !code ? &answer : NULL;
+    if (html->path) {
+        FILE *page = nb_target_begin(html, error);
+        if (page)
+            nb_report_html(r, plan, page);
+        if (!page || nb_target_end(html, page, error))
+            code = cli_fail(error);
+    }
     if (a->json)
         nb_report_json(r, plan, stdout);
     else
         nb_report_text(r, plan, stdout);
-    return plan && !plan->feeds ? EXIT_NOT_ENOUGH : CLI_EXIT_OK;
+    if (code)
+        return code;
+    return plan && !(plan->feeds && plan->fits) ? EXIT_NOT_ENOUGH : CLI_EXIT_OK;
 }
 
 /* The model of --plan is looked at before minutes of measuring. */
@@ -171,11 +163,32 @@ static int obtain(const struct nb_args *a, struct nb_result *r, struct hst_error
     return a->from ? nb_result_load(a->from, r, error) : measure(a, r, error);
 }
 
+static int measure_and_report(const struct nb_args *a, struct nb_result *result,
+                              struct hst_error *error)
+{
+    struct nb_target html = {0};
+    int rc = nb_target_open(&html, a->html, error);
+    rc = rc ? rc : a->compare ? compare(a, result, error) : obtain(a, result, error);
+    int code = CLI_EXIT_OK;
+    if (rc == -ECANCELED) {
+        fprintf(stderr, "stopped: nothing is reported, and nothing is left on the drives\n");
+        code = EXIT_STOPPED;
+    } else if (rc) {
+        code = cli_fail(error);
+    } else if (!a->compare) {
+        code = report(a, result, &html, error);
+    }
+    nb_target_close(&html);
+    return code;
+}
+
 static int run(int argc, char **argv)
 {
     struct nb_args args;
     struct hst_error error = {0};
     bool help;
+    if (nb_target_check_stdout(&error))
+        return cli_fail(&error);
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         printf("nvme-bench %s\n", hst_version());
         return CLI_EXIT_OK;
@@ -191,16 +204,7 @@ static int run(int argc, char **argv)
         fail(&error, FAIL_DEVICE, -ENOMEM, "there is no memory. Fix: end other programs.");
         return cli_fail(&error);
     }
-    int rc = args.compare ? compare(&args, result, &error) : obtain(&args, result, &error);
-    int code = CLI_EXIT_OK;
-    if (rc == -ECANCELED) {
-        fprintf(stderr, "stopped: nothing is reported, and nothing is left on the drives\n");
-        code = EXIT_STOPPED;
-    } else if (rc) {
-        code = cli_fail(&error);
-    } else if (!args.compare) {
-        code = report(&args, result, &error);
-    }
+    int code = measure_and_report(&args, result, &error);
     free(result);
     return code;
 }
@@ -211,7 +215,8 @@ int main(int argc, char **argv)
     catch_signals();
     int code = run(argc, argv);
     /* Results that did not reach their file are a failure, even if all else went well. */
-    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_EXIT_OK) {
+    if ((fflush(stdout) != 0 || ferror(stdout)) &&
+        (code == CLI_EXIT_OK || code == EXIT_NOT_ENOUGH)) {
         fail(&error, FAIL_WRITE, -EIO, "stdout can not be written (%s).", strerror(errno));
         return cli_fail(&error);
     }

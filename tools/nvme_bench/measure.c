@@ -204,16 +204,31 @@ static int measure_steady(struct nb_bench *b, uint32_t drive)
 
 /* ---- all drives ---- */
 
+/* Whole blocks, so that a drive with `share` of the bytes works as long as the one with `most`. */
+static uint64_t shared_bytes(const struct nb_job *job, double share, double most)
+{
+    double blocks = (double)job->most_bytes * (share / most) / job->block_bytes;
+    uint64_t bytes = (uint64_t)fmax(1, floor(blocks + 0.5)) * job->block_bytes;
+    return bytes < job->most_bytes ? bytes : job->most_bytes;
+}
+
+/* Every drive is given as much as its share, as in training: equal parts would have all wait for
+   the slowest. */
 static int measure_striped(struct nb_bench *b)
 {
     struct nb_lane *lanes[NB_MAX_DRIVES];
     struct nb_job jobs[NB_MAX_DRIVES];
     const struct nb_shape shape = {0};
+    double shares[NB_MAX_DRIVES], most = 0;
+    nb_shares_of(b->result, shares);
+    for (uint32_t d = 0; d < b->result->drive_count; d++)
+        most = fmax(most, shares[d]);
     for (uint32_t kind = 0; kind < NB_KINDS; kind++) {
         for (uint32_t d = 0; d < b->result->drive_count; d++) {
             lanes[d] = &b->lanes[d][0];
             jobs[d] = job_of(b, (enum nb_kind)kind, &b->result->drives[d].best, 1);
             jobs[d].most_ns = b->budget.steady_ns;
+            jobs[d].most_bytes = shared_bytes(&jobs[d], shares[d], most);
         }
         tell(b, 0, "all drives together");
         struct nb_point *p = new_point(b, NB_STRIPED, (enum nb_kind)kind, NB_ALL_DRIVES, &shape);
@@ -225,23 +240,33 @@ static int measure_striped(struct nb_bench *b)
     return 0;
 }
 
+static int tell_mismatch(struct nb_bench *b, const struct nb_lane *lane,
+                         const struct nb_mismatch *wrong)
+{
+    static const char fix[] = "Fix: do not trust this drive; see dmesg and smartctl -a.";
+    const char *path = b->result->drives[lane->drive].path;
+    unsigned long long offset = wrong->offset;
+    if (!wrong->is_other)
+        return fail(b->error, FAIL_READ, -EBADMSG,
+                    "'%.200s', file %u, offset %llu: the data read back is not what was written "
+                    "(a byte is 0x%02x, 0x%02x was written). %s",
+                    path, lane->index, offset, wrong->byte, wrong->wanted, fix);
+    return fail(b->error, FAIL_READ, -EBADMSG,
+                "'%.200s', file %u, offset %llu: the data read back is not what was written "
+                "(found %sdrive %u, file %u, offset %llu, pass %u; wanted pass %u). %s",
+                path, lane->index, offset, wrong->found.run == lane->run ? "" : "another run's ",
+                wrong->found.drive, wrong->found.file, (unsigned long long)wrong->found.offset,
+                wrong->found.pass, lane->written[offset / NB_SECTOR_BYTES].pass, fix);
+}
+
 static int verify_lane(struct nb_bench *b, uint32_t drive, struct nb_lane *lane)
 {
-    struct nb_drive *d = &b->result->drives[drive];
     struct nb_mismatch wrong;
     uint64_t bytes;
-    static const struct nb_job reading = {.kind = NB_READ};
-    lane->job = &reading;
     int rc = nb_lane_verify(lane, &bytes, &wrong);
-    d->verified_bytes += bytes;
+    b->result->drives[drive].verified_bytes += bytes;
     if (rc == -EBADMSG)
-        return fail(b->error, FAIL_READ, rc,
-                    "'%.200s', file %u, offset %llu: the data read back is not what was written "
-                    "(found drive %u, file %u, offset %llu, pass %u; wanted pass %u). Fix: do not "
-                    "trust this drive; see dmesg and smartctl -a.",
-                    d->path, lane->index, (unsigned long long)wrong.offset, wrong.found.drive,
-                    wrong.found.file, (unsigned long long)wrong.found.offset, wrong.found.pass,
-                    lane->passes[wrong.offset / NB_SECTOR_BYTES]);
+        return tell_mismatch(b, lane, &wrong);
     return rc ? nb_lane_fail(b, lane) : *b->stopped ? -ECANCELED : 0;
 }
 

@@ -17,7 +17,8 @@ struct nb_budget {
     uint32_t most_depth;  /* of lane 0, which also runs what has several threads elsewhere */
     uint64_t point_bytes, point_ns; /* a case ends with whichever comes first */
     uint64_t sustain_bytes, sustain_ns, window_bytes, steady_ns, recovery_bytes, idle_ns;
-    uint64_t written_bytes; /* at most, on each drive, the probe's included */
+    uint64_t written_bytes; /* at most, on each drive, the probe's included; zeros come to it */
+    uint64_t least_bytes;   /* of files: with less the sweep would not fit */
     uint32_t most_block, sweep_points;
 };
 /**
@@ -39,9 +40,21 @@ struct nb_bench {
     struct hst_error *error;
 };
 
+/** Pure. What a run writes to a drive at most, zeros of file systems without fallocate included. */
+uint64_t nb_budget_written(const struct nb_budget *budget, const struct nb_drive *drive);
+
+/** Pure. Memory that a run takes for a drive. */
+uint64_t nb_budget_memory(const struct nb_budget *budget, const struct nb_drive *drive);
+
 /**
- * Opens files and memory for drives that were identified. Refuses too little room (E301), RAM
- * without --force, directories that take no files (E105), io_uring that was forced (E101).
+ * Refuses identified drives, before anything is written: too little room (E301), RAM without
+ * --force, one disk twice (E402), more memory than is free (E201). Warns where it is not known
+ * whether two are one disk.
+ */
+int nb_bench_check(const struct nb_bench *bench);
+/**
+ * Opens files and memory, which writes: the probe, and where there is no fallocate zeros. Refuses
+ * directories that take no files (E105), io_uring that was forced (E101).
  */
 int nb_bench_open(struct nb_bench *bench);
 void nb_bench_close(struct nb_bench *bench);

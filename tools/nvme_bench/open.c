@@ -8,9 +8,11 @@
 #include "nvme_bench/measure.h"
 
 #include "cli/message.h"
+#include "cli/system.h"
 #include "cli/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -74,22 +76,85 @@ int nb_budget_make(const struct nb_args *a, bool simulated, struct nb_budget *b,
                     a->paths.count, b->sweep_points, NB_MAX_POINTS);
     uint64_t need = 2 * ROUNDS * block * depth * b->lanes + (b->lanes + 1) * MIB;
     char size[TEXT_BYTES], wanted[TEXT_BYTES];
+    b->least_bytes = (need + MIB - 1) / MIB * MIB;
     if (a->size_bytes < need)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--size %s is too small for requests of %u KiB, %u at a time: %s are needed. "
                     "Fix: --size %lluM.",
                     text_size(a->size_bytes, size), b->most_block / 1024, depth,
-                    text_size(need, wanted), (unsigned long long)((need + MIB - 1) / MIB));
+                    text_size(need, wanted), (unsigned long long)(b->least_bytes / MIB));
     return 0;
+}
+
+uint64_t nb_budget_written(const struct nb_budget *b, const struct nb_drive *d)
+{
+    return b->written_bytes + (d->zeroed ? b->lanes * b->file_bytes : 0);
+}
+
+static size_t buffer_bytes(const struct nb_budget *b, uint32_t lane)
+{
+    uint64_t bytes =
+        (uint64_t)b->most_block * (lane == 0 ? b->most_depth : b->most_depth / b->lanes);
+    return bytes < 8 * MIB ? 8 * MIB : bytes; /* also what fills and reads back the files */
+}
+
+uint64_t nb_budget_memory(const struct nb_budget *b, const struct nb_drive *d)
+{
+    bool held = d->simulated || d->in_memory; /* the files too */
+    uint64_t bytes = held ? b->lanes * b->file_bytes : 0;
+    for (uint32_t i = 0; i < b->lanes; i++) /* what is read, what is written, what stands where */
+        bytes +=
+            2 * buffer_bytes(b, i) + b->file_bytes / NB_SECTOR_BYTES * sizeof(struct nb_written);
+    return bytes;
 }
 
 /* ---- refusals ---- */
 
-static int check_drive(struct nb_bench *b, const struct nb_drive *d)
+/* All of it is touched, and the kernel kills whom it likes where there is not enough. */
+static int check_memory(const struct nb_bench *b)
+{
+    uint64_t need = 0, left;
+    char needed[TEXT_BYTES], had[TEXT_BYTES];
+    struct system_memory memory;
+    for (uint32_t d = 0; d < b->result->drive_count; d++)
+        need += nb_budget_memory(&b->budget, &b->result->drives[d]);
+    system_memory(&memory);
+    left = memory.available ? least(memory.available, memory.cgroup_left) : memory.cgroup_left;
+    if (need > left)
+        return fail(b->error, FAIL_DEVICE, -ENOMEM,
+                    "%s of memory are needed, %s are free. Fix: smaller --blocks, --depths or "
+                    "--size, or fewer drives at a time.",
+                    text_size(need, needed), text_size(left, had));
+    return 0;
+}
+
+/* What would help, of what can be: smaller files, less on the file system, another one. */
+static void room_fix(const struct nb_budget *b, const struct nb_drive *d, char *fix, size_t bytes)
+{
+    uint64_t need = b->file_bytes * b->lanes, room = nb_drive_room(d->size_bytes, d->free_bytes);
+    uint64_t empty = nb_drive_room(d->size_bytes, d->size_bytes);
+    uint64_t taken = d->size_bytes - d->free_bytes;
+    char more[TEXT_BYTES];
+    if (room >= b->least_bytes && empty >= need)
+        snprintf(fix, bytes, "free %s, or --size %" PRIu64 "M",
+                 text_size(need + taken - empty, more), room / MIB);
+    else if (room >= b->least_bytes)
+        snprintf(fix, bytes, "--size %" PRIu64 "M", room / MIB);
+    else if (empty >= b->least_bytes)
+        snprintf(fix, bytes, "free %s, and --size %" PRIu64 "M",
+                 text_size(b->least_bytes + taken - empty, more), b->least_bytes / MIB);
+    else
+        snprintf(fix, bytes,
+                 "a directory on a larger file system, or smaller --blocks, --depths or --threads "
+                 "(as they are, files of %s are needed)",
+                 text_size(b->least_bytes, more));
+}
+
+static int check_drive(const struct nb_bench *b, const struct nb_drive *d)
 {
     uint64_t need = b->budget.file_bytes * b->budget.lanes;
     uint64_t room = nb_drive_room(d->size_bytes, d->free_bytes);
-    char needed[TEXT_BYTES], left[TEXT_BYTES];
+    char needed[TEXT_BYTES], left[TEXT_BYTES], fix[200];
     if (d->simulated)
         return 0;
     if (d->in_memory && !b->args->force)
@@ -97,27 +162,57 @@ static int check_drive(struct nb_bench *b, const struct nb_drive *d)
                     "'%.200s' is in RAM (%s): its numbers would not be a drive's. Fix: give a "
                     "directory on a drive, or --force to measure RAM.",
                     d->path, d->file_system[0] ? d->file_system : "tmpfs");
+    room_fix(&b->budget, d, fix, sizeof fix);
     if (need > room)
         return fail(b->error, FAIL_DISK_SPACE, -ENOSPC,
                     "'%.200s' has room for %s (a tenth of the file system is kept free), the "
-                    "scratch files need %s. Fix: free some, or --size %lluM.",
-                    d->path, text_size(room, left), text_size(need, needed),
-                    (unsigned long long)(room / MIB));
+                    "scratch files need %s. Fix: %s.",
+                    d->path, text_size(room, left), text_size(need, needed), fix);
     return 0;
 }
 
-/* The same file system twice would share its room, and its rates. */
-static int check_distinct(struct nb_bench *b)
+static int check_pair(const struct nb_bench *b, const struct nb_drive *one,
+                      const struct nb_drive *other)
+{
+    char shared[NB_TEXT];
+    if (nb_drives_share(one, other, shared))
+        return fail(b->error, FAIL_VALUE, -EINVAL,
+                    "'%.150s' and '%.150s' are on the same drive (%s): they share its rate and its "
+                    "room. Fix: leave one out.",
+                    one->path, other->path, shared);
+    if (nb_drives_share_controller(one, other))
+        cli_warn(CLI_VALUE,
+                 "'%.150s' and '%.150s' are name spaces of one NVMe controller (%.60s, %.60s): if "
+                 "that is one drive, only what is measured together counts",
+                 one->path, other->path, one->disks, other->disks);
+    return 0;
+}
+
+/* The same drive twice would share its room, and its rates. */
+static int check_distinct(const struct nb_bench *b)
 {
     const struct nb_result *r = b->result;
+    int rc = 0;
     for (uint32_t i = 0; i < r->drive_count; i++)
-        for (uint32_t j = 0; j < i; j++)
-            if (!r->drives[i].simulated && r->drives[i].device[0] &&
-                strcmp(r->drives[i].device, r->drives[j].device) == 0)
-                return fail(b->error, FAIL_VALUE, -EINVAL,
-                            "'%.150s' and '%.150s' are on the same drive (%s). Fix: leave one out.",
-                            r->drives[j].path, r->drives[i].path, r->drives[i].device);
-    return 0;
+        for (uint32_t j = 0; !rc && j < i; j++)
+            rc = check_pair(b, &r->drives[j], &r->drives[i]);
+    for (uint32_t i = 0; !rc && i < r->drive_count && r->drive_count > 1; i++) {
+        const struct nb_drive *d = &r->drives[i];
+        if (!d->simulated && !d->in_memory && !d->disks[0])
+            cli_warn(CLI_VALUE,
+                     "which disk '%.200s' is on is not known (%.60s): if it is another one's here, "
+                     "both share its rate and its room",
+                     d->path, d->file_system[0] ? d->file_system : "file system unknown");
+    }
+    return rc;
+}
+
+int nb_bench_check(const struct nb_bench *b)
+{
+    int rc = check_distinct(b);
+    for (uint32_t d = 0; !rc && d < b->result->drive_count; d++)
+        rc = check_drive(b, &b->result->drives[d]);
+    return rc ? rc : check_memory(b);
 }
 
 static int refuse_open(struct nb_bench *b, const struct nb_drive *d, int native,
@@ -174,13 +269,6 @@ static void warn_about(const struct nb_drive *d, const struct hst_aio_info *info
 
 /* ---- opening ---- */
 
-static size_t buffer_bytes(const struct nb_budget *b, uint32_t lane)
-{
-    uint64_t bytes =
-        (uint64_t)b->most_block * (lane == 0 ? b->most_depth : b->most_depth / b->lanes);
-    return bytes < 8 * MIB ? 8 * MIB : bytes; /* also what fills and reads back the files */
-}
-
 static int open_lane(struct nb_bench *b, uint32_t drive, uint32_t index, uint64_t run,
                      struct hst_aio_info *info)
 {
@@ -222,6 +310,8 @@ static int open_drive(struct nb_bench *b, uint32_t drive, uint64_t run)
             return rc;
     }
     d->direct = info.direct;
+    if (d->zeroed)
+        b->result->written_bytes += b->budget.lanes * b->budget.file_bytes;
     snprintf(d->backend, sizeof d->backend, "%s", names[info.backend]);
     warn_about(d, &info);
     return 0;
@@ -239,11 +329,7 @@ int nb_bench_open(struct nb_bench *b)
 {
     struct nb_result *r = b->result;
     bool simulated = r->drives[0].simulated;
-    int rc = check_distinct(b);
-    for (uint32_t d = 0; !rc && d < r->drive_count; d++)
-        rc = check_drive(b, &r->drives[d]);
-    if (rc)
-        return rc;
+    int rc = 0;
     b->scratch = malloc(NB_MAX_DRIVES * NB_MAX_THREADS * LATENCY_ROOM * sizeof *b->scratch);
     if (!b->scratch || (simulated && hst_aio_world_create(&b->world)))
         return fail(b->error, FAIL_DEVICE, -ENOMEM, "there is no memory. Fix: end other programs.");

@@ -12,7 +12,16 @@ void nb_report_json(const struct nb_result *result, const struct nb_answer *answ
 /** One page that needs nothing else: no network, no script. */
 void nb_report_html(const struct nb_result *result, const struct nb_answer *answer, FILE *out);
 
-/** Two results, the second in terms of the first. */
+#define NB_NO_DRIVE UINT32_MAX
+/** Drives of two results that are compared; NB_NO_DRIVE: there is none. */
+struct nb_pair {
+    uint32_t a, b;
+    bool same; /* as far as is known: the same disks, model and size, or the same simulated drive */
+};
+/** The same drives first, what is left in order, then those without a counterpart. Pure. */
+uint32_t nb_pair_drives(const struct nb_result *a, const struct nb_result *b,
+                        struct nb_pair pairs[2 * NB_MAX_DRIVES]);
+/** Two results, the second in terms of the first, and what of them can not be compared. */
 void nb_compare(const struct nb_result *a, const struct nb_result *b, const char *const names[2],
                 bool json, FILE *out);
 
@@ -22,7 +31,7 @@ void nb_compare(const struct nb_result *a, const struct nb_result *b, const char
  */
 int nb_result_load(const char *path, struct nb_result *result, struct hst_error *error);
 
-#define NB_SENTENCE 400u
+#define NB_SENTENCE 600u
 /** The verdict in two sentences. Pure. */
 void nb_verdict(const struct nb_answer *answer, char headline[NB_SENTENCE],
                 char advice[NB_SENTENCE]);
@@ -32,6 +41,8 @@ void nb_shape_text(const struct nb_shape *shape, char dst[48]);
 void nb_rate_text(double bytes_per_s, char dst[32]);
 /** What is known of a drive, in a line. Pure. */
 void nb_drive_text(const struct nb_drive *drive, char dst[NB_SENTENCE]);
+/** How all drives were measured together. Pure. */
+void nb_together_text(const struct nb_result *result, char dst[NB_SENTENCE]);
 /** What the long write showed, in a sentence. Pure. */
 void nb_sustained_text(const struct nb_sustained *sustained, char dst[NB_SENTENCE]);
 

@@ -89,12 +89,24 @@ static void step_bars(const struct nb_answer *a, FILE *out)
             wanted, wanted);
 }
 
+static void put_space(const struct nb_answer *a, FILE *out)
+{
+    char need[32], text[96] = "of space; what is free is not known";
+    snprintf(need, sizeof need, "%.0f GB", a->bound.nvme_space_bytes / 1e9);
+    if (!a->fits)
+        snprintf(text, sizeof text, "of space, %.0f GB are missing", a->missing_bytes / 1e9);
+    else if (!isnan(a->room_bytes))
+        snprintf(text, sizeof text, "of space, of %.0f GB free%s", a->room_bytes / 1e9,
+                 a->drives > 1 ? " as it is shared" : "");
+    fact(out, need, text);
+}
+
 static void put_verdict(const struct nb_answer *a, FILE *out)
 {
     char headline[NB_SENTENCE], advice[NB_SENTENCE], text[128], count[TEXT_BYTES];
     nb_verdict(a, headline, advice);
     fprintf(out, "<section class=\"card verdict\" style=\"--v:var(--%s)\"><p class=\"say\">",
-            a->feeds ? "good" : "bad");
+            a->feeds && a->fits ? "good" : "bad");
     plot_text(out, headline);
     fputs("</p><p>", out);
     plot_text(out, advice);
@@ -107,8 +119,7 @@ static void put_verdict(const struct nb_answer *a, FILE *out)
     fact(out, text, "tokens per second, at most");
     snprintf(text, sizeof text, "%.1f GB", a->bound.nvme_write_bytes / 1e9);
     fact(out, text, "written per step");
-    snprintf(text, sizeof text, "%.0f GB", a->bound.nvme_space_bytes / 1e9);
-    fact(out, text, "of space on the drives");
+    put_space(a, out);
     if (!isnan(a->steps_to_wear))
         fact(out, text_count(a->steps_to_wear, count), "steps until the endurance is used");
     fputs("</div>\n", out);
@@ -198,7 +209,7 @@ static void put_drive(const struct nb_result *r, uint32_t i, FILE *out)
     fputs("<p style=\"margin-top:18px\"><b>Long write:</b> ", out);
     nb_sustained_text(&d->sustained, text);
     plot_text(out, text);
-    fprintf(out, ".</p><p><b>Read back:</b> %s, every stamp right.</p></section>\n",
+    fprintf(out, ".</p><p><b>Read back:</b> %s, every byte right.</p></section>\n",
             text_size(d->verified_bytes, size));
 }
 
@@ -213,7 +224,9 @@ static void put_ds_config(const struct nb_shape *best, FILE *out)
 
 void nb_report_html(const struct nb_result *r, const struct nb_answer *answer, FILE *out)
 {
-    char size[TEXT_BYTES];
+    char size[TEXT_BYTES], together[NB_SENTENCE];
+    struct nb_shape best;
+    nb_choose_for_all(r, &best);
     fputs(head, out);
     fputs("<h1>nvme-bench ", out);
     plot_text(out, r->version);
@@ -227,11 +240,14 @@ void nb_report_html(const struct nb_result *r, const struct nb_answer *answer, F
     for (uint32_t d = 0; d < r->drive_count; d++)
         put_drive(r, d, out);
     if (r->drive_count > 1) {
-        fputs("<section class=\"card\"><h2>All drives together</h2>", out);
+        nb_together_text(r, together);
+        fputs("<section class=\"card\"><h2>All drives together</h2><p class=\"soft\">", out);
+        plot_text(out, together);
+        fputs("</p>", out);
         put_steady(r, NB_STRIPED, NB_ALL_DRIVES, out);
         fputs("</section>\n", out);
     }
-    put_ds_config(&r->drives[0].best, out);
+    put_ds_config(&best, out);
     for (uint32_t d = 0; d < r->drive_count; d++) {
         fputs("<section class=\"card\"><h2>All cases: ", out);
         plot_text(out, r->drives[d].path);
@@ -241,7 +257,8 @@ void nb_report_html(const struct nb_result *r, const struct nb_answer *answer, F
     }
     fprintf(out,
             "<p class=\"soft\">Written: %s in all. Rates are powers of 1000, sizes of 1024. "
-            "Mixed rates count both directions. The efficiency is a bound: no schedule can do "
-            "better on these rates.</p></main></body></html>\n",
+            "Mixed rates count both directions. The efficiency is a bound: on these rates only "
+            "states that memory holds, read early or written late, can better "
+            "it.</p></main></body></html>\n",
             text_size(r->written_bytes, size));
 }

@@ -35,12 +35,13 @@ static void put_sustained(struct json_writer *json, const struct nb_sustained *s
     json_put_end(json);
 }
 
-static void put_drive(struct json_writer *json, const struct nb_drive *d)
+static void put_drive(struct json_writer *json, const struct nb_drive *d, double share)
 {
     json_put_object(json, NULL);
     json_put_text(json, "path", d->path);
     json_put_text(json, "model", known(d->model));
     json_put_text(json, "device", known(d->device));
+    json_put_text(json, "disks", known(d->disks));
     json_put_text(json, "file_system", known(d->file_system));
     json_put_text(json, "mount", known(d->mount));
     json_put_text(json, "link", known(d->link));
@@ -56,6 +57,7 @@ static void put_drive(struct json_writer *json, const struct nb_drive *d)
     json_put_whole(json, "size_bytes", d->size_bytes);
     json_put_whole(json, "free_bytes", d->free_bytes);
     json_put_whole(json, "verified_bytes", d->verified_bytes);
+    json_put_real(json, "share", share);
     json_put_object(json, "best");
     put_shape(json, &d->best);
     json_put_end(json);
@@ -101,20 +103,30 @@ static void put_case(struct json_writer *json, const struct nb_result *r, const 
     json_put_end(json);
 }
 
+/* 0 stands for: no number does. */
+static void put_number(struct json_writer *json, const char *key, uint64_t value)
+{
+    if (value)
+        json_put_whole(json, key, value);
+    else
+        json_put_null(json, key);
+}
+
 static void put_needs(struct json_writer *json, const struct nb_answer *a)
 {
     char headline[NB_SENTENCE], advice[NB_SENTENCE];
     nb_verdict(a, headline, advice);
     json_put_bool(json, "feeds", a->feeds);
     json_put_real(json, "target", a->target);
-    if (a->tokens_needed)
-        json_put_whole(json, "tokens_needed", a->tokens_needed);
+    put_number(json, "tokens_needed", a->tokens_needed);
+    put_number(json, "drives_needed", a->drives_needed);
+    if (a->fits && isnan(a->room_bytes))
+        json_put_null(json, "fits");
     else
-        json_put_null(json, "tokens_needed");
-    if (a->drives_needed)
-        json_put_whole(json, "drives_needed", a->drives_needed);
-    else
-        json_put_null(json, "drives_needed");
+        json_put_bool(json, "fits", a->fits);
+    json_put_real(json, "room_bytes", a->room_bytes);
+    json_put_real(json, "missing_bytes", a->missing_bytes);
+    put_number(json, "drives_to_fit", a->drives_to_fit);
     json_put_real(json, "endurance_bytes",
                   a->endurance_bytes > 0 ? a->endurance_bytes : (double)NAN);
     json_put_real(json, "steps_to_wear", a->steps_to_wear);
@@ -175,6 +187,10 @@ static void put_ds_config(struct json_writer *json, const struct nb_shape *best)
 void nb_report_json(const struct nb_result *r, const struct nb_answer *answer, FILE *out)
 {
     struct json_writer json = {.out = out};
+    struct nb_shape best;
+    double shares[NB_MAX_DRIVES];
+    nb_shares_of(r, shares);
+    nb_choose_for_all(r, &best);
     json_put_object(&json, NULL);
     json_put_text(&json, "program", "nvme-bench");
     json_put_whole(&json, "format", 1);
@@ -187,13 +203,13 @@ void nb_report_json(const struct nb_result *r, const struct nb_answer *answer, F
     json_put_whole(&json, "written_bytes", r->written_bytes);
     json_put_array(&json, "drives");
     for (uint32_t d = 0; d < r->drive_count; d++)
-        put_drive(&json, &r->drives[d]);
+        put_drive(&json, &r->drives[d], shares[d]);
     json_put_end(&json);
     json_put_array(&json, "cases");
     for (uint32_t i = 0; i < r->point_count; i++)
         put_case(&json, r, &r->points[i]);
     json_put_end(&json);
-    put_ds_config(&json, &r->drives[0].best);
+    put_ds_config(&json, &best);
     if (answer)
         put_plan(&json, answer);
     else

@@ -13,20 +13,6 @@
 
 static const char *const series_names[NB_KINDS] = {"read", "write", "mixed"};
 
-/* The sweep's point of a kind and shape, or null. */
-static const struct nb_point *swept(const struct nb_result *r, uint32_t drive, enum nb_kind kind,
-                                    const struct nb_shape *s)
-{
-    for (uint32_t i = 0; i < r->point_count; i++) {
-        const struct nb_point *p = &r->points[i];
-        if (p->phase == NB_SWEEP && p->drive == drive && p->kind == kind &&
-            p->shape.block_bytes == s->block_bytes && p->shape.depth == s->depth &&
-            p->shape.threads == s->threads)
-            return p;
-    }
-    return NULL;
-}
-
 /* The values that a sweep took along one axis, in their order. */
 static size_t values_along(const struct nb_result *r, uint32_t drive, bool blocks,
                            uint32_t values[MAX_X])
@@ -65,7 +51,7 @@ static void plot_along(const struct nb_result *r, uint32_t drive, bool blocks, F
         else
             snprintf(ticks[i].label, sizeof ticks[i].label, "%g MiB", values[i] / 1048576.0);
         for (uint32_t k = 0; k < NB_KINDS; k++) {
-            const struct nb_point *p = swept(r, drive, (enum nb_kind)k, &shape);
+            const struct nb_point *p = nb_find_swept(r, (enum nb_kind)k, drive, &shape);
             y[k][i] = p ? p->rate / 1e9 : (double)NAN;
         }
     }

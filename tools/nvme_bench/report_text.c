@@ -66,10 +66,28 @@ static void print_drive(const struct nb_result *r, uint32_t i, FILE *out)
                 out);
     print_phase(r, NB_STEADY, i, "right after the long write", out);
     fprintf(out, "\nlong write: %s\n", sustained);
-    fprintf(out, "read back:  %s, every stamp right\n", text_size(d->verified_bytes, size));
+    fprintf(out, "read back:  %s, every byte right\n", text_size(d->verified_bytes, size));
 }
 
-static void print_plan(const struct nb_answer *a, FILE *out)
+/* Of each drive: what it would have to hold, and what is free. */
+static void print_space(const struct nb_result *r, const struct nb_answer *a, FILE *out)
+{
+    fprintf(out, "  space on drives      %10.1f GB   (two slots: a commit never overwrites)\n",
+            a->bound.nvme_space_bytes / 1e9);
+    for (uint32_t d = 0; d < r->drive_count; d++) {
+        double need = a->shares[d] * a->bound.nvme_space_bytes;
+        double left = (double)r->drives[d].free_bytes;
+        fprintf(out, "    drive %u            %10.1f GB   ", d, need / 1e9);
+        if (r->drives[d].size_bytes == 0)
+            fprintf(out, "(its size is not known)\n");
+        else if (need > left)
+            fprintf(out, "(%.1f GB free: %.1f GB are missing)\n", left / 1e9, (need - left) / 1e9);
+        else
+            fprintf(out, "(%.1f GB free)\n", left / 1e9);
+    }
+}
+
+static void print_plan(const struct nb_result *r, const struct nb_answer *a, FILE *out)
 {
     const struct hst_bound *b = &a->bound;
     char headline[NB_SENTENCE], advice[NB_SENTENCE], params[TEXT_BYTES], read[32], write[32];
@@ -84,8 +102,7 @@ static void print_plan(const struct nb_answer *a, FILE *out)
     fprintf(out, "  rates planned with   read %s, write %s, mixed %s\n", read, write, mixed);
     fprintf(out, "  read per step        %10.1f GB\n", b->nvme_read_bytes / 1e9);
     fprintf(out, "  written per step     %10.1f GB\n", b->nvme_write_bytes / 1e9);
-    fprintf(out, "  space on drives      %10.1f GB   (two slots: a commit never overwrites)\n",
-            b->nvme_space_bytes / 1e9);
+    print_space(r, a, out);
     fprintf(out, "  GPU                  %10.2f s    (forward %.2f, backward %.2f)\n", b->gpu_s,
             b->forward_s, b->backward_s);
     fprintf(out, "  drives               %10.2f s    (update %.2f)\n", b->nvme_s, b->update_s);
@@ -97,18 +114,20 @@ static void print_plan(const struct nb_answer *a, FILE *out)
 
 void nb_report_text(const struct nb_result *r, const struct nb_answer *answer, FILE *out)
 {
-    const struct nb_shape *best = &r->drives[0].best;
-    char size[TEXT_BYTES];
+    struct nb_shape best;
+    char size[TEXT_BYTES], how[NB_SENTENCE], together[NB_SENTENCE + 32];
+    nb_choose_for_all(r, &best);
+    nb_together_text(r, how);
+    snprintf(together, sizeof together, "all drives together, %s", how);
     for (uint32_t d = 0; d < r->drive_count; d++)
         print_drive(r, d, out);
     if (r->drive_count > 1)
-        print_phase(r, NB_STRIPED, NB_ALL_DRIVES, "all drives together, each in its best shape",
-                    out);
+        print_phase(r, NB_STRIPED, NB_ALL_DRIVES, together, out);
     fprintf(out, "\nwritten: %s in all\n", text_size(r->written_bytes, size));
     fprintf(out,
             "\nfor ds_config.json:\n  \"aio\": {\"block_size\": %u, \"queue_depth\": %u, "
             "\"intra_op_parallelism\": %u, \"single_submit\": false, \"overlap_events\": true}\n",
-            best->block_bytes, best->depth, best->threads);
+            best.block_bytes, best.depth, best.threads);
     if (answer)
-        print_plan(answer, out);
+        print_plan(r, answer, out);
 }

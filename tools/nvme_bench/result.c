@@ -14,14 +14,26 @@ static bool same_shape(const struct nb_shape *a, const struct nb_shape *b)
     return a->block_bytes == b->block_bytes && a->depth == b->depth && a->threads == b->threads;
 }
 
-const struct nb_point *nb_find(const struct nb_result *r, enum nb_phase phase, enum nb_kind kind,
-                               uint32_t drive)
+const struct nb_point *nb_find_swept(const struct nb_result *r, enum nb_kind kind, uint32_t drive,
+                                     const struct nb_shape *shape)
 {
     for (uint32_t i = 0; i < r->point_count; i++) {
         const struct nb_point *p = &r->points[i];
-        if (p->phase != phase || p->kind != kind || p->drive != drive)
-            continue;
-        if (phase != NB_SWEEP || same_shape(&p->shape, &r->drives[drive].best))
+        if (p->phase == NB_SWEEP && p->kind == kind && p->drive == drive &&
+            same_shape(&p->shape, shape))
+            return p;
+    }
+    return NULL;
+}
+
+const struct nb_point *nb_find(const struct nb_result *r, enum nb_phase phase, enum nb_kind kind,
+                               uint32_t drive)
+{
+    if (phase == NB_SWEEP)
+        return nb_find_swept(r, kind, drive, &r->drives[drive].best);
+    for (uint32_t i = 0; i < r->point_count; i++) {
+        const struct nb_point *p = &r->points[i];
+        if (p->phase == phase && p->kind == kind && p->drive == drive)
             return p;
     }
     return NULL;

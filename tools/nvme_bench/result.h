@@ -58,10 +58,16 @@ struct nb_sustained {
 
 struct nb_drive {
     char path[256]; /* as given */
+    /* of the file system; 0, 0: unknown */
+    uint32_t device_major, device_minor;
+    /* The disks under it, at the bottom of partitions, device-mapper and RAID: "sda,sdb"; "": not
+       known. */
+    char disks[256];
     char device[NB_TEXT], model[NB_TEXT], file_system[NB_TEXT], mount[256];
     char link[NB_TEXT], link_most[NB_TEXT]; /* "16.0 GT/s PCIe x4"; "": unknown */
     int numa_node;                          /* -1: unknown */
     bool simulated, in_memory, direct;
+    bool zeroed; /* no fallocate there: scratch files are written with zeros once */
     char backend[16];
     uint64_t size_bytes, free_bytes; /* of the file system; 0: unknown */
     uint64_t verified_bytes;
@@ -83,6 +89,9 @@ struct nb_result {
 /** The point of a phase, or null: drive NB_ALL_DRIVES for striped. The best shape's in a sweep. */
 const struct nb_point *nb_find(const struct nb_result *result, enum nb_phase phase,
                                enum nb_kind kind, uint32_t drive);
+/** The sweep's point of a shape, or null. */
+const struct nb_point *nb_find_swept(const struct nb_result *result, enum nb_kind kind,
+                                     uint32_t drive, const struct nb_shape *shape);
 /** Greatest rate of a kind in a drive's sweep, bytes/s; 0: none. The ceiling of its cases. */
 double nb_ceiling(const struct nb_result *result, enum nb_kind kind, uint32_t drive);
 

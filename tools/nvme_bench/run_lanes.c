@@ -147,14 +147,14 @@ int nb_run_lanes(struct nb_bench *b, struct nb_lane *const *lanes, const struct 
 int nb_lane_fail(struct nb_bench *b, const struct nb_lane *lane)
 {
     const char *path = b->result->drives[lane->drive].path;
-    bool reading = lane->job && lane->job->kind == NB_READ;
     if (lane->error == -ENOSPC)
         return fail(b->error, FAIL_DISK_SPACE, lane->error,
                     "'%.200s' has no space left while it is measured. Fix: free some, or a "
                     "smaller --size.",
                     path);
-    return fail(b->error, reading ? FAIL_READ : FAIL_WRITE, lane->error,
-                "'%.200s', file %u, offset %llu: a request failed (%s). Fix: see dmesg and "
-                "smartctl -a for the drive.",
-                path, lane->index, (unsigned long long)lane->failed.user, strerror(-lane->error));
+    return fail(b->error, lane->failed.write ? FAIL_WRITE : FAIL_READ, lane->error,
+                "'%.200s', file %u, offset %llu: a %s failed (%s). Fix: see dmesg and smartctl -a "
+                "for the drive.",
+                path, lane->index, (unsigned long long)lane->failed.offset,
+                lane->failed.write ? "write" : "read", strerror(-lane->error));
 }

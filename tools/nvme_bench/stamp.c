@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides what stands in a block that is written, and whether a block read back is that one. */
+/* Decides what stands in a block that is written, and which one a block read back is. */
 #include "nvme_bench/stamp.h"
 
+#include <assert.h>
 #include <string.h>
+
+static_assert(sizeof(struct nb_stamp) == 32, "every byte of it is compared");
 
 /* splitmix64's mixer (Steele et al. 2014) */
 static uint64_t mix(uint64_t x)
@@ -22,6 +25,13 @@ static uint32_t check_of(const struct nb_stamp *s)
     return (uint32_t)(mix(x ^ s->pass) >> 32);
 }
 
+struct nb_stamp nb_stamp_seal(const struct nb_stamp *stamp)
+{
+    struct nb_stamp sealed = *stamp;
+    sealed.check = check_of(stamp);
+    return sealed;
+}
+
 void nb_stamp_put(void *buffer, size_t bytes, const struct nb_stamp *from)
 {
     struct nb_stamp stamp = *from;
@@ -32,12 +42,14 @@ void nb_stamp_put(void *buffer, size_t bytes, const struct nb_stamp *from)
     }
 }
 
-bool nb_stamp_matches(const void *buffer, const struct nb_stamp *want, struct nb_stamp *found)
+bool nb_stamp_read(const void *sector, struct nb_stamp *found)
 {
-    memcpy(found, buffer, sizeof *found);
-    return found->run == want->run && found->offset == want->offset &&
-           found->drive == want->drive && found->file == want->file && found->pass == want->pass &&
-           found->check == check_of(found);
+    struct nb_stamp there;
+    memcpy(&there, sector, sizeof there);
+    bool whole = there.check == check_of(&there);
+    if (whole)
+        *found = there;
+    return whole;
 }
 
 void nb_stamp_fill(void *buffer, size_t bytes, uint64_t seed)

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#define TRAIN_TAKES 0.9 /* of what is free, unless it is told */
+
 void nb_rate_text(double bytes_per_s, char dst[32])
 {
     if (!(bytes_per_s >= 0))
@@ -42,6 +44,8 @@ void nb_drive_text(const struct nb_drive *d, char dst[NB_SENTENCE])
     if (d->simulated)
         return;
     add(dst, NB_SENTENCE, ", device %.60s", d->device[0] ? d->device : "unknown");
+    if (strchr(d->disks, ','))
+        add(dst, NB_SENTENCE, " on %.100s", d->disks);
     add(dst, NB_SENTENCE, ", %.40s", d->file_system[0] ? d->file_system : "file system unknown");
     if (d->link[0]) {
         add(dst, NB_SENTENCE, ", link %.60s", d->link);
@@ -86,6 +90,18 @@ void nb_sustained_text(const struct nb_sustained *s, char dst[NB_SENTENCE])
                  recovered);
 }
 
+void nb_together_text(const struct nb_result *r, char dst[NB_SENTENCE])
+{
+    double shares[NB_MAX_DRIVES];
+    char share[16];
+    nb_shares_of(r, shares);
+    snprintf(dst, NB_SENTENCE, "each in its best shape, bytes shared by rate");
+    for (uint32_t d = 0; d < r->drive_count; d++) {
+        snprintf(share, sizeof share, "%.1f %%", 100 * shares[d]);
+        add(dst, NB_SENTENCE, d ? " + %s" : ": %s", share);
+    }
+}
+
 static void wear_text(const struct nb_answer *a, char *dst, size_t dst_bytes)
 {
     char steps[TEXT_BYTES], time[TEXT_BYTES];
@@ -109,27 +125,69 @@ static void group_digits(uint64_t value, char dst[32])
     dst[at] = '\0';
 }
 
+/* "3 such drives", "2 sets of these 2 drives"; `none` where no number does. */
+static void drives_text(const struct nb_answer *a, uint32_t drives, const char *none, char dst[64])
+{
+    const char *plural = drives > 1 ? "s" : "";
+    if (drives == 0)
+        snprintf(dst, 64, "%s", none);
+    else if (a->set == 1)
+        snprintf(dst, 64, "%" PRIu32 " such drive%s", drives, plural);
+    else
+        snprintf(dst, 64, "%" PRIu32 " set%s of these %" PRIu32 " drives", drives / a->set,
+                 drives > a->set ? "s" : "", a->set);
+}
+
+/* What would make it fit; or that it is a tight fit. */
+static void space_text(const struct nb_answer *a, char *dst, size_t dst_bytes)
+{
+    char drives[64], each[24];
+    double need = a->bound.nvme_space_bytes;
+    if (a->fits) {
+        if (need > TRAIN_TAKES * a->room_bytes)
+            snprintf(dst, dst_bytes,
+                     " It takes more than nine tenths of what is free: `hoistway train` needs "
+                     "--nvme %.0fG for it.",
+                     ceil(need / 0x1p30));
+        return;
+    }
+    drives_text(a, a->drives_to_fit, "", drives);
+    snprintf(dst, dst_bytes, " To hold it: %s%s", drives, drives[0] ? ", or " : "");
+    for (uint32_t d = 0; d < (a->set == 1 ? 1 : a->drives); d++) {
+        double share = a->set == 1 ? a->most_share : a->shares[d];
+        snprintf(each, sizeof each, "%.1f GB", share * need / 1e9);
+        add(dst, dst_bytes, d ? " + %s" : "%s", each);
+    }
+    add(dst, dst_bytes, " free on %s.", a->drives == 1 ? "it" : a->set == 1 ? "each" : "them");
+}
+
+/* How the drives stand to the model, in a verb. */
+static const char *verdict_verb(const struct nb_answer *a)
+{
+    static const char *const verbs[2][2][2] = {
+        {{"neither feeds nor holds", "neither feed nor hold"}, {"does not feed", "do not feed"}},
+        {{"feeds, but does not hold,", "feed, but do not hold,"}, {"feeds", "feed"}}};
+    return verbs[a->feeds][a->fits][a->drives > 1];
+}
+
 void nb_verdict(const struct nb_answer *a, char headline[NB_SENTENCE], char advice[NB_SENTENCE])
 {
-    char tokens[64] = "no number of tokens per step", drives[64] = "no number of such drives";
-    char wear[160] = "";
-    const char *these = a->drives == 1 ? "This drive" : "These drives together";
-    bool plural = a->drives > 1;
-    char count[32], now[32];
+    char tokens[64] = "no number of tokens per step", drives[64], missing[128] = "";
+    char wear[160] = "", space[200] = "", count[32], now[32];
     group_digits(a->tokens_needed, count);
     group_digits(a->tokens, now);
     if (a->tokens_needed)
         snprintf(tokens, sizeof tokens, "%s tokens per step", count);
-    if (a->drives_needed)
-        snprintf(drives, sizeof drives, "%" PRIu32 " such drive%s", a->drives_needed,
-                 a->drives_needed > 1 ? "s" : "");
+    drives_text(a, a->drives_needed, "no number of such drives", drives);
     wear_text(a, wear, sizeof wear);
+    space_text(a, space, sizeof space);
+    if (!a->fits)
+        snprintf(missing, sizeof missing, "; it takes %.1f GB, of which %.1f GB find no room",
+                 a->bound.nvme_space_bytes / 1e9, a->missing_bytes / 1e9);
     snprintf(headline, NB_SENTENCE,
-             "%s %s %s: at best %.1f %% of the GPU's speed (wanted %.1f %%).", these,
-             a->feeds ? plural ? "feed" : "feeds"
-             : plural ? "do not feed"
-                      : "does not feed",
-             a->model, 100 * a->bound.efficiency, 100 * a->target);
-    snprintf(advice, NB_SENTENCE, "For %.1f %%: %s with what was measured, or %s at %s tokens.%s",
-             100 * a->target, tokens, drives, now, wear);
+             "%s %s %s: at best %.1f %% of the GPU's speed (wanted %.1f %%)%s.",
+             a->drives == 1 ? "This drive" : "These drives together", verdict_verb(a), a->model,
+             100 * a->bound.efficiency, 100 * a->target, missing);
+    snprintf(advice, NB_SENTENCE, "For %.1f %%: %s with what was measured, or %s at %s tokens.%s%s",
+             100 * a->target, tokens, drives, now, space, wear);
 }

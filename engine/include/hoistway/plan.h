@@ -29,9 +29,10 @@ const struct hst_shape *hst_shapes(size_t *count);
 /** By name, in any case ("8b"), or "llama-3-8b" for "8B" of "Llama 3"; null where unknown. */
 const struct hst_shape *hst_shape_find(const char *name);
 
-/** Parameters of the model; a tied matrix counts once. */
+/** Parameters of the model; a tied matrix counts once. 0: more than 2^63. */
 uint64_t hst_shape_params(const struct hst_shape *shape);
-/** Those of them that a token is multiplied with: all but an embedding that is only looked up. */
+/** Those of them that a token is multiplied with: all but an embedding that is only looked up. 0 as
+    above. */
 uint64_t hst_shape_matmul_params(const struct hst_shape *shape);
 
 /** Bytes per parameter; hst_precision_bytes has those of each precision. */
@@ -73,7 +74,11 @@ struct hst_bound {
 };
 
 /**
- * The lower bound on a step of `tokens` tokens. The derivation is in docs/nvme-bench.md; in short,
+ * The lower bound on a step of `tokens` tokens, of every schedule that, without `overlap`, updates
+ * between backward and the next backward: the update has to know the norm. Memory can beat it by
+ * what it holds: b bytes of states that are read during the backward before, or written during the
+ * one after, spare the update at most b/read + b/write seconds. The derivation is in
+ * docs/nvme-bench.md; in short,
  * with N parameters (N_c of them multiplied), w, S, g bytes of weight, state and gradient per
  * parameter, f_s and f_w the shares on drives, c = 6 or, with recomputing, 8:
  *   gpu      = c·(N_c + L·heads·head_dim·seq_len)·tokens / flops_per_s, 2/c of it in forward
@@ -84,7 +89,9 @@ struct hst_bound {
  *   a phase takes its longest resource + 1/L of the others on the chain drive → link → GPU
  *   step     = forward + backward; with `overlap` both are one phase
  * Errors: -EINVAL a share outside 0 to 1, a negative rate, no flops_per_s, no tokens, a shape with
- * a size of 0, or something on drives without both their rates.
+ * a size of 0 or more parameters than can be counted, something on drives without both their rates,
+ * or values so great or small that a term is not a finite number. What is returned is finite, and 0
+ * < efficiency ≤ 1.
  */
 int hst_bound(const struct hst_bound_in *in, uint64_t tokens, struct hst_bound *bound);
 

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import html.parser
 import json
+import math
 import os
 import platform
 import pwd
@@ -63,6 +64,21 @@ def forbid_o_direct():
     install_filter((0x20, 0, 0, 0), (0x15, 0, 5, FCNTL), (0x20, 0, 0, 24),
                    (0x15, 0, 3, fcntl.F_SETFL), (0x20, 0, 0, 32), (0x45, 0, 1, os.O_DIRECT),
                    (6, 0, 0, 0x50000 | errno.EINVAL), (6, 0, 0, 0x7FFF0000))
+
+
+def forbid_fallocate():
+    """As a file system without it."""
+    number = 285 if platform.machine() == 'x86_64' else 47
+    install_filter((0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50000 | errno.EOPNOTSUPP),
+                   (6, 0, 0, 0x7FFF0000))
+
+
+def forbid_writing_zeros():
+    """Nor the plain writes that take its place; the I/O itself goes through io_uring."""
+    forbid_fallocate()
+    number = 18 if platform.machine() == 'x86_64' else 68
+    install_filter((0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50000 | errno.EIO),
+                   (6, 0, 0, 0x7FFF0000))
 
 
 def mount_tmpfs(directory, size):
@@ -140,8 +156,11 @@ class CommandLine(Case):
         self.assert_refused(run(self.folder, '--jsn'), 401, 2, 'Did you mean --json?')
         self.assert_refused(run(self.folder, '--size', '1'), 402, 2, "'nvme-bench --help'")
         self.assert_refused(run(self.folder, '--plan', '8B'), 403, 2, '--gpu-tflops')
-        self.assert_refused(run(self.folder, '--plan', '18B', '--gpu-tflops', '1'), 402, 2,
-                            'Fix: --plan')
+        known = '(1B, 3B, 7B, 8B, 13B, 33B, 65B, 70B, 405B)'
+        for unknown, nearest in {'9B': '8B', '18b': '13B', 'llama-9b-chat': '8B', '1T': '405B',
+                                 '8BB': '8B', 'oops': '8B'}.items():
+            self.assert_refused(run(self.folder, '--plan', unknown, '--gpu-tflops', '1'), 402, 2,
+                                f'{known}. Fix: --plan {nearest}.')
         self.assert_refused(run('sim:read=oops', *SMALL), 402, 2, 'sim:read=7G')
         self.assert_refused(run(*SIM, '--fault', 'op=dance'), 402, 2)
         self.assert_refused(run(self.beside + '/none'), 105, 1, 'Fix: ')
@@ -153,8 +172,61 @@ class CommandLine(Case):
             done = subprocess.run([PROGRAM, *SIM], stdout=full, stderr=subprocess.PIPE, text=True)
         self.assertEqual(done.returncode, 1)
         self.assertIn('error[E107]', done.stderr)
-        self.assert_refused(run(*SIM, '--html', self.beside + '/none/x.html'), 107, 1, '--html')
-        self.assert_refused(run(*SIM, '--html', '/dev/full'), 107, 1, '--html')
+        for stdout in 'closed', 'read-only':
+            def lose():
+                os.close(1)
+                if stdout == 'read-only':
+                    os.open('/dev/null', os.O_RDONLY)
+            done = subprocess.run([PROGRAM, self.folder, *SMALL], stderr=subprocess.PIPE, text=True,
+                                  preexec_fn=lose)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, r'\Aerror\[E107\] stdout is closed.*Fix: [^\n]*\n\Z')
+
+    def test_a_page_that_cannot_be_written_is_refused_before_measuring(self):
+        for path in self.beside + '/none/x.html', self.beside:
+            done = run(*SIM, '--html', path)
+            self.assert_refused(done, 107, 1, '--html')
+            self.assertNotIn('will write', done.stderr)
+
+    def test_a_page_that_fails_later_does_not_lose_the_results(self):
+        done = run(*SIM, *PLAN, '--json', '--html', '/dev/full')
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("error[E107] --html '/dev/full' can not be written (No space", done.stderr)
+        self.assertFalse(json.loads(done.stdout)['plan']['feeds'])
+        page = os.path.join(self.beside, 'r.html')
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        done = run(*SIM, '--html', page, preexec_fn=limit)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn('for ds_config.json:', done.stdout)
+        self.assertFalse(os.path.exists(page), 'no half of a page is left')
+
+    def test_an_earlier_page_stays_until_there_is_a_new_one(self):
+        page, fault = os.path.join(self.beside, 'r.html'), 'op=read nth=700 times=all err=EIO'
+        self.assertEqual(run(*SIM, '--html', page, '--fault', fault).returncode, 1)
+        self.assertFalse(os.path.exists(page), 'an empty one')
+        with open(page, 'w') as file:
+            file.write('earlier, and longer than what comes now: ' + 100000 * 'x')
+        self.assertEqual(run(*SIM, '--html', page, '--fault', fault).returncode, 1)
+        with open(page) as file:
+            self.assertTrue(file.read().startswith('earlier'))
+        self.assertEqual(run(*SIM, '--html', page).returncode, 0)
+        with open(page) as file:
+            text = file.read()
+        self.assertEqual((text[:15], text[-8:]), ('<!doctype html>', '</html>\n'))
+
+    def test_more_memory_than_there_is_is_refused_before_it_is_taken(self):
+        """8 drives of 80 GiB, requests of 64 MiB, 256 at a time, and as much again for reading
+        back."""
+        with open('/proc/meminfo') as file:
+            free = int(re.search(r'MemAvailable: +(\d+)', file.read()).group(1)) << 10
+        if free >= 256 << 30:
+            self.skipTest('this machine has as much memory')
+        done = run(*[f'sim:read={i}G,write=1G' for i in range(1, 9)], '--size', '80G', '--blocks',
+                   '64M', '--depths', '256', '--threads', '1')
+        self.assert_refused(done, 201, 1, '897.2 GiB of memory are needed')
 
     def test_the_model_may_be_a_file_or_a_directory(self):
         model = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
@@ -203,6 +275,16 @@ class Reports(Case):
         other = json.loads(run('--from', path, '--json', *PLAN, '--tokens', '1e6').stdout)
         self.assertTrue(other['plan']['feeds'])
 
+    def test_a_plan_that_cannot_be_made_does_not_lose_the_results(self):
+        path, result = self.measured('a.json')
+        result['cases'] = [c for c in result['cases'] if c['phase'] == 'sweep']
+        with open(path, 'w') as file:
+            json.dump(result, file)
+        done = run('--from', path, *PLAN, '--json')
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('error[E402] the result has no steady rates', done.stderr)
+        self.assertIsNone(json.loads(done.stdout)['plan'])
+
     def test_compare_puts_two_results_side_by_side(self):
         a, first = self.measured('a.json')
         b = os.path.join(self.beside, 'b.json')
@@ -216,6 +298,52 @@ class Reports(Case):
         rows = json.loads(run('--compare', a, b, '--json').stdout)['rows']
         self.assertEqual({r['ratio'] for r in rows if r['case'].startswith('steady')}, {2})
         self.assert_refused(run('--compare', a, PROGRAM), 402, 2)
+
+    def test_compare_takes_all_drives_and_says_what_has_no_counterpart(self):
+        slow, fast = 'sim:read=2G,write=1G', 'sim:read=6G,write=4G'
+        paths = []
+        third = 'sim:read=1G,write=1G'
+        for name, drives in ('a.json', [slow, fast]), ('b.json', [fast, slow, third]):
+            paths.append(os.path.join(self.beside, name))
+            with open(paths[-1], 'w') as file:
+                file.write(run(*drives, *SMALL, '--json').stdout)
+        found = json.loads(run('--compare', *paths, '--json').stdout)
+        self.assertEqual(found['drives'], [{'a': 0, 'b': 1, 'same': True},
+                                           {'a': 1, 'b': 0, 'same': True},
+                                           {'a': None, 'b': 2, 'same': False}])
+        for pair in (0, 1), (1, 0):
+            rows = [r for r in found['rows'] if (r['drive_a'], r['drive_b']) == pair]
+            self.assertEqual(len(rows), 13, 'all but CPU time, which virtual time has not')
+            self.assertEqual({round(r['ratio'], 6) for r in rows}, {1})
+        self.assertEqual(found['notes'], [
+            'A has 2 drives, B 3: together they are not compared',
+            'drive 2 of B (sim:read=1G,write=1G) has no counterpart in A'])
+        text = run('--compare', *paths).stdout
+        self.assertEqual(text.count('steady mixed'), 2)
+        self.assertIn('the same drive', text)
+
+    def test_what_one_result_lacks_is_no_number(self):
+        path, result = self.measured('a.json')
+        other = os.path.join(self.beside, 'b.json')
+        result['cases'] = [c for c in result['cases'] if c['phase'] == 'steady' and
+                           c['kind'] == 'read']
+        result['drives'][0]['sustained']['recovered'] = None
+        result['drives'][0]['path'] = 'sim:read=1G,write=1G'
+        result['quick'] = True
+        with open(other, 'w') as file:
+            json.dump(result, file)
+        for order in (path, other), (other, path):
+            done = run('--compare', *order)
+            self.assertEqual((done.returncode, done.stderr), (0, ''))
+            self.assertNotRegex(done.stdout, r'(?i)\bnan\b|\binf\b|\?')
+            self.assertRegex(done.stdout, r'steady write +(- +\S+ GB/s|\S+ GB/s +-) +-\n')
+            self.assertRegex(done.stdout, r'steady read .* 1\.00\n')
+            self.assertIn('by order: not known to be the same', done.stdout)
+            self.assertIn('is a quick run', done.stdout)
+            rows = {r['case']: r for r in
+                    json.loads(run('--compare', *order, '--json').stdout)['rows']}
+            self.assertIsNone(rows['best read of the sweep']['ratio'])
+            self.assertIsNone(rows['write after a rest']['ratio'])
 
     def test_hostile_results_are_refused(self):
         path = os.path.join(self.beside, 'x.json')
@@ -284,10 +412,35 @@ class Machine(Case):
         self.assertFalse(self.assert_measured(done)['drives'][0]['direct'])
         self.assertEqual(done.stderr.count('warning[W104]'), 1, done.stderr)
 
-    def on_tmpfs(self, size, *more):
+    @unittest.skipIf(not KNOWN_MACHINE, 'the filter knows the numbers of two machines')
+    def test_zeros_in_place_of_fallocate_are_announced_first_and_counted(self):
+        def announced(done):
+            return float(re.search(r'at most ([\d.]+) MiB', done.stderr).group(1))
+
+        patient = [self.folder, *SMALL, '--seconds', '60', '--json']
+        plain, zeros = run(*patient), run(*patient, preexec_fn=forbid_fallocate)
+        sizes = [self.assert_measured(done)['written_bytes'] for done in (plain, zeros)]
+        self.assertEqual(sizes[1] - sizes[0], 32 << 20)
+        self.assertAlmostEqual(announced(zeros) - announced(plain), 32, delta=0.11)
+        self.assertLessEqual(sizes[1], announced(zeros) * 2**20)
+        failed = run(*patient, preexec_fn=forbid_writing_zeros)
+        self.assert_refused(failed, 105, 1, 'can not be used')
+        self.assertLess(failed.stderr.index('will write'), failed.stderr.index('error[E105]'))
+
+    def on_tmpfs(self, size, *more, fill=None):
+        """fill: a file there, and its bytes."""
         if os.geteuid() != 0:
             self.skipTest('mounting a small file system needs root')
-        done = run(self.folder, *SMALL, *more, preexec_fn=mount_tmpfs(self.folder, size))
+        mount = mount_tmpfs(self.folder, size)
+
+        def prepare():
+            mount()
+            if fill:
+                with open(fill[0], 'wb') as file:
+                    os.posix_fallocate(file.fileno(), 0, fill[1])
+
+        small = SMALL if '--size' not in more else SMALL[2:]
+        done = run(self.folder, *small, *more, preexec_fn=prepare)
         if done.returncode == 99:
             self.skipTest('this sandbox does not allow mounts')
         return done
@@ -300,7 +453,24 @@ class Machine(Case):
 
     def test_a_tenth_of_the_file_system_stays_free(self):
         done = self.on_tmpfs('33m', '--force')
-        self.assert_refused(done, 301, 1, 'Fix: free some, or --size 29M')
+        self.assert_refused(done, 301, 1, 'Fix: --size 29M.')  # even empty it has not more
+        filled = (os.path.join(self.folder, 'full'), 10 << 20)
+        done = self.on_tmpfs('40m', '--force', fill=filled)
+        self.assert_refused(done, 301, 1, 'Fix: free 6.0 MiB, or --size 26M.')
+
+    def test_where_there_is_too_little_room_no_impossible_size_is_suggested(self):
+        """Blocks of 256 KiB, 8 at a time, on 2 threads need 19 MiB."""
+        done = self.on_tmpfs('8m', '--force')
+        self.assert_refused(done, 301, 1, 'Fix: a directory on a larger file system, or smaller')
+        full = os.path.join(self.folder, 'full')
+        done = self.on_tmpfs('32m', '--force', fill=(full, 30 << 20))
+        self.assert_refused(done, 301, 1, 'Fix: free 20.2 MiB, and --size 19M.')
+        done = self.on_tmpfs('32m', '--force', fill=(full, 32 << 20))
+        self.assert_refused(done, 301, 1, 'Fix: free 22.2 MiB, and --size 19M.')
+        done = self.on_tmpfs('32m', '--force', '--size', '19M', fill=(full, 11 << 20))
+        self.assert_refused(done, 301, 1, 'Fix: free 1.2 MiB, and --size 19M.')
+        done = self.on_tmpfs('32m', '--force', '--size', '19M', '--json', fill=(full, 9 << 20))
+        self.assert_measured(done)
 
     def test_two_drives_are_measured_alone_and_together(self):
         if os.geteuid() != 0:
@@ -316,9 +486,36 @@ class Machine(Case):
         result = self.assert_measured(done)
         together = [c for c in result['cases'] if c['phase'] == 'striped']
         self.assertEqual([c['kind'] for c in together], ['read', 'write', 'mixed'])
+        shares = [d['share'] for d in result['drives']]
         for case in together:
-            self.assertEqual(case['bytes'], 2 * (128 if case['kind'] == 'read' else 32) * 2**20)
+            most = (128 if case['kind'] == 'read' else 32) * 2**20 // (256 * 1024)
+            blocks = sum(math.floor(most * share / max(shares) + 0.5) for share in shares)
+            self.assertEqual(case['bytes'], blocks * 256 * 1024)
         self.assertEqual([d['verified_bytes'] for d in result['drives']], [32 * 2**20] * 2)
+
+    def test_one_disk_in_two_guises_is_refused(self):
+        """An overlay has numbers of its own; its upper directory is on the disk of the other."""
+        if os.geteuid() != 0:
+            self.skipTest('mounting needs root')
+        parts = {name: os.path.join(self.beside, name) for name in ('lower', 'upper', 'work')}
+        for path in parts.values():
+            os.mkdir(path)
+        options = ','.join(f'{name}dir={path}' for name, path in parts.items())
+
+        def mount():
+            if (LIBC.unshare(CLONE_NEWNS) or LIBC.mount(None, b'/', None, MS_REC | MS_PRIVATE, None)
+                    or LIBC.mount(b'overlay', self.folder.encode(), b'overlay', 0,
+                                  options.encode())):
+                os._exit(99)
+
+        done = run(self.folder, self.beside, *SMALL, preexec_fn=mount)
+        if done.returncode == 99:
+            self.skipTest('this sandbox does not allow mounts')
+        if 'which disk' in done.stderr:
+            self.skipTest('the disk of the temporary directory is not known')
+        self.assert_refused(done, 402, 2, 'same drive')
+        alone = run(self.folder, *SMALL, '--json', preexec_fn=mount)
+        self.assertEqual(self.assert_measured(alone)['drives'][0]['file_system'], 'overlay')
 
     def test_an_ordinary_user_with_little_locked_memory_can_measure(self):
         if os.geteuid() != 0:
@@ -342,7 +539,8 @@ class Machine(Case):
     def interrupted(self, number, times):
         command = [PROGRAM, self.folder, *SMALL[:-2], '--idle', '60']
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        child.stderr.readline()  # what will be written: signals are caught, the file is there
+        self.assertIn('will write at most', child.stderr.readline())
+        self.assertIn('filling scratch files', child.stderr.readline())
         held = [os.readlink(fd.path) for fd in os.scandir(f'/proc/{child.pid}/fd')]
         self.assertTrue([path for path in held if path.startswith(self.folder + '/')], held)
         for _ in range(times):
@@ -363,7 +561,7 @@ class Machine(Case):
         """It is stopped before both, so that the second one finds the first."""
         command = [PROGRAM, self.folder, *SMALL[:-2], '--idle', '60']
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        child.stderr.readline()
+        child.stderr.readline()  # signals are caught
         child.send_signal(signal.SIGSTOP)
         child.send_signal(signal.SIGINT)
         child.send_signal(signal.SIGTERM)
@@ -379,11 +577,20 @@ class Machine(Case):
             self.assertIn(self.folder, done.stderr)
 
     def test_a_drive_that_lies_is_found_out(self):
-        """A bit of a stamp is inverted when the file is read back."""
-        flips = 'op=read nth=1 times=all flip=3'
-        done = run(*SIM, '--fault', flips)
-        self.assert_refused(done, 106, 1, 'not what was written')
-        self.assertIn('file 0, offset ', done.stderr)
+        """One bit is inverted when the file is read back, in a stamp or far away from any."""
+        for bit in 3, 8 * 40 + 5, 8 * 4095 + 7, 8 * (5 * 4096 + 2000):
+            done = run(*SIM, '--fault', f'op=read nth=1 times=all flip={bit}')
+            self.assert_refused(done, 106, 1, 'the data read back is not what was written (a byte ')
+            self.assertIn(f'file 0, offset {bit // 8}:', done.stderr)
+        done = run(self.folder, *SMALL, '--fault', 'op=read nth=1 times=all flip=16000')
+        self.assert_refused(done, 106, 1, 'file 0, offset 2000: the data read back')
+
+    def test_a_read_that_fails_in_a_mixed_case_is_told_as_a_read(self):
+        """In blocks of 256 KiB: 512 reads, then 64 in the first mixed case; 32 + 64 + 128 writes
+        before that one."""
+        for op, nth, code in ('read', 540, 106), ('write', 250, 107):
+            done = run(*SIM, '--fault', f'op={op} nth={nth} times=all err=EIO')
+            self.assert_refused(done, code, 1, f'a {op} failed (Input/output error)')
 
 
 if __name__ == '__main__':

@@ -5,12 +5,14 @@
 
 simulated.py PATH_OF_NVME_BENCH SOURCE_ROOT
 """
+import functools
 import json
 import math
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 from fractions import Fraction
 
@@ -29,10 +31,13 @@ def run(*args, status=0):
     return done.stdout
 
 
+once = functools.lru_cache(maxsize=None)(run)
+
+
 def measure(*drives, more=(), status=0):
-    """Options in `more` replace those of SWEEP."""
+    """Options in `more` replace those of SWEEP. What is measured twice is the same to the byte."""
     pairs = [p for p in zip(SWEEP[::2], SWEEP[1::2]) if p[0] not in more]
-    return json.loads(run(*drives, *sum(pairs, ()), '--json', *more, status=status))
+    return json.loads(once(*drives, *sum(pairs, ()), '--json', *more, status=status))
 
 
 class Model:
@@ -202,21 +207,92 @@ class Simulated(Case):
         self.close(write['value'], 64 * MIB / (64 * MIB / slow + LATENCY_NS / 1e9))
         self.assertGreater(s['recovered'], 0.99 * WRITE)  # five idle seconds drained all of it
 
-    def test_two_drives_together_take_as_long_as_the_slower_one(self):
-        slower = f'sim:read={READ // 2},write={WRITE // 2},lat=100us,mixed={MIXED // 2}'
-        result = measure(DRIVE, slower)
-        for kind, model in ('read', 0), ('write', 1), ('mixed', 2):
-            seconds, moved = [], 0
-            for i, factor in enumerate((1, 2)):
-                best = result['drives'][i]['best']
-                size = (256 if kind == 'read' else 64) * MIB
+    def steady(self, result, kind, drive):
+        return next(c['value'] for c in result['cases'] if c['phase'] == 'steady'
+                    and c['kind'] == kind and c['drive'] == drive)
+
+    def shares(self, result):
+        """As the page says: by the rate of writing and then reading."""
+        rates = [1 / (1 / self.steady(result, 'read', d) + 1 / self.steady(result, 'write', d))
+                 for d in range(len(result['drives']))]
+        return [rate / sum(rates) for rate in rates]
+
+    def check_together(self, result, models, tolerance):
+        """Whole blocks by the shares; it ends when the last drive does."""
+        shares = self.shares(result)
+        for drive, share in zip(result['drives'], shares):
+            self.close(drive['share'], share)
+        for kind in 'read', 'write', 'mixed':
+            moved, seconds = 0, []
+            for drive, share, model in zip(result['drives'], shares, models):
+                best = drive['best']
                 block, depth = best['block_bytes'], best['depth'] * best['threads']
-                m = Model(READ // factor, WRITE // factor, MIXED // factor)
-                seconds.append(m.run(kind, block, depth, size // block)[0])
-                moved += size
+                size = (256 if kind == 'read' else 64) * MIB * share / max(shares)
+                count = math.floor(size / block + 0.5)
+                moved += count * block
+                seconds.append(model.run(kind, block, depth, count)[0])
             case = next(c for c in result['cases'] if c['phase'] == 'striped' and c['kind'] == kind)
-            self.close(case['value'], moved / max(seconds), kind)
             self.assertIsNone(case['drive'])
+            self.assertEqual(case['bytes'], moved)
+            self.assertAlmostEqual(case['value'] * max(seconds) / moved, 1, delta=tolerance)
+
+    def test_drives_together_are_given_bytes_by_their_rates(self):
+        slower = f'sim:read={READ // 2},write={WRITE // 2},lat=100us,mixed={MIXED // 2}'
+        halves = Model(READ // 2, WRITE // 2, MIXED // 2)
+        self.check_together(measure(DRIVE, DRIVE), [Model(), Model()], 6e-9)
+        self.check_together(measure(DRIVE, slower), [Model(), halves], 6e-9)
+
+    def test_a_drive_three_times_as_fast_does_three_quarters_of_the_work(self):
+        """Told with equal parts: 4 of 8 GB/s."""
+        drives = [f'sim:read={g}G,write={g}G,mixed={g}G,lat=10us' for g in (6, 2)]
+        result = measure(*drives, more=['--size', '512M', '--plan', '8B', '--gpu-tflops', '150'],
+                         status=3)
+        for share, want in zip(self.shares(result), (.75, .25)):
+            self.assertAlmostEqual(share, want, delta=0.002)
+        for kind in 'read', 'write', 'mixed':
+            together = next(c['value'] for c in result['cases']
+                            if c['phase'] == 'striped' and c['kind'] == kind)
+            alone = [self.steady(result, kind, d) for d in (0, 1)]
+            self.assertGreaterEqual(together, 0.97 * sum(alone), kind)
+            self.assertGreaterEqual(together, 0.97 * 8e9, kind)
+            self.assertLessEqual(together, 8e9, kind)
+            plan = min([together] + [r / s for r, s in zip(alone, self.shares(result))])
+            self.close(result['plan'][kind], plan, kind)
+        want = bound('8B', 65536, 150e12, **{k: result['plan'][k]
+                                             for k in ('read', 'write', 'mixed')})
+        self.close(result['plan']['efficiency'], want['efficiency'])
+
+    def test_shares_are_of_one_layout_for_reads_and_writes(self):
+        """A drive that reads as fast but writes slowly: its share of the tiles is read early."""
+        result = measure('sim:read=6G,write=6G,mixed=6G', 'sim:read=6G,write=1500M,mixed=3G')
+        shares = self.shares(result)  # by hand: 3 and 1.2 GB/s
+        self.assertAlmostEqual(shares[0], 3 / 4.2, delta=0.001)
+        read, write = (next(c['value'] for c in result['cases']
+                            if c['phase'] == 'striped' and c['kind'] == kind)
+                       for kind in ('read', 'write'))
+        self.assertAlmostEqual(read / (6e9 / (3 / 4.2)), 1, delta=0.03)
+        self.assertAlmostEqual(write / (1.5e9 / (1.2 / 4.2)), 1, delta=0.03)
+
+    def test_the_aio_block_suits_all_drives(self):
+        """The first is as fast with little in flight, the second needs more."""
+        near, far = ('sim:read=4G,write=4G,mixed=4G,lat=' + t for t in ('1us', '900us'))
+        result = measure(near, far)
+        best = [d['best'] for d in result['drives']]
+        shares = self.shares(result)
+        sums = {}
+        for case in result['cases']:
+            if case['phase'] == 'sweep' and case['kind'] == 'mixed':
+                shape = case['block_bytes'], case['depth'], case['threads']
+                rate = case['value'] / shares[case['drive']]
+                sums[shape] = min(sums.get(shape, rate), rate)
+        enough = 0.97 * max(sums.values())
+        want = min((s for s in sums if sums[s] >= enough),
+                   key=lambda s: (s[0] * s[1] * s[2], s[2], s[0]))
+        block = result['ds_config']['aio']
+        self.assertEqual((block['block_size'], block['queue_depth'],
+                          block['intra_op_parallelism']), want)
+        self.assertEqual(block['block_size'], best[1]['block_bytes'])
+        self.assertNotEqual(best[0], best[1])
 
     def test_two_runs_print_the_same_bytes(self):
         self.assertEqual(run(DRIVE, *SWEEP, '--json'), run(DRIVE, *SWEEP, '--json'))
@@ -263,6 +339,81 @@ class Verdict(Case):
         self.check('13B', ['--states', '0.5', '--weights', '1', '--target', '50'], 3, states=.5,
                    weights=1)
 
+    # Two slots of 12 bytes for each of the 8,030,261,248 parameters.
+    SPACE = 24 * 8030261248
+
+    def space(self, *sizes, status, rates=(9,), more=()):
+        """The plan of a small step that drives of these sizes (bytes, None: unknown) feed."""
+        rates = rates * len(sizes) if len(rates) == 1 else rates
+        drives = [f'sim:read={r}G,write={r}G,mixed={r}G' + (f',size={size}' if size else '')
+                  for r, size in zip(rates, sizes)]
+        small = ['--size', '18M', '--sustain', '16M', '--blocks', '1M', '--depths', '4',
+                 '--threads', '1']
+        tokens = [] if '--tokens' in more else ['--tokens', '1e6']
+        return measure(*drives, more=['--plan', '8B', '--gpu-tflops', '20', *small, *tokens, *more],
+                       status=status)['plan']
+
+    def test_a_plan_has_to_fit_to_the_byte(self):
+        plan = self.space(self.SPACE, status=0)
+        self.assertEqual((plan['space_bytes'], plan['fits'], plan['missing_bytes'],
+                          plan['drives_to_fit']), (float(f'{self.SPACE:.9g}'), True, 0, 1))
+        plan = self.space(self.SPACE - 1, status=3)
+        self.assertEqual((plan['feeds'], plan['fits'], plan['missing_bytes'],
+                          plan['drives_to_fit']), (True, False, 1, 2))
+        self.assertIn('feeds, but does not hold, Llama 3 8B', plan['verdict'])
+        plan = self.space('50G', status=3)
+        self.close(plan['missing_bytes'], self.SPACE - 50e9)
+        self.assertEqual(plan['drives_to_fit'], 4)  # 192.7 of 50 each
+        self.assertIn('it takes 192.7 GB, of which 142.7 GB find no room', plan['verdict'])
+        self.assertIn('To hold it: 4 such drives, or 192.7 GB free on it.', plan['advice'])
+        self.assertIn('neither feeds nor holds', self.space(
+            '50Gi', status=3, more=['--tokens', '64'])['verdict'])
+
+    def test_a_tight_fit_is_said(self):
+        self.assertIn('`hoistway train` needs --nvme 180G', self.space('200G',
+                                                                       status=0)['advice'])
+        self.assertNotIn('--nvme', self.space('215G', status=0)['advice'])
+
+    def test_each_drive_has_to_hold_its_share(self):
+        """Three quarters on the fast one: together 300 GB are free, and still 44.5 are missing."""
+        plan = self.space('100G', '200G', rates=(9, 3), status=3)
+        self.assertAlmostEqual(plan['missing_bytes'] / (.75 * self.SPACE - 100e9), 1, delta=0.01)
+        self.assertAlmostEqual(plan['room_bytes'] / (100e9 / .75), 1, delta=0.005)
+        self.assertEqual(plan['drives_to_fit'], 4)
+        self.assertRegex(plan['advice'],
+                         r'2 sets of these 2 drives, or 144\.\d GB \+ 48\.\d GB free')
+        self.assertTrue(self.space('150G', '50G', rates=(9, 3), status=0)['fits'])
+
+    def test_equal_drives_hold_half_each(self):
+        plan = self.space('97G', '97G', status=0)
+        self.assertEqual((plan['fits'], plan['drives_to_fit']), (True, 2))
+        plan = self.space('97G', '90G', status=3)
+        self.assertEqual(plan['drives_to_fit'], 3)
+        self.assertIn('or 96.4 GB free on each.', plan['advice'])
+
+    def test_what_has_no_known_size_is_not_compared(self):
+        plan = self.space(None, status=0)
+        self.assertEqual([plan[k] for k in ('fits', 'room_bytes', 'missing_bytes',
+                                            'drives_to_fit')], [None, None, 0, None])
+        plan = self.space('10G', None, status=3)
+        self.assertEqual((plan['fits'], plan['room_bytes']), (False, None))
+        plan = self.space(None, status=0, more=['--states', '0'])
+        self.assertEqual((plan['space_bytes'], plan['missing_bytes']), (0, 0))
+
+    def test_table_and_page_say_what_is_missing(self):
+        drives = ['sim:read=9G,write=9G,size=100G', 'sim:read=9G,write=9G']
+        more = ['--plan', '8B', '--gpu-tflops', '20', '--tokens', '1e6']
+        text = run(*drives, *SWEEP, *more, status=0)
+        self.assertRegex(text, r'drive 0 +96\.4 GB +\(100\.0 GB free\)\n')
+        self.assertRegex(text, r'drive 1 +96\.4 GB +\(its size is not known\)\n')
+        text = run(drives[0], *SWEEP, *more, status=3)
+        self.assertRegex(text, r'drive 0 +192\.7 GB +\(100\.0 GB free: 92\.7 GB are missing\)\n')
+        with tempfile.NamedTemporaryFile(suffix='.html') as page:
+            run(drives[0], *SWEEP, *more, '--html', page.name, status=3)
+            html = page.read().decode()
+        self.assertIn('<b>193 GB</b><span>of space, 93 GB are missing</span>', html)
+        self.assertIn('--v:var(--bad)', html)
+
     def test_endurance_becomes_steps_and_days(self):
         plan = self.check('8B', ['--endurance', '600TBW'], 3)
         self.close(plan['endurance_bytes'], 600e12)
@@ -270,6 +421,14 @@ class Verdict(Case):
         self.close(plan['days_to_wear'], 600e12 / plan['written_bytes'] * plan['step_s'] / 86400)
         rated = self.check('8B', ['--endurance', '1DWPD,3.84TB,5Y'], 3)
         self.close(rated['endurance_bytes'], 3.84e12 * 5 * 365)
+
+    def test_of_unequal_drives_the_one_with_the_most_to_write_wears_out_first(self):
+        plan = self.space('2T', '2T', rates=(9, 3), status=0, more=['--endurance', '600TBW'])
+        self.close(plan['endurance_bytes'], 1200e12)
+        wanted = 600e12 / (.75 * plan['written_bytes'])
+        self.assertAlmostEqual(plan['steps_to_wear'] / wanted, 1, delta=0.005)
+        plan = self.space('2T', '2T', status=0, more=['--endurance', '600TBW'])
+        self.close(plan['steps_to_wear'], 1200e12 / plan['written_bytes'])
 
     def test_the_examples_of_the_page_are_what_the_program_says(self):
         """Each row of the table in docs/nvme-bench.md: model, drive, figures as printed there."""

@@ -210,7 +210,7 @@ static void test_broken_results_are_refused_clearly(void **state)
     free(read);
 }
 
-static void refuse_with(const char *from, const char *to)
+static void refuse_saying(const char *from, const char *to, const char *words)
 {
     struct nb_result *r = example(), *read = calloc(1, sizeof *read);
     struct hst_error error = {0};
@@ -223,10 +223,41 @@ static void refuse_with(const char *from, const char *to)
                      &text[before + strlen(from)]);
     assert_int_not_equal(load_text(whole, (size_t)n, read, &error), 0);
     assert_int_equal(error.code, FAIL_VALUE);
+    if (!strstr(error.message, words))
+        fail_msg("'%s' is not said in: %s", words, error.message);
     free(text);
     free(whole);
     free(r);
     free(read);
+}
+
+static void refuse_with(const char *from, const char *to)
+{
+    refuse_saying(from, to, "Fix: ");
+}
+
+static void test_rates_that_no_drive_has_are_refused_with_the_value(void **state)
+{
+    static const char *const values[] = {"0",     "-1",     "0.99",  "1e-300", "-1e-300",
+                                         "1e300", "1.1e15", "\"5\"", "true",   "[1]"};
+    static const char *const places[][2] = {{"\"value\":1e+09", "\"value\":%s"},
+                                            {"\"rates\":[5e+09", "\"rates\":[%s"},
+                                            {"\"recovered\":null", "\"recovered\":%s"}};
+    (void)state;
+    for (size_t p = 0; p < sizeof places / sizeof places[0]; p++) {
+        for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+            char to[64], words[96];
+            snprintf(to, sizeof to, places[p][1], values[i]);
+            snprintf(words, sizeof words, " is %s; a rate is 1 to 1e15 bytes/s",
+                     i == 7 ? "5" : values[i]);
+            refuse_saying(places[p][0], to, words);
+        }
+    }
+    refuse_saying("\"value\":1e+09", "\"value\":1e999", "'value' is 1e999; a rate");
+    refuse_saying("\"value\":1e+09", "\"value\":NaN", ": byte ");
+    refuse_saying("\"value\":1e+09", "\"value\":Infinity", ": byte ");
+    refuse_saying("\"value\":1e+09", "\"value\":1e+09,\"value\":2e+09", "twice: value)");
+    refuse_saying("\"value\":1e+09", "\"value\":null", "'cases' is missing or has a bad value");
 }
 
 static void test_values_that_can_not_be_are_refused(void **state)
@@ -247,6 +278,31 @@ static void test_values_that_can_not_be_are_refused(void **state)
     refuse_with("\"window_bytes\":67108864", "\"window_bytes\":900000000000000000");
 }
 
+static void test_drives_are_compared_by_what_they_are_then_in_order(void **state)
+{
+    struct nb_result *a = calloc(1, sizeof *a), *b = calloc(1, sizeof *b);
+    struct nb_pair pairs[2 * NB_MAX_DRIVES];
+    (void)state;
+    a->drive_count = 3;
+    b->drive_count = 2;
+    snprintf(a->drives[1].disks, sizeof a->drives[1].disks, "nvme1n1");
+    snprintf(a->drives[1].model, sizeof a->drives[1].model, "ACME");
+    a->drives[1].size_bytes = 1000;
+    b->drives[0] = a->drives[1];
+    assert_int_equal(nb_pair_drives(a, b, pairs), 3);
+    assert_true(pairs[0].a == 0 && pairs[0].b == 1 && !pairs[0].same); /* nothing is known */
+    assert_true(pairs[1].a == 1 && pairs[1].b == 0 && pairs[1].same);
+    assert_true(pairs[2].a == 2 && pairs[2].b == NB_NO_DRIVE);
+    assert_int_equal(nb_pair_drives(b, a, pairs), 3);
+    assert_true(pairs[0].b == 1 && pairs[0].same && pairs[1].b == 0);
+    assert_true(pairs[2].a == NB_NO_DRIVE && pairs[2].b == 2);
+    b->drives[0].size_bytes = 999; /* another drive of the model in the same slot */
+    assert_int_equal(nb_pair_drives(a, b, pairs), 3);
+    assert_true(pairs[0].b == 0 && pairs[1].b == 1 && !pairs[1].same);
+    free(a);
+    free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +312,8 @@ int main(void)
         cmocka_unit_test(test_a_quick_run_writes_at_most_2_gib_per_drive),
         cmocka_unit_test(test_a_result_that_is_read_again_is_the_same),
         cmocka_unit_test(test_broken_results_are_refused_clearly),
+        cmocka_unit_test(test_rates_that_no_drive_has_are_refused_with_the_value),
+        cmocka_unit_test(test_drives_are_compared_by_what_they_are_then_in_order),
         cmocka_unit_test(test_values_that_can_not_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

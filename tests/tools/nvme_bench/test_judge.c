@@ -154,33 +154,84 @@ static void test_several_drives_are_planned_with_the_lesser_of_sum_and_together(
     free(r);
 }
 
+static void add_steady(struct nb_result *r, uint32_t drive, double read, double write, double mixed)
+{
+    const struct nb_shape any = {4096, 1, 1};
+    add_point(r, NB_STEADY, NB_READ, drive, any, read);
+    add_point(r, NB_STEADY, NB_WRITE, drive, any, write);
+    add_point(r, NB_STEADY, NB_MIXED, drive, any, mixed);
+}
+
+static void test_unequal_drives_share_by_writing_and_reading(void **state)
+{
+    struct nb_result *r = result(2);
+    struct nb_rates rates;
+    double shares[NB_MAX_DRIVES];
+    (void)state;
+    nb_shares_of(r, shares);
+    assert_true(shares[0] == 0.5 && shares[1] == 0.5); /* nothing is known */
+    add_steady(r, 0, 6, 6, 6);
+    add_steady(r, 1, 6, 1.5, 3);
+    for (uint32_t k = 0; k < NB_KINDS; k++) /* together as fast as can be: the shares limit */
+        add_point(r, NB_STRIPED, (enum nb_kind)k, NB_ALL_DRIVES, (struct nb_shape){4096, 1, 1}, 99);
+    nb_shares_of(r, shares); /* 1/(1/6 + 1/6) = 3 and 1/(1/6 + 1/1.5) = 1.2 */
+    assert_true(fabs(shares[0] - 3 / 4.2) < 1e-15 && fabs(shares[1] - 1.2 / 4.2) < 1e-15);
+    assert_false(nb_drives_are_alike(r));
+    assert_true(nb_rates_of(r, &rates));
+    assert_true(fabs(rates.read - 8.4) < 1e-12);   /* 6 / 0.714 before 6 / 0.286 */
+    assert_true(fabs(rates.write - 5.25) < 1e-12); /* 1.5 / 0.286 before 6 / 0.714 */
+    assert_true(fabs(rates.mixed - 8.4) < 1e-12);
+    r->drives[1].sustained.last = 0.6; /* what a long write fell to counts for shares too */
+    r->drives[1].sustained.drop_bytes = 1;
+    nb_shares_of(r, shares);
+    assert_true(fabs(shares[1] - (6 / 11.0) / (3 + 6 / 11.0)) < 1e-15);
+    free(r);
+}
+
+static void test_one_shape_for_all_is_chosen_by_what_they_reach_together(void **state)
+{
+    struct nb_result *r = result(2);
+    const struct nb_shape small = {1u << 18, 1, 1}, large = {1u << 20, 4, 1}, lone = {4096, 1, 1};
+    struct nb_shape best;
+    (void)state;
+    r->drives[0].best = small;
+    add_steady(r, 0, 3, 3, 3);
+    add_steady(r, 1, 1, 1, 1);
+    add_point(r, NB_SWEEP, NB_MIXED, 0, small, 3);
+    add_point(r, NB_SWEEP, NB_MIXED, 0, large, 3);
+    add_point(r, NB_SWEEP, NB_MIXED, 0, lone, 9); /* the other was not measured in it */
+    add_point(r, NB_SWEEP, NB_MIXED, 1, small, 0.5);
+    add_point(r, NB_SWEEP, NB_MIXED, 1, large, 1);
+    nb_choose_for_all(r, &best); /* small: min(4, 2), large: min(4, 4) */
+    assert_memory_equal(&best, &large, sizeof best);
+    r->drive_count = 1;
+    nb_choose_for_all(r, &best);
+    assert_memory_equal(&best, &small, sizeof best);
+    free(r);
+}
+
 static void test_a_stamp_is_known_again_and_nothing_else_is(void **state)
 {
     static char block[4 * NB_SECTOR_BYTES];
     const struct nb_stamp from = {.run = 9, .offset = 8192, .drive = 1, .file = 2, .pass = 3};
-    struct nb_stamp want = from, found;
+    struct nb_stamp found;
     (void)state;
     nb_stamp_fill(block, sizeof block, 5);
+    assert_false(nb_stamp_read(block, &found));
     nb_stamp_put(block, sizeof block, &from);
     for (uint64_t i = 0; i < 4; i++) {
+        struct nb_stamp want = from;
         want.offset = 8192 + i * NB_SECTOR_BYTES;
-        assert_true(nb_stamp_matches(block + i * NB_SECTOR_BYTES, &want, &found));
+        want = nb_stamp_seal(&want);
+        assert_true(nb_stamp_read(block + i * NB_SECTOR_BYTES, &found));
+        assert_memory_equal(&found, &want, sizeof want);
     }
-    assert_false(nb_stamp_matches(block, &want, &found)); /* the first is not the last */
-    assert_true(found.offset == 8192 && found.pass == 3);
-    struct nb_stamp others[] = {from, from, from, from};
-    others[0].run++;
-    others[1].drive++;
-    others[2].file++;
-    others[3].pass++;
-    for (size_t i = 0; i < 4; i++)
-        assert_false(nb_stamp_matches(block, &others[i], &found));
     for (size_t bit = 0; bit < 8 * sizeof(struct nb_stamp); bit++) {
         block[bit / 8] ^= (char)(1 << bit % 8);
-        assert_false(nb_stamp_matches(block, &from, &found));
+        assert_false(nb_stamp_read(block, &found));
         block[bit / 8] ^= (char)(1 << bit % 8);
     }
-    assert_true(nb_stamp_matches(block, &from, &found));
+    assert_true(nb_stamp_read(block, &found));
 }
 
 static void test_axes_have_round_steps(void **state)
@@ -204,6 +255,8 @@ int main(void)
         cmocka_unit_test(test_the_best_shape_is_the_smallest_that_is_nearly_the_fastest),
         cmocka_unit_test(test_one_drive_is_planned_with_its_steady_rates),
         cmocka_unit_test(test_several_drives_are_planned_with_the_lesser_of_sum_and_together),
+        cmocka_unit_test(test_unequal_drives_share_by_writing_and_reading),
+        cmocka_unit_test(test_one_shape_for_all_is_chosen_by_what_they_reach_together),
         cmocka_unit_test(test_a_stamp_is_known_again_and_nothing_else_is),
         cmocka_unit_test(test_axes_have_round_steps),
     };

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides which disks are under a block device, and whether two directories are measured on one:
+ * what they would share is its rate and its room. Partitions lead to their disk, device-mapper, md
+ * and the like to what they are made of, a loop device to the disk of its file, down to what stands
+ * on nothing else.
+ */
+#include "nvme_bench/drive.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define DEEPEST 8 /* storeys of block devices on one another */
+
+/* ---- names between commas ---- */
+
+static bool has_name(const char *names, const char *name, size_t length)
+{
+    while (*names) {
+        size_t n = strcspn(names, ",");
+        if (n == length && strncmp(names, name, n) == 0)
+            return true;
+        names += n + (names[n] == ',');
+    }
+    return false;
+}
+
+/* What has no room is left out. */
+static void add_name(struct nb_drive *drive, const char *name)
+{
+    size_t used = strlen(drive->disks), length = strlen(name);
+    if (has_name(drive->disks, name, length) || used + length + 2 > sizeof drive->disks)
+        return;
+    snprintf(drive->disks + used, sizeof drive->disks - used, "%s%s", used ? "," : "", name);
+}
+
+/* ---- /sys ---- */
+
+static bool find_block(const struct nb_system *system, unsigned major, unsigned minor,
+                       char disk[PATH_MAX])
+{
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s/dev/block/%u:%u", system->sys, major, minor) <
+               (int)sizeof path &&
+           realpath(path, disk);
+}
+
+/* The file of a loop device leads to the disk that it is on. */
+static bool find_backing(const struct nb_system *system, const char *disk, char below[PATH_MAX])
+{
+    char path[PATH_MAX];
+    struct stat st;
+    if (snprintf(path, sizeof path, "%s/loop/backing_file", disk) >= (int)sizeof path)
+        return false;
+    FILE *file = fopen(path, "re");
+    bool got = file && fgets(path, sizeof path, file);
+    if (file)
+        fclose(file);
+    if (!got)
+        return false;
+    path[strcspn(path, "\n")] = '\0';
+    return stat(path, &st) == 0 && find_block(system, major(st.st_dev), minor(st.st_dev), below);
+}
+
+static int is_no_dot(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static void descend(const struct nb_system *system, char *disk, struct nb_drive *drive, int depth)
+{
+    char path[PATH_MAX], below[PATH_MAX];
+    bool bottom = true;
+    if (snprintf(path, sizeof path, "%s/partition", disk) < (int)sizeof path &&
+        access(path, F_OK) == 0)
+        *strrchr(disk, '/') = '\0';
+    if (depth < DEEPEST && find_backing(system, disk, below)) {
+        descend(system, below, drive, depth + 1);
+        return;
+    }
+    struct dirent **slaves = NULL;
+    int count = -1;
+    if (depth < DEEPEST && snprintf(path, sizeof path, "%s/slaves", disk) < (int)sizeof path)
+        count = scandir(path, &slaves, is_no_dot, alphasort);
+    for (int i = 0; i < count; i++) {
+        if (snprintf(path, sizeof path, "%s/slaves/%s", disk, slaves[i]->d_name) <
+                (int)sizeof path &&
+            realpath(path, below)) {
+            descend(system, below, drive, depth + 1);
+            bottom = false;
+        }
+        free(slaves[i]);
+    }
+    free(slaves);
+    if (bottom)
+        add_name(drive, strrchr(disk, '/') + 1);
+}
+
+void nb_disks_add_named(const struct nb_system *system, const char *device, struct nb_drive *drive)
+{
+    char path[PATH_MAX], disk[PATH_MAX];
+    const char *name = strrchr(device, '/');
+    if (snprintf(path, sizeof path, "%s/class/block/%s", system->sys, name ? name + 1 : device) <
+            (int)sizeof path &&
+        realpath(path, disk))
+        descend(system, disk, drive, 0);
+}
+
+void nb_disks_add(const struct nb_system *system, unsigned major, unsigned minor,
+                  struct nb_drive *drive)
+{
+    char disk[PATH_MAX];
+    if (find_block(system, major, minor, disk))
+        descend(system, disk, drive, 0);
+}
+
+/* ---- two drives ---- */
+
+const char *nb_drives_share(const struct nb_drive *a, const struct nb_drive *b, char dst[NB_TEXT])
+{
+    if (a->simulated || b->simulated)
+        return NULL;
+    if ((a->device_major || a->device_minor) && a->device_major == b->device_major &&
+        a->device_minor == b->device_minor) {
+        snprintf(dst, NB_TEXT, "one file system%s%.60s", a->device[0] ? ", " : "", a->device);
+        return dst;
+    }
+    for (const char *name = a->disks; *name;) {
+        size_t length = strcspn(name, ",");
+        if (has_name(b->disks, name, length)) {
+            snprintf(dst, NB_TEXT, "%.*s", (int)length, name);
+            return dst;
+        }
+        name += length + (name[length] == ',');
+    }
+    return NULL;
+}
+
+bool nb_drives_share_controller(const struct nb_drive *a, const struct nb_drive *b)
+{
+    unsigned first, second, space;
+    return sscanf(a->disks, "nvme%un%u", &first, &space) == 2 &&
+           sscanf(b->disks, "nvme%un%u", &second, &space) == 2 && first == second;
+}
