@@ -20,7 +20,7 @@ static const struct configuration configurations[] = {
     {"threads", HST_AIO_THREADS, 0, NULL, false},
     {"threads-buffered", HST_AIO_THREADS, HST_AIO_AVOID_DIRECT, NULL, false},
     {"null", HST_AIO_NULL, 0, NULL, false},
-    {"sim", HST_AIO_SIM, 0, "sim:read=7G,write=5G,mixed=6G,lat=80us,slc=100M", false},
+    {"sim", HST_AIO_SIM, 0, "sim:read=7G,write=5G,mixed=6G,lat=80us,jitter=400us,slc=100M", false},
 };
 const struct configuration *configuration;
 const char *fault_plan;

@@ -180,28 +180,6 @@ static void a_plan_given_at_the_open_strikes_from_the_first_operation_on(void **
         run_script(kind, 1);
         hst_aio_close(&aio);
     }
-    struct hst_aio *none = NULL;
-    static const char *const bad[] = {"err",
-                                      "err=EWHAT",
-                                      "nth=0 err=EIO",
-                                      "op=reed err=EIO",
-                                      "short",
-                                      "late=5",
-                                      "nth=1",
-                                      "vanish=1",
-                                      "short=4096 late=1ms",
-                                      "at=4096 err=EIO",
-                                      "seed=1 err=EIO",
-                                      "err=EIO err=EIO",
-                                      "times=x err=EIO",
-                                      "bogus=1 err=EIO",
-                                      "flip=-1",
-                                      "err=5000"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const struct hst_aio_config config = {
-            .size = sizeof config, .backend = HST_AIO_NULL, .fault = bad[i]};
-        assert_int_equal(hst_aio_open(&config, directory, &none, NULL), -EINVAL);
-    }
 }
 
 static void u12_the_exact_range_of_a_media_error_is_reported(void **state)
