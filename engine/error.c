@@ -51,14 +51,20 @@ int engine_fail_transfer(struct hst_engine *engine, const struct transfer *trans
     bool states = transfer->kind == EXTENT_STATES;
     struct address at = states ? placement_states(&engine->placement, transfer->tile)
                                : placement_weights(&engine->placement, transfer->tile);
-    return engine_fail(engine, transfer->write ? HST_E_WRITE : HST_E_READ, transfer->error,
+    /* on file systems that copy on write; others had the room from the start */
+    bool full = transfer->write && (transfer->error == -ENOSPC || transfer->error == -EDQUOT);
+    return engine_fail(engine,
+                       full              ? HST_E_DISK_SPACE
+                       : transfer->write ? HST_E_WRITE
+                                         : HST_E_READ,
+                       transfer->error,
                        "%s of %s, tile %u, at offset %llu of the scratch file in %s failed: %s. "
-                       "Fix: check the drive "
-                       "(dmesg, smartctl -a), then start again",
+                       "Fix: %s, then start again",
                        transfer->write ? "writing" : "reading",
                        states ? "optimizer states" : "weights", transfer->tile,
                        (unsigned long long)at.offset, engine->drives[at.drive].path,
-                       strerror(-transfer->error));
+                       strerror(-transfer->error),
+                       full ? "free space there" : "check the drive (dmesg, smartctl -a)");
 }
 
 const struct hst_error *hst_engine_error(const struct hst_engine *engine)

@@ -109,9 +109,25 @@ static void say_rung(struct hst_engine *engine, const struct drive *drive)
                    drive->path, strerror(-info->direct_error));
 }
 
+static bool is_full(int native)
+{
+    return native == -ENOSPC || native == -EDQUOT;
+}
+
+static int refuse_full(struct hst_engine *engine, const struct drive *drive, int native,
+                       const char *what)
+{
+    return engine_fail(engine, HST_E_DISK_SPACE, native,
+                       "store directory %s has no room for %s: %s. Fix: free space there, raise "
+                       "the quota, or leave it out",
+                       drive->path, what, strerror(-native));
+}
+
 static int fail_open(struct hst_engine *engine, const struct drive *drive, int native)
 {
     const struct hst_aio_info *info = &drive->info;
+    if (is_full(native))
+        return refuse_full(engine, drive, native, "the few MiB of the I/O probe");
     if (engine->config.io == HST_IO_URING && info->uring_error) {
         char why[256];
         hst_io_reason(info->uring_error, info->uring_step, why, sizeof why);
@@ -167,6 +183,8 @@ int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
         struct drive *drive = &engine->drives[d];
         rc = measure(drive, &in->drive_rates[d]);
+        if (is_full(rc))
+            return refuse_full(engine, drive, rc, "the 64 MiB that its rate is measured with");
         if (rc)
             return refuse_directory(engine, drive, rc, "failed the measurement of its rate",
                                     "check the drive and its free space, or leave it out");
@@ -191,7 +209,7 @@ int store_dirs_open(struct hst_engine *engine)
     uint32_t at = 0;
     rc = scratch_open(files, engine->drive_count, &engine->placement, &at, &engine->extents);
     if (rc)
-        return engine_fail(engine, rc == -ENOSPC ? HST_E_DISK_SPACE : HST_E_WRITE, rc,
+        return engine_fail(engine, is_full(rc) ? HST_E_DISK_SPACE : HST_E_WRITE, rc,
                            "the scratch file of %.2f GB in %s can not be created: %s. Fix: free "
                            "space, raise the quota or "
                            "ulimit -f, or give another --store",
