@@ -116,6 +116,14 @@ struct hst_config {
     struct hst_error *error; /* where hst_engine_create says why it failed; may be null */
     const char *device;      /* "host", "cuda", "cuda:1": a name of hst_dev_open; null: host */
     uint64_t hbm_bytes;      /* budget; 0: 0.9 of what is free on the device; the host has none */
+    /*
+     * For tests and studies; the command line has neither. In the words of <hoistway/aio.h>:
+     * io_model    a model "sim:…": each directory of `store` stands for a drive of this kind in
+     *             memory, beside the budgets, in virtual time; `io` must be HST_IO_AUTO
+     * io_fault    a plan of faults, which every drive runs through by itself, from its opening on
+     * Null: none. Both are copied.
+     */
+    const char *io_model, *io_fault;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 
@@ -237,7 +245,7 @@ struct hst_memory {
     uint64_t parameters;     /* elements, tied ones once */
     uint64_t tile_elements;
     uint32_t threads;
-    /* "uring", "threads", or "none": what carries NVMe traffic; static text */
+    /* "uring", "threads", "sim", or "none": what carries NVMe traffic; static text */
     const char *io;
 };
 /** After seal. */
