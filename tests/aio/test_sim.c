@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h> /* needs the ones before */
 
@@ -148,6 +149,19 @@ static void a_timeout_moves_the_clock_that_far_and_no_more(void **state)
     assert_true(ready);
     check_next(aio, 1, MIB);
     hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+}
+
+static void any_time_may_pass_and_the_clock_stops_at_its_end(void **state)
+{
+    (void)state;
+    struct hst_aio *aio = open_drive("sim:read=1G,write=1G", NULL, "d");
+    alarm(20); /* no time passes outside */
+    hst_aio_idle(aio, 1000000000000000);
+    assert_int_equal(hst_aio_clock_ns(aio), 1000000000000000);
+    hst_aio_idle(aio, UINT64_MAX);
+    assert_int_equal(hst_aio_clock_ns(aio), UINT64_MAX - 1);
+    alarm(0);
     hst_aio_close(&aio);
 }
 
@@ -343,6 +357,7 @@ int main(void)
         cmocka_unit_test(writes_slow_down_when_the_cache_is_full_until_the_drive_was_idle),
         cmocka_unit_test(a_sync_waits_for_what_was_given_before_it),
         cmocka_unit_test(a_timeout_moves_the_clock_that_far_and_no_more),
+        cmocka_unit_test(any_time_may_pass_and_the_clock_stops_at_its_end),
         cmocka_unit_test(pauses_and_late_results_pass_on_the_virtual_clock),
         cmocka_unit_test(files_and_cache_outlive_the_context_and_size_limits_them),
         cmocka_unit_test(two_drives_of_3_to_1_together_give_the_sum_of_their_rates),
