@@ -13,6 +13,10 @@
  * the kernel already has goes on, but no completion appears, no short transfer is continued and no
  * further piece of a large operation starts.
  *
+ * In order: hst_aio_open; hst_aio_file_open, hst_aio_buffer_alloc; hst_aio_submit and hst_aio_reap
+ * in turns, an HST_AIO_SYNC where bytes must last; on the way out, after an error too,
+ * hst_aio_close, which waits for what is in flight, then hst_aio_file_close, hst_aio_buffer_free.
+ *
  * Thread-safety: a context and its files belong to one thread at a time. They may be handed to
  * another thread while nothing is in flight (the first submit there costs about 0.05 ms on uring),
  * and a thread must not end while it has something in flight. Different contexts are independent.
@@ -233,7 +237,8 @@ enum hst_aio_file_flag { /* none: an existing file, read and written. They exclu
  * the requests of a killed process hold its lock until the drive has answered them: who gets the
  * lock sees no ghost writes. Scratch files need none.
  *
- * path        on the file system of the probed directory
+ * path        an ordinary path, relative to the working directory (not to the context's), on the
+ *             file system that was probed; on sim a name on that drive
  * size_bytes  a multiple of HST_AIO_ALIGN_BYTES, > 0; with HST_AIO_READONLY 0 is allowed: the file
  *             as it is
  *
