@@ -19,7 +19,12 @@
 
 #include <cmocka.h>
 
-enum { STEPS = 2, STORE_BYTES = 256, TEXT_BYTES = 160 };
+enum {
+    STEPS = 2,
+    FAULT_STEPS = 1, /* many runs; of two steps with every operation failing: test_faults.c */
+    STORE_BYTES = 256,
+    TEXT_BYTES = 160,
+};
 
 static unsigned long long seed;
 static char directory[] = "hst-drives-XXXXXX";
@@ -33,7 +38,7 @@ static const char jittery[] = "sim:read=3G,write=2G,lat=80us,jitter=2ms";
 #define CONFIG(...) PLACED(.place = "states=nvme,weights=nvme", .tile_elements = 65536, __VA_ARGS__)
 
 /* Loads, trains, saves into `found`. Returns the first code; *error says why. */
-static int run(const struct hst_config *config, struct hst_error *error,
+static int run(const struct hst_config *config, int steps, struct hst_error *error,
                struct hst_aio_counters *counters)
 {
     struct hst_config c = *config;
@@ -46,7 +51,7 @@ static int run(const struct hst_config *config, struct hst_error *error,
     if (rc)
         return rc;
     rc = toy_seal_and_load(engine);
-    for (int s = 0; s < STEPS && rc == 0; s++)
+    for (int s = 0; s < steps && rc == 0; s++)
         rc = toy_step(engine, &stats);
     rc = rc ? rc : toy_save(engine, &found);
     rc = rc ? rc : hst_engine_drain(engine, NULL);
@@ -66,11 +71,12 @@ static int run(const struct hst_config *config, struct hst_error *error,
     return rc;
 }
 
-static void run_oracle(enum hst_precision precision)
+static void run_oracle(enum hst_precision precision, int steps)
 {
     struct hst_error error;
-    assert_int_equal(
-        run(PLACED(.precision = precision, .place = "states=dram,weights=dram"), &error, NULL), 0);
+    assert_int_equal(run(PLACED(.precision = precision, .place = "states=dram,weights=dram"), steps,
+                         &error, NULL),
+                     0);
     oracle = found;
 }
 
@@ -95,14 +101,14 @@ static void check_order_does_not_matter(enum hst_precision precision)
 {
     char stores[STORE_BYTES], model[TEXT_BYTES];
     struct hst_error error;
-    run_oracle(precision);
+    run_oracle(precision, STEPS);
     for (int i = 0; i < 12; i++) {
         name_stores(stores, i % 4 == 0 ? 3 : 1);
         snprintf(model, sizeof model, "%s,seed=%llu", jittery, seed + (unsigned)i);
         const int rc = run(PLACED(.precision = precision, .store = stores, .io_model = model,
                                   .tile_elements = i % 2 ? 4096 : 65536,
                                   .place = i % 3 ? "states=nvme,weights=nvme" : "states=nvme"),
-                           &error, NULL);
+                           STEPS, &error, NULL);
         if (rc)
             fail_msg("%s: E%d %s", model, error.code, error.message);
         check_same_bytes(model);
@@ -131,13 +137,13 @@ static void answers_that_come_late_or_out_of_turn_change_nothing(void **state)
     (void)state;
     char stores[STORE_BYTES], plan[TEXT_BYTES];
     struct hst_error error;
-    run_oracle(HST_PRECISION_FP32);
+    run_oracle(HST_PRECISION_FP32, STEPS);
     name_stores(stores, 1);
     for (size_t m = 0; m < 2; m++)
         for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
             snprintf(plan, sizeof plan, "%s; seed=%llu", plans[i], seed);
-            const int rc =
-                run(CONFIG(.store = stores, .io_model = models[m], .io_fault = plan), &error, NULL);
+            const int rc = run(CONFIG(.store = stores, .io_model = models[m], .io_fault = plan),
+                               STEPS, &error, NULL);
             if (rc)
                 fail_msg("%s: E%d %s", plan, error.code, error.message);
             check_same_bytes(plan);
@@ -179,7 +185,7 @@ static void check_fault(const struct hst_config *config, const struct fault_kind
     snprintf(plan, sizeof plan, "op=%s nth=%llu %s; seed=%llu", kind->op, request, kind->plan,
              seed + request);
     c.io_fault = plan;
-    const int rc = run(&c, &error, NULL);
+    const int rc = run(&c, FAULT_STEPS, &error, NULL);
     if (rc != kind->native || (rc && error.code != kind->code && error.code != kind->other_code))
         fail_msg("%s: %d, E%d %s", plan, rc, error.code, error.message);
     if (rc == 0)
@@ -193,8 +199,8 @@ static void check_faults(const struct hst_config *config, unsigned long long str
 {
     struct hst_error error;
     struct hst_aio_counters counters = {0};
-    run_oracle(config->precision);
-    assert_int_equal(run(config, &error, &counters), 0);
+    run_oracle(config->precision, FAULT_STEPS);
+    assert_int_equal(run(config, FAULT_STEPS, &error, &counters), 0);
     check_same_bytes("no fault");
     assert_int_equal(counters.requests, counters.reads + counters.writes); /* one each */
     assert_true(counters.reads > 30 && counters.writes > 30);
@@ -230,7 +236,7 @@ static void a_run_with_some_requests_failing_is_right_or_says_why_on_io_uring(vo
     struct hst_error error;
     name_stores(stores, 1);
     const struct hst_config *config = CONFIG(.store = stores, .io = HST_IO_URING);
-    if (run(config, &error, NULL) && error.code == HST_E_IO_URING) {
+    if (run(config, STEPS, &error, NULL) && error.code == HST_E_IO_URING) {
         print_message("skipped: %s\n", error.message);
         skip();
     }
@@ -242,7 +248,7 @@ static void a_run_with_some_requests_failing_is_right_or_says_why_on_io_uring(vo
 static void check_refused(const struct hst_config *config, const char *what)
 {
     struct hst_error error;
-    assert_int_equal(run(config, &error, NULL), -EINVAL);
+    assert_int_equal(run(config, STEPS, &error, NULL), -EINVAL);
     assert_int_equal(error.code, HST_E_VALUE);
     if (!strstr(error.message, what))
         fail_msg("%s", error.message);
