@@ -350,6 +350,24 @@ static void a_broken_backend_ends_the_context(void **state)
     assert_int_equal(file.in_flight, 0);
 }
 
+static void a_context_that_is_reset_has_forgotten_what_was_under_way(void **state)
+{
+    (void)state;
+    struct hst_aio_completion done;
+    const struct hst_aio_op op = make_op(HST_AIO_READ, 8 * KIB);
+    ANSWER(-EAGAIN);
+    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 0, 0), 0); /* now it is paused */
+    script.wait_error = -EBADR;
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 0, 0), -EBADR);
+    hst_aio_context_reset(aio); /* as after a probe that failed */
+    script.wait_error = 0;
+    script.issued = script.result_count = 0;
+    for (int i = 0; i < 20; i++)
+        check_done(run(HST_AIO_READ, 64 * KIB), 64 * KIB, 0);
+    assert_int_equal(script.issued, 20);
+}
+
 static void a_failed_flush_is_reported_by_reap(void **state)
 {
     (void)state;
@@ -461,6 +479,7 @@ int main(void)
         CASE(more_operations_than_pieces_all_complete),
         CASE(an_error_stops_the_cutting_and_comes_back_once),
         CASE(a_broken_backend_ends_the_context),
+        CASE(a_context_that_is_reset_has_forgotten_what_was_under_way),
         CASE(a_failed_flush_is_reported_by_reap),
         CASE(u13_a_vanished_drive_ends_what_stopped_short_and_what_is_paused),
         CASE(a_shortage_is_offered_again),

@@ -347,6 +347,62 @@ static void u17_a_context_may_move_between_threads_while_it_is_idle(void **state
     free_buffer(visit.buffer, 64 * KIB);
 }
 
+enum { FILES = 70, FILE_BYTES = 64 * KIB }; /* more than a ring has places for */
+
+struct library {
+    struct hst_aio *aio;
+    struct hst_aio_file *files[FILES];
+    char *buffer;
+    int wrong;
+};
+
+static void *read_all_files(void *arg)
+{
+    struct library *library = arg;
+    for (int i = 0; i < FILES && library->wrong == 0; i++) {
+        struct hst_aio_op op = read_op(library->files[i], 0, library->buffer, FILE_BYTES);
+        struct hst_aio_completion done = {.error = -1};
+        memset(library->buffer, 0, FILE_BYTES);
+        if (hst_aio_submit(library->aio, &op, 1) != 1 ||
+            hst_aio_reap(library->aio, &done, 1, 1, UINT64_MAX) != 1 || done.error ||
+            library->buffer[0] != i + 1 || library->buffer[FILE_BYTES - 1] != i + 1)
+            library->wrong = i + 1;
+    }
+    return NULL;
+}
+
+static void many_files_keep_their_bytes_apart_on_any_thread(void **state)
+{
+    (void)state;
+    struct library library = {.aio = open_aio(CONFIG(.queue_depth = 8)),
+                              .buffer = alloc_buffer(FILE_BYTES)};
+    pthread_t thread;
+    for (int i = 0; i < FILES; i++) {
+        library.files[i] = open_scratch(library.aio, FILE_BYTES);
+        memset(library.buffer, i + 1, FILE_BYTES);
+        struct hst_aio_op op = write_op(library.files[i], 0, library.buffer, FILE_BYTES);
+        assert_int_equal(run_op(library.aio, op).error, 0);
+    }
+    read_all_files(&library);
+    assert_int_equal(library.wrong, 0);
+    assert_int_equal(pthread_create(&thread, NULL, read_all_files, &library), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(library.wrong, 0);
+    for (int i = 0; i < FILES; i += 2) { /* a place that is given up is another file's */
+        hst_aio_file_close(&library.files[i]);
+        library.files[i] = open_scratch(library.aio, FILE_BYTES);
+        memset(library.buffer, i + 1, FILE_BYTES);
+        struct hst_aio_op op = write_op(library.files[i], 0, library.buffer, FILE_BYTES);
+        assert_int_equal(run_op(library.aio, op).error, 0);
+    }
+    read_all_files(&library);
+    assert_int_equal(library.wrong, 0);
+    for (int i = 0; i < FILES; i++)
+        hst_aio_file_close(&library.files[i]);
+    close_aio(&library.aio);
+    free_buffer(library.buffer, FILE_BYTES);
+}
+
 static void a_config_out_of_range_is_refused(void **state)
 {
     (void)state;
@@ -405,6 +461,7 @@ const struct CMUnitTest data_cases[] = {
     cmocka_unit_test(u14_a_bad_operation_is_refused_and_nothing_is_taken),
     cmocka_unit_test(u19_close_waits_for_what_is_in_flight),
     cmocka_unit_test(u17_a_context_may_move_between_threads_while_it_is_idle),
+    cmocka_unit_test(many_files_keep_their_bytes_apart_on_any_thread),
 };
 const size_t data_case_count = sizeof data_cases / sizeof *data_cases;
 
