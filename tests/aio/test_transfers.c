@@ -371,6 +371,22 @@ static void *read_all_files(void *arg)
     return NULL;
 }
 
+/* Files that are registered with the ring; it has 64 places. */
+static void check_places(const struct library *library)
+{
+    uint64_t seen = 0;
+    int count = 0;
+    for (int i = 0; i < FILES; i++) {
+        const uint32_t slot = library->files[i]->slot;
+        if (slot == 0)
+            continue;
+        assert_true(slot <= 64 && !(seen & 1ull << (slot - 1)));
+        seen |= 1ull << (slot - 1);
+        count++;
+    }
+    assert_int_equal(count, configuration->fixed ? 64 : 0);
+}
+
 static void many_files_keep_their_bytes_apart_on_any_thread(void **state)
 {
     (void)state;
@@ -388,6 +404,8 @@ static void many_files_keep_their_bytes_apart_on_any_thread(void **state)
     assert_int_equal(pthread_create(&thread, NULL, read_all_files, &library), 0);
     pthread_join(thread, NULL);
     assert_int_equal(library.wrong, 0);
+    check_places(&library);
+    read_all_files(&library);
     for (int i = 0; i < FILES; i += 2) { /* a place that is given up is another file's */
         hst_aio_file_close(&library.files[i]);
         library.files[i] = open_scratch(library.aio, FILE_BYTES);
@@ -397,6 +415,7 @@ static void many_files_keep_their_bytes_apart_on_any_thread(void **state)
     }
     read_all_files(&library);
     assert_int_equal(library.wrong, 0);
+    check_places(&library);
     for (int i = 0; i < FILES; i++)
         hst_aio_file_close(&library.files[i]);
     close_aio(&library.aio);
