@@ -157,16 +157,13 @@ int hst_aio_open(const struct hst_aio_config *config, const char *directory, str
     look_around(&aio->info);
     aio->directory = directory;
     rc = choose(aio);
+    rc = rc ? rc : begin(aio);
     if (info && (rc == 0 || aio->info.backend != HST_AIO_AUTO))
         *info = aio->info;
-    if (rc == 0)
-        rc = begin(aio);
     if (rc < 0) {
         hst_aio_context_destroy(aio);
         return rc;
     }
-    if (info)
-        *info = aio->info;
     aio->directory = aio->config.fault = aio->config.model = NULL;
     *out = aio;
     return 0;

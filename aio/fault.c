@@ -40,7 +40,7 @@ int hst_aio_fault_open(struct hst_aio *aio, const char *text)
     aio->fault = fault;
     int rc = -ENOMEM;
     if (fault->ready && fault->held && fault->fates)
-        rc = hst_aio_fault_parse(text, &fault->plan);
+        rc = hst_aio_fault_parse(text, &fault->plan, aio->info.refusal);
     if (rc < 0)
         hst_aio_fault_close(aio);
     return rc;

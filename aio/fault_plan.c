@@ -5,8 +5,10 @@
  */
 #include "fault_plan.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <string.h>
+
+enum { ERROR_MAX = 4095 }; /* the kernel's */
 
 static const struct {
     const char *name;
@@ -21,152 +23,146 @@ static const struct {
     {"EBADMSG", EBADMSG}, {"ECANCELED", ECANCELED},   {"EBUSY", EBUSY},
 };
 
-static int parse_error(const struct hst_aio_word *word, int *error)
+static int parse_error(const struct hst_aio_word *word, struct fault_rule *rule, char *why)
 {
-    uint64_t number;
-    for (size_t i = 0; i < sizeof error_names / sizeof *error_names; i++)
-        if (hst_aio_text_is(word->value, word->value_length, error_names[i].name)) {
-            *error = error_names[i].error;
-            return 0;
-        }
-    int rc = hst_aio_text_count(word->value, word->value_length, &number);
-    if (rc < 0 || number == 0 || number > 4095)
-        return -EINVAL;
-    *error = (int)number;
+    uint64_t number = 0;
+    for (size_t i = 0; word->value && i < sizeof error_names / sizeof *error_names; i++)
+        if (hst_aio_text_is(word->value, word->value_length, error_names[i].name))
+            number = (uint64_t)error_names[i].error;
+    if (word->value && number == 0 &&
+        hst_aio_text_count(word->value, word->value_length, &number) < 0)
+        number = 0;
+    if (number == 0 || number > ERROR_MAX)
+        return hst_aio_text_refuse(why, word, "must be the name of an error, or its number");
+    if (rule->what == FAULT_NONE)
+        rule->what = FAULT_ERROR;
+    else if (rule->what != FAULT_TORN && rule->what != FAULT_VANISH)
+        return hst_aio_text_refuse(why, word, "does not go with what stands before it");
+    rule->error = (int)number;
     return 0;
 }
 
-static int parse_kinds(const struct hst_aio_word *word, uint32_t *kinds)
+static int parse_kinds(const struct hst_aio_word *word, struct fault_rule *rule, char *why)
 {
     static const char *const names[] = {"any", "read", "write", "sync"};
-    for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t i = 0; word->value && i < 4; i++)
         if (hst_aio_text_is(word->value, word->value_length, names[i])) {
-            *kinds = i == 0 ? 0 : 1u << i; /* enum hst_aio_kind begins with 1, in this order */
+            rule->kinds = i == 0 ? 0 : 1u << i; /* enum hst_aio_kind begins with 1, in this order */
             return 0;
         }
-    return -EINVAL;
+    return hst_aio_text_refuse(why, word, "must be read, write, sync or any");
 }
 
-/* "nth", "times", … of a rule; -ENOENT: not one of them. */
-static int parse_which(const struct hst_aio_word *word, struct fault_rule *rule)
+/* "short", "late", …: at most one in a rule, beside it err= where that has one. */
+static int parse_what(const struct hst_aio_word *word, enum fault_what what,
+                      struct fault_rule *rule, char *why)
 {
-    const struct {
-        const char *key;
-        uint64_t *value;
-        bool bytes;
-    } fields[] = {
-        {"nth", &rule->nth, false},     {"times", &rule->times, false},
-        {"every", &rule->every, false}, {"odds", &rule->odds, false},
-        {"at", &rule->at, true},        {"len", &rule->length_bytes, true},
+    const bool tells_error = what == FAULT_TORN || what == FAULT_VANISH;
+    if (rule->what != FAULT_NONE && !(rule->what == FAULT_ERROR && tells_error))
+        return hst_aio_text_refuse(why, word, "does not go with what stands before it");
+    rule->what = what;
+    rule->chosen = word->value != NULL;
+    const struct hst_aio_field amount = {
+        &rule->amount,
+        what == FAULT_LATE        ? HST_AIO_FIELD_TIME
+        : what == FAULT_REORDERED ? HST_AIO_FIELD_COUNT
+        : what == FAULT_FLIP      ? HST_AIO_FIELD_NUMBER
+                                  : HST_AIO_FIELD_OFFSET,
     };
-    if (hst_aio_text_is(word->key, word->key_length, "op"))
-        return word->value ? parse_kinds(word, &rule->kinds) : -EINVAL;
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        if (!hst_aio_text_is(word->key, word->key_length, fields[i].key))
-            continue;
-        if (!word->value)
-            return -EINVAL;
-        if (fields[i].value == &rule->times &&
-            hst_aio_text_is(word->value, word->value_length, "all")) {
-            rule->times = UINT64_MAX;
-            return 0;
-        }
-        int rc = (fields[i].bytes ? hst_aio_text_bytes : hst_aio_text_count)(
-            word->value, word->value_length, fields[i].value);
-        return rc < 0 || (*fields[i].value == 0 && fields[i].value != &rule->at) ? -EINVAL : 0;
-    }
-    return -ENOENT;
+    rule->half = what == FAULT_SHORT && rule->chosen &&
+                 hst_aio_text_is(word->value, word->value_length, "half");
+    if (what == FAULT_VANISH && rule->chosen)
+        return hst_aio_text_refuse(why, word, "takes no value");
+    if (rule->half || (!rule->chosen && what != FAULT_SHORT && what != FAULT_LATE))
+        return 0;
+    return hst_aio_text_field(word, &amount, why);
 }
 
-static int parse_what(const struct hst_aio_word *word, struct fault_rule *rule)
+/* The words of a rule; from "short" on in the order of enum fault_what. */
+enum word { NTH, TIMES, EVERY, ODDS, AT, LEN, SEED, OP, ERR, SHORT, WORDS = SHORT + 6 };
+static const char *const words[] = {"nth",  "times", "every",     "odds",   "at",
+                                    "len",  "seed",  "op",        "err",    "short",
+                                    "torn", "late",  "reordered", "vanish", "flip"};
+static_assert(sizeof words / sizeof *words == WORDS &&
+                  FAULT_FLIP - FAULT_SHORT == WORDS - 1 - SHORT,
+              "every word has a meaning");
+
+static int parse_word(const struct hst_aio_word *word, struct fault_plan *plan,
+                      struct fault_rule *rule, uint32_t *seen, char *why)
 {
-    static const struct {
-        const char *key;
-        enum fault_what what;
-        enum { NEVER, MAYBE, ALWAYS } value;
-        int (*parse)(const char *text, size_t length, uint64_t *value);
-    } kinds[] = {
-        {"short", FAULT_SHORT, ALWAYS, hst_aio_text_bytes},
-        {"torn", FAULT_TORN, MAYBE, hst_aio_text_bytes},
-        {"late", FAULT_LATE, ALWAYS, hst_aio_text_time},
-        {"reordered", FAULT_REORDERED, MAYBE, hst_aio_text_count},
-        {"vanish", FAULT_VANISH, NEVER, NULL},
-        {"flip", FAULT_FLIP, MAYBE, hst_aio_text_count},
+    const struct hst_aio_field numbers[] = {
+        [NTH] = {&rule->nth, HST_AIO_FIELD_COUNT},
+        [TIMES] = {&rule->times, HST_AIO_FIELD_COUNT},
+        [EVERY] = {&rule->every, HST_AIO_FIELD_COUNT},
+        [ODDS] = {&rule->odds, HST_AIO_FIELD_COUNT},
+        [AT] = {&rule->at, HST_AIO_FIELD_OFFSET},
+        [LEN] = {&rule->length_bytes, HST_AIO_FIELD_BYTES},
+        [SEED] = {&plan->seed, HST_AIO_FIELD_NUMBER},
     };
-    if (hst_aio_text_is(word->key, word->key_length, "err")) {
-        if (rule->what == FAULT_NONE)
-            rule->what = FAULT_ERROR;
-        else if (rule->what != FAULT_TORN && rule->what != FAULT_VANISH)
-            return -EINVAL;
-        return word->value && rule->error == 0 ? parse_error(word, &rule->error) : -EINVAL;
+    uint32_t i = 0;
+    while (i < WORDS && !hst_aio_text_is(word->key, word->key_length, words[i]))
+        i++;
+    if (i == WORDS)
+        return hst_aio_text_refuse(why, word, "is no word of a plan");
+    int rc = hst_aio_text_once(seen, i, word, why);
+    if (rc < 0)
+        return rc;
+    if (i == OP)
+        return parse_kinds(word, rule, why);
+    if (i == ERR)
+        return parse_error(word, rule, why);
+    if (i >= SHORT)
+        return parse_what(word, (enum fault_what)(FAULT_SHORT + (i - SHORT)), rule, why);
+    if (i == TIMES && word->value && hst_aio_text_is(word->value, word->value_length, "all")) {
+        rule->times = UINT64_MAX;
+        return 0;
     }
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (!hst_aio_text_is(word->key, word->key_length, kinds[i].key))
-            continue;
-        const bool tells_error = kinds[i].what == FAULT_TORN || kinds[i].what == FAULT_VANISH;
-        if (rule->what != FAULT_NONE && !(rule->what == FAULT_ERROR && tells_error))
-            return -EINVAL;
-        if (word->value ? kinds[i].value == NEVER : kinds[i].value == ALWAYS)
-            return -EINVAL;
-        rule->what = kinds[i].what;
-        rule->chosen = word->value != NULL;
-        rule->half =
-            rule->what == FAULT_SHORT && hst_aio_text_is(word->value, word->value_length, "half");
-        if (!word->value || rule->half)
-            return 0;
-        return kinds[i].parse(word->value, word->value_length, &rule->amount);
-    }
-    return -EINVAL;
+    return hst_aio_text_field(word, &numbers[i], why);
 }
 
-static int parse_rule(const char **text, struct fault_plan *plan)
+static int parse_rule(const char **text, struct fault_plan *plan, char *why)
 {
     struct fault_rule rule = {.nth = 1, .times = 1, .every = 1, .odds = 1};
     struct hst_aio_word word;
-    bool seed = false, other = false;
+    uint32_t seen = 0;
     while (hst_aio_text_next(text, ";", &word)) {
-        if (hst_aio_text_is(word.key, word.key_length, "seed")) {
-            if (!word.value || hst_aio_text_count(word.value, word.value_length, &plan->seed) < 0)
-                return -EINVAL;
-            seed = true;
-            continue;
-        }
-        other = true;
-        int rc = parse_which(&word, &rule);
-        if (rc == -ENOENT)
-            rc = parse_what(&word, &rule);
+        int rc = parse_word(&word, plan, &rule, &seen, why);
         if (rc < 0)
-            return -EINVAL;
+            return rc;
     }
-    if (!other)
-        return 0; /* nothing between two semicolons, or the seed */
-    if (seed || rule.what == FAULT_NONE || (rule.at > 0 && rule.length_bytes == 0))
-        return -EINVAL;
-    if (plan->rule_count == FAULT_RULES_MAX)
+    if (seen == 0)
+        return 0; /* nothing between two semicolons */
+    if (seen == 1u << SEED) {
+        if (plan->seeded)
+            return hst_aio_text_refuse(why, NULL, "seed= is given twice");
+        plan->seeded = true;
+        return 0;
+    }
+    if (seen & 1u << SEED)
+        return hst_aio_text_refuse(why, NULL, "seed= is a rule of its own, between semicolons");
+    if (rule.what == FAULT_NONE)
+        return hst_aio_text_refuse(why, NULL, "a rule does not say what happens");
+    if (rule.at > 0 && rule.length_bytes == 0)
+        return hst_aio_text_refuse(why, NULL, "at= needs len=");
+    if (plan->rule_count == FAULT_RULES_MAX) {
+        hst_aio_text_refuse(why, NULL, "more than 64 rules");
         return -E2BIG;
+    }
     plan->rules[plan->rule_count++] = rule;
     return 0;
 }
 
-int hst_aio_fault_parse(const char *text, struct fault_plan *plan)
+int hst_aio_fault_parse(const char *text, struct fault_plan *plan, char *why)
 {
     *plan = (struct fault_plan){.seed = 1};
     for (;;) {
-        int rc = parse_rule(&text, plan);
+        int rc = parse_rule(&text, plan, why);
         if (rc < 0)
             return rc;
         if (*text == '\0')
             return 0;
         text++; /* the semicolon */
     }
-}
-
-static uint64_t next_random(struct fault_plan *plan)
-{
-    uint64_t z = plan->seed += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
 }
 
 static bool is_due(struct fault_plan *plan, struct fault_rule *rule, enum hst_aio_kind kind,
@@ -182,7 +178,7 @@ static bool is_due(struct fault_plan *plan, struct fault_rule *rule, enum hst_ai
     if (number < rule->nth || (number - rule->nth) % rule->every != 0 ||
         (number - rule->nth) / rule->every >= rule->times)
         return false;
-    return rule->odds == 1 || next_random(plan) % rule->odds == 0;
+    return rule->odds == 1 || hst_aio_random(&plan->seed) % rule->odds == 0;
 }
 
 static struct fault_strike strike_with(struct fault_plan *plan, const struct fault_rule *rule,
@@ -200,7 +196,7 @@ static struct fault_strike strike_with(struct fault_plan *plan, const struct fau
     case FAULT_TORN:
         strike.error = rule->error ? -rule->error : -EIO;
         if (!rule->chosen)
-            strike.amount = next_random(plan) % (bytes + 1);
+            strike.amount = hst_aio_random(&plan->seed) % (bytes + 1);
         if (strike.amount > bytes)
             strike.amount = bytes;
         strike.amount = kind == HST_AIO_WRITE ? strike.amount / grain_bytes * grain_bytes : 0;
@@ -216,7 +212,7 @@ static struct fault_strike strike_with(struct fault_plan *plan, const struct fau
         break;
     case FAULT_FLIP:
         if (!rule->chosen)
-            strike.amount = next_random(plan);
+            strike.amount = hst_aio_random(&plan->seed);
         break;
     default:
         break;

@@ -34,6 +34,7 @@ struct fault_rule {
 struct fault_plan {
     uint64_t seed;
     uint32_t rule_count;
+    bool seeded;
     bool gone; /* a vanish has struck */
     int gone_error;
     struct fault_rule rules[FAULT_RULES_MAX];
@@ -46,8 +47,8 @@ struct fault_strike {
     uint64_t amount; /* short, torn: bytes that move; late: ns; reordered: results; flip: bit */
 };
 
-/* Errors: -EINVAL the text, -E2BIG too many rules. */
-int hst_aio_fault_parse(const char *text, struct fault_plan *plan);
+/* Errors: -EINVAL the text, -E2BIG too many rules; why[HST_AIO_REFUSAL_BYTES] says which word. */
+int hst_aio_fault_parse(const char *text, struct fault_plan *plan, char *why);
 /* Counts the request and says what happens to it; `grain_bytes` is what a tear is a multiple of. */
 struct fault_strike hst_aio_fault_strike(struct fault_plan *plan, enum hst_aio_kind kind,
                                          uint64_t offset, uint64_t bytes, uint64_t grain_bytes);

@@ -221,6 +221,15 @@ uint64_t hst_aio_fault_due_ns(const struct hst_aio *aio);
 void hst_aio_fd_update(struct hst_aio *aio);
 void hst_aio_fd_close(struct hst_aio *aio);
 
+/* The next of the series that `state` begins: splitmix64. */
+static inline uint64_t hst_aio_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
 /* text.c: numbers of models and plans. A value ends at a separator or at the end. */
 /* 4096, 64K, 3Gi; digits may have a fraction: 1.5G. Errors: -EINVAL, -ERANGE */
 int hst_aio_text_bytes(const char *text, size_t length, uint64_t *bytes);
@@ -236,6 +245,24 @@ struct hst_aio_word {
     size_t key_length, value_length;
 };
 bool hst_aio_text_next(const char **cursor, const char *stops, struct hst_aio_word *word);
+/* Writes "word: reason" into why[HST_AIO_REFUSAL_BYTES] (word may be null). Returns -EINVAL. */
+int hst_aio_text_refuse(char *why, const struct hst_aio_word *word, const char *reason);
+/* Refuses the second word with this number, which is below 32. */
+int hst_aio_text_once(uint32_t *seen, uint32_t number, const struct hst_aio_word *word, char *why);
+/* Takes the value of a word; refuses what makes no sense for its kind. */
+struct hst_aio_field {
+    uint64_t *value;
+    enum {
+        HST_AIO_FIELD_RATE,
+        HST_AIO_FIELD_BYTES,
+        HST_AIO_FIELD_OFFSET, /* bytes, 0 too */
+        HST_AIO_FIELD_TIME,
+        HST_AIO_FIELD_COUNT,
+        HST_AIO_FIELD_NUMBER, /* 0 too */
+    } kind;
+};
+int hst_aio_text_field(const struct hst_aio_word *word, const struct hst_aio_field *field,
+                       char *why);
 
 #pragma GCC visibility pop
 #endif

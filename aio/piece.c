@@ -48,12 +48,12 @@ static enum verdict fail(struct piece *piece, int error)
 
 static bool is_media_error(int error)
 {
-    return error == -EIO || error == -EREMOTEIO || error == -EILSEQ || error == -ENODATA;
+    return error == -EIO || error == -EREMOTEIO || error == -EILSEQ;
 }
 
 static enum verdict judge_bad_read(struct piece *piece, int error)
 {
-    if (piece->bad_bytes == 0 && piece->media_retries < HST_AIO_READ_RETRIES_MAX) {
+    if (piece->media_retries < HST_AIO_READ_RETRIES_MAX) {
         piece->media_retries++;
         return PIECE_AGAIN;
     }
@@ -105,7 +105,7 @@ enum verdict hst_aio_piece_judge(struct piece *piece, uint32_t *moved_bytes, uin
     const uint32_t result_bytes = (uint32_t)piece->result;
     assert(result_bytes <= piece->bytes);
     const bool whole = result_bytes == piece->bytes;
-    *moved_bytes = whole ? result_bytes : result_bytes - result_bytes % HST_AIO_ALIGN_BYTES;
+    *moved_bytes = result_bytes - result_bytes % HST_AIO_ALIGN_BYTES;
     if (whole && piece->bad_bytes > 0)
         return fail(piece, -EIO); /* the first good block behind the bad ones */
     if (whole && piece->rest_bytes == 0)

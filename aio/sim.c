@@ -27,7 +27,8 @@ struct sim_file {
 struct drive {
     struct drive *next;
     char *name;
-    bool open; /* by a context */
+    bool open;       /* by a context */
+    uint32_t number; /* in the world */
     uint64_t used_bytes;
     struct sim_file *files;
     struct sim_flow flow;
@@ -35,6 +36,7 @@ struct drive {
 
 struct hst_aio_world {
     uint64_t now_ns;
+    uint32_t drive_count;
     struct drive *drives;
 };
 
@@ -94,6 +96,7 @@ static int find_drive(struct hst_aio_world *world, const char *name, struct driv
             free(drive);
             return -ENOMEM;
         }
+        drive->number = world->drive_count++;
         drive->next = world->drives;
         world->drives = drive;
     }
@@ -107,7 +110,7 @@ static int sim_attach(struct hst_aio *aio, struct sim *sim, const char **step)
 {
     struct sim_speed speed;
     *step = "model";
-    int rc = hst_aio_sim_parse(aio->config.model, &speed);
+    int rc = hst_aio_sim_parse(aio->config.model, &speed, aio->info.refusal);
     if (rc < 0)
         return rc;
     *step = "memory";
@@ -126,6 +129,7 @@ static int sim_attach(struct hst_aio *aio, struct sim *sim, const char **step)
     hst_aio_sim_run(flow, sim->world->now_ns); /* drains at the speed it had */
     sim->drive->open = true;
     flow->speed = speed;
+    flow->random = speed.seed + sim->drive->number;
     flow->finished = sim->finished;
     for (uint32_t i = 0; i < SIM_QUEUES; i++)
         flow->queues[i] = (struct sim_queue){.requests = sim->requests + i * aio->piece_capacity,

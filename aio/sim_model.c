@@ -7,50 +7,58 @@
 #include "sim_model.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <string.h>
 
 static const uint64_t second_ns = 1000000000;
 
-int hst_aio_sim_parse(const char *text, struct sim_speed *speed)
+int hst_aio_sim_parse(const char *text, struct sim_speed *speed, char *why)
 {
     const struct {
         const char *key;
-        uint64_t *value;
-        bool time;
+        struct hst_aio_field field;
     } fields[] = {
-        {"read", &speed->read, false},     {"write", &speed->write, false},
-        {"mixed", &speed->mixed, false},   {"lat", &speed->latency_ns, true},
-        {"slc", &speed->slc_bytes, false}, {"slc_write", &speed->slc_write, false},
-        {"drain", &speed->drain, false},   {"size", &speed->size_bytes, false},
+        {"read", {&speed->read, HST_AIO_FIELD_RATE}},
+        {"write", {&speed->write, HST_AIO_FIELD_RATE}},
+        {"mixed", {&speed->mixed, HST_AIO_FIELD_RATE}},
+        {"lat", {&speed->latency_ns, HST_AIO_FIELD_TIME}},
+        {"jitter", {&speed->jitter_ns, HST_AIO_FIELD_TIME}},
+        {"seed", {&speed->seed, HST_AIO_FIELD_NUMBER}},
+        {"slc", {&speed->slc_bytes, HST_AIO_FIELD_BYTES}},
+        {"slc_write", {&speed->slc_write, HST_AIO_FIELD_RATE}},
+        {"drain", {&speed->drain, HST_AIO_FIELD_RATE}},
+        {"size", {&speed->size_bytes, HST_AIO_FIELD_BYTES}},
     };
     enum { FIELDS = sizeof fields / sizeof *fields };
     struct hst_aio_word word;
-    *speed = (struct sim_speed){.slc_bytes = UINT64_MAX, .size_bytes = UINT64_MAX};
+    uint32_t seen = 0;
+    *speed = (struct sim_speed){.slc_bytes = UINT64_MAX, .size_bytes = UINT64_MAX, .seed = 1};
     if (strncmp(text, "sim:", 4) != 0)
-        return -EINVAL;
-    for (text += 4; hst_aio_text_next(&text, "", &word);) {
-        size_t i = 0;
+        return hst_aio_text_refuse(why, NULL, "a model begins with \"sim:\"");
+    for (text += 4; hst_aio_text_next(&text, ";", &word);) {
+        uint32_t i = 0;
         while (i < FIELDS && !hst_aio_text_is(word.key, word.key_length, fields[i].key))
             i++;
-        if (i == FIELDS || !word.value ||
-            (fields[i].time ? hst_aio_text_time : hst_aio_text_bytes)(word.value, word.value_length,
-                                                                      fields[i].value) < 0)
-            return -EINVAL;
-        if (!fields[i].time && *fields[i].value == 0)
-            return -EINVAL;
+        if (i == FIELDS)
+            return hst_aio_text_refuse(why, &word, "is no word of a model");
+        int rc = hst_aio_text_once(&seen, i, &word, why);
+        rc = rc ? rc : hst_aio_text_field(&word, &fields[i].field, why);
+        if (rc < 0)
+            return rc;
     }
-    if (*text != '\0' || speed->read == 0 || speed->write == 0)
-        return -EINVAL;
-    if (speed->read > UINT64_MAX / 4 || speed->write > UINT64_MAX / 4)
-        return -EINVAL;
+    if (*text != '\0')
+        return hst_aio_text_refuse(why, NULL, "a model has no \";\"");
+    if (speed->read == 0 || speed->write == 0)
+        return hst_aio_text_refuse(why, NULL,
+                                   speed->read ? "write= is missing" : "read= is missing");
+    if (speed->mixed > speed->read + speed->write)
+        return hst_aio_text_refuse(why, NULL, "mixed= is more than read= and write= together");
     if (speed->mixed == 0)
         speed->mixed = (speed->read + speed->write) / 2;
     if (speed->slc_write == 0)
-        speed->slc_write = speed->write / 4 > 0 ? speed->write / 4 : 1;
+        speed->slc_write = speed->write / 4;
     if (speed->drain == 0)
         speed->drain = speed->slc_write;
-    return speed->mixed > speed->read + speed->write ? -EINVAL : 0;
+    return 0;
 }
 
 static struct sim_request *head(const struct sim_flow *flow, int queue)
@@ -59,6 +67,12 @@ static struct sim_request *head(const struct sim_flow *flow, int queue)
     return q->count > 0 ? &q->requests[q->head] : NULL;
 }
 
+static struct sim_request *request_at(const struct sim_queue *q, uint32_t place)
+{
+    return &q->requests[(q->head + place) % q->capacity];
+}
+
+/* In the order in which they may start; what moves already stays first. */
 void hst_aio_sim_arrive(struct sim_flow *flow, struct piece *piece, uint64_t now_ns)
 {
     hst_aio_sim_run(flow, now_ns);
@@ -67,9 +81,15 @@ void hst_aio_sim_arrive(struct sim_flow *flow, struct piece *piece, uint64_t now
                                                      : SIM_SYNCS;
     struct sim_queue *q = &flow->queues[queue];
     assert(q->count < q->capacity);
-    q->requests[(q->head + q->count++) % q->capacity] = (struct sim_request){
+    const uint64_t jitter_ns =
+        flow->speed.jitter_ns > 0 ? hst_aio_random(&flow->random) % flow->speed.jitter_ns : 0;
+    const uint64_t ready_ns = now_ns + flow->speed.latency_ns + jitter_ns;
+    uint32_t place = q->count++;
+    for (; place > 0 && request_at(q, place - 1)->ready_ns > ready_ns; place--)
+        *request_at(q, place) = *request_at(q, place - 1);
+    *request_at(q, place) = (struct sim_request){
         .piece = piece,
-        .ready_ns = now_ns + flow->speed.latency_ns,
+        .ready_ns = ready_ns,
         .number = flow->arrivals++,
         .left = (sim_work)piece->bytes * second_ns,
     };
@@ -112,15 +132,16 @@ static uint64_t after(uint64_t now_ns, sim_work work, uint64_t rate)
     return end_ns < UINT64_MAX ? (uint64_t)end_ns : UINT64_MAX - 1;
 }
 
-/* True where every request that arrived before the oldest sync is complete. */
+/* True where every request that arrived before the first sync is complete. */
 static bool sync_is_due(const struct sim_flow *flow)
 {
     const struct sim_request *sync = head(flow, SIM_SYNCS);
     if (!sync || sync->ready_ns > flow->now_ns)
         return false;
     for (int i = 0; i < SIM_SYNCS; i++)
-        if (head(flow, i) && head(flow, i)->number < sync->number)
-            return false;
+        for (uint32_t place = 0; place < flow->queues[i].count; place++)
+            if (request_at(&flow->queues[i], place)->number < sync->number)
+                return false;
     return true;
 }
 

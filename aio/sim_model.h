@@ -15,12 +15,12 @@ __extension__ typedef unsigned __int128 sim_work;
 
 struct sim_speed {
     uint64_t read, write, mixed, slc_write, drain; /* bytes per second */
-    uint64_t latency_ns;
+    uint64_t latency_ns, jitter_ns, seed;
     uint64_t slc_bytes, size_bytes; /* UINT64_MAX: no such limit */
 };
 
-/* Errors: -EINVAL. */
-int hst_aio_sim_parse(const char *text, struct sim_speed *speed);
+/* Errors: -EINVAL, why[HST_AIO_REFUSAL_BYTES] says which word. */
+int hst_aio_sim_parse(const char *text, struct sim_speed *speed, char *why);
 
 struct sim_request {
     struct piece *piece;
@@ -29,7 +29,7 @@ struct sim_request {
     sim_work left;
 };
 
-struct sim_queue { /* a circle */
+struct sim_queue { /* a circle, in order of ready_ns */
     struct sim_request *requests;
     uint32_t head, count, capacity;
 };
@@ -40,6 +40,7 @@ struct sim_flow {
     struct sim_speed speed;
     uint64_t now_ns;
     uint64_t arrivals;
+    uint64_t random; /* of the jitter */
     sim_work cached; /* in the write cache */
     struct sim_queue queues[SIM_QUEUES];
     struct piece **finished; /* in order of completion; capacity of one queue */

@@ -79,7 +79,6 @@ void hst_aio_context_reset(struct hst_aio *aio)
         list_append(&aio->free, &aio->jobs[i]);
     for (uint32_t i = 0; i < aio->piece_capacity; i++)
         aio->free_pieces[i] = &aio->pieces[i];
-    memset(&aio->counters, 0, sizeof aio->counters);
     aio->in_flight = 0;
     aio->pieces_out = aio->paused_count = 0;
     aio->paused = NULL;

@@ -104,7 +104,6 @@ static void set_file(struct uring *uring, struct hst_aio_file *file)
 /* Tables for a new ring, with all that was registered with the one before. */
 static void register_all(struct hst_aio *aio, struct uring *uring)
 {
-    uring->fixed_buffers = uring->fixed_files = false;
     aio->info.fixed_error = -ECANCELED;
     memset(uring->files, 0, sizeof uring->files);
     if (!(aio->config.avoid & HST_AIO_AVOID_FIXED)) {

@@ -43,6 +43,10 @@ static int resolve_config(struct hst_engine *engine, const struct hst_config *gi
         return -ENOMEM;
     if (c->place && !(c->place = engine->place = strdup(c->place)))
         return -ENOMEM;
+    if (c->io_model && !(c->io_model = engine->io_model = strdup(c->io_model)))
+        return -ENOMEM;
+    if (c->io_fault && !(c->io_fault = engine->io_fault = strdup(c->io_fault)))
+        return -ENOMEM;
     c->device = engine->device = strdup(c->device ? c->device : "host");
     if (!c->device)
         return -ENOMEM;
@@ -74,6 +78,10 @@ static int check_config(struct hst_engine *engine)
         return refuse_value(engine, "state must be fp32 or bf16");
     if (c->io != HST_IO_AUTO && c->io != HST_IO_URING && c->io != HST_IO_THREADS)
         return refuse_value(engine, "io must be auto, uring or threads");
+    if (c->io_model && c->io != HST_IO_AUTO)
+        return refuse_value(engine, "io must be auto where io_model says what the drives are");
+    if ((c->io_model || c->io_fault) && !c->store)
+        return refuse_value(engine, "io_model and io_fault are of drives: they need a store");
     if (!(c->clip >= 0) || !isfinite(c->clip))
         return refuse_value(engine, "clip must be a finite number >= 0");
     struct hst_adam_coef unused;
@@ -320,9 +328,7 @@ int hst_engine_memory(const struct hst_engine *engine, struct hst_memory *memory
         .parameters = engine->layout.parameters,
         .tile_elements = engine->layout.tile_elements,
         .threads = engine->config.threads,
-        .io = p->nvme_bytes == 0                                ? "none"
-              : engine->drives[0].info.backend == HST_AIO_URING ? "uring"
-                                                                : "threads",
+        .io = p->nvme_bytes > 0 ? store_dir_backend(engine) : "none",
     };
     memcpy(memory->bytes, p->table, sizeof memory->bytes);
     memory->total[HST_TIER_HBM] = p->hbm_bytes;
@@ -386,6 +392,8 @@ void hst_engine_destroy(struct hst_engine **engine)
     free(e->store);
     free(e->place);
     free(e->device);
+    free(e->io_model);
+    free(e->io_fault);
     free(e);
     *engine = NULL;
 }

@@ -53,8 +53,10 @@ struct unit_state {
 struct hst_engine {
     struct hst_config config; /* resolved: no zero means a default */
     char *store, *place, *device; /* own copies; config points to them */
+    char *io_model, *io_fault;
     struct drive drives[STRIPE_DRIVES_MAX];
     uint32_t drive_count; /* 0 where there is no store */
+    struct hst_aio_world *world; /* of the drives of io_model; else null */
     struct hst_error error;   /* sticky where code != 0 */
     enum phase phase;
 
@@ -113,6 +115,8 @@ int store_dirs_rates(struct hst_engine *engine, struct placement_in *in);
 /** After planning, where anything lives on NVMe. */
 int store_dirs_open(struct hst_engine *engine);
 void store_dirs_close(struct hst_engine *engine);
+/** What carries their traffic, once they are open: "uring", "threads", "sim". */
+const char *store_dir_backend(const struct hst_engine *engine);
 
 /* budget.c */
 int budgets_resolve(struct hst_engine *engine, struct placement_in *in);

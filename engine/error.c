@@ -57,12 +57,19 @@ int engine_fail_transfer(struct hst_engine *engine, const struct transfer *trans
     uint64_t bytes;
     struct address at =
         placement_extent(&engine->placement, transfer->kind, transfer->index, &bytes);
-    return engine_fail(engine, transfer->write ? HST_E_WRITE : HST_E_READ, transfer->error,
-                       "%s of %s %u, at offset %llu of the scratch file in %s failed: %s. Fix: "
-                       "check the drive (dmesg, smartctl -a), then start again",
+    /* on file systems that copy on write; others had the room from the start */
+    bool full = transfer->write && (transfer->error == -ENOSPC || transfer->error == -EDQUOT);
+    return engine_fail(engine,
+                       full              ? HST_E_DISK_SPACE
+                       : transfer->write ? HST_E_WRITE
+                                         : HST_E_READ,
+                       transfer->error,
+                       "%s of %s %u, at offset %llu of the scratch file in %s failed: %s. Fix: %s, "
+                       "then start again",
                        transfer->write ? "writing" : "reading", names[transfer->kind],
                        transfer->index, (unsigned long long)at.offset,
-                       engine->drives[at.drive].path, strerror(-transfer->error));
+                       engine->drives[at.drive].path, strerror(-transfer->error),
+                       full ? "free space there" : "check the drive (dmesg, smartctl -a)");
 }
 
 const struct hst_error *hst_engine_error(const struct hst_engine *engine)

@@ -74,20 +74,38 @@ void store_dirs_close(struct hst_engine *engine)
             rmdir(drive->path); /* fails, as it should, where anything was put into it */
         free(drive->path);
     }
+    hst_aio_world_destroy(&engine->world);
 }
 
 /* ---- I/O ---- */
 
-static enum hst_aio_backend backend_of(enum hst_io io)
+static enum hst_aio_backend backend_of(const struct hst_config *config)
 {
-    return io == HST_IO_URING     ? HST_AIO_URING
-           : io == HST_IO_THREADS ? HST_AIO_THREADS
-                                  : HST_AIO_AUTO;
+    return config->io_model               ? HST_AIO_SIM
+           : config->io == HST_IO_URING   ? HST_AIO_URING
+           : config->io == HST_IO_THREADS ? HST_AIO_THREADS
+                                          : HST_AIO_AUTO;
+}
+
+const char *store_dir_backend(const struct hst_engine *engine)
+{
+    switch (engine->drives[0].info.backend) {
+    case HST_AIO_URING:
+        return "uring";
+    case HST_AIO_SIM:
+        return "sim";
+    default:
+        return "threads";
+    }
 }
 
 static void say_rung(struct hst_engine *engine, const struct drive *drive)
 {
     const struct hst_aio_info *info = &drive->info;
+    if (info->backend == HST_AIO_SIM) {
+        engine_log(engine, HST_LOG_INFO, "I106 store %s: %s", drive->path, engine->io_model);
+        return;
+    }
     engine_log(engine, HST_LOG_INFO, "I106 store %s: %s, %s", drive->path,
                info->backend == HST_AIO_URING ? "io_uring" : "threads",
                info->direct ? "O_DIRECT" : "page cache");
@@ -109,9 +127,30 @@ static void say_rung(struct hst_engine *engine, const struct drive *drive)
                    drive->path, strerror(-info->direct_error));
 }
 
+static bool is_full(int native)
+{
+    return native == -ENOSPC || native == -EDQUOT;
+}
+
+static int refuse_full(struct hst_engine *engine, const struct drive *drive, int native,
+                       const char *what)
+{
+    return engine_fail(engine, HST_E_DISK_SPACE, native,
+                       "store directory %s has no room for %s: %s. Fix: free space there, raise "
+                       "the quota, or leave it out",
+                       drive->path, what, strerror(-native));
+}
+
 static int fail_open(struct hst_engine *engine, const struct drive *drive, int native)
 {
     const struct hst_aio_info *info = &drive->info;
+    if (info->refusal[0])
+        return engine_fail(engine, HST_E_VALUE, native,
+                           "io_model or io_fault is refused: %s. Fix: <hoistway/aio.h> tells what "
+                           "they may say",
+                           info->refusal);
+    if (is_full(native))
+        return refuse_full(engine, drive, native, "the few MiB of the I/O probe");
     if (engine->config.io == HST_IO_URING && info->uring_error) {
         char why[256];
         hst_io_reason(info->uring_error, info->uring_step, why, sizeof why);
@@ -123,8 +162,13 @@ static int fail_open(struct hst_engine *engine, const struct drive *drive, int n
 
 static int open_drives(struct hst_engine *engine)
 {
-    struct hst_aio_config config = {.size = sizeof config,
-                                    .backend = backend_of(engine->config.io)};
+    if (engine->io_model && !engine->world && hst_aio_world_create(&engine->world) < 0)
+        return engine_fail(engine, HST_E_BUDGET, -ENOMEM, "no memory for simulated drives");
+    const struct hst_aio_config config = {.size = sizeof config,
+                                          .backend = backend_of(&engine->config),
+                                          .model = engine->io_model,
+                                          .fault = engine->io_fault,
+                                          .world = engine->world};
     for (uint32_t d = 0; d < engine->drive_count; d++) {
         struct drive *drive = &engine->drives[d];
         int rc = drive->aio ? 0 : hst_aio_open(&config, drive->path, &drive->aio, &drive->info);
@@ -167,6 +211,8 @@ int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
         struct drive *drive = &engine->drives[d];
         rc = measure(drive, &in->drive_rates[d]);
+        if (is_full(rc))
+            return refuse_full(engine, drive, rc, "the 64 MiB that its rate is measured with");
         if (rc)
             return refuse_directory(engine, drive, rc, "failed the measurement of its rate",
                                     "check the drive and its free space, or leave it out");
@@ -191,7 +237,7 @@ int store_dirs_open(struct hst_engine *engine)
     uint32_t at = 0;
     rc = scratch_open(files, engine->drive_count, &engine->placement, &at, &engine->extents);
     if (rc)
-        return engine_fail(engine, rc == -ENOSPC ? HST_E_DISK_SPACE : HST_E_WRITE, rc,
+        return engine_fail(engine, is_full(rc) ? HST_E_DISK_SPACE : HST_E_WRITE, rc,
                            "the scratch file of %.2f GB in %s can not be created: %s. Fix: free "
                            "space, raise the quota or "
                            "ulimit -f, or give another --store",

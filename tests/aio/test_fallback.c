@@ -63,6 +63,36 @@ static void check_round_trip(struct hst_aio *aio)
     hst_aio_buffer_free(buffer, 2 * MIB);
 }
 
+/* As many operations as the queue takes, twice. */
+static void check_full_queue(struct hst_aio *aio)
+{
+    enum { DEPTH = 64 };
+    struct hst_aio_file *file = NULL;
+    struct hst_aio_completion done[DEPTH];
+    void *buffer;
+    CHECK(hst_aio_buffer_alloc(MIB, &buffer) == 0);
+    CHECK(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, MIB, &file) == 0);
+    for (int round = 0; round < 2; round++) {
+        struct hst_aio_op ops[DEPTH];
+        bool seen[DEPTH] = {false};
+        for (size_t i = 0; i < DEPTH; i++)
+            ops[i] = (struct hst_aio_op){.kind = HST_AIO_READ,
+                                         .file = file,
+                                         .buffer = (char *)buffer + i * 4096,
+                                         .bytes = 4096,
+                                         .user = i};
+        CHECK(hst_aio_submit(aio, ops, DEPTH) == DEPTH);
+        CHECK(hst_aio_submit(aio, ops, 1) == -EAGAIN);
+        CHECK(hst_aio_reap(aio, done, DEPTH, DEPTH, UINT64_MAX) == DEPTH);
+        for (size_t i = 0; i < DEPTH; i++) {
+            CHECK(done[i].error == 0 && !seen[done[i].user]);
+            seen[done[i].user] = true;
+        }
+    }
+    hst_aio_file_close(&file);
+    hst_aio_buffer_free(buffer, MIB);
+}
+
 static void without_setup(void)
 {
     struct hst_aio *aio = NULL;
@@ -93,9 +123,26 @@ static void without_enter(void)
     CHECK(open_backend(HST_AIO_AUTO, &aio, &info) == 0);
     CHECK(info.backend == HST_AIO_THREADS);
     CHECK(info.uring_error == -EACCES && strcmp(info.uring_step, "write") == 0);
+    check_full_queue(aio); /* nothing of the failed probe is left in it */
     check_round_trip(aio);
     hst_aio_close(&aio);
     CHECK(open_backend(HST_AIO_URING, &aio, &info) == -EACCES);
+}
+
+static void without_small_mappings(void)
+{
+    struct hst_aio *aio = NULL;
+    refuse(__NR_mmap, 1, BPF_JEQ, 4096, ENOMEM);
+    CHECK(open_backend(HST_AIO_NULL, &aio, NULL) == -ENOMEM);
+    CHECK(open_backend(HST_AIO_THREADS, &aio, NULL) == -ENOMEM);
+    CHECK(aio == NULL);
+    _exit(0); /* a sanitizer's end needs such mappings */
+}
+
+static void memory_that_can_not_be_mapped_is_reported(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(without_small_mappings), 0);
 }
 
 static void the_probe_finds_a_ring_that_opens_but_does_not_work(void **state)
@@ -233,6 +280,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(u1_auto_takes_threads_where_io_uring_is_refused_and_a_forced_uring_fails),
+        cmocka_unit_test(memory_that_can_not_be_mapped_is_reported),
         cmocka_unit_test(the_probe_finds_a_ring_that_opens_but_does_not_work),
         cmocka_unit_test(a_ring_that_stops_working_breaks_the_context),
         cmocka_unit_test(u4_a_ring_that_does_not_fit_is_halved_down_to_16_entries),

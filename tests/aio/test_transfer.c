@@ -22,8 +22,8 @@ static struct script {
     size_t result_count, issued;
     struct piece seen[256]; /* as issued */
     struct piece *queued[64];
-    size_t queued_count, most_queued;
-    int claim_error, flush_error, wait_error;
+    size_t queued_count, most_queued, flushes;
+    int claim_error, flush_result, wait_error;
 } script;
 
 static void script_push(struct hst_aio *aio, struct piece *piece)
@@ -47,7 +47,8 @@ static int script_claim(struct hst_aio *aio)
 static int script_flush(struct hst_aio *aio)
 {
     (void)aio;
-    return script.flush_error;
+    script.flushes++;
+    return script.flush_result;
 }
 
 static int script_wait(struct hst_aio *aio, uint32_t least, uint64_t timeout_ns)
@@ -101,6 +102,12 @@ static void answer(const int *results, size_t count)
 }
 #define ANSWER(...)                                                                                \
     answer((const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+
+static void answer_always(int result)
+{
+    for (script.result_count = 0; script.result_count < RESULTS_MAX;)
+        script.results[script.result_count++] = result;
+}
 
 static struct hst_aio_op make_op(enum hst_aio_kind kind, uint64_t bytes)
 {
@@ -231,6 +238,33 @@ static void u12_a_media_error_of_a_read_is_retried_then_halved_and_of_a_sync_nev
     assert_int_equal(script.issued, 1);
 }
 
+static void
+u12_a_bad_range_ends_where_blocks_are_good_again_or_is_guessed_from_64_KiB_on(void **state)
+{
+    enum { E = -EIO, BLOCK = 4 * KIB };
+    (void)state;
+    /* 16 KiB thrice, 8, 4: bad, as is the next; then a part of a block, which is asked for again */
+    ANSWER(E, E, E, E, E, E, 512, BLOCK);
+    struct hst_aio_completion done = run(HST_AIO_READ, 4 * BLOCK);
+    check_done(done, BLOCK, E);
+    assert_int_equal(script.issued, 8);
+    assert_int_equal(done.bad_offset, 40 * KIB);
+    assert_int_equal(done.bad_bytes, 2 * BLOCK);
+    script.issued = 0;
+    ANSWER(E, E, E, BLOCK, E); /* the last block is the bad one: nothing is left to ask for */
+    done = run(HST_AIO_READ, 2 * BLOCK);
+    assert_int_equal(script.issued, 5);
+    assert_int_equal(done.bad_offset, 40 * KIB + BLOCK);
+    assert_int_equal(done.bad_bytes, BLOCK);
+    script.issued = 0;
+    aio->config.piece_bytes = 256 * KIB;
+    answer_always(E);
+    done = run(HST_AIO_READ, 256 * KIB);
+    assert_int_equal(script.issued, 3 + 5 + 16); /* thrice; 128 down to 8 KiB; 64 KiB of blocks */
+    assert_int_equal(done.bad_offset, 40 * KIB);
+    assert_int_equal(done.bad_bytes, 256 * KIB);
+}
+
 static void progress_makes_the_tries_count_anew(void **state)
 {
     const int e = -EAGAIN;
@@ -240,12 +274,23 @@ static void progress_makes_the_tries_count_anew(void **state)
     assert_int_equal(script.issued, 18);
 }
 
-static void other_errors_are_final(void **state)
+static void other_errors_are_final_and_name_the_request(void **state)
 {
     (void)state;
-    ANSWER(-EROFS);
-    check_done(run(HST_AIO_WRITE, 8 * KIB), 0, -EROFS);
-    assert_int_equal(script.issued, 1);
+    aio->config.piece_bytes = 2048 * KIB;
+    ANSWER(1024 * KIB, -EROFS);
+    struct hst_aio_completion done = run(HST_AIO_WRITE, 2048 * KIB);
+    check_done(done, 1024 * KIB, -EROFS);
+    assert_int_equal(script.issued, 2);
+    assert_int_equal(done.bad_offset, 40 * KIB + 1024 * KIB);
+    assert_int_equal(done.bad_bytes, 1024 * KIB);
+    struct hst_aio_counters counters;
+    hst_aio_counters(aio, &counters);
+    assert_int_equal(counters.errors, 1);
+    assert_int_equal(counters.short_results, 1);
+    script.issued = 0;
+    done = run(HST_AIO_WRITE, 2048 * KIB); /* at once */
+    assert_int_equal(script.issued, 2);
 }
 
 static void a_large_operation_stays_within_the_piece_limit(void **state)
@@ -305,15 +350,92 @@ static void a_broken_backend_ends_the_context(void **state)
     assert_int_equal(file.in_flight, 0);
 }
 
+static void a_context_that_is_reset_has_forgotten_what_was_under_way(void **state)
+{
+    (void)state;
+    struct hst_aio_completion done;
+    const struct hst_aio_op op = make_op(HST_AIO_READ, 8 * KIB);
+    ANSWER(-EAGAIN);
+    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 0, 0), 0); /* now it is paused */
+    script.wait_error = -EBADR;
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 0, 0), -EBADR);
+    hst_aio_context_reset(aio); /* as after a probe that failed */
+    script.wait_error = 0;
+    script.issued = script.result_count = 0;
+    for (int i = 0; i < 20; i++)
+        check_done(run(HST_AIO_READ, 64 * KIB), 64 * KIB, 0);
+    assert_int_equal(script.issued, 20);
+}
+
 static void a_failed_flush_is_reported_by_reap(void **state)
 {
     (void)state;
     struct hst_aio_completion done;
     const struct hst_aio_op op = make_op(HST_AIO_READ, 8 * KIB);
-    script.flush_error = -EPERM;
+    script.flush_result = -EPERM;
     assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
     assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), -EPERM);
     assert_int_equal(file.in_flight, 0);
+}
+
+static void u13_a_vanished_drive_ends_what_stopped_short_and_what_is_paused(void **state)
+{
+    (void)state;
+    struct hst_aio_completion done[4];
+    struct hst_aio_op ops[4];
+    for (size_t i = 0; i < 4; i++) {
+        ops[i] = make_op(HST_AIO_WRITE, 64 * KIB);
+        ops[i].user = i;
+    }
+    ANSWER(-EAGAIN, -ENXIO, 32 * KIB, WHOLE);
+    assert_int_equal(hst_aio_submit(aio, ops, 4), 4);
+    assert_int_equal(hst_aio_reap(aio, done, 4, 4, UINT64_MAX), 4);
+    for (size_t i = 0; i < 4; i++) {
+        const uint64_t moved[] = {0, 0, 32 * KIB, 64 * KIB};
+        const uint64_t user = done[i].user;
+        check_done(done[i], moved[user], user == 3 ? 0 : -ENODEV);
+        assert_int_equal(done[i].bad_bytes, user == 1 ? 64 * KIB : 0);
+    }
+    assert_int_equal(script.issued, 4); /* nothing is given to it any more */
+    assert_int_equal(file.in_flight, 0);
+    assert_int_equal(hst_aio_submit(aio, ops, 1), -ENODEV);
+}
+
+static void a_shortage_is_offered_again(void **state)
+{
+    (void)state;
+    struct hst_aio_completion done;
+    const struct hst_aio_op op = make_op(HST_AIO_READ, 8 * KIB);
+    script.flush_result = 1;
+    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+    assert_true(aio->pushed);
+    script.flush_result = 0;
+    hst_aio_flush(aio);
+    assert_false(aio->pushed);
+    assert_int_equal(script.flushes, 2);
+    hst_aio_flush(aio);
+    assert_int_equal(script.flushes, 2); /* nothing to offer: no system call */
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), 1);
+}
+
+static void pieces_with_hashes_go_to_the_drive_one_by_one(void **state)
+{
+    (void)state;
+    void *memory;
+    uint64_t hash;
+    assert_int_equal(hst_aio_buffer_alloc(256 * KIB, &memory), 0);
+    struct hst_aio_op op = make_op(HST_AIO_WRITE, 256 * KIB);
+    struct hst_aio_completion done;
+    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+    assert_int_equal(script.flushes, 1);
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), 1);
+    op.buffer = memory;
+    op.hashes = &hash;
+    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+    assert_int_equal(script.flushes, 1 + 4); /* the drive works while the next one is hashed */
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), 1);
+    hst_aio_buffer_free(memory, 256 * KIB);
 }
 
 static void a_failed_claim_takes_nothing(void **state)
@@ -350,13 +472,18 @@ int main(void)
         CASE(eagain_and_eintr_are_tried_again_eight_times),
         CASE(u7_large_requests_that_get_eagain_only_become_small_ones),
         CASE(u12_a_media_error_of_a_read_is_retried_then_halved_and_of_a_sync_never),
+        CASE(u12_a_bad_range_ends_where_blocks_are_good_again_or_is_guessed_from_64_KiB_on),
         CASE(progress_makes_the_tries_count_anew),
-        CASE(other_errors_are_final),
+        CASE(other_errors_are_final_and_name_the_request),
         CASE(a_large_operation_stays_within_the_piece_limit),
         CASE(more_operations_than_pieces_all_complete),
         CASE(an_error_stops_the_cutting_and_comes_back_once),
         CASE(a_broken_backend_ends_the_context),
+        CASE(a_context_that_is_reset_has_forgotten_what_was_under_way),
         CASE(a_failed_flush_is_reported_by_reap),
+        CASE(u13_a_vanished_drive_ends_what_stopped_short_and_what_is_paused),
+        CASE(a_shortage_is_offered_again),
+        CASE(pieces_with_hashes_go_to_the_drive_one_by_one),
         CASE(a_failed_claim_takes_nothing),
         CASE(the_probe_notices_other_bytes_than_it_wrote),
     };

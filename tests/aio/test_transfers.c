@@ -150,6 +150,15 @@ ssize_t pread(int fd, void *buffer, size_t size_bytes, off_t offset)
     return syscall(SYS_pread64, fd, buffer, size_bytes, offset);
 }
 
+/* What the threads backend, linked statically here, tells a drive to make durable. */
+static int syncs;
+
+int fdatasync(int fd)
+{
+    syncs++;
+    return (int)syscall(SYS_fdatasync, fd);
+}
+
 static void u8_signals_do_not_end_a_wait_and_timeouts_do(void **state)
 {
     (void)state;
@@ -220,10 +229,12 @@ static void sync_completes_after_written_data(void **state)
     struct hst_aio_file *file = open_scratch(aio, MIB);
     char *buffer = alloc_buffer(MIB);
     assert_int_equal(run_op(aio, write_op(file, 0, buffer, MIB)).error, 0);
+    const int before = syncs;
     struct hst_aio_completion done =
         run_op(aio, (struct hst_aio_op){.kind = HST_AIO_SYNC, .file = file});
     assert_int_equal(done.error, 0);
     assert_int_equal(done.bytes, 0);
+    assert_int_equal(syncs - before, configuration->backend == HST_AIO_THREADS);
     hst_aio_file_close(&file);
     close_aio(&aio);
     free_buffer(buffer, MIB);
@@ -336,6 +347,81 @@ static void u17_a_context_may_move_between_threads_while_it_is_idle(void **state
     free_buffer(visit.buffer, 64 * KIB);
 }
 
+enum { FILES = 70, FILE_BYTES = 64 * KIB }; /* more than a ring has places for */
+
+struct library {
+    struct hst_aio *aio;
+    struct hst_aio_file *files[FILES];
+    char *buffer;
+    int wrong;
+};
+
+static void *read_all_files(void *arg)
+{
+    struct library *library = arg;
+    for (int i = 0; i < FILES && library->wrong == 0; i++) {
+        struct hst_aio_op op = read_op(library->files[i], 0, library->buffer, FILE_BYTES);
+        struct hst_aio_completion done = {.error = -1};
+        memset(library->buffer, 0, FILE_BYTES);
+        if (hst_aio_submit(library->aio, &op, 1) != 1 ||
+            hst_aio_reap(library->aio, &done, 1, 1, UINT64_MAX) != 1 || done.error ||
+            library->buffer[0] != i + 1 || library->buffer[FILE_BYTES - 1] != i + 1)
+            library->wrong = i + 1;
+    }
+    return NULL;
+}
+
+/* Files that are registered with the ring; it has 64 places. */
+static void check_places(const struct library *library)
+{
+    uint64_t seen = 0;
+    int count = 0;
+    for (int i = 0; i < FILES; i++) {
+        const uint32_t slot = library->files[i]->slot;
+        if (slot == 0)
+            continue;
+        assert_true(slot <= 64 && !(seen & 1ull << (slot - 1)));
+        seen |= 1ull << (slot - 1);
+        count++;
+    }
+    assert_int_equal(count, configuration->fixed ? 64 : 0);
+}
+
+static void many_files_keep_their_bytes_apart_on_any_thread(void **state)
+{
+    (void)state;
+    struct library library = {.aio = open_aio(CONFIG(.queue_depth = 8)),
+                              .buffer = alloc_buffer(FILE_BYTES)};
+    pthread_t thread;
+    for (int i = 0; i < FILES; i++) {
+        library.files[i] = open_scratch(library.aio, FILE_BYTES);
+        memset(library.buffer, i + 1, FILE_BYTES);
+        struct hst_aio_op op = write_op(library.files[i], 0, library.buffer, FILE_BYTES);
+        assert_int_equal(run_op(library.aio, op).error, 0);
+    }
+    read_all_files(&library);
+    assert_int_equal(library.wrong, 0);
+    assert_int_equal(pthread_create(&thread, NULL, read_all_files, &library), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(library.wrong, 0);
+    check_places(&library);
+    read_all_files(&library);
+    for (int i = 0; i < FILES; i += 2) { /* a place that is given up is another file's */
+        hst_aio_file_close(&library.files[i]);
+        library.files[i] = open_scratch(library.aio, FILE_BYTES);
+        memset(library.buffer, i + 1, FILE_BYTES);
+        struct hst_aio_op op = write_op(library.files[i], 0, library.buffer, FILE_BYTES);
+        assert_int_equal(run_op(library.aio, op).error, 0);
+    }
+    read_all_files(&library);
+    assert_int_equal(library.wrong, 0);
+    check_places(&library);
+    for (int i = 0; i < FILES; i++)
+        hst_aio_file_close(&library.files[i]);
+    close_aio(&library.aio);
+    free_buffer(library.buffer, FILE_BYTES);
+}
+
 static void a_config_out_of_range_is_refused(void **state)
 {
     (void)state;
@@ -394,6 +480,7 @@ const struct CMUnitTest data_cases[] = {
     cmocka_unit_test(u14_a_bad_operation_is_refused_and_nothing_is_taken),
     cmocka_unit_test(u19_close_waits_for_what_is_in_flight),
     cmocka_unit_test(u17_a_context_may_move_between_threads_while_it_is_idle),
+    cmocka_unit_test(many_files_keep_their_bytes_apart_on_any_thread),
 };
 const size_t data_case_count = sizeof data_cases / sizeof *data_cases;
 

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """aio beside fio on the same file, by turns: A B A B, order reversed each round, paired ratios.
 
-    aio.py PATH_OF_AIO_BENCH [--pairs N] [--mib N] [--backend uring|threads]
+    aio.py PATH_OF_AIO_BENCH [--pairs N] [--mib N] [--backend uring|threads] [--only PART,...]
 
 Run in a directory of the drive to be measured; needs --mib MiB there (1024), which are removed
 again. fio's best setting is looked for first (1 MiB blocks, io_uring, O_DIRECT; depth, registered
 buffers and files, huge pages); then ours, at that depth, and fio are paired. Numbers are ours /
-fio's: rates more is better, CPU seconds per GB less.
+fio's: rates more is better, CPU seconds per GB less. Then uring and threads are paired, in one
+process and on the same memory, over depths and sizes of blocks.
 """
 import argparse
 import json
@@ -98,6 +99,29 @@ def streaming(bench, mode):
     report('rate, stream / whole', [a['rate'] / b['rate'] for a, b in found])
 
 
+def backends(bench):
+    """uring beside threads: ratios of neighbouring turns, quartiles of them."""
+    options = bench.options
+    print('uring beside threads, 15 pairs of 128 MiB: rate of uring / threads, median [quartiles]')
+    for mode in ('read', 'write', 'mixed'):
+        for block in (256, 1024, 4096):
+            for depth in (4, 8, 16, 32, 64):
+                command = [options.program, mode, bench.path, str(options.mib), str(block),
+                           str(depth), 'uring,threads']
+                found = run(command)
+                rows = found['turns']
+                sides = [[row for row in rows if row[0] == which] for which in (0, 1)]
+                ratios = [b[1] / a[1] for a, b in zip(*sides)]
+                low, middle, high = statistics.quantiles(ratios, n=4)
+                rate, cpu = ([statistics.median(row[i] for row in side) for side in sides]
+                             for i in (1, 2))
+                gigabytes = found['bytes'] / 1e9
+                print(f'  {mode:5} {block:5} KiB depth {depth:2}  {middle:.3f} [{low:.3f} ..'
+                      f' {high:.3f}]  {gigabytes / rate[0]:.2f}, {gigabytes / rate[1]:.2f} GB/s'
+                      f'  CPU s/GB {cpu[0] / gigabytes:.4f}, {cpu[1] / gigabytes:.4f}',
+                      flush=True)
+
+
 def null_backend(bench):
     command = [bench.options.program, 'null', '-', '4096', '4', '16', '-']
     found = [run(command) for _ in range(5)]
@@ -111,7 +135,7 @@ def main():
     parser.add_argument('--pairs', type=int, default=9)
     parser.add_argument('--mib', type=int, default=1024)
     parser.add_argument('--backend', default='uring')
-    parser.add_argument('--only', default='null,read,write,mixed,stream-read,stream-write')
+    parser.add_argument('--only', default='null,read,write,mixed,stream-read,stream-write,backends')
     options = parser.parse_args()
     only = options.only.split(',')
     with tempfile.TemporaryDirectory(dir='.', prefix='aio-bench-') as folder:
@@ -129,6 +153,8 @@ def main():
         for mode in ('read', 'write'):
             if 'stream-' + mode in only:
                 streaming(bench, mode)
+        if 'backends' in only:
+            backends(bench)
         os.chdir('..')
 
 

@@ -158,6 +158,19 @@ class Failures(unittest.TestCase):
         self.assert_refused(done, 301, 1)
         self.assertNotIn('step 1/', done.stderr)
 
+    def test_a_second_drive_that_is_full_is_refused_before_training(self):
+        self.needs_root()
+        second = os.path.join(self.folder, 'second')
+        os.mkdir(second)
+        for size, missing in (('1m', 'the I/O probe'), ('16m', 'its rate is measured')):
+            done = train(f'{self.store},{second}', preexec_fn=mount_tmpfs(second, size))
+            if done.returncode == 99:
+                self.skipTest('this sandbox does not allow mounts')
+            self.assert_refused(done, 301, 1)
+            self.assertIn(f'store directory {second} has no room', done.stderr)
+            self.assertIn(missing, done.stderr)
+            self.assertNotIn('step 1/', done.stderr)
+
     def test_an_export_that_would_not_fit_is_refused_before_training(self):
         self.needs_root()
         target = os.path.join(self.folder, 'target')

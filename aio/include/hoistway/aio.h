@@ -13,6 +13,10 @@
  * the kernel already has goes on, but no completion appears, no short transfer is continued and no
  * further piece of a large operation starts.
  *
+ * In order: hst_aio_open; hst_aio_file_open, hst_aio_buffer_alloc; hst_aio_submit and hst_aio_reap
+ * in turns, an HST_AIO_SYNC where bytes must last; on the way out, after an error too,
+ * hst_aio_close, which waits for what is in flight, then hst_aio_file_close, hst_aio_buffer_free.
+ *
  * Thread-safety: a context and its files belong to one thread at a time. They may be handed to
  * another thread while nothing is in flight (the first submit there costs about 0.05 ms on uring),
  * and a thread must not end while it has something in flight. Different contexts are independent.
@@ -71,15 +75,21 @@ enum hst_aio_avoid {
  *   mixed=          bytes per second of both together while reads and writes are both moving;
  *                   at most read + write; default (read + write) / 2: time sliced in halves
  *   lat=            latency of a request; suffixes ns us ms s; default 0
+ *   jitter=         each request's latency is longer by a time drawn evenly from 0 up to, not
+ *                   including, this; default 0
+ *   seed=           what jitter is drawn from, in the order of requests; default 1. The k-th drive
+ *                   opened in a world adds k - 1 to it
  *   slc=            bytes of fast write cache; default: no such cache, writes never slow down
  *   slc_write=      bytes per second of writes while the cache is full; default write / 4
  *   drain=          bytes per second that leave the cache of an idle drive; default slc_write
  *   size=           capacity in bytes; default: none
  *
- * In formulas, R W M L C S D being the values above. A piece (an operation, cut to piece_bytes) of
- * b bytes that is given to the drive at time t
- *   - may start to move at t + L;
- *   - then queues behind the earlier ones of its direction: first come, first served;
+ * Each at most once; rates from 1K to 1000T, times up to 1000s.
+ *
+ * In formulas, R W M L C S D being the values above, J what jitter drew. A piece (an operation, cut
+ * to piece_bytes) of b bytes that is given to the drive at time t
+ *   - may start to move at t + L + J;
+ *   - then queues behind those of its direction that might start no later;
  *   - moves at rate r: R or W where only its direction has a piece that moves, else its direction's
  *     share: M·R/(R+W) for reads, M·W/(R+W) for writes. A change of the other direction changes r
  *     from that moment on for what is left of b;
@@ -87,9 +97,9 @@ enum hst_aio_avoid {
  *     it is full at C bytes. It drains at D while the drive has no request at all, latency
  *     included;
  *   - is complete, its bytes copied, when b bytes have moved, rounded up to a whole nanosecond.
- * A sync takes L and waits for all requests given before it. So, one direction only, q requests of
- * b bytes kept in the drive: rate = min(R, q·b / (L + b/R)); n bytes written at once into an empty
- * cache: L + min(n, C)/W + max(0, n - C)/S.
+ * A sync takes L + J and waits for all requests given before it. So, one direction only and J = 0,
+ * q requests of b bytes kept in the drive: rate = min(R, q·b / (L + b/R)); n bytes written at once
+ * into an empty cache: L + min(n, C)/W + max(0, n - C)/S.
  */
 
 /*
@@ -113,6 +123,7 @@ enum hst_aio_avoid {
  *            flip[=BIT]  one bit (by the seed) of what was read is inverted, silently
  *   alone    seed=N      for torn, odds and flip (1); a rule of its own
  *
+ * Each word once in a rule, one `what` (beside err= with torn and vanish), at most 64 rules.
  * Example: "op=write nth=17 err=EIO; op=read nth=3 times=2 short=4096; seed=7". Results replay
  * exactly where requests come in the same order: always on null and sim, on real drives as far as
  * the caller keeps one request in flight. An empty plan wraps the backend and never strikes.
@@ -136,6 +147,8 @@ struct hst_aio_config {
     struct hst_aio_world *world;
 };
 
+enum { HST_AIO_REFUSAL_BYTES = 128 };
+
 /**
  * What hst_aio_open found out and chose: for the one log line that says which rung of the ladder
  * runs.
@@ -158,6 +171,8 @@ struct hst_aio_info {
     /* what statx(2) says O_DIRECT needs there; 0: it does not say */
     uint32_t direct_memory_align_bytes, direct_offset_align_bytes;
     uint32_t request_limit; /* pieces in flight at most: fewer on a ring that had to be halved */
+    /* empty; or of a model or plan that was refused: the word, and what is wrong with it */
+    char refusal[HST_AIO_REFUSAL_BYTES];
 };
 
 /**
@@ -168,12 +183,13 @@ struct hst_aio_info {
  * config     null: all defaults; one of a smaller `size`, from an older header, is taken
  * directory  where the files will live; must exist and be writable
  * aio, info  written on success only (info may be null); info is also written when the probe of a
- *            backend fails, so that the caller can say why
+ *            backend fails, or a model or plan is refused, so that the caller can say why
  *
  * Errors: -EINVAL; -ENOENT, -EACCES, -EROFS, -ENOSPC, -EFBIG from the directory and its limits;
  * -EPERM, -ENOSYS, -ENOMEM, … from a forced HST_AIO_URING (never degraded silently); -EAGAIN no
  * threads left; -EIO the probe read back other bytes than it wrote; -EINVAL also for a model or
- * plan that does not parse; -EBUSY a drive of the world is open in another context.
+ * plan that is refused, -E2BIG for one of too many rules; -EBUSY a drive of the world is open in
+ * another context.
  * Ownership: the caller destroys *aio with hst_aio_close. Thread-safety: safe. Cost: 10 MiB of I/O
  * per candidate.
  */
@@ -221,7 +237,8 @@ enum hst_aio_file_flag { /* none: an existing file, read and written. They exclu
  * the requests of a killed process hold its lock until the drive has answered them: who gets the
  * lock sees no ghost writes. Scratch files need none.
  *
- * path        on the file system of the probed directory
+ * path        an ordinary path, relative to the working directory (not to the context's), on the
+ *             file system that was probed; on sim a name on that drive
  * size_bytes  a multiple of HST_AIO_ALIGN_BYTES, > 0; with HST_AIO_READONLY 0 is allowed: the file
  *             as it is
  *

@@ -137,6 +137,14 @@ struct hst_config {
     enum hst_state state;
     hst_trace_fn *trace;     /* called by the engine's calls, in order of end_s; may be null */
     void *trace_context;
+    /*
+     * For tests and studies; the command line has neither. In the words of <hoistway/aio.h>:
+     * io_model    a model "sim:…": each directory of `store` stands for a drive of this kind in
+     *             memory, beside the budgets, in virtual time; `io` must be HST_IO_AUTO
+     * io_fault    a plan of faults, which every drive runs through by itself, from its opening on
+     * Null: none. Both are copied.
+     */
+    const char *io_model, *io_fault;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 
@@ -265,7 +273,7 @@ struct hst_memory {
     uint64_t parameters;     /* elements, tied ones once */
     uint64_t tile_elements;
     uint32_t threads;
-    /* "uring", "threads", or "none": what carries NVMe traffic; static text */
+    /* "uring", "threads", "sim", or "none": what carries NVMe traffic; static text */
     const char *io;
 };
 /** After seal. */
