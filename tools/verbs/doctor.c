@@ -60,9 +60,10 @@ void doctor_report(struct doctor *d, const char *name, enum status status, const
 
 static void check_cores(struct doctor *d)
 {
-    uint32_t cores = system_cores();
-    if (cores)
-        doctor_report(d, "cores", STATUS_OK, NULL, "%" PRIu32 " physical cores usable", cores);
+    int rc = hst_topology_read(&d->machine);
+    if (!rc && d->machine.cores)
+        doctor_report(d, "cores", STATUS_OK, NULL, "%" PRIu32 " physical cores usable, %s",
+                      d->machine.cores, d->machine.cpu);
     else
         doctor_report(d, "cores", STATUS_WARN, "give train --threads N",
                       "the number of physical cores can not be told");

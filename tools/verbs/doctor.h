@@ -2,6 +2,7 @@
 #ifndef HOISTWAY_TOOLS_DOCTOR_H
 #define HOISTWAY_TOOLS_DOCTOR_H
 /* What the checks of `hoistway doctor` report to. */
+#include <hoistway/machine.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -24,6 +25,7 @@ struct doctor {
     size_t count;
     char store_rung[64]; /* empty: the store can not be used */
     char gpu[128];       /* the first GPU that can be used; empty: none */
+    struct hst_topology machine; /* zeroed where it can not be told */
 };
 
 void doctor_report(struct doctor *d, const char *name, enum status status, const char *fix,

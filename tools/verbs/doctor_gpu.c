@@ -6,7 +6,6 @@
  */
 #include "bench/figure.h"
 #include "cli/device.h"
-#include "cli/system.h"
 #include "cli/text.h"
 #include "verbs/doctor.h"
 
@@ -98,20 +97,28 @@ static void report_copies(struct doctor *d, const struct hst_dev_info *info,
                   1e-9 * in, 1e-9 * out, 1e-9 * 2 * bytes / copies->both.median_s, of_link);
 }
 
+/* How near the GPU's node is to the cores in use: those on it, the way to the farthest others. */
 static void report_distance(struct doctor *d, const struct hst_dev_info *info)
 {
-    if (info->numa_node < 0) {
+    const struct hst_topology *machine = &d->machine;
+    const struct hst_topology_node *near = NULL;
+    uint32_t distance = 0;
+    for (uint32_t i = 0; i < machine->node_count; i++)
+        if ((int)machine->nodes[i].number == info->numa_node)
+            near = &machine->nodes[i];
+    if (!near) {
         doctor_report(d, "numa", STATUS_OK, NULL, "the machine names no node for the GPU");
         return;
     }
-    struct system_near near;
-    system_near((unsigned)info->numa_node, &near);
-    bool far = near.cores > 0 && near.cores_near == 0;
+    for (uint32_t i = 0; i < machine->node_count; i++)
+        if (machine->nodes[i].cores > 0 && near->distance[i] > distance)
+            distance = near->distance[i];
+    bool far = machine->cores > 0 && near->cores == 0;
     doctor_report(d, "numa", far ? STATUS_WARN : STATUS_OK,
                   far ? "run under numactl --cpunodebind and --membind with the GPU's node" : NULL,
                   "node %d: %" PRIu32 " of %" PRIu32 " usable cores are on it, the farthest at "
                   "distance %" PRIu32,
-                  info->numa_node, near.cores_near, near.cores, near.distance);
+                  info->numa_node, near->cores, machine->cores, distance);
 }
 
 static void check_gpu(struct doctor *d, unsigned index, struct hst_dev *dev)
