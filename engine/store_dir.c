@@ -3,7 +3,9 @@
  * with a message for each way it can fail. */
 #include "engine_state.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <hoistway/machine.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -136,42 +138,43 @@ static int open_drives(struct hst_engine *engine)
 
 /* ---- rates: what tiles are shared out by ---- */
 
-#define RATE_BYTES (64u << 20)
+#define RATE_BYTES  (64u << 20)                    /* written to each drive */
+#define RATE_MEMORY (STRIPE_DRIVES_MAX * 2u << 20) /* a few requests, where the budget is tiny */
 
-/* Bytes per second of a file written, then read, through a small ring. */
-static int measure(struct drive *drive, double *rate)
-{
-    struct hst_aio_file *file = NULL;
-    struct hst_aio_stream *stream = NULL;
-    const struct hst_aio_stream_config config = {.size = sizeof config};
-    int rc = hst_aio_file_open(drive->aio, drive->path, HST_AIO_SCRATCH, RATE_BYTES, &file);
-    rc = rc ? rc : hst_aio_stream_open(drive->aio, &config, &stream);
-    uint64_t start = hst_aio_clock_ns(drive->aio);
-    const struct hst_aio_stream_job write = {.to = file, .bytes = RATE_BYTES};
-    const struct hst_aio_stream_job read = {.from = file, .bytes = RATE_BYTES};
-    rc = rc ? rc : hst_aio_stream_run(stream, &write, NULL);
-    rc = rc ? rc : hst_aio_stream_run(stream, &read, NULL);
-    uint64_t took = hst_aio_clock_ns(drive->aio) - start;
-    hst_aio_stream_close(&stream);
-    hst_aio_file_close(&file);
-    *rate = 2.0 * RATE_BYTES * 1e9 / (double)(took ? took : 1);
-    return rc;
-}
+static_assert(STRIPE_DRIVES_MAX == HST_DRIVES_MAX, "every drive of a store can be measured");
 
+/* All at once, as they will work; a tile is read and written, so the mixed rate counts. */
 int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
 {
+    struct hst_probe_drive drives[HST_DRIVES_MAX];
+    struct hst_rates rates;
     in->drive_count = engine->drive_count;
     if (engine->drive_count < 2)
         return 0;
     int rc = open_drives(engine);
+    if (rc)
+        return rc;
+    for (uint32_t d = 0; d < engine->drive_count; d++)
+        drives[d] = (struct hst_probe_drive){engine->drives[d].path, engine->drives[d].aio,
+                                             &engine->drives[d].info};
+    const struct hst_probe probe = {.size = sizeof probe,
+                                    .parts = HST_PROBE_DRIVES,
+                                    .drives = drives,
+                                    .drive_count = engine->drive_count,
+                                    .memory_bytes = in->dram_budget > RATE_MEMORY ? in->dram_budget
+                                                                                  : RATE_MEMORY,
+                                    .drive_bytes = RATE_BYTES};
+    rc = hst_probe(&probe, &rates);
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
-        struct drive *drive = &engine->drives[d];
-        rc = measure(drive, &in->drive_rates[d]);
-        if (rc)
-            return refuse_directory(engine, drive, rc, "failed the measurement of its rate",
-                                    "check the drive and its free space, or leave it out");
-        engine_log(engine, HST_LOG_INFO, "I106 store %s: %.2f GB/s read and written", drive->path,
-                   in->drive_rates[d] / 1e9);
+        const struct hst_figure *mixed = &rates.drives[d].mixed;
+        in->drive_rates[d] = mixed->value;
+        if (mixed->value <= 0)
+            return engine_fail(engine, HST_E_STORE_DIR, -EIO,
+                               "store directory %s failed the measurement of its rate (%s). Fix: "
+                               "check the drive and its free space, or leave it out",
+                               engine->drives[d].path, mixed->how);
+        engine_log(engine, HST_LOG_INFO, "I106 store %s: %.2f GB/s read and written",
+                   engine->drives[d].path, mixed->value / 1e9);
     }
     return rc;
 }
