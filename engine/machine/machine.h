@@ -2,6 +2,7 @@
 #ifndef HOISTWAY_ENGINE_MACHINE_H
 #define HOISTWAY_ENGINE_MACHINE_H
 /* What this machine lets this process use: cores and memory. Reads the system, decides nothing. */
+#include <hoistway/machine.h>
 #include <stdint.h>
 
 /** Physical cores in this process's CPU affinity (hwloc); at least 1. */

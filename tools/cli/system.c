@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Finds out how much memory and how many cores this process may use; everything missing means "no
- * limit".
- */
+/* Finds out how much memory this process may use; everything missing means "no limit". */
 #include "cli/system.h"
 
-#include <hwloc.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,81 +130,4 @@ void system_memory(struct system_memory *memory)
                                            "inactive_file"};
     look_at_cgroups(&v1, memory);
     look_at_cgroups(&v2, memory);
-}
-
-/* The machine, and what of it this process may use; null where it can not be told. */
-static hwloc_topology_t load_topology(hwloc_bitmap_t allowed)
-{
-    hwloc_topology_t topology;
-    if (!allowed || hwloc_topology_init(&topology) != 0)
-        return NULL;
-    if (hwloc_topology_load(topology) == 0 &&
-        hwloc_get_cpubind(topology, allowed, HWLOC_CPUBIND_PROCESS) == 0)
-        return topology;
-    hwloc_topology_destroy(topology);
-    return NULL;
-}
-
-static uint32_t count_cores(hwloc_topology_t topology, hwloc_const_bitmap_t allowed,
-                            hwloc_const_bitmap_t within)
-{
-    uint32_t count = 0;
-    hwloc_obj_t core = NULL;
-    while ((core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)))
-        count += hwloc_bitmap_intersects(core->cpuset, allowed) &&
-                         hwloc_bitmap_intersects(core->cpuset, within)
-                     ? 1
-                     : 0;
-    return count;
-}
-
-uint32_t system_cores(void)
-{
-    uint32_t count = 0;
-    hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
-    hwloc_topology_t topology = load_topology(allowed);
-    if (topology) {
-        count = count_cores(topology, allowed, allowed);
-        hwloc_topology_destroy(topology);
-    }
-    hwloc_bitmap_free(allowed);
-    return count;
-}
-
-uint32_t system_distance(const char *text, unsigned index)
-{
-    for (unsigned i = 0;; i++) {
-        char *end;
-        unsigned long distance = strtoul(text, &end, 10);
-        if (end == text)
-            return 0;
-        if (i == index)
-            return distance <= UINT16_MAX ? (uint32_t)distance : 0;
-        text = end;
-    }
-}
-
-void system_near(unsigned node, struct system_near *near)
-{
-    char path[128], text[4096];
-    *near = (struct system_near){0};
-    hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
-    hwloc_topology_t topology = load_topology(allowed);
-    if (topology) {
-        snprintf(path, sizeof path, "/sys/devices/system/node/node%u/distance", node);
-        read_text(path, text, sizeof text);
-        near->cores = count_cores(topology, allowed, allowed);
-        /* a row's columns are the nodes in rising order of their numbers, as hwloc counts them */
-        hwloc_obj_t each = NULL;
-        for (unsigned i = 0;
-             (each = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, each)); i++) {
-            if (each->os_index == node)
-                near->cores_near = count_cores(topology, allowed, each->cpuset);
-            uint32_t distance = system_distance(text, i);
-            if (hwloc_bitmap_intersects(each->cpuset, allowed) && distance > near->distance)
-                near->distance = distance;
-        }
-        hwloc_topology_destroy(topology);
-    }
-    hwloc_bitmap_free(allowed);
 }

@@ -15,18 +15,6 @@ struct system_memory {
 };
 void system_memory(struct system_memory *memory);
 
-/** Physical cores that this process may use, 0 where they can not be told. */
-uint32_t system_cores(void);
-
-/** How near a NUMA node is to the cores that this process may use. */
-struct system_near {
-    uint32_t cores, cores_near; /* usable physical cores; those of the node itself */
-    uint32_t distance;          /* greatest, from the node to one with usable cores; 0 unknown */
-};
-void system_near(unsigned node, struct system_near *near);
-/** The number at `index` in a row of distances ("10 21"), 0 where there is none. Pure. */
-uint32_t system_distance(const char *text, unsigned index);
-
 /** "MemTotal" in the text of /proc/meminfo, in bytes; 0: not there. Pure. */
 uint64_t system_meminfo(const char *text, const char *key);
 /** A limit file of a cgroup: "max", or bytes; absurdly large values mean no limit. Pure. */

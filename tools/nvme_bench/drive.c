@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Finds out which drive a directory is on: its numbers lead to /sys/dev/block, a partition to its
- * disk, the disk to its model and, further up, to the PCIe device it hangs on. Virtual disks and
- * device-mapper tell less; what is not told is left unknown, never guessed.
- */
+/* What is told of the drive that a directory is on, how much of it may be taken, and whether two
+ * directories are on one: what they would share is its rate and its room. */
 #include "nvme_bench/drive.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
+#include <hoistway/machine.h>
 #include <limits.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #define KEPT_FREE 10u /* one part in so many of the file system */
@@ -31,197 +23,6 @@ uint64_t nb_drive_room(uint64_t size_bytes, uint64_t free_bytes)
 {
     uint64_t kept = size_bytes / KEPT_FREE;
     return free_bytes > kept ? free_bytes - kept : 0;
-}
-
-/* The first line of a small file, without blanks at its ends. False: not there, or empty. */
-static bool read_line(char *dst, size_t dst_bytes, const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
-        return false;
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return false;
-    char line[NB_TEXT] = "";
-    bool got = fgets(line, sizeof line, file) != NULL;
-    fclose(file);
-    size_t end = strlen(line), begin = 0;
-    while (end && isspace((unsigned char)line[end - 1]))
-        line[--end] = '\0';
-    while (isspace((unsigned char)line[begin]))
-        begin++;
-    if (!got || begin == end)
-        return false;
-    snprintf(dst, dst_bytes, "%s", line + begin);
-    return true;
-}
-
-static bool exists(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
-           access(path, F_OK) == 0;
-}
-
-/* Cuts the last part of a path. */
-static bool go_up(char *path)
-{
-    char *slash = strrchr(path, '/');
-    if (!slash || slash == path)
-        return false;
-    *slash = '\0';
-    return true;
-}
-
-static void format_link(char *dst, size_t dst_bytes, const char *folder, const char *which)
-{
-    char name[64], speed[48], width[16];
-    snprintf(name, sizeof name, "%s_link_speed", which);
-    if (!read_line(speed, sizeof speed, folder, name))
-        return;
-    snprintf(name, sizeof name, "%s_link_width", which);
-    if (!read_line(width, sizeof width, folder, name))
-        return;
-    snprintf(dst, dst_bytes, "%s x%s", speed, width);
-}
-
-/* From the disk's device up to the first that has a PCIe link, or tells a node. */
-static void read_bus(const char *disk, struct nb_drive *drive)
-{
-    char path[PATH_MAX], start[PATH_MAX], node[16];
-    if (snprintf(path, sizeof path, "%s/device", disk) >= (int)sizeof path ||
-        !realpath(path, start))
-        return;
-    do {
-        if (drive->numa_node < 0 && read_line(node, sizeof node, start, "numa_node"))
-            drive->numa_node = atoi(node); /* -1 says unknown too */
-        if (exists(start, "current_link_speed")) {
-            format_link(drive->link, sizeof drive->link, start, "current");
-            format_link(drive->link_most, sizeof drive->link_most, start, "max");
-            return;
-        }
-    } while (go_up(start));
-}
-
-static void read_model(const char *disk, struct nb_drive *drive)
-{
-    char part[NB_TEXT], driver[PATH_MAX], target[PATH_MAX];
-    if (read_line(drive->model, sizeof drive->model, disk, "device/model"))
-        return;
-    if (read_line(part, sizeof part, disk, "dm/name")) {
-        snprintf(drive->model, sizeof drive->model, "device-mapper %.60s", part);
-        return;
-    }
-    bool virtio = strncmp(drive->device, "vd", 2) == 0;
-    if (snprintf(driver, sizeof driver, "%s/device/driver", disk) < (int)sizeof driver &&
-        realpath(driver, target) && strstr(target, "/virtio_blk"))
-        virtio = true;
-    if (virtio)
-        snprintf(drive->model, sizeof drive->model, "virtual disk (virtio)");
-}
-
-void nb_drive_read_block(const struct nb_system *system, unsigned major, unsigned minor,
-                         struct nb_drive *drive)
-{
-    char path[PATH_MAX], disk[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/dev/block/%u:%u", system->sys, major, minor) >=
-            (int)sizeof path ||
-        !realpath(path, disk))
-        return;
-    const char *name = strrchr(disk, '/');
-    snprintf(drive->device, sizeof drive->device, "%.60s", name ? name + 1 : disk);
-    if (exists(disk, "partition") && !go_up(disk))
-        return;
-    read_model(disk, drive);
-    read_bus(disk, drive);
-}
-
-/* upperdir= of an overlay's options, with the kernel's escapes (\040: a blank) undone. */
-static bool find_upper(const char *options, char path[PATH_MAX])
-{
-    const char *at = strstr(options, "upperdir=");
-    size_t n = 0;
-    if (!at)
-        return false;
-    for (at += strlen("upperdir="); *at && *at != ',' && n < PATH_MAX - 1; at++) {
-        path[n++] = *at;
-        if (*at == '\\' && strspn(at + 1, "01234567") >= 3) {
-            path[n - 1] = (char)((at[1] - '0') * 64 + (at[2] - '0') * 8 + at[3] - '0');
-            at += 3;
-        }
-    }
-    path[n] = '\0';
-    return true;
-}
-
-struct mount {
-    const char *target, *type, *source, *options;
-};
-
-/* Line: "36 25 254:0 / /mnt rw - ext4 /dev/vda rw,…"; optional fields stand before the dash. Cuts
-   it into words. */
-static bool read_mount_line(char *line, unsigned major, unsigned minor, uint64_t mount_id,
-                            struct mount *mount)
-{
-    uint64_t id;
-    unsigned m, n;
-    char *dash = strstr(line, " - "), *rest;
-    if (!dash || sscanf(line, "%" SCNu64 " %*u %u:%u", &id, &m, &n) != 3 ||
-        (mount_id ? id != mount_id : m != major || n != minor))
-        return false;
-    *dash = '\0';
-    strtok_r(line, " ", &rest);
-    for (int i = 0; i < 3; i++) /* parent, numbers, root */
-        strtok_r(NULL, " ", &rest);
-    mount->target = strtok_r(NULL, " ", &rest);
-    mount->type = strtok_r(dash + 3, " \n", &rest);
-    mount->source = strtok_r(NULL, " \n", &rest);
-    mount->options = strtok_r(NULL, "\n", &rest);
-    return mount->target && mount->type && mount->source;
-}
-
-/* Where a file system has numbers of its own. */
-static void find_disks(const struct nb_system *system, const struct mount *mount,
-                       struct nb_drive *drive)
-{
-    struct stat st;
-    char upper[PATH_MAX];
-    if (strcmp(mount->type, "zfs") == 0) { /* its data sets share the pool */
-        int length = (int)strcspn(mount->source, "/,");
-        snprintf(drive->disks, sizeof drive->disks, "ZFS pool %.*s", length < 200 ? length : 200,
-                 mount->source);
-    } else if (strncmp(mount->source, "/dev/", 5) == 0) {
-        if (stat(mount->source, &st) == 0)
-            nb_disks_add(system, major(st.st_rdev), minor(st.st_rdev), drive);
-        else
-            nb_disks_add_named(system, mount->source, drive);
-    } else if (mount->options && find_upper(mount->options, upper) && stat(upper, &st) == 0) {
-        nb_disks_add(system, major(st.st_dev), minor(st.st_dev), drive);
-    }
-}
-
-void nb_drive_read_mount(const struct nb_system *system, unsigned major, unsigned minor,
-                         uint64_t mount_id, struct nb_drive *drive)
-{
-    char *line = NULL;
-    size_t line_bytes = 0;
-    struct mount mount;
-    FILE *file = fopen(system->mountinfo, "re");
-    bool found = false;
-    if (!file)
-        return;
-    while (!found && getline(&line, &line_bytes, file) > 0)
-        found = read_mount_line(line, major, minor, mount_id, &mount);
-    if (found) {
-        snprintf(drive->file_system, sizeof drive->file_system, "%s", mount.type);
-        snprintf(drive->mount, sizeof drive->mount, "%s", mount.target);
-        if (!drive->device[0] && strncmp(mount.source, "/dev/", 5) == 0)
-            snprintf(drive->device, sizeof drive->device, "%.100s", mount.source + 5);
-        if (!drive->disks[0])
-            find_disks(system, &mount, drive);
-    }
-    free(line);
-    fclose(file);
 }
 
 /* size= of "sim:…": bytes, with the suffixes of <hoistway/aio.h>. 0: not given, or not understood,
@@ -238,11 +39,6 @@ static uint64_t simulated_size(const char *model)
     for (long i = unit ? unit - units + 1 : 0; i > 0; i--)
         value *= end[1] == 'i' ? 1024 : 1000;
     return value > 0 && value < 0x1p63 ? (uint64_t)value : 0;
-}
-
-static bool is_in_memory(const struct statfs *fs)
-{
-    return fs->f_type == TMPFS_MAGIC || fs->f_type == RAMFS_MAGIC;
 }
 
 /* Whether space is reserved there without being written. True also where that can not be tried:
@@ -263,29 +59,27 @@ static bool has_fallocate(const char *directory)
     return !refused;
 }
 
-static void identify_directory(const struct nb_system *system, const struct stat *st,
-                               const struct statfs *fs, struct nb_drive *drive)
+static void take(const struct hst_drive *found, struct nb_drive *drive)
 {
-    struct statx more = {0};
-    unsigned major = major(st->st_dev), minor = minor(st->st_dev);
-    bool numbered =
-        statx(AT_FDCWD, drive->path, 0, STATX_MNT_ID, &more) == 0 && (more.stx_mask & STATX_MNT_ID);
-    drive->in_memory = is_in_memory(fs);
-    drive->size_bytes = (uint64_t)fs->f_blocks * (uint64_t)fs->f_bsize;
-    drive->free_bytes = (uint64_t)fs->f_bavail * (uint64_t)fs->f_bsize;
-    drive->device_major = major;
-    drive->device_minor = minor;
+    snprintf(drive->device, sizeof drive->device, "%s", found->device);
+    snprintf(drive->model, sizeof drive->model, "%s", found->model);
+    snprintf(drive->file_system, sizeof drive->file_system, "%s", found->file_system);
+    snprintf(drive->mount, sizeof drive->mount, "%s", found->mount);
+    snprintf(drive->link, sizeof drive->link, "%s", found->link);
+    snprintf(drive->link_most, sizeof drive->link_most, "%s", found->link_most);
+    snprintf(drive->disks, sizeof drive->disks, "%s", found->disks);
+    drive->numa_node = found->node;
+    drive->in_memory = found->in_memory;
+    drive->size_bytes = found->size_bytes;
+    drive->free_bytes = found->free_bytes;
+    drive->device_major = found->device_major;
+    drive->device_minor = found->device_minor;
     drive->zeroed = !has_fallocate(drive->path);
-    nb_drive_read_block(system, major, minor, drive);
-    nb_disks_add(system, major, minor, drive);
-    nb_drive_read_mount(system, major, minor, numbered ? more.stx_mnt_id : 0, drive);
 }
 
-int nb_drive_identify(const struct nb_system *system, struct nb_drive *drive,
-                      struct hst_error *error)
+int nb_drive_identify(struct nb_drive *drive, struct hst_error *error)
 {
-    struct stat st;
-    struct statfs fs;
+    struct hst_drive found;
     drive->numa_node = -1;
     if (nb_drive_is_simulated(drive->path)) {
         drive->simulated = true;
@@ -293,16 +87,58 @@ int nb_drive_identify(const struct nb_system *system, struct nb_drive *drive,
         snprintf(drive->model, sizeof drive->model, "simulated");
         return 0;
     }
-    if (stat(drive->path, &st) || (S_ISDIR(st.st_mode) && statfs(drive->path, &fs)))
-        return fail(error, FAIL_STORE_DIR, -errno,
-                    "the directory '%.200s' can not be used: %s. Fix: give a directory on the "
-                    "drive to be measured.",
-                    drive->path, strerror(errno));
-    if (!S_ISDIR(st.st_mode))
-        return fail(error, FAIL_STORE_DIR, -ENOTDIR,
+    int rc = hst_drive_of(drive->path, &found);
+    if (rc == -ENOTDIR)
+        return fail(error, FAIL_STORE_DIR, rc,
                     "'%.200s' is not a directory. Fix: give a directory on the drive to be "
                     "measured, not the drive itself.",
                     drive->path);
-    identify_directory(system, &st, &fs, drive);
+    if (rc)
+        return fail(error, FAIL_STORE_DIR, rc,
+                    "the directory '%.200s' can not be used: %s. Fix: give a directory on the "
+                    "drive to be measured.",
+                    drive->path, strerror(-rc));
+    take(&found, drive);
     return 0;
+}
+
+/* ---- two drives ---- */
+
+/* Whether a name stands in a list of names between commas. */
+static bool has_name(const char *names, const char *name, size_t length)
+{
+    while (*names) {
+        size_t n = strcspn(names, ",");
+        if (n == length && strncmp(names, name, n) == 0)
+            return true;
+        names += n + (names[n] == ',');
+    }
+    return false;
+}
+
+const char *nb_drives_share(const struct nb_drive *a, const struct nb_drive *b, char dst[NB_TEXT])
+{
+    if (a->simulated || b->simulated)
+        return NULL;
+    if ((a->device_major || a->device_minor) && a->device_major == b->device_major &&
+        a->device_minor == b->device_minor) {
+        snprintf(dst, NB_TEXT, "one file system%s%.60s", a->device[0] ? ", " : "", a->device);
+        return dst;
+    }
+    for (const char *name = a->disks; *name;) {
+        size_t length = strcspn(name, ",");
+        if (has_name(b->disks, name, length)) {
+            snprintf(dst, NB_TEXT, "%.*s", (int)length, name);
+            return dst;
+        }
+        name += length + (name[length] == ',');
+    }
+    return NULL;
+}
+
+bool nb_drives_share_controller(const struct nb_drive *a, const struct nb_drive *b)
+{
+    unsigned first, second, space;
+    return sscanf(a->disks, "nvme%un%u", &first, &space) == 2 &&
+           sscanf(b->disks, "nvme%un%u", &second, &space) == 2 && first == second;
 }

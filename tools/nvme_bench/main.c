@@ -60,7 +60,6 @@ static void describe_machine(struct nb_result *r)
 
 static int identify_drives(const struct nb_args *a, struct nb_result *r, struct hst_error *error)
 {
-    static const struct nb_system here = {"/sys", "/proc/self/mountinfo"};
     for (size_t i = 0; i < a->paths.count; i++) {
         struct nb_drive *d = &r->drives[r->drive_count];
         if (strlen(a->paths.values[i]) >= sizeof d->path)
@@ -68,7 +67,7 @@ static int identify_drives(const struct nb_args *a, struct nb_result *r, struct 
                         "'%.100s...' is longer than %zu bytes. Fix: give a shorter path.",
                         a->paths.values[i], sizeof d->path - 1);
         snprintf(d->path, sizeof d->path, "%s", a->paths.values[i]);
-        int rc = nb_drive_identify(&here, d, error);
+        int rc = nb_drive_identify(d, error);
         if (rc)
             return rc;
         r->drive_count++;

@@ -18,6 +18,7 @@
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,9 +61,10 @@ void doctor_report(struct doctor *d, const char *name, enum status status, const
 
 static void check_cores(struct doctor *d)
 {
-    uint32_t cores = system_cores();
-    if (cores)
-        doctor_report(d, "cores", STATUS_OK, NULL, "%" PRIu32 " physical cores usable", cores);
+    int rc = hst_topology_read(&d->machine);
+    if (!rc && d->machine.cores)
+        doctor_report(d, "cores", STATUS_OK, NULL, "%" PRIu32 " physical cores usable, %s",
+                      d->machine.cores, d->machine.cpu);
     else
         doctor_report(d, "cores", STATUS_WARN, "give train --threads N",
                       "the number of physical cores can not be told");
@@ -197,6 +199,26 @@ static void print_text(const struct doctor *d, const char *verdict)
     printf("%s\n", verdict);
 }
 
+/* Those that were asked for; the value of one that could not be measured is null. */
+static void put_rates(struct json_writer *json, const struct doctor *d)
+{
+    json_put_array(json, "rates");
+    for (size_t i = 0; i < d->rate_count; i++) {
+        const struct hst_figure *f = &d->rates[i].figure;
+        bool measured = f->value > 0;
+        json_put_object(json, NULL);
+        json_put_text(json, "name", hst_rate_name(d->rates[i].rate));
+        json_put_text(json, "of", d->rates[i].of);
+        json_put_real(json, "value", measured ? f->value : (double)NAN);
+        json_put_real(json, "least", measured ? f->least : (double)NAN);
+        json_put_real(json, "most", measured ? f->most : (double)NAN);
+        json_put_text(json, "unit", hst_rate_unit(d->rates[i].rate));
+        json_put_text(json, "how", f->how);
+        json_put_end(json);
+    }
+    json_put_end(json);
+}
+
 static void print_json(const struct doctor *d, const char *verdict)
 {
     struct json_writer json = {.out = stdout};
@@ -212,6 +234,7 @@ static void print_json(const struct doctor *d, const char *verdict)
         json_put_end(&json);
     }
     json_put_end(&json);
+    put_rates(&json, d);
     json_put_bool(&json, "ready", !failed(d));
     json_put_text(&json, "verdict", verdict);
     json_put_end(&json);
@@ -238,7 +261,8 @@ int verb_doctor(int argc, char **argv)
         return CLI_EXIT_OK;
     }
     static void (*const checks[])(struct doctor *) = {
-        check_cores, check_instructions, check_blas, check_memory, check_store, doctor_check_gpus,
+        check_cores, check_instructions, check_blas,        check_memory,
+        check_store, doctor_check_rates, doctor_check_gpus,
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
         checks[i](&d);

@@ -2,6 +2,7 @@
 #ifndef HOISTWAY_TOOLS_DOCTOR_H
 #define HOISTWAY_TOOLS_DOCTOR_H
 /* What the checks of `hoistway doctor` report to. */
+#include <hoistway/machine.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -16,6 +17,14 @@ struct doctor_check {
 
 #define DOCTOR_MAX_CHECKS 64u
 #define DOCTOR_MAX_GPUS   8u /* five rows each */
+#define DOCTOR_MAX_RATES  40u
+
+/* A measured rate and what it is of: "host", "cuda:0", a directory. */
+struct doctor_rate {
+    char of[128];
+    enum hst_rate rate;
+    struct hst_figure figure;
+};
 
 struct doctor {
     const char *store;
@@ -24,10 +33,18 @@ struct doctor {
     size_t count;
     char store_rung[64]; /* empty: the store can not be used */
     char gpu[128];       /* the first GPU that can be used; empty: none */
+    struct hst_topology machine; /* zeroed where it can not be told */
+    struct doctor_rate rates[DOCTOR_MAX_RATES];
+    size_t rate_count;
 };
 
 void doctor_report(struct doctor *d, const char *name, enum status status, const char *fix,
                    const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/** doctor_rates.c: memory, optimizer, products, the drive of the store. */
+void doctor_check_rates(struct doctor *d);
+void doctor_keep_rate(struct doctor *d, const char *of, enum hst_rate rate,
+                      const struct hst_figure *figure);
 
 /** doctor_gpu.c: each GPU with its memory, libraries, link, copies and distance. */
 void doctor_check_gpus(struct doctor *d);

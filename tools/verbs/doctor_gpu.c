@@ -6,7 +6,6 @@
  */
 #include "bench/figure.h"
 #include "cli/device.h"
-#include "cli/system.h"
 #include "cli/text.h"
 #include "verbs/doctor.h"
 
@@ -15,7 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LINK_SHARE 0.7 /* of a link's rate: less than that is worth a look */
+#define LINK_SHARE  0.7 /* of a link's rate: less than that is worth a look */
+#define COPY_BUDGET (UINT64_C(1) << 30)
 
 static const char *fix_for(enum hst_dev_why why)
 {
@@ -82,55 +82,69 @@ static void report_link(struct doctor *d, const struct hst_dev_info *info)
 }
 
 static void report_copies(struct doctor *d, const struct hst_dev_info *info,
-                          const struct bench_copies *copies)
+                          const struct hst_figure *figures)
 {
-    double bytes = (double)copies->size_bytes;
-    double in = bytes / copies->to_device.median_s, out = bytes / copies->from_device.median_s;
+    const struct hst_figure *in = &figures[HST_RATE_H2D], *out = &figures[HST_RATE_D2H];
+    if (in->value <= 0 || out->value <= 0) {
+        doctor_report(d, "copies", STATUS_WARN, "look at dmesg for the driver's messages (Xid)",
+                      "not measured: %s", in->value <= 0 ? in->how : out->how);
+        return;
+    }
     double link = bench_pcie_rate(info->pcie_generation_max, info->pcie_lanes_max);
-    bool slow = in < LINK_SHARE * link || out < LINK_SHARE * link;
+    bool slow = in->value < LINK_SHARE * link || out->value < LINK_SHARE * link;
     char of_link[64] = "";
     if (link > 0)
         snprintf(of_link, sizeof of_link, " (the link: %.1f each way)", 1e-9 * link);
-    doctor_report(d, "copies", slow ? STATUS_WARN : STATUS_OK,
-                  slow ? "run on the cores near the GPU (below); look for others on the link"
-                       : NULL,
-                  "page-locked memory: %.1f GB/s to the GPU, %.1f back, %.1f both at once%s",
-                  1e-9 * in, 1e-9 * out, 1e-9 * 2 * bytes / copies->both.median_s, of_link);
+    doctor_report(
+        d, "copies", slow ? STATUS_WARN : STATUS_OK,
+        slow ? "run on the cores near the GPU (below); look for others on the link" : NULL,
+        "page-locked memory: %.1f GB/s to the GPU, %.1f back, %.1f both at once%s",
+        1e-9 * in->value, 1e-9 * out->value, 1e-9 * figures[HST_RATE_COPY_BOTH].value, of_link);
 }
 
+/* How near the GPU's node is to the cores in use: those on it, the way to the farthest others. */
 static void report_distance(struct doctor *d, const struct hst_dev_info *info)
 {
-    if (info->numa_node < 0) {
+    const struct hst_topology *machine = &d->machine;
+    const struct hst_topology_node *near = NULL;
+    uint32_t distance = 0;
+    for (uint32_t i = 0; i < machine->node_count; i++)
+        if ((int)machine->nodes[i].number == info->numa_node)
+            near = &machine->nodes[i];
+    if (!near) {
         doctor_report(d, "numa", STATUS_OK, NULL, "the machine names no node for the GPU");
         return;
     }
-    struct system_near near;
-    system_near((unsigned)info->numa_node, &near);
-    bool far = near.cores > 0 && near.cores_near == 0;
+    for (uint32_t i = 0; i < machine->node_count; i++)
+        if (machine->nodes[i].cores > 0 && near->distance[i] > distance)
+            distance = near->distance[i];
+    bool far = machine->cores > 0 && near->cores == 0;
     doctor_report(d, "numa", far ? STATUS_WARN : STATUS_OK,
                   far ? "run under numactl --cpunodebind and --membind with the GPU's node" : NULL,
                   "node %d: %" PRIu32 " of %" PRIu32 " usable cores are on it, the farthest at "
                   "distance %" PRIu32,
-                  info->numa_node, near.cores_near, near.cores, near.distance);
+                  info->numa_node, near->cores, machine->cores, distance);
 }
 
 static void check_gpu(struct doctor *d, unsigned index, struct hst_dev *dev)
 {
-    struct bench_copies copies;
-    struct hst_error error = {0};
+    char name[16];
+    struct hst_rates rates;
     struct hst_dev_info info;
+    const struct hst_probe probe = {.size = sizeof probe, .parts = HST_PROBE_COPIES, .dev = dev};
     hst_dev_info(dev, &info); /* free memory, before any of it is taken */
     report_card(d, index, &info);
-    int rc = bench_copies(dev, false, &copies, &error);
+    bool measured =
+        hst_dev_budget(dev, COPY_BUDGET, COPY_BUDGET) == 0 && hst_probe(&probe, &rates) == 0;
     hst_dev_info(dev, &info);
     report_link(d, &info);
-    if (rc)
-        doctor_report(d, "copies", STATUS_WARN, "look at dmesg for the driver's messages (Xid)",
-                      "E%03d %s", error.code, error.message);
-    else
-        report_copies(d, &info, &copies);
+    if (measured)
+        report_copies(d, &info, rates.figures);
+    snprintf(name, sizeof name, "cuda:%u", index);
+    for (enum hst_rate r = HST_RATE_H2D; measured && r <= HST_RATE_COPY_BOTH; r++)
+        doctor_keep_rate(d, name, r, &rates.figures[r]);
     report_distance(d, &info);
-    if (!rc && !d->gpu[0])
+    if (measured && rates.figures[HST_RATE_H2D].value > 0 && !d->gpu[0])
         snprintf(d->gpu, sizeof d->gpu, "cuda:%u (%s)", index, info.model);
 }
 

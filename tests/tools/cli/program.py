@@ -386,6 +386,20 @@ class Doctor(Folder):
         self.assertLessEqual({'cores', 'memory', 'store', 'gpu'}, names)
         self.assertLessEqual({c['status'] for c in told['checks']}, {'ok', 'warn'})
 
+    def test_rates_are_measured_and_leave_nothing(self):
+        told = json.loads(run('doctor', '--store', self.folder, '--json').stdout)
+        rates = {(rate['of'], rate['name']): rate for rate in told['rates']}
+        for name in ('dram', 'dram-copy', 'update-fp32', 'update-bf16', 'norm-fp32', 'norm-bf16',
+                     'products'):
+            self.assertGreater(rates['host', name]['value'], 0)
+        for name in ('read', 'write', 'mixed'):
+            rate = rates[self.folder, name]
+            self.assertLessEqual(0 < rate['least'] <= rate['value'], rate['most'])
+            self.assertEqual(rate['unit'], 'B/s')
+        names = {check['name'] for check in told['checks']}
+        self.assertLessEqual({'dram', 'update', 'products', 'drive'}, names)
+        self.assertEqual(sorted(os.listdir(self.folder)), ['data.txt', 'model'])
+
     def test_the_reason_against_a_store_is_the_real_one(self):
         done = run('doctor', '--store', '/proc/store')
         reason = ("'/proc' is on a file system that takes no files" if os.geteuid() == 0

@@ -308,10 +308,6 @@ static void limits_are_read_from_the_system_files(void **state)
     assert_int_equal(system_meminfo(meminfo, "MemAvailable"), 2048 * 1024);
     assert_int_equal(system_meminfo(meminfo, "Mem"), 0);
     assert_int_equal(system_meminfo("", "MemTotal"), 0);
-    assert_int_equal(system_distance("10 21 32\n", 0), 10);
-    assert_int_equal(system_distance("10 21 32\n", 2), 32);
-    assert_int_equal(system_distance("10 21 32\n", 3), 0);
-    assert_int_equal(system_distance("", 0), 0);
     assert_true(system_cgroup_limit("max\n") == SYSTEM_NO_LIMIT);
     assert_true(system_cgroup_limit("") == SYSTEM_NO_LIMIT);
     assert_true(system_cgroup_limit("9223372036854771712\n") == SYSTEM_NO_LIMIT);

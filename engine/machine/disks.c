@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which disks are under a block device, and whether two directories are measured on one:
- * what they would share is its rate and its room. Partitions lead to their disk, device-mapper, md
- * and the like to what they are made of, a loop device to the disk of its file, down to what stands
- * on nothing else.
+ * Which disks are under a block device. Partitions lead to their disk, device-mapper, md and the
+ * like to what they are made of, a loop device to the disk of its file, down to what stands on
+ * nothing else.
  */
-#include "nvme_bench/drive.h"
+#include "machine/drive.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -32,7 +31,7 @@ static bool has_name(const char *names, const char *name, size_t length)
 }
 
 /* What has no room is left out. */
-static void add_name(struct nb_drive *drive, const char *name)
+static void add_name(struct hst_drive *drive, const char *name)
 {
     size_t used = strlen(drive->disks), length = strlen(name);
     if (has_name(drive->disks, name, length) || used + length + 2 > sizeof drive->disks)
@@ -42,7 +41,7 @@ static void add_name(struct nb_drive *drive, const char *name)
 
 /* ---- /sys ---- */
 
-static bool find_block(const struct nb_system *system, unsigned major, unsigned minor,
+static bool find_block(const struct drive_system *system, unsigned major, unsigned minor,
                        char disk[PATH_MAX])
 {
     char path[PATH_MAX];
@@ -52,7 +51,7 @@ static bool find_block(const struct nb_system *system, unsigned major, unsigned 
 }
 
 /* The file of a loop device leads to the disk that it is on. */
-static bool find_backing(const struct nb_system *system, const char *disk, char below[PATH_MAX])
+static bool find_backing(const struct drive_system *system, const char *disk, char below[PATH_MAX])
 {
     char path[PATH_MAX];
     struct stat st;
@@ -73,7 +72,8 @@ static int is_no_dot(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-static void descend(const struct nb_system *system, char *disk, struct nb_drive *drive, int depth)
+static void descend(const struct drive_system *system, char *disk, struct hst_drive *drive,
+                    int depth)
 {
     char path[PATH_MAX], below[PATH_MAX];
     bool bottom = true;
@@ -102,7 +102,8 @@ static void descend(const struct nb_system *system, char *disk, struct nb_drive 
         add_name(drive, strrchr(disk, '/') + 1);
 }
 
-void nb_disks_add_named(const struct nb_system *system, const char *device, struct nb_drive *drive)
+void drive_disks_add_named(const struct drive_system *system, const char *device,
+                           struct hst_drive *drive)
 {
     char path[PATH_MAX], disk[PATH_MAX];
     const char *name = strrchr(device, '/');
@@ -112,39 +113,10 @@ void nb_disks_add_named(const struct nb_system *system, const char *device, stru
         descend(system, disk, drive, 0);
 }
 
-void nb_disks_add(const struct nb_system *system, unsigned major, unsigned minor,
-                  struct nb_drive *drive)
+void drive_disks_add(const struct drive_system *system, unsigned major, unsigned minor,
+                     struct hst_drive *drive)
 {
     char disk[PATH_MAX];
     if (find_block(system, major, minor, disk))
         descend(system, disk, drive, 0);
-}
-
-/* ---- two drives ---- */
-
-const char *nb_drives_share(const struct nb_drive *a, const struct nb_drive *b, char dst[NB_TEXT])
-{
-    if (a->simulated || b->simulated)
-        return NULL;
-    if ((a->device_major || a->device_minor) && a->device_major == b->device_major &&
-        a->device_minor == b->device_minor) {
-        snprintf(dst, NB_TEXT, "one file system%s%.60s", a->device[0] ? ", " : "", a->device);
-        return dst;
-    }
-    for (const char *name = a->disks; *name;) {
-        size_t length = strcspn(name, ",");
-        if (has_name(b->disks, name, length)) {
-            snprintf(dst, NB_TEXT, "%.*s", (int)length, name);
-            return dst;
-        }
-        name += length + (name[length] == ',');
-    }
-    return NULL;
-}
-
-bool nb_drives_share_controller(const struct nb_drive *a, const struct nb_drive *b)
-{
-    unsigned first, second, space;
-    return sscanf(a->disks, "nvme%un%u", &first, &space) == 2 &&
-           sscanf(b->disks, "nvme%un%u", &second, &space) == 2 && first == second;
 }

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_PROBE_H
+#define HOISTWAY_ENGINE_PROBE_H
+/* Between the files of a probe: probe.c begins and ends it, each of the others measures a part. */
+#include "machine/machine.h"
+
+/** A probe under way. */
+struct probe {
+    const struct hst_probe *in;
+    struct hst_parallel parallel; /* of the caller, or own */
+    struct hst_dev *dev;          /* of the caller, or own; null: none could be had */
+    uint64_t memory_bytes;        /* host memory at a time, at most */
+    uint64_t cache_bytes;         /* last-level caches; 0: not told */
+    struct hst_rates *out;
+};
+
+/* probe.c */
+
+/** What hst_probe refuses: 0 or -EINVAL. */
+int probe_check(const struct hst_probe *in);
+/** Milliseconds since 1970. */
+uint64_t probe_wall_ms(void);
+
+/* probe_time.c */
+
+/** Something that is measured by doing it again and again. */
+struct probe_work {
+    int (*begin)(void *arg);  /* once: does it, or enqueues it */
+    int (*finish)(void *arg); /* waits for all that was begun; null: nothing to wait for */
+    void *arg;
+    double amount; /* of one time: bytes, elements, FLOP */
+};
+/**
+ * Warms up, then measures rounds until there are enough of them or `deadline_s` (of clock_seconds)
+ * has passed; at least one. figure->how is left alone. Errors: those of the work; *figure is then
+ * untouched.
+ */
+int probe_rate(const struct probe_work *work, double deadline_s, struct hst_figure *figure);
+/** Sets value, least and most of a figure from the rates of its rounds, which are sorted. */
+void probe_median(struct hst_figure *figure, double *rates, uint32_t rounds);
+/** A figure that is not there, and why. */
+void probe_fail(struct hst_figure *figure, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* probe_memory.c */
+void probe_memory(struct probe *probe);
+/**
+ * Touches memory with all workers, each byte with 0x3c (as f32 and as bf16 0.0115), from its
+ * beginning until it is done or deadline_s has passed. Returns the bytes touched.
+ */
+size_t probe_touch(const struct probe *probe, void *memory, size_t bytes, double deadline_s);
+
+/* probe_drives.c */
+void probe_drives(struct probe *probe);
+
+/* probe_products.c */
+void probe_products(struct probe *probe);
+/** The product with its longest extents halved until it fits into both limits, or is tiny. Pure. */
+struct hst_product product_cut(const struct hst_product *product, double most_flops,
+                               double most_bytes);
+
+/* probe_copies.c */
+void probe_copies(struct probe *probe);
+/** Device memory of `most` bytes, or of as large a part of it as is to be had; null: none. */
+void *probe_device_memory(struct hst_dev *dev, size_t most_bytes, size_t *bytes);
+
+#endif

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Matrix products at the model's shapes, on the device that will compute them. How long one takes
+ * is not known before: each begins as a small part of itself and grows until it is long enough to
+ * be measured or whole, so that a slow device takes no longer than a fast one.
+ */
+#include "machine/probe.h"
+
+#include "engine_state.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB           ((size_t)1 << 20)
+#define HOST_BYTES    (64 * MIB)  /* operands of one product on the host */
+#define DEVICE_BYTES  (512 * MIB) /* on a device with memory of its own */
+#define PRODUCTS_S    0.4         /* all products */
+#define SHARE_ROUNDS  6           /* so many times of a product fit into its share */
+#define FIRST_FLOPS   (double)(1 << 24)
+#define GROWTH_MOST   64.0
+#define PART_BYTES    4096u /* operands start at multiples */
+#define STAGING_BYTES ((size_t)1 << 16)
+#define EXTENT_STEP   16u
+
+struct bench {
+    struct hst_dev *dev;
+    struct hst_stream *stream;
+    bool host; /* the memory below is host memory, else the device's */
+    char *memory;
+    size_t bytes;
+    size_t work_bytes, room_bytes; /* of it: workspace for any of the products, and what is left */
+    struct hst_matmul args;
+};
+
+/* ---- shapes ---- */
+
+static double flops_of(const struct hst_product *p)
+{
+    return 2 * (double)p->m * (double)p->n * (double)p->k;
+}
+
+static enum hst_dtype result_dtype(const struct hst_product *p)
+{
+    return p->accumulate ? HST_F32 : p->dtype;
+}
+
+static double bytes_of(const struct hst_product *p)
+{
+    double m = (double)p->m, n = (double)p->n, k = (double)p->k;
+    return (m * k + k * n) * (double)hst_dtype_bytes(p->dtype) +
+           m * n * (double)hst_dtype_bytes(result_dtype(p));
+}
+
+struct hst_product product_cut(const struct hst_product *product, double most_flops,
+                               double most_bytes)
+{
+    struct hst_product p = *product;
+    while (flops_of(&p) > most_flops || bytes_of(&p) > most_bytes) {
+        size_t *longest = p.m >= p.n && p.m >= p.k ? &p.m : p.n >= p.k ? &p.n : &p.k;
+        if (*longest <= EXTENT_STEP)
+            break;
+        *longest = (*longest / 2 + EXTENT_STEP - 1) / EXTENT_STEP * EXTENT_STEP;
+    }
+    return p;
+}
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + PART_BYTES - 1) / PART_BYTES * PART_BYTES;
+}
+
+static struct hst_matmul args_of(const struct hst_product *p)
+{
+    return (struct hst_matmul){
+        .m = p->m,
+        .n = p->n,
+        .k = p->k,
+        .a = {NULL, p->a_transposed ? p->m : p->k, p->dtype},
+        .b = {NULL, p->b_transposed ? p->k : p->n, p->dtype},
+        .c = {NULL, p->n, result_dtype(p)},
+        .a_transposed = p->a_transposed,
+        .b_transposed = p->b_transposed,
+        .accumulate = p->accumulate,
+    };
+}
+
+/* The workspace first, then the operands one behind the other. -ENOSPC: they do not fit. */
+static int lay_out(struct bench *b, const struct hst_product *p)
+{
+    size_t a_bytes = round_up(p->m * p->k * hst_dtype_bytes(p->dtype));
+    size_t b_bytes = round_up(p->k * p->n * hst_dtype_bytes(p->dtype));
+    size_t c_bytes = round_up(p->m * p->n * hst_dtype_bytes(result_dtype(p)));
+    if (a_bytes + b_bytes + c_bytes > b->room_bytes)
+        return -ENOSPC;
+    char *at = b->memory + b->work_bytes;
+    b->args = args_of(p);
+    b->args.work = (struct hst_work){b->memory, b->work_bytes};
+    b->args.a.data = at;
+    b->args.b.data = at + a_bytes;
+    b->args.c.data = at + a_bytes + b_bytes;
+    return 0;
+}
+
+/* ---- operands ---- */
+
+/* Numbers of both signs below 1 (two bf16 are such an f32 too): over zeros a card draws less power
+   and is faster. From a page-locked staging buffer, doubled on the device. */
+static int fill_device(struct bench *b)
+{
+    uint16_t *staging = NULL;
+    uint32_t random = 1;
+    int rc = hst_dev_host_alloc(b->dev, STAGING_BYTES, (void **)&staging);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < STAGING_BYTES / sizeof *staging; i++) {
+        random = random * 1664525u + 1013904223u;
+        uint32_t sign = random >> 31 << 15, exponent = 120 + (random >> 24) % 7;
+        staging[i] = (uint16_t)(sign | exponent << 7 | (random >> 16 & 0x7f));
+    }
+    size_t done = b->bytes < STAGING_BYTES ? b->bytes : STAGING_BYTES;
+    rc = hst_stream_copy(b->stream, b->memory, staging, done);
+    while (done < b->bytes && !rc) {
+        size_t more = b->bytes - done < done ? b->bytes - done : done;
+        rc = hst_stream_copy(b->stream, b->memory + done, b->memory, more);
+        done += more;
+    }
+    int late = hst_stream_sync(b->stream);
+    hst_dev_host_free(b->dev, staging, STAGING_BYTES);
+    return rc ? rc : late;
+}
+
+/* Never less for a smaller shape. */
+static size_t most_work(const struct probe *probe)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < probe->in->product_count; i++) {
+        struct hst_matmul args = args_of(&probe->in->products[i]);
+        size_t bytes = hst_matmul_work_bytes(probe->dev, &args);
+        most = bytes > most ? bytes : most;
+    }
+    return round_up(most);
+}
+
+static int open_host_operands(const struct probe *probe, struct bench *b)
+{
+    void *memory = NULL;
+    size_t wanted = b->work_bytes + HOST_BYTES;
+    if (probe->memory_bytes < wanted)
+        wanted = (size_t)probe->memory_bytes / PART_BYTES * PART_BYTES;
+    int rc = hst_aio_buffer_alloc(wanted, &memory);
+    if (rc)
+        return rc;
+    b->memory = memory;
+    b->bytes = wanted;
+    size_t touched = probe_touch(probe, memory, wanted, clock_seconds() + PRODUCTS_S);
+    b->room_bytes = touched > b->work_bytes ? touched - b->work_bytes : 0;
+    return 0;
+}
+
+static int open_device_operands(struct bench *b)
+{
+    b->memory = probe_device_memory(b->dev, b->work_bytes + DEVICE_BYTES, &b->bytes);
+    if (!b->memory)
+        return -ENOSPC;
+    b->room_bytes = b->bytes > b->work_bytes ? b->bytes - b->work_bytes : 0;
+    return fill_device(b);
+}
+
+static int open_bench(const struct probe *probe, struct bench *b)
+{
+    b->dev = probe->dev;
+    b->host = hst_dev_flags(b->dev) & HST_DEV_HOST_MEMORY;
+    b->work_bytes = most_work(probe);
+    int rc = hst_stream_create(b->dev, "hst-probe", &b->stream);
+    if (rc)
+        return rc;
+    return b->host ? open_host_operands(probe, b) : open_device_operands(b);
+}
+
+static void close_bench(struct bench *b)
+{
+    hst_stream_destroy(&b->stream);
+    if (b->host)
+        hst_aio_buffer_free(b->memory, b->bytes);
+    else if (b->memory)
+        hst_dev_mem_free(b->dev, b->memory, b->bytes);
+}
+
+/* ---- measuring ---- */
+
+static int multiply(void *arg)
+{
+    struct bench *b = arg;
+    return hst_op_matmul(b->stream, &b->args);
+}
+
+static int finish(void *arg)
+{
+    struct bench *b = arg;
+    return hst_stream_sync(b->stream);
+}
+
+static int time_once(struct bench *b, double *seconds)
+{
+    int rc = multiply(b);
+    rc = rc ? rc : finish(b);
+    double start = clock_seconds();
+    rc = rc ? rc : multiply(b);
+    rc = rc ? rc : finish(b);
+    *seconds = clock_seconds() - start;
+    return rc;
+}
+
+/* The largest part that takes no longer than about `wish_s`. */
+static int grow(struct bench *b, const struct hst_product *whole, double wish_s,
+                struct hst_product *part)
+{
+    double room = (double)b->room_bytes - 3 * PART_BYTES; /* each operand is rounded up */
+    struct hst_product largest = product_cut(whole, INFINITY, room);
+    for (double most = FIRST_FLOPS, seconds = 0;;) {
+        *part = product_cut(whole, most, room);
+        int rc = lay_out(b, part);
+        rc = rc ? rc : time_once(b, &seconds);
+        if (rc || flops_of(part) >= flops_of(&largest) || seconds >= wish_s / 2)
+            return rc;
+        double growth = wish_s / (seconds > 1e-9 ? seconds : 1e-9);
+        most *= growth > GROWTH_MOST ? GROWTH_MOST : growth;
+    }
+}
+
+static void describe(const struct hst_product *whole, const struct hst_product *part, char *how,
+                     size_t how_bytes)
+{
+    char of[80] = "";
+    bool cut = whole->m != part->m || whole->n != part->n || whole->k != part->k;
+    if (cut)
+        snprintf(of, sizeof of, ", a part of %zux%zux%zu", whole->m, whole->n, whole->k);
+    snprintf(how, how_bytes, "%zux%zux%zu %s%s%s%s%s", part->m, part->n, part->k,
+             part->dtype == HST_BF16 ? "bf16" : "f32", part->a_transposed ? ", A transposed" : "",
+             part->b_transposed ? ", B transposed" : "", part->accumulate ? ", added to C" : "",
+             of);
+}
+
+static void measure(struct bench *b, const struct hst_product *product, double share_s,
+                    struct hst_figure *figure)
+{
+    struct hst_product part;
+    double deadline_s = clock_seconds() + share_s;
+    int rc = grow(b, product, share_s / SHARE_ROUNDS, &part);
+    const struct probe_work work = {multiply, finish, b, rc ? 0 : flops_of(&part)};
+    rc = rc ? rc : probe_rate(&work, deadline_s, figure);
+    if (rc)
+        probe_fail(figure, "the product failed: %s", strerror(-rc));
+    else
+        describe(product, &part, figure->how, sizeof figure->how);
+}
+
+/* FLOP of all products over their time. */
+static void tell_together(struct probe *probe)
+{
+    const struct hst_probe *in = probe->in;
+    struct hst_figure *all = &probe->out->figures[HST_RATE_PRODUCTS];
+    double flops = 0, seconds = 0, most_s = 0, least_s = 0;
+    uint32_t rounds = UINT32_MAX;
+    for (uint32_t i = 0; i < in->product_count; i++) {
+        const struct hst_figure *f = &probe->out->products[i];
+        uint32_t times = in->products[i].times ? in->products[i].times : 1;
+        double work = times * flops_of(&in->products[i]);
+        if (f->value <= 0) {
+            probe_fail(all, "product %u: %s", i, f->how);
+            return;
+        }
+        flops += work;
+        seconds += work / f->value;
+        most_s += work / f->least;
+        least_s += work / f->most;
+        rounds = f->rounds < rounds ? f->rounds : rounds;
+    }
+    *all = (struct hst_figure){flops / seconds, flops / most_s, flops / least_s, rounds, ""};
+    snprintf(all->how, sizeof all->how, "%u product%s on %.40s", in->product_count,
+             in->product_count == 1 ? "" : "s", hst_dev_name(probe->dev));
+}
+
+static void fail_all(struct probe *probe, const char *why)
+{
+    for (uint32_t i = 0; i < probe->in->product_count; i++)
+        probe_fail(&probe->out->products[i], "%s", why);
+    probe_fail(&probe->out->figures[HST_RATE_PRODUCTS], "%s", why);
+}
+
+void probe_products(struct probe *probe)
+{
+    const struct hst_probe *in = probe->in;
+    struct bench b = {0};
+    if (in->product_count == 0 || !probe->dev) {
+        fail_all(probe,
+                 in->product_count ? "the host device can not be opened" : "no product was given");
+        return;
+    }
+    int rc = open_bench(probe, &b);
+    if (rc) {
+        char why[96];
+        snprintf(why, sizeof why, "no operands: %s",
+                 rc == -ENOSPC ? "the device's budgets leave too little" : strerror(-rc));
+        fail_all(probe, why);
+    } else {
+        for (uint32_t i = 0; i < in->product_count; i++)
+            measure(&b, &in->products[i], PRODUCTS_S / in->product_count, &probe->out->products[i]);
+        tell_together(probe);
+    }
+    close_bench(&b);
+}
