@@ -8,6 +8,8 @@
 
 #define INLINED static inline __attribute__((always_inline))
 
+enum { NORM_LANES = 16 };
+
 #define TYPE_BYTES(type)   ((type) == HST_CPU_F32 ? 4 : 2)
 #define MASTER_BYTES(type) ((type) == HST_CPU_F32 ? 0 : (type) == HST_CPU_BF16 ? 2 : 4)
 
@@ -24,13 +26,14 @@ INLINED struct hst_update_bytes bytes_of(struct hst_update_kind kind)
     return (struct hst_update_bytes)ARRAY_BYTES(kind.weights, kind.moments, kind.grads);
 }
 
+/* No array is null here: one that the update has not is another one, and of no bytes. */
 INLINED struct hst_update_arrays arrays_at(struct hst_update_kind kind,
                                            const struct hst_update_arrays *a, size_t first)
 {
     const struct hst_update_bytes b = bytes_of(kind);
     return (struct hst_update_arrays){
         .weights = (char *)a->weights + b.weights * first,
-        .master = b.master ? (char *)a->master + b.master * first : NULL,
+        .master = (char *)a->master + b.master * first,
         .m = (char *)a->m + b.m * first,
         .v = (char *)a->v + b.v * first,
         .grads = (const char *)a->grads + b.grads * first,

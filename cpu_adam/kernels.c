@@ -12,9 +12,9 @@
  * A kernel is one loop, inlined with the kind of update as a constant.
  */
 #ifdef VECTOR_H
-#include "update_vector.h"
+#include "vector.h"
 #else
-#include "update_plain.h"
+#include "plain.h"
 #endif
 
 #include "numbers.h"
@@ -61,17 +61,18 @@ INLINED size_t update(struct hst_update_kind kind, const struct hst_adam_coef *c
                       const struct hst_update_arrays *arrays, size_t n)
 {
     const struct constants k = constants_of(coef);
-    const struct hst_update_arrays all_of_them = *arrays;
+    struct hst_update_arrays a = *arrays;
     size_t not_finite = 0, i = 0;
 
+    a.master = a.master ? a.master : a.weights;
     for (; n - i >= BLOCK; i += BLOCK) {
-        const struct hst_update_arrays here = arrays_at(kind, &all_of_them, i);
+        const struct hst_update_arrays here = arrays_at(kind, &a, i);
         if (n - i >= AHEAD + BLOCK)
             prefetch_all(kind, &here);
         not_finite += update_some(kind, &k, &here, BLOCK);
     }
     if (i < n) {
-        const struct hst_update_arrays here = arrays_at(kind, &all_of_them, i);
+        const struct hst_update_arrays here = arrays_at(kind, &a, i);
         not_finite += update_some(kind, &k, &here, n - i);
     }
     return not_finite;
@@ -139,16 +140,6 @@ static void set_f16(const float *x, void *weights, void *master, size_t n)
 
 /* ---- norms ---- */
 
-enum { NORM_LANES = 16 };
-
-INLINED float number_at(enum hst_cpu_type type, const void *x, size_t i)
-{
-    if (type == HST_CPU_F32)
-        return ((const float *)x)[i];
-    uint16_t half = ((const uint16_t *)x)[i];
-    return type == HST_CPU_BF16 ? f32_of_bf16(half) : f32_of_f16(half);
-}
-
 static double tree_sum(double *lane)
 {
     for (int width = NORM_LANES / 2; width > 0; width /= 2)
@@ -157,29 +148,13 @@ static double tree_sum(double *lane)
     return isnan(lane[0]) ? (double)float_of(0x7fc00000u) : lane[0];
 }
 
-INLINED double norm2_block(enum hst_cpu_type type, const void *restrict x, size_t n)
-{
-    double lane[NORM_LANES] = {0};
-    size_t whole = n - n % NORM_LANES;
-
-    for (size_t i = 0; i < whole; i += NORM_LANES)
-        for (size_t j = 0; j < NORM_LANES; j++) {
-            double xi = (double)number_at(type, x, i + j);
-            lane[j] += xi * xi;
-        }
-    for (size_t i = whole; i < n; i++) {
-        double xi = (double)number_at(type, x, i);
-        lane[i - whole] += xi * xi;
-    }
-    return tree_sum(lane);
-}
-
 INLINED void norm2(enum hst_cpu_type type, const void *x, size_t n, double *partial)
 {
     for (size_t i = 0; i < n; i += HST_NORM_BLOCK) {
-        size_t left = n - i < HST_NORM_BLOCK ? n - i : HST_NORM_BLOCK;
-        partial[i / HST_NORM_BLOCK] =
-            norm2_block(type, (const char *)x + (size_t)TYPE_BYTES(type) * i, left);
+        const char *block = (const char *)x + (size_t)TYPE_BYTES(type) * i;
+        double lane[NORM_LANES] = {0};
+        add_squares(type, block, n - i < HST_NORM_BLOCK ? n - i : HST_NORM_BLOCK, lane);
+        partial[i / HST_NORM_BLOCK] = tree_sum(lane);
     }
 }
 

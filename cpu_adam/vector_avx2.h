@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HST_CPU_ADAM_VECTOR_H
-#define HST_CPU_ADAM_VECTOR_H
+#ifndef HST_CPU_ADAM_VECTORS_H
+#define HST_CPU_ADAM_VECTORS_H
 /*
  * What kernels.c needs of vectors, in AVX2 with FMA and F16C. The work is done on pairs: 2·LANES
  * consecutive elements of each array. In the order STRAIGHT `low` has the first half of them,
@@ -190,6 +190,39 @@ INLINED void store_f16(uint16_t *x, struct pair y)
     __m128i *halves = (__m128i *)(void *)x;
     _mm_storeu_si128(halves, _mm256_cvtps_ph(y.low, _MM_FROUND_TO_NEAREST_INT));
     _mm_storeu_si128(halves + 1, _mm256_cvtps_ph(y.high, _MM_FROUND_TO_NEAREST_INT));
+}
+
+/* ---- the lanes of a norm ---- */
+
+struct sums {
+    __m256d four[4];
+};
+
+INLINED struct sums load_sums(const double *lane)
+{
+    return (struct sums){{_mm256_loadu_pd(lane), _mm256_loadu_pd(lane + 4),
+                          _mm256_loadu_pd(lane + 8), _mm256_loadu_pd(lane + 12)}};
+}
+
+INLINED void store_sums(double *lane, const struct sums *s)
+{
+    for (int i = 0; i < 4; i++)
+        _mm256_storeu_pd(lane + 4 * i, s->four[i]);
+}
+
+INLINED __m256d plus_square(__m256d sum, __m128 x)
+{
+    __m256d wide = _mm256_cvtps_pd(x);
+    return _mm256_fmadd_pd(wide, wide, sum); /* the product is exact: one rounding all the same */
+}
+
+/* Sixteen elements: one for each lane. */
+INLINED void sums_add_squares(struct sums *s, struct pair x)
+{
+    s->four[0] = plus_square(s->four[0], _mm256_castps256_ps128(x.low));
+    s->four[1] = plus_square(s->four[1], _mm256_extractf128_ps(x.low, 1));
+    s->four[2] = plus_square(s->four[2], _mm256_castps256_ps128(x.high));
+    s->four[3] = plus_square(s->four[3], _mm256_extractf128_ps(x.high, 1));
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HST_CPU_ADAM_VECTOR_H
-#define HST_CPU_ADAM_VECTOR_H
+#ifndef HST_CPU_ADAM_VECTORS_H
+#define HST_CPU_ADAM_VECTORS_H
 /* What kernels.c needs of vectors, in AVX-512 (F, BW, DQ, VL). The meaning of each: vector_avx2.h.
  */
 #include <immintrin.h>
@@ -168,6 +168,38 @@ INLINED void store_f16(uint16_t *x, struct pair y)
     __m256i *halves = (__m256i *)(void *)x;
     _mm256_storeu_si256(halves, _mm512_cvtps_ph(y.low, _MM_FROUND_TO_NEAREST_INT));
     _mm256_storeu_si256(halves + 1, _mm512_cvtps_ph(y.high, _MM_FROUND_TO_NEAREST_INT));
+}
+
+/* ---- the lanes of a norm ---- */
+
+struct sums {
+    __m512d eight[2];
+};
+
+INLINED struct sums load_sums(const double *lane)
+{
+    return (struct sums){{_mm512_loadu_pd(lane), _mm512_loadu_pd(lane + 8)}};
+}
+
+INLINED void store_sums(double *lane, const struct sums *s)
+{
+    _mm512_storeu_pd(lane, s->eight[0]);
+    _mm512_storeu_pd(lane + 8, s->eight[1]);
+}
+
+INLINED __m512d plus_square(__m512d sum, __m256 x)
+{
+    __m512d wide = _mm512_cvtps_pd(x);
+    return _mm512_fmadd_pd(wide, wide, sum); /* the product is exact: one rounding all the same */
+}
+
+/* Sixteen elements, one for each lane, then the next sixteen. */
+INLINED void sums_add_squares(struct sums *s, struct pair x)
+{
+    s->eight[0] = plus_square(s->eight[0], _mm512_castps512_ps256(x.low));
+    s->eight[1] = plus_square(s->eight[1], _mm512_extractf32x8_ps(x.low, 1));
+    s->eight[0] = plus_square(s->eight[0], _mm512_castps512_ps256(x.high));
+    s->eight[1] = plus_square(s->eight[1], _mm512_extractf32x8_ps(x.high, 1));
 }
 
 #endif

@@ -10,7 +10,8 @@
     alone-cxx  ... and as C++
     exports    libhoistway.so exports every function that a public header declares, and nothing else
     silence    leaves and engine do not print and do not exit
-    installed  a program elsewhere compiles, links and runs with what `meson install` leaves
+    installed  programs elsewhere, one of them cpu_adam's example, compile, link and run with what
+               `meson install` leaves
 
 exit 0: holds; 1: breaches, one per line; 77: could not be tried, with the reason.
 """
@@ -218,7 +219,7 @@ def run_step(what, command, **options):
     return [] if run.returncode == 0 else [f'{what} failed: {run.stdout}{run.stderr}']
 
 
-def try_installed(root):
+def try_installed(source, root):
     found = glob.glob(os.path.join(root, '**', 'hoistway.pc'), recursive=True)
     if not found:
         return ['no hoistway.pc is installed']
@@ -228,19 +229,25 @@ def try_installed(root):
                            capture_output=True, text=True)
     if flags.returncode:
         return [f'pkg-config failed: {flags.stderr}']
-    program = os.path.join(root, 'program')
-    command = [os.environ.get('CC', 'cc'), '-x', 'c', '-', '-o', program, *flags.stdout.split()]
-    broken = run_step('compiling and linking', command, input=INSTALLED_PROGRAM)
+    with open(os.path.join(source, 'cpu_adam', 'example.c'), encoding='utf-8') as f:
+        example = f.read()
     folder = os.path.dirname(glob.glob(os.path.join(root, '**', 'libhoistway.so.0'),
                                        recursive=True)[0])
     settings = {**os.environ, 'LD_LIBRARY_PATH': folder}
-    return broken or run_step('the program', [program], env=settings)
+    broken = []
+    for name, text in (('the program', INSTALLED_PROGRAM), ('cpu_adam/example.c', example)):
+        program = os.path.join(root, 'program')
+        command = [os.environ.get('CC', 'cc'), '-x', 'c', '-', '-o', program,
+                   *flags.stdout.split(), '-lm']
+        broken += (run_step(f'compiling and linking {name}', command, input=text) or
+                   run_step(name, [program], env=settings))
+    return broken
 
 
 def check_installed(source, build):
     with tempfile.TemporaryDirectory() as root:
         install = ['meson', 'install', '-C', build, '--no-rebuild', '--destdir', root]
-        return run_step('meson install', install) or try_installed(root)
+        return run_step('meson install', install) or try_installed(source, root)
 
 
 if __name__ == '__main__':

@@ -5,6 +5,7 @@
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/options.h"
+#include "verbs/bench_adam.h"
 #include "verbs/bench_kernels.h"
 #include "verbs/verbs.h"
 
@@ -187,7 +188,8 @@ static int bench_verb_step(int argc, char **argv)
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} benches[] = {{"step", bench_verb_step}, {"kernels", bench_verb_kernels}};
+} benches[] = {
+    {"step", bench_verb_step}, {"kernels", bench_verb_kernels}, {"adam", bench_verb_adam}};
 #define BENCH_COUNT (sizeof benches / sizeof benches[0])
 
 int verb_bench(int argc, char **argv)
@@ -199,7 +201,7 @@ int verb_bench(int argc, char **argv)
     if (argc > 0 && argv[0][0] == '-')
         return benches[0].run(argc, argv);
     fail(&error, FAIL_USAGE, -EINVAL,
-         "bench can measure: %s, %s (got '%.60s'). Fix: hoistway bench %s.", benches[0].name,
-         benches[1].name, argc > 0 ? argv[0] : "", benches[0].name);
+         "bench can measure: %s, %s, %s (got '%.60s'). Fix: hoistway bench %s.", benches[0].name,
+         benches[1].name, benches[2].name, argc > 0 ? argv[0] : "", benches[0].name);
     return cli_fail(&error);
 }

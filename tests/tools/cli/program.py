@@ -101,7 +101,7 @@ class Program(Case):
         self.assert_refused(run('bench', 'kernels', '--device', 'nothing'), 201, 1, 'nothing')
 
     def test_bench_alone_says_what_it_measures(self):
-        self.assert_refused(run('bench'), 401, 2, 'can measure: step, kernels')
+        self.assert_refused(run('bench'), 401, 2, 'can measure: step, kernels, adam')
 
     def test_help_of_train_lists_each_option_once(self):
         names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HST_CPU_ADAM_UPDATE_VECTOR_H
-#define HST_CPU_ADAM_UPDATE_VECTOR_H
+#ifndef HST_CPU_ADAM_VECTOR_H
+#define HST_CPU_ADAM_VECTOR_H
 /*
- * The updates, a pair of vectors at a time (VECTOR_H says what that is). Why by hand: compilers do
- * not find F16C's conversions, shuffle 16-bit elements more than is needed, and canonicalise every
- * NaN. Here NaNs cost one comparison: a NaN in m or v is one in p, so where p has none nothing has.
+ * Updates and sums of squares, a pair of vectors at a time (VECTOR_H says what that is). Why by
+ * hand: compilers do not find F16C's conversions, shuffle 16-bit elements more than is needed, and
+ * canonicalise every NaN. Here NaNs cost one comparison: a NaN in m or v is one in p, so where p
+ * has none nothing has.
  */
 #include "kernel.h"
 
@@ -12,7 +13,9 @@ enum order { STRAIGHT, EVEN_ODD };
 
 #define F16_OVERFLOW 65520.0f /* the least that rounds to infinity */
 
-#include VECTOR_H
+#define VECTOR_STRING_(name) #name
+#define VECTOR_STRING(name)  VECTOR_STRING_(name)
+#include VECTOR_STRING(VECTOR_H)
 
 struct constants {
     floats grad_scale;
@@ -146,16 +149,14 @@ INLINED size_t update_rest(struct hst_update_kind kind, const struct constants *
     _Alignas(64) char m[PAIR * 4] = {0}, v[PAIR * 4] = {0}, grads[PAIR * 4] = {0};
 
     memcpy(weights, a->weights, n * b.weights);
-    if (b.master)
-        memcpy(master, a->master, n * b.master);
+    memcpy(master, a->master, n * b.master);
     memcpy(m, a->m, n * b.m);
     memcpy(v, a->v, n * b.v);
     memcpy(grads, a->grads, n * b.grads);
     size_t not_finite =
         update_pair(kind, k, &(struct hst_update_arrays){weights, master, m, v, grads});
     memcpy(a->weights, weights, n * b.weights);
-    if (b.master)
-        memcpy(a->master, master, n * b.master);
+    memcpy(a->master, master, n * b.master);
     memcpy(a->m, m, n * b.m);
     memcpy(a->v, v, n * b.v);
     return not_finite;
@@ -175,6 +176,32 @@ INLINED size_t update_some(struct hst_update_kind kind, const struct constants *
         not_finite += update_rest(kind, k, &here, n - i);
     }
     return not_finite;
+}
+
+/* n < PAIR elements, with zeros behind them, whose squares change no sum. */
+INLINED struct pair read_rest(enum hst_cpu_type type, const void *x, size_t n)
+{
+    _Alignas(64) char padded[PAIR * 4] = {0};
+
+    memcpy(padded, x, n * (size_t)TYPE_BYTES(type));
+    return read_numbers(STRAIGHT, type, padded);
+}
+
+/* Adds x² to the lanes of a norm, element i to lane i mod NORM_LANES. */
+INLINED void add_squares(enum hst_cpu_type type, const void *x, size_t n, double *lane)
+{
+    struct sums sums = load_sums(lane);
+    size_t whole = n - n % PAIR;
+
+    for (size_t i = 0; i < whole; i += PAIR) {
+        const char *here = (const char *)x + (size_t)TYPE_BYTES(type) * i;
+        sums_add_squares(&sums, read_numbers(STRAIGHT, type, here));
+    }
+    if (whole < n) {
+        const char *rest = (const char *)x + (size_t)TYPE_BYTES(type) * whole;
+        sums_add_squares(&sums, read_rest(type, rest, n - whole));
+    }
+    store_sums(lane, &sums);
 }
 
 #endif

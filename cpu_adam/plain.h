@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HST_CPU_ADAM_UPDATE_PLAIN_H
-#define HST_CPU_ADAM_UPDATE_PLAIN_H
+#ifndef HST_CPU_ADAM_PLAIN_H
+#define HST_CPU_ADAM_PLAIN_H
 /*
- * The updates, one element at a time: the reference that every other form is held to. The loop is
- * shaped for a compiler's vectoriser: no branch, no call but sqrtf and fmaf, restrict everywhere.
+ * Updates and sums of squares, one element at a time: the reference that every other form is held
+ * to. Loops are shaped for a compiler's vectoriser: no branch, no call but sqrtf and fmaf, restrict
+ * everywhere.
  */
 #include "kernel.h"
 #include "numbers.h"
@@ -103,6 +104,23 @@ INLINED size_t update_some(struct hst_update_kind kind, const struct constants *
                            const struct hst_update_arrays *a, size_t n)
 {
     return update_arrays(kind, &k->coef, a->weights, a->master, a->m, a->v, a->grads, n);
+}
+
+/* Adds x² to the lanes of a norm, element i to lane i mod NORM_LANES. */
+INLINED void add_squares(enum hst_cpu_type type, const void *restrict x, size_t n,
+                         double *restrict lane)
+{
+    size_t whole = n - n % NORM_LANES;
+
+    for (size_t i = 0; i < whole; i += NORM_LANES)
+        for (size_t j = 0; j < NORM_LANES; j++) {
+            double xi = (double)read_number(type, x, i + j);
+            lane[j] += xi * xi;
+        }
+    for (size_t i = whole; i < n; i++) {
+        double xi = (double)read_number(type, x, i);
+        lane[i - whole] += xi * xi;
+    }
 }
 
 #endif

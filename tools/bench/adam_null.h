@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_BENCH_ADAM_NULL_H
+#define HOISTWAY_TOOLS_BENCH_ADAM_NULL_H
+/*
+ * Kernels that move the bytes of an update and compute next to nothing: what the memory allows.
+ * They leave every value as it is, f16 weights excepted.
+ */
+#include <hoistway/cpu_adam.h>
+
+/* Numbers that a compiler does not know; see adam_null_numbers. */
+struct adam_null_in {
+    float one, zero;
+    uint16_t no_bits;
+};
+
+typedef void adam_null(const struct hst_update_arrays *arrays, size_t n,
+                       const struct adam_null_in *in);
+
+/* For the instruction set of that name ("avx2"): of an update of this kind; `ahead` asks for lines
+   that far ahead as the updates do. Null where there is none. */
+adam_null *adam_null_find(const char *isa, struct hst_update_kind kind, bool ahead);
+
+/* One file for each instruction set defines one of these. */
+struct adam_null_table {
+    const char *isa;
+    adam_null *f32[2], *bf16[2], *bf16_moments[2], *f16[2]; /* plain, ahead */
+};
+extern const struct adam_null_table adam_null_c, adam_null_avx2, adam_null_avx512, adam_null_neon;
+
+#endif
