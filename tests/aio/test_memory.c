@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers and their wishes, staggered arrays; that the data path allocates nothing, and that opening
- * survives any allocation that fails. */
+/* Buffers and their wishes, staggered arrays; that the data path allocates nothing, and that
+ * opening survives any allocation that fails. */
 #include "hoistway/aio.h"
 
 #include <dirent.h>
