@@ -14,8 +14,8 @@
  * read, write, mixed: DEPTH blocks in flight in a small ring of buffers, sequential offsets; mixed
  * takes turns. Two backends: by turns on the same memory, whose pages matter more than they do, 128
  * MiB at a time; prints [which, seconds, CPU seconds] of each turn. stream: tile by tile, each tile
- * summed (or filled) where it lies; whole: the range into one buffer as large as it, in one go, then
- * summed (filled before).
+ * summed (or filled) where it lies; whole: the range into one buffer as large as it, in one go,
+ * then summed (filled before).
  */
 #include "hoistway/aio.h"
 
