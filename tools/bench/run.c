@@ -60,10 +60,11 @@ int bench_run_open(struct bench_run *run, const struct bench_run_in *in, struct 
     int rc = open_engine(run, in, error);
     if (rc == 0) {
         run->tokens = malloc(2 * in->batch_tokens * sizeof *run->tokens);
-        if (!run->tokens)
-            rc = fail(error, FAIL_BUDGET, -ENOMEM, "out of memory for the tokens of one step");
+        rc = run->tokens
+                 ? 0
+                 : fail(error, FAIL_BUDGET, -ENOMEM, "out of memory for the tokens of one step");
     }
-    if (rc) {
+    if (!run->tokens) {
         bench_run_close(run);
         return rc;
     }
