@@ -12,7 +12,7 @@
  * A kernel is one loop, inlined with the kind of update as a constant.
  */
 #ifdef VECTOR_H
-#include "vector.h"
+#include "vector_isa.h"
 #else
 #include "plain.h"
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HST_CPU_ADAM_VECTOR_H
-#define HST_CPU_ADAM_VECTOR_H
+#ifndef HST_CPU_ADAM_VECTOR_ISA_H
+#define HST_CPU_ADAM_VECTOR_ISA_H
 /*
  * Updates and sums of squares, a pair of vectors at a time (VECTOR_H says what that is). Why by
  * hand: compilers do not find F16C's conversions, shuffle 16-bit elements more than is needed, and
