@@ -6,10 +6,10 @@
  * io_uring, or to register anything with it.
  */
 #include "conformance.h"
+#include "kernel.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <liburing.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,18 +167,6 @@ static int run_suite(void)
     return failed;
 }
 
-/* Whether the kernel registers buffers and files: asked without the library. */
-static bool kernel_registers(void)
-{
-    struct io_uring ring;
-    if (io_uring_queue_init(4, &ring, 0) < 0)
-        return false;
-    const bool works = io_uring_register_buffers_sparse(&ring, 4) == 0 &&
-                       io_uring_register_files_sparse(&ring, 4) == 0;
-    io_uring_queue_exit(&ring);
-    return works;
-}
-
 int main(int argc, char **argv)
 {
     for (size_t i = 0; argc > 1 && i < sizeof configurations / sizeof *configurations; i++)
@@ -195,7 +183,7 @@ int main(int argc, char **argv)
     int rc = hst_aio_open(CONFIG(.queue_depth = 0), directory, &aio, &info);
     hst_aio_close(&aio);
     int failed = 77;
-    if (configuration->backend == HST_AIO_URING && (rc == -EPERM || rc == -ENOSYS))
+    if (configuration->backend == HST_AIO_URING && !kernel_has_uring())
         printf("skipped: io_uring is refused here: %s: %s\n", info.uring_step, strerror(-rc));
     else if (configuration->fixed && !info.fixed && !kernel_registers())
         printf("skipped: nothing can be registered: %s\n", strerror(-info.fixed_error));

@@ -4,9 +4,11 @@
  * on an odd file system. A seccomp filter in a child makes the refusals.
  */
 #include "internal.h" /* for a file that blocks */
+#include "kernel.h"
 #include "sandbox.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -28,14 +30,6 @@ static int open_backend(enum hst_aio_backend backend, struct hst_aio **aio,
 {
     const struct hst_aio_config config = {.size = sizeof config, .backend = backend};
     return hst_aio_open(&config, directory, aio, info);
-}
-
-static bool uring_works(void)
-{
-    struct hst_aio *aio = NULL;
-    const bool works = open_backend(HST_AIO_URING, &aio, NULL) == 0;
-    hst_aio_close(&aio);
-    return works;
 }
 
 /* One MiB through a scratch file; the directory stays empty. */
@@ -148,9 +142,72 @@ static void memory_that_can_not_be_mapped_is_reported(void **state)
 static void the_probe_finds_a_ring_that_opens_but_does_not_work(void **state)
 {
     (void)state;
-    if (!uring_works())
+    if (!kernel_has_uring())
         skip(); /* main says so */
     assert_int_equal(in_child(without_enter), 0);
+}
+
+/* What older kernels answer. The program's functions come before those of the shared library. */
+static unsigned missing_features;
+static int dontfork_error;
+
+int io_uring_queue_init_params(unsigned entries, struct io_uring *ring,
+                               struct io_uring_params *params)
+{
+    int (*real)(unsigned, struct io_uring *, struct io_uring_params *);
+    *(void **)&real = dlsym(RTLD_NEXT, "io_uring_queue_init_params");
+    const int rc = real(entries, ring, params);
+    ring->features &= ~missing_features;
+    return rc;
+}
+
+int io_uring_ring_dontfork(struct io_uring *ring)
+{
+    int (*real)(struct io_uring *);
+    *(void **)&real = dlsym(RTLD_NEXT, "io_uring_ring_dontfork");
+    return dontfork_error ? dontfork_error : real(ring);
+}
+
+static int count_descriptors(void)
+{
+    int count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    CHECK(dir != NULL);
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+static void check_refused_ring(int error, const char *step)
+{
+    struct hst_aio *aio = NULL;
+    struct hst_aio_info info;
+    const int before = count_descriptors();
+    CHECK(open_backend(HST_AIO_URING, &aio, &info) == error);
+    CHECK(info.uring_error == error && strcmp(info.uring_step, step) == 0);
+    CHECK(count_descriptors() == before);
+    CHECK(open_backend(HST_AIO_AUTO, &aio, &info) == 0);
+    CHECK(info.backend == HST_AIO_THREADS && info.uring_error == error);
+    check_round_trip(aio);
+    hst_aio_close(&aio);
+}
+
+static void with_an_older_kernel(void)
+{
+    missing_features = IORING_FEAT_EXT_ARG;
+    check_refused_ring(-ENOSYS, "io_uring features (Linux 5.11)");
+    missing_features = 0;
+    dontfork_error = -ENOMEM;
+    check_refused_ring(-ENOMEM, "io_uring_ring_dontfork");
+}
+
+static void a_ring_that_lacks_what_it_needs_is_not_used(void **state)
+{
+    (void)state;
+    if (!kernel_has_uring())
+        skip();
+    assert_int_equal(in_child(with_an_older_kernel), 0);
 }
 
 static void losing_enter(void)
@@ -175,7 +232,7 @@ static void losing_enter(void)
 static void a_ring_that_stops_working_breaks_the_context(void **state)
 {
     (void)state;
-    if (!uring_works())
+    if (!kernel_has_uring())
         skip();
     assert_int_equal(in_child(losing_enter), 0);
 }
@@ -194,7 +251,7 @@ static void with_small_rings_only(void)
 static void u4_a_ring_that_does_not_fit_is_halved_down_to_16_entries(void **state)
 {
     (void)state;
-    if (!uring_works())
+    if (!kernel_has_uring())
         skip();
     assert_int_equal(in_child(with_small_rings_only), 0);
 }
@@ -212,7 +269,7 @@ static void with_tiny_rings_only(void)
 static void u4_below_16_entries_the_threads_take_over(void **state)
 {
     (void)state;
-    if (!uring_works())
+    if (!kernel_has_uring())
         skip();
     assert_int_equal(in_child(with_tiny_rings_only), 0);
 }
@@ -282,6 +339,7 @@ int main(void)
         cmocka_unit_test(u1_auto_takes_threads_where_io_uring_is_refused_and_a_forced_uring_fails),
         cmocka_unit_test(memory_that_can_not_be_mapped_is_reported),
         cmocka_unit_test(the_probe_finds_a_ring_that_opens_but_does_not_work),
+        cmocka_unit_test(a_ring_that_lacks_what_it_needs_is_not_used),
         cmocka_unit_test(a_ring_that_stops_working_breaks_the_context),
         cmocka_unit_test(u4_a_ring_that_does_not_fit_is_halved_down_to_16_entries),
         cmocka_unit_test(u4_below_16_entries_the_threads_take_over),
@@ -291,7 +349,7 @@ int main(void)
     };
     if (!mkdtemp(directory))
         return 2;
-    const bool uring = uring_works();
+    const bool uring = kernel_has_uring();
     int failed = cmocka_run_group_tests(cases, NULL, NULL);
     if (rmdir(directory) < 0)
         failed++;
