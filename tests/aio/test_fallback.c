@@ -11,13 +11,18 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include <cmocka.h> /* needs the ones before */
 
@@ -168,10 +173,11 @@ int io_uring_ring_dontfork(struct io_uring *ring)
     return dontfork_error ? dontfork_error : real(ring);
 }
 
-static int count_descriptors(void)
+/* Without . and .. */
+static int count_entries(const char *path)
 {
-    int count = 0;
-    DIR *dir = opendir("/proc/self/fd");
+    int count = -2;
+    DIR *dir = opendir(path);
     CHECK(dir != NULL);
     while (readdir(dir))
         count++;
@@ -183,10 +189,10 @@ static void check_refused_ring(int error, const char *step)
 {
     struct hst_aio *aio = NULL;
     struct hst_aio_info info;
-    const int before = count_descriptors();
+    const int before = count_entries("/proc/self/fd");
     CHECK(open_backend(HST_AIO_URING, &aio, &info) == error);
     CHECK(info.uring_error == error && strcmp(info.uring_step, step) == 0);
-    CHECK(count_descriptors() == before);
+    CHECK(count_entries("/proc/self/fd") == before);
     CHECK(open_backend(HST_AIO_AUTO, &aio, &info) == 0);
     CHECK(info.backend == HST_AIO_THREADS && info.uring_error == error);
     check_round_trip(aio);
@@ -274,6 +280,75 @@ static void u4_below_16_entries_the_threads_take_over(void **state)
     assert_int_equal(in_child(with_tiny_rings_only), 0);
 }
 
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+static const bool counts_threads = true;
+static int threads_left = INT_MAX;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *),
+                   void *arg)
+{
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+    return threads_left-- > 0 ? real(thread, attributes, body, arg) : EAGAIN;
+}
+#else
+static const bool counts_threads = false; /* a sanitizer has a pthread_create of its own */
+static int threads_left;
+#endif
+
+static void with_two_threads_left(void)
+{
+    struct hst_aio *aio = NULL;
+    alarm(20);
+    const int before = count_entries("/proc/self/fd");
+    threads_left = 2;
+    CHECK(open_backend(HST_AIO_THREADS, &aio, NULL) == -EAGAIN);
+    CHECK(aio == NULL && count_entries("/proc/self/fd") == before);
+    while (count_entries("/proc/self/task") > 1) /* the two are ended */
+        sched_yield();
+}
+
+static void a_pool_that_can_not_be_had_whole_is_given_up(void **state)
+{
+    (void)state;
+    if (!counts_threads)
+        skip();
+    assert_int_equal(in_child(with_two_threads_left), 0);
+}
+
+static volatile sig_atomic_t handled;
+
+static void on_signal(int number)
+{
+    handled = number;
+}
+
+static void with_a_signal_for_the_process(void)
+{
+    struct hst_aio *aio = NULL;
+    sigset_t one, before, after;
+    const struct timespec second = {.tv_sec = 1};
+    signal(SIGUSR1, on_signal);
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    CHECK(pthread_sigmask(SIG_BLOCK, &one, &before) == 0);
+    sigaddset(&before, SIGUSR1);
+    CHECK(open_backend(HST_AIO_THREADS, &aio, NULL) == 0);
+    CHECK(pthread_sigmask(SIG_BLOCK, NULL, &after) == 0);
+    for (int number = 1; number < SIGRTMAX; number++)
+        CHECK(sigismember(&before, number) == sigismember(&after, number));
+    CHECK(kill(getpid(), SIGUSR1) == 0);
+    check_round_trip(aio);
+    CHECK(sigtimedwait(&one, NULL, &second) == SIGUSR1 && !handled); /* no thread took it */
+    hst_aio_close(&aio);
+}
+
+static void the_pool_takes_no_signals_and_leaves_the_callers_mask(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(with_a_signal_for_the_process), 0);
+}
+
 static void without_tmpfile(void)
 {
     struct hst_aio *aio = NULL;
@@ -343,6 +418,8 @@ int main(void)
         cmocka_unit_test(a_ring_that_stops_working_breaks_the_context),
         cmocka_unit_test(u4_a_ring_that_does_not_fit_is_halved_down_to_16_entries),
         cmocka_unit_test(u4_below_16_entries_the_threads_take_over),
+        cmocka_unit_test(a_pool_that_can_not_be_had_whole_is_given_up),
+        cmocka_unit_test(the_pool_takes_no_signals_and_leaves_the_callers_mask),
         cmocka_unit_test(without_o_tmpfile_scratch_files_are_created_and_unlinked),
         cmocka_unit_test(without_fallocate_files_are_filled_with_zeros),
         cmocka_unit_test(a_file_that_cannot_be_allocated_leaves_nothing_behind),

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -198,6 +199,43 @@ static void the_descriptor_is_readable_while_there_is_something_to_reap(void **s
     free_buffer(buffer, MIB);
 }
 
+struct sleeper {
+    struct hst_aio *aio;
+    struct hst_aio_file *file;
+    char *buffer;
+    int found;
+};
+
+static void *poll_elsewhere(void *arg)
+{
+    struct sleeper *sleeper = arg;
+    struct hst_aio_completion done;
+    const struct hst_aio_op op = read_op(sleeper->file, 0, sleeper->buffer, MIB);
+    struct pollfd poller = {.fd = hst_aio_fd(sleeper->aio), .events = POLLIN};
+    sleeper->found = hst_aio_submit(sleeper->aio, &op, 1) - 1;
+    while (sleeper->found == 0 && poll(&poller, 1, 10000) == 1)
+        sleeper->found = hst_aio_reap(sleeper->aio, &done, 1, 0, 0);
+    return NULL;
+}
+
+static void the_descriptor_goes_along_to_another_thread(void **state)
+{
+    (void)state;
+    struct sleeper sleeper = {.aio = open_aio(CONFIG(.queue_depth = 8, .piece_bytes = 64 * KIB)),
+                              .buffer = alloc_buffer(MIB)};
+    pthread_t thread;
+    sleeper.file = open_scratch(sleeper.aio, MIB);
+    assert_int_equal(hst_aio_fd(sleeper.aio) >= 0, is_real());
+    for (int round = 0; round < 3 && is_real(); round++) {
+        assert_int_equal(pthread_create(&thread, NULL, poll_elsewhere, &sleeper), 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(sleeper.found, 1);
+    }
+    hst_aio_file_close(&sleeper.file);
+    close_aio(&sleeper.aio);
+    free_buffer(sleeper.buffer, MIB);
+}
+
 struct tiles {
     uint64_t next;
     uint64_t add;
@@ -253,6 +291,55 @@ static void a_stream_reads_works_and_writes_tile_by_tile(void **state)
     close_aio(&aio);
     free_buffer(expected, BYTES);
     free_buffer(found, BYTES);
+}
+
+static void a_stream_or_a_job_that_makes_no_sense_is_refused(void **state)
+{
+    (void)state;
+    struct hst_aio *aio = open_aio(CONFIG(.queue_depth = 8)), *deep = open_aio(CONFIG());
+    struct hst_aio_file *file = open_scratch(aio, 4 * MIB);
+    char *buffer = alloc_buffer(4 * KIB);
+    struct hst_aio_stream *stream = NULL;
+    uint64_t hashes[4] = {0};
+    const struct hst_aio_stream_config bad[] = {
+        {.size = 1},
+        {.size = sizeof bad[0], .tile_bytes = 6000},
+        {.size = sizeof bad[0], .depth = 9}, /* more than the queue takes */
+    };
+    const struct hst_aio_stream_config deepest = {.size = sizeof deepest, .depth = 65},
+                                       small = {.size = sizeof small, .tile_bytes = 64 * KIB};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(hst_aio_stream_open(aio, &bad[i], &stream), -EINVAL);
+    assert_int_equal(hst_aio_stream_open(deep, &deepest, &stream), -EINVAL);
+    assert_int_equal(hst_aio_stream_open(NULL, NULL, &stream), -EINVAL);
+    assert_int_equal(hst_aio_stream_open(aio, NULL, NULL), -EINVAL);
+    assert_null(stream);
+    hst_aio_stream_close(&stream); /* a null handle is accepted */
+
+    assert_int_equal(hst_aio_stream_open(aio, &small, &stream), 0);
+    const struct hst_aio_stream_job jobs[] = {
+        {.bytes = MIB}, /* from nowhere to nowhere */
+        {.from = file},
+        {.from = file, .bytes = 6000},
+        {.from = file, .bytes = MIB, .from_offset = 512},
+        {.to = file, .bytes = MIB, .to_offset = 512},
+        {.from = file, .bytes = MIB, .read_hashes = hashes}, /* tiles of less than a hash */
+        {.to = file, .bytes = MIB, .write_hashes = hashes},
+    };
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+        assert_int_equal(hst_aio_stream_run(stream, &jobs[i], NULL), -EINVAL);
+    const struct hst_aio_op op = read_op(file, 0, buffer, 4 * KIB);
+    const struct hst_aio_stream_job job = {.from = file, .bytes = MIB};
+    struct hst_aio_completion done;
+    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+    assert_int_equal(hst_aio_stream_run(stream, &job, NULL), -EINVAL); /* it is not alone */
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), 1);
+    assert_int_equal(hst_aio_stream_run(stream, &job, NULL), 0);
+    hst_aio_stream_close(&stream);
+    hst_aio_file_close(&file);
+    close_aio(&deep);
+    close_aio(&aio);
+    free_buffer(buffer, 4 * KIB);
 }
 
 static int refuse_the_third(void *arg, void *memory, uint64_t offset, uint64_t bytes)
@@ -316,6 +403,8 @@ const struct CMUnitTest feature_cases[] = {
     cmocka_unit_test(counters_count_what_was_done_and_nothing_of_the_probe),
     cmocka_unit_test(wait_any_tells_which_contexts_have_something),
     cmocka_unit_test(the_descriptor_is_readable_while_there_is_something_to_reap),
+    cmocka_unit_test(the_descriptor_goes_along_to_another_thread),
+    cmocka_unit_test(a_stream_or_a_job_that_makes_no_sense_is_refused),
     cmocka_unit_test(a_stream_reads_works_and_writes_tile_by_tile),
     cmocka_unit_test(a_stream_ends_with_what_its_function_or_the_drive_says),
 };

@@ -99,6 +99,53 @@ static void with_little_memlock(void)
     hst_aio_close(&aio);
 }
 
+/* A line of a file of /proc that holds `word`; false: none does. */
+static bool find_line(const char *path, const char *word, char line[256])
+{
+    bool found = false;
+    FILE *file = fopen(path, "re");
+    CHECK(file != NULL);
+    while (!found && fgets(line, 256, file))
+        found = strstr(line, word) != NULL;
+    fclose(file);
+    return found;
+}
+
+/* Memory that the kernel keeps in place for this process. */
+static unsigned long pinned_kib(void)
+{
+    char line[256];
+    CHECK(find_line("/proc/self/status", "VmPin:", line));
+    return strtoul(line + strlen("VmPin:"), NULL, 10);
+}
+
+/* Rings are taken down behind the back of their process, and until then have pages of their own. */
+static void wait_for_pinned(unsigned long kib)
+{
+    while (pinned_kib() != kib)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/*
+ * Pages that are registered stay the ring's when others take their address: what is read goes to
+ * them and not to what is seen there now.
+ */
+static void check_registered_pages_are_used(struct hst_aio *aio, char *memory)
+{
+    struct hst_aio_file *file = open_file(aio, HST_AIO_SCRATCH, MIB);
+    memset(memory, 0x55, MIB);
+    CHECK(run_op(aio, file, HST_AIO_WRITE, 0, memory, MIB) == 0);
+    CHECK(hst_aio_buffer_register(aio, memory, MIB) == 0);
+    CHECK(mmap(memory, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+               0) == memory);
+    CHECK(run_op(aio, file, HST_AIO_READ, 0, memory, MIB) == 0);
+    CHECK(memory[0] == 0 && memory[MIB - 1] == 0);
+    hst_aio_buffer_unregister(aio, memory);
+    CHECK(run_op(aio, file, HST_AIO_READ, 0, memory, MIB) == 0);
+    CHECK(memory[0] == 0x55 && memory[MIB - 1] == 0x55);
+    hst_aio_file_close(&file);
+}
+
 static void with_odd_buffers(void)
 {
     const size_t large = (512u << 20) + 4 * MIB; /* two parts */
@@ -111,6 +158,18 @@ static void with_odd_buffers(void)
     check_round_trip(aio, anonymous + (512u << 20) - 2 * MIB - 4 * KIB, 4 * MIB); /* across both */
     hst_aio_buffer_unregister(aio, anonymous);
     check_round_trip(aio, anonymous, MIB);
+
+    for (size_t i = 0; i < 64; i++) /* parts there are */
+        CHECK(hst_aio_buffer_register(aio, anonymous + i * MIB, 4096) == 0);
+    CHECK(hst_aio_buffer_register(aio, anonymous + 64 * MIB, 4096) == -ENOSPC);
+    hst_aio_buffer_unregister(aio, anonymous);
+    const unsigned long pinned = pinned_kib();
+    CHECK(hst_aio_buffer_register(aio, anonymous, large) == -ENOSPC); /* one part is left of two */
+    wait_for_pinned(pinned);
+    CHECK(hst_aio_buffer_register(aio, anonymous, 4096) == 0);
+    for (size_t i = 0; i < 64; i++)
+        hst_aio_buffer_unregister(aio, anonymous + i * MIB);
+    check_registered_pages_are_used(aio, anonymous);
 
     snprintf(path, sizeof path, "%s/mapped", directory);
     const int fd = open(path, O_RDWR | O_CREAT, 0600);
@@ -157,18 +216,6 @@ static void with_a_busy_kernel(void)
     exit(0); /* it would wait for ever: the kernel never takes it */
 }
 
-/* A line of a file of /proc that holds `word`; false: none does. */
-static bool find_line(const char *path, const char *word, char line[256])
-{
-    bool found = false;
-    FILE *file = fopen(path, "re");
-    CHECK(file != NULL);
-    while (!found && fgets(line, 256, file))
-        found = strstr(line, word) != NULL;
-    fclose(file);
-    return found;
-}
-
 static void in_a_forked_child(void)
 {
     void *buffer;
@@ -202,21 +249,6 @@ static void in_a_forked_child(void)
     check_round_trip(aio, buffer, 4096); /* the parent's goes on */
     hst_aio_file_close(&file);
     hst_aio_close(&aio);
-}
-
-/* Memory that the kernel keeps in place for this process. */
-static unsigned long pinned_kib(void)
-{
-    char line[256];
-    CHECK(find_line("/proc/self/status", "VmPin:", line));
-    return strtoul(line + strlen("VmPin:"), NULL, 10);
-}
-
-/* Rings are taken down behind the back of their process, and until then have pages of their own. */
-static void wait_for_pinned(unsigned long kib)
-{
-    while (pinned_kib() != kib)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
 static void *read_elsewhere(void *arg)

@@ -335,6 +335,36 @@ static void a_sync_waits_for_what_was_given_before_it_whatever_the_jitter(void *
     }
 }
 
+static int tuned_depth(const char *model, uint32_t depth, uint64_t size_bytes, const char *fault)
+{
+    struct hst_aio *aio = NULL;
+    struct hst_aio_stream *stream = NULL;
+    const struct hst_aio_config config = {
+        .size = sizeof config, .backend = HST_AIO_SIM, .model = model, .fault = fault};
+    const struct hst_aio_stream_config streaming = {.size = sizeof streaming, .depth = depth};
+    assert_int_equal(hst_aio_open(&config, "d", &aio, NULL), 0);
+    struct hst_aio_file *file = open_file(aio, size_bytes);
+    assert_int_equal(hst_aio_stream_open(aio, &streaming, &stream), 0);
+    const int found = hst_aio_stream_tune(stream, file);
+    hst_aio_stream_close(&stream);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+    return found;
+}
+
+static void tune_takes_the_smallest_depth_that_is_fast_enough(void **state)
+{
+    (void)state;
+    /* q tiles of 1 MiB: min(R, q·b / (L + b/R)), so that R needs 1 + L·R/b of them */
+    assert_int_equal(tuned_depth("sim:read=1G,write=1G", 0, 64 * MIB, NULL), 2);
+    assert_int_equal(tuned_depth("sim:read=1G,write=1G,lat=2ms", 0, 64 * MIB, NULL), 4);
+    assert_int_equal(tuned_depth("sim:read=1G,write=1G,lat=5ms", 0, 64 * MIB, NULL), 8);
+    assert_int_equal(tuned_depth("sim:read=1G,write=1G,lat=5ms", 4, 64 * MIB, NULL), 4);
+    assert_int_equal(tuned_depth("sim:read=1G,write=1G,lat=5ms", 2, 2 * MIB, NULL), 2);
+    assert_int_equal(tuned_depth("sim:read=1G,write=1G", 4, MIB, NULL), -EINVAL);
+    assert_int_equal(tuned_depth("sim:read=1G,write=1G", 4, 64 * MIB, "nth=150 err=EROFS"), -EROFS);
+}
+
 static void a_model_is_needed_and_may_have_fractions_and_blanks(void **state)
 {
     (void)state;
@@ -359,6 +389,7 @@ int main(void)
         cmocka_unit_test(two_drives_of_3_to_1_together_give_the_sum_of_their_rates),
         cmocka_unit_test(jitter_comes_from_the_seed_and_lets_requests_overtake_each_other),
         cmocka_unit_test(a_sync_waits_for_what_was_given_before_it_whatever_the_jitter),
+        cmocka_unit_test(tune_takes_the_smallest_depth_that_is_fast_enough),
         cmocka_unit_test(a_model_is_needed_and_may_have_fractions_and_blanks),
     };
     void *memory = NULL;
