@@ -54,6 +54,8 @@ static int resolve(const struct hst_aio_config *config, struct hst_aio_config *r
         resolved->piece_bytes = 1 << 20;
     if (resolved->lock_timeout_ms == 0)
         resolved->lock_timeout_ms = 30000;
+    if (resolved->timeout_ms == 0)
+        resolved->timeout_ms = 120000;
     return check(resolved);
 }
 

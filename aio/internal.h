@@ -26,6 +26,7 @@ enum {
     HST_AIO_WRITE_RETRIES_MAX = 1,
     HST_AIO_BAD_BYTES_MAX = 64 << 10, /* of a bad range looked at block by block */
     HST_AIO_PROBE_BYTES = 6 << 20,
+    HST_AIO_LOOKS = 8, /* at a drive that does not answer, before it is given up */
 };
 
 struct sim_file;
@@ -166,6 +167,8 @@ struct hst_aio {
 
     struct hst_aio_counters counters;
     uint64_t busy_since_ns, now_ns; /* now_ns: at the last results */
+    /* when the drive was last known not to be stuck, and when that was last looked at */
+    uint64_t answered_ns, looked_ns;
 
     int epoll_fd, timer_fd; /* -1, or behind hst_aio_fd */
     int epoll_member;       /* the backend's descriptor in it */

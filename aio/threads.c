@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -22,6 +23,8 @@ struct pool {
     pthread_cond_t work; /* the queue is not empty, or stop */
     pthread_cond_t news; /* finished_count has reached wake_at */
     bool stop;
+    bool abandoned; /* with stop: threads are in calls that do not return; the last one frees it */
+    uint32_t busy;  /* threads in a call */
     uint32_t capacity;
     struct piece **queue; /* a circle of `capacity` */
     uint32_t queue_head, queue_count;
@@ -33,9 +36,8 @@ struct pool {
     pthread_t threads[HST_AIO_THREADS_MAX];
 };
 
-static int perform(const struct piece *piece)
+static int perform(const struct piece *piece, int fd)
 {
-    const int fd = piece->file->fd;
     ssize_t n = -1;
     switch (piece->kind) {
     case HST_AIO_READ:
@@ -51,6 +53,31 @@ static int perform(const struct piece *piece)
     return n < 0 ? -errno : (int)n;
 }
 
+static void pool_free(struct pool *pool)
+{
+    pthread_cond_destroy(&pool->news);
+    pthread_cond_destroy(&pool->work);
+    pthread_mutex_destroy(&pool->lock);
+    if (pool->event_fd >= 0)
+        close(pool->event_fd);
+    free(pool->finished);
+    free(pool->queue);
+    free(pool);
+}
+
+/* A call that has returned; the context, and the piece with it, may be gone. */
+static void answer(struct pool *pool, struct piece *piece, int result)
+{
+    if (pool->abandoned)
+        return;
+    piece->result = result;
+    pool->finished[pool->finished_count++] = piece;
+    if (pool->finished_count == pool->wake_at)
+        pthread_cond_signal(&pool->news);
+    if (pool->finished_count == 1 && pool->event_fd >= 0)
+        eventfd_write(pool->event_fd, 1);
+}
+
 static void *worker(void *arg)
 {
     struct pool *pool = arg;
@@ -61,38 +88,43 @@ static void *worker(void *arg)
         if (pool->stop)
             break;
         struct piece *piece = pool->queue[pool->queue_head];
+        const struct piece request = *piece;
+        const int fd = request.file->fd;
         pool->queue_head = (pool->queue_head + 1) % pool->capacity;
         pool->queue_count--;
+        pool->busy++;
         pthread_mutex_unlock(&pool->lock);
-        const int result = perform(piece);
+        const int result = perform(&request, fd);
         pthread_mutex_lock(&pool->lock);
-        piece->result = result;
-        pool->finished[pool->finished_count++] = piece;
-        if (pool->finished_count == pool->wake_at)
-            pthread_cond_signal(&pool->news);
-        if (pool->finished_count == 1 && pool->event_fd >= 0)
-            eventfd_write(pool->event_fd, 1);
+        pool->busy--;
+        answer(pool, piece, result);
     }
+    const bool last = --pool->thread_count == 0 && pool->abandoned;
     pthread_mutex_unlock(&pool->lock);
+    if (last)
+        pool_free(pool);
     return NULL;
 }
 
-static void pool_destroy(struct pool *pool)
+/* Threads in calls that may never return are left to themselves where the context is broken. */
+static void pool_destroy(struct pool *pool, bool broken)
 {
     pthread_mutex_lock(&pool->lock);
+    const uint32_t count = pool->thread_count;
+    const bool abandoned = broken && pool->busy > 0;
+    pthread_t threads[HST_AIO_THREADS_MAX];
+    memcpy(threads, pool->threads, sizeof threads);
     pool->stop = true;
+    pool->abandoned = abandoned;
     pthread_cond_broadcast(&pool->work);
-    pthread_mutex_unlock(&pool->lock);
-    for (uint32_t i = 0; i < pool->thread_count; i++)
-        pthread_join(pool->threads[i], NULL);
-    pthread_cond_destroy(&pool->news);
-    pthread_cond_destroy(&pool->work);
-    pthread_mutex_destroy(&pool->lock);
-    if (pool->event_fd >= 0)
-        close(pool->event_fd);
-    free(pool->finished);
-    free(pool->queue);
-    free(pool);
+    pthread_mutex_unlock(&pool->lock); /* from here on an abandoned pool is its threads' */
+    for (uint32_t i = 0; i < count; i++)
+        if (abandoned)
+            pthread_detach(threads[i]);
+        else
+            pthread_join(threads[i], NULL);
+    if (!abandoned)
+        pool_free(pool);
 }
 
 static int pool_start(struct pool *pool, uint32_t thread_count)
@@ -135,7 +167,7 @@ static int threads_open(struct hst_aio *aio, const char **step)
         rc = pool_start(pool, aio->config.thread_count);
     }
     if (rc < 0) {
-        pool_destroy(pool);
+        pool_destroy(pool, false);
         return rc;
     }
     aio->piece_limit = aio->piece_capacity;
@@ -145,7 +177,7 @@ static int threads_open(struct hst_aio *aio, const char **step)
 
 static void threads_close(struct hst_aio *aio)
 {
-    pool_destroy(aio->state);
+    pool_destroy(aio->state, aio->broken != 0);
 }
 
 static void threads_push(struct hst_aio *aio, struct piece *piece)

@@ -371,7 +371,7 @@ static void take(struct hst_aio *aio, const struct hst_aio_op *ops, size_t count
 {
     const uint64_t now_ns = hst_aio_clock_ns(aio);
     if (aio->in_flight == 0)
-        aio->busy_since_ns = now_ns;
+        aio->busy_since_ns = aio->answered_ns = aio->looked_ns = now_ns;
     for (size_t i = 0; i < count; i++) {
         struct job *job = list_pop(&aio->free);
         *job =
@@ -432,9 +432,35 @@ static size_t take_done(struct hst_aio *aio, struct hst_aio_completion *completi
     return count;
 }
 
+/* Between two looks at a drive that does not answer. */
+static uint64_t look_every_ns(const struct hst_aio *aio)
+{
+    return (uint64_t)aio->config.timeout_ms * 1000000u / HST_AIO_LOOKS;
+}
+
+/*
+ * After a look: a drive with requests that has answered none of them for timeout_ms is given up.
+ * Only time in which somebody looked counts: what a caller finds who was away, or stopped, may have
+ * been there for long.
+ */
+static void look(struct hst_aio *aio, bool answered)
+{
+    const uint64_t now_ns = hst_aio_clock_ns(aio);
+    const bool away = now_ns - aio->looked_ns > 2 * look_every_ns(aio);
+    if (answered || away || aio->pieces_out == aio->paused_count)
+        aio->answered_ns = now_ns;
+    if (answered)
+        aio->now_ns = now_ns;
+    aio->looked_ns = now_ns;
+    if (now_ns - aio->answered_ns >= (uint64_t)aio->config.timeout_ms * 1000000u)
+        break_down(aio, -ETIMEDOUT);
+}
+
 uint64_t hst_aio_due_ns(const struct hst_aio *aio)
 {
     uint64_t due_ns = aio->fault ? hst_aio_fault_due_ns(aio) : UINT64_MAX;
+    if (aio->in_flight > 0 && aio->looked_ns + look_every_ns(aio) < due_ns)
+        due_ns = aio->looked_ns + look_every_ns(aio);
     for (const struct piece *piece = aio->paused; piece; piece = piece->next)
         if (piece->due_ns < due_ns)
             due_ns = piece->due_ns;
@@ -448,6 +474,8 @@ void hst_aio_advance(struct hst_aio *aio, size_t least, uint64_t timeout_ns)
      * fed.
      */
     const uint32_t out = aio->pieces_out - aio->paused_count;
+    if (timeout_ns > look_every_ns(aio))
+        timeout_ns = look_every_ns(aio);
     if (aio->paused && least > 0) {
         const uint64_t due_ns = hst_aio_due_ns(aio), now_ns = hst_aio_clock_ns(aio);
         const uint64_t pause_ns = due_ns > now_ns ? due_ns - now_ns : 0;
@@ -466,8 +494,9 @@ void hst_aio_advance(struct hst_aio *aio, size_t least, uint64_t timeout_ns)
         break_down(aio, count);
         return;
     }
-    if (count > 0)
-        aio->now_ns = hst_aio_clock_ns(aio);
+    look(aio, count > 0);
+    if (aio->broken)
+        return;
     for (int i = 0; i < count; i++)
         settle(aio, aio->finished[i]);
     resume(aio);

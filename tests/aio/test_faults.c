@@ -46,6 +46,11 @@ static const struct {
     {"err=EILSEQ", 0, 0, -EILSEQ, false, false},
     {"err=ENODATA times=all", -EIO, -EIO, -EIO, true, false},
     {"err=ENOSPC", -ENOSPC, -ENOSPC, -ENOSPC, false, false},
+    {"err=EDQUOT", -EDQUOT, -EDQUOT, -EDQUOT, false, false},
+    {"err=EFBIG", -EFBIG, -EFBIG, -EFBIG, false, false},
+    {"err=EROFS", -EROFS, -EROFS, -EROFS, false, false},
+    {"err=EINVAL", -EINVAL, -EINVAL, -EINVAL, false, false},
+    {"err=ETIMEDOUT", -ETIMEDOUT, -ETIMEDOUT, -ETIMEDOUT, false, false},
     {"err=EAGAIN times=3", 0, 0, 0, false, false},
     {"err=EAGAIN times=all", -EAGAIN, -EAGAIN, -EAGAIN, true, false},
     {"err=EINTR times=8", 0, 0, 0, false, false},
@@ -88,7 +93,10 @@ static int run_op(struct hst_aio_op *op, struct hst_aio_completion *done)
     int rc = hst_aio_submit(aio, op, 1);
     if (rc < 0)
         return rc;
-    assert_int_equal(hst_aio_reap(aio, done, 1, 1, UINT64_MAX), 1);
+    rc = hst_aio_reap(aio, done, 1, 1, UINT64_MAX);
+    if (rc < 0)
+        return rc;
+    assert_int_equal(rc, 1);
     assert_int_equal(hst_aio_in_flight(aio), 0);
     assert_int_equal(hst_aio_reap(aio, done + 1, 1, 1, UINT64_MAX), 0); /* only once */
     return done->error;
@@ -184,6 +192,35 @@ static void a_plan_given_at_the_open_strikes_from_the_first_operation_on(void **
     }
 }
 
+/* Whichever request it is that is never answered: the others end, and then nobody waits for ever. */
+static void a_request_that_is_never_answered_ends_the_wait(void **state)
+{
+    (void)state;
+    const uint64_t limit_ms = backend == HST_AIO_SIM ? 120000 : 40;
+    for (uint32_t request = 1; request <= REQUESTS; request++) {
+        char plan[64];
+        struct hst_aio_file *file = NULL;
+        bool known = true;
+        int error = 0;
+        snprintf(plan, sizeof plan, "nth=%u late=1000s", request);
+        open_context(plan);
+        aio->config.timeout_ms = (uint32_t)limit_ms;
+        assert_int_equal(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, FILE_BYTES, &file), 0);
+        const uint64_t start_ns = hst_aio_clock_ns(aio);
+        alarm(30);
+        for (size_t i = 0; i < OPS && !error; i++)
+            error = run_step(file, i, request, &known);
+        alarm(0);
+        assert_int_equal(error, -ETIMEDOUT);
+        assert_true(hst_aio_clock_ns(aio) - start_ns >= limit_ms * 1000000u);
+        assert_int_equal(hst_aio_in_flight(aio), 0);
+        struct hst_aio_op op = {.kind = HST_AIO_SYNC, .file = file};
+        assert_int_equal(hst_aio_submit(aio, &op, 1), -ETIMEDOUT); /* it stays broken */
+        hst_aio_file_close(&file);
+        hst_aio_close(&aio);
+    }
+}
+
 static void u12_the_exact_range_of_a_media_error_is_reported(void **state)
 {
     static const struct {
@@ -274,6 +311,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(every_request_fails_in_every_way),
         cmocka_unit_test(a_plan_given_at_the_open_strikes_from_the_first_operation_on),
+        cmocka_unit_test(a_request_that_is_never_answered_ends_the_wait),
         cmocka_unit_test(u12_the_exact_range_of_a_media_error_is_reported),
         cmocka_unit_test(u13_a_vanished_drive_stops_everything_at_once),
         cmocka_unit_test(u13_what_stopped_short_when_the_drive_vanished_is_never_said_to_be_whole),

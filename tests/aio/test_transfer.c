@@ -77,8 +77,11 @@ static struct hst_aio_file file;
 static int setup(void **state)
 {
     (void)state;
-    const struct hst_aio_config config = {
-        .size = sizeof config, .queue_depth = 4, .thread_count = 1, .piece_bytes = 64 * KIB};
+    const struct hst_aio_config config = {.size = sizeof config,
+                                          .queue_depth = 4,
+                                          .thread_count = 1,
+                                          .piece_bytes = 64 * KIB,
+                                          .timeout_ms = 120000};
     memset(&script, 0, sizeof script);
     if (hst_aio_context_create(&config, &aio) < 0)
         return -1;

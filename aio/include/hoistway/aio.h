@@ -145,6 +145,9 @@ struct hst_aio_config {
     /* of HST_AIO_SIM: the clock and drives to share, which must outlive the context; null: its
        own */
     struct hst_aio_world *world;
+    /* how long a caller waits for a drive that answers nothing at all before the context breaks
+       with -ETIMEDOUT; 0: 120 s */
+    uint32_t timeout_ms;
 };
 
 enum { HST_AIO_REFUSAL_BYTES = 128 };
@@ -324,7 +327,9 @@ int hst_aio_submit(struct hst_aio *aio, const struct hst_aio_op *ops, size_t cou
  *
  * Returns how many were written, 0 after a timeout or with nothing in flight; negative errno only
  * when the context is broken (then every operation in flight is lost and nothing is in flight any
- * more; close it; the buffers of lost operations may still be written to).
+ * more; close it; the buffers of lost operations may still be written to): -ETIMEDOUT, the drive
+ * has answered none of its requests for timeout_ms, in which the caller waited or looked at least
+ * four times as often; on uring what io_uring_enter(2) returns.
  * Cost: on uring usually one system call; more where larger operations have to be fed. No
  * allocation.
  */
