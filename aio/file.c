@@ -232,9 +232,11 @@ void hst_aio_file_close(struct hst_aio_file **out)
         if (aio->ops && aio->ops->file_close)
             aio->ops->file_close(file);
     }
-    if (file->locked && mine)
+    const bool free_now =
+        !file->lost; /* else a late write would meet another one's lock, or file */
+    if (file->locked && mine && free_now)
         flock(file->fd, LOCK_UN); /* a ring that goes away later may still hold the file */
-    if (file->fd >= 0)
+    if (file->fd >= 0 && free_now)
         close(file->fd);
     free(file);
     *out = NULL;

@@ -38,6 +38,7 @@ struct hst_aio_file {
     int fd;           /* -1 on null and sim */
     bool readonly;
     bool locked;
+    bool lost; /* operations on it were given up: the system may still carry them out */
     int owner; /* process that opened it */
     uint32_t slot;        /* 1 + its number among the files registered with a ring; 0: none */
     struct sim_file *sim; /* on sim */

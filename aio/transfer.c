@@ -130,8 +130,10 @@ static void break_down(struct hst_aio *aio, int error)
 {
     aio->broken = error;
     for (uint32_t i = 0; i < aio->config.queue_depth; i++) {
-        if (aio->jobs[i].active)
-            aio->jobs[i].op.file->in_flight--;
+        if (!aio->jobs[i].active)
+            continue;
+        aio->jobs[i].op.file->in_flight--;
+        aio->jobs[i].op.file->lost = true;
         aio->jobs[i].active = false;
     }
     aio->in_flight = 0;

@@ -138,10 +138,14 @@ static int ring_open(struct hst_aio *aio, const char **step)
     const uint32_t entries = uring->ring.sq.ring_entries;
     aio->piece_limit = entries < aio->piece_capacity ? entries : aio->piece_capacity;
     uring->owner = gettid();
+    if (uring->event_fd >= 0) { /* whoever polls it would wait for ever */
+        *step = "io_uring_register_eventfd";
+        rc = io_uring_register_eventfd(&uring->ring, uring->event_fd);
+        if (rc < 0)
+            goto err_ring;
+    }
     uring->live = true;
     register_all(aio, uring);
-    if (uring->event_fd >= 0)
-        io_uring_register_eventfd(&uring->ring, uring->event_fd);
     return 0;
 
 err_ring:

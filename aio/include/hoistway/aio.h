@@ -256,7 +256,10 @@ enum hst_aio_file_flag { /* none: an existing file, read and written. They exclu
  */
 int hst_aio_file_open(struct hst_aio *aio, const char *path, unsigned flags, uint64_t size_bytes,
                       struct hst_aio_file **file);
-/* nothing on it may be in flight (asserted); accepts null in *file */
+/*
+ * Nothing on it may be in flight (asserted); accepts null in *file. A file whose operations were
+ * lost with their context stays open and locked until the process ends: they may yet be carried out.
+ */
 void hst_aio_file_close(struct hst_aio_file **file);
 uint64_t hst_aio_file_size(const struct hst_aio_file *file); /* bytes */
 
