@@ -93,7 +93,9 @@ struct node {
 /** A loan of one buffer: from its first user on, until all users are done. */
 struct graph_lease {
     uint8_t pool;
-    uint32_t users;  /* nodes */
+    uint8_t parts;  /* of its users, all together */
+    uint32_t users; /* nodes */
+    uint32_t first_user, last_user;
     uint32_t heir;   /* lease of the next period that goes on with the buffer, or GRAPH_NONE */
     uint32_t legacy; /* the lease of the period before that it takes over from, or GRAPH_NONE */
 };

@@ -62,7 +62,11 @@ void build_use(struct build *b, uint32_t node, uint32_t lease)
         i++;
     assert(i < NODE_LEASES);
     n->lease[i] = lease;
-    b->graph->leases[lease].users++;
+    struct graph_lease *l = &b->graph->leases[lease];
+    if (l->users++ == 0)
+        l->first_user = node;
+    l->last_user = node;
+    l->parts |= n->parts;
 }
 
 static void add_edge(struct build *b, uint32_t node, uint32_t dep)

@@ -26,6 +26,12 @@ struct walk_lease {
     bool inherited;  /* the buffer came from the period before, with its contents */
 };
 
+/* Whose a buffer is. One that was left for the next period's lease still counts as the giver's. */
+struct walk_loan {
+    uint64_t period;
+    uint32_t lease;
+};
+
 struct walk_period {
     unsigned parts;
     uint32_t left;             /* nodes not done */
@@ -33,16 +39,20 @@ struct walk_period {
     struct walk_lease *leases; /* [lease_count] */
 };
 
+/* How far a lane or a pool is. */
+struct walk_place {
+    uint64_t period;
+    uint32_t at; /* in graph.lane or graph.pool */
+};
+
 struct walk {
     const struct graph *graph;
     uint64_t opened; /* periods opened so far; the last WALK_PERIODS of them are tracked */
     struct walk_period period[WALK_PERIODS];
-    struct {
-        uint64_t period;
-        uint32_t at;
-    } lane[LANE_COUNT], pool[POOL_COUNT];
+    struct walk_place lane[LANE_COUNT], pool[POOL_COUNT];
     uint32_t *free[POOL_COUNT]; /* stacks of idle buffers */
     uint32_t free_count[POOL_COUNT];
+    struct walk_loan *loan[POOL_COUNT]; /* [buffers]: of a buffer that is not idle */
 };
 
 /** Errors: -ENOMEM. The graph must outlive the walk. */
@@ -69,6 +79,11 @@ bool walk_next(struct walk *walk, enum lane lane, struct walk_at *at);
 bool walk_ready(const struct walk *walk, struct walk_at at);
 /** True where every dependency is done, whatever the buffers. */
 bool walk_deps_done(const struct walk *walk, struct walk_at at);
+/**
+ * What a lane's next node waits for: an earlier node that is not done, a dependency or the user of
+ * a buffer. False where it waits for nothing.   Cost: O(buffers).
+ */
+bool walk_waits_for(const struct walk *walk, struct walk_at at, struct walk_at *on);
 /** Starts the lane's next node, which is ready: borrows its buffers. */
 void walk_start(struct walk *walk, struct walk_at at);
 /** The node is done: its buffers are free where it was their last user. */
