@@ -32,7 +32,7 @@ struct run {
     uint32_t lent[POOL_COUNT];
     uint32_t periods;
     double now_s;
-    double ended_s[3]; /* the first step's end, where measuring begins, the last step's end */
+    double ended_s[4]; /* of steps: the first, where measuring begins and ends, the last */
     struct sim *sim;
 };
 
@@ -121,12 +121,10 @@ static void note_step(struct run *run, struct walk_at at)
     if (g->lane_count[LANE_COMPUTE] == 0 ||
         at.node != g->lane[LANE_COMPUTE][g->lane_count[LANE_COMPUTE] - 1])
         return;
-    if (at.period == 0)
-        run->ended_s[0] = run->now_s;
-    if (at.period == run->periods / 2)
-        run->ended_s[1] = run->now_s;
-    if (at.period == run->periods)
-        run->ended_s[2] = run->now_s;
+    const uint64_t steps[] = {0, run->periods / 2, run->periods, run->periods + 1};
+    for (int i = 0; i < 4; i++)
+        if (at.period == steps[i])
+            run->ended_s[i] = run->now_s;
 }
 
 static void end_node(struct run *run, enum lane lane)
@@ -169,16 +167,17 @@ static bool start_nodes(struct run *run, enum lane lane)
     return any;
 }
 
-/* The first step has no update behind it; after the last one there is an update alone. */
+/* The first step has no update behind it; after the last one there is an update alone. A step that
+ * is measured has another one behind it. */
 static bool open_period(struct run *run)
 {
-    uint64_t next = run->walk.opened;
-    if (next > (uint64_t)run->periods + 1 || !walk_may_open(&run->walk))
+    uint64_t next = run->walk.opened, drain = (uint64_t)run->periods + 2;
+    if (next > drain || !walk_may_open(&run->walk))
         return false;
     unsigned parts = PARTS_TRAIN;
     if (next == 0)
         parts &= ~(unsigned)PART_UPDATE;
-    if (next == (uint64_t)run->periods + 1)
+    if (next == drain)
         parts = PART_UPDATE;
     walk_open(&run->walk, parts);
     return true;
@@ -257,7 +256,7 @@ static void summarize(struct run *run)
     double steps = run->periods - run->periods / 2;
     sim->first_s = run->ended_s[0];
     sim->step_s = (run->ended_s[2] - run->ended_s[1]) / steps;
-    sim->drain_s = run->now_s - run->ended_s[2];
+    sim->drain_s = run->now_s - run->ended_s[3];
     for (int l = 0; l < LANE_COUNT; l++) {
         sim->busy_s[l] /= steps;
         sim->stall_s[l] /= steps;

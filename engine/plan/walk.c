@@ -105,14 +105,14 @@ static void let_go(struct walk *walk, uint64_t period, uint32_t number)
     }
     if (l->buffer == GRAPH_NONE)
         return;
-    if (lease->heir != GRAPH_NONE) {
-        if (is_tracked(walk, period + 1)) {
-            period_of(walk, period + 1)->leases[lease->heir].kept = l->buffer;
-            l->buffer = GRAPH_NONE;
-        }
+    if (lease->heir != GRAPH_NONE && period + 1 == walk->opened)
         return; /* walk_open moves it */
-    }
-    give_back(walk, lease->pool, l->buffer);
+    struct walk_lease *heir =
+        lease->heir != GRAPH_NONE ? &period_of(walk, period + 1)->leases[lease->heir] : NULL;
+    if (heir && heir->users > 0)
+        heir->kept = l->buffer;
+    else /* no heir, or one that was passed over */
+        give_back(walk, lease->pool, l->buffer);
     l->buffer = GRAPH_NONE;
 }
 
