@@ -93,7 +93,8 @@ static void give_back(struct walk *walk, uint32_t pool, uint32_t buffer)
 }
 
 /* The last user of a lease is done: its buffer goes to its heir, which may not be open yet, or back
- * to the pool. */
+ * to the pool: where there is no heir, or it was passed over, or what the buffer holds is not whole.
+ */
 static void let_go(struct walk *walk, uint64_t period, uint32_t number)
 {
     const struct graph_lease *lease = &walk->graph->leases[number];
@@ -105,13 +106,14 @@ static void let_go(struct walk *walk, uint64_t period, uint32_t number)
     }
     if (l->buffer == GRAPH_NONE)
         return;
-    if (lease->heir != GRAPH_NONE && period + 1 == walk->opened)
+    bool hands_over = lease->heir != GRAPH_NONE && !l->broken;
+    if (hands_over && period + 1 == walk->opened)
         return; /* walk_open moves it */
     struct walk_lease *heir =
-        lease->heir != GRAPH_NONE ? &period_of(walk, period + 1)->leases[lease->heir] : NULL;
+        hands_over ? &period_of(walk, period + 1)->leases[lease->heir] : NULL;
     if (heir && heir->users > 0)
         heir->kept = l->buffer;
-    else /* no heir, or one that was passed over */
+    else
         give_back(walk, lease->pool, l->buffer);
     l->buffer = GRAPH_NONE;
 }
@@ -133,6 +135,22 @@ static void finish(struct walk *walk, struct walk_at at)
     for (unsigned i = 0; i < NODE_LEASES; i++)
         if (node->lease[i] != GRAPH_NONE)
             user_done(walk, at, node->lease[i]);
+}
+
+/* What is not run is done at once: it holds no buffer, and no lane has to come by. Where it was to be
+ * run when the period was opened, the leases it would have used are broken. */
+static void pass_over(struct walk *walk, uint64_t period, bool broken)
+{
+    for (uint32_t i = 0; i < walk->graph->node_count; i++) {
+        const struct node *node = &walk->graph->nodes[i];
+        struct walk_at at = {period, i};
+        if (period_of(walk, period)->state[i] != STATE_WAITING || walk_is_run(walk, at))
+            continue;
+        for (unsigned l = 0; broken && l < NODE_LEASES; l++)
+            if (node->lease[l] != GRAPH_NONE)
+                period_of(walk, period)->leases[node->lease[l]].broken = true;
+        finish(walk, at);
+    }
 }
 
 void walk_open(struct walk *walk, unsigned parts)
@@ -157,6 +175,7 @@ void walk_open(struct walk *walk, unsigned parts)
         }
     }
     walk->opened++;
+    pass_over(walk, number, false);
 }
 
 /* True where the lease that is taken over from is still in use. */
@@ -168,13 +187,6 @@ static bool legacy_in_use(const struct walk *walk, uint64_t period, uint32_t num
     return period_of(walk, period - 1)->leases[legacy].users > 0;
 }
 
-/* A lease that no node will borrow has no turn to wait for. */
-static bool had_its_turn(const struct walk *walk, uint64_t period, uint32_t number)
-{
-    const struct walk_period *p = period_of(walk, period);
-    return p->leases[number].settled || !(walk->graph->leases[number].parts & p->parts);
-}
-
 /* Moves a place in a pool on to the lease whose turn it is; false where all have had it. */
 static bool find_turn(const struct walk *walk, uint32_t pool, struct walk_place *place)
 {
@@ -182,7 +194,7 @@ static bool find_turn(const struct walk *walk, uint32_t pool, struct walk_place 
     for (; place->period < walk->opened; place->period++, place->at = 0)
         for (; place->at < graph->pool_count[pool]; place->at++)
             if (is_tracked(walk, place->period) &&
-                !had_its_turn(walk, place->period, graph->pool[pool][place->at]))
+                !period_of(walk, place->period)->leases[graph->pool[pool][place->at]].settled)
                 return true;
     return false;
 }
@@ -225,26 +237,32 @@ static void borrow(struct walk *walk, uint64_t period, uint32_t number)
 bool walk_next(struct walk *walk, enum lane lane, struct walk_at *at)
 {
     const struct graph *graph = walk->graph;
-    while (walk->lane[lane].period < walk->opened) {
-        uint64_t period = walk->lane[lane].period;
-        for (; walk->lane[lane].at < graph->lane_count[lane]; walk->lane[lane].at++) {
-            *at = (struct walk_at){period, graph->lane[lane][walk->lane[lane].at]};
-            if (walk_is_run(walk, *at))
+    struct walk_place *place = &walk->lane[lane];
+    for (; place->period < walk->opened; place->period++, place->at = 0)
+        for (; place->at < graph->lane_count[lane]; place->at++) {
+            *at = (struct walk_at){place->period, graph->lane[lane][place->at]};
+            if (is_tracked(walk, at->period) &&
+                period_of(walk, at->period)->state[at->node] == STATE_WAITING)
                 return true;
-            finish(walk, *at);
         }
-        walk->lane[lane].period++;
-        walk->lane[lane].at = 0;
-    }
     return false;
 }
 
-static bool dep_done(const struct walk *walk, struct walk_at at)
+/* A node that is not run in its period may be under way in the one before, and whoever waits for it
+ * waits for that one: an evaluation behind a drain must see what the drain updates. Where it is not
+ * done, *at is what is waited for. */
+static bool is_done(const struct walk *walk, struct walk_at *at)
 {
-    if (!is_tracked(walk, at.period))
-        return true;
-    uint8_t state = period_of(walk, at.period)->state[at.node];
-    return state == STATE_DONE || (state == STATE_WAITING && !walk_is_run(walk, at));
+    struct walk_at here = *at;
+    for (; is_tracked(walk, here.period); here.period--) {
+        uint8_t state = period_of(walk, here.period)->state[here.node];
+        *at = here;
+        if (state == STATE_STARTED || (state == STATE_WAITING && walk_is_run(walk, here)))
+            return false;
+        if (walk_is_run(walk, here))
+            return true;
+    }
+    return true;
 }
 
 static bool first_undone_dep(const struct walk *walk, struct walk_at at, struct walk_at *on)
@@ -255,7 +273,7 @@ static bool first_undone_dep(const struct walk *walk, struct walk_at at, struct 
         uint32_t dep = graph->deps[node->first_dep + i];
         bool before = (dep & DEP_BEFORE) != 0;
         *on = (struct walk_at){at.period - before, dep & ~DEP_BEFORE};
-        if (!(before && at.period == 0) && !dep_done(walk, *on))
+        if (!(before && at.period == 0) && !is_done(walk, on))
             return true;
     }
     return false;
@@ -282,11 +300,13 @@ bool walk_ready(const struct walk *walk, struct walk_at at)
 static bool undone_user(const struct walk *walk, struct walk_loan loan, struct walk_at *on)
 {
     const struct graph_lease *lease = &walk->graph->leases[loan.lease];
+    const struct walk_period *period = period_of(walk, loan.period);
     for (uint32_t i = lease->last_user + 1; i-- > lease->first_user;) {
         const uint32_t *has = walk->graph->nodes[i].lease;
         *on = (struct walk_at){loan.period, i};
-        if ((has[0] == loan.lease || has[1] == loan.lease || has[2] == loan.lease) &&
-            !dep_done(walk, *on))
+        bool uses = has[0] == loan.lease || has[1] == loan.lease || has[2] == loan.lease;
+        if (uses && (period->state[i] == STATE_STARTED ||
+                     (period->state[i] == STATE_WAITING && walk_is_run(walk, *on))))
             return true;
     }
     return false;
@@ -358,6 +378,7 @@ void walk_narrow(struct walk *walk, uint64_t period, unsigned parts)
 {
     assert(is_tracked(walk, period));
     period_of(walk, period)->parts &= parts;
+    pass_over(walk, period, true);
 }
 
 uint32_t walk_buffer(const struct walk *walk, struct walk_at at, unsigned i)

@@ -24,6 +24,7 @@ struct walk_lease {
     uint32_t kept;   /* buffer left to it by the period before, or GRAPH_NONE */
     bool settled;    /* its turn in the pool is over */
     bool inherited;  /* the buffer came from the period before, with its contents */
+    bool broken;     /* users were taken from it: nobody takes over what the buffer holds */
 };
 
 /* Whose a buffer is. One that was left for the next period's lease still counts as the giver's. */
@@ -72,7 +73,7 @@ bool walk_is_idle(const struct walk *walk);
 
 /**
  * The lane's next node that has not been started; false where there is none before the next period
- * is opened. Nodes of parts that are not run are passed on the way.
+ * is opened.
  */
 bool walk_next(struct walk *walk, enum lane lane, struct walk_at *at);
 /** True where the dependencies of a lane's next node are done and its buffers can be had. */
