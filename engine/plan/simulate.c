@@ -76,31 +76,30 @@ double sim_node_seconds(const struct sim_rates *rates, const struct node *node)
     return fmax(lane_seconds(rates, node), over(node->dram_bytes, rates->dram));
 }
 
-static bool is_active(const struct run *run, enum lane lane)
+double sim_mixed_speed(const struct sim_rates *rates)
 {
-    return run->lane[lane].busy && run->lane[lane].left_s > 0;
+    bool limited = rates->mixed > 0 && rates->read > 0 && rates->write > 0;
+    return limited ? fmin(rates->mixed / (rates->read + rates->write), 1) : 1;
 }
 
 static void set_speeds(struct run *run)
 {
     const struct sim_rates *r = &run->in->rates;
-    double drives = r->mixed > 0 && r->read > 0 && r->write > 0 ? r->mixed / (r->read + r->write)
-                                                                : 1;
+    struct lane_run *l = run->lane;
     double dram = 0;
-    for (int l = 0; l < LANE_COUNT; l++)
-        run->lane[l].speed = 1;
-    if (is_active(run, LANE_READ) && is_active(run, LANE_WRITE))
-        run->lane[LANE_READ].speed = run->lane[LANE_WRITE].speed = fmin(drives, 1);
-    if (r->shared_cores && is_active(run, LANE_COMPUTE) && is_active(run, LANE_UPDATE))
-        run->lane[LANE_COMPUTE].speed = run->lane[LANE_UPDATE].speed = 0.5;
-    for (int l = 0; l < LANE_COUNT; l++)
-        if (is_active(run, (enum lane)l))
-            dram += run->lane[l].speed * run->lane[l].dram;
+    for (int i = 0; i < LANE_COUNT; i++)
+        l[i].speed = 1;
+    if (l[LANE_READ].busy && l[LANE_WRITE].busy)
+        l[LANE_READ].speed = l[LANE_WRITE].speed = sim_mixed_speed(r);
+    if (r->shared_cores && l[LANE_COMPUTE].busy && l[LANE_UPDATE].busy)
+        l[LANE_COMPUTE].speed = l[LANE_UPDATE].speed = 0.5;
+    for (int i = 0; i < LANE_COUNT; i++)
+        dram += l[i].busy ? l[i].speed * l[i].dram : 0;
     if (r->dram <= 0 || dram <= r->dram)
         return;
-    for (int l = 0; l < LANE_COUNT; l++)
-        if (run->lane[l].dram > 0)
-            run->lane[l].speed *= r->dram / dram;
+    for (int i = 0; i < LANE_COUNT; i++)
+        if (l[i].dram > 0)
+            l[i].speed *= r->dram / dram;
 }
 
 /* ---- what ends ---- */

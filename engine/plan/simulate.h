@@ -52,6 +52,9 @@ struct sim {
 /** Seconds of a node that has the machine to itself. */
 double sim_node_seconds(const struct sim_rates *rates, const struct node *node);
 
+/** The speed of both directions of the drives while both move, of each one's own; 0 to 1. */
+double sim_mixed_speed(const struct sim_rates *rates);
+
 /**
  * Errors: -ENOMEM; -EDEADLK a graph that graph_build did not make.
  * Cost: O(nodes · periods), nothing is allocated per node.
