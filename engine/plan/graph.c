@@ -179,9 +179,9 @@ static void add_sweeps(struct build *b)
 /* ---- what is kept ---- */
 
 /*
- * From forward to backward, where the backward mirrors the forward: the last units, as many as there
- * are buffers. Where weights go on to a device that keeps the last units itself, host memory keeps
- * some of those before them. Three buffers are left for those that pass: one is read, one updated,
+ * From forward to backward, where one mirrors the other: the last units, as many as there are
+ * buffers. Where weights go on to a device that keeps the last units itself, host memory keeps some
+ * of those before them, and three buffers are left for those that pass: one is read, one updated,
  * one copied.
  */
 static void choose_kept(struct build *b)

@@ -92,9 +92,8 @@ static void give_back(struct walk *walk, uint32_t pool, uint32_t buffer)
     walk->free[pool][walk->free_count[pool]++] = buffer;
 }
 
-/* The last user of a lease is done: its buffer goes to its heir, which may not be open yet, or back
- * to the pool: where there is no heir, or it was passed over, or what the buffer holds is not whole.
- */
+/* The last user of a lease is done. Its buffer goes to its heir, which may not be open yet; or to
+ * the pool, where there is none, or it was passed over, or what the buffer holds is not whole. */
 static void let_go(struct walk *walk, uint64_t period, uint32_t number)
 {
     const struct graph_lease *lease = &walk->graph->leases[number];
@@ -109,8 +108,7 @@ static void let_go(struct walk *walk, uint64_t period, uint32_t number)
     bool hands_over = lease->heir != GRAPH_NONE && !l->broken;
     if (hands_over && period + 1 == walk->opened)
         return; /* walk_open moves it */
-    struct walk_lease *heir =
-        hands_over ? &period_of(walk, period + 1)->leases[lease->heir] : NULL;
+    struct walk_lease *heir = hands_over ? &period_of(walk, period + 1)->leases[lease->heir] : NULL;
     if (heir && heir->users > 0)
         heir->kept = l->buffer;
     else
@@ -137,8 +135,8 @@ static void finish(struct walk *walk, struct walk_at at)
             user_done(walk, at, node->lease[i]);
 }
 
-/* What is not run is done at once: it holds no buffer, and no lane has to come by. Where it was to be
- * run when the period was opened, the leases it would have used are broken. */
+/* What is not run is done at once: it holds no buffer, and no lane has to come by. Where it was to
+ * be run when the period was opened, the leases it would have used are broken. */
 static void pass_over(struct walk *walk, uint64_t period, bool broken)
 {
     for (uint32_t i = 0; i < walk->graph->node_count; i++) {
@@ -319,8 +317,8 @@ static bool next_to_come_back(const struct walk *walk, uint32_t pool, struct wal
     for (uint32_t i = 0; i < walk->graph->buffers[pool]; i++) {
         struct walk_loan loan = walk->loan[pool][i];
         uint32_t last = walk->graph->leases[loan.lease].last_user;
-        bool sooner = loan.period < first.period ||
-                      (loan.period == first.period && last < first.node);
+        bool sooner =
+            loan.period < first.period || (loan.period == first.period && last < first.node);
         if (!sooner || !is_tracked(walk, loan.period) || !undone_user(walk, loan, &user))
             continue;
         first = (struct walk_at){loan.period, last};
