@@ -18,7 +18,7 @@ struct bounds {
     double *seconds;    /* [nodes] alone */
     double *way_in;     /* [nodes] from the end of the anchor it comes after until it can begin */
     double *way_out;    /* [nodes] from its end until the anchor it must be done for can begin */
-    double *anchored_s; /* [anchors + 1] seconds of all anchors before this one, in a period */
+    double *anchored_s; /* [2 anchors + 1] seconds of all anchors before this one, in two periods */
     uint32_t *due_first, *due_next; /* [anchors], [nodes] lists of what is due for an anchor */
     double *window; /* [anchors][anchors + 1] seconds from one's end to the later ones' begin */
     double *chain;  /* [anchors + 1] */
@@ -63,13 +63,16 @@ static void find_ways(struct bounds *b, uint32_t node, uint32_t dep)
 static void measure_nodes(struct bounds *b)
 {
     const struct graph *g = b->graph;
+    int32_t n = b->order.anchors;
     for (uint32_t i = 0; i < g->node_count; i++) {
         b->seconds[i] = node_seconds(b, i);
         if (b->order.anchor[i] >= 0)
             b->anchored_s[b->order.anchor[i] + 1] = b->seconds[i];
     }
-    for (int32_t a = 0; a < b->order.anchors; a++)
+    for (int32_t a = 0; a < n; a++)
         b->anchored_s[a + 1] += b->anchored_s[a];
+    for (int32_t a = 1; a <= n; a++)
+        b->anchored_s[n + a] = b->anchored_s[n] + b->anchored_s[a];
     for (int pass = 0; pass < 2; pass++) { /* a way may begin in the period before */
         for (uint32_t i = 0; i < g->node_count; i++)
             for (uint32_t d = 0; order_has(g, i) && d < g->nodes[i].dep_count; d++)
@@ -78,13 +81,6 @@ static void measure_nodes(struct bounds *b)
             for (uint32_t d = 0; order_has(g, i) && d < g->nodes[i].dep_count; d++)
                 find_ways(b, i, g->deps[g->nodes[i].first_dep + d]);
     }
-}
-
-/* Seconds of all anchors before this one, counted on from period to period. */
-static double anchored(const struct bounds *b, int32_t anchor)
-{
-    int32_t n = b->order.anchors, period = anchor >= 0 ? anchor / n : -((n - 1 - anchor) / n);
-    return period * b->anchored_s[n] + b->anchored_s[anchor - period * n];
 }
 
 /* ---- work, and the seconds it needs ---- */
@@ -186,16 +182,17 @@ static void find_windows(struct bounds *b, int32_t from)
 {
     int32_t anchors = b->order.anchors;
     double *window = &b->window[(size_t)from * ((size_t)anchors + 1)];
+    const double *anchored_s = b->anchored_s;
     struct work work = no_work();
     for (int32_t to = from + 1; to <= from + anchors; to++) {
         for (uint32_t i = b->due_first[to % anchors]; i != GRAPH_NONE; i = b->due_next[i]) {
             int32_t begin = to - (before(b, i) - after(b, i)); /* the anchor it comes after */
             if (begin < from)
                 continue;
-            double in = anchored(b, begin + 1) - anchored(b, from + 1) + b->way_in[i];
-            add_work(b, i, in, b->way_out[i] - anchored(b, to), &work);
+            double in = anchored_s[begin + 1] - anchored_s[from + 1] + b->way_in[i];
+            add_work(b, i, in, b->way_out[i] - anchored_s[to], &work);
         }
-        window[to - from] = work_seconds(b->rates, &work, anchored(b, to));
+        window[to - from] = work_seconds(b->rates, &work, anchored_s[to]);
     }
 }
 
@@ -208,9 +205,9 @@ static double longest_chain(struct bounds *b, uint32_t from)
     b->chain[0] = 0;
     for (uint32_t to = 1; to <= anchors; to++) {
         double begin = 0;
-        for (uint32_t by = 0; by < to; by++) {
-            const double *window = &b->window[(size_t)((from + by) % anchors) * (anchors + 1)];
-            begin = fmax(begin, b->chain[by] + window[to - by]);
+        for (uint32_t by = 0, at = from; by < to; by++, at = at + 1 < anchors ? at + 1 : 0) {
+            double window = b->window[(size_t)at * (anchors + 1) + to - by];
+            begin = fmax(begin, b->chain[by] + window);
         }
         uint32_t anchor = (from + to) % anchors;
         b->chain[to] = begin + b->anchored_s[anchor + 1] - b->anchored_s[anchor];
@@ -250,7 +247,7 @@ static int bounds_open(struct bounds *b)
     b->seconds = array(b->graph->node_count, sizeof *b->seconds, &rc);
     b->way_in = array(b->graph->node_count, sizeof *b->way_in, &rc);
     b->way_out = array(b->graph->node_count, sizeof *b->way_out, &rc);
-    b->anchored_s = array(anchors + 1, sizeof *b->anchored_s, &rc);
+    b->anchored_s = array(2 * anchors + 1, sizeof *b->anchored_s, &rc);
     b->window = array(anchors * (anchors + 1), sizeof *b->window, &rc);
     b->chain = array(anchors + 1, sizeof *b->chain, &rc);
     return rc;

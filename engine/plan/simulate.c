@@ -20,7 +20,7 @@ struct lane_run {
     uint32_t first, count, room;
     bool busy;
     double left_s;  /* of the node that is served, at full speed */
-    double dram;    /* bytes/s it asks of host memory at full speed */
+    double dram;    /* bytes/s that it asks of host memory then */
     double speed;   /* now, of the full one */
     double start_s; /* when it began */
 };
@@ -29,7 +29,6 @@ struct run {
     const struct sim_in *in;
     struct walk walk;
     struct lane_run lane[LANE_COUNT];
-    uint32_t lent[POOL_COUNT];
     uint32_t periods;
     double now_s;
     double ended_s[4]; /* of steps: the first, where measuring begins and ends, the last */

@@ -64,7 +64,8 @@ void walk_free(struct walk *walk);
 bool walk_may_open(const struct walk *walk);
 /** Opens the next period with these parts of it. walk_may_open must be true. */
 void walk_open(struct walk *walk, unsigned parts);
-/** Leaves an opened period no other parts than these. What was started goes on. */
+/** Leaves an opened period no other parts than these. What was started goes on; a buffer whose uses
+ * are cut short is not kept for the next period. */
 void walk_narrow(struct walk *walk, uint64_t period, unsigned parts);
 /** True where the node belongs to a part of its period that is run. */
 bool walk_is_run(const struct walk *walk, struct walk_at at);

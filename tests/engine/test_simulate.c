@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#define RUNS  300u
+#define RUNS  200u
 #define EXACT 1e-12
 #define UNITS 3u
 #define TILE  4096u
