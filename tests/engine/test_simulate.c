@@ -455,12 +455,44 @@ static double most_of(uint32_t number)
     return 1.05;
 }
 
-/* A plan may leave a share of the update to the forward where nothing forces it to; the best of
- * three is taken. Returns how much longer a step takes than the bound of its graph. */
-static double ratio_of(struct graph_case *c)
+/*
+ * DESIGN's formula, from sums alone: the longest resource of the update with the forward, and that
+ * of the backward; without clipping both are one phase. It knows no units, no buffers, no order.
+ */
+static double phases_s(const struct graph *g, const struct sim_rates *r, bool deferred)
+{
+    double s[2][LANE_COUNT] = {{0}}, dram[2] = {0}, sum = 0;
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        const struct node *n = &g->nodes[i];
+        bool kept = n->kind == NODE_READ_WEIGHTS && g->leases[n->lease[0]].legacy != GRAPH_NONE;
+        int phase = deferred && !(n->parts & ((unsigned)PART_UPDATE | PART_FORWARD));
+        if (kept || !(n->parts & PARTS_TRAIN))
+            continue;
+        s[phase][n->lane] += sim_node_seconds(r, n);
+        dram[phase] += n->dram_bytes / r->dram;
+    }
+    for (int phase = 0; phase < 2; phase++) {
+        const double *l = s[phase];
+        double both = l[LANE_READ] + l[LANE_WRITE];
+        double drives = fmin(both, fmin(l[LANE_READ], l[LANE_WRITE]) / sim_mixed_speed(r) +
+                                       fabs(l[LANE_READ] - l[LANE_WRITE]));
+        double cores = r->shared_cores ? l[LANE_COMPUTE] + l[LANE_UPDATE]
+                                       : fmax(l[LANE_COMPUTE], l[LANE_UPDATE]);
+        sum += fmax(fmax(drives, cores), fmax(dram[phase], fmax(l[LANE_H2D], l[LANE_D2H])));
+    }
+    return sum;
+}
+
+struct judged {
+    double step_s, bound_s, phases_s;
+};
+
+/* A plan may leave a share of the update to the forward where nothing forces it to: of three, the
+ * fastest step, and the least bound. */
+static struct judged judge(struct graph_case *c)
 {
     static const double shares[] = {0, 0.25, 0.5};
-    double best = INFINITY, ratio = 0;
+    struct judged least = {INFINITY, INFINITY, INFINITY};
     for (int i = 0; i < (c->in.deferred ? 1 : 3); i++) {
         struct graph g;
         struct sim sim;
@@ -469,19 +501,20 @@ static double ratio_of(struct graph_case *c)
         assert_int_equal(graph_build(&c->in, &g), 0);
         struct sim_in in = {.graph = &g, .rates = c->rates};
         assert_int_equal(simulate(&in, &sim), 0);
-        if (sim.step_s < best) {
-            best = sim.step_s;
-            assert_int_equal(graph_bound(&g, &c->rates, &bound), 0);
-            ratio = sim.step_s / bound.step_s;
-        }
+        assert_int_equal(graph_bound(&g, &c->rates, &bound), 0);
+        if (sim.step_s < bound.step_s * (1 - 1e-9))
+            fail_msg("%s: %.9g s, bound %.9g", c->name, sim.step_s, bound.step_s);
+        least.step_s = fmin(least.step_s, sim.step_s);
+        least.bound_s = fmin(least.bound_s, bound.step_s);
+        least.phases_s = fmin(least.phases_s, phases_s(&g, &c->rates, c->in.deferred));
         graph_free(&g);
     }
-    return ratio;
+    return least;
 }
 
 static void test_a_step_costs_what_its_slowest_resource_costs(void **state)
 {
-    uint32_t judged = 0, within = 0;
+    uint32_t judged = 0, within = 0, of_phases = 0;
     double sum = 0, worst = 0;
     struct graph_case *c = malloc(sizeof *c);
     (void)state;
@@ -490,16 +523,24 @@ static void test_a_step_costs_what_its_slowest_resource_costs(void **state)
         graph_case(i, c);
         if (c->small_pools)
             continue;
-        double ratio = ratio_of(c);
+        struct judged j = judge(c);
+        double ratio = j.step_s / j.bound_s;
         if (ratio > most_of(i))
             fail_msg("%s: %.3f times the bound, at most %.3f", c->name, ratio, most_of(i));
+        if (ratio > 1.05)
+            printf("%s: %.3f times the bound\n", c->name, ratio);
+        /* buffers let some of it be done earlier, or hold it up */
+        if (j.bound_s < 0.9 * j.phases_s || j.bound_s > 1.2 * j.phases_s)
+            fail_msg("%s: bound %.3g s, formula %.3g", c->name, j.bound_s, j.phases_s);
         judged++;
         within += ratio <= 1.05;
+        of_phases += j.step_s <= 1.05 * j.phases_s;
         sum += ratio;
         worst = fmax(worst, ratio);
     }
-    printf("%u of %u judged, %u within 1.05 of the bound; mean %.4f, worst %.3f\n", judged, CASES,
-           within, sum / judged, worst);
+    printf("%u of %u judged, %u within 1.05 of the bound; mean %.4f, worst %.3f; %u within 1.05 of "
+           "the formula of its phases\n",
+           judged, CASES, within, sum / judged, worst, of_phases);
     assert_true(judged >= CASES * 8 / 10);
     assert_true(judged - within <= sizeof known / sizeof known[0]);
     free(c);
