@@ -258,18 +258,9 @@ static void look_ahead(struct execute *run)
         walk_open(&run->walk, PARTS_TRAIN);
 }
 
-/* Lanes pass the nodes of parts that are not run; that may free buffers for others. */
-static void pass_left_out(struct walk *walk)
-{
-    struct walk_at ignored;
-    for (int lane = 0; lane < LANE_COUNT; lane++)
-        walk_next(walk, (enum lane)lane, &ignored);
-}
-
 static int start_all(struct hst_engine *engine, bool *moved)
 {
     look_ahead(&engine->run);
-    pass_left_out(&engine->run.walk);
     int rc = land(engine, 0, moved);
     rc = rc ? rc : look_at_device(engine, moved);
     rc = rc ? rc : run_drive_lane(engine, LANE_READ, moved);
@@ -327,7 +318,6 @@ int loop_to_rest(struct hst_engine *engine)
 
 bool loop_is_idle(struct hst_engine *engine)
 {
-    pass_left_out(&engine->run.walk);
     return walk_is_idle(&engine->run.walk);
 }
 

@@ -105,6 +105,14 @@ static struct move weights_at(const struct hst_engine *engine, struct walk_at at
     };
 }
 
+/* The first extent of a piece of a unit's weights; a node in no graph is one piece. */
+static uint32_t piece_start(const struct hst_engine *engine, const struct node *node,
+                            uint32_t piece)
+{
+    uint64_t extents = weights_count(engine, node->unit);
+    return (uint32_t)(extents * piece / (node->tile_count ? node->tile_count : 1));
+}
+
 /* ---- a node ---- */
 
 static bool has_states(const struct hst_engine *engine, const struct node *node)
@@ -128,7 +136,7 @@ uint32_t moves_count(const struct hst_engine *engine, const struct node *node)
 {
     switch ((enum node_kind)node->kind) {
     case NODE_READ_WEIGHTS:
-        return weights_count(engine, node->unit);
+        return piece_start(engine, node, node->tile + 1) - piece_start(engine, node, node->tile);
     case NODE_READ_TILE:
         return (has_states(engine, node) ? 1 : 0) + (has_grads(engine, node) ? 1 : 0);
     case NODE_WRITE_TILE: /* the record of one tile, or none; weights of all, or none */
@@ -167,7 +175,7 @@ struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_
     bool write = node->kind == NODE_WRITE_TILE;
     switch ((enum node_kind)node->kind) {
     case NODE_READ_WEIGHTS:
-        return weights_at(engine, at, node->unit, i);
+        return weights_at(engine, at, node->unit, piece_start(engine, node, node->tile) + i);
     case NODE_WRITE_GRADS:
         return grads_at(engine, at, node->unit, i);
     case NODE_READ_ACTS:

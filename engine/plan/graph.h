@@ -9,7 +9,8 @@
  *
  * A graph describes one period, and training repeats it. A period begins with the update that the
  * step before left behind, then comes its forward, then its backward; so the deferred update and
- * the forward that hides it are in one period. Without clipping the update is part of the backward.
+ * the forward that hides it are in one period. Without clipping the update is part of the backward,
+ * but for a share of it that may be left to the next forward.
  *
  * Nodes are numbered in program order: run one after another in that order, each finds its
  * dependencies done and a buffer free (graph_check shows it). Each lane starts its nodes in this
@@ -19,7 +20,8 @@
  */
 #include <hoistway/hoistway.h>
 
-/** What a node occupies. Nodes of one lane start in order; lanes run side by side. */
+/** What a node occupies. Nodes of one lane start in order; lanes run side by side. What the device
+ * does (COMPUTE, H2D, D2H) also ends in order; the others' nodes may end in any. */
 enum lane {
     LANE_READ = 0, /* drives, from */
     LANE_WRITE,    /* drives, to */
@@ -83,7 +85,9 @@ struct node {
     uint8_t kind, lane;
     uint8_t parts; /* any of them makes it run */
     uint32_t unit;
-    uint32_t tile, tile_count; /* of READ_TILE, UPDATE, WRITE_TILE */
+    /* of READ_TILE, UPDATE, WRITE_TILE, WRITE_GRADS; of READ_WEIGHTS: piece `tile` of so many, each
+       the same share of the unit's extents */
+    uint32_t tile, tile_count;
     uint32_t first_dep, dep_count;
     uint32_t lease[NODE_LEASES]; /* GRAPH_NONE where fewer */
     double work;                 /* bytes on the lane; FLOPs of COMPUTE; elements of UPDATE */
@@ -93,7 +97,8 @@ struct node {
 /** A loan of one buffer: from its first user on, until all users are done. */
 struct graph_lease {
     uint8_t pool;
-    uint32_t users;  /* nodes */
+    uint32_t users; /* nodes */
+    uint32_t first_user, last_user;
     uint32_t heir;   /* lease of the next period that goes on with the buffer, or GRAPH_NONE */
     uint32_t legacy; /* the lease of the period before that it takes over from, or GRAPH_NONE */
 };
@@ -137,6 +142,9 @@ struct graph_in {
     uint32_t tile_elements;
     double weight_bytes, state_bytes, grad_bytes; /* per element */
     bool deferred; /* the update waits for the norm of all gradients */
+    /* Where it does not: the share of all tiles whose update is left to the next forward, 0 to 1.
+       With the forward's share of the computation the drives can work all the time. */
+    double late_share;
     /* The device has memory of its own: weights, gradients and checkpoints whose home is not HBM
        are copied. */
     bool apart;
@@ -145,9 +153,10 @@ struct graph_in {
 };
 
 /**
- * Builds the graph. What is kept from one use of a unit's weights to the next is decided here: the
- * last units of a sweep stay for the sweep that follows, as far as buffers go.
- * Errors: -ENOMEM; -ENOSPC a pool that is needed has no buffer.   Cost: O(tiles).
+ * Builds the graph. Two things are decided here, both as far as buffers go: how many units ahead of
+ * a visit each step on its way comes, and what stays in its buffer from one sweep to the next.
+ * Errors: -ENOMEM; -ENOSPC a pool that is needed has no buffer; -EINVAL a unit comes before one
+ * whose weights it reads in the forward, or after it in the backward.   Cost: O(tiles).
  */
 int graph_build(const struct graph_in *in, struct graph *graph);
 void graph_free(struct graph *graph);

@@ -62,7 +62,10 @@ void build_use(struct build *b, uint32_t node, uint32_t lease)
         i++;
     assert(i < NODE_LEASES);
     n->lease[i] = lease;
-    b->graph->leases[lease].users++;
+    struct graph_lease *l = &b->graph->leases[lease];
+    if (l->users++ == 0)
+        l->first_user = node;
+    l->last_user = node;
 }
 
 static void add_edge(struct build *b, uint32_t node, uint32_t dep)
@@ -89,11 +92,14 @@ static void link_to(struct build *b, uint32_t node, uint32_t dep)
         add_edge(b, node, dep < node ? dep : dep | DEP_BEFORE);
 }
 
-static void link_writes(struct build *b, uint32_t node, uint32_t unit)
+/* To all nodes of that kind in the unit's update. */
+static void link_update(struct build *b, uint32_t node, uint32_t unit, enum node_kind kind)
 {
-    for (uint32_t i = b->units[unit].first_update; i < b->units[unit].end_update; i++)
-        if (b->graph->nodes[i].kind == NODE_WRITE_TILE)
-            link_to(b, node, i);
+    const uint32_t *update = b->units[unit].update;
+    for (int part = 0; part < 4; part += 2)
+        for (uint32_t i = update[part]; i < update[part + 1]; i++)
+            if (b->graph->nodes[i].kind == kind)
+                link_to(b, node, i);
 }
 
 /* What reads weights comes after the update that wrote them. */
@@ -106,21 +112,22 @@ static void link_reader(struct build *b, uint32_t node)
         uint32_t unit = i == 0 ? n->unit : u->alias_of[i - 1];
         bool away = b->in->units[unit].weights == HST_TIER_NVME;
         if (from_drive && away)
-            link_writes(b, node, unit);
+            link_update(b, node, unit, NODE_WRITE_TILE);
         else if (!from_drive && (!away || unit == n->unit))
-            link_to(b, node, b->units[unit].update);
+            link_update(b, node, unit, NODE_UPDATE);
     }
 }
 
+/* A tile is read, updated, written: three nodes in a row. */
 static void link_tile(struct build *b, uint32_t node)
 {
-    const struct build_unit *s = &b->units[b->graph->nodes[node].unit];
-    uint32_t tile = b->graph->nodes[node].tile;
-    for (uint32_t i = node; i < s->end_update && b->graph->nodes[i].tile == tile; i++)
-        if (b->graph->nodes[i].kind == NODE_WRITE_TILE)
-            link_to(b, node, i);
-    if (b->in->deferred)
-        link_to(b, node, s->write_grads);
+    const struct graph *g = b->graph;
+    const struct node *n = &g->nodes[node];
+    if (node + 2 < g->node_count && g->nodes[node + 2].kind == NODE_WRITE_TILE &&
+        g->nodes[node + 2].tile == n->tile)
+        link_to(b, node, node + 2);
+    if (n->parts == PART_UPDATE)
+        link_to(b, node, b->units[n->unit].write_grads);
 }
 
 static void link_all(struct build *b)
@@ -128,7 +135,10 @@ static void link_all(struct build *b)
     for (uint32_t i = 0; i < b->graph->node_count && b->rc == 0; i++) {
         const struct node *n = &b->graph->nodes[i];
         switch ((enum node_kind)n->kind) {
-        case NODE_READ_WEIGHTS:
+        case NODE_READ_WEIGHTS: /* its other pieces begin after the first one */
+            if (n->tile == 0)
+                link_reader(b, i);
+            break;
         case NODE_COPY_WEIGHTS:
         case NODE_FORWARD:
         case NODE_BACKWARD:
@@ -195,14 +205,13 @@ int build_open(struct build *b)
 {
     b->units = calloc((size_t)b->in->unit_count + 1, sizeof *b->units);
     for (uint32_t i = 0; b->units && i < b->in->unit_count; i++)
-        b->units[i] = (struct build_unit){.read = GRAPH_NONE,
+        b->units[i] = (struct build_unit){.first_read = GRAPH_NONE,
                                           .copy = GRAPH_NONE,
                                           .forward = GRAPH_NONE,
                                           .backward = GRAPH_NONE,
                                           .norm = GRAPH_NONE,
                                           .write_grads = GRAPH_NONE,
                                           .acts_moved = GRAPH_NONE,
-                                          .update = GRAPH_NONE,
                                           .weights = GRAPH_NONE,
                                           .device_weights = GRAPH_NONE,
                                           .acts = GRAPH_NONE,

@@ -1,22 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_PLAN_GRAPH_BUILD_H
 #define HOISTWAY_ENGINE_PLAN_GRAPH_BUILD_H
-/* What the builder of the step graph works with: the graph under construction, and where each unit
- * stands in it. */
+/*
+ * What the builder of the step graph works with: the graph under construction, and where each unit
+ * stands in it. graph_build.c appends and links nodes, graph_parts.c makes the parts of a visit of
+ * them, graph.c puts the parts in order and decides what is kept.
+ */
 #include "plan/graph.h"
 
 /* A unit while its visits are built; GRAPH_NONE where there is none. */
 struct build_unit {
     /* nodes: of the visit at hand, or the last one */
-    uint32_t read, copy, forward, backward, norm, write_grads;
-    uint32_t acts_moved;               /* what moved its checkpoints last */
-    uint32_t update;                   /* the last of its update */
-    uint32_t first_update, end_update; /* nodes [first, end) are its update */
+    uint32_t first_read, last_read; /* pieces of its weights are among the nodes between them */
+    uint32_t copy, forward, backward, norm, write_grads;
+    uint32_t acts_moved; /* what moved its checkpoints last */
+    uint32_t update[4];  /* nodes [0, 1) hold its late update, [2, 3) its early one */
     /* leases of the visit at hand */
     uint32_t weights, device_weights, acts, device_acts, grads, device_grads;
     uint32_t first_weights, last_weights; /* leases of the period's first and last visit */
-    bool updated;
+    /* decided beforehand */
+    uint32_t place[2]; /* in the forward, in the backward */
+    uint32_t late_first, late_end; /* tiles of it whose update is left to the next step's forward */
     bool keep_weights, keep_device_weights, keep_acts; /* from its forward to its backward */
+};
+
+/* Weights that are being read, in pieces between other nodes. */
+struct build_reading {
+    uint32_t unit;
+    unsigned parts;
+    double bytes;
+    uint32_t pieces, done;
 };
 
 struct edge {
@@ -26,13 +39,18 @@ struct edge {
 struct build {
     const struct graph_in *in;
     struct graph *graph;
-    unsigned update_part;
     struct build_unit *units;
+    struct build_reading reading;
+    bool reads_ahead; /* while a unit is updated the next one's weights are read */
+    bool leases;      /* weights of any unit pass through host memory */
+    bool spills;      /* checkpoints of any unit go to a drive */
     struct edge *edges;
     uint32_t edge_count, edge_room;
     uint32_t clip;
     int rc; /* the first error; after it nothing is added */
 };
+
+/* ---- graph_build.c ---- */
 
 /** Errors: -ENOMEM. */
 int build_open(struct build *build);
@@ -47,5 +65,29 @@ uint32_t build_lease(struct build *build, enum pool pool);
 void build_use(struct build *build, uint32_t node, uint32_t lease);
 /** The node waits for `dep`, of this period; GRAPH_NONE is none. */
 void build_dep(struct build *build, uint32_t node, uint32_t dep);
+
+/* ---- graph_parts.c: what a visit is made of; each adds what the unit's homes ask for ---- */
+
+/** Weights that pass through host memory; that are copied to the device; checkpoints that move. */
+bool parts_lease_weights(const struct build *build, uint32_t unit);
+bool parts_copy_weights(const struct build *build, uint32_t unit);
+bool parts_move_acts(const struct build *build, uint32_t unit);
+/** Any tile is updated under the next forward; right after the backward. */
+bool parts_is_late(const struct build *build, uint32_t unit);
+bool parts_is_early(const struct build *build, uint32_t unit);
+
+/** The unit's weights are the next to be read: an update of another one reads them in pieces
+ * between its tiles, and parts_read what is left. */
+void parts_plan_read(struct build *build, uint32_t unit, unsigned parts);
+void parts_read(struct build *build, uint32_t unit, unsigned parts);
+void parts_late_update(struct build *build, uint32_t unit);
+void parts_copy(struct build *build, uint32_t unit, unsigned parts);
+void parts_read_acts(struct build *build, uint32_t unit);
+void parts_fetch_acts(struct build *build, uint32_t unit);
+/** The parts of a period that a unit's forward belongs to. */
+unsigned parts_of_forward(const struct build *build, uint32_t unit);
+/** The visit, and what it leaves: checkpoints, or gradients and the update that follows at once. */
+void parts_forward(struct build *build, uint32_t unit);
+void parts_backward(struct build *build, uint32_t unit);
 
 #endif

@@ -44,7 +44,8 @@ int walk_init(struct walk *walk, const struct graph *graph)
     for (int pool = 0; pool < POOL_COUNT; pool++) {
         uint32_t count = graph->buffers[pool];
         walk->free[pool] = calloc((size_t)count + 1, sizeof(uint32_t));
-        if (!walk->free[pool]) {
+        walk->loan[pool] = calloc((size_t)count + 1, sizeof(struct walk_loan));
+        if (!walk->free[pool] || !walk->loan[pool]) {
             complete = false;
             continue;
         }
@@ -64,8 +65,10 @@ void walk_free(struct walk *walk)
         free(walk->period[p].state);
         free(walk->period[p].leases);
     }
-    for (int pool = 0; pool < POOL_COUNT; pool++)
+    for (int pool = 0; pool < POOL_COUNT; pool++) {
         free(walk->free[pool]);
+        free(walk->loan[pool]);
+    }
     *walk = (struct walk){0};
 }
 
@@ -89,8 +92,8 @@ static void give_back(struct walk *walk, uint32_t pool, uint32_t buffer)
     walk->free[pool][walk->free_count[pool]++] = buffer;
 }
 
-/* The last user of a lease is done: its buffer goes to its heir, which may not be open yet, or back
- * to the pool. */
+/* The last user of a lease is done. Its buffer goes to its heir, which may not be open yet; or to
+ * the pool, where there is none, or it was passed over, or what the buffer holds is not whole. */
 static void let_go(struct walk *walk, uint64_t period, uint32_t number)
 {
     const struct graph_lease *lease = &walk->graph->leases[number];
@@ -102,14 +105,14 @@ static void let_go(struct walk *walk, uint64_t period, uint32_t number)
     }
     if (l->buffer == GRAPH_NONE)
         return;
-    if (lease->heir != GRAPH_NONE) {
-        if (is_tracked(walk, period + 1)) {
-            period_of(walk, period + 1)->leases[lease->heir].kept = l->buffer;
-            l->buffer = GRAPH_NONE;
-        }
+    bool hands_over = lease->heir != GRAPH_NONE && !l->broken;
+    if (hands_over && period + 1 == walk->opened)
         return; /* walk_open moves it */
-    }
-    give_back(walk, lease->pool, l->buffer);
+    struct walk_lease *heir = hands_over ? &period_of(walk, period + 1)->leases[lease->heir] : NULL;
+    if (heir && heir->users > 0)
+        heir->kept = l->buffer;
+    else
+        give_back(walk, lease->pool, l->buffer);
     l->buffer = GRAPH_NONE;
 }
 
@@ -130,6 +133,22 @@ static void finish(struct walk *walk, struct walk_at at)
     for (unsigned i = 0; i < NODE_LEASES; i++)
         if (node->lease[i] != GRAPH_NONE)
             user_done(walk, at, node->lease[i]);
+}
+
+/* What is not run is done at once: it holds no buffer, and no lane has to come by. Where it was to
+ * be run when the period was opened, the leases it would have used are broken. */
+static void pass_over(struct walk *walk, uint64_t period, bool broken)
+{
+    for (uint32_t i = 0; i < walk->graph->node_count; i++) {
+        const struct node *node = &walk->graph->nodes[i];
+        struct walk_at at = {period, i};
+        if (period_of(walk, period)->state[i] != STATE_WAITING || walk_is_run(walk, at))
+            continue;
+        for (unsigned l = 0; broken && l < NODE_LEASES; l++)
+            if (node->lease[l] != GRAPH_NONE)
+                period_of(walk, period)->leases[node->lease[l]].broken = true;
+        finish(walk, at);
+    }
 }
 
 void walk_open(struct walk *walk, unsigned parts)
@@ -154,6 +173,7 @@ void walk_open(struct walk *walk, unsigned parts)
         }
     }
     walk->opened++;
+    pass_over(walk, number, false);
 }
 
 /* True where the lease that is taken over from is still in use. */
@@ -165,41 +185,24 @@ static bool legacy_in_use(const struct walk *walk, uint64_t period, uint32_t num
     return period_of(walk, period - 1)->leases[legacy].users > 0;
 }
 
-/* True where all leases of the pool before this one have had their turn. */
-static bool is_turn(const struct walk *walk, uint64_t period, uint32_t number)
+/* Moves a place in a pool on to the lease whose turn it is; false where all have had it. */
+static bool find_turn(const struct walk *walk, uint32_t pool, struct walk_place *place)
 {
     const struct graph *graph = walk->graph;
-    uint32_t pool = graph->leases[number].pool;
-    uint64_t p = walk->pool[pool].period;
-    uint32_t at = walk->pool[pool].at;
-    while (p < walk->opened) {
-        for (; at < graph->pool_count[pool]; at++) {
-            uint32_t next = graph->pool[pool][at];
-            if (p == period && next == number)
+    for (; place->period < walk->opened; place->period++, place->at = 0)
+        for (; place->at < graph->pool_count[pool]; place->at++)
+            if (is_tracked(walk, place->period) &&
+                !period_of(walk, place->period)->leases[graph->pool[pool][place->at]].settled)
                 return true;
-            if (is_tracked(walk, p) && !period_of(walk, p)->leases[next].settled)
-                return false;
-        }
-        p++;
-        at = 0;
-    }
     return false;
 }
 
-/* Moves the pool's place behind what has had its turn, so that is_turn stays cheap. */
-static void advance_pool(struct walk *walk, uint32_t pool)
+static bool is_turn(const struct walk *walk, uint64_t period, uint32_t number)
 {
-    const struct graph *graph = walk->graph;
-    while (walk->pool[pool].period < walk->opened) {
-        uint64_t p = walk->pool[pool].period;
-        for (; walk->pool[pool].at < graph->pool_count[pool]; walk->pool[pool].at++) {
-            uint32_t next = graph->pool[pool][walk->pool[pool].at];
-            if (is_tracked(walk, p) && !period_of(walk, p)->leases[next].settled)
-                return;
-        }
-        walk->pool[pool].period++;
-        walk->pool[pool].at = 0;
-    }
+    uint32_t pool = walk->graph->leases[number].pool;
+    struct walk_place place = walk->pool[pool];
+    return find_turn(walk, pool, &place) && place.period == period &&
+           walk->graph->pool[pool][place.at] == number;
 }
 
 static bool lease_can_be_had(const struct walk *walk, uint64_t period, uint32_t number)
@@ -223,7 +226,8 @@ static void borrow(struct walk *walk, uint64_t period, uint32_t number)
     l->buffer = l->inherited ? l->kept : walk->free[lease->pool][--walk->free_count[lease->pool]];
     l->kept = GRAPH_NONE;
     l->settled = true;
-    advance_pool(walk, lease->pool);
+    walk->loan[lease->pool][l->buffer] = (struct walk_loan){period, number};
+    (void)find_turn(walk, lease->pool, &walk->pool[lease->pool]); /* is_turn stays cheap */
 }
 
 /* ---- nodes ---- */
@@ -231,41 +235,52 @@ static void borrow(struct walk *walk, uint64_t period, uint32_t number)
 bool walk_next(struct walk *walk, enum lane lane, struct walk_at *at)
 {
     const struct graph *graph = walk->graph;
-    while (walk->lane[lane].period < walk->opened) {
-        uint64_t period = walk->lane[lane].period;
-        for (; walk->lane[lane].at < graph->lane_count[lane]; walk->lane[lane].at++) {
-            *at = (struct walk_at){period, graph->lane[lane][walk->lane[lane].at]};
-            if (walk_is_run(walk, *at))
+    struct walk_place *place = &walk->lane[lane];
+    for (; place->period < walk->opened; place->period++, place->at = 0)
+        for (; place->at < graph->lane_count[lane]; place->at++) {
+            *at = (struct walk_at){place->period, graph->lane[lane][place->at]};
+            if (is_tracked(walk, at->period) &&
+                period_of(walk, at->period)->state[at->node] == STATE_WAITING)
                 return true;
-            finish(walk, *at);
         }
-        walk->lane[lane].period++;
-        walk->lane[lane].at = 0;
-    }
     return false;
 }
 
-static bool dep_done(const struct walk *walk, struct walk_at at)
+/* A node that is not run in its period may be under way in the one before, and whoever waits for it
+ * waits for that one: an evaluation behind a drain must see what the drain updates. Where it is not
+ * done, *at is what is waited for. */
+static bool is_done(const struct walk *walk, struct walk_at *at)
 {
-    if (!is_tracked(walk, at.period))
-        return true;
-    uint8_t state = period_of(walk, at.period)->state[at.node];
-    return state == STATE_DONE || (state == STATE_WAITING && !walk_is_run(walk, at));
+    struct walk_at here = *at;
+    for (; is_tracked(walk, here.period); here.period--) {
+        uint8_t state = period_of(walk, here.period)->state[here.node];
+        *at = here;
+        if (state == STATE_STARTED || (state == STATE_WAITING && walk_is_run(walk, here)))
+            return false;
+        if (walk_is_run(walk, here))
+            return true;
+    }
+    return true;
 }
 
-bool walk_deps_done(const struct walk *walk, struct walk_at at)
+static bool first_undone_dep(const struct walk *walk, struct walk_at at, struct walk_at *on)
 {
     const struct graph *graph = walk->graph;
     const struct node *node = &graph->nodes[at.node];
     for (uint32_t i = 0; i < node->dep_count; i++) {
         uint32_t dep = graph->deps[node->first_dep + i];
         bool before = (dep & DEP_BEFORE) != 0;
-        if (before && at.period == 0)
-            continue;
-        if (!dep_done(walk, (struct walk_at){at.period - before, dep & ~DEP_BEFORE}))
-            return false;
+        *on = (struct walk_at){at.period - before, dep & ~DEP_BEFORE};
+        if (!(before && at.period == 0) && !is_done(walk, on))
+            return true;
     }
-    return true;
+    return false;
+}
+
+bool walk_deps_done(const struct walk *walk, struct walk_at at)
+{
+    struct walk_at on;
+    return !first_undone_dep(walk, at, &on);
 }
 
 bool walk_ready(const struct walk *walk, struct walk_at at)
@@ -277,6 +292,66 @@ bool walk_ready(const struct walk *walk, struct walk_at at)
         if (node->lease[i] != GRAPH_NONE && !lease_can_be_had(walk, at.period, node->lease[i]))
             return false;
     return true;
+}
+
+/* A user of the lease that is not done. */
+static bool undone_user(const struct walk *walk, struct walk_loan loan, struct walk_at *on)
+{
+    const struct graph_lease *lease = &walk->graph->leases[loan.lease];
+    const struct walk_period *period = period_of(walk, loan.period);
+    for (uint32_t i = lease->last_user + 1; i-- > lease->first_user;) {
+        const uint32_t *has = walk->graph->nodes[i].lease;
+        *on = (struct walk_at){loan.period, i};
+        bool uses = has[0] == loan.lease || has[1] == loan.lease || has[2] == loan.lease;
+        if (uses && (period->state[i] == STATE_STARTED ||
+                     (period->state[i] == STATE_WAITING && walk_is_run(walk, *on))))
+            return true;
+    }
+    return false;
+}
+
+/* Of the buffers of a pool that are all lent, the one that comes back first in program order. */
+static bool next_to_come_back(const struct walk *walk, uint32_t pool, struct walk_at *on)
+{
+    struct walk_at first = {UINT64_MAX, 0}, user;
+    for (uint32_t i = 0; i < walk->graph->buffers[pool]; i++) {
+        struct walk_loan loan = walk->loan[pool][i];
+        uint32_t last = walk->graph->leases[loan.lease].last_user;
+        bool sooner =
+            loan.period < first.period || (loan.period == first.period && last < first.node);
+        if (!sooner || !is_tracked(walk, loan.period) || !undone_user(walk, loan, &user))
+            continue;
+        first = (struct walk_at){loan.period, last};
+        *on = user;
+    }
+    return first.period != UINT64_MAX;
+}
+
+static bool lease_waits_for(const struct walk *walk, uint64_t period, uint32_t number,
+                            struct walk_at *on)
+{
+    const struct graph_lease *lease = &walk->graph->leases[number];
+    struct walk_place place = walk->pool[lease->pool];
+    if (legacy_in_use(walk, period, number))
+        return undone_user(walk, (struct walk_loan){period - 1, lease->legacy}, on);
+    if (is_turn(walk, period, number))
+        return next_to_come_back(walk, lease->pool, on);
+    if (!find_turn(walk, lease->pool, &place))
+        return false;
+    uint32_t other = walk->graph->pool[lease->pool][place.at];
+    *on = (struct walk_at){place.period, walk->graph->leases[other].first_user};
+    return true;
+}
+
+bool walk_waits_for(const struct walk *walk, struct walk_at at, struct walk_at *on)
+{
+    const struct node *node = &walk->graph->nodes[at.node];
+    if (first_undone_dep(walk, at, on))
+        return true;
+    for (unsigned i = 0; i < NODE_LEASES; i++)
+        if (node->lease[i] != GRAPH_NONE && !lease_can_be_had(walk, at.period, node->lease[i]))
+            return lease_waits_for(walk, at.period, node->lease[i], on);
+    return false;
 }
 
 void walk_start(struct walk *walk, struct walk_at at)
@@ -301,6 +376,7 @@ void walk_narrow(struct walk *walk, uint64_t period, unsigned parts)
 {
     assert(is_tracked(walk, period));
     period_of(walk, period)->parts &= parts;
+    pass_over(walk, period, true);
 }
 
 uint32_t walk_buffer(const struct walk *walk, struct walk_at at, unsigned i)

@@ -24,6 +24,13 @@ struct walk_lease {
     uint32_t kept;   /* buffer left to it by the period before, or GRAPH_NONE */
     bool settled;    /* its turn in the pool is over */
     bool inherited;  /* the buffer came from the period before, with its contents */
+    bool broken;     /* users were taken from it: nobody takes over what the buffer holds */
+};
+
+/* Whose a buffer is. One that was left for the next period's lease still counts as the giver's. */
+struct walk_loan {
+    uint64_t period;
+    uint32_t lease;
 };
 
 struct walk_period {
@@ -33,16 +40,20 @@ struct walk_period {
     struct walk_lease *leases; /* [lease_count] */
 };
 
+/* How far a lane or a pool is. */
+struct walk_place {
+    uint64_t period;
+    uint32_t at; /* in graph.lane or graph.pool */
+};
+
 struct walk {
     const struct graph *graph;
     uint64_t opened; /* periods opened so far; the last WALK_PERIODS of them are tracked */
     struct walk_period period[WALK_PERIODS];
-    struct {
-        uint64_t period;
-        uint32_t at;
-    } lane[LANE_COUNT], pool[POOL_COUNT];
+    struct walk_place lane[LANE_COUNT], pool[POOL_COUNT];
     uint32_t *free[POOL_COUNT]; /* stacks of idle buffers */
     uint32_t free_count[POOL_COUNT];
+    struct walk_loan *loan[POOL_COUNT]; /* [buffers]: of a buffer that is not idle */
 };
 
 /** Errors: -ENOMEM. The graph must outlive the walk. */
@@ -53,7 +64,8 @@ void walk_free(struct walk *walk);
 bool walk_may_open(const struct walk *walk);
 /** Opens the next period with these parts of it. walk_may_open must be true. */
 void walk_open(struct walk *walk, unsigned parts);
-/** Leaves an opened period no other parts than these. What was started goes on. */
+/** Leaves an opened period no other parts than these. What was started goes on; a buffer whose uses
+ * are cut short is not kept for the next period. */
 void walk_narrow(struct walk *walk, uint64_t period, unsigned parts);
 /** True where the node belongs to a part of its period that is run. */
 bool walk_is_run(const struct walk *walk, struct walk_at at);
@@ -62,13 +74,18 @@ bool walk_is_idle(const struct walk *walk);
 
 /**
  * The lane's next node that has not been started; false where there is none before the next period
- * is opened. Nodes of parts that are not run are passed on the way.
+ * is opened.
  */
 bool walk_next(struct walk *walk, enum lane lane, struct walk_at *at);
 /** True where the dependencies of a lane's next node are done and its buffers can be had. */
 bool walk_ready(const struct walk *walk, struct walk_at at);
 /** True where every dependency is done, whatever the buffers. */
 bool walk_deps_done(const struct walk *walk, struct walk_at at);
+/**
+ * What a lane's next node waits for: an earlier node that is not done, a dependency or the user of
+ * a buffer. False where it waits for nothing.   Cost: O(buffers).
+ */
+bool walk_waits_for(const struct walk *walk, struct walk_at at, struct walk_at *on);
 /** Starts the lane's next node, which is ready: borrows its buffers. */
 void walk_start(struct walk *walk, struct walk_at at);
 /** The node is done: its buffers are free where it was their last user. */

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Order follows from dependencies, and from pools by counting: of more leases than there are
+ * buffers one must have been given back. Which lane does what first is not looked at, but that a
+ * lane ends its nodes in order, as the simulator's do. What follows from the period before, and
+ * from the one behind, is found by going through several of them.
+ */
+#include "plan/graph_order.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define PASSES 4 /* periods until nothing new follows */
+
+/* Leases of one pool that have users in one lane, the next ones first. */
+struct upcoming {
+    uint32_t *place; /* [buffers] in graph.pool, counted on from period to period */
+    uint32_t first, count;
+};
+
+struct finder {
+    const struct graph *graph;
+    struct graph_order *order;
+    int32_t *end;              /* [leases] the last anchor that has ended when it is given back */
+    int32_t *need;             /* [leases] the first anchor that begins after it was lent */
+    uint32_t *place;           /* [leases] in graph.pool */
+    int32_t *ends[POOL_COUNT]; /* [buffers] the latest ends of leases so far, falling */
+    struct upcoming upcoming[POOL_COUNT][LANE_COUNT];
+    uint32_t period; /* of the pass, falling */
+    bool *fixed;     /* [nodes] is an anchor */
+};
+
+static void raise_to(int32_t *value, int32_t least)
+{
+    if (*value < least)
+        *value = least;
+}
+
+static void lower_to(int32_t *value, int32_t most)
+{
+    if (*value > most)
+        *value = most;
+}
+
+/* Anchors from a node to one that depends on it: a period more where that is of the next one. */
+static int32_t periods_of(const struct finder *f, uint32_t dep)
+{
+    return dep & DEP_BEFORE ? f->order->anchors : 0;
+}
+
+/* ---- when nodes can begin ---- */
+
+static int32_t ended(const struct finder *f, uint32_t node)
+{
+    return f->order->anchor[node] >= 0 ? f->order->anchor[node] : f->order->after[node];
+}
+
+static void note_end(struct finder *f, const struct graph_lease *lease, int32_t end)
+{
+    int32_t *ends = f->ends[lease->pool];
+    uint32_t i = f->graph->buffers[lease->pool];
+    if (ends[i - 1] >= end)
+        return;
+    for (i--; i > 0 && ends[i - 1] < end; i--)
+        ends[i] = ends[i - 1];
+    ends[i] = end;
+}
+
+/* A lease begins when the one it takes over from ends; or when, of as many earlier ones as there
+ * are buffers, the first has ended. One with an heir gives nothing back; the heir does. */
+static int32_t lent_after(struct finder *f, uint32_t number)
+{
+    const struct graph_lease *lease = &f->graph->leases[number];
+    int32_t after = lease->legacy != GRAPH_NONE
+                        ? f->end[lease->legacy] - f->order->anchors
+                        : f->ends[lease->pool][f->graph->buffers[lease->pool] - 1];
+    if (lease->heir == GRAPH_NONE)
+        note_end(f, lease, f->end[number]);
+    return after;
+}
+
+static void pass_forward(struct finder *f)
+{
+    const struct graph *g = f->graph;
+    int32_t *after = f->order->after;
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        const struct node *n = &g->nodes[i];
+        if (!order_has(g, i))
+            continue;
+        for (uint32_t d = n->first_dep; d < n->first_dep + n->dep_count; d++) {
+            uint32_t dep = g->deps[d] & ~DEP_BEFORE;
+            if (order_has(g, dep))
+                raise_to(&after[i], ended(f, dep) - periods_of(f, g->deps[d]));
+        }
+        for (unsigned l = 0; l < NODE_LEASES && n->lease[l] != GRAPH_NONE; l++) {
+            uint32_t first = g->leases[n->lease[l]].first_user;
+            raise_to(&after[i], first == i ? lent_after(f, n->lease[l]) : after[first]);
+        }
+        for (unsigned l = 0; l < NODE_LEASES && n->lease[l] != GRAPH_NONE; l++)
+            raise_to(&f->end[n->lease[l]], ended(f, i));
+    }
+    for (int p = 0; p < POOL_COUNT; p++)
+        for (uint32_t k = 0; k < g->buffers[p]; k++)
+            f->ends[p][k] -= f->ends[p][k] > -ORDER_FAR ? f->order->anchors : 0;
+}
+
+/* ---- when nodes must be done ---- */
+
+static int32_t due(const struct finder *f, uint32_t node)
+{
+    return f->order->anchor[node] >= 0 ? f->order->anchor[node] : f->order->before[node];
+}
+
+/*
+ * A lane ends its nodes in order. While one is not done, the buffers of its lease and of all later
+ * leases with later users in the same lane are lent; where these are all the pool has, the lease
+ * that comes next waits for it.
+ */
+static void due_by_pool(struct finder *f, uint32_t node, uint32_t number)
+{
+    const struct graph *g = f->graph;
+    uint32_t pool = g->leases[number].pool, count = g->pool_count[pool];
+    uint32_t place = f->place[number] + f->period * count, buffers = g->buffers[pool];
+    struct upcoming *up = &f->upcoming[pool][g->nodes[node].lane];
+    if (up->count == 0 || place < up->place[up->first]) {
+        up->first = (up->first + buffers - 1) % buffers;
+        up->place[up->first] = place;
+        up->count += up->count < buffers;
+    }
+    if (up->count < buffers || place != up->place[up->first])
+        return;
+    uint32_t next = up->place[(up->first + buffers - 1) % buffers] + 1;
+    int32_t ahead = (int32_t)(next / count - f->period);
+    lower_to(&f->order->before[node],
+             f->need[g->pool[pool][next % count]] + ahead * f->order->anchors);
+}
+
+static void pass_backward(struct finder *f)
+{
+    const struct graph *g = f->graph;
+    for (uint32_t i = g->node_count; i-- > 0;) {
+        const struct node *n = &g->nodes[i];
+        if (!order_has(g, i))
+            continue;
+        for (unsigned l = 0; l < NODE_LEASES && n->lease[l] != GRAPH_NONE; l++)
+            due_by_pool(f, i, n->lease[l]);
+        for (unsigned l = 0; l < NODE_LEASES && n->lease[l] != GRAPH_NONE; l++)
+            if (g->leases[n->lease[l]].first_user == i)
+                lower_to(&f->need[n->lease[l]], due(f, i));
+        for (uint32_t d = n->first_dep; d < n->first_dep + n->dep_count; d++)
+            lower_to(&f->order->before[g->deps[d] & ~DEP_BEFORE],
+                     due(f, i) + periods_of(f, g->deps[d]));
+    }
+}
+
+static void fill(int32_t *values, uint32_t count, int32_t value)
+{
+    for (uint32_t i = 0; i < count; i++)
+        values[i] = value;
+}
+
+static void find_order(struct finder *f)
+{
+    const struct graph *g = f->graph;
+    fill(f->order->after, g->node_count, -ORDER_FAR);
+    fill(f->order->before, g->node_count, ORDER_FAR);
+    fill(f->end, g->lease_count, -ORDER_FAR);
+    fill(f->need, g->lease_count, ORDER_FAR);
+    for (int p = 0; p < POOL_COUNT; p++) {
+        fill(f->ends[p], g->buffers[p], -ORDER_FAR);
+        for (int l = 0; l < LANE_COUNT; l++)
+            f->upcoming[p][l].count = 0;
+    }
+    for (int pass = 0; pass < PASSES; pass++)
+        pass_forward(f);
+    for (f->period = PASSES; f->period-- > 0;)
+        pass_backward(f);
+}
+
+/* ---- anchors ---- */
+
+static bool is_visit(const struct graph *g, uint32_t node)
+{
+    enum node_kind kind = (enum node_kind)g->nodes[node].kind;
+    return order_has(g, node) && (kind == NODE_FORWARD || kind == NODE_BACKWARD);
+}
+
+/* True where the node waits for the last anchor, or does the same for more tiles in its lane. */
+static bool follows(const struct graph *g, uint32_t node, uint32_t last)
+{
+    const struct node *n = &g->nodes[node], *before = &g->nodes[last];
+    for (uint32_t d = n->first_dep; d < n->first_dep + n->dep_count; d++)
+        if ((g->deps[d] & ~DEP_BEFORE) == last)
+            return true;
+    return n->kind == before->kind && n->unit == before->unit && !is_visit(g, node);
+}
+
+/* Between two visits that follow each other what must be there, and one after the other, is fixed
+ * too. Periods follow each other, hence twice round. */
+static void mark_fixed(struct finder *f)
+{
+    const struct graph_order *o = f->order;
+    uint32_t nodes = f->graph->node_count, last = GRAPH_NONE;
+    for (uint64_t i = 0; i < 2 * (uint64_t)nodes; i++) {
+        uint32_t node = (uint32_t)(i % nodes);
+        bool between = order_has(f->graph, node) && o->before[node] - o->after[node] == 1;
+        if (is_visit(f->graph, node) ||
+            (between && last != GRAPH_NONE && follows(f->graph, node, last))) {
+            f->fixed[node] = true;
+            last = node;
+        }
+    }
+}
+
+static void number_anchors(struct finder *f)
+{
+    f->order->anchors = 0;
+    for (uint32_t i = 0; i < f->graph->node_count; i++)
+        f->order->anchor[i] = f->fixed[i] ? f->order->anchors++ : -1;
+}
+
+/* ---- the whole ---- */
+
+static void *array(size_t count, size_t size, int *rc)
+{
+    void *made = calloc(count + 1, size);
+    if (!made)
+        *rc = -ENOMEM;
+    return made;
+}
+
+static int finder_open(struct finder *f)
+{
+    const struct graph *g = f->graph;
+    int rc = 0;
+    f->order->anchor = array(g->node_count, sizeof(int32_t), &rc);
+    f->order->after = array(g->node_count, sizeof(int32_t), &rc);
+    f->order->before = array(g->node_count, sizeof(int32_t), &rc);
+    f->fixed = array(g->node_count, sizeof *f->fixed, &rc);
+    f->end = array(g->lease_count, sizeof *f->end, &rc);
+    f->need = array(g->lease_count, sizeof *f->need, &rc);
+    f->place = array(g->lease_count, sizeof *f->place, &rc);
+    for (int p = 0; p < POOL_COUNT; p++) {
+        f->ends[p] = array(g->buffers[p], sizeof *f->ends[p], &rc);
+        for (int l = 0; l < LANE_COUNT; l++)
+            f->upcoming[p][l].place = array(g->buffers[p], sizeof(uint32_t), &rc);
+        for (uint32_t i = 0; rc == 0 && i < g->pool_count[p]; i++)
+            f->place[g->pool[p][i]] = i;
+    }
+    return rc;
+}
+
+static void finder_close(struct finder *f)
+{
+    for (int p = 0; p < POOL_COUNT; p++) {
+        for (int l = 0; l < LANE_COUNT; l++)
+            free(f->upcoming[p][l].place);
+        free(f->ends[p]);
+    }
+    free(f->place);
+    free(f->need);
+    free(f->end);
+    free(f->fixed);
+}
+
+int graph_order_find(const struct graph *graph, struct graph_order *order)
+{
+    struct finder f = {.graph = graph, .order = order};
+    *order = (struct graph_order){0};
+    int rc = finder_open(&f);
+    if (rc == 0) {
+        for (uint32_t i = 0; i < graph->node_count; i++)
+            f.fixed[i] = is_visit(graph, i);
+        number_anchors(&f);
+        find_order(&f);
+        mark_fixed(&f);
+        number_anchors(&f);
+        find_order(&f);
+    }
+    finder_close(&f);
+    if (rc)
+        graph_order_free(order);
+    return rc;
+}
+
+void graph_order_free(struct graph_order *order)
+{
+    free(order->before);
+    free(order->after);
+    free(order->anchor);
+    *order = (struct graph_order){0};
+}

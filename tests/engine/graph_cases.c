@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph_cases.h"
+
+#include <hoistway/plan.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+uint64_t draw(uint64_t *seed)
+{
+    uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+uint32_t pick(uint64_t *seed, uint32_t count)
+{
+    return (uint32_t)(draw(seed) >> 32) % count;
+}
+
+struct seeds seeds_of(int argc, char **argv, uint64_t count)
+{
+    if (argc < 2)
+        return (struct seeds){1, count};
+    return (struct seeds){strtoull(argv[1], NULL, 10), 1};
+}
+
+/* ---- the list ---- */
+
+static const char *const shapes[] = {"1B", "3B", "7B", "8B", "13B", "33B", "65B", "70B"};
+
+static const struct {
+    const char *name;
+    bool apart;
+    struct sim_rates rates;
+} machines[] = {
+    {"8 cores",
+     false,
+     {.flops_per_s = 0.6e12, .update = 1.4e9, .norm = 10e9, .dram = 40e9, .shared_cores = true}},
+    {"64 cores",
+     false,
+     {.flops_per_s = 6e12, .update = 8e9, .norm = 60e9, .dram = 250e9, .shared_cores = true}},
+    {"small GPU",
+     true,
+     {.flops_per_s = 80e12, .h2d = 25e9, .d2h = 25e9, .update = 2e9, .norm = 15e9, .dram = 60e9}},
+    {"large GPU",
+     true,
+     {.flops_per_s = 400e12, .h2d = 50e9, .d2h = 50e9, .update = 8e9, .norm = 60e9, .dram = 250e9}},
+};
+
+static const struct {
+    const char *name;
+    double read, write, mixed;
+} drives[] = {
+    {"fast", 28e9, 20e9, 40e9},
+    {"slow", 3e9, 2e9, 4.5e9},
+    {"half duplex", 7e9, 5e9, 6e9},
+};
+
+/* The embedding, the layers, the head: with a matrix of its own, or the embedding's. */
+static void add_units(struct graph_case *c, const struct hst_shape *s, double tokens)
+{
+    uint64_t table = (uint64_t)s->vocab * s->hidden, all = hst_shape_params(s);
+    uint64_t layer = (all - (s->tied ? 1 : 2) * table - s->hidden) / s->layers;
+    double flops = 2 * ((double)layer + (double)s->heads * s->head_dim * 4096) * tokens;
+    uint32_t n = 0;
+    c->units[n++] = (struct graph_unit){.elements = table};
+    for (uint32_t i = 0; i < s->layers; i++)
+        c->units[n++] = (struct graph_unit){.elements = layer,
+                                            .act_bytes = (uint64_t)(tokens * s->hidden * 2),
+                                            .forward_flops = flops,
+                                            .backward_flops = 3 * flops};
+    c->units[n] = (struct graph_unit){.elements = s->hidden + (s->tied ? 0 : table),
+                                      .backward_flops = 6 * (double)table * tokens,
+                                      .no_forward = true};
+    if (s->tied) {
+        c->units[n].alias_count = 1;
+        c->units[n].alias_bytes[0] = (uint64_t)((double)table * c->in.weight_bytes);
+    }
+    c->in.unit_count = n + 1;
+    for (uint32_t i = 0; i <= n; i++) {
+        c->forward[i] = i;
+        c->backward[i] = n - i;
+    }
+    c->in.tile_elements = (uint32_t)(layer / 12 / 4096 + 1) * 4096;
+}
+
+static const char *const tiers[] = {"hbm", "dram", "nvme"};
+
+static void choose_homes(struct graph_case *c, uint64_t *seed, char *text, size_t text_bytes)
+{
+    enum hst_tier weights = HST_TIER_DRAM + pick(seed, 2), grads = HST_TIER_DRAM + pick(seed, 2);
+    enum hst_tier acts = HST_TIER_DRAM + pick(seed, 2);
+    uint32_t states = pick(seed, 3); /* in halves, on NVMe */
+    if (c->in.apart && pick(seed, 2))
+        acts = HST_TIER_HBM;
+    if (c->in.apart && pick(seed, 12) == 0) {
+        c->in.update_on_device = true;
+        weights = grads = acts = HST_TIER_HBM;
+        states = 0;
+    }
+    snprintf(text, text_bytes, "weights %s, grads %s, acts %s, %u/2 of the states nvme",
+             tiers[weights], tiers[grads], tiers[acts], states);
+    uint32_t tile = 0;
+    for (uint32_t i = 0; i < c->in.unit_count; i++) {
+        struct graph_unit *u = &c->units[i];
+        u->first_tile = tile;
+        u->tile_count = (uint32_t)((u->elements + c->in.tile_elements - 1) / c->in.tile_elements);
+        tile += u->tile_count;
+        u->nvme_states = u->tile_count * states / 2;
+        u->weights = weights;
+        u->grads = grads;
+        u->acts = acts;
+    }
+}
+
+/* Rarely too few, mostly few, sometimes plenty. */
+static uint32_t some(uint64_t *seed, uint32_t few)
+{
+    static const uint32_t more[] = {0, 0, 0, 1, 1, 2, 4};
+    return pick(seed, 20) == 0 ? few - 1 : few + more[pick(seed, 7)];
+}
+
+static bool has_small_pools(const struct graph *g)
+{
+    return (g->pool_count[POOL_WEIGHTS] && g->buffers[POOL_WEIGHTS] < 3) ||
+           (g->pool_count[POOL_GRADS] && g->buffers[POOL_GRADS] < 2) ||
+           (g->pool_count[POOL_TILES] && g->buffers[POOL_TILES] < 4);
+}
+
+void graph_case(uint32_t number, struct graph_case *c)
+{
+    uint64_t seed = number;
+    uint32_t machine = pick(&seed, 4), drive = pick(&seed, 3);
+    const char *shape = shapes[pick(&seed, 8)];
+    double tokens = (double)(1024u << pick(&seed, 8));
+    bool wide = pick(&seed, 2);
+    char homes[80];
+    *c = (struct graph_case){.rates = machines[machine].rates};
+    c->rates.read = drives[drive].read;
+    c->rates.write = drives[drive].write;
+    c->rates.mixed = drives[drive].mixed;
+    c->in = (struct graph_in){.units = c->units,
+                              .forward = c->forward,
+                              .backward = c->backward,
+                              .weight_bytes = wide ? 4 : 2,
+                              .state_bytes = wide ? 8 : 10,
+                              .grad_bytes = wide ? 4 : 2,
+                              .deferred = pick(&seed, 2),
+                              .apart = machines[machine].apart};
+    add_units(c, hst_shape_find(shape), tokens);
+    choose_homes(c, &seed, homes, sizeof homes);
+    c->in.buffers[POOL_WEIGHTS] = some(&seed, 3);
+    c->in.buffers[POOL_GRADS] = some(&seed, 2);
+    c->in.buffers[POOL_TILES] = some(&seed, 4);
+    c->in.buffers[POOL_ACTS] = some(&seed, 2);
+    c->in.buffers[POOL_DEVICE_WEIGHTS] = some(&seed, 3);
+    c->in.buffers[POOL_DEVICE_GRADS] = some(&seed, 2);
+    c->in.buffers[POOL_DEVICE_ACTS] = some(&seed, 2);
+    snprintf(c->name, sizeof c->name, "%u: %s, %s, %.0fK tokens, %s drives, %s%s", number, shape,
+             machines[machine].name, tokens / 1024, drives[drive].name, homes,
+             c->in.deferred ? ", clip" : "");
+    struct graph g;
+    c->small_pools = false;
+    if (graph_build(&c->in, &g) == 0) {
+        c->small_pools = has_small_pools(&g);
+        graph_free(&g);
+    }
+}
+
+/* ---- random ---- */
+
+#define RANDOM_TILE 4096u
+
+static enum hst_tier any_tier(const struct graph_case *c, uint64_t *seed)
+{
+    if (c->in.update_on_device)
+        return HST_TIER_HBM;
+    return pick(seed, 2) ? HST_TIER_NVME : HST_TIER_DRAM;
+}
+
+static struct graph_unit random_unit(const struct graph_case *c, uint32_t number, uint64_t *seed)
+{
+    uint32_t tiles = pick(seed, 5) ? 1 + pick(seed, 6) : 0;
+    struct graph_unit u = {
+        .tile_count = tiles,
+        .elements = tiles ? (uint64_t)tiles * RANDOM_TILE - RANDOM_TILE / 2 * pick(seed, 2) : 0,
+        .weights = any_tier(c, seed),
+        .grads = any_tier(c, seed),
+        .acts = c->in.apart && pick(seed, 2) ? HST_TIER_HBM : any_tier(c, seed),
+        .act_bytes = pick(seed, 4) ? 1000 + pick(seed, 9000) : 0,
+        .forward_flops = pick(seed, 1000),
+        .backward_flops = pick(seed, 3000),
+        .no_forward = pick(seed, 6) == 0,
+    };
+    u.nvme_states = c->in.update_on_device ? 0 : pick(seed, 3) * tiles / 2;
+    if (number > 0 && pick(seed, 4) == 0) {
+        u.alias_of[0] = pick(seed, number);
+        u.alias_bytes[0] =
+            (uint64_t)((double)c->units[u.alias_of[0]].elements * c->in.weight_bytes);
+        u.alias_count = 1;
+    }
+    return u;
+}
+
+/* Mirrored, or with two units that have changed places in a sweep. */
+static void random_orders(struct graph_case *c, uint64_t *seed)
+{
+    uint32_t n = c->in.unit_count;
+    for (uint32_t i = 0; i < n; i++) {
+        c->forward[i] = i;
+        c->backward[i] = n - 1 - i;
+    }
+    if (pick(seed, 3))
+        return;
+    uint32_t *order = pick(seed, 2) ? c->forward : c->backward, a = pick(seed, n),
+             b = pick(seed, n), unit = order[a];
+    order[a] = order[b];
+    order[b] = unit;
+}
+
+void random_case(uint64_t seed, struct graph_case *c)
+{
+    *c = (struct graph_case){0};
+    snprintf(c->name, sizeof c->name, "seed %llu", (unsigned long long)seed);
+    c->in = (struct graph_in){.units = c->units,
+                              .forward = c->forward,
+                              .backward = c->backward,
+                              .unit_count = 1 + pick(&seed, 6),
+                              .tile_elements = RANDOM_TILE,
+                              .weight_bytes = 2,
+                              .state_bytes = 10,
+                              .grad_bytes = 2,
+                              .deferred = pick(&seed, 2),
+                              .late_share = pick(&seed, 4) / 3.0,
+                              .apart = pick(&seed, 2)};
+    c->in.update_on_device = c->in.apart && pick(&seed, 5) == 0;
+    uint32_t tiles = 0;
+    for (uint32_t i = 0; i < c->in.unit_count; i++) {
+        c->units[i] = random_unit(c, i, &seed);
+        c->units[i].first_tile = tiles;
+        tiles += c->units[i].tile_count;
+    }
+    random_orders(c, &seed);
+    for (int p = 0; p < POOL_COUNT; p++)
+        c->in.buffers[p] = 1 + pick(&seed, 4);
+    double *rates[] = {&c->rates.read,        &c->rates.write,  &c->rates.h2d, &c->rates.d2h,
+                       &c->rates.flops_per_s, &c->rates.update, &c->rates.norm};
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++)
+        *rates[i] = 100 + pick(&seed, 900);
+    c->rates.mixed = (c->rates.read + c->rates.write) * (0.5 + 0.25 * pick(&seed, 3));
+    c->rates.dram = 300.0 * pick(&seed, 8);
+    c->rates.shared_cores = pick(&seed, 2);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_ENGINE_GRAPH_CASES_H
+#define TESTS_ENGINE_GRAPH_CASES_H
+/* What step graphs are tested with: a fixed list of models on machines, and small random ones. */
+#include "plan/simulate.h"
+
+#define CASES          200u
+#define CASE_UNITS_MAX 100u
+
+struct graph_case {
+    struct graph_in in;
+    struct graph_unit units[CASE_UNITS_MAX];
+    uint32_t forward[CASE_UNITS_MAX], backward[CASE_UNITS_MAX];
+    struct sim_rates rates;
+    char name[192];
+    bool small_pools; /* less than 3 weight units, 2 gradient units or 4 tiles, where used */
+};
+
+/**
+ * Case `number` of the list. Every choice is a draw of splitmix64 seeded with the number: a shape
+ * of 1B to 70B, a machine, drives, tokens, precision, clipping, homes, buffers.
+ */
+void graph_case(uint32_t number, struct graph_case *c);
+
+/** A few units of a few tiles: any homes, aliases, empty units, orders, and pools of 1 to 4. */
+void random_case(uint64_t seed, struct graph_case *c);
+
+/** splitmix64: the next of a sequence of random numbers. */
+uint64_t draw(uint64_t *seed);
+/** A number below `count`. */
+uint32_t pick(uint64_t *seed, uint32_t count);
+
+/** Number of random cases, and the first one: 1 and N where the program is called as `test N`. */
+struct seeds {
+    uint64_t first, count;
+};
+struct seeds seeds_of(int argc, char **argv, uint64_t count);
+
+#endif

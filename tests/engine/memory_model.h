@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_ENGINE_MEMORY_MODEL_H
+#define TESTS_ENGINE_MEMORY_MODEL_H
+/*
+ * What bytes are where while a step graph runs, told apart by their age: every tile's weights,
+ * states and gradients, every unit's checkpoints, in their homes and in every buffer. A node reads
+ * what its kind says, and it must find the bytes of the right step there; nobody may write what
+ * another node reads or writes at the same time. The model knows nothing of the graph's
+ * dependencies or of the walk's rules, so it notices when one is missing.
+ */
+#include "graph_cases.h"
+#include "plan/walk.h"
+
+#define MODEL_TILES   48u
+#define MODEL_UNITS   8u
+#define MODEL_BUFFERS 4u
+
+/* A place for one tile's or one unit's bytes. */
+struct cell {
+    int64_t age; /* steps behind these bytes; MODEL_GARBAGE */
+    int readers, writers;
+};
+
+struct model {
+    const struct graph_in *in;
+    const struct graph *graph;
+    struct walk *walk;
+    const char *name;
+    uint64_t step_of[WALK_PERIODS]; /* steps before a period: what its visits must see */
+    struct cell weights[MODEL_TILES], states[MODEL_TILES], grads[MODEL_TILES], acts[MODEL_UNITS];
+    struct cell nvme_weights[MODEL_TILES], nvme_states[MODEL_TILES], nvme_grads[MODEL_TILES];
+    struct cell nvme_acts[MODEL_UNITS];
+    /* in buffers: of a tile's buffer the states; its gradients are apart */
+    struct cell lent[POOL_COUNT][MODEL_BUFFERS][MODEL_TILES];
+    struct cell lent_tile_grads[MODEL_BUFFERS][MODEL_TILES];
+    struct walk_loan owner[POOL_COUNT][MODEL_BUFFERS];
+    int64_t normed[MODEL_UNITS], clipped; /* the step whose gradients are in the norm */
+};
+
+void model_open(struct model *model, const struct graph_case *c, const struct graph *graph,
+                struct walk *walk);
+/** A period is opened with so many whole steps before it. */
+void model_period(struct model *model, uint64_t period, uint64_t steps);
+/** The node that was started begins to read and write; it has done so. Both fail the test. */
+void model_begin(struct model *model, struct walk_at at);
+void model_end(struct model *model, struct walk_at at);
+
+#endif

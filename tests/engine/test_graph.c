@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a step graph is made of: every tile once, every byte counted, no order that deadlocks. */
+#include "graph_cases.h"
+#include "plan/graph_bound.h"
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define RUNS 2000u
+
+static struct seeds seeds;
+
+/* Calls a check on the graphs of all random cases that can be built. */
+static void for_random_graphs(void (*check)(const struct graph_case *c, const struct graph *g))
+{
+    struct graph_case *c = malloc(sizeof *c);
+    assert_non_null(c);
+    for (uint64_t i = 0; i < seeds.count; i++) {
+        struct graph g;
+        random_case(seeds.first + i, c);
+        int rc = graph_build(&c->in, &g);
+        assert_true(rc == 0 || rc == -EINVAL);
+        if (rc)
+            continue;
+        check(c, &g);
+        graph_free(&g);
+    }
+    free(c);
+}
+
+/* ---- order ---- */
+
+static void check_order(const struct graph_case *c, const struct graph *g)
+{
+    uint32_t node = 0;
+    if (graph_check(g, &node))
+        fail_msg("%s: in program order node %u waits for itself or a later one", c->name, node);
+}
+
+static void test_in_program_order_every_node_can_run(void **state)
+{
+    (void)state;
+    for_random_graphs(check_order);
+}
+
+/* Units of 4 tiles with everything on NVMe. */
+#define UNITS 6u
+#define TILE  4096u
+
+struct example {
+    struct graph_unit units[UNITS];
+    uint32_t forward[UNITS], backward[UNITS];
+    struct graph_in in;
+};
+
+static void make_example(struct example *e, enum hst_tier home, bool apart)
+{
+    *e = (struct example){0};
+    for (uint32_t i = 0; i < UNITS; i++) {
+        e->units[i] = (struct graph_unit){.first_tile = 4 * i,
+                                          .tile_count = 4,
+                                          .elements = 4 * TILE,
+                                          .weights = home,
+                                          .grads = home,
+                                          .acts = home,
+                                          .nvme_states = home == HST_TIER_NVME ? 4 : 0,
+                                          .act_bytes = 1000,
+                                          .forward_flops = 1,
+                                          .backward_flops = 3};
+        e->forward[i] = i;
+        e->backward[i] = UNITS - 1 - i;
+    }
+    e->in = (struct graph_in){.units = e->units,
+                              .unit_count = UNITS,
+                              .forward = e->forward,
+                              .backward = e->backward,
+                              .tile_elements = TILE,
+                              .weight_bytes = 2,
+                              .state_bytes = 10,
+                              .grad_bytes = 2,
+                              .deferred = true,
+                              .apart = apart,
+                              .buffers = {3, 4, 2, 2, 2, 2, 1}};
+}
+
+static void test_with_fewer_buffers_than_it_was_built_for_a_graph_deadlocks(void **state)
+{
+    (void)state;
+    for (int pool = 0; pool < POOL_COUNT; pool++) {
+        struct example e;
+        struct graph g;
+        uint32_t node = GRAPH_NONE;
+        make_example(&e, HST_TIER_NVME, true);
+        assert_int_equal(graph_build(&e.in, &g), 0);
+        assert_int_equal(graph_check(&g, &node), 0);
+        g.buffers[pool] = 0;
+        assert_int_equal(graph_check(&g, &node), -EDEADLK);
+        bool uses = false;
+        for (unsigned i = 0; i < NODE_LEASES; i++)
+            uses = uses || (g.nodes[node].lease[i] != GRAPH_NONE &&
+                            (int)g.leases[g.nodes[node].lease[i]].pool == pool);
+        assert_true(uses);
+        graph_free(&g);
+    }
+}
+
+static void test_a_pool_that_is_needed_must_have_a_buffer(void **state)
+{
+    (void)state;
+    for (int pool = 0; pool < POOL_COUNT; pool++) {
+        struct example e;
+        struct graph g;
+        make_example(&e, HST_TIER_NVME, true);
+        e.in.buffers[pool] = 0;
+        assert_int_equal(graph_build(&e.in, &g), -ENOSPC);
+        make_example(&e, HST_TIER_DRAM, false); /* nothing is away: no pool is needed */
+        memset(e.in.buffers, 0, sizeof e.in.buffers);
+        assert_int_equal(graph_build(&e.in, &g), 0);
+        graph_free(&g);
+    }
+}
+
+static void test_who_reads_weights_of_another_comes_after_it_and_goes_before_it(void **state)
+{
+    (void)state;
+    struct example e;
+    struct graph g;
+    make_example(&e, HST_TIER_DRAM, false);
+    e.units[5].alias_count = 1; /* of unit 0 */
+    assert_int_equal(graph_build(&e.in, &g), 0);
+    graph_free(&g);
+    e.forward[0] = 5, e.forward[5] = 0;
+    assert_int_equal(graph_build(&e.in, &g), -EINVAL);
+    make_example(&e, HST_TIER_DRAM, false);
+    e.units[5].alias_count = 1;
+    e.backward[0] = 0, e.backward[5] = 5;
+    assert_int_equal(graph_build(&e.in, &g), -EINVAL);
+}
+
+/* ---- tiles and bytes ---- */
+
+/* How often a tile is updated in these parts of a period. */
+static uint32_t updates_of(const struct graph *g, uint32_t tile, unsigned parts)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        const struct node *n = &g->nodes[i];
+        count += n->kind == NODE_UPDATE && (n->parts & parts) && n->tile <= tile &&
+                 tile < n->tile + n->tile_count;
+    }
+    return count;
+}
+
+static void check_updates(const struct graph_case *c, const struct graph *g)
+{
+    double tiles = 0, late = 0;
+    for (uint32_t u = 0; u < c->in.unit_count; u++)
+        for (uint32_t t = 0; t < c->units[u].tile_count; t++) {
+            uint32_t tile = c->units[u].first_tile + t;
+            tiles++;
+            late += updates_of(g, tile, PART_UPDATE);
+            if (updates_of(g, tile, PARTS_TRAIN) != 1)
+                fail_msg("%s: tile %u is updated %u times", c->name, tile,
+                         updates_of(g, tile, PARTS_TRAIN));
+        }
+    double share = c->in.deferred ? 1 : c->in.late_share;
+    if (fabs(late - share * tiles) > 1) /* half a tile of those at home, and of those away */
+        fail_msg("%s: %g of %g tiles are late, of a share of %g", c->name, late, tiles, share);
+}
+
+static void test_every_tile_is_updated_once_and_a_share_of_them_late(void **state)
+{
+    (void)state;
+    for_random_graphs(check_updates);
+}
+
+static double bytes_of(const struct graph *g, enum node_kind kind, uint32_t unit)
+{
+    double bytes = 0;
+    for (uint32_t i = 0; i < g->node_count; i++)
+        if (g->nodes[i].kind == kind && g->nodes[i].unit == unit &&
+            (g->nodes[i].parts & PARTS_TRAIN))
+            bytes += g->nodes[i].work;
+    return bytes;
+}
+
+static void check_crossings(const struct graph_case *c, const struct graph *g)
+{
+    for (uint32_t u = 0; u < c->in.unit_count; u++) {
+        double view = (double)c->units[u].elements * c->in.weight_bytes;
+        for (uint32_t a = 0; a < c->units[u].alias_count; a++)
+            view += (double)c->units[u].alias_bytes[a];
+        if (bytes_of(g, NODE_READ_WEIGHTS, u) > 2 * view * (1 + 1e-12) ||
+            bytes_of(g, NODE_COPY_WEIGHTS, u) > 2 * view)
+            fail_msg("%s: weights of unit %u travel more than twice in a step", c->name, u);
+    }
+}
+
+static void test_weights_cross_each_link_at_most_twice_in_a_step(void **state)
+{
+    (void)state;
+    for_random_graphs(check_crossings);
+}
+
+/* Bytes of each lane in a steady step, in which what is kept does not move. */
+static struct graph_bound bytes_per_lane(const struct example *e)
+{
+    static const struct sim_rates one_byte_per_second = {
+        .read = 1, .write = 1, .h2d = 1, .d2h = 1, .update = 1};
+    struct graph_bound bound;
+    struct graph g;
+    assert_int_equal(graph_build(&e->in, &g), 0);
+    assert_int_equal(graph_bound(&g, &one_byte_per_second, &bound), 0);
+    graph_free(&g);
+    return bound;
+}
+
+#define W (4.0 * TILE * 2) /* bytes of a unit's weights, states, gradients, checkpoints */
+#define S (4.0 * TILE * 10)
+#define G (4.0 * TILE * 2)
+#define A 1000.0
+
+static void assert_bytes(double got, double want)
+{
+    if (fabs(got - want) > 1e-9 * want)
+        fail_msg("%.17g bytes, want %.17g", got, want);
+}
+
+static void test_on_the_host_each_lane_moves_the_bytes_of_the_formula(void **state)
+{
+    (void)state;
+    struct example e;
+    make_example(&e, HST_TIER_NVME, false);
+    /* 3 weight buffers: 3 of 6 units stay at either turn. 2 of checkpoints: 2 stay. */
+    struct graph_bound b = bytes_per_lane(&e);
+    assert_bytes(b.lane_s[LANE_READ], 3 * W + 3 * W + 6 * (S + G) + 4 * A);
+    assert_bytes(b.lane_s[LANE_WRITE], 6 * (W + S + G) + 4 * A);
+    assert_bytes(b.lane_s[LANE_UPDATE], 6 * 4.0 * TILE);
+    assert_true(b.lane_s[LANE_H2D] == 0 && b.lane_s[LANE_D2H] == 0);
+    e.in.deferred = false; /* gradients are used where they are */
+    b = bytes_per_lane(&e);
+    assert_bytes(b.lane_s[LANE_READ], 3 * W + 3 * W + 6 * S + 4 * A);
+    assert_bytes(b.lane_s[LANE_WRITE], 6 * (W + S) + 4 * A);
+    e.in.late_share = 0.5; /* those of every second tile wait */
+    b = bytes_per_lane(&e);
+    assert_bytes(b.lane_s[LANE_READ], 3 * W + 3 * W + 6 * S + 3 * G + 4 * A);
+    assert_bytes(b.lane_s[LANE_WRITE], 6 * (W + S) + 3 * G + 4 * A);
+}
+
+static void test_with_a_device_each_lane_moves_the_bytes_of_the_formula(void **state)
+{
+    (void)state;
+    struct example e;
+    make_example(&e, HST_TIER_DRAM, true);
+    /* The device keeps 2 units' weights and 1 unit's checkpoints over the turn. */
+    struct graph_bound b = bytes_per_lane(&e);
+    assert_bytes(b.lane_s[LANE_H2D], 6 * W + 4 * W + 5 * A);
+    assert_bytes(b.lane_s[LANE_D2H], 6 * G + 5 * A);
+    assert_true(b.lane_s[LANE_READ] == 0 && b.lane_s[LANE_WRITE] == 0);
+    make_example(&e, HST_TIER_NVME, true);
+    e.in.buffers[POOL_WEIGHTS] = 4;
+    /* Drives: 4 stay from step to step; of the 4 that the device reads again, 1 stays in DRAM. */
+    b = bytes_per_lane(&e);
+    assert_bytes(b.lane_s[LANE_READ], 2 * W + 3 * W + 6 * (S + G) + 5 * A);
+    assert_bytes(b.lane_s[LANE_H2D], 6 * W + 4 * W + 5 * A);
+}
+
+static void test_a_device_that_holds_everything_moves_nothing(void **state)
+{
+    (void)state;
+    struct example e;
+    make_example(&e, HST_TIER_HBM, true);
+    e.in.update_on_device = true;
+    struct graph_bound b = bytes_per_lane(&e);
+    for (int l = 0; l < LANE_COUNT; l++)
+        assert_true(l == LANE_COMPUTE || b.lane_s[l] == 0);
+    assert_bytes(b.lane_s[LANE_COMPUTE], 6 * 4.0 * TILE);
+}
+
+/* A unit whose weights are read in pieces is read whole, whatever the pieces. */
+static void test_pieces_of_weights_are_a_whole(void **state)
+{
+    (void)state;
+    struct example e;
+    struct graph g;
+    make_example(&e, HST_TIER_NVME, false);
+    e.in.buffers[POOL_TILES] = 1;
+    assert_int_equal(graph_build(&e.in, &g), 0);
+    uint32_t next = 0, pieces = 0;
+    for (uint32_t i = 0; i < g.node_count; i++) {
+        const struct node *n = &g.nodes[i];
+        if (n->kind != NODE_READ_WEIGHTS || n->unit != 1)
+            continue;
+        assert_int_equal(n->tile, next);
+        pieces = n->tile_count;
+        next = (next + 1) % pieces;
+        assert_bytes(n->work, W / pieces);
+    }
+    assert_true(pieces > 4); /* less than a slot's weights each */
+    assert_int_equal(next, 0);
+    graph_free(&g);
+}
+
+static void test_lanes_and_kinds_have_names(void **state)
+{
+    (void)state;
+    for (int l = 0; l < LANE_COUNT; l++)
+        assert_string_not_equal(lane_name((enum lane)l), "?");
+    for (int k = 0; k < NODE_KIND_COUNT; k++)
+        assert_string_not_equal(node_kind_name((enum node_kind)k), "?");
+    assert_string_equal(lane_name(LANE_COUNT), "?");
+    assert_string_equal(node_kind_name(NODE_KIND_COUNT), "?");
+}
+
+int main(int argc, char **argv)
+{
+    seeds = seeds_of(argc, argv, RUNS);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_in_program_order_every_node_can_run),
+        cmocka_unit_test(test_with_fewer_buffers_than_it_was_built_for_a_graph_deadlocks),
+        cmocka_unit_test(test_a_pool_that_is_needed_must_have_a_buffer),
+        cmocka_unit_test(test_who_reads_weights_of_another_comes_after_it_and_goes_before_it),
+        cmocka_unit_test(test_every_tile_is_updated_once_and_a_share_of_them_late),
+        cmocka_unit_test(test_weights_cross_each_link_at_most_twice_in_a_step),
+        cmocka_unit_test(test_on_the_host_each_lane_moves_the_bytes_of_the_formula),
+        cmocka_unit_test(test_with_a_device_each_lane_moves_the_bytes_of_the_formula),
+        cmocka_unit_test(test_a_device_that_holds_everything_moves_nothing),
+        cmocka_unit_test(test_pieces_of_weights_are_a_whole),
+        cmocka_unit_test(test_lanes_and_kinds_have_names),
+    };
+    printf("seeds %llu to %llu\n", (unsigned long long)seeds.first,
+           (unsigned long long)(seeds.first + seeds.count - 1));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
