@@ -3,6 +3,8 @@
  * with a message for each way it can fail. */
 #include "engine_state.h"
 
+#include <hoistway/machine.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,42 +182,37 @@ static int open_drives(struct hst_engine *engine)
 
 /* ---- rates: what tiles are shared out by ---- */
 
-#define RATE_BYTES (64u << 20)
-
-/* Bytes per second of a file written, then read, through a small ring. */
-static int measure(struct drive *drive, double *rate)
+/* All of them at once, as training uses them. */
+static int probe(struct hst_engine *engine, struct hst_rates *rates)
 {
-    struct hst_aio_file *file = NULL;
-    struct hst_aio_stream *stream = NULL;
-    const struct hst_aio_stream_config config = {.size = sizeof config};
-    int rc = hst_aio_file_open(drive->aio, drive->path, HST_AIO_SCRATCH, RATE_BYTES, &file);
-    rc = rc ? rc : hst_aio_stream_open(drive->aio, &config, &stream);
-    uint64_t start = hst_aio_clock_ns(drive->aio);
-    const struct hst_aio_stream_job write = {.to = file, .bytes = RATE_BYTES};
-    const struct hst_aio_stream_job read = {.from = file, .bytes = RATE_BYTES};
-    rc = rc ? rc : hst_aio_stream_run(stream, &write, NULL);
-    rc = rc ? rc : hst_aio_stream_run(stream, &read, NULL);
-    uint64_t took = hst_aio_clock_ns(drive->aio) - start;
-    hst_aio_stream_close(&stream);
-    hst_aio_file_close(&file);
-    *rate = 2.0 * RATE_BYTES * 1e9 / (double)(took ? took : 1);
-    return rc;
+    struct hst_probe_drive drives[STRIPE_DRIVES_MAX];
+    for (uint32_t d = 0; d < engine->drive_count; d++)
+        drives[d] = (struct hst_probe_drive){.directory = engine->drives[d].path,
+                                             .aio = engine->drives[d].aio};
+    const struct hst_probe probe = {.size = sizeof probe,
+                                    .parts = HST_PROBE_DRIVES,
+                                    .drives = drives,
+                                    .drive_count = engine->drive_count};
+    return hst_probe(&probe, rates);
 }
 
 int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
 {
+    struct hst_rates rates;
     in->drive_count = engine->drive_count;
     if (engine->drive_count < 2)
         return 0;
     int rc = open_drives(engine);
+    rc = rc ? rc : probe(engine, &rates);
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
         struct drive *drive = &engine->drives[d];
-        rc = measure(drive, &in->drive_rates[d]);
+        rc = rates.drives[d].error;
         if (is_full(rc))
-            return refuse_full(engine, drive, rc, "the 64 MiB that its rate is measured with");
+            return refuse_full(engine, drive, rc, "the file that its rate is measured with");
         if (rc)
             return refuse_directory(engine, drive, rc, "failed the measurement of its rate",
                                     "check the drive and its free space, or leave it out");
+        in->drive_rates[d] = rates.drives[d].mixed.value;
         engine_log(engine, HST_LOG_INFO, "I106 store %s: %.2f GB/s read and written", drive->path,
                    in->drive_rates[d] / 1e9);
     }

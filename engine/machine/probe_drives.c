@@ -33,6 +33,7 @@ struct probe_lane {
     double rates[KINDS][ROUNDS];
     uint64_t written_bytes;
     char why[160]; /* not empty: it is left out */
+    int error;     /* then: negative errno */
 
     /* of the round */
     uint32_t idle[DEPTH_MOST], idle_count; /* slots of the ring */
@@ -67,8 +68,10 @@ static bool usable(const struct probe_lane *lane)
 
 static void leave_out(struct probe_lane *lane, const char *what, int rc)
 {
-    if (usable(lane))
-        snprintf(lane->why, sizeof lane->why, "%s: %s", what, strerror(-rc));
+    if (!usable(lane))
+        return;
+    snprintf(lane->why, sizeof lane->why, "%s: %s", what, strerror(-rc));
+    lane->error = rc;
 }
 
 /* Bytes that do not compress, by an xorshift generator. */
@@ -349,6 +352,7 @@ static void tell_lane(const struct drives *d, struct probe_lane *lane,
     }
     rates->half_duplex = hst_half_duplex(rates->read.value, rates->write.value, rates->mixed.value);
     rates->written_bytes = lane->written_bytes;
+    rates->error = lane->error;
 }
 
 /* The sum of all drives, in each round. */

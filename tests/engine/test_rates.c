@@ -76,7 +76,7 @@ static void the_longest_rates_fit_and_no_room_is_told(void **state)
     for (int i = 0; i < HST_RATE_COUNT; i++)
         r.figures[i] = longest;
     for (uint32_t i = 0; i < HST_DRIVES_MAX; i++)
-        r.drives[i] = (struct hst_drive_rates){longest, longest, longest, true, UINT32_MAX};
+        r.drives[i] = (struct hst_drive_rates){longest, longest, longest, true, UINT32_MAX, 0};
     for (uint32_t i = 0; i < HST_PRODUCTS_MAX; i++)
         r.products[i] = longest;
     int length = hst_rates_format(&r, text, sizeof text);

@@ -138,6 +138,7 @@ struct hst_drive_rates {
     /* both directions together are not faster than one: hst_half_duplex of the three */
     bool half_duplex;
     uint64_t written_bytes; /* by the probe */
+    int error; /* 0, or the negative errno for which it was left out: the figures say where */
 };
 
 struct hst_rates {
