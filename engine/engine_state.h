@@ -99,6 +99,8 @@ void engine_log(struct hst_engine *engine, enum hst_log_level level, const char 
     __attribute__((format(printf, 3, 4)));
 /** An I/O error of the store, with what it was about. */
 int engine_fail_transfer(struct hst_engine *engine, const struct transfer *transfer);
+/** The way to the extents broke down: nothing on it will complete any more. */
+int engine_fail_extents(struct hst_engine *engine, int native);
 /** An error of the device: what it says itself, and what it was about (device.c). */
 int engine_fail_device(struct hst_engine *engine, int native, const char *what);
 

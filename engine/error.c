@@ -44,6 +44,24 @@ int engine_refuse(struct hst_engine *engine, const char *format, ...)
     return -EINVAL;
 }
 
+int engine_fail_extents(struct hst_engine *engine, int native)
+{
+    uint32_t d = 0; /* the drive that refuses even to be asked for nothing */
+    while (d + 1 < engine->drive_count &&
+           (!engine->drives[d].aio || hst_aio_submit(engine->drives[d].aio, NULL, 0) == 0))
+        d++;
+    const char *path = engine->drive_count ? engine->drives[d].path : "the device";
+    if (native == -ETIMEDOUT)
+        return engine_fail(engine, HST_E_READ, native,
+                           "%s has answered no request for 120 s. Fix: check the drive (dmesg, "
+                           "smartctl -a), then start again",
+                           path);
+    return engine_fail(engine, HST_E_READ, native,
+                       "the I/O of %s broke down: %s. Fix: check the kernel's messages (dmesg), "
+                       "then start again, with --io threads if it happens again",
+                       path, strerror(-native));
+}
+
 int engine_fail_transfer(struct hst_engine *engine, const struct transfer *transfer)
 {
     if (!engine_computes_in_dram(engine)) /* the tile was on its way from or to the device */
@@ -57,17 +75,23 @@ int engine_fail_transfer(struct hst_engine *engine, const struct transfer *trans
     uint64_t bytes;
     struct address at =
         placement_extent(&engine->placement, transfer->kind, transfer->index, &bytes);
+    if (transfer->error == -ETIMEDOUT &&
+        hst_aio_submit(engine->drives[at.drive].aio, NULL, 0) == -ETIMEDOUT)
+        return engine_fail_extents(engine, transfer->error); /* not this request alone */
     /* on file systems that copy on write; others had the room from the start */
     bool full = transfer->write && (transfer->error == -ENOSPC || transfer->error == -EDQUOT);
+    bool known = transfer->bad_bytes > 0; /* else somewhere in the extent */
     return engine_fail(engine,
                        full              ? HST_E_DISK_SPACE
                        : transfer->write ? HST_E_WRITE
                                          : HST_E_READ,
                        transfer->error,
-                       "%s of %s %u, at offset %llu of the scratch file in %s failed: %s. Fix: %s, "
-                       "then start again",
+                       "%s of %s %u, at offset %llu (%llu bytes) of the scratch file in %s failed: "
+                       "%s. Fix: %s, then start again",
                        transfer->write ? "writing" : "reading", names[transfer->kind],
-                       transfer->index, (unsigned long long)at.offset,
+                       transfer->index,
+                       (unsigned long long)(known ? transfer->bad_offset : at.offset),
+                       (unsigned long long)(known ? transfer->bad_bytes : bytes),
                        engine->drives[at.drive].path, strerror(-transfer->error),
                        full ? "free space there" : "check the drive (dmesg, smartctl -a)");
 }

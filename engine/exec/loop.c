@@ -63,7 +63,7 @@ static int land(struct hst_engine *engine, uint64_t wait_ns, bool *moved)
         return 0;
     int rc = engine->extents->ops->progress(engine->extents, wait_ns);
     if (rc)
-        return engine_fail(engine, HST_E_READ, rc, "the I/O backend broke down");
+        return engine_fail_extents(engine, rc);
     for (uint32_t i = 0; i < run->flight_count; i++) {
         struct flight *flight = &run->flights[i];
         if (!flight->used || flight->transfer.active)

@@ -122,7 +122,7 @@ static int fetch_ahead(struct stream_state *s, bool must)
         if (!must) {
             int rc = engine->extents->ops->progress(engine->extents, 0);
             if (rc)
-                return engine_fail(engine, HST_E_READ, rc, "the way to the tiles broke down");
+                return engine_fail_extents(engine, rc);
             if (slot_is_busy(slot))
                 return 0;
         }

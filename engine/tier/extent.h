@@ -20,6 +20,7 @@ struct transfer {
     bool active; /* submitted and not yet completed */
     bool write;
     int error;   /* 0 or negative errno, once it is no longer active */
+    uint64_t bad_offset, bad_bytes; /* then: where, in its drive's file; bytes 0: not known */
     enum extent_kind kind;
     uint32_t index;
 };

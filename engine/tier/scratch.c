@@ -24,6 +24,8 @@ static void complete(struct scratch *scratch, const struct hst_aio_completion *c
 {
     struct transfer *transfer = (struct transfer *)(uintptr_t)completion->user;
     transfer->error = completion->error;
+    transfer->bad_offset = completion->bad_offset;
+    transfer->bad_bytes = completion->bad_bytes;
     transfer->active = false;
     if (transfer->write) {
         scratch->writing[transfer->kind][transfer->index] = false;

@@ -5,53 +5,37 @@
     aio.py PATH_OF_AIO_BENCH [--pairs N] [--mib N] [--backend uring|threads] [--only PART,...]
 
 Run in a directory of the drive to be measured; needs --mib MiB there (1024), which are removed
-again. fio's best setting is looked for first (1 MiB blocks, io_uring, O_DIRECT; depth, registered
-buffers and files, huge pages); then ours, at that depth, and fio are paired. Numbers are ours /
-fio's: rates more is better, CPU seconds per GB less. Then uring and threads are paired, in one
-process and on the same memory, over depths and sizes of blocks.
+again. fio's best setting is looked for first (io_uring, O_DIRECT, huge pages; size of blocks,
+depth, registered buffers and files); then ours, in those blocks and at that depth, and fio are
+paired. Numbers are ours / fio's: rates more is better, CPU seconds per GB less. Then uring and
+threads are paired, in one process and on the same memory, over depths and sizes of blocks.
 """
 import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 
-BLOCK_KIB = 1024
+import fio
+
+BLOCKS_KIB = (256, 1024, 4096)
 DEPTHS = (8, 16, 32, 64)
-
-
-def run(command, **more):
-    done = subprocess.run(command, capture_output=True, text=True, **more)
-    if done.returncode:
-        sys.exit(f'{" ".join(command)}\n{done.stdout}{done.stderr}')
-    return json.loads(done.stdout[done.stdout.index('{'):])
+RW = {'read': 'read', 'write': 'write', 'mixed': 'rw'}
 
 
 class Bench:
-    def __init__(self, options, path):
-        self.options, self.path = options, path
+    def __init__(self, options, path, huge):
+        self.options, self.path, self.huge = options, path, huge
 
-    def ours(self, mode, depth):
+    def ours(self, mode, block_kib, depth):
         o = self.options
-        found = run([o.program, mode, self.path, str(o.mib), str(BLOCK_KIB), str(depth), o.backend])
-        return {'rate': found['bytes'] / found['seconds'] / 1e9,
+        found = fio.run([o.program, mode, self.path, str(o.mib), str(block_kib), str(depth),
+                         o.backend])
+        return {'rate': found['bytes'] / found['seconds'],
                 'cpu': found['cpu_seconds'] / found['bytes'] * 1e9}
 
-    def fio(self, mode, depth, fixed, huge):
-        rw = {'read': 'read', 'write': 'write', 'mixed': 'rw'}[mode]
-        command = ['fio', '--name=x', f'--filename={self.path}', f'--size={self.options.mib}M',
-                   f'--rw={rw}', f'--bs={BLOCK_KIB}k', '--direct=1', '--ioengine=io_uring',
-                   f'--iodepth={depth}', f'--fixedbufs={fixed}', f'--registerfiles={fixed}',
-                   '--fallocate=none', '--scramble_buffers=0', '--output-format=json']
-        # glibc then asks for huge pages for what malloc maps: fio's buffers
-        huge_pages = {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'} if huge else {}
-        job = run(command, env={**os.environ, **huge_pages})['jobs'][0]
-        moved = job['read']['io_bytes'] + job['write']['io_bytes']
-        seconds = job['job_runtime'] / 1e3
-        busy = (job['usr_cpu'] + job['sys_cpu']) / 100 * seconds
-        return {'rate': moved / seconds / 1e9, 'cpu': busy / moved * 1e9}
+    def fio(self, mode, block_kib, depth, fixed):
+        return fio.measure(self.path, RW[mode], block_kib, depth, size_mib=self.options.mib,
+                           fixed=fixed, huge=self.huge)
 
     def best(self, measure, mode, settings):
         """The setting with the best median rate of three rounds, taken by turns."""
@@ -78,13 +62,13 @@ def pairs(count, a, b):
 
 
 def beside_fio(bench, mode):
-    fio_settings = [(d, f, h) for d in DEPTHS for f in (0, 1) for h in (0, 1)]
-    theirs = bench.best(bench.fio, mode, fio_settings)
-    print(f'{mode}: fio depth {theirs[0]}, registered {theirs[1]}, huge pages {theirs[2]}')
-    found = pairs(bench.options.pairs, lambda: bench.ours(mode, theirs[0]),
+    settings = [(b, d, f) for b in BLOCKS_KIB for d in DEPTHS for f in (0, 1)]
+    theirs = bench.best(bench.fio, mode, settings)
+    print(f'{mode}: fio blocks of {theirs[0]} KiB, depth {theirs[1]}, registered {theirs[2]}')
+    found = pairs(bench.options.pairs, lambda: bench.ours(mode, *theirs[:2]),
                   lambda: bench.fio(mode, *theirs))
-    print(f"  GB/s: ours {statistics.median(a['rate'] for a, _ in found):.2f},"
-          f" fio {statistics.median(b['rate'] for _, b in found):.2f}")
+    print(f"  GB/s: ours {statistics.median(a['rate'] for a, _ in found) / 1e9:.2f},"
+          f" fio {statistics.median(b['rate'] for _, b in found) / 1e9:.2f}")
     report('rate, ours / fio', [a['rate'] / b['rate'] for a, b in found])
     print(f"  CPU s/GB: ours {statistics.median(a['cpu'] for a, _ in found):.4f},"
           f" fio {statistics.median(b['cpu'] for _, b in found):.4f}")
@@ -92,8 +76,8 @@ def beside_fio(bench, mode):
 
 
 def streaming(bench, mode):
-    found = pairs(bench.options.pairs, lambda: bench.ours('stream-' + mode, 16),
-                  lambda: bench.ours('whole-' + mode, 16))
+    found = pairs(bench.options.pairs, lambda: bench.ours('stream-' + mode, 1024, 16),
+                  lambda: bench.ours('whole-' + mode, 1024, 16))
     print(f"{mode}, 16 tiles of 1 MiB worked on in place, beside one buffer of {bench.options.mib}"
           ' MiB')
     report('rate, stream / whole', [a['rate'] / b['rate'] for a, b in found])
@@ -108,7 +92,7 @@ def backends(bench):
             for depth in (4, 8, 16, 32, 64):
                 command = [options.program, mode, bench.path, str(options.mib), str(block),
                            str(depth), 'uring,threads']
-                found = run(command)
+                found = fio.run(command)
                 rows = found['turns']
                 sides = [[row for row in rows if row[0] == which] for which in (0, 1)]
                 ratios = [b[1] / a[1] for a, b in zip(*sides)]
@@ -124,7 +108,7 @@ def backends(bench):
 
 def null_backend(bench):
     command = [bench.options.program, 'null', '-', '4096', '4', '16', '-']
-    found = [run(command) for _ in range(5)]
+    found = [fio.run(command) for _ in range(5)]
     print('null backend, 4 KiB requests, 16 in flight')
     report('us per request', [f['seconds'] / f['requests'] * 1e6 for f in found])
 
@@ -132,14 +116,18 @@ def null_backend(bench):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('program', type=os.path.abspath)
-    parser.add_argument('--pairs', type=int, default=9)
+    parser.add_argument('--pairs', type=int, default=11)
     parser.add_argument('--mib', type=int, default=1024)
     parser.add_argument('--backend', default='uring')
     parser.add_argument('--only', default='null,read,write,mixed,stream-read,stream-write,backends')
     options = parser.parse_args()
     only = options.only.split(',')
-    with tempfile.TemporaryDirectory(dir='.', prefix='aio-bench-') as folder:
-        bench = Bench(options, os.path.abspath(os.path.join(folder, 'f')))
+    most_bytes = max(BLOCKS_KIB) * max(DEPTHS) << 10
+    with tempfile.TemporaryDirectory(dir='.', prefix='aio-bench-') as folder, \
+            fio.huge_pages(most_bytes) as huge:
+        if not huge:
+            print("fio's buffers are small pages: not root, and there is no pool of huge ones")
+        bench = Bench(options, os.path.abspath(os.path.join(folder, 'f')), huge)
         with open(bench.path, 'wb') as file:
             for _ in range(options.mib):
                 file.write(os.urandom(1 << 20))

@@ -5,72 +5,68 @@ and their median, for reads and writes in one shape of request.
 
     nvme_vs_fio.py PATH_OF_NVME_BENCH [DIR [PAIRS]]
 
-nvme-bench's buffers are huge pages, which virtual disks reward. For the same of fio there must be a
-pool of 16 of them (as root: echo 16 > /proc/sys/vm/nr_hugepages, and 0 afterwards); without one,
-fio's are small pages, and it is said. Nothing is left in DIR. At most 1.5 GiB of it are used at a
-time.
+Both have huge pages (fio.py), registered buffers and files, and move the same bytes. Where a file
+lies on the drive can matter more than either program: both get a new one, allocated and filled as a
+whole, for each pair. Nothing is left in DIR; at most 1 GiB of it is used at a time.
 """
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 
+import fio
+
 PROGRAM = sys.argv[1]
-DIR = sys.argv[2] if len(sys.argv) > 2 else tempfile.gettempdir()
-PAIRS = int(sys.argv[3]) if len(sys.argv) > 3 else 9
-BLOCK, DEPTH, THREADS, SIZE = '1M', 8, 1, '512M'
-
-
-def memory():
-    with open('/proc/meminfo', encoding='ascii') as file:
-        free = next(int(line.split()[1]) for line in file if line.startswith('HugePages_Free'))
-    return 'mmaphuge' if free >= 16 else 'malloc'
+DIR = sys.argv[2] if len(sys.argv) > 2 else '.'
+PAIRS = int(sys.argv[3]) if len(sys.argv) > 3 else 11
+BLOCK_KIB, DEPTH, SIZE_MIB = 1024, 8, 1024
+LOOPS = {'read': 4, 'write': 1}  # nvme-bench reads four times what it writes
 
 
 def ours():
-    command = [PROGRAM, DIR, '--json', '--size', SIZE, '--sustain', '1M', '--idle', '0', '--blocks',
-               BLOCK, '--seconds', '60', '--depths', str(DEPTH), '--threads', str(THREADS)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    cases = json.loads(done.stdout)['cases']
-    return {c['kind']: (c['value'], c['cpu_s_per_gb']) for c in cases if c['phase'] == 'sweep'}
+    found = fio.run([PROGRAM, DIR, '--json', '--size', f'{SIZE_MIB}M', '--sustain', '1M', '--idle',
+                     '0', '--blocks', f'{BLOCK_KIB}K', '--seconds', '60', '--depths', str(DEPTH),
+                     '--threads', '1'])
+    return {c['kind']: {'rate': c['value'], 'cpu': c['cpu_s_per_gb']}
+            for c in found['cases'] if c['phase'] == 'sweep'}
 
 
-def fio_command(path, kind):
-    return ['fio', '--name=pair', f'--filename={path}', f'--rw={kind}', f'--bs={BLOCK}',
-            f'--iodepth={DEPTH}', f'--numjobs={THREADS}', f'--size={SIZE}', '--direct=1',
-            '--ioengine=io_uring', f'--iomem={memory()}', '--output-format=json',
-            f'--loops={4 if kind == "read" else 1}']
-
-
-def fio(path):
-    found = {}
-    for kind in 'read', 'write':
-        done = subprocess.run(fio_command(path, kind), check=True, capture_output=True, text=True)
-        job = json.loads(done.stdout[done.stdout.index('{'):])['jobs'][0]
-        cpu = (job['usr_cpu'] + job['sys_cpu']) / 100 * job[kind]['runtime'] / 1e3
-        found[kind] = (job[kind]['bw_bytes'], cpu * 1e9 / job[kind]['io_bytes'])
+def theirs(path, huge):
+    with open(path, 'wb') as file:
+        os.posix_fallocate(file.fileno(), 0, SIZE_MIB << 20)
+    fio.measure(path, 'write', BLOCK_KIB, DEPTH, size_mib=SIZE_MIB, huge=huge)
+    found = {kind: fio.measure(path, kind, BLOCK_KIB, DEPTH, size_mib=SIZE_MIB, huge=huge,
+                               loops=loops)
+             for kind, loops in LOOPS.items()}
+    os.unlink(path)
     return found
 
 
+def run_pairs(path, huge):
+    ratios = {kind: [] for kind in LOOPS}
+    for pair in range(-1, PAIRS):  # the first one warms up
+        if pair % 2:
+            b, a = theirs(path, huge), ours()
+        else:
+            a, b = ours(), theirs(path, huge)
+        for kind, collected in ratios.items() if pair >= 0 else ():
+            collected.append(a[kind]['rate'] / b[kind]['rate'])
+            print(f'{pair + 1:4} {kind:5} {a[kind]["rate"] / 1e9:8.2f} GB/s'
+                  f' {b[kind]["rate"] / 1e9:8.2f} {collected[-1]:7.2f}   {a[kind]["cpu"]:.4f}'
+                  f' {b[kind]["cpu"]:.4f}', flush=True)
+    return ratios
+
+
 def main():
-    ratios = {'read': [], 'write': []}
     print('pair          nvme-bench      fio   ratio   CPU s/GB: nvme-bench, fio')
-    with tempfile.TemporaryDirectory(dir=DIR, prefix='nvme_vs_fio_') as scratch:
+    with tempfile.TemporaryDirectory(dir=DIR, prefix='nvme_vs_fio_') as scratch, \
+            fio.huge_pages(DEPTH * BLOCK_KIB << 10) as huge:
         path = os.path.join(scratch, 'fio')
-        for pair in range(-1, PAIRS):  # the first one warms up and lays out fio's file
-            if pair % 2:
-                b, a = fio(path), ours()
-            else:
-                a, b = ours(), fio(path)
-            for kind, collected in ratios.items() if pair >= 0 else ():
-                collected.append(a[kind][0] / b[kind][0])
-                print(f'{pair + 1:4} {kind:5} {a[kind][0] / 1e9:8.2f} GB/s {b[kind][0] / 1e9:8.2f}'
-                      f' {collected[-1]:7.2f}   {a[kind][1]:.4f} {b[kind][1]:.4f}', flush=True)
-    if memory() == 'malloc':
-        print("fio's buffers were small pages: there is no pool of huge ones")
-    print('fio: ' + ' '.join(fio_command('FILE', 'read|write')))
+        ratios = run_pairs(path, huge)
+        print(' '.join(fio.command('FILE', 'read|write', BLOCK_KIB, DEPTH, size_mib=SIZE_MIB,
+                                   huge=huge)))
+    if not huge:
+        print("fio's buffers were small pages: not root, and there is no pool of huge ones")
     for kind, values in ratios.items():
         print(f'{kind}: nvme-bench / fio, median of {PAIRS} pairs {statistics.median(values):.3f}'
               f' ({min(values):.2f} to {max(values):.2f})')

@@ -168,6 +168,10 @@ static const struct fault_kind {
     {"read", "err=EIO times=all", -EIO, HST_E_READ, HST_E_READ, 1},
     {"read", "err=ENODEV", -ENODEV, HST_E_READ, HST_E_WRITE, 1},
     {"read", "vanish", -ENODEV, HST_E_READ, HST_E_WRITE, 5},
+    {"read", "err=EILSEQ times=all", -EILSEQ, HST_E_READ, HST_E_READ, 5},
+    {"read", "err=EREMOTEIO times=all", -EREMOTEIO, HST_E_READ, HST_E_READ, 5},
+    {"read", "err=ETIMEDOUT", -ETIMEDOUT, HST_E_READ, HST_E_READ, 5},
+    {"read", "err=EINVAL", -EINVAL, HST_E_READ, HST_E_READ, 5},
     {"read", "short=half", 0, 0, 0, 1},
     {"read", "short=512", 0, 0, 0, 5},
     {"read", "short=0 times=all", -ENODATA, HST_E_READ, HST_E_READ, 5},
@@ -175,6 +179,10 @@ static const struct fault_kind {
     {"write", "err=EIO times=all", -EIO, HST_E_WRITE, HST_E_WRITE, 1},
     {"write", "err=ENOSPC", -ENOSPC, HST_E_DISK_SPACE, HST_E_DISK_SPACE, 1},
     {"write", "err=EDQUOT", -EDQUOT, HST_E_DISK_SPACE, HST_E_DISK_SPACE, 5},
+    {"write", "err=EROFS", -EROFS, HST_E_WRITE, HST_E_WRITE, 5},
+    {"write", "err=EFBIG", -EFBIG, HST_E_WRITE, HST_E_WRITE, 5},
+    {"write", "err=EINVAL", -EINVAL, HST_E_WRITE, HST_E_WRITE, 5},
+    {"write", "err=ETIMEDOUT", -ETIMEDOUT, HST_E_WRITE, HST_E_WRITE, 5},
     {"write", "err=ENODEV", -ENODEV, HST_E_WRITE, HST_E_READ, 1},
     {"write", "short=half", 0, 0, 0, 1},
     {"write", "short=0", -ENOSPC, HST_E_DISK_SPACE, HST_E_DISK_SPACE, 5},
@@ -225,6 +233,32 @@ static void a_run_with_any_request_failing_is_right_or_says_why_on_sim(void **st
     char stores[STORE_BYTES];
     name_stores(stores, 1);
     check_faults(CONFIG(.store = stores, .io_model = jittery), 1);
+}
+
+/* In virtual time two minutes take none. */
+static void a_drive_that_never_answers_ends_the_run(void **state)
+{
+    (void)state;
+    char stores[STORE_BYTES], plan[TEXT_BYTES];
+    struct hst_error error;
+    struct hst_aio_counters counters = {0};
+    const unsigned drives[] = {1, 3};
+    for (size_t i = 0; i < sizeof drives / sizeof *drives; i++) {
+        name_stores(stores, drives[i]);
+        struct hst_config c = *CONFIG(.store = stores, .io_model = jittery);
+        assert_int_equal(run(&c, FAULT_STEPS, &error, &counters), 0);
+        const unsigned long long all = counters.reads + counters.writes;
+        for (unsigned long long n = 1 + seed % 5; n <= all; n += 5 * THINNED) {
+            snprintf(plan, sizeof plan, "nth=%llu late=1000s", n);
+            c.io_fault = plan;
+            const int rc = run(&c, FAULT_STEPS, &error, NULL);
+            if (rc == 0 && drives[i] > 1)
+                continue; /* a plan counts each drive's requests: it had fewer */
+            const bool measured = strstr(error.message, "failed the measurement of its rate");
+            if (rc != -ETIMEDOUT || (!measured && !strstr(error.message, "for 120 s. Fix:")))
+                fail_msg("%s: %d, E%d %s", plan, rc, error.code, error.message);
+        }
+    }
 }
 
 static void a_run_with_some_requests_failing_is_right_or_says_why_on_threads(void **state)
@@ -305,6 +339,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(bf16_weights_do_not_depend_on_when_drives_answer),
         cmocka_unit_test(answers_that_come_late_or_out_of_turn_change_nothing),
         cmocka_unit_test(a_run_with_any_request_failing_is_right_or_says_why_on_sim),
+        cmocka_unit_test(a_drive_that_never_answers_ends_the_run),
         cmocka_unit_test(a_run_with_some_requests_failing_is_right_or_says_why_on_threads),
         cmocka_unit_test(a_run_with_some_requests_failing_is_right_or_says_why_on_io_uring),
         cmocka_unit_test(models_and_plans_that_make_no_sense_are_refused),

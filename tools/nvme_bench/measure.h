@@ -16,7 +16,7 @@ struct nb_budget {
     uint32_t lanes;       /* of each drive */
     uint32_t most_depth;  /* of lane 0, which also runs what has several threads elsewhere */
     uint64_t point_bytes, point_ns; /* a case ends with whichever comes first */
-    uint64_t sustain_bytes, sustain_ns, window_bytes, steady_ns, recovery_bytes, idle_ns;
+    uint64_t sustain_bytes, window_bytes, steady_ns, recovery_bytes, idle_ns;
     uint64_t written_bytes; /* at most, on each drive, the probe's included; zeros come to it */
     uint64_t least_bytes;   /* of files: with less the sweep would not fit */
     uint32_t most_block, sweep_points;

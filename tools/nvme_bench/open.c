@@ -54,7 +54,6 @@ int nb_budget_make(const struct nb_args *a, bool simulated, struct nb_budget *b,
         .point_bytes = least(a->size_bytes, quick ? 96 * MIB : 1024 * MIB),
         .point_ns = (uint64_t)(a->case_s * 1e9),
         .sustain_bytes = a->sustain_bytes,
-        .sustain_ns = (quick ? 5000 : 45000) * MILLISECOND,
         .window_bytes = a->sustain_bytes / WINDOWS,
         .steady_ns = (quick ? 250 : 2000) * MILLISECOND,
         .recovery_bytes = least(a->size_bytes, quick ? 64 * MIB : 256 * MIB),
@@ -219,19 +218,16 @@ static int refuse_open(struct nb_bench *b, const struct nb_drive *d, int native,
                        const struct hst_aio_info *info)
 {
     char reason[400];
-    if (d->simulated && native == -EINVAL)
-        return fail(b->error, FAIL_VALUE, native,
-                    "'%.150s' is not a simulated drive. Fix: sim:read=7G,write=5G, and as you like "
-                    "mixed= lat= slc= slc_write= drain= size= (see docs/nvme-bench.md).",
-                    d->path);
+    if (info && info->refusal[0])
+        return fail(
+            b->error, FAIL_VALUE, native,
+            "the drive '%.100s' or --fault '%.100s' is refused: %.127s. Fix: as in "
+            "sim:read=7G,write=5G or op=read nth=3 err=EIO; docs/nvme-bench.md has all words.",
+            d->path, b->args->io_fault ? b->args->io_fault : "", info->refusal);
     if (native == -ENOSPC || native == -EDQUOT)
         return fail(b->error, FAIL_DISK_SPACE, native,
                     "'%.200s' has no space left (%s). Fix: free some, or a smaller --size.",
                     d->path, strerror(-native));
-    if (b->args->io_fault && native == -EINVAL)
-        return fail(b->error, FAIL_VALUE, native,
-                    "--fault '%.100s' is not understood. Fix: op=read nth=3 err=EIO, for example.",
-                    b->args->io_fault);
     if (info && info->uring_error && b->args->io == HST_AIO_URING) {
         hst_io_reason(info->uring_error, info->uring_step, reason, sizeof reason);
         return fail(b->error, FAIL_IO_URING, native, "%s Fix: leave --io at auto.", reason);

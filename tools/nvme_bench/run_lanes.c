@@ -152,6 +152,11 @@ int nb_lane_fail(struct nb_bench *b, const struct nb_lane *lane)
                     "'%.200s' has no space left while it is measured. Fix: free some, or a "
                     "smaller --size.",
                     path);
+    if (lane->error == -ETIMEDOUT)
+        return fail(b->error, FAIL_READ, lane->error,
+                    "'%.200s' has answered no request for 120 s. Fix: see dmesg and smartctl -a "
+                    "for the drive.",
+                    path);
     return fail(b->error, lane->failed.write ? FAIL_WRITE : FAIL_READ, lane->error,
                 "'%.200s', file %u, offset %llu: a %s failed (%s). Fix: see dmesg and smartctl -a "
                 "for the drive.",

@@ -313,7 +313,7 @@ struct hst_aio_completion {
  * what has not gone to it ends with -ENODEV too.
  *
  * Returns how many were taken (the first n; n < count is back-pressure: reap, then submit the
- * rest), or
+ * rest; count 0 only asks whether the context works), or
  * Errors: -EAGAIN no room for even one; -EINVAL any of the `count` is misaligned, out of its file,
  * of a bad kind, a write to a read-only file, or on another context's file; on a thread that is new
  * to the context also what a new ring may return (-ENOMEM, …): nothing was taken. -ENODEV
