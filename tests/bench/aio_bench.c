@@ -12,10 +12,10 @@
  * BACKEND: uring, uring-plain (nothing registered), threads.
  *
  * read, write, mixed: DEPTH blocks in flight in a small ring of buffers, sequential offsets; mixed
- * takes turns. Two backends: by turns on the same memory, whose pages matter more than they do, 128
- * MiB at a time; prints [which, seconds, CPU seconds] of each turn. stream: tile by tile, each tile
- * summed (or filled) where it lies; whole: the range into one buffer as large as it, in one go,
- * then summed (filled before).
+ * reads and writes by turns, each sequentially from the start, as fio's rw does. Two backends: by
+ * turns on the same memory, whose pages matter more than they do, 128 MiB at a time; prints [which,
+ * seconds, CPU seconds] of each turn. stream: tile by tile, each tile summed (or filled) where it
+ * lies; whole: the range into one buffer as large as it, in one go, then summed (filled before).
  */
 #include "hoistway/aio.h"
 
@@ -95,13 +95,14 @@ static int move_blocks(const struct task *task, char *buffer, uint64_t first, ui
         size_t count = 0;
         for (; free_count > 0 && given < blocks; given++) {
             const uint32_t slot = free_slots[--free_count];
-            ops[count++] = (struct hst_aio_op){
-                .kind = write || (mixed && given % 2) ? HST_AIO_WRITE : HST_AIO_READ,
-                .file = task->file,
-                .offset = null ? 0 : first + given * task->block_bytes,
-                .buffer = buffer + slot * task->block_bytes,
-                .bytes = task->block_bytes,
-                .user = slot};
+            const uint64_t block = null ? 0 : mixed ? given / 2 : given;
+            ops[count++] = (struct hst_aio_op){.kind = write || (mixed && given % 2) ? HST_AIO_WRITE
+                                                                                     : HST_AIO_READ,
+                                               .file = task->file,
+                                               .offset = first + block * task->block_bytes,
+                                               .buffer = buffer + slot * task->block_bytes,
+                                               .bytes = task->block_bytes,
+                                               .user = slot};
         }
         int rc = hst_aio_submit(task->aio, ops, count);
         if (rc < 0 || (size_t)rc != count)

@@ -214,16 +214,27 @@ int nb_bench_check(const struct nb_bench *b)
     return rc ? rc : check_memory(b);
 }
 
+/* Of a simulated drive's model or of --fault; where both are given either may be meant. */
+static int refuse_words(struct nb_bench *b, const struct nb_drive *d, const char *refusal)
+{
+    const char *fault = b->args->io_fault;
+    char drive[128] = "", plan[128] = "";
+    if (d->simulated)
+        snprintf(drive, sizeof drive, "the drive '%.100s' ", d->path);
+    if (fault)
+        snprintf(plan, sizeof plan, "%s--fault '%.100s' ", d->simulated ? "or " : "", fault);
+    return fail(b->error, FAIL_VALUE, -EINVAL,
+                "%s%sis refused: %.127s. Fix: as in sim:read=7G,write=5G or op=read nth=3 err=EIO; "
+                "<hoistway/aio.h> has all words.",
+                drive, plan, refusal);
+}
+
 static int refuse_open(struct nb_bench *b, const struct nb_drive *d, int native,
                        const struct hst_aio_info *info)
 {
     char reason[400];
     if (info && info->refusal[0])
-        return fail(
-            b->error, FAIL_VALUE, native,
-            "the drive '%.100s' or --fault '%.100s' is refused: %.127s. Fix: as in "
-            "sim:read=7G,write=5G or op=read nth=3 err=EIO; docs/nvme-bench.md has all words.",
-            d->path, b->args->io_fault ? b->args->io_fault : "", info->refusal);
+        return refuse_words(b, d, info->refusal);
     if (native == -ENOSPC || native == -EDQUOT)
         return fail(b->error, FAIL_DISK_SPACE, native,
                     "'%.200s' has no space left (%s). Fix: free some, or a smaller --size.",
