@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -219,6 +220,50 @@ int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
     return rc;
 }
 
+/* ---- memory ---- */
+
+/* The rings that tiles pass through stay registered with each drive's queue: the kernel then need
+ * not look for their pages, request by request. A wish: without it all works. A child that is
+ * forked does not get them: a page it shared could be copied away from under a request. */
+static int register_rings(struct hst_engine *engine, const struct drive *drive, uint64_t *bytes)
+{
+    const struct placement *p = &engine->placement;
+    const struct {
+        uint64_t at, bytes;
+    } rings[] = {
+        {p->leases, p->lease_count * p->lease_bytes},
+        {p->slots, p->slot_count * p->slot_bytes},
+        {p->grad_leases, p->grad_lease_count * p->grad_lease_bytes},
+        {p->act_leases, p->act_lease_count * p->act_lease_bytes},
+    };
+    int rc = 0;
+    *bytes = 0;
+    for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) {
+        unsigned char *ring = engine->host_arena + rings[i].at;
+        *bytes += rings[i].bytes;
+        if (rings[i].bytes > 0)
+            (void)madvise(ring, rings[i].bytes, MADV_DONTFORK);
+        if (rc == 0 && rings[i].bytes > 0 && drive->info.fixed)
+            rc = hst_aio_buffer_register(drive->aio, ring, rings[i].bytes);
+    }
+    return rc;
+}
+
+static void register_memory(struct hst_engine *engine)
+{
+    for (uint32_t d = 0; d < engine->drive_count; d++) {
+        const struct drive *drive = &engine->drives[d];
+        uint64_t bytes;
+        if (register_rings(engine, drive, &bytes) != -ENOMEM)
+            continue;
+        engine_log(engine, HST_LOG_INFO,
+                   "I106 store %s: %.1f MiB of buffers are not registered with io_uring, which "
+                   "costs CPU time: ulimit -l is %.1f MiB",
+                   drive->path, (double)bytes / 1048576.0,
+                   (double)drive->info.memlock_bytes / 1048576.0);
+    }
+}
+
 /* ---- files ---- */
 
 int store_dirs_open(struct hst_engine *engine)
@@ -240,5 +285,6 @@ int store_dirs_open(struct hst_engine *engine)
                            "ulimit -f, or give another --store",
                            (double)engine->placement.drive_bytes[at] / 1e9, engine->drives[at].path,
                            strerror(-rc));
+    register_memory(engine);
     return 0;
 }

@@ -235,6 +235,25 @@ class Failures(unittest.TestCase):
             done = train(self.store)
         self.assert_refused(done, 105, 1)
 
+    @unittest.skipIf(os.geteuid() != 0, 'needs another user, whom the limit holds')
+    def test_buffers_over_memlock_go_unregistered_and_say_so(self):
+        os.mkdir(self.store)
+        os.chown(self.store, 65534, 65534)
+        os.chmod(self.folder, 0o755)
+        limit = 256 << 10
+        try:
+            done = train(self.store, user=65534, group=65534, extra_groups=[],
+                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK,
+                                                               (limit, limit)))
+        except PermissionError:
+            self.skipTest('the program lies where an ordinary user can not read it')
+        if done.returncode in (126, 127):
+            self.skipTest('the program lies where an ordinary user can not read it')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        if ': io_uring, ' not in done.stderr:
+            self.skipTest('io_uring is refused here')
+        self.assertIn('ulimit -l is 0.2 MiB', done.stderr)
+
     def test_a_limit_of_address_space_is_refused_where_threads_would_starve(self):
         """OpenBLAS waits for ever for memory that it can not have: so it must not come to that."""
         for limit in (450 << 20, 600 << 20):
