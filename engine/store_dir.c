@@ -183,6 +183,8 @@ static int open_drives(struct hst_engine *engine)
 
 /* ---- rates: what tiles are shared out by ---- */
 
+#define RATE_BYTES (UINT64_C(160) << 20) /* written to each drive, at most */
+
 /* All of them at once, as training uses them. */
 static int probe(struct hst_engine *engine, struct hst_rates *rates)
 {
@@ -192,6 +194,7 @@ static int probe(struct hst_engine *engine, struct hst_rates *rates)
                                              .aio = engine->drives[d].aio};
     const struct hst_probe probe = {.size = sizeof probe,
                                     .parts = HST_PROBE_DRIVES,
+                                    .drive_bytes = RATE_BYTES,
                                     .drives = drives,
                                     .drive_count = engine->drive_count};
     return hst_probe(&probe, rates);
