@@ -8,6 +8,7 @@
 
 #include "exec/demand.h"
 #include "exec/loop.h"
+#include "exec/measure.h"
 #include "exec/optimizer.h"
 #include "plan/step_graph.h"
 
@@ -180,6 +181,7 @@ static int reach(struct hst_engine *engine, uint32_t unit, enum node_kind kind)
         if (node->unit == unit && node->kind == kind) {
             run->computing = at;
             run->computing_start_s = clock_seconds();
+            run->computing_host_s = run->measure.host_s;
             return 0;
         }
         walk_done(&run->walk, at);
@@ -240,6 +242,7 @@ int execute_leave(struct hst_engine *engine, struct hst_stream *stream)
         return engine_fail_device(engine, rc, "the computation of a unit");
     passage->at = run->computing;
     passage->start_s = run->computing_start_s;
+    passage->host_s = run->computing_host_s;
     run->passage_count++;
     return loop_start(engine);
 }
@@ -275,12 +278,10 @@ int execute_open(struct hst_engine *engine)
     run->flights = calloc(run->flight_count, sizeof *run->flights);
     for (int i = 0; i < 2; i++)
         run->visited[i] = calloc((size_t)engine->layout.unit_count + 1, sizeof *run->visited[i]);
-    for (int i = 0; i < 2; i++)
-        run->visit_s[i] = calloc((size_t)engine->layout.unit_count + 1, sizeof *run->visit_s[i]);
-    if (!run->flights || !run->visited[0] || !run->visited[1] || !run->visit_s[0] ||
-        !run->visit_s[1])
+    if (!run->flights || !run->visited[0] || !run->visited[1])
         return -ENOMEM;
-    int rc = step_graph(&engine->plan_in, &engine->placement, NULL, &run->graph);
+    int rc = measure_open(engine);
+    rc = rc ? rc : step_graph(&engine->plan_in, &engine->placement, NULL, &run->graph);
     rc = rc ? rc : walk_init(&run->walk, &run->graph);
     for (uint32_t i = 0; rc == 0 && i < EXECUTE_PASSAGES; i++)
         rc = hst_event_create(engine->dev, &run->passages[i].passed);
@@ -297,9 +298,8 @@ void execute_close(struct hst_engine *engine)
     free(run->flights);
     for (int i = 0; i < 2; i++) {
         free(run->visited[i]);
-        free(run->visit_s[i]);
         run->visited[i] = NULL;
-        run->visit_s[i] = NULL;
     }
+    measure_close(engine);
     run->flights = NULL;
 }

@@ -2,6 +2,7 @@
 #ifndef HOISTWAY_ENGINE_EXEC_EXECUTE_STATE_H
 #define HOISTWAY_ENGINE_EXEC_EXECUTE_STATE_H
 /* What the executor holds between calls; execute.c alone changes it. */
+#include "exec/measure.h"
 #include "plan/walk.h"
 #include "tier/extent.h"
 
@@ -32,6 +33,7 @@ struct passage {
     struct walk_at at;
     struct hst_event *passed;
     double start_s;
+    double host_s; /* measure.host_s then */
 };
 
 enum { EXECUTE_JOBS = 256, EXECUTE_PASSAGES = 16 };
@@ -48,12 +50,12 @@ struct execute {
     struct passage passages[EXECUTE_PASSAGES]; /* ring; oldest at `first_passage` */
     uint32_t first_passage, passage_count;
     double lane_end_s[LANE_COUNT]; /* when its last node was seen to be done */
-    double *visit_s[2]; /* [unit]: of its last forward, backward; 0: not yet */
+    struct measure measure;        /* exec/measure.c */
 
     struct walk_at computing; /* the node of the unit that is acquired */
     struct node demand;       /* exec/demand.c: the node at hand, of no graph */
     uint32_t demand_acts;     /* and its buffer of checkpoints */
-    double computing_start_s;
+    double computing_start_s, computing_host_s;
 
     uint64_t period; /* of the step at hand, or of the next one */
     bool prepared;   /* the next step's period is open already */

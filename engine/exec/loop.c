@@ -6,6 +6,7 @@
  */
 #include "exec/loop.h"
 
+#include "exec/measure.h"
 #include "exec/moves.h"
 #include "exec/optimizer.h"
 
@@ -38,8 +39,6 @@ static void finish(struct hst_engine *engine, struct walk_at at, double start_s)
         .work = node->work,
     };
     run->lane_end_s[node->lane] = end_s;
-    if (node->kind == NODE_FORWARD || node->kind == NODE_BACKWARD)
-        run->visit_s[node->kind == NODE_BACKWARD][node->unit] = end_s - event.start_s;
     if (engine->config.trace)
         engine->config.trace(engine->config.trace_context, &event);
     walk_done(&run->walk, at);
@@ -162,6 +161,7 @@ static int take_passage(struct hst_engine *engine, int rc)
     struct passage *oldest = loop_passage(run, 0);
     if (rc < 0)
         return engine_fail_device(engine, rc, "the computation of a unit");
+    measure_passage(engine, oldest);
     finish(engine, oldest->at, oldest->start_s);
     run->first_passage = (run->first_passage + 1) % EXECUTE_PASSAGES;
     run->passage_count--;

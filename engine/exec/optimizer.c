@@ -5,6 +5,7 @@
  */
 #include "exec/optimizer.h"
 
+#include "exec/measure.h"
 #include "exec/moves.h"
 
 #include <assert.h>
@@ -40,14 +41,17 @@ static void norm_piece(void *arg, size_t index, unsigned worker)
 
 int optimizer_norm(struct hst_engine *engine, struct walk_at at)
 {
-    uint32_t unit = moves_node(engine, at)->unit;
+    const struct node *node = moves_node(engine, at);
+    uint32_t unit = node->unit;
     const struct placement *p = &engine->placement;
     const struct layout_unit *u = &engine->layout.units[unit];
     const uint64_t piece = (uint64_t)NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
     double *partials = (double *)(void *)(engine->host_arena + p->host_partials) + u->first_block;
     if (engine_computes_in_dram(engine)) {
         struct norm_job job = {engine, moves_grads(engine, at, unit), u->elements, partials};
-        workers_run(engine->workers, (job.elements + piece - 1) / piece, norm_piece, &job);
+        measure_host(
+            engine, node,
+            workers_time(engine->workers, (job.elements + piece - 1) / piece, norm_piece, &job));
     }
     if (engine->run.deferred)
         return 0;
@@ -156,5 +160,7 @@ void optimizer_update(struct hst_engine *engine, struct walk_at at)
         .jobs = jobs,
         .pieces_per_tile = (engine->layout.tile_elements + UPDATE_PIECE - 1) / UPDATE_PIECE,
     };
-    workers_run(engine->workers, node->tile_count * update.pieces_per_tile, update_piece, &update);
+    measure_host(engine, node,
+                 workers_time(engine->workers, node->tile_count * update.pieces_per_tile,
+                              update_piece, &update));
 }

@@ -7,6 +7,8 @@
  */
 #include "exec/workers.h"
 
+#include "engine_state.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -126,11 +128,10 @@ static void wait_for_helpers(struct workers *workers)
     pthread_mutex_unlock(&workers->sleep_lock);
 }
 
-void workers_run(void *context, size_t count,
-                 void (*body)(void *arg, size_t index, unsigned worker), void *arg)
+/* With the job lock held. */
+static void run_job(struct workers *workers, size_t count,
+                    void (*body)(void *arg, size_t index, unsigned worker), void *arg)
 {
-    struct workers *workers = context;
-    pthread_mutex_lock(&workers->job_lock);
     workers->body = body;
     workers->arg = arg;
     workers->count = count;
@@ -142,7 +143,26 @@ void workers_run(void *context, size_t count,
         for (size_t i = 0; i < count; i++)
             body(arg, i, 0);
     }
+}
+
+void workers_run(void *context, size_t count,
+                 void (*body)(void *arg, size_t index, unsigned worker), void *arg)
+{
+    struct workers *workers = context;
+    pthread_mutex_lock(&workers->job_lock);
+    run_job(workers, count, body, arg);
     pthread_mutex_unlock(&workers->job_lock);
+}
+
+double workers_time(struct workers *workers, size_t count,
+                    void (*body)(void *arg, size_t index, unsigned worker), void *arg)
+{
+    pthread_mutex_lock(&workers->job_lock);
+    double start_s = clock_seconds();
+    run_job(workers, count, body, arg);
+    double end_s = clock_seconds();
+    pthread_mutex_unlock(&workers->job_lock);
+    return end_s - start_s;
 }
 
 static void stop_helpers(struct workers *workers, unsigned started)

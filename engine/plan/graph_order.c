@@ -11,6 +11,8 @@
 #include <stdlib.h>
 
 #define PASSES 4 /* periods until nothing new follows */
+/* More than that, and the visits alone are anchors: a bound costs their number times the nodes'. */
+#define ANCHORS_MOST 512
 
 /* Leases of one pool that have users in one lane, the next ones first. */
 struct upcoming {
@@ -212,6 +214,12 @@ static void mark_fixed(struct finder *f)
     }
 }
 
+static void fix_visits_alone(struct finder *f)
+{
+    for (uint32_t i = 0; i < f->graph->node_count; i++)
+        f->fixed[i] = is_visit(f->graph, i);
+}
+
 static void number_anchors(struct finder *f)
 {
     f->order->anchors = 0;
@@ -269,11 +277,13 @@ int graph_order_find(const struct graph *graph, struct graph_order *order)
     *order = (struct graph_order){0};
     int rc = finder_open(&f);
     if (rc == 0) {
-        for (uint32_t i = 0; i < graph->node_count; i++)
-            f.fixed[i] = is_visit(graph, i);
+        fix_visits_alone(&f);
         number_anchors(&f);
         find_order(&f);
         mark_fixed(&f);
+        number_anchors(&f);
+        if (order->anchors > ANCHORS_MOST)
+            fix_visits_alone(&f);
         number_anchors(&f);
         find_order(&f);
     }

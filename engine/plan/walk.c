@@ -263,12 +263,17 @@ static bool is_done(const struct walk *walk, struct walk_at *at)
     return true;
 }
 
-static bool first_undone_dep(const struct walk *walk, struct walk_at at, struct walk_at *on)
+/* A visit waits for each tile of its unit, and is asked after each of them: what was done is not
+ * looked at again. */
+static bool first_undone_dep(struct walk *walk, struct walk_at at, struct walk_at *on)
 {
     const struct graph *graph = walk->graph;
     const struct node *node = &graph->nodes[at.node];
-    for (uint32_t i = 0; i < node->dep_count; i++) {
-        uint32_t dep = graph->deps[node->first_dep + i];
+    struct walk_met *met = &walk->met[node->lane];
+    if (met->at.period != at.period || met->at.node != at.node)
+        *met = (struct walk_met){.at = at};
+    for (; met->deps < node->dep_count; met->deps++) {
+        uint32_t dep = graph->deps[node->first_dep + met->deps];
         bool before = (dep & DEP_BEFORE) != 0;
         *on = (struct walk_at){at.period - before, dep & ~DEP_BEFORE};
         if (!(before && at.period == 0) && !is_done(walk, on))
@@ -277,16 +282,11 @@ static bool first_undone_dep(const struct walk *walk, struct walk_at at, struct 
     return false;
 }
 
-bool walk_deps_done(const struct walk *walk, struct walk_at at)
-{
-    struct walk_at on;
-    return !first_undone_dep(walk, at, &on);
-}
-
-bool walk_ready(const struct walk *walk, struct walk_at at)
+bool walk_ready(struct walk *walk, struct walk_at at)
 {
     const struct node *node = &walk->graph->nodes[at.node];
-    if (!walk_deps_done(walk, at))
+    struct walk_at ignored;
+    if (first_undone_dep(walk, at, &ignored))
         return false;
     for (unsigned i = 0; i < NODE_LEASES; i++)
         if (node->lease[i] != GRAPH_NONE && !lease_can_be_had(walk, at.period, node->lease[i]))
@@ -343,7 +343,7 @@ static bool lease_waits_for(const struct walk *walk, uint64_t period, uint32_t n
     return true;
 }
 
-bool walk_waits_for(const struct walk *walk, struct walk_at at, struct walk_at *on)
+bool walk_waits_for(struct walk *walk, struct walk_at at, struct walk_at *on)
 {
     const struct node *node = &walk->graph->nodes[at.node];
     if (first_undone_dep(walk, at, on))

@@ -46,11 +46,18 @@ struct walk_place {
     uint32_t at; /* in graph.lane or graph.pool */
 };
 
+/* A lane's next node, and so many of its dependencies that were found done, from the first on. */
+struct walk_met {
+    struct walk_at at;
+    uint32_t deps;
+};
+
 struct walk {
     const struct graph *graph;
     uint64_t opened; /* periods opened so far; the last WALK_PERIODS of them are tracked */
     struct walk_period period[WALK_PERIODS];
     struct walk_place lane[LANE_COUNT], pool[POOL_COUNT];
+    struct walk_met met[LANE_COUNT];
     uint32_t *free[POOL_COUNT]; /* stacks of idle buffers */
     uint32_t free_count[POOL_COUNT];
     struct walk_loan *loan[POOL_COUNT]; /* [buffers]: of a buffer that is not idle */
@@ -78,14 +85,12 @@ bool walk_is_idle(const struct walk *walk);
  */
 bool walk_next(struct walk *walk, enum lane lane, struct walk_at *at);
 /** True where the dependencies of a lane's next node are done and its buffers can be had. */
-bool walk_ready(const struct walk *walk, struct walk_at at);
-/** True where every dependency is done, whatever the buffers. */
-bool walk_deps_done(const struct walk *walk, struct walk_at at);
+bool walk_ready(struct walk *walk, struct walk_at at);
 /**
  * What a lane's next node waits for: an earlier node that is not done, a dependency or the user of
  * a buffer. False where it waits for nothing.   Cost: O(buffers).
  */
-bool walk_waits_for(const struct walk *walk, struct walk_at at, struct walk_at *on);
+bool walk_waits_for(struct walk *walk, struct walk_at at, struct walk_at *on);
 /** Starts the lane's next node, which is ready: borrows its buffers. */
 void walk_start(struct walk *walk, struct walk_at at);
 /** The node is done: its buffers are free where it was their last user. */

@@ -9,6 +9,7 @@ struct step_report {
     uint64_t tokens; /* of this step */
     double loss, lr;
     double elapsed_s; /* since training began */
+    double bound_s;   /* 0: not known */
     const struct hst_step_stats *stats;
 };
 

@@ -68,8 +68,17 @@ int run_log_start(struct run_log *log, const struct run_start *start, struct hst
     json_put_whole(&json, "seq_len", start->seq_len);
     json_put_whole(&json, "batch_tokens", start->batch_tokens);
     json_put_whole(&json, "grain_tokens", start->grain_tokens);
-    json_put_null(&json, "predicted_step_s");
+    json_put_null(&json, "predicted_step_s"); /* computation is measured in the first steps */
     return end_line(log, &json, error);
+}
+
+/* Null where it is not known, which 0 stands for. */
+static void put_known(struct json_writer *json, const char *key, double seconds)
+{
+    if (seconds > 0)
+        json_put_real(json, key, seconds);
+    else
+        json_put_null(json, key);
 }
 
 static void put_stats(struct json_writer *json, const struct hst_step_stats *stats)
@@ -108,7 +117,7 @@ int run_log_step(struct run_log *log, const struct step_report *step, struct hst
     json_put_real(&json, "seconds", seconds);
     json_put_real(&json, "tok_s", (double)step->tokens / seconds);
     put_stats(&json, step->stats);
-    json_put_null(&json, "bound_s");
+    put_known(&json, "bound_s", step->bound_s);
     return end_line(log, &json, error);
 }
 
@@ -127,9 +136,9 @@ int run_log_summary(struct run_log *log, const struct run_summary *summary, stru
         return 0;
     struct json_writer json = begin_line(log, "summary");
     json_put_whole(&json, "steps", summary->steps);
-    json_put_null(&json, "predicted_step_s");
+    put_known(&json, "predicted_step_s", summary->predicted_step_s);
     json_put_real(&json, "measured_step_s", summary->measured_step_s);
-    json_put_null(&json, "bound_by");
+    json_put_text(&json, "bound_by", summary->bound_by);
     return end_line(log, &json, error);
 }
 

@@ -25,6 +25,8 @@ struct run_start {
 struct run_summary {
     uint64_t steps;
     double measured_step_s;
+    double predicted_step_s; /* 0: not predicted */
+    const char *bound_by;    /* null: not predicted */
 };
 
 /**

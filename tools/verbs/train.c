@@ -8,6 +8,7 @@
 #include "verbs/train.h"
 
 #include "cli/device.h"
+#include "cli/forecast.h"
 #include "cli/message.h"
 #include "cli/progress.h"
 #include "cli/runlog.h"
@@ -44,6 +45,7 @@ struct train {
     uint64_t nonfinite_count; /* of the weights that were read */
     char nonfinite_tensor[128];
     uint32_t *inputs, *targets; /* of one step */
+    struct hst_rates rates;     /* of the drives */
     struct train_result result;
 };
 
@@ -318,6 +320,31 @@ static int begin_log(struct train *t)
     return native ? native : trace_open(&t->trace, o->trace, t->error);
 }
 
+/* ---- what a step will take ---- */
+
+/* Computation is measured in the second step: only then is there something to say. */
+#define PREDICTED_AFTER 2
+
+static bool is_told(const struct train *t)
+{
+    return !t->options->quiet || t->options->log;
+}
+
+static int measure_drives(struct train *t)
+{
+    if (is_told(t) && t->options->steps >= PREDICTED_AFTER)
+        forecast_measure(&t->options->engine, &t->result.memory, &t->rates);
+    return 0;
+}
+
+static void predict(struct train *t)
+{
+    struct hst_prediction *p = &t->result.prediction;
+    int native = hst_engine_predict(t->engine, &t->rates, p);
+    if (native)
+        snprintf(p->why, sizeof p->why, "%s", strerror(-native));
+}
+
 /* ---- steps ---- */
 
 static double now_s(void)
@@ -365,6 +392,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
                                        .loss = loss,
                                        .lr = in.lr,
                                        .elapsed_s = t->result.seconds,
+                                       .bound_s = t->result.prediction.bound_s,
                                        .stats = &stats};
     progress_show(&t->progress, &report);
     keep_going(t, run_log_step(&t->log, &report, t->error));
@@ -379,6 +407,8 @@ static int train_steps(struct train *t)
         if (native)
             return native;
         first_s = number == 1 ? t->result.seconds : first_s;
+        if (is_told(t) && number == PREDICTED_AFTER)
+            predict(t);
     }
     struct hst_step_stats drained = {0};
     int native = hst_engine_drain(t->engine, &drained);
@@ -389,10 +419,13 @@ static int train_steps(struct train *t)
     keep_going(t, run_log_drain(&t->log, bytes, t->error));
     /* The first step also warms up caches and queues: it counts only where there is no other. */
     uint64_t steps = t->options->steps;
+    t->result.step_s =
+        steps > 1 ? (t->result.seconds - first_s) / (double)(steps - 1) : t->result.seconds;
     struct run_summary summary = {
         .steps = steps,
-        .measured_step_s =
-            steps > 1 ? (t->result.seconds - first_s) / (double)(steps - 1) : t->result.seconds,
+        .measured_step_s = t->result.step_s,
+        .predicted_step_s = t->result.prediction.step_s,
+        .bound_by = t->result.prediction.bound_by,
     };
     keep_going(t, run_log_summary(&t->log, &summary, t->error));
     return 0;
@@ -412,7 +445,7 @@ static int export_model(struct train *t)
 
 static void tell_summary(const struct train *t)
 {
-    char rate[TEXT_BYTES], tokens[TEXT_BYTES];
+    char rate[TEXT_BYTES], tokens[TEXT_BYTES], forecast[FORECAST_TEXT_BYTES];
     const struct train_result *r = &t->result;
     double count = (double)t->options->steps * (double)t->run.batch_tokens;
     if (t->options->quiet)
@@ -420,6 +453,8 @@ static void tell_summary(const struct train *t)
     printf("trained %" PRIu64 " steps, %s tokens in %.1f s (%s tok/s), loss %.4f -> %.4f\n",
            t->options->steps, text_count(count, tokens), r->seconds,
            text_count(count / r->seconds, rate), r->first_loss, r->last_loss);
+    if (t->options->steps >= PREDICTED_AFTER)
+        printf("%s\n", forecast_text(&r->prediction, r->step_s, forecast));
     if (t->options->export_directory)
         printf("exported %s weights to %s\n", precision_name(t), t->options->export_directory);
 }
@@ -486,8 +521,8 @@ static void choose_device(struct train *t)
 int train_run(const struct train_options *options, struct train_result *result,
               struct hst_error *error)
 {
-    static int (*const phases[])(struct train *) = {open_inputs, plan,        begin_log,
-                                                    load,        train_steps, export_model};
+    static int (*const phases[])(struct train *) = {
+        open_inputs, plan, begin_log, measure_drives, load, train_steps, export_model};
     struct train t = {
         .options = options,
         .error = error,

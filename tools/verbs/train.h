@@ -40,6 +40,8 @@ struct train_result {
     struct hst_memory memory;
     double first_loss, last_loss;
     double seconds;
+    double step_s; /* mean, the first step left out where there are others */
+    struct hst_prediction prediction; /* made after the second step; step_s 0: none */
 };
 
 /**

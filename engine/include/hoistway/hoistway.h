@@ -418,6 +418,39 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats);
  */
 int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats);
 
+/* ---- what a step will take ------------------------------------------------------------------- */
+
+struct hst_rates; /* <hoistway/machine.h> */
+
+struct hst_prediction {
+    double step_s;  /* a step of those to come; 0: not predicted, why says why */
+    double bound_s; /* the least it could take on the same rates, in whatever order */
+    /* the lane that the step waits for, as in hst_trace_event: of the resource that helps, the one
+       that is busy longer; static text; null where not predicted */
+    const char *bound_by;
+    /* what would help most if it were twice as fast, "cores", "drives", "GPU", and what a step
+       would take then; static text; null: nothing alone */
+    const char *help;
+    double help_step_s;
+    char why[200]; /* one line; "" where predicted */
+};
+
+/**
+ * Runs the step graph in virtual time: on what computation, norm and update took so far, from the
+ * second step on, each as if it were alone, and on measured rates of the drives. Nothing is taken
+ * from the steps' own seconds, so these can be judged by it. What it can not know is not guessed:
+ * *prediction then has step_s 0 and says why.
+ *
+ * rates   READ, WRITE and MIXED of the store's directories (hst_rates_get); null, or figures that
+ *         are 0: not known, which is no matter where nothing lives on NVMe
+ *
+ * Errors: -EINVAL before seal, -ENOMEM; *prediction is then untouched. None is sticky.
+ * Ownership: borrows all, keeps none.   Thread-safety: the engine's.
+ * Cost: some 25 µs per tile, and bytes as the engine's own tables; nothing is waited for.
+ */
+int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *rates,
+                       struct hst_prediction *prediction);
+
 /* ---- options: one table for command line, help, ds_config.json ------------------------------- */
 
 enum hst_option_type {

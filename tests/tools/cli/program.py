@@ -286,6 +286,22 @@ class Training(Folder):
                                          'bound_s'})
         self.assertIsNone(lines[0]['predicted_step_s'])
         self.assertEqual(lines[5]['steps'], 3)
+        self.assertGreater(lines[5]['predicted_step_s'], 0)
+        self.assertIn(lines[5]['bound_by'], ('compute', 'update'))
+        self.assertEqual([line['bound_s'] for line in lines[1:3]], [None, None])
+        self.assertGreater(lines[3]['bound_s'], 0)  # what the second step measured
+        self.assertLessEqual(lines[3]['bound_s'], lines[5]['predicted_step_s'] * (1 + 1e-8))
+
+    def test_a_run_ends_with_what_bounded_it(self):
+        cache = {**os.environ, 'XDG_CACHE_HOME': self.path('cache')}
+        done = self.train('--place=states=nvme,weights=nvme', env=cache)
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r'(?m)^bounded by \w+: a step took [\d.e-]+ s, [\d.e-]+ s '
+                                      r'predicted \([+-][\d.]+ %\), at least [\d.e-]+ s; .*faster$'
+                                      r'|times as fast$')
+        self.assertTrue(os.listdir(self.path('cache', 'hoistway')))  # rates of the drive
+        done = self.train('--steps=1')
+        self.assertNotRegex(done.stdout, 'bounded|predicted')
 
     def trace(self, *args):
         path = self.path('trace.json')

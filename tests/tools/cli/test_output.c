@@ -3,6 +3,7 @@
  * What is written for people and for programs: JSON, step lines, quantities, the learning rate
  * behind them.
  */
+#include "cli/forecast.h"
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/runlog.h"
@@ -89,12 +90,13 @@ static void assert_file(const char *path, const char *expected)
     assert_string_equal(text, expected);
 }
 
-#define STEP_LINE                                                                                  \
+#define STEP_LINE_OF(bound)                                                                        \
     "{\"kind\":\"step\",\"step\":120,\"loss\":2.4131,\"grad_norm\":0.91,\"lr\":1e-05,"             \
     "\"tokens\":9100,\"seconds\":0.5,\"tok_s\":18200,"                                             \
     "\"stall_s\":{\"nvme\":0.015,\"copy\":0.001,\"update\":0,\"net\":0},"                          \
     "\"bytes\":{\"nvme_read\":11,\"nvme_write\":22,\"h2d\":33,\"d2h\":44,\"net\":55},"             \
-    "\"peak\":{\"hbm\":1,\"dram\":2,\"nvme\":3},\"bound_s\":null}\n"
+    "\"peak\":{\"hbm\":1,\"dram\":2,\"nvme\":3},\"bound_s\":" bound "}\n"
+#define STEP_LINE STEP_LINE_OF("null")
 
 static void put_file(char *template, const char *text)
 {
@@ -118,14 +120,42 @@ static void each_log_line_is_in_the_file_at_once(void **state)
     assert_file(path, "");
     assert_int_equal(run_log_step(&log, &step, &error), 0);
     assert_file(path, STEP_LINE);
-    const struct run_summary summary = {.steps = 1000, .measured_step_s = 0.25};
+    struct step_report bounded = step;
+    bounded.bound_s = 0.125;
+    const struct run_summary summary = {
+        .steps = 1000, .measured_step_s = 0.25, .predicted_step_s = 0.5, .bound_by = "read"};
+    const struct run_summary unknown = {.steps = 1, .measured_step_s = 0.25};
+    assert_int_equal(run_log_step(&log, &bounded, &error), 0);
     assert_int_equal(run_log_drain(&log, 4096, &error), 0);
     assert_int_equal(run_log_summary(&log, &summary, &error), 0);
-    assert_file(path, STEP_LINE "{\"kind\":\"drain\",\"bytes\":4096}\n"
-                                "{\"kind\":\"summary\",\"steps\":1000,\"predicted_step_s\":null,"
-                                "\"measured_step_s\":0.25,\"bound_by\":null}\n");
+    assert_int_equal(run_log_summary(&log, &unknown, &error), 0);
+    assert_file(path, STEP_LINE STEP_LINE_OF(
+                          "0.125") "{\"kind\":\"drain\",\"bytes\":4096}\n"
+                                   "{\"kind\":\"summary\",\"steps\":1000,\"predicted_step_s\":0.5,"
+                                   "\"measured_step_s\":0.25,\"bound_by\":\"read\"}\n"
+                                   "{\"kind\":\"summary\",\"steps\":1,\"predicted_step_s\":null,"
+                                   "\"measured_step_s\":0.25,\"bound_by\":null}\n");
     run_log_close(&log);
     unlink(path);
+}
+
+static void a_forecast_says_what_was_measured_and_what_would_help(void **state)
+{
+    (void)state;
+    char text[FORECAST_TEXT_BYTES];
+    struct hst_prediction p = {
+        .step_s = 0.8, .bound_s = 0.75, .bound_by = "read", .help = "drives", .help_step_s = 0.5};
+    assert_string_equal(forecast_text(&p, 0.82, text),
+                        "bounded by read: a step took 0.82 s, 0.8 s predicted (+2.5 %), at least "
+                        "0.75 s; drives twice as fast would make it 1.60 times as fast");
+    p.help_step_s = 0.79;
+    assert_string_equal(forecast_text(&p, 0.76, text),
+                        "bounded by read: a step took 0.76 s, 0.8 s predicted (-5.0 %), at least "
+                        "0.75 s; no part of the machine alone would make it faster");
+    p = (struct hst_prediction){.why = "the drives' rates are not known: the drive is full"};
+    assert_string_equal(forecast_text(&p, 12.3456, text),
+                        "a step took 12.3 s; not predicted: the drives' rates are not known: the "
+                        "drive is full");
 }
 
 static void a_log_that_can_not_be_written_is_refused(void **state)
@@ -322,6 +352,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_is_written_with_9_digits_and_escapes),
         cmocka_unit_test(each_log_line_is_in_the_file_at_once),
+        cmocka_unit_test(a_forecast_says_what_was_measured_and_what_would_help),
         cmocka_unit_test(a_log_that_can_not_be_written_is_refused),
         cmocka_unit_test(a_log_whose_disk_is_full_ends_with_a_whole_line),
         cmocka_unit_test(what_is_not_a_log_is_neither_replaced_nor_followed),

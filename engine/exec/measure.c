@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps what the graph's computations took. */
+#include "exec/measure.h"
+
+#include "engine_state.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* The first step touches memory for the first time; an evaluation is no step; what is done on
+ * demand is in no graph. */
+static bool is_warm(const struct hst_engine *engine)
+{
+    return engine->step.number > 0 && !engine->run.evaluating && !engine->run.on_demand;
+}
+
+int measure_open(struct hst_engine *engine)
+{
+    struct measure *m = &engine->run.measure;
+    for (int i = 0; i < 2; i++)
+        m->visits[i] = calloc((size_t)engine->layout.unit_count + 1, sizeof *m->visits[i]);
+    return m->visits[0] && m->visits[1] ? 0 : -ENOMEM;
+}
+
+void measure_close(struct hst_engine *engine)
+{
+    for (int i = 0; i < 2; i++) {
+        free(engine->run.measure.visits[i]);
+        engine->run.measure.visits[i] = NULL;
+    }
+}
+
+/* It began when it was acquired and the one before had ended, whichever was later: that one, too,
+ * with more of the optimizer's seconds behind it. */
+void measure_passage(struct hst_engine *engine, const struct passage *passage)
+{
+    struct measure *m = &engine->run.measure;
+    const struct node *node = &engine->run.graph.nodes[passage->at.node];
+    double end_s = clock_seconds();
+    double host_s = m->host_s - fmax(passage->host_s, m->visit_host_s);
+    double seconds = end_s - fmax(passage->start_s, m->visit_end_s) - host_s;
+    if (is_warm(engine)) {
+        struct measure_visit *visit = &m->visits[node->kind == NODE_BACKWARD][node->unit];
+        visit->seconds += fmax(seconds, 0);
+        visit->count++;
+    }
+    m->visit_end_s = end_s;
+    m->visit_host_s = m->host_s;
+}
+
+void measure_host(struct hst_engine *engine, const struct node *node, double seconds)
+{
+    struct measure *m = &engine->run.measure;
+    struct measure_work *work = node->kind == NODE_UPDATE ? &m->update : &m->norm;
+    m->host_s += seconds;
+    if (!is_warm(engine))
+        return;
+    work->elements += node->work;
+    work->seconds += seconds;
+}

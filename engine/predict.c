@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a step will take, and what it waits for: the graph that is run, simulated on what was
+ * measured. A resource bounds the step that would gain most from having it twice as fast: a lane
+ * that is busy longest may be so beside another that everything waits for.
+ */
+#include "engine_state.h"
+#include "plan/graph_bound.h"
+#include "plan/simulate.h"
+
+#include <errno.h>
+#include <hoistway/machine.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct machine {
+    struct sim_rates rates;
+    double *visit_s; /* [2 · units], forwards, then backwards */
+    uint32_t units;
+};
+
+/* ---- what is known ---- */
+
+static bool moves(const struct graph *graph, enum lane lane)
+{
+    for (uint32_t i = 0; i < graph->lane_count[lane]; i++) {
+        const struct node *node = &graph->nodes[graph->lane[lane][i]];
+        if ((node->parts & PARTS_TRAIN) && node->work > 0)
+            return true;
+    }
+    return false;
+}
+
+/* The means of what visits took. False where one was not made yet: a backward, that is; a forward
+ * that is never made is one that the client leaves out. */
+static bool fill_visits(const struct hst_engine *engine, struct machine *m)
+{
+    const struct graph *graph = &engine->run.graph;
+    for (uint32_t i = 0; i < graph->lane_count[LANE_COMPUTE]; i++) {
+        const struct node *node = &graph->nodes[graph->lane[LANE_COMPUTE][i]];
+        if (node->kind == NODE_UPDATE || !(node->parts & PARTS_TRAIN))
+            continue;
+        int sweep = node->kind == NODE_BACKWARD;
+        struct measure_visit visit = engine->run.measure.visits[sweep][node->unit];
+        if (visit.count > 0)
+            m->visit_s[(uint32_t)sweep * m->units + node->unit] = visit.seconds / visit.count;
+        else if (sweep)
+            return false;
+    }
+    return true;
+}
+
+static double rate_of(struct measure_work work)
+{
+    return work.seconds > 0 ? work.elements / work.seconds : 0;
+}
+
+static bool fill_measured(const struct hst_engine *engine, struct machine *m)
+{
+    const struct measure *measure = &engine->run.measure;
+    bool host = moves(&engine->run.graph, LANE_UPDATE);
+    m->rates.update = rate_of(measure->update);
+    m->rates.norm = rate_of(measure->norm);
+    m->rates.shared_cores = engine_computes_in_dram(engine);
+    return fill_visits(engine, m) && (!host || (m->rates.update > 0 && m->rates.norm > 0));
+}
+
+/* False, with the reason, where drives move and their rates are not known. */
+static bool fill_drives(const struct hst_engine *engine, const struct hst_rates *rates,
+                        struct machine *m, char *why, size_t why_bytes)
+{
+    if (!moves(&engine->run.graph, LANE_READ) && !moves(&engine->run.graph, LANE_WRITE))
+        return true;
+    for (int r = HST_RATE_READ; rates && r <= HST_RATE_MIXED; r++) {
+        if (rates->figures[r].value > 0)
+            continue;
+        snprintf(why, why_bytes, "the drives' rates are not known: %s",
+                 rates->figures[r].how[0] ? rates->figures[r].how : "they were not measured");
+        return false;
+    }
+    if (!rates) {
+        snprintf(why, why_bytes, "the drives' rates are not known: they were not measured");
+        return false;
+    }
+    m->rates.read = rates->figures[HST_RATE_READ].value;
+    m->rates.write = rates->figures[HST_RATE_WRITE].value;
+    m->rates.mixed = rates->figures[HST_RATE_MIXED].value;
+    return true;
+}
+
+/* ---- what would help ---- */
+
+static void scale_visits(struct machine *m, double times)
+{
+    for (uint32_t i = 0; i < 2 * m->units; i++)
+        m->visit_s[i] /= times;
+}
+
+static void scale_optimizer(struct machine *m, double times)
+{
+    m->rates.update *= times;
+    m->rates.norm *= times;
+}
+
+static void scale_cores(struct machine *m, double times)
+{
+    scale_visits(m, times);
+    scale_optimizer(m, times);
+}
+
+static void scale_drives(struct machine *m, double times)
+{
+    m->rates.read *= times;
+    m->rates.write *= times;
+    m->rates.mixed *= times;
+}
+
+struct resource {
+    const char *name;
+    enum lane lanes[2];
+    void (*scale)(struct machine *m, double times);
+};
+
+static const struct resource on_host[] = {
+    {"cores", {LANE_COMPUTE, LANE_UPDATE}, scale_cores},
+    {"drives", {LANE_READ, LANE_WRITE}, scale_drives},
+};
+static const struct resource on_gpu[] = {
+    {"GPU", {LANE_COMPUTE, LANE_COMPUTE}, scale_visits},
+    {"cores", {LANE_UPDATE, LANE_UPDATE}, scale_optimizer},
+    {"drives", {LANE_READ, LANE_WRITE}, scale_drives},
+};
+
+static int step_of(const struct hst_engine *engine, const struct machine *m, struct sim *sim)
+{
+    return simulate(&(struct sim_in){.graph = &engine->run.graph, .rates = m->rates}, sim);
+}
+
+static int find_help(const struct hst_engine *engine, struct machine *m, const struct sim *sim,
+                     struct hst_prediction *p)
+{
+    bool host = m->rates.shared_cores;
+    const struct resource *resources = host ? on_host : on_gpu;
+    size_t count = host ? sizeof on_host / sizeof *on_host : sizeof on_gpu / sizeof *on_gpu;
+    p->bound_by = lane_name(sim->bound_by);
+    p->help_step_s = p->step_s;
+    for (size_t i = 0; i < count; i++) {
+        const enum lane *lanes = resources[i].lanes;
+        struct sim faster;
+        resources[i].scale(m, 2);
+        int rc = step_of(engine, m, &faster);
+        resources[i].scale(m, 0.5);
+        if (rc)
+            return rc;
+        if (faster.step_s >= p->help_step_s)
+            continue;
+        p->help = resources[i].name;
+        p->help_step_s = faster.step_s;
+        p->bound_by = lane_name(lanes[sim->busy_s[lanes[1]] > sim->busy_s[lanes[0]]]);
+    }
+    return 0;
+}
+
+/* ---- the whole ---- */
+
+static int predict(const struct hst_engine *engine, struct machine *m, struct hst_prediction *p)
+{
+    struct sim sim;
+    struct graph_bound bound;
+    int rc = step_of(engine, m, &sim);
+    rc = rc ? rc : graph_bound(&engine->run.graph, &m->rates, &bound);
+    if (rc)
+        return rc;
+    p->step_s = sim.step_s;
+    p->bound_s = bound.step_s;
+    return find_help(engine, m, &sim, p);
+}
+
+int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *rates,
+                       struct hst_prediction *prediction)
+{
+    if (engine->phase == PHASE_DESCRIBE || !prediction)
+        return -EINVAL;
+    struct hst_prediction p = {0};
+    struct machine m = {.units = engine->layout.unit_count};
+    m.visit_s = calloc(2 * (size_t)m.units + 1, sizeof *m.visit_s);
+    int rc = m.visit_s ? 0 : -ENOMEM;
+    if (rc == 0) {
+        m.rates.forward_s = m.visit_s;
+        m.rates.backward_s = m.visit_s + m.units;
+        if (!fill_measured(engine, &m))
+            snprintf(p.why, sizeof p.why,
+                     "computation and update are measured from the second step on");
+        else if (fill_drives(engine, rates, &m, p.why, sizeof p.why))
+            rc = predict(engine, &m, &p);
+    }
+    free(m.visit_s);
+    if (rc == 0)
+        *prediction = p;
+    return rc;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_CLI_FORECAST_H
+#define HOISTWAY_TOOLS_CLI_FORECAST_H
+/* What a step was expected to take, and what it waits for: where the drives' rates come from, and
+ * the sentence at the end of a run. */
+#include <hoistway/hoistway.h>
+#include <hoistway/machine.h>
+
+#define FORECAST_TEXT_BYTES 512u
+
+/**
+ * Measures the drives of a sealed engine's store, or takes what was measured within a minute.
+ * *rates has zeroes, and why, where the model has nothing there or something failed. Before weights
+ * are loaded, while the memory that was planned is not in use: 16 MiB for each drive.
+ */
+void forecast_measure(const struct hst_config *config, const struct hst_memory *memory,
+                      struct hst_rates *rates);
+
+/**
+ * "bounded by read: a step took 0.812 s, 0.790 s predicted (+2.8 %), at least 0.745 s; drives twice
+ * as fast would make it 1.4 times as fast"; or why nothing was predicted. Pure.
+ */
+const char *forecast_text(const struct hst_prediction *prediction, double measured_s,
+                          char dst[FORECAST_TEXT_BYTES]);
+
+#endif
