@@ -10,6 +10,7 @@ struct step_report {
     double loss, lr;
     double elapsed_s; /* since training began */
     const struct hst_step_stats *stats;
+    bool scaled; /* fp16: the loss scale is told, and whether the step was skipped */
 };
 
 #endif

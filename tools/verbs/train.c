@@ -41,10 +41,20 @@ struct train {
     struct trace trace;
     int log_native; /* why the log ended before the run */
     struct progress progress;
+    uint64_t skipped;         /* steps */
     uint64_t nonfinite_count; /* of the weights that were read */
     char nonfinite_tensor[128];
     uint32_t *inputs, *targets; /* of one step */
     struct train_result result;
+};
+
+static const struct {
+    const char *name;
+    enum hst_dtype dtype; /* of weights */
+} PRECISIONS[] = {
+    [HST_PRECISION_FP32] = {"fp32", HST_F32},
+    [HST_PRECISION_BF16] = {"bf16", HST_BF16},
+    [HST_PRECISION_FP16] = {"fp16", HST_F16},
 };
 
 /* ---- errors of the engine ---- */
@@ -167,7 +177,7 @@ static int check_outputs(struct train *t)
         .directory = o->export_directory,
         .source = t->source,
         .model = t->model,
-        .dtype = precision_of(t) == HST_PRECISION_BF16 ? HST_BF16 : HST_F32,
+        .dtype = PRECISIONS[precision_of(t)].dtype,
     };
     if (o->export_directory)
         native = train_export_check(&t->export, t->error);
@@ -294,7 +304,7 @@ static void tell_plan(const struct train *t)
 
 static const char *precision_name(const struct train *t)
 {
-    return hst_engine_precision(t->engine) == HST_PRECISION_BF16 ? "bf16" : "fp32";
+    return PRECISIONS[hst_engine_precision(t->engine)].name;
 }
 
 static int begin_log(struct train *t)
@@ -365,7 +375,9 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
                                        .loss = loss,
                                        .lr = in.lr,
                                        .elapsed_s = t->result.seconds,
-                                       .stats = &stats};
+                                       .stats = &stats,
+                                       .scaled = precision_of(t) == HST_PRECISION_FP16};
+    t->skipped += stats.skipped;
     progress_show(&t->progress, &report);
     keep_going(t, run_log_step(&t->log, &report, t->error));
     return 0;
@@ -420,6 +432,10 @@ static void tell_summary(const struct train *t)
     printf("trained %" PRIu64 " steps, %s tokens in %.1f s (%s tok/s), loss %.4f -> %.4f\n",
            t->options->steps, text_count(count, tokens), r->seconds,
            text_count(count / r->seconds, rate), r->first_loss, r->last_loss);
+    if (t->skipped)
+        printf("%" PRIu64 " of them were skipped: their gradients overflowed in fp16 at the loss "
+               "scale they had\n",
+               t->skipped);
     if (t->options->export_directory)
         printf("exported %s weights to %s\n", precision_name(t), t->options->export_directory);
 }
