@@ -433,8 +433,8 @@ static void tell_summary(const struct train *t)
            t->options->steps, text_count(count, tokens), r->seconds,
            text_count(count / r->seconds, rate), r->first_loss, r->last_loss);
     if (t->skipped)
-        printf("%" PRIu64 " of them were skipped: their gradients overflowed in fp16 at the loss "
-               "scale they had\n",
+        printf("skipped %" PRIu64 " of them: gradients overflowed in fp16 at the loss scale they "
+               "had\n",
                t->skipped);
     if (t->options->export_directory)
         printf("exported %s weights to %s\n", precision_name(t), t->options->export_directory);
