@@ -227,11 +227,12 @@ static void step(struct reference *r)
     }
     double factor = fmin(1, CLIP / (sqrt(sum) + 1e-6));
     r->t++;
+    double bias1 = 1 - pow(0.9, r->t), bias2 = 1 - pow(0.999, r->t);
     for (size_t i = 0; i < r->count; i++) {
         double g = r->grad[i] * factor;
         r->m[i] = 0.9 * r->m[i] + 0.1 * g;
         r->v[i] = 0.999 * r->v[i] + 0.001 * g * g;
-        double m = r->m[i] / (1 - pow(0.9, r->t)), v = r->v[i] / (1 - pow(0.999, r->t));
+        double m = r->m[i] / bias1, v = r->v[i] / bias2;
         double decay = r->decays[i] ? 0.01 * r->master[i] : 0;
         r->master[i] -= TOY_LR * (m / (sqrt(v) + 1e-8) + decay);
     }
