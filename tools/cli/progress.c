@@ -38,7 +38,7 @@ void progress_format(const struct step_report *step, char line[PROGRESS_LINE_BYT
     double left = step->elapsed_s / (double)step->step * (double)(step->steps - step->step);
     char norm[64];
     if (step->stats->skipped)
-        snprintf(norm, sizeof norm, "skipped at loss scale %g", step->stats->loss_scale);
+        snprintf(norm, sizeof norm, "skipped at loss scale %.10g", step->stats->loss_scale);
     else
         snprintf(norm, sizeof norm, "norm %.3g", step->stats->grad_norm);
     snprintf(line, PROGRESS_LINE_BYTES,

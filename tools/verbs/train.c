@@ -23,6 +23,7 @@
 #include <errno.h>
 #include <hoistway/cpu_adam.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -47,6 +48,8 @@ struct train {
     uint32_t *inputs, *targets; /* of one step */
     struct train_result result;
 };
+
+#define F16_INFINITE 65520.0f /* from here on */
 
 static const struct {
     const char *name;
@@ -239,15 +242,13 @@ static int plan(struct train *t)
     return o->export_directory ? train_export_check(&t->export, t->error) : 0;
 }
 
-/* Infinity and NaN: an exponent of all ones. */
-static uint64_t count_nonfinite(const float *values, size_t count)
+/* What is infinite, not a number, or rounds to infinity where weights are f16. */
+static uint64_t count_nonfinite(const float *values, size_t count, bool f16)
 {
     uint64_t found = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, values + i, sizeof bits);
-        found += (bits & 0x7f800000u) == 0x7f800000u;
-    }
+    float limit = f16 ? F16_INFINITE : INFINITY;
+    for (size_t i = 0; i < count; i++)
+        found += !(fabsf(values[i]) < limit);
     return found;
 }
 
@@ -260,7 +261,7 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
         return 0;
     }
     int native = hf_model_read(t->source, param->name, offset, dst, count, t->error);
-    uint64_t found = native ? 0 : count_nonfinite(dst, count);
+    uint64_t found = native ? 0 : count_nonfinite(dst, count, t->export.dtype == HST_F16);
     if (found && !t->nonfinite_count)
         snprintf(t->nonfinite_tensor, sizeof t->nonfinite_tensor, "%s", param->name);
     t->nonfinite_count += found;
@@ -273,11 +274,15 @@ static int load(struct train *t)
     int native = hst_engine_load(t->engine, &reader);
     if (native)
         return engine_failed(t, native, "loading the weights");
+    bool f16 = t->export.dtype == HST_F16;
     if (t->nonfinite_count)
         cli_warn(CLI_TENSOR,
-                 "%.150s has weights that are infinite or not a number (%" PRIu64 ", the first in "
-                 "%.100s): the loss can not be finite. Fix: use weights without them.",
-                 t->options->model, t->nonfinite_count, t->nonfinite_tensor);
+                 "%.150s has weights that are infinite%s or not a number (%" PRIu64
+                 ", the first in "
+                 "%.100s): the loss can not be finite. Fix: %s.",
+                 t->options->model, f16 ? " (in fp16: beyond 65504)" : "", t->nonfinite_count,
+                 t->nonfinite_tensor,
+                 f16 ? "--precision bf16, or weights without them" : "use weights without them");
     return 0;
 }
 

@@ -161,6 +161,8 @@ class Refusals(Folder):
         self.refuse(402, 2, '--seq-len=65', '--batch-tokens=65', part='max_position_embeddings 64')
         self.refuse(402, 2, '--batch-tokens=100', part='--batch-tokens 128')
         self.refuse(402, 2, '--place=states=hbm')
+        self.refuse(402, 2, '--precision=fp16', '--loss-scale=0.5', part="got '0.5'")
+        self.refuse(402, 2, '--precision=bf16', '--loss-scale=8', part='--precision fp16')
         self.refuse(402, 2, '--place=states=dram,states=nvme')
         self.refuse(403, 2, without=('--store',), part='--store DIR')
 
@@ -286,6 +288,17 @@ class Training(Folder):
                                          'bound_s'})
         self.assertIsNone(lines[0]['predicted_step_s'])
         self.assertEqual(lines[5]['steps'], 3)
+
+    def test_in_fp16_the_loss_scale_and_what_it_skipped_are_told(self):
+        log = self.path('run.jsonl')
+        done = self.train(f'--log={log}', '--precision=fp16', '--loss-scale=536870912')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(log, encoding='ascii') as f:
+            steps = [line for line in map(json.loads, f) if line['kind'] == 'step']
+        self.assertEqual([(s['loss_scale'], s['skipped'], s['grad_norm']) for s in steps],
+                         [(2.0 ** (29 - i), True, None) for i in range(3)])
+        self.assertRegex(done.stderr, r'(?m)^step 3/3 .* \| skipped at loss scale 134217728 \| ')
+        self.assertIn('\nskipped 3 of them: ', done.stdout)
 
     def trace(self, *args):
         path = self.path('trace.json')
