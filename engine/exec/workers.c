@@ -7,6 +7,8 @@
  */
 #include "exec/workers.h"
 
+#include "machine/machine.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -170,6 +172,18 @@ static int start_helpers(struct workers *workers)
     return 0;
 }
 
+/* Far memory is slow, no more: a system that does not let threads be bound is no error. */
+static void bind_helpers(struct workers *workers)
+{
+    unsigned count = workers->width - 1;
+    pthread_t *threads = calloc((size_t)count + 1, sizeof *threads);
+    for (unsigned i = 0; threads && i < count; i++)
+        threads[i] = workers->helpers[i].thread;
+    if (threads && count > 0)
+        (void)machine_bind(threads, count);
+    free(threads);
+}
+
 static void workers_free(struct workers *workers)
 {
     pthread_cond_destroy(&workers->idle);
@@ -196,6 +210,7 @@ int workers_create(unsigned width, struct workers **workers)
         workers_free(w);
         return rc;
     }
+    bind_helpers(w);
     *workers = w;
     return 0;
 }
