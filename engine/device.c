@@ -98,6 +98,9 @@ static void device_defaults(struct hst_engine *engine)
     bool host = engine_computes_in_dram(engine);
     if (c->precision == HST_PRECISION_DEFAULT)
         c->precision = host ? HST_PRECISION_FP32 : HST_PRECISION_BF16;
+    engine->step.scale.value = c->precision != HST_PRECISION_FP16 ? 1.0f
+                               : c->loss_scale != 0               ? (float)c->loss_scale
+                                                                  : (float)LOSS_SCALE_FIRST;
     if (c->tile_elements == 0)
         c->tile_elements = host ? TILE_ELEMENTS_HOST : TILE_ELEMENTS_GPU;
 }

@@ -72,8 +72,13 @@ static int check_config(struct hst_engine *engine)
     if (c->threads > THREADS_MAX)
         return refuse_value(engine, "threads must be 1 to 1,024");
     if (c->precision != HST_PRECISION_DEFAULT && c->precision != HST_PRECISION_FP32 &&
-        c->precision != HST_PRECISION_BF16)
-        return refuse_value(engine, "precision must be fp32 or bf16");
+        c->precision != HST_PRECISION_BF16 && c->precision != HST_PRECISION_FP16)
+        return refuse_value(engine, "precision must be fp32, bf16 or fp16");
+    if (c->loss_scale != 0 && c->precision != HST_PRECISION_FP16)
+        return refuse_value(engine, "--loss-scale is for --precision fp16. Fix: leave it out");
+    if (c->loss_scale != 0 &&
+        !(c->loss_scale >= LOSS_SCALE_LEAST && c->loss_scale <= LOSS_SCALE_MOST))
+        return refuse_value(engine, "loss_scale must be 1 to 2^32");
     if (c->state != HST_STATE_DEFAULT && c->state != HST_STATE_FP32 && c->state != HST_STATE_BF16)
         return refuse_value(engine, "state must be fp32 or bf16");
     if (c->io != HST_IO_AUTO && c->io != HST_IO_URING && c->io != HST_IO_THREADS)
@@ -155,7 +160,14 @@ enum hst_precision hst_engine_precision(const struct hst_engine *engine)
 
 enum hst_dtype hst_engine_dtype(const struct hst_engine *engine)
 {
-    return engine->config.precision == HST_PRECISION_BF16 ? HST_BF16 : HST_F32;
+    switch (engine->config.precision) {
+    case HST_PRECISION_BF16:
+        return HST_BF16;
+    case HST_PRECISION_FP16:
+        return HST_F16;
+    default:
+        return HST_F32;
+    }
 }
 
 /* ---- describe ---- */
@@ -213,7 +225,8 @@ static int plan(struct hst_engine *engine)
     in->batch_tokens = engine->config.batch_tokens;
     in->grain_tokens = engine->config.grain_tokens;
     in->carry_bytes_per_token = engine->carry_bytes_per_token;
-    in->deferred = engine->config.clip > 0;
+    /* fp16: one gradient that overflowed leaves out the update of all */
+    in->deferred = engine->config.clip > 0 || engine->config.precision == HST_PRECISION_FP16;
     rc = store_dirs_rates(engine, in);
     if (rc)
         return rc;

@@ -5,6 +5,7 @@
    which. */
 #include "exec/execute_state.h"
 #include "exec/workers.h"
+#include "plan/loss_scale.h"
 #include "plan/placement.h"
 #include "tier/extent.h"
 
@@ -35,6 +36,8 @@ enum phase { PHASE_DESCRIBE = 0, PHASE_SEALED, PHASE_LOADED, PHASE_STEP };
 
 struct step_state {
     uint64_t number;       /* steps ended so far */
+    uint64_t updates;      /* of them, those that were not left out: Adam's t */
+    struct loss_scale scale; /* of the step at hand, or of the next; 1 but in fp16 */
     double lr;
     struct hst_stream *stream; /* of this step's units; null before the first */
     double last_end_s;     /* monotonic seconds of the last step's end or the first begin */

@@ -5,6 +5,8 @@
  * Numbers are read strictly: what is not wholly understood is refused, because a run that lasts
  * days must not start on a value that wrapped around or was cut short.
  */
+#include "plan/loss_scale.h"
+
 #include <hoistway/hoistway.h>
 
 #include <assert.h>
@@ -30,7 +32,7 @@ static_assert(offsetof(struct hst_config, beta2) ==
               "a pair is stored as double[2]");
 
 static const char *const io_choices[] = {"auto", "uring", "threads", NULL};
-static const char *const precision_choices[] = {"fp32", "bf16", NULL};
+static const char *const precision_choices[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const state_choices[] = {"fp32", "bf16", NULL};
 
 #define FIELD(f) offsetof(struct hst_config, f)
@@ -103,6 +105,15 @@ static const struct hst_option options[] = {
      .choices = precision_choices,
      .first_choice = HST_PRECISION_FP32,
      .help = "of weights, gradients and activations"},
+    {.name = "loss-scale",
+     .group = "training",
+     .type = HST_OPTION_REAL,
+     .offset = FIELD(loss_scale),
+     .argument = "X",
+     .default_text = "65536",
+     .least = LOSS_SCALE_LEAST,
+     .greatest = LOSS_SCALE_MOST,
+     .help = "of the first step in fp16; it adapts itself"},
     {.name = "state",
      .group = "training",
      .type = HST_OPTION_CHOICE,

@@ -44,7 +44,10 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
         return rc;
     engine->phase = PHASE_STEP;
     *step = (struct hst_step){
-        .number = s->number + 1, .micro_count = engine->placement.micro_count, .loss_scale = 1.0f};
+        .number = s->number + 1,
+        .micro_count = engine->placement.micro_count,
+        .loss_scale = s->scale.value,
+    };
     return 0;
 }
 
@@ -295,9 +298,15 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
     rc = hst_stream_sync(engine->unit_stream); /* what the client enqueued behind the last unit */
     if (rc)
         return engine_fail_device(engine, rc, "the backward");
+    bool skipped = engine->run.skipped;
     s->number++;
+    s->updates += !skipped;
     engine->phase = PHASE_LOADED;
     account(engine, engine->run.grad_norm, stats);
+    stats->skipped = skipped;
+    stats->loss_scale = (double)s->scale.value;
+    if (engine->config.precision == HST_PRECISION_FP16)
+        s->scale = loss_scale_after(s->scale, !skipped);
     return 0;
 }
 

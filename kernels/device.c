@@ -8,7 +8,7 @@
 
 size_t hst_dtype_bytes(enum hst_dtype dtype)
 {
-    return dtype == HST_F32 ? 4 : dtype == HST_BF16 ? 2 : 0;
+    return dtype == HST_F32 ? 4 : dtype == HST_BF16 || dtype == HST_F16 ? 2 : 0;
 }
 
 void hst_dev_close(struct hst_dev **dev)

@@ -7,7 +7,7 @@
 #include "base.h"
 #include <errno.h>
 
-/* A dense tensor of these extents can exist. Counted as f32, which covers bf16 with one rule. */
+/* A dense tensor of these extents can exist. Counted as f32, which covers all with one rule. */
 static bool fits(size_t a, size_t b, size_t c, size_t d)
 {
     size_t bytes;
@@ -322,10 +322,11 @@ int hst_op_adamw(struct hst_stream *stream, const struct hst_adamw *args)
 {
     if (!stream || !args || !dtype_ok(args->dtype) || !fits(args->count, 1, 1, 1))
         return -EINVAL;
-    if (!args->remainder != (args->dtype == HST_F32))
+    if (!args->remainder != (args->dtype != HST_BF16) || !args->master != (args->dtype != HST_F16))
         return -EINVAL;
-    if (args->count && (!tensor_ok(args->weight) || !tensor_ok(args->m) || !tensor_ok(args->v) ||
-                        !tensor_ok(args->grad) || (uintptr_t)args->remainder % 16))
+    if (args->count &&
+        (!tensor_ok(args->weight) || !tensor_ok(args->m) || !tensor_ok(args->v) ||
+         !tensor_ok(args->grad) || (uintptr_t)args->remainder % 16 || (uintptr_t)args->master % 16))
         return -EINVAL;
     return stream->dev->ops->adamw(stream, args);
 }

@@ -78,7 +78,7 @@ int execute_begin(struct hst_engine *engine)
     if (rc == 0 && !run->prepared)
         rc = open_period(engine,
                          run->update_pending ? PARTS_TRAIN : PARTS_TRAIN & ~(unsigned)PART_UPDATE);
-    run->prepared = run->clip_done = false;
+    run->prepared = run->clip_done = run->skipped = false;
     run->in_step = rc == 0;
     return rc;
 }
@@ -254,7 +254,7 @@ int execute_end(struct hst_engine *engine)
     if (rc)
         return rc;
     run->in_step = false;
-    run->update_pending = run->deferred;
+    run->update_pending = run->deferred && !run->skipped;
     run->period++;
     run->prepared = !run->on_demand && run->walk.opened > run->period;
     return run->on_demand ? learn_order(engine) : 0;

@@ -23,7 +23,8 @@ int execute_begin(struct hst_engine *engine);
 int execute_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep);
 /** The acquired unit's work is enqueued on the stream. */
 int execute_leave(struct hst_engine *engine, struct hst_stream *stream);
-/** Waits for all gradients and their norm, which is in run.grad_norm then. */
+/** Waits for all gradients and their norm, which is in run.grad_norm then; where that left the step
+ * without an update, run.skipped says so. */
 int execute_end(struct hst_engine *engine);
 /** Waits until everything that was begun is done and written; the next step begins anew. */
 int execute_drain(struct hst_engine *engine);

@@ -66,7 +66,8 @@ struct execute {
     uint32_t *visited[2], visits[2]; /* forward, backward */
     bool update_pending;             /* the last step's update is not done yet */
     bool clip_done;                  /* of the step at hand */
-    double grad_norm;                /* of the last step that has one */
+    bool skipped;                    /* the step at hand overflowed: it has no update */
+    double grad_norm;                /* of the last step that has one, without the loss scale */
     struct optimizer_coefs coefs;    /* of the update that is pending or under way */
 };
 

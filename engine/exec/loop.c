@@ -204,15 +204,26 @@ static int run_device_updates(struct hst_engine *engine, bool *moved)
 
 /* ---- host: norms and updates ---- */
 
+/* What the period behind the one at hand is run with. */
+static unsigned parts_behind(const struct execute *run)
+{
+    return run->skipped ? PARTS_TRAIN & ~(unsigned)PART_UPDATE : PARTS_TRAIN;
+}
+
 int loop_clip(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
-    run->grad_norm = optimizer_grad_norm(engine);
-    int rc = optimizer_check_norm(engine, run->grad_norm);
-    if (rc == 0 && run->deferred)
-        rc = optimizer_coefs(engine, run->grad_norm, &run->coefs);
+    double stored = optimizer_grad_norm(engine);
+    run->grad_norm = stored / (double)engine->step.scale.value;
+    run->skipped = optimizer_skips(engine, stored);
     run->clip_done = true;
-    return rc;
+    if (run->skipped) {
+        if (run->walk.opened > run->period + 1)
+            walk_narrow(&run->walk, run->period + 1, parts_behind(run));
+        return 0;
+    }
+    int rc = optimizer_check_norm(engine, run->grad_norm);
+    return rc || !run->deferred ? rc : optimizer_coefs(engine, stored, &run->coefs);
 }
 
 static int run_host_node(struct hst_engine *engine, struct walk_at at)
@@ -255,7 +266,7 @@ static int run_host_lane(struct hst_engine *engine, bool *moved)
 static void look_ahead(struct execute *run)
 {
     if (run->in_step && run->walk.opened == run->period + 1 && walk_may_open(&run->walk))
-        walk_open(&run->walk, PARTS_TRAIN);
+        walk_open(&run->walk, parts_behind(run));
 }
 
 static int start_all(struct hst_engine *engine, bool *moved)

@@ -65,15 +65,21 @@ double optimizer_grad_norm(const struct hst_engine *engine)
     return sqrt(hst_norm2_sum(partials, engine->layout.elements / HST_NORM_BLOCK));
 }
 
+bool optimizer_skips(const struct hst_engine *engine, double stored_norm)
+{
+    return !isfinite(stored_norm) && engine->step.scale.value > (float)LOSS_SCALE_LEAST;
+}
+
 int optimizer_check_norm(struct hst_engine *engine, double grad_norm)
 {
     if (isfinite(grad_norm))
         return 0;
     return engine_fail(
         engine, HST_E_NONFINITE, -EOVERFLOW,
-        "the gradient norm of step %llu is %g: the loss diverged or the data or weights hold a "
+        "the gradient norm of step %llu is %g%s: the loss diverged or the data or weights hold a "
         "value that is not finite; %s. Fix: lower --lr or raise --warmup",
         (unsigned long long)engine->step.number + 1, grad_norm,
+        engine->config.precision == HST_PRECISION_FP16 ? " at a loss scale of 1" : "",
         engine->run.deferred ? "nothing was updated"
                              : "with clipping off, units behind it in the model were updated "
                                "already");
@@ -128,7 +134,7 @@ static void update_piece(void *arg, size_t index, unsigned worker)
     }
 }
 
-int optimizer_coefs(const struct hst_engine *engine, double grad_norm,
+int optimizer_coefs(const struct hst_engine *engine, double stored_norm,
                     struct optimizer_coefs *coefs)
 {
     struct hst_adam_hyper hyper = {
@@ -138,9 +144,10 @@ int optimizer_coefs(const struct hst_engine *engine, double grad_norm,
         .eps = engine->config.eps,
         .weight_decay = engine->config.weight_decay,
     };
-    const struct hst_grad_scale_in in = {
-        .norm = grad_norm, .factor = 1, .max_norm = engine->config.clip};
-    uint64_t t = engine->step.number + 1;
+    const struct hst_grad_scale_in in = {.norm = stored_norm,
+                                         .factor = 1 / (double)engine->step.scale.value,
+                                         .max_norm = engine->config.clip};
+    uint64_t t = engine->step.updates + 1;
     float scale;
     int rc = hst_grad_scale(&in, &scale);
     rc = rc ? rc : hst_adam_coef_init(&hyper, t, scale, &coefs->decayed);

@@ -8,8 +8,11 @@
  */
 #include "engine_state.h"
 
-/** Errors: -EINVAL a learning rate that is no number ≥ 0. */
-int optimizer_coefs(const struct hst_engine *engine, double grad_norm,
+/**
+ * The coefficients of the update that follows those made so far. stored_norm: of the gradients as
+ * they are stored, the loss scale in them. Errors: -EINVAL a learning rate that is no number ≥ 0.
+ */
+int optimizer_coefs(const struct hst_engine *engine, double stored_norm,
                     struct optimizer_coefs *coefs);
 
 /**
@@ -18,10 +21,12 @@ int optimizer_coefs(const struct hst_engine *engine, double grad_norm,
  * not wait for the other units and a gradient of this one is not finite.
  */
 int optimizer_norm(struct hst_engine *engine, struct walk_at at);
-/** Global norm: all partials in order. May be non-finite. */
+/** Global norm of the stored gradients: all partials in order. May be non-finite. */
 double optimizer_grad_norm(const struct hst_engine *engine);
 /** Errors: -EOVERFLOW (sticky) a norm that is not finite. */
 int optimizer_check_norm(struct hst_engine *engine, double grad_norm);
+/** True where that norm leaves the step without an update: a lower loss scale may do. */
+bool optimizer_skips(const struct hst_engine *engine, double stored_norm);
 
 /** Updates the tiles of a started node of the graph. */
 void optimizer_update(struct hst_engine *engine, struct walk_at at);

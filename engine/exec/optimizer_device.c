@@ -62,8 +62,10 @@ static int update_part(struct hst_engine *engine, const struct hst_adam_coef *co
     args.v = (float *)(void *)(states + record.v_at) + offset;
     args.grad =
         engine->arena + p->units[range.unit].grads.offset + (range.offset + offset) * element;
-    if (engine->update->bytes.master)
+    if (args.dtype == HST_BF16)
         args.remainder = (int16_t *)(void *)(states + record.master_at) + offset;
+    if (args.dtype == HST_F16)
+        args.master = (float *)(void *)(states + record.master_at) + offset;
     return hst_op_adamw(engine->unit_stream, &args);
 }
 

@@ -7,7 +7,11 @@
  */
 #include "exec/workers.h"
 
+<<<<<<< HEAD
 #include "engine_state.h"
+=======
+#include "machine/machine.h"
+>>>>>>> f16
 
 #include <errno.h>
 #include <pthread.h>
@@ -190,6 +194,18 @@ static int start_helpers(struct workers *workers)
     return 0;
 }
 
+/* Far memory is slow, no more: a system that does not let threads be bound is no error. */
+static void bind_helpers(struct workers *workers)
+{
+    unsigned count = workers->width - 1;
+    pthread_t *threads = calloc((size_t)count + 1, sizeof *threads);
+    for (unsigned i = 0; threads && i < count; i++)
+        threads[i] = workers->helpers[i].thread;
+    if (threads && count > 0)
+        (void)machine_bind(threads, count);
+    free(threads);
+}
+
 static void workers_free(struct workers *workers)
 {
     pthread_cond_destroy(&workers->idle);
@@ -216,6 +232,7 @@ int workers_create(unsigned width, struct workers **workers)
         workers_free(w);
         return rc;
     }
+    bind_helpers(w);
     *workers = w;
     return 0;
 }

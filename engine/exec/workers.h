@@ -11,8 +11,8 @@
 struct workers;
 
 /**
- * width: pieces at work at once, the caller's included; width - 1 threads are started. Errors:
- * -ENOMEM, -EAGAIN.
+ * width: pieces at work at once, the caller's included; width - 1 threads are started, and
+ * bound to the cores of NUMA nodes, the caller's first (machine_bind). Errors: -ENOMEM, -EAGAIN.
  */
 int workers_create(unsigned width, struct workers **workers);
 void workers_destroy(struct workers **workers);

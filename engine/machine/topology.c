@@ -16,8 +16,7 @@
 
 static const char *const unwanted[] = {"cuda", "nvml", "rsmi", "levelzero", "opencl", "gl"};
 
-/* Loads this machine, with its devices or without. */
-static int load(hwloc_topology_t *topology, enum hwloc_type_filter_e devices)
+int topology_load(hwloc_topology_t *topology, enum hwloc_type_filter_e devices)
 {
     hwloc_topology_t t;
     errno = 0;
@@ -37,8 +36,7 @@ static int load(hwloc_topology_t *topology, enum hwloc_type_filter_e devices)
     return 0;
 }
 
-/* What this process is bound to; of a machine that is not this one, all. Null: no memory. */
-static hwloc_bitmap_t usable(hwloc_topology_t topology)
+hwloc_bitmap_t topology_usable(hwloc_topology_t topology)
 {
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
     if (set && hwloc_get_cpubind(topology, set, HWLOC_CPUBIND_PROCESS))
@@ -180,7 +178,7 @@ static void fill_cpu(hwloc_topology_t topology, hwloc_const_bitmap_t set, struct
 
 int topology_fill(hwloc_topology_t topology, struct hst_topology *out)
 {
-    hwloc_bitmap_t set = usable(topology);
+    hwloc_bitmap_t set = topology_usable(topology);
     if (!set)
         return -ENOMEM;
     *out = (struct hst_topology){0};
@@ -194,7 +192,7 @@ int topology_fill(hwloc_topology_t topology, struct hst_topology *out)
 int hst_topology_read(struct hst_topology *topology)
 {
     hwloc_topology_t t = NULL;
-    int rc = load(&t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    int rc = topology_load(&t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
     if (rc)
         return rc;
     rc = topology_fill(t, topology);
@@ -206,8 +204,8 @@ unsigned machine_cores(void)
 {
     hwloc_topology_t topology = NULL;
     uint32_t cores = 0;
-    if (load(&topology, HWLOC_TYPE_FILTER_KEEP_NONE) == 0) {
-        hwloc_bitmap_t set = usable(topology);
+    if (topology_load(&topology, HWLOC_TYPE_FILTER_KEEP_NONE) == 0) {
+        hwloc_bitmap_t set = topology_usable(topology);
         cores = set ? count_cores(topology, set, set) : 0;
         hwloc_bitmap_free(set);
         hwloc_topology_destroy(topology);

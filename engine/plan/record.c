@@ -6,7 +6,9 @@
 
 struct hst_update_kind record_kind(enum hst_precision precision, enum hst_state state)
 {
-    enum hst_cpu_type type = precision == HST_PRECISION_BF16 ? HST_CPU_BF16 : HST_CPU_F32;
+    enum hst_cpu_type type = precision == HST_PRECISION_BF16   ? HST_CPU_BF16
+                             : precision == HST_PRECISION_FP16 ? HST_CPU_F16
+                                                               : HST_CPU_F32;
     return (struct hst_update_kind){
         .weights = type,
         .moments = state == HST_STATE_BF16 ? HST_CPU_BF16 : HST_CPU_F32,

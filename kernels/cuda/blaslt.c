@@ -111,7 +111,12 @@ size_t blaslt_work_bytes(struct hst_dev *dev, const struct hst_matmul *args)
 
 static cudaDataType_t type_of(enum hst_dtype dtype)
 {
-    return dtype == HST_F32 ? CUDA_R_32F : CUDA_R_16BF;
+    return dtype == HST_F32 ? CUDA_R_32F : dtype == HST_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+static const char *type_name(uint64_t type)
+{
+    return type == CUDA_R_32F ? "f32" : type == CUDA_R_16BF ? "bf16" : "f16";
 }
 
 static struct shape shape_of(const struct hst_matmul *args)
@@ -138,8 +143,7 @@ static int failed(struct cuda_dev *dev, cublasStatus_t status, const struct shap
                      dev->index, (size_t)s->columns, (size_t)s->rows, (size_t)s->depth,
                      (size_t)s->second_ld, (size_t)s->first_ld, (size_t)s->out_ld,
                      (size_t)s->second_transposed, (size_t)s->first_transposed,
-                     s->in_type == CUDA_R_32F ? "f32" : "bf16",
-                     s->out_type == CUDA_R_32F ? "f32" : "bf16", what,
+                     type_name(s->in_type), type_name(s->out_type), what,
                      dev->blaslt->library.cublasLtGetStatusName(status));
     cuda_failure_keep(dev, &failure);
     return status == CUBLAS_STATUS_NOT_SUPPORTED  ? -ENOTSUP

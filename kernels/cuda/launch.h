@@ -15,6 +15,7 @@
 #include "simt.h"
 #else
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
 #define HST_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                 \

@@ -7,14 +7,14 @@
  * project; a kernel for one architecture alone would bring a header of its own.
  *
  * Fragments. A warp holds small matrices spread over its 32 lanes; with g = lane / 4 and
- * t = lane % 4, two bf16 to a register, the lower column (or row, in B) in its lower half:
+ * t = lane % 4, two bf16 or f16 to a register, the lower column (or row, in B) in its lower half:
  *
  *   A, 16×16   a[0] row g,     columns 2t, 2t+1       a[2] row g,     columns 2t+8, 2t+9
  *              a[1] row g + 8, columns 2t, 2t+1       a[3] row g + 8, columns 2t+8, 2t+9
  *   B, 16×8    b[0] rows 2t, 2t+1, column g           b[1] rows 2t+8, 2t+9, column g
  *   C, 16×8    c[0], c[1] row g, columns 2t, 2t+1     c[2], c[3] row g + 8, the same columns
  *
- * Two neighbours C, rounded to bf16 and packed in pairs, are thus one A: no data changes lanes.
+ * Two neighbours C, rounded and packed in pairs, are thus one A: no data changes lanes.
  *
  * Source: NVIDIA, PTX ISA, "Warp-level matrix instructions" and "cp.async".
  */
@@ -36,12 +36,13 @@ static __device__ __forceinline__ hst_shared_address hst_shared_address_of(const
 #endif
 }
 
-/** c += a·b, the products exact and summed in f32. All 32 lanes together. */
-static __device__ __forceinline__ void hst_mma_bf16(float c[4], const uint32_t a[4],
-                                                    const uint32_t b[2])
+/** c += a·b, the products exact and summed in f32. All 32 lanes together. The last argument is the
+ * operands' type alone. */
+static __device__ __forceinline__ void hst_mma(float c[4], const uint32_t a[4], const uint32_t b[2],
+                                               __nv_bfloat16)
 {
 #ifdef HST_SIMT
-    hst::mma_m16n8k16_bf16(c, a, b, c);
+    hst::mma_m16n8k16<__nv_bfloat16>(c, a, b, c);
 #else
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -50,11 +51,24 @@ static __device__ __forceinline__ void hst_mma_bf16(float c[4], const uint32_t a
 #endif
 }
 
+static __device__ __forceinline__ void hst_mma(float c[4], const uint32_t a[4], const uint32_t b[2],
+                                               __half)
+{
+#ifdef HST_SIMT
+    hst::mma_m16n8k16<__half>(c, a, b, c);
+#else
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
 /**
- * Four 8×8 matrices of bf16 from shared memory. Lane 8i + j gives the address of row j of matrix i,
- * 16 bytes on a 16-byte boundary; r[i] of a lane is row lane / 4, columns 2t and 2t+1 of matrix i.
- * Free of bank conflicts where the eight rows of a matrix lie in different 16-byte columns of the
- * 128-byte lines that shared memory serves at once.
+ * Four 8×8 matrices of 16-bit elements from shared memory. Lane 8i + j gives the address of row j
+ * of matrix i, 16 bytes on a 16-byte boundary; r[i] of a lane is row lane / 4, columns 2t and 2t+1
+ * of matrix i. Free of bank conflicts where the eight rows of a matrix lie in different 16-byte
+ * columns of the 128-byte lines that shared memory serves at once.
  */
 static __device__ __forceinline__ void hst_ldmatrix_x4(uint32_t r[4], hst_shared_address row)
 {

@@ -20,8 +20,8 @@ static unsigned level(void)
 {
     unsigned a, b, c, d;
     /* fma is for OpenBLAS: our own code has no fused products. */
-    const unsigned fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28;
-    const unsigned need = fma | osxsave | avx;
+    const unsigned fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29;
+    const unsigned need = fma | osxsave | avx | f16c;
     if (!__get_cpuid(1, &a, &b, &c, &d) || (c & need) != need)
         return 0;
     uint64_t state = saved_state();

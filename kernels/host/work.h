@@ -8,7 +8,7 @@
 #include <hoistway/kernels.h>
 
 enum {
-    MATMUL_WIDE_BLOCK = 256, /* bf16: C in blocks of at most this many rows and columns, … */
+    MATMUL_WIDE_BLOCK = 256, /* bf16, f16: C in blocks of at most this many rows and columns, … */
     MATMUL_WIDE_K = 2048,    /* … each from this much of K at a time */
     RMSNORM_ROWS_SUMMED = 32,
     ATTENTION_QUERIES = 64, /* a tile of scores: this many queries … */

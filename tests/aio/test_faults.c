@@ -192,7 +192,7 @@ static void a_plan_given_at_the_open_strikes_from_the_first_operation_on(void **
     }
 }
 
-/* Whichever request it is that is never answered: the others end, and then nobody waits for ever. */
+/* Whichever request is never answered: the others end, and then nobody waits for ever. */
 static void a_request_that_is_never_answered_ends_the_wait(void **state)
 {
     (void)state;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A graph's operations, one after the other, element by element. A tensor between operations is a
- * block of f32 laid out by its strides; where the graph says bf16, it is read rounded if that is
- * asked for. A reshape gives a block another name. Where an operand has fewer heads, consecutive
- * heads of the result share one; an extent of 1 is read everywhere.
+ * block of f32 laid out by its strides; where the graph says bf16 or half, it is read rounded if
+ * that is asked for. A reshape gives a block another name. Where an operand has fewer heads,
+ * consecutive heads of the result share one; an extent of 1 is read everywhere.
  */
 #include "fake_cudnn.h"
+#include "half.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +16,8 @@
 
 struct view {
     int64_t dims[4], strides[4];
-    cudnnDataType_t type; /* of data */
-    bool rounds;          /* f32 data that stands for bf16 */
+    cudnnDataType_t type;  /* of data */
+    enum hst_dtype rounds; /* f32 data that stands for bf16 or f16; else HST_F32 */
     void *data;
 };
 
@@ -29,19 +29,9 @@ struct evaluation {
     size_t count, owned_count;
 };
 
-static float bf16_to_f32(uint16_t bits)
+static enum hst_dtype dtype_of(cudnnDataType_t type)
 {
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-
-static uint16_t f32_to_bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    return type == CUDNN_DATA_BFLOAT16 ? HST_BF16 : type == CUDNN_DATA_HALF ? HST_F16 : HST_F32;
 }
 
 static cudnnDataType_t type_of(const struct fake_object *tensor)
@@ -52,7 +42,7 @@ static cudnnDataType_t type_of(const struct fake_object *tensor)
 static struct view describe(const struct fake_object *tensor)
 {
     struct view v = {.type = CUDNN_DATA_FLOAT,
-                     .rounds = fake.rounds && type_of(tensor) == CUDNN_DATA_BFLOAT16};
+                     .rounds = fake.rounds ? dtype_of(type_of(tensor)) : HST_F32};
     memcpy(v.dims, fake_values(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, NULL), sizeof v.dims);
     memcpy(v.strides, fake_values(tensor, CUDNN_ATTR_TENSOR_STRIDES, NULL), sizeof v.strides);
     return v;
@@ -116,17 +106,20 @@ static int64_t offset(const struct view *v, const int64_t at[4], int64_t heads)
 static float load(const struct view *v, const int64_t at[4], int64_t heads)
 {
     int64_t i = offset(v, at, heads);
-    if (v->type == CUDNN_DATA_BFLOAT16)
-        return bf16_to_f32(((const uint16_t *)v->data)[i]);
+    enum hst_dtype dtype = dtype_of(v->type);
+    if (dtype != HST_F32)
+        return (float)half_value(dtype, ((const uint16_t *)v->data)[i]);
     float value = ((const float *)v->data)[i];
-    return v->rounds ? bf16_to_f32(f32_to_bf16(value)) : value;
+    return v->rounds == HST_F32 ? value
+                                : (float)half_value(v->rounds, half_round(v->rounds, value));
 }
 
 static void store(const struct view *v, const int64_t at[4], float value)
 {
     int64_t i = offset(v, at, v->dims[1]);
-    if (v->type == CUDNN_DATA_BFLOAT16)
-        ((uint16_t *)v->data)[i] = f32_to_bf16(value);
+    enum hst_dtype dtype = dtype_of(v->type);
+    if (dtype != HST_F32)
+        ((uint16_t *)v->data)[i] = half_round(dtype, value);
     else
         ((float *)v->data)[i] = value;
 }

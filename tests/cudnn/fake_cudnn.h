@@ -35,7 +35,7 @@ struct fake_cudnn {
     size_t fail_at; /* the call, from 1, that returns fail_status; 0: none */
     cudnnStatus_t fail_status, execute_status;
     bool evaluates; /* runs compute; else operands are only written down */
-    bool rounds;    /* in bf16 what the graph says is bf16, between operations too */
+    bool rounds;    /* to 16 bits what the graph says has 16, between operations too */
     size_t calls, live, plans_built, runs_count;
     struct fake_run runs[FAKE_RUNS];
 };

@@ -11,7 +11,7 @@
 
 #define LIMIT_BYTES 1000
 
-static const struct sdpa_shape shape = {2, 64, 4, 2, 64, 4, 2};
+static const struct sdpa_shape shape = {2, 64, 4, 2, 64, 4, 2, CUDNN_DATA_BFLOAT16};
 static struct hst_dev_failure failure;
 
 static struct cudnn_target target(int compute, size_t version)

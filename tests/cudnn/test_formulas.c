@@ -6,8 +6,8 @@
  */
 #include "cut.h"
 #include "fake_cudnn.h"
+#include "half.h"
 
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -18,6 +18,7 @@
 enum tensor { Q, K, V, O, DOUT, DQ, DK, DV, TENSORS };
 
 struct problem {
+    enum hst_dtype dtype;
     size_t batch, seq, heads, kv_heads, dim;
     double scale;
     uint16_t *bits[TENSORS];
@@ -25,14 +26,6 @@ struct problem {
     double *terms[TENSORS]; /* the sum of what expected is summed from, each without its sign */
     float *lse;
 };
-
-static double value(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float f;
-    memcpy(&f, &wide, sizeof f);
-    return f;
-}
 
 static size_t heads_of(const struct problem *p, enum tensor t)
 {
@@ -54,7 +47,7 @@ static double dot(const struct problem *p, enum tensor a, size_t ia, enum tensor
 {
     double sum = 0;
     for (size_t i = 0; i < p->dim; i++)
-        sum += value(p->bits[a][ia + i]) * value(p->bits[b][ib + i]);
+        sum += half_value(p->dtype, p->bits[a][ia + i]) * half_value(p->dtype, p->bits[b][ib + i]);
     return sum;
 }
 
@@ -63,8 +56,8 @@ static void add_scaled(struct problem *p, enum tensor t, size_t at, double facto
                        const uint16_t *x)
 {
     for (size_t i = 0; i < p->dim; i++) {
-        p->expected[t][at + i] += factor * value(x[i]);
-        p->terms[t][at + i] += fabs(factor * value(x[i]));
+        p->expected[t][at + i] += factor * half_value(p->dtype, x[i]);
+        p->terms[t][at + i] += fabs(factor * half_value(p->dtype, x[i]));
     }
 }
 
@@ -112,10 +105,8 @@ static void begin(struct problem *p)
         p->terms[t] = calloc(count, sizeof(double));
         for (size_t i = 0; i < count; i++) {
             random = random * 1664525 + 1013904223;
-            float f = (float)(random >> 8) * 0x1p-23f - 1.0f;
-            uint32_t wide;
-            memcpy(&wide, &f, sizeof wide);
-            p->bits[t][i] = (uint16_t)(wide >> 16); /* outputs too: they are to be overwritten */
+            /* outputs too: they are to be overwritten */
+            p->bits[t][i] = half_round(p->dtype, (random >> 8) * 0x1p-23 - 1);
         }
     }
     p->lse = calloc(p->batch * p->heads * p->seq, sizeof *p->lse);
@@ -134,16 +125,17 @@ static void end(struct problem *p)
 }
 
 /*
- * Outputs are bf16, 2⁻⁸ of their value off at most. Where factors are rounded too, each term is off
- * by as much, and once more where heads of a group are.
+ * Outputs are rounded, half an ulp of their value off at most. Where factors are rounded too, each
+ * term is off by as much, and once more where heads of a group are.
  */
 static void compare(const struct problem *p, enum tensor t)
 {
     for (size_t i = 0; i < count_of(p, t); i++) {
-        double got = value(p->bits[t][i]), expected = p->expected[t][i];
-        double allowed = 0x1p-8 * fabs(expected) + 1e-5;
+        double got = half_value(p->dtype, p->bits[t][i]), expected = p->expected[t][i];
+        double half_ulp = p->dtype == HST_BF16 ? 0x1p-8 : 0x1p-11;
+        double allowed = half_ulp * fabs(expected) + 1e-5;
         if (fake.rounds)
-            allowed += 0x1.02p-7 * p->terms[t][i];
+            allowed += 2.02 * half_ulp * p->terms[t][i];
         if (!(fabs(got - expected) <= allowed))
             fail_msg("tensor %d, element %zu: %g, expected %g", (int)t, i, got, expected);
     }
@@ -157,7 +149,7 @@ static void check(struct hst_sdpa *sdpa, struct problem *p)
                                                       .heads = p->heads,
                                                       .kv_heads = p->kv_heads,
                                                       .head_dim = p->dim,
-                                                      .dtype = HST_BF16,
+                                                      .dtype = p->dtype,
                                                       .scale = (float)p->scale,
                                                       .q = p->bits[Q],
                                                       .k = p->bits[K],
@@ -208,7 +200,10 @@ static void check_all(void)
         {.batch = 1, .seq = 17, .heads = 4, .kv_heads = 1, .dim = 24, .scale = -0.2},
     };
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
-        check(&sdpa, &problems[i]);
+        for (enum hst_dtype dtype = HST_BF16; dtype <= HST_F16; dtype++) {
+            problems[i].dtype = dtype;
+            check(&sdpa, &problems[i]);
+        }
 }
 
 static void the_graphs_are_attention(void **state)

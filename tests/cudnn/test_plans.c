@@ -65,6 +65,11 @@ static descriptor describe(struct graph *g, const struct card *card)
     return device;
 }
 
+static const char *name_of(cudnnDataType_t type)
+{
+    return type == CUDNN_DATA_HALF ? "f16" : "bf16";
+}
+
 /* The workspace, or a negative error. */
 static int64_t plan_bytes(const struct card *card, enum sdpa_form form,
                           const struct sdpa_shape *shape)
@@ -79,9 +84,9 @@ static int64_t plan_bytes(const struct card *card, enum sdpa_form form,
     int64_t rc = plan_build(&plan, &target, form, shape, cut_work_bytes(form, shape), &failure);
     if (rc == 0) {
         rc = (int64_t)plan.work_bytes;
-        print_message("  %d.%d form %d b%d s%d h%d/%d d%d: engine %d, %zu bytes\n",
-                      card->compute / 10, card->compute % 10, (int)form, (int)shape->batch,
-                      (int)shape->seq, (int)shape->heads, (int)shape->kv_heads,
+        print_message("  %d.%d form %d %s b%d s%d h%d/%d d%d: engine %d, %zu bytes\n",
+                      card->compute / 10, card->compute % 10, (int)form, name_of(shape->type),
+                      (int)shape->batch, (int)shape->seq, (int)shape->heads, (int)shape->kv_heads,
                       (int)shape->head_dim, (int)plan.engine, plan.work_bytes);
         plan_destroy(&plan);
     }
@@ -96,22 +101,28 @@ static enum sdpa_form backward_of(const struct card *card)
     return sdpa_backward_form(&target);
 }
 
+/* In both types. */
 static void check(const struct card *card, bool backward, struct sdpa_shape shape)
 {
+    static const cudnnDataType_t types[] = {CUDNN_DATA_BFLOAT16, CUDNN_DATA_HALF};
     enum sdpa_form form = backward ? backward_of(card) : SDPA_FORWARD;
     if (form == SDPA_NONE)
         return; /* this version's engines are not trusted on this card */
-    int64_t bytes = plan_bytes(card, form, &shape);
-    if (bytes < 0)
-        fail_msg("compute %d, backward %d, seq %d, head_dim %d: %s", card->compute, backward,
-                 (int)shape.seq, (int)shape.head_dim, failure.text);
-    assert_true((size_t)bytes <= cut_work_bytes(form, &shape));
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        shape.type = types[i];
+        int64_t bytes = plan_bytes(card, form, &shape);
+        if (bytes < 0)
+            fail_msg("compute %d, backward %d, %s, seq %d, head_dim %d: %s", card->compute,
+                     backward, name_of(types[i]), (int)shape.seq, (int)shape.head_dim,
+                     failure.text);
+        assert_true((size_t)bytes <= cut_work_bytes(form, &shape));
+    }
 }
 
 static void each_card_has_a_forward_and_a_backward(void **state)
 {
     (void)state;
-    const struct sdpa_shape part_of_grouped = {1, 1000, 8, 2, 128, 32, 8};
+    const struct sdpa_shape part_of_grouped = {1, 1000, 8, 2, 128, 32, 8, 0};
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
         check(&cards[i], false, part_of_grouped);
         check(&cards[i], true, part_of_grouped);
@@ -124,8 +135,8 @@ static void any_length_and_head_dim_of_the_rule(void **state)
     (void)state;
     const struct card *hopper = &cards[2];
     const struct sdpa_shape shapes[] = {
-        {2, 2, 2, 1, 64, 2, 1},    {2, 17, 4, 2, 8, 4, 2},       {1, 333, 6, 6, 72, 6, 6},
-        {1, 129, 2, 1, 256, 2, 1}, {1, 8192, 1, 1, 128, 32, 32},
+        {2, 2, 2, 1, 64, 2, 1, 0},    {2, 17, 4, 2, 8, 4, 2, 0},       {1, 333, 6, 6, 72, 6, 6, 0},
+        {1, 129, 2, 1, 256, 2, 1, 0}, {1, 8192, 1, 1, 128, 32, 32, 0},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check(hopper, false, shapes[i]);
@@ -139,13 +150,13 @@ static void long_sequences_need_little_in_the_ordered_form(void **state)
     const struct card *blackwell = &cards[3];
     if (backward_of(blackwell) != SDPA_BACKWARD_ORDERED)
         skip();
-    check(blackwell, true, (struct sdpa_shape){1, 32768, 4, 4, 128, 32, 32});
+    check(blackwell, true, (struct sdpa_shape){1, 32768, 4, 4, 128, 32, 32, 0});
 }
 
 static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
-    const struct sdpa_shape wide = {1, 512, 2, 2, 256, 2, 2};
+    const struct sdpa_shape wide = {1, 512, 2, 2, 256, 2, 2, CUDNN_DATA_HALF};
     assert_int_equal(plan_bytes(&cards[0], backward_of(&cards[0]), &wide), -ENOTSUP);
     assert_non_null(strstr(failure.text, "no deterministic plan"));
 }

@@ -149,6 +149,21 @@ static void a_plan_is_built_once(void **state)
     assert_int_equal(fake.plans_built, 2);
 }
 
+static void each_dtype_has_a_plan_of_its_own(void **state)
+{
+    (void)state;
+    struct hst_attention args = call(3, 512, 8, 2).forward;
+    assert_int_equal(hst_sdpa_forward(&sdpa, NULL, &args, &failure), 0);
+    args.dtype = HST_F16;
+    assert_int_equal(hst_sdpa_forward(&sdpa, NULL, &args, &failure), 0);
+    assert_int_equal(fake.plans_built, 2);
+    args.dtype = HST_BF16;
+    assert_int_equal(hst_sdpa_forward(&sdpa, NULL, &args, &failure), 0);
+    assert_int_equal(fake.plans_built, 2);
+    args.dtype = HST_F32;
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), 0);
+}
+
 static void what_is_refused_stays_refused(void **state)
 {
     (void)state;
@@ -243,6 +258,7 @@ int main(void)
         CASE(a_wide_batch_goes_by_rows),
         CASE(an_empty_batch_runs_nothing),
         CASE(a_plan_is_built_once),
+        CASE(each_dtype_has_a_plan_of_its_own),
         CASE(what_is_refused_stays_refused),
         CASE(short_memory_is_forgotten),
         CASE(the_plan_unused_for_longest_goes),

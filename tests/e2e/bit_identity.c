@@ -183,7 +183,7 @@ static unsigned long long logged_peak(const char *name, const char *tier)
     return result;
 }
 
-/* Without clipping the update is part of the backward. */
+/* Without clipping the update is part of the backward, but in fp16. */
 static void check_without_clipping(const struct model *model, const char *precision)
 {
     train(model, precision, "oracle", "--clip 0 --place states=dram,weights=dram --threads 1", 1);
@@ -213,9 +213,34 @@ static void check_short_moments(const struct model *model)
     }
 }
 
+/* The first steps overflow in fp16 and are skipped; the last is not. */
+static void check_overflows(const struct model *model)
+{
+    char path[96], value[32];
+    size_t bytes;
+    train(model, "fp16", "oracle", "--loss-scale 1048576 --place states=dram --threads 1", 1);
+    snprintf(path, sizeof path, "%s/oracle.jsonl", directory);
+    char *log = read_file(path, &bytes);
+    assert_string_equal(logged(log, "\"skipped\":", 0, value), "true");
+    assert_string_equal(logged(log, "\"skipped\":", 2, value), "false");
+    free(log);
+    static const char *const rows[] = {
+        "--loss-scale 1048576 --place states=nvme --threads 2",
+        "--loss-scale 1048576 --place states=nvme,weights=nvme --threads 3",
+        "--loss-scale 1048576 --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
+        "--loss-scale 1048576 --device far --threads 2",
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        train(model, "fp16", "other", rows[i], 1);
+        same_results("other", rows[i]);
+    }
+}
+
 static void check_model(const struct model *model, const char *precision)
 {
     check_without_clipping(model, precision);
+    if (strcmp(precision, "fp16") == 0)
+        check_overflows(model);
     if (strcmp(precision, "bf16") == 0)
         check_short_moments(model);
     train(model, precision, "oracle", "--place states=dram,weights=dram --threads 1", 1);
@@ -267,6 +292,18 @@ static void untied_bf16(void **state)
     check_model(&MODELS[1], "bf16");
 }
 
+static void tied_fp16(void **state)
+{
+    (void)state;
+    check_model(&MODELS[0], "fp16");
+}
+
+static void untied_fp16(void **state)
+{
+    (void)state;
+    check_overflows(&MODELS[1]);
+}
+
 static void nothing_stays_in_the_store(void **state)
 {
     (void)state;
@@ -312,6 +349,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(tied_bf16),
         cmocka_unit_test(untied_fp32),
         cmocka_unit_test(untied_bf16),
+        cmocka_unit_test(tied_fp16),
+        cmocka_unit_test(untied_fp16),
         cmocka_unit_test(nothing_stays_in_the_store),
     };
     if (argc < 2)

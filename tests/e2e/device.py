@@ -6,6 +6,7 @@ device.py PATH_OF_HOISTWAY SOURCE_ROOT [FOLDER_OF_THE_CUDA_DOUBLE]; HOISTWAY_PLU
 libhoistway-far.so
 """
 
+import json
 import os
 import re
 import shutil
@@ -115,6 +116,23 @@ class Faults(unittest.TestCase):
                            HST_FAKE_CUDA=fault)
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
                               env=environment)
+
+    def steps(self, *more):
+        log = os.path.join(self.directory, 'log.jsonl')
+        done = self.train('', '--log', log, '--order', 'sequential', *more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(log, encoding='ascii') as file:
+            return [line for line in map(json.loads, file) if line['kind'] == 'step']
+
+    def test_fp16_skips_what_overflows_as_the_host_does(self):
+        fp16 = ('--precision=fp16', '--loss-scale=524288', '--lr=2e-3')
+        host, cuda = (self.steps(f'--device={device}', *fp16) for device in ('host', 'cuda'))
+        skipped = [step['skipped'] for step in host]
+        self.assertEqual(skipped, sorted(skipped, reverse=True))
+        self.assertEqual(set(skipped), {False, True})
+        self.assertEqual([step['skipped'] for step in cuda], skipped)
+        for ours, theirs in zip(cuda, host):  # f16 rounds by 2^-11
+            self.assertAlmostEqual(ours['loss'] / theirs['loss'], 1, delta=1e-3)
 
     def refused(self, fault, code, status, *parts):
         done = self.train(fault, '--device', 'cuda')

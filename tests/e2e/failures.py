@@ -315,6 +315,15 @@ class Failures(unittest.TestCase):
         )
         self.assert_refused(done, 701, 1)
         self.assertIn('step 1', done.stderr)
+        with open(os.path.join(model, 'model-00002-of-00002.safetensors'), 'r+b') as file:
+            file.seek(-2, os.SEEK_END)
+            file.write(bytes([0x80, 0x47]))  # 65536 in bf16
+        fp16 = ('--precision=fp16', '--loss-scale=1')
+        done = train(self.store, '--quiet', *fp16, model=model)
+        self.assertRegex(done.stderr, r'warning\[W415\] .* beyond 65504\) or not a number \(1, ')
+        self.assert_refused(done, 701, 1)
+        self.assertRegex(done.stderr, 'step 1 is .* at a loss scale of 1')
+        self.assertNotIn('W415', train(self.store, '--quiet', model=model).stderr)
 
 
 if __name__ == '__main__':

@@ -15,6 +15,7 @@ import unittest
 
 PROGRAM, ROOT = sys.argv[1:3]
 TOLERANCE = 2e-5  # relative, of fp32
+TOLERANCE_FP16 = 2e-3
 
 
 def train(fixture, *more, clip=None):
@@ -65,13 +66,16 @@ def train(fixture, *more, clip=None):
         )
         with open(log) as file:
             steps = [line for line in map(json.loads, file) if line['kind'] == 'step']
-    return golden['steps'], steps
+    return golden, steps
 
 
 def worst(golden, steps):
-    """The greatest relative difference of any loss or norm."""
+    """The greatest relative difference of any loss or norm; skipped steps have none."""
     return max(
-        abs(s[key] / g[key] - 1) for g, s in zip(golden, steps) for key in ('loss', 'grad_norm')
+        abs(s[key] / g[key] - 1)
+        for g, s in zip(golden, steps)
+        for key in ('loss', 'grad_norm')
+        if g[key] is not None
     )
 
 
@@ -79,8 +83,8 @@ class Golden(unittest.TestCase):
     def check(self, fixture, *more):
         golden, steps = train(fixture, *more)
         self.assertEqual(len(steps), 12)
-        self.assertGreater(max(s['grad_norm'] for s in golden), 0)
-        self.assertLess(worst(golden, steps), TOLERANCE)
+        self.assertGreater(max(s['grad_norm'] for s in golden['steps']), 0)
+        self.assertLess(worst(golden['steps'], steps), TOLERANCE)
 
     def test_tied_grouped_query_llama_in_ram(self):
         self.check('tied-gqa', '--place', 'states=dram,weights=dram')
@@ -96,7 +100,30 @@ class Golden(unittest.TestCase):
 
     def test_without_clipping_the_results_differ(self):
         golden, steps = train('untied-mha', clip=0)
-        self.assertGreater(worst(golden, steps), 100 * TOLERANCE)
+        self.assertGreater(worst(golden['steps'], steps), 100 * TOLERANCE)
+
+    def test_fp16_with_the_default_loss_scale(self):
+        for fixture in ('tied-gqa', 'untied-mha'):
+            golden, steps = train(fixture, '--precision', 'fp16')
+            self.assertFalse(any(step['skipped'] for step in steps))
+            self.assertEqual({step['loss_scale'] for step in steps}, {65536})
+            self.assertLess(worst(golden['steps'], steps), TOLERANCE_FP16)
+
+    def test_fp16_skips_what_overflows_and_nothing_else(self):
+        for fixture in ('tied-gqa', 'untied-mha'):
+            folder = os.path.join(ROOT, 'tests', 'golden', fixture)
+            with open(os.path.join(folder, 'golden.json')) as file:
+                scale = json.load(file)['loss_scale']
+            golden, steps = train(fixture, '--precision', 'fp16', '--loss-scale', str(scale))
+            skipped = [step['grad_norm'] is None for step in golden['scaled_steps']]
+            self.assertEqual([step['skipped'] for step in steps], skipped)
+            self.assertEqual([step['grad_norm'] is None for step in steps], skipped)
+            self.assertEqual(
+                [step['loss_scale'] for step in steps],
+                [scale / 2 ** sum(skipped[:i]) for i in range(len(steps))],
+            )
+            self.assertLess(worst(golden['scaled_steps'], steps), TOLERANCE_FP16)
+            self.assertGreater(worst(golden['steps'][3:], steps[3:]), 10 * TOLERANCE_FP16)
 
 
 if __name__ == '__main__':

@@ -87,42 +87,45 @@ static int remove_store(void **state)
 #define SMALL(...)  hst_config(.store = store, .batch_tokens = 10, .grain_tokens = 4, __VA_ARGS__)
 #define CONFIG(...) SMALL(.dram_bytes = 64u << 20, __VA_ARGS__)
 
-static void check_placements(enum hst_precision precision, enum hst_state state, double clip)
+static void check_placements(enum hst_precision precision, enum hst_state state, double clip,
+                             double scale)
 {
-    run(CONFIG(.precision = precision, .state = state, .clip = clip, .threads = 1,
-               .place = "states=dram,weights=dram"),
+    run(CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+               .threads = 1, .place = "states=dram,weights=dram"),
         &oracle);
     assert_int_equal(oracle.memory.total[HST_TIER_NVME], 0);
     uint64_t all = oracle.memory.total[HST_TIER_DRAM];
     const struct hst_config *others[] = {
-        CONFIG(.precision = precision, .state = state, .clip = clip, .threads = 3,
-               .place = "states=nvme"),
-        CONFIG(.precision = precision, .state = state, .clip = clip, .threads = 2,
-               .place = "states=nvme,weights=nvme"),
-        CONFIG(.precision = precision, .state = state, .clip = clip, .threads = 2,
-               .place = "states=nvme,weights=nvme", .io = HST_IO_THREADS),
-        CONFIG(.precision = precision, .state = state, .clip = clip, .threads = 2,
-               .place = "states=dram,weights=nvme", .tile_elements = 4096),
-        CONFIG(.precision = precision, .state = state, .clip = clip, .threads = 1,
-               .place = "states=nvme,weights=nvme", .tile_elements = 4096),
-        CONFIG(.precision = precision, .state = state, .clip = clip, .threads = 2,
-               .place = "grads=nvme", .tile_elements = 65536),
-        CONFIG(.precision = precision, .state = state, .clip = clip, .threads = 2,
-               .tile_elements = 8192, .place = "grads=nvme,acts=nvme,states=nvme,weights=nvme"),
+        CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+               .threads = 3, .place = "states=nvme"),
+        CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+               .threads = 2, .place = "states=nvme,weights=nvme"),
+        CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+               .threads = 2, .place = "states=nvme,weights=nvme", .io = HST_IO_THREADS),
+        CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+               .threads = 2, .place = "states=dram,weights=nvme", .tile_elements = 4096),
+        CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+               .threads = 1, .place = "states=nvme,weights=nvme", .tile_elements = 4096),
+        CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+               .threads = 2, .place = "grads=nvme", .tile_elements = 65536),
+        CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+               .threads = 2, .tile_elements = 8192,
+               .place = "grads=nvme,acts=nvme,states=nvme,weights=nvme"),
         /* Budgets too small for everything: some tiles leave, then more, then weights too. */
-        SMALL(.precision = precision, .state = state, .clip = clip, .threads = 2,
-              .tile_elements = 8192, .dram_bytes = all - (all >> 3)),
-        SMALL(.precision = precision, .state = state, .clip = clip, .threads = 2,
-              .tile_elements = 8192, .dram_bytes = all - (all >> 2)),
-        SMALL(.precision = precision, .state = state, .clip = clip, .threads = 2,
-              .tile_elements = 4096, .dram_bytes = all / 2 + (all >> 4)),
+        SMALL(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+              .threads = 2, .tile_elements = 8192, .dram_bytes = all - (all >> 3)),
+        SMALL(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+              .threads = 2, .tile_elements = 8192, .dram_bytes = all - (all >> 2)),
+        SMALL(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+              .threads = 2, .tile_elements = 4096, .dram_bytes = all / 2 + (all >> 4)),
     };
     const struct hst_config *far[] = {
-        CONFIG(.precision = precision, .state = state, .clip = clip, .threads = 2, .device = "far"),
-        CONFIG(.precision = precision, .state = state, .clip = clip, .threads = 1, .device = "far",
-               .tile_elements = 4096),
-        CONFIG(.precision = precision, .state = state, .clip = clip, .threads = 2, .device = "far",
-               .tile_elements = 8192),
+        CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+               .threads = 2, .device = "far"),
+        CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+               .threads = 1, .device = "far", .tile_elements = 4096),
+        CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+               .threads = 2, .device = "far", .tile_elements = 8192),
     };
     for (size_t i = 0; i < sizeof far / sizeof far[0] && state != HST_STATE_BF16; i++) {
         run(far[i], &other);
@@ -133,7 +136,8 @@ static void check_placements(enum hst_precision precision, enum hst_state state,
     }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         run(others[i], &other);
-        bool homeless = others[i]->place && strcmp(others[i]->place, "grads=nvme") == 0 && clip < 0;
+        bool homeless = others[i]->place && strcmp(others[i]->place, "grads=nvme") == 0 &&
+                        clip < 0 && precision != HST_PRECISION_FP16;
         assert_int_equal(other.memory.total[HST_TIER_NVME] == 0, homeless);
         assert_true(other.memory.total[HST_TIER_DRAM] <= others[i]->dram_bytes);
         assert_int_equal(other.weights.used, oracle.weights.used);
@@ -145,16 +149,26 @@ static void check_placements(enum hst_precision precision, enum hst_state state,
 static void weights_are_the_same_bytes_wherever_they_live_in_fp32(void **state)
 {
     (void)state;
-    check_placements(HST_PRECISION_FP32, HST_STATE_FP32, 0.5);
-    check_placements(HST_PRECISION_FP32, HST_STATE_FP32, HST_NONE);
+    check_placements(HST_PRECISION_FP32, HST_STATE_FP32, 0.5, 0);
+    check_placements(HST_PRECISION_FP32, HST_STATE_FP32, HST_NONE, 0);
 }
 
 static void weights_are_the_same_bytes_wherever_they_live_in_bf16(void **state)
 {
     (void)state;
-    check_placements(HST_PRECISION_BF16, HST_STATE_FP32, 0.5);
-    check_placements(HST_PRECISION_BF16, HST_STATE_FP32, HST_NONE);
-    check_placements(HST_PRECISION_BF16, HST_STATE_BF16, 0.5);
+    check_placements(HST_PRECISION_BF16, HST_STATE_FP32, 0.5, 0);
+    check_placements(HST_PRECISION_BF16, HST_STATE_FP32, HST_NONE, 0);
+    check_placements(HST_PRECISION_BF16, HST_STATE_BF16, 0.5, 0);
+}
+
+/* The first two steps overflow at 2^20 and 2^19, in the gradient of the tied tensor. */
+static void weights_are_the_same_bytes_wherever_they_live_in_fp16(void **state)
+{
+    (void)state;
+    check_placements(HST_PRECISION_FP16, HST_STATE_FP32, 0.5, 0x1p20);
+    assert_true(isinf(oracle.norms[1]) && isfinite(oracle.norms[2]));
+    check_placements(HST_PRECISION_FP16, HST_STATE_FP32, HST_NONE, 0);
+    assert_true(isfinite(oracle.norms[0]));
 }
 
 static void the_norm_counts_a_tied_gradient_once_as_the_sum_of_its_users(void **state)
@@ -345,7 +359,7 @@ static void own_step(struct hst_engine *engine, const struct own_order *order)
         must(engine, hst_unit_acquire(engine, (uint32_t)*u, HST_BACKWARD, stream, &view));
         if (filled[*u])
             check_acts(engine, (uint32_t)*u);
-        must(engine, toy_add_gradients(engine, (uint32_t)*u, view));
+        must(engine, toy_add_gradients(engine, (uint32_t)*u, view, step.loss_scale));
         must(engine, hst_unit_grad_ready(engine, (uint32_t)*u));
         must(engine, hst_unit_release(engine, (uint32_t)*u));
     }
@@ -391,6 +405,9 @@ static void a_client_that_leaves_the_order_is_served_and_its_order_is_learned(vo
         for (int clip = 0; clip < 2; clip++)
             check_own_orders(CONFIG(.place = places[i], .clip = clip ? 0.5 : HST_NONE, .threads = 2,
                                     .precision = HST_PRECISION_BF16, .log = count_warnings));
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) /* most of the steps overflow */
+        check_own_orders(CONFIG(.place = places[i], .clip = 0.5, .threads = 2, .loss_scale = 0x1p28,
+                                .precision = HST_PRECISION_FP16, .log = count_warnings));
     check_own_orders(CONFIG(.device = "far", .log = count_warnings));
     check_own_orders(CONFIG(.device = "far", .clip = HST_NONE, .log = count_warnings));
 }
@@ -484,6 +501,9 @@ static void wrong_configurations_are_refused_with_code_and_message(void **state)
     expect_create(402, -EINVAL, CONFIG(.weight_decay = -0.5));
     expect_create(402, -EINVAL, CONFIG(.clip = -2));
     expect_create(402, -EINVAL, CONFIG(.place = "states=disk"));
+    expect_create(402, -EINVAL, CONFIG(.loss_scale = 1024));
+    expect_create(402, -EINVAL, CONFIG(.precision = HST_PRECISION_FP16, .loss_scale = 0.5));
+    expect_create(402, -EINVAL, CONFIG(.precision = HST_PRECISION_FP16, .state = HST_STATE_BF16));
     expect_create(402, -EINVAL, CONFIG(.threads = 5000));
     expect_create(105, -ENOENT,
                   hst_config(.store = "no/such/parent", .batch_tokens = 4, .grain_tokens = 4));
@@ -550,6 +570,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_are_the_same_bytes_wherever_they_live_in_fp32),
         cmocka_unit_test(weights_are_the_same_bytes_wherever_they_live_in_bf16),
+        cmocka_unit_test(weights_are_the_same_bytes_wherever_they_live_in_fp16),
         cmocka_unit_test(the_norm_counts_a_tied_gradient_once_as_the_sum_of_its_users),
         cmocka_unit_test(traffic_is_what_the_placement_says),
         cmocka_unit_test(calls_out_of_order_are_refused_and_harmless),

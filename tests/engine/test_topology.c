@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <glob.h>
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -193,6 +194,90 @@ static void hyperthreads_are_not_cores(void **state)
     assert_int_equal(machine.device_count, 0);
 }
 
+/* ---- where workers stay ---- */
+
+static void expect_spread(const struct hst_topology *machine, uint32_t near, const char *expected)
+{
+    uint32_t node[16];
+    char text[17] = "";
+    unsigned count = (unsigned)strlen(expected);
+    topology_spread(machine, near, count, node);
+    for (unsigned i = 0; i < count; i++)
+        text[i] = (char)('0' + node[i]);
+    assert_string_equal(text, expected);
+}
+
+static void workers_fill_the_caller_s_node_then_the_nearest(void **state)
+{
+    (void)state;
+    static struct hst_topology machine = {
+        .node_count = 3,
+        .nodes = {{.cores = 2, .distance = {10, 30, 20}},
+                  {.cores = 3, .distance = {30, 10, 20}},
+                  {.cores = 1, .distance = {20, 20, 10}}},
+    };
+    expect_spread(&machine, 0, "02111");       /* the caller has a core of node 0 */
+    expect_spread(&machine, 1, "11200");       /* … of node 1 */
+    expect_spread(&machine, 2, "00111");       /* equally far: by number; the caller has the only */
+    expect_spread(&machine, 0, "02111002111"); /* more than cores: from the start, its own too */
+    expect_spread(&machine, 1, "1");
+    machine.nodes[0] = machine.nodes[1] = (struct hst_topology_node){.cores = 2}; /* not told */
+    expect_spread(&machine, 1, "10021");
+    machine = (struct hst_topology){.node_count = 1, .nodes = {{.cores = 1}}};
+    expect_spread(&machine, 0, "000");
+    machine.nodes[0].cores = 0;
+    expect_spread(&machine, 0, "00");
+}
+
+static void a_node_s_processors_are_those_that_the_process_may_use(void **state)
+{
+    (void)state;
+    hwloc_topology_t topology = load_two_nodes();
+    hwloc_bitmap_t set = hwloc_bitmap_alloc();
+    char text[16];
+    static const char *const expected[] = {"0-1", "2-3"};
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(topology_node_set(topology, i, set), 0);
+        hwloc_bitmap_list_snprintf(text, sizeof text, set);
+        assert_string_equal(text, expected[i]);
+    }
+    assert_int_equal(topology_node_set(topology, 2, set), -ENODEV);
+    hwloc_bitmap_free(set);
+    hwloc_topology_destroy(topology);
+}
+
+static void *wait_for_end(void *arg)
+{
+    pthread_mutex_lock(arg);
+    pthread_mutex_unlock(arg);
+    return NULL;
+}
+
+/* Wherever they are bound, it is to processors of this process. */
+static void bound_threads_stay_in_the_process_s_affinity(void **state)
+{
+    (void)state;
+    enum { THREADS = 3 };
+    pthread_t threads[THREADS];
+    pthread_mutex_t end = PTHREAD_MUTEX_INITIALIZER;
+    cpu_set_t mine, theirs, both;
+    assert_int_equal(sched_getaffinity(0, sizeof mine, &mine), 0);
+    pthread_mutex_lock(&end);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, wait_for_end, &end), 0);
+    assert_int_equal(machine_bind(threads, THREADS), 0);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_getaffinity_np(threads[i], sizeof theirs, &theirs), 0);
+        CPU_AND(&both, &mine, &theirs);
+        assert_true(CPU_EQUAL(&both, &theirs) && CPU_COUNT(&theirs) > 0);
+    }
+    pthread_mutex_unlock(&end);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(sched_getaffinity(0, sizeof theirs, &theirs), 0);
+    assert_true(CPU_EQUAL(&mine, &theirs)); /* the caller is not bound */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +286,9 @@ int main(void)
         cmocka_unit_test(devices_are_in_sysfs_and_on_its_nodes),
         cmocka_unit_test(a_machine_of_two_nodes_is_told_with_what_hangs_on_each),
         cmocka_unit_test(hyperthreads_are_not_cores),
+        cmocka_unit_test(workers_fill_the_caller_s_node_then_the_nearest),
+        cmocka_unit_test(a_node_s_processors_are_those_that_the_process_may_use),
+        cmocka_unit_test(bound_threads_stay_in_the_process_s_affinity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

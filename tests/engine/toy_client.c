@@ -72,8 +72,18 @@ int toy_seal_and_load(struct hst_engine *engine)
     return rc ? rc : hst_engine_load(engine, &(struct hst_reader){read_initial, NULL});
 }
 
+/* The devices that the toy runs on compute in host memory. */
+static int scale_widened(struct hst_engine *engine, float *values, size_t count, float scale)
+{
+    int rc = scale == 1 ? 0 : hst_stream_sync(hst_engine_stream(engine));
+    for (size_t i = 0; rc == 0 && scale != 1 && i < count; i++)
+        values[i] *= scale;
+    return rc;
+}
+
 /* Through a copy in f32, then added: an alias must add to what its other user left. */
-int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view)
+int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view,
+                      float loss_scale)
 {
     static float widened[WIDEST];
     for (uint32_t i = 0; i < view->param_count; i++) {
@@ -81,6 +91,7 @@ int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst
         struct hst_cast cast = {n, hst_engine_dtype(engine), HST_F32, view->param[i].data, widened};
         struct hst_add add = {n, HST_F32, view->param[i].grad, widened, view->param[i].grad};
         int rc = hst_op_cast(hst_engine_stream(engine), &cast);
+        rc = rc ? rc : scale_widened(engine, widened, n, loss_scale);
         rc = rc ? rc : hst_op_add(hst_engine_stream(engine), &add);
         if (rc)
             return rc;
@@ -88,16 +99,16 @@ int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst
     return 0;
 }
 
-static int backward(struct hst_engine *engine, uint32_t unit)
+static int backward(struct hst_engine *engine, uint32_t unit, float loss_scale)
 {
     const struct hst_unit_view *view;
     int rc = hst_unit_acquire(engine, unit, HST_BACKWARD, hst_engine_stream(engine), &view);
-    rc = rc ? rc : toy_add_gradients(engine, unit, view);
+    rc = rc ? rc : toy_add_gradients(engine, unit, view, loss_scale);
     rc = rc ? rc : hst_unit_grad_ready(engine, unit);
     return rc ? rc : hst_unit_release(engine, unit);
 }
 
-int toy_sweep(struct hst_engine *engine)
+static int sweep(struct hst_engine *engine, float loss_scale)
 {
     const struct hst_unit_view *view;
     int rc = 0;
@@ -106,16 +117,16 @@ int toy_sweep(struct hst_engine *engine)
         rc = rc ? rc : hst_unit_release(engine, u);
     }
     for (uint32_t u = TOY_UNITS; rc == 0 && u-- > 0;)
-        rc = backward(engine, u);
+        rc = backward(engine, u, loss_scale);
     return rc;
 }
 
 int toy_step(struct hst_engine *engine, struct hst_step_stats *stats)
 {
     struct hst_step step;
-    struct hst_step_in in = {.size = sizeof in, .lr = 1e-3};
+    struct hst_step_in in = {.size = sizeof in, .lr = TOY_LR};
     int rc = hst_step_begin(engine, &in, &step);
-    rc = rc ? rc : toy_sweep(engine);
+    rc = rc ? rc : sweep(engine, step.loss_scale);
     return rc ? rc : hst_step_end(engine, stats);
 }
 

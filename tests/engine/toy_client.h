@@ -24,9 +24,8 @@ float toy_initial(uint32_t unit, uint64_t i);
 /** Describes the units; the engine is then ready to be sealed. */
 int toy_describe(struct hst_engine *engine);
 int toy_seal_and_load(struct hst_engine *engine);
-/** Forward (the head left out) and backward of a step that was begun. */
-int toy_sweep(struct hst_engine *engine);
-/** A whole step. */
+/** A whole step, of a learning rate of TOY_LR: forward (the head left out) and backward. */
+#define TOY_LR 1e-3
 int toy_step(struct hst_engine *engine, struct hst_step_stats *stats);
 
 struct toy_saved {
@@ -34,7 +33,8 @@ struct toy_saved {
     size_t used;
 };
 int toy_save(struct hst_engine *engine, struct toy_saved *saved);
-/** Adds the unit's weights to their gradients. */
-int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view);
+/** Adds the unit's weights, times the loss scale, to their gradients. */
+int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view,
+                      float loss_scale);
 
 #endif

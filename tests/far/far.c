@@ -27,7 +27,7 @@ static void far_info(struct hst_dev *dev, struct hst_dev_info *info)
 
 static enum hst_cpu_type cpu_type(enum hst_dtype dtype)
 {
-    return dtype == HST_BF16 ? HST_CPU_BF16 : HST_CPU_F32;
+    return dtype == HST_BF16 ? HST_CPU_BF16 : dtype == HST_F16 ? HST_CPU_F16 : HST_CPU_F32;
 }
 
 /* The two that the host leaves to cpu_adam; what is queued before them runs first. */
@@ -59,8 +59,10 @@ static int far_adamw(struct hst_stream *stream, const struct hst_adamw *a)
     int rc = hst_stream_sync(stream);
     const struct hst_update_kind kind = {.weights = cpu_type(a->dtype),
                                          .grads = cpu_type(a->dtype)};
-    const struct hst_update_arrays arrays = {a->weight, a->remainder, a->m, a->v, a->grad};
-    return rc ? rc : hst_update_run(hst_update_find(ops, kind), &coef, &arrays, a->count);
+    void *master = a->dtype == HST_F16 ? (void *)a->master : a->remainder;
+    const struct hst_update_arrays arrays = {a->weight, master, a->m, a->v, a->grad};
+    rc = rc ? rc : hst_update_run(hst_update_find(ops, kind), &coef, &arrays, a->count);
+    return rc < 0 ? rc : 0; /* a device does not count the weights that are not finite */
 }
 
 static int far_open(const struct hst_dev_config *config, struct hst_dev **dev,

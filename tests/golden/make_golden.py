@@ -86,6 +86,7 @@ FIXTURES = {
             "weight_decay": 0.01,
             "clip": 4.0,
         },
+        "loss_scale": 2.0**21,
     },
     # Multi-head attention, untied, default rope in the dialect of transformers 4. BF16, two
     # shards; tokens
@@ -123,6 +124,7 @@ FIXTURES = {
             "weight_decay": 0.1,
             "clip": 0.5,
         },
+        "loss_scale": 2.0**22,
     },
 }
 
@@ -216,9 +218,13 @@ def logits(c, w, ids):
 # ----------------------------------------------------------------------------------------------
 
 
-def train(fixture, weights, tokens):
+F16_INFINITE = 65520.0  # what is not below rounds to infinity
+
+
+def train(fixture, weights, tokens, scale=None):
     """Sequences in the order of the file, wrapping around; returns loss and norm before clipping
-    per step."""
+    per step. With a loss scale, a step of which some gradient, of a weight or of the logits, would
+    overflow in f16 is skipped, and halves it; its norm is null."""
     t, c = fixture["train"], fixture["config"]
     length, per_step = t["seq_len"], t["batch_tokens"] // t["seq_len"]
     sequences = (len(tokens) - 1) // length
@@ -239,8 +245,15 @@ def train(fixture, weights, tokens):
         ids = torch.stack([row[s : s + length] for s in starts])
         targets = torch.stack([row[s + 1 : s + 1 + length] for s in starts])
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(logits(c, w, ids).flatten(0, 1), targets.flatten())
+        y = logits(c, w, ids)
+        y.retain_grad()
+        loss = torch.nn.functional.cross_entropy(y.flatten(0, 1), targets.flatten())
         loss.backward()
+        greatest = max(x.grad.abs().max().item() for x in (y, *w.values()))
+        if scale and greatest * scale >= F16_INFINITE:
+            scale /= 2
+            results.append({"loss": loss.item(), "grad_norm": None})
+            continue
         total = math.sqrt(sum((x.grad * x.grad).sum().item() for x in w.values()))
         factor = min(1.0, t["clip"] / (total + 1e-6))
         for x in w.values():
@@ -248,6 +261,14 @@ def train(fixture, weights, tokens):
         optimizer.step()
         results.append({"loss": loss.item(), "grad_norm": total})
     return results
+
+
+def difference(stored, steps):
+    """The greatest relative one; where a norm is null in one of them, it must be in both."""
+    assert len(stored) == len(steps)
+    pairs = [(a[k], b[k]) for a, b in zip(stored, steps) for k in b]
+    assert all((a is None) == (b is None) for a, b in pairs), "other steps are skipped"
+    return max(abs(a / b - 1) for a, b in pairs if b is not None)
 
 
 def cross_check(directory, fixture, weights, tokens, compulsory):
@@ -419,18 +440,26 @@ def main():
         tokens = read_tokens(directory / "tokens.bin")
         cross_check(directory, fixture, weights, tokens, args.transformers)
         steps = train(fixture, weights, tokens)
+        scaled = train(fixture, weights, tokens, fixture["loss_scale"])
         clipped = sum(s["grad_norm"] > fixture["train"]["clip"] for s in steps)
+        skipped = sum(s["grad_norm"] is None for s in scaled)
         print(
             f"  loss {steps[0]['loss']:.6f} to {steps[-1]['loss']:.6f}, "
-            f"{clipped} of {len(steps)} steps clipped"
+            f"{clipped} of {len(steps)} steps clipped, {skipped} skipped with a loss scale"
         )
         if not args.check:
-            golden = {**fixture["train"], "order": "sequential", "steps": steps}
+            golden = {
+                **fixture["train"],
+                "order": "sequential",
+                "steps": steps,
+                "loss_scale": fixture["loss_scale"],
+                "scaled_steps": scaled,
+            }
             (directory / "golden.json").write_text(json.dumps(golden, indent=2) + "\n")
             continue
-        stored = json.loads((directory / "golden.json").read_text())["steps"]
-        worst = max(abs(a[k] / b[k] - 1) for a, b in zip(stored, steps) for k in b)
-        assert len(stored) == len(steps) and worst < 1e-9, f"golden.json differs by {worst}"
+        stored = json.loads((directory / "golden.json").read_text())
+        worst = max(difference(stored["steps"], steps), difference(stored["scaled_steps"], scaled))
+        assert worst < 1e-9, f"golden.json differs by {worst}"
         print(f"  golden.json agrees: {worst:.1e}")
 
 

@@ -2,7 +2,7 @@
 /* See suite.h. Device memory is one arena; a tensor's part of it is all ones bits when it is made.
  */
 #include "suite.h"
-#include <math.h>
+#include "half.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,26 +194,21 @@ void suite_sync(struct suite *s)
 /* ---- tensors
  * -------------------------------------------------------------------------------------------- */
 
-static uint16_t to_bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
-    if (value != value)
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static float from_bf16(uint16_t half)
-{
-    uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, 4);
-    return value;
-}
+const enum hst_dtype suite_dtypes[DTYPES] = {HST_F32, HST_BF16, HST_F16};
 
 double round_to(enum hst_dtype dtype, double value)
 {
-    return dtype == HST_F32 ? (float)value : from_bf16(to_bf16((float)value));
+    return dtype == HST_F32 ? (float)value : half_value(dtype, half_round(dtype, (float)value));
+}
+
+double rounding(enum hst_dtype dtype, double value)
+{
+    const struct {
+        double half_ulp, least;
+    } of[] = {[HST_F32] = {0x1p-24, 0x1p-150},
+              [HST_BF16] = {0x1p-8, 0x1p-134},
+              [HST_F16] = {0x1p-11, 0x1p-25}};
+    return of[dtype].half_ulp * fabs(value) + of[dtype].least;
 }
 
 struct tensor *tensor_empty(struct suite *s, size_t count, enum hst_dtype dtype)
@@ -240,7 +235,7 @@ void tensor_write(struct suite *s, struct tensor *t)
         if (t->dtype == HST_F32)
             memcpy(s->staging + i * 4, &value, 4);
         else
-            memcpy(s->staging + i * 2, &(uint16_t){to_bf16(value)}, 2);
+            memcpy(s->staging + i * 2, &(uint16_t){half_round(t->dtype, value)}, 2);
     }
     assert_int_equal(hst_stream_copy(s->stream, t->data, s->staging, tensor_bytes(t)), 0);
     suite_sync(s);
@@ -259,7 +254,7 @@ void tensor_read(struct suite *s, struct tensor *t)
         float value;
         memcpy(&value, s->staging + i * 4 * (t->dtype == HST_F32), 4);
         memcpy(&half, s->staging + i * 2, 2);
-        t->values[i] = t->dtype == HST_F32 ? value : from_bf16(half);
+        t->values[i] = t->dtype == HST_F32 ? value : half_value(t->dtype, half);
     }
 }
 
@@ -306,11 +301,11 @@ struct hst_work suite_work(struct suite *s, size_t size_bytes)
 
 void expect_close(const char *what, const struct tensor *got, const double *want, double noise)
 {
-    double half_ulp = got->dtype == HST_F32 ? 0x1p-24 : 0x1p-8;
     for (size_t i = 0; i < got->count; i++) {
         double error = fabs(got->values[i] - want[i]);
-        if (!(error <= half_ulp * (fabs(want[i]) + noise) + noise))
+        double allowed = rounding(got->dtype, fabs(want[i]) + noise) + noise;
+        if (!(error <= allowed))
             fail_msg("%s[%zu] is %.9g, not %.9g: off by %.3g, allowed %.3g", what, i,
-                     got->values[i], want[i], error, half_ulp * fabs(want[i]) + noise);
+                     got->values[i], want[i], error, allowed);
     }
 }

@@ -21,7 +21,10 @@
 #include <cmocka.h>
 #include <hoistway/kernels.h>
 
-enum { SUITE_TENSORS = 64 };
+enum { SUITE_TENSORS = 64, DTYPES = 3 };
+
+/** Every dtype. */
+extern const enum hst_dtype suite_dtypes[DTYPES];
 
 struct tensor {
     void *data;     /* device memory */
@@ -72,10 +75,13 @@ void suite_sync(struct suite *suite);
 
 /**
  * got is within what the dtype's one rounding and an f32 sum may leave of want:
- *   |got − want| ≤ half an ulp of the dtype · |want| + noise
+ *   |got − want| ≤ rounding(dtype, |want| + noise) + noise
  * noise: what the f32 arithmetic inside may lose, stated by the caller from the magnitudes it sums.
  */
 void expect_close(const char *what, const struct tensor *got, const double *want, double noise);
 
+/** The value rounded to f32 and then to the dtype, to nearest even. */
 double round_to(enum hst_dtype dtype, double value);
+/** What one rounding to the dtype may be off by: half an ulp, among subnormals half a step. */
+double rounding(enum hst_dtype dtype, double value);
 #endif

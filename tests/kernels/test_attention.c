@@ -52,11 +52,12 @@ static struct operands make_operands(struct suite *s, const struct shape *p)
     return t;
 }
 
-/* Matrix units may round the softmax's weights, which sum to 1, to bf16: half an ulp of each term,
- * and v is below 1. */
+/* Matrix units may round the softmax's weights, which sum to 1, to 16 bits: half an ulp of each
+ * term, and v is below 1. */
 static double weights_noise(const struct suite *s, enum hst_dtype dtype)
 {
-    return dtype == HST_BF16 && !(hst_dev_flags(s->dev) & HST_DEV_HOST_MEMORY) ? 0x1p-9 : 0;
+    bool host = hst_dev_flags(s->dev) & HST_DEV_HOST_MEMORY;
+    return dtype == HST_F32 || host ? 0 : rounding(dtype, 0.5);
 }
 
 static void forward_case(struct suite *s, const void *parameters)
@@ -88,8 +89,8 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 static void every_shape_matches(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SHAPES * 2; i++)
-        suite_run(forward_case, &(struct shape){shapes[i / 2], i % 2 ? HST_BF16 : HST_F32, 1});
+    for (size_t i = 0; i < SHAPES * DTYPES; i++)
+        suite_run(forward_case, &(struct shape){shapes[i / DTYPES], suite_dtypes[i % DTYPES], 1});
 }
 
 static void sharp_softmaxes_match(void **state)
@@ -121,10 +122,19 @@ static void expect_slopes(const char *what, struct loss *l, struct tensor *of,
     size_t samples = cost > 1e6 ? 4 : 24, step = of->count / samples + 1;
     for (size_t i = (of->count - 1) % step; i < of->count; i += step) {
         double want = ref_slope(loss_of, l, &of->values[i], 1e-5);
-        double allowed = (got->dtype == HST_F32 ? 0x1p-24 : 0x1p-8) * fabs(want) + noise;
+        double allowed = rounding(got->dtype, want) + noise;
         if (!(fabs(got->values[i] - want) <= allowed))
             fail_msg("%s[%zu] is %.9g, not %.9g", what, i, got->values[i], want);
     }
+}
+
+/* In 16 bits the backward reads an o that was rounded: a term of dscores is off by half an ulp of
+ * |o|·|dout|. */
+static double gradient_noise(const struct shape *p)
+{
+    double group = (double)p->of.heads / (double)p->of.kv_heads, late = (double)p->of.seq;
+    double term = p->dtype == HST_F32 ? 2e-6 : 1.03 * rounding(p->dtype, 1);
+    return term * (1 + sqrt(group * late) * 0.1);
 }
 
 static void backward_case(struct suite *s, const void *parameters)
@@ -144,10 +154,7 @@ static void backward_case(struct suite *s, const void *parameters)
     tensor_read(s, dq);
     tensor_read(s, dk);
     tensor_read(s, dv);
-    /* In bf16 the backward reads an o that was rounded: a term of dscores is off by 2^-8 of
-     * |o|·|dout|. */
-    double group = (double)p->of.heads / (double)p->of.kv_heads, late = (double)p->of.seq;
-    double noise = (p->dtype == HST_F32 ? 2e-6 : 4e-3) * (1 + sqrt(group * late) * 0.1);
+    double noise = gradient_noise(p);
     expect_slopes("dq", &l, t.q, dq, noise);
     expect_slopes("dk", &l, t.k, dk, noise);
     expect_slopes("dv", &l, t.v, dv, noise);
@@ -158,9 +165,10 @@ static void backward_case(struct suite *s, const void *parameters)
 static void the_backward_is_the_slope_of_the_forward(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SHAPES * 2; i++)
-        if (shapes[i / 2].seq <= 600)
-            suite_run(backward_case, &(struct shape){shapes[i / 2], i % 2 ? HST_BF16 : HST_F32, 1});
+    for (size_t i = 0; i < SHAPES * DTYPES; i++)
+        if (shapes[i / DTYPES].seq <= 600)
+            suite_run(backward_case,
+                      &(struct shape){shapes[i / DTYPES], suite_dtypes[i % DTYPES], 1});
 }
 
 /* ---- tiles of tensor cores ------------------------------------------------------------------- */
@@ -179,19 +187,22 @@ static void tiles_match(void **state)
 {
     (void)state;
     for (size_t i = 0; i < TILED; i++)
-        suite_run(forward_case, &(struct shape){tiled[i], HST_BF16, 1});
+        for (enum hst_dtype dtype = HST_BF16; dtype <= HST_F16; dtype++)
+            suite_run(forward_case, &(struct shape){tiled[i], dtype, 1});
 }
 
 /* Raw scores of about ±1000: one key takes nearly all weight, others round to nothing. */
 static void huge_scores_match(void **state)
 {
     (void)state;
-    suite_run(forward_case, &(struct shape){{1, 129, 4, 1, 64, 0.125}, HST_BF16, 20});
-    suite_run(forward_case, &(struct shape){{1, 200, 1, 1, 128, 0.088}, HST_BF16, 16});
-    suite_run(forward_case, &(struct shape){{1, 65, 2, 1, 64, -0.125}, HST_BF16, 20});
+    for (enum hst_dtype dtype = HST_BF16; dtype <= HST_F16; dtype++) {
+        suite_run(forward_case, &(struct shape){{1, 129, 4, 1, 64, 0.125}, dtype, 20});
+        suite_run(forward_case, &(struct shape){{1, 200, 1, 1, 128, 0.088}, dtype, 16});
+        suite_run(forward_case, &(struct shape){{1, 65, 2, 1, 64, -0.125}, dtype, 20});
+    }
 }
 
-/* Every element of the gradients. noise as in backward_case; what dscores are off by reaches dq and
+/* Every element of the gradients. What dscores are off by reaches dq and
  * dk times an element of k or q. */
 static void gradients_case(struct suite *s, const void *parameters)
 {
@@ -211,8 +222,7 @@ static void gradients_case(struct suite *s, const void *parameters)
                                           got[2]->data};
     assert_int_equal(hst_op_attention_backward(s->stream, &args), 0);
     suite_sync(s);
-    double group = (double)p->of.heads / (double)p->of.kv_heads, late = (double)p->of.seq;
-    double noise = (p->dtype == HST_F32 ? 2e-6 : 4e-3) * (1 + sqrt(group * late) * 0.1);
+    double noise = gradient_noise(p);
     for (size_t i = 0; i < 3; i++) {
         const char *const names[] = {"dq", "dk", "dv"};
         tensor_read(s, got[i]);
@@ -224,9 +234,11 @@ static void gradients_case(struct suite *s, const void *parameters)
 static void every_gradient_of_a_tile_matches(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < TILED; i++)
-        suite_run(gradients_case, &(struct shape){tiled[i], HST_BF16, 1});
-    suite_run(gradients_case, &(struct shape){{1, 129, 4, 1, 64, 0.125}, HST_BF16, 20});
+    for (enum hst_dtype dtype = HST_BF16; dtype <= HST_F16; dtype++) {
+        for (size_t i = 0; i < TILED; i++)
+            suite_run(gradients_case, &(struct shape){tiled[i], dtype, 1});
+        suite_run(gradients_case, &(struct shape){{1, 129, 4, 1, 64, 0.125}, dtype, 20});
+    }
     suite_run(gradients_case, &(struct shape){{1, 129, 2, 1, 80, 0.11}, HST_F32, 1});
 }
 

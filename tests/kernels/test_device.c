@@ -115,8 +115,9 @@ static void a_device_has_a_name_and_dtypes_a_size(void **state)
     hst_dev_close(&dev);
     assert_int_equal(hst_dtype_bytes(HST_F32), 4);
     assert_int_equal(hst_dtype_bytes(HST_BF16), 2);
+    assert_int_equal(hst_dtype_bytes(HST_F16), 2);
     assert_int_equal(hst_dtype_bytes(0), 0);
-    assert_int_equal(hst_dtype_bytes(3), 0);
+    assert_int_equal(hst_dtype_bytes(4), 0);
 }
 
 static void no_run(void *context, size_t count, void (*body)(void *, size_t, unsigned), void *arg)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rotary embedding, SwiGLU, sums and conversions. */
+#include "half.h"
 #include "reference.h"
 #include "suite.h"
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 
 static double *doubles(size_t count)
@@ -56,7 +56,7 @@ static void rope_case(struct suite *s, const void *parameters)
     assert_int_equal(hst_op_rope(s->stream, &args), 0);
     suite_sync(s);
     tensor_read(s, x);
-    expect_close("x rotated back", x, before, p->dtype == HST_F32 ? 1e-6 : 0x1p-6);
+    expect_close("x rotated back", x, before, p->dtype == HST_F32 ? 1e-6 : rounding(p->dtype, 4));
     free(want);
     free(before);
 }
@@ -67,9 +67,9 @@ static void rope_matches_and_inverts(void **state)
     static const struct rope_shape shapes[] = {{1, 1, 1, 2, 0},  {2, 5, 3, 6, 0},
                                                {1, 7, 2, 32, 0}, {3, 33, 2, 64, 0},
                                                {1, 9, 5, 80, 0}, {2, 130, 1, 34, 0}};
-    for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
-        struct rope_shape p = shapes[i / 2];
-        p.dtype = i % 2 ? HST_BF16 : HST_F32;
+    for (size_t i = 0; i < DTYPES * sizeof shapes / sizeof *shapes; i++) {
+        struct rope_shape p = shapes[i / DTYPES];
+        p.dtype = suite_dtypes[i % DTYPES];
         suite_run(rope_case, &p);
     }
 }
@@ -98,10 +98,9 @@ static void swiglu_case(struct suite *s, const void *parameters)
                      0);
     suite_sync(s);
     tensor_read(s, out);
-    for (size_t i = 0; i < p->count; i++) { /* a product of roundings: the error is relative */
-        double rounding = p->dtype == HST_F32 ? 0x1p-24 : 0x1p-8;
-        assert_true(fabs(out->values[i] - want[i]) <= (rounding + 4e-7) * fabs(want[i]) + 1e-38);
-    }
+    for (size_t i = 0; i < p->count; i++) /* a product of roundings: the error is relative */
+        assert_true(fabs(out->values[i] - want[i]) <=
+                    rounding(p->dtype, want[i]) + 4e-7 * fabs(want[i]) + 1e-38);
     free(want);
 }
 
@@ -153,18 +152,18 @@ static void swiglu_matches_with_and_without_aliases(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNTS; i++)
-        for (int bits = 0; bits < 6; bits++)
+        for (int form = 0; form < 3 * DTYPES; form++)
             suite_run(swiglu_case,
-                      &(struct flat){counts[i], bits & 1 ? HST_BF16 : HST_F32, bits / 2});
+                      &(struct flat){counts[i], suite_dtypes[form % DTYPES], form / DTYPES});
 }
 
 static void swiglu_backward_is_the_slope_of_the_forward(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNTS; i++)
-        for (int bits = 0; bits < 4; bits++)
+        for (int form = 0; form < 2 * DTYPES; form++)
             suite_run(swiglu_backward_case,
-                      &(struct flat){counts[i], bits & 1 ? HST_BF16 : HST_F32, bits / 2});
+                      &(struct flat){counts[i], suite_dtypes[form % DTYPES], form / DTYPES});
 }
 
 static void swiglu_far_case(struct suite *s, const void *parameters)
@@ -221,21 +220,26 @@ static void add_is_exact_to_one_rounding(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNTS; i++)
-        for (int bits = 0; bits < 6; bits++)
-            suite_run(add_case, &(struct flat){counts[i], bits & 1 ? HST_BF16 : HST_F32, bits / 2});
+        for (int form = 0; form < 3 * DTYPES; form++)
+            suite_run(add_case,
+                      &(struct flat){counts[i], suite_dtypes[form % DTYPES], form / DTYPES});
 }
+
+struct cast {
+    size_t count;
+    enum hst_dtype from, to;
+};
 
 static void cast_case(struct suite *s, const void *parameters)
 {
-    const struct flat *p = parameters;
-    enum hst_dtype to = p->alias ? p->dtype : p->dtype == HST_F32 ? HST_BF16 : HST_F32;
-    struct tensor *from = tensor_random(s, p->count, p->dtype, 5);
-    struct tensor *out = tensor_empty(s, p->count, to);
+    const struct cast *p = parameters;
+    struct tensor *from = tensor_random(s, p->count, p->from, 5);
+    struct tensor *out = tensor_empty(s, p->count, p->to);
     double *want = doubles(p->count);
     for (size_t i = 0; i < p->count; i++)
-        want[i] = round_to(to, from->values[i]);
+        want[i] = round_to(p->to, from->values[i]);
     assert_int_equal(
-        hst_op_cast(s->stream, &(struct hst_cast){p->count, p->dtype, to, from->data, out->data}),
+        hst_op_cast(s->stream, &(struct hst_cast){p->count, p->from, p->to, from->data, out->data}),
         0);
     suite_sync(s);
     tensor_read(s, out);
@@ -247,9 +251,38 @@ static void cast_rounds_to_nearest_even(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNTS; i++)
-        for (int bits = 0; bits < 4; bits++)
-            suite_run(cast_case,
-                      &(struct flat){counts[i], bits & 1 ? HST_BF16 : HST_F32, bits / 2});
+        for (int pair = 0; pair < DTYPES * DTYPES; pair++)
+            suite_run(cast_case, &(struct cast){counts[i], suite_dtypes[pair / DTYPES],
+                                                suite_dtypes[pair % DTYPES]});
+}
+
+/* Raw bytes on the device. */
+static void upload(struct suite *s, struct tensor *t, const void *from, size_t size_bytes)
+{
+    memcpy(s->staging, from, size_bytes);
+    assert_int_equal(hst_stream_copy(s->stream, t->data, s->staging, size_bytes), 0);
+    suite_sync(s);
+}
+
+/* Casts `count` f32 patterns and compares bits. */
+static void expect_cast_to(struct suite *s, enum hst_dtype dtype, size_t count, const void *from,
+                           const uint16_t *want)
+{
+    struct tensor *wide = tensor_empty(s, count, HST_F32), *half = tensor_empty(s, count, dtype);
+    upload(s, wide, from, count * 4);
+    assert_int_equal(
+        hst_op_cast(s->stream, &(struct hst_cast){count, HST_F32, dtype, wide->data, half->data}),
+        0);
+    suite_sync(s);
+    tensor_read(s, half);
+    for (size_t i = 0; i < count; i++)
+        if (memcmp(s->staging + i * 2, &want[i], 2) != 0) {
+            uint32_t bits;
+            uint16_t got;
+            memcpy(&bits, (const char *)from + i * 4, 4);
+            memcpy(&got, s->staging + i * 2, 2);
+            fail_msg("%08x became %04x, not %04x", bits, got, want[i]);
+        }
 }
 
 static void cast_edges_case(struct suite *s, const void *parameters)
@@ -257,35 +290,120 @@ static void cast_edges_case(struct suite *s, const void *parameters)
     (void)parameters;
     static const struct {
         uint32_t from;
-        uint16_t to;
+        uint16_t bf16, f16;
     } edges[] = {
-        {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81}, {0x7f7fffff, 0x7f80},
-        {0x7f7f7fff, 0x7f7f}, {0x7f800000, 0x7f80}, {0xff800000, 0xff80}, {0x80000000, 0x8000},
-        {0x00000001, 0x0000}, {0x00008000, 0x0000}, {0x00018000, 0x0002}, {0x807fffff, 0x8080},
-        {0x7f800001, 0x7fc0}, {0xffffffff, 0xffff}, {0x7fc00000, 0x7fc0}, {0x7fffffff, 0x7fff}};
+        {0x3f808000, 0x3f80, 0x3c04}, {0x3f818000, 0x3f82, 0x3c0c}, {0x3f808001, 0x3f81, 0x3c04},
+        {0x3f801000, 0x3f80, 0x3c00}, {0x3f803000, 0x3f80, 0x3c02}, {0x7f7fffff, 0x7f80, 0x7c00},
+        {0x7f7f7fff, 0x7f7f, 0x7c00}, {0x477fefff, 0x4780, 0x7bff}, {0x477ff000, 0x4780, 0x7c00},
+        {0xc7800000, 0xc780, 0xfc00}, {0x7f800000, 0x7f80, 0x7c00}, {0xff800000, 0xff80, 0xfc00},
+        {0x80000000, 0x8000, 0x8000}, {0x00000001, 0x0000, 0x0000}, {0x00008000, 0x0000, 0x0000},
+        {0x00018000, 0x0002, 0x0000}, {0x807fffff, 0x8080, 0x8000}, {0xb3000000, 0xb300, 0x8000},
+        {0xb3000001, 0xb300, 0x8001}, {0x7f800001, 0x7fc0, 0x7e00}, {0xffffffff, 0xffff, 0xffff},
+        {0x7fc00000, 0x7fc0, 0x7e00}, {0x7fffffff, 0x7fff, 0x7fff}, {0xff812000, 0xffc1, 0xfe09}};
     enum { EDGES = sizeof edges / sizeof *edges };
-    struct tensor *from = tensor_empty(s, EDGES, HST_F32), *to = tensor_empty(s, EDGES, HST_BF16);
-    for (size_t i = 0; i < EDGES; i++)
-        memcpy(s->staging + i * 4, &edges[i].from, 4);
-    assert_int_equal(hst_stream_copy(s->stream, from->data, s->staging, (size_t)EDGES * 4), 0);
-    assert_int_equal(
-        hst_op_cast(s->stream, &(struct hst_cast){EDGES, HST_F32, HST_BF16, from->data, to->data}),
-        0);
-    suite_sync(s);
-    tensor_read(s, to);
+    uint32_t from[EDGES];
+    uint16_t bf16[EDGES], f16[EDGES];
     for (size_t i = 0; i < EDGES; i++) {
-        uint16_t got;
-        memcpy(&got, s->staging + i * 2, 2);
-        bool nan = (edges[i].from & 0x7fffffff) > 0x7f800000;
-        if (nan ? (got & 0x7fff) <= 0x7f80 : got != edges[i].to)
-            fail_msg("%08x became %04x", edges[i].from, got);
+        from[i] = edges[i].from;
+        bf16[i] = edges[i].bf16;
+        f16[i] = edges[i].f16;
     }
+    expect_cast_to(s, HST_BF16, EDGES, from, bf16);
+    expect_cast_to(s, HST_F16, EDGES, from, f16);
 }
 
 static void cast_handles_ties_infinities_subnormals_and_nan(void **state)
 {
     (void)state;
     suite_run(cast_edges_case, NULL);
+}
+
+static void boundaries_case(struct suite *s, const void *parameters)
+{
+    (void)parameters;
+    float *from = malloc(F16_BOUNDARIES * sizeof *from);
+    uint16_t *want = malloc(F16_BOUNDARIES * sizeof *want);
+    assert_true(from && want);
+    f16_boundaries(from, want);
+    expect_cast_to(s, HST_F16, F16_BOUNDARIES, from, want);
+    free(from);
+    free(want);
+}
+
+static void f16_turns_at_every_middle_and_nowhere_else(void **state)
+{
+    (void)state;
+    suite_run(boundaries_case, NULL);
+}
+
+static void patterns_case(struct suite *s, const void *parameters)
+{
+    enum { PATTERNS = 1 << 16 };
+    enum hst_dtype dtype = *(const enum hst_dtype *)parameters;
+    static uint16_t patterns[PATTERNS];
+    struct tensor *half = tensor_empty(s, PATTERNS, dtype);
+    struct tensor *wide = tensor_empty(s, PATTERNS, HST_F32);
+    for (unsigned i = 0; i < PATTERNS; i++)
+        patterns[i] = (uint16_t)i;
+    upload(s, half, patterns, sizeof patterns);
+    assert_int_equal(hst_op_cast(s->stream, &(struct hst_cast){PATTERNS, dtype, HST_F32, half->data,
+                                                               wide->data}),
+                     0);
+    suite_sync(s);
+    tensor_read(s, wide);
+    for (unsigned i = 0; i < PATTERNS; i++) {
+        double want = half_value(dtype, (uint16_t)i), got = wide->values[i];
+        if (isnan(want) ? !isnan(got) : got != want || signbit(got) != signbit(want))
+            fail_msg("%04x became %.9g, not %.9g", i, got, want);
+    }
+}
+
+static void every_pattern_of_16_bits_is_the_number_it_stands_for(void **state)
+{
+    (void)state;
+    suite_run(patterns_case, &suite_dtypes[1]);
+    suite_run(patterns_case, &suite_dtypes[2]);
+}
+
+/* Sums about the ends of f16: half of its least step, its least step, its largest number. */
+static void ends_case(struct suite *s, const void *parameters)
+{
+    (void)parameters;
+    static const struct {
+        double a, b, sum;
+    } rows[] = {
+        {0x1p-24, 0, 0x1p-24},    {0x1p-24, 0x1p-24, 0x1p-23}, {0x1p-14, -0x1p-24, 0x1.ff8p-15},
+        {65504, 8, 65504},        {65504, 16, INFINITY},       {65504, 65504, INFINITY},
+        {-65504, -16, -INFINITY}, {INFINITY, -65504, INFINITY}};
+    enum { ROWS = sizeof rows / sizeof *rows };
+    struct tensor *a = tensor_empty(s, ROWS, HST_F16), *b = tensor_empty(s, ROWS, HST_F16);
+    struct tensor *out = tensor_empty(s, ROWS, HST_F16);
+    for (size_t i = 0; i < ROWS; i++) {
+        a->values[i] = rows[i].a;
+        b->values[i] = rows[i].b;
+    }
+    tensor_write(s, a);
+    tensor_write(s, b);
+    assert_int_equal(
+        hst_op_add(s->stream, &(struct hst_add){ROWS, HST_F16, a->data, b->data, out->data}), 0);
+    suite_sync(s);
+    tensor_read(s, out);
+    for (size_t i = 0; i < ROWS; i++)
+        assert_true(out->values[i] == rows[i].sum);
+    /* 300·σ(300)·300 */
+    struct tensor *gate = tensor_filled(s, 3, HST_F16, 300);
+    assert_int_equal(hst_op_swiglu(s->stream, &(struct hst_swiglu){3, HST_F16, gate->data,
+                                                                   gate->data, gate->data}),
+                     0);
+    suite_sync(s);
+    tensor_read(s, gate);
+    assert_true(gate->values[0] == INFINITY && gate->values[2] == INFINITY);
+}
+
+static void f16_keeps_subnormals_and_ends_in_infinity(void **state)
+{
+    (void)state;
+    suite_run(ends_case, NULL);
 }
 
 /* ---- refusals
@@ -354,6 +472,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(add_is_exact_to_one_rounding),
         cmocka_unit_test(cast_rounds_to_nearest_even),
         cmocka_unit_test(cast_handles_ties_infinities_subnormals_and_nan),
+        cmocka_unit_test(f16_turns_at_every_middle_and_nowhere_else),
+        cmocka_unit_test(every_pattern_of_16_bits_is_the_number_it_stands_for),
+        cmocka_unit_test(f16_keeps_subnormals_and_ends_in_infinity),
         cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

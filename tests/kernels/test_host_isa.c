@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every operation gives the same bytes in every instruction set that this processor has, for odd
- * shapes and both dtypes, tails and special values included.
+ * shapes and every dtype, tails and special values included.
  */
+#include "half.h"
 #include "host/host.h"
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void fill(char *arena, enum hst_dtype dtype)
             memcpy(arena + i * 4, &x, 4);
         else
             for (size_t j = 0; j < 2; j++)
-                memcpy(arena + i * 4 + j * 2, (char *)&x + 2, 2);
+                memcpy(arena + i * 4 + j * 2, &(uint16_t){half_round(dtype, x)}, 2);
     }
 }
 
@@ -63,7 +63,8 @@ static void run_all(struct hst_stream *s, char *arena, enum hst_dtype dtype)
     hst_op_swiglu_backward(
         s, &(struct hst_swiglu_backward){20011, dtype, t[0], t[1], t[3], t[6], t[7]});
     hst_op_add(s, &(struct hst_add){20011, dtype, t[5], t[6], t[6]});
-    hst_op_cast(s, &(struct hst_cast){20011, dtype, HST_F32 + HST_BF16 - dtype, t[7], t[8]});
+    for (enum hst_dtype to = HST_F32; to <= HST_F16; to++)
+        hst_op_cast(s, &(struct hst_cast){20011, dtype, to, t[7], t[8] + to * (TENSOR_BYTES / 4)});
     hst_op_embedding_backward(
         s, &(struct hst_embedding_backward){TOKENS, 11, WIDTH, dtype, ids, t[5], f, {NULL, 0}});
     hst_op_embedding(s, &(struct hst_embedding){TOKENS, 11, WIDTH, dtype, ids, t[0], t[5]});
@@ -106,6 +107,22 @@ static void run_attention(struct hst_stream *s, char *arena, enum hst_dtype dtyp
                      0);
 }
 
+/* Everything that f16 knows: f32 wherever its rounding turns and NaNs to it, and all of it back. */
+static void run_casts(struct hst_stream *s, char *arena, enum hst_dtype dtype)
+{
+    enum { PATTERNS = 1 << 16, NANS = 4096 };
+    static uint16_t wanted[F16_BOUNDARIES];
+    float *wide = (float *)arena, *nans = wide + F16_BOUNDARIES, *all = nans + NANS;
+    uint16_t *half = (uint16_t *)(all + PATTERNS), *patterns = half + F16_BOUNDARIES + NANS;
+    f16_boundaries(wide, wanted);
+    for (uint32_t i = 0; i < NANS; i++)
+        memcpy(&nans[i], &(uint32_t){(0x7f800001u + i * 4095u) | i << 31}, 4);
+    for (uint32_t i = 0; i < PATTERNS; i++)
+        patterns[i] = (uint16_t)i;
+    hst_op_cast(s, &(struct hst_cast){F16_BOUNDARIES + NANS, HST_F32, dtype, wide, half});
+    hst_op_cast(s, &(struct hst_cast){PATTERNS, dtype, HST_F32, patterns, all});
+}
+
 static void compare(void (*run)(struct hst_stream *, char *, enum hst_dtype), enum hst_dtype dtype)
 {
     static char first[ARENA_BYTES];
@@ -138,6 +155,13 @@ static void every_instruction_set_gives_the_same_bytes(void **state)
     (void)state;
     compare(run_all, HST_F32);
     compare(run_all, HST_BF16);
+    compare(run_all, HST_F16);
+}
+
+static void casts_of_every_f16_are_the_same_with_and_without_instructions_for_them(void **state)
+{
+    (void)state;
+    compare(run_casts, HST_F16);
 }
 
 static void attention_gives_the_same_bytes_in_every_instruction_set(void **state)
@@ -145,6 +169,7 @@ static void attention_gives_the_same_bytes_in_every_instruction_set(void **state
     (void)state;
     compare(run_attention, HST_F32);
     compare(run_attention, HST_BF16);
+    compare(run_attention, HST_F16);
 }
 
 int main(void)
@@ -155,6 +180,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_instruction_set_gives_the_same_bytes),
+        cmocka_unit_test(casts_of_every_f16_are_the_same_with_and_without_instructions_for_them),
         cmocka_unit_test(attention_gives_the_same_bytes_in_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,6 +51,16 @@ static void product_case(struct suite *s, const void *parameters)
     free(want);
 }
 
+/* What is offered. */
+static const struct {
+    enum hst_dtype in, out;
+} pairs[] = {{HST_F32, HST_F32},
+             {HST_BF16, HST_BF16},
+             {HST_BF16, HST_F32},
+             {HST_F16, HST_F16},
+             {HST_F16, HST_F32}};
+enum { PAIRS = sizeof pairs / sizeof *pairs };
+
 static void every_layout_and_dtype_matches(void **state)
 {
     (void)state;
@@ -59,24 +69,20 @@ static void every_layout_and_dtype_matches(void **state)
     } sizes[] = {{1, 1, 1, 0},     {5, 7, 3, 0},     {16, 16, 16, 4},   {33, 65, 129, 3},
                  {257, 31, 64, 0}, {64, 300, 17, 8}, {128, 128, 128, 0}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        for (int bits = 0; bits < 16; bits++) {
-            if ((bits & 12) == 12)
-                continue; /* f32 in, bf16 out is not offered */
-            enum hst_dtype in = bits & 4 ? HST_F32 : HST_BF16;
-            struct shape p = {
-                sizes[i].m, sizes[i].n, sizes[i].k, in,          bits & 8 ? HST_BF16 : HST_F32,
-                bits & 1,   bits & 2,   false,      sizes[i].pad};
-            suite_run(product_case, &p);
-        }
+        for (size_t pair = 0; pair < PAIRS; pair++)
+            for (int bits = 0; bits < 4; bits++)
+                suite_run(product_case, &(struct shape){sizes[i].m, sizes[i].n, sizes[i].k,
+                                                        pairs[pair].in, pairs[pair].out, bits & 1,
+                                                        bits & 2, false, sizes[i].pad});
 }
 
 static void accumulating_adds_to_an_f32_c(void **state)
 {
     (void)state;
-    for (int bits = 0; bits < 2; bits++)
+    for (size_t i = 0; i < DTYPES; i++)
         for (size_t k = 1; k < 200; k += 99)
-            suite_run(product_case, &(struct shape){70, 40, k, bits ? HST_BF16 : HST_F32, HST_F32,
-                                                    true, false, true, 5});
+            suite_run(product_case,
+                      &(struct shape){70, 40, k, suite_dtypes[i], HST_F32, true, false, true, 5});
 }
 
 static void many_blocks_and_a_deep_k_match(void **state)
@@ -84,21 +90,55 @@ static void many_blocks_and_a_deep_k_match(void **state)
     (void)state;
     suite_run(product_case,
               &(struct shape){1030, 530, 24, HST_F32, HST_F32, false, true, false, 0});
-    suite_run(product_case,
-              &(struct shape){520, 530, 24, HST_BF16, HST_BF16, true, true, false, 0});
-    suite_run(product_case,
-              &(struct shape){20, 30, 4100, HST_BF16, HST_BF16, true, false, false, 0});
-    suite_run(product_case, &(struct shape){20, 30, 4100, HST_BF16, HST_F32, false, true, true, 0});
+    for (enum hst_dtype in = HST_BF16; in <= HST_F16; in++) {
+        suite_run(product_case, &(struct shape){520, 530, 24, in, in, true, true, false, 0});
+        suite_run(product_case, &(struct shape){20, 30, 4100, in, in, true, false, false, 0});
+        suite_run(product_case, &(struct shape){20, 30, 4100, in, HST_F32, false, true, true, 0});
+    }
 }
 
 static void an_empty_sum_is_zero(void **state)
 {
     (void)state;
-    for (int bits = 0; bits < 4; bits++)
+    for (int form = 0; form < 2 * DTYPES; form++) {
+        enum hst_dtype dtype = suite_dtypes[form % DTYPES];
         suite_run(product_case,
-                  &(struct shape){9, 20, 0, bits & 1 ? HST_BF16 : HST_F32,
-                                  bits & 1 ? HST_BF16 : HST_F32, bits & 2, true, false, 2});
+                  &(struct shape){9, 20, 0, dtype, dtype, form / DTYPES, true, false, 2});
+    }
     suite_run(product_case, &(struct shape){9, 20, 0, HST_F32, HST_F32, false, true, true, 0});
+}
+
+/* 16 products of 100·100: beyond f16, not beyond f32. */
+static void overflow_case(struct suite *s, const void *parameters)
+{
+    (void)parameters;
+    struct tensor *a = tensor_filled(s, 256, HST_F16, 100),
+                  *b = tensor_filled(s, 256, HST_F16, 100);
+    for (size_t i = 128; i < 256; i++)
+        a->values[i] = -100;
+    tensor_write(s, a);
+    for (enum hst_dtype out = HST_F32; out <= HST_F16; out += HST_F16 - HST_F32) {
+        struct tensor *c = tensor_empty(s, 256, out);
+        struct hst_matmul args = {.m = 16,
+                                  .n = 16,
+                                  .k = 16,
+                                  .a = {a->data, 16, HST_F16},
+                                  .b = {b->data, 16, HST_F16},
+                                  .c = {c->data, 16, out}};
+        args.work = suite_work(s, hst_matmul_work_bytes(s->dev, &args));
+        assert_int_equal(hst_op_matmul(s->stream, &args), 0);
+        suite_sync(s);
+        tensor_read(s, c);
+        for (size_t i = 0; i < 256; i++)
+            assert_true(c->values[i] ==
+                        (out == HST_F32 ? 160000.0 : INFINITY) * (i < 128 ? 1 : -1));
+    }
+}
+
+static void a_sum_beyond_f16_is_infinite_in_f16_alone(void **state)
+{
+    (void)state;
+    suite_run(overflow_case, NULL);
 }
 
 static void nothing_case(struct suite *s, const void *parameters)
@@ -236,6 +276,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(accumulating_adds_to_an_f32_c),
         cmocka_unit_test(many_blocks_and_a_deep_k_match),
         cmocka_unit_test(an_empty_sum_is_zero),
+        cmocka_unit_test(a_sum_beyond_f16_is_infinite_in_f16_alone),
         cmocka_unit_test(a_product_without_rows_or_columns_does_nothing),
         cmocka_unit_test(alignment_leaves_the_bytes_alone),
         cmocka_unit_test(workspace_never_shrinks_as_shapes_grow),

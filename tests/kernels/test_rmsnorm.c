@@ -53,16 +53,16 @@ enum { SIZES = sizeof sizes / sizeof *sizes };
 static void every_shape_matches(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SIZES * 2; i++)
-        suite_run(forward_case, &(struct shape){sizes[i / 2][0], sizes[i / 2][1],
-                                                i % 2 ? HST_BF16 : HST_F32, false, false});
+    for (size_t i = 0; i < SIZES * DTYPES; i++)
+        suite_run(forward_case, &(struct shape){sizes[i / DTYPES][0], sizes[i / DTYPES][1],
+                                                suite_dtypes[i % DTYPES], false, false});
 }
 
 static void the_output_may_be_the_input(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 2; i++)
-        suite_run(forward_case, &(struct shape){37, 67, i ? HST_BF16 : HST_F32, true, false});
+    for (size_t i = 0; i < DTYPES; i++)
+        suite_run(forward_case, &(struct shape){37, 67, suite_dtypes[i], true, false});
 }
 
 /* The same rows in one call, in two, and from another alignment: row by row, so the same bytes. */
@@ -177,12 +177,15 @@ static void residual_case(struct suite *s, const void *parameters)
 static void with_a_residual_it_is_the_sum_and_then_the_norm(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SIZES * 2; i++) /* every alias at some sizes, some alias at every size */
+    for (size_t i = 0; i < SIZES * DTYPES;
+         i++) { /* every alias at some sizes, some at every size */
+        const size_t *size = sizes[i / DTYPES];
         for (int alias = 0; alias < ALIASES; alias++)
-            if (i / 2 == SIZES / 2 || i % ALIASES == (size_t)alias)
+            if (i / DTYPES == SIZES / 2 || i % ALIASES == (size_t)alias)
                 suite_run(residual_case,
-                          &(struct residual_shape){sizes[i / 2][0], sizes[i / 2][1],
-                                                   i % 2 ? HST_BF16 : HST_F32, (enum alias)alias});
+                          &(struct residual_shape){size[0], size[1], suite_dtypes[i % DTYPES],
+                                                   (enum alias)alias});
+    }
 }
 
 /* ---- backward
@@ -254,10 +257,10 @@ static void the_backward_is_the_slope_of_the_forward(void **state)
     static const size_t small[][2] = {{1, 3},  {3, 5},   {5, 33},   {70, 4},
                                       {2, 64}, {1, 544}, {1, 1032}, {1, 2052}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
-        for (int bits = 0; bits < 6; bits++)
+        for (int form = 0; form < 3 * DTYPES; form++)
             suite_run(backward_case,
-                      &(struct shape){small[i][0], small[i][1], bits & 1 ? HST_BF16 : HST_F32,
-                                      bits / 2 == 1, bits / 2 == 2});
+                      &(struct shape){small[i][0], small[i][1], suite_dtypes[form % DTYPES],
+                                      form / DTYPES == 1, form / DTYPES == 2});
 }
 
 static void refusals_case(struct suite *s, const void *parameters)

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 namespace
 {
@@ -40,7 +42,7 @@ enum : uint64_t { CHOSEN = 0x686f697374776179, WORK_ALIGNMENT_BYTES = 256, WORK_
 struct Operand { /* element (row, column) at data[row * row_step + column * column_step] */
     void *data;
     size_t row_step, column_step;
-    bool bf16;
+    cudaDataType type;
 };
 
 struct Product {
@@ -176,7 +178,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type,
                                           uint64_t rows, uint64_t columns, int64_t ld)
 {
-    if (type != CUDA_R_32F && type != CUDA_R_16BF)
+    if (type != CUDA_R_32F && type != CUDA_R_16BF && type != CUDA_R_16F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     return create(layout, Layout{type, rows, columns, ld, CUBLASLT_ORDER_COL});
 }
@@ -246,26 +248,29 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 static float load(const Operand &o, size_t row, size_t column)
 {
     size_t i = row * o.row_step + column * o.column_step;
-    if (!o.bf16)
+    switch (o.type) {
+    case CUDA_R_16BF:
+        return static_cast<const __nv_bfloat16 *>(o.data)[i];
+    case CUDA_R_16F:
+        return static_cast<const __half *>(o.data)[i];
+    default:
         return static_cast<const float *>(o.data)[i];
-    uint32_t bits = (uint32_t) static_cast<const uint16_t *>(o.data)[i] << 16;
-    float value;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
+    }
 }
 
 static void store(const Operand &o, size_t row, size_t column, float value)
 {
     size_t i = row * o.row_step + column * o.column_step;
-    if (!o.bf16) {
+    switch (o.type) {
+    case CUDA_R_16BF:
+        static_cast<__nv_bfloat16 *>(o.data)[i] = __float2bfloat16_rn(value);
+        break;
+    case CUDA_R_16F:
+        static_cast<__half *>(o.data)[i] = __float2half_rn(value);
+        break;
+    default:
         static_cast<float *>(o.data)[i] = value;
-        return;
     }
-    uint32_t bits;
-    std::memcpy(&bits, &value, sizeof bits);
-    uint32_t rounded =
-        value != value ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    static_cast<uint16_t *>(o.data)[i] = (uint16_t)rounded;
 }
 
 static const size_t TILE_ROWS = 256, TILE_COLUMNS = 4;
@@ -342,7 +347,7 @@ static Operand operand(const void *data, const Layout &l, bool transposed)
     size_t row_step = 1, column_step = (size_t)l.ld;
     if ((l.order == CUBLASLT_ORDER_ROW) != transposed)
         std::swap(row_step, column_step);
-    return {const_cast<void *>(data), row_step, column_step, l.type == CUDA_R_16BF};
+    return {const_cast<void *>(data), row_step, column_step, l.type};
 }
 
 /* Writes the extents and the steps of *p; the pointers may be null. */
@@ -364,8 +369,7 @@ static cublasStatus_t describe(cublasLtMatmulDesc_t operation, const void *a,
     if ((ta ? la.columns : la.rows) != p->rows || (tb ? lb.columns : lb.rows) != p->depth ||
         (tb ? lb.rows : lb.columns) != p->columns || lc.rows != ld.rows || lc.columns != ld.columns)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (la.type != lb.type || lc.type != ld.type ||
-        (la.type == CUDA_R_32F && ld.type != CUDA_R_32F))
+    if (la.type != lb.type || lc.type != ld.type || (ld.type != CUDA_R_32F && ld.type != la.type))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     p->a = operand(a, la, ta);
     p->b = operand(b, lb, tb);

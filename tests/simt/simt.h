@@ -177,19 +177,28 @@ inline bool all(Site site, unsigned mask, bool predicate)
 
 /* ---- PTX ------------------------------------------------------------------------------------- */
 
+template <class T> float wide(uint16_t bits)
+{
+    T element;
+    std::memcpy(static_cast<void *>(&element), &bits, sizeof element);
+    return (float)element;
+}
+
 struct Mma {
     float *d;
     const uint32_t *a, *b;
     const float *c;
+    float (*wide)(uint16_t bits); /* an element of a or b */
 };
 /**
- * mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: d = a·b + c, fragments as PTX lays them
- * over the warp. Sums run in rising k in f32; a tensor core's order and rounding are its own.
+ * mma.sync.aligned.m16n8k16.row.col.f32.T.T.f32, T being __nv_bfloat16 or __half: d = a·b + c,
+ * fragments as PTX lays them over the warp. Sums run in rising k in f32; a tensor core's order and
+ * rounding are its own.
  */
-inline void mma_m16n8k16_bf16(float d[4], const uint32_t a[4], const uint32_t b[2],
-                              const float c[4])
+template <class T>
+void mma_m16n8k16(float d[4], const uint32_t a[4], const uint32_t b[2], const float c[4])
 {
-    Mma operands = {d, a, b, c};
+    Mma operands = {d, a, b, c, wide<T>};
     Collective m = {WarpOp::mma, 0xffffffffu, HST_SITE, 0, 0, 0, 32, &operands};
     meet(m);
 }

@@ -3,10 +3,13 @@
 #include "support.h"
 
 #include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 struct Case {
     size_t m, n, k;
-    bool a_transposed, b_transposed, row_major, bf16_in, bf16_out;
+    bool a_transposed, b_transposed, row_major;
+    cudaDataType in, out;
     float alpha, beta;
 };
 
@@ -15,18 +18,19 @@ enum { PADDING = 3 };
 /* A matrix in column or row order, with a leading dimension beyond its lines. */
 struct Matrix {
     size_t rows, columns, ld;
-    bool row_major, bf16;
+    bool row_major;
+    cudaDataType type;
     std::vector<float> values;
     cublasLtMatrixLayout_t layout;
     Vector<char> memory;
 
-    Matrix(size_t r, size_t c, bool row, bool half, unsigned seed)
-        : rows(r), columns(c), ld((row ? c : r) + PADDING), row_major(row), bf16(half),
-          values(ld * (row ? r : c)), memory(values.size() * (half ? 2 : 4))
+    Matrix(size_t r, size_t c, bool row, cudaDataType t, unsigned seed)
+        : rows(r), columns(c), ld((row ? c : r) + PADDING), row_major(row), type(t),
+          values(ld * (row ? r : c)), memory(values.size() * size())
     {
-        for (size_t i = 0; i < values.size(); i++) /* small integers: exact in bf16, any order */
+        for (size_t i = 0; i < values.size(); i++) /* small integers: exact in any type and order */
             values[i] = (float)((int)(i * seed % 7) - 3);
-        cublasLtMatrixLayoutCreate(&layout, half ? CUDA_R_16BF : CUDA_R_32F, r, c, (int64_t)ld);
+        cublasLtMatrixLayoutCreate(&layout, type, r, c, (int64_t)ld);
         int32_t order = row ? CUBLASLT_ORDER_ROW : CUBLASLT_ORDER_COL;
         cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &order,
                                          sizeof order);
@@ -43,27 +47,28 @@ struct Matrix {
     {
         return values[row_major ? row * ld + column : column * ld + row];
     }
-    void write()
+    size_t size() const
+    {
+        return type == CUDA_R_32F ? 4 : 2;
+    }
+    std::vector<char> bytes_of(const std::vector<float> &from) const
     {
         std::vector<char> bytes(memory.count);
-        for (size_t i = 0; i < values.size(); i++) {
-            uint32_t bits = hst::bits_as<uint32_t>(values[i]);
-            if (bf16)
-                bits >>= 16;
-            memcpy(&bytes[i * (bf16 ? 2 : 4)], &bits, bf16 ? 2 : 4);
+        for (size_t i = 0; i < from.size(); i++) {
+            __nv_bfloat16 bf16 = __float2bfloat16_rn(from[i]);
+            __half f16 = __float2half_rn(from[i]);
+            const void *element = type == CUDA_R_16BF ? (const void *)&bf16 : &f16;
+            memcpy(&bytes[i * size()], type == CUDA_R_32F ? &from[i] : element, size());
         }
-        memory.write(bytes);
+        return bytes;
+    }
+    void write()
+    {
+        memory.write(bytes_of(values));
     }
     bool holds(const std::vector<float> &want)
     {
-        std::vector<char> bytes = memory.read();
-        for (size_t i = 0; i < want.size(); i++) {
-            uint32_t bits = 0;
-            memcpy(&bits, &bytes[i * (bf16 ? 2 : 4)], bf16 ? 2 : 4);
-            if (hst::bits_as<float>(bf16 ? bits << 16 : bits) != want[i])
-                return false;
-        }
-        return true;
+        return memory.read() == bytes_of(want);
     }
 };
 
@@ -111,14 +116,14 @@ static cublasStatus_t multiply(const Case &p, Matrix &a, Matrix &b, Matrix &c, s
 
 static void check(const Case &p)
 {
-    Matrix a(p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k, p.row_major, p.bf16_in, 5);
-    Matrix b(p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n, p.row_major, p.bf16_in, 3);
-    Matrix c(p.m, p.n, p.row_major, p.bf16_out, 11);
+    Matrix a(p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k, p.row_major, p.in, 5);
+    Matrix b(p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n, p.row_major, p.in, 3);
+    Matrix c(p.m, p.n, p.row_major, p.out, 11);
     if (p.beta == 0) { /* not read */
         std::vector<char> ones(c.memory.count, (char)0xff);
         c.memory.write(ones);
     }
-    Matrix want(p.m, p.n, p.row_major, p.bf16_out, 11);
+    Matrix want(p.m, p.n, p.row_major, p.out, 11);
     for (size_t i = 0; i < p.m; i++)
         for (size_t j = 0; j < p.n; j++) {
             float sum = 0;
@@ -130,7 +135,7 @@ static void check(const Case &p)
     assert_int_equal(multiply(p, a, b, c, 0), CUBLAS_STATUS_SUCCESS);
     if (p.beta == 0) { /* nor are lines of C written beyond their ends */
         std::vector<char> bytes = c.memory.read();
-        size_t line = p.row_major ? p.n : p.m, size = p.bf16_out ? 2 : 4;
+        size_t line = p.row_major ? p.n : p.m, size = c.size();
         for (size_t i = 0; i < bytes.size(); i++)
             if (i / size % c.ld >= line)
                 assert_int_equal((unsigned char)bytes[i], 0xff);
@@ -147,20 +152,26 @@ static void check(const Case &p)
 
 static void products_match_a_plain_loop(void **)
 {
-    for (int i = 0; i < 16; i++)
-        check({5, 7, 9, (i & 1) != 0, (i & 2) != 0, (i & 4) != 0, (i & 8) != 0, false, 1, 0});
-    check({300, 9, 33, false, true, false, true, false, 2, 1});
-    check({6, 5, 4, true, false, false, true, true, 1, 0});
-    check({1, 1, 1, false, false, true, false, false, 0.5f, 3});
+    const cudaDataType f32 = CUDA_R_32F, types[3] = {CUDA_R_16BF, CUDA_R_16F, CUDA_R_32F};
+    for (int i = 0; i < 24; i++)
+        check({5, 7, 9, (i & 1) != 0, (i & 2) != 0, (i & 4) != 0, types[i / 8], f32, 1, 0});
+    check({300, 9, 33, false, true, false, CUDA_R_16BF, f32, 2, 1});
+    check({6, 5, 4, true, false, false, CUDA_R_16BF, CUDA_R_16BF, 1, 0});
+    check({6, 5, 4, true, false, false, CUDA_R_16F, CUDA_R_16F, 1, 0});
+    check({1, 1, 1, false, false, true, f32, f32, 0.5f, 3});
 }
 
 static void what_the_library_refuses_is_refused(void **)
 {
-    Case p = {4, 4, 4, false, false, false, false, false, 1, 0};
-    Matrix a(4, 4, false, false, 5), b(4, 4, false, false, 3), c(4, 4, false, false, 1);
-    Matrix other(4, 5, false, false, 1), half(4, 4, false, true, 1);
+    const cudaDataType f32 = CUDA_R_32F;
+    Case p = {4, 4, 4, false, false, false, f32, f32, 1, 0};
+    Matrix a(4, 4, false, f32, 5), b(4, 4, false, f32, 3), c(4, 4, false, f32, 1);
+    Matrix other(4, 5, false, f32, 1), half(4, 4, false, CUDA_R_16BF, 1);
+    Matrix another(4, 4, false, CUDA_R_16F, 1);
     assert_int_equal(multiply(p, a, other, c, 0), CUBLAS_STATUS_INVALID_VALUE);
     assert_int_equal(multiply(p, a, half, c, 0), CUBLAS_STATUS_NOT_SUPPORTED);
+    assert_int_equal(multiply(p, half, another, c, 0), CUBLAS_STATUS_NOT_SUPPORTED);
+    assert_int_equal(multiply(p, half, half, another, 0), CUBLAS_STATUS_NOT_SUPPORTED);
     assert_int_equal(multiply(p, a, b, c, 4), CUBLAS_STATUS_INVALID_VALUE); /* misaligned */
 }
 

@@ -289,12 +289,8 @@ static void atomics_count_every_thread(void **)
 
 /* ---- PTX ------------------------------------------------------------------------------------- */
 
-static float to_float(uint16_t half)
-{
-    return hst::bits_as<float>((uint32_t)half << 16);
-}
-
 /* C (16×8) = A (16×16) · B (16×8); A and Bᵀ row-major in shared memory, by ldmatrix. */
+template <class T>
 static __global__ void k_tile(const uint16_t *a, const uint16_t *b, float *c, bool b_transposed)
 {
     __shared__ __align__(16) uint16_t sa[16][16], sb[16][16];
@@ -313,36 +309,38 @@ static __global__ void k_tile(const uint16_t *a, const uint16_t *b, float *c, bo
         hst::ldmatrix_x2(fb, &sb[lane % 8][lane / 8 % 2 * 8]);
     else
         hst::ldmatrix_x2_trans(fb, &sb[lane % 16][0]);
-    hst::mma_m16n8k16_bf16(sums, fa, fb, sums);
+    hst::mma_m16n8k16<T>(sums, fa, fb, sums);
     for (unsigned i = 0; i < 4; i++)
         c[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = sums[i];
 }
 
-static bool tile_is_right(bool b_transposed)
+template <class T> static bool tile_is_right(uint16_t one, bool b_transposed)
 {
     std::vector<uint16_t> a(256), b(128);
     std::vector<float> want(128);
     for (size_t i = 0; i < 256; i++)
-        a[i] = (uint16_t)(0x3f80 + i * 37 % 100); /* 1 and above, all different along a row */
+        a[i] = (uint16_t)(one + i * 37 % 100); /* 1 and above, all different along a row */
     for (size_t i = 0; i < 128; i++)
-        b[i] = (uint16_t)(0xbf80 + i * 53 % 90);
+        b[i] = (uint16_t)((one | 0x8000) + i * 53 % 90);
     for (size_t i = 0; i < 16; i++)
         for (size_t j = 0; j < 8; j++)
             for (size_t k = 0; k < 16; k++)
-                want[i * 8 + j] +=
-                    to_float(a[i * 16 + k]) * to_float(b_transposed ? b[j * 16 + k] : b[k * 8 + j]);
+                want[i * 8 + j] += hst::wide<T>(a[i * 16 + k]) *
+                                   hst::wide<T>(b_transposed ? b[j * 16 + k] : b[k * 8 + j]);
     Vector<uint16_t> da(256), db(128);
     Vector<float> dc(128);
     da.write(a);
     db.write(b);
-    HST_LAUNCH(k_tile, 1, 32, 0, nullptr, da.data, db.data, dc.data, b_transposed);
+    HST_LAUNCH((k_tile<T>), 1, 32, 0, nullptr, da.data, db.data, dc.data, b_transposed);
     return dc.read() == want;
 }
 
 static void mma_and_ldmatrix_make_a_product(void **)
 {
-    expect_right([] { return tile_is_right(false); });
-    expect_right([] { return tile_is_right(true); });
+    for (int b_transposed = 0; b_transposed < 2; b_transposed++) {
+        expect_right([=] { return tile_is_right<__nv_bfloat16>(0x3f80, b_transposed); });
+        expect_right([=] { return tile_is_right<__half>(0x3c00, b_transposed); });
+    }
 }
 
 /* Reversed within the block through shared memory; `wait`: cp.async is waited for. */

@@ -14,11 +14,6 @@ static bool same_site(hst::Site a, hst::Site b)
     return a.line == b.line && (a.file == b.file || strcmp(a.file, b.file) == 0);
 }
 
-static float half_of(uint32_t pair, int high)
-{
-    return hst::bits_as<float>(high ? pair & 0xffff0000u : pair << 16);
-}
-
 /* Fragments, PTX ISA "Matrix Fragments for mma.m16n8k16": lane 4g + t has
  *   a  rows g and g + 8, columns 2t, 2t + 1 and the same + 8      b  column g, rows likewise
  *   c  rows g and g + 8, columns 2t, 2t + 1 */
@@ -29,9 +24,10 @@ static void compute_mma(Thread *lanes)
         const auto *m = static_cast<const hst::Mma *>(lanes[lane].collective->operands);
         int g = lane / 4, t = lane % 4;
         for (int i = 0; i < 8; i++)
-            a[g + i / 2 % 2 * 8][t * 2 + i % 2 + i / 4 * 8] = half_of(m->a[i / 2], i % 2);
+            a[g + i / 2 % 2 * 8][t * 2 + i % 2 + i / 4 * 8] =
+                m->wide((uint16_t)(m->a[i / 2] >> i % 2 * 16));
         for (int i = 0; i < 4; i++)
-            b[t * 2 + i % 2 + i / 2 * 8][g] = half_of(m->b[i / 2], i % 2);
+            b[t * 2 + i % 2 + i / 2 * 8][g] = m->wide((uint16_t)(m->b[i / 2] >> i % 2 * 16));
         for (int i = 0; i < 4; i++)
             c[g + i / 2 * 8][t * 2 + i % 2] = m->c[i];
     }

@@ -36,11 +36,16 @@ void progress_format(const struct step_report *step, char line[PROGRESS_LINE_BYT
     struct stall stall = greatest_stall(step->stats);
     double seconds = fmax(step->stats->seconds, 1e-9);
     double left = step->elapsed_s / (double)step->step * (double)(step->steps - step->step);
+    char norm[64];
+    if (step->stats->skipped)
+        snprintf(norm, sizeof norm, "skipped at loss scale %.10g", step->stats->loss_scale);
+    else
+        snprintf(norm, sizeof norm, "norm %.3g", step->stats->grad_norm);
     snprintf(line, PROGRESS_LINE_BYTES,
-             "step %" PRIu64 "/%" PRIu64 " %.0f%% | loss %.4g | norm %.3g | %s tok/s | stall %s "
-             "%.0f%% | eta %s",
+             "step %" PRIu64 "/%" PRIu64 " %.0f%% | loss %.4g | %s | %s tok/s | stall %s %.0f%% | "
+             "eta %s",
              step->step, step->steps, 100.0 * (double)step->step / (double)step->steps, step->loss,
-             step->stats->grad_norm, text_count((double)step->tokens / seconds, rate), stall.name,
+             norm, text_count((double)step->tokens / seconds, rate), stall.name,
              100.0 * stall.seconds / seconds, text_duration(left, eta));
 }
 

@@ -11,6 +11,7 @@ struct step_report {
     double elapsed_s; /* since training began */
     double bound_s;   /* 0: not known */
     const struct hst_step_stats *stats;
+    bool scaled; /* fp16: the loss scale is told, and whether the step was skipped */
 };
 
 #endif

@@ -13,8 +13,8 @@
 
 /**
  * Reads text[size], followed by a NUL. `path` is for messages. dtype: what the file says the
- * weights' type is ("float32", "bfloat16"), empty where it says nothing. Errors: -EBADMSG (E412 to
- * E414), -ENOMEM.
+ * weights' type is ("float32", "bfloat16", "float16"), empty where it says nothing.
+ * Errors: -EBADMSG (E412 to E414), -ENOMEM.
  */
 int config_parse(const char *path, const char *text, size_t size, struct llama_config *config,
                  char dtype[16], struct hst_error *error);

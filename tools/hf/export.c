@@ -130,7 +130,10 @@ static int write_config(struct hf_export *x, const struct hf_export_desc *desc,
 {
     size_t bytes;
     char *text = config_with_dtype(desc->model->config_text, desc->model->config_bytes,
-                                   desc->dtype == HST_F32 ? "float32" : "bfloat16", &bytes);
+                                   desc->dtype == HST_F32    ? "float32"
+                                   : desc->dtype == HST_BF16 ? "bfloat16"
+                                                             : "float16",
+                                   &bytes);
     if (!text)
         return fail(error, FAIL_EXPORT, -ENOMEM, "%s: no memory for config.json", desc->directory);
     int rc = write_text(x, "config.json", text, bytes, error);

@@ -195,14 +195,15 @@ static int make_texts(struct layout *l, const char *dtype)
 
 int layout_create(const struct hf_export_desc *desc, struct layout *layout)
 {
-    if (desc->dtype != HST_F32 && desc->dtype != HST_BF16)
+    const char *const names[] = {[HST_F32] = "F32", [HST_BF16] = "BF16", [HST_F16] = "F16"};
+    if (desc->dtype < HST_F32 || desc->dtype > HST_F16)
         return -EINVAL;
     struct layout l = {.width = desc->dtype == HST_F32 ? 4 : 2};
     int rc = copy_tensors(desc, &l);
     if (!rc)
         rc = cut_into_files(&l, desc->shard_bytes ? desc->shard_bytes : DEFAULT_SHARD_BYTES);
     if (!rc)
-        rc = make_texts(&l, desc->dtype == HST_F32 ? "F32" : "BF16");
+        rc = make_texts(&l, names[desc->dtype]);
     if (rc)
         layout_free(&l);
     else

@@ -31,8 +31,8 @@ struct hf_note {
 const struct hf_note *hf_model_note(const struct hf_model *model, size_t i);
 
 /**
- * Checks that a tensor is there with these dimensions and a dtype that can be read (F32, BF16).
- * E415.
+ * Checks that a tensor is there with these dimensions and a dtype that can be read (F32, BF16,
+ * F16). E415.
  */
 int hf_model_require(const struct hf_model *model, const char *name, uint32_t dim_count,
                      const uint64_t *dims, struct hst_error *error);

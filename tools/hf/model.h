@@ -40,7 +40,7 @@ struct hf_model {
 
 /** The tensor, or null. */
 struct st_tensor *hf_tensor_find(const struct hf_model *model, const char *name);
-/** Reads elements of a tensor known to be F32 or BF16 and long enough. */
+/** Reads elements of a tensor known to be F32, BF16 or F16 and long enough. */
 int hf_tensor_read(const struct hf_model *model, const struct st_tensor *tensor, uint64_t offset,
                    float *dst, size_t count, struct hst_error *error);
 /** True where hf_tensor_read can read it. */

@@ -31,7 +31,8 @@ struct st_tensor *hf_tensor_find(const struct hf_model *model, const char *name)
 
 bool hf_tensor_readable(const struct st_tensor *tensor)
 {
-    return strcmp(tensor->dtype->name, "F32") == 0 || strcmp(tensor->dtype->name, "BF16") == 0;
+    const char *name = tensor->dtype->name;
+    return strcmp(name, "F32") == 0 || strcmp(name, "BF16") == 0 || strcmp(name, "F16") == 0;
 }
 
 static void format_dims(const uint64_t *dims, uint32_t dim_count, char *text, size_t bytes)
@@ -61,7 +62,7 @@ static int require(const struct hf_model *model, const char *name, uint32_t dim_
     }
     if (!hf_tensor_readable(t))
         return fail(error, FAIL_TENSOR, -ENOTSUP,
-                    "%s: tensor %.80s has dtype %s; supported: F32, BF16", path, name,
+                    "%s: tensor %.80s has dtype %s; supported: F32, BF16, F16", path, name,
                     t->dtype->name);
     t->required = true;
     return 0;
@@ -86,19 +87,40 @@ const char *hf_model_unused(const struct hf_model *model)
     return NULL;
 }
 
+static float from_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float of_bf16(uint16_t half)
+{
+    return from_bits((uint32_t)half << 16);
+}
+
+/* Exact: subnormals are multiples of 2^-24, an exponent of all ones stays one. */
+static float of_f16(uint16_t half)
+{
+    uint32_t exponent = half >> 10 & 0x1fu, fraction = half & 0x3ffu;
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
+    if (exponent == 0)
+        return (sign ? -0x1p-24f : 0x1p-24f) * (float)fraction;
+    return from_bits(sign | (exponent == 31 ? 255u : exponent + 112u) << 23 | fraction << 13);
+}
+
 /*
- * bf16 values lie in the upper half of dst; from the front, element i of the result ends at byte
+ * 16-bit values lie in the upper half of dst; from the front, element i of the result ends at byte
  * 4(i+1), which is not beyond byte 2·count + 2(i+1), where the values that are still to be read
  * begin.
  */
-static void widen_in_place(float *dst, size_t count)
+static void widen_in_place(float *dst, size_t count, bool bf16)
 {
     const char *src = (const char *)dst + 2 * count;
     for (size_t i = 0; i < count; i++) {
         uint16_t half;
         memcpy(&half, src + 2 * i, 2);
-        uint32_t bits = (uint32_t)half << 16;
-        memcpy(dst + i, &bits, 4);
+        dst[i] = bf16 ? of_bf16(half) : of_f16(half);
     }
 }
 
@@ -119,7 +141,7 @@ int hf_tensor_read(const struct hf_model *model, const struct st_tensor *t, uint
                     "%s: tensor %.80s cannot be read at element %" PRIu64 ": %s", file->path,
                     t->name, offset, input_why(rc));
     if (half)
-        widen_in_place(dst, count);
+        widen_in_place(dst, count, strcmp(t->dtype->name, "BF16") == 0);
     return 0;
 }
 

@@ -193,6 +193,7 @@ static void note_dtype(struct hf_model *model)
 {
     const char *in_config = strcmp(model->dtype, "float32") == 0    ? "F32"
                             : strcmp(model->dtype, "bfloat16") == 0 ? "BF16"
+                            : strcmp(model->dtype, "float16") == 0  ? "F16"
                                                                     : NULL;
     for (size_t i = 0; in_config && i < model->tensor_count; i++) {
         const struct st_tensor *t = model->by_name[i];

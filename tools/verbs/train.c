@@ -24,6 +24,7 @@
 #include <errno.h>
 #include <hoistway/cpu_adam.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -42,11 +43,23 @@ struct train {
     struct trace trace;
     int log_native; /* why the log ended before the run */
     struct progress progress;
+    uint64_t skipped;         /* steps */
     uint64_t nonfinite_count; /* of the weights that were read */
     char nonfinite_tensor[128];
     uint32_t *inputs, *targets; /* of one step */
     struct hst_rates rates;     /* of the drives */
     struct train_result result;
+};
+
+#define F16_INFINITE 65520.0f /* from here on */
+
+static const struct {
+    const char *name;
+    enum hst_dtype dtype; /* of weights */
+} PRECISIONS[] = {
+    [HST_PRECISION_FP32] = {"fp32", HST_F32},
+    [HST_PRECISION_BF16] = {"bf16", HST_BF16},
+    [HST_PRECISION_FP16] = {"fp16", HST_F16},
 };
 
 /* ---- errors of the engine ---- */
@@ -169,7 +182,7 @@ static int check_outputs(struct train *t)
         .directory = o->export_directory,
         .source = t->source,
         .model = t->model,
-        .dtype = precision_of(t) == HST_PRECISION_BF16 ? HST_BF16 : HST_F32,
+        .dtype = PRECISIONS[precision_of(t)].dtype,
     };
     if (o->export_directory)
         native = train_export_check(&t->export, t->error);
@@ -231,15 +244,13 @@ static int plan(struct train *t)
     return o->export_directory ? train_export_check(&t->export, t->error) : 0;
 }
 
-/* Infinity and NaN: an exponent of all ones. */
-static uint64_t count_nonfinite(const float *values, size_t count)
+/* What is infinite, not a number, or rounds to infinity where weights are f16. */
+static uint64_t count_nonfinite(const float *values, size_t count, bool f16)
 {
     uint64_t found = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, values + i, sizeof bits);
-        found += (bits & 0x7f800000u) == 0x7f800000u;
-    }
+    float limit = f16 ? F16_INFINITE : INFINITY;
+    for (size_t i = 0; i < count; i++)
+        found += !(fabsf(values[i]) < limit);
     return found;
 }
 
@@ -252,7 +263,7 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
         return 0;
     }
     int native = hf_model_read(t->source, param->name, offset, dst, count, t->error);
-    uint64_t found = native ? 0 : count_nonfinite(dst, count);
+    uint64_t found = native ? 0 : count_nonfinite(dst, count, t->export.dtype == HST_F16);
     if (found && !t->nonfinite_count)
         snprintf(t->nonfinite_tensor, sizeof t->nonfinite_tensor, "%s", param->name);
     t->nonfinite_count += found;
@@ -265,11 +276,15 @@ static int load(struct train *t)
     int native = hst_engine_load(t->engine, &reader);
     if (native)
         return engine_failed(t, native, "loading the weights");
+    bool f16 = t->export.dtype == HST_F16;
     if (t->nonfinite_count)
         cli_warn(CLI_TENSOR,
-                 "%.150s has weights that are infinite or not a number (%" PRIu64 ", the first in "
-                 "%.100s): the loss can not be finite. Fix: use weights without them.",
-                 t->options->model, t->nonfinite_count, t->nonfinite_tensor);
+                 "%.150s has weights that are infinite%s or not a number (%" PRIu64
+                 ", the first in "
+                 "%.100s): the loss can not be finite. Fix: %s.",
+                 t->options->model, f16 ? " (in fp16: beyond 65504)" : "", t->nonfinite_count,
+                 t->nonfinite_tensor,
+                 f16 ? "--precision bf16, or weights without them" : "use weights without them");
     return 0;
 }
 
@@ -296,7 +311,7 @@ static void tell_plan(const struct train *t)
 
 static const char *precision_name(const struct train *t)
 {
-    return hst_engine_precision(t->engine) == HST_PRECISION_BF16 ? "bf16" : "fp32";
+    return PRECISIONS[hst_engine_precision(t->engine)].name;
 }
 
 static int begin_log(struct train *t)
@@ -393,7 +408,9 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
                                        .lr = in.lr,
                                        .elapsed_s = t->result.seconds,
                                        .bound_s = t->result.prediction.bound_s,
-                                       .stats = &stats};
+                                       .stats = &stats,
+                                       .scaled = precision_of(t) == HST_PRECISION_FP16};
+    t->skipped += stats.skipped;
     progress_show(&t->progress, &report);
     keep_going(t, run_log_step(&t->log, &report, t->error));
     return 0;
@@ -453,6 +470,10 @@ static void tell_summary(const struct train *t)
     printf("trained %" PRIu64 " steps, %s tokens in %.1f s (%s tok/s), loss %.4f -> %.4f\n",
            t->options->steps, text_count(count, tokens), r->seconds,
            text_count(count / r->seconds, rate), r->first_loss, r->last_loss);
+    if (t->skipped)
+        printf("skipped %" PRIu64 " of them: gradients overflowed in fp16 at the loss scale they "
+               "had\n",
+               t->skipped);
     if (t->options->steps >= PREDICTED_AFTER)
         printf("%s\n", forecast_text(&r->prediction, r->step_s, forecast));
     if (t->options->export_directory)

@@ -258,7 +258,8 @@ int hst_aio_file_open(struct hst_aio *aio, const char *path, unsigned flags, uin
                       struct hst_aio_file **file);
 /*
  * Nothing on it may be in flight (asserted); accepts null in *file. A file whose operations were
- * lost with their context stays open and locked until the process ends: they may yet be carried out.
+ * lost with their context stays open and locked until the process ends: they may yet be carried
+ * out.
  */
 void hst_aio_file_close(struct hst_aio_file **file);
 uint64_t hst_aio_file_size(const struct hst_aio_file *file); /* bytes */

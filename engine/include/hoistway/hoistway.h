@@ -93,7 +93,8 @@ typedef void hst_trace_fn(void *context, const struct hst_trace_event *event);
 enum hst_precision {
     HST_PRECISION_DEFAULT = 0 /* of the device: fp32 on the host, bf16 on a GPU */,
     HST_PRECISION_FP32 = 1,
-    HST_PRECISION_BF16 = 2
+    HST_PRECISION_BF16 = 2,
+    HST_PRECISION_FP16 = 3 /* with an fp32 master among the states, and a dynamic loss scale */
 };
 /** The optimizer's moments; bf16 changes the numbers (cpu_adam.h) and goes with weights in bf16. */
 enum hst_state { HST_STATE_DEFAULT = 0 /* fp32 */, HST_STATE_FP32 = 1, HST_STATE_BF16 = 2 };
@@ -128,7 +129,9 @@ struct hst_config {
     double eps;              /* 0: 1e-8 */
     /* 0: 0.01; HST_NONE: none. Applies to parameters flagged HST_PARAM_DECAY */
     double weight_decay;
-    double clip;             /* greatest global gradient norm; 0: 1.0; HST_NONE: no clipping */
+    /* greatest global gradient norm; 0: 1.0; HST_NONE: no clipping, and the update is part of the
+       backward (not in fp16: all gradients are looked at first) */
+    double clip;
     hst_log_fn *log;         /* may be null */
     void *log_context;
     struct hst_error *error; /* where hst_engine_create says why it failed; may be null */
@@ -145,6 +148,12 @@ struct hst_config {
      * Null: none. Both are copied.
      */
     const char *io_model, *io_fault;
+    /*
+     * fp16: the loss scale of the first step, 1 to 2^32; 0: 65,536. It is doubled after 2,000
+     * steps in a row whose gradients were finite, and halved, not below 1, by one that is skipped.
+     * Other precisions have none, and refuse it.
+     */
+    double loss_scale;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 
@@ -336,7 +345,7 @@ struct hst_step_in {
 struct hst_step {
     uint64_t number;      /* 1 is the first */
     uint32_t micro_count; /* micro-batches; all of grain_tokens but the last */
-    float loss_scale;     /* multiply the loss gradient by it (1 in fp32 and bf16) */
+    float loss_scale;     /* multiply the loss's gradient by it (1 in fp32 and bf16) */
 };
 int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, struct hst_step *step);
 
@@ -399,17 +408,23 @@ int hst_act_release(struct hst_engine *engine, uint32_t unit, uint32_t micro,
 
 struct hst_step_stats {
     uint64_t step;
-    double grad_norm; /* before clipping */
+    double grad_norm; /* before clipping, the loss scale divided out */
     double seconds;   /* since the end of the step before (or the first begin) */
     /* seconds in which the caller waited for each */
     struct { double nvme, copy, update, net; } stall_s;
     struct { uint64_t nvme_read, nvme_write, h2d, d2h, net; } bytes;
     struct { uint64_t hbm, dram, nvme; } peak; /* bytes */
+    /* fp16: the gradient norm was not finite at this step's loss scale (grad_norm neither): weights
+       and states stay as they were, and Adam does not count the step */
+    bool skipped;
+    double loss_scale; /* of this step; 1 but in fp16 */
 };
 /**
- * Norm, clip, update of every tile. Afterwards the step is part of the weights.
- * Errors: -EOVERFLOW the gradient norm is not finite (E701): nothing was updated, the error is
- * sticky.
+ * Norm, clip, update of every tile. Afterwards the step is part of the weights. The loss scale is
+ * divided out in the update. In fp16 a step whose gradient norm is not finite is skipped, which is
+ * no error: 0 with stats->skipped, and the next step has half the loss scale.
+ * Errors: -EOVERFLOW the gradient norm is not finite (E701), in fp16 at a loss scale of 1: nothing
+ * was updated, the error is sticky.
  */
 int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats);
 /**

@@ -6,7 +6,7 @@
  * as the graph that cuDNN recognises (the order of NVIDIA's cudnn-frontend). dq is the product
  * itself, not a sum that key blocks add to in the order they finish: cuDNN marks neither form as
  * non-deterministic, but only this one has a fixed order. It keeps ds in the workspace, seq² of it
- * per head. Each head's dk and dv are bf16, like the outputs, before a reduction sums those of a
+ * per head. Each head's dk and dv are rounded, like the outputs, before a reduction sums those of a
  * group: the only form for which every card has a plan.
  */
 #include "plan.h"
@@ -20,11 +20,11 @@ struct parts {
     descriptor p, row_sum; /* p f32 [scores]; row_sum f32 [rows] */
 };
 
-/* The transpose of a score-shaped tensor, rounded to bf16. */
+/* The transpose of a score-shaped tensor, rounded to the operands' type. */
 static descriptor turn(const struct parts *t, descriptor x)
 {
     struct extents e = extents_packed(t->scores);
-    descriptor y = graph_virtual_strided(t->g, CUDNN_DATA_BFLOAT16, extents_transposed(e));
+    descriptor y = graph_virtual_strided(t->g, t->shape->type, extents_transposed(e));
     graph_reshape(t->g, x, y);
     return y;
 }
@@ -32,12 +32,12 @@ static descriptor turn(const struct parts *t, descriptor x)
 /* a·b to a key-shaped output: for grouped heads through one product per head, and their sum. */
 static void key_gradient(const struct parts *t, descriptor a, descriptor b, int64_t uid)
 {
-    descriptor y = graph_tensor(t->g, uid, CUDNN_DATA_BFLOAT16, shape_key(t->shape), 16);
+    descriptor y = graph_tensor(t->g, uid, t->shape->type, shape_key(t->shape), 16);
     if (t->shape->heads == t->shape->kv_heads) {
         graph_matmul(t->g, a, b, y);
         return;
     }
-    descriptor each = graph_virtual(t->g, CUDNN_DATA_BFLOAT16, t->full);
+    descriptor each = graph_virtual(t->g, t->shape->type, t->full);
     graph_matmul(t->g, a, b, each);
     graph_reduce(t->g, CUDNN_REDUCE_TENSOR_ADD, each, y);
 }
@@ -83,7 +83,7 @@ static descriptor build_score_gradient(const struct parts *t)
 
 void backward_build(struct graph *g, const struct sdpa_shape *s)
 {
-    const cudnnDataType_t bf16 = CUDNN_DATA_BFLOAT16;
+    const cudnnDataType_t type = s->type;
     struct extents query = shape_query(s), key = shape_key(s);
     struct parts t = {
         .g = g,
@@ -91,21 +91,21 @@ void backward_build(struct graph *g, const struct sdpa_shape *s)
         .scores = {s->batch, s->heads, s->seq, s->seq},
         .rows = {s->batch, s->heads, s->seq, 1},
         .full = {s->batch, s->heads, s->seq, s->head_dim},
-        .q = graph_tensor(g, SDPA_Q, bf16, query, 16),
-        .k_turned = graph_tensor(g, SDPA_K, bf16, extents_transposed(key), 16),
-        .v_turned = graph_tensor(g, SDPA_V, bf16, extents_transposed(key), 16),
-        .dout = graph_tensor(g, SDPA_DOUT, bf16, query, 16),
+        .q = graph_tensor(g, SDPA_Q, type, query, 16),
+        .k_turned = graph_tensor(g, SDPA_K, type, extents_transposed(key), 16),
+        .v_turned = graph_tensor(g, SDPA_V, type, extents_transposed(key), 16),
+        .dout = graph_tensor(g, SDPA_DOUT, type, query, 16),
         .scale = graph_scalar(g, SDPA_SCALE),
-        .k = graph_virtual_strided(g, bf16, key),
+        .k = graph_virtual_strided(g, type, key),
     };
-    build_row_sum(&t, graph_tensor(g, SDPA_O, bf16, query, 16));
+    build_row_sum(&t, graph_tensor(g, SDPA_O, type, query, 16));
     build_probabilities(&t,
                         graph_tensor(g, SDPA_LSE, CUDNN_DATA_FLOAT, shape_lse(s), sizeof(float)));
     key_gradient(&t, turn(&t, t.p), t.dout, SDPA_DV);
     descriptor ds = build_score_gradient(&t);
     key_gradient(&t, turn(&t, ds), t.q, SDPA_DK);
     graph_reshape(g, t.k_turned, t.k);
-    graph_matmul(g, ds, t.k, graph_tensor(g, SDPA_DQ, bf16, query, 16));
+    graph_matmul(g, ds, t.k, graph_tensor(g, SDPA_DQ, type, query, 16));
 }
 
 /*

@@ -14,7 +14,7 @@ static bool shapes_equal(const struct sdpa_shape *a, const struct sdpa_shape *b)
 {
     return a->batch == b->batch && a->seq == b->seq && a->heads == b->heads &&
            a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
-           a->all_heads == b->all_heads && a->all_kv_heads == b->all_kv_heads;
+           a->all_heads == b->all_heads && a->all_kv_heads == b->all_kv_heads && a->type == b->type;
 }
 
 static struct cached *find(struct cache *cache, enum sdpa_form form, const struct sdpa_shape *shape)

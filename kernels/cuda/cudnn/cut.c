@@ -33,7 +33,7 @@ size_t cut_work_bytes(enum sdpa_form form, const struct sdpa_shape *shape)
     bool grouped = shape->heads != shape->kv_heads;
     size_t full = grouped ? seq * (size_t)shape->head_dim : 0; /* dk's or dv's, of one query head */
     switch (form) {
-    case SDPA_BACKWARD_STORED: /* ds bf16, row sums f32, dk and dv bf16 */
+    case SDPA_BACKWARD_STORED: /* row sums f32, ds, dk and dv of 16 bits */
         return heads * (2 * seq * seq + 4 * seq + 4 * full) + SLACK_BYTES;
     case SDPA_BACKWARD_ORDERED: /* row sums and turns, dk and dv f32 */
         return heads * (8 * seq + 8 * full) + SLACK_BYTES;
@@ -52,12 +52,13 @@ static struct sdpa_shape shape_of(const struct hst_attention *args, size_t rows,
         .head_dim = (int64_t)args->head_dim,
         .all_heads = (int64_t)args->heads,
         .all_kv_heads = (int64_t)args->kv_heads,
+        .type = args->dtype == HST_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF,
     };
 }
 
 static bool extents_served(const struct hst_attention *args)
 {
-    if (args->dtype != HST_BF16 || args->seq < SEQ_LEAST || args->seq > INT32_MAX)
+    if (args->dtype == HST_F32 || args->seq < SEQ_LEAST || args->seq > INT32_MAX)
         return false;
     if (args->head_dim % HEAD_DIM_STEP || args->head_dim > HEAD_DIM_MOST)
         return false;

@@ -7,14 +7,14 @@
 
 void forward_build(struct graph *g, const struct sdpa_shape *s)
 {
-    const cudnnDataType_t bf16 = CUDNN_DATA_BFLOAT16, f32 = CUDNN_DATA_FLOAT;
+    const cudnnDataType_t type = s->type, f32 = CUDNN_DATA_FLOAT;
     const int64_t scores[4] = {s->batch, s->heads, s->seq, s->seq};
     const int64_t rows[4] = {s->batch, s->heads, s->seq, 1};
 
-    descriptor q = graph_tensor(g, SDPA_Q, bf16, shape_query(s), 16);
-    descriptor k_turned = graph_tensor(g, SDPA_K, bf16, extents_transposed(shape_key(s)), 16);
-    descriptor v = graph_tensor(g, SDPA_V, bf16, shape_key(s), 16);
-    descriptor o = graph_tensor(g, SDPA_O, bf16, shape_query(s), 16);
+    descriptor q = graph_tensor(g, SDPA_Q, type, shape_query(s), 16);
+    descriptor k_turned = graph_tensor(g, SDPA_K, type, extents_transposed(shape_key(s)), 16);
+    descriptor v = graph_tensor(g, SDPA_V, type, shape_key(s), 16);
+    descriptor o = graph_tensor(g, SDPA_O, type, shape_query(s), 16);
     descriptor lse = graph_tensor(g, SDPA_LSE, f32, shape_lse(s), sizeof(float));
     descriptor scale = graph_scalar(g, SDPA_SCALE);
     descriptor masked = graph_scalar(g, SDPA_MASKED);
@@ -31,7 +31,7 @@ void forward_build(struct graph *g, const struct sdpa_shape *s)
     descriptor weight = graph_virtual(g, f32, scores);
     descriptor sum = graph_virtual(g, f32, rows);
     descriptor log_sum = graph_virtual(g, f32, rows);
-    descriptor probability = graph_virtual(g, bf16, scores);
+    descriptor probability = graph_virtual(g, type, scores);
     graph_reduce(g, CUDNN_REDUCE_TENSOR_MAX, score, greatest);
     graph_binary(g, CUDNN_POINTWISE_SUB, score, greatest, below);
     graph_unary(g, CUDNN_POINTWISE_EXP, below, weight);

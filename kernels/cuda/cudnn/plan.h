@@ -11,6 +11,7 @@
 struct sdpa_shape {
     int64_t batch, seq, heads, kv_heads, head_dim;
     int64_t all_heads, all_kv_heads;
+    cudnnDataType_t type; /* of all but lse: bf16 or half */
 };
 
 /* How a run names its tensors. */

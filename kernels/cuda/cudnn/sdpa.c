@@ -96,11 +96,11 @@ static struct pack pack_run(const struct tensors *t, const struct run *run,
                             const struct scalars *scalars)
 {
     const struct sdpa_shape *s = &run->shape;
-    const size_t bf16 = sizeof(uint16_t);
+    const size_t element = sizeof(uint16_t);
     size_t head = run->group * (size_t)(s->heads / s->kv_heads), dim = (size_t)s->head_dim;
     size_t all = (size_t)s->all_heads, all_kv = (size_t)s->all_kv_heads, seq = (size_t)s->seq;
-    size_t query = (run->row * seq * all + head) * dim * bf16;
-    size_t key = (run->row * seq * all_kv + run->group) * dim * bf16;
+    size_t query = (run->row * seq * all + head) * dim * element;
+    size_t key = (run->row * seq * all_kv + run->group) * dim * element;
     struct pack pack = {.count = 0};
     pack_add(&pack, SDPA_Q, t->q, query);
     pack_add(&pack, SDPA_K, t->k, key);

@@ -4,11 +4,12 @@
  * so that results do not depend on it; sums delta = Σ dout·o, which both backwards begin with; and
  * cuts batches whose grids would be too large.
  *
- *   bf16, head_dim 64, 96, 128     tensor cores
- *   bf16, head_dim 256             tensor cores forward; backward dK and dV of even 16 keys a warp
- *                                  do not fit the registers: attention_any.cu
- *   all else                       attention_any.cu; a scale that is not above 0 too, as the tensor
- *                                  cores' softmax takes the greatest score before it scales
+ *   bf16, f16, head_dim 64, 96, 128   tensor cores
+ *   bf16, f16, head_dim 256           tensor cores forward; backward dK and dV of even 16 keys a
+ *                                     warp do not fit the registers: attention_any.cu
+ *   all else                          attention_any.cu; a scale that is not above 0 too, as the
+ *                                     tensor cores' softmax takes the greatest score before it
+ *                                     scales
  *
  * Workspace: delta, f32[batch, heads, seq].
  */
@@ -37,18 +38,15 @@ static __global__ void __launch_bounds__(ROWS_PER_BLOCK * 32)
     }
 }
 
+template <class T>
 static cudaError_t sum_delta(cudaStream_t stream, const struct hst_attention_backward *args,
                              float *delta)
 {
     const struct hst_attention *a = &args->forward;
     size_t blocks = (a->batch * a->seq * a->heads + ROWS_PER_BLOCK - 1) / ROWS_PER_BLOCK;
     unsigned grid = blocks < MAX_BLOCKS ? (unsigned)blocks : MAX_BLOCKS;
-    if (a->dtype == HST_F32)
-        HST_LAUNCH((k_attention_delta<float>), grid, ROWS_PER_BLOCK * 32, 0, stream, *a,
-                   (const float *)args->dout, delta);
-    else
-        HST_LAUNCH((k_attention_delta<__nv_bfloat16>), grid, ROWS_PER_BLOCK * 32, 0, stream, *a,
-                   (const __nv_bfloat16 *)args->dout, delta);
+    HST_LAUNCH((k_attention_delta<T>), grid, ROWS_PER_BLOCK * 32, 0, stream, *a,
+               (const T *)args->dout, delta);
     return cudaGetLastError();
 }
 
@@ -79,7 +77,7 @@ static struct hst_attention part_of(const struct hst_attention *a, size_t first,
 
 static bool tensor_cores(const struct hst_attention *a)
 {
-    return a->dtype == HST_BF16 && a->scale > 0 &&
+    return a->dtype != HST_F32 && a->scale > 0 &&
            (a->head_dim == 64 || a->head_dim == 96 || a->head_dim == 128);
 }
 
@@ -92,8 +90,8 @@ extern "C" cudaError_t hst_cuda_attention(cudaStream_t stream, const struct hst_
     for (size_t first = 0; first < args->batch && error == cudaSuccess; first += most) {
         size_t left = args->batch - first;
         struct hst_attention part = part_of(args, first, left < most ? left : most);
-        bool wide = part.dtype == HST_BF16 && part.scale > 0 && part.head_dim == 256;
-        error = tensor_cores(&part) || wide ? attention_bf16_forward(stream, &part)
+        bool wide = part.dtype != HST_F32 && part.scale > 0 && part.head_dim == 256;
+        error = tensor_cores(&part) || wide ? attention_tiled_forward(stream, &part)
                                             : attention_any_forward(stream, &part);
     }
     return error;
@@ -114,9 +112,9 @@ extern "C" cudaError_t hst_cuda_attention_backward(cudaStream_t stream,
                                               (const char *)args->dout + q, (char *)args->dq + q,
                                               (char *)args->dk + kv, (char *)args->dv + kv};
         float *delta = (float *)a->work.data + first * a->heads * a->seq;
-        error = sum_delta(stream, &part, delta);
+        error = HST_BY_DTYPE(a->dtype, sum_delta, stream, &part, delta);
         if (error == cudaSuccess)
-            error = tensor_cores(a) ? attention_bf16_backward(stream, &part, delta)
+            error = tensor_cores(a) ? attention_tiled_backward(stream, &part, delta)
                                     : attention_any_backward(stream, &part, delta);
     }
     return error;

@@ -4,12 +4,12 @@
 /*
  * What the files of attention share: where a head's rows lie, and the doors between the files.
  * attention.cu chooses; attention_any.cu serves every head_dim and dtype; attention_forward.cu and
- * attention_backward.cu serve bf16 on tensor cores for the head_dims they name.
+ * attention_backward.cu serve bf16 and f16 on tensor cores for the head_dims they name.
  *
  * Kernels take a launch's whole argument struct; the chooser cuts a batch so that every grid is
  * within the limit of 2^31 - 1 blocks.
  */
-#include "launch.h"
+#include "vector.h"
 
 /* Rows of one head of one sequence: row t begins at data + t·stride. */
 template <class T> struct head_rows {
@@ -58,10 +58,10 @@ static inline unsigned tiles_of(size_t count, size_t tile)
 cudaError_t attention_any_forward(cudaStream_t stream, const struct hst_attention *args);
 cudaError_t attention_any_backward(cudaStream_t stream, const struct hst_attention_backward *args,
                                    const float *delta);
-/* head_dim 64, 96, 128 or 256; scale above 0 */
-cudaError_t attention_bf16_forward(cudaStream_t stream, const struct hst_attention *args);
-/* head_dim 64, 96 or 128 */
-cudaError_t attention_bf16_backward(cudaStream_t stream, const struct hst_attention_backward *args,
-                                    const float *delta);
+/* bf16, f16; head_dim 64, 96, 128 or 256; scale above 0 */
+cudaError_t attention_tiled_forward(cudaStream_t stream, const struct hst_attention *args);
+/* bf16, f16; head_dim 64, 96 or 128 */
+cudaError_t attention_tiled_backward(cudaStream_t stream, const struct hst_attention_backward *args,
+                                     const float *delta);
 
 #endif

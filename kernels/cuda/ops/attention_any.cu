@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention for every head_dim, in f32 and bf16, in plain CUDA C++: what the tensor cores' kernels
+ * Attention for every head_dim and dtype, in plain CUDA C++: what the tensor cores' kernels
  * do not serve, and what they are compared with.
  *
  * A block of 16×16 threads owns 64 rows of one head and 64 columns of its output, a thread 4×4 of
@@ -285,16 +285,18 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-cudaError_t attention_any_forward(cudaStream_t stream, const struct hst_attention *args)
+template <class T>
+static cudaError_t launch_forward(cudaStream_t stream, const struct hst_attention *args)
 {
     unsigned tiles = tiles_of(args->seq, TILE), slices = tiles_of(args->head_dim, TILE);
     unsigned blocks = (unsigned)(args->batch * args->heads * tiles * slices);
-    if (args->dtype == HST_F32)
-        HST_LAUNCH((k_attention_any<float>), blocks, THREADS, 0, stream, *args, tiles, slices);
-    else
-        HST_LAUNCH((k_attention_any<__nv_bfloat16>), blocks, THREADS, 0, stream, *args, tiles,
-                   slices);
+    HST_LAUNCH((k_attention_any<T>), blocks, THREADS, 0, stream, *args, tiles, slices);
     return cudaGetLastError();
+}
+
+cudaError_t attention_any_forward(cudaStream_t stream, const struct hst_attention *args)
+{
+    return HST_BY_DTYPE(args->dtype, launch_forward, stream, args);
 }
 
 template <class T>
@@ -316,6 +318,5 @@ static cudaError_t launch_backward(cudaStream_t stream, const struct hst_attenti
 cudaError_t attention_any_backward(cudaStream_t stream, const struct hst_attention_backward *args,
                                    const float *delta)
 {
-    return args->forward.dtype == HST_F32 ? launch_backward<float>(stream, args, delta)
-                                          : launch_backward<__nv_bfloat16>(stream, args, delta);
+    return HST_BY_DTYPE(args->forward.dtype, launch_backward, stream, args, delta);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention's backward in bf16 on tensor cores (mma.sync, compute capability 8.0 and later), in two
- * kernels, so that every sum has one owner and one order: no atomics, the same bits every time.
+ * Attention's backward in bf16 and f16 on tensor cores (mma.sync, compute capability 8.0 and
+ * later), in two kernels, so that every sum has one owner and one order: no atomics, the same bits
+ * every time.
  *
  *   P = 2^(S·c − lse·log2 e)      S = Q·Kᵀ recomputed, c = scale·log2 e
  *   dP = dO·Vᵀ                    dS = P∘(dP − delta), delta = Σ dO∘O of each query
@@ -15,9 +16,9 @@
  * k_attention_dq: a block of four warps owns 128 queries of one head, a warp 32, with their dQ in
  * registers, and goes over the tiles of keys up to the diagonal.
  *
- * P and dS enter the tensor cores rounded to bf16, as the o and dout they are made with are; sums
- * are f32 and rounded once. Rows beyond the sequence are zeros, for which dS and dO are 0, so only
- * the diagonal needs a mask.
+ * P and dS enter the tensor cores rounded, as the o and dout they are made with are; sums are f32
+ * and rounded once. Rows beyond the sequence are zeros, for which dS and dO are 0, so only the
+ * diagonal needs a mask.
  *
  * Shared memory: what the block owns and two turns of what it goes over: 96 KiB at head_dim 128.
  * Cost: 14·head_dim flops per query and key, where one kernel that adds dQ with atomics has 10;
@@ -35,23 +36,23 @@ template <int D> struct dkv_plan {
     static constexpr int KEYS = WARPS * 16, QUERIES = 32;
     /* k, v, two turns of q and dout, two turns of both statistics */
     static constexpr size_t SHARED =
-        (size_t)(2 * KEYS + 4 * QUERIES) * D * sizeof(bf16) + 4 * QUERIES * sizeof(float);
+        (size_t)(2 * KEYS + 4 * QUERIES) * D * sizeof(word) + 4 * QUERIES * sizeof(float);
 };
 
 /* What one turn brings: a tile of queries and their dout, and lse·log2 e and delta of each. */
 template <int D> struct query_stream {
     typedef dkv_plan<D> P;
     struct hst_attention a;
-    const bf16 *dout;
+    const word *dout;
     const float *delta;
-    bf16 *buffers; /* [2 turns][q, dout][QUERIES][D] */
+    word *buffers; /* [2 turns][q, dout][QUERIES][D] */
     float *stats;  /* [2 turns][lse, delta][QUERIES] */
 
     __device__ __forceinline__ void fetch(size_t sequence, size_t head, int first, int turn) const
     {
-        bf16 *to = buffers + turn * 2 * P::QUERIES * D;
+        word *to = buffers + turn * 2 * P::QUERIES * D;
         tile_fetch<D, P::QUERIES, P::THREADS>(
-            to, rows_of((const bf16 *)a.q, &a, a.heads, sequence, head), first, (int)a.seq);
+            to, rows_of((const word *)a.q, &a, a.heads, sequence, head), first, (int)a.seq);
         tile_fetch<D, P::QUERIES, P::THREADS>(
             to + P::QUERIES * D, rows_of(dout, &a, a.heads, sequence, head), first, (int)a.seq);
     }
@@ -96,15 +97,15 @@ struct query_walk {
     int first; /* query */
 };
 
-template <int D>
+template <class T, int D>
 static __global__ void __launch_bounds__(dkv_plan<D>::THREADS, 1)
     k_attention_dkv(struct hst_attention_backward b, const float *delta, unsigned tiles)
 {
     typedef dkv_plan<D> P;
-    HST_DYN_SHARED(bf16, k_tile);
+    HST_DYN_SHARED(word, k_tile);
     const struct hst_attention &a = b.forward;
-    bf16 *v_tile = k_tile + P::KEYS * D, *stream = v_tile + P::KEYS * D;
-    query_stream<D> queries = {a, (const bf16 *)b.dout, delta, stream,
+    word *v_tile = k_tile + P::KEYS * D, *stream = v_tile + P::KEYS * D;
+    query_stream<D> queries = {a, (const word *)b.dout, delta, stream,
                                (float *)(stream + 4 * P::QUERIES * D)};
     unsigned row = blockIdx.x / tiles, group = (unsigned)(a.heads / a.kv_heads);
     size_t sequence = row / a.kv_heads, kv_head = row % a.kv_heads;
@@ -112,9 +113,9 @@ static __global__ void __launch_bounds__(dkv_plan<D>::THREADS, 1)
     int warp_rows = (int)(threadIdx.x / 32) * 16, first = block_first + warp_rows;
 
     tile_fetch<D, P::KEYS, P::THREADS>(
-        k_tile, rows_of((const bf16 *)a.k, &a, a.kv_heads, sequence, kv_head), block_first, end);
+        k_tile, rows_of((const word *)a.k, &a, a.kv_heads, sequence, kv_head), block_first, end);
     tile_fetch<D, P::KEYS, P::THREADS>(
-        v_tile, rows_of((const bf16 *)a.v, &a, a.kv_heads, sequence, kv_head), block_first, end);
+        v_tile, rows_of((const word *)a.v, &a, a.kv_heads, sequence, kv_head), block_first, end);
     query_walk now = {kv_head * group, block_first}, next = now;
     queries.fetch(sequence, now.head, now.first, 0);
     hst_cp_async_commit();
@@ -136,22 +137,22 @@ static __global__ void __launch_bounds__(dkv_plan<D>::THREADS, 1)
         hst_cp_async_commit();
         if (now.first + P::QUERIES > first) { /* some query sees this warp's first key */
             float s[1][P::QUERIES / 8][4], dp[1][P::QUERIES / 8][4];
-            const bf16 *q = stream + turn * 2 * P::QUERIES * D, *dout = q + P::QUERIES * D;
-            row_products<D>(s, lane_down<D>(k_tile + warp_rows * D), lane_across<D>(q));
-            row_products<D>(dp, lane_down<D>(v_tile + warp_rows * D), lane_across<D>(dout));
+            const word *q = stream + turn * 2 * P::QUERIES * D, *dout = q + P::QUERIES * D;
+            row_products<T, D>(s, lane_down<D>(k_tile + warp_rows * D), lane_across<D>(q));
+            row_products<T, D>(dp, lane_down<D>(v_tile + warp_rows * D), lane_across<D>(dout));
             if (now.first < first + 15)
                 hide_later_keys<true>(s, first - now.first + lane_ahead());
             turned_weights(s, dp, queries.stats + turn * 2 * P::QUERIES, c);
-            add_weighted<D>(dv, s, lane_down<D>(dout));
-            add_weighted<D>(dk, dp, lane_down<D>(q));
+            add_weighted<T, D>(dv, s, lane_down<D>(dout));
+            add_weighted<T, D>(dk, dp, lane_down<D>(q));
         }
         queries.put_statistic(statistic, turn ^ 1);
     }
     const float scale[1][2] = {{a.scale, a.scale}}, one[1][2] = {{1, 1}};
-    store_rows<D>(dk, scale, k_tile + warp_rows * D,
-                  rows_of((bf16 *)b.dk, &a, a.kv_heads, sequence, kv_head), first, end);
-    store_rows<D>(dv, one, v_tile + warp_rows * D,
-                  rows_of((bf16 *)b.dv, &a, a.kv_heads, sequence, kv_head), first, end);
+    store_rows<T, D>(dk, scale, k_tile + warp_rows * D,
+                     rows_of((word *)b.dk, &a, a.kv_heads, sequence, kv_head), first, end);
+    store_rows<T, D>(dv, one, v_tile + warp_rows * D,
+                     rows_of((word *)b.dv, &a, a.kv_heads, sequence, kv_head), first, end);
 }
 
 /* ---- dQ -------------------------------------------------------------------------------------- */
@@ -159,7 +160,7 @@ static __global__ void __launch_bounds__(dkv_plan<D>::THREADS, 1)
 template <int D> struct dq_plan {
     static constexpr int M = 2, WARPS = 4, THREADS = WARPS * 32;
     static constexpr int ROWS = WARPS * 16 * M, KEYS = 32;
-    static constexpr size_t SHARED = (size_t)(2 * ROWS + 4 * KEYS) * D * sizeof(bf16);
+    static constexpr size_t SHARED = (size_t)(2 * ROWS + 4 * KEYS) * D * sizeof(word);
 };
 
 /* dP becomes dS, from S; lse in units of log 2. */
@@ -178,14 +179,14 @@ static __device__ __forceinline__ void score_slopes(const float (&s)[M][N][4], f
                               (dp[m][n][i] - delta[m][i / 2]);
 }
 
-template <int D>
+template <class T, int D>
 static __global__ void __launch_bounds__(dq_plan<D>::THREADS, 2)
     k_attention_dq(struct hst_attention_backward b, const float *all_delta, unsigned tiles)
 {
     typedef dq_plan<D> P;
-    HST_DYN_SHARED(bf16, q_tile);
+    HST_DYN_SHARED(word, q_tile);
     const struct hst_attention &a = b.forward;
-    bf16 *dout_tile = q_tile + P::ROWS * D;
+    word *dout_tile = q_tile + P::ROWS * D;
     attention_place at = last_tile_first(blockIdx.x, tiles, (unsigned)a.heads);
     key_stream<D, P::KEYS> keys = keys_of<D, P::KEYS>(a, at, dout_tile + P::ROWS * D);
     int end = (int)a.seq, block_first = at.tile * P::ROWS;
@@ -193,9 +194,9 @@ static __global__ void __launch_bounds__(dq_plan<D>::THREADS, 2)
     int lane_row = first + (int)threadIdx.x % 32 / 4;
 
     tile_fetch<D, P::ROWS, P::THREADS>(
-        q_tile, rows_of((const bf16 *)a.q, &a, a.heads, at.sequence, at.head), block_first, end);
+        q_tile, rows_of((const word *)a.q, &a, a.heads, at.sequence, at.head), block_first, end);
     tile_fetch<D, P::ROWS, P::THREADS>(
-        dout_tile, rows_of((const bf16 *)b.dout, &a, a.heads, at.sequence, at.head), block_first,
+        dout_tile, rows_of((const word *)b.dout, &a, a.heads, at.sequence, at.head), block_first,
         end);
     keys.template fetch<P::THREADS>(0, 0, end);
     hst_cp_async_commit();
@@ -224,54 +225,63 @@ static __global__ void __launch_bounds__(dq_plan<D>::THREADS, 2)
         if (key >= first + 16 * P::M)
             continue; /* after every query of this warp */
         float s[P::M][P::KEYS / 8][4], dp[P::M][P::KEYS / 8][4];
-        row_products<D>(s, q_view, k_view.later(turn * 2 * P::KEYS));
-        row_products<D>(dp, q_view.later(P::ROWS), k_view.later((turn * 2 + 1) * P::KEYS));
+        row_products<T, D>(s, q_view, k_view.later(turn * 2 * P::KEYS));
+        row_products<T, D>(dp, q_view.later(P::ROWS), k_view.later((turn * 2 + 1) * P::KEYS));
         if (key + P::KEYS - 1 > first)
             hide_later_keys<false>(s, first - key + lane_ahead());
         score_slopes(s, dp, lse, delta, a.scale * LOG2_E);
-        add_weighted<D>(dq, dp, k_rows.later(turn * 2 * P::KEYS));
+        add_weighted<T, D>(dq, dp, k_rows.later(turn * 2 * P::KEYS));
     }
-    store_rows<D>(dq, scale, q_tile + warp_rows * D,
-                  rows_of((bf16 *)b.dq, &a, a.heads, at.sequence, at.head), first, end);
+    store_rows<T, D>(dq, scale, q_tile + warp_rows * D,
+                     rows_of((word *)b.dq, &a, a.heads, at.sequence, at.head), first, end);
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-template <int D>
+template <class T, int D>
 static cudaError_t launch_backward(cudaStream_t stream, const struct hst_attention_backward *args,
                                    const float *delta)
 {
     const struct hst_attention *a = &args->forward;
     unsigned key_tiles = tiles_of(a->seq, dkv_plan<D>::KEYS);
     unsigned query_tiles = tiles_of(a->seq, dq_plan<D>::ROWS);
-    cudaError_t error = cudaFuncSetAttribute(
-        k_attention_dkv<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)dkv_plan<D>::SHARED);
+    cudaError_t error =
+        cudaFuncSetAttribute(k_attention_dkv<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)dkv_plan<D>::SHARED);
     if (error == cudaSuccess)
-        error = cudaFuncSetAttribute(k_attention_dq<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)dq_plan<D>::SHARED);
+        error =
+            cudaFuncSetAttribute(k_attention_dq<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int)dq_plan<D>::SHARED);
     if (error != cudaSuccess)
         return error;
-    HST_LAUNCH((k_attention_dkv<D>), (unsigned)(key_tiles * a->kv_heads * a->batch),
+    HST_LAUNCH((k_attention_dkv<T, D>), (unsigned)(key_tiles * a->kv_heads * a->batch),
                dkv_plan<D>::THREADS, dkv_plan<D>::SHARED, stream, *args, delta, key_tiles);
     error = cudaGetLastError();
     if (error != cudaSuccess)
         return error;
-    HST_LAUNCH((k_attention_dq<D>), (unsigned)(query_tiles * a->heads * a->batch),
+    HST_LAUNCH((k_attention_dq<T, D>), (unsigned)(query_tiles * a->heads * a->batch),
                dq_plan<D>::THREADS, dq_plan<D>::SHARED, stream, *args, delta, query_tiles);
     return cudaGetLastError();
 }
 
-cudaError_t attention_bf16_backward(cudaStream_t stream, const struct hst_attention_backward *args,
-                                    const float *delta)
+template <class T>
+static cudaError_t backward_of(cudaStream_t stream, const struct hst_attention_backward *args,
+                               const float *delta)
 {
     switch (args->forward.head_dim) {
     case 64:
-        return launch_backward<64>(stream, args, delta);
+        return launch_backward<T, 64>(stream, args, delta);
     case 96:
-        return launch_backward<96>(stream, args, delta);
+        return launch_backward<T, 96>(stream, args, delta);
     case 128:
-        return launch_backward<128>(stream, args, delta);
+        return launch_backward<T, 128>(stream, args, delta);
     default:
         return cudaErrorInvalidValue;
     }
+}
+
+cudaError_t attention_tiled_backward(cudaStream_t stream, const struct hst_attention_backward *args,
+                                     const float *delta)
+{
+    return HST_BY_HALF(args->forward.dtype, backward_of, stream, args, delta);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention's forward in bf16 on tensor cores (mma.sync, compute capability 8.0 and later).
+ * Attention's forward in bf16 and f16 on tensor cores (mma.sync, compute capability 8.0 and later).
  *
  * A block of four warps owns a tile of queries of one head, a warp 32 of its rows (16 where rows
  * are wide), with their output in registers. It goes over the tiles of keys from the first to the
@@ -14,9 +14,9 @@
  * the diagonal are masked. The first tile holds a key that every query sees, so t is finite from
  * there on and no −∞ − −∞ arises.
  *
- * P is rounded to bf16 on its way into the tensor cores, as the interface allows; l sums it
- * unrounded. (P as two bf16, high and rest, would round o once alone, for half as many products
- * again.)
+ * P is rounded to the tensors' type on its way into the tensor cores, as the interface allows; l
+ * sums it unrounded. (P as two numbers, high and rest, would round o once alone, for half as many
+ * products again.)
  *
  * Shared memory holds Q and two tiles each of K and V: the next is copied while one is used, with
  * one barrier a tile. That is 64 KiB at head_dim 128, so that two blocks fit a multiprocessor even
@@ -34,7 +34,7 @@ template <int D> struct forward_plan {
     static constexpr int WARPS = 4, THREADS = WARPS * 32;
     static constexpr int ROWS = WARPS * 16 * M;
     static constexpr int KEYS = D >= 128 ? 32 : 64; /* 64 do not fit the registers beside o */
-    static constexpr size_t SHARED = (size_t)(ROWS + 4 * KEYS) * D * sizeof(bf16);
+    static constexpr size_t SHARED = (size_t)(ROWS + 4 * KEYS) * D * sizeof(word);
 };
 
 /* What a lane keeps of its rows g and g + 8 of each 16-row block. */
@@ -100,10 +100,10 @@ static __device__ __forceinline__ void softmax_step(float (&s)[M][N][4], float (
 }
 
 /* Divides by the sums, writes o and lse of the warp's rows. */
-template <int D, int M>
+template <class T, int D, int M>
 static __device__ __forceinline__ void
-finish_rows(const float (&o)[M][D / 8][4], const softmax_rows<M> &rows, bf16 *tile,
-            head_rows<bf16> to, float *lse, int first, int end)
+finish_rows(const float (&o)[M][D / 8][4], const softmax_rows<M> &rows, word *tile,
+            head_rows<word> to, float *lse, int first, int end)
 {
     float factor[M][2];
     int lane = (int)threadIdx.x % 32;
@@ -117,22 +117,22 @@ finish_rows(const float (&o)[M][D / 8][4], const softmax_rows<M> &rows, bf16 *ti
             if (lane % 4 == 0 && row < end)
                 lse[row] = (rows.top[m][half] + log2f(sum)) * 0.6931471805599453f;
         }
-    store_rows<D>(o, factor, tile, to, first, end);
+    store_rows<T, D>(o, factor, tile, to, first, end);
 }
 
-template <int D>
+template <class T, int D>
 static __global__ void __launch_bounds__(forward_plan<D>::THREADS, 2)
     k_attention_forward(struct hst_attention a, unsigned tiles)
 {
     typedef forward_plan<D> P;
-    HST_DYN_SHARED(bf16, q_tile);
+    HST_DYN_SHARED(word, q_tile);
     attention_place at = last_tile_first(blockIdx.x, tiles, (unsigned)a.heads);
     key_stream<D, P::KEYS> keys = keys_of<D, P::KEYS>(a, at, q_tile + P::ROWS * D);
     int end = (int)a.seq, block_first = at.tile * P::ROWS;
     int warp_rows = (int)(threadIdx.x / 32) * 16 * P::M, first = block_first + warp_rows;
 
     tile_fetch<D, P::ROWS, P::THREADS>(
-        q_tile, rows_of((const bf16 *)a.q, &a, a.heads, at.sequence, at.head), block_first, end);
+        q_tile, rows_of((const word *)a.q, &a, a.heads, at.sequence, at.head), block_first, end);
     keys.template fetch<P::THREADS>(0, 0, end);
     hst_cp_async_commit();
     lane_view<D> q_view = lane_down<D>(q_tile + warp_rows * D);
@@ -153,43 +153,49 @@ static __global__ void __launch_bounds__(forward_plan<D>::THREADS, 2)
         if (key >= first + 16 * P::M)
             continue; /* after every query of this warp */
         float s[P::M][P::KEYS / 8][4];
-        row_products<D>(s, q_view, k_view.later(turn * 2 * P::KEYS));
+        row_products<T, D>(s, q_view, k_view.later(turn * 2 * P::KEYS));
         if (key + P::KEYS - 1 > first)
             hide_later_keys<false>(s, first - key + lane_ahead());
         softmax_step(s, o, rows, c);
-        add_weighted<D>(o, s, v_view.later(turn * 2 * P::KEYS));
+        add_weighted<T, D>(o, s, v_view.later(turn * 2 * P::KEYS));
     }
-    finish_rows<D>(o, rows, q_tile + warp_rows * D,
-                   rows_of((bf16 *)a.o, &a, a.heads, at.sequence, at.head),
-                   a.lse + statistic_at(&a, at.sequence, at.head), first, end);
+    finish_rows<T, D>(o, rows, q_tile + warp_rows * D,
+                      rows_of((word *)a.o, &a, a.heads, at.sequence, at.head),
+                      a.lse + statistic_at(&a, at.sequence, at.head), first, end);
 }
 
-template <int D>
+template <class T, int D>
 static cudaError_t launch_forward(cudaStream_t stream, const struct hst_attention *args)
 {
     typedef forward_plan<D> P;
     unsigned tiles = tiles_of(args->seq, P::ROWS);
     cudaError_t error = cudaFuncSetAttribute(
-        k_attention_forward<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)P::SHARED);
+        k_attention_forward<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)P::SHARED);
     if (error != cudaSuccess)
         return error;
-    HST_LAUNCH((k_attention_forward<D>), (unsigned)(tiles * args->heads * args->batch), P::THREADS,
-               P::SHARED, stream, *args, tiles);
+    HST_LAUNCH((k_attention_forward<T, D>), (unsigned)(tiles * args->heads * args->batch),
+               P::THREADS, P::SHARED, stream, *args, tiles);
     return cudaGetLastError();
 }
 
-cudaError_t attention_bf16_forward(cudaStream_t stream, const struct hst_attention *args)
+template <class T>
+static cudaError_t forward_of(cudaStream_t stream, const struct hst_attention *args)
 {
     switch (args->head_dim) {
     case 64:
-        return launch_forward<64>(stream, args);
+        return launch_forward<T, 64>(stream, args);
     case 96:
-        return launch_forward<96>(stream, args);
+        return launch_forward<T, 96>(stream, args);
     case 128:
-        return launch_forward<128>(stream, args);
+        return launch_forward<T, 128>(stream, args);
     case 256:
-        return launch_forward<256>(stream, args);
+        return launch_forward<T, 256>(stream, args);
     default:
         return cudaErrorInvalidValue;
     }
+}
+
+cudaError_t attention_tiled_forward(cudaStream_t stream, const struct hst_attention *args)
+{
+    return HST_BY_HALF(args->dtype, forward_of, stream, args);
 }

@@ -2,7 +2,8 @@
 #ifndef HST_CUDA_ATTENTION_TILE_H
 #define HST_CUDA_ATTENTION_TILE_H
 /*
- * Tiles of bf16 rows in shared memory, and the two products that attention is made of.
+ * Tiles of bf16 or f16 rows in shared memory, and the two products that attention is made of. A
+ * tile is 16-bit words, whichever it holds; T says which where numbers are rounded or multiplied.
  *
  * A tile is [rows][D]; 16 bytes are a chunk. Chunk c of row r lies at chunk c ^ flip(r) of that
  * row, where flip(r) makes any eight neighbouring rows put the same c into eight different 16-byte
@@ -19,7 +20,7 @@
 #include "attention.h"
 #include <string.h>
 
-typedef __nv_bfloat16 bf16;
+typedef uint16_t word;
 
 /* Chunks that the flip permutes among each other, and the flip itself. */
 template <int D> struct chunk_order {
@@ -45,7 +46,7 @@ static __device__ __forceinline__ hst_shared_address chunk_on(hst_shared_address
 }
 
 template <int D>
-static __device__ __forceinline__ hst_shared_address chunk_at(const bf16 *tile, unsigned row,
+static __device__ __forceinline__ hst_shared_address chunk_at(const word *tile, unsigned row,
                                                               unsigned chunk)
 {
     return hst_shared_address_of(tile) + row * D * 2 + (chunk ^ chunk_order<D>::flip(row)) * 16;
@@ -57,7 +58,7 @@ static __device__ __forceinline__ hst_shared_address chunk_at(const bf16 *tile, 
  * have the same flip.
  */
 template <int D, int ROWS, int THREADS>
-static __device__ __forceinline__ void tile_fetch(bf16 *tile, head_rows<const bf16> rows, int first,
+static __device__ __forceinline__ void tile_fetch(word *tile, head_rows<const word> rows, int first,
                                                   int end)
 {
     constexpr int GROUP = chunk_order<D>::GROUP, PASS = THREADS / GROUP;
@@ -69,7 +70,7 @@ static __device__ __forceinline__ void tile_fetch(bf16 *tile, head_rows<const bf
 #pragma unroll
     for (int r = 0; r < ROWS; r += PASS) {
         int from = first + (int)row + r;
-        const bf16 *source = rows.data + (size_t)min(from, end - 1) * rows.stride + chunk * 8;
+        const word *source = rows.data + (size_t)min(from, end - 1) * rows.stride + chunk * 8;
 #pragma unroll
         for (int c = 0; c < D / 8; c += GROUP)
             hst_cp_async_16(chunk_on<D>(to, c) + r * D * 2, source + c * 8, from < end ? 16 : 0);
@@ -81,20 +82,20 @@ static __device__ __forceinline__ void tile_fetch(bf16 *tile, head_rows<const bf
 template <int D, int KEYS> struct key_stream {
     const struct hst_attention &a;
     size_t start;
-    bf16 *buffers; /* [2 turns][k, v][KEYS][D] */
+    word *buffers; /* [2 turns][k, v][KEYS][D] */
 
     template <int THREADS> __device__ __forceinline__ void fetch(int turn, int key, int end) const
     {
-        bf16 *to = buffers + turn * 2 * KEYS * D;
+        word *to = buffers + turn * 2 * KEYS * D;
         size_t stride = a.kv_heads * D;
-        tile_fetch<D, KEYS, THREADS>(to, {(const bf16 *)a.k + start, stride}, key, end);
-        tile_fetch<D, KEYS, THREADS>(to + KEYS * D, {(const bf16 *)a.v + start, stride}, key, end);
+        tile_fetch<D, KEYS, THREADS>(to, {(const word *)a.k + start, stride}, key, end);
+        tile_fetch<D, KEYS, THREADS>(to + KEYS * D, {(const word *)a.v + start, stride}, key, end);
     }
 };
 
 template <int D, int KEYS>
 static __device__ __forceinline__ key_stream<D, KEYS> keys_of(const struct hst_attention &a,
-                                                              attention_place at, bf16 *buffers)
+                                                              attention_place at, word *buffers)
 {
     size_t kv_head = at.head / (a.heads / a.kv_heads);
     return {a, (at.sequence * a.seq * a.kv_heads + kv_head) * D, buffers};
@@ -121,7 +122,7 @@ template <int D> struct lane_view {
  * The matrices of a 16×16 block in the order rows 0-7, rows 8-15, rows 0-7 right, rows 8-15 right:
  * an A fragment as stored; transposed, two B fragments whose k are the tile's rows.
  */
-template <int D> static __device__ __forceinline__ lane_view<D> lane_down(const bf16 *tile)
+template <int D> static __device__ __forceinline__ lane_view<D> lane_down(const word *tile)
 {
     unsigned lane = threadIdx.x % 32;
     return {chunk_at<D>(tile, lane % 16, lane / 16)};
@@ -129,7 +130,7 @@ template <int D> static __device__ __forceinline__ lane_view<D> lane_down(const 
 
 /* In the order left, right, left of rows 8-15, right of rows 8-15: two B fragments whose k are the
  * tile's columns. */
-template <int D> static __device__ __forceinline__ lane_view<D> lane_across(const bf16 *tile)
+template <int D> static __device__ __forceinline__ lane_view<D> lane_across(const word *tile)
 {
     unsigned lane = threadIdx.x % 32;
     return {chunk_at<D>(tile, lane % 8 + lane / 16 * 8, lane / 8 % 2)};
@@ -147,7 +148,7 @@ template <int M, int N> static __device__ __forceinline__ void clear(float (&c)[
 }
 
 /* c[16·M × 8·N] = A·Bᵀ, A 16·M rows and B 8·N rows of D. */
-template <int D, int M, int N>
+template <class T, int D, int M, int N>
 static __device__ __forceinline__ void row_products(float (&c)[M][N][4], lane_view<D> a,
                                                     lane_view<D> b)
 {
@@ -164,26 +165,18 @@ static __device__ __forceinline__ void row_products(float (&c)[M][N][4], lane_vi
             hst_ldmatrix_x4(fb, b.at(n, step));
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                hst_mma_bf16(c[m][2 * n], fa[m], fb);
-                hst_mma_bf16(c[m][2 * n + 1], fa[m], fb + 2);
+                hst_mma(c[m][2 * n], fa[m], fb, T());
+                hst_mma(c[m][2 * n + 1], fa[m], fb + 2, T());
             }
         }
     }
 }
 
-static __device__ __forceinline__ uint32_t pack(float low, float high)
-{
-    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    uint32_t bits;
-    memcpy(&bits, &pair, sizeof bits);
-    return bits;
-}
-
 /*
  * sum[16·M × D] += W·X: W are C fragments of 16·M × 8·N weights, X is 8·N rows of D. The weights
- * are rounded to bf16 on their way into the tensor cores.
+ * are rounded to T on their way into the tensor cores.
  */
-template <int D, int M, int N>
+template <class T, int D, int M, int N>
 static __device__ __forceinline__ void add_weighted(float (&sum)[M][D / 8][4],
                                                     const float (&w)[M][N][4], lane_view<D> x)
 {
@@ -195,7 +188,7 @@ static __device__ __forceinline__ void add_weighted(float (&sum)[M][D / 8][4],
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const float *two = w[m][2 * step + i / 2] + i % 2 * 2;
-                fa[m][i] = pack(two[0], two[1]);
+                fa[m][i] = pair_of(two[0], two[1], T());
             }
 #pragma unroll
         for (int n = 0; n < D / 16; n++) {
@@ -203,8 +196,8 @@ static __device__ __forceinline__ void add_weighted(float (&sum)[M][D / 8][4],
             hst_ldmatrix_x4_trans(fb, x.at(step, n));
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                hst_mma_bf16(sum[m][2 * n], fa[m], fb);
-                hst_mma_bf16(sum[m][2 * n + 1], fa[m], fb + 2);
+                hst_mma(sum[m][2 * n], fa[m], fb, T());
+                hst_mma(sum[m][2 * n + 1], fa[m], fb + 2, T());
             }
         }
     }
@@ -240,10 +233,10 @@ static __device__ __forceinline__ int lane_ahead()
  * head. By way of `tile`, the warp's own rows of shared memory, so that each row leaves in whole
  * 16-byte pieces.
  */
-template <int D, int M>
+template <class T, int D, int M>
 static __device__ __forceinline__ void store_rows(const float (&c)[M][D / 8][4],
-                                                  const float (&factor)[M][2], bf16 *tile,
-                                                  head_rows<bf16> rows, int first, int end)
+                                                  const float (&factor)[M][2], word *tile,
+                                                  head_rows<word> rows, int first, int end)
 {
     unsigned lane = threadIdx.x % 32;
     __syncwarp(HST_FULL_WARP);
@@ -255,8 +248,8 @@ static __device__ __forceinline__ void store_rows(const float (&c)[M][D / 8][4],
 #pragma unroll
             for (int n = 0; n < D / 8; n++)
                 *(uint32_t *)(tile + row * D + (n ^ chunk_order<D>::flip(row)) * 8 + lane % 4 * 2) =
-                    pack(c[m][n][2 * half] * factor[m][half],
-                         c[m][n][2 * half + 1] * factor[m][half]);
+                    pair_of(c[m][n][2 * half] * factor[m][half],
+                            c[m][n][2 * half + 1] * factor[m][half], T());
         }
     __syncwarp(HST_FULL_WARP);
     constexpr int CHUNKS = D / 8;

@@ -184,6 +184,5 @@ cudaError_t hst_cuda_cross_entropy(cudaStream_t stream, const struct hst_cross_e
 {
     if (!args->tokens)
         return cudaSuccess;
-    return args->dtype == HST_F32 ? cross_entropy<float>(stream, args)
-                                  : cross_entropy<__nv_bfloat16>(stream, args);
+    return HST_BY_DTYPE(args->dtype, cross_entropy, stream, args);
 }

@@ -9,6 +9,7 @@
  */
 #include "launchers.h"
 #include "vector.h"
+#include <type_traits>
 
 enum { THREADS = 256, UNROLL = 2 };
 
@@ -21,7 +22,7 @@ static __device__ __forceinline__ float sigmoid(float x)
 template <typename T> struct add_map {
     typedef T in;
     typedef T out;
-    enum { INPUTS = 2, OUTPUTS = 1 };
+    enum { INPUTS = 2, OUTPUTS = 1, KEEP_NAN = 0 };
     static __device__ __forceinline__ void apply(const float *x, float *y)
     {
         y[0] = x[0] + x[1];
@@ -31,7 +32,7 @@ template <typename T> struct add_map {
 template <typename T> struct swiglu_map {
     typedef T in;
     typedef T out;
-    enum { INPUTS = 2, OUTPUTS = 1 };
+    enum { INPUTS = 2, OUTPUTS = 1, KEEP_NAN = 0 };
     static __device__ __forceinline__ void apply(const float *x, float *y)
     {
         y[0] = x[0] * sigmoid(x[0]) * x[1];
@@ -41,7 +42,7 @@ template <typename T> struct swiglu_map {
 template <typename T> struct swiglu_backward_map {
     typedef T in;
     typedef T out;
-    enum { INPUTS = 3, OUTPUTS = 2 };
+    enum { INPUTS = 3, OUTPUTS = 2, KEEP_NAN = 0 };
     static __device__ __forceinline__ void apply(const float *x, float *y)
     {
         float gate = x[0], up = x[1], dout = x[2];
@@ -51,10 +52,11 @@ template <typename T> struct swiglu_backward_map {
     }
 };
 
-struct widen_map {
-    typedef __nv_bfloat16 in;
-    typedef float out;
-    enum { INPUTS = 1, OUTPUTS = 1 };
+/* As the host's conversion, to the bit, where the hardware's would write one NaN for all. */
+template <typename From, typename To> struct cast_map {
+    typedef From in;
+    typedef To out;
+    enum { INPUTS = 1, OUTPUTS = 1, KEEP_NAN = 1 };
     static __device__ __forceinline__ void apply(const float *x, float *y)
     {
         y[0] = x[0];
@@ -95,7 +97,7 @@ static __device__ __forceinline__ void map_store(const struct operands<M> &o, si
     }
     HST_UNROLL
     for (int k = 0; k < M::OUTPUTS; k++)
-        store_f32(o.out[k] + at, y[k]);
+        store_f32<M::KEEP_NAN>(o.out[k] + at, y[k]);
 }
 
 template <typename M, int N>
@@ -154,8 +156,7 @@ template <typename T> static cudaError_t swiglu(cudaStream_t stream, const struc
 
 cudaError_t hst_cuda_swiglu(cudaStream_t stream, const struct hst_swiglu *args)
 {
-    return args->dtype == HST_F32 ? swiglu<float>(stream, args)
-                                  : swiglu<__nv_bfloat16>(stream, args);
+    return HST_BY_DTYPE(args->dtype, swiglu, stream, args);
 }
 
 template <typename T>
@@ -169,8 +170,7 @@ static cudaError_t swiglu_backward(cudaStream_t stream, const struct hst_swiglu_
 
 cudaError_t hst_cuda_swiglu_backward(cudaStream_t stream, const struct hst_swiglu_backward *args)
 {
-    return args->dtype == HST_F32 ? swiglu_backward<float>(stream, args)
-                                  : swiglu_backward<__nv_bfloat16>(stream, args);
+    return HST_BY_DTYPE(args->dtype, swiglu_backward, stream, args);
 }
 
 template <typename T> static cudaError_t add(cudaStream_t stream, const struct hst_add *a)
@@ -180,55 +180,28 @@ template <typename T> static cudaError_t add(cudaStream_t stream, const struct h
 
 cudaError_t hst_cuda_add(cudaStream_t stream, const struct hst_add *args)
 {
-    return args->dtype == HST_F32 ? add<float>(stream, args) : add<__nv_bfloat16>(stream, args);
+    return HST_BY_DTYPE(args->dtype, add, stream, args);
 }
 
-/*
- * As the host's conversion, to the bit: a NaN keeps its sign and the upper part of its payload and
- * is made quiet, where the hardware's conversion would write one pattern for all.
- */
-static __device__ __forceinline__ uint32_t bf16_keeping_nan(float x, uint32_t rounded)
+/* The last argument is the type alone. */
+template <typename To, typename From>
+static cudaError_t cast_to(cudaStream_t stream, const struct hst_cast *a, From)
 {
-    uint32_t bits = __float_as_uint(x);
-    return (bits & 0x7fffffffu) > 0x7f800000u ? (bits | 0x400000u) >> 16 : rounded;
+    if constexpr (std::is_same<To, From>::value)
+        return cudaMemcpyAsync(a->dst, a->src, a->count * sizeof(To), cudaMemcpyDeviceToDevice,
+                               stream);
+    else
+        return map<cast_map<From, To>>(stream, {{(const From *)a->src}, {(To *)a->dst}}, a->count);
 }
 
-static __device__ __forceinline__ uint32_t bf16_pair_keeping_nan(float low, float high)
+template <typename From> static cudaError_t cast_from(cudaStream_t stream, const struct hst_cast *a)
 {
-    uint32_t pair = bf16_pair(low, high);
-    return bf16_keeping_nan(low, pair & 0xffffu) | bf16_keeping_nan(high, pair >> 16) << 16;
-}
-
-static __global__ void __launch_bounds__(THREADS)
-    k_narrow(const float *src, __nv_bfloat16 *dst, size_t count)
-{
-    const size_t vectors = count / 4, step = (size_t)gridDim.x * THREADS;
-    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < vectors; i += step) {
-        pack<float, 4> from = load<4>(src + i * 4);
-        pack<__nv_bfloat16, 4> to;
-        to.pair[0] = bf16_pair_keeping_nan(from.at[0], from.at[1]);
-        to.pair[1] = bf16_pair_keeping_nan(from.at[2], from.at[3]);
-        store(dst + i * 4, to);
-    }
-    size_t last = vectors * 4 + threadIdx.x;
-    if (blockIdx.x == 0 && last < count) {
-        pack<__nv_bfloat16, 1> to = {(uint16_t)bf16_pair_keeping_nan(src[last], 0.0f)};
-        store(dst + last, to);
-    }
+    return HST_BY_DTYPE(a->dst_dtype, cast_to, stream, a, From());
 }
 
 cudaError_t hst_cuda_cast(cudaStream_t stream, const struct hst_cast *args)
 {
     if (!args->count)
         return cudaSuccess;
-    if (args->src_dtype == args->dst_dtype)
-        return cudaMemcpyAsync(args->dst, args->src,
-                               args->count * (args->src_dtype == HST_F32 ? 4 : 2),
-                               cudaMemcpyDeviceToDevice, stream);
-    if (args->src_dtype == HST_BF16)
-        return map<widen_map>(stream, {{(const __nv_bfloat16 *)args->src}, {(float *)args->dst}},
-                              args->count);
-    HST_LAUNCH(k_narrow, grid_of(args->count, (size_t)THREADS * 4), THREADS, 0, stream,
-               (const float *)args->src, (__nv_bfloat16 *)args->dst, args->count);
-    return cudaGetLastError();
+    return HST_BY_DTYPE(args->src_dtype, cast_from, stream, args);
 }

@@ -64,7 +64,7 @@ cudaError_t hst_cuda_embedding(cudaStream_t stream, const struct hst_embedding *
     if (!args->tokens)
         return cudaSuccess;
     const bool f32 = args->dtype == HST_F32;
-    const unsigned nan = f32 ? 0x7fc00000u : 0x7fc07fc0u;
+    const unsigned nan = f32 ? 0x7fc00000u : 0x7fc07fc0u; /* 7fc0 is one in bf16 and in f16 */
     if (args->width % (f32 ? 4 : 8) == 0)
         return embedding<uint4>(stream, args, make_uint4(nan, nan, nan, nan));
     if (f32)
@@ -192,6 +192,13 @@ static cudaError_t add_runs(cudaStream_t stream, const struct hst_embedding_back
     return cudaGetLastError();
 }
 
+template <typename T>
+static cudaError_t add_runs_of(cudaStream_t stream, const struct hst_embedding_backward *a,
+                               const uint32_t *token)
+{
+    return a->width % 4 ? add_runs<T, 1>(stream, a, token) : add_runs<T, 4>(stream, a, token);
+}
+
 cudaError_t hst_cuda_embedding_backward(cudaStream_t stream,
                                         const struct hst_embedding_backward *args)
 {
@@ -213,9 +220,5 @@ cudaError_t hst_cuda_embedding_backward(cudaStream_t stream,
     if (error)
         return error;
     const uint32_t *token = order.token;
-    if (args->dtype == HST_F32)
-        return args->width % 4 ? add_runs<float, 1>(stream, args, token)
-                               : add_runs<float, 4>(stream, args, token);
-    return args->width % 4 ? add_runs<__nv_bfloat16, 1>(stream, args, token)
-                           : add_runs<__nv_bfloat16, 4>(stream, args, token);
+    return HST_BY_DTYPE(args->dtype, add_runs_of, stream, args, token);
 }

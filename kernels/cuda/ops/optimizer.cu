@@ -5,7 +5,7 @@
  * compiler can fuse none; NaNs, whose pattern IEEE 754 leaves open, are written as one pattern.
  * Denormals are kept and division and root are IEEE's, which are nvcc's defaults.
  *
- * Bytes moved per element: norm2 4 (f32) or 2 (bf16); AdamW 28 (f32) or 26 (bf16).
+ * Bytes moved per element: norm2 4 (f32) or 2 (bf16, f16); AdamW 28 (f32, f16) or 26 (bf16).
  */
 #include "launchers.h"
 #include "vector.h"
@@ -78,18 +78,18 @@ static __global__ void __launch_bounds__(THREADS) k_norm2(const T *x, size_t cou
     }
 }
 
+template <typename T> static cudaError_t norm2(cudaStream_t stream, const struct hst_norm2 *a)
+{
+    HST_LAUNCH((k_norm2<T>), grid_of(a->count, (size_t)BLOCK * (THREADS / LANES)), THREADS, 0,
+               stream, (const T *)a->x, a->count, a->partial);
+    return cudaGetLastError();
+}
+
 cudaError_t hst_cuda_norm2(cudaStream_t stream, const struct hst_norm2 *args)
 {
     if (!args->count)
         return cudaSuccess;
-    unsigned grid = grid_of(args->count, (size_t)BLOCK * (THREADS / LANES));
-    if (args->dtype == HST_F32)
-        HST_LAUNCH((k_norm2<float>), grid, THREADS, 0, stream, (const float *)args->x, args->count,
-                   args->partial);
-    else
-        HST_LAUNCH((k_norm2<__nv_bfloat16>), grid, THREADS, 0, stream,
-                   (const __nv_bfloat16 *)args->x, args->count, args->partial);
-    return cudaGetLastError();
+    return HST_BY_DTYPE(args->dtype, norm2, stream, args);
 }
 
 /* ---- AdamW ----------------------------------------------------------------------------------- */
@@ -139,7 +139,7 @@ static __device__ __forceinline__ uint32_t remainder_of(uint32_t bits)
     return bits_are_nan(bits) ? 0u : bits & 0xffffu;
 }
 
-/* The N weights at `at`, of f32 or of bf16 and remainder. */
+/* The N weights at `at`, of f32, of bf16 and remainder, or of f16's master. */
 template <int N>
 static __device__ __forceinline__ void read_weights(const struct hst_adamw &a, size_t at,
                                                     float (&p)[N], float (&g)[N], float)
@@ -198,6 +198,22 @@ static __device__ __forceinline__ void write_weights(const struct hst_adamw &a, 
     a.remainder[at] = (int16_t)(uint16_t)remainder_of(bits);
 }
 
+template <int N>
+static __device__ __forceinline__ void read_weights(const struct hst_adamw &a, size_t at,
+                                                    float (&p)[N], float (&g)[N], __half)
+{
+    load_f32(a.master + at, p);
+    load_f32((const __half *)a.grad + at, g);
+}
+
+template <int N>
+static __device__ __forceinline__ void write_weights(const struct hst_adamw &a, size_t at,
+                                                     const float (&p)[N], __half)
+{
+    store_f32(a.master + at, p);
+    store_f32<true>((__half *)a.weight + at, p);
+}
+
 template <typename T, int N>
 static __device__ __forceinline__ void adamw_some(const struct hst_adamw &a, size_t at)
 {
@@ -228,14 +244,15 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) k_adamw(
         adamw_some<T, 1>(a, last);
 }
 
+template <typename T> static cudaError_t adamw(cudaStream_t stream, const struct hst_adamw *a)
+{
+    HST_LAUNCH((k_adamw<T>), grid_of(a->count, (size_t)THREADS * 4), THREADS, 0, stream, *a);
+    return cudaGetLastError();
+}
+
 cudaError_t hst_cuda_adamw(cudaStream_t stream, const struct hst_adamw *args)
 {
     if (!args->count)
         return cudaSuccess;
-    unsigned grid = grid_of(args->count, (size_t)THREADS * 4);
-    if (args->dtype == HST_F32)
-        HST_LAUNCH((k_adamw<float>), grid, THREADS, 0, stream, *args);
-    else
-        HST_LAUNCH((k_adamw<__nv_bfloat16>), grid, THREADS, 0, stream, *args);
-    return cudaGetLastError();
+    return HST_BY_DTYPE(args->dtype, adamw, stream, args);
 }

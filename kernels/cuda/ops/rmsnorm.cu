@@ -154,6 +154,5 @@ cudaError_t hst_cuda_rmsnorm(cudaStream_t stream, const struct hst_rmsnorm *args
 {
     if (!args->tokens)
         return cudaSuccess;
-    return args->dtype == HST_F32 ? rmsnorm<float>(stream, args)
-                                  : rmsnorm<__nv_bfloat16>(stream, args);
+    return HST_BY_DTYPE(args->dtype, rmsnorm, stream, args);
 }

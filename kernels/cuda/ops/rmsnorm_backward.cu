@@ -233,6 +233,5 @@ cudaError_t hst_cuda_rmsnorm_backward(cudaStream_t stream, const struct hst_rmsn
 {
     if (!args->tokens)
         return cudaSuccess;
-    return args->dtype == HST_F32 ? rmsnorm_backward<float>(stream, args)
-                                  : rmsnorm_backward<__nv_bfloat16>(stream, args);
+    return HST_BY_DTYPE(args->dtype, rmsnorm_backward, stream, args);
 }

@@ -56,12 +56,14 @@ template <typename T, int N> static cudaError_t rope(cudaStream_t stream, const 
     return cudaGetLastError();
 }
 
+template <typename T> static cudaError_t rope_of(cudaStream_t stream, const struct hst_rope *a)
+{
+    return a->head_dim / 2 % WIDE<T> ? rope<T, 1>(stream, a) : rope<T, WIDE<T>>(stream, a);
+}
+
 cudaError_t hst_cuda_rope(cudaStream_t stream, const struct hst_rope *args)
 {
-    size_t half = args->head_dim / 2;
     if (!args->batch)
         return cudaSuccess;
-    if (args->dtype == HST_F32)
-        return half % 4 ? rope<float, 1>(stream, args) : rope<float, 4>(stream, args);
-    return half % 8 ? rope<__nv_bfloat16, 1>(stream, args) : rope<__nv_bfloat16, 8>(stream, args);
+    return HST_BY_DTYPE(args->dtype, rope_of, stream, args);
 }

@@ -119,10 +119,7 @@ static void attention_piece(void *arg, size_t index, unsigned worker)
         const float *from = out.data + r * width;
         void *to = head_row(a->o, own, queries.begin + r, a->dtype);
         float sum = work[s->layout.row_sum + r];
-        if (a->dtype == HST_F32)
-            finish_row(to, from, width, 1.0f / sum, HST_F32);
-        else
-            finish_row(to, from, width, 1.0f / sum, HST_BF16);
+        BY_DTYPE(a->dtype, finish_row, to, from, width, 1.0f / sum);
         lse[r] = (float)((double)work[s->layout.row_max + r] + log((double)sum));
     }
 }

@@ -28,18 +28,15 @@ static inline void *head_row(const void *base, struct head head, size_t position
     return row_at(base, head.offset + position * head.ld, 1, dtype);
 }
 
-/* Positions [r.begin, r.end) of a head as f32; `wide` holds the copy where the tensor is bf16. */
+/* Positions [r.begin, r.end) of a head as f32; `wide` holds the copy where the tensor is not. */
 static inline struct rows head_rows(const struct hst_attention *a, const void *base,
                                     struct head head, struct range r, float *wide)
 {
     if (a->dtype == HST_F32)
         return (struct rows){head_row(base, head, r.begin, HST_F32), head.ld};
-    for (size_t t = r.begin; t < r.end; t++) {
-        const void *from = head_row(base, head, t, HST_BF16);
-        float *to = wide + (t - r.begin) * a->head_dim;
-        for (size_t i = 0; i < a->head_dim; i += VEC)
-            vec_store(to, i, a->head_dim, HST_F32, vec_load(from, i, a->head_dim, HST_BF16, 0));
-    }
+    for (size_t t = r.begin; t < r.end; t++)
+        convert_row(wide + (t - r.begin) * a->head_dim, HST_F32, head_row(base, head, t, a->dtype),
+                    a->dtype, a->head_dim);
     return (struct rows){wide, a->head_dim};
 }
 

@@ -118,15 +118,13 @@ static void backward_tile(const struct shared_head *s, const struct query_tile *
     sum_over_keys(t->dq, f->scale, dscores, tile, count, k, width, tile->keys.begin > 0);
 }
 
-static void round_rows(const struct rows *from, size_t count, size_t width, void *base,
-                       struct head head, size_t first)
+/* Sums in the workspace become the rows of a head. */
+static void round_rows(const struct hst_attention *f, const struct rows *from, size_t count,
+                       void *base, struct head head, size_t first)
 {
-    for (size_t r = 0; r < count; r++) {
-        void *to = head_row(base, head, first + r, HST_BF16);
-        for (size_t i = 0; i < width; i += VEC)
-            vec_store(to, i, width, HST_BF16,
-                      vec_load(from->data + r * from->ld, i, width, HST_F32, 0));
-    }
+    for (size_t r = 0; r < count; r++)
+        convert_row(head_row(base, head, first + r, f->dtype), f->dtype, from->data + r * from->ld,
+                    HST_F32, f->head_dim);
 }
 
 static void backward_queries(const struct shared_head *s, size_t sequence, size_t h,
@@ -148,8 +146,7 @@ static void backward_queries(const struct shared_head *s, size_t sequence, size_
     for (size_t r = 0; r < count; r++) {
         const void *o = head_row(f->o, t.head, positions.begin + r, f->dtype);
         const void *dout = head_row(s->args->dout, t.head, positions.begin + r, f->dtype);
-        s->work[s->layout->row_sum + r] =
-            direct ? dot(o, dout, width, HST_F32) : dot(o, dout, width, HST_BF16);
+        s->work[s->layout->row_sum + r] = BY_DTYPE(f->dtype, dot, o, dout, width);
     }
     turn_rows(s->work + s->layout->q_turned, t.q, count, width);
     turn_rows(s->work + s->layout->dout_turned, t.dout, count, width);
@@ -158,7 +155,7 @@ static void backward_queries(const struct shared_head *s, size_t sequence, size_
         backward_tile(s, &t, &tile);
     }
     if (!direct)
-        round_rows(&t.dq, count, width, s->args->dq, t.head, positions.begin);
+        round_rows(f, &t.dq, count, s->args->dq, t.head, positions.begin);
 }
 
 static void backward_piece(void *arg, size_t index, unsigned worker)
@@ -183,8 +180,8 @@ static void backward_piece(void *arg, size_t index, unsigned worker)
             backward_queries(&s, sequence, h, range_of(f->seq, ATTENTION_QUERIES, i));
     if (direct)
         return;
-    round_rows(&s.dk, f->seq, f->head_dim, state->args->dk, s.kv, 0);
-    round_rows(&s.dv, f->seq, f->head_dim, state->args->dv, s.kv, 0);
+    round_rows(f, &s.dk, f->seq, state->args->dk, s.kv, 0);
+    round_rows(f, &s.dv, f->seq, state->args->dv, s.kv, 0);
 }
 
 int HOST_OP(attention_backward)(struct host_dev *dev, const void *args)

@@ -2,7 +2,7 @@
 /*
  * Cross-entropy of one row at a time: its maximum, the sum of its exponentials, then the gradient
  * in place. The exponentials are made twice rather than kept: a row of a large vocabulary in bf16
- * has nowhere to keep them in f32.
+ * or f16 has nowhere to keep them in f32.
  */
 #include "ops.h"
 #include <errno.h>
@@ -53,12 +53,8 @@ static void cross_entropy_piece(void *arg, size_t index, unsigned worker)
     (void)worker;
     const struct hst_cross_entropy *a = arg;
     struct range rows = range_of(a->tokens, piece_rows(a->vocab), index);
-    for (size_t t = rows.begin; t < rows.end; t++) {
-        if (a->dtype == HST_F32)
-            cross_entropy_row(a, t, HST_F32);
-        else
-            cross_entropy_row(a, t, HST_BF16);
-    }
+    for (size_t t = rows.begin; t < rows.end; t++)
+        BY_DTYPE(a->dtype, cross_entropy_row, a, t);
 }
 
 int HOST_OP(cross_entropy)(struct host_dev *dev, const void *args)

@@ -56,10 +56,7 @@ static void embedding_backward_piece(void *arg, size_t index, unsigned worker)
     (void)worker;
     const struct hst_embedding_backward *a = arg;
     struct range columns = range_of(a->width, COLUMNS, index);
-    if (a->dtype == HST_F32)
-        add_columns(a, columns, HST_F32);
-    else
-        add_columns(a, columns, HST_BF16);
+    BY_DTYPE(a->dtype, add_columns, a, columns);
 }
 
 int HOST_OP(embedding_backward)(struct host_dev *dev, const void *args)

@@ -9,8 +9,8 @@
  * much as the edge is long. Fewer blocks than 8 would leave workers idle; models of width 2048 have
  * 16 and more.
  *
- * bf16 operands are widened into the worker's part of the workspace, MATMUL_WIDE_K of K at a time,
- * and the products add up in f32 in rising k, which bounds the workspace.
+ * bf16 and f16 operands are widened into the worker's part of the workspace, MATMUL_WIDE_K of K at
+ * a time, and the products add up in f32 in rising k, which bounds the workspace.
  */
 #include "host/work.h"
 #include "ops.h"
@@ -57,7 +57,7 @@ struct product {
 };
 
 /* Where an operand's rows [row, …) and columns [column, …) begin. */
-static const void *inside(const struct hst_matrix *x, size_t row, size_t column)
+static void *inside(const struct hst_matrix *x, size_t row, size_t column)
 {
     return row_at(row_at(x->data, row, x->ld, x->dtype), column, 1, x->dtype);
 }
@@ -95,28 +95,22 @@ static void f32_piece(void *arg, size_t index, unsigned worker)
         .b_transposed = a->b_transposed});
 }
 
-/* A copy in f32 of rows × columns of a bf16 matrix, dense. */
+/* A copy in f32 of rows × columns of a matrix of another type, dense. */
 static void widen(float *to, const struct hst_matrix *x, struct range rows, struct range columns)
 {
     size_t width = columns.end - columns.begin;
-    for (size_t r = rows.begin; r < rows.end; r++, to += width) {
-        const void *from = inside(x, r, columns.begin);
-        for (size_t i = 0; i < width; i += VEC)
-            vec_store(to, i, width, HST_F32, vec_load(from, i, width, HST_BF16, 0));
-    }
+    for (size_t r = rows.begin; r < rows.end; r++, to += width)
+        convert_row(to, HST_F32, inside(x, r, columns.begin), x->dtype, width);
 }
 
 static void narrow(const struct hst_matrix *c, struct block b, const float *from)
 {
     size_t width = b.columns.end - b.columns.begin;
-    for (size_t r = b.rows.begin; r < b.rows.end; r++, from += width) {
-        void *to = row_at(row_at(c->data, r, c->ld, HST_BF16), b.columns.begin, 1, HST_BF16);
-        for (size_t i = 0; i < width; i += VEC)
-            vec_store(to, i, width, HST_BF16, vec_load(from, i, width, HST_F32, 0));
-    }
+    for (size_t r = b.rows.begin; r < b.rows.end; r++, from += width)
+        convert_row(inside(c, r, b.columns.begin), c->dtype, from, HST_F32, width);
 }
 
-static void bf16_piece(void *arg, size_t index, unsigned worker)
+static void wide_piece(void *arg, size_t index, unsigned worker)
 {
     const struct product *p = arg;
     const struct hst_matmul *a = p->args;
@@ -173,10 +167,10 @@ int HOST_OP(matmul)(struct host_dev *dev, const void *args)
         clear(a);
         return 0;
     }
-    bool wide = a->a.dtype == HST_BF16;
+    bool wide = a->a.dtype != HST_F32;
     struct product p = {.args = a,
                         .grid = grid_of(a->m, a->n, wide ? MATMUL_WIDE_BLOCK : BLOCK_MAX)};
     p.work_bytes = host_matmul_worker_bytes(a);
-    host_split(dev, p.grid.row_blocks * p.grid.column_blocks, wide ? bf16_piece : f32_piece, &p);
+    host_split(dev, p.grid.row_blocks * p.grid.column_blocks, wide ? wide_piece : f32_piece, &p);
     return 0;
 }

@@ -22,6 +22,18 @@ host_op HOST_OP(matmul), HOST_OP(rmsnorm), HOST_OP(rmsnorm_backward), HOST_OP(ro
     HOST_OP(add), HOST_OP(cast), HOST_OP(embedding), HOST_OP(embedding_backward),
     HOST_OP(cross_entropy);
 
+/* A function of an element type, called with it as a constant, so that each type has loops of its
+   own: the one place where it is chosen. */
+#define BY_DTYPE(dtype, function, ...)                                                             \
+    ((dtype) == HST_F32    ? function(__VA_ARGS__, HST_F32)                                        \
+     : (dtype) == HST_BF16 ? function(__VA_ARGS__, HST_BF16)                                       \
+                           : function(__VA_ARGS__, HST_F16))
+
+/* Elements of one type become those of another (ops/add.c). */
+#define convert_row HOST_OP(convert_row)
+void convert_row(void *to, enum hst_dtype to_dtype, const void *from, enum hst_dtype from_dtype,
+                 size_t count);
+
 /* Elements of one piece of element-wise work: enough to hide the cost of handing it out, few enough
    for the nearest caches. */
 enum { PIECE_ELEMENTS = 16384 };

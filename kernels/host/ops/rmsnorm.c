@@ -47,10 +47,7 @@ static void rmsnorm_piece(void *arg, size_t index, unsigned worker)
     (void)worker;
     const struct hst_rmsnorm *a = arg;
     struct range rows = range_of(a->tokens, piece_rows(a->width), index);
-    if (a->dtype == HST_F32)
-        normalize_rows(a, rows, HST_F32);
-    else
-        normalize_rows(a, rows, HST_BF16);
+    BY_DTYPE(a->dtype, normalize_rows, a, rows);
 }
 
 int HOST_OP(rmsnorm)(struct host_dev *dev, const void *args)
@@ -94,12 +91,8 @@ static void rmsnorm_backward_piece(void *arg, size_t index, unsigned worker)
     float *sum = (float *)a->work.data + index * a->width;
     struct range rows = range_of(a->tokens, RMSNORM_ROWS_SUMMED, index);
     memset(sum, 0, a->width * sizeof *sum);
-    for (size_t t = rows.begin; t < rows.end; t++) {
-        if (a->dtype == HST_F32)
-            backward_row(a, t, sum, HST_F32);
-        else
-            backward_row(a, t, sum, HST_BF16);
-    }
+    for (size_t t = rows.begin; t < rows.end; t++)
+        BY_DTYPE(a->dtype, backward_row, a, t, sum);
 }
 
 static void dweight_piece(void *arg, size_t index, unsigned worker)

@@ -25,12 +25,8 @@ static void rope_piece(void *arg, size_t index, unsigned worker)
     (void)worker;
     const struct hst_rope *a = arg;
     struct range rows = range_of(a->batch * a->seq, piece_rows(a->heads * a->head_dim), index);
-    for (size_t t = rows.begin; t < rows.end; t++) {
-        if (a->dtype == HST_F32)
-            rotate_row(a, t, HST_F32);
-        else
-            rotate_row(a, t, HST_BF16);
-    }
+    for (size_t t = rows.begin; t < rows.end; t++)
+        BY_DTYPE(a->dtype, rotate_row, a, t);
 }
 
 int HOST_OP(rope)(struct host_dev *dev, const void *args)

@@ -15,10 +15,7 @@ static void swiglu_piece(void *arg, size_t index, unsigned worker)
     (void)worker;
     const struct hst_swiglu *a = arg;
     struct range r = range_of(a->count, PIECE_ELEMENTS, index);
-    if (a->dtype == HST_F32)
-        forward_range(a, r, HST_F32);
-    else
-        forward_range(a, r, HST_BF16);
+    BY_DTYPE(a->dtype, forward_range, a, r);
 }
 
 int HOST_OP(swiglu)(struct host_dev *dev, const void *args)
@@ -45,10 +42,7 @@ static void swiglu_backward_piece(void *arg, size_t index, unsigned worker)
     (void)worker;
     const struct hst_swiglu_backward *a = arg;
     struct range r = range_of(a->count, PIECE_ELEMENTS, index);
-    if (a->dtype == HST_F32)
-        backward_range(a, r, HST_F32);
-    else
-        backward_range(a, r, HST_BF16);
+    BY_DTYPE(a->dtype, backward_range, a, r);
 }
 
 int HOST_OP(swiglu_backward)(struct host_dev *dev, const void *args)

@@ -30,6 +30,7 @@ enum { LANES = 16, PARTS = LANES / VEC };
 
 typedef float vec __attribute__((vector_size(4 * VEC)));
 typedef uint32_t uvec __attribute__((vector_size(4 * VEC)));
+typedef int32_t ivec __attribute__((vector_size(4 * VEC)));
 typedef uint16_t half_vec __attribute__((vector_size(2 * VEC)));
 
 VEC_INLINE vec vec_all(float x)
@@ -88,6 +89,46 @@ VEC_INLINE half_vec vec_to_bf16(vec x)
 VEC_INLINE vec vec_from_bf16(half_vec x)
 {
     return (vec)(__builtin_convertvector(x, uvec) << 16);
+}
+
+/*
+ * As vec_to_bf16, and what rounds beyond 65504 becomes an infinity. Where there is no instruction:
+ * below 2^-14, the least normal f16, adding 0.5 leaves the number, rounded to f16's least step
+ * 2^-24, in the low bits of the sum; above, the exponent's bias goes from 127 to 15 and a carry out
+ * of the rounded fraction goes on into the exponent, up to infinity's.
+ */
+VEC_INLINE half_vec vec_to_f16(vec x)
+{
+#if defined(__AVX512F__)
+    return (half_vec)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT);
+#elif defined(__F16C__)
+    return (half_vec)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
+#else
+    uvec size = (uvec)x & 0x7fffffff, sign = (uvec)x >> 16 & 0x8000;
+    uvec small = (uvec)((vec)size + 0.5f) - 0x3f000000;
+    uvec normal = (size - (112 << 23) + 0xfff + (size >> 13 & 1)) >> 13;
+    uvec result = vec_pick((uvec)((ivec)size < 113 << 23), small, normal);
+    result = vec_pick((uvec)((ivec)size >= 143 << 23), (uvec){0} + 0x7c00, result);
+    result = vec_pick((uvec)(x != x), (size >> 13 & 0x3ff) | 0x7e00, result);
+    return __builtin_convertvector(result | sign, half_vec);
+#endif
+}
+
+/* Exact; a NaN keeps its sign and payload and is made quiet. */
+VEC_INLINE vec vec_from_f16(half_vec x)
+{
+#if defined(__AVX512F__)
+    return (vec)_mm512_cvtph_ps((__m256i)x);
+#elif defined(__F16C__)
+    return (vec)_mm256_cvtph_ps((__m128i)x);
+#else
+    uvec bits = __builtin_convertvector(x, uvec), size = (bits & 0x7fff) << 13;
+    uvec small = (uvec)((vec)(size + (113 << 23)) - 0x1p-14f); /* 2^-14 + it, without the 2^-14 */
+    uvec result = vec_pick((uvec)((ivec)size < 1 << 23), small, size + (112 << 23));
+    result = vec_pick((uvec)((ivec)size >= 31 << 23), size | 0x7f800000, result);
+    result |= (uvec)((ivec)size > 31 << 23) & 0x400000;
+    return (vec)(result | (bits & 0x8000) << 16);
+#endif
 }
 
 /* The first `left` < VEC elements; no call to memcpy, which would empty the vector registers. */
@@ -153,11 +194,14 @@ VEC_INLINE vec vec_load(const void *row, size_t at, size_t count, enum hst_dtype
         memcpy(&x, from, sizeof x);
         return x;
     }
-    half_vec h = vec_to_bf16(vec_all(beyond));
+    bool bf16 = dtype == HST_BF16;
+    half_vec h = bf16 ? vec_to_bf16(vec_all(beyond)) : vec_to_f16(vec_all(beyond));
     const uint16_t *from = (const uint16_t *)row + at;
-    if (left < VEC) return vec_from_bf16(half_load_some(from, left, h));
-    memcpy(&h, from, sizeof h);
-    return vec_from_bf16(h);
+    if (left < VEC)
+        h = half_load_some(from, left, h);
+    else
+        memcpy(&h, from, sizeof h);
+    return bf16 ? vec_from_bf16(h) : vec_from_f16(h);
 }
 
 VEC_INLINE void vec_store(void *row, size_t at, size_t count, enum hst_dtype dtype, vec x)
@@ -172,7 +216,7 @@ VEC_INLINE void vec_store(void *row, size_t at, size_t count, enum hst_dtype dty
         return;
     }
     uint16_t *to = (uint16_t *)row + at;
-    half_vec h = vec_to_bf16(x);
+    half_vec h = dtype == HST_BF16 ? vec_to_bf16(x) : vec_to_f16(x);
     if (left < VEC)
         half_store_some(to, left, h);
     else

@@ -15,9 +15,12 @@
  *     on it is skipped, and hst_stream_sync and hst_event_sync return it.
  *   - An event marks a place in a stream; another stream, or the host, waits for it.
  *
- * Numbers: an operation reads f32 or bf16, computes and accumulates in f32, and rounds its output
- * once, to nearest even. Results depend on shapes and values alone: never on the number of workers,
- * on alignment, or on how the caller groups rows into calls where the text says "row by row".
+ * Numbers: an operation reads f32, bf16 or f16, computes and accumulates in f32, and rounds its
+ * output once, to nearest even. f16 ends as IEEE 754 has it: its subnormal numbers are kept, and a
+ * result that rounds beyond 65504 (from 65520 on) is an infinity, which a training with a loss
+ * scale finds in the norm of its gradients. Results depend on shapes and values alone: never on the
+ * number of workers, on alignment, or on how the caller groups rows into calls where the text says
+ * "row by row".
  *
  * Tensors are row-major and dense unless a leading dimension is given. `tokens` rows are batch ×
  * seq, the sequence running fastest. Data pointers are device memory, aligned to 16 bytes at least;
@@ -38,9 +41,9 @@
 extern "C" {
 #endif
 
-enum hst_dtype { HST_F32 = 1, HST_BF16 = 2 };
+enum hst_dtype { HST_F32 = 1, HST_BF16 = 2, HST_F16 = 3 };
 
-/** Bytes of one element: 4, 2; 0 for anything else. */
+/** Bytes of one element: 4, 2, 2; 0 for anything else. */
 size_t hst_dtype_bytes(enum hst_dtype dtype);
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -234,7 +237,8 @@ struct hst_matrix {
  *
  * A and B have one dtype; C has that dtype or f32. m, n or k of 0 is allowed: an empty sum is 0.
  * Cost: 2·m·n·k FLOPs. Host: one single-threaded BLAS call per fixed block of C, over the whole of
- * K; bf16 is widened to f32 in the workspace, 2,048 of K at a time, and summed in f32 in rising k.
+ * K; bf16 and f16 are widened to f32 in the workspace, 2,048 of K at a time, and summed in f32 in
+ * rising k.
  * Host limit: extents and leading dimensions below 2³¹ (-EINVAL).
  */
 struct hst_matmul {
@@ -308,9 +312,9 @@ int hst_op_rope(struct hst_stream *stream, const struct hst_rope *args);
  * key-value head h / (heads / kv_heads). Tiled, online softmax: never holds seq² scores. q, o
  * dtype[batch·seq, heads, head_dim]; k, v dtype[batch·seq, kv_heads, head_dim]; lse f32[batch,
  * heads, seq] written: log Σ exp of a query's scaled scores, needed by the backward. kv_heads
- * divides heads. Each sequence of the batch by itself. In bf16 a device with matrix units may round
- * the softmax's weights (backward: also their gradients) to bf16 before their products with v, k,
- * q: half an ulp of each term. The host does not.
+ * divides heads. Each sequence of the batch by itself. In bf16 and f16 a device with matrix units
+ * may round the softmax's weights (backward: also their gradients) to that type before their
+ * products with v, k, q: half an ulp of each term. The host does not.
  * Source: Dao 2023, arXiv:2307.08691, Alg. 1; Ainslie et al. 2023, arXiv:2305.13245.
  */
 struct hst_attention {
@@ -371,7 +375,9 @@ struct hst_add {
 int hst_op_add(struct hst_stream *stream, const struct hst_add *args);
 
 /**
- * Converts count elements; f32 → bf16 to nearest even, NaN stays NaN; equal types copy. No overlap.
+ * Converts count elements between any two types, to nearest even. NaN stays NaN; one that is
+ * narrowed keeps its sign and the upper part of its payload and is made quiet. Equal types copy. No
+ * overlap.
  */
 struct hst_cast {
     size_t count;
@@ -447,14 +453,17 @@ int hst_op_norm2(struct hst_stream *stream, const struct hst_norm2 *args);
 /**
  * AdamW, in place, element by element, to the bit what hst_update_run does (moments f32, gradients
  * of the weights' dtype) with the same coefficients (which are a copy of struct hst_adam_coef's).
- * weight, grad dtype[count]; m, v f32[count]; remainder i16[count] where dtype is bf16, else null.
- * The host: -ENOTSUP. Source: Loshchilov & Hutter 2019, arXiv:1711.05101, Alg. 2.
+ * weight, grad dtype[count]; m, v f32[count]; remainder i16[count] where dtype is bf16, else null;
+ * master f32[count] where dtype is f16, else null: it is updated as a weight of f32 is, and weight,
+ * which is not read, becomes the f16 nearest to it, ties to even, infinity from 65520 on, a NaN
+ * 0x7e00. The host: -ENOTSUP. Source: Loshchilov & Hutter 2019, arXiv:1711.05101, Alg. 2.
  */
 struct hst_adamw {
     size_t count;
     enum hst_dtype dtype;
     void *weight;
     int16_t *remainder;
+    float *master;
     float *m, *v;
     const void *grad;
     float grad_scale;

@@ -107,8 +107,8 @@ class Program(Case):
         names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)
         self.assertEqual(sorted(names), sorted(
             'model data data-format token-dtype init steps batch-tokens seq-len lr betas eps '
-            'weight-decay clip schedule warmup seed order precision state grain store hbm dram '
-            'nvme place threads device io export log trace quiet'.split()))
+            'weight-decay clip schedule warmup seed order precision loss-scale state grain store '
+            'hbm dram nvme place threads device io export log trace quiet'.split()))
 
     def test_results_that_can_not_be_written_are_a_failure(self):
         with open('/dev/full', 'w', encoding='ascii') as full:
@@ -161,6 +161,8 @@ class Refusals(Folder):
         self.refuse(402, 2, '--seq-len=65', '--batch-tokens=65', part='max_position_embeddings 64')
         self.refuse(402, 2, '--batch-tokens=100', part='--batch-tokens 128')
         self.refuse(402, 2, '--place=states=hbm')
+        self.refuse(402, 2, '--precision=fp16', '--loss-scale=0.5', part="got '0.5'")
+        self.refuse(402, 2, '--precision=bf16', '--loss-scale=8', part='--precision fp16')
         self.refuse(402, 2, '--place=states=dram,states=nvme')
         self.refuse(403, 2, without=('--store',), part='--store DIR')
 
@@ -302,6 +304,17 @@ class Training(Folder):
         self.assertTrue(os.listdir(self.path('cache', 'hoistway')))  # rates of the drive
         done = self.train('--steps=1')
         self.assertNotRegex(done.stdout, 'bounded|predicted')
+
+    def test_in_fp16_the_loss_scale_and_what_it_skipped_are_told(self):
+        log = self.path('run.jsonl')
+        done = self.train(f'--log={log}', '--precision=fp16', '--loss-scale=536870912')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(log, encoding='ascii') as f:
+            steps = [line for line in map(json.loads, f) if line['kind'] == 'step']
+        self.assertEqual([(s['loss_scale'], s['skipped'], s['grad_norm']) for s in steps],
+                         [(2.0 ** (29 - i), True, None) for i in range(3)])
+        self.assertRegex(done.stderr, r'(?m)^step 3/3 .* \| skipped at loss scale 134217728 \| ')
+        self.assertIn('\nskipped 3 of them: ', done.stdout)
 
     def trace(self, *args):
         path = self.path('trace.json')

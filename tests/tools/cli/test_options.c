@@ -111,7 +111,7 @@ static void what_is_not_built_yet_is_unknown(void **state)
                                         "--rank",           "--world",    "--json"};
     for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
         assert_refused(PARSE(NEEDED, later[i]), FAIL_USAGE, "unknown option");
-    assert_refused(PARSE(NEEDED, "--precision", "fp16"), FAIL_VALUE, "one of fp32, bf16");
+    assert_refused(PARSE(NEEDED, "--precision", "fp8"), FAIL_VALUE, "one of fp32, bf16, fp16");
     assert_refused(PARSE(NEEDED, "--data-format", "jsonl"), FAIL_VALUE, "one of text, tokens");
 }
 

@@ -191,7 +191,9 @@ static void choices_become_their_enum(void **state)
     assert_int_equal(config.precision, HST_PRECISION_FP32);
     accept("precision", "bf16", &config);
     assert_int_equal(config.precision, HST_PRECISION_BF16);
-    refuse("precision", "fp16", -EINVAL);
+    accept("precision", "fp16", &config);
+    assert_int_equal(config.precision, HST_PRECISION_FP16);
+    refuse("precision", "fp8", -EINVAL);
     refuse("precision", "BF16", -EINVAL);
     refuse("precision", "bf16 ", -EINVAL);
     refuse("io", "", -EINVAL);

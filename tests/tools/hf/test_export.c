@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,6 +206,28 @@ static void config_is_kept_and_companions_are_copied(void **state)
     struct stat st;
     assert_int_equal(stat(p.target, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0700);
+}
+
+static void weights_in_f16_are_told_as_such(void **state)
+{
+    struct paths p = make_source(*state);
+    struct hf_export *x = NULL;
+    assert_int_equal(begin(&p, HST_F16, 0, &x, NULL), 0);
+    const uint16_t half[6] = {0x3c00, 0x4000, 0x0001, 0x7bff, 0x7c00, 0xc600};
+    assert_int_equal(hf_export_write(x, "z.weight", 0, half, 6, NULL), 0);
+    assert_int_equal(hf_export_write(x, "a.weight", 0, half, 5, NULL), 0);
+    assert_int_equal(hf_export_commit(&x, NULL), 0);
+    size_t size;
+    char *config = get_file(p.target, "config.json", &size);
+    assert_non_null(strstr(config, "\"float16\""));
+    free(config);
+    struct hf_model *model = open_model(p.target, true);
+    assert_null(hf_model_note(model, 0)); /* config.json and the tensors say the same */
+    float v[6];
+    assert_int_equal(hf_model_require(model, "z.weight", 2, dims_a, NULL), 0);
+    assert_int_equal(hf_model_read(model, "z.weight", 0, v, 6, NULL), 0);
+    assert_true(v[0] == 1 && v[2] == 0x1p-24f && v[3] == 65504 && v[4] == INFINITY && v[5] == -6);
+    hf_model_close(&model);
 }
 
 static void shards_hold_no_more_than_asked_for(void **state)
@@ -506,6 +529,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(one_file_has_exactly_these_bytes),
         TEST(config_is_kept_and_companions_are_copied),
+        TEST(weights_in_f16_are_told_as_such),
         TEST(shards_hold_no_more_than_asked_for),
         TEST(an_earlier_export_is_replaced_also_without_exchange),
         TEST(a_model_is_exported_over_its_own_directory_if_that_is_an_export),

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors by name: shapes, types, values widened to f32, files that change, tied embeddings. */
+#include "half.h"
 #include "support.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #define MIXED                                                                                      \
     "{\"f\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"                          \
     "\"h\":{\"dtype\":\"BF16\",\"shape\":[5],\"data_offsets\":[24,34]},"                           \
-    "\"i\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[34,36]}}"
+    "\"i\":{\"dtype\":\"I16\",\"shape\":[1],\"data_offsets\":[34,36]}}"
 
 static void put_mixed(const char *dir)
 {
@@ -61,7 +61,8 @@ static void values_are_read_and_widened_from_any_offset(void **state)
     hf_model_close(&model);
 }
 
-static void a_long_bf16_tensor_is_widened_in_place(void **state)
+/* Every pattern of 16 bits, as numbers by their definition (half.h). */
+static void check_widened(void **state, const char *name, enum hst_dtype dtype)
 {
     enum { N = 100000 };
     uint16_t *h = malloc(N * 2);
@@ -71,8 +72,8 @@ static void a_long_bf16_tensor_is_widened_in_place(void **state)
         h[i] = (uint16_t)(i * 40503u);
     char head[256];
     int n =
-        snprintf(head + 8, 200,
-                 "{\"h\":{\"dtype\":\"BF16\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", N, 2 * N);
+        snprintf(head + 8, 200, "{\"h\":{\"dtype\":\"%s\",\"shape\":[%d],\"data_offsets\":[0,%d]}}",
+                 name, N, 2 * N);
     uint64_t length = (uint64_t)n;
     memcpy(head, &length, 8);
     char *all = malloc(8 + (size_t)n + 2 * N);
@@ -86,14 +87,20 @@ static void a_long_bf16_tensor_is_widened_in_place(void **state)
     assert_int_equal(hf_model_require(model, "h", 1, dims, NULL), 0);
     assert_int_equal(hf_model_read(model, "h", 0, got, N, NULL), 0);
     for (uint32_t i = 0; i < N; i++) {
-        uint32_t bits;
-        memcpy(&bits, got + i, 4);
-        assert_int_equal(bits, (uint32_t)h[i] << 16);
+        double want = half_value(dtype, h[i]);
+        assert_true(isnan(want) ? isnan(got[i]) : (double)got[i] == want);
+        assert_int_equal(signbit(got[i]) != 0, h[i] >> 15);
     }
     hf_model_close(&model);
     free(all);
     free(got);
     free(h);
+}
+
+static void a_long_tensor_of_16_bits_is_widened_in_place(void **state)
+{
+    check_widened(state, "BF16", HST_BF16);
+    check_widened(state, "F16", HST_F16);
 }
 
 static void what_the_model_lacks_is_refused_by_name(void **state)
@@ -110,7 +117,7 @@ static void what_the_model_lacks_is_refused_by_name(void **state)
     assert_true(hf_model_require(model, "f", 1, right, &e) < 0);
     assert_matches(e.message, "asks for \\[2\\]");
     assert_true(hf_model_require(model, "i", 1, one, &e) < 0);
-    assert_matches(e.message, "tensor i has dtype F16; supported: F32, BF16");
+    assert_matches(e.message, "tensor i has dtype I16; supported: F32, BF16, F16");
     assert_int_equal(e.code, FAIL_TENSOR);
     float v;
     assert_int_equal(hf_model_read(model, "f", 0, &v, 1, &e), -EINVAL);
@@ -225,7 +232,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup_directory, teardown_directory)
     const struct CMUnitTest tests[] = {
         TEST(values_are_read_and_widened_from_any_offset),
-        TEST(a_long_bf16_tensor_is_widened_in_place),
+        TEST(a_long_tensor_of_16_bits_is_widened_in_place),
         TEST(what_the_model_lacks_is_refused_by_name),
         TEST(a_stored_rotary_table_is_not_an_unused_weight),
         TEST(a_file_that_shrinks_or_changes_is_an_error_not_a_signal),

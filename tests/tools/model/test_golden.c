@@ -84,12 +84,21 @@ static void bf16_stays_near_the_reference(void **state)
     assert_golden("untied-mha", HST_PRECISION_BF16, 1e-2);
 }
 
+/* Eleven bits, and the loss scale divided out. */
+static void fp16_stays_nearer_to_the_reference(void **state)
+{
+    (void)state;
+    assert_golden("tied-gqa", HST_PRECISION_FP16, 2e-3);
+    assert_golden("untied-mha", HST_PRECISION_FP16, 2e-3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tied_grouped_query_llama_trains_as_the_reference),
         cmocka_unit_test(untied_multi_head_llama_trains_as_the_reference),
         cmocka_unit_test(bf16_stays_near_the_reference),
+        cmocka_unit_test(fp16_stays_nearer_to_the_reference),
     };
     return cmocka_run_group_tests_name("model/golden", tests, NULL, NULL);
 }
