@@ -7,11 +7,8 @@
  */
 #include "exec/workers.h"
 
-<<<<<<< HEAD
 #include "engine_state.h"
-=======
 #include "machine/machine.h"
->>>>>>> f16
 
 #include <errno.h>
 #include <pthread.h>
