@@ -49,7 +49,7 @@ static int resolve(const struct hst_aio_config *config, struct hst_aio_config *r
     if (resolved->queue_depth == 0)
         resolved->queue_depth = 64;
     if (resolved->thread_count == 0)
-        resolved->thread_count = 4;
+        resolved->thread_count = 16;
     if (resolved->piece_bytes == 0)
         resolved->piece_bytes = 1 << 20;
     if (resolved->lock_timeout_ms == 0)

@@ -148,7 +148,7 @@ static int begin(void **state)
 static struct hst_aio *open_backend(enum hst_aio_backend backend, uint32_t timeout_ms)
 {
     const struct hst_aio_config config = {
-        .size = sizeof config, .backend = backend, .timeout_ms = timeout_ms};
+        .size = sizeof config, .backend = backend, .thread_count = 4, .timeout_ms = timeout_ms};
     struct hst_aio *aio = NULL;
     assert_int_equal(hst_aio_open(&config, directory, &aio, NULL), 0);
     return aio;

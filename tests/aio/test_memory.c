@@ -32,7 +32,10 @@ void __libc_free(void *memory);
 
 static bool may_allocate(void)
 {
-    return __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED) != failing;
+    if (__atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED) != failing)
+        return true;
+    errno = ENOMEM; /* as the C library has it, which insists on it where it starts threads */
+    return false;
 }
 
 void *malloc(size_t size_bytes)

@@ -133,7 +133,7 @@ struct hst_aio_config {
     size_t size;                  /* sizeof(struct hst_aio_config) */
     enum hst_aio_backend backend; /* 0: HST_AIO_AUTO */
     uint32_t queue_depth;         /* greatest number of operations in flight; 0: 64, at most 4096 */
-    uint32_t thread_count;        /* of the threads backend; 0: 4, at most 64 */
+    uint32_t thread_count;        /* of the threads backend; 0: 16, at most 64 */
     /* large operations go to the kernel in pieces of this size, a multiple of HST_AIO_ALIGN_BYTES,
        at most 1 GiB; 0: 1 MiB. max(16, queue_depth) pieces are in flight at most */
     uint32_t piece_bytes;
