@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hoistway bench: measures, prints a figure beside the ceiling measured in the same run. */
+#include "bench/forecast.h"
 #include "bench/step.h"
 #include "bench/tax.h"
 #include "cli/json.h"
@@ -10,12 +11,13 @@
 #include "verbs/verbs.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 struct bench_options {
     struct bench_step_in step;
-    bool tax, json;
+    bool tax, predict, json;
 };
 
 static const struct hst_option bench_table[] = {
@@ -64,6 +66,11 @@ static const struct hst_option bench_table[] = {
      .type = HST_OPTION_FLAG,
      .offset = offsetof(struct bench_options, tax),
      .help = "homes on NVMe (--store) against all in DRAM, by turns"},
+    {.name = "predict",
+     .group = "measuring",
+     .type = HST_OPTION_FLAG,
+     .offset = offsetof(struct bench_options, predict),
+     .help = "12 runs at home in DRAM and in --store: predicted, measured, bound"},
     {.name = "json",
      .group = "output",
      .type = HST_OPTION_FLAG,
@@ -150,6 +157,60 @@ static int measure_tax(const struct bench_options *o, struct hst_error *error)
     return 0;
 }
 
+static void print_forecast_json(const struct bench_forecast_case *cases)
+{
+    for (int c = 0; c < BENCH_FORECAST_CASES; c++) {
+        const struct bench_forecast_case *of = &cases[c];
+        struct json_writer json = {.out = stdout};
+        char name[128];
+        snprintf(name, sizeof name, "%s,tokens=%" PRIu64, of->place, of->batch_tokens);
+        json_put_object(&json, NULL);
+        json_put_text(&json, "bench", "step");
+        json_put_text(&json, "case", name);
+        json_put_real(&json, "value", of->measured_s);
+        json_put_text(&json, "unit", "s");
+        json_put_real(&json, "ceiling", of->bound_s);
+        json_put_real(&json, "fraction", of->bound_s / of->measured_s);
+        json_put_real(&json, "predicted_s", of->predicted_s);
+        json_put_real(&json, "predicted_of_measured", of->predicted_s / of->measured_s);
+        json_put_text(&json, "bound_by", of->bound_by);
+        json_put_end(&json);
+        putchar('\n');
+    }
+}
+
+static void print_forecast_text(const struct bench_forecast_case *cases)
+{
+    const struct bench_forecast all = bench_forecast_judge(cases, BENCH_FORECAST_CASES);
+    printf("homes                                         tokens   step s  predicted  of it  "
+           "bound of it  bounded by\n");
+    for (int c = 0; c < BENCH_FORECAST_CASES; c++)
+        printf("%-45s %6" PRIu64 " %8.3f %10.3f %6.2f %12.2f  %s\n", cases[c].place,
+               cases[c].batch_tokens, cases[c].measured_s, cases[c].predicted_s,
+               cases[c].predicted_s / cases[c].measured_s, cases[c].bound_s / cases[c].measured_s,
+               cases[c].bound_by);
+    printf("predictions are off by %.1f %% (median), %.1f %% (worst); bound / step %.2f (median)\n",
+           100 * all.off_median, 100 * all.off_worst, all.bound_median);
+}
+
+static int measure_forecast(const struct bench_options *o, struct hst_error *error)
+{
+    struct bench_forecast_case cases[BENCH_FORECAST_CASES];
+    const struct bench_forecast_in in = {o->step.steps, o->step.run.threads, o->step.run.store};
+    if (!in.store || o->step.run.place || o->tax)
+        return fail(error, FAIL_USAGE, -EINVAL,
+                    "--predict needs --store, and sets homes and tokens itself. Fix: --predict "
+                    "--store DIR without --place and --tax.");
+    int rc = bench_forecast(&in, cases, error);
+    if (rc)
+        return rc;
+    if (o->json)
+        print_forecast_json(cases);
+    else
+        print_forecast_text(cases);
+    return 0;
+}
+
 static int measure_step(const struct bench_options *o, struct hst_error *error)
 {
     struct bench_step result;
@@ -180,7 +241,9 @@ static int bench_verb_step(int argc, char **argv)
         return CLI_EXIT_OK;
     }
     if (rc == 0)
-        rc = options.tax ? measure_tax(&options, &error) : measure_step(&options, &error);
+        rc = options.predict ? measure_forecast(&options, &error)
+             : options.tax   ? measure_tax(&options, &error)
+                             : measure_step(&options, &error);
     return rc ? cli_fail(&error) : CLI_EXIT_OK;
 }
 

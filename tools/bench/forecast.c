@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Predicts steps of the benchmark's model, then measures them. */
+#include "bench/forecast.h"
+
+#include <errno.h>
+#include <hoistway/machine.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The first one warms up; of the others computation is measured. */
+#define STEPS_BEFORE 3u
+#define DRIVE_BYTES  ((uint64_t)128 << 20)
+
+static const char *const PLACES[] = {
+    "states=dram,weights=dram",
+    "states=nvme,weights=dram",
+    "states=nvme,weights=nvme",
+    "states=nvme,weights=nvme,grads=nvme,acts=nvme",
+};
+static const uint64_t TOKENS[] = {256, 512, 1024};
+#define PLACE_COUNT (sizeof PLACES / sizeof *PLACES)
+_Static_assert(PLACE_COUNT *(sizeof TOKENS / sizeof *TOKENS) == BENCH_FORECAST_CASES, "all cases");
+
+static int predict(const struct bench_forecast_in *in, const struct bench_run *run,
+                   struct bench_forecast_case *result, struct hst_error *error)
+{
+    const struct hst_probe_drive drive = {.directory = in->store};
+    const struct hst_probe probe = {.size = sizeof probe,
+                                    .parts = HST_PROBE_DRIVES,
+                                    .drives = &drive,
+                                    .drive_count = 1,
+                                    .drive_bytes = DRIVE_BYTES};
+    struct hst_rates rates;
+    struct hst_prediction p;
+    int rc = hst_probe(&probe, &rates);
+    rc = rc ? rc : hst_engine_predict(run->engine, &rates, &p);
+    if (rc)
+        return fail(error, FAIL_BUDGET, rc, "the step can not be predicted");
+    if (p.step_s <= 0)
+        return fail(error, FAIL_VALUE, -ENODATA, "the step can not be predicted: %s", p.why);
+    result->predicted_s = p.step_s;
+    result->bound_s = p.bound_s;
+    snprintf(result->bound_by, sizeof result->bound_by, "%s", p.bound_by);
+    return 0;
+}
+
+static int run_steps(struct bench_run *run, double *seconds, uint64_t steps,
+                     struct hst_error *error)
+{
+    int rc = 0;
+    for (uint64_t s = 0; s < steps && rc == 0; s++) {
+        double loss;
+        rc = bench_run_step(run, &seconds[s], &loss, error);
+    }
+    return rc;
+}
+
+static int run_case(const struct bench_forecast_in *in, double *seconds,
+                    struct bench_forecast_case *result, struct hst_error *error)
+{
+    const struct bench_run_in run_in = {result->batch_tokens, in->threads, in->store,
+                                        result->place};
+    double before[STEPS_BEFORE];
+    struct bench_run run;
+    int rc = bench_run_open(&run, &run_in, error);
+    if (rc)
+        return rc;
+    rc = run_steps(&run, before, STEPS_BEFORE, error);
+    rc = rc ? rc : predict(in, &run, result, error);
+    rc = rc ? rc : run_steps(&run, seconds, in->steps, error);
+    if (rc == 0)
+        result->measured_s = bench_median(seconds, in->steps);
+    bench_run_close(&run);
+    return rc;
+}
+
+int bench_forecast(const struct bench_forecast_in *in,
+                   struct bench_forecast_case cases[BENCH_FORECAST_CASES], struct hst_error *error)
+{
+    double *seconds = calloc(in->steps, sizeof *seconds);
+    int rc = seconds ? 0 : fail(error, FAIL_BUDGET, -ENOMEM, "out of memory for the results");
+    for (size_t c = 0; c < BENCH_FORECAST_CASES && rc == 0; c++) {
+        cases[c] = (struct bench_forecast_case){.place = PLACES[c % PLACE_COUNT],
+                                                .batch_tokens = TOKENS[c / PLACE_COUNT]};
+        rc = run_case(in, seconds, &cases[c], error);
+    }
+    free(seconds);
+    return rc;
+}
+
+struct bench_forecast bench_forecast_judge(const struct bench_forecast_case *cases, size_t count)
+{
+    double off[BENCH_FORECAST_CASES], bound[BENCH_FORECAST_CASES];
+    for (size_t c = 0; c < count; c++) {
+        off[c] = fabs(cases[c].predicted_s / cases[c].measured_s - 1);
+        bound[c] = cases[c].bound_s / cases[c].measured_s;
+    }
+    return (struct bench_forecast){.off_median = bench_median(off, count),
+                                   .off_worst = off[count - 1], /* sorted */
+                                   .bound_median = bench_median(bound, count)};
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_BENCH_FORECAST_H
+#define HOISTWAY_TOOLS_BENCH_FORECAST_H
+/* How well steps are predicted, and how near they come to their bound: homes × tokens of a step. */
+#include "bench/run.h"
+
+struct bench_forecast_in {
+    uint64_t steps; /* measured in each case, after those that the prediction is made from */
+    uint32_t threads;
+    const char *store;
+};
+
+struct bench_forecast_case {
+    const char *place;
+    uint64_t batch_tokens;
+    double measured_s; /* median */
+    double predicted_s, bound_s;
+    char bound_by[16];
+};
+
+enum { BENCH_FORECAST_CASES = 12 };
+
+/* Over all cases. */
+struct bench_forecast {
+    double off_median, off_worst; /* |predicted / measured - 1| */
+    double bound_median;          /* bound / measured */
+};
+
+/**
+ * Runs one case after another; each measures the drives, warms up, predicts, and only then measures
+ * its steps. Errors: negative errno with *error; also where a step can not be predicted.
+ */
+int bench_forecast(const struct bench_forecast_in *in,
+                   struct bench_forecast_case cases[BENCH_FORECAST_CASES], struct hst_error *error);
+
+/** Pure. count: 1 to BENCH_FORECAST_CASES. */
+struct bench_forecast bench_forecast_judge(const struct bench_forecast_case *cases, size_t count);
+
+#endif
