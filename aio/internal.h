@@ -26,6 +26,7 @@ enum {
     HST_AIO_WRITE_RETRIES_MAX = 1,
     HST_AIO_BAD_BYTES_MAX = 64 << 10, /* of a bad range looked at block by block */
     HST_AIO_PROBE_BYTES = 6 << 20,
+    HST_AIO_SYNC_PATIENCE = 10, /* times as long for a sync, which may have a page cache to write */
     HST_AIO_LOOKS = 8, /* at a drive that does not answer, before it is given up */
 };
 
@@ -114,6 +115,8 @@ struct hst_aio_ops {
      * fewer; negative: broken.
      */
     int (*wait)(struct hst_aio *aio, uint32_t least, uint64_t timeout_ns);
+    /* the context is broken: what was pushed and has not begun never does; optional */
+    void (*drop)(struct hst_aio *aio);
     /* a descriptor that polls readable while wait would find something; optional */
     int (*descriptor)(struct hst_aio *aio);
     /* optional, of a backend in virtual time: its clock, the time at which wait would find
@@ -162,6 +165,7 @@ struct hst_aio {
     struct piece **free_pieces;
     struct piece **finished;
     uint32_t pieces_out;   /* paused ones included */
+    uint32_t syncs_out;    /* of them */
     struct piece *paused;  /* to be pushed when they are due */
     uint32_t paused_count;
     bool pushed; /* since the last flush or wait, or the last one left something */

@@ -196,6 +196,14 @@ static int threads_flush(struct hst_aio *aio)
     return 0;
 }
 
+static void threads_drop(struct hst_aio *aio)
+{
+    struct pool *pool = aio->state;
+    pthread_mutex_lock(&pool->lock);
+    pool->queue_count = 0;
+    pthread_mutex_unlock(&pool->lock);
+}
+
 static int threads_wait(struct hst_aio *aio, uint32_t least, uint64_t timeout_ns)
 {
     struct pool *pool = aio->state;
@@ -244,5 +252,6 @@ const struct hst_aio_ops hst_aio_threads_ops = {
     .push = threads_push,
     .flush = threads_flush,
     .wait = threads_wait,
+    .drop = threads_drop,
     .descriptor = threads_descriptor,
 };

@@ -80,7 +80,7 @@ void hst_aio_context_reset(struct hst_aio *aio)
     for (uint32_t i = 0; i < aio->piece_capacity; i++)
         aio->free_pieces[i] = &aio->pieces[i];
     aio->in_flight = 0;
-    aio->pieces_out = aio->paused_count = 0;
+    aio->pieces_out = aio->paused_count = aio->syncs_out = 0;
     aio->paused = NULL;
     aio->pushed = false;
     aio->broken = aio->gone = 0;
@@ -129,6 +129,8 @@ void hst_aio_idle(struct hst_aio *aio, uint64_t duration_ns)
 static void break_down(struct hst_aio *aio, int error)
 {
     aio->broken = error;
+    if (aio->ops->drop)
+        aio->ops->drop(aio);
     for (uint32_t i = 0; i < aio->config.queue_depth; i++) {
         if (!aio->jobs[i].active)
             continue;
@@ -179,6 +181,7 @@ static void cut(struct hst_aio *aio, struct job *job)
     };
     job->cut_bytes += bytes;
     job->pieces_out++;
+    aio->syncs_out += sync;
     if (left_bytes == bytes)
         list_pop(&aio->pending);
     const bool hashed = job->op.kind == HST_AIO_WRITE && job->op.hashes;
@@ -259,6 +262,7 @@ static void release_piece(struct hst_aio *aio, struct piece *piece)
 {
     struct job *job = piece->job;
     aio->free_pieces[aio->piece_capacity - aio->pieces_out--] = piece;
+    aio->syncs_out -= piece->kind == HST_AIO_SYNC;
     job->pieces_out--;
     if (job->pieces_out == 0 && job != aio->pending.head)
         finish_job(aio, job);
@@ -454,7 +458,8 @@ static void look(struct hst_aio *aio, bool answered)
     if (answered)
         aio->now_ns = now_ns;
     aio->looked_ns = now_ns;
-    if (now_ns - aio->answered_ns >= (uint64_t)aio->config.timeout_ms * 1000000u)
+    const uint64_t patience = aio->syncs_out > 0 ? HST_AIO_SYNC_PATIENCE : 1;
+    if (now_ns - aio->answered_ns >= patience * aio->config.timeout_ms * 1000000u)
         break_down(aio, -ETIMEDOUT);
 }
 

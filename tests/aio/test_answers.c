@@ -10,10 +10,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,9 +33,12 @@ static char directory[] = "aio-answers-XXXXXX";
 static struct {
     int fdatasync, flock, fchmod, setfl, madvise; /* errno; 0: the call does its work */
     int advice;                                   /* the one that madvise fails for */
-    int submit, wait, eventfd;                    /* liburing's: negative errno */
-    int times;                                    /* how often submit answers so */
-    int syncs;                                    /* fdatasyncs so far */
+    int fallocate, direct_read;
+    bool full;                 /* pwrite writes nothing, and says so */
+    int submit, wait, eventfd; /* liburing's: negative errno */
+    int buffers_update, files_update;
+    int times; /* how often submit answers so */
+    int syncs; /* fdatasyncs so far */
 } answers;
 
 #define REAL(type, name, ...)                                                                      \
@@ -110,30 +110,40 @@ int io_uring_register_eventfd(struct io_uring *ring, int fd)
     return answers.eventfd ? answers.eventfd : real(ring, fd);
 }
 
-/* A drive that does not answer, to threads that read from it. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static bool stuck;
-static int waiting;
+int io_uring_register_buffers_update_tag(struct io_uring *ring, unsigned at,
+                                         const struct iovec *buffers, const __u64 *tags,
+                                         unsigned count)
+{
+    REAL(int, "io_uring_register_buffers_update_tag", struct io_uring *, unsigned,
+         const struct iovec *, const __u64 *, unsigned);
+    return answers.buffers_update ? answers.buffers_update : real(ring, at, buffers, tags, count);
+}
+
+int io_uring_register_files_update(struct io_uring *ring, unsigned at, const int *files,
+                                   unsigned count)
+{
+    REAL(int, "io_uring_register_files_update", struct io_uring *, unsigned, const int *, unsigned);
+    return answers.files_update ? answers.files_update : real(ring, at, files, count);
+}
+
+int fallocate(int fd, int mode, off_t offset, off_t bytes)
+{
+    REAL(int, "fallocate64", int, int, off_t, off_t);
+    return answers.fallocate ? refuse(answers.fallocate) : real(fd, mode, offset, bytes);
+}
+
+ssize_t pwrite(int fd, const void *buffer, size_t bytes, off_t offset)
+{
+    REAL(ssize_t, "pwrite64", int, const void *, size_t, off_t);
+    return answers.full ? 0 : real(fd, buffer, bytes, offset);
+}
 
 ssize_t pread(int fd, void *buffer, size_t bytes, off_t offset)
 {
     REAL(ssize_t, "pread64", int, void *, size_t, off_t);
-    pthread_mutex_lock(&lock);
-    waiting++;
-    while (stuck)
-        pthread_cond_wait(&changed, &lock);
-    waiting--;
-    pthread_mutex_unlock(&lock);
+    if (answers.direct_read && (fcntl(fd, F_GETFL) & O_DIRECT))
+        return refuse(answers.direct_read);
     return real(fd, buffer, bytes, offset);
-}
-
-static void set_stuck(bool now)
-{
-    pthread_mutex_lock(&lock);
-    stuck = now;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
 }
 
 /* ---- what cases share ------------------------------------------------------------------------ */
@@ -270,6 +280,30 @@ static void memory_that_a_child_would_inherit_is_not_given_out(void **state)
     hst_aio_buffer_free(buffer, MIB);
 }
 
+static void where_only_direct_reads_fail_files_are_buffered(void **state)
+{
+    (void)state;
+    struct hst_aio *aio = NULL;
+    struct hst_aio_info info;
+    answers.direct_read = EINVAL;
+    assert_int_equal(hst_aio_open(NULL, directory, &aio, &info), 0);
+    assert_false(info.direct);
+    hst_aio_close(&aio);
+}
+
+static void a_file_that_takes_no_zeros_is_full(void **state)
+{
+    (void)state;
+    struct hst_aio *aio = open_backend(HST_AIO_THREADS, 0);
+    struct hst_aio_file *file = NULL;
+    answers.fallocate = EOPNOTSUPP;
+    answers.full = true;
+    alarm(20);
+    assert_int_equal(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, MIB, &file), -ENOSPC);
+    alarm(0);
+    hst_aio_close(&aio);
+}
+
 /* ---- liburing -------------------------------------------------------------------------------- */
 
 static void a_submission_that_fails_breaks_the_context(void **state)
@@ -359,6 +393,69 @@ static void *submit_elsewhere(void *arg)
     return NULL;
 }
 
+static int read_one(struct hst_aio *aio, struct hst_aio_file *file, void *buffer)
+{
+    struct hst_aio_completion done;
+    const struct hst_aio_op op = {
+        .kind = HST_AIO_READ, .file = file, .buffer = buffer, .bytes = 4096};
+    const int taken = hst_aio_submit(aio, &op, 1);
+    if (taken != 1 || hst_aio_reap(aio, &done, 1, 1, UINT64_MAX) != 1)
+        return -1;
+    return done.error;
+}
+
+static void *read_elsewhere(void *arg)
+{
+    struct elsewhere *elsewhere = arg;
+    elsewhere->taken = read_one(elsewhere->aio, elsewhere->op.file, elsewhere->op.buffer);
+    return NULL;
+}
+
+/* On this thread's ring, and on the new one that another thread makes. */
+static void files_and_buffers_that_can_not_be_registered_are_used_as_they_are(void **state)
+{
+    (void)state;
+    struct hst_aio *aio = uring_or_skip();
+    void *buffer = new_buffer(MIB);
+    pthread_t thread;
+    (void)hst_aio_buffer_register(aio, buffer, MIB); /* not all kernels can */
+    answers.files_update = answers.buffers_update = -ENOMEM;
+    struct hst_aio_file *file = open_scratch(aio);
+    struct elsewhere elsewhere = {.aio = aio, .op = {.file = file, .buffer = buffer}};
+    assert_int_equal(read_one(aio, file, buffer), 0);
+    assert_int_equal(pthread_create(&thread, NULL, read_elsewhere, &elsewhere), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(elsewhere.taken, 0);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+    hst_aio_buffer_free(buffer, MIB);
+}
+
+static void a_ring_that_breaks_under_a_plan_of_faults_is_told(void **state)
+{
+    (void)state;
+    if (!kernel_has_uring())
+        skip();
+    const struct hst_aio_config config = {
+        .size = sizeof config, .backend = HST_AIO_URING, .fault = ""};
+    struct hst_aio *aio = NULL;
+    struct hst_aio_completion done;
+    assert_int_equal(hst_aio_open(&config, directory, &aio, NULL), 0);
+    struct hst_aio_file *file = open_scratch(aio);
+    void *buffer = new_buffer(MIB);
+    const struct hst_aio_op op = {
+        .kind = HST_AIO_WRITE, .file = file, .buffer = buffer, .bytes = MIB};
+    answers.submit = answers.wait = -EBADF;
+    answers.times = 1000;
+    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+    alarm(20);
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), -EBADF);
+    alarm(0);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+    hst_aio_buffer_free(buffer, MIB);
+}
+
 /* Whoever polls the descriptor would wait for ever. */
 static void a_new_ring_that_can_not_signal_is_refused(void **state)
 {
@@ -379,94 +476,6 @@ static void a_new_ring_that_can_not_signal_is_refused(void **state)
     hst_aio_buffer_free(buffer, MIB);
 }
 
-/* ---- a drive that does not answer ------------------------------------------------------------ */
-
-static int wait_by_reaping(struct hst_aio *aio)
-{
-    struct hst_aio_completion done;
-    return hst_aio_reap(aio, &done, 1, 1, UINT64_MAX);
-}
-
-static int wait_for_any(struct hst_aio *aio)
-{
-    struct hst_aio_completion done;
-    bool ready = false;
-    assert_int_equal(hst_aio_wait_any(&aio, 1, &ready, UINT64_MAX), 1);
-    assert_true(ready);
-    return hst_aio_reap(aio, &done, 1, 0, 0);
-}
-
-static int wait_by_polling(struct hst_aio *aio)
-{
-    struct hst_aio_completion done;
-    struct pollfd poller = {.fd = hst_aio_fd(aio), .events = POLLIN};
-    int rc = 0;
-    while (rc == 0 && poll(&poller, 1, 10000) == 1)
-        rc = hst_aio_reap(aio, &done, 1, 0, 0);
-    return rc;
-}
-
-static int wait_by_looking(struct hst_aio *aio)
-{
-    struct hst_aio_completion done;
-    int rc = 0;
-    while (rc == 0)
-        rc = hst_aio_reap(aio, &done, 1, 1, 1000000);
-    return rc;
-}
-
-static void nobody_waits_for_ever_for_a_drive_that_is_stuck(void **state)
-{
-    int (*const waits[])(struct hst_aio *) = {wait_by_reaping, wait_for_any, wait_by_polling,
-                                              wait_by_looking};
-    (void)state;
-    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
-        const int open = count_entries("/proc/self/fd");
-        struct hst_aio *aio = open_backend(HST_AIO_THREADS, 400);
-        struct hst_aio_file *file = open_scratch(aio);
-        void *buffer = new_buffer(MIB);
-        const struct hst_aio_op op = {
-            .kind = HST_AIO_READ, .file = file, .buffer = buffer, .bytes = 4096};
-        const int threads = count_entries("/proc/self/task");
-        alarm(20);
-        set_stuck(true);
-        assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
-        assert_int_equal(waits[i](aio), -ETIMEDOUT);
-        assert_int_equal(hst_aio_submit(aio, &op, 1), -ETIMEDOUT);
-        hst_aio_file_close(&file);
-        hst_aio_close(&aio); /* nor for its threads */
-        set_stuck(false);
-        while (count_entries("/proc/self/task") > threads - 4) /* they end when they can */
-            sched_yield();
-        alarm(0);
-        /* a late request meets its own file */
-        assert_int_equal(count_entries("/proc/self/fd"), open + 1);
-        hst_aio_buffer_free(buffer, MIB);
-    }
-}
-
-/* Requests that were answered while nobody looked are not late. */
-static void a_caller_who_was_away_finds_its_results(void **state)
-{
-    (void)state;
-    struct hst_aio *aio = open_backend(HST_AIO_THREADS, 400);
-    struct hst_aio_file *file = open_scratch(aio);
-    void *buffer = new_buffer(MIB);
-    struct hst_aio_completion done;
-    const struct hst_aio_op op = {
-        .kind = HST_AIO_READ, .file = file, .buffer = buffer, .bytes = 4096};
-    set_stuck(true);
-    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
-    usleep(500000);
-    assert_int_equal(hst_aio_reap(aio, &done, 1, 0, 0), 0); /* the clock begins only now */
-    set_stuck(false);
-    assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), 1);
-    assert_int_equal(done.error, 0);
-    hst_aio_file_close(&file);
-    hst_aio_close(&aio);
-    hst_aio_buffer_free(buffer, MIB);
-}
-
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -476,12 +485,15 @@ int main(void)
         cmocka_unit_test_setup(a_file_that_can_not_be_made_private_or_direct_leaves_nothing_behind,
                                begin),
         cmocka_unit_test_setup(memory_that_a_child_would_inherit_is_not_given_out, begin),
+        cmocka_unit_test_setup(where_only_direct_reads_fail_files_are_buffered, begin),
+        cmocka_unit_test_setup(a_file_that_takes_no_zeros_is_full, begin),
         cmocka_unit_test_setup(a_submission_that_fails_breaks_the_context, begin),
         cmocka_unit_test_setup(u8_a_submission_that_is_too_early_is_made_again, begin),
         cmocka_unit_test_setup(a_stream_ends_with_a_context_that_breaks, begin),
         cmocka_unit_test_setup(a_new_ring_that_can_not_signal_is_refused, begin),
-        cmocka_unit_test_setup(nobody_waits_for_ever_for_a_drive_that_is_stuck, begin),
-        cmocka_unit_test_setup(a_caller_who_was_away_finds_its_results, begin),
+        cmocka_unit_test_setup(files_and_buffers_that_can_not_be_registered_are_used_as_they_are,
+                               begin),
+        cmocka_unit_test_setup(a_ring_that_breaks_under_a_plan_of_faults_is_told, begin),
     };
     if (!mkdtemp(directory))
         return 2;

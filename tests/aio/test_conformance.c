@@ -18,6 +18,7 @@
 static const struct configuration configurations[] = {
     {"uring-fixed", HST_AIO_URING, 0, NULL, true},
     {"uring", HST_AIO_URING, HST_AIO_AVOID_FIXED, NULL, false},
+    {"uring-buffered", HST_AIO_URING, HST_AIO_AVOID_FIXED | HST_AIO_AVOID_DIRECT, NULL, false},
     {"threads", HST_AIO_THREADS, 0, NULL, false},
     {"threads-buffered", HST_AIO_THREADS, HST_AIO_AVOID_DIRECT, NULL, false},
     {"null", HST_AIO_NULL, 0, NULL, false},

@@ -196,7 +196,7 @@ static void a_plan_given_at_the_open_strikes_from_the_first_operation_on(void **
 static void a_request_that_is_never_answered_ends_the_wait(void **state)
 {
     (void)state;
-    const uint64_t limit_ms = backend == HST_AIO_SIM ? 120000 : 40;
+    const uint64_t limit_ms = backend == HST_AIO_SIM ? 50000 : 40;
     for (uint32_t request = 1; request <= REQUESTS; request++) {
         char plan[64];
         struct hst_aio_file *file = NULL;
@@ -219,6 +219,100 @@ static void a_request_that_is_never_answered_ends_the_wait(void **state)
         hst_aio_file_close(&file);
         hst_aio_close(&aio);
     }
+}
+
+/* It answers all the time, only never everything: that is a drive at work. */
+static void a_drive_that_is_always_busy_is_not_taken_for_a_stuck_one(void **state)
+{
+    (void)state;
+    if (backend != HST_AIO_SIM)
+        skip(); /* it would take real time */
+    open_context(NULL);
+    aio->config.timeout_ms = 10;
+    struct hst_aio_file *file = NULL;
+    struct hst_aio_completion done;
+    assert_int_equal(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, FILE_BYTES, &file), 0);
+    const struct hst_aio_op op = {
+        .kind = HST_AIO_READ, .file = file, .buffer = buffer, .bytes = PIECE};
+    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+    while (hst_aio_clock_ns(aio) < 100000000u) {
+        assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+        assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), 1);
+        assert_int_equal(done.error, 0);
+    }
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), 1);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+}
+
+/* Pauses between retries are ours, not the drive's. */
+static void what_is_paused_waits_for_no_drive(void **state)
+{
+    (void)state;
+    if (backend != HST_AIO_SIM)
+        skip();
+    open_context("times=all err=EAGAIN");
+    aio->config.timeout_ms = 1;
+    struct hst_aio_file *file = NULL;
+    struct hst_aio_completion done[2];
+    assert_int_equal(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, FILE_BYTES, &file), 0);
+    struct hst_aio_op op = {.kind = HST_AIO_READ, .file = file, .buffer = buffer, .bytes = PIECE};
+    assert_int_equal(run_op(&op, done), -EAGAIN);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+}
+
+/* A page cache may have to be written first. */
+static void a_sync_has_ten_times_as_long(void **state)
+{
+    static const struct {
+        const char *late;
+        int error;
+    } cases[] = {{"op=sync late=900ms", 0}, {"op=sync late=1100ms", -ETIMEDOUT}};
+    (void)state;
+    if (backend != HST_AIO_SIM)
+        skip();
+    for (size_t i = 0; i < 2; i++) {
+        struct hst_aio_file *file = NULL;
+        struct hst_aio_completion done[2];
+        open_context(cases[i].late);
+        aio->config.timeout_ms = 100;
+        assert_int_equal(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, FILE_BYTES, &file), 0);
+        struct hst_aio_op op = {.kind = HST_AIO_SYNC, .file = file};
+        assert_int_equal(run_op(&op, done), cases[i].error);
+        hst_aio_file_close(&file);
+        hst_aio_close(&aio);
+    }
+}
+
+static void a_stream_tells_of_each_request_that_fails(void **state)
+{
+    enum { TILE = 64 * KIB, TILES = FILE_BYTES / TILE };
+    (void)state;
+    for (unsigned nth = 1; nth <= TILES; nth += 5)
+        for (int write = 0; write < 2; write++) {
+            char plan[64];
+            struct hst_aio_file *file = NULL;
+            struct hst_aio_stream *stream = NULL;
+            struct hst_aio_completion bad = {0};
+            const struct hst_aio_stream_config config = {
+                .size = sizeof config, .tile_bytes = TILE, .depth = 4};
+            snprintf(plan, sizeof plan, "op=%s at=%u len=%u times=all err=EIO",
+                     write ? "write" : "read", (nth - 1) * TILE, TILE);
+            open_context(plan);
+            assert_int_equal(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, FILE_BYTES, &file),
+                             0);
+            const struct hst_aio_stream_job job = {
+                .from = write ? NULL : file, .to = write ? file : NULL, .bytes = FILE_BYTES};
+            assert_int_equal(hst_aio_stream_open(aio, &config, &stream), 0);
+            assert_int_equal(hst_aio_stream_run(stream, &job, &bad), -EIO);
+            assert_int_equal(bad.error, -EIO);
+            assert_int_equal(bad.bad_offset, (nth - 1) * TILE);
+            assert_int_equal(hst_aio_in_flight(aio), 0);
+            hst_aio_stream_close(&stream);
+            hst_aio_file_close(&file);
+            hst_aio_close(&aio);
+        }
 }
 
 static void u12_the_exact_range_of_a_media_error_is_reported(void **state)
@@ -312,6 +406,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_request_fails_in_every_way),
         cmocka_unit_test(a_plan_given_at_the_open_strikes_from_the_first_operation_on),
         cmocka_unit_test(a_request_that_is_never_answered_ends_the_wait),
+        cmocka_unit_test(a_drive_that_is_always_busy_is_not_taken_for_a_stuck_one),
+        cmocka_unit_test(what_is_paused_waits_for_no_drive),
+        cmocka_unit_test(a_sync_has_ten_times_as_long),
+        cmocka_unit_test(a_stream_tells_of_each_request_that_fails),
         cmocka_unit_test(u12_the_exact_range_of_a_media_error_is_reported),
         cmocka_unit_test(u13_a_vanished_drive_stops_everything_at_once),
         cmocka_unit_test(u13_what_stopped_short_when_the_drive_vanished_is_never_said_to_be_whole),

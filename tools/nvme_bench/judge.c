@@ -17,6 +17,7 @@ void nb_latencies_add(struct nb_latencies *l, uint64_t ns)
 {
     if (l->stride == 0)
         l->stride = 1;
+    l->most = ns > l->most ? ns : l->most;
     if (l->seen++ % l->stride != 0)
         return;
     if (l->count == l->capacity) { /* keep every other one from now on */
@@ -40,16 +41,19 @@ static int compare_u64(const void *a, const void *b)
 void nb_latencies_percentiles(const struct nb_latencies *const *sets, size_t set_count,
                               uint64_t *scratch, double percentiles[NB_PERCENTILES])
 {
-    static const double shares[NB_PERCENTILES] = {0.5, 0.9, 0.99, 0.999, 1};
+    static const double shares[NB_PERCENTILES - 1] = {0.5, 0.9, 0.99, 0.999};
     size_t count = 0;
+    uint64_t most = 0;
     for (size_t s = 0; s < set_count; s++) {
         if (sets[s]->count)
             memcpy(scratch + count, sets[s]->ns, sets[s]->count * sizeof *scratch);
         count += sets[s]->count;
+        most = sets[s]->most > most ? sets[s]->most : most;
     }
     if (count)
         qsort(scratch, count, sizeof *scratch, compare_u64);
-    for (size_t p = 0; p < NB_PERCENTILES; p++) {
+    percentiles[NB_PERCENTILES - 1] = count ? (double)most : NAN;
+    for (size_t p = 0; p + 1 < NB_PERCENTILES; p++) {
         size_t rank = (size_t)ceil(shares[p] * (double)count);
         percentiles[p] = count ? (double)scratch[rank ? rank - 1 : 0] : NAN;
     }

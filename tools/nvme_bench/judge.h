@@ -12,11 +12,12 @@ struct nb_latencies {
     uint64_t *ns;
     size_t count, capacity;
     uint64_t stride, seen; /* stride 0 counts as 1 */
+    uint64_t most;         /* of all, those that were thinned out included */
 };
 void nb_latencies_add(struct nb_latencies *latencies, uint64_t ns);
 /**
- * Nearest-rank percentiles of several sets together; sorts what it copies into scratch, which has
- * room for all. NAN where there are none.
+ * Nearest-rank percentiles of several sets together, the last one the longest of all; sorts what it
+ * copies into scratch, which has room for all. NAN where there are none.
  */
 void nb_latencies_percentiles(const struct nb_latencies *const *sets, size_t set_count,
                               uint64_t *scratch, double percentiles[NB_PERCENTILES]);

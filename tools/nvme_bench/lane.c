@@ -34,7 +34,7 @@ int nb_lane_open(struct nb_lane *lane, size_t buffer_bytes)
     nb_stamp_fill(buffer, 2 * buffer_bytes,
                   lane->run ^ ((uint64_t)lane->drive << 32 | lane->index));
     /* Refused where RLIMIT_MEMLOCK is small, or without io_uring: then it is slower, no more. */
-    (void)hst_aio_buffer_register(lane->aio, buffer, 2 * buffer_bytes);
+    lane->register_error = hst_aio_buffer_register(lane->aio, buffer, 2 * buffer_bytes);
     return 0;
 }
 
@@ -65,7 +65,7 @@ void nb_lane_begin(struct nb_lane *lane, const struct nb_job *job)
     lane->cursor[0] = lane->cursor[1] = 0;
     lane->submitted_bytes = lane->moved_bytes = lane->written_bytes = lane->operations = 0;
     lane->latencies.count = 0;
-    lane->latencies.seen = lane->latencies.stride = 0;
+    lane->latencies.seen = lane->latencies.stride = lane->latencies.most = 0;
     lane->over = false;
     lane->window_base = 0;
     lane->start_ns = lane->end_ns = lane->window_start_ns = hst_aio_clock_ns(lane->aio);

@@ -51,6 +51,7 @@ struct nb_lane {
        is what the data read back is compared with. buffer_bytes each, of one allocation. */
     char *buffer, *source;
     size_t buffer_bytes;
+    int register_error; /* 0, or why they are not registered with the ring */
     struct nb_slot *slots;
     uint32_t *free_slots;
     struct nb_latencies latencies;

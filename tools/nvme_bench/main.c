@@ -166,7 +166,8 @@ static int measure_and_report(const struct nb_args *a, struct nb_result *result,
                               struct hst_error *error)
 {
     struct nb_target html = {0};
-    int rc = nb_target_open(&html, a->html, error);
+    int rc = nb_target_check(a->html, a->from, error);
+    rc = rc ? rc : nb_target_open(&html, a->html, error);
     rc = rc ? rc : a->compare ? compare(a, result, error) : obtain(a, result, error);
     int code = CLI_EXIT_OK;
     if (rc == -ECANCELED) {

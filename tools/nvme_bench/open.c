@@ -206,35 +206,50 @@ static int check_distinct(const struct nb_bench *b)
     return rc;
 }
 
+/* Whether aio understands the words: asked on drives that are none. */
+static int check_words(const struct nb_bench *b, const struct hst_aio_config *config,
+                       const char *what, const char *words, const char *example)
+{
+    struct hst_aio *aio = NULL;
+    struct hst_aio_info info = {0};
+    int rc = hst_aio_open(config, ".", &aio, &info);
+    hst_aio_close(&aio);
+    if (!rc)
+        return 0;
+    return fail(b->error, FAIL_VALUE, rc,
+                "%s '%.150s' is refused: %.127s. Fix: as in %s; <hoistway/aio.h> has all words.",
+                what, words, info.refusal[0] ? info.refusal : strerror(-rc), example);
+}
+
+static int check_all_words(const struct nb_bench *b)
+{
+    const struct hst_aio_config fault = {
+        .size = sizeof fault, .backend = HST_AIO_NULL, .fault = b->args->io_fault};
+    int rc =
+        fault.fault ? check_words(b, &fault, "--fault", fault.fault, "op=read nth=3 err=EIO") : 0;
+    for (uint32_t d = 0; !rc && d < b->result->drive_count; d++) {
+        const struct nb_drive *drive = &b->result->drives[d];
+        const struct hst_aio_config model = {
+            .size = sizeof model, .backend = HST_AIO_SIM, .model = drive->path};
+        if (drive->simulated)
+            rc = check_words(b, &model, "the drive", model.model, "sim:read=7G,write=5G");
+    }
+    return rc;
+}
+
 int nb_bench_check(const struct nb_bench *b)
 {
-    int rc = check_distinct(b);
+    int rc = check_all_words(b);
+    rc = rc ? rc : check_distinct(b);
     for (uint32_t d = 0; !rc && d < b->result->drive_count; d++)
         rc = check_drive(b, &b->result->drives[d]);
     return rc ? rc : check_memory(b);
-}
-
-/* Of a simulated drive's model or of --fault; where both are given either may be meant. */
-static int refuse_words(struct nb_bench *b, const struct nb_drive *d, const char *refusal)
-{
-    const char *fault = b->args->io_fault;
-    char drive[128] = "", plan[128] = "";
-    if (d->simulated)
-        snprintf(drive, sizeof drive, "the drive '%.100s' ", d->path);
-    if (fault)
-        snprintf(plan, sizeof plan, "%s--fault '%.100s' ", d->simulated ? "or " : "", fault);
-    return fail(b->error, FAIL_VALUE, -EINVAL,
-                "%s%sis refused: %.127s. Fix: as in sim:read=7G,write=5G or op=read nth=3 err=EIO; "
-                "<hoistway/aio.h> has all words.",
-                drive, plan, refusal);
 }
 
 static int refuse_open(struct nb_bench *b, const struct nb_drive *d, int native,
                        const struct hst_aio_info *info)
 {
     char reason[400];
-    if (info && info->refusal[0])
-        return refuse_words(b, d, info->refusal);
     if (native == -ENOSPC || native == -EDQUOT)
         return fail(b->error, FAIL_DISK_SPACE, native,
                     "'%.200s' has no space left (%s). Fix: free some, or a smaller --size.",
@@ -257,11 +272,18 @@ static int refuse_open(struct nb_bench *b, const struct nb_drive *d, int native,
                 d->path, strerror(-native));
 }
 
-static void warn_about(const struct nb_drive *d, const struct hst_aio_info *info)
+static void warn_about(const struct nb_drive *d, const struct nb_lane *lane,
+                       const struct hst_aio_info *info)
 {
     char reason[400];
     if (d->simulated)
         return;
+    if (info->fixed && lane->register_error == -ENOMEM)
+        cli_warn((enum cli_code)FAIL_IO_URING,
+                 "'%.200s': %.1f MiB of buffers are not registered with io_uring, which costs rate "
+                 "and CPU time: ulimit -l is %.1f MiB",
+                 d->path, 2.0 * (double)lane->buffer_bytes / (double)MIB,
+                 (double)info->memlock_bytes / (double)MIB);
     if (info->uring_error) {
         hst_io_reason(info->uring_error, info->uring_step, reason, sizeof reason);
         cli_warn((enum cli_code)FAIL_IO_URING, "%s", reason);
@@ -320,7 +342,7 @@ static int open_drive(struct nb_bench *b, uint32_t drive, uint64_t run)
     if (d->zeroed)
         b->result->written_bytes += b->budget.lanes * b->budget.file_bytes;
     snprintf(d->backend, sizeof d->backend, "%s", names[info.backend]);
-    warn_about(d, &info);
+    warn_about(d, &b->lanes[drive][0], &info);
     return 0;
 }
 

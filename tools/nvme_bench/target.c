@@ -16,6 +16,16 @@ static int refuse(const struct nb_target *target, int native, struct hst_error *
                 target->path, strerror(native));
 }
 
+int nb_target_check(const char *path, const char *source, struct hst_error *error)
+{
+    struct stat target, from;
+    if (!path || !source || stat(path, &target) || stat(source, &from) ||
+        target.st_dev != from.st_dev || target.st_ino != from.st_ino)
+        return 0;
+    return fail(error, FAIL_VALUE, -EINVAL,
+                "--html '%.200s' is the file that --from reads. Fix: give another path.", path);
+}
+
 int nb_target_open(struct nb_target *target, const char *path, struct hst_error *error)
 {
     *target = (struct nb_target){.path = path};

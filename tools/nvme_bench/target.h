@@ -14,6 +14,8 @@ struct nb_target {
     bool created; /* by the open: removed where nothing comes to stand in it */
 };
 
+/** E402 where a report would replace the result that it is made from. Both may be null. */
+int nb_target_check(const char *path, const char *source, struct hst_error *error);
 /** E107 where it can not be written. Borrows path. */
 int nb_target_open(struct nb_target *target, const char *path, struct hst_error *error);
 /** What is written to the stream that this returns replaces what the file held; null: *error. */

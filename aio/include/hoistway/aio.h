@@ -146,7 +146,8 @@ struct hst_aio_config {
        own */
     struct hst_aio_world *world;
     /* how long a caller waits for a drive that answers nothing at all before the context breaks
-       with -ETIMEDOUT; 0: 120 s */
+       with -ETIMEDOUT, ten times as long with a sync in flight; 0: 120 s. Of operations: opening
+       files and contexts waits for a drive as the system does */
     uint32_t timeout_ms;
 };
 
