@@ -42,6 +42,11 @@ static void test_more_latencies_than_there_is_room_for_are_thinned_evenly(void *
     assert_true(l.count == 7);
     for (size_t i = 0; i < l.count; i++)
         assert_true(l.ns[i] == 16 * i);
+    const struct nb_latencies *const sets[] = {&l};
+    uint64_t scratch[8];
+    double p[NB_PERCENTILES];
+    nb_latencies_percentiles(sets, 1, scratch, p);
+    assert_true(p[NB_MAX] == 99); /* which was thinned out */
 }
 
 static struct nb_sustained windows(const double *rates, uint32_t count)
