@@ -2,9 +2,8 @@
 /*
  * The least time a training step can take on given rates. Each term counts what must move or be
  * computed whatever the schedule, and terms of different resources overlap fully but for the first
- * unit's way in and the last unit's way out. The one thing that can beat it is memory: states that
- * it holds may be read before the update begins and written after the forward. docs/nvme-bench.md
- * derives each term and works two examples by hand.
+ * unit's way in and the last unit's way out. docs/nvme-bench.md derives each term, says what can
+ * beat it, and works two examples by hand.
  */
 #include <hoistway/plan.h>
 
@@ -67,14 +66,37 @@ static double seconds(double bytes, double rate)
     return rate > 0 ? bytes / rate : 0;
 }
 
-/*
- * Reading and writing u bytes each. The drive may be given them mixed or one after the other, so
- * the bound takes what is faster; a mixed rate that was not measured leaves the latter.
- */
-static double update_seconds(const struct hst_bound_in *in, double u)
+/* The weights on drives: what a sweep reads of them. */
+static double fetched_bytes(const struct hst_bound_in *in)
 {
-    double apart = seconds(u, in->read) + seconds(u, in->write);
-    return in->mixed > 0 ? fmin(apart, 2 * u / in->mixed) : apart;
+    return in->bytes.weight * in->weights_on_nvme * (double)hst_shape_params(&in->shape);
+}
+
+/* What the update moves between memory and drives. */
+struct traffic {
+    double read, written; /* never fewer written than read */
+};
+
+/* Its read of the weights is the forward's too. A version is written whole, so weights are written
+   with their states, wherever they live. */
+static struct traffic update_traffic(const struct hst_bound_in *in)
+{
+    double n = (double)hst_shape_params(&in->shape), w = in->bytes.weight;
+    double f_w = in->weights_on_nvme, f_s = in->states_on_nvme;
+    return (struct traffic){.read = (in->bytes.state * f_s + w * f_w) * n,
+                            .written = (in->bytes.state * f_s + w * fmax(f_s, f_w)) * n};
+}
+
+/*
+ * The drive may be given reads and writes one after the other, or mixed until all is read and then
+ * the rest of the writes, so the bound takes what is faster; a mixed rate that was not measured
+ * leaves the former.
+ */
+static double update_seconds(const struct hst_bound_in *in, struct traffic t)
+{
+    double apart = seconds(t.read, in->read) + seconds(t.written, in->write);
+    double mixed = seconds(2 * t.read, in->mixed) + seconds(t.written - t.read, in->write);
+    return in->mixed > 0 ? fmin(apart, mixed) : apart;
 }
 
 /* Seconds of each resource in one phase of the step. */
@@ -105,16 +127,15 @@ static enum hst_bound_by longest_of(const struct hst_bound *b)
 static void count_work(const struct hst_bound_in *in, uint64_t tokens, struct hst_bound *b)
 {
     const struct hst_shape *s = &in->shape;
-    double n = (double)hst_shape_params(s);
-    double w = in->bytes.weight, f_w = in->weights_on_nvme, f_s = in->states_on_nvme;
+    struct traffic update = update_traffic(in);
     double attention =
         (double)s->layers * (double)((uint64_t)s->heads * s->head_dim) * (double)in->seq_len;
-    double update = (in->bytes.state * f_s + w * fmax(f_s, f_w)) * n;
     b->flops =
         (in->recompute ? 8 : 6) * ((double)hst_shape_matmul_params(s) + attention) * (double)tokens;
-    b->nvme_read_bytes = update + 2 * w * f_w * n + in->spill_bytes;
-    b->nvme_write_bytes = update + in->spill_bytes;
-    b->nvme_space_bytes = 2 * update;
+    b->nvme_read_bytes = update.read + fetched_bytes(in) + in->spill_bytes;
+    b->nvme_write_bytes = update.written + in->spill_bytes;
+    b->nvme_space_bytes = 2 * update.written;
+    b->update_s = update_seconds(in, update);
 }
 
 static void split_phases(const struct hst_bound_in *in, const struct hst_bound *b,
@@ -122,16 +143,16 @@ static void split_phases(const struct hst_bound_in *in, const struct hst_bound *
 {
     double n = (double)hst_shape_params(&in->shape);
     double w = in->bytes.weight, g = in->bytes.grad, stored = in->bytes.state + w;
-    double update = b->nvme_write_bytes - in->spill_bytes;
-    double fetched = w * in->weights_on_nvme * n; /* in each of the two sweeps */
+    double fetched = fetched_bytes(in);
+    struct traffic update = update_traffic(in);
     *forward = (struct phase){
         .gpu = b->forward_s,
-        .nvme = b->update_s + seconds(fetched, in->read) + seconds(in->spill_bytes, in->write),
+        .nvme = b->update_s + seconds(in->spill_bytes, in->write),
         .link = seconds(w * n, in->link),
         /* Adam reads and writes states and weights and reads gradients; the drives' copies pass
            through memory once each way; the weights leave it for the GPU */
-        .dram =
-            seconds((2 * stored + g + w) * n + 2 * update + fetched + in->spill_bytes, in->dram),
+        .dram = seconds((2 * stored + g + w) * n + update.read + update.written + in->spill_bytes,
+                        in->dram),
     };
     *backward = (struct phase){
         .gpu = b->backward_s,
@@ -163,7 +184,6 @@ int hst_bound(const struct hst_bound_in *in, uint64_t tokens, struct hst_bound *
     b.gpu_s = b.flops / in->flops_per_s;
     b.forward_s = b.gpu_s * 2 / (in->recompute ? 8 : 6);
     b.backward_s = b.gpu_s - b.forward_s;
-    b.update_s = update_seconds(in, b.nvme_write_bytes - in->spill_bytes);
     split_phases(in, &b, &forward, &backward);
     struct phase whole = {forward.gpu + backward.gpu, forward.nvme + backward.nvme,
                           forward.link + backward.link, forward.dram + backward.dram};

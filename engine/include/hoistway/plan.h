@@ -66,7 +66,7 @@ struct hst_bound {
     double nvme_read_bytes, nvme_write_bytes; /* of a step, all drives */
     double nvme_space_bytes;              /* on drives: two slots, the last commit's and the next */
     double gpu_s, forward_s, backward_s;  /* computing alone; gpu_s is the sum of the other two */
-    double update_s;                      /* the optimizer's reads and writes */
+    double update_s;                      /* the update's reads, the forward's too, and writes */
     double nvme_s, link_s, dram_s;        /* each resource's whole time */
     double step_s;                        /* least time of a step */
     double efficiency;                    /* gpu_s / step_s */
@@ -75,16 +75,18 @@ struct hst_bound {
 
 /**
  * The lower bound on a step of `tokens` tokens, of every schedule that, without `overlap`, updates
- * between backward and the next backward: the update has to know the norm. Memory can beat it by
- * what it holds: b bytes of states that are read during the backward before, or written during the
- * one after, spare the update at most b/read + b/write seconds. The derivation is in
- * docs/nvme-bench.md; in short,
- * with N parameters (N_c of them multiplied), w, S, g bytes of weight, state and gradient per
- * parameter, f_s and f_w the shares on drives, c = 6 or, with recomputing, 8:
+ * between backward and the next backward: the update has to know the norm. It is of versions that
+ * are written whole, and of schedules that move whole layers. Memory can beat it by what it holds
+ * between two sweeps: b bytes that are not read again, were read before, or are written later spare
+ * a step at most b/read + b/min(read, write) seconds. docs/nvme-bench.md has the derivation, and
+ * what else can beat it; in short, with N parameters (N_c of them multiplied), w, S, g bytes of
+ * weight, state and gradient per parameter, f_s and f_w the shares on drives, c = 6 or, with
+ * recomputing, 8:
  *   gpu      = c·(N_c + L·heads·head_dim·seq_len)·tokens / flops_per_s, 2/c of it in forward
- *   update   = reads and writes u = (S·f_s + w·max(f_s, f_w))·N bytes, at the least of
- *              u/read + u/write and 2u/mixed
- *   forward  : nvme = update + f_w·w·N/read + spill/write      link = w·N/link
+ *   update   = reads r = (S·f_s + w·f_w)·N bytes, the forward's weights among them, and writes
+ *              u = (S·f_s + w·max(f_s, f_w))·N, at the least of r/read + u/write and
+ *              2r/mixed + (u - r)/write
+ *   forward  : nvme = update + spill/write                     link = w·N/link
  *   backward : nvme = f_w·w·N/read + spill/read                link = max(w, g)·N/link
  *   a phase takes its longest resource + 1/L of the others on the chain drive → link → GPU
  *   step     = forward + backward; with `overlap` both are one phase

@@ -98,14 +98,15 @@ def bound(shape, tokens, flops, read, write, mixed, seq=2048, c=8, precision='bf
     w, s, _ = BYTES[precision]
     gpu = c * (n - vocab * h + layers * heads * dim * seq) * tokens / flops
     u = (s * states + w * max(states, weights)) * n
-    update = min(u / read + u / write, 2 * u / mixed)
+    r = (s * states + w * weights) * n
+    update = min(r / read + u / write, 2 * r / mixed + (u - r) / write)
     fetch = w * weights * n / read
-    phases = [(gpu * 2 / c, update + fetch), (gpu * (c - 2) / c, fetch)]
+    phases = [(gpu * 2 / c, update), (gpu * (c - 2) / c, fetch)]
     if overlap:
         phases = [tuple(map(sum, zip(*phases)))]
     step = sum(max(g, d) + min(g, d) / layers for g, d in phases)
-    return {'params': n, 'gpu_s': gpu, 'update_s': update, 'nvme_s': update + 2 * fetch,
-            'written_bytes': u, 'read_bytes': u + 2 * w * weights * n, 'space_bytes': 2 * u,
+    return {'params': n, 'gpu_s': gpu, 'update_s': update, 'nvme_s': update + fetch,
+            'written_bytes': u, 'read_bytes': r + w * weights * n, 'space_bytes': 2 * u,
             'step_s': step, 'efficiency': gpu / step}
 
 
@@ -338,6 +339,7 @@ class Verdict(Case):
         self.check('8B', ['--overlap', '--gpus', '2'], 3, overlap=True)
         self.check('13B', ['--states', '0.5', '--weights', '1', '--target', '50'], 3, states=.5,
                    weights=1)
+        self.check('8B', ['--weights', '0.25', '--overlap'], 3, weights=.25, overlap=True)
 
     # Two slots of 12 bytes for each of the 8,030,261,248 parameters.
     SPACE = 24 * 8030261248
