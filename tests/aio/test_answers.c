@@ -20,6 +20,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h> /* needs the ones before */
@@ -37,8 +38,11 @@ static struct {
     bool full;                 /* pwrite writes nothing, and says so */
     int submit, wait, eventfd; /* liburing's: negative errno */
     int buffers_update, files_update;
-    int times; /* how often submit answers so */
-    int syncs; /* fdatasyncs so far */
+    int pwrite;           /* errno of the next one */
+    uint32_t align_bytes; /* what the kernel says O_DIRECT needs */
+    int signals;          /* eventfds that were registered so far */
+    int times;            /* how often submit answers so */
+    int syncs;            /* fdatasyncs so far */
 } answers;
 
 #define REAL(type, name, ...)                                                                      \
@@ -89,6 +93,25 @@ int fcntl(int fd, int command, ...)
                                                : real(fd, command, argument);
 }
 
+/* statx, of which the C library may not know what it says on O_DIRECT */
+long syscall(long number, ...)
+{
+    REAL(long, "syscall", long, ...);
+    enum { DIRECT = 0x2000, MEMORY_ALIGN_AT = 0x98 / 4 };
+    long a[6];
+    va_list arguments;
+    va_start(arguments, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(arguments, long);
+    va_end(arguments);
+    if (number != SYS_statx || answers.align_bytes == 0)
+        return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    uint32_t *said = (uint32_t *)(uintptr_t)a[4];
+    said[0] = DIRECT;
+    said[MEMORY_ALIGN_AT] = said[MEMORY_ALIGN_AT + 1] = answers.align_bytes;
+    return 0;
+}
+
 int io_uring_submit(struct io_uring *ring)
 {
     REAL(int, "io_uring_submit", struct io_uring *);
@@ -107,6 +130,7 @@ int io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe 
 int io_uring_register_eventfd(struct io_uring *ring, int fd)
 {
     REAL(int, "io_uring_register_eventfd", struct io_uring *, int);
+    answers.signals += answers.eventfd == 0;
     return answers.eventfd ? answers.eventfd : real(ring, fd);
 }
 
@@ -135,6 +159,10 @@ int fallocate(int fd, int mode, off_t offset, off_t bytes)
 ssize_t pwrite(int fd, const void *buffer, size_t bytes, off_t offset)
 {
     REAL(ssize_t, "pwrite64", int, const void *, size_t, off_t);
+    const int error = answers.pwrite;
+    answers.pwrite = 0;
+    if (error)
+        return refuse(error);
     return answers.full ? 0 : real(fd, buffer, bytes, offset);
 }
 
@@ -226,6 +254,32 @@ static void the_probe_finds_a_directory_that_can_not_be_synced(void **state)
     assert_int_equal(count_entries(directory), 0);
 }
 
+static void where_o_direct_needs_larger_blocks_it_is_not_used(void **state)
+{
+    (void)state;
+    const struct hst_aio_config config = {.size = sizeof config, .backend = HST_AIO_THREADS};
+    struct hst_aio *aio = NULL;
+    struct hst_aio_info info;
+    answers.align_bytes = 2 * HST_AIO_ALIGN_BYTES;
+    assert_int_equal(hst_aio_open(&config, directory, &aio, &info), 0);
+    assert_false(info.direct);
+    assert_int_equal(info.direct_error, -EINVAL);
+    assert_int_equal(info.direct_offset_align_bytes, answers.align_bytes);
+    hst_aio_close(&aio);
+}
+
+static void an_error_of_the_first_write_is_no_lack_of_o_direct(void **state)
+{
+    (void)state;
+    const struct hst_aio_config config = {.size = sizeof config, .backend = HST_AIO_THREADS};
+    struct hst_aio *aio = NULL;
+    answers.align_bytes = HST_AIO_ALIGN_BYTES;
+    answers.pwrite = EIO;
+    assert_int_equal(hst_aio_open(&config, directory, &aio, NULL), -EIO);
+    assert_null(aio);
+    assert_int_equal(count_entries(directory), 0);
+}
+
 static void what_can_not_be_locked_is_not_used(void **state)
 {
     static const int cases[][2] = {{ENOLCK, -ENOLCK}, {EOPNOTSUPP, -ENOLCK}, {EBADF, -EBADF}};
@@ -273,6 +327,7 @@ static void memory_that_a_child_would_inherit_is_not_given_out(void **state)
         answers.advice = advices[i];
         assert_int_equal(hst_aio_buffer_alloc(MIB, &buffer), -EINVAL);
         assert_int_equal(hst_aio_buffer_open(NULL, MIB, &found), -EINVAL);
+        assert_int_equal(hst_aio_buffer_alloc(SIZE_MAX / 4, &buffer), -ENOMEM); /* none to advise */
         assert_null(buffer);
     }
     answers.advice = MADV_HUGEPAGE; /* a wish, no more */
@@ -370,6 +425,24 @@ static void a_stream_ends_with_a_context_that_breaks(void **state)
     assert_int_equal(hst_aio_stream_run(stream, &job, NULL), -EBADF);
     assert_int_equal(hst_aio_in_flight(aio), 0);
     hst_aio_stream_close(&stream);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+}
+
+static void a_ring_that_can_not_signal_is_asked_again(void **state)
+{
+    (void)state;
+    struct hst_aio *aio = uring_or_skip();
+    struct hst_aio_file *file = open_scratch(aio);
+    struct hst_aio_completion done;
+    const struct hst_aio_op op = {.kind = HST_AIO_SYNC, .file = file};
+    answers.eventfd = -ENOMEM;
+    assert_true(hst_aio_fd(aio) >= 0);
+    answers.eventfd = 0;
+    assert_int_equal(answers.signals, 0);
+    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+    assert_int_equal(answers.signals, 1);
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), 1);
     hst_aio_file_close(&file);
     hst_aio_close(&aio);
 }
@@ -481,6 +554,8 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup(a_sync_that_fails_is_told_once_and_never_tried_again, begin),
         cmocka_unit_test_setup(the_probe_finds_a_directory_that_can_not_be_synced, begin),
+        cmocka_unit_test_setup(where_o_direct_needs_larger_blocks_it_is_not_used, begin),
+        cmocka_unit_test_setup(an_error_of_the_first_write_is_no_lack_of_o_direct, begin),
         cmocka_unit_test_setup(what_can_not_be_locked_is_not_used, begin),
         cmocka_unit_test_setup(a_file_that_can_not_be_made_private_or_direct_leaves_nothing_behind,
                                begin),
@@ -490,6 +565,7 @@ int main(void)
         cmocka_unit_test_setup(a_submission_that_fails_breaks_the_context, begin),
         cmocka_unit_test_setup(u8_a_submission_that_is_too_early_is_made_again, begin),
         cmocka_unit_test_setup(a_stream_ends_with_a_context_that_breaks, begin),
+        cmocka_unit_test_setup(a_ring_that_can_not_signal_is_asked_again, begin),
         cmocka_unit_test_setup(a_new_ring_that_can_not_signal_is_refused, begin),
         cmocka_unit_test_setup(files_and_buffers_that_can_not_be_registered_are_used_as_they_are,
                                begin),

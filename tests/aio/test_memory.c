@@ -277,10 +277,13 @@ static void a_buffer_says_which_wishes_were_granted(void **state)
     assert_null(buffer.memory);
     hst_aio_buffer_close(&buffer); /* a zeroed one is accepted */
 
-    config.node = 4000; /* no such node: placed anywhere, and said so */
-    assert_int_equal(hst_aio_buffer_open(&config, MIB, &buffer), 0);
-    assert_true(buffer.bind_error < 0);
-    hst_aio_buffer_close(&buffer);
+    static const uint32_t absent[] = {1000, 4000, UINT32_MAX};
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+        config.node = absent[i]; /* no such node: placed anywhere, and said so */
+        assert_int_equal(hst_aio_buffer_open(&config, MIB, &buffer), 0);
+        assert_true(buffer.bind_error < 0);
+        hst_aio_buffer_close(&buffer);
+    }
     pins.answer = -ENODEV;
     assert_int_equal(hst_aio_buffer_open(&config, MIB, &buffer), -ENODEV);
     assert_int_equal(hst_aio_buffer_open(NULL, 0, &buffer), -EINVAL);

@@ -4,7 +4,6 @@
 
     variants.py compilers SOURCE_ROOT FLAGS   gcc and clang, -O2 and -O3, on this machine
     variants.py neon SOURCE_ROOT FLAGS        Debian's aarch64 cross compiler, run by qemu-user
-    variants.py mutants SOURCE_ROOT FLAGS     with one operation changed: some test must fail
 
 FLAGS is JSON, {cpu family: {instruction set: flags}}, as in cpu_adam/meson.build. Every way must
 pass all tests, and give the same digest: the same results to the bit on any compiler and machine.
@@ -128,79 +127,8 @@ def neon(source, flags, folder):
     return try_ways(ways)
 
 
-# ---- mutants ----
-
-def split_arguments(text, start):
-    """The arguments of a call whose opening parenthesis is at start, and where it ends."""
-    depth, begin, found = 0, start + 1, []
-    for at in range(start, len(text)):
-        depth += {'(': 1, ')': -1}.get(text[at], 0)
-        if depth == 0 or (depth == 1 and text[at] == ','):
-            found.append(text[begin:at].strip())
-            begin = at + 1
-        if depth == 0:
-            return found, at + 1
-    raise ValueError(text[start:])
-
-
-def unfused(text, call, form):
-    """The text, each time with one more call of a fused operation taken apart."""
-    for match in re.finditer(re.escape(call) + r'\(', text):
-        arguments, end = split_arguments(text, match.end() - 1)
-        yield text[:match.start()] + form.format(*arguments) + text[end:]
-
-
-def mutants(source, flags, folder):
-    """(file, changed text, instruction set to build, tests of which one must fail)."""
-    def read(name):
-        with open(os.path.join(source, 'cpu_adam', name), encoding='utf-8') as f:
-            return f.read()
-
-    for text in unfused(read('plain.h'), 'fmaf', '(({0}) * ({1}) + ({2}))'):
-        yield 'plain.h', text, 'c', ['update']
-    numbers = read('numbers.h')
-    yield 'numbers.h', numbers.replace('noise & 0xffffu', '0x7fffu'), 'c', ['adamw']
-    yield 'numbers.h', numbers.replace('bits + 0x8000u', 'bits + 0x7fffu'), 'c', ['convert']
-    yield 'numbers.h', numbers.replace('0xfffu + (normal', '0x1000u + (normal'), 'c', ['convert']
-    if platform.machine() == 'x86_64':
-        for isa, prefix in (('avx2', '_mm256'), ('avx512', '_mm512')):
-            name = f'vector_{isa}.h'
-            form = f'{prefix}_add_ps({prefix}_mul_ps({{0}}, {{1}}), {{2}})'
-            for text in unfused(read(name), prefix + '_fmadd_ps', form):
-                yield name, text, isa, ['isa']
-            yield name, read(name).replace(' != 0;', ' < 0;'), isa, ['isa']
-            yield name, read(name).replace('_srai_epi16', '_srli_epi16'), isa, ['isa']
-
-
-def each_mutant(source, flags, folder):
-    """Each mutant in turn, built from a copy of the sources."""
-    survived = 0
-    copy = os.path.join(folder, 'source')
-    isas = flags[platform.machine()]
-    for count, (name, text, isa, tests) in enumerate(mutants(source, flags, folder), 1):
-        shutil.rmtree(copy, ignore_errors=True)
-        for part in ('cpu_adam', os.path.join('tests', 'cpu_adam')):
-            shutil.copytree(os.path.join(source, part), os.path.join(copy, part))
-        path = os.path.join(copy, 'cpu_adam', name)
-        with open(path, encoding='utf-8') as f:
-            assert f.read() != text, f'{name}: nothing was changed'
-        with open(path, 'w', encoding='utf-8') as f:
-            f.write(text)
-        way = Way(f'mutant {count} ({name})', copy, os.path.join(folder, str(count)),
-                  ['cc', '-O1'], isas)
-        way.build(tests)
-        done = [way.run(t, *([isa] if t == 'isa' else []), '--seed', SEED) for t in tests]
-        if any(d.returncode == 77 for d in done):
-            print(f'{way.name}: this machine has no {isa}')
-            continue
-        caught = any(d.returncode != 0 for d in done)
-        print(f'{way.name}: {"caught" if caught else "SURVIVED"} by {", ".join(tests)}')
-        survived += not caught
-    return survived == 0
-
-
 if __name__ == '__main__':
-    jobs = {'compilers': compilers, 'neon': neon, 'mutants': each_mutant}
+    jobs = {'compilers': compilers, 'neon': neon}
     if len(sys.argv) != 4 or sys.argv[1] not in jobs:
         sys.exit(__doc__)
     if sys.argv[1] != 'neon' and platform.machine() not in json.loads(sys.argv[3]):

@@ -73,12 +73,31 @@ static void check_deps(const struct run *r, struct walk_at at)
     }
 }
 
+/* What a lease holds at the end of a period that was not cut short is there for its heir: a buffer
+ * that came from the pool instead would hold the right bytes too, read once more. */
+static void check_kept(const struct run *r, struct walk_at at)
+{
+    const struct node *nodes = r->graph.nodes;
+    uint32_t number = nodes[at.node].lease[0];
+    uint32_t legacy = number == GRAPH_NONE ? GRAPH_NONE : r->graph.leases[number].legacy;
+    if (legacy == GRAPH_NONE || at.period == 0 || r->narrowed[at.period - 1])
+        return;
+    bool held = false;
+    for (uint32_t i = 0; i < r->graph.node_count; i++)
+        for (unsigned l = 0; l < NODE_LEASES && r->started[at.period - 1][i]; l++)
+            held = held || nodes[i].lease[l] == legacy;
+    if (walk_was_kept(&r->walk, at) != held)
+        fail_msg("%s: node %u of period %llu %s its buffer of the period before", r->c.name,
+                 at.node, (unsigned long long)at.period, held ? "did not get" : "got");
+}
+
 static void start(struct run *r, enum lane lane, struct walk_at at)
 {
     struct lane_state *l = &r->lane[lane];
     enum node_kind kind = (enum node_kind)r->graph.nodes[at.node].kind;
     check_deps(r, at);
     walk_start(&r->walk, at);
+    check_kept(r, at);
     if (r->started[at.period][at.node]++)
         fail_msg("%s: node %u is started twice", r->c.name, at.node);
     l->node[l->count++] = at;

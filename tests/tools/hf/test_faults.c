@@ -80,7 +80,8 @@ static void put_model(const char *dir)
     put_text(source, "tokenizer.json", "{\"model\": \"of some length\"}");
     put_tensors(
         source, "a.safetensors",
-        "{\"__metadata__\":{\"x\":\"y\"}," F32_4("model.embed_tokens.weight", "0", "16") "}", 16);
+        "{\"__metadata__\":{\"\\u0078\":\"y\"}," F32_4("model.embed_tokens.weight", "0", "16") "}",
+        16);
     put_tensors(source, "b.safetensors",
                 "{" F32_4("lm_head.weight", "0", "16") "," F32_4("x", "16", "32") "}", 32);
     put_text(source, "model.safetensors.index.json",

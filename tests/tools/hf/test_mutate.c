@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum { ROUNDS = 20000, LONGEST = 2048 };
 
@@ -237,6 +239,44 @@ static void the_same_texts_are_json_as_for_jansson(void **state)
     assert_in_range(accepted, ROUNDS / 10, 2 * ROUNDS);
 }
 
+/* A page that can not be read follows the text, wherever it is cut. */
+static void nothing_is_read_beyond_the_end_of_a_text(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"\\u0061\\ud83d\\ude00\\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\":"
+                               "[true,false,null,-1.5e+3]}";
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = sizeof text - 1;
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
+    for (size_t n = 1; n <= whole; n++) {
+        struct jsn_fault fault;
+        char *copy = memcpy(pages + page - n, text, n);
+        assert_int_equal(jsn_check(copy, n, 10, &fault), n < whole ? -EBADMSG : 0);
+    }
+    munmap(pages, 2 * page);
+}
+
+static void an_error_is_final(void **state)
+{
+    (void)state;
+    struct jsn_reader r = jsn_reader("[+]", 3);
+    assert_int_equal(jsn_next(&r).type, JSN_ARRAY);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(jsn_next(&r).type, JSN_ERROR);
+        assert_string_equal(r.why, "something that is no value");
+    }
+}
+
+static void a_nul_behind_a_backslash_is_no_escape(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"\\\0\":1}";
+    struct jsn_fault fault;
+    assert_int_equal(jsn_check(text, sizeof text - 1, 10, &fault), -EBADMSG);
+    assert_string_equal(fault.why, "an unknown escape in a string");
+}
+
 static void strings_are_unescaped_as_by_jansson(void **state)
 {
     (void)state;
@@ -257,6 +297,9 @@ int main(void)
         cmocka_unit_test(damaged_headers_are_refused_or_consistent),
         cmocka_unit_test(damaged_indexes_and_configs_are_refused_or_consistent),
         cmocka_unit_test(the_same_texts_are_json_as_for_jansson),
+        cmocka_unit_test(nothing_is_read_beyond_the_end_of_a_text),
+        cmocka_unit_test(an_error_is_final),
+        cmocka_unit_test(a_nul_behind_a_backslash_is_no_escape),
         cmocka_unit_test(strings_are_unescaped_as_by_jansson),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

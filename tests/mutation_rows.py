@@ -1,0 +1,532 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mutations.py takes out of the code, by folder and file.
+
+One line of a table is (what is taken out, text of the file, what stands there instead). The text
+must occur once. Where the line has no third part the text ends with a condition, which is still
+evaluated and no longer heeded: `if (x)` becomes `if ((x) && 0)`.
+"""
+import platform
+from collections import namedtuple
+
+Row = namedtuple('Row', 'file words old new tests')
+ROWS = []
+
+
+def unheeded(text):
+    at = text.rindex('if (') + 3
+    return f'{text[:at]}({text[at:]} && 0)'
+
+
+def mutate(file, tests, *lines):
+    for words, old, *new in lines:
+        ROWS.append(Row(file, words, old, new[0] if new else unheeded(old), tests.split()))
+
+
+# ---- aio ----
+
+mutate(
+    'aio/piece.c', 'aio/transfer aio/faults-sim',
+    ('a short transfer is continued',
+     'const bool whole = result_bytes == piece->bytes;', 'const bool whole = result_bytes > 0;'),
+    ('it is continued at a whole block',
+     'result_bytes - result_bytes % HST_AIO_ALIGN_BYTES', 'result_bytes'),
+    ('EAGAIN is tried again so many times',
+     'error == -EAGAIN && piece->retries < HST_AIO_RETRIES_MAX',
+     'error == -EAGAIN && piece->retries <= HST_AIO_RETRIES_MAX'),
+    ('EINTR is tried again so many times',
+     'error == -EINTR && piece->retries < HST_AIO_RETRIES_MAX',
+     'error == -EINTR && piece->retries <= HST_AIO_RETRIES_MAX'),
+    ('a part of a block is tried again so many times',
+     'result_bytes > 0 && piece->retries < HST_AIO_RETRIES_MAX',
+     'result_bytes > 0 && piece->retries <= HST_AIO_RETRIES_MAX'),
+    ('EAGAIN makes requests smaller',
+     'if (error == -EAGAIN && piece->bytes > HST_AIO_SMALL_BYTES)'),
+    ('progress makes the tries count anew',
+     'piece->offset += bytes;\n    piece->retries = 0;', 'piece->offset += bytes;'),
+    ('a read with a media error is tried again',
+     'if (piece->media_retries < HST_AIO_READ_RETRIES_MAX)'),
+    ('a write with a media error is tried again',
+     'piece->media_retries < HST_AIO_WRITE_RETRIES_MAX', 'piece->media_retries < 0'),
+    ('a sync with a media error is not tried again',
+     'piece->kind == HST_AIO_WRITE &&\n', 'piece->kind != HST_AIO_READ &&\n'),
+    ('a read with a media error is halved',
+     'if (piece->bytes > HST_AIO_ALIGN_BYTES)'),
+    ('the look for the end of the damage has an end',
+     ' && piece->bad_bytes < HST_AIO_BAD_BYTES_MAX', ''),
+    ('the first good block behind bad ones ends the look',
+     'if (whole && piece->bad_bytes > 0)'),
+    ("a drive's ENODATA is no end of file",
+     'piece->result == -ENODATA ? -EIO : piece->result', 'piece->result'),
+    ('no progress fails',
+     'return fail(piece, piece->kind == HST_AIO_READ ? -ENODATA : -ENOSPC);',
+     'return PIECE_FINISHED;'),
+)
+
+mutate(
+    'aio/transfer.c',
+    'aio/transfer aio/faults-sim aio/answers aio/stuck aio/threads aio/rows aio/fallback',
+    ('an error is noted',
+     '    job->error = error;\n    if (piece) {', '    if (piece) {'),
+    ('the first error is the one that is told',
+     'if (job->error)'),
+    ('an error stops the cutting',
+     'if (job == aio->pending.head)'),
+    ('what would go on after the drive is gone fails',
+     'if (goes_on)'),
+    ('nothing goes on after the drive is gone',
+     'goes_on && !job->error && !aio->gone', 'goes_on && !job->error'),
+    ('nothing goes on after an error of its operation',
+     'goes_on && !job->error && !aio->gone', 'goes_on && !aio->gone'),
+    ('a drive that is gone ends what waits',
+     'if (lost && !aio->gone)'),
+    ('ENXIO means gone',
+     'piece->result == -ENODEV || piece->result == -ENXIO', 'piece->result == -ENODEV'),
+    ('a drive that is gone stays gone',
+     '    aio->gone = -ENODEV;\n', ''),
+    ('a drive that does not answer is given up',
+     'if (now_ns - aio->answered_ns >= patience * aio->config.timeout_ms * 1000000u)'),
+    ('time in which nobody looked does not count',
+     'answered || away ||', 'answered ||'),
+    ('a hash that differs is an error',
+     'if (job->mismatch != UINT64_MAX)'),
+    ('hashes of pieces that are no whole blocks are compared',
+     'if (aio->config.piece_bytes % HST_AIO_HASH_BYTES)'),
+    ('hashes of pieces that are whole blocks are compared',
+     'if (verdict == PIECE_FINISHED && job->op.kind == HST_AIO_READ && job->op.hashes &&\n'
+     '        !job->error && aio->config.piece_bytes % HST_AIO_HASH_BYTES == 0)'),
+    ("an operation's file belongs to the context",
+     'if (!file || file->aio != aio)'),
+    ('a file that is read only is not written',
+     'if (op->kind != HST_AIO_READ && (op->kind != HST_AIO_WRITE || file->readonly))'),
+    ('an operation has a buffer and bytes',
+     'if (!op->buffer || op->bytes == 0)'),
+    ('an operation is aligned',
+     'if ((op->offset | op->bytes | (uintptr_t)op->buffer) % HST_AIO_ALIGN_BYTES)'),
+    ('an operation lies in its file',
+     'if (op->offset > file->size_bytes || op->bytes > file->size_bytes - op->offset)'),
+    ('a forked child submits nothing',
+     'check_context(const struct hst_aio *aio)\n{\n    if (!*aio->native)'),
+    ('a forked child reaps nothing',
+     'size_t least, uint64_t timeout_ns)\n{\n    if (!*aio->native)'),
+    ('a context that is broken stays broken',
+     'return aio->broken ? aio->broken : aio->gone;', 'return aio->gone;'),
+    ('a wait that fails breaks the context',
+     'if (count < 0)'),
+    ('a flush that fails breaks the context',
+     'aio->pushed = rc == 1;\n    if (rc < 0)'),
+    ('a claim that fails takes nothing',
+     'rc = aio->ops->claim(aio);\n        if (rc < 0)'),
+    ('a full queue is told',
+     'if (room == 0)'),
+)
+
+mutate(
+    'aio/hash.c', 'aio/threads',
+    ('a block is compared with its hash',
+     'if (hash_block(job, at) != job->op.hashes[at / HST_AIO_HASH_BYTES])'),
+)
+
+mutate(
+    'aio/file.c', 'aio/answers aio/fallback aio/threads aio/mounts',
+    ('an error of flock',
+     'if (errno != EWOULDBLOCK && errno != EINTR)'),
+    ('a file without its lock is not used',
+     'if (rc == 0)\n        rc = prepare(', 'rc = prepare('),
+    ('an error of fchmod',
+     'if (created && fchmod(file->fd, 0600) < 0)'),
+    ('an error of F_SETFL',
+     'if (fcntl(file->fd, F_SETFL, aio->direct ? O_DIRECT : 0) < 0)'),
+    ('an error of the preallocation',
+     'int rc = preallocate(file->fd, old_bytes, size_bytes);\n        if (rc < 0)'),
+    ('only regular files',
+     'if (!S_ISREG(st.st_mode))'),
+    ('a file that is read has so many bytes',
+     'if (size_bytes > old_bytes)'),
+    ('a file that is read has whole blocks',
+     'size_bytes = old_bytes;\n        if (size_bytes % HST_AIO_ALIGN_BYTES)'),
+    ('unknown flags',
+     'if (flags & ~(unsigned)(HST_AIO_SCRATCH | HST_AIO_CREATE | HST_AIO_READONLY))'),
+    ('flags exclude each other',
+     'if (flags & (flags - 1))'),
+    ('sizes are whole blocks',
+     'if (size_bytes % HST_AIO_ALIGN_BYTES || (size_bytes == 0 && !readonly))'),
+    ('sizes fit an off_t',
+     'if (size_bytes > INT64_MAX)'),
+    ('RLIMIT_FSIZE',
+     'if (!readonly && limit.rlim_cur != RLIM_INFINITY && size_bytes > limit.rlim_cur)'),
+    ('a created file that can not be used is unlinked',
+     'if (flags & HST_AIO_CREATE)'),
+    ('a file that was given up stays open',
+     '\n        !file->lost;', ' true;'),
+)
+
+mutate(
+    'aio/threads.c', 'aio/answers aio/stuck aio/fallback aio/threads',
+    ("the result of fdatasync",
+     'n = fdatasync(fd);', 'n = 0 * fdatasync(fd);'),
+    ('an error of pread and pwrite',
+     'return n < 0 ? -errno : (int)n;', 'return n < 0 ? (int)piece->bytes : (int)n;'),
+    ('an error of pthread_create',
+     'return -rc;', 'return 0;'),
+    # Left out: an abandoned pool takes no answers. What is written without that check has been
+    # freed, which the sanitizers see (aio/stuck) and a plain build does not.
+)
+
+mutate(
+    'aio/probe.c', 'aio/answers aio/fallback aio/transfer aio/mounts aio/rows',
+    ('an error of the write',
+     'rc = run_all(aio, file, HST_AIO_WRITE, written);\n    if (rc < 0)'),
+    ('an error of fdatasync',
+     '.kind = HST_AIO_SYNC, .file = file});\n    if (rc < 0)'),
+    ('an error of the read',
+     'rc = run_all(aio, file, HST_AIO_READ, read);\n    if (rc < 0)'),
+    ('the bytes are compared',
+     'if (memcmp(written, read, total_bytes) != 0)'),
+    ('the error of a completion',
+     'return rc < 0 ? rc : completion.error;', 'return rc < 0 ? rc : 0;'),
+    ("the kernel's word on alignment",
+     'if (st.memory_align_bytes > HST_AIO_ALIGN_BYTES || '
+     'st.offset_align_bytes > HST_AIO_ALIGN_BYTES)'),
+    ('an error of the write or read through O_DIRECT',
+     'if (fcntl(fd, F_SETFL, O_DIRECT) < 0 || pwrite(fd, block, HST_AIO_ALIGN_BYTES, 0) < 0 ||\n'
+     '        pread(fd, block, HST_AIO_ALIGN_BYTES, 0) < 0)'),
+    ('an error of O_DIRECT that is no lack of it',
+     'rc = fcntl(file->fd, F_SETFL, 0) < 0 ? -errno : 0;\n    if (rc < 0)'),
+)
+
+mutate(
+    'aio/stream.c', 'aio/answers aio/sim aio/threads',
+    ('an error of the reap',
+     'take(&run, &done[i]);\n        if (rc < 0)'),
+    ('an error of an operation',
+     'if (done->error)'),
+    ('an error of the submission',
+     'run->error = rc < 0 ? rc : -EINVAL;', ';'),
+    ("an error of the caller's function",
+     'run->error = job->tile(', '(void)job->tile('),
+    ('a job has a file, and the context nothing under way',
+     'if ((!job->from && !job->to) || job->bytes == 0 || hst_aio_in_flight(stream->aio) > 0)'),
+    ('a job is aligned',
+     'if ((job->bytes | job->from_offset | job->to_offset) % HST_AIO_ALIGN_BYTES ||\n'
+     '        (hashed && stream->tile_bytes % HST_AIO_HASH_BYTES))'),
+)
+
+mutate(
+    'aio/uring.c', 'aio/answers aio/fallback aio/rows aio/uring-fixed',
+    ('an error of the submission',
+     'int rc = io_uring_submit(&uring->ring);\n    if (!is_passing(rc))'),
+    ('an error of the wait',
+     'timeout_ns == UINT64_MAX ? NULL : &limit, NULL);\n    }\n    if (!is_passing(rc))'),
+    ('what passes is no error',
+     'rc == -EAGAIN || rc == -EBUSY ||\n           rc == -ENOMEM;', '0;'),
+    ('an error of io_uring_register_eventfd, of a new ring',
+     'rc = io_uring_register_eventfd(&uring->ring, uring->event_fd);\n        if (rc < 0)'),
+    ('an error of io_uring_register_eventfd',
+     'rc = io_uring_register_eventfd(&uring->ring, fd);\n        if (rc < 0)'),
+    ('an error of io_uring_ring_dontfork',
+     'rc = io_uring_ring_dontfork(&uring->ring);\n    if (rc < 0)'),
+    ('what the kernel lacks',
+     'if (!(uring->ring.features & IORING_FEAT_EXT_ARG))'),
+    ('an error of io_uring_setup',
+     'int rc = setup(&uring->ring, aio->piece_capacity);\n    if (rc < 0)'),
+    # Left out: the part that could not be registered is forgotten. The parts before it are
+    # unregistered right after, and this one with them.
+)
+
+mutate(
+    'aio/buffer.c', 'aio/answers aio/fallback aio/memory aio/threads',
+    ('an error of madvise',
+     'return rc;\n}\n\nint hst_aio_buffer_alloc', 'return 0;\n}\n\nint hst_aio_buffer_alloc'),
+    ('memory that is not there',
+     'if (map == MAP_FAILED)'),
+    ('sizes that can not be',
+     'if (size_bytes > SIZE_MAX / 2)'),
+    ('nodes that can not be',
+     'if (node >= NODES_MAX)'),
+    ('an error of the bind',
+     'return rc < 0 ? -errno : 0;', 'return 0;'),
+    ('an error of the pinning',
+     'buffer.memory, buffer.mapped_bytes);\n        if (rc < 0)'),
+)
+
+# ---- cpu_adam: fused operations taken apart, formats, and what is refused ----
+
+mutate(
+    'cpu_adam/plain.h', 'cpu_adam/update',
+    ('m, the outer fma', 'fmaf(k->beta1_hi, m, fmaf(k->one_minus_beta1, g, k->beta1_lo * m))',
+     'k->beta1_hi * m + fmaf(k->one_minus_beta1, g, k->beta1_lo * m)'),
+    ('m, the inner fma', 'fmaf(k->one_minus_beta1, g, k->beta1_lo * m)',
+     'k->one_minus_beta1 * g + k->beta1_lo * m'),
+    ('v, the outer fma', 'fmaf(k->beta2_hi, v, fmaf(k->one_minus_beta2 * g, g, k->beta2_lo * v))',
+     'k->beta2_hi * v + fmaf(k->one_minus_beta2 * g, g, k->beta2_lo * v)'),
+    ('v, the inner fma', 'fmaf(k->one_minus_beta2 * g, g, k->beta2_lo * v)',
+     'k->one_minus_beta2 * g * g + k->beta2_lo * v'),
+    ('the fma of the divisor', 'fmaf(sqrtf(v), k->inv_sqrt_bias2, k->eps)',
+     'sqrtf(v) * k->inv_sqrt_bias2 + k->eps'),
+    ('the fma of the decay', 'fmaf(k->decay, p, m / q)', 'k->decay * p + m / q'),
+    ('the fma of the step', 'fmaf(-k->step_size, step, p)', '-k->step_size * step + p'),
+    ('the fma of L2', 'fmaf(k->l2, p, g)', 'k->l2 * p + g'),
+    ('an f16 weight that is not finite is counted',
+     'return (weight & 0x7c00u) == 0x7c00u;', 'return 0;'),
+)
+
+def mutate_vectors():
+    mutate(
+        'cpu_adam/vector_isa.h', 'cpu_adam/isa-avx2',
+        ('m, the outer fma', 'times_plus(k->beta1_hi, *m, m_rest)',
+         'times(k->beta1_hi, *m) + m_rest'),
+        ('m, the inner fma', 'times_plus(k->one_minus_beta1, g, times(k->beta1_lo, *m))',
+         'times(k->one_minus_beta1, g) + times(k->beta1_lo, *m)'),
+        ('v, the outer fma', 'times_plus(k->beta2_hi, *v, v_rest)',
+         'times(k->beta2_hi, *v) + v_rest'),
+        ('v, the inner fma', 'times_plus(times(k->one_minus_beta2, g), g, times(k->beta2_lo, *v))',
+         'times(times(k->one_minus_beta2, g), g) + times(k->beta2_lo, *v)'),
+        ('the fma of the divisor', 'times_plus(root(*v), k->inv_sqrt_bias2, k->eps)',
+         'times(root(*v), k->inv_sqrt_bias2) + k->eps'),
+        ('the fma of the decay', 'times_plus(k->decay, *p, step)', 'times(k->decay, *p) + step'),
+        ('the fma of the step', 'times_plus(k->minus_step_size, step, *p)',
+         'times(k->minus_step_size, step) + *p'),
+        ('the fma of L2', 'times_plus(k->l2, *p, g)', 'times(k->l2, *p) + g'),
+        ("p's NaN is the one", 'p = canonical_pair(p);', ';'),
+        ("m's NaN is the one", 'm = canonical_pair(m);', ';'),
+        ("v's NaN is the one", 'v = canonical_pair(v);', ';'),
+        ('a NaN is looked for',
+         'if (kind.weights == HST_CPU_F16 ? not_finite != 0 : some_nan(p))'),
+        ('an f16 weight that is not finite is counted',
+         'not_finite += update_pair(kind, k, &here);', 'update_pair(kind, k, &here);'),
+    )
+    for isa, prefix in ('avx2', '_mm256'), ('avx512', '_mm512'):
+        mutate(
+            f'cpu_adam/vector_{isa}.h', f'cpu_adam/isa-{isa}',
+            ('fused operations', f'return {prefix}_fmadd_ps(a, b, c);',
+             f'return {prefix}_add_ps({prefix}_mul_ps(a, b), c);'),
+            ('a NaN in any lane', ' != 0;', ' < 0;'),
+            ('the sign of a remainder', '_srai_epi16', '_srli_epi16'),
+        )
+
+
+if platform.machine() == 'x86_64':
+    mutate_vectors()
+
+mutate(
+    'cpu_adam/numbers.h', 'cpu_adam/adamw cpu_adam/convert cpu_adam/update',
+    ('NaNs are canonical', 'bits_is_nan(bits) ? 0x7fc00000u : bits', 'bits'),
+    ('the noise of a rounding', 'noise & 0xffffu', '0x7fffu'),
+    ('ties of a split weight go away from zero', 'bits + 0x8000u', 'bits + 0x7fffu'),
+    ('bf16 is the nearest', 'bits + 0x7fffu + ((bits >> 16) & 1u)', 'bits + 0x8000u'),
+    ('a NaN stays one in bf16', 'bits_is_nan(bits) ? nan : nearest_even', 'nearest_even'),
+    ('f16 is the nearest', '0xfffu + (normal', '0x1000u + (normal'),
+    ('a NaN stays one in f16', 'bits_is_nan(magnitude) ? 0x7e00u : 0x7c00u', '0x7c00u'),
+    ('what is beyond f16', 'bits = magnitude >= F16_BEYOND ? special : bits;', ''),
+)
+
+mutate(
+    'cpu_adam/kernels.c', 'cpu_adam/norm',
+    ("a norm's NaN is the one", 'isnan(lane[0]) ? (double)float_of(0x7fc00000u) : lane[0]',
+     'lane[0]'),
+)
+
+mutate(
+    'cpu_adam/update.c', 'cpu_adam/update',
+    ('arrays that overlap', 'if (overlap(a, &arrays[j], n))'),
+    ('arrays that are there, or are not, against the kind',
+     'if ((a->start != 0) != (a->bytes != 0))'),
+    ('arrays that are not aligned', 'a->start % a->bytes != 0 || ', ''),
+    ('arrays that go beyond the address space', ' || n > (UINTPTR_MAX - a->start) / a->bytes', ''),
+    ('coefficients that are not sound', '!hst_adam_coef_is_sound(coef) || ', ''),
+)
+
+mutate(
+    'cpu_adam/coef.c', 'cpu_adam/coef cpu_adam/update',
+    ('coefficients are finite', 'if (!isfinite(all[i]))'),
+    ('a norm is finite', 'if (!isfinite(in->norm))'),
+    ('a bound on the norm is a number', 'isnan(in->max_norm) || ', ''),
+    ('a factor is finite', '!isfinite(in->factor) || ', ''),
+    ('a factor is positive', ' || !(in->factor > 0)', ''),
+    # Left out: steps count from 1. Without that check the coefficients are infinite and refused.
+    ('hyper-parameters', ' || !hyper_is_valid(hyper)', ''),
+    ('coefficients that overflow f32', 'if (!hst_adam_coef_is_sound(&c))'),
+    ('eps is positive', 'return c->eps > 0;', 'return true;'),
+)
+
+# ---- engine: the rules of the walk ----
+
+mutate(
+    'engine/plan/walk.c', 'engine/walk engine/graph',
+    ('a lane starts its nodes in order',
+     'at->node] == STATE_WAITING)\n                return true;',
+     'at->node] == STATE_WAITING && walk_ready((struct walk *)walk, *at))\n'
+     '                return true;'),
+    ('a node waits for its dependencies',
+     'if (first_undone_dep(walk, at, &ignored))'),
+    ('a dependency that is under way is not done',
+     'state == STATE_STARTED || (state == STATE_WAITING && walk_is_run(walk, here))',
+     'state == STATE_WAITING && walk_is_run(walk, here)'),
+    ('a dependency may be one of the period before',
+     '{at.period - before, dep & ~DEP_BEFORE}', '{at.period, dep & ~DEP_BEFORE}'),
+    ('what is not run here may be under way in the period before',
+     'if (walk_is_run(walk, here))\n            return true;', 'return true;'),
+    ('dependencies that were met are those of this node',
+     'if (met->at.period != at.period || met->at.node != at.node)'),
+    ('a node waits for its buffers',
+     'for (unsigned i = 0; i < NODE_LEASES; i++)\n        if (node->lease[i] != GRAPH_NONE && '
+     '!lease_can_be_had(walk, at.period, node->lease[i]))\n            return false;', ''),
+    ('a pool lends in order',
+     ' || !is_turn(walk, period, number)', ''),
+    ('a pool lends what it has',
+     'return l->kept != GRAPH_NONE || walk->free_count[lease->pool] > 0;', 'return true;'),
+    ('an heir waits until the buffer is let go',
+     'legacy_in_use(walk, period, number) || ', ''),
+    ('an heir that is not open yet gets the buffer',
+     'if (hands_over && period + 1 == walk->opened)'),
+    ('an heir that is open gets the buffer',
+     'if (heir && heir->users > 0)'),
+    ('an heir that was passed over gets nothing',
+     'heir && heir->users > 0', 'heir'),
+    ('what is not whole is handed to nobody',
+     ' && !l->broken', ''),
+    ('a lease whose uses were cut short is broken',
+     'leases[node->lease[l]].broken = true;', 'leases[node->lease[l]].broken = false;'),
+    ('what nobody took over goes back',
+     'if (l->kept != GRAPH_NONE)'),
+    ('a new period takes over what was let go',
+     'if (from->users == 0)'),
+    ('a new period takes over nothing that is in use',
+     'if (from->users == 0)', 'if (1)'),
+    ('a buffer is let go by its last user',
+     'if (--l->users == 0)', 'if (--l->users <= 1)'),
+    ('a buffer is borrowed once',
+     'if (l->buffer != GRAPH_NONE)\n        return;\n    l->inherited', 'l->inherited'),
+    ('a period is opened when the last but one is done',
+     'period_of(walk, walk->opened)->left == 0', 'true'),
+    ('what is not run is passed over',
+     'walk->opened++;\n    pass_over(walk, number, false);', 'walk->opened++;'),
+)
+
+# ---- tools/hf: what the reader of safetensors refuses ----
+
+mutate(
+    'tools/hf/safetensors.c', 'tools/hf_safetensors tools/hf_mutate tools/hf_faults',
+    ('shorter than the length of the header', 'if (file_bytes < 8)'),
+    ('a header beyond the limit', 'if (n > ST_MAX_HEADER_BYTES)'),
+    ('a header beyond the file', 'if (n > file_bytes - 8)'),
+    ('a header of less than 2 bytes', 'if (n < 2)'),
+    ('elements overflow', 'if (__builtin_mul_overflow(product, dims[i], &product))'),
+    ('bits overflow', 'if (st_elements(t->dims, t->dim_count, &elements) ||\n'
+     '        __builtin_mul_overflow(elements, t->dtype->bits, &bits))'),
+    ('an unknown dtype', 'char list[256] = "";',
+     't->dtype = st_dtypes;\n    if (t->dtype)\n        return 0;\n    char list[256] = "";'),
+    ('numbers that are no array', 'if (v.type != JSN_ARRAY)'),
+    ('too many numbers', 'if (*count == max)'),
+    ('no whole number', '!jsn_u64(p->text, v, &out[*count]) || out[*count] > INT64_MAX',
+     '(!jsn_u64(p->text, v, &out[*count]) && 0) || out[*count] > INT64_MAX'),
+    ('a number beyond 2^63-1', ' || out[*count] > INT64_MAX', ''),
+    ('the refusal of data_offsets', '2, offsets, &count);\n    if (rc)'),
+    ('data_offsets that are not two', 'if (count != 2)'),
+    ('data_offsets that fall', 't->begin > t->end || ', ''),
+    ('data_offsets beyond the data', ' || t->end > data_bytes', ''),
+    ('no whole bytes', 'if (bits % 8)'),
+    ('data_offsets that do not fit the shape', 'if (bits / 8 != t->end - t->begin)'),
+    ('an unknown key', 'if (which == 3)',
+     'if (which == 3) {\n            jsn_next_value(&p->r);\n            continue;\n        }\n'
+     '        if (which > 3)'),
+    ('a key twice', 'if (seen & 1u << which)'),
+    ('a key that is missing', 'if (!(seen & 1u << i))'),
+    ('the refusal of a value', ': parse_offsets(p, v, t);\n        if (rc)'),
+    ('metadata that is no object', 'if (v.type != JSN_OBJECT)'),
+    ('metadata with a fault', 'rc, "%s: no memory for its header", p->path);\n    if (rc)'),
+    ('no memory for metadata', 'if (rc == -ENOMEM)'),
+    ('metadata that is no string', 'if (jsn_next(&r).type != JSN_STRING)'),
+    ('a syntax error', 'p->r = r;\n    if (v.type == JSN_ERROR)'),
+    ('a header that is no object', 'if (!object)'),
+    ('the refusal of the syntax', 'int rc = count_members(&p, &members);\n    if (rc)'),
+    ('too many tensors', 'if (members > max_tensors)'),
+    ('no memory for the tensors', 'if (!h.tensors)'),
+    ('no memory for the order', 'if (!order)'),
+    ('metadata twice', 'if (metadata)'),
+    ('the refusal of metadata', 'int rc = parse_metadata(p);\n            if (rc)'),
+    ('a name that is too long', 'if (bytes > ST_MAX_NAME_BYTES)'),
+    ('a tensor that is no object', 'if (jsn_next(&p->r).type != JSN_OBJECT)'),
+    ('the refusal of a tensor', 'int rc = parse_entry(p, t, data_bytes);\n        if (rc)'),
+    ('a name twice', 'if (strcmp(order[i - 1]->name, order[i]->name) == 0)'),
+    ('a hole or an overlap', 'if (order[i]->begin != covered)'),
+    ('data that belong to nobody', 'if (!rc && covered != data_bytes)'),
+    ('the refusal of the extents', 'rc = check_together(&p, &h, data_bytes);\n    if (rc)'),
+)
+
+mutate(
+    'tools/hf/json.c', 'tools/hf_mutate tools/hf_config tools/hf_safetensors',
+    ('UTF-8: the first byte is not too low', 's[0] < 0xc2 || ', ''),
+    ('UTF-8: the first byte is not too high', ' || s[0] > 0xf4', ''),
+    ('UTF-8: cut off', 'if (n > left)'),
+    ('UTF-8: too long by three bytes', 'if (s[0] == 0xe0)'),
+    ('UTF-8: a surrogate', 'if (s[0] == 0xed)'),
+    ('UTF-8: too long by four bytes', 'if (s[0] == 0xf0)'),
+    ('UTF-8: beyond 10ffff', 'if (s[0] == 0xf4)'),
+    ('UTF-8: the second byte', 'if (s[1] < low || s[1] > high)'),
+    ('UTF-8: the other bytes', 'if (s[i] < 0x80 || s[i] > 0xbf)'),
+    ('hex digits: cut off', 'if (left < 4)'),
+    ('hex digits', 'if (d < 0)'),
+    ('an escape: cut off', 'if (left < 2)'),
+    ('an escape: unknown', 'return strchr("\\"\\\\/bfnrt", s[1]) && s[1] ? 2 : 0;', 'return 2;'),
+    ('an escape: NUL after a backslash', ' && s[1] ? 2 : 0', ' ? 2 : 0'),
+    ('an escape: no hex digits', 'if (unit < 0)'),
+    ('an escape: NUL', 'if (unit == 0)'),
+    ('a low surrogate alone', 'if (unit >= 0xdc00 && unit <= 0xdfff)'),
+    ('a high surrogate: cut off', 'left < 12 || ', ''),
+    ('a high surrogate: no escape behind it', "if (left < 12 || s[6] != '\\\\' || s[7] != 'u')"),
+    ('a high surrogate: no low one behind it',
+     'return low >= 0xdc00 && low <= 0xdfff ? 12 : 0;', 'return low >= 0 ? 12 : 0;'),
+    ('a control character', 'else if (c < 0x20)'),
+    ('a character that is none', 'if (!n)', 'if (!n && (n = 1) == 0)'),
+    ('a string without an end', 'return failed(r, "a string without an end");',
+     'v.end = r->at;\n    return v;'),
+    ('a number without digits', 'if (!take(r, "0") && !digits(r))'),
+    ('a number with zeros before it', 'if (!take(r, "0") && !digits(r))', 'if (!digits(r))'),
+    ('a number without digits after its point', 'if (take(r, ".") && !digits(r))'),
+    ('a number without digits in its exponent', 'take(r, "+-");\n        if (!digits(r))'),
+    ('a word that is no value', 'memcmp(r->text + r->at, word, n) != 0',
+     'memcmp(r->text + r->at, word, 1) != 0'),
+    ('a word: cut off', 'r->size - r->at < n || ', ''),
+    ('too many levels', 'if (r->depth == JSN_MAX_DEPTH)'),
+    ('a key without quotes', "if (c != '\"')"),
+    ('a key that is no string', 'if (v.type == JSN_ERROR)\n        return v;\n    skip_space(r);',
+     'skip_space(r);'),
+    ('a key without a colon', 'if (!take(r, ":"))'),
+    ('an end that is too early', 'return failed(r, "its end, too early");',
+     'return (struct jsn_value){JSN_END, r->at, r->at};'),
+    ('an end of the other kind', "bool end = c == (in_object(r) ? '}' : ']');",
+     "bool end = c == '}' || c == ']';"),
+    ('a comma that is missing',
+     'return end ? container_end(r) : failed(r, "something where a comma or an end belongs");',
+     'return end ? container_end(r) : in_object(r) ? key(r, c) : value(r, c);'),
+    ('a comma before the end of an object', 'case WANT_KEY:\n        return key(r, c);',
+     'case WANT_KEY:\n        return end ? container_end(r) : key(r, c);'),
+    ('a comma before the end of an array', 'case WANT_VALUE:\n        return value(r, c);',
+     "case WANT_VALUE:\n        return end ? container_end(r) : value(r, c);"),
+    ('something after the end', 'return failed(r, "something after the end of the value");',
+     'return (struct jsn_value){JSN_END, r->at, r->at};'),
+    ('a failure is final', 'if (r->state == FAILED)'),
+    ('whole numbers: the type', 'uint64_t value = 0;\n    if (v.type != JSN_NUMBER)'),
+    ('whole numbers: the digits', "if (text[i] < '0' || text[i] > '9')"),
+    ('whole numbers: ten times overflows', '__builtin_mul_overflow(value, 10u, &value) ||',
+     '(__builtin_mul_overflow(value, 10u, &value) && 0) ||'),
+    ('whole numbers: the sum overflows',
+     "__builtin_add_overflow(value, (uint64_t)(text[i] - '0'), &value))",
+     "(__builtin_add_overflow(value, (uint64_t)(text[i] - '0'), &value) && 0))"),
+)
+
+mutate(
+    'tools/hf/json_object.c', 'tools/hf_faults tools/hf_mutate tools/hf_config',
+    ('too many keys', 'if (keys->count == keys->max)'),
+    ('no memory for the keys', 'if (!items)'),
+    ('no memory for keys with escapes', 'if (!keys->arena)\n            return -ENOMEM;', ''),
+    ('a syntax error', 'if (v.type == JSN_ERROR)\n            return -EBADMSG;',
+     'if (v.type == JSN_ERROR)\n            return 0;'),
+    ('the refusal of a key', 'int rc = keys_add(keys, r, v, open[r->depth]);\n        if (rc)'),
+    ('a key twice', 'if (!rc)\n        rc = find_twice(&keys, fault);', ''),
+    ('keys of different objects', 'if (x->object != y->object)'),
+    ('keys of different lengths', ' ? order : (x->size > y->size) - (x->size < y->size);', ';'),
+    ('something that is no object',
+     'if (jsn_next(&r).type == JSN_OBJECT)', 'if (jsn_next(&r).type)'),
+)
