@@ -129,20 +129,22 @@ int hst_aio_wait_any(struct hst_aio *const *contexts, size_t count, bool *ready,
     return (int)found;
 }
 
-static void follow(struct hst_aio *aio)
+static int follow(struct hst_aio *aio)
 {
     const int fd = aio->ops->descriptor(aio);
     if (fd == aio->epoll_member || fd < 0)
-        return;
+        return fd < 0 ? fd : 0;
     struct epoll_event event = {.events = EPOLLIN};
-    if (epoll_ctl(aio->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 || errno == EEXIST)
-        aio->epoll_member = fd;
+    if (epoll_ctl(aio->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 && errno != EEXIST)
+        return -errno;
+    aio->epoll_member = fd;
+    return 0;
 }
 
 void hst_aio_fd_update(struct hst_aio *aio)
 {
     eventfd_t drained;
-    follow(aio);
+    (void)follow(aio); /* as it did when the descriptor was made: no ring without its signal */
     if (aio->in_flight == 0 && aio->epoll_member >= 0)
         eventfd_read(aio->epoll_member, &drained); /* what it told of has been reaped */
     uint64_t due = is_ready(aio) ? 1 : aio->in_flight > 0 ? due_ns(aio) : UINT64_MAX;
@@ -181,6 +183,11 @@ int hst_aio_fd(struct hst_aio *aio)
     if (aio->epoll_fd < 0 || aio->timer_fd < 0 ||
         epoll_ctl(aio->epoll_fd, EPOLL_CTL_ADD, aio->timer_fd, &event) < 0) {
         const int rc = -errno;
+        hst_aio_fd_close(aio);
+        return rc;
+    }
+    const int rc = follow(aio);
+    if (rc < 0) {
         hst_aio_fd_close(aio);
         return rc;
     }
