@@ -165,6 +165,8 @@ static double work_seconds(const struct sim_rates *r, const struct work *work, d
 static void sort_by_due(struct bounds *b)
 {
     int32_t anchors = b->order.anchors;
+    if (anchors <= 0)
+        return;
     for (uint32_t i = 0; i < (uint32_t)anchors; i++)
         b->due_first[i] = GRAPH_NONE;
     for (uint32_t i = b->graph->node_count; i-- > 0;) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "graph_cases.h"
 
+#include <assert.h>
 #include <hoistway/plan.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ uint64_t draw(uint64_t *seed)
 
 uint32_t pick(uint64_t *seed, uint32_t count)
 {
+    assert(count > 0);
     return (uint32_t)(draw(seed) >> 32) % count;
 }
 
