@@ -137,7 +137,8 @@ int hst_aio_buffer_open(const struct hst_aio_buffer_config *config, size_t size_
 
 void hst_aio_buffer_close(struct hst_aio_buffer *buffer)
 {
-    if (buffer->memory) {
+    const bool late = buffer->config.aio && buffer->config.aio->broken;
+    if (buffer->memory && !late) {
         if (buffer->config.aio && buffer->register_error == 0)
             hst_aio_buffer_unregister(buffer->config.aio, buffer->memory);
         if (buffer->config.pin && buffer->config.unpin)

@@ -109,7 +109,9 @@ static int choose_probed(struct hst_aio *aio, enum hst_aio_backend wanted)
         rc = try_backend(aio, &hst_aio_uring_ops, file, &info->uring_step);
         info->uring_error = rc;
     }
-    if (wanted == HST_AIO_THREADS || (wanted == HST_AIO_AUTO && rc < 0)) {
+    /* a drive that does not answer one of them answers none */
+    const bool falls = wanted == HST_AIO_AUTO && rc < 0 && rc != -ETIMEDOUT;
+    if (wanted == HST_AIO_THREADS || falls) {
         info->backend = HST_AIO_THREADS;
         info->fixed = false;
         rc = try_backend(aio, &hst_aio_threads_ops, file, &step);

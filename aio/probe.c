@@ -157,6 +157,8 @@ int hst_aio_probe_backend(struct hst_aio *aio, struct hst_aio_file *file, const 
     if (memcmp(written, read, total_bytes) != 0)
         rc = -EIO;
 out:
+    if (aio->broken)
+        return rc; /* late requests may yet use the memory: it is left to them */
     hst_aio_buffer_free(read, HST_AIO_PROBE_BYTES);
 err_written:
     hst_aio_buffer_free(written, HST_AIO_PROBE_BYTES);

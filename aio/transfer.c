@@ -129,6 +129,8 @@ void hst_aio_idle(struct hst_aio *aio, uint64_t duration_ns)
 static void break_down(struct hst_aio *aio, int error)
 {
     aio->broken = error;
+    aio->pending = aio->done = (struct job_list){0};
+    aio->pushed = false;
     if (aio->ops->drop)
         aio->ops->drop(aio);
     for (uint32_t i = 0; i < aio->config.queue_depth; i++) {

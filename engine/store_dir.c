@@ -258,11 +258,12 @@ static void register_memory(struct hst_engine *engine)
     for (uint32_t d = 0; d < engine->drive_count; d++) {
         const struct drive *drive = &engine->drives[d];
         uint64_t bytes;
-        if (register_rings(engine, drive, &bytes) != -ENOMEM)
+        if (register_rings(engine, drive, &bytes) != -ENOMEM ||
+            drive->info.memlock_bytes == UINT64_MAX)
             continue;
         engine_log(engine, HST_LOG_INFO,
                    "I106 store %s: %.1f MiB of buffers are not registered with io_uring, which "
-                   "costs CPU time: ulimit -l is %.1f MiB",
+                   "costs CPU time: ulimit -l is %.1f MiB. Fix: ulimit -l unlimited",
                    drive->path, (double)bytes / 1048576.0,
                    (double)drive->info.memlock_bytes / 1048576.0);
     }

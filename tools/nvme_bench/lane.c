@@ -40,7 +40,7 @@ int nb_lane_open(struct nb_lane *lane, size_t buffer_bytes)
 
 void nb_lane_close(struct nb_lane *lane)
 {
-    if (lane->buffer) {
+    if (lane->buffer && lane->error != -ETIMEDOUT) { /* else late requests may yet write to it */
         hst_aio_buffer_unregister(lane->aio, lane->buffer);
         hst_aio_buffer_free(lane->buffer, 2 * lane->buffer_bytes);
     }

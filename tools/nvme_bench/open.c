@@ -258,6 +258,10 @@ static int refuse_open(struct nb_bench *b, const struct nb_drive *d, int native,
         hst_io_reason(info->uring_error, info->uring_step, reason, sizeof reason);
         return fail(b->error, FAIL_IO_URING, native, "%s Fix: leave --io at auto.", reason);
     }
+    if (native == -ETIMEDOUT)
+        return fail(b->error, FAIL_READ, native,
+                    "'%.200s' does not answer. Fix: see dmesg and smartctl -a for the drive.",
+                    d->path);
     if (native == -EFBIG)
         return fail(b->error, FAIL_STORE_DIR, native,
                     "'%.200s': the greatest file size is limited (RLIMIT_FSIZE). Fix: ulimit -f "
@@ -278,10 +282,10 @@ static void warn_about(const struct nb_drive *d, const struct nb_lane *lane,
     char reason[400];
     if (d->simulated)
         return;
-    if (info->fixed && lane->register_error == -ENOMEM)
+    if (info->fixed && lane->register_error == -ENOMEM && info->memlock_bytes != UINT64_MAX)
         cli_warn((enum cli_code)FAIL_IO_URING,
                  "'%.200s': %.1f MiB of buffers are not registered with io_uring, which costs rate "
-                 "and CPU time: ulimit -l is %.1f MiB",
+                 "and CPU time: ulimit -l is %.1f MiB. Fix: ulimit -l unlimited",
                  d->path, 2.0 * (double)lane->buffer_bytes / (double)MIB,
                  (double)info->memlock_bytes / (double)MIB);
     if (info->uring_error) {
@@ -342,7 +346,10 @@ static int open_drive(struct nb_bench *b, uint32_t drive, uint64_t run)
     if (d->zeroed)
         b->result->written_bytes += b->budget.lanes * b->budget.file_bytes;
     snprintf(d->backend, sizeof d->backend, "%s", names[info.backend]);
-    warn_about(d, &b->lanes[drive][0], &info);
+    uint32_t shown = 0; /* the first lane that could not register its buffers */
+    while (shown + 1 < b->budget.lanes && !b->lanes[drive][shown].register_error)
+        shown++;
+    warn_about(d, &b->lanes[drive][shown], &info);
     return 0;
 }
 

@@ -147,7 +147,7 @@ struct hst_aio_config {
     struct hst_aio_world *world;
     /* how long a caller waits for a drive that answers nothing at all before the context breaks
        with -ETIMEDOUT, ten times as long with a sync in flight; 0: 120 s. Of operations: opening
-       files and contexts waits for a drive as the system does */
+       files waits for a drive as the system does */
     uint32_t timeout_ms;
 };
 
@@ -333,8 +333,9 @@ int hst_aio_submit(struct hst_aio *aio, const struct hst_aio_op *ops, size_t cou
  * Returns how many were written, 0 after a timeout or with nothing in flight; negative errno only
  * when the context is broken (then every operation in flight is lost and nothing is in flight any
  * more; close it; the buffers of lost operations may still be written to): -ETIMEDOUT, the drive
- * has answered none of its requests for timeout_ms, in which the caller waited or looked at least
- * four times as often; on uring what io_uring_enter(2) returns.
+ * has answered none of its requests for timeout_ms (ten times that with a sync in flight), in
+ * which the caller waited or looked at least four times as often; on uring what io_uring_enter(2)
+ * returns.
  * Cost: on uring usually one system call; more where larger operations have to be fed. No
  * allocation.
  */
@@ -362,7 +363,8 @@ int hst_aio_wait_any(struct hst_aio *const *contexts, size_t count, bool *ready,
  * A descriptor that polls readable while there may be something to do, for event loops: then call
  * hst_aio_reap with least 0 until it returns less than its capacity, and only then poll again. It
  * is the context's: never read, write or close it. Errors: -ENOTSUP on null and sim, or those of
- * epoll_create1(2), eventfd(2), timerfd_create(2). The first call makes it.
+ * epoll_create1(2), epoll_ctl(2), eventfd(2), timerfd_create(2), io_uring_register(2). The first
+ * call makes it.
  */
 int hst_aio_fd(struct hst_aio *aio);
 
@@ -435,7 +437,11 @@ struct hst_aio_buffer {
  */
 int hst_aio_buffer_open(const struct hst_aio_buffer_config *config, size_t size_bytes,
                         struct hst_aio_buffer *buffer);
-void hst_aio_buffer_close(struct hst_aio_buffer *buffer); /* accepts a zeroed one, zeroes it */
+/**
+ * Accepts a zeroed one, zeroes it. Memory whose context has broken stays mapped: lost operations
+ * may still write to it.
+ */
+void hst_aio_buffer_close(struct hst_aio_buffer *buffer);
 
 /**
  * Lays out arrays of sizes_bytes[count] one behind the other so that array i starts at
