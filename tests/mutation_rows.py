@@ -127,7 +127,7 @@ mutate(
 )
 
 mutate(
-    'aio/file.c', 'aio/answers aio/fallback aio/threads aio/mounts',
+    'aio/file.c', 'aio/answers aio/stuck aio/fallback aio/threads aio/mounts',
     ('an error of flock',
      'if (errno != EWOULDBLOCK && errno != EINTR)'),
     ('a file without its lock is not used',
