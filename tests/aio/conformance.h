@@ -9,6 +9,8 @@
 
 #include <cmocka.h> /* needs the ones before */
 
+#include "handles.h"
+
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
 /* One rung of the ladder, or a backend that needs no drive; from the command line. */
@@ -43,7 +45,6 @@ struct hst_aio_completion run_op(struct hst_aio *aio, struct hst_aio_op op);
 struct hst_aio_op read_op(struct hst_aio_file *file, uint64_t offset, void *buffer, uint64_t bytes);
 struct hst_aio_op write_op(struct hst_aio_file *file, uint64_t offset, void *buffer,
                            uint64_t bytes);
-int count_names(const char *path); /* entries of a directory, without . and .. */
 
 /* Cases that hold where bytes are kept (all but null), everywhere, on real drives only. */
 extern const struct CMUnitTest data_cases[], queue_cases[], system_cases[], file_cases[],

@@ -6,7 +6,6 @@
 #include "hoistway/aio.h"
 #include "kernel.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +23,8 @@
 #include <unistd.h>
 
 #include <cmocka.h> /* needs the ones before */
+
+#include "handles.h"
 
 enum { MIB = 1 << 20 };
 
@@ -190,29 +191,14 @@ static struct hst_aio *open_backend(enum hst_aio_backend backend, uint32_t timeo
     return aio;
 }
 
-static struct hst_aio_file *open_scratch(struct hst_aio *aio)
+/* And leaves nothing behind. */
+static void check_open_fails(int error)
 {
-    struct hst_aio_file *file = NULL;
-    assert_int_equal(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, 4 * MIB, &file), 0);
-    return file;
-}
-
-static void *new_buffer(size_t bytes)
-{
-    void *buffer = NULL;
-    assert_int_equal(hst_aio_buffer_alloc(bytes, &buffer), 0);
-    return buffer;
-}
-
-static int count_entries(const char *path)
-{
-    int count = -2;
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
+    const struct hst_aio_config config = {.size = sizeof config, .backend = HST_AIO_THREADS};
+    struct hst_aio *aio = NULL;
+    assert_int_equal(hst_aio_open(&config, directory, &aio, NULL), error);
+    assert_null(aio);
+    assert_int_equal(count_names(directory), 0);
 }
 
 static struct hst_aio *uring_or_skip(void)
@@ -228,7 +214,7 @@ static void a_sync_that_fails_is_told_once_and_never_tried_again(void **state)
 {
     (void)state;
     struct hst_aio *aio = open_backend(HST_AIO_THREADS, 0);
-    struct hst_aio_file *file = open_scratch(aio);
+    struct hst_aio_file *file = new_scratch(aio, directory);
     struct hst_aio_completion done;
     const struct hst_aio_op op = {.kind = HST_AIO_SYNC, .file = file};
     answers.fdatasync = EIO;
@@ -244,12 +230,8 @@ static void a_sync_that_fails_is_told_once_and_never_tried_again(void **state)
 static void the_probe_finds_a_directory_that_can_not_be_synced(void **state)
 {
     (void)state;
-    const struct hst_aio_config config = {.size = sizeof config, .backend = HST_AIO_THREADS};
-    struct hst_aio *aio = NULL;
     answers.fdatasync = EIO;
-    assert_int_equal(hst_aio_open(&config, directory, &aio, NULL), -EIO);
-    assert_null(aio);
-    assert_int_equal(count_entries(directory), 0);
+    check_open_fails(-EIO);
 }
 
 static void where_o_direct_needs_larger_blocks_it_is_not_used(void **state)
@@ -269,13 +251,9 @@ static void where_o_direct_needs_larger_blocks_it_is_not_used(void **state)
 static void an_error_of_the_first_write_is_no_lack_of_o_direct(void **state)
 {
     (void)state;
-    const struct hst_aio_config config = {.size = sizeof config, .backend = HST_AIO_THREADS};
-    struct hst_aio *aio = NULL;
     answers.align_bytes = HST_AIO_ALIGN_BYTES;
     answers.pwrite = EIO;
-    assert_int_equal(hst_aio_open(&config, directory, &aio, NULL), -EIO);
-    assert_null(aio);
-    assert_int_equal(count_entries(directory), 0);
+    check_open_fails(-EIO);
 }
 
 static void what_can_not_be_locked_is_not_used(void **state)
@@ -290,7 +268,7 @@ static void what_can_not_be_locked_is_not_used(void **state)
         answers.flock = cases[i][0];
         assert_int_equal(hst_aio_file_open(aio, path, HST_AIO_CREATE, MIB, &file), cases[i][1]);
         assert_null(file);
-        assert_int_equal(count_entries(directory), 0);
+        assert_int_equal(count_names(directory), 0);
     }
     hst_aio_close(&aio);
 }
@@ -302,15 +280,15 @@ static void a_file_that_can_not_be_made_private_or_direct_leaves_nothing_behind(
     struct hst_aio_file *file = NULL;
     char path[64];
     snprintf(path, sizeof path, "%s/named", directory);
-    const int before = count_entries("/proc/self/fd");
+    const int before = count_names("/proc/self/fd");
     answers.fchmod = EPERM;
     assert_int_equal(hst_aio_file_open(aio, path, HST_AIO_CREATE, MIB, &file), -EPERM);
     answers.fchmod = 0;
     answers.setfl = EINVAL;
     assert_int_equal(hst_aio_file_open(aio, path, HST_AIO_CREATE, MIB, &file), -EINVAL);
     assert_null(file);
-    assert_int_equal(count_entries(directory), 0);
-    assert_int_equal(count_entries("/proc/self/fd"), before);
+    assert_int_equal(count_names(directory), 0);
+    assert_int_equal(count_names("/proc/self/fd"), before);
     hst_aio_close(&aio);
 }
 
@@ -363,7 +341,7 @@ static void a_submission_that_fails_breaks_the_context(void **state)
 {
     (void)state;
     struct hst_aio *aio = uring_or_skip();
-    struct hst_aio_file *file = open_scratch(aio);
+    struct hst_aio_file *file = new_scratch(aio, directory);
     void *buffer = new_buffer(MIB);
     struct hst_aio_completion done;
     const struct hst_aio_op op = {
@@ -383,7 +361,7 @@ static void u8_a_submission_that_is_too_early_is_made_again(void **state)
     static const int passing[] = {-EAGAIN, -EBUSY, -EINTR, -ENOMEM};
     (void)state;
     struct hst_aio *aio = uring_or_skip();
-    struct hst_aio_file *file = open_scratch(aio);
+    struct hst_aio_file *file = new_scratch(aio, directory);
     void *buffer = new_buffer(MIB);
     struct hst_aio_completion done;
     const struct hst_aio_op op = {
@@ -413,7 +391,7 @@ static void a_stream_ends_with_a_context_that_breaks(void **state)
 {
     (void)state;
     struct hst_aio *aio = uring_or_skip();
-    struct hst_aio_file *file = open_scratch(aio);
+    struct hst_aio_file *file = new_scratch(aio, directory);
     struct hst_aio_stream *stream = NULL;
     const struct hst_aio_stream_config config = {
         .size = sizeof config, .tile_bytes = 4096, .depth = 2};
@@ -432,9 +410,9 @@ static void a_ring_that_can_not_signal_gives_no_descriptor(void **state)
     (void)state;
     struct hst_aio *aio = uring_or_skip();
     answers.eventfd = -ENOMEM;
-    const int before = count_entries("/proc/self/fd");
+    const int before = count_names("/proc/self/fd");
     assert_int_equal(hst_aio_fd(aio), -ENOMEM);
-    assert_int_equal(count_entries("/proc/self/fd"), before);
+    assert_int_equal(count_names("/proc/self/fd"), before);
     answers.eventfd = 0;
     assert_true(hst_aio_fd(aio) >= 0);
     hst_aio_close(&aio);
@@ -486,7 +464,7 @@ static void files_and_buffers_that_can_not_be_registered_are_used_as_they_are(vo
     pthread_t thread;
     (void)hst_aio_buffer_register(aio, buffer, MIB); /* not all kernels can */
     answers.files_update = answers.buffers_update = -ENOMEM;
-    struct hst_aio_file *file = open_scratch(aio);
+    struct hst_aio_file *file = new_scratch(aio, directory);
     struct elsewhere elsewhere = {.aio = aio, .op = {.file = file, .buffer = buffer}};
     assert_int_equal(read_one(aio, file, buffer), 0);
     assert_int_equal(pthread_create(&thread, NULL, read_elsewhere, &elsewhere), 0);
@@ -507,7 +485,7 @@ static void a_ring_that_breaks_under_a_plan_of_faults_is_told(void **state)
     struct hst_aio *aio = NULL;
     struct hst_aio_completion done;
     assert_int_equal(hst_aio_open(&config, directory, &aio, NULL), 0);
-    struct hst_aio_file *file = open_scratch(aio);
+    struct hst_aio_file *file = new_scratch(aio, directory);
     void *buffer = new_buffer(MIB);
     const struct hst_aio_op op = {
         .kind = HST_AIO_WRITE, .file = file, .buffer = buffer, .bytes = MIB};
@@ -527,7 +505,7 @@ static void a_new_ring_that_can_not_signal_is_refused(void **state)
 {
     (void)state;
     struct hst_aio *aio = uring_or_skip();
-    struct hst_aio_file *file = open_scratch(aio);
+    struct hst_aio_file *file = new_scratch(aio, directory);
     void *buffer = new_buffer(MIB);
     pthread_t thread;
     struct elsewhere elsewhere = {

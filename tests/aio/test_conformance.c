@@ -137,17 +137,6 @@ struct hst_aio_op write_op(struct hst_aio_file *file, uint64_t offset, void *buf
         .kind = HST_AIO_WRITE, .file = file, .offset = offset, .buffer = buffer, .bytes = bytes};
 }
 
-int count_names(const char *path)
-{
-    int count = -2;
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
-}
-
 static int run_group(const char *name, const struct CMUnitTest *cases, size_t count)
 {
     return _cmocka_run_group_tests(name, cases, count, NULL, NULL);

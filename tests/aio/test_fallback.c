@@ -26,6 +26,8 @@
 
 #include <cmocka.h> /* needs the ones before */
 
+#include "handles.h"
+
 enum { MIB = 1 << 20 };
 
 static char directory[] = "aio-fallback-XXXXXX";
@@ -173,26 +175,14 @@ int io_uring_ring_dontfork(struct io_uring *ring)
     return dontfork_error ? dontfork_error : real(ring);
 }
 
-/* Without . and .. */
-static int count_entries(const char *path)
-{
-    int count = -2;
-    DIR *dir = opendir(path);
-    CHECK(dir != NULL);
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
-}
-
 static void check_refused_ring(int error, const char *step)
 {
     struct hst_aio *aio = NULL;
     struct hst_aio_info info;
-    const int before = count_entries("/proc/self/fd");
+    const int before = count_names("/proc/self/fd");
     CHECK(open_backend(HST_AIO_URING, &aio, &info) == error);
     CHECK(info.uring_error == error && strcmp(info.uring_step, step) == 0);
-    CHECK(count_entries("/proc/self/fd") == before);
+    CHECK(count_names("/proc/self/fd") == before);
     CHECK(open_backend(HST_AIO_AUTO, &aio, &info) == 0);
     CHECK(info.backend == HST_AIO_THREADS && info.uring_error == error);
     check_round_trip(aio);
@@ -300,11 +290,11 @@ static void with_two_threads_left(void)
 {
     struct hst_aio *aio = NULL;
     alarm(20);
-    const int before = count_entries("/proc/self/fd");
+    const int before = count_names("/proc/self/fd");
     threads_left = 2;
     CHECK(open_backend(HST_AIO_THREADS, &aio, NULL) == -EAGAIN);
-    CHECK(aio == NULL && count_entries("/proc/self/fd") == before);
-    while (count_entries("/proc/self/task") > 1) /* the two are ended */
+    CHECK(aio == NULL && count_names("/proc/self/fd") == before);
+    while (count_names("/proc/self/task") > 1) /* the two are ended */
         sched_yield();
 }
 

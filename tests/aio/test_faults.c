@@ -262,6 +262,28 @@ static void what_is_paused_waits_for_no_drive(void **state)
     hst_aio_close(&aio);
 }
 
+/* Requests that may have been answered while nobody looked are not late. */
+static void a_caller_who_was_away_finds_its_results(void **state)
+{
+    const uint64_t second_ns = 1000000000u;
+    (void)state;
+    if (backend != HST_AIO_SIM)
+        skip();
+    open_context("nth=1 late=100s"); /* from when it is looked for */
+    struct hst_aio_file *file = NULL;
+    struct hst_aio_completion done;
+    assert_int_equal(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, FILE_BYTES, &file), 0);
+    const struct hst_aio_op op = {
+        .kind = HST_AIO_READ, .file = file, .buffer = buffer, .bytes = PIECE};
+    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
+    hst_aio_idle(aio, 140 * second_ns);
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 0, 0), 0); /* the clock begins only now */
+    assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), 1);
+    assert_int_equal(done.error, 0);
+    hst_aio_file_close(&file);
+    hst_aio_close(&aio);
+}
+
 /* A page cache may have to be written first. */
 static void a_sync_has_ten_times_as_long(void **state)
 {
@@ -408,6 +430,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_request_that_is_never_answered_ends_the_wait),
         cmocka_unit_test(a_drive_that_is_always_busy_is_not_taken_for_a_stuck_one),
         cmocka_unit_test(what_is_paused_waits_for_no_drive),
+        cmocka_unit_test(a_caller_who_was_away_finds_its_results),
         cmocka_unit_test(a_sync_has_ten_times_as_long),
         cmocka_unit_test(a_stream_tells_of_each_request_that_fails),
         cmocka_unit_test(u12_the_exact_range_of_a_media_error_is_reported),

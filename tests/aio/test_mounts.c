@@ -264,7 +264,7 @@ static void after_a_kill_by(enum hst_aio_backend backend)
     CHECK(ioctl(frozen, FREEZE, 0) == 0);
     CHECK(write(go[1], &byte, 1) == 1);
     while (!has_stuck_thread(writer)) /* until a write is under way */
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        sched_yield();
     CHECK(kill(writer, SIGKILL) == 0);
     CHECK(hst_aio_file_open(aio, ghost, HST_AIO_READONLY, 0, &file) == -EBUSY);
     hst_aio_close(&aio);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -123,7 +124,7 @@ static unsigned long pinned_kib(void)
 static void wait_for_pinned(unsigned long kib)
 {
     while (pinned_kib() != kib)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        sched_yield();
 }
 
 /*

@@ -5,7 +5,6 @@
  */
 #include "hoistway/aio.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
@@ -19,6 +18,8 @@
 #include <unistd.h>
 
 #include <cmocka.h> /* needs the ones before */
+
+#include "handles.h"
 
 enum { MIB = 1 << 20 };
 
@@ -74,31 +75,6 @@ static struct hst_aio *open_threads(void)
     return aio;
 }
 
-static struct hst_aio_file *open_scratch(struct hst_aio *aio)
-{
-    struct hst_aio_file *file = NULL;
-    assert_int_equal(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, 4 * MIB, &file), 0);
-    return file;
-}
-
-static void *new_buffer(size_t bytes)
-{
-    void *buffer = NULL;
-    assert_int_equal(hst_aio_buffer_alloc(bytes, &buffer), 0);
-    return buffer;
-}
-
-static int count_entries(const char *path)
-{
-    int count = -2;
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
-}
-
 static int wait_by_reaping(struct hst_aio *aio)
 {
     struct hst_aio_completion done;
@@ -139,13 +115,13 @@ static void nobody_waits_for_ever_for_a_drive_that_is_stuck(void **state)
                                               wait_by_looking};
     (void)state;
     for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
-        const int open = count_entries("/proc/self/fd");
+        const int open = count_names("/proc/self/fd");
         struct hst_aio *aio = open_threads();
-        struct hst_aio_file *file = open_scratch(aio);
+        struct hst_aio_file *file = new_scratch(aio, directory);
         void *buffer = new_buffer(MIB);
         const struct hst_aio_op op = {
             .kind = HST_AIO_READ, .file = file, .buffer = buffer, .bytes = 4096};
-        const int threads = count_entries("/proc/self/task");
+        const int threads = count_names("/proc/self/task");
         alarm(20);
         set_stuck(true);
         assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
@@ -154,11 +130,11 @@ static void nobody_waits_for_ever_for_a_drive_that_is_stuck(void **state)
         hst_aio_file_close(&file);
         hst_aio_close(&aio); /* nor for its threads */
         set_stuck(false);
-        while (count_entries("/proc/self/task") > threads - 4) /* they end when they can */
+        while (count_names("/proc/self/task") > threads - 4) /* they end when they can */
             sched_yield();
         alarm(0);
         /* a late request meets its own file */
-        assert_int_equal(count_entries("/proc/self/fd"), open + 1);
+        assert_int_equal(count_names("/proc/self/fd"), open + 1);
         hst_aio_buffer_free(buffer, MIB);
     }
 }
@@ -169,10 +145,10 @@ static void what_was_not_begun_when_a_drive_got_stuck_never_is(void **state)
     enum { OPS = 12, THREADS = 4 };
     (void)state;
     struct hst_aio *aio = open_threads();
-    struct hst_aio_file *file = open_scratch(aio);
+    struct hst_aio_file *file = new_scratch(aio, directory);
     void *buffer = new_buffer(OPS * 4096);
     struct hst_aio_completion done;
-    const int threads = count_entries("/proc/self/task");
+    const int threads = count_names("/proc/self/task");
     set_stuck(true);
     for (size_t i = 0; i < OPS; i++) {
         const struct hst_aio_op op = {
@@ -186,7 +162,7 @@ static void what_was_not_begun_when_a_drive_got_stuck_never_is(void **state)
     count_calls(&reads, true);
     set_stuck(false);
     hst_aio_close(&aio);
-    while (count_entries("/proc/self/task") > threads - THREADS)
+    while (count_names("/proc/self/task") > threads - THREADS)
         sched_yield();
     alarm(0);
     assert_int_equal(count_calls(&reads, true), 0); /* those that were stuck had begun before */
@@ -218,35 +194,12 @@ static void a_file_with_late_requests_stays_locked(void **state)
     hst_aio_buffer_free(buffer, MIB);
 }
 
-/* Requests that were answered while nobody looked are not late. */
-static void a_caller_who_was_away_finds_its_results(void **state)
-{
-    (void)state;
-    struct hst_aio *aio = open_threads();
-    struct hst_aio_file *file = open_scratch(aio);
-    void *buffer = new_buffer(MIB);
-    struct hst_aio_completion done;
-    const struct hst_aio_op op = {
-        .kind = HST_AIO_READ, .file = file, .buffer = buffer, .bytes = 4096};
-    set_stuck(true);
-    assert_int_equal(hst_aio_submit(aio, &op, 1), 1);
-    usleep(500000);
-    assert_int_equal(hst_aio_reap(aio, &done, 1, 0, 0), 0); /* the clock begins only now */
-    set_stuck(false);
-    assert_int_equal(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX), 1);
-    assert_int_equal(done.error, 0);
-    hst_aio_file_close(&file);
-    hst_aio_close(&aio);
-    hst_aio_buffer_free(buffer, MIB);
-}
-
 int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(nobody_waits_for_ever_for_a_drive_that_is_stuck),
         cmocka_unit_test(what_was_not_begun_when_a_drive_got_stuck_never_is),
         cmocka_unit_test(a_file_with_late_requests_stays_locked),
-        cmocka_unit_test(a_caller_who_was_away_finds_its_results),
     };
     if (!mkdtemp(directory))
         return 2;

@@ -37,11 +37,11 @@ class Way:
         self.name, self.source, self.folder, self.isas = name, source, folder, isas
         self.compiler, self.runner = compiler, list(runner)
         self.tests = os.path.join(source, 'tests', 'cpu_adam')
-        self.library = os.path.join(source, 'cpu_adam')
+        self.leaf = os.path.join(source, 'cpu_adam')
         os.makedirs(folder)
 
     def compile(self, path, output, *flags):
-        includes = ['-I', os.path.join(self.library, 'include'), '-I', self.library,
+        includes = ['-I', os.path.join(self.leaf, 'include'), '-I', self.leaf,
                     '-I', os.path.join(self.tests, 'alone')]
         command = [*self.compiler, *COMMON, *includes, *flags, '-c', path, '-o', output]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -53,11 +53,11 @@ class Way:
         return os.path.join(self.folder, name + '.o')
 
     def build(self, tests):
-        kernels = [self.compile(os.path.join(self.library, 'kernels.c'),
+        kernels = [self.compile(os.path.join(self.leaf, 'kernels.c'),
                                 self.object('kernels_' + isa), f'-DISA={isa}',
                                 *(f for f in flags if not f.startswith('-O')))
                    for isa, flags in self.isas.items()]
-        shared = [self.compile(os.path.join(self.library, n + '.c'), self.object(n))
+        shared = [self.compile(os.path.join(self.leaf, n + '.c'), self.object(n))
                   for n in ('coef', 'dispatch', 'update')]
         shared += [self.compile(os.path.join(self.tests, n + '.c'), self.object(n))
                    for n in ('support', 'operations')]

@@ -170,6 +170,28 @@ void graph_case(uint32_t number, struct graph_case *c)
     }
 }
 
+/* ---- even ---- */
+
+void even_case(struct graph_case *c, uint32_t count, const struct graph_unit *unit)
+{
+    *c = (struct graph_case){.in = {.units = c->units,
+                                    .unit_count = count,
+                                    .forward = c->forward,
+                                    .backward = c->backward,
+                                    .tile_elements = EVEN_TILE,
+                                    .weight_bytes = 2,
+                                    .state_bytes = 10,
+                                    .grad_bytes = 2,
+                                    .deferred = true}};
+    for (uint32_t i = 0; i < count; i++) {
+        c->units[i] = *unit;
+        c->units[i].first_tile = unit->tile_count * i;
+        c->units[i].elements = (uint64_t)unit->tile_count * EVEN_TILE;
+        c->forward[i] = i;
+        c->backward[i] = count - 1 - i;
+    }
+}
+
 /* ---- random ---- */
 
 #define RANDOM_TILE 4096u

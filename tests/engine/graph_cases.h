@@ -22,6 +22,13 @@ struct graph_case {
  */
 void graph_case(uint32_t number, struct graph_case *c);
 
+/**
+ * `count` units like `unit`, which says tiles, homes and FLOPs, of whole tiles of EVEN_TILE
+ * elements, in bf16, clipped, backwards in the reverse order. No rates, no buffers.
+ */
+void even_case(struct graph_case *c, uint32_t count, const struct graph_unit *unit);
+#define EVEN_TILE 4096u
+
 /** A few units of a few tiles: any homes, aliases, empty units, orders, and pools of 1 to 4. */
 void random_case(uint64_t seed, struct graph_case *c);
 

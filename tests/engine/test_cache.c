@@ -52,13 +52,11 @@ static int remove_root(void **state)
     return rmdir(root);
 }
 
-/* One question to the cache, with a drive that reads at `read` times 1e9 bytes/s. */
-static struct hst_rates ask(const char *where, unsigned read, double max_age_s)
+/* One question to the cache, with a drive of that model. */
+static struct hst_rates ask_of(const char *where, const char *model, double max_age_s)
 {
-    char model[64];
     struct hst_aio *aio;
     struct hst_rates r;
-    snprintf(model, sizeof model, "sim:read=%uG,write=1G", read);
     const struct hst_aio_config config = {
         .size = sizeof config, .backend = HST_AIO_SIM, .model = model};
     assert_int_equal(hst_aio_open(&config, "drive", &aio, NULL), 0);
@@ -72,6 +70,14 @@ static struct hst_rates ask(const char *where, unsigned read, double max_age_s)
     assert_int_equal(hst_rates_get(&probe, where, max_age_s, &r), 0);
     hst_aio_close(&aio);
     return r;
+}
+
+/* With one that reads at `read` times 1e9 bytes/s. */
+static struct hst_rates ask(const char *where, unsigned read, double max_age_s)
+{
+    char model[64];
+    snprintf(model, sizeof model, "sim:read=%uG,write=1G", read);
+    return ask_of(where, model, max_age_s);
 }
 
 static void expect(struct hst_rates r, unsigned read, bool cached, const char *note)
@@ -165,21 +171,8 @@ static void what_is_older_than_asked_is_measured_anew(void **state)
 static void a_failure_is_not_remembered(void **state)
 {
     (void)state;
-    struct hst_aio *aio;
-    struct hst_rates r;
-    const struct hst_aio_config config = {
-        .size = sizeof config, .backend = HST_AIO_SIM, .model = "sim:read=3G,write=1G,size=1Mi"};
-    assert_int_equal(hst_aio_open(&config, "drive", &aio, NULL), 0);
-    const struct hst_probe_drive drive = {.directory = "drive", .aio = aio};
-    const struct hst_probe probe = {.size = sizeof probe,
-                                    .parts = HST_PROBE_DRIVES,
-                                    .drives = &drive,
-                                    .drive_count = 1,
-                                    .memory_bytes = 4u << 20,
-                                    .drive_bytes = 20u << 20};
-    assert_int_equal(hst_rates_get(&probe, folder, 60, &r), 0);
+    struct hst_rates r = ask_of(folder, "sim:read=3G,write=1G,size=1Mi", 60);
     assert_true(r.drives[0].read.value == 0 && strstr(r.drives[0].read.how, "No space"));
-    hst_aio_close(&aio);
     expect(ask(folder, 2, 60), 2, false, ""); /* the same question */
     expect(ask(folder, 1, 60), 2, true, "");
 }

@@ -54,49 +54,29 @@ static void test_in_program_order_every_node_can_run(void **state)
 
 /* Units of 4 tiles with everything on NVMe. */
 #define UNITS 6u
-#define TILE  4096u
+#define TILE  EVEN_TILE
 
-struct example {
-    struct graph_unit units[UNITS];
-    uint32_t forward[UNITS], backward[UNITS];
-    struct graph_in in;
-};
-
-static void make_example(struct example *e, enum hst_tier home, bool apart)
+static void make_example(struct graph_case *e, enum hst_tier home, bool apart)
 {
-    *e = (struct example){0};
-    for (uint32_t i = 0; i < UNITS; i++) {
-        e->units[i] = (struct graph_unit){.first_tile = 4 * i,
-                                          .tile_count = 4,
-                                          .elements = 4 * TILE,
-                                          .weights = home,
-                                          .grads = home,
-                                          .acts = home,
-                                          .nvme_states = home == HST_TIER_NVME ? 4 : 0,
-                                          .act_bytes = 1000,
-                                          .forward_flops = 1,
-                                          .backward_flops = 3};
-        e->forward[i] = i;
-        e->backward[i] = UNITS - 1 - i;
-    }
-    e->in = (struct graph_in){.units = e->units,
-                              .unit_count = UNITS,
-                              .forward = e->forward,
-                              .backward = e->backward,
-                              .tile_elements = TILE,
-                              .weight_bytes = 2,
-                              .state_bytes = 10,
-                              .grad_bytes = 2,
-                              .deferred = true,
-                              .apart = apart,
-                              .buffers = {3, 4, 2, 2, 2, 2, 1}};
+    static const uint32_t buffers[POOL_COUNT] = {3, 4, 2, 2, 2, 2, 1};
+    const struct graph_unit unit = {.tile_count = 4,
+                                    .weights = home,
+                                    .grads = home,
+                                    .acts = home,
+                                    .nvme_states = home == HST_TIER_NVME ? 4 : 0,
+                                    .act_bytes = 1000,
+                                    .forward_flops = 1,
+                                    .backward_flops = 3};
+    even_case(e, UNITS, &unit);
+    e->in.apart = apart;
+    memcpy(e->in.buffers, buffers, sizeof buffers);
 }
 
 static void test_with_fewer_buffers_than_it_was_built_for_a_graph_deadlocks(void **state)
 {
     (void)state;
     for (int pool = 0; pool < POOL_COUNT; pool++) {
-        struct example e;
+        struct graph_case e;
         struct graph g;
         uint32_t node = GRAPH_NONE;
         make_example(&e, HST_TIER_NVME, true);
@@ -117,7 +97,7 @@ static void test_a_pool_that_is_needed_must_have_a_buffer(void **state)
 {
     (void)state;
     for (int pool = 0; pool < POOL_COUNT; pool++) {
-        struct example e;
+        struct graph_case e;
         struct graph g;
         make_example(&e, HST_TIER_NVME, true);
         e.in.buffers[pool] = 0;
@@ -132,7 +112,7 @@ static void test_a_pool_that_is_needed_must_have_a_buffer(void **state)
 static void test_who_reads_weights_of_another_comes_after_it_and_goes_before_it(void **state)
 {
     (void)state;
-    struct example e;
+    struct graph_case e;
     struct graph g;
     make_example(&e, HST_TIER_DRAM, false);
     e.units[5].alias_count = 1; /* of unit 0 */
@@ -212,7 +192,7 @@ static void test_weights_cross_each_link_at_most_twice_in_a_step(void **state)
 }
 
 /* Bytes of each lane in a steady step, in which what is kept does not move. */
-static struct graph_bound bytes_per_lane(const struct example *e)
+static struct graph_bound bytes_per_lane(const struct graph_case *e)
 {
     static const struct sim_rates one_byte_per_second = {
         .read = 1, .write = 1, .h2d = 1, .d2h = 1, .update = 1};
@@ -238,7 +218,7 @@ static void assert_bytes(double got, double want)
 static void test_on_the_host_each_lane_moves_the_bytes_of_the_formula(void **state)
 {
     (void)state;
-    struct example e;
+    struct graph_case e;
     make_example(&e, HST_TIER_NVME, false);
     /* 3 weight buffers: 3 of 6 units stay at either turn. 2 of checkpoints: 2 stay. */
     struct graph_bound b = bytes_per_lane(&e);
@@ -259,7 +239,7 @@ static void test_on_the_host_each_lane_moves_the_bytes_of_the_formula(void **sta
 static void test_with_a_device_each_lane_moves_the_bytes_of_the_formula(void **state)
 {
     (void)state;
-    struct example e;
+    struct graph_case e;
     make_example(&e, HST_TIER_DRAM, true);
     /* The device keeps 2 units' weights and 1 unit's checkpoints over the turn. */
     struct graph_bound b = bytes_per_lane(&e);
@@ -277,7 +257,7 @@ static void test_with_a_device_each_lane_moves_the_bytes_of_the_formula(void **s
 static void test_a_device_that_holds_everything_moves_nothing(void **state)
 {
     (void)state;
-    struct example e;
+    struct graph_case e;
     make_example(&e, HST_TIER_HBM, true);
     e.in.update_on_device = true;
     struct graph_bound b = bytes_per_lane(&e);
@@ -290,7 +270,7 @@ static void test_a_device_that_holds_everything_moves_nothing(void **state)
 static void test_pieces_of_weights_are_a_whole(void **state)
 {
     (void)state;
-    struct example e;
+    struct graph_case e;
     struct graph g;
     make_example(&e, HST_TIER_NVME, false);
     e.in.buffers[POOL_TILES] = 1;

@@ -21,8 +21,7 @@
 
 #define RUNS  200u
 #define EXACT 1e-12
-#define UNITS 3u
-#define TILE  4096u
+#define TILE  EVEN_TILE
 
 static struct seeds seeds;
 
@@ -35,52 +34,36 @@ static void assert_close(double got, double want)
 /* ---- examples by hand ---- */
 
 struct example {
-    struct graph_unit units[UNITS];
-    uint32_t forward[UNITS], backward[UNITS];
-    struct graph_in in;
-    struct sim_rates rates;
+    struct graph_case of;
     struct graph graph;
 };
 
 /* Units of `tiles` tiles at home in DRAM. One FLOP, one tile of an update takes a second. */
 static void make_example(struct example *e, uint32_t units, uint32_t tiles)
 {
-    *e = (struct example){.rates = {.flops_per_s = 1, .update = TILE}};
-    for (uint32_t i = 0; i < units; i++) {
-        e->units[i] = (struct graph_unit){.first_tile = tiles * i,
-                                          .tile_count = tiles,
-                                          .elements = (uint64_t)tiles * TILE,
-                                          .weights = HST_TIER_DRAM,
-                                          .grads = HST_TIER_DRAM,
-                                          .acts = HST_TIER_DRAM,
-                                          .forward_flops = 10,
-                                          .backward_flops = 30};
-        e->forward[i] = i;
-        e->backward[i] = units - 1 - i;
-    }
-    e->in = (struct graph_in){.units = e->units,
-                              .unit_count = units,
-                              .forward = e->forward,
-                              .backward = e->backward,
-                              .tile_elements = TILE,
-                              .weight_bytes = 2,
-                              .state_bytes = 10,
-                              .grad_bytes = 2,
-                              .deferred = true};
+    const struct graph_unit unit = {.tile_count = tiles,
+                                    .weights = HST_TIER_DRAM,
+                                    .grads = HST_TIER_DRAM,
+                                    .acts = HST_TIER_DRAM,
+                                    .forward_flops = 10,
+                                    .backward_flops = 30};
+    even_case(&e->of, units, &unit);
+    e->of.rates.flops_per_s = 1;
+    e->of.rates.update = TILE;
 }
 
 static struct sim run(struct example *e)
 {
     struct sim sim;
-    assert_int_equal(graph_build(&e->in, &e->graph), 0);
-    assert_int_equal(simulate(&(struct sim_in){.graph = &e->graph, .rates = e->rates}, &sim), 0);
+    assert_int_equal(graph_build(&e->of.in, &e->graph), 0);
+    assert_int_equal(simulate(&(struct sim_in){.graph = &e->graph, .rates = e->of.rates}, &sim), 0);
     return sim;
 }
 
 static double bound_of(const struct example *e)
 {
     struct graph_bound bound;
-    assert_int_equal(graph_bound(&e->graph, &e->rates, &bound), 0);
+    assert_int_equal(graph_bound(&e->graph, &e->of.rates, &bound), 0);
     return bound.step_s;
 }
 
@@ -91,7 +74,7 @@ static void test_an_update_hides_under_the_forward(void **state)
     struct example e;
     (void)state;
     make_example(&e, 2, 1);
-    e.rates.norm = 2 * TILE;
+    e.of.rates.norm = 2 * TILE;
     struct sim s = run(&e);
     assert_close(s.step_s, 1 + 10 + 10 + 30 + 30 + 0.5);
     assert_close(s.first_s, 80); /* no update behind it */
@@ -110,8 +93,8 @@ static void test_on_shared_cores_update_and_computation_have_half_the_speed(void
     struct example e;
     (void)state;
     make_example(&e, 2, 1);
-    e.rates.norm = 2 * TILE;
-    e.rates.shared_cores = true;
+    e.of.rates.norm = 2 * TILE;
+    e.of.rates.shared_cores = true;
     struct sim s = run(&e);
     assert_close(s.step_s, 80 + 3);
     assert_close(s.busy_s[LANE_UPDATE], 1 + 2 + 1 + 0.5);
@@ -125,7 +108,7 @@ static void test_without_clipping_the_update_begins_in_the_backward(void **state
     struct example e;
     (void)state;
     make_example(&e, 2, 1);
-    e.in.deferred = false;
+    e.of.in.deferred = false;
     struct sim s = run(&e);
     assert_close(s.step_s, 80 + 1);
     assert_close(s.drain_s, 1);
@@ -143,11 +126,11 @@ static void test_states_are_read_ahead_as_far_as_slots_go(void **state)
     struct example e;
     (void)state;
     make_example(&e, 1, 2);
-    e.units[0].nvme_states = 2;
-    e.units[0].forward_flops = 5;
-    e.units[0].backward_flops = 10;
-    e.rates.read = e.rates.write = e.rates.mixed = 10.0 * TILE;
-    e.in.buffers[POOL_TILES] = 2;
+    e.of.units[0].nvme_states = 2;
+    e.of.units[0].forward_flops = 5;
+    e.of.units[0].backward_flops = 10;
+    e.of.rates.read = e.of.rates.write = e.of.rates.mixed = 10.0 * TILE;
+    e.of.in.buffers[POOL_TILES] = 2;
     struct sim s = run(&e);
     assert_close(s.step_s, 2 + 5 + 10);
     assert_close(s.stall_s[LANE_UPDATE], 2);
@@ -157,7 +140,7 @@ static void test_states_are_read_ahead_as_far_as_slots_go(void **state)
     assert_close(bound_of(&e), 17);
     graph_free(&e.graph);
     /* With one slot: update, write, read, update, and then the forward. */
-    e.in.buffers[POOL_TILES] = 1;
+    e.of.in.buffers[POOL_TILES] = 1;
     s = run(&e);
     assert_close(s.step_s, 4 + 5 + 10);
     assert_close(s.stall_s[LANE_UPDATE], 2);
@@ -176,15 +159,15 @@ static void test_a_device_keeps_what_it_has_room_for(void **state)
     (void)state;
     make_example(&e, 2, 1);
     for (int i = 0; i < 2; i++) {
-        e.units[i].forward_flops = 1;
-        e.units[i].backward_flops = 2;
+        e.of.units[i].forward_flops = 1;
+        e.of.units[i].backward_flops = 2;
     }
-    e.in.apart = true;
-    e.rates.update = 0;
-    e.rates.h2d = 2.0 * TILE / 3;
-    e.rates.d2h = 2.0 * TILE;
-    e.in.buffers[POOL_DEVICE_WEIGHTS] = 2;
-    e.in.buffers[POOL_DEVICE_GRADS] = 1;
+    e.of.in.apart = true;
+    e.of.rates.update = 0;
+    e.of.rates.h2d = 2.0 * TILE / 3;
+    e.of.rates.d2h = 2.0 * TILE;
+    e.of.in.buffers[POOL_DEVICE_WEIGHTS] = 2;
+    e.of.in.buffers[POOL_DEVICE_GRADS] = 1;
     struct sim s = run(&e);
     /* copy 0-3, forward 3-4, copy 3-6, forward 6-7, backwards 7-9 and, when the buffer of the first
        gradients is free, 10-12; the last gradients 12-13 */
@@ -192,11 +175,11 @@ static void test_a_device_keeps_what_it_has_room_for(void **state)
     assert_close(s.stall_s[LANE_H2D], 3 + 2);
     assert_close(s.stall_s[LANE_D2H], 1 + 1);
     graph_free(&e.graph);
-    e.in.buffers[POOL_DEVICE_GRADS] = 2;
+    e.of.in.buffers[POOL_DEVICE_GRADS] = 2;
     s = run(&e);
     assert_close(s.step_s, 12);
     graph_free(&e.graph);
-    e.in.buffers[POOL_DEVICE_WEIGHTS] = 1;
+    e.of.in.buffers[POOL_DEVICE_WEIGHTS] = 1;
     s = run(&e); /* a copy before each forward, and one before the last backward */
     assert_close(s.step_s, 3 + 1 + 3 + 1 + 2 + 3 + 2 + 1);
     graph_free(&e.graph);
@@ -208,15 +191,15 @@ static void test_weights_that_stay_take_no_time(void **state)
     (void)state;
     make_example(&e, 3, 1);
     for (int i = 0; i < 3; i++)
-        e.units[i].weights = HST_TIER_NVME;
-    e.rates.read = 2.0 * TILE / 100; /* 100 s for a unit */
-    e.in.buffers[POOL_WEIGHTS] = 3;
+        e.of.units[i].weights = HST_TIER_NVME;
+    e.of.rates.read = 2.0 * TILE / 100; /* 100 s for a unit */
+    e.of.in.buffers[POOL_WEIGHTS] = 3;
     struct sim s = run(&e);
     assert_close(s.busy_s[LANE_READ], 0);
     assert_close(s.step_s, 1 + 3 * 40);
     assert_true(s.first_s > 300);
     graph_free(&e.graph);
-    e.in.buffers[POOL_WEIGHTS] = 2; /* 2 of 3 stay at either turn */
+    e.of.in.buffers[POOL_WEIGHTS] = 2; /* 2 of 3 stay at either turn */
     s = run(&e);
     assert_close(s.busy_s[LANE_READ], 200);
     graph_free(&e.graph);
@@ -353,11 +336,11 @@ static void test_a_graph_that_deadlocks_is_found(void **state)
     struct sim sim;
     (void)state;
     make_example(&e, 2, 1);
-    e.units[0].nvme_states = 1;
-    e.in.buffers[POOL_TILES] = 1;
+    e.of.units[0].nvme_states = 1;
+    e.of.in.buffers[POOL_TILES] = 1;
     (void)run(&e);
     e.graph.buffers[POOL_TILES] = 0;
-    struct sim_in in = {.graph = &e.graph, .rates = e.rates};
+    struct sim_in in = {.graph = &e.graph, .rates = e.of.rates};
     assert_int_equal(simulate(&in, &sim), -EDEADLK);
     graph_free(&e.graph);
 }
@@ -382,38 +365,25 @@ static void test_the_bound_is_the_formula_of_its_phases(void **state)
         {false, 0.25, 1, 160}, /* a share of it under the forward: the drives work all the time */
         {true, 0, 1.5, 120 + 80 / 0.75},
     };
+    static const struct graph_unit unit = {.tile_count = 4,
+                                           .weights = HST_TIER_DRAM,
+                                           .grads = HST_TIER_DRAM,
+                                           .acts = HST_TIER_DRAM,
+                                           .nvme_states = 4,
+                                           .forward_flops = 1,
+                                           .backward_flops = 3};
     struct graph_case *c = calloc(1, sizeof *c);
     (void)state;
     assert_non_null(c);
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
-        *c = (struct graph_case){.rates = {.flops_per_s = 1,
-                                           .read = 40 * 10.0 * TILE * 4 / 80,
-                                           .write = 40 * 10.0 * TILE * 4 / 80}};
+        even_case(c, 40, &unit);
+        c->rates = (struct sim_rates){.flops_per_s = 1,
+                                      .read = 40 * 10.0 * TILE * 4 / 80,
+                                      .write = 40 * 10.0 * TILE * 4 / 80};
         c->rates.mixed = of[i].mixed * c->rates.read;
-        for (uint32_t u = 0; u < 40; u++) {
-            c->units[u] = (struct graph_unit){.first_tile = 4 * u,
-                                              .tile_count = 4,
-                                              .elements = 4 * TILE,
-                                              .weights = HST_TIER_DRAM,
-                                              .grads = HST_TIER_DRAM,
-                                              .acts = HST_TIER_DRAM,
-                                              .nvme_states = 4,
-                                              .forward_flops = 1,
-                                              .backward_flops = 3};
-            c->forward[u] = u;
-            c->backward[u] = 39 - u;
-        }
-        c->in = (struct graph_in){.units = c->units,
-                                  .unit_count = 40,
-                                  .forward = c->forward,
-                                  .backward = c->backward,
-                                  .tile_elements = TILE,
-                                  .weight_bytes = 2,
-                                  .state_bytes = 10,
-                                  .grad_bytes = 2,
-                                  .deferred = of[i].deferred,
-                                  .late_share = of[i].late_share,
-                                  .buffers = {[POOL_TILES] = 4}};
+        c->in.deferred = of[i].deferred;
+        c->in.late_share = of[i].late_share;
+        c->in.buffers[POOL_TILES] = 4;
         struct graph g;
         struct graph_bound bound;
         assert_int_equal(graph_build(&c->in, &g), 0);

@@ -229,13 +229,13 @@ def try_installed(source, root):
                            capture_output=True, text=True)
     if flags.returncode:
         return [f'pkg-config failed: {flags.stderr}']
-    with open(os.path.join(source, 'cpu_adam', 'example.c'), encoding='utf-8') as f:
+    with open(os.path.join(source, 'tests', 'cpu_adam', 'example.c'), encoding='utf-8') as f:
         example = f.read()
     folder = os.path.dirname(glob.glob(os.path.join(root, '**', 'libhoistway.so.0'),
                                        recursive=True)[0])
     settings = {**os.environ, 'LD_LIBRARY_PATH': folder}
     broken = []
-    for name, text in (('the program', INSTALLED_PROGRAM), ('cpu_adam/example.c', example)):
+    for name, text in (('the program', INSTALLED_PROGRAM), ('tests/cpu_adam/example.c', example)):
         program = os.path.join(root, 'program')
         command = [os.environ.get('CC', 'cc'), '-x', 'c', '-', '-o', program,
                    *flags.stdout.split(), '-lm']
