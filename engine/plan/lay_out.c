@@ -205,7 +205,8 @@ static void place_slots(const struct placement_in *in, const struct choice *c, s
     uint64_t weight_bytes = sat_page_up(largest_tile * in->bytes.weights);
     p->slot_record_at = weights || grads || hbm ? weight_bytes : 0;
     p->slot_bytes = p->slot_record_at + (states || hbm ? record : 0);
-    p->slot_count = hbm ? HBM_SLOTS : c->depths.slots;
+    uint32_t depth = hbm ? HBM_SLOTS : c->depths.slots, tiles = in->layout->tile_count;
+    p->slot_count = depth < tiles ? depth : tiles;
     p->slots =
         take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, sat_times(p->slot_bytes, p->slot_count));
 }

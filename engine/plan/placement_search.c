@@ -22,10 +22,12 @@ static const enum hst_class CLASS_OF[LEAVE_COUNT] = {
     [LEAVE_WEIGHTS] = HST_CLASS_WEIGHTS,
 };
 
-/* Tiles: enough for a drive's queue while one is updated; then one read, one updated, one written,
-   one spare. Three weight units: one computed with, one ready, one on its way. The last row is the
-   least that works. */
-static const struct ring_depths RING_DEPTHS[] = {{16, 3, 2, 3}, {4, 3, 2, 3}, {2, 1, 1, 1}};
+/* Tiles: those that are read while the backward runs are updated as soon as the norm is known, and
+   the rest is on its way behind a fast drive's delay; then enough for a drive's queue while one is
+   updated; then one read, one updated, one written, one spare. Three weight units: one computed
+   with, one ready, one on its way. The last row is the least that works. */
+static const struct ring_depths RING_DEPTHS[] = {
+    {64, 3, 2, 3}, {16, 3, 2, 3}, {4, 3, 2, 3}, {2, 1, 1, 1}};
 enum { RING_DEPTHS_COUNT = sizeof RING_DEPTHS / sizeof RING_DEPTHS[0] };
 
 struct choice_range {

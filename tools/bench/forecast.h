@@ -5,7 +5,7 @@
 #include "bench/run.h"
 
 struct bench_forecast_in {
-    uint64_t steps; /* measured in each case, after those that the prediction is made from */
+    uint64_t steps; /* measured in each round, after those that the prediction is made from */
     uint32_t threads;
     const char *store;
 };
@@ -13,7 +13,7 @@ struct bench_forecast_in {
 struct bench_forecast_case {
     const char *place;
     uint64_t batch_tokens;
-    double measured_s; /* median */
+    double measured_s; /* median of the round's steps */
     double predicted_s, bound_s;
     char bound_by[16];
 };
@@ -27,8 +27,9 @@ struct bench_forecast {
 };
 
 /**
- * Runs one case after another; each measures the drives, warms up, predicts, and only then measures
- * its steps. Errors: negative errno with *error; also where a step can not be predicted.
+ * Runs one case after another, three times over; each measures the drives, warms up, predicts, and
+ * only then measures its steps. Of a case's rounds the one with the median ratio counts. Errors:
+ * negative errno with *error; also where a step can not be predicted.
  */
 int bench_forecast(const struct bench_forecast_in *in,
                    struct bench_forecast_case cases[BENCH_FORECAST_CASES], struct hst_error *error);
