@@ -123,11 +123,18 @@ static uint32_t some(uint64_t *seed, uint32_t few)
     return pick(seed, 20) == 0 ? few - 1 : few + more[pick(seed, 7)];
 }
 
+/* Fewer than 3 units' weights, 2 units' gradients, 4 tiles, in either memory. */
 static bool has_small_pools(const struct graph *g)
 {
-    return (g->pool_count[POOL_WEIGHTS] && g->buffers[POOL_WEIGHTS] < 3) ||
-           (g->pool_count[POOL_GRADS] && g->buffers[POOL_GRADS] < 2) ||
-           (g->pool_count[POOL_TILES] && g->buffers[POOL_TILES] < 4);
+    static const uint32_t least[POOL_COUNT] = {[POOL_WEIGHTS] = 3,
+                                               [POOL_DEVICE_WEIGHTS] = 3,
+                                               [POOL_GRADS] = 2,
+                                               [POOL_DEVICE_GRADS] = 2,
+                                               [POOL_TILES] = 4};
+    for (int p = 0; p < POOL_COUNT; p++)
+        if (g->pool_count[p] > 0 && g->buffers[p] < least[p])
+            return true;
+    return false;
 }
 
 void graph_case(uint32_t number, struct graph_case *c)

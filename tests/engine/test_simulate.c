@@ -413,7 +413,7 @@ static const struct {
     double most;
     const char *why;
 } known[] = {
-    {51, 1.10, "memory"},  {56, 1.22, "buffers"},  {61, 1.10, "memory"},  {133, 1.13, "grads"},
+    {51, 1.10, "memory"},  {56, 1.22, "buffers"},  {133, 1.13, "grads"},
     {144, 1.07, "memory"}, {148, 1.15, "buffers"}, {165, 1.08, "memory"},
 };
 
