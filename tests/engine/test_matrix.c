@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every placement with every depth of prefetch, number of micro-batches, clipping and backend, a
+ * drive with delays of its own among them: the bytes of the in-memory run on one thread. Takes the
+ * n-th of every so many runs: `--part N M`; without it all.
+ */
+#include "engine_state.h"
+#include "toy_client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 3, AMPLE = 64 << 20, TILE = 4096 };
+
+static char directory[] = "hst-matrix-XXXXXX";
+static uint32_t first, stride = 1;
+
+static const char *const PLACES[] = {
+    "states=nvme,weights=dram,grads=dram,acts=dram",
+    "states=dram,weights=nvme,grads=dram,acts=dram",
+    "states=nvme,weights=nvme,grads=dram,acts=dram",
+    "states=dram,weights=dram,grads=nvme,acts=nvme",
+    "states=nvme,weights=nvme,grads=nvme,acts=nvme",
+    "grads=nvme,acts=nvme",
+};
+/* Tokens of a step in micro-batches of 4, the last of them short. */
+static const uint64_t TOKENS[] = {4, 10, 16};
+static const double CLIPS[] = {0.5, HST_NONE};
+static const struct {
+    const char *name, *model;
+    enum hst_io io;
+} DRIVES[] = {
+    {"uring or threads", NULL, HST_IO_AUTO},
+    {"threads", NULL, HST_IO_THREADS},
+    {"a drive with delays", "sim:read=3G,write=2G,lat=80us,jitter=2ms", HST_IO_AUTO},
+    {"half duplex", "sim:read=1G,write=2G,mixed=1G,lat=20us,jitter=300us", HST_IO_AUTO},
+};
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* ---- a run ---- */
+
+struct ran {
+    struct toy_saved weights;
+    double norms[STEPS];
+    uint32_t slots, leases;
+    uint64_t dram;
+};
+static struct ran oracle, other; /* large: not on the stack */
+
+static void must(struct hst_engine *engine, int rc, const char *what)
+{
+    if (rc)
+        fail_msg("%s: %d, E%d %s", what, rc, hst_engine_error(engine)->code,
+                 hst_engine_error(engine)->message);
+}
+
+/* Checkpoints of a unit: written in the forward, and the same in the backward. */
+static void touch_acts(struct hst_engine *engine, uint32_t unit, const struct hst_step *step,
+                       unsigned access)
+{
+    struct hst_stream *stream = hst_engine_stream(engine);
+    for (uint32_t m = 0; m < step->micro_count; m++) {
+        struct hst_act act;
+        int byte = (int)((step->number * 29 + unit * 5 + m) & 255);
+        must(engine, hst_act_acquire(engine, unit, m, HST_CHECKPOINT, access, stream, &act), "act");
+        must(engine, hst_stream_sync(stream), "sync");
+        if (access == HST_WRITE)
+            memset(act.data, byte, act.size_bytes);
+        for (uint64_t i = 0; i < act.size_bytes; i++)
+            assert_int_equal(((unsigned char *)act.data)[i], byte);
+        must(engine, hst_act_release(engine, unit, m, HST_CHECKPOINT), "act");
+    }
+}
+
+static void step(struct hst_engine *engine, struct hst_step_stats *stats)
+{
+    const struct hst_unit_view *view;
+    struct hst_stream *stream = hst_engine_stream(engine);
+    struct hst_step_in in = {.size = sizeof in, .lr = TOY_LR};
+    struct hst_step at;
+    must(engine, hst_step_begin(engine, &in, &at), "begin");
+    for (uint32_t u = 0; u < TOY_UNITS; u++) {
+        must(engine, hst_unit_acquire(engine, u, HST_FORWARD, stream, &view), "forward");
+        touch_acts(engine, u, &at, HST_WRITE);
+        must(engine, hst_unit_release(engine, u), "forward");
+    }
+    for (uint32_t u = TOY_UNITS; u-- > 0;) {
+        must(engine, hst_unit_acquire(engine, u, HST_BACKWARD, stream, &view), "backward");
+        touch_acts(engine, u, &at, HST_READ);
+        must(engine, toy_add_gradients(engine, u, view, at.loss_scale), "gradients");
+        must(engine, hst_unit_grad_ready(engine, u), "backward");
+        must(engine, hst_unit_release(engine, u), "backward");
+    }
+    must(engine, hst_step_end(engine, stats), "end");
+}
+
+static void run(const struct hst_config *config, struct ran *ran)
+{
+    struct hst_engine *engine = NULL;
+    struct hst_error error = {0};
+    struct hst_step_stats stats;
+    struct hst_config c = *config;
+    *ran = (struct ran){0};
+    c.error = &error;
+    alarm(60); /* a hang ends the test */
+    if (hst_engine_create(&c, &engine))
+        fail_msg("E%d %s", error.code, error.message);
+    must(engine, toy_seal_and_load(engine), "seal");
+    for (int s = 0; s < STEPS; s++) {
+        step(engine, &stats);
+        ran->norms[s] = stats.grad_norm;
+        assert_true(stats.peak.dram <= config->dram_bytes);
+    }
+    must(engine, toy_save(engine, &ran->weights), "save");
+    ran->slots = engine->placement.slot_count;
+    ran->leases = engine->placement.lease_count;
+    ran->dram = engine->placement.dram_bytes;
+    hst_engine_destroy(&engine);
+    alarm(0);
+}
+
+/* ---- budgets ---- */
+
+static bool seals(const struct hst_config *config, uint64_t dram_bytes)
+{
+    struct hst_engine *engine = NULL;
+    struct hst_config c = *config;
+    c.dram_bytes = dram_bytes;
+    int rc = hst_engine_create(&c, &engine);
+    rc = rc ? rc : toy_describe(engine);
+    rc = rc ? rc : hst_engine_seal(engine, HST_ORDER_FORWARD);
+    hst_engine_destroy(&engine);
+    return rc == 0;
+}
+
+/* The smallest budget, to the page, that is not refused: the shallowest rings. */
+static uint64_t least_budget(const struct hst_config *config)
+{
+    uint64_t page = 4096, low = page, high = AMPLE;
+    while (high - low > page) {
+        uint64_t middle = (low + high) / 2 / page * page;
+        if (seals(config, middle))
+            high = middle;
+        else
+            low = middle;
+    }
+    return high;
+}
+
+/* ---- the matrix ---- */
+
+static void check_run(struct hst_config *c, const char *drive, uint64_t dram_bytes)
+{
+    c->dram_bytes = dram_bytes;
+    run(c, &other);
+    assert_true(other.dram <= dram_bytes);
+    if (other.weights.used != oracle.weights.used ||
+        memcmp(other.weights.bytes, oracle.weights.bytes, oracle.weights.used) != 0 ||
+        memcmp(other.norms, oracle.norms, sizeof oracle.norms) != 0)
+        fail_msg("%s, %s, %u slots, %u leases, %llu tokens, clip %g: other bytes", c->place, drive,
+                 other.slots, other.leases, (unsigned long long)c->batch_tokens, c->clip);
+}
+
+static struct hst_config config_of(uint64_t tokens, double clip)
+{
+    return *hst_config(.store = directory, .batch_tokens = tokens, .grain_tokens = 4, .clip = clip,
+                       .tile_elements = TILE, .dram_bytes = AMPLE);
+}
+
+static uint32_t check_depths(const struct hst_config *base, size_t place, uint32_t number)
+{
+    uint32_t runs = 0, depths[2][2] = {{0}};
+    for (size_t d = 0; d < COUNT(DRIVES); d++)
+        for (uint32_t depth = 0; depth < 3; depth++) {
+            if (number++ % stride != first)
+                continue;
+            struct hst_config c = *base;
+            c.place = PLACES[place];
+            c.threads = 1 + number % 3;
+            c.io = DRIVES[d].io;
+            c.io_model = DRIVES[d].model;
+            uint64_t least = depth < 2 ? least_budget(&c) : AMPLE;
+            check_run(&c, DRIVES[d].name, depth == 1 ? least + least / 4 : least);
+            if (depth != 1)
+                depths[depth / 2][0] = other.slots, depths[depth / 2][1] = other.leases;
+            runs++;
+        }
+    if (depths[0][0] >= depths[1][0] && depths[1][0] > 0)
+        fail_msg("%s: %u slots in the smallest budget, %u in an ample one", PLACES[place],
+                 depths[0][0], depths[1][0]);
+    return runs;
+}
+
+static void the_bytes_are_those_of_the_run_in_memory(void **state)
+{
+    (void)state;
+    uint32_t number = 0, runs = 0;
+    for (size_t t = 0; t < COUNT(TOKENS); t++)
+        for (size_t k = 0; k < COUNT(CLIPS); k++) {
+            struct hst_config base = config_of(TOKENS[t], CLIPS[k]), memory = base;
+            memory.place = "states=dram,weights=dram,grads=dram,acts=dram";
+            memory.threads = 1;
+            run(&memory, &oracle);
+            for (size_t p = 0; p < COUNT(PLACES); p++, number += 3 * COUNT(DRIVES))
+                runs += check_depths(&base, p, number);
+        }
+    print_message("%u of %u runs\n", runs, number);
+    assert_true(runs > 0);
+}
+
+static int make_directory(void **state)
+{
+    (void)state;
+    return mkdtemp(directory) ? 0 : -1;
+}
+
+static int remove_directory(void **state)
+{
+    (void)state;
+    return rmdir(directory);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "--part") == 0) {
+        first = (uint32_t)strtoul(argv[2], NULL, 10);
+        stride = (uint32_t)strtoul(argv[3], NULL, 10);
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bytes_are_those_of_the_run_in_memory),
+    };
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}
