@@ -9,8 +9,10 @@ failures.py PATH_OF_HOISTWAY SOURCE_ROOT
 import ctypes
 import errno
 import fcntl
+import json
 import os
 import platform
+import re
 import resource
 import shutil
 import signal
@@ -283,6 +285,46 @@ class Failures(unittest.TestCase):
         child.wait()
         child.stderr.close()
         self.assertEqual(os.listdir(self.store), [])
+
+    def interrupt_after(self, lines, *signals):
+        """Signals once so many lines were told. -> exit code, all lines."""
+        child = subprocess.Popen(
+            command(self.store, '--export', self.export, '--log', self.log, steps=12),
+            stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True)
+        told = [child.stdout.readline() for _ in range(lines)]
+        for number in signals:
+            child.send_signal(number)
+        told += child.stdout.readlines()
+        child.stdout.close()
+        return child.wait(), ''.join(told)
+
+    def test_an_interrupt_in_any_phase_ends_the_run_and_leaves_nothing(self):
+        self.export = os.path.join(self.folder, 'export')
+        self.log = os.path.join(self.folder, 'log.jsonl')
+        steps_done, lines, code = set(), 1, None
+        while code != 0:
+            code, told = self.interrupt_after(lines, signal.SIGINT)
+            lines += 1
+            self.assertIn(code, (0, 130), told)
+            self.assertFalse(os.path.exists(self.store) and os.listdir(self.store))
+            left = [name for name in os.listdir(self.folder) if 'export' in name]
+            self.assertEqual(left, ['export'] if code == 0 else [], told)
+            if os.path.exists(self.log):
+                with open(self.log, encoding='ascii') as log:
+                    self.assertTrue(all(json.loads(line) for line in log))  # whole lines
+            if code == 130:
+                done = re.search(r'stopped \(Interrupt\) after (\d+) of 12 steps', told)
+                self.assertIsNotNone(done, told)
+                steps_done.add(int(done[1]))
+        self.assertIn(0, steps_done)
+
+    def test_a_second_interrupt_does_not_wait(self):
+        self.export = os.path.join(self.folder, 'export')
+        self.log = os.path.join(self.folder, 'log.jsonl')
+        code, told = self.interrupt_after(3, signal.SIGINT, signal.SIGTERM)
+        self.assertEqual(code, 130, told)
+        self.assertNotIn('stopped', told)
+        self.assertEqual(os.listdir(self.store) if os.path.exists(self.store) else [], [])
 
     def test_what_is_odd_about_a_model_is_told(self):
         model = shutil.copytree(MODEL, os.path.join(self.folder, 'model'))

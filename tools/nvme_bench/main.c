@@ -5,6 +5,7 @@
  */
 #include "cli/message.h"
 #include "cli/options.h"
+#include "cli/stop.h"
 #include "cli/text.h"
 #include "nvme_bench/answer.h"
 #include "nvme_bench/args.h"
@@ -14,35 +15,15 @@
 #include "nvme_bench/target.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { EXIT_NOT_ENOUGH = 3, EXIT_STOPPED = 75, EXIT_STOPPED_AT_ONCE = 130 };
+enum { EXIT_NOT_ENOUGH = 3 };
 
-/* What a signal handler may touch. */
-static volatile sig_atomic_t stopped;
-
-/* The first signal ends the run in order, the second at once: scratch files have no name, so that
-   nothing is left either way. */
-static void on_signal(int number)
-{
-    (void)number;
-    if (stopped)
-        _exit(EXIT_STOPPED_AT_ONCE);
-    stopped = 1;
-}
-
-static void catch_signals(void)
-{
-    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE then fails with EFBIG, which is told */
-}
+static const volatile sig_atomic_t *stopped;
 
 static void describe_machine(struct nb_result *r)
 {
@@ -97,7 +78,7 @@ static int measure(const struct nb_args *a, struct nb_result *r, struct hst_erro
         return fail(error, FAIL_DEVICE, -ENOMEM, "there is no memory. Fix: end other programs.");
     r->quick = a->quick;
     bench->args = a;
-    bench->stopped = &stopped;
+    bench->stopped = stopped;
     bench->result = r;
     bench->error = error;
     int rc = identify_drives(a, r, error);
@@ -172,7 +153,7 @@ static int measure_and_report(const struct nb_args *a, struct nb_result *result,
     int code = CLI_EXIT_OK;
     if (rc == -ECANCELED) {
         fprintf(stderr, "stopped: nothing is reported, and nothing is left on the drives\n");
-        code = EXIT_STOPPED;
+        code = CLI_EXIT_STOPPED;
     } else if (rc) {
         code = cli_fail(error);
     } else if (!a->compare) {
@@ -212,7 +193,8 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct hst_error error;
-    catch_signals();
+    stopped = stop_catch();
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE then fails with EFBIG, which is told */
     int code = run(argc, argv);
     /* Results that did not reach their file are a failure, even if all else went well. */
     if ((fflush(stdout) != 0 || ferror(stdout)) &&

@@ -6,6 +6,7 @@
  */
 #include "cli/message.h"
 #include "cli/options.h"
+#include "cli/stop.h"
 #include "cli/text.h"
 #include "verbs/demo_text.h"
 #include "verbs/train.h"
@@ -74,6 +75,7 @@ struct demo {
     char model[PATH_MAX], data[PATH_MAX], store[PATH_MAX], log[PATH_MAX];
     char exports[RUN_COUNT][PATH_MAX];
     struct hst_error error;
+    const volatile sig_atomic_t *stopped;
 };
 
 static const struct hst_option options_table[] = {
@@ -199,6 +201,7 @@ static int train(struct demo *demo, size_t index)
     options.warmup = DEMO_STEPS / 10;
     options.export_directory = demo->exports[index];
     options.quiet = index != RUN_OFFLOADED;
+    options.stopped = demo->stopped;
     options.log = index == RUN_OFFLOADED ? demo->log : NULL;
     printf("\nrun %zu of %d: %s\n", index + 1, RUN_COUNT, runs[index].title);
     fflush(stdout);
@@ -278,6 +281,8 @@ static int demonstrate(struct demo *demo)
     int native = make_inputs(demo);
     for (size_t i = 0; i < RUN_COUNT && !native; i++)
         native = train(demo, i);
+    if (native == -ECANCELED)
+        return CLI_EXIT_STOPPED_AT_ONCE;
     return native ? cli_fail(&demo->error) : compare(demo);
 }
 
@@ -299,6 +304,7 @@ int verb_demo(int argc, char **argv)
         cli_help(&verb, stdout);
         return CLI_EXIT_OK;
     }
+    demo.stopped = stop_catch();
     if (make_directory(&demo, options.directory))
         return cli_fail(&demo.error);
     int code = demonstrate(&demo);

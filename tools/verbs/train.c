@@ -5,20 +5,12 @@
  * the data are functions of the step, so that a step needs nothing from the one before but the
  * weights.
  */
-#include "verbs/train.h"
-
-#include "cli/device.h"
 #include "cli/forecast.h"
 #include "cli/message.h"
-#include "cli/progress.h"
-#include "cli/runlog.h"
-#include "cli/store.h"
+#include "cli/stop.h"
 #include "cli/table.h"
 #include "cli/text.h"
-#include "cli/trace.h"
-#include "hf/hf.h"
-#include "model/llama.h"
-#include "verbs/train_export.h"
+#include "verbs/train_run.h"
 #include "verbs/verbs.h"
 
 #include <errno.h>
@@ -29,38 +21,7 @@
 #include <string.h>
 #include <time.h>
 
-struct train {
-    const struct train_options *options;
-    struct device_choice device;
-    struct hst_error *error;
-    struct llama_run run;
-    struct hf_model *source;
-    struct llama *model;
-    struct train_export export;
-    struct data *data;
-    struct hst_engine *engine;
-    struct run_log log;
-    struct trace trace;
-    int log_native; /* why the log ended before the run */
-    struct progress progress;
-    uint64_t skipped;         /* steps */
-    uint64_t nonfinite_count; /* of the weights that were read */
-    char nonfinite_tensor[128];
-    uint32_t *inputs, *targets; /* of one step */
-    struct hst_rates rates;     /* of the drives */
-    struct train_result result;
-};
-
 #define F16_INFINITE 65520.0f /* from here on */
-
-static const struct {
-    const char *name;
-    enum hst_dtype dtype; /* of weights */
-} PRECISIONS[] = {
-    [HST_PRECISION_FP32] = {"fp32", HST_F32},
-    [HST_PRECISION_BF16] = {"bf16", HST_BF16},
-    [HST_PRECISION_FP16] = {"fp16", HST_F16},
-};
 
 /* ---- errors of the engine ---- */
 
@@ -86,125 +47,22 @@ static int engine_failed(struct train *t, int native, const char *what)
     return fail(t->error, code, native, "%s failed: %s.", what, strerror(-native));
 }
 
-/* ---- inputs: nothing is written here ---- */
+/* ---- the user's wish to end it ---- */
 
-static void tell_notes(const struct train *t)
+static int check_stopped(const struct train *t)
 {
-    const struct hf_note *note;
-    for (size_t i = 0; (note = hf_model_note(t->source, i)); i++) {
-        if (note->warning)
-            cli_warn((enum cli_code)note->code, "%s", note->text);
-        else if (!t->options->quiet)
-            cli_note((enum cli_code)note->code, "%s", note->text);
-    }
+    return t->options->stopped && *t->options->stopped ? -ECANCELED : 0;
 }
 
-static void tell_grain(const struct train *t)
+static int tell_stopped(struct train *t)
 {
-    uint64_t wish = t->options->engine.grain_tokens;
-    if (wish && wish != t->run.grain_tokens && !t->options->quiet)
-        cli_note(CLI_VALUE,
-                 "--grain %" PRIu64 " becomes %" PRIu64 ": whole sequences of --seq-len %" PRIu64
-                 ", and no more than --batch-tokens.",
-                 wish, t->run.grain_tokens, t->run.seq_len);
-}
-
-static int open_model(struct train *t)
-{
-    const struct train_options *o = t->options;
-    bool need_weights = o->init != TRAIN_INIT_RANDOM;
-    int native = hf_model_open(o->model, need_weights, &t->source, t->error);
-    if (native)
-        return native;
-    tell_notes(t);
-    const struct llama_config *config = hf_model_config(t->source);
-    native = llama_create(config, &t->run, &t->model, t->error);
-    if (native)
-        return native;
-    tell_grain(t);
-    if (!need_weights)
-        return 0;
-    const struct llama_tensor *tensor;
-    for (size_t i = 0; (tensor = llama_tensor(t->model, i)); i++) {
-        native =
-            hf_model_require(t->source, tensor->name, tensor->dim_count, tensor->dims, t->error);
-        if (native)
-            return native;
-    }
-    const char *unused = hf_model_unused(t->source);
-    if (unused)
-        cli_warn(CLI_TENSOR,
-                 "%.200s holds '%.100s', which LlamaForCausalLM does not use: it is neither "
-                 "trained nor exported.",
-                 o->model, unused);
-    return 0;
-}
-
-static int open_data(struct train *t)
-{
-    const struct train_options *o = t->options;
-    const struct data_config config = {
-        .files = o->data,
-        .format = o->data_format,
-        .token_dtype = o->token_dtype,
-        .order = o->order,
-        .seed = o->seed,
-        .seq_len = o->seq_len,
-        .vocab = hf_model_config(t->source)->vocab,
-    };
-    int native = data_open(&config, &t->data, t->error);
-    if (native)
-        return native;
-    uint64_t sequences = data_sequence_count(t->data);
-    double passes =
-        (double)o->steps * (double)(t->run.batch_tokens / o->seq_len) / (double)sequences;
-    if (passes > 1 && !o->quiet)
-        cli_note(CLI_PASSES,
-                 "%" PRIu64 " tokens are %" PRIu64 " sequences: the run passes over them %.1f "
-                 "times.",
-                 data_token_count(t->data), sequences, passes);
-    return 0;
-}
-
-/* The export is checked before there is an engine to ask. */
-static enum hst_precision precision_of(const struct train *t)
-{
-    if (t->options->engine.precision != HST_PRECISION_DEFAULT)
-        return t->options->engine.precision;
-    return t->device.gpu ? HST_PRECISION_BF16 : HST_PRECISION_FP32;
-}
-
-static int check_outputs(struct train *t)
-{
-    const struct train_options *o = t->options;
-    int native = 0;
-    t->export = (struct train_export){
-        .directory = o->export_directory,
-        .source = t->source,
-        .model = t->model,
-        .dtype = PRECISIONS[precision_of(t)].dtype,
-    };
-    if (o->export_directory)
-        native = train_export_check(&t->export, t->error);
-    if (!native)
-        native = run_log_check(o->log, t->error);
-    if (!native)
-        native = trace_check(o->trace, t->error);
-    for (struct store_list list = {.rest = o->engine.store}; !native && store_next(&list);)
-        native = store_check_local(list.directory, t->error);
-    return native;
-}
-
-static int open_inputs(struct train *t)
-{
-    int native = train_options_check(t->options, t->error);
-    if (!native)
-        native = open_model(t);
-    if (!native)
-        native = open_data(t);
-    if (!native)
-        native = check_outputs(t);
-    return native;
+    *t->error = (struct hst_error){0}; /* of what was cut short */
+    progress_interrupt(&t->progress);
+    fprintf(stderr,
+            "stopped (%s) after %" PRIu64 " of %" PRIu64
+            " steps: nothing was committed, so nothing is kept\n",
+            strsignal(*t->options->stopped), t->done, t->options->steps);
+    return -ECANCELED;
 }
 
 /* ---- plan and load ---- */
@@ -258,11 +116,14 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
                         float *dst, size_t count)
 {
     struct train *t = context;
+    int native = check_stopped(t);
+    if (native)
+        return native;
     if (t->options->init == TRAIN_INIT_RANDOM) {
         llama_init_random(t->options->seed, param->name, offset, dst, count);
         return 0;
     }
-    int native = hf_model_read(t->source, param->name, offset, dst, count, t->error);
+    native = hf_model_read(t->source, param->name, offset, dst, count, t->error);
     uint64_t found = native ? 0 : count_nonfinite(dst, count, t->export.dtype == HST_F16);
     if (found && !t->nonfinite_count)
         snprintf(t->nonfinite_tensor, sizeof t->nonfinite_tensor, "%s", param->name);
@@ -311,7 +172,10 @@ static void tell_plan(const struct train *t)
 
 static const char *precision_name(const struct train *t)
 {
-    return PRECISIONS[hst_engine_precision(t->engine)].name;
+    static const char *const names[] = {[HST_PRECISION_FP32] = "fp32",
+                                        [HST_PRECISION_BF16] = "bf16",
+                                        [HST_PRECISION_FP16] = "fp16"};
+    return names[hst_engine_precision(t->engine)];
 }
 
 static int begin_log(struct train *t)
@@ -409,7 +273,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
                                        .elapsed_s = t->result.seconds,
                                        .bound_s = t->result.prediction.bound_s,
                                        .stats = &stats,
-                                       .scaled = precision_of(t) == HST_PRECISION_FP16};
+                                       .scaled = train_precision(t) == HST_PRECISION_FP16};
     t->skipped += stats.skipped;
     progress_show(&t->progress, &report);
     keep_going(t, run_log_step(&t->log, &report, t->error));
@@ -420,9 +284,11 @@ static int train_steps(struct train *t)
 {
     double begin_s = now_s(), first_s = 0;
     for (uint64_t number = 1; number <= t->options->steps; number++) {
-        int native = train_step(t, number, begin_s);
+        int native = check_stopped(t);
+        native = native ? native : train_step(t, number, begin_s);
         if (native)
             return native;
+        t->done = number;
         first_s = number == 1 ? t->result.seconds : first_s;
         if (is_told(t) && number == PREDICTED_AFTER)
             predict(t);
@@ -543,7 +409,7 @@ int train_run(const struct train_options *options, struct train_result *result,
               struct hst_error *error)
 {
     static int (*const phases[])(struct train *) = {
-        open_inputs, plan, begin_log, measure_drives, load, train_steps, export_model};
+        train_inputs_open, plan, begin_log, measure_drives, load, train_steps, export_model};
     struct train t = {
         .options = options,
         .error = error,
@@ -553,10 +419,13 @@ int train_run(const struct train_options *options, struct train_result *result,
     progress_init(&t.progress, options->quiet);
     int native = 0;
     for (size_t i = 0; i < sizeof phases / sizeof phases[0] && !native; i++) {
-        native = phases[i](&t);
+        native = check_stopped(&t);
+        native = native ? native : phases[i](&t);
         if (!native && phases[i] == plan)
             tell_plan(&t);
     }
+    if (native && check_stopped(&t))
+        native = tell_stopped(&t);
     if (!native) {
         tell_summary(&t);
         if (result)
@@ -573,8 +442,11 @@ int verb_train(int argc, char **argv)
     struct hst_error error = {0};
     bool help;
     train_options_init(&options);
+    options.stopped = stop_catch();
     int native = train_options_parse(&options, argc, argv, &help, &error);
     if (!native && !help)
         native = train_run(&options, NULL, &error);
+    if (native == -ECANCELED)
+        return CLI_EXIT_STOPPED_AT_ONCE;
     return native ? cli_fail(&error) : CLI_EXIT_OK;
 }

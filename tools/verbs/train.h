@@ -8,6 +8,7 @@
 #include "fail.h"
 
 #include <hoistway/hoistway.h>
+#include <signal.h>
 
 enum train_init { TRAIN_INIT_MODEL = 0, TRAIN_INIT_RANDOM = 1 };
 
@@ -23,6 +24,7 @@ struct train_options {
     double lr;
     const char *export_directory, *log, *trace;
     bool quiet;
+    const volatile sig_atomic_t *stopped; /* other than 0: end after the step at hand; or null */
 };
 
 /** The defaults that stand in the help. */
@@ -48,7 +50,8 @@ struct train_result {
  * A whole run: checks all inputs, plans, loads, trains, drains, exports, and prints notes and step
  * lines to stderr, the tier table and the summary to stdout (quiet: errors and warnings alone).
  * Nothing is written before everything that can be refused was checked. Returns 0 or negative errno
- * with *error; result may be null.
+ * with *error; -ECANCELED, told on stderr, where options->stopped ended it: nothing is kept then.
+ * result may be null.
  */
 int train_run(const struct train_options *options, struct train_result *result,
               struct hst_error *error);

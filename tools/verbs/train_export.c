@@ -12,6 +12,7 @@
 
 struct sink {
     struct hf_export *files;
+    const volatile sig_atomic_t *stopped;
     struct hst_error *error;
 };
 
@@ -20,6 +21,8 @@ static int write_tensor(void *context, const struct hst_param_ref *param, uint64
 {
     struct sink *sink = context;
     (void)dtype; /* the engine's, with which the export was begun */
+    if (sink->stopped && *sink->stopped)
+        return -ECANCELED;
     return hf_export_write(sink->files, param->name, offset, src, count, sink->error);
 }
 
@@ -63,7 +66,7 @@ int train_export_check(const struct train_export *x, struct hst_error *error)
 int train_export_write(const struct train_export *x, struct hst_engine *engine,
                        struct hst_error *error)
 {
-    struct sink sink = {.error = error};
+    struct sink sink = {.stopped = x->stopped, .error = error};
     struct hf_export_desc desc = {0};
     int native = describe(x, &desc, error);
     if (native)

@@ -5,16 +5,19 @@
 #include "hf/hf.h"
 #include "model/llama.h"
 
+#include <signal.h>
+
 struct train_export {
     const char *directory;
     const struct hf_model *source;
     const struct llama *model;
     enum hst_dtype dtype; /* of the engine's weights */
+    const volatile sig_atomic_t *stopped; /* other than 0: give it up; or null */
 };
 
 /** Refuses what would fail after the training: the target (E430) and the space (E301). */
 int train_export_check(const struct train_export *export, struct hst_error *error);
-/** Writes the whole directory. Where *error says nothing, the engine's error does. */
+/** Writes the whole directory, or nothing. Where *error says nothing, the engine's error does. */
 int train_export_write(const struct train_export *export, struct hst_engine *engine,
                        struct hst_error *error);
 

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/stop.h"
+
+#include <unistd.h>
+
+static volatile sig_atomic_t asked;
+
+static void on_signal(int number)
+{
+    if (asked)
+        _exit(CLI_EXIT_STOPPED_AT_ONCE);
+    asked = number;
+}
+
+const volatile sig_atomic_t *stop_catch(void)
+{
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    return &asked;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run is made from, and all that can be refused: nothing is written here. */
+#include "cli/message.h"
+#include "cli/runlog.h"
+#include "cli/store.h"
+#include "verbs/train_run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+static void tell_notes(const struct train *t)
+{
+    const struct hf_note *note;
+    for (size_t i = 0; (note = hf_model_note(t->source, i)); i++) {
+        if (note->warning)
+            cli_warn((enum cli_code)note->code, "%s", note->text);
+        else if (!t->options->quiet)
+            cli_note((enum cli_code)note->code, "%s", note->text);
+    }
+}
+
+static void tell_grain(const struct train *t)
+{
+    uint64_t wish = t->options->engine.grain_tokens;
+    if (wish && wish != t->run.grain_tokens && !t->options->quiet)
+        cli_note(CLI_VALUE,
+                 "--grain %" PRIu64 " becomes %" PRIu64 ": whole sequences of --seq-len %" PRIu64
+                 ", and no more than --batch-tokens.",
+                 wish, t->run.grain_tokens, t->run.seq_len);
+}
+
+static int open_model(struct train *t)
+{
+    const struct train_options *o = t->options;
+    bool need_weights = o->init != TRAIN_INIT_RANDOM;
+    int native = hf_model_open(o->model, need_weights, &t->source, t->error);
+    if (native)
+        return native;
+    tell_notes(t);
+    const struct llama_config *config = hf_model_config(t->source);
+    native = llama_create(config, &t->run, &t->model, t->error);
+    if (native)
+        return native;
+    tell_grain(t);
+    if (!need_weights)
+        return 0;
+    const struct llama_tensor *tensor;
+    for (size_t i = 0; (tensor = llama_tensor(t->model, i)); i++) {
+        native =
+            hf_model_require(t->source, tensor->name, tensor->dim_count, tensor->dims, t->error);
+        if (native)
+            return native;
+    }
+    const char *unused = hf_model_unused(t->source);
+    if (unused)
+        cli_warn(CLI_TENSOR,
+                 "%.200s holds '%.100s', which LlamaForCausalLM does not use: it is neither "
+                 "trained nor exported.",
+                 o->model, unused);
+    return 0;
+}
+
+static int open_data(struct train *t)
+{
+    const struct train_options *o = t->options;
+    const struct data_config config = {
+        .files = o->data,
+        .format = o->data_format,
+        .token_dtype = o->token_dtype,
+        .order = o->order,
+        .seed = o->seed,
+        .seq_len = o->seq_len,
+        .vocab = hf_model_config(t->source)->vocab,
+    };
+    int native = data_open(&config, &t->data, t->error);
+    if (native)
+        return native;
+    uint64_t sequences = data_sequence_count(t->data);
+    double passes =
+        (double)o->steps * (double)(t->run.batch_tokens / o->seq_len) / (double)sequences;
+    if (passes > 1 && !o->quiet)
+        cli_note(CLI_PASSES,
+                 "%" PRIu64 " tokens are %" PRIu64 " sequences: the run passes over them %.1f "
+                 "times.",
+                 data_token_count(t->data), sequences, passes);
+    return 0;
+}
+
+enum hst_precision train_precision(const struct train *t)
+{
+    if (t->options->engine.precision != HST_PRECISION_DEFAULT)
+        return t->options->engine.precision;
+    return t->device.gpu ? HST_PRECISION_BF16 : HST_PRECISION_FP32;
+}
+
+/* Of weights. */
+static enum hst_dtype dtype_of(enum hst_precision precision)
+{
+    return precision == HST_PRECISION_FP32   ? HST_F32
+           : precision == HST_PRECISION_BF16 ? HST_BF16
+                                             : HST_F16;
+}
+
+static int check_outputs(struct train *t)
+{
+    const struct train_options *o = t->options;
+    int native = 0;
+    t->export = (struct train_export){
+        .directory = o->export_directory,
+        .source = t->source,
+        .model = t->model,
+        .dtype = dtype_of(train_precision(t)),
+        .stopped = o->stopped,
+    };
+    if (o->export_directory)
+        native = train_export_check(&t->export, t->error);
+    if (!native)
+        native = run_log_check(o->log, t->error);
+    if (!native)
+        native = trace_check(o->trace, t->error);
+    for (struct store_list list = {.rest = o->engine.store}; !native && store_next(&list);)
+        native = store_check_local(list.directory, t->error);
+    return native;
+}
+
+int train_inputs_open(struct train *t)
+{
+    int native = train_options_check(t->options, t->error);
+    if (!native)
+        native = open_model(t);
+    if (!native)
+        native = open_data(t);
+    if (!native)
+        native = check_outputs(t);
+    return native;
+}

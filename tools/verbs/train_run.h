@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_VERBS_TRAIN_RUN_H
+#define HOISTWAY_TOOLS_VERBS_TRAIN_RUN_H
+/* A run of `hoistway train` from its first check to its last line. */
+#include "cli/device.h"
+#include "cli/progress.h"
+#include "cli/runlog.h"
+#include "cli/trace.h"
+#include "hf/hf.h"
+#include "model/llama.h"
+#include "verbs/train.h"
+#include "verbs/train_export.h"
+
+#include <hoistway/machine.h>
+
+struct train {
+    const struct train_options *options;
+    struct device_choice device;
+    struct hst_error *error;
+    struct llama_run run;
+    struct hf_model *source;
+    struct llama *model;
+    struct train_export export;
+    struct data *data;
+    struct hst_engine *engine;
+    struct run_log log;
+    struct trace trace;
+    int log_native; /* why the log ended before the run */
+    struct progress progress;
+    uint64_t done, skipped;   /* steps */
+    uint64_t nonfinite_count; /* of the weights that were read */
+    char nonfinite_tensor[128];
+    uint32_t *inputs, *targets; /* of one step */
+    struct hst_rates rates;     /* of the drives */
+    struct train_result result;
+};
+
+/** Opens model and data and checks the outputs: all that can be refused before there is an engine.
+ * Writes nothing. Returns 0 or negative errno with *t->error. */
+int train_inputs_open(struct train *t);
+
+/** The precision of a run, before there is an engine to ask. */
+enum hst_precision train_precision(const struct train *t);
+
+#endif
