@@ -7,10 +7,6 @@
 
 #define HBM_SHARE 0.9 /* of what is free: other processes, and what libraries take unasked */
 
-/* Small for the drive's ring; large where each tile is a launch of its own. */
-#define TILE_ELEMENTS_HOST 131072u
-#define TILE_ELEMENTS_GPU  (4u << 20)
-
 /* One thing to do about it. */
 static const char *fix_for(enum hst_dev_why why)
 {
@@ -101,8 +97,6 @@ static void device_defaults(struct hst_engine *engine)
     engine->step.scale.value = c->precision != HST_PRECISION_FP16 ? 1.0f
                                : c->loss_scale != 0               ? (float)c->loss_scale
                                                                   : (float)LOSS_SCALE_FIRST;
-    if (c->tile_elements == 0)
-        c->tile_elements = host ? TILE_ELEMENTS_HOST : TILE_ELEMENTS_GPU;
 }
 
 static int choose_update(struct hst_engine *engine)
@@ -113,10 +107,7 @@ static int choose_update(struct hst_engine *engine)
     if (!engine->update)
         return engine_fail(engine, HST_E_VALUE, -EINVAL,
                            "--state bf16 is for --precision bf16. Fix: leave one of them out");
-    if (c->state == HST_STATE_BF16 && !engine_computes_in_dram(engine))
-        return engine_fail(engine, HST_E_VALUE, -EINVAL,
-                           "--state bf16 is for updates on the host: a GPU that holds everything "
-                           "updates by itself, in fp32. Fix: --state fp32, or --device host");
+    engine->plan_in.host_updates = c->state == HST_STATE_BF16; /* a GPU's are with fp32 */
     return 0;
 }
 

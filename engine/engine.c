@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,13 +212,34 @@ int hst_client_memory_set(struct hst_engine *engine, uint64_t device_bytes, uint
 
 /* ---- seal ---- */
 
+/* Small for the drive's ring; large where each tile is a launch on a GPU. */
+#define TILE_ELEMENTS_HOST   131072u
+#define TILE_ELEMENTS_DEVICE (4u << 20)
+
+static int plan_tiles(struct hst_engine *engine, uint32_t tile_elements, char *why,
+                      size_t why_bytes)
+{
+    int rc = layout_seal(&engine->layout, tile_elements);
+    snprintf(why, why_bytes, "more than 2^32 tiles. Fix: larger tile_elements");
+    return rc ? rc : placement_plan(&engine->plan_in, &engine->placement, why, why_bytes);
+}
+
+/* Where none were asked for, tiles are those of whoever updates them. */
+static int choose_tiles(struct hst_engine *engine, char *why, size_t why_bytes)
+{
+    uint32_t wish = engine->config.tile_elements;
+    if (wish == 0 && !engine_computes_in_dram(engine)) {
+        int rc = plan_tiles(engine, TILE_ELEMENTS_DEVICE, why, why_bytes);
+        if (rc == 0 && engine_updates_on_device(engine))
+            return 0;
+        placement_free(&engine->placement);
+    }
+    return plan_tiles(engine, wish ? wish : TILE_ELEMENTS_HOST, why, why_bytes);
+}
+
 static int plan(struct hst_engine *engine)
 {
     char why[384];
-    int rc = layout_seal(&engine->layout, engine->config.tile_elements);
-    if (rc)
-        return engine_fail(engine, HST_E_VALUE, rc,
-                           "more than 2^32 tiles. Fix: larger tile_elements");
     struct placement_in *in = &engine->plan_in;
     in->layout = &engine->layout;
     in->bytes = engine->update->bytes;
@@ -227,10 +249,10 @@ static int plan(struct hst_engine *engine)
     in->carry_bytes_per_token = engine->carry_bytes_per_token;
     /* fp16: one gradient that overflowed leaves out the update of all */
     in->deferred = engine->config.clip > 0 || engine->config.precision == HST_PRECISION_FP16;
-    rc = store_dirs_rates(engine, in);
+    int rc = store_dirs_rates(engine, in);
     if (rc)
         return rc;
-    rc = placement_plan(in, &engine->placement, why, sizeof why);
+    rc = choose_tiles(engine, why, sizeof why);
     if (rc)
         return engine_fail(engine,
                            rc == -EINVAL   ? HST_E_VALUE
@@ -257,13 +279,13 @@ static int open_units(struct hst_engine *engine)
 static int open_slots(struct hst_engine *engine)
 {
     const struct placement *p = &engine->placement;
-    if (p->slot_count == 0)
+    if (p->slots.count == 0)
         return 0;
-    engine->slots = calloc(p->slot_count, sizeof *engine->slots);
+    engine->slots = calloc(p->slots.count, sizeof *engine->slots);
     if (!engine->slots)
         return -ENOMEM;
-    for (uint32_t i = 0; i < p->slot_count; i++)
-        engine->slots[i].buffer = engine->host_arena + p->slots + i * p->slot_bytes;
+    for (uint32_t i = 0; i < p->slots.count; i++)
+        engine->slots[i].buffer = engine->host_arena + p->slots.at + i * p->slots.bytes;
     return 0;
 }
 
@@ -296,11 +318,16 @@ static int open_arenas(struct hst_engine *engine)
 
 static int open_extents(struct hst_engine *engine)
 {
-    if (engine_computes_in_dram(engine))
-        return engine->placement.nvme_bytes > 0 ? store_dirs_open(engine) : 0;
-    int rc =
-        hbm_open(engine->stream, engine->dev, engine->arena, &engine->placement, &engine->extents);
-    return rc ? engine_fail_device(engine, rc, "preparing copies") : 0;
+    int rc = engine->placement.nvme_bytes > 0 ? store_dirs_open(engine) : 0;
+    engine->tiles = engine->extents;
+    if (rc || !engine_updates_on_device(engine))
+        return rc;
+    struct extents *tiles;
+    rc = hbm_open(engine->stream, engine->dev, engine->arena, &engine->placement, &tiles);
+    if (rc)
+        return engine_fail_device(engine, rc, "preparing copies");
+    engine->tiles = tiles;
+    return 0;
 }
 
 static int allocate(struct hst_engine *engine)
@@ -371,6 +398,8 @@ int hst_client_memory(struct hst_engine *engine, struct hst_client_memory *memor
 
 static void close_memory(struct hst_engine *engine)
 {
+    if (engine->tiles && engine->tiles != engine->extents)
+        engine->tiles->ops->close(engine->tiles);
     if (engine->extents)
         engine->extents->ops->close(engine->extents);
     execute_close(engine);

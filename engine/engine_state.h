@@ -42,10 +42,9 @@ struct step_state {
     struct hst_stream *stream; /* of this step's units; null before the first */
     double last_end_s;     /* monotonic seconds of the last step's end or the first begin */
     uint32_t ready_units;  /* units whose gradients are complete */
-    double stall_nvme_s;
+    double stall_nvme_s, stall_copy_s;
     double update_s;
-    struct extent_counters counted; /* at the last step's end */
-    uint64_t partial_bytes; /* of norm partials that were copied from a GPU */
+    struct hst_step_bytes counted; /* at the last step's end */
 };
 
 struct unit_state {
@@ -77,10 +76,13 @@ struct hst_engine {
     unsigned char *arena;
     unsigned char *host_arena; /* placement.dram_bytes of host memory of the device */
 
-    struct extents *extents; /* tiles on NVMe, or those in HBM; null where all are in DRAM */
+    struct extents *extents; /* on NVMe; null where nothing is */
+    /* Tiles that the host can not work on where they are, while they are loaded or saved: those in
+     * HBM, or the extents */
+    struct extents *tiles;
 
     struct hst_event *unit_passed; /* the stream has passed the last released unit */
-    struct slot *slots;   /* [placement.slot_count] */
+    struct slot *slots;   /* [placement.slots.count] */
     struct unit_state *units;
     struct hst_unit_view view;
     uint32_t acquired;    /* unit that is acquired, or UINT32_MAX */
@@ -126,10 +128,16 @@ const char *store_dir_backend(const struct hst_engine *engine);
 /* budget.c */
 int budgets_resolve(struct hst_engine *engine, struct placement_in *in);
 
-/** False where tiles have to be copied before the host can work on them. */
+/** False on a device with memory of its own. */
 static inline bool engine_computes_in_dram(const struct hst_engine *engine)
 {
     return engine->plan_in.compute_tier == HST_TIER_DRAM;
+}
+
+/** Once it is planned: tiles have to be copied before the host can work on them. */
+static inline bool engine_updates_on_device(const struct hst_engine *engine)
+{
+    return engine->placement.home_tier == HST_TIER_HBM;
 }
 
 static inline uint64_t engine_element_bytes(const struct hst_engine *engine)

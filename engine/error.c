@@ -64,7 +64,8 @@ int engine_fail_extents(struct hst_engine *engine, int native)
 
 int engine_fail_transfer(struct hst_engine *engine, const struct transfer *transfer)
 {
-    if (!engine_computes_in_dram(engine)) /* the tile was on its way from or to the device */
+    bool tile = transfer->kind != EXTENT_ACTS;
+    if (tile && engine_updates_on_device(engine)) /* it was on its way from or to the device */
         return engine_fail_device(engine, transfer->error, "copying a tile");
     static const char *const names[EXTENT_KIND_COUNT] = {
         [EXTENT_WEIGHTS] = "weights, tile",

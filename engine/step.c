@@ -15,6 +15,22 @@
 #define CURSOR_BYTES_MAX (32u * 1024u)
 #define NO_UNIT          UINT32_MAX
 
+/* Ever. */
+static struct hst_step_bytes moved_bytes(const struct hst_engine *engine)
+{
+    struct hst_step_bytes bytes = {.h2d = engine->run.copied_bytes[LANE_H2D],
+                                   .d2h = engine->run.copied_bytes[LANE_D2H]};
+    if (engine->extents) {
+        bytes.nvme_read = engine->extents->counters.read_bytes;
+        bytes.nvme_write = engine->extents->counters.written_bytes;
+    }
+    if (engine->tiles && engine->tiles != engine->extents) { /* tiles in HBM */
+        bytes.d2h += engine->tiles->counters.read_bytes;
+        bytes.h2d += engine->tiles->counters.written_bytes;
+    }
+    return bytes;
+}
+
 int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, struct hst_step *step)
 {
     if (engine->error.code)
@@ -36,8 +52,7 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
     if (s->last_end_s == 0) { /* the first step's account begins here, not with the load */
         s->last_end_s = clock_seconds();
         s->stall_nvme_s = 0;
-        if (engine->extents)
-            s->counted = engine->extents->counters;
+        s->counted = moved_bytes(engine);
     }
     int rc = execute_begin(engine);
     if (rc)
@@ -181,7 +196,7 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
     int rc = round_gradients(engine, unit);
     if (rc)
         return rc;
-    if (!engine_computes_in_dram(engine)) {
+    if (engine_updates_on_device(engine)) {
         rc = optimizer_device_norm(engine, unit);
         if (rc)
             return engine_fail_device(engine, rc, "the gradient norm");
@@ -223,9 +238,9 @@ int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
     unsigned char *base = engine->arena + (kind == HST_CARRY_GRAD ? p->carry_grad : p->carry);
     if (kind == HST_CHECKPOINT) {
         per_token = engine->layout.units[unit].act_bytes_per_token;
-        base = moves_acts(engine, engine->run.computing, unit);
+        base = per_token ? moves_acts(engine, engine->run.computing, unit) : NULL;
     }
-    if (per_token == 0)
+    if (per_token == 0 || !base)
         return engine_refuse(engine, "unit %u declared no bytes of that kind of activation", unit);
     uint64_t tokens = placement_micro_tokens(&engine->plan_in, micro);
     *act = (struct hst_act){
@@ -253,10 +268,7 @@ int hst_act_release(struct hst_engine *engine, uint32_t unit, uint32_t micro,
 static void account(struct hst_engine *engine, double grad_norm, struct hst_step_stats *stats)
 {
     struct step_state *s = &engine->step;
-    struct extent_counters now =
-        engine->extents ? engine->extents->counters : (struct extent_counters){0};
-    uint64_t read = now.read_bytes - s->counted.read_bytes;
-    uint64_t written = now.written_bytes - s->counted.written_bytes;
+    struct hst_step_bytes now = moved_bytes(engine);
     struct hst_dev_usage usage;
     hst_dev_usage(engine->dev, &usage);
     double end = clock_seconds();
@@ -264,22 +276,18 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
         .step = s->number,
         .grad_norm = grad_norm,
         .seconds = end - s->last_end_s,
-        .stall_s = {.nvme = s->stall_nvme_s, .update = s->update_s},
+        .stall_s = {.nvme = s->stall_nvme_s, .copy = s->stall_copy_s, .update = s->update_s},
+        .bytes = {.nvme_read = now.nvme_read - s->counted.nvme_read,
+                  .nvme_write = now.nvme_write - s->counted.nvme_write,
+                  .h2d = now.h2d - s->counted.h2d,
+                  .d2h = now.d2h - s->counted.d2h},
         .peak = {.hbm = usage.memory_peak_bytes,
                  .dram = usage.host_peak_bytes,
                  .nvme = engine->placement.nvme_bytes},
     };
-    if (engine_computes_in_dram(engine)) {
-        stats->bytes.nvme_read = read;
-        stats->bytes.nvme_write = written;
-    } else {
-        stats->bytes.d2h = read + s->partial_bytes;
-        stats->bytes.h2d = written;
-    }
     s->counted = now;
     s->last_end_s = end;
-    s->stall_nvme_s = s->update_s = 0;
-    s->partial_bytes = 0;
+    s->stall_nvme_s = s->stall_copy_s = s->update_s = 0;
 }
 
 int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)

@@ -235,10 +235,10 @@ static int register_rings(struct hst_engine *engine, const struct drive *drive, 
     const struct {
         uint64_t at, bytes;
     } rings[] = {
-        {p->leases, p->lease_count * p->lease_bytes},
-        {p->slots, p->slot_count * p->slot_bytes},
-        {p->grad_leases, p->grad_lease_count * p->grad_lease_bytes},
-        {p->act_leases, p->act_lease_count * p->act_lease_bytes},
+        {p->leases.at, p->leases.count * p->leases.bytes},
+        {p->slots.at, p->slots.count * p->slots.bytes},
+        {p->grad_leases.at, p->grad_leases.count * p->grad_leases.bytes},
+        {p->act_leases.at, p->act_leases.count * p->act_leases.bytes},
     };
     int rc = 0;
     *bytes = 0;

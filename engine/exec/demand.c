@@ -2,6 +2,7 @@
 /* Runs nodes that are in no graph, one at a time: run.demand is the node, GRAPH_NONE its number. */
 #include "exec/demand.h"
 
+#include "exec/copies.h"
 #include "exec/moves.h"
 #include "exec/optimizer.h"
 
@@ -44,21 +45,56 @@ static int move_all(struct hst_engine *engine, struct node node)
     return rc ? rc : landed;
 }
 
-int demand_send_acts(struct hst_engine *engine, struct walk_at at)
+/* In the unit's own stream, and waited for. */
+static int copy_all(struct hst_engine *engine, enum node_kind kind, enum lane lane, uint32_t unit)
 {
-    uint32_t unit = engine->run.graph.nodes[at.node].unit;
-    engine->run.demand_acts = walk_pool_buffer(&engine->run.walk, at, POOL_ACTS);
-    int rc = move_all(engine, (struct node){.kind = NODE_WRITE_ACTS, .unit = unit});
-    engine->run.demand_acts = 0;
+    engine->run.demand = (struct node){.kind = (uint8_t)kind, .lane = (uint8_t)lane, .unit = unit};
+    int rc = copies_enqueue(engine, engine->unit_stream, ON_DEMAND);
+    rc = rc ? rc : hst_event_record(engine->unit_passed, engine->unit_stream);
+    rc = rc ? rc : hst_event_sync(engine->unit_passed);
+    return rc ? engine_fail_device(engine, rc, "a copy between host and device") : 0;
+}
+
+static bool are_on_nvme(const struct hst_engine *engine, uint32_t unit)
+{
+    return engine->placement.units[unit].acts.tier == HST_TIER_NVME;
+}
+
+static int send_acts(struct hst_engine *engine, uint32_t unit)
+{
+    int rc = 0;
+    if (placement_copies_acts(&engine->placement, unit))
+        rc = copy_all(engine, NODE_STORE_ACTS, LANE_D2H, unit);
+    if (rc == 0 && are_on_nvme(engine, unit))
+        rc = move_all(engine, (struct node){.kind = NODE_WRITE_ACTS, .unit = unit});
+    return rc;
+}
+
+static int bring_acts(struct hst_engine *engine, uint32_t unit)
+{
+    int rc = 0;
+    if (are_on_nvme(engine, unit))
+        rc = move_all(engine, (struct node){.kind = NODE_READ_ACTS, .unit = unit});
+    if (rc == 0 && placement_copies_acts(&engine->placement, unit))
+        rc = copy_all(engine, NODE_FETCH_ACTS, LANE_H2D, unit);
+    return rc;
+}
+
+int demand_send_acts(struct hst_engine *engine, uint32_t unit, enum pool pool, uint32_t buffer)
+{
+    engine->run.demand_buffer[pool] = buffer;
+    int rc = send_acts(engine, unit);
+    engine->run.demand_buffer[pool] = 0;
     return rc;
 }
 
 int demand_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
-    const struct unit_home *home = &engine->placement.units[unit];
     int rc = move_all(engine, (struct node){.kind = NODE_READ_WEIGHTS, .unit = unit});
-    if (rc == 0 && sweep == HST_BACKWARD && home->acts.tier == HST_TIER_NVME)
-        rc = move_all(engine, (struct node){.kind = NODE_READ_ACTS, .unit = unit});
+    if (rc == 0 && placement_is_away(&engine->placement))
+        rc = copy_all(engine, NODE_COPY_WEIGHTS, LANE_H2D, unit);
+    if (rc == 0 && sweep == HST_BACKWARD)
+        rc = bring_acts(engine, unit);
     engine->run.demand = (struct node){.unit = unit};
     engine->run.computing = ON_DEMAND;
     return rc;
@@ -69,7 +105,7 @@ static int update_unit(struct hst_engine *engine, uint32_t unit)
 {
     const struct layout_unit *u = &engine->layout.units[unit];
     int rc = 0;
-    if (!engine_computes_in_dram(engine))
+    if (engine_updates_on_device(engine))
         return optimizer_device_update(engine, u->first_tile, u->tile_count);
     for (uint32_t i = 0; i < u->tile_count && rc == 0; i++) {
         struct node node = {.unit = unit, .tile = u->first_tile + i, .tile_count = 1};
@@ -88,14 +124,15 @@ static int update_unit(struct hst_engine *engine, uint32_t unit)
 static int take_home(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
     const struct unit_home *home = &engine->placement.units[unit];
+    int rc = 0;
     if (sweep == HST_FORWARD)
-        return home->acts.tier == HST_TIER_NVME
-                   ? move_all(engine, (struct node){.kind = NODE_WRITE_ACTS, .unit = unit})
-                   : 0;
+        return send_acts(engine, unit);
     if (sweep != HST_BACKWARD || engine->layout.units[unit].tile_count == 0)
         return 0;
+    if (placement_is_away(&engine->placement))
+        rc = copy_all(engine, NODE_COPY_GRADS, LANE_D2H, unit);
     engine->run.demand = (struct node){.kind = NODE_NORM, .unit = unit};
-    int rc = optimizer_norm(engine, ON_DEMAND);
+    rc = rc ? rc : optimizer_norm(engine, ON_DEMAND);
     if (rc == 0 && !engine->run.deferred)
         return update_unit(engine, unit);
     if (rc == 0 && home->grads.tier == HST_TIER_NVME)

@@ -8,8 +8,8 @@
  */
 #include "engine_state.h"
 
-/** Writes the checkpoints that the node's lease holds to their home. */
-int demand_send_acts(struct hst_engine *engine, struct walk_at at);
+/** Takes home the unit's checkpoints that are in this buffer of a pool. */
+int demand_send_acts(struct hst_engine *engine, uint32_t unit, enum pool pool, uint32_t buffer);
 /** What the unit's computation in that sweep reads is in memory. */
 int demand_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep);
 /** Its work is enqueued on the stream: waits for it, and takes home what it made. */

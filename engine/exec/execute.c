@@ -6,6 +6,7 @@
  */
 #include "exec/execute.h"
 
+#include "exec/copies.h"
 #include "exec/demand.h"
 #include "exec/loop.h"
 #include "exec/measure.h"
@@ -111,14 +112,16 @@ static int send_kept_acts(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
     const struct graph *graph = &run->graph;
+    enum pool pool = engine_computes_in_dram(engine) ? POOL_ACTS : POOL_DEVICE_ACTS;
     struct walk_at at = {.period = run->period};
     int rc = 0;
     for (uint32_t i = run->walk.lane[LANE_COMPUTE].at;
          i < graph->lane_count[LANE_COMPUTE] && rc == 0; i++) {
         at.node = graph->lane[LANE_COMPUTE][i];
         if (node_of(run, at)->kind == NODE_BACKWARD &&
-            walk_pool_buffer(&run->walk, at, POOL_ACTS) != GRAPH_NONE)
-            rc = demand_send_acts(engine, at);
+            walk_pool_buffer(&run->walk, at, pool) != GRAPH_NONE)
+            rc = demand_send_acts(engine, node_of(run, at)->unit, pool,
+                                  walk_pool_buffer(&run->walk, at, pool));
     }
     return rc;
 }
@@ -231,20 +234,16 @@ int execute_leave(struct hst_engine *engine, struct hst_stream *stream)
     int rc = 0;
     if (run->on_demand)
         return demand_leave(engine, stream, engine->sweep);
-    if (run->passage_count == EXECUTE_PASSAGES)
-        rc = loop_take_oldest(engine);
+    if (run->passages[LANE_COMPUTE].count == EXECUTE_PASSAGES)
+        rc = loop_take_oldest(engine, LANE_COMPUTE);
     if (rc)
         return rc;
-    struct passage *passage = loop_passage(run, run->passage_count);
-    rc = hst_event_record(passage->passed, stream);
+    rc = loop_pass(engine, LANE_COMPUTE, stream,
+                   (struct passage){.at = run->computing,
+                                    .start_s = run->computing_start_s,
+                                    .host_s = run->computing_host_s});
     rc = rc ? rc : hst_event_record(engine->unit_passed, stream);
-    if (rc)
-        return engine_fail_device(engine, rc, "the computation of a unit");
-    passage->at = run->computing;
-    passage->start_s = run->computing_start_s;
-    passage->host_s = run->computing_host_s;
-    run->passage_count++;
-    return loop_start(engine);
+    return rc ? engine_fail_device(engine, rc, "the computation of a unit") : loop_start(engine);
 }
 
 int execute_end(struct hst_engine *engine)
@@ -268,6 +267,12 @@ static uint32_t flights_wanted(const struct hst_engine *engine)
     return drives * EXTENTS_IN_FLIGHT;
 }
 
+/* What the device does ends in order. */
+static bool has_passages(int lane)
+{
+    return lane == LANE_COMPUTE || lane == LANE_H2D || lane == LANE_D2H;
+}
+
 int execute_open(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
@@ -283,16 +288,19 @@ int execute_open(struct hst_engine *engine)
     int rc = measure_open(engine);
     rc = rc ? rc : step_graph(&engine->plan_in, &engine->placement, NULL, &run->graph);
     rc = rc ? rc : walk_init(&run->walk, &run->graph);
-    for (uint32_t i = 0; rc == 0 && i < EXECUTE_PASSAGES; i++)
-        rc = hst_event_create(engine->dev, &run->passages[i].passed);
-    return rc;
+    for (int l = 0; l < LANE_COUNT; l++)
+        for (uint32_t i = 0; rc == 0 && has_passages(l) && i < EXECUTE_PASSAGES; i++)
+            rc = hst_event_create(engine->dev, &run->passages[l].ring[i].passed);
+    return rc ? rc : copies_open(engine);
 }
 
 void execute_close(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
-    for (uint32_t i = 0; i < EXECUTE_PASSAGES; i++)
-        hst_event_destroy(&run->passages[i].passed);
+    copies_close(engine);
+    for (int l = 0; l < LANE_COUNT; l++)
+        for (uint32_t i = 0; i < EXECUTE_PASSAGES; i++)
+            hst_event_destroy(&run->passages[l].ring[i].passed);
     walk_free(&run->walk);
     graph_free(&run->graph);
     free(run->flights);

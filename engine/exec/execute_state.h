@@ -28,7 +28,7 @@ struct flight {
     bool used;
 };
 
-/* A unit's computation that was enqueued: done when the stream has passed the event. */
+/* A node of the device's lanes that was enqueued: done when the stream has passed the event. */
 struct passage {
     struct walk_at at;
     struct hst_event *passed;
@@ -37,6 +37,12 @@ struct passage {
 };
 
 enum { EXECUTE_JOBS = 256, EXECUTE_PASSAGES = 16 };
+
+/* Those of one lane, in their order. */
+struct passages {
+    struct passage ring[EXECUTE_PASSAGES]; /* oldest at `first` */
+    uint32_t first, count;
+};
 
 struct execute {
     struct graph graph;
@@ -47,14 +53,15 @@ struct execute {
     uint32_t issuing[LANE_COUNT]; /* job whose extents have not all been begun, or EXECUTE_JOBS */
     struct flight *flights;       /* [flight_count] */
     uint32_t flight_count, flying;
-    struct passage passages[EXECUTE_PASSAGES]; /* ring; oldest at `first_passage` */
-    uint32_t first_passage, passage_count;
-    double lane_end_s[LANE_COUNT]; /* when its last node was seen to be done */
-    struct measure measure;        /* exec/measure.c */
+    struct passages passages[LANE_COUNT];   /* of H2D, D2H, COMPUTE */
+    struct hst_stream *copying[LANE_COUNT]; /* of H2D and D2H, where there are copies */
+    uint64_t copied_bytes[LANE_COUNT];      /* ever */
+    double lane_end_s[LANE_COUNT];          /* when its last node was seen to be done */
+    struct measure measure;                 /* exec/measure.c */
 
-    struct walk_at computing; /* the node of the unit that is acquired */
-    struct node demand;       /* exec/demand.c: the node at hand, of no graph */
-    uint32_t demand_acts;     /* and its buffer of checkpoints */
+    struct walk_at computing;           /* the node of the unit that is acquired */
+    struct node demand;                 /* exec/demand.c: the node at hand, of no graph */
+    uint32_t demand_buffer[POOL_COUNT]; /* and its buffers */
     double computing_start_s, computing_host_s;
 
     uint64_t period; /* of the step at hand, or of the next one */

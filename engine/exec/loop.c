@@ -6,15 +6,20 @@
  */
 #include "exec/loop.h"
 
+#include "exec/copies.h"
 #include "exec/measure.h"
 #include "exec/moves.h"
 #include "exec/optimizer.h"
 
 #include <errno.h>
+#include <time.h>
 
-/* While both drives and device are busy the loop sleeps for the drives, and looks at the device
- * this often. */
+/* While more than one of drives, computation and copies is busy, the loop looks at the device this
+ * often. */
 #define LOOK_NS 100000u
+
+static const enum lane DEVICE_LANES[] = {LANE_COMPUTE, LANE_H2D, LANE_D2H};
+enum { DEVICE_LANES_COUNT = sizeof DEVICE_LANES / sizeof DEVICE_LANES[0] };
 
 static const struct node *node_of(const struct execute *run, struct walk_at at)
 {
@@ -148,39 +153,79 @@ static int run_drive_lane(struct hst_engine *engine, enum lane lane, bool *moved
     }
 }
 
-/* ---- device: computations that were enqueued ---- */
+/* ---- device: computations and copies that were enqueued ---- */
 
-struct passage *loop_passage(struct execute *run, uint32_t i)
+int loop_pass(struct hst_engine *engine, enum lane lane, struct hst_stream *stream,
+              struct passage passage)
 {
-    return &run->passages[(run->first_passage + i) % EXECUTE_PASSAGES];
+    struct passages *passages = &engine->run.passages[lane];
+    struct passage *next = &passages->ring[(passages->first + passages->count) % EXECUTE_PASSAGES];
+    passage.passed = next->passed;
+    *next = passage;
+    passages->count++;
+    return hst_event_record(next->passed, stream);
 }
 
-static int take_passage(struct hst_engine *engine, int rc)
+static struct passage *oldest_of(struct execute *run, enum lane lane)
 {
-    struct execute *run = &engine->run;
-    struct passage *oldest = loop_passage(run, 0);
+    return &run->passages[lane].ring[run->passages[lane].first];
+}
+
+static int take_passage(struct hst_engine *engine, enum lane lane, int rc)
+{
+    struct passages *passages = &engine->run.passages[lane];
+    struct passage *oldest = oldest_of(&engine->run, lane);
     if (rc < 0)
-        return engine_fail_device(engine, rc, "the computation of a unit");
-    measure_passage(engine, oldest);
+        return engine_fail_device(engine, rc,
+                                  lane == LANE_COMPUTE ? "the computation of a unit"
+                                                       : "a copy between host and device");
+    if (lane == LANE_COMPUTE)
+        measure_passage(engine, oldest);
     finish(engine, oldest->at, oldest->start_s);
-    run->first_passage = (run->first_passage + 1) % EXECUTE_PASSAGES;
-    run->passage_count--;
+    passages->first = (passages->first + 1) % EXECUTE_PASSAGES;
+    passages->count--;
     return 0;
 }
 
-static int look_at_device(struct hst_engine *engine, bool *moved)
+int loop_take_oldest(struct hst_engine *engine, enum lane lane)
+{
+    return take_passage(engine, lane, hst_event_sync(oldest_of(&engine->run, lane)->passed));
+}
+
+static int look_at_lane(struct hst_engine *engine, enum lane lane, bool *moved)
 {
     struct execute *run = &engine->run;
-    while (run->passage_count > 0) {
-        int rc = hst_event_query(loop_passage(run, 0)->passed);
+    while (run->passages[lane].count > 0) {
+        int rc = hst_event_query(oldest_of(run, lane)->passed);
         if (rc == 0)
             return 0;
-        rc = take_passage(engine, rc);
+        rc = take_passage(engine, lane, rc);
         if (rc)
             return rc;
         *moved = true;
     }
     return 0;
+}
+
+static int look_at_device(struct hst_engine *engine, bool *moved)
+{
+    int rc = 0;
+    for (int i = 0; i < DEVICE_LANES_COUNT && rc == 0; i++)
+        rc = look_at_lane(engine, DEVICE_LANES[i], moved);
+    return rc;
+}
+
+/* How many of the device's lanes have anything under way; *lane is one of them. */
+static int lanes_under_way(const struct execute *run, enum lane *lane)
+{
+    int count = 0;
+    for (int i = 0; i < DEVICE_LANES_COUNT; i++) {
+        if (run->passages[DEVICE_LANES[i]].count == 0)
+            continue;
+        *lane = DEVICE_LANES[i];
+        count++;
+    }
+    return count;
 }
 
 /* Updates on a device that holds everything are enqueued like computations, ahead of the client's.
@@ -247,7 +292,7 @@ static int run_host_lane(struct hst_engine *engine, bool *moved)
     struct walk_at at;
     if (!walk_next(&run->walk, LANE_UPDATE, &at) || !walk_ready(&run->walk, at))
         return 0;
-    bool idle = run->passage_count == 0;
+    bool idle = run->passages[LANE_COMPUTE].count == 0;
     double start = clock_seconds();
     walk_start(&run->walk, at);
     int rc = run_host_node(engine, at);
@@ -276,23 +321,65 @@ static int start_all(struct hst_engine *engine, bool *moved)
     rc = rc ? rc : look_at_device(engine, moved);
     rc = rc ? rc : run_drive_lane(engine, LANE_READ, moved);
     rc = rc ? rc : run_drive_lane(engine, LANE_WRITE, moved);
+    rc = rc ? rc : copies_start(engine, LANE_H2D, moved);
+    rc = rc ? rc : copies_start(engine, LANE_D2H, moved);
     return rc ? rc : run_device_updates(engine, moved);
+}
+
+static bool is_busy(const struct execute *run, enum lane lane)
+{
+    if (run->passages[lane].count > 0)
+        return true;
+    for (uint32_t i = 0; i < EXECUTE_JOBS && run->flying > 0; i++)
+        if (run->jobs[i].used && node_of(run, run->jobs[i].at)->lane == lane)
+            return true;
+    return false;
+}
+
+/* Where the seconds of a sleep are booked: what the computation waits for, what that waits for, and
+ * so on until something is being done. Each wait is for an earlier node, so this ends. */
+static double *stall_of(struct hst_engine *engine)
+{
+    struct execute *run = &engine->run;
+    struct walk_at head, on;
+    enum lane lane = LANE_COMPUTE;
+    while (!is_busy(run, lane) && walk_next(&run->walk, lane, &head) &&
+           walk_waits_for(&run->walk, head, &on))
+        lane = (enum lane)node_of(run, on)->lane;
+    bool drive = lane == LANE_READ || lane == LANE_WRITE;
+    bool only = run->passages[LANE_H2D].count + run->passages[LANE_D2H].count == 0;
+    return drive || only ? &engine->step.stall_nvme_s : &engine->step.stall_copy_s;
+}
+
+/* One thing alone is waited for, several are looked at in turn. */
+static int sleep_for_any(struct hst_engine *engine)
+{
+    struct execute *run = &engine->run;
+    enum lane lane = LANE_COMPUTE;
+    bool ignored;
+    int lanes = lanes_under_way(run, &lane);
+    if (run->flying > 0)
+        return land(engine, lanes ? LOOK_NS : UINT64_MAX, &ignored);
+    if (lanes == 1)
+        return loop_take_oldest(engine, lane);
+    const struct timespec look = {.tv_nsec = LOOK_NS};
+    (void)nanosleep(&look, NULL); /* a signal only has it look sooner */
+    return 0;
 }
 
 /* Nothing can be started: waits for what is under way. */
 static int wait_for_any(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
-    bool ignored;
-    if (run->flying > 0) {
-        bool stalled = run->passage_count == 0;
+    enum lane lane;
+    if (run->flying > 0 || lanes_under_way(run, &lane) > 0) {
+        double *stall = run->passages[LANE_COMPUTE].count == 0 ? stall_of(engine) : NULL;
         double start = clock_seconds();
-        int rc = land(engine, stalled ? UINT64_MAX : LOOK_NS, &ignored);
-        engine->step.stall_nvme_s += stalled ? clock_seconds() - start : 0;
+        int rc = sleep_for_any(engine);
+        if (stall)
+            *stall += clock_seconds() - start;
         return rc;
     }
-    if (run->passage_count > 0)
-        return take_passage(engine, hst_event_sync(loop_passage(run, 0)->passed));
     return engine_fail(engine, HST_E_DEVICE, -EDEADLK,
                        "the step graph stands still in period %llu: a defect of the engine",
                        (unsigned long long)run->period);
@@ -319,7 +406,8 @@ int loop_to_rest(struct hst_engine *engine)
         bool moved = false;
         int rc = start_all(engine, &moved);
         rc = rc ? rc : run_host_lane(engine, &moved);
-        if (rc || (!moved && engine->run.flying == 0 && engine->run.passage_count == 0))
+        enum lane lane;
+        if (rc || (!moved && engine->run.flying == 0 && !lanes_under_way(&engine->run, &lane)))
             return rc;
         rc = moved ? 0 : wait_for_any(engine);
         if (rc)
@@ -336,9 +424,4 @@ int loop_start(struct hst_engine *engine)
 {
     bool moved = false;
     return start_all(engine, &moved);
-}
-
-int loop_take_oldest(struct hst_engine *engine)
-{
-    return take_passage(engine, hst_event_sync(loop_passage(&engine->run, 0)->passed));
 }

@@ -20,28 +20,29 @@ const struct node *moves_node(const struct hst_engine *engine, struct walk_at at
     return at.node == GRAPH_NONE ? &engine->run.demand : &engine->run.graph.nodes[at.node];
 }
 
-/* The buffer that a started node has of a ring; on demand it is the first, but for
+static struct ring ring_of(const struct placement *p, enum pool pool)
+{
+    const struct ring rings[POOL_COUNT] = {
+        [POOL_WEIGHTS] = p->leases,
+        [POOL_TILES] = p->slots,
+        [POOL_GRADS] = p->grad_leases,
+        [POOL_ACTS] = p->act_leases,
+        [POOL_DEVICE_WEIGHTS] = p->device_leases,
+        [POOL_DEVICE_GRADS] = p->device_grads,
+        [POOL_DEVICE_ACTS] = p->device_acts,
+    };
+    return rings[pool];
+}
+
+/* The buffer that a started node has of a ring, or null; on demand it is the first, but for
  * checkpoints that are saved from where they are. */
 static unsigned char *buffer_of(const struct hst_engine *engine, struct walk_at at, enum pool pool)
 {
-    const struct placement *p = &engine->placement;
-    const struct {
-        uint64_t at, bytes;
-    } rings[POOL_COUNT] = {
-        [POOL_WEIGHTS] = {p->leases, p->lease_bytes},
-        [POOL_TILES] = {p->slots, p->slot_bytes},
-        [POOL_GRADS] = {p->grad_leases, p->grad_lease_bytes},
-        [POOL_ACTS] = {p->act_leases, p->act_lease_bytes},
-    };
-    uint32_t on_demand = pool == POOL_ACTS ? engine->run.demand_acts : 0;
-    uint32_t buffer =
-        at.node == GRAPH_NONE ? on_demand : walk_pool_buffer(&engine->run.walk, at, pool);
-    return engine->host_arena + rings[pool].at + buffer * rings[pool].bytes;
-}
-
-unsigned char *moves_lease(const struct hst_engine *engine, struct walk_at at)
-{
-    return buffer_of(engine, at, POOL_WEIGHTS);
+    struct ring ring = ring_of(&engine->placement, pool);
+    uint32_t buffer = at.node == GRAPH_NONE ? engine->run.demand_buffer[pool]
+                                            : walk_pool_buffer(&engine->run.walk, at, pool);
+    unsigned char *arena = pool >= POOL_DEVICE_WEIGHTS ? engine->arena : engine->host_arena;
+    return buffer == GRAPH_NONE ? NULL : arena + ring.at + buffer * ring.bytes;
 }
 
 static unsigned char *record_of(const struct hst_engine *engine, struct walk_at at)
@@ -49,25 +50,105 @@ static unsigned char *record_of(const struct hst_engine *engine, struct walk_at 
     return buffer_of(engine, at, POOL_TILES) + engine->placement.slot_record_at;
 }
 
-unsigned char *moves_grads(const struct hst_engine *engine, struct walk_at at, uint32_t unit)
+/* ---- where the host has things, and where the computation does ---- */
+
+static unsigned char *arena_of(const struct hst_engine *engine, enum hst_tier tier)
+{
+    return tier == HST_TIER_HBM ? engine->arena : engine->host_arena;
+}
+
+static unsigned char *weights_at_home(const struct hst_engine *engine, struct walk_at at,
+                                      const struct gather *gather)
+{
+    struct address home = placement_weights(&engine->placement, gather->first_tile);
+    return home.tier == HST_TIER_NVME ? buffer_of(engine, at, POOL_WEIGHTS) + gather->lease_at
+                                      : arena_of(engine, home.tier) + home.offset;
+}
+
+unsigned char *moves_weights(const struct hst_engine *engine, struct walk_at at,
+                             const struct gather *gather)
+{
+    return placement_is_away(&engine->placement)
+               ? buffer_of(engine, at, POOL_DEVICE_WEIGHTS) + gather->lease_at
+               : weights_at_home(engine, at, gather);
+}
+
+unsigned char *moves_host_grads(const struct hst_engine *engine, struct walk_at at, uint32_t unit)
 {
     struct address home = engine->placement.units[unit].grads;
     return home.tier == HST_TIER_NVME ? buffer_of(engine, at, POOL_GRADS)
-                                      : engine->arena + home.offset;
+                                      : arena_of(engine, home.tier) + home.offset;
+}
+
+unsigned char *moves_grads(const struct hst_engine *engine, struct walk_at at, uint32_t unit)
+{
+    return placement_is_away(&engine->placement) ? buffer_of(engine, at, POOL_DEVICE_GRADS)
+                                                 : moves_host_grads(engine, at, unit);
+}
+
+static unsigned char *acts_at_home(const struct hst_engine *engine, struct walk_at at,
+                                   uint32_t unit)
+{
+    struct address home = engine->placement.units[unit].acts;
+    return home.tier == HST_TIER_NVME ? buffer_of(engine, at, POOL_ACTS)
+                                      : arena_of(engine, home.tier) + home.offset;
 }
 
 unsigned char *moves_acts(const struct hst_engine *engine, struct walk_at at, uint32_t unit)
 {
-    struct address home = engine->placement.units[unit].acts;
-    return home.tier == HST_TIER_NVME ? buffer_of(engine, at, POOL_ACTS)
-                                      : engine->arena + home.offset;
+    return placement_copies_acts(&engine->placement, unit) ? buffer_of(engine, at, POOL_DEVICE_ACTS)
+                                                           : acts_at_home(engine, at, unit);
+}
+
+/* ---- copies ---- */
+
+/* All that the unit's computation reads, each run to its place in the device's lease. */
+static uint32_t copy_weights(const struct hst_engine *engine, struct walk_at at, uint32_t unit,
+                             struct copy copies[GATHER_MAX])
+{
+    struct gather gathers[GATHER_MAX];
+    int n = placement_gather(&engine->layout, engine->update->bytes, unit, gathers);
+    for (int i = 0; i < n; i++)
+        copies[i] = (struct copy){
+            .to = moves_weights(engine, at, &gathers[i]),
+            .from = weights_at_home(engine, at, &gathers[i]),
+            .bytes = placement_gather_bytes(&engine->layout, engine->update->bytes, &gathers[i]),
+        };
+    return (uint32_t)n;
+}
+
+uint32_t moves_copies(const struct hst_engine *engine, struct walk_at at,
+                      struct copy copies[GATHER_MAX])
+{
+    const struct node *node = moves_node(engine, at);
+    uint32_t unit = node->unit;
+    uint64_t act_bytes = engine->placement.units[unit].act_bytes;
+    switch ((enum node_kind)node->kind) {
+    case NODE_COPY_WEIGHTS:
+        return copy_weights(engine, at, unit, copies);
+    case NODE_COPY_GRADS:
+        copies[0] =
+            (struct copy){moves_host_grads(engine, at, unit), moves_grads(engine, at, unit),
+                          engine->layout.units[unit].elements * engine_element_bytes(engine)};
+        return 1;
+    case NODE_STORE_ACTS:
+        copies[0] =
+            (struct copy){acts_at_home(engine, at, unit), moves_acts(engine, at, unit), act_bytes};
+        return 1;
+    case NODE_FETCH_ACTS:
+        copies[0] =
+            (struct copy){moves_acts(engine, at, unit), acts_at_home(engine, at, unit), act_bytes};
+        return 1;
+    default:
+        return 0;
+    }
 }
 
 /* A tile of the unit's own row, in its lease. */
 static unsigned char *own_tile(const struct hst_engine *engine, struct walk_at at, uint32_t tile)
 {
     uint64_t offset = layout_tile(&engine->layout, tile).offset;
-    return moves_lease(engine, at) + offset * engine_element_bytes(engine);
+    return buffer_of(engine, at, POOL_WEIGHTS) + offset * engine_element_bytes(engine);
 }
 
 /* ---- a unit's weights ---- */
@@ -101,7 +182,7 @@ static struct move weights_at(const struct hst_engine *engine, struct walk_at at
     return (struct move){
         .kind = EXTENT_WEIGHTS,
         .index = g->first_tile + i,
-        .memory = moves_lease(engine, at) + g->lease_at + elements * engine_element_bytes(engine),
+        .memory = weights_at_home(engine, at, g) + elements * engine_element_bytes(engine),
     };
 }
 
@@ -155,7 +236,7 @@ uint32_t moves_count(const struct hst_engine *engine, const struct node *node)
 static struct move acts_at(const struct hst_engine *engine, struct walk_at at, uint32_t unit,
                            uint32_t i)
 {
-    unsigned char *memory = moves_acts(engine, at, unit) + (uint64_t)i * PLACEMENT_ACT_BYTES;
+    unsigned char *memory = acts_at_home(engine, at, unit) + (uint64_t)i * PLACEMENT_ACT_BYTES;
     uint32_t block = engine->placement.units[unit].first_act_block + i;
     return (struct move){EXTENT_ACTS, block, memory,
                          moves_node(engine, at)->kind == NODE_WRITE_ACTS};
@@ -166,7 +247,7 @@ static struct move grads_at(const struct hst_engine *engine, struct walk_at at, 
 {
     uint32_t tile = engine->layout.units[unit].first_tile + i;
     uint64_t offset = layout_tile(&engine->layout, tile).offset * engine_element_bytes(engine);
-    return (struct move){EXTENT_GRADS, tile, moves_grads(engine, at, unit) + offset, true};
+    return (struct move){EXTENT_GRADS, tile, moves_host_grads(engine, at, unit) + offset, true};
 }
 
 struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_t i)
@@ -198,7 +279,7 @@ static const unsigned char *tile_grads(const struct hst_engine *engine, struct w
 {
     if (has_grads(engine, moves_node(engine, at)))
         return buffer_of(engine, at, POOL_TILES);
-    return moves_grads(engine, at, range.unit) + range.offset * engine_element_bytes(engine);
+    return moves_host_grads(engine, at, range.unit) + range.offset * engine_element_bytes(engine);
 }
 
 struct tile_job moves_tile(const struct hst_engine *engine, struct walk_at at, uint32_t tile)

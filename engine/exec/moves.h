@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_EXEC_MOVES_H
 #define HOISTWAY_ENGINE_EXEC_MOVES_H
-/* The extents that a node of the step graph moves, and the memory they move to or from. */
+/* What a node of the step graph moves, extents or copies, and the memory it moves to or from. */
 #include "exec/tile_stream.h"
 
 struct move {
@@ -18,11 +18,23 @@ uint32_t moves_count(const struct hst_engine *engine, const struct node *node);
 /** The i-th of them, for a node that was started. */
 struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_t i);
 
-/** Where the computation of a started node finds its unit's weights that come from drives, puts its
- * rounded gradients, keeps its checkpoints. */
-unsigned char *moves_lease(const struct hst_engine *engine, struct walk_at at);
+struct copy {
+    void *to;
+    const void *from;
+    uint64_t bytes;
+};
+/** The copies that a started node of LANE_H2D or LANE_D2H makes. Returns how many. */
+uint32_t moves_copies(const struct hst_engine *engine, struct walk_at at,
+                      struct copy copies[GATHER_MAX]);
+
+/** Where the computation of a started node finds a run of its unit's weights, puts its rounded
+ * gradients, keeps its checkpoints (null: the unit has none in this order of visits). */
+unsigned char *moves_weights(const struct hst_engine *engine, struct walk_at at,
+                             const struct gather *gather);
 unsigned char *moves_grads(const struct hst_engine *engine, struct walk_at at, uint32_t unit);
 unsigned char *moves_acts(const struct hst_engine *engine, struct walk_at at, uint32_t unit);
+/** The same gradients where the host works on them: at home, or on their way to a drive. */
+unsigned char *moves_host_grads(const struct hst_engine *engine, struct walk_at at, uint32_t unit);
 
 /** Where the update finds a tile's parts: in its home, or in the buffers of a started node. */
 struct tile_job moves_tile(const struct hst_engine *engine, struct walk_at at, uint32_t tile);

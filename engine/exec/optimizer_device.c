@@ -23,7 +23,7 @@ int optimizer_device_norm(struct hst_engine *engine, uint32_t unit)
     if (rc)
         return rc;
     uint64_t bytes = elements / HST_NORM_BLOCK * sizeof(double);
-    engine->step.partial_bytes += bytes;
+    engine->run.copied_bytes[LANE_D2H] += bytes;
     return hst_stream_copy(engine->unit_stream, engine->host_arena + p->host_partials + at,
                            norm.partial, bytes);
 }

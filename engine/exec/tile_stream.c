@@ -46,7 +46,7 @@ static bool needs_slot(const struct stream_state *s, uint32_t tile)
 
 static struct slot *slot_at(const struct stream_state *s, uint32_t number)
 {
-    return &s->engine->slots[number % s->engine->placement.slot_count];
+    return &s->engine->slots[number % s->engine->placement.slots.count];
 }
 
 static unsigned char *slot_buffer(const struct hst_engine *engine, const struct slot *slot,
@@ -58,7 +58,7 @@ static unsigned char *slot_buffer(const struct hst_engine *engine, const struct 
 static int wait_for(struct hst_engine *engine, struct transfer *transfer)
 {
     if (transfer->active)
-        extents_wait(engine->extents, transfer);
+        extents_wait(engine->tiles, transfer);
     return transfer->error ? engine_fail_transfer(engine, transfer) : 0;
 }
 
@@ -84,7 +84,7 @@ static int slot_read(struct stream_state *s, struct slot *slot, uint32_t tile)
         slot->transfers[kind] = (struct transfer){.kind = kind, .index = tile};
         if (!is_away(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, 0))
             continue;
-        int rc = extents_read(engine->extents, kind, tile, slot_buffer(engine, slot, kind),
+        int rc = extents_read(engine->tiles, kind, tile, slot_buffer(engine, slot, kind),
                               &slot->transfers[kind]);
         if (rc)
             return engine_fail_transfer(engine, &slot->transfers[kind]);
@@ -99,7 +99,7 @@ static int slot_write(struct stream_state *s, struct slot *slot, uint32_t tile)
         enum extent_kind kind = (enum extent_kind)k;
         if (!is_away(s, kind, tile) || !wants(s, kind, TILE_WRITE_WEIGHTS, TILE_WRITE_STATES))
             continue;
-        int rc = extents_write(engine->extents, kind, tile, slot_buffer(engine, slot, kind),
+        int rc = extents_write(engine->tiles, kind, tile, slot_buffer(engine, slot, kind),
                                &slot->transfers[kind]);
         if (rc)
             return engine_fail_transfer(engine, &slot->transfers[kind]);
@@ -113,14 +113,14 @@ static int fetch_ahead(struct stream_state *s, bool must)
 {
     struct hst_engine *engine = s->engine;
     while (s->next_fetch < engine->layout.tile_count &&
-           s->fetched - s->visited < engine->placement.slot_count) {
+           s->fetched - s->visited < engine->placement.slots.count) {
         if (!needs_slot(s, s->next_fetch)) {
             s->next_fetch++;
             continue;
         }
         struct slot *slot = slot_at(s, s->fetched);
         if (!must) {
-            int rc = engine->extents->ops->progress(engine->extents, 0);
+            int rc = engine->tiles->ops->progress(engine->tiles, 0);
             if (rc)
                 return engine_fail_extents(engine, rc);
             if (slot_is_busy(slot))
@@ -212,7 +212,7 @@ static int visit_all(struct stream_state *s, tile_visit *visit, void *context)
 static int drain(struct hst_engine *engine)
 {
     int first = 0;
-    for (uint32_t i = 0; engine->slots && i < engine->placement.slot_count; i++) {
+    for (uint32_t i = 0; engine->slots && i < engine->placement.slots.count; i++) {
         int rc = slot_wait(engine, &engine->slots[i]);
         first = first ? first : rc;
     }

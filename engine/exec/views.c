@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses of parameters: at home in memory, or in the lease that the unit's weights came into. */
+/* Addresses of parameters: at home where it is computed, or in the lease that they came into. */
 #include "exec/views.h"
 
 #include "exec/moves.h"
@@ -24,11 +24,8 @@ static void set_weights(struct hst_engine *engine, uint32_t unit)
         const struct gather *gather = &gathers[own ? 0 : alias];
         alias += own ? 0 : 1;
         uint64_t element = param->offset - layout_tile(layout, gather->first_tile).offset;
-        struct address home = placement_weights(&engine->placement, gather->first_tile);
-        unsigned char *base = home.tier == HST_TIER_NVME
-                                  ? moves_lease(engine, engine->run.computing) + gather->lease_at
-                                  : engine->arena + home.offset;
-        engine->units[unit].views[i].data = base + element * engine_element_bytes(engine);
+        engine->units[unit].views[i].data = moves_weights(engine, engine->run.computing, gather) +
+                                            element * engine_element_bytes(engine);
     }
 }
 

@@ -23,9 +23,15 @@ static uint64_t take_in(struct placement *p, enum hst_tier tier, enum hst_class 
 }
 
 /* Where the device computes. */
-static uint64_t take_class(struct placement *p, enum hst_class class, uint64_t bytes)
+static uint64_t take_near(struct placement *p, enum hst_class class, uint64_t bytes)
 {
     return take_in(p, p->compute_tier, class, bytes);
+}
+
+/* With what is updated. */
+static uint64_t take_home(struct placement *p, enum hst_class class, uint64_t bytes)
+{
+    return take_in(p, p->home_tier, class, bytes);
 }
 
 /* Extents of one kind of a unit on the drives: `count` of them from the `first` one on, of `bytes`
@@ -65,12 +71,12 @@ static void place_weights(const struct placement_in *in, uint32_t nvme_units, st
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         struct unit_home *home = &p->units[u];
         struct run run = tiles_of(in, u);
-        home->weights.tier = u < nvme_units ? HST_TIER_NVME : p->compute_tier;
+        home->weights.tier = u < nvme_units ? HST_TIER_NVME : p->home_tier;
         home->weights.offset = 0;
         if (u < nvme_units)
             take_on_drives(p, HST_CLASS_WEIGHTS, run, home->weights_at);
         else
-            home->weights.offset = take_class(p, HST_CLASS_WEIGHTS, run.total);
+            home->weights.offset = take_home(p, HST_CLASS_WEIGHTS, run.total);
     }
 }
 
@@ -101,7 +107,7 @@ static void place_states(const struct placement_in *in, uint32_t nvme_tiles, str
         home->nvme_states = out;
         take_on_drives(p, HST_CLASS_STATES, run, home->nvme_states_at);
         home->states_at =
-            take_class(p, HST_CLASS_STATES, records_bytes(in, u, unit->tile_count - out, true));
+            take_home(p, HST_CLASS_STATES, records_bytes(in, u, unit->tile_count - out, true));
     }
 }
 
@@ -111,28 +117,35 @@ static void place_grads(const struct placement_in *in, uint32_t nvme_units, stru
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         struct unit_home *home = &p->units[u];
         struct run run = tiles_of(in, u);
-        home->grads.tier = u < nvme_units ? HST_TIER_NVME : p->compute_tier;
+        home->grads.tier = u < nvme_units ? HST_TIER_NVME : p->home_tier;
         home->grads.offset = 0;
         if (u >= nvme_units)
-            home->grads.offset = take_class(p, HST_CLASS_GRADS, run.total);
+            home->grads.offset = take_home(p, HST_CLASS_GRADS, run.total);
         else if (in->deferred)
             take_on_drives(p, HST_CLASS_GRADS, run, home->grads_at);
     }
 }
 
-static void place_acts(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
+static enum hst_tier acts_tier(const struct choice *c, const struct placement *p, uint32_t unit)
+{
+    if (p->compute_tier == HST_TIER_HBM && unit >= c->acts_away)
+        return HST_TIER_HBM;
+    return unit < c->leaves[LEAVE_ACTS] ? HST_TIER_NVME : HST_TIER_DRAM;
+}
+
+static void place_acts(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         const struct layout_unit *unit = &in->layout->units[u];
         struct unit_home *home = &p->units[u];
         home->act_bytes = sat_page_up(
             sat_times(placement_micro_stride(in, unit->act_bytes_per_token), p->micro_count));
-        home->acts.tier = u < nvme_units ? HST_TIER_NVME : p->compute_tier;
+        home->acts.tier = acts_tier(c, p, u);
         home->acts.offset = PLACEMENT_NO_ADDRESS;
         if (home->act_bytes == 0)
             continue;
-        if (u >= nvme_units) {
-            home->acts.offset = take_class(p, HST_CLASS_ACTS, home->act_bytes);
+        if (home->acts.tier != HST_TIER_NVME) {
+            home->acts.offset = take_in(p, home->acts.tier, HST_CLASS_ACTS, home->act_bytes);
             continue;
         }
         uint64_t blocks = (home->act_bytes - 1) / PLACEMENT_ACT_BYTES + 1;
@@ -158,12 +171,19 @@ static uint64_t lease_bytes(const struct placement_in *in, const struct placemen
         const struct gather *g = &gathers[i];
         if (placement_weights(p, g->first_tile).tier != HST_TIER_NVME)
             continue;
-        struct tile_range last = layout_tile(in->layout, g->first_tile + g->tile_count - 1);
-        struct tile_range first = layout_tile(in->layout, g->first_tile);
-        uint64_t elements = last.offset + last.elements - first.offset;
-        bytes = g->lease_at + elements * in->bytes.weights;
+        bytes = g->lease_at + placement_gather_bytes(in->layout, in->bytes, g);
     }
     return bytes;
+}
+
+/* Bytes of all weights that a unit's computation reads. */
+static uint64_t view_bytes(const struct placement_in *in, uint32_t unit)
+{
+    struct gather gathers[GATHER_MAX];
+    int n = placement_gather(in->layout, in->bytes, unit, gathers);
+    return n > 0 ? gathers[n - 1].lease_at +
+                       placement_gather_bytes(in->layout, in->bytes, &gathers[n - 1])
+                 : 0;
 }
 
 static uint64_t most(uint64_t a, uint64_t b)
@@ -171,31 +191,50 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Rings of buffers as large as their largest unit, none where no unit needs one. */
+/* A ring of `count` buffers, none where no unit needs one. */
+static void take_ring(struct placement *p, enum hst_tier tier, struct ring *ring, uint32_t count)
+{
+    ring->count = ring->bytes > 0 ? count : 0;
+    ring->at = take_in(p, tier, HST_CLASS_BUFFERS, sat_times(ring->bytes, ring->count));
+}
+
+/* Each as large as its largest unit. */
 static void place_rings(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         const struct unit_home *home = &p->units[u];
-        p->lease_bytes = most(p->lease_bytes, sat_page_up(lease_bytes(in, p, u)));
+        p->leases.bytes = most(p->leases.bytes, sat_page_up(lease_bytes(in, p, u)));
         if (home->grads.tier == HST_TIER_NVME)
-            p->grad_lease_bytes = most(p->grad_lease_bytes, tiles_of(in, u).total);
+            p->grad_leases.bytes = most(p->grad_leases.bytes, tiles_of(in, u).total);
         if (home->acts.tier == HST_TIER_NVME)
-            p->act_lease_bytes = most(p->act_lease_bytes, home->act_bytes);
+            p->act_leases.bytes = most(p->act_leases.bytes, home->act_bytes);
     }
-    p->lease_count = p->lease_bytes > 0 ? c->depths.leases : 0;
-    p->grad_lease_count = p->grad_lease_bytes > 0 ? c->depths.grads : 0;
-    p->act_lease_count = p->act_lease_bytes > 0 ? c->depths.acts : 0;
-    p->leases = take_class(p, HST_CLASS_BUFFERS, sat_times(p->lease_bytes, p->lease_count));
-    p->grad_leases =
-        take_class(p, HST_CLASS_BUFFERS, sat_times(p->grad_lease_bytes, p->grad_lease_count));
-    p->act_leases =
-        take_class(p, HST_CLASS_BUFFERS, sat_times(p->act_lease_bytes, p->act_lease_count));
+    take_ring(p, HST_TIER_DRAM, &p->leases, c->depths.leases);
+    take_ring(p, HST_TIER_DRAM, &p->grad_leases, c->depths.grads);
+    take_ring(p, HST_TIER_DRAM, &p->act_leases, c->depths.acts);
+}
+
+static void place_device_rings(const struct placement_in *in, const struct choice *c,
+                               struct placement *p)
+{
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        const struct unit_home *home = &p->units[u];
+        if (placement_is_away(p)) {
+            p->device_leases.bytes = most(p->device_leases.bytes, sat_page_up(view_bytes(in, u)));
+            p->device_grads.bytes = most(p->device_grads.bytes, tiles_of(in, u).total);
+        }
+        if (placement_copies_acts(p, u))
+            p->device_acts.bytes = most(p->device_acts.bytes, home->act_bytes);
+    }
+    take_ring(p, HST_TIER_HBM, &p->device_leases, c->depths.device_leases);
+    take_ring(p, HST_TIER_HBM, &p->device_grads, c->depths.device_grads);
+    take_ring(p, HST_TIER_HBM, &p->device_acts, c->depths.device_acts);
 }
 
 /* The ring in DRAM that tiles from elsewhere pass through. */
 static void place_slots(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
-    bool hbm = p->compute_tier == HST_TIER_HBM;
+    bool hbm = p->home_tier == HST_TIER_HBM;
     bool grads = c->leaves[LEAVE_GRADS] > 0 && in->deferred;
     bool weights = c->leaves[LEAVE_WEIGHTS] > 0, states = c->leaves[LEAVE_STATES] > 0;
     if (!hbm && !grads && !weights && !states)
@@ -204,11 +243,11 @@ static void place_slots(const struct placement_in *in, const struct choice *c, s
     uint64_t record = record_layout(in->bytes, largest_tile).bytes;
     uint64_t weight_bytes = sat_page_up(largest_tile * in->bytes.weights);
     p->slot_record_at = weights || grads || hbm ? weight_bytes : 0;
-    p->slot_bytes = p->slot_record_at + (states || hbm ? record : 0);
+    p->slots.bytes = p->slot_record_at + (states || hbm ? record : 0);
     uint32_t depth = hbm ? HBM_SLOTS : c->depths.slots, tiles = in->layout->tile_count;
-    p->slot_count = depth < tiles ? depth : tiles;
-    p->slots =
-        take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, sat_times(p->slot_bytes, p->slot_count));
+    p->slots.count = depth < tiles ? depth : tiles;
+    p->slots.at =
+        take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, sat_times(p->slots.bytes, p->slots.count));
 }
 
 /* What the host needs beside a device that has its own memory; on the host device it is shared. */
@@ -216,11 +255,11 @@ static void place_host_side(uint64_t partials_bytes, uint64_t largest_tile, stru
 {
     p->host_partials = p->norm_partials;
     p->load_values = p->accumulator;
-    if (p->compute_tier != HST_TIER_HBM)
-        return;
-    p->host_partials = take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, partials_bytes);
-    p->load_values =
-        take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, sat_times(largest_tile, sizeof(float)));
+    if (p->home_tier == HST_TIER_HBM)
+        p->host_partials = take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, partials_bytes);
+    if (p->compute_tier == HST_TIER_HBM)
+        p->load_values =
+            take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, sat_times(largest_tile, sizeof(float)));
 }
 
 static void place_buffers(const struct placement_in *in, const struct choice *c,
@@ -235,13 +274,14 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
         accumulator = most(accumulator, layout->units[u].grad_elements);
         p->work_bytes = most(p->work_bytes, layout->units[u].work_bytes);
     }
-    p->accumulator = take_class(p, HST_CLASS_BUFFERS, sat_times(accumulator, sizeof(float)));
-    p->tied = take_class(p, HST_CLASS_BUFFERS, sat_times(layout->tied_elements, sizeof(float)));
-    p->norm_partials = take_class(p, HST_CLASS_BUFFERS, partials);
-    p->work = take_class(p, HST_CLASS_BUFFERS, p->work_bytes);
-    p->client_device = take_class(p, HST_CLASS_BUFFERS, in->client_device_bytes);
+    p->accumulator = take_near(p, HST_CLASS_BUFFERS, sat_times(accumulator, sizeof(float)));
+    p->tied = take_near(p, HST_CLASS_BUFFERS, sat_times(layout->tied_elements, sizeof(float)));
+    p->norm_partials = take_home(p, HST_CLASS_BUFFERS, partials);
+    p->work = take_near(p, HST_CLASS_BUFFERS, p->work_bytes);
+    p->client_device = take_near(p, HST_CLASS_BUFFERS, in->client_device_bytes);
     p->client_host = take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, in->client_host_bytes);
     place_rings(in, c, p);
+    place_device_rings(in, c, p);
     place_host_side(partials, largest_tile, p);
     place_slots(in, c, p);
 }
@@ -251,16 +291,17 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
     *p = (struct placement){.layout = in->layout,
                             .bytes = in->bytes,
                             .compute_tier = in->compute_tier,
+                            .home_tier = c->away ? HST_TIER_DRAM : in->compute_tier,
                             .units = p->units};
     stripe_init(&p->stripe, in->drive_rates, in->drive_count ? in->drive_count : 1);
     p->micro_count = (uint32_t)((in->batch_tokens + in->grain_tokens - 1) / in->grain_tokens);
     place_weights(in, c->leaves[LEAVE_WEIGHTS], p);
     place_states(in, c->leaves[LEAVE_STATES], p);
     place_grads(in, c->leaves[LEAVE_GRADS], p);
-    place_acts(in, c->leaves[LEAVE_ACTS], p);
+    place_acts(in, c, p);
     uint64_t carry =
         sat_times(placement_micro_stride(in, in->carry_bytes_per_token), p->micro_count);
-    p->carry = take_class(p, HST_CLASS_CARRY, carry);
-    p->carry_grad = take_class(p, HST_CLASS_CARRY, carry);
+    p->carry = take_near(p, HST_CLASS_CARRY, carry);
+    p->carry_grad = take_near(p, HST_CLASS_CARRY, carry);
     place_buffers(in, c, p);
 }

@@ -4,7 +4,7 @@
 /* Lays everything out for one choice of homes, to the byte. placement_search.c tries choices. */
 #include "plan/placement.h"
 
-/* What leaves DRAM: so many of the first tiles' states and of the first units' checkpoints,
+/* What goes to NVMe: so many of the first tiles' states and of the first units' checkpoints,
  * gradients and weights. A fixed set is optimal where the order of use is cyclic, and which members
  * it has does not matter. */
 enum leaving { LEAVE_STATES = 0, LEAVE_ACTS, LEAVE_GRADS, LEAVE_WEIGHTS, LEAVE_COUNT };
@@ -12,9 +12,14 @@ enum leaving { LEAVE_STATES = 0, LEAVE_ACTS, LEAVE_GRADS, LEAVE_WEIGHTS, LEAVE_C
 /* How deep the rings are. */
 struct ring_depths {
     uint32_t slots, leases, grads, acts;
+    uint32_t device_leases, device_grads, device_acts;
 };
 
 struct choice {
+    /* On a GPU: weights, gradients and states are not at home in its memory, and of so many of the
+     * first units the checkpoints are not (which wait longest for their backward). */
+    bool away;
+    uint32_t acts_away;
     uint32_t leaves[LEAVE_COUNT];
     struct ring_depths depths;
 };

@@ -269,6 +269,7 @@ int layout_seal(struct layout *layout, uint32_t tile_elements)
 {
     uint64_t tiles = 0;
     layout->tile_elements = tile_elements;
+    layout->elements = layout->tied_elements = 0;
     for (uint32_t i = 0; i < layout->unit_count; i++) {
         struct layout_unit *unit = &layout->units[i];
         uint64_t count = (unit->elements + tile_elements - 1) / tile_elements;
@@ -277,6 +278,7 @@ int layout_seal(struct layout *layout, uint32_t tile_elements)
         unit->first_tile = (uint32_t)tiles;
         unit->tile_count = (uint32_t)count;
         tiles += count;
+        unit->grad_elements = 0;
         unit->first_block = layout->elements / LAYOUT_UNIT_ALIGN;
         layout->elements += unit->elements;
     }

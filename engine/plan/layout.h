@@ -69,8 +69,8 @@ struct tile_range {
 int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *why,
                size_t why_bytes);
 /**
- * Gives every unit its tiles. tile_elements: a multiple of 4,096. Errors: -EINVAL more than 2^32-1
- * tiles.
+ * Gives every unit its tiles, anew where it had some. tile_elements: a multiple of 4,096. Errors:
+ * -EINVAL more than 2^32-1 tiles.
  */
 int layout_seal(struct layout *layout, uint32_t tile_elements);
 void layout_free(struct layout *layout);

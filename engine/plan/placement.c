@@ -47,6 +47,14 @@ int placement_gather(const struct layout *layout, struct hst_update_bytes bytes,
     return (int)n;
 }
 
+uint64_t placement_gather_bytes(const struct layout *layout, struct hst_update_bytes bytes,
+                                const struct gather *gather)
+{
+    struct tile_range first = layout_tile(layout, gather->first_tile);
+    struct tile_range last = layout_tile(layout, gather->first_tile + gather->tile_count - 1);
+    return (last.offset + last.elements - first.offset) * bytes.weights;
+}
+
 /* Tiles of a unit that share a drive follow one another there; only the unit's last is shorter. */
 static struct address on_drive(const struct placement *placement, uint32_t tile,
                                uint32_t first_tile, const uint64_t *starts, uint64_t stride)
@@ -82,7 +90,7 @@ struct address placement_states(const struct placement *placement, uint32_t tile
     if (local < home->nvme_states)
         return on_drive(placement, tile, layout->units[range.unit].first_tile, home->nvme_states_at,
                         stride);
-    return (struct address){.tier = placement->compute_tier,
+    return (struct address){.tier = placement->home_tier,
                             .offset = home->states_at + (local - home->nvme_states) * stride};
 }
 

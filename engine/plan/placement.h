@@ -10,7 +10,10 @@
  * weights unit by unit.
  *
  * The compute tier is the one whose memory the device computes in: DRAM on the host, HBM on a GPU.
- * On a GPU everything but what passes through host memory lives in HBM.
+ * On a GPU weights, gradients and states are at home in HBM together, and the GPU updates them; or
+ * all three in DRAM and NVMe, where the host does, and weights and gradients are copied. Checkpoints
+ * may stay in HBM in either case. The carry and what is accumulated in are always where the device
+ * computes.
  */
 #include "plan/layout.h"
 #include "plan/record.h"
@@ -40,6 +43,7 @@ struct placement_in {
     uint64_t batch_tokens, grain_tokens;
     uint64_t carry_bytes_per_token;
     bool deferred; /* the update waits for all gradients: those have to be kept */
+    bool host_updates; /* the device has no update for these types: nothing of it is in HBM */
 };
 
 #define PLACEMENT_NO_ADDRESS UINT64_MAX
@@ -57,8 +61,8 @@ struct unit_home {
     /* byte offsets in each drive's file of the unit's first extent there (stripe: which drive) */
     uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
     uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
-    uint64_t states_at;          /* of the first of the others, in the compute tier's arena */
-    struct address grads;        /* rounded gradients; offset in the compute tier's arena */
+    uint64_t states_at;          /* of the first of the others, in the home tier's arena */
+    struct address grads;        /* rounded gradients; offset in the home tier's arena */
     struct address acts;         /* checkpoints; PLACEMENT_NO_ADDRESS where there are none */
     uint64_t act_bytes;          /* of all its checkpoints, whole pages */
     uint32_t first_act_block;    /* those on NVMe are moved in blocks of PLACEMENT_ACT_BYTES */
@@ -66,6 +70,12 @@ struct unit_home {
 
 /* Bytes of a block of checkpoints on NVMe; a unit's last one may be shorter. */
 #define PLACEMENT_ACT_BYTES (4u << 20)
+
+/* Buffers of one kind, one after another in an arena; none (count 0) where nothing needs them. */
+struct ring {
+    uint64_t at, bytes; /* of the first; from one to the next */
+    uint32_t count;
+};
 
 /* What lives on drives, or in a GPU's memory while the host works on it: one extent each. */
 enum extent_kind {
@@ -80,27 +90,28 @@ struct placement {
     const struct layout *layout;
     struct hst_update_bytes bytes; /* of each array, per element */
     enum hst_tier compute_tier;
+    enum hst_tier home_tier;      /* of weights, gradients, states in memory; who updates has them */
     struct unit_home *units;      /* [unit_count] */
     /* Offsets in the compute tier's arena: */
     uint64_t carry, carry_grad;
     uint64_t accumulator, tied;   /* the f32 gradient accumulators */
-    uint64_t norm_partials;       /* f64, one per 4,096 elements */
+    uint64_t norm_partials;       /* f64, one per 4,096 elements; in the home tier's arena */
     uint64_t work, work_bytes;    /* the largest unit's workspace */
     uint64_t client_device;
     /* Offsets in the DRAM arena: */
     uint64_t host_partials;       /* norm_partials as the host reads them; there the same */
     uint64_t load_values;         /* f32 of one tile; may be the accumulator */
     uint64_t client_host;
-    /* Rings of buffers: arena offset of the first, stride, how many (0 where nothing needs them) */
-    uint64_t leases, lease_bytes; /* one unit's weights */
-    uint32_t lease_count;
-    uint64_t slots, slot_bytes;   /* one tile: its weights or gradients, then its record */
+    /* Rings in DRAM: */
+    struct ring leases;           /* one unit's weights that come from NVMe */
+    struct ring slots;            /* one tile: its weights or gradients, then its record */
     uint64_t slot_record_at;      /* bytes from a slot's start */
-    uint32_t slot_count;
-    uint64_t grad_leases, grad_lease_bytes; /* one unit's rounded gradients */
-    uint32_t grad_lease_count;
-    uint64_t act_leases, act_lease_bytes; /* one unit's checkpoints */
-    uint32_t act_lease_count;
+    struct ring grad_leases;      /* one unit's rounded gradients, on their way to NVMe */
+    struct ring act_leases;       /* one unit's checkpoints, on their way to and from NVMe */
+    /* Rings in HBM, of a unit whose home is elsewhere: */
+    struct ring device_leases;    /* all weights that its computation reads */
+    struct ring device_grads;     /* its rounded gradients */
+    struct ring device_acts;      /* its checkpoints */
     uint32_t act_blocks;          /* on NVMe, of all units */
     uint32_t micro_count;
     uint64_t hbm_bytes, dram_bytes; /* of the arenas */
@@ -111,9 +122,11 @@ struct placement {
 };
 
 /**
- * Finds homes: as much as fits in the compute tier. On the host states leave DRAM first, then
- * checkpoints and gradients (each travels once each way per step), then weights (twice in). The
- * layout must outlive the placement. Cost: O(units), whatever their size.
+ * Finds homes: as much as fits in the compute tier. From HBM checkpoints leave first, as many as
+ * must, then weights, gradients and states, all of them; what HBM has room for after that holds
+ * units' weights from the forward to the backward. From DRAM states leave first, then checkpoints
+ * and gradients (each travels once each way per step), then weights (twice in). The layout must
+ * outlive the placement. Cost: O(units), whatever their size.
  *
  * Errors: -ENOSPC the HBM or DRAM budget is too small, `why` names the smallest that would do;
  * -EDQUOT the NVMe budget is too small for what must leave DRAM; -EINVAL contradictory wish;
@@ -122,6 +135,19 @@ struct placement {
 int placement_plan(const struct placement_in *in, struct placement *placement, char *why,
                    size_t why_bytes);
 void placement_free(struct placement *placement);
+
+/** True where weights and gradients are copied between the device and the host, which updates. */
+static inline bool placement_is_away(const struct placement *placement)
+{
+    return placement->home_tier != placement->compute_tier;
+}
+/** True where a unit's checkpoints are. */
+static inline bool placement_copies_acts(const struct placement *placement, uint32_t unit)
+{
+    const struct unit_home *home = &placement->units[unit];
+    return placement->compute_tier == HST_TIER_HBM && home->acts.tier != HST_TIER_HBM &&
+           home->act_bytes > 0;
+}
 
 /** Where the weights and the state record of a tile are. */
 struct address placement_weights(const struct placement *placement, uint32_t tile);
@@ -147,5 +173,8 @@ struct gather {
 /** The runs of tiles a unit needs. Returns how many, or -EINVAL for more than GATHER_MAX. */
 int placement_gather(const struct layout *layout, struct hst_update_bytes bytes, uint32_t unit,
                      struct gather gathers[GATHER_MAX]);
+/** Bytes of the weights of a run's tiles. */
+uint64_t placement_gather_bytes(const struct layout *layout, struct hst_update_bytes bytes,
+                                const struct gather *gather);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the homes: tries choices from everything in memory on, letting go of one class after the
- * other, and of no more of each than must. Every candidate is laid out completely.
+ * Finds the homes: tries choices from everything where it is computed with on, letting go of one
+ * class after the other, and of no more of each than must. Every candidate is laid out completely.
  */
 #include "plan/lay_out.h"
 #include "plan/saturate.h"
@@ -25,31 +25,48 @@ static const enum hst_class CLASS_OF[LEAVE_COUNT] = {
 /* Tiles: those that are read while the backward runs are updated as soon as the norm is known, and
    the rest is on its way behind a fast drive's delay; then enough for a drive's queue while one is
    updated; then one read, one updated, one written, one spare. Three weight units: one computed
-   with, one ready, one on its way. The last row is the least that works. */
+   with, one ready, one on its way. The last row is the least that works, but for a device's two
+   units of weights: one is copied while one is computed with. */
 static const struct ring_depths RING_DEPTHS[] = {
-    {64, 3, 2, 3}, {16, 3, 2, 3}, {4, 3, 2, 3}, {2, 1, 1, 1}};
+    {64, 3, 2, 3, .device_leases = 3, .device_grads = 2, .device_acts = 3},
+    {16, 3, 2, 3, .device_leases = 3, .device_grads = 2, .device_acts = 3},
+    {4, 3, 2, 3, .device_leases = 2, .device_grads = 2, .device_acts = 2},
+    {2, 1, 1, 1, .device_leases = 2, .device_grads = 1, .device_acts = 1}};
 enum { RING_DEPTHS_COUNT = sizeof RING_DEPTHS / sizeof RING_DEPTHS[0] };
 
 struct choice_range {
     struct choice low, high;
 };
 
+typedef bool fit(const struct placement_in *in, const struct placement *p);
+
+static bool fits_hbm(const struct placement_in *in, const struct placement *p)
+{
+    return p->hbm_bytes <= in->hbm_budget;
+}
+
 /* By memory alone: what leaves it is then the least that must, and NVMe has room for it or not. */
-static bool fits(const struct placement_in *in, const struct choice *c, struct placement *p)
+static bool fits_memory(const struct placement_in *in, const struct placement *p)
+{
+    return fits_hbm(in, p) && p->dram_bytes <= in->dram_budget;
+}
+
+static bool fits(const struct placement_in *in, const struct choice *c, struct placement *p,
+                 fit *test)
 {
     lay_out(in, c, p);
-    return p->dram_bytes <= in->dram_budget && p->hbm_bytes <= in->hbm_budget;
+    return test(in, p);
 }
 
 /* The smallest value of one number in (low, high] with which the choice fits, given that `high`
  * does. */
 static void least_that_fits(const struct placement_in *in, struct choice *c, uint32_t *number,
-                            uint32_t low, struct placement *p)
+                            uint32_t low, fit *test, struct placement *p)
 {
     uint32_t high = *number;
     while (high - low > 1) {
         *number = low + (high - low) / 2;
-        if (fits(in, c, p))
+        if (fits(in, c, p, test))
             high = *number;
         else
             low = *number;
@@ -58,18 +75,39 @@ static void least_that_fits(const struct placement_in *in, struct choice *c, uin
     lay_out(in, c, p);
 }
 
-/* Lets a whole class go where that wins memory: its ring takes some. */
-static void let_go(const struct placement_in *in, struct choice *c, enum leaving class,
-                   uint32_t number, struct placement *p)
+static uint64_t hbm_of(const struct placement *p)
 {
-    uint32_t before = c->leaves[class];
-    uint64_t bytes = p->dram_bytes;
-    c->leaves[class] = number;
+    return p->hbm_bytes;
+}
+
+static uint64_t dram_of(const struct placement *p)
+{
+    return p->dram_bytes;
+}
+
+/* Lets as many of a class go as may, where that wins memory: its ring takes some. */
+static void let_go(const struct placement_in *in, struct choice *c, uint32_t *number, uint32_t most,
+                   uint64_t (*held)(const struct placement *), struct placement *p)
+{
+    uint32_t before = *number;
+    uint64_t bytes = held(p);
+    *number = most;
     lay_out(in, c, p);
-    if (p->dram_bytes < bytes)
+    if (held(p) < bytes)
         return;
-    c->leaves[class] = before;
+    *number = before;
     lay_out(in, c, p);
+}
+
+/* Checkpoints leave HBM, no more of them than must. */
+static void leave_hbm(const struct placement_in *in, const struct choice_range *range,
+                      struct choice *c, struct placement *p)
+{
+    if (fits(in, c, p, fits_hbm))
+        return;
+    let_go(in, c, &c->acts_away, range->high.acts_away, hbm_of, p);
+    if (fits_hbm(in, p) && c->acts_away > range->low.acts_away)
+        least_that_fits(in, c, &c->acts_away, range->low.acts_away, fits_hbm, p);
 }
 
 /* *c is the choice whose layout *p holds: the first that fits, or the smallest. */
@@ -77,29 +115,76 @@ static bool search(const struct placement_in *in, const struct choice_range *ran
                    struct choice *c, struct placement *p)
 {
     *c = range->low;
-    bool found = fits(in, c, p);
+    leave_hbm(in, range, c, p);
+    bool found = fits_memory(in, p);
     for (int i = 0; i < LEAVE_COUNT && !found; i++) {
         enum leaving class = ORDER[i];
-        let_go(in, c, class, range->high.leaves[class], p);
-        found = fits(in, c, p);
-        if (found && c->leaves[class] > range->low.leaves[class])
-            least_that_fits(in, c, &c->leaves[class], range->low.leaves[class], p);
+        uint32_t low = range->low.leaves[class];
+        let_go(in, c, &c->leaves[class], range->high.leaves[class], dram_of, p);
+        found = fits_memory(in, p);
+        if (found && c->leaves[class] > low)
+            least_that_fits(in, c, &c->leaves[class], low, fits_memory, p);
     }
     return found;
 }
 
-static struct choice_range choices(const struct placement_in *in)
+/* What HBM has left holds weights of more units: the graph keeps them there for the backward. */
+static void fill_hbm(const struct placement_in *in, struct choice *c, struct placement *p)
+{
+    uint32_t *number = &c->depths.device_leases, low = *number;
+    uint32_t high = in->layout->unit_count > low ? in->layout->unit_count + 1 : low + 1;
+    while (c->away && high - low > 1) {
+        *number = low + (high - low) / 2;
+        if (fits(in, c, p, fits_memory))
+            low = *number;
+        else
+            high = *number;
+    }
+    *number = low;
+    lay_out(in, c, p);
+}
+
+/* ---- what may be chosen ---- */
+
+/* Whoever updates a tile has its weights, its gradients and its states. */
+static const enum hst_class UPDATED[] = {HST_CLASS_WEIGHTS, HST_CLASS_GRADS, HST_CLASS_STATES};
+enum { UPDATED_COUNT = sizeof UPDATED / sizeof UPDATED[0] };
+
+/* Of the three, those that a wish puts into HBM, or not there. */
+static int wished(const struct placement_in *in, bool hbm)
+{
+    int count = 0;
+    for (int i = 0; i < UPDATED_COUNT; i++)
+        count += in->wish.fixed[UPDATED[i]] && (in->wish.tier[UPDATED[i]] == HST_TIER_HBM) == hbm;
+    return count;
+}
+
+static bool may_be_away(const struct placement_in *in)
+{
+    return in->compute_tier == HST_TIER_HBM && wished(in, true) == 0;
+}
+
+static bool may_be_near(const struct placement_in *in)
+{
+    return in->compute_tier == HST_TIER_DRAM || (wished(in, false) == 0 && !in->host_updates);
+}
+
+static struct choice_range choices(const struct placement_in *in, bool away)
 {
     const struct place_wish *wish = &in->wish;
-    struct choice_range range = {0};
-    bool movable = in->has_nvme && in->compute_tier == HST_TIER_DRAM;
+    struct choice_range range = {.low.away = away};
+    bool gpu = in->compute_tier == HST_TIER_HBM;
     for (int i = 0; i < LEAVE_COUNT; i++) {
         enum hst_class class = CLASS_OF[i];
         uint32_t all = i == LEAVE_STATES ? in->layout->tile_count : in->layout->unit_count;
+        bool movable = in->has_nvme && (!gpu || away || i == LEAVE_ACTS);
         if (wish->fixed[class] && wish->tier[class] == HST_TIER_NVME)
             range.low.leaves[i] = all;
         range.high.leaves[i] = !wish->fixed[class] && movable ? all : range.low.leaves[i];
     }
+    bool acts = wish->fixed[HST_CLASS_ACTS], hbm = wish->tier[HST_CLASS_ACTS] == HST_TIER_HBM;
+    range.low.acts_away = acts && !hbm ? in->layout->unit_count : 0;
+    range.high.acts_away = acts && hbm ? 0 : in->layout->unit_count;
     return range;
 }
 
@@ -127,19 +212,18 @@ static int refuse_memory(const struct placement_in *in, const struct placement *
                          size_t why_bytes)
 {
     const char *batch = batch_weighs(p) ? ", or lower --batch-tokens or --grain" : "";
-    if (p->hbm_bytes > in->hbm_budget)
+    if (!fits_hbm(in, p))
         snprintf(why, why_bytes,
-                 "the model does not fit in the GPU's memory: weights, gradients, states, "
-                 "activations and buffers need %.1f MiB of HBM, the budget is %.1f MiB. Fix: raise "
-                 "--hbm%s, or "
-                 "train it on the host (--device host), which keeps it in DRAM and NVMe",
-                 mib_up(p->hbm_bytes), (double)in->hbm_budget / MIB, batch);
+                 "no placement fits: the smallest needs %.1f MiB of HBM, the budget is %.1f MiB. "
+                 "Fix: raise --hbm%s%s, or train on the host (--device host)",
+                 mib_up(p->hbm_bytes), (double)in->hbm_budget / MIB,
+                 may_be_away(in) ? "" : ", leave weights, grads and states out of --place", batch);
     else
         snprintf(why, why_bytes,
                  "no placement fits: the smallest needs %.1f MiB of DRAM (and %.1f MiB of NVMe), "
                  "the budget is %.1f MiB. Fix: raise --dram%s%s",
                  mib_up(p->dram_bytes), mib_up(p->nvme_bytes), (double)in->dram_budget / MIB,
-                 in->has_nvme || in->compute_tier == HST_TIER_HBM ? "" : ", give a --store", batch);
+                 in->has_nvme ? "" : ", give a --store", batch);
     return -ENOSPC;
 }
 
@@ -170,25 +254,47 @@ static int refuse_nvme(const struct placement_in *in, const struct placement *p,
     return -EDQUOT;
 }
 
+/* ---- wishes ---- */
+
+static int refuse_place(const struct placement_in *in, enum hst_class class, const char *reason,
+                        char *why, size_t why_bytes)
+{
+    snprintf(why, why_bytes, "%s can not be placed in %s here%s", hst_class_name(class),
+             hst_tier_name(in->wish.tier[class]), reason);
+    return -EINVAL;
+}
+
+static int check_class(const struct placement_in *in, enum hst_class class, char *why,
+                       size_t why_bytes)
+{
+    enum hst_tier tier = in->wish.tier[class];
+    bool gpu = in->compute_tier == HST_TIER_HBM;
+    if (!in->wish.fixed[class] || tier == in->compute_tier)
+        return 0;
+    if (class == HST_CLASS_CARRY || tier == HST_TIER_HBM)
+        return refuse_place(in, class,
+                            gpu ? ". Fix: carry takes hbm, the rest hbm, dram or nvme"
+                                : ". Fix: carry takes dram, the rest dram or nvme",
+                            why, why_bytes);
+    if (tier == HST_TIER_NVME && !in->has_nvme)
+        return refuse_place(in, class,
+                            " (no store directory was given). Fix: give a --store, or take dram",
+                            why, why_bytes);
+    return 0;
+}
+
 static int check_wish(const struct placement_in *in, char *why, size_t why_bytes)
 {
-    for (int c = 0; c < HST_CLASS_COUNT; c++) {
-        if (!in->wish.fixed[c] || in->wish.tier[c] == in->compute_tier)
-            continue;
-        if (in->compute_tier == HST_TIER_HBM) {
-            snprintf(why, why_bytes,
-                     "%s can not be placed in %s on a GPU: all classes live in hbm there. Fix: "
-                     "leave --place out, or --device host",
-                     hst_class_name((enum hst_class)c), hst_tier_name(in->wish.tier[c]));
+    for (int c = 0; c < HST_CLASS_COUNT; c++)
+        if (check_class(in, (enum hst_class)c, why, why_bytes))
             return -EINVAL;
-        }
-        bool movable = c != HST_CLASS_CARRY;
-        if (in->wish.tier[c] == HST_TIER_NVME && movable && in->has_nvme)
-            continue;
+    if (!may_be_near(in) && !may_be_away(in)) {
         snprintf(why, why_bytes,
-                 "%s can not be placed in %s here%s. Fix: carry takes dram, the rest dram or nvme",
-                 hst_class_name((enum hst_class)c), hst_tier_name(in->wish.tier[c]),
-                 in->has_nvme ? "" : " (no store directory was given)");
+                 "weights, grads and states live in hbm all three or none of them%s. Fix: name hbm "
+                 "for %s of them",
+                 in->host_updates ? ", and not with --state bf16, which the host updates"
+                                  : ": whoever updates, the GPU or the host, has all of them",
+                 in->host_updates ? "none" : "all or none");
         return -EINVAL;
     }
     struct gather gathers[GATHER_MAX];
@@ -202,6 +308,26 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
     return 0;
 }
 
+/* ---- the whole ---- */
+
+/* With rings as deep as there is room for. *found: memory has room, and the drives have not. */
+static bool search_depths(const struct placement_in *in, bool away, bool *found,
+                          struct placement *p)
+{
+    struct choice_range range = choices(in, away);
+    struct choice choice;
+    for (size_t i = 0; i < RING_DEPTHS_COUNT; i++) {
+        uint32_t full;
+        range.low.depths = RING_DEPTHS[i];
+        *found = search(in, &range, &choice, p);
+        if (!*found || !drives_fit(in, p, &full))
+            continue;
+        fill_hbm(in, &choice, p);
+        return true;
+    }
+    return false;
+}
+
 int placement_plan(const struct placement_in *in, struct placement *placement, char *why,
                    size_t why_bytes)
 {
@@ -213,16 +339,9 @@ int placement_plan(const struct placement_in *in, struct placement *placement, c
         snprintf(why, why_bytes, "out of memory while planning %u units", in->layout->unit_count);
         return -ENOMEM;
     }
-    struct choice_range range = choices(in);
-    struct choice choice;
-    bool found = false, room = false;
-    for (size_t i = 0; i < RING_DEPTHS_COUNT && !room; i++) {
-        uint32_t full;
-        range.low.depths = RING_DEPTHS[i];
-        found = search(in, &range, &choice, &p);
-        room = found && drives_fit(in, &p, &full);
-    }
-    if (room) {
+    bool found = false;
+    if ((may_be_near(in) && search_depths(in, false, &found, &p)) ||
+        (may_be_away(in) && search_depths(in, true, &found, &p))) {
         *placement = p;
         return 0;
     }

@@ -18,11 +18,8 @@ static void describe_aliases(const struct placement_in *in, uint32_t unit, struc
         struct tile_range first = layout_tile(layout, gathers[i].first_tile);
         if (first.unit == unit)
             continue;
-        struct tile_range last =
-            layout_tile(layout, gathers[i].first_tile + gathers[i].tile_count - 1);
-        uint64_t elements = last.offset + last.elements - first.offset;
         u->alias_of[u->alias_count] = first.unit;
-        u->alias_bytes[u->alias_count++] = elements * in->bytes.weights;
+        u->alias_bytes[u->alias_count++] = placement_gather_bytes(layout, in->bytes, &gathers[i]);
     }
 }
 
@@ -84,7 +81,6 @@ static int build(const struct placement_in *in, const struct placement *p,
                  const struct graph_unit *described, const uint32_t *forward,
                  const uint32_t *backward, struct graph *graph)
 {
-    bool hbm = p->compute_tier == HST_TIER_HBM;
     uint64_t weight_bytes = in->bytes.weights;
     const struct graph_in graph_in = {
         .units = described,
@@ -96,12 +92,15 @@ static int build(const struct placement_in *in, const struct placement *p,
         .state_bytes = (double)record_state_bytes(in->bytes),
         .grad_bytes = (double)weight_bytes,
         .deferred = in->deferred,
-        .apart = hbm,
-        .update_on_device = hbm,
-        .buffers = {[POOL_WEIGHTS] = p->lease_count,
-                    [POOL_TILES] = p->slot_count,
-                    [POOL_GRADS] = p->grad_lease_count,
-                    [POOL_ACTS] = p->act_lease_count},
+        .apart = p->compute_tier == HST_TIER_HBM,
+        .update_on_device = p->home_tier == HST_TIER_HBM,
+        .buffers = {[POOL_WEIGHTS] = p->leases.count,
+                    [POOL_TILES] = p->slots.count,
+                    [POOL_GRADS] = p->grad_leases.count,
+                    [POOL_ACTS] = p->act_leases.count,
+                    [POOL_DEVICE_WEIGHTS] = p->device_leases.count,
+                    [POOL_DEVICE_GRADS] = p->device_grads.count,
+                    [POOL_DEVICE_ACTS] = p->device_acts.count},
     };
     return graph_build(&graph_in, graph);
 }

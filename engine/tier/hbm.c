@@ -117,10 +117,10 @@ int hbm_open(struct hst_stream *stream, struct hst_dev *dev, unsigned char *aren
         .stream = stream,
         .arena = arena,
         .placement = placement,
-        .ring = calloc((size_t)placement->slot_count * EXTENT_KIND_COUNT, sizeof *hbm->ring),
+        .ring = calloc((size_t)placement->slots.count * EXTENT_KIND_COUNT, sizeof *hbm->ring),
     };
     int rc = hbm->ring ? 0 : -ENOMEM;
-    while (rc == 0 && hbm->depth < placement->slot_count * EXTENT_KIND_COUNT) {
+    while (rc == 0 && hbm->depth < placement->slots.count * EXTENT_KIND_COUNT) {
         rc = hst_event_create(dev, &hbm->ring[hbm->depth].passed);
         hbm->depth += rc == 0;
     }

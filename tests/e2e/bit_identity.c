@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +62,14 @@ static const struct row {
     {"--place acts=nvme --threads 2", 2},
     {"--place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2", 0},
     {"--device far --threads 2", 0},
+    {"--device far --place acts=dram --threads 2", 0},
+    {"--device far --place weights=hbm,acts=nvme --threads 2", 0},
+    {"--device far --place weights=dram,grads=dram,states=dram,acts=hbm --threads 2", 0},
+    {"--device far --place weights=dram,acts=dram --threads 1", 0},
+    {"--device far --place weights=dram,states=nvme,acts=hbm --threads 2", 0},
+    {"--device far --place weights=nvme,states=dram,acts=dram --threads 3", 0},
+    {"--device far --place weights=dram,grads=nvme --threads 2 --io threads", 0},
+    {"--device far --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2", 2},
 };
 
 /* By the budget alone: in per cent of what the oracle needed, so that some, more and most must
@@ -120,11 +129,11 @@ static void train(const struct model *model, const char *precision, const char *
         used += snprintf(store + used, sizeof store - (size_t)used, ",%s/store%u", directory, i);
     snprintf(words, sizeof words,
              "train --quiet --init random --seed 7 --model %s/%s --data %s/text.txt --seq-len 32 "
-             "--batch-tokens 224 "
              "--grain 96 --steps 3 --lr 1e-3 --store %s --export %s/%s --log %s/%s.jsonl "
-             "--precision %s %s%s",
+             "--precision %s %s%s%s",
              directory, model->name, directory, store, directory, name, directory, name, precision,
-             strstr(row, "--device") ? "" : "--device host ", row);
+             strstr(row, "--device") ? "" : "--device host ",
+             strstr(row, "--batch-tokens") ? "" : "--batch-tokens 224 ", row);
     int code = run(words);
     if (code != 0) {
         snprintf(output, sizeof output, "%s/output", directory);
@@ -191,6 +200,8 @@ static void check_without_clipping(const struct model *model, const char *precis
         "--clip 0 --place states=nvme --threads 2",
         "--clip 0 --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
         "--clip 0 --device far --threads 2",
+        "--clip 0 --device far --place weights=dram,acts=dram --threads 2",
+        "--clip 0 --device far --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         train(model, precision, "other", rows[i], 1);
@@ -206,6 +217,7 @@ static void check_short_moments(const struct model *model)
         "--state bf16 --place states=dram --threads 2",
         "--state bf16 --place states=nvme --threads 2",
         "--state bf16 --clip 1.0 --place states=nvme,weights=nvme --threads 3",
+        "--state bf16 --device far --threads 2", /* which has no such update: the host makes it */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         train(model, "bf16", "other", rows[i], 1);
@@ -229,11 +241,78 @@ static void check_overflows(const struct model *model)
         "--loss-scale 1048576 --place states=nvme,weights=nvme --threads 3",
         "--loss-scale 1048576 --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
         "--loss-scale 1048576 --device far --threads 2",
+        "--loss-scale 1048576 --device far --place weights=dram,acts=dram --threads 2",
+        "--loss-scale 1048576 --device far --place weights=nvme,states=nvme,grads=nvme --threads 2",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         train(model, "fp16", "other", rows[i], 1);
         same_results("other", rows[i]);
     }
+}
+
+/* By --dram alone, on the host. */
+static void check_budgets(const struct model *model, const char *precision,
+                          unsigned long long needed)
+{
+    for (size_t i = 0; i < sizeof BUDGET_PERCENT / sizeof BUDGET_PERCENT[0]; i++) {
+        char row[64];
+        unsigned long long budget = needed * BUDGET_PERCENT[i] / 100;
+        snprintf(row, sizeof row, "--dram %llu --threads 2", budget);
+        train(model, precision, "other", row, 1);
+        same_results("other", row);
+        assert_true(logged_peak("other", "\"nvme\":") > 0);
+        assert_true(logged_peak("other", "\"dram\":") <= budget);
+    }
+}
+
+/* By --hbm, and then by --dram too: from what the device needed with everything in its memory down
+ * to where nothing fits, at several batches. */
+static void check_device_budgets(const struct model *model, const char *precision)
+{
+    static const unsigned percent[] = {85, 55};
+    static const char *const batches[] = {"--batch-tokens 96", "--batch-tokens 640"};
+    for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++) {
+        char row[160];
+        snprintf(row, sizeof row, "%s --place states=dram --threads 1", batches[b]);
+        train(model, precision, "oracle", row, 1);
+        snprintf(row, sizeof row, "%s --device far --threads 2", batches[b]);
+        train(model, precision, "other", row, 1);
+        same_results("other", row);
+        unsigned long long needed = logged_peak("other", "\"hbm\":");
+        for (size_t i = 0; i < sizeof percent / sizeof percent[0]; i++) {
+            unsigned long long budget = needed * percent[i] / 100;
+            snprintf(row, sizeof row, "%s --device far --hbm %llu --threads 2", batches[b], budget);
+            train(model, precision, "other", row, 1);
+            same_results("other", row);
+            assert_true(logged_peak("other", "\"hbm\":") <= budget);
+            assert_int_equal(logged_peak("other", "\"nvme\":"), 0);
+            unsigned long long dram = logged_peak("other", "\"dram\":") * 7 / 8;
+            snprintf(row, sizeof row, "%s --device far --hbm %llu --dram %llu --threads 2",
+                     batches[b], budget, dram);
+            train(model, precision, "other", row, 1);
+            same_results("other", row);
+            assert_true(logged_peak("other", "\"hbm\":") <= budget);
+            assert_true(logged_peak("other", "\"dram\":") <= dram);
+        }
+    }
+}
+
+/* What a row says of homes is where they are. *near: what a device needed that held everything, as
+ * the first row with one has it. */
+static void check_peaks(const char *words, unsigned long long needed, unsigned long long *near)
+{
+    if (strstr(words, "nvme"))
+        assert_true(logged_peak("other", "\"nvme\":") > 0);
+    if (!strstr(words, "far"))
+        return;
+    unsigned long long hbm = logged_peak("other", "\"hbm\":");
+    if (strstr(words, "--place")) {
+        assert_true(hbm < *near);
+        return;
+    }
+    assert_true(hbm > needed / 2);
+    assert_true(logged_peak("other", "\"dram\":") < needed);
+    *near = hbm;
 }
 
 static void check_model(const struct model *model, const char *precision)
@@ -244,28 +323,14 @@ static void check_model(const struct model *model, const char *precision)
     if (strcmp(precision, "bf16") == 0)
         check_short_moments(model);
     train(model, precision, "oracle", "--place states=dram,weights=dram --threads 1", 1);
-    unsigned long long needed = logged_peak("oracle", "\"dram\":");
+    unsigned long long needed = logged_peak("oracle", "\"dram\":"), near = 0;
     assert_int_equal(logged_peak("oracle", "\"nvme\":"), 0);
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
-        const char *words = ROWS[i].words;
-        train(model, precision, "other", words, ROWS[i].stores);
-        same_results("other", words);
-        if (strstr(words, "nvme"))
-            assert_true(logged_peak("other", "\"nvme\":") > 0);
-        if (strstr(words, "far")) {
-            assert_true(logged_peak("other", "\"hbm\":") > needed / 2);
-            assert_true(logged_peak("other", "\"dram\":") < needed);
-        }
+        train(model, precision, "other", ROWS[i].words, ROWS[i].stores);
+        same_results("other", ROWS[i].words);
+        check_peaks(ROWS[i].words, needed, &near);
     }
-    for (size_t i = 0; i < sizeof BUDGET_PERCENT / sizeof BUDGET_PERCENT[0]; i++) {
-        char row[64];
-        unsigned long long budget = needed * BUDGET_PERCENT[i] / 100;
-        snprintf(row, sizeof row, "--dram %llu --threads 2", budget);
-        train(model, precision, "other", row, 1);
-        same_results("other", row);
-        assert_true(logged_peak("other", "\"nvme\":") > 0);
-        assert_true(logged_peak("other", "\"dram\":") <= budget);
-    }
+    check_budgets(model, precision, needed);
 }
 
 static void tied_fp32(void **state)
@@ -278,12 +343,14 @@ static void tied_bf16(void **state)
 {
     (void)state;
     check_model(&MODELS[0], "bf16");
+    check_device_budgets(&MODELS[0], "bf16");
 }
 
 static void untied_fp32(void **state)
 {
     (void)state;
     check_model(&MODELS[1], "fp32");
+    check_device_budgets(&MODELS[1], "fp32");
 }
 
 static void untied_bf16(void **state)

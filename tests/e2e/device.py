@@ -56,13 +56,22 @@ class Devices(unittest.TestCase):
         self.refused(302, 2, 'MiB of HBM', '--hbm', options=('--device=far', '--hbm=64K'))
         self.refused(302, 2, '256.0 MiB', 'are free', options=('--device=far', '--hbm=1G'))
         self.refused(302, 2, '--dram', options=('--device=far', '--dram=8K'))
-        need = re.search(r'need ([\d.]+) MiB', self.train('--device=far', '--hbm=64K').stderr)
+        need = re.search(r'needs ([\d.]+) MiB of HBM', self.train('--device=far', '--hbm=64K').stderr)
         enough = f'--hbm={int((float(need[1]) + 0.05) * 2**20)}'
         self.assertEqual(self.train('--device=far', enough).returncode, 0)
 
-    def test_homes_outside_hbm_are_refused_on_a_gpu(self):
-        self.refused(402, 2, 'states can not be placed in nvme',
-                     options=('--device=far', '--place=states=nvme'))
+    def test_a_model_larger_than_hbm_trains_out_of_dram_and_nvme(self):
+        done = self.train('--device=far', '--place=weights=dram,grads=dram,states=nvme')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for row in (r'weights +- +\S+ \w+ +-', r'grads +- +\S+ \w+ +-', r'states +- +- +\S+ \w+',
+                    r'carry +\S+ \w+ +- +-'):
+            self.assertRegex(done.stdout, f'(?m)^{row}$')
+
+    def test_homes_that_can_not_be_are_refused_on_a_gpu(self):
+        self.refused(402, 2, 'carry can not be placed in nvme',
+                     options=('--device=far', '--place=carry=nvme'))
+        self.refused(402, 2, 'all three or none of them',
+                     options=('--device=far', '--place=states=nvme,weights=hbm'))
 
     def test_hbm_is_for_a_gpu(self):
         self.refused(402, 2, '--hbm', options=('--device=host', '--hbm=1G'))

@@ -2,18 +2,99 @@
 /*
  * libhoistway-far.so: a device that computes what the host device computes, to the bit, and says
  * that its memory is its own. What the engine does for a GPU (homes in HBM, page-locked slots,
- * norm and update on the device) then has the host as its oracle, byte for byte.
+ * norm and update on the device, or copies to and from what lives elsewhere) then has the host as
+ * its oracle, byte for byte.
+ *
+ * The environment's HOISTWAY_FAR, read when the device is opened, makes its copies worse:
+ *   delay:SEED   each comes after other work, more or less of it
+ *   refuse:N     the N-th is refused
+ *   fail:N       the N-th is taken and fails when its turn comes
  */
 #include "base.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <hoistway/cpu_adam.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FAR_BYTES = 256 << 20 };
+enum { FAR_BYTES = 256 << 20, DELAYS_MOST = 16, DELAY_BYTES = 256 << 10, STREAMS = 8 };
 
 static struct hst_dev_ops table;
+static const struct hst_dev_ops *behind;
+
+/* Of the one device that is open; its streams are fed by one thread. */
+static struct {
+    unsigned long long delay_seed;
+    unsigned refuse_at, fail_at, copies;
+    struct hst_stream *streams[STREAMS];
+} trouble;
+static unsigned char scratch[STREAMS][DELAY_BYTES]; /* that delays write, a stream each */
+
+/* splitmix64 */
+static unsigned long long draw(void)
+{
+    unsigned long long z = trouble.delay_seed += 0x9e3779b97f4a7c15ULL;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return z ^ (z >> 31);
+}
+
+static unsigned number_of(const struct hst_stream *stream)
+{
+    unsigned i = 0;
+    while (i + 1 < STREAMS && trouble.streams[i] && trouble.streams[i] != stream)
+        i++;
+    return i;
+}
+
+/* Streams take turns at being slow: what is in time on one may be late on another. */
+static int delay(struct hst_stream *stream)
+{
+    unsigned number = number_of(stream);
+    trouble.streams[number] = stream;
+    int rc = 0;
+    for (unsigned long long n = draw() % DELAYS_MOST; n > 0 && rc == 0; n--)
+        rc = behind->stream_zero(stream, scratch[number], DELAY_BYTES);
+    return rc;
+}
+
+/* An id that no table has: the host notices when it comes to it. */
+static int fail_later(struct hst_stream *stream)
+{
+    static const uint32_t id = 1;
+    static const float row;
+    static float out;
+    const struct hst_embedding args = {.tokens = 1,
+                                       .vocab = 1,
+                                       .width = 1,
+                                       .dtype = HST_F32,
+                                       .ids = &id,
+                                       .weight = &row,
+                                       .out = &out};
+    return behind->embedding(stream, &args);
+}
+
+static int far_copy(struct hst_stream *stream, void *dst, const void *src, size_t size_bytes)
+{
+    trouble.copies++;
+    if (trouble.copies == trouble.refuse_at)
+        return -EIO;
+    int rc = trouble.delay_seed ? delay(stream) : 0;
+    if (rc == 0 && trouble.copies == trouble.fail_at)
+        rc = fail_later(stream);
+    return rc ? rc : behind->stream_copy(stream, dst, src, size_bytes);
+}
+
+static void read_trouble(void)
+{
+    const char *words = getenv("HOISTWAY_FAR");
+    memset(&trouble, 0, sizeof trouble);
+    if (words && sscanf(words, "delay:%llu", &trouble.delay_seed) != 1 &&
+        sscanf(words, "refuse:%u", &trouble.refuse_at) != 1)
+        sscanf(words, "fail:%u", &trouble.fail_at);
+}
 
 static void far_info(struct hst_dev *dev, struct hst_dev_info *info)
 {
@@ -74,10 +155,13 @@ static int far_open(const struct hst_dev_config *config, struct hst_dev **dev,
         *failure = (struct hst_dev_failure){.why = HST_DEV_NO_DEVICE, .text = "no host device"};
         return rc;
     }
+    read_trouble();
+    behind = host->ops;
     table = *host->ops;
     table.name = "far";
     table.flags = 0;
     table.info = far_info;
+    table.stream_copy = far_copy;
     table.norm2 = far_norm2;
     table.adamw = far_adamw;
     host->ops = &table;

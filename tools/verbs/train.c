@@ -388,11 +388,9 @@ static void choose_device(struct train *t)
 {
     const struct train_options *o = t->options;
     uint64_t batch = o->engine.batch_tokens, wish = o->engine.grain_tokens;
-    /* homes outside a GPU's memory are a wish for the host */
-    bool host = !o->engine.device && (o->engine.place || o->engine.nvme_bytes);
-    /* and a budget of a GPU's memory is one for a GPU: that there is none is then an error */
+    /* a budget of a GPU's memory is one for a GPU: that there is none is then an error */
     bool gpu = !o->engine.device && o->engine.hbm_bytes;
-    device_choose(gpu ? "cuda:0" : host ? "host" : o->engine.device, &t->device);
+    device_choose(gpu ? "cuda:0" : o->engine.device, &t->device);
     if (t->device.warn) {
         cli_warn(CLI_DEVICE,
                  "going on with the CPU: %s. Fix: hoistway doctor says what to do, --device host "

@@ -126,7 +126,8 @@ struct hst_config {
     uint64_t dram_bytes;
     uint64_t nvme_bytes;     /* budget; 0: 0.9 of what is free in the store directory */
     uint32_t threads;        /* 0: physical cores this process may use */
-    /* granule of update and state I/O, a multiple of 4,096; 0: 131,072 (4,194,304 on a GPU) */
+    /* granule of update and state I/O, a multiple of 4,096; 0: 131,072 (4,194,304 where a GPU
+       updates) */
     uint32_t tile_elements;
     enum hst_io io;
     enum hst_precision precision;
@@ -414,13 +415,16 @@ int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
 int hst_act_release(struct hst_engine *engine, uint32_t unit, uint32_t micro,
                     enum hst_act_kind kind);
 
+struct hst_step_bytes {
+    uint64_t nvme_read, nvme_write, h2d, d2h, net;
+};
 struct hst_step_stats {
     uint64_t step;
     double grad_norm; /* before clipping, the loss scale divided out */
     double seconds;   /* since the end of the step before (or the first begin) */
     /* seconds in which the caller waited for each */
     struct { double nvme, copy, update, net; } stall_s;
-    struct { uint64_t nvme_read, nvme_write, h2d, d2h, net; } bytes;
+    struct hst_step_bytes bytes; /* in the window in which they moved */
     struct { uint64_t hbm, dram, nvme; } peak; /* bytes */
     /* fp16: the gradient norm was not finite at this step's loss scale (grad_norm neither): weights
        and states stay as they were, and Adam does not count the step */

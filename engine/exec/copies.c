@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Enqueues copies. A node is started when what it waits for is seen to be done, and it is done when
+ * its event is seen to have passed: so no stream has to wait for another, and a buffer is lent anew
+ * only when the device is through with it.
+ */
+#include "exec/copies.h"
+
+#include "exec/loop.h"
+#include "exec/moves.h"
+
+static const enum lane LANES[] = {LANE_H2D, LANE_D2H};
+
+int copies_open(struct hst_engine *engine)
+{
+    const struct placement *p = &engine->placement;
+    bool any = p->device_leases.count + p->device_acts.count > 0;
+    int rc = 0;
+    for (int i = 0; any && i < 2 && rc == 0; i++)
+        rc = hst_stream_create(engine->dev, LANES[i] == LANE_H2D ? "hst-h2d" : "hst-d2h",
+                               &engine->run.copying[LANES[i]]);
+    return rc;
+}
+
+void copies_close(struct hst_engine *engine)
+{
+    for (int i = 0; i < 2; i++)
+        hst_stream_destroy(&engine->run.copying[LANES[i]]);
+}
+
+int copies_enqueue(struct hst_engine *engine, struct hst_stream *stream, struct walk_at at)
+{
+    struct copy copies[GATHER_MAX];
+    uint32_t count = moves_copies(engine, at, copies);
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        rc = hst_stream_copy(stream, copies[i].to, copies[i].from, copies[i].bytes);
+        engine->run.copied_bytes[moves_node(engine, at)->lane] += rc == 0 ? copies[i].bytes : 0;
+    }
+    return rc;
+}
+
+int copies_start(struct hst_engine *engine, enum lane lane, bool *moved)
+{
+    struct execute *run = &engine->run;
+    struct hst_stream *stream = run->copying[lane];
+    struct walk_at at;
+    while (run->passages[lane].count < EXECUTE_PASSAGES && walk_next(&run->walk, lane, &at) &&
+           walk_ready(&run->walk, at)) {
+        walk_start(&run->walk, at);
+        *moved = true;
+        int rc = copies_enqueue(engine, stream, at);
+        rc = rc ? rc
+                : loop_pass(engine, lane, stream,
+                            (struct passage){.at = at, .start_s = clock_seconds()});
+        if (rc)
+            return engine_fail_device(engine, rc, "a copy between host and device");
+    }
+    return 0;
+}

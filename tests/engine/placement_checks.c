@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "placement_checks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+struct layout model(uint32_t tile_elements)
+{
+    struct layout layout = {0};
+    char why[256], names[3][32];
+    for (uint32_t u = 0; u < UNITS; u++) {
+        struct hst_param_desc params[2] = {0};
+        snprintf(names[0], sizeof names[0], "unit.%u", u);
+        snprintf(names[1], sizeof names[1], "unit.%u.norm", u);
+        snprintf(names[2], sizeof names[2], "unit.%u.weight", u);
+        params[0] = (struct hst_param_desc){.name = names[1], .dim_count = 1, .dims = {64}};
+        params[1] =
+            (struct hst_param_desc){.name = names[2], .dim_count = 2, .dims = {100 + 30 * u, 200}};
+        if (u == UNITS - 1) {
+            params[1].dims[0] = 100;
+            params[1].alias_of = "unit.0.weight";
+        }
+        struct hst_unit_desc desc = {.name = names[0],
+                                     .params = params,
+                                     .param_count = 2,
+                                     .act_bytes_per_token = u == 0 ? 0 : 256,
+                                     .work_bytes = 5000 * u};
+        assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
+    }
+    assert_int_equal(layout_seal(&layout, tile_elements), 0);
+    return layout;
+}
+
+struct placement_in inputs(const struct layout *layout, const char *place)
+{
+    struct placement_in in = {
+        .layout = layout,
+        .bytes = record_bytes(HST_PRECISION_FP32, HST_STATE_FP32),
+        .has_nvme = true,
+        .compute_tier = HST_TIER_DRAM,
+        .dram_budget = 1u << 30,
+        .nvme_budget = 1u << 30,
+        .batch_tokens = 100,
+        .grain_tokens = 32,
+        .carry_bytes_per_token = 256,
+        .client_device_bytes = 5000,
+        .client_host_bytes = 3000,
+        .deferred = true,
+    };
+    char why[256];
+    if (place)
+        assert_int_equal(place_parse(place, &in.wish, why, sizeof why), 0);
+    return in;
+}
+
+struct span {
+    uint64_t start, end;
+};
+
+static int by_start(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* The extents of one tier (and drive), but for checkpoints in memory, which are not cut. */
+static size_t tier_extents(const struct placement_in *in, const struct placement *p,
+                           enum hst_tier tier, uint32_t drive, struct span *spans)
+{
+    size_t n = 0;
+    for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++)
+        for (uint32_t i = 0; i < placement_extents(p, (enum extent_kind)kind); i++) {
+            uint64_t bytes;
+            struct address at = placement_extent(p, (enum extent_kind)kind, i, &bytes);
+            bool homeless = kind == EXTENT_GRADS && tier == HST_TIER_NVME && !in->deferred;
+            assert_int_equal(bytes % 4096, 0);
+            if (at.tier == tier && (tier != HST_TIER_NVME || at.drive == drive) && !homeless)
+                spans[n++] = (struct span){at.offset, at.offset + bytes};
+        }
+    return n;
+}
+
+static struct span ring_span(struct ring ring)
+{
+    return (struct span){ring.at, ring.at + ring.count * ring.bytes};
+}
+
+/* What is in DRAM beside homes. */
+static size_t host_buffers(const struct placement_in *in, const struct placement *p,
+                           struct span *spans)
+{
+    size_t n = 0;
+    spans[n++] = ring_span(p->leases);
+    spans[n++] = ring_span(p->slots);
+    spans[n++] = ring_span(p->grad_leases);
+    spans[n++] = ring_span(p->act_leases);
+    spans[n++] = (struct span){p->client_host, p->client_host + in->client_host_bytes};
+    if (p->home_tier == HST_TIER_HBM)
+        spans[n++] =
+            (struct span){p->host_partials, p->host_partials + in->layout->elements / 4096 * 8};
+    if (in->compute_tier == HST_TIER_HBM)
+        spans[n++] =
+            (struct span){p->load_values, p->load_values + 4 * layout_largest_tile(in->layout)};
+    return n;
+}
+
+/* What is where the device computes, beside homes. */
+static size_t device_buffers(const struct placement_in *in, const struct placement *p,
+                             struct span *spans)
+{
+    size_t n = 0;
+    uint64_t carry = p->micro_count * placement_micro_stride(in, in->carry_bytes_per_token);
+    spans[n++] = (struct span){p->carry, p->carry + carry};
+    spans[n++] = (struct span){p->carry_grad, p->carry_grad + carry};
+    spans[n++] = (struct span){p->accumulator, p->accumulator + 4};
+    spans[n++] = (struct span){p->tied, p->tied + in->layout->tied_elements * 4};
+    spans[n++] = (struct span){p->work, p->work + p->work_bytes};
+    spans[n++] = (struct span){p->client_device, p->client_device + in->client_device_bytes};
+    spans[n++] = ring_span(p->device_leases);
+    spans[n++] = ring_span(p->device_grads);
+    spans[n++] = ring_span(p->device_acts);
+    return n;
+}
+
+void check_addresses(const struct placement_in *in, const struct placement *p, enum hst_tier tier)
+{
+    static struct span spans[4096];
+    size_t n = tier_extents(in, p, tier, 0, spans);
+    if (tier == HST_TIER_DRAM)
+        n += host_buffers(in, p, spans + n);
+    if (tier == in->compute_tier)
+        n += device_buffers(in, p, spans + n);
+    if (tier == p->home_tier)
+        spans[n++] =
+            (struct span){p->norm_partials, p->norm_partials + in->layout->elements / 4096 * 8};
+    for (uint32_t u = 0; tier != HST_TIER_NVME && u < in->layout->unit_count; u++) {
+        const struct unit_home *home = &p->units[u];
+        if (home->acts.tier == tier && home->acts.offset != PLACEMENT_NO_ADDRESS)
+            spans[n++] = (struct span){home->acts.offset, home->acts.offset + home->act_bytes};
+    }
+    qsort(spans, n, sizeof spans[0], by_start);
+    uint64_t end = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (spans[i].start == spans[i].end)
+            continue;
+        assert_true(spans[i].start >= end);
+        end = spans[i].end;
+    }
+    assert_true(end <= (tier == HST_TIER_HBM    ? p->hbm_bytes
+                        : tier == HST_TIER_DRAM ? p->dram_bytes
+                                                : p->nvme_bytes));
+}
+
+void check_drives(const struct placement_in *in, const struct placement *p)
+{
+    uint64_t total = 0;
+    for (uint32_t d = 0; d < in->drive_count; d++) {
+        static struct span spans[4096];
+        size_t n = tier_extents(in, p, HST_TIER_NVME, d, spans);
+        qsort(spans, n, sizeof spans[0], by_start);
+        uint64_t end = 0;
+        for (size_t i = 0; i < n; i++) {
+            assert_int_equal(spans[i].start, end); /* no gaps either */
+            end = spans[i].end;
+        }
+        assert_int_equal(end, p->drive_bytes[d]);
+        total += end;
+    }
+    assert_int_equal(total, p->nvme_bytes);
+}
+
+void check_table(const struct placement *p)
+{
+    uint64_t hbm = 0, dram = 0, nvme = 0;
+    for (int c = 0; c < HST_CLASS_COUNT; c++) {
+        hbm += p->table[c][HST_TIER_HBM];
+        dram += p->table[c][HST_TIER_DRAM];
+        nvme += p->table[c][HST_TIER_NVME];
+    }
+    assert_int_equal(hbm, p->hbm_bytes);
+    assert_int_equal(dram, p->dram_bytes);
+    assert_int_equal(nvme, p->nvme_bytes);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A device with memory of its own whose weights, gradients and states live elsewhere (tests/far):
+ * copies that are late, that fail, and what they add up to. The in-memory run on the host is the
+ * oracle.
+ */
+#include "engine_state.h"
+#include "toy_run.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum {
+    HANG_S = 120,
+    SMALL_HBM_BYTES = 4 << 20, /* two units' weights, not all of them */
+    SEEDS = 4,
+    QUIET_RUN = 12 /* more than the copies that are made ahead for a step that never comes */
+};
+
+static struct toy_result oracle, other; /* large: not on the stack */
+
+static void trouble(const char *what, unsigned number)
+{
+    char words[40];
+    snprintf(words, sizeof words, "%s:%u", what, number);
+    assert_int_equal(setenv("HOISTWAY_FAR", words, 1), 0);
+}
+
+static void same_as_oracle(void)
+{
+    assert_int_equal(other.weights.used, oracle.weights.used);
+    assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
+    assert_memory_equal(other.norms, oracle.norms, sizeof oracle.norms);
+}
+
+/* Rings as small as they get, or with room for all; drives that jitter, in virtual time. */
+static void check_late(enum hst_precision precision, double clip, double scale)
+{
+    static const char drive[] = "sim:read=3G,write=2G,lat=80us,jitter=2ms";
+    toy_run(TOY_CONFIG(.precision = precision, .clip = clip, .loss_scale = scale, .threads = 1,
+                       .place = "states=dram,weights=dram"),
+            &oracle);
+    for (unsigned seed = 1; seed <= SEEDS; seed++) {
+        const struct hst_config *late[] = {
+            TOY_CONFIG(.precision = precision, .clip = clip, .loss_scale = scale, .threads = 2,
+                       .device = "far", .tile_elements = 8192, .place = "weights=dram,acts=dram"),
+            TOY_CONFIG(.precision = precision, .clip = clip, .loss_scale = scale, .threads = 2,
+                       .device = "far", .tile_elements = 65536, .hbm_bytes = SMALL_HBM_BYTES,
+                       .place = "weights=dram,acts=dram"),
+            TOY_CONFIG(.precision = precision, .clip = clip, .loss_scale = scale, .threads = 1,
+                       .device = "far", .tile_elements = 65536, .hbm_bytes = SMALL_HBM_BYTES,
+                       .io_model = drive, .place = "weights=nvme,states=nvme,grads=nvme,acts=nvme"),
+            TOY_CONFIG(.precision = precision, .clip = clip, .loss_scale = scale, .threads = 2,
+                       .device = "far", .place = "acts=nvme", .io_model = drive),
+        };
+        for (size_t i = 0; i < sizeof late / sizeof late[0]; i++) {
+            trouble("delay", seed);
+            toy_run(late[i], &other);
+            same_as_oracle();
+        }
+    }
+    unsetenv("HOISTWAY_FAR");
+}
+
+static void copies_that_are_late_change_nothing(void **state)
+{
+    (void)state;
+    check_late(HST_PRECISION_FP32, 0.5, 0);
+    check_late(HST_PRECISION_BF16, HST_NONE, 0);
+    check_late(HST_PRECISION_FP16, 0.5, 0x1p20); /* the first two steps are skipped */
+}
+
+/* ---- faults ---- */
+
+static int run_with_trouble(const struct hst_config *config, struct hst_error *error)
+{
+    struct hst_engine *engine = toy_created(config);
+    struct hst_step_stats stats;
+    alarm(HANG_S);
+    int rc = toy_seal_and_load(engine);
+    for (int s = 0; s < 2 && rc == 0; s++)
+        rc = toy_step(engine, &stats);
+    rc = rc ? rc : toy_save(engine, &other.weights);
+    *error = *hst_engine_error(engine);
+    if (rc) { /* sticky: nothing goes on */
+        struct hst_step step;
+        struct hst_step_in in = {.size = sizeof in};
+        assert_int_equal(hst_step_begin(engine, &in, &step), rc);
+        assert_int_equal(hst_engine_drain(engine, NULL), rc);
+    }
+    hst_engine_destroy(&engine);
+    alarm(0);
+    return rc;
+}
+
+/* Each copy in turn, until all that a step waits for have had theirs. */
+static void every_copy_can_fail(const struct hst_config *config, const char *what, int native)
+{
+    struct hst_error error;
+    unsigned told = 0, untold = 0;
+    for (unsigned n = 1; untold < QUIET_RUN; n++) {
+        trouble(what, n);
+        int rc = run_with_trouble(config, &error);
+        if (rc == 0) {
+            untold++;
+            continue;
+        }
+        untold = 0;
+        told++;
+        assert_int_equal(rc, native);
+        assert_int_equal(error.code, HST_E_DEVICE_FAILED);
+        assert_non_null(strstr(error.message, "copy between host and device"));
+    }
+    unsetenv("HOISTWAY_FAR");
+    /* of two steps: each unit's weights, gradients but the head's tied one, four checkpoints */
+    assert_true(told >= 2 * (TOY_UNITS + TOY_UNITS - 1));
+}
+
+static void a_copy_that_fails_ends_the_run(void **state)
+{
+    (void)state;
+    static const char *const places[] = {"weights=dram,acts=dram",
+                                         "weights=nvme,states=nvme,grads=nvme,acts=nvme"};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        const struct hst_config *config =
+            TOY_CONFIG(.device = "far", .threads = 2, .tile_elements = 65536, .place = places[i],
+                       .hbm_bytes = SMALL_HBM_BYTES);
+        every_copy_can_fail(config, "refuse", -EIO);
+        every_copy_can_fail(config, "fail", -EDOM);
+    }
+}
+
+/* ---- accounts ---- */
+
+struct seen {
+    unsigned nodes[LANE_COUNT];
+    double work[LANE_COUNT];
+};
+
+static void see(void *context, const struct hst_trace_event *event)
+{
+    struct seen *seen = context;
+    for (int l = 0; l < LANE_COUNT; l++) {
+        bool is_it = strcmp(event->lane, lane_name((enum lane)l)) == 0;
+        seen->nodes[l] += is_it;
+        seen->work[l] += is_it ? event->work : 0;
+    }
+}
+
+/* Runs, and holds the last step's account against the trace of all of them. */
+static struct hst_step_bytes traced_bytes(uint64_t hbm_bytes, const char *place)
+{
+    struct seen seen = {0};
+    toy_run(TOY_CONFIG(.device = "far", .precision = HST_PRECISION_FP32, .hbm_bytes = hbm_bytes,
+                       .place = place, .trace = see, .trace_context = &seen),
+            &other);
+    struct hst_step_bytes moved = other.stats.bytes;
+    assert_int_equal(moved.nvme_read + moved.nvme_write, 0);
+    assert_true(seen.work[LANE_H2D] == TOY_STEPS * (double)moved.h2d);
+    assert_true(seen.work[LANE_D2H] == TOY_STEPS * (double)moved.d2h);
+    assert_true(seen.nodes[LANE_D2H] >= TOY_STEPS * TOY_UNITS);
+    return moved;
+}
+
+static void traffic_of_the_link_is_what_the_placement_says(void **state)
+{
+    (void)state;
+    const uint64_t page = 4096, tied = 5 * 4096 * sizeof(float); /* 300 · 64, in whole tiles */
+    /* HBM keeps all weights for the backward: in once, gradients out once */
+    struct hst_step_bytes moved = traced_bytes(0, "weights=dram");
+    uint64_t weights = other.memory.bytes[HST_CLASS_WEIGHTS][HST_TIER_DRAM];
+    assert_int_equal(moved.h2d, weights + tied);
+    assert_int_equal(moved.d2h, weights);
+    /* three units' checkpoints stay until the backward, two come and go */
+    moved = traced_bytes(0, "weights=dram,acts=dram");
+    assert_int_equal(moved.h2d, weights + tied + 2 * page);
+    assert_int_equal(moved.d2h, weights + 2 * page);
+    /* weights come twice but for those that are kept */
+    uint64_t once = moved.h2d;
+    moved = traced_bytes(SMALL_HBM_BYTES, "weights=dram,acts=dram");
+    assert_true(moved.h2d > once && moved.h2d < 2 * once);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_that_are_late_change_nothing),
+        cmocka_unit_test(a_copy_that_fails_ends_the_run),
+        cmocka_unit_test(traffic_of_the_link_is_what_the_placement_says),
+    };
+    return cmocka_run_group_tests(tests, toy_make_store, toy_remove_store);
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Placement for a device with memory of its own: what leaves HBM, in which order, within budgets. */
+#include "placement_checks.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct placement_in gpu_inputs(const struct layout *layout, const char *place)
+{
+    struct placement_in in = inputs(layout, place);
+    in.compute_tier = HST_TIER_HBM;
+    in.hbm_budget = 1u << 30;
+    in.drive_count = 1;
+    in.drive_budgets[0] = 1u << 30;
+    return in;
+}
+
+static uint64_t all_tiers(const struct placement *p, enum hst_class class)
+{
+    return p->table[class][HST_TIER_HBM] + p->table[class][HST_TIER_DRAM] +
+           p->table[class][HST_TIER_NVME];
+}
+
+/* Whoever updates has weights, gradients and states; a device's buffers hold what it computes with.
+ */
+static void check_gpu(const struct placement_in *in, const struct placement *p)
+{
+    static const enum hst_class updated[] = {HST_CLASS_WEIGHTS, HST_CLASS_GRADS, HST_CLASS_STATES};
+    bool near = p->home_tier == HST_TIER_HBM;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(p->table[updated[i]][HST_TIER_HBM], near ? all_tiers(p, updated[i]) : 0);
+    assert_int_equal(p->table[HST_CLASS_CARRY][HST_TIER_HBM], all_tiers(p, HST_CLASS_CARRY));
+    assert_true(near ? p->device_leases.count == 0 : p->device_leases.count >= 2);
+    assert_true(near ? p->device_grads.count == 0 : p->device_grads.count >= 1);
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        struct gather gathers[GATHER_MAX];
+        int n = placement_gather(in->layout, in->bytes, u, gathers);
+        for (int g = 0; g < n && !near; g++)
+            assert_true(gathers[g].lease_at +
+                            placement_gather_bytes(in->layout, in->bytes, &gathers[g]) <=
+                        p->device_leases.bytes);
+        if (!near)
+            assert_true(in->layout->units[u].elements * in->bytes.grads <= p->device_grads.bytes);
+        if (placement_copies_acts(p, u))
+            assert_true(p->device_acts.count >= 1 && p->units[u].act_bytes <= p->device_acts.bytes);
+    }
+    check_addresses(in, p, HST_TIER_HBM);
+    check_addresses(in, p, HST_TIER_DRAM);
+    check_drives(in, p);
+    check_table(p);
+}
+
+static void on_a_gpu_all_classes_live_in_hbm_where_they_fit(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement p = {0};
+    char why[512];
+    struct placement_in in = gpu_inputs(&layout, NULL);
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    check_gpu(&in, &p);
+    for (int c = 0; c < HST_CLASS_BUFFERS; c++) {
+        assert_true(p.table[c][HST_TIER_HBM] > 0);
+        assert_int_equal(p.table[c][HST_TIER_DRAM] + p.table[c][HST_TIER_NVME], 0);
+    }
+    assert_int_equal(p.slots.count, 2); /* tiles pass through DRAM at load and save */
+    assert_int_equal(p.leases.count, 0);
+    uint64_t hbm = p.hbm_bytes, dram = p.dram_bytes;
+    placement_free(&p);
+
+    in.hbm_budget = hbm; /* exact, to the byte */
+    in.dram_budget = dram;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.home_tier, HST_TIER_HBM);
+    placement_free(&p);
+    in.hbm_budget = hbm - 1;
+    in.dram_budget = 1u << 30;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_true(p.table[HST_CLASS_ACTS][HST_TIER_DRAM] > 0 || p.home_tier == HST_TIER_DRAM);
+    placement_free(&p);
+    in.hbm_budget = hbm;
+    in.dram_budget = 4096;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    assert_non_null(strstr(why, "--dram"));
+    layout_free(&layout);
+}
+
+/* From all in HBM on: checkpoints leave, then what is updated, and a budget that is named works. */
+static void every_budget_of_hbm_down_to_the_smallest_is_kept(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement_in in = gpu_inputs(&layout, NULL);
+    struct placement p = {0};
+    char why[512];
+    in.batch_tokens = 5000; /* checkpoints worth moving */
+    uint64_t smallest = 0;
+    bool near = true, checkpoints_alone = false, resident_units = false;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    in.hbm_budget = p.hbm_bytes;
+    placement_free(&p);
+    for (; placement_plan(&in, &p, why, sizeof why) == 0; in.hbm_budget -= 16384) {
+        assert_true(p.hbm_bytes <= in.hbm_budget);
+        assert_true(near || p.home_tier == HST_TIER_DRAM); /* what has left stays away */
+        near = p.home_tier == HST_TIER_HBM;
+        checkpoints_alone |= near && p.table[HST_CLASS_ACTS][HST_TIER_DRAM] > 0;
+        resident_units |= !near && p.device_leases.count > 3;
+        smallest = p.hbm_bytes;
+        check_gpu(&in, &p);
+        assert_int_equal(p.nvme_bytes, 0); /* there is DRAM for all of it */
+        placement_free(&p);
+    }
+    assert_true(checkpoints_alone && resident_units && !near);
+    const char *named = strstr(why, "smallest needs ");
+    assert_non_null(named);
+    assert_non_null(strstr(why, "--hbm"));
+    in.hbm_budget = (uint64_t)(strtod(named + strlen("smallest needs "), NULL) * 1048576.0);
+    assert_true(in.hbm_budget + 16384 >= smallest && in.hbm_budget < smallest + 1048576 / 5);
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    /* the least of HBM and the least of DRAM together */
+    in.dram_budget = p.dram_bytes;
+    placement_free(&p);
+    for (; placement_plan(&in, &p, why, sizeof why) == 0; in.dram_budget -= 65536) {
+        assert_true(p.hbm_bytes <= in.hbm_budget && p.dram_bytes <= in.dram_budget);
+        check_gpu(&in, &p);
+        smallest = p.table[HST_CLASS_WEIGHTS][HST_TIER_DRAM];
+        placement_free(&p);
+    }
+    assert_int_equal(smallest, 0); /* they left last */
+    assert_non_null(strstr(why, "of DRAM"));
+    layout_free(&layout);
+}
+
+/* Each class in each tier: what is updated in HBM together or not there. */
+static void on_a_gpu_each_class_goes_where_it_is_wished(void **state)
+{
+    (void)state;
+    static const enum hst_class classes[] = {HST_CLASS_WEIGHTS, HST_CLASS_GRADS, HST_CLASS_STATES,
+                                             HST_CLASS_ACTS};
+    struct layout layout = model(4096);
+    for (unsigned wish = 0; wish < 81 * 2; wish++) {
+        struct placement p = {0};
+        char why[512];
+        struct placement_in in = gpu_inputs(&layout, NULL);
+        unsigned left = wish % 81, near = 0, nvme = 0;
+        in.has_nvme = wish < 81;
+        for (int i = 0; i < 4; i++, left /= 3) {
+            in.wish.fixed[classes[i]] = true;
+            in.wish.tier[classes[i]] = (enum hst_tier)(left % 3);
+            near += i < 3 && left % 3 == HST_TIER_HBM;
+            nvme += left % 3 == HST_TIER_NVME;
+        }
+        bool possible = (near == 0 || near == 3) && (in.has_nvme || nvme == 0);
+        assert_int_equal(placement_plan(&in, &p, why, sizeof why), possible ? 0 : -EINVAL);
+        for (int i = 0; possible && i < 4; i++) {
+            enum hst_class c = classes[i];
+            assert_true(p.table[c][in.wish.tier[c]] > 0);
+            assert_int_equal(p.table[c][in.wish.tier[c]], all_tiers(&p, c));
+        }
+        if (possible)
+            check_gpu(&in, &p);
+        placement_free(&p);
+    }
+    layout_free(&layout);
+}
+
+static void on_a_gpu_wishes_that_can_not_be_are_refused_with_a_reason(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *place, *reason;
+        bool host_updates;
+    } cases[] = {
+        {"carry=dram", "carry can not be placed in dram here", false},
+        {"states=hbm,weights=dram", "all three or none", false},
+        {"states=hbm", "--state bf16", true},
+    };
+    struct layout layout = model(4096);
+    struct placement p = {0};
+    char why[512];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct placement_in in = gpu_inputs(&layout, cases[i].place);
+        in.host_updates = cases[i].host_updates;
+        assert_int_equal(placement_plan(&in, &p, why, sizeof why), -EINVAL);
+        assert_non_null(strstr(why, cases[i].reason));
+    }
+    struct placement_in in = gpu_inputs(&layout, NULL);
+    in.host_updates = true;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.home_tier, HST_TIER_DRAM); /* though there is room in HBM */
+    assert_int_equal(p.device_leases.count, UNITS);
+    check_gpu(&in, &p);
+    placement_free(&p);
+    /* a wish for HBM has a smallest budget of its own */
+    in = gpu_inputs(&layout, "weights=hbm");
+    in.hbm_budget = 1u << 20;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    assert_non_null(strstr(why, "out of --place"));
+    layout_free(&layout);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(on_a_gpu_all_classes_live_in_hbm_where_they_fit),
+        cmocka_unit_test(every_budget_of_hbm_down_to_the_smallest_is_kept),
+        cmocka_unit_test(on_a_gpu_each_class_goes_where_it_is_wished),
+        cmocka_unit_test(on_a_gpu_wishes_that_can_not_be_are_refused_with_a_reason),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
