@@ -5,6 +5,7 @@
  */
 #include "engine_state.h"
 #include "exec/execute.h"
+#include "exec/versions.h"
 #include "machine/machine.h"
 
 #include <errno.h>
@@ -43,6 +44,8 @@ static int resolve_config(struct hst_engine *engine, const struct hst_config *gi
     if (c->store && !(c->store = engine->store = strdup(c->store)))
         return -ENOMEM;
     if (c->place && !(c->place = engine->place = strdup(c->place)))
+        return -ENOMEM;
+    if (c->durability && !(c->durability = engine->durability = strdup(c->durability)))
         return -ENOMEM;
     if (c->io_model && !(c->io_model = engine->io_model = strdup(c->io_model)))
         return -ENOMEM;
@@ -107,7 +110,8 @@ static int open_parts(struct hst_engine *engine)
     if (engine->config.place &&
         place_parse(engine->config.place, &engine->plan_in.wish, why, sizeof why))
         return engine_fail(engine, HST_E_VALUE, -EINVAL, "%s", why);
-    rc = engine->config.store ? store_dirs_make(engine) : 0;
+    rc = versions_configure(engine);
+    rc = rc || !engine->config.store ? rc : store_dirs_make(engine);
     rc = rc ? rc : budgets_resolve(engine, &engine->plan_in);
     return rc ? rc : device_open(engine);
 }
@@ -253,6 +257,13 @@ static int plan(struct hst_engine *engine)
     if (rc)
         return rc;
     rc = choose_tiles(engine, why, sizeof why);
+    if (rc == 0 && in->stored && engine_updates_on_device(engine)) {
+        rc = versions_forgo(engine);
+        if (rc)
+            return rc;
+        placement_free(&engine->placement);
+        rc = choose_tiles(engine, why, sizeof why);
+    }
     if (rc)
         return engine_fail(engine,
                            rc == -EINVAL   ? HST_E_VALUE
@@ -353,6 +364,7 @@ int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
         return engine_refuse(engine,
                              "seal comes once, after at least one unit, with HST_ORDER_FORWARD");
     int rc = plan(engine);
+    rc = rc ? rc : versions_check(engine);
     rc = rc ? rc : allocate(engine);
     if (rc == 0)
         engine->phase = PHASE_SEALED;
@@ -434,6 +446,8 @@ void hst_engine_destroy(struct hst_engine **engine)
     free(e->store);
     free(e->place);
     free(e->device);
+    free(e->durability);
+    free(e->versions.cursors);
     free(e->io_model);
     free(e->io_fault);
     free(e);

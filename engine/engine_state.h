@@ -27,8 +27,31 @@ struct drive {
     bool created; /* the directory is ours to remove when it is empty */
     dev_t file_system;
     ino_t inode;
-    struct hst_aio *aio; /* null until it is needed */
+    struct hst_aio *aio; /* of scratch; null until it is needed */
+    struct hst_aio *store_aio; /* of the store, likewise */
     struct hst_aio_info info;
+};
+
+/* The client's cursor, at most. */
+#define VERSIONS_CURSOR_BYTES (32u * 1024u)
+
+/* Versions of the store (exec/versions.c). */
+struct versions {
+    struct store *store; /* owned by the engine's extents; null: nothing is kept */
+    uint64_t every;      /* steps from one to the next; 0: not chosen yet */
+    uint64_t step;       /* of the last one */
+    uint64_t making;     /* of the one that is being made */
+    uint64_t first_step; /* where this run began */
+    double save_s;       /* what the bytes took that are at home in memory */
+    /* Where training stood after the last two steps, a step's at its number modulo 2: a version may
+       be begun when the step after it has ended already. */
+    struct version_note {
+        uint64_t updates;
+        struct loss_scale scale;
+        unsigned char *cursor;
+        uint32_t cursor_bytes;
+    } notes[2], next; /* next: of the step at hand, its cursor alone */
+    unsigned char *cursors; /* what those three point into */
 };
 
 /* Where the engine stands (engine.c, step.c). */
@@ -55,7 +78,7 @@ struct unit_state {
 struct hst_engine {
     struct hst_config config; /* resolved: no zero means a default */
     char *store, *place, *device; /* own copies; config points to them */
-    char *io_model, *io_fault;
+    char *io_model, *io_fault, *durability;
     struct drive drives[STRIPE_DRIVES_MAX];
     uint32_t drive_count; /* 0 where there is no store */
     struct hst_aio_world *world; /* of the drives of io_model; else null */
@@ -90,6 +113,7 @@ struct hst_engine {
     struct hst_stream *unit_stream;
 
     struct step_state step;
+    struct versions versions;
     struct execute run; /* exec/execute.c */
 };
 
@@ -119,7 +143,7 @@ double clock_seconds(void);
 int store_dirs_make(struct hst_engine *engine);
 /** Before planning: where there are several, opens and measures each. */
 int store_dirs_rates(struct hst_engine *engine, struct placement_in *in);
-/** After planning, where anything lives on NVMe. */
+/** After planning, where anything is on NVMe: scratch, and queues for the store. */
 int store_dirs_open(struct hst_engine *engine);
 void store_dirs_close(struct hst_engine *engine);
 /** What carries their traffic, once they are open: "uring", "threads", "sim". */

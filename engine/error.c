@@ -2,6 +2,7 @@
 /* How an engine remembers and tells what went wrong: the first fatal error stays, mistakes are only
  * logged. */
 #include "engine_state.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -44,8 +45,20 @@ int engine_refuse(struct hst_engine *engine, const char *format, ...)
     return -EINVAL;
 }
 
+/* What the store itself says, where it is what failed. */
+static int fail_store(struct hst_engine *engine)
+{
+    const struct hst_error *told =
+        engine->versions.store ? store_error(engine->versions.store) : NULL;
+    return told && told->code ? engine_fail(engine, told->code, told->native, "%s", told->message)
+                              : 0;
+}
+
 int engine_fail_extents(struct hst_engine *engine, int native)
 {
+    int rc = fail_store(engine);
+    if (rc)
+        return rc;
     uint32_t d = 0; /* the drive that refuses even to be asked for nothing */
     while (d + 1 < engine->drive_count &&
            (!engine->drives[d].aio || hst_aio_submit(engine->drives[d].aio, NULL, 0) == 0))
@@ -62,17 +75,40 @@ int engine_fail_extents(struct hst_engine *engine, int native)
                        path, strerror(-native));
 }
 
+static const char *const KINDS[EXTENT_KIND_COUNT] = {
+    [EXTENT_WEIGHTS] = "weights, tile",
+    [EXTENT_STATES] = "optimizer states, tile",
+    [EXTENT_GRADS] = "gradients, tile",
+    [EXTENT_ACTS] = "activation checkpoints, block",
+};
+
+/* An extent of the store, whose last version is not touched by that. */
+static int fail_stored(struct hst_engine *engine, const struct transfer *transfer)
+{
+    bool damaged = transfer->error == -EBADMSG;
+    int rc = fail_store(engine);
+    if (rc)
+        return rc;
+    return engine_fail(engine,
+                       damaged           ? HST_E_STORE_DAMAGED
+                       : transfer->write ? HST_E_WRITE
+                                         : HST_E_READ,
+                       transfer->error,
+                       "%s %s %u of the store in %s failed: %s. Fix: check the drives (dmesg, "
+                       "smartctl -a), then --resume from the last version",
+                       transfer->write ? "writing" : "reading", KINDS[transfer->kind],
+                       transfer->index, engine->drives[0].path,
+                       damaged ? "these are not the bytes that were written"
+                               : strerror(-transfer->error));
+}
+
 int engine_fail_transfer(struct hst_engine *engine, const struct transfer *transfer)
 {
     bool tile = transfer->kind != EXTENT_ACTS;
     if (tile && engine_updates_on_device(engine)) /* it was on its way from or to the device */
         return engine_fail_device(engine, transfer->error, "copying a tile");
-    static const char *const names[EXTENT_KIND_COUNT] = {
-        [EXTENT_WEIGHTS] = "weights, tile",
-        [EXTENT_STATES] = "optimizer states, tile",
-        [EXTENT_GRADS] = "gradients, tile",
-        [EXTENT_ACTS] = "activation checkpoints, block",
-    };
+    if (engine->versions.store && transfer->kind <= EXTENT_STATES)
+        return fail_stored(engine, transfer);
     uint64_t bytes;
     struct address at =
         placement_extent(&engine->placement, transfer->kind, transfer->index, &bytes);
@@ -89,7 +125,7 @@ int engine_fail_transfer(struct hst_engine *engine, const struct transfer *trans
                        transfer->error,
                        "%s of %s %u, at offset %llu (%llu bytes) of the scratch file in %s failed: "
                        "%s. Fix: %s, then start again",
-                       transfer->write ? "writing" : "reading", names[transfer->kind],
+                       transfer->write ? "writing" : "reading", KINDS[transfer->kind],
                        transfer->index,
                        (unsigned long long)(known ? transfer->bad_offset : at.offset),
                        (unsigned long long)(known ? transfer->bad_bytes : bytes),

@@ -7,12 +7,12 @@
 #include "exec/execute.h"
 #include "exec/moves.h"
 #include "exec/optimizer.h"
+#include "exec/versions.h"
 #include "exec/views.h"
 
 #include <errno.h>
 #include <math.h>
 
-#define CURSOR_BYTES_MAX (32u * 1024u)
 #define NO_UNIT          UINT32_MAX
 
 /* Ever. */
@@ -38,12 +38,13 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
     if (engine->phase != PHASE_LOADED || engine->acquired != NO_UNIT)
         return engine_refuse(
             engine, "a step begins after load, outside another step, with no unit acquired");
-    if (!in || !step || in->size < sizeof *in || in->cursor_bytes > CURSOR_BYTES_MAX ||
+    if (!in || !step || in->size < sizeof *in || in->cursor_bytes > VERSIONS_CURSOR_BYTES ||
         !(in->lr >= 0) || !isfinite(in->lr))
         return engine_refuse(
             engine, "a step needs its size, a finite lr >= 0 and a cursor of at most %u bytes",
-            CURSOR_BYTES_MAX);
+            VERSIONS_CURSOR_BYTES);
     struct step_state *s = &engine->step;
+    versions_step_begins(engine, in->cursor, in->cursor_bytes);
     s->lr = in->lr;
     s->ready_units = 0;
     for (uint32_t u = 0; u < engine->layout.unit_count; u++)
@@ -281,6 +282,7 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
                   .nvme_write = now.nvme_write - s->counted.nvme_write,
                   .h2d = now.h2d - s->counted.h2d,
                   .d2h = now.d2h - s->counted.d2h},
+        .version_step = engine->versions.step,
         .peak = {.hbm = usage.memory_peak_bytes,
                  .dram = usage.host_peak_bytes,
                  .nvme = engine->placement.nvme_bytes},
@@ -315,6 +317,7 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
     stats->loss_scale = (double)s->scale.value;
     if (engine->config.precision == HST_PRECISION_FP16)
         s->scale = loss_scale_after(s->scale, !skipped);
+    versions_step_ended(engine, stats->seconds);
     return 0;
 }
 
@@ -326,6 +329,7 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
         return engine_refuse(engine, "drain comes between steps");
     int rc = follow_last_unit(engine, engine->stream);
     rc = rc ? rc : execute_drain(engine);
+    rc = rc || engine->phase < PHASE_LOADED ? rc : versions_now(engine);
     if (rc)
         return rc;
     rc = hst_stream_sync(engine->stream);

@@ -73,6 +73,7 @@ void store_dirs_close(struct hst_engine *engine)
     for (uint32_t d = 0; d < engine->drive_count; d++) {
         struct drive *drive = &engine->drives[d];
         hst_aio_close(&drive->aio);
+        hst_aio_close(&drive->store_aio);
         if (drive->created)
             rmdir(drive->path); /* fails, as it should, where anything was put into it */
         free(drive->path);
@@ -175,6 +176,8 @@ static int open_drives(struct hst_engine *engine)
     for (uint32_t d = 0; d < engine->drive_count; d++) {
         struct drive *drive = &engine->drives[d];
         int rc = drive->aio ? 0 : hst_aio_open(&config, drive->path, &drive->aio, &drive->info);
+        if (rc == 0 && engine->plan_in.stored && !drive->store_aio)
+            rc = hst_aio_open(&config, drive->path, &drive->store_aio, &drive->info);
         if (rc)
             return fail_open(engine, drive, rc);
     }
@@ -249,6 +252,8 @@ static int register_rings(struct hst_engine *engine, const struct drive *drive, 
             (void)madvise(ring, rings[i].bytes, MADV_DONTFORK);
         if (rc == 0 && rings[i].bytes > 0 && drive->info.fixed)
             rc = hst_aio_buffer_register(drive->aio, ring, rings[i].bytes);
+        if (rc == 0 && rings[i].bytes > 0 && drive->info.fixed && drive->store_aio)
+            rc = hst_aio_buffer_register(drive->store_aio, ring, rings[i].bytes);
     }
     return rc;
 }
@@ -271,6 +276,15 @@ static void register_memory(struct hst_engine *engine)
 
 /* ---- files ---- */
 
+/* Beside the store nothing may be left for it. */
+static bool has_scratch(const struct hst_engine *engine)
+{
+    for (uint32_t d = 0; d < engine->drive_count; d++)
+        if (engine->placement.drive_bytes[d] > 0)
+            return true;
+    return false;
+}
+
 int store_dirs_open(struct hst_engine *engine)
 {
     struct scratch_drive files[STRIPE_DRIVES_MAX];
@@ -282,6 +296,10 @@ int store_dirs_open(struct hst_engine *engine)
     if (rc)
         return rc;
     uint32_t at = 0;
+    if (!has_scratch(engine)) {
+        register_memory(engine);
+        return 0;
+    }
     rc = scratch_open(files, engine->drive_count, &engine->placement, &at, &engine->extents);
     if (rc)
         return engine_fail(engine, is_full(rc) ? HST_E_DISK_SPACE : HST_E_WRITE, rc,

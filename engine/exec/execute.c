@@ -11,6 +11,7 @@
 #include "exec/loop.h"
 #include "exec/measure.h"
 #include "exec/optimizer.h"
+#include "exec/versions.h"
 #include "plan/step_graph.h"
 
 #include <errno.h>
@@ -68,6 +69,17 @@ int execute_drain(struct hst_engine *engine)
     return rc;
 }
 
+/* Of the period of a step that was not foreseen: with what the last one has left to do. */
+static unsigned parts_of_step(const struct hst_engine *engine)
+{
+    unsigned parts = PARTS_TRAIN;
+    if (!engine->run.update_pending)
+        parts &= ~(unsigned)PART_UPDATE;
+    if (versions_due(engine, engine->step.number))
+        parts |= (unsigned)PART_SAVE | PART_COMMIT;
+    return parts;
+}
+
 int execute_begin(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
@@ -77,8 +89,8 @@ int execute_begin(struct hst_engine *engine)
     if (rc == 0 && !run->deferred)
         rc = optimizer_coefs(engine, 0, &run->coefs);
     if (rc == 0 && !run->prepared)
-        rc = open_period(engine,
-                         run->update_pending ? PARTS_TRAIN : PARTS_TRAIN & ~(unsigned)PART_UPDATE);
+        rc = open_period(engine, parts_of_step(engine));
+    run->step_before = engine->step.number - run->period;
     run->prepared = run->clip_done = run->skipped = false;
     run->in_step = rc == 0;
     return rc;
@@ -279,6 +291,7 @@ int execute_open(struct hst_engine *engine)
     run->deferred = engine->plan_in.deferred;
     for (int l = 0; l < LANE_COUNT; l++)
         run->issuing[l] = EXECUTE_JOBS;
+    run->committing = EXECUTE_JOBS;
     run->flight_count = flights_wanted(engine);
     run->flights = calloc(run->flight_count, sizeof *run->flights);
     for (int i = 0; i < 2; i++)

@@ -5,6 +5,7 @@
  */
 #include "exec/execute.h"
 #include "exec/tile_stream.h"
+#include "exec/versions.h"
 
 #include <errno.h>
 #include <string.h>
@@ -104,10 +105,31 @@ int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader)
     if (engine->phase != PHASE_SEALED || !reader || !reader->read)
         return engine_refuse(engine, "load comes once, after seal, and needs a reader");
     struct load_context load = {.reader = reader};
-    int rc = tile_stream(engine, TILE_WRITE_WEIGHTS | TILE_WRITE_STATES, load_visit, &load);
+    int rc = versions_create(engine);
+    rc = rc ? rc : tile_stream(engine, TILE_WRITE_WEIGHTS | TILE_WRITE_STATES, load_visit, &load);
+    rc = rc ? rc : versions_now(engine);
     if (rc == 0)
         engine->phase = PHASE_LOADED;
     return rc;
+}
+
+int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, size_t capacity,
+                      size_t *cursor_bytes)
+{
+    if (engine->error.code)
+        return engine->error.native;
+    if (engine->phase != PHASE_SEALED || !step || !cursor_bytes)
+        return engine_refuse(engine, "resume comes once, after seal, in the place of load");
+    int rc = versions_open(engine);
+    if (rc)
+        return rc;
+    engine->phase = PHASE_LOADED;
+    *step = engine->step.number;
+    const struct version_note *note = &engine->versions.notes[*step & 1];
+    *cursor_bytes = note->cursor_bytes;
+    if (cursor)
+        memcpy(cursor, note->cursor, capacity < *cursor_bytes ? capacity : *cursor_bytes);
+    return 0;
 }
 
 /* ---- save ---- */

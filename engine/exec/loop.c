@@ -10,6 +10,7 @@
 #include "exec/measure.h"
 #include "exec/moves.h"
 #include "exec/optimizer.h"
+#include "exec/versions.h"
 
 #include <errno.h>
 #include <time.h>
@@ -35,7 +36,9 @@ static void finish(struct hst_engine *engine, struct walk_at at, double start_s)
     struct hst_trace_event event = {
         .lane = lane_name((enum lane)node->lane),
         .what = node_kind_name((enum node_kind)node->kind),
-        .unit = node->kind == NODE_CLIP ? NULL : engine->layout.units[node->unit].name,
+        .unit = node->kind == NODE_CLIP || node->kind == NODE_COMMIT
+                    ? NULL
+                    : engine->layout.units[node->unit].name,
         .step = engine->step.number + 1,
         .tile = node->tile,
         .tile_count = node->tile_count,
@@ -59,6 +62,29 @@ static void job_finish(struct hst_engine *engine, uint32_t number)
     finish(engine, job->at, job->start_s);
 }
 
+/* The version that is on its way counts as one extent in flight. */
+static int look_at_version(struct hst_engine *engine, bool *moved)
+{
+    struct execute *run = &engine->run;
+    bool made;
+    int rc = versions_poll(engine, &made);
+    if (rc || !made)
+        return rc;
+    run->flying--;
+    job_finish(engine, run->committing);
+    run->committing = EXECUTE_JOBS;
+    *moved = true;
+    return 0;
+}
+
+/* Of the step before the period's. */
+static int start_version(struct hst_engine *engine, uint32_t job, uint64_t period)
+{
+    engine->run.committing = job;
+    engine->run.flying++;
+    return versions_begin(engine, engine->run.step_before + period);
+}
+
 /* Takes the extents that have landed. *moved: whether any node is done. */
 static int land(struct hst_engine *engine, uint64_t wait_ns, bool *moved)
 {
@@ -68,6 +94,9 @@ static int land(struct hst_engine *engine, uint64_t wait_ns, bool *moved)
     int rc = engine->extents->ops->progress(engine->extents, wait_ns);
     if (rc)
         return engine_fail_extents(engine, rc);
+    rc = run->committing < EXECUTE_JOBS ? look_at_version(engine, moved) : 0;
+    if (rc)
+        return rc;
     for (uint32_t i = 0; i < run->flight_count; i++) {
         struct flight *flight = &run->flights[i];
         if (!flight->used || flight->transfer.active)
@@ -146,10 +175,14 @@ static int run_drive_lane(struct hst_engine *engine, enum lane lane, bool *moved
             .start_s = clock_seconds(),
             .used = true,
         };
-        if (run->jobs[number].count == 0)
+        if (node_of(run, at)->kind == NODE_COMMIT)
+            rc = start_version(engine, number, at.period);
+        else if (run->jobs[number].count == 0)
             job_finish(engine, number);
         else
             run->issuing[lane] = number;
+        if (rc)
+            return rc;
     }
 }
 
@@ -250,9 +283,14 @@ static int run_device_updates(struct hst_engine *engine, bool *moved)
 /* ---- host: norms and updates ---- */
 
 /* What the period behind the one at hand is run with. */
-static unsigned parts_behind(const struct execute *run)
+static unsigned parts_behind(const struct hst_engine *engine)
 {
-    return run->skipped ? PARTS_TRAIN & ~(unsigned)PART_UPDATE : PARTS_TRAIN;
+    unsigned parts = PARTS_TRAIN;
+    if (engine->run.skipped)
+        parts &= ~(unsigned)PART_UPDATE;
+    if (versions_due(engine, engine->step.number + 1))
+        parts |= (unsigned)PART_SAVE | PART_COMMIT;
+    return parts;
 }
 
 int loop_clip(struct hst_engine *engine)
@@ -264,7 +302,7 @@ int loop_clip(struct hst_engine *engine)
     run->clip_done = true;
     if (run->skipped) {
         if (run->walk.opened > run->period + 1)
-            walk_narrow(&run->walk, run->period + 1, parts_behind(run));
+            walk_narrow(&run->walk, run->period + 1, parts_behind(engine));
         return 0;
     }
     int rc = optimizer_check_norm(engine, run->grad_norm);
@@ -308,15 +346,16 @@ static int run_host_lane(struct hst_engine *engine, bool *moved)
 
 /* The period behind the one at hand is opened as soon as may be, so that its reads run ahead. It is
  * taken for a step that follows; whatever else comes takes parts away from it. */
-static void look_ahead(struct execute *run)
+static void look_ahead(struct hst_engine *engine)
 {
+    struct execute *run = &engine->run;
     if (run->in_step && run->walk.opened == run->period + 1 && walk_may_open(&run->walk))
-        walk_open(&run->walk, parts_behind(run));
+        walk_open(&run->walk, parts_behind(engine));
 }
 
 static int start_all(struct hst_engine *engine, bool *moved)
 {
-    look_ahead(&engine->run);
+    look_ahead(engine);
     int rc = land(engine, 0, moved);
     rc = rc ? rc : look_at_device(engine, moved);
     rc = rc ? rc : run_drive_lane(engine, LANE_READ, moved);

@@ -213,6 +213,22 @@ static uint32_t blocks_of(const struct hst_engine *engine, uint32_t unit)
     return (uint32_t)((bytes + PLACEMENT_ACT_BYTES - 1) / PLACEMENT_ACT_BYTES);
 }
 
+uint32_t moves_save_count(const struct hst_engine *engine, uint32_t tile)
+{
+    bool weights = weights_tier(engine, tile) != HST_TIER_NVME;
+    bool states = states_tier(engine, tile) != HST_TIER_NVME;
+    return (weights && !engine->plan_in.derived_weights) + states;
+}
+
+struct move moves_save(const struct hst_engine *engine, uint32_t tile, uint32_t i)
+{
+    const struct placement *p = &engine->placement;
+    bool states = states_tier(engine, tile) != HST_TIER_NVME && i == 0;
+    struct address home = states ? placement_states(p, tile) : placement_weights(p, tile);
+    return (struct move){states ? EXTENT_STATES : EXTENT_WEIGHTS, tile,
+                         engine->host_arena + home.offset, true};
+}
+
 uint32_t moves_count(const struct hst_engine *engine, const struct node *node)
 {
     switch ((enum node_kind)node->kind) {
@@ -223,6 +239,8 @@ uint32_t moves_count(const struct hst_engine *engine, const struct node *node)
     case NODE_WRITE_TILE: /* the record of one tile, or none; weights of all, or none */
         return (has_states(engine, node) ? 1 : 0) +
                (weights_tier(engine, node->tile) == HST_TIER_NVME ? node->tile_count : 0);
+    case NODE_SAVE_TILES:
+        return node->tile_count * moves_save_count(engine, node->tile);
     case NODE_WRITE_GRADS:
         return engine->layout.units[node->unit].tile_count;
     case NODE_READ_ACTS:
@@ -257,6 +275,10 @@ struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_
     switch ((enum node_kind)node->kind) {
     case NODE_READ_WEIGHTS:
         return weights_at(engine, at, node->unit, piece_start(engine, node, node->tile) + i);
+    case NODE_SAVE_TILES: {
+        uint32_t kinds = moves_save_count(engine, node->tile);
+        return moves_save(engine, node->tile + i / kinds, i % kinds);
+    }
     case NODE_WRITE_GRADS:
         return grads_at(engine, at, node->unit, i);
     case NODE_READ_ACTS:

@@ -18,6 +18,10 @@ uint32_t moves_count(const struct hst_engine *engine, const struct node *node);
 /** The i-th of them, for a node that was started. */
 struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_t i);
 
+/** Extents of a tile that go to the store from memory: its record, its weights, both or none. */
+uint32_t moves_save_count(const struct hst_engine *engine, uint32_t tile);
+struct move moves_save(const struct hst_engine *engine, uint32_t tile, uint32_t i);
+
 struct copy {
     void *to;
     const void *from;

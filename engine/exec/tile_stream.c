@@ -39,7 +39,7 @@ static bool needs_slot(const struct stream_state *s, uint32_t tile)
     for (int kind = 0; kind < SLOT_KINDS; kind++)
         if (is_away(s, (enum extent_kind)kind, tile) &&
             wants(s, (enum extent_kind)kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
-                  TILE_WRITE_STATES))
+                  TILE_READ_STATES | TILE_WRITE_STATES))
             return true;
     return false;
 }
@@ -82,7 +82,7 @@ static int slot_read(struct stream_state *s, struct slot *slot, uint32_t tile)
     for (int k = 0; k < SLOT_KINDS; k++) {
         enum extent_kind kind = (enum extent_kind)k;
         slot->transfers[kind] = (struct transfer){.kind = kind, .index = tile};
-        if (!is_away(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, 0))
+        if (!is_away(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, TILE_READ_STATES))
             continue;
         int rc = extents_read(engine->tiles, kind, tile, slot_buffer(engine, slot, kind),
                               &slot->transfers[kind]);
@@ -144,7 +144,8 @@ static unsigned char *part_at(const struct stream_state *s, const struct slot *s
 {
     const struct hst_engine *engine = s->engine;
     struct address home = home_of(engine, kind, tile);
-    if (!wants(s, kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS, TILE_WRITE_STATES))
+    if (!wants(s, kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
+               TILE_READ_STATES | TILE_WRITE_STATES))
         return NULL;
     if (home.tier == HST_TIER_DRAM)
         return engine->host_arena + home.offset;

@@ -18,6 +18,7 @@ enum tile_access {
     TILE_READ_WEIGHTS = 1u << 0,
     TILE_WRITE_WEIGHTS = 1u << 1,
     TILE_WRITE_STATES = 1u << 2,
+    TILE_READ_STATES = 1u << 3,
 };
 
 /**

@@ -55,6 +55,7 @@ static void prepare_forward(struct build *b, uint32_t place)
     if (place + 1 < b->in->unit_count && may_read_ahead(b, order[0], order[1]))
         parts_plan_read(b, order[1], parts_of_read(b, order[1]));
     parts_late_update(b, order[0]);
+    parts_save(b, order[0]);
 }
 
 static void copy_forward(struct build *b, uint32_t place)
@@ -165,6 +166,20 @@ static void add_backwards(struct build *b, uint32_t copy)
     add_sweep(b, stages, 5);
 }
 
+/* At the end of the forward, where the update of the step before has been written whenever that
+ * began: its version is complete, and the next one's writes have not begun. */
+static void add_commit(struct build *b)
+{
+    const struct graph_in *in = b->in;
+    b->commit = GRAPH_NONE;
+    if (!in->stored)
+        return;
+    b->commit = build_node(b, NODE_COMMIT, LANE_WRITE, PART_COMMIT, (struct node){0});
+    for (uint32_t i = 0; i < in->unit_count; i++)
+        if (!in->units[i].no_forward)
+            build_dep(b, b->commit, b->units[i].forward);
+}
+
 static void add_sweeps(struct build *b)
 {
     uint32_t copy = b->in->apart ? less(b->graph->buffers[POOL_DEVICE_WEIGHTS], 1) : 0;
@@ -173,6 +188,7 @@ static void add_sweeps(struct build *b)
         b->spills = b->spills || (parts_move_acts(b, i) && b->in->units[i].acts == HST_TIER_NVME);
     }
     add_forwards(b, copy);
+    add_commit(b);
     add_backwards(b, copy);
 }
 

@@ -40,6 +40,8 @@ enum node_kind {
     NODE_WRITE_TILE, /* what is on NVMe of tiles: records, weights */
     NODE_WRITE_GRADS,
     NODE_WRITE_ACTS,
+    NODE_SAVE_TILES, /* what is at home in memory of tiles goes to the store, for a version of it */
+    NODE_COMMIT,     /* the version: all that was written of it is */
     NODE_COPY_WEIGHTS, /* to the device */
     NODE_COPY_GRADS,   /* from the device */
     NODE_STORE_ACTS,   /* from the device */
@@ -71,6 +73,8 @@ enum part {
     PART_FORWARD = 1u << 1,
     PART_BACKWARD = 1u << 2,
     PART_EVAL = 1u << 3,
+    PART_SAVE = 1u << 4,   /* memory goes to the store */
+    PART_COMMIT = 1u << 5, /* the last step becomes a version */
 };
 #define PARTS_TRAIN ((unsigned)PART_UPDATE | PART_FORWARD | PART_BACKWARD)
 
@@ -149,6 +153,9 @@ struct graph_in {
        are copied. */
     bool apart;
     bool update_on_device; /* all homes are in HBM */
+    /* There is a store: weights (but those that follow from the states) and states become a version
+       of it. */
+    bool stored, derived_weights;
     uint32_t buffers[POOL_COUNT];
 };
 

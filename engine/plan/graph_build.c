@@ -130,6 +130,23 @@ static void link_tile(struct build *b, uint32_t node)
         link_to(b, node, b->units[n->unit].write_grads);
 }
 
+/* A tile in memory is saved when it has been updated, and updated again when that version is made:
+ * so no more than two steps are lost, the one at hand and the one that is being written. */
+static void link_save(struct build *b, uint32_t node)
+{
+    const struct node *nodes = b->graph->nodes, *n = &nodes[node];
+    const uint32_t *update = b->units[n->unit].update;
+    for (int part = 0; part < 4; part += 2)
+        for (uint32_t i = update[part]; i < update[part + 1]; i++) {
+            if (nodes[i].kind != NODE_UPDATE || nodes[i].tile >= n->tile + n->tile_count ||
+                n->tile >= nodes[i].tile + nodes[i].tile_count)
+                continue;
+            link_to(b, node, i);
+            link_to(b, i, node);
+            link_to(b, i, b->commit);
+        }
+}
+
 static void link_all(struct build *b)
 {
     for (uint32_t i = 0; i < b->graph->node_count && b->rc == 0; i++) {
@@ -146,6 +163,14 @@ static void link_all(struct build *b)
             break;
         case NODE_READ_TILE:
             link_tile(b, i);
+            break;
+        case NODE_SAVE_TILES:
+            link_save(b, i);
+            link_to(b, i, b->commit);
+            break;
+        case NODE_WRITE_TILE: /* not before the version before is one */
+        case NODE_COMMIT:
+            link_to(b, i, b->commit);
             break;
         case NODE_UPDATE:
             link_to(b, i, b->in->deferred ? b->clip : b->units[n->unit].norm);
@@ -264,8 +289,8 @@ const char *node_kind_name(enum node_kind kind)
 {
     static const char *const names[NODE_KIND_COUNT] = {
         "read weights", "read tile",    "read acts",  "write tile", "write grads",
-        "write acts",   "copy weights", "copy grads", "store acts", "fetch acts",
-        "update",       "norm",         "clip",       "forward",    "backward"};
+        "write acts",   "save tiles",   "commit",     "copy weights", "copy grads", "store acts",
+        "fetch acts",   "update",       "norm",       "clip",       "forward",    "backward"};
     return (unsigned)kind < NODE_KIND_COUNT ? names[kind] : "?";
 }
 

@@ -15,6 +15,7 @@ struct build_unit {
     uint32_t copy, forward, backward, norm, write_grads;
     uint32_t acts_moved; /* what moved its checkpoints last */
     uint32_t update[4];  /* nodes [0, 1) hold its late update, [2, 3) its early one */
+    uint32_t save[2];    /* nodes [0, 1) save what is at home in memory */
     /* leases of the visit at hand */
     uint32_t weights, device_weights, acts, device_acts, grads, device_grads;
     uint32_t first_weights, last_weights; /* leases of the period's first and last visit */
@@ -46,7 +47,7 @@ struct build {
     bool spills;      /* checkpoints of any unit go to a drive */
     struct edge *edges;
     uint32_t edge_count, edge_room;
-    uint32_t clip;
+    uint32_t clip, commit; /* commit: GRAPH_NONE where there is no store */
     int rc; /* the first error; after it nothing is added */
 };
 
@@ -81,6 +82,8 @@ bool parts_is_early(const struct build *build, uint32_t unit);
 void parts_plan_read(struct build *build, uint32_t unit, unsigned parts);
 void parts_read(struct build *build, uint32_t unit, unsigned parts);
 void parts_late_update(struct build *build, uint32_t unit);
+/** What is at home in memory goes to the store. */
+void parts_save(struct build *build, uint32_t unit);
 void parts_copy(struct build *build, uint32_t unit, unsigned parts);
 void parts_read_acts(struct build *build, uint32_t unit);
 void parts_fetch_acts(struct build *build, uint32_t unit);

@@ -221,6 +221,33 @@ static void early_update(struct build *b, uint32_t unit)
     await_weights(b, unit, &s->update[2]);
 }
 
+/* Tiles of one node: enough for a drive's queue. */
+#define SAVE_TILES 16u
+
+void parts_save(struct build *b, uint32_t unit)
+{
+    const struct graph_in *in = b->in;
+    const struct graph_unit *u = &in->units[unit];
+    bool weights = u->weights != HST_TIER_NVME && !in->derived_weights;
+    b->units[unit].save[0] = b->graph->node_count;
+    for (uint32_t first = 0, count; in->stored && first < u->tile_count; first += count) {
+        bool states = first >= u->nvme_states;
+        uint32_t left = (states ? u->tile_count : u->nvme_states) - first;
+        count = left < SAVE_TILES ? left : SAVE_TILES;
+        if (!states && !weights)
+            continue;
+        double bytes = tile_elements(b, unit, first, count) *
+                       ((states ? in->state_bytes : 0) + (weights ? in->weight_bytes : 0));
+        build_node(b, NODE_SAVE_TILES, LANE_WRITE, PART_SAVE,
+                   (struct node){.unit = unit,
+                                 .tile = u->first_tile + first,
+                                 .tile_count = count,
+                                 .work = bytes,
+                                 .dram_bytes = bytes});
+    }
+    b->units[unit].save[1] = b->graph->node_count;
+}
+
 /* ---- weights in the device's memory ---- */
 
 bool parts_copy_weights(const struct build *b, uint32_t unit)

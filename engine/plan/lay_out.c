@@ -41,9 +41,10 @@ struct run {
     uint64_t bytes, total;
 };
 
-/* Writes where each drive's part of the run begins. */
-static void take_on_drives(struct placement *p, enum hst_class class, struct run run,
-                           uint64_t *starts)
+/* So many copies of the run on the drives; writes where each drive's part of the first one begins
+ * behind `ends`. */
+static void take_copies(struct placement *p, enum hst_class class, struct run run, uint64_t copies,
+                        uint64_t *ends, uint64_t *starts)
 {
     uint64_t last_bytes = run.count ? run.total - sat_times(run.count - 1, run.bytes) : 0;
     for (uint32_t d = 0; d < p->stripe.drives; d++) {
@@ -51,11 +52,20 @@ static void take_on_drives(struct placement *p, enum hst_class class, struct run
                            stripe_before(&p->stripe, run.first, d);
         bool last = run.count > 0 && stripe_drive(&p->stripe, run.first + run.count - 1) == d;
         uint64_t need = sat_add(sat_times(extents - last, run.bytes), last ? last_bytes : 0);
-        starts[d] = p->drive_bytes[d];
-        p->drive_bytes[d] = sat_add(p->drive_bytes[d], need);
+        need = sat_times(need, copies);
+        starts[d] = ends[d];
+        ends[d] = sat_add(ends[d], need);
         p->nvme_bytes = sat_add(p->nvme_bytes, need);
     }
-    p->table[class][HST_TIER_NVME] = sat_add(p->table[class][HST_TIER_NVME], run.total);
+    uint64_t *sum = &p->table[class][HST_TIER_NVME];
+    *sum = sat_add(*sum, sat_times(run.total, copies));
+}
+
+/* Scratch. */
+static void take_on_drives(struct placement *p, enum hst_class class, struct run run,
+                           uint64_t *starts)
+{
+    take_copies(p, class, run, 1, p->drive_bytes, starts);
 }
 
 static struct run tiles_of(const struct placement_in *in, uint32_t unit)
@@ -73,10 +83,10 @@ static void place_weights(const struct placement_in *in, uint32_t nvme_units, st
         struct run run = tiles_of(in, u);
         home->weights.tier = u < nvme_units ? HST_TIER_NVME : p->home_tier;
         home->weights.offset = 0;
-        if (u < nvme_units)
-            take_on_drives(p, HST_CLASS_WEIGHTS, run, home->weights_at);
-        else
+        if (u >= nvme_units)
             home->weights.offset = take_home(p, HST_CLASS_WEIGHTS, run.total);
+        else if (!in->stored)
+            take_on_drives(p, HST_CLASS_WEIGHTS, run, home->weights_at);
     }
 }
 
@@ -105,9 +115,24 @@ static void place_states(const struct placement_in *in, uint32_t nvme_tiles, str
                           records_bytes(in, u, out, out == unit->tile_count)};
         nvme_tiles -= out;
         home->nvme_states = out;
-        take_on_drives(p, HST_CLASS_STATES, run, home->nvme_states_at);
+        if (!in->stored)
+            take_on_drives(p, HST_CLASS_STATES, run, home->nvme_states_at);
         home->states_at =
             take_home(p, HST_CLASS_STATES, records_bytes(in, u, unit->tile_count - out, true));
+    }
+}
+
+/* Two slots of everything, wherever its home is; the store says where. */
+static void place_store(const struct placement_in *in, struct placement *p)
+{
+    uint64_t starts[STRIPE_DRIVES_MAX];
+    for (uint32_t u = 0; in->stored && u < in->layout->unit_count; u++) {
+        const struct layout_unit *unit = &in->layout->units[u];
+        struct run states = {unit->first_tile, unit->tile_count, records_bytes(in, u, 1, false),
+                             records_bytes(in, u, unit->tile_count, true)};
+        take_copies(p, HST_CLASS_WEIGHTS, tiles_of(in, u), in->derived_weights ? 1 : 2,
+                    p->store_bytes, starts);
+        take_copies(p, HST_CLASS_STATES, states, 2, p->store_bytes, starts);
     }
 }
 
@@ -297,6 +322,7 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
     p->micro_count = (uint32_t)((in->batch_tokens + in->grain_tokens - 1) / in->grain_tokens);
     place_weights(in, c->leaves[LEAVE_WEIGHTS], p);
     place_states(in, c->leaves[LEAVE_STATES], p);
+    place_store(in, p);
     place_grads(in, c->leaves[LEAVE_GRADS], p);
     place_acts(in, c, p);
     uint64_t carry =

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #define MAX_PARAM_ELEMENTS (1ull << 40)
 #define MAX_ELEMENTS       (1ull << 50) /* of all parameters: sums of bytes can not overflow */
@@ -341,4 +342,22 @@ uint32_t layout_largest_tile(const struct layout *layout)
         if (layout->units[i].elements > largest)
             largest = layout->units[i].elements;
     return largest < layout->tile_elements ? (uint32_t)largest : layout->tile_elements;
+}
+
+static uint64_t digest(uint64_t seed, const void *bytes, size_t count)
+{
+    return XXH3_64bits_withSeed(bytes, count, seed);
+}
+
+uint64_t layout_digest(const struct layout *layout)
+{
+    uint64_t sum = digest(0, &layout->tile_elements, sizeof layout->tile_elements);
+    for (uint32_t i = 0; i < layout->param_count; i++) {
+        const struct layout_param *param = &layout->params[i];
+        const uint64_t numbers[] = {param->unit, param->offset, param->owner, param->decay};
+        sum = digest(sum, param->name, strlen(param->name));
+        sum = digest(sum, param->dims, param->dim_count * sizeof *param->dims);
+        sum = digest(sum, numbers, sizeof numbers);
+    }
+    return sum;
 }

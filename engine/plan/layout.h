@@ -84,4 +84,7 @@ uint32_t layout_first_param_in(const struct layout *layout, struct tile_range ra
 /** The unit's largest tile, over all units, in elements. */
 uint32_t layout_largest_tile(const struct layout *layout);
 
+/** Of all parameters: names, shapes, who owns whose, where they lie. */
+uint64_t layout_digest(const struct layout *layout);
+
 #endif

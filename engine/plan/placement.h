@@ -43,6 +43,9 @@ struct placement_in {
     uint64_t batch_tokens, grain_tokens;
     uint64_t carry_bytes_per_token;
     bool deferred; /* the update waits for all gradients: those have to be kept */
+    /* There is a store: on drives all weights and states have two slots, wherever their home is,
+       but weights that follow from the states have one, and none where their home is in memory. */
+    bool stored, derived_weights;
     bool host_updates; /* the device has no update for these types: nothing of it is in HBM */
 };
 
@@ -116,7 +119,8 @@ struct placement {
     uint32_t micro_count;
     uint64_t hbm_bytes, dram_bytes; /* of the arenas */
     uint64_t nvme_bytes;            /* of all files */
-    uint64_t drive_bytes[STRIPE_DRIVES_MAX]; /* of each file */
+    uint64_t drive_bytes[STRIPE_DRIVES_MAX]; /* of each scratch file */
+    uint64_t store_bytes[STRIPE_DRIVES_MAX]; /* of the extents in each file of the store */
     struct stripe stripe;
     uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
 };

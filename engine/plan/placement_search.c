@@ -231,7 +231,7 @@ static int refuse_memory(const struct placement_in *in, const struct placement *
 static bool drives_fit(const struct placement_in *in, const struct placement *p, uint32_t *full)
 {
     for (*full = 0; *full < in->drive_count; ++*full)
-        if (p->drive_bytes[*full] > in->drive_budgets[*full])
+        if (sat_add(p->drive_bytes[*full], p->store_bytes[*full]) > in->drive_budgets[*full])
             return false;
     return p->nvme_bytes <= in->nvme_budget;
 }
@@ -244,13 +244,15 @@ static int refuse_nvme(const struct placement_in *in, const struct placement *p,
         snprintf(why, why_bytes,
                  "directory %u of --store needs %.1f MiB for its share of the tiles, %.1f MiB can "
                  "be had there. Fix: free space there, or leave that directory out",
-                 full + 1, mib_up(p->drive_bytes[full]), (double)in->drive_budgets[full] / MIB);
+                 full + 1, mib_up(sat_add(p->drive_bytes[full], p->store_bytes[full])),
+                 (double)in->drive_budgets[full] / MIB);
         return -EDQUOT;
     }
     snprintf(why, why_bytes,
-             "the store needs %.1f MiB of NVMe for what does not fit in DRAM, its budget is %.1f "
-             "MiB. Fix: free space or raise --nvme, raise --dram, or give another --store",
-             mib_up(p->nvme_bytes), (double)in->nvme_budget / MIB);
+             "the store needs %.1f MiB of NVMe for what does not fit in DRAM%s, its budget is %.1f "
+             "MiB. Fix: free space or raise --nvme, %s, or give another --store",
+             mib_up(p->nvme_bytes), in->stored ? " and for two versions of it all" : "",
+             (double)in->nvme_budget / MIB, in->stored ? "--durability none" : "raise --dram");
     return -EDQUOT;
 }
 

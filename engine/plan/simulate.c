@@ -172,11 +172,11 @@ static bool open_period(struct run *run)
     uint64_t next = run->walk.opened, drain = (uint64_t)run->periods + 2;
     if (next > drain || !walk_may_open(&run->walk))
         return false;
-    unsigned parts = PARTS_TRAIN;
+    unsigned parts = PARTS_TRAIN | run->in->parts;
     if (next == 0)
-        parts &= ~(unsigned)PART_UPDATE;
+        parts = (unsigned)PART_FORWARD | PART_BACKWARD;
     if (next == drain)
-        parts = PART_UPDATE;
+        parts = PART_UPDATE | run->in->parts;
     walk_open(&run->walk, parts);
     return true;
 }

@@ -34,6 +34,7 @@ typedef void sim_node_fn(void *context, uint64_t period, uint32_t node, double s
 struct sim_in {
     const struct graph *graph;
     struct sim_rates rates;
+    unsigned parts;    /* of each period beside those of training */
     uint32_t periods;  /* whole ones, after a first without an update and before a last; 0: 6 */
     sim_node_fn *node; /* called at each node's end; may be null */
     void *context;

@@ -79,4 +79,12 @@ struct scratch_drive {
 int scratch_open(const struct scratch_drive *drives, uint32_t count,
                  const struct placement *placement, uint32_t *at, struct extents **extents);
 
+/**
+ * Weights and states with `store`, all else with `scratch`, both of which are closed with *extents.
+ * aio: [count] the contexts of both, 2 STRIPE_DRIVES_MAX at most. Errors: -ENOMEM; both are then
+ * still the caller's.
+ */
+int route_open(struct extents *store, struct extents *scratch, struct hst_aio *const *aio,
+               uint32_t count, struct extents **extents);
+
 #endif

@@ -133,7 +133,7 @@ static void train(const struct model *model, const char *precision, const char *
              "--precision %s %s%s%s",
              directory, model->name, directory, store, directory, name, directory, name, precision,
              strstr(row, "--device") ? "" : "--device host ",
-             strstr(row, "--batch-tokens") ? "" : "--batch-tokens 224 ", row);
+             strstr(row, "--batch-tokens") ? "" : "--batch-tokens 224 --durability none ", row);
     int code = run(words);
     if (code != 0) {
         snprintf(output, sizeof output, "%s/output", directory);

@@ -42,6 +42,8 @@ def command(store, *more, steps=2, model=MODEL):
         os.path.join(MODEL, 'tokens.bin'),
         '--store',
         store,
+        '--durability',
+        'none',
         '--steps',
         str(steps),
         '--seq-len',

@@ -35,6 +35,8 @@ def train(fixture, *more, clip=None):
                 folder,
                 '--data',
                 os.path.join(folder, 'tokens.bin'),
+                '--durability',
+                'none',
                 '--store',
                 os.path.join(scratch, 'store'),
                 '--log',

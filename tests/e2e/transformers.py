@@ -45,6 +45,8 @@ def train(model, data, scratch, *more):
             model,
             '--data',
             data,
+            '--durability',
+            'none',
             '--store',
             os.path.join(scratch, 'store'),
             '--place',

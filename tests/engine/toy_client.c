@@ -65,11 +65,16 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
     return 0;
 }
 
+int toy_load(struct hst_engine *engine)
+{
+    return hst_engine_load(engine, &(struct hst_reader){read_initial, NULL});
+}
+
 int toy_seal_and_load(struct hst_engine *engine)
 {
     int rc = toy_describe(engine);
     rc = rc ? rc : hst_engine_seal(engine, HST_ORDER_FORWARD);
-    return rc ? rc : hst_engine_load(engine, &(struct hst_reader){read_initial, NULL});
+    return rc ? rc : toy_load(engine);
 }
 
 /* The devices that the toy runs on compute in host memory. */
@@ -108,7 +113,7 @@ static int backward(struct hst_engine *engine, uint32_t unit, float loss_scale)
     return rc ? rc : hst_unit_release(engine, unit);
 }
 
-static int sweep(struct hst_engine *engine, float loss_scale)
+int toy_sweep(struct hst_engine *engine, float loss_scale)
 {
     const struct hst_unit_view *view;
     int rc = 0;
@@ -126,7 +131,7 @@ int toy_step(struct hst_engine *engine, struct hst_step_stats *stats)
     struct hst_step step;
     struct hst_step_in in = {.size = sizeof in, .lr = TOY_LR};
     int rc = hst_step_begin(engine, &in, &step);
-    rc = rc ? rc : sweep(engine, step.loss_scale);
+    rc = rc ? rc : toy_sweep(engine, step.loss_scale);
     return rc ? rc : hst_step_end(engine, stats);
 }
 

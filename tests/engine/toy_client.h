@@ -23,9 +23,11 @@ float toy_initial(uint32_t unit, uint64_t i);
 
 /** Describes the units; the engine is then ready to be sealed. */
 int toy_describe(struct hst_engine *engine);
+int toy_load(struct hst_engine *engine);
 int toy_seal_and_load(struct hst_engine *engine);
 /** A whole step, of a learning rate of TOY_LR: forward (the head left out) and backward. */
 #define TOY_LR 1e-3
+int toy_sweep(struct hst_engine *engine, float loss_scale); /* between its begin and its end */
 int toy_step(struct hst_engine *engine, struct hst_step_stats *stats);
 
 struct toy_saved {

@@ -189,6 +189,7 @@ static int train(struct demo *demo, size_t index)
     options.data = demo->data;
     options.init = TRAIN_INIT_RANDOM;
     options.engine.store = demo->store;
+    options.engine.durability = "none";
     options.engine.place = runs[index].place;
     options.engine.dram_bytes = runs[index].dram_bytes;
     options.engine.nvme_bytes = DEMO_NVME_BYTES;

@@ -163,6 +163,14 @@ struct hst_config {
      * Other precisions have none, and refuse it.
      */
     double loss_scale;
+    /*
+     * With a `store`: how often what was trained becomes a version of it, which a run that ended,
+     * however that was, is resumed from (hst_engine_resume). "step": after every step; "100": every
+     * so many; "none": nothing is kept, all of `store` is scratch; null or "auto": after every step
+     * where weights and states live on NVMe, else so that it takes 1 % of the time at most (from a
+     * GPU's memory: none). Between steps hst_engine_drain makes one, too. Copied.
+     */
+    const char *durability;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 
@@ -325,6 +333,22 @@ struct hst_reader {
  */
 int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader);
 
+/**
+ * In the place of hst_engine_load: weights, states, step and loss scale are those of the last
+ * version of the store, and training goes on as if it had not ended. What is at home in memory is
+ * read; after anything but an orderly end all bytes are, and compared.
+ *
+ * step           the last one that is part of the weights
+ * cursor         that step's, cut to `capacity` bytes; may be null
+ * cursor_bytes   of the whole
+ *
+ * Errors: -ENOENT no version was ever committed (not sticky: load then); -EINVAL another model or
+ * configuration than this one (the message names what); those of a store that can not be used
+ * (E610 to E617), of which none has changed it; -EIO and the like.
+ */
+int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, size_t capacity,
+                      size_t *cursor_bytes);
+
 struct hst_writer {
     /**
      * Takes elements [offset, offset + count) of a parameter, of the working dtype. Returns 0 or
@@ -430,6 +454,7 @@ struct hst_step_stats {
        and states stay as they were, and Adam does not count the step */
     bool skipped;
     double loss_scale; /* of this step; 1 but in fp16 */
+    uint64_t version_step; /* of the store's last version; 0 before the first, or without a store */
 };
 /**
  * Norm, clip, update of every tile. Afterwards the step is part of the weights. The loss scale is

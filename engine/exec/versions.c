@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Joins the executor with the store. What is at home on drives is written there by every update;
+ * what is at home in memory is written when a version is made.
+ */
+#include "exec/versions.h"
+
+#include "exec/moves.h"
+#include "exec/tile_stream.h"
+#include "store/store.h"
+
+#include <errno.h>
+#include <hoistway/machine.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of the time, that versions may take where they take any. */
+#define SHARE_MOST 0.01
+
+static int fail_store(struct hst_engine *engine, const struct hst_error *error)
+{
+    return engine_fail(engine, error->code, error->native, "%s", error->message);
+}
+
+/* ---- which steps ---- */
+
+int versions_configure(struct hst_engine *engine)
+{
+    struct versions *v = &engine->versions;
+    const char *text = engine->config.durability ? engine->config.durability : "auto";
+    char *end;
+    bool store = engine->config.store && !engine->config.io_model;
+    v->every = strcmp(text, "step") == 0 ? 1 : 0;
+    if (strcmp(text, "none") == 0 || (!store && strcmp(text, "auto") == 0))
+        return 0;
+    if (!store)
+        return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                           "durability %s needs a --store on real drives. Fix: give one", text);
+    if (strcmp(text, "auto") != 0 && v->every == 0) {
+        v->every = strtoull(text, &end, 10);
+        if (v->every == 0 || *end || text[0] < '0' || text[0] > '9' || v->every > 1000000000)
+            return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                               "durability is auto, step, none or a number of steps, 1 to 1e9 "
+                               "(got \"%s\")",
+                               text);
+    }
+    engine->plan_in.stored = true;
+    engine->plan_in.derived_weights = engine->config.precision == HST_PRECISION_FP16;
+    return 0;
+}
+
+int versions_forgo(struct hst_engine *engine)
+{
+    const char *text = engine->config.durability;
+    if (text && strcmp(text, "auto") != 0)
+        return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                           "durability %s: no version can be made of what lives in a GPU's memory. "
+                           "Fix: --durability none, or --place states=dram,weights=dram",
+                           text);
+    engine_log(engine, HST_LOG_INFO,
+               "I620 all weights and states are in the GPU's memory: no version of them is kept in "
+               "the store");
+    engine->plan_in.stored = false;
+    return 0;
+}
+
+/* True where nothing has to be written for a version but what the update writes anyway. */
+static bool all_on_drives(const struct hst_engine *engine)
+{
+    for (uint32_t tile = 0; tile < engine->layout.tile_count; tile++)
+        if (moves_save_count(engine, tile) > 0)
+            return false;
+    return true;
+}
+
+int versions_check(struct hst_engine *engine)
+{
+    struct versions *v = &engine->versions;
+    if (!engine->plan_in.stored)
+        return 0;
+    if (v->every == 0 && all_on_drives(engine))
+        v->every = 1;
+    v->cursors = calloc(3, VERSIONS_CURSOR_BYTES);
+    if (!v->cursors)
+        return engine_fail(engine, HST_E_BUDGET, -ENOMEM, "no memory for the cursor");
+    v->notes[0].cursor = v->cursors;
+    v->notes[1].cursor = v->cursors + VERSIONS_CURSOR_BYTES;
+    v->next.cursor = v->cursors + (size_t)2 * VERSIONS_CURSOR_BYTES;
+    v->notes[0].scale = engine->step.scale;
+    return 0;
+}
+
+bool versions_due(const struct hst_engine *engine, uint64_t step)
+{
+    const struct versions *v = &engine->versions;
+    return v->store && v->every > 0 && step > v->step && step % v->every == 0;
+}
+
+/* Chosen when a step has shown what it takes: by what the bytes took that a version needs. */
+static void choose_interval(struct hst_engine *engine, double step_s)
+{
+    struct versions *v = &engine->versions;
+    if (!v->store || v->every > 0 || engine->step.number < v->first_step + 2 || !(step_s > 0))
+        return;
+    double steps = ceil(v->save_s / (SHARE_MOST * step_s));
+    v->every = steps < 1 ? 1 : steps > 1e9 ? 1000000000 : (uint64_t)steps;
+    engine_log(engine, HST_LOG_INFO,
+               "I620 a version every %llu steps: %.2f s of writing beside steps of %.2f s",
+               (unsigned long long)v->every, v->save_s, step_s);
+}
+
+void versions_step_begins(struct hst_engine *engine, const void *cursor, size_t bytes)
+{
+    struct version_note *next = &engine->versions.next;
+    if (!next->cursor)
+        return;
+    next->cursor_bytes = (uint32_t)bytes;
+    if (bytes > 0)
+        memcpy(next->cursor, cursor, bytes);
+}
+
+void versions_step_ended(struct hst_engine *engine, double step_s)
+{
+    struct versions *v = &engine->versions;
+    struct version_note *note = &v->notes[engine->step.number & 1];
+    if (!v->cursors)
+        return;
+    note->updates = engine->step.updates;
+    note->scale = engine->step.scale;
+    note->cursor_bytes = v->next.cursor_bytes;
+    memcpy(note->cursor, v->next.cursor, note->cursor_bytes);
+    choose_interval(engine, step_s);
+}
+
+/* ---- what a version says beside the bytes ---- */
+
+/* The lines that a resumed run must have too, before the client's cursor. */
+static uint32_t describe(const struct hst_engine *engine, char *text, size_t bytes)
+{
+    const struct hst_config *c = &engine->config;
+    int n = snprintf(text, bytes,
+                     "precision %d\nstate %d\ngrain %llu\nbatch-tokens %llu\nbetas %.17g,%.17g\n"
+                     "eps %.17g\nweight-decay %.17g\nclip %.17g\nparameters %016llx\n",
+                     (int)c->precision, (int)c->state, (unsigned long long)c->grain_tokens,
+                     (unsigned long long)c->batch_tokens, c->beta1, c->beta2, c->eps,
+                     c->weight_decay, c->clip,
+                     (unsigned long long)layout_digest(&engine->layout));
+    return (uint32_t)n;
+}
+
+enum { DESCRIPTION_BYTES = 1024 };
+
+/* [length u32][description][client's cursor] */
+static void encode_cursor(const struct hst_engine *engine, uint64_t step,
+                          struct store_cursor *cursor, unsigned char *opaque)
+{
+    const struct version_note *note = &engine->versions.notes[step & 1];
+    uint32_t length = describe(engine, (char *)opaque + sizeof length, DESCRIPTION_BYTES);
+    memcpy(opaque, &length, sizeof length);
+    memcpy(opaque + sizeof length + length, note->cursor, note->cursor_bytes);
+    *cursor = (struct store_cursor){
+        .step = step,
+        .updates = note->updates,
+        .loss_scale = note->scale.value,
+        .good_steps = note->scale.good_steps,
+        .opaque = opaque,
+        .opaque_bytes = (uint32_t)(sizeof length + length + note->cursor_bytes),
+    };
+}
+
+/* The first line in which they differ. */
+static int compare_descriptions(struct hst_engine *engine, const char *was, const char *is)
+{
+    while (*was && *was == *is) {
+        size_t line = strcspn(was, "\n") + 1;
+        if (strncmp(was, is, line) != 0)
+            break;
+        was += line;
+        is += line;
+    }
+    if (!*was && !*is)
+        return 0;
+    return engine_fail(engine, HST_E_STORE_OTHER, -EINVAL,
+                       "the store was trained with %.*s, this run has %.*s. Fix: the options of "
+                       "that run, or another --store",
+                       (int)strcspn(was, "\n"), was, (int)strcspn(is, "\n"), is);
+}
+
+static int decode_cursor(struct hst_engine *engine, const struct store_cursor *cursor)
+{
+    struct versions *v = &engine->versions;
+    struct version_note *note = &v->notes[cursor->step & 1];
+    const unsigned char *opaque = cursor->opaque;
+    char is[DESCRIPTION_BYTES], was[DESCRIPTION_BYTES] = "";
+    uint32_t length = 0;
+    describe(engine, is, sizeof is);
+    if (cursor->opaque_bytes >= sizeof length)
+        memcpy(&length, opaque, sizeof length);
+    if (length >= sizeof was || length + sizeof length > cursor->opaque_bytes ||
+        cursor->opaque_bytes - length - sizeof length > VERSIONS_CURSOR_BYTES)
+        return engine_fail(engine, HST_E_STORE_FORMAT, -EINVAL,
+                           "the store's cursor is not this engine's. Fix: resume with the "
+                           "version of hoistway that wrote it");
+    memcpy(was, opaque + sizeof length, length);
+    int rc = compare_descriptions(engine, was, is);
+    if (rc)
+        return rc;
+    note->cursor_bytes = (uint32_t)(cursor->opaque_bytes - length - sizeof length);
+    memcpy(note->cursor, opaque + sizeof length + length, note->cursor_bytes);
+    note->updates = engine->step.updates = cursor->updates;
+    note->scale = engine->step.scale =
+        (struct loss_scale){cursor->loss_scale, cursor->good_steps};
+    engine->step.number = v->step = v->first_step = cursor->step;
+    return 0;
+}
+
+/* ---- making one ---- */
+
+int versions_begin(struct hst_engine *engine, uint64_t step)
+{
+    struct versions *v = &engine->versions;
+    struct store_cursor cursor;
+    unsigned char opaque[sizeof(uint32_t) + DESCRIPTION_BYTES + VERSIONS_CURSOR_BYTES];
+    encode_cursor(engine, step, &cursor, opaque);
+    v->making = step;
+    int rc = store_commit_begin(v->store, &cursor);
+    return rc ? engine_fail_extents(engine, rc) : 0;
+}
+
+int versions_poll(struct hst_engine *engine, bool *made)
+{
+    struct versions *v = &engine->versions;
+    const struct hst_error *error = store_error(v->store);
+    *made = false;
+    if (error->code)
+        return fail_store(engine, error);
+    if (store_commit_state(v->store) != STORE_COMMIT_PREPARED)
+        return 0;
+    int rc = store_commit_end(v->store);
+    if (rc)
+        return engine_fail_extents(engine, rc);
+    v->step = v->making;
+    *made = true;
+    return 0;
+}
+
+static int wait_for_one(struct hst_engine *engine)
+{
+    int rc = engine->extents->ops->progress(engine->extents, UINT64_MAX);
+    return rc ? engine_fail_extents(engine, rc) : 0;
+}
+
+/* ---- memory and store: every tile at home in memory, one way or the other ---- */
+
+enum { MOST_MOVING = 32 };
+
+static int wait_for(struct hst_engine *engine, struct transfer *transfer)
+{
+    int rc = 0;
+    while (transfer->active && rc == 0)
+        rc = wait_for_one(engine);
+    return rc ? rc : transfer->error ? engine_fail_transfer(engine, transfer) : 0;
+}
+
+static int move_memory(struct hst_engine *engine, bool write)
+{
+    struct transfer moving[MOST_MOVING] = {{0}};
+    uint32_t turn = 0;
+    int rc = 0;
+    for (uint32_t tile = 0; tile < engine->layout.tile_count && rc == 0; tile++)
+        for (uint32_t i = 0; i < moves_save_count(engine, tile) && rc == 0; i++) {
+            struct transfer *transfer = &moving[turn++ % MOST_MOVING];
+            struct move move = moves_save(engine, tile, i);
+            rc = wait_for(engine, transfer);
+            if (rc)
+                break;
+            rc = write ? extents_write(engine->extents, move.kind, tile, move.memory, transfer)
+                       : extents_read(engine->extents, move.kind, tile, move.memory, transfer);
+            rc = rc ? engine_fail_transfer(engine, transfer) : 0;
+        }
+    for (uint32_t i = 0; i < MOST_MOVING; i++) { /* also after an error: they use the memory */
+        int late = wait_for(engine, &moving[i]);
+        rc = rc ? rc : late;
+    }
+    return rc;
+}
+
+int versions_now(struct hst_engine *engine)
+{
+    struct versions *v = &engine->versions;
+    bool made = false;
+    if (!v->store || (v->step == engine->step.number && store_version(v->store) !=
+                                                            STORE_NO_VERSION))
+        return 0;
+    double start_s = clock_seconds();
+    int rc = move_memory(engine, true);
+    v->save_s = clock_seconds() - start_s;
+    rc = rc ? rc : versions_begin(engine, engine->step.number);
+    while (rc == 0 && !made) {
+        rc = versions_poll(engine, &made);
+        if (rc == 0 && !made)
+            rc = wait_for_one(engine);
+    }
+    return rc;
+}
+
+/* ---- opening ---- */
+
+/* Scratch, where there is any, goes on beside it. */
+static int join(struct hst_engine *engine)
+{
+    struct versions *v = &engine->versions;
+    struct hst_aio *aio[2 * STRIPE_DRIVES_MAX];
+    uint32_t count = 0;
+    struct extents *store = store_extents(v->store);
+    if (!engine->extents) {
+        engine->extents = engine->tiles = store;
+        return 0;
+    }
+    for (uint32_t d = 0; d < engine->drive_count; d++) {
+        aio[count++] = engine->drives[d].store_aio;
+        if (engine->drives[d].aio)
+            aio[count++] = engine->drives[d].aio;
+    }
+    int rc = route_open(store, engine->extents, aio, count, &engine->extents);
+    engine->tiles = engine->extents;
+    return rc ? engine_fail(engine, HST_E_BUDGET, rc, "no memory for the store") : 0;
+}
+
+static struct store_config config_of(const struct hst_engine *engine,
+                                     struct scratch_drive drives[STRIPE_DRIVES_MAX])
+{
+    for (uint32_t d = 0; d < engine->drive_count; d++)
+        drives[d] = (struct scratch_drive){engine->drives[d].store_aio, engine->drives[d].path};
+    return (struct store_config){.drives = drives,
+                                 .drive_count = engine->drive_count,
+                                 .placement = &engine->placement,
+                                 .derived_weights = engine->plan_in.derived_weights};
+}
+
+int versions_create(struct hst_engine *engine)
+{
+    struct scratch_drive drives[STRIPE_DRIVES_MAX];
+    struct hst_error error = {0};
+    if (!engine->plan_in.stored)
+        return 0;
+    const struct store_config config = config_of(engine, drives);
+    int rc = store_create(&config, &engine->versions.store, &error);
+    return rc ? fail_store(engine, &error) : join(engine);
+}
+
+/* Working weights in fp16 are their masters, rounded. */
+static int derive_visit(struct hst_engine *engine, void *context, const struct tile_job *jobs,
+                        uint32_t count)
+{
+    (void)context;
+    for (uint32_t i = 0; i < count; i++)
+        engine->update->set_weights(jobs[i].arrays.master, jobs[i].arrays.weights,
+                                    jobs[i].arrays.master, jobs[i].range.elements);
+    return 0;
+}
+
+static void tell_found(struct hst_engine *engine, const struct store_found *found)
+{
+    if (found->stepped_back)
+        engine_log(engine, HST_LOG_WARNING,
+                   "W614 the newest version of the store is damaged: going on from the one before, "
+                   "every byte of which is right");
+    if (found->repaired > 0)
+        engine_log(engine, HST_LOG_WARNING,
+                   "W614 %u damaged copies of the store's tables were written anew: check the "
+                   "drive (dmesg, smartctl -a)",
+                   found->repaired);
+    if (!found->clean)
+        engine_log(engine, HST_LOG_INFO,
+                   "I621 the last run did not end in order: %.2f GB were read and compared",
+                   (double)found->verified_bytes / 1e9);
+}
+
+int versions_open(struct hst_engine *engine)
+{
+    struct versions *v = &engine->versions;
+    struct scratch_drive drives[STRIPE_DRIVES_MAX];
+    struct hst_error error = {0};
+    struct store_found found;
+    if (!engine->plan_in.stored)
+        return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                           "there is no store to resume from: --durability none, or none given. "
+                           "Fix: --store DIR of the run, without --durability none");
+    const struct store_config config = config_of(engine, drives);
+    int rc = store_open(&config, &v->store, &found, &error);
+    if (rc == -ENOENT)
+        return rc;
+    if (rc)
+        return fail_store(engine, &error);
+    rc = join(engine);
+    rc = rc ? rc : decode_cursor(engine, store_cursor(v->store));
+    if (rc)
+        return rc;
+    tell_found(engine, &found);
+    double start_s = clock_seconds();
+    rc = move_memory(engine, false);
+    v->save_s = clock_seconds() - start_s;
+    if (rc == 0 && engine->plan_in.derived_weights)
+        rc = tile_stream(engine, TILE_READ_STATES | TILE_WRITE_WEIGHTS, derive_visit, NULL);
+    return rc;
+}

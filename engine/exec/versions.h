@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_EXEC_VERSIONS_H
+#define HOISTWAY_ENGINE_EXEC_VERSIONS_H
+/*
+ * Versions of the store: made at the end of a forward of the step that follows (NODE_COMMIT), or
+ * between steps; and what a resumed run takes from the last one. All return the engine's sticky
+ * error.
+ */
+#include "engine_state.h"
+
+/** What hst_config.durability says. Errors: -EINVAL (sticky). */
+int versions_configure(struct hst_engine *engine);
+/** All is in a GPU's memory, from where no version is made. Errors: -EINVAL (sticky) where one was
+ * asked for. */
+int versions_forgo(struct hst_engine *engine);
+/** After planning: nothing, where there is no store. Finishes what was left to `auto`. */
+int versions_check(struct hst_engine *engine);
+
+/** Before the initial values are written: a new store. */
+int versions_create(struct hst_engine *engine);
+/**
+ * The store that is there: steps, Adam's t, loss scale and the client's cursor are the engine's
+ * then, and all that is at home in memory has been read. Errors: -ENOENT (not sticky) where nothing
+ * was ever committed.
+ */
+int versions_open(struct hst_engine *engine);
+
+/** Whether the version of a step that ends is to be made under the forward of the next. */
+bool versions_due(const struct hst_engine *engine, uint64_t step);
+/** Notes where training stands: the client's cursor of the step that begins; all, when it ends. */
+void versions_step_begins(struct hst_engine *engine, const void *cursor, size_t bytes);
+void versions_step_ended(struct hst_engine *engine, double step_s);
+
+/** For a started COMMIT: begins that step's, one of the last two; whether it is made. */
+int versions_begin(struct hst_engine *engine, uint64_t step);
+int versions_poll(struct hst_engine *engine, bool *made);
+/** Between steps, with nothing under way: makes one of all that is, and waits for it. */
+int versions_now(struct hst_engine *engine);
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs that end at any step and are resumed, against one that did not end: the same bytes and
+ * norms, wherever the bytes live. And what is refused.
+ */
+#include "toy_run.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 5 };
+
+struct ran {
+    struct toy_saved weights;
+    double norms[STEPS + 1]; /* by step, from 1 on */
+};
+static struct ran oracle, found; /* large: not on the stack */
+
+static const char *const PLACES[] = {
+    "states=dram,weights=dram",
+    "states=nvme,weights=dram",
+    "states=dram,weights=nvme",
+    "states=nvme,weights=nvme",
+    "states=nvme,weights=nvme,grads=nvme,acts=nvme",
+};
+enum { PLACE_COUNT = sizeof PLACES / sizeof *PLACES };
+
+#define KEPT(...)                                                                                  \
+    hst_config(.store = toy_store, .batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, \
+               .threads = 2, .tile_elements = 8192, __VA_ARGS__)
+
+static void clear_store(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -f '%s'/r0*", toy_store);
+    assert_int_equal(system(command), 0);
+}
+
+/* From load or from the last version to `last`; then it ends there, drained or not. Returns the
+ * step that it began after. */
+static uint64_t run(const struct hst_config *config, bool resume, uint64_t last, bool drain,
+                    struct ran *ran)
+{
+    struct hst_engine *engine = toy_created(config);
+    struct hst_step_stats stats;
+    uint64_t began = 0, cursor = 0;
+    size_t bytes = 0;
+    toy_must(engine, toy_describe(engine));
+    toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+    if (resume) {
+        toy_must(engine, hst_engine_resume(engine, &began, &cursor, sizeof cursor, &bytes));
+        assert_int_equal(bytes, began > 0 ? sizeof cursor : 0);
+        assert_int_equal(cursor, began * 10);
+    } else {
+        toy_must(engine, toy_load(engine));
+    }
+    for (uint64_t s = began + 1; s <= last; s++) {
+        struct hst_step at;
+        uint64_t position = s * 10;
+        struct hst_step_in in = {.size = sizeof in,
+                                 .lr = TOY_LR,
+                                 .cursor = &position,
+                                 .cursor_bytes = sizeof position};
+        toy_must(engine, hst_step_begin(engine, &in, &at));
+        assert_int_equal(at.number, s);
+        toy_must(engine, toy_sweep(engine, at.loss_scale));
+        toy_must(engine, hst_step_end(engine, &stats));
+        ran->norms[s] = stats.grad_norm;
+    }
+    if (drain) {
+        toy_must(engine, hst_engine_drain(engine, &stats));
+        ran->weights.used = 0;
+        toy_must(engine, toy_save(engine, &ran->weights));
+    }
+    hst_engine_destroy(&engine);
+    return began;
+}
+
+static void check_same(const char *place, const char *what)
+{
+    if (found.weights.used != oracle.weights.used ||
+        memcmp(found.weights.bytes, oracle.weights.bytes, oracle.weights.used) != 0)
+        fail_msg("%s, %s: other weights", place, what);
+    for (int s = 1; s <= STEPS; s++)
+        if (!(found.norms[s] == oracle.norms[s]))
+            fail_msg("%s, %s: norm %.17g of step %d, %.17g without a break", place, what,
+                     found.norms[s], s, oracle.norms[s]);
+}
+
+/* Ends after each step in turn, and goes on. */
+static void check_breaks(struct hst_config config)
+{
+    config.durability = "none";
+    config.place = "states=dram,weights=dram";
+    run(&config, false, STEPS, true, &oracle);
+    for (int p = 0; p < PLACE_COUNT; p++) {
+        found = (struct ran){0};
+        config.place = PLACES[p];
+        config.durability = "step";
+        run(&config, false, 1, true, &found);
+        for (uint64_t last = 2; last <= STEPS; last++)
+            assert_int_equal(run(&config, true, last, true, &found), last - 1);
+        check_same(PLACES[p], "drained after each step");
+        assert_int_equal(run(&config, true, STEPS, true, &found), STEPS);
+        check_same(PLACES[p], "nothing more to do");
+        clear_store();
+        found = (struct ran){0};
+        run(&config, false, 3, false, &found);
+        /* The version of step 2 was begun in step 3, and may not have been made; steps that are
+           skipped wait for none. */
+        uint64_t least = config.loss_scale > 0 ? 0 : 1;
+        assert_in_range(run(&config, true, 4, false, &found), least, 2);
+        assert_in_range(run(&config, true, STEPS, true, &found), 2 * least, 3);
+        check_same(PLACES[p], "left in the middle");
+        clear_store();
+    }
+}
+
+static void a_run_that_ends_is_resumed_exactly_in_fp32(void **state)
+{
+    (void)state;
+    check_breaks(*KEPT(.precision = HST_PRECISION_FP32));
+    check_breaks(*KEPT(.precision = HST_PRECISION_FP32, .clip = HST_NONE));
+}
+
+static void a_run_that_ends_is_resumed_exactly_in_bf16(void **state)
+{
+    (void)state;
+    check_breaks(*KEPT(.precision = HST_PRECISION_BF16));
+    check_breaks(*KEPT(.precision = HST_PRECISION_BF16, .state = HST_STATE_BF16));
+}
+
+static void a_run_that_ends_is_resumed_exactly_in_fp16(void **state)
+{
+    (void)state;
+    check_breaks(*KEPT(.precision = HST_PRECISION_FP16));
+    check_breaks(*KEPT(.precision = HST_PRECISION_FP16, .loss_scale = 0x1p32)); /* skips some */
+}
+
+static void versions_come_as_often_as_asked_for(void **state)
+{
+    (void)state;
+    found = (struct ran){0};
+    run(KEPT(.durability = "none", .place = PLACES[0]), false, STEPS, true, &oracle);
+    run(KEPT(.durability = "3", .place = PLACES[1]), false, STEPS, false, &found);
+    assert_int_equal(run(KEPT(.durability = "3", .place = PLACES[2]), true, STEPS, true, &found),
+                     3);
+    check_same(PLACES[2], "every third, resumed with other homes");
+    clear_store();
+}
+
+static void a_killed_run_is_resumed_exactly(void **state)
+{
+    (void)state;
+    run(KEPT(.durability = "none", .place = PLACES[0]), false, STEPS, true, &oracle);
+    for (int p = 0; p < PLACE_COUNT; p++) {
+        found = (struct ran){0};
+        struct hst_config config = *KEPT(.durability = "step", .place = PLACES[p]);
+        run(&config, false, 1, true, &found);
+        pid_t pid = fork();
+        if (pid == 0) {
+            run(&config, true, 4, false, &found);
+            _exit(0);
+        }
+        int status;
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        run(&config, true, STEPS, true, &found);
+        for (int s = 1; s <= STEPS; s++)
+            found.norms[s] = oracle.norms[s]; /* some are the child's */
+        check_same(PLACES[p], "killed");
+        clear_store();
+    }
+}
+
+static void refuse(const struct hst_config *config, bool resume, int code, const char *what)
+{
+    struct hst_engine *engine = NULL;
+    struct hst_error error = {0};
+    struct hst_config c = *config;
+    uint64_t step;
+    size_t bytes;
+    c.error = &error;
+    int rc = hst_engine_create(&c, &engine);
+    if (rc == 0) {
+        toy_must(engine, toy_describe(engine));
+        rc = hst_engine_seal(engine, HST_ORDER_FORWARD);
+        rc = rc     ? rc
+             : resume ? hst_engine_resume(engine, &step, NULL, 0, &bytes)
+                      : toy_load(engine);
+        error = *hst_engine_error(engine);
+        hst_engine_destroy(&engine);
+    }
+    assert_true(rc < 0);
+    if (error.code != code || !strstr(error.message, what))
+        fail_msg("%d, E%d %s; want E%d with \"%s\"", rc, error.code, error.message, code, what);
+}
+
+static void what_does_not_belong_together_is_refused_by_name(void **state)
+{
+    (void)state;
+    struct hst_config config = *KEPT(.durability = "step", .place = PLACES[1]);
+    clear_store();
+    refuse(&config, true, 0, ""); /* nothing was ever committed: no sticky error */
+    run(&config, false, 1, true, &found);
+    refuse(&config, false, HST_E_STORE_TAKEN, "resume");
+    refuse(KEPT(.durability = "step", .beta1 = 0.8), true, HST_E_STORE_OTHER,
+           "betas 0.90000000000000002,0.999");
+    refuse(KEPT(.durability = "step", .clip = 2), true, HST_E_STORE_OTHER, "clip 1, this run has");
+    refuse(KEPT(.durability = "step", .precision = HST_PRECISION_BF16), true, HST_E_STORE_OTHER,
+           "");
+    refuse(KEPT(.durability = "none"), true, HST_E_VALUE, "no store to resume from");
+    refuse(KEPT(.durability = "often"), false, HST_E_VALUE, "\"often\"");
+    refuse(KEPT(.durability = "0"), false, HST_E_VALUE, "1 to 1e9");
+    clear_store();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_that_ends_is_resumed_exactly_in_fp32),
+        cmocka_unit_test(a_run_that_ends_is_resumed_exactly_in_bf16),
+        cmocka_unit_test(a_run_that_ends_is_resumed_exactly_in_fp16),
+        cmocka_unit_test(versions_come_as_often_as_asked_for),
+        cmocka_unit_test(a_killed_run_is_resumed_exactly),
+        cmocka_unit_test(what_does_not_belong_together_is_refused_by_name),
+    };
+    alarm(100); /* a hang ends the test */
+    return cmocka_run_group_tests(tests, toy_make_store, toy_remove_store);
+}
