@@ -65,26 +65,40 @@ static bool fill_measured(const struct hst_engine *engine, struct machine *m)
     return fill_visits(engine, m) && (!host || (m->rates.update > 0 && m->rates.norm > 0));
 }
 
-/* False, with the reason, where drives move and their rates are not known. */
-static bool fill_drives(const struct hst_engine *engine, const struct hst_rates *rates,
-                        struct machine *m, char *why, size_t why_bytes)
+/* False, with the reason, where one of these figures is not known. */
+static bool are_known(const struct hst_rates *rates, enum hst_rate first, enum hst_rate last,
+                      const char *whose, char *why, size_t why_bytes)
 {
-    if (!moves(&engine->run.graph, LANE_READ) && !moves(&engine->run.graph, LANE_WRITE))
-        return true;
-    for (int r = HST_RATE_READ; rates && r <= HST_RATE_MIXED; r++) {
-        if (rates->figures[r].value > 0)
+    for (int r = (int)first; r <= (int)last; r++) {
+        const char *how = rates ? rates->figures[r].how : "";
+        if (rates && rates->figures[r].value > 0)
             continue;
-        snprintf(why, why_bytes, "the drives' rates are not known: %s",
-                 rates->figures[r].how[0] ? rates->figures[r].how : "they were not measured");
+        snprintf(why, why_bytes, "the %s rates are not known: %s", whose,
+                 how[0] ? how : "they were not measured");
         return false;
     }
-    if (!rates) {
-        snprintf(why, why_bytes, "the drives' rates are not known: they were not measured");
+    return true;
+}
+
+/* False, with the reason, where bytes move at rates that are not known. */
+static bool fill_rates(const struct hst_engine *engine, const struct hst_rates *rates,
+                       struct machine *m, char *why, size_t why_bytes)
+{
+    const struct graph *graph = &engine->run.graph;
+    bool drives = moves(graph, LANE_READ) || moves(graph, LANE_WRITE);
+    bool link = moves(graph, LANE_H2D) || moves(graph, LANE_D2H);
+    if ((drives && !are_known(rates, HST_RATE_READ, HST_RATE_MIXED, "drives'", why, why_bytes)) ||
+        (link && !are_known(rates, HST_RATE_H2D, HST_RATE_D2H, "link's", why, why_bytes)))
         return false;
+    if (drives) {
+        m->rates.read = rates->figures[HST_RATE_READ].value;
+        m->rates.write = rates->figures[HST_RATE_WRITE].value;
+        m->rates.mixed = rates->figures[HST_RATE_MIXED].value;
     }
-    m->rates.read = rates->figures[HST_RATE_READ].value;
-    m->rates.write = rates->figures[HST_RATE_WRITE].value;
-    m->rates.mixed = rates->figures[HST_RATE_MIXED].value;
+    if (link) {
+        m->rates.h2d = rates->figures[HST_RATE_H2D].value;
+        m->rates.d2h = rates->figures[HST_RATE_D2H].value;
+    }
     return true;
 }
 
@@ -115,6 +129,12 @@ static void scale_drives(struct machine *m, double times)
     m->rates.mixed *= times;
 }
 
+static void scale_link(struct machine *m, double times)
+{
+    m->rates.h2d *= times;
+    m->rates.d2h *= times;
+}
+
 struct resource {
     const char *name;
     enum lane lanes[2];
@@ -128,6 +148,7 @@ static const struct resource on_host[] = {
 static const struct resource on_gpu[] = {
     {"GPU", {LANE_COMPUTE, LANE_COMPUTE}, scale_visits},
     {"cores", {LANE_UPDATE, LANE_UPDATE}, scale_optimizer},
+    {"link", {LANE_H2D, LANE_D2H}, scale_link},
     {"drives", {LANE_READ, LANE_WRITE}, scale_drives},
 };
 
@@ -191,7 +212,7 @@ int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *
         if (!fill_measured(engine, &m))
             snprintf(p.why, sizeof p.why,
                      "computation and update are measured from the second step on");
-        else if (fill_drives(engine, rates, &m, p.why, sizeof p.why))
+        else if (fill_rates(engine, rates, &m, p.why, sizeof p.why))
             rc = predict(engine, &m, &p);
     }
     free(m.visit_s);

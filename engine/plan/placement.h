@@ -11,9 +11,9 @@
  *
  * The compute tier is the one whose memory the device computes in: DRAM on the host, HBM on a GPU.
  * On a GPU weights, gradients and states are at home in HBM together, and the GPU updates them; or
- * all three in DRAM and NVMe, where the host does, and weights and gradients are copied. Checkpoints
- * may stay in HBM in either case. The carry and what is accumulated in are always where the device
- * computes.
+ * all three in DRAM and NVMe, where the host does, and weights and gradients are copied.
+ * Checkpoints may stay in HBM in either case. The carry and what is accumulated in are always where
+ * the device computes.
  */
 #include "plan/layout.h"
 #include "plan/record.h"
@@ -93,7 +93,7 @@ struct placement {
     const struct layout *layout;
     struct hst_update_bytes bytes; /* of each array, per element */
     enum hst_tier compute_tier;
-    enum hst_tier home_tier;      /* of weights, gradients, states in memory; who updates has them */
+    enum hst_tier home_tier;      /* of weights, gradients and states that are in memory */
     struct unit_home *units;      /* [unit_count] */
     /* Offsets in the compute tier's arena: */
     uint64_t carry, carry_grad;

@@ -143,8 +143,21 @@ class Faults(unittest.TestCase):
         for ours, theirs in zip(cuda, host):  # f16 rounds by 2^-11
             self.assertAlmostEqual(ours['loss'] / theirs['loss'], 1, delta=1e-3)
 
-    def refused(self, fault, code, status, *parts):
-        done = self.train(fault, '--device', 'cuda')
+    def test_homes_outside_the_card_change_no_bytes(self):
+        def weights(*more):
+            done = self.train('', '--device=cuda', *more)
+            self.assertEqual(done.returncode, 0, (more, done.stderr))
+            with open(os.path.join(self.directory, 'out', 'model.safetensors'), 'rb') as file:
+                return file.read()
+        for precision in ('bf16', 'fp16'):
+            every = (f'--precision={precision}', '--lr=1e-3')
+            near = weights(*every)
+            for place in ('acts=dram', 'weights=dram', 'weights=dram,states=nvme,acts=dram',
+                          'weights=nvme,states=nvme,grads=nvme,acts=nvme'):
+                self.assertEqual(weights(*every, '--place', place), near, (precision, place))
+
+    def refused(self, fault, code, status, *parts, place='acts=hbm'):
+        done = self.train(fault, '--device', 'cuda', '--place', place)
         self.assertEqual(done.returncode, status, (fault, done.stderr))
         errors = [line for line in done.stderr.splitlines() if line.startswith('error')]
         self.assertEqual(len(errors), 1, (fault, done.stderr))
@@ -166,6 +179,8 @@ class Faults(unittest.TestCase):
         for fault in ('fail=cudaLaunchKernel:40:700', 'fail=cudaLaunchKernel:40+:719',
                       'fail=launch:60:700', 'fail=copy:30:700', 'fail=cublasLtMatmul:20:14'):
             self.refused(fault, 203, 1, 'cuda')
+        for number in (1, 10, 30):
+            self.refused(f'fail=copy:{number}:700', 203, 1, 'cuda', place='weights=dram,acts=dram')
 
     def test_without_a_usable_gpu_the_host_is_taken_and_the_reason_told(self):
         usual = self.train('driver=0')
@@ -176,7 +191,7 @@ class Faults(unittest.TestCase):
         self.assertRegex(old.stderr, r'(?m)^warning\[W201\] .*too old')
         wish = self.train('', '--place', 'states=nvme')
         self.assertEqual(wish.returncode, 0, wish.stderr)
-        self.assertIn('device: host', wish.stderr)
+        self.assertIn('device: cuda:0', wish.stderr)
 
 
 if __name__ == '__main__':

@@ -13,7 +13,7 @@ struct placement_in inputs(const struct layout *layout, const char *place);
 
 /** Every address of one tier, none overlapping another, all inside the tier's total. */
 void check_addresses(const struct placement_in *in, const struct placement *p, enum hst_tier tier);
-/** Every extent on NVMe is in its own place of its drive's file, and the files end with the last. */
+/** Every extent on NVMe has a place of its own in its drive's file, which ends with the last. */
 void check_drives(const struct placement_in *in, const struct placement *p);
 /** The table's sums are the arenas and the files. */
 void check_table(const struct placement *p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a client may do with units beside the declared order: use their activations, visit them in an
- * order of its own, evaluate between steps. Weights are those of a run that does none of it.
+ * What a client may do with units beside the declared order: use their activations, visit them in
+ * an order of its own, evaluate between steps. Weights are those of a run that does none of it.
  */
 #include "engine_state.h"
 #include "toy_run.h"

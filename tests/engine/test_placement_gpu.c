@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placement for a device with memory of its own: what leaves HBM, in which order, within budgets. */
+/* Placement for a device with memory of its own: what leaves HBM, in which order, by budgets. */
 #include "placement_checks.h"
 
 #include <errno.h>

@@ -165,12 +165,43 @@ static void a_prediction_changes_no_bytes(void **state)
     assert_memory_equal(with.bytes, without.bytes, with.used);
 }
 
+static void a_slow_link_takes_what_its_copies_take(void **state)
+{
+    (void)state;
+    struct hst_engine *engine = NULL;
+    struct hst_step_stats stats;
+    struct hst_rates rates = {.drive_count = 0};
+    const struct hst_config *config =
+        hst_config(.batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
+                   .tile_elements = 65536, .device = "far", .place = "weights=dram,acts=dram");
+    assert_int_equal(hst_engine_create(config, &engine), 0);
+    assert_int_equal(toy_seal_and_load(engine), 0);
+    for (int s = 0; s < 4; s++)
+        assert_int_equal(toy_step(engine, &stats), 0);
+    assert_non_null(strstr(predict(engine, NULL).why, "link's rates are not known"));
+    rates.figures[HST_RATE_H2D].value = SLOW;
+    rates.figures[HST_RATE_D2H] = (struct hst_figure){.how = "a copy failed"};
+    assert_non_null(strstr(predict(engine, &rates).why, "a copy failed"));
+    rates.figures[HST_RATE_D2H] = (struct hst_figure){.value = 1e9 * SLOW};
+    struct hst_prediction p = predict(engine, &rates);
+    assert_near(p.step_s, (double)stats.bytes.h2d / SLOW, 0.02);
+    assert_string_equal(p.help, "link");
+    assert_string_equal(p.bound_by, "h2d");
+    rates.figures[HST_RATE_H2D].value = 1e9 * SLOW;
+    rates.figures[HST_RATE_D2H].value = SLOW;
+    p = predict(engine, &rates);
+    assert_near(p.step_s, (double)stats.bytes.d2h / SLOW, 0.02);
+    assert_string_equal(p.bound_by, "d2h");
+    hst_engine_destroy(&engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_known_is_said),
         cmocka_unit_test(without_drives_no_rates_are_needed),
         cmocka_unit_test(slow_drives_take_what_their_bytes_take),
+        cmocka_unit_test(a_slow_link_takes_what_its_copies_take),
         cmocka_unit_test(a_prediction_changes_no_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TESTS_TOY_RUN_H
 #define HOISTWAY_TESTS_TOY_RUN_H
-/* Whole runs of the toy client in a store directory of the program's. What goes wrong fails the test.
- */
+/* Whole runs of the toy client in a store directory of the program's. What goes wrong fails the
+ * test. */
 #include "toy_client.h"
 
 #define TOY_STEPS 4

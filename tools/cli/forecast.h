@@ -9,12 +9,14 @@
 #define FORECAST_TEXT_BYTES 512u
 
 /**
- * Measures the drives of a sealed engine's store, or takes what was measured within a minute.
- * *rates has zeroes, and why, where the model has nothing there or something failed. Before weights
- * are loaded, while the memory that was planned is not in use: 16 MiB for each drive.
+ * Measures the drives of a sealed engine's store and the link to its device (a name of
+ * hst_dev_open), or takes what was measured within a minute. *rates has zeroes, and why, where the
+ * model has nothing there or something failed. Before weights are loaded, while the memory that was
+ * planned is not in use: 16 MiB for each drive; on the device, and for its copies, what the plan
+ * has left of the budgets.
  */
-void forecast_measure(const struct hst_config *config, const struct hst_memory *memory,
-                      struct hst_rates *rates);
+void forecast_measure(const struct hst_config *config, const char *device,
+                      const struct hst_memory *memory, struct hst_rates *rates);
 
 /**
  * "bounded by read: a step took 0.812 s, 0.790 s predicted (+2.8 %), at least 0.745 s; drives twice

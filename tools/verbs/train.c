@@ -209,10 +209,10 @@ static bool is_told(const struct train *t)
     return !t->options->quiet || t->options->log;
 }
 
-static int measure_drives(struct train *t)
+static int measure_rates(struct train *t)
 {
     if (is_told(t) && t->options->steps >= PREDICTED_AFTER)
-        forecast_measure(&t->options->engine, &t->result.memory, &t->rates);
+        forecast_measure(&t->options->engine, t->device.name, &t->result.memory, &t->rates);
     return 0;
 }
 
@@ -407,7 +407,7 @@ int train_run(const struct train_options *options, struct train_result *result,
               struct hst_error *error)
 {
     static int (*const phases[])(struct train *) = {
-        train_inputs_open, plan, begin_log, measure_drives, load, train_steps, export_model};
+        train_inputs_open, plan, begin_log, measure_rates, load, train_steps, export_model};
     struct train t = {
         .options = options,
         .error = error,

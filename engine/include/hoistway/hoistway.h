@@ -480,8 +480,8 @@ struct hst_prediction {
     /* the lane that the step waits for, as in hst_trace_event: of the resource that helps, the one
        that is busy longer; static text; null where not predicted */
     const char *bound_by;
-    /* what would help most if it were twice as fast, "cores", "drives", "GPU", and what a step
-       would take then; static text; null: nothing alone */
+    /* what would help most if it were twice as fast, "cores", "drives", "GPU", "link" (between host
+       and GPU), and what a step would take then; static text; null: nothing alone */
     const char *help;
     double help_step_s;
     char why[200]; /* one line; "" where predicted */
@@ -489,12 +489,13 @@ struct hst_prediction {
 
 /**
  * Runs the step graph in virtual time: on what computation, norm and update took so far, from the
- * second step on, each as if it were alone, and on measured rates of the drives. Nothing is taken
- * from the steps' own seconds, so these can be judged by it. What it can not know is not guessed:
+ * second step on, each as if it were alone, and on measured rates of drives and link. Nothing is
+ * taken from the steps' own seconds, so these can be judged by it. What it can not know is not guessed:
  * *prediction then has step_s 0 and says why.
  *
- * rates   READ, WRITE and MIXED of the store's directories (hst_rates_get); null, or figures that
- *         are 0: not known, which is no matter where nothing lives on NVMe
+ * rates   READ, WRITE and MIXED of the store's directories, H2D and D2H of the device
+ *         (hst_rates_get); null, or figures that are 0: not known, which is no matter where nothing
+ *         lives on NVMe, or nothing is copied
  *
  * Errors: -EINVAL before seal, -ENOMEM; *prediction is then untouched. None is sticky.
  * Ownership: borrows all, keeps none.   Thread-safety: the engine's.
