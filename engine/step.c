@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <math.h>
 
-#define NO_UNIT          UINT32_MAX
+#define NO_UNIT UINT32_MAX
 
 /* Ever. */
 static struct hst_step_bytes moved_bytes(const struct hst_engine *engine)
@@ -282,7 +282,7 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
                   .nvme_write = now.nvme_write - s->counted.nvme_write,
                   .h2d = now.h2d - s->counted.h2d,
                   .d2h = now.d2h - s->counted.d2h},
-        .version_step = engine->versions.step,
+        .version_step = versions_last(engine),
         .peak = {.hbm = usage.memory_peak_bytes,
                  .dram = usage.host_peak_bytes,
                  .nvme = engine->placement.nvme_bytes},

@@ -92,6 +92,12 @@ int versions_check(struct hst_engine *engine)
     return 0;
 }
 
+uint64_t versions_last(const struct hst_engine *engine)
+{
+    const struct versions *v = &engine->versions;
+    return v->store && store_version(v->store) != STORE_NO_VERSION ? v->step : HST_NO_VERSION;
+}
+
 bool versions_due(const struct hst_engine *engine, uint64_t step)
 {
     const struct versions *v = &engine->versions;
@@ -145,8 +151,7 @@ static uint32_t describe(const struct hst_engine *engine, char *text, size_t byt
                      "eps %.17g\nweight-decay %.17g\nclip %.17g\nparameters %016llx\n",
                      (int)c->precision, (int)c->state, (unsigned long long)c->grain_tokens,
                      (unsigned long long)c->batch_tokens, c->beta1, c->beta2, c->eps,
-                     c->weight_decay, c->clip,
-                     (unsigned long long)layout_digest(&engine->layout));
+                     c->weight_decay, c->clip, (unsigned long long)layout_digest(&engine->layout));
     return (uint32_t)n;
 }
 
@@ -210,8 +215,7 @@ static int decode_cursor(struct hst_engine *engine, const struct store_cursor *c
     note->cursor_bytes = (uint32_t)(cursor->opaque_bytes - length - sizeof length);
     memcpy(note->cursor, opaque + sizeof length + length, note->cursor_bytes);
     note->updates = engine->step.updates = cursor->updates;
-    note->scale = engine->step.scale =
-        (struct loss_scale){cursor->loss_scale, cursor->good_steps};
+    note->scale = engine->step.scale = (struct loss_scale){cursor->loss_scale, cursor->good_steps};
     engine->step.number = v->step = v->first_step = cursor->step;
     return 0;
 }
@@ -291,8 +295,7 @@ int versions_now(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
     bool made = false;
-    if (!v->store || (v->step == engine->step.number && store_version(v->store) !=
-                                                            STORE_NO_VERSION))
+    if (!v->store || versions_last(engine) == engine->step.number)
         return 0;
     double start_s = clock_seconds();
     int rc = move_memory(engine, true);

@@ -25,6 +25,8 @@ int versions_create(struct hst_engine *engine);
  */
 int versions_open(struct hst_engine *engine);
 
+/** The step of the last one; HST_NO_VERSION where there is none. */
+uint64_t versions_last(const struct hst_engine *engine);
 /** Whether the version of a step that ends is to be made under the forward of the next. */
 bool versions_due(const struct hst_engine *engine, uint64_t step);
 /** Notes where training stands: the client's cursor of the step that begins; all, when it ends. */

@@ -130,8 +130,7 @@ static void link_tile(struct build *b, uint32_t node)
         link_to(b, node, b->units[n->unit].write_grads);
 }
 
-/* A tile in memory is saved when it has been updated, and updated again when that version is made:
- * so no more than two steps are lost, the one at hand and the one that is being written. */
+/* A tile in memory is saved when it has been updated, and updated again when it has been saved. */
 static void link_save(struct build *b, uint32_t node)
 {
     const struct node *nodes = b->graph->nodes, *n = &nodes[node];
@@ -143,7 +142,6 @@ static void link_save(struct build *b, uint32_t node)
                 continue;
             link_to(b, node, i);
             link_to(b, i, node);
-            link_to(b, i, b->commit);
         }
 }
 
@@ -166,14 +164,13 @@ static void link_all(struct build *b)
             break;
         case NODE_SAVE_TILES:
             link_save(b, i);
-            link_to(b, i, b->commit);
             break;
-        case NODE_WRITE_TILE: /* not before the version before is one */
         case NODE_COMMIT:
             link_to(b, i, b->commit);
             break;
         case NODE_UPDATE:
             link_to(b, i, b->in->deferred ? b->clip : b->units[n->unit].norm);
+            link_to(b, i, b->commit); /* so two steps are lost at most: this and the one before */
             break;
         default:
             break;
@@ -288,9 +285,9 @@ const char *lane_name(enum lane lane)
 const char *node_kind_name(enum node_kind kind)
 {
     static const char *const names[NODE_KIND_COUNT] = {
-        "read weights", "read tile",    "read acts",  "write tile", "write grads",
-        "write acts",   "save tiles",   "commit",     "copy weights", "copy grads", "store acts",
-        "fetch acts",   "update",       "norm",       "clip",       "forward",    "backward"};
+        "read weights", "read tile", "read acts",    "write tile", "write grads", "write acts",
+        "save tiles",   "commit",    "copy weights", "copy grads", "store acts",  "fetch acts",
+        "update",       "norm",      "clip",         "forward",    "backward"};
     return (unsigned)kind < NODE_KIND_COUNT ? names[kind] : "?";
 }
 

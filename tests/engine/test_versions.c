@@ -67,10 +67,8 @@ static uint64_t run(const struct hst_config *config, bool resume, uint64_t last,
     for (uint64_t s = began + 1; s <= last; s++) {
         struct hst_step at;
         uint64_t position = s * 10;
-        struct hst_step_in in = {.size = sizeof in,
-                                 .lr = TOY_LR,
-                                 .cursor = &position,
-                                 .cursor_bytes = sizeof position};
+        struct hst_step_in in = {
+            .size = sizeof in, .lr = TOY_LR, .cursor = &position, .cursor_bytes = sizeof position};
         toy_must(engine, hst_step_begin(engine, &in, &at));
         assert_int_equal(at.number, s);
         toy_must(engine, toy_sweep(engine, at.loss_scale));
@@ -195,7 +193,7 @@ static void refuse(const struct hst_config *config, bool resume, int code, const
     if (rc == 0) {
         toy_must(engine, toy_describe(engine));
         rc = hst_engine_seal(engine, HST_ORDER_FORWARD);
-        rc = rc     ? rc
+        rc = rc       ? rc
              : resume ? hst_engine_resume(engine, &step, NULL, 0, &bytes)
                       : toy_load(engine);
         error = *hst_engine_error(engine);

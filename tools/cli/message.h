@@ -26,6 +26,7 @@ enum cli_code {
     CLI_VALUE = 402,  /* a value is not used as it was given */
     CLI_TENSOR = 415, /* a tensor of the model is not used, or not finite */
     CLI_PASSES = 421, /* the data is short: sequences come more than once */
+    CLI_RESUME = 622, /* where a run goes on, and with what else than before */
 };
 void cli_warn(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_note(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -81,19 +81,31 @@ int output_check(const struct output_kind *kind, const char *path, struct hst_er
     return output_unwritable(kind, path, error);
 }
 
-int output_open(const struct output_kind *kind, const char *path, FILE **file,
-                struct hst_error *error)
+static int open_stream(const struct output_kind *kind, const char *path, bool empty, FILE **file,
+                       struct hst_error *error)
 {
     int fd = open_old(kind, path, true, error);
     if (fd < 0)
         return fd;
     struct stat st;
     *file = NULL;
-    if (fstat(fd, &st) == 0 && (!S_ISREG(st.st_mode) || ftruncate(fd, 0) == 0))
-        *file = fdopen(fd, "w");
+    if (fstat(fd, &st) == 0 && (!S_ISREG(st.st_mode) || !empty || ftruncate(fd, 0) == 0))
+        *file = fdopen(fd, S_ISREG(st.st_mode) ? "r+" : "w");
     if (*file)
         return 0;
     int native = output_unwritable(kind, path, error);
     close(fd);
     return native;
+}
+
+int output_open(const struct output_kind *kind, const char *path, FILE **file,
+                struct hst_error *error)
+{
+    return open_stream(kind, path, true, file, error);
+}
+
+int output_reopen(const struct output_kind *kind, const char *path, FILE **file,
+                  struct hst_error *error)
+{
+    return open_stream(kind, path, false, file, error);
 }

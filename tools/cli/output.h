@@ -21,6 +21,9 @@ int output_check(const struct output_kind *kind, const char *path, struct hst_er
 /** Opens it empty, with the same refusals. */
 int output_open(const struct output_kind *kind, const char *path, FILE **file,
                 struct hst_error *error);
+/** Opens it to be read and gone on with; empty where there is none. */
+int output_reopen(const struct output_kind *kind, const char *path, FILE **file,
+                  struct hst_error *error);
 /** errno says why the path can not be written. Returns it, negative, with *error (E107). */
 int output_unwritable(const struct output_kind *kind, const char *path, struct hst_error *error);
 

@@ -9,6 +9,7 @@
 #include "cli/output.h"
 
 #include <stdio_ext.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static const struct output_kind LOG = {"log", "--log", "{\"kind\":\"run\""};
@@ -22,6 +23,46 @@ int run_log_open(struct run_log *log, const char *path, struct hst_error *error)
 {
     *log = (struct run_log){.path = path};
     return path ? output_open(&LOG, path, &log->file, error) : 0;
+}
+
+/* The step that a line is about; 0: none. */
+static uint64_t step_of(const char *line)
+{
+    unsigned long long step;
+    return sscanf(line, "{\"kind\":\"step\",\"step\":%llu", &step) == 1 ||
+                   sscanf(line, "{\"kind\":\"commit\",\"step\":%llu", &step) == 1
+               ? step
+               : 0;
+}
+
+/* Up to the first line that is cut short, or of a later step. */
+static off_t end_of_steps(FILE *file, uint64_t step)
+{
+    char *line = NULL;
+    size_t room = 0;
+    off_t end = 0;
+    ssize_t bytes;
+    while ((bytes = getline(&line, &room, file)) > 0 && line[bytes - 1] == '\n' &&
+           step_of(line) <= step)
+        end += bytes;
+    free(line);
+    return end;
+}
+
+int run_log_resume(struct run_log *log, const char *path, uint64_t step, struct hst_error *error)
+{
+    *log = (struct run_log){.path = path};
+    int native = path ? output_reopen(&LOG, path, &log->file, error) : 0;
+    if (native || !log->file)
+        return native;
+    log->size_bytes = end_of_steps(log->file, step);
+    clearerr(log->file);
+    if (fseeko(log->file, log->size_bytes, SEEK_SET) == 0 &&
+        ftruncate(fileno(log->file), log->size_bytes) == 0)
+        return 0;
+    native = output_unwritable(&LOG, path, error);
+    run_log_close(log);
+    return native;
 }
 
 static struct json_writer begin_line(struct run_log *log, const char *kind)
@@ -122,6 +163,15 @@ int run_log_step(struct run_log *log, const struct step_report *step, struct hst
     json_put_real(&json, "tok_s", (double)step->tokens / seconds);
     put_stats(&json, step->stats);
     put_known(&json, "bound_s", step->bound_s);
+    return end_line(log, &json, error);
+}
+
+int run_log_commit(struct run_log *log, uint64_t step, struct hst_error *error)
+{
+    if (!log->file)
+        return 0;
+    struct json_writer json = begin_line(log, "commit");
+    json_put_whole(&json, "step", step);
     return end_line(log, &json, error);
 }
 

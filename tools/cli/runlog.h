@@ -39,8 +39,15 @@ int run_log_check(const char *path, struct hst_error *error);
  * *error (E107); after a failure the log is closed.
  */
 int run_log_open(struct run_log *log, const char *path, struct hst_error *error);
+/**
+ * Goes on with the log of a run that ended, or begins one: what it says of steps after `step`, and
+ * a line that was cut short, are dropped.
+ */
+int run_log_resume(struct run_log *log, const char *path, uint64_t step, struct hst_error *error);
 int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error);
 int run_log_step(struct run_log *log, const struct step_report *step, struct hst_error *error);
+/** A version of the store that has been made: of that step. */
+int run_log_commit(struct run_log *log, uint64_t step, struct hst_error *error);
 int run_log_drain(struct run_log *log, uint64_t bytes, struct hst_error *error);
 int run_log_summary(struct run_log *log, const struct run_summary *summary,
                     struct hst_error *error);

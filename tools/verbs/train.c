@@ -54,14 +54,28 @@ static int check_stopped(const struct train *t)
     return t->options->stopped && *t->options->stopped ? -ECANCELED : 0;
 }
 
+/* A line for each version that was made. */
+static int tell_version(struct train *t, uint64_t step)
+{
+    if (step == t->version_step || step == HST_NO_VERSION)
+        return 0;
+    t->version_step = step;
+    return run_log_commit(&t->log, step, t->error);
+}
+
 static int tell_stopped(struct train *t)
 {
     *t->error = (struct hst_error){0}; /* of what was cut short */
     progress_interrupt(&t->progress);
-    fprintf(stderr,
-            "stopped (%s) after %" PRIu64 " of %" PRIu64
-            " steps: nothing was committed, so nothing is kept\n",
-            strsignal(*t->options->stopped), t->done, t->options->steps);
+    struct hst_step_stats drained = {.version_step = HST_NO_VERSION};
+    t->result.resumable = t->engine && hst_engine_drain(t->engine, &drained) == 0 &&
+                          drained.version_step == t->done && t->loaded;
+    if (t->result.resumable)
+        (void)tell_version(t, drained.version_step);
+    fprintf(stderr, "stopped (%s) after %" PRIu64 " of %" PRIu64 " steps: %s\n",
+            strsignal(*t->options->stopped), t->done, t->options->steps,
+            t->result.resumable ? "they are in the store, and --resume goes on from there"
+                                : "nothing was committed, so nothing is kept");
     return -ECANCELED;
 }
 
@@ -131,10 +145,18 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
     return native;
 }
 
+/* What is asked for with --resume, or the model's weights. */
 static int load(struct train *t)
 {
     const struct hst_reader reader = {.read = read_initial, .context = t};
-    int native = hst_engine_load(t->engine, &reader);
+    int native = t->options->resume ? train_resume(t) : -ENOENT;
+    t->loaded = native == 0;
+    if (native != -ENOENT)
+        return native ? engine_failed(t, native, "resuming") : 0;
+    if (t->options->resume)
+        cli_warn(CLI_RESUME, "the store holds no version yet: the run begins at step 0");
+    native = hst_engine_load(t->engine, &reader);
+    t->loaded = native == 0;
     if (native)
         return engine_failed(t, native, "loading the weights");
     bool f16 = t->export.dtype == HST_F16;
@@ -181,7 +203,8 @@ static const char *precision_name(const struct train *t)
 static int begin_log(struct train *t)
 {
     const struct train_options *o = t->options;
-    int native = run_log_open(&t->log, o->log, t->error);
+    int native = t->began > 0 ? run_log_resume(&t->log, o->log, t->began, t->error)
+                              : run_log_open(&t->log, o->log, t->error);
     const struct run_start start = {
         .model = o->model,
         .data = o->data,
@@ -252,17 +275,17 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     int native = data_read(t->data, position, sequences, t->inputs, t->targets, t->error);
     if (native)
         return native;
-    uint64_t cursor = position + sequences;
+    char cursor[TRAIN_CURSOR_BYTES];
     const struct hst_step_in in = {.size = sizeof in,
                                    .lr = schedule_lr(&schedule, number),
-                                   .cursor = &cursor,
-                                   .cursor_bytes = sizeof cursor};
+                                   .cursor = cursor,
+                                   .cursor_bytes = train_cursor(t, cursor)};
     struct hst_step_stats stats;
     double loss = 0;
     native = llama_step(t->model, t->engine, &in, t->inputs, t->targets, &loss, &stats);
     if (native)
         return engine_failed(t, native, "the step");
-    t->result.first_loss = number == 1 ? loss : t->result.first_loss;
+    t->result.first_loss = number == t->began + 1 ? loss : t->result.first_loss;
     t->result.last_loss = loss;
     t->result.seconds = now_s() - begin_s;
     const struct step_report report = {.step = number,
@@ -276,6 +299,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
                                        .scaled = train_precision(t) == HST_PRECISION_FP16};
     t->skipped += stats.skipped;
     progress_show(&t->progress, &report);
+    keep_going(t, tell_version(t, stats.version_step));
     keep_going(t, run_log_step(&t->log, &report, t->error));
     return 0;
 }
@@ -283,14 +307,14 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
 static int train_steps(struct train *t)
 {
     double begin_s = now_s(), first_s = 0;
-    for (uint64_t number = 1; number <= t->options->steps; number++) {
+    for (uint64_t number = t->began + 1; number <= t->options->steps; number++) {
         int native = check_stopped(t);
         native = native ? native : train_step(t, number, begin_s);
         if (native)
             return native;
         t->done = number;
-        first_s = number == 1 ? t->result.seconds : first_s;
-        if (is_told(t) && number == PREDICTED_AFTER)
+        first_s = number == t->began + 1 ? t->result.seconds : first_s;
+        if (is_told(t) && number == t->began + PREDICTED_AFTER)
             predict(t);
     }
     struct hst_step_stats drained = {0};
@@ -299,9 +323,10 @@ static int train_steps(struct train *t)
         return engine_failed(t, native, "finishing the last update");
     uint64_t bytes = drained.bytes.nvme_read + drained.bytes.nvme_write + drained.bytes.h2d +
                      drained.bytes.d2h + drained.bytes.net;
+    keep_going(t, tell_version(t, drained.version_step));
     keep_going(t, run_log_drain(&t->log, bytes, t->error));
     /* The first step also warms up caches and queues: it counts only where there is no other. */
-    uint64_t steps = t->options->steps;
+    uint64_t steps = t->done - t->began;
     t->result.step_s =
         steps > 1 ? (t->result.seconds - first_s) / (double)(steps - 1) : t->result.seconds;
     struct run_summary summary = {
@@ -330,17 +355,22 @@ static void tell_summary(const struct train *t)
 {
     char rate[TEXT_BYTES], tokens[TEXT_BYTES], forecast[FORECAST_TEXT_BYTES];
     const struct train_result *r = &t->result;
-    double count = (double)t->options->steps * (double)t->run.batch_tokens;
+    uint64_t steps = t->done - t->began;
+    double count = (double)steps * (double)t->run.batch_tokens;
     if (t->options->quiet)
         return;
-    printf("trained %" PRIu64 " steps, %s tokens in %.1f s (%s tok/s), loss %.4f -> %.4f\n",
-           t->options->steps, text_count(count, tokens), r->seconds,
-           text_count(count / r->seconds, rate), r->first_loss, r->last_loss);
+    if (steps == 0)
+        printf("trained nothing: the store is at step %" PRIu64 " of %" PRIu64 "\n", t->done,
+               t->options->steps);
+    else
+        printf("trained %" PRIu64 " steps, %s tokens in %.1f s (%s tok/s), loss %.4f -> %.4f\n",
+               steps, text_count(count, tokens), r->seconds, text_count(count / r->seconds, rate),
+               r->first_loss, r->last_loss);
     if (t->skipped)
         printf("skipped %" PRIu64 " of them: gradients overflowed in fp16 at the loss scale they "
                "had\n",
                t->skipped);
-    if (t->options->steps >= PREDICTED_AFTER)
+    if (steps >= PREDICTED_AFTER)
         printf("%s\n", forecast_text(&r->prediction, r->step_s, forecast));
     if (t->options->export_directory)
         printf("exported %s weights to %s\n", precision_name(t), t->options->export_directory);
@@ -407,10 +437,11 @@ int train_run(const struct train_options *options, struct train_result *result,
               struct hst_error *error)
 {
     static int (*const phases[])(struct train *) = {
-        train_inputs_open, plan, begin_log, measure_rates, load, train_steps, export_model};
+        train_inputs_open, plan, measure_rates, load, begin_log, train_steps, export_model};
     struct train t = {
         .options = options,
         .error = error,
+        .version_step = HST_NO_VERSION,
     };
     *error = (struct hst_error){0};
     choose_device(&t);
@@ -424,6 +455,8 @@ int train_run(const struct train_options *options, struct train_result *result,
     }
     if (native && check_stopped(&t))
         native = tell_stopped(&t);
+    if (native && result)
+        *result = t.result;
     if (!native) {
         tell_summary(&t);
         if (result)
@@ -442,9 +475,10 @@ int verb_train(int argc, char **argv)
     train_options_init(&options);
     options.stopped = stop_catch();
     int native = train_options_parse(&options, argc, argv, &help, &error);
+    struct train_result result;
     if (!native && !help)
-        native = train_run(&options, NULL, &error);
+        native = train_run(&options, &result, &error);
     if (native == -ECANCELED)
-        return CLI_EXIT_STOPPED_AT_ONCE;
+        return result.resumable ? CLI_EXIT_STOPPED : CLI_EXIT_STOPPED_AT_ONCE;
     return native ? cli_fail(&error) : CLI_EXIT_OK;
 }

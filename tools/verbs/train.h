@@ -23,7 +23,7 @@ struct train_options {
     uint64_t steps, seq_len, warmup, seed;
     double lr;
     const char *export_directory, *log, *trace;
-    bool quiet;
+    bool quiet, resume, allow_config_change;
     const volatile sig_atomic_t *stopped; /* other than 0: end after the step at hand; or null */
 };
 
@@ -44,13 +44,14 @@ struct train_result {
     double seconds;
     double step_s; /* mean, the first step left out where there are others */
     struct hst_prediction prediction; /* made after the second step; step_s 0: none */
+    bool resumable; /* it was stopped, and the store holds all that was trained */
 };
 
 /**
  * A whole run: checks all inputs, plans, loads, trains, drains, exports, and prints notes and step
  * lines to stderr, the tier table and the summary to stdout (quiet: errors and warnings alone).
  * Nothing is written before everything that can be refused was checked. Returns 0 or negative errno
- * with *error; -ECANCELED, told on stderr, where options->stopped ended it: nothing is kept then.
+ * with *error; -ECANCELED, told on stderr, where options->stopped ended it (result->resumable).
  * result may be null.
  */
 int train_run(const struct train_options *options, struct train_result *result,

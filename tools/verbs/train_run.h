@@ -25,9 +25,12 @@ struct train {
     struct hst_engine *engine;
     struct run_log log;
     struct trace trace;
+    bool loaded;
     int log_native; /* why the log ended before the run */
     struct progress progress;
-    uint64_t done, skipped;   /* steps */
+    uint64_t began, done;     /* steps: those of earlier runs, all that are made */
+    uint64_t skipped;         /* of this run's */
+    uint64_t version_step;    /* of the store's last version; HST_NO_VERSION */
     uint64_t nonfinite_count; /* of the weights that were read */
     char nonfinite_tensor[128];
     uint32_t *inputs, *targets; /* of one step */
@@ -38,6 +41,12 @@ struct train {
 /** Opens model and data and checks the outputs: all that can be refused before there is an engine.
  * Writes nothing. Returns 0 or negative errno with *t->error. */
 int train_inputs_open(struct train *t);
+
+/** What is kept with a version, as text. Returns its bytes. */
+#define TRAIN_CURSOR_BYTES 1024u
+size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES]);
+/** Goes on from the store. Returns 0; -ENOENT, *t->error untouched, where nothing was committed. */
+int train_resume(struct train *t);
 
 /** The precision of a run, before there is an engine to ask. */
 enum hst_precision train_precision(const struct train *t);

@@ -442,6 +442,8 @@ int hst_act_release(struct hst_engine *engine, uint32_t unit, uint32_t micro,
 struct hst_step_bytes {
     uint64_t nvme_read, nvme_write, h2d, d2h, net;
 };
+#define HST_NO_VERSION UINT64_MAX
+
 struct hst_step_stats {
     uint64_t step;
     double grad_norm; /* before clipping, the loss scale divided out */
@@ -454,7 +456,7 @@ struct hst_step_stats {
        and states stay as they were, and Adam does not count the step */
     bool skipped;
     double loss_scale; /* of this step; 1 but in fp16 */
-    uint64_t version_step; /* of the store's last version; 0 before the first, or without a store */
+    uint64_t version_step; /* of the store's last version; HST_NO_VERSION: none */
 };
 /**
  * Norm, clip, update of every tile. Afterwards the step is part of the weights. The loss scale is

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A run that is killed at random moments and resumed each time: its weights and the losses in its
+log are those of a run that was left alone.
+
+kills.py PATH_OF_HOISTWAY SOURCE_ROOT KILLS [SEED]
+"""
+
+import filecmp
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM, ROOT, KILLS = sys.argv[1], sys.argv[2], int(sys.argv[3])
+SEED = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(1 << 32)
+MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
+# weights and states on drives; states in memory; both in memory; without clipping
+KINDS = (
+    ('--precision=bf16', '--place=states=nvme,weights=nvme'),
+    ('--precision=fp32', '--place=states=dram,weights=nvme', '--durability=step'),
+    ('--precision=fp16', '--place=states=dram,weights=dram', '--durability=3'),
+    ('--precision=bf16', '--place=states=nvme,weights=nvme,grads=nvme,acts=nvme', '--clip=0'),
+)
+
+
+def command(folder, name, kind, steps, *more):
+    """Of a run whose files begin with this name."""
+    path = os.path.join(folder, name)
+    return [
+        PROGRAM, 'train', '--device', 'host', '--quiet', '--model', MODEL, '--data',
+        os.path.join(MODEL, 'tokens.bin'), '--steps', str(steps), '--seq-len', '24',
+        '--batch-tokens', '48', '--lr', '1e-3', '--store', path + '.store', '--log',
+        path + '.jsonl', '--export', path + '.export', *kind, *more,
+    ]  # fmt: skip
+
+
+def losses(log):
+    """Of each step, as it is written."""
+    told = {}
+    with open(log, encoding='ascii') as file:
+        for text in file:
+            line = json.loads(text)
+            if line['kind'] == 'step':
+                assert line['step'] not in told, f'step {line["step"]} is told twice'
+                told[line['step']] = re.search(r'"loss":([^,]+)', text)[1]
+    return told
+
+
+def last_version(log):
+    """The last step that the log calls committed; None: no version."""
+    steps = []
+    if os.path.exists(log):
+        with open(log, encoding='ascii') as file:
+            for text in file:
+                if text.startswith('{"kind":"commit"') and text.endswith('}\n'):
+                    steps.append(json.loads(text)['step'])
+    return steps[-1] if steps else None
+
+
+def run_alone(folder, kind, steps):
+    """-> its seconds."""
+    start = time.monotonic()
+    subprocess.run(command(folder, 'alone', kind, steps), check=True, timeout=120)
+    return time.monotonic() - start
+
+
+def run_killed(folder, kind, steps, kills, span, chance):
+    """Kills a run so often, each life at a random moment, then lets it end. -> resumes from > 0."""
+    log, resumed = os.path.join(folder, 'killed.jsonl'), 0
+    for _ in range(kills):
+        known = last_version(log)
+        child = subprocess.Popen(
+            command(folder, 'killed', kind, steps, '--resume'), stderr=subprocess.PIPE, text=True)
+        try:
+            child.wait(chance.uniform(0.3, 1.1) * span)
+        except subprocess.TimeoutExpired:
+            child.kill()
+        told = child.stderr.read()
+        child.stderr.close()
+        child.wait()
+        assert child.returncode in (0, -9), told
+        if known is not None:
+            assert 'holds no version' not in told, f'version {known} was lost: {told}'
+        resumed += known is not None and known > 0
+    subprocess.run(
+        command(folder, 'killed', kind, steps, '--resume'), check=True, timeout=120,
+        stderr=subprocess.DEVNULL)
+    return resumed
+
+
+def compare(folder, kind, resumed):
+    """The two runs' weights and losses."""
+    alone, killed = (os.path.join(folder, name) for name in ('alone', 'killed'))
+    for name in sorted(os.listdir(alone + '.export')):
+        same = filecmp.cmp(
+            os.path.join(alone + '.export', name), os.path.join(killed + '.export', name), False)
+        assert same, f'{kind}: {name} has other bytes'
+    assert losses(alone + '.jsonl') == losses(killed + '.jsonl'), f'{kind}: other losses'
+    print(f'{" ".join(kind)}: the same bytes and losses; {resumed} lives began after step 0')
+
+
+def main():
+    print(f'seed {SEED}')
+    chance = random.Random(SEED)
+    for number, kind in enumerate(KINDS):
+        folder = tempfile.mkdtemp(prefix='hst-kills-', dir='.')
+        try:
+            steps = 40
+            span = run_alone(folder, kind, steps)
+            kills = KILLS // len(KINDS) + (number < KILLS % len(KINDS))
+            resumed = run_killed(folder, kind, steps, kills, span, chance)
+            compare(folder, kind, resumed)
+        finally:
+            shutil.rmtree(folder)
+
+
+if __name__ == '__main__':
+    main()
