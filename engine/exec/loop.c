@@ -346,9 +346,9 @@ static double *stall_of(struct hst_engine *engine)
     while (!is_busy(run, lane) && walk_next(&run->walk, lane, &head) &&
            walk_waits_for(&run->walk, head, &on))
         lane = (enum lane)node_of(run, on)->lane;
+    bool copies = run->passages[LANE_H2D].count + run->passages[LANE_D2H].count > 0;
     bool drive = lane == LANE_READ || lane == LANE_WRITE;
-    bool only = run->passages[LANE_H2D].count + run->passages[LANE_D2H].count == 0;
-    return drive || only ? &engine->step.stall_nvme_s : &engine->step.stall_copy_s;
+    return copies && !drive ? &engine->step.stall_copy_s : &engine->step.stall_nvme_s;
 }
 
 /* One thing alone is waited for, several are looked at in turn. */
