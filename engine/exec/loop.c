@@ -375,23 +375,29 @@ static bool is_busy(const struct execute *run, enum lane lane)
     return false;
 }
 
-/* Where the seconds of a sleep are booked: what the computation waits for, what that waits for, and
- * so on until something is being done. Each wait is for an earlier node, so this ends. */
-static double *stall_of(struct hst_engine *engine)
+/* The lane that an idle device waits for: what its next computation waits for, what that waits for,
+ * and so on until something is being done. Each wait is for an earlier node, so this ends. */
+static enum lane blamed(struct execute *run)
 {
-    struct execute *run = &engine->run;
     struct walk_at head, on;
     enum lane lane = LANE_COMPUTE;
     while (!is_busy(run, lane) && walk_next(&run->walk, lane, &head) &&
            walk_waits_for(&run->walk, head, &on))
         lane = (enum lane)node_of(run, on)->lane;
-    bool drive = lane == LANE_READ || lane == LANE_WRITE;
-    bool only = run->passages[LANE_H2D].count + run->passages[LANE_D2H].count == 0;
-    return drive || only ? &engine->step.stall_nvme_s : &engine->step.stall_copy_s;
+    return lane;
 }
 
-/* One thing alone is waited for, several are looked at in turn. */
-static int sleep_for_any(struct hst_engine *engine)
+static double *stall_of(struct hst_engine *engine, enum lane lane)
+{
+    const struct passages *passages = engine->run.passages;
+    bool copies = passages[LANE_H2D].count + passages[LANE_D2H].count > 0;
+    bool drive = lane == LANE_READ || lane == LANE_WRITE;
+    return copies && !drive ? &engine->step.stall_copy_s : &engine->step.stall_nvme_s;
+}
+
+/* One thing is slept for where it is all there is, or what an idle device wants first; else what is
+ * under way is looked at in turn. */
+static int sleep_for(struct hst_engine *engine, enum lane wanted)
 {
     struct execute *run = &engine->run;
     enum lane lane = LANE_COMPUTE;
@@ -401,6 +407,8 @@ static int sleep_for_any(struct hst_engine *engine)
         return land(engine, lanes ? LOOK_NS : UINT64_MAX, &ignored);
     if (lanes == 1)
         return loop_take_oldest(engine, lane);
+    if (run->passages[LANE_COMPUTE].count == 0 && run->passages[wanted].count > 0)
+        return loop_take_oldest(engine, wanted);
     const struct timespec look = {.tv_nsec = LOOK_NS};
     (void)nanosleep(&look, NULL); /* a signal only has it look sooner */
     return 0;
@@ -412,9 +420,10 @@ static int wait_for_any(struct hst_engine *engine)
     struct execute *run = &engine->run;
     enum lane lane;
     if (run->flying > 0 || lanes_under_way(run, &lane) > 0) {
-        double *stall = run->passages[LANE_COMPUTE].count == 0 ? stall_of(engine) : NULL;
-        double start = clock_seconds();
-        int rc = sleep_for_any(engine);
+        bool stalled = run->passages[LANE_COMPUTE].count == 0;
+        enum lane wanted = stalled ? blamed(run) : LANE_COMPUTE;
+        double *stall = stalled ? stall_of(engine, wanted) : NULL, start = clock_seconds();
+        int rc = sleep_for(engine, wanted);
         if (stall)
             *stall += clock_seconds() - start;
         return rc;

@@ -56,7 +56,8 @@ class Devices(unittest.TestCase):
         self.refused(302, 2, 'MiB of HBM', '--hbm', options=('--device=far', '--hbm=64K'))
         self.refused(302, 2, '256.0 MiB', 'are free', options=('--device=far', '--hbm=1G'))
         self.refused(302, 2, '--dram', options=('--device=far', '--dram=8K'))
-        need = re.search(r'needs ([\d.]+) MiB of HBM', self.train('--device=far', '--hbm=64K').stderr)
+        told = self.train('--device=far', '--hbm=64K').stderr
+        need = re.search(r'needs ([\d.]+) MiB of HBM', told)
         enough = f'--hbm={int((float(need[1]) + 0.05) * 2**20)}'
         self.assertEqual(self.train('--device=far', enough).returncode, 0)
 

@@ -189,12 +189,28 @@ static void traffic_of_the_link_is_what_the_placement_says(void **state)
     assert_true(moved.h2d > once && moved.h2d < 2 * once);
 }
 
+/* The first computation of a step waits for a copy at least. */
+static void what_the_device_waits_for_is_booked_as_such(void **state)
+{
+    (void)state;
+    trouble("delay", 1);
+    toy_run(TOY_CONFIG(.device = "far", .place = "weights=dram,acts=dram",
+                       .hbm_bytes = SMALL_HBM_BYTES),
+            &other);
+    unsetenv("HOISTWAY_FAR");
+    assert_true(other.copy_s > 0);
+    assert_true(other.nvme_s == 0);
+    toy_run(TOY_CONFIG(.device = "far", .place = "weights=hbm"), &other);
+    assert_true(other.copy_s == 0 && other.nvme_s == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_that_are_late_change_nothing),
         cmocka_unit_test(a_copy_that_fails_ends_the_run),
         cmocka_unit_test(traffic_of_the_link_is_what_the_placement_says),
+        cmocka_unit_test(what_the_device_waits_for_is_booked_as_such),
     };
     return cmocka_run_group_tests(tests, toy_make_store, toy_remove_store);
 }

@@ -20,6 +20,37 @@
 
 static struct toy_result oracle, other; /* large: not on the stack */
 
+/* On a device with memory of its own, whose weights, gradients and states are elsewhere. */
+static void check_away(enum hst_precision precision, enum hst_state state, double clip,
+                       double scale)
+{
+    uint64_t all = oracle.memory.total[HST_TIER_DRAM];
+    const struct hst_config *away[] = {
+        TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+                   .threads = 2, .device = "far", .place = "weights=dram", .tile_elements = 8192),
+        TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+                   .threads = 2, .device = "far", .place = "weights=dram,states=nvme,acts=dram"),
+        TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+                   .threads = 1, .device = "far", .tile_elements = 4096,
+                   .place = "weights=nvme,states=dram,acts=nvme"),
+        TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+                   .threads = 2, .device = "far", .tile_elements = 8192,
+                   .place = "grads=nvme,acts=nvme,states=nvme,weights=nvme"),
+        /* two units' weights in HBM, some of the rest on NVMe */
+        TOY_SMALL(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
+                  .threads = 2, .device = "far", .tile_elements = 8192, .hbm_bytes = 4u << 20,
+                  .dram_bytes = all - (all >> 3)),
+    };
+    for (size_t i = 0; i < sizeof away / sizeof away[0]; i++) {
+        toy_run(away[i], &other);
+        assert_int_equal(other.memory.bytes[HST_CLASS_STATES][HST_TIER_HBM], 0);
+        assert_true(other.memory.total[HST_TIER_HBM] <= other.memory.budget[HST_TIER_HBM]);
+        assert_true(other.memory.total[HST_TIER_DRAM] <= other.memory.budget[HST_TIER_DRAM]);
+        assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
+        assert_memory_equal(other.norms, oracle.norms, sizeof oracle.norms);
+    }
+}
+
 static void check_placements(enum hst_precision precision, enum hst_state state, double clip,
                              double scale)
 {
@@ -52,30 +83,7 @@ static void check_placements(enum hst_precision precision, enum hst_state state,
         TOY_SMALL(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
                   .threads = 2, .tile_elements = 4096, .dram_bytes = all / 2 + (all >> 4)),
     };
-    const struct hst_config *away[] = {
-        TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
-                   .threads = 2, .device = "far", .place = "weights=dram", .tile_elements = 8192),
-        TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
-                   .threads = 2, .device = "far", .place = "weights=dram,states=nvme,acts=dram"),
-        TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
-                   .threads = 1, .device = "far", .tile_elements = 4096,
-                   .place = "weights=nvme,states=dram,acts=nvme"),
-        TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
-                   .threads = 2, .device = "far", .tile_elements = 8192,
-                   .place = "grads=nvme,acts=nvme,states=nvme,weights=nvme"),
-        /* two units' weights in HBM, some of the rest on NVMe */
-        TOY_SMALL(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
-                  .threads = 2, .device = "far", .tile_elements = 8192, .hbm_bytes = 4u << 20,
-                  .dram_bytes = all - (all >> 3)),
-    };
-    for (size_t i = 0; i < sizeof away / sizeof away[0]; i++) {
-        toy_run(away[i], &other);
-        assert_int_equal(other.memory.bytes[HST_CLASS_STATES][HST_TIER_HBM], 0);
-        assert_true(other.memory.total[HST_TIER_HBM] <= other.memory.budget[HST_TIER_HBM]);
-        assert_true(other.memory.total[HST_TIER_DRAM] <= other.memory.budget[HST_TIER_DRAM]);
-        assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
-        assert_memory_equal(other.norms, oracle.norms, sizeof oracle.norms);
-    }
+    check_away(precision, state, clip, scale);
     const struct hst_config *far[] = {
         TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
                    .threads = 2, .device = "far"),

@@ -32,6 +32,7 @@ void toy_run(const struct hst_config *config, struct toy_result *result)
     struct hst_engine *engine = toy_created(config);
     struct hst_step_stats drained;
     result->nvme_read = result->nvme_write = 0;
+    result->nvme_s = result->copy_s = 0;
     toy_must(engine, toy_seal_and_load(engine));
     for (int s = 0; s < TOY_STEPS; s++) {
         toy_must(engine, toy_step(engine, &result->stats));
@@ -39,6 +40,8 @@ void toy_run(const struct hst_config *config, struct toy_result *result)
         result->norms[s] = result->stats.grad_norm;
         result->nvme_read += result->stats.bytes.nvme_read;
         result->nvme_write += result->stats.bytes.nvme_write;
+        result->nvme_s += result->stats.stall_s.nvme;
+        result->copy_s += result->stats.stall_s.copy;
     }
     toy_must(engine, hst_engine_drain(engine, &drained));
     result->nvme_read += drained.bytes.nvme_read;

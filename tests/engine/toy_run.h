@@ -25,6 +25,7 @@ struct toy_result {
     struct hst_memory memory;
     struct hst_step_stats stats;    /* of the last step */
     uint64_t nvme_read, nvme_write; /* of all, the drain included */
+    double nvme_s, copy_s;          /* stalls of all steps */
 };
 /** TOY_STEPS steps, a drain, a save. */
 void toy_run(const struct hst_config *config, struct toy_result *result);

@@ -492,8 +492,8 @@ struct hst_prediction {
 /**
  * Runs the step graph in virtual time: on what computation, norm and update took so far, from the
  * second step on, each as if it were alone, and on measured rates of drives and link. Nothing is
- * taken from the steps' own seconds, so these can be judged by it. What it can not know is not guessed:
- * *prediction then has step_s 0 and says why.
+ * taken from the steps' own seconds, so these can be judged by it. What it can not know is not
+ * guessed: *prediction then has step_s 0 and says why.
  *
  * rates   READ, WRITE and MIXED of the store's directories, H2D and D2H of the device
  *         (hst_rates_get); null, or figures that are 0: not known, which is no matter where nothing
