@@ -58,6 +58,14 @@ enum hst_code {
     HST_E_DISK_SPACE = 301, /* the store's file system has too little space left */
     HST_E_BUDGET = 302,     /* no placement fits, or a budget is more than the machine has */
     HST_E_VALUE = 402,      /* a configuration value out of its range */
+    HST_E_STORE_ACCESS = 610, /* a directory or file of a store that is not its owner's alone */
+    HST_E_STORE_BUSY = 611,   /* a store in use by another process */
+    HST_E_STORE_FORMAT = 612, /* no store's file, or of another version, byte order or feature */
+    HST_E_STORE_MIXED = 613,  /* files that do not belong together, missing or cut */
+    HST_E_STORE_DAMAGED = 614, /* no version of which every byte is as it was written */
+    HST_E_STORE_OTHER = 615,  /* a store of another model, precision or tile size */
+    HST_E_STORE_TAKEN = 616,  /* a directory that holds a committed store, or other files */
+    HST_E_STORE_EMPTY = 617,  /* a store in which no version was ever committed */
     HST_E_NONFINITE = 701,  /* the gradient norm is not finite */
 };
 

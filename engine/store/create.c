@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A new store: where every extent will be, and files under names that nothing opens until version 0
+ * is committed.
+ */
+#include "store/store_state.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+static int refuse_size(struct hst_error *error)
+{
+    return store_refuse(error, HST_E_VALUE, -EOVERFLOW,
+                        "the store would be larger than a file can be. Fix: more directories for "
+                        "--store");
+}
+
+/* An extent of the placement, without its place. The drive is the tile's in the placement. */
+static struct store_entry extent_of(const struct store *store, uint32_t extent)
+{
+    const struct placement *p = store->placement;
+    const enum extent_kind kind = (enum extent_kind)(extent / store->tiles);
+    const uint32_t tile = extent % store->tiles;
+    uint64_t bytes;
+    (void)placement_extent(p, kind, tile, &bytes);
+    return (struct store_entry){
+        .tile = tile,
+        .kind = (uint8_t)kind,
+        .drive = (uint8_t)(store->drives > 1 ? stripe_drive(&p->stripe, tile) : 0),
+        .flags = kind == EXTENT_WEIGHTS && store->derived_weights ? STORE_ZERO | STORE_DERIVED
+                                                                  : STORE_ZERO,
+        .bytes = (uint32_t)bytes,
+    };
+}
+
+/* Sizes of zones and of the manifest, in all headers. */
+static int size_up(struct store *store, uint32_t align_bytes, const struct store_id *uuid,
+                   struct hst_error *error)
+{
+    uint64_t blocks = 0;
+    for (uint32_t d = 0; d < store->drives; d++)
+        store->headers[d] = (struct store_header){.uuid = *uuid,
+                                                  .rank = store->rank,
+                                                  .world = store->world,
+                                                  .drive = d,
+                                                  .drives = store->drives,
+                                                  .align_bytes = align_bytes,
+                                                  .extents = STORE_KINDS * store->tiles};
+    for (uint32_t i = 0; i < STORE_KINDS * store->tiles; i++) {
+        const struct store_entry entry = extent_of(store, i);
+        struct store_header *h = &store->headers[entry.drive];
+        *(entry.flags & STORE_DERIVED ? &h->derived_bytes : &h->slot_bytes) += entry.bytes;
+        blocks += store_blocks_of(entry.bytes);
+    }
+    for (uint32_t d = 0; d < store->drives; d++) {
+        struct store_header *h = &store->headers[d];
+        h->blocks = blocks;
+        h->manifest_bytes = store_manifest_room(h->extents, blocks, align_bytes);
+        h->slot_bytes = (h->slot_bytes + align_bytes - 1) / align_bytes * align_bytes;
+        h->derived_bytes = (h->derived_bytes + align_bytes - 1) / align_bytes * align_bytes;
+        if (blocks > UINT32_MAX || h->manifest_bytes == 0 || store_file_bytes(h) == 0)
+            return refuse_size(error);
+    }
+    return 0;
+}
+
+static void place_extents(struct store *store)
+{
+    uint64_t next[STRIPE_DRIVES_MAX], next_derived[STRIPE_DRIVES_MAX];
+    uint32_t block = 0;
+    for (uint32_t d = 0; d < store->drives; d++) {
+        next[d] = store_data_at(&store->headers[d]);
+        next_derived[d] = store_derived_at(&store->headers[d]);
+    }
+    for (uint32_t i = 0; i < STORE_KINDS * store->tiles; i++) {
+        struct store_entry entry = extent_of(store, i);
+        uint64_t *at =
+            entry.flags & STORE_DERIVED ? &next_derived[entry.drive] : &next[entry.drive];
+        entry.offset = *at;
+        entry.first_block = block;
+        *at += entry.bytes;
+        block += (uint32_t)store_blocks_of(entry.bytes);
+        store_entry_put(store->manifest, i, &entry);
+    }
+}
+
+static int make_file(struct store *store, uint32_t d, struct hst_error *error)
+{
+    char name[STORE_NAME_BYTES], path[STORE_PATH_BYTES];
+    const uint64_t bytes = store_file_bytes(&store->headers[d]);
+    store_file_name(store->rank, d, true, name);
+    store_file_path(&store->directories[d], name, path);
+    int rc = hst_aio_file_open(store->aio[d], path, HST_AIO_CREATE, bytes, &store->files[d]);
+    if (rc == 0)
+        return 0;
+    const bool full = rc == -ENOSPC || rc == -EDQUOT;
+    return store_refuse(error, full ? HST_E_DISK_SPACE : HST_E_STORE_DIR, rc,
+                        "%s/%s, of %llu bytes, can not be made: %s. Fix: %s",
+                        store->directories[d].path, name, (unsigned long long)bytes, strerror(-rc),
+                        full ? "free space there, or give another --store"
+                             : "give another --store");
+}
+
+static int write_headers(struct store *store, uint32_t d)
+{
+    own_begin(store);
+    for (unsigned copy = 0; copy < 2; copy++) {
+        store_header_encode(&store->headers[d], copy, store->pages[copy]);
+        own_add(store, d, HST_AIO_WRITE, store_header_at(&store->headers[d], copy),
+                store->pages[copy], STORE_PAGE_BYTES);
+    }
+    int rc = own_wait(store);
+    return rc ? rc : own_result(store);
+}
+
+static int form(struct store *store, const struct store_config *config, struct hst_error *error)
+{
+    struct store_id uuid;
+    const uint32_t align_bytes = config->align_bytes ? config->align_bytes : STORE_ALIGN_MAX;
+    if (getrandom(uuid.bytes, sizeof uuid.bytes, 0) != (ssize_t)sizeof uuid.bytes)
+        return store_refuse(error, HST_E_STORE_DIR, -EIO, "the system gives no random numbers");
+    int rc = size_up(store, align_bytes, &uuid, error);
+    if (rc)
+        return rc;
+    if (store_allocate(store))
+        return store_refuse(error, HST_E_BUDGET, -ENOMEM, "no memory for the store's tables");
+    place_extents(store);
+    rc = store_directories_clear(store->directories, store->drives, store->rank,
+                                 config->lock_timeout_ms ? config->lock_timeout_ms : 30000, error);
+    for (uint32_t d = 0; d < store->drives && rc == 0; d++) {
+        rc = make_file(store, d, error);
+        if (rc)
+            return rc;
+        rc = write_headers(store, d);
+        if (rc)
+            store_refuse(error, HST_E_WRITE, rc,
+                         "writing the first bytes of the store in %s failed: %s. Fix: check the "
+                         "drive (dmesg, smartctl -a)",
+                         store->directories[d].path, strerror(-rc));
+    }
+    return rc;
+}
+
+int store_create(const struct store_config *config, struct store **out, struct hst_error *error)
+{
+    struct store *store = store_new(config, error);
+    if (!store)
+        return error->native;
+    int rc = form(store, config, error);
+    if (rc) {
+        if (store->files[0]) /* what is there is of this creation */
+            store_close(&store);
+        else
+            store_free(store);
+        return rc;
+    }
+    store->superblock = (struct store_superblock){
+        .uuid = store->headers[0].uuid, .rank = store->rank, .world = store->world};
+    *out = store;
+    return 0;
+}

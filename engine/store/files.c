@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Directories and names of a store: what is ours, what is left from an unfinished creation, and
+ * what has to be refused untouched. Nothing is removed that is not known to be ours.
+ */
+#include "store/files.h"
+#include "store/bytes.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+int store_refuse(struct hst_error *error, int code, int native, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->message, sizeof error->message, format, args);
+    va_end(args);
+    error->code = code;
+    error->native = native;
+    return native;
+}
+
+/* ---- directories ---- */
+
+int store_directory_open(const char *path, struct store_directory *directory,
+                         struct hst_error *error)
+{
+    struct stat st;
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        const int rc = -errno;
+        if (fd >= 0)
+            close(fd);
+        if (rc == -ENOTDIR || rc == -ELOOP)
+            return store_refuse(error, HST_E_STORE_ACCESS, rc,
+                                "store directory %s is a symbolic link or no directory. Fix: name "
+                                "the directory itself",
+                                path);
+        return store_refuse(error, HST_E_STORE_DIR, rc,
+                            "store directory %s can not be opened: %s. Fix: give another --store",
+                            path, strerror(-rc));
+    }
+    if (st.st_uid != geteuid() || (st.st_mode & 077)) {
+        close(fd);
+        return store_refuse(error, HST_E_STORE_ACCESS, -EPERM,
+                            "store directory %s belongs to user %u and has mode %04o: a store is "
+                            "its owner's alone. Fix: chmod 700 %s, as its owner",
+                            path, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777, path);
+    }
+    *directory = (struct store_directory){path, fd};
+    return 0;
+}
+
+void store_directory_close(struct store_directory *directory)
+{
+    if (directory->fd >= 0)
+        close(directory->fd);
+    directory->fd = -1;
+}
+
+int store_directory_sync(const struct store_directory *directory, struct hst_error *error)
+{
+    if (fsync(directory->fd) == 0)
+        return 0;
+    return store_refuse(error, HST_E_WRITE, -errno,
+                        "syncing the directory %s failed: %s. Fix: check the drive (dmesg, "
+                        "smartctl -a), then start again",
+                        directory->path, strerror(errno));
+}
+
+/* ---- names ---- */
+
+void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STORE_NAME_BYTES])
+{
+    snprintf(name, STORE_NAME_BYTES, "r%05u.d%u.blk%s", rank, drive, forming ? ".new" : "");
+}
+
+void store_file_path(const struct store_directory *directory, const char *name,
+                     char path[STORE_PATH_BYTES])
+{
+    snprintf(path, STORE_PATH_BYTES, "/proc/self/fd/%d/%s", directory->fd, name);
+}
+
+struct name {
+    uint32_t rank, drive;
+    bool forming;
+};
+
+/* Names that store_file_name makes, and no others. */
+static bool name_parse(const char *text, struct name *name)
+{
+    char same[STORE_NAME_BYTES];
+    if (sscanf(text, "r%5u.d%3u.blk", &name->rank, &name->drive) != 2)
+        return false;
+    for (int forming = 0; forming < 2; forming++) {
+        name->forming = forming;
+        store_file_name(name->rank, name->drive, name->forming, same);
+        if (strcmp(same, text) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* ---- one file ---- */
+
+static int refuse_file(const struct store_directory *directory, const char *name, int code,
+                       int native, const char *what, struct hst_error *error)
+{
+    return store_refuse(error, code, native, "%s/%s %s", directory->path, name, what);
+}
+
+/* For reading, and only where it is a file of this user's alone. -ENOENT says nothing. */
+static int open_own(const struct store_directory *directory, const char *name, struct stat *st,
+                    struct hst_error *error)
+{
+    const int fd =
+        openat(directory->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int rc = fd < 0 ? -errno : 0;
+    if (rc == -ENOENT)
+        return rc;
+    if (rc == -ELOOP)
+        return refuse_file(directory, name, HST_E_STORE_ACCESS, rc,
+                           "is a symbolic link: a store's files are where they are named. Fix: "
+                           "put the file itself there",
+                           error);
+    if (rc == 0 && fstat(fd, st) < 0)
+        rc = -errno;
+    if (rc == 0 && S_ISREG(st->st_mode) && st->st_uid == geteuid() && st->st_nlink == 1 &&
+        !(st->st_mode & 077))
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    if (rc)
+        return store_refuse(error, HST_E_READ, rc, "%s/%s can not be opened: %s. Fix: check it",
+                            directory->path, name, strerror(-rc));
+    return store_refuse(error, HST_E_STORE_ACCESS, -EPERM,
+                        "%s/%s is not a file of its owner's alone (user %u, mode %04o, %u names). "
+                        "Fix: chmod 600, as its owner; remove its other names",
+                        directory->path, name, (unsigned)st->st_uid, (unsigned)st->st_mode & 07777,
+                        (unsigned)st->st_nlink);
+}
+
+static int refuse_header(const struct store_directory *directory, const char *name,
+                         struct store_flaw flaw, struct hst_error *error)
+{
+    const char *fix = flaw.error == -ENOTSUP  ? "use the version of hoistway that wrote it"
+                      : flaw.error == -ENOENT ? "give the directory of a store, or an empty one"
+                                              : "restore the file from a copy";
+    return store_refuse(error, HST_E_STORE_FORMAT, flaw.error == -ENOENT ? -EINVAL : flaw.error,
+                        "%s/%s can not be read as a store's file: %s. Fix: %s", directory->path,
+                        name, flaw.what, fix);
+}
+
+int store_file_look(const struct store_directory *directory, const char *name,
+                    struct store_header *header, unsigned *bad_copies, struct hst_error *error)
+{
+    struct stat st;
+    struct store_flaw flaws[2];
+    struct store_header copies[2];
+    unsigned char page[STORE_PAGE_BYTES];
+    const int fd = open_own(directory, name, &st, error);
+    if (fd < 0)
+        return fd;
+    *bad_copies = 0;
+    for (unsigned copy = 0; copy < 2; copy++) {
+        const off_t at = copy == 0 ? 0 : st.st_size - (off_t)sizeof page;
+        flaws[copy] = (struct store_flaw){-EBADMSG, "it is too short, or can not be read"};
+        if (at >= 0 && pread(fd, page, sizeof page, at) == (ssize_t)sizeof page)
+            flaws[copy] = store_header_decode(page, copy, &copies[copy]);
+        *bad_copies |= flaws[copy].error ? 1u << copy : 0;
+    }
+    close(fd);
+    if (*bad_copies == 3)
+        return refuse_header(directory, name, flaws[0], error);
+    *header = copies[*bad_copies & 1];
+    if ((uint64_t)st.st_size != store_file_bytes(header))
+        return store_refuse(error, HST_E_STORE_MIXED, -ENODATA,
+                            "%s/%s has %lld bytes, and its header says %llu. Fix: restore the "
+                            "file from a copy",
+                            directory->path, name, (long long)st.st_size,
+                            (unsigned long long)store_file_bytes(header));
+    return 0;
+}
+
+/* ---- creation ---- */
+
+/* The dead writer's requests may still be on their way: they hold its lock. */
+static int wait_lock(int fd, uint32_t timeout_ms)
+{
+    for (uint32_t waited_ms = 0;; waited_ms += 10) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return -errno;
+        if (waited_ms >= timeout_ms)
+            return -EBUSY;
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+}
+
+static bool same_store(const struct store_directory *directories, const struct name *name)
+{
+    char forming[STORE_NAME_BYTES], published[STORE_NAME_BYTES];
+    struct store_header first, other;
+    struct hst_error ignored;
+    unsigned bad_copies;
+    store_file_name(name->rank, 0, true, forming);
+    store_file_name(name->rank, name->drive, false, published);
+    return store_file_look(&directories[0], forming, &first, &bad_copies, &ignored) == 0 &&
+           store_file_look(&directories[name->drive], published, &other, &bad_copies, &ignored) ==
+               0 &&
+           store_id_equal(&first.uuid, &other.uuid);
+}
+
+/* Of an unfinished creation: it begins with our magic, or nothing of it was ever on the drive. */
+static int remove_leftover(const struct store_directory *directory, const char *name,
+                           uint32_t timeout_ms, struct hst_error *error)
+{
+    struct stat st;
+    unsigned char page[STORE_PAGE_BYTES] = {0};
+    const int fd = open_own(directory, name, &st, error);
+    if (fd < 0)
+        return fd == -ENOENT ? 0 : fd;
+    int rc = wait_lock(fd, timeout_ms);
+    if (rc)
+        rc = refuse_file(directory, name, HST_E_STORE_BUSY, rc,
+                         "is in use by another process. Fix: wait for that run to end, or give "
+                         "another --store",
+                         error);
+    else if (pread(fd, page, sizeof page, 0) < 0 ||
+             (!is_zero(page, sizeof page) && page_check(page, &PAGE_HEADER).error == -ENOENT))
+        rc = refuse_file(directory, name, HST_E_STORE_TAKEN, -EEXIST,
+                         "has the name of a store's file and is none. Fix: move it away, or give "
+                         "another --store",
+                         error);
+    else if (unlinkat(directory->fd, name, 0) < 0)
+        rc = store_refuse(error, HST_E_STORE_DIR, -errno, "%s/%s can not be removed: %s",
+                          directory->path, name, strerror(errno));
+    close(fd);
+    return rc;
+}
+
+static int clear_name(const struct store_directory *directories, uint32_t drive, const char *text,
+                      uint32_t rank, uint32_t timeout_ms, struct hst_error *error)
+{
+    const struct store_directory *directory = &directories[drive];
+    struct name name;
+    if (strcmp(text, ".") == 0 || strcmp(text, "..") == 0 || strcmp(text, "lost+found") == 0)
+        return 0;
+    if (!name_parse(text, &name))
+        return refuse_file(directory, text, HST_E_STORE_TAKEN, -EEXIST,
+                           "is not a store's: a store has its directory to itself. Fix: give an "
+                           "empty directory, or one that does not exist",
+                           error);
+    if (name.rank != rank)
+        return 0;
+    /* with all its files published, or of one whose first file is elsewhere, it is a store's */
+    if (!name.forming && (name.drive != drive || drive == 0 || !same_store(directories, &name)))
+        return refuse_file(directory, text, HST_E_STORE_TAKEN, -EEXIST,
+                           "holds a committed version. Fix: --resume goes on from it, with the "
+                           "directories in the order of their files (d0, d1, ...); or give another "
+                           "--store",
+                           error);
+    return remove_leftover(directory, text, timeout_ms, error);
+}
+
+int store_directories_clear(const struct store_directory *directories, uint32_t drives,
+                            uint32_t rank, uint32_t lock_timeout_ms, struct hst_error *error)
+{
+    int rc = 0;
+    for (uint32_t d = drives; d-- > 0 && rc == 0;) { /* drive 0's tells what the others are */
+        const int fd = openat(directories[d].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *names = fd < 0 ? NULL : fdopendir(fd);
+        if (!names)
+            return store_refuse(error, HST_E_STORE_DIR, -errno, "%s can not be listed: %s",
+                                directories[d].path, strerror(errno));
+        for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;)
+            rc = clear_name(directories, d, entry->d_name, rank, lock_timeout_ms, error);
+        closedir(names);
+    }
+    return rc;
+}
+
+static int publish_one(const struct store_directory *directory, uint32_t rank, uint32_t drive,
+                       struct hst_error *error)
+{
+    char forming[STORE_NAME_BYTES], published[STORE_NAME_BYTES];
+    store_file_name(rank, drive, true, forming);
+    store_file_name(rank, drive, false, published);
+    if (renameat(directory->fd, forming, directory->fd, published) < 0)
+        return store_refuse(error, HST_E_STORE_DIR, -errno, "%s/%s can not be named %s: %s",
+                            directory->path, forming, published, strerror(errno));
+    return store_directory_sync(directory, error);
+}
+
+int store_files_publish(const struct store_directory *directories, uint32_t drives, uint32_t rank,
+                        struct hst_error *error)
+{
+    int rc = 0;
+    for (uint32_t d = drives; d-- > 0 && rc == 0;)
+        rc = publish_one(&directories[d], rank, d, error);
+    return rc;
+}
+
+void store_files_remove(const struct store_directory *directories, uint32_t drives, uint32_t rank)
+{
+    for (uint32_t d = drives; d-- > 0;) {
+        char name[STORE_NAME_BYTES];
+        store_file_name(rank, d, true, name);
+        (void)unlinkat(directories[d].fd, name, 0);
+    }
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_STORE_FILES_H
+#define HOISTWAY_ENGINE_STORE_FILES_H
+/*
+ * The directories and names of a store's files, and who may touch them:
+ *
+ *   DIRECTORY[d]/r00000.d<d>.blk       rank 0, drive d; 0600 in a directory that is 0700
+ *   DIRECTORY[d]/r00000.d<d>.blk.new   while no version is committed
+ *
+ * Everything is named relative to directories that are open and whose owner and mode were checked,
+ * so that nobody else can change what a name means. All functions fill *error where they fail.
+ */
+#include "store/format.h"
+
+#include <hoistway/hoistway.h>
+
+#define STORE_NAME_BYTES 32u
+#define STORE_PATH_BYTES 64u
+
+struct store_directory {
+    const char *path; /* as the user named it, for messages; borrowed */
+    int fd;
+};
+
+/** Records what happened; returns `native`. */
+int store_refuse(struct hst_error *error, int code, int native, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/** Errors: -EPERM another's directory, or one that others can enter; open(2)'s. */
+int store_directory_open(const char *path, struct store_directory *directory,
+                         struct hst_error *error);
+/** Accepts a closed one. */
+void store_directory_close(struct store_directory *directory);
+int store_directory_sync(const struct store_directory *directory, struct hst_error *error);
+
+void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STORE_NAME_BYTES]);
+/** A path for hst_aio_file_open, good while the directory is open. */
+void store_file_path(const struct store_directory *directory, const char *name,
+                     char path[STORE_PATH_BYTES]);
+
+/**
+ * Looks at a file before it is opened for writing; changes nothing. *bad_copies: bit 0, 1: copies
+ * of the header that are damaged. Returns -ENOENT, *error untouched, where there is none.
+ * Errors: -EPERM, -ELOOP not ours alone; -ENOTSUP, -EINVAL, -EBADMSG as the header says; -ENODATA
+ * shorter or longer than its header says.
+ */
+int store_file_look(const struct store_directory *directory, const char *name,
+                    struct store_header *header, unsigned *bad_copies, struct hst_error *error);
+
+/**
+ * Makes sure that a store can be created in these directories: refuses names that are not a
+ * store's, and any committed store; removes what an earlier creation left. What is in use is waited
+ * for, for so long. Errors: -EEXIST, -EBUSY, system's.
+ */
+int store_directories_clear(const struct store_directory *directories, uint32_t drives,
+                            uint32_t rank, uint32_t lock_timeout_ms, struct hst_error *error);
+/** Gives the files their names, drive 0's last: from then on there is a committed version. */
+int store_files_publish(const struct store_directory *directories, uint32_t drives, uint32_t rank,
+                        struct hst_error *error);
+/** Removes the files of a store that has never committed anything. */
+void store_files_remove(const struct store_directory *directories, uint32_t drives, uint32_t rank);
+
+#endif

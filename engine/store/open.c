@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening a store: which version it goes back to, seen to be whole before anything is written. The
+ * numbers R0 to R9 are those of README.md. An open that is cut off anywhere leaves what the next
+ * one needs: it writes one superblock, to the place that the newest is not in, and copies of what
+ * is good over what is not.
+ */
+#include "store/store_state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define VERIFY_DEPTH 8u
+
+struct opening {
+    struct store *store;
+    struct store_found *found;
+    struct hst_error *error;
+    unsigned bad_headers[STRIPE_DRIVES_MAX]; /* bit per copy */
+    struct store_superblocks superblocks;
+    struct store_superblock newest;
+    bool trusted;
+    struct transfer bad;            /* the first read of an extent that failed */
+    const struct store_ref *chosen; /* cur or prev of newest; its manifest is in memory */
+    struct store_manifest manifest;
+    unsigned copy; /* that was read */
+};
+
+static int refuse_damaged(const struct opening *o, int native, const char *what)
+{
+    return store_refuse(o->error, HST_E_STORE_DAMAGED, native,
+                        "the store in %s %s: %s. Fix: check the drives (dmesg, smartctl -a); "
+                        "start anew in another --store, from an export",
+                        o->store->directories[0].path, what,
+                        native == -EBADMSG ? "bytes are not those that were written"
+                                           : strerror(-native));
+}
+
+static int refuse_extent(const struct opening *o, int native)
+{
+    struct store *store = o->store;
+    const struct transfer *bad = &o->bad;
+    struct store_entry entry;
+    char name[STORE_NAME_BYTES], what[160];
+    store_entry_get(store->manifest, (uint32_t)bad->kind * store->tiles + bad->index, &entry);
+    store_file_name(store->rank, entry.drive, false, name);
+    snprintf(what, sizeof what,
+             "has no version that is whole (%s of tile %u, at offset %llu of %s)",
+             bad->kind == EXTENT_WEIGHTS ? "weights" : "optimizer states", bad->index,
+             (unsigned long long)bad->bad_offset, name);
+    return refuse_damaged(o, native, what);
+}
+
+/* ---- R1, R2: files ---- */
+
+static int look(struct opening *o, uint32_t d)
+{
+    struct store *store = o->store;
+    const char *directory = store->directories[d].path;
+    struct store_header *h = &store->headers[d];
+    char name[STORE_NAME_BYTES];
+    store_file_name(store->rank, d, false, name);
+    int rc = store_file_look(&store->directories[d], name, h, &o->bad_headers[d], o->error);
+    if (rc == -ENOENT && d == 0)
+        return store_refuse(o->error, HST_E_STORE_EMPTY, rc,
+                            "%s holds no committed version: %s is not there. Fix: none needed to "
+                            "start at step 0",
+                            directory, name);
+    if (rc == -ENOENT)
+        return store_refuse(o->error, HST_E_STORE_MIXED, -EINVAL,
+                            "%s/%s is missing, and the store has a file for drive 0. Fix: name "
+                            "all its directories, in the order of their files (d0, d1, ...)",
+                            directory, name);
+    if (rc)
+        return rc;
+    if (!store_id_equal(&h->uuid, &store->headers[0].uuid))
+        return store_refuse(o->error, HST_E_STORE_MIXED, -EINVAL,
+                            "%s/%s is of another store than the file in %s. Fix: name the "
+                            "directories of one store",
+                            directory, name, store->directories[0].path);
+    if (h->rank != store->rank || h->world != store->world || h->drive != d ||
+        h->drives != store->drives)
+        return store_refuse(o->error, HST_E_STORE_MIXED, -EINVAL,
+                            "%s/%s was written as rank %u of %u, drive %u of %u, and is opened as "
+                            "rank %u of %u, drive %u of %u. Fix: the same ranks, and all "
+                            "directories in the order of their files (d0, d1, ...)",
+                            directory, name, h->rank, h->world, h->drive, h->drives, store->rank,
+                            store->world, d, store->drives);
+    const struct store_header *first = &store->headers[0];
+    if (h->extents != first->extents || h->blocks != first->blocks ||
+        h->align_bytes != first->align_bytes)
+        return store_refuse(o->error, HST_E_STORE_MIXED, -EINVAL,
+                            "%s/%s contradicts the store's first file. Fix: restore it from a copy",
+                            directory, name);
+    return 0;
+}
+
+static int open_file(struct opening *o, uint32_t d)
+{
+    struct store *store = o->store;
+    char name[STORE_NAME_BYTES], path[STORE_PATH_BYTES];
+    store_file_name(store->rank, d, false, name);
+    store_file_path(&store->directories[d], name, path);
+    int rc = hst_aio_file_open(store->aio[d], path, 0, store_file_bytes(&store->headers[d]),
+                               &store->files[d]);
+    if (rc == -EBUSY)
+        return store_refuse(o->error, HST_E_STORE_BUSY, rc,
+                            "%s/%s is in use by another process. Fix: wait for that run to end "
+                            "(fuser tells which it is)",
+                            store->directories[d].path, name);
+    if (rc)
+        return store_refuse(o->error, HST_E_READ, rc, "%s/%s can not be opened: %s. Fix: check it",
+                            store->directories[d].path, name, strerror(-rc));
+    return 0;
+}
+
+/* What a dead process wrote and did not sync is on the drive before it is looked at: what is seen
+   now is what will be seen. */
+static int sync_files(struct opening *o)
+{
+    struct store *store = o->store;
+    own_begin(store);
+    for (uint32_t d = 0; d < store->drives; d++)
+        own_add(store, d, HST_AIO_SYNC, 0, NULL, 0);
+    int rc = own_wait(store);
+    rc = rc ? rc : own_result(store);
+    if (rc)
+        return refuse_damaged(o, rc, "can not be synced");
+    for (uint32_t d = 0; d < store->drives && rc == 0; d++)
+        rc = store_directory_sync(&store->directories[d], o->error);
+    return rc;
+}
+
+static int open_files(struct opening *o)
+{
+    int rc = 0;
+    for (uint32_t d = 0; d < o->store->drives && rc == 0; d++)
+        rc = look(o, d);
+    for (uint32_t d = 0; d < o->store->drives && rc == 0; d++)
+        rc = open_file(o, d);
+    return rc ? rc : sync_files(o);
+}
+
+/* ---- R3, R4: superblocks and manifests ---- */
+
+static int read_superblocks(struct opening *o)
+{
+    struct store *store = o->store;
+    const struct store_header *h = &store->headers[0];
+    own_begin(store);
+    for (unsigned i = 0; i < 4; i++)
+        own_add(store, 0, HST_AIO_READ, store_superblock_at(h, i / 2, i % 2), store->pages[i],
+                STORE_PAGE_BYTES);
+    int rc = own_wait(store);
+    if (rc)
+        return refuse_damaged(o, rc, "can not be read");
+    for (unsigned i = 0; i < 4; i++) {
+        struct store_flaw *flaw = &o->superblocks.flaw[i / 2][i % 2];
+        *flaw = store_superblock_decode(store->pages[i], i / 2, i % 2, h,
+                                        &o->superblocks.read[i / 2][i % 2]);
+        if (store->own.ops[i].result)
+            *flaw = (struct store_flaw){store->own.ops[i].result, "it can not be read"};
+    }
+    if (!store_choose_superblock(&o->superblocks, &o->newest, &o->trusted))
+        return refuse_damaged(o, -EBADMSG, "has no superblock that is whole");
+    return 0;
+}
+
+/* Into memory, from the first copy that is good: which of them. Returns 2 where none is. */
+static unsigned load_manifest(struct opening *o, const struct store_ref *ref,
+                              struct store_manifest *manifest)
+{
+    struct store *store = o->store;
+    unsigned copy = 0;
+    for (; copy < 2; copy++) {
+        own_begin(store);
+        own_add(store, 0, HST_AIO_READ, store_manifest_at(&store->headers[0], ref->slot, copy),
+                store->manifest, ref->bytes);
+        if (own_wait(store) == 0 && own_result(store) == 0 &&
+            store_manifest_decode(store->manifest, ref, store->headers, manifest).error == 0)
+            break;
+    }
+    return copy;
+}
+
+static struct store_candidates candidates(struct opening *o)
+{
+    const struct store_ref *refs[2] = {&o->newest.cur, &o->newest.prev};
+    struct store_candidates all = {0};
+    for (int i = 0; i < 2; i++) {
+        struct store_manifest manifest;
+        if (refs[i]->version != STORE_NO_VERSION && load_manifest(o, refs[i], &manifest) < 2)
+            all.list[all.count++] = (struct store_candidate){refs[i]->version, refs[i]->commit_id};
+    }
+    return all;
+}
+
+/* ---- R5, R6: the version ---- */
+
+/* The store holds what the placement asks for. */
+static int check_model(const struct opening *o)
+{
+    const struct store *store = o->store;
+    const uint32_t extents = STORE_KINDS * store->tiles;
+    bool same = extents == store->headers[0].extents;
+    for (uint32_t i = 0; i < extents && same; i++) {
+        struct store_entry entry;
+        uint64_t bytes;
+        store_entry_get(store->manifest, i, &entry);
+        (void)placement_extent(store->placement, (enum extent_kind)entry.kind, entry.tile, &bytes);
+        const bool derived = entry.kind == EXTENT_WEIGHTS && store->derived_weights;
+        same = entry.bytes == bytes && derived == (bool)(entry.flags & STORE_DERIVED);
+    }
+    if (same)
+        return 0;
+    return store_refuse(o->error, HST_E_STORE_OTHER, -EINVAL,
+                        "the store in %s is of another model, precision or tile size (%u extents, "
+                        "and this run has %u, or of other sizes). Fix: resume with what it was "
+                        "made with, or give another --store",
+                        store->directories[0].path, store->headers[0].extents, extents);
+}
+
+/* What only this process knows: what is derived has to be made again. */
+static void forget_derived(struct store *store)
+{
+    for (uint32_t i = 0; i < store->headers[0].extents; i++) {
+        struct store_entry entry;
+        store_entry_get(store->manifest, i, &entry);
+        if (entry.flags & STORE_DERIVED) {
+            entry.flags |= STORE_ZERO;
+            entry.version = 0;
+            store_entry_put(store->manifest, i, &entry);
+        }
+    }
+}
+
+struct verify {
+    struct transfer transfers[VERIFY_DEPTH];
+    unsigned char *buffers;
+    uint64_t stride;
+};
+
+static uint64_t largest_extent(const struct store *store)
+{
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < store->headers[0].extents; i++) {
+        struct store_entry entry;
+        store_entry_get(store->manifest, i, &entry);
+        largest = entry.bytes > largest ? entry.bytes : largest;
+    }
+    return largest;
+}
+
+static int verify_all(struct opening *o, struct verify *v)
+{
+    struct store *store = o->store;
+    int rc = 0;
+    for (uint32_t i = 0; i < store->headers[0].extents + VERIFY_DEPTH; i++) {
+        struct transfer *transfer = &v->transfers[i % VERIFY_DEPTH];
+        const int done = extents_wait(&store->extents, transfer);
+        if (done && rc == 0)
+            o->bad = *transfer;
+        rc = rc ? rc : done;
+        if (rc || i >= store->headers[0].extents)
+            continue; /* those in flight still need their buffers */
+        const enum extent_kind kind = (enum extent_kind)(i / store->tiles);
+        if (kind == EXTENT_WEIGHTS && store->derived_weights)
+            *transfer = (struct transfer){.active = false};
+        else
+            rc = extents_read(&store->extents, kind, i % store->tiles,
+                              v->buffers + i % VERIFY_DEPTH * v->stride, transfer);
+    }
+    return rc;
+}
+
+/* Reads every byte of the version in memory and compares. */
+static int verify(struct opening *o)
+{
+    struct store *store = o->store;
+    struct verify v = {.stride = largest_extent(store)};
+    void *memory;
+    if (hst_aio_buffer_alloc(VERIFY_DEPTH * v.stride, &memory))
+        return -ENOMEM;
+    v.buffers = memory;
+    const uint64_t before = store->extents.counters.read_bytes;
+    int rc = verify_all(o, &v);
+    o->found->verified_bytes += store->extents.counters.read_bytes - before;
+    hst_aio_buffer_free(memory, VERIFY_DEPTH * v.stride);
+    return rc;
+}
+
+/* The bytes are damaged; any other error says nothing about them. */
+static bool is_damage(int error)
+{
+    return error == -EBADMSG || error == -EIO;
+}
+
+/* One candidate after another, the latest first. On success its manifest is in memory. */
+static int choose(struct opening *o)
+{
+    const struct store_candidates all = candidates(o);
+    int rc = 0;
+    const struct store_candidate *x = store_choose_version(&all, 1, STORE_NO_VERSION);
+    for (; x; x = store_choose_version(&all, 1, x->version)) {
+        o->chosen = x->version == o->newest.cur.version ? &o->newest.cur : &o->newest.prev;
+        o->copy = load_manifest(o, o->chosen, &o->manifest);
+        if (o->copy == 2)
+            return refuse_damaged(o, -EIO, "gives other bytes each time it is read");
+        rc = check_model(o);
+        if (rc)
+            return rc;
+        forget_derived(o->store);
+        o->found->clean = !store_must_verify(&o->newest, o->trusted, x->version);
+        rc = o->found->clean ? 0 : verify(o);
+        if (rc == 0)
+            return 0;
+        if (!is_damage(rc))
+            break;
+    }
+    return rc ? refuse_extent(o, rc) : refuse_damaged(o, -EBADMSG, "has no manifest that is whole");
+}
+
+/* ---- R7, R9: going on ---- */
+
+static int roll_back(struct opening *o)
+{
+    struct store *store = o->store;
+    struct store_superblock mine = o->newest;
+    mine.seq++;
+    mine.state = STORE_OPEN;
+    mine.incarnation = store->incarnation;
+    mine.cur = *o->chosen;
+    mine.prev = (struct store_ref){.version = STORE_NO_VERSION};
+    if (STORE_LEAVE_OUT == LEAVE_ROLL_BACK) {
+        store->superblock = o->newest;
+        store->superblock.cur = *o->chosen;
+        return 0;
+    }
+    int rc = commit_superblock(store, &mine);
+    if (rc)
+        store_refuse(o->error, HST_E_WRITE, rc,
+                     "writing a superblock of the store in %s failed: %s. Fix: check the drive "
+                     "(dmesg, smartctl -a)",
+                     store->directories[0].path, strerror(-rc));
+    return rc;
+}
+
+/* Copies that are bad, from those that are good. One that can not be written stays bad. */
+static void repair(struct opening *o)
+{
+    struct store *store = o->store;
+    if (o->copy == 1) {
+        own_begin(store);
+        own_add(store, 0, HST_AIO_WRITE, store_manifest_at(&store->headers[0], o->chosen->slot, 0),
+                store->manifest, o->chosen->bytes);
+        if (own_wait(store) == 0 && own_result(store) == 0)
+            o->found->repaired++;
+    }
+    for (uint32_t d = 0; d < store->drives; d++) {
+        if (!o->bad_headers[d])
+            continue;
+        const unsigned copy = o->bad_headers[d] >> 1;
+        store_header_encode(&store->headers[d], copy, store->pages[0]);
+        own_begin(store);
+        own_add(store, d, HST_AIO_WRITE, store_header_at(&store->headers[d], copy), store->pages[0],
+                STORE_PAGE_BYTES);
+        if (own_wait(store) == 0 && own_result(store) == 0)
+            o->found->repaired++;
+    }
+}
+
+static int recover(struct opening *o)
+{
+    struct store *store = o->store;
+    int rc = open_files(o);
+    if (rc)
+        return rc;
+    if (store_allocate(store))
+        return store_refuse(o->error, HST_E_BUDGET, -ENOMEM, "no memory for the store's tables");
+    rc = read_superblocks(o);
+    rc = rc ? rc : choose(o);
+    rc = rc ? rc : roll_back(o);
+    if (rc)
+        return rc;
+    repair(o);
+    store->published = true;
+    store->version = o->chosen->version;
+    store->cursor = o->manifest.cursor;
+    store->written_before_bytes = o->newest.written_bytes;
+    store->extents.counters = (struct extent_counters){0};
+    o->found->version = o->chosen->version;
+    o->found->stepped_back = o->chosen == &o->newest.prev;
+    o->found->superblock_damaged = !o->trusted;
+    return 0;
+}
+
+int store_open(const struct store_config *config, struct store **out, struct store_found *found,
+               struct hst_error *error)
+{
+    struct store *store = store_new(config, error);
+    if (!store)
+        return error->native;
+    *found = (struct store_found){0};
+    struct opening o = {.store = store, .found = found, .error = error};
+    int rc = recover(&o);
+    if (rc) {
+        for (uint32_t d = 0; d < store->drives; d++)
+            hst_aio_file_close(&store->files[d]);
+        store_free(store);
+        return rc;
+    }
+    *out = store;
+    return 0;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_STORE_STORE_H
+#define HOISTWAY_ENGINE_STORE_STORE_H
+/*
+ * The store: extents with two slots each, of which one belongs to the last committed version and is
+ * never written. A version is committed as a whole; whatever happens then, an open finds the last
+ * version whose commit had returned, or the one whose commit was on its way.
+ *
+ * In order: store_create or store_open; extents_read and extents_write (tier/extent.h) on
+ * store_extents; once the last write of a version was begun, store_commit_begin; progress until
+ * store_commit_state is STORE_COMMIT_PREPARED; where all ranks are, store_commit_end; close.
+ * Between begin and end the gate is closed: store_may_write is false, a write returns -EBUSY. Reads
+ * go on. The first commit of a new store gives its files their names: before it there is none.
+ *
+ * The extents are weights and states of the placement's tiles; other kinds are scratch and refused
+ * with -EINVAL. A read takes an extent's newest bytes, committed or not, and fails with -EBADMSG
+ * where they are not those that were written.
+ *
+ * Memory: 32 B per extent and 8 B per MiB block of it, and 150 KiB; nothing is allocated after the
+ * open. Thread-safety: the thread of its aio contexts, which are its own while it is open. After a
+ * failed write or commit the store only reads: what was committed before is as it was.
+ */
+#include "store/format.h"
+#include "tier/extent.h"
+
+#include <hoistway/hoistway.h>
+
+struct store;
+
+struct store_config {
+    const struct scratch_drive *drives; /* [drive_count]; context and directory; borrowed */
+    uint32_t drive_count;
+    const struct placement *placement; /* must outlive the store */
+    uint32_t rank, world;              /* world 0: 1 */
+    /* the weights follow from the states (fp16): one slot, no bytes in a version. After an open
+       they read as -ENODATA until they are written */
+    bool derived_weights;
+    uint32_t align_bytes;     /* of a file's parts; 0: STORE_ALIGN_MAX. Of store_create only */
+    uint32_t lock_timeout_ms; /* for leftovers of a killed creation; 0: 30 s */
+};
+
+/**
+ * Lays out a new store in directories that hold nothing else (0700 and the caller's). Every extent
+ * reads as zeros. Its version 0 is the first commit; where it is closed before, nothing remains.
+ *
+ * Errors, with *error filled: -EEXIST a committed store, or other files; -EPERM, -ELOOP others can
+ * enter or change it; -EBUSY in use; -ENOSPC, -EDQUOT; -EIO and the system's; -ENOMEM; -EOVERFLOW
+ * too large for a file.
+ */
+int store_create(const struct store_config *config, struct store **store, struct hst_error *error);
+
+/* What an open found. */
+struct store_found {
+    uint64_t version;
+    bool clean;            /* it was closed in order: its bytes were not read */
+    bool stepped_back;     /* not to the newest version: that one's bytes were damaged */
+    /* one that may have named a later version: torn by a crash in a commit, or by the drive */
+    bool superblock_damaged;
+    uint32_t repaired;     /* copies of metadata that were damaged and have been written anew */
+    uint64_t verified_bytes;
+};
+
+/**
+ * Opens a store and goes back to its last committed version. After anything but an orderly close
+ * every byte of it is read and compared first. store_cursor tells where training stands.
+ *
+ * Errors, with *error filled; nothing was changed then: -ENOENT no version was ever committed;
+ * -EBUSY in use; -EPERM, -ELOOP others can change it; -ENOTSUP another format; -EINVAL files that
+ * do not belong together, or of another model; -ENODATA a file was cut; -EBADMSG no version is
+ * whole; the system's; -ENOMEM.
+ */
+int store_open(const struct store_config *config, struct store **store, struct store_found *found,
+               struct hst_error *error);
+
+/** As a provider of extents. Its close: see store_close. */
+struct extents *store_extents(struct store *store);
+/** Of the version that was found; what it points to is good until the first store_commit_begin. */
+const struct store_cursor *store_cursor(const struct store *store);
+/** The last committed version; STORE_NO_VERSION before the first. */
+uint64_t store_version(const struct store *store);
+
+/** Whether this extent may be written now: no commit has been begun and not ended. */
+bool store_may_write(const struct store *store, enum extent_kind kind, uint32_t index);
+
+enum store_commit_state {
+    STORE_COMMIT_NONE = 0,
+    STORE_COMMIT_UNDERWAY, /* progress() takes it on */
+    STORE_COMMIT_PREPARED, /* durable here; store_commit_end where it is on all ranks */
+};
+
+/**
+ * Begins to commit what was written: returns at once. Writes in flight are part of it. The cursor
+ * is copied.
+ *
+ * Errors: -EINVAL a cursor larger than STORE_CURSOR_MAX; -EBUSY a commit is underway; the error of
+ * an earlier failure.
+ */
+int store_commit_begin(struct store *store, const struct store_cursor *cursor);
+/** How far it is; an error ends it (store_error). */
+enum store_commit_state store_commit_state(const struct store *store);
+/**
+ * The commit has returned: the version is the one that an open will find, the gate opens. The first
+ * of a store renames its files and waits for that.
+ * Errors: -EINVAL none is prepared; of the first, the system's.
+ */
+int store_commit_end(struct store *store);
+
+/** Why the store only reads; code 0: it does not. */
+const struct hst_error *store_error(const struct store *store);
+
+/**
+ * Waits for what is in flight, marks the store as closed in order, unless it has failed or a commit
+ * was not ended, and frees it. Accepts null in *store, sets it to null.
+ */
+void store_close(struct store **store);
+
+#endif
