@@ -48,7 +48,7 @@ static int refuse_extent(const struct opening *o, int native)
     snprintf(what, sizeof what,
              "has no version that is whole (%s of tile %u, at offset %llu of %s)",
              bad->kind == EXTENT_WEIGHTS ? "weights" : "optimizer states", bad->index,
-             (unsigned long long)bad->bad_offset, name);
+             (unsigned long long)(bad->bad_bytes > 0 ? bad->bad_offset : entry.offset), name);
     return refuse_damaged(o, native, what);
 }
 

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Crash images: a toy run is recorded, write by write and sync by sync; at moments of it the files
+ * become what a crash could have left, and an open must find a version that was begun, not older
+ * than the last whose commit had returned, with every byte of it.
+ *
+ *     crash IMAGES [SEED]
+ *
+ * A third of them are crashes of a run from a store in order; each is opened, goes on and is crashed
+ * again, and so once more: a quarter of all while they are opened. A failure prints its seed. In a build that leaves out a step of the protocol (STORE_LEAVE_OUT) a failure is what is
+ * expected, and finding none is the failure.
+ */
+#include "fake_aio.h"
+#include "store/store_state.h"
+#include "toy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MARK_OPENED, MARK_BEGUN, MARK_RETURNED };
+
+#define MOMENTS 8u /* images of one run */
+#define DEPTH   3u /* crashes one after another */
+
+struct files {
+    struct fake_image images[FAKE_FILES];
+};
+
+/* What an open may find: a version of this range, and it may not be taken for closed in order. */
+struct allowed {
+    uint64_t least, most;
+    bool closed;
+};
+
+static struct toy toy;
+static uint64_t seed_at_hand;
+
+static int fail(const char *what, struct allowed allowed, uint64_t found)
+{
+    printf("seed %llu: %s; allowed versions %llu to %llu, found %llu\n",
+           (unsigned long long)seed_at_hand, what, (unsigned long long)allowed.least,
+           (unsigned long long)allowed.most, (unsigned long long)found);
+    return 1;
+}
+
+/* ---- files ---- */
+
+static void file_path(uint32_t file, char path[128])
+{
+    snprintf(path, 128, "%s/r00000.d%u.blk", toy.directories[file], file);
+}
+
+static struct files files_read(void)
+{
+    struct files files;
+    for (uint32_t f = 0; f < FAKE_FILES; f++) {
+        char path[128];
+        file_path(f, path);
+        struct fake_image *image = &files.images[f];
+        FILE *file = fopen(path, "re");
+        if (!file || fseek(file, 0, SEEK_END) < 0)
+            abort();
+        image->count = (uint64_t)ftell(file);
+        image->bytes = malloc(image->count);
+        rewind(file);
+        if (!image->bytes || fread(image->bytes, 1, image->count, file) != image->count)
+            abort();
+        fclose(file);
+    }
+    return files;
+}
+
+static void files_write(const struct files *files)
+{
+    for (uint32_t f = 0; f < FAKE_FILES; f++) {
+        char path[128];
+        file_path(f, path);
+        const struct fake_image *image = &files->images[f];
+        const int fd = open(path, O_WRONLY | O_CLOEXEC);
+        if (fd < 0 || pwrite(fd, image->bytes, image->count, 0) != (ssize_t)image->count)
+            abort();
+        close(fd);
+    }
+}
+
+static void files_free(struct files *files)
+{
+    for (uint32_t f = 0; f < FAKE_FILES; f++)
+        free(files->images[f].bytes);
+}
+
+static struct files files_after(const struct files *before, const struct fake_record *record,
+                                uint64_t moment, uint64_t *random)
+{
+    struct files files;
+    for (uint32_t f = 0; f < FAKE_FILES; f++) {
+        files.images[f].count = before->images[f].count;
+        files.images[f].bytes = malloc(before->images[f].count);
+        if (!files.images[f].bytes)
+            abort();
+        memcpy(files.images[f].bytes, before->images[f].bytes, before->images[f].count);
+    }
+    const uint64_t drawn = toy_below(random, 8);
+    const int how = drawn == 0 ? 1 : drawn == 1 ? 2 : 0;
+    fake_crash(record, moment, toy_below(random, 2) ? 512 : 4096, how, toy_random(random),
+               files.images);
+    return files;
+}
+
+/* ---- a run ---- */
+
+/* Writes of one version, some of them twice, in any order; those that the gate does not let through
+   are for later. */
+struct writing {
+    uint64_t version;
+    bool wanted[TOY_EXTENTS], begun[TOY_EXTENTS];
+    struct transfer transfers[TOY_EXTENTS];
+};
+
+static void writing_plan(struct writing *w, uint64_t version, uint64_t *random)
+{
+    *w = (struct writing){.version = version};
+    memcpy(toy.stamps[version], toy.stamps[version - 1], sizeof toy.stamps[0]);
+    for (uint32_t i = 0; i < TOY_EXTENTS; i++)
+        w->wanted[i] = toy_below(random, 4) > 0;
+}
+
+/* Begins what may be begun now. Returns whether all is. */
+static bool writing_go_on(struct writing *w, struct store *store)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < TOY_EXTENTS; i++) {
+        if (!w->wanted[i] || w->begun[i])
+            continue;
+        if (store_may_write(store, toy_kind(i), i % TOY_TILES)) {
+            w->begun[i] = true;
+            if (toy_write(&toy, store, w->version, i, &w->transfers[i]))
+                abort();
+        }
+        all = all && w->begun[i];
+    }
+    return all;
+}
+
+static void writing_wait(struct writing *w, struct store *store, uint64_t *random)
+{
+    while (!writing_go_on(w, store))
+        store_extents(store)->ops->progress(store_extents(store), UINT64_MAX);
+    const uint32_t again = (uint32_t)toy_below(random, TOY_EXTENTS);
+    for (uint32_t i = 0; i < TOY_EXTENTS; i++) {
+        (void)extents_wait(store_extents(store), &w->transfers[i]);
+        if (i == again && w->wanted[i] && toy_write(&toy, store, w->version, i, &w->transfers[i]))
+            abort();
+    }
+}
+
+/* While a version is on its way, the next one is written as far as the gate lets it: an update
+   under the next forward. */
+static void run_on(struct store *store, uint32_t versions, uint64_t *random)
+{
+    struct writing w;
+    uint64_t version = store_version(store) + 1;
+    const uint64_t end = version + versions;
+    writing_plan(&w, version, random);
+    for (; version < end; version++) {
+        char text[32];
+        const struct store_cursor cursor = toy_cursor(version, text);
+        writing_wait(&w, store, random);
+        fake_mark(MARK_BEGUN, version);
+        if (store_commit_begin(store, &cursor))
+            abort();
+        struct writing done = w; /* the last of its writes may still be in flight */
+        for (uint32_t i = 0; i < TOY_EXTENTS; i++)
+            if (done.transfers[i].active)
+                extents_wait(store_extents(store), &w.transfers[i]);
+        writing_plan(&w, version + 1, random);
+        while (store_commit_state(store) == STORE_COMMIT_UNDERWAY) {
+            writing_go_on(&w, store);
+            store_extents(store)->ops->progress(store_extents(store), UINT64_MAX);
+        }
+        if (store_commit_end(store))
+            abort();
+        fake_mark(MARK_RETURNED, version);
+    }
+    for (uint32_t i = 0; i < TOY_EXTENTS; i++)
+        (void)extents_wait(store_extents(store), &w.transfers[i]);
+}
+
+/* The end of a process: what it had opened is closed, and nothing is written. */
+static void drop(struct store *store)
+{
+    for (uint32_t d = 0; d < TOY_DRIVES; d++) {
+        struct hst_aio_completion dropped;
+        while (hst_aio_reap(toy.aio[d], &dropped, 1, 1, UINT64_MAX) > 0)
+            ;
+    }
+    store_free(store);
+}
+
+/* Opens, compares, goes on for so many versions; then the process is gone. */
+static int run(struct allowed allowed, uint32_t versions, uint64_t *random)
+{
+    struct store *store;
+    struct store_found found;
+    struct hst_error error = {0};
+    int rc = store_open(&toy.config, &store, &found, &error);
+    if (rc)
+        return fail(error.message, allowed, 0);
+    fake_mark(MARK_OPENED, found.version);
+    const char *wrong = NULL;
+    if (found.version < allowed.least || found.version > allowed.most)
+        wrong = "a version that may not be found";
+    else if (found.clean && !allowed.closed)
+        wrong = "taken for closed in order, bytes unread";
+    wrong = wrong ? wrong : toy_compare(&toy, store, found.version);
+    if (!wrong && versions > 0)
+        run_on(store, versions, random);
+    drop(store);
+    return wrong ? fail(wrong, allowed, found.version) : 0;
+}
+
+/* ---- crashes of a run ---- */
+
+static struct allowed allowed_at(const struct fake_record *record, uint64_t moment,
+                                 struct allowed allowed)
+{
+    for (uint32_t i = 0; i < record->count && record->events[i].submitted < moment; i++) {
+        const struct fake_event *event = &record->events[i];
+        if (event->kind != FAKE_MARK)
+            continue;
+        if (event->mark == MARK_OPENED)
+            allowed = (struct allowed){event->number, event->number, false};
+        if (event->mark == MARK_BEGUN)
+            allowed.most = event->number;
+        if (event->mark == MARK_RETURNED)
+            allowed.least = event->number;
+    }
+    return allowed;
+}
+
+static uint64_t opened_at(const struct fake_record *record)
+{
+    for (uint32_t i = 0; i < record->count; i++)
+        if (record->events[i].kind == FAKE_MARK && record->events[i].mark == MARK_OPENED)
+            return record->events[i].submitted;
+    return record->now;
+}
+
+/* One run from these files, recorded, and crashes of it; each crash opened and run on in the same
+   way, `depth` times. */
+static int crash(const struct files *before, struct allowed allowed, uint32_t moments,
+                 uint32_t depth, uint64_t *random)
+{
+    struct fake_record record = {0};
+    uint64_t stamps[TOY_VERSIONS][TOY_EXTENTS];
+    files_write(before);
+    fake_record(&record);
+    int rc = run(allowed, depth > 0 ? 3 : 0, random);
+    fake_record(NULL);
+    fake_finish(&record);
+    memcpy(stamps, toy.stamps, sizeof stamps);
+    for (uint32_t i = 0; i < moments && depth > 0 && rc == 0; i++) {
+        const uint64_t limit = toy_below(random, 4) ? record.now : opened_at(&record);
+        const uint64_t moment = toy_below(random, limit + 1);
+        struct files after = files_after(before, &record, moment, random);
+        memcpy(toy.stamps, stamps, sizeof stamps);
+        rc = crash(&after, allowed_at(&record, moment, allowed), depth > 1, depth - 1, random);
+        files_free(&after);
+    }
+    fake_free(&record);
+    return rc;
+}
+
+static struct files make_base(void)
+{
+    struct store *store;
+    struct hst_error error;
+    if (store_create(&toy.config, &store, &error)) {
+        printf("%s\n", error.message);
+        abort();
+    }
+    for (uint64_t version = 0; version < 2; version++)
+        if (toy_commit_all(&toy, store, version))
+            abort();
+    store_close(&store);
+    return files_read();
+}
+
+int main(int argc, char **argv)
+{
+    const unsigned long images = argc > 1 ? strtoul(argv[1], NULL, 0) : 300;
+    const bool given = argc > 2;
+    uint64_t seed = given ? strtoull(argv[2], NULL, 0) : 1;
+    int rc = 0;
+    if (toy_open(&toy, TOY_DRIVES))
+        abort();
+    for (uint32_t d = 0; d < TOY_DRIVES; d++) {
+        if (hst_aio_open(NULL, toy.directories[d], &toy.aio[d], NULL))
+            abort();
+        toy.drives[d].aio = toy.aio[d];
+    }
+    struct files base = make_base();
+    uint64_t stamps[2][TOY_EXTENTS];
+    memcpy(stamps, toy.stamps, sizeof stamps);
+    unsigned long made = 0;
+    for (; made < images && rc == 0; made += DEPTH * MOMENTS, seed++) {
+        uint64_t random = seed_at_hand = seed;
+        fake_seed(seed);
+        memcpy(toy.stamps, stamps, sizeof stamps);
+        rc = crash(&base, (struct allowed){1, 1, true}, MOMENTS, DEPTH, &random);
+    }
+    files_free(&base);
+    toy_close(&toy);
+    if (STORE_LEAVE_OUT == LEAVE_NOTHING) {
+        printf("%lu images\n", made);
+        return rc;
+    }
+    printf("%s\n", rc ? "found" : "nothing was found, although a step is left out");
+    return rc ? 0 : 1;
+}
