@@ -285,6 +285,7 @@ static int verify(struct opening *o)
     v.buffers = memory;
     const uint64_t before = store->extents.counters.read_bytes;
     int rc = verify_all(o, &v);
+    store_drain(store); /* where one drive broke down, another may still be reading */
     o->found->verified_bytes += store->extents.counters.read_bytes - before;
     hst_aio_buffer_free(memory, VERIFY_DEPTH * v.stride);
     return rc;
@@ -405,8 +406,6 @@ int store_open(const struct store_config *config, struct store **out, struct sto
     struct opening o = {.store = store, .found = found, .error = error};
     int rc = recover(&o);
     if (rc) {
-        for (uint32_t d = 0; d < store->drives; d++)
-            hst_aio_file_close(&store->files[d]);
         store_free(store);
         return rc;
     }

@@ -265,8 +265,16 @@ int store_allocate(struct store *store)
     return 0;
 }
 
+void store_drain(struct store *store)
+{
+    for (uint32_t d = 0; d < store->drives; d++)
+        while (hst_aio_in_flight(store->aio[d]) > 0 && reap(store, d, UINT64_MAX) >= 0)
+            ;
+}
+
 void store_free(struct store *store)
 {
+    store_drain(store);
     for (uint32_t d = 0; d < store->drives; d++) {
         hst_aio_file_close(&store->files[d]);
         store_directory_close(&store->directories[d]);
@@ -301,9 +309,7 @@ void store_close(struct store **out)
     struct store *store = *out;
     if (!store)
         return;
-    for (uint32_t d = 0; d < store->drives; d++)
-        while (hst_aio_in_flight(store->aio[d]) > 0 && reap(store, d, UINT64_MAX) >= 0)
-            ;
+    store_drain(store);
     if (!store->published) {
         store_files_remove(store->directories, store->drives, store->rank);
     } else if (store->commit == COMMIT_NONE && store->error.code == 0) {

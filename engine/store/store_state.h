@@ -64,6 +64,8 @@ struct store {
 /** Allocates what needs only sizes. Errors: -ENOMEM. */
 int store_allocate(struct store *store);
 struct store *store_new(const struct store_config *config, struct hst_error *error);
+/** Waits for what is in flight; a context that broke down has nothing. */
+void store_drain(struct store *store);
 void store_free(struct store *store);
 /** What follows a failure; the first one stays. Returns `native`. */
 int store_fail(struct store *store, int native, const char *what);

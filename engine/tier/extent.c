@@ -2,10 +2,13 @@
 /* What is common to all providers of extents. */
 #include "tier/extent.h"
 
+/* What needs no drive is done by now: only a failure ends a transfer here. */
 static int begun(struct transfer *transfer, int rc)
 {
-    transfer->active = rc == 0;
-    transfer->error = rc;
+    if (rc) {
+        transfer->active = false;
+        transfer->error = rc;
+    }
     return rc;
 }
 

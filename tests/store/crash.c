@@ -10,25 +10,17 @@
  * again, and so once more: a quarter of all while they are opened. A failure prints its seed. In a build that leaves out a step of the protocol (STORE_LEAVE_OUT) a failure is what is
  * expected, and finding none is the failure.
  */
-#include "fake_aio.h"
+#include "images.h"
 #include "store/store_state.h"
-#include "toy.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MARK_OPENED, MARK_BEGUN, MARK_RETURNED };
 
 #define MOMENTS 8u /* images of one run */
 #define DEPTH   3u /* crashes one after another */
-
-struct files {
-    struct fake_image images[FAKE_FILES];
-};
 
 /* What an open may find: a version of this range, and it may not be taken for closed in order. */
 struct allowed {
@@ -47,63 +39,10 @@ static int fail(const char *what, struct allowed allowed, uint64_t found)
     return 1;
 }
 
-/* ---- files ---- */
-
-static void file_path(uint32_t file, char path[128])
-{
-    snprintf(path, 128, "%s/r00000.d%u.blk", toy.directories[file], file);
-}
-
-static struct files files_read(void)
-{
-    struct files files;
-    for (uint32_t f = 0; f < FAKE_FILES; f++) {
-        char path[128];
-        file_path(f, path);
-        struct fake_image *image = &files.images[f];
-        FILE *file = fopen(path, "re");
-        if (!file || fseek(file, 0, SEEK_END) < 0)
-            abort();
-        image->count = (uint64_t)ftell(file);
-        image->bytes = malloc(image->count);
-        rewind(file);
-        if (!image->bytes || fread(image->bytes, 1, image->count, file) != image->count)
-            abort();
-        fclose(file);
-    }
-    return files;
-}
-
-static void files_write(const struct files *files)
-{
-    for (uint32_t f = 0; f < FAKE_FILES; f++) {
-        char path[128];
-        file_path(f, path);
-        const struct fake_image *image = &files->images[f];
-        const int fd = open(path, O_WRONLY | O_CLOEXEC);
-        if (fd < 0 || pwrite(fd, image->bytes, image->count, 0) != (ssize_t)image->count)
-            abort();
-        close(fd);
-    }
-}
-
-static void files_free(struct files *files)
-{
-    for (uint32_t f = 0; f < FAKE_FILES; f++)
-        free(files->images[f].bytes);
-}
-
 static struct files files_after(const struct files *before, const struct fake_record *record,
                                 uint64_t moment, uint64_t *random)
 {
-    struct files files;
-    for (uint32_t f = 0; f < FAKE_FILES; f++) {
-        files.images[f].count = before->images[f].count;
-        files.images[f].bytes = malloc(before->images[f].count);
-        if (!files.images[f].bytes)
-            abort();
-        memcpy(files.images[f].bytes, before->images[f].bytes, before->images[f].count);
-    }
+    struct files files = files_copy(before);
     const uint64_t drawn = toy_below(random, 8);
     const int how = drawn == 0 ? 1 : drawn == 1 ? 2 : 0;
     fake_crash(record, moment, toy_below(random, 2) ? 512 : 4096, how, toy_random(random),
@@ -190,17 +129,6 @@ static void run_on(struct store *store, uint32_t versions, uint64_t *random)
         (void)extents_wait(store_extents(store), &w.transfers[i]);
 }
 
-/* The end of a process: what it had opened is closed, and nothing is written. */
-static void drop(struct store *store)
-{
-    for (uint32_t d = 0; d < TOY_DRIVES; d++) {
-        struct hst_aio_completion dropped;
-        while (hst_aio_reap(toy.aio[d], &dropped, 1, 1, UINT64_MAX) > 0)
-            ;
-    }
-    store_free(store);
-}
-
 /* Opens, compares, goes on for so many versions; then the process is gone. */
 static int run(struct allowed allowed, uint32_t versions, uint64_t *random)
 {
@@ -219,7 +147,7 @@ static int run(struct allowed allowed, uint32_t versions, uint64_t *random)
     wrong = wrong ? wrong : toy_compare(&toy, store, found.version);
     if (!wrong && versions > 0)
         run_on(store, versions, random);
-    drop(store);
+    toy_drop(store);
     return wrong ? fail(wrong, allowed, found.version) : 0;
 }
 
@@ -257,7 +185,7 @@ static int crash(const struct files *before, struct allowed allowed, uint32_t mo
 {
     struct fake_record record = {0};
     uint64_t stamps[TOY_VERSIONS][TOY_EXTENTS];
-    files_write(before);
+    files_write(&toy, before);
     fake_record(&record);
     int rc = run(allowed, depth > 0 ? 3 : 0, random);
     fake_record(NULL);
@@ -275,35 +203,13 @@ static int crash(const struct files *before, struct allowed allowed, uint32_t mo
     return rc;
 }
 
-static struct files make_base(void)
-{
-    struct store *store;
-    struct hst_error error;
-    if (store_create(&toy.config, &store, &error)) {
-        printf("%s\n", error.message);
-        abort();
-    }
-    for (uint64_t version = 0; version < 2; version++)
-        if (toy_commit_all(&toy, store, version))
-            abort();
-    store_close(&store);
-    return files_read();
-}
-
 int main(int argc, char **argv)
 {
     const unsigned long images = argc > 1 ? strtoul(argv[1], NULL, 0) : 300;
     const bool given = argc > 2;
     uint64_t seed = given ? strtoull(argv[2], NULL, 0) : 1;
     int rc = 0;
-    if (toy_open(&toy, TOY_DRIVES))
-        abort();
-    for (uint32_t d = 0; d < TOY_DRIVES; d++) {
-        if (hst_aio_open(NULL, toy.directories[d], &toy.aio[d], NULL))
-            abort();
-        toy.drives[d].aio = toy.aio[d];
-    }
-    struct files base = make_base();
+    struct files base = toy_base(&toy);
     uint64_t stamps[2][TOY_EXTENTS];
     memcpy(stamps, toy.stamps, sizeof stamps);
     unsigned long made = 0;

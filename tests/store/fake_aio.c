@@ -34,6 +34,11 @@ struct hst_aio {
 
 static uint64_t random_state;
 static struct fake_record *recording;
+static struct {
+    enum fake_fault kind;
+    uint64_t number, operations;
+    int error;
+} fault;
 
 void fake_seed(uint64_t seed)
 {
@@ -43,6 +48,24 @@ void fake_seed(uint64_t seed)
 void fake_record(struct fake_record *record)
 {
     recording = record;
+}
+
+void fake_fault(enum fake_fault kind, uint64_t number, int error)
+{
+    fault.kind = kind;
+    fault.number = number;
+    fault.error = error;
+    fault.operations = 0;
+}
+
+uint64_t fake_operations(void)
+{
+    return fault.operations;
+}
+
+static bool broken(void)
+{
+    return fault.kind == FAKE_BROKEN && fault.operations >= fault.number;
 }
 
 static int64_t record(const struct fake_event *event)
@@ -201,6 +224,8 @@ static void take(struct hst_aio *aio, const struct hst_aio_op *op)
 
 int hst_aio_submit(struct hst_aio *aio, const struct hst_aio_op *ops, size_t count)
 {
+    if (broken())
+        return fault.error;
     if (aio->count == DEPTH || (aio->count > 0 && toy_below(&random_state, 4) == 0))
         return -EAGAIN;
     assert(count == 1);
@@ -208,21 +233,41 @@ int hst_aio_submit(struct hst_aio *aio, const struct hst_aio_op *ops, size_t cou
     return 1;
 }
 
+/* What the drive does to bytes; of a write that fails, any part. */
+static void move(const struct taken *taken, bool fails)
+{
+    const struct hst_aio_op *op = &taken->op;
+    uint64_t bytes = op->bytes;
+    ssize_t moved = 0;
+    if (fails)
+        bytes = toy_below(&random_state, bytes / 512 + 1) * 512;
+    if (op->kind == HST_AIO_WRITE) {
+        assert(memcmp(taken->copy, op->buffer, op->bytes) == 0); /* it was only lent */
+        moved = pwrite(op->file->fd, op->buffer, bytes, (off_t)op->offset);
+    } else if (op->kind == HST_AIO_READ) {
+        moved = pread(op->file->fd, op->buffer, bytes, (off_t)op->offset);
+    }
+    assert(op->kind == HST_AIO_SYNC || moved == (ssize_t)bytes);
+}
+
 static struct hst_aio_completion carry_out(struct taken *taken)
 {
     const struct hst_aio_op *op = &taken->op;
     struct hst_aio_completion done = {.user = op->user, .bytes = op->bytes};
-    ssize_t moved = 0;
-    if (op->kind == HST_AIO_WRITE) {
-        assert(memcmp(taken->copy, op->buffer, op->bytes) == 0); /* it was only lent */
-        moved = pwrite(op->file->fd, op->buffer, op->bytes, (off_t)op->offset);
-    } else if (op->kind == HST_AIO_READ) {
-        moved = pread(op->file->fd, op->buffer, op->bytes, (off_t)op->offset);
-        for (uint64_t i = 0; op->hashes && i * HST_AIO_HASH_BYTES < op->bytes; i++)
-            if (op->hashes[i] != hash(op, i))
-                done.error = -EBADMSG;
+    const uint64_t number = ++fault.operations;
+    const bool once = (fault.kind == FAKE_ONCE && number == fault.number);
+    if (once || (fault.kind == FAKE_ALWAYS && number >= fault.number))
+        done.error = fault.error;
+    move(taken, done.error != 0);
+    if (op->kind == HST_AIO_READ && fault.kind == FAKE_FLIP && number == fault.number) {
+        const uint64_t bit = toy_below(&random_state, op->bytes * 8);
+        ((unsigned char *)op->buffer)[bit / 8] ^= (unsigned char)(1 << bit % 8);
     }
-    assert(op->kind == HST_AIO_SYNC || moved == (ssize_t)op->bytes);
+    for (uint64_t i = 0; op->kind == HST_AIO_READ && op->hashes && done.error == 0 &&
+                         i * HST_AIO_HASH_BYTES < op->bytes;
+         i++)
+        if (op->hashes[i] != hash(op, i))
+            done.error = -EBADMSG;
     if (taken->event >= 0 && recording)
         recording->events[taken->event].completed = recording->now++;
     else
@@ -230,10 +275,24 @@ static struct hst_aio_completion carry_out(struct taken *taken)
     return done;
 }
 
+/* Of what is lost, some is carried out all the same. */
+static int lose_all(struct hst_aio *aio)
+{
+    while (aio->count > 0) {
+        struct taken *taken = &aio->taken[--aio->count];
+        if (toy_below(&random_state, 2) && taken->op.kind == HST_AIO_WRITE)
+            move(taken, true);
+        free(taken->copy);
+    }
+    return fault.error;
+}
+
 int hst_aio_reap(struct hst_aio *aio, struct hst_aio_completion *completions, size_t capacity,
                  size_t least, uint64_t timeout_ns)
 {
     (void)timeout_ns;
+    if (broken())
+        return lose_all(aio);
     size_t wanted = toy_below(&random_state, aio->count + 1), n = 0;
     wanted = wanted < least ? least : wanted;
     for (; n < wanted && n < capacity && aio->count > 0; n++) {
@@ -255,7 +314,7 @@ int hst_aio_wait_any(struct hst_aio *const *contexts, size_t count, bool *ready,
     int n = 0;
     (void)timeout_ns;
     for (size_t i = 0; i < count; i++)
-        n += ready[i] = contexts[i]->count > 0;
+        n += ready[i] = contexts[i]->count > 0 || broken();
     return n;
 }
 

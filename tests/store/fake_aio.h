@@ -39,6 +39,18 @@ void fake_mark(int mark, uint64_t number);
 void fake_finish(struct fake_record *record);
 void fake_free(struct fake_record *record);
 
+/* What befalls the operation with a number, counted from fake_fault on, and all behind it. */
+enum fake_fault {
+    FAKE_NO_FAULT,
+    FAKE_ONCE,   /* it alone ends with the error; of a write any part may have landed */
+    FAKE_ALWAYS, /* the others too */
+    FAKE_FLIP,   /* a read arrives with one bit inverted */
+    FAKE_BROKEN, /* the context breaks: what is in flight is lost, every call fails */
+};
+void fake_fault(enum fake_fault fault, uint64_t number, int error);
+/** Operations that were carried out since. */
+uint64_t fake_operations(void);
+
 struct fake_image {
     unsigned char *bytes;
     uint64_t count;
