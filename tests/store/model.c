@@ -439,6 +439,7 @@ static void combine(struct walk *walk, unsigned rank, const struct image *at[RAN
             walk->wrong = recover(c, w, ignored);
         return;
     }
+    assert(rank < RANKS_MAX);
     for (unsigned i = 0; i < walk->images[rank].count && !walk->wrong; i++) {
         const struct image *image = &walk->images[rank].list[i];
         bool possible = true;
