@@ -17,8 +17,9 @@
  * where they are not those that were written.
  *
  * Memory: 32 B per extent and 8 B per MiB block of it, rounded up to align_bytes; nothing is
- * allocated after the open. Thread-safety: the thread of its aio contexts, which are its own while it is open. After a
- * failed write or commit the store only reads: what was committed before is as it was.
+ * allocated after the open. Thread-safety: the thread of its aio contexts, which are its own while
+ * it is open. After a failed write or commit the store only reads: what was committed before is as
+ * it was.
  */
 #include "store/format.h"
 #include "tier/extent.h"
