@@ -11,8 +11,8 @@
 
 bool store_may_write(const struct store *store, enum extent_kind kind, uint32_t index)
 {
-    /* No extent's: that of one which the commit did not change could be spared, but the manifest
-       is written from where hashes are kept, and an update never comes that early. */
+    /* All extents alike. One that the commit leaves alone could be spared, but its hashes are kept
+       where the manifest is written from, and no update comes before the commit has returned. */
     (void)kind;
     (void)index;
     if (STORE_LEAVE_OUT == LEAVE_GATE && store->commit > COMMIT_MANIFEST)

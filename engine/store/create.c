@@ -5,6 +5,7 @@
  */
 #include "store/store_state.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
@@ -118,6 +119,8 @@ static int form(struct store *store, const struct store_config *config, struct h
 {
     struct store_id uuid;
     const uint32_t align_bytes = config->align_bytes ? config->align_bytes : STORE_ALIGN_MAX;
+    assert(align_bytes >= STORE_PAGE_BYTES && align_bytes <= STORE_ALIGN_MAX &&
+           (align_bytes & (align_bytes - 1)) == 0);
     if (getrandom(uuid.bytes, sizeof uuid.bytes, 0) != (ssize_t)sizeof uuid.bytes)
         return store_refuse(error, HST_E_STORE_DIR, -EIO, "the system gives no random numbers");
     int rc = size_up(store, align_bytes, &uuid, error);

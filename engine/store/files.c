@@ -242,7 +242,8 @@ static int remove_leftover(const struct store_directory *directory, const char *
                          "another --store",
                          error);
     else if (unlinkat(directory->fd, name, 0) < 0)
-        rc = store_refuse(error, HST_E_STORE_DIR, -errno, "%s/%s can not be removed: %s",
+        rc = store_refuse(error, HST_E_STORE_DIR, -errno,
+                          "%s/%s can not be removed: %s. Fix: give another --store",
                           directory->path, name, strerror(errno));
     close(fd);
     return rc;
@@ -280,7 +281,8 @@ int store_directories_clear(const struct store_directory *directories, uint32_t 
         const int fd = openat(directories[d].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         DIR *names = fd < 0 ? NULL : fdopendir(fd);
         if (!names)
-            return store_refuse(error, HST_E_STORE_DIR, -errno, "%s can not be listed: %s",
+            return store_refuse(error, HST_E_STORE_DIR, -errno,
+                                "%s can not be listed: %s. Fix: give another --store",
                                 directories[d].path, strerror(errno));
         for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;)
             rc = clear_name(directories, d, entry->d_name, rank, lock_timeout_ms, error);
@@ -295,8 +297,15 @@ static int publish_one(const struct store_directory *directory, uint32_t rank, u
     char forming[STORE_NAME_BYTES], published[STORE_NAME_BYTES];
     store_file_name(rank, drive, true, forming);
     store_file_name(rank, drive, false, published);
+    /* the directory may be as new as its files; where it is not ours to open, it is not */
+    const int parent = openat(directory->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (parent >= 0) {
+        (void)fsync(parent);
+        close(parent);
+    }
     if (renameat(directory->fd, forming, directory->fd, published) < 0)
-        return store_refuse(error, HST_E_STORE_DIR, -errno, "%s/%s can not be named %s: %s",
+        return store_refuse(error, HST_E_STORE_DIR, -errno,
+                            "%s/%s can not be named %s: %s. Fix: give another --store",
                             directory->path, forming, published, strerror(errno));
     return store_directory_sync(directory, error);
 }
@@ -312,8 +321,14 @@ int store_files_publish(const struct store_directory *directories, uint32_t driv
 
 void store_files_remove(const struct store_directory *directories, uint32_t drives, uint32_t rank)
 {
+    char name[STORE_NAME_BYTES];
+    store_file_name(rank, 0, true, name);
+    if (faccessat(directories[0].fd, name, F_OK, 0) < 0)
+        return; /* it has its name, and with it they all are a store */
     for (uint32_t d = drives; d-- > 0;) {
-        char name[STORE_NAME_BYTES];
+        store_file_name(rank, d, false, name);
+        if (d > 0)
+            (void)unlinkat(directories[d].fd, name, 0);
         store_file_name(rank, d, true, name);
         (void)unlinkat(directories[d].fd, name, 0);
     }

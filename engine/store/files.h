@@ -57,7 +57,7 @@ int store_directories_clear(const struct store_directory *directories, uint32_t 
 /** Gives the files their names, drive 0's last: from then on there is a committed version. */
 int store_files_publish(const struct store_directory *directories, uint32_t drives, uint32_t rank,
                         struct hst_error *error);
-/** Removes the files of a store that has never committed anything. */
+/** Removes the files of this creation, unless the last of them has got its name. */
 void store_files_remove(const struct store_directory *directories, uint32_t drives, uint32_t rank);
 
 #endif

@@ -307,11 +307,11 @@ static struct store_flaw check_superblock(const unsigned char *page, unsigned sl
         return flaw(-EINVAL, "it is of another store");
     if (s->rank != header->rank || s->world != header->world)
         return flaw(-EINVAL, "it is of another rank");
-    if ((s->seq & 1) != slot || s->seq == UINT64_MAX)
+    if ((s->seq & 1) != slot || s->seq > INT64_MAX) /* there are always more */
         return flaw(-EINVAL, "its sequence number");
     if (s->state != STORE_CLEAN && s->state != STORE_OPEN)
         return flaw(-EINVAL, "its state");
-    if (s->cur.version == STORE_NO_VERSION || !ref_is_possible(page + 96, header))
+    if (s->cur.version > INT64_MAX || !ref_is_possible(page + 96, header))
         return flaw(-EINVAL, "the version it names");
     if (s->prev.version == STORE_NO_VERSION
             ? !is_zero(prev + 8, REF_BYTES - 8)

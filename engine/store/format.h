@@ -26,7 +26,8 @@
 #define STORE_NO_VERSION   UINT64_MAX
 #define STORE_MAJOR        1u
 #define STORE_MINOR        0u
-#define STORE_KINDS        2u /* of extents: weights and states; extent number = kind·tiles + tile */
+/* Of extents: weights and states. An extent's number is kind·tiles + tile. */
+#define STORE_KINDS        2u
 
 struct store_id {
     unsigned char bytes[16];

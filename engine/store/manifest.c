@@ -56,7 +56,7 @@ void store_entry_put(unsigned char *manifest, uint32_t extent, const struct stor
     put_u64(at + 24, entry->version);
 }
 
-/* ---- cursor: items of tag u32, bytes u32, value, padded to 8; tags in this order, each once ---- */
+/* ---- cursor: items of tag u32, bytes u32, value padded to 8; in this order, each once ---- */
 
 enum { TAG_STEP = 1, TAG_UPDATES, TAG_LOSS_SCALE, TAG_GOOD_STEPS, TAG_OPAQUE, TAG_END };
 static const uint32_t TAG_BYTES[TAG_END] = {

@@ -16,9 +16,10 @@
  * with -EINVAL. A read takes an extent's newest bytes, committed or not, and fails with -EBADMSG
  * where they are not those that were written.
  *
- * Memory: 32 B per extent and 8 B per MiB block of it, and 150 KiB; nothing is allocated after the
- * open. Thread-safety: the thread of its aio contexts, which are its own while it is open. After a
- * failed write or commit the store only reads: what was committed before is as it was.
+ * Memory: 32 B per extent and 8 B per MiB block of it, rounded up to align_bytes; nothing is
+ * allocated after the open. Thread-safety: the thread of its aio contexts, which are its own while
+ * it is open. After a failed write or commit the store only reads: what was committed before is as
+ * it was.
  */
 #include "store/format.h"
 #include "tier/extent.h"
@@ -90,7 +91,7 @@ enum store_commit_state {
 
 /**
  * Begins to commit what was written: returns at once. Writes in flight are part of it. The cursor
- * is copied.
+ * is copied. Costs two syncs of drive 0, one of the others, and twice the bookkeeping's bytes.
  *
  * Errors: -EINVAL a cursor larger than STORE_CURSOR_MAX; -EBUSY a commit is underway; the error of
  * an earlier failure.

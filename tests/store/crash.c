@@ -6,8 +6,9 @@
  *
  *     crash IMAGES [SEED]
  *
- * A third of them are crashes of a run from a store in order; each is opened, goes on and is crashed
- * again, and so once more: a quarter of all while they are opened. A failure prints its seed. In a build that leaves out a step of the protocol (STORE_LEAVE_OUT) a failure is what is
+ * A third of them are crashes of a run from a store in order; each is opened, goes on and is
+ * crashed again, and so once more: a quarter of all while they are opened. A failure prints its
+ * seed. In a build that leaves out a step of the protocol (STORE_LEAVE_OUT) a failure is what is
  * expected, and finding none is the failure.
  */
 #include "images.h"

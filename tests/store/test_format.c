@@ -232,6 +232,8 @@ static void hostile_superblocks_are_refused(void **state)
         {52, 4, 4, -EINVAL},   /* another world */
         {56, 8, 8, -EINVAL},   /* a number of the other slot */
         {56, 8, UINT64_MAX, -EINVAL},
+        {56, 8, UINT64_C(1) << 63 | 1, -EINVAL}, /* the next ones would come to an end */
+        {96, 8, UINT64_C(1) << 63, -EINVAL},
         {80, 4, 0, -EINVAL}, /* state */
         {80, 4, 3, -EINVAL},
         {84, 4, 1, -EINVAL},          /* padding */
