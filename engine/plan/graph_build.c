@@ -164,6 +164,7 @@ static void link_all(struct build *b)
             break;
         case NODE_SAVE_TILES:
             link_save(b, i);
+            link_to(b, i, b->commit); /* after a step that was skipped no update waits for it */
             break;
         case NODE_COMMIT:
             link_to(b, i, b->commit);

@@ -28,7 +28,8 @@ class Devices(unittest.TestCase):
 
     def train(self, *more, plugins=FAR, **popen):
         command = [PROGRAM, 'train', '--model', MODEL, '--data', os.path.join(MODEL, 'tokens.bin'),
-                   '--durability', 'none', '--store', os.path.join(self.directory, 'store'), '--steps', '2',
+                   '--durability', 'none', '--store', os.path.join(self.directory, 'store'),
+                   '--steps', '2',
                    '--seq-len', '24', '--batch-tokens', '48', *more]
         environment = dict(os.environ, HOISTWAY_PLUGIN_PATH=plugins)
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
@@ -119,7 +120,8 @@ class Faults(unittest.TestCase):
 
     def train(self, fault, *more):
         command = [PROGRAM, 'train', '--model', MODEL, '--data', os.path.join(MODEL, 'tokens.bin'),
-                   '--durability', 'none', '--store', os.path.join(self.directory, 'store'), '--steps', '2', '--seq-len',
+                   '--durability', 'none', '--store', os.path.join(self.directory, 'store'),
+                   '--steps', '2', '--seq-len',
                    '24', '--batch-tokens', '48', '--export', os.path.join(self.directory, 'out'),
                    *more]
         environment = dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=DOUBLE,

@@ -33,8 +33,8 @@ static struct toy_saved oracle, found; /* large: not on the stack */
 static const char jittery[] = "sim:read=3G,write=2G,lat=80us,jitter=2ms";
 
 #define PLACED(...)                                                                                \
-    hst_config(.durability = "none", .batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,       \
-               __VA_ARGS__)
+    hst_config(.durability = "none", .batch_tokens = 10, .grain_tokens = 4,                        \
+               .dram_bytes = 64u << 20, .threads = 2, __VA_ARGS__)
 #define CONFIG(...) PLACED(.place = "states=nvme,weights=nvme", .tile_elements = 65536, __VA_ARGS__)
 
 /* Loads, trains, saves into `found`. Returns the first code; *error says why. */

@@ -337,8 +337,9 @@ static void a_store_directory_that_the_engine_made_is_removed_again(void **state
     (void)state;
     char path[64];
     snprintf(path, sizeof path, "%s/made", toy_store);
-    struct hst_engine *engine = toy_created(
-        hst_config(.store = path, .durability = "none", .batch_tokens = 4, .grain_tokens = 4, .dram_bytes = 64u << 20));
+    struct hst_engine *engine =
+        toy_created(hst_config(.store = path, .durability = "none", .batch_tokens = 4,
+                               .grain_tokens = 4, .dram_bytes = 64u << 20));
     assert_int_equal(access(path, F_OK), 0);
     hst_engine_destroy(&engine);
     assert_int_equal(access(path, F_OK), -1);

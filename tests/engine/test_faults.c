@@ -92,8 +92,8 @@ static int run_with_fault(unsigned fail_at, bool refuse, struct hst_error *error
     struct hst_engine *engine = NULL;
     struct hst_step_stats stats;
     const struct hst_config *config =
-        hst_config(.store = store, .durability = "none", .place = "states=nvme,weights=nvme", .batch_tokens = 10,
-                   .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
+        hst_config(.store = store, .durability = "none", .place = "states=nvme,weights=nvme",
+                   .batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
                    .tile_elements = 65536);
     assert_int_equal(hst_engine_create(config, &engine), 0);
     assert_int_equal(toy_seal_and_load(engine), 0);
@@ -180,8 +180,8 @@ static void a_drain_ends_when_all_writes_have_completed(void **state)
     struct hst_engine *engine = NULL;
     struct hst_step_stats stats;
     const struct hst_config *config =
-        hst_config(.store = store, .durability = "none", .place = "states=nvme,weights=nvme", .batch_tokens = 10,
-                   .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
+        hst_config(.store = store, .durability = "none", .place = "states=nvme,weights=nvme",
+                   .batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
                    .tile_elements = 65536);
     assert_int_equal(hst_engine_create(config, &engine), 0);
     assert_int_equal(toy_seal_and_load(engine), 0);

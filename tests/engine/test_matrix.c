@@ -183,8 +183,9 @@ static void check_run(const struct hst_config *c, const char *drive)
 
 static struct hst_config config_of(uint64_t tokens, double clip)
 {
-    return *hst_config(.store = directory, .durability = "none", .batch_tokens = tokens, .grain_tokens = 4, .clip = clip,
-                       .tile_elements = TILE, .dram_bytes = AMPLE, .precision = HST_PRECISION_FP32);
+    return *hst_config(.store = directory, .durability = "none", .batch_tokens = tokens,
+                       .grain_tokens = 4, .clip = clip, .tile_elements = TILE, .dram_bytes = AMPLE,
+                       .precision = HST_PRECISION_FP32);
 }
 
 static uint32_t check_depths(const struct hst_config *base, size_t place, uint32_t number)

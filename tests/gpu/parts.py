@@ -238,7 +238,8 @@ def train(runner, shape):
     settings = ['--init', 'random'] if weights == 'random' else []
     done = runner.command(
         [need(place.program('hoistway'), 'hoistway'), 'train', '--model', folder, '--data', tokens,
-         '--token-dtype', 'u32', '--durability', 'none', '--store', os.path.join(folder, 'store'), '--steps',
+         '--token-dtype', 'u32', '--durability', 'none',
+         '--store', os.path.join(folder, 'store'), '--steps',
          str(steps + 2), '--seq-len', str(seq), '--batch-tokens', str(seq * batch), '--device',
          runner.device, '--precision', 'bf16', '--lr', '1e-5', '--log', log, *settings])
     if os.path.exists(os.path.join(folder, 'model.safetensors')):

@@ -139,7 +139,8 @@ class Folder(Case):
 
     def train(self, *args, without=(), **more):
         options = {'--model': self.path('model'), '--data': self.data, '--init': 'random',
-                   '--store': self.path('store'), '--durability': 'none', '--steps': 3, '--seq-len': 32,
+                   '--store': self.path('store'), '--durability': 'none',
+                   '--steps': 3, '--seq-len': 32,
                    '--batch-tokens': 128, '--grain': 64, '--device': 'host'}
         given = {a.split('=')[0] for a in map(str, args)}
         fixed = [x for k, v in options.items() if k not in given and k not in without
@@ -268,7 +269,8 @@ class Training(Folder):
     def run_on(self, terminal, *args, steps=3):
         return subprocess.run(
             [PROGRAM, 'train', '--model', self.path('model'), '--data', self.data, '--init',
-             'random', '--durability', 'none', '--store', self.path('store'), '--steps', str(steps), '--seq-len', '32',
+             'random', '--durability', 'none', '--store', self.path('store'),
+             '--steps', str(steps), '--seq-len', '32',
              '--device', 'host', *args],
             stdout=subprocess.DEVNULL, stderr=terminal, timeout=120, check=False)
 
@@ -368,7 +370,8 @@ class Training(Folder):
         with open('/dev/full', 'w', encoding='ascii') as full:
             done = subprocess.run(
                 [PROGRAM, 'train', '--model', self.path('model'), '--data', self.data, '--init',
-                 'random', '--durability', 'none', '--store', self.path('store'), '--steps', '1', '--seq-len', '32',
+                 'random', '--durability', 'none', '--store', self.path('store'),
+             '--steps', '1', '--seq-len', '32',
                  '--device', 'host', '--export', out], stdout=full, stderr=subprocess.PIPE,
                 text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 1)
