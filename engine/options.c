@@ -162,7 +162,7 @@ static const struct hst_option options[] = {
      .offset = FIELD(place),
      .argument = "CLASS=TIER[,...]",
      .default_text = "by the budgets",
-     .help = "homes of states, weights, grads, acts: dram, nvme, or a GPU's hbm"},
+     .help = "home of states, weights, grads, acts: hbm, dram, nvme"},
     {.name = "threads",
      .group = "placement",
      .type = HST_OPTION_UINT32,
