@@ -39,7 +39,10 @@ static inline bool is_zero(const unsigned char *bytes, uint64_t count)
     return count == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, count - 1) == 0);
 }
 
-#define PAGE_FIELDS_AT 32u /* behind what all pages begin with */
+static inline struct store_flaw flaw(int error, const char *what)
+{
+    return (struct store_flaw){error, what};
+}
 
 struct page_kind {
     char magic[8];

@@ -149,6 +149,8 @@ void commit_advance(struct store *store)
 
 int store_commit_end(struct store *store)
 {
+    if (store->error.code)
+        return store->error.native;
     if (store->commit != COMMIT_PREPARED)
         return -EINVAL;
     if (!store->published) {

@@ -8,7 +8,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 
 static int refuse_size(struct hst_error *error)
 {
@@ -121,13 +120,13 @@ static int form(struct store *store, const struct store_config *config, struct h
     const uint32_t align_bytes = config->align_bytes ? config->align_bytes : STORE_ALIGN_MAX;
     assert(align_bytes >= STORE_PAGE_BYTES && align_bytes <= STORE_ALIGN_MAX &&
            (align_bytes & (align_bytes - 1)) == 0);
-    if (getrandom(uuid.bytes, sizeof uuid.bytes, 0) != (ssize_t)sizeof uuid.bytes)
-        return store_refuse(error, HST_E_STORE_DIR, -EIO, "the system gives no random numbers");
-    int rc = size_up(store, align_bytes, &uuid, error);
+    int rc = store_draw_id(&uuid, error);
+    rc = rc ? rc : size_up(store, align_bytes, &uuid, error);
     if (rc)
         return rc;
     if (store_allocate(store))
-        return store_refuse(error, HST_E_BUDGET, -ENOMEM, "no memory for the store's tables");
+        return store_refuse(error, HST_E_BUDGET, -ENOMEM,
+                            "no memory for the store's tables. Fix: end other programs");
     place_extents(store);
     rc = store_directories_clear(store->directories, store->drives, store->rank,
                                  config->lock_timeout_ms ? config->lock_timeout_ms : 30000, error);

@@ -14,11 +14,6 @@ const struct page_kind PAGE_HEADER = {"HSTSTORE", "no file of a store"};
 const struct page_kind PAGE_SUPERBLOCK = {"HSTSUPER", "no superblock"};
 const struct page_kind PAGE_MANIFEST = {"HSTMANIF", "no manifest"};
 
-static struct store_flaw flaw(int error, const char *what)
-{
-    return (struct store_flaw){error, what};
-}
-
 /* ---- pages ---- */
 
 void page_begin(unsigned char *page, const struct page_kind *kind)

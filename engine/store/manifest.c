@@ -11,11 +11,6 @@
 #define ENTRY_BYTES 32u
 #define PAGE_END    120u
 
-static struct store_flaw flaw(int error, const char *what)
-{
-    return (struct store_flaw){error, what};
-}
-
 uint64_t store_hashes_at(uint32_t extents)
 {
     return STORE_ENTRIES_AT + (uint64_t)extents * ENTRY_BYTES;

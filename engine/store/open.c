@@ -43,7 +43,9 @@ static int refuse_extent(const struct opening *o, int native)
     const struct transfer *bad = &o->bad;
     struct store_entry entry;
     char name[STORE_NAME_BYTES], what[160];
-    store_entry_get(store->manifest, (uint32_t)bad->kind * store->tiles + bad->index, &entry);
+    if (bad->error == 0)
+        return refuse_damaged(o, native, "can not be compared with its hashes");
+    store_entry_get(store->manifest, store_extent_of(store, bad->kind, bad->index), &entry);
     store_file_name(store->rank, entry.drive, false, name);
     snprintf(what, sizeof what,
              "has no version that is whole (%s of tile %u, at offset %llu of %s)",
@@ -198,27 +200,50 @@ static struct store_candidates candidates(struct opening *o)
 
 /* ---- R5, R6: the version ---- */
 
-/* The store holds what the placement asks for. */
-static int check_model(const struct opening *o)
+static int refuse_model(const struct opening *o)
+{
+    const struct store *store = o->store;
+    return store_refuse(o->error, HST_E_STORE_OTHER, -EINVAL,
+                        "the store in %s is of another model, precision or tile size (%u extents "
+                        "of %llu blocks; this run has %u extents). Fix: resume with what it was "
+                        "made with, or give another --store",
+                        store->directories[0].path, store->headers[0].extents,
+                        (unsigned long long)store->headers[0].blocks, STORE_KINDS * store->tiles);
+}
+
+static uint64_t wanted_bytes(const struct store *store, uint32_t extent)
+{
+    uint64_t bytes;
+    (void)placement_extent(store->placement, (enum extent_kind)(extent / store->tiles),
+                           extent % store->tiles, &bytes);
+    return bytes;
+}
+
+/* By its counts the store holds what the placement asks for: before anything of that size is
+   allocated. */
+static int check_counts(const struct opening *o)
 {
     const struct store *store = o->store;
     const uint32_t extents = STORE_KINDS * store->tiles;
-    bool same = extents == store->headers[0].extents;
-    for (uint32_t i = 0; i < extents && same; i++) {
+    uint64_t blocks = 0;
+    for (uint32_t i = 0; i < extents; i++)
+        blocks += store_blocks_of(wanted_bytes(store, i));
+    const struct store_header *h = &store->headers[0];
+    return h->extents == extents && h->blocks == blocks ? 0 : refuse_model(o);
+}
+
+/* And extent by extent. */
+static int check_model(const struct opening *o)
+{
+    const struct store *store = o->store;
+    for (uint32_t i = 0; i < store->headers[0].extents; i++) {
         struct store_entry entry;
-        uint64_t bytes;
         store_entry_get(store->manifest, i, &entry);
-        (void)placement_extent(store->placement, (enum extent_kind)entry.kind, entry.tile, &bytes);
         const bool derived = entry.kind == EXTENT_WEIGHTS && store->derived_weights;
-        same = entry.bytes == bytes && derived == (bool)(entry.flags & STORE_DERIVED);
+        if (entry.bytes != wanted_bytes(store, i) || derived != (bool)(entry.flags & STORE_DERIVED))
+            return refuse_model(o);
     }
-    if (same)
-        return 0;
-    return store_refuse(o->error, HST_E_STORE_OTHER, -EINVAL,
-                        "the store in %s is of another model, precision or tile size (%u extents, "
-                        "and this run has %u, or of other sizes). Fix: resume with what it was "
-                        "made with, or give another --store",
-                        store->directories[0].path, store->headers[0].extents, extents);
+    return 0;
 }
 
 /* What only this process knows: what is derived has to be made again. */
@@ -375,10 +400,12 @@ static int recover(struct opening *o)
 {
     struct store *store = o->store;
     int rc = open_files(o);
+    rc = rc ? rc : check_counts(o);
     if (rc)
         return rc;
     if (store_allocate(store))
-        return store_refuse(o->error, HST_E_BUDGET, -ENOMEM, "no memory for the store's tables");
+        return store_refuse(o->error, HST_E_BUDGET, -ENOMEM,
+                            "no memory for the store's tables. Fix: end other programs");
     rc = read_superblocks(o);
     rc = rc ? rc : choose(o);
     rc = rc ? rc : roll_back(o);

@@ -33,7 +33,7 @@ int store_fail(struct store *store, int native, const char *what)
 
 /* ---- extents ---- */
 
-static uint32_t number_of(const struct store *store, enum extent_kind kind, uint32_t index)
+uint32_t store_extent_of(const struct store *store, enum extent_kind kind, uint32_t index)
 {
     return (uint32_t)kind * store->tiles + index;
 }
@@ -57,7 +57,7 @@ static void complete_extent(struct store *store, const struct hst_aio_completion
         return;
     }
     struct store_entry entry;
-    const uint32_t extent = number_of(store, transfer->kind, transfer->index);
+    const uint32_t extent = store_extent_of(store, transfer->kind, transfer->index);
     store_entry_get(store->manifest, extent, &entry);
     entry.flags &= (uint8_t)~STORE_WRITING;
     store_entry_put(store->manifest, extent, &entry);
@@ -128,12 +128,12 @@ static int find(struct store *store, enum extent_kind kind, uint32_t index,
 {
     if (kind >= STORE_KINDS || index >= store->tiles)
         return -EINVAL;
-    store_entry_get(store->manifest, number_of(store, kind, index), entry);
+    store_entry_get(store->manifest, store_extent_of(store, kind, index), entry);
     while (entry->flags & STORE_WRITING) {
         int rc = store_progress(&store->extents, UINT64_MAX);
         if (rc)
             return rc;
-        store_entry_get(store->manifest, number_of(store, kind, index), entry);
+        store_entry_get(store->manifest, store_extent_of(store, kind, index), entry);
     }
     return 0;
 }
@@ -194,7 +194,7 @@ static int store_write(struct extents *extents, enum extent_kind kind, uint32_t 
     if (rc)
         return store_fail(store, rc, "writing an extent");
     entry.flags |= STORE_WRITING;
-    store_entry_put(store->manifest, number_of(store, kind, index), &entry);
+    store_entry_put(store->manifest, store_extent_of(store, kind, index), &entry);
     store->writes++;
     return 0;
 }
@@ -214,11 +214,21 @@ static const struct extents_ops STORE_OPS = {
 
 /* ---- life ---- */
 
+int store_draw_id(struct store_id *id, struct hst_error *error)
+{
+    if (getrandom(id->bytes, sizeof id->bytes, 0) == (ssize_t)sizeof id->bytes)
+        return 0;
+    return store_refuse(error, HST_E_STORE_DIR, -EIO,
+                        "getrandom gives no numbers for the store's ids. Fix: check what the "
+                        "sandbox allows");
+}
+
 struct store *store_new(const struct store_config *config, struct hst_error *error)
 {
     struct store *store = calloc(1, sizeof *store);
     if (!store) {
-        store_refuse(error, HST_E_BUDGET, -ENOMEM, "no memory for the store");
+        store_refuse(error, HST_E_BUDGET, -ENOMEM,
+                     "no memory for the store. Fix: end other programs");
         return NULL;
     }
     store->extents.ops = &STORE_OPS;
@@ -241,9 +251,7 @@ struct store *store_new(const struct store_config *config, struct hst_error *err
             return NULL;
         }
     }
-    ssize_t got = getrandom(store->incarnation.bytes, sizeof store->incarnation.bytes, 0);
-    if (got != (ssize_t)sizeof store->incarnation.bytes) {
-        store_refuse(error, HST_E_STORE_DIR, -EIO, "the system gives no random numbers");
+    if (store_draw_id(&store->incarnation, error)) {
         store_free(store);
         return NULL;
     }

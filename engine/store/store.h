@@ -14,7 +14,8 @@
  *
  * The extents are weights and states of the placement's tiles; other kinds are scratch and refused
  * with -EINVAL. A read takes an extent's newest bytes, committed or not, and fails with -EBADMSG
- * where they are not those that were written.
+ * where they are not those that were written. An extent is not to be written while it is being
+ * read: what the read is compared with would be the write's hashes.
  *
  * Memory: 32 B per extent and 8 B per MiB block of it, rounded up to align_bytes; nothing is
  * allocated after the open. Thread-safety: the thread of its aio contexts, which are its own while
@@ -102,7 +103,7 @@ enum store_commit_state store_commit_state(const struct store *store);
 /**
  * The commit has returned: the version is the one that an open will find, the gate opens. The first
  * of a store renames its files and waits for that.
- * Errors: -EINVAL none is prepared; of the first, the system's.
+ * Errors: -EINVAL none is prepared; the error of an earlier failure; of the first, the system's.
  */
 int store_commit_end(struct store *store);
 

@@ -63,7 +63,11 @@ struct store {
 /* store.c */
 /** Allocates what needs only sizes. Errors: -ENOMEM. */
 int store_allocate(struct store *store);
+/** Null with *error filled. */
 struct store *store_new(const struct store_config *config, struct hst_error *error);
+int store_draw_id(struct store_id *id, struct hst_error *error);
+/** Of an extent, in the manifest. */
+uint32_t store_extent_of(const struct store *store, enum extent_kind kind, uint32_t index);
 /** Waits for what is in flight; a context that broke down has nothing. */
 void store_drain(struct store *store);
 void store_free(struct store *store);

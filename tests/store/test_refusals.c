@@ -261,6 +261,9 @@ static void other_ranks_worlds_and_models_are_refused(void **state)
     toy.placement.bytes.weights = 2;
     assert_open_refused(&toy, -EINVAL, HST_E_STORE_OTHER);
     toy.placement.bytes.weights = 4;
+    toy.layout.tile_count--;
+    assert_open_refused(&toy, -EINVAL, HST_E_STORE_OTHER);
+    toy.layout.tile_count++;
     assert_opens(&toy);
     toy_close(&toy);
 }
