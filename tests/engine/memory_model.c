@@ -255,6 +255,18 @@ static void write_tile(struct model *m, struct walk_at at, struct accesses *a)
     }
 }
 
+static void save_tiles(struct model *m, struct walk_at at, struct accesses *a)
+{
+    const struct node *n = &m->graph->nodes[at.node];
+    bool weights = unit_of(m, n->unit)->weights != HST_TIER_NVME && !m->in->derived_weights;
+    for (uint32_t t = n->tile; t < n->tile + n->tile_count; t++) {
+        if (!has_states_away(m, n->unit, t))
+            copies(a, &m->states[t], &m->saved_states[t]);
+        if (weights)
+            copies(a, &m->weights[t], &m->saved_weights[t]);
+    }
+}
+
 typedef void access_fn(struct model *m, struct walk_at at, struct accesses *a);
 
 static struct accesses accesses_of(struct model *m, struct walk_at at)
@@ -266,6 +278,7 @@ static struct accesses accesses_of(struct model *m, struct walk_at at)
         [NODE_WRITE_TILE] = write_tile,
         [NODE_WRITE_GRADS] = move_grads,
         [NODE_WRITE_ACTS] = move_acts,
+        [NODE_SAVE_TILES] = save_tiles,
         [NODE_COPY_WEIGHTS] = copy_weights,
         [NODE_COPY_GRADS] = move_grads,
         [NODE_STORE_ACTS] = move_acts,
@@ -361,10 +374,45 @@ static void check_norms(struct model *m, struct walk_at at)
         fail_msg("%s: unit %u is updated before its norm", m->name, n->unit);
 }
 
+/* ---- versions ---- */
+
+static void check_stored(struct model *m, struct walk_at at, const struct cell *cell, uint32_t tile)
+{
+    if (cell->age != step_of(m, at) && cell->writers == 0)
+        fail_msg("%s: period %llu commits tile %u as it was at step %lld, not %lld", m->name,
+                 (unsigned long long)at.period, tile, (long long)cell->age,
+                 (long long)step_of(m, at));
+}
+
+/* A version has everything of the step before the period, written or being written, and nothing of
+ * a later one is written before it is made. */
+static void check_version(struct model *m, struct walk_at at)
+{
+    const struct node *n = &m->graph->nodes[at.node];
+    if (m->committing && (n->kind == NODE_WRITE_TILE || n->kind == NODE_SAVE_TILES))
+        fail_msg("%s: node %u of period %llu writes while a version is made", m->name, at.node,
+                 (unsigned long long)at.period);
+    if (n->kind != NODE_COMMIT)
+        return;
+    assert_false(m->committing);
+    m->committing = true;
+    for (uint32_t u = 0; u < m->graph->unit_count; u++) {
+        const struct graph_unit *unit = unit_of(m, u);
+        bool away = unit->weights == HST_TIER_NVME;
+        for (uint32_t t = unit->first_tile; t < unit->first_tile + unit->tile_count; t++) {
+            bool states = has_states_away(m, u, t);
+            check_stored(m, at, states ? &m->nvme_states[t] : &m->saved_states[t], t);
+            if (away || !m->in->derived_weights)
+                check_stored(m, at, away ? &m->nvme_weights[t] : &m->saved_weights[t], t);
+        }
+    }
+}
+
 void model_begin(struct model *m, struct walk_at at)
 {
     check_owners(m, at);
     check_norms(m, at);
+    check_version(m, at);
     struct accesses a = accesses_of(m, at);
     const struct node *n = &m->graph->nodes[at.node];
     for (unsigned i = 0; i < a.count; i++) {
@@ -402,4 +450,6 @@ void model_end(struct model *m, struct walk_at at)
         m->normed[n->unit] = step_of(m, at);
     if (n->kind == NODE_CLIP)
         m->clipped = step_of(m, at);
+    if (n->kind == NODE_COMMIT)
+        m->committing = false;
 }

@@ -158,6 +158,8 @@ static unsigned choose_parts(struct run *r)
     case 1:
         return update;
     default:
+        if (r->c.in.stored && r->steps > 0 && pick(&r->seed, 3))
+            update |= (unsigned)PART_SAVE | PART_COMMIT;
         return (PARTS_TRAIN & ~(unsigned)PART_UPDATE) | update;
     }
 }
