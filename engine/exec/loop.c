@@ -261,8 +261,8 @@ static int lanes_under_way(const struct execute *run, enum lane *lane)
     return count;
 }
 
-/* Updates on a device that holds everything are enqueued like computations, ahead of the client's.
- */
+/* Updates on a device that holds what it updates are enqueued like computations, ahead of the
+ * client's. */
 static int run_device_updates(struct hst_engine *engine, bool *moved)
 {
     struct execute *run = &engine->run;

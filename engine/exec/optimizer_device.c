@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norm and update on a device that holds everything itself: partials follow each unit's gradients
+ * Norm and update on a device that holds what it updates: partials follow each unit's gradients
  * in the stream, and a unit's update is enqueued just before its next forward, which follows it
  * there; the host waits for neither.
  */

@@ -152,7 +152,7 @@ struct graph_in {
     /* The device has memory of its own: weights, gradients and checkpoints whose home is not HBM
        are copied. */
     bool apart;
-    bool update_on_device; /* all homes are in HBM */
+    bool update_on_device; /* weights, gradients and states are in HBM */
     /* There is a store: weights (but those that follow from the states) and states become a version
        of it. */
     bool stored, derived_weights;

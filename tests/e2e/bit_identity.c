@@ -9,7 +9,6 @@
 #include <setjmp.h>
 #include <spawn.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,8 +265,8 @@ static void check_budgets(const struct model *model, const char *precision,
     }
 }
 
-/* By --hbm, and then by --dram too: from what the device needed with everything in its memory down
- * to where nothing fits, at several batches. */
+/* By --hbm, and then by --dram too, at several batches: less than what everything in the device's
+ * memory needs, so that the host has some of it, or all but what is computed with. */
 static void check_device_budgets(const struct model *model, const char *precision)
 {
     static const unsigned percent[] = {85, 55};
@@ -280,6 +279,7 @@ static void check_device_budgets(const struct model *model, const char *precisio
         train(model, precision, "other", row, 1);
         same_results("other", row);
         unsigned long long needed = logged_peak("other", "\"hbm\":");
+        unsigned long long host = logged_peak("other", "\"dram\":");
         for (size_t i = 0; i < sizeof percent / sizeof percent[0]; i++) {
             unsigned long long budget = needed * percent[i] / 100;
             snprintf(row, sizeof row, "%s --device far --hbm %llu --threads 2", batches[b], budget);
@@ -287,6 +287,7 @@ static void check_device_budgets(const struct model *model, const char *precisio
             same_results("other", row);
             assert_true(logged_peak("other", "\"hbm\":") <= budget);
             assert_int_equal(logged_peak("other", "\"nvme\":"), 0);
+            assert_true(logged_peak("other", "\"dram\":") > host);
             unsigned long long dram = logged_peak("other", "\"dram\":") * 7 / 8;
             snprintf(row, sizeof row, "%s --device far --hbm %llu --dram %llu --threads 2",
                      batches[b], budget, dram);
