@@ -145,6 +145,8 @@ static int run(struct allowed allowed, uint32_t versions, uint64_t *random)
         wrong = "a version that may not be found";
     else if (found.clean && !allowed.closed)
         wrong = "taken for closed in order, bytes unread";
+    else if (found.stepped_back || found.repaired > 0)
+        wrong = "a crash is taken for damage";
     wrong = wrong ? wrong : toy_compare(&toy, store, found.version);
     if (!wrong && versions > 0)
         run_on(store, versions, random);
