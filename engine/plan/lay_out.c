@@ -251,9 +251,9 @@ static void place_device_rings(const struct placement_in *in, const struct choic
         if (placement_copies_acts(p, u))
             p->device_acts.bytes = most(p->device_acts.bytes, home->act_bytes);
     }
-    take_ring(p, HST_TIER_HBM, &p->device_leases, c->depths.device_leases);
-    take_ring(p, HST_TIER_HBM, &p->device_grads, c->depths.device_grads);
-    take_ring(p, HST_TIER_HBM, &p->device_acts, c->depths.device_acts);
+    take_ring(p, HST_TIER_HBM, &p->device_leases, c->device_depths.leases);
+    take_ring(p, HST_TIER_HBM, &p->device_grads, c->device_depths.grads);
+    take_ring(p, HST_TIER_HBM, &p->device_acts, c->device_depths.acts);
 }
 
 /* The ring in DRAM that tiles from elsewhere pass through. */

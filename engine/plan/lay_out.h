@@ -12,7 +12,10 @@ enum leaving { LEAVE_STATES = 0, LEAVE_ACTS, LEAVE_GRADS, LEAVE_WEIGHTS, LEAVE_C
 /* How deep the rings are. */
 struct ring_depths {
     uint32_t slots, leases, grads, acts;
-    uint32_t device_leases, device_grads, device_acts;
+};
+/* Those in a device's memory. */
+struct device_depths {
+    uint32_t leases, grads, acts;
 };
 
 struct choice {
@@ -22,6 +25,7 @@ struct choice {
     uint32_t acts_away;
     uint32_t leaves[LEAVE_COUNT];
     struct ring_depths depths;
+    struct device_depths device_depths;
 };
 
 /** *p keeps its array of units, the rest is rewritten. Sizes that overflow stay at UINT64_MAX. */

@@ -25,14 +25,15 @@ static const enum hst_class CLASS_OF[LEAVE_COUNT] = {
 /* Tiles: those that are read while the backward runs are updated as soon as the norm is known, and
    the rest is on its way behind a fast drive's delay; then enough for a drive's queue while one is
    updated; then one read, one updated, one written, one spare. Three weight units: one computed
-   with, one ready, one on its way. The last row is the least that works, but for a device's two
-   units of weights: one is copied while one is computed with. */
+   with, one ready, one on its way. The last row is the least that works. */
 static const struct ring_depths RING_DEPTHS[] = {
-    {64, 3, 2, 3, .device_leases = 3, .device_grads = 2, .device_acts = 3},
-    {16, 3, 2, 3, .device_leases = 3, .device_grads = 2, .device_acts = 3},
-    {4, 3, 2, 3, .device_leases = 2, .device_grads = 2, .device_acts = 2},
-    {2, 1, 1, 1, .device_leases = 2, .device_grads = 1, .device_acts = 1}};
+    {64, 3, 2, 3}, {16, 3, 2, 3}, {4, 3, 2, 3}, {2, 1, 1, 1}};
 enum { RING_DEPTHS_COUNT = sizeof RING_DEPTHS / sizeof RING_DEPTHS[0] };
+
+/* The same on a device; at least one unit's weights are copied while another one is computed with.
+ */
+static const struct device_depths DEVICE_DEPTHS[] = {{3, 2, 3}, {2, 2, 2}, {2, 1, 1}};
+enum { DEVICE_DEPTHS_COUNT = sizeof DEVICE_DEPTHS / sizeof DEVICE_DEPTHS[0] };
 
 struct choice_range {
     struct choice low, high;
@@ -131,7 +132,7 @@ static bool search(const struct placement_in *in, const struct choice_range *ran
 /* What HBM has left holds weights of more units: the graph keeps them there for the backward. */
 static void fill_hbm(const struct placement_in *in, struct choice *c, struct placement *p)
 {
-    uint32_t *number = &c->depths.device_leases, low = *number;
+    uint32_t *number = &c->device_depths.leases, low = *number;
     uint32_t high = in->layout->unit_count > low ? in->layout->unit_count + 1 : low + 1;
     while (c->away && high - low > 1) {
         *number = low + (high - low) / 2;
@@ -312,15 +313,18 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
 
 /* ---- the whole ---- */
 
-/* With rings as deep as there is room for. *found: memory has room, and the drives have not. */
+/* With rings as deep as there is room for: those of the drives first, which are what a step waits
+ * for. *found: memory has room, and the drives have not. */
 static bool search_depths(const struct placement_in *in, bool away, bool *found,
                           struct placement *p)
 {
     struct choice_range range = choices(in, away);
-    struct choice choice;
-    for (size_t i = 0; i < RING_DEPTHS_COUNT; i++) {
+    int device_depths = in->compute_tier == HST_TIER_HBM ? DEVICE_DEPTHS_COUNT : 1;
+    for (int i = 0; i < RING_DEPTHS_COUNT * device_depths; i++) {
+        struct choice choice;
         uint32_t full;
-        range.low.depths = RING_DEPTHS[i];
+        range.low.depths = RING_DEPTHS[i / device_depths];
+        range.low.device_depths = DEVICE_DEPTHS[i % device_depths];
         *found = search(in, &range, &choice, p);
         if (!*found || !drives_fit(in, p, &full))
             continue;

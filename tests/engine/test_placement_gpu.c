@@ -137,6 +137,29 @@ static void every_budget_of_hbm_down_to_the_smallest_is_kept(void **state)
     layout_free(&layout);
 }
 
+static void a_small_hbm_leaves_the_rings_of_drives_as_deep_as_dram_lets_them_be(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement_in in = gpu_inputs(&layout, "states=nvme,weights=nvme,grads=nvme,acts=nvme");
+    struct placement p = {0};
+    char why[512];
+    in.hbm_budget = 4096;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    const char *named = strstr(why, "smallest needs ");
+    assert_non_null(named);
+    in.hbm_budget = (uint64_t)(strtod(named + strlen("smallest needs "), NULL) * 1048576.0);
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.device_leases.count, 2);
+    assert_int_equal(p.device_grads.count + p.device_acts.count, 2);
+    assert_int_equal(p.slots.count, layout.tile_count);
+    assert_int_equal(p.leases.count, 3);
+    assert_int_equal(p.grad_leases.count, 2);
+    check_gpu(&in, &p);
+    placement_free(&p);
+    layout_free(&layout);
+}
+
 /* Each class in each tier: what is updated in HBM together or not there. */
 static void on_a_gpu_each_class_goes_where_it_is_wished(void **state)
 {
@@ -210,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_a_gpu_all_classes_live_in_hbm_where_they_fit),
         cmocka_unit_test(every_budget_of_hbm_down_to_the_smallest_is_kept),
+        cmocka_unit_test(a_small_hbm_leaves_the_rings_of_drives_as_deep_as_dram_lets_them_be),
         cmocka_unit_test(on_a_gpu_each_class_goes_where_it_is_wished),
         cmocka_unit_test(on_a_gpu_wishes_that_can_not_be_are_refused_with_a_reason),
     };
