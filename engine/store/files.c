@@ -33,7 +33,7 @@ int store_refuse(struct hst_error *error, int code, int native, const char *form
 int store_directory_open(const char *path, struct store_directory *directory,
                          struct hst_error *error)
 {
-    struct stat st;
+    struct stat st = {0};
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0) {
         const int rc = -errno;
@@ -162,7 +162,7 @@ static int refuse_header(const struct store_directory *directory, const char *na
 int store_file_look(const struct store_directory *directory, const char *name,
                     struct store_header *header, unsigned *bad_copies, struct hst_error *error)
 {
-    struct stat st;
+    struct stat st = {0};
     struct store_flaw flaws[2];
     struct store_header copies[2];
     unsigned char page[STORE_PAGE_BYTES];
@@ -224,7 +224,7 @@ static bool same_store(const struct store_directory *directories, const struct n
 static int remove_leftover(const struct store_directory *directory, const char *name,
                            uint32_t timeout_ms, struct hst_error *error)
 {
-    struct stat st;
+    struct stat st = {0};
     unsigned char page[STORE_PAGE_BYTES] = {0};
     const int fd = open_own(directory, name, &st, error);
     if (fd < 0)
