@@ -67,7 +67,7 @@ static int size_up(struct store *store, uint32_t align_bytes, const struct store
 
 static void place_extents(struct store *store)
 {
-    uint64_t next[STRIPE_DRIVES_MAX], next_derived[STRIPE_DRIVES_MAX];
+    uint64_t next[STRIPE_DRIVES_MAX] = {0}, next_derived[STRIPE_DRIVES_MAX] = {0};
     uint32_t block = 0;
     for (uint32_t d = 0; d < store->drives; d++) {
         next[d] = store_data_at(&store->headers[d]);
@@ -120,6 +120,7 @@ static int form(struct store *store, const struct store_config *config, struct h
     const uint32_t align_bytes = config->align_bytes ? config->align_bytes : STORE_ALIGN_MAX;
     assert(align_bytes >= STORE_PAGE_BYTES && align_bytes <= STORE_ALIGN_MAX &&
            (align_bytes & (align_bytes - 1)) == 0);
+    assert(store->drives == 1 || store->drives == store->placement->stripe.drives);
     int rc = store_draw_id(&uuid, error);
     rc = rc ? rc : size_up(store, align_bytes, &uuid, error);
     if (rc)

@@ -33,7 +33,7 @@ int store_refuse(struct hst_error *error, int code, int native, const char *form
 int store_directory_open(const char *path, struct store_directory *directory,
                          struct hst_error *error)
 {
-    struct stat st;
+    struct stat st = {0};
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0) {
         const int rc = -errno;
@@ -162,7 +162,7 @@ static int refuse_header(const struct store_directory *directory, const char *na
 int store_file_look(const struct store_directory *directory, const char *name,
                     struct store_header *header, unsigned *bad_copies, struct hst_error *error)
 {
-    struct stat st;
+    struct stat st = {0};
     struct store_flaw flaws[2];
     struct store_header copies[2];
     unsigned char page[STORE_PAGE_BYTES];
@@ -220,31 +220,56 @@ static bool same_store(const struct store_directory *directories, const struct n
            store_id_equal(&first.uuid, &other.uuid);
 }
 
-/* Of an unfinished creation: it begins with our magic, or nothing of it was ever on the drive. */
-static int remove_leftover(const struct store_directory *directory, const char *name,
-                           uint32_t timeout_ms, struct hst_error *error)
+/* A file under its final name is left over where the first one of the same store is not: it had
+   got its name, and the first one never did. */
+static bool is_leftover(const struct store_directory *directories, uint32_t drive,
+                        const struct name *name)
 {
-    struct stat st;
+    return name->forming || (drive > 0 && name->drive == drive && same_store(directories, name));
+}
+
+static int refuse_committed(const struct store_directory *directory, const char *name,
+                            struct hst_error *error)
+{
+    return refuse_file(directory, name, HST_E_STORE_TAKEN, -EEXIST,
+                       "holds a committed version. Fix: --resume goes on from it, with the "
+                       "directories in the order of their files (d0, d1, ...); or give another "
+                       "--store",
+                       error);
+}
+
+/* Its bytes begin with our magic, or nothing of it was ever on the drive. While its lock was waited
+   for its writer may have gone on and committed, so what it is is looked at again. */
+static int remove_leftover(const struct store_directory *directories, uint32_t drive,
+                           const char *text, uint32_t timeout_ms, struct hst_error *error)
+{
+    const struct store_directory *directory = &directories[drive];
+    struct name name;
+    struct stat st = {0}, now = {0};
     unsigned char page[STORE_PAGE_BYTES] = {0};
-    const int fd = open_own(directory, name, &st, error);
+    const int fd = open_own(directory, text, &st, error);
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
     int rc = wait_lock(fd, timeout_ms);
     if (rc)
-        rc = refuse_file(directory, name, HST_E_STORE_BUSY, rc,
+        rc = refuse_file(directory, text, HST_E_STORE_BUSY, rc,
                          "is in use by another process. Fix: wait for that run to end, or give "
                          "another --store",
                          error);
+    else if (fstatat(directory->fd, text, &now, AT_SYMLINK_NOFOLLOW) < 0 ||
+             now.st_ino != st.st_ino || now.st_dev != st.st_dev || !name_parse(text, &name) ||
+             !is_leftover(directories, drive, &name))
+        rc = refuse_committed(directory, text, error);
     else if (pread(fd, page, sizeof page, 0) < 0 ||
              (!is_zero(page, sizeof page) && page_check(page, &PAGE_HEADER).error == -ENOENT))
-        rc = refuse_file(directory, name, HST_E_STORE_TAKEN, -EEXIST,
+        rc = refuse_file(directory, text, HST_E_STORE_TAKEN, -EEXIST,
                          "has the name of a store's file and is none. Fix: move it away, or give "
                          "another --store",
                          error);
-    else if (unlinkat(directory->fd, name, 0) < 0)
+    else if (unlinkat(directory->fd, text, 0) < 0)
         rc = store_refuse(error, HST_E_STORE_DIR, -errno,
                           "%s/%s can not be removed: %s. Fix: give another --store",
-                          directory->path, name, strerror(errno));
+                          directory->path, text, strerror(errno));
     close(fd);
     return rc;
 }
@@ -263,14 +288,9 @@ static int clear_name(const struct store_directory *directories, uint32_t drive,
                            error);
     if (name.rank != rank)
         return 0;
-    /* with all its files published, or of one whose first file is elsewhere, it is a store's */
-    if (!name.forming && (name.drive != drive || drive == 0 || !same_store(directories, &name)))
-        return refuse_file(directory, text, HST_E_STORE_TAKEN, -EEXIST,
-                           "holds a committed version. Fix: --resume goes on from it, with the "
-                           "directories in the order of their files (d0, d1, ...); or give another "
-                           "--store",
-                           error);
-    return remove_leftover(directory, text, timeout_ms, error);
+    if (!is_leftover(directories, drive, &name))
+        return refuse_committed(directory, text, error);
+    return remove_leftover(directories, drive, text, timeout_ms, error);
 }
 
 int store_directories_clear(const struct store_directory *directories, uint32_t drives,
@@ -280,10 +300,14 @@ int store_directories_clear(const struct store_directory *directories, uint32_t 
     for (uint32_t d = drives; d-- > 0 && rc == 0;) { /* drive 0's tells what the others are */
         const int fd = openat(directories[d].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         DIR *names = fd < 0 ? NULL : fdopendir(fd);
-        if (!names)
-            return store_refuse(error, HST_E_STORE_DIR, -errno,
-                                "%s can not be listed: %s. Fix: give another --store",
-                                directories[d].path, strerror(errno));
+        if (!names) {
+            rc = store_refuse(error, HST_E_STORE_DIR, -errno,
+                              "%s can not be listed: %s. Fix: give another --store",
+                              directories[d].path, strerror(errno));
+            if (fd >= 0)
+                close(fd);
+            return rc;
+        }
         for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;)
             rc = clear_name(directories, d, entry->d_name, rank, lock_timeout_ms, error);
         closedir(names);

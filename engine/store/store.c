@@ -6,6 +6,7 @@
  */
 #include "store/store_state.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,6 +226,7 @@ int store_draw_id(struct store_id *id, struct hst_error *error)
 
 struct store *store_new(const struct store_config *config, struct hst_error *error)
 {
+    assert(config->drive_count >= 1 && config->drive_count <= STRIPE_DRIVES_MAX);
     struct store *store = calloc(1, sizeof *store);
     if (!store) {
         store_refuse(error, HST_E_BUDGET, -ENOMEM,

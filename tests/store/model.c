@@ -119,7 +119,7 @@ struct recovered {
 static const char *recover(const struct config *c, const struct world *w,
                            struct recovered out[RANKS_MAX])
 {
-    struct found f[RANKS_MAX];
+    struct found f[RANKS_MAX] = {{.count = 0}};
     int best = -1;
     for (unsigned r = 0; r < c->ranks; r++)
         f[r] = look(&w->disk[r]);
@@ -457,7 +457,7 @@ static void combine(struct walk *walk, unsigned rank, const struct image *at[RAN
 static void walk_from(struct walk *walk, const struct world *start, unsigned run)
 {
     const struct config *c = walk->c;
-    struct recovered from[RANKS_MAX];
+    struct recovered from[RANKS_MAX] = {{.ref = {0}}};
     walk->wrong = recover(c, start, from);
     walk->from = from[0].ref.version;
     walk->run = run;

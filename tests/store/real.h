@@ -4,10 +4,10 @@
 /* Stores on real files. After cmocka.h, whose assertions it uses. */
 #include "toy.h"
 
-static inline struct hst_aio *new_aio(const char *directory)
+static inline struct hst_aio *new_aio(const char *directory, enum hst_aio_backend backend)
 {
     const struct hst_aio_config config = {.size = sizeof config,
-                                          .backend = HST_AIO_THREADS,
+                                          .backend = backend,
                                           .thread_count = 2,
                                           .queue_depth = 4,
                                           .lock_timeout_ms = 1};
@@ -16,11 +16,16 @@ static inline struct hst_aio *new_aio(const char *directory)
     return aio;
 }
 
-static inline void open_toy(struct toy *toy, uint32_t drives)
+static inline void open_toy_on(struct toy *toy, uint32_t drives, enum hst_aio_backend backend)
 {
     assert_int_equal(toy_open(toy, drives), 0);
     for (uint32_t d = 0; d < drives; d++)
-        toy->drives[d].aio = toy->aio[d] = new_aio(toy->directories[d]);
+        toy->drives[d].aio = toy->aio[d] = new_aio(toy->directories[d], backend);
+}
+
+static inline void open_toy(struct toy *toy, uint32_t drives)
+{
+    open_toy_on(toy, drives, HST_AIO_THREADS);
 }
 
 static inline struct store *create(struct toy *toy)

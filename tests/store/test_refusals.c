@@ -147,7 +147,7 @@ static void a_store_that_is_open_is_not_opened_again(void **state)
     struct hst_aio *mine[TOY_DRIVES];
     for (uint32_t d = 0; d < TOY_DRIVES; d++) {
         mine[d] = toy.drives[d].aio;
-        toy.drives[d].aio = new_aio(toy.directories[d]);
+        toy.drives[d].aio = new_aio(toy.directories[d], HST_AIO_THREADS);
     }
     assert_open_refused(&toy, -EBUSY, HST_E_STORE_BUSY);
     assert_refused(&toy, true, -EEXIST, HST_E_STORE_TAKEN);

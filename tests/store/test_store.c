@@ -19,7 +19,8 @@ static void what_was_committed_is_found_again(void **state)
     for (uint32_t drives = 1; drives <= TOY_DRIVES; drives++) {
         struct toy toy;
         struct store_found found;
-        open_toy(&toy, drives);
+        open_toy_on(&toy, drives, drives == 1 ? HST_AIO_AUTO : HST_AIO_THREADS);
+        toy.config.align_bytes = drives == 1 ? 0 : 65536;
         struct store *store = create(&toy);
         assert_true(store_version(store) == STORE_NO_VERSION);
         for (uint64_t version = 0; version < 5; version++)
