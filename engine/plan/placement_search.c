@@ -27,7 +27,7 @@ static const enum hst_class CLASS_OF[LEAVE_COUNT] = {
    updated; then one read, one updated, one written, one spare. Three weight units: one computed
    with, one ready, one on its way. The last row is the least that works. */
 static const struct ring_depths RING_DEPTHS[] = {
-    {64, 3, 2, 3}, {16, 3, 2, 3}, {4, 3, 2, 3}, {2, 1, 1, 1}};
+    {24, 3, 2, 3}, {16, 3, 2, 3}, {4, 3, 2, 3}, {2, 1, 1, 1}};
 enum { RING_DEPTHS_COUNT = sizeof RING_DEPTHS / sizeof RING_DEPTHS[0] };
 
 /* The same on a device; at least one unit's weights are copied while another one is computed with.

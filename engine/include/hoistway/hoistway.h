@@ -126,7 +126,7 @@ struct hst_config {
     uint64_t dram_bytes;
     uint64_t nvme_bytes;     /* budget; 0: 0.9 of what is free in the store directory */
     uint32_t threads;        /* 0: physical cores this process may use */
-    /* granule of update and state I/O, a multiple of 4,096; 0: 131,072 (4,194,304 where a GPU
+    /* granule of update and state I/O, a multiple of 4,096; 0: 262,144 (4,194,304 where a GPU
        updates) */
     uint32_t tile_elements;
     enum hst_io io;
