@@ -216,8 +216,8 @@ int hst_client_memory_set(struct hst_engine *engine, uint64_t device_bytes, uint
 
 /* ---- seal ---- */
 
-/* Small for the drive's ring, large against what a version writes for it; larger where each tile is a
- * launch on a GPU. */
+/* Small for the drive's ring, large against what a version writes for it; larger where each tile is
+ * a launch on a GPU. */
 #define TILE_ELEMENTS_HOST   262144u
 #define TILE_ELEMENTS_DEVICE (4u << 20)
 

@@ -30,7 +30,8 @@ struct model {
     struct cell weights[MODEL_TILES], states[MODEL_TILES], grads[MODEL_TILES], acts[MODEL_UNITS];
     struct cell nvme_weights[MODEL_TILES], nvme_states[MODEL_TILES], nvme_grads[MODEL_TILES];
     struct cell nvme_acts[MODEL_UNITS];
-    struct cell saved_weights[MODEL_TILES], saved_states[MODEL_TILES]; /* in the store, of memory's */
+    /* in the store: of what is at home in memory */
+    struct cell saved_weights[MODEL_TILES], saved_states[MODEL_TILES];
     bool committing;
     /* in buffers: of a tile's buffer the states; its gradients are apart */
     struct cell lent[POOL_COUNT][MODEL_BUFFERS][MODEL_TILES];
