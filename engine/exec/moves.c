@@ -5,6 +5,8 @@
  */
 #include "exec/moves.h"
 
+#include <assert.h>
+
 static enum hst_tier weights_tier(const struct hst_engine *engine, uint32_t tile)
 {
     return placement_weights(&engine->placement, tile).tier;
@@ -277,6 +279,7 @@ struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_
         return weights_at(engine, at, node->unit, piece_start(engine, node, node->tile) + i);
     case NODE_SAVE_TILES: {
         uint32_t kinds = moves_save_count(engine, node->tile);
+        assert(kinds > 0); /* else there is no such node */
         return moves_save(engine, node->tile + i / kinds, i % kinds);
     }
     case NODE_WRITE_GRADS:

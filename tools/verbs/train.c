@@ -475,7 +475,7 @@ int verb_train(int argc, char **argv)
     train_options_init(&options);
     options.stopped = stop_catch();
     int native = train_options_parse(&options, argc, argv, &help, &error);
-    struct train_result result;
+    struct train_result result = {0};
     if (!native && !help)
         native = train_run(&options, &result, &error);
     if (native == -ECANCELED)
