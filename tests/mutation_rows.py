@@ -349,6 +349,22 @@ mutate(
     ('eps is positive', 'return c->eps > 0;', 'return true;'),
 )
 
+# ---- engine: what versions wait for, and what waits for them ----
+
+mutate(
+    'engine/plan/graph_build.c', 'engine/walk engine/versions',
+    ('a tile is saved when it has been updated',
+     'link_to(b, node, i);\n            link_to(b, i, node);', 'link_to(b, i, node);'),
+    ('a tile is updated again when it has been saved',
+     'link_to(b, node, i);\n            link_to(b, i, node);', 'link_to(b, node, i);'),
+    ('an update waits for the version before',
+     'link_to(b, i, b->commit); /* so two', '/* so two'),
+    ('a tile is saved when the version before is made',
+     'link_to(b, i, b->commit); /* after a', '/* after a'),
+    ('versions are made one after another',
+     'case NODE_COMMIT:\n            link_to(b, i, b->commit);', 'case NODE_COMMIT:'),
+)
+
 # ---- engine: the rules of the walk ----
 
 mutate(
