@@ -42,16 +42,16 @@ struct versions {
     uint64_t step;       /* of the last one */
     uint64_t making;     /* of the one that is being made */
     uint64_t first_step; /* where this run began */
-    double save_s;       /* what the bytes took that are at home in memory */
-    /* Where training stood after the last two steps, a step's at its number modulo 2: a version may
-       be begun when the step after it has ended already. */
+    double save_s;       /* what it took to move the bytes that are at home in memory */
+    /* Where training stands after the last step; where it stood when each of the periods that may be
+       open began, whose version that period makes; of the step at hand its cursor alone. */
     struct version_note {
-        uint64_t updates;
+        uint64_t step, updates;
         struct loss_scale scale;
         unsigned char *cursor;
         uint32_t cursor_bytes;
-    } notes[2], next; /* next: of the step at hand, its cursor alone */
-    unsigned char *cursors; /* what those three point into */
+    } last, of_period[WALK_PERIODS], next;
+    unsigned char *cursors; /* what those point into */
 };
 
 /* Where the engine stands (engine.c, step.c). */

@@ -89,15 +89,18 @@ static int fail_stored(struct hst_engine *engine, const struct transfer *transfe
     int rc = fail_store(engine);
     if (rc)
         return rc;
+    struct store_place place;
+    store_extent_place(engine->versions.store, transfer->kind, transfer->index, &place);
     return engine_fail(engine,
                        damaged           ? HST_E_STORE_DAMAGED
                        : transfer->write ? HST_E_WRITE
                                          : HST_E_READ,
                        transfer->error,
-                       "%s %s %u of the store in %s failed: %s. Fix: check the drives (dmesg, "
-                       "smartctl -a), then --resume from the last version",
+                       "%s %s %u, at offset %llu (%llu bytes) of %s/%s failed: %s. Fix: check the "
+                       "drive (dmesg, smartctl -a), then --resume, which reads every byte first",
                        transfer->write ? "writing" : "reading", KINDS[transfer->kind],
-                       transfer->index, engine->drives[0].path,
+                       transfer->index, (unsigned long long)place.offset,
+                       (unsigned long long)place.bytes, place.directory, place.file,
                        damaged ? "these are not the bytes that were written"
                                : strerror(-transfer->error));
 }

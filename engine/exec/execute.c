@@ -90,7 +90,8 @@ int execute_begin(struct hst_engine *engine)
         rc = optimizer_coefs(engine, 0, &run->coefs);
     if (rc == 0 && !run->prepared)
         rc = open_period(engine, parts_of_step(engine));
-    run->step_before = engine->step.number - run->period;
+    if (rc == 0)
+        versions_period_begins(engine, run->period);
     run->prepared = run->clip_done = run->skipped = false;
     run->in_step = rc == 0;
     return rc;
@@ -159,7 +160,10 @@ static int leave_order(struct hst_engine *engine, uint32_t unit)
     rc = loop_until(engine, loop_is_idle);
     run->update_pending = false;
     run->on_demand = true;
-    return rc;
+    /* Its part of the period is gone. Where an update may have followed a backward at once the last
+       step's bytes are gone too, and its version is left out. */
+    bool whole = run->deferred || run->visits[1] <= 1;
+    return rc || !whole || !versions_due(engine, engine->step.number) ? rc : versions_now(engine);
 }
 
 /* The graph of the steps to come follows the order of this one, where it can be followed. */

@@ -65,7 +65,6 @@ struct execute {
     double computing_start_s, computing_host_s;
 
     uint32_t committing; /* job of the version that is on its way, or EXECUTE_JOBS */
-    uint64_t step_before; /* of the first period's, if all had been steps: + period is its own */
     uint64_t period; /* of the step at hand, or of the next one */
     bool prepared;   /* the next step's period is open already */
     bool in_step, evaluating;

@@ -125,7 +125,7 @@ int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, s
         return rc;
     engine->phase = PHASE_LOADED;
     *step = engine->step.number;
-    const struct version_note *note = &engine->versions.notes[*step & 1];
+    const struct version_note *note = &engine->versions.last;
     *cursor_bytes = note->cursor_bytes;
     if (cursor)
         memcpy(cursor, note->cursor, capacity < *cursor_bytes ? capacity : *cursor_bytes);

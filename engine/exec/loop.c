@@ -77,12 +77,11 @@ static int look_at_version(struct hst_engine *engine, bool *moved)
     return 0;
 }
 
-/* Of the step before the period's. */
 static int start_version(struct hst_engine *engine, uint32_t job, uint64_t period)
 {
     engine->run.committing = job;
     engine->run.flying++;
-    return versions_begin(engine, engine->run.step_before + period);
+    return versions_begin(engine, period);
 }
 
 /* Takes the extents that have landed. *moved: whether any node is done. */

@@ -82,13 +82,14 @@ int versions_check(struct hst_engine *engine)
         return 0;
     if (v->every == 0 && all_on_drives(engine))
         v->every = 1;
-    v->cursors = calloc(3, VERSIONS_CURSOR_BYTES);
+    v->cursors = calloc(2 + WALK_PERIODS, VERSIONS_CURSOR_BYTES);
     if (!v->cursors)
         return engine_fail(engine, HST_E_BUDGET, -ENOMEM, "no memory for the cursor");
-    v->notes[0].cursor = v->cursors;
-    v->notes[1].cursor = v->cursors + VERSIONS_CURSOR_BYTES;
-    v->next.cursor = v->cursors + (size_t)2 * VERSIONS_CURSOR_BYTES;
-    v->notes[0].scale = engine->step.scale;
+    v->last.cursor = v->cursors;
+    v->next.cursor = v->cursors + VERSIONS_CURSOR_BYTES;
+    for (size_t i = 0; i < WALK_PERIODS; i++)
+        v->of_period[i].cursor = v->cursors + (2 + i) * VERSIONS_CURSOR_BYTES;
+    v->last.scale = engine->step.scale;
     return 0;
 }
 
@@ -113,7 +114,8 @@ static void choose_interval(struct hst_engine *engine, double step_s)
     double steps = ceil(v->save_s / (SHARE_MOST * step_s));
     v->every = steps < 1 ? 1 : steps > 1e9 ? 1000000000 : (uint64_t)steps;
     engine_log(engine, HST_LOG_INFO,
-               "I620 a version every %llu steps: %.2f s of writing beside steps of %.2f s",
+               "I620 a version every %llu steps: what it needs from memory takes %.2f s, a step "
+               "%.2f s",
                (unsigned long long)v->every, v->save_s, step_s);
 }
 
@@ -130,9 +132,10 @@ void versions_step_begins(struct hst_engine *engine, const void *cursor, size_t 
 void versions_step_ended(struct hst_engine *engine, double step_s)
 {
     struct versions *v = &engine->versions;
-    struct version_note *note = &v->notes[engine->step.number & 1];
+    struct version_note *note = &v->last;
     if (!v->cursors)
         return;
+    note->step = engine->step.number;
     note->updates = engine->step.updates;
     note->scale = engine->step.scale;
     note->cursor_bytes = v->next.cursor_bytes;
@@ -158,15 +161,14 @@ static uint32_t describe(const struct hst_engine *engine, char *text, size_t byt
 enum { DESCRIPTION_BYTES = 1024 };
 
 /* [length u32][description][client's cursor] */
-static void encode_cursor(const struct hst_engine *engine, uint64_t step,
+static void encode_cursor(const struct hst_engine *engine, const struct version_note *note,
                           struct store_cursor *cursor, unsigned char *opaque)
 {
-    const struct version_note *note = &engine->versions.notes[step & 1];
     uint32_t length = describe(engine, (char *)opaque + sizeof length, DESCRIPTION_BYTES);
     memcpy(opaque, &length, sizeof length);
     memcpy(opaque + sizeof length + length, note->cursor, note->cursor_bytes);
     *cursor = (struct store_cursor){
-        .step = step,
+        .step = note->step,
         .updates = note->updates,
         .loss_scale = note->scale.value,
         .good_steps = note->scale.good_steps,
@@ -196,7 +198,7 @@ static int compare_descriptions(struct hst_engine *engine, const char *was, cons
 static int decode_cursor(struct hst_engine *engine, const struct store_cursor *cursor)
 {
     struct versions *v = &engine->versions;
-    struct version_note *note = &v->notes[cursor->step & 1];
+    struct version_note *note = &v->last;
     const unsigned char *opaque = cursor->opaque;
     char is[DESCRIPTION_BYTES], was[DESCRIPTION_BYTES] = "";
     uint32_t length = 0;
@@ -214,6 +216,7 @@ static int decode_cursor(struct hst_engine *engine, const struct store_cursor *c
         return rc;
     note->cursor_bytes = (uint32_t)(cursor->opaque_bytes - length - sizeof length);
     memcpy(note->cursor, opaque + sizeof length + length, note->cursor_bytes);
+    note->step = cursor->step;
     note->updates = engine->step.updates = cursor->updates;
     note->scale = engine->step.scale = (struct loss_scale){cursor->loss_scale, cursor->good_steps};
     engine->step.number = v->step = v->first_step = cursor->step;
@@ -222,15 +225,32 @@ static int decode_cursor(struct hst_engine *engine, const struct store_cursor *c
 
 /* ---- making one ---- */
 
-int versions_begin(struct hst_engine *engine, uint64_t step)
+static int begin(struct hst_engine *engine, const struct version_note *note)
 {
     struct versions *v = &engine->versions;
     struct store_cursor cursor;
     unsigned char opaque[sizeof(uint32_t) + DESCRIPTION_BYTES + VERSIONS_CURSOR_BYTES];
-    encode_cursor(engine, step, &cursor, opaque);
-    v->making = step;
+    encode_cursor(engine, note, &cursor, opaque);
+    v->making = note->step;
     int rc = store_commit_begin(v->store, &cursor);
     return rc ? engine_fail_extents(engine, rc) : 0;
+}
+
+int versions_begin(struct hst_engine *engine, uint64_t period)
+{
+    return begin(engine, &engine->versions.of_period[period % WALK_PERIODS]);
+}
+
+void versions_period_begins(struct hst_engine *engine, uint64_t period)
+{
+    struct versions *v = &engine->versions;
+    struct version_note *note = &v->of_period[period % WALK_PERIODS];
+    unsigned char *cursor = note->cursor;
+    if (!v->cursors)
+        return;
+    *note = v->last;
+    note->cursor = cursor;
+    memcpy(cursor, v->last.cursor, v->last.cursor_bytes);
 }
 
 int versions_poll(struct hst_engine *engine, bool *made)
@@ -299,13 +319,13 @@ int versions_now(struct hst_engine *engine)
         return 0;
     double start_s = clock_seconds();
     int rc = move_memory(engine, true);
-    v->save_s = clock_seconds() - start_s;
-    rc = rc ? rc : versions_begin(engine, engine->step.number);
+    rc = rc ? rc : begin(engine, &v->last);
     while (rc == 0 && !made) {
         rc = versions_poll(engine, &made);
         if (rc == 0 && !made)
             rc = wait_for_one(engine);
     }
+    v->save_s = clock_seconds() - start_s;
     return rc;
 }
 
@@ -382,6 +402,11 @@ static void tell_found(struct hst_engine *engine, const struct store_found *foun
                    (double)found->verified_bytes / 1e9);
 }
 
+static int accept(void *context, const struct store_cursor *cursor)
+{
+    return decode_cursor(context, cursor);
+}
+
 int versions_open(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
@@ -389,17 +414,20 @@ int versions_open(struct hst_engine *engine)
     struct hst_error error = {0};
     struct store_found found;
     if (!engine->plan_in.stored)
-        return engine_fail(engine, HST_E_VALUE, -EINVAL,
-                           "there is no store to resume from: --durability none, or none given. "
-                           "Fix: --store DIR of the run, without --durability none");
-    const struct store_config config = config_of(engine, drives);
+        return engine_fail(
+            engine, HST_E_VALUE, -EINVAL,
+            "there is no store to resume from: --durability none, no --store, or all "
+            "weights and states in a GPU's memory. Fix: the --store of that run, and "
+            "--place weights=dram,grads=dram,states=dram on a GPU");
+    struct store_config config = config_of(engine, drives);
+    config.accept = accept;
+    config.accept_context = engine;
     int rc = store_open(&config, &v->store, &found, &error);
     if (rc == -ENOENT)
         return rc;
     if (rc)
-        return fail_store(engine, &error);
+        return engine->error.code ? engine->error.native : fail_store(engine, &error);
     rc = join(engine);
-    rc = rc ? rc : decode_cursor(engine, store_cursor(v->store));
     if (rc)
         return rc;
     tell_found(engine, &found);

@@ -33,8 +33,10 @@ bool versions_due(const struct hst_engine *engine, uint64_t step);
 void versions_step_begins(struct hst_engine *engine, const void *cursor, size_t bytes);
 void versions_step_ended(struct hst_engine *engine, double step_s);
 
-/** For a started COMMIT: begins that step's, one of the last two; whether it is made. */
-int versions_begin(struct hst_engine *engine, uint64_t step);
+/** A step's period begins: its COMMIT will be of where training stands now. */
+void versions_period_begins(struct hst_engine *engine, uint64_t period);
+/** For a started COMMIT: begins its period's; whether it is made. */
+int versions_begin(struct hst_engine *engine, uint64_t period);
 int versions_poll(struct hst_engine *engine, bool *made);
 /** Between steps, with nothing under way: makes one of all that is, and waits for it. */
 int versions_now(struct hst_engine *engine);

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +82,16 @@ int store_directory_sync(const struct store_directory *directory, struct hst_err
 void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STORE_NAME_BYTES])
 {
     snprintf(name, STORE_NAME_BYTES, "r%05u.d%u.blk%s", rank, drive, forming ? ".new" : "");
+}
+
+uint64_t store_bytes_there(const char *directory, uint32_t rank, uint32_t drive)
+{
+    char name[STORE_NAME_BYTES], path[PATH_MAX];
+    struct stat status;
+    store_file_name(rank, drive, false, name);
+    int n = snprintf(path, sizeof path, "%s/%s", directory, name);
+    bool seen = n > 0 && n < PATH_MAX && lstat(path, &status) == 0 && S_ISREG(status.st_mode);
+    return seen ? (uint64_t)status.st_blocks * 512 : 0;
 }
 
 void store_file_path(const struct store_directory *directory, const char *name,

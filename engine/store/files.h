@@ -34,6 +34,8 @@ void store_directory_close(struct store_directory *directory);
 int store_directory_sync(const struct store_directory *directory, struct hst_error *error);
 
 void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STORE_NAME_BYTES]);
+/** Bytes that this file of a store takes in the directory already; 0 where it can not be seen. */
+uint64_t store_bytes_there(const char *directory, uint32_t rank, uint32_t drive);
 /** A path for hst_aio_file_open, good while the directory is open. */
 void store_file_path(const struct store_directory *directory, const char *name,
                      char path[STORE_PATH_BYTES]);

@@ -14,6 +14,7 @@
 #define VERIFY_DEPTH 8u
 
 struct opening {
+    const struct store_config *config;
     struct store *store;
     struct store_found *found;
     struct hst_error *error;
@@ -334,6 +335,8 @@ static int choose(struct opening *o)
         if (o->copy == 2)
             return refuse_damaged(o, -EIO, "gives other bytes each time it is read");
         rc = check_model(o);
+        if (rc == 0 && o->config->accept)
+            rc = o->config->accept(o->config->accept_context, &o->manifest.cursor);
         if (rc)
             return rc;
         forget_derived(o->store);
@@ -430,7 +433,7 @@ int store_open(const struct store_config *config, struct store **out, struct sto
     if (!store)
         return error->native;
     *found = (struct store_found){0};
-    struct opening o = {.store = store, .found = found, .error = error};
+    struct opening o = {.config = config, .store = store, .found = found, .error = error};
     int rc = recover(&o);
     if (rc) {
         store_free(store);

@@ -54,6 +54,7 @@ static void complete_extent(struct store *store, const struct hst_aio_completion
     transfer->bad_bytes = completion->bad_bytes;
     transfer->active = false;
     if (!transfer->write) {
+        store->doubtful = store->doubtful || completion->error;
         store->extents.counters.read_bytes += completion->bytes;
         return;
     }
@@ -314,6 +315,17 @@ const struct hst_error *store_error(const struct store *store)
     return &store->error;
 }
 
+void store_extent_place(const struct store *store, enum extent_kind kind, uint32_t index,
+                        struct store_place *place)
+{
+    struct store_entry entry;
+    store_entry_get(store->manifest, store_extent_of(store, kind, index), &entry);
+    place->directory = store->directories[entry.drive].path;
+    place->offset = entry.offset + entry.slot * store->headers[entry.drive].slot_bytes;
+    place->bytes = entry.bytes;
+    store_file_name(store->rank, entry.drive, false, place->file);
+}
+
 void store_close(struct store **out)
 {
     struct store *store = *out;
@@ -322,7 +334,7 @@ void store_close(struct store **out)
     store_drain(store);
     if (!store->published) {
         store_files_remove(store->directories, store->drives, store->rank);
-    } else if (store->commit == COMMIT_NONE && store->error.code == 0) {
+    } else if (store->commit == COMMIT_NONE && store->error.code == 0 && !store->doubtful) {
         struct store_superblock closed = store->superblock;
         closed.seq++;
         closed.state = STORE_CLEAN;

@@ -38,6 +38,10 @@ struct store_config {
        they read as -ENODATA until they are written */
     bool derived_weights;
     uint32_t align_bytes;     /* of a file's parts; 0: STORE_ALIGN_MAX. Of store_create only */
+    /* Of store_open: looks at where training stands before anything is changed; other than 0
+       refuses, and is what store_open returns, *error untouched. Null: all is right. */
+    int (*accept)(void *context, const struct store_cursor *cursor);
+    void *accept_context;
     uint32_t lock_timeout_ms; /* for leftovers of a killed creation; 0: 30 s */
 };
 
@@ -107,12 +111,21 @@ enum store_commit_state store_commit_state(const struct store *store);
  */
 int store_commit_end(struct store *store);
 
+/* Where the newest bytes of an extent are. */
+struct store_place {
+    const char *directory;
+    char file[32];
+    uint64_t offset, bytes;
+};
+void store_extent_place(const struct store *store, enum extent_kind kind, uint32_t index,
+                        struct store_place *place);
+
 /** Why the store only reads; code 0: it does not. */
 const struct hst_error *store_error(const struct store *store);
 
 /**
- * Waits for what is in flight, marks the store as closed in order, unless it has failed or a commit
- * was not ended, and frees it. Accepts null in *store, sets it to null.
+ * Waits for what is in flight, marks the store as closed in order, unless it has failed, a read of
+ * an extent has, or a commit was not ended, and frees it. Accepts null in *store, sets it to null.
  */
 void store_close(struct store **store);
 

@@ -54,6 +54,7 @@ struct store {
     uint64_t written_before_bytes;      /* before this open */
     uint64_t version;                   /* that is committed */
 
+    bool doubtful;   /* an extent was read that is not what was written, or could not be read */
     uint32_t writes; /* in flight */
     struct own own;
     enum commit_at commit;

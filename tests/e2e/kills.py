@@ -33,7 +33,7 @@ def command(folder, name, kind, steps, *more):
     """Of a run whose files begin with this name."""
     path = os.path.join(folder, name)
     return [
-        PROGRAM, 'train', '--device', 'host', '--quiet', '--model', MODEL, '--data',
+        PROGRAM, 'train', '--device', 'host', '--model', MODEL, '--data',
         os.path.join(MODEL, 'tokens.bin'), '--steps', str(steps), '--seq-len', '24',
         '--batch-tokens', '48', '--lr', '1e-3', '--store', path + '.store', '--log',
         path + '.jsonl', '--export', path + '.export', *kind, *more,
@@ -66,7 +66,9 @@ def last_version(log):
 def run_alone(folder, kind, steps):
     """-> its seconds."""
     start = time.monotonic()
-    subprocess.run(command(folder, 'alone', kind, steps), check=True, timeout=120)
+    subprocess.run(
+        command(folder, 'alone', kind, steps), check=True, timeout=120, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL)
     return time.monotonic() - start
 
 
@@ -76,7 +78,8 @@ def run_killed(folder, kind, steps, kills, span, chance):
     for _ in range(kills):
         known = last_version(log)
         child = subprocess.Popen(
-            command(folder, 'killed', kind, steps, '--resume'), stderr=subprocess.PIPE, text=True)
+            command(folder, 'killed', kind, steps, '--resume'), stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True)
         try:
             child.wait(chance.uniform(0.3, 1.1) * span)
         except subprocess.TimeoutExpired:
@@ -85,12 +88,14 @@ def run_killed(folder, kind, steps, kills, span, chance):
         child.stderr.close()
         child.wait()
         assert child.returncode in (0, -9), told
+        after = re.search(r'going on after step (\d+)', told)
         if known is not None:
             assert 'holds no version' not in told, f'version {known} was lost: {told}'
-        resumed += known is not None and known > 0
+            assert after is None or int(after[1]) >= known, f'version {known} was lost: {told}'
+        resumed += after is not None and int(after[1]) > 0
     subprocess.run(
         command(folder, 'killed', kind, steps, '--resume'), check=True, timeout=120,
-        stderr=subprocess.DEVNULL)
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return resumed
 
 

@@ -40,6 +40,7 @@ enum { PLACE_COUNT = sizeof PLACES / sizeof *PLACES };
     hst_config(.store = toy_store, .batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, \
                .threads = 2, .tile_elements = 8192, __VA_ARGS__)
 
+static int tell_step_4 = -1; /* where to; it then waits to be killed */
 static bool all;
 static int turn; /* of the placements that are left out */
 
@@ -75,6 +76,10 @@ static uint64_t run(const struct hst_config *config, bool resume, uint64_t last,
             .size = sizeof in, .lr = TOY_LR, .cursor = &position, .cursor_bytes = sizeof position};
         toy_must(engine, hst_step_begin(engine, &in, &at));
         assert_int_equal(at.number, s);
+        if (tell_step_4 >= 0 && s == 4) {
+            assert_int_equal(write(tell_step_4, &s, sizeof s), sizeof s);
+            pause();
+        }
         toy_must(engine, toy_sweep(engine, at.loss_scale));
         toy_must(engine, hst_step_end(engine, &stats));
         ran->norms[s] = stats.grad_norm;
@@ -163,6 +168,26 @@ static void versions_come_as_often_as_asked_for(void **state)
     clear_store();
 }
 
+/* The child goes on from the last version, says when it has begun step 4, and is killed in it. */
+static void run_until_killed(const struct hst_config *config)
+{
+    int ends[2], status;
+    uint64_t told;
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        tell_step_4 = ends[1];
+        run(config, true, STEPS, false, &found);
+        _exit(0);
+    }
+    assert_int_equal(read(ends[0], &told, sizeof told), sizeof told);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void a_killed_run_is_resumed_exactly(void **state)
 {
     (void)state;
@@ -171,18 +196,47 @@ static void a_killed_run_is_resumed_exactly(void **state)
         found = (struct ran){0};
         struct hst_config config = *KEPT(.durability = "step", .place = PLACES[p]);
         run(&config, false, 1, true, &found);
-        pid_t pid = fork();
-        if (pid == 0) {
-            run(&config, true, 4, false, &found);
-            _exit(0);
-        }
-        int status;
-        assert_int_equal(kill(pid, SIGKILL), 0);
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        run(&config, true, STEPS, true, &found);
-        for (int s = 1; s <= STEPS; s++)
-            found.norms[s] = oracle.norms[s]; /* some are the child's */
+        run_until_killed(&config);
+        uint64_t began = run(&config, true, STEPS, true, &found);
+        assert_in_range(began, 1,
+                        2); /* that of step 3 comes in step 4, that of 2 may be on its way */
+        for (uint64_t s = 2; s <= began; s++)
+            found.norms[s] = oracle.norms[s]; /* the child's */
         check_same(PLACES[p], "killed");
+        clear_store();
+    }
+}
+
+/* A unit comes twice in each forward: no graph can follow that. */
+static void step_of_its_own_order(struct hst_engine *engine, struct hst_step_stats *stats)
+{
+    const struct hst_unit_view *view;
+    struct hst_stream *stream = hst_engine_stream(engine);
+    struct hst_step_in in = {.size = sizeof in, .lr = TOY_LR};
+    struct hst_step at;
+    toy_must(engine, hst_step_begin(engine, &in, &at));
+    for (int i = 0; i < 2; i++) {
+        toy_must(engine, hst_unit_acquire(engine, 1, HST_FORWARD, stream, &view));
+        toy_must(engine, hst_unit_release(engine, 1));
+    }
+    toy_must(engine, toy_sweep(engine, at.loss_scale));
+    toy_must(engine, hst_step_end(engine, stats));
+}
+
+static void a_client_that_leaves_the_order_has_versions_too(void **state)
+{
+    (void)state;
+    for (int p = 0; p < PLACE_COUNT; p++) {
+        struct hst_engine *engine = toy_created(KEPT(.durability = "step", .place = PLACES[p]));
+        struct hst_step_stats stats;
+        toy_must(engine, toy_seal_and_load(engine));
+        for (uint64_t s = 1; s <= 4; s++) {
+            step_of_its_own_order(engine, &stats);
+            assert_int_equal(stats.version_step, s - 1);
+        }
+        toy_must(engine, hst_engine_drain(engine, &stats));
+        assert_int_equal(stats.version_step, 4);
+        hst_engine_destroy(&engine);
         clear_store();
     }
 }
@@ -238,6 +292,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_run_that_ends_is_resumed_exactly_in_fp16),
         cmocka_unit_test(versions_come_as_often_as_asked_for),
         cmocka_unit_test(a_killed_run_is_resumed_exactly),
+        cmocka_unit_test(a_client_that_leaves_the_order_has_versions_too),
         cmocka_unit_test(what_does_not_belong_together_is_refused_by_name),
     };
     alarm(200); /* a hang ends the test */

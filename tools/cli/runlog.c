@@ -10,6 +10,7 @@
 
 #include <stdio_ext.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct output_kind LOG = {"log", "--log", "{\"kind\":\"run\""};
@@ -49,12 +50,30 @@ static off_t end_of_steps(FILE *file, uint64_t step)
     return end;
 }
 
+uint64_t run_log_committed(const char *path)
+{
+    FILE *file = path ? fopen(path, "re") : NULL;
+    char *line = NULL;
+    size_t room = 0;
+    unsigned long long step, last = 0;
+    while (file && getline(&line, &room, file) > 0)
+        if (sscanf(line, "{\"kind\":\"commit\",\"step\":%llu", &step) == 1)
+            last = step;
+    free(line);
+    if (file)
+        fclose(file);
+    return last;
+}
+
 int run_log_resume(struct run_log *log, const char *path, uint64_t step, struct hst_error *error)
 {
     *log = (struct run_log){.path = path};
     int native = path ? output_reopen(&LOG, path, &log->file, error) : 0;
     if (native || !log->file)
         return native;
+    struct stat st;
+    if (fstat(fileno(log->file), &st) == 0 && !S_ISREG(st.st_mode))
+        return 0; /* a device has nothing to be read */
     log->size_bytes = end_of_steps(log->file, step);
     clearerr(log->file);
     if (fseeko(log->file, log->size_bytes, SEEK_SET) == 0 &&
@@ -78,6 +97,8 @@ static int end_line(struct run_log *log, struct json_writer *json, struct hst_er
     json_put_end(json);
     putc('\n', log->file);
     if (fflush(log->file) == 0 && !ferror(log->file)) {
+        if (log->sync)
+            (void)fdatasync(fileno(log->file)); /* a device, a pipe can not be */
         log->size_bytes = ftello(log->file);
         return 0;
     }

@@ -14,6 +14,7 @@ struct run_log {
     const char *path; /* borrowed; null: no log */
     FILE *file;
     off_t size_bytes; /* of the whole lines in it */
+    bool sync;        /* each line is on the drive before the next step: a store keeps the run */
 };
 
 struct run_start {
@@ -46,6 +47,8 @@ int run_log_open(struct run_log *log, const char *path, struct hst_error *error)
 int run_log_resume(struct run_log *log, const char *path, uint64_t step, struct hst_error *error);
 int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error);
 int run_log_step(struct run_log *log, const struct step_report *step, struct hst_error *error);
+/** The last step that a log calls committed; 0: none, or no log. */
+uint64_t run_log_committed(const char *path);
 /** A version of the store that has been made: of that step. */
 int run_log_commit(struct run_log *log, uint64_t step, struct hst_error *error);
 int run_log_drain(struct run_log *log, uint64_t bytes, struct hst_error *error);

@@ -153,6 +153,13 @@ static int load(struct train *t)
     t->loaded = native == 0;
     if (native != -ENOENT)
         return native ? engine_failed(t, native, "resuming") : 0;
+    uint64_t committed = t->options->resume ? run_log_committed(t->options->log) : 0;
+    if (committed > 0)
+        return fail(t->error, FAIL_STORE_DIR, -ENOENT,
+                    "the log '%.150s' says that step %" PRIu64
+                    " was committed, but '%.150s' holds no version. Fix: mount the drive of that "
+                    "store, or begin anew without --resume.",
+                    t->options->log, committed, t->options->engine.store);
     if (t->options->resume)
         cli_warn(CLI_RESUME, "the store holds no version yet: the run begins at step 0");
     native = hst_engine_load(t->engine, &reader);
@@ -218,6 +225,7 @@ static int begin_log(struct train *t)
         .grain_tokens = t->run.grain_tokens,
         .memory = &t->result.memory,
     };
+    t->log.sync = !o->engine.durability || strcmp(o->engine.durability, "none") != 0;
     native = native ? native : run_log_start(&t->log, &start, t->error);
     return native ? native : trace_open(&t->trace, o->trace, t->error);
 }

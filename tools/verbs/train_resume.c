@@ -16,15 +16,21 @@ static const char *const SCHEDULES[] = {
 /* Those of the first kind decide what is trained on; the others may be changed on purpose. */
 static const char *const CHANGEABLE[] = {"lr ", "schedule ", "warmup ", "steps ", NULL};
 
+/* Of the model what its tensors' shapes do not say: those are the engine's to compare. */
 size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES])
 {
     const struct train_options *o = t->options;
-    int n =
-        snprintf(text, TRAIN_CURSOR_BYTES,
-                 "tokens %" PRIu64 "\norder %s\nseed %" PRIu64 "\nseq-len %" PRIu64
-                 "\nlr %.15g\nschedule %s\nwarmup %" PRIu64 "\n",
-                 data_token_count(t->data), o->order == DATA_SHUFFLED ? "shuffled" : "sequential",
-                 o->seed, o->seq_len, o->lr, SCHEDULES[o->schedule], o->warmup);
+    const struct llama_config *c = hf_model_config(t->source);
+    const struct rope_config *r = &c->rope;
+    int n = snprintf(text, TRAIN_CURSOR_BYTES,
+                     "model heads %u,%u,%u eps %.15g rope %d,%.15g,%.15g,%.15g,%.15g,%.15g\n",
+                     c->heads, c->kv_heads, c->head_dim, c->rms_norm_eps, (int)r->type, r->theta,
+                     r->factor, r->low_freq_factor, r->high_freq_factor, r->original_max_positions);
+    n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n,
+                  "tokens %" PRIu64 "\norder %s\nseed %" PRIu64 "\nseq-len %" PRIu64
+                  "\nlr %.15g\nschedule %s\nwarmup %" PRIu64 "\n",
+                  data_token_count(t->data), o->order == DATA_SHUFFLED ? "shuffled" : "sequential",
+                  o->seed, o->seq_len, o->lr, SCHEDULES[o->schedule], o->warmup);
     if (o->schedule != SCHEDULE_CONSTANT) /* which ends with the last step */
         n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n, "steps %" PRIu64 "\n", o->steps);
     return (size_t)n;

@@ -369,8 +369,8 @@ int hst_engine_save(struct hst_engine *engine, const struct hst_writer *writer);
 struct hst_step_in {
     size_t size; /* sizeof(struct hst_step_in) */
     double lr;
-    /* opaque position of the data after this step; may be null. For stores that commit: scratch
-       keeps no version, so its bytes are not looked at yet */
+    /* opaque, where the client stands after this step: kept with its version, given back by
+       hst_engine_resume; may be null */
     const void *cursor;
     size_t cursor_bytes; /* at most 32 KiB */
 };

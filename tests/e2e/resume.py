@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a user sees of runs that are stopped and go on: exit codes, what may change, the log.
+
+resume.py PATH_OF_HOISTWAY SOURCE_ROOT
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, ROOT = sys.argv[1:3]
+MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
+
+
+class Resume(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(dir='.')
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+        self.store, self.log = (os.path.join(self.folder, name) for name in ('store', 'log.jsonl'))
+
+    def command(self, *more, steps=4, model=MODEL, log=None):
+        return [
+            PROGRAM, 'train', '--device', 'host', '--model', model, '--data',
+            os.path.join(MODEL, 'tokens.bin'), '--steps', str(steps), '--seq-len', '24',
+            '--batch-tokens', '48', '--store', self.store, '--log', log or self.log,
+            '--place', 'states=nvme,weights=nvme', *more,
+        ]  # fmt: skip
+
+    def run_it(self, *more, **kind):
+        return subprocess.run(
+            self.command(*more, **kind), capture_output=True, text=True, timeout=60, check=False)
+
+    def refuse(self, code, part, *more, **kind):
+        """Refused with 2 or 1, and nothing is changed in store and log."""
+        before = self.bytes_there()
+        done = self.run_it(*more, **kind)
+        self.assertIn(f'error[E{code}] ', done.stderr)
+        self.assertIn(part, done.stderr)
+        self.assertIn(done.returncode, (1, 2))
+        return before == self.bytes_there()
+
+    def bytes_there(self):
+        sums = {}
+        for folder, _, names in os.walk(self.folder):
+            for name in names:
+                with open(os.path.join(folder, name), 'rb') as file:
+                    sums[name] = hashlib.sha256(file.read()).hexdigest()
+        return sums
+
+    def kinds(self):
+        with open(self.log, encoding='ascii') as log:
+            return [(line['kind'], line.get('step')) for line in map(json.loads, log)]
+
+    def test_a_first_signal_leaves_a_version_and_exit_code_75(self):
+        child = subprocess.Popen(
+            self.command(steps=1000000), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            text=True)
+        for line in child.stderr:
+            if line.startswith('step '):
+                break
+        child.send_signal(signal.SIGTERM)
+        told = child.stderr.read()
+        child.stderr.close()
+        self.assertEqual(child.wait(), 75, told)
+        self.assertRegex(told, r'stopped \(Terminated\) after \d+ of 1000000 steps: they are in')
+        kind, step = self.kinds()[-1]
+        self.assertEqual(kind, 'commit')
+        done = self.run_it('--resume', steps=step + 1)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f'note[I622] going on after step {step} of {step + 1}', done.stderr)
+        self.assertEqual([s for k, s in self.kinds() if k == 'step'], list(range(1, step + 2)))
+
+    def test_what_decides_the_result_must_be_the_same_and_some_may_be_changed_on_purpose(self):
+        self.assertEqual(self.run_it('--lr=1e-3', '--schedule=cosine').returncode, 0)
+        same = ('--resume', '--lr=1e-3', '--schedule=cosine')
+        other = shutil.copytree(MODEL, os.path.join(self.folder, 'model'))
+        with open(os.path.join(other, 'config.json'), encoding='ascii') as file:
+            config = json.load(file)
+        config['rms_norm_eps'] = 0.125
+        with open(os.path.join(other, 'config.json'), 'w', encoding='ascii') as file:
+            json.dump(config, file)
+        self.assertTrue(self.refuse(616, '--resume', '--lr=1e-3'))
+        self.assertTrue(self.refuse(615, 'betas', *same, '--betas=0.8,0.9'))
+        self.assertTrue(self.refuse(615, 'clip 1', *same, '--clip=2'))
+        self.refuse(615, 'eps 0.125', *same, model=other)
+        self.refuse(615, "'seed 0', this run has 'seed 1'", *same, '--seed=1',
+                    '--allow-config-change')
+        self.refuse(615, "'lr 0.001'", '--resume', '--lr=2e-3', '--schedule=cosine')
+        self.refuse(615, "'steps 4', this run has 'steps 6'", *same, steps=6)
+        done = self.run_it(*same, '--allow-config-change', steps=6)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("warning[W622] the run goes on with 'steps 6' where it had", done.stderr)
+        self.assertEqual([s for k, s in self.kinds() if k == 'step'], [1, 2, 3, 4, 5, 6])
+
+    def test_a_log_that_knows_of_versions_is_kept_where_the_store_has_gone(self):
+        self.assertEqual(self.run_it().returncode, 0)
+        shutil.rmtree(self.store)
+        self.assertTrue(self.refuse(105, 'step 4 was committed', '--resume'))
+
+    def test_a_log_may_be_a_device(self):
+        self.assertEqual(self.run_it(log='/dev/null', steps=2).returncode, 0)
+        done = self.run_it('--resume', log='/dev/null')
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_damage_is_told_with_its_place_and_found_again_by_the_next_open(self):
+        self.assertEqual(self.run_it('--durability=none').returncode, 0)
+        self.assertEqual(os.listdir(self.store) if os.path.exists(self.store) else [], [])
+        self.assertEqual(self.run_it().returncode, 0)
+        path = os.path.join(self.store, 'r00000.d0.blk')
+        size = os.path.getsize(path)
+        with open(path, 'r+b') as file:  # both slots, but for what is at the file's ends
+            file.seek(size // 3)
+            file.write(b'\xa5' * (size // 3))
+        for _ in range(2):
+            done = self.run_it('--resume', steps=6)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertRegex(done.stderr, r'error\[E614\] .*offset \d+.* r00000\.d0\.blk|'
+                                          r'error\[E614\] .*offset \d+.*/r00000\.d0\.blk')
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])
