@@ -43,8 +43,8 @@ struct versions {
     uint64_t making;     /* of the one that is being made */
     uint64_t first_step; /* where this run began */
     double save_s;       /* what it took to move the bytes that are at home in memory */
-    /* Where training stands after the last step; where it stood when each of the periods that may be
-       open began, whose version that period makes; of the step at hand its cursor alone. */
+    /* Where training stands after the last step; where it stood when each of the periods that may
+       be open began, whose version that period makes; of the step at hand its cursor alone. */
     struct version_note {
         uint64_t step, updates;
         struct loss_scale scale;
