@@ -154,7 +154,10 @@ static const struct resource on_gpu[] = {
 
 static int step_of(const struct hst_engine *engine, const struct machine *m, struct sim *sim)
 {
-    return simulate(&(struct sim_in){.graph = &engine->run.graph, .rates = m->rates}, sim);
+    /* what is written of each step for its version; less often it is left out */
+    unsigned parts = engine->versions.every == 1 ? (unsigned)PART_SAVE | PART_COMMIT : 0;
+    return simulate(
+        &(struct sim_in){.graph = &engine->run.graph, .rates = m->rates, .parts = parts}, sim);
 }
 
 static int find_help(const struct hst_engine *engine, struct machine *m, const struct sim *sim,

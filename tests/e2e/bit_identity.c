@@ -2,13 +2,14 @@
 /*
  * The exactness matrix: each row is a way of running `hoistway train`, and must export the same
  * bytes and log the same losses as the run with everything in RAM on one thread. Every capability
- * adds rows here.
+ * adds rows here. Each model and precision takes every second row, with `--all` each.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@
 extern char **environ;
 
 static const char *program;
+static bool all;
 static char directory[] = "hst-e2e-XXXXXX";
 
 struct model {
@@ -40,6 +42,9 @@ struct model {
 
 /* The embedding has more than one tile, so that a tied head gathers tiles of another unit. */
 static const struct model MODELS[] = {{"tied", LLAMA("true")}, {"untied", LLAMA("false")}};
+
+/* All in the device's memory: what others are held against. */
+#define NEAR "--device far --threads 2"
 
 /* What differs from the oracle's `--place states=dram,weights=dram --threads 1`; words are split at
  * blanks. */
@@ -60,7 +65,7 @@ static const struct row {
     {"--place grads=nvme --threads 2", 0},
     {"--place acts=nvme --threads 2", 2},
     {"--place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2", 0},
-    {"--device far --threads 2", 0},
+    {NEAR, 0},
     {"--device far --place acts=dram --threads 2", 0},
     {"--device far --place weights=hbm,acts=nvme --threads 2", 0},
     {"--device far --place weights=dram,grads=dram,states=dram,acts=hbm --threads 2", 0},
@@ -327,7 +332,11 @@ static void check_model(const struct model *model, const char *precision)
     train(model, precision, "oracle", "--place states=dram,weights=dram --threads 1", 1);
     unsigned long long needed = logged_peak("oracle", "\"dram\":"), near = 0;
     assert_int_equal(logged_peak("oracle", "\"nvme\":"), 0);
+    static size_t turn;
+    turn++;
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        if (!all && (i + turn) % 2 && strcmp(ROWS[i].words, NEAR) != 0)
+            continue;
         train(model, precision, "other", ROWS[i].words, ROWS[i].stores);
         same_results("other", ROWS[i].words);
         check_peaks(ROWS[i].words, needed, &near);
@@ -345,7 +354,8 @@ static void tied_bf16(void **state)
 {
     (void)state;
     check_model(&MODELS[0], "bf16");
-    check_device_budgets(&MODELS[0], "bf16");
+    if (all)
+        check_device_budgets(&MODELS[0], "bf16");
 }
 
 static void untied_fp32(void **state)
@@ -425,5 +435,6 @@ int main(int argc, char **argv)
     if (argc < 2)
         return 2;
     program = argv[1];
+    all = argc > 2 && strcmp(argv[2], "--all") == 0;
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
