@@ -29,6 +29,10 @@ KINDS = (
 )
 
 
+LIFE = 40  # steps, about, and the seconds before the first one
+START = 0.1
+
+
 def command(folder, name, kind, steps, *more):
     """Of a run whose files begin with this name."""
     path = os.path.join(folder, name)
@@ -73,8 +77,11 @@ def run_alone(folder, kind, steps):
 
 
 def run_killed(folder, kind, steps, kills, span, chance):
-    """Kills a run so often, each life at a random moment, then lets it end. -> resumes from > 0."""
-    log, resumed = os.path.join(folder, 'killed.jsonl'), 0
+    """Kills a run so often, each life at a random moment, then lets it end.
+
+    -> lives that were killed, lives that began after step 0
+    """
+    log, killed, resumed = os.path.join(folder, 'killed.jsonl'), 0, 0
     for _ in range(kills):
         known = last_version(log)
         child = subprocess.Popen(
@@ -92,14 +99,15 @@ def run_killed(folder, kind, steps, kills, span, chance):
         if known is not None:
             assert 'holds no version' not in told, f'version {known} was lost: {told}'
             assert after is None or int(after[1]) >= known, f'version {known} was lost: {told}'
+        killed += child.returncode == -9
         resumed += after is not None and int(after[1]) > 0
     subprocess.run(
         command(folder, 'killed', kind, steps, '--resume'), check=True, timeout=120,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return resumed
+    return killed, resumed
 
 
-def compare(folder, kind, resumed):
+def compare(folder, kind, lives):
     """The two runs' weights and losses."""
     alone, killed = (os.path.join(folder, name) for name in ('alone', 'killed'))
     for name in sorted(os.listdir(alone + '.export')):
@@ -107,7 +115,8 @@ def compare(folder, kind, resumed):
             os.path.join(alone + '.export', name), os.path.join(killed + '.export', name), False)
         assert same, f'{kind}: {name} has other bytes'
     assert losses(alone + '.jsonl') == losses(killed + '.jsonl'), f'{kind}: other losses'
-    print(f'{" ".join(kind)}: the same bytes and losses; {resumed} lives began after step 0')
+    print(f'{" ".join(kind)}: the same bytes and losses; {lives[0]} lives were killed, '
+          f'{lives[1]} began after step 0')
 
 
 def main():
@@ -116,11 +125,11 @@ def main():
     for number, kind in enumerate(KINDS):
         folder = tempfile.mkdtemp(prefix='hst-kills-', dir='.')
         try:
-            steps = 40
-            span = run_alone(folder, kind, steps)
             kills = KILLS // len(KINDS) + (number < KILLS % len(KINDS))
-            resumed = run_killed(folder, kind, steps, kills, span, chance)
-            compare(folder, kind, resumed)
+            steps = LIFE * (kills + 1)  # more than the lives come to
+            seconds = run_alone(folder, kind, steps)
+            span = START + seconds * LIFE / steps
+            compare(folder, kind, run_killed(folder, kind, steps, kills, span, chance))
         finally:
             shutil.rmtree(folder)
 
