@@ -126,6 +126,8 @@ int engine_refuse(struct hst_engine *engine, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void engine_log(struct hst_engine *engine, enum hst_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/** What another part of the engine said that it failed with. */
+int engine_fail_as(struct hst_engine *engine, const struct hst_error *error);
 /** An I/O error of the store, with what it was about. */
 int engine_fail_transfer(struct hst_engine *engine, const struct transfer *transfer);
 /** The way to the extents broke down: nothing on it will complete any more. */

@@ -45,13 +45,17 @@ int engine_refuse(struct hst_engine *engine, const char *format, ...)
     return -EINVAL;
 }
 
+int engine_fail_as(struct hst_engine *engine, const struct hst_error *error)
+{
+    return engine_fail(engine, error->code, error->native, "%s", error->message);
+}
+
 /* What the store itself says, where it is what failed. */
 static int fail_store(struct hst_engine *engine)
 {
     const struct hst_error *told =
         engine->versions.store ? store_error(engine->versions.store) : NULL;
-    return told && told->code ? engine_fail(engine, told->code, told->native, "%s", told->message)
-                              : 0;
+    return told && told->code ? engine_fail_as(engine, told) : 0;
 }
 
 int engine_fail_extents(struct hst_engine *engine, int native)

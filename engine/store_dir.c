@@ -164,6 +164,17 @@ static int fail_open(struct hst_engine *engine, const struct drive *drive, int n
                             "check the drive and its free space, or give another --store");
 }
 
+/* Beside the store nothing may be left for it, and before planning nothing is. */
+static bool has_scratch(const struct hst_engine *engine)
+{
+    if (!engine->plan_in.stored)
+        return true;
+    for (uint32_t d = 0; d < engine->drive_count; d++)
+        if (engine->placement.drive_bytes[d] > 0)
+            return true;
+    return false;
+}
+
 static int open_drives(struct hst_engine *engine)
 {
     if (engine->io_model && !engine->world && hst_aio_world_create(&engine->world) < 0)
@@ -175,9 +186,11 @@ static int open_drives(struct hst_engine *engine)
                                           .world = engine->world};
     for (uint32_t d = 0; d < engine->drive_count; d++) {
         struct drive *drive = &engine->drives[d];
-        int rc = drive->aio ? 0 : hst_aio_open(&config, drive->path, &drive->aio, &drive->info);
-        if (rc == 0 && engine->plan_in.stored && !drive->store_aio)
+        int rc = 0;
+        if (engine->plan_in.stored && !drive->store_aio)
             rc = hst_aio_open(&config, drive->path, &drive->store_aio, &drive->info);
+        if (rc == 0 && has_scratch(engine) && !drive->aio)
+            rc = hst_aio_open(&config, drive->path, &drive->aio, &drive->info);
         if (rc)
             return fail_open(engine, drive, rc);
     }
@@ -193,8 +206,9 @@ static int probe(struct hst_engine *engine, struct hst_rates *rates)
 {
     struct hst_probe_drive drives[STRIPE_DRIVES_MAX];
     for (uint32_t d = 0; d < engine->drive_count; d++)
-        drives[d] = (struct hst_probe_drive){.directory = engine->drives[d].path,
-                                             .aio = engine->drives[d].aio};
+        drives[d] = (struct hst_probe_drive){
+            .directory = engine->drives[d].path,
+            .aio = engine->plan_in.stored ? engine->drives[d].store_aio : engine->drives[d].aio};
     const struct hst_probe probe = {.size = sizeof probe,
                                     .parts = HST_PROBE_DRIVES,
                                     .drive_bytes = RATE_BYTES,
@@ -250,7 +264,7 @@ static int register_rings(struct hst_engine *engine, const struct drive *drive, 
         *bytes += rings[i].bytes;
         if (rings[i].bytes > 0)
             (void)madvise(ring, rings[i].bytes, MADV_DONTFORK);
-        if (rc == 0 && rings[i].bytes > 0 && drive->info.fixed)
+        if (rc == 0 && rings[i].bytes > 0 && drive->info.fixed && drive->aio)
             rc = hst_aio_buffer_register(drive->aio, ring, rings[i].bytes);
         if (rc == 0 && rings[i].bytes > 0 && drive->info.fixed && drive->store_aio)
             rc = hst_aio_buffer_register(drive->store_aio, ring, rings[i].bytes);
@@ -275,15 +289,6 @@ static void register_memory(struct hst_engine *engine)
 }
 
 /* ---- files ---- */
-
-/* Beside the store nothing may be left for it. */
-static bool has_scratch(const struct hst_engine *engine)
-{
-    for (uint32_t d = 0; d < engine->drive_count; d++)
-        if (engine->placement.drive_bytes[d] > 0)
-            return true;
-    return false;
-}
 
 int store_dirs_open(struct hst_engine *engine)
 {

@@ -19,11 +19,6 @@
 /* Of the time, that versions may take where they take any. */
 #define SHARE_MOST 0.01
 
-static int fail_store(struct hst_engine *engine, const struct hst_error *error)
-{
-    return engine_fail(engine, error->code, error->native, "%s", error->message);
-}
-
 /* ---- which steps ---- */
 
 int versions_configure(struct hst_engine *engine)
@@ -259,7 +254,7 @@ int versions_poll(struct hst_engine *engine, bool *made)
     const struct hst_error *error = store_error(v->store);
     *made = false;
     if (error->code)
-        return fail_store(engine, error);
+        return engine_fail_as(engine, error);
     if (store_commit_state(v->store) != STORE_COMMIT_PREPARED)
         return 0;
     int rc = store_commit_end(v->store);
@@ -282,10 +277,7 @@ enum { MOST_MOVING = 32 };
 
 static int wait_for(struct hst_engine *engine, struct transfer *transfer)
 {
-    int rc = 0;
-    while (transfer->active && rc == 0)
-        rc = wait_for_one(engine);
-    return rc ? rc : transfer->error ? engine_fail_transfer(engine, transfer) : 0;
+    return extents_wait(engine->extents, transfer) ? engine_fail_transfer(engine, transfer) : 0;
 }
 
 static int move_memory(struct hst_engine *engine, bool write)
@@ -371,7 +363,7 @@ int versions_create(struct hst_engine *engine)
         return 0;
     const struct store_config config = config_of(engine, drives);
     int rc = store_create(&config, &engine->versions.store, &error);
-    return rc ? fail_store(engine, &error) : join(engine);
+    return rc ? engine_fail_as(engine, &error) : join(engine);
 }
 
 /* Working weights in fp16 are their masters, rounded. */
@@ -426,7 +418,7 @@ int versions_open(struct hst_engine *engine)
     if (rc == -ENOENT)
         return rc;
     if (rc)
-        return engine->error.code ? engine->error.native : fail_store(engine, &error);
+        return engine->error.code ? engine->error.native : engine_fail_as(engine, &error);
     rc = join(engine);
     if (rc)
         return rc;

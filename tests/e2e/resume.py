@@ -39,7 +39,7 @@ class Resume(unittest.TestCase):
             self.command(*more, **kind), capture_output=True, text=True, timeout=60, check=False)
 
     def refuse(self, code, part, *more, **kind):
-        """Refused with 2 or 1, and nothing is changed in store and log."""
+        """Refused with 2 or 1. -> whether no byte of store and log has changed."""
         before = self.bytes_there()
         done = self.run_it(*more, **kind)
         self.assertIn(f'error[E{code}] ', done.stderr)
@@ -119,11 +119,12 @@ class Resume(unittest.TestCase):
         with open(path, 'r+b') as file:  # both slots, but for what is at the file's ends
             file.seek(size // 3)
             file.write(b'\xa5' * (size // 3))
-        for _ in range(2):
-            done = self.run_it('--resume', steps=6)
-            self.assertEqual(done.returncode, 1, done.stderr)
-            self.assertRegex(done.stderr, r'error\[E614\] .*offset \d+.* r00000\.d0\.blk|'
-                                          r'error\[E614\] .*offset \d+.*/r00000\.d0\.blk')
+        done = self.run_it('--resume', steps=6)  # it was closed in order, and is trusted
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r'error\[E614\] reading .* offset \d+ .*/r00000\.d0\.blk')
+        done = self.run_it('--resume', steps=6)  # now every byte is read first
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r'error\[E614\] .* has no version that is whole .*offset \d+')
 
 
 if __name__ == '__main__':

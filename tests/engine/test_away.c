@@ -83,20 +83,8 @@ static void copies_that_are_late_change_nothing(void **state)
 static int run_with_trouble(const struct hst_config *config, struct hst_error *error)
 {
     struct hst_engine *engine = toy_created(config);
-    struct hst_step_stats stats;
     alarm(HANG_S);
-    int rc = toy_seal_and_load(engine);
-    for (int s = 0; s < 2 && rc == 0; s++)
-        rc = toy_step(engine, &stats);
-    rc = rc ? rc : toy_save(engine, &other.weights);
-    *error = *hst_engine_error(engine);
-    if (rc) { /* sticky: nothing goes on */
-        struct hst_step step;
-        struct hst_step_in in = {.size = sizeof in};
-        assert_int_equal(hst_step_begin(engine, &in, &step), rc);
-        assert_int_equal(hst_engine_drain(engine, NULL), rc);
-    }
-    hst_engine_destroy(&engine);
+    int rc = toy_try(engine, toy_seal_and_load(engine), &other.weights, error);
     alarm(0);
     return rc;
 }

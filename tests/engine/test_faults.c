@@ -4,7 +4,7 @@
  * moves nothing more, and can be destroyed with transfers still in flight. ASan and TSan watch.
  */
 #include "engine_state.h"
-#include "toy_client.h"
+#include "toy_run.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -90,7 +90,6 @@ static struct toy_saved saved;
 static int run_with_fault(unsigned fail_at, bool refuse, struct hst_error *error)
 {
     struct hst_engine *engine = NULL;
-    struct hst_step_stats stats;
     const struct hst_config *config =
         hst_config(.store = store, .durability = "none", .place = "states=nvme,weights=nvme",
                    .batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
@@ -105,19 +104,7 @@ static int run_with_fault(unsigned fail_at, bool refuse, struct hst_error *error
     fault.doomed_write = false;
     fault.waits = 0;
     engine->extents->ops = &FAULT_OPS;
-    int rc = 0;
-    for (int s = 0; s < 2 && rc == 0; s++)
-        rc = toy_step(engine, &stats);
-    rc = rc ? rc : toy_save(engine, &saved);
-    *error = *hst_engine_error(engine);
-    if (rc) { /* sticky: nothing goes on */
-        struct hst_step step;
-        struct hst_step_in in = {.size = sizeof in};
-        assert_int_equal(hst_step_begin(engine, &in, &step), rc);
-        assert_int_equal(hst_engine_drain(engine, NULL), rc);
-    }
-    hst_engine_destroy(&engine);
-    return rc;
+    return toy_try(engine, 0, &saved, error);
 }
 
 static void every_operation_can_fail(bool refuse)

@@ -92,6 +92,25 @@ static void a_tied_parameter_has_one_storage_and_one_gradient(void **state)
     layout_free(&layout);
 }
 
+static void the_digest_tells_models_apart(void **state)
+{
+    (void)state;
+    struct layout layout = small_model(4096), same = small_model(4096), tiles = small_model(8192);
+    uint64_t digest = layout_digest(&layout);
+    assert_true(layout_digest(&same) == digest);
+    assert_true(layout_digest(&tiles) != digest);
+    layout.params[1].decay = !layout.params[1].decay;
+    assert_true(layout_digest(&layout) != digest);
+    same.params[1].name[0]++;
+    assert_true(layout_digest(&same) != digest);
+    same.params[1].name[0]--;
+    same.params[1].dims[0]++;
+    assert_true(layout_digest(&same) != digest);
+    layout_free(&layout);
+    layout_free(&same);
+    layout_free(&tiles);
+}
+
 static void wrong_descriptions_are_refused_and_change_nothing(void **state)
 {
     (void)state;
@@ -158,6 +177,7 @@ int main(void)
         cmocka_unit_test(parameters_start_at_multiples_of_64_and_rows_end_at_multiples_of_4096),
         cmocka_unit_test(tiles_cover_every_row_once_in_order),
         cmocka_unit_test(a_tied_parameter_has_one_storage_and_one_gradient),
+        cmocka_unit_test(the_digest_tells_models_apart),
         cmocka_unit_test(wrong_descriptions_are_refused_and_change_nothing),
         cmocka_unit_test(the_first_parameter_of_a_range_is_the_first_that_ends_behind_its_start),
         cmocka_unit_test(record_arrays_do_not_overlap_and_are_staggered),

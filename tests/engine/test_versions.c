@@ -4,6 +4,7 @@
  * norms, wherever the bytes live. And what is refused. Every precision with every second placement,
  * with `--all` each with each.
  */
+#include "engine_state.h"
 #include "toy_run.h"
 
 #include <errno.h>
@@ -188,6 +189,73 @@ static void run_until_killed(const struct hst_config *config)
     close(ends[1]);
 }
 
+static int chosen; /* notes of how often there is a version */
+
+static void note_interval(void *context, enum hst_log_level level, const char *line)
+{
+    (void)context;
+    (void)level;
+    chosen += strncmp(line, "I620 a version every ", 21) == 0;
+}
+
+/* Left to the engine: at every step where that costs nothing, else as often as is told. */
+static void versions_come_by_themselves(void **state)
+{
+    (void)state;
+    found = (struct ran){0};
+    run(KEPT(.place = PLACES[3], .log = note_interval), false, 4, false, &found);
+    assert_in_range(run(KEPT(.place = PLACES[3]), true, 4, false, &found), 2, 3);
+    assert_int_equal(chosen, 0);
+    clear_store();
+    run(KEPT(.place = PLACES[0], .log = note_interval), false, 4, false, &found);
+    assert_int_equal(chosen, 1);
+    clear_store();
+}
+
+static void several_drives_are_one_store(void **state)
+{
+    (void)state;
+    char stores[128], command[128];
+    snprintf(stores, sizeof stores, "%s/a,%s/b", toy_store, toy_store);
+    struct hst_config config = *KEPT(.durability = "step");
+    config.store = stores;
+    run(KEPT(.durability = "none", .place = PLACES[0]), false, STEPS, true, &oracle);
+    for (int p = 0; p < PLACE_COUNT; p += 2) {
+        found = (struct ran){0};
+        config.place = PLACES[p];
+        run(&config, false, 2, true, &found);
+        assert_int_equal(run(&config, true, STEPS, true, &found), 2);
+        check_same(PLACES[p], "on two drives");
+        snprintf(command, sizeof command, "rm -r '%s'/a '%s'/b", toy_store, toy_store);
+        assert_int_equal(system(command), 0);
+    }
+}
+
+static void the_loss_scale_goes_on_counting(void **state)
+{
+    (void)state;
+    const struct hst_config *config =
+        KEPT(.durability = "step", .place = PLACES[1], .precision = HST_PRECISION_FP16);
+    for (uint64_t last = 1; last <= 2; last++) {
+        struct hst_engine *engine = toy_created(config);
+        struct hst_step_stats stats;
+        uint64_t began = 0;
+        size_t bytes;
+        toy_must(engine, toy_describe(engine));
+        toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+        if (last == 1)
+            toy_must(engine, toy_load(engine));
+        else
+            toy_must(engine, hst_engine_resume(engine, &began, NULL, 0, &bytes));
+        assert_int_equal(engine->step.scale.good_steps, began);
+        toy_must(engine, toy_step(engine, &stats));
+        assert_int_equal(engine->step.scale.good_steps, last);
+        toy_must(engine, hst_engine_drain(engine, &stats));
+        hst_engine_destroy(&engine);
+    }
+    clear_store();
+}
+
 static void a_killed_run_is_resumed_exactly(void **state)
 {
     (void)state;
@@ -291,6 +359,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_run_that_ends_is_resumed_exactly_in_bf16),
         cmocka_unit_test(a_run_that_ends_is_resumed_exactly_in_fp16),
         cmocka_unit_test(versions_come_as_often_as_asked_for),
+        cmocka_unit_test(versions_come_by_themselves),
+        cmocka_unit_test(several_drives_are_one_store),
+        cmocka_unit_test(the_loss_scale_goes_on_counting),
         cmocka_unit_test(a_killed_run_is_resumed_exactly),
         cmocka_unit_test(a_client_that_leaves_the_order_has_versions_too),
         cmocka_unit_test(what_does_not_belong_together_is_refused_by_name),

@@ -27,6 +27,23 @@ void toy_must(struct hst_engine *engine, int rc)
                  hst_engine_error(engine)->message);
 }
 
+int toy_try(struct hst_engine *engine, int rc, struct toy_saved *saved, struct hst_error *error)
+{
+    struct hst_step_stats stats;
+    for (int s = 0; s < 2 && rc == 0; s++)
+        rc = toy_step(engine, &stats);
+    rc = rc ? rc : toy_save(engine, saved);
+    *error = *hst_engine_error(engine);
+    if (rc) { /* sticky */
+        struct hst_step step;
+        struct hst_step_in in = {.size = sizeof in};
+        assert_int_equal(hst_step_begin(engine, &in, &step), rc);
+        assert_int_equal(hst_engine_drain(engine, NULL), rc);
+    }
+    hst_engine_destroy(&engine);
+    return rc;
+}
+
 void toy_run(const struct hst_config *config, struct toy_result *result)
 {
     struct hst_engine *engine = toy_created(config);

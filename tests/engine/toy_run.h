@@ -28,6 +28,12 @@ struct toy_result {
     uint64_t nvme_read, nvme_write; /* of all, the drain included */
     double nvme_s, copy_s;          /* stalls of all steps */
 };
+/**
+ * Two steps and a save in which anything may fail, unless `rc` says that something has; after that
+ * nothing must go on. Destroys the engine. Returns the first code; *error: what it told.
+ */
+int toy_try(struct hst_engine *engine, int rc, struct toy_saved *saved, struct hst_error *error);
+
 /** TOY_STEPS steps, a drain, a save. */
 void toy_run(const struct hst_config *config, struct toy_result *result);
 

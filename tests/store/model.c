@@ -180,17 +180,25 @@ struct rank {
     unsigned count, room;
 };
 
+/* Adds a value of `size` bytes to a list that has each once. Returns the list. */
+static void *add_once(void *list, unsigned *count, unsigned *room, const void *value, size_t size)
+{
+    unsigned char *bytes = list;
+    for (unsigned i = 0; i < *count; i++)
+        if (memcmp(bytes + i * size, value, size) == 0)
+            return list;
+    if (*count == *room) {
+        *room = *room ? 2 * *room : 256;
+        bytes = realloc(list, *room * size);
+        assert(bytes);
+    }
+    memcpy(bytes + (*count)++ * size, value, size);
+    return bytes;
+}
+
 static void reach(struct rank *rank, const struct local *l)
 {
-    for (unsigned i = 0; i < rank->count; i++)
-        if (memcmp(&rank->states[i], l, sizeof *l) == 0)
-            return;
-    if (rank->count == rank->room) {
-        rank->room = rank->room ? 2 * rank->room : 256;
-        rank->states = realloc(rank->states, rank->room * sizeof *rank->states);
-        assert(rank->states);
-    }
-    rank->states[rank->count++] = *l;
+    rank->states = add_once(rank->states, &rank->count, &rank->room, l, sizeof *l);
 }
 
 static void put(struct local *l, unsigned cell, uint32_t value)
@@ -325,15 +333,7 @@ struct images {
 
 static void add_image(struct images *images, const struct image *image)
 {
-    for (unsigned i = 0; i < images->count; i++)
-        if (memcmp(&images->list[i], image, sizeof *image) == 0)
-            return;
-    if (images->count == images->room) {
-        images->room = images->room ? 2 * images->room : 256;
-        images->list = realloc(images->list, images->room * sizeof *images->list);
-        assert(images->list);
-    }
-    images->list[images->count++] = *image;
+    images->list = add_once(images->list, &images->count, &images->room, image, sizeof *image);
 }
 
 /* Every cell with pending writes: as it was, any of them, or garbage. */

@@ -6,6 +6,9 @@
 #include "cli/schedule.h"
 
 #include <math.h>
+#include <stddef.h>
+
+const char *const SCHEDULE_NAMES[] = {"constant", "linear", "cosine", NULL};
 
 double schedule_lr(const struct schedule *schedule, uint64_t step)
 {

@@ -5,6 +5,9 @@
 
 enum schedule_shape { SCHEDULE_CONSTANT = 1, SCHEDULE_LINEAR = 2, SCHEDULE_COSINE = 3 };
 
+/* By their names on the command line, from SCHEDULE_CONSTANT on; null-terminated. */
+extern const char *const SCHEDULE_NAMES[];
+
 struct schedule {
     enum schedule_shape shape;
     double lr; /* greatest */

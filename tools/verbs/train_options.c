@@ -23,7 +23,6 @@
 
 static_assert(sizeof(enum data_order) == sizeof(int), "a choice is stored as an int");
 
-static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
 static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const inits[] = {"random", NULL};
 static const char *const formats[] = {"text", "tokens", NULL};
@@ -103,7 +102,7 @@ static const struct hst_option options_table[] = {
      .offset = FIELD(schedule),
      .argument = "SHAPE",
      .default_text = "constant",
-     .choices = schedules,
+     .choices = SCHEDULE_NAMES,
      .first_choice = SCHEDULE_CONSTANT,
      .help = "of the learning rate after the warmup; others end at 0"},
     {.name = "warmup",

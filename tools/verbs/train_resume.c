@@ -10,9 +10,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *const SCHEDULES[] = {
-    [SCHEDULE_CONSTANT] = "constant", [SCHEDULE_LINEAR] = "linear", [SCHEDULE_COSINE] = "cosine"};
-
 /* Those of the first kind decide what is trained on; the others may be changed on purpose. */
 static const char *const CHANGEABLE[] = {"lr ", "schedule ", "warmup ", "steps ", NULL};
 
@@ -30,7 +27,8 @@ size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES])
                   "tokens %" PRIu64 "\norder %s\nseed %" PRIu64 "\nseq-len %" PRIu64
                   "\nlr %.15g\nschedule %s\nwarmup %" PRIu64 "\n",
                   data_token_count(t->data), o->order == DATA_SHUFFLED ? "shuffled" : "sequential",
-                  o->seed, o->seq_len, o->lr, SCHEDULES[o->schedule], o->warmup);
+                  o->seed, o->seq_len, o->lr, SCHEDULE_NAMES[o->schedule - SCHEDULE_CONSTANT],
+                  o->warmup);
     if (o->schedule != SCHEDULE_CONSTANT) /* which ends with the last step */
         n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n, "steps %" PRIu64 "\n", o->steps);
     return (size_t)n;

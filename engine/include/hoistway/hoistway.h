@@ -329,7 +329,9 @@ struct hst_reader {
 };
 /**
  * Streams all parameters in (aliases are not asked for), zeroes the optimizer states; at most one
- * tile is held. After seal.
+ * tile is held. After seal. Where versions are kept the store is made here, and holds them as its
+ * first. Errors: the reader's; -EEXIST a store with a version is there (E616: hst_engine_resume);
+ * -EPERM others can enter its directory (E610); I/O errors.
  */
 int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader);
 
@@ -467,8 +469,9 @@ struct hst_step_stats {
  */
 int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats);
 /**
- * Waits until everything that was begun is finished and written. stats (may be null): seconds,
- * stalls and bytes since the end of the last step, which no step's numbers contain.
+ * Waits until everything that was begun is finished and written, and, where versions are kept, is
+ * one. stats (may be null): seconds, stalls and bytes since the end of the last step, which no
+ * step's numbers contain.
  */
 int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats);
 
