@@ -373,9 +373,11 @@ mutate(
      '    link_to(b, node, b->clip);\n    link_to(b, node, b->revert);',
      '    link_to(b, node, b->clip);'),
     ('a revert waits for what is on its way to drives',
-     'if (b->graph->nodes[i].kind == NODE_WRITE_TILE)\n                link_to(b, node, i);\n}\n\n/* A unit',
+     'if (b->graph->nodes[i].kind == NODE_WRITE_TILE)\n'
+     '                link_to(b, node, i);\n}\n\n/* A unit',
      'if (false)\n                link_to(b, node, i);\n}\n\n/* A unit'),
-    ('an early update waits for a redo to be written', '        link_redo(b, unit);', '        (void)unit;'),
+    ('an early update waits for a redo to be written',
+     '        link_redo(b, unit);', '        (void)unit;'),
     ('a tile is read when the last update of it has been forgotten',
      '    if (b->in->optimistic)\n        link_to(b, node, b->revert);', ''),
 )
