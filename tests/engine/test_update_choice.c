@@ -39,7 +39,7 @@ static void the_faster_one_is_kept(void **state)
     }
 }
 
-/* A step that is slow once does not decide; nor one that is fast because it has no update behind it,
+/* A step that is slow once does not decide; nor one that is fast as it has no update behind it,
  * the first after a change. */
 static void single_steps_do_not_decide(void **state)
 {
