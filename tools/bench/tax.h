@@ -27,7 +27,7 @@ struct bench_tax_case {
 enum { BENCH_TAX_CASES = 3 };
 
 /**
- * One step of each case per round, the order reversed from round to round, after one round that
+ * A few steps of each case per round, the order reversed from round to round, after one round that
  * warms up. Errors: negative errno with *error.
  */
 int bench_tax(const struct bench_tax_in *in, struct bench_tax_case cases[BENCH_TAX_CASES],
