@@ -7,6 +7,7 @@
 
 #include "exec/moves.h"
 #include "exec/tile_stream.h"
+#include "exec/version_text.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -194,23 +195,20 @@ static int decode_cursor(struct hst_engine *engine, const struct store_cursor *c
 {
     struct versions *v = &engine->versions;
     struct version_note *note = &v->last;
-    const unsigned char *opaque = cursor->opaque;
     char is[DESCRIPTION_BYTES], was[DESCRIPTION_BYTES] = "";
-    uint32_t length = 0;
+    struct version_text text;
     describe(engine, is, sizeof is);
-    if (cursor->opaque_bytes >= sizeof length)
-        memcpy(&length, opaque, sizeof length);
-    if (length >= sizeof was || length + sizeof length > cursor->opaque_bytes ||
-        cursor->opaque_bytes - length - sizeof length > VERSIONS_CURSOR_BYTES)
+    if (!version_text_split(cursor, &text) || text.settings_bytes >= sizeof was ||
+        text.cursor_bytes > VERSIONS_CURSOR_BYTES)
         return engine_fail(engine, HST_E_STORE_FORMAT, -EINVAL,
                            "the store's cursor is not this engine's. Fix: resume with the "
                            "version of hoistway that wrote it");
-    memcpy(was, opaque + sizeof length, length);
+    memcpy(was, text.settings, text.settings_bytes);
     int rc = compare_descriptions(engine, was, is);
     if (rc)
         return rc;
-    note->cursor_bytes = (uint32_t)(cursor->opaque_bytes - length - sizeof length);
-    memcpy(note->cursor, opaque + sizeof length + length, note->cursor_bytes);
+    note->cursor_bytes = text.cursor_bytes;
+    memcpy(note->cursor, text.cursor, note->cursor_bytes);
     note->step = cursor->step;
     note->updates = engine->step.updates = cursor->updates;
     note->scale = engine->step.scale = (struct loss_scale){cursor->loss_scale, cursor->good_steps};
