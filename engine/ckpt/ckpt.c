@@ -364,7 +364,7 @@ void hst_ckpt_info(const struct hst_ckpt *ckpt, struct hst_ckpt_info *info)
         .units = ckpt->layout.unit_count,
         .tiles = ckpt->layout.tile_count,
         .tile_elements = ckpt->layout.tile_elements,
-        .parameters = ckpt->layout.elements,
+        .elements = ckpt->layout.elements,
         .precision = ckpt->precision,
         .state = ckpt->state,
         .settings = ckpt->settings,

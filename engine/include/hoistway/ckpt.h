@@ -57,7 +57,7 @@ struct hst_ckpt_info {
     bool clean;  /* it was closed in order; else a resumed run reads every byte first */
     /* superblocks, manifests and headers that are damaged, with a copy that is not */
     uint32_t damaged_copies;
-    uint64_t units, tiles, tile_elements, parameters; /* elements, with the tiles' padding */
+    uint64_t units, tiles, tile_elements, elements; /* elements: with padding */
     uint64_t weights_bytes, states_bytes; /* of the version; weights that follow from states: 0 */
     uint64_t file_bytes;                  /* of all files: two slots, and tables */
     enum hst_precision precision;
