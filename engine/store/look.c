@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
-#define TIMES 3 /* a commit may go on while it is looked */
+#define TIMES      3 /* a commit may go on while it is looked */
+#define HOLD_TRIES 100 /* of 10 ms */
 
 static int refuse_damaged(const struct look *look, int native, const char *what,
                           struct hst_error *error)
@@ -45,7 +47,12 @@ static int open_file(struct look *look, uint32_t d, bool hold, struct hst_error 
         return store_refuse(error, HST_E_READ, -errno,
                             "%s/%s can not be opened: %s. Fix: check it",
                             look->directories[d].path, name, strerror(errno));
-    const bool locked = flock(look->fds[d], LOCK_SH | LOCK_NB) == 0;
+    bool locked = flock(look->fds[d], LOCK_SH | LOCK_NB) == 0;
+    /* a killed process holds its lock until its last requests are done */
+    for (int i = 0; hold && !locked && errno == EWOULDBLOCK && i < HOLD_TRIES; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        locked = flock(look->fds[d], LOCK_SH | LOCK_NB) == 0;
+    }
     look->in_use = look->in_use || (!locked && errno == EWOULDBLOCK);
     if (locked && !hold)
         flock(look->fds[d], LOCK_UN);
