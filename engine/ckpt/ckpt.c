@@ -121,10 +121,11 @@ static int load_version(struct hst_ckpt *ckpt, struct hst_error *error)
 
 static int refuse_format(const struct hst_ckpt *ckpt, const char *what, struct hst_error *error)
 {
-    return store_refuse(error, HST_E_STORE_FORMAT, -EINVAL,
-                        "the store in %s can not be read: %s. Fix: use the version of hoistway that "
-                        "wrote it",
-                        ckpt->paths[0], what);
+    return store_refuse(
+        error, HST_E_STORE_FORMAT, -EINVAL,
+        "the store in %s can not be read: %s. Fix: use the version of hoistway that "
+        "wrote it",
+        ckpt->paths[0], what);
 }
 
 static int read_settings(struct hst_ckpt *ckpt, struct hst_error *error)
@@ -140,8 +141,7 @@ static int read_settings(struct hst_ckpt *ckpt, struct hst_error *error)
     if (!version_text_number(ckpt->settings, "precision ", 10, &precision) ||
         !version_text_number(ckpt->settings, "state ", 10, &state) ||
         precision < HST_PRECISION_FP32 || precision > HST_PRECISION_FP16 ||
-        state > HST_STATE_BF16 ||
-        (state == HST_STATE_BF16 && precision != HST_PRECISION_BF16))
+        state > HST_STATE_BF16 || (state == HST_STATE_BF16 && precision != HST_PRECISION_BF16))
         return refuse_format(ckpt, "its precision is none that is known", error);
     ckpt->precision = (enum hst_precision)precision;
     ckpt->state = (enum hst_state)state;
@@ -317,11 +317,12 @@ int hst_ckpt_open(const struct hst_ckpt_config *config, struct hst_ckpt **out,
         ckpt->directories[d].fd = -1;
     int rc = ckpt_split(config->store, ckpt->paths);
     ckpt->drives = rc > 0 ? (uint32_t)rc : 0;
-    rc = rc > 0 ? open_step(ckpt, config, error)
-                : store_refuse(error, HST_E_VALUE, rc,
-                               "'%.200s' are not 1 to %u directories between commas. Fix: name them "
-                               "so",
-                               config->store, STRIPE_DRIVES_MAX);
+    rc = rc > 0
+             ? open_step(ckpt, config, error)
+             : store_refuse(error, HST_E_VALUE, rc,
+                            "'%.200s' are not 1 to %u directories between commas. Fix: name them "
+                            "so",
+                            config->store, STRIPE_DRIVES_MAX);
     if (rc)
         hst_ckpt_close(&ckpt);
     else

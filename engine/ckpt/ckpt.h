@@ -37,7 +37,7 @@ struct hst_ckpt {
     struct hst_engine *model; /* not sealed; null: not known. Its layout has the same tiles */
 };
 
-/* ---- read.c: all extents of the version, one after another, several on their way -------------- */
+/* ---- read.c: all extents of the version, one after another, several on their way ------------- */
 
 struct ckpt_extent {
     uint32_t tile; /* of the model */
@@ -49,7 +49,8 @@ struct ckpt_extent {
 /* One that has been read. */
 struct ckpt_part {
     struct ckpt_extent extent;
-    unsigned char *bytes; /* entry.bytes; zeros where it was never written. The visit may change it */
+    /* entry.bytes; zeros where it was never written. The visit may change them */
+    unsigned char *bytes;
     int error;            /* 0, or why they are not what was written */
     uint64_t bad_offset, bad_bytes; /* as of struct hst_aio_completion */
     /* of a visit's own, to write the bytes on: waited for before they are used for the next */
@@ -78,7 +79,7 @@ int ckpt_read(const struct hst_ckpt *ckpt, const struct ckpt_reading *reading,
 /** The version is damaged where it was read for its bytes. Returns part->error. */
 int ckpt_refuse_part(const struct ckpt_part *part, struct hst_error *error);
 
-/* ---- kept.c ------------------------------------------------------------------------------------ */
+/* ---- kept.c ---------------------------------------------------------------------------------- */
 
 /** The directory of a kept copy, in a directory of the store; "step-120". */
 #define KEPT_NAME_BYTES 32u
@@ -86,7 +87,7 @@ void kept_name(uint64_t step, char name[KEPT_NAME_BYTES]);
 /** False where it is no such name. */
 bool kept_parse(const char *name, uint64_t *step);
 
-/* ---- ckpt.c ------------------------------------------------------------------------------------ */
+/* ---- ckpt.c ---------------------------------------------------------------------------------- */
 
 /** Splits "a,b" into copies. Returns how many; -ENOMEM, -EINVAL none or too many. */
 int ckpt_split(const char *store, char *paths[STRIPE_DRIVES_MAX]);

@@ -39,7 +39,7 @@ struct copying {
     struct keep *keep;
     struct store_directory directories[STRIPE_DRIVES_MAX];
     struct look look;
-    int to[STRIPE_DRIVES_MAX]; /* the copy's files; -1 */
+    int to[STRIPE_DRIVES_MAX];     /* the copy's files; -1 */
     bool clone[STRIPE_DRIVES_MAX]; /* the file system may share bytes */
     uint64_t dirty_from[STRIPE_DRIVES_MAX], dirty_bytes[STRIPE_DRIVES_MAX];
     unsigned char *part; /* PART_BYTES, where the system copies nothing by itself */
@@ -49,11 +49,10 @@ struct copying {
 static int refuse(struct copying *c, uint32_t d, int native, const char *what)
 {
     const bool full = native == -ENOSPC || native == -EDQUOT;
-    return store_refuse(c->error, full ? HST_E_DISK_SPACE : HST_E_WRITE, native,
-                        "%s in %s failed: %s. Fix: %s", what, c->directories[d].path,
-                        strerror(-native),
-                        full ? "free space there, or a smaller --keep"
-                             : "check the drive (dmesg, smartctl -a)");
+    return store_refuse(
+        c->error, full ? HST_E_DISK_SPACE : HST_E_WRITE, native, "%s in %s failed: %s. Fix: %s",
+        what, c->directories[d].path, strerror(-native),
+        full ? "free space there, or a smaller --keep" : "check the drive (dmesg, smartctl -a)");
 }
 
 /* ---- names ---- */
@@ -103,8 +102,8 @@ static void remove_leftovers(const struct copying *c)
         DIR *names = fd < 0 ? NULL : fdopendir(fd);
         uint64_t step;
         for (const struct dirent *e; names && (e = readdir(names)) != NULL;)
-            if (is_forming(e->d_name) || (d > 0 && kept_parse(e->d_name, &step) &&
-                                          !is_there(&c->directories[0], e->d_name)))
+            if (is_forming(e->d_name) ||
+                (d > 0 && kept_parse(e->d_name, &step) && !is_there(&c->directories[0], e->d_name)))
                 remove_directory(c, d, e->d_name);
         if (names)
             closedir(names);

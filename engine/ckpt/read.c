@@ -46,8 +46,7 @@ static uint32_t kinds_of(const struct ckpt_reading *reading)
 static struct ckpt_extent nth_extent(const struct reader *r, uint64_t nth)
 {
     const uint32_t kinds = kinds_of(r->reading);
-    const uint32_t tile =
-        share_tile(&r->ckpt->layout, r->reading->share, (uint32_t)(nth / kinds));
+    const uint32_t tile = share_tile(&r->ckpt->layout, r->reading->share, (uint32_t)(nth / kinds));
     const bool states = !r->reading->weights || nth % kinds == 1;
     const struct ckpt_tile *at = &r->ckpt->tiles[tile];
     const struct look *look = &r->ckpt->looks[at->rank];
@@ -134,9 +133,7 @@ static int make_ring(struct reader *r)
         r->total_bytes += extent.entry.bytes;
     }
     const uint64_t fit = RING_BYTES / r->stride;
-    r->depth = fit > DEPTH_MOST    ? DEPTH_MOST
-               : fit < DEPTH_LEAST ? DEPTH_LEAST
-                                   : (uint32_t)fit;
+    r->depth = fit > DEPTH_MOST ? DEPTH_MOST : fit < DEPTH_LEAST ? DEPTH_LEAST : (uint32_t)fit;
     r->files = calloc((size_t)r->ckpt->world * r->ckpt->drives, sizeof(struct hst_aio_file *));
     if (!r->files || hst_aio_buffer_alloc(r->depth * r->stride, &memory))
         return no_memory(r);

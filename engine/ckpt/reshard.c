@@ -117,11 +117,9 @@ static int open_drives(struct target *t)
         t->drive[d].directory = t->paths[d];
         const int rc = hst_aio_open(&config, t->paths[d], &t->drive[d].aio, NULL);
         if (rc)
-            return store_refuse(t->error,
-                                rc == -ENOSPC || rc == -EDQUOT ? HST_E_DISK_SPACE
-                                                               : HST_E_STORE_DIR,
-                                rc, "%s can not be written to: %s. Fix: another --out", t->paths[d],
-                                strerror(-rc));
+            return store_refuse(
+                t->error, rc == -ENOSPC || rc == -EDQUOT ? HST_E_DISK_SPACE : HST_E_STORE_DIR, rc,
+                "%s can not be written to: %s. Fix: another --out", t->paths[d], strerror(-rc));
     }
     return 0;
 }
@@ -139,8 +137,7 @@ static int visit(void *context, struct ckpt_part *part)
     if (part->extent.entry.flags & STORE_ZERO)
         return 0; /* the new one says that too */
     struct extents *extents = store_extents(w->store);
-    const int rc =
-        extents_write(extents, part->extent.kind, index, part->bytes, &part->write);
+    const int rc = extents_write(extents, part->extent.kind, index, part->bytes, &part->write);
     if (rc)
         *t->error = *store_error(w->store);
     return rc;
@@ -245,11 +242,12 @@ int hst_ckpt_reshard(struct hst_ckpt *ckpt, const char *store, uint32_t world,
     t.total_bytes = info.weights_bytes + info.states_bytes;
     int rc = ckpt_split(store, t.paths);
     t.drives = rc > 0 ? (uint32_t)rc : 0;
-    rc = rc > 0 ? prepare(&t)
-                : store_refuse(error, HST_E_VALUE, rc,
-                               "'%.200s' are not 1 to %u directories between commas. Fix: name them "
-                               "so",
-                               store, STRIPE_DRIVES_MAX);
+    rc = rc > 0
+             ? prepare(&t)
+             : store_refuse(error, HST_E_VALUE, rc,
+                            "'%.200s' are not 1 to %u directories between commas. Fix: name them "
+                            "so",
+                            store, STRIPE_DRIVES_MAX);
     uint32_t rank = world; /* those from here on are written */
     for (; rc == 0 && rank > 0; rank--)
         rc = write_rank(&t, rank - 1, watch);

@@ -55,8 +55,8 @@ int hst_ckpt_save(struct hst_ckpt *ckpt, const struct hst_writer *writer,
     if (!ckpt->model)
         return store_refuse(error, HST_E_VALUE, -EINVAL,
                             "the weights of a store are saved with its model");
-    s.update =
-        hst_update_find(hst_cpu_adam_ops(HST_CPU_ISA_AUTO), record_kind(ckpt->precision, ckpt->state));
+    s.update = hst_update_find(hst_cpu_adam_ops(HST_CPU_ISA_AUTO),
+                               record_kind(ckpt->precision, ckpt->state));
     if (ckpt->derived_weights) {
         s.weights = malloc((size_t)layout_largest_tile(&ckpt->layout) * ckpt->bytes.weights);
         if (!s.weights)

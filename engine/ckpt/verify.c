@@ -119,9 +119,12 @@ int hst_ckpt_verify(struct hst_ckpt *ckpt, const struct hst_ckpt_watch *watch, u
                     struct hst_error *error)
 {
     struct verify v = {.ckpt = ckpt, .watch = watch, .block = malloc(STORE_BLOCK_BYTES)};
-    const struct ckpt_reading reading = {
-        .share = {0, 1}, .weights = true, .states = true,
-        .visit = visit, .context = &v, .watch = watch};
+    const struct ckpt_reading reading = {.share = {0, 1},
+                                         .weights = true,
+                                         .states = true,
+                                         .visit = visit,
+                                         .context = &v,
+                                         .watch = watch};
     const int rc =
         v.block ? ckpt_read(ckpt, &reading, error)
                 : store_refuse(error, HST_E_BUDGET, -ENOMEM,

@@ -25,7 +25,8 @@ bool version_text_split(const struct store_cursor *cursor, struct version_text *
 
 bool version_text_number(const char *settings, const char *name, int base, uint64_t *number)
 {
-    for (const char *line = settings; *line; line += strcspn(line, "\n") + (strchr(line, '\n') != 0)) {
+    for (const char *line = settings; *line;
+         line += strcspn(line, "\n") + (strchr(line, '\n') != 0)) {
         char *end;
         if (strncmp(line, name, strlen(name)) != 0)
             continue;

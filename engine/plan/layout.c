@@ -361,8 +361,7 @@ bool layout_next_overlap(const struct layout *layout, struct tile_range range, u
         const uint64_t from = param->offset > start ? param->offset : start;
         const uint64_t stop = param->offset + param->count;
         const uint64_t to = stop < end ? stop : end;
-        *overlap =
-            (struct layout_overlap){*next, from - param->offset, from - start, to - from};
+        *overlap = (struct layout_overlap){*next, from - param->offset, from - start, to - from};
         ++*next;
         return true;
     }

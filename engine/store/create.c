@@ -42,15 +42,15 @@ static int size_up(struct store *store, uint32_t align_bytes, const struct store
 {
     uint64_t blocks = 0;
     for (uint32_t d = 0; d < store->drives; d++)
-        store->headers[d] = (struct store_header){.uuid = *uuid,
-                                                  .rank = store->rank,
-                                                  .world = store->world,
-                                                  .drive = d,
-                                                  .drives = store->drives,
-                                                  .align_bytes = align_bytes,
-                                                  .extents = STORE_KINDS * store->tiles,
-                                                  .tile_elements =
-                                                      store->placement->layout->tile_elements};
+        store->headers[d] =
+            (struct store_header){.uuid = *uuid,
+                                  .rank = store->rank,
+                                  .world = store->world,
+                                  .drive = d,
+                                  .drives = store->drives,
+                                  .align_bytes = align_bytes,
+                                  .extents = STORE_KINDS * store->tiles,
+                                  .tile_elements = store->placement->layout->tile_elements};
     for (uint32_t i = 0; i < STORE_KINDS * store->tiles; i++) {
         const struct store_entry entry = extent_of(store, i);
         struct store_header *h = &store->headers[entry.drive];

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TIMES      3 /* a commit may go on while it is looked */
+#define TIMES      3   /* a commit may go on while it is looked */
 #define HOLD_TRIES 100 /* of 10 ms */
 
 static int refuse_damaged(const struct look *look, int native, const char *what,
@@ -44,8 +44,7 @@ static int open_file(struct look *look, uint32_t d, bool hold, struct hst_error 
     look->fds[d] = openat(look->directories[d].fd, name,
                           O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (look->fds[d] < 0)
-        return store_refuse(error, HST_E_READ, -errno,
-                            "%s/%s can not be opened: %s. Fix: check it",
+        return store_refuse(error, HST_E_READ, -errno, "%s/%s can not be opened: %s. Fix: check it",
                             look->directories[d].path, name, strerror(errno));
     bool locked = flock(look->fds[d], LOCK_SH | LOCK_NB) == 0;
     /* a killed process holds its lock until its last requests are done */
@@ -113,8 +112,7 @@ static int read_manifest(struct look *look, const struct store_ref *ref, uint32_
         const uint64_t at = store_manifest_at(&look->headers[0], ref->slot, 1);
         const int rc = read_exactly(look->fds[0], look->manifest, ref->bytes, at);
         flaw[1].error =
-            rc ? rc
-               : store_manifest_decode(look->manifest, ref, look->headers, &look->about).error;
+            rc ? rc : store_manifest_decode(look->manifest, ref, look->headers, &look->about).error;
     }
     if (flaw[0].error && flaw[1].error)
         return -EBADMSG;
@@ -135,8 +133,8 @@ static int find(struct look *look, struct hst_error *error)
             return rc;
         const struct store_ref *refs[2] = {&look->newest.prev, &look->newest.cur};
         for (int r = 0; r < 2; r++) {
-            rc = refs[r]->version == STORE_NO_VERSION ? -ENOENT
-                                                      : read_manifest(look, refs[r], &bad);
+            rc =
+                refs[r]->version == STORE_NO_VERSION ? -ENOENT : read_manifest(look, refs[r], &bad);
             if (rc == -ENOMEM)
                 return store_refuse(error, HST_E_BUDGET, rc,
                                     "no memory for the store's tables. Fix: end other programs");
@@ -194,7 +192,7 @@ uint64_t look_offset(const struct look *look, const struct store_entry *entry)
 
 uint64_t *look_hashes(const struct look *look, const struct store_entry *entry)
 {
-    uint64_t *hashes = (uint64_t *)(void *)(look->manifest +
-                                            store_hashes_at(look->headers[0].extents));
+    uint64_t *hashes =
+        (uint64_t *)(void *)(look->manifest + store_hashes_at(look->headers[0].extents));
     return hashes + entry->first_block;
 }

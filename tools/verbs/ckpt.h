@@ -13,7 +13,10 @@
 int ckpt_store(const struct cli_operands *operands, char store[CKPT_STORE_BYTES],
                struct hst_error *error);
 
-/** Prints what a store holds. Returns 0; -EBADMSG where a version can not be opened, which is told. */
+/**
+ * Prints what a store holds. A version that is damaged has a row that says so. Errors, with *error:
+ * those of hst_ckpt_open, of the first that can not be opened.
+ */
 int ckpt_list(const char *store, bool json, struct hst_error *error);
 
 /* Bytes on their way, told on stderr. */
@@ -26,15 +29,16 @@ void ckpt_progress_begin(struct ckpt_progress *progress, const char *what, bool 
 /** A progress of struct hst_ckpt_watch. */
 int ckpt_progress_show(void *context, uint64_t done_bytes, uint64_t total_bytes);
 
-/**
- * Describes the model of DIR to an engine that has the store's precision, and to the store. The
- * caller destroys *engine and *described after the store is closed. E412 to E414, E615.
- */
+/* A model directory, as a store's handle needs it. */
 struct ckpt_model {
     struct hf_model *source;
     struct llama *llama;
     struct hst_engine *engine;
 };
+/**
+ * Reads config.json and tells the store its tensors. To be closed after the store, also after an
+ * error. E412 to E414, E615.
+ */
 int ckpt_model_open(const char *directory, struct hst_ckpt *ckpt, struct ckpt_model *model,
                     struct hst_error *error);
 void ckpt_model_close(struct ckpt_model *model);

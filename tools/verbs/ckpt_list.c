@@ -44,7 +44,7 @@ static uint64_t number(const char *text, size_t bytes, const char *key)
     size_t length;
     const char *value = find(text, bytes, key, &length);
     uint64_t n = 0;
-    for (size_t i = 0; value && i < length && value[i] >= '0' && value[i] <= '9' && n < 1e17; i++)
+    for (size_t i = 0; value && i < length && i < 18 && value[i] >= '0' && value[i] <= '9'; i++)
         n = 10 * n + (uint64_t)(value[i] - '0');
     return n;
 }
@@ -76,11 +76,11 @@ static void model_of(const struct hst_ckpt_info *info, char text[24])
 
 static const char *state_of(const struct row *row)
 {
-    return !row->ckpt                  ? "damaged"
-           : row->info.in_use          ? "in use"
-           : row->info.damaged_copies  ? "damaged copies"
-           : row->info.clean           ? "clean"
-                                       : "not closed";
+    return !row->ckpt                 ? "damaged"
+           : row->info.in_use         ? "in use"
+           : row->info.damaged_copies ? "damaged copies"
+           : row->info.clean          ? "clean"
+                                      : "not closed";
 }
 
 static int open_row(const char *store, uint64_t step, struct row *row)
@@ -125,14 +125,13 @@ static void print_text(const char *store, const struct row *rows, size_t count)
     char size[TEXT_BYTES], elements[TEXT_BYTES];
     const struct hst_ckpt_info *i = &rows[0].info;
     if (rows[0].ckpt)
-        printf("store %s: %s elements in %s, rank%s %" PRIu32 ", drives %" PRIu32
-               ", %s of files\n",
+        printf("store %s: %s elements in %s, rank%s %" PRIu32 ", drives %" PRIu32 ", %s of files\n",
                store, text_count((double)i->elements, elements), precision_name(i),
                i->world > 1 ? "s" : "", i->world, i->drives, text_size(i->file_bytes, size));
     else
         printf("store %s\n", store);
-    printf("  %10s  %-9s  %10s  %18s  %-16s  %s\n", "step", "version", "bytes",
-           "sequences trained", "model", "state");
+    printf("  %10s  %-9s  %10s  %18s  %-16s  %s\n", "step", "version", "bytes", "sequences trained",
+           "model", "state");
     for (size_t r = 0; r < count; r++)
         print_row(&rows[r]);
 }

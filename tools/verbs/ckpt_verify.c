@@ -53,9 +53,8 @@ static void print_damage(const struct hst_ckpt_damage *d)
     printf("damaged: %s of tile %" PRIu64, d->what, d->tile);
     if (d->unit)
         printf(" (%s%s%s)", d->unit, d->param ? ", " : "", d->param ? d->param : "");
-    printf(": %s/%s, offset %" PRIu64 ", %" PRIu64 " bytes: %s\n", d->directory, d->file,
-           d->offset, d->bytes,
-           d->error == -EBADMSG ? "not those that were written" : strerror(-d->error));
+    printf(": %s/%s, offset %" PRIu64 ", %" PRIu64 " bytes: %s\n", d->directory, d->file, d->offset,
+           d->bytes, d->error == -EBADMSG ? "not those that were written" : strerror(-d->error));
 }
 
 static void damage(void *context, const struct hst_ckpt_damage *d)

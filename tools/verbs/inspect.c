@@ -74,8 +74,8 @@ static int find_kind(const char *path, enum kind *kind, struct hst_error *error)
 {
     struct stat st;
     if (stat(path, &st) < 0)
-        return fail(error, FAIL_DATA_FILE, -errno, "%.250s can not be looked at: %s. Fix: check it.",
-                    path, strerror(errno));
+        return fail(error, FAIL_DATA_FILE, -errno,
+                    "%.250s can not be looked at: %s. Fix: check it.", path, strerror(errno));
     if (!S_ISDIR(st.st_mode)) {
         *kind = kind_of_file(path);
         return 0;
@@ -246,9 +246,9 @@ static int refuse_kind(const char *path, enum kind kind, struct hst_error *error
                     "%.250s is a store in which no version was ever committed. Fix: none needed to "
                     "start at step 0.",
                     path);
-    return fail(error, FAIL_DATA_FILE, -EINVAL,
-                "%.250s is one file of a store. Fix: hoistway inspect the directories of the store.",
-                path);
+    return fail(
+        error, FAIL_DATA_FILE, -EINVAL,
+        "%.250s is one file of a store. Fix: hoistway inspect the directories of the store.", path);
 }
 
 static int inspect(const struct cli_operands *operands, const struct options *o,
@@ -284,8 +284,9 @@ int verb_inspect(int argc, char **argv)
     struct cli_operands operands = {.argument = "DIR|FILE..."};
     const struct cli_verb verb = {
         .name = "inspect",
-        .about = "Tells what a safetensors file, a model directory, a token file or a store (all of "
-                 "its\ndirectories) holds. Writes nothing.",
+        .about =
+            "Tells what a safetensors file, a model directory, a token file or a store (all of "
+            "its\ndirectories) holds. Writes nothing.",
         .sets = {{table, sizeof table / sizeof table[0], &options}},
         .set_count = 1,
         .operands = &operands,
