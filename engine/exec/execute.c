@@ -157,12 +157,15 @@ static int leave_order(struct hst_engine *engine, uint32_t unit)
         walk_narrow(&run->walk, run->period + 1, 0);
     walk_narrow(&run->walk, run->period, run->pending);
     rc = loop_until(engine, loop_is_idle);
+    if (rc)
+        return rc;
+    walk_forget(&run->walk); /* its buffers are used on demand */
     run->pending = 0;
     run->on_demand = true;
     /* Its part of the period is gone. Where an update has followed a backward at once the last
        step's bytes are gone too, and its version is left out. */
     bool whole = !run->early_begun;
-    return rc || !whole || !versions_due(engine, engine->step.number) ? rc : versions_now(engine);
+    return whole && versions_due(engine, engine->step.number) ? versions_now(engine) : 0;
 }
 
 /* The graph of the steps to come follows the order of this one, where it can be followed. */
@@ -217,6 +220,8 @@ static int begin_evaluation(struct hst_engine *engine, uint32_t unit)
     if (rc)
         return rc;
     run->on_demand = restart; /* in an order of its own */
+    if (restart)
+        walk_forget(&run->walk);
     rc = restart ? 0 : open_period(engine, PART_EVAL);
     run->evaluating = rc == 0;
     return rc;

@@ -49,7 +49,7 @@ static uint64_t number(const char *text, size_t bytes, const char *key)
     return n;
 }
 
-/* How many sequences were trained on; in one pass over the data; 0: a client that is not `train`. */
+/* How many sequences were trained on, and are in a pass; 0: a client that is not `train`. */
 struct position {
     uint64_t sequences, of_pass;
 };
