@@ -31,7 +31,7 @@ struct byte_report {
     uint64_t done_bytes, total_bytes;
     double elapsed_s;
 };
-/** "verify step 120 1.5 GiB of 4.0 GiB 37% | 2.9 GiB/s | eta 1s". Pure. */
+/** "verify step 120 1.5 GiB of 4.0 GiB 38% | 3.0 GiB/s | eta 1s". Pure. */
 void progress_bytes_format(const struct byte_report *report, char line[PROGRESS_LINE_BYTES]);
 /** The same for bytes: on a terminal ten lines a second at most, else one every 10 seconds. */
 void progress_bytes(struct progress *progress, const struct byte_report *report);
