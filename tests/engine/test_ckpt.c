@@ -7,6 +7,7 @@
 #include "toy_run.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,7 +71,8 @@ static void empty_root(void)
                .tile_elements = 8192, __VA_ARGS__)
 
 /* Leaves a store; *saved: what the engine saves at its end. */
-static void train(enum hst_precision precision, const char *store, struct toy_saved *saved)
+static void train(enum hst_precision precision, const char *store, int steps,
+                  struct toy_saved *saved)
 {
     struct hst_engine *engine =
         toy_created(OF_RUN(.store = store, .precision = precision, .durability = "step",
@@ -78,20 +80,25 @@ static void train(enum hst_precision precision, const char *store, struct toy_sa
     struct hst_step_stats stats;
     saved->used = 0;
     toy_must(engine, toy_seal_and_load(engine));
-    for (int s = 0; s < STEPS; s++)
+    for (int s = 0; s < steps; s++)
         toy_must(engine, toy_step(engine, &stats));
     toy_must(engine, hst_engine_drain(engine, &stats));
     toy_must(engine, toy_save(engine, saved));
     hst_engine_destroy(&engine);
 }
 
-static struct hst_ckpt *opened(const char *names)
+static struct hst_ckpt *opened_at(const char *names, uint64_t step)
 {
     struct hst_ckpt *ckpt = NULL;
     const struct hst_ckpt_config config = {
-        .size = sizeof config, .store = in_root(names), .step = HST_NO_VERSION, .hold = true};
+        .size = sizeof config, .store = in_root(names), .step = step, .hold = true};
     must(hst_ckpt_open(&config, &ckpt, &error));
     return ckpt;
+}
+
+static struct hst_ckpt *opened(const char *names)
+{
+    return opened_at(names, HST_NO_VERSION);
 }
 
 static int take(void *context, const struct hst_param_ref *param, uint64_t offset, const void *src,
@@ -105,9 +112,9 @@ static int take(void *context, const struct hst_param_ref *param, uint64_t offse
     return 0;
 }
 
-static void check_weights(const char *names, enum hst_precision precision)
+/* Those of the oracle. Closes the handle. */
+static void check_weights_of(struct hst_ckpt *ckpt, enum hst_precision precision)
 {
-    struct hst_ckpt *ckpt = opened(names);
     struct hst_engine *model = toy_created(OF_RUN(.precision = precision));
     const struct hst_writer writer = {take, &found};
     found.used = 0;
@@ -118,6 +125,11 @@ static void check_weights(const char *names, enum hst_precision precision)
     hst_engine_destroy(&model);
     assert_int_equal(found.used, oracle.used);
     assert_memory_equal(found.bytes, oracle.bytes, oracle.used);
+}
+
+static void check_weights(const char *names, enum hst_precision precision)
+{
+    check_weights_of(opened(names), precision);
 }
 
 static int digest_part(void *context, struct ckpt_part *part)
@@ -170,7 +182,7 @@ static void there_and_back_no_extent_changes(void **state)
                                                     HST_PRECISION_FP16};
     for (size_t p = 0; p < sizeof PRECISIONS / sizeof *PRECISIONS; p++) {
         empty_root();
-        train(PRECISIONS[p], in_root("one"), &oracle);
+        train(PRECISIONS[p], in_root("one"), STEPS, &oracle);
         check_weights("one", PRECISIONS[p]);
         const uint64_t digest = digest_of("one");
         reshard("one", 2, "two");
@@ -190,7 +202,7 @@ static void there_are_no_more_ranks_than_tiles(void **state)
 {
     (void)state;
     empty_root();
-    train(HST_PRECISION_BF16, in_root("one"), &oracle);
+    train(HST_PRECISION_BF16, in_root("one"), STEPS, &oracle);
     reshard("one", TILES, "most");
     check_ranks("most", TILES);
     struct hst_ckpt *ckpt = opened("one");
@@ -217,7 +229,7 @@ static void what_is_stopped_leaves_nothing(void **state)
 {
     (void)state;
     empty_root();
-    train(HST_PRECISION_FP32, in_root("one"), &oracle);
+    train(HST_PRECISION_FP32, in_root("one"), STEPS, &oracle);
     struct hst_ckpt *ckpt = opened("one");
     struct hst_ckpt_info info;
     hst_ckpt_info(ckpt, &info);
@@ -242,7 +254,7 @@ static void what_is_not_held_or_not_described_is_not_read(void **state)
 {
     (void)state;
     empty_root();
-    train(HST_PRECISION_FP32, in_root("one"), &oracle);
+    train(HST_PRECISION_FP32, in_root("one"), STEPS, &oracle);
     struct hst_ckpt *ckpt = NULL;
     const struct hst_writer writer = {take, &found};
     struct hst_ckpt_config config = {
@@ -266,6 +278,64 @@ static void what_is_not_held_or_not_described_is_not_read(void **state)
     assert_null(ckpt);
 }
 
+/* ---- copies that are kept ---- */
+
+/* A copy waits here while the test has it. */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+ssize_t __real_copy_file_range(int from, off64_t *in, int to, off64_t *out, size_t bytes,
+                               unsigned flags);
+ssize_t __wrap_copy_file_range(int from, off64_t *in, int to, off64_t *out, size_t bytes,
+                               unsigned flags);
+ssize_t __wrap_copy_file_range(int from, off64_t *in, int to, off64_t *out, size_t bytes,
+                               unsigned flags)
+{
+    pthread_mutex_lock(&gate);
+    const ssize_t n = __real_copy_file_range(from, in, to, out, bytes, flags);
+    pthread_mutex_unlock(&gate);
+    return n;
+}
+
+/* Where the file system shares bytes there would be nothing to wait for. */
+int __wrap_ioctl(int fd, unsigned long request, ...);
+int __wrap_ioctl(int fd, unsigned long request, ...)
+{
+    (void)fd;
+    (void)request;
+    errno = EOPNOTSUPP;
+    return -1;
+}
+
+static void no_version_follows_the_one_that_is_being_copied(void **state)
+{
+    (void)state;
+    enum { KEPT = 2, LATER = 7 };
+    struct hst_step_stats stats;
+    uint64_t steps[4], damaged = 99;
+    empty_root();
+    train(HST_PRECISION_BF16, in_root("two"), KEPT, &oracle);
+    struct hst_engine *engine = toy_created(
+        OF_RUN(.store = in_root("one"), .precision = HST_PRECISION_BF16, .durability = "step",
+               .place = "states=nvme,weights=nvme", .keep = 1, .keep_every = KEPT));
+    toy_must(engine, toy_seal_and_load(engine));
+    pthread_mutex_lock(&gate);
+    for (int s = 1; s <= LATER; s++) {
+        toy_must(engine, toy_step(engine, &stats));
+        assert_true(stats.version_step <= KEPT);
+    }
+    assert_int_equal(stats.version_step, KEPT);
+    assert_int_equal(hst_ckpt_kept(in_root("one"), steps, 4), 0); /* it has no name yet */
+    pthread_mutex_unlock(&gate);
+    hst_engine_destroy(&engine); /* finishes it */
+    assert_int_equal(hst_ckpt_kept(in_root("one"), steps, 4), 1);
+    assert_int_equal(steps[0], KEPT);
+    struct hst_ckpt *ckpt = opened_at("one", KEPT);
+    assert_true(ckpt->kept);
+    must(hst_ckpt_verify(ckpt, NULL, &damaged, &error));
+    assert_int_equal(damaged, 0);
+    check_weights_of(ckpt, HST_PRECISION_BF16);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +343,7 @@ int main(void)
         cmocka_unit_test(there_are_no_more_ranks_than_tiles),
         cmocka_unit_test(what_is_stopped_leaves_nothing),
         cmocka_unit_test(what_is_not_held_or_not_described_is_not_read),
+        cmocka_unit_test(no_version_follows_the_one_that_is_being_copied),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }
