@@ -42,6 +42,9 @@ struct versions {
     uint64_t step;       /* of the last one */
     uint64_t making;     /* of the one that is being made */
     uint64_t first_step; /* where this run began */
+    struct keep *keep;   /* copies of versions; null: none are kept */
+    uint64_t kept_from;  /* the step of the last one, or where this run began */
+    const char *keep_paths[STRIPE_DRIVES_MAX];
     double save_s;       /* what it took to move the bytes that are at home in memory */
     /* Where training stands after the last step; where it stood when each of the periods that may
        be open began, whose version that period makes; of the step at hand its cursor alone. */

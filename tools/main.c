@@ -16,6 +16,8 @@ static const struct {
     {"demo", "train a small model from disk and from RAM, and compare", verb_demo},
     {"doctor", "check what this machine offers", verb_doctor},
     {"bench", "measure, in per cent of a ceiling measured in the same run", verb_bench},
+    {"inspect", "tell what a model, a token file or a store holds", verb_inspect},
+    {"ckpt", "list, verify, export and reshard what a run has committed", verb_ckpt},
 };
 #define VERB_COUNT (sizeof verbs / sizeof verbs[0])
 

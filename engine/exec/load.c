@@ -10,48 +10,19 @@
 #include <errno.h>
 #include <string.h>
 
-static struct hst_param_ref param_ref(const struct layout *layout, uint32_t i)
-{
-    const struct layout_param *param = &layout->params[i];
-    return (struct hst_param_ref){
-        .unit = param->unit,
-        .param = param->index,
-        .name = param->name,
-        .dim_count = param->dim_count,
-        .dims = param->dims,
-    };
-}
-
-struct overlap {
-    uint32_t param;
-    uint64_t in_param, in_tile, count; /* elements */
-};
-
 typedef int overlap_visit(struct hst_engine *engine, void *context, const struct tile_job *job,
-                          const struct overlap *overlap);
+                          const struct layout_overlap *overlap);
 
 /* Calls visit for each stored parameter's part in the tile, in order of offset. */
 static int each_overlap(struct hst_engine *engine, const struct tile_job *job, overlap_visit *visit,
                         void *context)
 {
-    const struct layout *layout = &engine->layout;
-    const struct layout_unit *unit = &layout->units[job->range.unit];
-    uint64_t start = job->range.offset, end = start + job->range.elements;
-    for (uint32_t i = layout_first_param_in(layout, job->range);
-         i < unit->first_param + unit->param_count; i++) {
-        const struct layout_param *param = &layout->params[i];
-        if (param->owner != i)
-            continue;
-        if (param->offset >= end)
-            break;
-        uint64_t from = param->offset > start ? param->offset : start;
-        uint64_t to = param->offset + param->count < end ? param->offset + param->count : end;
-        struct overlap overlap = {i, from - param->offset, from - start, to - from};
-        int rc = visit(engine, context, job, &overlap);
-        if (rc)
-            return rc;
-    }
-    return 0;
+    struct layout_overlap overlap;
+    uint32_t next = layout_first_param_in(&engine->layout, job->range);
+    int rc = 0;
+    while (rc == 0 && layout_next_overlap(&engine->layout, job->range, &next, &overlap))
+        rc = visit(engine, context, job, &overlap);
+    return rc;
 }
 
 /* ---- load ---- */
@@ -62,11 +33,11 @@ struct load_context {
 };
 
 static int load_overlap(struct hst_engine *engine, void *context, const struct tile_job *job,
-                        const struct overlap *overlap)
+                        const struct layout_overlap *overlap)
 {
     (void)job;
     struct load_context *load = context;
-    struct hst_param_ref ref = param_ref(&engine->layout, overlap->param);
+    struct hst_param_ref ref = layout_param_ref(&engine->layout, overlap->param);
     int rc = load->reader->read(load->reader->context, &ref, overlap->in_param,
                                 load->values + overlap->in_tile, overlap->count);
     if (rc)
@@ -135,10 +106,10 @@ int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, s
 /* ---- save ---- */
 
 static int save_overlap(struct hst_engine *engine, void *context, const struct tile_job *job,
-                        const struct overlap *overlap)
+                        const struct layout_overlap *overlap)
 {
     const struct hst_writer *writer = context;
-    struct hst_param_ref ref = param_ref(&engine->layout, overlap->param);
+    struct hst_param_ref ref = layout_param_ref(&engine->layout, overlap->param);
     const unsigned char *src = (const unsigned char *)job->arrays.weights +
                                overlap->in_tile * engine_element_bytes(engine);
     return writer->write(writer->context, &ref, overlap->in_param, src, overlap->count,

@@ -31,11 +31,12 @@ static int refuse(struct hst_engine *engine, const char *reason)
                        "the update can not be optimistic: %s. Fix: --update deferred", reason);
 }
 
-/* Where nothing needs a second slot in memory: the store has one of everything, every step. */
+/* Where nothing needs a second slot in memory: the store has one of everything, every step, but
+   while a copy of a version is made (--keep). */
 static bool may_choose(const struct hst_engine *engine)
 {
     if (engine->config.update_time != HST_UPDATE_AUTO || !engine->plan_in.deferred ||
-        !engine->plan_in.stored || engine->versions.every != 1)
+        !engine->plan_in.stored || engine->versions.every != 1 || engine->config.keep > 0)
         return false;
     for (uint32_t tile = 0; tile < engine->layout.tile_count; tile++)
         if (moves_save_count(engine, tile) > 0)

@@ -5,8 +5,11 @@
  */
 #include "exec/versions.h"
 
+#include "ckpt/keep.h"
 #include "exec/moves.h"
+#include "exec/optimistic.h"
 #include "exec/tile_stream.h"
+#include "exec/version_text.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -70,11 +73,35 @@ static bool all_on_drives(const struct hst_engine *engine)
     return true;
 }
 
+static int refuse_keep(struct hst_engine *engine, const char *why)
+{
+    return engine_fail(engine, HST_E_VALUE, -EINVAL, "--keep %u: %s", engine->config.keep, why);
+}
+
+static int open_keep(struct hst_engine *engine)
+{
+    struct versions *v = &engine->versions;
+    if (engine->config.keep == 0)
+        return 0;
+    if (optimistic_wants_slots(engine))
+        return refuse_keep(engine, "an optimistic update needs a version of every step, and none "
+                                   "follows while a copy is made. Fix: --update deferred");
+    for (uint32_t d = 0; d < engine->drive_count; d++)
+        v->keep_paths[d] = engine->drives[d].path;
+    const struct keep_config config = {
+        .paths = v->keep_paths, .drives = engine->drive_count, .count = engine->config.keep};
+    return keep_open(&config, &v->keep)
+               ? engine_fail(engine, HST_E_BUDGET, -ENOMEM, "no memory for --keep")
+               : 0;
+}
+
 int versions_check(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
     if (!engine->plan_in.stored)
-        return 0;
+        return engine->config.keep ? refuse_keep(engine, "no version is made that could be kept. "
+                                                         "Fix: --store, and another --durability")
+                                   : 0;
     if (v->every == 0 && all_on_drives(engine))
         v->every = 1;
     v->cursors = calloc(2 + WALK_PERIODS, VERSIONS_CURSOR_BYTES);
@@ -85,7 +112,7 @@ int versions_check(struct hst_engine *engine)
     for (size_t i = 0; i < WALK_PERIODS; i++)
         v->of_period[i].cursor = v->cursors + (2 + i) * VERSIONS_CURSOR_BYTES;
     v->last.scale = engine->step.scale;
-    return 0;
+    return open_keep(engine);
 }
 
 uint64_t versions_last(const struct hst_engine *engine)
@@ -94,10 +121,72 @@ uint64_t versions_last(const struct hst_engine *engine)
     return v->store && store_version(v->store) != STORE_NO_VERSION ? v->step : HST_NO_VERSION;
 }
 
+/* ---- copies that are kept ---- */
+
+static uint64_t keep_every(const struct hst_engine *engine)
+{
+    return engine->config.keep_every ? engine->config.keep_every : 1000;
+}
+
+/* While a copy is made the version it is of has to stay: none is made behind it. The one that is to
+   be copied may itself be on its way still. */
+static bool waits_for_copy(const struct hst_engine *engine, uint64_t step)
+{
+    const struct versions *v = &engine->versions;
+    if (!v->keep)
+        return false;
+    const uint64_t next = (v->kept_from / keep_every(engine) + 1) * keep_every(engine);
+    const uint64_t copied = (next + v->every - 1) / v->every * v->every;
+    return keep_is_copying(v->keep) || (copied >= engine->step.number && copied < step);
+}
+
+static void tell_kept(struct hst_engine *engine, const struct keep_done *done)
+{
+    if (done->error.code)
+        engine_log(engine, HST_LOG_WARNING,
+                   "W623 step %llu was not kept: E%03d %s. The run goes on",
+                   (unsigned long long)done->step, done->error.code, done->error.message);
+    else
+        engine_log(engine, HST_LOG_INFO, "I623 step %llu is kept: %.2f GB, %s, in %.1f s",
+                   (unsigned long long)done->step, (double)done->bytes / 1e9,
+                   done->shared ? "shared with the store" : "copied", done->seconds);
+}
+
+static void end_copy(struct hst_engine *engine, bool wait)
+{
+    struct keep_done done;
+    if (engine->versions.keep && keep_ended(engine->versions.keep, wait, &done))
+        tell_kept(engine, &done);
+}
+
+/* A version was made. */
+static void begin_copy(struct hst_engine *engine)
+{
+    struct versions *v = &engine->versions;
+    if (!v->keep || v->step / keep_every(engine) == v->kept_from / keep_every(engine))
+        return;
+    end_copy(engine, true);
+    v->kept_from = v->step;
+    const int rc = keep_begin(v->keep, v->step);
+    if (rc)
+        engine_log(engine, HST_LOG_WARNING,
+                   "W623 step %llu was not kept: no thread can be started (%s). The run goes on",
+                   (unsigned long long)v->step, strerror(-rc));
+}
+
+void versions_close(struct hst_engine *engine)
+{
+    if (engine->error.code == 0)
+        end_copy(engine, true);
+    if (engine->versions.keep)
+        keep_close(&engine->versions.keep);
+}
+
 bool versions_due(const struct hst_engine *engine, uint64_t step)
 {
     const struct versions *v = &engine->versions;
-    return v->store && v->every > 0 && step > v->step && step % v->every == 0;
+    return v->store && v->every > 0 && step > v->step && step % v->every == 0 &&
+           !waits_for_copy(engine, step);
 }
 
 /* Chosen when a step has shown what it takes: by what the bytes took that a version needs. */
@@ -136,6 +225,7 @@ void versions_step_ended(struct hst_engine *engine, double step_s)
     note->cursor_bytes = v->next.cursor_bytes;
     memcpy(note->cursor, v->next.cursor, note->cursor_bytes);
     choose_interval(engine, step_s);
+    end_copy(engine, false);
 }
 
 /* ---- what a version says beside the bytes ---- */
@@ -194,27 +284,24 @@ static int decode_cursor(struct hst_engine *engine, const struct store_cursor *c
 {
     struct versions *v = &engine->versions;
     struct version_note *note = &v->last;
-    const unsigned char *opaque = cursor->opaque;
     char is[DESCRIPTION_BYTES], was[DESCRIPTION_BYTES] = "";
-    uint32_t length = 0;
+    struct version_text text;
     describe(engine, is, sizeof is);
-    if (cursor->opaque_bytes >= sizeof length)
-        memcpy(&length, opaque, sizeof length);
-    if (length >= sizeof was || length + sizeof length > cursor->opaque_bytes ||
-        cursor->opaque_bytes - length - sizeof length > VERSIONS_CURSOR_BYTES)
+    if (!version_text_split(cursor, &text) || text.settings_bytes >= sizeof was ||
+        text.cursor_bytes > VERSIONS_CURSOR_BYTES)
         return engine_fail(engine, HST_E_STORE_FORMAT, -EINVAL,
                            "the store's cursor is not this engine's. Fix: resume with the "
                            "version of hoistway that wrote it");
-    memcpy(was, opaque + sizeof length, length);
+    memcpy(was, text.settings, text.settings_bytes);
     int rc = compare_descriptions(engine, was, is);
     if (rc)
         return rc;
-    note->cursor_bytes = (uint32_t)(cursor->opaque_bytes - length - sizeof length);
-    memcpy(note->cursor, opaque + sizeof length + length, note->cursor_bytes);
+    note->cursor_bytes = text.cursor_bytes;
+    memcpy(note->cursor, text.cursor, note->cursor_bytes);
     note->step = cursor->step;
     note->updates = engine->step.updates = cursor->updates;
     note->scale = engine->step.scale = (struct loss_scale){cursor->loss_scale, cursor->good_steps};
-    engine->step.number = v->step = v->first_step = cursor->step;
+    engine->step.number = v->step = v->first_step = v->kept_from = cursor->step;
     return 0;
 }
 
@@ -225,6 +312,7 @@ static int begin(struct hst_engine *engine, const struct version_note *note)
     struct versions *v = &engine->versions;
     struct store_cursor cursor;
     unsigned char opaque[sizeof(uint32_t) + DESCRIPTION_BYTES + VERSIONS_CURSOR_BYTES];
+    end_copy(engine, true); /* it was promised before there was a copy to wait for */
     encode_cursor(engine, note, &cursor, opaque);
     v->making = note->step;
     int rc = store_commit_begin(v->store, &cursor);
@@ -262,6 +350,7 @@ int versions_poll(struct hst_engine *engine, bool *made)
         return engine_fail_extents(engine, rc);
     v->step = v->making;
     *made = true;
+    begin_copy(engine);
     return 0;
 }
 

@@ -41,6 +41,8 @@ void versions_period_begins(struct hst_engine *engine, uint64_t period);
 /** For a started COMMIT: begins its period's; whether it is made. */
 int versions_begin(struct hst_engine *engine, uint64_t period);
 int versions_poll(struct hst_engine *engine, bool *made);
+/** Before the store closes: waits for the copy that is made, or gives it up after an error. */
+void versions_close(struct hst_engine *engine);
 /** Between steps, with nothing under way: makes one of all that is, and waits for it. */
 int versions_now(struct hst_engine *engine);
 

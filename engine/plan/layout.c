@@ -335,6 +335,39 @@ uint32_t layout_first_param_in(const struct layout *layout, struct tile_range ra
     return unit->first_param + unit->param_count;
 }
 
+struct hst_param_ref layout_param_ref(const struct layout *layout, uint32_t param)
+{
+    const struct layout_param *p = &layout->params[param];
+    return (struct hst_param_ref){
+        .unit = p->unit,
+        .param = p->index,
+        .name = p->name,
+        .dim_count = p->dim_count,
+        .dims = p->dims,
+    };
+}
+
+bool layout_next_overlap(const struct layout *layout, struct tile_range range, uint32_t *next,
+                         struct layout_overlap *overlap)
+{
+    const struct layout_unit *unit = &layout->units[range.unit];
+    const uint64_t start = range.offset, end = start + range.elements;
+    for (; *next < unit->first_param + unit->param_count; ++*next) {
+        const struct layout_param *param = &layout->params[*next];
+        if (param->owner != *next)
+            continue;
+        if (param->offset >= end)
+            return false;
+        const uint64_t from = param->offset > start ? param->offset : start;
+        const uint64_t stop = param->offset + param->count;
+        const uint64_t to = stop < end ? stop : end;
+        *overlap = (struct layout_overlap){*next, from - param->offset, from - start, to - from};
+        ++*next;
+        return true;
+    }
+    return false;
+}
+
 uint32_t layout_largest_tile(const struct layout *layout)
 {
     uint64_t largest = 0;

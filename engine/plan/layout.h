@@ -81,6 +81,20 @@ struct tile_range layout_tile(const struct layout *layout, uint32_t tile);
  * with offsets.
  */
 uint32_t layout_first_param_in(const struct layout *layout, struct tile_range range);
+/** A parameter as clients see it; borrows its name and shape. */
+struct hst_param_ref layout_param_ref(const struct layout *layout, uint32_t param);
+
+/* The part of a stored parameter that lies in a tile, in elements. */
+struct layout_overlap {
+    uint32_t param;
+    uint64_t in_param, in_tile, count;
+};
+/**
+ * The parts of a tile in order of offset: *next begins as layout_first_param_in. False: there is no
+ * more.
+ */
+bool layout_next_overlap(const struct layout *layout, struct tile_range range, uint32_t *next,
+                         struct layout_overlap *overlap);
 /** The unit's largest tile, over all units, in elements. */
 uint32_t layout_largest_tile(const struct layout *layout);
 

@@ -21,15 +21,17 @@ static struct store_entry extent_of(const struct store *store, uint32_t extent)
 {
     const struct placement *p = store->placement;
     const enum extent_kind kind = (enum extent_kind)(extent / store->tiles);
-    const uint32_t tile = extent % store->tiles;
+    const uint32_t index = extent % store->tiles;
+    const uint32_t tile = store_tile(store, index);
+    const bool derived = kind == EXTENT_WEIGHTS && store->derived_weights;
+    const bool first = layout_tile(p->layout, tile).offset == 0;
     uint64_t bytes;
     (void)placement_extent(p, kind, tile, &bytes);
     return (struct store_entry){
         .tile = tile,
         .kind = (uint8_t)kind,
-        .drive = (uint8_t)(store->drives > 1 ? stripe_drive(&p->stripe, tile) : 0),
-        .flags = kind == EXTENT_WEIGHTS && store->derived_weights ? STORE_ZERO | STORE_DERIVED
-                                                                  : STORE_ZERO,
+        .drive = (uint8_t)(store->drives > 1 ? stripe_drive(&p->stripe, index) : 0),
+        .flags = (uint8_t)(STORE_ZERO | (derived ? STORE_DERIVED : 0) | (first ? STORE_UNIT : 0)),
         .bytes = (uint32_t)bytes,
     };
 }
@@ -40,13 +42,15 @@ static int size_up(struct store *store, uint32_t align_bytes, const struct store
 {
     uint64_t blocks = 0;
     for (uint32_t d = 0; d < store->drives; d++)
-        store->headers[d] = (struct store_header){.uuid = *uuid,
-                                                  .rank = store->rank,
-                                                  .world = store->world,
-                                                  .drive = d,
-                                                  .drives = store->drives,
-                                                  .align_bytes = align_bytes,
-                                                  .extents = STORE_KINDS * store->tiles};
+        store->headers[d] =
+            (struct store_header){.uuid = *uuid,
+                                  .rank = store->rank,
+                                  .world = store->world,
+                                  .drive = d,
+                                  .drives = store->drives,
+                                  .align_bytes = align_bytes,
+                                  .extents = STORE_KINDS * store->tiles,
+                                  .tile_elements = store->placement->layout->tile_elements};
     for (uint32_t i = 0; i < STORE_KINDS * store->tiles; i++) {
         const struct store_entry entry = extent_of(store, i);
         struct store_header *h = &store->headers[entry.drive];
@@ -121,7 +125,11 @@ static int form(struct store *store, const struct store_config *config, struct h
     assert(align_bytes >= STORE_PAGE_BYTES && align_bytes <= STORE_ALIGN_MAX &&
            (align_bytes & (align_bytes - 1)) == 0);
     assert(store->drives == 1 || store->drives == store->placement->stripe.drives);
-    int rc = store_draw_id(&uuid, error);
+    int rc = 0;
+    if (config->agreed)
+        uuid = config->agreed->uuid;
+    else
+        rc = store_draw_id(&uuid, error);
     rc = rc ? rc : size_up(store, align_bytes, &uuid, error);
     if (rc)
         return rc;

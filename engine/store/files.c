@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +28,15 @@ int store_refuse(struct hst_error *error, int code, int native, const char *form
     error->code = code;
     error->native = native;
     return native;
+}
+
+int store_draw_id(struct store_id *id, struct hst_error *error)
+{
+    if (getrandom(id->bytes, sizeof id->bytes, 0) == (ssize_t)sizeof id->bytes)
+        return 0;
+    return store_refuse(error, HST_E_STORE_DIR, -EIO,
+                        "getrandom gives no numbers for the store's ids. Fix: check what the "
+                        "sandbox allows");
 }
 
 /* ---- directories ---- */
@@ -201,6 +211,73 @@ int store_file_look(const struct store_directory *directory, const char *name,
     return 0;
 }
 
+/* ---- the files of a rank ---- */
+
+static int refuse_place(const struct store_set *set, uint32_t d, const struct store_header *h,
+                        struct hst_error *error)
+{
+    char name[STORE_NAME_BYTES];
+    store_file_name(set->rank, d, false, name);
+    if (set->world > 0 && h->world != set->world)
+        return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
+                            "%s/%s was written as rank %u of %u, drive %u of %u, and is opened as "
+                            "rank %u of %u. Fix: hoistway ckpt reshard %s --world %u --out DIR, "
+                            "or as many ranks",
+                            set->directories[d].path, name, h->rank, h->world, h->drive, h->drives,
+                            set->rank, set->world, set->directories[0].path, set->world);
+    return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
+                        "%s/%s was written as rank %u of %u, drive %u of %u, and is opened as "
+                        "rank %u, drive %u of %u. Fix: the same ranks, and all directories in the "
+                        "order of their files (d0, d1, ...)",
+                        set->directories[d].path, name, h->rank, h->world, h->drive, h->drives,
+                        set->rank, d, set->drives);
+}
+
+static int look(const struct store_set *set, uint32_t d, struct store_header *headers,
+                unsigned *bad_copies, struct hst_error *error)
+{
+    const char *directory = set->directories[d].path;
+    const struct store_header *h = &headers[d], *first = &headers[0];
+    char name[STORE_NAME_BYTES];
+    store_file_name(set->rank, d, false, name);
+    int rc = store_file_look(&set->directories[d], name, &headers[d], bad_copies, error);
+    if (rc == -ENOENT && d == 0)
+        return store_refuse(error, HST_E_STORE_EMPTY, rc,
+                            "%s holds no committed version: %s is not there. Fix: none needed to "
+                            "start at step 0",
+                            directory, name);
+    if (rc == -ENOENT)
+        return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
+                            "%s/%s is missing, and the store has a file for drive 0. Fix: name "
+                            "all its directories, in the order of their files (d0, d1, ...)",
+                            directory, name);
+    if (rc)
+        return rc;
+    if (!store_id_equal(&h->uuid, &first->uuid))
+        return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
+                            "%s/%s is of another store than the file in %s. Fix: name the "
+                            "directories of one store",
+                            directory, name, set->directories[0].path);
+    if (h->rank != set->rank || (set->world > 0 && h->world != set->world) || h->drive != d ||
+        h->drives != set->drives)
+        return refuse_place(set, d, h, error);
+    if (h->extents != first->extents || h->blocks != first->blocks || h->world != first->world ||
+        h->align_bytes != first->align_bytes || h->tile_elements != first->tile_elements)
+        return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
+                            "%s/%s contradicts the store's first file. Fix: restore it from a copy",
+                            directory, name);
+    return 0;
+}
+
+int store_files_look(const struct store_set *set, struct store_header *headers,
+                     unsigned *bad_copies, struct hst_error *error)
+{
+    int rc = 0;
+    for (uint32_t d = 0; d < set->drives && rc == 0; d++)
+        rc = look(set, d, headers, &bad_copies[d], error);
+    return rc;
+}
+
 /* ---- creation ---- */
 
 /* The dead writer's requests may still be on their way: they hold its lock. */
@@ -285,12 +362,17 @@ static int remove_leftover(const struct store_directory *directories, uint32_t d
     return rc;
 }
 
+static bool is_nothing(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "lost+found") == 0;
+}
+
 static int clear_name(const struct store_directory *directories, uint32_t drive, const char *text,
                       uint32_t rank, uint32_t timeout_ms, struct hst_error *error)
 {
     const struct store_directory *directory = &directories[drive];
     struct name name;
-    if (strcmp(text, ".") == 0 || strcmp(text, "..") == 0 || strcmp(text, "lost+found") == 0)
+    if (is_nothing(text))
         return 0;
     if (!name_parse(text, &name))
         return refuse_file(directory, text, HST_E_STORE_TAKEN, -EEXIST,
@@ -304,21 +386,43 @@ static int clear_name(const struct store_directory *directories, uint32_t drive,
     return remove_leftover(directories, drive, text, timeout_ms, error);
 }
 
+static DIR *list(const struct store_directory *directory, struct hst_error *error)
+{
+    const int fd = openat(directory->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *names = fd < 0 ? NULL : fdopendir(fd);
+    if (names)
+        return names;
+    store_refuse(error, HST_E_STORE_DIR, -errno,
+                 "%s can not be listed: %s. Fix: give another --store", directory->path,
+                 strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return NULL;
+}
+
+int store_directory_is_empty(const struct store_directory *directory, struct hst_error *error)
+{
+    DIR *names = list(directory, error);
+    int rc = names ? 0 : error->native;
+    for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;)
+        if (!is_nothing(entry->d_name))
+            rc = refuse_file(directory, entry->d_name, HST_E_STORE_TAKEN, -EEXIST,
+                             "is there: a new store has its directory to itself. Fix: give an "
+                             "empty directory, or one that does not exist",
+                             error);
+    if (names)
+        closedir(names);
+    return rc;
+}
+
 int store_directories_clear(const struct store_directory *directories, uint32_t drives,
                             uint32_t rank, uint32_t lock_timeout_ms, struct hst_error *error)
 {
     int rc = 0;
     for (uint32_t d = drives; d-- > 0 && rc == 0;) { /* drive 0's tells what the others are */
-        const int fd = openat(directories[d].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        DIR *names = fd < 0 ? NULL : fdopendir(fd);
-        if (!names) {
-            rc = store_refuse(error, HST_E_STORE_DIR, -errno,
-                              "%s can not be listed: %s. Fix: give another --store",
-                              directories[d].path, strerror(errno));
-            if (fd >= 0)
-                close(fd);
-            return rc;
-        }
+        DIR *names = list(&directories[d], error);
+        if (!names)
+            return error->native;
         for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;)
             rc = clear_name(directories, d, entry->d_name, rank, lock_timeout_ms, error);
         closedir(names);

@@ -26,12 +26,18 @@ struct store_directory {
 int store_refuse(struct hst_error *error, int code, int native, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/** Random. Errors: -EIO the sandbox gives no numbers. */
+int store_draw_id(struct store_id *id, struct hst_error *error);
+
 /** Errors: -EPERM another's directory, or one that others can enter; open(2)'s. */
 int store_directory_open(const char *path, struct store_directory *directory,
                          struct hst_error *error);
 /** Accepts a closed one. */
 void store_directory_close(struct store_directory *directory);
 int store_directory_sync(const struct store_directory *directory, struct hst_error *error);
+
+/** Nothing is in it, but for lost+found. Errors: -EEXIST, the first that is; the system's. */
+int store_directory_is_empty(const struct store_directory *directory, struct hst_error *error);
 
 void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STORE_NAME_BYTES]);
 /** Bytes that this file of a store takes in the directory already; 0 where it can not be seen. */
@@ -48,6 +54,19 @@ void store_file_path(const struct store_directory *directory, const char *name,
  */
 int store_file_look(const struct store_directory *directory, const char *name,
                     struct store_header *header, unsigned *bad_copies, struct hst_error *error);
+
+/* The files of one rank. */
+struct store_set {
+    const struct store_directory *directories; /* [drives] */
+    uint32_t drives, rank, world;              /* world 0: whatever the files say */
+};
+/**
+ * Looks at all files of a rank, and whether they belong together. headers, bad_copies: [drives].
+ * Errors: -ENOENT the first is not there: no version was ever committed; store_file_look's; -EINVAL
+ * another store's, rank's or drive's, or one is missing.
+ */
+int store_files_look(const struct store_set *set, struct store_header *headers,
+                     unsigned *bad_copies, struct hst_error *error);
 
 /**
  * Makes sure that a store can be created in these directories: refuses names that are not a

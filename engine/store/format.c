@@ -3,6 +3,7 @@
  * File headers and superblocks. A header holds sizes alone and every offset follows from them, so
  * that there is no offset to be wrong; a superblock points at manifests by slot.
  */
+#include "plan/layout.h"
 #include "store/bytes.h"
 
 #include <errno.h>
@@ -169,7 +170,7 @@ uint64_t store_manifest_at(const struct store_header *h, unsigned slot, unsigned
 
 /* ---- file header ---- */
 
-#define HEADER_END 120u
+#define HEADER_END 128u
 
 void store_header_encode(const struct store_header *h, unsigned copy, unsigned char *page)
 {
@@ -188,6 +189,7 @@ void store_header_encode(const struct store_header *h, unsigned copy, unsigned c
     put_u64(page + 96, h->slot_bytes);
     put_u64(page + 104, h->derived_bytes);
     put_u64(page + 112, store_file_bytes(h));
+    put_u64(page + 120, h->tile_elements);
     page_seal(page, 0, copy);
 }
 
@@ -214,6 +216,9 @@ static struct store_flaw check_header(const unsigned char *page, const struct st
     uint64_t file_bytes = store_file_bytes(h);
     if (file_bytes == 0 || file_bytes != get_u64(page + 112))
         return flaw(-EINVAL, "its file size");
+    if (h->tile_elements == 0 || h->tile_elements > UINT32_MAX ||
+        h->tile_elements % LAYOUT_UNIT_ALIGN)
+        return flaw(-EINVAL, "its elements per tile");
     if (!is_zero(page + HEADER_END, STORE_PAGE_BYTES - HEADER_END))
         return flaw(-EINVAL, "bytes behind its fields are not zero");
     return flaw(0, NULL);
@@ -237,6 +242,7 @@ struct store_flaw store_header_decode(const unsigned char *page, unsigned copy,
         .manifest_bytes = get_u64(page + 88),
         .slot_bytes = get_u64(page + 96),
         .derived_bytes = get_u64(page + 104),
+        .tile_elements = get_u64(page + 120),
     };
     found = check_header(page, &h);
     if (found.error == 0)

@@ -55,6 +55,7 @@ struct store_header {
     uint64_t manifest_bytes;       /* room for one; the same in all files of a store */
     uint64_t slot_bytes;           /* of this drive's extents in one slot */
     uint64_t derived_bytes;        /* of those that have only one and are in no commit */
+    uint64_t tile_elements;        /* of a whole tile; a unit's last one may be shorter */
 };
 
 /* Pages are STORE_PAGE_BYTES. */
@@ -120,12 +121,13 @@ bool store_id_equal(const struct store_id *a, const struct store_id *b);
 enum store_flag {
     STORE_ZERO = 1u << 0,    /* never written: reads as zeros, no drive is asked */
     STORE_DERIVED = 1u << 1, /* has one slot and no bytes in a version: rebuilt after an open */
+    STORE_UNIT = 1u << 2,    /* the first tile of a unit of the model */
     /* in memory only: a write is in flight. No manifest is written while there is any */
     STORE_WRITING = 1u << 7,
 };
 
 struct store_entry {
-    uint32_t tile;
+    uint32_t tile; /* its number in the whole model: a rank of several has some of them */
     uint8_t kind, drive, slot, flags;
     uint64_t offset;  /* in the drive's file, in slot 0; slot 1 is slot_bytes behind */
     uint32_t bytes;

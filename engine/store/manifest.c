@@ -153,7 +153,7 @@ static const char *check_entry(const struct store_entry *e, const struct store_h
 {
     if (e->drive >= headers[0].drives || e->slot > 1)
         return "an extent's drive or slot";
-    if (e->flags & ~(unsigned)(STORE_ZERO | STORE_DERIVED))
+    if (e->flags & ~(unsigned)(STORE_ZERO | STORE_DERIVED | STORE_UNIT))
         return "an extent's flags";
     if (e->bytes == 0 || e->bytes % STORE_PAGE_BYTES)
         return "an extent's size";
@@ -174,10 +174,25 @@ static const char *check_entry(const struct store_entry *e, const struct store_h
     return NULL;
 }
 
+/* Tiles rise; one rank has them all; states are those of the same tiles. */
+static bool tile_is_possible(const unsigned char *bytes, const struct store_header *header,
+                             uint32_t extent, const struct store_entry *entry)
+{
+    const uint32_t tiles = header->extents / STORE_KINDS;
+    struct store_entry other;
+    if (entry->kind != extent / tiles)
+        return false;
+    if (header->world == 1)
+        return entry->tile == extent % tiles;
+    if (extent % tiles == 0 && entry->kind == 0)
+        return true;
+    store_entry_get(bytes, entry->kind == 0 ? extent - 1 : extent - tiles, &other);
+    return entry->kind == 0 ? entry->tile > other.tile : entry->tile == other.tile;
+}
+
 static const char *check_entries(const unsigned char *bytes, const struct store_header *headers,
                                  uint64_t version)
 {
-    const uint32_t tiles = headers[0].extents / STORE_KINDS;
     struct place next = {.block = 0};
     for (uint32_t d = 0; d < headers[0].drives; d++) {
         next.slot[d] = store_data_at(&headers[d]);
@@ -186,7 +201,7 @@ static const char *check_entries(const unsigned char *bytes, const struct store_
     for (uint32_t i = 0; i < headers[0].extents; i++) {
         struct store_entry entry;
         store_entry_get(bytes, i, &entry);
-        if (entry.kind != i / tiles || entry.tile != i % tiles)
+        if (!tile_is_possible(bytes, &headers[0], i, &entry))
             return "the order of its extents";
         const char *what = check_entry(&entry, headers, version, &next);
         if (what)

@@ -57,48 +57,6 @@ static int refuse_extent(const struct opening *o, int native)
 
 /* ---- R1, R2: files ---- */
 
-static int look(struct opening *o, uint32_t d)
-{
-    struct store *store = o->store;
-    const char *directory = store->directories[d].path;
-    struct store_header *h = &store->headers[d];
-    char name[STORE_NAME_BYTES];
-    store_file_name(store->rank, d, false, name);
-    int rc = store_file_look(&store->directories[d], name, h, &o->bad_headers[d], o->error);
-    if (rc == -ENOENT && d == 0)
-        return store_refuse(o->error, HST_E_STORE_EMPTY, rc,
-                            "%s holds no committed version: %s is not there. Fix: none needed to "
-                            "start at step 0",
-                            directory, name);
-    if (rc == -ENOENT)
-        return store_refuse(o->error, HST_E_STORE_MIXED, -EINVAL,
-                            "%s/%s is missing, and the store has a file for drive 0. Fix: name "
-                            "all its directories, in the order of their files (d0, d1, ...)",
-                            directory, name);
-    if (rc)
-        return rc;
-    if (!store_id_equal(&h->uuid, &store->headers[0].uuid))
-        return store_refuse(o->error, HST_E_STORE_MIXED, -EINVAL,
-                            "%s/%s is of another store than the file in %s. Fix: name the "
-                            "directories of one store",
-                            directory, name, store->directories[0].path);
-    if (h->rank != store->rank || h->world != store->world || h->drive != d ||
-        h->drives != store->drives)
-        return store_refuse(o->error, HST_E_STORE_MIXED, -EINVAL,
-                            "%s/%s was written as rank %u of %u, drive %u of %u, and is opened as "
-                            "rank %u of %u, drive %u of %u. Fix: the same ranks, and all "
-                            "directories in the order of their files (d0, d1, ...)",
-                            directory, name, h->rank, h->world, h->drive, h->drives, store->rank,
-                            store->world, d, store->drives);
-    const struct store_header *first = &store->headers[0];
-    if (h->extents != first->extents || h->blocks != first->blocks ||
-        h->align_bytes != first->align_bytes)
-        return store_refuse(o->error, HST_E_STORE_MIXED, -EINVAL,
-                            "%s/%s contradicts the store's first file. Fix: restore it from a copy",
-                            directory, name);
-    return 0;
-}
-
 static int open_file(struct opening *o, uint32_t d)
 {
     struct store *store = o->store;
@@ -137,10 +95,10 @@ static int sync_files(struct opening *o)
 
 static int open_files(struct opening *o)
 {
-    int rc = 0;
-    for (uint32_t d = 0; d < o->store->drives && rc == 0; d++)
-        rc = look(o, d);
-    for (uint32_t d = 0; d < o->store->drives && rc == 0; d++)
+    struct store *store = o->store;
+    const struct store_set set = {store->directories, store->drives, store->rank, store->world};
+    int rc = store_files_look(&set, store->headers, o->bad_headers, o->error);
+    for (uint32_t d = 0; d < store->drives && rc == 0; d++)
         rc = open_file(o, d);
     return rc ? rc : sync_files(o);
 }
@@ -216,7 +174,7 @@ static uint64_t wanted_bytes(const struct store *store, uint32_t extent)
 {
     uint64_t bytes;
     (void)placement_extent(store->placement, (enum extent_kind)(extent / store->tiles),
-                           extent % store->tiles, &bytes);
+                           store_tile(store, extent % store->tiles), &bytes);
     return bytes;
 }
 

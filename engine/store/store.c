@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define REAP_BATCH 32
 
@@ -37,6 +36,11 @@ int store_fail(struct store *store, int native, const char *what)
 uint32_t store_extent_of(const struct store *store, enum extent_kind kind, uint32_t index)
 {
     return (uint32_t)kind * store->tiles + index;
+}
+
+uint32_t store_tile(const struct store *store, uint32_t index)
+{
+    return share_tile(store->placement->layout, store_share(store), index);
 }
 
 /* The version that writes belong to. */
@@ -216,15 +220,6 @@ static const struct extents_ops STORE_OPS = {
 
 /* ---- life ---- */
 
-int store_draw_id(struct store_id *id, struct hst_error *error)
-{
-    if (getrandom(id->bytes, sizeof id->bytes, 0) == (ssize_t)sizeof id->bytes)
-        return 0;
-    return store_refuse(error, HST_E_STORE_DIR, -EIO,
-                        "getrandom gives no numbers for the store's ids. Fix: check what the "
-                        "sandbox allows");
-}
-
 struct store *store_new(const struct store_config *config, struct hst_error *error)
 {
     assert(config->drive_count >= 1 && config->drive_count <= STRIPE_DRIVES_MAX);
@@ -241,7 +236,7 @@ struct store *store_new(const struct store_config *config, struct hst_error *err
     store->drives = config->drive_count;
     store->derived_weights = config->derived_weights;
     store->revertible = config->revertible;
-    store->tiles = placement_extents(config->placement, EXTENT_WEIGHTS);
+    store->tiles = share_tiles(config->placement->layout, store_share(store));
     store->version = STORE_NO_VERSION;
     for (uint32_t d = 0; d < store->drives; d++) {
         store->aio[d] = config->drives[d].aio;
@@ -255,7 +250,9 @@ struct store *store_new(const struct store_config *config, struct hst_error *err
             return NULL;
         }
     }
-    if (store_draw_id(&store->incarnation, error)) {
+    if (config->agreed) {
+        store->incarnation = config->agreed->incarnation;
+    } else if (store_draw_id(&store->incarnation, error)) {
         store_free(store);
         return NULL;
     }

@@ -44,6 +44,7 @@ static struct store_header a_header(uint32_t drive)
         .blocks = STORE_KINDS * TILES + 1,
         .slot_bytes = 5 * 1024 * 1024,
         .derived_bytes = drive == 0 ? 16384 : 0,
+        .tile_elements = 8192,
     };
     h.manifest_bytes = store_manifest_room(h.extents, h.blocks, h.align_bytes);
     return h;
@@ -167,7 +168,10 @@ static void hostile_headers_are_refused(void **state)
         {104, 8, UINT64_MAX - 8191, -EINVAL},
         {112, 8, 0, -EINVAL}, /* file */
         {112, 8, UINT64_MAX, -EINVAL},
-        {120, 1, 1, -EINVAL}, /* beside the fields */
+        {120, 4, 0, -EINVAL}, /* elements per tile */
+        {120, 4, 4097, -EINVAL},
+        {120, 8, UINT64_C(4096) << 32, -EINVAL},
+        {128, 1, 1, -EINVAL}, /* beside the fields */
         {4095, 1, 1, -EINVAL},
     };
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
@@ -384,13 +388,14 @@ static void hostile_manifests_are_refused(void **state)
         {120, 1, 1, -EINVAL},
         {4095, 1, 1, -EINVAL},
         {ENTRY(1), 4, 2, -EINVAL},     /* tile: not its turn */
+        {ENTRY(4), 4, 2, -EINVAL},     /* states of another tile */
         {ENTRY(1) + 4, 1, 1, -EINVAL}, /* kind */
         {ENTRY(1) + 4, 1, 9, -EINVAL},
         {ENTRY(1) + 5, 1, 2, -EINVAL},             /* drive: there is none */
         {ENTRY(1) + 5, 1, 1, -EINVAL},             /* another one's offset */
         {ENTRY(1) + 6, 1, 2, -EINVAL},             /* slot */
         {ENTRY(2) + 6, 1, 1, -EINVAL},             /* slot of a derived one */
-        {ENTRY(1) + 7, 1, 4, -EINVAL},             /* unknown flag */
+        {ENTRY(1) + 7, 1, 8, -EINVAL},             /* unknown flag */
         {ENTRY(1) + 7, 1, 0x80, -EINVAL},          /* a flag of memory's */
         {ENTRY(1) + 7, 1, STORE_ZERO, -EINVAL},    /* never written, in version 1 */
         {ENTRY(1) + 7, 1, STORE_DERIVED, -EINVAL}, /* in the zone of others */

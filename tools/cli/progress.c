@@ -10,7 +10,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define INTERVAL_S 10.0
+#define INTERVAL_S          10.0
+#define TERMINAL_INTERVAL_S 0.1
 
 struct stall {
     const char *name;
@@ -68,6 +69,18 @@ static int terminal_columns(void)
     return size.ws_col - 1;
 }
 
+static void show(struct progress *progress, const char *line, bool last)
+{
+    if (!progress->terminal) {
+        fprintf(stderr, "%s\n", line);
+        return;
+    }
+    fprintf(stderr, "\r%.*s\033[K", terminal_columns(), line);
+    progress->line_open = true;
+    if (last)
+        progress_interrupt(progress);
+}
+
 void progress_show(struct progress *progress, const struct step_report *step)
 {
     char line[PROGRESS_LINE_BYTES];
@@ -75,14 +88,30 @@ void progress_show(struct progress *progress, const struct step_report *step)
         return;
     progress->last_s = step->elapsed_s;
     progress_format(step, line);
-    if (progress->terminal) {
-        fprintf(stderr, "\r%.*s\033[K", terminal_columns(), line);
-        progress->line_open = true;
-        if (step->step == step->steps)
-            progress_interrupt(progress);
-    } else {
-        fprintf(stderr, "%s\n", line);
-    }
+    show(progress, line, step->step == step->steps);
+}
+
+void progress_bytes_format(const struct byte_report *report, char line[PROGRESS_LINE_BYTES])
+{
+    char done[TEXT_BYTES], total[TEXT_BYTES], rate[TEXT_BYTES], eta[TEXT_BYTES];
+    const double per_s = (double)report->done_bytes / fmax(report->elapsed_s, 1e-9);
+    const double left = (double)(report->total_bytes - report->done_bytes) / fmax(per_s, 1e-9);
+    snprintf(line, PROGRESS_LINE_BYTES, "%.100s %s of %s %.0f%% | %s/s | eta %s", report->what,
+             text_size(report->done_bytes, done), text_size(report->total_bytes, total),
+             100.0 * (double)report->done_bytes / fmax((double)report->total_bytes, 1),
+             text_size((uint64_t)per_s, rate), text_duration(left, eta));
+}
+
+void progress_bytes(struct progress *progress, const struct byte_report *report)
+{
+    char line[PROGRESS_LINE_BYTES];
+    const bool last = report->done_bytes == report->total_bytes;
+    const double interval_s = progress->terminal ? TERMINAL_INTERVAL_S : INTERVAL_S;
+    if (progress->quiet || (!last && report->elapsed_s - progress->last_s < interval_s))
+        return;
+    progress->last_s = last ? 0 : report->elapsed_s; /* what comes next has a clock of its own */
+    progress_bytes_format(report, line);
+    show(progress, line, last);
 }
 
 void progress_interrupt(struct progress *progress)

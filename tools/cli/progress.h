@@ -25,6 +25,16 @@ struct progress {
 };
 void progress_init(struct progress *progress, bool quiet);
 void progress_show(struct progress *progress, const struct step_report *step);
+/* What reading or writing many bytes has come to. */
+struct byte_report {
+    const char *what; /* "verify step 120" */
+    uint64_t done_bytes, total_bytes;
+    double elapsed_s;
+};
+/** "verify step 120 1.5 GiB of 4.0 GiB 38% | 3.0 GiB/s | eta 1s". Pure. */
+void progress_bytes_format(const struct byte_report *report, char line[PROGRESS_LINE_BYTES]);
+/** The same for bytes: on a terminal ten lines a second at most, else one every 10 seconds. */
+void progress_bytes(struct progress *progress, const struct byte_report *report);
 /** Ends a step line that is still open on the terminal, before anything else is printed. */
 void progress_interrupt(struct progress *progress);
 

@@ -48,6 +48,23 @@ const char *hf_model_unused(const struct hf_model *model);
 int hf_model_read(struct hf_model *model, const char *name, uint64_t offset, float *dst,
                   size_t count, struct hst_error *error);
 
+/* ---- a look ---------------------------------------------------------------------------------- */
+
+struct hf_look_tensor {
+    const char *name, *dtype, *file; /* live as long as the look */
+    uint32_t dim_count;
+    const uint64_t *dims;
+    uint64_t bytes;
+};
+/**
+ * Opens a safetensors file, or all of a directory, of whatever model: the headers are checked, the
+ * tensors' bytes are not read. To be closed with hf_model_close. E410, E411, E106.
+ */
+int hf_look_open(const char *path, struct hf_model **model, struct hst_error *error);
+/** The i-th tensor by name; false beyond the last. */
+bool hf_look_tensor(const struct hf_model *model, size_t i, struct hf_look_tensor *tensor);
+size_t hf_look_files(const struct hf_model *model);
+
 /* ---- export ---------------------------------------------------------------------------------- */
 
 struct hf_tensor {

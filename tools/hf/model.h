@@ -51,7 +51,10 @@ void hf_note(struct hf_model *model, enum fail_code code, bool warning, const ch
 int hf_fix(struct hst_error *error, int native);
 /** DIRECTORY/NAME, to be freed; null without memory. */
 char *hf_path(const struct hf_model *model, const char *name);
-/** Opens all files with weights and checks them against each other. */
+/** Opens one file with weights, or all of the directory, and checks them against each other. */
+int hf_weights_open_file(struct hf_model *model, char *name, struct hst_error *error);
+int hf_weights_find(struct hf_model *model, struct hst_error *error);
+/** The second of these, and what the weights mean for a model that is trained. */
 int hf_weights_open(struct hf_model *model, struct hst_error *error);
 void hf_weights_close(struct hf_model *model);
 #endif

@@ -206,21 +206,28 @@ static void note_dtype(struct hf_model *model)
     }
 }
 
+int hf_weights_open_file(struct hf_model *model, char *name, struct hst_error *error)
+{
+    char *const names[] = {name};
+    int rc = open_files(model, names, 1, FAIL_SAFETENSORS, error);
+    return rc ? rc : sort_tensors(model, error);
+}
+
+int hf_weights_find(struct hf_model *model, struct hst_error *error)
+{
+    char single[] = "model.safetensors";
+    if (faccessat(model->directory_fd, single, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return hf_weights_open_file(model, single, error);
+    char *path = hf_path(model, "model.safetensors.index.json");
+    int rc = path ? open_sharded(model, path, error)
+                  : fail(error, FAIL_SAFETENSORS, -ENOMEM, "no memory");
+    free(path);
+    return rc;
+}
+
 int hf_weights_open(struct hf_model *model, struct hst_error *error)
 {
-    char single[] = "model.safetensors", *const names[] = {single};
-    char *path = hf_path(model, "model.safetensors.index.json");
-    if (!path)
-        return fail(error, FAIL_SAFETENSORS, -ENOMEM, "no memory");
-    int rc;
-    if (faccessat(model->directory_fd, single, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-        rc = open_files(model, names, 1, FAIL_SAFETENSORS, error);
-        if (!rc)
-            rc = sort_tensors(model, error);
-    } else {
-        rc = open_sharded(model, path, error);
-    }
-    free(path);
+    int rc = hf_weights_find(model, error);
     if (!rc)
         rc = check_tied(model, error);
     if (!rc)

@@ -63,8 +63,20 @@ int train_export_check(const struct train_export *x, struct hst_error *error)
     return native;
 }
 
+static int save_engine(void *from, const struct hst_writer *writer, struct hst_error *error)
+{
+    (void)error; /* the engine keeps its own */
+    return hst_engine_save(from, writer);
+}
+
 int train_export_write(const struct train_export *x, struct hst_engine *engine,
                        struct hst_error *error)
+{
+    return train_export_from(x, save_engine, engine, error);
+}
+
+int train_export_from(const struct train_export *x, train_save *save, void *from,
+                      struct hst_error *error)
 {
     struct sink sink = {.stopped = x->stopped, .error = error};
     struct hf_export_desc desc = {0};
@@ -76,7 +88,7 @@ int train_export_write(const struct train_export *x, struct hst_engine *engine,
     if (native)
         return native;
     const struct hst_writer writer = {.write = write_tensor, .context = &sink};
-    native = hst_engine_save(engine, &writer);
+    native = save(from, &writer, error);
     if (native)
         hf_export_abort(&sink.files);
     return native ? native : hf_export_commit(&sink.files, error);

@@ -7,5 +7,7 @@ int verb_train(int argc, char **argv);
 int verb_demo(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
 int verb_bench(int argc, char **argv);
+int verb_inspect(int argc, char **argv);
+int verb_ckpt(int argc, char **argv);
 
 #endif

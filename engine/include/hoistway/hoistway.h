@@ -187,6 +187,14 @@ struct hst_config {
      */
     const char *durability;
     enum hst_update_time update_time;
+    /*
+     * Copies of versions that are kept in the store's directories, the oldest removed for the next
+     * (0: none), and from how many steps to how many: of the first version at or after each
+     * multiple (0: 1,000). While one is made, by the file system where it can share bytes, no
+     * version follows. Not with an update that is optimistic.
+     */
+    uint32_t keep;
+    uint64_t keep_every;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

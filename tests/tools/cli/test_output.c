@@ -256,6 +256,18 @@ static void the_step_line_reads_as_documented(void **state)
                               "update 50% | eta 0s");
 }
 
+static void the_line_of_bytes_reads_as_documented(void **state)
+{
+    (void)state;
+    char line[PROGRESS_LINE_BYTES];
+    const struct byte_report some = {"verify step 120", 3u << 29, 1ull << 32, 0.5};
+    progress_bytes_format(&some, line);
+    assert_string_equal(line, "verify step 120 1.5 GiB of 4.0 GiB 38% | 3.0 GiB/s | eta 1s");
+    const struct byte_report none = {"export", 0, 0, 0};
+    progress_bytes_format(&none, line);
+    assert_string_equal(line, "export 0 B of 0 B 0% | 0 B/s | eta 0s");
+}
+
 static void without_a_terminal_a_line_comes_every_10_seconds(void **state)
 {
     (void)state;
@@ -358,6 +370,7 @@ int main(void)
         cmocka_unit_test(what_is_not_a_log_is_neither_replaced_nor_followed),
         cmocka_unit_test(without_a_path_nothing_is_logged),
         cmocka_unit_test(the_step_line_reads_as_documented),
+        cmocka_unit_test(the_line_of_bytes_reads_as_documented),
         cmocka_unit_test(without_a_terminal_a_line_comes_every_10_seconds),
         cmocka_unit_test(quantities_have_the_unit_that_fits),
         cmocka_unit_test(the_warmup_rises_linearly_to_the_peak),

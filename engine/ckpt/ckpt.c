@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opens a store for reading: all ranks' files, the version that all of them have, and what the
+ * model is made of as far as the files tell. Everything is checked against the way in which it
+ * would have been written.
+ */
+#include "ckpt/ckpt.h"
+
+#include "engine_state.h"
+#include "exec/version_text.h"
+#include "plan/record.h"
+#include "plan/share.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int refuse(const struct hst_ckpt *ckpt, int code, int native, const char *what,
+                  struct hst_error *error)
+{
+    return store_refuse(error, code, native, "the store in %s %s", ckpt->paths[0], what);
+}
+
+static int no_memory(struct hst_error *error)
+{
+    return store_refuse(error, HST_E_BUDGET, -ENOMEM,
+                        "no memory for the store's tables. Fix: end other programs");
+}
+
+/* ---- directories ---- */
+
+int ckpt_split(const char *store, char *paths[STRIPE_DRIVES_MAX])
+{
+    int count = 0;
+    for (const char *at = store; *at; at += strcspn(at, ","), at += *at == ',') {
+        if (count == STRIPE_DRIVES_MAX || *at == ',')
+            return -EINVAL;
+        paths[count] = strndup(at, strcspn(at, ","));
+        if (!paths[count++])
+            return -ENOMEM;
+    }
+    return count > 0 ? count : -EINVAL;
+}
+
+static int open_directories(struct hst_ckpt *ckpt, struct hst_error *error)
+{
+    int rc = 0;
+    for (uint32_t d = 0; d < ckpt->drives && rc == 0; d++)
+        rc = store_directory_open(ckpt->paths[d], &ckpt->directories[d], error);
+    return rc;
+}
+
+static void close_directories(struct hst_ckpt *ckpt)
+{
+    for (uint32_t d = 0; d < ckpt->drives; d++)
+        store_directory_close(&ckpt->directories[d]);
+}
+
+/* ---- ranks ---- */
+
+/* As many as the first one's file says. */
+static int open_ranks(struct hst_ckpt *ckpt, struct hst_error *error)
+{
+    int rc = 0;
+    ckpt->looks = calloc(1, sizeof *ckpt->looks);
+    if (!ckpt->looks)
+        return no_memory(error);
+    ckpt->world = 1;
+    rc = look_open(ckpt->directories, ckpt->drives, 0, ckpt->held, ckpt->looks, error);
+    const uint32_t world = rc ? 1 : ckpt->looks[0].headers[0].world;
+    if (world > CKPT_RANKS_MAX)
+        return refuse(ckpt, HST_E_STORE_FORMAT, -EINVAL,
+                      "is of more ranks than 4,096. Fix: restore its files from a copy", error);
+    struct look *looks = world > 1 ? realloc(ckpt->looks, world * sizeof *looks) : ckpt->looks;
+    if (!looks)
+        return no_memory(error);
+    ckpt->looks = looks;
+    for (uint32_t r = 1; r < world && rc == 0; r++) {
+        rc = look_open(ckpt->directories, ckpt->drives, r, ckpt->held, &ckpt->looks[r], error);
+        ckpt->world = r + 1;
+        if (rc == -ENOENT)
+            rc = store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
+                              "the store in %s is of %u ranks, and the file of rank %u is not "
+                              "there. Fix: bring the files of all ranks together",
+                              ckpt->paths[0], world, r);
+        else if (rc == 0 && (ckpt->looks[r].headers[0].world != world ||
+                             !store_id_equal(&ckpt->looks[r].headers[0].uuid,
+                                             &ckpt->looks[0].headers[0].uuid)))
+            rc = store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
+                              "in %s the file of rank %u is of another store than that of rank 0. "
+                              "Fix: bring the files of one store together",
+                              ckpt->paths[0], r);
+    }
+    return rc;
+}
+
+/* The version that all ranks have, with its manifests. */
+static int load_version(struct hst_ckpt *ckpt, struct hst_error *error)
+{
+    struct store_candidates *all = calloc(ckpt->world, sizeof *all);
+    if (!all)
+        return no_memory(error);
+    for (uint32_t r = 0; r < ckpt->world; r++)
+        all[r] = ckpt->looks[r].candidates;
+    const struct store_candidate *x = store_choose_version(all, ckpt->world, STORE_NO_VERSION);
+    int rc = x ? 0
+               : refuse(ckpt, HST_E_STORE_MIXED, -EINVAL,
+                        "has no version that all of its ranks have. Fix: bring the files of one "
+                        "moment together",
+                        error);
+    for (uint32_t r = 0; r < ckpt->world && rc == 0; r++)
+        rc = look_load(&ckpt->looks[r], x, error);
+    free(all);
+    return rc;
+}
+
+/* ---- what the version says beside the bytes ---- */
+
+static int refuse_format(const struct hst_ckpt *ckpt, const char *what, struct hst_error *error)
+{
+    return store_refuse(
+        error, HST_E_STORE_FORMAT, -EINVAL,
+        "the store in %s can not be read: %s. Fix: use the version of hoistway that "
+        "wrote it",
+        ckpt->paths[0], what);
+}
+
+static int read_settings(struct hst_ckpt *ckpt, struct hst_error *error)
+{
+    struct version_text text;
+    uint64_t precision = 0, state = 0;
+    if (!version_text_split(&ckpt->looks[0].about.cursor, &text) ||
+        text.settings_bytes >= sizeof ckpt->settings)
+        return refuse_format(ckpt, "what stands beside its bytes is not this engine's", error);
+    memcpy(ckpt->settings, text.settings, text.settings_bytes);
+    ckpt->cursor = text.cursor;
+    ckpt->cursor_bytes = text.cursor_bytes;
+    if (!version_text_number(ckpt->settings, "precision ", 10, &precision) ||
+        !version_text_number(ckpt->settings, "state ", 10, &state) ||
+        precision < HST_PRECISION_FP32 || precision > HST_PRECISION_FP16 ||
+        state > HST_STATE_BF16 || (state == HST_STATE_BF16 && precision != HST_PRECISION_BF16))
+        return refuse_format(ckpt, "its precision is none that is known", error);
+    ckpt->precision = (enum hst_precision)precision;
+    ckpt->state = (enum hst_state)state;
+    ckpt->bytes = record_bytes(ckpt->precision, ckpt->state);
+    return 0;
+}
+
+/* ---- tiles and units ---- */
+
+/* Every tile of the model is some rank's, once. */
+static int map_tiles(struct hst_ckpt *ckpt, struct hst_error *error)
+{
+    uint64_t total = 0;
+    struct store_entry entry;
+    for (uint32_t r = 0; r < ckpt->world; r++)
+        total += ckpt->looks[r].headers[0].extents / STORE_KINDS;
+    ckpt->tiles = total < UINT32_MAX ? malloc(total * sizeof *ckpt->tiles) : NULL;
+    if (!ckpt->tiles)
+        return no_memory(error);
+    memset(ckpt->tiles, 0xff, total * sizeof *ckpt->tiles);
+    for (uint32_t r = 0; r < ckpt->world; r++) {
+        for (uint32_t i = 0; i < ckpt->looks[r].headers[0].extents / STORE_KINDS; i++) {
+            store_entry_get(ckpt->looks[r].manifest, i, &entry);
+            if (entry.tile >= total || ckpt->tiles[entry.tile].rank != UINT32_MAX)
+                return refuse(ckpt, HST_E_STORE_MIXED, -EINVAL,
+                              "has ranks whose tiles are not one model's. Fix: bring the files of "
+                              "one store together",
+                              error);
+            ckpt->tiles[entry.tile] = (struct ckpt_tile){r, i};
+        }
+    }
+    ckpt->layout.tile_count = (uint32_t)total; /* none is left out: there are as many places */
+    return 0;
+}
+
+static void entry_of(const struct hst_ckpt *ckpt, uint32_t tile, enum extent_kind kind,
+                     struct store_entry *entry)
+{
+    const struct look *look = &ckpt->looks[ckpt->tiles[tile].rank];
+    const uint32_t tiles = look->headers[0].extents / STORE_KINDS;
+    store_entry_get(look->manifest, (uint32_t)kind * tiles + ckpt->tiles[tile].index, entry);
+}
+
+/* Units begin where their first tiles say. */
+static int build_layout(struct hst_ckpt *ckpt, struct hst_error *error)
+{
+    struct layout *layout = &ckpt->layout;
+    const uint32_t tiles = layout->tile_count;
+    struct store_entry entry;
+    for (uint32_t t = 0; t < tiles; t++) {
+        entry_of(ckpt, t, EXTENT_WEIGHTS, &entry);
+        layout->unit_room += (entry.flags & STORE_UNIT) != 0;
+    }
+    layout->units = calloc((size_t)layout->unit_room + 1, sizeof *layout->units);
+    if (!layout->units)
+        return no_memory(error);
+    for (uint32_t t = 0; t < tiles; t++) {
+        entry_of(ckpt, t, EXTENT_WEIGHTS, &entry);
+        layout->unit_count += (entry.flags & STORE_UNIT) != 0;
+        if (layout->unit_count == 0)
+            return refuse_format(ckpt, "its first tile begins no unit", error);
+        layout->units[layout->unit_count - 1].elements += entry.bytes / ckpt->bytes.weights;
+    }
+    const int rc = layout_seal(layout, ckpt->looks[0].headers[0].tile_elements);
+    return rc == 0 && layout->tile_count == tiles
+               ? 0
+               : refuse_format(ckpt, "its units are not made of whole tiles", error);
+}
+
+/* Tile by tile: the sizes that a layout of these units gives, and the share of its rank. */
+static int check_tiles(struct hst_ckpt *ckpt, struct hst_error *error)
+{
+    const struct layout *layout = &ckpt->layout;
+    struct store_entry weights, states;
+    entry_of(ckpt, 0, EXTENT_WEIGHTS, &weights);
+    ckpt->derived_weights = (weights.flags & STORE_DERIVED) != 0;
+    if (ckpt->derived_weights != (ckpt->precision == HST_PRECISION_FP16))
+        return refuse_format(ckpt, "its weights and its precision contradict each other", error);
+    for (uint32_t t = 0; t < layout->tile_count; t++) {
+        const struct tile_range range = layout_tile(layout, t);
+        entry_of(ckpt, t, EXTENT_WEIGHTS, &weights);
+        entry_of(ckpt, t, EXTENT_STATES, &states);
+        if (weights.bytes != (uint64_t)range.elements * ckpt->bytes.weights ||
+            states.bytes != record_layout(ckpt->bytes, range.elements).bytes ||
+            ((weights.flags & STORE_DERIVED) != 0) != ckpt->derived_weights ||
+            (states.flags & STORE_DERIVED))
+            return refuse_format(ckpt, "its extents are not those of its tiles", error);
+    }
+    for (uint32_t u = 0; u < layout->unit_count && ckpt->world > 1; u++)
+        for (uint32_t r = 0; r < ckpt->world; r++) {
+            const struct share_run run =
+                share_of_unit(&layout->units[u], (struct share){r, ckpt->world});
+            for (uint32_t t = run.first; t < run.first + run.count; t++)
+                if (ckpt->tiles[t].rank != r)
+                    return refuse_format(ckpt, "its ranks' shares are cut in another way", error);
+        }
+    return 0;
+}
+
+/* ---- life ---- */
+
+static int open_all(struct hst_ckpt *ckpt, struct hst_error *error)
+{
+    int rc = open_directories(ckpt, error);
+    rc = rc ? rc : open_ranks(ckpt, error);
+    rc = rc ? rc : load_version(ckpt, error);
+    rc = rc ? rc : read_settings(ckpt, error);
+    rc = rc ? rc : map_tiles(ckpt, error);
+    rc = rc ? rc : build_layout(ckpt, error);
+    return rc ? rc : check_tiles(ckpt, error);
+}
+
+static void forget(struct hst_ckpt *ckpt)
+{
+    for (uint32_t r = 0; ckpt->looks && r < ckpt->world; r++)
+        look_close(&ckpt->looks[r]);
+    free(ckpt->looks);
+    free(ckpt->tiles);
+    layout_free(&ckpt->layout);
+    close_directories(ckpt);
+    ckpt->looks = NULL;
+    ckpt->tiles = NULL;
+}
+
+/* From the store's directories to those of a copy in them, where there is one of that step. */
+static int enter_kept(struct hst_ckpt *ckpt, uint64_t step)
+{
+    char name[KEPT_NAME_BYTES];
+    kept_name(step, name);
+    for (uint32_t d = 0; d < ckpt->drives; d++) {
+        char *path;
+        if (asprintf(&path, "%s/%s", ckpt->paths[d], name) < 0)
+            return -ENOMEM;
+        if (d == 0 && access(path, F_OK) < 0) {
+            free(path);
+            return 0;
+        }
+        free(ckpt->paths[d]);
+        ckpt->paths[d] = path;
+    }
+    ckpt->kept = true;
+    return 0;
+}
+
+static int open_step(struct hst_ckpt *ckpt, const struct hst_ckpt_config *config,
+                     struct hst_error *error)
+{
+    if (config->step != HST_NO_VERSION && enter_kept(ckpt, config->step))
+        return no_memory(error);
+    int rc = open_all(ckpt, error);
+    if (rc == 0 && config->step != HST_NO_VERSION && ckpt->looks[0].ref.step != config->step)
+        return store_refuse(error, HST_E_STORE_EMPTY, -ENOENT,
+                            "the store in %s has no version of step %" PRIu64 ": its last one is "
+                            "of step %" PRIu64 ". Fix: hoistway ckpt list tells which are kept",
+                            ckpt->paths[0], config->step, ckpt->looks[0].ref.step);
+    return rc;
+}
+
+int hst_ckpt_open(const struct hst_ckpt_config *config, struct hst_ckpt **out,
+                  struct hst_error *error)
+{
+    struct hst_error ignored;
+    error = error ? error : &ignored;
+    if (!config || config->size < sizeof *config || !config->store || !out)
+        return store_refuse(error, HST_E_VALUE, -EINVAL,
+                            "a store is opened by its directories. Fix: name them");
+    struct hst_ckpt *ckpt = calloc(1, sizeof *ckpt);
+    if (!ckpt)
+        return no_memory(error);
+    ckpt->held = config->hold;
+    ckpt->io = config->io;
+    for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
+        ckpt->directories[d].fd = -1;
+    int rc = ckpt_split(config->store, ckpt->paths);
+    ckpt->drives = rc > 0 ? (uint32_t)rc : 0;
+    rc = rc > 0
+             ? open_step(ckpt, config, error)
+             : store_refuse(error, HST_E_VALUE, rc,
+                            "'%.200s' are not 1 to %u directories between commas. Fix: name them "
+                            "so",
+                            config->store, STRIPE_DRIVES_MAX);
+    if (rc)
+        hst_ckpt_close(&ckpt);
+    else
+        *out = ckpt;
+    return rc;
+}
+
+void hst_ckpt_close(struct hst_ckpt **ckpt)
+{
+    if (!*ckpt)
+        return;
+    forget(*ckpt);
+    for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
+        free((*ckpt)->paths[d]);
+    free(*ckpt);
+    *ckpt = NULL;
+}
+
+/* ---- what it is ---- */
+
+static void hexadecimal(const struct store_id *id, char text[33])
+{
+    for (size_t i = 0; i < sizeof id->bytes; i++)
+        snprintf(text + 2 * i, 3, "%02x", id->bytes[i]);
+}
+
+void hst_ckpt_info(const struct hst_ckpt *ckpt, struct hst_ckpt_info *info)
+{
+    const struct look *first = &ckpt->looks[0];
+    const struct store_cursor *cursor = &first->about.cursor;
+    *info = (struct hst_ckpt_info){
+        .version = first->ref.version,
+        .step = cursor->step,
+        .updates = cursor->updates,
+        .loss_scale = cursor->loss_scale,
+        .world = ckpt->world,
+        .drives = ckpt->drives,
+        .kept = ckpt->kept,
+        .clean = true,
+        .units = ckpt->layout.unit_count,
+        .tiles = ckpt->layout.tile_count,
+        .tile_elements = ckpt->layout.tile_elements,
+        .elements = ckpt->layout.elements,
+        .precision = ckpt->precision,
+        .state = ckpt->state,
+        .settings = ckpt->settings,
+        .cursor = ckpt->cursor,
+        .cursor_bytes = ckpt->cursor_bytes,
+    };
+    hexadecimal(&first->headers[0].uuid, info->uuid);
+    hexadecimal(&first->ref.commit_id, info->commit_id);
+    for (uint32_t r = 0; r < ckpt->world; r++) {
+        const struct look *look = &ckpt->looks[r];
+        info->in_use = info->in_use || look->in_use;
+        info->clean = info->clean && look->clean;
+        info->damaged_copies += look->damaged_copies;
+        for (uint32_t d = 0; d < ckpt->drives; d++)
+            info->file_bytes += store_file_bytes(&look->headers[d]);
+    }
+    for (uint32_t t = 0; t < ckpt->layout.tile_count; t++) {
+        struct store_entry weights, states;
+        entry_of(ckpt, t, EXTENT_WEIGHTS, &weights);
+        entry_of(ckpt, t, EXTENT_STATES, &states);
+        info->weights_bytes += ckpt->derived_weights ? 0 : weights.bytes;
+        info->states_bytes += states.bytes;
+    }
+}
+
+int hst_ckpt_model(struct hst_ckpt *ckpt, struct hst_engine *engine, struct hst_error *error)
+{
+    uint64_t digest = 0;
+    if (engine->phase != PHASE_DESCRIBE || layout_seal(&engine->layout, ckpt->layout.tile_elements))
+        return store_refuse(error, HST_E_VALUE, -EINVAL,
+                            "the model of a store is described by an engine that is not sealed");
+    if (engine->config.precision != ckpt->precision ||
+        !version_text_number(ckpt->settings, "parameters ", 16, &digest) ||
+        digest != layout_digest(&engine->layout))
+        return refuse(ckpt, HST_E_STORE_OTHER, -EINVAL,
+                      "is of another model. Fix: the model that it was trained from", error);
+    ckpt->model = engine;
+    return 0;
+}

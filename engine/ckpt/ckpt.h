@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_CKPT_H
+#define HOISTWAY_ENGINE_CKPT_H
+/* What a handle of <hoistway/ckpt.h> holds, for the files of this folder. */
+#include "plan/placement.h"
+#include "plan/share.h"
+#include "store/look.h"
+#include "tier/extent.h"
+
+#include <hoistway/ckpt.h>
+
+#define CKPT_RANKS_MAX      4096u
+#define CKPT_SETTINGS_BYTES 4096u
+
+/* Which of a rank's tiles a tile of the model is. */
+struct ckpt_tile {
+    uint32_t rank, index;
+};
+
+struct hst_ckpt {
+    char *paths[STRIPE_DRIVES_MAX]; /* of the directories */
+    struct store_directory directories[STRIPE_DRIVES_MAX];
+    uint32_t drives, world;
+    bool held, kept;
+    enum hst_io io;
+    struct look *looks; /* [world]; each with the manifest of the version */
+    /* The model as far as the files tell: units without names and parameters. */
+    struct layout layout;
+    struct ckpt_tile *tiles; /* [layout.tile_count] */
+    bool derived_weights;    /* they have no bytes in the version */
+    enum hst_precision precision;
+    enum hst_state state;
+    struct hst_update_bytes bytes; /* of an element, of that precision */
+    char settings[CKPT_SETTINGS_BYTES];
+    const void *cursor; /* the client's, in a manifest */
+    size_t cursor_bytes;
+    struct hst_engine *model; /* not sealed; null: not known. Its layout has the same tiles */
+};
+
+/* ---- read.c: all extents of the version, one after another, several on their way ------------- */
+
+struct ckpt_extent {
+    uint32_t tile; /* of the model */
+    enum extent_kind kind;
+    const struct look *look; /* of the rank that has it */
+    struct store_entry entry;
+};
+
+/* One that has been read. */
+struct ckpt_part {
+    struct ckpt_extent extent;
+    /* entry.bytes; zeros where it was never written. The visit may change them */
+    unsigned char *bytes;
+    int error;            /* 0, or why they are not what was written */
+    uint64_t bad_offset, bad_bytes; /* as of struct hst_aio_completion */
+    /* of a visit's own, to write the bytes on: waited for before they are used for the next */
+    struct transfer write;
+};
+
+/* Other than 0 ends the reading, and is what it returns. */
+typedef int ckpt_visit(void *context, struct ckpt_part *part);
+
+struct ckpt_reading {
+    struct share share;   /* which tiles: those of this rank; {0, 1}: all */
+    bool weights, states; /* which kinds; what is derived is left out */
+    ckpt_visit *visit;
+    void *context;
+    struct extents *sink; /* where visits write to; or null */
+    const struct hst_ckpt_watch *watch; /* or null */
+};
+
+/**
+ * Visits tiles in the order of the model, weights before states. A handle that holds the store.
+ * Errors, with *error but for what a visit returned: -EINVAL it does not; the backend's; -ENOMEM;
+ * -ECANCELED the watch's wish.
+ */
+int ckpt_read(const struct hst_ckpt *ckpt, const struct ckpt_reading *reading,
+              struct hst_error *error);
+/** The version is damaged where it was read for its bytes. Returns part->error. */
+int ckpt_refuse_part(const struct ckpt_part *part, struct hst_error *error);
+
+/* ---- kept.c ---------------------------------------------------------------------------------- */
+
+/** The directory of a kept copy, in a directory of the store; "step-120". */
+#define KEPT_NAME_BYTES 32u
+void kept_name(uint64_t step, char name[KEPT_NAME_BYTES]);
+/** False where it is no such name. */
+bool kept_parse(const char *name, uint64_t *step);
+
+/* ---- ckpt.c ---------------------------------------------------------------------------------- */
+
+/** Splits "a,b" into copies. Returns how many; -ENOMEM, -EINVAL none or too many. */
+int ckpt_split(const char *store, char *paths[STRIPE_DRIVES_MAX]);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_CKPT_KEEP_H
+#define HOISTWAY_ENGINE_CKPT_KEEP_H
+/*
+ * Copies of versions, kept beside the store while it goes on. A copy is a store of its own, in a
+ * directory "step-N" of each of the store's: the same files with one of the two slots, the other
+ * one a hole. It is made by a thread that shares nothing with the store but its bytes: those of a
+ * committed version, which stay as they are as long as no later one is committed. That no commit
+ * begins meanwhile is the caller's to see to.
+ *
+ * A copy that was not finished has another name, and is removed by the next one.
+ */
+#include "plan/stripe.h"
+
+#include <hoistway/hoistway.h>
+
+struct keep;
+
+struct keep_config {
+    const char *const *paths; /* [drives] of the store; must outlive it */
+    uint32_t drives;
+    uint32_t count; /* copies that are kept: the oldest go */
+};
+
+/* How a copy ended. */
+struct keep_done {
+    uint64_t step, bytes;
+    double seconds;
+    bool shared; /* the file system shares the bytes with the store: nothing was copied */
+    struct hst_error error; /* code 0: it is kept */
+};
+
+/** Errors: -ENOMEM. */
+int keep_open(const struct keep_config *config, struct keep **keep);
+/**
+ * Begins to copy the store's last version, that of `step`; one at a time. Free space is looked at
+ * first; a copy that is there already is left. Errors: pthread_create(3)'s.
+ */
+int keep_begin(struct keep *keep, uint64_t step);
+/** Whether a copy is being made. */
+bool keep_is_copying(const struct keep *keep);
+/** Once for each copy that has ended: true, with *done. With `wait`, waits for it. */
+bool keep_ended(struct keep *keep, bool wait, struct keep_done *done);
+/** Gives up what is being made. Accepts null in *keep, sets it to null. */
+void keep_close(struct keep **keep);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names of kept copies: each is a store of its own, in a directory of the store's. */
+#include "ckpt/ckpt.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void kept_name(uint64_t step, char name[KEPT_NAME_BYTES])
+{
+    snprintf(name, KEPT_NAME_BYTES, "step-%" PRIu64, step);
+}
+
+bool kept_parse(const char *name, uint64_t *step)
+{
+    char same[KEPT_NAME_BYTES];
+    if (sscanf(name, "step-%" SCNu64, step) != 1)
+        return false;
+    kept_name(*step, same);
+    return strcmp(same, name) == 0;
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+size_t hst_ckpt_kept(const char *store, uint64_t *steps, size_t capacity)
+{
+    char *first = strndup(store, strcspn(store, ","));
+    DIR *names = first ? opendir(first) : NULL;
+    size_t count = 0;
+    uint64_t step;
+    free(first);
+    if (!names)
+        return 0;
+    for (const struct dirent *entry; (entry = readdir(names)) != NULL;) {
+        if (!kept_parse(entry->d_name, &step))
+            continue;
+        if (count < capacity)
+            steps[count] = step;
+        count++;
+    }
+    closedir(names);
+    qsort(steps, count < capacity ? count : capacity, sizeof *steps, by_step);
+    return count;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every extent once, in order, through a ring of buffers: while one is visited, those behind it are
+ * on their way, each drive by queues of its own. What is read is compared with its hashes on the
+ * way in.
+ */
+#include "ckpt/ckpt.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* On their way at once: enough for a drive, and no more memory than this where extents are large */
+#define DEPTH_MOST  16u
+#define DEPTH_LEAST 4u
+#define RING_BYTES  (UINT64_C(256) << 20)
+
+struct slot {
+    struct ckpt_part part;
+    bool waiting; /* for its bytes */
+};
+
+struct reader {
+    const struct hst_ckpt *ckpt;
+    const struct ckpt_reading *reading;
+    struct hst_error *error;
+    struct hst_aio *aio[STRIPE_DRIVES_MAX];
+    struct hst_aio_file **files; /* [world · drives] */
+    unsigned char *memory;
+    uint64_t stride;
+    uint32_t depth;
+    struct slot slots[DEPTH_MOST];
+    uint64_t begun, visited; /* extents */
+    uint64_t done_bytes, total_bytes;
+};
+
+/* ---- what is read ---- */
+
+static uint32_t kinds_of(const struct ckpt_reading *reading)
+{
+    return (uint32_t)reading->weights + (uint32_t)reading->states;
+}
+
+/* The nth of those that are visited. */
+static struct ckpt_extent nth_extent(const struct reader *r, uint64_t nth)
+{
+    const uint32_t kinds = kinds_of(r->reading);
+    const uint32_t tile = share_tile(&r->ckpt->layout, r->reading->share, (uint32_t)(nth / kinds));
+    const bool states = !r->reading->weights || nth % kinds == 1;
+    const struct ckpt_tile *at = &r->ckpt->tiles[tile];
+    const struct look *look = &r->ckpt->looks[at->rank];
+    struct ckpt_extent extent = {
+        .tile = tile, .kind = states ? EXTENT_STATES : EXTENT_WEIGHTS, .look = look};
+    const uint32_t tiles = look->headers[0].extents / STORE_KINDS;
+    store_entry_get(look->manifest, (uint32_t)extent.kind * tiles + at->index, &extent.entry);
+    return extent;
+}
+
+static uint64_t extent_count(const struct reader *r)
+{
+    return (uint64_t)kinds_of(r->reading) * share_tiles(&r->ckpt->layout, r->reading->share);
+}
+
+/* ---- files ---- */
+
+/*
+ * A directory that can not be written to (mounted read-only, full) can not be probed: its files are
+ * then read through the page cache by a context that was probed elsewhere.
+ */
+static int open_context(struct reader *r, uint32_t d)
+{
+    struct hst_aio_config config = {
+        .size = sizeof config, .queue_depth = DEPTH_MOST, .lock_timeout_ms = 1};
+    config.backend = r->ckpt->io == HST_IO_URING     ? HST_AIO_URING
+                     : r->ckpt->io == HST_IO_THREADS ? HST_AIO_THREADS
+                                                     : HST_AIO_AUTO;
+    int rc = hst_aio_open(&config, r->ckpt->paths[d], &r->aio[d], NULL);
+    if (rc == 0 || r->ckpt->io != HST_IO_AUTO)
+        return rc;
+    config.backend = HST_AIO_THREADS;
+    config.avoid = HST_AIO_AVOID_DIRECT;
+    return hst_aio_open(&config, P_tmpdir, &r->aio[d], NULL);
+}
+
+static int open_files(struct reader *r)
+{
+    const struct hst_ckpt *ckpt = r->ckpt;
+    char name[STORE_NAME_BYTES], path[STORE_PATH_BYTES];
+    int rc = 0;
+    for (uint32_t d = 0; d < ckpt->drives && rc == 0; d++) {
+        rc = open_context(r, d);
+        for (uint32_t rank = 0; rank < ckpt->world && rc == 0; rank++) {
+            store_file_name(rank, d, false, name);
+            store_file_path(&ckpt->directories[d], name, path);
+            rc = hst_aio_file_open(r->aio[d], path, HST_AIO_READONLY, 0,
+                                   &r->files[rank * ckpt->drives + d]);
+        }
+        if (rc)
+            store_refuse(r->error, rc == -EBUSY ? HST_E_STORE_BUSY : HST_E_READ, rc,
+                         "the store's files in %s can not be read: %s. Fix: check the directory",
+                         ckpt->paths[d], strerror(-rc));
+    }
+    return rc;
+}
+
+static void close_files(struct reader *r)
+{
+    for (uint32_t d = 0; d < r->ckpt->drives; d++)
+        hst_aio_close(&r->aio[d]); /* waits for what is in flight */
+    for (uint32_t i = 0; r->files && i < r->ckpt->world * r->ckpt->drives; i++)
+        hst_aio_file_close(&r->files[i]);
+    free(r->files);
+    if (r->memory)
+        hst_aio_buffer_free(r->memory, r->depth * r->stride);
+}
+
+/* ---- the ring ---- */
+
+static int no_memory(struct reader *r)
+{
+    return store_refuse(r->error, HST_E_BUDGET, -ENOMEM,
+                        "no memory for %llu bytes of extents. Fix: end other programs",
+                        (unsigned long long)(r->depth * r->stride));
+}
+
+static int make_ring(struct reader *r)
+{
+    void *memory;
+    for (uint64_t i = 0; i < extent_count(r); i++) {
+        const struct ckpt_extent extent = nth_extent(r, i);
+        r->stride = extent.entry.bytes > r->stride ? extent.entry.bytes : r->stride;
+        r->total_bytes += extent.entry.bytes;
+    }
+    const uint64_t fit = RING_BYTES / r->stride;
+    r->depth = fit > DEPTH_MOST ? DEPTH_MOST : fit < DEPTH_LEAST ? DEPTH_LEAST : (uint32_t)fit;
+    r->files = calloc((size_t)r->ckpt->world * r->ckpt->drives, sizeof(struct hst_aio_file *));
+    if (!r->files || hst_aio_buffer_alloc(r->depth * r->stride, &memory))
+        return no_memory(r);
+    r->memory = memory;
+    return 0;
+}
+
+static void complete(struct reader *r, const struct hst_aio_completion *completion)
+{
+    struct slot *slot = &r->slots[completion->user];
+    slot->waiting = false;
+    slot->part.error = completion->error;
+    slot->part.bad_offset = completion->bad_offset;
+    slot->part.bad_bytes = completion->bad_bytes;
+}
+
+static int fail_context(struct reader *r, uint32_t d, int rc)
+{
+    return store_refuse(r->error, HST_E_READ, rc,
+                        "reading in %s broke down: %s. Fix: check the drive (dmesg, smartctl -a)",
+                        r->ckpt->paths[d], strerror(-rc));
+}
+
+static int wait_for(struct reader *r, const struct slot *slot)
+{
+    struct hst_aio_completion done[DEPTH_MOST];
+    const uint32_t d = slot->part.extent.entry.drive;
+    while (slot->waiting) {
+        const int n = hst_aio_reap(r->aio[d], done, DEPTH_MOST, 1, UINT64_MAX);
+        if (n < 0)
+            return fail_context(r, d, n);
+        for (int i = 0; i < n; i++)
+            complete(r, &done[i]);
+    }
+    return 0;
+}
+
+static int begin(struct reader *r, uint32_t place)
+{
+    struct slot *slot = &r->slots[place];
+    if (r->reading->sink) { /* the visit before may still be writing from it */
+        const int rc = extents_wait(r->reading->sink, &slot->part.write);
+        if (rc)
+            return store_refuse(r->error, rc == -ENOSPC ? HST_E_DISK_SPACE : HST_E_WRITE, rc,
+                                "writing a tile failed: %s. Fix: check the drive", strerror(-rc));
+    }
+    slot->part = (struct ckpt_part){
+        .extent = nth_extent(r, r->begun),
+        .bytes = r->memory + place * r->stride,
+    };
+    const struct store_entry *entry = &slot->part.extent.entry;
+    const struct look *look = slot->part.extent.look;
+    r->begun++;
+    if (entry->flags & STORE_ZERO) {
+        memset(slot->part.bytes, 0, entry->bytes);
+        return 0;
+    }
+    const struct hst_aio_op op = {
+        .kind = HST_AIO_READ,
+        .file = r->files[look->rank * r->ckpt->drives + entry->drive],
+        .offset = look_offset(look, entry),
+        .buffer = slot->part.bytes,
+        .bytes = entry->bytes,
+        .user = place,
+        .hashes = look_hashes(look, entry),
+    };
+    const int rc = hst_aio_submit(r->aio[entry->drive], &op, 1); /* there is room for all slots */
+    slot->waiting = rc == 1;
+    return rc == 1 ? 0 : fail_context(r, entry->drive, rc < 0 ? rc : -EAGAIN);
+}
+
+static int watch(struct reader *r)
+{
+    const struct hst_ckpt_watch *w = r->reading->watch;
+    if (!w || !w->progress || w->progress(w->context, r->done_bytes, r->total_bytes) == 0)
+        return 0;
+    return store_refuse(r->error, HST_E_READ, -ECANCELED, "stopped");
+}
+
+static int run(struct reader *r)
+{
+    const uint64_t count = extent_count(r);
+    int rc = 0;
+    for (; r->visited < count && rc == 0; r->visited++) {
+        while (rc == 0 && r->begun < count && r->begun < r->visited + r->depth)
+            rc = begin(r, (uint32_t)(r->begun % r->depth));
+        struct slot *slot = &r->slots[r->visited % r->depth];
+        rc = rc ? rc : wait_for(r, slot);
+        rc = rc ? rc : r->reading->visit(r->reading->context, &slot->part);
+        r->done_bytes += rc ? 0 : slot->part.extent.entry.bytes;
+        rc = rc ? rc : watch(r);
+    }
+    for (uint32_t i = 0; i < r->depth && r->reading->sink; i++) { /* they use the memory */
+        const int late = extents_wait(r->reading->sink, &r->slots[i].part.write);
+        rc = rc ? rc : late;
+    }
+    return rc;
+}
+
+int ckpt_read(const struct hst_ckpt *ckpt, const struct ckpt_reading *reading,
+              struct hst_error *error)
+{
+    struct reader r = {.ckpt = ckpt, .reading = reading, .error = error};
+    struct ckpt_reading kinds = *reading;
+    kinds.weights = reading->weights && !ckpt->derived_weights;
+    r.reading = &kinds;
+    if (!ckpt->held)
+        return store_refuse(error, HST_E_VALUE, -EINVAL,
+                            "the bytes of a store are read while it is held");
+    int rc = make_ring(&r);
+    rc = rc ? rc : open_files(&r);
+    rc = rc ? rc : run(&r);
+    close_files(&r);
+    return rc;
+}
+
+int ckpt_refuse_part(const struct ckpt_part *part, struct hst_error *error)
+{
+    const struct store_entry *entry = &part->extent.entry;
+    char name[STORE_NAME_BYTES];
+    store_file_name(part->extent.look->rank, entry->drive, false, name);
+    return store_refuse(
+        error, HST_E_STORE_DAMAGED, part->error,
+        "the store's version is damaged: %s of tile %u, at offset %llu of %s/%s: %s. Fix: check "
+        "the drives (dmesg, smartctl -a); hoistway ckpt verify tells what else is damaged",
+        part->extent.kind == EXTENT_WEIGHTS ? "weights" : "optimizer states", part->extent.tile,
+        (unsigned long long)(part->bad_bytes > 0 ? part->bad_offset
+                                                 : look_offset(part->extent.look, entry)),
+        part->extent.look->directories[entry->drive].path, name,
+        part->error == -EBADMSG ? "its bytes are not those that were written"
+                                : strerror(-part->error));
+}

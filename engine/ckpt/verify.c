@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads a version and tells every block of it that is not what was written, and what lies there. */
+#include "ckpt/ckpt.h"
+
+#include "engine_state.h"
+#include "plan/record.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+struct verify {
+    const struct hst_ckpt *ckpt;
+    const struct hst_ckpt_watch *watch;
+    unsigned char *block; /* STORE_BLOCK_BYTES */
+    uint64_t damaged;
+};
+
+/* ---- what lies where ---- */
+
+/* The element of its tile whose bytes are at `at` of a record; those of the last one behind it. */
+static uint64_t element_of(const struct hst_ckpt *ckpt, const struct ckpt_extent *extent,
+                           uint64_t at, uint32_t elements)
+{
+    const struct record record = record_layout(ckpt->bytes, elements);
+    uint64_t element;
+    if (extent->kind == EXTENT_WEIGHTS)
+        element = at / ckpt->bytes.weights;
+    else if (at >= record.v_at)
+        element = (at - record.v_at) / ckpt->bytes.v;
+    else if (at >= record.m_at)
+        element = (at - record.m_at) / ckpt->bytes.m;
+    else
+        element = ckpt->bytes.master ? at / ckpt->bytes.master : 0;
+    return element < elements ? element : elements - 1;
+}
+
+static void name_place(const struct hst_ckpt *ckpt, const struct ckpt_extent *extent, uint64_t at,
+                       struct hst_ckpt_damage *damage)
+{
+    if (!ckpt->model)
+        return;
+    const struct layout *layout = &ckpt->model->layout;
+    struct tile_range range = layout_tile(layout, extent->tile);
+    const struct layout_unit *unit = &layout->units[range.unit];
+    damage->unit = unit->name;
+    range.offset += element_of(ckpt, extent, at, range.elements);
+    const uint32_t param = layout_first_param_in(layout, range);
+    if (param < unit->first_param + unit->param_count &&
+        layout->params[param].offset <= range.offset)
+        damage->param = layout->params[param].name;
+}
+
+/* ---- blocks ---- */
+
+static void tell(struct verify *v, const struct ckpt_part *part, uint64_t offset, uint64_t bytes,
+                 int error)
+{
+    const struct ckpt_extent *extent = &part->extent;
+    char name[STORE_NAME_BYTES];
+    store_file_name(extent->look->rank, extent->entry.drive, false, name);
+    struct hst_ckpt_damage damage = {
+        .what = extent->kind == EXTENT_WEIGHTS ? "weights" : "optimizer states",
+        .tile = extent->tile,
+        .rank = extent->look->rank,
+        .directory = extent->look->directories[extent->entry.drive].path,
+        .file = name,
+        .offset = offset,
+        .bytes = bytes,
+        .error = error,
+    };
+    name_place(v->ckpt, extent, offset - look_offset(extent->look, &extent->entry), &damage);
+    v->damaged++;
+    if (v->watch && v->watch->damage)
+        v->watch->damage(v->watch->context, &damage);
+}
+
+/* 0; -EBADMSG; or why it can not be read. */
+static int check_block(struct verify *v, const struct ckpt_part *part, uint64_t at, uint64_t bytes,
+                       uint64_t hash)
+{
+    const struct look *look = part->extent.look;
+    const int fd = look->fds[part->extent.entry.drive];
+    for (uint64_t got = 0; got < bytes;) {
+        const ssize_t n = pread(fd, v->block + got, bytes - got, (off_t)(at + got));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -ENODATA;
+        got += (uint64_t)n;
+    }
+    return XXH3_64bits(v->block, bytes) == hash ? 0 : -EBADMSG;
+}
+
+/* The reading has told of the first place alone: each block of the extent is looked at. */
+static int visit(void *context, struct ckpt_part *part)
+{
+    struct verify *v = context;
+    const struct store_entry *entry = &part->extent.entry;
+    const uint64_t start = look_offset(part->extent.look, entry), before = v->damaged;
+    const uint64_t *hashes = look_hashes(part->extent.look, entry);
+    if (part->error == 0)
+        return 0;
+    for (uint64_t b = 0; b < store_blocks_of(entry->bytes); b++) {
+        const uint64_t at = b * STORE_BLOCK_BYTES, left = entry->bytes - at;
+        const uint64_t bytes = left < STORE_BLOCK_BYTES ? left : STORE_BLOCK_BYTES;
+        const int rc = check_block(v, part, start + at, bytes, hashes[b]);
+        if (rc)
+            tell(v, part, start + at, bytes, rc);
+    }
+    if (v->damaged == before) /* it reads well a second time: the drive is not to be trusted */
+        tell(v, part, part->bad_bytes ? part->bad_offset : start,
+             part->bad_bytes ? part->bad_bytes : entry->bytes, part->error);
+    return 0;
+}
+
+int hst_ckpt_verify(struct hst_ckpt *ckpt, const struct hst_ckpt_watch *watch, uint64_t *damaged,
+                    struct hst_error *error)
+{
+    struct verify v = {.ckpt = ckpt, .watch = watch, .block = malloc(STORE_BLOCK_BYTES)};
+    const struct ckpt_reading reading = {.share = {0, 1},
+                                         .weights = true,
+                                         .states = true,
+                                         .visit = visit,
+                                         .context = &v,
+                                         .watch = watch};
+    const int rc =
+        v.block ? ckpt_read(ckpt, &reading, error)
+                : store_refuse(error, HST_E_BUDGET, -ENOMEM,
+                               "no memory for a block of the store. Fix: end other programs");
+    free(v.block);
+    if (rc == 0)
+        *damaged = v.damaged;
+    return rc;
+}

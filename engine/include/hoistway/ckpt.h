@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_CKPT_H
+#define HOISTWAY_CKPT_H
+/*
+ * What a store holds, without the run that wrote it: its version and the copies that were kept of
+ * earlier ones; whether every byte is as it was written; the weights; the same version for another
+ * number of ranks. A store that is read here is never written to, not in its superblock either.
+ *
+ * In order: hst_ckpt_open; hst_ckpt_info, and, as is wished, hst_ckpt_model, hst_ckpt_verify,
+ * hst_ckpt_save, hst_ckpt_reshard; hst_ckpt_close.
+ *
+ * Errors: 0 or negative errno, and then *error. Thread-safety: a handle belongs to one thread at a
+ * time. Memory: 40 B per extent and 8 B per MiB of the version; what reads bytes has some dozen
+ * extents beside that, whatever the size of the model.
+ */
+#include <hoistway/hoistway.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct hst_ckpt;
+
+struct hst_ckpt_config {
+    size_t size;       /* sizeof(struct hst_ckpt_config) */
+    const char *store; /* its directories between commas, in the order of their files; copied */
+    /* of which step: the store's last version, or a kept copy; HST_NO_VERSION: the last version */
+    uint64_t step;
+    /* no run may begin to write meanwhile: what hst_ckpt_verify and what comes after it there need;
+       a store in use is then refused */
+    bool hold;
+    enum hst_io io;
+};
+
+/**
+ * Opens a store for reading. All ranks' files have to be in the directories.
+ *
+ * Errors: -ENOENT no version was ever committed (E617), or none of that step is there; -EBUSY in
+ * use, where it is to be held (E611); -EPERM, -ELOOP not the caller's alone (E610); -ENOTSUP,
+ * -EINVAL, -ENODATA, -EBADMSG no store, another format, files that do not belong together, cut, or
+ * of which superblocks or manifests are damaged (E612 to E614); the system's; -ENOMEM.
+ */
+int hst_ckpt_open(const struct hst_ckpt_config *config, struct hst_ckpt **ckpt,
+                  struct hst_error *error);
+/** Null in *ckpt is accepted; sets it to null. */
+void hst_ckpt_close(struct hst_ckpt **ckpt);
+
+struct hst_ckpt_info {
+    char uuid[33];      /* of the store, as hexadecimal digits */
+    char commit_id[33]; /* equal: the same step of the same run */
+    uint64_t version;   /* commits before it */
+    uint64_t step, updates; /* of the optimizer; those that were not skipped: Adam's t */
+    double loss_scale;
+    uint32_t world, drives;
+    bool kept;   /* a copy, not the store's last version */
+    bool in_use; /* a run has it: what is told here is a moment's */
+    bool clean;  /* it was closed in order; else a resumed run reads every byte first */
+    /* superblocks, manifests and headers that are damaged, with a copy that is not */
+    uint32_t damaged_copies;
+    uint64_t units, tiles, tile_elements, elements; /* elements: with padding */
+    uint64_t weights_bytes, states_bytes; /* of the version; weights that follow from states: 0 */
+    uint64_t file_bytes;                  /* of all files: two slots, and tables */
+    enum hst_precision precision;
+    enum hst_state state;
+    /* Lines "name value", each with its newline: what a resumed run must have too. */
+    const char *settings;
+    /* The client's cursor. Both live as long as the handle. */
+    const void *cursor;
+    size_t cursor_bytes;
+};
+void hst_ckpt_info(const struct hst_ckpt *ckpt, struct hst_ckpt_info *info);
+
+/**
+ * The steps of which a store has kept copies, rising.
+ *
+ * store     its directories; the first is looked at
+ * steps     [capacity], written
+ *
+ * Returns how many there are, of which at most `capacity` were written; 0 where there is no such
+ * directory.
+ */
+size_t hst_ckpt_kept(const char *store, uint64_t *steps, size_t capacity);
+
+/**
+ * The model whose tensors these are: the units that were added to an engine which is not sealed.
+ * hst_ckpt_save needs it; hst_ckpt_verify then names tensors. The engine must outlive the handle's
+ * last use, and not be sealed before.
+ * Errors: -EINVAL other units, tensors or precision than the store's (E615).
+ */
+int hst_ckpt_model(struct hst_ckpt *ckpt, struct hst_engine *engine, struct hst_error *error);
+
+/* A place at which a version is not what was written. */
+struct hst_ckpt_damage {
+    const char *what;  /* "weights", "optimizer states" */
+    const char *unit, *param; /* what lies there; null without a model, or in padding */
+    uint64_t tile;     /* of the model */
+    uint32_t rank;
+    const char *directory, *file;
+    uint64_t offset, bytes; /* in that file: a block, or what of it can not be read */
+    int error;         /* -EBADMSG other bytes than were written; else why they can not be read */
+};
+
+/* Called while bytes are read; may be null. Other than 0 ends the call with -ECANCELED. */
+struct hst_ckpt_watch {
+    int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
+    void (*damage)(void *context, const struct hst_ckpt_damage *damage); /* of verify; or null */
+    void *context;
+};
+
+/**
+ * Reads every byte of the version and compares it with its hash. Damage is told and does not end
+ * it. *damaged: how many blocks. A handle that holds the store.
+ * Errors: -ECANCELED; -EINVAL it is not held; those of hst_aio_open; -ENOMEM.
+ */
+int hst_ckpt_verify(struct hst_ckpt *ckpt, const struct hst_ckpt_watch *watch, uint64_t *damaged,
+                    struct hst_error *error);
+
+/**
+ * Streams the working weights out, as hst_engine_save does after the version's step: the same
+ * bytes in the same order. A handle with a model, that holds the store. watch may be null.
+ * Errors: those of verify; -EBADMSG, -EIO the version is damaged (E614); the writer's, whose *error
+ * is left to it.
+ */
+int hst_ckpt_save(struct hst_ckpt *ckpt, const struct hst_writer *writer,
+                  const struct hst_ckpt_watch *watch, struct hst_error *error);
+
+/**
+ * Writes the version as a new store for `world` ranks, all of whose files are then in directories
+ * that do not exist or are empty. Every unit's tiles are shared out anew; no tile changes. Rank 0
+ * is written last: where it is, all are. A handle that holds the store. watch may be null.
+ *
+ * store   as in hst_config; made where they are missing
+ *
+ * Errors: those of save; -EEXIST a directory is not empty (E616); -EINVAL more ranks than tiles
+ * (E402); -ENOSPC, -EDQUOT. Nothing remains of the new store.
+ */
+int hst_ckpt_reshard(struct hst_ckpt *ckpt, const char *store, uint32_t world,
+                     const struct hst_ckpt_watch *watch, struct hst_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

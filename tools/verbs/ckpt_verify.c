@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hoistway ckpt verify: every byte of every version, at the drives' rate. */
+#include "cli/json.h"
+#include "cli/message.h"
+#include "cli/text.h"
+#include "verbs/ckpt.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What a script does next depends on whether another drive could still give the bytes. */
+enum { EXIT_DATA = 65, EXIT_IO = 74 };
+
+#define KEPT_MAX 1024u
+
+struct options {
+    const char *model;
+    bool json, quiet;
+};
+
+static const struct hst_option table[] = {
+    {.name = "model",
+     .group = "input",
+     .type = HST_OPTION_TEXT,
+     .offset = offsetof(struct options, model),
+     .argument = "DIR",
+     .default_text = "tiles have numbers",
+     .help = "Hugging Face directory: tells which tensor a damaged block is of"},
+    {.name = "json",
+     .group = "output",
+     .type = HST_OPTION_FLAG,
+     .offset = offsetof(struct options, json),
+     .help = "one JSON object"},
+    {.name = "quiet",
+     .group = "output",
+     .type = HST_OPTION_FLAG,
+     .offset = offsetof(struct options, quiet),
+     .help = "no progress"},
+};
+
+struct run {
+    const struct options *options;
+    struct json_writer json;
+    struct ckpt_progress progress;
+    uint64_t unread; /* damaged blocks that can not be read at all */
+    uint64_t damaged;
+};
+
+static void print_damage(const struct hst_ckpt_damage *d)
+{
+    printf("damaged: %s of tile %" PRIu64, d->what, d->tile);
+    if (d->unit)
+        printf(" (%s%s%s)", d->unit, d->param ? ", " : "", d->param ? d->param : "");
+    printf(": %s/%s, offset %" PRIu64 ", %" PRIu64 " bytes: %s\n", d->directory, d->file, d->offset,
+           d->bytes, d->error == -EBADMSG ? "not those that were written" : strerror(-d->error));
+}
+
+static void damage(void *context, const struct hst_ckpt_damage *d)
+{
+    struct run *run = context;
+    char path[4096];
+    progress_interrupt(&run->progress.progress);
+    run->unread += d->error != -EBADMSG;
+    if (!run->options->json) {
+        print_damage(d);
+        return;
+    }
+    snprintf(path, sizeof path, "%s/%s", d->directory, d->file);
+    json_put_object(&run->json, NULL);
+    json_put_text(&run->json, "what", d->what);
+    json_put_whole(&run->json, "tile", d->tile);
+    json_put_text(&run->json, "unit", d->unit);
+    json_put_text(&run->json, "tensor", d->param);
+    json_put_whole(&run->json, "rank", d->rank);
+    json_put_text(&run->json, "file", path);
+    json_put_whole(&run->json, "offset", d->offset);
+    json_put_whole(&run->json, "bytes", d->bytes);
+    json_put_text(&run->json, "why",
+                  d->error == -EBADMSG ? "not what was written" : strerror(-d->error));
+    json_put_end(&run->json);
+}
+
+static int progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    struct run *run = context;
+    return ckpt_progress_show(&run->progress, done_bytes, total_bytes);
+}
+
+static int verify_opened(struct run *run, struct hst_ckpt *ckpt, struct hst_error *error)
+{
+    struct hst_ckpt_info info;
+    char size[TEXT_BYTES], what[64];
+    uint64_t damaged = 0;
+    hst_ckpt_info(ckpt, &info);
+    snprintf(what, sizeof what, "verify step %" PRIu64, info.step);
+    ckpt_progress_begin(&run->progress, what, run->options->quiet);
+    if (run->options->json) {
+        json_put_object(&run->json, NULL);
+        json_put_whole(&run->json, "step", info.step);
+        json_put_text(&run->json, "kind", info.kept ? "kept" : "committed");
+        json_put_whole(&run->json, "bytes", info.weights_bytes + info.states_bytes);
+        json_put_array(&run->json, "damaged");
+    }
+    const struct hst_ckpt_watch watch = {progress, damage, run};
+    const int native = hst_ckpt_verify(ckpt, &watch, &damaged, error);
+    progress_interrupt(&run->progress.progress);
+    run->damaged += damaged;
+    if (run->options->json) {
+        json_put_end(&run->json);
+        json_put_end(&run->json);
+    } else if (native == 0 && damaged == 0) {
+        printf("step %" PRIu64 ": every byte of %s is as it was written\n", info.step,
+               text_size(info.weights_bytes + info.states_bytes, size));
+    } else if (native == 0) {
+        printf("step %" PRIu64 ": %" PRIu64 " blocks are damaged\n", info.step, damaged);
+    }
+    return native;
+}
+
+static int verify_one(struct run *run, const char *store, uint64_t step, struct hst_error *error)
+{
+    const struct hst_ckpt_config config = {
+        .size = sizeof config, .store = store, .step = step, .hold = true};
+    struct hst_ckpt *ckpt = NULL;
+    struct ckpt_model model = {.source = NULL};
+    int native = hst_ckpt_open(&config, &ckpt, error);
+    if (native == 0 && run->options->model)
+        native = ckpt_model_open(run->options->model, ckpt, &model, error);
+    native = native ? native : verify_opened(run, ckpt, error);
+    hst_ckpt_close(&ckpt);
+    ckpt_model_close(&model);
+    return native;
+}
+
+/* The store's last version, then those that are kept. */
+static int verify_all(struct run *run, const char *store, struct hst_error *error)
+{
+    uint64_t steps[KEPT_MAX];
+    const size_t found = hst_ckpt_kept(store, steps, KEPT_MAX);
+    if (run->options->json) {
+        json_put_object(&run->json, NULL);
+        json_put_text(&run->json, "store", store);
+        json_put_array(&run->json, "versions");
+    }
+    int native = verify_one(run, store, HST_NO_VERSION, error);
+    for (size_t k = 0; k < found && k < KEPT_MAX && native == 0; k++)
+        native = verify_one(run, store, steps[k], error);
+    if (run->options->json) {
+        json_put_end(&run->json);
+        json_put_whole(&run->json, "damaged_blocks", run->damaged);
+        json_put_bool(&run->json, "complete", native == 0);
+        json_put_end(&run->json);
+        putchar('\n');
+    }
+    return native;
+}
+
+static int exit_of(const struct hst_error *error)
+{
+    const int code = cli_fail(error);
+    switch (error->code) {
+    case HST_E_STORE_FORMAT:
+    case HST_E_STORE_MIXED:
+    case HST_E_STORE_DAMAGED:
+        return EXIT_DATA;
+    case HST_E_READ:
+        return EXIT_IO;
+    default:
+        return code;
+    }
+}
+
+int ckpt_verb_verify(int argc, char **argv)
+{
+    struct options options = {.json = false};
+    struct cli_operands operands = {.argument = "STORE..."};
+    const struct cli_verb verb = {
+        .name = "ckpt verify",
+        .about = "Reads every byte of a store's versions and compares it with what was written.\n"
+                 "Ends with 65 where some are others, 74 where some can not be read.",
+        .sets = {{table, sizeof table / sizeof table[0], &options}},
+        .set_count = 1,
+        .operands = &operands,
+    };
+    struct hst_error error = {0};
+    char store[CKPT_STORE_BYTES];
+    bool help;
+    int native = cli_parse(&verb, argc, argv, &help, &error);
+    if (native == 0 && help) {
+        cli_help(&verb, stdout);
+        return CLI_EXIT_OK;
+    }
+    struct run run = {.options = &options, .json = {.out = stdout}};
+    native = native ? native : ckpt_store(&operands, store, &error);
+    native = native ? native : verify_all(&run, store, &error);
+    if (native)
+        return exit_of(&error);
+    return run.unread > 0 ? EXIT_IO : run.damaged > 0 ? EXIT_DATA : CLI_EXIT_OK;
+}
