@@ -21,10 +21,10 @@ static const struct tax_case HOMES[BENCH_TAX_CASES] = {
 };
 
 static const struct tax_case UPDATES[BENCH_TAX_CASES] = {
-    {"deferred", "states=nvme,weights=dram", "step", "deferred", NEVER_CLIPS, HST_UPDATE_DEFERRED},
-    {"optimistic", "states=nvme,weights=dram", "step", "optimistic", NEVER_CLIPS,
+    {"deferred", "states=nvme,weights=nvme", "step", "deferred", NEVER_CLIPS, HST_UPDATE_DEFERRED},
+    {"optimistic", "states=nvme,weights=nvme", "step", "optimistic", NEVER_CLIPS,
      HST_UPDATE_OPTIMISTIC},
-    {"no clipping", "states=nvme,weights=dram", "step", "unclipped", HST_NONE, HST_UPDATE_DEFERRED},
+    {"no clipping", "states=nvme,weights=nvme", "step", "unclipped", HST_NONE, HST_UPDATE_DEFERRED},
 };
 
 static const struct tax_case *cases_of(enum bench_tax_kind kind)

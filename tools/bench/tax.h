@@ -6,8 +6,9 @@
 
 enum bench_tax_kind {
     BENCH_TAX_HOMES = 0, /* weights and states on NVMe, against all in DRAM */
-    BENCH_TAX_UPDATES,   /* states on NVMe, every step a version, the norm never clips: the update
-                            optimistic or with no clipping at all, against deferred */
+    /* weights and states on NVMe, every step a version, the norm never clips: the update optimistic
+       or with no clipping at all, against deferred */
+    BENCH_TAX_UPDATES,
 };
 
 struct bench_tax_in {
