@@ -110,7 +110,7 @@ def config_seeds():
                                           'factor': 4.0}}),
         'zero': text({'hidden_size': 0}),
         'large': text({'hidden_size': 1 << 20, 'intermediate_size': 1 << 22,
-                       'num_hidden_layers': 1 << 16}),
+                       'num_hidden_layers': 1 << 14}),
         'float': text({'hidden_size': 48.0}),
         'code': text({'auto_map': {'AutoModel': 'evil.py'}}),
         'other': text({'architectures': ['GPT2LMHeadModel']}),
