@@ -16,6 +16,7 @@ static const struct {
     {"demo", "train a small model from disk and from RAM, and compare", verb_demo},
     {"doctor", "check what this machine offers", verb_doctor},
     {"bench", "measure, in per cent of a ceiling measured in the same run", verb_bench},
+    {"explain", "say what the code of a message means, and what to do", verb_explain},
 };
 #define VERB_COUNT (sizeof verbs / sizeof verbs[0])
 

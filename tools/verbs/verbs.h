@@ -7,5 +7,6 @@ int verb_train(int argc, char **argv);
 int verb_demo(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
 int verb_bench(int argc, char **argv);
+int verb_explain(int argc, char **argv);
 
 #endif
