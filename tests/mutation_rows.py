@@ -471,6 +471,58 @@ mutate(
 )
 
 mutate(
+    'tools/hf/input.c', 'tools/hf_index tools/hf_faults tools/hf_read tools/hf_config',
+    ('an empty name', 'return n && n <= 255', 'return n <= 255'),
+    ('a name that is too long', 'return n && n <= 255', 'return n'),
+    ('the folder itself', 'strcmp(name, ".") != 0 && ', ''),
+    ('the folder above', 'strcmp(name, "..") != 0 &&\n', '\n'),
+    ('a name with a path', ' &&\n           !strpbrk(name, "/\\\\");', ';'),
+    ('a link that leaves the folder', 'RESOLVE_BENEATH | ', ''),
+    ('a link, where the kernel can not resolve', ' | O_NOFOLLOW', ''),
+    ('a FIFO is not waited for', ' | O_NONBLOCK', ''),
+    ('what is no regular file', 'S_ISREG(st.st_mode) ? 0 : -EINVAL', '0'),
+    ('a read that fails', 'if (n < 0)'),
+    ('a file that became shorter', 'if (n == 0)'),
+    ('a file that is too large', 'if (input->size_bytes > max_bytes)'),
+)
+
+mutate(
+    'tools/hf/model_weights.c',
+    'tools/hf_index tools/hf_safetensors tools/hf_faults tools/hf_read',
+    ('a file that can not be opened',
+     'rc = input_open(model->directory_fd, name, &file->input);\n    if (rc)'),
+    ('the refusal of the length', 'st_header_bytes(file->path, first, bytes, &header_bytes, error);'
+     '\n    if (rc)'),
+    ('no memory for the header', 'if (!file->text)'),
+    ('a header that can not be read', 'file->text, header_bytes);\n    if (rc)'),
+    ('the refusal of a file', 'names[i], code, file, error);\n        if (rc)'),
+    ('a tensor in two files',
+     'if (compare_names(&model->by_name[i - 1], &model->by_name[i]) == 0)'),
+    ('a tensor that is not in the index', 'if (order < 0)'),
+    ('a tensor that is listed and not there', 'if (order > 0)'),
+    ('a tensor in another file', 'if (t->file != e->file)'),
+    ('a total_size that is wrong', 'if (index->has_total && index->total_bytes != total)'),
+    ('tied embeddings that differ', 'if (!same)'),
+)
+
+mutate(
+    'tools/hf/model_read.c', 'tools/hf_read tools/hf_faults',
+    ('a tensor that is missing', 'if (!t)'),
+    ('another shape', 'if (t->dim_count != dim_count || '
+     'memcmp(t->dims, dims, dim_count * sizeof *dims) != 0)'),
+    ('a dtype that can not be read', 'if (!hf_tensor_readable(t))'),
+    ('a file that was changed', 'input_unchanged(&file->input) ? 0 : -ESTALE', '0'),
+    ('a read that fails', 'count * width);\n    if (rc)'),
+    ('elements that were not required', '!t->required || ', ''),
+    ('elements beyond the tensor', ' || end > elements', ''),
+)
+
+mutate(
+    'tools/hf/config.c', 'tools/hf_config',
+    ('a tensor of more than 2^40 elements', 'if (rows[i] > ELEMENTS_MAX / c->hidden)'),
+)
+
+mutate(
     'tools/hf/json.c', 'tools/hf_mutate tools/hf_config tools/hf_safetensors',
     ('UTF-8: the first byte is not too low', 's[0] < 0xc2 || ', ''),
     ('UTF-8: the first byte is not too high', ' || s[0] > 0xf4', ''),

@@ -54,6 +54,7 @@ def safetensors_seeds():
         'scalar': safetensors({'a': entry('BF16', [], 0, 2)}, 2),
         'none': safetensors({}, 0),
         'metadata': safetensors({'__metadata__': {'format': 'pt', 'x': ''}, **one}, 16),
+        'metadata-twice': safetensors(b'{"__metadata__":{},"__metadata__":{}}', 0),
         'empty-tensors': safetensors({'z': entry('F32', [0], 16, 16), **one,
                                       'y': entry('U8', [3, 0], 0, 0)}, 16),
         'out-of-order': safetensors({'b': entry('I64', [1, 2], 16, 32), **one}, 32),
