@@ -169,13 +169,13 @@ static int leave_order(struct hst_engine *engine, uint32_t unit)
 }
 
 /* The graph of the steps to come follows the order of this one, where it can be followed. */
-static int learn_order(struct hst_engine *engine)
+static int learn_order(struct hst_engine *engine, bool optimistic)
 {
     struct execute *run = &engine->run;
     const struct step_order order = {run->visited[0], run->visited[1], run->visits[0],
                                      run->visits[1]};
     struct graph graph;
-    int rc = step_graph(&engine->plan_in, &engine->placement, &order, run->optimistic, &graph);
+    int rc = step_graph(&engine->plan_in, &engine->placement, &order, optimistic, &graph);
     if (rc == -EINVAL)
         return 0; /* a unit visited twice in a sweep: it goes on as it is asked for */
     if (rc)
@@ -183,6 +183,8 @@ static int learn_order(struct hst_engine *engine)
     walk_free(&run->walk);
     graph_free(&run->graph);
     run->graph = graph;
+    run->optimistic = optimistic;
+    run->deferred = engine->plan_in.deferred && !optimistic;
     rc = walk_init(&run->walk, &run->graph);
     return rc ? engine_fail(engine, HST_E_BUDGET, rc, "no memory for the walk of a new order") : 0;
 }
@@ -286,8 +288,14 @@ int execute_end(struct hst_engine *engine)
     run->pending = run->left;
     run->period++;
     run->prepared = !run->on_demand && run->walk.opened > run->period;
-    rc = run->on_demand ? learn_order(engine) : 0;
+    rc = run->on_demand ? learn_order(engine, run->optimistic) : 0;
     return rc || !run->skipped ? rc : restore_derived(engine);
+}
+
+int execute_update_as(struct hst_engine *engine, bool optimistic)
+{
+    int rc = execute_drain(engine);
+    return rc ? rc : learn_order(engine, optimistic);
 }
 
 /* ---- opening ---- */

@@ -44,7 +44,7 @@ static const char *const BETWEEN[] = {"nothing", "drains", "evaluations", "other
 struct ran {
     struct toy_saved weights;
     double norms[STEPS];
-    uint32_t redone, skipped;
+    uint32_t redone, skipped, optimistic;
 };
 static struct ran oracle, found; /* large: not on the stack */
 static bool all;
@@ -127,6 +127,7 @@ static uint64_t run(const struct hst_config *config, bool resume, uint64_t last,
         ran->norms[s] = stats.grad_norm;
         ran->redone += stats.redone;
         ran->skipped += stats.skipped;
+        ran->optimistic += stats.update_time == HST_UPDATE_OPTIMISTIC;
         if (between == DRAINS)
             toy_must(engine, hst_engine_drain(engine, &stats));
         if (between == EVALUATIONS)
@@ -249,6 +250,35 @@ static void a_run_that_ends_is_resumed_exactly(void **state)
     }
 }
 
+/* Deferred, then optimistic for a trial, then deferred again, as too many steps clip. */
+static void the_engine_changes_between_both(void **state)
+{
+    (void)state;
+    struct hst_config config = *OPTIMISTIC(.precision = HST_PRECISION_FP16, .durability = "none");
+    config.clip = clip_of(&config);
+    config.place = PLACES[0].homes;
+    oracle = (struct ran){0};
+    run(&config, false, STEPS, NOTHING, &oracle);
+    assert_int_equal(oracle.optimistic, STEPS);
+    config.update_time = HST_UPDATE_AUTO;
+    static const int places[] = {1, 3, 4}; /* weights follow from states: they need no slot */
+    for (int p = 0; p < 3; p++) {
+        config.place = PLACES[places[p]].homes;
+        config.durability = "step";
+        found = (struct ran){0};
+        run(&config, false, STEPS, NOTHING, &found);
+        clear_store();
+        check_same(config.place, "left to the engine");
+        assert_in_range(found.optimistic, 1, STEPS - 1);
+    }
+    config.place = PLACES[1].homes; /* weights in memory have one slot */
+    config.precision = HST_PRECISION_BF16;
+    found = (struct ran){0};
+    run(&config, false, STEPS, NOTHING, &found);
+    clear_store();
+    assert_int_equal(found.optimistic, 0);
+}
+
 /* ---- what cannot be ---- */
 
 static void refuse(const struct hst_config *config, const char *what)
@@ -307,6 +337,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(bytes_are_those_of_the_update_that_waits_in_bf16),
         cmocka_unit_test(bytes_are_those_of_the_update_that_waits_in_fp16),
         cmocka_unit_test(a_run_that_ends_is_resumed_exactly),
+        cmocka_unit_test(the_engine_changes_between_both),
         cmocka_unit_test(what_has_no_second_slot_is_refused),
         cmocka_unit_test(memory_holds_weights_and_states_twice),
     };
