@@ -114,6 +114,7 @@ class Hostile(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn('error[', done.stderr)
         self.assertRegex(done.stdout + done.stderr, pattern)
+        self.assertLessEqual(done.stderr.count('[I415]'), 1)  # one note, however many tensors
 
     def refused(self, done, code, pattern, folder):
         errors = [line for line in done.stderr.split('\n') if line.startswith('error[')]
