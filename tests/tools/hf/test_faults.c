@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every allocation and every read fails in turn, or finds the end of the file: the right error comes
- * back, nothing leaks (the sanitizers watch) and nothing stays on disk. And a kernel without openat2 follows no link at
- * all.
+ * Every allocation and every read fails in turn, or finds the end of the file: the right error
+ * comes back, nothing leaks (the sanitizers watch) and nothing stays on disk. And a kernel without
+ * openat2 follows no link at all.
  */
 #include "support.h"
 
