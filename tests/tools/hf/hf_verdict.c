@@ -38,12 +38,15 @@ static int judge(unsigned char *file, size_t size)
         rc = st_parse("file", text, header_bytes, size - 8 - header_bytes, ST_MAX_TENSORS, &header,
                       &error);
     }
-    printf(rc ? "refused %s" : "accepted", error.message);
-    for (size_t i = 0; !rc && i < header.count; i++)
-        print_tensor(&header.tensors[i]);
-    putchar('\n');
-    if (!rc)
+    if (rc) {
+        printf("refused %s\n", error.message);
+    } else {
+        printf("accepted");
+        for (size_t i = 0; i < header.count; i++)
+            print_tensor(&header.tensors[i]);
+        putchar('\n');
         st_header_free(&header);
+    }
     free(text);
     return 0;
 }
