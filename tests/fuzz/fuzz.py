@@ -34,8 +34,8 @@ def fuzz(build, keep, target, seconds, hang):
     with open(log, 'w', encoding='utf-8') as out:
         with subprocess.Popen(
             [os.path.join(binaries, f'fuzz_{target}'), f'-max_total_time={seconds}',
-             f'-timeout={hang}', *LIMITS, f'-artifact_prefix={found}/', corpus,
-             os.path.join(binaries, 'seeds', target)],
+             f'-timeout={hang}', f'-report_slow_units={hang}', *LIMITS,
+             f'-artifact_prefix={found}/', corpus, os.path.join(binaries, 'seeds', target)],
             stdout=out, stderr=out) as child:
             _, waited, usage = os.wait4(child.pid, 0)
             status = child.returncode = os.waitstatus_to_exitcode(waited)
