@@ -4,7 +4,7 @@
 
     mutations.py [--only TEXT] [--into FOLDER]
 
-The rows are in mutation_rows.py: a file, what is taken out of it, and the tests of which one must
+The rows are in mutation_rows*.py: a file, what is taken out of it, and the tests of which one must
 fail. They are tried in a copy of the sources under FOLDER (default: build/mutations), which has a
 build of its own and is kept, so that a second run is fast. --only tries the rows whose file or
 words hold TEXT.
@@ -22,6 +22,7 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
+import mutation_rows_hf  # noqa: E402, F401: adds its rows
 from mutation_rows import ROWS  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -18,6 +18,7 @@ static const struct {
     {"bench", "measure, in per cent of a ceiling measured in the same run", verb_bench},
     {"inspect", "tell what a model, a token file or a store holds", verb_inspect},
     {"ckpt", "list, verify, export and reshard what a run has committed", verb_ckpt},
+    {"explain", "say what the code of a message means, and what to do", verb_explain},
 };
 #define VERB_COUNT (sizeof verbs / sizeof verbs[0])
 

@@ -59,13 +59,16 @@ class Resume(unittest.TestCase):
         with open(self.log, encoding='ascii') as log:
             return [(line['kind'], line.get('step')) for line in map(json.loads, log)]
 
+    def wait_for_a_step(self, child):
+        for line in child.stderr:
+            if line.startswith('step '):
+                break
+
     def test_a_first_signal_leaves_a_version_and_exit_code_75(self):
         child = subprocess.Popen(
             self.command(steps=1000000), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             text=True)
-        for line in child.stderr:
-            if line.startswith('step '):
-                break
+        self.wait_for_a_step(child)
         child.send_signal(signal.SIGTERM)
         told = child.stderr.read()
         child.stderr.close()
@@ -77,6 +80,19 @@ class Resume(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f'note[I622] going on after step {step} of {step + 1}', done.stderr)
         self.assertEqual([s for k, s in self.kinds() if k == 'step'], list(range(1, step + 2)))
+
+    def test_after_a_kill_the_next_run_says_that_it_has_read_every_byte(self):
+        self.assertEqual(self.run_it().returncode, 0)
+        self.assertNotIn('I621', self.run_it('--resume', steps=5).stderr)
+        with subprocess.Popen(
+            self.command('--resume', steps=1000000), stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True,
+        ) as child:
+            self.wait_for_a_step(child)
+            child.kill()
+        done = self.run_it('--resume', steps=5)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r'note\[I621\] .* [\d.]+ GB were read and compared')
 
     def test_what_decides_the_result_must_be_the_same_and_some_may_be_changed_on_purpose(self):
         self.assertEqual(self.run_it('--lr=1e-3', '--schedule=cosine').returncode, 0)

@@ -112,9 +112,10 @@ static int check_llmc(struct token_file *file, const uint32_t *header, uint64_t 
                     file->path, header[1], version);
     file->width = wide ? 4 : 2;
     if (config->token_dtype != TOKEN_DTYPE_NONE && wide != (config->token_dtype == TOKEN_U32))
-        return fail(error, FAIL_DATA_FORMAT, -EINVAL,
-                    "%s: --token-dtype %s, but the llm.c header says %s. Leave --token-dtype out",
-                    file->path, wide ? "u16" : "u32", wide ? "u32" : "u16");
+        return fail(
+            error, FAIL_DATA_FORMAT, -EINVAL,
+            "%s: --token-dtype %s, but the llm.c header says %s. Fix: leave --token-dtype out",
+            file->path, wide ? "u16" : "u32", wide ? "u32" : "u16");
     uint64_t expected = LLMC_HEADER_BYTES + (uint64_t)header[2] * file->width;
     if (header[2] > INT32_MAX || size_bytes != expected)
         return fail(error, FAIL_DATA_FORMAT, -EINVAL,

@@ -85,9 +85,11 @@ int config_real(const struct config_source *s, const char *key, struct jsn_value
     double value;
     if (!config_has(v))
         return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing. Fix: add it", s->path, key);
-    if (!jsn_real(s->text, v, &value) || !(value >= least && value <= greatest))
+    if (!jsn_real(s->text, v, &value) || !(value >= least && value <= greatest)) {
+        v = jsn_shown(v);
         return refuse(FAIL_CONFIG_VALUE, "%s: %s is %.*s, want a number from %g to %g", s->path,
                       key, shown(v), s->text + v.begin, least, greatest);
+    }
     *out = value;
     return 0;
 }
@@ -101,7 +103,8 @@ struct size_key {
 static const struct size_key size_keys[] = {
     {HIDDEN, offsetof(struct llama_config, hidden), 1u << 20, false},
     {INTERMEDIATE, offsetof(struct llama_config, intermediate), 1u << 22, false},
-    {LAYERS, offsetof(struct llama_config, layers), 1u << 16, false},
+    /* a layer's description takes a kilobyte, before anything else is known of the model */
+    {LAYERS, offsetof(struct llama_config, layers), 1u << 14, false},
     {HEADS, offsetof(struct llama_config, heads), 1u << 16, false},
     {KV_HEADS, offsetof(struct llama_config, kv_heads), 1u << 16, true},
     {HEAD_DIM, offsetof(struct llama_config, head_dim), 1u << 16, true},
@@ -122,11 +125,28 @@ static int read_sizes(const struct config_source *s, const struct jsn_value *val
             return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing. Fix: add it", s->path,
                           keys[k->key]);
         }
-        if (!jsn_u64(s->text, v, &value) || value < 1 || value > k->greatest)
+        if (!jsn_u64(s->text, v, &value) || value < 1 || value > k->greatest) {
+            v = jsn_shown(v);
             return refuse(FAIL_CONFIG_VALUE, "%s: %s is %.*s, want a whole number from 1 to %u",
                           s->path, keys[k->key], shown(v), s->text + v.begin, k->greatest);
+        }
         *(uint32_t *)((char *)c + k->offset) = (uint32_t)value;
     }
+    return 0;
+}
+
+/* Of the largest tensors each; the engine's have at most this many elements. */
+#define ELEMENTS_MAX (UINT64_C(1) << 40)
+
+static int check_elements(const struct config_source *s, const struct llama_config *c)
+{
+    const uint64_t rows[] = {c->vocab, c->intermediate, (uint64_t)c->heads * c->head_dim};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i] > ELEMENTS_MAX / c->hidden)
+            return refuse(FAIL_CONFIG_VALUE,
+                          "%s: a tensor would have %llu x hidden_size %u elements, at most 2^40 "
+                          "allowed",
+                          s->path, (unsigned long long)rows[i], c->hidden);
     return 0;
 }
 
@@ -161,7 +181,7 @@ static int check_sizes(const struct config_source *s, struct llama_config *c)
                       "%s: the model's size in bytes overflows (%u layers, hidden_size %u, "
                       "intermediate_size %u)",
                       s->path, c->layers, c->hidden, c->intermediate);
-    return 0;
+    return check_elements(s, c);
 }
 
 static int read_bool(const struct config_source *s, int key, struct jsn_value v, bool *out)
@@ -169,9 +189,11 @@ static int read_bool(const struct config_source *s, int key, struct jsn_value v,
     *out = false;
     if (!config_has(v))
         return 0;
-    if (v.type != JSN_TRUE && v.type != JSN_FALSE)
+    if (v.type != JSN_TRUE && v.type != JSN_FALSE) {
+        v = jsn_shown(v);
         return refuse(FAIL_CONFIG_VALUE, "%s: %s is %.*s, want true or false", s->path, keys[key],
                       shown(v), s->text + v.begin);
+    }
     *out = v.type == JSN_TRUE;
     return 0;
 }

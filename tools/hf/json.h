@@ -70,6 +70,8 @@ struct jsn_fault {
  * keys with escapes. Errors: -EBADMSG, -E2BIG too many keys, -ENOMEM.
  */
 int jsn_check(const char *text, size_t size, size_t max_keys, struct jsn_fault *fault);
+/** A value as it stands in the text, strings with their quotes: for messages. */
+struct jsn_value jsn_shown(struct jsn_value value);
 /** One pass over an object that jsn_check accepted: values[i] becomes the value of keys[i]. */
 void jsn_members(const char *text, size_t size, const char *const *keys, size_t key_count,
                  struct jsn_value *values);

@@ -141,6 +141,12 @@ bool jsn_equals(const char *text, struct jsn_value v, const char *plain)
     return jsn_unescape(text + v.begin, size, out) == n && memcmp(out, plain, n) == 0;
 }
 
+struct jsn_value jsn_shown(struct jsn_value v)
+{
+    const size_t quote = v.type == JSN_STRING || v.type == JSN_KEY;
+    return (struct jsn_value){v.type, v.begin - quote, v.end + quote};
+}
+
 void jsn_members(const char *text, size_t size, const char *const *keys, size_t key_count,
                  struct jsn_value *values)
 {

@@ -61,9 +61,11 @@ static int require(const struct hf_model *model, const char *name, uint32_t dim_
                     want);
     }
     if (!hf_tensor_readable(t))
-        return fail(error, FAIL_TENSOR, -ENOTSUP,
-                    "%s: tensor %.80s has dtype %s; supported: F32, BF16, F16", path, name,
-                    t->dtype->name);
+        return fail(
+            error, FAIL_TENSOR, -ENOTSUP,
+            "%s: tensor %.80s has dtype %s; supported: F32, BF16, F16. Fix: save the model as "
+            "float32, bfloat16 or float16",
+            path, name, t->dtype->name);
     t->required = true;
     return 0;
 }

@@ -51,7 +51,8 @@ int st_header_bytes(const char *path, const unsigned char first[8], uint64_t fil
     for (int i = 7; i >= 0; i--)
         n = n << 8 | first[i];
     if (n > ST_MAX_HEADER_BYTES)
-        return refuse(&p, "%s: header length %llu, at most %u allowed. Is this a safetensors file?",
+        return refuse(&p,
+                      "%s: header length %llu, at most %u allowed: no safetensors file, perhaps",
                       path, (unsigned long long)n, ST_MAX_HEADER_BYTES);
     if (n > file_bytes - 8)
         return refuse(&p, "%s: header length %llu, but only %llu bytes follow: the file is cut off",
@@ -104,11 +105,13 @@ static int parse_numbers(struct parse *p, struct jsn_value v, const char *what, 
         if (*count == max)
             return refuse(p, "%s: %s of tensor %.80s has more than %u numbers", p->path, what,
                           p->name, max);
-        if (!jsn_u64(p->text, v, &out[*count]) || out[*count] > INT64_MAX)
+        if (!jsn_u64(p->text, v, &out[*count]) || out[*count] > INT64_MAX) {
+            v = jsn_shown(v);
             return refuse(p,
                           "%s: %s of tensor %.80s holds %.*s, want whole numbers from 0 to 2^63-1",
                           p->path, what, p->name,
                           (int)(v.end - v.begin < 24 ? v.end - v.begin : 24), p->text + v.begin);
+        }
     }
 }
 

@@ -281,10 +281,10 @@ int nb_list_parse(const char *option, const char *text, bool sizes, const double
                                  .greatest = range[1]};
     *list = (struct nb_list){0};
     while (true) {
-        char part[32], why[400];
+        char part[80], why[400]; /* a number that is cut is too long to be one */
         size_t length = strcspn(text, ",");
         uint64_t value = 0;
-        snprintf(part, sizeof part, "%.*s", length < 31 ? (int)length : 31, text);
+        snprintf(part, sizeof part, "%.*s", length < 79 ? (int)length : 79, text);
         if (hst_option_parse(&element, part, &value, why, sizeof why))
             return fail(error, FAIL_VALUE, -EINVAL, "--%s: %s.", option, why);
         if (sizes && value % HST_AIO_ALIGN_BYTES)

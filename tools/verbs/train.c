@@ -422,7 +422,7 @@ static void close_all(struct train *t)
 }
 
 /* And the grain, whose default is the device's. */
-static void choose_device(struct train *t)
+static int choose_device(struct train *t)
 {
     const struct train_options *o = t->options;
     uint64_t batch = o->engine.batch_tokens, wish = o->engine.grain_tokens;
@@ -439,20 +439,21 @@ static void choose_device(struct train *t)
     if (wish == 0)
         wish = t->device.gpu ? LLAMA_GRAIN_GPU : LLAMA_GRAIN_HOST;
     t->run = (struct llama_run){o->seq_len, batch, llama_grain_tokens(wish, o->seq_len, batch)};
+    return 0;
 }
 
 int train_run(const struct train_options *options, struct train_result *result,
               struct hst_error *error)
 {
     static int (*const phases[])(struct train *) = {
-        train_inputs_open, plan, measure_rates, load, begin_log, train_steps, export_model};
+        train_inputs_open, choose_device, train_inputs_check, plan, measure_rates, load,
+        begin_log,         train_steps,   export_model};
     struct train t = {
         .options = options,
         .error = error,
         .version_step = HST_NO_VERSION,
     };
     *error = (struct hst_error){0};
-    choose_device(&t);
     progress_init(&t.progress, options->quiet);
     int native = 0;
     for (size_t i = 0; i < sizeof phases / sizeof phases[0] && !native; i++) {

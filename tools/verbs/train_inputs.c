@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run is made from, and all that can be refused: nothing is written here. */
+/*
+ * What a run is made from, and all that can be refused: nothing is written here. Files are read to
+ * the end of what will ever be parsed of them before any device is asked for.
+ */
 #include "cli/message.h"
 #include "cli/runlog.h"
 #include "cli/store.h"
@@ -32,17 +35,21 @@ static void tell_grain(const struct train *t)
 static int open_model(struct train *t)
 {
     const struct train_options *o = t->options;
-    bool need_weights = o->init != TRAIN_INIT_RANDOM;
-    int native = hf_model_open(o->model, need_weights, &t->source, t->error);
-    if (native)
-        return native;
-    tell_notes(t);
-    const struct llama_config *config = hf_model_config(t->source);
-    native = llama_create(config, &t->run, &t->model, t->error);
+    int native = hf_model_open(o->model, o->init != TRAIN_INIT_RANDOM, &t->source, t->error);
+    if (!native)
+        tell_notes(t);
+    return native;
+}
+
+/* The tensors that the model needs, by its config; and whether the weights have them. */
+static int describe_model(struct train *t)
+{
+    const struct train_options *o = t->options;
+    int native = llama_create(hf_model_config(t->source), &t->run, &t->model, t->error);
     if (native)
         return native;
     tell_grain(t);
-    if (!need_weights)
+    if (o->init == TRAIN_INIT_RANDOM)
         return 0;
     const struct llama_tensor *tensor;
     for (size_t i = 0; (tensor = llama_tensor(t->model, i)); i++) {
@@ -77,7 +84,7 @@ static int open_data(struct train *t)
         return native;
     uint64_t sequences = data_sequence_count(t->data);
     double passes =
-        (double)o->steps * (double)(t->run.batch_tokens / o->seq_len) / (double)sequences;
+        (double)o->steps * (double)(o->engine.batch_tokens / o->seq_len) / (double)sequences;
     if (passes > 1 && !o->quiet)
         cli_note(CLI_PASSES,
                  "%" PRIu64 " tokens are %" PRIu64 " sequences: the run passes over them %.1f "
@@ -128,9 +135,11 @@ int train_inputs_open(struct train *t)
     int native = train_options_check(t->options, t->error);
     if (!native)
         native = open_model(t);
-    if (!native)
-        native = open_data(t);
-    if (!native)
-        native = check_outputs(t);
-    return native;
+    return native ? native : open_data(t);
+}
+
+int train_inputs_check(struct train *t)
+{
+    int native = describe_model(t);
+    return native ? native : check_outputs(t);
 }

@@ -38,9 +38,16 @@ struct train {
     struct train_result result;
 };
 
-/** Opens model and data and checks the outputs: all that can be refused before there is an engine.
- * Writes nothing. Returns 0 or negative errno with *t->error. */
+/**
+ * Opens model and data, and parses all of them that will ever be parsed. Needs no device. Returns 0
+ * or negative errno with *t->error.
+ */
 int train_inputs_open(struct train *t);
+/**
+ * Describes the model for t->run, and checks its weights and the outputs: all else that can be
+ * refused before there is an engine. Writes nothing. Returns as train_inputs_open.
+ */
+int train_inputs_check(struct train *t);
 
 /** What is kept with a version, as text. Returns its bytes. */
 #define TRAIN_CURSOR_BYTES 1024u

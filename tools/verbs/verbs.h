@@ -9,5 +9,6 @@ int verb_doctor(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_inspect(int argc, char **argv);
 int verb_ckpt(int argc, char **argv);
+int verb_explain(int argc, char **argv);
 
 #endif

@@ -16,6 +16,7 @@ import tempfile
 import unittest
 
 PROGRAM = sys.argv.pop(1)
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), *['..'] * 3, 'docs', 'errors.md')
 CONFIG = {
     'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_act': 'silu',
     'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 2, 'num_attention_heads': 2,
@@ -108,8 +109,35 @@ class Program(Case):
         self.assertEqual(sorted(names), sorted(
             'model data data-format token-dtype init steps batch-tokens seq-len lr betas eps '
             'weight-decay clip schedule warmup seed order precision loss-scale state grain store '
+<<<<<<< HEAD
             'hbm dram nvme durability update keep keep-every place threads device io resume '
             'allow-config-change export log trace quiet'.split()))
+=======
+            'hbm dram nvme durability place threads device io resume allow-config-change '
+            'update export log trace quiet'.split()))
+
+    def test_explain_tells_what_the_page_tells(self):
+        with open(PAGE, encoding='utf-8') as f:
+            rows = re.findall(r'^\| (\d+) \| (.*) \| (.*) \|$', f.read(), re.M)
+        self.assertGreater(len(rows), 30)
+        every = []
+        for code, what, advice in rows:
+            what, advice = (re.sub(r'\[(.*?)\]\(.*?\)|`', r'\1', part) for part in (what, advice))
+            every += f'E{code} {what}'.split()
+            for typed in (f'E{code}', f'w{code}', code, f'error[E{code}]'):
+                done = run('explain', typed)
+                self.assertEqual(done.stdout.split(), f'E{code}: {what} Fix: {advice}'.split())
+                self.assertEqual((done.returncode, done.stderr), (0, ''))
+                self.assertLess(max(map(len, done.stdout.split('\n'))), 80)
+        self.assertEqual(run('explain').stdout.split(), every)
+        self.assertEqual(run('explain', 'E410', '411').stdout,
+                         run('explain', 'E410').stdout + run('explain', 'E411').stdout)
+
+    def test_explain_refuses_what_is_no_code(self):
+        for typed in ('E999', 'E41', 'E4100', 'X410', '410x', '', '4 0', '\n410'):
+            self.assert_refused(run('explain', typed), 402, 2,
+                                "'hoistway explain' alone lists them")
+>>>>>>> hostile
 
     def test_results_that_can_not_be_written_are_a_failure(self):
         with open('/dev/full', 'w', encoding='ascii') as full:

@@ -26,7 +26,7 @@ static const struct row rows[] = {
     {34, "hidden_size", "18446744073709551624", FAIL_CONFIG_VALUE,
      "hidden_size is 18446744073709551624, want"},
     {34, "hidden_size", "8.0", FAIL_CONFIG_VALUE, "hidden_size is 8.0, want"},
-    {34, "hidden_size", "\"8\"", FAIL_CONFIG_VALUE, "hidden_size is 8, want a whole number"},
+    {34, "hidden_size", "\"8\"", FAIL_CONFIG_VALUE, "hidden_size is \"8\", want a whole number"},
     {34, "hidden_size", "[8]", FAIL_CONFIG_VALUE, "hidden_size is \\[8\\], want"},
     {34, "hidden_size", NULL, FAIL_CONFIG_VALUE, "hidden_size is missing"},
     {34, "vocab_size", "null", FAIL_CONFIG_VALUE, "vocab_size is missing"},
@@ -36,6 +36,8 @@ static const struct row rows[] = {
     {35, "num_key_value_heads", "4", FAIL_CONFIG_VALUE,
      "heads 2 is no multiple of num_key_value_heads 4"},
     {35, "num_attention_heads", "8", FAIL_CONFIG_VALUE, "head_dim is 1, want an even number"},
+    {36, "num_hidden_layers", "16385", FAIL_CONFIG_VALUE,
+     "num_hidden_layers is 16385, want a whole number from 1 to 16384"},
     {36, "head_dim", "7", FAIL_CONFIG_VALUE, "head_dim is 7, want an even number"},
     {37, "architectures", "[\"MistralForCausalLM\"]", FAIL_ARCHITECTURE,
      "architecture MistralForCausalLM is not"},
@@ -51,14 +53,14 @@ static const struct row rows[] = {
     {37, "mlp_bias", "true", FAIL_ARCHITECTURE, "mlp_bias is true"},
     {37, "mlp_bias", "1", FAIL_CONFIG_VALUE, "mlp_bias is 1, want true or false"},
     {37, "tie_word_embeddings", "\"no\"", FAIL_CONFIG_VALUE,
-     "tie_word_embeddings is no, want true or false"},
+     "tie_word_embeddings is \"no\", want true or false"},
     {37, "attention_dropout", "0.1", FAIL_ARCHITECTURE, "attention_dropout is 0.1"},
     {37, "partial_rotary_factor", "0.5", FAIL_ARCHITECTURE, "partial_rotary_factor is 0.5"},
     {39, "rms_norm_eps", "NaN", FAIL_CONFIG_FILE, "not valid JSON"},
     {39, "rms_norm_eps", "1e400", FAIL_CONFIG_VALUE,
      "rms_norm_eps is 1e400, want a number from 1e-20 to 1"},
     {39, "rms_norm_eps", "-1e-5", FAIL_CONFIG_VALUE, "rms_norm_eps is -1e-5"},
-    {39, "rms_norm_eps", "\"nan\"", FAIL_CONFIG_VALUE, "rms_norm_eps is nan"},
+    {39, "rms_norm_eps", "\"nan\"", FAIL_CONFIG_VALUE, "rms_norm_eps is \"nan\", want"},
     {39, "rms_norm_eps", NULL, FAIL_CONFIG_VALUE, "rms_norm_eps is missing"},
     {39, "rope_theta", "Infinity", FAIL_CONFIG_FILE, "not valid JSON"},
     {39, "rope_theta", "1e400", FAIL_CONFIG_VALUE, "rope_theta is 1e400"},
@@ -111,10 +113,27 @@ static void sizes_whose_bytes_overflow_are_refused(void **state)
     put_text(*state, "config.json",
              "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":1048576,\"intermediate_"
              "size\":4194304,"
-             "\"num_hidden_layers\":65536,\"num_attention_heads\":65536,\"head_dim\":65536,\"vocab_"
+             "\"num_hidden_layers\":16384,\"num_attention_heads\":65536,\"head_dim\":65536,\"vocab_"
              "size\":16777216,"
              "\"max_position_embeddings\":32,\"rms_norm_eps\":1e-5,\"rope_theta\":1e4}");
     expect_refusal(*state, false, FAIL_CONFIG_VALUE, "size in bytes overflows");
+    static const char *const large[][2] = {
+        {"\"intermediate_size\":16,\"vocab_size\":2097152",
+         "2097152 x hidden_size 1048576 elements"},
+        {"\"intermediate_size\":2097152,\"vocab_size\":16",
+         "2097152 x hidden_size 1048576 elements"},
+        {"\"intermediate_size\":16,\"vocab_size\":16,\"head_dim\":1048", "2146304 x hidden_size"},
+    };
+    char text[512];
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        snprintf(text, sizeof text,
+                 "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":1048576,"
+                 "\"num_hidden_layers\":1,\"num_attention_heads\":2048,%s,"
+                 "\"max_position_embeddings\":32,\"rms_norm_eps\":1e-5,\"rope_theta\":1e4}",
+                 large[i][0]);
+        put_text(*state, "config.json", text);
+        expect_refusal(*state, false, FAIL_CONFIG_VALUE, large[i][1]);
+    }
 }
 
 static void a_file_that_is_missing_or_not_json_is_refused(void **state)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every allocation and every read fails in turn: the right error comes back, nothing leaks (the
- * sanitizers watch) and nothing stays on disk. And a kernel without openat2 follows no link at
- * all.
+ * Every allocation and every read fails in turn, or finds the end of the file: the right error
+ * comes back, nothing leaks (the sanitizers watch) and nothing stays on disk. And a kernel without
+ * openat2 follows no link at all.
  */
 #include "support.h"
 
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 static int fail_allocation = -1, fail_read = -1;
-static bool no_openat2;
+static bool no_openat2, at_end; /* at_end: what fails is no error, but the end of a file */
 
 static bool fails(int *count)
 {
@@ -51,7 +51,7 @@ ssize_t __wrap_pread64(int fd, void *dst, size_t bytes, off_t offset)
 {
     errno = EIO;
     if (fails(&fail_read))
-        return -1;
+        return at_end ? 0 : -1;
     /* Short reads and interruptions are no errors. */
     static unsigned calls;
     errno = EINTR;
@@ -140,13 +140,13 @@ static void every_failing_allocation_is_told_and_leaves_nothing_behind(void **st
     }
 }
 
-static void every_failing_read_is_told_and_leaves_nothing_behind(void **state)
+static void fail_every_read(const char *dir, int want, const char *pattern)
 {
-    put_model(*state);
+    put_model(dir);
     for (int n = 0;; n++) {
         struct hst_error e = {0};
         fail_read = n;
-        int rc = use_model(*state, &e);
+        int rc = use_model(dir, &e);
         bool all_passed = fail_read >= 0;
         fail_read = -1;
         if (all_passed) {
@@ -155,10 +155,22 @@ static void every_failing_read_is_told_and_leaves_nothing_behind(void **state)
             print_message("%d reads\n", n);
             return;
         }
-        assert_int_equal(rc, -EIO);
-        assert_matches(e.message, "cannot be (read|copied)");
-        assert_int_equal(entry_count(*state), 1);
+        assert_int_equal(rc, want);
+        assert_matches(e.message, pattern);
+        assert_int_equal(entry_count(dir), 1);
     }
+}
+
+static void every_failing_read_is_told_and_leaves_nothing_behind(void **state)
+{
+    fail_every_read(*state, -EIO, "cannot be (read|copied)");
+}
+
+static void a_file_that_ends_too_early_is_told_at_every_read(void **state)
+{
+    at_end = true;
+    fail_every_read(*state, -ENODATA, "the file became shorter while it was read");
+    at_end = false;
 }
 
 static void without_openat2_no_link_is_followed(void **state)
@@ -181,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(every_failing_allocation_is_told_and_leaves_nothing_behind),
         TEST(every_failing_read_is_told_and_leaves_nothing_behind),
+        TEST(a_file_that_ends_too_early_is_told_at_every_read),
         TEST(without_openat2_no_link_is_followed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,10 +47,13 @@ static void a_file_name_with_a_path_is_refused(void **state)
     static const char *const names[] = {
         "/etc/passwd", "../a.safetensors", "sub/a.safetensors", "a\\\\b", "", ".",
         "..",          "\\u002e\\u002e/a"};
+    char map[400], longest[257];
     put_shards(*state);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char map[200];
-        snprintf(map, sizeof map, "{\"x\":\"%s\",\"y\":\"b.safetensors\"}", names[i]);
+    for (size_t i = 0; i <= sizeof names / sizeof *names; i++) {
+        memset(longest, 'n', 256);
+        longest[256] = '\0';
+        snprintf(map, sizeof map, "{\"x\":\"%s\",\"y\":\"b.safetensors\"}",
+                 i < sizeof names / sizeof *names ? names[i] : longest);
         put_map(*state, map);
         expect_refusal(*state, true, FAIL_INDEX, "want a plain file name");
     }

@@ -63,6 +63,7 @@ static void test_what_contradicts_itself_is_refused(void **state)
     assert_int_not_equal(PARSE(&a, &e, "/a", "--blocks", "1M,256K"), 0);
     assert_int_not_equal(PARSE(&a, &e, "/a", "--blocks", "1000"), 0);
     assert_int_not_equal(PARSE(&a, &e, "/a", "--depths", "4,"), 0);
+    assert_int_not_equal(PARSE(&a, &e, "/a", "--depths", "4.000000000000000000000000000000K"), 0);
     assert_int_not_equal(PARSE(&a, &e, "/a", "--target", "100"), 0);
     assert_int_not_equal(PARSE(&a, &e, "/a", "-x"), 0);
     assert_int_equal(e.code, FAIL_USAGE);

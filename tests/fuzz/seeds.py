@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the seeds of the fuzz targets: one folder per target, one file per input.
+
+    seeds.py FOLDER
+
+Inputs that a reader accepts, and ones that get far into it before they are refused: a fuzzer
+starts from them, and every test run hands them to the target.
+"""
+import json
+import os
+import struct
+import sys
+
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+GOLDEN = os.path.join(TESTS, 'golden')
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(TESTS, 'hostile'))
+from folder import DTYPES, entry  # noqa: E402
+
+
+def golden(*names):
+    with open(os.path.join(GOLDEN, *names), 'rb') as f:
+        return f.read()
+
+
+# ---- safetensors ----
+
+def safetensors(header, data_bytes):
+    """A file with this header (text, or what becomes it) and so many bytes of data."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack('<Q', len(text)) + text + bytes(data_bytes)
+
+
+def all_dtypes():
+    header, at = {}, 0
+    for name, bits in DTYPES.items():
+        header[name] = entry(name, [2, 4], at, at + bits)
+        at += bits
+    return safetensors(header, at)
+
+
+def safetensors_seeds():
+    one = {'a': entry('F32', [4], 0, 16)}
+    return {
+        'one': safetensors(one, 16),
+        'all-dtypes': all_dtypes(),
+        'scalar': safetensors({'a': entry('BF16', [], 0, 2)}, 2),
+        'none': safetensors({}, 0),
+        'metadata': safetensors({'__metadata__': {'format': 'pt', 'x': ''}, **one}, 16),
+        'metadata-twice': safetensors(b'{"__metadata__":{},"__metadata__":{}}', 0),
+        'empty-tensors': safetensors({'z': entry('F32', [0], 16, 16), **one,
+                                      'y': entry('U8', [3, 0], 0, 0)}, 16),
+        'out-of-order': safetensors({'b': entry('I64', [1, 2], 16, 32), **one}, 32),
+        'escapes': safetensors(rb'{"\u0061\ud83d\ude00\n\/":' + json.dumps(one['a']).encode()
+                               + b'}', 16),
+        'spaces': safetensors(b' \t\n' + json.dumps(one).encode() + b'   ', 16),
+        'rank-8': safetensors({'a': entry('F32', [1, 1, 1, 1, 1, 1, 1, 4], 0, 16)}, 16),
+        'hole': safetensors({**one, 'b': entry('F32', [4], 20, 36)}, 36),
+        'overlap': safetensors({**one, 'b': entry('F32', [4], 8, 24)}, 24),
+        'overflow': safetensors({'a': entry('U8', [4194305, 4194305, 211106198978564], 0, 4)}, 4),
+        'twice': safetensors(b'{"a":' + json.dumps(one['a']).encode() + b',"\\u0061":'
+                             + json.dumps(one['a']).encode() + b'}', 16),
+        'cut': safetensors(one, 16)[:40],
+        'short': b'\x02\0\0\0',
+    }
+
+
+# ---- JSON ----
+
+def index_seeds():
+    entries = {'a': 'model-00001-of-00002.safetensors', 'b': 'model-00002-of-00002.safetensors',
+               'c\n\u00e9': 'model-00001-of-00002.safetensors'}
+    plain = json.dumps({'metadata': {'total_size': 20}, 'weight_map': entries})
+    return {
+        'golden': golden('untied-mha', 'model.safetensors.index.json'),
+        'plain': plain.encode(),
+        'no-metadata': json.dumps({'weight_map': entries}).encode(),
+        'empty': b'{"weight_map":{}}',
+        'path': plain.replace('model-00002', '../model').encode(),
+        'absolute': b'{"weight_map":{"a":"/etc/passwd"}}',
+        'dots': b'{"weight_map":{"a":".."}}',
+        'no-text': b'{"weight_map":{"a":7}}',
+        'twice': b'{"weight_map":{"a":"m","\\u0061":"m"}}',
+        'deep': b'{"weight_map":{"a":' + b'[' * 20,
+    }
+
+
+def config_seeds():
+    small = json.loads(golden('tied-gqa', 'config.json'))
+    bare = {key: small[key] for key in (
+        'architectures', 'hidden_size', 'intermediate_size', 'num_hidden_layers',
+        'num_attention_heads', 'vocab_size', 'max_position_embeddings', 'rms_norm_eps')}
+
+    def text(changes, base=small):
+        return json.dumps({**base, **changes}).encode()
+
+    scaled = {'rope_theta': 1e4, 'rope_scaling': {'rope_type': 'linear', 'factor': 2.0}}
+    return {
+        'tied-gqa': golden('tied-gqa', 'config.json'),
+        'untied-mha': golden('untied-mha', 'config.json'),
+        'theta': text({'rope_theta': 1e4, 'torch_dtype': 'float16'}, bare),
+        'scaled': text(scaled, bare),
+        'yarn': text({'rope_parameters': {'rope_type': 'yarn', 'rope_theta': 1e4,
+                                          'factor': 4.0}}),
+        'zero': text({'hidden_size': 0}),
+        'large': text({'hidden_size': 1 << 20, 'intermediate_size': 1 << 22,
+                       'num_hidden_layers': 1 << 14}),
+        'float': text({'hidden_size': 48.0}),
+        'code': text({'auto_map': {'AutoModel': 'evil.py'}}),
+        'other': text({'architectures': ['GPT2LMHeadModel']}),
+        'twice': b'{"hidden_size":8,' + text({})[1:],
+        'not-json': b'{"architectures":["LlamaForCausalLM"],}',
+    }
+
+
+# ---- tokens: what the user said in three bytes, then the file ----
+
+def llmc(magic, version, tokens, width):
+    head = struct.pack('<III', magic, version, len(tokens)) + bytes(1024 - 12)
+    return head + b''.join(struct.pack('<H' if width == 2 else '<I', t) for t in tokens)
+
+
+def tokens_seeds():
+    def said(dtype=0, sequential=False, text=False, vocab=3, seq_len=4, twice=False):
+        return bytes([dtype | sequential << 2 | text << 3, vocab, seq_len - 1 | twice << 7])
+
+    ids = list(range(40))
+    u16, u32 = llmc(20240520, 1, ids, 2), llmc(20240801, 7, ids, 4)
+    return {
+        'u16': said() + u16,
+        'u32': said(sequential=True) + u32,
+        'joined': said(twice=True) + u16,
+        'u32-said': said(2) + u32,
+        'u16-said-u32': said(2) + u16,
+        'raw-u16': said(1) + u16[1024:],
+        'raw-u32': said(2) + u32[1024:],
+        'raw-odd': said(2) + u32[1024:-1],
+        'text': said(text=True) + b'To be, or not to be, that is the question.',
+        'small-vocabulary': said(vocab=1) + u16,
+        'swapped': said() + u16[3::-1] + u16[4:],
+        'version': said() + u16[:4] + b'\x02' + u16[5:],
+        'count': said() + u16[:8] + b'\xff\xff\xff\xff' + u16[12:],
+        'cut': said() + u16[:-1],
+        'no-token': said() + llmc(20240520, 1, [], 2),
+        'short': said(1, seq_len=16) + u16[1024:1040],
+        'empty': said(1),
+    }
+
+
+# ---- options: arguments, each ended by NUL ----
+
+def options_seeds():
+    lines = {
+        'train': '--model m --data d.txt --store s --steps 3',
+        'all': '--model=m --data=a,b --store=s,t --steps=1e3 --batch-tokens 4K --seq-len 256 '
+               '--lr 3e-4 --betas 0.9,0.95 --eps 1e-8 --weight-decay 0 --clip 1.0 --hbm 2GiB '
+               '--dram 5e8 --nvme 1T --place states=nvme,weights=dram --threads 4 --io uring '
+               '--precision bf16 --state bf16 --seed 4503599627370496 --schedule cosine --quiet',
+        'bench': '/mnt/a /mnt/b --size 1G --blocks 256K,1M --depths 1,16 --threads 1,2 '
+                 '--plan 8B --gpu-tflops 100 --endurance 1DWPD,3.84TB,5Y --target 99.9',
+        'compare': '--compare a.json b.json',
+        'simulated': 'sim:read=7G,write=5G --quick --json --endurance 600TBW',
+        'wrap': '--threads 4294967297 --steps=-5 --grain 0x10',
+        'sizes': '2GBB 1.5G 1e400 1e-400 nan inf 0x1p3 9223372036854775808 4KiB .5M 1e2T , 0.9,',
+        'unknown': '--stepps 3 -x -- --= --=5 --model',
+    }
+    return {name: line.encode().replace(b' ', b'\0') for name, line in lines.items()}
+
+
+# ---- store: changes of a good one; see store.c ----
+
+def store_seeds():
+    header, superblock, manifest, unsealed = 0, 2, 4, 0x80
+
+    def changed(*changes):
+        return b''.join(struct.pack('<BBHQ', page, width - 1, at, value)
+                        for page, width, at, value in changes)
+
+    most = (1 << 64) - 1
+    return {
+        'good': b'',
+        'damaged': changed((unsealed | header, 1, 50, 7)),
+        'magic': changed((header, 1, 0, 0)),
+        'big-endian': changed((superblock, 4, 8, 0x04030201)),
+        'major': changed((manifest, 2, 12, 2)),
+        'world': changed((header, 4, 52, 0)),
+        'drives': changed((header, 4, 60, 65)),
+        'align': changed((header, 4, 68, 12288)),
+        'extents': changed((header, 4, 76, 0xfffffffe)),
+        'blocks': changed((header, 8, 80, most // 8 + 1)),
+        'slot-bytes': changed((header, 8, 96, 1 << 63)),
+        'sequence': changed((superblock, 8, 56, most)),
+        'none-before': changed((superblock, 8, 160, 4), (superblock, 8, 200, 8192)),
+        'two-of-seven': changed((superblock, 8, 96, 6), (manifest, 8, 56, 6)),
+        'entry-offset': changed((manifest, 8, 4096 + 32 + 8, most - 4095)),
+        'entry-bytes': changed((manifest, 4, 4096 + 16, 0)),
+        'entry-drive': changed((manifest, 1, 4096 + 5, 9)),
+        'cursor-bytes': changed((manifest, 4, 100, 0xffffffff)),
+        'cursor-tag': changed((manifest, 4, 4096 + 4 * 32 + 4 * 8, 99)),
+    }
+
+
+SEEDS = {'safetensors': safetensors_seeds, 'index': index_seeds, 'config': config_seeds,
+         'tokens': tokens_seeds, 'options': options_seeds, 'store': store_seeds}
+
+
+def main():
+    for target, seeds in SEEDS.items():
+        folder = os.path.join(sys.argv[1], target)
+        os.makedirs(folder, exist_ok=True)
+        for name, content in seeds().items():
+            with open(os.path.join(folder, name), 'wb') as f:
+                f.write(content)
+
+
+if __name__ == '__main__':
+    main()

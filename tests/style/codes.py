@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Is there a test for each code that a message can carry?
+
+    codes.py ROOT
+
+REACHED names, for every row of docs/errors.md, a test that brings the program or a part of it to
+say that code, and looks for it: a file below tests/ and a function, whose text must name the code
+as a number or by its constant. A code without one, a function that is gone or does not know the
+code, and a line for a code that is gone are breaches.
+"""
+import os
+import re
+import subprocess
+import sys
+
+REACHED = {
+    101: ('e2e/failures.py', 'test_io_uring_that_was_demanded_is_not_replaced'),
+    104: ('e2e/failures.py', 'test_without_o_direct_the_page_cache_takes_over_and_it_is_said'),
+    105: ('e2e/failures.py', 'test_a_store_directory_without_permission_is_refused'),
+    106: ('tools/hf/test_read.c', 'a_file_that_shrinks_or_changes_is_an_error_not_a_signal'),
+    107: ('tools/cli/program.py', 'test_outputs'),
+    201: ('e2e/device.py', 'test_a_device_that_is_not_there_is_told_in_one_line'),
+    202: ('e2e/device.py', 'test_a_card_that_is_full_is_told_with_its_numbers'),
+    203: ('e2e/device.py', 'test_failures_while_training_are_the_devices'),
+    301: ('tools/cli/program.py', 'test_budgets'),
+    302: ('tools/cli/program.py', 'test_budgets'),
+    401: ('tools/cli/program.py', 'test_an_unknown_verb_names_the_nearest'),
+    402: ('tools/cli/program.py', 'test_values_of_the_command_line'),
+    403: ('tools/cli/program.py', 'test_values_of_the_command_line'),
+    410: ('tools/cli/program.py', 'test_models'),
+    411: ('tools/hf/test_index.c', 'an_index_that_contradicts_its_files_is_refused'),
+    412: ('tools/cli/program.py', 'test_models'),
+    413: ('tools/cli/program.py', 'test_models'),
+    414: ('tools/cli/program.py', 'test_models'),
+    415: ('tools/hf/test_read.c', 'what_the_model_lacks_is_refused_by_name'),
+    420: ('tools/cli/program.py', 'test_data'),
+    421: ('tools/cli/program.py', 'test_data'),
+    422: ('tools/data/test_data.c', 'an_id_beyond_the_vocabulary_is_refused_at_open'),
+    423: ('tools/data/test_data.c', 'malformed_token_files_are_refused'),
+    430: ('tools/cli/program.py', 'test_outputs'),
+    601: ('engine/test_orders.c', 'count_warnings'),
+    610: ('store/test_refusals.c', 'what_others_could_change_is_refused'),
+    611: ('store/test_refusals.c', 'a_store_that_is_open_is_not_opened_again'),
+    612: ('store/test_refusals.c', 'other_formats_are_refused'),
+    613: ('store/test_refusals.c', 'files_that_do_not_belong_together_are_refused'),
+    614: ('e2e/resume.py', 'test_damage_is_told_with_its_place_and_found_again_by_the_next_open'),
+    615: ('hostile/hostile.py', 'test_other_data_than_the_store_was_trained_on'),
+    616: ('store/test_refusals.c', 'a_directory_with_anything_else_is_not_taken'),
+    617: ('store/test_refusals.c', 'a_store_that_was_never_committed_is_none'),
+    620: ('engine/test_versions.c', 'note_interval'),
+    621: ('e2e/resume.py', 'test_after_a_kill_the_next_run_says_that_it_has_read_every_byte'),
+    622: ('e2e/resume.py', 'test_a_first_signal_leaves_a_version_and_exit_code_75'),
+    701: ('e2e/failures.py', 'test_weights_that_are_not_finite_stop_the_run_with_the_step_named'),
+}
+
+
+def constants(root):
+    """{code: names} of all headers."""
+    names = {}
+    listed = subprocess.run(['git', 'ls-files', '-z', '*.h'], cwd=root, capture_output=True,
+                            text=True, check=True).stdout
+    for path in listed.strip('\0').split('\0'):
+        with open(os.path.join(root, path), encoding='utf-8') as f:
+            for name, code in re.findall(r'\b((?:FAIL|CLI|HST_E)_\w+) = (\d{3}),', f.read()):
+                names.setdefault(int(code), set()).add(name)
+    return names
+
+
+def body(text, name):
+    """The text of a function of C or Python, '' where there is none."""
+    begin = re.search(rf'^(?:static [\w *]*?\b|( *)def ){name}\(', text, re.M)
+    if not begin:
+        return ''
+    rest = text[begin.start():]
+    indent = begin.group(1)
+    end = re.search(r'^}' if indent is None else rf'\n {{0,{len(indent)}}}(?:def|@|class) ',
+                    rest[1:], re.M)
+    return rest[:end.end()] if end else rest
+
+
+def breach(root, code, names):
+    """What is wrong with the line of a code, or None."""
+    if code not in REACHED:
+        return 'no test is named for it'
+    path, function = REACHED[code]
+    at = os.path.join(root, 'tests', path)
+    if not os.path.exists(at):
+        return f'{path} is not there'
+    with open(at, encoding='utf-8') as f:
+        text = body(f.read(), function)
+    if not text:
+        return f'{path} has no {function}'
+    known = rf'(?<!\d){code}(?!\d)|' + '|'.join(rf'\b{name}\b' for name in names) + r'|(?!)'
+    return None if re.search(known, text) else f'{function} of {path} does not know it'
+
+
+def main():
+    root = sys.argv[1]
+    with open(os.path.join(root, 'docs', 'errors.md'), encoding='utf-8') as f:
+        codes = [int(code) for code in re.findall(r'^\| (\d{3}) \|', f.read(), re.M)]
+    names = constants(root)
+    breaches = [(code, breach(root, code, names.get(code, ()))) for code in codes]
+    breaches += [(code, 'docs/errors.md has no row for it') for code in REACHED
+                 if code not in codes]
+    for code, what in breaches:
+        if what:
+            print(f'tests/style/codes.py: {code}: {what}')
+    print(f'{len(codes)} codes')
+    return 1 if not codes or any(what for _, what in breaches) else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
