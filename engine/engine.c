@@ -252,8 +252,9 @@ static int plan(struct hst_engine *engine)
     in->batch_tokens = engine->config.batch_tokens;
     in->grain_tokens = engine->config.grain_tokens;
     in->carry_bytes_per_token = engine->carry_bytes_per_token;
-    /* fp16: one gradient that overflowed leaves out the update of all */
-    in->deferred = engine->config.clip > 0 || engine->config.precision == HST_PRECISION_FP16;
+    /* one gradient that is not finite may leave out the update of all */
+    in->deferred = engine->config.clip > 0 || engine->config.skip_nonfinite ||
+                   engine->config.precision == HST_PRECISION_FP16;
     int rc = store_dirs_rates(engine, in);
     if (rc)
         return rc;

@@ -30,6 +30,7 @@ struct train {
     struct progress progress;
     uint64_t began, done;     /* steps: those of earlier runs, all that are made */
     uint64_t skipped;         /* of this run's */
+    uint64_t skipped_ever;    /* of all, those before a resume too */
     uint64_t version_step;    /* of the store's last version; HST_NO_VERSION */
     uint64_t nonfinite_count; /* of the weights that were read */
     char nonfinite_tensor[128];

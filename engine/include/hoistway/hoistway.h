@@ -139,7 +139,7 @@ struct hst_config {
     /* 0: 0.01; HST_NONE: none. Applies to parameters flagged HST_PARAM_DECAY */
     double weight_decay;
     /* greatest global gradient norm; 0: 1.0; HST_NONE: no clipping, and the update is part of the
-       backward (not in fp16: all gradients are looked at first) */
+       backward (not in fp16 and with skip_nonfinite: all gradients are looked at first) */
     double clip;
     hst_log_fn *log;         /* may be null */
     void *log_context;
@@ -171,6 +171,14 @@ struct hst_config {
      * GPU's memory: none). Between steps hst_engine_drain makes one, too. Copied.
      */
     const char *durability;
+    /*
+     * A step whose gradient norm is not finite is skipped, in every precision: weights and states
+     * stay as they were, as in fp16 where the loss scale can still be halved. Without it such a
+     * step ends the run (E701). Where it is set no update is part of the backward, whatever `clip`
+     * says: it could not be taken back. It changes no number, so a run may be resumed with or
+     * without it.
+     */
+    bool skip_nonfinite;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 
@@ -454,18 +462,20 @@ struct hst_step_stats {
     struct { double nvme, copy, update, net; } stall_s;
     struct hst_step_bytes bytes; /* in the window in which they moved */
     struct { uint64_t hbm, dram, nvme; } peak; /* bytes */
-    /* fp16: the gradient norm was not finite at this step's loss scale (grad_norm neither): weights
+    /* fp16, and with skip_nonfinite: the gradient norm was not finite (grad_norm neither): weights
        and states stay as they were, and Adam does not count the step */
     bool skipped;
     double loss_scale; /* of this step; 1 but in fp16 */
     uint64_t version_step; /* of the store's last version; HST_NO_VERSION: none */
+    uint64_t skipped_steps; /* ever, those before a resume too */
 };
 /**
  * Norm, clip, update of every tile. Afterwards the step is part of the weights. The loss scale is
- * divided out in the update. In fp16 a step whose gradient norm is not finite is skipped, which is
- * no error: 0 with stats->skipped, and the next step has half the loss scale.
- * Errors: -EOVERFLOW the gradient norm is not finite (E701), in fp16 at a loss scale of 1: nothing
- * was updated, the error is sticky.
+ * divided out in the update. In fp16 and with skip_nonfinite a step whose gradient norm is not
+ * finite is skipped, which is no error: 0 with stats->skipped; in fp16 the next step has half the
+ * loss scale.
+ * Errors: -EOVERFLOW the gradient norm is not finite (E701; in fp16 at a loss scale of 1), and
+ * skip_nonfinite is not set: the error is sticky, the store's last version is as it was.
  */
 int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats);
 /**
