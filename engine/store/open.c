@@ -12,6 +12,9 @@
 #include <string.h>
 
 #define VERIFY_DEPTH 8u
+/* A manifest of other sizes than this run's is read only up to here, to tell what it is of: what a
+   file says of itself does not decide what is allocated. */
+#define STRANGE_MANIFEST_MAX (64u << 20)
 
 struct opening {
     const struct store_config *config;
@@ -57,6 +60,32 @@ static int refuse_extent(const struct opening *o, int native)
 
 /* ---- R1, R2: files ---- */
 
+/* No file of this drive in its directory. */
+static int refuse_missing(struct opening *o, uint32_t d, const char *name)
+{
+    const struct store *store = o->store;
+    uint32_t other, drive;
+    char astray[STORE_NAME_BYTES];
+    if (store_file_astray(store->directories, store->drives, store->rank, &other, &drive)) {
+        store_file_name(store->rank, drive, false, astray);
+        return store_refuse(o->error, HST_E_STORE_MIXED, -EINVAL,
+                            "%s is named as directory %u of %u, and holds %s, the file of "
+                            "directory %u. Fix: name all the store's directories, in the order of "
+                            "their files (d0, d1, ...)",
+                            store->directories[other].path, other + 1, store->drives, astray,
+                            drive + 1);
+    }
+    if (d == 0)
+        return store_refuse(o->error, HST_E_STORE_EMPTY, -ENOENT,
+                            "%s holds no committed version: %s is not there. Fix: none needed to "
+                            "start at step 0",
+                            store->directories[d].path, name);
+    return store_refuse(o->error, HST_E_STORE_MIXED, -EINVAL,
+                        "%s/%s is missing, and the store has a file for drive 0. Fix: name all "
+                        "its directories, in the order of their files (d0, d1, ...)",
+                        store->directories[d].path, name);
+}
+
 static int look(struct opening *o, uint32_t d)
 {
     struct store *store = o->store;
@@ -65,16 +94,8 @@ static int look(struct opening *o, uint32_t d)
     char name[STORE_NAME_BYTES];
     store_file_name(store->rank, d, false, name);
     int rc = store_file_look(&store->directories[d], name, h, &o->bad_headers[d], o->error);
-    if (rc == -ENOENT && d == 0)
-        return store_refuse(o->error, HST_E_STORE_EMPTY, rc,
-                            "%s holds no committed version: %s is not there. Fix: none needed to "
-                            "start at step 0",
-                            directory, name);
     if (rc == -ENOENT)
-        return store_refuse(o->error, HST_E_STORE_MIXED, -EINVAL,
-                            "%s/%s is missing, and the store has a file for drive 0. Fix: name "
-                            "all its directories, in the order of their files (d0, d1, ...)",
-                            directory, name);
+        return refuse_missing(o, d, name);
     if (rc)
         return rc;
     if (!store_id_equal(&h->uuid, &store->headers[0].uuid))
@@ -220,23 +241,23 @@ static uint64_t wanted_bytes(const struct store *store, uint32_t extent)
     return bytes;
 }
 
-/* By its counts the store holds what the placement asks for: before anything of that size is
-   allocated. */
-static int check_counts(const struct opening *o)
+/* By its counts the store holds what the placement asks for. */
+static bool counts_fit(const struct store *store)
 {
-    const struct store *store = o->store;
     const uint32_t extents = STORE_KINDS * store->tiles;
     uint64_t blocks = 0;
     for (uint32_t i = 0; i < extents; i++)
         blocks += store_blocks_of(wanted_bytes(store, i));
     const struct store_header *h = &store->headers[0];
-    return h->extents == extents && h->blocks == blocks ? 0 : refuse_model(o);
+    return h->extents == extents && h->blocks == blocks;
 }
 
 /* And extent by extent. */
 static int check_model(const struct opening *o)
 {
     const struct store *store = o->store;
+    if (!counts_fit(store))
+        return refuse_model(o);
     for (uint32_t i = 0; i < store->headers[0].extents; i++) {
         struct store_entry entry;
         store_entry_get(store->manifest, i, &entry);
@@ -334,9 +355,10 @@ static int choose(struct opening *o)
         o->copy = load_manifest(o, o->chosen, &o->manifest);
         if (o->copy == 2)
             return refuse_damaged(o, -EIO, "gives other bytes each time it is read");
-        rc = check_model(o);
-        if (rc == 0 && o->config->accept)
-            rc = o->config->accept(o->config->accept_context, &o->manifest.cursor);
+        /* who knows what the run was says it better than sizes do */
+        rc = o->config->accept ? o->config->accept(o->config->accept_context, &o->manifest.cursor)
+                               : 0;
+        rc = rc ? rc : check_model(o);
         if (rc)
             return rc;
         forget_derived(o->store);
@@ -403,7 +425,8 @@ static int recover(struct opening *o)
 {
     struct store *store = o->store;
     int rc = open_files(o);
-    rc = rc ? rc : check_counts(o);
+    if (rc == 0 && !counts_fit(store) && store->headers[0].manifest_bytes > STRANGE_MANIFEST_MAX)
+        rc = refuse_model(o);
     if (rc)
         return rc;
     if (store_allocate(store))

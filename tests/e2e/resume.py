@@ -91,11 +91,12 @@ class Resume(unittest.TestCase):
         self.assertTrue(self.refuse(616, '--resume', '--lr=1e-3'))
         self.assertTrue(self.refuse(615, 'betas', *same, '--betas=0.8,0.9'))
         self.assertTrue(self.refuse(615, 'clip 1', *same, '--clip=2'))
-        self.refuse(615, 'eps 0.125', *same, model=other)
-        self.refuse(615, "'seed 0', this run has 'seed 1'", *same, '--seed=1',
-                    '--allow-config-change')
-        self.refuse(615, "'lr 0.001'", '--resume', '--lr=2e-3', '--schedule=cosine')
-        self.refuse(615, "'steps 4', this run has 'steps 6'", *same, steps=6)
+        self.assertTrue(self.refuse(615, 'eps 0.125', *same, model=other))
+        self.assertTrue(self.refuse(615, "'seed 0', this run has 'seed 1'", *same, '--seed=1',
+                                    '--allow-config-change'))
+        self.assertTrue(self.refuse(615, "'lr 0.001'", '--resume', '--lr=2e-3',
+                                    '--schedule=cosine'))
+        self.assertTrue(self.refuse(615, "'steps 4', this run has 'steps 6'", *same, steps=6))
         done = self.run_it(*same, '--allow-config-change', steps=6)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("warning[W622] the run goes on with 'steps 6' where it had", done.stderr)

@@ -332,6 +332,17 @@ static void refuse(const struct hst_config *config, bool resume, int code, const
         fail_msg("%d, E%d %s; want E%d with \"%s\"", rc, error.code, error.message, code, what);
 }
 
+static bool accept_none(void *context, uint64_t step, const void *cursor, size_t cursor_bytes)
+{
+    uint64_t position = 0;
+    assert_null(context);
+    assert_int_equal(step, 1);
+    assert_int_equal(cursor_bytes, sizeof position);
+    memcpy(&position, cursor, sizeof position);
+    assert_int_equal(position, 10);
+    return false;
+}
+
 static void what_does_not_belong_together_is_refused_by_name(void **state)
 {
     (void)state;
@@ -341,10 +352,19 @@ static void what_does_not_belong_together_is_refused_by_name(void **state)
     run(&config, false, 1, true, &found);
     refuse(&config, false, HST_E_STORE_TAKEN, "resume");
     refuse(KEPT(.durability = "step", .beta1 = 0.8), true, HST_E_STORE_OTHER,
-           "betas 0.90000000000000002,0.999");
+           "trained with betas 0.9,0.999, this run has betas 0.8,0.999.");
     refuse(KEPT(.durability = "step", .clip = 2), true, HST_E_STORE_OTHER, "clip 1, this run has");
     refuse(KEPT(.durability = "step", .precision = HST_PRECISION_BF16), true, HST_E_STORE_OTHER,
-           "");
+           "trained with precision fp32, this run has precision bf16.");
+    struct hst_config cut = config;
+    cut.tile_elements = 4096;
+    refuse(&cut, true, HST_E_STORE_OTHER,
+           "trained with tile-elements 8192, this run has tile-elements 4096.");
+    config.accept = accept_none;
+    refuse(&config, true, HST_E_STORE_OTHER, "step 1 is refused by the program");
+    config.accept = NULL;
+    config.state = HST_STATE_FP32; /* what the default is */
+    assert_int_equal(run(&config, true, 1, true, &found), 1);
     refuse(KEPT(.durability = "none"), true, HST_E_VALUE, "no store to resume from");
     refuse(KEPT(.durability = "often"), false, HST_E_VALUE, "\"often\"");
     refuse(KEPT(.durability = "0"), false, HST_E_VALUE, "1 to 1e9");

@@ -92,6 +92,8 @@ static int plan(struct train *t)
     config.log = cli_engine_log;
     config.log_context = &t->progress;
     config.error = t->error;
+    config.accept = train_accepts;
+    config.accept_context = t;
     config.trace = o->trace ? trace_event : NULL;
     config.trace_context = &t->trace;
     int native = hst_engine_create(&config, &t->engine);

@@ -179,6 +179,13 @@ struct hst_config {
      * without it.
      */
     bool skip_nonfinite;
+    /*
+     * Asked by hst_engine_resume before anything of the store is changed, for each version that it
+     * may go on from, with the cursor of that version's step, whether the client can go on from
+     * there; not for a store that no step was made of yet. Null: it can.
+     */
+    bool (*accept)(void *context, uint64_t step, const void *cursor, size_t cursor_bytes);
+    void *accept_context;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 
@@ -189,7 +196,7 @@ struct hst_engine;
  * yet. The I/O backend is opened by seal, where anything lives on NVMe.
  * Errors: -EINVAL (also for a field that this version does not know), -ENOMEM, and those of the
  * store directory; config->error says which.
- * Ownership: the configuration and its strings are copied (log_context and error are borrowed).
+ * Ownership: the configuration and its strings are copied (error and the contexts are borrowed).
  */
 int hst_engine_create(const struct hst_config *config, struct hst_engine **engine);
 /**
@@ -353,8 +360,8 @@ int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader);
  * cursor_bytes   of the whole
  *
  * Errors: -ENOENT no version was ever committed (not sticky: load then); -EINVAL another model or
- * configuration than this one (the message names what); those of a store that can not be used
- * (E610 to E617), of which none has changed it; -EIO and the like.
+ * configuration than this one (the message names what), or hst_config.accept said no; those of a
+ * store that can not be used (E610 to E617), of which none has changed it; -EIO and the like.
  */
 int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, size_t capacity,
                       size_t *cursor_bytes);

@@ -107,9 +107,9 @@ class Program(Case):
         names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)
         self.assertEqual(sorted(names), sorted(
             'model data data-format token-dtype init steps batch-tokens seq-len lr betas eps '
-            'weight-decay clip schedule warmup seed order precision loss-scale skip-nonfinite state '
-            'grain store hbm dram nvme durability place threads device io resume allow-config-change '
-            'export log trace quiet'.split()))
+            'weight-decay clip schedule warmup seed order precision loss-scale skip-nonfinite '
+            'state grain store hbm dram nvme durability place threads device io resume '
+            'allow-config-change export log trace quiet'.split()))
 
     def test_results_that_can_not_be_written_are_a_failure(self):
         with open('/dev/full', 'w', encoding='ascii') as full:
