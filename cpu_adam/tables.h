@@ -15,4 +15,9 @@ extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_neon;
 /** All numbers are finite, and eps is greater than 0. */
 bool hst_adam_coef_is_sound(const struct hst_adam_coef *coef);
 
+/* update.c: what hst_update_run_into checks. */
+bool hst_update_can_run_into(const struct hst_update *update, const struct hst_adam_coef *coef,
+                             const struct hst_update_arrays *from,
+                             const struct hst_update_arrays *into, size_t n);
+
 #endif

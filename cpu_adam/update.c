@@ -32,9 +32,9 @@ static bool overlap(const struct array *a, const struct array *b, size_t n)
     return a->start < b->start + n * b->bytes && b->start < a->start + n * a->bytes;
 }
 
-static bool can_run(const struct array arrays[ARRAYS], size_t n)
+static bool can_run(const struct array *arrays, int count, size_t n)
 {
-    for (int i = 0; i < ARRAYS; i++) {
+    for (int i = 0; i < count; i++) {
         const struct array *a = &arrays[i];
         if ((a->start != 0) != (a->bytes != 0))
             return false;
@@ -53,10 +53,26 @@ int hst_update_run(const struct hst_update *update, const struct hst_adam_coef *
     struct array listed[ARRAYS];
 
     list(update, arrays, listed);
-    if (!hst_adam_coef_is_sound(coef) || (n > 0 && !can_run(listed, n)))
+    if (!hst_adam_coef_is_sound(coef) || (n > 0 && !can_run(listed, ARRAYS, n)))
         return -EINVAL;
     size_t not_finite = update->kernel(coef, arrays, n);
     return not_finite < INT_MAX ? (int)not_finite : INT_MAX;
+}
+
+/* All arrays of both but for those that are one. */
+bool hst_update_can_run_into(const struct hst_update *update, const struct hst_adam_coef *coef,
+                             const struct hst_update_arrays *from,
+                             const struct hst_update_arrays *into, size_t n)
+{
+    struct array listed[2 * ARRAYS], goals[ARRAYS];
+    int count = ARRAYS;
+
+    list(update, from, listed);
+    list(update, into, goals);
+    for (int i = 0; i < ARRAYS - 1; i++) /* the last are the gradients */
+        if (goals[i].start != listed[i].start)
+            listed[count++] = goals[i];
+    return hst_adam_coef_is_sound(coef) && (n == 0 || can_run(listed, count, n));
 }
 
 static void *element(void *array, size_t bytes, size_t i)

@@ -5,6 +5,7 @@
  */
 #include "engine_state.h"
 #include "exec/execute.h"
+#include "exec/optimistic.h"
 #include "exec/versions.h"
 #include "machine/machine.h"
 
@@ -85,6 +86,9 @@ static int check_config(struct hst_engine *engine)
         return refuse_value(engine, "loss_scale must be 1 to 2^32");
     if (c->state != HST_STATE_DEFAULT && c->state != HST_STATE_FP32 && c->state != HST_STATE_BF16)
         return refuse_value(engine, "state must be fp32 or bf16");
+    if (c->update_time != HST_UPDATE_AUTO && c->update_time != HST_UPDATE_DEFERRED &&
+        c->update_time != HST_UPDATE_OPTIMISTIC)
+        return refuse_value(engine, "update_time must be auto, deferred or optimistic");
     if (c->io != HST_IO_AUTO && c->io != HST_IO_URING && c->io != HST_IO_THREADS)
         return refuse_value(engine, "io must be auto, uring or threads");
     if (c->io_model && c->io != HST_IO_AUTO)
@@ -255,6 +259,7 @@ static int plan(struct hst_engine *engine)
     /* one gradient that is not finite may leave out the update of all */
     in->deferred = engine->config.clip > 0 || engine->config.skip_nonfinite ||
                    engine->config.precision == HST_PRECISION_FP16;
+    in->second_slots = optimistic_wants_slots(engine);
     int rc = store_dirs_rates(engine, in);
     if (rc)
         return rc;
@@ -367,6 +372,7 @@ int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
                              "seal comes once, after at least one unit, with HST_ORDER_FORWARD");
     int rc = plan(engine);
     rc = rc ? rc : versions_check(engine);
+    rc = rc ? rc : optimistic_check(engine);
     rc = rc ? rc : allocate(engine);
     if (rc == 0)
         engine->phase = PHASE_SEALED;

@@ -26,6 +26,7 @@
 static const char suffixes[] = "KMGT";
 
 static_assert(sizeof(enum hst_io) == sizeof(int), "a choice is stored as an int");
+static_assert(sizeof(enum hst_update_time) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_precision) == sizeof(int), "a choice is stored as an int");
 static_assert(offsetof(struct hst_config, beta2) ==
                   offsetof(struct hst_config, beta1) + sizeof(double),
@@ -34,6 +35,7 @@ static_assert(offsetof(struct hst_config, beta2) ==
 static const char *const io_choices[] = {"auto", "uring", "threads", NULL};
 static const char *const precision_choices[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const state_choices[] = {"fp32", "bf16", NULL};
+static const char *const update_choices[] = {"auto", "deferred", "optimistic", NULL};
 
 #define FIELD(f) offsetof(struct hst_config, f)
 
@@ -168,6 +170,15 @@ static const struct hst_option options[] = {
      .argument = "auto|step|N|none",
      .default_text = "auto",
      .help = "how often --resume gets a version to go on from"},
+    {.name = "update",
+     .group = "placement",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(update_time),
+     .argument = "WHEN",
+     .default_text = "auto",
+     .choices = update_choices,
+     .first_choice = HST_UPDATE_AUTO,
+     .help = "deferred to the next forward, or optimistic in the backward"},
     {.name = "place",
      .group = "placement",
      .type = HST_OPTION_TEXT,

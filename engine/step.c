@@ -315,6 +315,7 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
     engine->phase = PHASE_LOADED;
     account(engine, engine->run.grad_norm, stats);
     stats->skipped = skipped;
+    stats->redone = (engine->run.left & PART_REDO) != 0;
     stats->loss_scale = (double)s->scale.value;
     if (engine->config.precision == HST_PRECISION_FP16)
         s->scale = loss_scale_after(s->scale, !skipped);

@@ -10,6 +10,7 @@
 #include "exec/demand.h"
 #include "exec/loop.h"
 #include "exec/measure.h"
+#include "exec/optimistic.h"
 #include "exec/optimizer.h"
 #include "exec/versions.h"
 #include "plan/step_graph.h"
@@ -58,23 +59,22 @@ static int open_period(struct hst_engine *engine, unsigned parts)
 int execute_drain(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
-    unsigned parts = run->update_pending ? PART_UPDATE : 0;
+    unsigned parts = run->pending;
     int rc = 0;
     if (run->prepared || (run->evaluating && !run->on_demand))
         walk_narrow(&run->walk, run->period, parts);
     else if (parts)
         rc = open_period(engine, parts);
     rc = rc ? rc : loop_until(engine, loop_is_idle);
-    run->evaluating = run->prepared = run->update_pending = run->on_demand = false;
+    run->evaluating = run->prepared = run->on_demand = false;
+    run->pending = 0;
     return rc;
 }
 
 /* Of the period of a step that was not foreseen: with what the last one has left to do. */
 static unsigned parts_of_step(const struct hst_engine *engine)
 {
-    unsigned parts = PARTS_TRAIN;
-    if (!engine->run.update_pending)
-        parts &= ~(unsigned)PART_UPDATE;
+    unsigned parts = (unsigned)PART_FORWARD | PART_BACKWARD | engine->run.pending;
     if (versions_due(engine, engine->step.number))
         parts |= (unsigned)PART_SAVE | PART_COMMIT;
     return parts;
@@ -86,13 +86,12 @@ int execute_begin(struct hst_engine *engine)
     int rc = run->evaluating ? execute_drain(engine) : 0;
     run->on_demand = false;
     run->visits[0] = run->visits[1] = 0;
-    if (rc == 0 && !run->deferred)
-        rc = optimizer_coefs(engine, 0, &run->coefs);
+    rc = rc ? rc : optimistic_step_begins(engine);
     if (rc == 0 && !run->prepared)
         rc = open_period(engine, parts_of_step(engine));
     if (rc == 0)
         versions_period_begins(engine, run->period);
-    run->prepared = run->clip_done = run->skipped = false;
+    run->prepared = run->clip_done = run->skipped = run->early_begun = false;
     run->in_step = rc == 0;
     return rc;
 }
@@ -156,13 +155,13 @@ static int leave_order(struct hst_engine *engine, uint32_t unit)
         return rc;
     if (run->walk.opened > run->period + 1)
         walk_narrow(&run->walk, run->period + 1, 0);
-    walk_narrow(&run->walk, run->period, run->update_pending ? PART_UPDATE : 0);
+    walk_narrow(&run->walk, run->period, run->pending);
     rc = loop_until(engine, loop_is_idle);
-    run->update_pending = false;
+    run->pending = 0;
     run->on_demand = true;
-    /* Its part of the period is gone. Where an update may have followed a backward at once the last
+    /* Its part of the period is gone. Where an update has followed a backward at once the last
        step's bytes are gone too, and its version is left out. */
-    bool whole = run->deferred || run->visits[1] <= 1;
+    bool whole = !run->early_begun;
     return rc || !whole || !versions_due(engine, engine->step.number) ? rc : versions_now(engine);
 }
 
@@ -173,7 +172,7 @@ static int learn_order(struct hst_engine *engine)
     const struct step_order order = {run->visited[0], run->visited[1], run->visits[0],
                                      run->visits[1]};
     struct graph graph;
-    int rc = step_graph(&engine->plan_in, &engine->placement, &order, &graph);
+    int rc = step_graph(&engine->plan_in, &engine->placement, &order, run->optimistic, &graph);
     if (rc == -EINVAL)
         return 0; /* a unit visited twice in a sweep: it goes on as it is asked for */
     if (rc)
@@ -262,6 +261,16 @@ int execute_leave(struct hst_engine *engine, struct hst_stream *stream)
     return rc ? engine_fail_device(engine, rc, "the computation of a unit") : loop_start(engine);
 }
 
+/* Derived weights on drives have one slot: what an optimistic update wrote there is made again of
+ * the states, which are as they were. */
+static int restore_derived(struct hst_engine *engine)
+{
+    if (!engine->run.optimistic || !engine->plan_in.derived_weights)
+        return 0;
+    int rc = execute_drain(engine);
+    return rc ? rc : versions_derive(engine);
+}
+
 int execute_end(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
@@ -269,10 +278,11 @@ int execute_end(struct hst_engine *engine)
     if (rc)
         return rc;
     run->in_step = false;
-    run->update_pending = run->deferred && !run->skipped;
+    run->pending = run->left;
     run->period++;
     run->prepared = !run->on_demand && run->walk.opened > run->period;
-    return run->on_demand ? learn_order(engine) : 0;
+    rc = run->on_demand ? learn_order(engine) : 0;
+    return rc || !run->skipped ? rc : restore_derived(engine);
 }
 
 /* ---- opening ---- */
@@ -292,7 +302,8 @@ static bool has_passages(int lane)
 int execute_open(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
-    run->deferred = engine->plan_in.deferred;
+    run->deferred = engine->plan_in.deferred && !run->optimistic;
+    run->stale = UINT64_MAX;
     for (int l = 0; l < LANE_COUNT; l++)
         run->issuing[l] = EXECUTE_JOBS;
     run->committing = EXECUTE_JOBS;
@@ -303,7 +314,8 @@ int execute_open(struct hst_engine *engine)
     if (!run->flights || !run->visited[0] || !run->visited[1])
         return -ENOMEM;
     int rc = measure_open(engine);
-    rc = rc ? rc : step_graph(&engine->plan_in, &engine->placement, NULL, &run->graph);
+    rc = rc ? rc
+            : step_graph(&engine->plan_in, &engine->placement, NULL, run->optimistic, &run->graph);
     rc = rc ? rc : walk_init(&run->walk, &run->graph);
     for (int l = 0; l < LANE_COUNT; l++)
         for (uint32_t i = 0; rc == 0 && has_passages(l) && i < EXECUTE_PASSAGES; i++)

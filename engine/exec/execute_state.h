@@ -47,7 +47,9 @@ struct passages {
 struct execute {
     struct graph graph;
     struct walk walk;
-    bool deferred; /* the update waits for the norm, and is left to the next step */
+    /* The update waits for the norm, and is left to the next step; or it should and does not. With
+       neither it need not wait. */
+    bool deferred, optimistic;
 
     struct job jobs[EXECUTE_JOBS];
     uint32_t issuing[LANE_COUNT]; /* job whose extents have not all been begun, or EXECUTE_JOBS */
@@ -65,18 +67,25 @@ struct execute {
     double computing_start_s, computing_host_s;
 
     uint32_t committing; /* job of the version that is on its way, or EXECUTE_JOBS */
-    uint64_t period; /* of the step at hand, or of the next one */
-    bool prepared;   /* the next step's period is open already */
+    uint64_t period;     /* of the step at hand, or of the next one */
+    bool prepared;       /* the next step's period is open already */
     bool in_step, evaluating;
     bool on_demand; /* the client has left the order: the graph stands still */
     bool warned;    /* of that */
     /* The units in the order of this step's visits, and how many there were: what is learned */
     uint32_t *visited[2], visits[2]; /* forward, backward */
-    bool update_pending;             /* the last step's update is not done yet */
-    bool clip_done;                  /* of the step at hand */
-    bool skipped;                    /* the step at hand overflowed: it has no update */
-    double grad_norm;                /* of the last step that has one, without the loss scale */
-    struct optimizer_coefs coefs;    /* of the update that is pending or under way */
+    unsigned pending;                /* parts that the last step has left to do */
+    unsigned left;                   /* those that the step at hand will have left, so far known */
+    bool early_begun;                /* tiles were updated in the backward of the step at hand */
+    /* Where an optimistic update has two slots in memory: the one that holds the weights and states
+       of the step at hand. */
+    int slot;
+    uint64_t stale;   /* period in which kept weights are of an update that did not stand */
+    bool clip_done;   /* of the step at hand */
+    bool skipped;     /* the step at hand overflowed: it has no update */
+    double grad_norm; /* of the last step that has one, without the loss scale */
+    struct optimizer_coefs coefs; /* of the update that is pending or under way */
+    struct optimizer_coefs early; /* of one that does not wait for the norm */
 };
 
 #endif

@@ -9,6 +9,7 @@
 #include "exec/copies.h"
 #include "exec/measure.h"
 #include "exec/moves.h"
+#include "exec/optimistic.h"
 #include "exec/optimizer.h"
 #include "exec/versions.h"
 
@@ -36,7 +37,7 @@ static void finish(struct hst_engine *engine, struct walk_at at, double start_s)
     struct hst_trace_event event = {
         .lane = lane_name((enum lane)node->lane),
         .what = node_kind_name((enum node_kind)node->kind),
-        .unit = node->kind == NODE_CLIP || node->kind == NODE_COMMIT
+        .unit = node->kind == NODE_CLIP || node->kind == NODE_REVERT || node->kind == NODE_COMMIT
                     ? NULL
                     : engine->layout.units[node->unit].name,
         .step = engine->step.number + 1,
@@ -167,7 +168,8 @@ static int run_drive_lane(struct hst_engine *engine, enum lane lane, bool *moved
             return 0;
         walk_start(&run->walk, at);
         *moved = true;
-        bool kept = node_of(run, at)->kind == NODE_READ_WEIGHTS && walk_was_kept(&run->walk, at);
+        bool kept = node_of(run, at)->kind == NODE_READ_WEIGHTS && at.period != run->stale &&
+                    walk_was_kept(&run->walk, at);
         run->jobs[number] = (struct job){
             .at = at,
             .count = kept ? 0 : moves_count(engine, node_of(run, at)),
@@ -284,9 +286,7 @@ static int run_device_updates(struct hst_engine *engine, bool *moved)
 /* What the period behind the one at hand is run with. */
 static unsigned parts_behind(const struct hst_engine *engine)
 {
-    unsigned parts = PARTS_TRAIN;
-    if (engine->run.skipped)
-        parts &= ~(unsigned)PART_UPDATE;
+    unsigned parts = (unsigned)PART_FORWARD | PART_BACKWARD | engine->run.left;
     if (versions_due(engine, engine->step.number + 1))
         parts |= (unsigned)PART_SAVE | PART_COMMIT;
     return parts;
@@ -299,13 +299,11 @@ int loop_clip(struct hst_engine *engine)
     run->grad_norm = stored / (double)engine->step.scale.value;
     run->skipped = optimizer_skips(engine, stored);
     run->clip_done = true;
-    if (run->skipped) {
-        if (run->walk.opened > run->period + 1)
-            walk_narrow(&run->walk, run->period + 1, parts_behind(engine));
-        return 0;
-    }
-    int rc = optimizer_check_norm(engine, run->grad_norm);
-    return rc || !run->deferred ? rc : optimizer_coefs(engine, stored, &run->coefs);
+    int rc = run->skipped ? 0 : optimizer_check_norm(engine, run->grad_norm);
+    rc = rc ? rc : optimistic_judge(engine, stored);
+    if (rc == 0 && run->skipped && run->walk.opened > run->period + 1)
+        walk_narrow(&run->walk, run->period + 1, parts_behind(engine));
+    return rc;
 }
 
 static int run_host_node(struct hst_engine *engine, struct walk_at at)
@@ -316,6 +314,8 @@ static int run_host_node(struct hst_engine *engine, struct walk_at at)
         return optimizer_norm(engine, at);
     case NODE_CLIP:
         return loop_clip(engine);
+    case NODE_REVERT:
+        return optimistic_revert(engine);
     default:
         optimizer_update(engine, at);
         return 0;
@@ -344,11 +344,13 @@ static int run_host_lane(struct hst_engine *engine, bool *moved)
 /* ---- the loop ---- */
 
 /* The period behind the one at hand is opened as soon as may be, so that its reads run ahead. It is
- * taken for a step that follows; whatever else comes takes parts away from it. */
+ * taken for a step that follows; whatever else comes takes parts away from it. Where nothing of it
+ * may begin before the norm is known, what it has to do is known too. */
 static void look_ahead(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
-    if (run->in_step && run->walk.opened == run->period + 1 && walk_may_open(&run->walk))
+    if (run->in_step && (!run->optimistic || run->clip_done) &&
+        run->walk.opened == run->period + 1 && walk_may_open(&run->walk))
         walk_open(&run->walk, parts_behind(engine));
 }
 

@@ -63,8 +63,11 @@ static unsigned char *weights_at_home(const struct hst_engine *engine, struct wa
                                       const struct gather *gather)
 {
     struct address home = placement_weights(&engine->placement, gather->first_tile);
-    return home.tier == HST_TIER_NVME ? buffer_of(engine, at, POOL_WEIGHTS) + gather->lease_at
-                                      : arena_of(engine, home.tier) + home.offset;
+    if (home.tier == HST_TIER_HBM)
+        return engine->arena + home.offset;
+    return home.tier == HST_TIER_NVME
+               ? buffer_of(engine, at, POOL_WEIGHTS) + gather->lease_at
+               : tile_at_home(engine, EXTENT_WEIGHTS, gather->first_tile, engine->run.slot);
 }
 
 unsigned char *moves_weights(const struct hst_engine *engine, struct walk_at at,
@@ -203,10 +206,15 @@ static bool has_states(const struct hst_engine *engine, const struct node *node)
     return states_tier(engine, node->tile) == HST_TIER_NVME;
 }
 
+bool moves_is_late(const struct node *node)
+{
+    return (node->parts & ((unsigned)PART_UPDATE | PART_REDO)) != 0;
+}
+
 /* Gradients that wait on drives for the norm. */
 static bool has_grads(const struct hst_engine *engine, const struct node *node)
 {
-    return engine->run.deferred && engine->placement.units[node->unit].grads.tier == HST_TIER_NVME;
+    return moves_is_late(node) && engine->placement.units[node->unit].grads.tier == HST_TIER_NVME;
 }
 
 static uint32_t blocks_of(const struct hst_engine *engine, uint32_t unit)
@@ -224,11 +232,9 @@ uint32_t moves_save_count(const struct hst_engine *engine, uint32_t tile)
 
 struct move moves_save(const struct hst_engine *engine, uint32_t tile, uint32_t i)
 {
-    const struct placement *p = &engine->placement;
     bool states = states_tier(engine, tile) != HST_TIER_NVME && i == 0;
-    struct address home = states ? placement_states(p, tile) : placement_weights(p, tile);
-    return (struct move){states ? EXTENT_STATES : EXTENT_WEIGHTS, tile,
-                         engine->host_arena + home.offset, true};
+    enum extent_kind kind = states ? EXTENT_STATES : EXTENT_WEIGHTS;
+    return (struct move){kind, tile, tile_at_home(engine, kind, tile, engine->run.slot), true};
 }
 
 uint32_t moves_count(const struct hst_engine *engine, const struct node *node)
@@ -307,21 +313,34 @@ static const unsigned char *tile_grads(const struct hst_engine *engine, struct w
     return moves_host_grads(engine, at, range.unit) + range.offset * engine_element_bytes(engine);
 }
 
-struct tile_job moves_tile(const struct hst_engine *engine, struct walk_at at, uint32_t tile)
+/* A tile's weights and states, in memory those of one slot. */
+static struct hst_update_arrays arrays_in(const struct hst_engine *engine, struct walk_at at,
+                                          struct tile_range range, uint32_t tile, int slot)
 {
-    const struct placement *p = &engine->placement;
-    struct tile_job job = {.tile = tile, .range = layout_tile(&engine->layout, tile)};
-    struct record record = record_layout(engine->update->bytes, job.range.elements);
+    struct record record = record_layout(engine->update->bytes, range.elements);
     unsigned char *states = states_tier(engine, tile) == HST_TIER_NVME
                                 ? record_of(engine, at)
-                                : engine->host_arena + placement_states(p, tile).offset;
-    job.arrays.weights = weights_tier(engine, tile) == HST_TIER_NVME
-                             ? own_tile(engine, at, tile)
-                             : engine->host_arena + placement_weights(p, tile).offset;
-    job.arrays.m = states + record.m_at;
-    job.arrays.v = states + record.v_at;
-    if (engine->update->bytes.master)
-        job.arrays.master = states + record.master_at;
+                                : tile_at_home(engine, EXTENT_STATES, tile, slot);
+    return (struct hst_update_arrays){
+        .weights = weights_tier(engine, tile) == HST_TIER_NVME
+                       ? own_tile(engine, at, tile)
+                       : tile_at_home(engine, EXTENT_WEIGHTS, tile, slot),
+        .master = engine->update->bytes.master ? states + record.master_at : NULL,
+        .m = states + record.m_at,
+        .v = states + record.v_at,
+    };
+}
+
+struct tile_job moves_tile(const struct hst_engine *engine, struct walk_at at, uint32_t tile)
+{
+    struct tile_job job = {.tile = tile, .range = layout_tile(&engine->layout, tile)};
+    int from = engine->run.slot, into = from;
+    if (engine->run.optimistic && moves_is_late(moves_node(engine, at)))
+        from = !into; /* the slots have changed places */
+    else if (engine->run.optimistic)
+        into = !from;
+    job.arrays = arrays_in(engine, at, job.range, tile, from);
     job.arrays.grads = tile_grads(engine, at, job.range);
+    job.into = arrays_in(engine, at, job.range, tile, into);
     return job;
 }

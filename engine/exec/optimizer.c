@@ -53,7 +53,7 @@ int optimizer_norm(struct hst_engine *engine, struct walk_at at)
             engine, node,
             workers_time(engine->workers, (job.elements + piece - 1) / piece, norm_piece, &job));
     }
-    if (engine->run.deferred)
+    if (engine->plan_in.deferred)
         return 0;
     return optimizer_check_norm(engine, hst_norm2_sum(partials, u->elements / HST_NORM_BLOCK));
 }
@@ -82,27 +82,29 @@ int optimizer_check_norm(struct hst_engine *engine, double grad_norm)
         "such steps out",
         (unsigned long long)engine->step.number + 1, grad_norm,
         engine->config.precision == HST_PRECISION_FP16 ? " at a loss scale of 1" : "",
-        engine->run.deferred ? "nothing was updated"
-                             : "with clipping off, units behind it in the model were updated "
-                               "already");
+        engine->plan_in.deferred ? "nothing was updated"
+                                 : "with clipping off, units behind it in the model were updated "
+                                   "already");
 }
 
 /* ---- update ---- */
 
 struct update_job {
     const struct hst_engine *engine;
+    const struct optimizer_coefs *coefs;
     const struct tile_job *jobs;
     size_t pieces_per_tile;
 };
 
+/* The parts of parameters that lie in [at, at + n) of a tile. */
 static void update_range(const struct update_job *update, const struct tile_job *job, uint64_t at,
                          uint64_t n, bool decay)
 {
     const struct hst_update *kind = update->engine->update;
-    const struct optimizer_coefs *coefs = &update->engine->run.coefs;
-    const struct hst_adam_coef *coef = decay ? &coefs->decayed : &coefs->plain;
-    const struct hst_update_arrays range = hst_update_arrays_at(kind, &job->arrays, at);
-    int rc = hst_update_run(kind, coef, &range, n);
+    const struct hst_adam_coef *coef = decay ? &update->coefs->decayed : &update->coefs->plain;
+    const struct hst_update_arrays from = hst_update_arrays_at(kind, &job->arrays, at);
+    const struct hst_update_arrays into = hst_update_arrays_at(kind, &job->into, at);
+    int rc = hst_update_run_into(kind, coef, &from, &into, n);
     assert(rc >= 0); /* the layout aligns the arrays and keeps them apart */
     (void)rc;
 }
@@ -161,14 +163,17 @@ void optimizer_update(struct hst_engine *engine, struct walk_at at)
 {
     const struct node *node = moves_node(engine, at);
     struct tile_job jobs[UPDATE_TILES_MOST];
+    bool early = !moves_is_late(node);
     assert(node->tile_count <= UPDATE_TILES_MOST);
     for (uint32_t i = 0; i < node->tile_count; i++)
         jobs[i] = moves_tile(engine, at, node->tile + i);
     struct update_job update = {
         .engine = engine,
+        .coefs = early ? &engine->run.early : &engine->run.coefs,
         .jobs = jobs,
         .pieces_per_tile = (engine->layout.tile_elements + UPDATE_PIECE - 1) / UPDATE_PIECE,
     };
+    engine->run.early_begun |= early;
     measure_host(engine, node,
                  workers_time(engine->workers, node->tile_count * update.pieces_per_tile,
                               update_piece, &update));

@@ -73,7 +73,8 @@ static int update_part(struct hst_engine *engine, const struct hst_adam_coef *co
 static int update_tile(struct hst_engine *engine, uint32_t tile)
 {
     const struct layout *layout = &engine->layout;
-    const struct optimizer_coefs *coefs = &engine->run.coefs;
+    const struct execute *run = &engine->run;
+    const struct optimizer_coefs *coefs = run->deferred ? &run->coefs : &run->early;
     struct tile_range range = layout_tile(layout, tile);
     const struct layout_unit *unit = &layout->units[range.unit];
     uint64_t end = range.offset + range.elements;

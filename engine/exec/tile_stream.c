@@ -23,6 +23,14 @@ static struct address home_of(const struct hst_engine *engine, enum extent_kind 
                                   : placement_states(&engine->placement, tile);
 }
 
+unsigned char *tile_at_home(const struct hst_engine *engine, enum extent_kind kind, uint32_t tile,
+                            int slot)
+{
+    const struct placement *p = &engine->placement;
+    uint64_t second = kind == EXTENT_WEIGHTS ? p->weights_slot : p->states_slot;
+    return engine->host_arena + home_of(engine, kind, tile).offset + (slot ? second : 0);
+}
+
 static bool wants(const struct stream_state *s, enum extent_kind kind, unsigned weights,
                   unsigned states)
 {
@@ -148,7 +156,7 @@ static unsigned char *part_at(const struct stream_state *s, const struct slot *s
                TILE_READ_STATES | TILE_WRITE_STATES))
         return NULL;
     if (home.tier == HST_TIER_DRAM)
-        return engine->host_arena + home.offset;
+        return tile_at_home(engine, kind, tile, engine->run.slot);
     assert(slot); /* a tile that wants something from away was given one: needs_slot */
     return slot_buffer(engine, slot, kind);
 }

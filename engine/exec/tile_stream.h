@@ -12,7 +12,12 @@ struct tile_job {
     uint32_t tile;
     struct tile_range range;
     struct hst_update_arrays arrays; /* [range.elements]; gradients for an update alone */
+    struct hst_update_arrays into;   /* of an update: where it goes, without gradients */
 };
+
+/** What is at home in DRAM of a tile; slot 1: its second slot, where it has one. */
+unsigned char *tile_at_home(const struct hst_engine *engine, enum extent_kind kind, uint32_t tile,
+                            int slot);
 
 enum tile_access {
     TILE_READ_WEIGHTS = 1u << 0,

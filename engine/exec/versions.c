@@ -377,7 +377,8 @@ static struct store_config config_of(const struct hst_engine *engine,
     return (struct store_config){.drives = drives,
                                  .drive_count = engine->drive_count,
                                  .placement = &engine->placement,
-                                 .derived_weights = engine->plan_in.derived_weights};
+                                 .derived_weights = engine->plan_in.derived_weights,
+                                 .revertible = engine->run.optimistic};
 }
 
 int versions_create(struct hst_engine *engine)
@@ -400,6 +401,11 @@ static int derive_visit(struct hst_engine *engine, void *context, const struct t
         engine->update->set_weights(jobs[i].arrays.master, jobs[i].arrays.weights,
                                     jobs[i].arrays.master, jobs[i].range.elements);
     return 0;
+}
+
+int versions_derive(struct hst_engine *engine)
+{
+    return tile_stream(engine, TILE_READ_STATES | TILE_WRITE_WEIGHTS, derive_visit, NULL);
 }
 
 static void tell_found(struct hst_engine *engine, const struct store_found *found)
@@ -467,7 +473,5 @@ int versions_open(struct hst_engine *engine)
     double start_s = clock_seconds();
     rc = move_memory(engine, false);
     v->save_s = clock_seconds() - start_s;
-    if (rc == 0 && engine->plan_in.derived_weights)
-        rc = tile_stream(engine, TILE_READ_STATES | TILE_WRITE_WEIGHTS, derive_visit, NULL);
-    return rc;
+    return rc || !engine->plan_in.derived_weights ? rc : versions_derive(engine);
 }

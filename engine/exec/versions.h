@@ -25,6 +25,9 @@ int versions_create(struct hst_engine *engine);
  */
 int versions_open(struct hst_engine *engine);
 
+/** Working weights that no version has are made of the states. Nothing is under way. */
+int versions_derive(struct hst_engine *engine);
+
 /** The step of the last one; HST_NO_VERSION where there is none. */
 uint64_t versions_last(const struct hst_engine *engine);
 /** Whether the version of a step that ends is to be made under the forward of the next. */

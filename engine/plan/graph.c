@@ -32,9 +32,11 @@ static bool reads_backward(const struct build *b, uint32_t unit)
 static unsigned parts_of_read(const struct build *b, uint32_t unit)
 {
     bool kept = b->units[unit].keep_weights || b->units[unit].keep_device_weights;
-    return parts_of_forward(b, unit) | (kept ? PART_BACKWARD : 0u) |
-           (parts_is_late(b, unit) && b->in->units[unit].weights == HST_TIER_NVME ? PART_UPDATE
-                                                                                  : 0u);
+    unsigned parts = parts_of_forward(b, unit) | (kept ? PART_BACKWARD : 0u);
+    if (b->in->units[unit].weights != HST_TIER_NVME)
+        return parts;
+    return parts | (parts_is_late(b, unit) ? PART_UPDATE : 0u) |
+           (b->in->optimistic ? PART_REDO : 0u);
 }
 
 /* The next unit's weights may be read while this one is updated, unless it reads this one's too. */
@@ -180,6 +182,14 @@ static void add_commit(struct build *b)
             build_dep(b, b->commit, b->units[i].forward);
 }
 
+/* Before all that reads what it reverts. */
+static void add_revert(struct build *b)
+{
+    b->revert = GRAPH_NONE;
+    if (b->in->optimistic)
+        b->revert = build_node(b, NODE_REVERT, LANE_UPDATE, PART_REVERT, (struct node){0});
+}
+
 static void add_sweeps(struct build *b)
 {
     uint32_t copy = b->in->apart ? less(b->graph->buffers[POOL_DEVICE_WEIGHTS], 1) : 0;
@@ -187,6 +197,7 @@ static void add_sweeps(struct build *b)
         b->leases = b->leases || parts_lease_weights(b, i);
         b->spills = b->spills || (parts_move_acts(b, i) && b->in->units[i].acts == HST_TIER_NVME);
     }
+    add_revert(b);
     add_forwards(b, copy);
     add_commit(b);
     add_backwards(b, copy);
@@ -279,7 +290,8 @@ static int check_pools(const struct build *b)
         const struct graph_unit *u = &in->units[i];
         bool grads = u->grads == HST_TIER_NVME && u->tile_count > 0;
         needs[POOL_WEIGHTS] |= parts_lease_weights(b, i);
-        needs[POOL_TILES] |= u->nvme_states > 0 || (grads && parts_is_late(b, i));
+        needs[POOL_TILES] |=
+            u->nvme_states > 0 || (grads && (parts_is_late(b, i) || in->optimistic));
         needs[POOL_GRADS] |= grads;
         needs[POOL_ACTS] |= parts_move_acts(b, i) && u->acts == HST_TIER_NVME;
         if (!in->apart)
@@ -318,6 +330,11 @@ static void add_clip(struct build *b)
     for (uint32_t i = 0; i < b->in->unit_count; i++)
         build_dep(b, clip, b->units[i].norm);
     b->clip = clip;
+    if (b->in->optimistic) /* the slots change places there */
+        for (uint32_t i = 0; i < b->in->unit_count; i++)
+            for (uint32_t n = b->units[i].update[2]; n < b->units[i].update[3]; n++)
+                if (b->graph->nodes[n].kind == NODE_UPDATE)
+                    build_dep(b, clip, n);
 }
 
 int graph_build(const struct graph_in *in, struct graph *graph)

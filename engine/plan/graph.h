@@ -12,6 +12,10 @@
  * the forward that hides it are in one period. Without clipping the update is part of the backward,
  * but for a share of it that may be left to the next forward.
  *
+ * An optimistic update is part of the backward too, though it should wait for the norm: it is made
+ * into a second slot, as if the norm did not clip. Where it does, the next period begins with a
+ * REVERT, and with the same update again (PART_REDO) from the slot that was not touched.
+ *
  * Nodes are numbered in program order: run one after another in that order, each finds its
  * dependencies done and a buffer free (graph_check shows it). Each lane starts its nodes in this
  * order, and each pool gives out its buffers in this order. That is why nothing can deadlock: the
@@ -49,6 +53,7 @@ enum node_kind {
     NODE_UPDATE,       /* tiles [tile, tile + tile_count) of one unit */
     NODE_NORM,         /* of a unit's rounded gradients */
     NODE_CLIP,         /* all norms are there: the factor */
+    NODE_REVERT,       /* what the last step's update wrote to drives is forgotten */
     NODE_FORWARD,      /* the client's, of a unit */
     NODE_BACKWARD,
     NODE_KIND_COUNT
@@ -75,6 +80,9 @@ enum part {
     PART_EVAL = 1u << 3,
     PART_SAVE = 1u << 4,   /* memory goes to the store */
     PART_COMMIT = 1u << 5, /* the last step becomes a version */
+    /* After a step whose optimistic update was wrong: */
+    PART_REVERT = 1u << 6,
+    PART_REDO = 1u << 7, /* unless it has none */
 };
 #define PARTS_TRAIN ((unsigned)PART_UPDATE | PART_FORWARD | PART_BACKWARD)
 
@@ -145,8 +153,9 @@ struct graph_in {
     const uint32_t *forward, *backward;
     uint32_t tile_elements;
     double weight_bytes, state_bytes, grad_bytes; /* per element */
-    bool deferred; /* the update waits for the norm of all gradients */
-    /* Where it does not: the share of all tiles whose update is left to the next forward, 0 to 1.
+    bool deferred;   /* the update waits for the norm of all gradients */
+    bool optimistic; /* and not deferred: it should, but does not, and may have to be made again */
+    /* Where it does not wait: the share of all tiles whose update is left to the next forward, 0 to 1.
        With the forward's share of the computation the drives can work all the time. */
     double late_share;
     /* The device has memory of its own: weights, gradients and checkpoints whose home is not HBM
@@ -169,8 +178,8 @@ int graph_build(const struct graph_in *in, struct graph *graph);
 void graph_free(struct graph *graph);
 
 /**
- * Runs three periods in program order, one node at a time, and finds a node that would wait for
- * itself or a later one. Returns 0, or -EDEADLK with *node set; a built graph passes.
+ * Runs periods in program order, one of them with a redo, one node at a time, and finds a node that
+ * would wait for itself or a later one. Returns 0, or -EDEADLK with *node set; a built graph passes.
  */
 int graph_check(const struct graph *graph, uint32_t *node);
 

@@ -118,6 +118,42 @@ static void link_reader(struct build *b, uint32_t node)
     }
 }
 
+/* What a step begins with waits until it is known whether the last one's update stands. */
+static void link_verdict(struct build *b, uint32_t node)
+{
+    if (!b->in->optimistic)
+        return;
+    link_to(b, node, b->clip);
+    link_to(b, node, b->revert);
+}
+
+/* Nothing of the update that is reverted is on its way to the drives. */
+static void link_revert(struct build *b, uint32_t node)
+{
+    link_to(b, node, b->clip);
+    for (uint32_t unit = 0; unit < b->in->unit_count; unit++)
+        for (uint32_t i = b->units[unit].update[2]; i < b->units[unit].update[3]; i++)
+            if (b->graph->nodes[i].kind == NODE_WRITE_TILE)
+                link_to(b, node, i);
+}
+
+/* A unit's early update begins when a redo of it has been written: the first read and the first
+ * update of its nodes, which the others follow. */
+static void link_redo(struct build *b, uint32_t unit)
+{
+    const struct build_unit *s = &b->units[unit];
+    bool met[NODE_KIND_COUNT] = {false};
+    for (uint32_t i = s->update[2]; b->in->optimistic && i < s->update[3]; i++) {
+        enum node_kind kind = (enum node_kind)b->graph->nodes[i].kind;
+        if ((kind != NODE_READ_TILE && kind != NODE_UPDATE) || met[kind])
+            continue;
+        met[kind] = true;
+        for (uint32_t w = s->update[0]; w < s->update[1]; w++)
+            if (b->graph->nodes[w].kind == NODE_WRITE_TILE)
+                link_to(b, i, w);
+    }
+}
+
 /* A tile is read, updated, written: three nodes in a row. */
 static void link_tile(struct build *b, uint32_t node)
 {
@@ -126,8 +162,10 @@ static void link_tile(struct build *b, uint32_t node)
     if (node + 2 < g->node_count && g->nodes[node + 2].kind == NODE_WRITE_TILE &&
         g->nodes[node + 2].tile == n->tile)
         link_to(b, node, node + 2);
-    if (n->parts == PART_UPDATE)
+    if (n->parts != PART_BACKWARD)
         link_to(b, node, b->units[n->unit].write_grads);
+    if (b->in->optimistic)
+        link_to(b, node, b->revert);
 }
 
 /* A tile in memory is saved when it has been updated, and updated again when it has been saved. */
@@ -145,38 +183,53 @@ static void link_save(struct build *b, uint32_t node)
         }
 }
 
+/* Of an update: the norm of all gradients must be known. */
+static bool waits_for_all(const struct build *b, const struct node *n)
+{
+    return b->in->deferred || (b->in->optimistic && n->parts != PART_BACKWARD);
+}
+
 static void link_all(struct build *b)
 {
     for (uint32_t i = 0; i < b->graph->node_count && b->rc == 0; i++) {
         const struct node *n = &b->graph->nodes[i];
         switch ((enum node_kind)n->kind) {
         case NODE_READ_WEIGHTS: /* its other pieces begin after the first one */
-            if (n->tile == 0)
+            if (n->tile == 0) {
                 link_reader(b, i);
+                link_verdict(b, i);
+            }
             break;
         case NODE_COPY_WEIGHTS:
         case NODE_FORWARD:
         case NODE_BACKWARD:
             link_reader(b, i);
+            link_verdict(b, i);
             break;
         case NODE_READ_TILE:
             link_tile(b, i);
             break;
         case NODE_SAVE_TILES:
             link_save(b, i);
+            link_verdict(b, i);
             link_to(b, i, b->commit); /* after a step that was skipped no update waits for it */
             break;
         case NODE_COMMIT:
             link_to(b, i, b->commit);
             break;
         case NODE_UPDATE:
-            link_to(b, i, b->in->deferred ? b->clip : b->units[n->unit].norm);
+            link_to(b, i, waits_for_all(b, n) ? b->clip : b->units[n->unit].norm);
             link_to(b, i, b->commit); /* so two steps are lost at most: this and the one before */
+            break;
+        case NODE_REVERT:
+            link_revert(b, i);
             break;
         default:
             break;
         }
     }
+    for (uint32_t unit = 0; unit < b->in->unit_count && b->rc == 0; unit++)
+        link_redo(b, unit);
 }
 
 /* ---- sorting ---- */
@@ -288,7 +341,7 @@ const char *node_kind_name(enum node_kind kind)
     static const char *const names[NODE_KIND_COUNT] = {
         "read weights", "read tile", "read acts",    "write tile", "write grads", "write acts",
         "save tiles",   "commit",    "copy weights", "copy grads", "store acts",  "fetch acts",
-        "update",       "norm",      "clip",         "forward",    "backward"};
+        "update",       "norm",      "clip",         "revert",     "forward",     "backward"};
     return (unsigned)kind < NODE_KIND_COUNT ? names[kind] : "?";
 }
 
@@ -296,8 +349,10 @@ int graph_check(const struct graph *graph, uint32_t *node)
 {
     struct walk walk;
     int rc = walk_init(&walk, graph);
-    for (uint64_t period = 0; period < 3 && rc == 0; period++) {
-        walk_open(&walk, period == 0 ? PARTS_TRAIN & ~(unsigned)PART_UPDATE : PARTS_TRAIN);
+    const unsigned parts[] = {PARTS_TRAIN & ~(unsigned)PART_UPDATE, PARTS_TRAIN, PARTS_TRAIN,
+                              PARTS_TRAIN | PART_REVERT | PART_REDO, PARTS_TRAIN};
+    for (uint64_t period = 0; period < sizeof parts / sizeof *parts && rc == 0; period++) {
+        walk_open(&walk, parts[period]);
         for (uint32_t i = 0; i < graph->node_count && rc == 0; i++) {
             struct walk_at at = {period, i}, next;
             bool is_next = walk_next(&walk, (enum lane)graph->nodes[i].lane, &next) &&

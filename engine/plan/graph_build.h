@@ -14,13 +14,13 @@ struct build_unit {
     uint32_t first_read, last_read; /* pieces of its weights are among the nodes between them */
     uint32_t copy, forward, backward, norm, write_grads;
     uint32_t acts_moved; /* what moved its checkpoints last */
-    uint32_t update[4];  /* nodes [0, 1) hold its late update, [2, 3) its early one */
+    uint32_t update[4];  /* nodes [0, 1) hold its late update and a redo, [2, 3) its early one */
     uint32_t save[2];    /* nodes [0, 1) save what is at home in memory */
     /* leases of the visit at hand */
     uint32_t weights, device_weights, acts, device_acts, grads, device_grads;
     uint32_t first_weights, last_weights; /* leases of the period's first and last visit */
     /* decided beforehand */
-    uint32_t place[2]; /* in the forward, in the backward */
+    uint32_t place[2];             /* in the forward, in the backward */
     uint32_t late_first, late_end; /* tiles of it whose update is left to the next step's forward */
     bool keep_weights, keep_device_weights, keep_acts; /* from its forward to its backward */
 };
@@ -47,8 +47,8 @@ struct build {
     bool spills;      /* checkpoints of any unit go to a drive */
     struct edge *edges;
     uint32_t edge_count, edge_room;
-    uint32_t clip, commit; /* commit: GRAPH_NONE where there is no store */
-    int rc; /* the first error; after it nothing is added */
+    uint32_t clip, commit, revert; /* GRAPH_NONE: there is no store; nothing is optimistic */
+    int rc;                        /* the first error; after it nothing is added */
 };
 
 /* ---- graph_build.c ---- */

@@ -23,9 +23,11 @@ struct upcoming {
 struct finder {
     const struct graph *graph;
     struct graph_order *order;
-    int32_t *end;              /* [leases] the last anchor that has ended when it is given back */
-    int32_t *need;             /* [leases] the first anchor that begins after it was lent */
-    uint32_t *place;           /* [leases] in graph.pool */
+    int32_t *end;    /* [leases] the last anchor that has ended when it is given back */
+    int32_t *need;   /* [leases] the first anchor that begins after it was lent */
+    uint32_t *place; /* [leases] in pool */
+    /* graph.pool, without leases that a whole step has no use for */
+    uint32_t *pool[POOL_COUNT], pool_count[POOL_COUNT];
     int32_t *ends[POOL_COUNT]; /* [buffers] the latest ends of leases so far, falling */
     struct upcoming upcoming[POOL_COUNT][LANE_COUNT];
     uint32_t period; /* of the pass, falling */
@@ -121,7 +123,7 @@ static int32_t due(const struct finder *f, uint32_t node)
 static void due_by_pool(struct finder *f, uint32_t node, uint32_t number)
 {
     const struct graph *g = f->graph;
-    uint32_t pool = g->leases[number].pool, count = g->pool_count[pool];
+    uint32_t pool = g->leases[number].pool, count = f->pool_count[pool];
     uint32_t place = f->place[number] + f->period * count, buffers = g->buffers[pool];
     struct upcoming *up = &f->upcoming[pool][g->nodes[node].lane];
     if (up->count == 0 || place < up->place[up->first]) {
@@ -134,7 +136,7 @@ static void due_by_pool(struct finder *f, uint32_t node, uint32_t number)
     uint32_t next = up->place[(up->first + buffers - 1) % buffers] + 1;
     int32_t ahead = (int32_t)(next / count - f->period);
     lower_to(&f->order->before[node],
-             f->need[g->pool[pool][next % count]] + ahead * f->order->anchors);
+             f->need[f->pool[pool][next % count]] + ahead * f->order->anchors);
 }
 
 static void pass_backward(struct finder *f)
@@ -237,6 +239,19 @@ static void *array(size_t count, size_t size, int *rc)
     return made;
 }
 
+/* The leases of a pool, in order, that a whole step borrows: some are a redo's alone. */
+static void find_pool(struct finder *f, int pool)
+{
+    const struct graph *g = f->graph;
+    for (uint32_t i = 0; i < g->pool_count[pool]; i++) {
+        uint32_t number = g->pool[pool][i];
+        if (!order_has(g, g->leases[number].first_user))
+            continue;
+        f->place[number] = f->pool_count[pool];
+        f->pool[pool][f->pool_count[pool]++] = number;
+    }
+}
+
 static int finder_open(struct finder *f)
 {
     const struct graph *g = f->graph;
@@ -252,8 +267,9 @@ static int finder_open(struct finder *f)
         f->ends[p] = array(g->buffers[p], sizeof *f->ends[p], &rc);
         for (int l = 0; l < LANE_COUNT; l++)
             f->upcoming[p][l].place = array(g->buffers[p], sizeof(uint32_t), &rc);
-        for (uint32_t i = 0; rc == 0 && i < g->pool_count[p]; i++)
-            f->place[g->pool[p][i]] = i;
+        f->pool[p] = array(g->pool_count[p], sizeof(uint32_t), &rc);
+        if (rc == 0)
+            find_pool(f, p);
     }
     return rc;
 }
@@ -264,6 +280,7 @@ static void finder_close(struct finder *f)
         for (int l = 0; l < LANE_COUNT; l++)
             free(f->upcoming[p][l].place);
         free(f->ends[p]);
+        free(f->pool[p]);
     }
     free(f->place);
     free(f->need);

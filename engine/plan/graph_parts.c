@@ -123,15 +123,16 @@ static double tile_elements(const struct build *b, uint32_t unit, uint32_t first
     return (double)((end < elements ? end : elements) - start);
 }
 
-/* `count` tiles from the unit's `first` one on: read, update, write, as far as their homes ask. */
-static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t count, bool late)
+/* `count` tiles from the unit's `first` one on: read, update, write, as far as their homes ask. In
+ * its backward a unit's gradients are where that left them, later they are at home. */
+static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t count,
+                       unsigned part)
 {
     const struct graph_in *in = b->in;
     const struct graph_unit *u = &in->units[unit];
     const struct build_unit *s = &b->units[unit];
     bool weights = u->weights == HST_TIER_NVME, states = first < u->nvme_states;
-    bool grads = late && u->grads == HST_TIER_NVME;
-    unsigned part = late ? PART_UPDATE : PART_BACKWARD;
+    bool late = part != PART_BACKWARD, grads = late && u->grads == HST_TIER_NVME;
     double elements = tile_elements(b, unit, first, count);
     uint32_t slot = states || grads ? build_lease(b, POOL_TILES) : GRAPH_NONE;
     uint32_t read = GRAPH_NONE;
@@ -170,21 +171,21 @@ struct tiles {
  * Weights that are read next come in pieces between them, for the same reason.
  */
 static void add_tiles(struct build *b, uint32_t unit, struct tiles away, struct tiles home,
-                      bool late)
+                      unsigned part)
 {
     const struct graph_unit *u = &b->in->units[unit];
     uint64_t aways = away.end - away.first, homes = home.end - home.first, i = 0, j = 0;
     uint32_t most = u->weights == HST_TIER_NVME ? UPDATE_WEIGHTS_TILES : UPDATE_TILES_MOST;
-    if (late && u->grads == HST_TIER_NVME)
+    if (part != PART_BACKWARD && u->grads == HST_TIER_NVME)
         most = 1; /* its gradients come in a slot too */
     while (i + j < aways + homes && b->rc == 0) {
         uint64_t due = i < aways ? i * homes / aways : homes; /* of those at home, by now */
         if (j < due) {
             uint32_t count = due - j < most ? (uint32_t)(due - j) : most;
-            add_update(b, unit, home.first + (uint32_t)j, count, late);
+            add_update(b, unit, home.first + (uint32_t)j, count, part);
             j += count;
         } else {
-            add_update(b, unit, away.first + (uint32_t)i++, 1, late);
+            add_update(b, unit, away.first + (uint32_t)i++, 1, part);
         }
         read_share(b, i + j, aways + homes);
     }
@@ -200,25 +201,33 @@ static void await_weights(struct build *b, uint32_t unit, const uint32_t nodes[2
         depend_on_read(b, i, unit);
 }
 
+static void early_tiles(struct build *b, uint32_t unit, unsigned part)
+{
+    const struct build_unit *s = &b->units[unit];
+    uint32_t first = b->graph->node_count, end = b->in->units[unit].tile_count;
+    add_tiles(b, unit, (struct tiles){0, s->late_first}, (struct tiles){s->late_end, end}, part);
+    await_weights(b, unit, (uint32_t[]){first, b->graph->node_count});
+}
+
 void parts_late_update(struct build *b, uint32_t unit)
 {
     struct build_unit *s = &b->units[unit];
     uint32_t turn = b->in->units[unit].nvme_states;
     s->update[0] = b->graph->node_count;
     add_tiles(b, unit, (struct tiles){s->late_first, turn}, (struct tiles){turn, s->late_end},
-              true);
+              PART_UPDATE);
+    await_weights(b, unit, (uint32_t[]){s->update[0], b->graph->node_count});
+    if (b->in->optimistic)
+        early_tiles(b, unit, PART_REDO);
     s->update[1] = b->graph->node_count;
-    await_weights(b, unit, &s->update[0]);
 }
 
 static void early_update(struct build *b, uint32_t unit)
 {
     struct build_unit *s = &b->units[unit];
-    uint32_t end = b->in->units[unit].tile_count;
     s->update[2] = b->graph->node_count;
-    add_tiles(b, unit, (struct tiles){0, s->late_first}, (struct tiles){s->late_end, end}, false);
+    early_tiles(b, unit, PART_BACKWARD);
     s->update[3] = b->graph->node_count;
-    await_weights(b, unit, &s->update[2]);
 }
 
 /* Tiles of one node: enough for a drive's queue. */
@@ -363,17 +372,19 @@ static void lend_grads(struct build *b, uint32_t unit)
         b->units[unit].grads = build_lease(b, POOL_GRADS);
 }
 
-/* The gradients of late tiles wait on the drives. */
+/* The gradients of late tiles wait on the drives, and all that a redo may want. */
 static void write_grads(struct build *b, uint32_t unit, uint32_t there)
 {
     struct build_unit *s = &b->units[unit];
-    uint32_t count = s->late_end - s->late_first;
+    bool all = b->in->optimistic;
+    uint32_t first = all ? 0 : s->late_first;
+    uint32_t count = all ? b->in->units[unit].tile_count : s->late_end - s->late_first;
     if (s->grads == GRAPH_NONE || count == 0)
         return;
-    double bytes = tile_elements(b, unit, s->late_first, count) * b->in->grad_bytes;
+    double bytes = tile_elements(b, unit, first, count) * b->in->grad_bytes;
     s->write_grads = build_node(b, NODE_WRITE_GRADS, LANE_WRITE, PART_BACKWARD,
                                 (struct node){.unit = unit,
-                                              .tile = b->in->units[unit].first_tile + s->late_first,
+                                              .tile = b->in->units[unit].first_tile + first,
                                               .tile_count = count,
                                               .work = bytes,
                                               .dram_bytes = bytes});

@@ -76,8 +76,20 @@ static struct run tiles_of(const struct placement_in *in, uint32_t unit)
                         u->elements * element_bytes};
 }
 
+/* All that was taken at home from `start` on, once more: returns the distance. */
+static uint64_t take_second_slots(const struct placement_in *in, enum hst_class class,
+                                  uint64_t start, struct placement *p)
+{
+    if (!in->second_slots || p->home_tier != HST_TIER_DRAM)
+        return 0;
+    uint64_t bytes = p->dram_bytes - start;
+    take_home(p, class, bytes);
+    return bytes;
+}
+
 static void place_weights(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
 {
+    uint64_t start = *end_of(p, p->home_tier);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         struct unit_home *home = &p->units[u];
         struct run run = tiles_of(in, u);
@@ -88,6 +100,7 @@ static void place_weights(const struct placement_in *in, uint32_t nvme_units, st
         else if (!in->stored)
             take_on_drives(p, HST_CLASS_WEIGHTS, run, home->weights_at);
     }
+    p->weights_slot = take_second_slots(in, HST_CLASS_WEIGHTS, start, p);
 }
 
 /* Bytes of the records of `count` tiles of a unit; only the unit's last tile is shorter. */
@@ -107,6 +120,7 @@ static uint64_t records_bytes(const struct placement_in *in, uint32_t unit, uint
 
 static void place_states(const struct placement_in *in, uint32_t nvme_tiles, struct placement *p)
 {
+    uint64_t start = *end_of(p, p->home_tier);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         const struct layout_unit *unit = &in->layout->units[u];
         struct unit_home *home = &p->units[u];
@@ -120,6 +134,7 @@ static void place_states(const struct placement_in *in, uint32_t nvme_tiles, str
         home->states_at =
             take_home(p, HST_CLASS_STATES, records_bytes(in, u, unit->tile_count - out, true));
     }
+    p->states_slot = take_second_slots(in, HST_CLASS_STATES, start, p);
 }
 
 /* Two slots of everything, wherever its home is; the store says where. */

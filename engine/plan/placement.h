@@ -31,18 +31,19 @@ struct placement_in {
     const struct layout *layout;
     struct hst_update_bytes bytes; /* of each array, per element */
     struct place_wish wish;
-    bool has_nvme;                   /* there is a store directory */
+    bool has_nvme; /* there is a store directory */
     /* one file on each drive: how many (0 as 1), how fast each, how much each may hold */
     uint32_t drive_count;
     double drive_rates[STRIPE_DRIVES_MAX];
-    uint64_t drive_budgets[STRIPE_DRIVES_MAX]; /* bytes */
-    enum hst_tier compute_tier;      /* HST_TIER_DRAM or HST_TIER_HBM */
+    uint64_t drive_budgets[STRIPE_DRIVES_MAX];     /* bytes */
+    enum hst_tier compute_tier;                    /* HST_TIER_DRAM or HST_TIER_HBM */
     uint64_t hbm_budget, dram_budget, nvme_budget; /* bytes */
     /* the client's own memory, in the compute tier and in DRAM */
     uint64_t client_device_bytes, client_host_bytes;
     uint64_t batch_tokens, grain_tokens;
     uint64_t carry_bytes_per_token;
-    bool deferred; /* the update waits for all gradients: those have to be kept */
+    bool deferred;     /* the update depends on all gradients: those have to be kept */
+    bool second_slots; /* weights and states in DRAM are there twice */
     /* There is a store: on drives all weights and states have two slots, wherever their home is,
        but weights that follow from the states have one, and none where their home is in memory. */
     bool stored, derived_weights;
@@ -59,16 +60,16 @@ struct address {
 
 /* Where one unit's bytes are; tiles follow one another, so an address is arithmetic. */
 struct unit_home {
-    struct address weights;      /* of the unit's first tile; on NVMe see weights_at */
-    uint32_t nvme_states;        /* its first tiles, so many, have their states on NVMe */
+    struct address weights; /* of the unit's first tile; on NVMe see weights_at */
+    uint32_t nvme_states;   /* its first tiles, so many, have their states on NVMe */
     /* byte offsets in each drive's file of the unit's first extent there (stripe: which drive) */
     uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
     uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
-    uint64_t states_at;          /* of the first of the others, in the home tier's arena */
-    struct address grads;        /* rounded gradients; offset in the home tier's arena */
-    struct address acts;         /* checkpoints; PLACEMENT_NO_ADDRESS where there are none */
-    uint64_t act_bytes;          /* of all its checkpoints, whole pages */
-    uint32_t first_act_block;    /* those on NVMe are moved in blocks of PLACEMENT_ACT_BYTES */
+    uint64_t states_at;       /* of the first of the others, in the home tier's arena */
+    struct address grads;     /* rounded gradients; offset in the home tier's arena */
+    struct address acts;      /* checkpoints; PLACEMENT_NO_ADDRESS where there are none */
+    uint64_t act_bytes;       /* of all its checkpoints, whole pages */
+    uint32_t first_act_block; /* those on NVMe are moved in blocks of PLACEMENT_ACT_BYTES */
 };
 
 /* Bytes of a block of checkpoints on NVMe; a unit's last one may be shorter. */
@@ -93,32 +94,34 @@ struct placement {
     const struct layout *layout;
     struct hst_update_bytes bytes; /* of each array, per element */
     enum hst_tier compute_tier;
-    enum hst_tier home_tier;      /* of weights, gradients and states that are in memory */
-    struct unit_home *units;      /* [unit_count] */
+    enum hst_tier home_tier; /* of weights, gradients and states that are in memory */
+    /* Bytes from what is in DRAM of these to its second slot; 0: it has one. */
+    uint64_t weights_slot, states_slot;
+    struct unit_home *units; /* [unit_count] */
     /* Offsets in the compute tier's arena: */
     uint64_t carry, carry_grad;
-    uint64_t accumulator, tied;   /* the f32 gradient accumulators */
-    uint64_t norm_partials;       /* f64, one per 4,096 elements; in the home tier's arena */
-    uint64_t work, work_bytes;    /* the largest unit's workspace */
+    uint64_t accumulator, tied; /* the f32 gradient accumulators */
+    uint64_t norm_partials;     /* f64, one per 4,096 elements; in the home tier's arena */
+    uint64_t work, work_bytes;  /* the largest unit's workspace */
     uint64_t client_device;
     /* Offsets in the DRAM arena: */
-    uint64_t host_partials;       /* norm_partials as the host reads them; there the same */
-    uint64_t load_values;         /* f32 of one tile; may be the accumulator */
+    uint64_t host_partials; /* norm_partials as the host reads them; there the same */
+    uint64_t load_values;   /* f32 of one tile; may be the accumulator */
     uint64_t client_host;
     /* Rings in DRAM: */
-    struct ring leases;           /* one unit's weights that come from NVMe */
-    struct ring slots;            /* one tile: its weights or gradients, then its record */
-    uint64_t slot_record_at;      /* bytes from a slot's start */
-    struct ring grad_leases;      /* one unit's rounded gradients, on their way to NVMe */
-    struct ring act_leases;       /* one unit's checkpoints, on their way to and from NVMe */
+    struct ring leases;      /* one unit's weights that come from NVMe */
+    struct ring slots;       /* one tile: its weights or gradients, then its record */
+    uint64_t slot_record_at; /* bytes from a slot's start */
+    struct ring grad_leases; /* one unit's rounded gradients, on their way to NVMe */
+    struct ring act_leases;  /* one unit's checkpoints, on their way to and from NVMe */
     /* Rings in HBM, of a unit whose home is elsewhere: */
-    struct ring device_leases;    /* all weights that its computation reads */
-    struct ring device_grads;     /* its rounded gradients */
-    struct ring device_acts;      /* its checkpoints */
-    uint32_t act_blocks;          /* on NVMe, of all units */
+    struct ring device_leases; /* all weights that its computation reads */
+    struct ring device_grads;  /* its rounded gradients */
+    struct ring device_acts;   /* its checkpoints */
+    uint32_t act_blocks;       /* on NVMe, of all units */
     uint32_t micro_count;
-    uint64_t hbm_bytes, dram_bytes; /* of the arenas */
-    uint64_t nvme_bytes;            /* of all files */
+    uint64_t hbm_bytes, dram_bytes;          /* of the arenas */
+    uint64_t nvme_bytes;                     /* of all files */
     uint64_t drive_bytes[STRIPE_DRIVES_MAX]; /* of each scratch file */
     uint64_t store_bytes[STRIPE_DRIVES_MAX]; /* of the extents in each file of the store */
     struct stripe stripe;

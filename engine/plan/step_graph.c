@@ -78,20 +78,21 @@ static int order_units(const struct step_order *order, uint32_t units, struct gr
 }
 
 static int build(const struct placement_in *in, const struct placement *p,
-                 const struct graph_unit *described, const uint32_t *forward,
-                 const uint32_t *backward, struct graph *graph)
+                 const struct graph_unit *described, const uint32_t *visits, bool optimistic,
+                 struct graph *graph)
 {
     uint64_t weight_bytes = in->bytes.weights;
     const struct graph_in graph_in = {
         .units = described,
         .unit_count = in->layout->unit_count,
-        .forward = forward,
-        .backward = backward,
+        .forward = visits,
+        .backward = visits + in->layout->unit_count,
         .tile_elements = in->layout->tile_elements,
         .weight_bytes = (double)weight_bytes,
         .state_bytes = (double)record_state_bytes(in->bytes),
         .grad_bytes = (double)weight_bytes,
-        .deferred = in->deferred,
+        .deferred = in->deferred && !optimistic,
+        .optimistic = in->deferred && optimistic,
         .stored = in->stored,
         .derived_weights = in->derived_weights,
         .apart = p->compute_tier == HST_TIER_HBM,
@@ -108,7 +109,7 @@ static int build(const struct placement_in *in, const struct placement *p,
 }
 
 int step_graph(const struct placement_in *in, const struct placement *p,
-               const struct step_order *order, struct graph *graph)
+               const struct step_order *order, bool optimistic, struct graph *graph)
 {
     uint32_t units = in->layout->unit_count;
     struct graph_unit *described = calloc((size_t)units + 1, sizeof *described);
@@ -117,7 +118,7 @@ int step_graph(const struct placement_in *in, const struct placement *p,
     for (uint32_t u = 0; rc == 0 && u < units; u++)
         described[u] = describe(in, p, u);
     rc = rc ? rc : order_units(order, units, described, visits, visits + units);
-    rc = rc ? rc : build(in, p, described, visits, visits + units, graph);
+    rc = rc ? rc : build(in, p, described, visits, optimistic, graph);
     free(described);
     free(visits);
     return rc;

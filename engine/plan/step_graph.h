@@ -13,10 +13,10 @@ struct step_order {
 
 /**
  * order: of one step, or null for the declared one: forward as units were added, backward in
- * reverse. Errors: -ENOMEM; -EINVAL a unit twice in a sweep, or missing in the backward.
+ * reverse. optimistic: the update does not wait for the norm that it depends on. Errors: -ENOMEM; -EINVAL a unit twice in a sweep, or missing in the backward.
  * Cost: O(tiles).
  */
 int step_graph(const struct placement_in *in, const struct placement *placement,
-               const struct step_order *order, struct graph *graph);
+               const struct step_order *order, bool optimistic, struct graph *graph);
 
 #endif

@@ -162,6 +162,7 @@ int store_commit_end(struct store *store)
     store->superblock = store->next;
     store->version = store->superblock.cur.version;
     store->commit = COMMIT_NONE;
+    store_note_committed(store);
     return 0;
 }
 

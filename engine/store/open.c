@@ -440,6 +440,7 @@ static int recover(struct opening *o)
     repair(o);
     store->published = true;
     store->version = o->chosen->version;
+    store_note_committed(store);
     store->cursor = o->manifest.cursor;
     store->written_before_bytes = o->newest.written_bytes;
     store->extents.counters = (struct extent_counters){0};

@@ -240,6 +240,7 @@ struct store *store_new(const struct store_config *config, struct hst_error *err
     store->world = config->world ? config->world : 1;
     store->drives = config->drive_count;
     store->derived_weights = config->derived_weights;
+    store->revertible = config->revertible;
     store->tiles = placement_extents(config->placement, EXTENT_WEIGHTS);
     store->version = STORE_NO_VERSION;
     for (uint32_t d = 0; d < store->drives; d++) {
@@ -264,15 +265,46 @@ struct store *store_new(const struct store_config *config, struct hst_error *err
 int store_allocate(struct store *store)
 {
     const uint64_t manifest_bytes = store->headers[0].manifest_bytes;
+    const uint64_t pages = sizeof store->pages / sizeof store->pages[0];
     void *memory;
     store->buffer_bytes =
-        manifest_bytes + sizeof store->pages / sizeof store->pages[0] * (uint64_t)STORE_PAGE_BYTES;
+        manifest_bytes * (store->revertible ? 2 : 1) + pages * (uint64_t)STORE_PAGE_BYTES;
     int rc = hst_aio_buffer_alloc(store->buffer_bytes, &memory);
     if (rc)
         return rc;
     store->buffer = store->manifest = memory;
-    for (size_t i = 0; i < sizeof store->pages / sizeof store->pages[0]; i++)
+    if (store->revertible)
+        store->committed = store->buffer + manifest_bytes + pages * (uint64_t)STORE_PAGE_BYTES;
+    for (size_t i = 0; i < pages; i++)
         store->pages[i] = store->buffer + manifest_bytes + i * STORE_PAGE_BYTES;
+    return 0;
+}
+
+void store_note_committed(struct store *store)
+{
+    if (store->committed)
+        memcpy(store->committed, store->manifest, store->headers[0].manifest_bytes);
+}
+
+int store_revert(struct store *store)
+{
+    if (store->error.code)
+        return store->error.native;
+    if (store->commit != COMMIT_NONE || store->writes > 0)
+        return -EBUSY;
+    if (!store->committed || store->version == STORE_NO_VERSION)
+        return -EINVAL;
+    for (uint32_t i = 0; i < store->headers[0].extents; i++) {
+        struct store_entry entry;
+        store_entry_get(store->committed, i, &entry);
+        if (entry.flags & STORE_DERIVED) /* one slot: what was written is all there is */
+            continue;
+        store_entry_put(store->manifest, i, &entry);
+        const uint64_t at = store_hashes_at(store->headers[0].extents) +
+                            (uint64_t)entry.first_block * sizeof(uint64_t);
+        memcpy(store->manifest + at, store->committed + at,
+               store_blocks_of(entry.bytes) * sizeof(uint64_t));
+    }
     return 0;
 }
 

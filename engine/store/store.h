@@ -17,8 +17,8 @@
  * where they are not those that were written. An extent is not to be written while it is being
  * read: what the read is compared with would be the write's hashes.
  *
- * Memory: 32 B per extent and 8 B per MiB block of it, rounded up to align_bytes; nothing is
- * allocated after the open. Thread-safety: the thread of its aio contexts, which are its own while
+ * Memory: 32 B per extent and 8 B per MiB block of it, rounded up to align_bytes, twice where it can
+ * be reverted; nothing is allocated after the open. Thread-safety: the thread of its aio contexts, which are its own while
  * it is open. After a failed write or commit the store only reads: what was committed before is as
  * it was.
  */
@@ -37,7 +37,8 @@ struct store_config {
     /* the weights follow from the states (fp16): one slot, no bytes in a version. After an open
        they read as -ENODATA until they are written */
     bool derived_weights;
-    uint32_t align_bytes;     /* of a file's parts; 0: STORE_ALIGN_MAX. Of store_create only */
+    bool revertible;      /* store_revert may be called: the bookkeeping is there twice */
+    uint32_t align_bytes; /* of a file's parts; 0: STORE_ALIGN_MAX. Of store_create only */
     /* Of store_open: looks at where training stands before anything is changed; other than 0
        refuses, and is what store_open returns, *error untouched. Null: all is right. */
     int (*accept)(void *context, const struct store_cursor *cursor);
@@ -58,11 +59,11 @@ int store_create(const struct store_config *config, struct store **store, struct
 /* What an open found. */
 struct store_found {
     uint64_t version;
-    bool clean;            /* it was closed in order: its bytes were not read */
-    bool stepped_back;     /* not to the newest version: that one's bytes were damaged */
+    bool clean;        /* it was closed in order: its bytes were not read */
+    bool stepped_back; /* not to the newest version: that one's bytes were damaged */
     /* one that may have named a later version: torn by a crash in a commit, or by the drive */
     bool superblock_damaged;
-    uint32_t repaired;     /* copies of metadata that were damaged and have been written anew */
+    uint32_t repaired; /* copies of metadata that were damaged and have been written anew */
     uint64_t verified_bytes;
 };
 
@@ -110,6 +111,14 @@ enum store_commit_state store_commit_state(const struct store *store);
  * Errors: -EINVAL none is prepared; the error of an earlier failure; of the first, the system's.
  */
 int store_commit_end(struct store *store);
+
+/**
+ * Forgets what was written since the last commit: reads take what was committed, and the next
+ * writes go where the forgotten ones went. Derived weights stay as they are.
+ * Errors: -EBUSY writes are in flight or a commit is underway; -EINVAL nothing was committed, or
+ * the store is not revertible; the error of an earlier failure. Cost: a copy of the bookkeeping.
+ */
+int store_revert(struct store *store);
 
 /* Where the newest bytes of an extent are. */
 struct store_place {

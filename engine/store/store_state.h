@@ -21,21 +21,21 @@ struct own {
 };
 
 enum commit_at { /* docs: README.md, "A commit" */
-    COMMIT_NONE = 0,
-    COMMIT_WRITES,     /* C1: until no write is in flight */
-    COMMIT_MANIFEST,   /* C2 */
-    COMMIT_SYNC,       /* C3 */
-    COMMIT_SUPERBLOCK, /* C4 */
-    COMMIT_SUPERBLOCK_SYNC,
-    COMMIT_PREPARED,
-    COMMIT_FAILED,
+                 COMMIT_NONE = 0,
+                 COMMIT_WRITES,     /* C1: until no write is in flight */
+                 COMMIT_MANIFEST,   /* C2 */
+                 COMMIT_SYNC,       /* C3 */
+                 COMMIT_SUPERBLOCK, /* C4 */
+                 COMMIT_SUPERBLOCK_SYNC,
+                 COMMIT_PREPARED,
+                 COMMIT_FAILED,
 };
 
 struct store {
     struct extents extents;
     const struct placement *placement;
     uint32_t rank, world, drives, tiles;
-    bool derived_weights;
+    bool derived_weights, revertible;
     struct store_directory directories[STRIPE_DRIVES_MAX];
     struct hst_aio *aio[STRIPE_DRIVES_MAX];
     struct hst_aio_file *files[STRIPE_DRIVES_MAX];
@@ -45,6 +45,7 @@ struct store {
     unsigned char *buffer; /* all of it in one piece: */
     uint64_t buffer_bytes;
     unsigned char *manifest;  /* of the newest bytes, committed or not; as it is written */
+    unsigned char *committed; /* the same of the last version; null: it is not revertible */
     unsigned char *pages[4];  /* superblocks and headers on their way */
 
     struct store_id incarnation;
@@ -64,6 +65,8 @@ struct store {
 /* store.c */
 /** Allocates what needs only sizes. Errors: -ENOMEM. */
 int store_allocate(struct store *store);
+/** The newest bytes are those of the last version: notes what a revert goes back to. */
+void store_note_committed(struct store *store);
 /** Null with *error filled. */
 struct store *store_new(const struct store_config *config, struct hst_error *error);
 int store_draw_id(struct store_id *id, struct hst_error *error);

@@ -72,7 +72,7 @@ static struct cell *weights_in_host(struct model *m, struct walk_at at, uint32_t
                                     uint32_t tile)
 {
     return unit_of(m, owner)->weights == HST_TIER_NVME ? &buffer(m, at, POOL_WEIGHTS)[tile]
-                                                       : &m->weights[tile];
+                                                       : &m->weights[m->slot][tile];
 }
 
 static bool is_copied(const struct model *m, uint32_t unit)
@@ -119,22 +119,27 @@ static int64_t step_of(const struct model *m, struct walk_at at)
     return (int64_t)m->step_of[at.period % WALK_PERIODS];
 }
 
-/* A late update is of the step before. */
+/* Of an update: it is of the step before. */
+static bool is_late(const struct node *n)
+{
+    return n->parts != PART_BACKWARD;
+}
+
 static int64_t updated_step(const struct model *m, struct walk_at at)
 {
-    return step_of(m, at) - (m->graph->nodes[at.node].parts == PART_UPDATE);
+    return step_of(m, at) - is_late(&m->graph->nodes[at.node]);
 }
 
 static bool brings_grads(const struct model *m, const struct node *n)
 {
-    return n->parts == PART_UPDATE && unit_of(m, n->unit)->grads == HST_TIER_NVME;
+    return is_late(n) && unit_of(m, n->unit)->grads == HST_TIER_NVME;
 }
 
 static void read_weights(struct model *m, struct walk_at at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     uint32_t tiles[MODEL_TILES], count = 0;
-    if (walk_was_kept(m->walk, at))
+    if (walk_was_kept(m->walk, at) && m->stale != at.period)
         return;
     for (uint32_t i = 0; i <= unit_of(m, n->unit)->alias_count; i++) {
         const struct graph_unit *u = unit_of(m, view(m, n->unit, i));
@@ -228,18 +233,48 @@ static void read_tile(struct model *m, struct walk_at at, struct accesses *a)
         copies(a, &m->nvme_grads[n->tile], &m->lent_tile_grads[slot][n->tile]);
 }
 
+/* At home in memory: in place, or from one slot into the other. */
+static void replaces(struct model *m, struct cell (*slots)[MODEL_TILES], const struct node *n,
+                     uint32_t tile, int64_t step, struct accesses *a)
+{
+    int from = is_late(n) ? !m->slot : m->slot;
+    if (!m->in->optimistic) {
+        writes(a, &slots[m->slot][tile], step, step + 1);
+        return;
+    }
+    reads(a, &slots[from][tile], step);
+    writes(a, &slots[!from][tile], ANY_AGE, step + 1);
+}
+
+/* What was written since the last version is forgotten. */
+static void revert(struct model *m, struct walk_at at, struct accesses *a)
+{
+    (void)at;
+    for (uint32_t u = 0; u < m->graph->unit_count; u++) {
+        const struct graph_unit *unit = unit_of(m, u);
+        for (uint32_t t = unit->first_tile; t < unit->first_tile + unit->tile_count; t++) {
+            writes(a, &m->nvme_weights[t], ANY_AGE, m->committed_weights[t]);
+            writes(a, &m->nvme_states[t], ANY_AGE, m->committed_states[t]);
+        }
+    }
+}
+
 static void update(struct model *m, struct walk_at at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     int64_t step = updated_step(m, at);
     for (uint32_t t = n->tile; t < n->tile + n->tile_count; t++) {
-        struct cell *states =
-            has_states_away(m, n->unit, t) ? &buffer(m, at, POOL_TILES)[t] : &m->states[t];
         struct cell *grads = brings_grads(m, n)
                                  ? &m->lent_tile_grads[walk_pool_buffer(m->walk, at, POOL_TILES)][t]
                                  : grads_at_home(m, at, n->unit, t);
-        writes(a, weights_in_host(m, at, n->unit, t), step, step + 1);
-        writes(a, states, step, step + 1);
+        if (unit_of(m, n->unit)->weights == HST_TIER_NVME)
+            writes(a, &buffer(m, at, POOL_WEIGHTS)[t], step, step + 1);
+        else
+            replaces(m, m->weights, n, t, step, a);
+        if (has_states_away(m, n->unit, t))
+            writes(a, &buffer(m, at, POOL_TILES)[t], step, step + 1);
+        else
+            replaces(m, m->states, n, t, step, a);
         reads(a, grads, step);
     }
 }
@@ -261,9 +296,9 @@ static void save_tiles(struct model *m, struct walk_at at, struct accesses *a)
     bool weights = unit_of(m, n->unit)->weights != HST_TIER_NVME && !m->in->derived_weights;
     for (uint32_t t = n->tile; t < n->tile + n->tile_count; t++) {
         if (!has_states_away(m, n->unit, t))
-            copies(a, &m->states[t], &m->saved_states[t]);
+            copies(a, &m->states[m->slot][t], &m->saved_states[t]);
         if (weights)
-            copies(a, &m->weights[t], &m->saved_weights[t]);
+            copies(a, &m->weights[m->slot][t], &m->saved_weights[t]);
     }
 }
 
@@ -285,6 +320,7 @@ static struct accesses accesses_of(struct model *m, struct walk_at at)
         [NODE_FETCH_ACTS] = move_acts,
         [NODE_UPDATE] = update,
         [NODE_NORM] = norm,
+        [NODE_REVERT] = revert,
         [NODE_FORWARD] = visit,
         [NODE_BACKWARD] = visit,
     };
@@ -342,6 +378,7 @@ void model_open(struct model *m, const struct graph_case *c, const struct graph 
     m->walk = walk;
     m->name = c->name;
     m->clipped = -1;
+    m->stale = UINT64_MAX;
     for (uint32_t i = 0; i < MODEL_UNITS; i++) {
         m->normed[i] = -1;
         m->acts[i].age = m->nvme_acts[i].age = GARBAGE;
@@ -353,6 +390,12 @@ void model_open(struct model *m, const struct graph_case *c, const struct graph 
             spoil(m, pool, i);
             m->owner[pool][i] = (struct walk_loan){UINT64_MAX - 1, GRAPH_NONE};
         }
+}
+
+void model_verdict(struct model *m, uint64_t next, enum verdict verdict)
+{
+    m->slot ^= verdict != VERDICT_SKIPS;
+    m->stale = verdict == VERDICT_STANDS ? UINT64_MAX : next;
 }
 
 void model_period(struct model *m, uint64_t period, uint64_t steps)
@@ -369,7 +412,8 @@ static void check_norms(struct model *m, struct walk_at at)
                 fail_msg("%s: the clip factor is wanted before unit %u's norm", m->name, i);
     if (n->kind != NODE_UPDATE)
         return;
-    int64_t known = m->in->deferred ? m->clipped : m->normed[n->unit];
+    bool all = m->in->deferred || (m->in->optimistic && is_late(n));
+    int64_t known = all ? m->clipped : m->normed[n->unit];
     if (known != updated_step(m, at))
         fail_msg("%s: unit %u is updated before its norm", m->name, n->unit);
 }
@@ -392,6 +436,12 @@ static void check_version(struct model *m, struct walk_at at)
     if (m->committing && (n->kind == NODE_WRITE_TILE || n->kind == NODE_SAVE_TILES))
         fail_msg("%s: node %u of period %llu writes while a version is made", m->name, at.node,
                  (unsigned long long)at.period);
+    for (uint32_t t = n->tile; m->in->optimistic && n->kind == NODE_WRITE_TILE && !is_late(n) &&
+                               t < n->tile + n->tile_count;
+         t++)
+        if (m->committed_states[t] != step_of(m, at) || m->committed_weights[t] != step_of(m, at))
+            fail_msg("%s: tile %u of period %llu is written with no version to go back to", m->name,
+                     t, (unsigned long long)at.period);
     if (n->kind != NODE_COMMIT)
         return;
     assert_false(m->committing);
@@ -450,6 +500,10 @@ void model_end(struct model *m, struct walk_at at)
         m->normed[n->unit] = step_of(m, at);
     if (n->kind == NODE_CLIP)
         m->clipped = step_of(m, at);
-    if (n->kind == NODE_COMMIT)
-        m->committing = false;
+    if (n->kind != NODE_COMMIT)
+        return;
+    m->committing = false;
+    for (uint32_t t = 0; t < MODEL_TILES; t++) {
+        m->committed_weights[t] = m->committed_states[t] = step_of(m, at);
+    }
 }

@@ -27,8 +27,13 @@ struct model {
     struct walk *walk;
     const char *name;
     uint64_t step_of[WALK_PERIODS]; /* steps before a period: what its visits must see */
-    struct cell weights[MODEL_TILES], states[MODEL_TILES], grads[MODEL_TILES], acts[MODEL_UNITS];
+    /* What an optimistic update replaces has two slots, which change places when it stands. */
+    struct cell weights[2][MODEL_TILES], states[2][MODEL_TILES];
+    struct cell grads[MODEL_TILES], acts[MODEL_UNITS];
     struct cell nvme_weights[MODEL_TILES], nvme_states[MODEL_TILES], nvme_grads[MODEL_TILES];
+    int64_t committed_weights[MODEL_TILES], committed_states[MODEL_TILES]; /* ages, on drives */
+    int slot;
+    uint64_t stale; /* period whose kept weights are not those of the step before it */
     struct cell nvme_acts[MODEL_UNITS];
     /* in the store: of what is at home in memory */
     struct cell saved_weights[MODEL_TILES], saved_states[MODEL_TILES];
@@ -42,6 +47,9 @@ struct model {
 
 void model_open(struct model *model, const struct graph_case *c, const struct graph *graph,
                 struct walk *walk);
+enum verdict { VERDICT_STANDS = 0, VERDICT_CLIPS, VERDICT_SKIPS };
+/** On the optimistic update of a step, before the next period, `next`, is opened. */
+void model_verdict(struct model *model, uint64_t next, enum verdict verdict);
 /** A period is opened with so many whole steps before it. */
 void model_period(struct model *model, uint64_t period, uint64_t steps);
 /** The node that was started begins to read and write; it has done so. Both fail the test. */

@@ -134,6 +134,7 @@ static void a_skipped_step_leaves_no_trace_in_bf16(void **state)
     (void)state;
     check_skips(*KEPT(.precision = HST_PRECISION_BF16));
     check_skips(*KEPT(.precision = HST_PRECISION_BF16, .clip = HST_NONE));
+    check_skips(*KEPT(.precision = HST_PRECISION_BF16, .update_time = HST_UPDATE_OPTIMISTIC));
 }
 
 static void a_skipped_step_leaves_no_trace_in_fp16(void **state)
@@ -185,6 +186,7 @@ static void without_it_the_run_ends_and_the_store_goes_on_from_its_last_version(
     for (int i = 0; i < PLACE_COUNT * UNIT_COUNT; i++) { /* each with each; precisions in turn */
         struct hst_config config = *KEPT(.place = PLACES[i % PLACE_COUNT]);
         config.clip = i % 2 ? 0 : HST_NONE;
+        config.update_time = i % 4 == 3 ? HST_UPDATE_OPTIMISTIC : HST_UPDATE_DEFERRED;
         config.precision = PRECISIONS[(i + i / PLACE_COUNT) % 3];
         config.loss_scale = config.precision == HST_PRECISION_FP16 ? 1 : 0;
         check_stop(config, UNITS[i / PLACE_COUNT]);

@@ -40,7 +40,7 @@ struct run {
     bool narrowed[PERIOD_ROOM], visited[PERIOD_ROOM];
     uint8_t started[PERIOD_ROOM][NODES_MOST], done[PERIOD_ROOM][NODES_MOST];
     uint64_t steps; /* begun in opened periods */
-    bool pending;   /* after the last opened period an update is left to do */
+    bool pending;   /* after the last opened period an update is left to do, or to be judged */
     bool broken;    /* off in the middle of a step: nothing more is opened */
 };
 
@@ -148,17 +148,41 @@ static void open_period(struct run *r, unsigned parts)
     r->pending = (parts & PART_BACKWARD) != 0;
 }
 
+#define PARTS_LEFT ((unsigned)PART_UPDATE | PART_REVERT | PART_REDO)
+
+/* What the last step has left to do. An optimistic update is judged; a step without one does not
+ * count. */
+static unsigned parts_left(struct run *r)
+{
+    if (!r->pending || !r->c.in.optimistic)
+        return r->pending ? PART_UPDATE : 0;
+    static const unsigned left[] = {PART_UPDATE, PARTS_LEFT, PART_REVERT};
+    enum verdict verdict = (enum verdict)pick(&r->seed, 3);
+    model_verdict(&r->model, r->walk.opened, verdict);
+    r->steps -= verdict == VERDICT_SKIPS;
+    return left[verdict];
+}
+
+/* The period behind an optimistic step is opened when that can be judged. */
+static bool may_open(const struct run *r)
+{
+    bool judged = !r->c.in.optimistic || !r->pending || r->walk.opened == 0;
+    for (uint32_t i = 0; !judged && i < r->graph.node_count; i++)
+        judged = r->graph.nodes[i].kind == NODE_CLIP && r->done[r->walk.opened - 1][i];
+    return judged && !r->broken && walk_may_open(&r->walk);
+}
+
 /* Mostly steps; an evaluation or a drain does the update that is left. */
 static unsigned choose_parts(struct run *r)
 {
-    unsigned update = r->pending ? PART_UPDATE : 0;
+    unsigned update = parts_left(r);
     switch (pick(&r->seed, 5)) {
     case 0:
         return PART_EVAL | update;
     case 1:
         return update;
     default:
-        if (r->c.in.stored && r->steps > 0 && pick(&r->seed, 3))
+        if (r->c.in.stored && r->steps > 0 && (r->c.in.optimistic || pick(&r->seed, 3)))
             update |= (unsigned)PART_SAVE | PART_COMMIT;
         return (PARTS_TRAIN & ~(unsigned)PART_UPDATE) | update;
     }
@@ -176,9 +200,9 @@ static void narrow(struct run *r)
     else if (r->parts[last] & PART_BACKWARD)
         r->steps--;
     r->pending = false;
-    r->parts[last] &= PART_UPDATE;
+    r->parts[last] &= PARTS_LEFT;
     r->narrowed[last] = true;
-    walk_narrow(&r->walk, last, PART_UPDATE);
+    walk_narrow(&r->walk, last, PARTS_LEFT);
 }
 
 /* ---- runs ---- */
@@ -225,7 +249,7 @@ static void stand_still(struct run *r)
 static void run_periods(struct run *r)
 {
     for (;;) {
-        bool more = r->walk.opened < PERIODS && !r->broken && walk_may_open(&r->walk);
+        bool more = r->walk.opened < PERIODS && may_open(r);
         if (more && pick(&r->seed, 10) == 0)
             open_period(r, choose_parts(r));
         else if (r->walk.opened > 0 && !r->broken && pick(&r->seed, 60) == 0)
@@ -248,7 +272,7 @@ static void run_period(struct run *r, unsigned parts)
 static void check_end(struct run *r)
 {
     if (!r->broken)
-        run_period(r, r->pending ? PART_UPDATE : 0);
+        run_period(r, parts_left(r));
     run_period(r, 0);
     for (int p = 0; p < POOL_COUNT; p++)
         assert_int_equal(r->walk.free_count[p], r->graph.buffers[p]);

@@ -168,6 +168,71 @@ static void derived_weights_are_in_no_version(void **state)
     toy_close(&toy);
 }
 
+/* Every extent's bytes, not the cursor, which is that of the open. */
+static void assert_bytes_of(struct toy *toy, struct store *store, uint64_t version)
+{
+    struct extents *extents = store_extents(store);
+    for (uint32_t i = 0; i < TOY_EXTENTS; i++) {
+        struct transfer transfer = {0};
+        assert_int_equal(extents_read(extents, toy_kind(i), i % TOY_TILES, toy->read, &transfer),
+                         0);
+        assert_int_equal(extents_wait(extents, &transfer), 0);
+        assert_true(toy_holds(toy, i, toy->stamps[version][i], toy->read));
+    }
+}
+
+static void write_some(struct toy *toy, struct store *store, uint64_t version, bool wait)
+{
+    struct transfer transfers[3] = {{0}};
+    memcpy(toy->stamps[version], toy->stamps[version - 1], sizeof toy->stamps[0]);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(toy_write(toy, store, version, 2 * i, &transfers[i]), 0);
+    if (!wait)
+        assert_int_equal(store_revert(store), -EBUSY);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(extents_wait(store_extents(store), &transfers[i]), 0);
+}
+
+static void what_was_written_since_the_last_commit_can_be_forgotten(void **state)
+{
+    (void)state;
+    struct toy toy;
+    struct store_found found;
+    open_toy(&toy, 2);
+    toy.config.revertible = true;
+    struct store *store = create(&toy);
+    assert_int_equal(store_revert(store), -EINVAL); /* there is no version yet */
+    assert_int_equal(toy_commit_all(&toy, store, 0), 0);
+    for (int times = 0; times < 3; times++) { /* and again: it goes to the same slot */
+        write_some(&toy, store, 1, times > 0);
+        assert_bytes_of(&toy, store, 1);
+        assert_int_equal(store_revert(store), 0);
+        assert_bytes_of(&toy, store, 0);
+    }
+    write_some(&toy, store, 1, true);
+    prepare(&toy, store);
+    assert_int_equal(store_revert(store), -EBUSY); /* a commit is underway */
+    store_close(&store);
+    store = reopen(&toy, &found);
+    assert_int_equal(toy_commit_all(&toy, store, 2), 0);
+    assert_int_equal(store_revert(store), 0); /* there is nothing to forget */
+    assert_bytes_of(&toy, store, 2);
+    store_close(&store);
+    store = reopen(&toy, &found);
+    write_some(&toy, store, 3, true);
+    assert_int_equal(store_revert(store), 0); /* to what the open found */
+    assert_bytes_of(&toy, store, 2);
+    write_some(&toy, store, 3, true);
+    assert_int_equal(toy_commit(store, 3), 0);
+    store_close(&store);
+    toy.config.revertible = false;
+    store = reopen(&toy, &found);
+    assert_null(toy_compare(&toy, store, 3));
+    assert_int_equal(store_revert(store), -EINVAL);
+    store_close(&store);
+    toy_close(&toy);
+}
+
 static void other_kinds_and_numbers_are_refused(void **state)
 {
     (void)state;
@@ -194,6 +259,7 @@ int main(void)
         cmocka_unit_test(what_was_not_committed_is_gone_and_what_was_not_written_is_zero),
         cmocka_unit_test(an_extent_that_a_version_leaves_alone_keeps_its_slot),
         cmocka_unit_test(derived_weights_are_in_no_version),
+        cmocka_unit_test(what_was_written_since_the_last_commit_can_be_forgotten),
         cmocka_unit_test(other_kinds_and_numbers_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -193,6 +193,18 @@ struct hst_update {
 int hst_update_run(const struct hst_update *update, const struct hst_adam_coef *coef,
                    const struct hst_update_arrays *arrays, size_t n);
 
+/**
+ * The same, from the arrays of `from` into those of `into`; gradients are those of `from`. An array
+ * that is one in both is updated in place; all others do not overlap. What is written elsewhere goes
+ * there past the cache.
+ *
+ * Returns, errors, ownership, thread-safety: as hst_update_run; into->grads is not looked at.
+ * Cost: the same bytes as in place, and a copy within the cache.
+ */
+int hst_update_run_into(const struct hst_update *update, const struct hst_adam_coef *coef,
+                        const struct hst_update_arrays *from, const struct hst_update_arrays *into,
+                        size_t n);
+
 /** The arrays from their element `first` on. Thread-safety: safe. */
 struct hst_update_arrays hst_update_arrays_at(const struct hst_update *update,
                                               const struct hst_update_arrays *arrays, size_t first);

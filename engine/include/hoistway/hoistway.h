@@ -43,36 +43,35 @@ extern "C" {
 /** The version of the library that runs, as "0.1.0". */
 const char *hst_version(void);
 
-
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 /** The E-codes of the engine; tools add their own (docs/errors.md lists all). */
 enum hst_code {
-    HST_E_IO_URING = 101,   /* io_uring was forced and is refused by the system */
-    HST_E_STORE_DIR = 105,  /* store directory missing, no directory, not writable */
-    HST_E_READ = 106,       /* a read failed, in the store or in the caller's reader */
-    HST_E_WRITE = 107,      /* a write to the store failed */
-    HST_E_DEVICE = 201,     /* a device, or worker threads, that can not be had */
+    HST_E_IO_URING = 101,      /* io_uring was forced and is refused by the system */
+    HST_E_STORE_DIR = 105,     /* store directory missing, no directory, not writable */
+    HST_E_READ = 106,          /* a read failed, in the store or in the caller's reader */
+    HST_E_WRITE = 107,         /* a write to the store failed */
+    HST_E_DEVICE = 201,        /* a device, or worker threads, that can not be had */
     HST_E_DEVICE_MEMORY = 202, /* the device's memory ran out, beside what was planned */
     HST_E_DEVICE_FAILED = 203, /* the device failed while it computed or copied */
-    HST_E_DISK_SPACE = 301, /* the store's file system has too little space left */
-    HST_E_BUDGET = 302,     /* no placement fits, or a budget is more than the machine has */
-    HST_E_VALUE = 402,      /* a configuration value out of its range */
-    HST_E_STORE_ACCESS = 610, /* a directory or file of a store that is not its owner's alone */
-    HST_E_STORE_BUSY = 611,   /* a store in use by another process */
-    HST_E_STORE_FORMAT = 612, /* no store's file, or of another version, byte order or feature */
-    HST_E_STORE_MIXED = 613,  /* files that do not belong together, missing or cut */
+    HST_E_DISK_SPACE = 301,    /* the store's file system has too little space left */
+    HST_E_BUDGET = 302,        /* no placement fits, or a budget is more than the machine has */
+    HST_E_VALUE = 402,         /* a configuration value out of its range */
+    HST_E_STORE_ACCESS = 610,  /* a directory or file of a store that is not its owner's alone */
+    HST_E_STORE_BUSY = 611,    /* a store in use by another process */
+    HST_E_STORE_FORMAT = 612,  /* no store's file, or of another version, byte order or feature */
+    HST_E_STORE_MIXED = 613,   /* files that do not belong together, missing or cut */
     HST_E_STORE_DAMAGED = 614, /* no version of which every byte is as it was written */
-    HST_E_STORE_OTHER = 615,  /* a store of another model, precision or tile size */
-    HST_E_STORE_TAKEN = 616,  /* a directory that holds a committed store, or other files */
-    HST_E_STORE_EMPTY = 617,  /* a store in which no version was ever committed */
-    HST_E_NONFINITE = 701,  /* the gradient norm is not finite */
+    HST_E_STORE_OTHER = 615,   /* a store of another model, precision or tile size */
+    HST_E_STORE_TAKEN = 616,   /* a directory that holds a committed store, or other files */
+    HST_E_STORE_EMPTY = 617,   /* a store in which no version was ever committed */
+    HST_E_NONFINITE = 701,     /* the gradient norm is not finite */
 };
 
 /** Why a call failed: everything a user needs, on the object, never in thread-local storage. */
 struct hst_error {
-    int code;          /* E-code without its letter: 101 … 799; 0: no error */
-    int native;        /* negative errno behind it */
+    int code;   /* E-code without its letter: 101 … 799; 0: no error */
+    int native; /* negative errno behind it */
     /* "what, the value seen, why, one fix", without the code, without a newline */
     char message[512];
 };
@@ -88,10 +87,10 @@ typedef void hst_log_fn(void *context, enum hst_log_level level, const char *lin
  * all the time has no gaps. Seconds of CLOCK_MONOTONIC; text is valid as long as the engine.
  */
 struct hst_trace_event {
-    const char *lane; /* "read", "write", "h2d", "d2h", "net", "compute", "update" */
-    const char *what; /* "read tile", "forward", … */
-    const char *unit; /* its name; null for what belongs to no unit */
-    uint64_t step;    /* in whose window it was run */
+    const char *lane;          /* "read", "write", "h2d", "d2h", "net", "compute", "update" */
+    const char *what;          /* "read tile", "forward", … */
+    const char *unit;          /* its name; null for what belongs to no unit */
+    uint64_t step;             /* in whose window it was run */
     uint32_t tile, tile_count; /* tile_count 0: the whole unit */
     double start_s, end_s;
     double work; /* bytes moved; FLOPs of compute; elements of update */
@@ -106,6 +105,20 @@ enum hst_precision {
 };
 /** The optimizer's moments; bf16 changes the numbers (cpu_adam.h) and goes with weights in bf16. */
 enum hst_state { HST_STATE_DEFAULT = 0 /* fp32 */, HST_STATE_FP32 = 1, HST_STATE_BF16 = 2 };
+/**
+ * When weights are updated where that depends on the norm of all gradients (clip, fp16). The bits
+ * do not depend on it.
+ *
+ * DEFERRED    beside the forward of the next step
+ * OPTIMISTIC  beside the backward, as if the norm did not clip; where it does, again beside the
+ *             next forward. Needs a second slot of what it replaces: in memory room for weights and
+ *             states twice, of what lives on NVMe the store's, with durability "step"
+ */
+enum hst_update_time {
+    HST_UPDATE_AUTO = 0, /* deferred */
+    HST_UPDATE_DEFERRED = 1,
+    HST_UPDATE_OPTIMISTIC = 2
+};
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
 
 /** An explicit zero where 0 means "the default". */
@@ -124,30 +137,30 @@ struct hst_config {
     const char *place;
     /* budget; 0: 0.9 of the least of free memory, cgroup limit, RLIMIT_AS */
     uint64_t dram_bytes;
-    uint64_t nvme_bytes;     /* budget; 0: 0.9 of what is free in the store directory */
-    uint32_t threads;        /* 0: physical cores this process may use */
+    uint64_t nvme_bytes; /* budget; 0: 0.9 of what is free in the store directory */
+    uint32_t threads;    /* 0: physical cores this process may use */
     /* granule of update and state I/O, a multiple of 4,096; 0: 262,144 (4,194,304 where a GPU
        updates) */
     uint32_t tile_elements;
     enum hst_io io;
     enum hst_precision precision;
-    uint64_t batch_tokens;   /* tokens of a step; > 0 */
+    uint64_t batch_tokens; /* tokens of a step; > 0 */
     /* tokens of a micro-batch, whole sequences; the last of a step may be shorter; > 0 */
     uint64_t grain_tokens;
-    double beta1, beta2;     /* 0: 0.9, 0.999; HST_NONE: 0 */
-    double eps;              /* 0: 1e-8 */
+    double beta1, beta2; /* 0: 0.9, 0.999; HST_NONE: 0 */
+    double eps;          /* 0: 1e-8 */
     /* 0: 0.01; HST_NONE: none. Applies to parameters flagged HST_PARAM_DECAY */
     double weight_decay;
     /* greatest global gradient norm; 0: 1.0; HST_NONE: no clipping, and the update is part of the
        backward (not in fp16 and with skip_nonfinite: all gradients are looked at first) */
     double clip;
-    hst_log_fn *log;         /* may be null */
+    hst_log_fn *log; /* may be null */
     void *log_context;
     struct hst_error *error; /* where hst_engine_create says why it failed; may be null */
     const char *device;      /* "host", "cuda", "cuda:1": a name of hst_dev_open; null: host */
     uint64_t hbm_bytes;      /* budget; 0: 0.9 of what is free on the device; the host has none */
     enum hst_state state;
-    hst_trace_fn *trace;     /* called by the engine's calls, in order of end_s; may be null */
+    hst_trace_fn *trace; /* called by the engine's calls, in order of end_s; may be null */
     void *trace_context;
     /*
      * For tests and studies; the command line has neither. In the words of <hoistway/aio.h>:
@@ -171,6 +184,7 @@ struct hst_config {
      * GPU's memory: none). Between steps hst_engine_drain makes one, too. Copied.
      */
     const char *durability;
+    enum hst_update_time update_time;
     /*
      * A step whose gradient norm is not finite is skipped, in every precision: weights and states
      * stay as they were, as in fp16 where the loss scale can still be halved. Without it such a
@@ -245,8 +259,8 @@ enum hst_unit_flag {
 struct hst_unit_desc {
     const char *name; /* copied */
     const struct hst_param_desc *params;
-    uint32_t param_count;          /* 0 is allowed */
-    uint64_t flops_per_token;      /* of the forward */
+    uint32_t param_count;     /* 0 is allowed */
+    uint64_t flops_per_token; /* of the forward */
     /* of the activation checkpoint kept from forward to backward; 0: none */
     uint64_t act_bytes_per_token;
     /* device memory the computation of one micro-batch needs beside its inputs */
@@ -311,7 +325,7 @@ struct hst_memory {
     uint64_t bytes[HST_CLASS_COUNT][HST_TIER_COUNT];
     uint64_t total[HST_TIER_COUNT];
     uint64_t budget[HST_TIER_COUNT];
-    uint64_t parameters;     /* elements, tied ones once */
+    uint64_t parameters; /* elements, tied ones once */
     uint64_t tile_elements;
     uint32_t threads;
     /* "uring", "threads", "sim", or "none": what carries NVMe traffic; static text */
@@ -466,15 +480,20 @@ struct hst_step_stats {
     double grad_norm; /* before clipping, the loss scale divided out */
     double seconds;   /* since the end of the step before (or the first begin) */
     /* seconds in which the caller waited for each */
-    struct { double nvme, copy, update, net; } stall_s;
+    struct {
+        double nvme, copy, update, net;
+    } stall_s;
     struct hst_step_bytes bytes; /* in the window in which they moved */
-    struct { uint64_t hbm, dram, nvme; } peak; /* bytes */
+    struct {
+        uint64_t hbm, dram, nvme;
+    } peak; /* bytes */
     /* fp16, and with skip_nonfinite: the gradient norm was not finite (grad_norm neither): weights
        and states stay as they were, and Adam does not count the step */
     bool skipped;
-    double loss_scale; /* of this step; 1 but in fp16 */
+    double loss_scale;     /* of this step; 1 but in fp16 */
     uint64_t version_step; /* of the store's last version; HST_NO_VERSION: none */
     uint64_t skipped_steps; /* ever, those before a resume too */
+    bool redone; /* the update was optimistic and the norm clipped: it is made once more */
 };
 /**
  * Norm, clip, update of every tile. Afterwards the step is part of the weights. The loss scale is
@@ -541,11 +560,11 @@ enum hst_option_type {
 
 /** One option: everything its parser, its help line and its manual entry need. */
 struct hst_option {
-    const char *name;      /* "batch-tokens", without dashes */
-    const char *group;     /* heading in the help: "input", "training", "placement", "output" */
+    const char *name;  /* "batch-tokens", without dashes */
+    const char *group; /* heading in the help: "input", "training", "placement", "output" */
     enum hst_option_type type;
-    size_t offset;         /* of the field in the struct the option belongs to */
-    const char *argument;  /* "N", "SIZE", "DIR"; null for a flag */
+    size_t offset;            /* of the field in the struct the option belongs to */
+    const char *argument;     /* "N", "SIZE", "DIR"; null for a flag */
     const char *default_text; /* shown in help; null: none, shown as such */
     double least, greatest;   /* range, inclusive; of SIZE, COUNT, UINT32, REAL, each of PAIR */
     bool greatest_excluded;   /* [least, greatest) */

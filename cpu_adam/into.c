@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An update whose results go elsewhere: a block at a time is brought into the cache, updated there
+ * in place, by the kernels that all updates use, and streamed out past the cache. So old values
+ * are read once and new ones written once; a store through the cache would read its line first.
+ */
+#include "tables.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+/* Elements: of all arrays this many fit into the first-level cache of a core with two threads. */
+enum { BLOCK = 1024 };
+
+enum { LINE_BYTES = 64 };
+
+struct block {
+    _Alignas(LINE_BYTES) unsigned char weights[BLOCK * 4];
+    _Alignas(LINE_BYTES) unsigned char master[BLOCK * 4];
+    _Alignas(LINE_BYTES) unsigned char m[BLOCK * 4];
+    _Alignas(LINE_BYTES) unsigned char v[BLOCK * 4];
+};
+
+#ifdef __SSE2__
+static void stream_out(unsigned char *to, const unsigned char *from, size_t bytes)
+{
+    const size_t head = (LINE_BYTES - (uintptr_t)to % LINE_BYTES) % LINE_BYTES;
+    size_t i = head < bytes ? head : bytes;
+    memcpy(to, from, i);
+    for (; i + LINE_BYTES <= bytes; i += LINE_BYTES)
+        for (size_t at = i; at < i + LINE_BYTES; at += sizeof(__m128i))
+            _mm_stream_si128((__m128i *)(void *)(to + at),
+                             _mm_loadu_si128((const __m128i *)(const void *)(from + at)));
+    memcpy(to + i, from + i, bytes - i);
+}
+
+static void fence(void)
+{
+    _mm_sfence();
+}
+#else
+static void stream_out(unsigned char *to, const unsigned char *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+}
+
+static void fence(void)
+{
+}
+#endif
+
+/* What an array of the block is made of, and where it goes; in place where both are one. */
+static void *bring(unsigned char *staged, void *from, const void *into, size_t bytes)
+{
+    if (from == into || bytes == 0)
+        return from;
+    memcpy(staged, from, bytes);
+    return staged;
+}
+
+static void send(void *into, const void *staged, size_t bytes)
+{
+    if (into != staged && bytes > 0)
+        stream_out(into, staged, bytes);
+}
+
+int hst_update_run_into(const struct hst_update *update, const struct hst_adam_coef *coef,
+                        const struct hst_update_arrays *from, const struct hst_update_arrays *into,
+                        size_t n)
+{
+    const struct hst_update_bytes *size = &update->bytes;
+    struct block block;
+    int not_finite = 0;
+
+    if (!hst_update_can_run_into(update, coef, from, into, n))
+        return -EINVAL;
+    for (size_t i = 0, count; i < n; i += count) {
+        count = n - i < BLOCK ? n - i : BLOCK;
+        const struct hst_update_arrays f = hst_update_arrays_at(update, from, i);
+        const struct hst_update_arrays t = hst_update_arrays_at(update, into, i);
+        const struct hst_update_arrays here = {
+            .weights = bring(block.weights, f.weights, t.weights, count * size->weights),
+            .master = bring(block.master, f.master, t.master, count * size->master),
+            .m = bring(block.m, f.m, t.m, count * size->m),
+            .v = bring(block.v, f.v, t.v, count * size->v),
+            .grads = f.grads,
+        };
+        const size_t found = update->kernel(coef, &here, count);
+        not_finite = found < (size_t)(INT_MAX - not_finite) ? not_finite + (int)found : INT_MAX;
+        send(t.weights, here.weights, count * size->weights);
+        send(t.master, here.master, count * size->master);
+        send(t.m, here.m, count * size->m);
+        send(t.v, here.v, count * size->v);
+    }
+    fence();
+    return not_finite;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/optimistic.h"
+
+#include "exec/optimizer.h"
+#include "store/store.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- where it can be ---- */
+
+bool optimistic_wants_slots(const struct hst_engine *engine)
+{
+    return engine->plan_in.deferred && engine->config.update_time == HST_UPDATE_OPTIMISTIC;
+}
+
+static bool uses_drives(const struct hst_engine *engine)
+{
+    for (uint32_t u = 0; u < engine->layout.unit_count; u++)
+        if (engine->placement.units[u].weights.tier == HST_TIER_NVME ||
+            engine->placement.units[u].nvme_states > 0)
+            return true;
+    return false;
+}
+
+static int refuse(struct hst_engine *engine, const char *reason)
+{
+    return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                       "the update can not be optimistic: %s. Fix: --update deferred", reason);
+}
+
+int optimistic_check(struct hst_engine *engine)
+{
+    struct versions *v = &engine->versions;
+    if (!optimistic_wants_slots(engine))
+        return 0;
+    if (engine_updates_on_device(engine))
+        return refuse(engine, "the GPU updates what is in its memory, where it has one slot");
+    if (uses_drives(engine)) {
+        const char *durability = engine->config.durability;
+        if (engine->plan_in.stored && (!durability || strcmp(durability, "auto") == 0))
+            v->every = 1; /* what `auto` had left open */
+        if (!engine->plan_in.stored || v->every != 1)
+            return refuse(engine, "what lives on drives has a second slot there only with "
+                                  "--durability step");
+    }
+    engine->run.optimistic = true;
+    return 0;
+}
+
+/* ---- step by step ---- */
+
+int optimistic_step_begins(struct hst_engine *engine)
+{
+    struct execute *run = &engine->run;
+    run->left = run->deferred ? PART_UPDATE : 0;
+    return run->deferred ? 0 : optimizer_coefs(engine, 0, &run->early);
+}
+
+static bool are_equal(const struct hst_adam_coef *a, const struct hst_adam_coef *b)
+{
+    return a->grad_scale == b->grad_scale; /* the rest follows from the step */
+}
+
+int optimistic_judge(struct hst_engine *engine, double stored_norm)
+{
+    struct execute *run = &engine->run;
+    bool waits = run->deferred || run->optimistic;
+    int rc = waits && !run->skipped ? optimizer_coefs(engine, stored_norm, &run->coefs) : 0;
+    if (run->skipped)
+        run->left = run->optimistic ? PART_REVERT : 0;
+    if (rc || !run->optimistic)
+        return rc;
+    if (!run->skipped && !are_equal(&run->coefs.plain, &run->early.plain))
+        run->left = (unsigned)PART_REVERT | PART_REDO;
+    run->slot ^= !run->skipped;
+    run->stale = run->left ? run->period + 1 : UINT64_MAX;
+    return 0;
+}
+
+int optimistic_revert(struct hst_engine *engine)
+{
+    int rc = engine->versions.store ? store_revert(engine->versions.store) : 0;
+    return rc ? engine_fail_extents(engine, rc) : 0;
+}

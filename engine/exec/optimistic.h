@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_EXEC_OPTIMISTIC_H
+#define HOISTWAY_ENGINE_EXEC_OPTIMISTIC_H
+/*
+ * The optimistic update: made in the backward, into slots of its own, with the factor of a norm
+ * that does not clip. When the norm is known it stands, and the slots change places; or it is made
+ * again in the next period from the slots that were not touched. The bits are those of the deferred
+ * update either way.
+ *
+ * In memory the second slots are the placement's; on drives they are the store's, where every step
+ * is a version.
+ */
+#include "engine_state.h"
+
+/** Before planning: whether the plan is to have second slots. */
+bool optimistic_wants_slots(const struct hst_engine *engine);
+/** After planning and versions_check. Errors: -EINVAL (sticky) where it was asked for and cannot
+ * be. */
+int optimistic_check(struct hst_engine *engine);
+
+/** A step begins: the coefficients of an update that does not wait, and what it would leave. */
+int optimistic_step_begins(struct hst_engine *engine);
+/**
+ * Its norm is known, as the gradients are stored: what it leaves for the next period
+ * (run.left), in which slot the weights are, and which coefficients a redo has.
+ * Errors: optimizer_coefs.
+ */
+int optimistic_judge(struct hst_engine *engine, double stored_norm);
+/** A started REVERT. Errors: the store's (sticky). */
+int optimistic_revert(struct hst_engine *engine);
+
+#endif
