@@ -230,6 +230,8 @@ static int plan_tiles(struct hst_engine *engine, uint32_t tile_elements, char *w
 {
     int rc = layout_seal(&engine->layout, tile_elements);
     snprintf(why, why_bytes, "more than 2^32 tiles. Fix: larger tile_elements");
+    if (rc == 0 && engine->plan_in.stored)
+        store_dirs_sizes(engine, &engine->plan_in);
     return rc ? rc : placement_plan(&engine->plan_in, &engine->placement, why, why_bytes);
 }
 

@@ -134,8 +134,9 @@ static int open_file(struct opening *o, uint32_t d)
                             "(fuser tells which it is)",
                             store->directories[d].path, name);
     if (rc)
-        return store_refuse(o->error, HST_E_READ, rc, "%s/%s can not be opened: %s. Fix: check it",
-                            store->directories[d].path, name, strerror(-rc));
+        return store_refuse(o->error, rc == -EFBIG ? HST_E_STORE_DIR : HST_E_READ, rc,
+                            "%s/%s can not be opened: %s. Fix: %s", store->directories[d].path,
+                            name, strerror(-rc), rc == -EFBIG ? "ulimit -f unlimited" : "check it");
     return 0;
 }
 

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -231,6 +232,62 @@ static void several_drives_are_one_store(void **state)
     }
 }
 
+static uint64_t file_bytes(const char *directory, uint32_t drive)
+{
+    char path[160];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/r00000.d%u.blk", directory, drive);
+    assert_int_equal(stat(path, &status), 0);
+    return (uint64_t)status.st_size;
+}
+
+/* Of a new store what its files will be; of one that is there what they are. */
+static void check_table(const struct hst_config *config, bool resume, const char *first,
+                        const char *second)
+{
+    struct hst_engine *engine = toy_created(config);
+    struct hst_memory memory;
+    uint64_t step;
+    size_t bytes;
+    toy_must(engine, toy_describe(engine));
+    toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+    toy_must(engine, hst_engine_memory(engine, &memory));
+    toy_must(engine, resume ? hst_engine_resume(engine, &step, NULL, 0, &bytes) : toy_load(engine));
+    hst_engine_destroy(&engine);
+    const uint64_t files = file_bytes(first, 0) + (second ? file_bytes(second, 1) : 0);
+    uint64_t sum = 0;
+    for (int c = 0; c < HST_CLASS_COUNT; c++)
+        sum += memory.bytes[c][HST_TIER_NVME];
+    /* what is there is counted in blocks of the file system, its own tables of them too */
+    const uint64_t slack = resume ? 64u << 10 : 0;
+    assert_in_range(memory.total[HST_TIER_NVME], files, files + slack);
+    assert_int_equal(sum, memory.total[HST_TIER_NVME]);
+    assert_true(memory.bytes[HST_CLASS_BUFFERS][HST_TIER_NVME] >= 20u << 20); /* tables alone */
+}
+
+static void the_memory_table_counts_every_byte_of_the_store(void **state)
+{
+    (void)state;
+    static const enum hst_precision PRECISIONS[] = {HST_PRECISION_FP32, HST_PRECISION_BF16,
+                                                    HST_PRECISION_FP16};
+    char stores[128], a[64], b[64], command[160];
+    snprintf(a, sizeof a, "%s/a", toy_store);
+    snprintf(b, sizeof b, "%s/b", toy_store);
+    snprintf(stores, sizeof stores, "%s,%s", a, b);
+    for (int i = 0; i < 3; i++) {
+        struct hst_config config = *KEPT(.precision = PRECISIONS[i], .place = PLACES[i]);
+        config.durability = "step";
+        check_table(&config, false, toy_store, NULL);
+        check_table(&config, true, toy_store, NULL);
+        clear_store();
+        config.store = stores;
+        check_table(&config, false, a, b);
+        check_table(&config, true, a, b);
+        snprintf(command, sizeof command, "rm -r '%s' '%s'", a, b);
+        assert_int_equal(system(command), 0);
+    }
+}
+
 static void the_loss_scale_goes_on_counting(void **state)
 {
     (void)state;
@@ -381,6 +438,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(versions_come_as_often_as_asked_for),
         cmocka_unit_test(versions_come_by_themselves),
         cmocka_unit_test(several_drives_are_one_store),
+        cmocka_unit_test(the_memory_table_counts_every_byte_of_the_store),
         cmocka_unit_test(the_loss_scale_goes_on_counting),
         cmocka_unit_test(a_killed_run_is_resumed_exactly),
         cmocka_unit_test(a_client_that_leaves_the_order_has_versions_too),
