@@ -100,14 +100,19 @@ bool versions_due(const struct hst_engine *engine, uint64_t step)
     return v->store && v->every > 0 && step > v->step && step % v->every == 0;
 }
 
+uint64_t versions_interval(double save_s, double step_s)
+{
+    double steps = ceil(save_s / (SHARE_MOST * step_s));
+    return steps < 1 ? 1 : steps > 1e9 ? 1000000000 : (uint64_t)steps;
+}
+
 /* Chosen when a step has shown what it takes: by what the bytes took that a version needs. */
 static void choose_interval(struct hst_engine *engine, double step_s)
 {
     struct versions *v = &engine->versions;
     if (!v->store || v->every > 0 || engine->step.number < v->first_step + 2 || !(step_s > 0))
         return;
-    double steps = ceil(v->save_s / (SHARE_MOST * step_s));
-    v->every = steps < 1 ? 1 : steps > 1e9 ? 1000000000 : (uint64_t)steps;
+    v->every = versions_interval(v->save_s, step_s);
     engine_log(engine, HST_LOG_INFO,
                "I620 a version every %llu steps: what it needs from memory takes %.2f s, a step "
                "%.2f s",

@@ -47,8 +47,8 @@ struct placement_in {
     /* There is a store: on drives all weights and states have two slots, wherever their home is,
        but weights that follow from the states have one, and none where their home is in memory. */
     bool stored, derived_weights;
-    /* of the store's file on each drive: bytes beside its extents, what each of its zones of them is
-       a multiple of (0: nothing), and the bytes that it takes where it is there already (0: none) */
+    /* of the store's file on each drive: bytes beside its extents, the bytes that it takes where it
+       is there already (0: none), and what each zone of extents is a multiple of (0: nothing) */
     uint64_t store_fixed[STRIPE_DRIVES_MAX], store_there[STRIPE_DRIVES_MAX];
     uint32_t store_align;
     bool host_updates; /* the device has no update for these types: nothing of it is in HBM */

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Disks that are full, limited, or gone in the middle of a run: what is said, the code it ends with,
-and that the last committed version is resumed to the same bytes. On small ext4 file systems in
-files, which need root.
+"""Disks that are full, limited, or gone in the middle of a run: what is said, the code it ends
+with, and that the last committed version is resumed to the same bytes. On small ext4 file systems
+in files, which need root.
 
 disks.py PATH_OF_HOISTWAY SOURCE_ROOT
 """

@@ -5,7 +5,9 @@
  * with `--all` each with each.
  */
 #include "engine_state.h"
+#include "exec/versions.h"
 #include "toy_run.h"
+#include "toy_states.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -25,6 +27,7 @@ enum { STEPS = 5 };
 
 struct ran {
     struct toy_saved weights;
+    struct toy_states states;
     double norms[STEPS + 1]; /* by step, from 1 on */
 };
 static struct ran oracle, found; /* large: not on the stack */
@@ -90,6 +93,7 @@ static uint64_t run(const struct hst_config *config, bool resume, uint64_t last,
         toy_must(engine, hst_engine_drain(engine, &stats));
         ran->weights.used = 0;
         toy_must(engine, toy_save(engine, &ran->weights));
+        toy_must(engine, toy_states(engine, &ran->states));
     }
     hst_engine_destroy(&engine);
     return began;
@@ -100,6 +104,9 @@ static void check_same(const char *place, const char *what)
     if (found.weights.used != oracle.weights.used ||
         memcmp(found.weights.bytes, oracle.weights.bytes, oracle.weights.used) != 0)
         fail_msg("%s, %s: other weights", place, what);
+    if (found.states.used != oracle.states.used ||
+        memcmp(found.states.bytes, oracle.states.bytes, oracle.states.used) != 0)
+        fail_msg("%s, %s: other states", place, what);
     for (int s = 1; s <= STEPS; s++)
         if (!(found.norms[s] == oracle.norms[s]))
             fail_msg("%s, %s: norm %.17g of step %d, %.17g without a break", place, what,
@@ -210,6 +217,36 @@ static void versions_come_by_themselves(void **state)
     clear_store();
     run(KEPT(.place = PLACES[0], .log = note_interval), false, 4, false, &found);
     assert_int_equal(chosen, 1);
+    clear_store();
+}
+
+/* Seconds of a step of which a version every so many steps takes 1 %. */
+static void the_interval_is_the_least_that_takes_one_per_cent(void **state)
+{
+    (void)state;
+    static const struct {
+        double save_s, step_s;
+        uint64_t every;
+    } ROWS[] = {{0, 1, 1},        {0.0099, 1, 1}, {0.0101, 1, 2},         {0.5, 1, 50},
+                {0.5, 0.25, 200}, {30, 2, 1500},  {1e9, 1e-9, 1000000000}};
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++)
+        assert_int_equal(versions_interval(ROWS[i].save_s, ROWS[i].step_s), ROWS[i].every);
+    struct hst_engine *engine = toy_created(KEPT(.place = PLACES[0]));
+    struct hst_step_stats stats;
+    toy_must(engine, toy_seal_and_load(engine));
+    while (engine->versions.every == 0)
+        toy_must(engine, toy_step(engine, &stats));
+    assert_int_equal(stats.step, 2); /* the first one warms up */
+    assert_int_equal(engine->versions.every,
+                     versions_interval(engine->versions.save_s, stats.seconds));
+    assert_int_equal(stats.version_step, 0);
+    engine->versions.every = 4;
+    for (uint64_t s = 3; s <= 9; s++) { /* that of step 4 comes in step 5, or soon after */
+        toy_must(engine, toy_step(engine, &stats));
+        assert_int_equal(stats.version_step % 4, 0);
+        assert_in_range(stats.version_step, s < 8 ? 0 : 4, s < 5 ? 0 : s < 9 ? 4 : 8);
+    }
+    hst_engine_destroy(&engine);
     clear_store();
 }
 
@@ -437,6 +474,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_run_that_ends_is_resumed_exactly_in_fp16),
         cmocka_unit_test(versions_come_as_often_as_asked_for),
         cmocka_unit_test(versions_come_by_themselves),
+        cmocka_unit_test(the_interval_is_the_least_that_takes_one_per_cent),
         cmocka_unit_test(several_drives_are_one_store),
         cmocka_unit_test(the_memory_table_counts_every_byte_of_the_store),
         cmocka_unit_test(the_loss_scale_goes_on_counting),
