@@ -371,7 +371,11 @@ static int join(struct hst_engine *engine)
     }
     int rc = route_open(store, engine->extents, aio, count, &engine->extents);
     engine->tiles = engine->extents;
-    return rc ? engine_fail(engine, HST_E_BUDGET, rc, "no memory for the store") : 0;
+    if (rc == 0)
+        return 0;
+    store_close(&v->store); /* nobody else has it */
+    return engine_fail(engine, HST_E_BUDGET, rc,
+                       "no memory for the store. Fix: end other programs");
 }
 
 static struct store_config config_of(const struct hst_engine *engine,
