@@ -6,6 +6,7 @@
 #include "engine_state.h"
 #include "exec/execute.h"
 #include "exec/moves.h"
+#include "exec/optimistic.h"
 #include "exec/optimizer.h"
 #include "exec/versions.h"
 #include "exec/views.h"
@@ -315,12 +316,13 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
     engine->phase = PHASE_LOADED;
     account(engine, engine->run.grad_norm, stats);
     stats->skipped = skipped;
+    stats->update_time = engine->run.optimistic ? HST_UPDATE_OPTIMISTIC : HST_UPDATE_DEFERRED;
     stats->redone = (engine->run.left & PART_REDO) != 0;
     stats->loss_scale = (double)s->scale.value;
     if (engine->config.precision == HST_PRECISION_FP16)
         s->scale = loss_scale_after(s->scale, !skipped);
     versions_step_ended(engine, stats->seconds);
-    return 0;
+    return optimistic_step_ended(engine, stats);
 }
 
 int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)

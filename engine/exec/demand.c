@@ -100,7 +100,7 @@ int demand_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
     return rc;
 }
 
-/* Without clipping a unit's update follows its backward. */
+/* Where it does not wait for the norm a unit's update follows its backward. */
 static int update_unit(struct hst_engine *engine, uint32_t unit)
 {
     const struct layout_unit *u = &engine->layout.units[unit];
@@ -134,8 +134,8 @@ static int take_home(struct hst_engine *engine, uint32_t unit, enum hst_sweep sw
     engine->run.demand = (struct node){.kind = NODE_NORM, .unit = unit};
     rc = rc ? rc : optimizer_norm(engine, ON_DEMAND);
     if (rc == 0 && !engine->run.deferred)
-        return update_unit(engine, unit);
-    if (rc == 0 && home->grads.tier == HST_TIER_NVME)
+        rc = update_unit(engine, unit);
+    if (rc == 0 && engine->plan_in.deferred && home->grads.tier == HST_TIER_NVME)
         rc = move_all(engine, (struct node){.kind = NODE_WRITE_GRADS, .unit = unit});
     return rc;
 }

@@ -157,22 +157,25 @@ static int leave_order(struct hst_engine *engine, uint32_t unit)
         walk_narrow(&run->walk, run->period + 1, 0);
     walk_narrow(&run->walk, run->period, run->pending);
     rc = loop_until(engine, loop_is_idle);
+    if (rc)
+        return rc;
+    walk_forget(&run->walk); /* its buffers are used on demand */
     run->pending = 0;
     run->on_demand = true;
     /* Its part of the period is gone. Where an update has followed a backward at once the last
        step's bytes are gone too, and its version is left out. */
     bool whole = !run->early_begun;
-    return rc || !whole || !versions_due(engine, engine->step.number) ? rc : versions_now(engine);
+    return whole && versions_due(engine, engine->step.number) ? versions_now(engine) : 0;
 }
 
 /* The graph of the steps to come follows the order of this one, where it can be followed. */
-static int learn_order(struct hst_engine *engine)
+static int learn_order(struct hst_engine *engine, bool optimistic)
 {
     struct execute *run = &engine->run;
     const struct step_order order = {run->visited[0], run->visited[1], run->visits[0],
                                      run->visits[1]};
     struct graph graph;
-    int rc = step_graph(&engine->plan_in, &engine->placement, &order, run->optimistic, &graph);
+    int rc = step_graph(&engine->plan_in, &engine->placement, &order, optimistic, &graph);
     if (rc == -EINVAL)
         return 0; /* a unit visited twice in a sweep: it goes on as it is asked for */
     if (rc)
@@ -180,6 +183,8 @@ static int learn_order(struct hst_engine *engine)
     walk_free(&run->walk);
     graph_free(&run->graph);
     run->graph = graph;
+    run->optimistic = optimistic;
+    run->deferred = engine->plan_in.deferred && !optimistic;
     rc = walk_init(&run->walk, &run->graph);
     return rc ? engine_fail(engine, HST_E_BUDGET, rc, "no memory for the walk of a new order") : 0;
 }
@@ -217,6 +222,8 @@ static int begin_evaluation(struct hst_engine *engine, uint32_t unit)
     if (rc)
         return rc;
     run->on_demand = restart; /* in an order of its own */
+    if (restart)
+        walk_forget(&run->walk);
     rc = restart ? 0 : open_period(engine, PART_EVAL);
     run->evaluating = rc == 0;
     return rc;
@@ -281,8 +288,14 @@ int execute_end(struct hst_engine *engine)
     run->pending = run->left;
     run->period++;
     run->prepared = !run->on_demand && run->walk.opened > run->period;
-    rc = run->on_demand ? learn_order(engine) : 0;
+    rc = run->on_demand ? learn_order(engine, run->optimistic) : 0;
     return rc || !run->skipped ? rc : restore_derived(engine);
+}
+
+int execute_update_as(struct hst_engine *engine, bool optimistic)
+{
+    int rc = execute_drain(engine);
+    return rc ? rc : learn_order(engine, optimistic);
 }
 
 /* ---- opening ---- */

@@ -26,6 +26,9 @@ int execute_leave(struct hst_engine *engine, struct hst_stream *stream);
 /** Waits for all gradients and their norm, which is in run.grad_norm then; where that left the step
  * without an update, run.skipped says so. */
 int execute_end(struct hst_engine *engine);
+/** Between steps: those to come are optimistic or deferred, where a graph can follow their
+ * order. */
+int execute_update_as(struct hst_engine *engine, bool optimistic);
 /** Waits until everything that was begun is done and written; the next step begins anew. */
 int execute_drain(struct hst_engine *engine);
 

@@ -3,6 +3,7 @@
 #define HOISTWAY_ENGINE_EXEC_EXECUTE_STATE_H
 /* What the executor holds between calls; execute.c alone changes it. */
 #include "exec/measure.h"
+#include "plan/update_choice.h"
 #include "plan/walk.h"
 #include "tier/extent.h"
 
@@ -50,6 +51,8 @@ struct execute {
     /* The update waits for the norm, and is left to the next step; or it should and does not. With
        neither it need not wait. */
     bool deferred, optimistic;
+    bool chooses; /* which of both, by what steps take */
+    struct update_choice choice;
 
     struct job jobs[EXECUTE_JOBS];
     uint32_t issuing[LANE_COUNT]; /* job whose extents have not all been begun, or EXECUTE_JOBS */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exec/optimistic.h"
 
+#include "exec/execute.h"
+#include "exec/moves.h"
 #include "exec/optimizer.h"
 #include "store/store.h"
 
@@ -29,9 +31,22 @@ static int refuse(struct hst_engine *engine, const char *reason)
                        "the update can not be optimistic: %s. Fix: --update deferred", reason);
 }
 
+/* Where nothing needs a second slot in memory: the store has one of everything, every step. */
+static bool may_choose(const struct hst_engine *engine)
+{
+    if (engine->config.update_time != HST_UPDATE_AUTO || !engine->plan_in.deferred ||
+        !engine->plan_in.stored || engine->versions.every != 1)
+        return false;
+    for (uint32_t tile = 0; tile < engine->layout.tile_count; tile++)
+        if (moves_save_count(engine, tile) > 0)
+            return false;
+    return true;
+}
+
 int optimistic_check(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
+    engine->run.chooses = may_choose(engine);
     if (!optimistic_wants_slots(engine))
         return 0;
     if (engine_updates_on_device(engine))
@@ -76,6 +91,18 @@ int optimistic_judge(struct hst_engine *engine, double stored_norm)
     run->slot ^= !run->skipped;
     run->stale = run->left ? run->period + 1 : UINT64_MAX;
     return 0;
+}
+
+int optimistic_step_ended(struct hst_engine *engine, const struct hst_step_stats *stats)
+{
+    struct execute *run = &engine->run;
+    if (!run->chooses)
+        return 0;
+    bool clips = engine->config.clip > 0 && !(stats->grad_norm <= engine->config.clip);
+    update_choice_note(&run->choice, stats->seconds, clips || stats->skipped);
+    if (run->choice.optimistic == run->optimistic)
+        return 0;
+    return execute_update_as(engine, run->choice.optimistic);
 }
 
 int optimistic_revert(struct hst_engine *engine)

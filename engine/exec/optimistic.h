@@ -26,6 +26,9 @@ int optimistic_step_begins(struct hst_engine *engine);
  * Errors: optimizer_coefs.
  */
 int optimistic_judge(struct hst_engine *engine, double stored_norm);
+/** A step has ended: where the engine may choose, the steps to come are made the other way, or not.
+ * Errors: those of a drain (sticky). */
+int optimistic_step_ended(struct hst_engine *engine, const struct hst_step_stats *stats);
 /** A started REVERT. Errors: the store's (sticky). */
 int optimistic_revert(struct hst_engine *engine);
 

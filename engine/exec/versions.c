@@ -387,7 +387,7 @@ static struct store_config config_of(const struct hst_engine *engine,
                                  .drive_count = engine->drive_count,
                                  .placement = &engine->placement,
                                  .derived_weights = engine->plan_in.derived_weights,
-                                 .revertible = engine->run.optimistic};
+                                 .revertible = engine->run.optimistic || engine->run.chooses};
 }
 
 int versions_create(struct hst_engine *engine)

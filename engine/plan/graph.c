@@ -330,11 +330,15 @@ static void add_clip(struct build *b)
     for (uint32_t i = 0; i < b->in->unit_count; i++)
         build_dep(b, clip, b->units[i].norm);
     b->clip = clip;
-    if (b->in->optimistic) /* the slots change places there */
-        for (uint32_t i = 0; i < b->in->unit_count; i++)
-            for (uint32_t n = b->units[i].update[2]; n < b->units[i].update[3]; n++)
-                if (b->graph->nodes[n].kind == NODE_UPDATE)
-                    build_dep(b, clip, n);
+    for (uint32_t i = 0; b->in->optimistic && i < b->in->unit_count; i++) {
+        /* the slots in memory change places there */
+        const struct build_unit *s = &b->units[i];
+        for (uint32_t n = s->save[0]; n < s->save[1]; n++)
+            build_dep(b, clip, n);
+        for (uint32_t n = s->update[2]; n < s->update[3]; n++)
+            if (b->graph->nodes[n].kind == NODE_UPDATE)
+                build_dep(b, clip, n);
+    }
 }
 
 int graph_build(const struct graph_in *in, struct graph *graph)

@@ -155,8 +155,8 @@ struct graph_in {
     double weight_bytes, state_bytes, grad_bytes; /* per element */
     bool deferred;   /* the update waits for the norm of all gradients */
     bool optimistic; /* and not deferred: it should, but does not, and may have to be made again */
-    /* Where it does not wait: the share of all tiles whose update is left to the next forward, 0 to 1.
-       With the forward's share of the computation the drives can work all the time. */
+    /* Where it does not wait: the share of all tiles whose update is left to the next forward, 0 to
+       1. With the forward's share of the computation the drives can work all the time. */
     double late_share;
     /* The device has memory of its own: weights, gradients and checkpoints whose home is not HBM
        are copied. */
@@ -179,7 +179,8 @@ void graph_free(struct graph *graph);
 
 /**
  * Runs periods in program order, one of them with a redo, one node at a time, and finds a node that
- * would wait for itself or a later one. Returns 0, or -EDEADLK with *node set; a built graph passes.
+ * would wait for itself or a later one. Returns 0, or -EDEADLK with *node set; a built graph
+ * passes.
  */
 int graph_check(const struct graph *graph, uint32_t *node);
 

@@ -13,8 +13,8 @@ struct step_order {
 
 /**
  * order: of one step, or null for the declared one: forward as units were added, backward in
- * reverse. optimistic: the update does not wait for the norm that it depends on. Errors: -ENOMEM; -EINVAL a unit twice in a sweep, or missing in the backward.
- * Cost: O(tiles).
+ * reverse. optimistic: the update does not wait for the norm that it depends on.
+ * Errors: -ENOMEM; -EINVAL a unit twice in a sweep, or missing in the backward. Cost: O(tiles).
  */
 int step_graph(const struct placement_in *in, const struct placement *placement,
                const struct step_order *order, bool optimistic, struct graph *graph);

@@ -379,6 +379,19 @@ void walk_narrow(struct walk *walk, uint64_t period, unsigned parts)
     pass_over(walk, period, true);
 }
 
+void walk_forget(struct walk *walk)
+{
+    assert(walk_is_idle(walk));
+    for (uint64_t p = 0; p < walk->opened; p++)
+        for (uint32_t i = 0; is_tracked(walk, p) && i < walk->graph->lease_count; i++) {
+            struct walk_lease *l = &period_of(walk, p)->leases[i];
+            if (l->buffer == GRAPH_NONE)
+                continue;
+            give_back(walk, walk->graph->leases[i].pool, l->buffer);
+            l->buffer = GRAPH_NONE;
+        }
+}
+
 uint32_t walk_buffer(const struct walk *walk, struct walk_at at, unsigned i)
 {
     uint32_t number = walk->graph->nodes[at.node].lease[i];

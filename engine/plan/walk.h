@@ -74,6 +74,8 @@ void walk_open(struct walk *walk, unsigned parts);
 /** Leaves an opened period no other parts than these. What was started goes on; a buffer whose uses
  * are cut short is not kept for the next period. */
 void walk_narrow(struct walk *walk, uint64_t period, unsigned parts);
+/** Of an idle walk: nothing is kept for the next period; all buffers are free. */
+void walk_forget(struct walk *walk);
 /** True where the node belongs to a part of its period that is run. */
 bool walk_is_run(const struct walk *walk, struct walk_at at);
 /** True where all nodes of all opened periods are done. */

@@ -17,10 +17,10 @@
  * where they are not those that were written. An extent is not to be written while it is being
  * read: what the read is compared with would be the write's hashes.
  *
- * Memory: 32 B per extent and 8 B per MiB block of it, rounded up to align_bytes, twice where it can
- * be reverted; nothing is allocated after the open. Thread-safety: the thread of its aio contexts, which are its own while
- * it is open. After a failed write or commit the store only reads: what was committed before is as
- * it was.
+ * Memory: 32 B per extent and 8 B per MiB block of it, rounded up to align_bytes, twice where it
+ * can be reverted; nothing is allocated after the open. Thread-safety: the thread of its aio
+ * contexts, which are its own while it is open. After a failed write or commit the store only
+ * reads: what was committed before is as it was.
  */
 #include "store/format.h"
 #include "tier/extent.h"

@@ -21,7 +21,7 @@ import tempfile
 
 SEED = '20261121'
 COMMON = ['-std=c11', '-D_GNU_SOURCE', '-ffp-contract=off', '-fno-math-errno', '-Wno-unused']
-TESTS = ['update', 'adamw', 'coef', 'convert', 'norm']
+TESTS = ['update', 'into', 'adamw', 'coef', 'convert', 'norm']
 CROSS, EMULATOR = 'aarch64-linux-gnu-gcc', 'qemu-aarch64'
 
 
@@ -58,7 +58,7 @@ class Way:
                                 *(f for f in flags if not f.startswith('-O')))
                    for isa, flags in self.isas.items()]
         shared = [self.compile(os.path.join(self.leaf, n + '.c'), self.object(n))
-                  for n in ('coef', 'dispatch', 'update')]
+                  for n in ('coef', 'dispatch', 'into', 'update')]
         shared += [self.compile(os.path.join(self.tests, n + '.c'), self.object(n))
                    for n in ('support', 'operations')]
         for test in tests:

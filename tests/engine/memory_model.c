@@ -385,11 +385,18 @@ void model_open(struct model *m, const struct graph_case *c, const struct graph 
     }
     for (uint32_t i = 0; i < MODEL_TILES; i++)
         m->grads[i].age = m->nvme_grads[i].age = GARBAGE;
+    model_spoil(m);
     for (uint32_t pool = 0; pool < POOL_COUNT; pool++)
         for (uint32_t i = 0; i < MODEL_BUFFERS; i++) {
-            spoil(m, pool, i);
             m->owner[pool][i] = (struct walk_loan){UINT64_MAX - 1, GRAPH_NONE};
         }
+}
+
+void model_spoil(struct model *m)
+{
+    for (uint32_t pool = 0; pool < POOL_COUNT; pool++)
+        for (uint32_t i = 0; i < MODEL_BUFFERS; i++)
+            spoil(m, pool, i);
 }
 
 void model_verdict(struct model *m, uint64_t next, enum verdict verdict)

@@ -37,7 +37,7 @@ struct run {
     uint64_t seed;
     struct lane_state lane[LANE_COUNT];
     unsigned parts[PERIOD_ROOM]; /* as opened, or as narrowed */
-    bool narrowed[PERIOD_ROOM], visited[PERIOD_ROOM];
+    bool narrowed[PERIOD_ROOM], visited[PERIOD_ROOM], forgot[PERIOD_ROOM];
     uint8_t started[PERIOD_ROOM][NODES_MOST], done[PERIOD_ROOM][NODES_MOST];
     uint64_t steps; /* begun in opened periods */
     bool pending;   /* after the last opened period an update is left to do, or to be judged */
@@ -80,7 +80,8 @@ static void check_kept(const struct run *r, struct walk_at at)
     const struct node *nodes = r->graph.nodes;
     uint32_t number = nodes[at.node].lease[0];
     uint32_t legacy = number == GRAPH_NONE ? GRAPH_NONE : r->graph.leases[number].legacy;
-    if (legacy == GRAPH_NONE || at.period == 0 || r->narrowed[at.period - 1])
+    if (legacy == GRAPH_NONE || at.period == 0 || r->narrowed[at.period - 1] ||
+        r->forgot[at.period - 1])
         return;
     bool held = false;
     for (uint32_t i = 0; i < r->graph.node_count; i++)
@@ -205,6 +206,16 @@ static void narrow(struct run *r)
     walk_narrow(&r->walk, last, PARTS_LEFT);
 }
 
+/* Buffers are used for something else between two periods. */
+static void forget(struct run *r)
+{
+    walk_forget(&r->walk);
+    model_spoil(&r->model);
+    r->forgot[r->walk.opened - 1] = true;
+    for (int p = 0; p < POOL_COUNT; p++)
+        assert_int_equal(r->walk.free_count[p], r->graph.buffers[p]);
+}
+
 /* ---- runs ---- */
 
 /* One random thing that can happen; false where nothing can. */
@@ -254,6 +265,8 @@ static void run_periods(struct run *r)
             open_period(r, choose_parts(r));
         else if (r->walk.opened > 0 && !r->broken && pick(&r->seed, 60) == 0)
             narrow(r);
+        else if (r->walk.opened > 0 && walk_is_idle(&r->walk) && pick(&r->seed, 4) == 0)
+            forget(r);
         else if (!step(r) && !more)
             break;
     }

@@ -60,8 +60,10 @@ static int run_steps(struct bench_run *run, double *seconds, uint64_t steps,
 static int run_round(const struct bench_forecast_in *in, double *seconds,
                      struct bench_forecast_case *result, struct hst_error *error)
 {
-    const struct bench_run_in run_in = {result->batch_tokens, in->threads, in->store,
-                                        result->place};
+    const struct bench_run_in run_in = {.batch_tokens = result->batch_tokens,
+                                        .threads = in->threads,
+                                        .store = in->store,
+                                        .place = result->place};
     double before[STEPS_BEFORE];
     struct bench_run run;
     int rc = bench_run_open(&run, &run_in, error);

@@ -44,10 +44,11 @@ static int open_engine(struct bench_run *run, const struct bench_run_in *in,
     if (rc)
         return rc;
     const struct hst_config *config =
-        hst_config(.store = in->store, .durability = "none", .place = in->place,
-                   .threads = in->threads, .precision = HST_PRECISION_FP32,
-                   .batch_tokens = sizes.batch_tokens, .grain_tokens = sizes.grain_tokens,
-                   .error = error);
+        hst_config(.store = in->store, .place = in->place, .clip = in->clip,
+                   .durability = in->durability ? in->durability : "none",
+                   .update_time = in->update_time, .threads = in->threads,
+                   .precision = HST_PRECISION_FP32, .batch_tokens = sizes.batch_tokens,
+                   .grain_tokens = sizes.grain_tokens, .error = error);
     rc = hst_engine_create(config, &run->engine);
     rc = rc ? rc : llama_add_units(run->model, run->engine);
     rc = rc ? rc : hst_engine_seal(run->engine, HST_ORDER_FORWARD);

@@ -15,10 +15,13 @@
 #define BENCH_SEQUENCE     256u
 
 struct bench_run_in {
-    uint64_t batch_tokens; /* a multiple of BENCH_SEQUENCE */
-    uint32_t threads;      /* 0: physical cores */
-    const char *store;     /* where `place` puts what is on NVMe; may be null */
-    const char *place;     /* null: all in DRAM */
+    uint64_t batch_tokens;  /* a multiple of BENCH_SEQUENCE */
+    uint32_t threads;       /* 0: physical cores */
+    const char *store;      /* where `place` puts what is on NVMe; may be null */
+    const char *place;      /* null: all in DRAM */
+    const char *durability; /* null: none */
+    double clip;            /* as in struct hst_config */
+    enum hst_update_time update_time;
 };
 
 struct bench_run {

@@ -1,16 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps at home in DRAM and on NVMe, side by side in one process: what else the machine does, it
- * does to all of them. */
+/* Runs side by side in one process: what else the machine does, it does to all of them. */
 #include "bench/tax.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-static const char *const PLACES[BENCH_TAX_CASES] = {
-    "states=dram,weights=dram",
-    "states=nvme,weights=dram",
-    "states=nvme,weights=nvme",
+struct tax_case {
+    const char *name, *place, *durability, *folder; /* of the store; null: itself */
+    double clip;
+    enum hst_update_time update_time;
 };
+
+#define NEVER_CLIPS 1e30
+
+static const struct tax_case HOMES[BENCH_TAX_CASES] = {
+    {.name = "states=dram,weights=dram", .place = "states=dram,weights=dram"},
+    {.name = "states=nvme,weights=dram", .place = "states=nvme,weights=dram"},
+    {.name = "states=nvme,weights=nvme", .place = "states=nvme,weights=nvme"},
+};
+
+static const struct tax_case UPDATES[BENCH_TAX_CASES] = {
+    {"deferred", "states=nvme,weights=dram", "step", "deferred", NEVER_CLIPS, HST_UPDATE_DEFERRED},
+    {"optimistic", "states=nvme,weights=dram", "step", "optimistic", NEVER_CLIPS,
+     HST_UPDATE_OPTIMISTIC},
+    {"no clipping", "states=nvme,weights=dram", "step", "unclipped", HST_NONE, HST_UPDATE_DEFERRED},
+};
+
+static const struct tax_case *cases_of(enum bench_tax_kind kind)
+{
+    return kind == BENCH_TAX_UPDATES ? UPDATES : HOMES;
+}
 
 struct bench {
     struct bench_run runs[BENCH_TAX_CASES];
@@ -21,7 +41,15 @@ struct bench {
 static int open_all(struct bench *b, const struct bench_tax_in *in, struct hst_error *error)
 {
     for (int c = 0; c < BENCH_TAX_CASES; c++) {
-        const struct bench_run_in run = {in->batch_tokens, in->threads, in->store, PLACES[c]};
+        const struct tax_case *of = &cases_of(in->kind)[c];
+        char store[4096];
+        int n = snprintf(store, sizeof store, "%s%s%s", in->store, of->folder ? "/" : "",
+                         of->folder ? of->folder : "");
+        if (n >= (int)sizeof store)
+            return fail(error, FAIL_USAGE, -ENAMETOOLONG,
+                        "the --store directory's name is too long");
+        const struct bench_run_in run = {in->batch_tokens, in->threads, store,          of->place,
+                                         of->durability,   of->clip,    of->update_time};
         int rc = bench_run_open(&b->runs[c], &run, error);
         if (rc)
             return rc;
@@ -48,13 +76,14 @@ static int run_rounds(struct bench *b, uint64_t rounds, struct hst_error *error)
     return 0;
 }
 
-static void judge(struct bench *b, uint64_t rounds, struct bench_tax_case *cases)
+static void judge(struct bench *b, const struct tax_case *of, uint64_t rounds,
+                  struct bench_tax_case *cases)
 {
     for (int c = 0; c < BENCH_TAX_CASES; c++) {
         for (uint64_t r = 0; r < rounds; r++)
             b->ratios[r] = b->seconds[c][r] / b->seconds[0][r];
         double median = bench_median(b->ratios, rounds);
-        cases[c] = (struct bench_tax_case){.place = PLACES[c],
+        cases[c] = (struct bench_tax_case){.name = of[c].name,
                                            .ratio = median,
                                            .ratio_least = b->ratios[0],
                                            .ratio_most = b->ratios[rounds - 1]};
@@ -70,7 +99,7 @@ int bench_tax(const struct bench_tax_in *in, struct bench_tax_case cases[BENCH_T
     int rc = open_all(&b, in, error);
     rc = rc ? rc : run_rounds(&b, in->rounds, error);
     if (rc == 0)
-        judge(&b, in->rounds, cases);
+        judge(&b, cases_of(in->kind), in->rounds, cases);
     for (int c = 0; c < BENCH_TAX_CASES; c++) {
         bench_run_close(&b.runs[c]);
         free(b.seconds[c]);

@@ -1,23 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_BENCH_TAX_H
 #define HOISTWAY_TOOLS_BENCH_TAX_H
-/* What it costs to keep things on NVMe: the same steps by turns, at home in different places. */
+/* The same steps by turns, in runs that differ in one thing: what that costs. */
 #include "bench/run.h"
 
+enum bench_tax_kind {
+    BENCH_TAX_HOMES = 0, /* weights and states on NVMe, against all in DRAM */
+    BENCH_TAX_UPDATES,   /* states on NVMe, every step a version, the norm never clips: the update
+                            optimistic or with no clipping at all, against deferred */
+};
+
 struct bench_tax_in {
+    enum bench_tax_kind kind;
     uint64_t rounds, batch_tokens;
     uint32_t threads;
-    const char *store;
+    const char *store; /* BENCH_TAX_UPDATES leaves a store in a folder of it for each case */
 };
 
 struct bench_tax_case {
-    const char *place;
+    const char *name;
     double step_s; /* median */
-    double ratio;  /* to all in DRAM: median of the rounds' */
+    double ratio;  /* to the first case: median of the rounds' */
     double ratio_least, ratio_most;
 };
 
-enum { BENCH_TAX_CASES = 3 }; /* the first is all in DRAM */
+enum { BENCH_TAX_CASES = 3 };
 
 /**
  * One step of each case per round, the order reversed from round to round, after one round that

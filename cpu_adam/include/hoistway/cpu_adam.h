@@ -195,8 +195,8 @@ int hst_update_run(const struct hst_update *update, const struct hst_adam_coef *
 
 /**
  * The same, from the arrays of `from` into those of `into`; gradients are those of `from`. An array
- * that is one in both is updated in place; all others do not overlap. What is written elsewhere goes
- * there past the cache.
+ * that is one in both is updated in place; all others do not overlap. What is written elsewhere
+ * goes there past the cache.
  *
  * Returns, errors, ownership, thread-safety: as hst_update_run; into->grads is not looked at.
  * Cost: the same bytes as in place, and a copy within the cache.

@@ -115,7 +115,9 @@ enum hst_state { HST_STATE_DEFAULT = 0 /* fp32 */, HST_STATE_FP32 = 1, HST_STATE
  *             states twice, of what lives on NVMe the store's, with durability "step"
  */
 enum hst_update_time {
-    HST_UPDATE_AUTO = 0, /* deferred */
+    /* the one whose steps are faster, tried for some steps each, where weights and states live on
+       NVMe and every step is a version; deferred where they do not, or one step in ten clips */
+    HST_UPDATE_AUTO = 0,
     HST_UPDATE_DEFERRED = 1,
     HST_UPDATE_OPTIMISTIC = 2
 };
@@ -493,6 +495,7 @@ struct hst_step_stats {
     double loss_scale;     /* of this step; 1 but in fp16 */
     uint64_t version_step; /* of the store's last version; HST_NO_VERSION: none */
     uint64_t skipped_steps; /* ever, those before a resume too */
+    enum hst_update_time update_time; /* deferred or optimistic; deferred without a clip, too */
     bool redone; /* the update was optimistic and the norm clipped: it is made once more */
 };
 /**

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Updates that do not wait for the norm, against those that do, in memory: the same bytes and norms
+ * after steps that clip, that do not, and that have no update; wherever the bytes live, and
+ * whatever comes between the steps. Every fifth row; with `--all` each.
+ */
+#include "engine_state.h"
+#include "toy_run.h"
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 8 };
+/* Gradients of each step, times so much: with CLIP those of the large ones are clipped. */
+static const float TIMES[STEPS] = {1, 3, 1, 3, 3, 1, 1, 3};
+
+static const struct {
+    const char *device, *homes;
+} PLACES[] = {
+    {NULL, "states=dram,weights=dram,grads=dram"},
+    {NULL, "states=nvme,weights=dram,grads=dram"},
+    {NULL, "states=dram,weights=nvme,grads=dram"},
+    {NULL, "states=nvme,weights=nvme,grads=dram"},
+    {NULL, "states=nvme,weights=nvme,grads=nvme,acts=nvme"},
+    {NULL, "states=dram,weights=dram,grads=nvme,acts=nvme"},
+    {"far", "states=dram,weights=dram,grads=dram,acts=dram"},
+    {"far", "states=nvme,weights=dram,grads=dram,acts=hbm"},
+    {"far", "states=nvme,weights=nvme,grads=nvme,acts=nvme"},
+};
+enum { PLACE_COUNT = sizeof PLACES / sizeof *PLACES };
+
+enum between { NOTHING = 0, DRAINS, EVALUATIONS, OTHER_ORDERS, BETWEEN_COUNT };
+static const char *const BETWEEN[] = {"nothing", "drains", "evaluations", "other orders"};
+
+struct ran {
+    struct toy_saved weights;
+    double norms[STEPS];
+    uint32_t redone, skipped, optimistic;
+};
+static struct ran oracle, found; /* large: not on the stack */
+static bool all;
+static int turn;
+
+#define OPTIMISTIC(...)                                                                            \
+    hst_config(.store = toy_store, .batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, \
+               .threads = 2, .tile_elements = 8192, .update_time = HST_UPDATE_OPTIMISTIC,          \
+               __VA_ARGS__)
+
+static void clear_store(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -f '%s'/r0*", toy_store);
+    assert_int_equal(system(command), 0);
+}
+
+/* ---- steps ---- */
+
+/* Some units, then an evaluation of all, which the first one was not the beginning of. */
+static void evaluate(struct hst_engine *engine, int step)
+{
+    static const uint32_t orders[2][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}};
+    const struct hst_unit_view *view;
+    for (int i = 0; i < 4; i++) {
+        uint32_t unit = orders[step % 3 == 2][i];
+        toy_must(engine,
+                 hst_unit_acquire(engine, unit, HST_EVAL, hst_engine_stream(engine), &view));
+        toy_must(engine, hst_unit_release(engine, unit));
+    }
+}
+
+static void visit(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep, float times)
+{
+    const struct hst_unit_view *view;
+    toy_must(engine, hst_unit_acquire(engine, unit, sweep, hst_engine_stream(engine), &view));
+    if (sweep == HST_BACKWARD) {
+        toy_must(engine, toy_add_gradients(engine, unit, view, times));
+        toy_must(engine, hst_unit_grad_ready(engine, unit));
+    }
+    toy_must(engine, hst_unit_release(engine, unit));
+}
+
+/* Leaves the order in the forward of one step, in the middle of the backward of another, comes back
+ * to it, and visits units twice. */
+static void sweep_in_other_orders(struct hst_engine *engine, int step, float times)
+{
+    static const uint32_t forward[4][5] = {
+        {0, 1, 2, 3, 9}, {0, 2, 1, 3, 9}, {0, 1, 2, 3, 9}, {1, 0, 1, 2, 3}};
+    static const uint32_t backward[4][TOY_UNITS] = {
+        {4, 3, 2, 1, 0}, {4, 3, 2, 1, 0}, {4, 3, 1, 2, 0}, {4, 3, 2, 1, 0}};
+    for (int i = 0; i < 5; i++)
+        if (forward[step % 4][i] < TOY_UNITS)
+            visit(engine, forward[step % 4][i], HST_FORWARD, times);
+    for (uint32_t i = 0; i < TOY_UNITS; i++)
+        visit(engine, backward[step % 4][i], HST_BACKWARD, times);
+}
+
+/* From load or from the last version to step `last`. Returns the step that it began after. */
+static uint64_t run(const struct hst_config *config, bool resume, uint64_t last,
+                    enum between between, struct ran *ran)
+{
+    struct hst_engine *engine = toy_created(config);
+    struct hst_step_stats stats;
+    uint64_t began = 0;
+    size_t bytes;
+    toy_must(engine, toy_describe(engine));
+    toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+    toy_must(engine,
+             resume ? hst_engine_resume(engine, &began, NULL, 0, &bytes) : toy_load(engine));
+    for (uint64_t s = began; s < last; s++) {
+        struct hst_step_in in = {.size = sizeof in, .lr = TOY_LR};
+        struct hst_step at;
+        toy_must(engine, hst_step_begin(engine, &in, &at));
+        if (between == OTHER_ORDERS)
+            sweep_in_other_orders(engine, (int)s, at.loss_scale * TIMES[s]);
+        else
+            toy_must(engine, toy_sweep(engine, at.loss_scale * TIMES[s]));
+        toy_must(engine, hst_step_end(engine, &stats));
+        ran->norms[s] = stats.grad_norm;
+        ran->redone += stats.redone;
+        ran->skipped += stats.skipped;
+        ran->optimistic += stats.update_time == HST_UPDATE_OPTIMISTIC;
+        if (between == DRAINS)
+            toy_must(engine, hst_engine_drain(engine, &stats));
+        if (between == EVALUATIONS)
+            evaluate(engine, (int)s);
+    }
+    if (last == STEPS) {
+        ran->weights.used = 0;
+        toy_must(engine, toy_save(engine, &ran->weights));
+    }
+    hst_engine_destroy(&engine);
+    return began;
+}
+
+/* Twice the first norm of a run that does not clip: in all precisions between both kinds. */
+static double clip_of(const struct hst_config *config)
+{
+    struct hst_config c = *config;
+    c.clip = HST_NONE;
+    c.durability = "none";
+    c.update_time = HST_UPDATE_DEFERRED;
+    run(&c, false, 1, NOTHING, &found);
+    return 2 * found.norms[0];
+}
+
+static void check_same(const char *place, const char *what)
+{
+    for (int s = 0; s < STEPS; s++)
+        if (!(found.norms[s] == oracle.norms[s]) && isfinite(oracle.norms[s]))
+            fail_msg("%s, %s: norm %.17g of step %d, %.17g where it waits", place, what,
+                     found.norms[s], s + 1, oracle.norms[s]);
+    if (found.weights.used != oracle.weights.used ||
+        memcmp(found.weights.bytes, oracle.weights.bytes, oracle.weights.used) != 0)
+        fail_msg("%s, %s: other weights", place, what);
+}
+
+/* ---- rows ---- */
+
+static void check_row(const struct hst_config *config, enum between between)
+{
+    char what[64];
+    found = (struct ran){0};
+    snprintf(what, sizeof what, "%s between", BETWEEN[between]);
+    run(config, false, STEPS, between, &found);
+    clear_store();
+    check_same(config->place, what);
+    if (found.redone == 0 || (found.redone + found.skipped == STEPS) != (oracle.skipped > 0))
+        fail_msg("%s: %u of %d updates were made again", config->place, found.redone, STEPS);
+    assert_int_equal(found.skipped, oracle.skipped);
+}
+
+static void check_rows(struct hst_config config)
+{
+    config.clip = config.loss_scale > 0 ? 1e-3 : clip_of(&config);
+    struct hst_config waits = config;
+    waits.update_time = HST_UPDATE_DEFERRED;
+    waits.durability = "none";
+    waits.place = PLACES[0].homes;
+    oracle = (struct ran){0};
+    run(&waits, false, STEPS, NOTHING, &oracle);
+    assert_int_equal(oracle.redone, 0);
+    for (int p = 0; p < PLACE_COUNT; p++)
+        for (int b = 0; b < BETWEEN_COUNT; b++) {
+            if (!all && turn++ % 5)
+                continue;
+            config.device = PLACES[p].device;
+            config.hbm_bytes = config.device ? 64u << 20 : 0;
+            config.place = PLACES[p].homes;
+            config.durability = strstr(config.place, "s=nvme") || turn % 3 ? "step" : "none";
+            check_row(&config, (enum between)b);
+        }
+}
+
+static void bytes_are_those_of_the_update_that_waits_in_fp32(void **state)
+{
+    (void)state;
+    check_rows(*OPTIMISTIC(.precision = HST_PRECISION_FP32));
+}
+
+static void bytes_are_those_of_the_update_that_waits_in_bf16(void **state)
+{
+    (void)state;
+    check_rows(*OPTIMISTIC(.precision = HST_PRECISION_BF16));
+    check_rows(*OPTIMISTIC(.precision = HST_PRECISION_BF16, .state = HST_STATE_BF16));
+}
+
+static void bytes_are_those_of_the_update_that_waits_in_fp16(void **state)
+{
+    (void)state;
+    check_rows(*OPTIMISTIC(.precision = HST_PRECISION_FP16));
+    check_rows(*OPTIMISTIC(.precision = HST_PRECISION_FP16, .loss_scale = 0x1p18)); /* skips some */
+}
+
+/* Ends after each step, drained or not; goes on with an update of the other kind. */
+static void a_run_that_ends_is_resumed_exactly(void **state)
+{
+    (void)state;
+    struct hst_config config = *OPTIMISTIC(.precision = HST_PRECISION_BF16, .durability = "none");
+    config.clip = clip_of(&config);
+    config.place = PLACES[0].homes;
+    oracle = (struct ran){0};
+    run(&config, false, STEPS, NOTHING, &oracle);
+    config.durability = "step";
+    for (int p = 0; p < 5; p++) {
+        config.place = PLACES[p].homes;
+        for (int between = NOTHING; between <= DRAINS; between++) {
+            uint64_t began = 0;
+            found = (struct ran){0};
+            run(&config, false, 2, (enum between)between, &found);
+            for (uint64_t last = 3; last <= STEPS; last++) {
+                config.update_time = last % 2 ? HST_UPDATE_DEFERRED : HST_UPDATE_OPTIMISTIC;
+                uint64_t least = between == DRAINS ? last - 1 : began;
+                began = run(&config, true, last, (enum between)between, &found);
+                assert_in_range(began, least, last - 1);
+            }
+            config.update_time = HST_UPDATE_OPTIMISTIC;
+            run(&config, true, STEPS, NOTHING, &found);
+            clear_store();
+            check_same(config.place, between == DRAINS ? "drained, resumed" : "left, resumed");
+        }
+    }
+}
+
+/* Deferred, then optimistic for a trial, then deferred again, as too many steps clip. */
+static void the_engine_changes_between_both(void **state)
+{
+    (void)state;
+    struct hst_config config = *OPTIMISTIC(.precision = HST_PRECISION_FP16, .durability = "none");
+    config.clip = clip_of(&config);
+    config.place = PLACES[0].homes;
+    oracle = (struct ran){0};
+    run(&config, false, STEPS, NOTHING, &oracle);
+    assert_int_equal(oracle.optimistic, STEPS);
+    config.update_time = HST_UPDATE_AUTO;
+    static const int places[] = {1, 3, 4}; /* weights follow from states: they need no slot */
+    for (int p = 0; p < 3; p++) {
+        config.place = PLACES[places[p]].homes;
+        config.durability = "step";
+        found = (struct ran){0};
+        run(&config, false, STEPS, NOTHING, &found);
+        clear_store();
+        check_same(config.place, "left to the engine");
+        assert_in_range(found.optimistic, 1, STEPS - 1);
+    }
+    config.place = PLACES[1].homes; /* weights in memory have one slot */
+    config.precision = HST_PRECISION_BF16;
+    found = (struct ran){0};
+    run(&config, false, STEPS, NOTHING, &found);
+    clear_store();
+    assert_int_equal(found.optimistic, 0);
+}
+
+/* ---- what cannot be ---- */
+
+static void refuse(const struct hst_config *config, const char *what)
+{
+    struct hst_engine *engine = toy_created(config);
+    toy_must(engine, toy_describe(engine));
+    assert_int_equal(hst_engine_seal(engine, HST_ORDER_FORWARD), -EINVAL);
+    const struct hst_error *error = hst_engine_error(engine);
+    if (error->code != HST_E_VALUE || !strstr(error->message, what))
+        fail_msg("E%d %s; want \"%s\"", error->code, error->message, what);
+    hst_engine_destroy(&engine);
+}
+
+static void what_has_no_second_slot_is_refused(void **state)
+{
+    (void)state;
+    refuse(OPTIMISTIC(.durability = "none", .place = PLACES[1].homes), "--durability step");
+    refuse(OPTIMISTIC(.durability = "3", .place = PLACES[2].homes), "--durability step");
+    refuse(OPTIMISTIC(.durability = "none", .device = "far", .hbm_bytes = 64u << 20,
+                      .place = "weights=hbm,grads=hbm,states=hbm"),
+           "the GPU updates");
+    struct hst_error error = {0};
+    struct hst_engine *engine;
+    struct hst_config config = *OPTIMISTIC(.error = &error);
+    config.update_time = (enum hst_update_time)7;
+    assert_int_equal(hst_engine_create(&config, &engine), -EINVAL);
+    assert_non_null(strstr(error.message, "update_time"));
+}
+
+static void memory_holds_weights_and_states_twice(void **state)
+{
+    (void)state;
+    struct hst_config config = *OPTIMISTIC(.durability = "none", .place = PLACES[0].homes);
+    uint64_t table[2][HST_CLASS_COUNT];
+    for (int twice = 0; twice < 2; twice++) {
+        config.update_time = twice ? HST_UPDATE_OPTIMISTIC : HST_UPDATE_DEFERRED;
+        struct hst_engine *engine = toy_created(&config);
+        toy_must(engine, toy_describe(engine));
+        toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+        for (int class = 0; class < HST_CLASS_COUNT; class ++)
+            table[twice][class] = engine->placement.table[class][HST_TIER_DRAM];
+        assert_in_range(engine->placement.dram_bytes, 1, config.dram_bytes);
+        hst_engine_destroy(&engine);
+    }
+    for (int class = 0; class < HST_CLASS_COUNT; class ++) {
+        bool slots = class == HST_CLASS_WEIGHTS || class == HST_CLASS_STATES;
+        assert_int_equal(table[1][class], table[0][class] * (slots ? 2 : 1));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    all = argc > 1 && strcmp(argv[1], "--all") == 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_are_those_of_the_update_that_waits_in_fp32),
+        cmocka_unit_test(bytes_are_those_of_the_update_that_waits_in_bf16),
+        cmocka_unit_test(bytes_are_those_of_the_update_that_waits_in_fp16),
+        cmocka_unit_test(a_run_that_ends_is_resumed_exactly),
+        cmocka_unit_test(the_engine_changes_between_both),
+        cmocka_unit_test(what_has_no_second_slot_is_refused),
+        cmocka_unit_test(memory_holds_weights_and_states_twice),
+    };
+    alarm(200); /* a hang ends the test */
+    return cmocka_run_group_tests(tests, toy_make_store, toy_remove_store);
+}
