@@ -188,17 +188,14 @@ struct hst_config {
     const char *durability;
     enum hst_update_time update_time;
     /*
-     * A step whose gradient norm is not finite is skipped, in every precision: weights and states
-     * stay as they were, as in fp16 where the loss scale can still be halved. Without it such a
-     * step ends the run (E701). Where it is set no update is part of the backward, whatever `clip`
-     * says: it could not be taken back. It changes no number, so a run may be resumed with or
-     * without it.
+     * A step whose gradient norm is not finite is skipped in every precision, as in fp16, where
+     * else it ends the run (E701). No update is then made in the backward that can not be taken
+     * back, whatever `clip` says. A run may be resumed with or without it.
      */
     bool skip_nonfinite;
     /*
-     * Asked by hst_engine_resume before anything of the store is changed, for each version that it
-     * may go on from, with the cursor of that version's step, whether the client can go on from
-     * there; not for a store that no step was made of yet. Null: it can.
+     * Asked by hst_engine_resume, before anything of the store is changed, of each version after
+     * step 0 that it may go on from: whether the client can, given that step's cursor. Null: yes.
      */
     bool (*accept)(void *context, uint64_t step, const void *cursor, size_t cursor_bytes);
     void *accept_context;
