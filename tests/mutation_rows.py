@@ -371,11 +371,14 @@ mutate(
 mutate(
     'engine/plan/graph_build.c', 'engine/walk',
     ('what is read waits for the revert',
-     '    link_to(b, node, b->clip);\n    link_to(b, node, b->revert);', '    link_to(b, node, b->clip);'),
+     '    link_to(b, node, b->clip);\n    link_to(b, node, b->revert);',
+     '    link_to(b, node, b->clip);'),
     ('a revert waits for what is on its way to drives',
-     'if (b->graph->nodes[i].kind == NODE_WRITE_TILE)\n                link_to(b, node, i);\n}\n\n/* A unit',
+     'if (b->graph->nodes[i].kind == NODE_WRITE_TILE)\n'
+     '                link_to(b, node, i);\n}\n\n/* A unit',
      'if (false)\n                link_to(b, node, i);\n}\n\n/* A unit'),
-    ('an early update waits for a redo to be written', '        link_redo(b, unit);', '        (void)unit;'),
+    ('an early update waits for a redo to be written',
+     '        link_redo(b, unit);', '        (void)unit;'),
     ('a tile is read when the last update of it has been forgotten',
      '    if (b->in->optimistic)\n        link_to(b, node, b->revert);', ''),
 )
@@ -392,13 +395,15 @@ mutate(
     ('what clips is made again', '(unsigned)PART_REVERT | PART_REDO', 'PART_REVERT'),
     ('a step that is skipped is reverted', 'run->optimistic ? PART_REVERT : 0', '0'),
     ('slots stay where a step is skipped', 'run->slot ^= !run->skipped;', 'run->slot ^= 1;'),
-    ('kept weights of an update that did not stand are read anew', 'run->left ? run->period + 1 : UINT64_MAX', 'UINT64_MAX'),
+    ('kept weights of an update that did not stand are read anew',
+     'run->left ? run->period + 1 : UINT64_MAX', 'UINT64_MAX'),
     ('drives have a second slot with a version of every step alone', 'v->every != 1', 'false'),
 )
 
 mutate(
     'engine/exec/execute.c', 'engine/optimistic engine/orders',
-    ('derived weights are made again', 'return rc || !run->skipped ? rc : restore_derived(engine);', 'return rc;'),
+    ('derived weights are made again',
+     'return rc || !run->skipped ? rc : restore_derived(engine);', 'return rc;'),
     ('what buffers kept is forgotten where an evaluation begins anew',
      '    if (restart)\n        walk_forget(&run->walk);\n', ''),
 )
