@@ -127,8 +127,8 @@ static int check_request(const struct hst_aio *aio, unsigned flags, uint64_t siz
         return -EINVAL; /* they exclude each other */
     if (size_bytes % HST_AIO_ALIGN_BYTES)
         return -EINVAL;
-    if (size_bytes == 0 && !readonly &&
-        aio->ops) /* the probe's, before there is a backend, may be */
+    /* the probe's, before there is a backend, may be empty */
+    if (size_bytes == 0 && !readonly && aio->ops)
         return -EINVAL;
     if (size_bytes > INT64_MAX)
         return -EFBIG;
