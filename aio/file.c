@@ -108,7 +108,7 @@ static int prepare(const struct hst_aio *aio, struct hst_aio_file *file, unsigne
         const unsigned created = flags & (HST_AIO_CREATE | HST_AIO_SCRATCH);
         if (created && fchmod(file->fd, 0600) < 0)
             return -errno; /* whatever the umask */
-        int rc = preallocate(file->fd, old_bytes, size_bytes);
+        int rc = size_bytes > 0 ? preallocate(file->fd, old_bytes, size_bytes) : 0;
         if (rc < 0)
             return rc;
     }
@@ -125,7 +125,10 @@ static int check_request(const struct hst_aio *aio, unsigned flags, uint64_t siz
         return -EINVAL;
     if (flags & (flags - 1))
         return -EINVAL; /* they exclude each other */
-    if (size_bytes % HST_AIO_ALIGN_BYTES || (size_bytes == 0 && !readonly))
+    if (size_bytes % HST_AIO_ALIGN_BYTES)
+        return -EINVAL;
+    /* the probe's, before there is a backend, may be empty */
+    if (size_bytes == 0 && !readonly && aio->ops)
         return -EINVAL;
     if (size_bytes > INT64_MAX)
         return -EFBIG;

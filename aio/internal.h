@@ -209,8 +209,8 @@ void hst_aio_hash_compare(struct job *job, uint64_t first, uint64_t bytes);
 
 /* probe.c */
 /*
- * A scratch file of HST_AIO_PROBE_BYTES, O_DIRECT where that works; sets aio->direct and what info
- * says of the directory.
+ * A scratch file of HST_AIO_PROBE_BYTES, or empty (may_be_full), O_DIRECT where that works; sets
+ * aio->direct and what info says of the directory.
  */
 int hst_aio_probe_open(struct hst_aio *aio, const char *directory, struct hst_aio_info *info,
                        struct hst_aio_file **file);

@@ -49,14 +49,16 @@ static int check_alignment(int fd, struct hst_aio_info *info)
     return 0;
 }
 
-/* One block through O_DIRECT. Returns 0 or the error of the step that failed. */
-static int try_direct(int fd)
+/* One block through O_DIRECT; in an empty file, for which there is no room, a read alone. Returns 0
+ * or the error of the step that failed. */
+static int try_direct(int fd, bool empty)
 {
     void *block;
     int rc = hst_aio_buffer_alloc(HST_AIO_ALIGN_BYTES, &block);
     if (rc < 0)
         return rc;
-    if (fcntl(fd, F_SETFL, O_DIRECT) < 0 || pwrite(fd, block, HST_AIO_ALIGN_BYTES, 0) < 0 ||
+    if (fcntl(fd, F_SETFL, O_DIRECT) < 0 ||
+        (!empty && pwrite(fd, block, HST_AIO_ALIGN_BYTES, 0) < 0) ||
         pread(fd, block, HST_AIO_ALIGN_BYTES, 0) < 0)
         rc = -errno;
     hst_aio_buffer_free(block, HST_AIO_ALIGN_BYTES);
@@ -72,11 +74,14 @@ int hst_aio_probe_open(struct hst_aio *aio, const char *directory, struct hst_ai
         return -errno;
     info->in_memory = fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
     int rc = hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, HST_AIO_PROBE_BYTES, &file);
+    const bool full = (rc == -ENOSPC || rc == -EDQUOT) && aio->config.may_be_full;
+    if (full)
+        rc = hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, 0, &file);
     if (rc < 0)
         return rc;
     rc = aio->config.avoid & HST_AIO_AVOID_DIRECT ? -EOPNOTSUPP : check_alignment(file->fd, info);
     if (rc == 0)
-        rc = try_direct(file->fd);
+        rc = try_direct(file->fd, full);
     info->direct_error = rc;
     info->direct = aio->direct = rc == 0;
     if (rc == -EINVAL || rc == -EOPNOTSUPP) /* no O_DIRECT here, or of larger blocks: buffered */
@@ -126,9 +131,17 @@ static void fill(uint64_t *words, size_t count, uint64_t seed)
     }
 }
 
+static int sync_one(struct hst_aio *aio, struct hst_aio_file *file, const char **step)
+{
+    *step = "fdatasync";
+    return run_one(aio, &(struct hst_aio_op){.kind = HST_AIO_SYNC, .file = file});
+}
+
 int hst_aio_probe_backend(struct hst_aio *aio, struct hst_aio_file *file, const char **step)
 {
     void *written, *read;
+    if (file->size_bytes == 0)
+        return sync_one(aio, file, step);
     *step = "memory";
     int rc = hst_aio_buffer_alloc(HST_AIO_PROBE_BYTES, &written);
     if (rc < 0)
@@ -142,8 +155,7 @@ int hst_aio_probe_backend(struct hst_aio *aio, struct hst_aio_file *file, const 
     rc = run_all(aio, file, HST_AIO_WRITE, written);
     if (rc < 0)
         goto out;
-    *step = "fdatasync";
-    rc = run_one(aio, &(struct hst_aio_op){.kind = HST_AIO_SYNC, .file = file});
+    rc = sync_one(aio, file, step);
     if (rc < 0)
         goto out;
     *step = "read";

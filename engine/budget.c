@@ -66,9 +66,9 @@ static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
             return engine_fail(engine, HST_E_STORE_DIR, rc, "the free space of %s can not be read",
                                engine->drives[d].path);
         left /= sharers(engine, d);
-        if (in->stored) /* that is resumed: its files have their space already */
-            left += store_bytes_there(engine->drives[d].path, 0, d);
         in->drive_budgets[d] = wish ? left : (uint64_t)(DEFAULT_SHARE * (double)left);
+        if (in->stored) /* that is resumed: its files have their space already */
+            in->drive_budgets[d] += store_bytes_there(engine->drives[d].path, 0, d);
         sum += in->drive_budgets[d];
     }
     in->nvme_budget = wish ? wish : sum;

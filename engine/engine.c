@@ -230,6 +230,8 @@ static int plan_tiles(struct hst_engine *engine, uint32_t tile_elements, char *w
 {
     int rc = layout_seal(&engine->layout, tile_elements);
     snprintf(why, why_bytes, "more than 2^32 tiles. Fix: larger tile_elements");
+    if (rc == 0 && engine->plan_in.stored)
+        store_dirs_sizes(engine, &engine->plan_in);
     return rc ? rc : placement_plan(&engine->plan_in, &engine->placement, why, why_bytes);
 }
 
@@ -256,8 +258,9 @@ static int plan(struct hst_engine *engine)
     in->batch_tokens = engine->config.batch_tokens;
     in->grain_tokens = engine->config.grain_tokens;
     in->carry_bytes_per_token = engine->carry_bytes_per_token;
-    /* fp16: one gradient that overflowed leaves out the update of all */
-    in->deferred = engine->config.clip > 0 || engine->config.precision == HST_PRECISION_FP16;
+    /* one gradient that is not finite may leave out the update of all */
+    in->deferred = engine->config.clip > 0 || engine->config.skip_nonfinite ||
+                   engine->config.precision == HST_PRECISION_FP16;
     in->second_slots = optimistic_wants_slots(engine);
     int rc = store_dirs_rates(engine, in);
     if (rc)

@@ -148,6 +148,8 @@ double clock_seconds(void);
 int store_dirs_make(struct hst_engine *engine);
 /** Before planning: where there are several, opens and measures each. */
 int store_dirs_rates(struct hst_engine *engine, struct placement_in *in);
+/** What the store's files are beside what the plan puts there; once the tiles are known. */
+void store_dirs_sizes(const struct hst_engine *engine, struct placement_in *in);
 /** After planning, where anything is on NVMe: scratch, and queues for the store. */
 int store_dirs_open(struct hst_engine *engine);
 void store_dirs_close(struct hst_engine *engine);

@@ -284,6 +284,7 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
                   .h2d = now.h2d - s->counted.h2d,
                   .d2h = now.d2h - s->counted.d2h},
         .version_step = versions_last(engine),
+        .skipped_steps = s->number - s->updates,
         .peak = {.hbm = usage.memory_peak_bytes,
                  .dram = usage.host_peak_bytes,
                  .nvme = engine->placement.nvme_bytes},

@@ -2,6 +2,8 @@
 /* The directories that NVMe extents live in, one per drive: made, checked, measured and opened,
  * with a message for each way it can fail. */
 #include "engine_state.h"
+#include "store/files.h"
+#include "store/store.h"
 
 #include <hoistway/machine.h>
 
@@ -79,6 +81,12 @@ void store_dirs_close(struct hst_engine *engine)
         free(drive->path);
     }
     hst_aio_world_destroy(&engine->world);
+}
+
+/* Its files are there already: it may be full. */
+static bool holds_store(const struct hst_engine *engine, uint32_t d)
+{
+    return engine->plan_in.stored && store_bytes_there(engine->drives[d].path, 0, d) > 0;
 }
 
 /* ---- I/O ---- */
@@ -179,14 +187,15 @@ static int open_drives(struct hst_engine *engine)
 {
     if (engine->io_model && !engine->world && hst_aio_world_create(&engine->world) < 0)
         return engine_fail(engine, HST_E_BUDGET, -ENOMEM, "no memory for simulated drives");
-    const struct hst_aio_config config = {.size = sizeof config,
-                                          .backend = backend_of(&engine->config),
-                                          .model = engine->io_model,
-                                          .fault = engine->io_fault,
-                                          .world = engine->world};
+    struct hst_aio_config config = {.size = sizeof config,
+                                    .backend = backend_of(&engine->config),
+                                    .model = engine->io_model,
+                                    .fault = engine->io_fault,
+                                    .world = engine->world};
     for (uint32_t d = 0; d < engine->drive_count; d++) {
         struct drive *drive = &engine->drives[d];
         int rc = 0;
+        config.may_be_full = holds_store(engine, d);
         if (engine->plan_in.stored && !drive->store_aio)
             rc = hst_aio_open(&config, drive->path, &drive->store_aio, &drive->info);
         if (rc == 0 && has_scratch(engine) && !drive->aio)
@@ -228,6 +237,10 @@ int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
         struct drive *drive = &engine->drives[d];
         rc = rates.drives[d].error;
+        if (is_full(rc) && holds_store(engine, d)) {
+            rc = 0; /* where its tiles are is settled: its rate shares out scratch alone */
+            continue;
+        }
         if (is_full(rc))
             return refuse_full(engine, drive, rc, "the file that its rate is measured with");
         if (rc)
@@ -239,6 +252,17 @@ int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
                    in->drive_rates[d] / 1e9);
     }
     return rc;
+}
+
+void store_dirs_sizes(const struct hst_engine *engine, struct placement_in *in)
+{
+    store_fixed_bytes(&engine->layout, in->bytes, engine->drive_count, in->store_fixed);
+    in->store_align = STORE_ALIGN_MAX;
+    bool whole = true; /* a store that is there has all its files, or is not resumed */
+    for (uint32_t d = 0; d < engine->drive_count; d++)
+        whole = whole && holds_store(engine, d);
+    for (uint32_t d = 0; d < engine->drive_count; d++)
+        in->store_there[d] = whole ? store_bytes_there(engine->drives[d].path, 0, d) : 0;
 }
 
 /* ---- memory ---- */

@@ -137,7 +137,7 @@ mutate(
     ('an error of F_SETFL',
      'if (fcntl(file->fd, F_SETFL, aio->direct ? O_DIRECT : 0) < 0)'),
     ('an error of the preallocation',
-     'int rc = preallocate(file->fd, old_bytes, size_bytes);\n        if (rc < 0)'),
+     'preallocate(file->fd, old_bytes, size_bytes) : 0;\n        if (rc < 0)'),
     ('only regular files',
      'if (!S_ISREG(st.st_mode))'),
     ('a file that is read has so many bytes',
@@ -148,8 +148,8 @@ mutate(
      'if (flags & ~(unsigned)(HST_AIO_SCRATCH | HST_AIO_CREATE | HST_AIO_READONLY))'),
     ('flags exclude each other',
      'if (flags & (flags - 1))'),
-    ('sizes are whole blocks',
-     'if (size_bytes % HST_AIO_ALIGN_BYTES || (size_bytes == 0 && !readonly))'),
+    ('sizes are more than nothing',
+     'if (size_bytes == 0 && !readonly && aio->ops)'),
     ('sizes fit an off_t',
      'if (size_bytes > INT64_MAX)'),
     ('RLIMIT_FSIZE',
@@ -177,7 +177,7 @@ mutate(
     ('an error of the write',
      'rc = run_all(aio, file, HST_AIO_WRITE, written);\n    if (rc < 0)'),
     ('an error of fdatasync',
-     '.kind = HST_AIO_SYNC, .file = file});\n    if (rc < 0)'),
+     'rc = sync_one(aio, file, step);\n    if (rc < 0)'),
     ('an error of the read',
      'rc = run_all(aio, file, HST_AIO_READ, read);\n    if (rc < 0)'),
     ('the bytes are compared',
@@ -188,7 +188,8 @@ mutate(
      'if (st.memory_align_bytes > HST_AIO_ALIGN_BYTES || '
      'st.offset_align_bytes > HST_AIO_ALIGN_BYTES)'),
     ('an error of the write or read through O_DIRECT',
-     'if (fcntl(fd, F_SETFL, O_DIRECT) < 0 || pwrite(fd, block, HST_AIO_ALIGN_BYTES, 0) < 0 ||\n'
+     'if (fcntl(fd, F_SETFL, O_DIRECT) < 0 ||\n'
+     '        (!empty && pwrite(fd, block, HST_AIO_ALIGN_BYTES, 0) < 0) ||\n'
      '        pread(fd, block, HST_AIO_ALIGN_BYTES, 0) < 0)'),
     ('an error of O_DIRECT that is no lack of it',
      'rc = fcntl(file->fd, F_SETFL, 0) < 0 ? -errno : 0;\n    if (rc < 0)'),

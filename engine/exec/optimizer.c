@@ -67,7 +67,8 @@ double optimizer_grad_norm(const struct hst_engine *engine)
 
 bool optimizer_skips(const struct hst_engine *engine, double stored_norm)
 {
-    return !isfinite(stored_norm) && engine->step.scale.value > (float)LOSS_SCALE_LEAST;
+    return !isfinite(stored_norm) &&
+           (engine->config.skip_nonfinite || engine->step.scale.value > (float)LOSS_SCALE_LEAST);
 }
 
 int optimizer_check_norm(struct hst_engine *engine, double grad_norm)
@@ -77,7 +78,8 @@ int optimizer_check_norm(struct hst_engine *engine, double grad_norm)
     return engine_fail(
         engine, HST_E_NONFINITE, -EOVERFLOW,
         "the gradient norm of step %llu is %g%s: the loss diverged or the data or weights hold a "
-        "value that is not finite; %s. Fix: lower --lr or raise --warmup",
+        "value that is not finite; %s. Fix: lower --lr or raise --warmup; --skip-nonfinite leaves "
+        "such steps out",
         (unsigned long long)engine->step.number + 1, grad_norm,
         engine->config.precision == HST_PRECISION_FP16 ? " at a loss scale of 1" : "",
         engine->plan_in.deferred ? "nothing was updated"

@@ -189,14 +189,19 @@ bool versions_due(const struct hst_engine *engine, uint64_t step)
            !waits_for_copy(engine, step);
 }
 
+uint64_t versions_interval(double save_s, double step_s)
+{
+    double steps = ceil(save_s / (SHARE_MOST * step_s));
+    return steps < 1 ? 1 : steps > 1e9 ? 1000000000 : (uint64_t)steps;
+}
+
 /* Chosen when a step has shown what it takes: by what the bytes took that a version needs. */
 static void choose_interval(struct hst_engine *engine, double step_s)
 {
     struct versions *v = &engine->versions;
     if (!v->store || v->every > 0 || engine->step.number < v->first_step + 2 || !(step_s > 0))
         return;
-    double steps = ceil(v->save_s / (SHARE_MOST * step_s));
-    v->every = steps < 1 ? 1 : steps > 1e9 ? 1000000000 : (uint64_t)steps;
+    v->every = versions_interval(v->save_s, step_s);
     engine_log(engine, HST_LOG_INFO,
                "I620 a version every %llu steps: what it needs from memory takes %.2f s, a step "
                "%.2f s",
@@ -230,16 +235,41 @@ void versions_step_ended(struct hst_engine *engine, double step_s)
 
 /* ---- what a version says beside the bytes ---- */
 
-/* The lines that a resumed run must have too, before the client's cursor. */
+static const char *const PRECISIONS[] = {
+    [HST_PRECISION_FP32] = "fp32", [HST_PRECISION_BF16] = "bf16", [HST_PRECISION_FP16] = "fp16"};
+static const char *const STATES[] = {
+    [HST_STATE_DEFAULT] = "fp32", [HST_STATE_FP32] = "fp32", [HST_STATE_BF16] = "bf16"};
+
+enum { REAL_BYTES = 32 };
+
+/* With the fewest digits that give it back. */
+static const char *real_text(double x, char text[REAL_BYTES])
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, REAL_BYTES, "%.*g", digits, x);
+        if (strtod(text, NULL) == x)
+            break;
+    }
+    return text;
+}
+
+/* The lines that a resumed run must have too, before the client's cursor; in the words of the
+ * command line. */
 static uint32_t describe(const struct hst_engine *engine, char *text, size_t bytes)
 {
     const struct hst_config *c = &engine->config;
-    int n = snprintf(text, bytes,
-                     "precision %d\nstate %d\ngrain %llu\nbatch-tokens %llu\nbetas %.17g,%.17g\n"
-                     "eps %.17g\nweight-decay %.17g\nclip %.17g\nparameters %016llx\n",
-                     (int)c->precision, (int)c->state, (unsigned long long)c->grain_tokens,
-                     (unsigned long long)c->batch_tokens, c->beta1, c->beta2, c->eps,
-                     c->weight_decay, c->clip, (unsigned long long)layout_digest(&engine->layout));
+    char real[5][REAL_BYTES];
+    int n =
+        snprintf(text, bytes,
+                 "precision %s\nstate %s\ngrain %llu\nbatch-tokens %llu\nbetas %s,%s\neps %s\n"
+                 "weight-decay %s\nclip %s\ntile-elements %u\nparameters %llu (digest "
+                 "%016llx)\n",
+                 PRECISIONS[c->precision], STATES[c->state], (unsigned long long)c->grain_tokens,
+                 (unsigned long long)c->batch_tokens, real_text(c->beta1, real[0]),
+                 real_text(c->beta2, real[1]), real_text(c->eps, real[2]),
+                 real_text(c->weight_decay, real[3]), real_text(c->clip, real[4]),
+                 engine->layout.tile_elements, (unsigned long long)engine->layout.parameters,
+                 (unsigned long long)layout_digest(&engine->layout));
     return (uint32_t)n;
 }
 
@@ -430,7 +460,11 @@ static int join(struct hst_engine *engine)
     }
     int rc = route_open(store, engine->extents, aio, count, &engine->extents);
     engine->tiles = engine->extents;
-    return rc ? engine_fail(engine, HST_E_BUDGET, rc, "no memory for the store") : 0;
+    if (rc == 0)
+        return 0;
+    store_close(&v->store); /* nobody else has it */
+    return engine_fail(engine, HST_E_BUDGET, rc,
+                       "no memory for the store. Fix: end other programs");
 }
 
 static struct store_config config_of(const struct hst_engine *engine,
@@ -478,6 +512,11 @@ static void tell_found(struct hst_engine *engine, const struct store_found *foun
         engine_log(engine, HST_LOG_WARNING,
                    "W614 the newest version of the store is damaged: going on from the one before, "
                    "every byte of which is right");
+    else if (found->superblock_damaged)
+        engine_log(engine, HST_LOG_WARNING,
+                   "W614 a superblock of the store is damaged (a power cut in a commit, or the "
+                   "drive): going on from the newest version that can be found, every byte of "
+                   "which is right");
     if (found->repaired > 0)
         engine_log(engine, HST_LOG_WARNING,
                    "W614 %u damaged copies of the store's tables were written anew: check the "
@@ -489,9 +528,20 @@ static void tell_found(struct hst_engine *engine, const struct store_found *foun
                    (double)found->verified_bytes / 1e9);
 }
 
+/* The engine's own lines first, then the client. */
 static int accept(void *context, const struct store_cursor *cursor)
 {
-    return decode_cursor(context, cursor);
+    struct hst_engine *engine = context;
+    const struct hst_config *c = &engine->config;
+    const struct version_note *note = &engine->versions.last;
+    int rc = decode_cursor(engine, cursor);
+    if (rc || !c->accept || note->step == 0 ||
+        c->accept(c->accept_context, note->step, note->cursor, note->cursor_bytes))
+        return rc;
+    return engine_fail(engine, HST_E_STORE_OTHER, -EINVAL,
+                       "the version of step %llu is refused by the program that resumes. Fix: the "
+                       "options of that run, or another --store",
+                       (unsigned long long)note->step);
 }
 
 int versions_open(struct hst_engine *engine)

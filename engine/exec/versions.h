@@ -32,6 +32,9 @@ int versions_derive(struct hst_engine *engine);
 uint64_t versions_last(const struct hst_engine *engine);
 /** Whether the version of a step that ends is to be made under the forward of the next. */
 bool versions_due(const struct hst_engine *engine, uint64_t step);
+/** What `auto` chooses: the least number of steps of step_s (> 0) of which save_s is 1 % at most, 1
+ * to 1e9. Pure. */
+uint64_t versions_interval(double save_s, double step_s);
 /** Notes where training stands: the client's cursor of the step that begins; all, when it ends. */
 void versions_step_begins(struct hst_engine *engine, const void *cursor, size_t bytes);
 void versions_step_ended(struct hst_engine *engine, double step_s);

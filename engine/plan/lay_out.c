@@ -137,18 +137,46 @@ static void place_states(const struct placement_in *in, uint32_t nvme_tiles, str
     p->states_slot = take_second_slots(in, HST_CLASS_STATES, start, p);
 }
 
+static uint64_t zone_bytes(const struct placement_in *in, uint64_t bytes)
+{
+    return in->store_align > 0 ? sat_round_up(bytes, in->store_align) : bytes;
+}
+
+/* What the store's files are beside their extents: of a new one it follows from its format, of one
+ * that is there from its size. */
+static void place_store_rest(const struct placement_in *in, const uint64_t *slots,
+                             const uint64_t *derived, struct placement *p)
+{
+    uint64_t extents = 0, files = 0;
+    for (uint32_t d = 0; d < p->stripe.drives; d++) {
+        uint64_t zones =
+            sat_add(sat_times(zone_bytes(in, slots[d] / 2), 2), zone_bytes(in, derived[d]));
+        p->store_bytes[d] =
+            in->store_there[d] > 0 ? in->store_there[d] : sat_add(in->store_fixed[d], zones);
+        extents = sat_add(extents, sat_add(slots[d], derived[d]));
+        files = sat_add(files, p->store_bytes[d]);
+    }
+    uint64_t rest = files > extents ? files - extents : 0;
+    uint64_t *sum = &p->table[HST_CLASS_BUFFERS][HST_TIER_NVME];
+    *sum = sat_add(*sum, rest);
+    p->nvme_bytes = sat_add(p->nvme_bytes, rest);
+}
+
 /* Two slots of everything, wherever its home is; the store says where. */
 static void place_store(const struct placement_in *in, struct placement *p)
 {
     uint64_t starts[STRIPE_DRIVES_MAX];
+    uint64_t slots[STRIPE_DRIVES_MAX] = {0}, derived[STRIPE_DRIVES_MAX] = {0};
     for (uint32_t u = 0; in->stored && u < in->layout->unit_count; u++) {
         const struct layout_unit *unit = &in->layout->units[u];
         struct run states = {unit->first_tile, unit->tile_count, records_bytes(in, u, 1, false),
                              records_bytes(in, u, unit->tile_count, true)};
         take_copies(p, HST_CLASS_WEIGHTS, tiles_of(in, u), in->derived_weights ? 1 : 2,
-                    p->store_bytes, starts);
-        take_copies(p, HST_CLASS_STATES, states, 2, p->store_bytes, starts);
+                    in->derived_weights ? derived : slots, starts);
+        take_copies(p, HST_CLASS_STATES, states, 2, slots, starts);
     }
+    if (in->stored)
+        place_store_rest(in, slots, derived, p);
 }
 
 /* Where the update does not wait for the norm, gradients that leave memory have no home at all. */

@@ -47,6 +47,10 @@ struct placement_in {
     /* There is a store: on drives all weights and states have two slots, wherever their home is,
        but weights that follow from the states have one, and none where their home is in memory. */
     bool stored, derived_weights;
+    /* of the store's file on each drive: bytes beside its extents, the bytes that it takes where it
+       is there already (0: none), and what each zone of extents is a multiple of (0: nothing) */
+    uint64_t store_fixed[STRIPE_DRIVES_MAX], store_there[STRIPE_DRIVES_MAX];
+    uint32_t store_align;
     bool host_updates; /* the device has no update for these types: nothing of it is in HBM */
 };
 
@@ -123,7 +127,7 @@ struct placement {
     uint64_t hbm_bytes, dram_bytes;          /* of the arenas */
     uint64_t nvme_bytes;                     /* of all files */
     uint64_t drive_bytes[STRIPE_DRIVES_MAX]; /* of each scratch file */
-    uint64_t store_bytes[STRIPE_DRIVES_MAX]; /* of the extents in each file of the store */
+    uint64_t store_bytes[STRIPE_DRIVES_MAX]; /* of each file of the store */
     struct stripe stripe;
     uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
 };

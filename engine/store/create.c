@@ -3,11 +3,27 @@
  * A new store: where every extent will be, and files under names that nothing opens until version 0
  * is committed.
  */
+#include "plan/record.h"
 #include "store/store_state.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
+
+void store_fixed_bytes(const struct layout *layout, struct hst_update_bytes bytes, uint32_t drives,
+                       uint64_t fixed_bytes[STRIPE_DRIVES_MAX])
+{
+    struct store_header h = {.drives = drives, .align_bytes = STORE_ALIGN_MAX};
+    h.extents = STORE_KINDS * layout->tile_count;
+    for (uint32_t tile = 0; tile < layout->tile_count; tile++) {
+        const uint64_t elements = layout_tile(layout, tile).elements;
+        h.blocks += store_blocks_of(elements * bytes.weights) +
+                    store_blocks_of(record_layout(bytes, elements).bytes);
+    }
+    h.manifest_bytes = store_manifest_room(h.extents, h.blocks, h.align_bytes);
+    for (; h.drive < drives; h.drive++)
+        fixed_bytes[h.drive] = store_file_bytes(&h);
+}
 
 static int refuse_size(struct hst_error *error)
 {
@@ -102,8 +118,9 @@ static int make_file(struct store *store, uint32_t d, struct hst_error *error)
     return store_refuse(error, full ? HST_E_DISK_SPACE : HST_E_STORE_DIR, rc,
                         "%s/%s, of %llu bytes, can not be made: %s. Fix: %s",
                         store->directories[d].path, name, (unsigned long long)bytes, strerror(-rc),
-                        full ? "free space there, or give another --store"
-                             : "give another --store");
+                        full           ? "free space there, or give another --store"
+                        : rc == -EFBIG ? "ulimit -f unlimited"
+                                       : "give another --store");
 }
 
 static int write_headers(struct store *store, uint32_t d)

@@ -104,6 +104,19 @@ uint64_t store_bytes_there(const char *directory, uint32_t rank, uint32_t drive)
     return seen ? (uint64_t)status.st_blocks * 512 : 0;
 }
 
+bool store_file_astray(const struct store_directory *directories, uint32_t drives, uint32_t rank,
+                       uint32_t *directory, uint32_t *drive)
+{
+    char name[STORE_NAME_BYTES];
+    for (*directory = 0; *directory < drives; ++*directory)
+        for (*drive = 0; *drive < STRIPE_DRIVES_MAX; ++*drive) {
+            store_file_name(rank, *drive, false, name);
+            if (*drive != *directory && faccessat(directories[*directory].fd, name, F_OK, 0) == 0)
+                return true;
+        }
+    return false;
+}
+
 void store_file_path(const struct store_directory *directory, const char *name,
                      char path[STORE_PATH_BYTES])
 {
@@ -233,6 +246,32 @@ static int refuse_place(const struct store_set *set, uint32_t d, const struct st
                         set->rank, d, set->drives);
 }
 
+/* No file of this drive in its directory. */
+static int refuse_missing(const struct store_set *set, uint32_t d, const char *name,
+                          struct hst_error *error)
+{
+    uint32_t other, drive;
+    char astray[STORE_NAME_BYTES];
+    if (store_file_astray(set->directories, set->drives, set->rank, &other, &drive)) {
+        store_file_name(set->rank, drive, false, astray);
+        return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
+                            "%s is named as directory %u of %u, and holds %s, the file of "
+                            "directory %u. Fix: name all the store's directories, in the order of "
+                            "their files (d0, d1, ...)",
+                            set->directories[other].path, other + 1, set->drives, astray,
+                            drive + 1);
+    }
+    if (d == 0)
+        return store_refuse(error, HST_E_STORE_EMPTY, -ENOENT,
+                            "%s holds no committed version: %s is not there. Fix: none needed to "
+                            "start at step 0",
+                            set->directories[d].path, name);
+    return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
+                        "%s/%s is missing, and the store has a file for drive 0. Fix: name all "
+                        "its directories, in the order of their files (d0, d1, ...)",
+                        set->directories[d].path, name);
+}
+
 static int look(const struct store_set *set, uint32_t d, struct store_header *headers,
                 unsigned *bad_copies, struct hst_error *error)
 {
@@ -241,16 +280,8 @@ static int look(const struct store_set *set, uint32_t d, struct store_header *he
     char name[STORE_NAME_BYTES];
     store_file_name(set->rank, d, false, name);
     int rc = store_file_look(&set->directories[d], name, &headers[d], bad_copies, error);
-    if (rc == -ENOENT && d == 0)
-        return store_refuse(error, HST_E_STORE_EMPTY, rc,
-                            "%s holds no committed version: %s is not there. Fix: none needed to "
-                            "start at step 0",
-                            directory, name);
     if (rc == -ENOENT)
-        return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
-                            "%s/%s is missing, and the store has a file for drive 0. Fix: name "
-                            "all its directories, in the order of their files (d0, d1, ...)",
-                            directory, name);
+        return refuse_missing(set, d, name, error);
     if (rc)
         return rc;
     if (!store_id_equal(&h->uuid, &first->uuid))
@@ -294,6 +325,14 @@ static int wait_lock(int fd, uint32_t timeout_ms)
     }
 }
 
+/* A look at what is there, then the removal: where anything is refused, all is left. */
+struct clearing {
+    const struct store_directory *directories;
+    uint32_t rank, lock_timeout_ms;
+    bool remove;
+    struct hst_error *error;
+};
+
 static bool same_store(const struct store_directory *directories, const struct name *name)
 {
     char forming[STORE_NAME_BYTES], published[STORE_NAME_BYTES];
@@ -328,17 +367,17 @@ static int refuse_committed(const struct store_directory *directory, const char 
 
 /* Its bytes begin with our magic, or nothing of it was ever on the drive. While its lock was waited
    for its writer may have gone on and committed, so what it is is looked at again. */
-static int remove_leftover(const struct store_directory *directories, uint32_t drive,
-                           const char *text, uint32_t timeout_ms, struct hst_error *error)
+static int clear_leftover(const struct clearing *c, uint32_t drive, const char *text)
 {
-    const struct store_directory *directory = &directories[drive];
+    const struct store_directory *directory = &c->directories[drive];
+    struct hst_error *error = c->error;
     struct name name;
     struct stat st = {0}, now = {0};
     unsigned char page[STORE_PAGE_BYTES] = {0};
     const int fd = open_own(directory, text, &st, error);
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
-    int rc = wait_lock(fd, timeout_ms);
+    int rc = wait_lock(fd, c->lock_timeout_ms);
     if (rc)
         rc = refuse_file(directory, text, HST_E_STORE_BUSY, rc,
                          "is in use by another process. Fix: wait for that run to end, or give "
@@ -346,7 +385,7 @@ static int remove_leftover(const struct store_directory *directories, uint32_t d
                          error);
     else if (fstatat(directory->fd, text, &now, AT_SYMLINK_NOFOLLOW) < 0 ||
              now.st_ino != st.st_ino || now.st_dev != st.st_dev || !name_parse(text, &name) ||
-             !is_leftover(directories, drive, &name))
+             !is_leftover(c->directories, drive, &name))
         rc = refuse_committed(directory, text, error);
     else if (pread(fd, page, sizeof page, 0) < 0 ||
              (!is_zero(page, sizeof page) && page_check(page, &PAGE_HEADER).error == -ENOENT))
@@ -354,7 +393,7 @@ static int remove_leftover(const struct store_directory *directories, uint32_t d
                          "has the name of a store's file and is none. Fix: move it away, or give "
                          "another --store",
                          error);
-    else if (unlinkat(directory->fd, text, 0) < 0)
+    else if (c->remove && unlinkat(directory->fd, text, 0) < 0)
         rc = store_refuse(error, HST_E_STORE_DIR, -errno,
                           "%s/%s can not be removed: %s. Fix: give another --store",
                           directory->path, text, strerror(errno));
@@ -367,10 +406,9 @@ static bool is_nothing(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "lost+found") == 0;
 }
 
-static int clear_name(const struct store_directory *directories, uint32_t drive, const char *text,
-                      uint32_t rank, uint32_t timeout_ms, struct hst_error *error)
+static int clear_name(const struct clearing *c, uint32_t drive, const char *text)
 {
-    const struct store_directory *directory = &directories[drive];
+    const struct store_directory *directory = &c->directories[drive];
     struct name name;
     if (is_nothing(text))
         return 0;
@@ -378,12 +416,12 @@ static int clear_name(const struct store_directory *directories, uint32_t drive,
         return refuse_file(directory, text, HST_E_STORE_TAKEN, -EEXIST,
                            "is not a store's: a store has its directory to itself. Fix: give an "
                            "empty directory, or one that does not exist",
-                           error);
-    if (name.rank != rank)
+                           c->error);
+    if (name.rank != c->rank)
         return 0;
-    if (!is_leftover(directories, drive, &name))
-        return refuse_committed(directory, text, error);
-    return remove_leftover(directories, drive, text, timeout_ms, error);
+    if (!is_leftover(c->directories, drive, &name))
+        return refuse_committed(directory, text, c->error);
+    return clear_leftover(c, drive, text);
 }
 
 static DIR *list(const struct store_directory *directory, struct hst_error *error)
@@ -398,6 +436,17 @@ static DIR *list(const struct store_directory *directory, struct hst_error *erro
     if (fd >= 0)
         close(fd);
     return NULL;
+}
+
+static int clear_directory(const struct clearing *c, uint32_t drive)
+{
+    DIR *names = list(&c->directories[drive], c->error);
+    int rc = names ? 0 : c->error->native;
+    for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;)
+        rc = clear_name(c, drive, entry->d_name);
+    if (names)
+        closedir(names);
+    return rc;
 }
 
 int store_directory_is_empty(const struct store_directory *directory, struct hst_error *error)
@@ -418,14 +467,12 @@ int store_directory_is_empty(const struct store_directory *directory, struct hst
 int store_directories_clear(const struct store_directory *directories, uint32_t drives,
                             uint32_t rank, uint32_t lock_timeout_ms, struct hst_error *error)
 {
+    struct clearing c = {directories, rank, lock_timeout_ms, false, error};
     int rc = 0;
-    for (uint32_t d = drives; d-- > 0 && rc == 0;) { /* drive 0's tells what the others are */
-        DIR *names = list(&directories[d], error);
-        if (!names)
-            return error->native;
-        for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;)
-            rc = clear_name(directories, d, entry->d_name, rank, lock_timeout_ms, error);
-        closedir(names);
+    for (int pass = 0; pass < 2; pass++) {
+        c.remove = pass == 1;
+        for (uint32_t d = drives; d-- > 0 && rc == 0;) /* drive 0's tells what the others are */
+            rc = clear_directory(&c, d);
     }
     return rc;
 }

@@ -40,6 +40,10 @@ int store_directory_sync(const struct store_directory *directory, struct hst_err
 int store_directory_is_empty(const struct store_directory *directory, struct hst_error *error);
 
 void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STORE_NAME_BYTES]);
+/** Whether a directory holds the file of a drive that another one is named for, or is not named at
+ * all: which. */
+bool store_file_astray(const struct store_directory *directories, uint32_t drives, uint32_t rank,
+                       uint32_t *directory, uint32_t *drive);
 /** Bytes that this file of a store takes in the directory already; 0 where it can not be seen. */
 uint64_t store_bytes_there(const char *directory, uint32_t rank, uint32_t drive);
 /** A path for hst_aio_file_open, good while the directory is open. */

@@ -12,6 +12,9 @@
 #include <string.h>
 
 #define VERIFY_DEPTH 8u
+/* A manifest of other sizes than this run's is read only up to here, to tell what it is of: what a
+   file says of itself does not decide what is allocated. */
+#define STRANGE_MANIFEST_MAX (64u << 20)
 
 struct opening {
     const struct store_config *config;
@@ -71,8 +74,9 @@ static int open_file(struct opening *o, uint32_t d)
                             "(fuser tells which it is)",
                             store->directories[d].path, name);
     if (rc)
-        return store_refuse(o->error, HST_E_READ, rc, "%s/%s can not be opened: %s. Fix: check it",
-                            store->directories[d].path, name, strerror(-rc));
+        return store_refuse(o->error, rc == -EFBIG ? HST_E_STORE_DIR : HST_E_READ, rc,
+                            "%s/%s can not be opened: %s. Fix: %s", store->directories[d].path,
+                            name, strerror(-rc), rc == -EFBIG ? "ulimit -f unlimited" : "check it");
     return 0;
 }
 
@@ -178,23 +182,23 @@ static uint64_t wanted_bytes(const struct store *store, uint32_t extent)
     return bytes;
 }
 
-/* By its counts the store holds what the placement asks for: before anything of that size is
-   allocated. */
-static int check_counts(const struct opening *o)
+/* By its counts the store holds what the placement asks for. */
+static bool counts_fit(const struct store *store)
 {
-    const struct store *store = o->store;
     const uint32_t extents = STORE_KINDS * store->tiles;
     uint64_t blocks = 0;
     for (uint32_t i = 0; i < extents; i++)
         blocks += store_blocks_of(wanted_bytes(store, i));
     const struct store_header *h = &store->headers[0];
-    return h->extents == extents && h->blocks == blocks ? 0 : refuse_model(o);
+    return h->extents == extents && h->blocks == blocks;
 }
 
 /* And extent by extent. */
 static int check_model(const struct opening *o)
 {
     const struct store *store = o->store;
+    if (!counts_fit(store))
+        return refuse_model(o);
     for (uint32_t i = 0; i < store->headers[0].extents; i++) {
         struct store_entry entry;
         store_entry_get(store->manifest, i, &entry);
@@ -292,9 +296,10 @@ static int choose(struct opening *o)
         o->copy = load_manifest(o, o->chosen, &o->manifest);
         if (o->copy == 2)
             return refuse_damaged(o, -EIO, "gives other bytes each time it is read");
-        rc = check_model(o);
-        if (rc == 0 && o->config->accept)
-            rc = o->config->accept(o->config->accept_context, &o->manifest.cursor);
+        /* who knows what the run was says it better than sizes do */
+        rc = o->config->accept ? o->config->accept(o->config->accept_context, &o->manifest.cursor)
+                               : 0;
+        rc = rc ? rc : check_model(o);
         if (rc)
             return rc;
         forget_derived(o->store);
@@ -361,7 +366,8 @@ static int recover(struct opening *o)
 {
     struct store *store = o->store;
     int rc = open_files(o);
-    rc = rc ? rc : check_counts(o);
+    if (rc == 0 && !counts_fit(store) && store->headers[0].manifest_bytes > STRANGE_MANIFEST_MAX)
+        rc = refuse_model(o);
     if (rc)
         return rc;
     if (store_allocate(store))

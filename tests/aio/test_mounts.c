@@ -75,6 +75,12 @@ static void on_a_small_disk(void)
     CHECK(stat(path, &st) == 0 && st.st_size == 12 * MIB);
     hst_aio_close(&aio);
     CHECK(hst_aio_open(NULL, directory, &aio, &info) == -ENOSPC); /* no room for the probe */
+    const struct hst_aio_config full = {.size = sizeof full, .may_be_full = 1};
+    CHECK(hst_aio_open(&full, directory, &aio, &info) == 0); /* for what is there already */
+    CHECK(hst_aio_file_open(aio, path, 0, 12 * MIB, &file) == 0);
+    CHECK(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, 0, &file) == -EINVAL);
+    CHECK(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, 8 * MIB, &file) == -ENOSPC);
+    hst_aio_close(&aio);
 }
 
 static void u11_a_full_disk_is_found_at_the_open_and_nothing_is_left_behind(void **state)

@@ -17,6 +17,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from store_bytes import Store  # noqa: E402
+
 PROGRAM, ROOT, KILLS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 SEED = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(1 << 32)
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
@@ -45,14 +48,14 @@ def command(folder, name, kind, steps, *more):
 
 
 def losses(log):
-    """Of each step, as it is written."""
+    """Of each step, and its gradient norm, as they are written."""
     told = {}
     with open(log, encoding='ascii') as file:
         for text in file:
             line = json.loads(text)
             if line['kind'] == 'step':
                 assert line['step'] not in told, f'step {line["step"]} is told twice'
-                told[line['step']] = re.search(r'"loss":([^,]+)', text)[1]
+                told[line['step']] = re.search(r'"loss":([^,]+),"grad_norm":([^,]+)', text).groups()
     return told
 
 
@@ -108,13 +111,15 @@ def run_killed(folder, kind, steps, kills, span, chance):
 
 
 def compare(folder, kind, lives):
-    """The two runs' weights and losses."""
+    """The two runs' weights and losses, and all that their stores hold."""
     alone, killed = (os.path.join(folder, name) for name in ('alone', 'killed'))
     for name in sorted(os.listdir(alone + '.export')):
         same = filecmp.cmp(
             os.path.join(alone + '.export', name), os.path.join(killed + '.export', name), False)
         assert same, f'{kind}: {name} has other bytes'
     assert losses(alone + '.jsonl') == losses(killed + '.jsonl'), f'{kind}: other losses'
+    kept = [Store(os.path.join(folder, name + '.store')).trained() for name in ('alone', 'killed')]
+    assert len(kept[0][0]) > 0 and kept[0] == kept[1], f'{kind}: other weights, states or cursor'
     print(f'{" ".join(kind)}: the same bytes and losses; {lives[0]} lives were killed, '
           f'{lives[1]} began after step 0')
 

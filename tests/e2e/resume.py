@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -106,15 +107,71 @@ class Resume(unittest.TestCase):
         self.assertTrue(self.refuse(616, '--resume', '--lr=1e-3'))
         self.assertTrue(self.refuse(615, 'betas', *same, '--betas=0.8,0.9'))
         self.assertTrue(self.refuse(615, 'clip 1', *same, '--clip=2'))
-        self.refuse(615, 'eps 0.125', *same, model=other)
-        self.refuse(615, "'seed 0', this run has 'seed 1'", *same, '--seed=1',
-                    '--allow-config-change')
-        self.refuse(615, "'lr 0.001'", '--resume', '--lr=2e-3', '--schedule=cosine')
-        self.refuse(615, "'steps 4', this run has 'steps 6'", *same, steps=6)
+        self.assertTrue(self.refuse(615, 'eps 0.125', *same, model=other))
+        self.assertTrue(self.refuse(615, "'seed 0', this run has 'seed 1'", *same, '--seed=1',
+                                    '--allow-config-change'))
+        self.assertTrue(self.refuse(615, "'lr 0.001'", '--resume', '--lr=2e-3',
+                                    '--schedule=cosine'))
+        self.assertTrue(self.refuse(615, "'steps 4', this run has 'steps 6'", *same, steps=6))
         done = self.run_it(*same, '--allow-config-change', steps=6)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("warning[W622] the run goes on with 'steps 6' where it had", done.stderr)
         self.assertEqual([s for k, s in self.kinds() if k == 'step'], [1, 2, 3, 4, 5, 6])
+
+    def poisoned_model(self):
+        """A token's embedding is no number. -> the model, the steps in which the token is read."""
+        with open(os.path.join(MODEL, 'tokens.bin'), 'rb') as file:
+            data = file.read()[1024:]
+        tokens = struct.unpack(f'<{len(data) // 4}I', data)
+        steps = [tokens[at:at + 48] for at in range(0, len(tokens) - 48, 48)][:10]
+        reads = {token: [n + 1 for n, step in enumerate(steps) if token in step]
+                 for token in tokens}
+        token = min(t for t, n in reads.items() if len(n) == 2 and 1 < n[0] < n[1] - 1 < 9)
+        model = shutil.copytree(MODEL, os.path.join(self.folder, 'poisoned'))
+        with open(os.path.join(model, 'model-00001-of-00002.safetensors'), 'r+b') as file:
+            header = struct.unpack('<Q', file.read(8))[0]
+            file.seek(8 + header + token * 64 * 2)  # the embedding is the first tensor
+            file.write(b'\xc0\x7f')  # a NaN in bf16
+        return model, reads[token]
+
+    def skipped(self):
+        with open(self.log, encoding='ascii') as log:
+            lines = [json.loads(line) for line in log]
+        return [line['step'] for line in lines if line.get('skipped')], [
+            (line['step'], line['loss'], line['grad_norm']) for line in lines
+            if line['kind'] == 'step']
+
+    def test_steps_that_are_not_finite_end_the_run_or_are_skipped_and_counted(self):
+        model, steps = self.poisoned_model()
+        export = os.path.join(self.folder, 'export')
+        same = ('--order=sequential', '--lr=1e-3', f'--export={export}')
+        for more in (('--precision=bf16',), ('--precision=fp32', '--clip=0'),
+                     ('--precision=fp16', '--loss-scale=1')):
+            more = (*more, *same, '--durability=step')
+            done = self.run_it('--skip-nonfinite', *more, steps=10, model=model)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn('\nskipped 2 of them: gradients were not finite', done.stdout)
+            skipped, told = self.skipped()
+            self.assertEqual(skipped, steps)
+            weights = self.bytes_there()['model.safetensors']
+            shutil.rmtree(self.store)
+            shutil.rmtree(export)
+            self.assertFalse(self.refuse(701, f'step {steps[0]} is ', *more, steps=10,
+                                         model=model))
+            self.assertFalse(os.path.exists(export))
+            done = self.run_it('--resume', '--skip-nonfinite', *more, steps=steps[0] + 1,
+                               model=model)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, rf'after step {steps[0] - 2}|after step {steps[0] - 1}')
+            self.assertIn('\nskipped 1 of them: ', done.stdout)
+            done = self.run_it('--resume', '--skip-nonfinite', *more, steps=10, model=model)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn('\nskipped 1 of them: ', done.stdout)
+            self.assertIn('\nskipped 2 of all 10 steps of the store\n', done.stdout)
+            self.assertEqual(self.skipped(), (steps, told))
+            self.assertEqual(self.bytes_there()['model.safetensors'], weights)
+            shutil.rmtree(self.store)
+            shutil.rmtree(export)
 
     def test_a_log_that_knows_of_versions_is_kept_where_the_store_has_gone(self):
         self.assertEqual(self.run_it().returncode, 0)

@@ -5,7 +5,9 @@
  * with `--all` each with each.
  */
 #include "engine_state.h"
+#include "exec/versions.h"
 #include "toy_run.h"
+#include "toy_states.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -15,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +27,7 @@ enum { STEPS = 5 };
 
 struct ran {
     struct toy_saved weights;
+    struct toy_states states;
     double norms[STEPS + 1]; /* by step, from 1 on */
 };
 static struct ran oracle, found; /* large: not on the stack */
@@ -89,6 +93,7 @@ static uint64_t run(const struct hst_config *config, bool resume, uint64_t last,
         toy_must(engine, hst_engine_drain(engine, &stats));
         ran->weights.used = 0;
         toy_must(engine, toy_save(engine, &ran->weights));
+        toy_must(engine, toy_states(engine, &ran->states));
     }
     hst_engine_destroy(&engine);
     return began;
@@ -99,6 +104,9 @@ static void check_same(const char *place, const char *what)
     if (found.weights.used != oracle.weights.used ||
         memcmp(found.weights.bytes, oracle.weights.bytes, oracle.weights.used) != 0)
         fail_msg("%s, %s: other weights", place, what);
+    if (found.states.used != oracle.states.used ||
+        memcmp(found.states.bytes, oracle.states.bytes, oracle.states.used) != 0)
+        fail_msg("%s, %s: other states", place, what);
     for (int s = 1; s <= STEPS; s++)
         if (!(found.norms[s] == oracle.norms[s]))
             fail_msg("%s, %s: norm %.17g of step %d, %.17g without a break", place, what,
@@ -212,6 +220,36 @@ static void versions_come_by_themselves(void **state)
     clear_store();
 }
 
+/* Seconds of a step of which a version every so many steps takes 1 %. */
+static void the_interval_is_the_least_that_takes_one_per_cent(void **state)
+{
+    (void)state;
+    static const struct {
+        double save_s, step_s;
+        uint64_t every;
+    } ROWS[] = {{0, 1, 1},        {0.0099, 1, 1}, {0.0101, 1, 2},         {0.5, 1, 50},
+                {0.5, 0.25, 200}, {30, 2, 1500},  {1e9, 1e-9, 1000000000}};
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++)
+        assert_int_equal(versions_interval(ROWS[i].save_s, ROWS[i].step_s), ROWS[i].every);
+    struct hst_engine *engine = toy_created(KEPT(.place = PLACES[0]));
+    struct hst_step_stats stats;
+    toy_must(engine, toy_seal_and_load(engine));
+    while (engine->versions.every == 0)
+        toy_must(engine, toy_step(engine, &stats));
+    assert_int_equal(stats.step, 2); /* the first one warms up */
+    assert_int_equal(engine->versions.every,
+                     versions_interval(engine->versions.save_s, stats.seconds));
+    assert_int_equal(stats.version_step, 0);
+    engine->versions.every = 4;
+    for (uint64_t s = 3; s <= 9; s++) { /* that of step 4 comes in step 5, or soon after */
+        toy_must(engine, toy_step(engine, &stats));
+        assert_int_equal(stats.version_step % 4, 0);
+        assert_in_range(stats.version_step, s < 8 ? 0 : 4, s < 5 ? 0 : s < 9 ? 4 : 8);
+    }
+    hst_engine_destroy(&engine);
+    clear_store();
+}
+
 static void several_drives_are_one_store(void **state)
 {
     (void)state;
@@ -227,6 +265,62 @@ static void several_drives_are_one_store(void **state)
         assert_int_equal(run(&config, true, STEPS, true, &found), 2);
         check_same(PLACES[p], "on two drives");
         snprintf(command, sizeof command, "rm -r '%s'/a '%s'/b", toy_store, toy_store);
+        assert_int_equal(system(command), 0);
+    }
+}
+
+static uint64_t file_bytes(const char *directory, uint32_t drive)
+{
+    char path[160];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/r00000.d%u.blk", directory, drive);
+    assert_int_equal(stat(path, &status), 0);
+    return (uint64_t)status.st_size;
+}
+
+/* Of a new store what its files will be; of one that is there what they are. */
+static void check_table(const struct hst_config *config, bool resume, const char *first,
+                        const char *second)
+{
+    struct hst_engine *engine = toy_created(config);
+    struct hst_memory memory;
+    uint64_t step;
+    size_t bytes;
+    toy_must(engine, toy_describe(engine));
+    toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+    toy_must(engine, hst_engine_memory(engine, &memory));
+    toy_must(engine, resume ? hst_engine_resume(engine, &step, NULL, 0, &bytes) : toy_load(engine));
+    hst_engine_destroy(&engine);
+    const uint64_t files = file_bytes(first, 0) + (second ? file_bytes(second, 1) : 0);
+    uint64_t sum = 0;
+    for (int c = 0; c < HST_CLASS_COUNT; c++)
+        sum += memory.bytes[c][HST_TIER_NVME];
+    /* what is there is counted in blocks of the file system, its own tables of them too */
+    const uint64_t slack = resume ? 64u << 10 : 0;
+    assert_in_range(memory.total[HST_TIER_NVME], files, files + slack);
+    assert_int_equal(sum, memory.total[HST_TIER_NVME]);
+    assert_true(memory.bytes[HST_CLASS_BUFFERS][HST_TIER_NVME] >= 20u << 20); /* tables alone */
+}
+
+static void the_memory_table_counts_every_byte_of_the_store(void **state)
+{
+    (void)state;
+    static const enum hst_precision PRECISIONS[] = {HST_PRECISION_FP32, HST_PRECISION_BF16,
+                                                    HST_PRECISION_FP16};
+    char stores[128], a[64], b[64], command[160];
+    snprintf(a, sizeof a, "%s/a", toy_store);
+    snprintf(b, sizeof b, "%s/b", toy_store);
+    snprintf(stores, sizeof stores, "%s,%s", a, b);
+    for (int i = 0; i < 3; i++) {
+        struct hst_config config = *KEPT(.precision = PRECISIONS[i], .place = PLACES[i]);
+        config.durability = "step";
+        check_table(&config, false, toy_store, NULL);
+        check_table(&config, true, toy_store, NULL);
+        clear_store();
+        config.store = stores;
+        check_table(&config, false, a, b);
+        check_table(&config, true, a, b);
+        snprintf(command, sizeof command, "rm -r '%s' '%s'", a, b);
         assert_int_equal(system(command), 0);
     }
 }
@@ -332,6 +426,17 @@ static void refuse(const struct hst_config *config, bool resume, int code, const
         fail_msg("%d, E%d %s; want E%d with \"%s\"", rc, error.code, error.message, code, what);
 }
 
+static bool accept_none(void *context, uint64_t step, const void *cursor, size_t cursor_bytes)
+{
+    uint64_t position = 0;
+    assert_null(context);
+    assert_int_equal(step, 1);
+    assert_int_equal(cursor_bytes, sizeof position);
+    memcpy(&position, cursor, sizeof position);
+    assert_int_equal(position, 10);
+    return false;
+}
+
 static void what_does_not_belong_together_is_refused_by_name(void **state)
 {
     (void)state;
@@ -341,10 +446,19 @@ static void what_does_not_belong_together_is_refused_by_name(void **state)
     run(&config, false, 1, true, &found);
     refuse(&config, false, HST_E_STORE_TAKEN, "resume");
     refuse(KEPT(.durability = "step", .beta1 = 0.8), true, HST_E_STORE_OTHER,
-           "betas 0.90000000000000002,0.999");
+           "trained with betas 0.9,0.999, this run has betas 0.8,0.999.");
     refuse(KEPT(.durability = "step", .clip = 2), true, HST_E_STORE_OTHER, "clip 1, this run has");
     refuse(KEPT(.durability = "step", .precision = HST_PRECISION_BF16), true, HST_E_STORE_OTHER,
-           "");
+           "trained with precision fp32, this run has precision bf16.");
+    struct hst_config cut = config;
+    cut.tile_elements = 4096;
+    refuse(&cut, true, HST_E_STORE_OTHER,
+           "trained with tile-elements 8192, this run has tile-elements 4096.");
+    config.accept = accept_none;
+    refuse(&config, true, HST_E_STORE_OTHER, "step 1 is refused by the program");
+    config.accept = NULL;
+    config.state = HST_STATE_FP32; /* what the default is */
+    assert_int_equal(run(&config, true, 1, true, &found), 1);
     refuse(KEPT(.durability = "none"), true, HST_E_VALUE, "no store to resume from");
     refuse(KEPT(.durability = "often"), false, HST_E_VALUE, "\"often\"");
     refuse(KEPT(.durability = "0"), false, HST_E_VALUE, "1 to 1e9");
@@ -360,7 +474,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_run_that_ends_is_resumed_exactly_in_fp16),
         cmocka_unit_test(versions_come_as_often_as_asked_for),
         cmocka_unit_test(versions_come_by_themselves),
+        cmocka_unit_test(the_interval_is_the_least_that_takes_one_per_cent),
         cmocka_unit_test(several_drives_are_one_store),
+        cmocka_unit_test(the_memory_table_counts_every_byte_of_the_store),
         cmocka_unit_test(the_loss_scale_goes_on_counting),
         cmocka_unit_test(a_killed_run_is_resumed_exactly),
         cmocka_unit_test(a_client_that_leaves_the_order_has_versions_too),

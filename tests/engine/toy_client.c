@@ -86,6 +86,17 @@ static int scale_widened(struct hst_engine *engine, float *values, size_t count,
     return rc;
 }
 
+int toy_poisoned = -1;
+
+/* Of its first parameter, which is its own, somewhere in the middle. */
+static int poison(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view)
+{
+    int rc = hst_stream_sync(hst_engine_stream(engine));
+    if (rc == 0)
+        view->param[0].grad[toy_elements(&toy_units[unit].params[0]) / 2] = NAN;
+    return rc;
+}
+
 /* Through a copy in f32, then added: an alias must add to what its other user left. */
 int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view,
                       float loss_scale)
@@ -101,7 +112,7 @@ int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst
         if (rc)
             return rc;
     }
-    return 0;
+    return toy_poisoned == (int)unit ? poison(engine, unit, view) : 0;
 }
 
 static int backward(struct hst_engine *engine, uint32_t unit, float loss_scale)

@@ -35,6 +35,8 @@ struct toy_saved {
     size_t used;
 };
 int toy_save(struct hst_engine *engine, struct toy_saved *saved);
+/** The unit in whose gradients toy_add_gradients puts a NaN; -1: none. */
+extern int toy_poisoned;
 /** Adds the unit's weights, times the loss scale, to their gradients. */
 int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view,
                       float loss_scale);

@@ -276,9 +276,10 @@ static void swapped_directories_are_neither_opened_nor_overwritten(void **state)
     const struct scratch_drive first = toy.drives[0];
     toy.drives[0] = toy.drives[1];
     toy.drives[1] = first;
-    assert_open_refused(&toy, -ENOENT, HST_E_STORE_EMPTY);
+    assert_open_refused(&toy, -EINVAL, HST_E_STORE_MIXED);
     assert_refused(&toy, true, -EEXIST, HST_E_STORE_TAKEN);
     toy.config.drive_count = 1; /* and the second directory alone */
+    assert_open_refused(&toy, -EINVAL, HST_E_STORE_MIXED);
     assert_refused(&toy, true, -EEXIST, HST_E_STORE_TAKEN);
     toy.config.drive_count = 2;
     toy_close(&toy);

@@ -38,8 +38,10 @@ void progress_format(const struct step_report *step, char line[PROGRESS_LINE_BYT
     double seconds = fmax(step->stats->seconds, 1e-9);
     double left = step->elapsed_s / (double)step->step * (double)(step->steps - step->step);
     char norm[64];
-    if (step->stats->skipped)
+    if (step->stats->skipped && step->scaled)
         snprintf(norm, sizeof norm, "skipped at loss scale %.10g", step->stats->loss_scale);
+    else if (step->stats->skipped)
+        snprintf(norm, sizeof norm, "skipped, norm %.3g", step->stats->grad_norm);
     else
         snprintf(norm, sizeof norm, "norm %.3g", step->stats->grad_norm);
     snprintf(line, PROGRESS_LINE_BYTES,

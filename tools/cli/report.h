@@ -11,7 +11,8 @@ struct step_report {
     double elapsed_s; /* since training began */
     double bound_s;   /* 0: not known */
     const struct hst_step_stats *stats;
-    bool scaled; /* fp16: the loss scale is told, and whether the step was skipped */
+    bool scaled; /* fp16: the loss scale is told */
+    bool skips;  /* a step may be skipped: whether it was is told */
 };
 
 #endif

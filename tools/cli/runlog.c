@@ -174,10 +174,10 @@ int run_log_step(struct run_log *log, const struct step_report *step, struct hst
     json_put_whole(&json, "step", step->step);
     json_put_real(&json, "loss", step->loss);
     json_put_real(&json, "grad_norm", step->stats->grad_norm);
-    if (step->scaled) {
+    if (step->scaled)
         json_put_real(&json, "loss_scale", step->stats->loss_scale);
+    if (step->skips)
         json_put_bool(&json, "skipped", step->stats->skipped);
-    }
     json_put_real(&json, "lr", step->lr);
     json_put_whole(&json, "tokens", step->tokens);
     json_put_real(&json, "seconds", seconds);

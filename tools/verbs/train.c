@@ -92,6 +92,8 @@ static int plan(struct train *t)
     config.log = cli_engine_log;
     config.log_context = &t->progress;
     config.error = t->error;
+    config.accept = train_accepts;
+    config.accept_context = t;
     config.trace = o->trace ? trace_event : NULL;
     config.trace_context = &t->trace;
     int native = hst_engine_create(&config, &t->engine);
@@ -289,6 +291,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
                                    .cursor = cursor,
                                    .cursor_bytes = train_cursor(t, cursor)};
     struct hst_step_stats stats;
+    const bool scaled = train_precision(t) == HST_PRECISION_FP16;
     double loss = 0;
     native = llama_step(t->model, t->engine, &in, t->inputs, t->targets, &loss, &stats);
     if (native)
@@ -304,8 +307,10 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
                                        .elapsed_s = t->result.seconds,
                                        .bound_s = t->result.prediction.bound_s,
                                        .stats = &stats,
-                                       .scaled = train_precision(t) == HST_PRECISION_FP16};
+                                       .scaled = scaled,
+                                       .skips = scaled || o->engine.skip_nonfinite};
     t->skipped += stats.skipped;
+    t->skipped_ever = stats.skipped_steps;
     progress_show(&t->progress, &report);
     keep_going(t, tell_version(t, stats.version_step));
     keep_going(t, run_log_step(&t->log, &report, t->error));
@@ -375,9 +380,12 @@ static void tell_summary(const struct train *t)
                steps, text_count(count, tokens), r->seconds, text_count(count / r->seconds, rate),
                r->first_loss, r->last_loss);
     if (t->skipped)
-        printf("skipped %" PRIu64 " of them: gradients overflowed in fp16 at the loss scale they "
-               "had\n",
-               t->skipped);
+        printf("skipped %" PRIu64 " of them: gradients were not finite%s\n", t->skipped,
+               train_precision(t) == HST_PRECISION_FP16 ? " in fp16 at the loss scale they had"
+                                                        : "");
+    if (t->skipped_ever > t->skipped)
+        printf("skipped %" PRIu64 " of all %" PRIu64 " steps of the store\n", t->skipped_ever,
+               t->done);
     if (steps >= PREDICTED_AFTER)
         printf("%s\n", forecast_text(&r->prediction, r->step_s, forecast));
     if (t->options->export_directory)

@@ -13,6 +13,9 @@
 /* Those of the first kind decide what is trained on; the others may be changed on purpose. */
 static const char *const CHANGEABLE[] = {"lr ", "schedule ", "warmup ", "steps ", NULL};
 
+static const char *const ROPES[] = {
+    [ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3"};
+
 /* Of the model what its tensors' shapes do not say: those are the engine's to compare. */
 size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES])
 {
@@ -20,8 +23,8 @@ size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES])
     const struct llama_config *c = hf_model_config(t->source);
     const struct rope_config *r = &c->rope;
     int n = snprintf(text, TRAIN_CURSOR_BYTES,
-                     "model heads %u,%u,%u eps %.15g rope %d,%.15g,%.15g,%.15g,%.15g,%.15g\n",
-                     c->heads, c->kv_heads, c->head_dim, c->rms_norm_eps, (int)r->type, r->theta,
+                     "model heads %u,%u,%u eps %.15g rope %s,%.15g,%.15g,%.15g,%.15g,%.15g\n",
+                     c->heads, c->kv_heads, c->head_dim, c->rms_norm_eps, ROPES[r->type], r->theta,
                      r->factor, r->low_freq_factor, r->high_freq_factor, r->original_max_positions);
     n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n,
                   "tokens %" PRIu64 "\norder %s\nseed %" PRIu64 "\nseq-len %" PRIu64
@@ -51,41 +54,82 @@ static const char *find_line(const char *text, const char *line)
     return NULL;
 }
 
-/* Each line of `was` that is not in `is`: refused, or told where it may change. */
-static int compare(const struct train *t, const char *was, const char *is)
+/* The next line of `was` that is not in `is`, or null; *now: what is there instead, or null. */
+static const char *next_change(const char *was, const char *is, const char **now)
 {
     for (; *was; was += strcspn(was, "\n") + 1) {
-        const char *now = find_line(is, was);
-        int length = (int)strcspn(was, "\n");
-        int now_length = now ? (int)strcspn(now, "\n") : 0;
-        if (now && now_length == length && strncmp(was, now, (size_t)length) == 0)
-            continue;
-        bool may = is_changeable(was);
-        if (!may || !t->options->allow_config_change)
-            return fail(t->error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
-                        "the store was trained with '%.*s', this run has '%.*s'. Fix: the options "
-                        "of that run%s.",
-                        length, was, now_length, now ? now : "",
-                        may ? ", or --allow-config-change" : ", or another --store");
-        cli_warn(CLI_RESUME, "the run goes on with '%.*s' where it had '%.*s'", now_length,
-                 now ? now : "", length, was);
+        size_t length = strcspn(was, "\n");
+        *now = find_line(is, was);
+        if (!*now || strcspn(*now, "\n") != length || strncmp(was, *now, length) != 0)
+            return was;
     }
-    return 0;
+    return NULL;
+}
+
+struct change {
+    int was_length, now_length;
+    const char *was, *now;
+};
+
+static struct change change_of(const char *was, const char *now)
+{
+    return (struct change){(int)strcspn(was, "\n"), now ? (int)strcspn(now, "\n") : 0, was,
+                           now ? now : ""};
+}
+
+/* The text of a cursor; a longer one is not of this program. */
+static void cursor_text(const void *cursor, size_t bytes, char text[TRAIN_CURSOR_BYTES])
+{
+    bytes = bytes < TRAIN_CURSOR_BYTES ? bytes : 0;
+    if (bytes > 0)
+        memcpy(text, cursor, bytes);
+    text[bytes] = '\0';
+}
+
+bool train_accepts(void *context, uint64_t step, const void *cursor, size_t cursor_bytes)
+{
+    struct train *t = context;
+    char text[TRAIN_CURSOR_BYTES], is[TRAIN_CURSOR_BYTES];
+    const char *now, *was = text;
+    (void)step;
+    cursor_text(cursor, cursor_bytes, text);
+    train_cursor(t, is);
+    for (; (was = next_change(was, is, &now)) != NULL; was += strcspn(was, "\n") + 1) {
+        bool may = is_changeable(was);
+        if (may && t->options->allow_config_change)
+            continue;
+        struct change change = change_of(was, now);
+        fail(t->error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
+             "the store was trained with '%.*s', this run has '%.*s'. Fix: the options of that "
+             "run%s.",
+             change.was_length, change.was, change.now_length, change.now,
+             may ? ", or --allow-config-change" : ", or another --store");
+        return false;
+    }
+    return true;
+}
+
+static void tell_changes(const char *was, const char *is)
+{
+    const char *now;
+    for (; (was = next_change(was, is, &now)) != NULL; was += strcspn(was, "\n") + 1) {
+        struct change change = change_of(was, now);
+        cli_warn(CLI_RESUME, "the run goes on with '%.*s' where it had '%.*s'", change.now_length,
+                 change.now, change.was_length, change.was);
+    }
 }
 
 int train_resume(struct train *t)
 {
-    char was[TRAIN_CURSOR_BYTES], is[TRAIN_CURSOR_BYTES];
+    char cursor[TRAIN_CURSOR_BYTES], was[TRAIN_CURSOR_BYTES], is[TRAIN_CURSOR_BYTES];
     size_t bytes;
     uint64_t step;
-    int native = hst_engine_resume(t->engine, &step, was, sizeof was - 1, &bytes);
+    int native = hst_engine_resume(t->engine, &step, cursor, sizeof cursor, &bytes);
     if (native)
         return native;
-    was[bytes < sizeof was ? bytes : 0] = '\0'; /* a longer one is not of this program */
+    cursor_text(cursor, bytes, was);
     train_cursor(t, is);
-    native = step > 0 ? compare(t, was, is) : 0;
-    if (native)
-        return native;
+    tell_changes(was, is);
     t->began = t->done = t->version_step = step;
     if (!t->options->quiet)
         cli_note(CLI_RESUME, "going on after step %" PRIu64 " of %" PRIu64, step,

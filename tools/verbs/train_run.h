@@ -30,6 +30,7 @@ struct train {
     struct progress progress;
     uint64_t began, done;     /* steps: those of earlier runs, all that are made */
     uint64_t skipped;         /* of this run's */
+    uint64_t skipped_ever;    /* of all, those before a resume too */
     uint64_t version_step;    /* of the store's last version; HST_NO_VERSION */
     uint64_t nonfinite_count; /* of the weights that were read */
     char nonfinite_tensor[128];
@@ -52,6 +53,9 @@ int train_inputs_check(struct train *t);
 /** What is kept with a version, as text. Returns its bytes. */
 #define TRAIN_CURSOR_BYTES 1024u
 size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES]);
+/** An hst_config.accept of a struct train: whether this run may go on from one that left this.
+ * Where not, its error says why. */
+bool train_accepts(void *context, uint64_t step, const void *cursor, size_t cursor_bytes);
 /** Goes on from the store. Returns 0; -ENOENT, *t->error untouched, where nothing was committed. */
 int train_resume(struct train *t);
 

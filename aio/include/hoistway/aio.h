@@ -149,6 +149,9 @@ struct hst_aio_config {
        with -ETIMEDOUT, ten times as long with a sync in flight; 0: 120 s. Of operations: opening
        files waits for a drive as the system does */
     uint32_t timeout_ms;
+    /* other than 0: a directory without room for the probe's file is taken, for files that are
+       there already. Backends are then probed with a sync, O_DIRECT with an empty read */
+    uint32_t may_be_full;
 };
 
 enum { HST_AIO_REFUSAL_BYTES = 128 };

@@ -106,21 +106,14 @@ enum hst_precision {
 /** The optimizer's moments; bf16 changes the numbers (cpu_adam.h) and goes with weights in bf16. */
 enum hst_state { HST_STATE_DEFAULT = 0 /* fp32 */, HST_STATE_FP32 = 1, HST_STATE_BF16 = 2 };
 /**
- * When weights are updated where that depends on the norm of all gradients (clip, fp16). The bits
- * do not depend on it.
- *
- * DEFERRED    beside the forward of the next step
- * OPTIMISTIC  beside the backward, as if the norm did not clip; where it does, again beside the
- *             next forward. Needs a second slot of what it replaces: in memory room for weights and
- *             states twice, of what lives on NVMe the store's, with durability "step"
+ * When weights are updated that depend on the norm of all gradients (clip, fp16); no bit does.
+ * DEFERRED: beside the next forward. OPTIMISTIC: beside the backward, as if the norm did not clip,
+ * and where it does once more, beside the next forward; it needs a second slot of what it replaces:
+ * in memory weights and states twice, on NVMe durability "step". AUTO: the faster one, both are
+ * tried, where all lives on NVMe and every step is a version; else, or where one step in ten clips,
+ * deferred.
  */
-enum hst_update_time {
-    /* the one whose steps are faster, tried for some steps each, where weights and states live on
-       NVMe and every step is a version; deferred where they do not, or one step in ten clips */
-    HST_UPDATE_AUTO = 0,
-    HST_UPDATE_DEFERRED = 1,
-    HST_UPDATE_OPTIMISTIC = 2
-};
+enum hst_update_time { HST_UPDATE_AUTO = 0, HST_UPDATE_DEFERRED = 1, HST_UPDATE_OPTIMISTIC = 2 };
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
 
 /** An explicit zero where 0 means "the default". */
@@ -154,7 +147,7 @@ struct hst_config {
     /* 0: 0.01; HST_NONE: none. Applies to parameters flagged HST_PARAM_DECAY */
     double weight_decay;
     /* greatest global gradient norm; 0: 1.0; HST_NONE: no clipping, and the update is part of the
-       backward (not in fp16: all gradients are looked at first) */
+       backward (not in fp16 and with skip_nonfinite: all gradients are looked at first) */
     double clip;
     hst_log_fn *log; /* may be null */
     void *log_context;
@@ -195,6 +188,18 @@ struct hst_config {
      */
     uint32_t keep;
     uint64_t keep_every;
+    /*
+     * A step whose gradient norm is not finite is skipped in every precision, as in fp16, where
+     * else it ends the run (E701). No update is then made in the backward that can not be taken
+     * back, whatever `clip` says. A run may be resumed with or without it.
+     */
+    bool skip_nonfinite;
+    /*
+     * Asked by hst_engine_resume, before anything of the store is changed, of each version after
+     * step 0 that it may go on from: whether the client can, given that step's cursor. Null: yes.
+     */
+    bool (*accept)(void *context, uint64_t step, const void *cursor, size_t cursor_bytes);
+    void *accept_context;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 
@@ -205,7 +210,7 @@ struct hst_engine;
  * yet. The I/O backend is opened by seal, where anything lives on NVMe.
  * Errors: -EINVAL (also for a field that this version does not know), -ENOMEM, and those of the
  * store directory; config->error says which.
- * Ownership: the configuration and its strings are copied (log_context and error are borrowed).
+ * Ownership: the configuration and its strings are copied (error and the contexts are borrowed).
  */
 int hst_engine_create(const struct hst_config *config, struct hst_engine **engine);
 /**
@@ -369,8 +374,8 @@ int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader);
  * cursor_bytes   of the whole
  *
  * Errors: -ENOENT no version was ever committed (not sticky: load then); -EINVAL another model or
- * configuration than this one (the message names what); those of a store that can not be used
- * (E610 to E617), of which none has changed it; -EIO and the like.
+ * configuration than this one (the message names what), or hst_config.accept said no; those of a
+ * store that can not be used (E610 to E617), of which none has changed it; -EIO and the like.
  */
 int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, size_t capacity,
                       size_t *cursor_bytes);
@@ -482,20 +487,22 @@ struct hst_step_stats {
     struct {
         uint64_t hbm, dram, nvme;
     } peak; /* bytes */
-    /* fp16: the gradient norm was not finite at this step's loss scale (grad_norm neither): weights
+    /* fp16, and with skip_nonfinite: the gradient norm was not finite (grad_norm neither): weights
        and states stay as they were, and Adam does not count the step */
     bool skipped;
     double loss_scale;     /* of this step; 1 but in fp16 */
     uint64_t version_step; /* of the store's last version; HST_NO_VERSION: none */
+    uint64_t skipped_steps; /* ever, those before a resume too */
     enum hst_update_time update_time; /* deferred or optimistic; deferred without a clip, too */
     bool redone; /* the update was optimistic and the norm clipped: it is made once more */
 };
 /**
  * Norm, clip, update of every tile. Afterwards the step is part of the weights. The loss scale is
- * divided out in the update. In fp16 a step whose gradient norm is not finite is skipped, which is
- * no error: 0 with stats->skipped, and the next step has half the loss scale.
- * Errors: -EOVERFLOW the gradient norm is not finite (E701), in fp16 at a loss scale of 1: nothing
- * was updated, the error is sticky.
+ * divided out in the update. In fp16 and with skip_nonfinite a step whose gradient norm is not
+ * finite is skipped, which is no error: 0 with stats->skipped; in fp16 the next step has half the
+ * loss scale.
+ * Errors: -EOVERFLOW the gradient norm is not finite (E701; in fp16 at a loss scale of 1), and
+ * skip_nonfinite is not set: the error is sticky, the store's last version is as it was.
  */
 int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats);
 /**

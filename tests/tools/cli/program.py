@@ -108,13 +108,9 @@ class Program(Case):
         names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)
         self.assertEqual(sorted(names), sorted(
             'model data data-format token-dtype init steps batch-tokens seq-len lr betas eps '
-            'weight-decay clip schedule warmup seed order precision loss-scale state grain store '
-<<<<<<< HEAD
-            'hbm dram nvme durability update keep keep-every place threads device io resume '
-            'allow-config-change export log trace quiet'.split()))
-=======
-            'hbm dram nvme durability place threads device io resume allow-config-change '
-            'update export log trace quiet'.split()))
+            'weight-decay clip schedule warmup seed order precision loss-scale skip-nonfinite '
+            'state grain store hbm dram nvme durability update keep keep-every place threads '
+            'device io resume allow-config-change export log trace quiet'.split()))
 
     def test_explain_tells_what_the_page_tells(self):
         with open(PAGE, encoding='utf-8') as f:
@@ -137,7 +133,6 @@ class Program(Case):
         for typed in ('E999', 'E41', 'E4100', 'X410', '410x', '', '4 0', '\n410'):
             self.assert_refused(run('explain', typed), 402, 2,
                                 "'hoistway explain' alone lists them")
->>>>>>> hostile
 
     def test_results_that_can_not_be_written_are_a_failure(self):
         with open('/dev/full', 'w', encoding='ascii') as full:

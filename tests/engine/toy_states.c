@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "toy_states.h"
+
+#include "exec/tile_stream.h"
+
+#include <string.h>
+
+static void append(struct toy_states *states, const void *array, size_t bytes)
+{
+    if (bytes > 0)
+        memcpy(states->bytes + states->used, array, bytes);
+    states->used += bytes;
+}
+
+static int visit(struct hst_engine *engine, void *context, const struct tile_job *jobs,
+                 uint32_t count)
+{
+    const struct hst_update_bytes *bytes = &engine->update->bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct hst_update_arrays *a = &jobs[i].arrays;
+        const size_t n = jobs[i].range.elements;
+        append(context, a->weights, n * bytes->weights);
+        append(context, a->master, n * bytes->master);
+        append(context, a->m, n * bytes->m);
+        append(context, a->v, n * bytes->v);
+    }
+    return 0;
+}
+
+int toy_states(struct hst_engine *engine, struct toy_states *states)
+{
+    states->used = 0;
+    return tile_stream(engine, TILE_READ_WEIGHTS | TILE_READ_STATES, visit, states);
+}
