@@ -131,20 +131,14 @@ static int refuse_format(const struct hst_ckpt *ckpt, const char *what, struct h
 static int read_settings(struct hst_ckpt *ckpt, struct hst_error *error)
 {
     struct version_text text;
-    uint64_t precision = 0, state = 0;
     if (!version_text_split(&ckpt->looks[0].about.cursor, &text) ||
         text.settings_bytes >= sizeof ckpt->settings)
         return refuse_format(ckpt, "what stands beside its bytes is not this engine's", error);
     memcpy(ckpt->settings, text.settings, text.settings_bytes);
     ckpt->cursor = text.cursor;
     ckpt->cursor_bytes = text.cursor_bytes;
-    if (!version_text_number(ckpt->settings, "precision ", 10, &precision) ||
-        !version_text_number(ckpt->settings, "state ", 10, &state) ||
-        precision < HST_PRECISION_FP32 || precision > HST_PRECISION_FP16 ||
-        state > HST_STATE_BF16 || (state == HST_STATE_BF16 && precision != HST_PRECISION_BF16))
+    if (!version_settings_formats(ckpt->settings, &ckpt->precision, &ckpt->state))
         return refuse_format(ckpt, "its precision is none that is known", error);
-    ckpt->precision = (enum hst_precision)precision;
-    ckpt->state = (enum hst_state)state;
     ckpt->bytes = record_bytes(ckpt->precision, ckpt->state);
     return 0;
 }
@@ -398,7 +392,7 @@ int hst_ckpt_model(struct hst_ckpt *ckpt, struct hst_engine *engine, struct hst_
         return store_refuse(error, HST_E_VALUE, -EINVAL,
                             "the model of a store is described by an engine that is not sealed");
     if (engine->config.precision != ckpt->precision ||
-        !version_text_number(ckpt->settings, "parameters ", 16, &digest) ||
+        !version_settings_digest(ckpt->settings, &digest) ||
         digest != layout_digest(&engine->layout))
         return refuse(ckpt, HST_E_STORE_OTHER, -EINVAL,
                       "is of another model. Fix: the model that it was trained from", error);

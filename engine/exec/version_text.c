@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exec/version_text.h"
 
-#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,16 +23,88 @@ bool version_text_split(const struct store_cursor *cursor, struct version_text *
     return true;
 }
 
-bool version_text_number(const char *settings, const char *name, int base, uint64_t *number)
+/* ---- settings ---- */
+
+static const char *const PRECISIONS[] = {
+    [HST_PRECISION_FP32] = "fp32", [HST_PRECISION_BF16] = "bf16", [HST_PRECISION_FP16] = "fp16"};
+static const char *const STATES[] = {
+    [HST_STATE_DEFAULT] = "fp32", [HST_STATE_FP32] = "fp32", [HST_STATE_BF16] = "bf16"};
+
+enum { REAL_BYTES = 32 };
+
+/* With the fewest digits that give it back. */
+static const char *real_text(double x, char text[REAL_BYTES])
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, REAL_BYTES, "%.*g", digits, x);
+        if (strtod(text, NULL) == x)
+            break;
+    }
+    return text;
+}
+
+uint32_t version_settings_write(const struct hst_config *c, const struct layout *layout, char *text,
+                                size_t bytes)
+{
+    char real[5][REAL_BYTES];
+    int n = snprintf(
+        text, bytes,
+        "precision %s\nstate %s\ngrain %llu\nbatch-tokens %llu\nbetas %s,%s\neps %s\n"
+        "weight-decay %s\nclip %s\ntile-elements %u\nparameters %llu (digest "
+        "%016llx)\n",
+        PRECISIONS[c->precision], STATES[c->state], (unsigned long long)c->grain_tokens,
+        (unsigned long long)c->batch_tokens, real_text(c->beta1, real[0]),
+        real_text(c->beta2, real[1]), real_text(c->eps, real[2]),
+        real_text(c->weight_decay, real[3]), real_text(c->clip, real[4]), layout->tile_elements,
+        (unsigned long long)layout->parameters, (unsigned long long)layout_digest(layout));
+    return (uint32_t)n;
+}
+
+/* The value of the line with this name; NULL: no such line. */
+static const char *value_of(const char *settings, const char *name, size_t *bytes)
 {
     for (const char *line = settings; *line;
-         line += strcspn(line, "\n") + (strchr(line, '\n') != 0)) {
-        char *end;
-        if (strncmp(line, name, strlen(name)) != 0)
+         line += strcspn(line, "\n") + (strchr(line, '\n') != NULL)) {
+        if (strncmp(line, name, strlen(name)) != 0 || line[strlen(name)] != ' ')
             continue;
-        errno = 0;
-        *number = strtoull(line + strlen(name), &end, base);
-        return errno == 0 && *end == '\n';
+        line += strlen(name) + 1;
+        *bytes = strcspn(line, "\n");
+        return line;
     }
-    return false;
+    return NULL;
+}
+
+/* Which of the words is the value, but for the first, which stands for a default; 0: none is. */
+static int word_of(const char *settings, const char *name, const char *const *words, int count)
+{
+    size_t bytes = 0;
+    const char *value = value_of(settings, name, &bytes);
+    for (int i = 1; value && i < count; i++) {
+        if (strlen(words[i]) == bytes && memcmp(words[i], value, bytes) == 0)
+            return i;
+    }
+    return 0;
+}
+
+bool version_settings_formats(const char *settings, enum hst_precision *precision,
+                              enum hst_state *state)
+{
+    const int p = word_of(settings, "precision", PRECISIONS, HST_PRECISION_FP16 + 1);
+    const int s = word_of(settings, "state", STATES, HST_STATE_BF16 + 1);
+    if (!p || !s || (s == HST_STATE_BF16 && p != HST_PRECISION_BF16))
+        return false;
+    *precision = (enum hst_precision)p;
+    *state = (enum hst_state)s;
+    return true;
+}
+
+bool version_settings_digest(const char *settings, uint64_t *digest)
+{
+    size_t bytes = 0;
+    const char *value = value_of(settings, "parameters", &bytes);
+    unsigned long long parameters, read;
+    if (!value || sscanf(value, "%llu (digest %16llx)", &parameters, &read) != 2)
+        return false;
+    *digest = read;
+    return true;
 }

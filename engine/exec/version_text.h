@@ -3,7 +3,10 @@
 #define HOISTWAY_ENGINE_EXEC_VERSION_TEXT_H
 /* What stands beside a version's bytes: [length u32][settings, lines "name value"][client's
    cursor]. Pure. */
+#include "plan/layout.h"
 #include "store/format.h"
+
+enum { VERSION_SETTINGS_BYTES = 1024 };
 
 struct version_text {
     const char *settings; /* not terminated */
@@ -14,7 +17,17 @@ struct version_text {
 
 /** Parts of what a cursor holds. False: this engine has not written it. */
 bool version_text_split(const struct store_cursor *cursor, struct version_text *text);
-/** The number of a line of terminated settings: name "precision ". False: no such line. */
-bool version_text_number(const char *settings, const char *name, int base, uint64_t *number);
+
+/**
+ * The lines that a resumed run must have too, terminated, in the words of the command line. Returns
+ * their length, < bytes; bytes: VERSION_SETTINGS_BYTES or more.
+ */
+uint32_t version_settings_write(const struct hst_config *config, const struct layout *layout,
+                                char *text, size_t bytes);
+/** The formats that terminated settings name. False: none that is known. */
+bool version_settings_formats(const char *settings, enum hst_precision *precision,
+                              enum hst_state *state);
+/** The layout_digest of terminated settings. False: they have none. */
+bool version_settings_digest(const char *settings, uint64_t *digest);
 
 #endif

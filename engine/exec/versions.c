@@ -235,51 +235,12 @@ void versions_step_ended(struct hst_engine *engine, double step_s)
 
 /* ---- what a version says beside the bytes ---- */
 
-static const char *const PRECISIONS[] = {
-    [HST_PRECISION_FP32] = "fp32", [HST_PRECISION_BF16] = "bf16", [HST_PRECISION_FP16] = "fp16"};
-static const char *const STATES[] = {
-    [HST_STATE_DEFAULT] = "fp32", [HST_STATE_FP32] = "fp32", [HST_STATE_BF16] = "bf16"};
-
-enum { REAL_BYTES = 32 };
-
-/* With the fewest digits that give it back. */
-static const char *real_text(double x, char text[REAL_BYTES])
-{
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, REAL_BYTES, "%.*g", digits, x);
-        if (strtod(text, NULL) == x)
-            break;
-    }
-    return text;
-}
-
-/* The lines that a resumed run must have too, before the client's cursor; in the words of the
- * command line. */
-static uint32_t describe(const struct hst_engine *engine, char *text, size_t bytes)
-{
-    const struct hst_config *c = &engine->config;
-    char real[5][REAL_BYTES];
-    int n =
-        snprintf(text, bytes,
-                 "precision %s\nstate %s\ngrain %llu\nbatch-tokens %llu\nbetas %s,%s\neps %s\n"
-                 "weight-decay %s\nclip %s\ntile-elements %u\nparameters %llu (digest "
-                 "%016llx)\n",
-                 PRECISIONS[c->precision], STATES[c->state], (unsigned long long)c->grain_tokens,
-                 (unsigned long long)c->batch_tokens, real_text(c->beta1, real[0]),
-                 real_text(c->beta2, real[1]), real_text(c->eps, real[2]),
-                 real_text(c->weight_decay, real[3]), real_text(c->clip, real[4]),
-                 engine->layout.tile_elements, (unsigned long long)engine->layout.parameters,
-                 (unsigned long long)layout_digest(&engine->layout));
-    return (uint32_t)n;
-}
-
-enum { DESCRIPTION_BYTES = 1024 };
-
 /* [length u32][description][client's cursor] */
 static void encode_cursor(const struct hst_engine *engine, const struct version_note *note,
                           struct store_cursor *cursor, unsigned char *opaque)
 {
-    uint32_t length = describe(engine, (char *)opaque + sizeof length, DESCRIPTION_BYTES);
+    uint32_t length = version_settings_write(
+        &engine->config, &engine->layout, (char *)opaque + sizeof length, VERSION_SETTINGS_BYTES);
     memcpy(opaque, &length, sizeof length);
     memcpy(opaque + sizeof length + length, note->cursor, note->cursor_bytes);
     *cursor = (struct store_cursor){
@@ -314,9 +275,9 @@ static int decode_cursor(struct hst_engine *engine, const struct store_cursor *c
 {
     struct versions *v = &engine->versions;
     struct version_note *note = &v->last;
-    char is[DESCRIPTION_BYTES], was[DESCRIPTION_BYTES] = "";
+    char is[VERSION_SETTINGS_BYTES], was[VERSION_SETTINGS_BYTES] = "";
     struct version_text text;
-    describe(engine, is, sizeof is);
+    version_settings_write(&engine->config, &engine->layout, is, sizeof is);
     if (!version_text_split(cursor, &text) || text.settings_bytes >= sizeof was ||
         text.cursor_bytes > VERSIONS_CURSOR_BYTES)
         return engine_fail(engine, HST_E_STORE_FORMAT, -EINVAL,
@@ -341,7 +302,7 @@ static int begin(struct hst_engine *engine, const struct version_note *note)
 {
     struct versions *v = &engine->versions;
     struct store_cursor cursor;
-    unsigned char opaque[sizeof(uint32_t) + DESCRIPTION_BYTES + VERSIONS_CURSOR_BYTES];
+    unsigned char opaque[sizeof(uint32_t) + VERSION_SETTINGS_BYTES + VERSIONS_CURSOR_BYTES];
     end_copy(engine, true); /* it was promised before there was a copy to wait for */
     encode_cursor(engine, note, &cursor, opaque);
     v->making = note->step;

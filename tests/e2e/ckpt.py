@@ -425,7 +425,7 @@ class Keep(Case):
         mount = ['unshare', '--mount', '--map-root-user', 'sh', '-c']
         os.mkdir(self.path('small'))
         size = subprocess.run(
-            [*mount, 'mount -t tmpfs -o size=26m none "$0" && exec "$@"', self.path('small'),
+            [*mount, 'mount -t tmpfs -o size=28m none "$0" && exec "$@"', self.path('small'),
              PROGRAM, *self.command(self.path('small/store'), '--keep=1', '--keep-every=1',
                                     '--io=threads', '--export', self.path('e'))],
             capture_output=True, text=True, timeout=60, check=False)

@@ -30,7 +30,7 @@ IO_URING_SETUP = 425  # the same number on every architecture
 FCNTL = 72 if platform.machine() == 'x86_64' else 25
 
 
-def command(store, *more, steps=2, model=MODEL):
+def command(store, *more, steps=2, batch=48, model=MODEL):
     return [
         PROGRAM,
         'train',
@@ -49,7 +49,7 @@ def command(store, *more, steps=2, model=MODEL):
         '--seq-len',
         '24',
         '--batch-tokens',
-        '48',
+        str(batch),
         '--place',
         'states=nvme,weights=nvme',
         *more,
@@ -288,10 +288,11 @@ class Failures(unittest.TestCase):
         child.stderr.close()
         self.assertEqual(os.listdir(self.store), [])
 
-    def interrupt_after(self, lines, *signals):
+    def interrupt_after(self, lines, *signals, batch=48):
         """Signals once so many lines were told. -> exit code, all lines."""
         child = subprocess.Popen(
-            command(self.store, '--export', self.export, '--log', self.log, steps=12),
+            command(self.store, '--export', self.export, '--log', self.log, steps=12,
+                    batch=batch),
             stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True)
         told = [child.stdout.readline() for _ in range(lines)]
         for number in signals:
@@ -323,7 +324,7 @@ class Failures(unittest.TestCase):
     def test_a_second_interrupt_does_not_wait(self):
         self.export = os.path.join(self.folder, 'export')
         self.log = os.path.join(self.folder, 'log.jsonl')
-        code, told = self.interrupt_after(3, signal.SIGINT, signal.SIGTERM)
+        code, told = self.interrupt_after(12, signal.SIGINT, signal.SIGTERM, batch=48000)
         self.assertEqual(code, 130, told)
         self.assertNotIn('stopped', told)
         self.assertEqual(os.listdir(self.store) if os.path.exists(self.store) else [], [])

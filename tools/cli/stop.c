@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/stop.h"
 
+#include <stdatomic.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t asked;
+static atomic_flag seen = ATOMIC_FLAG_INIT; /* two threads may take one signal each at once */
 
 static void on_signal(int number)
 {
-    if (asked)
+    if (atomic_flag_test_and_set(&seen))
         _exit(CLI_EXIT_STOPPED_AT_ONCE);
     asked = number;
 }
