@@ -78,6 +78,7 @@ static void on_a_small_disk(void)
     const struct hst_aio_config full = {.size = sizeof full, .may_be_full = 1};
     CHECK(hst_aio_open(&full, directory, &aio, &info) == 0); /* for what is there already */
     CHECK(hst_aio_file_open(aio, path, 0, 12 * MIB, &file) == 0);
+    hst_aio_file_close(&file);
     CHECK(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, 0, &file) == -EINVAL);
     CHECK(hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, 8 * MIB, &file) == -ENOSPC);
     hst_aio_close(&aio);

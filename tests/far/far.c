@@ -9,8 +9,10 @@
  *   delay:SEED   each comes after other work, more or less of it
  *   refuse:N     the N-th is refused
  *   fail:N       the N-th is taken and fails when its turn comes
+ *   pace:GFLOPS  copies stay, but products of matrices and attention give zeros, and take
+ *                the time that they would at this rate, not the processor: as a GPU does
  */
-#include "base.h"
+#include "host/host.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -18,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { FAR_BYTES = 256 << 20, DELAYS_MOST = 16, DELAY_BYTES = 256 << 10, STREAMS = 8 };
 
@@ -30,6 +33,7 @@ static struct {
     unsigned refuse_at, fail_at, copies;
     struct hst_stream *streams[STREAMS];
 } trouble;
+static double pace_flops;                           /* per second; 0: computes */
 static unsigned char scratch[STREAMS][DELAY_BYTES]; /* that delays write, a stream each */
 
 /* splitmix64 */
@@ -87,13 +91,78 @@ static int far_copy(struct hst_stream *stream, void *dst, const void *src, size_
     return rc ? rc : behind->stream_copy(stream, dst, src, size_bytes);
 }
 
+/* ---- at a pace ---- */
+
+static void pace(double flops)
+{
+    const double seconds = flops / pace_flops;
+    struct timespec wait = {.tv_sec = (time_t)seconds};
+    wait.tv_nsec = (long)(1e9 * (seconds - (double)wait.tv_sec));
+    while (nanosleep(&wait, &wait))
+        ;
+}
+
+static int paced_matmul(struct host_dev *dev, const void *args)
+{
+    (void)dev;
+    const struct hst_matmul *a = args;
+    const size_t bytes = hst_dtype_bytes(a->c.dtype);
+    for (size_t row = 0; row < a->m && !a->accumulate; row++)
+        memset((char *)a->c.data + row * a->c.ld * bytes, 0, a->n * bytes);
+    pace(2.0 * (double)a->m * (double)a->n * (double)a->k);
+    return 0;
+}
+
+static double attention_flops(const struct hst_attention *a)
+{
+    return 2.0 * (double)(a->batch * a->heads) * (double)a->seq * (double)a->seq *
+           (double)a->head_dim;
+}
+
+static int paced_attention(struct host_dev *dev, const void *args)
+{
+    (void)dev;
+    const struct hst_attention *a = args;
+    const size_t rows = a->batch * a->seq * a->heads;
+    memset(a->o, 0, rows * a->head_dim * hst_dtype_bytes(a->dtype));
+    memset(a->lse, 0, rows * sizeof *a->lse);
+    pace(attention_flops(a));
+    return 0;
+}
+
+static int paced_attention_backward(struct host_dev *dev, const void *args)
+{
+    (void)dev;
+    const struct hst_attention_backward *b = args;
+    const struct hst_attention *a = &b->forward;
+    const size_t row_bytes = a->head_dim * hst_dtype_bytes(a->dtype);
+    memset(b->dq, 0, a->batch * a->seq * a->heads * row_bytes);
+    memset(b->dk, 0, a->batch * a->seq * a->kv_heads * row_bytes);
+    memset(b->dv, 0, a->batch * a->seq * a->kv_heads * row_bytes);
+    pace(2.5 * attention_flops(a));
+    return 0;
+}
+
+static void take_pace(struct host_dev *host)
+{
+    static struct host_math paced;
+    paced = *host->math;
+    paced.matmul = paced_matmul;
+    paced.attention = paced_attention;
+    paced.attention_backward = paced_attention_backward;
+    host->math = &paced;
+}
+
 static void read_trouble(void)
 {
     const char *words = getenv("HOISTWAY_FAR");
+    double gflops = 0;
     memset(&trouble, 0, sizeof trouble);
     if (words && sscanf(words, "delay:%llu", &trouble.delay_seed) != 1 &&
-        sscanf(words, "refuse:%u", &trouble.refuse_at) != 1)
-        sscanf(words, "fail:%u", &trouble.fail_at);
+        sscanf(words, "refuse:%u", &trouble.refuse_at) != 1 &&
+        sscanf(words, "fail:%u", &trouble.fail_at) != 1)
+        sscanf(words, "pace:%lf", &gflops);
+    pace_flops = 1e9 * gflops;
 }
 
 static void far_info(struct hst_dev *dev, struct hst_dev_info *info)
@@ -156,6 +225,8 @@ static int far_open(const struct hst_dev_config *config, struct hst_dev **dev,
         return rc;
     }
     read_trouble();
+    if (pace_flops > 0)
+        take_pace(host_dev_of(host));
     behind = host->ops;
     table = *host->ops;
     table.name = "far";

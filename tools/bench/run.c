@@ -46,7 +46,7 @@ static int open_engine(struct bench_run *run, const struct bench_run_in *in,
     const struct hst_config *config =
         hst_config(.store = in->store, .place = in->place, .clip = in->clip,
                    .durability = in->durability ? in->durability : "none",
-                   .update_time = in->update_time, .threads = in->threads,
+                   .update_time = in->update_time, .device = in->device, .threads = in->threads,
                    .precision = HST_PRECISION_FP32, .batch_tokens = sizes.batch_tokens,
                    .grain_tokens = sizes.grain_tokens, .error = error);
     rc = hst_engine_create(config, &run->engine);

@@ -22,6 +22,7 @@ struct bench_run_in {
     const char *durability; /* null: none */
     double clip;            /* as in struct hst_config */
     enum hst_update_time update_time;
+    const char *device; /* null: host */
 };
 
 struct bench_run {

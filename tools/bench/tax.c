@@ -48,8 +48,14 @@ static int open_all(struct bench *b, const struct bench_tax_in *in, struct hst_e
         if (n >= (int)sizeof store)
             return fail(error, FAIL_USAGE, -ENAMETOOLONG,
                         "the --store directory's name is too long");
-        const struct bench_run_in run = {in->batch_tokens, in->threads, store,          of->place,
-                                         of->durability,   of->clip,    of->update_time};
+        const struct bench_run_in run = {.batch_tokens = in->batch_tokens,
+                                         .threads = in->threads,
+                                         .store = store,
+                                         .place = of->place,
+                                         .durability = of->durability,
+                                         .clip = of->clip,
+                                         .update_time = of->update_time,
+                                         .device = in->device};
         int rc = bench_run_open(&b->runs[c], &run, error);
         if (rc)
             return rc;

@@ -15,7 +15,8 @@ struct bench_tax_in {
     enum bench_tax_kind kind;
     uint64_t rounds, batch_tokens;
     uint32_t threads;
-    const char *store; /* BENCH_TAX_UPDATES leaves a store in a folder of it for each case */
+    const char *device; /* null: host */
+    const char *store;  /* BENCH_TAX_UPDATES leaves a store in a folder of it for each case */
 };
 
 struct bench_tax_case {

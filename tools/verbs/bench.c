@@ -48,6 +48,13 @@ static const struct hst_option bench_table[] = {
      .least = 1,
      .greatest = 1024,
      .help = "worker threads"},
+    {.name = "device",
+     .group = "placement",
+     .type = HST_OPTION_TEXT,
+     .offset = offsetof(struct bench_options, step.run.device),
+     .argument = "NAME",
+     .default_text = "host",
+     .help = "what computes, with --tax or --updates"},
     {.name = "store",
      .group = "placement",
      .type = HST_OPTION_TEXT,
@@ -149,8 +156,12 @@ static int measure_tax(const struct bench_options *o, struct hst_error *error)
         return fail(error, FAIL_USAGE, -EINVAL,
                     "--tax and --updates need --store, and set the homes themselves. Fix: --store "
                     "DIR without --place.");
-    const struct bench_tax_in in = {o->updates ? BENCH_TAX_UPDATES : BENCH_TAX_HOMES, step->steps,
-                                    step->run.batch_tokens, step->run.threads, step->run.store};
+    const struct bench_tax_in in = {.kind = o->updates ? BENCH_TAX_UPDATES : BENCH_TAX_HOMES,
+                                    .rounds = step->steps,
+                                    .batch_tokens = step->run.batch_tokens,
+                                    .threads = step->run.threads,
+                                    .device = step->run.device,
+                                    .store = step->run.store};
     int rc = bench_tax(&in, cases, error);
     if (rc)
         return rc;
@@ -244,6 +255,11 @@ static int bench_verb_step(int argc, char **argv)
         cli_help(&verb, stdout);
         return CLI_EXIT_OK;
     }
+    if (rc == 0 && options.step.run.device && !options.tax && !options.updates)
+        rc = fail(
+            &error, FAIL_USAGE, -EINVAL,
+            "--device goes with --tax or --updates: the others measure the host. Fix: leave it "
+            "out");
     if (rc == 0)
         rc = options.predict                  ? measure_forecast(&options, &error)
              : options.tax || options.updates ? measure_tax(&options, &error)
