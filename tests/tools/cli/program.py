@@ -101,6 +101,10 @@ class Program(Case):
         self.assert_refused(run('bench', 'kernels', '--only', 'copy'), 402, 2, 'copies')
         self.assert_refused(run('bench', 'kernels', '--device', 'nothing'), 201, 1, 'nothing')
 
+    def test_bench_step_measures_a_device_only_by_turns(self):
+        self.assert_refused(run('bench', 'step', '--device', 'cuda'), 401, 2, '--tax or --updates')
+        self.assert_refused(run('bench', 'step', '--updates'), 401, 2, '--store')
+
     def test_bench_alone_says_what_it_measures(self):
         self.assert_refused(run('bench'), 401, 2, 'can measure: step, kernels, adam')
 
