@@ -306,6 +306,66 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
     return -1;
 }
 
+/* A disk without a block for a directory as long as the copy of step 2 is there. */
+static bool full;
+
+int __real_mkdirat(int at, const char *name, mode_t mode);
+int __wrap_mkdirat(int at, const char *name, mode_t mode);
+int __wrap_mkdirat(int at, const char *name, mode_t mode)
+{
+    char kept[64];
+    snprintf(kept, sizeof kept, "%s/one/step-2", root);
+    if (!full || access(kept, F_OK) < 0)
+        return __real_mkdirat(at, name, mode);
+    errno = ENOSPC;
+    return -1;
+}
+
+static void count_kept(void *context, enum hst_log_level level, const char *message)
+{
+    int *counts = context;
+    (void)level;
+    counts[0] += strncmp(message, "I623", 4) == 0;
+    counts[1] += strncmp(message, "W623", 4) == 0;
+}
+
+static void run_with_copies(struct hst_engine *engine, int steps)
+{
+    struct hst_step_stats stats;
+    for (int s = 1; s <= steps; s++) {
+        toy_must(engine, toy_step(engine, &stats));
+        toy_must(engine, hst_engine_drain(engine, &stats));
+    }
+}
+
+static void where_a_disk_is_full_the_oldest_goes_first_if_it_would_go_anyway(void **state)
+{
+    (void)state;
+    for (uint32_t count = 1; count <= 2; count++) {
+        uint64_t steps[4], damaged = 99;
+        int told[2] = {0};
+        empty_root();
+        struct hst_engine *engine =
+            toy_created(OF_RUN(.store = in_root("one"), .precision = HST_PRECISION_BF16,
+                               .durability = "step", .place = "states=nvme,weights=nvme",
+                               .keep = count, .keep_every = 2, .log = count_kept,
+                               .log_context = told));
+        toy_must(engine, toy_seal_and_load(engine));
+        full = true;
+        run_with_copies(engine, 5);
+        hst_engine_destroy(&engine);
+        full = false;
+        assert_int_equal(hst_ckpt_kept(in_root("one"), steps, 4), 1);
+        assert_int_equal(steps[0], count == 1 ? 4 : 2);
+        assert_int_equal(told[0], count == 1 ? 2 : 1);
+        assert_int_equal(told[1], count == 1 ? 0 : 1);
+        struct hst_ckpt *ckpt = opened_at("one", steps[0]);
+        must(hst_ckpt_verify(ckpt, NULL, &damaged, &error));
+        assert_int_equal(damaged, 0);
+        hst_ckpt_close(&ckpt);
+    }
+}
+
 static void no_version_follows_the_one_that_is_being_copied(void **state)
 {
     (void)state;
@@ -343,6 +403,7 @@ int main(void)
         cmocka_unit_test(there_are_no_more_ranks_than_tiles),
         cmocka_unit_test(what_is_stopped_leaves_nothing),
         cmocka_unit_test(what_is_not_held_or_not_described_is_not_read),
+        cmocka_unit_test(where_a_disk_is_full_the_oldest_goes_first_if_it_would_go_anyway),
         cmocka_unit_test(no_version_follows_the_one_that_is_being_copied),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);

@@ -166,6 +166,8 @@ static int run(struct cli_verb *verb, int argc, char **argv, struct options *opt
         .size = sizeof config, .store = store, .step = options->step, .hold = true};
     native = native ? native : hst_ckpt_open(&config, &ckpt, &error);
     native = native ? native : work(options, ckpt, &error);
+    if (native == -ECANCELED)
+        return CLI_EXIT_STOPPED_AT_ONCE;
     return native ? cli_fail(&error) : CLI_EXIT_OK;
 }
 
