@@ -345,11 +345,10 @@ static void where_a_disk_is_full_the_oldest_goes_first_if_it_would_go_anyway(voi
         uint64_t steps[4], damaged = 99;
         int told[2] = {0};
         empty_root();
-        struct hst_engine *engine =
-            toy_created(OF_RUN(.store = in_root("one"), .precision = HST_PRECISION_BF16,
-                               .durability = "step", .place = "states=nvme,weights=nvme",
-                               .keep = count, .keep_every = 2, .log = count_kept,
-                               .log_context = told));
+        struct hst_engine *engine = toy_created(
+            OF_RUN(.store = in_root("one"), .precision = HST_PRECISION_BF16, .durability = "step",
+                   .place = "states=nvme,weights=nvme", .keep = count, .keep_every = 2,
+                   .log = count_kept, .log_context = told));
         toy_must(engine, toy_seal_and_load(engine));
         full = true;
         run_with_copies(engine, 5);
