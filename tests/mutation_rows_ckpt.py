@@ -64,7 +64,8 @@ mutate(
      'rc = store_directory_is_empty(&directory, t->error);', 'rc = 0;'),
     ('damage is not copied', 'if (part->error)'),
     ('what failed leaves no file', '(void)unlink(path);', ''),
-    ('what failed leaves no directory', 'if (t->made[d])\n            (void)rmdir', 'if (0)\n            (void)rmdir'),
+    ('what failed leaves no directory',
+     'if (t->made[d])\n            (void)rmdir', 'if (0)\n            (void)rmdir'),
     ('ranks are of one store', '.agreed = &t->agreed,', ''),
     ('the cursor comes along', '&t->ckpt->looks[0].about.cursor', '&(struct store_cursor){0}'),
 )
