@@ -45,7 +45,6 @@ mutate(
 mutate(
     'engine/ckpt/read.c', CKPT,
     ('bytes are compared with their hashes', '.hashes = look_hashes(look, entry),', ''),
-    ('what was never written is zeros', 'if (entry->flags & STORE_ZERO)'),
     ('what a visit writes on is waited for',
      'const int rc = extents_wait(r->reading->sink, &slot->part.write);', 'const int rc = 0;'),
     ('the watch can end it',
@@ -74,16 +73,12 @@ mutate(
     'engine/ckpt/save.c', CKPT,
     ('damage is not exported', 'if (part->error)'),
     ('weights in fp16 follow from their masters', 'if (!s->weights)'),
-    ('without a model nothing is saved', 'if (!ckpt->model)'),
 )
 
 mutate(
     'engine/ckpt/verify.c', CKPT,
-    ('blocks are compared', 'XXH3_64bits(v->block, bytes) == hash ? 0 : -EBADMSG', '0'),
     ('an element of states has its place in the record',
      'else if (at >= record.v_at)', 'else if (0)'),
-    ('the tensor is that of the element',
-     'range.offset += element_of(ckpt, extent, at, range.elements);', ''),
 )
 
 mutate(

@@ -427,6 +427,8 @@ class Keep(Case):
         kept = self.steps(','.join(folders))
         self.assertEqual(len(kept), 2)
         self.assertEqual(self.steps(','.join(folders), 'committed'), [24])
+        told = json.loads(self.good('ckpt', 'list', '--json', *folders))
+        self.assertEqual({v['state'] for v in told['versions']}, {'clean'})
         for folder in folders:
             names = sorted(os.listdir(folder))
             self.assertEqual([n for n in names if n.startswith('step-')],

@@ -199,19 +199,6 @@ static void there_and_back_no_extent_changes(void **state)
     }
 }
 
-/* Fresh states have no bytes in a version, nor hashes that would fit. */
-static void what_was_never_written_is_zeros_everywhere(void **state)
-{
-    (void)state;
-    empty_root();
-    train(HST_PRECISION_BF16, in_root("one"), 0, &oracle);
-    const uint64_t digest = digest_of("one");
-    reshard("one", 2, "two");
-    check_ranks("two", 2);
-    assert_true(digest_of("two") == digest);
-    check_weights("two", HST_PRECISION_BF16);
-}
-
 static void there_are_no_more_ranks_than_tiles(void **state)
 {
     (void)state;
@@ -587,7 +574,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back_no_extent_changes),
-        cmocka_unit_test(what_was_never_written_is_zeros_everywhere),
         cmocka_unit_test(there_are_no_more_ranks_than_tiles),
         cmocka_unit_test(what_is_stopped_leaves_nothing),
         cmocka_unit_test(what_is_not_held_or_not_described_is_not_read),
