@@ -76,21 +76,13 @@ mutate(
 )
 
 mutate(
-    'engine/ckpt/verify.c', CKPT,
-    ('an element of states has its place in the record',
-     'else if (at >= record.v_at)', 'else if (0)'),
-)
-
-mutate(
     'engine/ckpt/kept.c', CKPT,
-    ('the name is what a step is written as', 'strcmp(same, name) == 0', 'true'),
     ('copies are told in their order',
      'return (x > y) - (x < y);', 'return (x < y) - (x > y);'),
 )
 
 mutate(
     'engine/ckpt/keep.c', CKPT,
-    ('what was cut off is removed', 'is_forming(e->d_name) ||', ''),
     ('no more are kept than wanted', '(void)remove_oldest(c, count);', ''),
     ('the oldest goes', 'i < most && count - i > left', 'i < 0 && count - i > left'),
     ('the oldest makes room', 'if (is_full(rc) && remove_oldest(c, count - 1))'),
@@ -98,19 +90,12 @@ mutate(
     ('space is looked at', 'if (free_bytes < needed[d] + PART_BYTES)'),
     ('the other drives\' directories get their names too',
      'for (uint32_t d = c->keep->config.drives; d-- > 0;) {', 'for (uint32_t d = 1; d-- > 0;) {'),
-    ('the tables are written twice', 'copy < 2 && rc == 0', 'copy < 1 && rc == 0'),
-    ('a copy is of a store that was closed', '.state = STORE_CLEAN,', '.state = STORE_OPEN,'),
-    ('a copy that is under way is told', 'return keep->begun && !atomic_load(&keep->finished);',
-     'return false;'),
 )
 
 mutate(
     'engine/store/look.c', CKPT,
-    ('a store that a run has is told', 'look->in_use = look->in_use || (!locked &&',
-     'look->in_use = look->in_use || (0 &&'),
     ('a killed one\'s requests are waited for',
      'hold && !locked && errno == EWOULDBLOCK && i < HOLD_TRIES', '0 && i < HOLD_TRIES'),
-    ('who only looks holds no lock', 'if (locked && !hold)'),
     ('a store in use is not read', 'if (locked || !hold)', 'if (1)'),
     ('a superblock that is whole is needed',
      'if (!store_choose_superblock(&all, &look->newest, &trusted))',
@@ -118,12 +103,5 @@ mutate(
     ('whether it was closed in order is told',
      'look->clean = !store_must_verify(&look->newest, trusted, look->newest.cur.version);',
      'look->clean = true;'),
-    ('the second copy of a manifest is as good',
-     'if (flaw[0].error && flaw[1].error == 0)'),
-    ('damaged copies of superblocks are told', 'look->damaged_copies += bad;\n    look->clean',
-     'look->clean'),
-    ('damaged copies of headers are told', 'look->damaged_copies += bad_copies[d] > 0;', ''),
-    ('damaged copies of manifests are told',
-     'look->damaged_copies += bad; /* of the newest */', ''),
     ('an extent is in its slot', 'entry->slot * look->headers[entry->drive].slot_bytes', '0'),
 )
