@@ -26,8 +26,9 @@ static int refuse(const struct hst_ckpt *ckpt, int code, int native, const char 
 
 static int no_memory(struct hst_error *error)
 {
-    return store_refuse(error, HST_E_BUDGET, -ENOMEM,
-                        "no memory for the store's tables. Fix: end other programs");
+    (void)store_refuse(error, HST_E_BUDGET, -ENOMEM,
+                       "no memory for the store's tables. Fix: end other programs");
+    return -ENOMEM;
 }
 
 /* ---- directories ---- */

@@ -46,9 +46,14 @@ struct copying {
     struct hst_error *error;
 };
 
+static bool is_full(int native)
+{
+    return native == -ENOSPC || native == -EDQUOT;
+}
+
 static int refuse(struct copying *c, uint32_t d, int native, const char *what)
 {
-    const bool full = native == -ENOSPC || native == -EDQUOT;
+    const bool full = is_full(native);
     return store_refuse(
         c->error, full ? HST_E_DISK_SPACE : HST_E_WRITE, native, "%s in %s failed: %s. Fix: %s",
         what, c->directories[d].path, strerror(-native),
@@ -192,21 +197,24 @@ static int copy_range(struct copying *c, uint32_t d, uint64_t offset, uint64_t b
     return 0;
 }
 
-/* The run's memory is planned: pages of a copy are not to crowd it. */
-static void let_go(struct copying *c, uint32_t d, uint64_t offset, uint64_t bytes)
+/* The run's memory is planned: pages of a copy are not to crowd it. A sync that failed is not told
+   a second time: its error ends the copy. */
+static int let_go(struct copying *c, uint32_t d, uint64_t offset, uint64_t bytes)
 {
     if (c->clone[d])
-        return;
+        return 0;
     if (c->dirty_bytes[d] == 0)
         c->dirty_from[d] = offset;
     c->dirty_bytes[d] += bytes;
     if (c->dirty_bytes[d] < DIRTY_BYTES)
-        return;
+        return 0;
     const off_t from = (off_t)c->dirty_from[d], end = (off_t)(offset + bytes);
-    (void)fdatasync(c->to[d]); /* its error comes again at the end */
+    if (fdatasync(c->to[d]) < 0)
+        return -errno;
     (void)posix_fadvise(c->to[d], from, end - from, POSIX_FADV_DONTNEED);
     (void)posix_fadvise(c->look.fds[d], from, end - from, POSIX_FADV_DONTNEED);
     c->dirty_bytes[d] = 0;
+    return 0;
 }
 
 static bool has_bytes(const struct store_entry *entry)
@@ -224,10 +232,10 @@ static int copy_extents(struct copying *c)
         if (atomic_load(&c->keep->stop))
             return store_refuse(c->error, HST_E_WRITE, -ECANCELED, "the run ended meanwhile");
         const uint64_t offset = look_offset(&c->look, &entry);
-        const int rc = copy_range(c, entry.drive, offset, entry.bytes);
+        int rc = copy_range(c, entry.drive, offset, entry.bytes);
+        rc = rc ? rc : let_go(c, entry.drive, offset, entry.bytes);
         if (rc)
             return refuse(c, entry.drive, rc, "copying");
-        let_go(c, entry.drive, offset, entry.bytes);
         c->keep->done.bytes += entry.bytes;
     }
     return 0;
@@ -354,15 +362,39 @@ static int open_all(struct copying *c)
     return rc;
 }
 
-static void close_all(struct copying *c)
+static void close_files(struct copying *c)
 {
     for (uint32_t d = 0; d < c->keep->config.drives; d++) {
         if (c->to[d] >= 0)
             close(c->to[d]);
-        store_directory_close(&c->directories[d]);
+        c->to[d] = -1;
     }
+}
+
+static void close_all(struct copying *c)
+{
+    close_files(c);
+    for (uint32_t d = 0; d < c->keep->config.drives; d++)
+        store_directory_close(&c->directories[d]);
     look_close(&c->look);
     free(c->part);
+}
+
+static int make_files(struct copying *c, const char *forming)
+{
+    int rc = 0;
+    for (uint32_t d = 0; d < c->keep->config.drives && rc == 0; d++)
+        rc = make_file(c, d, forming);
+    return rc ? rc : check_space(c);
+}
+
+/* A second time, where what would go anyway was in the way. */
+static int make_files_again(struct copying *c, const char *forming)
+{
+    close_files(c);
+    remove_leftovers(c);
+    *c->error = (struct hst_error){0};
+    return make_files(c, forming);
 }
 
 static int make_copy(struct copying *c)
@@ -377,11 +409,9 @@ static int make_copy(struct copying *c)
     remove_leftovers(c);
     if (is_there(&c->directories[0], name))
         return 0; /* of the run before: the same bytes */
-    for (uint32_t d = 0; d < c->keep->config.drives && rc == 0; d++)
-        rc = make_file(c, d, forming);
-    rc = rc ? rc : check_space(c);
-    if (rc == -ENOSPC && remove_oldest(c, count - 1)) /* it would go anyway */
-        rc = check_space(c);
+    rc = make_files(c, forming);
+    if (is_full(rc) && remove_oldest(c, count - 1))
+        rc = make_files_again(c, forming);
     rc = rc ? rc : copy_extents(c);
     rc = rc ? rc : write_tables(c);
     rc = rc ? rc : publish(c, forming, name);

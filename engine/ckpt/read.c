@@ -7,6 +7,7 @@
 #include "ckpt/ckpt.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,8 +121,8 @@ static void close_files(struct reader *r)
 static int no_memory(struct reader *r)
 {
     return store_refuse(r->error, HST_E_BUDGET, -ENOMEM,
-                        "no memory for %llu bytes of extents. Fix: end other programs",
-                        (unsigned long long)(r->depth * r->stride));
+                        "no memory for %" PRIu64 " bytes of extents. Fix: end other programs",
+                        r->depth * r->stride);
 }
 
 static int make_ring(struct reader *r)
@@ -132,7 +133,7 @@ static int make_ring(struct reader *r)
         r->stride = extent.entry.bytes > r->stride ? extent.entry.bytes : r->stride;
         r->total_bytes += extent.entry.bytes;
     }
-    const uint64_t fit = RING_BYTES / r->stride;
+    const uint64_t fit = r->stride > 0 ? RING_BYTES / r->stride : 0;
     r->depth = fit > DEPTH_MOST ? DEPTH_MOST : fit < DEPTH_LEAST ? DEPTH_LEAST : (uint32_t)fit;
     r->files = calloc((size_t)r->ckpt->world * r->ckpt->drives, sizeof(struct hst_aio_file *));
     if (!r->files || hst_aio_buffer_alloc(r->depth * r->stride, &memory))

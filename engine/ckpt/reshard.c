@@ -93,8 +93,8 @@ static int check_space(const struct target *t)
     struct hst_ckpt_info info;
     struct statvfs fs;
     hst_ckpt_info(t->ckpt, &info);
-    const uint64_t needed = 2 * (info.weights_bytes + info.states_bytes) / t->drives;
     for (uint32_t d = 0; d < t->drives; d++) {
+        const uint64_t needed = 2 * (info.weights_bytes + info.states_bytes) / t->drives;
         const bool known = statvfs(t->paths[d], &fs) == 0;
         const uint64_t free_bytes = known ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
         if (free_bytes < needed)

@@ -11,6 +11,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -175,6 +176,7 @@ class Look(Case):
         self.assertEqual((version['sequences'], version['sequences_of_a_pass']), (6, 31))
         self.assertEqual((version['weights_bytes'], version['updates']), (0, 3))
         self.assertGreater(version['states_bytes'], 12 * 134592)
+        self.assertRegex(version['model'], '^[0-9a-f]{16}$')
         before = sums(self.folder)
         with open(os.path.join(store, 'r00000.d0.blk'), 'rb') as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -182,6 +184,10 @@ class Look(Case):
             self.assertEqual(told['state'], 'in use')
             self.assertIn('in use', self.good('inspect', store))
             self.refuse(1, 611, 'in use', 'ckpt', 'verify', store)
+            os.mkdir(os.path.join(store, 'step-2'), mode=0o700)  # a copy that the run removes
+            self.assertEqual(json.loads(self.good('ckpt', 'list', '--json', store)), told)
+        self.refuse(1, 617, 'step-2 holds no', 'ckpt', 'list', store)
+        os.rmdir(os.path.join(store, 'step-2'))
         self.assertEqual(before, sums(self.folder))
 
     def test_a_store_that_was_not_closed_in_order_is_told_apart(self):
@@ -243,6 +249,26 @@ class Verify(Case):
         self.refuse(1, 614, 'of tile', 'ckpt', 'reshard', *folders, '--world=2', '--out',
                     self.path('r'))
         self.assertEqual(sorted(os.listdir(self.folder)), ['a', 'b'])
+
+    def test_a_version_that_can_not_be_opened_does_not_hide_the_others(self):
+        store = self.path('store')
+        self.train(store, '--keep=2', '--keep-every=4', steps=9)
+        kept = [name for name in sorted(os.listdir(store)) if name.startswith('step-')]
+        self.assertGreater(len(kept), 0)
+        file = os.path.join(store, 'r00000.d0.blk')
+        data = bytearray(content(file))
+        align = number(data, 68, 4)
+        for at in (align, 2 * align, len(data) - 2 * align, len(data) - 3 * align):
+            data[at:at + 4096] = bytes(4096)
+        with open(file, 'wb') as f:
+            f.write(data)
+        done = self.refuse(65, 614, 'no superblock', 'ckpt', 'verify', store)
+        self.assertEqual(done.stdout.count('every byte of '), len(kept))
+        done = self.refuse(65, 614, 'no superblock', 'ckpt', 'verify', '--json', store)
+        told = json.loads(done.stdout)
+        self.assertEqual((told['complete'], [f'step-{v["step"]}' for v in told['versions']]),
+                         (False, kept))
+        self.refuse(1, 614, 'no superblock', 'ckpt', 'list', store)
 
     def test_damage_between_what_is_committed_is_none(self):
         store = self.path('store')
@@ -358,6 +384,22 @@ class Reshard(Case):
         self.assertIn('--world 1', done.stderr)
         self.assertEqual(sorted(os.listdir(self.folder)), ['store', 'two'])
 
+    def test_what_is_interrupted_leaves_nothing(self):
+        store, new = self.path('store'), self.path('new')
+        self.train(store)
+        for _ in range(50):  # one that is over before the signal comes is another try
+            child = subprocess.Popen([PROGRAM, 'ckpt', 'reshard', store, '--world=4', '--out', new],
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            while child.poll() is None and not os.path.exists(new):
+                time.sleep(0.001)
+            child.send_signal(signal.SIGINT)
+            told = child.communicate()[1]
+            if child.returncode != 0:
+                break
+            shutil.rmtree(new)
+        self.assertEqual((child.returncode, told), (130, b''))
+        self.assertEqual(os.listdir(self.folder), ['store'])
+
     def test_ranks_have_to_be_there_and_in_their_places(self):
         store, two, other = self.path('store'), self.path('two'), self.path('other')
         self.train(store)
@@ -385,6 +427,8 @@ class Keep(Case):
         kept = self.steps(','.join(folders))
         self.assertEqual(len(kept), 2)
         self.assertEqual(self.steps(','.join(folders), 'committed'), [24])
+        told = json.loads(self.good('ckpt', 'list', '--json', *folders))
+        self.assertEqual({v['state'] for v in told['versions']}, {'clean'})
         for folder in folders:
             names = sorted(os.listdir(folder))
             self.assertEqual([n for n in names if n.startswith('step-')],
@@ -406,6 +450,7 @@ class Keep(Case):
 
     def test_a_copy_that_was_cut_off_is_none(self):
         store = self.path('store')
+        self.train(store, steps=2)
         for moment in (0.15, 0.2, 0.25, 0.3):
             child = subprocess.Popen(
                 [PROGRAM, *self.command(store, '--keep=3', '--keep-every=1', '--resume',
@@ -413,8 +458,7 @@ class Keep(Case):
             time.sleep(moment)
             child.send_signal(signal.SIGKILL)
             child.wait()
-            if os.path.exists(os.path.join(store, 'r00000.d0.blk')):
-                self.good('ckpt', 'verify', store)  # every copy that has its name
+            self.good('ckpt', 'verify', store)  # every copy that has its name
         os.makedirs(os.path.join(store, 'step-7.new'), mode=0o700, exist_ok=True)
         last = self.steps(store, 'committed')[0]
         self.train(store, '--keep=1', '--keep-every=1', '--resume', steps=last + 3)
@@ -422,18 +466,22 @@ class Keep(Case):
                          [f'step-{self.steps(store)[0]}'])
 
     def test_a_disk_with_no_room_for_a_copy_is_told_and_the_run_goes_on(self):
+        """There is room for one. It makes way where one is kept, and stays where two are."""
         mount = ['unshare', '--mount', '--map-root-user', 'sh', '-c']
         os.mkdir(self.path('small'))
-        size = subprocess.run(
-            [*mount, 'mount -t tmpfs -o size=28m none "$0" && exec "$@"', self.path('small'),
-             PROGRAM, *self.command(self.path('small/store'), '--keep=1', '--keep-every=1',
-                                    '--io=threads', '--export', self.path('e'))],
-            capture_output=True, text=True, timeout=60, check=False)
-        if 'unshare' in size.stderr or 'mount:' in size.stderr:
-            self.skipTest('no file system may be mounted here: ' + size.stderr)
-        self.assertEqual(size.returncode, 0, size.stderr)
-        self.assertRegex(size.stderr, r'warning\[W623\] step \d+ was not kept: E301 .* free')
-        self.assertTrue(os.path.exists(self.path('e/model.safetensors')))
+        for count in (1, 2):
+            done = subprocess.run(
+                [*mount, 'mount -t tmpfs -o size=28m none "$0" && exec "$@"', self.path('small'),
+                 PROGRAM, *self.command(self.path('small/store'), f'--keep={count}',
+                                        '--keep-every=1', '--io=threads', '--export',
+                                        self.path(f'e{count}'))],
+                capture_output=True, text=True, timeout=60, check=False)
+            if 'unshare' in done.stderr or 'mount:' in done.stderr:
+                self.skipTest('no file system may be mounted here: ' + done.stderr)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            told = re.findall(r'warning\[W623\] step \d+ was not kept: E301 .* free', done.stderr)
+            self.assertEqual(len(told) > 0, count == 2, done.stderr)
+            self.assertTrue(os.path.exists(self.path(f'e{count}/model.safetensors')))
 
     def test_it_is_refused_where_no_version_could_be_kept(self):
         self.refuse(2, 402, '--durability', *self.command(self.path('s'), '--keep=1',

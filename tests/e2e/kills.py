@@ -23,10 +23,12 @@ from store_bytes import Store  # noqa: E402
 PROGRAM, ROOT, KILLS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 SEED = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(1 << 32)
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
-# weights and states on drives; states in memory; both in memory; without clipping
+# weights and states on drives; states in memory, updates that are made again where the norm clips,
+# in some of the steps; both in memory; without clipping
 KINDS = (
     ('--precision=bf16', '--place=states=nvme,weights=nvme'),
-    ('--precision=fp32', '--place=states=dram,weights=nvme', '--durability=step'),
+    ('--precision=fp32', '--place=states=dram,weights=nvme', '--durability=step',
+     '--update=optimistic', '--clip=4.8'),
     ('--precision=fp16', '--place=states=dram,weights=dram', '--durability=3'),
     ('--precision=bf16', '--place=states=nvme,weights=nvme,grads=nvme,acts=nvme', '--clip=0'),
 )

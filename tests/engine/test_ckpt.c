@@ -7,6 +7,7 @@
 #include "toy_run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -278,6 +279,180 @@ static void what_is_not_held_or_not_described_is_not_read(void **state)
     assert_null(ckpt);
 }
 
+/* ---- tables that contradict themselves, under checksums that are right ---- */
+
+static void write_at(int fd, const void *bytes, size_t count, uint64_t offset)
+{
+    assert_int_equal(pwrite(fd, bytes, count, (off_t)offset), count);
+}
+
+static void forge(const char *name, uint32_t rank, void (*change)(struct look *look))
+{
+    char path[64];
+    unsigned char page[STORE_PAGE_BYTES];
+    struct store_directory directory;
+    struct look look;
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    must(store_directory_open(path, &directory, &error));
+    must(look_open(&directory, 1, rank, false, &look, &error));
+    struct store_superblock s = look.newest;
+    must(look_load(&look, &(struct store_candidate){.version = s.cur.version}, &error));
+    change(&look);
+    s.cur.digest = store_digest(look.manifest, s.cur.bytes);
+    s.prev = (struct store_ref){.version = STORE_NO_VERSION};
+    snprintf(path, sizeof path, "%s/%s/r%05u.d0.blk", root, name, rank);
+    const int fd = open(path, O_WRONLY);
+    for (unsigned copy = 0; copy < 2; copy++) {
+        store_superblock_encode(&s, copy, page);
+        write_at(fd, page, sizeof page, store_superblock_at(look.headers, s.seq & 1, copy));
+        write_at(fd, look.manifest, s.cur.bytes, store_manifest_at(look.headers, s.cur.slot, copy));
+    }
+    close(fd);
+    look_close(&look);
+    store_directory_close(&directory);
+}
+
+static void set_settings(struct look *look, const char *was, const char *is)
+{
+    char *text = memmem(look->manifest, look->ref.bytes, was, strlen(was));
+    assert_non_null(text);
+    memcpy(text, is, strlen(is));
+}
+
+static void name_no_precision(struct look *look)
+{
+    set_settings(look, "precision bf16", "precision bf61");
+}
+
+static void name_fp16(struct look *look)
+{
+    set_settings(look, "precision bf16", "precision fp16");
+}
+
+static void join_unit(struct look *look, unsigned nth)
+{
+    struct store_entry entry;
+    for (uint32_t i = 0; i < TILES; i++) {
+        store_entry_get(look->manifest, i, &entry);
+        if (!(entry.flags & STORE_UNIT) || nth-- > 0)
+            continue;
+        entry.flags &= (uint8_t)~STORE_UNIT;
+        store_entry_put(look->manifest, i, &entry);
+        return;
+    }
+}
+
+static void begin_with_no_unit(struct look *look)
+{
+    join_unit(look, 0);
+}
+
+static void join_units(struct look *look)
+{
+    for (uint32_t n = 1; n < TOY_UNITS; n++)
+        join_unit(look, 1);
+}
+
+/* From one tile to the next, and all behind it moves up. */
+static void move_page(struct look *look, uint32_t extent)
+{
+    struct store_entry entry;
+    store_entry_get(look->manifest, extent, &entry);
+    entry.bytes -= STORE_PAGE_BYTES;
+    store_entry_put(look->manifest, extent, &entry);
+    store_entry_get(look->manifest, extent + 1, &entry);
+    entry.bytes += STORE_PAGE_BYTES;
+    entry.offset -= STORE_PAGE_BYTES;
+    store_entry_put(look->manifest, extent + 1, &entry);
+}
+
+static void move_weights(struct look *look)
+{
+    move_page(look, 0);
+}
+
+static void move_states(struct look *look)
+{
+    move_page(look, TILES);
+}
+
+/* The tile where rank 1 begins is rank 0's, or the other way round. */
+static void move_tile(struct look *look, uint32_t from, uint32_t to)
+{
+    struct store_entry entry;
+    uint32_t moved = 0;
+    for (uint32_t i = 0; i < look->headers[0].extents; i++) {
+        store_entry_get(look->manifest, i, &entry);
+        if (entry.tile != from)
+            continue;
+        entry.tile = to;
+        store_entry_put(look->manifest, i, &entry);
+        moved++;
+    }
+    assert_int_equal(moved, STORE_KINDS);
+}
+
+/* In a unit of more than the last tile, which may be smaller. */
+static uint32_t first_of_rank_1(void)
+{
+    struct hst_ckpt *ckpt = opened("one");
+    const struct layout_unit *unit = ckpt->layout.units;
+    while (unit->tile_count < 4)
+        unit++;
+    const struct share_run run = share_of_unit(unit, (struct share){1, 2});
+    hst_ckpt_close(&ckpt);
+    return run.first;
+}
+
+static void take_from_rank_0(struct look *look)
+{
+    const uint32_t tile = first_of_rank_1();
+    move_tile(look, tile, tile - 1);
+}
+
+static void take_from_rank_1(struct look *look)
+{
+    const uint32_t tile = first_of_rank_1();
+    move_tile(look, tile - 1, tile);
+}
+
+static void refuse_open(const char *name, int code, const char *part)
+{
+    struct hst_ckpt *ckpt = NULL;
+    const struct hst_ckpt_config config = {
+        .size = sizeof config, .store = in_root(name), .step = HST_NO_VERSION};
+    assert_int_equal(hst_ckpt_open(&config, &ckpt, &error), -EINVAL);
+    assert_null(ckpt);
+    if (error.code != code || !strstr(error.message, part))
+        fail_msg("E%d %s; want E%d \"%s\"", error.code, error.message, code, part);
+}
+
+static void tables_that_contradict_themselves_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*change)(struct look *look);
+        const char *part;
+    } ROWS[] = {
+        {name_no_precision, "its precision is none"}, {name_fp16, "its weights and its precision"},
+        {begin_with_no_unit, "begins no unit"},       {join_units, "whole tiles"},
+        {move_weights, "not those of its tiles"},     {move_states, "not those of its tiles"},
+    };
+    empty_root();
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        train(HST_PRECISION_BF16, in_root("one"), STEPS, &oracle);
+        forge("one", 0, ROWS[i].change);
+        refuse_open("one", HST_E_STORE_FORMAT, ROWS[i].part);
+        empty_root();
+    }
+    train(HST_PRECISION_BF16, in_root("one"), STEPS, &oracle);
+    reshard("one", 2, "two");
+    forge("two", 1, take_from_rank_0);
+    refuse_open("two", HST_E_STORE_MIXED, "not one model's");
+    forge("two", 0, take_from_rank_1);
+    refuse_open("two", HST_E_STORE_FORMAT, "shares");
+}
+
 /* ---- copies that are kept ---- */
 
 /* A copy waits here while the test has it. */
@@ -304,6 +479,65 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
     (void)request;
     errno = EOPNOTSUPP;
     return -1;
+}
+
+/* A disk without a block for a directory as long as the copy of step 2 is there. */
+static bool full;
+
+int __real_mkdirat(int at, const char *name, mode_t mode);
+int __wrap_mkdirat(int at, const char *name, mode_t mode);
+int __wrap_mkdirat(int at, const char *name, mode_t mode)
+{
+    char kept[64];
+    snprintf(kept, sizeof kept, "%s/one/step-2", root);
+    if (!full || access(kept, F_OK) < 0)
+        return __real_mkdirat(at, name, mode);
+    errno = ENOSPC;
+    return -1;
+}
+
+static void count_kept(void *context, enum hst_log_level level, const char *message)
+{
+    int *counts = context;
+    (void)level;
+    counts[0] += strncmp(message, "I623", 4) == 0;
+    counts[1] += strncmp(message, "W623", 4) == 0;
+}
+
+static void run_with_copies(struct hst_engine *engine, int steps)
+{
+    struct hst_step_stats stats;
+    for (int s = 1; s <= steps; s++) {
+        toy_must(engine, toy_step(engine, &stats));
+        toy_must(engine, hst_engine_drain(engine, &stats));
+    }
+}
+
+static void where_a_disk_is_full_the_oldest_goes_first_if_it_would_go_anyway(void **state)
+{
+    (void)state;
+    for (uint32_t count = 1; count <= 2; count++) {
+        uint64_t steps[4], damaged = 99;
+        int told[2] = {0};
+        empty_root();
+        struct hst_engine *engine = toy_created(
+            OF_RUN(.store = in_root("one"), .precision = HST_PRECISION_BF16, .durability = "step",
+                   .place = "states=nvme,weights=nvme", .keep = count, .keep_every = 2,
+                   .log = count_kept, .log_context = told));
+        toy_must(engine, toy_seal_and_load(engine));
+        full = true;
+        run_with_copies(engine, 5);
+        hst_engine_destroy(&engine);
+        full = false;
+        assert_int_equal(hst_ckpt_kept(in_root("one"), steps, 4), 1);
+        assert_int_equal(steps[0], count == 1 ? 4 : 2);
+        assert_int_equal(told[0], count == 1 ? 2 : 1);
+        assert_int_equal(told[1], count == 1 ? 0 : 1);
+        struct hst_ckpt *ckpt = opened_at("one", steps[0]);
+        must(hst_ckpt_verify(ckpt, NULL, &damaged, &error));
+        assert_int_equal(damaged, 0);
+        hst_ckpt_close(&ckpt);
+    }
 }
 
 static void no_version_follows_the_one_that_is_being_copied(void **state)
@@ -343,6 +577,8 @@ int main(void)
         cmocka_unit_test(there_are_no_more_ranks_than_tiles),
         cmocka_unit_test(what_is_stopped_leaves_nothing),
         cmocka_unit_test(what_is_not_held_or_not_described_is_not_read),
+        cmocka_unit_test(tables_that_contradict_themselves_are_refused),
+        cmocka_unit_test(where_a_disk_is_full_the_oldest_goes_first_if_it_would_go_anyway),
         cmocka_unit_test(no_version_follows_the_one_that_is_being_copied),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);

@@ -40,7 +40,7 @@ static double now_s(void)
 
 void ckpt_progress_begin(struct ckpt_progress *progress, const char *what, bool quiet)
 {
-    *progress = (struct ckpt_progress){.begin_s = now_s()};
+    *progress = (struct ckpt_progress){.begin_s = now_s(), .stopped = stop_catch()};
     progress_init(&progress->progress, quiet);
     snprintf(progress->what, sizeof progress->what, "%s", what);
 }
@@ -50,7 +50,7 @@ int ckpt_progress_show(void *context, uint64_t done_bytes, uint64_t total_bytes)
     struct ckpt_progress *p = context;
     const struct byte_report report = {p->what, done_bytes, total_bytes, now_s() - p->begin_s};
     progress_bytes(&p->progress, &report);
-    return 0;
+    return *p->stopped != 0;
 }
 
 /* ---- the model of a store ---- */

@@ -4,6 +4,7 @@
 /* Between the files of `hoistway ckpt`, and `inspect`, which shows a store as `ckpt list` does. */
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "cli/stop.h"
 
 #include <hoistway/ckpt.h>
 
@@ -24,7 +25,9 @@ struct ckpt_progress {
     struct progress progress;
     char what[64];
     double begin_s;
+    const volatile sig_atomic_t *stopped;
 };
+/** From then on a signal ends what is watched: what it was to make is removed (cli/stop.h). */
 void ckpt_progress_begin(struct ckpt_progress *progress, const char *what, bool quiet);
 /** A progress of struct hst_ckpt_watch. */
 int ckpt_progress_show(void *context, uint64_t done_bytes, uint64_t total_bytes);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 struct options {
+    struct cli_operands operands; /* the store's directories */
     const char *model, *out;
     uint64_t step; /* HST_NO_VERSION: the last version */
     uint32_t world;
@@ -147,13 +148,13 @@ static int reshard(const struct options *o, struct hst_ckpt *ckpt, struct hst_er
 static int run(struct cli_verb *verb, int argc, char **argv, struct options *options,
                int (*work)(const struct options *, struct hst_ckpt *, struct hst_error *))
 {
-    struct cli_operands operands = {.argument = "STORE..."};
     struct hst_error error = {0};
     struct hst_ckpt *ckpt = NULL;
     char store[CKPT_STORE_BYTES];
     bool help;
     options->step = HST_NO_VERSION;
-    verb->operands = &operands;
+    options->operands.argument = "STORE...";
+    verb->operands = &options->operands;
     verb->set_count = 1;
     verb->sets[0].target = options;
     int native = cli_parse(verb, argc, argv, &help, &error);
@@ -161,11 +162,13 @@ static int run(struct cli_verb *verb, int argc, char **argv, struct options *opt
         cli_help(verb, stdout);
         return CLI_EXIT_OK;
     }
-    native = native ? native : ckpt_store(&operands, store, &error);
+    native = native ? native : ckpt_store(&options->operands, store, &error);
     const struct hst_ckpt_config config = {
         .size = sizeof config, .store = store, .step = options->step, .hold = true};
     native = native ? native : hst_ckpt_open(&config, &ckpt, &error);
     native = native ? native : work(options, ckpt, &error);
+    if (native == -ECANCELED)
+        return CLI_EXIT_STOPPED_AT_ONCE;
     return native ? cli_fail(&error) : CLI_EXIT_OK;
 }
 

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,12 +65,13 @@ static struct position position_of(const struct hst_ckpt_info *info)
     return (struct position){info->step * (batch / seq_len), (tokens - 1) / seq_len};
 }
 
-/* The digest of the model's tensors. */
+/* The digest of the model's tensors, of a line "parameters 134592 (digest 0123456789abcdef)". */
 static void model_of(const struct hst_ckpt_info *info, char text[24])
 {
     size_t length;
     const char *value = find(info->settings, strlen(info->settings), "parameters ", &length);
-    snprintf(text, 24, "%.*s", value ? (int)length : 1, value ? value : "?");
+    if (!value || sscanf(value, "%*u (digest %16[0-9a-f])", text) != 1)
+        snprintf(text, 24, "?");
 }
 
 /* ---- rows ---- */
@@ -203,17 +205,22 @@ int ckpt_list(const char *store, bool json, struct hst_error *error)
     int native = open_row(store, HST_NO_VERSION, &rows[0]);
     const bool shown = native == 0 || rows[0].error.code == HST_E_STORE_DAMAGED;
     struct hst_error first = rows[0].error;
+    size_t count = 1;
     for (size_t k = 0; k < kept && shown; k++) {
-        if (open_row(store, steps[k], &rows[k + 1]) && native == 0) {
-            native = rows[k + 1].error.native;
-            first = rows[k + 1].error;
+        const int rc = open_row(store, steps[k], &rows[count]);
+        if (rc == -ENOENT && rows[0].info.in_use)
+            continue; /* the run has removed it meanwhile */
+        if (rc && native == 0) {
+            native = rc;
+            first = rows[count].error;
         }
+        count++;
     }
     if (shown && json)
-        print_json(store, rows, kept + 1);
+        print_json(store, rows, count);
     else if (shown)
-        print_text(store, rows, kept + 1);
-    for (size_t k = 0; k < kept + 1; k++)
+        print_text(store, rows, count);
+    for (size_t k = 0; k < count; k++)
         hst_ckpt_close(&rows[k].ckpt);
     free(rows);
     if (native)

@@ -46,6 +46,7 @@ struct run {
     struct ckpt_progress progress;
     uint64_t unread; /* damaged blocks that can not be read at all */
     uint64_t damaged;
+    int exit_code; /* of versions that could not be verified */
 };
 
 static void print_damage(const struct hst_ckpt_damage *d)
@@ -119,46 +120,10 @@ static int verify_opened(struct run *run, struct hst_ckpt *ckpt, struct hst_erro
     return native;
 }
 
-static int verify_one(struct run *run, const char *store, uint64_t step, struct hst_error *error)
-{
-    const struct hst_ckpt_config config = {
-        .size = sizeof config, .store = store, .step = step, .hold = true};
-    struct hst_ckpt *ckpt = NULL;
-    struct ckpt_model model = {.source = NULL};
-    int native = hst_ckpt_open(&config, &ckpt, error);
-    if (native == 0 && run->options->model)
-        native = ckpt_model_open(run->options->model, ckpt, &model, error);
-    native = native ? native : verify_opened(run, ckpt, error);
-    hst_ckpt_close(&ckpt);
-    ckpt_model_close(&model);
-    return native;
-}
-
-/* The store's last version, then those that are kept. */
-static int verify_all(struct run *run, const char *store, struct hst_error *error)
-{
-    uint64_t steps[KEPT_MAX];
-    const size_t found = hst_ckpt_kept(store, steps, KEPT_MAX);
-    if (run->options->json) {
-        json_put_object(&run->json, NULL);
-        json_put_text(&run->json, "store", store);
-        json_put_array(&run->json, "versions");
-    }
-    int native = verify_one(run, store, HST_NO_VERSION, error);
-    for (size_t k = 0; k < found && k < KEPT_MAX && native == 0; k++)
-        native = verify_one(run, store, steps[k], error);
-    if (run->options->json) {
-        json_put_end(&run->json);
-        json_put_whole(&run->json, "damaged_blocks", run->damaged);
-        json_put_bool(&run->json, "complete", native == 0);
-        json_put_end(&run->json);
-        putchar('\n');
-    }
-    return native;
-}
-
 static int exit_of(const struct hst_error *error)
 {
+    if (error->native == -ECANCELED)
+        return CLI_EXIT_STOPPED_AT_ONCE;
     const int code = cli_fail(error);
     switch (error->code) {
     case HST_E_STORE_FORMAT:
@@ -169,6 +134,47 @@ static int exit_of(const struct hst_error *error)
         return EXIT_IO;
     default:
         return code;
+    }
+}
+
+/* Tells why it could not be verified. Returns whether the next version may be all the same. */
+static bool verify_one(struct run *run, const char *store, uint64_t step)
+{
+    const struct hst_ckpt_config config = {
+        .size = sizeof config, .store = store, .step = step, .hold = true};
+    struct hst_ckpt *ckpt = NULL;
+    struct ckpt_model model = {.source = NULL};
+    struct hst_error error = {0};
+    int native = hst_ckpt_open(&config, &ckpt, &error);
+    if (native == 0 && run->options->model)
+        native = ckpt_model_open(run->options->model, ckpt, &model, &error);
+    native = native ? native : verify_opened(run, ckpt, &error);
+    hst_ckpt_close(&ckpt);
+    ckpt_model_close(&model);
+    const int code = native ? exit_of(&error) : CLI_EXIT_OK;
+    run->exit_code = code > run->exit_code ? code : run->exit_code;
+    return code == CLI_EXIT_OK || code == EXIT_DATA || code == EXIT_IO;
+}
+
+/* The store's last version, then those that are kept. */
+static void verify_all(struct run *run, const char *store)
+{
+    uint64_t steps[KEPT_MAX];
+    const size_t found = hst_ckpt_kept(store, steps, KEPT_MAX);
+    if (run->options->json) {
+        json_put_object(&run->json, NULL);
+        json_put_text(&run->json, "store", store);
+        json_put_array(&run->json, "versions");
+    }
+    bool goes_on = verify_one(run, store, HST_NO_VERSION);
+    for (size_t k = 0; k < found && k < KEPT_MAX && goes_on; k++)
+        goes_on = verify_one(run, store, steps[k]);
+    if (run->options->json) {
+        json_put_end(&run->json);
+        json_put_whole(&run->json, "damaged_blocks", run->damaged);
+        json_put_bool(&run->json, "complete", run->exit_code == CLI_EXIT_OK);
+        json_put_end(&run->json);
+        putchar('\n');
     }
 }
 
@@ -194,8 +200,9 @@ int ckpt_verb_verify(int argc, char **argv)
     }
     struct run run = {.options = &options, .json = {.out = stdout}};
     native = native ? native : ckpt_store(&operands, store, &error);
-    native = native ? native : verify_all(&run, store, &error);
     if (native)
-        return exit_of(&error);
-    return run.unread > 0 ? EXIT_IO : run.damaged > 0 ? EXIT_DATA : CLI_EXIT_OK;
+        return cli_fail(&error);
+    verify_all(&run, store);
+    const int code = run.unread > 0 ? EXIT_IO : run.damaged > 0 ? EXIT_DATA : CLI_EXIT_OK;
+    return code > run.exit_code ? code : run.exit_code;
 }

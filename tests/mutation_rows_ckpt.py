@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of engine/ckpt, engine/store/look.c and the verbs of them."""
+from mutation_rows import mutate
+
+CKPT = 'engine/ckpt e2e/ckpt'
+
+mutate(
+    'engine/ckpt/ckpt.c', CKPT,
+    ('directories have names',
+     'if (count == STRIPE_DRIVES_MAX || *at == \',\')'),
+    ('the file of each rank is there',
+     'if (rc == -ENOENT)\n            rc = store_refuse', 'if (0)\n            rc = store_refuse'),
+    ('ranks are of one store',
+     '!store_id_equal(&ckpt->looks[r].headers[0].uuid,\n' + 45 * ' ' +
+     '&ckpt->looks[0].headers[0].uuid)', 'false'),
+    ('settings are of a precision',
+     'if (!version_settings_formats(ckpt->settings, &ckpt->precision, &ckpt->state))',
+     'version_settings_formats(ckpt->settings, &ckpt->precision, &ckpt->state);\n    if (0)'),
+    ('each tile is one rank\'s',
+     'entry.tile >= total || ckpt->tiles[entry.tile].rank != UINT32_MAX', 'entry.tile >= total'),
+    ('units are of whole tiles',
+     'layout->tile_count == tiles\n', 'true\n'),
+    ('the first tile begins a unit',
+     'if (layout->unit_count == 0)'),
+    ('fp16 alone has derived weights',
+     'if (ckpt->derived_weights != (ckpt->precision == HST_PRECISION_FP16))'),
+    ('weights are as large as their tiles',
+     'weights.bytes != (uint64_t)range.elements * ckpt->bytes.weights ||', ''),
+    ('states are as large as their tiles',
+     'states.bytes != record_layout(ckpt->bytes, range.elements).bytes ||', ''),
+    ('ranks have their shares',
+     'if (ckpt->tiles[t].rank != r)'),
+    ('a kept copy is looked for',
+     'if (config->step != HST_NO_VERSION && enter_kept(ckpt, config->step))', 'if (0)'),
+    ('a version of another step is not given',
+     'config->step != HST_NO_VERSION && ckpt->looks[0].ref.step != config->step', '0'),
+    ('a store is held by who reads it', 'ckpt->held = config->hold;', ''),
+    ('a store has been closed in order where all ranks\' were',
+     'info->clean = info->clean && look->clean;', ''),
+    ('the model\'s precision is compared',
+     'engine->config.precision != ckpt->precision ||', ''),
+    ('the model\'s tensors are compared', 'digest != layout_digest(&engine->layout)', '0'),
+)
+
+mutate(
+    'engine/ckpt/read.c', CKPT,
+    ('bytes are compared with their hashes', '.hashes = look_hashes(look, entry),', ''),
+    ('what a visit writes on is waited for',
+     'const int rc = extents_wait(r->reading->sink, &slot->part.write);', 'const int rc = 0;'),
+    ('the watch can end it',
+     'w->progress(w->context, r->done_bytes, r->total_bytes) == 0', '(w->progress(w->context, '
+     'r->done_bytes, r->total_bytes), true)'),
+    ('what a slot holds has come', 'rc = rc ? rc : wait_for(r, slot);', ''),
+    ('an extent that is damaged is told as such',
+     'slot->part.error = completion->error;', ''),
+    ('who does not hold the store reads nothing', 'if (!ckpt->held)'),
+)
+
+mutate(
+    'engine/ckpt/reshard.c', CKPT,
+    ('each rank has a tile', 't->world <= t->ckpt->layout.tile_count &&', ''),
+    ('a new store has its directories to itself',
+     'rc = store_directory_is_empty(&directory, t->error);', 'rc = 0;'),
+    ('damage is not copied', 'if (part->error)'),
+    ('what failed leaves no file', '(void)unlink(path);', ''),
+    ('what failed leaves no directory',
+     'if (t->made[d])\n            (void)rmdir', 'if (0)\n            (void)rmdir'),
+    ('ranks are of one store', '.agreed = &t->agreed,', ''),
+    ('the cursor comes along', '&t->ckpt->looks[0].about.cursor', '&(struct store_cursor){0}'),
+)
+
+mutate(
+    'engine/ckpt/save.c', CKPT,
+    ('damage is not exported', 'if (part->error)'),
+    ('weights in fp16 follow from their masters', 'if (!s->weights)'),
+)
+
+mutate(
+    'engine/ckpt/kept.c', CKPT,
+    ('copies are told in their order',
+     'return (x > y) - (x < y);', 'return (x < y) - (x > y);'),
+)
+
+mutate(
+    'engine/ckpt/keep.c', CKPT,
+    ('no more are kept than wanted', '(void)remove_oldest(c, count);', ''),
+    ('the oldest goes', 'i < most && count - i > left', 'i < 0 && count - i > left'),
+    ('the oldest makes room', 'if (is_full(rc) && remove_oldest(c, count - 1))'),
+    ('what was tried before does not count', '*c->error = (struct hst_error){0};', ''),
+    ('space is looked at', 'if (free_bytes < needed[d] + PART_BYTES)'),
+    ('the other drives\' directories get their names too',
+     'for (uint32_t d = c->keep->config.drives; d-- > 0;) {', 'for (uint32_t d = 1; d-- > 0;) {'),
+)
+
+mutate(
+    'engine/store/look.c', CKPT,
+    ('a killed one\'s requests are waited for',
+     'hold && !locked && errno == EWOULDBLOCK && i < HOLD_TRIES', '0 && i < HOLD_TRIES'),
+    ('a store in use is not read', 'if (locked || !hold)', 'if (1)'),
+    ('a superblock that is whole is needed',
+     'if (!store_choose_superblock(&all, &look->newest, &trusted))',
+     'store_choose_superblock(&all, &look->newest, &trusted);\n    if (0)'),
+    ('whether it was closed in order is told',
+     'look->clean = !store_must_verify(&look->newest, trusted, look->newest.cur.version);',
+     'look->clean = true;'),
+    ('an extent is in its slot', 'entry->slot * look->headers[entry->drive].slot_bytes', '0'),
+)
