@@ -86,6 +86,8 @@ int ckpt_refuse_part(const struct ckpt_part *part, struct hst_error *error);
 void kept_name(uint64_t step, char name[KEPT_NAME_BYTES]);
 /** False where it is no such name. */
 bool kept_parse(const char *name, uint64_t *step);
+/** Whether the first of a store's directories is a copy that the store around it keeps. */
+bool kept_is_copy(const char *store);
 
 /* ---- ckpt.c ---------------------------------------------------------------------------------- */
 

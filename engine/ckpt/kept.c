@@ -4,9 +4,11 @@
 
 #include <dirent.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void kept_name(uint64_t step, char name[KEPT_NAME_BYTES])
 {
@@ -20,6 +22,20 @@ bool kept_parse(const char *name, uint64_t *step)
         return false;
     kept_name(*step, same);
     return strcmp(same, name) == 0;
+}
+
+bool kept_is_copy(const char *store)
+{
+    char path[PATH_MAX], file[PATH_MAX];
+    uint64_t step;
+    char *first = strndup(store, strcspn(store, ","));
+    char *slash = first && realpath(first, path) ? strrchr(path, '/') : NULL;
+    free(first);
+    if (!slash || !kept_parse(slash + 1, &step))
+        return false;
+    *slash = '\0';
+    const int n = snprintf(file, sizeof file, "%s/r00000.d0.blk", path);
+    return n < (int)sizeof file && access(file, F_OK) == 0;
 }
 
 static int by_step(const void *a, const void *b)

@@ -5,6 +5,7 @@
  */
 #include "exec/versions.h"
 
+#include "ckpt/ckpt.h"
 #include "ckpt/keep.h"
 #include "exec/moves.h"
 #include "exec/optimistic.h"
@@ -517,6 +518,12 @@ int versions_open(struct hst_engine *engine)
             "there is no store to resume from: --durability none, no --store, or all "
             "weights and states in a GPU's memory. Fix: the --store of that run, and "
             "--place weights=dram,grads=dram,states=dram on a GPU");
+    if (kept_is_copy(engine->config.store))
+        return engine_fail(engine, HST_E_STORE_TAKEN, -EINVAL,
+                           "%s is a copy that the store around it keeps, and has one slot of each "
+                           "extent. Fix: hoistway ckpt reshard --world 1 --out DIR makes a store "
+                           "of it",
+                           engine->config.store);
     struct store_config config = config_of(engine, drives);
     config.accept = accept;
     config.accept_context = engine;

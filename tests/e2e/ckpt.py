@@ -441,7 +441,9 @@ class Keep(Case):
         self.same(self.path('x'), self.path('y'))
         shutil.rmtree(self.path('y'))
         self.assertEqual(before, sums(self.folder))
-        # and one can be made a store of its own, that is trained on
+        # and one can be made a store of its own, that is trained on: as it is it is not
+        self.refuse(2, 616, 'ckpt reshard', *self.command(
+            ','.join(f'{folder}/step-{kept[0]}/' for folder in folders), '--resume'))
         self.good('ckpt', 'reshard', *folders, '--version', str(kept[0]), '--world=1', '--out',
                   self.path('again'))
         self.train(self.path('again'), '--resume', '--export', self.path('e'), steps=24)
