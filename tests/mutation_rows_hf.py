@@ -104,7 +104,7 @@ mutate(
 )
 
 mutate(
-    'tools/hf/json.c', 'tools/hf_mutate tools/hf_config tools/hf_safetensors',
+    'tools/utf8.c', 'tools/hf_mutate tools/hf_config tools/hf_safetensors tools/cli_output',
     ('UTF-8: the first byte is not too low', 's[0] < 0xc2 || ', ''),
     ('UTF-8: the first byte is not too high', ' || s[0] > 0xf4', ''),
     ('UTF-8: cut off', 'if (n > left)'),
@@ -114,6 +114,16 @@ mutate(
     ('UTF-8: beyond 10ffff', 'if (s[0] == 0xf4)'),
     ('UTF-8: the second byte', 'if (s[1] < low || s[1] > high)'),
     ('UTF-8: the other bytes', 'if (s[i] < 0x80 || s[i] > 0xbf)'),
+    ('a control character is not shown', 's[0] >= 0x20 && s[0] != 0x7f', '1'),
+    ('a delete is not shown', ' && s[0] != 0x7f', ''),
+    ('a control character of two bytes is not shown', 's[0] == 0xc2 && s[1] < 0xa0 ? 0 : n', 'n'),
+    ('a line separator is not shown', '(s[1] == 0x80 && s[2] >= 0xa8 && s[2] <= 0xae) || ', ''),
+    ('an isolate is not shown', ' || /* U+2028 to U+202E */\n'
+     '         (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9)', ''),
+)
+
+mutate(
+    'tools/hf/json.c', 'tools/hf_mutate tools/hf_config tools/hf_safetensors',
     ('hex digits: cut off', 'if (left < 4)'),
     ('hex digits', 'if (d < 0)'),
     ('an escape: cut off', 'if (left < 2)'),
