@@ -34,7 +34,7 @@ mutate(
     ('metadata with a fault', 'rc, "%s: no memory for its header", p->path);\n    if (rc)'),
     ('no memory for metadata', 'if (rc == -ENOMEM)'),
     ('metadata that is no string', 'if (jsn_next(&r).type != JSN_STRING)'),
-    ('a syntax error', 'p->r = r;\n    if (v.type == JSN_ERROR)'),
+    ('a syntax error', 'if (v.type == JSN_ERROR)'),
     ('a header that is no object', 'if (!object)'),
     ('the refusal of the syntax', 'int rc = count_members(&p, &members);\n    if (rc)'),
     ('too many tensors', 'if (members > max_tensors)'),
@@ -65,6 +65,17 @@ mutate(
     ('a read that fails', 'if (n < 0)'),
     ('a file that became shorter', 'if (n == 0)'),
     ('a file that is too large', 'if (input->size_bytes > max_bytes)'),
+)
+
+mutate(
+    'tools/hf/index.c', 'tools/hf_index tools/hf_faults hostile/corpus',
+    ('too many entries', 'if (count > ST_MAX_TENSORS)'),
+    ('no memory for the entries', 'if (!index->entries || !index->files)'),
+    ('something that is no file name', 'if (v.type != JSN_STRING)'),
+    ('a name with a path', 'if (!input_name_is_plain(e->file_name))'),
+    ('too many files', 'if (unique > INDEX_MAX_FILES)'),
+    ('a syntax error', 'if (rc)\n        return refuse("%s: not a valid index'),
+    ('no weight_map', 'if (v[1].type != JSN_OBJECT)'),
 )
 
 mutate(
