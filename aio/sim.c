@@ -113,6 +113,7 @@ static int sim_attach(struct hst_aio *aio, struct sim *sim, const char **step)
     int rc = hst_aio_sim_parse(aio->config.model, &speed, aio->info.refusal);
     if (rc < 0)
         return rc;
+    aio->info.capacity_bytes = speed.size_bytes < UINT64_MAX ? speed.size_bytes : 0;
     *step = "memory";
     sim->requests = calloc((size_t)SIM_QUEUES * aio->piece_capacity, sizeof *sim->requests);
     sim->finished = calloc(aio->piece_capacity, sizeof(struct piece *));

@@ -34,7 +34,7 @@ mutate(
     ('metadata with a fault', 'rc, "%s: no memory for its header", p->path);\n    if (rc)'),
     ('no memory for metadata', 'if (rc == -ENOMEM)'),
     ('metadata that is no string', 'if (jsn_next(&r).type != JSN_STRING)'),
-    ('a syntax error', 'p->r = r;\n    if (v.type == JSN_ERROR)'),
+    ('a syntax error', 'if (v.type == JSN_ERROR)'),
     ('a header that is no object', 'if (!object)'),
     ('the refusal of the syntax', 'int rc = count_members(&p, &members);\n    if (rc)'),
     ('too many tensors', 'if (members > max_tensors)'),
@@ -65,6 +65,17 @@ mutate(
     ('a read that fails', 'if (n < 0)'),
     ('a file that became shorter', 'if (n == 0)'),
     ('a file that is too large', 'if (input->size_bytes > max_bytes)'),
+)
+
+mutate(
+    'tools/hf/index.c', 'tools/hf_index tools/hf_faults hostile/corpus',
+    ('too many entries', 'if (count > ST_MAX_TENSORS)'),
+    ('no memory for the entries', 'if (!index->entries || !index->files)'),
+    ('something that is no file name', 'if (v.type != JSN_STRING)'),
+    ('a name with a path', 'if (!input_name_is_plain(e->file_name))'),
+    ('too many files', 'if (unique > INDEX_MAX_FILES)'),
+    ('a syntax error', 'if (rc)\n        return refuse("%s: not a valid index'),
+    ('no weight_map', 'if (v[1].type != JSN_OBJECT)'),
 )
 
 mutate(
@@ -104,7 +115,7 @@ mutate(
 )
 
 mutate(
-    'tools/hf/json.c', 'tools/hf_mutate tools/hf_config tools/hf_safetensors',
+    'tools/utf8.c', 'tools/hf_mutate tools/hf_config tools/hf_safetensors tools/cli_output',
     ('UTF-8: the first byte is not too low', 's[0] < 0xc2 || ', ''),
     ('UTF-8: the first byte is not too high', ' || s[0] > 0xf4', ''),
     ('UTF-8: cut off', 'if (n > left)'),
@@ -114,6 +125,16 @@ mutate(
     ('UTF-8: beyond 10ffff', 'if (s[0] == 0xf4)'),
     ('UTF-8: the second byte', 'if (s[1] < low || s[1] > high)'),
     ('UTF-8: the other bytes', 'if (s[i] < 0x80 || s[i] > 0xbf)'),
+    ('a control character is not shown', 's[0] >= 0x20 && s[0] != 0x7f', '1'),
+    ('a delete is not shown', ' && s[0] != 0x7f', ''),
+    ('a control character of two bytes is not shown', 's[0] == 0xc2 && s[1] < 0xa0 ? 0 : n', 'n'),
+    ('a line separator is not shown', '(s[1] == 0x80 && s[2] >= 0xa8 && s[2] <= 0xae) || ', ''),
+    ('an isolate is not shown', ' || /* U+2028 to U+202E */\n'
+     '         (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9)', ''),
+)
+
+mutate(
+    'tools/hf/json.c', 'tools/hf_mutate tools/hf_config tools/hf_safetensors',
     ('hex digits: cut off', 'if (left < 4)'),
     ('hex digits', 'if (d < 0)'),
     ('an escape: cut off', 'if (left < 2)'),

@@ -2,6 +2,8 @@
 /* Builds the one line that a failure is told in. */
 #include "fail.h"
 
+#include "utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,13 +11,16 @@
 /* Names come from hostile files: no newline or escape sequence may reach a terminal or a log. */
 static void copy_escaped(char *dst, size_t dst_bytes, const char *src)
 {
-    size_t n = 0;
-    for (; *src && n + 5 < dst_bytes; src++) {
-        unsigned char c = (unsigned char)*src;
-        if (c < 0x20 || c == 0x7f)
-            n += (size_t)snprintf(dst + n, dst_bytes - n, "\\x%02x", c);
+    size_t n = 0, left = strlen(src);
+    while (left && n + 5 < dst_bytes) {
+        size_t shown = utf8_shown(src, left), taken = shown ? shown : 1;
+        if (shown)
+            memcpy(dst + n, src, shown);
         else
-            dst[n++] = (char)c;
+            snprintf(dst + n, dst_bytes - n, "\\x%02x", (unsigned char)*src);
+        n += shown ? shown : 4;
+        src += taken;
+        left -= taken;
     }
     dst[n] = '\0';
 }

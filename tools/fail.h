@@ -32,8 +32,8 @@ enum fail_code {
 };
 
 /**
- * Fills *error (may be null) and returns `native`, a negative errno. Control characters in the text
- * are escaped, so that hostile names cannot forge lines.
+ * Fills *error (may be null) and returns `native`, a negative errno. Bytes that are no UTF-8, and
+ * what utf8.h does not let be shown, are escaped, so that hostile names cannot forge lines.
  */
 int fail(struct hst_error *error, enum fail_code code, int native, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -29,7 +29,7 @@ int versions_configure(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
     const char *text = engine->config.durability ? engine->config.durability : "auto";
-    char *end;
+    char why[400];
     bool store = engine->config.store && !engine->config.io_model;
     v->every = strcmp(text, "step") == 0 ? 1 : 0;
     if (strcmp(text, "none") == 0 || (!store && strcmp(text, "auto") == 0))
@@ -38,12 +38,13 @@ int versions_configure(struct hst_engine *engine)
         return engine_fail(engine, HST_E_VALUE, -EINVAL,
                            "durability %s needs a --store on real drives. Fix: give one", text);
     if (strcmp(text, "auto") != 0 && v->every == 0) {
-        v->every = strtoull(text, &end, 10);
-        if (v->every == 0 || *end || text[0] < '0' || text[0] > '9' || v->every > 1000000000)
+        static const struct hst_option steps = {
+            .name = "durability", .type = HST_OPTION_COUNT, .least = 1, .greatest = 1e9};
+        if (hst_option_parse(&steps, text, &v->every, why, sizeof why))
             return engine_fail(engine, HST_E_VALUE, -EINVAL,
-                               "durability is auto, step, none or a number of steps, 1 to 1e9 "
-                               "(got \"%s\")",
-                               text);
+                               "durability is auto, step, none or a number of steps: %s. Fix: "
+                               "--durability step",
+                               why);
     }
     engine->plan_in.stored = true;
     engine->plan_in.derived_weights = engine->config.precision == HST_PRECISION_FP16;

@@ -38,12 +38,13 @@ static int parse_one(const char *item, size_t length, struct place_wish *wish, c
     if (c < 0 || t < 0) {
         snprintf(why, why_bytes,
                  "place \"%.*s\" is not CLASS=TIER (classes: weights grads states acts carry; "
-                 "tiers: hbm dram nvme)",
-                 (int)length, item);
+                 "tiers: hbm dram nvme). Fix: --place states=nvme,acts=dram",
+                 (int)(length < 60 ? length : 60), item);
         return -EINVAL;
     }
     if (wish->fixed[c]) {
-        snprintf(why, why_bytes, "place names %s twice", CLASS_NAMES[c]);
+        snprintf(why, why_bytes, "place names %s twice. Fix: leave one of them out",
+                 CLASS_NAMES[c]);
         return -EINVAL;
     }
     wish->fixed[c] = true;

@@ -375,6 +375,27 @@ static void a_model_is_needed_and_may_have_fractions_and_blanks(void **state)
     hst_aio_close(&aio);
 }
 
+static void the_capacity_of_the_model_is_told(void **state)
+{
+    static const struct {
+        const char *model;
+        uint64_t bytes;
+    } rows[] = {{"sim:read=1G,write=1G", 0},
+                {"sim:size=2T,read=1G,write=1G", 2000000000000},
+                {"sim:read=1G,write=1G,size=1.5Ti", 1649267441664},
+                {"sim:read=1G write=1G size=4096", 4096}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct hst_aio *aio = NULL;
+        struct hst_aio_info info;
+        const struct hst_aio_config config = {
+            .size = sizeof config, .backend = HST_AIO_SIM, .model = rows[i].model};
+        assert_int_equal(hst_aio_open(&config, "d", &aio, &info), 0);
+        assert_int_equal(info.capacity_bytes, rows[i].bytes);
+        hst_aio_close(&aio);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -391,6 +412,7 @@ int main(void)
         cmocka_unit_test(a_sync_waits_for_what_was_given_before_it_whatever_the_jitter),
         cmocka_unit_test(tune_takes_the_smallest_depth_that_is_fast_enough),
         cmocka_unit_test(a_model_is_needed_and_may_have_fractions_and_blanks),
+        cmocka_unit_test(the_capacity_of_the_model_is_told),
     };
     void *memory = NULL;
     if (hst_aio_buffer_alloc(4 * MIB, &memory) < 0)

@@ -460,8 +460,8 @@ static void what_does_not_belong_together_is_refused_by_name(void **state)
     config.state = HST_STATE_FP32; /* what the default is */
     assert_int_equal(run(&config, true, 1, true, &found), 1);
     refuse(KEPT(.durability = "none"), true, HST_E_VALUE, "no store to resume from");
-    refuse(KEPT(.durability = "often"), false, HST_E_VALUE, "\"often\"");
-    refuse(KEPT(.durability = "0"), false, HST_E_VALUE, "1 to 1e9");
+    refuse(KEPT(.durability = "often"), false, HST_E_VALUE, "(got 'often'");
+    refuse(KEPT(.durability = "0"), false, HST_E_VALUE, "(got '0', want a whole number from 1");
     clear_store();
 }
 

@@ -166,9 +166,22 @@ class Hostile(unittest.TestCase):
                 '--store', folder.path('store'), '--steps', '1', '--seq-len', '8',
                 '--batch-tokens', '8', '--durability', 'none']
         self.assertIn('warning[W201]', run(args, env=env).stderr)
+        folder.config['vocab_size'] = 65
+        folder.save()
+        self.assertRegex(run(args, env=env).stderr, r'\Aerror\[E415\] [^\n]*\n\Z')
         folder.put_weights(b'')
-        done = run(args, env=env)
-        self.assertRegex(done.stderr, r'\Aerror\[E410\] [^\n]*\n\Z')
+        self.assertRegex(run(args, env=env).stderr, r'\Aerror\[E410\] [^\n]*\n\Z')
+
+    def test_inspect_says_of_a_model_what_train_would(self):
+        folder = self.folder({})
+        self.assertIn('can be trained: 1 layers', run(['inspect', folder.path('model')]).stdout)
+        folder.config['vocab_size'] = 65
+        folder.save()
+        self.assertRegex(run(['inspect', folder.path('model')]).stdout,
+                         r'can not be trained: .*embed_tokens.weight has shape \[64, 8\]')
+        folder.put('no suffix', 'data')
+        self.assertRegex(run(['inspect', folder.path('data')]).stderr,
+                         r'\Aerror\[E423\] .*Fix: .*--token-dtype u16')
 
     def test_every_number_of_the_table_is_tried_or_has_its_reason(self):
         tried = {row[0] for rows in GROUPS.values() for row in rows}

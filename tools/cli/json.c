@@ -2,54 +2,31 @@
 /* Decides how values look in JSON; see json.h. */
 #include "cli/json.h"
 
+#include "utf8.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-/*
- * Bytes of the UTF-8 character at s, 0 where there is none (overlong forms and surrogates are
- * none).
- */
-static size_t utf8_length(const unsigned char *s)
-{
-    static const struct {
-        unsigned char first_least, first_greatest, second_least, second_greatest;
-        size_t length;
-    } forms[] = {
-        {0x00, 0x7f, 0x00, 0xff, 1}, {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
-        {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
-        {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
-    };
-    for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++) {
-        if (s[0] < forms[f].first_least || s[0] > forms[f].first_greatest)
-            continue;
-        if (forms[f].length > 1 &&
-            (s[1] < forms[f].second_least || s[1] > forms[f].second_greatest))
-            return 0;
-        for (size_t i = 2; i < forms[f].length; i++)
-            if ((s[i] & 0xc0) != 0x80)
-                return 0;
-        return forms[f].length;
-    }
-    return 0;
-}
-
 static void put_text(FILE *out, const char *text)
 {
-    const unsigned char *s = (const unsigned char *)text;
+    size_t left = strlen(text);
     putc('"', out);
-    while (*s) {
-        size_t n = utf8_length(s);
+    while (left) {
+        const unsigned char c = (unsigned char)*text;
+        size_t n = utf8_length(text, left);
         if (n == 0)
             fputs("\\ufffd", out);
-        else if (*s == '"' || *s == '\\')
-            fprintf(out, "\\%c", *s);
-        else if (*s < 0x20 || *s == 0x7f)
-            fprintf(out, "\\u%04x", *s);
+        else if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c < 0x20 || c == 0x7f)
+            fprintf(out, "\\u%04x", c);
         else
-            fwrite(s, 1, n, out);
-        s += n ? n : 1;
+            fwrite(text, 1, n, out);
+        n += n == 0;
+        text += n;
+        left -= n;
     }
     putc('"', out);
 }

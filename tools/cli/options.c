@@ -92,8 +92,8 @@ static int parse_option(struct parser *p, int argc, char *const *argv, int *i)
     const struct hst_option *o = found.option;
     if (p->given[found.index])
         return fail(p->error, FAIL_VALUE, -EINVAL,
-                    "--%s is given twice (the second at '%.60s'). Leave one of them out.", o->name,
-                    argv[*i]);
+                    "--%s is given twice (the second at '%.60s'). Fix: leave one of them out.",
+                    o->name, argv[*i]);
     const char *value = value_of(o, equals, argc, argv, i);
     if (!value)
         return fail(p->error, FAIL_VALUE, -EINVAL, "--%s needs a value: --%s %s (%s).", o->name,

@@ -72,8 +72,7 @@ static int open_regular(struct token_file *file, uint64_t *size_bytes, struct hs
     if (!S_ISREG(st.st_mode))
         return fail(
             error, FAIL_DATA_FILE, -EINVAL,
-            "%s: not a regular file. Fix: give --data a file on disk, no directory, pipe or "
-            "device",
+            "%s: not a regular file. Fix: give a file on disk, no directory, pipe or device",
             file->path);
     *size_bytes = (uint64_t)st.st_size;
     return 0;
@@ -149,17 +148,14 @@ static int check_raw(struct token_file *file, uint64_t size_bytes, const struct 
 static int check_tokens(struct token_file *file, uint64_t size_bytes,
                         const struct data_config *config, struct hst_error *error)
 {
-    uint32_t header[3] = {0};
-    uint32_t swapped = 0;
-    bool header_fits = size_bytes >= LLMC_HEADER_BYTES;
-    if (header_fits) {
-        int rc = read_exactly(file, header, sizeof header, 0, error);
-        if (rc < 0)
-            return rc;
-        swapped = be32toh(header[0]);
-        for (size_t i = 0; i < 3; i++)
-            header[i] = le32toh(header[i]);
-    }
+    uint32_t header[3] = {0}; /* a header that is cut off is one all the same */
+    size_t bytes = size_bytes < sizeof header ? (size_t)size_bytes : sizeof header;
+    int rc = read_exactly(file, header, bytes, 0, error);
+    if (rc < 0)
+        return rc;
+    const uint32_t swapped = be32toh(header[0]);
+    for (size_t i = 0; i < 3; i++)
+        header[i] = le32toh(header[i]);
     if (swapped == LLMC_MAGIC_U16 || swapped == LLMC_MAGIC_U32)
         return fail(
             error, FAIL_DATA_FORMAT, -EINVAL,

@@ -14,6 +14,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* O_NONBLOCK: opening a FIFO must not wait for its writer. */
+#define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+
 bool input_name_is_plain(const char *name)
 {
     size_t n = strlen(name);
@@ -23,27 +26,22 @@ bool input_name_is_plain(const char *name)
 
 static int open_beneath(int directory_fd, const char *name)
 {
-    /* O_NONBLOCK: opening a FIFO must not wait for its writer. */
-    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-    struct open_how how = {.flags = (uint64_t)flags,
-                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+    struct open_how how = {.flags = OPEN_FLAGS, .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
     long fd = syscall(SYS_openat2, directory_fd, name, &how, sizeof how);
     if (fd < 0 && (errno == ENOSYS || errno == EPERM)) {
-        fd = openat(directory_fd, name, flags | O_NOFOLLOW);
+        fd = openat(directory_fd, name, OPEN_FLAGS | O_NOFOLLOW);
         if (fd < 0 && errno == ELOOP)
             return -EXDEV;
     }
     return fd < 0 ? -errno : (int)fd;
 }
 
-int input_open(int directory_fd, const char *name, struct input *input)
+/* Takes the descriptor, or the errno that was got in its place. */
+static int take(int fd, struct input *input)
 {
-    if (!input_name_is_plain(name))
-        return -EINVAL;
-    int fd = open_beneath(directory_fd, name);
+    struct stat st;
     if (fd < 0)
         return fd;
-    struct stat st;
     int rc = fstat(fd, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -EINVAL;
     if (rc) {
         close(fd);
@@ -51,6 +49,17 @@ int input_open(int directory_fd, const char *name, struct input *input)
     }
     *input = (struct input){.fd = fd, .size_bytes = (uint64_t)st.st_size, .changed = st.st_mtim};
     return 0;
+}
+
+int input_open(int directory_fd, const char *name, struct input *input)
+{
+    return input_name_is_plain(name) ? take(open_beneath(directory_fd, name), input) : -EINVAL;
+}
+
+int input_open_path(const char *path, struct input *input)
+{
+    int fd = open(path, OPEN_FLAGS);
+    return take(fd < 0 ? -errno : fd, input);
 }
 
 void input_close(struct input *input)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_HF_INPUT_H
 #define HOISTWAY_TOOLS_HF_INPUT_H
-/* Opens and reads files of a directory whose contents are not trusted. */
+/* Opens and reads files whose contents, and often names, are not trusted. */
 #include "fail.h"
 
 #include <sys/stat.h>
@@ -21,6 +21,8 @@ bool input_name_is_plain(const char *name);
  * file, and others.
  */
 int input_open(int directory_fd, const char *name, struct input *input);
+/** The same of a path that the user gave: links are followed. */
+int input_open_path(const char *path, struct input *input);
 void input_close(struct input *input);
 /** Why input_open failed, and what to do about it. Static text. */
 const char *input_why(int native);

@@ -7,6 +7,8 @@
  */
 #include "hf/json.h"
 
+#include "utf8.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,33 +43,6 @@ static void skip_space(struct jsn_reader *r)
             break;
         r->at++;
     }
-}
-
-/* Bytes of the well-formed UTF-8 sequence at s (Unicode table 3-7), 0 where it is none. */
-static size_t utf8_length(const unsigned char *s, size_t left)
-{
-    if (s[0] < 0x80)
-        return 1;
-    if (s[0] < 0xc2 || s[0] > 0xf4)
-        return 0;
-    size_t n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-    if (n > left)
-        return 0;
-    unsigned char low = 0x80, high = 0xbf;
-    if (s[0] == 0xe0)
-        low = 0xa0;
-    if (s[0] == 0xed)
-        high = 0x9f;
-    if (s[0] == 0xf0)
-        low = 0x90;
-    if (s[0] == 0xf4)
-        high = 0x8f;
-    if (s[1] < low || s[1] > high)
-        return 0;
-    for (size_t i = 2; i < n; i++)
-        if (s[i] < 0x80 || s[i] > 0xbf)
-            return 0;
-    return n;
 }
 
 /* The four hex digits at s, or -1. */
@@ -130,7 +105,7 @@ static struct jsn_value string(struct jsn_reader *r, enum jsn_type type)
             n = escape_length(s, r->size - r->at, &why);
         } else if (c >= 0x80) {
             why = "bytes that are not UTF-8";
-            n = utf8_length((const unsigned char *)s, r->size - r->at);
+            n = utf8_length(s, r->size - r->at);
         } else if (c < 0x20) {
             n = 0;
         }

@@ -113,7 +113,7 @@ int hf_fix(struct hst_error *error, int native)
         [FAIL_DISK_SPACE] = "free some space, or export to another disk",
         [FAIL_SAFETENSORS] = "download the file again, or save the model with save_pretrained",
         [FAIL_INDEX] = "download the whole directory again, or save the model with save_pretrained",
-        [FAIL_CONFIG_FILE] = "give --model a directory that holds the model's config.json",
+        [FAIL_CONFIG_FILE] = "correct config.json, or name the directory that holds the model's",
         [FAIL_CONFIG_VALUE] = "correct it in config.json, or download that file again",
         [FAIL_ARCHITECTURE] = "use a model that README.md lists",
         [FAIL_TENSOR] = "use weights and config.json of one model, saved with save_pretrained",

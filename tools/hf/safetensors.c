@@ -31,15 +31,6 @@ struct parse {
 
 #define refuse(p, ...) fail((p)->error, FAIL_SAFETENSORS, -EBADMSG, __VA_ARGS__)
 
-static int refuse_syntax(struct parse *p)
-{
-    if (p->r.why)
-        return refuse(p, "%s: the header is not valid JSON: it has %s at byte %zu", p->path,
-                      p->r.why, p->r.at);
-    return refuse(p, "%s: the header has a value of the wrong type near byte %zu", p->path,
-                  p->r.at);
-}
-
 int st_header_bytes(const char *path, const unsigned char first[8], uint64_t file_bytes,
                     uint64_t *header_bytes, struct hst_error *error)
 {
@@ -76,7 +67,7 @@ int st_elements(const uint64_t *dims, uint32_t dim_count, uint64_t *elements)
 static int parse_dtype(struct parse *p, struct jsn_value v, struct st_tensor *t)
 {
     for (size_t i = 0; i < st_dtype_count; i++)
-        if (v.type == JSN_STRING && jsn_equals(p->text, v, st_dtypes[i].name)) {
+        if (jsn_equals(p->text, v, st_dtypes[i].name)) {
             t->dtype = &st_dtypes[i];
             return 0;
         }
@@ -100,8 +91,6 @@ static int parse_numbers(struct parse *p, struct jsn_value v, const char *what, 
         v = jsn_next(&p->r);
         if (v.type == JSN_ARRAY_END)
             return 0;
-        if (v.type == JSN_ERROR)
-            return refuse_syntax(p);
         if (*count == max)
             return refuse(p, "%s: %s of tensor %.80s has more than %u numbers", p->path, what,
                           p->name, max);
@@ -159,8 +148,6 @@ static int parse_entry(struct parse *p, struct st_tensor *t, uint64_t data_bytes
         struct jsn_value key = jsn_next(&p->r);
         if (key.type == JSN_OBJECT_END)
             break;
-        if (key.type != JSN_KEY)
-            return refuse_syntax(p);
         unsigned which = 0;
         while (which < 3 && !jsn_equals(p->text, key, keys[which]))
             which++;
@@ -172,8 +159,6 @@ static int parse_entry(struct parse *p, struct st_tensor *t, uint64_t data_bytes
             return refuse(p, "%s: tensor %.80s has %s twice", p->path, p->name, keys[which]);
         seen |= 1u << which;
         struct jsn_value v = jsn_next(&p->r);
-        if (v.type == JSN_ERROR)
-            return refuse_syntax(p);
         int rc = which == 0   ? parse_dtype(p, v, t)
                  : which == 1 ? parse_numbers(p, v, "shape", HST_MAX_DIMS, t->dims, &t->dim_count)
                               : parse_offsets(p, v, t);
@@ -189,8 +174,6 @@ static int parse_entry(struct parse *p, struct st_tensor *t, uint64_t data_bytes
 static int parse_metadata(struct parse *p)
 {
     struct jsn_value v = jsn_next_value(&p->r);
-    if (v.type == JSN_ERROR)
-        return refuse_syntax(p);
     if (v.type != JSN_OBJECT)
         return refuse(p, "%s: __metadata__ is not an object", p->path);
     struct jsn_fault fault;
@@ -208,7 +191,7 @@ static int parse_metadata(struct parse *p)
     return 0;
 }
 
-/* Syntax of the whole header, and how many members it has. */
+/* Syntax of the whole header, which is not looked at again, and how many members it has. */
 static int count_members(struct parse *p, size_t *members)
 {
     struct jsn_reader r = jsn_reader(p->text, p->size);
@@ -216,9 +199,9 @@ static int count_members(struct parse *p, size_t *members)
     bool object = v.type == JSN_OBJECT;
     for (*members = 0; v.type != JSN_END && v.type != JSN_ERROR; v = jsn_next(&r))
         *members += v.type == JSN_KEY && r.depth == 1;
-    p->r = r;
     if (v.type == JSN_ERROR)
-        return refuse_syntax(p);
+        return refuse(p, "%s: the header is not valid JSON: it has %s at byte %zu", p->path, r.why,
+                      r.at);
     if (!object)
         return refuse(p, "%s: the header does not start with {", p->path);
     return 0;

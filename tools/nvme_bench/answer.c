@@ -11,7 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define DAY_S       86400.0
@@ -76,13 +75,23 @@ static struct hst_shape shape_of(const struct llama_config *c)
                               .tied = c->tied_embeddings};
 }
 
-static int read_config(int folder, const char *name, const char *path, struct nb_answer *answer,
-                       struct hst_error *error)
+/* A config.json, or that of a directory. */
+static int open_config(const char *path, struct input *input)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOTDIR ? input_open_path(path, input) : -errno;
+    int rc = input_open(fd, "config.json", input);
+    close(fd);
+    return rc;
+}
+
+static int read_config(const char *path, struct nb_answer *answer, struct hst_error *error)
 {
     struct input input;
     struct llama_config config;
     char *text = NULL, dtype[16];
-    int rc = input_open(folder, name, &input);
+    int rc = open_config(path, &input);
     if (!rc) {
         rc = input_read_all(&input, CONFIG_MAX_BYTES, &text);
         input_close(&input);
@@ -91,38 +100,11 @@ static int read_config(int folder, const char *name, const char *path, struct nb
         return fail(error, FAIL_CONFIG_FILE, rc,
                     "'%.200s' has no config.json that can be read (%s). Fix: --plan takes a "
                     "config.json or the directory that holds one.",
-                    path, strerror(-rc));
-    rc = config_parse(path, text, strlen(text), &config, dtype, error);
+                    path, rc == -EFBIG ? "it is too large" : input_why(rc));
+    rc = config_parse(path, text, input.size_bytes, &config, dtype, error);
     free(text);
     if (!rc)
         answer->in.shape = shape_of(&config);
-    return rc;
-}
-
-static int read_model_file(const char *path, struct nb_answer *answer, struct hst_error *error)
-{
-    struct stat st;
-    char folder[256];
-    const char *slash = strrchr(path, '/'), *name = "config.json";
-    if (stat(path, &st))
-        return unknown_model(path, error);
-    if (S_ISDIR(st.st_mode)) {
-        snprintf(folder, sizeof folder, "%.255s", path);
-    } else {
-        snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1,
-                 slash ? path : ".");
-        if (slash == path)
-            snprintf(folder, sizeof folder, "/");
-        name = slash ? slash + 1 : path;
-    }
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return fail(error, FAIL_CONFIG_FILE, -errno,
-                    "'%.200s' can not be opened (%s). Fix: --plan takes a config.json or the "
-                    "directory that holds one.",
-                    folder, strerror(errno));
-    int rc = read_config(fd, name, path, answer, error);
-    close(fd);
     return rc;
 }
 
@@ -134,7 +116,7 @@ int nb_answer_model(const char *plan, struct nb_answer *answer, struct hst_error
         answer->in.shape = *shape;
         snprintf(answer->model, sizeof answer->model, "%s %s", shape->series, shape->name);
     } else {
-        rc = read_model_file(plan, answer, error);
+        rc = access(plan, F_OK) ? unknown_model(plan, error) : read_config(plan, answer, error);
         snprintf(answer->model, sizeof answer->model, "%.150s", plan);
     }
     answer->params = rc ? 0 : hst_shape_params(&answer->in.shape);

@@ -286,14 +286,16 @@ int nb_list_parse(const char *option, const char *text, bool sizes, const double
         uint64_t value = 0;
         snprintf(part, sizeof part, "%.*s", length < 79 ? (int)length : 79, text);
         if (hst_option_parse(&element, part, &value, why, sizeof why))
-            return fail(error, FAIL_VALUE, -EINVAL, "--%s: %s.", option, why);
+            return fail(error, FAIL_VALUE, -EINVAL, "--%s: %s. See 'nvme-bench --help'.", option,
+                        why);
         if (sizes && value % HST_AIO_ALIGN_BYTES)
             return fail(error, FAIL_VALUE, -EINVAL,
                         "--%s: '%s' is not a multiple of %u bytes. Fix: --%s 256K.", option, part,
                         HST_AIO_ALIGN_BYTES, option);
         if (list->count == NB_MAX_LIST || (list->count && value <= list->values[list->count - 1]))
             return fail(error, FAIL_VALUE, -EINVAL,
-                        "--%s wants at most %u values, each greater than the one before (at '%s').",
+                        "--%s wants at most %u values, each greater than the one before (at '%s'). "
+                        "Fix: put them in order, each once.",
                         option, NB_MAX_LIST, part);
         list->values[list->count++] = (uint32_t)value;
         if (text[length] == '\0')

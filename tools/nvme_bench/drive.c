@@ -3,6 +3,8 @@
  * directories are on one: what they would share is its rate and its room. */
 #include "nvme_bench/drive.h"
 
+#include "utf8.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <hoistway/machine.h>
@@ -23,22 +25,6 @@ uint64_t nb_drive_room(uint64_t size_bytes, uint64_t free_bytes)
 {
     uint64_t kept = size_bytes / KEPT_FREE;
     return free_bytes > kept ? free_bytes - kept : 0;
-}
-
-/* size= of "sim:…": bytes, with the suffixes of <hoistway/aio.h>. 0: not given, or not understood,
-   which the open refuses. */
-static uint64_t simulated_size(const char *model)
-{
-    static const char units[] = "KMGT";
-    const char *word = strstr(model, "size=");
-    if (!word || !strchr(":, \t\n", word[-1]))
-        return 0;
-    char *end;
-    double value = strtod(word + strlen("size="), &end);
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    for (long i = unit ? unit - units + 1 : 0; i > 0; i--)
-        value *= end[1] == 'i' ? 1024 : 1000;
-    return value > 0 && value < 0x1p63 ? (uint64_t)value : 0;
 }
 
 /* Whether space is reserved there without being written. True also where that can not be tried:
@@ -81,9 +67,13 @@ int nb_drive_identify(struct nb_drive *drive, struct hst_error *error)
 {
     struct hst_drive found;
     drive->numa_node = -1;
+    if (!utf8_all_shown(drive->path, strlen(drive->path)))
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "'%.200s' has characters that a report can not show. Fix: give it another "
+                    "name, or go there and name '.'.",
+                    drive->path);
     if (nb_drive_is_simulated(drive->path)) {
         drive->simulated = true;
-        drive->size_bytes = drive->free_bytes = simulated_size(drive->path);
         snprintf(drive->model, sizeof drive->model, "simulated");
         return 0;
     }

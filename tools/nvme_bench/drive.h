@@ -9,8 +9,8 @@
 bool nb_drive_is_simulated(const char *path);
 
 /**
- * Fills what is known of drive->path, a directory or "sim:…". Refuses what is not a directory or
- * not there (E105).
+ * Fills what is known of drive->path, a directory or "sim:…" (whose words nb_bench_check reads).
+ * Refuses what is not a directory or not there (E105), and a name that no report could show (E402).
  */
 int nb_drive_identify(struct nb_drive *drive, struct hst_error *error);
 

@@ -9,13 +9,12 @@
 
 #include "hf/input.h"
 #include "hf/json.h"
+#include "utf8.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MAX_BYTES  (16u << 20)
 #define MAX_KEYS   65536u
@@ -70,7 +69,7 @@ static bool read_text(const struct source *s, struct jsn_value v, char *dst, siz
     if (v.type != JSN_STRING || v.end - v.begin >= bytes)
         return false;
     size_t n = jsn_unescape(s->text + v.begin, v.end - v.begin, dst);
-    return memchr(dst, '\0', n) == NULL;
+    return utf8_all_shown(dst, n); /* reports print it as it is */
 }
 
 static bool read_whole(const struct source *s, struct jsn_value v, uint64_t most, uint64_t *to)
@@ -318,40 +317,34 @@ static int read_result(const struct source *s, size_t size, struct nb_result *r)
     return rc;
 }
 
-/* Regular files alone: a pipe or a device could keep us waiting for ever. */
-static int read_file(const char *path, char **text, struct hst_error *error)
+static int read_file(const char *path, char **text, size_t *size, struct hst_error *error)
 {
-    char folder[256];
-    const char *slash = strrchr(path, '/');
     struct input input;
-    if (slash)
-        snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    else
-        snprintf(folder, sizeof folder, ".");
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = fd < 0 ? -errno : input_open(fd, slash ? slash + 1 : path, &input);
+    int rc = input_open_path(path, &input);
     if (!rc) {
         rc = input_read_all(&input, MAX_BYTES, text);
+        *size = input.size_bytes;
         input_close(&input);
     }
-    if (fd >= 0)
-        close(fd);
     return rc ? fail(error, FAIL_READ, rc,
                      "'%.200s' can not be read (%s). Fix: give a file written by nvme-bench "
                      "--json.",
-                     path, strerror(-rc))
+                     path,
+                     rc == -EFBIG    ? "more than 16 MiB"
+                     : rc == -EINVAL ? "not a regular file"
+                                     : strerror(-rc))
               : 0;
 }
 
 int nb_result_load(const char *path, struct nb_result *result, struct hst_error *error)
 {
     char *text = NULL, where[80];
+    size_t size = 0;
     struct jsn_fault fault;
-    int rc = read_file(path, &text, error);
+    int rc = read_file(path, &text, &size, error);
     if (rc || !text)
         return rc;
     const struct source source = {path, text, error};
-    size_t size = strlen(text);
     *result = (struct nb_result){0};
     rc = jsn_check(text, size, MAX_KEYS, &fault);
     snprintf(where, sizeof where, "%.63s", fault.key);

@@ -206,14 +206,16 @@ static int check_distinct(const struct nb_bench *b)
     return rc;
 }
 
-/* Whether aio understands the words: asked on drives that are none. */
+/* Whether aio understands the words, and what it read: asked on drives that are none. */
 static int check_words(const struct nb_bench *b, const struct hst_aio_config *config,
-                       const char *what, const char *words, const char *example)
+                       const char *what, const char *words, const char *example,
+                       uint64_t *capacity_bytes)
 {
     struct hst_aio *aio = NULL;
     struct hst_aio_info info = {0};
     int rc = hst_aio_open(config, ".", &aio, &info);
     hst_aio_close(&aio);
+    *capacity_bytes = info.capacity_bytes;
     if (!rc)
         return 0;
     return fail(b->error, FAIL_VALUE, rc,
@@ -225,14 +227,19 @@ static int check_all_words(const struct nb_bench *b)
 {
     const struct hst_aio_config fault = {
         .size = sizeof fault, .backend = HST_AIO_NULL, .fault = b->args->io_fault};
-    int rc =
-        fault.fault ? check_words(b, &fault, "--fault", fault.fault, "op=read nth=3 err=EIO") : 0;
+    uint64_t capacity_bytes;
+    int rc = fault.fault ? check_words(b, &fault, "--fault", fault.fault, "op=read nth=3 err=EIO",
+                                       &capacity_bytes)
+                         : 0;
     for (uint32_t d = 0; !rc && d < b->result->drive_count; d++) {
-        const struct nb_drive *drive = &b->result->drives[d];
+        struct nb_drive *drive = &b->result->drives[d];
         const struct hst_aio_config model = {
             .size = sizeof model, .backend = HST_AIO_SIM, .model = drive->path};
-        if (drive->simulated)
-            rc = check_words(b, &model, "the drive", model.model, "sim:read=7G,write=5G");
+        if (!drive->simulated)
+            continue;
+        rc = check_words(b, &model, "the drive", model.model, "sim:read=7G,write=5G",
+                         &capacity_bytes);
+        drive->size_bytes = drive->free_bytes = capacity_bytes;
     }
     return rc;
 }

@@ -34,9 +34,10 @@ int nb_target_open(struct nb_target *target, const char *path, struct hst_error 
     target->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     target->created = target->fd >= 0;
     if (!target->created && errno == EEXIST) /* also a link to what is not there yet */
-        target->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (target->fd >= 0)
-        return 0;
+        target->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (target->fd >= 0) /* a FIFO that nobody reads would have kept us waiting; one that is read
+                            may keep the writes waiting */
+        return fcntl(target->fd, F_SETFL, 0);
     int rc = refuse(target, errno, error);
     target->path = NULL;
     return rc;

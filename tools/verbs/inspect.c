@@ -6,6 +6,7 @@
 #include "data/files.h"
 #include "hf/hf.h"
 #include "verbs/ckpt.h"
+#include "verbs/train.h"
 #include "verbs/verbs.h"
 
 #include <endian.h>
@@ -170,9 +171,11 @@ static void print_weights_text(const char *path, bool directory, const struct hf
 {
     char count[TEXT_BYTES], size[TEXT_BYTES], dims[192];
     struct hf_look_tensor t;
+    struct hst_error name; /* for its escaping */
     const struct sum sum = sum_of(model);
+    fail(&name, FAIL_USAGE, 0, "%s", path);
     printf("%s %s: %" PRIu64 " tensors, %s parameters, %s in %zu file%s\n",
-           directory ? "model" : "safetensors file", path, sum.tensors,
+           directory ? "model" : "safetensors file", name.message, sum.tensors,
            text_count((double)sum.parameters, count), text_size(sum.bytes, size),
            hf_look_files(model), hf_look_files(model) == 1 ? "" : "s");
     if (config)
@@ -181,7 +184,6 @@ static void print_weights_text(const char *path, bool directory, const struct hf
     else if (directory)
         printf("  can not be trained: %s\n", why);
     for (size_t i = 0; hf_look_tensor(model, i, &t); i++) {
-        struct hst_error name; /* for its escaping */
         format_dims(&t, dims);
         fail(&name, FAIL_USAGE, 0, "%s", t.name);
         printf("  %-8s %-20s %10s  %s\n", t.dtype, dims, text_size(t.bytes, size), name.message);
@@ -195,9 +197,9 @@ static int inspect_weights(const char *path, bool directory, bool json, struct h
     int native = hf_look_open(path, &model, error);
     if (native)
         return native;
-    if (directory)
-        (void)hf_model_open(path, true, &trainable, &why);
-    const struct llama_config *config = trainable ? hf_model_config(trainable) : NULL;
+    const bool can = directory && hf_model_open(path, true, &trainable, &why) == 0 &&
+                     train_weights_check(trainable, &why) == 0;
+    const struct llama_config *config = can ? hf_model_config(trainable) : NULL;
     if (json)
         print_weights_json(path, directory, model, config);
     else
@@ -211,7 +213,13 @@ static int inspect_weights(const char *path, bool directory, bool json, struct h
 
 static int inspect_tokens(const char *path, const struct options *o, struct hst_error *error)
 {
-    const struct data_config config = {.files = path, .token_dtype = o->token_dtype};
+    const size_t n = strlen(path);
+    const bool named_text = n > 4 && strcmp(path + n - 4, ".txt") == 0;
+    const struct data_config config = {
+        .files = path,
+        .format = named_text ? DATA_FORMAT_AUTO : DATA_FORMAT_TOKENS,
+        .token_dtype = o->token_dtype,
+    };
     struct token_file file;
     int native = token_file_open(path, &config, &file, error);
     if (native)
@@ -230,8 +238,10 @@ static int inspect_tokens(const char *path, const struct options *o, struct hst_
         json_put_end(&json);
         putchar('\n');
     } else {
-        printf("%s %s: %" PRIu64 " tokens, %s%s\n", text ? "text" : "token file", path, file.count,
-               dtype, header ? ", with a header of llm.c" : "");
+        struct hst_error name; /* for its escaping */
+        fail(&name, FAIL_USAGE, 0, "%s", path);
+        printf("%s %s: %" PRIu64 " tokens, %s%s\n", text ? "text" : "token file", name.message,
+               file.count, dtype, header ? ", with a header of llm.c" : "");
     }
     token_file_close(&file);
     return 0;

@@ -6,6 +6,7 @@
 #include "cli/schedule.h"
 #include "data/data.h"
 #include "fail.h"
+#include "hf/hf.h"
 
 #include <hoistway/hoistway.h>
 #include <signal.h>
@@ -37,6 +38,12 @@ int train_options_parse(struct train_options *options, int argc, char *const *ar
                         struct hst_error *error);
 /** Refuses values that contradict each other (E402); budgets are the engine's to refuse. */
 int train_options_check(const struct train_options *options, struct hst_error *error);
+
+/**
+ * Whether the weights have the tensors that the model needs, by its config: names, shapes, types
+ * (E415). Needs no device. hf_model_unused then says what is left over.
+ */
+int train_weights_check(struct hf_model *source, struct hst_error *error);
 
 struct train_result {
     struct hst_memory memory;

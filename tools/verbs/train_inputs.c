@@ -41,30 +41,31 @@ static int open_model(struct train *t)
     return native;
 }
 
-/* The tensors that the model needs, by its config; and whether the weights have them. */
-static int describe_model(struct train *t)
+int train_weights_check(struct hf_model *source, struct hst_error *error)
+{
+    const struct llama_run least = {1, 1, 1}; /* names and shapes do not depend on it */
+    const struct llama_tensor *tensor;
+    struct llama *model = NULL;
+    int native = llama_create(hf_model_config(source), &least, &model, error);
+    for (size_t i = 0; !native && (tensor = llama_tensor(model, i)); i++)
+        native = hf_model_require(source, tensor->name, tensor->dim_count, tensor->dims, error);
+    llama_destroy(&model);
+    return native;
+}
+
+static int check_weights(struct train *t)
 {
     const struct train_options *o = t->options;
-    int native = llama_create(hf_model_config(t->source), &t->run, &t->model, t->error);
-    if (native)
-        return native;
-    tell_grain(t);
     if (o->init == TRAIN_INIT_RANDOM)
         return 0;
-    const struct llama_tensor *tensor;
-    for (size_t i = 0; (tensor = llama_tensor(t->model, i)); i++) {
-        native =
-            hf_model_require(t->source, tensor->name, tensor->dim_count, tensor->dims, t->error);
-        if (native)
-            return native;
-    }
-    const char *unused = hf_model_unused(t->source);
+    int native = train_weights_check(t->source, t->error);
+    const char *unused = native ? NULL : hf_model_unused(t->source);
     if (unused)
         cli_warn(CLI_TENSOR,
                  "%.200s holds '%.100s', which LlamaForCausalLM does not use: it is neither "
                  "trained nor exported.",
                  o->model, unused);
-    return 0;
+    return native;
 }
 
 static int open_data(struct train *t)
@@ -135,11 +136,16 @@ int train_inputs_open(struct train *t)
     int native = train_options_check(t->options, t->error);
     if (!native)
         native = open_model(t);
+    if (!native)
+        native = check_weights(t);
     return native ? native : open_data(t);
 }
 
 int train_inputs_check(struct train *t)
 {
-    int native = describe_model(t);
-    return native ? native : check_outputs(t);
+    int native = llama_create(hf_model_config(t->source), &t->run, &t->model, t->error);
+    if (native)
+        return native;
+    tell_grain(t);
+    return check_outputs(t);
 }

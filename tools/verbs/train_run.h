@@ -45,8 +45,8 @@ struct train {
  */
 int train_inputs_open(struct train *t);
 /**
- * Describes the model for t->run, and checks its weights and the outputs: all else that can be
- * refused before there is an engine. Writes nothing. Returns as train_inputs_open.
+ * Describes the model for t->run, and checks the outputs: all else that can be refused before there
+ * is an engine. Writes nothing. Returns as train_inputs_open.
  */
 int train_inputs_check(struct train *t);
 

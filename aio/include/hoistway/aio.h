@@ -180,6 +180,7 @@ struct hst_aio_info {
     uint32_t request_limit; /* pieces in flight at most: fewer on a ring that had to be halved */
     /* empty; or of a model or plan that was refused: the word, and what is wrong with it */
     char refusal[HST_AIO_REFUSAL_BYTES];
+    uint64_t capacity_bytes; /* sim: size= of the model; 0: none was given */
 };
 
 /**

@@ -23,6 +23,32 @@
 
 #include <cmocka.h>
 
+/* ---- messages ---- */
+
+static void what_a_terminal_would_obey_is_escaped(void **state)
+{
+    (void)state;
+    static const char *const texts[][2] = {
+        {"a\nb\x1b[2J\x7f", "a\\x0a"
+                            "b\\x1b[2J\\x7f"},
+        {"\xc2\x9b"
+         "2J\xc2\xa0",
+         "\\xc2\\x9b"
+         "2J\xc2\xa0"},
+        {"\xe2\x80\xa7\xe2\x80\xa8\xe2\x80\xae\xe2\x80\xaf",
+         "\xe2\x80\xa7\\xe2\\x80\\xa8\\xe2\\x80\\xae\xe2\x80\xaf"},
+        {"\xe2\x81\xa5\xe2\x81\xa6\xe2\x81\xa9\xe2\x81\xaa",
+         "\xe2\x81\xa5\\xe2\\x81\\xa6\\xe2\\x81\\xa9\xe2\x81\xaa"},
+        {"\xc3\xa9\xf0\x9f\x98\x80 \xff \xed\xa0\x80 \xe2\x82",
+         "\xc3\xa9\xf0\x9f\x98\x80 \\xff \\xed\\xa0\\x80 \\xe2\\x82"},
+    };
+    struct hst_error error;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        (fail)(&error, FAIL_VALUE, -EINVAL, "%s", texts[i][0]);
+        assert_string_equal(error.message, texts[i][1]);
+    }
+}
+
 /* ---- JSON ---- */
 
 static void json_is_written_with_9_digits_and_escapes(void **state)
@@ -362,6 +388,7 @@ static void limits_are_read_from_the_system_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_terminal_would_obey_is_escaped),
         cmocka_unit_test(json_is_written_with_9_digits_and_escapes),
         cmocka_unit_test(each_log_line_is_in_the_file_at_once),
         cmocka_unit_test(a_forecast_says_what_was_measured_and_what_would_help),

@@ -246,6 +246,12 @@ static void malformed_token_files_are_refused(void **state)
     assert_refused(&config, FAIL_DATA_FORMAT, "counts 2147483648 tokens");
     write_llmc("bad.bin", 20240520, 1, 0, 2, 0);
     assert_refused(&config, FAIL_DATA_SHORT, "no token");
+    const uint32_t cut[] = {20240520, 1, 9};
+    write_file("bad.bin", cut, sizeof cut);
+    assert_refused(&config, FAIL_DATA_FORMAT, "counts 9 tokens");
+    config.token_dtype = TOKEN_U16; /* then, too: it is no token of anybody's */
+    assert_refused(&config, FAIL_DATA_FORMAT, "counts 9 tokens");
+    config.token_dtype = TOKEN_DTYPE_NONE;
     write_file("bad.bin", "abc", 3);
     assert_refused(&config, FAIL_DATA_FORMAT, "--token-dtype");
     config.token_dtype = TOKEN_U16;

@@ -119,7 +119,7 @@ static struct nb_result *example(void)
     snprintf(r->version, sizeof r->version, "0.1.0");
     r->drive_count = 1;
     r->file_bytes = 1 << 30;
-    snprintf(d->path, sizeof d->path, "/a \"quoted\"\npath");
+    snprintf(d->path, sizeof d->path, "/a \"quoted\" path");
     d->numa_node = -1;
     d->best = (struct nb_shape){1 << 20, 8, 1};
     d->sustained = (struct nb_sustained){.window_bytes = 1 << 26, .windows = 2, .idle_s = 1};
@@ -261,6 +261,20 @@ static void test_rates_that_no_drive_has_are_refused_with_the_value(void **state
     refuse_saying("\"value\":1e+09", "\"value\":null", "'cases' is missing or has a bad value");
 }
 
+static void test_what_follows_a_nul_is_read_too(void **state)
+{
+    struct nb_result *r = example(), *read = calloc(1, sizeof *read);
+    struct hst_error error = {0};
+    size_t size;
+    char *text = as_json(r, &size); /* and the NUL behind it */
+    (void)state;
+    assert_int_not_equal(load_text(text, size + 1, read, &error), 0);
+    assert_int_equal(error.code, FAIL_VALUE);
+    free(text);
+    free(r);
+    free(read);
+}
+
 static void test_values_that_can_not_be_are_refused(void **state)
 {
     (void)state;
@@ -277,6 +291,10 @@ static void test_values_that_can_not_be_are_refused(void **state)
     refuse_with("\"rates\":[5e+09", "\"rates\":[null");
     refuse_with("\"drives\":[", "\"drives\":[],\"others\":[");
     refuse_with("\"window_bytes\":67108864", "\"window_bytes\":900000000000000000");
+    refuse_with("\"version\":\"", "\"version\":\"\\u001b[2J"); /* a terminal would obey these */
+    refuse_with("\"version\":\"", "\"version\":\"\xc2\x9b"
+                                  "2J");
+    refuse_with("\"version\":\"", "\"version\":\"\xe2\x80\xae");
 }
 
 static void test_drives_are_compared_by_what_they_are_then_in_order(void **state)
@@ -315,6 +333,7 @@ int main(void)
         cmocka_unit_test(test_broken_results_are_refused_clearly),
         cmocka_unit_test(test_rates_that_no_drive_has_are_refused_with_the_value),
         cmocka_unit_test(test_drives_are_compared_by_what_they_are_then_in_order),
+        cmocka_unit_test(test_what_follows_a_nul_is_read_too),
         cmocka_unit_test(test_values_that_can_not_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
