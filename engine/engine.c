@@ -248,6 +248,38 @@ static int choose_tiles(struct hst_engine *engine, char *why, size_t why_bytes)
     return plan_tiles(engine, wish ? wish : TILE_ELEMENTS_HOST, why, why_bytes);
 }
 
+/* In every tier and class the same, but for what second slots hold. */
+static bool differs_by_slots(const struct placement *with, const struct placement *without)
+{
+    for (int class = 0; class < HST_CLASS_COUNT; class ++)
+        for (int tier = 0; tier < HST_TIER_COUNT; tier++) {
+            bool twice =
+                tier == HST_TIER_DRAM && (class == HST_CLASS_WEIGHTS || class == HST_CLASS_STATES);
+            if (with->table[class][tier] != without->table[class][tier] * (twice ? 2 : 1))
+                return false;
+        }
+    return true;
+}
+
+/* Second slots, where the budget has room for them beside all that is there. */
+static void plan_spare_slots(struct hst_engine *engine)
+{
+    char why[384];
+    struct placement without = engine->placement;
+    if (engine->plan_in.second_slots || !optimistic_could_use_slots(engine))
+        return;
+    engine->plan_in.second_slots = true;
+    engine->placement = (struct placement){0};
+    if (placement_plan(&engine->plan_in, &engine->placement, why, sizeof why) == 0 &&
+        differs_by_slots(&engine->placement, &without)) {
+        placement_free(&without);
+        return;
+    }
+    placement_free(&engine->placement);
+    engine->placement = without;
+    engine->plan_in.second_slots = false;
+}
+
 static int plan(struct hst_engine *engine)
 {
     char why[384];
@@ -279,6 +311,7 @@ static int plan(struct hst_engine *engine)
                            : rc == -EDQUOT ? HST_E_DISK_SPACE
                                            : HST_E_BUDGET,
                            rc == -EDQUOT ? -ENOSPC : rc, "%s", why);
+    plan_spare_slots(engine);
     return 0;
 }
 

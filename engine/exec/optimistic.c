@@ -31,15 +31,30 @@ static int refuse(struct hst_engine *engine, const char *reason)
                        "the update can not be optimistic: %s. Fix: --update deferred", reason);
 }
 
-/* Where nothing needs a second slot in memory: the store has one of everything, every step, but
-   while a copy of a version is made (--keep). */
+/* What is on drives has its second slot in the store, which frees it with every step's version, but
+   while a copy of one is made (--keep). */
+static bool may_change(const struct hst_engine *engine)
+{
+    bool every_step = engine->plan_in.stored && engine->versions.every == 1;
+    return engine->config.update_time == HST_UPDATE_AUTO && engine->plan_in.deferred &&
+           engine->config.keep == 0 && (every_step || !uses_drives(engine));
+}
+
+bool optimistic_could_use_slots(const struct hst_engine *engine)
+{
+    return may_change(engine) && !engine_computes_in_dram(engine) &&
+           !engine_updates_on_device(engine);
+}
+
+/* In memory there are second slots, or nothing needs one: the store has all of it. */
 static bool may_choose(const struct hst_engine *engine)
 {
-    if (engine->config.update_time != HST_UPDATE_AUTO || !engine->plan_in.deferred ||
-        !engine->plan_in.stored || engine->versions.every != 1 || engine->config.keep > 0)
+    if (!may_change(engine))
         return false;
+    if (engine->plan_in.second_slots)
+        return true;
     for (uint32_t tile = 0; tile < engine->layout.tile_count; tile++)
-        if (moves_save_count(engine, tile) > 0)
+        if (!engine->plan_in.stored || moves_save_count(engine, tile) > 0)
             return false;
     return true;
 }

@@ -14,6 +14,9 @@
 
 /** Before planning: whether the plan is to have second slots. */
 bool optimistic_wants_slots(const struct hst_engine *engine);
+/** Of a placement without them: whether the engine would try an optimistic update if memory held
+ * weights and states twice. Not where the host computes: its threads are busy in the backward. */
+bool optimistic_could_use_slots(const struct hst_engine *engine);
 /** After planning and versions_check. Errors: -EINVAL (sticky) where it was asked for and cannot
  * be. */
 int optimistic_check(struct hst_engine *engine);

@@ -148,7 +148,8 @@ static struct hst_step_bytes traced_bytes(uint64_t hbm_bytes, const char *place)
 {
     struct seen seen = {0};
     toy_run(TOY_CONFIG(.device = "far", .precision = HST_PRECISION_FP32, .hbm_bytes = hbm_bytes,
-                       .place = place, .trace = see, .trace_context = &seen),
+                       .place = place, .update_time = HST_UPDATE_DEFERRED, .trace = see,
+                       .trace_context = &seen),
             &other);
     struct hst_step_bytes moved = other.stats.bytes;
     assert_int_equal(moved.nvme_read + moved.nvme_write, 0);

@@ -141,6 +141,19 @@ static uint64_t run(const struct hst_config *config, bool resume, uint64_t last,
     return began;
 }
 
+/* A whole run; the DRAM that its plan takes. */
+static uint64_t run_and_measure(const struct hst_config *config, struct ran *ran)
+{
+    struct hst_engine *engine = toy_created(config);
+    toy_must(engine, toy_describe(engine));
+    toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+    uint64_t bytes = engine->placement.dram_bytes;
+    hst_engine_destroy(&engine);
+    clear_store();
+    run(config, false, STEPS, NOTHING, ran);
+    return bytes;
+}
+
 /* Twice the first norm of a run that does not clip: in all precisions between both kinds. */
 static double clip_of(const struct hst_config *config)
 {
@@ -279,6 +292,40 @@ static void the_engine_changes_between_both(void **state)
     assert_int_equal(found.optimistic, 0);
 }
 
+/* With a device that computes, memory holds weights and states twice where there is room. */
+static void the_engine_takes_second_slots_where_there_is_room(void **state)
+{
+    (void)state;
+    struct hst_config config = *OPTIMISTIC(.precision = HST_PRECISION_BF16, .durability = "none");
+    config.clip = clip_of(&config);
+    config.place = PLACES[0].homes;
+    oracle = (struct ran){0};
+    run(&config, false, STEPS, NOTHING, &oracle);
+    config.update_time = HST_UPDATE_AUTO;
+    config.device = "far";
+    config.hbm_bytes = 64u << 20;
+    for (int p = 6; p <= 7; p++) {
+        config.place = PLACES[p].homes;
+        uint64_t bytes[2];
+        for (int room = 1; room >= 0; room--) {
+            config.durability = p == 6 ? "none" : "step";
+            config.dram_bytes = room ? 64u << 20 : bytes[1] - 1;
+            found = (struct ran){0};
+            bytes[room] = run_and_measure(&config, &found);
+            clear_store();
+            check_same(config.place, room ? "room for slots" : "no room for slots");
+            assert_in_range(found.optimistic, room, room ? STEPS - 1 : 0);
+        }
+        assert_true(bytes[0] < bytes[1]);
+    }
+    config.dram_bytes = 64u << 20;
+    config.durability = "3"; /* what is on drives has one slot then */
+    found = (struct ran){0};
+    run(&config, false, STEPS, NOTHING, &found);
+    clear_store();
+    assert_int_equal(found.optimistic, 0);
+}
+
 /* ---- what cannot be ---- */
 
 static void refuse(const struct hst_config *config, const char *what)
@@ -338,6 +385,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(bytes_are_those_of_the_update_that_waits_in_fp16),
         cmocka_unit_test(a_run_that_ends_is_resumed_exactly),
         cmocka_unit_test(the_engine_changes_between_both),
+        cmocka_unit_test(the_engine_takes_second_slots_where_there_is_room),
         cmocka_unit_test(what_has_no_second_slot_is_refused),
         cmocka_unit_test(memory_holds_weights_and_states_twice),
     };
