@@ -74,7 +74,8 @@ mutate(
     ('something that is no file name', 'if (v.type != JSN_STRING)'),
     ('a name with a path', 'if (!input_name_is_plain(e->file_name))'),
     ('too many files', 'if (unique > INDEX_MAX_FILES)'),
-    ('a syntax error', 'if (rc)\n        return refuse("%s: not a valid index'),
+    ('a syntax error', 'if (rc)\n        return refuse("%s: not a valid index',
+     'if (0)\n        return refuse("%s: not a valid index'),
     ('no weight_map', 'if (v[1].type != JSN_OBJECT)'),
 )
 

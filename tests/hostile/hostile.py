@@ -79,7 +79,9 @@ class Hostile(unittest.TestCase):
     maxDiff = None
 
     def setUp(self):
-        self.base = tempfile.mkdtemp(prefix='hoistway-hostile-')
+        # nobody must get there, and a TMPDIR may be its owner's alone
+        self.base = tempfile.mkdtemp(prefix='hoistway-hostile-',
+                                     dir='/tmp' if os.geteuid() == 0 else None)
         self.addCleanup(shutil.rmtree, self.base)
         os.chmod(self.base, 0o755)
         self.count = 0
