@@ -96,6 +96,7 @@ mutate(
     ('a tensor in another file', 'if (t->file != e->file)'),
     ('a total_size that is wrong', 'if (index->has_total && index->total_bytes != total)'),
     ('tied embeddings that differ', 'if (!same)'),
+    ('tied embeddings of another size', '!is_vocabulary(&model->config, embedding)', '0'),
 )
 
 mutate(

@@ -252,6 +252,19 @@ def tied(f):
     f.save()
 
 
+def tied_and_large(f):
+    """Half a TiB that config.json has no use for: not worth reading."""
+    f.config['tie_word_embeddings'] = True
+    f.save()
+    head, data = f.header([name for name in f.tensors if f.tensors[name][1] != [64, 8]])
+    at, size = len(data), 4 << 36
+    for name in (EMBEDDING, 'lm_head.weight'):
+        head[name] = entry('F32', [1 << 20, 1 << 16], at, at + size)
+        at += size
+    f.put_weights(file_of(json.dumps(head), data))
+    os.truncate(f.path('model', 'model.safetensors'), 8 + len(json.dumps(head)) + at)
+
+
 SIZE = r'want a whole number from 1 to \d+'
 LARGE = {'hidden_size': 1 << 20, 'intermediate_size': 1 << 22, 'num_hidden_layers': 1 << 14,
          'num_attention_heads': 1 << 16, 'num_key_value_heads': 1 << 16, 'head_dim': 1 << 16}
@@ -300,6 +313,8 @@ CONFIGS = [
     (41, 'bf16, says the config', config(torch_dtype='bfloat16'), None,
      r'note\[I415\] config.json says bfloat16, tensor \S+ is F32: it is converted'),
     (42, 'tied, and yet different', tied, 415, 'lm_head.weight differs from'),
+    (42, 'tied, and larger than config.json says', tied_and_large, 415,
+     r'embed_tokens.weight has shape .1048576, 65536., config.json asks for'),
 ]
 
 

@@ -150,6 +150,11 @@ static int open_sharded(struct hf_model *model, const char *path, struct hst_err
     return rc;
 }
 
+static bool is_vocabulary(const struct llama_config *config, const struct st_tensor *t)
+{
+    return t->dim_count == 2 && t->dims[0] == config->vocab && t->dims[1] == config->hidden;
+}
+
 /* Tied embeddings are one tensor: a head that is also there must hold the same numbers. */
 static int check_tied(struct hf_model *model, struct hst_error *error)
 {
@@ -160,7 +165,8 @@ static int check_tied(struct hf_model *model, struct hst_error *error)
     const char *path = model->files[head->file].path;
     bool same = head->dim_count == embedding->dim_count &&
                 memcmp(head->dims, embedding->dims, sizeof head->dims) == 0;
-    if (!hf_tensor_readable(head) || !hf_tensor_readable(embedding))
+    if (!hf_tensor_readable(head) || !hf_tensor_readable(embedding) ||
+        !is_vocabulary(&model->config, embedding))
         return 0; /* hf_model_require tells it */
     enum { PART = 1 << 16 };
     float *a = malloc(2 * PART * sizeof *a);
