@@ -2,6 +2,7 @@
 /* How an engine remembers and tells what went wrong: the first fatal error stays, mistakes are only
  * logged. */
 #include "engine_state.h"
+#include "store/message.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ void engine_log(struct hst_engine *engine, enum hst_log_level level, const char 
     char line[sizeof engine->error.message];
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    message_write(line, sizeof line, format, args);
     va_end(args);
     engine->config.log(engine->config.log_context, level, line);
 }
@@ -27,7 +28,7 @@ int engine_fail(struct hst_engine *engine, int code, int native, const char *for
         return engine->error.native;
     va_list args;
     va_start(args, format);
-    vsnprintf(engine->error.message, sizeof engine->error.message, format, args);
+    message_write(engine->error.message, sizeof engine->error.message, format, args);
     va_end(args);
     engine->error.code = code;
     engine->error.native = native;

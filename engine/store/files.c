@@ -5,6 +5,7 @@
  */
 #include "store/files.h"
 #include "store/bytes.h"
+#include "store/message.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +24,7 @@ int store_refuse(struct hst_error *error, int code, int native, const char *form
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(error->message, sizeof error->message, format, args);
+    message_write(error->message, sizeof error->message, format, args);
     va_end(args);
     error->code = code;
     error->native = native;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is no store of this user, this run and this version is refused, and left as it was. */
+#include "store/files.h"
 #include "store/format.h"
 #include "toy.h"
 
@@ -449,6 +450,22 @@ static void creation_takes_up_what_a_killed_one_left(void **state)
     toy_close(&toy);
 }
 
+static void a_message_with_a_long_path_keeps_its_fix(void **state)
+{
+    (void)state;
+    struct store_directory directory;
+    struct hst_error error = {0};
+    char path[2048] = "/tmp/";
+    while (strlen(path) + 40 < sizeof path)
+        strcat(path, "a-name-of-a-directory-that-is-not-there/");
+    assert_int_not_equal(store_directory_open(path, &directory, &error), 0);
+    assert_int_equal(strlen(error.message), sizeof error.message - 1);
+    assert_int_equal(strncmp(error.message, "store directory /tmp/a-name", 27), 0);
+    const char *fix = strstr(error.message, "... Fix: ");
+    assert_non_null(fix);
+    assert_true(strlen(fix) > strlen("... Fix: ") + 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,6 +480,7 @@ int main(void)
         cmocka_unit_test(a_directory_with_anything_else_is_not_taken),
         cmocka_unit_test(a_store_that_was_never_committed_is_none),
         cmocka_unit_test(creation_takes_up_what_a_killed_one_left),
+        cmocka_unit_test(a_message_with_a_long_path_keeps_its_fix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
