@@ -84,7 +84,11 @@ static int open_keep(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
     if (engine->config.keep == 0)
-        return 0;
+        return engine->config.keep_every == 0
+                   ? 0
+                   : engine_fail(engine, HST_E_VALUE, -EINVAL,
+                                 "--keep-every says when to keep a copy, and --keep is not "
+                                 "given. Fix: --keep 1");
     if (optimistic_wants_slots(engine))
         return refuse_keep(engine, "an optimistic update needs a version of every step, and none "
                                    "follows while a copy is made. Fix: --update deferred");

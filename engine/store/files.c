@@ -62,10 +62,12 @@ int store_directory_open(const char *path, struct store_directory *directory,
     }
     if (st.st_uid != geteuid() || (st.st_mode & 077)) {
         close(fd);
-        return store_refuse(error, HST_E_STORE_ACCESS, -EPERM,
-                            "store directory %s belongs to user %u and has mode %04o: a store is "
-                            "its owner's alone. Fix: chmod 700 %s, as its owner",
-                            path, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777, path);
+        return store_refuse(
+            error, HST_E_STORE_ACCESS, -EPERM,
+            "store directory %s belongs to user %u and has mode %04o: a store is "
+            "its owner's alone. Fix: name a directory that is not there yet, or one of your "
+            "own with mode 0700",
+            path, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
     }
     *directory = (struct store_directory){path, fd};
     return 0;

@@ -35,7 +35,8 @@ static int refuse_damaged(const struct opening *o, int native, const char *what)
 {
     return store_refuse(o->error, HST_E_STORE_DAMAGED, native,
                         "the store in %s %s: %s. Fix: check the drives (dmesg, smartctl -a); "
-                        "start anew in another --store, from an export",
+                        "start anew in another --store, from an export or a kept copy "
+                        "(hoistway ckpt list)",
                         o->store->directories[0].path, what,
                         native == -EBADMSG ? "bytes are not those that were written"
                                            : strerror(-native));

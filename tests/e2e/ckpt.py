@@ -250,6 +250,28 @@ class Verify(Case):
                     self.path('r'))
         self.assertEqual(sorted(os.listdir(self.folder)), ['a', 'b'])
 
+    def test_damaged_tables_and_missing_copies_are_not_passed_over(self):
+        store = self.path('store')
+        self.train(store, '--keep=2', '--keep-every=4', steps=9)
+        first, second = self.steps_kept(store)
+        os.unlink(os.path.join(store, f'step-{first}', 'r00000.d0.blk'))
+        done = self.run_it('ckpt', 'verify', store)
+        self.assertEqual(done.returncode, 65, done.stderr)
+        self.assertIn('step 9: every byte', done.stdout)
+        self.assertIn(f'step {second}: every byte', done.stdout)
+        shutil.rmtree(os.path.join(store, f'step-{first}'))
+        self.good('ckpt', 'verify', store)
+        self.damage((os.path.join(store, 'r00000.d0.blk'), 0, None), 60)
+        done = self.run_it('ckpt', 'verify', store)
+        self.assertEqual(done.returncode, 65, done.stderr)
+        self.assertIn('1 damaged copies of tables', done.stdout)
+        told = json.loads(self.run_it('ckpt', 'verify', '--json', store).stdout)
+        self.assertEqual(told['versions'][0]['damaged_copies'], 1)
+        self.assertFalse(told['complete'])
+
+    def steps_kept(self, store):
+        return sorted(int(n[5:]) for n in os.listdir(store) if n.startswith('step-'))
+
     def test_a_version_that_can_not_be_opened_does_not_hide_the_others(self):
         store = self.path('store')
         self.train(store, '--keep=2', '--keep-every=4', steps=9)
@@ -330,6 +352,22 @@ class Export(Case):
                 self.good('ckpt', 'export', store, '--model', MODEL, '--export', late)
                 self.same(self.path('soon'), late)
                 self.assertEqual(before, sums(store))
+
+    def test_a_config_that_computes_otherwise_is_refused(self):
+        """Of the same shapes, and yet another model: not exported as the one that was trained."""
+        store, other = self.path('store'), self.path('model')
+        self.train(store)
+        shutil.copytree(MODEL, other)
+        with open(os.path.join(other, 'config.json'), encoding='ascii') as file:
+            config = json.load(file)
+        for key, value in (('rope_theta', 500.0), ('rms_norm_eps', 1e-2),
+                           ('num_attention_heads', 2)):
+            with open(os.path.join(other, 'config.json'), 'w', encoding='ascii') as file:
+                json.dump({**config, key: value, 'num_key_value_heads': 2}
+                          if key == 'num_attention_heads' else {**config, key: value}, file)
+            for verb in (['export', '--export', self.path('e')], ['verify']):
+                self.refuse(2, 615, "the store was trained with 'model heads ", 'ckpt', *verb,
+                            store, '--model', other)
 
     def test_another_model_and_a_directory_that_is_not_an_export_are_refused(self):
         store, other = self.path('store'), self.path('model')
@@ -488,6 +526,7 @@ class Keep(Case):
     def test_it_is_refused_where_no_version_could_be_kept(self):
         self.refuse(2, 402, '--durability', *self.command(self.path('s'), '--keep=1',
                                                           '--durability=none'))
+        self.refuse(2, 402, '--keep-every', *self.command(self.path('s'), '--keep-every=2'))
         self.refuse(2, 402, '--update deferred', *self.command(self.path('s'), '--keep=1',
                                                                '--update=optimistic'))
 

@@ -5,6 +5,7 @@
 #include "cli/message.h"
 #include "hf/hf.h"
 #include "model/llama.h"
+#include "verbs/train_run.h"
 #include "verbs/verbs.h"
 
 #include <errno.h>
@@ -55,6 +56,23 @@ int ckpt_progress_show(void *context, uint64_t done_bytes, uint64_t total_bytes)
 
 /* ---- the model of a store ---- */
 
+/* What train says of a model beside its shapes; stores of other programs do not say it. */
+static int check_model_line(const char *directory, const struct llama_config *config,
+                            const struct hst_ckpt_info *info, struct hst_error *error)
+{
+    char is[TRAIN_CURSOR_BYTES];
+    const char *was = info->cursor;
+    const size_t bytes = train_model_line(config, is), word = strlen("model ");
+    if (info->cursor_bytes < word || memcmp(was, is, word) != 0 ||
+        (info->cursor_bytes >= bytes && memcmp(was, is, bytes) == 0))
+        return 0;
+    const char *end = memchr(was, '\n', info->cursor_bytes);
+    return fail(error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
+                "the store was trained with '%.*s', %.200s has '%.*s'. Fix: the config.json of "
+                "that run.",
+                end ? (int)(end - was) : 0, was, directory, (int)bytes - 1, is);
+}
+
 int ckpt_model_open(const char *directory, struct hst_ckpt *ckpt, struct ckpt_model *model,
                     struct hst_error *error)
 {
@@ -76,7 +94,10 @@ int ckpt_model_open(const char *directory, struct hst_ckpt *ckpt, struct ckpt_mo
     native = native ? native : llama_add_units(model->llama, model->engine);
     if (native && !error->code)
         *error = *hst_engine_error(model->engine);
-    return native ? native : hst_ckpt_model(ckpt, model->engine, error);
+    native = native ? native : hst_ckpt_model(ckpt, model->engine, error);
+    if (native)
+        return native;
+    return check_model_line(directory, hf_model_config(model->source), &info, error);
 }
 
 void ckpt_model_close(struct ckpt_model *model)

@@ -102,6 +102,7 @@ static int verify_opened(struct run *run, struct hst_ckpt *ckpt, struct hst_erro
         json_put_whole(&run->json, "step", info.step);
         json_put_text(&run->json, "kind", info.kept ? "kept" : "committed");
         json_put_whole(&run->json, "bytes", info.weights_bytes + info.states_bytes);
+        json_put_whole(&run->json, "damaged_copies", info.damaged_copies);
         json_put_array(&run->json, "damaged");
     }
     const struct hst_ckpt_watch watch = {progress, damage, run};
@@ -117,6 +118,12 @@ static int verify_opened(struct run *run, struct hst_ckpt *ckpt, struct hst_erro
     } else if (native == 0) {
         printf("step %" PRIu64 ": %" PRIu64 " blocks are damaged\n", info.step, damaged);
     }
+    if (info.damaged_copies > 0) {
+        run->exit_code = EXIT_DATA > run->exit_code ? EXIT_DATA : run->exit_code;
+        if (!run->options->json)
+            printf("step %" PRIu64 ": %u damaged copies of tables, each with a good one\n",
+                   info.step, info.damaged_copies);
+    }
     return native;
 }
 
@@ -129,6 +136,7 @@ static int exit_of(const struct hst_error *error)
     case HST_E_STORE_FORMAT:
     case HST_E_STORE_MIXED:
     case HST_E_STORE_DAMAGED:
+    case HST_E_STORE_EMPTY: /* a kept copy that has lost a file */
         return EXIT_DATA;
     case HST_E_READ:
         return EXIT_IO;

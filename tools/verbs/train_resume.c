@@ -16,16 +16,21 @@ static const char *const CHANGEABLE[] = {"lr ", "schedule ", "warmup ", "steps "
 static const char *const ROPES[] = {
     [ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3"};
 
-/* Of the model what its tensors' shapes do not say: those are the engine's to compare. */
+/* Shapes are the engine's to compare. */
+size_t train_model_line(const struct llama_config *c, char text[TRAIN_CURSOR_BYTES])
+{
+    const struct rope_config *r = &c->rope;
+    return (size_t)snprintf(
+        text, TRAIN_CURSOR_BYTES,
+        "model heads %u,%u,%u eps %.15g rope %s,%.15g,%.15g,%.15g,%.15g,%.15g\n", c->heads,
+        c->kv_heads, c->head_dim, c->rms_norm_eps, ROPES[r->type], r->theta, r->factor,
+        r->low_freq_factor, r->high_freq_factor, r->original_max_positions);
+}
+
 size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES])
 {
     const struct train_options *o = t->options;
-    const struct llama_config *c = hf_model_config(t->source);
-    const struct rope_config *r = &c->rope;
-    int n = snprintf(text, TRAIN_CURSOR_BYTES,
-                     "model heads %u,%u,%u eps %.15g rope %s,%.15g,%.15g,%.15g,%.15g,%.15g\n",
-                     c->heads, c->kv_heads, c->head_dim, c->rms_norm_eps, ROPES[r->type], r->theta,
-                     r->factor, r->low_freq_factor, r->high_freq_factor, r->original_max_positions);
+    int n = (int)train_model_line(hf_model_config(t->source), text);
     n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n,
                   "tokens %" PRIu64 "\norder %s\nseed %" PRIu64 "\nseq-len %" PRIu64
                   "\nlr %.15g\nschedule %s\nwarmup %" PRIu64 "\n",

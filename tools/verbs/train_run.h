@@ -52,6 +52,8 @@ int train_inputs_check(struct train *t);
 
 /** What is kept with a version, as text. Returns its bytes. */
 #define TRAIN_CURSOR_BYTES 1024u
+/** Its first line: of the model what its tensors' shapes do not say. Returns its bytes. */
+size_t train_model_line(const struct llama_config *config, char text[TRAIN_CURSOR_BYTES]);
 size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES]);
 /** An hst_config.accept of a struct train: whether this run may go on from one that left this.
  * Where not, its error says why. */
