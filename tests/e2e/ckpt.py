@@ -19,8 +19,10 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from watch import wait_until  # noqa: E402
 
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
@@ -195,9 +197,9 @@ class Look(Case):
         child = subprocess.Popen(
             [PROGRAM, *self.command(store, '--log', self.path('log'), steps=100000)],
             stderr=subprocess.DEVNULL)
-        while not os.path.exists(self.path('log')) or b'"step":9' not in content(self.path('log')):
-            self.assertIsNone(child.poll())
-            time.sleep(0.02)
+        log = self.path('log')
+        self.assertTrue(wait_until(lambda: os.path.exists(log) and b'"step":9' in content(log),
+                                   self.folder, child))
         told = json.loads(self.good('ckpt', 'list', '--json', store))
         self.assertEqual(told['state'], 'in use')
         child.kill()
@@ -428,8 +430,7 @@ class Reshard(Case):
         for _ in range(50):  # one that is over before the signal comes is another try
             child = subprocess.Popen([PROGRAM, 'ckpt', 'reshard', store, '--world=4', '--out', new],
                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            while child.poll() is None and not os.path.exists(new):
-                time.sleep(0.001)
+            wait_until(lambda: os.path.exists(new), self.folder, child)
             child.send_signal(signal.SIGINT)
             told = child.communicate()[1]
             if child.returncode != 0:
@@ -488,14 +489,23 @@ class Keep(Case):
         self.train(','.join(folders), '--resume', '--export', self.path('f'), steps=24)
         self.same(self.path('e'), self.path('f'))
 
+    @staticmethod
+    def copies_begun(store, whole):
+        """One beside so many that have their names."""
+        names = [n for n in os.listdir(store) if n.startswith('step-')]
+        begun = [n for n in names if n.endswith('.new')]
+        return len(begun) > 0 and len(names) - len(begun) >= whole
+
     def test_a_copy_that_was_cut_off_is_none(self):
         store = self.path('store')
         self.train(store, steps=2)
-        for moment in (0.15, 0.2, 0.25, 0.3):
+        for whole in range(4):  # copies that are there when the next one is cut off
+            for name in glob.glob(os.path.join(store, 'step-*')):
+                shutil.rmtree(name)
             child = subprocess.Popen(
                 [PROGRAM, *self.command(store, '--keep=3', '--keep-every=1', '--resume',
                                         steps=100000)], stderr=subprocess.DEVNULL)
-            time.sleep(moment)
+            self.assertTrue(wait_until(lambda: self.copies_begun(store, whole), store, child))
             child.send_signal(signal.SIGKILL)
             child.wait()
             self.good('ckpt', 'verify', store)  # every copy that has its name

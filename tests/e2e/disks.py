@@ -18,11 +18,11 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from store_bytes import Store, file_name  # noqa: E402
+from watch import wait_until  # noqa: E402
 
 PROGRAM, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
@@ -128,8 +128,7 @@ class Disks(unittest.TestCase):
     def wait_for_commits(self, child, count):
         """So many more. The run ends by itself only where it fails."""
         until = self.committed() + count
-        while self.committed() < until and child.poll() is None:
-            time.sleep(0.01)
+        wait_until(lambda: self.committed() >= until, self.folder, child)
 
     def assert_ends(self, child, code):
         told = child.communicate(timeout=120)[1]

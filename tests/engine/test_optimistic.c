@@ -176,6 +176,18 @@ static void check_same(const char *place, const char *what)
         fail_msg("%s, %s: other weights", place, what);
 }
 
+/* A run in memory, made: the oracle. */
+static struct hst_config in_memory(enum hst_precision precision)
+{
+    struct hst_config config = *OPTIMISTIC(.precision = precision, .durability = "none");
+    config.clip = clip_of(&config);
+    config.place = PLACES[0].homes;
+    oracle = (struct ran){0};
+    run(&config, false, STEPS, NOTHING, &oracle);
+    assert_int_equal(oracle.optimistic, STEPS);
+    return config;
+}
+
 /* ---- rows ---- */
 
 static void check_row(const struct hst_config *config, enum between between)
@@ -237,11 +249,7 @@ static void bytes_are_those_of_the_update_that_waits_in_fp16(void **state)
 static void a_run_that_ends_is_resumed_exactly(void **state)
 {
     (void)state;
-    struct hst_config config = *OPTIMISTIC(.precision = HST_PRECISION_BF16, .durability = "none");
-    config.clip = clip_of(&config);
-    config.place = PLACES[0].homes;
-    oracle = (struct ran){0};
-    run(&config, false, STEPS, NOTHING, &oracle);
+    struct hst_config config = in_memory(HST_PRECISION_BF16);
     config.durability = "step";
     for (int p = 0; p < 5; p++) {
         config.place = PLACES[p].homes;
@@ -267,12 +275,7 @@ static void a_run_that_ends_is_resumed_exactly(void **state)
 static void the_engine_changes_between_both(void **state)
 {
     (void)state;
-    struct hst_config config = *OPTIMISTIC(.precision = HST_PRECISION_FP16, .durability = "none");
-    config.clip = clip_of(&config);
-    config.place = PLACES[0].homes;
-    oracle = (struct ran){0};
-    run(&config, false, STEPS, NOTHING, &oracle);
-    assert_int_equal(oracle.optimistic, STEPS);
+    struct hst_config config = in_memory(HST_PRECISION_FP16);
     config.update_time = HST_UPDATE_AUTO;
     static const int places[] = {1, 3, 4}; /* weights follow from states: they need no slot */
     for (int p = 0; p < 3; p++) {
@@ -296,11 +299,7 @@ static void the_engine_changes_between_both(void **state)
 static void the_engine_takes_second_slots_where_there_is_room(void **state)
 {
     (void)state;
-    struct hst_config config = *OPTIMISTIC(.precision = HST_PRECISION_BF16, .durability = "none");
-    config.clip = clip_of(&config);
-    config.place = PLACES[0].homes;
-    oracle = (struct ran){0};
-    run(&config, false, STEPS, NOTHING, &oracle);
+    struct hst_config config = in_memory(HST_PRECISION_BF16);
     config.update_time = HST_UPDATE_AUTO;
     config.device = "far";
     config.hbm_bytes = 64u << 20;
