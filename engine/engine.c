@@ -8,6 +8,7 @@
 #include "exec/optimistic.h"
 #include "exec/versions.h"
 #include "machine/machine.h"
+#include "store/files.h"
 
 #include <errno.h>
 #include <math.h>
@@ -235,10 +236,13 @@ static int plan_tiles(struct hst_engine *engine, uint32_t tile_elements, char *w
     return rc ? rc : placement_plan(&engine->plan_in, &engine->placement, why, why_bytes);
 }
 
-/* Where none were asked for, tiles are those of whoever updates them. */
+/* Where none were asked for, tiles are those of the store, which may be resumed with other homes,
+ * or of whoever updates them. */
 static int choose_tiles(struct hst_engine *engine, char *why, size_t why_bytes)
 {
     uint32_t wish = engine->config.tile_elements;
+    if (wish == 0 && engine->plan_in.stored)
+        wish = store_tile_elements_there(engine->drives[0].path, 0);
     if (wish == 0 && !engine_computes_in_dram(engine)) {
         int rc = plan_tiles(engine, TILE_ELEMENTS_DEVICE, why, why_bytes);
         if (rc == 0 && engine_updates_on_device(engine))
@@ -298,13 +302,6 @@ static int plan(struct hst_engine *engine)
     if (rc)
         return rc;
     rc = choose_tiles(engine, why, sizeof why);
-    if (rc == 0 && in->stored && engine_updates_on_device(engine)) {
-        rc = versions_forgo(engine);
-        if (rc)
-            return rc;
-        placement_free(&engine->placement);
-        rc = choose_tiles(engine, why, sizeof why);
-    }
     if (rc)
         return engine_fail(engine,
                            rc == -EINVAL   ? HST_E_VALUE

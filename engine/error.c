@@ -112,9 +112,6 @@ static int fail_stored(struct hst_engine *engine, const struct transfer *transfe
 
 int engine_fail_transfer(struct hst_engine *engine, const struct transfer *transfer)
 {
-    bool tile = transfer->kind != EXTENT_ACTS;
-    if (tile && engine_updates_on_device(engine)) /* it was on its way from or to the device */
-        return engine_fail_device(engine, transfer->error, "copying a tile");
     if (engine->versions.store && transfer->kind <= EXTENT_STATES)
         return fail_stored(engine, transfer);
     uint64_t bytes;

@@ -2,7 +2,8 @@
 /*
  * Enqueues copies. A node is started when what it waits for is seen to be done, and it is done when
  * its event is seen to have passed: so no stream has to wait for another, and a buffer is lent anew
- * only when the device is through with it.
+ * only when the device is through with it. One exception: updates on the device count as done when
+ * they are enqueued, so a tile's copy waits for them in its stream.
  */
 #include "exec/copies.h"
 
@@ -14,16 +15,18 @@ static const enum lane LANES[] = {LANE_H2D, LANE_D2H};
 int copies_open(struct hst_engine *engine)
 {
     const struct placement *p = &engine->placement;
-    bool any = p->device_leases.count + p->device_acts.count > 0;
+    bool tiles = engine_updates_on_device(engine) && engine->plan_in.stored;
+    bool any = tiles || p->device_leases.count + p->device_acts.count > 0;
     int rc = 0;
     for (int i = 0; any && i < 2 && rc == 0; i++)
         rc = hst_stream_create(engine->dev, LANES[i] == LANE_H2D ? "hst-h2d" : "hst-d2h",
                                &engine->run.copying[LANES[i]]);
-    return rc;
+    return rc || !tiles ? rc : hst_event_create(engine->dev, &engine->run.updated);
 }
 
 void copies_close(struct hst_engine *engine)
 {
+    hst_event_destroy(&engine->run.updated);
     for (int i = 0; i < 2; i++)
         hst_stream_destroy(&engine->run.copying[LANES[i]]);
 }
@@ -40,6 +43,12 @@ int copies_enqueue(struct hst_engine *engine, struct hst_stream *stream, struct 
     return rc;
 }
 
+static int await_updates(struct hst_engine *engine, struct hst_stream *stream)
+{
+    int rc = hst_event_record(engine->run.updated, engine->unit_stream);
+    return rc ? rc : hst_stream_wait(stream, engine->run.updated);
+}
+
 int copies_start(struct hst_engine *engine, enum lane lane, bool *moved)
 {
     struct execute *run = &engine->run;
@@ -49,7 +58,9 @@ int copies_start(struct hst_engine *engine, enum lane lane, bool *moved)
            walk_ready(&run->walk, at)) {
         walk_start(&run->walk, at);
         *moved = true;
-        int rc = copies_enqueue(engine, stream, at);
+        bool tile = run->graph.nodes[at.node].kind == NODE_COPY_TILE;
+        int rc = tile ? await_updates(engine, stream) : 0;
+        rc = rc ? rc : copies_enqueue(engine, stream, at);
         rc = rc ? rc
                 : loop_pass(engine, lane, stream,
                             (struct passage){.at = at, .start_s = clock_seconds()});

@@ -52,6 +52,13 @@ static unsigned char *record_of(const struct hst_engine *engine, struct walk_at 
     return buffer_of(engine, at, POOL_TILES) + engine->placement.slot_record_at;
 }
 
+/* The place of a tile's weights, gradients or record in the node's slot. */
+static unsigned char *in_slot(const struct hst_engine *engine, struct walk_at at,
+                              enum extent_kind kind)
+{
+    return kind == EXTENT_STATES ? record_of(engine, at) : buffer_of(engine, at, POOL_TILES);
+}
+
 /* ---- where the host has things, and where the computation does ---- */
 
 static unsigned char *arena_of(const struct hst_engine *engine, enum hst_tier tier)
@@ -105,6 +112,27 @@ unsigned char *moves_acts(const struct hst_engine *engine, struct walk_at at, ui
                                                            : acts_at_home(engine, at, unit);
 }
 
+/* ---- what a version needs of memory ---- */
+
+uint32_t moves_save_count(const struct hst_engine *engine, uint32_t tile)
+{
+    bool weights = weights_tier(engine, tile) != HST_TIER_NVME;
+    bool states = states_tier(engine, tile) != HST_TIER_NVME;
+    return (weights && !engine->plan_in.derived_weights) + states;
+}
+
+static enum extent_kind save_kind(const struct hst_engine *engine, uint32_t tile, uint32_t i)
+{
+    bool states = states_tier(engine, tile) != HST_TIER_NVME && i == 0;
+    return states ? EXTENT_STATES : EXTENT_WEIGHTS;
+}
+
+struct move moves_save(const struct hst_engine *engine, uint32_t tile, uint32_t i)
+{
+    enum extent_kind kind = save_kind(engine, tile, i);
+    return (struct move){kind, tile, tile_at_home(engine, kind, tile, engine->run.slot), true};
+}
+
 /* ---- copies ---- */
 
 /* All that the unit's computation reads, each run to its place in the device's lease. */
@@ -122,6 +150,20 @@ static uint32_t copy_weights(const struct hst_engine *engine, struct walk_at at,
     return (uint32_t)n;
 }
 
+/* What a version has of a tile at home in the device's memory, to the node's slot. */
+static uint32_t copy_tile(const struct hst_engine *engine, struct walk_at at, uint32_t tile,
+                          struct copy copies[GATHER_MAX])
+{
+    uint32_t n = moves_save_count(engine, tile);
+    for (uint32_t i = 0; i < n; i++) {
+        enum extent_kind kind = save_kind(engine, tile, i);
+        uint64_t bytes;
+        struct address home = placement_extent(&engine->placement, kind, tile, &bytes);
+        copies[i] = (struct copy){in_slot(engine, at, kind), engine->arena + home.offset, bytes};
+    }
+    return n;
+}
+
 uint32_t moves_copies(const struct hst_engine *engine, struct walk_at at,
                       struct copy copies[GATHER_MAX])
 {
@@ -136,6 +178,8 @@ uint32_t moves_copies(const struct hst_engine *engine, struct walk_at at,
             (struct copy){moves_host_grads(engine, at, unit), moves_grads(engine, at, unit),
                           engine->layout.units[unit].elements * engine_element_bytes(engine)};
         return 1;
+    case NODE_COPY_TILE:
+        return copy_tile(engine, at, node->tile, copies);
     case NODE_STORE_ACTS:
         copies[0] =
             (struct copy){acts_at_home(engine, at, unit), moves_acts(engine, at, unit), act_bytes};
@@ -223,20 +267,6 @@ static uint32_t blocks_of(const struct hst_engine *engine, uint32_t unit)
     return (uint32_t)((bytes + PLACEMENT_ACT_BYTES - 1) / PLACEMENT_ACT_BYTES);
 }
 
-uint32_t moves_save_count(const struct hst_engine *engine, uint32_t tile)
-{
-    bool weights = weights_tier(engine, tile) != HST_TIER_NVME;
-    bool states = states_tier(engine, tile) != HST_TIER_NVME;
-    return (weights && !engine->plan_in.derived_weights) + states;
-}
-
-struct move moves_save(const struct hst_engine *engine, uint32_t tile, uint32_t i)
-{
-    bool states = states_tier(engine, tile) != HST_TIER_NVME && i == 0;
-    enum extent_kind kind = states ? EXTENT_STATES : EXTENT_WEIGHTS;
-    return (struct move){kind, tile, tile_at_home(engine, kind, tile, engine->run.slot), true};
-}
-
 uint32_t moves_count(const struct hst_engine *engine, const struct node *node)
 {
     switch ((enum node_kind)node->kind) {
@@ -276,6 +306,19 @@ static struct move grads_at(const struct hst_engine *engine, struct walk_at at, 
     return (struct move){EXTENT_GRADS, tile, moves_host_grads(engine, at, unit) + offset, true};
 }
 
+/* From memory at home, or from the slot that it was copied to. */
+static struct move save_at(const struct hst_engine *engine, struct walk_at at, uint32_t i)
+{
+    const struct node *node = moves_node(engine, at);
+    uint32_t kinds = moves_save_count(engine, node->tile);
+    assert(kinds > 0); /* else there is no such node */
+    uint32_t tile = node->tile + i / kinds;
+    if (!engine_updates_on_device(engine))
+        return moves_save(engine, tile, i % kinds);
+    enum extent_kind kind = save_kind(engine, tile, i % kinds);
+    return (struct move){kind, tile, in_slot(engine, at, kind), true};
+}
+
 struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_t i)
 {
     const struct node *node = moves_node(engine, at);
@@ -283,11 +326,8 @@ struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_
     switch ((enum node_kind)node->kind) {
     case NODE_READ_WEIGHTS:
         return weights_at(engine, at, node->unit, piece_start(engine, node, node->tile) + i);
-    case NODE_SAVE_TILES: {
-        uint32_t kinds = moves_save_count(engine, node->tile);
-        assert(kinds > 0); /* else there is no such node */
-        return moves_save(engine, node->tile + i / kinds, i % kinds);
-    }
+    case NODE_SAVE_TILES:
+        return save_at(engine, at, i);
     case NODE_WRITE_GRADS:
         return grads_at(engine, at, node->unit, i);
     case NODE_READ_ACTS:

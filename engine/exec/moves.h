@@ -22,6 +22,7 @@ struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_
 
 /** Extents of a tile that go to the store from memory: its record, its weights, both or none. */
 uint32_t moves_save_count(const struct hst_engine *engine, uint32_t tile);
+/** One of them, from where it is at home in DRAM. */
 struct move moves_save(const struct hst_engine *engine, uint32_t tile, uint32_t i);
 
 struct copy {

@@ -63,11 +63,18 @@ static unsigned char *slot_buffer(const struct hst_engine *engine, const struct 
     return slot->buffer + (kind == EXTENT_STATES ? engine->placement.slot_record_at : 0);
 }
 
+static int fail(struct hst_engine *engine, const struct transfer *transfer)
+{
+    return engine_updates_on_device(engine)
+               ? engine_fail_device(engine, transfer->error, "copying a tile")
+               : engine_fail_transfer(engine, transfer);
+}
+
 static int wait_for(struct hst_engine *engine, struct transfer *transfer)
 {
     if (transfer->active)
         extents_wait(engine->tiles, transfer);
-    return transfer->error ? engine_fail_transfer(engine, transfer) : 0;
+    return transfer->error ? fail(engine, transfer) : 0;
 }
 
 /* Waits for both transfers even if the first one failed: nothing may move in a slot that is let
@@ -95,7 +102,7 @@ static int slot_read(struct stream_state *s, struct slot *slot, uint32_t tile)
         int rc = extents_read(engine->tiles, kind, tile, slot_buffer(engine, slot, kind),
                               &slot->transfers[kind]);
         if (rc)
-            return engine_fail_transfer(engine, &slot->transfers[kind]);
+            return fail(engine, &slot->transfers[kind]);
     }
     return 0;
 }
@@ -110,7 +117,7 @@ static int slot_write(struct stream_state *s, struct slot *slot, uint32_t tile)
         int rc = extents_write(engine->tiles, kind, tile, slot_buffer(engine, slot, kind),
                                &slot->transfers[kind]);
         if (rc)
-            return engine_fail_transfer(engine, &slot->transfers[kind]);
+            return fail(engine, &slot->transfers[kind]);
     }
     return 0;
 }
@@ -166,13 +173,13 @@ static struct tile_job job_at(const struct stream_state *s, const struct slot *s
     const struct hst_engine *engine = s->engine;
     struct tile_job job = {.tile = tile, .range = layout_tile(&engine->layout, tile)};
     job.arrays.weights = part_at(s, slot, EXTENT_WEIGHTS, tile);
-    unsigned char *record = part_at(s, slot, EXTENT_STATES, tile);
-    if (record) {
+    job.record = part_at(s, slot, EXTENT_STATES, tile);
+    if (job.record) {
         struct record at = record_layout(engine->update->bytes, job.range.elements);
-        job.arrays.m = record + at.m_at;
-        job.arrays.v = record + at.v_at;
+        job.arrays.m = job.record + at.m_at;
+        job.arrays.v = job.record + at.v_at;
         if (engine->update->bytes.master)
-            job.arrays.master = record + at.master_at;
+            job.arrays.master = job.record + at.master_at;
     }
     return job;
 }
@@ -228,10 +235,19 @@ static int drain(struct hst_engine *engine)
     return first;
 }
 
+/* The device's updates count as done when they are enqueued, maybe in a stream of the client's. */
+static int await_updates(struct hst_engine *engine)
+{
+    bool any = engine_updates_on_device(engine) && engine->unit_stream;
+    int rc = any ? hst_stream_sync(engine->unit_stream) : 0;
+    return rc ? engine_fail_device(engine, rc, "the update") : 0;
+}
+
 int tile_stream(struct hst_engine *engine, unsigned access, tile_visit *visit, void *context)
 {
     struct stream_state s = {.engine = engine, .access = access};
-    int rc = visit_all(&s, visit, context);
+    int rc = await_updates(engine);
+    rc = rc ? rc : visit_all(&s, visit, context);
     int drained = drain(engine);
     return rc ? rc : drained;
 }

@@ -7,6 +7,7 @@
 
 #include "ckpt/ckpt.h"
 #include "ckpt/keep.h"
+#include "exec/memory.h"
 #include "exec/moves.h"
 #include "exec/optimistic.h"
 #include "exec/tile_stream.h"
@@ -48,21 +49,6 @@ int versions_configure(struct hst_engine *engine)
     }
     engine->plan_in.stored = true;
     engine->plan_in.derived_weights = engine->config.precision == HST_PRECISION_FP16;
-    return 0;
-}
-
-int versions_forgo(struct hst_engine *engine)
-{
-    const char *text = engine->config.durability;
-    if (text && strcmp(text, "auto") != 0)
-        return engine_fail(engine, HST_E_VALUE, -EINVAL,
-                           "durability %s: no version can be made of what lives in a GPU's memory. "
-                           "Fix: --durability none, or --place states=dram,weights=dram",
-                           text);
-    engine_log(engine, HST_LOG_INFO,
-               "I620 all weights and states are in the GPU's memory: no version of them is kept in "
-               "the store");
-    engine->plan_in.stored = false;
     return 0;
 }
 
@@ -357,38 +343,6 @@ static int wait_for_one(struct hst_engine *engine)
     return rc ? engine_fail_extents(engine, rc) : 0;
 }
 
-/* ---- memory and store: every tile at home in memory, one way or the other ---- */
-
-enum { MOST_MOVING = 32 };
-
-static int wait_for(struct hst_engine *engine, struct transfer *transfer)
-{
-    return extents_wait(engine->extents, transfer) ? engine_fail_transfer(engine, transfer) : 0;
-}
-
-static int move_memory(struct hst_engine *engine, bool write)
-{
-    struct transfer moving[MOST_MOVING] = {{0}};
-    uint32_t turn = 0;
-    int rc = 0;
-    for (uint32_t tile = 0; tile < engine->layout.tile_count && rc == 0; tile++)
-        for (uint32_t i = 0; i < moves_save_count(engine, tile) && rc == 0; i++) {
-            struct transfer *transfer = &moving[turn++ % MOST_MOVING];
-            struct move move = moves_save(engine, tile, i);
-            rc = wait_for(engine, transfer);
-            if (rc)
-                break;
-            rc = write ? extents_write(engine->extents, move.kind, tile, move.memory, transfer)
-                       : extents_read(engine->extents, move.kind, tile, move.memory, transfer);
-            rc = rc ? engine_fail_transfer(engine, transfer) : 0;
-        }
-    for (uint32_t i = 0; i < MOST_MOVING; i++) { /* also after an error: they use the memory */
-        int late = wait_for(engine, &moving[i]);
-        rc = rc ? rc : late;
-    }
-    return rc;
-}
-
 int versions_now(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
@@ -396,7 +350,7 @@ int versions_now(struct hst_engine *engine)
     if (!v->store || versions_last(engine) == engine->step.number)
         return 0;
     double start_s = clock_seconds();
-    int rc = move_memory(engine, true);
+    int rc = memory_move(engine, true);
     rc = rc ? rc : begin(engine, &v->last);
     while (rc == 0 && !made) {
         rc = versions_poll(engine, &made);
@@ -417,7 +371,8 @@ static int join(struct hst_engine *engine)
     uint32_t count = 0;
     struct extents *store = store_extents(v->store);
     if (!engine->extents) {
-        engine->extents = engine->tiles = store;
+        engine->extents = store;
+        engine->tiles = engine->tiles ? engine->tiles : store;
         return 0;
     }
     for (uint32_t d = 0; d < engine->drive_count; d++) {
@@ -425,8 +380,9 @@ static int join(struct hst_engine *engine)
         if (engine->drives[d].aio)
             aio[count++] = engine->drives[d].aio;
     }
+    bool near = engine->tiles != engine->extents; /* in a GPU's memory */
     int rc = route_open(store, engine->extents, aio, count, &engine->extents);
-    engine->tiles = engine->extents;
+    engine->tiles = near ? engine->tiles : engine->extents;
     if (rc == 0)
         return 0;
     store_close(&v->store); /* nobody else has it */
@@ -520,9 +476,8 @@ int versions_open(struct hst_engine *engine)
     if (!engine->plan_in.stored)
         return engine_fail(
             engine, HST_E_VALUE, -EINVAL,
-            "there is no store to resume from: --durability none, no --store, or all "
-            "weights and states in a GPU's memory. Fix: the --store of that run, and "
-            "--place weights=dram,grads=dram,states=dram on a GPU");
+            "there is no store to resume from: --durability none, or no --store. Fix: the --store "
+            "of that run, without --durability none");
     if (kept_is_copy(engine->config.store))
         return engine_fail(engine, HST_E_STORE_TAKEN, -EINVAL,
                            "%s is a copy that the store around it keeps, and has one slot of each "
@@ -542,7 +497,7 @@ int versions_open(struct hst_engine *engine)
         return rc;
     tell_found(engine, &found);
     double start_s = clock_seconds();
-    rc = move_memory(engine, false);
+    rc = memory_move(engine, false);
     v->save_s = clock_seconds() - start_s;
     return rc || !engine->plan_in.derived_weights ? rc : versions_derive(engine);
 }

@@ -10,9 +10,6 @@
 
 /** What hst_config.durability says. Errors: -EINVAL (sticky). */
 int versions_configure(struct hst_engine *engine);
-/** All is in a GPU's memory, from where no version is made. Errors: -EINVAL (sticky) where one was
- * asked for. */
-int versions_forgo(struct hst_engine *engine);
 /** After planning: nothing, where there is no store. Finishes what was left to `auto`. */
 int versions_check(struct hst_engine *engine);
 

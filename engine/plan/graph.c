@@ -290,8 +290,9 @@ static int check_pools(const struct build *b)
         const struct graph_unit *u = &in->units[i];
         bool grads = u->grads == HST_TIER_NVME && u->tile_count > 0;
         needs[POOL_WEIGHTS] |= parts_lease_weights(b, i);
-        needs[POOL_TILES] |=
-            u->nvme_states > 0 || (grads && (parts_is_late(b, i) || in->optimistic));
+        needs[POOL_TILES] |= u->nvme_states > 0 ||
+                             (grads && (parts_is_late(b, i) || in->optimistic)) ||
+                             (in->update_on_device && in->stored && u->tile_count > 0);
         needs[POOL_GRADS] |= grads;
         needs[POOL_ACTS] |= parts_move_acts(b, i) && u->acts == HST_TIER_NVME;
         if (!in->apart)

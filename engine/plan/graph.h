@@ -48,6 +48,7 @@ enum node_kind {
     NODE_COMMIT,     /* the version: all that was written of it is */
     NODE_COPY_WEIGHTS, /* to the device */
     NODE_COPY_GRADS,   /* from the device */
+    NODE_COPY_TILE,    /* from the device, which has it at home: for a version */
     NODE_STORE_ACTS,   /* from the device */
     NODE_FETCH_ACTS,   /* to the device */
     NODE_UPDATE,       /* tiles [tile, tile + tile_count) of one unit */

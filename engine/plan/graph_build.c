@@ -168,7 +168,8 @@ static void link_tile(struct build *b, uint32_t node)
         link_to(b, node, b->revert);
 }
 
-/* A tile in memory is saved when it has been updated, and updated again when it has been saved. */
+/* A tile in memory is saved, or copied to be, when it has been updated, and updated again when it
+ * has been saved. */
 static void link_save(struct build *b, uint32_t node)
 {
     const struct node *nodes = b->graph->nodes, *n = &nodes[node];
@@ -209,8 +210,12 @@ static void link_all(struct build *b)
         case NODE_READ_TILE:
             link_tile(b, i);
             break;
-        case NODE_SAVE_TILES:
+        case NODE_COPY_TILE:
             link_save(b, i);
+            break;
+        case NODE_SAVE_TILES:
+            if (!b->in->update_on_device)
+                link_save(b, i);
             link_verdict(b, i);
             link_to(b, i, b->commit); /* after a step that was skipped no update waits for it */
             break;
@@ -339,9 +344,10 @@ const char *lane_name(enum lane lane)
 const char *node_kind_name(enum node_kind kind)
 {
     static const char *const names[NODE_KIND_COUNT] = {
-        "read weights", "read tile", "read acts",    "write tile", "write grads", "write acts",
-        "save tiles",   "commit",    "copy weights", "copy grads", "store acts",  "fetch acts",
-        "update",       "norm",      "clip",         "revert",     "forward",     "backward"};
+        "read weights", "read tile",  "read acts",  "write tile",   "write grads",
+        "write acts",   "save tiles", "commit",     "copy weights", "copy grads",
+        "copy tile",    "store acts", "fetch acts", "update",       "norm",
+        "clip",         "revert",     "forward",    "backward"};
     return (unsigned)kind < NODE_KIND_COUNT ? names[kind] : "?";
 }
 

@@ -233,26 +233,40 @@ static void early_update(struct build *b, uint32_t unit)
 /* Tiles of one node: enough for a drive's queue. */
 #define SAVE_TILES 16u
 
+/* What is in the device's memory comes by way of a slot. */
+static void save_tiles(struct build *b, uint32_t unit, uint32_t first, uint32_t count, double bytes)
+{
+    struct node node = {.unit = unit,
+                        .tile = b->in->units[unit].first_tile + first,
+                        .tile_count = count,
+                        .work = bytes,
+                        .dram_bytes = bytes};
+    uint32_t slot = GRAPH_NONE, copy = GRAPH_NONE;
+    if (b->in->update_on_device) {
+        slot = build_lease(b, POOL_TILES);
+        copy = build_node(b, NODE_COPY_TILE, LANE_D2H, PART_SAVE, node);
+        build_use(b, copy, slot);
+    }
+    uint32_t save = build_node(b, NODE_SAVE_TILES, LANE_WRITE, PART_SAVE, node);
+    build_use(b, save, slot);
+    build_dep(b, save, copy);
+}
+
 void parts_save(struct build *b, uint32_t unit)
 {
     const struct graph_in *in = b->in;
     const struct graph_unit *u = &in->units[unit];
     bool weights = u->weights != HST_TIER_NVME && !in->derived_weights;
+    uint32_t most = in->update_on_device ? 1 : SAVE_TILES;
     b->units[unit].save[0] = b->graph->node_count;
     for (uint32_t first = 0, count; in->stored && first < u->tile_count; first += count) {
         bool states = first >= u->nvme_states;
         uint32_t left = (states ? u->tile_count : u->nvme_states) - first;
-        count = left < SAVE_TILES ? left : SAVE_TILES;
-        if (!states && !weights)
-            continue;
-        double bytes = tile_elements(b, unit, first, count) *
-                       ((states ? in->state_bytes : 0) + (weights ? in->weight_bytes : 0));
-        build_node(b, NODE_SAVE_TILES, LANE_WRITE, PART_SAVE,
-                   (struct node){.unit = unit,
-                                 .tile = u->first_tile + first,
-                                 .tile_count = count,
-                                 .work = bytes,
-                                 .dram_bytes = bytes});
+        count = left < most ? left : most;
+        if (states || weights)
+            save_tiles(b, unit, first, count,
+                       tile_elements(b, unit, first, count) *
+                           ((states ? in->state_bytes : 0) + (weights ? in->weight_bytes : 0)));
     }
     b->units[unit].save[1] = b->graph->node_count;
 }

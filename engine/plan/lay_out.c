@@ -5,7 +5,8 @@
 
 #include "plan/saturate.h"
 
-/* Tiles pass through host memory at load and save alone: one is worked on while one is copied. */
+/* Tiles pass through host memory to be loaded, saved, or part of a version: one is worked on while
+ * another one is copied. */
 #define HBM_SLOTS 2u
 
 static uint64_t *end_of(struct placement *p, enum hst_tier tier)

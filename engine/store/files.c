@@ -227,6 +227,21 @@ int store_file_look(const struct store_directory *directory, const char *name,
     return 0;
 }
 
+uint32_t store_tile_elements_there(const char *directory, uint32_t rank)
+{
+    char name[STORE_NAME_BYTES];
+    struct store_directory there;
+    struct store_header header;
+    struct hst_error ignored;
+    unsigned bad_copies;
+    if (store_directory_open(directory, &there, &ignored))
+        return 0;
+    store_file_name(rank, 0, false, name);
+    int rc = store_file_look(&there, name, &header, &bad_copies, &ignored);
+    store_directory_close(&there);
+    return rc ? 0 : (uint32_t)header.tile_elements;
+}
+
 /* ---- the files of a rank ---- */
 
 static int refuse_place(const struct store_set *set, uint32_t d, const struct store_header *h,

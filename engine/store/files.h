@@ -46,6 +46,8 @@ bool store_file_astray(const struct store_directory *directories, uint32_t drive
                        uint32_t *directory, uint32_t *drive);
 /** Bytes that this file of a store takes in the directory already; 0 where it can not be seen. */
 uint64_t store_bytes_there(const char *directory, uint32_t rank, uint32_t drive);
+/** Elements of a whole tile of the store in the directory; 0 where none can be read. */
+uint32_t store_tile_elements_there(const char *directory, uint32_t rank);
 /** A path for hst_aio_file_open, good while the directory is open. */
 void store_file_path(const struct store_directory *directory, const char *name,
                      char path[STORE_PATH_BYTES]);

@@ -24,13 +24,14 @@ PROGRAM, ROOT, KILLS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 SEED = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(1 << 32)
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
 # weights and states on drives; states in memory, updates that are made again where the norm clips,
-# in some of the steps; both in memory; without clipping
+# in some of the steps; both in memory; without clipping; both in a device's memory
 KINDS = (
     ('--precision=bf16', '--place=states=nvme,weights=nvme'),
     ('--precision=fp32', '--place=states=dram,weights=nvme', '--durability=step',
      '--update=optimistic', '--clip=4.8'),
     ('--precision=fp16', '--place=states=dram,weights=dram', '--durability=3'),
     ('--precision=bf16', '--place=states=nvme,weights=nvme,grads=nvme,acts=nvme', '--clip=0'),
+    ('--precision=bf16', '--device=far', '--place=weights=hbm', '--durability=step'),
 )
 
 
@@ -41,8 +42,9 @@ START = 0.1
 def command(folder, name, kind, steps, *more):
     """Of a run whose files begin with this name."""
     path = os.path.join(folder, name)
+    device = () if any(word.startswith('--device') for word in kind) else ('--device=host',)
     return [
-        PROGRAM, 'train', '--device', 'host', '--model', MODEL, '--data',
+        PROGRAM, 'train', *device, '--model', MODEL, '--data',
         os.path.join(MODEL, 'tokens.bin'), '--steps', str(steps), '--seq-len', '24',
         '--batch-tokens', '48', '--lr', '1e-3', '--store', path + '.store', '--log',
         path + '.jsonl', '--export', path + '.export', *kind, *more,

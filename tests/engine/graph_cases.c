@@ -282,9 +282,9 @@ void random_case(uint64_t seed, struct graph_case *c)
     c->rates.mixed = (c->rates.read + c->rates.write) * (0.5 + 0.25 * pick(&seed, 3));
     c->rates.dram = 300.0 * pick(&seed, 8);
     c->rates.shared_cores = pick(&seed, 2);
-    c->in.stored = !c->in.update_on_device && pick(&seed, 2);
+    c->in.stored = pick(&seed, 2);
     c->in.derived_weights = c->in.stored && pick(&seed, 3) == 0;
-    c->in.optimistic = c->in.deferred && c->in.stored && pick(&seed, 2);
+    c->in.optimistic = c->in.deferred && c->in.stored && !c->in.update_on_device && pick(&seed, 2);
     c->in.deferred = c->in.deferred && !c->in.optimistic;
     c->in.derived_weights = c->in.derived_weights && !c->in.optimistic;
 }

@@ -290,11 +290,32 @@ static void write_tile(struct model *m, struct walk_at at, struct accesses *a)
     }
 }
 
+/* By way of a slot, whose first part holds weights here. */
+static void copy_tile(struct model *m, struct walk_at at, struct accesses *a)
+{
+    uint32_t tile = m->graph->nodes[at.node].tile;
+    copies(a, &m->states[m->slot][tile], &buffer(m, at, POOL_TILES)[tile]);
+    if (!m->in->derived_weights)
+        copies(a, &m->weights[m->slot][tile],
+               &m->lent_tile_grads[walk_pool_buffer(m->walk, at, POOL_TILES)][tile]);
+}
+
+static void save_copy(struct model *m, struct walk_at at, struct accesses *a)
+{
+    uint32_t tile = m->graph->nodes[at.node].tile;
+    copies(a, &buffer(m, at, POOL_TILES)[tile], &m->saved_states[tile]);
+    if (!m->in->derived_weights)
+        copies(a, &m->lent_tile_grads[walk_pool_buffer(m->walk, at, POOL_TILES)][tile],
+               &m->saved_weights[tile]);
+}
+
 static void save_tiles(struct model *m, struct walk_at at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     bool weights = unit_of(m, n->unit)->weights != HST_TIER_NVME && !m->in->derived_weights;
-    for (uint32_t t = n->tile; t < n->tile + n->tile_count; t++) {
+    if (m->in->update_on_device)
+        save_copy(m, at, a);
+    for (uint32_t t = n->tile; !m->in->update_on_device && t < n->tile + n->tile_count; t++) {
         if (!has_states_away(m, n->unit, t))
             copies(a, &m->states[m->slot][t], &m->saved_states[t]);
         if (weights)
@@ -316,6 +337,7 @@ static struct accesses accesses_of(struct model *m, struct walk_at at)
         [NODE_SAVE_TILES] = save_tiles,
         [NODE_COPY_WEIGHTS] = copy_weights,
         [NODE_COPY_GRADS] = move_grads,
+        [NODE_COPY_TILE] = copy_tile,
         [NODE_STORE_ACTS] = move_acts,
         [NODE_FETCH_ACTS] = move_acts,
         [NODE_UPDATE] = update,

@@ -193,6 +193,36 @@ static void what_the_device_waits_for_is_booked_as_such(void **state)
     assert_true(other.copy_s == 0 && other.nvme_s == 0);
 }
 
+/* Steps on a stream of the client's, and a save at once: the device still updates. */
+static void save_on_a_stream_of_its_own(const struct hst_config *config, struct toy_saved *saved)
+{
+    struct hst_engine *engine = toy_created(config);
+    struct hst_step_stats stats;
+    toy_must(engine, toy_seal_and_load(engine));
+    toy_must(engine, hst_stream_create(hst_engine_device(engine), "own", &toy_stream));
+    for (int s = 0; s < 2; s++)
+        toy_must(engine, toy_step(engine, &stats));
+    toy_must(engine, toy_save(engine, saved));
+    hst_stream_destroy(&toy_stream);
+    hst_engine_destroy(&engine);
+}
+
+static void a_save_has_the_updates_of_any_stream(void **state)
+{
+    (void)state;
+    save_on_a_stream_of_its_own(
+        TOY_CONFIG(.precision = HST_PRECISION_BF16, .place = "weights=dram"), &oracle.weights);
+    for (unsigned seed = 1; seed <= SEEDS; seed++) {
+        trouble("delay", seed);
+        save_on_a_stream_of_its_own(
+            TOY_CONFIG(.precision = HST_PRECISION_BF16, .device = "far", .place = "weights=hbm"),
+            &other.weights);
+        assert_int_equal(other.weights.used, oracle.weights.used);
+        assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
+    }
+    unsetenv("HOISTWAY_FAR");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +230,7 @@ int main(void)
         cmocka_unit_test(a_copy_that_fails_ends_the_run),
         cmocka_unit_test(traffic_of_the_link_is_what_the_placement_says),
         cmocka_unit_test(what_the_device_waits_for_is_booked_as_such),
+        cmocka_unit_test(a_save_has_the_updates_of_any_stream),
     };
     return cmocka_run_group_tests(tests, toy_make_store, toy_remove_store);
 }

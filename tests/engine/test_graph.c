@@ -258,8 +258,12 @@ static void test_a_device_that_holds_everything_moves_nothing(void **state)
 {
     (void)state;
     struct graph_case e;
+    struct graph g;
     make_example(&e, HST_TIER_HBM, true);
-    e.in.update_on_device = true;
+    e.in.update_on_device = e.in.stored = true;
+    memset(e.in.buffers, 0, sizeof e.in.buffers);
+    assert_int_equal(graph_build(&e.in, &g), -ENOSPC); /* tiles of a version pass through a slot */
+    e.in.stored = false;
     struct graph_bound b = bytes_per_lane(&e);
     for (int l = 0; l < LANE_COUNT; l++)
         assert_true(l == LANE_COMPUTE || b.lane_s[l] == 0);

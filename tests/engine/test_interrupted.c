@@ -22,6 +22,7 @@
 
 enum { STEPS = 3 };
 static long stride = 1;
+static bool far;                       /* all is in a device's memory */
 static struct toy_states alone, found; /* large: not on the stack */
 
 static void clear_store(void)
@@ -47,8 +48,14 @@ static struct ended run(const char *fault, struct toy_states *states)
     struct hst_config config =
         *hst_config(.store = toy_store, .batch_tokens = 10, .grain_tokens = 4,
                     .dram_bytes = 64u << 20, .threads = 2, .tile_elements = 65536,
-                    .durability = "step", .place = "states=nvme,weights=nvme,grads=nvme,acts=nvme",
-                    .io_fault = fault, .error = &end.error);
+                    .precision = HST_PRECISION_FP32, .durability = "step",
+                    .place = "states=nvme,weights=nvme,grads=nvme,acts=nvme", .io_fault = fault,
+                    .error = &end.error);
+    if (far) {
+        config.device = "far";
+        config.hbm_bytes = 64u << 20;
+        config.place = "weights=hbm,grads=hbm,states=hbm";
+    }
     end.rc = hst_engine_create(&config, &engine);
     end.rc = end.rc ? end.rc : toy_describe(engine);
     end.rc = end.rc ? end.rc : hst_engine_seal(engine, HST_ORDER_FORWARD);
@@ -151,6 +158,15 @@ static void a_drive_that_vanishes_ends_the_run_at_its_last_version(void **state)
         "nth=%ld vanish", -ENODEV, {HST_E_WRITE, HST_E_READ, HST_E_STORE_DAMAGED}});
 }
 
+static void what_is_in_a_devices_memory_has_its_last_version_too(void **state)
+{
+    (void)state;
+    far = true;
+    strike_all(&(const struct kind){
+        "op=any nth=%ld times=all err=EIO", -EIO, {HST_E_WRITE, HST_E_READ, HST_E_STORE_DAMAGED}});
+    far = false;
+}
+
 static int make(void **state)
 {
     int rc = toy_make_store(state);
@@ -166,6 +182,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_drive_that_is_full_ends_the_run_at_its_last_version),
         cmocka_unit_test(a_drive_that_fails_ends_the_run_at_its_last_version),
         cmocka_unit_test(a_drive_that_vanishes_ends_the_run_at_its_last_version),
+        cmocka_unit_test(what_is_in_a_devices_memory_has_its_last_version_too),
     };
     return cmocka_run_group_tests(tests, make, toy_remove_store);
 }

@@ -38,6 +38,8 @@ static const char *const PLACES[] = {
     "states=dram,weights=nvme",
     "states=nvme,weights=nvme",
     "states=nvme,weights=nvme,grads=nvme,acts=nvme",
+    "weights=hbm,grads=hbm,states=hbm",
+    "weights=hbm,grads=hbm,states=hbm,acts=nvme", /* beside a file of its own */
 };
 enum { PLACE_COUNT = sizeof PLACES / sizeof *PLACES };
 
@@ -48,6 +50,16 @@ enum { PLACE_COUNT = sizeof PLACES / sizeof *PLACES };
 static int tell_step_4 = -1; /* where to; it then waits to be killed */
 static bool all;
 static int turn; /* of the placements that are left out */
+
+static void place(struct hst_config *config, int p)
+{
+    const bool hbm = strstr(PLACES[p], "hbm") != NULL;
+    config->place = PLACES[p];
+    config->device = hbm ? "far" : NULL;
+    config->hbm_bytes = hbm ? 64u << 20 : 0;
+    if (config->precision == HST_PRECISION_DEFAULT) /* which is another one on each device */
+        config->precision = HST_PRECISION_FP32;
+}
 
 static void clear_store(void)
 {
@@ -122,8 +134,10 @@ static void check_breaks(struct hst_config config)
     for (int p = 0; p < PLACE_COUNT; p++) {
         if (!all && turn++ % 2)
             continue;
+        place(&config, p);
+        if (config.device && config.state == HST_STATE_BF16)
+            continue; /* it has no such update: the host makes it */
         found = (struct ran){0};
-        config.place = PLACES[p];
         config.durability = "step";
         run(&config, false, 1, true, &found);
         for (uint64_t last = 2; last <= STEPS; last++)
@@ -170,11 +184,59 @@ static void versions_come_as_often_as_asked_for(void **state)
     (void)state;
     found = (struct ran){0};
     run(KEPT(.durability = "none", .place = PLACES[0]), false, STEPS, true, &oracle);
-    run(KEPT(.durability = "3", .place = PLACES[1]), false, STEPS, false, &found);
-    assert_int_equal(run(KEPT(.durability = "3", .place = PLACES[2]), true, STEPS, true, &found),
-                     3);
-    check_same(PLACES[2], "every third, resumed with other homes");
-    clear_store();
+    for (int p = 1; p < PLACE_COUNT; p++) {
+        const int other = 1 + p % (PLACE_COUNT - 1);
+        struct hst_config config = *KEPT(.durability = "3");
+        place(&config, p);
+        run(&config, false, STEPS, false, &found);
+        place(&config, other);
+        assert_int_equal(run(&config, true, STEPS, true, &found), 3);
+        check_same(PLACES[other], "every third, resumed with other homes");
+        clear_store();
+    }
+}
+
+/* A device that updates likes larger tiles than the host: those of the store count. */
+static void the_store_says_how_large_tiles_are(void **state)
+{
+    (void)state;
+    struct hst_config config = *KEPT(.durability = "step");
+    config.tile_elements = 0;
+    for (int first = 0; first <= 5; first += 5) {
+        place(&config, first);
+        config.durability = "none";
+        run(&config, false, STEPS, true, &oracle);
+        config.durability = "step";
+        found = (struct ran){0};
+        run(&config, false, 2, true, &found);
+        place(&config, 5 - first);
+        assert_int_equal(run(&config, true, STEPS, true, &found), 2);
+        check_same(config.place, "with the tiles of the store");
+        clear_store();
+    }
+}
+
+/* What is in a device's memory is copied for a version when it has been updated, and not before. */
+static void updates_that_are_late_are_in_the_version(void **state)
+{
+    (void)state;
+    struct hst_config config = *KEPT(.durability = "step", .precision = HST_PRECISION_BF16);
+    place(&config, 0);
+    config.durability = "none";
+    run(&config, false, STEPS, true, &oracle);
+    config.durability = "step";
+    for (unsigned seed = 1; seed <= 4; seed++) {
+        char words[32];
+        snprintf(words, sizeof words, "delay:%u", seed);
+        assert_int_equal(setenv("HOISTWAY_FAR", words, 1), 0);
+        place(&config, 5 + (int)seed % 2);
+        found = (struct ran){0};
+        run(&config, false, 3, false, &found);
+        assert_in_range(run(&config, true, STEPS, true, &found), 1, 2);
+        check_same(config.place, "updates that are late");
+        clear_store();
+    }
+    unsetenv("HOISTWAY_FAR");
 }
 
 /* The child goes on from the last version, says when it has begun step 4, and is killed in it. */
@@ -260,7 +322,7 @@ static void several_drives_are_one_store(void **state)
     run(KEPT(.durability = "none", .place = PLACES[0]), false, STEPS, true, &oracle);
     for (int p = 0; p < PLACE_COUNT; p += 2) {
         found = (struct ran){0};
-        config.place = PLACES[p];
+        place(&config, p);
         run(&config, false, 2, true, &found);
         assert_int_equal(run(&config, true, STEPS, true, &found), 2);
         check_same(PLACES[p], "on two drives");
@@ -356,7 +418,8 @@ static void a_killed_run_is_resumed_exactly(void **state)
     run(KEPT(.durability = "none", .place = PLACES[0]), false, STEPS, true, &oracle);
     for (int p = 0; p < PLACE_COUNT; p++) {
         found = (struct ran){0};
-        struct hst_config config = *KEPT(.durability = "step", .place = PLACES[p]);
+        struct hst_config config = *KEPT(.durability = "step");
+        place(&config, p);
         run(&config, false, 1, true, &found);
         run_until_killed(&config);
         uint64_t began = run(&config, true, STEPS, true, &found);
@@ -389,8 +452,10 @@ static void a_client_that_leaves_the_order_has_versions_too(void **state)
 {
     (void)state;
     for (int p = 0; p < PLACE_COUNT; p++) {
-        struct hst_engine *engine = toy_created(KEPT(.durability = "step", .place = PLACES[p]));
+        struct hst_config config = *KEPT(.durability = "step");
         struct hst_step_stats stats;
+        place(&config, p);
+        struct hst_engine *engine = toy_created(&config);
         toy_must(engine, toy_seal_and_load(engine));
         for (uint64_t s = 1; s <= 4; s++) {
             step_of_its_own_order(engine, &stats);
@@ -473,6 +538,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_run_that_ends_is_resumed_exactly_in_bf16),
         cmocka_unit_test(a_run_that_ends_is_resumed_exactly_in_fp16),
         cmocka_unit_test(versions_come_as_often_as_asked_for),
+        cmocka_unit_test(updates_that_are_late_are_in_the_version),
+        cmocka_unit_test(the_store_says_how_large_tiles_are),
         cmocka_unit_test(versions_come_by_themselves),
         cmocka_unit_test(the_interval_is_the_least_that_takes_one_per_cent),
         cmocka_unit_test(several_drives_are_one_store),

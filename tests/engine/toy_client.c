@@ -77,10 +77,17 @@ int toy_seal_and_load(struct hst_engine *engine)
     return rc ? rc : toy_load(engine);
 }
 
+struct hst_stream *toy_stream;
+
+static struct hst_stream *stream_of(struct hst_engine *engine)
+{
+    return toy_stream ? toy_stream : hst_engine_stream(engine);
+}
+
 /* The devices that the toy runs on compute in host memory. */
 static int scale_widened(struct hst_engine *engine, float *values, size_t count, float scale)
 {
-    int rc = scale == 1 ? 0 : hst_stream_sync(hst_engine_stream(engine));
+    int rc = scale == 1 ? 0 : hst_stream_sync(stream_of(engine));
     for (size_t i = 0; rc == 0 && scale != 1 && i < count; i++)
         values[i] *= scale;
     return rc;
@@ -91,7 +98,7 @@ int toy_poisoned = -1;
 /* Of its first parameter, which is its own, somewhere in the middle. */
 static int poison(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view)
 {
-    int rc = hst_stream_sync(hst_engine_stream(engine));
+    int rc = hst_stream_sync(stream_of(engine));
     if (rc == 0)
         view->param[0].grad[toy_elements(&toy_units[unit].params[0]) / 2] = NAN;
     return rc;
@@ -106,9 +113,9 @@ int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst
         size_t n = toy_elements(&toy_units[unit].params[i]);
         struct hst_cast cast = {n, hst_engine_dtype(engine), HST_F32, view->param[i].data, widened};
         struct hst_add add = {n, HST_F32, view->param[i].grad, widened, view->param[i].grad};
-        int rc = hst_op_cast(hst_engine_stream(engine), &cast);
+        int rc = hst_op_cast(stream_of(engine), &cast);
         rc = rc ? rc : scale_widened(engine, widened, n, loss_scale);
-        rc = rc ? rc : hst_op_add(hst_engine_stream(engine), &add);
+        rc = rc ? rc : hst_op_add(stream_of(engine), &add);
         if (rc)
             return rc;
     }
@@ -118,7 +125,7 @@ int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst
 static int backward(struct hst_engine *engine, uint32_t unit, float loss_scale)
 {
     const struct hst_unit_view *view;
-    int rc = hst_unit_acquire(engine, unit, HST_BACKWARD, hst_engine_stream(engine), &view);
+    int rc = hst_unit_acquire(engine, unit, HST_BACKWARD, stream_of(engine), &view);
     rc = rc ? rc : toy_add_gradients(engine, unit, view, loss_scale);
     rc = rc ? rc : hst_unit_grad_ready(engine, unit);
     return rc ? rc : hst_unit_release(engine, unit);
@@ -129,7 +136,7 @@ int toy_sweep(struct hst_engine *engine, float loss_scale)
     const struct hst_unit_view *view;
     int rc = 0;
     for (uint32_t u = 0; rc == 0 && u + 1 < TOY_UNITS; u++) {
-        rc = hst_unit_acquire(engine, u, HST_FORWARD, hst_engine_stream(engine), &view);
+        rc = hst_unit_acquire(engine, u, HST_FORWARD, stream_of(engine), &view);
         rc = rc ? rc : hst_unit_release(engine, u);
     }
     for (uint32_t u = TOY_UNITS; rc == 0 && u-- > 0;)

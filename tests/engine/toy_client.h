@@ -35,6 +35,8 @@ struct toy_saved {
     size_t used;
 };
 int toy_save(struct hst_engine *engine, struct toy_saved *saved);
+/** What it computes on; null: the engine's. */
+extern struct hst_stream *toy_stream;
 /** The unit in whose gradients toy_add_gradients puts a NaN; -1: none. */
 extern int toy_poisoned;
 /** Adds the unit's weights, times the loss scale, to their gradients. */

@@ -6,7 +6,7 @@
  * its oracle, byte for byte.
  *
  * The environment's HOISTWAY_FAR, read when the device is opened, makes its copies worse:
- *   delay:SEED   each comes after other work, more or less of it
+ *   delay:SEED   each comes after other work, more or less of it; updates do, too
  *   refuse:N     the N-th is refused
  *   fail:N       the N-th is taken and fails when its turn comes
  *   pace:GFLOPS  copies stay, but products of matrices and attention give zeros, and take
@@ -143,14 +143,11 @@ static int paced_attention_backward(struct host_dev *dev, const void *args)
     return 0;
 }
 
-static void take_pace(struct host_dev *host)
+static void take_pace(struct host_math *math)
 {
-    static struct host_math paced;
-    paced = *host->math;
-    paced.matmul = paced_matmul;
-    paced.attention = paced_attention;
-    paced.attention_backward = paced_attention_backward;
-    host->math = &paced;
+    math->matmul = paced_matmul;
+    math->attention = paced_attention;
+    math->attention_backward = paced_attention_backward;
 }
 
 static void read_trouble(void)
@@ -180,7 +177,9 @@ static enum hst_cpu_type cpu_type(enum hst_dtype dtype)
     return dtype == HST_BF16 ? HST_CPU_BF16 : dtype == HST_F16 ? HST_CPU_F16 : HST_CPU_F32;
 }
 
-/* The two that the host leaves to cpu_adam; what is queued before them runs first. */
+/* ---- the two that the host leaves to cpu_adam ---- */
+
+/* What is queued before it runs first. */
 static int far_norm2(struct hst_stream *stream, const struct hst_norm2 *args)
 {
     const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
@@ -190,29 +189,66 @@ static int far_norm2(struct hst_stream *stream, const struct hst_norm2 *args)
     return rc;
 }
 
+/* More than a stream has room for: none is taken anew before it has run. */
+enum { UPDATES = 4096 };
+
+struct update {
+    struct hst_update_kind kind;
+    struct hst_adam_coef coef;
+    struct hst_update_arrays arrays;
+    uint64_t count;
+};
+
+/* An embedding of these ids is an update in its turn on the stream: `out` is its struct update. */
+static const uint32_t NO_IDS;
+static host_op *embedding;
+
+static int embedding_or_update(struct host_dev *dev, const void *args)
+{
+    const struct hst_embedding *a = args;
+    if (a->ids != &NO_IDS)
+        return embedding(dev, args);
+    const struct update *u = a->out;
+    const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
+    int rc = hst_update_run(hst_update_find(ops, u->kind), &u->coef, &u->arrays, u->count);
+    return rc < 0 ? rc : 0; /* a device does not count the weights that are not finite */
+}
+
 static int far_adamw(struct hst_stream *stream, const struct hst_adamw *a)
 {
-    const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
-    const struct hst_adam_coef coef = {
-        .grad_scale = a->grad_scale,
-        .beta1_hi = a->beta1_hi,
-        .beta1_lo = a->beta1_lo,
-        .one_minus_beta1 = a->one_minus_beta1,
-        .beta2_hi = a->beta2_hi,
-        .beta2_lo = a->beta2_lo,
-        .one_minus_beta2 = a->one_minus_beta2,
-        .inv_sqrt_bias2 = a->inv_sqrt_bias2,
-        .eps = a->eps,
-        .decay = a->decay,
-        .step_size = a->step_size,
+    static struct update queued[UPDATES];
+    static unsigned next;
+    struct update *u = &queued[next++ % UPDATES];
+    *u = (struct update){
+        .kind = {.weights = cpu_type(a->dtype), .grads = cpu_type(a->dtype)},
+        .coef = {.grad_scale = a->grad_scale,
+                 .beta1_hi = a->beta1_hi,
+                 .beta1_lo = a->beta1_lo,
+                 .one_minus_beta1 = a->one_minus_beta1,
+                 .beta2_hi = a->beta2_hi,
+                 .beta2_lo = a->beta2_lo,
+                 .one_minus_beta2 = a->one_minus_beta2,
+                 .inv_sqrt_bias2 = a->inv_sqrt_bias2,
+                 .eps = a->eps,
+                 .decay = a->decay,
+                 .step_size = a->step_size},
+        .arrays = {a->weight, a->dtype == HST_F16 ? (void *)a->master : a->remainder, a->m, a->v,
+                   a->grad},
+        .count = a->count,
     };
-    int rc = hst_stream_sync(stream);
-    const struct hst_update_kind kind = {.weights = cpu_type(a->dtype),
-                                         .grads = cpu_type(a->dtype)};
-    void *master = a->dtype == HST_F16 ? (void *)a->master : a->remainder;
-    const struct hst_update_arrays arrays = {a->weight, master, a->m, a->v, a->grad};
-    rc = rc ? rc : hst_update_run(hst_update_find(ops, kind), &coef, &arrays, a->count);
-    return rc < 0 ? rc : 0; /* a device does not count the weights that are not finite */
+    int rc = trouble.delay_seed ? delay(stream) : 0;
+    return rc ? rc : behind->embedding(stream, &(struct hst_embedding){.ids = &NO_IDS, .out = u});
+}
+
+static void take_math(struct host_dev *host)
+{
+    static struct host_math math;
+    math = *host->math;
+    embedding = math.embedding;
+    math.embedding = embedding_or_update;
+    if (pace_flops > 0)
+        take_pace(&math);
+    host->math = &math;
 }
 
 static int far_open(const struct hst_dev_config *config, struct hst_dev **dev,
@@ -225,8 +261,7 @@ static int far_open(const struct hst_dev_config *config, struct hst_dev **dev,
         return rc;
     }
     read_trouble();
-    if (pace_flops > 0)
-        take_pace(host_dev_of(host));
+    take_math(host_dev_of(host));
     behind = host->ops;
     table = *host->ops;
     table.name = "far";

@@ -134,8 +134,8 @@ struct hst_config {
     uint64_t dram_bytes;
     uint64_t nvme_bytes; /* budget; 0: 0.9 of what is free in the store directory */
     uint32_t threads;    /* 0: physical cores this process may use */
-    /* granule of update and state I/O, a multiple of 4,096; 0: 262,144 (4,194,304 where a GPU
-       updates) */
+    /* granule of update and state I/O, a multiple of 4,096; 0: as in the store that is there, else
+       262,144 (4,194,304 where a GPU updates) */
     uint32_t tile_elements;
     enum hst_io io;
     enum hst_precision precision;
@@ -175,8 +175,8 @@ struct hst_config {
      * With a `store`: how often what was trained becomes a version of it, which a run that ended,
      * however that was, is resumed from (hst_engine_resume). "step": after every step; "100": every
      * so many; "none": nothing is kept, all of `store` is scratch; null or "auto": after every step
-     * where weights and states live on NVMe, else so that it takes 1 % of the time at most (from a
-     * GPU's memory: none). Between steps hst_engine_drain makes one, too. Copied.
+     * where weights and states live on NVMe, else so that it takes 1 % of the time at most. Between
+     * steps hst_engine_drain makes one, too. Copied.
      */
     const char *durability;
     enum hst_update_time update_time;
@@ -490,9 +490,9 @@ struct hst_step_stats {
     /* fp16, and with skip_nonfinite: the gradient norm was not finite (grad_norm neither): weights
        and states stay as they were, and Adam does not count the step */
     bool skipped;
-    double loss_scale;     /* of this step; 1 but in fp16 */
-    uint64_t version_step; /* of the store's last version; HST_NO_VERSION: none */
-    uint64_t skipped_steps; /* ever, those before a resume too */
+    double loss_scale;                /* of this step; 1 but in fp16 */
+    uint64_t version_step;            /* of the store's last version; HST_NO_VERSION: none */
+    uint64_t skipped_steps;           /* ever, those before a resume too */
     enum hst_update_time update_time; /* deferred or optimistic; deferred without a clip, too */
     bool redone; /* the update was optimistic and the norm clipped: it is made once more */
 };

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_EXEC_MEMORY_H
+#define HOISTWAY_ENGINE_EXEC_MEMORY_H
+/* Between steps: all that a version needs of memory, to the store at once or from it. */
+#include "engine_state.h"
+
+/**
+ * Weights (where they do not follow from the states) and states of every tile at home in memory, in
+ * RAM or a GPU's. Returns the first error (sticky); nothing moves any more then.
+ */
+int memory_move(struct hst_engine *engine, bool to_store);
+
+#endif
