@@ -230,7 +230,7 @@ int store_file_look(const struct store_directory *directory, const char *name,
 uint32_t store_tile_elements_there(const char *directory, uint32_t rank)
 {
     char name[STORE_NAME_BYTES];
-    struct store_directory there;
+    struct store_directory there = {.fd = -1};
     struct store_header header;
     struct hst_error ignored;
     unsigned bad_copies;

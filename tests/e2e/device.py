@@ -135,10 +135,10 @@ class Faults(unittest.TestCase):
         self.directory = tempfile.mkdtemp(prefix='hst-device-')
         self.addCleanup(shutil.rmtree, self.directory)
 
-    def train(self, fault, *more):
+    def train(self, fault, *more, steps=2, durability='none'):
         command = [PROGRAM, 'train', '--model', MODEL, '--data', os.path.join(MODEL, 'tokens.bin'),
-                   '--durability', 'none', '--store', os.path.join(self.directory, 'store'),
-                   '--steps', '2', '--seq-len',
+                   '--durability', durability, '--store', os.path.join(self.directory, 'store'),
+                   '--steps', str(steps), '--seq-len',
                    '24', '--batch-tokens', '48', '--export', os.path.join(self.directory, 'out'),
                    *more]
         environment = dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=DOUBLE,
@@ -175,6 +175,22 @@ class Faults(unittest.TestCase):
             for place in ('acts=dram', 'weights=dram', 'weights=dram,states=nvme,acts=dram',
                           'weights=nvme,states=nvme,grads=nvme,acts=nvme'):
                 self.assertEqual(weights(*every, '--place', place), near, (precision, place))
+
+    def test_what_was_trained_in_the_cards_memory_is_resumed(self):
+        export = os.path.join(self.directory, 'out', 'model.safetensors')
+        def run(*more, steps=2):
+            done = self.train('', '--device=cuda', '--lr=1e-3', *more, steps=steps,
+                              durability='step')
+            self.assertEqual(done.returncode, 0, (more, done.stderr))
+            with open(export, 'rb') as file:
+                return file.read()
+        for precision in ('--precision=bf16', '--precision=fp16', '--precision=fp32'):
+            alone = run(precision)
+            shutil.rmtree(os.path.join(self.directory, 'store'))
+            for homes in ((), ('--place=weights=dram,states=nvme',)):
+                run(precision, steps=1)
+                self.assertEqual(run(precision, '--resume', *homes), alone, (precision, homes))
+                shutil.rmtree(os.path.join(self.directory, 'store'))
 
     def refused(self, fault, code, status, *parts, place='acts=hbm'):
         done = self.train(fault, '--device', 'cuda', '--place', place)
