@@ -7,6 +7,7 @@
 #include <libgen.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +28,20 @@ static bool may_be_replaced(const struct output_kind *kind, int fd)
     size_t bytes = strlen(kind->begin);
     ssize_t n = pread(fd, text, bytes < sizeof text ? bytes : sizeof text, 0);
     return n == 0 || (n > 0 && memcmp(text, kind->begin, (size_t)n) == 0 && (size_t)n == bytes);
+}
+
+/*
+ * For as long as it is open: the lines of two runs in one file would be nobody's. Where a file
+ * system has no locks, there are none.
+ */
+static int lock(const struct output_kind *kind, const char *path, int fd, struct hst_error *error)
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return 0;
+    return fail(error, FAIL_WRITE, -EBUSY,
+                "the %s '%.300s' is being written by another run. Fix: wait for it to end, or give "
+                "%s another path.",
+                kind->noun, path, kind->option);
 }
 
 /*
@@ -56,13 +71,15 @@ static int open_old(const struct output_kind *kind, const char *path, bool creat
     int fd = open(path, flags | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_CLOEXEC, 0666);
     if (fd < 0)
         return output_unwritable(kind, path, error);
-    if (device || may_be_replaced(kind, fd))
+    int native = device ? 0 : lock(kind, path, fd, error);
+    if (!native && (device || may_be_replaced(kind, fd)))
         return fd;
     close(fd);
-    return fail(error, FAIL_WRITE, -EEXIST,
-                "the %s '%.300s' is there and is not the %s of a run: it is kept. Fix: give %s "
-                "another path.",
-                kind->noun, path, kind->noun, kind->option);
+    return native ? native
+                  : fail(error, FAIL_WRITE, -EEXIST,
+                         "the %s '%.300s' is there and is not the %s of a run: it is kept. Fix: "
+                         "give %s another path.",
+                         kind->noun, path, kind->noun, kind->option);
 }
 
 int output_check(const struct output_kind *kind, const char *path, struct hst_error *error)

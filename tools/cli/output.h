@@ -15,13 +15,14 @@ struct output_kind {
 
 /**
  * Refuses a path that can not be written, and what is there unless it is empty or of this kind (so
- * that data and models are safe); writes nothing. A null path is fine. E107.
+ * that data and models are safe) and no other run has it open; writes nothing. A null path is fine.
+ * E107.
  */
 int output_check(const struct output_kind *kind, const char *path, struct hst_error *error);
-/** Opens it empty, with the same refusals. */
+/** Opens it empty, with the same refusals; until it is closed it is locked against other runs. */
 int output_open(const struct output_kind *kind, const char *path, FILE **file,
                 struct hst_error *error);
-/** Opens it to be read and gone on with; empty where there is none. */
+/** Opens it likewise, to be read and gone on with; empty where there is none. */
 int output_reopen(const struct output_kind *kind, const char *path, FILE **file,
                   struct hst_error *error);
 /** errno says why the path can not be written. Returns it, negative, with *error (E107). */

@@ -4,6 +4,7 @@
 
     program.py PATH_OF_HOISTWAY
 """
+import fcntl
 import json
 import os
 import pty
@@ -239,6 +240,12 @@ class Refusals(Folder):
         self.refuse(107, 1, f'--log={self.path("model", "config.json")}')
         self.refuse(107, 1, f'--trace={self.data}', part='not the trace of a run')
         self.refuse(107, 1, f'--trace={self.path("no", "trace.json")}')
+        for option, noun in (('--log', 'log'), ('--trace', 'trace')):
+            with open(self.path(noun), 'w', encoding='ascii') as f:
+                fcntl.flock(f, fcntl.LOCK_EX)  # as a run does, that has not got to its first line
+                self.refuse(107, 1, f'{option}={self.path(noun)}',
+                            part=f"{noun}' is being written by another run. Fix: ")
+            self.assertEqual(self.train(f'{option}={self.path(noun)}').returncode, 0)
 
     def test_nothing_else_goes_into_the_export(self):
         out = self.path('out')

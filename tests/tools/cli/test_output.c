@@ -144,6 +144,7 @@ static void each_log_line_is_in_the_file_at_once(void **state)
     assert_file(path, earlier);
     assert_int_equal(run_log_open(&log, path, &error), 0);
     assert_file(path, "");
+    assert_int_equal(run_log_check(path, &error), -EBUSY);
     assert_int_equal(run_log_step(&log, &step, &error), 0);
     assert_file(path, STEP_LINE);
     struct step_report bounded = step;
