@@ -168,10 +168,13 @@ class Resume(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn('\nskipped 1 of them: ', done.stdout)
             self.assertIn('\nskipped 2 of all 10 steps of the store\n', done.stdout)
+            self.assertNotIn('W701', done.stderr)
             self.assertEqual(self.skipped(), (steps, told))
             self.assertEqual(self.bytes_there()['model.safetensors'], weights)
             shutil.rmtree(self.store)
             shutil.rmtree(export)
+        done = self.run_it('--skip-nonfinite', '--quiet', *more, steps=10, model=model)
+        self.assertRegex(done.stderr, r'(?m)^warning\[W701\] 2 of 10 steps were skipped: ')
 
     def test_a_log_that_knows_of_versions_is_kept_where_the_store_has_gone(self):
         self.assertEqual(self.run_it().returncode, 0)

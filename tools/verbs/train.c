@@ -63,6 +63,33 @@ static int tell_version(struct train *t, uint64_t step)
     return run_log_commit(&t->log, step, t->error);
 }
 
+static bool all_skipped(const struct train *t)
+{
+    return t->skipped > 0 && t->skipped == t->done - t->began;
+}
+
+static const char *scale_words(const struct train *t)
+{
+    return train_precision(t) == HST_PRECISION_FP16 ? " in fp16 at the loss scale they had" : "";
+}
+
+/* For who sees neither steps nor summary, and where a run has trained nothing. */
+static void warn_skipped(const struct train *t)
+{
+    const bool f16 = train_precision(t) == HST_PRECISION_FP16;
+    if (all_skipped(t))
+        cli_warn(CLI_SKIPPED,
+                 "all %" PRIu64 " steps of this run were skipped, and the weights are as they "
+                 "were: gradients were not finite%s. Fix: %s.",
+                 t->skipped, scale_words(t),
+                 f16 ? "more steps or a smaller --loss-scale; else --precision bf16"
+                     : "look at the weights of --model and at the data; a smaller --lr");
+    else if (t->skipped)
+        cli_warn(CLI_SKIPPED,
+                 "%" PRIu64 " of %" PRIu64 " steps were skipped: gradients were not finite%s",
+                 t->skipped, t->done - t->began, scale_words(t));
+}
+
 static int tell_stopped(struct train *t)
 {
     *t->error = (struct hst_error){0}; /* of what was cut short */
@@ -76,6 +103,7 @@ static int tell_stopped(struct train *t)
             strsignal(*t->options->stopped), t->done, t->options->steps,
             t->result.resumable ? "they are in the store, and --resume goes on from there"
                                 : "nothing was committed, so nothing is kept");
+    warn_skipped(t);
     return -ECANCELED;
 }
 
@@ -370,6 +398,8 @@ static void tell_summary(const struct train *t)
     const struct train_result *r = &t->result;
     uint64_t steps = t->done - t->began;
     double count = (double)steps * (double)t->run.batch_tokens;
+    if (t->options->quiet || all_skipped(t))
+        warn_skipped(t);
     if (t->options->quiet)
         return;
     if (steps == 0)
@@ -379,10 +409,9 @@ static void tell_summary(const struct train *t)
         printf("trained %" PRIu64 " steps, %s tokens in %.1f s (%s tok/s), loss %.4f -> %.4f\n",
                steps, text_count(count, tokens), r->seconds, text_count(count / r->seconds, rate),
                r->first_loss, r->last_loss);
-    if (t->skipped)
+    if (t->skipped && !all_skipped(t))
         printf("skipped %" PRIu64 " of them: gradients were not finite%s\n", t->skipped,
-               train_precision(t) == HST_PRECISION_FP16 ? " in fp16 at the loss scale they had"
-                                                        : "");
+               scale_words(t));
     if (t->skipped_ever > t->skipped)
         printf("skipped %" PRIu64 " of all %" PRIu64 " steps of the store\n", t->skipped_ever,
                t->done);

@@ -351,7 +351,10 @@ class Training(Folder):
         self.assertEqual([(s['loss_scale'], s['skipped'], s['grad_norm']) for s in steps],
                          [(2.0 ** (29 - i), True, None) for i in range(3)])
         self.assertRegex(done.stderr, r'(?m)^step 3/3 .* \| skipped at loss scale 134217728 \| ')
-        self.assertIn('\nskipped 3 of them: ', done.stdout)
+        all_of_them = 'warning[W701] all 3 steps of this run were skipped, and the weights are as '
+        self.assertIn(all_of_them, done.stderr)
+        done = self.train('--quiet', '--precision=fp16', '--loss-scale=536870912')
+        self.assertRegex(done.stderr, r'\A' + re.escape(all_of_them) + r'[^\n]* Fix: [^\n]*\n\Z')
 
     def trace(self, *args):
         path = self.path('trace.json')
