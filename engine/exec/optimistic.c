@@ -63,6 +63,10 @@ int optimistic_check(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
     engine->run.chooses = may_choose(engine);
+    if (engine->run.chooses)
+        engine_log(engine, HST_LOG_INFO,
+                   "I602 --update auto: an update is made beside the next forward (deferred) or in "
+                   "the backward (optimistic), whichever makes steps shorter; the log tells which");
     if (!optimistic_wants_slots(engine))
         return 0;
     if (engine_updates_on_device(engine))

@@ -40,6 +40,7 @@ REACHED = {
     423: ('tools/data/test_data.c', 'malformed_token_files_are_refused'),
     430: ('tools/cli/program.py', 'test_outputs'),
     601: ('engine/test_orders.c', 'count_warnings'),
+    602: ('tools/cli/program.py', 'test_a_run_tells_which_updates_it_chose'),
     610: ('store/test_refusals.c', 'what_others_could_change_is_refused'),
     611: ('store/test_refusals.c', 'a_store_that_is_open_is_not_opened_again'),
     612: ('store/test_refusals.c', 'other_formats_are_refused'),

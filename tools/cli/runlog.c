@@ -184,6 +184,8 @@ int run_log_step(struct run_log *log, const struct step_report *step, struct hst
     json_put_real(&json, "tok_s", (double)step->tokens / seconds);
     put_stats(&json, step->stats);
     put_known(&json, "bound_s", step->bound_s);
+    json_put_text(&json, "update",
+                  step->stats->update_time == HST_UPDATE_OPTIMISTIC ? "optimistic" : "deferred");
     return end_line(log, &json, error);
 }
 

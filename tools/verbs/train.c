@@ -304,6 +304,17 @@ static void keep_going(struct train *t, int native)
     *t->error = (struct hst_error){0};
 }
 
+static void note_update(struct train *t, uint64_t number, enum hst_update_time how)
+{
+    struct train_updates *u = &t->updates;
+    if (number > t->began + 1 && how != u->last) {
+        u->changes++;
+        u->changed = number;
+    }
+    u->last = how;
+    u->optimistic += how == HST_UPDATE_OPTIMISTIC;
+}
+
 static int train_step(struct train *t, uint64_t number, double begin_s)
 {
     const struct train_options *o = t->options;
@@ -339,6 +350,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
                                        .skips = scaled || o->engine.skip_nonfinite};
     t->skipped += stats.skipped;
     t->skipped_ever = stats.skipped_steps;
+    note_update(t, number, stats.update_time);
     progress_show(&t->progress, &report);
     keep_going(t, tell_version(t, stats.version_step));
     keep_going(t, run_log_step(&t->log, &report, t->error));
@@ -415,6 +427,11 @@ static void tell_summary(const struct train *t)
     if (t->skipped_ever > t->skipped)
         printf("skipped %" PRIu64 " of all %" PRIu64 " steps of the store\n", t->skipped_ever,
                t->done);
+    if (t->updates.changes)
+        printf("update: %" PRIu64 " of %" PRIu64 " steps optimistic, since step %" PRIu64
+               " %s (--update auto)\n",
+               t->updates.optimistic, steps, t->updates.changed,
+               t->updates.last == HST_UPDATE_OPTIMISTIC ? "all" : "none");
     if (steps >= PREDICTED_AFTER)
         printf("%s\n", forecast_text(&r->prediction, r->step_s, forecast));
     if (t->options->export_directory)

@@ -28,9 +28,15 @@ struct train {
     bool loaded;
     int log_native; /* why the log ended before the run */
     struct progress progress;
-    uint64_t began, done;     /* steps: those of earlier runs, all that are made */
-    uint64_t skipped;         /* of this run's */
-    uint64_t skipped_ever;    /* of all, those before a resume too */
+    uint64_t began, done;  /* steps: those of earlier runs, all that are made */
+    uint64_t skipped;      /* of this run's */
+    uint64_t skipped_ever; /* of all, those before a resume too */
+    struct train_updates {
+        uint64_t optimistic; /* steps of this run */
+        uint64_t changes;
+        uint64_t changed; /* the first step after the last change */
+        enum hst_update_time last;
+    } updates;
     uint64_t version_step;    /* of the store's last version; HST_NO_VERSION */
     uint64_t nonfinite_count; /* of the weights that were read */
     char nonfinite_tensor[128];

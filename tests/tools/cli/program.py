@@ -322,7 +322,7 @@ class Training(Folder):
         self.assertEqual([line['lr'] for line in lines[1:4]], [2e-3, 1e-3, 0])
         self.assertEqual(set(lines[1]), {'kind', 'step', 'loss', 'grad_norm', 'lr', 'tokens',
                                          'seconds', 'tok_s', 'stall_s', 'bytes', 'peak',
-                                         'bound_s'})
+                                         'bound_s', 'update'})
         self.assertIsNone(lines[0]['predicted_step_s'])
         self.assertEqual(lines[5]['steps'], 3)
         self.assertGreater(lines[5]['predicted_step_s'], 0)
@@ -330,6 +330,24 @@ class Training(Folder):
         self.assertEqual([line['bound_s'] for line in lines[1:3]], [None, None])
         self.assertGreater(lines[3]['bound_s'], 0)  # what the second step measured
         self.assertLessEqual(lines[3]['bound_s'], lines[5]['predicted_step_s'] * (1 + 1e-8))
+
+    def test_a_run_tells_which_updates_it_chose(self):
+        log = self.path('run.jsonl')
+        done = self.train(f'--log={log}', '--place=states=nvme,weights=nvme', '--durability=step',
+                          '--clip=1000', '--steps=12')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('note[I602] --update auto: ', done.stderr)
+        with open(log, encoding='ascii') as f:
+            how = [line['update'] for line in map(json.loads, f) if line['kind'] == 'step']
+        # both are tried for 5 steps; which of them is kept is the clock's to say
+        self.assertEqual(how[:10], 5 * ['deferred'] + 5 * ['optimistic'])
+        kept, since = {'deferred': ('none', 11), 'optimistic': ('all', 6)}[how[10]]
+        self.assertEqual(how[10], how[11])
+        self.assertIn(f'\nupdate: {how.count("optimistic")} of 12 steps optimistic, since step '
+                      f'{since} {kept} (--update auto)\n', done.stdout)
+        done = self.train(f'--log={log}', '--place=states=dram,weights=dram')
+        self.assertNotIn('I602', done.stderr)
+        self.assertNotIn('update:', done.stdout)
 
     def test_a_run_ends_with_what_bounded_it(self):
         cache = {**os.environ, 'XDG_CACHE_HOME': self.path('cache')}

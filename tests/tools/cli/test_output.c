@@ -121,7 +121,7 @@ static void assert_file(const char *path, const char *expected)
     "\"tokens\":9100,\"seconds\":0.5,\"tok_s\":18200,"                                             \
     "\"stall_s\":{\"nvme\":0.015,\"copy\":0.001,\"update\":0,\"net\":0},"                          \
     "\"bytes\":{\"nvme_read\":11,\"nvme_write\":22,\"h2d\":33,\"d2h\":44,\"net\":55},"             \
-    "\"peak\":{\"hbm\":1,\"dram\":2,\"nvme\":3},\"bound_s\":" bound "}\n"
+    "\"peak\":{\"hbm\":1,\"dram\":2,\"nvme\":3},\"bound_s\":" bound ",\"update\":\"deferred\"}\n"
 #define STEP_LINE STEP_LINE_OF("null")
 
 static void put_file(char *template, const char *text)
