@@ -55,6 +55,16 @@ static void print_group(const struct cli_verb *verb, const char *group, FILE *ou
                 print_option(verb, &verb->sets[s].options[i], out);
 }
 
+static bool takes_sizes(const struct cli_verb *verb)
+{
+    for (size_t s = 0; s < verb->set_count; s++)
+        for (size_t i = 0; i < verb->sets[s].count; i++)
+            if (verb->sets[s].options[i].type == HST_OPTION_SIZE ||
+                verb->sets[s].options[i].type == HST_OPTION_COUNT)
+                return true;
+    return false;
+}
+
 static void print_usage(const struct cli_verb *verb, FILE *out)
 {
     char command[64];
@@ -66,7 +76,7 @@ static void print_usage(const struct cli_verb *verb, FILE *out)
             if (is_required(verb, verb->sets[s].options[i].name))
                 fprintf(out, " --%s %s", verb->sets[s].options[i].name,
                         verb->sets[s].options[i].argument);
-    fprintf(out, " [options]\n\n%s\n", verb->about);
+    fprintf(out, "%s\n\n%s\n", verb->set_count ? " [options]" : "", verb->about);
 }
 
 void cli_help(const struct cli_verb *verb, FILE *out)
@@ -86,6 +96,7 @@ void cli_help(const struct cli_verb *verb, FILE *out)
     }
     for (size_t g = 0; g < group_count; g++)
         print_group(verb, groups[g], out);
-    fprintf(out, "\nSizes: 4K, 1M, 2GiB, 5e8; K, M, G, T are powers of 1024. Defaults are in "
-                 "parentheses.\n");
+    if (takes_sizes(verb))
+        fprintf(out, "\nSizes: 4K, 1M, 2GiB, 5e8; K, M, G, T are powers of 1024. Defaults are in "
+                     "parentheses.\n");
 }

@@ -82,6 +82,22 @@ class Program(Case):
             self.assertIn(f'usage: hoistway {verb} ', done.stdout)
             self.assertLessEqual(max(map(len, done.stdout.split('\n'))), 100)
 
+    def test_help_of_a_verb_of_verbs_lists_them_and_each_has_its_own(self):
+        for verb, kinds in (('bench', ['step', 'kernels', 'adam']),
+                            ('ckpt', ['list', 'verify', 'export', 'reshard'])):
+            told = run(verb, '--help').stdout
+            self.assertEqual(re.findall(r'^  (\w+) +\w', told, re.M), kinds)
+            self.assertIn(f"'hoistway {verb} WHAT --help'", told)
+            self.assertEqual(run(verb, '-h').stdout, told)
+            for kind in kinds:
+                done = run(verb, kind, '--help')
+                self.assertEqual((done.returncode, done.stderr), (0, ''))
+                self.assertIn(f'usage: hoistway {verb} {kind} ', done.stdout)
+
+    def test_help_speaks_of_sizes_where_there_are_any(self):
+        self.assertIn('\nSizes: ', run('train', '--help').stdout)
+        self.assertNotIn('Sizes: ', run('explain', '--help').stdout)
+
     def test_help_and_version_are_also_verbs(self):
         self.assertEqual(run('help').stdout, run('--help').stdout)
         self.assertEqual(run('version').stdout, run('--version').stdout)
