@@ -147,7 +147,14 @@ class Look(Case):
         self.refuse(1, 410, 'cut.safetensors', 'inspect', self.path('cut.safetensors'))
         with open(self.path('raw.bin'), 'wb') as file:
             file.write(bytes(10))
-        self.refuse(1, 423, 'not an llm.c token file', 'inspect', self.path('raw.bin'))
+        for path in (self.path('raw.bin'), os.path.join(MODEL, 'config.json')):
+            self.refuse(1, 420, 'is nothing that is known', 'inspect', path)
+        told = self.good('inspect', self.path('raw.bin'), '--token-dtype', 'u16', '--json')
+        raw = json.loads(told)
+        self.assertEqual((raw['kind'], raw['dtype'], raw['tokens']), ('tokens', 'u16', 5))
+        with open(self.path('none.bin'), 'wb'):
+            pass
+        self.refuse(1, 421, 'is empty', 'inspect', self.path('none.bin'))
         self.assertIn('5 tokens', self.good('inspect', self.path('raw.bin'), '--token-dtype=u16'))
         os.mkfifo(self.path('pipe.bin'))
         done = self.run_it('inspect', self.path('pipe.bin'))

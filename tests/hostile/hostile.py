@@ -183,7 +183,7 @@ class Hostile(unittest.TestCase):
                          r'can not be trained: .*embed_tokens.weight has shape \[64, 8\]')
         folder.put('no suffix', 'data')
         self.assertRegex(run(['inspect', folder.path('data')]).stderr,
-                         r'\Aerror\[E423\] .*Fix: .*--token-dtype u16')
+                         r'\Aerror\[E420\] .*Fix: .*--token-dtype u16')
 
     def test_every_number_of_the_table_is_tried_or_has_its_reason(self):
         tried = {row[0] for rows in GROUPS.values() for row in rows}

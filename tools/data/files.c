@@ -132,7 +132,7 @@ static int check_raw(struct token_file *file, uint64_t size_bytes, const struct 
 {
     if (config->token_dtype == TOKEN_DTYPE_NONE)
         return fail(
-            error, FAIL_DATA_FORMAT, -EINVAL,
+            error, FAIL_DATA_FORMAT, -ENOTSUP,
             "%s: not an llm.c token file (no known magic number in its first 4 bytes). Fix: "
             "if it holds raw tokens, add --token-dtype u16 or u32",
             file->path);

@@ -15,7 +15,8 @@ struct token_file {
 
 /**
  * Opens one file and finds out what it is; reads its header alone. *file holds nothing on failure.
- * Errors: E402 (token_dtype with text), E420, E421 (empty), E423.
+ * Errors: E402 (token_dtype with text), E420, E421 (empty), E423 (-ENOTSUP:
+ * nothing in the file says what it is, and token_dtype does not either).
  */
 int token_file_open(const char *path, const struct data_config *config, struct token_file *file,
                     struct hst_error *error);

@@ -37,10 +37,10 @@ const struct hf_note *hf_model_note(const struct hf_model *model, size_t i);
 int hf_model_require(const struct hf_model *model, const char *name, uint32_t dim_count,
                      const uint64_t *dims, struct hst_error *error);
 /**
- * Names one tensor of the model that was never required (a weight that the architecture does not
- * use), or null.
+ * Names the first tensor of the model that was never required (a weight that the architecture does
+ * not use), or null; *count: of how many.
  */
-const char *hf_model_unused(const struct hf_model *model);
+const char *hf_model_unused(const struct hf_model *model, size_t *count);
 /**
  * Elements [offset, offset + count) of a tensor that was required, widened to f32. pread, never
  * mmap.
@@ -80,7 +80,7 @@ struct hf_export_desc {
     const struct hf_tensor *tensors;
     size_t tensor_count;
     enum hst_dtype dtype;
-    uint64_t shard_bytes;             /* greatest data bytes of one file; 0: 5e9 */
+    uint64_t shard_bytes; /* greatest data bytes of one file; 0: 5e9 */
 };
 struct hf_export;
 

@@ -76,17 +76,21 @@ int hf_model_require(const struct hf_model *model, const char *name, uint32_t di
     return hf_fix(error, require(model, name, dim_count, dims, error));
 }
 
-const char *hf_model_unused(const struct hf_model *model)
+const char *hf_model_unused(const struct hf_model *model, size_t *count)
 {
     static const char computed[] =
         "rotary_emb.inv_freq"; /* stored by old versions, computed here */
+    const char *first = NULL;
+    *count = 0;
     for (size_t i = 0; i < model->tensor_count; i++) {
         const struct st_tensor *t = model->by_name[i];
         size_t n = strlen(t->name), tail = sizeof computed - 1;
-        if (!t->required && !(n >= tail && strcmp(t->name + n - tail, computed) == 0))
-            return t->name;
+        if (t->required || (n >= tail && strcmp(t->name + n - tail, computed) == 0))
+            continue;
+        first = first ? first : t->name;
+        ++*count;
     }
-    return NULL;
+    return first;
 }
 
 static float from_bits(uint32_t bits)

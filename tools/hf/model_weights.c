@@ -129,7 +129,7 @@ static int open_sharded(struct hf_model *model, const char *path, struct hst_err
         return fail(error, FAIL_SAFETENSORS, rc,
                     "%s: no weights: neither model.safetensors nor "
                     "model.safetensors.index.json. Fix: save weights in .bin files as "
-                    "safetensors",
+                    "safetensors; train --init random needs none",
                     model->directory);
     if (rc)
         return fail(error, FAIL_INDEX, rc, "%s: %s", path, input_why(rc));

@@ -222,6 +222,15 @@ static int inspect_tokens(const char *path, const struct options *o, struct hst_
     };
     struct token_file file;
     int native = token_file_open(path, &config, &file, error);
+    if (native == -ENOTSUP)
+        return fail(
+            error, FAIL_DATA_FILE, native,
+            "%.250s is nothing that is known: by its first bytes neither safetensors nor "
+            "llm.c tokens nor a file of a store, and not named .txt. Fix: --token-dtype u16 "
+            "or u32 if it holds raw tokens; of a model or a store, name the directory.",
+            path);
+    if (native)
+        fail_fix(error, "name another file, or make it again");
     if (native)
         return native;
     const bool text = file.format == DATA_FORMAT_TEXT;

@@ -59,12 +59,18 @@ static int check_weights(struct train *t)
     if (o->init == TRAIN_INIT_RANDOM)
         return 0;
     int native = train_weights_check(t->source, t->error);
-    const char *unused = native ? NULL : hf_model_unused(t->source);
-    if (unused)
+    size_t count = 0;
+    const char *unused = native ? NULL : hf_model_unused(t->source, &count);
+    if (count == 1)
         cli_warn(CLI_TENSOR,
                  "%.200s holds '%.100s', which LlamaForCausalLM does not use: it is neither "
                  "trained nor exported.",
                  o->model, unused);
+    else if (unused)
+        cli_warn(CLI_TENSOR,
+                 "%.200s holds %zu tensors that LlamaForCausalLM does not use ('%.100s' is the "
+                 "first): they are neither trained nor exported.",
+                 o->model, count, unused);
     return native;
 }
 

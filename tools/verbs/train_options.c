@@ -247,6 +247,10 @@ int train_options_check(const struct train_options *options, struct hst_error *e
                     ". Fix: --batch-tokens %" PRIu64 ".",
                     engine->batch_tokens, options->seq_len,
                     (engine->batch_tokens / options->seq_len + 1) * options->seq_len);
+    if (options->allow_config_change && !options->resume)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--allow-config-change says what a run may go on with, and --resume is not "
+                    "given. Fix: --resume, or leave it out.");
     if (options->warmup > options->steps)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--warmup %" PRIu64 " is longer than the run of --steps %" PRIu64

@@ -210,6 +210,7 @@ class Refusals(Folder):
         self.refuse(402, 2, '--precision=fp16', '--loss-scale=0.5', part="got '0.5'")
         self.refuse(402, 2, '--precision=bf16', '--loss-scale=8', part='--precision fp16')
         self.refuse(402, 2, '--place=states=dram,states=nvme')
+        self.refuse(402, 2, '--allow-config-change', part='Fix: --resume, or leave it out')
         self.refuse(403, 2, without=('--store',), part='--store DIR')
 
     def test_store_directories(self):
@@ -239,7 +240,7 @@ class Refusals(Folder):
     def test_models(self):
         self.refuse(412, 1, f'--model={self.path("missing")}')
         self.refuse(412, 1, f'--model={self.folder}')
-        self.refuse(410, 1, without=('--init',))
+        self.refuse(410, 1, without=('--init',), part='--init random')
         with open(self.path('model', 'config.json'), 'w', encoding='ascii') as f:
             f.write('{')
         self.refuse(412, 1)

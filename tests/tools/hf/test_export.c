@@ -136,6 +136,7 @@ static void check_values(const char *dir)
 {
     struct hf_model *model = open_model(dir, true);
     float v[6];
+    size_t unused;
     assert_int_equal(hf_model_require(model, "z.weight", 2, dims_a, NULL), 0);
     assert_int_equal(hf_model_require(model, "a.weight", 1, dims_b, NULL), 0);
     assert_int_equal(hf_model_require(model, "m.\"q\"\n", 2, dims_empty, NULL), 0);
@@ -143,7 +144,7 @@ static void check_values(const char *dir)
     assert_true(v[0] == 11 && v[5] == 16);
     assert_int_equal(hf_model_read(model, "a.weight", 0, v, 5, NULL), 0);
     assert_true(v[0] == 1 && v[4] == 5);
-    assert_null(hf_model_unused(model));
+    assert_null(hf_model_unused(model, &unused));
     hf_model_close(&model);
 }
 

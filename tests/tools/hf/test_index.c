@@ -34,10 +34,12 @@ static void a_model_in_two_files_is_opened(void **state)
     put_map(*state, good_map);
     struct hf_model *model = open_model(*state, true);
     float v[4];
+    size_t unused;
     uint64_t dims[] = {4};
     assert_int_equal(hf_model_require(model, "y", 1, dims, NULL), 0);
     assert_int_equal(hf_model_read(model, "y", 0, v, 4, NULL), 0);
-    assert_string_equal(hf_model_unused(model), "x");
+    assert_string_equal(hf_model_unused(model, &unused), "x");
+    assert_int_equal(unused, 1);
     assert_null(hf_model_note(model, 0));
     hf_model_close(&model);
 }
@@ -208,11 +210,12 @@ static void an_index_of_too_many_files_is_refused(void **state)
 
 static void a_directory_without_weights_is_refused_only_where_they_are_needed(void **state)
 {
+    size_t unused;
     put_config(*state, "");
     expect_refusal(*state, true, FAIL_SAFETENSORS, "no weights: neither model.safetensors nor");
     struct hf_model *model = open_model(*state, false);
     assert_int_equal(hf_model_config(model)->hidden, 8);
-    assert_null(hf_model_unused(model));
+    assert_null(hf_model_unused(model, &unused));
     hf_model_close(&model);
 }
 

@@ -106,6 +106,7 @@ static void a_long_tensor_of_16_bits_is_widened_in_place(void **state)
 static void what_the_model_lacks_is_refused_by_name(void **state)
 {
     struct hst_error e;
+    size_t unused;
     const uint64_t right[] = {2, 3}, wrong[] = {3, 2}, one[] = {1};
     put_mixed(*state);
     struct hf_model *model = open_model(*state, true);
@@ -124,19 +125,21 @@ static void what_the_model_lacks_is_refused_by_name(void **state)
     assert_int_equal(hf_model_require(model, "f", 2, right, &e), 0);
     assert_int_equal(hf_model_read(model, "f", 6, &v, 1, &e), -EINVAL);
     assert_int_equal(hf_model_read(model, "f", UINT64_MAX, &v, 1, &e), -EINVAL);
-    assert_string_equal(hf_model_unused(model), "h");
+    assert_string_equal(hf_model_unused(model, &unused), "h");
+    assert_int_equal(unused, 2); /* and i, which is of a type that is none of ours */
     hf_model_close(&model);
 }
 
 static void a_stored_rotary_table_is_not_an_unused_weight(void **state)
 {
+    size_t unused;
     put_config(*state, "");
     put_tensors(*state, "model.safetensors",
                 "{\"model.layers.0.self_attn.rotary_emb.inv_freq\":{\"dtype\":\"F32\",\"shape\":[2]"
                 ",\"data_offsets\":[0,8]}}",
                 8);
     struct hf_model *model = open_model(*state, true);
-    assert_null(hf_model_unused(model));
+    assert_null(hf_model_unused(model, &unused));
     hf_model_close(&model);
 }
 
@@ -209,11 +212,12 @@ static void tied_embeddings_that_are_both_there_must_be_equal(void **state)
 {
     put_config_with(*state, "vocab_size", "37500, \"tie_word_embeddings\": true");
     static const char *const dtypes[] = {"F32", "BF16"};
+    size_t unused;
     for (int i = 0; i < 2; i++) {
         put_tied(*state, dtypes[i], -1);
         struct hf_model *model = open_model(*state, true);
         assert_true(hf_model_config(model)->tied_embeddings);
-        assert_string_equal(hf_model_unused(model),
+        assert_string_equal(hf_model_unused(model, &unused),
                             "model.embed_tokens.weight"); /* the head counts as used */
         hf_model_close(&model);
         put_tied(*state, dtypes[i], 299999);
