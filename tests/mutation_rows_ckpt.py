@@ -2,7 +2,7 @@
 """Rows of engine/ckpt, engine/store/look.c and the verbs of them."""
 from mutation_rows import mutate
 
-CKPT = 'engine/ckpt e2e/ckpt'
+CKPT = 'engine/ckpt engine/unfinished e2e/ckpt'
 
 mutate(
     'engine/ckpt/ckpt.c', CKPT,
@@ -66,7 +66,25 @@ mutate(
     ('what failed leaves no directory',
      'if (t->made[d])\n            (void)rmdir', 'if (0)\n            (void)rmdir'),
     ('ranks are of one store', '.agreed = &t->agreed,', ''),
+    ('what is under way is marked',
+     'rc = rc ? rc : store_unfinished_begin(&directory, t->error);', ''),
+    ('what has ended is marked no more',
+     'd < t.drives && rc == 0; d++)\n        unmark', 'd < 0; d++)\n        unmark'),
     ('the cursor comes along', '&t->ckpt->looks[0].about.cursor', '&(struct store_cursor){0}'),
+)
+
+mutate(
+    'engine/store/files.c', 'engine/unfinished e2e/ckpt',
+    ('rank 0\'s file ends a reshard', 'if (is_there(&directories[0], first))'),
+    ('a killed reshard is no empty directory',
+     'int rc = store_unfinished_check(directory, 1, error);', 'int rc = 0;'),
+    ('a killed reshard is no store without a version',
+     'int rc = store_unfinished_check(set->directories, set->drives, error);', 'int rc = 0;'),
+)
+
+mutate(
+    'engine/store/create.c', 'engine/unfinished',
+    ('no run begins in what a killed reshard left', 'if (!config->marked)', 'if (0)'),
 )
 
 mutate(

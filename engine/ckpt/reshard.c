@@ -2,7 +2,8 @@
 /*
  * A version for another number of ranks. Tiles are what is shared out, so none is opened: each new
  * rank's are read where they were, and written by the store's own code, whose first commit makes
- * them a version. One rank after another, rank 0 last: without its file nothing opens the others.
+ * them a version. One rank after another, rank 0 last: without its file nothing opens the others,
+ * and a mark in the directories keeps a run from beginning anew there where this was killed.
  */
 #include "ckpt/ckpt.h"
 
@@ -22,6 +23,7 @@ struct target {
     struct hst_ckpt *ckpt;
     char *paths[STRIPE_DRIVES_MAX];
     bool made[STRIPE_DRIVES_MAX]; /* the directory, by this call */
+    bool marked[STRIPE_DRIVES_MAX];
     uint32_t drives, world;
     struct placement placement;
     struct store_agreed agreed;
@@ -69,7 +71,6 @@ static int plan(struct target *t)
 
 static int make_directory(struct target *t, uint32_t d)
 {
-    struct hst_error ignored;
     struct store_directory directory = {.fd = -1};
     t->made[d] = mkdir(t->paths[d], 0700) == 0;
     if (!t->made[d] && errno != EEXIST)
@@ -81,8 +82,8 @@ static int make_directory(struct target *t, uint32_t d)
         return rc;
     /* Files of any rank, and of any other kind: a new store has its directories to itself. */
     rc = store_directory_is_empty(&directory, t->error);
-    if (rc == 0 && t->made[d])
-        (void)store_directory_sync(&directory, &ignored);
+    rc = rc ? rc : store_unfinished_begin(&directory, t->error);
+    t->marked[d] = rc == 0;
     store_directory_close(&directory);
     return rc;
 }
@@ -174,6 +175,7 @@ static int write_rank(struct target *t, uint32_t rank, const struct hst_ckpt_wat
         .rank = rank,
         .world = t->world,
         .agreed = &t->agreed,
+        .marked = true,
         .derived_weights = t->ckpt->derived_weights,
     };
     int rc = store_create(&config, &w.store, t->error);
@@ -198,6 +200,17 @@ static int write_rank(struct target *t, uint32_t rank, const struct hst_ckpt_wat
 
 /* ---- the whole ---- */
 
+/* Rank 0's file is there, or none of this call's. */
+static void unmark(struct target *t, uint32_t d)
+{
+    struct hst_error ignored;
+    struct store_directory directory;
+    if (!t->marked[d] || store_directory_open(t->paths[d], &directory, &ignored))
+        return;
+    store_unfinished_end(&directory);
+    store_directory_close(&directory);
+}
+
 /* What was made before something failed: ranks from `first` on, directories. */
 static void discard(struct target *t, uint32_t first)
 {
@@ -208,6 +221,7 @@ static void discard(struct target *t, uint32_t first)
             snprintf(path, sizeof path, "%s/%s", t->paths[d], name);
             (void)unlink(path);
         }
+        unmark(t, d);
         if (t->made[d])
             (void)rmdir(t->paths[d]);
     }
@@ -253,6 +267,8 @@ int hst_ckpt_reshard(struct hst_ckpt *ckpt, const char *store, uint32_t world,
         rc = write_rank(&t, rank - 1, watch);
     if (rc)
         discard(&t, rank);
+    for (uint32_t d = 0; d < t.drives && rc == 0; d++)
+        unmark(&t, d);
     close_all(&t);
     return rc;
 }

@@ -154,6 +154,10 @@ static int form(struct store *store, const struct store_config *config, struct h
         return store_refuse(error, HST_E_BUDGET, -ENOMEM,
                             "no memory for the store's tables. Fix: end other programs");
     place_extents(store);
+    if (!config->marked)
+        rc = store_unfinished_check(store->directories, store->drives, error);
+    if (rc)
+        return rc;
     rc = store_directories_clear(store->directories, store->drives, store->rank,
                                  config->lock_timeout_ms ? config->lock_timeout_ms : 30000, error);
     for (uint32_t d = 0; d < store->drives && rc == 0; d++) {

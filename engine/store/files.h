@@ -6,6 +6,7 @@
  *
  *   DIRECTORY[d]/r00000.d<d>.blk       rank 0, drive d; 0600 in a directory that is 0700
  *   DIRECTORY[d]/r00000.d<d>.blk.new   while no version is committed
+ *   DIRECTORY[d]/reshard.unfinished    while `ckpt reshard` makes the files of all ranks
  *
  * Everything is named relative to directories that are open and whose owner and mode were checked,
  * so that nobody else can change what a name means. All functions fill *error where they fail.
@@ -39,6 +40,16 @@ int store_directory_sync(const struct store_directory *directory, struct hst_err
 /** Nothing is in it, but for lost+found. Errors: -EEXIST, the first that is; the system's. */
 int store_directory_is_empty(const struct store_directory *directory, struct hst_error *error);
 
+/**
+ * Between begin and end a directory is part of a store of which some ranks may be missing: until
+ * rank 0's file is there, check refuses it. Errors: -EEXIST a mark that is not this call's; the
+ * system's.
+ */
+int store_unfinished_check(const struct store_directory *directories, uint32_t drives,
+                           struct hst_error *error);
+int store_unfinished_begin(const struct store_directory *directory, struct hst_error *error);
+void store_unfinished_end(const struct store_directory *directory);
+
 void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STORE_NAME_BYTES]);
 /** Whether a directory holds the file of a drive that another one is named for, or is not named at
  * all: which. */
@@ -68,7 +79,8 @@ struct store_set {
 };
 /**
  * Looks at all files of a rank, and whether they belong together. headers, bad_copies: [drives].
- * Errors: -ENOENT the first is not there: no version was ever committed; store_file_look's; -EINVAL
+ * Errors: -ENOENT the first is not there: no version was ever committed (-EEXIST, that of a reshard
+ * that did not end); store_file_look's; -EINVAL
  * another store's, rank's or drive's, or one is missing.
  */
 int store_files_look(const struct store_set *set, struct store_header *headers,

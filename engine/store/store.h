@@ -44,6 +44,7 @@ struct store_config {
     /* the weights follow from the states (fp16): one slot, no bytes in a version. After an open
        they read as -ENODATA until they are written */
     bool derived_weights;
+    bool marked;          /* by store_unfinished_begin, of the caller */
     bool revertible;      /* store_revert may be called: the bookkeeping is there twice */
     uint32_t align_bytes; /* of a file's parts; 0: STORE_ALIGN_MAX. Of store_create only */
     /* Of store_open: looks at where training stands before anything is changed; other than 0
@@ -86,9 +87,9 @@ struct store_found {
  * every byte of it is read and compared first. store_cursor tells where training stands.
  *
  * Errors, with *error filled; nothing was changed then: -ENOENT no version was ever committed;
- * -EBUSY in use; -EPERM, -ELOOP others can change it; -ENOTSUP another format; -EINVAL files that
- * do not belong together, or of another model; -ENODATA a file was cut; -EBADMSG no version is
- * whole; the system's; -ENOMEM.
+ * -EEXIST that of a reshard which did not end; -EBUSY in use; -EPERM, -ELOOP others can change it;
+ * -ENOTSUP another format; -EINVAL files that do not belong together, or of another model; -ENODATA
+ * a file was cut; -EBADMSG no version is whole; the system's; -ENOMEM.
  */
 int store_open(const struct store_config *config, struct store **store, struct store_found *found,
                struct hst_error *error);

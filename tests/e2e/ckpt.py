@@ -446,6 +446,21 @@ class Reshard(Case):
         self.assertEqual((child.returncode, told), (130, b''))
         self.assertEqual(os.listdir(self.folder), ['store'])
 
+    def test_what_was_killed_is_told_by_whoever_meets_it(self):
+        store, new = self.path('store'), self.path('new')
+        self.train(store)
+        self.good('ckpt', 'reshard', store, '--world=2', '--out', new)
+        os.rename(os.path.join(new, 'r00000.d0.blk'), os.path.join(new, 'r00000.d0.blk.new'))
+        with open(os.path.join(new, 'reshard.unfinished'), 'wb'):
+            pass
+        told = f'{new} is what a ckpt reshard makes that has not ended'
+        for verb in (self.command(new), self.command(new, '--resume'), ('inspect', new),
+                     ('ckpt', 'list', new), ('ckpt', 'reshard', store, '--world=2', '--out', new)):
+            done = self.refuse(1, 617, told, *verb)
+            self.assertNotIn('W622', done.stderr)
+            self.assertIn('Fix: wait for it; if it was killed, remove', done.stderr)
+        self.refuse(65, 617, told, 'ckpt', 'verify', new)
+
     def test_ranks_have_to_be_there_and_in_their_places(self):
         store, two, other = self.path('store'), self.path('two'), self.path('other')
         self.train(store)

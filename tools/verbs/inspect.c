@@ -81,7 +81,7 @@ static int find_kind(const char *path, enum kind *kind, struct hst_error *error)
         *kind = kind_of_file(path);
         return 0;
     }
-    if (has(path, "r00000.d0.blk"))
+    if (has(path, "r00000.d0.blk") || has(path, "reshard.unfinished"))
         *kind = KIND_STORE;
     else if (has(path, "r00000.d0.blk.new"))
         *kind = KIND_FORMING;

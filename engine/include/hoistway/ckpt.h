@@ -132,7 +132,8 @@ int hst_ckpt_save(struct hst_ckpt *ckpt, const struct hst_writer *writer,
  * store   as in hst_config; made where they are missing
  *
  * Errors: those of save; -EEXIST a directory is not empty (E616); -EINVAL more ranks than tiles
- * (E402); -ENOSPC, -EDQUOT. Nothing remains of the new store.
+ * (E402); -ENOSPC, -EDQUOT. Nothing remains of the new store. Where the process ends meanwhile what
+ * remains is marked, and refused by all (E617).
  */
 int hst_ckpt_reshard(struct hst_ckpt *ckpt, const char *store, uint32_t world,
                      const struct hst_ckpt_watch *watch, struct hst_error *error);
