@@ -426,6 +426,10 @@ class Reshard(Case):
         self.refuse(1, 105, 'can not be made', *reshard, self.path('a/b'), '--world=2')
         self.refuse(1, 105, '', *reshard, self.path('new'), '--world=2', preexec_fn=lambda:
                     resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 20, 16 << 20)))
+        for out in (store, os.path.join(store, 'sub'), os.path.join(two, '..', 'store', 'sub')):
+            self.refuse(2, 402, 'which holds its own files alone', *reshard, out, '--world=2')
+            self.refuse(2, 402, 'which holds its own files alone', 'ckpt', 'export', store,
+                        '--model', MODEL, '--export', out)
         done = self.refuse(1, 613, 'ckpt reshard', *self.command(two, '--resume'))
         self.assertIn('rank 0 of 2', done.stderr)
         self.assertIn('--world 1', done.stderr)

@@ -2,6 +2,7 @@
 /* hoistway ckpt export and reshard: a version as a model directory, or as a store of more or fewer
  * ranks. */
 #include "cli/message.h"
+#include "cli/path.h"
 #include "cli/store.h"
 #include "verbs/ckpt.h"
 #include "verbs/train_export.h"
@@ -144,6 +145,19 @@ static int reshard(const struct options *o, struct hst_ckpt *ckpt, struct hst_er
     return native;
 }
 
+/* They would be in the way of a run that begins there, and of one that lists what is kept. */
+static int check_outside(const char *store, const char *out, struct hst_error *error)
+{
+    for (struct store_list outs = {.rest = out}; store_next(&outs);)
+        for (struct store_list list = {.rest = store}; store_next(&list);)
+            if (path_is_in(outs.directory, list.directory))
+                return fail(error, FAIL_VALUE, -EINVAL,
+                            "'%.150s' is in the store '%.150s', which holds its own files alone. "
+                            "Fix: another path.",
+                            outs.directory, list.directory);
+    return 0;
+}
+
 /* `work` closes the handle. */
 static int run(struct cli_verb *verb, int argc, char **argv, struct options *options,
                int (*work)(const struct options *, struct hst_ckpt *, struct hst_error *))
@@ -163,6 +177,7 @@ static int run(struct cli_verb *verb, int argc, char **argv, struct options *opt
         return CLI_EXIT_OK;
     }
     native = native ? native : ckpt_store(&options->operands, store, &error);
+    native = native ? native : check_outside(store, options->out, &error);
     const struct hst_ckpt_config config = {
         .size = sizeof config, .store = store, .step = options->step, .hold = true};
     native = native ? native : hst_ckpt_open(&config, &ckpt, &error);

@@ -4,15 +4,13 @@
  * contradict.
  */
 #include "cli/options.h"
-#include "verbs/train.h"
-
+#include "cli/path.h"
 #include "cli/store.h"
+#include "verbs/train.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <libgen.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,34 +206,38 @@ int train_options_parse(struct train_options *options, int argc, char *const *ar
     return native;
 }
 
-/* The real path of what is there, or will be there in a directory that is. */
-static bool real_path(const char *path, char real[PATH_MAX])
-{
-    char head[PATH_MAX], tail[PATH_MAX];
-    if (realpath(path, real))
-        return true;
-    if (snprintf(head, sizeof head, "%s", path) >= PATH_MAX || !realpath(dirname(head), real))
-        return false;
-    snprintf(tail, sizeof tail, "%s", path);
-    size_t n = strcmp(real, "/") == 0 ? 0 : strlen(real);
-    return (size_t)snprintf(real + n, PATH_MAX - n, "/%s", basename(tail)) < PATH_MAX - n;
-}
+/* What holds one thing alone, and what must not be in it. */
+struct holder {
+    const char *option, *path, *what;
+};
 
-/* An export takes the place of a whole directory: what else is put there stops it at the end. */
-static int check_outside_export(const struct train_options *options, const char *option,
-                                const char *path, struct hst_error *error)
+static int check_outside(const struct holder *holder, const char *option, const char *path,
+                         struct hst_error *error)
 {
-    char inner[PATH_MAX], export[PATH_MAX];
-    if (!path || !options->export_directory || !real_path(path, inner) ||
-        !real_path(options->export_directory, export))
-        return 0;
-    size_t n = strlen(export);
-    if (strncmp(inner, export, n) != 0 || (inner[n] != '/' && inner[n] != '\0'))
+    if (!path || !holder->path || !path_is_in(path, holder->path))
         return 0;
     return fail(error, FAIL_VALUE, -EINVAL,
-                "%s '%.150s' is in --export '%.150s', which holds the model alone. Fix: another "
-                "path for %s.",
-                option, path, options->export_directory, option);
+                "%s '%.150s' is in %s '%.150s', which holds %s alone. Fix: another path for %s.",
+                option, path, holder->option, holder->path, holder->what, option);
+}
+
+/*
+ * An export takes the place of a whole directory: what else is put there stops it at the end. A
+ * store's directory that holds anything else is no store's to a run that begins.
+ */
+static int check_outputs_apart(const struct train_options *o, struct hst_error *error)
+{
+    const struct holder export = {"--export", o->export_directory, "the model"};
+    int native = check_outside(&export, "--log", o->log, error);
+    native = native ? native : check_outside(&export, "--trace", o->trace, error);
+    for (struct store_list list = {.rest = o->engine.store}; !native && store_next(&list);) {
+        const struct holder store = {"--store", list.directory, "its own files"};
+        native = check_outside(&export, "--store", list.directory, error);
+        native = native ? native : check_outside(&store, "--export", o->export_directory, error);
+        native = native ? native : check_outside(&store, "--log", o->log, error);
+        native = native ? native : check_outside(&store, "--trace", o->trace, error);
+    }
+    return native;
 }
 
 int train_options_check(const struct train_options *options, struct hst_error *error)
@@ -256,10 +258,5 @@ int train_options_check(const struct train_options *options, struct hst_error *e
                     "--warmup %" PRIu64 " is longer than the run of --steps %" PRIu64
                     ". Fix: --warmup %" PRIu64 " or less.",
                     options->warmup, options->steps, options->steps);
-    int native = check_outside_export(options, "--log", options->log, error);
-    if (!native)
-        native = check_outside_export(options, "--trace", options->trace, error);
-    for (struct store_list list = {.rest = engine->store}; !native && store_next(&list);)
-        native = check_outside_export(options, "--store", list.directory, error);
-    return native;
+    return check_outputs_apart(options, error);
 }

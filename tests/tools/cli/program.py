@@ -275,6 +275,14 @@ class Refusals(Folder):
             self.refuse(402, 2, f'--export={out}', f'--trace={folder}/t.json', part='--trace')
         self.assertEqual(self.train(f'--export={out}', f'--log={out}.jsonl').returncode, 0)
 
+    def test_nothing_else_goes_into_the_store(self):
+        store = self.path('store')
+        os.mkdir(store, 0o700)
+        for option in ('--export', '--log', '--trace'):
+            for path in (store, f'{store}/x', self.path('model', '..', 'store', 'x')):
+                self.refuse(402, 2, f'{option}={path}', part=f"{option} '")
+        self.assertEqual(self.train(f'--log={store}.jsonl').returncode, 0)
+
 
 class Training(Folder):
     def weights(self, *args):
