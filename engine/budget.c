@@ -2,6 +2,7 @@
 /* Decides the budgets where none were given, and refuses those that the machine does not have. */
 #include "engine_state.h"
 #include "machine/machine.h"
+#include "size_text.h"
 #include "store/files.h"
 
 #include <errno.h>
@@ -28,6 +29,7 @@ static int dram_budget(struct hst_engine *engine, uint64_t *budget)
     if (rc)
         return engine_fail(engine, HST_E_BUDGET, rc,
                            "the free memory can not be read from /proc/meminfo");
+    char wish[SIZE_TEXT_BYTES], there[SIZE_TEXT_BYTES];
     keep_address_space(&memory, engine->config.threads);
     uint64_t left = machine_memory_left(&memory);
     *budget = engine->config.dram_bytes;
@@ -41,9 +43,9 @@ static int dram_budget(struct hst_engine *engine, uint64_t *budget)
                            engine->config.threads);
     if (*budget > left)
         return engine_fail(engine, HST_E_BUDGET, -ENOMEM,
-                           "--dram is %.1f MiB, but only %.1f MiB are free (least of free memory, "
-                           "cgroup limit, and RLIMIT_AS less what threads need). Fix: lower --dram",
-                           (double)*budget / 1048576.0, (double)left / 1048576.0);
+                           "--dram is %s, but only %s are free (least of free memory, cgroup "
+                           "limit, and RLIMIT_AS less what threads need). Fix: lower --dram",
+                           size_text(*budget, wish), size_text(left, there));
     return 0;
 }
 
@@ -59,6 +61,7 @@ static uint64_t sharers(const struct hst_engine *engine, uint32_t drive)
 static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
 {
     uint64_t wish = engine->config.nvme_bytes, sum = 0;
+    char wished[SIZE_TEXT_BYTES], there[SIZE_TEXT_BYTES];
     for (uint32_t d = 0; d < engine->drive_count; d++) {
         uint64_t left;
         int rc = machine_disk_left(engine->drives[d].path, &left);
@@ -74,8 +77,8 @@ static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
     in->nvme_budget = wish ? wish : sum;
     if (engine->drive_count > 0 && in->nvme_budget > sum)
         return engine_fail(engine, HST_E_DISK_SPACE, -ENOSPC,
-                           "--nvme is %.2f GB, but %s has %.2f GB free. Fix: lower --nvme",
-                           (double)wish / 1e9, engine->config.store, (double)sum / 1e9);
+                           "--nvme is %s, but %s has %s free. Fix: lower --nvme",
+                           size_text(wish, wished), engine->config.store, size_text(sum, there));
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the device that the engine computes on, and tells what a device says of its failures. */
 #include "engine_state.h"
+#include "size_text.h"
 
 #include <errno.h>
 #include <string.h>
@@ -73,6 +74,7 @@ static int resolve_hbm(struct hst_engine *engine, struct placement_in *in)
                            engine->config.device);
     }
     struct hst_dev_info info;
+    char wish[SIZE_TEXT_BYTES], left[SIZE_TEXT_BYTES], all[SIZE_TEXT_BYTES];
     hst_dev_info(engine->dev, &info);
     in->compute_tier = HST_TIER_HBM;
     in->hbm_budget = engine->config.hbm_bytes;
@@ -81,10 +83,10 @@ static int resolve_hbm(struct hst_engine *engine, struct placement_in *in)
     if (in->hbm_budget > info.memory_free_bytes)
         return engine_fail(
             engine, HST_E_BUDGET, -ENOMEM,
-            "--hbm is %.1f MiB, but %.1f of the %.1f MiB of %s (%s) are free. Fix: "
-            "lower --hbm, or end what else uses it (nvidia-smi)",
-            (double)in->hbm_budget / 1048576.0, (double)info.memory_free_bytes / 1048576.0,
-            (double)info.memory_total_bytes / 1048576.0, info.model, engine->config.device);
+            "--hbm is %s, but %s of the %s of %s (%s) are free. Fix: lower --hbm, or end what else "
+            "uses it (nvidia-smi)",
+            size_text(in->hbm_budget, wish), size_text(info.memory_free_bytes, left),
+            size_text(info.memory_total_bytes, all), info.model, engine->config.device);
     return 0;
 }
 

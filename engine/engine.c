@@ -8,6 +8,7 @@
 #include "exec/optimistic.h"
 #include "exec/versions.h"
 #include "machine/machine.h"
+#include "size_text.h"
 #include "store/files.h"
 
 #include <errno.h>
@@ -342,12 +343,13 @@ static int open_slots(struct hst_engine *engine)
 static int fail_memory(struct hst_engine *engine, int native, uint64_t bytes, const char *option)
 {
     struct hst_dev_failure failure;
+    char size[SIZE_TEXT_BYTES];
     hst_dev_failure(engine->dev, &failure);
     if (failure.why != HST_DEV_OK)
         return engine_fail_device(engine, native, "allocating what was planned");
     return engine_fail(engine, HST_E_BUDGET, native,
-                       "%.1f MiB of memory could not be allocated: %s. Fix: lower --%s",
-                       (double)bytes / 1048576.0, strerror(-native), option);
+                       "%s of memory could not be allocated: %s. Fix: lower --%s",
+                       size_text(bytes, size), strerror(-native), option);
 }
 
 /* Both arenas; on the host they are one. */

@@ -5,6 +5,8 @@
  */
 #include "io_reason.h"
 
+#include "size_text.h"
+
 #include <errno.h>
 #include <hoistway/hoistway.h>
 #include <stdio.h>
@@ -18,7 +20,7 @@ void io_reason(const struct io_refusal *refusal, char *text, size_t text_bytes)
     snprintf(head, sizeof head, "(%s at %s)", name ? name : "unknown error",
              refusal->step ? refusal->step : "the probe");
     if (refusal->memlock_bytes != UINT64_MAX)
-        snprintf(limit, sizeof limit, "%.1f MiB", (double)refusal->memlock_bytes / (1 << 20));
+        size_text(refusal->memlock_bytes, limit);
     if (refusal->error == EPERM && refusal->sysctl > 0)
         snprintf(text, text_bytes,
                  "io_uring is blocked %s: kernel.io_uring_disabled is %d. Fix: sudo sysctl "

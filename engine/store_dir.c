@@ -2,6 +2,7 @@
 /* The directories that NVMe extents live in, one per drive: made, checked, measured and opened,
  * with a message for each way it can fail. */
 #include "engine_state.h"
+#include "size_text.h"
 #include "store/files.h"
 #include "store/store.h"
 
@@ -300,15 +301,16 @@ static void register_memory(struct hst_engine *engine)
 {
     for (uint32_t d = 0; d < engine->drive_count; d++) {
         const struct drive *drive = &engine->drives[d];
+        char size[SIZE_TEXT_BYTES], limit[SIZE_TEXT_BYTES];
         uint64_t bytes;
         if (register_rings(engine, drive, &bytes) != -ENOMEM ||
             drive->info.memlock_bytes == UINT64_MAX)
             continue;
         engine_log(engine, HST_LOG_INFO,
-                   "I106 store %s: %.1f MiB of buffers are not registered with io_uring, which "
-                   "costs CPU time: ulimit -l is %.1f MiB. Fix: ulimit -l unlimited",
-                   drive->path, (double)bytes / 1048576.0,
-                   (double)drive->info.memlock_bytes / 1048576.0);
+                   "I106 store %s: %s of buffers are not registered with io_uring, which costs CPU "
+                   "time: ulimit -l is %s. Fix: ulimit -l unlimited",
+                   drive->path, size_text(bytes, size),
+                   size_text(drive->info.memlock_bytes, limit));
     }
 }
 
@@ -325,6 +327,7 @@ int store_dirs_open(struct hst_engine *engine)
     if (rc)
         return rc;
     uint32_t at = 0;
+    char size[SIZE_TEXT_BYTES];
     if (!has_scratch(engine)) {
         register_memory(engine);
         return 0;
@@ -332,11 +335,11 @@ int store_dirs_open(struct hst_engine *engine)
     rc = scratch_open(files, engine->drive_count, &engine->placement, &at, &engine->extents);
     if (rc)
         return engine_fail(engine, is_full(rc) ? HST_E_DISK_SPACE : HST_E_WRITE, rc,
-                           "the scratch file of %.2f GB in %s can not be created: %s. Fix: free "
+                           "the scratch file of %s in %s can not be created: %s. Fix: free "
                            "space, raise the quota or "
                            "ulimit -f, or give another --store",
-                           (double)engine->placement.drive_bytes[at] / 1e9, engine->drives[at].path,
-                           strerror(-rc));
+                           size_text(engine->placement.drive_bytes[at], size),
+                           engine->drives[at].path, strerror(-rc));
     register_memory(engine);
     return 0;
 }

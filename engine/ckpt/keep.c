@@ -6,6 +6,7 @@
 #include "ckpt/keep.h"
 
 #include "ckpt/ckpt.h"
+#include "size_text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -312,12 +313,13 @@ static int check_space(struct copying *c)
         if (c->clone[d] || fstatvfs(c->to[d], &fs) < 0)
             continue;
         const uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+        char left[SIZE_TEXT_BYTES], need[SIZE_TEXT_BYTES];
         if (free_bytes < needed[d] + PART_BYTES)
             return store_refuse(c->error, HST_E_DISK_SPACE, -ENOSPC,
-                                "%s has %llu bytes free, and a copy of the version needs %llu "
-                                "there. Fix: free space there, or a smaller --keep",
-                                c->directories[d].path, (unsigned long long)free_bytes,
-                                (unsigned long long)needed[d]);
+                                "%s has %s free, and a copy of the version needs %s there. Fix: "
+                                "free space there, or a smaller --keep",
+                                c->directories[d].path, size_text(free_bytes, left),
+                                size_text_up(needed[d], need));
     }
     return 0;
 }

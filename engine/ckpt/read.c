@@ -6,6 +6,8 @@
  */
 #include "ckpt/ckpt.h"
 
+#include "size_text.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -120,9 +122,10 @@ static void close_files(struct reader *r)
 
 static int no_memory(struct reader *r)
 {
+    char size[SIZE_TEXT_BYTES];
     return store_refuse(r->error, HST_E_BUDGET, -ENOMEM,
-                        "no memory for %" PRIu64 " bytes of extents. Fix: end other programs",
-                        r->depth * r->stride);
+                        "no memory for %s of extents. Fix: end other programs",
+                        size_text_up(r->depth * r->stride, size));
 }
 
 static int make_ring(struct reader *r)

@@ -8,6 +8,7 @@
 #include "ckpt/ckpt.h"
 
 #include "plan/share.h"
+#include "size_text.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -96,14 +97,15 @@ static int check_space(const struct target *t)
     hst_ckpt_info(t->ckpt, &info);
     for (uint32_t d = 0; d < t->drives; d++) {
         const uint64_t needed = 2 * (info.weights_bytes + info.states_bytes) / t->drives;
+        char left[SIZE_TEXT_BYTES], need[SIZE_TEXT_BYTES];
         const bool known = statvfs(t->paths[d], &fs) == 0;
         const uint64_t free_bytes = known ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
         if (free_bytes < needed)
             return store_refuse(t->error, HST_E_DISK_SPACE, -ENOSPC,
-                                "%s has %llu bytes free, and the new store needs %llu there. Fix: "
-                                "free space there, or another --out",
-                                t->paths[d], (unsigned long long)free_bytes,
-                                (unsigned long long)needed);
+                                "%s has %s free, and the new store needs %s there. Fix: free space "
+                                "there, or another --out",
+                                t->paths[d], size_text(free_bytes, left),
+                                size_text_up(needed, need));
     }
     return 0;
 }

@@ -12,6 +12,7 @@
 #include "exec/optimistic.h"
 #include "exec/tile_stream.h"
 #include "exec/version_text.h"
+#include "size_text.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -134,13 +135,14 @@ static bool waits_for_copy(const struct hst_engine *engine, uint64_t step)
 
 static void tell_kept(struct hst_engine *engine, const struct keep_done *done)
 {
+    char size[SIZE_TEXT_BYTES];
     if (done->error.code)
         engine_log(engine, HST_LOG_WARNING,
                    "W623 step %llu was not kept: E%03d %s. The run goes on",
                    (unsigned long long)done->step, done->error.code, done->error.message);
     else
-        engine_log(engine, HST_LOG_INFO, "I623 step %llu is kept: %.2f GB, %s, in %.1f s",
-                   (unsigned long long)done->step, (double)done->bytes / 1e9,
+        engine_log(engine, HST_LOG_INFO, "I623 step %llu is kept: %s, %s, in %.1f s",
+                   (unsigned long long)done->step, size_text(done->bytes, size),
                    done->shared ? "shared with the store" : "copied", done->seconds);
 }
 
@@ -195,8 +197,8 @@ static void choose_interval(struct hst_engine *engine, double step_s)
         return;
     v->every = versions_interval(v->save_s, step_s);
     engine_log(engine, HST_LOG_INFO,
-               "I620 a version every %llu steps: what it needs from memory takes %.2f s, a step "
-               "%.2f s",
+               "I620 a version every %llu steps: what it needs from memory takes %.2g s, a step "
+               "%.2g s",
                (unsigned long long)v->every, v->save_s, step_s);
 }
 
@@ -431,6 +433,7 @@ int versions_derive(struct hst_engine *engine)
 
 static void tell_found(struct hst_engine *engine, const struct store_found *found)
 {
+    char size[SIZE_TEXT_BYTES];
     if (found->stepped_back)
         engine_log(engine, HST_LOG_WARNING,
                    "W614 the newest version of the store is damaged: going on from the one before, "
@@ -447,8 +450,8 @@ static void tell_found(struct hst_engine *engine, const struct store_found *foun
                    found->repaired);
     if (!found->clean)
         engine_log(engine, HST_LOG_INFO,
-                   "I621 the last run did not end in order: %.2f GB were read and compared",
-                   (double)found->verified_bytes / 1e9);
+                   "I621 the last run did not end in order: %s were read and compared",
+                   size_text(found->verified_bytes, size));
 }
 
 /* The engine's own lines first, then the client. */

@@ -5,9 +5,9 @@
  */
 #include "plan/lay_out.h"
 #include "plan/saturate.h"
+#include "size_text.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -191,14 +191,6 @@ static struct choice_range choices(const struct placement_in *in, bool away)
 
 /* ---- refusals ---- */
 
-#define MIB (1024.0 * 1024.0)
-
-/* Rounded up to a tenth, so that the number is a budget that works. */
-static double mib_up(uint64_t bytes)
-{
-    return ceil((double)bytes / MIB * 10) / 10;
-}
-
 /* Whether what depends on the batch is a good part of the need: worth naming only then. */
 static bool batch_weighs(const struct placement *p)
 {
@@ -213,18 +205,19 @@ static int refuse_memory(const struct placement_in *in, const struct placement *
                          size_t why_bytes)
 {
     const char *batch = batch_weighs(p) ? ", or lower --batch-tokens or --grain" : "";
+    char need[SIZE_TEXT_BYTES], nvme[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES];
     if (!fits_hbm(in, p))
         snprintf(why, why_bytes,
-                 "no placement fits: the smallest needs %.1f MiB of HBM, the budget is %.1f MiB. "
+                 "no placement fits: the smallest needs %s of HBM, the budget is %s. "
                  "Fix: raise --hbm%s%s, or train on the host (--device host)",
-                 mib_up(p->hbm_bytes), (double)in->hbm_budget / MIB,
+                 size_text_up(p->hbm_bytes, need), size_text(in->hbm_budget, budget),
                  may_be_away(in) ? "" : ", leave weights, grads and states out of --place", batch);
     else
         snprintf(why, why_bytes,
-                 "no placement fits: the smallest needs %.1f MiB of DRAM (and %.1f MiB of NVMe), "
-                 "the budget is %.1f MiB. Fix: raise --dram%s%s",
-                 mib_up(p->dram_bytes), mib_up(p->nvme_bytes), (double)in->dram_budget / MIB,
-                 in->has_nvme ? "" : ", give a --store", batch);
+                 "no placement fits: the smallest needs %s of DRAM (and %s of NVMe), the budget is "
+                 "%s. Fix: raise --dram%s%s",
+                 size_text_up(p->dram_bytes, need), size_text_up(p->nvme_bytes, nvme),
+                 size_text(in->dram_budget, budget), in->has_nvme ? "" : ", give a --store", batch);
     return -ENOSPC;
 }
 
@@ -241,19 +234,20 @@ static int refuse_nvme(const struct placement_in *in, const struct placement *p,
                        size_t why_bytes)
 {
     uint32_t full;
+    char need[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES];
     if (!drives_fit(in, p, &full) && full < in->drive_count && in->drive_count > 1) {
         snprintf(why, why_bytes,
-                 "directory %u of --store needs %.1f MiB for its share of the tiles, %.1f MiB can "
-                 "be had there. Fix: free space there, or leave that directory out",
-                 full + 1, mib_up(sat_add(p->drive_bytes[full], p->store_bytes[full])),
-                 (double)in->drive_budgets[full] / MIB);
+                 "directory %u of --store needs %s for its share of the tiles, %s can be had "
+                 "there. Fix: free space there, or leave that directory out",
+                 full + 1, size_text_up(sat_add(p->drive_bytes[full], p->store_bytes[full]), need),
+                 size_text(in->drive_budgets[full], budget));
         return -EDQUOT;
     }
     snprintf(why, why_bytes,
-             "the store needs %.1f MiB of NVMe for what does not fit in DRAM%s, its budget is %.1f "
-             "MiB. Fix: free space or raise --nvme, %s, or give another --store",
-             mib_up(p->nvme_bytes), in->stored ? " and for two versions of it all" : "",
-             (double)in->nvme_budget / MIB, in->stored ? "--durability none" : "raise --dram");
+             "the store needs %s of NVMe for what does not fit in DRAM%s, its budget is %s. "
+             "Fix: free space or raise --nvme, %s, or give another --store",
+             size_text_up(p->nvme_bytes, need), in->stored ? " and for two versions of it all" : "",
+             size_text(in->nvme_budget, budget), in->stored ? "--durability none" : "raise --dram");
     return -EDQUOT;
 }
 

@@ -4,6 +4,7 @@
  * is committed.
  */
 #include "plan/record.h"
+#include "size_text.h"
 #include "store/store_state.h"
 
 #include <assert.h>
@@ -107,7 +108,7 @@ static void place_extents(struct store *store)
 
 static int make_file(struct store *store, uint32_t d, struct hst_error *error)
 {
-    char name[STORE_NAME_BYTES], path[STORE_PATH_BYTES];
+    char name[STORE_NAME_BYTES], path[STORE_PATH_BYTES], size[SIZE_TEXT_BYTES];
     const uint64_t bytes = store_file_bytes(&store->headers[d]);
     store_file_name(store->rank, d, true, name);
     store_file_path(&store->directories[d], name, path);
@@ -116,8 +117,8 @@ static int make_file(struct store *store, uint32_t d, struct hst_error *error)
         return 0;
     const bool full = rc == -ENOSPC || rc == -EDQUOT;
     return store_refuse(error, full ? HST_E_DISK_SPACE : HST_E_STORE_DIR, rc,
-                        "%s/%s, of %llu bytes, can not be made: %s. Fix: %s",
-                        store->directories[d].path, name, (unsigned long long)bytes, strerror(-rc),
+                        "%s/%s, of %s, can not be made: %s. Fix: %s", store->directories[d].path,
+                        name, size_text_up(bytes, size), strerror(-rc),
                         full           ? "free space there, or give another --store"
                         : rc == -EFBIG ? "ulimit -f unlimited"
                                        : "give another --store");

@@ -71,12 +71,12 @@ class Devices(unittest.TestCase):
         self.assertRegex(done.stdout, r'trained 2 steps')
 
     def test_budgets_of_hbm_are_kept(self):
-        self.refused(302, 2, 'MiB of HBM', '--hbm', options=('--device=far', '--hbm=64K'))
+        self.refused(302, 2, 'KiB of HBM', '--hbm', options=('--device=far', '--hbm=64K'))
         self.refused(302, 2, '256.0 MiB', 'are free', options=('--device=far', '--hbm=1G'))
         self.refused(302, 2, '--dram', options=('--device=far', '--dram=8K'))
         told = self.train('--device=far', '--hbm=64K').stderr
-        need = re.search(r'needs ([\d.]+) MiB of HBM', told)
-        enough = f'--hbm={int((float(need[1]) + 0.05) * 2**20)}'
+        need = re.search(r'needs ([\d.]+) (KiB) of HBM', told)
+        enough = f'--hbm={need[1]}{need[2]}'
         self.assertEqual(self.train('--device=far', enough).returncode, 0)
 
     def test_a_model_larger_than_hbm_trains_out_of_dram_and_nvme(self):

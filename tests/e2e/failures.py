@@ -256,7 +256,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         if ': io_uring, ' not in done.stderr:
             self.skipTest('io_uring is refused here')
-        self.assertIn('ulimit -l is 0.2 MiB', done.stderr)
+        self.assertIn('ulimit -l is 256.0 KiB', done.stderr)
 
     def test_a_limit_of_address_space_is_refused_where_threads_would_starve(self):
         """OpenBLAS waits for ever for memory that it can not have: so it must not come to that."""

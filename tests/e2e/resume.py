@@ -93,7 +93,7 @@ class Resume(unittest.TestCase):
             child.kill()
         done = self.run_it('--resume', steps=5)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stderr, r'note\[I621\] .* [\d.]+ GB were read and compared')
+        self.assertRegex(done.stderr, r'note\[I621\] .* [\d.]+ MiB were read and compared')
 
     def test_what_decides_the_result_must_be_the_same_and_some_may_be_changed_on_purpose(self):
         self.assertEqual(self.run_it('--lr=1e-3', '--schedule=cosine').returncode, 0)

@@ -6,8 +6,22 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
+
+uint64_t named_budget(const char *why)
+{
+    static const struct hst_option size = {
+        .name = "size", .type = HST_OPTION_SIZE, .least = 0, .greatest = 0x1p62};
+    const char *named = strstr(why, "smallest needs ");
+    char number[16], unit[8], text[24], wrong[400];
+    uint64_t bytes = 0;
+    if (!named || sscanf(named, "smallest needs %15s %7s", number, unit) != 2)
+        return 0;
+    snprintf(text, sizeof text, "%s%s", number, unit);
+    return hst_option_parse(&size, text, &bytes, wrong, sizeof wrong) ? 0 : bytes;
+}
 
 struct layout model(uint32_t tile_elements)
 {

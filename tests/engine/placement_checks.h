@@ -11,6 +11,8 @@ struct layout model(uint32_t tile_elements);
 /** On the host, in fp32, with a GiB of each tier. place: null, or as --place says it. */
 struct placement_in inputs(const struct layout *layout, const char *place);
 
+/** The size of a refusal that "needs" it, as a user would type it; 0: none is named. */
+uint64_t named_budget(const char *why);
 /** Every address of one tier, none overlapping another, all inside the tier's total. */
 void check_addresses(const struct placement_in *in, const struct placement *p, enum hst_tier tier);
 /** Every extent on NVMe has a place of its own in its drive's file, which ends with the last. */

@@ -8,7 +8,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -55,10 +54,7 @@ static void every_budget_down_to_the_smallest_is_kept_and_the_next_is_refused(vo
     }
     assert_true(nvme_before > 0);
     /* The number that the message names is a budget that works, hardly more than the smallest. */
-    const char *named = strstr(why, "smallest needs ");
-    assert_non_null(named);
-    double mib = strtod(named + strlen("smallest needs "), NULL);
-    in.dram_budget = (uint64_t)(mib * 1048576.0);
+    in.dram_budget = named_budget(why);
     assert_true(in.dram_budget >= smallest && in.dram_budget < smallest + 1048576 / 5);
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
     placement_free(&p);

@@ -6,7 +6,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -117,10 +116,8 @@ static void every_budget_of_hbm_down_to_the_smallest_is_kept(void **state)
         placement_free(&p);
     }
     assert_true(checkpoints_alone && resident_units && !near);
-    const char *named = strstr(why, "smallest needs ");
-    assert_non_null(named);
     assert_non_null(strstr(why, "--hbm"));
-    in.hbm_budget = (uint64_t)(strtod(named + strlen("smallest needs "), NULL) * 1048576.0);
+    in.hbm_budget = named_budget(why);
     assert_true(in.hbm_budget + 16384 >= smallest && in.hbm_budget < smallest + 1048576 / 5);
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
     /* the least of HBM and the least of DRAM together */
@@ -146,9 +143,7 @@ static void a_small_hbm_leaves_the_rings_of_drives_as_deep_as_dram_lets_them_be(
     char why[512];
     in.hbm_budget = 4096;
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
-    const char *named = strstr(why, "smallest needs ");
-    assert_non_null(named);
-    in.hbm_budget = (uint64_t)(strtod(named + strlen("smallest needs "), NULL) * 1048576.0);
+    in.hbm_budget = named_budget(why);
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
     assert_int_equal(p.device_leases.count, 2);
     assert_int_equal(p.device_grads.count + p.device_acts.count, 2);

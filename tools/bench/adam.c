@@ -9,6 +9,7 @@
 #include "bench/adam_arrays.h"
 #include "bench/adam_null.h"
 #include "bench/adam_peer.h"
+#include "cli/text.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -358,6 +359,7 @@ static int open_bench(struct bench *bench)
 {
     const struct bench_adam_in *in = bench->in;
     uint64_t elements = in->elements, room = HUGE_PAGE_BYTES;
+    char size[TEXT_BYTES];
     /* fp32 and fp16 have the most; a peer's bf16 work has 14 bytes of ours and 8 of its own. */
     bench->memory_bytes = adam_arrays_bytes(elements, bench->peer ? 22 : 16, ARRAYS_MAX) + 2 * room;
     bench->seconds = calloc((size_t)CONTESTANTS_MAX * in->rounds, sizeof *bench->seconds);
@@ -369,9 +371,9 @@ static int open_bench(struct bench *bench)
         bench->memory = map;
     if (!bench->seconds || !bench->ratios || !bench->team || !bench->memory)
         return fail(bench->error, FAIL_BUDGET, -ENOMEM,
-                    "bench adam: %.1f GB of memory or the threads can not be had. Fix: fewer "
+                    "bench adam: %s of memory or the threads can not be had. Fix: fewer "
                     "--elements or --threads",
-                    (double)bench->memory_bytes * 1e-9);
+                    text_size(bench->memory_bytes, size));
     madvise(bench->memory, bench->memory_bytes, MADV_HUGEPAGE);
     return 0;
 }

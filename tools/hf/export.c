@@ -6,6 +6,7 @@
  */
 #include "hf/export.h"
 
+#include "cli/text.h"
 #include "fail.h"
 #include "hf/config.h"
 #include "hf/model.h"
@@ -192,13 +193,14 @@ static int check_space(const struct target *target, const struct layout *layout,
     struct statvfs fs;
     if (fstatvfs(target->parent_fd, &fs))
         return 0; /* reserve will tell */
+    char needed[TEXT_BYTES], left[TEXT_BYTES];
     uint64_t need = needed_bytes(layout, model), have = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (have >= need)
         return 0;
     return fail(error, FAIL_DISK_SPACE, -ENOSPC,
-                "%s/%s: the export needs %.3g GB, the disk has %.3g GB free. Fix: free some "
-                "space, or export to another disk",
-                target->parent, target->name, (double)need / 1e9, (double)have / 1e9);
+                "%s/%s: the export needs %s, the disk has %s free. Fix: free some space, or "
+                "export to another disk",
+                target->parent, target->name, text_size(need, needed), text_size(have, left));
 }
 
 static int make_layout(const struct hf_export_desc *desc, struct layout *layout,

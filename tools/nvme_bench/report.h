@@ -39,6 +39,8 @@ void nb_verdict(const struct nb_answer *answer, char headline[NB_SENTENCE],
 void nb_shape_text(const struct nb_shape *shape, char dst[48]);
 /** "3.81 GB/s": drives are sold in powers of 1000. Pure. */
 void nb_rate_text(double bytes_per_s, char dst[32]);
+/** "192.7 GB", likewise; 24.0 MB, 1.5 TB. Pure. */
+void nb_bytes_text(double bytes, char dst[32]);
 /** What is known of a drive, in a line. Pure. */
 void nb_drive_text(const struct nb_drive *drive, char dst[NB_SENTENCE]);
 /** How all drives were measured together. Pure. */

@@ -91,12 +91,13 @@ static void step_bars(const struct nb_answer *a, FILE *out)
 
 static void put_space(const struct nb_answer *a, FILE *out)
 {
-    char need[32], text[96] = "of space; what is free is not known";
-    snprintf(need, sizeof need, "%.0f GB", a->bound.nvme_space_bytes / 1e9);
+    char need[32], other[32], text[96] = "of space; what is free is not known";
+    nb_bytes_text(a->bound.nvme_space_bytes, need);
+    nb_bytes_text(a->fits ? a->room_bytes : a->missing_bytes, other);
     if (!a->fits)
-        snprintf(text, sizeof text, "of space, %.0f GB are missing", a->missing_bytes / 1e9);
+        snprintf(text, sizeof text, "of space, %s are missing", other);
     else if (!isnan(a->room_bytes))
-        snprintf(text, sizeof text, "of space, of %.0f GB free%s", a->room_bytes / 1e9,
+        snprintf(text, sizeof text, "of space, of %s free%s", other,
                  a->drives > 1 ? " as it is shared" : "");
     fact(out, need, text);
 }
@@ -117,7 +118,7 @@ static void put_verdict(const struct nb_answer *a, FILE *out)
     fact(out, text, "per step, at least");
     snprintf(text, sizeof text, "%.0f", (double)a->tokens / a->bound.step_s);
     fact(out, text, "tokens per second, at most");
-    snprintf(text, sizeof text, "%.1f GB", a->bound.nvme_write_bytes / 1e9);
+    nb_bytes_text(a->bound.nvme_write_bytes, text);
     fact(out, text, "written per step");
     put_space(a, out);
     if (!isnan(a->steps_to_wear))

@@ -72,18 +72,22 @@ static void print_drive(const struct nb_result *r, uint32_t i, FILE *out)
 /* Of each drive: what it would have to hold, and what is free. */
 static void print_space(const struct nb_result *r, const struct nb_answer *a, FILE *out)
 {
-    fprintf(out, "  space on drives      %10.1f GB   (two slots: a commit never overwrites)\n",
-            a->bound.nvme_space_bytes / 1e9);
+    char size[32], room[32], lacks[32];
+    nb_bytes_text(a->bound.nvme_space_bytes, size);
+    fprintf(out, "  space on drives      %13s   (two slots: a commit never overwrites)\n", size);
     for (uint32_t d = 0; d < r->drive_count; d++) {
         double need = a->shares[d] * a->bound.nvme_space_bytes;
         double left = (double)r->drives[d].free_bytes;
-        fprintf(out, "    drive %u            %10.1f GB   ", d, need / 1e9);
+        nb_bytes_text(need, size);
+        nb_bytes_text(left, room);
+        nb_bytes_text(need - left, lacks);
+        fprintf(out, "    drive %u            %13s   ", d, size);
         if (r->drives[d].size_bytes == 0)
             fprintf(out, "(its size is not known)\n");
         else if (need > left)
-            fprintf(out, "(%.1f GB free: %.1f GB are missing)\n", left / 1e9, (need - left) / 1e9);
+            fprintf(out, "(%s free: %s are missing)\n", room, lacks);
         else
-            fprintf(out, "(%.1f GB free)\n", left / 1e9);
+            fprintf(out, "(%s free)\n", room);
     }
 }
 
@@ -100,8 +104,10 @@ static void print_plan(const struct nb_result *r, const struct nb_answer *a, FIL
             a->model, text_count((double)a->params, params), a->precision, a->tokens, a->gpus,
             a->gpu_tflops);
     fprintf(out, "  rates planned with   read %s, write %s, mixed %s\n", read, write, mixed);
-    fprintf(out, "  read per step        %10.1f GB\n", b->nvme_read_bytes / 1e9);
-    fprintf(out, "  written per step     %10.1f GB\n", b->nvme_write_bytes / 1e9);
+    nb_bytes_text(b->nvme_read_bytes, read);
+    nb_bytes_text(b->nvme_write_bytes, write);
+    fprintf(out, "  read per step        %13s\n", read);
+    fprintf(out, "  written per step     %13s\n", write);
     print_space(r, a, out);
     fprintf(out, "  GPU                  %10.2f s    (forward %.2f, backward %.2f)\n", b->gpu_s,
             b->forward_s, b->backward_s);

@@ -22,6 +22,18 @@ void nb_rate_text(double bytes_per_s, char dst[32])
         snprintf(dst, 32, "%.2f GB/s", bytes_per_s / 1e9);
 }
 
+void nb_bytes_text(double bytes, char dst[32])
+{
+    if (bytes < 1e6)
+        snprintf(dst, 32, "%.0f kB", bytes / 1e3);
+    else if (bytes < 1e9)
+        snprintf(dst, 32, "%.1f MB", bytes / 1e6);
+    else if (bytes < 1e12)
+        snprintf(dst, 32, "%.1f GB", bytes / 1e9);
+    else
+        snprintf(dst, 32, "%.1f TB", bytes / 1e12);
+}
+
 void nb_shape_text(const struct nb_shape *s, char dst[48])
 {
     if (s->block_bytes % (1u << 20) == 0)
@@ -141,7 +153,7 @@ static void drives_text(const struct nb_answer *a, uint32_t drives, const char *
 /* What would make it fit; or that it is a tight fit. */
 static void space_text(const struct nb_answer *a, char *dst, size_t dst_bytes)
 {
-    char drives[64], each[24];
+    char drives[64], each[32];
     double need = a->bound.nvme_space_bytes;
     if (a->fits) {
         if (need > TRAIN_TAKES * a->room_bytes)
@@ -155,7 +167,7 @@ static void space_text(const struct nb_answer *a, char *dst, size_t dst_bytes)
     snprintf(dst, dst_bytes, " To hold it: %s%s", drives, drives[0] ? ", or " : "");
     for (uint32_t d = 0; d < (a->set == 1 ? 1 : a->drives); d++) {
         double share = a->set == 1 ? a->most_share : a->shares[d];
-        snprintf(each, sizeof each, "%.1f GB", share * need / 1e9);
+        nb_bytes_text(share * need, each);
         add(dst, dst_bytes, d ? " + %s" : "%s", each);
     }
     add(dst, dst_bytes, " free on %s.", a->drives == 1 ? "it" : a->set == 1 ? "each" : "them");
@@ -173,7 +185,7 @@ static const char *verdict_verb(const struct nb_answer *a)
 void nb_verdict(const struct nb_answer *a, char headline[NB_SENTENCE], char advice[NB_SENTENCE])
 {
     char tokens[64] = "no number of tokens per step", drives[64], missing[128] = "";
-    char wear[160] = "", space[200] = "", count[32], now[32];
+    char wear[160] = "", space[200] = "", count[32], now[32], need[32], lacks[32];
     group_digits(a->tokens_needed, count);
     group_digits(a->tokens, now);
     if (a->tokens_needed)
@@ -181,9 +193,10 @@ void nb_verdict(const struct nb_answer *a, char headline[NB_SENTENCE], char advi
     drives_text(a, a->drives_needed, "no number of such drives", drives);
     wear_text(a, wear, sizeof wear);
     space_text(a, space, sizeof space);
+    nb_bytes_text(a->bound.nvme_space_bytes, need);
+    nb_bytes_text(a->missing_bytes, lacks);
     if (!a->fits)
-        snprintf(missing, sizeof missing, "; it takes %.1f GB, of which %.1f GB find no room",
-                 a->bound.nvme_space_bytes / 1e9, a->missing_bytes / 1e9);
+        snprintf(missing, sizeof missing, "; it takes %s, of which %s find no room", need, lacks);
     snprintf(headline, NB_SENTENCE,
              "%s %s %s: at best %.1f %% of the GPU's speed (wanted %.1f %%)%s.",
              a->drives == 1 ? "This drive" : "These drives together", verdict_verb(a), a->model,

@@ -413,7 +413,7 @@ class Verdict(Case):
         with tempfile.NamedTemporaryFile(suffix='.html') as page:
             run(drives[0], *SWEEP, *more, '--html', page.name, status=3)
             html = page.read().decode()
-        self.assertIn('<b>193 GB</b><span>of space, 93 GB are missing</span>', html)
+        self.assertIn('<b>192.7 GB</b><span>of space, 92.7 GB are missing</span>', html)
         self.assertIn('--v:var(--bad)', html)
 
     def test_endurance_becomes_steps_and_days(self):

@@ -98,9 +98,24 @@ static void test_only_directories_and_simulated_drives_are_taken(void **state)
     assert_true(d.simulated);
 }
 
+static void bytes_have_the_unit_that_fits(void **state)
+{
+    (void)state;
+    static const struct {
+        double bytes;
+        const char *text;
+    } rows[] = {{0, "0 kB"}, {24e6, "24.0 MB"}, {192.7e9, "192.7 GB"}, {12.5e12, "12.5 TB"}};
+    char text[32];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        nb_bytes_text(rows[i].bytes, text);
+        assert_string_equal(text, rows[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_have_the_unit_that_fits),
         cmocka_unit_test(test_a_drive_is_told_with_model_link_and_node),
         cmocka_unit_test(test_what_is_not_known_is_said_to_be_unknown),
         cmocka_unit_test(test_drives_are_the_same_by_file_system_or_disk),
