@@ -247,6 +247,13 @@ static void encode_cursor(const struct hst_engine *engine, const struct version_
     };
 }
 
+/* Lines of the settings that are options, and are to be given as they were. */
+static bool is_option(const char *line)
+{
+    return *line && strncmp(line, "tile-elements ", 14) != 0 &&
+           strncmp(line, "parameters ", 11) != 0;
+}
+
 /* The first line in which they differ. */
 static int compare_descriptions(struct hst_engine *engine, const char *was, const char *is)
 {
@@ -259,10 +266,13 @@ static int compare_descriptions(struct hst_engine *engine, const char *was, cons
     }
     if (!*was && !*is)
         return 0;
+    const char *fix = is_option(was) ? was : "";
     return engine_fail(engine, HST_E_STORE_OTHER, -EINVAL,
-                       "the store was trained with %.*s, this run has %.*s. Fix: the options of "
-                       "that run, or another --store",
-                       (int)strcspn(was, "\n"), was, (int)strcspn(is, "\n"), is);
+                       "the store was trained with %.*s, this run has %.*s. Fix: %s%.*s, or "
+                       "another --store",
+                       (int)strcspn(was, "\n"), was, (int)strcspn(is, "\n"), is,
+                       *fix ? "--" : "the model and options of that run", (int)strcspn(fix, "\n"),
+                       fix);
 }
 
 static int decode_cursor(struct hst_engine *engine, const struct store_cursor *cursor)

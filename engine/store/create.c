@@ -29,8 +29,7 @@ void store_fixed_bytes(const struct layout *layout, struct hst_update_bytes byte
 static int refuse_size(struct hst_error *error)
 {
     return store_refuse(error, HST_E_VALUE, -EOVERFLOW,
-                        "the store would be larger than a file can be. Fix: more directories for "
-                        "--store");
+                        "the store would be larger than a file can be. Fix: more directories");
 }
 
 /* An extent of the placement, without its place. The drive is the tile's in the placement. */
@@ -119,9 +118,9 @@ static int make_file(struct store *store, uint32_t d, struct hst_error *error)
     return store_refuse(error, full ? HST_E_DISK_SPACE : HST_E_STORE_DIR, rc,
                         "%s/%s, of %s, can not be made: %s. Fix: %s", store->directories[d].path,
                         name, size_text_up(bytes, size), strerror(-rc),
-                        full           ? "free space there, or give another --store"
+                        full           ? "free space there, or give another directory"
                         : rc == -EFBIG ? "ulimit -f unlimited"
-                                       : "give another --store");
+                                       : "give another directory");
 }
 
 static int write_headers(struct store *store, uint32_t d)

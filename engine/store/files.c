@@ -57,7 +57,7 @@ int store_directory_open(const char *path, struct store_directory *directory,
                                 "the directory itself",
                                 path);
         return store_refuse(error, HST_E_STORE_DIR, rc,
-                            "store directory %s can not be opened: %s. Fix: give another --store",
+                            "store directory %s can not be opened: %s. Fix: name one that can",
                             path, strerror(-rc));
     }
     if (st.st_uid != geteuid() || (st.st_mode & 077)) {
@@ -464,11 +464,11 @@ static int clear_leftover(const struct clearing *c, uint32_t drive, const char *
              (!is_zero(page, sizeof page) && page_check(page, &PAGE_HEADER).error == -ENOENT))
         rc = refuse_file(directory, text, HST_E_STORE_TAKEN, -EEXIST,
                          "has the name of a store's file and is none. Fix: move it away, or give "
-                         "another --store",
+                         "another directory",
                          error);
     else if (c->remove && unlinkat(directory->fd, text, 0) < 0)
         rc = store_refuse(error, HST_E_STORE_DIR, -errno,
-                          "%s/%s can not be removed: %s. Fix: give another --store",
+                          "%s/%s can not be removed: %s. Fix: give another directory",
                           directory->path, text, strerror(errno));
     close(fd);
     return rc;
@@ -504,7 +504,7 @@ static DIR *list(const struct store_directory *directory, struct hst_error *erro
     if (names)
         return names;
     store_refuse(error, HST_E_STORE_DIR, -errno,
-                 "%s can not be listed: %s. Fix: give another --store", directory->path,
+                 "%s can not be listed: %s. Fix: give another directory", directory->path,
                  strerror(errno));
     if (fd >= 0)
         close(fd);
@@ -567,7 +567,7 @@ static int publish_one(const struct store_directory *directory, uint32_t rank, u
     }
     if (renameat(directory->fd, forming, directory->fd, published) < 0)
         return store_refuse(error, HST_E_STORE_DIR, -errno,
-                            "%s/%s can not be named %s: %s. Fix: give another --store",
+                            "%s/%s can not be named %s: %s. Fix: give another directory",
                             directory->path, forming, published, strerror(errno));
     return store_directory_sync(directory, error);
 }

@@ -96,13 +96,12 @@ static int parse_option(struct parser *p, int argc, char *const *argv, int *i)
                     o->name, argv[*i]);
     const char *value = value_of(o, equals, argc, argv, i);
     if (!value)
-        return fail(p->error, FAIL_VALUE, -EINVAL, "--%s needs a value: --%s %s (%s).", o->name,
-                    o->name, o->argument, o->help);
+        return fail(p->error, FAIL_VALUE, -EINVAL, "--%s needs a value. Fix: --%s %s (%s).",
+                    o->name, o->name, o->argument, o->help);
     char why[400], command[64];
     if (o->type == HST_OPTION_FLAG && equals)
         return fail(p->error, FAIL_VALUE, -EINVAL,
-                    "--%s takes no value (got '%.60s'). Write --%s alone.", o->name, value,
-                    o->name);
+                    "--%s takes no value (got '%.60s'). Fix: --%s alone.", o->name, value, o->name);
     int error = hst_option_parse(o, value, found.target, why, sizeof why);
     if (error)
         return fail(p->error, FAIL_VALUE, -EINVAL, "--%s: %s. See '%s --help'.", o->name, why,

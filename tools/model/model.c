@@ -68,7 +68,8 @@ static int check_run(const struct llama_config *c, const struct llama_run *r,
         r->grain_tokens > r->batch_tokens)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--batch-tokens %" PRIu64 " and the grain of %" PRIu64
-                    " tokens must be multiples of --seq-len %" PRIu64,
+                    " tokens must be multiples of --seq-len %" PRIu64
+                    ". Fix: --batch-tokens and --grain that are.",
                     r->batch_tokens, r->grain_tokens, r->seq_len);
     if (r->seq_len > c->max_positions)
         return fail(error, FAIL_VALUE, -EINVAL,
@@ -85,7 +86,7 @@ static int check_run(const struct llama_config *c, const struct llama_run *r,
         exceeds(r->seq_len, c->head_dim, MAX_ELEMENTS) || r->batch_tokens > MAX_ELEMENTS)
         return fail(error, FAIL_VALUE, -EOVERFLOW,
                     "a grain of %" PRIu64 " tokens of a model %" PRIu64
-                    " wide is more than 2^40 elements. Use a smaller --grain or --seq-len",
+                    " wide is more than 2^40 elements. Fix: a smaller --grain or --seq-len.",
                     r->grain_tokens, width);
     return 0;
 }

@@ -104,11 +104,16 @@ bool train_accepts(void *context, uint64_t step, const void *cursor, size_t curs
         if (may && t->options->allow_config_change)
             continue;
         struct change change = change_of(was, now);
+        const bool model = strncmp(was, "model ", strlen("model ")) == 0;
+        const bool data = strncmp(was, "tokens ", strlen("tokens ")) == 0;
         fail(t->error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
-             "the store was trained with '%.*s', this run has '%.*s'. Fix: the options of that "
-             "run%s.",
+             "the store was trained with '%.*s', this run has '%.*s'. Fix: %s%.*s, or %s.",
              change.was_length, change.was, change.now_length, change.now,
-             may ? ", or --allow-config-change" : ", or another --store");
+             model  ? "the --model of that run"
+             : data ? "the --data of that run"
+                    : "--",
+             model || data ? 0 : change.was_length, change.was,
+             may ? "--allow-config-change" : "another --store");
         return false;
     }
     return true;
