@@ -2,8 +2,8 @@
 /* Decides the budgets where none were given, and refuses those that the machine does not have. */
 #include "engine_state.h"
 #include "machine/machine.h"
+#include "plan/saturate.h"
 #include "size_text.h"
-#include "store/files.h"
 
 #include <errno.h>
 
@@ -41,7 +41,7 @@ static int dram_budget(struct hst_engine *engine, uint64_t *budget)
                            "and RLIMIT_AS less what %u threads need). Fix: raise ulimit -v or the "
                            "cgroup's limit, or lower --threads",
                            engine->config.threads);
-    if (*budget > left)
+    if (*budget > left && engine->config.plan != HST_PLAN_ELSEWHERE)
         return engine_fail(engine, HST_E_BUDGET, -ENOMEM,
                            "--dram is %s, but only %s are free (least of free memory, cgroup "
                            "limit, and RLIMIT_AS less what threads need). Fix: lower --dram",
@@ -63,16 +63,18 @@ static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
     uint64_t wish = engine->config.nvme_bytes, sum = 0;
     char wished[SIZE_TEXT_BYTES], there[SIZE_TEXT_BYTES];
     for (uint32_t d = 0; d < engine->drive_count; d++) {
-        uint64_t left;
-        int rc = machine_disk_left(engine->drives[d].path, &left);
+        const struct drive *drive = &engine->drives[d];
+        uint64_t left = wish; /* each may hold all that is said to be there */
+        int rc =
+            drive->path ? machine_disk_left(drive->parent ? drive->parent : drive->path, &left) : 0;
         if (rc)
             return engine_fail(engine, HST_E_STORE_DIR, rc, "the free space of %s can not be read",
-                               engine->drives[d].path);
-        left /= sharers(engine, d);
+                               drive->path);
+        left /= drive->path ? sharers(engine, d) : 1;
         in->drive_budgets[d] = wish ? left : (uint64_t)(DEFAULT_SHARE * (double)left);
         if (in->stored) /* that is resumed: its files have their space already */
-            in->drive_budgets[d] += store_bytes_there(engine->drives[d].path, 0, d);
-        sum += in->drive_budgets[d];
+            in->drive_budgets[d] += store_dir_there(engine, d);
+        sum = sat_add(sum, in->drive_budgets[d]);
     }
     in->nvme_budget = wish ? wish : sum;
     if (engine->drive_count > 0 && in->nvme_budget > sum)

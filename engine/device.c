@@ -80,7 +80,7 @@ static int resolve_hbm(struct hst_engine *engine, struct placement_in *in)
     in->hbm_budget = engine->config.hbm_bytes;
     if (in->hbm_budget == 0)
         in->hbm_budget = (uint64_t)(HBM_SHARE * (double)info.memory_free_bytes);
-    if (in->hbm_budget > info.memory_free_bytes)
+    if (in->hbm_budget > info.memory_free_bytes && engine->config.plan != HST_PLAN_ELSEWHERE)
         return engine_fail(
             engine, HST_E_BUDGET, -ENOMEM,
             "--hbm is %s, but %s of the %s of %s (%s) are free. Fix: lower --hbm, or end what else "

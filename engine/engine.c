@@ -8,6 +8,7 @@
 #include "exec/optimistic.h"
 #include "exec/versions.h"
 #include "machine/machine.h"
+#include "plan/step_graph.h"
 #include "size_text.h"
 #include "store/files.h"
 
@@ -93,6 +94,10 @@ static int check_config(struct hst_engine *engine)
         return refuse_value(engine, "update_time must be auto, deferred or optimistic");
     if (c->io != HST_IO_AUTO && c->io != HST_IO_URING && c->io != HST_IO_THREADS)
         return refuse_value(engine, "io must be auto, uring or threads");
+    if (c->plan != HST_PLAN_TO_TRAIN && c->plan != HST_PLAN_HERE && c->plan != HST_PLAN_ELSEWHERE)
+        return refuse_value(engine, "plan must be to train, here or elsewhere");
+    if (c->plan && c->io_model)
+        return refuse_value(engine, "a plan has no simulated drives: io_model must be null");
     if (c->io_model && c->io != HST_IO_AUTO)
         return refuse_value(engine, "io must be auto where io_model says what the drives are");
     if ((c->io_model || c->io_fault) && !c->store)
@@ -117,7 +122,7 @@ static int open_parts(struct hst_engine *engine)
         place_parse(engine->config.place, &engine->plan_in.wish, why, sizeof why))
         return engine_fail(engine, HST_E_VALUE, -EINVAL, "%s", why);
     rc = versions_configure(engine);
-    rc = rc || !engine->config.store ? rc : store_dirs_make(engine);
+    rc = rc ? rc : store_dirs_make(engine);
     rc = rc ? rc : budgets_resolve(engine, &engine->plan_in);
     return rc ? rc : device_open(engine);
 }
@@ -234,7 +239,7 @@ static int plan_tiles(struct hst_engine *engine, uint32_t tile_elements, char *w
     snprintf(why, why_bytes, "more than 2^32 tiles. Fix: larger tile_elements");
     if (rc == 0 && engine->plan_in.stored)
         store_dirs_sizes(engine, &engine->plan_in);
-    return rc ? rc : placement_plan(&engine->plan_in, &engine->placement, why, why_bytes);
+    return rc ? rc : placement_try(&engine->plan_in, &engine->placement, why, why_bytes);
 }
 
 /* Where none were asked for, tiles are those of the store, which may be resumed with other homes,
@@ -242,7 +247,7 @@ static int plan_tiles(struct hst_engine *engine, uint32_t tile_elements, char *w
 static int choose_tiles(struct hst_engine *engine, char *why, size_t why_bytes)
 {
     uint32_t wish = engine->config.tile_elements;
-    if (wish == 0 && engine->plan_in.stored)
+    if (wish == 0 && engine->plan_in.stored && engine->drives[0].path)
         wish = store_tile_elements_there(engine->drives[0].path, 0);
     if (wish == 0 && !engine_computes_in_dram(engine)) {
         int rc = plan_tiles(engine, TILE_ELEMENTS_DEVICE, why, why_bytes);
@@ -382,6 +387,12 @@ static int open_extents(struct hst_engine *engine)
     return 0;
 }
 
+static int fail_tables(struct hst_engine *engine, int native)
+{
+    return engine_fail(engine, HST_E_BUDGET, native, "no memory for the plan's own tables: %s",
+                       strerror(-native));
+}
+
 static int allocate(struct hst_engine *engine)
 {
     int rc = open_arenas(engine);
@@ -390,10 +401,26 @@ static int allocate(struct hst_engine *engine)
     rc = open_units(engine);
     rc = rc ? rc : open_slots(engine);
     rc = rc ? rc : execute_open(engine);
-    if (rc)
-        return engine_fail(engine, HST_E_BUDGET, rc, "no memory for the plan's own tables: %s",
-                           strerror(-rc));
-    return open_extents(engine);
+    return rc ? fail_tables(engine, rc) : open_extents(engine);
+}
+
+/* Of a plan's graph: its prediction then takes less than a second, whatever the model's size. */
+#define PLAN_TILES 16384u
+
+/* Of what fits there is a graph, of what does not the table. */
+static int end_plan(struct hst_engine *engine, int rc)
+{
+    struct execute *run = &engine->run;
+    engine->config.rates = NULL;
+    if (rc == 0) {
+        rc = step_graph_coarse(&engine->plan_in, &engine->placement, PLAN_TILES, run->optimistic,
+                               &run->graph);
+        if (rc)
+            return fail_tables(engine, rc);
+    }
+    if (rc == 0 || (rc == -ENOSPC && engine->placement.units))
+        engine->phase = PHASE_PLANNED;
+    return rc;
 }
 
 int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
@@ -407,9 +434,12 @@ int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
     int rc = plan(engine);
     rc = rc ? rc : versions_check(engine);
     rc = rc ? rc : optimistic_check(engine);
+    if (engine->config.plan)
+        return end_plan(engine, rc);
     rc = rc ? rc : allocate(engine);
     if (rc == 0)
         engine->phase = PHASE_SEALED;
+    engine->config.rates = NULL;
     return rc;
 }
 
@@ -436,7 +466,7 @@ int hst_engine_memory(const struct hst_engine *engine, struct hst_memory *memory
 
 int hst_client_memory(struct hst_engine *engine, struct hst_client_memory *memory)
 {
-    if (engine->phase == PHASE_DESCRIBE || !memory)
+    if (engine->phase < PHASE_SEALED || !memory)
         return -EINVAL;
     const struct placement_in *in = &engine->plan_in;
     *memory = (struct hst_client_memory){

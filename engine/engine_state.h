@@ -23,7 +23,8 @@ struct slot {
 
 /* A directory of --store and what runs in it (store_dir.c). */
 struct drive {
-    char *path;
+    char *path;   /* null: of a plan that has no directory to look at */
+    char *parent; /* where a plan would have it made; null: it is there */
     bool created; /* the directory is ours to remove when it is empty */
     dev_t file_system;
     ino_t inode;
@@ -58,7 +59,7 @@ struct versions {
 };
 
 /* Where the engine stands (engine.c, step.c). */
-enum phase { PHASE_DESCRIBE = 0, PHASE_SEALED, PHASE_LOADED, PHASE_STEP };
+enum phase { PHASE_DESCRIBE = 0, PHASE_PLANNED, PHASE_SEALED, PHASE_LOADED, PHASE_STEP };
 
 struct step_state {
     uint64_t number;       /* steps ended so far */
@@ -145,7 +146,10 @@ int device_open(struct hst_engine *engine);
 double clock_seconds(void);
 
 /* store_dir.c */
+/** Where there is but a plan, finds them, or where they would be made. */
 int store_dirs_make(struct hst_engine *engine);
+/** Bytes that the store's file on a drive takes already. */
+uint64_t store_dir_there(const struct hst_engine *engine, uint32_t drive);
 /** Before planning: where there are several, opens and measures each. */
 int store_dirs_rates(struct hst_engine *engine, struct placement_in *in);
 /** What the store's files are beside what the plan puts there; once the tiles are known. */

@@ -4,12 +4,14 @@
  * measured. A resource bounds the step that would gain most from having it twice as fast: a lane
  * that is busy longest may be so beside another that everything waits for.
  */
+#include "predict.h"
+
 #include "engine_state.h"
 #include "plan/graph_bound.h"
 #include "plan/simulate.h"
 
 #include <errno.h>
-#include <hoistway/machine.h>
+#include <hoistway/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -59,10 +61,30 @@ static bool fill_measured(const struct hst_engine *engine, struct machine *m)
 {
     const struct measure *measure = &engine->run.measure;
     bool host = moves(&engine->run.graph, LANE_UPDATE);
+    if (!measure->visits[0]) /* a plan */
+        return false;
     m->rates.update = rate_of(measure->update);
     m->rates.norm = rate_of(measure->norm);
-    m->rates.shared_cores = engine_computes_in_dram(engine);
+    m->rates.forward_s = m->visit_s;
+    m->rates.backward_s = m->visit_s + m->units;
     return fill_visits(engine, m) && (!host || (m->rates.update > 0 && m->rates.norm > 0));
+}
+
+struct sim_rates predict_rates(const struct hst_engine *engine, const struct hst_rates *rates)
+{
+    const struct hst_figure *f = rates->figures;
+    bool bf16 = engine->config.precision == HST_PRECISION_BF16;
+    return (struct sim_rates){
+        .read = f[HST_RATE_READ].value,
+        .write = f[HST_RATE_WRITE].value,
+        .mixed = f[HST_RATE_MIXED].value,
+        .h2d = f[HST_RATE_H2D].value,
+        .d2h = f[HST_RATE_D2H].value,
+        .flops_per_s = f[HST_RATE_PRODUCTS].value,
+        .update = f[bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32].value,
+        .norm = f[bf16 ? HST_RATE_NORM_BF16 : HST_RATE_NORM_FP32].value,
+        .shared_cores = engine_computes_in_dram(engine),
+    };
 }
 
 /* False, with the reason, where one of these figures is not known. */
@@ -70,8 +92,8 @@ static bool are_known(const struct hst_rates *rates, enum hst_rate first, enum h
                       const char *whose, char *why, size_t why_bytes)
 {
     for (int r = (int)first; r <= (int)last; r++) {
-        const char *how = rates ? rates->figures[r].how : "";
-        if (rates && rates->figures[r].value > 0)
+        const char *how = rates->figures[r].how;
+        if (rates->figures[r].value > 0)
             continue;
         snprintf(why, why_bytes, "the %s rates are not known: %s", whose,
                  how[0] ? how : "they were not measured");
@@ -80,32 +102,53 @@ static bool are_known(const struct hst_rates *rates, enum hst_rate first, enum h
     return true;
 }
 
-/* False, with the reason, where bytes move at rates that are not known. */
-static bool fill_rates(const struct hst_engine *engine, const struct hst_rates *rates,
-                       struct machine *m, char *why, size_t why_bytes)
+static bool are_bytes_known(const struct graph *graph, const struct hst_rates *rates, char *why,
+                            size_t why_bytes)
 {
-    const struct graph *graph = &engine->run.graph;
     bool drives = moves(graph, LANE_READ) || moves(graph, LANE_WRITE);
     bool link = moves(graph, LANE_H2D) || moves(graph, LANE_D2H);
-    if ((drives && !are_known(rates, HST_RATE_READ, HST_RATE_MIXED, "drives'", why, why_bytes)) ||
-        (link && !are_known(rates, HST_RATE_H2D, HST_RATE_D2H, "link's", why, why_bytes)))
-        return false;
-    if (drives) {
-        m->rates.read = rates->figures[HST_RATE_READ].value;
-        m->rates.write = rates->figures[HST_RATE_WRITE].value;
-        m->rates.mixed = rates->figures[HST_RATE_MIXED].value;
-    }
-    if (link) {
-        m->rates.h2d = rates->figures[HST_RATE_H2D].value;
-        m->rates.d2h = rates->figures[HST_RATE_D2H].value;
-    }
-    return true;
+    return (!drives ||
+            are_known(rates, HST_RATE_READ, HST_RATE_MIXED, "drives'", why, why_bytes)) &&
+           (!link || are_known(rates, HST_RATE_H2D, HST_RATE_D2H, "link's", why, why_bytes));
+}
+
+bool predict_is_known(const struct hst_engine *engine, const struct graph *graph,
+                      const struct hst_rates *rates, char *why, size_t why_bytes)
+{
+    bool bf16 = engine->config.precision == HST_PRECISION_BF16;
+    enum hst_rate update = bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32;
+    enum hst_rate norm = bf16 ? HST_RATE_NORM_BF16 : HST_RATE_NORM_FP32;
+    return are_known(rates, HST_RATE_PRODUCTS, HST_RATE_PRODUCTS, "products'", why, why_bytes) &&
+           (!moves(graph, LANE_UPDATE) ||
+            (are_known(rates, update, update, "update's", why, why_bytes) &&
+             are_known(rates, norm, norm, "norm's", why, why_bytes))) &&
+           are_bytes_known(graph, rates, why, why_bytes);
+}
+
+/* What was measured while training comes before what a probe said of it; a run without such rates
+ * waits for it. False, with the reason, where something is not known. */
+static bool fill(const struct hst_engine *engine, const struct hst_rates *rates, struct machine *m,
+                 char *why, size_t why_bytes)
+{
+    const struct graph *graph = &engine->run.graph;
+    const struct sim_rates expected = predict_rates(engine, rates);
+    m->rates = expected;
+    if (fill_measured(engine, m))
+        return are_bytes_known(graph, rates, why, why_bytes);
+    m->rates = expected;
+    if (!moves(graph, LANE_UPDATE)) /* a GPU updates, at a rate that nobody knows */
+        m->rates.update = m->rates.norm = 0;
+    if (engine->phase == PHASE_PLANNED || rates->figures[HST_RATE_PRODUCTS].value > 0)
+        return predict_is_known(engine, graph, rates, why, why_bytes);
+    snprintf(why, why_bytes, "computation and update are measured from the second step on");
+    return false;
 }
 
 /* ---- what would help ---- */
 
 static void scale_visits(struct machine *m, double times)
 {
+    m->rates.flops_per_s *= times;
     for (uint32_t i = 0; i < 2 * m->units; i++)
         m->visit_s[i] /= times;
 }
@@ -160,6 +203,15 @@ static int step_of(const struct hst_engine *engine, const struct machine *m, str
         &(struct sim_in){.graph = &engine->run.graph, .rates = m->rates, .parts = parts}, sim);
 }
 
+/* Most first; of two that help as much the one that was tried first. */
+static void keep_help(struct hst_prediction *p, const char *what, double step_s)
+{
+    uint32_t at = p->help_count++;
+    for (; at > 0 && p->helps[at - 1].step_s > step_s; at--)
+        p->helps[at] = p->helps[at - 1];
+    p->helps[at] = (struct hst_help){what, step_s};
+}
+
 static int find_help(const struct hst_engine *engine, struct machine *m, const struct sim *sim,
                      struct hst_prediction *p)
 {
@@ -167,7 +219,6 @@ static int find_help(const struct hst_engine *engine, struct machine *m, const s
     const struct resource *resources = host ? on_host : on_gpu;
     size_t count = host ? sizeof on_host / sizeof *on_host : sizeof on_gpu / sizeof *on_gpu;
     p->bound_by = lane_name(sim->bound_by);
-    p->help_step_s = p->step_s;
     for (size_t i = 0; i < count; i++) {
         const enum lane *lanes = resources[i].lanes;
         struct sim faster;
@@ -176,11 +227,11 @@ static int find_help(const struct hst_engine *engine, struct machine *m, const s
         resources[i].scale(m, 0.5);
         if (rc)
             return rc;
-        if (faster.step_s >= p->help_step_s)
+        if (faster.step_s >= p->step_s)
             continue;
-        p->help = resources[i].name;
-        p->help_step_s = faster.step_s;
-        p->bound_by = lane_name(lanes[sim->busy_s[lanes[1]] > sim->busy_s[lanes[0]]]);
+        keep_help(p, resources[i].name, faster.step_s);
+        if (p->helps[0].what == resources[i].name)
+            p->bound_by = lane_name(lanes[sim->busy_s[lanes[1]] > sim->busy_s[lanes[0]]]);
     }
     return 0;
 }
@@ -203,23 +254,24 @@ static int predict(const struct hst_engine *engine, struct machine *m, struct hs
 int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *rates,
                        struct hst_prediction *prediction)
 {
-    if (engine->phase == PHASE_DESCRIBE || !prediction)
+    static const struct hst_rates none;
+    if (engine->run.graph.node_count == 0 || !prediction)
         return -EINVAL;
     struct hst_prediction p = {0};
     struct machine m = {.units = engine->layout.unit_count};
     m.visit_s = calloc(2 * (size_t)m.units + 1, sizeof *m.visit_s);
     int rc = m.visit_s ? 0 : -ENOMEM;
-    if (rc == 0) {
-        m.rates.forward_s = m.visit_s;
-        m.rates.backward_s = m.visit_s + m.units;
-        if (!fill_measured(engine, &m))
-            snprintf(p.why, sizeof p.why,
-                     "computation and update are measured from the second step on");
-        else if (fill_rates(engine, rates, &m, p.why, sizeof p.why))
-            rc = predict(engine, &m, &p);
-    }
+    if (rc == 0 && fill(engine, rates ? rates : &none, &m, p.why, sizeof p.why))
+        rc = predict(engine, &m, &p);
     free(m.visit_s);
     if (rc == 0)
         *prediction = p;
     return rc;
+}
+
+const char *hst_engine_update(const struct hst_engine *engine)
+{
+    if (engine->run.optimistic)
+        return "optimistic";
+    return engine->plan_in.deferred ? "deferred" : "early";
 }

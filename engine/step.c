@@ -329,7 +329,7 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
 {
     if (engine->error.code)
         return engine->error.native;
-    if (engine->phase == PHASE_STEP)
+    if (engine->phase == PHASE_STEP || engine->phase == PHASE_PLANNED)
         return engine_refuse(engine, "drain comes between steps");
     int rc = follow_last_unit(engine, engine->stream);
     rc = rc ? rc : execute_drain(engine);

@@ -9,6 +9,9 @@
 #include <hoistway/machine.h>
 
 #include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,14 +25,44 @@ static int refuse_directory(struct hst_engine *engine, const struct drive *drive
                        drive->path, what, strerror(-native), fix);
 }
 
+static int refuse_twice(struct hst_engine *engine, const struct drive *drive)
+{
+    return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                       "--store names the directory %s twice. Fix: name it once", drive->path);
+}
+
+/* A plan makes nothing, and asks whether it could be made. */
 static int make(struct hst_engine *engine, struct drive *drive)
 {
+    static const char fix[] = "create its parent, or give another --store";
     struct stat status;
-    if (mkdir(drive->path, 0700) == 0)
-        drive->created = true;
-    else if (errno != EEXIST)
-        return refuse_directory(engine, drive, -errno, "can not be created",
-                                "create its parent, or give another --store");
+    char parent[PATH_MAX];
+    if (!engine->config.plan) {
+        drive->created = mkdir(drive->path, 0700) == 0;
+        return drive->created || errno == EEXIST
+                   ? 0
+                   : refuse_directory(engine, drive, -errno, "can not be created", fix);
+    }
+    if (access(drive->path, F_OK) == 0)
+        return 0;
+    snprintf(parent, sizeof parent, "%s", drive->path);
+    drive->parent = strdup(dirname(parent));
+    if (!drive->parent)
+        return engine_fail(engine, HST_E_STORE_DIR, -ENOMEM, "out of memory");
+    int rc = stat(drive->parent, &status) ? -errno : S_ISDIR(status.st_mode) ? 0 : -ENOTDIR;
+    rc = rc == 0 && access(drive->parent, W_OK | X_OK) ? -errno : rc;
+    if (rc)
+        return refuse_directory(engine, drive, rc, "can not be created", fix);
+    drive->file_system = status.st_dev;
+    for (struct drive *other = engine->drives; other < drive; other++)
+        if (strcmp(other->path, drive->path) == 0)
+            return refuse_twice(engine, drive);
+    return 0;
+}
+
+static int look(struct hst_engine *engine, struct drive *drive)
+{
+    struct stat status;
     if (stat(drive->path, &status))
         return refuse_directory(engine, drive, -errno, "can not be looked at",
                                 "give another --store");
@@ -42,16 +75,34 @@ static int make(struct hst_engine *engine, struct drive *drive)
     drive->file_system = status.st_dev;
     drive->inode = status.st_ino;
     for (struct drive *other = engine->drives; other < drive; other++)
-        if (other->file_system == drive->file_system && other->inode == drive->inode)
-            return engine_fail(engine, HST_E_VALUE, -EINVAL,
-                               "--store names the directory %s twice. Fix: name it once",
-                               drive->path);
+        if (!other->parent && other->file_system == drive->file_system &&
+            other->inode == drive->inode)
+            return refuse_twice(engine, drive);
     return 0;
+}
+
+static int name_drive(struct hst_engine *engine, struct drive *drive, const char *path,
+                      size_t length)
+{
+    drive->path = strndup(path, length);
+    if (!drive->path)
+        return engine_fail(engine, HST_E_STORE_DIR, -ENOMEM, "out of memory");
+    int rc = make(engine, drive);
+    return rc || drive->parent ? rc : look(engine, drive);
+}
+
+/* Another machine's, or none: what they hold is said, not looked at. */
+static bool is_told(const struct hst_engine *engine)
+{
+    const struct hst_config *c = &engine->config;
+    return c->nvme_bytes > 0 && (c->plan == HST_PLAN_ELSEWHERE || (c->plan && !c->store));
 }
 
 int store_dirs_make(struct hst_engine *engine)
 {
     const char *path = engine->config.store;
+    if (!path && is_told(engine))
+        engine->drive_count = 1;
     while (path) {
         size_t length = strcspn(path, ",");
         if (length == 0 || engine->drive_count == STRIPE_DRIVES_MAX)
@@ -60,10 +111,7 @@ int store_dirs_make(struct hst_engine *engine)
                                "Fix: name them without an empty one",
                                STRIPE_DRIVES_MAX, engine->config.store);
         struct drive *drive = &engine->drives[engine->drive_count++];
-        drive->path = strndup(path, length);
-        if (!drive->path)
-            return engine_fail(engine, HST_E_STORE_DIR, -ENOMEM, "out of memory");
-        int rc = make(engine, drive);
+        int rc = is_told(engine) ? 0 : name_drive(engine, drive, path, length);
         if (rc)
             return rc;
         path = path[length] ? path + length + 1 : NULL;
@@ -80,14 +128,21 @@ void store_dirs_close(struct hst_engine *engine)
         if (drive->created)
             rmdir(drive->path); /* fails, as it should, where anything was put into it */
         free(drive->path);
+        free(drive->parent);
     }
     hst_aio_world_destroy(&engine->world);
+}
+
+uint64_t store_dir_there(const struct hst_engine *engine, uint32_t drive)
+{
+    const char *path = engine->drives[drive].path;
+    return path ? store_bytes_there(path, 0, drive) : 0;
 }
 
 /* Its files are there already: it may be full. */
 static bool holds_store(const struct hst_engine *engine, uint32_t d)
 {
-    return engine->plan_in.stored && store_bytes_there(engine->drives[d].path, 0, d) > 0;
+    return engine->plan_in.stored && store_dir_there(engine, d) > 0;
 }
 
 /* ---- I/O ---- */
@@ -102,6 +157,10 @@ static enum hst_aio_backend backend_of(const struct hst_config *config)
 
 const char *store_dir_backend(const struct hst_engine *engine)
 {
+    if (engine->config.plan && engine->config.io == HST_IO_AUTO)
+        return "auto";
+    if (engine->config.plan)
+        return engine->config.io == HST_IO_URING ? "uring" : "threads";
     switch (engine->drives[0].info.backend) {
     case HST_AIO_URING:
         return "uring";
@@ -227,12 +286,32 @@ static int probe(struct hst_engine *engine, struct hst_rates *rates)
     return hst_probe(&probe, rates);
 }
 
+/* Bytes written, then read: what nvme-bench shares by too. */
+static double rate_of(const struct hst_drive_rates *drive)
+{
+    return 2 / (1 / drive->read.value + 1 / drive->write.value);
+}
+
+/* A plan measures nothing. Where a rate is not known all have the same. */
+static int share_as_told(const struct hst_engine *engine, struct placement_in *in)
+{
+    const struct hst_rates *rates = engine->config.rates;
+    bool known = rates && rates->drive_count == engine->drive_count;
+    for (uint32_t d = 0; known && d < engine->drive_count; d++)
+        known = rates->drives[d].read.value > 0 && rates->drives[d].write.value > 0;
+    for (uint32_t d = 0; known && d < engine->drive_count; d++)
+        in->drive_rates[d] = rate_of(&rates->drives[d]);
+    return 0;
+}
+
 int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
 {
     struct hst_rates rates;
     in->drive_count = engine->drive_count;
     if (engine->drive_count < 2)
         return 0;
+    if (engine->config.plan)
+        return share_as_told(engine, in);
     int rc = open_drives(engine);
     rc = rc ? rc : probe(engine, &rates);
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
@@ -247,8 +326,7 @@ int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
         if (rc)
             return refuse_directory(engine, drive, rc, "failed the measurement of its rate",
                                     "check the drive and its free space, or leave it out");
-        /* bytes written, then read: what nvme-bench shares by too */
-        in->drive_rates[d] = 2 / (1 / rates.drives[d].read.value + 1 / rates.drives[d].write.value);
+        in->drive_rates[d] = rate_of(&rates.drives[d]);
         engine_log(engine, HST_LOG_INFO, "I106 store %s: %.2f GB/s written and read", drive->path,
                    in->drive_rates[d] / 1e9);
     }
@@ -263,7 +341,7 @@ void store_dirs_sizes(const struct hst_engine *engine, struct placement_in *in)
     for (uint32_t d = 0; d < engine->drive_count; d++)
         whole = whole && holds_store(engine, d);
     for (uint32_t d = 0; d < engine->drive_count; d++)
-        in->store_there[d] = whole ? store_bytes_there(engine->drives[d].path, 0, d) : 0;
+        in->store_there[d] = whole ? store_dir_there(engine, d) : 0;
 }
 
 /* ---- memory ---- */

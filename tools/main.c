@@ -12,6 +12,7 @@ static const struct {
     const char *name, *about;
     int (*run)(int argc, char **argv);
 } verbs[] = {
+    {"plan", "tell where a model would live here, and how long a step would take", verb_plan},
     {"train", "fine-tune a Hugging Face model", verb_train},
     {"demo", "train a small model from disk and from RAM, and compare", verb_demo},
     {"doctor", "check what this machine offers", verb_doctor},

@@ -63,7 +63,7 @@ int optimistic_check(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
     engine->run.chooses = may_choose(engine);
-    if (engine->run.chooses)
+    if (engine->run.chooses && !engine->config.plan)
         engine_log(engine, HST_LOG_INFO,
                    "I602 --update auto: an update is made beside the next forward (deferred) or in "
                    "the backward (optimistic), whichever makes steps shorter; the log tells which");

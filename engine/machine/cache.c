@@ -54,7 +54,7 @@ const char *cache_distrust(const struct stat *status, mode_t kind, uid_t user)
 /* ---- the folder ---- */
 
 /* Where caches are by default; false: nowhere. What leads there is made as the XDG rules say. */
-static bool default_folder(char *path)
+static bool default_folder(char *path, bool make)
 {
     const char *base = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
     int n = -1;
@@ -64,23 +64,25 @@ static bool default_folder(char *path)
         n = snprintf(path, PATH_MAX, "%s/.cache", home);
     if (n < 0 || n + (int)sizeof "/hoistway" > PATH_MAX)
         return false;
-    (void)mkdir(path, 0700);
+    if (make)
+        (void)mkdir(path, 0700);
     memcpy(path + n, "/hoistway", sizeof "/hoistway");
     return true;
 }
 
-static void open_folder(struct cache *c, const char *folder)
+static void open_folder(struct cache *c, const char *folder, bool make)
 {
     struct stat status;
     if (folder ? snprintf(c->path, sizeof c->path, "%s", folder) >= (int)sizeof c->path
-               : !default_folder(c->path))
+               : !default_folder(c->path, make))
         return;
-    (void)mkdir(c->path, 0700);
+    if (make)
+        (void)mkdir(c->path, 0700);
     c->folder = open(c->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     const char *why = c->folder < 0 || fstat(c->folder, &status)
                           ? strerror(errno)
                           : cache_distrust(&status, S_IFDIR, geteuid());
-    if (!why)
+    if (!why || (c->folder < 0 && !make && errno == ENOENT))
         return;
     note(c, "the cache %.90s is not used: %s", c->path, why);
     if (c->folder >= 0)
@@ -230,8 +232,8 @@ static bool whole(const struct hst_probe *probe, const struct hst_rates *rates)
     return true;
 }
 
-int hst_rates_get(const struct hst_probe *probe, const char *folder, double max_age_s,
-                  struct hst_rates *rates)
+static int get(const struct hst_probe *probe, const char *folder, double max_age_s, bool measure,
+               struct hst_rates *rates)
 {
     char said[sizeof rates->note] = "";
     struct cache c = {.folder = -1, .note = said, .note_bytes = sizeof said};
@@ -240,16 +242,32 @@ int hst_rates_get(const struct hst_probe *probe, const char *folder, double max_
     identity_of(probe, &c.identity);
     name_file(&c);
     if (!c.identity.cut)
-        open_folder(&c, folder);
+        open_folder(&c, folder, measure);
     char *text = c.folder >= 0 ? malloc(FILE_BYTES) : NULL;
-    bool found = text && max_age_s > 0 && look_up(&c, max_age_s, text, rates);
-    int rc = found ? 0 : hst_probe(probe, rates);
-    if (!found && !rc && text && whole(probe, rates))
-        keep(&c, rates, text);
-    rates->cached = found;
-    memcpy(rates->note, said, sizeof said);
+    struct hst_rates seen;
+    bool found = text && max_age_s > 0 && look_up(&c, max_age_s, text, &seen);
+    int rc = found ? 0 : measure ? hst_probe(probe, &seen) : -ENOENT;
+    if (!found && !rc && text && whole(probe, &seen))
+        keep(&c, &seen, text);
+    if (rc == 0) {
+        *rates = seen;
+        rates->cached = found;
+        memcpy(rates->note, said, sizeof said);
+    }
     free(text);
     if (c.folder >= 0)
         close(c.folder);
     return rc;
+}
+
+int hst_rates_get(const struct hst_probe *probe, const char *folder, double max_age_s,
+                  struct hst_rates *rates)
+{
+    return get(probe, folder, max_age_s, true, rates);
+}
+
+int hst_rates_find(const struct hst_probe *probe, const char *folder, double max_age_s,
+                   struct hst_rates *rates)
+{
+    return get(probe, folder, max_age_s, false, rates);
 }

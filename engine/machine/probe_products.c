@@ -238,9 +238,11 @@ static void describe(const struct hst_product *whole, const struct hst_product *
     if (cut)
         snprintf(of, sizeof of, ", a part of %zux%zux%zu", whole->m, whole->n, whole->k);
     snprintf(how, how_bytes, "%zux%zux%zu %s%s%s%s%s", part->m, part->n, part->k,
-             part->dtype == HST_BF16 ? "bf16" : "f32", part->a_transposed ? ", A transposed" : "",
-             part->b_transposed ? ", B transposed" : "", part->accumulate ? ", added to C" : "",
-             of);
+             part->dtype == HST_BF16  ? "bf16"
+             : part->dtype == HST_F16 ? "f16"
+                                      : "f32",
+             part->a_transposed ? ", A transposed" : "", part->b_transposed ? ", B transposed" : "",
+             part->accumulate ? ", added to C" : "", of);
 }
 
 static void measure(struct bench *b, const struct hst_product *product, double share_s,

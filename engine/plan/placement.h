@@ -145,6 +145,10 @@ struct placement {
  */
 int placement_plan(const struct placement_in *in, struct placement *placement, char *why,
                    size_t why_bytes);
+/** As placement_plan; with -ENOSPC and -EDQUOT *placement is the smallest one, which does not fit.
+ */
+int placement_try(const struct placement_in *in, struct placement *placement, char *why,
+                  size_t why_bytes);
 void placement_free(struct placement *placement);
 
 /** True where weights and gradients are copied between the device and the host, which updates. */

@@ -328,8 +328,8 @@ static bool search_depths(const struct placement_in *in, bool away, bool *found,
     return false;
 }
 
-int placement_plan(const struct placement_in *in, struct placement *placement, char *why,
-                   size_t why_bytes)
+int placement_try(const struct placement_in *in, struct placement *placement, char *why,
+                  size_t why_bytes)
 {
     int rc = check_wish(in, why, why_bytes);
     if (rc)
@@ -340,12 +340,21 @@ int placement_plan(const struct placement_in *in, struct placement *placement, c
         return -ENOMEM;
     }
     bool found = false;
-    if ((may_be_near(in) && search_depths(in, false, &found, &p)) ||
-        (may_be_away(in) && search_depths(in, true, &found, &p))) {
+    if ((!may_be_near(in) || !search_depths(in, false, &found, &p)) &&
+        (!may_be_away(in) || !search_depths(in, true, &found, &p)))
+        rc = found ? refuse_nvme(in, &p, why, why_bytes) : refuse_memory(in, &p, why, why_bytes);
+    *placement = p;
+    return rc;
+}
+
+int placement_plan(const struct placement_in *in, struct placement *placement, char *why,
+                   size_t why_bytes)
+{
+    struct placement p = {0};
+    int rc = placement_try(in, &p, why, why_bytes);
+    if (rc)
+        placement_free(&p);
+    else
         *placement = p;
-        return 0;
-    }
-    rc = found ? refuse_nvme(in, &p, why, why_bytes) : refuse_memory(in, &p, why, why_bytes);
-    placement_free(&p);
     return rc;
 }

@@ -23,20 +23,26 @@ static void describe_aliases(const struct placement_in *in, uint32_t unit, struc
     }
 }
 
+/* Of so many tiles, how many of a coarse graph: none stays none, and all of them stay all. */
+static uint32_t coarse_tiles(uint32_t tiles, uint32_t times)
+{
+    return tiles / times + (tiles % times > 0);
+}
+
 static struct graph_unit describe(const struct placement_in *in, const struct placement *p,
-                                  uint32_t unit)
+                                  uint32_t times, uint32_t unit)
 {
     const struct layout_unit *l = &in->layout->units[unit];
     const struct unit_home *home = &p->units[unit];
     double forward = (double)l->flops_per_token * (double)in->batch_tokens;
     struct graph_unit u = {
         .first_tile = l->first_tile,
-        .tile_count = l->tile_count,
+        .tile_count = coarse_tiles(l->tile_count, times),
         .elements = l->elements,
         .weights = home->weights.tier,
         .grads = home->grads.tier,
         .acts = home->acts.tier,
-        .nvme_states = home->nvme_states,
+        .nvme_states = coarse_tiles(home->nvme_states, times),
         .act_bytes = home->act_bytes,
         .forward_flops = forward,
         .backward_flops = BACKWARD_FORWARDS * forward,
@@ -78,8 +84,8 @@ static int order_units(const struct step_order *order, uint32_t units, struct gr
 }
 
 static int build(const struct placement_in *in, const struct placement *p,
-                 const struct graph_unit *described, const uint32_t *visits, bool optimistic,
-                 struct graph *graph)
+                 const struct graph_unit *described, const uint32_t *visits, uint32_t times,
+                 bool optimistic, struct graph *graph)
 {
     uint64_t weight_bytes = in->bytes.weights;
     const struct graph_in graph_in = {
@@ -87,7 +93,7 @@ static int build(const struct placement_in *in, const struct placement *p,
         .unit_count = in->layout->unit_count,
         .forward = visits,
         .backward = visits + in->layout->unit_count,
-        .tile_elements = in->layout->tile_elements,
+        .tile_elements = in->layout->tile_elements * times,
         .weight_bytes = (double)weight_bytes,
         .state_bytes = (double)record_state_bytes(in->bytes),
         .grad_bytes = (double)weight_bytes,
@@ -108,18 +114,34 @@ static int build(const struct placement_in *in, const struct placement *p,
     return graph_build(&graph_in, graph);
 }
 
-int step_graph(const struct placement_in *in, const struct placement *p,
-               const struct step_order *order, bool optimistic, struct graph *graph)
+static int make(const struct placement_in *in, const struct placement *p,
+                const struct step_order *order, uint32_t times, bool optimistic,
+                struct graph *graph)
 {
     uint32_t units = in->layout->unit_count;
     struct graph_unit *described = calloc((size_t)units + 1, sizeof *described);
     uint32_t *visits = calloc(2 * (size_t)units + 1, sizeof *visits);
     int rc = described && visits ? 0 : -ENOMEM;
     for (uint32_t u = 0; rc == 0 && u < units; u++)
-        described[u] = describe(in, p, u);
+        described[u] = describe(in, p, times, u);
     rc = rc ? rc : order_units(order, units, described, visits, visits + units);
-    rc = rc ? rc : build(in, p, described, visits, optimistic, graph);
+    rc = rc ? rc : build(in, p, described, visits, times, optimistic, graph);
     free(described);
     free(visits);
     return rc;
+}
+
+int step_graph(const struct placement_in *in, const struct placement *p,
+               const struct step_order *order, bool optimistic, struct graph *graph)
+{
+    return make(in, p, order, 1, optimistic, graph);
+}
+
+int step_graph_coarse(const struct placement_in *in, const struct placement *p, uint32_t tiles_most,
+                      bool optimistic, struct graph *graph)
+{
+    uint32_t times = in->layout->tile_count / tiles_most + 1;
+    if (times > UINT32_MAX / in->layout->tile_elements)
+        times = UINT32_MAX / in->layout->tile_elements;
+    return make(in, p, NULL, times, optimistic, graph);
 }

@@ -52,11 +52,14 @@ static int remove_root(void **state)
     return rmdir(root);
 }
 
+typedef int ask_fn(const struct hst_probe *probe, const char *where, double max_age_s,
+                   struct hst_rates *rates);
+
 /* One question to the cache, with a drive of that model. */
-static struct hst_rates ask_of(const char *where, const char *model, double max_age_s)
+static int put_to(ask_fn *asked, const char *where, const char *model, double max_age_s,
+                  struct hst_rates *rates)
 {
     struct hst_aio *aio;
-    struct hst_rates r;
     const struct hst_aio_config config = {
         .size = sizeof config, .backend = HST_AIO_SIM, .model = model};
     assert_int_equal(hst_aio_open(&config, "drive", &aio, NULL), 0);
@@ -67,8 +70,15 @@ static struct hst_rates ask_of(const char *where, const char *model, double max_
                                     .drive_count = 1,
                                     .memory_bytes = 4u << 20,
                                     .drive_bytes = 20u << 20};
-    assert_int_equal(hst_rates_get(&probe, where, max_age_s, &r), 0);
+    int rc = asked(&probe, where, max_age_s, rates);
     hst_aio_close(&aio);
+    return rc;
+}
+
+static struct hst_rates ask_of(const char *where, const char *model, double max_age_s)
+{
+    struct hst_rates r;
+    assert_int_equal(put_to(hst_rates_get, where, model, max_age_s, &r), 0);
     return r;
 }
 
@@ -136,6 +146,21 @@ static void what_was_measured_is_found_again(void **state)
     assert_int_equal(st.st_mode, S_IFDIR | 0700);
     expect(ask(folder, 2, 0), 2, false, ""); /* measured anew, and kept */
     expect(ask(folder, 1, INFINITY), 2, true, "");
+}
+
+static void what_is_only_looked_for_is_never_measured(void **state)
+{
+    (void)state;
+    const char *model = "sim:read=3G,write=1G";
+    struct hst_rates r = {.taken_ms = 7};
+    assert_int_equal(put_to(hst_rates_find, folder, model, 60, &r), -ENOENT);
+    assert_int_equal(r.taken_ms, 7);
+    assert_int_equal(access(folder, F_OK), -1);
+    expect(ask(folder, 3, 60), 3, false, "");
+    assert_int_equal(put_to(hst_rates_find, folder, "sim:read=2G,write=1G", 60, &r), 0);
+    expect(r, 3, true, "");
+    assert_int_equal(put_to(hst_rates_find, folder, model, 0, &r), -ENOENT);
+    assert_int_equal(put_to(hst_rates_find, folder, model, -1, &r), -EINVAL);
 }
 
 /* Makes the rates in the cache so much older. */
@@ -396,6 +421,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(what_was_measured_is_found_again),
+        CASE(what_is_only_looked_for_is_never_measured),
         CASE(what_is_older_than_asked_is_measured_anew),
         CASE(a_failure_is_not_remembered),
         CASE(what_can_not_be_measured_here_is_remembered),

@@ -7,7 +7,7 @@
 #include "toy_client.h"
 
 #include <errno.h>
-#include <hoistway/machine.h>
+#include <hoistway/predict.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,10 +60,10 @@ static struct hst_prediction predict(const struct hst_engine *engine, const stru
     if (p.step_s > 0) {
         assert_string_equal(p.why, "");
         assert_true(p.bound_s > 0 && p.bound_s <= p.step_s * (1 + 1e-9));
-        assert_true(p.help_step_s <= p.step_s);
+        assert_true(p.helps[0].step_s <= p.step_s);
         assert_non_null(p.bound_by);
     } else {
-        assert_true(p.why[0] != '\0' && p.bound_s == 0 && !p.bound_by && !p.help);
+        assert_true(p.why[0] != '\0' && p.bound_s == 0 && !p.bound_by && !p.help_count);
     }
     return p;
 }
@@ -104,8 +104,8 @@ static void without_drives_no_rates_are_needed(void **state)
         run_steps(engine, 3);
         struct hst_prediction p = predict(engine, NULL);
         assert_true(p.step_s > 0);
-        assert_string_equal(p.help, "cores");
-        assert_near(p.help_step_s, p.step_s / 2, 1e-9);
+        assert_string_equal(p.helps[0].what, "cores");
+        assert_near(p.helps[0].step_s, p.step_s / 2, 1e-9);
         assert_true(strcmp(p.bound_by, "compute") == 0 || strcmp(p.bound_by, "update") == 0);
         hst_engine_destroy(&engine);
     }
@@ -138,8 +138,8 @@ static void slow_drives_take_what_their_bytes_take(void **state)
         double bytes = bytes_of_run(places[i], 6) - bytes_of_run(places[i], 5);
         assert_near(p.step_s, bytes / SLOW, 0.02); /* records are padded */
         assert_near(p.bound_s, bytes / SLOW, 0.02);
-        assert_string_equal(p.help, "drives");
-        assert_near(p.help_step_s, p.step_s / 2, 1e-3);
+        assert_string_equal(p.helps[0].what, "drives");
+        assert_near(p.helps[0].step_s, p.step_s / 2, 1e-3);
         assert_true(strcmp(p.bound_by, "read") == 0 || strcmp(p.bound_by, "write") == 0);
         hst_engine_destroy(&engine);
     }
@@ -185,7 +185,7 @@ static void a_slow_link_takes_what_its_copies_take(void **state)
     rates.figures[HST_RATE_D2H] = (struct hst_figure){.value = 1e9 * SLOW};
     struct hst_prediction p = predict(engine, &rates);
     assert_near(p.step_s, (double)stats.bytes.h2d / SLOW, 0.02);
-    assert_string_equal(p.help, "link");
+    assert_string_equal(p.helps[0].what, "link");
     assert_string_equal(p.bound_by, "h2d");
     rates.figures[HST_RATE_H2D].value = 1e9 * SLOW;
     rates.figures[HST_RATE_D2H].value = SLOW;

@@ -3,7 +3,7 @@
 #include "bench/forecast.h"
 
 #include <errno.h>
-#include <hoistway/machine.h>
+#include <hoistway/predict.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,14 +4,19 @@
 
 #include "cli/store.h"
 
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What a probe may write to each drive, beside what opening it writes; requests in flight. */
 #define DRIVE_BYTES  ((uint64_t)64 << 20)
 #define MEMORY_BYTES ((uint64_t)16 << 20)
 #define COPY_BYTES   ((uint64_t)128 << 20) /* host memory of copies, both ways, at most */
+#define DEVICE_BYTES ((uint64_t)1 << 30)   /* of a device, before anything is planned, at most */
 #define FRESH_S      60.0
+#define KNOWN_S      (7.0 * 24 * 3600) /* to plan by */
 
 /* A gain that is told. */
 #define GAIN_LEAST 1.02
@@ -23,18 +28,94 @@ static enum hst_aio_backend backend_of(enum hst_io io)
                                   : HST_AIO_AUTO;
 }
 
-static void add_drives(const struct hst_config *config, char paths[HST_DRIVES_MAX][PATH_MAX],
-                       struct hst_probe_drive *drives, struct hst_probe *probe)
+/* What the figures of a part are. */
+static const struct part {
+    unsigned parts;
+    enum hst_rate first, last;
+} UPDATE = {HST_PROBE_UPDATE, HST_RATE_UPDATE_FP32, HST_RATE_NORM_BF16},
+  PRODUCTS = {HST_PROBE_PRODUCTS, HST_RATE_PRODUCTS, HST_RATE_PRODUCTS},
+  COPIES = {HST_PROBE_COPIES, HST_RATE_H2D, HST_RATE_COPY_BOTH},
+  DRIVES = {HST_PROBE_DRIVES, HST_RATE_READ, HST_RATE_MIXED};
+
+struct asked {
+    struct hst_probe probe;
+    char paths[HST_DRIVES_MAX][PATH_MAX];
+    struct hst_probe_drive drives[HST_DRIVES_MAX];
+};
+
+static void ask_update(const struct forecast_in *in, struct asked *a)
+{
+    a->probe = (struct hst_probe){
+        .size = sizeof a->probe, .parts = UPDATE.parts, .threads = in->config->threads};
+}
+
+/* Of the host without a handle: with how many threads is then part of the question. */
+static void ask_products(const struct forecast_in *in, struct hst_dev *dev, struct asked *a)
+{
+    a->probe = (struct hst_probe){.size = sizeof a->probe,
+                                  .parts = PRODUCTS.parts,
+                                  .threads = dev ? 0 : in->config->threads,
+                                  .dev = dev,
+                                  .products = in->products,
+                                  .product_count = in->product_count};
+}
+
+static void ask_copies(struct hst_dev *dev, struct asked *a)
+{
+    a->probe = (struct hst_probe){
+        .size = sizeof a->probe, .parts = COPIES.parts, .dev = dev, .memory_bytes = COPY_BYTES};
+}
+
+/* A directory that is still to be made is on the drive of its parent. */
+static void ask_drives(const struct hst_config *config, struct asked *a)
 {
     struct store_list list = {.rest = config->store};
-    while (probe->drive_count < HST_DRIVES_MAX && store_next(&list)) {
-        snprintf(paths[probe->drive_count], PATH_MAX, "%s", list.directory);
-        drives[probe->drive_count].directory = paths[probe->drive_count];
-        probe->drive_count++;
+    uint32_t count = 0;
+    memset(a->drives, 0, sizeof a->drives);
+    for (; count < HST_DRIVES_MAX && store_next(&list); count++) {
+        bool there = access(list.directory, F_OK) == 0;
+        snprintf(a->paths[count], PATH_MAX, "%s", there ? list.directory : dirname(list.directory));
+        a->drives[count].directory = a->paths[count];
     }
-    probe->drives = drives;
-    probe->parts |= HST_PROBE_DRIVES;
-    probe->memory_bytes += probe->drive_count * MEMORY_BYTES;
+    a->probe = (struct hst_probe){.size = sizeof a->probe,
+                                  .parts = DRIVES.parts,
+                                  .backend = backend_of(config->io),
+                                  .drives = a->drives,
+                                  .drive_count = count,
+                                  .drive_bytes = DRIVE_BYTES,
+                                  .memory_bytes = count * MEMORY_BYTES};
+}
+
+/* The figures of one part among those of the others; the oldest dates all. */
+static void add(struct hst_rates *rates, const struct part *part, const struct hst_rates *got)
+{
+    if (rates->taken_ms == 0 || got->taken_ms < rates->taken_ms)
+        rates->taken_ms = got->taken_ms;
+    rates->seconds += got->seconds;
+    for (int r = (int)part->first; r <= (int)part->last; r++)
+        rates->figures[r] = got->figures[r];
+    if (got->note[0])
+        memcpy(rates->note, got->note, sizeof rates->note);
+    if (part->parts & HST_PROBE_DRIVES) {
+        rates->drive_count = got->drive_count;
+        memcpy(rates->drives, got->drives, sizeof rates->drives);
+    }
+    if (part->parts & HST_PROBE_PRODUCTS) {
+        rates->product_count = got->product_count;
+        memcpy(rates->products, got->products, sizeof rates->products);
+    }
+}
+
+/* Measured where `age_s` says that it is too old; with `measure` false it is found or not. */
+static bool get(const struct asked *a, const struct part *part, double age_s, bool measure,
+                struct hst_rates *rates)
+{
+    struct hst_rates got;
+    int rc = measure ? hst_rates_get(&a->probe, NULL, age_s, &got)
+                     : hst_rates_find(&a->probe, NULL, age_s, &got);
+    if (rc == 0)
+        add(rates, part, &got);
+    return rc == 0;
 }
 
 /* On a device, what is not at home there is copied in each step. */
@@ -51,33 +132,75 @@ static uint64_t left_of(const struct hst_memory *memory, enum hst_tier tier)
     return memory->budget[tier] - memory->total[tier];
 }
 
-/* A handle of the probe's own: what the engine's holds at most stays the training's. */
-static void add_copies(const char *device, const struct hst_memory *memory, struct hst_probe *probe)
+static void forget(struct hst_rates *rates, const struct part *part)
 {
-    const struct hst_dev_config config = {.size = sizeof config,
-                                          .memory_bytes = left_of(memory, HST_TIER_HBM),
-                                          .host_bytes = left_of(memory, HST_TIER_DRAM)};
-    if (hst_dev_open(device, &config, &probe->dev, NULL))
-        return;
-    probe->parts |= HST_PROBE_COPIES;
-    probe->memory_bytes += COPY_BYTES;
+    for (int r = (int)part->first; r <= (int)part->last; r++)
+        rates->figures[r] = (struct hst_figure){0};
 }
 
 void forecast_measure(const struct hst_config *config, const char *device,
                       const struct hst_memory *memory, struct hst_rates *rates)
 {
-    char paths[HST_DRIVES_MAX][PATH_MAX];
-    struct hst_probe_drive drives[HST_DRIVES_MAX] = {{0}};
-    struct hst_probe probe = {
-        .size = sizeof probe, .backend = backend_of(config->io), .drive_bytes = DRIVE_BYTES};
+    struct asked a;
+    forget(rates, &DRIVES);
+    forget(rates, &COPIES);
+    if (memory->total[HST_TIER_NVME] > 0) {
+        ask_drives(config, &a);
+        (void)get(&a, &DRIVES, FRESH_S, true, rates);
+    }
+    if (!copies(memory))
+        return;
+    /* a handle of the probe's own: what the engine's holds at most stays the training's */
+    const struct hst_dev_config limits = {.size = sizeof limits,
+                                          .memory_bytes = left_of(memory, HST_TIER_HBM),
+                                          .host_bytes = left_of(memory, HST_TIER_DRAM)};
+    struct hst_dev *dev = NULL;
+    if (hst_dev_open(device, &limits, &dev, NULL))
+        return;
+    ask_copies(dev, &a);
+    (void)get(&a, &COPIES, FRESH_S, true, rates);
+    hst_dev_close(&dev);
+}
+
+/* What is not there says what to do about it. */
+static void tell_missing(struct hst_rates *rates, const struct part *part, const char *fix)
+{
+    for (int r = (int)part->first; r <= (int)part->last; r++)
+        if (rates->figures[r].value <= 0 && !rates->figures[r].how[0])
+            snprintf(rates->figures[r].how, sizeof rates->figures[r].how, "%s", fix);
+}
+
+void forecast_find(const struct forecast_in *in, enum forecast_how how, struct hst_rates *rates)
+{
+    const struct hst_dev_config config = {
+        .size = sizeof config, .memory_bytes = DEVICE_BYTES, .host_bytes = 2 * COPY_BYTES};
+    const double age_s = how == FORECAST_PROBE ? 0 : KNOWN_S;
+    const bool measure = how != FORECAST_CACHED;
+    struct hst_dev *dev = NULL;
+    struct asked a;
     memset(rates, 0, sizeof *rates);
-    if (memory->total[HST_TIER_NVME] > 0)
-        add_drives(config, paths, drives, &probe);
-    if (copies(memory))
-        add_copies(device, memory, &probe);
-    if (probe.parts && hst_rates_get(&probe, NULL, FRESH_S, rates))
-        memset(rates, 0, sizeof *rates);
-    hst_dev_close(&probe.dev);
+    ask_update(in, &a);
+    if (!get(&a, &UPDATE, age_s, measure, rates) && !measure)
+        return; /* nobody has planned here: no device need be opened to find that out */
+    if (in->gpu && hst_dev_open(in->device, &config, &dev, NULL))
+        dev = NULL;
+    if (!in->gpu || dev) {
+        ask_products(in, dev, &a);
+        (void)get(&a, &PRODUCTS, age_s, measure, rates);
+    }
+    if (dev) {
+        ask_copies(dev, &a);
+        (void)get(&a, &COPIES, age_s, measure, rates);
+        hst_dev_close(&dev);
+    }
+    if (in->config->store) {
+        ask_drives(in->config, &a);
+        (void)get(&a, &DRIVES, age_s, how == FORECAST_PROBE, rates);
+    }
+    tell_missing(rates, &DRIVES,
+                 in->config->store ? "none of the last week are in the cache. Fix: --probe once, "
+                                     "which writes 64 MiB to each drive"
+                                   : "no directory says which drives. Fix: --store, or --rates");
 }
 
 const char *forecast_text(const struct hst_prediction *p, double measured_s,
@@ -93,10 +216,10 @@ const char *forecast_text(const struct hst_prediction *p, double measured_s,
                         "%.3g s; ",
                         p->bound_by, measured_s, p->step_s, 100 * (measured_s / p->step_s - 1),
                         p->bound_s);
-    double gain = p->help ? p->step_s / p->help_step_s : 1;
+    double gain = p->help_count ? p->step_s / p->helps[0].step_s : 1;
     if (gain >= GAIN_LEAST)
         snprintf(dst + used, FORECAST_TEXT_BYTES - (size_t)used,
-                 "%s twice as fast would make it %.2f times as fast", p->help, gain);
+                 "%s twice as fast would make it %.2f times as fast", p->helps[0].what, gain);
     else
         snprintf(dst + used, FORECAST_TEXT_BYTES - (size_t)used,
                  "no part of the machine alone would make it faster");

@@ -3,20 +3,40 @@
 #define HOISTWAY_TOOLS_CLI_FORECAST_H
 /* What a step was expected to take, and what it waits for: where the drives' rates come from, and
  * the sentence at the end of a run. */
-#include <hoistway/hoistway.h>
-#include <hoistway/machine.h>
+#include <hoistway/predict.h>
 
 #define FORECAST_TEXT_BYTES 512u
 
 /**
  * Measures the drives of a sealed engine's store and the link to its device (a name of
- * hst_dev_open), or takes what was measured within a minute. *rates has zeroes, and why, where the
- * model has nothing there or something failed. Before weights are loaded, while the memory that was
- * planned is not in use: 16 MiB for each drive; on the device, and for its copies, what the plan
- * has left of the budgets.
+ * hst_dev_open), or takes what was measured within a minute. Of them *rates has zeroes, and why,
+ * where the model has nothing there or something failed; the rest of it stays. Before weights are
+ * loaded, while the memory that was planned is not in use: 16 MiB for each drive; on the device,
+ * and for its copies, what the plan has left of the budgets.
  */
 void forecast_measure(const struct hst_config *config, const char *device,
                       const struct hst_memory *memory, struct hst_rates *rates);
+
+/** Of what a plan needs rates: a configuration with its device, and the model's products. */
+struct forecast_in {
+    const struct hst_config *config; /* store, io, threads */
+    const char *device;              /* a name of hst_dev_open */
+    bool gpu;                        /* not the host */
+    const struct hst_product *products;
+    uint32_t product_count;
+};
+enum forecast_how {
+    FORECAST_CACHED = 0, /* nothing is measured */
+    FORECAST_KNOWN,      /* of what is not in the cache all but the drives is measured: 1 s */
+    FORECAST_PROBE,      /* all is measured anew */
+};
+/**
+ * Rates before there is an engine: update and norm, products, the link to a device, the drives of
+ * the store; from the cache where they are not older than a week. What is not known is 0, and says
+ * why. Without FORECAST_PROBE no drive is touched. FORECAST_CACHED costs some 100 ms, and opens a
+ * device only where rates of this machine are in the cache.
+ */
+void forecast_find(const struct forecast_in *in, enum forecast_how how, struct hst_rates *rates);
 
 /**
  * "bounded by read: a step took 0.812 s, 0.790 s predicted (+2.8 %), at least 0.745 s; drives twice

@@ -10,7 +10,8 @@
 enum cli_exit {
     CLI_EXIT_OK = 0,
     CLI_EXIT_FAILURE = 1,
-    CLI_EXIT_USAGE = 2, /* usage or configuration; docs/errors.md lists the codes */
+    CLI_EXIT_USAGE = 2,      /* usage or configuration; docs/errors.md lists the codes */
+    CLI_EXIT_NOT_ENOUGH = 3, /* a verdict: it does not fit, or is not fast enough */
 };
 
 /** The exit code that stands for an error. Pure. */
@@ -21,6 +22,7 @@ int cli_fail(const struct hst_error *error);
 
 /** The tools' own notes and warnings; the engine's bring their number along. */
 enum cli_code {
+    CLI_RATES = 106,   /* rates measured before can not be used */
     CLI_WRITE = 107,   /* the log can not be written any more */
     CLI_DEVICE = 201,  /* the device in use */
     CLI_VALUE = 402,   /* a value is not used as it was given */

@@ -111,6 +111,15 @@ static int end_line(struct run_log *log, struct json_writer *json, struct hst_er
     return native;
 }
 
+/* Null where it is not known, which 0 stands for. */
+static void put_known(struct json_writer *json, const char *key, double seconds)
+{
+    if (seconds > 0)
+        json_put_real(json, key, seconds);
+    else
+        json_put_null(json, key);
+}
+
 int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error)
 {
     if (!log->file)
@@ -130,17 +139,8 @@ int run_log_start(struct run_log *log, const struct run_start *start, struct hst
     json_put_whole(&json, "seq_len", start->seq_len);
     json_put_whole(&json, "batch_tokens", start->batch_tokens);
     json_put_whole(&json, "grain_tokens", start->grain_tokens);
-    json_put_null(&json, "predicted_step_s"); /* computation is measured in the first steps */
+    put_known(&json, "predicted_step_s", start->predicted_step_s);
     return end_line(log, &json, error);
-}
-
-/* Null where it is not known, which 0 stands for. */
-static void put_known(struct json_writer *json, const char *key, double seconds)
-{
-    if (seconds > 0)
-        json_put_real(json, key, seconds);
-    else
-        json_put_null(json, key);
 }
 
 static void put_stats(struct json_writer *json, const struct hst_step_stats *stats)

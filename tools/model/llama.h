@@ -8,6 +8,7 @@
 #include "hf/llama_config.h"
 
 #include <hoistway/hoistway.h>
+#include <hoistway/machine.h>
 
 struct llama;
 
@@ -47,6 +48,9 @@ int llama_add_units(struct llama *model, struct hst_engine *engine);
 /** FLOPs of one step's forward and backward without recomputation: 6·N·B + attention. */
 double llama_step_flops(const struct llama *model);
 uint64_t llama_parameter_count(const struct llama *model);
+/** The products of a step's grain with weights of this dtype, to be measured. Returns how many. */
+uint32_t llama_products(const struct llama *model, enum hst_dtype dtype,
+                        struct hst_product products[HST_PRODUCTS_MAX]);
 
 /**
  * Value of element `i` of a tensor under --init random: normal(0, 0.02), norms 1; a counter-based

@@ -2,10 +2,10 @@
 /* Decides whether drives feed a model, and if not, what would. */
 #include "nvme_bench/answer.h"
 
+#include "cli/shape.h"
 #include "hf/config.h"
 #include "hf/input.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -14,54 +14,9 @@
 #include <unistd.h>
 
 #define DAY_S       86400.0
-#define MAX_NAMES   32u
 #define MOST_DRIVES (1u << 20)
 
 /* ---- the model ---- */
-
-/* "9B", "llama-9b-chat": how many parameters the name says. 0: none. */
-static double params_named(const char *name)
-{
-    while (*name) {
-        size_t length = strspn(name, "0123456789.");
-        const char *unit = name + length;
-        bool ends = *unit && !isalnum((unsigned char)unit[1]);
-        double factor = strchr("Bb", *unit) ? 1e9 : strchr("Mm", *unit) ? 1e6 : 1e12;
-        if (length && length < 16 && ends && strchr("BbMmTt", *unit))
-            return strtod(name, NULL) * factor;
-        name += length ? length : 1;
-    }
-    return 0;
-}
-
-/* The known model nearest in size, or else in spelling. */
-static const char *nearest_model(const char *plan, const struct hst_shape *shapes, size_t count)
-{
-    const char *names[MAX_NAMES], *nearest = NULL;
-    double size = params_named(plan), least = INFINITY;
-    for (size_t i = 0; i < count && i < MAX_NAMES; i++) {
-        double away = fabs(log((double)hst_shape_params(&shapes[i]) / size));
-        names[i] = shapes[i].name;
-        if (size > 0 && away < least) {
-            least = away;
-            nearest = shapes[i].name;
-        }
-    }
-    nearest = nearest ? nearest : cli_nearest(plan, names, count);
-    return nearest ? nearest : "8B";
-}
-
-static int unknown_model(const char *plan, struct hst_error *error)
-{
-    char known[200] = "";
-    size_t count, n = 0;
-    const struct hst_shape *shapes = hst_shapes(&count);
-    for (size_t i = 0; i < count && n < sizeof known; i++)
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", shapes[i].name);
-    return fail(error, FAIL_VALUE, -EINVAL,
-                "--plan '%.100s' is no file, no directory and no known model (%s). Fix: --plan %s.",
-                plan, known, nearest_model(plan, shapes, count));
-}
 
 static struct hst_shape shape_of(const struct llama_config *c)
 {
@@ -116,7 +71,8 @@ int nb_answer_model(const char *plan, struct nb_answer *answer, struct hst_error
         answer->in.shape = *shape;
         snprintf(answer->model, sizeof answer->model, "%s %s", shape->series, shape->name);
     } else {
-        rc = access(plan, F_OK) ? unknown_model(plan, error) : read_config(plan, answer, error);
+        rc = access(plan, F_OK) ? cli_shape_unknown("--plan", plan, error)
+                                : read_config(plan, answer, error);
         snprintf(answer->model, sizeof answer->model, "%.150s", plan);
     }
     answer->params = rc ? 0 : hst_shape_params(&answer->in.shape);

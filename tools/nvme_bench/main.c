@@ -21,8 +21,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EXIT_NOT_ENOUGH = 3 };
-
 static const volatile sig_atomic_t *stopped;
 
 static void describe_machine(struct nb_result *r)
@@ -130,7 +128,7 @@ static int report(const struct nb_args *a, const struct nb_result *r, struct nb_
         nb_report_text(r, plan, stdout);
     if (code)
         return code;
-    return plan && !(plan->feeds && plan->fits) ? EXIT_NOT_ENOUGH : CLI_EXIT_OK;
+    return plan && !(plan->feeds && plan->fits) ? CLI_EXIT_NOT_ENOUGH : CLI_EXIT_OK;
 }
 
 /* The model of --plan is looked at before minutes of measuring. */
@@ -198,7 +196,7 @@ int main(int argc, char **argv)
     int code = run(argc, argv);
     /* Results that did not reach their file are a failure, even if all else went well. */
     if ((fflush(stdout) != 0 || ferror(stdout)) &&
-        (code == CLI_EXIT_OK || code == EXIT_NOT_ENOUGH)) {
+        (code == CLI_EXIT_OK || code == CLI_EXIT_NOT_ENOUGH)) {
         fail(&error, FAIL_WRITE, -EIO, "stdout can not be written (%s).", strerror(errno));
         return cli_fail(&error);
     }

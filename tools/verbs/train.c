@@ -23,30 +23,6 @@
 
 #define F16_INFINITE 65520.0f /* from here on */
 
-/* ---- errors of the engine ---- */
-
-/* What the engine says it is; where it says nothing, what the errno means here. */
-static int engine_failed(struct train *t, int native, const char *what)
-{
-    const struct hst_error *told = t->engine ? hst_engine_error(t->engine) : t->error;
-    struct hst_dev_failure device = {.why = HST_DEV_OK};
-    if (t->error->code)
-        return native;
-    if (t->engine)
-        hst_dev_failure(hst_engine_device(t->engine), &device);
-    if (device.why != HST_DEV_OK && !told->code)
-        native = hst_engine_device_failed(t->engine, native, what);
-    if (told->code) {
-        *t->error = *told;
-        return native;
-    }
-    enum fail_code code = native == -EINVAL                        ? FAIL_VALUE
-                          : native == -ENOMEM || native == -ENOSPC ? FAIL_BUDGET
-                          : native == -EOVERFLOW                   ? FAIL_NONFINITE
-                                                                   : FAIL_READ;
-    return fail(t->error, code, native, "%s failed: %s.", what, strerror(-native));
-}
-
 /* ---- the user's wish to end it ---- */
 
 static int check_stopped(const struct train *t)
@@ -112,28 +88,10 @@ static int tell_stopped(struct train *t)
 static int plan(struct train *t)
 {
     const struct train_options *o = t->options;
-    struct hst_config config = o->engine;
-    config.size = sizeof config;
-    config.batch_tokens = t->run.batch_tokens;
-    config.grain_tokens = t->run.grain_tokens;
-    config.device = t->device.name;
-    config.log = cli_engine_log;
-    config.log_context = &t->progress;
-    config.error = t->error;
-    config.accept = train_accepts;
-    config.accept_context = t;
-    config.trace = o->trace ? trace_event : NULL;
-    config.trace_context = &t->trace;
-    int native = hst_engine_create(&config, &t->engine);
+    train_rates_find(t, FORECAST_CACHED);
+    int native = train_engine_plan(t, HST_PLAN_TO_TRAIN);
     if (native)
-        return engine_failed(t, native, "starting the engine");
-    native = llama_add_units(t->model, t->engine);
-    if (!native)
-        native = hst_engine_seal(t->engine, HST_ORDER_FORWARD);
-    if (!native)
-        native = hst_engine_memory(t->engine, &t->result.memory);
-    if (native)
-        return engine_failed(t, native, "planning");
+        return native;
     size_t bytes = (size_t)t->run.batch_tokens * sizeof(uint32_t);
     t->inputs = malloc(bytes);
     t->targets = malloc(bytes);
@@ -182,7 +140,7 @@ static int load(struct train *t)
     int native = t->options->resume ? train_resume(t) : -ENOENT;
     t->loaded = native == 0;
     if (native != -ENOENT)
-        return native ? engine_failed(t, native, "resuming") : 0;
+        return native ? train_engine_failed(t, native, "resuming") : 0;
     uint64_t committed = t->options->resume ? run_log_committed(t->options->log) : 0;
     if (committed > 0)
         return fail(t->error, FAIL_STORE_DIR, -ENOENT,
@@ -195,7 +153,7 @@ static int load(struct train *t)
     native = hst_engine_load(t->engine, &reader);
     t->loaded = native == 0;
     if (native)
-        return engine_failed(t, native, "loading the weights");
+        return train_engine_failed(t, native, "loading the weights");
     bool f16 = t->export.dtype == HST_F16;
     if (t->nonfinite_count)
         cli_warn(CLI_TENSOR,
@@ -229,13 +187,35 @@ static void tell_plan(const struct train *t)
     fflush(stdout);
 }
 
-static const char *precision_name(const struct train *t)
+/* ---- what a step will take ---- */
+
+/* Computation is measured in the second step: only then is there something to say. */
+#define PREDICTED_AFTER 2
+
+static bool is_told(const struct train *t)
 {
-    static const char *const names[] = {[HST_PRECISION_FP32] = "fp32",
-                                        [HST_PRECISION_BF16] = "bf16",
-                                        [HST_PRECISION_FP16] = "fp16"};
-    return names[hst_engine_precision(t->engine)];
+    return !t->options->quiet || t->options->log;
 }
+
+static void predict(struct train *t)
+{
+    struct hst_prediction *p = &t->result.prediction;
+    int native = hst_engine_predict(t->engine, &t->rates, p);
+    if (native)
+        snprintf(p->why, sizeof p->why, "%s", strerror(-native));
+}
+
+/* Those of before are of a plan; where all that a step needs is known from one, it is predicted. */
+static int measure_rates(struct train *t)
+{
+    if (is_told(t) && t->options->steps >= PREDICTED_AFTER)
+        forecast_measure(&t->options->engine, t->device.name, &t->result.memory, &t->rates);
+    if (is_told(t))
+        predict(t);
+    return 0;
+}
+
+/* ---- the log ---- */
 
 static int begin_log(struct train *t)
 {
@@ -247,42 +227,18 @@ static int begin_log(struct train *t)
         .data = o->data,
         .store = o->engine.store,
         .device = t->device.name,
-        .precision = precision_name(t),
+        .precision = train_precision_name(t),
         .seed = o->seed,
         .steps = o->steps,
         .seq_len = o->seq_len,
         .batch_tokens = t->run.batch_tokens,
         .grain_tokens = t->run.grain_tokens,
         .memory = &t->result.memory,
+        .predicted_step_s = t->result.prediction.step_s,
     };
     t->log.sync = !o->engine.durability || strcmp(o->engine.durability, "none") != 0;
     native = native ? native : run_log_start(&t->log, &start, t->error);
     return native ? native : trace_open(&t->trace, o->trace, t->error);
-}
-
-/* ---- what a step will take ---- */
-
-/* Computation is measured in the second step: only then is there something to say. */
-#define PREDICTED_AFTER 2
-
-static bool is_told(const struct train *t)
-{
-    return !t->options->quiet || t->options->log;
-}
-
-static int measure_rates(struct train *t)
-{
-    if (is_told(t) && t->options->steps >= PREDICTED_AFTER)
-        forecast_measure(&t->options->engine, t->device.name, &t->result.memory, &t->rates);
-    return 0;
-}
-
-static void predict(struct train *t)
-{
-    struct hst_prediction *p = &t->result.prediction;
-    int native = hst_engine_predict(t->engine, &t->rates, p);
-    if (native)
-        snprintf(p->why, sizeof p->why, "%s", strerror(-native));
 }
 
 /* ---- steps ---- */
@@ -334,7 +290,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     double loss = 0;
     native = llama_step(t->model, t->engine, &in, t->inputs, t->targets, &loss, &stats);
     if (native)
-        return engine_failed(t, native, "the step");
+        return train_engine_failed(t, native, "the step");
     t->result.first_loss = number == t->began + 1 ? loss : t->result.first_loss;
     t->result.last_loss = loss;
     t->result.seconds = now_s() - begin_s;
@@ -373,7 +329,7 @@ static int train_steps(struct train *t)
     struct hst_step_stats drained = {0};
     int native = hst_engine_drain(t->engine, &drained);
     if (native)
-        return engine_failed(t, native, "finishing the last update");
+        return train_engine_failed(t, native, "finishing the last update");
     uint64_t bytes = drained.bytes.nvme_read + drained.bytes.nvme_write + drained.bytes.h2d +
                      drained.bytes.d2h + drained.bytes.net;
     keep_going(t, tell_version(t, drained.version_step));
@@ -399,7 +355,7 @@ static int export_model(struct train *t)
     if (!t->options->export_directory)
         return 0;
     int native = train_export_write(&t->export, t->engine, t->error);
-    return native ? engine_failed(t, native, "the export") : 0;
+    return native ? train_engine_failed(t, native, "the export") : 0;
 }
 
 /* ---- the whole ---- */
@@ -435,7 +391,8 @@ static void tell_summary(const struct train *t)
     if (steps >= PREDICTED_AFTER)
         printf("%s\n", forecast_text(&r->prediction, r->step_s, forecast));
     if (t->options->export_directory)
-        printf("exported %s weights to %s\n", precision_name(t), t->options->export_directory);
+        printf("exported %s weights to %s\n", train_precision_name(t),
+               t->options->export_directory);
 }
 
 /* What the user asked for beside the model, and did not get. */
@@ -475,33 +432,12 @@ static void close_all(struct train *t)
     hf_model_close(&t->source);
 }
 
-/* And the grain, whose default is the device's. */
-static int choose_device(struct train *t)
-{
-    const struct train_options *o = t->options;
-    uint64_t batch = o->engine.batch_tokens, wish = o->engine.grain_tokens;
-    /* a budget of a GPU's memory is one for a GPU: that there is none is then an error */
-    bool gpu = !o->engine.device && o->engine.hbm_bytes;
-    device_choose(gpu ? "cuda:0" : o->engine.device, &t->device);
-    if (t->device.warn) {
-        cli_warn(CLI_DEVICE,
-                 "going on with the CPU: %s. Fix: hoistway doctor says what to do, --device host "
-                 "silences this.",
-                 t->device.why);
-        t->device.why[0] = '\0'; /* told */
-    }
-    if (wish == 0)
-        wish = t->device.gpu ? LLAMA_GRAIN_GPU : LLAMA_GRAIN_HOST;
-    t->run = (struct llama_run){o->seq_len, batch, llama_grain_tokens(wish, o->seq_len, batch)};
-    return 0;
-}
-
 int train_run(const struct train_options *options, struct train_result *result,
               struct hst_error *error)
 {
     static int (*const phases[])(struct train *) = {
-        train_inputs_open, choose_device, train_inputs_check, plan, measure_rates, load,
-        begin_log,         train_steps,   export_model};
+        train_inputs_open, train_device_choose, train_inputs_check, plan, measure_rates, load,
+        begin_log,         train_steps,         export_model};
     struct train t = {
         .options = options,
         .error = error,

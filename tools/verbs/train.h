@@ -8,7 +8,7 @@
 #include "fail.h"
 #include "hf/hf.h"
 
-#include <hoistway/hoistway.h>
+#include <hoistway/predict.h>
 #include <signal.h>
 
 enum train_init { TRAIN_INIT_MODEL = 0, TRAIN_INIT_RANDOM = 1 };
@@ -36,6 +36,8 @@ void train_options_init(struct train_options *options);
  */
 int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
                         struct hst_error *error);
+/** Those of its own options that plan takes as well; their target is a struct train_options. */
+const struct hst_option *train_options_common(size_t *count);
 /** Refuses values that contradict each other (E402); budgets are the engine's to refuse. */
 int train_options_check(const struct train_options *options, struct hst_error *error);
 
@@ -49,9 +51,9 @@ struct train_result {
     struct hst_memory memory;
     double first_loss, last_loss;
     double seconds;
-    double step_s; /* mean, the first step left out where there are others */
+    double step_s;                    /* mean, the first step left out where there are others */
     struct hst_prediction prediction; /* made after the second step; step_s 0: none */
-    bool resumable; /* it was stopped, and the store holds all that was trained */
+    bool resumable;                   /* it was stopped, and the store holds all that was trained */
 };
 
 /**

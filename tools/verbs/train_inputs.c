@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-static void tell_notes(const struct train *t)
+void train_tell_model(const struct train *t)
 {
     const struct hf_note *note;
     for (size_t i = 0; (note = hf_model_note(t->source, i)); i++) {
@@ -22,7 +22,7 @@ static void tell_notes(const struct train *t)
     }
 }
 
-static void tell_grain(const struct train *t)
+void train_tell_grain(const struct train *t)
 {
     uint64_t wish = t->options->engine.grain_tokens;
     if (wish && wish != t->run.grain_tokens && !t->options->quiet)
@@ -37,7 +37,7 @@ static int open_model(struct train *t)
     const struct train_options *o = t->options;
     int native = hf_model_open(o->model, o->init != TRAIN_INIT_RANDOM, &t->source, t->error);
     if (!native)
-        tell_notes(t);
+        train_tell_model(t);
     return native;
 }
 
@@ -107,9 +107,9 @@ enum hst_precision train_precision(const struct train *t)
     return t->device.gpu ? HST_PRECISION_BF16 : HST_PRECISION_FP32;
 }
 
-/* Of weights. */
-static enum hst_dtype dtype_of(enum hst_precision precision)
+enum hst_dtype train_dtype(const struct train *t)
 {
+    enum hst_precision precision = train_precision(t);
     return precision == HST_PRECISION_FP32   ? HST_F32
            : precision == HST_PRECISION_BF16 ? HST_BF16
                                              : HST_F16;
@@ -123,7 +123,7 @@ static int check_outputs(struct train *t)
         .directory = o->export_directory,
         .source = t->source,
         .model = t->model,
-        .dtype = dtype_of(train_precision(t)),
+        .dtype = train_dtype(t),
         .stopped = o->stopped,
     };
     if (o->export_directory)
@@ -152,6 +152,6 @@ int train_inputs_check(struct train *t)
     int native = llama_create(hf_model_config(t->source), &t->run, &t->model, t->error);
     if (native)
         return native;
-    tell_grain(t);
+    train_tell_grain(t);
     return check_outputs(t);
 }

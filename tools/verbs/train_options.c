@@ -28,7 +28,7 @@ static const char *const token_dtypes[] = {"u16", "u32", NULL};
 
 #define FIELD(f) offsetof(struct train_options, f)
 
-static const struct hst_option options_table[] = {
+static const struct hst_option input_table[] = {
     {.name = "model",
      .group = "input",
      .type = HST_OPTION_TEXT,
@@ -68,6 +68,50 @@ static const struct hst_option options_table[] = {
      .choices = inits,
      .first_choice = TRAIN_INIT_RANDOM,
      .help = "random weights: config.json alone is enough"},
+};
+
+static const struct hst_option output_table[] = {
+    {.name = "resume",
+     .group = "output",
+     .type = HST_OPTION_FLAG,
+     .offset = FIELD(resume),
+     .help = "goes on from the store's last version; --steps is the total"},
+    {.name = "allow-config-change",
+     .group = "output",
+     .type = HST_OPTION_FLAG,
+     .offset = FIELD(allow_config_change),
+     .help = "resume with another learning rate, schedule, warmup or number of steps"},
+    {.name = "export",
+     .group = "output",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(export_directory),
+     .argument = "DIR",
+     .default_text = "no export",
+     .help = "writes the trained model as a Hugging Face directory"},
+    {.name = "log",
+     .group = "output",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(log),
+     .argument = "FILE",
+     .default_text = "no log",
+     .help = "one JSON object per line and step; replaces an earlier log"},
+    {.name = "trace",
+     .group = "output",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(trace),
+     .argument = "FILE",
+     .default_text = "no trace",
+     .help = "what each lane did when, for ui.perfetto.dev"},
+    {.name = "quiet",
+     .group = "output",
+     .type = HST_OPTION_FLAG,
+     .offset = FIELD(quiet),
+     .help = "print warnings and errors only"},
+};
+
+/* What decides where bytes go and how long a step takes, or stands beside it in a command line:
+ * plan takes these too. */
+static const struct hst_option common_table[] = {
     {.name = "steps",
      .group = "training",
      .type = HST_OPTION_COUNT,
@@ -137,43 +181,13 @@ static const struct hst_option options_table[] = {
      .argument = "DEVICE",
      .default_text = "a GPU, if any",
      .help = "where to compute: host, cuda or cuda:INDEX"},
-    {.name = "resume",
-     .group = "output",
-     .type = HST_OPTION_FLAG,
-     .offset = FIELD(resume),
-     .help = "goes on from the store's last version; --steps is the total"},
-    {.name = "allow-config-change",
-     .group = "output",
-     .type = HST_OPTION_FLAG,
-     .offset = FIELD(allow_config_change),
-     .help = "resume with another learning rate, schedule, warmup or number of steps"},
-    {.name = "export",
-     .group = "output",
-     .type = HST_OPTION_TEXT,
-     .offset = FIELD(export_directory),
-     .argument = "DIR",
-     .default_text = "no export",
-     .help = "writes the trained model as a Hugging Face directory"},
-    {.name = "log",
-     .group = "output",
-     .type = HST_OPTION_TEXT,
-     .offset = FIELD(log),
-     .argument = "FILE",
-     .default_text = "no log",
-     .help = "one JSON object per line and step; replaces an earlier log"},
-    {.name = "trace",
-     .group = "output",
-     .type = HST_OPTION_TEXT,
-     .offset = FIELD(trace),
-     .argument = "FILE",
-     .default_text = "no trace",
-     .help = "what each lane did when, for ui.perfetto.dev"},
-    {.name = "quiet",
-     .group = "output",
-     .type = HST_OPTION_FLAG,
-     .offset = FIELD(quiet),
-     .help = "print warnings and errors only"},
 };
+
+const struct hst_option *train_options_common(size_t *count)
+{
+    *count = sizeof common_table / sizeof common_table[0];
+    return common_table;
+}
 
 static const char *const required[] = {"model", "data", "store", "steps", NULL};
 
@@ -190,15 +204,18 @@ void train_options_init(struct train_options *options)
 int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
                         struct hst_error *error)
 {
-    size_t engine_count;
+    size_t common_count, engine_count;
+    const struct hst_option *common = train_options_common(&common_count);
     const struct hst_option *engine = hst_engine_options(&engine_count);
     const struct cli_verb verb = {
         .name = "train",
         .about = "Fine-tunes a model whose weights and optimizer states need not fit in memory.",
         .required = required,
-        .sets = {{options_table, sizeof options_table / sizeof options_table[0], options},
-                 {engine, engine_count, &options->engine}},
-        .set_count = 2,
+        .sets = {{input_table, sizeof input_table / sizeof input_table[0], options},
+                 {common, common_count, options},
+                 {engine, engine_count, &options->engine},
+                 {output_table, sizeof output_table / sizeof output_table[0], options}},
+        .set_count = 4,
     };
     int native = cli_parse(&verb, argc, argv, help, error);
     if (native == 0 && *help)
@@ -253,7 +270,7 @@ int train_options_check(const struct train_options *options, struct hst_error *e
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--allow-config-change says what a run may go on with, and --resume is not "
                     "given. Fix: --resume, or leave it out.");
-    if (options->warmup > options->steps)
+    if (options->steps && options->warmup > options->steps)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--warmup %" PRIu64 " is longer than the run of --steps %" PRIu64
                     ". Fix: --warmup %" PRIu64 " or less.",

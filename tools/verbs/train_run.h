@@ -3,6 +3,7 @@
 #define HOISTWAY_TOOLS_VERBS_TRAIN_RUN_H
 /* A run of `hoistway train` from its first check to its last line. */
 #include "cli/device.h"
+#include "cli/forecast.h"
 #include "cli/progress.h"
 #include "cli/runlog.h"
 #include "cli/trace.h"
@@ -10,8 +11,6 @@
 #include "model/llama.h"
 #include "verbs/train.h"
 #include "verbs/train_export.h"
-
-#include <hoistway/machine.h>
 
 struct train {
     const struct train_options *options;
@@ -41,7 +40,7 @@ struct train {
     uint64_t nonfinite_count; /* of the weights that were read */
     char nonfinite_tensor[128];
     uint32_t *inputs, *targets; /* of one step */
-    struct hst_rates rates;     /* of the drives */
+    struct hst_rates rates;     /* what is known of the machine */
     struct train_result result;
 };
 
@@ -56,6 +55,25 @@ int train_inputs_open(struct train *t);
  */
 int train_inputs_check(struct train *t);
 
+/** What a user should know of config.json, and of a grain that is not as it was wished. */
+void train_tell_model(const struct train *t);
+void train_tell_grain(const struct train *t);
+
+/** Chooses the device, and the grain, whose default is the device's. Returns 0. */
+int train_device_choose(struct train *t);
+/** Fills t->rates, of t->device and t->model. */
+void train_rates_find(struct train *t, enum forecast_how how);
+/**
+ * Makes the engine of t->run, t->model and t->rates, and seals it; *t's memory is what was planned.
+ * Of a plan (plan other than TO_TRAIN) that does not fit, too; all 0 where it was refused for
+ * another reason. Returns as train_inputs_open.
+ */
+int train_engine_plan(struct train *t, enum hst_plan plan);
+/** Fills t->error with what the engine says of a failure, where that was not done. */
+int train_engine_failed(struct train *t, int native, const char *what);
+/** "fp32", as the engine has resolved it. */
+const char *train_precision_name(const struct train *t);
+
 /** What is kept with a version, as text. Returns its bytes. */
 #define TRAIN_CURSOR_BYTES 1024u
 /** Its first line: of the model what its tensors' shapes do not say. Returns its bytes. */
@@ -69,5 +87,7 @@ int train_resume(struct train *t);
 
 /** The precision of a run, before there is an engine to ask. */
 enum hst_precision train_precision(const struct train *t);
+/** Of its weights. */
+enum hst_dtype train_dtype(const struct train *t);
 
 #endif

@@ -3,6 +3,7 @@
 #define HOISTWAY_TOOLS_VERBS_H
 /* The verbs of the program. argv holds what follows the verb; each returns the exit code. */
 
+int verb_plan(int argc, char **argv);
 int verb_train(int argc, char **argv);
 int verb_demo(int argc, char **argv);
 int verb_doctor(int argc, char **argv);

@@ -114,10 +114,20 @@ enum hst_state { HST_STATE_DEFAULT = 0 /* fp32 */, HST_STATE_FP32 = 1, HST_STATE
  * where one step in ten clips, deferred.
  */
 enum hst_update_time { HST_UPDATE_AUTO = 0, HST_UPDATE_DEFERRED = 1, HST_UPDATE_OPTIMISTIC = 2 };
+/**
+ * Whether seal decides and no more. Then nothing is made or written, directories of the store need
+ * not exist, and without a `store` nvme_bytes says how much drives have. After seal there are the
+ * memory table, also of what does not fit (that of the smallest placement), and a prediction; all
+ * else is refused. HERE: budgets are checked against this machine, as for training. ELSEWHERE: they
+ * are taken as given.
+ */
+enum hst_plan { HST_PLAN_TO_TRAIN = 0, HST_PLAN_HERE = 1, HST_PLAN_ELSEWHERE = 2 };
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
 
 /** An explicit zero where 0 means "the default". */
 #define HST_NONE (-1.0)
+
+struct hst_rates;
 
 /**
  * Zero in a field is its default; append only. hst_engine_options describes each (range, unit,
@@ -200,6 +210,12 @@ struct hst_config {
      */
     bool (*accept)(void *context, uint64_t step, const void *cursor, size_t cursor_bytes);
     void *accept_context;
+    enum hst_plan plan;
+    /*
+     * What was measured of the machine (<hoistway/machine.h>); borrowed until seal has returned. A
+     * plan shares tiles by its drives' rates, where there are several. Null: nothing is known.
+     */
+    const struct hst_rates *rates;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 
@@ -328,10 +344,11 @@ struct hst_memory {
     uint64_t parameters; /* elements, tied ones once */
     uint64_t tile_elements;
     uint32_t threads;
-    /* "uring", "threads", "sim", or "none": what carries NVMe traffic; static text */
+    /* "uring", "threads", "sim", or "none": what carries NVMe traffic; in a plan "auto", too;
+       static text */
     const char *io;
 };
-/** After seal. */
+/** After seal, in a plan also of one that did not fit. */
 int hst_engine_memory(const struct hst_engine *engine, struct hst_memory *memory);
 
 /* ---- loading and saving ---------------------------------------------------------------------- */
@@ -511,40 +528,6 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats);
  * step's numbers contain.
  */
 int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats);
-
-/* ---- what a step will take ------------------------------------------------------------------- */
-
-struct hst_rates; /* <hoistway/machine.h> */
-
-struct hst_prediction {
-    double step_s;  /* a step of those to come; 0: not predicted, why says why */
-    double bound_s; /* the least it could take on the same rates, in whatever order */
-    /* the lane that the step waits for, as in hst_trace_event: of the resource that helps, the one
-       that is busy longer; static text; null where not predicted */
-    const char *bound_by;
-    /* what would help most if it were twice as fast, "cores", "drives", "GPU", "link" (between host
-       and GPU), and what a step would take then; static text; null: nothing alone */
-    const char *help;
-    double help_step_s;
-    char why[200]; /* one line; "" where predicted */
-};
-
-/**
- * Runs the step graph in virtual time: on what computation, norm and update took so far, from the
- * second step on, each as if it were alone, and on measured rates of drives and link. Nothing is
- * taken from the steps' own seconds, so these can be judged by it. What it can not know is not
- * guessed: *prediction then has step_s 0 and says why.
- *
- * rates   READ, WRITE and MIXED of the store's directories, H2D and D2H of the device
- *         (hst_rates_get); null, or figures that are 0: not known, which is no matter where nothing
- *         lives on NVMe, or nothing is copied
- *
- * Errors: -EINVAL before seal, -ENOMEM; *prediction is then untouched. None is sticky.
- * Ownership: borrows all, keeps none.   Thread-safety: the engine's.
- * Cost: some 25 µs per tile, and bytes as the engine's own tables; nothing is waited for.
- */
-int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *rates,
-                       struct hst_prediction *prediction);
 
 /* ---- options: one table for command line, help, ds_config.json ------------------------------- */
 

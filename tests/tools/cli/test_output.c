@@ -170,12 +170,15 @@ static void a_forecast_says_what_was_measured_and_what_would_help(void **state)
 {
     (void)state;
     char text[FORECAST_TEXT_BYTES];
-    struct hst_prediction p = {
-        .step_s = 0.8, .bound_s = 0.75, .bound_by = "read", .help = "drives", .help_step_s = 0.5};
+    struct hst_prediction p = {.step_s = 0.8,
+                               .bound_s = 0.75,
+                               .bound_by = "read",
+                               .helps = {{"drives", 0.5}},
+                               .help_count = 1};
     assert_string_equal(forecast_text(&p, 0.82, text),
                         "bounded by read: a step took 0.82 s, 0.8 s predicted (+2.5 %), at least "
                         "0.75 s; drives twice as fast would make it 1.60 times as fast");
-    p.help_step_s = 0.79;
+    p.helps[0].step_s = 0.79;
     assert_string_equal(forecast_text(&p, 0.76, text),
                         "bounded by read: a step took 0.76 s, 0.8 s predicted (-5.0 %), at least "
                         "0.75 s; no part of the machine alone would make it faster");

@@ -52,6 +52,28 @@ static void a_public_model_has_its_published_size(void **state)
     assert_null(model);
 }
 
+/* They are what a step computes, forward twice, but for attention's and a part of a block. */
+static void products_are_those_of_a_step(void **state)
+{
+    (void)state;
+    struct llama *model = NULL;
+    struct hst_product products[HST_PRODUCTS_MAX];
+    assert_int_equal(llama_create(&llama_1b, &run, &model, NULL), 0);
+    uint32_t count = llama_products(model, HST_BF16, products);
+    assert_int_equal(count, 16);
+    double flops = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct hst_product *p = &products[i];
+        flops += 2.0 * (double)p->m * (double)p->n * (double)p->k * p->times;
+        assert_int_equal(p->dtype, HST_BF16);
+        assert_true(p->m <= 8192 && p->n <= 8192 && p->k <= 8192);
+    }
+    double layers = 1235814400.0 - 33 * 2048 - 128256.0 * 2048, head = 128256.0 * 2048;
+    double step = 2048 * (8 * layers + 6 * head);
+    assert_true(flops >= step && flops < 1.02 * step);
+    llama_destroy(&model);
+}
+
 static void tensors_come_in_the_order_of_the_units(void **state)
 {
     (void)state;
@@ -137,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_grain_is_whole_sequences_near_the_wish),
         cmocka_unit_test(a_public_model_has_its_published_size),
+        cmocka_unit_test(products_are_those_of_a_step),
         cmocka_unit_test(tensors_come_in_the_order_of_the_units),
         cmocka_unit_test(sizes_that_cannot_be_are_refused),
         cmocka_unit_test(steps_that_cannot_be_are_refused),

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_PREDICT_H
+#define HOISTWAY_ENGINE_PREDICT_H
+/* What rates of a machine say of an engine's steps, before any was made. */
+#include "plan/simulate.h"
+
+#include <hoistway/predict.h>
+
+/** The rates of each lane; those that are not known are 0. */
+struct sim_rates predict_rates(const struct hst_engine *engine, const struct hst_rates *rates);
+/** Whether all that the graph needs is known; where not, `why` tells what is missing. */
+bool predict_is_known(const struct hst_engine *engine, const struct graph *graph,
+                      const struct hst_rates *rates, char *why, size_t why_bytes);
+
+#endif

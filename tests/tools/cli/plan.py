@@ -1,0 +1,364 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`hoistway plan` as a user meets it, held against what train does with the same options.
+
+    plan.py PATH_OF_HOISTWAY [Class.test_name]
+
+Every test has a cache of rates of its own, so that nothing depends on what was measured before.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+CONFIG = {
+    'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_act': 'silu',
+    'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 2, 'num_attention_heads': 2,
+    'num_key_value_heads': 1, 'max_position_embeddings': 64, 'rms_norm_eps': 1e-5,
+    'rope_theta': 10000.0, 'tie_word_embeddings': False, 'torch_dtype': 'float32',
+    'vocab_size': 256,
+}
+SIZES = ('--seq-len=16', '--batch-tokens=64', '--threads=1')
+HOST = '--device=host'
+KEYS = {'fits', 'why', 'model', 'store', 'device', 'precision', 'io', 'threads', 'parameters',
+        'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'update',
+        'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast',
+        'memory', 'smallest', 'rates'}
+MIB = 1 << 20
+
+
+def sealed(body):
+    """Rates as text with the checksum that belongs to them: FNV-1a."""
+    digest = 0xcbf29ce484222325
+    for byte in body.encode():
+        digest = (digest ^ byte) * 0x100000001b3 % (1 << 64)
+    return body + f'end {digest:016x}\n'
+
+
+def machine(**figures):
+    """Another machine's rates."""
+    known = {'update-fp32': 2e9, 'update-bf16': 2e9, 'norm-fp32': 9e9, 'norm-bf16': 9e9,
+             'products': 1e12, 'read': 4e9, 'write': 3e9, 'mixed': 5e9, **figures}
+    head = 'hoistway rates 1\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\n'
+    return sealed(head + ''.join(f'{name} {value:.0f} {value:.0f} {value:.0f} 1 told\n'
+                                 for name, value in known.items() if value))
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix='hoistway-plan-')
+        self.addCleanup(shutil.rmtree, self.folder)
+        os.mkdir(self.path('cache'), 0o700)
+        os.mkdir(self.path('model'))
+        self.config(CONFIG)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, name, text):
+        with open(self.path(name), 'w', encoding='utf-8') as f:
+            f.write(text)
+        return self.path(name)
+
+    def config(self, config):
+        self.write('model/config.json', json.dumps(config))
+
+    def run_verb(self, *args):
+        return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True,
+                              timeout=120, cwd=self.folder,
+                              env={**os.environ, 'XDG_CACHE_HOME': self.path('cache')})
+
+    def run_plan(self, *args, device=HOST):
+        return self.run_verb('plan', '--model', self.path('model'), *SIZES, device, *args)
+
+    def run_train(self, *args, steps=1):
+        self.write('data.txt', 'x' * 4096)
+        return self.run_verb('train', '--model', self.path('model'), *SIZES, HOST, *args,
+                             '--data', self.path('data.txt'), f'--steps={steps}', '--init=random')
+
+    def plan(self, *args, status=0, device=HOST):
+        done = self.run_plan('--json', *args, device=device)
+        self.assertEqual((done.returncode, done.stderr), (status, ''))
+        told = json.loads(done.stdout)
+        self.assertEqual(set(told), KEYS)
+        self.assertEqual(told['fits'], status == 0)
+        return told
+
+    def assert_refused(self, done, code, status, part=''):
+        self.assertEqual(done.stdout, '')
+        self.assertRegex(done.stderr, r'\Aerror\[E%d\] [^\n]*\n\Z' % code)
+        self.assertIn(part, done.stderr)
+        self.assertEqual(done.returncode, status, done.stderr)
+
+
+class Fits(Case):
+    def test_it_needs_a_config_alone_and_leaves_nothing(self):
+        before = sorted(os.listdir(self.folder))
+        done = self.run_plan('--dram=256M')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        self.assertRegex(done.stdout, r'(?m)^weights +\S+ KiB')
+        self.assertRegex(done.stdout, r'(?m)^fits: a step takes \S+ s \(\S+ tok/s\), at least ')
+        self.assertRegex(done.stdout, r'(?m)^  cores twice as fast: \S+ s, 2\.00 times as fast$')
+        self.assertIn('a step of 64 tokens in 1 micro-batches of 64', done.stdout)
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+        self.assertEqual(os.listdir(self.path('model')), ['config.json'])
+
+    def test_the_object_adds_up(self):
+        told = self.plan('--dram=256M', '--grain=16')
+        memory = told['memory']
+        for tier in ('hbm', 'dram', 'nvme'):
+            classes = sum(sizes[tier] for name, sizes in memory.items()
+                          if name not in ('total', 'budget'))
+            self.assertLessEqual(abs(memory['total'][tier] - classes), 4096 * 16)
+        self.assertEqual(memory['budget'], {'hbm': 0, 'dram': 256 * MIB, 'nvme': 0})
+        self.assertEqual((told['micro_batches'], told['grain_tokens'], told['smallest']),
+                         (4, 16, {}))
+        self.assertEqual((told['update'], told['precision'], told['why']),
+                         ('deferred', 'fp32', None))
+        self.assertAlmostEqual(told['tok_s'] * told['predicted_step_s'], 64, places=4)
+        self.assertLessEqual(told['bound_s'], told['predicted_step_s'] * (1 + 1e-6))
+        self.assertAlmostEqual(told['bound_fraction'],
+                               told['bound_s'] / told['predicted_step_s'], places=6)
+        self.assertGreater(told['rates']['products'], 0)
+        self.assertIsNone(told['rates']['read'])
+        self.assertEqual([row['what'] for row in told['twice_as_fast']], ['cores'])
+
+    def test_the_update_is_told(self):
+        self.assertEqual(self.plan('--clip=0')['update'], 'early')
+        told = self.plan('--update=optimistic', '--nvme=1G')
+        self.assertEqual(told['update'], 'optimistic')
+
+    def test_train_plans_and_predicts_the_same(self):
+        options = ('--dram=256M', '--durability=none', '--place=states=dram,weights=dram',
+                   '--store', self.path('store'))
+        table = self.run_plan(*options).stdout
+        planned = self.plan(*options)  # on what is in the cache, as train
+        self.assertFalse(os.path.exists(self.path('store')))
+        done = self.run_train(*options, '--log', self.path('log'), steps=3)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shown = done.stdout[:done.stdout.index('budget ')]  # what is free may have changed
+        self.assertEqual(table[:len(shown)], shown)
+        with open(self.path('log'), encoding='utf-8') as f:
+            run = json.loads(f.readline())
+        for key in set(run) & KEYS:
+            self.assertEqual(run[key], planned[key], key)
+        self.assertIn('predicted_step_s', set(run) & KEYS)
+
+    def test_what_goes_to_drives_is_where_train_puts_it(self):
+        options = ('--dram=256M', '--place=states=nvme,weights=nvme,acts=nvme',
+                   '--store', f'{self.path("a")},{self.path("b")}')
+        table = self.run_plan(*options).stdout
+        done = self.run_train(*options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        tables = [re.findall(r'(?m)^(weights|states|grads|acts|carry|buffers|total) .*$', text)
+                  for text in (table, done.stdout)]
+        self.assertEqual(len(tables[0]), 7)
+        lines = [[line for line in text.split('\n') if line.split(' ')[0] in tables[0]]
+                 for text in (table, done.stdout)]
+        self.assertEqual(lines[0], lines[1])
+
+
+class Rates(Case):
+    def test_rates_of_drives_come_from_the_cache_or_a_probe(self):
+        drives = ('--dram=256M', '--place=states=nvme', '--store', self.path('store'))
+        told = self.plan(*drives)
+        self.assertIsNone(told['predicted_step_s'])
+        self.assertIn("the drives' rates are not known", told['why'])
+        self.assertIn('--probe', told['why'])
+        self.assertEqual(told['twice_as_fast'], [])
+        text = self.run_plan(*drives)
+        self.assertEqual(text.returncode, 0)
+        self.assertRegex(text.stdout, r'(?m)^fits: how long a step takes is not known: ')
+        probed = self.plan('--probe', *drives)
+        self.assertGreater(probed['predicted_step_s'], 0)
+        self.assertEqual({row['what'] for row in probed['twice_as_fast']} - {'cores', 'drives'},
+                         set())
+        again = self.plan(*drives)
+        for key, value in probed['rates'].items():  # the cache has whole numbers
+            if value:
+                self.assertAlmostEqual(again['rates'][key] / value, 1, places=6)
+        self.assertAlmostEqual(again['predicted_step_s'] / probed['predicted_step_s'], 1, places=6)
+        self.assertFalse(os.path.exists(self.path('store')))
+
+    def test_saved_rates_plan_elsewhere(self):
+        saved = self.path('rates')
+        here = self.plan('--dram=256M', '--save-rates', saved)
+        there = self.plan('--dram=256M', '--rates', saved)
+        for key, value in here['rates'].items():  # the file has whole numbers
+            if value:
+                self.assertAlmostEqual(there['rates'][key] / value, 1, places=6)
+        self.assertAlmostEqual(there['predicted_step_s'] / here['predicted_step_s'], 1, places=6)
+        self.run_plan('--save-rates', saved)  # replaces its own kind
+
+    def test_another_machines_budgets_are_taken_as_given(self):
+        rates = self.write('rates', machine())
+        told = self.plan('--rates', rates, '--dram=4000T')
+        self.assertEqual(told['memory']['budget']['dram'], 4000 << 40)
+        told = self.plan('--rates', rates, '--nvme=4000T', '--place=states=nvme',
+                         '--store=/is/not/here,/nor/here')
+        self.assertGreater(told['predicted_step_s'], 0)
+        self.assertGreater(told['memory']['states']['nvme'], 0)
+
+    def test_a_step_takes_what_its_products_take(self):
+        rates = self.write('rates', machine(products=1e6))
+        slow = self.plan('--rates', rates, '--dram=256M')
+        rates = self.write('rates', machine(products=2e6))
+        fast = self.plan('--rates', rates, '--dram=256M')
+        ratio = slow['predicted_step_s'] / fast['predicted_step_s']
+        self.assertAlmostEqual(ratio, 2, places=2)
+        self.assertEqual(slow['bound_by'], 'compute')
+        # 8 operations per parameter and token, the embedding's but looked up, and attention's
+        matrices = 2 * (32 * 32 * 2 + 32 * 16 * 2 + 3 * 32 * 64) + 256 * 32 * 6 / 8
+        self.assertGreater(slow['predicted_step_s'] * 1e6, 8 * 64 * matrices)
+        self.assertLess(slow['predicted_step_s'] * 1e6, 1.25 * 8 * 64 * matrices)
+
+    def test_a_rate_that_is_missing_is_named(self):
+        for name, whose in (('products', "products'"), ('update-fp32', "update's"),
+                            ('norm-fp32', "norm's")):
+            rates = self.write('rates', machine(**{name: 0}))
+            self.assertIn(f'the {whose} rates are not known',
+                          self.plan('--rates', rates, '--dram=256M')['why'])
+        rates = self.write('rates', machine(mixed=0))
+        self.assertIn("the drives' rates are not known", self.plan(
+            '--rates', rates, '--dram=256M', '--nvme=1G', '--place=states=nvme')['why'])
+
+    def test_models_known_by_name(self):
+        rates = self.write('rates', machine())
+        for name in ('8B', 'llama-3-8b'):
+            done = self.run_verb('plan', '--model', name, '--rates', rates, '--dram=64G',
+                                 '--nvme=2T', '--device=host', '--json')
+            self.assertEqual((done.returncode, done.stderr), (0, ''))
+            told = json.loads(done.stdout)
+            self.assertEqual(told['parameters'], 8030261248)
+            self.assertGreater(told['predicted_step_s'], 4096 * 8e9 * 6 / 1e12)
+
+    def test_files_that_are_no_rates_are_refused(self):
+        whole = machine()
+        body = whole[:whole.index('end ')]
+        bad = {
+            'garbage': 'hello\n', 'empty': '', 'cut': whole[:-30], 'more': whole + 'x',
+            'zero': whole + '\0', 'unsealed': body + 'end 0000000000000000\n',
+            'negative': sealed(body + 'h2d -1 -1 -1 1 told\n'),
+            'nan': sealed(body + 'h2d nan nan nan 1 told\n'),
+            'huge': sealed(body + 'h2d 1e300 1e300 1e300 1 told\n'),
+            'digits': sealed(body + f'h2d {"9" * 18} 1 {"9" * 18} 1 told\n'),
+            'unknown': sealed(body + 'warp 9 9 9 1 told\n'), 'long': 'x' * 40000,
+        }
+        for name, text in bad.items():
+            done = self.run_plan('--rates', self.write(f'{name}.rates', text))
+            with self.subTest(name):
+                self.assert_refused(done, 402, 2, 'no file of rates')
+        for path in (self.folder, self.path('missing'), '/dev/zero'):
+            self.assert_refused(self.run_plan('--rates', path), 402, 2, 'can not be read')
+
+    def test_a_cache_that_is_not_trusted_is_said(self):
+        self.plan('--dram=256M')
+        os.chmod(self.path('cache', 'hoistway'), 0o777)
+        done = self.run_plan('--dram=256M')
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r'\Awarning\[W106\] the cache .* others may write to it\n\Z')
+
+    def test_a_file_for_rates_replaces_no_other(self):
+        mine = self.write('mine', 'my data')
+        self.assert_refused(self.run_plan('--save-rates', mine), 107, 1)
+        rates = self.write('rates', machine())
+        self.assert_refused(self.run_plan('--rates', rates, '--save-rates', mine), 402, 2)
+        self.assert_refused(self.run_plan('--rates', rates, '--probe'), 402, 2)
+        with open(mine, encoding='utf-8') as f:
+            self.assertEqual(f.read(), 'my data')
+
+
+class DoesNotFit(Case):
+    def assert_smallest_works(self, tier, *args):
+        """Its smallest budget works, and a little less does not."""
+        told = self.plan(*args, f'--{tier}=64K', status=3)
+        self.assertEqual(set(told['smallest']), {tier})
+        self.assertEqual(told['smallest'][tier], told['memory']['total'][tier])
+        self.assertIsNone(told['predicted_step_s'])
+        self.assertIsNone(told['update'])
+        self.assertIn(f'--{tier}', told['why'])
+        enough = told['smallest'][tier]
+        fits = self.plan(*args, f'--{tier}={enough}')
+        self.assertLessEqual(fits['memory']['total'][tier], enough)
+        self.plan(*args, f'--{tier}={enough - 65536}', status=3)
+        text = self.run_plan(*args, f'--{tier}=64K')
+        self.assertEqual((text.returncode, text.stderr), (3, ''))
+        self.assertRegex(text.stdout, r'(?m)^does not fit: ')
+        words = re.search(r'(?m)^the smallest that would do: (--\S+) (\d+M)$', text.stdout)
+        self.plan(*args, f'{words[1]}={words[2]}')
+
+    def test_too_little_dram(self):
+        self.assert_smallest_works('dram')
+        self.assert_smallest_works('dram', '--nvme=1G')
+
+    def test_too_little_nvme(self):
+        self.assert_smallest_works('nvme', '--place=states=nvme,weights=nvme')
+        self.assert_smallest_works('nvme', '--store', self.path('store'), '--dram=256M')
+
+    def test_too_little_hbm(self):
+        told = self.plan('--hbm=64K', device='--device=far', status=3)
+        self.assertEqual((set(told['smallest']), told['device']), ({'hbm'}, 'far'))
+        enough = told['smallest']['hbm']
+        fits = self.plan(f'--hbm={enough}', device='--device=far')
+        self.assertLessEqual(fits['memory']['total']['hbm'], enough)
+        self.assertGreater(fits['predicted_step_s'], 0)
+        self.assertGreater(fits['rates']['h2d'], 0)
+
+    def test_two_budgets_at_once(self):
+        told = self.plan('--dram=64K', '--nvme=64K', status=3)
+        self.assertEqual(set(told['smallest']), {'dram', 'nvme'})
+        self.plan(*(f'--{tier}={size}' for tier, size in told['smallest'].items()))
+
+    def test_train_refuses_it_in_the_same_words(self):
+        store = ('--dram=64K', '--store', self.path('store'))
+        planned = self.plan(*store, status=3)
+        self.assert_refused(self.run_train(*store), 302, 2, planned['why'])
+
+
+class Refused(Case):
+    def refuse(self, code, status, *args, part=''):
+        before = sorted(os.listdir(self.folder))
+        self.assert_refused(self.run_plan(*args), code, status, part)
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    def test_models(self):
+        for name in ('9B', 'missing', 'llama-2-8b'):
+            done = self.run_verb('plan', '--model', name)
+            self.assert_refused(done, 402, 2, 'no file, no directory and no known model (1B, ')
+        self.assertIn('Fix: --model 8B', self.run_verb('plan', '--model=9B').stderr)
+        self.assert_refused(self.run_verb('plan', '--model', self.path('cache')), 412, 1)
+        self.config({**CONFIG, 'architectures': ['GPT2LMHeadModel']})
+        self.refuse(414, 2)
+        self.config({**CONFIG, 'hidden_size': 0})
+        self.refuse(413, 2)
+        self.assert_refused(self.run_verb('plan'), 403, 2, '--model')
+
+    def test_values(self):
+        self.refuse(402, 2, '--batch-tokens=65', part='twice')
+        done = self.run_verb('plan', '--model', self.path('model'), '--batch-tokens=65',
+                             '--seq-len=16')
+        self.assert_refused(done, 402, 2, 'not a multiple')
+        self.refuse(402, 2, '--place=weights=hbm')
+        self.refuse(402, 2, '--hbm=1G')
+        self.refuse(402, 2, '--dram=lots')
+        self.refuse(402, 2, '--state=bf16')
+        self.refuse(401, 2, '--data=x', part='unknown option')
+        self.refuse(401, 2, '--resume')
+
+    def test_budgets_that_this_machine_does_not_have(self):
+        self.refuse(302, 2, '--dram=4000T')
+        self.refuse(301, 1, '--nvme=4000T', '--store', self.path('store'))
+
+    def test_directories(self):
+        self.refuse(105, 1, '--store', self.path('no', 'store'), part='create its parent')
+        self.refuse(105, 1, '--store', self.path('model', 'config.json'))
+        self.refuse(402, 2, '--store', f'{self.path("model")},{self.path("model")}')
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_CLI_SHAPE_H
+#define HOISTWAY_TOOLS_CLI_SHAPE_H
+#include "fail.h"
+
+/**
+ * Says that what an option ("--plan") names is nothing that is there, and no model known by name;
+ * names those, and the one nearest in size or spelling. Returns -EINVAL (E402).
+ */
+int cli_shape_unknown(const char *option, const char *name, struct hst_error *error);
+
+#endif

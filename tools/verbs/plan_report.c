@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tells a plan: as tables and sentences, or as one JSON object. */
+#include "cli/json.h"
+#include "cli/table.h"
+#include "cli/text.h"
+#include "verbs/plan.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+uint64_t plan_smallest(const struct hst_memory *memory, enum hst_tier tier)
+{
+    return memory->total[tier] > memory->budget[tier] ? memory->total[tier] : 0;
+}
+
+static uint64_t micro_batches(const struct plan *p)
+{
+    const struct llama_run *r = &p->t.run;
+    return (r->batch_tokens + r->grain_tokens - 1) / r->grain_tokens;
+}
+
+static double tokens_per_s(const struct plan *p)
+{
+    return (double)p->t.run.batch_tokens / p->t.result.prediction.step_s;
+}
+
+/* ---- text ---- */
+
+static void print_update(const struct plan *p, FILE *out)
+{
+    static const struct {
+        const char *name, *text;
+    } updates[] = {
+        {"deferred", "deferred: beside the next forward"},
+        {"optimistic", "optimistic: in the backward, again where the norm clips"},
+        {"early", "in the backward: nothing has to be waited for"},
+    };
+    for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
+        if (strcmp(updates[i].name, p->update) == 0)
+            fprintf(out, "update %s\n", updates[i].text);
+}
+
+static void print_prediction(const struct plan *p, FILE *out)
+{
+    char rate[TEXT_BYTES];
+    const struct hst_prediction *r = &p->t.result.prediction;
+    if (r->step_s <= 0) {
+        fprintf(out, "how long a step takes is not known: %s\n", r->why);
+        return;
+    }
+    fprintf(out,
+            "a step takes %.3g s (%s tok/s), at least %.3g s on these rates (%.0f %%); bounded by "
+            "%s\n",
+            r->step_s, text_count(tokens_per_s(p), rate), r->bound_s, 100 * r->bound_s / r->step_s,
+            r->bound_by);
+    for (uint32_t i = 0; i < r->help_count; i++)
+        fprintf(out, "  %s twice as fast: %.3g s, %.2f times as fast\n", r->helps[i].what,
+                r->helps[i].step_s, r->step_s / r->helps[i].step_s);
+    if (r->help_count == 0)
+        fprintf(out, "  no part of the machine alone would make it faster\n");
+}
+
+/* A budget that works, in words that --hbm, --dram and --nvme take. */
+static void print_smallest(const struct hst_memory *memory, FILE *out)
+{
+    for (int t = 0; t < HST_TIER_COUNT; t++) {
+        uint64_t bytes = plan_smallest(memory, (enum hst_tier)t);
+        if (bytes > 0)
+            fprintf(out, "the smallest that would do: --%s %" PRIu64 "M\n",
+                    hst_tier_name((enum hst_tier)t), bytes / MIB + (bytes % MIB > 0));
+    }
+}
+
+void plan_print(const struct plan *p, FILE *out)
+{
+    const struct llama_run *r = &p->t.run;
+    table_print(&p->t.result.memory, out);
+    fprintf(out,
+            "%s on %s, a step of %" PRIu64 " tokens in %" PRIu64 " micro-batches of %" PRIu64 "\n",
+            p->precision, p->t.device.name, r->batch_tokens, micro_batches(p), r->grain_tokens);
+    if (!p->fits) {
+        fprintf(out, "does not fit: %s\n", p->refusal.message);
+        print_smallest(&p->t.result.memory, out);
+        return;
+    }
+    print_update(p, out);
+    fprintf(out, "fits: ");
+    print_prediction(p, out);
+}
+
+/* ---- JSON ---- */
+
+/* Null where it is not known, which 0 stands for. */
+static void put_known(struct json_writer *json, const char *key, double value)
+{
+    if (value > 0)
+        json_put_real(json, key, value);
+    else
+        json_put_null(json, key);
+}
+
+static void put_tiers(struct json_writer *json, const char *key, const uint64_t *bytes)
+{
+    json_put_object(json, key);
+    for (int t = 0; t < HST_TIER_COUNT; t++)
+        json_put_whole(json, hst_tier_name((enum hst_tier)t), bytes[t]);
+    json_put_end(json);
+}
+
+static void put_memory(struct json_writer *json, const struct hst_memory *memory)
+{
+    json_put_object(json, "memory");
+    for (int c = 0; c < HST_CLASS_COUNT; c++)
+        put_tiers(json, hst_class_name((enum hst_class)c), memory->bytes[c]);
+    put_tiers(json, "total", memory->total);
+    put_tiers(json, "budget", memory->budget);
+    json_put_end(json);
+}
+
+static void put_smallest(struct json_writer *json, const struct hst_memory *memory)
+{
+    json_put_object(json, "smallest");
+    for (int t = 0; t < HST_TIER_COUNT; t++)
+        if (plan_smallest(memory, (enum hst_tier)t) > 0)
+            json_put_whole(json, hst_tier_name((enum hst_tier)t),
+                           plan_smallest(memory, (enum hst_tier)t));
+    json_put_end(json);
+}
+
+static void put_run(struct json_writer *json, const struct plan *p)
+{
+    const struct train *t = &p->t;
+    json_put_text(json, "model", p->model);
+    json_put_text(json, "store", t->options->engine.store);
+    json_put_text(json, "device", t->device.name);
+    json_put_text(json, "precision", p->precision);
+    json_put_text(json, "io", t->result.memory.io);
+    json_put_whole(json, "threads", t->result.memory.threads);
+    json_put_whole(json, "parameters", t->result.memory.parameters);
+    json_put_whole(json, "tile_elements", t->result.memory.tile_elements);
+    json_put_whole(json, "seq_len", t->run.seq_len);
+    json_put_whole(json, "batch_tokens", t->run.batch_tokens);
+    json_put_whole(json, "grain_tokens", t->run.grain_tokens);
+    json_put_whole(json, "micro_batches", micro_batches(p));
+    json_put_text(json, "update", p->update);
+}
+
+static void put_prediction(struct json_writer *json, const struct plan *p)
+{
+    const struct hst_prediction *r = &p->t.result.prediction;
+    bool known = r->step_s > 0;
+    put_known(json, "predicted_step_s", r->step_s);
+    put_known(json, "tok_s", known ? tokens_per_s(p) : 0);
+    put_known(json, "bound_s", r->bound_s);
+    put_known(json, "bound_fraction", known ? r->bound_s / r->step_s : 0);
+    json_put_text(json, "bound_by", r->bound_by);
+    json_put_array(json, "twice_as_fast");
+    for (uint32_t i = 0; i < r->help_count; i++) {
+        json_put_object(json, NULL);
+        json_put_text(json, "what", r->helps[i].what);
+        json_put_real(json, "predicted_step_s", r->helps[i].step_s);
+        json_put_end(json);
+    }
+    json_put_end(json);
+}
+
+/* Why not, or null: why it does not fit, or why no step is predicted. */
+static void put_why(struct json_writer *json, const struct plan *p)
+{
+    const char *why = p->fits ? p->t.result.prediction.why : p->refusal.message;
+    json_put_text(json, "why", why[0] ? why : NULL);
+}
+
+static void put_rates(struct json_writer *json, const struct hst_rates *rates)
+{
+    json_put_object(json, "rates");
+    for (int r = 0; r < HST_RATE_COUNT; r++)
+        put_known(json, hst_rate_name((enum hst_rate)r), rates->figures[r].value);
+    json_put_end(json);
+}
+
+void plan_print_json(const struct plan *p, FILE *out)
+{
+    struct json_writer json = {.out = out};
+    json_put_object(&json, NULL);
+    json_put_bool(&json, "fits", p->fits);
+    put_why(&json, p);
+    put_run(&json, p);
+    put_prediction(&json, p);
+    put_memory(&json, &p->t.result.memory);
+    put_smallest(&json, &p->t.result.memory);
+    put_rates(&json, &p->t.rates);
+    json_put_end(&json);
+    fputc('\n', out);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a run computes, and its engine: described and sealed, to train or to be a plan alone. */
+#include "cli/message.h"
+#include "verbs/train_run.h"
+
+#include <errno.h>
+#include <string.h>
+
+int train_device_choose(struct train *t)
+{
+    const struct train_options *o = t->options;
+    uint64_t batch = o->engine.batch_tokens, wish = o->engine.grain_tokens;
+    /* a budget of a GPU's memory is one for a GPU: that there is none is then an error */
+    bool gpu = !o->engine.device && o->engine.hbm_bytes;
+    device_choose(gpu ? "cuda:0" : o->engine.device, &t->device);
+    if (t->device.warn) {
+        cli_warn(CLI_DEVICE,
+                 "going on with the CPU: %s. Fix: hoistway doctor says what to do, --device host "
+                 "silences this.",
+                 t->device.why);
+        t->device.why[0] = '\0'; /* told */
+    }
+    if (wish == 0)
+        wish = t->device.gpu ? LLAMA_GRAIN_GPU : LLAMA_GRAIN_HOST;
+    t->run = (struct llama_run){o->seq_len, batch, llama_grain_tokens(wish, o->seq_len, batch)};
+    return 0;
+}
+
+void train_rates_find(struct train *t, enum forecast_how how)
+{
+    struct hst_product products[HST_PRODUCTS_MAX];
+    const struct forecast_in in = {
+        .config = &t->options->engine,
+        .device = t->device.name,
+        .gpu = t->device.gpu,
+        .products = products,
+        .product_count = llama_products(t->model, train_dtype(t), products),
+    };
+    forecast_find(&in, how, &t->rates);
+}
+
+/* What the engine says it is; where it says nothing, what the errno means here. */
+int train_engine_failed(struct train *t, int native, const char *what)
+{
+    const struct hst_error *told = t->engine ? hst_engine_error(t->engine) : t->error;
+    struct hst_dev_failure device = {.why = HST_DEV_OK};
+    if (t->error->code)
+        return native;
+    if (t->engine)
+        hst_dev_failure(hst_engine_device(t->engine), &device);
+    if (device.why != HST_DEV_OK && !told->code)
+        native = hst_engine_device_failed(t->engine, native, what);
+    if (told->code) {
+        *t->error = *told;
+        return native;
+    }
+    enum fail_code code = native == -EINVAL                        ? FAIL_VALUE
+                          : native == -ENOMEM || native == -ENOSPC ? FAIL_BUDGET
+                          : native == -EOVERFLOW                   ? FAIL_NONFINITE
+                                                                   : FAIL_READ;
+    return fail(t->error, code, native, "%s failed: %s.", what, strerror(-native));
+}
+
+int train_engine_plan(struct train *t, enum hst_plan plan)
+{
+    const struct train_options *o = t->options;
+    struct hst_config config = o->engine;
+    config.size = sizeof config;
+    config.batch_tokens = t->run.batch_tokens;
+    config.grain_tokens = t->run.grain_tokens;
+    config.device = t->device.name;
+    config.log = cli_engine_log;
+    config.log_context = &t->progress;
+    config.error = t->error;
+    config.accept = train_accepts;
+    config.accept_context = t;
+    config.trace = o->trace ? trace_event : NULL;
+    config.trace_context = &t->trace;
+    config.plan = plan;
+    config.rates = &t->rates;
+    int native = hst_engine_create(&config, &t->engine);
+    if (native)
+        return train_engine_failed(t, native, "starting the engine");
+    native = llama_add_units(t->model, t->engine);
+    if (!native)
+        native = hst_engine_seal(t->engine, HST_ORDER_FORWARD);
+    /* of a plan that does not fit, too */
+    int told = hst_engine_memory(t->engine, &t->result.memory);
+    native = native ? native : told;
+    return native ? train_engine_failed(t, native, "planning") : 0;
+}
+
+const char *train_precision_name(const struct train *t)
+{
+    static const char *const names[] = {[HST_PRECISION_FP32] = "fp32",
+                                        [HST_PRECISION_BF16] = "bf16",
+                                        [HST_PRECISION_FP16] = "fp16"};
+    return names[hst_engine_precision(t->engine)];
+}
