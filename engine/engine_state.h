@@ -7,6 +7,7 @@
 #include "exec/workers.h"
 #include "plan/loss_scale.h"
 #include "plan/placement.h"
+#include "plan/planner.h"
 #include "tier/extent.h"
 
 #include <hoistway/aio.h>
@@ -92,6 +93,7 @@ struct hst_engine {
     struct layout layout;
     struct placement placement;
     struct placement_in plan_in;
+    struct planned planned; /* simulated 0: homes are the usual ones */
     uint64_t carry_bytes_per_token;
 
     struct workers *workers;
@@ -138,6 +140,14 @@ int engine_fail_transfer(struct hst_engine *engine, const struct transfer *trans
 int engine_fail_extents(struct hst_engine *engine, int native);
 /** An error of the device: what it says itself, and what it was about (device.c). */
 int engine_fail_device(struct hst_engine *engine, int native, const char *what);
+
+/* decide.c */
+/** Tiles, homes and second slots, once all units are known. */
+int decide(struct hst_engine *engine);
+/** Of a plan: the graph, where it fits (rc, of all before, is 0). Returns rc, or a failure. */
+int decide_end(struct hst_engine *engine, int rc);
+/** No memory for what describes the plan itself. */
+int engine_fail_tables(struct hst_engine *engine, int native);
 
 /* device.c */
 int device_open(struct hst_engine *engine);

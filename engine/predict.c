@@ -61,8 +61,6 @@ static bool fill_measured(const struct hst_engine *engine, struct machine *m)
 {
     const struct measure *measure = &engine->run.measure;
     bool host = moves(&engine->run.graph, LANE_UPDATE);
-    if (!measure->visits[0]) /* a plan */
-        return false;
     m->rates.update = rate_of(measure->update);
     m->rates.norm = rate_of(measure->norm);
     m->rates.forward_s = m->visit_s;
@@ -112,36 +110,50 @@ static bool are_bytes_known(const struct graph *graph, const struct hst_rates *r
            (!link || are_known(rates, HST_RATE_H2D, HST_RATE_D2H, "link's", why, why_bytes));
 }
 
-bool predict_is_known(const struct hst_engine *engine, const struct graph *graph,
-                      const struct hst_rates *rates, char *why, size_t why_bytes)
+static bool is_host_known(const struct hst_engine *engine, const struct hst_rates *rates, char *why,
+                          size_t why_bytes)
 {
     bool bf16 = engine->config.precision == HST_PRECISION_BF16;
     enum hst_rate update = bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32;
     enum hst_rate norm = bf16 ? HST_RATE_NORM_BF16 : HST_RATE_NORM_FP32;
-    return are_known(rates, HST_RATE_PRODUCTS, HST_RATE_PRODUCTS, "products'", why, why_bytes) &&
-           (!moves(graph, LANE_UPDATE) ||
-            (are_known(rates, update, update, "update's", why, why_bytes) &&
-             are_known(rates, norm, norm, "norm's", why, why_bytes))) &&
-           are_bytes_known(graph, rates, why, why_bytes);
+    return are_known(rates, update, update, "update's", why, why_bytes) &&
+           are_known(rates, norm, norm, "norm's", why, why_bytes);
 }
 
-/* What was measured while training comes before what a probe said of it; a run without such rates
- * waits for it. False, with the reason, where something is not known. */
+static bool are_products_known(const struct hst_rates *rates, char *why, size_t why_bytes)
+{
+    return are_known(rates, HST_RATE_PRODUCTS, HST_RATE_PRODUCTS, "products'", why, why_bytes);
+}
+
+bool predict_is_all_known(const struct hst_engine *engine, const struct hst_rates *rates)
+{
+    char why[200];
+    return are_products_known(rates, why, sizeof why) &&
+           is_host_known(engine, rates, why, sizeof why) &&
+           (!engine->plan_in.has_nvme ||
+            are_known(rates, HST_RATE_READ, HST_RATE_MIXED, "drives'", why, sizeof why)) &&
+           (engine_computes_in_dram(engine) ||
+            are_known(rates, HST_RATE_H2D, HST_RATE_D2H, "link's", why, sizeof why));
+}
+
+/* Training measures computation and optimizer itself, a plan asks the rates. False, with the
+ * reason, where something is not known. */
 static bool fill(const struct hst_engine *engine, const struct hst_rates *rates, struct machine *m,
                  char *why, size_t why_bytes)
 {
     const struct graph *graph = &engine->run.graph;
-    const struct sim_rates expected = predict_rates(engine, rates);
-    m->rates = expected;
-    if (fill_measured(engine, m))
-        return are_bytes_known(graph, rates, why, why_bytes);
-    m->rates = expected;
+    m->rates = predict_rates(engine, rates);
+    if (engine->phase != PHASE_PLANNED) {
+        if (fill_measured(engine, m))
+            return are_bytes_known(graph, rates, why, why_bytes);
+        snprintf(why, why_bytes, "computation and update are measured from the second step on");
+        return false;
+    }
     if (!moves(graph, LANE_UPDATE)) /* a GPU updates, at a rate that nobody knows */
         m->rates.update = m->rates.norm = 0;
-    if (engine->phase == PHASE_PLANNED || rates->figures[HST_RATE_PRODUCTS].value > 0)
-        return predict_is_known(engine, graph, rates, why, why_bytes);
-    snprintf(why, why_bytes, "computation and update are measured from the second step on");
-    return false;
+    return are_products_known(rates, why, why_bytes) &&
+           (!moves(graph, LANE_UPDATE) || is_host_known(engine, rates, why, why_bytes)) &&
+           are_bytes_known(graph, rates, why, why_bytes);
 }
 
 /* ---- what would help ---- */
@@ -269,9 +281,20 @@ int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *
     return rc;
 }
 
-const char *hst_engine_update(const struct hst_engine *engine)
+int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *decision)
 {
-    if (engine->run.optimistic)
-        return "optimistic";
-    return engine->plan_in.deferred ? "deferred" : "early";
+    if (engine->run.graph.node_count == 0 || !decision)
+        return -EINVAL;
+    const struct planned *p = &engine->planned;
+    *decision = (struct hst_decision){
+        .update = engine->run.optimistic     ? "optimistic"
+                  : engine->plan_in.deferred ? "deferred"
+                                             : "early",
+        .homes = p->simulated == 0 ? "usual"
+                 : p->better       ? p->what
+                                   : "none is faster",
+        .usual_step_s = p->usual_step_s,
+        .step_s = p->step_s,
+    };
+    return 0;
 }

@@ -8,8 +8,7 @@
 
 /** The rates of each lane; those that are not known are 0. */
 struct sim_rates predict_rates(const struct hst_engine *engine, const struct hst_rates *rates);
-/** Whether all that the graph needs is known; where not, `why` tells what is missing. */
-bool predict_is_known(const struct hst_engine *engine, const struct graph *graph,
-                      const struct hst_rates *rates, char *why, size_t why_bytes);
+/** Whether all is known that a step could need, wherever its bytes were. */
+bool predict_is_all_known(const struct hst_engine *engine, const struct hst_rates *rates);
 
 #endif

@@ -292,13 +292,11 @@ static double rate_of(const struct hst_drive_rates *drive)
     return 2 / (1 / drive->read.value + 1 / drive->write.value);
 }
 
-/* A plan measures nothing. Where a rate is not known all have the same. */
+/* A plan measures nothing. A drive whose rate is not known counts as the least of the others. */
 static int share_as_told(const struct hst_engine *engine, struct placement_in *in)
 {
     const struct hst_rates *rates = engine->config.rates;
     bool known = rates && rates->drive_count == engine->drive_count;
-    for (uint32_t d = 0; known && d < engine->drive_count; d++)
-        known = rates->drives[d].read.value > 0 && rates->drives[d].write.value > 0;
     for (uint32_t d = 0; known && d < engine->drive_count; d++)
         in->drive_rates[d] = rate_of(&rates->drives[d]);
     return 0;

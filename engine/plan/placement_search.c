@@ -3,18 +3,21 @@
  * Finds the homes: tries choices from everything where it is computed with on, letting go of one
  * class after the other, and of no more of each than must. Every candidate is laid out completely.
  */
-#include "plan/lay_out.h"
+#include "plan/placement_search.h"
+
 #include "plan/saturate.h"
 #include "size_text.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 /* By rising cost: what travels for each byte of memory won. Checkpoints before gradients: they
  * have the whole sweep between leaving and coming back. */
-static const enum leaving ORDER[LEAVE_COUNT] = {LEAVE_STATES, LEAVE_ACTS, LEAVE_GRADS,
-                                                LEAVE_WEIGHTS};
+const struct placement_how PLACEMENT_USUAL = {
+    .order = {LEAVE_STATES, LEAVE_ACTS, LEAVE_GRADS, LEAVE_WEIGHTS}, .first_quarters = 4};
+
 static const enum hst_class CLASS_OF[LEAVE_COUNT] = {
     [LEAVE_STATES] = HST_CLASS_STATES,
     [LEAVE_ACTS] = HST_CLASS_ACTS,
@@ -28,12 +31,13 @@ static const enum hst_class CLASS_OF[LEAVE_COUNT] = {
    with, one ready, one on its way. The last row is the least that works. */
 static const struct ring_depths RING_DEPTHS[] = {
     {24, 3, 2, 3}, {16, 3, 2, 3}, {4, 3, 2, 3}, {2, 1, 1, 1}};
-enum { RING_DEPTHS_COUNT = sizeof RING_DEPTHS / sizeof RING_DEPTHS[0] };
+static_assert(sizeof RING_DEPTHS / sizeof RING_DEPTHS[0] == PLACEMENT_RING_DEPTHS, "all of them");
 
 /* The same on a device; at least one unit's weights are copied while another one is computed with.
  */
 static const struct device_depths DEVICE_DEPTHS[] = {{3, 2, 3}, {2, 2, 2}, {2, 1, 1}};
-enum { DEVICE_DEPTHS_COUNT = sizeof DEVICE_DEPTHS / sizeof DEVICE_DEPTHS[0] };
+static_assert(sizeof DEVICE_DEPTHS / sizeof DEVICE_DEPTHS[0] == PLACEMENT_DEVICE_DEPTHS,
+              "all of them");
 
 struct choice_range {
     struct choice low, high;
@@ -112,14 +116,14 @@ static void leave_hbm(const struct placement_in *in, const struct choice_range *
 }
 
 /* *c is the choice whose layout *p holds: the first that fits, or the smallest. */
-static bool search(const struct placement_in *in, const struct choice_range *range,
-                   struct choice *c, struct placement *p)
+static bool search(const struct placement_in *in, const struct placement_how *how,
+                   const struct choice_range *range, struct choice *c, struct placement *p)
 {
     *c = range->low;
     leave_hbm(in, range, c, p);
     bool found = fits_memory(in, p);
     for (int i = 0; i < LEAVE_COUNT && !found; i++) {
-        enum leaving class = ORDER[i];
+        enum leaving class = how->order[i];
         uint32_t low = range->low.leaves[class];
         let_go(in, c, &c->leaves[class], range->high.leaves[class], dram_of, p);
         found = fits_memory(in, p);
@@ -170,7 +174,8 @@ static bool may_be_near(const struct placement_in *in)
     return in->compute_tier == HST_TIER_DRAM || (wished(in, false) == 0 && !in->host_updates);
 }
 
-static struct choice_range choices(const struct placement_in *in, bool away)
+static struct choice_range choices(const struct placement_in *in, const struct placement_how *how,
+                                   bool away)
 {
     const struct place_wish *wish = &in->wish;
     struct choice_range range = {.low.away = away};
@@ -186,6 +191,12 @@ static struct choice_range choices(const struct placement_in *in, bool away)
     bool acts = wish->fixed[HST_CLASS_ACTS], hbm = wish->tier[HST_CLASS_ACTS] == HST_TIER_HBM;
     range.low.acts_away = acts && !hbm ? in->layout->unit_count : 0;
     range.high.acts_away = acts && hbm ? 0 : in->layout->unit_count;
+    if (how->acts_leave)
+        range.low.acts_away = range.high.acts_away;
+    /* no more of the first class than its share */
+    enum leaving first = how->order[0];
+    uint32_t low = range.low.leaves[first], *high = &range.high.leaves[first];
+    *high = low + (uint32_t)((uint64_t)(*high - low) * how->first_quarters / 4);
     return range;
 }
 
@@ -309,23 +320,38 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
 
 /* With rings as deep as there is room for: those of the drives first, which are what a step waits
  * for. *found: memory has room, and the drives have not. */
-static bool search_depths(const struct placement_in *in, bool away, bool *found,
-                          struct placement *p)
+static bool search_depths(const struct placement_in *in, const struct placement_how *how, bool away,
+                          bool *found, struct placement *p)
 {
-    struct choice_range range = choices(in, away);
-    int device_depths = in->compute_tier == HST_TIER_HBM ? DEVICE_DEPTHS_COUNT : 1;
-    for (int i = 0; i < RING_DEPTHS_COUNT * device_depths; i++) {
-        struct choice choice;
-        uint32_t full;
-        range.low.depths = RING_DEPTHS[i / device_depths];
-        range.low.device_depths = DEVICE_DEPTHS[i % device_depths];
-        *found = search(in, &range, &choice, p);
-        if (!*found || !drives_fit(in, p, &full))
-            continue;
-        fill_hbm(in, &choice, p);
-        return true;
-    }
+    struct choice_range range = choices(in, how, away);
+    uint32_t most = in->compute_tier == HST_TIER_HBM ? PLACEMENT_DEVICE_DEPTHS : 1, full;
+    for (uint32_t ring = how->rings; ring < PLACEMENT_RING_DEPTHS; ring++)
+        for (uint32_t device = how->device_rings; device < most; device++) {
+            struct choice choice;
+            range.low.depths = RING_DEPTHS[ring];
+            range.low.device_depths = DEVICE_DEPTHS[device];
+            *found = search(in, how, &range, &choice, p);
+            if (!*found || !drives_fit(in, p, &full))
+                continue;
+            fill_hbm(in, &choice, p);
+            return true;
+        }
     return false;
+}
+
+int placement_search(const struct placement_in *in, const struct placement_how *how, bool away,
+                     struct placement *placement)
+{
+    struct placement p = {.units = calloc((size_t)in->layout->unit_count + 1, sizeof *p.units)};
+    bool found;
+    if (!p.units)
+        return -ENOMEM;
+    if (search_depths(in, how, away, &found, &p)) {
+        *placement = p;
+        return 0;
+    }
+    placement_free(&p);
+    return -ENOSPC;
 }
 
 int placement_try(const struct placement_in *in, struct placement *placement, char *why,
@@ -340,8 +366,8 @@ int placement_try(const struct placement_in *in, struct placement *placement, ch
         return -ENOMEM;
     }
     bool found = false;
-    if ((!may_be_near(in) || !search_depths(in, false, &found, &p)) &&
-        (!may_be_away(in) || !search_depths(in, true, &found, &p)))
+    if ((!may_be_near(in) || !search_depths(in, &PLACEMENT_USUAL, false, &found, &p)) &&
+        (!may_be_away(in) || !search_depths(in, &PLACEMENT_USUAL, true, &found, &p)))
         rc = found ? refuse_nvme(in, &p, why, why_bytes) : refuse_memory(in, &p, why, why_bytes);
     *placement = p;
     return rc;

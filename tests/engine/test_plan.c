@@ -179,6 +179,10 @@ static void what_is_told_of_another_machine_is_not_looked_at(void **state)
     config.plan = HST_PLAN_TO_TRAIN;
     engine = sealed(&config, -EINVAL);
     hst_engine_destroy(&engine);
+    config = config_of(HST_PLAN_HERE, NULL);
+    config.io_model = "sim:read=3G,write=2G";
+    assert_int_equal(hst_engine_create(&config, &engine), -EINVAL);
+    config.io_model = NULL;
     config.plan = (enum hst_plan)3;
     assert_int_equal(hst_engine_create(&config, &engine), -EINVAL);
 }
@@ -201,7 +205,12 @@ static void drives_share_tiles_by_the_rates_that_are_told(void **state)
     assert_int_equal(stripe->before[STRIPE_PERIOD][0], 48);
     assert_int_equal(stripe->before[STRIPE_PERIOD][1], 16);
     hst_engine_destroy(&engine);
-    rates.drives[1].write.value = 0; /* not known: equal shares */
+    rates.drive_count = 3; /* others than these: equal shares */
+    engine = sealed(&config, 0);
+    assert_int_equal(engine->placement.stripe.before[STRIPE_PERIOD][0], 32);
+    hst_engine_destroy(&engine);
+    rates.drive_count = 2;
+    rates.drives[1].write.value = 0; /* not known */
     engine = sealed(&config, 0);
     assert_int_equal(engine->placement.stripe.before[STRIPE_PERIOD][0], 32);
     hst_engine_destroy(&engine);
@@ -226,7 +235,26 @@ static void a_slow_update_takes_what_its_elements_take(void **state)
     rates = rates_of(FAST);
     rates.figures[HST_RATE_NORM_FP32].value = SLOW;
     assert_near(predict(engine, &rates).step_s, elements / SLOW, 1e-6);
-    assert_string_equal(hst_engine_update(engine), "deferred");
+    struct hst_decision decision;
+    assert_int_equal(hst_engine_decision(engine, &decision), 0);
+    assert_string_equal(decision.update, "deferred");
+    assert_string_equal(decision.homes, "usual");
+    assert_true(decision.step_s == 0 && decision.usual_step_s == 0);
+    hst_engine_destroy(&engine);
+}
+
+static void what_a_gpu_updates_is_taken_for_nothing(void **state)
+{
+    (void)state;
+    struct hst_rates rates = rates_of(FAST);
+    struct hst_config config = config_of(HST_PLAN_HERE, "states=hbm,weights=hbm,grads=hbm");
+    config.device = "far";
+    struct hst_engine *engine = sealed(&config, 0);
+    for (int r = HST_RATE_UPDATE_FP32; r <= HST_RATE_NORM_BF16; r++)
+        rates.figures[r].value = SLOW; /* the host's */
+    struct hst_prediction p = predict(engine, &rates);
+    assert_string_equal(p.why, "");
+    assert_true(p.step_s < 1);
     hst_engine_destroy(&engine);
 }
 
@@ -253,27 +281,6 @@ static void slow_drives_take_as_long_as_in_training(void **state)
         hst_engine_destroy(&engine);
     }
     assert_near(step_s[0], step_s[1], 1e-3);
-}
-
-/* Before its second step an engine that trains predicts like a plan, where it is told how. */
-static void an_engine_that_trains_predicts_before_its_first_step(void **state)
-{
-    (void)state;
-    struct hst_rates rates = rates_of(FAST);
-    rates.figures[HST_RATE_UPDATE_FP32].value = SLOW;
-    double step_s[2];
-    for (int trains = 0; trains < 2; trains++) {
-        const struct hst_config config =
-            config_of(trains ? HST_PLAN_TO_TRAIN : HST_PLAN_HERE, "states=dram,weights=dram");
-        struct hst_engine *engine = sealed(&config, 0);
-        step_s[trains] = predict(engine, &rates).step_s;
-        rates.figures[HST_RATE_PRODUCTS].value = 0;
-        const char *why = trains ? "second step" : "products' rates are not known";
-        assert_non_null(strstr(predict(engine, &rates).why, why));
-        rates.figures[HST_RATE_PRODUCTS].value = FAST;
-        hst_engine_destroy(&engine);
-    }
-    assert_true(step_s[0] == step_s[1]);
 }
 
 static void what_is_missing_is_named(void **state)
@@ -344,8 +351,8 @@ int main(void)
         cmocka_unit_test(what_is_told_of_another_machine_is_not_looked_at),
         cmocka_unit_test(drives_share_tiles_by_the_rates_that_are_told),
         cmocka_unit_test(a_slow_update_takes_what_its_elements_take),
+        cmocka_unit_test(what_a_gpu_updates_is_taken_for_nothing),
         cmocka_unit_test(slow_drives_take_as_long_as_in_training),
-        cmocka_unit_test(an_engine_that_trains_predicts_before_its_first_step),
         cmocka_unit_test(what_is_missing_is_named),
         cmocka_unit_test(a_coarse_graph_takes_nearly_as_long),
     };

@@ -132,18 +132,11 @@ static uint64_t left_of(const struct hst_memory *memory, enum hst_tier tier)
     return memory->budget[tier] - memory->total[tier];
 }
 
-static void forget(struct hst_rates *rates, const struct part *part)
-{
-    for (int r = (int)part->first; r <= (int)part->last; r++)
-        rates->figures[r] = (struct hst_figure){0};
-}
-
 void forecast_measure(const struct hst_config *config, const char *device,
                       const struct hst_memory *memory, struct hst_rates *rates)
 {
     struct asked a;
-    forget(rates, &DRIVES);
-    forget(rates, &COPIES);
+    memset(rates, 0, sizeof *rates);
     if (memory->total[HST_TIER_NVME] > 0) {
         ask_drives(config, &a);
         (void)get(&a, &DRIVES, FRESH_S, true, rates);

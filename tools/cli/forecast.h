@@ -9,10 +9,10 @@
 
 /**
  * Measures the drives of a sealed engine's store and the link to its device (a name of
- * hst_dev_open), or takes what was measured within a minute. Of them *rates has zeroes, and why,
- * where the model has nothing there or something failed; the rest of it stays. Before weights are
- * loaded, while the memory that was planned is not in use: 16 MiB for each drive; on the device,
- * and for its copies, what the plan has left of the budgets.
+ * hst_dev_open), or takes what was measured within a minute. *rates has zeroes, and why, where the
+ * model has nothing there or something failed. Before weights are loaded, while the memory that was
+ * planned is not in use: 16 MiB for each drive; on the device, and for its copies, what the plan
+ * has left of the budgets.
  */
 void forecast_measure(const struct hst_config *config, const char *device,
                       const struct hst_memory *memory, struct hst_rates *rates);

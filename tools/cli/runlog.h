@@ -21,7 +21,7 @@ struct run_start {
     const char *model, *data, *store, *device, *precision;
     uint64_t seed, steps, seq_len, batch_tokens, grain_tokens;
     const struct hst_memory *memory;
-    double predicted_step_s; /* on rates measured before; 0: not predicted */
+    double predicted_step_s; /* by a plan on rates measured before; 0: not predicted */
 };
 
 struct run_summary {

@@ -220,8 +220,8 @@ static int make(struct plan *p, const struct options *o, struct hst_error *error
         *error = (struct hst_error){0};
         return 0;
     }
-    p->update = hst_engine_update(t->engine);
-    native = hst_engine_predict(t->engine, &t->rates, &t->result.prediction);
+    native = hst_engine_decision(t->engine, &p->decision);
+    native = native ? native : hst_engine_predict(t->engine, &t->rates, &t->result.prediction);
     return native ? train_engine_failed(t, native, "the prediction") : 0;
 }
 

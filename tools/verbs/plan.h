@@ -9,8 +9,8 @@
 struct plan {
     struct train t; /* its memory and its prediction, in t.result */
     const char *model;
-    const char *update;    /* of the plan, by hst_engine_update; null where it does not fit */
-    const char *precision; /* "fp32" */
+    struct hst_decision decision; /* texts are null where it does not fit */
+    const char *precision;        /* "fp32" */
     bool fits;
     struct hst_error refusal; /* where it does not: which budget is short, and what to do */
 };

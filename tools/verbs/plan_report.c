@@ -38,8 +38,16 @@ static void print_update(const struct plan *p, FILE *out)
         {"early", "in the backward: nothing has to be waited for"},
     };
     for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
-        if (strcmp(updates[i].name, p->update) == 0)
+        if (strcmp(updates[i].name, p->decision.update) == 0)
             fprintf(out, "update %s\n", updates[i].text);
+}
+
+static void print_homes(const struct plan *p, FILE *out)
+{
+    const struct hst_decision *d = &p->decision;
+    if (d->step_s < d->usual_step_s)
+        fprintf(out, "%s: %.2f times as fast as the usual homes\n", d->homes,
+                d->usual_step_s / d->step_s);
 }
 
 static void print_prediction(const struct plan *p, FILE *out)
@@ -86,6 +94,7 @@ void plan_print(const struct plan *p, FILE *out)
         return;
     }
     print_update(p, out);
+    print_homes(p, out);
     fprintf(out, "fits: ");
     print_prediction(p, out);
 }
@@ -144,7 +153,8 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_whole(json, "batch_tokens", t->run.batch_tokens);
     json_put_whole(json, "grain_tokens", t->run.grain_tokens);
     json_put_whole(json, "micro_batches", micro_batches(p));
-    json_put_text(json, "update", p->update);
+    json_put_text(json, "update", p->decision.update);
+    json_put_text(json, "homes", p->decision.homes);
 }
 
 static void put_prediction(struct json_writer *json, const struct plan *p)

@@ -187,39 +187,11 @@ static void tell_plan(const struct train *t)
     fflush(stdout);
 }
 
-/* ---- what a step will take ---- */
-
-/* Computation is measured in the second step: only then is there something to say. */
-#define PREDICTED_AFTER 2
-
-static bool is_told(const struct train *t)
-{
-    return !t->options->quiet || t->options->log;
-}
-
-static void predict(struct train *t)
-{
-    struct hst_prediction *p = &t->result.prediction;
-    int native = hst_engine_predict(t->engine, &t->rates, p);
-    if (native)
-        snprintf(p->why, sizeof p->why, "%s", strerror(-native));
-}
-
-/* Those of before are of a plan; where all that a step needs is known from one, it is predicted. */
-static int measure_rates(struct train *t)
-{
-    if (is_told(t) && t->options->steps >= PREDICTED_AFTER)
-        forecast_measure(&t->options->engine, t->device.name, &t->result.memory, &t->rates);
-    if (is_told(t))
-        predict(t);
-    return 0;
-}
-
-/* ---- the log ---- */
-
 static int begin_log(struct train *t)
 {
     const struct train_options *o = t->options;
+    struct hst_decision decision = {0};
+    (void)hst_engine_decision(t->engine, &decision); /* sealed */
     int native = t->began > 0 ? run_log_resume(&t->log, o->log, t->began, t->error)
                               : run_log_open(&t->log, o->log, t->error);
     const struct run_start start = {
@@ -234,11 +206,36 @@ static int begin_log(struct train *t)
         .batch_tokens = t->run.batch_tokens,
         .grain_tokens = t->run.grain_tokens,
         .memory = &t->result.memory,
-        .predicted_step_s = t->result.prediction.step_s,
+        .predicted_step_s = decision.step_s,
     };
     t->log.sync = !o->engine.durability || strcmp(o->engine.durability, "none") != 0;
     native = native ? native : run_log_start(&t->log, &start, t->error);
     return native ? native : trace_open(&t->trace, o->trace, t->error);
+}
+
+/* ---- what a step will take ---- */
+
+/* Computation is measured in the second step: only then is there something to say. */
+#define PREDICTED_AFTER 2
+
+static bool is_told(const struct train *t)
+{
+    return !t->options->quiet || t->options->log;
+}
+
+static int measure_rates(struct train *t)
+{
+    if (is_told(t) && t->options->steps >= PREDICTED_AFTER)
+        forecast_measure(&t->options->engine, t->device.name, &t->result.memory, &t->rates);
+    return 0;
+}
+
+static void predict(struct train *t)
+{
+    struct hst_prediction *p = &t->result.prediction;
+    int native = hst_engine_predict(t->engine, &t->rates, p);
+    if (native)
+        snprintf(p->why, sizeof p->why, "%s", strerror(-native));
 }
 
 /* ---- steps ---- */

@@ -212,8 +212,11 @@ struct hst_config {
     void *accept_context;
     enum hst_plan plan;
     /*
-     * What was measured of the machine (<hoistway/machine.h>); borrowed until seal has returned. A
-     * plan shares tiles by its drives' rates, where there are several. Null: nothing is known.
+     * What was measured of the machine (<hoistway/machine.h>), in the figures that a prediction
+     * needs (<hoistway/predict.h>); borrowed until seal has returned. Homes are then those whose
+     * step is fastest in simulation, within the same budgets and `place`; no bit depends on it. A
+     * plan shares tiles by its drives' rates, where there are several. Null, or a figure missing:
+     * homes leave memory in a fixed order.
      */
     const struct hst_rates *rates;
 };

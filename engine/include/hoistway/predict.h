@@ -30,14 +30,14 @@ struct hst_prediction {
 /**
  * Runs the step graph in virtual time: on what computation, norm and update took so far, from the
  * second step on, each as if it were alone, and on measured rates of drives and link. Nothing is
- * taken from the steps' own seconds, so these can be judged by it. Before the second step, and in a
- * plan, `rates` say what computation, norm and update will take: the model's products, as if
- * nothing else were computed, and fp32's or bf16's update (fp16: fp32's). What it can not know is
- * not guessed: *prediction then has step_s 0 and says why.
+ * taken from the steps' own seconds, so these can be judged by it. In a plan `rates` say what
+ * computation, norm and update will take: the model's products, as if nothing else were computed,
+ * and fp32's or bf16's update (fp16: fp32's). What it can not know is not guessed: *prediction then
+ * has step_s 0 and says why.
  *
- * rates   READ, WRITE and MIXED of the store's directories, H2D and D2H of the device, PRODUCTS,
- *         UPDATE and NORM (hst_rates_get); null, or figures that are 0: not known, which is no
- *         matter where nothing lives on NVMe, nothing is copied, or it was measured
+ * rates   READ, WRITE and MIXED of the store's directories, H2D and D2H of the device; in a plan
+ *         PRODUCTS, UPDATE and NORM (hst_rates_get); null, or figures that are 0: not known, which
+ *         is no matter where nothing lives on NVMe, or nothing is copied
  *
  * Errors: -EINVAL before seal, or a plan that does not fit; -ENOMEM; *prediction is then untouched.
  * None is sticky.
@@ -47,9 +47,19 @@ struct hst_prediction {
 int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *rates,
                        struct hst_prediction *prediction);
 
-/** How the step that is predicted, or trained, updates: see enum hst_update_time; "early" where
- * nothing has to be waited for (no clip). After seal. */
-const char *hst_engine_update(const struct hst_engine *engine);
+/** What seal has decided. Text is valid as long as the engine. */
+struct hst_decision {
+    /* of the next step: "deferred", "optimistic" (see enum hst_update_time), or "early" where the
+       update has not to wait (no clip) */
+    const char *update;
+    /* "usual" where nothing is known of the machine, else how homes were chosen: "none is faster"
+       than the usual ones, or "what leaves memory: grads, then acts" */
+    const char *homes;
+    double usual_step_s, step_s; /* a step with the usual homes and with these, simulated on fewer,
+                                    larger tiles; 0: nothing was compared */
+};
+/** Errors: -EINVAL before seal, or a plan that does not fit. */
+int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *decision);
 
 #ifdef __cplusplus
 }

@@ -27,8 +27,8 @@ SIZES = ('--seq-len=16', '--batch-tokens=64', '--threads=1')
 HOST = '--device=host'
 KEYS = {'fits', 'why', 'model', 'store', 'device', 'precision', 'io', 'threads', 'parameters',
         'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'update',
-        'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast',
-        'memory', 'smallest', 'rates'}
+        'homes', 'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by',
+        'twice_as_fast', 'memory', 'smallest', 'rates'}
 MIB = 1 << 20
 
 
@@ -53,6 +53,7 @@ class Case(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix='hoistway-plan-')
         self.addCleanup(shutil.rmtree, self.folder)
+        self.cache = 'cache'
         os.mkdir(self.path('cache'), 0o700)
         os.mkdir(self.path('model'))
         self.config(CONFIG)
@@ -71,7 +72,7 @@ class Case(unittest.TestCase):
     def run_verb(self, *args):
         return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True,
                               timeout=120, cwd=self.folder,
-                              env={**os.environ, 'XDG_CACHE_HOME': self.path('cache')})
+                              env={**os.environ, 'XDG_CACHE_HOME': self.path(self.cache)})
 
     def run_plan(self, *args, device=HOST):
         return self.run_verb('plan', '--model', self.path('model'), *SIZES, device, *args)
@@ -136,7 +137,7 @@ class Fits(Case):
     def test_train_plans_and_predicts_the_same(self):
         options = ('--dram=256M', '--durability=none', '--place=states=dram,weights=dram',
                    '--store', self.path('store'))
-        table = self.run_plan(*options).stdout
+        table = self.run_plan('--probe', *options).stdout
         planned = self.plan(*options)  # on what is in the cache, as train
         self.assertFalse(os.path.exists(self.path('store')))
         done = self.run_train(*options, '--log', self.path('log'), steps=3)
@@ -161,6 +162,51 @@ class Fits(Case):
         lines = [[line for line in text.split('\n') if line.split(' ')[0] in tables[0]]
                  for text in (table, done.stdout)]
         self.assertEqual(lines[0], lines[1])
+
+
+class Homes(Case):
+    """Homes chosen by simulation: the same by plan and train, and no bit depends on them."""
+
+    def slow_drives(self):
+        """Rewrites what the cache knows of drives: 1 MB/s, in turns; products are fast."""
+        folder = self.path('cache', 'hoistway')
+        for name in os.listdir(folder):
+            with open(os.path.join(folder, name), encoding='utf-8') as f:
+                text = f.read()
+            at = text.index('hoistway rates 1\n')
+            body = re.sub(r'(?m)^((?:drive \d )?(?:read|write|mixed)) \d+ \d+ \d+',
+                          r'\1 1000000 1000000 1000000', text[at:text.index('\nend ') + 1])
+            with open(os.path.join(folder, name), 'w', encoding='utf-8') as f:
+                f.write(text[:at] + sealed(body))
+
+    def test_train_takes_the_homes_that_plan_names(self):
+        self.config({**CONFIG, 'hidden_size': 256, 'intermediate_size': 512,
+                     'num_hidden_layers': 4})
+        options = ('--store', self.path('store'), '--clip=0')
+        most = self.plan('--probe', *options)['memory']['total']['dram']
+        self.slow_drives()
+        options += (f'--dram={most * 3 // 4}',)
+        planned = self.plan(*options)
+        self.assertIn('what leaves memory: ', planned['homes'])
+        note = f'note[I302] {planned["homes"]}: '
+        resident = options[:-1]
+        runs = (('chosen', options, 3), ('resident', resident, 3), ('begun', resident, 2),
+                ('resumed', (*options, '--resume'), 3))
+        weights = {}
+        for name, args, steps in runs:
+            known = args is not resident
+            self.cache = 'cache' if known else 'another'
+            if name != 'resumed':
+                shutil.rmtree(self.path('store'), ignore_errors=True)
+            done = self.run_train(*args, '--export', self.path(name), steps=steps)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(note in done.stderr, known, done.stderr)
+            self.assertEqual('I302' in done.stderr, known, done.stderr)
+            with open(self.path(name, 'model.safetensors'), 'rb') as f:
+                weights[name] = f.read()
+        self.assertEqual(weights['chosen'], weights['resident'])
+        self.assertEqual(weights['resumed'], weights['resident'])
+        self.assertNotEqual(weights['begun'], weights['resident'])
 
 
 class Rates(Case):
@@ -216,6 +262,17 @@ class Rates(Case):
         matrices = 2 * (32 * 32 * 2 + 32 * 16 * 2 + 3 * 32 * 64) + 256 * 32 * 6 / 8
         self.assertGreater(slow['predicted_step_s'] * 1e6, 8 * 64 * matrices)
         self.assertLess(slow['predicted_step_s'] * 1e6, 1.25 * 8 * 64 * matrices)
+
+    def test_the_update_that_training_would_choose_is_the_faster_one(self):
+        args = ('--rates', self.write('rates', machine(products=2e7, read=1e6, write=1e6,
+                                                       mixed=1e6)),
+                '--dram=256M', '--nvme=1G', '--store=/is/not/here',
+                '--place=states=nvme,weights=nvme')
+        chosen, deferred = self.plan(*args), self.plan(*args, '--update=deferred')
+        self.assertEqual((chosen['update'], deferred['update']), ('optimistic', 'deferred'))
+        self.assertLess(chosen['predicted_step_s'], 0.9 * deferred['predicted_step_s'])
+        args = ('--rates', self.write('rates', machine()), *args[2:])
+        self.assertEqual(self.plan(*args)['update'], 'deferred')
 
     def test_a_rate_that_is_missing_is_named(self):
         for name, whose in (('products', "products'"), ('update-fp32', "update's"),
@@ -357,7 +414,9 @@ class Refused(Case):
     def test_directories(self):
         self.refuse(105, 1, '--store', self.path('no', 'store'), part='create its parent')
         self.refuse(105, 1, '--store', self.path('model', 'config.json'))
-        self.refuse(402, 2, '--store', f'{self.path("model")},{self.path("model")}')
+        self.refuse(105, 1, '--store', self.path('model', 'config.json', 'store'))
+        for name in ('model', 'store'):
+            self.refuse(402, 2, '--store', f'{self.path(name)},{self.path(name)}')
 
 
 if __name__ == '__main__':

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is decided when an engine is sealed: tiles, homes, second slots. For training all of it is
+ * allocated afterwards; a plan ends here.
+ */
+#include "engine_state.h"
+#include "exec/optimistic.h"
+#include "plan/step_graph.h"
+#include "predict.h"
+#include "store/files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+int engine_fail_tables(struct hst_engine *engine, int native)
+{
+    return engine_fail(engine, HST_E_BUDGET, native, "no memory for the plan's own tables: %s",
+                       strerror(-native));
+}
+
+/* Small for the drive's ring, large against what a version writes for it; larger where each tile is
+ * a launch on a GPU. */
+#define TILE_ELEMENTS_HOST   262144u
+#define TILE_ELEMENTS_DEVICE (4u << 20)
+
+static int plan_tiles(struct hst_engine *engine, uint32_t tile_elements, char *why,
+                      size_t why_bytes)
+{
+    int rc = layout_seal(&engine->layout, tile_elements);
+    snprintf(why, why_bytes, "more than 2^32 tiles. Fix: larger tile_elements");
+    if (rc == 0 && engine->plan_in.stored)
+        store_dirs_sizes(engine, &engine->plan_in);
+    return rc ? rc : placement_try(&engine->plan_in, &engine->placement, why, why_bytes);
+}
+
+/* Where none were asked for, tiles are those of the store, which may be resumed with other homes,
+ * or of whoever updates them. */
+static int choose_tiles(struct hst_engine *engine, char *why, size_t why_bytes)
+{
+    uint32_t wish = engine->config.tile_elements;
+    if (wish == 0 && engine->plan_in.stored && engine->drives[0].path)
+        wish = store_tile_elements_there(engine->drives[0].path, 0);
+    if (wish == 0 && !engine_computes_in_dram(engine)) {
+        int rc = plan_tiles(engine, TILE_ELEMENTS_DEVICE, why, why_bytes);
+        if (rc == 0 && engine_updates_on_device(engine))
+            return 0;
+        placement_free(&engine->placement);
+    }
+    return plan_tiles(engine, wish ? wish : TILE_ELEMENTS_HOST, why, why_bytes);
+}
+
+/* In every tier and class the same, but for what second slots hold. */
+static bool differs_by_slots(const struct placement *with, const struct placement *without)
+{
+    for (int class = 0; class < HST_CLASS_COUNT; class ++)
+        for (int tier = 0; tier < HST_TIER_COUNT; tier++) {
+            bool twice =
+                tier == HST_TIER_DRAM && (class == HST_CLASS_WEIGHTS || class == HST_CLASS_STATES);
+            if (with->table[class][tier] != without->table[class][tier] * (twice ? 2 : 1))
+                return false;
+        }
+    return true;
+}
+
+/* Second slots, where the budget has room for them beside all that is there. */
+static void plan_spare_slots(struct hst_engine *engine)
+{
+    char why[384];
+    struct placement without = engine->placement;
+    if (engine->plan_in.second_slots || !optimistic_could_use_slots(engine))
+        return;
+    engine->plan_in.second_slots = true;
+    engine->placement = (struct placement){0};
+    if (placement_plan(&engine->plan_in, &engine->placement, why, sizeof why) == 0 &&
+        differs_by_slots(&engine->placement, &without)) {
+        placement_free(&without);
+        return;
+    }
+    placement_free(&engine->placement);
+    engine->placement = without;
+    engine->plan_in.second_slots = false;
+}
+
+/* What the planner has to know; false where it is not known. */
+static bool planner_knows(const struct hst_engine *engine, struct planner_in *in)
+{
+    const struct hst_rates *rates = engine->config.rates;
+    if (!rates || !predict_is_all_known(engine, rates))
+        return false;
+    *in = (struct planner_in){
+        .placement = &engine->plan_in,
+        .rates = predict_rates(engine, rates),
+        .optimistic = optimistic_wants_slots(engine),
+        .parts = engine->versions.every == 1 ? (unsigned)PART_SAVE | PART_COMMIT : 0,
+    };
+    return true;
+}
+
+/* The fastest homes, where enough is known of the machine. */
+static int plan_homes(struct hst_engine *engine)
+{
+    struct planned *planned = &engine->planned;
+    struct planner_in in;
+    if (!planner_knows(engine, &in))
+        return 0;
+    int rc = planner_improve(&in, &engine->placement, planned);
+    if (rc)
+        return engine_fail_tables(engine, rc);
+    if (engine->config.plan) /* hst_engine_decision says it */
+        return 0;
+    if (planned->better)
+        engine_log(engine, HST_LOG_INFO,
+                   "I302 %s: a step of %.3g s in simulation, %.3g s with the usual homes",
+                   planned->what, planned->step_s, planned->usual_step_s);
+    else
+        engine_log(engine, HST_LOG_INFO,
+                   "I302 homes are the usual ones: of %u others none is faster in simulation",
+                   planned->simulated - 1);
+    return 0;
+}
+
+int decide(struct hst_engine *engine)
+{
+    char why[384];
+    struct placement_in *in = &engine->plan_in;
+    in->layout = &engine->layout;
+    in->bytes = engine->update->bytes;
+    in->has_nvme = engine->drive_count > 0;
+    in->batch_tokens = engine->config.batch_tokens;
+    in->grain_tokens = engine->config.grain_tokens;
+    in->carry_bytes_per_token = engine->carry_bytes_per_token;
+    /* one gradient that is not finite may leave out the update of all */
+    in->deferred = engine->config.clip > 0 || engine->config.skip_nonfinite ||
+                   engine->config.precision == HST_PRECISION_FP16;
+    in->second_slots = optimistic_wants_slots(engine);
+    int rc = store_dirs_rates(engine, in);
+    if (rc)
+        return rc;
+    rc = choose_tiles(engine, why, sizeof why);
+    if (rc)
+        return engine_fail(engine,
+                           rc == -EINVAL   ? HST_E_VALUE
+                           : rc == -EDQUOT ? HST_E_DISK_SPACE
+                                           : HST_E_BUDGET,
+                           rc == -EDQUOT ? -ENOSPC : rc, "%s", why);
+    plan_spare_slots(engine);
+    return plan_homes(engine);
+}
+
+/* Of a plan's graph: its prediction then takes less than a second, whatever the model's size. */
+#define PLAN_TILES 16384u
+
+/* Of what fits there is a graph, of what does not the table. */
+int decide_end(struct hst_engine *engine, int rc)
+{
+    struct execute *run = &engine->run;
+    if (rc == 0) {
+        struct planner_in in; /* training tries both, and keeps the faster one */
+        if (run->chooses && planner_knows(engine, &in))
+            rc = planner_update(&in, &engine->placement, &run->optimistic);
+        rc = rc ? rc
+                : step_graph_coarse(&engine->plan_in, &engine->placement, PLAN_TILES,
+                                    run->optimistic, &run->graph);
+        if (rc)
+            return engine_fail_tables(engine, rc);
+    }
+    if (rc == 0 || (rc == -ENOSPC && engine->placement.units))
+        engine->phase = PHASE_PLANNED;
+    return rc;
+}

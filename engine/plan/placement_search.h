@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_PLAN_PLACEMENT_SEARCH_H
+#define HOISTWAY_ENGINE_PLAN_PLACEMENT_SEARCH_H
+/*
+ * Where a search for homes begins: placement_plan takes the usual way, plan/planner.c tries others
+ * and has them simulated. Pure.
+ */
+#include "plan/lay_out.h"
+
+/* Of rings on drives and in a device's memory: 0 is the deepest, the last the least that works. */
+#define PLACEMENT_RING_DEPTHS   4u
+#define PLACEMENT_DEVICE_DEPTHS 3u
+
+struct placement_how {
+    enum leaving order[LEAVE_COUNT]; /* classes leave DRAM in this order, each as far as must be */
+    uint32_t first_quarters;         /* of the first of them no more than so many, 0 to 4 */
+    uint32_t rings, device_rings;    /* the deepest rings that are tried; then lesser ones */
+    bool acts_leave;                 /* HBM, all of them, though there may be room */
+};
+
+/** What placement_plan does: nothing has to be known of the machine. */
+extern const struct placement_how PLACEMENT_USUAL;
+
+/**
+ * away: weights, gradients and states are not in HBM (false on the host). Errors: -ENOSPC nothing
+ * fits so; -ENOMEM. Cost: O(units), some hundred times.
+ */
+int placement_search(const struct placement_in *in, const struct placement_how *how, bool away,
+                     struct placement *placement);
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides which other placements are worth a simulation, and which wins. The usual way lets classes
+ * leave memory by what travels for each byte won. What a step waits for depends on more: states
+ * travel beside the forward alone, gradients beside both sweeps, and where drives have time in the
+ * backward it may be gradients that should leave first.
+ */
+#include "plan/planner.h"
+
+#include "plan/placement_search.h"
+#include "plan/step_graph.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SEEN_MOST 64u
+
+struct candidate {
+    struct placement_how how;
+    struct placement placement;
+    double step_s;
+};
+
+struct search {
+    const struct planner_in *in;
+    bool away;
+    struct candidate best;
+    /* tables of what was simulated: many ways lead to the same homes */
+    struct seen {
+        uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
+    } seen[SEEN_MOST];
+    uint32_t seen_count;
+    int rc;
+};
+
+/* ---- one candidate ---- */
+
+static int step_of(const struct planner_in *in, const struct placement *p, bool optimistic,
+                   double *step_s)
+{
+    struct sim_rates rates = in->rates;
+    struct graph graph;
+    struct sim sim;
+    if (p->home_tier == HST_TIER_HBM) /* the host updates nothing there */
+        rates.update = rates.norm = 0;
+    int rc = step_graph_coarse(in->placement, p, PLANNER_TILES, optimistic, &graph);
+    if (rc)
+        return rc;
+    rc = simulate(&(struct sim_in){.graph = &graph, .rates = rates, .parts = in->parts}, &sim);
+    graph_free(&graph);
+    if (rc == 0)
+        *step_s = sim.step_s;
+    return rc;
+}
+
+static bool is_new(struct search *s, const struct placement *p)
+{
+    for (uint32_t i = 0; i < s->seen_count; i++)
+        if (memcmp(s->seen[i].table, p->table, sizeof p->table) == 0)
+            return false;
+    if (s->seen_count == SEEN_MOST)
+        return false;
+    memcpy(s->seen[s->seen_count++].table, p->table, sizeof p->table);
+    return true;
+}
+
+/* It takes the best one's place where it is faster, by more than what simulation can tell. */
+static void try(struct search *s, const struct placement_how *how)
+{
+    struct candidate c = {.how = *how};
+    if (s->rc)
+        return;
+    int rc = placement_search(s->in->placement, how, s->away, &c.placement);
+    if (rc) {
+        s->rc = rc == -ENOMEM ? rc : 0; /* else it does not fit so */
+        return;
+    }
+    if (is_new(s, &c.placement))
+        s->rc = step_of(s->in, &c.placement, s->in->optimistic, &c.step_s);
+    bool faster =
+        s->rc == 0 && c.step_s > 0 && c.step_s < s->best.step_s * (1 - PLANNER_GAIN_LEAST);
+    placement_free(faster ? &s->best.placement : &c.placement);
+    if (faster)
+        s->best = c;
+}
+
+/* ---- which ones ---- */
+
+/* The n-th of the 24 orders; the first is the usual one. */
+static void permute(uint32_t n, enum leaving order[LEAVE_COUNT])
+{
+    enum leaving left[LEAVE_COUNT];
+    memcpy(left, PLACEMENT_USUAL.order, sizeof left);
+    for (uint32_t i = 0, ways = 6; i < LEAVE_COUNT; i++) {
+        uint32_t at = n / ways;
+        n %= ways;
+        ways /= LEAVE_COUNT - 1 - i > 0 ? LEAVE_COUNT - 1 - i : 1;
+        order[i] = left[at];
+        memmove(&left[at], &left[at + 1], (LEAVE_COUNT - 1 - at) * sizeof left[0]);
+    }
+}
+
+static void try_orders(struct search *s)
+{
+    for (uint32_t n = 1; n < 24; n++) {
+        struct placement_how how = PLACEMENT_USUAL;
+        permute(n, how.order);
+        try(s, &how);
+    }
+}
+
+static void try_shares(struct search *s)
+{
+    struct placement_how how = s->best.how;
+    for (uint32_t quarters = 3; quarters >= 1; quarters--) {
+        how.first_quarters = quarters;
+        try(s, &how);
+    }
+}
+
+static void try_rings(struct search *s)
+{
+    struct placement_how how = s->best.how;
+    for (how.rings = 1; how.rings < PLACEMENT_RING_DEPTHS; how.rings++)
+        try(s, &how);
+    how = s->best.how;
+    bool device = s->in->placement->compute_tier == HST_TIER_HBM;
+    for (how.device_rings = 1; device && how.device_rings < PLACEMENT_DEVICE_DEPTHS;
+         how.device_rings++)
+        try(s, &how);
+}
+
+static void try_acts(struct search *s)
+{
+    struct placement_how how = s->best.how;
+    how.acts_leave = true;
+    if (s->in->placement->compute_tier == HST_TIER_HBM)
+        try(s, &how);
+}
+
+/* ---- in words ---- */
+
+/* A store has slots for weights and states whose home is in memory, too. */
+static bool has_left(const struct placement *p, enum leaving class)
+{
+    bool states = false, weights = false;
+    for (uint32_t u = 0; u < p->layout->unit_count; u++) {
+        states |= p->units[u].nvme_states > 0;
+        weights |= p->units[u].weights.tier == HST_TIER_NVME;
+    }
+    return class == LEAVE_STATES ? states
+           : class == LEAVE_WEIGHTS
+               ? weights
+               : p->table[class == LEAVE_ACTS ? HST_CLASS_ACTS : HST_CLASS_GRADS][HST_TIER_NVME] >
+                     0;
+}
+
+/* Classes in the order in which they left, those that did. */
+static void describe(const struct candidate *c, char *what, size_t what_bytes)
+{
+    static const char *const names[LEAVE_COUNT] = {[LEAVE_STATES] = "states",
+                                                   [LEAVE_ACTS] = "acts",
+                                                   [LEAVE_GRADS] = "grads",
+                                                   [LEAVE_WEIGHTS] = "weights"};
+    const char *begin = "what leaves memory: ";
+    int n = 0;
+    for (int i = 0; i < LEAVE_COUNT; i++) {
+        if (!has_left(&c->placement, c->how.order[i]))
+            continue;
+        n += snprintf(what + n, what_bytes - (size_t)n, "%s%s", n ? ", then " : begin,
+                      names[c->how.order[i]]);
+    }
+    if (n == 0)
+        n = snprintf(what, what_bytes, "%s%s", begin, "nothing");
+    snprintf(what + n, what_bytes - (size_t)n, "%s%s",
+             c->how.rings + c->how.device_rings > 0 ? "; smaller rings" : "",
+             c->how.acts_leave ? "; acts out of HBM" : "");
+}
+
+/* ---- the whole ---- */
+
+static void keep_best(struct search *s, struct placement *placement, struct planned *planned)
+{
+    planned->step_s = s->best.step_s;
+    planned->better = s->best.step_s < planned->usual_step_s;
+    planned->simulated = s->seen_count;
+    if (!planned->better)
+        return;
+    describe(&s->best, planned->what, sizeof planned->what);
+    placement_free(placement);
+    *placement = s->best.placement;
+}
+
+int planner_improve(const struct planner_in *in, struct placement *placement,
+                    struct planned *planned)
+{
+    struct search s = {.in = in, .away = placement_is_away(placement)};
+    struct planned result = {0};
+    s.best.how = PLACEMENT_USUAL;
+    s.rc = step_of(in, placement, in->optimistic, &s.best.step_s);
+    result.usual_step_s = s.best.step_s;
+    if (s.rc == 0)
+        (void)is_new(&s, placement);
+    try_orders(&s);
+    try_shares(&s);
+    try_rings(&s);
+    try_acts(&s);
+    if (s.rc) {
+        placement_free(&s.best.placement);
+        return s.rc;
+    }
+    keep_best(&s, placement, &result);
+    *planned = result;
+    return 0;
+}
+
+int planner_update(const struct planner_in *in, const struct placement *placement, bool *optimistic)
+{
+    double deferred_s, optimistic_s;
+    int rc = step_of(in, placement, false, &deferred_s);
+    rc = rc ? rc : step_of(in, placement, true, &optimistic_s);
+    if (rc == 0)
+        *optimistic = optimistic_s < deferred_s * (1 - PLANNER_GAIN_LEAST);
+    return rc;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_PLAN_PLANNER_H
+#define HOISTWAY_ENGINE_PLAN_PLANNER_H
+/*
+ * Searches placements for the one whose step is fastest on a machine's rates: each candidate is
+ * laid out within the budgets, its graph built and simulated. Pure: values in, values out, the same
+ * for the same input to the bit.
+ */
+#include "plan/placement.h"
+#include "plan/simulate.h"
+
+struct planner_in {
+    const struct placement_in *placement;
+    struct sim_rates rates; /* update and norm: the host's */
+    bool optimistic;        /* of the graph: see step_graph */
+    unsigned parts;         /* of each period beside those of training */
+};
+
+struct planned {
+    double usual_step_s, step_s; /* of the placement that was given, and of the one chosen */
+    bool better;                 /* another one was chosen */
+    uint32_t simulated;          /* candidates */
+    char what[128];              /* how: "what leaves memory: grads, then acts"; "" where not */
+};
+
+/** A gain below this is none: neither simulation nor rates are that exact. */
+#define PLANNER_GAIN_LEAST 0.01
+
+/**
+ * Replaces *placement, that placement_plan found, where another one is faster by more than
+ * PLANNER_GAIN_LEAST. Of those as fast the one with fewest changes from the usual way stays. Tried
+ * are all orders in which classes leave memory, then parts of the first of them, then shallower
+ * rings, then, on a GPU, checkpoints out of its memory: each from the best so far.
+ *
+ * Errors, *placement being untouched: -ENOMEM.
+ * Cost: at most some 40 candidates, each laid out some hundred times in O(units) and simulated on a
+ * graph of at most PLANNER_TILES tiles.
+ */
+int planner_improve(const struct planner_in *in, struct placement *placement,
+                    struct planned *planned);
+#define PLANNER_TILES 2048u
+
+/**
+ * Whether a step whose update is optimistic would be faster, by more than PLANNER_GAIN_LEAST, than
+ * one whose update is deferred. Errors: -ENOMEM.
+ */
+int planner_update(const struct planner_in *in, const struct placement *placement,
+                   bool *optimistic);
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The planner over the fixed list of models on machines: within the budgets, never slower in
+ * simulation than the usual homes, the same each time; and cases in which it must find better ones.
+ */
+#include "graph_cases.h"
+#include "placement_checks.h"
+#include "plan/planner.h"
+#include "plan/record.h"
+#include "plan/step_graph.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct layout layout_of(const struct graph_case *c, uint64_t tokens)
+{
+    struct layout layout = {0};
+    char why[256], name[32], owner[32] = "";
+    for (uint32_t u = 0; u < c->in.unit_count; u++) {
+        const struct graph_unit *unit = &c->units[u];
+        snprintf(name, sizeof name, "unit.%u", u);
+        struct hst_param_desc params[2] = {
+            {.name = name, .dim_count = 1, .dims = {unit->elements}},
+            {.name = "tied", .dim_count = 1, .dims = {c->units[0].elements}, .alias_of = owner}};
+        const struct hst_unit_desc desc = {
+            .name = name,
+            .params = params,
+            .param_count = 1 + (unit->alias_count > 0),
+            .flops_per_token = (uint64_t)(unit->backward_flops / 3 / (double)tokens),
+            .act_bytes_per_token = unit->act_bytes / tokens,
+            .work_bytes = 1 << 20,
+            .flags = unit->no_forward ? HST_UNIT_NO_FORWARD : 0};
+        assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
+        if (u == 0)
+            snprintf(owner, sizeof owner, "%s", name);
+    }
+    assert_int_equal(layout_seal(&layout, c->in.tile_elements), 0);
+    return layout;
+}
+
+struct problem {
+    struct layout layout;
+    struct placement_in in;
+    struct sim_rates rates;
+};
+
+/* Budgets: some share of what would hold it all. */
+static void make_problem(uint32_t number, struct problem *p)
+{
+    static struct graph_case c; /* large: not on the stack */
+    uint64_t seed = ~(uint64_t)number, tokens = UINT64_C(1024) << pick(&seed, 4);
+    struct placement all = {0};
+    char why[384];
+    graph_case(number, &c);
+    p->layout = layout_of(&c, tokens);
+    p->rates = c.rates;
+    p->in = inputs(&p->layout, NULL);
+    if (c.in.weight_bytes < 4)
+        p->in.bytes = record_bytes(HST_PRECISION_BF16, HST_STATE_FP32);
+    p->in.batch_tokens = p->in.grain_tokens = tokens;
+    p->in.carry_bytes_per_token = 8192;
+    p->in.deferred = c.in.deferred;
+    p->in.stored = pick(&seed, 3) == 0;
+    p->in.compute_tier = c.in.apart ? HST_TIER_HBM : HST_TIER_DRAM;
+    p->in.hbm_budget = p->in.dram_budget = p->in.nvme_budget = UINT64_C(1) << 50;
+    if (c.in.apart)
+        p->in.host_updates = true; /* else a GPU that holds it all would */
+    assert_int_equal(placement_plan(&p->in, &all, why, sizeof why), 0);
+    p->in.dram_budget = all.dram_bytes / 16 * (1 + pick(&seed, 16));
+    if (c.in.apart)
+        p->in.hbm_budget = all.hbm_bytes / 4 * (1 + pick(&seed, 4));
+    placement_free(&all);
+}
+
+static double simulated(const struct problem *p, const struct placement *placement)
+{
+    struct graph graph;
+    struct sim sim;
+    assert_int_equal(step_graph_coarse(&p->in, placement, PLANNER_TILES, false, &graph), 0);
+    assert_int_equal(simulate(&(struct sim_in){.graph = &graph, .rates = p->rates}, &sim), 0);
+    graph_free(&graph);
+    return sim.step_s;
+}
+
+static void improve(const struct problem *p, struct placement *placement, struct planned *planned)
+{
+    const struct planner_in in = {.placement = &p->in, .rates = p->rates};
+    assert_int_equal(planner_improve(&in, placement, planned), 0);
+}
+
+static void check_budgets(const struct problem *p, const struct placement *placement)
+{
+    assert_true(placement->hbm_bytes <= p->in.hbm_budget);
+    assert_true(placement->dram_bytes <= p->in.dram_budget);
+    assert_true(placement->nvme_bytes <= p->in.nvme_budget);
+    check_table(placement);
+}
+
+static uint32_t stride = 8; /* of the list; 1: all of it */
+
+static void over_the_list_none_is_slower_than_the_usual_homes(void **state)
+{
+    (void)state;
+    uint32_t placed = 0, better = 0;
+    for (uint32_t number = 0; number < CASES; number += stride) {
+        struct problem p = {0};
+        struct placement usual = {0}, chosen = {0};
+        struct planned planned;
+        char why[384];
+        make_problem(number, &p);
+        if (placement_plan(&p.in, &usual, why, sizeof why) == 0) {
+            if (placed % 2) /* no more on drives than the usual homes take */
+                p.in.nvme_budget = usual.nvme_bytes;
+            assert_int_equal(placement_plan(&p.in, &chosen, why, sizeof why), 0);
+            improve(&p, &chosen, &planned);
+            check_budgets(&p, &chosen);
+            double before = simulated(&p, &usual), after = simulated(&p, &chosen);
+            assert_true(planned.usual_step_s == before && planned.step_s == after);
+            assert_true(planned.better ? after < before * (1 - PLANNER_GAIN_LEAST)
+                                       : after == before);
+            if (!planned.better)
+                assert_memory_equal(chosen.table, usual.table, sizeof chosen.table);
+            assert_int_equal(planned.better, planned.what[0] != '\0');
+            assert_in_range(planned.simulated, 1, 50);
+            placed++;
+            better += planned.better;
+            placement_free(&usual);
+            placement_free(&chosen);
+        }
+        layout_free(&p.layout);
+    }
+    printf("%u placed, %u of them better than usual\n", placed, better);
+    assert_true(placed > CASES / stride / 2);
+    assert_true(better > placed / 8); /* it is not for nothing */
+}
+
+static void the_same_is_chosen_each_time(void **state)
+{
+    (void)state;
+    for (uint32_t number = 0; number < 4 * CASES / stride / 10; number++) {
+        struct problem p = {0};
+        struct placement one = {0}, two = {0};
+        struct planned first, again;
+        char why[384];
+        make_problem(number, &p);
+        if (placement_plan(&p.in, &one, why, sizeof why) == 0) {
+            assert_int_equal(placement_plan(&p.in, &two, why, sizeof why), 0);
+            improve(&p, &one, &first);
+            improve(&p, &two, &again);
+            assert_true(first.step_s == again.step_s);
+            assert_string_equal(first.what, again.what);
+            assert_memory_equal(one.table, two.table, sizeof one.table);
+            assert_memory_equal(one.units, two.units, p.layout.unit_count * sizeof *one.units);
+            placement_free(&one);
+            placement_free(&two);
+        }
+        layout_free(&p.layout);
+    }
+}
+
+/* ---- by hand ---- */
+
+#define HAND_UNITS 16u
+#define HAND_TILES 64u
+
+/* Equal units, the memory short by a bit less than all gradients. Drives that read and write at the
+ * same rate, and computation of which three quarters are in the backward. */
+static void make_by_hand(struct problem *p)
+{
+    static struct graph_case c;
+    struct placement all = {0};
+    char why[384];
+    const struct graph_unit unit = {
+        .tile_count = HAND_TILES, .forward_flops = 1e6, .backward_flops = 3e6};
+    even_case(&c, HAND_UNITS, &unit);
+    p->layout = layout_of(&c, 1000);
+    p->in = inputs(&p->layout, NULL);
+    p->in.batch_tokens = p->in.grain_tokens = 1000;
+    assert_int_equal(placement_plan(&p->in, &all, why, sizeof why), 0);
+    uint64_t grads = all.table[HST_CLASS_GRADS][HST_TIER_DRAM];
+    p->in.dram_budget = all.dram_bytes - grads / 2;
+    placement_free(&all);
+    /* 16 s of forward; grads / 2 in 12 s, either way */
+    p->rates = (struct sim_rates){.flops_per_s = 1e6,
+                                  .read = (double)grads / 24,
+                                  .write = (double)grads / 24,
+                                  .update = 1e12,
+                                  .norm = 1e12};
+}
+
+/* States would be read and written beside the forward alone; gradients are written in the backward,
+ * where drives have nothing else to do. */
+static void gradients_leave_first_where_the_forward_waits_for_drives(void **state)
+{
+    (void)state;
+    struct problem p = {0};
+    struct placement usual = {0}, chosen = {0};
+    struct planned planned;
+    char why[384];
+    make_by_hand(&p);
+    p.rates.mixed = p.rates.read; /* in turns */
+    assert_int_equal(placement_plan(&p.in, &usual, why, sizeof why), 0);
+    assert_true(usual.table[HST_CLASS_STATES][HST_TIER_NVME] > 0);
+    assert_int_equal(placement_plan(&p.in, &chosen, why, sizeof why), 0);
+    improve(&p, &chosen, &planned);
+    assert_true(planned.better);
+    /* 48 s of the backward at least, behind some 30 of drives beside the forward; then 64 s of
+       computation at least, with gradients on their way from one sweep to the other */
+    assert_true(planned.usual_step_s > 80);
+    assert_true(planned.step_s > 64 && planned.step_s < 73);
+    assert_true(chosen.table[HST_CLASS_GRADS][HST_TIER_NVME] > 0);
+    assert_int_equal(chosen.table[HST_CLASS_STATES][HST_TIER_NVME], 0);
+    assert_string_equal(planned.what, "what leaves memory: grads");
+    check_budgets(&p, &chosen);
+    placement_free(&usual);
+    placement_free(&chosen);
+    layout_free(&p.layout);
+}
+
+static void what_is_wished_stays_where_it_was_wished(void **state)
+{
+    (void)state;
+    struct problem p = {0};
+    struct placement chosen = {0};
+    struct planned planned;
+    char why[384];
+    make_by_hand(&p);
+    p.rates.mixed = p.rates.read;
+    assert_int_equal(place_parse("grads=dram", &p.in.wish, why, sizeof why), 0);
+    assert_int_equal(placement_plan(&p.in, &chosen, why, sizeof why), 0);
+    improve(&p, &chosen, &planned);
+    assert_int_equal(chosen.table[HST_CLASS_GRADS][HST_TIER_NVME], 0);
+    placement_free(&chosen);
+    layout_free(&p.layout);
+}
+
+static void where_drives_are_fast_the_usual_homes_stay(void **state)
+{
+    (void)state;
+    struct problem p = {0};
+    struct placement chosen = {0};
+    struct planned planned;
+    char why[384];
+    make_by_hand(&p);
+    p.rates.read *= 1e3;
+    p.rates.write *= 1e3;
+    assert_int_equal(placement_plan(&p.in, &chosen, why, sizeof why), 0);
+    improve(&p, &chosen, &planned);
+    assert_false(planned.better);
+    assert_true(planned.simulated > 1);
+    assert_string_equal(planned.what, "");
+    placement_free(&chosen);
+    layout_free(&p.layout);
+}
+
+/* `test_engine_planner --all` takes the whole list. */
+int main(int argc, char **argv)
+{
+    stride = argc > 1 && strcmp(argv[1], "--all") == 0 ? 1 : stride;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_leave_first_where_the_forward_waits_for_drives),
+        cmocka_unit_test(what_is_wished_stays_where_it_was_wished),
+        cmocka_unit_test(where_drives_are_fast_the_usual_homes_stay),
+        cmocka_unit_test(the_same_is_chosen_each_time),
+        cmocka_unit_test(over_the_list_none_is_slower_than_the_usual_homes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mutations.py takes out of planning: plans of the engine, the planner, predictions from
+rates, the verb."""
+from mutation_rows import mutate
+
+mutate(
+    'engine/plan/planner.c', 'engine/planner',
+    ('a gain that is none changes nothing',
+     'c.step_s < s->best.step_s * (1 - PLANNER_GAIN_LEAST)', 'c.step_s <= s->best.step_s'),
+    ('the faster one wins', 'c.step_s > 0 && c.step_s < s->best.step_s',
+     'c.step_s > s->best.step_s'),
+    ('orders are tried', 'for (uint32_t n = 1; n < 24; n++)', 'for (uint32_t n = 1; n < 1; n++)'),
+    ('the words follow the order', 'names[c->how.order[i]]', 'names[i]'),
+    ('what stays is not named', 'if (!has_left(&c->placement, c->how.order[i]))'),
+    ('what was chosen is given back', '    *placement = s->best.placement;\n', ''),
+)
+mutate(
+    'engine/plan/planner.c', 'engine/planner tools/cli_plan',
+    ('an update that is no faster stays deferred',
+     'optimistic_s < deferred_s * (1 - PLANNER_GAIN_LEAST)', 'optimistic_s < deferred_s * 2'),
+    ('both updates are compared', '*optimistic = optimistic_s < deferred_s',
+     '*optimistic = 0 > deferred_s'),
+)
+mutate(
+    'engine/plan/placement_search.c', 'engine/planner',
+    ('the order is heeded', 'enum leaving class = how->order[i];',
+     'enum leaving class = PLACEMENT_USUAL.order[i];'),
+    ('drives are not filled beyond their budget',
+     'if (!*found || !drives_fit(in, p, &full))', 'if (!*found)'),
+)
+mutate(
+    'engine/plan/step_graph.c', 'engine/plan',
+    ('a coarse graph has fewer tiles', 'tiles / times + (tiles % times > 0)', 'tiles'),
+    ('its tiles are larger', 'in->layout->tile_elements * times,', 'in->layout->tile_elements,'),
+    ('a small model has its own tiles', 'in->layout->tile_count / tiles_most + 1;',
+     'in->layout->tile_count / tiles_most + 2;'),
+)
+mutate(
+    'engine/decide.c', 'engine/plan tools/cli_plan',
+    ('what fails otherwise is no plan', 'rc == -ENOSPC && engine->placement.units', 'rc'),
+    ('nothing is simulated where a rate is missing',
+     'if (!rates || !predict_is_all_known(engine, rates))', 'if (!rates)'),
+    ('a plan chooses the update', 'if (run->chooses && planner_knows(engine, &in))'),
+)
+mutate(
+    'engine/engine.c', 'engine/plan',
+    ('a plan allocates nothing',
+     'rc = engine->config.plan ? decide_end(engine, rc) : rc ? rc : allocate(engine);',
+     'rc = rc ? rc : allocate(engine);\n'
+     '    rc = engine->config.plan ? decide_end(engine, rc) : rc;'),
+    ('a plan has no memory of the client', 'engine->phase < PHASE_SEALED || !memory', '!memory'),
+    ('simulated drives have no plan', 'if (c->plan && c->io_model)'),
+    ('what kind of plan is checked',
+     'if (c->plan != HST_PLAN_TO_TRAIN && c->plan != HST_PLAN_HERE && '
+     'c->plan != HST_PLAN_ELSEWHERE)'),
+)
+mutate(
+    'engine/step.c', 'engine/plan',
+    ('a plan is not drained', ' || engine->phase == PHASE_PLANNED', ''),
+)
+mutate(
+    'engine/store_dir.c', 'engine/plan tools/cli_plan',
+    ('a plan makes no directory', 'if (!engine->config.plan) {', 'if (1) {'),
+    ('a directory without a parent can not be made',
+     'rc = rc == 0 && access(drive->parent, W_OK | X_OK) ? -errno : rc;\n    if (rc)', 'if (0)'),
+    ('what is told is not looked at', 'is_told(engine) ? 0 : name_drive', '0 ? 0 : name_drive'),
+    ('drives without a directory count', '    if (!path && is_told(engine))'),
+    ('rates of other drives are not these',
+     'rates && rates->drive_count == engine->drive_count', 'rates'),
+    ('shares follow rates', 'in->drive_rates[d] = rate_of(&rates->drives[d]);\n    return 0;',
+     'in->drive_rates[d] = 1;\n    return 0;'),
+)
+mutate(
+    'engine/budget.c', 'engine/plan tools/cli_plan',
+    ('budgets of another machine are as given',
+     '*budget > left && engine->config.plan != HST_PLAN_ELSEWHERE', '*budget > left'),
+)
+mutate(
+    'engine/predict.c', 'engine/plan engine/predict tools/cli_plan',
+    ("a rate that is missing is told", 'if (rates->figures[r].value > 0)\n            continue;',
+     'continue;'),
+    ("drives' rates are asked for", '(!drives ||\n', '(true ||\n'),
+    ("a GPU's update is not the host's", 'if (!moves(graph, LANE_UPDATE))'),
+    ('the most help comes first', 'p->helps[at - 1].step_s > step_s',
+     'p->helps[at - 1].step_s < 0'),
+    ('the update of bf16 is its own',
+     'f[bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32].value',
+     'f[HST_RATE_UPDATE_BF16].value'),
+)
+mutate(
+    'engine/machine/cache.c', 'engine/cache',
+    ('what is looked for is not measured', 'measure ? hst_probe(probe, &seen) : -ENOENT',
+     'hst_probe(probe, &seen)'),
+    ('a failure leaves rates alone', '    if (rc == 0) {\n        *rates = seen;',
+     '    {\n        *rates = seen;'),
+)
+mutate(
+    'tools/verbs/plan.c', 'tools/cli_plan',
+    ('a NUL ends no file of rates',
+     'strlen(text) == bytes ? hst_rates_parse(text, rates) : -EBADMSG',
+     'hst_rates_parse(text, rates)'),
+    ('rates of two machines are refused', 'o->rates && (o->probe || o->save_rates)', '0'),
+    ('an output is checked before',
+     '        native = output_check(&RATES, o->save_rates, error);\n', '        native = 0;\n'),
+    ('what is not there is no model', 'else if (access(p->model, F_OK))', 'else if (0)'),
+    ('it ends with 3 where it does not fit', 'fits ? CLI_EXIT_OK : CLI_EXIT_NOT_ENOUGH',
+     'fits ? CLI_EXIT_OK : CLI_EXIT_OK'),
+)
+mutate(
+    'tools/verbs/plan_report.c', 'tools/cli_plan',
+    ('only what is short has a smallest', 'memory->total[tier] > memory->budget[tier] ?', '1 ?'),
+    ('a size is rounded up', 'bytes / MIB + (bytes % MIB > 0)', 'bytes / MIB'),
+)
+mutate(
+    'tools/cli/forecast.c', 'tools/cli_plan',
+    ('drives are not touched unasked', 'age_s, how == FORECAST_PROBE, rates);\n    }\n    tell',
+     'age_s, true, rates);\n    }\n    tell'),
+    ('train measures nothing', 'const bool measure = how != FORECAST_CACHED;',
+     'const bool measure = true;'),
+    ('a drive that is not there yet is its parent\'s',
+     'there ? list.directory : dirname(list.directory)', 'list.directory'),
+)
+mutate(
+    'tools/model/products.c', 'tools/model/model',
+    ('the forward is computed twice', 'false, 2 * times}', 'false, times}'),
+    ('keys and values are two',
+     '{m->kv_width, c->hidden, 2 * c->layers}', '{m->kv_width, c->hidden, c->layers}'),
+)
