@@ -39,7 +39,7 @@ static int plan_tiles(struct hst_engine *engine, uint32_t tile_elements, char *w
 static int choose_tiles(struct hst_engine *engine, char *why, size_t why_bytes)
 {
     uint32_t wish = engine->config.tile_elements;
-    if (wish == 0 && engine->plan_in.stored && engine->drives[0].path)
+    if (wish == 0 && engine->drives[0].path)
         wish = store_tile_elements_there(engine->drives[0].path, 0);
     if (wish == 0 && !engine_computes_in_dram(engine)) {
         int rc = plan_tiles(engine, TILE_ELEMENTS_DEVICE, why, why_bytes);

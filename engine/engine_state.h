@@ -29,7 +29,7 @@ struct drive {
     bool created; /* the directory is ours to remove when it is empty */
     dev_t file_system;
     ino_t inode;
-    struct hst_aio *aio; /* of scratch; null until it is needed */
+    struct hst_aio *aio;       /* of scratch; null until it is needed */
     struct hst_aio *store_aio; /* of the store, likewise */
     struct hst_aio_info info;
 };
@@ -47,7 +47,7 @@ struct versions {
     struct keep *keep;   /* copies of versions; null: none are kept */
     uint64_t kept_from;  /* the step of the last one, or where this run began */
     const char *keep_paths[STRIPE_DRIVES_MAX];
-    double save_s;       /* what it took to move the bytes that are at home in memory */
+    double save_s; /* what it took to move the bytes that are at home in memory */
     /* Where training stands after the last step; where it stood when each of the periods that may
        be open began, whose version that period makes; of the step at hand its cursor alone. */
     struct version_note {
@@ -63,13 +63,13 @@ struct versions {
 enum phase { PHASE_DESCRIBE = 0, PHASE_PLANNED, PHASE_SEALED, PHASE_LOADED, PHASE_STEP };
 
 struct step_state {
-    uint64_t number;       /* steps ended so far */
-    uint64_t updates;      /* of them, those that were not left out: Adam's t */
+    uint64_t number;         /* steps ended so far */
+    uint64_t updates;        /* of them, those that were not left out: Adam's t */
     struct loss_scale scale; /* of the step at hand, or of the next; 1 but in fp16 */
     double lr;
     struct hst_stream *stream; /* of this step's units; null before the first */
-    double last_end_s;     /* monotonic seconds of the last step's end or the first begin */
-    uint32_t ready_units;  /* units whose gradients are complete */
+    double last_end_s;         /* monotonic seconds of the last step's end or the first begin */
+    uint32_t ready_units;      /* units whose gradients are complete */
     double stall_nvme_s, stall_copy_s;
     double update_s;
     struct hst_step_bytes counted; /* at the last step's end */
@@ -81,13 +81,13 @@ struct unit_state {
 };
 
 struct hst_engine {
-    struct hst_config config; /* resolved: no zero means a default */
+    struct hst_config config;     /* resolved: no zero means a default */
     char *store, *place, *device; /* own copies; config points to them */
     char *io_model, *io_fault, *durability;
     struct drive drives[STRIPE_DRIVES_MAX];
-    uint32_t drive_count; /* 0 where there is no store */
+    uint32_t drive_count;        /* 0 where there is no store */
     struct hst_aio_world *world; /* of the drives of io_model; else null */
-    struct hst_error error;   /* sticky where code != 0 */
+    struct hst_error error;      /* sticky where code != 0 */
     enum phase phase;
 
     struct layout layout;
@@ -111,7 +111,7 @@ struct hst_engine {
     struct extents *tiles;
 
     struct hst_event *unit_passed; /* the stream has passed the last released unit */
-    struct slot *slots;   /* [placement.slots.count] */
+    struct slot *slots;            /* [placement.slots.count] */
     struct unit_state *units;
     struct hst_unit_view view;
     uint32_t acquired;    /* unit that is acquired, or UINT32_MAX */

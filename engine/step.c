@@ -118,7 +118,8 @@ static int open_gradients(struct hst_engine *engine, uint32_t unit, struct hst_s
     return rc ? engine_fail_device(engine, rc, "zeroing gradients") : 0;
 }
 
-/* What the last unit left may still be under way, on another stream. */
+/* What follows is enqueued on this stream, behind the last unit, which may be under way on another
+ * one. Between steps it is the engine's: a client's may be gone. */
 static int follow_last_unit(struct hst_engine *engine, struct hst_stream *stream)
 {
     if (engine->unit_stream == stream)
@@ -220,7 +221,7 @@ int hst_unit_release(struct hst_engine *engine, uint32_t unit)
     if (rc)
         return rc;
     engine->acquired = NO_UNIT;
-    return 0;
+    return engine->sweep == HST_EVAL ? follow_last_unit(engine, engine->stream) : 0;
 }
 
 /* ---- activations ---- */
@@ -310,6 +311,9 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
     rc = hst_stream_sync(engine->unit_stream); /* what the client enqueued behind the last unit */
     if (rc)
         return engine_fail_device(engine, rc, "the backward");
+    rc = follow_last_unit(engine, engine->stream);
+    if (rc)
+        return rc;
     bool skipped = engine->run.skipped;
     s->number++;
     s->updates += !skipped;
@@ -331,8 +335,7 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
         return engine->error.native;
     if (engine->phase == PHASE_STEP || engine->phase == PHASE_PLANNED)
         return engine_refuse(engine, "drain comes between steps");
-    int rc = follow_last_unit(engine, engine->stream);
-    rc = rc ? rc : execute_drain(engine);
+    int rc = execute_drain(engine);
     rc = rc || engine->phase < PHASE_LOADED ? rc : versions_now(engine);
     if (rc)
         return rc;

@@ -31,12 +31,26 @@ static int refuse_twice(struct hst_engine *engine, const struct drive *drive)
                        "--store names the directory %s twice. Fix: name it once", drive->path);
 }
 
+static bool is_a_store(const char *directory)
+{
+    uint32_t d = 0;
+    while (d < STRIPE_DRIVES_MAX && store_bytes_there(directory, 0, d) == 0)
+        d++;
+    return d < STRIPE_DRIVES_MAX;
+}
+
 /* A plan makes nothing, and asks whether it could be made. */
 static int make(struct hst_engine *engine, struct drive *drive)
 {
     static const char fix[] = "create its parent, or give another --store";
     struct stat status;
     char parent[PATH_MAX];
+    snprintf(parent, sizeof parent, "%s", drive->path);
+    if (access(drive->path, F_OK) && is_a_store(dirname(parent)))
+        return engine_fail(engine, HST_E_STORE_TAKEN, -EEXIST,
+                           "%s would be in a store, which has its directory to itself. Fix: give a "
+                           "directory beside it",
+                           drive->path);
     if (!engine->config.plan) {
         drive->created = mkdir(drive->path, 0700) == 0;
         return drive->created || errno == EEXIST

@@ -10,25 +10,24 @@
 #include "exec/loop.h"
 #include "exec/moves.h"
 
-static const enum lane LANES[] = {LANE_H2D, LANE_D2H};
-
 int copies_open(struct hst_engine *engine)
 {
     const struct placement *p = &engine->placement;
-    bool tiles = engine_updates_on_device(engine) && engine->plan_in.stored;
-    bool any = tiles || p->device_leases.count + p->device_acts.count > 0;
-    int rc = 0;
-    for (int i = 0; any && i < 2 && rc == 0; i++)
-        rc = hst_stream_create(engine->dev, LANES[i] == LANE_H2D ? "hst-h2d" : "hst-d2h",
-                               &engine->run.copying[LANES[i]]);
-    return rc || !tiles ? rc : hst_event_create(engine->dev, &engine->run.updated);
+    bool updates = engine_updates_on_device(engine);
+    bool any = p->device_leases.count + p->device_acts.count > 0;
+    int rc = updates ? hst_event_create(engine->dev, &engine->run.updated) : 0;
+    if (rc == 0 && any)
+        rc = hst_stream_create(engine->dev, "hst-h2d", &engine->run.copying[LANE_H2D]);
+    if (rc == 0 && (any || (updates && engine->plan_in.stored)))
+        rc = hst_stream_create(engine->dev, "hst-d2h", &engine->run.copying[LANE_D2H]);
+    return rc;
 }
 
 void copies_close(struct hst_engine *engine)
 {
     hst_event_destroy(&engine->run.updated);
-    for (int i = 0; i < 2; i++)
-        hst_stream_destroy(&engine->run.copying[LANES[i]]);
+    hst_stream_destroy(&engine->run.copying[LANE_H2D]);
+    hst_stream_destroy(&engine->run.copying[LANE_D2H]);
 }
 
 int copies_enqueue(struct hst_engine *engine, struct hst_stream *stream, struct walk_at at)
@@ -43,12 +42,6 @@ int copies_enqueue(struct hst_engine *engine, struct hst_stream *stream, struct 
     return rc;
 }
 
-static int await_updates(struct hst_engine *engine, struct hst_stream *stream)
-{
-    int rc = hst_event_record(engine->run.updated, engine->unit_stream);
-    return rc ? rc : hst_stream_wait(stream, engine->run.updated);
-}
-
 int copies_start(struct hst_engine *engine, enum lane lane, bool *moved)
 {
     struct execute *run = &engine->run;
@@ -59,7 +52,7 @@ int copies_start(struct hst_engine *engine, enum lane lane, bool *moved)
         walk_start(&run->walk, at);
         *moved = true;
         bool tile = run->graph.nodes[at.node].kind == NODE_COPY_TILE;
-        int rc = tile ? await_updates(engine, stream) : 0;
+        int rc = tile ? hst_stream_wait(stream, run->updated) : 0;
         rc = rc ? rc : copies_enqueue(engine, stream, at);
         rc = rc ? rc
                 : loop_pass(engine, lane, stream,

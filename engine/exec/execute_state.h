@@ -60,7 +60,7 @@ struct execute {
     uint32_t flight_count, flying;
     struct passages passages[LANE_COUNT];   /* of H2D, D2H, COMPUTE */
     struct hst_stream *copying[LANE_COUNT]; /* of H2D and D2H, where there are copies */
-    struct hst_event *updated;              /* the device's updates; null: in no version */
+    struct hst_event *updated;              /* the device's last update; null: it makes none */
     uint64_t copied_bytes[LANE_COUNT];      /* ever */
     double lane_end_s[LANE_COUNT];          /* when its last node was seen to be done */
     struct measure measure;                 /* exec/measure.c */

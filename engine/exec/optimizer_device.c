@@ -99,5 +99,7 @@ int optimizer_device_update(struct hst_engine *engine, uint32_t tile, uint32_t t
     int rc = 0;
     for (uint32_t i = 0; i < tile_count && rc == 0; i++)
         rc = update_tile(engine, tile + i);
+    rc = rc ? rc : hst_event_record(engine->run.updated, engine->unit_stream);
+    engine->run.early_begun |= !engine->run.deferred;
     return rc ? engine_fail_device(engine, rc, "the update") : 0;
 }

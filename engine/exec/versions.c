@@ -189,6 +189,12 @@ uint64_t versions_interval(double save_s, double step_s)
     return steps < 1 ? 1 : steps > 1e9 ? 1000000000 : (uint64_t)steps;
 }
 
+/* Of seconds, so that two digits at least say something. */
+static int decimals(double s)
+{
+    return s >= 10 ? 0 : s >= 1 ? 1 : s >= 0.1 ? 2 : 4;
+}
+
 /* Chosen when a step has shown what it takes: by what the bytes took that a version needs. */
 static void choose_interval(struct hst_engine *engine, double step_s)
 {
@@ -197,9 +203,10 @@ static void choose_interval(struct hst_engine *engine, double step_s)
         return;
     v->every = versions_interval(v->save_s, step_s);
     engine_log(engine, HST_LOG_INFO,
-               "I620 a version every %llu steps: what it needs from memory takes %.2g s, a step "
-               "%.2g s",
-               (unsigned long long)v->every, v->save_s, step_s);
+               "I620 a version every %llu steps: what it needs from memory takes %.*f s, a step "
+               "%.*f s",
+               (unsigned long long)v->every, decimals(v->save_s), v->save_s, decimals(step_s),
+               step_s);
 }
 
 void versions_step_begins(struct hst_engine *engine, const void *cursor, size_t bytes)

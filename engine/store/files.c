@@ -90,58 +90,6 @@ int store_directory_sync(const struct store_directory *directory, struct hst_err
                         directory->path, strerror(errno));
 }
 
-/* ---- what a reshard leaves that did not end ---- */
-
-static const char UNFINISHED[] = "reshard.unfinished";
-
-static bool is_there(const struct store_directory *directory, const char *name)
-{
-    return faccessat(directory->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-static int refuse_unfinished(const struct store_directory *directory, struct hst_error *error)
-{
-    return store_refuse(error, HST_E_STORE_EMPTY, -EEXIST,
-                        "%s is what a ckpt reshard makes that has not ended: it holds no whole "
-                        "version. Fix: wait for it; if it was killed, remove the directory and "
-                        "reshard again",
-                        directory->path);
-}
-
-int store_unfinished_check(const struct store_directory *directories, uint32_t drives,
-                           struct hst_error *error)
-{
-    char first[STORE_NAME_BYTES];
-    store_file_name(0, 0, false, first);
-    if (is_there(&directories[0], first)) /* it has ended, and was killed then */
-        return 0;
-    for (uint32_t d = 0; d < drives; d++)
-        if (is_there(&directories[d], UNFINISHED))
-            return refuse_unfinished(&directories[d], error);
-    return 0;
-}
-
-int store_unfinished_begin(const struct store_directory *directory, struct hst_error *error)
-{
-    const int fd = openat(directory->fd, UNFINISHED,
-                          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0 && errno == EEXIST)
-        return refuse_unfinished(directory, error);
-    if (fd < 0)
-        return store_refuse(error, HST_E_STORE_DIR, -errno,
-                            "%s/%s can not be made: %s. Fix: another --out", directory->path,
-                            UNFINISHED, strerror(errno));
-    close(fd);
-    return store_directory_sync(directory, error);
-}
-
-void store_unfinished_end(const struct store_directory *directory)
-{
-    struct hst_error ignored;
-    (void)unlinkat(directory->fd, UNFINISHED, 0);
-    (void)store_directory_sync(directory, &ignored);
-}
-
 /* ---- names ---- */
 
 void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STORE_NAME_BYTES])
@@ -483,7 +431,7 @@ static int clear_name(const struct clearing *c, uint32_t drive, const char *text
 {
     const struct store_directory *directory = &c->directories[drive];
     struct name name;
-    if (is_nothing(text) || strcmp(text, UNFINISHED) == 0)
+    if (is_nothing(text) || strcmp(text, STORE_UNFINISHED) == 0)
         return 0;
     if (!name_parse(text, &name))
         return refuse_file(directory, text, HST_E_STORE_TAKEN, -EEXIST,

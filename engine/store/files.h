@@ -40,6 +40,8 @@ int store_directory_sync(const struct store_directory *directory, struct hst_err
 /** Nothing is in it, but for lost+found. Errors: -EEXIST, the first that is; the system's. */
 int store_directory_is_empty(const struct store_directory *directory, struct hst_error *error);
 
+/** The mark of that (unfinished.c). */
+#define STORE_UNFINISHED "reshard.unfinished"
 /**
  * Between begin and end a directory is part of a store of which some ranks may be missing: until
  * rank 0's file is there, check refuses it. Errors: -EEXIST a mark that is not this call's; the

@@ -193,8 +193,20 @@ static void what_the_device_waits_for_is_booked_as_such(void **state)
     assert_true(other.copy_s == 0 && other.nvme_s == 0);
 }
 
-/* Steps on a stream of the client's, and a save at once: the device still updates. */
-static void save_on_a_stream_of_its_own(const struct hst_config *config, struct toy_saved *saved)
+/* An evaluation of one unit, on a stream of the client's, which goes. */
+static void evaluate(struct hst_engine *engine)
+{
+    const struct hst_unit_view *view;
+    struct hst_stream *own;
+    toy_must(engine, hst_stream_create(hst_engine_device(engine), "own", &own));
+    toy_must(engine, hst_unit_acquire(engine, 0, HST_EVAL, own, &view));
+    toy_must(engine, hst_unit_release(engine, 0));
+    hst_stream_destroy(&own);
+}
+
+/* Steps on such a stream, and a save: the device still updates. */
+static void save_on_a_stream_of_its_own(const struct hst_config *config, bool evaluates,
+                                        struct toy_saved *saved)
 {
     struct hst_engine *engine = toy_created(config);
     struct hst_step_stats stats;
@@ -202,21 +214,41 @@ static void save_on_a_stream_of_its_own(const struct hst_config *config, struct 
     toy_must(engine, hst_stream_create(hst_engine_device(engine), "own", &toy_stream));
     for (int s = 0; s < 2; s++)
         toy_must(engine, toy_step(engine, &stats));
-    toy_must(engine, toy_save(engine, saved));
     hst_stream_destroy(&toy_stream);
+    if (evaluates)
+        evaluate(engine);
+    toy_must(engine, toy_save(engine, saved));
     hst_engine_destroy(&engine);
+}
+
+/* What is at home in the device's memory is copied to be loaded, and to be saved. */
+static void a_copy_of_what_is_at_home_there_fails_as_the_devices(void **state)
+{
+    (void)state;
+    struct hst_error error;
+    unsigned told = 0;
+    int rc = -EIO;
+    for (unsigned n = 1; rc; n++) {
+        trouble("refuse", n);
+        rc = run_with_trouble(TOY_CONFIG(.device = "far", .place = "weights=hbm"), &error);
+        told += rc != 0;
+        assert_true(rc == 0 || error.code == HST_E_DEVICE_FAILED);
+    }
+    unsetenv("HOISTWAY_FAR");
+    assert_true(told > 2 * TOY_UNITS);
 }
 
 static void a_save_has_the_updates_of_any_stream(void **state)
 {
     (void)state;
     save_on_a_stream_of_its_own(
-        TOY_CONFIG(.precision = HST_PRECISION_BF16, .place = "weights=dram"), &oracle.weights);
+        TOY_CONFIG(.precision = HST_PRECISION_BF16, .place = "weights=dram"), false,
+        &oracle.weights);
     for (unsigned seed = 1; seed <= SEEDS; seed++) {
         trouble("delay", seed);
         save_on_a_stream_of_its_own(
             TOY_CONFIG(.precision = HST_PRECISION_BF16, .device = "far", .place = "weights=hbm"),
-            &other.weights);
+            seed % 2, &other.weights);
         assert_int_equal(other.weights.used, oracle.weights.used);
         assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
     }
@@ -231,6 +263,7 @@ int main(void)
         cmocka_unit_test(traffic_of_the_link_is_what_the_placement_says),
         cmocka_unit_test(what_the_device_waits_for_is_booked_as_such),
         cmocka_unit_test(a_save_has_the_updates_of_any_stream),
+        cmocka_unit_test(a_copy_of_what_is_at_home_there_fails_as_the_devices),
     };
     return cmocka_run_group_tests(tests, toy_make_store, toy_remove_store);
 }

@@ -468,6 +468,41 @@ static void a_client_that_leaves_the_order_has_versions_too(void **state)
     }
 }
 
+static void visit_backward(struct hst_engine *engine, uint32_t unit)
+{
+    const struct hst_unit_view *view;
+    toy_must(engine,
+             hst_unit_acquire(engine, unit, HST_BACKWARD, hst_engine_stream(engine), &view));
+    toy_must(engine, toy_add_gradients(engine, unit, view, 1));
+    toy_must(engine, hst_unit_grad_ready(engine, unit));
+    toy_must(engine, hst_unit_release(engine, unit));
+}
+
+/* Without clipping a backward's update follows at once: when the client then leaves the order, and
+ * a version of the step before is due, its bytes are gone. */
+static void a_version_has_nothing_of_the_next_step(void **state)
+{
+    (void)state;
+    const struct hst_step_in in = {.size = sizeof in, .lr = TOY_LR};
+    for (int p = 0; p <= 5; p += 5) {
+        struct hst_config config = *KEPT(.durability = "1000", .clip = HST_NONE);
+        struct hst_step_stats stats;
+        struct hst_step at;
+        place(&config, p);
+        struct hst_engine *engine = toy_created(&config);
+        toy_must(engine, toy_seal_and_load(engine));
+        toy_must(engine, toy_step(engine, &stats));
+        toy_must(engine, toy_step(engine, &stats));
+        toy_must(engine, hst_step_begin(engine, &in, &at));
+        engine->versions.every = 1; /* the period has no version, and now one is due */
+        visit_backward(engine, TOY_UNITS - 1);
+        visit_backward(engine, 1);
+        hst_engine_destroy(&engine);
+        assert_int_equal(run(&config, true, 0, false, &found), 0);
+        clear_store();
+    }
+}
+
 static void refuse(const struct hst_config *config, bool resume, int code, const char *what)
 {
     struct hst_engine *engine = NULL;
@@ -547,6 +582,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_loss_scale_goes_on_counting),
         cmocka_unit_test(a_killed_run_is_resumed_exactly),
         cmocka_unit_test(a_client_that_leaves_the_order_has_versions_too),
+        cmocka_unit_test(a_version_has_nothing_of_the_next_step),
         cmocka_unit_test(what_does_not_belong_together_is_refused_by_name),
     };
     alarm(200); /* a hang ends the test */

@@ -275,5 +275,8 @@ int train_options_check(const struct train_options *options, struct hst_error *e
                     "--warmup %" PRIu64 " is longer than the run of --steps %" PRIu64
                     ". Fix: --warmup %" PRIu64 " or less.",
                     options->warmup, options->steps, options->steps);
+    if (options->log && options->trace && path_is_in(options->log, options->trace))
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--log and --trace are one file, '%.200s'. Fix: two files.", options->log);
     return check_outputs_apart(options, error);
 }

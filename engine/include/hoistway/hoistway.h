@@ -452,7 +452,8 @@ struct hst_unit_view {
  * Makes a unit's weights ready for work enqueued on `stream` after this call. Units are acquired in
  * the sealed order, one at a time (HST_FORWARD of a unit may be left out: a head that computes its
  * loss in the backward). HST_EVAL: outside a step, a forward without gradients. *view is valid
- * until the unit's release. Blocks while the bytes are on their way.
+ * until the unit's release. Blocks while the bytes are on their way. A stream of the client's lives
+ * until the step has ended, an evaluation's until the release.
  * Errors: -EINVAL out of order, not released, outside a step; -EIO and the like from the store.
  */
 int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep,
