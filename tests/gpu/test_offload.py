@@ -211,6 +211,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(met, [None, True, False, None])
         predictions = told['predictions of 4 runs']
         self.assertAlmostEqual(predictions['value'], 0.15)  # of 0, 0.1, 0.2 and 0.3
+        self.assertAlmostEqual(predictions['fraction'], 0.85)
         self.assertFalse(predictions['met'])
 
     def test_what_does_not_fit_is_skipped_and_what_breaks_fails(self):
@@ -251,6 +252,87 @@ class Figures(unittest.TestCase):
         offload.offload_bytes(given, 'all')  # 30 B of 8e9 parameters, ten times, at 1 GB/s
         self.assertEqual([result for _, result in given.tests()], ['skipped'])
         self.assertIn('the drive alone takes 2409 s', given.part['tests'][0]['why'])
+
+
+    def test_a_tier_that_holds_nothing_is_a_failure(self):
+        for small_card, peak, result in ((False, {}, 'passed'), (True, {'nvme': 0}, 'failed')):
+            given = Given(self, ROOMY, log([40, 40, 10], 8.5, 10, **peak))
+            offload.three_tiers(given, small_card)
+            name = '13b, three tiers, clip on, deferred'
+            name += ', --hbm 24.0 GiB' if small_card else ''
+            self.assertEqual(given.tests(),
+                             [(f'{name}: it trains, and every tier holds some of it', result)])
+            told = given.figures()[f'{name}: tokens']
+            self.assertAlmostEqual(told['fraction'], 0.85)
+            self.assertEqual(told['met'], None if small_card else True)
+            words = given.part['commands'][0].split()
+            hbm = int(words[words.index('--hbm') + 1])
+            self.assertEqual(hbm, 24 * GIB if small_card else int(0.9 * 141 * GIB))
+
+    def test_three_tiers_are_not_begun_where_the_drive_has_no_time(self):
+        given = Given(self, {**ROOMY, 'dram': 100})
+        offload.three_tiers(given, False)
+        # 182.1 GiB less 90 of DRAM, written once, then three times read and written, at 1 GB/s
+        self.assertEqual([result for _, result in given.tests()], ['skipped'])
+        self.assertIn('the drive alone takes 693 s', given.part['tests'][0]['why'])
+
+    def test_what_the_plan_refuses_makes_way_for_a_smaller_one(self):
+        given = Given(self, ROOMY, REFUSED, log([1, 1, 1], 1, 1))
+        offload.largest(given)
+        self.assertEqual([name for name, _ in given.tests()], ['405b', '70b'])
+        self.assertEqual({result for _, result in given.tests()}, {'skipped'})
+        self.assertIn('largest, 65b: tokens', given.figures())
+
+    def test_what_takes_all_the_time_makes_way_for_none(self):
+        given = Given(self, ROOMY, Finished(-9, '', '', 400, True))
+        offload.largest(given)
+        self.assertEqual([name for name, _ in given.tests()], ['405b', '70b'])
+        self.assertTrue(given.part['short_of_time'])
+
+    def test_what_would_load_for_too_long_is_not_begun(self):
+        given = Given(self, ROOMY, log([1, 1, 1], 1, 1))
+        given.kept['load_s_per_parameter']['file'] = 20e-9  # 652 s for 33B, 260 for 13B
+        offload.largest(given)
+        self.assertEqual([name for name, _ in given.tests()], ['405b', '70b', '65b', '33b'])
+        self.assertIn('loading and the drive take 651 s', given.part['tests'][-1]['why'])
+        self.assertIn('largest, 13b: tokens', given.figures())
+
+    def test_a_machine_that_trains_none_is_told(self):
+        given = Given(self, {'hbm': 8, 'dram': 4, 'nvme': 1})
+        offload.largest(given)
+        self.assertEqual(given.part['why'], 'none of the known shapes could be run')
+        self.assertEqual(len(given.tests()), 9)
+
+
+class Models(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.scratch = folder.name
+        arguments = argparse.Namespace(device='cuda:0', smoke=True, out=folder.name)
+        self.runner = Runner(arguments, folder.name, {'kept': {}})
+        self.runner.begin('a part', 100)
+
+    def test_one_model_is_kept_for_the_parts_that_follow(self):
+        tiny = training.make_model(self.runner, 'tiny', 16)
+        self.assertIs(training.make_model(self.runner, 'tiny', 16), tiny)
+        self.assertEqual(tiny.weights, 'file')
+        small = training.make_model(self.runner, 'small', 16, 1 << 62)  # more than any disk has
+        self.assertEqual((small.weights, os.listdir(self.scratch)), ('random', ['model-small']))
+
+    def test_a_disk_that_is_too_slow_for_the_weights_is_told(self):
+        self.runner.deadline = 0
+        with self.assertRaisesRegex(training.Skipped, 'too long to take the weights'):
+            training.make_model(self.runner, 'tiny', 16)
+        self.assertTrue(self.runner.part['short_of_time'])
+        self.assertEqual((self.runner.model, os.listdir(self.scratch)), (None, []))
+
+    def test_half_a_line_of_a_log_is_left_out(self):
+        path = os.path.join(self.scratch, 'log.jsonl')
+        self.assertEqual(training.read_log(path), [])
+        with open(path, 'w', encoding='ascii') as file:
+            file.write('{"kind":"run"}\n{"kind":"st')
+        self.assertEqual(training.read_log(path), [{'kind': 'run'}])
 
 
 class Sizes(unittest.TestCase):
