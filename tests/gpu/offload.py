@@ -33,10 +33,9 @@ IN_DRAM = ['--place', 'weights=dram,grads=dram,states=dram']
 NO_CLIP = ['--clip', '0']
 # A norm that never clips: all that clipping costs but the steps that an optimistic update redoes.
 DEFERRED, OPTIMISTIC = (['--clip', '1e30', '--update', word] for word in ('deferred', 'optimistic'))
-MODES = (('resident', [*RESIDENT, *NO_CLIP]),
-         ('clip off', ['--place', 'weights=dram,grads=nvme,states=dram', *NO_CLIP]),
-         ('clip on, deferred', [*IN_DRAM, *DEFERRED]),
-         ('clip on, optimistic', [*IN_DRAM, *OPTIMISTIC]))
+MODES = {'resident': [*RESIDENT, *NO_CLIP],
+         'unclipped': ['--place', 'weights=dram,grads=nvme,states=dram', *NO_CLIP],
+         'deferred': [*IN_DRAM, *DEFERRED], 'optimistic': [*IN_DRAM, *OPTIMISTIC]}
 
 # What is compared with the resident run: name, options, bytes that a drive moves for each
 # parameter in a step (weights are read twice, the rest once each way).
@@ -128,14 +127,13 @@ def tell_run(runner, name, run, tokens, goal):
         runner.kept['predicted'][name] = ratio
 
 
-def tell_predictions(runner):
-    """Over all runs of this report so far."""
+def predictions(runner):
+    """Over all runs of the report."""
     off = [abs(ratio - 1) for ratio in runner.kept['predicted'].values()]
-    if off:
-        distance = statistics.median(off)
-        runner.figure(f'predictions of {len(off)} runs', distance, '', fraction=1 - distance,
-                      goal=GOAL_PREDICTED,
-                      note='median distance of predicted from measured; the fraction is 1 less it')
+    distance = statistics.median(off)
+    runner.figure(f'predictions of {len(off)} runs', distance, '', fraction=1 - distance,
+                  goal=GOAL_PREDICTED,
+                  note='median distance of predicted from measured; the fraction is 1 less it')
 
 
 def tell_host_memory(runner, name, run, parameters, goal):
@@ -158,34 +156,29 @@ def tell_of_resident(runner, name, run, tokens, resident, hides):
 
 # ---- states in DRAM ------------------------------------------------------------------------------
 
-def offload(runner, shape, batch):
-    """States in DRAM: every way to clip, beside the bound, the prediction and the resident run."""
+def offload(runner, shape, batch, mode):
+    """States in DRAM and a way to clip, beside the bound, the prediction and the resident run; or
+    that run."""
     tokens, measured = (SMOKE_BATCHES if runner.smoke else BATCHES)[batch]
     seq, name = (SMOKE_SEQ, 'tiny') if runner.smoke else (SEQ, shape)
     have = training.room(runner)
     least = UPDATED_BYTES * llama.parameters(llama.config_of(name, seq)) + HOST_SPARE_BYTES
-    if least > have.budget('dram'):
+    if mode != 'resident' and least > have.budget('dram'):
         raise Skipped(f'states in DRAM take {gib(least)}, and nine tenths of what is free are '
                       f'{gib(have.budget("dram"))}')
-    model = training.make_model(runner, name, seq)
-    resident, longest_s = None, 0
-    for mode, more in MODES:
-        case = f'{shape} {batch}, {mode}'
-        if training.no_time(runner, case, longest_s, 'a run like it took'):
-            continue
-        run = training.train(runner, model, tokens, training.WARM_STEPS + measured, more)
-        longest_s = max(longest_s, run.done.seconds)
-        if not training.usable(runner, case, run):
-            continue
-        optimistic, away = mode.endswith('optimistic'), mode != 'resident'
-        tell_run(runner, case, run, tokens, GOAL_BOUND if away else None)
-        if not away:
-            resident = tokens / run.step_s()[0]
-            continue
-        tell_host_memory(runner, case, run, model.parameters, None if optimistic else 1)
-        if resident:
-            tell_of_resident(runner, case, run, tokens, resident, not mode.endswith('deferred'))
-    tell_predictions(runner)
+    model, case = training.make_model(runner, name, seq), f'{shape} {batch}, {mode}'
+    run = training.train(runner, model, tokens, training.WARM_STEPS + measured, MODES[mode])
+    if not training.usable(runner, case, run):
+        return
+    tell_run(runner, case, run, tokens, None if mode == 'resident' else GOAL_BOUND)
+    resident = runner.kept['resident']
+    if mode == 'resident':
+        resident[f'{shape} {batch}'] = tokens / run.step_s()[0]
+        return
+    tell_host_memory(runner, case, run, model.parameters, None if mode == 'optimistic' else 1)
+    if f'{shape} {batch}' in resident:
+        tell_of_resident(runner, case, run, tokens, resident[f'{shape} {batch}'],
+                         mode != 'deferred')
 
 
 # ---- three tiers ---------------------------------------------------------------------------------
@@ -253,7 +246,6 @@ def three_tiers(runner, small_card):
                 'failed' if empty else 'passed', run.done.seconds,
                 f'nothing in {", ".join(empty)}' if empty else '')
     tell_run(runner, name, run, tokens, None if small_card else GOAL_BOUND_TIERS)
-    tell_predictions(runner)
 
 
 # ---- the largest ---------------------------------------------------------------------------------
@@ -293,11 +285,9 @@ def known_shapes(runner):
     return sorted(names, reverse=True, key=lambda name: llama.parameters(llama.config_of(name, 1)))
 
 
-def estimate_s(runner, have, config, tokens, weights):
-    """Loading as fast as the last run did that had its weights the same way, and the drive."""
-    load_s = runner.kept['load_s_per_parameter'].get(weights, 0) * llama.parameters(config)
-    need = home_bytes(config, tokens, False)
-    return load_s + drive_need_s(have, need, have.budget('dram'), TIER_STEPS)
+def load_s(runner, model):
+    """As fast as the last run loaded that had its weights the same way; 0: there was none."""
+    return runner.kept['load_s_per_parameter'].get(model.weights, 0) * model.parameters
 
 
 def largest(runner):
@@ -312,9 +302,13 @@ def largest(runner):
         if why:
             runner.test(shape, 'skipped', 0, why)
             continue
-        away = max(0, home_bytes(config, tokens, False) - have.budget('dram'))
-        model = training.make_model(runner, shape, seq, away + 4 * GIB)
-        if training.no_time(runner, shape, estimate_s(runner, have, config, tokens, model.weights),
+        need, in_memory = home_bytes(config, tokens, False), have.budget('dram')
+        drive_s = drive_need_s(have, need, in_memory, TIER_STEPS)
+        written_s = have.drive_s(2 * 2 * llama.parameters(config))  # weights written, then read
+        if training.no_time(runner, shape, written_s + drive_s, 'the drive alone takes'):
+            continue
+        model = training.make_model(runner, shape, seq, max(0, need - in_memory) + 4 * GIB)
+        if training.no_time(runner, shape, load_s(runner, model) + drive_s,
                             'loading and the drive take'):
             continue
         run = training.train(runner, model, tokens, TIER_STEPS, NO_CLIP)
@@ -322,7 +316,6 @@ def largest(runner):
             name = f'largest, {shape}'
             tell_run(runner, name, run, tokens, None)
             runner.figure(f'{name}: parameters', model.parameters, '')
-            tell_predictions(runner)
             return
         if not run.refused():
             return  # it failed, or took all the time there was

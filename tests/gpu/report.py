@@ -45,12 +45,14 @@ PARTS = {  # name -> (function, seconds at most)
     'memcheck': (parts.memcheck, 90),
     **{f'offload-bytes-{which}': (partial(offload.offload_bytes, which=which), 440)
        for which in offload.BYTES},
-    **{f'offload-{shape}-{batch}': (partial(offload.offload, shape=shape, batch=batch), 440)
-       for shape in ('3b', '8b') for batch in offload.BATCHES},
+    **{f'offload-{shape}-{batch}-{mode}': (partial(offload.offload, shape=shape, batch=batch,
+                                                   mode=mode), 300)
+       for shape in ('3b', '8b') for batch in offload.BATCHES for mode in offload.MODES},
     'three-tiers': (partial(offload.three_tiers, small_card=False), 460),
     'three-tiers-24g': (partial(offload.three_tiers, small_card=True), 460),
     'largest': (offload.largest, 460),
 }
+AT_THE_END = 'predictions'  # of all runs of the report; takes no time
 LEAST_S = 5  # with less than that left, a part is not begun
 # A part that may take longer is begun where this share of its limit is left: cut short, it would
 # take the weights from the disk once more for little.
@@ -77,8 +79,8 @@ def begun(arguments):
         'command': ' '.join(['./run gpu', *sys.argv[1:]]), 'commit': place.commit(),
         'begun': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime()), 'smoke': arguments.smoke,
         'machine': machine.describe(), 'doctor': [], 'parts': [], 'seconds': 0.0,
-        'kept': {'best_product': None, 'tokens_per_s': {}, 'predicted': {}, 'digests': {},
-                 'load_s_per_parameter': {}},
+        'kept': {'best_product': None, 'tokens_per_s': {}, 'resident': {}, 'predicted': {},
+                 'digests': {}, 'load_s_per_parameter': {}},
     }
     path = os.path.join(arguments.out, 'report.json')
     if not arguments.go_on or not os.path.exists(path):
@@ -203,7 +205,7 @@ def run_part(runner, name, left_s, whole_s):
 def put(report, part):
     """In the order of PARTS; in the place of an earlier one."""
     known = {**{p['name']: p for p in report['parts']}, part['name']: part}
-    report['parts'] = [known[name] for name in PARTS if name in known]
+    report['parts'] = [known[name] for name in (*PARTS, AT_THE_END) if name in known]
 
 
 def parse_arguments():
@@ -242,6 +244,11 @@ def main():
             write(report, arguments.out)
             print(f"    {part['result']} in {part['seconds']:.1f} s"
                   + (f": {part['why']}" if part['why'] else ''), flush=True)
+        if report['kept']['predicted']:
+            runner.begin(AT_THE_END, 0)
+            offload.predictions(runner)
+            put(report, runner.end())
+            write(report, arguments.out)
     return tell_end(report, arguments)
 
 

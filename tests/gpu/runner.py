@@ -31,7 +31,8 @@ class Runner:
         self.device, self.smoke, self.out = arguments.device, arguments.smoke, arguments.out
         self.scratch, self.report = scratch, report
         self.part = None
-        self.model = None         # the one that training.make_model made last
+        self.room = None   # what training.room was told
+        self.model = None  # the one that training.make_model made last
         self.kept = report['kept']  # what a part tells later ones, also those of a later call
 
     def begin(self, name, limit_s):
