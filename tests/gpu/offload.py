@@ -13,7 +13,7 @@ import llama
 import training
 from training import Skipped, gib
 
-# The least fraction that is good: of the bound, of the resident run, ...
+# The least fraction that is good: of the bound, of the resident run's tokens/s.
 GOAL_BOUND, GOAL_BOUND_TIERS, GOAL_RESIDENT = 0.9, 0.8, 0.9
 GOAL_PREDICTED = 0.9  # 1 less the median distance of predicted from measured step times
 GIB = 1 << 30
@@ -220,6 +220,11 @@ def drive_need_s(have, need, in_memory, steps):
     return have.drive_s(max(0, need - in_memory) * (1 + 2 * steps))
 
 
+def load_s(runner, model):
+    """As fast as the last run loaded that had its weights the same way; 0: there was none."""
+    return runner.kept['load_s_per_parameter'].get(model.weights, 0) * model.parameters
+
+
 def three_tiers(runner, small_card):
     """A 13B model that needs HBM, DRAM and NVMe at once, 32k tokens a step."""
     shape, seq, tokens = ('small', SMOKE_SEQ, 32) if runner.smoke else ('13b', SEQ, 32768)
@@ -233,8 +238,8 @@ def three_tiers(runner, small_card):
     if small_card:
         most['hbm'] = min(most['hbm'], SMALL_CARD)
         name += f', --hbm {gib(most["hbm"])}'
-    if training.no_time(runner, name, drive_need_s(have, need, most['dram'], TIER_STEPS),
-                        'the drive alone takes'):
+    least_s = load_s(runner, model) + drive_need_s(have, need, most['dram'], TIER_STEPS)
+    if training.no_time(runner, name, least_s, 'loading and the drive take'):
         return
     budgets = [word for tier in most for word in (f'--{tier}', str(most[tier]))]
     run = training.train(runner, model, tokens, TIER_STEPS,
@@ -283,11 +288,6 @@ def known_shapes(runner):
     names = ('405b', 'small', 'tiny') if runner.smoke else (
         name for name in llama.SHAPES if name.endswith('b'))
     return sorted(names, reverse=True, key=lambda name: llama.parameters(llama.config_of(name, 1)))
-
-
-def load_s(runner, model):
-    """As fast as the last run loaded that had its weights the same way; 0: there was none."""
-    return runner.kept['load_s_per_parameter'].get(model.weights, 0) * model.parameters
 
 
 def largest(runner):

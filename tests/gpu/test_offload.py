@@ -269,7 +269,7 @@ class Figures(unittest.TestCase):
         offload.three_tiers(given, False)
         # 182.1 GiB less 90 of DRAM, written once, then three times read and written, at 1 GB/s
         self.assertEqual([result for _, result in given.tests()], ['skipped'])
-        self.assertIn('the drive alone takes 693 s', given.part['tests'][0]['why'])
+        self.assertIn('loading and the drive take 693 s', given.part['tests'][0]['why'])
 
     def test_what_the_plan_refuses_makes_way_for_a_smaller_one(self):
         given = Given(self, {**ROOMY, 'nvme': 9000}, REFUSED, log([1, 1, 1], 1, 1), drive=1e10)

@@ -148,7 +148,7 @@ def read_log(path):
 
 def train(runner, model, batch_tokens, steps, more=()):
     tokens, log = (os.path.join(model.folder, name) for name in ('tokens.bin', 'log.jsonl'))
-    if model.tokens < (steps + 1) * batch_tokens + 1:
+    if model.tokens != (steps + 1) * batch_tokens + 1:  # the order of sequences follows from it
         model.tokens = (steps + 1) * batch_tokens + 1
         llama.write_tokens(tokens, model.config['vocab_size'], model.tokens)
     if os.path.exists(log):
