@@ -111,14 +111,18 @@ def write_weights(path, config, deadline):
                 file.write(block[:size - start] if size - start < len(block) else block)
 
 
+def write_config(folder, config):
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, 'config.json'), 'w', encoding='ascii') as file:
+        json.dump(config, file)
+
+
 def write_model(folder, shape, positions, deadline, spare_bytes=4 << 30):
     """Writes a model to train. How its weights came about: 'file', or 'random' (--init random),
     where the disk has no room for them beside what is to be spared: to make billions of normal
     numbers takes minutes."""
     config = config_of(shape, positions)
-    os.makedirs(folder)
-    with open(os.path.join(folder, 'config.json'), 'w', encoding='ascii') as file:
-        json.dump(config, file)
+    write_config(folder, config)
     if shutil.disk_usage(folder).free < 2 * parameters(config) + spare_bytes:
         return config, 'random'
     write_weights(os.path.join(folder, 'model.safetensors'), config, deadline)

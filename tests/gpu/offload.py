@@ -2,7 +2,7 @@
 """The parts about models that do not stay in a GPU's memory: the same bytes, how fast, how large.
 
 Every figure comes from the lines of `train --log`. Sizes follow from what `doctor --json` says is
-free; the plan of `train` has the last word on what fits, before anything is taken.
+free and `plan --json` says fits; `train` has the last word, before anything is taken.
 """
 import hashlib
 import os
@@ -140,7 +140,7 @@ def tell_host_memory(runner, name, run, parameters, goal):
     peak, most = run.peak('dram'), UPDATED_BYTES * parameters + HOST_SPARE_BYTES
     runner.figure(f'{name}: host memory', peak, 'B', most, '12 B per parameter and 2 GiB',
                   fraction=most / peak, goal=goal,
-                  note=f'{peak / parameters:.2f} B per parameter; the fraction is of this value'
+                  note=f'{peak / parameters:.2f} B per parameter; the fraction: ceiling over value'
                   + ('' if goal else '; weights and states are there twice'))
 
 
@@ -256,31 +256,6 @@ def three_tiers(runner, small_card):
 # ---- the largest ---------------------------------------------------------------------------------
 
 LARGEST_TOKENS = 8192
-UNIT_BYTES = 8  # of the largest unit's parameters: weights twice in bf16, gradients in f32
-TOKEN_BYTES = 16  # for each of a token's numbers between units: what passes on, and its gradient
-
-
-def unit_parameters(config):
-    """Of the largest unit: a layer, or the table of the embedding."""
-    layer = sum(llama.count(dims) for name, dims in llama.tensors(config)
-                if name.startswith('model.layers.0.'))
-    return max(layer, config['vocab_size'] * config['hidden_size'])
-
-
-def lacks(have, config, tokens):
-    """Why a model can not be trained here, by arithmetic; None where the plan is to be asked."""
-    need, hbm = home_bytes(config, tokens, False), have.budget('hbm')
-    if need + BUFFERS['hbm'] <= hbm:
-        return None
-    at_once = (UNIT_BYTES * unit_parameters(config)
-               + TOKEN_BYTES * tokens * config['hidden_size'])
-    if at_once > hbm:
-        return f'computing needs {gib(at_once)} of HBM, it may have {gib(hbm)}'
-    homes = have.budget('dram') + have.budget('nvme')
-    if need + BUFFERS['dram'] > homes:
-        return (f'{gib(need)} need a home beside {gib(BUFFERS["dram"])} of buffers, DRAM and disk '
-                f'may give {gib(homes)}')
-    return None
 
 
 def known_shapes(runner):
@@ -290,26 +265,35 @@ def known_shapes(runner):
     return sorted(names, reverse=True, key=lambda name: llama.parameters(llama.config_of(name, 1)))
 
 
+def planned(runner, shape, seq, tokens):
+    """The bytes that a model has on drives and the seconds that it takes at least, its weights
+    written and read among them; None where it does not fit, or has no time, which is told."""
+    plan = training.plan(runner, shape, seq, tokens, NO_CLIP)
+    if not plan['fits']:
+        runner.test(shape, 'skipped', 0, plan['why'])
+        return None
+    on_drives, have = plan['memory']['total']['nvme'], training.room(runner)
+    steps_s = max(TIER_STEPS * (plan['predicted_step_s'] or 0),
+                  drive_need_s(have, on_drives, 0, TIER_STEPS))
+    weights_s = have.drive_s(2 * 2 * plan['parameters'])
+    if training.no_time(runner, shape, weights_s + steps_s, 'the plan takes'):
+        return None
+    return on_drives, steps_s
+
+
 def largest(runner):
-    """The largest known shape that this machine trains, without clipping: found by arithmetic, then
+    """The largest known shape that this machine trains, without clipping: found by the plan, then
     run."""
     seq, tokens = (SMOKE_SEQ, 32) if runner.smoke else (SEQ, LARGEST_TOKENS)
     training.drop_model(runner)
-    have = training.room(runner)
     for shape in known_shapes(runner):
-        config = llama.config_of(shape, seq)
-        why = lacks(have, config, tokens)
-        if why:
-            runner.test(shape, 'skipped', 0, why)
+        told = planned(runner, shape, seq, tokens)
+        if not told:
             continue
-        need, in_memory = home_bytes(config, tokens, False), have.budget('dram')
-        drive_s = drive_need_s(have, need, in_memory, TIER_STEPS)
-        written_s = have.drive_s(2 * 2 * llama.parameters(config))  # weights written, then read
-        if training.no_time(runner, shape, written_s + drive_s, 'the drive alone takes'):
-            continue
-        model = training.make_model(runner, shape, seq, max(0, need - in_memory) + 4 * GIB)
-        if training.no_time(runner, shape, load_s(runner, model) + drive_s,
-                            'loading and the drive take'):
+        on_drives, steps_s = told
+        model = training.make_model(runner, shape, seq, int(on_drives / 0.9) + 4 * GIB)
+        if training.no_time(runner, shape, load_s(runner, model) + steps_s,
+                            'loading and the plan take'):
             continue
         run = training.train(runner, model, tokens, TIER_STEPS, NO_CLIP)
         if training.usable(runner, shape, run):

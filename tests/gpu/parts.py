@@ -223,10 +223,8 @@ def train(runner, shape):
 def peer(runner, shape):
     name, seq, batch, steps = shape_of(runner, shape)
     folder = os.path.join(runner.scratch, f'peer-{name}')
-    os.makedirs(folder, exist_ok=True)
     config = llama.config_of(name, seq)
-    with open(os.path.join(folder, 'config.json'), 'w', encoding='ascii') as file:
-        json.dump(config, file)
+    llama.write_config(folder, config)
     # torch may be of a Python of its own
     python = os.environ.get('HOISTWAY_TORCH_PYTHON') or sys.executable
     done = runner.command([python, os.path.join(place.HERE, 'peer_torch.py'),

@@ -101,6 +101,19 @@ def drop_model(runner):
     runner.model = None
 
 
+def plan(runner, shape, seq, batch_tokens, more):
+    """What `plan --json` tells of a run of train() that is not begun: whether it fits, and how."""
+    folder = os.path.join(runner.scratch, 'plan-' + shape)
+    llama.write_config(folder, llama.config_of(shape, seq))
+    done = runner.command(
+        [need(place.program('hoistway'), 'hoistway'), 'plan', '--model', folder, '--durability',
+         'none', '--store', os.path.join(folder, 'store'), '--seq-len', str(seq), '--batch-tokens',
+         str(batch_tokens), '--device', runner.device, '--precision', 'bf16', '--json', *more])
+    if done.code not in (0, 3):
+        raise Failed(done.why())
+    return json_lines(done.out)[-1]
+
+
 # ---- runs ----------------------------------------------------------------------------------------
 
 class Run:
