@@ -8,16 +8,20 @@ import shutil
 import struct
 import time
 
-SHAPES = {  # as in the configurations of Llama 3.2
-    '1b': {'hidden_size': 2048, 'intermediate_size': 8192, 'num_hidden_layers': 16,
-           'num_attention_heads': 32, 'num_key_value_heads': 8, 'head_dim': 64,
-           'vocab_size': 128256},
-    '3b': {'hidden_size': 3072, 'intermediate_size': 8192, 'num_hidden_layers': 28,
-           'num_attention_heads': 24, 'num_key_value_heads': 8, 'head_dim': 128,
-           'vocab_size': 128256},
-    'tiny': {'hidden_size': 32, 'intermediate_size': 48, 'num_hidden_layers': 2,
-             'num_attention_heads': 2, 'num_key_value_heads': 1, 'head_dim': 16,
-             'vocab_size': 256},
+KEYS = ('hidden_size', 'intermediate_size', 'num_hidden_layers', 'num_attention_heads',
+        'num_key_value_heads', 'head_dim', 'vocab_size', 'tie_word_embeddings')
+SHAPES = {  # those of engine/plan/shapes.c in lower case, and two to try scripts with
+    '1b': (2048, 8192, 16, 32, 8, 64, 128256, True),
+    '3b': (3072, 8192, 28, 24, 8, 128, 128256, True),
+    '7b': (4096, 11008, 32, 32, 32, 128, 32000, False),
+    '8b': (4096, 14336, 32, 32, 8, 128, 128256, False),
+    '13b': (5120, 13824, 40, 40, 40, 128, 32000, False),
+    '33b': (6656, 17920, 60, 52, 52, 128, 32000, False),
+    '65b': (8192, 22016, 80, 64, 64, 128, 32000, False),
+    '70b': (8192, 28672, 80, 64, 8, 128, 128256, False),
+    '405b': (16384, 53248, 126, 128, 8, 128, 128256, False),
+    'tiny': (32, 48, 2, 2, 1, 16, 256, True),
+    'small': (64, 96, 4, 2, 2, 32, 512, False),
 }
 BLOCK_BYTES = 1 << 24
 
@@ -25,11 +29,11 @@ BLOCK_BYTES = 1 << 24
 def config_of(shape, positions):
     return {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_act': 'silu',
             'max_position_embeddings': positions, 'rms_norm_eps': 1e-5, 'rope_theta': 500000.0,
-            'tie_word_embeddings': True, 'torch_dtype': 'bfloat16', **SHAPES[shape]}
+            'torch_dtype': 'bfloat16', **dict(zip(KEYS, SHAPES[shape]))}
 
 
 def tensors(config):
-    """(name, dims) of every stored tensor; the embedding is also the head."""
+    """(name, dims) of every stored tensor; where it is tied, the embedding is also the head."""
     hidden, inner = config['hidden_size'], config['intermediate_size']
     queries = config['num_attention_heads'] * config['head_dim']
     keys = config['num_key_value_heads'] * config['head_dim']
@@ -46,6 +50,8 @@ def tensors(config):
         yield prefix + 'mlp.up_proj.weight', (inner, hidden)
         yield prefix + 'mlp.down_proj.weight', (hidden, inner)
     yield 'model.norm.weight', (hidden,)
+    if not config['tie_word_embeddings']:
+        yield 'lm_head.weight', (config['vocab_size'], hidden)
 
 
 def count(dims):
@@ -60,12 +66,13 @@ def parameters(config):
 
 
 def step_flops_per_token(config, seq):
-    """6 FLOPs per parameter (each takes part in one product: the embedding as the head), and of
-    attention what the causal mask leaves; what is computed again for the backward is not counted.
-    """
+    """6 FLOPs per parameter that takes part in a product (the embedding as the head, where it is
+    tied), and of attention what the causal mask leaves; what is computed again for the backward is
+    not counted."""
     attention = (6 * config['num_hidden_layers'] * config['num_attention_heads']
                  * config['head_dim'] * (seq + 1))
-    return 6 * parameters(config) + attention
+    looked_up = 0 if config['tie_word_embeddings'] else config['vocab_size'] * config['hidden_size']
+    return 6 * (parameters(config) - looked_up) + attention
 
 
 def random_block():
@@ -104,14 +111,19 @@ def write_weights(path, config, deadline):
                 file.write(block[:size - start] if size - start < len(block) else block)
 
 
-def write_model(folder, shape, positions, deadline):
-    """Writes a model to train. How its weights came about: 'file', or 'random' (--init random),
-    where the disk has no room for them: to make billions of normal numbers takes minutes."""
-    config = config_of(shape, positions)
-    os.makedirs(folder)
+def write_config(folder, config):
+    os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, 'config.json'), 'w', encoding='ascii') as file:
         json.dump(config, file)
-    if shutil.disk_usage(folder).free < 2 * parameters(config) + (4 << 30):
+
+
+def write_model(folder, shape, positions, deadline, spare_bytes=4 << 30):
+    """Writes a model to train. How its weights came about: 'file', or 'random' (--init random),
+    where the disk has no room for them beside what is to be spared: to make billions of normal
+    numbers takes minutes."""
+    config = config_of(shape, positions)
+    write_config(folder, config)
+    if shutil.disk_usage(folder).free < 2 * parameters(config) + spare_bytes:
         return config, 'random'
     write_weights(os.path.join(folder, 'model.safetensors'), config, deadline)
     return config, 'file'

@@ -10,6 +10,8 @@ import sys
 import llama
 import machine
 import place
+import training
+from training import Failed, Skipped, json_lines, need
 
 # The least fraction of a ceiling that is good; what is not here is told without a goal.
 GOALS = {'both at once': 0.95, 'memory': 0.85, 'gemm': 0.95, 'own attention over cuDNN': 0.5,
@@ -23,24 +25,6 @@ MEMCHECK = (('memcheck', 'elementwise'), ('memcheck', 'rmsnorm'), ('racecheck', 
             ('memcheck', 'attention'), ('racecheck', 'attention'))
 SANITIZERS = ('/usr/local/cuda/bin/compute-sanitizer',
               '/usr/local/cuda/compute-sanitizer/compute-sanitizer')
-
-
-class Skipped(Exception):
-    """A part that can not run here, with the reason."""
-
-
-class Failed(Exception):
-    """A part whose command failed, with what it said."""
-
-
-def json_lines(text):
-    return [json.loads(line) for line in text.split('\n') if line.startswith('{')]
-
-
-def need(path, what):
-    if not path:
-        raise Skipped(f'this build has no {what}')
-    return path
 
 
 def run_json(runner, arguments, settings=None):
@@ -152,7 +136,7 @@ def smoke_flag(runner):
 def tell_rows(runner, rows, prefix='', goal=None):
     for row in rows:
         if row['unit'] == 'FLOP/s' and row['value'] and row.get('group') != 'attention':
-            runner.best_product = max(runner.best_product or 0, row['value'])
+            runner.kept['best_product'] = max(runner.kept['best_product'] or 0, row['value'])
         note = row.get('note')
         if row.get('fraction_of_any'):
             note = (f"pairs: {100 * row['fraction_least']:.1f} to "
@@ -207,17 +191,6 @@ def shape_of(runner, shape):
     return ('tiny', 16, 4, 2) if runner.smoke else (shape, 2048, 8, 6)
 
 
-def model_of(runner, shape):
-    """A model's folder and its tokens, made once for hoistway and its peer."""
-    shape, seq, batch, steps = shape_of(runner, shape)
-    folder = os.path.join(runner.scratch, 'model-' + shape)
-    shutil.rmtree(folder, ignore_errors=True)
-    config, weights = llama.write_model(folder, shape, seq, runner.deadline)
-    tokens = os.path.join(folder, 'tokens.bin')
-    llama.write_tokens(tokens, config['vocab_size'], (steps + 3) * seq * batch + 1)
-    return folder, tokens, config, weights
-
-
 def tell_training(runner, name, tokens_per_s, config, seq, note):
     flops = llama.step_flops_per_token(config, seq) * tokens_per_s[0]
     model = runner.report['machine']['nvidia-smi'].get('name')
@@ -225,46 +198,33 @@ def tell_training(runner, name, tokens_per_s, config, seq, note):
     runner.figure(f'{name} tokens', tokens_per_s[0], 'tokens/s', least=tokens_per_s[1],
                   most=tokens_per_s[2], note=note)
     runner.figure(f'{name} FLOP use, of the best product in this run', flops, 'FLOP/s',
-                  runner.best_product, 'the best product in this run',
-                  note=None if runner.best_product else 'no product was measured in this run')
+                  runner.kept['best_product'], 'the best product in this run',
+                  note=None if runner.kept['best_product']
+                  else 'no product was measured in this run')
     runner.figure(f'{name} FLOP use, of the card by its data sheet', flops, 'FLOP/s', nominal,
                   model, note=None if nominal else f'no nominal rate is known of {model}')
 
 
 def train(runner, shape):
     name, seq, batch, steps = shape_of(runner, shape)
-    folder, tokens, config, weights = model_of(runner, shape)
-    log = os.path.join(folder, 'log.jsonl')
-    settings = ['--init', 'random'] if weights == 'random' else []
-    done = runner.command(
-        [need(place.program('hoistway'), 'hoistway'), 'train', '--model', folder, '--data', tokens,
-         '--token-dtype', 'u32', '--durability', 'none',
-         '--store', os.path.join(folder, 'store'), '--steps',
-         str(steps + 2), '--seq-len', str(seq), '--batch-tokens', str(seq * batch), '--device',
-         runner.device, '--precision', 'bf16', '--lr', '1e-5', '--log', log, *settings])
-    if os.path.exists(os.path.join(folder, 'model.safetensors')):
-        os.remove(os.path.join(folder, 'model.safetensors'))  # gigabytes, not needed any more
-    if done.code:
-        raise Failed(done.why())
-    with open(log, encoding='ascii') as file:
-        lines = [line for line in map(json.loads, file) if line['kind'] == 'step']
-    rates = sorted(line['tok_s'] for line in lines[2:])
-    runner.tokens_per_s[shape] = statistics.median(rates)
-    hbm = max(line['peak']['hbm'] for line in lines)
-    note = (f'{llama.parameters(config) / 1e9:.3f} B parameters, {batch} x {seq} tokens a step, '
-            f'HBM at most {hbm / 2**30:.1f} GiB, weights from {weights}, loss '
-            f'{lines[0]["loss"]:.4f} to {lines[-1]["loss"]:.4f}')
-    tell_training(runner, f'Llama {name}', (statistics.median(rates), rates[0], rates[-1]), config,
-                  seq, note)
+    model = training.make_model(runner, name, seq)
+    run = training.train(runner, model, seq * batch, steps + 2)
+    if run.done.code:
+        raise Failed(run.done.why())
+    rates = sorted(line['tok_s'] for line in run.steps[2:])
+    runner.kept['tokens_per_s'][shape] = statistics.median(rates)
+    note = (f'{model.parameters / 1e9:.3f} B parameters, {batch} x {seq} tokens a step, HBM at '
+            f'most {training.gib(run.peak("hbm"))}, weights from {model.weights}, loss '
+            f'{run.steps[0]["loss"]:.4f} to {run.steps[-1]["loss"]:.4f}')
+    tell_training(runner, f'Llama {name}', (statistics.median(rates), rates[0], rates[-1]),
+                  model.config, seq, note)
 
 
 def peer(runner, shape):
     name, seq, batch, steps = shape_of(runner, shape)
     folder = os.path.join(runner.scratch, f'peer-{name}')
-    os.makedirs(folder, exist_ok=True)
     config = llama.config_of(name, seq)
-    with open(os.path.join(folder, 'config.json'), 'w', encoding='ascii') as file:
-        json.dump(config, file)
+    llama.write_config(folder, config)
     # torch may be of a Python of its own
     python = os.environ.get('HOISTWAY_TORCH_PYTHON') or sys.executable
     done = runner.command([python, os.path.join(place.HERE, 'peer_torch.py'),
@@ -277,7 +237,7 @@ def peer(runner, shape):
     told = json_lines(done.out)[-1]
     tell_training(runner, f'PyTorch {told["torch"]}, Llama {name}',
                   (told['tokens_per_s'], told['least'], told['most']), config, seq, told['note'])
-    ours = runner.tokens_per_s.get(shape)
+    ours = runner.kept['tokens_per_s'].get(shape)
     if ours:
         ratio = ours / told['tokens_per_s']
         runner.figure(f'hoistway over PyTorch, Llama {name}', ratio, '', fraction=ratio,

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that needs a GPU, in one run of less than eight minutes, and one report of it.
+"""Everything that needs a GPU, in calls of less than eight minutes, and one report of it.
 
-    report.py [PART...] [--out FOLDER] [--device cuda:0] [--smoke] [--seconds 470]
+    report.py [PART...] [--continue] [--out FOLDER] [--device cuda:0] [--smoke] [--seconds 470]
 
-Parts: doctor suite kernels gemm attention train peer memcheck; without any, all of them. Each has
-its own limit of time, and one that fails does not stop the others. The report, report.json and
-report.md in FOLDER, is written anew after each part: machine, driver, commit, commands, every test
-and every figure. --smoke: tiny shapes, once each, for a device that is interpreted; such figures
-measure nothing.
+Parts: doctor suite kernels gemm attention train peer memcheck offload three-tiers largest; a word
+stands for all parts that begin with it; without any, all of them. Each has its own limit of time,
+and one that fails does not stop the others. The report, report.json and report.md in FOLDER, is
+written anew after each part: machine, driver, commit, commands, every test and every figure.
+--continue goes on with the report that is there, of the same commit and machine: without PART with
+what had no time, else with these parts anew. --smoke: tiny shapes, once each, for a device that is
+interpreted; such figures measure nothing.
 
 Exit 0: nothing failed (a figure short of its goal is told, not failed; so is a part that can not
 run here, for want of torch or of a tool); 1: something failed, or the suite did not run; 2: wrong
@@ -21,10 +23,13 @@ import re
 import sys
 import tempfile
 import time
+from functools import partial
 
 import machine
+import offload
 import parts
 import place
+import training
 from runner import Runner
 
 PARTS = {  # name -> (function, seconds at most)
@@ -38,28 +43,72 @@ PARTS = {  # name -> (function, seconds at most)
     'train-3b': (parts.train_3b, 75),
     'peer-3b': (parts.peer_3b, 90),
     'memcheck': (parts.memcheck, 90),
+    **{f'offload-bytes-{which}': (partial(offload.offload_bytes, which=which), 440)
+       for which in offload.BYTES},
+    **{f'offload-{shape}-{batch}-{mode}': (partial(offload.offload, shape=shape, batch=batch,
+                                                   mode=mode), 300)
+       for shape in ('3b', '8b') for batch in offload.BATCHES for mode in offload.MODES},
+    'three-tiers': (partial(offload.three_tiers, small_card=False), 460),
+    'three-tiers-24g': (partial(offload.three_tiers, small_card=True), 460),
+    'largest': (offload.largest, 460),
 }
+AT_THE_END = 'predictions'  # of all runs of the report; takes no time
 LEAST_S = 5  # with less than that left, a part is not begun
+# A part that may take longer is begun where this share of its limit is left: cut short, it would
+# take the weights from the disk once more for little.
+LONG_S, LONG_SHARE = 120, 0.5
 
 
 def chosen(wishes):
     """The parts that a word stands for: its own name, or what comes before a dash."""
     names = []
-    for wish in wishes or PARTS:
-        found = [name for name in PARTS if wish in (name, name.split('-')[0])]
+    for wish in wishes:
+        found = [name for name in PARTS if name == wish or name.startswith(wish + '-')]
         if not found:
-            groups = dict.fromkeys(name.split('-')[0] for name in PARTS)
-            message = f"gpu: unknown part '{wish}'; known: {' '.join(groups)}"
+            message = f"gpu: unknown part '{wish}'; known: {' '.join(PARTS)}"
             print(message, file=sys.stderr)
             sys.exit(2)
         names += found
     return [name for name in PARTS if name in names]
 
 
+def begun(arguments):
+    """A report without parts, or, with --continue, the one that is there of this commit and
+    machine."""
+    report = {
+        'command': ' '.join(['./run gpu', *sys.argv[1:]]), 'commit': place.commit(),
+        'begun': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime()), 'smoke': arguments.smoke,
+        'machine': machine.describe(), 'doctor': [], 'parts': [], 'seconds': 0.0,
+        'kept': {'best_product': None, 'tokens_per_s': {}, 'resident': {}, 'predicted': {},
+                 'digests': {}, 'load_s_per_parameter': {}},
+    }
+    path = os.path.join(arguments.out, 'report.json')
+    if not arguments.go_on or not os.path.exists(path):
+        return report
+    with open(path, encoding='utf-8') as file:
+        earlier = json.load(file)
+    other = [key for key in ('commit', 'smoke') if earlier[key] != report[key]]
+    other += [key for key, value in report['machine'].items()
+              if machine.lasting(earlier['machine'][key]) != machine.lasting(value)]
+    if other:
+        print(f"gpu: {path} is not gone on from, it is of another {', '.join(other)}",
+              file=sys.stderr)
+        return report
+    if report['command'] not in earlier['command']:
+        earlier['command'] += '; ' + report['command']
+    return earlier
+
+
+def lacking(report):
+    """Names of the parts that a report does not have, or had too little time for."""
+    done = {part['name'] for part in report['parts'] if not part['short_of_time']}
+    return [name for name in PARTS if name not in done]
+
+
 def value_text(value, unit):
     if value is None:
         return '–'
-    if unit in ('B/s', 'FLOP/s'):
+    if unit in ('B', 'B/s', 'FLOP/s'):
         scale, letter = next(((s, n) for s, n in ((1e12, 'T'), (1e9, 'G'), (1e6, 'M'))
                               if value >= s), (1, ''))
         return f'{value / scale:.4g} {letter}{unit}'
@@ -135,22 +184,35 @@ def write(report, folder):
         os.replace(path + '.new', path)
 
 
-def run_part(runner, name, left_s):
+def run_part(runner, name, left_s, whole_s):
+    """whole_s: what a call has; a part that may take longer than that is begun all the same."""
     function, limit_s = PARTS[name]
+    least_s = LEAST_S if limit_s <= LONG_S else LONG_SHARE * min(limit_s, whole_s)
+    if left_s < max(LEAST_S, least_s):
+        runner.begin(name, 0)
+        return runner.end(result='skipped', why='no time was left', short_of_time=True)
     part = runner.begin(name, min(limit_s, left_s))
     try:
         function(runner)
-    except parts.Skipped as skipped:
+    except training.Skipped as skipped:
         part.update(result='skipped', why=str(skipped))
     except Exception as error:  # a part that breaks must not take the others with it
         part.update(result='failed', why=f'{type(error).__name__}: {error}')
+    part['short_of_time'] &= left_s < limit_s  # with all its time it would be so again
     return runner.end()
 
 
-def main():
+def put(report, part):
+    """In the order of PARTS; in the place of an earlier one."""
+    known = {**{p['name']: p for p in report['parts']}, part['name']: part}
+    report['parts'] = [known[name] for name in (*PARTS, AT_THE_END) if name in known]
+
+
+def parse_arguments():
     parser = argparse.ArgumentParser(usage=__doc__)
     default = 'gpu-report' if place.IN_BUNDLE else 'build/gpu-report'
     parser.add_argument('parts', nargs='*')
+    parser.add_argument('--continue', action='store_true', dest='go_on')
     parser.add_argument('--out', default=os.path.join(place.ROOT, default))
     parser.add_argument('--device', default='cuda:0')
     parser.add_argument('--smoke', action='store_true')
@@ -158,33 +220,43 @@ def main():
     arguments = parser.parse_args()
     if not re.fullmatch('cuda(:[0-9]+)?', arguments.device):
         print(f'gpu: --device takes cuda or cuda:INDEX (got {arguments.device!r})', file=sys.stderr)
-        return 2
-    names, begin = chosen(arguments.parts), time.monotonic()
-    report = {
-        'command': ' '.join(['./run gpu', *sys.argv[1:]]), 'commit': place.commit(),
-        'begun': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime()), 'smoke': arguments.smoke,
-        'machine': machine.describe(), 'doctor': [], 'parts': [], 'seconds': 0.0,
-    }
+        sys.exit(2)
+    chosen(arguments.parts)
+    return arguments
+
+
+def main():
+    arguments, begin = parse_arguments(), time.monotonic()
+    report = begun(arguments)
+    earlier_s = report['seconds']
     with tempfile.TemporaryDirectory(prefix='hoistway-gpu-') as scratch:
         runner = Runner(arguments, scratch, report)
         absent = parts.why_absent(runner)
         if absent:
             print(f'gpu: {arguments.device} can not be used: {absent}', file=sys.stderr)
             return 1 if absent.startswith('exit -') else 77  # ended by a signal: not just absent
-        for name in names:
+        for name in chosen(arguments.parts) if arguments.parts else lacking(report):
             left_s = arguments.seconds - (time.monotonic() - begin)
             print(f'==> {name}', flush=True)
-            if left_s < LEAST_S:
-                runner.begin(name, 0)
-                part = runner.end(result='skipped', why='no time was left')
-            else:
-                part = run_part(runner, name, left_s)
-            report['parts'].append(part)
-            report['seconds'] = time.monotonic() - begin
+            part = run_part(runner, name, left_s, arguments.seconds)
+            put(report, part)
+            report['seconds'] = earlier_s + time.monotonic() - begin
             write(report, arguments.out)
             print(f"    {part['result']} in {part['seconds']:.1f} s"
                   + (f": {part['why']}" if part['why'] else ''), flush=True)
-    print(f"{report['verdict']}\n{os.path.join(arguments.out, 'report.md')}")
+        if report['kept']['predicted']:
+            runner.begin(AT_THE_END, 0)
+            offload.predictions(runner)
+            put(report, runner.end())
+            write(report, arguments.out)
+    return tell_end(report, arguments)
+
+
+def tell_end(report, arguments):
+    print(f"{verdict(report)}\n{os.path.join(arguments.out, 'report.md')}")
+    left = lacking(report)
+    if left and not arguments.parts:
+        print(f"left for ./run gpu --continue: {' '.join(left)}")
     results = {part['name']: part['result'] for part in report['parts']}
     return 1 if 'failed' in results.values() or results.get('suite') == 'skipped' else 0
 

@@ -31,12 +31,13 @@ class Runner:
         self.device, self.smoke, self.out = arguments.device, arguments.smoke, arguments.out
         self.scratch, self.report = scratch, report
         self.part = None
-        self.best_product = None  # FLOP/s: the best product seen in this run
-        self.tokens_per_s = {}    # of hoistway, by shape
+        self.room = None   # what training.room was told
+        self.model = None  # the one that training.make_model made last
+        self.kept = report['kept']  # what a part tells later ones, also those of a later call
 
     def begin(self, name, limit_s):
         self.part = {'name': name, 'result': 'ran', 'why': '', 'seconds': 0.0, 'commands': [],
-                     'tests': [], 'figures': []}
+                     'tests': [], 'figures': [], 'short_of_time': False}
         self.started, self.deadline = time.monotonic(), time.monotonic() + limit_s
         return self.part
 

@@ -57,6 +57,22 @@ void doctor_report(struct doctor *d, const char *name, enum status status, const
     va_end(args);
 }
 
+void doctor_keep_room(struct doctor *d, const char *of, enum hst_tier tier, uint64_t total_bytes,
+                      uint64_t free_bytes)
+{
+    if (d->room_count == DOCTOR_MAX_ROOMS)
+        return;
+    struct doctor_room *room = &d->rooms[d->room_count++];
+    *room =
+        (struct doctor_room){.tier = tier, .total_bytes = total_bytes, .free_bytes = free_bytes};
+    snprintf(room->of, sizeof room->of, "%s", of);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* ---- checks ---- */
 
 static void check_cores(struct doctor *d)
@@ -112,6 +128,8 @@ static void check_memory(struct doctor *d)
     struct system_memory memory;
     char physical[TEXT_BYTES], available[TEXT_BYTES], limit[TEXT_BYTES];
     system_memory(&memory);
+    doctor_keep_room(d, "host", HST_TIER_DRAM, least(memory.physical, memory.cgroup),
+                     least(memory.available, memory.cgroup_left));
     doctor_report(d, "memory", memory.available < UINT64_C(256) << 20 ? STATUS_WARN : STATUS_OK,
                   memory.available < UINT64_C(256) << 20 ? "end other programs" : NULL,
                   "%s, %s available", text_size(memory.physical, physical),
@@ -163,6 +181,8 @@ static void check_store(struct doctor *d)
     if (statvfs(d->store, &fs) == 0 || statvfs(dirname(parent), &fs) == 0) {
         uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
         bool scarce = available < UINT64_C(1) << 30;
+        doctor_keep_room(d, d->store, HST_TIER_NVME, (uint64_t)fs.f_blocks * fs.f_frsize,
+                         available);
         doctor_report(d, "disk", scarce ? STATUS_WARN : STATUS_OK,
                       scarce ? "free some space, or --store DIR on another drive" : NULL, "%s free",
                       text_size(available, size));
@@ -219,6 +239,20 @@ static void put_rates(struct json_writer *json, const struct doctor *d)
     json_put_end(json);
 }
 
+static void put_rooms(struct json_writer *json, const struct doctor *d)
+{
+    json_put_array(json, "room");
+    for (size_t i = 0; i < d->room_count; i++) {
+        json_put_object(json, NULL);
+        json_put_text(json, "tier", hst_tier_name(d->rooms[i].tier));
+        json_put_text(json, "of", d->rooms[i].of);
+        json_put_whole(json, "total_bytes", d->rooms[i].total_bytes);
+        json_put_whole(json, "free_bytes", d->rooms[i].free_bytes);
+        json_put_end(json);
+    }
+    json_put_end(json);
+}
+
 static void print_json(const struct doctor *d, const char *verdict)
 {
     struct json_writer json = {.out = stdout};
@@ -235,6 +269,7 @@ static void print_json(const struct doctor *d, const char *verdict)
     }
     json_put_end(&json);
     put_rates(&json, d);
+    put_rooms(&json, d);
     json_put_bool(&json, "ready", !failed(d));
     json_put_text(&json, "verdict", verdict);
     json_put_end(&json);

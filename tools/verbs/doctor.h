@@ -2,6 +2,7 @@
 #ifndef HOISTWAY_TOOLS_DOCTOR_H
 #define HOISTWAY_TOOLS_DOCTOR_H
 /* What the checks of `hoistway doctor` report to. */
+#include <hoistway/hoistway.h>
 #include <hoistway/machine.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,12 +19,20 @@ struct doctor_check {
 #define DOCTOR_MAX_CHECKS 64u
 #define DOCTOR_MAX_GPUS   8u /* five rows each */
 #define DOCTOR_MAX_RATES  40u
+#define DOCTOR_MAX_ROOMS  (DOCTOR_MAX_GPUS + 2)
 
 /* A measured rate and what it is of: "host", "cuda:0", a directory. */
 struct doctor_rate {
     char of[128];
     enum hst_rate rate;
     struct hst_figure figure;
+};
+
+/* Memory of the host or of a GPU, or a directory's disk: what a run could have of it. */
+struct doctor_room {
+    char of[128]; /* as doctor_rate's */
+    enum hst_tier tier;
+    uint64_t total_bytes, free_bytes;
 };
 
 struct doctor {
@@ -36,10 +45,16 @@ struct doctor {
     struct hst_topology machine; /* zeroed where it can not be told */
     struct doctor_rate rates[DOCTOR_MAX_RATES];
     size_t rate_count;
+    struct doctor_room rooms[DOCTOR_MAX_ROOMS];
+    size_t room_count;
 };
 
 void doctor_report(struct doctor *d, const char *name, enum status status, const char *fix,
                    const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/** For --json: scripts choose sizes by it. */
+void doctor_keep_room(struct doctor *d, const char *of, enum hst_tier tier, uint64_t total_bytes,
+                      uint64_t free_bytes);
 
 /** doctor_rates.c: memory, optimizer, products, the drive of the store. */
 void doctor_check_rates(struct doctor *d);

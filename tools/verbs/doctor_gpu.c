@@ -134,13 +134,14 @@ static void check_gpu(struct doctor *d, unsigned index, struct hst_dev *dev)
     const struct hst_probe probe = {.size = sizeof probe, .parts = HST_PROBE_COPIES, .dev = dev};
     hst_dev_info(dev, &info); /* free memory, before any of it is taken */
     report_card(d, index, &info);
+    snprintf(name, sizeof name, "cuda:%u", index);
+    doctor_keep_room(d, name, HST_TIER_HBM, info.memory_total_bytes, info.memory_free_bytes);
     bool measured =
         hst_dev_budget(dev, COPY_BUDGET, COPY_BUDGET) == 0 && hst_probe(&probe, &rates) == 0;
     hst_dev_info(dev, &info);
     report_link(d, &info);
     if (measured)
         report_copies(d, &info, rates.figures);
-    snprintf(name, sizeof name, "cuda:%u", index);
     for (enum hst_rate r = HST_RATE_H2D; measured && r <= HST_RATE_COPY_BOTH; r++)
         doctor_keep_rate(d, name, r, &rates.figures[r]);
     report_distance(d, &info);

@@ -499,6 +499,18 @@ class Doctor(Folder):
         self.assertLessEqual({'cores', 'memory', 'store', 'gpu'}, names)
         self.assertLessEqual({c['status'] for c in told['checks']}, {'ok', 'warn'})
 
+    def test_json_holds_what_is_free_in_bytes(self):
+        told = json.loads(run('doctor', '--store', self.folder, '--json').stdout)
+        room = {(row['tier'], row['of']): row for row in told['room']}
+        self.assertLessEqual({('dram', 'host'), ('nvme', self.folder)}, set(room))
+        for row in told['room']:
+            self.assertLessEqual(0 < row['free_bytes'], row['total_bytes'])
+        disk = os.statvfs(self.folder)
+        self.assertEqual(room['nvme', self.folder]['total_bytes'], disk.f_blocks * disk.f_frsize)
+        with open('/proc/meminfo', encoding='ascii') as file:
+            physical = 1024 * int(file.readline().split()[1])
+        self.assertLessEqual(room['dram', 'host']['total_bytes'], physical)
+
     def test_rates_are_measured_and_leave_nothing(self):
         told = json.loads(run('doctor', '--store', self.folder, '--json').stdout)
         rates = {(rate['of'], rate['name']): rate for rate in told['rates']}

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts about models that do not stay in a GPU's memory: the same bytes, how fast, how large.
+
+Every figure comes from the lines of `train --log`. Sizes follow from what `doctor --json` says is
+free and `plan --json` says fits; `train` has the last word, before anything is taken.
+"""
+import hashlib
+import os
+import shutil
+import statistics
+
+import llama
+import training
+from training import Skipped, gib
+
+# The least fraction that is good: of the bound, of the resident run's tokens/s.
+GOAL_BOUND, GOAL_BOUND_TIERS, GOAL_RESIDENT = 0.9, 0.8, 0.9
+GOAL_PREDICTED = 0.9  # 1 less the median distance of predicted from measured step times
+GIB = 1 << 30
+
+# Bytes per parameter, in bf16: weights 2, remainder of the master 2, moments 4 each; and gradients,
+# which only a norm makes wait: without clipping those that leave memory have no home at all.
+UPDATED_BYTES, GRAD_BYTES = 12, 2
+HOST_SPARE_BYTES = 2 * GIB  # beside UPDATED_BYTES, what the host may take at most
+
+SEQ = 2048
+BATCHES = {'8k': (8192, 6), '32k': (32768, 4), '128k': (131072, 3)}  # tokens, steps measured
+SMOKE_SEQ = 16
+SMOKE_BATCHES = {'8k': (16, 1), '32k': (32, 1), '128k': (64, 1)}
+
+RESIDENT = ['--place', 'states=hbm']
+IN_DRAM = ['--place', 'weights=dram,grads=dram,states=dram']
+NO_CLIP = ['--clip', '0']
+# A norm that never clips: all that clipping costs but the steps that an optimistic update redoes.
+DEFERRED, OPTIMISTIC = (['--clip', '1e30', '--update', word] for word in ('deferred', 'optimistic'))
+MODES = {'resident': [*RESIDENT, *NO_CLIP],
+         'unclipped': ['--place', 'weights=dram,grads=nvme,states=dram', *NO_CLIP],
+         'deferred': [*IN_DRAM, *DEFERRED], 'optimistic': [*IN_DRAM, *OPTIMISTIC]}
+
+# What is compared with the resident run: name, options, bytes that a drive moves for each
+# parameter in a step (weights are read twice, the rest once each way).
+BYTES = {
+    'dram': (('states in DRAM', [*IN_DRAM, '--update', 'deferred'], 0),
+             ('states in DRAM, optimistic', [*IN_DRAM, '--update', 'optimistic'], 0)),
+    'nvme': (('states on NVMe', ['--place', 'states=nvme', '--update', 'deferred'], 20),),
+    'all': (('all on NVMe', ['--place', 'weights=nvme,grads=nvme,states=nvme,acts=nvme',
+                             '--update', 'deferred'], 30),),
+}
+
+
+# ---- the same bytes ------------------------------------------------------------------------------
+
+def digests(folder):
+    """File -> SHA-256, of all that an export holds but the mark that it is one."""
+    found = {}
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(('.safetensors', '.json')):
+            with open(os.path.join(folder, name), 'rb') as file:
+                found[name] = hashlib.sha256()
+                for block in iter(lambda: file.read(1 << 24), b''):
+                    found[name].update(block)
+            found[name] = found[name].hexdigest()
+    return found
+
+
+def exported(runner, model, case, tokens, steps, more):
+    """The digests of what a run exports; None where there was none, which is told."""
+    folder = os.path.join(model.folder, 'export')
+    shutil.rmtree(folder, ignore_errors=True)
+    # steps large enough to move every weight: bytes that nothing changed would prove nothing
+    run = training.train(runner, model, tokens, steps, ['--lr', '1e-3', '--export', folder, *more])
+    if not training.usable(runner, case, run):
+        return None
+    told = digests(folder)
+    shutil.rmtree(folder)
+    return told
+
+
+def bytes_case(runner):
+    """(shape, sequence, tokens per step, steps)"""
+    return ('tiny', SMOKE_SEQ, 32, 3) if runner.smoke else ('1b', SEQ, 8 * SEQ, 10)
+
+
+def offload_bytes(runner, which):
+    """Ten steps with clipping: the weights are those of the run with everything in HBM."""
+    shape, seq, tokens, steps = bytes_case(runner)
+    model = training.make_model(runner, shape, seq)
+    have = training.room(runner)
+    disk = have.budget('nvme') - 2 * model.parameters  # beside the export
+    if disk <= 0:
+        raise Skipped(f'an export takes {gib(2 * model.parameters)} of disk, '
+                      f'{gib(have.free["nvme"])} are free in {runner.scratch}')
+    kept = runner.kept['digests']  # of the same seed, weights and commit
+    if model.weights not in kept:
+        told = exported(runner, model, 'resident', tokens, steps, RESIDENT)
+        if not told:
+            raise Skipped('there is no resident run to compare with')
+        kept[model.weights] = told
+    for case, more, moved in BYTES[which]:
+        if training.no_time(runner, case, have.drive_s(moved * model.parameters * steps),
+                            'the drive alone takes'):
+            continue
+        told = exported(runner, model, case, tokens, steps, [*more, '--nvme', str(disk)])
+        if told:
+            differs = sorted(name for name in {**told, **kept[model.weights]}
+                             if told.get(name) != kept[model.weights].get(name))
+            runner.test(f'{case}: {shape}, {steps} steps, the bytes of the resident run',
+                        'failed' if differs else 'passed', 0,
+                        f'these differ: {", ".join(differs)}' if differs else '')
+
+
+# ---- figures of a run ----------------------------------------------------------------------------
+
+def tell_run(runner, name, run, tokens, goal):
+    step_s, least_s, most_s = run.step_s()
+    bound_s, predicted_s = run.bound_s(), run.predicted_s()
+    runner.figure(f'{name}: step', step_s, 's', least=least_s, most=most_s,
+                  note=f'{len(run.measured())} steps measured')
+    runner.figure(f'{name}: tokens', tokens / step_s, 'tokens/s',
+                  tokens / bound_s if bound_s else None, 'the bound', goal=goal,
+                  least=tokens / most_s, most=tokens / least_s,
+                  note=None if bound_s else f'no bound: {run.said()}')
+    ratio = predicted_s / step_s if predicted_s else None
+    runner.figure(f'{name}: predicted over measured', ratio, '',
+                  note=None if ratio else f'no prediction: {run.said()}')
+    if ratio:
+        runner.kept['predicted'][name] = ratio
+
+
+def predictions(runner):
+    """Over all runs of the report."""
+    off = [abs(ratio - 1) for ratio in runner.kept['predicted'].values()]
+    distance = statistics.median(off)
+    runner.figure(f'predictions of {len(off)} runs', distance, '', fraction=1 - distance,
+                  goal=GOAL_PREDICTED,
+                  note='median distance of predicted from measured; the fraction is 1 less it')
+
+
+def tell_host_memory(runner, name, run, parameters, goal):
+    peak, most = run.peak('dram'), UPDATED_BYTES * parameters + HOST_SPARE_BYTES
+    runner.figure(f'{name}: host memory', peak, 'B', most, '12 B per parameter and 2 GiB',
+                  fraction=most / peak, goal=goal,
+                  note=f'{peak / parameters:.2f} B per parameter; the fraction: ceiling over value'
+                  + ('' if goal else '; weights and states are there twice'))
+
+
+def tell_of_resident(runner, name, run, tokens, resident, hides):
+    """hides: the update can run under all computation, so that the bound may allow the goal."""
+    bound_s = run.bound_s()
+    allowed = tokens / bound_s / resident if bound_s else None
+    runner.figure(f'{name}: tokens, of resident', tokens / run.step_s()[0], 'tokens/s', resident,
+                  'the resident run',
+                  goal=GOAL_RESIDENT if hides and allowed and allowed >= GOAL_RESIDENT else None,
+                  note=f'the bound allows {100 * allowed:.0f} %' if allowed else None)
+
+
+# ---- states in DRAM ------------------------------------------------------------------------------
+
+def offload(runner, shape, batch, mode):
+    """States in DRAM and a way to clip, beside the bound, the prediction and the resident run; or
+    that run."""
+    tokens, measured = (SMOKE_BATCHES if runner.smoke else BATCHES)[batch]
+    seq, name = (SMOKE_SEQ, 'tiny') if runner.smoke else (SEQ, shape)
+    have = training.room(runner)
+    least = UPDATED_BYTES * llama.parameters(llama.config_of(name, seq)) + HOST_SPARE_BYTES
+    if mode != 'resident' and least > have.budget('dram'):
+        raise Skipped(f'states in DRAM take {gib(least)}, and nine tenths of what is free are '
+                      f'{gib(have.budget("dram"))}')
+    model, case = training.make_model(runner, name, seq), f'{shape} {batch}, {mode}'
+    run = training.train(runner, model, tokens, training.WARM_STEPS + measured, MODES[mode])
+    if not training.usable(runner, case, run):
+        return
+    tell_run(runner, case, run, tokens, None if mode == 'resident' else GOAL_BOUND)
+    resident = runner.kept['resident']
+    if mode == 'resident':
+        resident[f'{shape} {batch}'] = tokens / run.step_s()[0]
+        return
+    tell_host_memory(runner, case, run, model.parameters, None if mode == 'optimistic' else 1)
+    if f'{shape} {batch}' in resident:
+        tell_of_resident(runner, case, run, tokens, resident[f'{shape} {batch}'],
+                         mode != 'deferred')
+
+
+# ---- three tiers ---------------------------------------------------------------------------------
+
+SHARE = 0.85  # of all that has a home: no tier alone holds it
+BUFFERS = {'hbm': 4 * GIB, 'dram': 2 * GIB, 'nvme': 0}
+SMOKE_BUFFERS = {'hbm': 40 << 20, 'dram': 512 << 10, 'nvme': 0}
+SMALL_CARD = 24 * GIB
+TIER_STEPS = 3
+
+
+def home_bytes(config, tokens, clips):
+    """Of weights, gradients, states and checkpoints, wherever they are."""
+    acts = 2 * tokens * config['hidden_size'] * config['num_hidden_layers']
+    each = UPDATED_BYTES + (GRAD_BYTES if clips else 0)
+    return each * llama.parameters(config) + acts
+
+
+def tier_budgets(have, need, buffers):
+    """Bytes by tier, none of which would do alone; None where the machine has too little."""
+    most = {tier: min(have.budget(tier), int(SHARE * need) + buffers[tier]) for tier in buffers}
+    return most if most['dram'] - buffers['dram'] + most['nvme'] >= need else None
+
+
+def tiers_of(have, config, tokens, buffers):
+    """(name, options, bytes at home, budgets): with clipping where its gradients have room."""
+    for name, more, clips in (('clip on, deferred', DEFERRED, True), ('clip off', NO_CLIP, False)):
+        need = home_bytes(config, tokens, clips)
+        most = tier_budgets(have, need, buffers)
+        if most:
+            return name, more, need, most
+    raise Skipped(f'{gib(need)} need a home beside {gib(buffers["dram"])} of buffers, nine tenths '
+                  f'of what is free are {gib(have.budget("dram"))} of DRAM and '
+                  f'{gib(have.budget("nvme"))} of disk')
+
+
+def drive_need_s(have, need, in_memory, steps):
+    """A lower bound on a run's time by the drive: written once, then read and written each step."""
+    return have.drive_s(max(0, need - in_memory) * (1 + 2 * steps))
+
+
+def load_s(runner, model):
+    """As fast as the last run loaded that had its weights the same way; 0: there was none."""
+    return runner.kept['load_s_per_parameter'].get(model.weights, 0) * model.parameters
+
+
+def three_tiers(runner, small_card):
+    """A 13B model that needs HBM, DRAM and NVMe at once, 32k tokens a step."""
+    shape, seq, tokens = ('small', SMOKE_SEQ, 32) if runner.smoke else ('13b', SEQ, 32768)
+    config = llama.config_of(shape, seq)
+    spare = int(SHARE * home_bytes(config, tokens, True)) + 4 * GIB
+    model = training.make_model(runner, shape, seq, spare)
+    have = training.room(runner)
+    mode, more, need, most = tiers_of(have, config, tokens,
+                                      SMOKE_BUFFERS if runner.smoke else BUFFERS)
+    name = f'{shape}, three tiers, {mode}'
+    if small_card:
+        most['hbm'] = min(most['hbm'], SMALL_CARD)
+        name += f', --hbm {gib(most["hbm"])}'
+    least_s = load_s(runner, model) + drive_need_s(have, need, most['dram'], TIER_STEPS)
+    if training.no_time(runner, name, least_s, 'loading and the drive take'):
+        return
+    budgets = [word for tier in most for word in (f'--{tier}', str(most[tier]))]
+    run = training.train(runner, model, tokens, TIER_STEPS,
+                         ['--place', 'weights=dram', *more, *budgets])
+    if not training.usable(runner, name, run):
+        return
+    empty = [tier for tier in most if run.peak(tier) == 0]
+    runner.test(f'{name}: it trains, and every tier holds some of it',
+                'failed' if empty else 'passed', run.done.seconds,
+                f'nothing in {", ".join(empty)}' if empty else '')
+    tell_run(runner, name, run, tokens, None if small_card else GOAL_BOUND_TIERS)
+
+
+# ---- the largest ---------------------------------------------------------------------------------
+
+LARGEST_TOKENS = 8192
+
+
+def known_shapes(runner):
+    """From large to small."""
+    names = ('405b', 'small', 'tiny') if runner.smoke else (
+        name for name in llama.SHAPES if name.endswith('b'))
+    return sorted(names, reverse=True, key=lambda name: llama.parameters(llama.config_of(name, 1)))
+
+
+def planned(runner, shape, seq, tokens):
+    """The bytes that a model has on drives and the seconds that it takes at least, its weights
+    written and read among them; None where it does not fit, or has no time, which is told."""
+    plan = training.plan(runner, shape, seq, tokens, NO_CLIP)
+    if not plan['fits']:
+        runner.test(shape, 'skipped', 0, plan['why'])
+        return None
+    on_drives, have = plan['memory']['total']['nvme'], training.room(runner)
+    steps_s = max(TIER_STEPS * (plan['predicted_step_s'] or 0),
+                  drive_need_s(have, on_drives, 0, TIER_STEPS))
+    weights_s = have.drive_s(2 * 2 * plan['parameters'])
+    if training.no_time(runner, shape, weights_s + steps_s, 'the plan takes'):
+        return None
+    return on_drives, steps_s
+
+
+def largest(runner):
+    """The largest known shape that this machine trains, without clipping: found by the plan, then
+    run."""
+    seq, tokens = (SMOKE_SEQ, 32) if runner.smoke else (SEQ, LARGEST_TOKENS)
+    training.drop_model(runner)
+    for shape in known_shapes(runner):
+        told = planned(runner, shape, seq, tokens)
+        if not told:
+            continue
+        on_drives, steps_s = told
+        model = training.make_model(runner, shape, seq, int(on_drives / 0.9) + 4 * GIB)
+        if training.no_time(runner, shape, load_s(runner, model) + steps_s,
+                            'loading and the plan take'):
+            continue
+        run = training.train(runner, model, tokens, TIER_STEPS, NO_CLIP)
+        if training.usable(runner, shape, run):
+            name = f'largest, {shape}'
+            tell_run(runner, name, run, tokens, None)
+            runner.figure(f'{name}: parameters', model.parameters, '')
+            return
+        if not run.refused():
+            return  # it failed, or took all the time there was
+    runner.part['why'] = 'none of the known shapes could be run'
