@@ -430,6 +430,7 @@ class Reshard(Case):
             self.refuse(2, 402, 'which holds its own files alone', *reshard, out, '--world=2')
             self.refuse(2, 402, 'which holds its own files alone', 'ckpt', 'export', store,
                         '--model', MODEL, '--export', out)
+        self.refuse(2, 616, 'would be in a store', *self.command(os.path.join(store, 'sub')))
         done = self.refuse(1, 613, 'ckpt reshard', *self.command(two, '--resume'))
         self.assertIn('rank 0 of 2', done.stderr)
         self.assertIn('--world 1', done.stderr)

@@ -281,6 +281,9 @@ class Refusals(Folder):
         for option in ('--export', '--log', '--trace'):
             for path in (store, f'{store}/x', self.path('model', '..', 'store', 'x')):
                 self.refuse(402, 2, f'{option}={path}', part=f"{option} '")
+        one = self.path('one')
+        self.refuse(402, 2, f'--log={one}', f'--trace={self.path("model", "..", "one")}',
+                    part='one file')
         self.assertEqual(self.train(f'--log={store}.jsonl').returncode, 0)
 
 
