@@ -37,20 +37,17 @@ class Devices(unittest.TestCase):
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
                               env=environment, **popen)
 
-    def test_a_device_at_a_pace_takes_the_time_and_gives_zeros(self):
+    def test_a_device_at_a_pace_gives_zeros(self):
+        """At a pace that nobody waits for: what it is slow for is a benchmark."""
         log = os.path.join(self.directory, 'log.jsonl')
-        seconds = []
-        for pace in ('1000', '0.05'):
-            with mock.patch.dict(os.environ, HOISTWAY_FAR='pace:' + pace):
-                done = self.train('--device', 'far', '--log', log)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            with open(log, encoding='ascii') as file:
-                steps = [line for line in map(json.loads, file) if line['kind'] == 'step']
-            for step in steps:
-                self.assertAlmostEqual(step['loss'], math.log(160), places=5)
-            seconds.append(steps[1]['seconds'])
-        # 48 tokens, 100k of the parameters are in products, 6 operations of each and more
-        self.assertGreater(seconds[1], 48 * 100e3 * 6 / 0.05e9)
+        with mock.patch.dict(os.environ, HOISTWAY_FAR='pace:1e6'):
+            done = self.train('--device', 'far', '--log', log)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(log, encoding='ascii') as file:
+            steps = [line for line in map(json.loads, file) if line['kind'] == 'step']
+        self.assertEqual(len(steps), 2)
+        for step in steps:
+            self.assertAlmostEqual(step['loss'], math.log(160), places=5)
 
     def refused(self, code, status, *parts, **train):
         done = self.train(*train.pop('options'), **train)

@@ -196,6 +196,16 @@ static void make_by_hand(struct problem *p)
                                   .norm = 1e12};
 }
 
+/* The fastest homes, from the usual ones on. */
+static struct planned improve_usual(struct problem *p, struct placement *chosen)
+{
+    struct planned planned;
+    char why[384];
+    assert_int_equal(placement_plan(&p->in, chosen, why, sizeof why), 0);
+    improve(p, chosen, &planned);
+    return planned;
+}
+
 /* States would be read and written beside the forward alone; gradients are written in the backward,
  * where drives have nothing else to do. */
 static void gradients_leave_first_where_the_forward_waits_for_drives(void **state)
@@ -203,14 +213,12 @@ static void gradients_leave_first_where_the_forward_waits_for_drives(void **stat
     (void)state;
     struct problem p = {0};
     struct placement usual = {0}, chosen = {0};
-    struct planned planned;
     char why[384];
     make_by_hand(&p);
     p.rates.mixed = p.rates.read; /* in turns */
     assert_int_equal(placement_plan(&p.in, &usual, why, sizeof why), 0);
     assert_true(usual.table[HST_CLASS_STATES][HST_TIER_NVME] > 0);
-    assert_int_equal(placement_plan(&p.in, &chosen, why, sizeof why), 0);
-    improve(&p, &chosen, &planned);
+    struct planned planned = improve_usual(&p, &chosen);
     assert_true(planned.better);
     /* 48 s of the backward at least, behind some 30 of drives beside the forward; then 64 s of
        computation at least, with gradients on their way from one sweep to the other */
@@ -230,13 +238,11 @@ static void what_is_wished_stays_where_it_was_wished(void **state)
     (void)state;
     struct problem p = {0};
     struct placement chosen = {0};
-    struct planned planned;
     char why[384];
     make_by_hand(&p);
     p.rates.mixed = p.rates.read;
     assert_int_equal(place_parse("grads=dram", &p.in.wish, why, sizeof why), 0);
-    assert_int_equal(placement_plan(&p.in, &chosen, why, sizeof why), 0);
-    improve(&p, &chosen, &planned);
+    (void)improve_usual(&p, &chosen);
     assert_int_equal(chosen.table[HST_CLASS_GRADS][HST_TIER_NVME], 0);
     placement_free(&chosen);
     layout_free(&p.layout);
@@ -247,13 +253,10 @@ static void where_drives_are_fast_the_usual_homes_stay(void **state)
     (void)state;
     struct problem p = {0};
     struct placement chosen = {0};
-    struct planned planned;
-    char why[384];
     make_by_hand(&p);
     p.rates.read *= 1e3;
     p.rates.write *= 1e3;
-    assert_int_equal(placement_plan(&p.in, &chosen, why, sizeof why), 0);
-    improve(&p, &chosen, &planned);
+    struct planned planned = improve_usual(&p, &chosen);
     assert_false(planned.better);
     assert_true(planned.simulated > 1);
     assert_string_equal(planned.what, "");

@@ -91,7 +91,7 @@ static int far_copy(struct hst_stream *stream, void *dst, const void *src, size_
     return rc ? rc : behind->stream_copy(stream, dst, src, size_bytes);
 }
 
-/* ---- at a pace ---- */
+/* ---- at a pace: for benchmarks, in which this takes a GPU's place ---- */
 
 static void pace(double flops)
 {

@@ -15,14 +15,9 @@ import sys
 import tempfile
 import unittest
 
+import case
+
 PROGRAM = os.path.abspath(sys.argv.pop(1))
-CONFIG = {
-    'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_act': 'silu',
-    'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 2, 'num_attention_heads': 2,
-    'num_key_value_heads': 1, 'max_position_embeddings': 64, 'rms_norm_eps': 1e-5,
-    'rope_theta': 10000.0, 'tie_word_embeddings': False, 'torch_dtype': 'float32',
-    'vocab_size': 256,
-}
 SIZES = ('--seq-len=16', '--batch-tokens=64', '--threads=1')
 HOST = '--device=host'
 KEYS = {'fits', 'why', 'model', 'store', 'device', 'precision', 'io', 'threads', 'parameters',
@@ -49,14 +44,14 @@ def machine(**figures):
                                  for name, value in known.items() if value))
 
 
-class Case(unittest.TestCase):
+class Case(case.Case):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix='hoistway-plan-')
         self.addCleanup(shutil.rmtree, self.folder)
         self.cache = 'cache'
         os.mkdir(self.path('cache'), 0o700)
         os.mkdir(self.path('model'))
-        self.config(CONFIG)
+        self.config(case.CONFIG)
 
     def path(self, *names):
         return os.path.join(self.folder, *names)
@@ -89,12 +84,6 @@ class Case(unittest.TestCase):
         self.assertEqual(set(told), KEYS)
         self.assertEqual(told['fits'], status == 0)
         return told
-
-    def assert_refused(self, done, code, status, part=''):
-        self.assertEqual(done.stdout, '')
-        self.assertRegex(done.stderr, r'\Aerror\[E%d\] [^\n]*\n\Z' % code)
-        self.assertIn(part, done.stderr)
-        self.assertEqual(done.returncode, status, done.stderr)
 
 
 class Fits(Case):
@@ -180,7 +169,7 @@ class Homes(Case):
                 f.write(text[:at] + sealed(body))
 
     def test_train_takes_the_homes_that_plan_names(self):
-        self.config({**CONFIG, 'hidden_size': 256, 'intermediate_size': 512,
+        self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 512,
                      'num_hidden_layers': 4})
         options = ('--store', self.path('store'), '--clip=0')
         most = self.plan('--probe', *options)['memory']['total']['dram']
@@ -389,9 +378,9 @@ class Refused(Case):
             self.assert_refused(done, 402, 2, 'no file, no directory and no known model (1B, ')
         self.assertIn('Fix: --model 8B', self.run_verb('plan', '--model=9B').stderr)
         self.assert_refused(self.run_verb('plan', '--model', self.path('cache')), 412, 1)
-        self.config({**CONFIG, 'architectures': ['GPT2LMHeadModel']})
+        self.config({**case.CONFIG, 'architectures': ['GPT2LMHeadModel']})
         self.refuse(414, 2)
-        self.config({**CONFIG, 'hidden_size': 0})
+        self.config({**case.CONFIG, 'hidden_size': 0})
         self.refuse(413, 2)
         self.assert_refused(self.run_verb('plan'), 403, 2, '--model')
 
