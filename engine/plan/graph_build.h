@@ -19,10 +19,12 @@ struct build_unit {
     /* leases of the visit at hand */
     uint32_t weights, device_weights, acts, device_acts, grads, device_grads;
     uint32_t first_weights, last_weights; /* leases of the period's first and last visit */
+    uint32_t kept_grads;                  /* of its late update, where gradients stay for it */
     /* decided beforehand */
     uint32_t place[2];             /* in the forward, in the backward */
     uint32_t late_first, late_end; /* tiles of it whose update is left to the next step's forward */
     bool keep_weights, keep_device_weights, keep_acts; /* from its forward to its backward */
+    bool keep_grads; /* from its backward to the update under the next forward */
 };
 
 /* Weights that are being read, in pieces between other nodes. */
@@ -42,9 +44,9 @@ struct build {
     struct graph *graph;
     struct build_unit *units;
     struct build_reading reading;
-    bool reads_ahead; /* while a unit is updated the next one's weights are read */
-    bool leases;      /* weights of any unit pass through host memory */
-    bool spills;      /* checkpoints of any unit go to a drive */
+    uint32_t ahead_most; /* how far a stage may come before its unit's visit */
+    bool leases;         /* weights of any unit pass through host memory */
+    bool spills;         /* checkpoints of any unit go to a drive */
     struct edge *edges;
     uint32_t edge_count, edge_room;
     uint32_t clip, commit, revert; /* GRAPH_NONE: there is no store; nothing is optimistic */

@@ -47,6 +47,8 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .forward_flops = forward,
         .backward_flops = BACKWARD_FORWARDS * forward,
         .no_forward = l->no_forward,
+        .blind_backward = l->blind_backward,
+        .wide = home->wide,
     };
     describe_aliases(in, unit, &u);
     return u;
@@ -103,12 +105,16 @@ static int build(const struct placement_in *in, const struct placement *p,
         .derived_weights = in->derived_weights,
         .apart = p->compute_tier == HST_TIER_HBM,
         .update_on_device = p->home_tier == HST_TIER_HBM,
-        .buffers = {[POOL_WEIGHTS] = p->leases.count,
+        .buffers = {[POOL_WEIGHTS] = p->leases[0].count,
+                    [POOL_WIDE_WEIGHTS] = p->leases[1].count,
+                    [POOL_GRADS] = p->grad_leases[0].count,
+                    [POOL_WIDE_GRADS] = p->grad_leases[1].count,
                     [POOL_TILES] = p->slots.count,
-                    [POOL_GRADS] = p->grad_leases.count,
                     [POOL_ACTS] = p->act_leases.count,
-                    [POOL_DEVICE_WEIGHTS] = p->device_leases.count,
-                    [POOL_DEVICE_GRADS] = p->device_grads.count,
+                    [POOL_DEVICE_WEIGHTS] = p->device_leases[0].count,
+                    [POOL_DEVICE_WIDE_WEIGHTS] = p->device_leases[1].count,
+                    [POOL_DEVICE_GRADS] = p->device_grads[0].count,
+                    [POOL_DEVICE_WIDE_GRADS] = p->device_grads[1].count,
                     [POOL_DEVICE_ACTS] = p->device_acts.count},
     };
     return graph_build(&graph_in, graph);

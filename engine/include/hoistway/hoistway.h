@@ -273,6 +273,10 @@ enum hst_unit_flag {
     /* In training the unit is not visited in the forward: its backward computes that too, as a head
        does that turns a chunk of tokens into losses and gradients at once. */
     HST_UNIT_NO_FORWARD = 1u << 0,
+    /* The unit's backward reads none of its weights, as an embedding's does not, which adds what
+       comes back to the rows of its tokens: there view.param[i].data is null, and they need not
+       travel for it. */
+    HST_UNIT_BLIND_BACKWARD = 1u << 1,
 };
 
 struct hst_unit_desc {
