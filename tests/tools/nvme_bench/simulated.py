@@ -448,8 +448,8 @@ class Verdict(Case):
                 'steps_to_wear')
         for model, drive, cells in rows:
             plan = measure(drives[drive], more=[
-                '--size', '64M', '--sustain', '512M', '--plan', model, '--gpu-tflops', '150',
-                '--endurance', '600TBW'], status=3)['plan']
+                *ONE_SHAPE, '--size', '64M', '--sustain', '512M', '--plan', model,
+                '--gpu-tflops', '150', '--endurance', '600TBW'], status=3)['plan']
             for key, cell in zip(keys, cells.split('|'), strict=True):
                 shown = cell.strip().rstrip(' %s').replace(',', '')
                 value = plan[key] * (100 if key == 'efficiency' else 1)
