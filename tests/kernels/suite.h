@@ -8,8 +8,8 @@
  *
  * A case is a function that makes tensors, runs operations and checks them against a reference.
  * suite_run runs it once with the device working alone and once with three workers, from the same
- * random seed, and compares every byte that the case read back. Each tensor has guard bytes behind
- * it, checked at the end.
+ * random seed, and compares every byte that the case read back; alone only, where HST_SUITE_ALONE
+ * is set. Each tensor has guard bytes behind it, checked at the end.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -86,11 +86,20 @@ static const struct ref_attention shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
+/* Long sequences take most of the time: where HST_SUITE_LONG_ONCE is set, each is tried in one
+ * dtype, and the short ones in all. */
+static bool is_tried(size_t shape, size_t dtype)
+{
+    return shapes[shape].seq < 600 || dtype == shape % DTYPES || !getenv("HST_SUITE_LONG_ONCE");
+}
+
 static void every_shape_matches(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SHAPES * DTYPES; i++)
-        suite_run(forward_case, &(struct shape){shapes[i / DTYPES], suite_dtypes[i % DTYPES], 1});
+        if (is_tried(i / DTYPES, i % DTYPES))
+            suite_run(forward_case,
+                      &(struct shape){shapes[i / DTYPES], suite_dtypes[i % DTYPES], 1});
 }
 
 static void sharp_softmaxes_match(void **state)
@@ -166,7 +175,7 @@ static void the_backward_is_the_slope_of_the_forward(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SHAPES * DTYPES; i++)
-        if (shapes[i / DTYPES].seq <= 600)
+        if (shapes[i / DTYPES].seq <= 600 && is_tried(i / DTYPES, i % DTYPES))
             suite_run(backward_case,
                       &(struct shape){shapes[i / DTYPES], suite_dtypes[i % DTYPES], 1});
 }

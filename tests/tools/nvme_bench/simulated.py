@@ -21,8 +21,11 @@ MIB = 1 << 20
 # Rates at which a block of 256 KiB or 1 MiB takes whole nanoseconds, alone and mixed.
 READ, WRITE, MIXED, LATENCY_NS = 4194304000, 2097152000, 3145728000, 100000
 DRIVE = f'sim:read={READ},write={WRITE},mixed={MIXED},lat=100us'
-SWEEP = ['--size', '64M', '--sustain', '256M', '--blocks', '256K,1M', '--depths', '1,4',
+SIZE = 36 << 20  # of the file: little more than the requests need; a case reads four times as much
+SWEEP = ['--size', f'{SIZE}', '--sustain', '256M', '--blocks', '256K,1M', '--depths', '1,4',
          '--threads', '1,2', '--idle', '1']
+# For what takes the rates and asks not where they come from.
+ONE_SHAPE = ['--blocks', '1M', '--depths', '4', '--threads', '2']
 
 
 def run(*args, status=0):
@@ -124,7 +127,7 @@ class Simulated(Case):
         for case in cases:
             kind, block = case['kind'], case['block_bytes']
             depth = case['depth'] * case['threads']
-            count = (256 if kind == 'read' else 64) * MIB // block
+            count = (4 if kind == 'read' else 1) * SIZE // block
             seconds, latencies = Model().run(kind, block, depth, count)
             self.assertEqual(case['bytes'], count * block, case['case'])
             self.close(case['seconds'], seconds, case['case'])
@@ -166,9 +169,9 @@ class Simulated(Case):
         drive, best = result['drives'][0], result['drives'][0]['best']
         block, depth = best['block_bytes'], best['depth'] * best['threads']
         steady = {c['kind']: c for c in result['cases'] if c['phase'] == 'steady'}
-        for kind, size in ('write', 64), ('mixed', 64), ('read', 256):
-            seconds, _ = Model().run(kind, block, depth, size * MIB // block)
-            self.close(steady[kind]['value'], size * MIB / seconds, kind)
+        for kind, size in ('write', SIZE), ('mixed', SIZE), ('read', 4 * SIZE):
+            seconds, _ = Model().run(kind, block, depth, size // block)
+            self.close(steady[kind]['value'], size / seconds, kind)
         s = drive['sustained']
         self.assertEqual(s['window_bytes'], 4 * MIB * 8)  # 4 times what is in flight: 1 MiB x 4 x 2
         self.assertEqual(len(s['rates']), 256 * MIB // s['window_bytes'])
@@ -178,16 +181,17 @@ class Simulated(Case):
             self.close(rate, WRITE)
         self.assertEqual((s['drop_bytes'], s['flat']), (0, True))
         self.close(s['last'], WRITE)
-        seconds, _ = Model().run('write', block, depth, 64 * MIB // block)
-        self.close(s['recovered'], 64 * MIB / seconds)
+        seconds, _ = Model().run('write', block, depth, SIZE // block)
+        self.close(s['recovered'], SIZE / seconds)
         self.assertEqual(s['idle_s'], 1)
 
     def test_bytes_written_and_read_back_are_counted_exactly(self):
         result = measure(DRIVE)
-        sweep = 8 * (64 + 32)  # 8 shapes: a write and half a mixed case of 64 MiB
-        self.assertEqual(result['written_bytes'], (64 + sweep + 256 + (64 + 32) + 64) * MIB)
-        self.assertEqual(result['file_bytes'], 64 * MIB)
-        self.assertEqual(result['drives'][0]['verified_bytes'], 64 * MIB)
+        both = SIZE + SIZE // 2  # a write and half a mixed case
+        written = SIZE + 8 * both + 256 * MIB + both + SIZE  # 8 shapes are swept
+        self.assertEqual(result['written_bytes'], written)
+        self.assertEqual(result['file_bytes'], SIZE)
+        self.assertEqual(result['drives'][0]['verified_bytes'], SIZE)
 
     def test_a_write_cache_is_found_to_the_window(self):
         slow = WRITE // 8
@@ -205,7 +209,7 @@ class Simulated(Case):
         self.assertLess(len(s['rates']), 1024 * MIB // window, 'nothing is learnt by writing on')
         write = next(c for c in result['cases']
                      if c['phase'] == 'steady' and c['kind'] == 'write')
-        self.close(write['value'], 64 * MIB / (64 * MIB / slow + LATENCY_NS / 1e9))
+        self.close(write['value'], SIZE / (SIZE / slow + LATENCY_NS / 1e9))
         self.assertGreater(s['recovered'], 0.99 * WRITE)  # five idle seconds drained all of it
 
     def steady(self, result, kind, drive):
@@ -228,7 +232,7 @@ class Simulated(Case):
             for drive, share, model in zip(result['drives'], shares, models):
                 best = drive['best']
                 block, depth = best['block_bytes'], best['depth'] * best['threads']
-                size = (256 if kind == 'read' else 64) * MIB * share / max(shares)
+                size = (4 if kind == 'read' else 1) * SIZE * share / max(shares)
                 count = math.floor(size / block + 0.5)
                 moved += count * block
                 seconds.append(model.run(kind, block, depth, count)[0])
@@ -304,7 +308,8 @@ class Verdict(Case):
     """The plan, against the formulas above."""
 
     def check(self, model, more, status, **terms):
-        result = measure(DRIVE, more=['--plan', model, '--gpu-tflops', '150', *more], status=status)
+        result = measure(DRIVE, status=status,
+                         more=[*ONE_SHAPE, '--plan', model, '--gpu-tflops', '150', *more])
         plan = result['plan']
         rates = {k: next(c['value'] for c in result['cases']
                          if c['phase'] == 'steady' and c['kind'] == k)
@@ -443,8 +448,8 @@ class Verdict(Case):
                 'steps_to_wear')
         for model, drive, cells in rows:
             plan = measure(drives[drive], more=[
-                '--sustain', '512M', '--plan', model, '--gpu-tflops', '150', '--endurance',
-                '600TBW'], status=3)['plan']
+                *ONE_SHAPE, '--size', '64M', '--sustain', '512M', '--plan', model,
+                '--gpu-tflops', '150', '--endurance', '600TBW'], status=3)['plan']
             for key, cell in zip(keys, cells.split('|'), strict=True):
                 shown = cell.strip().rstrip(' %s').replace(',', '')
                 value = plan[key] * (100 if key == 'efficiency' else 1)
