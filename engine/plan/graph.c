@@ -23,10 +23,14 @@ static uint32_t least(uint32_t a, uint32_t b)
 /* ---- stages ---- */
 
 /* Where the device has kept its copy, a backward reads the host's for an update alone. */
-static bool reads_backward(const struct build *b, uint32_t unit)
+static bool reads_backward(const struct build *b, struct build_visit visit)
 {
+    uint32_t unit = visit.unit;
+    const struct build_unit *s = &b->units[unit];
     bool updates = parts_is_early(b, unit) && b->in->units[unit].weights == HST_TIER_NVME;
-    return parts_lease_weights(b, unit) && (updates || !b->units[unit].keep_device_weights);
+    bool second = s->recomputes && !visit.recompute;
+    bool copied = second ? s->hold_device_weights : s->keep_device_weights;
+    return parts_lease_weights(b, unit) && ((updates && !visit.recompute) || !copied);
 }
 
 static unsigned parts_of_read(const struct build *b, uint32_t unit)
@@ -72,63 +76,87 @@ static void add_forward(struct build *b, uint32_t place)
     parts_forward(b, b->in->forward[place]);
 }
 
+/* A backward that is read for while the unit's recompute still has its weights goes on with them. */
 static void read_backward(struct build *b, uint32_t place)
 {
-    const uint32_t *order = &b->in->backward[place];
-    if (reads_backward(b, order[0]))
-        parts_read(b, order[0], PART_BACKWARD);
-    if (place + 1 < b->in->unit_count && b->reads_ahead && reads_backward(b, order[1]))
-        parts_plan_read(b, order[1], PART_BACKWARD);
+    const struct build_visit *visit = &b->visits[place];
+    struct build_unit *s = &b->units[visit->unit];
+    bool reads = reads_backward(b, visit[0]);
+    if (reads && s->recomputes && !visit->recompute && s->weights != GRAPH_NONE)
+        s->hold_weights = true;
+    if (reads)
+        parts_read(b, visit->unit, PART_BACKWARD);
+    if (place + 1 < b->visit_count && b->reads_ahead && reads_backward(b, visit[1]))
+        parts_plan_read(b, visit[1].unit, PART_BACKWARD);
 }
 
 static void copy_backward(struct build *b, uint32_t place)
 {
-    parts_copy(b, b->in->backward[place], PART_BACKWARD);
+    struct build_visit visit = b->visits[place];
+    parts_copy(b, visit.unit, PART_BACKWARD);
+    if (b->in->apart && visit.recompute && !b->units[visit.unit].hold_weights)
+        parts_give_back(b, visit.unit);
+}
+
+/* Checkpoints that a unit's first visit has brought are there for its second one. */
+static bool has_acts(const struct build *b, uint32_t place)
+{
+    return b->units[b->visits[place].unit].recomputes && !b->visits[place].recompute;
 }
 
 static void bring_acts(struct build *b, uint32_t place)
 {
-    parts_read_acts(b, b->in->backward[place]);
+    if (!has_acts(b, place))
+        parts_read_acts(b, b->visits[place].unit);
 }
 
 static void fetch_acts(struct build *b, uint32_t place)
 {
-    parts_fetch_acts(b, b->in->backward[place]);
+    if (!has_acts(b, place))
+        parts_fetch_acts(b, b->visits[place].unit);
 }
 
 static void add_backward(struct build *b, uint32_t place)
 {
-    parts_backward(b, b->in->backward[place]);
+    if (b->visits[place].recompute)
+        parts_recompute(b, b->visits[place].unit);
+    else
+        parts_backward(b, b->visits[place].unit);
 }
 
 /* ---- sweeps ---- */
 
 struct stage {
-    void (*add)(struct build *b, uint32_t place); /* of the unit in its sweep */
-    uint32_t ahead;                               /* units before the visit at hand */
+    void (*add)(struct build *b, uint32_t place); /* of the visit in its sweep */
+    uint32_t ahead;                               /* visits before the one at hand */
+};
+
+struct sweep {
+    const struct stage *stages;
+    uint32_t count, most, visits; /* stages, the farthest ahead */
 };
 
 /* The stages of one place in the sweep: what is needed soonest first, the visit last. */
-static void add_place(struct build *b, const struct stage *stages, uint32_t count, uint32_t most,
-                      uint32_t place)
+static void add_place(struct build *b, const struct sweep *sweep, uint32_t place)
 {
-    uint32_t units = b->in->unit_count;
+    const struct stage *stages = sweep->stages;
+    uint32_t count = sweep->count, most = sweep->most;
     for (uint32_t n = 0; n <= most + 1; n++)
         for (uint32_t s = 0; s < count; s++) {
             uint32_t at = place + stages[s].ahead; /* counted from `most` */
             bool its_turn = s + 1 < count ? stages[s].ahead == n : n == most + 1;
-            if (its_turn && at >= most && at - most < units)
+            if (its_turn && at >= most && at - most < sweep->visits)
                 stages[s].add(b, at - most);
         }
 }
 
-static void add_sweep(struct build *b, const struct stage *stages, uint32_t count)
+static void add_sweep(struct build *b, const struct stage *stages, uint32_t count, uint32_t visits)
 {
-    uint32_t most = 0;
+    struct sweep sweep = {stages, count, 0, visits};
     for (uint32_t s = 0; s < count; s++)
-        most = stages[s].ahead > most ? stages[s].ahead : most;
-    for (uint32_t place = 0; place < b->in->unit_count + most && b->rc == 0; place++)
-        add_place(b, stages, count, most, place);
+        sweep.most = stages[s].ahead > sweep.most ? stages[s].ahead : sweep.most;
+    for (uint32_t place = 0; place < visits + sweep.most && b->rc == 0; place++)
+        add_place(b, &sweep, place);
 }
 
 /* How far ahead: as far as buffers go when a unit's is held until its update is written, but not so
@@ -147,7 +175,7 @@ static void add_forwards(struct build *b, uint32_t copy)
     const struct stage stages[] = {
         {prepare_forward, prepare}, {copy_forward, least(copy, prepare)}, {add_forward, 0}};
     b->reads_ahead = buffers[POOL_WEIGHTS] > 1;
-    add_sweep(b, stages, 3);
+    add_sweep(b, stages, 3, b->in->unit_count);
 }
 
 static void add_backwards(struct build *b, uint32_t copy)
@@ -165,7 +193,7 @@ static void add_backwards(struct build *b, uint32_t copy)
                                    {fetch_acts, least(fetch, read)},
                                    {add_backward, 0}};
     b->reads_ahead = buffers[POOL_WEIGHTS] > 1 && !b->in->deferred;
-    add_sweep(b, stages, 5);
+    add_sweep(b, stages, 5, b->visit_count);
 }
 
 /* At the end of the forward, where the update of the step before has been written whenever that
@@ -209,7 +237,8 @@ static void add_sweeps(struct build *b)
  * From forward to backward, where one mirrors the other: the last units, as many as there are
  * buffers. Where weights go on to a device that keeps the last units itself, host memory keeps some
  * of those before them, and three buffers are left for those that pass: one is read, one updated,
- * one copied.
+ * one copied. Of units that are computed again, whose order changes in the backward, all of a
+ * segment are kept, or none and nothing before it.
  */
 static void choose_kept(struct build *b)
 {
@@ -222,9 +251,14 @@ static void choose_kept(struct build *b)
         struct build_unit *s = &b->units[unit];
         if (in->forward[in->unit_count - 1 - i] != unit)
             return;
+        uint32_t segment = visits_segment(b, i);
+        if (segment > 1 && (i == 0 || !in->units[in->backward[i - 1]].recomputed)) {
+            copies = copies + segment > buffers[POOL_DEVICE_WEIGHTS] ? UINT32_MAX / 2 : copies;
+            weights = weights + segment > room ? UINT32_MAX / 2 : weights;
+        }
         if (parts_copy_weights(b, unit))
             s->keep_device_weights = copies++ < buffers[POOL_DEVICE_WEIGHTS];
-        if (reads_backward(b, unit))
+        if (reads_backward(b, (struct build_visit){unit, s->recomputes}))
             s->keep_weights = weights++ < room;
         else if (parts_lease_weights(b, unit))
             room = less(buffers[POOL_WEIGHTS], 3);
@@ -351,12 +385,15 @@ int graph_build(const struct graph_in *in, struct graph *graph)
     b.rc = build_open(&b);
     if (b.rc == 0)
         b.rc = check_aliases(in, b.units);
+    if (b.rc == 0)
+        b.rc = visits_list(&b);
     if (b.rc == 0) {
         choose_late(&b);
         b.rc = check_pools(&b);
     }
     if (b.rc == 0) {
         choose_kept(&b);
+        visits_choose_held(&b);
         add_sweeps(&b);
         add_clip(&b);
         choose_heirs(&b);

@@ -162,6 +162,46 @@ static void copy_weights(struct model *m, struct walk_at at, struct accesses *a)
     }
 }
 
+/* How many units lie between it and the one whose checkpoint was kept. */
+static uint32_t place_in_segment(const struct model *m, uint32_t unit)
+{
+    uint32_t at = 0, first;
+    while (m->in->forward[at] != unit)
+        at++;
+    for (first = at; unit_of(m, m->in->forward[first])->recomputed;)
+        first--;
+    return at - first;
+}
+
+static uint32_t next_unit(const struct model *m, uint32_t unit)
+{
+    uint32_t at = 0;
+    while (m->in->forward[at] != unit)
+        at++;
+    return at + 1 < m->in->unit_count ? m->in->forward[at + 1] : unit;
+}
+
+static int64_t input_of(const struct model *m, struct walk_at at, uint32_t unit)
+{
+    return step_of(m, at) * MODEL_UNITS + unit;
+}
+
+/* What a visit does with checkpoints that were not kept. */
+static void visit_recomputed(struct model *m, struct walk_at at, struct accesses *a)
+{
+    const struct node *n = &m->graph->nodes[at.node];
+    uint32_t place = place_in_segment(m, n->unit), next = next_unit(m, n->unit);
+    int64_t input = input_of(m, at, n->unit);
+    if (n->kind == NODE_RECOMPUTE && place > 0)
+        writes(a, &m->inner[place], ANY_AGE, input);
+    if (n->kind == NODE_RECOMPUTE)
+        writes(a, &m->carry, place > 0 ? input : ANY_AGE, input_of(m, at, next));
+    if (n->kind != NODE_BACKWARD || place == 0)
+        return;
+    bool last = next == n->unit || !unit_of(m, next)->recomputed;
+    reads(a, last ? &m->carry : &m->inner[place], input);
+}
+
 static void visit(struct model *m, struct walk_at at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
@@ -177,8 +217,9 @@ static void visit(struct model *m, struct walk_at at, struct accesses *a)
     }
     if (unit->act_bytes > 0 && !unit->no_forward && n->kind == NODE_FORWARD)
         writes(a, acts_of_visit(m, at, n->unit), ANY_AGE, step_of(m, at) + (eval ? OF_EVAL : 0));
-    if (unit->act_bytes > 0 && !unit->no_forward && n->kind == NODE_BACKWARD)
+    if (unit->act_bytes > 0 && !unit->no_forward && n->kind != NODE_FORWARD)
         reads(a, acts_of_visit(m, at, n->unit), step_of(m, at));
+    visit_recomputed(m, at, a);
     for (uint32_t t = 0; t < unit->tile_count && n->kind == NODE_BACKWARD; t++)
         writes(a, grads_of_visit(m, at, n->unit, unit->first_tile + t), ANY_AGE, step_of(m, at));
 }
@@ -344,6 +385,7 @@ static struct accesses accesses_of(struct model *m, struct walk_at at)
         [NODE_NORM] = norm,
         [NODE_REVERT] = revert,
         [NODE_FORWARD] = visit,
+        [NODE_RECOMPUTE] = visit,
         [NODE_BACKWARD] = visit,
     };
     struct accesses a = {.count = 0};
