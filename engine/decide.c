@@ -120,6 +120,24 @@ static int plan_homes(struct hst_engine *engine)
     return 0;
 }
 
+/* A checkpoint can only be the carry where both are as large. */
+static int check_recompute(struct hst_engine *engine)
+{
+    for (uint32_t u = 0; u < engine->layout.unit_count; u++) {
+        const struct layout_unit *unit = &engine->layout.units[u];
+        if (!unit->recompute || (unit->act_bytes_per_token == engine->carry_bytes_per_token &&
+                                 unit->act_bytes_per_token > 0))
+            continue;
+        return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                           "unit \"%s\" has a checkpoint of %llu bytes per token and may be "
+                           "computed again, but the carry has %llu. Fix: make it the carry, or "
+                           "leave out HST_UNIT_RECOMPUTE",
+                           unit->name, (unsigned long long)unit->act_bytes_per_token,
+                           (unsigned long long)engine->carry_bytes_per_token);
+    }
+    return 0;
+}
+
 int decide(struct hst_engine *engine)
 {
     char why[384];
@@ -134,7 +152,8 @@ int decide(struct hst_engine *engine)
     in->deferred = engine->config.clip > 0 || engine->config.skip_nonfinite ||
                    engine->config.precision == HST_PRECISION_FP16;
     in->second_slots = optimistic_wants_slots(engine);
-    int rc = store_dirs_rates(engine, in);
+    int rc = check_recompute(engine);
+    rc = rc ? rc : store_dirs_rates(engine, in);
     if (rc)
         return rc;
     rc = choose_tiles(engine, why, sizeof why);

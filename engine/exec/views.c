@@ -3,6 +3,7 @@
 #include "exec/views.h"
 
 #include "exec/moves.h"
+#include "exec/visits.h"
 
 float *views_accumulator(const struct hst_engine *engine, const struct layout_param *param)
 {
@@ -29,17 +30,19 @@ static void set_weights(struct hst_engine *engine, uint32_t unit)
     }
 }
 
-void views_set(struct hst_engine *engine, uint32_t unit, bool gradients)
+void views_set(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
     const struct layout_unit *u = &engine->layout.units[unit];
     set_weights(engine, unit);
     for (uint32_t i = 0; i < u->param_count; i++)
         engine->units[unit].views[i].grad =
-            gradients ? views_accumulator(engine, &engine->layout.params[u->first_param + i])
-                      : NULL;
+            sweep == HST_BACKWARD
+                ? views_accumulator(engine, &engine->layout.params[u->first_param + i])
+                : NULL;
     engine->view = (struct hst_unit_view){
         .param = engine->units[unit].views,
         .param_count = u->param_count,
         .work = {engine->arena + engine->placement.work, u->work_bytes},
+        .checkpoint = visits_checkpoint(engine, unit, sweep),
     };
 }

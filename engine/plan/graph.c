@@ -76,7 +76,8 @@ static void add_forward(struct build *b, uint32_t place)
     parts_forward(b, b->in->forward[place]);
 }
 
-/* A backward that is read for while the unit's recompute still has its weights goes on with them. */
+/* Where a unit's recompute still has its weights its backward, that is read for, goes on with them.
+ */
 static void read_backward(struct build *b, uint32_t place)
 {
     const struct build_visit *visit = &b->visits[place];

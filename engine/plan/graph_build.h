@@ -4,8 +4,8 @@
 /*
  * What the builder of the step graph works with: the graph under construction, and where each unit
  * stands in it. graph_build.c appends and links nodes, graph_parts.c makes the parts of a visit of
- * them, graph_visits.c lists the visits of the backward, graph.c puts the parts in order and decides
- * what is kept.
+ * them, graph_visits.c lists the visits of the backward, graph.c puts the parts in order and
+ * decides what is kept.
  */
 #include "plan/graph.h"
 

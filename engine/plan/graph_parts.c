@@ -476,8 +476,8 @@ void parts_forward(struct build *b, uint32_t unit)
         parts_give_back_device(b, unit);
 }
 
-/* It reads the checkpoint that was kept, or writes one that no lease is for: those of a segment have
- * places of their own, and its last one is the carry. */
+/* It reads the checkpoint that was kept, or writes one that no lease is for: those of a segment
+ * have places of their own, and its last one is the carry. */
 void parts_recompute(struct build *b, uint32_t unit)
 {
     struct build_unit *s = &b->units[unit];

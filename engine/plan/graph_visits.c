@@ -57,11 +57,11 @@ static uint32_t less(uint32_t a, uint32_t b)
 }
 
 /*
- * The last ones to be computed again, as many as there are buffers beside that of the segment's last
- * unit: what goes up comes down in the reverse order, so they are the first to be wanted, and those
- * in between never want more buffers than there are. Without that a unit's weights would travel for
- * each of both visits. Where a device has memory of its own its copies are held; what they were
- * copied from is given back at once, because others pass that way.
+ * The last ones to be computed again, as many as there are buffers beside that of the segment's
+ * last unit: what goes up comes down in the reverse order, so they are the first to be wanted, and
+ * those in between never want more buffers than there are. Without that a unit's weights would
+ * travel for each of both visits. Where a device has memory of its own its copies are held; what
+ * they were copied from is given back at once, because others pass that way.
  */
 void visits_choose_held(struct build *b)
 {

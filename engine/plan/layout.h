@@ -11,7 +11,7 @@
  */
 #include <hoistway/hoistway.h>
 
-#define LAYOUT_PARAM_ALIGN 64u   /* elements: 128 bytes of bf16, wide enough for any vector load */
+#define LAYOUT_PARAM_ALIGN 64u /* elements: 128 bytes of bf16, wide enough for any vector load */
 #define LAYOUT_UNIT_ALIGN                                                                          \
     4096u /* elements: the block of the norm; tiles stay multiples of 4 KiB on disk */
 
@@ -20,13 +20,13 @@ struct layout_param {
     uint32_t unit, index; /* where it was described */
     uint32_t dim_count;
     uint64_t dims[HST_MAX_DIMS];
-    uint64_t count;        /* elements */
+    uint64_t count; /* elements */
     /* elements from the start of its owner's row (aliases: of the owner's unit) */
     uint64_t offset;
     /* number of the parameter that has the storage: itself, or the one it is an alias of */
     uint32_t owner;
     bool decay;
-    bool tied;             /* another unit uses it too (set on the owner and on the aliases) */
+    bool tied; /* another unit uses it too (set on the owner and on the aliases) */
     /* elements from the start of the unit's gradient accumulator, or of the tied buffer */
     uint64_t grad_offset;
 };
@@ -38,9 +38,10 @@ struct layout_unit {
     /* of its accumulator: own parameters that are not tied, padded each */
     uint64_t grad_elements;
     uint32_t first_tile, tile_count;
-    uint64_t first_block;              /* of the norm: its first partial */
+    uint64_t first_block; /* of the norm: its first partial */
     uint64_t flops_per_token, act_bytes_per_token, work_bytes;
     bool no_forward; /* in training: its backward computes the forward too */
+    bool recompute;  /* its checkpoint is the carry, and may be computed again */
 };
 
 struct layout {

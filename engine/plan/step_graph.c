@@ -47,6 +47,7 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .forward_flops = forward,
         .backward_flops = BACKWARD_FORWARDS * forward,
         .no_forward = l->no_forward,
+        .recomputed = home->recomputed,
     };
     describe_aliases(in, unit, &u);
     return u;
