@@ -97,6 +97,16 @@ static bool planner_knows(const struct hst_engine *engine, struct planner_in *in
     return true;
 }
 
+static void tell_recomputed(struct hst_engine *engine)
+{
+    uint32_t every = engine->placement.segment;
+    if (every > 1 && !engine->config.plan) /* hst_engine_decision says it */
+        engine_log(engine, HST_LOG_INFO,
+                   "I303 the activation checkpoint of one unit in %u is kept; from it the others "
+                   "are computed again in the backward",
+                   every);
+}
+
 /* The fastest homes, where enough is known of the machine. */
 static int plan_homes(struct hst_engine *engine)
 {
@@ -164,7 +174,10 @@ int decide(struct hst_engine *engine)
                                            : HST_E_BUDGET,
                            rc == -EDQUOT ? -ENOSPC : rc, "%s", why);
     plan_spare_slots(engine);
-    return plan_homes(engine);
+    rc = plan_homes(engine);
+    if (rc == 0)
+        tell_recomputed(engine);
+    return rc;
 }
 
 /* Of a plan's graph: its prediction then takes less than a second, whatever the model's size. */

@@ -296,6 +296,7 @@ int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *de
                                    : "none is faster",
         .usual_step_s = p->usual_step_s,
         .step_s = p->step_s,
+        .checkpoint_every = engine->placement.segment,
     };
     return 0;
 }
