@@ -308,6 +308,12 @@ static void test_weights_stay_from_recompute_to_backward_where_buffers_suffice(v
     e.units[3].act_bytes = 1000; /* 3 to 5 do, until they are through */
     b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_READ], 3 * W + 3 * W + 6 * (S + G) + 2 * A);
+    make_example(&e, HST_TIER_NVME, false);
+    for (uint32_t i = 1; i < UNITS; i += 2)
+        e.units[i].recomputed = true, e.units[i].act_bytes = 0;
+    /* Pairs: the last one stays, weights of the others are read once, as unit 0's checkpoint */
+    b = bytes_per_lane(&e);
+    assert_bytes(b.lane_s[LANE_READ], 3 * W + 4 * W + 6 * (S + G) + 1 * A);
     make_example(&e, HST_TIER_DRAM, true);
     for (uint32_t i = 3; i < UNITS; i++)
         e.units[i].recomputed = true, e.units[i].act_bytes = 0;
@@ -348,6 +354,34 @@ static void test_a_device_that_holds_everything_moves_nothing(void **state)
     for (int l = 0; l < LANE_COUNT; l++)
         assert_true(l == LANE_COMPUTE || b.lane_s[l] == 0);
     assert_bytes(b.lane_s[LANE_COMPUTE], 6 * 4.0 * TILE);
+}
+
+/* With one buffer on the device each visit waits for its weights, and nothing runs beside it: the
+ * bound knows that of what is computed again, too. */
+static void test_what_is_computed_again_takes_time_of_its_own(void **state)
+{
+    (void)state;
+    static const double forward_s[UNITS] = {1, 1, 1, 1, 1, 1}, again_s[UNITS] = {2, 2, 2, 2, 2, 2},
+                        backward_s[UNITS] = {4, 4, 4, 4, 4, 4};
+    struct graph_case e;
+    struct graph g;
+    struct sim sim;
+    struct graph_bound bound;
+    const struct sim_rates rates = {
+        .forward_s = forward_s, .recompute_s = again_s, .backward_s = backward_s, .h2d = W};
+    make_example(&e, HST_TIER_DRAM, true);
+    for (uint32_t u = 0; u < UNITS; u++)
+        e.units[u].acts = HST_TIER_HBM;
+    e.units[2].recomputed = e.units[3].recomputed = true;
+    e.units[2].act_bytes = e.units[3].act_bytes = 0;
+    e.in.buffers[POOL_DEVICE_WEIGHTS] = 1;
+    assert_int_equal(graph_build(&e.in, &g), 0);
+    assert_int_equal(simulate(&(struct sim_in){.graph = &g, .rates = rates}, &sim), 0);
+    assert_int_equal(graph_bound(&g, &rates, &bound), 0);
+    /* 6 forwards, 2 recomputes, 6 backwards, a copy for each but the last unit's backward */
+    assert_bytes(sim.step_s, 6 * 1 + 2 * 2 + 6 * 4 + 13);
+    assert_bytes(bound.step_s, sim.step_s);
+    graph_free(&g);
 }
 
 /* A unit whose weights are read in pieces is read whole, whatever the pieces. */
@@ -401,6 +435,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_weights_stay_from_recompute_to_backward_where_buffers_suffice),
         cmocka_unit_test(test_with_a_device_each_lane_moves_the_bytes_of_the_formula),
         cmocka_unit_test(test_a_device_that_holds_everything_moves_nothing),
+        cmocka_unit_test(test_what_is_computed_again_takes_time_of_its_own),
         cmocka_unit_test(test_pieces_of_weights_are_a_whole),
         cmocka_unit_test(test_lanes_and_kinds_have_names),
     };

@@ -7,6 +7,7 @@
 #include "engine_state.h"
 
 #include <errno.h>
+#include <hoistway/predict.h>
 #include <setjmp.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -24,7 +26,8 @@ enum { UNITS = 16, STEPS = 3, AMPLE = 64 << 20, TILE = 4096, ELEMENTS = 100 * 64
 extern char **environ;
 
 static char directory[] = "hst-recompute-XXXXXX", store[sizeof directory + 8];
-static bool flagged; /* units may be computed again */
+static bool flagged;   /* units may be computed again */
+static long linger_ns; /* of the client, while it has a unit that is */
 
 /* ---- the client: units in a row, the last tied to the first; a weight is its own gradient ---- */
 
@@ -187,6 +190,8 @@ static void visit(struct turn *t)
     }
     if (t->visit.sweep == HST_BACKWARD)
         must(t->engine, add_gradients(t));
+    if (t->visit.sweep == HST_RECOMPUTE && linger_ns)
+        (void)nanosleep(&(struct timespec){.tv_nsec = linger_ns}, NULL);
     must(t->engine, hst_unit_release(t->engine, unit));
 }
 
@@ -449,6 +454,22 @@ static void an_evaluation_is_a_forward_without_checkpoints(void **state)
     hst_engine_destroy(&engine);
 }
 
+static void a_prediction_has_the_time_that_it_takes(void **state)
+{
+    (void)state;
+    struct hst_engine *engine = loaded();
+    struct hst_prediction p;
+    struct hst_decision decision;
+    linger_ns = 3000000;
+    train(engine, &other);
+    linger_ns = 0;
+    assert_int_equal(hst_engine_predict(engine, NULL, &p), 0);
+    assert_true(p.step_s > UNITS / 4 * 3 * 0.003);
+    assert_int_equal(hst_engine_decision(engine, &decision), 0);
+    assert_int_equal(decision.checkpoint_every, 4);
+    hst_engine_destroy(&engine);
+}
+
 static void expect_not_sealed(const struct hst_unit_desc *desc, uint64_t carry_bytes,
                               const char *why)
 {
@@ -523,6 +544,7 @@ int main(void)
         cmocka_unit_test(a_segment_goes_up_again_before_it_comes_down),
         cmocka_unit_test(what_the_visits_do_not_list_is_refused_and_harmless),
         cmocka_unit_test(an_evaluation_is_a_forward_without_checkpoints),
+        cmocka_unit_test(a_prediction_has_the_time_that_it_takes),
         cmocka_unit_test(only_the_carry_can_be_computed_again),
         cmocka_unit_test(where_all_is_kept_nothing_can_be_computed_again),
     };
