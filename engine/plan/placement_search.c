@@ -223,7 +223,7 @@ uint32_t placement_longest_segment(const struct placement_in *in)
     uint64_t least = checkpoints_of(in->layout, 1, &longest);
     if (in->wish.fixed[HST_CLASS_ACTS])
         return 1;
-    for (uint32_t segment = 2; segment <= longest; segment++) {
+    for (uint32_t segment = 2; segment <= longest && segment - 2 < least; segment++) {
         uint64_t count = checkpoints_of(in->layout, segment, &longest);
         if (count < least)
             best = segment;
