@@ -76,8 +76,7 @@ static void add_forward(struct build *b, uint32_t place)
     parts_forward(b, b->in->forward[place]);
 }
 
-/* Where a unit's recompute still has its weights its backward, that is read for, goes on with them.
- */
+/* Weights that the unit's recompute still has then its backward goes on with. */
 static void read_backward(struct build *b, uint32_t place)
 {
     const struct build_visit *visit = &b->visits[place];
@@ -234,6 +233,8 @@ static void add_sweeps(struct build *b)
 
 /* ---- what is kept ---- */
 
+#define KEEP_NO_MORE (UINT32_MAX / 2) /* more than there are buffers */
+
 /*
  * From forward to backward, where one mirrors the other: the last units, as many as there are
  * buffers. Where weights go on to a device that keeps the last units itself, host memory keeps some
@@ -254,8 +255,8 @@ static void choose_kept(struct build *b)
             return;
         uint32_t segment = visits_segment(b, i);
         if (segment > 1 && (i == 0 || !in->units[in->backward[i - 1]].recomputed)) {
-            copies = copies + segment > buffers[POOL_DEVICE_WEIGHTS] ? UINT32_MAX / 2 : copies;
-            weights = weights + segment > room ? UINT32_MAX / 2 : weights;
+            copies = copies + segment > buffers[POOL_DEVICE_WEIGHTS] ? KEEP_NO_MORE : copies;
+            weights = weights + segment > room ? KEEP_NO_MORE : weights;
         }
         if (parts_copy_weights(b, unit))
             s->keep_device_weights = copies++ < buffers[POOL_DEVICE_WEIGHTS];
