@@ -367,9 +367,11 @@ static int register_rings(struct hst_engine *engine, const struct drive *drive, 
     const struct {
         uint64_t at, bytes;
     } rings[] = {
-        {p->leases.at, p->leases.count * p->leases.bytes},
+        {p->leases[0].at, p->leases[0].count * p->leases[0].bytes},
+        {p->leases[1].at, p->leases[1].count * p->leases[1].bytes},
         {p->slots.at, p->slots.count * p->slots.bytes},
-        {p->grad_leases.at, p->grad_leases.count * p->grad_leases.bytes},
+        {p->grad_leases[0].at, p->grad_leases[0].count * p->grad_leases[0].bytes},
+        {p->grad_leases[1].at, p->grad_leases[1].count * p->grad_leases[1].bytes},
         {p->act_leases.at, p->act_leases.count * p->act_leases.bytes},
     };
     int rc = 0;

@@ -88,6 +88,14 @@ int demand_send_acts(struct hst_engine *engine, uint32_t unit, enum pool pool, u
     return rc;
 }
 
+int demand_send_grads(struct hst_engine *engine, uint32_t unit, enum pool pool, uint32_t buffer)
+{
+    engine->run.demand_buffer[pool] = buffer;
+    int rc = move_all(engine, (struct node){.kind = NODE_WRITE_GRADS, .unit = unit});
+    engine->run.demand_buffer[pool] = 0;
+    return rc;
+}
+
 int demand_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
     int rc = move_all(engine, (struct node){.kind = NODE_READ_WEIGHTS, .unit = unit});

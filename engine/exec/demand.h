@@ -10,6 +10,8 @@
 
 /** Takes home the unit's checkpoints that are in this buffer of a pool. */
 int demand_send_acts(struct hst_engine *engine, uint32_t unit, enum pool pool, uint32_t buffer);
+/** Takes home the unit's gradients that are in this buffer of a pool. */
+int demand_send_grads(struct hst_engine *engine, uint32_t unit, enum pool pool, uint32_t buffer);
 /** What the unit's computation in that sweep reads is in memory. */
 int demand_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep);
 /** Its work is enqueued on the stream: waits for it, and takes home what it made. */

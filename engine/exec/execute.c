@@ -167,6 +167,24 @@ static int send_kept_acts(struct hst_engine *engine)
     return rc;
 }
 
+/* Gradients that were kept in memory for the update go home too. */
+static int send_kept_grads(struct hst_engine *engine)
+{
+    struct execute *run = &engine->run;
+    const struct graph *graph = &run->graph;
+    int rc = 0;
+    for (uint32_t i = 0; i < graph->node_count && rc == 0; i++) {
+        const struct node *node = &graph->nodes[i];
+        if (node->kind != NODE_NORM || node->lease[0] == GRAPH_NONE)
+            continue;
+        uint32_t buffer = walk_left_to_heir(&run->walk, run->period, node->lease[0]);
+        if (buffer != GRAPH_NONE)
+            rc = demand_send_grads(engine, node->unit,
+                                   (enum pool)graph->leases[node->lease[0]].pool, buffer);
+    }
+    return rc;
+}
+
 /* The rest of the step, or of the evaluation, is served unit by unit. */
 static int leave_order(struct hst_engine *engine, uint32_t unit)
 {
@@ -180,6 +198,7 @@ static int leave_order(struct hst_engine *engine, uint32_t unit)
     run->warned = true;
     int rc = loop_to_rest(engine);
     rc = rc ? rc : send_kept_acts(engine);
+    rc = rc ? rc : send_kept_grads(engine);
     if (rc)
         return rc;
     if (run->walk.opened > run->period + 1)

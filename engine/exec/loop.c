@@ -168,7 +168,7 @@ static int run_drive_lane(struct hst_engine *engine, enum lane lane, bool *moved
             return 0;
         walk_start(&run->walk, at);
         *moved = true;
-        bool kept = node_of(run, at)->kind == NODE_READ_WEIGHTS && at.period != run->stale &&
+        bool kept = node_kind_is_kept(node_of(run, at)->kind) && at.period != run->stale &&
                     walk_was_kept(&run->walk, at);
         run->jobs[number] = (struct job){
             .at = at,

@@ -25,12 +25,16 @@ const struct node *moves_node(const struct hst_engine *engine, struct walk_at at
 static struct ring ring_of(const struct placement *p, enum pool pool)
 {
     const struct ring rings[POOL_COUNT] = {
-        [POOL_WEIGHTS] = p->leases,
+        [POOL_WEIGHTS] = p->leases[0],
+        [POOL_WIDE_WEIGHTS] = p->leases[1],
+        [POOL_GRADS] = p->grad_leases[0],
+        [POOL_WIDE_GRADS] = p->grad_leases[1],
         [POOL_TILES] = p->slots,
-        [POOL_GRADS] = p->grad_leases,
         [POOL_ACTS] = p->act_leases,
-        [POOL_DEVICE_WEIGHTS] = p->device_leases,
-        [POOL_DEVICE_GRADS] = p->device_grads,
+        [POOL_DEVICE_WEIGHTS] = p->device_leases[0],
+        [POOL_DEVICE_WIDE_WEIGHTS] = p->device_leases[1],
+        [POOL_DEVICE_GRADS] = p->device_grads[0],
+        [POOL_DEVICE_WIDE_GRADS] = p->device_grads[1],
         [POOL_DEVICE_ACTS] = p->device_acts,
     };
     return rings[pool];
@@ -45,6 +49,14 @@ static unsigned char *buffer_of(const struct hst_engine *engine, struct walk_at 
                                             : walk_pool_buffer(&engine->run.walk, at, pool);
     unsigned char *arena = pool >= POOL_DEVICE_WEIGHTS ? engine->arena : engine->host_arena;
     return buffer == GRAPH_NONE ? NULL : arena + ring.at + buffer * ring.bytes;
+}
+
+/* Of weights or gradients of the node's unit. */
+static unsigned char *unit_buffer_of(const struct hst_engine *engine, struct walk_at at,
+                                     enum pool pool)
+{
+    const struct placement *p = &engine->placement;
+    return buffer_of(engine, at, pool_for(pool, p->units[moves_node(engine, at)->unit].wide));
 }
 
 static unsigned char *record_of(const struct hst_engine *engine, struct walk_at at)
@@ -73,7 +85,7 @@ static unsigned char *weights_at_home(const struct hst_engine *engine, struct wa
     if (home.tier == HST_TIER_HBM)
         return engine->arena + home.offset;
     return home.tier == HST_TIER_NVME
-               ? buffer_of(engine, at, POOL_WEIGHTS) + gather->lease_at
+               ? unit_buffer_of(engine, at, POOL_WEIGHTS) + gather->lease_at
                : tile_at_home(engine, EXTENT_WEIGHTS, gather->first_tile, engine->run.slot);
 }
 
@@ -81,20 +93,20 @@ unsigned char *moves_weights(const struct hst_engine *engine, struct walk_at at,
                              const struct gather *gather)
 {
     return placement_is_away(&engine->placement)
-               ? buffer_of(engine, at, POOL_DEVICE_WEIGHTS) + gather->lease_at
+               ? unit_buffer_of(engine, at, POOL_DEVICE_WEIGHTS) + gather->lease_at
                : weights_at_home(engine, at, gather);
 }
 
 unsigned char *moves_host_grads(const struct hst_engine *engine, struct walk_at at, uint32_t unit)
 {
     struct address home = engine->placement.units[unit].grads;
-    return home.tier == HST_TIER_NVME ? buffer_of(engine, at, POOL_GRADS)
+    return home.tier == HST_TIER_NVME ? unit_buffer_of(engine, at, POOL_GRADS)
                                       : arena_of(engine, home.tier) + home.offset;
 }
 
 unsigned char *moves_grads(const struct hst_engine *engine, struct walk_at at, uint32_t unit)
 {
-    return placement_is_away(&engine->placement) ? buffer_of(engine, at, POOL_DEVICE_GRADS)
+    return placement_is_away(&engine->placement) ? unit_buffer_of(engine, at, POOL_DEVICE_GRADS)
                                                  : moves_host_grads(engine, at, unit);
 }
 
@@ -197,7 +209,7 @@ uint32_t moves_copies(const struct hst_engine *engine, struct walk_at at,
 static unsigned char *own_tile(const struct hst_engine *engine, struct walk_at at, uint32_t tile)
 {
     uint64_t offset = layout_tile(&engine->layout, tile).offset;
-    return buffer_of(engine, at, POOL_WEIGHTS) + offset * engine_element_bytes(engine);
+    return unit_buffer_of(engine, at, POOL_WEIGHTS) + offset * engine_element_bytes(engine);
 }
 
 /* ---- a unit's weights ---- */
@@ -255,10 +267,12 @@ bool moves_is_late(const struct node *node)
     return (node->parts & ((unsigned)PART_UPDATE | PART_REDO)) != 0;
 }
 
-/* Gradients that wait on drives for the norm. */
+/* Gradients that wait on drives for the norm, tile by tile. */
 static bool has_grads(const struct hst_engine *engine, const struct node *node)
 {
-    return moves_is_late(node) && engine->placement.units[node->unit].grads.tier == HST_TIER_NVME;
+    const struct unit_home *home = &engine->placement.units[node->unit];
+    return moves_is_late(node) && home->grads.tier == HST_TIER_NVME &&
+           !graph_lends(&engine->run.graph, node, pool_for(POOL_GRADS, home->wide));
 }
 
 static uint32_t blocks_of(const struct hst_engine *engine, uint32_t unit)
@@ -279,6 +293,7 @@ uint32_t moves_count(const struct hst_engine *engine, const struct node *node)
                (weights_tier(engine, node->tile) == HST_TIER_NVME ? node->tile_count : 0);
     case NODE_SAVE_TILES:
         return node->tile_count * moves_save_count(engine, node->tile);
+    case NODE_READ_GRADS:
     case NODE_WRITE_GRADS:
         return engine->layout.units[node->unit].tile_count;
     case NODE_READ_ACTS:
@@ -303,7 +318,8 @@ static struct move grads_at(const struct hst_engine *engine, struct walk_at at, 
 {
     uint32_t tile = engine->layout.units[unit].first_tile + i;
     uint64_t offset = layout_tile(&engine->layout, tile).offset * engine_element_bytes(engine);
-    return (struct move){EXTENT_GRADS, tile, moves_host_grads(engine, at, unit) + offset, true};
+    return (struct move){EXTENT_GRADS, tile, moves_host_grads(engine, at, unit) + offset,
+                         moves_node(engine, at)->kind == NODE_WRITE_GRADS};
 }
 
 /* From memory at home, or from the slot that it was copied to. */
@@ -328,6 +344,7 @@ struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_
         return weights_at(engine, at, node->unit, piece_start(engine, node, node->tile) + i);
     case NODE_SAVE_TILES:
         return save_at(engine, at, i);
+    case NODE_READ_GRADS:
     case NODE_WRITE_GRADS:
         return grads_at(engine, at, node->unit, i);
     case NODE_READ_ACTS:

@@ -33,12 +33,17 @@ static void set_weights(struct hst_engine *engine, uint32_t unit)
 void views_set(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
     const struct layout_unit *u = &engine->layout.units[unit];
-    set_weights(engine, unit);
-    for (uint32_t i = 0; i < u->param_count; i++)
-        engine->units[unit].views[i].grad =
-            sweep == HST_BACKWARD
-                ? views_accumulator(engine, &engine->layout.params[u->first_param + i])
-                : NULL;
+    bool gradients = sweep == HST_BACKWARD, blind = gradients && u->blind_backward;
+    if (!blind)
+        set_weights(engine, unit);
+    for (uint32_t i = 0; i < u->param_count; i++) {
+        struct hst_param_view *view = &engine->units[unit].views[i];
+        view->grad = gradients
+                         ? views_accumulator(engine, &engine->layout.params[u->first_param + i])
+                         : NULL;
+        if (blind)
+            view->data = NULL;
+    }
     engine->view = (struct hst_unit_view){
         .param = engine->units[unit].views,
         .param_count = u->param_count,

@@ -25,12 +25,13 @@ static uint32_t least(uint32_t a, uint32_t b)
 /* Where the device has kept its copy, a backward reads the host's for an update alone. */
 static bool reads_backward(const struct build *b, struct build_visit visit)
 {
-    uint32_t unit = visit.unit;
-    const struct build_unit *s = &b->units[unit];
-    bool updates = parts_is_early(b, unit) && b->in->units[unit].weights == HST_TIER_NVME;
+    const struct graph_unit *u = &b->in->units[visit.unit];
+    const struct build_unit *s = &b->units[visit.unit];
+    bool updates = !visit.recompute && parts_is_early(b, visit.unit) && u->weights == HST_TIER_NVME;
     bool second = s->recomputes && !visit.recompute;
     bool copied = second ? s->hold_device_weights : s->keep_device_weights;
-    return parts_lease_weights(b, unit) && ((updates && !visit.recompute) || !copied);
+    bool computes = !copied && parts_uses_weights(b, visit);
+    return parts_lease_weights(b, visit.unit) && (updates || computes);
 }
 
 static unsigned parts_of_read(const struct build *b, uint32_t unit)
@@ -43,6 +44,14 @@ static unsigned parts_of_read(const struct build *b, uint32_t unit)
            (b->in->optimistic ? PART_REDO : 0u);
 }
 
+/* While this unit is updated there is a buffer for the next one's weights. */
+static bool has_another(const struct build *b, uint32_t unit, uint32_t next)
+{
+    const struct graph_unit *units = b->in->units;
+    uint32_t taken = units[unit].wide == units[next].wide;
+    return b->graph->buffers[pool_for(POOL_WEIGHTS, units[next].wide)] > taken;
+}
+
 /* The next unit's weights may be read while this one is updated, unless it reads this one's too. */
 static bool may_read_ahead(const struct build *b, uint32_t unit, uint32_t next)
 {
@@ -50,7 +59,7 @@ static bool may_read_ahead(const struct build *b, uint32_t unit, uint32_t next)
     for (uint32_t i = 0; i < u->alias_count; i++)
         if (u->alias_of[i] == unit)
             return false;
-    return b->reads_ahead;
+    return has_another(b, unit, next);
 }
 
 /* The weights that a forward reads: brought, and updated where that was left to do. */
@@ -86,14 +95,16 @@ static void read_backward(struct build *b, uint32_t place)
         s->hold_weights = true;
     if (reads)
         parts_read(b, visit->unit, PART_BACKWARD);
-    if (place + 1 < b->visit_count && b->reads_ahead && reads_backward(b, visit[1]))
+    if (place + 1 < b->visit_count && !b->in->deferred &&
+        has_another(b, visit->unit, visit[1].unit) && reads_backward(b, visit[1]))
         parts_plan_read(b, visit[1].unit, PART_BACKWARD);
 }
 
 static void copy_backward(struct build *b, uint32_t place)
 {
     struct build_visit visit = b->visits[place];
-    parts_copy(b, visit.unit, PART_BACKWARD);
+    if (parts_uses_weights(b, visit))
+        parts_copy(b, visit.unit, PART_BACKWARD);
     if (b->in->apart && visit.recompute && !b->units[visit.unit].hold_weights)
         parts_give_back(b, visit.unit);
 }
@@ -172,9 +183,9 @@ static void add_forwards(struct build *b, uint32_t copy)
     if (b->spills)
         prepare =
             least(prepare, buffers[POOL_ACTS] + (b->in->apart ? buffers[POOL_DEVICE_ACTS] : 0));
+    prepare = least(prepare, b->ahead_most);
     const struct stage stages[] = {
         {prepare_forward, prepare}, {copy_forward, least(copy, prepare)}, {add_forward, 0}};
-    b->reads_ahead = buffers[POOL_WEIGHTS] > 1;
     add_sweep(b, stages, 3, b->in->unit_count);
 }
 
@@ -187,12 +198,12 @@ static void add_backwards(struct build *b, uint32_t copy)
         b->in->deferred ? copy + less(buffers[POOL_WEIGHTS], 1) : less(buffers[POOL_WEIGHTS], 2);
     if (!b->leases)
         read = 1;
+    read = least(read, b->ahead_most);
     const struct stage stages[] = {{read_backward, read},
                                    {copy_backward, least(copy, read)},
                                    {bring_acts, least(acts, read)},
                                    {fetch_acts, least(fetch, read)},
                                    {add_backward, 0}};
-    b->reads_ahead = buffers[POOL_WEIGHTS] > 1 && !b->in->deferred;
     add_sweep(b, stages, 5, b->visit_count);
 }
 
@@ -218,9 +229,35 @@ static void add_revert(struct build *b)
         b->revert = build_node(b, NODE_REVERT, LANE_UPDATE, PART_REVERT, (struct node){0});
 }
 
+/* Where wide units share one buffer, a later one's stages follow the visit of the one before; its
+ * weights are read while the unit before it is updated, one place further ahead. */
+static uint32_t most_ahead(const struct build *b)
+{
+    const struct graph_in *in = b->in;
+    uint32_t most = in->unit_count, last = GRAPH_NONE;
+    if (in->buffers[POOL_WIDE_WEIGHTS] != 1 && in->buffers[POOL_DEVICE_WIDE_WEIGHTS] != 1)
+        return most;
+    for (uint32_t i = 0; i < in->unit_count; i++) {
+        if (!in->units[in->forward[i]].wide)
+            continue;
+        most = last == GRAPH_NONE ? most : least(most, less(i - last, 2));
+        last = i;
+    }
+    last = GRAPH_NONE;
+    for (uint32_t i = 0; i < b->visit_count; i++) {
+        if (!in->units[b->visits[i].unit].wide)
+            continue;
+        bool other = last != GRAPH_NONE && b->visits[last].unit != b->visits[i].unit;
+        most = other ? least(most, less(i - last, 2)) : most;
+        last = i;
+    }
+    return most;
+}
+
 static void add_sweeps(struct build *b)
 {
     uint32_t copy = b->in->apart ? less(b->graph->buffers[POOL_DEVICE_WEIGHTS], 1) : 0;
+    b->ahead_most = most_ahead(b);
     for (uint32_t i = 0; i < b->in->unit_count; i++) {
         b->leases = b->leases || parts_lease_weights(b, i);
         b->spills = b->spills || (parts_move_acts(b, i) && b->in->units[i].acts == HST_TIER_NVME);
@@ -235,59 +272,100 @@ static void add_sweeps(struct build *b)
 
 #define KEEP_NO_MORE (UINT32_MAX / 2) /* more than there are buffers */
 
+/* Where a segment that begins at this place does not fit as a whole, none of it is kept. */
+static void keep_segment(const struct build *b, uint32_t place, const uint32_t room[2],
+                         uint32_t weights[2], uint32_t copies[2])
+{
+    uint32_t units = visits_segment(b, place), count[2] = {0};
+    for (uint32_t i = 0; i < units; i++)
+        count[b->in->units[b->in->backward[place + i]].wide]++;
+    for (int wide = 0; wide < 2 && units > 1; wide++) {
+        uint32_t device = b->graph->buffers[pool_for(POOL_DEVICE_WEIGHTS, wide)];
+        copies[wide] = copies[wide] + count[wide] > device ? KEEP_NO_MORE : copies[wide];
+        weights[wide] = weights[wide] + count[wide] > room[wide] ? KEEP_NO_MORE : weights[wide];
+    }
+}
+
 /*
  * From forward to backward, where one mirrors the other: the last units, as many as there are
  * buffers. Where weights go on to a device that keeps the last units itself, host memory keeps some
  * of those before them, and three buffers are left for those that pass: one is read, one updated,
- * one copied. Of units that are computed again, whose order changes in the backward, all of a
- * segment are kept, or none and nothing before it.
+ * one copied. Of wide ones no two pass at once. Of units that are computed again, whose order
+ * changes in the backward, all of a segment are kept, or none and nothing before it.
  */
 static void choose_kept(struct build *b)
 {
     const struct graph_in *in = b->in;
     const uint32_t *buffers = b->graph->buffers;
     enum pool acts_pool = in->apart ? POOL_DEVICE_ACTS : POOL_ACTS;
-    uint32_t weights = 0, copies = 0, acts = 0, room = buffers[POOL_WEIGHTS];
+    uint32_t weights[2] = {0}, copies[2] = {0}, acts = 0;
+    uint32_t room[] = {buffers[POOL_WEIGHTS], buffers[POOL_WIDE_WEIGHTS]};
     for (uint32_t i = 0; i < in->unit_count; i++) {
         uint32_t unit = in->backward[i];
         struct build_unit *s = &b->units[unit];
+        bool wide = in->units[unit].wide;
         if (in->forward[in->unit_count - 1 - i] != unit)
             return;
-        uint32_t segment = visits_segment(b, i);
-        if (segment > 1 && (i == 0 || !in->units[in->backward[i - 1]].recomputed)) {
-            copies = copies + segment > buffers[POOL_DEVICE_WEIGHTS] ? KEEP_NO_MORE : copies;
-            weights = weights + segment > room ? KEEP_NO_MORE : weights;
-        }
-        if (parts_copy_weights(b, unit))
-            s->keep_device_weights = copies++ < buffers[POOL_DEVICE_WEIGHTS];
-        if (reads_backward(b, (struct build_visit){unit, s->recomputes}))
-            s->keep_weights = weights++ < room;
+        if (i == 0 || !in->units[in->backward[i - 1]].recomputed)
+            keep_segment(b, i, room, weights, copies);
+        struct build_visit first = {unit, s->recomputes};
+        if (parts_copy_weights(b, unit)) /* those that need not stay pass by those that do */
+            s->keep_device_weights =
+                copies[wide]++ < buffers[pool_for(POOL_DEVICE_WEIGHTS, wide)] &&
+                parts_uses_weights(b, first);
+        if (reads_backward(b, first))
+            s->keep_weights = weights[wide]++ < room[wide];
         else if (parts_lease_weights(b, unit))
-            room = less(buffers[POOL_WEIGHTS], 3);
+            room[wide] = less(buffers[pool_for(POOL_WEIGHTS, wide)], wide ? 1 : 3);
         if (parts_move_acts(b, unit))
             s->keep_acts = acts++ < buffers[acts_pool];
     }
 }
 
-/* From one period to the next, weights in host memory: what a backward reads last the next forward
- * and update begin with. What a unit reads of others has changed meanwhile: it comes anew. */
+/* Gradients on drives that the next forward's update begins with: they need not go there. */
+static void choose_kept_grads(struct build *b)
+{
+    const struct graph_in *in = b->in;
+    uint32_t kept[2] = {0};
+    for (uint32_t i = 0; in->deferred && i < in->unit_count; i++) {
+        uint32_t unit = in->forward[i];
+        const struct graph_unit *u = &in->units[unit];
+        if (in->backward[in->unit_count - 1 - i] != unit)
+            return;
+        if (u->grads == HST_TIER_NVME && u->tile_count > 0)
+            b->units[unit].keep_grads =
+                kept[u->wide]++ < in->buffers[pool_for(POOL_GRADS, u->wide)];
+    }
+}
+
+static void hand_over(struct build *b, uint32_t legacy, uint32_t heir)
+{
+    b->graph->leases[legacy].heir = heir;
+    b->graph->leases[heir].legacy = legacy;
+}
+
+/* From one period to the next: gradients that are kept; and weights in host memory: what a backward
+ * reads last the next forward and update begin with. What a unit reads of others has changed
+ * meanwhile: it comes anew. */
 static void choose_heirs(struct build *b)
 {
     const struct graph_in *in = b->in;
-    struct graph_lease *leases = b->graph->leases;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < in->unit_count && kept < b->graph->buffers[POOL_WEIGHTS]; i++) {
+    for (uint32_t i = 0; i < in->unit_count; i++)
+        if (b->units[i].keep_grads)
+            hand_over(b, b->units[i].grads, b->units[i].kept_grads);
+    uint32_t kept[2] = {0};
+    for (uint32_t i = 0; i < in->unit_count; i++) {
         uint32_t unit = in->forward[i];
         const struct build_unit *s = &b->units[unit];
+        bool wide = in->units[unit].wide;
         if (in->backward[in->unit_count - 1 - i] != unit)
             return;
-        if (!parts_lease_weights(b, unit))
+        if (!parts_lease_weights(b, unit) ||
+            kept[wide]++ >= b->graph->buffers[pool_for(POOL_WEIGHTS, wide)])
             continue;
-        kept++;
         if (in->units[unit].alias_count > 0 || s->last_weights == GRAPH_NONE)
             continue;
-        leases[s->last_weights].heir = s->first_weights;
-        leases[s->first_weights].legacy = s->last_weights;
+        hand_over(b, s->last_weights, s->first_weights);
     }
 }
 
@@ -325,16 +403,17 @@ static int check_pools(const struct build *b)
     for (uint32_t i = 0; i < in->unit_count; i++) {
         const struct graph_unit *u = &in->units[i];
         bool grads = u->grads == HST_TIER_NVME && u->tile_count > 0;
-        needs[POOL_WEIGHTS] |= parts_lease_weights(b, i);
+        needs[pool_for(POOL_WEIGHTS, u->wide)] |= parts_lease_weights(b, i);
         needs[POOL_TILES] |= u->nvme_states > 0 ||
                              (grads && (parts_is_late(b, i) || in->optimistic)) ||
                              (in->update_on_device && in->stored && u->tile_count > 0);
-        needs[POOL_GRADS] |= grads;
+        needs[pool_for(POOL_GRADS, u->wide)] |= grads;
         needs[POOL_ACTS] |= parts_move_acts(b, i) && u->acts == HST_TIER_NVME;
         if (!in->apart)
             continue;
-        needs[POOL_DEVICE_WEIGHTS] |= parts_copy_weights(b, i);
-        needs[POOL_DEVICE_GRADS] |= u->grads != HST_TIER_HBM && u->tile_count > 0;
+        needs[pool_for(POOL_DEVICE_WEIGHTS, u->wide)] |= parts_copy_weights(b, i);
+        needs[pool_for(POOL_DEVICE_GRADS, u->wide)] |=
+            u->grads != HST_TIER_HBM && u->tile_count > 0;
         needs[POOL_DEVICE_ACTS] |= parts_move_acts(b, i);
     }
     for (int p = 0; p < POOL_COUNT; p++)
@@ -395,6 +474,7 @@ int graph_build(const struct graph_in *in, struct graph *graph)
     }
     if (b.rc == 0) {
         choose_kept(&b);
+        choose_kept_grads(&b);
         visits_choose_held(&b);
         add_sweeps(&b);
         add_clip(&b);

@@ -40,6 +40,7 @@ enum lane {
 enum node_kind {
     NODE_READ_WEIGHTS = 0, /* the unit's tiles on NVMe, into its lease; aliases' too */
     NODE_READ_TILE,        /* one tile's state record, and its gradients where they are on NVMe */
+    NODE_READ_GRADS,       /* a unit's, that mostly stayed in the buffer they came into */
     NODE_READ_ACTS,
     NODE_WRITE_TILE, /* what is on NVMe of tiles: records, weights */
     NODE_WRITE_GRADS,
@@ -61,17 +62,35 @@ enum node_kind {
     NODE_KIND_COUNT
 };
 
-/** Buffers that are borrowed: as many as the plan made, each as large as its largest lease. */
+/** Buffers that are borrowed: as many as the plan made, each as large as its largest lease. The
+ * embedding and the head may be much larger than a layer; then they are wide, and have buffers of
+ * their own, so that those of the layers are no larger than a layer. */
 enum pool {
-    POOL_WEIGHTS = 0, /* a unit's weights in DRAM, from NVMe */
-    POOL_TILES,       /* a tile's record, with gradients where those are on NVMe */
-    POOL_GRADS,       /* a unit's rounded gradients in DRAM, on their way to NVMe */
-    POOL_ACTS,        /* a unit's checkpoints in DRAM, on their way to and from NVMe */
+    POOL_WEIGHTS = 0,  /* a unit's weights in DRAM, from NVMe */
+    POOL_WIDE_WEIGHTS, /* of a wide unit; each pool of wide units comes behind the other one */
+    POOL_GRADS,        /* a unit's rounded gradients in DRAM, on their way to NVMe */
+    POOL_WIDE_GRADS,
+    POOL_TILES, /* a tile's record, with gradients where those are on NVMe */
+    POOL_ACTS,  /* a unit's checkpoints in DRAM, on their way to and from NVMe */
     POOL_DEVICE_WEIGHTS,
+    POOL_DEVICE_WIDE_WEIGHTS,
     POOL_DEVICE_GRADS,
+    POOL_DEVICE_WIDE_GRADS,
     POOL_DEVICE_ACTS,
     POOL_COUNT
 };
+
+/** The pool of a unit's weights or gradients. */
+static inline enum pool pool_for(enum pool pool, bool wide)
+{
+    return (enum pool)(pool + wide);
+}
+
+/** True where a read has nothing to do if its buffer came from the period before. */
+static inline bool node_kind_is_kept(unsigned kind)
+{
+    return kind == NODE_READ_WEIGHTS || kind == NODE_READ_GRADS;
+}
 
 /** Parts of a period: what a node belongs to. A period is run without a part by skipping its nodes:
  * the first step has no update behind it, a drain is an update alone. */
@@ -145,6 +164,8 @@ struct graph_unit {
     uint64_t act_bytes;                   /* checkpoints of a step */
     double forward_flops, backward_flops; /* of a step */
     bool no_forward;                      /* in training: its backward computes the forward too */
+    bool blind_backward;                  /* its backward reads no weights */
+    bool wide;                            /* the first or the last one; see enum pool */
     /* Its checkpoint is not kept (act_bytes is 0): before its backward those before it in the
        forward are computed again, from the nearest one on that is not recomputed. */
     bool recomputed;
@@ -189,6 +210,9 @@ void graph_free(struct graph *graph);
  * passes.
  */
 int graph_check(const struct graph *graph, uint32_t *node);
+
+/** True where the node of the graph borrows a buffer of that pool. */
+bool graph_lends(const struct graph *graph, const struct node *node, enum pool pool);
 
 const char *lane_name(enum lane lane);
 const char *node_kind_name(enum node_kind kind);

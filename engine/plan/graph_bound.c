@@ -41,7 +41,7 @@ static int32_t before(const struct bounds *b, uint32_t node)
 static double node_seconds(const struct bounds *b, uint32_t node)
 {
     const struct node *n = &b->graph->nodes[node];
-    bool kept = n->kind == NODE_READ_WEIGHTS &&
+    bool kept = node_kind_is_kept(n->kind) &&
                 b->graph->leases[n->lease[0]].legacy != GRAPH_NONE; /* nothing to be read */
     return kept ? 0 : sim_node_seconds(b->rates, n);
 }

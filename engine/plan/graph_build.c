@@ -301,6 +301,7 @@ int build_open(struct build *b)
                                           .acts = GRAPH_NONE,
                                           .device_acts = GRAPH_NONE,
                                           .grads = GRAPH_NONE,
+                                          .kept_grads = GRAPH_NONE,
                                           .device_grads = GRAPH_NONE,
                                           .first_weights = GRAPH_NONE,
                                           .last_weights = GRAPH_NONE};
@@ -336,6 +337,14 @@ void graph_free(struct graph *graph)
     *graph = (struct graph){0};
 }
 
+bool graph_lends(const struct graph *graph, const struct node *node, enum pool pool)
+{
+    for (unsigned i = 0; i < NODE_LEASES; i++)
+        if (node->lease[i] != GRAPH_NONE && graph->leases[node->lease[i]].pool == pool)
+            return true;
+    return false;
+}
+
 /* ---- names, and the witness that nothing deadlocks ---- */
 
 const char *lane_name(enum lane lane)
@@ -348,10 +357,10 @@ const char *lane_name(enum lane lane)
 const char *node_kind_name(enum node_kind kind)
 {
     static const char *const names[NODE_KIND_COUNT] = {
-        "read weights", "read tile",  "read acts",  "write tile",   "write grads",
-        "write acts",   "save tiles", "commit",     "copy weights", "copy grads",
-        "copy tile",    "store acts", "fetch acts", "update",       "norm",
-        "clip",         "revert",     "forward",    "recompute",    "backward"};
+        "read weights", "read tile",  "read grads", "read acts",    "write tile", "write grads",
+        "write acts",   "save tiles", "commit",     "copy weights", "copy grads", "copy tile",
+        "store acts",   "fetch acts", "update",     "norm",         "clip",       "revert",
+        "forward",      "recompute",  "backward"};
     return (unsigned)kind < NODE_KIND_COUNT ? names[kind] : "?";
 }
 

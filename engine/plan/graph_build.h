@@ -20,11 +20,13 @@ struct build_unit {
     /* leases of the visit at hand */
     uint32_t weights, device_weights, acts, device_acts, grads, device_grads;
     uint32_t first_weights, last_weights; /* leases of the period's first and last visit */
+    uint32_t kept_grads;                  /* of its late update, where gradients stay for it */
     /* decided beforehand */
     uint32_t place[2];             /* in the forward, in the backward */
     uint32_t late_first, late_end; /* tiles of it whose update is left to the next step's forward */
     /* from its forward to its first visit in the backward */
     bool keep_weights, keep_device_weights, keep_acts;
+    bool keep_grads; /* from its backward to the update under the next forward */
     /* from its recompute to its backward */
     bool recomputes, hold_weights, hold_device_weights;
 };
@@ -54,9 +56,9 @@ struct build {
     struct build_visit *visits; /* of the backward */
     uint32_t visit_count;
     struct build_reading reading;
-    bool reads_ahead; /* while a unit is updated the next one's weights are read */
-    bool leases;      /* weights of any unit pass through host memory */
-    bool spills;      /* checkpoints of any unit go to a drive */
+    uint32_t ahead_most; /* how far a stage may come before its unit's visit */
+    bool leases;         /* weights of any unit pass through host memory */
+    bool spills;         /* checkpoints of any unit go to a drive */
     struct edge *edges;
     uint32_t edge_count, edge_room;
     uint32_t clip, commit, revert; /* GRAPH_NONE: there is no store; nothing is optimistic */
@@ -94,6 +96,8 @@ void visits_choose_held(struct build *build);
 /** Weights that pass through host memory; that are copied to the device; checkpoints that move. */
 bool parts_lease_weights(const struct build *build, uint32_t unit);
 bool parts_copy_weights(const struct build *build, uint32_t unit);
+/** What the client computes in a visit of the backward reads the unit's weights. */
+bool parts_uses_weights(const struct build *build, struct build_visit visit);
 bool parts_move_acts(const struct build *build, uint32_t unit);
 /** Any tile is updated under the next forward; right after the backward. */
 bool parts_is_late(const struct build *build, uint32_t unit);

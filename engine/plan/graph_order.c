@@ -26,6 +26,7 @@ struct finder {
     int32_t *end;    /* [leases] the last anchor that has ended when it is given back */
     int32_t *need;   /* [leases] the first anchor that begins after it was lent */
     uint32_t *place; /* [leases] in pool */
+    uint8_t *lanes;  /* [leases] those that have users of it, a bit each */
     /* graph.pool, without leases that a whole step has no use for */
     uint32_t *pool[POOL_COUNT], pool_count[POOL_COUNT];
     int32_t *ends[POOL_COUNT]; /* [buffers] the latest ends of leases so far, falling */
@@ -115,6 +116,26 @@ static int32_t due(const struct finder *f, uint32_t node)
     return f->order->anchor[node] >= 0 ? f->order->anchor[node] : f->order->before[node];
 }
 
+/* Puts a lease before the upcoming ones of a lane. */
+static void add_upcoming(struct upcoming *up, uint32_t place, uint32_t buffers)
+{
+    if (up->count > 0 && place >= up->place[up->first])
+        return;
+    up->first = (up->first + buffers - 1) % buffers;
+    up->place[up->first] = place;
+    up->count += up->count < buffers;
+}
+
+/* A buffer that an heir goes on with is lent for later nodes of any lane, though they do not use
+ * it. Where they use the heir, that stands for both. */
+static void add_handed_over(struct finder *f, uint32_t number, uint32_t place)
+{
+    const struct graph_lease *lease = &f->graph->leases[number];
+    for (int lane = 0; lease->heir != GRAPH_NONE && lane < LANE_COUNT; lane++)
+        if (!((f->lanes[number] | f->lanes[lease->heir]) >> lane & 1))
+            add_upcoming(&f->upcoming[lease->pool][lane], place, f->graph->buffers[lease->pool]);
+}
+
 /*
  * A lane ends its nodes in order. While one is not done, the buffers of its lease and of all later
  * leases with later users in the same lane are lent; where these are all the pool has, the lease
@@ -126,11 +147,8 @@ static void due_by_pool(struct finder *f, uint32_t node, uint32_t number)
     uint32_t pool = g->leases[number].pool, count = f->pool_count[pool];
     uint32_t place = f->place[number] + f->period * count, buffers = g->buffers[pool];
     struct upcoming *up = &f->upcoming[pool][g->nodes[node].lane];
-    if (up->count == 0 || place < up->place[up->first]) {
-        up->first = (up->first + buffers - 1) % buffers;
-        up->place[up->first] = place;
-        up->count += up->count < buffers;
-    }
+    add_upcoming(up, place, buffers);
+    add_handed_over(f, number, place);
     if (up->count < buffers || place != up->place[up->first])
         return;
     uint32_t next = up->place[(up->first + buffers - 1) % buffers] + 1;
@@ -240,6 +258,14 @@ static void *array(size_t count, size_t size, int *rc)
     return made;
 }
 
+static void find_lanes(struct finder *f)
+{
+    const struct graph *g = f->graph;
+    for (uint32_t i = 0; i < g->node_count; i++)
+        for (unsigned l = 0; l < NODE_LEASES && g->nodes[i].lease[l] != GRAPH_NONE; l++)
+            f->lanes[g->nodes[i].lease[l]] |= (uint8_t)(1u << g->nodes[i].lane);
+}
+
 /* The leases of a pool, in order, that a whole step borrows: some are a redo's alone. */
 static void find_pool(struct finder *f, int pool)
 {
@@ -264,6 +290,7 @@ static int finder_open(struct finder *f)
     f->end = array(g->lease_count, sizeof *f->end, &rc);
     f->need = array(g->lease_count, sizeof *f->need, &rc);
     f->place = array(g->lease_count, sizeof *f->place, &rc);
+    f->lanes = array(g->lease_count, sizeof *f->lanes, &rc);
     for (int p = 0; p < POOL_COUNT; p++) {
         f->ends[p] = array(g->buffers[p], sizeof *f->ends[p], &rc);
         for (int l = 0; l < LANE_COUNT; l++)
@@ -272,6 +299,8 @@ static int finder_open(struct finder *f)
         if (rc == 0)
             find_pool(f, p);
     }
+    if (rc == 0)
+        find_lanes(f);
     return rc;
 }
 
@@ -283,6 +312,7 @@ static void finder_close(struct finder *f)
         free(f->ends[p]);
         free(f->pool[p]);
     }
+    free(f->lanes);
     free(f->place);
     free(f->need);
     free(f->end);

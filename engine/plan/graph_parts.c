@@ -11,6 +11,11 @@
 
 /* ---- weights in host memory ---- */
 
+static uint32_t lend(struct build *b, uint32_t unit, enum pool pool)
+{
+    return build_lease(b, pool_for(pool, b->in->units[unit].wide));
+}
+
 bool parts_lease_weights(const struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
@@ -56,7 +61,7 @@ static void read_piece(struct build *b)
     struct build_reading *r = &b->reading;
     struct build_unit *s = &b->units[r->unit];
     if (r->done == 0) {
-        s->weights = build_lease(b, POOL_WEIGHTS);
+        s->weights = lend(b, r->unit, POOL_WEIGHTS);
         s->first_read = b->graph->node_count;
         if (s->first_weights == GRAPH_NONE)
             s->first_weights = s->weights;
@@ -132,7 +137,9 @@ static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t 
     const struct graph_unit *u = &in->units[unit];
     const struct build_unit *s = &b->units[unit];
     bool weights = u->weights == HST_TIER_NVME, states = first < u->nvme_states;
-    bool late = part != PART_BACKWARD, grads = late && u->grads == HST_TIER_NVME;
+    bool late = part != PART_BACKWARD;
+    bool grads = late && u->grads == HST_TIER_NVME && !s->keep_grads;
+    uint32_t kept_grads = late ? s->kept_grads : s->grads;
     double elements = tile_elements(b, unit, first, count);
     uint32_t slot = states || grads ? build_lease(b, POOL_TILES) : GRAPH_NONE;
     uint32_t read = GRAPH_NONE;
@@ -142,6 +149,7 @@ static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t 
             elements * ((states ? in->state_bytes : 0) + (grads ? in->grad_bytes : 0));
         read = build_node(b, NODE_READ_TILE, LANE_READ, part, node);
         build_use(b, read, slot);
+        build_use(b, read, late ? kept_grads : GRAPH_NONE);
     }
     node.work = elements;
     node.dram_bytes = in->update_on_device ? 0 : elements * bytes_per_update(in);
@@ -149,7 +157,7 @@ static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t 
         build_node(b, NODE_UPDATE, in->update_on_device ? LANE_COMPUTE : LANE_UPDATE, part, node);
     build_use(b, update, slot);
     build_use(b, update, weights ? s->weights : GRAPH_NONE);
-    build_use(b, update, late ? GRAPH_NONE : s->grads);
+    build_use(b, update, kept_grads);
     build_dep(b, update, read);
     if (!states && !weights)
         return;
@@ -176,7 +184,7 @@ static void add_tiles(struct build *b, uint32_t unit, struct tiles away, struct 
     const struct graph_unit *u = &b->in->units[unit];
     uint64_t aways = away.end - away.first, homes = home.end - home.first, i = 0, j = 0;
     uint32_t most = u->weights == HST_TIER_NVME ? UPDATE_WEIGHTS_TILES : UPDATE_TILES_MOST;
-    if (part != PART_BACKWARD && u->grads == HST_TIER_NVME)
+    if (part != PART_BACKWARD && u->grads == HST_TIER_NVME && !b->units[unit].keep_grads)
         most = 1; /* its gradients come in a slot too */
     while (i + j < aways + homes && b->rc == 0) {
         uint64_t due = i < aways ? i * homes / aways : homes; /* of those at home, by now */
@@ -191,14 +199,19 @@ static void add_tiles(struct build *b, uint32_t unit, struct tiles away, struct 
     }
 }
 
-/* The first update among these nodes waits for the unit's weights; the others begin behind it. */
-static void await_weights(struct build *b, uint32_t unit, const uint32_t nodes[2])
+/* The first update among these nodes waits for the unit's weights, and for gradients that were
+ * kept; the others begin behind it. */
+static void await_unit(struct build *b, uint32_t unit, const uint32_t nodes[2])
 {
     uint32_t i = nodes[0];
     while (b->rc == 0 && i < nodes[1] && b->graph->nodes[i].kind != NODE_UPDATE)
         i++;
-    if (b->rc == 0 && i < nodes[1] && b->in->units[unit].weights == HST_TIER_NVME)
+    if (b->rc || i == nodes[1])
+        return;
+    if (b->in->units[unit].weights == HST_TIER_NVME)
         depend_on_read(b, i, unit);
+    if (b->graph->nodes[nodes[0]].kind == NODE_READ_GRADS)
+        build_dep(b, i, nodes[0]);
 }
 
 static void early_tiles(struct build *b, uint32_t unit, unsigned part)
@@ -206,7 +219,21 @@ static void early_tiles(struct build *b, uint32_t unit, unsigned part)
     const struct build_unit *s = &b->units[unit];
     uint32_t first = b->graph->node_count, end = b->in->units[unit].tile_count;
     add_tiles(b, unit, (struct tiles){0, s->late_first}, (struct tiles){s->late_end, end}, part);
-    await_weights(b, unit, (uint32_t[]){first, b->graph->node_count});
+    await_unit(b, unit, (uint32_t[]){first, b->graph->node_count});
+}
+
+/* Gradients that were kept for it; all of them are read where something came in between. */
+static void take_grads(struct build *b, uint32_t unit)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    struct build_unit *s = &b->units[unit];
+    if (!s->keep_grads)
+        return;
+    double bytes = (double)u->elements * b->in->grad_bytes;
+    s->kept_grads = lend(b, unit, POOL_GRADS);
+    uint32_t read = build_node(b, NODE_READ_GRADS, LANE_READ, PART_UPDATE,
+                               (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
+    build_use(b, read, s->kept_grads);
 }
 
 void parts_late_update(struct build *b, uint32_t unit)
@@ -214,9 +241,10 @@ void parts_late_update(struct build *b, uint32_t unit)
     struct build_unit *s = &b->units[unit];
     uint32_t turn = b->in->units[unit].nvme_states;
     s->update[0] = b->graph->node_count;
+    take_grads(b, unit);
     add_tiles(b, unit, (struct tiles){s->late_first, turn}, (struct tiles){turn, s->late_end},
               PART_UPDATE);
-    await_weights(b, unit, (uint32_t[]){s->update[0], b->graph->node_count});
+    await_unit(b, unit, (uint32_t[]){s->update[0], b->graph->node_count});
     if (b->in->optimistic)
         early_tiles(b, unit, PART_REDO);
     s->update[1] = b->graph->node_count;
@@ -278,6 +306,11 @@ bool parts_copy_weights(const struct build *b, uint32_t unit)
     return b->in->apart && b->in->units[unit].weights != HST_TIER_HBM;
 }
 
+bool parts_uses_weights(const struct build *b, struct build_visit visit)
+{
+    return visit.recompute || !b->in->units[visit.unit].blind_backward;
+}
+
 /* All bytes that the computation with a unit reads: its own weights and those it is an alias of. */
 static double view_bytes(const struct build *b, uint32_t unit)
 {
@@ -293,7 +326,7 @@ void parts_copy(struct build *b, uint32_t unit, unsigned parts)
     struct build_unit *s = &b->units[unit];
     if (!parts_copy_weights(b, unit) || s->device_weights != GRAPH_NONE)
         return;
-    s->device_weights = build_lease(b, POOL_DEVICE_WEIGHTS);
+    s->device_weights = lend(b, unit, POOL_DEVICE_WEIGHTS);
     double bytes = view_bytes(b, unit);
     s->copy = build_node(b, NODE_COPY_WEIGHTS, LANE_H2D, parts,
                          (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
@@ -391,9 +424,9 @@ static void lend_grads(struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
     if (b->in->apart && u->grads != HST_TIER_HBM && u->tile_count > 0)
-        b->units[unit].device_grads = build_lease(b, POOL_DEVICE_GRADS);
+        b->units[unit].device_grads = lend(b, unit, POOL_DEVICE_GRADS);
     else if (u->grads == HST_TIER_NVME && u->tile_count > 0)
-        b->units[unit].grads = build_lease(b, POOL_GRADS);
+        b->units[unit].grads = lend(b, unit, POOL_GRADS);
 }
 
 /* The gradients of late tiles wait on the drives, and all that a redo may want. */
@@ -403,7 +436,7 @@ static void write_grads(struct build *b, uint32_t unit, uint32_t there)
     bool all = b->in->optimistic;
     uint32_t first = all ? 0 : s->late_first;
     uint32_t count = all ? b->in->units[unit].tile_count : s->late_end - s->late_first;
-    if (s->grads == GRAPH_NONE || count == 0)
+    if (s->grads == GRAPH_NONE || count == 0 || s->keep_grads)
         return;
     double bytes = tile_elements(b, unit, first, count) * b->in->grad_bytes;
     s->write_grads = build_node(b, NODE_WRITE_GRADS, LANE_WRITE, PART_BACKWARD,
@@ -426,7 +459,7 @@ static void send_grads(struct build *b, uint32_t unit)
     uint32_t there = s->backward;
     if (s->device_grads != GRAPH_NONE) {
         if (u->grads == HST_TIER_NVME)
-            s->grads = build_lease(b, POOL_GRADS);
+            s->grads = lend(b, unit, POOL_GRADS);
         there = build_node(b, NODE_COPY_GRADS, LANE_D2H, PART_BACKWARD,
                            (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
         build_use(b, there, s->device_grads);
@@ -500,7 +533,8 @@ void parts_backward(struct build *b, uint32_t unit)
     s->backward =
         build_node(b, NODE_BACKWARD, LANE_COMPUTE, PART_BACKWARD,
                    (struct node){.unit = unit, .work = b->in->units[unit].backward_flops});
-    use_weights(b, s->backward, unit);
+    if (!b->in->units[unit].blind_backward)
+        use_weights(b, s->backward, unit);
     build_use(b, s->backward, b->in->apart ? s->device_acts : s->acts);
     build_use(b, s->backward, b->in->apart ? s->device_grads : s->grads);
     build_dep(b, s->backward, s->acts_moved == s->forward ? GRAPH_NONE : s->acts_moved);

@@ -51,11 +51,6 @@ int visits_list(struct build *b)
     return 0;
 }
 
-static uint32_t less(uint32_t a, uint32_t b)
-{
-    return a > b ? a - b : 0;
-}
-
 /*
  * The last ones to be computed again, as many as there are buffers beside that of the segment's
  * last unit: what goes up comes down in the reverse order, so they are the first to be wanted, and
@@ -66,14 +61,20 @@ static uint32_t less(uint32_t a, uint32_t b)
 void visits_choose_held(struct build *b)
 {
     const uint32_t *buffers = b->graph->buffers;
-    uint32_t most = b->in->apart ? 0 : less(buffers[POOL_WEIGHTS], 1);
-    uint32_t device_most = less(buffers[POOL_DEVICE_WEIGHTS], 1);
     for (uint32_t place = 0, units; place < b->in->unit_count; place += units) {
+        uint32_t nearer[2] = {0}; /* to the turn, of either pool */
         units = visits_segment(b, place);
-        for (uint32_t i = 1; i < units; i++) {
+        for (uint32_t i = 0; i < units; i++) {
             uint32_t unit = b->in->backward[place + i];
-            b->units[unit].hold_weights = i <= most;
-            b->units[unit].hold_device_weights = i <= device_most && parts_copy_weights(b, unit);
+            bool wide = b->in->units[unit].wide;
+            uint32_t before = nearer[wide]++;
+            if (i == 0 || !parts_uses_weights(b, (struct build_visit){unit, false}))
+                continue;
+            b->units[unit].hold_weights =
+                !b->in->apart && before < buffers[pool_for(POOL_WEIGHTS, wide)];
+            b->units[unit].hold_device_weights =
+                parts_copy_weights(b, unit) &&
+                before < buffers[pool_for(POOL_DEVICE_WEIGHTS, wide)];
         }
     }
 }

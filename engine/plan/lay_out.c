@@ -3,6 +3,7 @@
  * so the table is exact to the byte. */
 #include "plan/lay_out.h"
 
+#include "plan/rings.h"
 #include "plan/saturate.h"
 
 /* Tiles pass through host memory to be loaded, saved, or part of a version: one is worked on while
@@ -14,8 +15,7 @@ static uint64_t *end_of(struct placement *p, enum hst_tier tier)
     return tier == HST_TIER_HBM ? &p->hbm_bytes : &p->dram_bytes;
 }
 
-static uint64_t take_in(struct placement *p, enum hst_tier tier, enum hst_class class,
-                        uint64_t bytes)
+uint64_t take_in(struct placement *p, enum hst_tier tier, enum hst_class class, uint64_t bytes)
 {
     uint64_t *end = end_of(p, tier), at = *end;
     p->table[class][tier] = sat_add(p->table[class][tier], sat_page_up(bytes));
@@ -274,74 +274,9 @@ static void place_acts(const struct placement_in *in, const struct choice *c, st
 
 /* ---- buffers ---- */
 
-/* Bytes a lease of this unit must hold: what it gathers from NVMe. */
-static uint64_t lease_bytes(const struct placement_in *in, const struct placement *p, uint32_t unit)
-{
-    struct gather gathers[GATHER_MAX];
-    int n = placement_gather(in->layout, in->bytes, unit, gathers);
-    uint64_t bytes = 0;
-    for (int i = 0; i < n; i++) {
-        const struct gather *g = &gathers[i];
-        if (placement_weights(p, g->first_tile).tier != HST_TIER_NVME)
-            continue;
-        bytes = g->lease_at + placement_gather_bytes(in->layout, in->bytes, g);
-    }
-    return bytes;
-}
-
-/* Bytes of all weights that a unit's computation reads. */
-static uint64_t view_bytes(const struct placement_in *in, uint32_t unit)
-{
-    struct gather gathers[GATHER_MAX];
-    int n = placement_gather(in->layout, in->bytes, unit, gathers);
-    return n > 0 ? gathers[n - 1].lease_at +
-                       placement_gather_bytes(in->layout, in->bytes, &gathers[n - 1])
-                 : 0;
-}
-
 static uint64_t most(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
-}
-
-/* A ring of `count` buffers, none where no unit needs one. */
-static void take_ring(struct placement *p, enum hst_tier tier, struct ring *ring, uint32_t count)
-{
-    ring->count = ring->bytes > 0 ? count : 0;
-    ring->at = take_in(p, tier, HST_CLASS_BUFFERS, sat_times(ring->bytes, ring->count));
-}
-
-/* Each as large as its largest unit. */
-static void place_rings(const struct placement_in *in, const struct choice *c, struct placement *p)
-{
-    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        const struct unit_home *home = &p->units[u];
-        p->leases.bytes = most(p->leases.bytes, sat_page_up(lease_bytes(in, p, u)));
-        if (home->grads.tier == HST_TIER_NVME)
-            p->grad_leases.bytes = most(p->grad_leases.bytes, tiles_of(in, u).total);
-        if (home->acts.tier == HST_TIER_NVME)
-            p->act_leases.bytes = most(p->act_leases.bytes, home->act_bytes);
-    }
-    take_ring(p, HST_TIER_DRAM, &p->leases, c->depths.leases);
-    take_ring(p, HST_TIER_DRAM, &p->grad_leases, c->depths.grads);
-    take_ring(p, HST_TIER_DRAM, &p->act_leases, c->depths.acts);
-}
-
-static void place_device_rings(const struct placement_in *in, const struct choice *c,
-                               struct placement *p)
-{
-    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        const struct unit_home *home = &p->units[u];
-        if (placement_is_away(p)) {
-            p->device_leases.bytes = most(p->device_leases.bytes, sat_page_up(view_bytes(in, u)));
-            p->device_grads.bytes = most(p->device_grads.bytes, tiles_of(in, u).total);
-        }
-        if (placement_copies_acts(p, u))
-            p->device_acts.bytes = most(p->device_acts.bytes, home->act_bytes);
-    }
-    take_ring(p, HST_TIER_HBM, &p->device_leases, c->device_depths.leases);
-    take_ring(p, HST_TIER_HBM, &p->device_grads, c->device_depths.grads);
-    take_ring(p, HST_TIER_HBM, &p->device_acts, c->device_depths.acts);
 }
 
 /* The ring in DRAM that tiles from elsewhere pass through. */
@@ -393,8 +328,7 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
     p->work = take_near(p, HST_CLASS_BUFFERS, p->work_bytes);
     p->client_device = take_near(p, HST_CLASS_BUFFERS, in->client_device_bytes);
     p->client_host = take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, in->client_host_bytes);
-    place_rings(in, c, p);
-    place_device_rings(in, c, p);
+    rings_place(in, c, p);
     place_host_side(partials, largest_tile, p);
     place_slots(in, c, p);
 }

@@ -248,6 +248,7 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
                                  .act_bytes_per_token = desc->act_bytes_per_token,
                                  .work_bytes = desc->work_bytes,
                                  .no_forward = (desc->flags & HST_UNIT_NO_FORWARD) != 0,
+                                 .blind_backward = (desc->flags & HST_UNIT_BLIND_BACKWARD) != 0,
                                  .recompute = (desc->flags & HST_UNIT_RECOMPUTE) != 0};
     for (uint32_t i = 0; i < desc->param_count; i++)
         copy_param(layout, unit, &desc->params[i], i, names[i]);

@@ -77,6 +77,7 @@ struct unit_home {
        recomputed: `acts` is where that leaves them, near the computation. */
     bool recomputed;
     uint32_t first_act_block; /* those on NVMe are moved in blocks of PLACEMENT_ACT_BYTES */
+    bool wide;                /* the first or the last unit, with leases of its own: see rings */
 };
 
 /* Bytes of a block of checkpoints on NVMe; a unit's last one may be shorter. */
@@ -115,17 +116,19 @@ struct placement {
     uint64_t host_partials; /* norm_partials as the host reads them; there the same */
     uint64_t load_values;   /* f32 of one tile; may be the accumulator */
     uint64_t client_host;
-    /* Rings in DRAM: */
-    struct ring leases;      /* one unit's weights that come from NVMe */
-    struct ring slots;       /* one tile: its weights or gradients, then its record */
-    uint64_t slot_record_at; /* bytes from a slot's start */
-    struct ring grad_leases; /* one unit's rounded gradients, on their way to NVMe */
-    struct ring act_leases;  /* one unit's checkpoints, on their way to and from NVMe */
+    /* A buffer is as large as the largest unit that takes one. Where that is the embedding or the
+       head alone, and less memory is needed so, those have rings of their own: [1], of wide units.
+       Rings in DRAM: */
+    struct ring leases[2];      /* one unit's weights that come from NVMe */
+    struct ring slots;          /* one tile: its weights or gradients, then its record */
+    uint64_t slot_record_at;    /* bytes from a slot's start */
+    struct ring grad_leases[2]; /* one unit's rounded gradients, on their way to NVMe */
+    struct ring act_leases;     /* one unit's checkpoints, on their way to and from NVMe */
     /* Rings in HBM, of a unit whose home is elsewhere: */
-    struct ring device_leases; /* all weights that its computation reads */
-    struct ring device_grads;  /* its rounded gradients */
-    struct ring device_acts;   /* its checkpoints */
-    uint32_t act_blocks;       /* on NVMe, of all units */
+    struct ring device_leases[2]; /* all weights that its computation reads */
+    struct ring device_grads[2];  /* its rounded gradients */
+    struct ring device_acts;      /* its checkpoints */
+    uint32_t act_blocks;          /* on NVMe, of all units */
     /* Units to one kept checkpoint, where forwards are computed again; else 1. */
     uint32_t segment;
     uint32_t micro_count;

@@ -147,7 +147,7 @@ static void serve(struct run *run, enum lane lane)
     struct lane_run *l = &run->lane[lane];
     struct walk_at at = l->queue[l->first];
     const struct node *node = &run->in->graph->nodes[at.node];
-    bool nothing = node->kind == NODE_READ_WEIGHTS && walk_was_kept(&run->walk, at);
+    bool nothing = node_kind_is_kept(node->kind) && walk_was_kept(&run->walk, at);
     l->busy = true;
     l->left_s = nothing ? 0 : sim_node_seconds(&run->in->rates, node);
     l->dram = l->left_s > 0 ? node->dram_bytes / l->left_s : 0;

@@ -407,6 +407,18 @@ uint32_t walk_pool_buffer(const struct walk *walk, struct walk_at at, enum pool 
     return GRAPH_NONE;
 }
 
+uint32_t walk_left_to_heir(const struct walk *walk, uint64_t period, uint32_t lease)
+{
+    uint32_t heir = walk->graph->leases[lease].heir;
+    const struct walk_lease *l = &period_of(walk, period)->leases[lease];
+    if (heir == GRAPH_NONE || !is_tracked(walk, period) || l->users > 0)
+        return GRAPH_NONE;
+    if (l->buffer != GRAPH_NONE || period + 1 == walk->opened)
+        return l->buffer;
+    const struct walk_lease *h = &period_of(walk, period + 1)->leases[heir];
+    return h->inherited ? h->buffer : h->kept;
+}
+
 bool walk_was_kept(const struct walk *walk, struct walk_at at)
 {
     uint32_t number = walk->graph->nodes[at.node].lease[0];

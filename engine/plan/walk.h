@@ -76,6 +76,11 @@ void walk_open(struct walk *walk, unsigned parts);
 void walk_narrow(struct walk *walk, uint64_t period, unsigned parts);
 /** Of an idle walk: nothing is kept for the next period; all buffers are free. */
 void walk_forget(struct walk *walk);
+/**
+ * The buffer that holds what a lease left in it for its heir, from its last user's end until the
+ * heir's, or GRAPH_NONE.
+ */
+uint32_t walk_left_to_heir(const struct walk *walk, uint64_t period, uint32_t lease);
 /** True where the node belongs to a part of its period that is run. */
 bool walk_is_run(const struct walk *walk, struct walk_at at);
 /** True where all nodes of all opened periods are done. */

@@ -66,7 +66,7 @@ static void add_units(struct graph_case *c, const struct hst_shape *s, double to
     uint64_t layer = (all - (s->tied ? 1 : 2) * table - s->hidden) / s->layers;
     double flops = 2 * ((double)layer + (double)s->heads * s->head_dim * 4096) * tokens;
     uint32_t n = 0;
-    c->units[n++] = (struct graph_unit){.elements = table};
+    c->units[n++] = (struct graph_unit){.elements = table, .blind_backward = true};
     for (uint32_t i = 0; i < s->layers; i++)
         c->units[n++] = (struct graph_unit){.elements = layer,
                                             .act_bytes = (uint64_t)(tokens * s->hidden * 2),
@@ -85,6 +85,11 @@ static void add_units(struct graph_case *c, const struct hst_shape *s, double to
         c->backward[i] = n - i;
     }
     c->in.tile_elements = (uint32_t)(layer / 12 / 4096 + 1) * 4096;
+    /* as a plan chooses: less than 3 buffers as large as they are */
+    bool wide = table > layer + layer / 2;
+    c->units[0].wide = c->units[n].wide = wide;
+    c->in.buffers[POOL_WIDE_WEIGHTS] = c->in.buffers[POOL_DEVICE_WIDE_WEIGHTS] = 1;
+    c->in.buffers[POOL_WIDE_GRADS] = c->in.buffers[POOL_DEVICE_WIDE_GRADS] = 1;
 }
 
 static const char *const tiers[] = {"hbm", "dram", "nvme"};
@@ -305,4 +310,8 @@ void random_case(uint64_t seed, struct graph_case *c)
     c->in.optimistic = c->in.deferred && c->in.stored && !c->in.update_on_device && pick(&seed, 2);
     c->in.deferred = c->in.deferred && !c->in.optimistic;
     c->in.derived_weights = c->in.derived_weights && !c->in.optimistic;
+    for (uint32_t i = 0; i < c->in.unit_count; i++)
+        c->units[i].blind_backward = pick(&seed, 5) == 0;
+    c->units[0].wide = pick(&seed, 2);
+    c->units[c->in.unit_count - 1].wide |= pick(&seed, 2) > 0;
 }

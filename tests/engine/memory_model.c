@@ -62,6 +62,12 @@ static struct cell *buffer(struct model *m, struct walk_at at, enum pool pool)
     return m->lent[pool][number];
 }
 
+/* Of weights or gradients of the node's unit. */
+static struct cell *unit_buffer(struct model *m, struct walk_at at, enum pool pool)
+{
+    return buffer(m, at, pool_for(pool, unit_of(m, m->graph->nodes[at.node].unit)->wide));
+}
+
 /* Units whose tiles a unit reads: itself and those it is an alias of. */
 static uint32_t view(const struct model *m, uint32_t unit, uint32_t i)
 {
@@ -71,7 +77,7 @@ static uint32_t view(const struct model *m, uint32_t unit, uint32_t i)
 static struct cell *weights_in_host(struct model *m, struct walk_at at, uint32_t owner,
                                     uint32_t tile)
 {
-    return unit_of(m, owner)->weights == HST_TIER_NVME ? &buffer(m, at, POOL_WEIGHTS)[tile]
+    return unit_of(m, owner)->weights == HST_TIER_NVME ? &unit_buffer(m, at, POOL_WEIGHTS)[tile]
                                                        : &m->weights[m->slot][tile];
 }
 
@@ -82,7 +88,7 @@ static bool is_copied(const struct model *m, uint32_t unit)
 
 static struct cell *grads_at_home(struct model *m, struct walk_at at, uint32_t unit, uint32_t tile)
 {
-    return unit_of(m, unit)->grads == HST_TIER_NVME ? &buffer(m, at, POOL_GRADS)[tile]
+    return unit_of(m, unit)->grads == HST_TIER_NVME ? &unit_buffer(m, at, POOL_GRADS)[tile]
                                                     : &m->grads[tile];
 }
 
@@ -103,7 +109,7 @@ static struct cell *acts_of_visit(struct model *m, struct walk_at at, uint32_t u
 static struct cell *grads_of_visit(struct model *m, struct walk_at at, uint32_t unit, uint32_t tile)
 {
     if (m->in->apart && unit_of(m, unit)->grads != HST_TIER_HBM)
-        return &buffer(m, at, POOL_DEVICE_GRADS)[tile];
+        return &unit_buffer(m, at, POOL_DEVICE_GRADS)[tile];
     return grads_at_home(m, at, unit, tile);
 }
 
@@ -132,7 +138,9 @@ static int64_t updated_step(const struct model *m, struct walk_at at)
 
 static bool brings_grads(const struct model *m, const struct node *n)
 {
-    return is_late(n) && unit_of(m, n->unit)->grads == HST_TIER_NVME;
+    const struct graph_unit *u = unit_of(m, n->unit);
+    return is_late(n) && u->grads == HST_TIER_NVME &&
+           !graph_lends(m->graph, n, pool_for(POOL_GRADS, u->wide));
 }
 
 static void read_weights(struct model *m, struct walk_at at, struct accesses *a)
@@ -148,7 +156,7 @@ static void read_weights(struct model *m, struct walk_at at, struct accesses *a)
     }
     for (uint32_t i = count * n->tile / n->tile_count; i < count * (n->tile + 1) / n->tile_count;
          i++)
-        copies(a, &m->nvme_weights[tiles[i]], &buffer(m, at, POOL_WEIGHTS)[tiles[i]]);
+        copies(a, &m->nvme_weights[tiles[i]], &unit_buffer(m, at, POOL_WEIGHTS)[tiles[i]]);
 }
 
 static void copy_weights(struct model *m, struct walk_at at, struct accesses *a)
@@ -158,48 +166,29 @@ static void copy_weights(struct model *m, struct walk_at at, struct accesses *a)
         const struct graph_unit *u = unit_of(m, view(m, unit, i));
         for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
             copies(a, weights_in_host(m, at, view(m, unit, i), t),
-                   &buffer(m, at, POOL_DEVICE_WEIGHTS)[t]);
+                   &unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]);
     }
 }
 
-/* How many units lie between it and the one whose checkpoint was kept. */
-static uint32_t place_in_segment(const struct model *m, uint32_t unit)
-{
-    uint32_t at = 0, first;
-    while (m->in->forward[at] != unit)
-        at++;
-    for (first = at; unit_of(m, m->in->forward[first])->recomputed;)
-        first--;
-    return at - first;
-}
-
-static uint32_t next_unit(const struct model *m, uint32_t unit)
-{
-    uint32_t at = 0;
-    while (m->in->forward[at] != unit)
-        at++;
-    return at + 1 < m->in->unit_count ? m->in->forward[at + 1] : unit;
-}
-
-static int64_t input_of(const struct model *m, struct walk_at at, uint32_t unit)
-{
-    return step_of(m, at) * MODEL_UNITS + unit;
-}
-
-/* What a visit does with checkpoints that were not kept. */
+/* What a visit does with checkpoints that are not kept: an input's age says of which unit it is. */
 static void visit_recomputed(struct model *m, struct walk_at at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
-    uint32_t place = place_in_segment(m, n->unit), next = next_unit(m, n->unit);
-    int64_t input = input_of(m, at, n->unit);
-    if (n->kind == NODE_RECOMPUTE && place > 0)
-        writes(a, &m->inner[place], ANY_AGE, input);
+    const uint32_t *order = m->in->forward;
+    uint32_t place = 0, first;
+    while (order[place] != n->unit)
+        place++;
+    for (first = place; unit_of(m, order[first])->recomputed;)
+        first--;
+    bool last = place + 1 == m->in->unit_count || !unit_of(m, order[place + 1])->recomputed;
+    struct cell *cell = last ? &m->carry : &m->inner[place - first];
+    int64_t input = step_of(m, at) * MODEL_UNITS + place;
+    if (n->kind == NODE_RECOMPUTE && place > first)
+        writes(a, cell, ANY_AGE, input);
     if (n->kind == NODE_RECOMPUTE)
-        writes(a, &m->carry, place > 0 ? input : ANY_AGE, input_of(m, at, next));
-    if (n->kind != NODE_BACKWARD || place == 0)
-        return;
-    bool last = next == n->unit || !unit_of(m, next)->recomputed;
-    reads(a, last ? &m->carry : &m->inner[place], input);
+        writes(a, &m->carry, place > first ? input : ANY_AGE, input + 1);
+    if (n->kind == NODE_BACKWARD && place > first)
+        reads(a, cell, input);
 }
 
 static void visit(struct model *m, struct walk_at at, struct accesses *a)
@@ -207,11 +196,12 @@ static void visit(struct model *m, struct walk_at at, struct accesses *a)
     const struct node *n = &m->graph->nodes[at.node];
     const struct graph_unit *unit = unit_of(m, n->unit);
     bool eval = (m->walk->period[at.period % WALK_PERIODS].parts & PART_EVAL) != 0;
-    for (uint32_t i = 0; i <= unit->alias_count; i++) {
+    bool blind = n->kind == NODE_BACKWARD && unit->blind_backward;
+    for (uint32_t i = 0; i <= unit->alias_count && !blind; i++) {
         const struct graph_unit *u = unit_of(m, view(m, n->unit, i));
         for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
             reads(a,
-                  is_copied(m, n->unit) ? &buffer(m, at, POOL_DEVICE_WEIGHTS)[t]
+                  is_copied(m, n->unit) ? &unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]
                                         : weights_in_host(m, at, view(m, n->unit, i), t),
                   step_of(m, at));
     }
@@ -250,10 +240,18 @@ static void move_grads(struct model *m, struct walk_at at, struct accesses *a)
     const struct graph_unit *u = unit_of(m, n->unit);
     if (n->kind == NODE_WRITE_GRADS)
         for (uint32_t t = n->tile; t < n->tile + n->tile_count; t++)
-            copies(a, &buffer(m, at, POOL_GRADS)[t], &m->nvme_grads[t]);
+            copies(a, &unit_buffer(m, at, POOL_GRADS)[t], &m->nvme_grads[t]);
     else
         for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-            copies(a, &buffer(m, at, POOL_DEVICE_GRADS)[t], grads_at_home(m, at, n->unit, t));
+            copies(a, &unit_buffer(m, at, POOL_DEVICE_GRADS)[t], grads_at_home(m, at, n->unit, t));
+}
+
+static void read_grads(struct model *m, struct walk_at at, struct accesses *a)
+{
+    const struct graph_unit *u = unit_of(m, m->graph->nodes[at.node].unit);
+    for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
+        if (!walk_was_kept(m->walk, at))
+            copies(a, &m->nvme_grads[t], &unit_buffer(m, at, POOL_GRADS)[t]);
 }
 
 static void norm(struct model *m, struct walk_at at, struct accesses *a)
@@ -309,7 +307,7 @@ static void update(struct model *m, struct walk_at at, struct accesses *a)
                                  ? &m->lent_tile_grads[walk_pool_buffer(m->walk, at, POOL_TILES)][t]
                                  : grads_at_home(m, at, n->unit, t);
         if (unit_of(m, n->unit)->weights == HST_TIER_NVME)
-            writes(a, &buffer(m, at, POOL_WEIGHTS)[t], step, step + 1);
+            writes(a, &unit_buffer(m, at, POOL_WEIGHTS)[t], step, step + 1);
         else
             replaces(m, m->weights, n, t, step, a);
         if (has_states_away(m, n->unit, t))
@@ -327,7 +325,7 @@ static void write_tile(struct model *m, struct walk_at at, struct accesses *a)
         if (has_states_away(m, n->unit, t))
             copies(a, &buffer(m, at, POOL_TILES)[t], &m->nvme_states[t]);
         if (unit_of(m, n->unit)->weights == HST_TIER_NVME)
-            copies(a, &buffer(m, at, POOL_WEIGHTS)[t], &m->nvme_weights[t]);
+            copies(a, &unit_buffer(m, at, POOL_WEIGHTS)[t], &m->nvme_weights[t]);
     }
 }
 
@@ -374,6 +372,7 @@ static struct accesses accesses_of(struct model *m, struct walk_at at)
         [NODE_READ_ACTS] = move_acts,
         [NODE_WRITE_TILE] = write_tile,
         [NODE_WRITE_GRADS] = move_grads,
+        [NODE_READ_GRADS] = read_grads,
         [NODE_WRITE_ACTS] = move_acts,
         [NODE_SAVE_TILES] = save_tiles,
         [NODE_COPY_WEIGHTS] = copy_weights,
@@ -432,6 +431,21 @@ static void check_owners(struct model *m, struct walk_at at)
 }
 
 /* ---- calls ---- */
+
+void model_save_kept_grads(struct model *m)
+{
+    uint64_t last = m->walk->opened - 1;
+    for (uint32_t i = 0; i < m->graph->node_count; i++) {
+        const struct node *n = &m->graph->nodes[i];
+        const struct graph_unit *u = unit_of(m, n->unit);
+        if (n->kind != NODE_NORM || n->lease[0] == GRAPH_NONE)
+            continue;
+        uint32_t left = walk_left_to_heir(m->walk, last, n->lease[0]);
+        for (uint32_t t = u->first_tile; left != GRAPH_NONE && t < u->first_tile + u->tile_count;
+             t++)
+            m->nvme_grads[t].age = m->lent[pool_for(POOL_GRADS, u->wide)][left][t].age;
+    }
+}
 
 void model_open(struct model *m, const struct graph_case *c, const struct graph *graph,
                 struct walk *walk)

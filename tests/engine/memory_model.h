@@ -55,6 +55,8 @@ enum verdict { VERDICT_STANDS = 0, VERDICT_CLIPS, VERDICT_SKIPS };
 void model_verdict(struct model *model, uint64_t next, enum verdict verdict);
 /** A period is opened with so many whole steps before it. */
 void model_period(struct model *model, uint64_t period, uint64_t steps);
+/** Gradients that the last period left to the next one in buffers go to drives. */
+void model_save_kept_grads(struct model *model);
 /** All buffers are used for something else. */
 void model_spoil(struct model *model);
 /** The node that was started begins to read and write; it has done so. Both fail the test. */

@@ -109,9 +109,11 @@ static size_t host_buffers(const struct placement_in *in, const struct placement
                            struct span *spans)
 {
     size_t n = 0;
-    spans[n++] = ring_span(p->leases);
+    for (int wide = 0; wide < 2; wide++) {
+        spans[n++] = ring_span(p->leases[wide]);
+        spans[n++] = ring_span(p->grad_leases[wide]);
+    }
     spans[n++] = ring_span(p->slots);
-    spans[n++] = ring_span(p->grad_leases);
     spans[n++] = ring_span(p->act_leases);
     spans[n++] = (struct span){p->client_host, p->client_host + in->client_host_bytes};
     if (p->home_tier == HST_TIER_HBM)
@@ -135,8 +137,10 @@ static size_t device_buffers(const struct placement_in *in, const struct placeme
     spans[n++] = (struct span){p->tied, p->tied + in->layout->tied_elements * 4};
     spans[n++] = (struct span){p->work, p->work + p->work_bytes};
     spans[n++] = (struct span){p->client_device, p->client_device + in->client_device_bytes};
-    spans[n++] = ring_span(p->device_leases);
-    spans[n++] = ring_span(p->device_grads);
+    for (int wide = 0; wide < 2; wide++) {
+        spans[n++] = ring_span(p->device_leases[wide]);
+        spans[n++] = ring_span(p->device_grads[wide]);
+    }
     spans[n++] = ring_span(p->device_acts);
     return n;
 }

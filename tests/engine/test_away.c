@@ -162,7 +162,7 @@ static struct hst_step_bytes traced_bytes(uint64_t hbm_bytes, const char *place)
 static void traffic_of_the_link_is_what_the_placement_says(void **state)
 {
     (void)state;
-    const uint64_t page = 4096, tied = 5 * 4096 * sizeof(float); /* 300 · 64, in whole tiles */
+    const uint64_t page = 4096, tied = 38 * 4096 * sizeof(float); /* 2400 · 64, in whole tiles */
     /* HBM keeps all weights for the backward: in once, gradients out once */
     struct hst_step_bytes moved = traced_bytes(0, "weights=dram");
     uint64_t weights = other.memory.bytes[HST_CLASS_WEIGHTS][HST_TIER_DRAM];

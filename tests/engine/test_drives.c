@@ -217,7 +217,9 @@ static void check_faults(const struct hst_config *config, unsigned long long str
     assert_int_equal(run(config, FAULT_STEPS, &error, &counters), 0);
     check_same_bytes("no fault");
     assert_int_equal(counters.requests, counters.reads + counters.writes); /* one each */
-    assert_true(counters.reads > 30 && counters.writes > 30);
+    if (counters.reads < 20 || counters.writes < 20)
+        fail_msg("%llu reads and %llu writes are too few to fail",
+                 (unsigned long long)counters.reads, (unsigned long long)counters.writes);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const bool read = strcmp(kinds[i].op, "read") == 0;
         const unsigned long long all = read ? counters.reads : counters.writes;

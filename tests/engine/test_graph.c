@@ -58,7 +58,13 @@ static void test_in_program_order_every_node_can_run(void **state)
 
 static void make_example(struct graph_case *e, enum hst_tier home, bool apart)
 {
-    static const uint32_t buffers[POOL_COUNT] = {3, 4, 2, 2, 2, 2, 1};
+    static const uint32_t buffers[POOL_COUNT] = {
+        [POOL_WEIGHTS] = 3,        [POOL_WIDE_WEIGHTS] = 1,
+        [POOL_GRADS] = 2,          [POOL_WIDE_GRADS] = 1,
+        [POOL_TILES] = 4,          [POOL_ACTS] = 2,
+        [POOL_DEVICE_WEIGHTS] = 2, [POOL_DEVICE_WIDE_WEIGHTS] = 1,
+        [POOL_DEVICE_GRADS] = 2,   [POOL_DEVICE_WIDE_GRADS] = 1,
+        [POOL_DEVICE_ACTS] = 1};
     const struct graph_unit unit = {.tile_count = 4,
                                     .weights = home,
                                     .grads = home,
@@ -72,6 +78,11 @@ static void make_example(struct graph_case *e, enum hst_tier home, bool apart)
     memcpy(e->in.buffers, buffers, sizeof buffers);
 }
 
+static void make_ends_wide(struct graph_case *e)
+{
+    e->units[0].wide = e->units[UNITS - 1].wide = true;
+}
+
 static void test_with_fewer_buffers_than_it_was_built_for_a_graph_deadlocks(void **state)
 {
     (void)state;
@@ -80,6 +91,7 @@ static void test_with_fewer_buffers_than_it_was_built_for_a_graph_deadlocks(void
         struct graph g;
         uint32_t node = GRAPH_NONE;
         make_example(&e, HST_TIER_NVME, true);
+        make_ends_wide(&e);
         assert_int_equal(graph_build(&e.in, &g), 0);
         assert_int_equal(graph_check(&g, &node), 0);
         g.buffers[pool] = 0;
@@ -100,6 +112,7 @@ static void test_a_pool_that_is_needed_must_have_a_buffer(void **state)
         struct graph_case e;
         struct graph g;
         make_example(&e, HST_TIER_NVME, true);
+        make_ends_wide(&e);
         e.in.buffers[pool] = 0;
         assert_int_equal(graph_build(&e.in, &g), -ENOSPC);
         make_example(&e, HST_TIER_DRAM, false); /* nothing is away: no pool is needed */
@@ -275,10 +288,11 @@ static void test_on_the_host_each_lane_moves_the_bytes_of_the_formula(void **sta
     (void)state;
     struct graph_case e;
     make_example(&e, HST_TIER_NVME, false);
-    /* 3 weight buffers: 3 of 6 units stay at either turn. 2 of checkpoints: 2 stay. */
+    /* 3 weight buffers: 3 of 6 units stay at either turn. 2 of checkpoints: 2 stay, and of
+       gradients 2 from step to step. */
     struct graph_bound b = bytes_per_lane(&e);
-    assert_bytes(b.lane_s[LANE_READ], 3 * W + 3 * W + 6 * (S + G) + 4 * A);
-    assert_bytes(b.lane_s[LANE_WRITE], 6 * (W + S + G) + 4 * A);
+    assert_bytes(b.lane_s[LANE_READ], 3 * W + 3 * W + 6 * S + 4 * G + 4 * A);
+    assert_bytes(b.lane_s[LANE_WRITE], 6 * (W + S) + 4 * G + 4 * A);
     assert_bytes(b.lane_s[LANE_UPDATE], 6 * 4.0 * TILE);
     assert_true(b.lane_s[LANE_H2D] == 0 && b.lane_s[LANE_D2H] == 0);
     e.in.deferred = false; /* gradients are used where they are */
@@ -302,24 +316,42 @@ static void test_weights_stay_from_recompute_to_backward_where_buffers_suffice(v
     /* Units 2 to 5 do not all stay over the turn: 2 and 3 and 4 are read to be computed again, 5, 1
        and 0 for their backward, where 4 and 3 have stayed and 2 has not. */
     struct graph_bound b = bytes_per_lane(&e);
-    assert_bytes(b.lane_s[LANE_READ], 3 * W + 7 * W + 6 * (S + G) + 1 * A);
-    assert_bytes(b.lane_s[LANE_WRITE], 6 * (W + S + G) + 1 * A);
+    assert_bytes(b.lane_s[LANE_READ], 3 * W + 7 * W + 6 * S + 4 * G + 1 * A);
+    assert_bytes(b.lane_s[LANE_WRITE], 6 * (W + S) + 4 * G + 1 * A);
     e.units[3].recomputed = false,
     e.units[3].act_bytes = 1000; /* 3 to 5 do, until they are through */
     b = bytes_per_lane(&e);
-    assert_bytes(b.lane_s[LANE_READ], 3 * W + 3 * W + 6 * (S + G) + 2 * A);
+    assert_bytes(b.lane_s[LANE_READ], 3 * W + 3 * W + 6 * S + 4 * G + 2 * A);
     make_example(&e, HST_TIER_NVME, false);
     for (uint32_t i = 1; i < UNITS; i += 2)
         e.units[i].recomputed = true, e.units[i].act_bytes = 0;
     /* Pairs: the last one stays, weights of the others are read once, as unit 0's checkpoint */
     b = bytes_per_lane(&e);
-    assert_bytes(b.lane_s[LANE_READ], 3 * W + 4 * W + 6 * (S + G) + 1 * A);
+    assert_bytes(b.lane_s[LANE_READ], 3 * W + 4 * W + 6 * S + 4 * G + 1 * A);
     make_example(&e, HST_TIER_DRAM, true);
     for (uint32_t i = 3; i < UNITS; i++)
         e.units[i].recomputed = true, e.units[i].act_bytes = 0;
     /* The device has two buffers: 4 stays there, 3 and 2 are copied for both visits. */
     b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_H2D], 6 * W + 8 * W + 2 * A);
+}
+
+/* Of the ends one buffer holds the last over the turn, and the first until the next step. */
+static void test_wide_units_stay_in_a_buffer_of_their_own(void **state)
+{
+    (void)state;
+    struct graph_case e;
+    make_example(&e, HST_TIER_NVME, false);
+    make_ends_wide(&e);
+    struct graph_bound b = bytes_per_lane(&e);
+    assert_bytes(b.lane_s[LANE_READ], (1 + 1) * W + (1 + 1) * W + 6 * S + 3 * G + 4 * A);
+    e.in.buffers[POOL_WIDE_WEIGHTS] = 2;
+    b = bytes_per_lane(&e);
+    assert_bytes(b.lane_s[LANE_READ], 1 * W + 1 * W + 6 * S + 3 * G + 4 * A);
+    make_example(&e, HST_TIER_DRAM, true);
+    make_ends_wide(&e);
+    b = bytes_per_lane(&e);
+    assert_bytes(b.lane_s[LANE_H2D], 6 * W + (2 + 1) * W + 5 * A);
 }
 
 static void test_with_a_device_each_lane_moves_the_bytes_of_the_formula(void **state)
@@ -336,7 +368,7 @@ static void test_with_a_device_each_lane_moves_the_bytes_of_the_formula(void **s
     e.in.buffers[POOL_WEIGHTS] = 4;
     /* Drives: 4 stay from step to step; of the 4 that the device reads again, 1 stays in DRAM. */
     b = bytes_per_lane(&e);
-    assert_bytes(b.lane_s[LANE_READ], 2 * W + 3 * W + 6 * (S + G) + 5 * A);
+    assert_bytes(b.lane_s[LANE_READ], 2 * W + 3 * W + 6 * S + 4 * G + 5 * A);
     assert_bytes(b.lane_s[LANE_H2D], 6 * W + 4 * W + 5 * A);
 }
 
@@ -433,6 +465,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_what_no_checkpoint_was_kept_for_is_computed_again_once),
         cmocka_unit_test(test_on_the_host_each_lane_moves_the_bytes_of_the_formula),
         cmocka_unit_test(test_weights_stay_from_recompute_to_backward_where_buffers_suffice),
+        cmocka_unit_test(test_wide_units_stay_in_a_buffer_of_their_own),
         cmocka_unit_test(test_with_a_device_each_lane_moves_the_bytes_of_the_formula),
         cmocka_unit_test(test_a_device_that_holds_everything_moves_nothing),
         cmocka_unit_test(test_what_is_computed_again_takes_time_of_its_own),

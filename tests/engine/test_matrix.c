@@ -112,8 +112,11 @@ static void step(struct hst_engine *engine, struct hst_step_stats *stats)
 
 static uint32_t count_buffers(const struct placement *p)
 {
-    return p->slots.count + p->leases.count + p->grad_leases.count + p->act_leases.count +
-           p->device_leases.count + p->device_grads.count + p->device_acts.count;
+    uint32_t count = p->slots.count + p->act_leases.count + p->device_acts.count;
+    for (int wide = 0; wide < 2; wide++)
+        count += p->leases[wide].count + p->grad_leases[wide].count + p->device_leases[wide].count +
+                 p->device_grads[wide].count;
+    return count;
 }
 
 static void run(const struct hst_config *config, struct ran *ran)

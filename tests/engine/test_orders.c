@@ -74,6 +74,8 @@ static const struct own_order OWN_ORDERS[] = {
     {{0, 1, 2, 3, 4, LAST}, {4, 3, 2, 1, 0, LAST}}, /* the head too */
     {{3, 0, 2, 1, LAST}, {1, 2, 4, 0, 3, LAST}},
     {{0, 1, 2, 3, LAST}, {4, 0, 1, 2, 3, LAST}},
+    {{0, 1, 2, 3, LAST}, {4, 3, 2, 1, 0, LAST}},
+    {{0, 1, 2, 3, LAST}, {4, 3, 2, 0, 1, LAST}},       /* left where gradients are kept */
     {{0, 1, 0, 2, 3, 3, LAST}, {4, 3, 2, 1, 0, LAST}}, /* some twice: can not be learned */
     {{LAST}, {2, 3, 4, 1, 0, LAST}},
 };
@@ -155,7 +157,7 @@ static void check_own_orders(const struct hst_config *config)
     for (size_t i = 0; i < ORDERS; i++) {
         own_step(engine, &OWN_ORDERS[i]);
         own_step(engine, &OWN_ORDERS[i]);
-        assert_int_equal(engine->run.on_demand, i == 4);
+        assert_int_equal(engine->run.on_demand, i == 6);
     }
     toy_must(engine, toy_save(engine, &other.weights));
     hst_engine_destroy(&engine);
@@ -196,6 +198,58 @@ static void a_client_that_leaves_the_order_is_served_and_its_order_is_learned(vo
                                         .clip = clip ? 0.5 : HST_NONE, .log = count_warnings));
 }
 
+/* One unit, the gradient of which needs none of its weights. */
+static void check_blind_backward(const struct hst_config *config)
+{
+    struct hst_engine *engine = toy_created(config);
+    struct hst_stream *stream = hst_engine_stream(engine);
+    const struct hst_param_desc param = {.name = "w", .dim_count = 1, .dims = {5000}};
+    const struct hst_unit_desc desc = {
+        .name = "blind", .params = &param, .param_count = 1, .flags = HST_UNIT_BLIND_BACKWARD};
+    const struct hst_unit_view *view;
+    struct hst_step_stats stats;
+    struct hst_step step;
+    uint32_t unit;
+    toy_must(engine, hst_unit_add(engine, &desc, &unit));
+    toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+    toy_must(engine, toy_load(engine));
+    for (int s = 0; s < 3; s++) {
+        const struct hst_step_in in = {.size = sizeof in, .lr = 1e-3};
+        toy_must(engine, hst_step_begin(engine, &in, &step));
+        toy_must(engine, hst_unit_acquire(engine, unit, HST_FORWARD, stream, &view));
+        assert_true(view->param[0].data && !view->param[0].grad);
+        toy_must(engine, hst_unit_release(engine, unit));
+        toy_must(engine, hst_unit_acquire(engine, unit, HST_BACKWARD, stream, &view));
+        assert_true(!view->param[0].data && view->param[0].grad);
+        toy_must(engine, hst_stream_sync(stream));
+        for (int i = 0; i < 5000; i++)
+            view->param[0].grad[i] = (float)(i % 7 - 3);
+        toy_must(engine, hst_unit_grad_ready(engine, unit));
+        toy_must(engine, hst_unit_release(engine, unit));
+        toy_must(engine, hst_step_end(engine, &stats));
+        assert_true(stats.bytes.h2d <= 5000 * 4 + 4096 * 4);
+    }
+    toy_must(engine, toy_save(engine, &other.weights));
+    hst_engine_destroy(&engine);
+}
+
+static void a_backward_that_reads_no_weights_gets_none_and_the_same_bytes(void **state)
+{
+    (void)state;
+    check_blind_backward(TOY_CONFIG(.precision = HST_PRECISION_FP32));
+    oracle.weights = other.weights;
+    const struct hst_config *const configs[] = {
+        TOY_CONFIG(.place = "weights=nvme,states=nvme,grads=nvme"),
+        TOY_CONFIG(.device = "far", .precision = HST_PRECISION_FP32, .place = "weights=dram"),
+        TOY_CONFIG(.device = "far", .precision = HST_PRECISION_FP32,
+                   .place = "weights=nvme,states=nvme,grads=nvme"),
+    };
+    for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
+        check_blind_backward(configs[i]);
+        assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
+    }
+}
+
 static void check_evaluation(const struct hst_config *config)
 {
     struct hst_engine *engine = toy_created(config);
@@ -232,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(activations_have_a_place_per_unit_and_micro_batch_and_keep_their_bytes),
         cmocka_unit_test(a_client_that_leaves_the_order_is_served_and_its_order_is_learned),
+        cmocka_unit_test(a_backward_that_reads_no_weights_gets_none_and_the_same_bytes),
         cmocka_unit_test(an_evaluation_sees_the_weights_between_steps_and_changes_nothing),
     };
     return cmocka_run_group_tests(tests, toy_make_store, toy_remove_store);

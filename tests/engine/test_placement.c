@@ -22,7 +22,7 @@ static void everything_is_at_home_in_dram_where_it_fits(void **state)
     char why[512];
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
     assert_int_equal(p.nvme_bytes, 0);
-    assert_int_equal(p.slots.count + p.leases.count, 0);
+    assert_int_equal(p.slots.count + p.leases[0].count, 0);
     check_addresses(&in, &p, HST_TIER_DRAM);
     check_table(&p);
     placement_free(&p);
@@ -136,7 +136,7 @@ static void wishes_are_kept_and_contradictions_refused(void **state)
     assert_int_equal(
         p.table[HST_CLASS_WEIGHTS][HST_TIER_DRAM] + p.table[HST_CLASS_STATES][HST_TIER_DRAM], 0);
     assert_int_equal(p.slots.count, 24);
-    assert_int_equal(p.leases.count, 3);
+    assert_int_equal(p.leases[0].count, 3);
     check_addresses(&in, &p, HST_TIER_DRAM);
     check_addresses(&in, &p, HST_TIER_NVME);
     placement_free(&p);
@@ -150,7 +150,7 @@ static void wishes_are_kept_and_contradictions_refused(void **state)
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
     assert_int_equal(
         p.table[HST_CLASS_GRADS][HST_TIER_DRAM] + p.table[HST_CLASS_ACTS][HST_TIER_DRAM], 0);
-    assert_int_equal(p.grad_leases.count, 2);
+    assert_int_equal(p.grad_leases[0].count, 2);
     assert_int_equal(p.act_leases.count, 3);
     check_addresses(&in, &p, HST_TIER_DRAM);
     check_drives(&in, &p);

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -35,17 +36,18 @@ static void check_gpu(const struct placement_in *in, const struct placement *p)
     for (int i = 0; i < 3; i++)
         assert_int_equal(p->table[updated[i]][HST_TIER_HBM], near ? all_tiers(p, updated[i]) : 0);
     assert_int_equal(p->table[HST_CLASS_CARRY][HST_TIER_HBM], all_tiers(p, HST_CLASS_CARRY));
-    assert_true(near ? p->device_leases.count == 0 : p->device_leases.count >= 2);
-    assert_true(near ? p->device_grads.count == 0 : p->device_grads.count >= 1);
+    assert_true(near ? p->device_leases[0].count == 0 : p->device_leases[0].count >= 2);
+    assert_true(near ? p->device_grads[0].count == 0 : p->device_grads[0].count >= 1);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         struct gather gathers[GATHER_MAX];
         int n = placement_gather(in->layout, in->bytes, u, gathers);
         for (int g = 0; g < n && !near; g++)
             assert_true(gathers[g].lease_at +
                             placement_gather_bytes(in->layout, in->bytes, &gathers[g]) <=
-                        p->device_leases.bytes);
+                        p->device_leases[0].bytes);
         if (!near)
-            assert_true(in->layout->units[u].elements * in->bytes.grads <= p->device_grads.bytes);
+            assert_true(in->layout->units[u].elements * in->bytes.grads <=
+                        p->device_grads[0].bytes);
         if (placement_copies_acts(p, u))
             assert_true(p->device_acts.count >= 1 && p->units[u].act_bytes <= p->device_acts.bytes);
     }
@@ -69,7 +71,7 @@ static void on_a_gpu_all_classes_live_in_hbm_where_they_fit(void **state)
         assert_int_equal(p.table[c][HST_TIER_DRAM] + p.table[c][HST_TIER_NVME], 0);
     }
     assert_int_equal(p.slots.count, 2); /* tiles pass through DRAM at load and save */
-    assert_int_equal(p.leases.count, 0);
+    assert_int_equal(p.leases[0].count, 0);
     uint64_t hbm = p.hbm_bytes, dram = p.dram_bytes;
     placement_free(&p);
 
@@ -109,7 +111,7 @@ static void every_budget_of_hbm_down_to_the_smallest_is_kept(void **state)
         assert_true(near || p.home_tier == HST_TIER_DRAM); /* what has left stays away */
         near = p.home_tier == HST_TIER_HBM;
         checkpoints_alone |= near && p.table[HST_CLASS_ACTS][HST_TIER_DRAM] > 0;
-        resident_units |= !near && p.device_leases.count > 3;
+        resident_units |= !near && p.device_leases[0].count > 3;
         smallest = p.hbm_bytes;
         check_gpu(&in, &p);
         assert_int_equal(p.nvme_bytes, 0); /* there is DRAM for all of it */
@@ -145,12 +147,74 @@ static void a_small_hbm_leaves_the_rings_of_drives_as_deep_as_dram_lets_them_be(
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
     in.hbm_budget = named_budget(why);
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
-    assert_int_equal(p.device_leases.count, 2);
-    assert_int_equal(p.device_grads.count + p.device_acts.count, 2);
+    assert_int_equal(p.device_leases[0].count, 2);
+    assert_int_equal(p.device_grads[0].count + p.device_acts.count, 2);
     assert_int_equal(p.slots.count, 24);
-    assert_int_equal(p.leases.count, 3);
-    assert_int_equal(p.grad_leases.count, 2);
+    assert_int_equal(p.leases[0].count, 3);
+    assert_int_equal(p.grad_leases[0].count, 2);
     check_gpu(&in, &p);
+    placement_free(&p);
+    layout_free(&layout);
+}
+
+/* An embedding and a head of `rows` rows, four layers of 100 between them. */
+static struct layout model_with_ends(uint64_t rows)
+{
+    struct layout layout = {0};
+    char why[256];
+    for (uint32_t u = 0; u < 6; u++) {
+        char name[2][16];
+        snprintf(name[0], sizeof name[0], "u%u", u);
+        snprintf(name[1], sizeof name[1], "u%u.w", u);
+        struct hst_param_desc param = {
+            .name = name[1], .dim_count = 2, .dims = {u % 5 ? 100 : rows, 4096}};
+        struct hst_unit_desc desc = {.name = name[0], .params = &param, .param_count = 1};
+        assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
+    }
+    assert_int_equal(layout_seal(&layout, 4096), 0);
+    return layout;
+}
+
+static void assert_ring(struct ring ring, uint64_t rows, uint32_t count)
+{
+    assert_int_equal(ring.bytes, rows * 4096 * sizeof(float));
+    assert_int_equal(ring.count, count);
+}
+
+static void ends_much_larger_than_layers_have_rings_of_their_own(void **state)
+{
+    (void)state;
+    struct layout layout = model_with_ends(1000);
+    struct placement_in in = gpu_inputs(&layout, "states=nvme,weights=nvme,grads=nvme");
+    struct placement p = {0};
+    char why[512];
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_true(p.units[0].wide && !p.units[1].wide && !p.units[4].wide && p.units[5].wide);
+    assert_ring(p.leases[0], 100, 3);
+    assert_ring(p.leases[1], 1000, 1);
+    assert_ring(p.grad_leases[0], 100, 2);
+    assert_ring(p.grad_leases[1], 1000, 1);
+    assert_ring(p.device_leases[0], 100, 4); /* HBM has room for all of them */
+    assert_ring(p.device_leases[1], 1000, 2);
+    assert_ring(p.device_grads[0], 100, 2);
+    assert_ring(p.device_grads[1], 1000, 1);
+    check_addresses(&in, &p, HST_TIER_HBM);
+    check_addresses(&in, &p, HST_TIER_DRAM);
+    check_table(&p);
+    in.hbm_budget = p.hbm_bytes - 1;
+    placement_free(&p);
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_ring(p.device_leases[0], 100, 4);
+    assert_ring(p.device_leases[1], 1000, 1);
+    placement_free(&p);
+    layout_free(&layout);
+    /* where that would take more, all take turns at the same */
+    layout = model_with_ends(120);
+    in = gpu_inputs(&layout, "states=nvme,weights=nvme,grads=nvme");
+    in.hbm_budget = 12u << 20;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_ring(p.device_leases[0], 120, 3);
+    assert_int_equal(p.leases[1].count + p.device_leases[1].count, 0);
     placement_free(&p);
     layout_free(&layout);
 }
@@ -212,7 +276,7 @@ static void on_a_gpu_wishes_that_can_not_be_are_refused_with_a_reason(void **sta
     in.host_updates = true;
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
     assert_int_equal(p.home_tier, HST_TIER_DRAM); /* though there is room in HBM */
-    assert_int_equal(p.device_leases.count, UNITS);
+    assert_int_equal(p.device_leases[0].count, UNITS);
     check_gpu(&in, &p);
     placement_free(&p);
     /* a wish for HBM has a smallest budget of its own */
@@ -229,6 +293,7 @@ int main(void)
         cmocka_unit_test(on_a_gpu_all_classes_live_in_hbm_where_they_fit),
         cmocka_unit_test(every_budget_of_hbm_down_to_the_smallest_is_kept),
         cmocka_unit_test(a_small_hbm_leaves_the_rings_of_drives_as_deep_as_dram_lets_them_be),
+        cmocka_unit_test(ends_much_larger_than_layers_have_rings_of_their_own),
         cmocka_unit_test(on_a_gpu_each_class_goes_where_it_is_wished),
         cmocka_unit_test(on_a_gpu_wishes_that_can_not_be_are_refused_with_a_reason),
     };

@@ -206,9 +206,10 @@ static void narrow(struct run *r)
     walk_narrow(&r->walk, last, PARTS_LEFT);
 }
 
-/* Buffers are used for something else between two periods. */
+/* Between two periods buffers are used for something else; kept gradients go to drives before. */
 static void forget(struct run *r)
 {
+    model_save_kept_grads(&r->model);
     walk_forget(&r->walk);
     model_spoil(&r->model);
     r->forgot[r->walk.opened - 1] = true;

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WIDEST 200000u
+#define WIDEST (2400u * 64u)
 
 static const struct hst_param_desc embed[] = {
-    {.name = "embed", .dim_count = 2, .dims = {300, 64}, .flags = HST_PARAM_DECAY}};
+    {.name = "embed", .dim_count = 2, .dims = {2400, 64}, .flags = HST_PARAM_DECAY}};
 static const struct hst_param_desc a[] = {
     {.name = "a.norm", .dim_count = 1, .dims = {64}},
     {.name = "a.w", .dim_count = 2, .dims = {1000, 64}, .flags = HST_PARAM_DECAY}};
@@ -21,10 +21,10 @@ static const struct hst_param_desc b[] = {
     {.name = "b.w", .dim_count = 2, .dims = {777, 65}, .flags = HST_PARAM_DECAY}};
 static const struct hst_param_desc c[] = {
     {.name = "c.norm", .dim_count = 1, .dims = {1}},
-    {.name = "c.w", .dim_count = 2, .dims = {1, WIDEST}, .flags = HST_PARAM_DECAY}};
+    {.name = "c.w", .dim_count = 2, .dims = {1, 66000}, .flags = HST_PARAM_DECAY}};
 static const struct hst_param_desc head[] = {
     {.name = "last", .dim_count = 1, .dims = {64}},
-    {.name = "head", .dim_count = 2, .dims = {300, 64}, .alias_of = "embed"}};
+    {.name = "head", .dim_count = 2, .dims = {2400, 64}, .alias_of = "embed"}};
 
 const struct toy_unit toy_units[TOY_UNITS] = {{embed, 1}, {a, 2}, {b, 2}, {c, 2}, {head, 2}};
 

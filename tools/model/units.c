@@ -61,6 +61,7 @@ static int add_embedding(struct llama *model, struct hst_engine *engine, uint32_
         .params = &param,
         .param_count = 1,
         .work_bytes = area.size_bytes,
+        .flags = HST_UNIT_BLIND_BACKWARD,
     };
     return hst_unit_add(engine, &desc, unit);
 }

@@ -278,11 +278,15 @@ enum hst_unit_flag {
     /* In training the unit is not visited in the forward: its backward computes that too, as a head
        does that turns a chunk of tokens into losses and gradients at once. */
     HST_UNIT_NO_FORWARD = 1u << 0,
+    /* The unit's backward reads none of its weights, as an embedding's does not, which adds what
+       comes back to the rows of its tokens: there view.param[i].data is null, and they need not
+       travel for it. */
+    HST_UNIT_BLIND_BACKWARD = 1u << 1,
     /* The checkpoint is the carry as it arrives (act_bytes_per_token is the carry's), and the
        client makes the visits that hst_engine_visits lists. Where memory is short the engine may
        then keep the checkpoint of every second, third, ... of units with this flag that follow one
        another; those between are computed from it again in the backward. */
-    HST_UNIT_RECOMPUTE = 1u << 1,
+    HST_UNIT_RECOMPUTE = 1u << 2,
 };
 
 struct hst_unit_desc {

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_PLAN_RINGS_H
+#define HOISTWAY_ENGINE_PLAN_RINGS_H
+/* The rings of units' buffers: how large, how many, and which units have rings of their own. */
+#include "plan/lay_out.h"
+
+/** Once homes are laid out: sizes the rings, says which units are wide, takes their memory. */
+void rings_place(const struct placement_in *in, const struct choice *choice, struct placement *p);
+
+/** Takes bytes, whole pages, of a tier's arena, and books them. Returns where they begin. */
+uint64_t take_in(struct placement *p, enum hst_tier tier, enum hst_class class, uint64_t bytes);
+
+#endif
