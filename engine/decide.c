@@ -97,6 +97,16 @@ static bool planner_knows(const struct hst_engine *engine, struct planner_in *in
     return true;
 }
 
+static void tell_recomputed(struct hst_engine *engine)
+{
+    uint32_t every = engine->placement.segment;
+    if (every > 1 && !engine->config.plan) /* hst_engine_decision says it */
+        engine_log(engine, HST_LOG_INFO,
+                   "I303 the activation checkpoint of one unit in %u is kept; from it the others "
+                   "are computed again in the backward",
+                   every);
+}
+
 /* The fastest homes, where enough is known of the machine. */
 static int plan_homes(struct hst_engine *engine)
 {
@@ -120,6 +130,24 @@ static int plan_homes(struct hst_engine *engine)
     return 0;
 }
 
+/* A checkpoint can only be the carry where both are as large. */
+static int check_recompute(struct hst_engine *engine)
+{
+    for (uint32_t u = 0; u < engine->layout.unit_count; u++) {
+        const struct layout_unit *unit = &engine->layout.units[u];
+        if (!unit->recompute || (unit->act_bytes_per_token == engine->carry_bytes_per_token &&
+                                 unit->act_bytes_per_token > 0))
+            continue;
+        return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                           "unit \"%s\" has a checkpoint of %llu bytes per token and may be "
+                           "computed again, but the carry has %llu. Fix: make it the carry, or "
+                           "leave out HST_UNIT_RECOMPUTE",
+                           unit->name, (unsigned long long)unit->act_bytes_per_token,
+                           (unsigned long long)engine->carry_bytes_per_token);
+    }
+    return 0;
+}
+
 int decide(struct hst_engine *engine)
 {
     char why[384];
@@ -134,7 +162,8 @@ int decide(struct hst_engine *engine)
     in->deferred = engine->config.clip > 0 || engine->config.skip_nonfinite ||
                    engine->config.precision == HST_PRECISION_FP16;
     in->second_slots = optimistic_wants_slots(engine);
-    int rc = store_dirs_rates(engine, in);
+    int rc = check_recompute(engine);
+    rc = rc ? rc : store_dirs_rates(engine, in);
     if (rc)
         return rc;
     rc = choose_tiles(engine, why, sizeof why);
@@ -145,7 +174,10 @@ int decide(struct hst_engine *engine)
                                            : HST_E_BUDGET,
                            rc == -EDQUOT ? -ENOSPC : rc, "%s", why);
     plan_spare_slots(engine);
-    return plan_homes(engine);
+    rc = plan_homes(engine);
+    if (rc == 0)
+        tell_recomputed(engine);
+    return rc;
 }
 
 /* Of a plan's graph: its prediction then takes less than a second, whatever the model's size. */

@@ -17,7 +17,7 @@
 
 struct machine {
     struct sim_rates rates;
-    double *visit_s; /* [2 · units], forwards, then backwards */
+    double *visit_s; /* [MEASURE_SWEEPS · units], one sweep after the other */
     uint32_t units;
 };
 
@@ -33,8 +33,8 @@ static bool moves(const struct graph *graph, enum lane lane)
     return false;
 }
 
-/* The means of what visits took. False where one was not made yet: a backward, that is; a forward
- * that is never made is one that the client leaves out. */
+/* The means of what visits took. False where one was not made yet; a forward that is never made is
+ * one that the client leaves out. */
 static bool fill_visits(const struct hst_engine *engine, struct machine *m)
 {
     const struct graph *graph = &engine->run.graph;
@@ -42,11 +42,11 @@ static bool fill_visits(const struct hst_engine *engine, struct machine *m)
         const struct node *node = &graph->nodes[graph->lane[LANE_COMPUTE][i]];
         if (node->kind == NODE_UPDATE || !(node->parts & PARTS_TRAIN))
             continue;
-        int sweep = node->kind == NODE_BACKWARD;
+        enum measure_sweep sweep = measure_sweep(node);
         struct measure_visit visit = engine->run.measure.visits[sweep][node->unit];
         if (visit.count > 0)
             m->visit_s[(uint32_t)sweep * m->units + node->unit] = visit.seconds / visit.count;
-        else if (sweep)
+        else if (sweep != MEASURE_FORWARD)
             return false;
     }
     return true;
@@ -64,7 +64,8 @@ static bool fill_measured(const struct hst_engine *engine, struct machine *m)
     m->rates.update = rate_of(measure->update);
     m->rates.norm = rate_of(measure->norm);
     m->rates.forward_s = m->visit_s;
-    m->rates.backward_s = m->visit_s + m->units;
+    m->rates.recompute_s = m->visit_s + MEASURE_RECOMPUTE * m->units;
+    m->rates.backward_s = m->visit_s + MEASURE_BACKWARD * m->units;
     return fill_visits(engine, m) && (!host || (m->rates.update > 0 && m->rates.norm > 0));
 }
 
@@ -161,7 +162,7 @@ static bool fill(const struct hst_engine *engine, const struct hst_rates *rates,
 static void scale_visits(struct machine *m, double times)
 {
     m->rates.flops_per_s *= times;
-    for (uint32_t i = 0; i < 2 * m->units; i++)
+    for (uint32_t i = 0; i < MEASURE_SWEEPS * m->units; i++)
         m->visit_s[i] /= times;
 }
 
@@ -271,7 +272,7 @@ int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *
         return -EINVAL;
     struct hst_prediction p = {0};
     struct machine m = {.units = engine->layout.unit_count};
-    m.visit_s = calloc(2 * (size_t)m.units + 1, sizeof *m.visit_s);
+    m.visit_s = calloc(MEASURE_SWEEPS * (size_t)m.units + 1, sizeof *m.visit_s);
     int rc = m.visit_s ? 0 : -ENOMEM;
     if (rc == 0 && fill(engine, rates ? rates : &none, &m, p.why, sizeof p.why))
         rc = predict(engine, &m, &p);
@@ -295,6 +296,7 @@ int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *de
                                    : "none is faster",
         .usual_step_s = p->usual_step_s,
         .step_s = p->step_s,
+        .checkpoint_every = engine->placement.segment,
     };
     return 0;
 }

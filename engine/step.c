@@ -145,7 +145,7 @@ int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sw
         rc = open_gradients(engine, unit, stream);
     if (rc)
         return rc;
-    views_set(engine, unit, sweep == HST_BACKWARD);
+    views_set(engine, unit, sweep);
     engine->acquired = unit;
     engine->sweep = sweep;
     *view = &engine->view;
@@ -239,6 +239,11 @@ int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
             engine, "activation of micro-batch %u of unit %u, which must be acquired", micro, unit);
     uint64_t per_token = engine->carry_bytes_per_token;
     unsigned char *base = engine->arena + (kind == HST_CARRY_GRAD ? p->carry_grad : p->carry);
+    if (kind == HST_CHECKPOINT && p->units[unit].recomputed && (access & ~engine->view.checkpoint))
+        return engine_refuse(engine,
+                             "the checkpoint of unit %u is computed again: this visit does not %s "
+                             "it. Fix: do what its view says",
+                             unit, access & HST_WRITE ? "write" : "read");
     if (kind == HST_CHECKPOINT) {
         per_token = engine->layout.units[unit].act_bytes_per_token;
         base = per_token ? moves_acts(engine, engine->run.computing, unit) : NULL;

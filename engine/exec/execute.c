@@ -13,6 +13,7 @@
 #include "exec/optimistic.h"
 #include "exec/optimizer.h"
 #include "exec/versions.h"
+#include "exec/visits.h"
 #include "plan/step_graph.h"
 
 #include <errno.h>
@@ -43,6 +44,13 @@ static bool clip_is_done(struct hst_engine *engine)
 }
 
 /* ---- the client's calls ---- */
+
+static enum node_kind node_kind_of(enum hst_sweep sweep)
+{
+    return sweep == HST_BACKWARD    ? NODE_BACKWARD
+           : sweep == HST_RECOMPUTE ? NODE_RECOMPUTE
+                                    : NODE_FORWARD;
+}
 
 static int open_period(struct hst_engine *engine, unsigned parts)
 {
@@ -97,7 +105,7 @@ int execute_begin(struct hst_engine *engine)
 }
 
 /* True where the unit's node comes next in the compute lane of this period, but for forwards, which
- * may be left out. */
+ * may be left out; not those that are made again. */
 static bool is_ahead(struct execute *run, uint32_t unit, enum node_kind kind)
 {
     const struct graph *graph = &run->graph;
@@ -111,10 +119,31 @@ static bool is_ahead(struct execute *run, uint32_t unit, enum node_kind kind)
             continue;
         if (node->unit == unit && node->kind == kind)
             return true;
-        if (node->kind == NODE_BACKWARD)
+        if (node->kind == NODE_BACKWARD || node->kind == NODE_RECOMPUTE)
             return false;
     }
     return false;
+}
+
+/* What would be computed again in which order only the sealed one says. */
+static int check_order(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
+{
+    struct execute *run = &engine->run;
+    bool ahead = !run->on_demand && is_ahead(run, unit, node_kind_of(sweep));
+    if (ahead || sweep == HST_EVAL)
+        return 0;
+    if (engine->placement.segment > 1)
+        return engine_refuse(engine,
+                             "unit %u was asked for out of the order of hst_engine_visits, which a "
+                             "step keeps where checkpoints are computed again. Fix: keep it, or "
+                             "leave out HST_UNIT_RECOMPUTE",
+                             unit);
+    if (sweep == HST_RECOMPUTE)
+        return engine_refuse(engine,
+                             "unit %u is not computed again: hst_engine_visits has no such "
+                             "visit",
+                             unit);
+    return 0;
 }
 
 /* ---- a client that leaves the order ---- */
@@ -252,17 +281,20 @@ static void record_visit(struct hst_engine *engine, uint32_t unit, enum hst_swee
 {
     struct execute *run = &engine->run;
     int which = sweep == HST_BACKWARD;
-    if (sweep != HST_EVAL && run->visits[which]++ < engine->layout.unit_count)
+    bool is_of_order = sweep == HST_FORWARD || sweep == HST_BACKWARD;
+    if (is_of_order && run->visits[which]++ < engine->layout.unit_count)
         run->visited[which][run->visits[which] - 1] = unit;
 }
 
 int execute_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
     struct execute *run = &engine->run;
-    enum node_kind kind = sweep == HST_BACKWARD ? NODE_BACKWARD : NODE_FORWARD;
-    int rc = sweep == HST_EVAL ? begin_evaluation(engine, unit) : 0;
+    enum node_kind kind = node_kind_of(sweep);
+    int rc = sweep == HST_EVAL ? begin_evaluation(engine, unit) : check_order(engine, unit, sweep);
+    if (rc)
+        return rc;
     record_visit(engine, unit, sweep);
-    if (rc == 0 && !run->on_demand && !is_ahead(run, unit, kind))
+    if (!run->on_demand && !is_ahead(run, unit, kind))
         rc = leave_order(engine, unit);
     if (rc)
         return rc;
@@ -349,6 +381,7 @@ int execute_open(struct hst_engine *engine)
     rc = rc ? rc
             : step_graph(&engine->plan_in, &engine->placement, NULL, run->optimistic, &run->graph);
     rc = rc ? rc : walk_init(&run->walk, &run->graph);
+    rc = rc ? rc : visits_open(engine);
     for (int l = 0; l < LANE_COUNT; l++)
         for (uint32_t i = 0; rc == 0 && has_passages(l) && i < EXECUTE_PASSAGES; i++)
             rc = hst_event_create(engine->dev, &run->passages[l].ring[i].passed);
@@ -370,5 +403,6 @@ void execute_close(struct hst_engine *engine)
         run->visited[i] = NULL;
     }
     measure_close(engine);
+    visits_close(engine);
     run->flights = NULL;
 }

@@ -76,6 +76,8 @@ struct execute {
     bool in_step, evaluating;
     bool on_demand; /* the client has left the order: the graph stands still */
     bool warned;    /* of that */
+    struct hst_visit *sealed; /* those of a step in the sealed order: exec/visits.c */
+    size_t sealed_count;
     /* The units in the order of this step's visits, and how many there were: what is learned */
     uint32_t *visited[2], visits[2]; /* forward, backward */
     unsigned pending;                /* parts that the last step has left to do */

@@ -15,17 +15,27 @@ static bool is_warm(const struct hst_engine *engine)
     return engine->step.number > 0 && !engine->run.evaluating && !engine->run.on_demand;
 }
 
+enum measure_sweep measure_sweep(const struct node *node)
+{
+    return node->kind == NODE_BACKWARD    ? MEASURE_BACKWARD
+           : node->kind == NODE_RECOMPUTE ? MEASURE_RECOMPUTE
+                                          : MEASURE_FORWARD;
+}
+
 int measure_open(struct hst_engine *engine)
 {
     struct measure *m = &engine->run.measure;
-    for (int i = 0; i < 2; i++)
+    int rc = 0;
+    for (int i = 0; i < MEASURE_SWEEPS; i++) {
         m->visits[i] = calloc((size_t)engine->layout.unit_count + 1, sizeof *m->visits[i]);
-    return m->visits[0] && m->visits[1] ? 0 : -ENOMEM;
+        rc = m->visits[i] ? rc : -ENOMEM;
+    }
+    return rc;
 }
 
 void measure_close(struct hst_engine *engine)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MEASURE_SWEEPS; i++) {
         free(engine->run.measure.visits[i]);
         engine->run.measure.visits[i] = NULL;
     }
@@ -41,7 +51,7 @@ void measure_passage(struct hst_engine *engine, const struct passage *passage)
     double host_s = m->host_s - fmax(passage->host_s, m->visit_host_s);
     double seconds = end_s - fmax(passage->start_s, m->visit_end_s) - host_s;
     if (is_warm(engine)) {
-        struct measure_visit *visit = &m->visits[node->kind == NODE_BACKWARD][node->unit];
+        struct measure_visit *visit = &m->visits[measure_sweep(node)][node->unit];
         visit->seconds += fmax(seconds, 0);
         visit->count++;
     }

@@ -21,12 +21,17 @@ struct measure_work {
     double elements, seconds;
 };
 
+enum measure_sweep { MEASURE_FORWARD = 0, MEASURE_RECOMPUTE, MEASURE_BACKWARD, MEASURE_SWEEPS };
+
 struct measure {
-    struct measure_visit *visits[2];  /* [unit]: forwards, backwards */
-    struct measure_work update, norm; /* of the workers */
-    double host_s;                    /* that the workers had for the optimizer, ever */
+    struct measure_visit *visits[MEASURE_SWEEPS]; /* [unit] */
+    struct measure_work update, norm;             /* of the workers */
+    double host_s;                                /* that the workers had for the optimizer, ever */
     double visit_end_s, visit_host_s; /* when the last visit had ended, and host_s then */
 };
+
+/** Of a node that is a visit. */
+enum measure_sweep measure_sweep(const struct node *node);
 
 /** Errors: -ENOMEM. */
 int measure_open(struct hst_engine *engine);

@@ -3,6 +3,7 @@
 #include "exec/views.h"
 
 #include "exec/moves.h"
+#include "exec/visits.h"
 
 float *views_accumulator(const struct hst_engine *engine, const struct layout_param *param)
 {
@@ -29,10 +30,10 @@ static void set_weights(struct hst_engine *engine, uint32_t unit)
     }
 }
 
-void views_set(struct hst_engine *engine, uint32_t unit, bool gradients)
+void views_set(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
     const struct layout_unit *u = &engine->layout.units[unit];
-    bool blind = gradients && u->blind_backward;
+    bool gradients = sweep == HST_BACKWARD, blind = gradients && u->blind_backward;
     if (!blind)
         set_weights(engine, unit);
     for (uint32_t i = 0; i < u->param_count; i++) {
@@ -47,5 +48,6 @@ void views_set(struct hst_engine *engine, uint32_t unit, bool gradients)
         .param = engine->units[unit].views,
         .param_count = u->param_count,
         .work = {engine->arena + engine->placement.work, u->work_bytes},
+        .checkpoint = visits_checkpoint(engine, unit, sweep),
     };
 }

@@ -5,7 +5,7 @@
 #include "engine_state.h"
 
 /** Fills engine->view for the unit that was reached; gradients in the backward alone. */
-void views_set(struct hst_engine *engine, uint32_t unit, bool gradients);
+void views_set(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep);
 /** A parameter's f32 gradient accumulator. */
 float *views_accumulator(const struct hst_engine *engine, const struct layout_param *param);
 

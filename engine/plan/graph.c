@@ -23,12 +23,15 @@ static uint32_t least(uint32_t a, uint32_t b)
 /* ---- stages ---- */
 
 /* Where the device has kept its copy, a backward reads the host's for an update alone. */
-static bool reads_backward(const struct build *b, uint32_t unit)
+static bool reads_backward(const struct build *b, struct build_visit visit)
 {
-    const struct graph_unit *u = &b->in->units[unit];
-    bool updates = parts_is_early(b, unit) && u->weights == HST_TIER_NVME;
-    bool computes = !b->units[unit].keep_device_weights && !u->blind_backward;
-    return parts_lease_weights(b, unit) && (updates || computes);
+    const struct graph_unit *u = &b->in->units[visit.unit];
+    const struct build_unit *s = &b->units[visit.unit];
+    bool updates = !visit.recompute && parts_is_early(b, visit.unit) && u->weights == HST_TIER_NVME;
+    bool second = s->recomputes && !visit.recompute;
+    bool copied = second ? s->hold_device_weights : s->keep_device_weights;
+    bool computes = !copied && parts_uses_weights(b, visit);
+    return parts_lease_weights(b, visit.unit) && (updates || computes);
 }
 
 static unsigned parts_of_read(const struct build *b, uint32_t unit)
@@ -82,66 +85,89 @@ static void add_forward(struct build *b, uint32_t place)
     parts_forward(b, b->in->forward[place]);
 }
 
+/* Weights that the unit's recompute still has then its backward goes on with. */
 static void read_backward(struct build *b, uint32_t place)
 {
-    const uint32_t *order = &b->in->backward[place];
-    if (reads_backward(b, order[0]))
-        parts_read(b, order[0], PART_BACKWARD);
-    if (place + 1 < b->in->unit_count && !b->in->deferred && has_another(b, order[0], order[1]) &&
-        reads_backward(b, order[1]))
-        parts_plan_read(b, order[1], PART_BACKWARD);
+    const struct build_visit *visit = &b->visits[place];
+    struct build_unit *s = &b->units[visit->unit];
+    bool reads = reads_backward(b, visit[0]);
+    if (reads && s->recomputes && !visit->recompute && s->weights != GRAPH_NONE)
+        s->hold_weights = true;
+    if (reads)
+        parts_read(b, visit->unit, PART_BACKWARD);
+    if (place + 1 < b->visit_count && !b->in->deferred &&
+        has_another(b, visit->unit, visit[1].unit) && reads_backward(b, visit[1]))
+        parts_plan_read(b, visit[1].unit, PART_BACKWARD);
 }
 
 static void copy_backward(struct build *b, uint32_t place)
 {
-    uint32_t unit = b->in->backward[place];
-    if (!b->in->units[unit].blind_backward)
-        parts_copy(b, unit, PART_BACKWARD);
+    struct build_visit visit = b->visits[place];
+    if (parts_uses_weights(b, visit))
+        parts_copy(b, visit.unit, PART_BACKWARD);
+    if (b->in->apart && visit.recompute && !b->units[visit.unit].hold_weights)
+        parts_give_back(b, visit.unit);
+}
+
+/* Checkpoints that a unit's first visit has brought are there for its second one. */
+static bool has_acts(const struct build *b, uint32_t place)
+{
+    return b->units[b->visits[place].unit].recomputes && !b->visits[place].recompute;
 }
 
 static void bring_acts(struct build *b, uint32_t place)
 {
-    parts_read_acts(b, b->in->backward[place]);
+    if (!has_acts(b, place))
+        parts_read_acts(b, b->visits[place].unit);
 }
 
 static void fetch_acts(struct build *b, uint32_t place)
 {
-    parts_fetch_acts(b, b->in->backward[place]);
+    if (!has_acts(b, place))
+        parts_fetch_acts(b, b->visits[place].unit);
 }
 
 static void add_backward(struct build *b, uint32_t place)
 {
-    parts_backward(b, b->in->backward[place]);
+    if (b->visits[place].recompute)
+        parts_recompute(b, b->visits[place].unit);
+    else
+        parts_backward(b, b->visits[place].unit);
 }
 
 /* ---- sweeps ---- */
 
 struct stage {
-    void (*add)(struct build *b, uint32_t place); /* of the unit in its sweep */
-    uint32_t ahead;                               /* units before the visit at hand */
+    void (*add)(struct build *b, uint32_t place); /* of the visit in its sweep */
+    uint32_t ahead;                               /* visits before the one at hand */
+};
+
+struct sweep {
+    const struct stage *stages;
+    uint32_t count, most, visits; /* stages, the farthest ahead */
 };
 
 /* The stages of one place in the sweep: what is needed soonest first, the visit last. */
-static void add_place(struct build *b, const struct stage *stages, uint32_t count, uint32_t most,
-                      uint32_t place)
+static void add_place(struct build *b, const struct sweep *sweep, uint32_t place)
 {
-    uint32_t units = b->in->unit_count;
+    const struct stage *stages = sweep->stages;
+    uint32_t count = sweep->count, most = sweep->most;
     for (uint32_t n = 0; n <= most + 1; n++)
         for (uint32_t s = 0; s < count; s++) {
             uint32_t at = place + stages[s].ahead; /* counted from `most` */
             bool its_turn = s + 1 < count ? stages[s].ahead == n : n == most + 1;
-            if (its_turn && at >= most && at - most < units)
+            if (its_turn && at >= most && at - most < sweep->visits)
                 stages[s].add(b, at - most);
         }
 }
 
-static void add_sweep(struct build *b, const struct stage *stages, uint32_t count)
+static void add_sweep(struct build *b, const struct stage *stages, uint32_t count, uint32_t visits)
 {
-    uint32_t most = 0;
+    struct sweep sweep = {stages, count, 0, visits};
     for (uint32_t s = 0; s < count; s++)
-        most = stages[s].ahead > most ? stages[s].ahead : most;
-    for (uint32_t place = 0; place < b->in->unit_count + most && b->rc == 0; place++)
-        add_place(b, stages, count, most, place);
+        sweep.most = stages[s].ahead > sweep.most ? stages[s].ahead : sweep.most;
+    for (uint32_t place = 0; place < visits + sweep.most && b->rc == 0; place++)
+        add_place(b, &sweep, place);
 }
 
 /* How far ahead: as far as buffers go when a unit's is held until its update is written, but not so
@@ -160,7 +186,7 @@ static void add_forwards(struct build *b, uint32_t copy)
     prepare = least(prepare, b->ahead_most);
     const struct stage stages[] = {
         {prepare_forward, prepare}, {copy_forward, least(copy, prepare)}, {add_forward, 0}};
-    add_sweep(b, stages, 3);
+    add_sweep(b, stages, 3, b->in->unit_count);
 }
 
 static void add_backwards(struct build *b, uint32_t copy)
@@ -178,7 +204,7 @@ static void add_backwards(struct build *b, uint32_t copy)
                                    {bring_acts, least(acts, read)},
                                    {fetch_acts, least(fetch, read)},
                                    {add_backward, 0}};
-    add_sweep(b, stages, 5);
+    add_sweep(b, stages, 5, b->visit_count);
 }
 
 /* At the end of the forward, where the update of the step before has been written whenever that
@@ -208,17 +234,22 @@ static void add_revert(struct build *b)
 static uint32_t most_ahead(const struct build *b)
 {
     const struct graph_in *in = b->in;
-    uint32_t last[2] = {GRAPH_NONE, GRAPH_NONE}, most = in->unit_count;
-    bool shared = in->buffers[POOL_WIDE_WEIGHTS] == 1 || in->buffers[POOL_DEVICE_WIDE_WEIGHTS] == 1;
-    for (uint32_t i = 0; shared && i < in->unit_count; i++) {
-        const uint32_t units[] = {in->forward[i], in->backward[i]};
-        for (int sweep = 0; sweep < 2; sweep++) {
-            if (!in->units[units[sweep]].wide)
-                continue;
-            if (last[sweep] != GRAPH_NONE)
-                most = least(most, less(i - last[sweep], 2));
-            last[sweep] = i;
-        }
+    uint32_t most = in->unit_count, last = GRAPH_NONE;
+    if (in->buffers[POOL_WIDE_WEIGHTS] != 1 && in->buffers[POOL_DEVICE_WIDE_WEIGHTS] != 1)
+        return most;
+    for (uint32_t i = 0; i < in->unit_count; i++) {
+        if (!in->units[in->forward[i]].wide)
+            continue;
+        most = last == GRAPH_NONE ? most : least(most, less(i - last, 2));
+        last = i;
+    }
+    last = GRAPH_NONE;
+    for (uint32_t i = 0; i < b->visit_count; i++) {
+        if (!in->units[b->visits[i].unit].wide)
+            continue;
+        bool other = last != GRAPH_NONE && b->visits[last].unit != b->visits[i].unit;
+        most = other ? least(most, less(i - last, 2)) : most;
+        last = i;
     }
     return most;
 }
@@ -239,11 +270,28 @@ static void add_sweeps(struct build *b)
 
 /* ---- what is kept ---- */
 
+#define KEEP_NO_MORE (UINT32_MAX / 2) /* more than there are buffers */
+
+/* Where a segment that begins at this place does not fit as a whole, none of it is kept. */
+static void keep_segment(const struct build *b, uint32_t place, const uint32_t room[2],
+                         uint32_t weights[2], uint32_t copies[2])
+{
+    uint32_t units = visits_segment(b, place), count[2] = {0};
+    for (uint32_t i = 0; i < units; i++)
+        count[b->in->units[b->in->backward[place + i]].wide]++;
+    for (int wide = 0; wide < 2 && units > 1; wide++) {
+        uint32_t device = b->graph->buffers[pool_for(POOL_DEVICE_WEIGHTS, wide)];
+        copies[wide] = copies[wide] + count[wide] > device ? KEEP_NO_MORE : copies[wide];
+        weights[wide] = weights[wide] + count[wide] > room[wide] ? KEEP_NO_MORE : weights[wide];
+    }
+}
+
 /*
  * From forward to backward, where one mirrors the other: the last units, as many as there are
  * buffers. Where weights go on to a device that keeps the last units itself, host memory keeps some
  * of those before them, and three buffers are left for those that pass: one is read, one updated,
- * one copied. Of wide ones no two pass at once.
+ * one copied. Of wide ones no two pass at once. Of units that are computed again, whose order
+ * changes in the backward, all of a segment are kept, or none and nothing before it.
  */
 static void choose_kept(struct build *b)
 {
@@ -258,11 +306,14 @@ static void choose_kept(struct build *b)
         bool wide = in->units[unit].wide;
         if (in->forward[in->unit_count - 1 - i] != unit)
             return;
+        if (i == 0 || !in->units[in->backward[i - 1]].recomputed)
+            keep_segment(b, i, room, weights, copies);
+        struct build_visit first = {unit, s->recomputes};
         if (parts_copy_weights(b, unit)) /* those that need not stay pass by those that do */
             s->keep_device_weights =
                 copies[wide]++ < buffers[pool_for(POOL_DEVICE_WEIGHTS, wide)] &&
-                !in->units[unit].blind_backward;
-        if (reads_backward(b, unit))
+                parts_uses_weights(b, first);
+        if (reads_backward(b, first))
             s->keep_weights = weights[wide]++ < room[wide];
         else if (parts_lease_weights(b, unit))
             room[wide] = less(buffers[pool_for(POOL_WEIGHTS, wide)], wide ? 1 : 3);
@@ -415,6 +466,8 @@ int graph_build(const struct graph_in *in, struct graph *graph)
     b.rc = build_open(&b);
     if (b.rc == 0)
         b.rc = check_aliases(in, b.units);
+    if (b.rc == 0)
+        b.rc = visits_list(&b);
     if (b.rc == 0) {
         choose_late(&b);
         b.rc = check_pools(&b);
@@ -422,6 +475,7 @@ int graph_build(const struct graph_in *in, struct graph *graph)
     if (b.rc == 0) {
         choose_kept(&b);
         choose_kept_grads(&b);
+        visits_choose_held(&b);
         add_sweeps(&b);
         add_clip(&b);
         choose_heirs(&b);

@@ -57,6 +57,7 @@ enum node_kind {
     NODE_CLIP,         /* all norms are there: the factor */
     NODE_REVERT,       /* what the last step's update wrote to drives is forgotten */
     NODE_FORWARD,      /* the client's, of a unit */
+    NODE_RECOMPUTE,    /* a forward again, in the backward: for checkpoints that were not kept */
     NODE_BACKWARD,
     NODE_KIND_COUNT
 };
@@ -165,6 +166,9 @@ struct graph_unit {
     bool no_forward;                      /* in training: its backward computes the forward too */
     bool blind_backward;                  /* its backward reads no weights */
     bool wide;                            /* the first or the last one; see enum pool */
+    /* Its checkpoint is not kept (act_bytes is 0): before its backward those before it in the
+       forward are computed again, from the nearest one on that is not recomputed. */
+    bool recomputed;
 };
 
 struct graph_in {
@@ -194,7 +198,8 @@ struct graph_in {
  * Builds the graph. Two things are decided here, both as far as buffers go: how many units ahead of
  * a visit each step on its way comes, and what stays in its buffer from one sweep to the next.
  * Errors: -ENOMEM; -ENOSPC a pool that is needed has no buffer; -EINVAL a unit comes before one
- * whose weights it reads in the forward, or after it in the backward.   Cost: O(tiles).
+ * whose weights it reads in the forward, or after it in the backward, or is recomputed and the
+ * backward does not mirror the forward there.   Cost: O(tiles).
  */
 int graph_build(const struct graph_in *in, struct graph *graph);
 void graph_free(struct graph *graph);

@@ -203,6 +203,7 @@ static void link_all(struct build *b)
             break;
         case NODE_COPY_WEIGHTS:
         case NODE_FORWARD:
+        case NODE_RECOMPUTE:
         case NODE_BACKWARD:
             link_reader(b, i);
             link_verdict(b, i);
@@ -217,6 +218,7 @@ static void link_all(struct build *b)
             if (!b->in->update_on_device)
                 link_save(b, i);
             link_verdict(b, i);
+            link_to(b, i, i);         /* where a period is cut short nothing else waits for it */
             link_to(b, i, b->commit); /* after a step that was skipped no update waits for it */
             break;
         case NODE_COMMIT:
@@ -285,6 +287,7 @@ static int sort_pools(struct graph *g)
 int build_open(struct build *b)
 {
     b->units = calloc((size_t)b->in->unit_count + 1, sizeof *b->units);
+    b->visits = calloc(2 * (size_t)b->in->unit_count + 1, sizeof *b->visits);
     for (uint32_t i = 0; b->units && i < b->in->unit_count; i++)
         b->units[i] = (struct build_unit){.first_read = GRAPH_NONE,
                                           .copy = GRAPH_NONE,
@@ -302,7 +305,7 @@ int build_open(struct build *b)
                                           .device_grads = GRAPH_NONE,
                                           .first_weights = GRAPH_NONE,
                                           .last_weights = GRAPH_NONE};
-    return b->units ? 0 : -ENOMEM;
+    return b->units && b->visits ? 0 : -ENOMEM;
 }
 
 int build_close(struct build *b)
@@ -316,6 +319,7 @@ int build_close(struct build *b)
         b->rc = sort_pools(b->graph);
     free(b->edges);
     free(b->units);
+    free(b->visits);
     if (b->rc)
         graph_free(b->graph);
     return b->rc;
@@ -353,10 +357,10 @@ const char *lane_name(enum lane lane)
 const char *node_kind_name(enum node_kind kind)
 {
     static const char *const names[NODE_KIND_COUNT] = {
-        "read weights", "read tile",  "read grads", "read acts",  "write tile",
-        "write grads",  "write acts", "save tiles", "commit",     "copy weights",
-        "copy grads",   "copy tile",  "store acts", "fetch acts", "update",
-        "norm",         "clip",       "revert",     "forward",    "backward"};
+        "read weights", "read tile",  "read grads", "read acts",    "write tile", "write grads",
+        "write acts",   "save tiles", "commit",     "copy weights", "copy grads", "copy tile",
+        "store acts",   "fetch acts", "update",     "norm",         "clip",       "revert",
+        "forward",      "recompute",  "backward"};
     return (unsigned)kind < NODE_KIND_COUNT ? names[kind] : "?";
 }
 

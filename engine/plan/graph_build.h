@@ -4,7 +4,8 @@
 /*
  * What the builder of the step graph works with: the graph under construction, and where each unit
  * stands in it. graph_build.c appends and links nodes, graph_parts.c makes the parts of a visit of
- * them, graph.c puts the parts in order and decides what is kept.
+ * them, graph_visits.c lists the visits of the backward, graph.c puts the parts in order and
+ * decides what is kept.
  */
 #include "plan/graph.h"
 
@@ -23,8 +24,17 @@ struct build_unit {
     /* decided beforehand */
     uint32_t place[2];             /* in the forward, in the backward */
     uint32_t late_first, late_end; /* tiles of it whose update is left to the next step's forward */
-    bool keep_weights, keep_device_weights, keep_acts; /* from its forward to its backward */
+    /* from its forward to its first visit in the backward */
+    bool keep_weights, keep_device_weights, keep_acts;
     bool keep_grads; /* from its backward to the update under the next forward */
+    /* from its recompute to its backward */
+    bool recomputes, hold_weights, hold_device_weights;
+};
+
+/* A visit in the backward. */
+struct build_visit {
+    uint32_t unit;
+    bool recompute;
 };
 
 /* Weights that are being read, in pieces between other nodes. */
@@ -43,6 +53,8 @@ struct build {
     const struct graph_in *in;
     struct graph *graph;
     struct build_unit *units;
+    struct build_visit *visits; /* of the backward */
+    uint32_t visit_count;
     struct build_reading reading;
     uint32_t ahead_most; /* how far a stage may come before its unit's visit */
     bool leases;         /* weights of any unit pass through host memory */
@@ -69,11 +81,23 @@ void build_use(struct build *build, uint32_t node, uint32_t lease);
 /** The node waits for `dep`, of this period; GRAPH_NONE is none. */
 void build_dep(struct build *build, uint32_t node, uint32_t dep);
 
+/* ---- graph_visits.c ---- */
+
+/** Lists the visits of the backward. Errors: -EINVAL, see graph_build. */
+int visits_list(struct build *build);
+/** Units in the segment that begins the backward at this place in its order: 1 where there is none.
+ * They are those whose checkpoint is recomputed, and the one, last here, that keeps it for them. */
+uint32_t visits_segment(const struct build *build, uint32_t place);
+/** Decides which weights stay in their buffers from a unit's recompute to its backward. */
+void visits_choose_held(struct build *build);
+
 /* ---- graph_parts.c: what a visit is made of; each adds what the unit's homes ask for ---- */
 
 /** Weights that pass through host memory; that are copied to the device; checkpoints that move. */
 bool parts_lease_weights(const struct build *build, uint32_t unit);
 bool parts_copy_weights(const struct build *build, uint32_t unit);
+/** What the client computes in a visit of the backward reads the unit's weights. */
+bool parts_uses_weights(const struct build *build, struct build_visit visit);
 bool parts_move_acts(const struct build *build, uint32_t unit);
 /** Any tile is updated under the next forward; right after the backward. */
 bool parts_is_late(const struct build *build, uint32_t unit);
@@ -87,12 +111,16 @@ void parts_late_update(struct build *build, uint32_t unit);
 /** What is at home in memory goes to the store. */
 void parts_save(struct build *build, uint32_t unit);
 void parts_copy(struct build *build, uint32_t unit, unsigned parts);
+/** A visit is through with the unit's weights, in host memory or the device's. */
+void parts_give_back(struct build *build, uint32_t unit);
+void parts_give_back_device(struct build *build, uint32_t unit);
 void parts_read_acts(struct build *build, uint32_t unit);
 void parts_fetch_acts(struct build *build, uint32_t unit);
 /** The parts of a period that a unit's forward belongs to. */
 unsigned parts_of_forward(const struct build *build, uint32_t unit);
 /** The visit, and what it leaves: checkpoints, or gradients and the update that follows at once. */
 void parts_forward(struct build *build, uint32_t unit);
+void parts_recompute(struct build *build, uint32_t unit);
 void parts_backward(struct build *build, uint32_t unit);
 
 #endif

@@ -204,7 +204,8 @@ static void find_order(struct finder *f)
 static bool is_visit(const struct graph *g, uint32_t node)
 {
     enum node_kind kind = (enum node_kind)g->nodes[node].kind;
-    return order_has(g, node) && (kind == NODE_FORWARD || kind == NODE_BACKWARD);
+    return order_has(g, node) &&
+           (kind == NODE_FORWARD || kind == NODE_RECOMPUTE || kind == NODE_BACKWARD);
 }
 
 /* True where the node waits for the last anchor, or does the same for more tiles in its lane. */

@@ -306,6 +306,11 @@ bool parts_copy_weights(const struct build *b, uint32_t unit)
     return b->in->apart && b->in->units[unit].weights != HST_TIER_HBM;
 }
 
+bool parts_uses_weights(const struct build *b, struct build_visit visit)
+{
+    return visit.recompute || !b->in->units[visit.unit].blind_backward;
+}
+
 /* All bytes that the computation with a unit reads: its own weights and those it is an alias of. */
 static double view_bytes(const struct build *b, uint32_t unit)
 {
@@ -329,6 +334,16 @@ void parts_copy(struct build *b, uint32_t unit, unsigned parts)
     build_use(b, s->copy, s->weights);
     if (s->weights != GRAPH_NONE)
         depend_on_read(b, s->copy, unit);
+}
+
+void parts_give_back(struct build *b, uint32_t unit)
+{
+    b->units[unit].weights = GRAPH_NONE;
+}
+
+void parts_give_back_device(struct build *b, uint32_t unit)
+{
+    b->units[unit].device_weights = b->units[unit].copy = GRAPH_NONE;
 }
 
 /* ---- checkpoints ---- */
@@ -489,9 +504,26 @@ void parts_forward(struct build *b, uint32_t unit)
     build_use(b, s->forward, b->in->apart ? s->device_acts : s->acts);
     send_acts(b, unit);
     if (!s->keep_weights)
-        s->weights = GRAPH_NONE;
+        parts_give_back(b, unit);
     if (!s->keep_device_weights)
-        s->device_weights = s->copy = GRAPH_NONE;
+        parts_give_back_device(b, unit);
+}
+
+/* It reads the checkpoint that was kept, or writes one that no lease is for: those of a segment
+ * have places of their own, and its last one is the carry. */
+void parts_recompute(struct build *b, uint32_t unit)
+{
+    struct build_unit *s = &b->units[unit];
+    uint32_t visit =
+        build_node(b, NODE_RECOMPUTE, LANE_COMPUTE, PART_BACKWARD,
+                   (struct node){.unit = unit, .work = b->in->units[unit].forward_flops});
+    use_weights(b, visit, unit);
+    build_use(b, visit, b->in->apart ? s->device_acts : s->acts);
+    build_dep(b, visit, s->acts_moved == s->forward ? GRAPH_NONE : s->acts_moved);
+    if (!b->in->apart && !s->hold_weights)
+        parts_give_back(b, unit);
+    if (!s->hold_device_weights)
+        parts_give_back_device(b, unit);
 }
 
 void parts_backward(struct build *b, uint32_t unit)

@@ -195,6 +195,14 @@ static void place_grads(const struct placement_in *in, uint32_t nvme_units, stru
     }
 }
 
+/* Of a unit's checkpoints, whole pages. */
+static uint64_t bytes_of_acts(const struct placement_in *in, uint32_t unit,
+                              const struct placement *p)
+{
+    uint64_t per_token = in->layout->units[unit].act_bytes_per_token;
+    return sat_page_up(sat_times(placement_micro_stride(in, per_token), p->micro_count));
+}
+
 static enum hst_tier acts_tier(const struct choice *c, const struct placement *p, uint32_t unit)
 {
     if (p->compute_tier == HST_TIER_HBM && unit >= c->acts_away)
@@ -202,13 +210,49 @@ static enum hst_tier acts_tier(const struct choice *c, const struct placement *p
     return unit < c->leaves[LEAVE_ACTS] ? HST_TIER_NVME : HST_TIER_DRAM;
 }
 
+/* Of units that may be computed again and follow one another each so-many-th keeps its checkpoint,
+ * the first one on. */
+static void choose_recomputed(const struct placement_in *in, uint32_t segment, struct placement *p)
+{
+    uint32_t place = 0; /* in its segment */
+    p->segment = 1;
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        place = in->layout->units[u].recompute ? place : 0;
+        p->units[u].recomputed = place > 0;
+        p->segment = p->units[u].recomputed ? segment : p->segment;
+        place = in->layout->units[u].recompute && place + 1 < segment ? place + 1 : 0;
+    }
+}
+
+/* What is computed again is needed until its backward. Segments follow one another, so the buffers
+ * of the longest do for all; the last one of each finds its input in the carry, as the unit before
+ * it has left that. */
+static void place_recomputed(const struct placement_in *in, struct placement *p)
+{
+    uint32_t units = in->layout->unit_count, place = 0, most = 0;
+    uint64_t bytes = 0, inner = p->compute_tier == HST_TIER_HBM ? p->hbm_bytes : p->dram_bytes;
+    for (uint32_t u = 0; u < units; u++) {
+        struct unit_home *home = &p->units[u];
+        place = home->recomputed ? place + 1 : 0;
+        if (!home->recomputed)
+            continue;
+        bool last = u + 1 == units || !p->units[u + 1].recomputed;
+        bytes = bytes_of_acts(in, u, p);
+        home->acts = (struct address){.tier = p->compute_tier, .offset = p->carry};
+        if (last)
+            continue;
+        home->acts.offset = sat_add(inner, sat_times(bytes, place - 1));
+        most = place > most ? place : most;
+    }
+    take_near(p, HST_CLASS_ACTS, sat_times(bytes, most));
+}
+
 static void place_acts(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
+    choose_recomputed(in, c->segment, p);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        const struct layout_unit *unit = &in->layout->units[u];
         struct unit_home *home = &p->units[u];
-        home->act_bytes = sat_page_up(
-            sat_times(placement_micro_stride(in, unit->act_bytes_per_token), p->micro_count));
+        home->act_bytes = home->recomputed ? 0 : bytes_of_acts(in, u, p);
         home->acts.tier = acts_tier(c, p, u);
         home->acts.offset = PLACEMENT_NO_ADDRESS;
         if (home->act_bytes == 0)
@@ -307,5 +351,6 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
         sat_times(placement_micro_stride(in, in->carry_bytes_per_token), p->micro_count);
     p->carry = take_near(p, HST_CLASS_CARRY, carry);
     p->carry_grad = take_near(p, HST_CLASS_CARRY, carry);
+    place_recomputed(in, p);
     place_buffers(in, c, p);
 }

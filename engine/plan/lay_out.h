@@ -24,6 +24,9 @@ struct choice {
     bool away;
     uint32_t acts_away;
     uint32_t leaves[LEAVE_COUNT];
+    /* Units to one kept checkpoint, of those that follow one another and may be computed again; 0
+       and 1: all are kept. */
+    uint32_t segment;
     struct ring_depths depths;
     struct device_depths device_depths;
 };

@@ -210,6 +210,13 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
         snprintf(why, why_bytes, "a unit needs a name, and parameters where it counts some");
         return -EINVAL;
     }
+    if ((desc->flags & HST_UNIT_RECOMPUTE) && (desc->flags & HST_UNIT_NO_FORWARD)) {
+        snprintf(why, why_bytes,
+                 "unit \"%s\" has no forward that could be computed again. Fix: leave out "
+                 "HST_UNIT_RECOMPUTE",
+                 desc->name);
+        return -EINVAL;
+    }
     for (uint32_t i = 0; i < desc->param_count; i++) {
         int rc = check_param(layout, desc, i, why, why_bytes);
         if (rc)
@@ -241,7 +248,8 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
                                  .act_bytes_per_token = desc->act_bytes_per_token,
                                  .work_bytes = desc->work_bytes,
                                  .no_forward = (desc->flags & HST_UNIT_NO_FORWARD) != 0,
-                                 .blind_backward = (desc->flags & HST_UNIT_BLIND_BACKWARD) != 0};
+                                 .blind_backward = (desc->flags & HST_UNIT_BLIND_BACKWARD) != 0,
+                                 .recompute = (desc->flags & HST_UNIT_RECOMPUTE) != 0};
     for (uint32_t i = 0; i < desc->param_count; i++)
         copy_param(layout, unit, &desc->params[i], i, names[i]);
     free(names);

@@ -42,6 +42,7 @@ struct layout_unit {
     uint64_t flops_per_token, act_bytes_per_token, work_bytes;
     bool no_forward;     /* in training: its backward computes the forward too */
     bool blind_backward; /* its backward reads no weights */
+    bool recompute;      /* its checkpoint is the carry, and may be computed again */
 };
 
 struct layout {

@@ -69,10 +69,13 @@ struct unit_home {
     /* byte offsets in each drive's file of the unit's first extent there (stripe: which drive) */
     uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
     uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
-    uint64_t states_at;       /* of the first of the others, in the home tier's arena */
-    struct address grads;     /* rounded gradients; offset in the home tier's arena */
-    struct address acts;      /* checkpoints; PLACEMENT_NO_ADDRESS where there are none */
-    uint64_t act_bytes;       /* of all its checkpoints, whole pages */
+    uint64_t states_at;   /* of the first of the others, in the home tier's arena */
+    struct address grads; /* rounded gradients; offset in the home tier's arena */
+    struct address acts;  /* checkpoints; PLACEMENT_NO_ADDRESS where there are none */
+    uint64_t act_bytes;   /* of all its checkpoints that are kept, whole pages */
+    /* They are not kept but computed again, from those of the nearest unit before that is not
+       recomputed: `acts` is where that leaves them, near the computation. */
+    bool recomputed;
     uint32_t first_act_block; /* those on NVMe are moved in blocks of PLACEMENT_ACT_BYTES */
     bool wide;                /* the first or the last unit, with leases of its own: see rings */
 };
@@ -126,6 +129,8 @@ struct placement {
     struct ring device_grads[2];  /* its rounded gradients */
     struct ring device_acts;      /* its checkpoints */
     uint32_t act_blocks;          /* on NVMe, of all units */
+    /* Units to one kept checkpoint, where forwards are computed again; else 1. */
+    uint32_t segment;
     uint32_t micro_count;
     uint64_t hbm_bytes, dram_bytes;          /* of the arenas */
     uint64_t nvme_bytes;                     /* of all files */
@@ -139,8 +144,10 @@ struct placement {
  * Finds homes: as much as fits in the compute tier. From HBM checkpoints leave first, as many as
  * must, then weights, gradients and states, all of them; what HBM has room for after that holds
  * units' weights from the forward to the backward. From DRAM states leave first, then checkpoints
- * and gradients (each travels once each way per step), then weights (twice in). The layout must
- * outlive the placement. Cost: O(units), whatever their size.
+ * and gradients (each travels once each way per step), then weights (twice in). Where nothing fits
+ * so and `wish` leaves checkpoints to the budgets, some are not kept: of units that may be computed
+ * again every second one's are, or every third one's, until it fits. The layout must outlive the
+ * placement. Cost: O(units), whatever their size, for each length of such a segment.
  *
  * Errors: -ENOSPC the HBM or DRAM budget is too small, `why` names the smallest that would do;
  * -EDQUOT the NVMe budget is too small for what must leave DRAM; -EINVAL contradictory wish;

@@ -16,7 +16,9 @@
 /* By rising cost: what travels for each byte of memory won. Checkpoints before gradients: they
  * have the whole sweep between leaving and coming back. */
 const struct placement_how PLACEMENT_USUAL = {
-    .order = {LEAVE_STATES, LEAVE_ACTS, LEAVE_GRADS, LEAVE_WEIGHTS}, .first_quarters = 4};
+    .order = {LEAVE_STATES, LEAVE_ACTS, LEAVE_GRADS, LEAVE_WEIGHTS},
+    .first_quarters = 4,
+    .segment = 1};
 
 static const enum hst_class CLASS_OF[LEAVE_COUNT] = {
     [LEAVE_STATES] = HST_CLASS_STATES,
@@ -178,7 +180,7 @@ static struct choice_range choices(const struct placement_in *in, const struct p
                                    bool away)
 {
     const struct place_wish *wish = &in->wish;
-    struct choice_range range = {.low.away = away};
+    struct choice_range range = {.low = {.away = away, .segment = how->segment}};
     bool gpu = in->compute_tier == HST_TIER_HBM;
     for (int i = 0; i < LEAVE_COUNT; i++) {
         enum hst_class class = CLASS_OF[i];
@@ -198,6 +200,36 @@ static struct choice_range choices(const struct placement_in *in, const struct p
     uint32_t low = range.low.leaves[first], *high = &range.high.leaves[first];
     *high = low + (uint32_t)((uint64_t)(*high - low) * how->first_quarters / 4);
     return range;
+}
+
+/* Checkpoints in memory at once with segments of so many units: those that are kept, and those
+ * between the first and the last one of a segment. */
+static uint64_t checkpoints_of(const struct layout *layout, uint32_t segment, uint32_t *longest)
+{
+    uint64_t kept = 0;
+    uint32_t run = 0;
+    for (uint32_t u = 0; u < layout->unit_count; u++) {
+        run = layout->units[u].recompute ? run + 1 : 0;
+        kept += run % segment == 1 || (run > 0 && segment == 1);
+        *longest = run > *longest ? run : *longest;
+    }
+    uint32_t most = segment < *longest ? segment : *longest;
+    return kept + (most > 2 ? most - 2 : 0);
+}
+
+uint32_t placement_longest_segment(const struct placement_in *in)
+{
+    uint32_t longest = 0, best = 1;
+    uint64_t least = checkpoints_of(in->layout, 1, &longest);
+    if (in->wish.fixed[HST_CLASS_ACTS])
+        return 1;
+    for (uint32_t segment = 2; segment <= longest && segment - 2 < least; segment++) {
+        uint64_t count = checkpoints_of(in->layout, segment, &longest);
+        if (count < least)
+            best = segment;
+        least = count < least ? count : least;
+    }
+    return best;
 }
 
 /* ---- refusals ---- */
@@ -354,6 +386,47 @@ int placement_search(const struct placement_in *in, const struct placement_how *
     return -ENOSPC;
 }
 
+/* In the usual way, near the computation or away from it. */
+static bool search_usual(const struct placement_in *in, uint32_t segment, bool *found,
+                         struct placement *p)
+{
+    struct placement_how how = PLACEMENT_USUAL;
+    how.segment = segment;
+    return (may_be_near(in) && search_depths(in, &how, false, found, p)) ||
+           (may_be_away(in) && search_depths(in, &how, true, found, p));
+}
+
+/* How far a placement is from fitting: what it lacks first, and how much it wants of that. */
+struct lack {
+    int what; /* 1: room on the drives, 2: DRAM, 3: HBM */
+    uint64_t bytes;
+};
+
+static struct lack lack_of(const struct placement_in *in, bool found, const struct placement *p)
+{
+    if (found)
+        return (struct lack){1, p->nvme_bytes};
+    return fits_hbm(in, p) ? (struct lack){2, p->dram_bytes} : (struct lack){3, p->hbm_bytes};
+}
+
+/* All checkpoints are kept where that fits at all; else as many as may be, since each that is not
+ * costs a forward. Where nothing fits *p is the smallest. */
+static bool search_segments(const struct placement_in *in, bool *found, struct placement *p)
+{
+    uint32_t longest = placement_longest_segment(in), best = 1;
+    struct lack least = {4, 0};
+    for (uint32_t segment = 1; segment <= longest; segment++) {
+        if (search_usual(in, segment, found, p))
+            return true;
+        struct lack lack = lack_of(in, *found, p);
+        if (lack.what > least.what || (lack.what == least.what && lack.bytes >= least.bytes))
+            continue;
+        best = segment;
+        least = lack;
+    }
+    return best < longest && search_usual(in, best, found, p);
+}
+
 int placement_try(const struct placement_in *in, struct placement *placement, char *why,
                   size_t why_bytes)
 {
@@ -366,8 +439,7 @@ int placement_try(const struct placement_in *in, struct placement *placement, ch
         return -ENOMEM;
     }
     bool found = false;
-    if ((!may_be_near(in) || !search_depths(in, &PLACEMENT_USUAL, false, &found, &p)) &&
-        (!may_be_away(in) || !search_depths(in, &PLACEMENT_USUAL, true, &found, &p)))
+    if (!search_segments(in, &found, &p))
         rc = found ? refuse_nvme(in, &p, why, why_bytes) : refuse_memory(in, &p, why, why_bytes);
     *placement = p;
     return rc;

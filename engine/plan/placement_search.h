@@ -16,6 +16,7 @@ struct placement_how {
     uint32_t first_quarters;         /* of the first of them no more than so many, 0 to 4 */
     uint32_t rings, device_rings;    /* the deepest rings that are tried; then lesser ones */
     bool acts_leave;                 /* HBM, all of them, though there may be room */
+    uint32_t segment;                /* units to one kept checkpoint; 0 and 1: all are kept */
 };
 
 /** What placement_plan does: nothing has to be known of the machine. */
@@ -27,5 +28,12 @@ extern const struct placement_how PLACEMENT_USUAL;
  */
 int placement_search(const struct placement_in *in, const struct placement_how *how, bool away,
                      struct placement *placement);
+
+/**
+ * The longest segment that is worth a try, of units that may be computed again: beyond it what is
+ * computed again takes more memory than the checkpoints that are left out. 1: none may be, or
+ * `wish` names a home for checkpoints.
+ */
+uint32_t placement_longest_segment(const struct placement_in *in);
 
 #endif

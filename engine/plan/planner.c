@@ -14,7 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SEEN_MOST 64u
+#define SEEN_MOST     64u
+#define SEGMENTS_MORE 3u
 
 struct candidate {
     struct placement_how how;
@@ -29,6 +30,7 @@ struct search {
     /* tables of what was simulated: many ways lead to the same homes */
     struct seen {
         uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
+        uint32_t segment;
     } seen[SEEN_MOST];
     uint32_t seen_count;
     int rc;
@@ -57,10 +59,12 @@ static int step_of(const struct planner_in *in, const struct placement *p, bool 
 static bool is_new(struct search *s, const struct placement *p)
 {
     for (uint32_t i = 0; i < s->seen_count; i++)
-        if (memcmp(s->seen[i].table, p->table, sizeof p->table) == 0)
+        if (s->seen[i].segment == p->segment &&
+            memcmp(s->seen[i].table, p->table, sizeof p->table) == 0)
             return false;
     if (s->seen_count == SEEN_MOST)
         return false;
+    s->seen[s->seen_count].segment = p->segment;
     memcpy(s->seen[s->seen_count++].table, p->table, sizeof p->table);
     return true;
 }
@@ -105,6 +109,7 @@ static void try_orders(struct search *s)
 {
     for (uint32_t n = 1; n < 24; n++) {
         struct placement_how how = PLACEMENT_USUAL;
+        how.segment = s->best.how.segment;
         permute(n, how.order);
         try(s, &how);
     }
@@ -137,6 +142,18 @@ static void try_acts(struct search *s)
     how.acts_leave = true;
     if (s->in->placement->compute_tier == HST_TIER_HBM)
         try(s, &how);
+}
+
+/* A forward made again costs computation alone, where what it wins spares the drives or the link
+ * more. Longer segments win less and less. */
+static void try_segments(struct search *s)
+{
+    struct placement_how how = s->best.how;
+    uint32_t longest = placement_longest_segment(s->in->placement), least = how.segment;
+    for (uint32_t more = 1; more <= SEGMENTS_MORE && least + more <= longest; more++) {
+        how.segment = least + more;
+        try(s, &how);
+    }
 }
 
 /* ---- in words ---- */
@@ -173,9 +190,12 @@ static void describe(const struct candidate *c, char *what, size_t what_bytes)
     }
     if (n == 0)
         n = snprintf(what, what_bytes, "%s%s", begin, "nothing");
-    snprintf(what + n, what_bytes - (size_t)n, "%s%s",
-             c->how.rings + c->how.device_rings > 0 ? "; smaller rings" : "",
-             c->how.acts_leave ? "; acts out of HBM" : "");
+    n += snprintf(what + n, what_bytes - (size_t)n, "%s%s",
+                  c->how.rings + c->how.device_rings > 0 ? "; smaller rings" : "",
+                  c->how.acts_leave ? "; acts out of HBM" : "");
+    if (c->placement.segment > 1)
+        snprintf(what + n, what_bytes - (size_t)n, "; acts of one unit in %u kept",
+                 c->placement.segment);
 }
 
 /* ---- the whole ---- */
@@ -198,6 +218,7 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     struct search s = {.in = in, .away = placement_is_away(placement)};
     struct planned result = {0};
     s.best.how = PLACEMENT_USUAL;
+    s.best.how.segment = placement->segment;
     s.rc = step_of(in, placement, in->optimistic, &s.best.step_s);
     result.usual_step_s = s.best.step_s;
     if (s.rc == 0)
@@ -206,6 +227,7 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     try_shares(&s);
     try_rings(&s);
     try_acts(&s);
+    try_segments(&s);
     if (s.rc) {
         placement_free(&s.best.placement);
         return s.rc;

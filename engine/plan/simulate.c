@@ -57,6 +57,8 @@ static double lane_seconds(const struct sim_rates *r, const struct node *node)
         return over(node->work, r->norm);
     case NODE_FORWARD:
         return visit_seconds(r, node, r->forward_s);
+    case NODE_RECOMPUTE:
+        return visit_seconds(r, node, r->recompute_s);
     case NODE_BACKWARD:
         return visit_seconds(r, node, r->backward_s);
     default:

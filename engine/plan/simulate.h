@@ -21,7 +21,7 @@ struct sim_rates {
     double h2d, d2h, net;
     double flops_per_s;
     /* [unit_count], each may be null: a visit of a unit in seconds, where it was measured */
-    const double *forward_s, *backward_s;
+    const double *forward_s, *recompute_s, *backward_s;
     double update, norm; /* of all cores that do them */
     double dram;         /* all that reads or writes host memory, together */
     bool shared_cores;   /* COMPUTE and UPDATE run on the same ones */

@@ -49,6 +49,7 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .no_forward = l->no_forward,
         .blind_backward = l->blind_backward,
         .wide = home->wide,
+        .recomputed = home->recomputed,
     };
     describe_aliases(in, unit, &u);
     return u;

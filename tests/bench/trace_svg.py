@@ -12,9 +12,10 @@ from xml.sax.saxutils import escape
 WIDTH, LEFT, LANE, GAP, TOP, FOOT = 960, 70, 34, 8, 40, 34
 LANES = ('compute', 'update', 'read', 'write', 'h2d', 'd2h', 'net')
 COLORS = {
-    'forward': '#4c78a8', 'backward': '#1f3b63', 'update': '#e45756', 'norm': '#f2a6a0',
-    'clip': '#f2a6a0', 'read tile': '#72b7b2', 'read weights': '#2f7f79', 'read acts': '#a7d8d4',
-    'write tile': '#eeca3b', 'write grads': '#b79a1f', 'write acts': '#f5e08c',
+    'forward': '#4c78a8', 'recompute': '#7fa6d1', 'backward': '#1f3b63', 'update': '#e45756',
+    'norm': '#f2a6a0', 'clip': '#f2a6a0', 'read tile': '#72b7b2', 'read weights': '#2f7f79',
+    'read acts': '#a7d8d4', 'write tile': '#eeca3b', 'write grads': '#b79a1f',
+    'write acts': '#f5e08c',
 }
 OTHER = '#999999'
 

@@ -276,6 +276,35 @@ static void check_budgets(const struct model *model, const char *precision,
     }
 }
 
+/* Memory has room for the checkpoints of three of the four layers, drives for none, and nothing
+ * else may leave: those of two layers are kept, in RAM for the device, too. */
+static void check_recomputed(const struct model *model, const char *precision,
+                             unsigned long long needed, unsigned long long near)
+{
+    char row[160];
+    unsigned long long kept = 224 * 96 * (strcmp(precision, "fp32") == 0 ? 4 : 2), budget;
+    budget = needed - kept;
+    snprintf(row, sizeof row,
+             "--place weights=dram,states=dram,grads=dram --dram %llu --nvme 4K --threads 1",
+             budget);
+    train(model, precision, "other", row, 1);
+    same_results("other", row);
+    assert_true(logged_peak("other", "\"dram\":") <= budget);
+    assert_int_equal(logged_peak("other", "\"nvme\":"), 0);
+    train(model, precision, "other", "--device far --place weights=hbm,acts=dram --threads 2", 1);
+    unsigned long long host = logged_peak("other", "\"dram\":");
+    budget = logged_peak("other", "\"hbm\":");
+    assert_true(budget < near);
+    snprintf(row, sizeof row,
+             "--device far --place weights=hbm --hbm %llu --dram %llu --nvme 4K --threads 2",
+             budget, host - kept);
+    train(model, precision, "other", row, 1);
+    same_results("other", row);
+    assert_true(logged_peak("other", "\"hbm\":") <= budget);
+    assert_true(logged_peak("other", "\"dram\":") <= host - kept);
+    assert_int_equal(logged_peak("other", "\"nvme\":"), 0);
+}
+
 /* By --hbm, and then by --dram too, at several batches: less than what everything in the device's
  * memory needs, so that the host has some of it, or all but what is computed with. */
 static void check_device_budgets(const struct model *model, const char *precision)
@@ -347,6 +376,8 @@ static void check_model(const struct model *model, const char *precision)
         check_peaks(ROWS[i].words, needed, &near);
     }
     check_budgets(model, precision, needed);
+    if (all || (strcmp(precision, "fp32") == 0) == (model == &MODELS[1]))
+        check_recomputed(model, precision, needed, near);
 }
 
 static void tied_fp32(void **state)

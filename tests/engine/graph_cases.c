@@ -239,6 +239,22 @@ static struct graph_unit random_unit(const struct graph_case *c, uint32_t number
     return u;
 }
 
+/* Some units keep no checkpoint, where the backward mirrors the forward. */
+static void random_segments(struct graph_case *c, uint64_t *seed)
+{
+    uint32_t n = c->in.unit_count, chance = pick(seed, 4);
+    for (uint32_t i = 1; i < n; i++) {
+        struct graph_unit *u = &c->units[c->forward[i]];
+        bool may = !u->no_forward && !c->units[c->forward[i - 1]].no_forward &&
+                   c->backward[n - 1 - i] == c->forward[i] &&
+                   c->backward[n - i] == c->forward[i - 1];
+        if (!may || pick(seed, 4) >= chance)
+            continue;
+        u->recomputed = true;
+        u->act_bytes = 0;
+    }
+}
+
 /* Mirrored, or with two units that have changed places in a sweep. */
 static void random_orders(struct graph_case *c, uint64_t *seed)
 {
@@ -278,6 +294,8 @@ void random_case(uint64_t seed, struct graph_case *c)
         tiles += c->units[i].tile_count;
     }
     random_orders(c, &seed);
+    uint64_t segments = seed + 1; /* a sequence of its own */
+    random_segments(c, &segments);
     for (int p = 0; p < POOL_COUNT; p++)
         c->in.buffers[p] = 1 + pick(&seed, 4);
     double *rates[] = {&c->rates.read,        &c->rates.write,  &c->rates.h2d, &c->rates.d2h,

@@ -170,6 +170,27 @@ static void copy_weights(struct model *m, struct walk_at at, struct accesses *a)
     }
 }
 
+/* What a visit does with checkpoints that are not kept: an input's age says of which unit it is. */
+static void visit_recomputed(struct model *m, struct walk_at at, struct accesses *a)
+{
+    const struct node *n = &m->graph->nodes[at.node];
+    const uint32_t *order = m->in->forward;
+    uint32_t place = 0, first;
+    while (order[place] != n->unit)
+        place++;
+    for (first = place; unit_of(m, order[first])->recomputed;)
+        first--;
+    bool last = place + 1 == m->in->unit_count || !unit_of(m, order[place + 1])->recomputed;
+    struct cell *cell = last ? &m->carry : &m->inner[place - first];
+    int64_t input = step_of(m, at) * MODEL_UNITS + place;
+    if (n->kind == NODE_RECOMPUTE && place > first)
+        writes(a, cell, ANY_AGE, input);
+    if (n->kind == NODE_RECOMPUTE)
+        writes(a, &m->carry, place > first ? input : ANY_AGE, input + 1);
+    if (n->kind == NODE_BACKWARD && place > first)
+        reads(a, cell, input);
+}
+
 static void visit(struct model *m, struct walk_at at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
@@ -186,8 +207,9 @@ static void visit(struct model *m, struct walk_at at, struct accesses *a)
     }
     if (unit->act_bytes > 0 && !unit->no_forward && n->kind == NODE_FORWARD)
         writes(a, acts_of_visit(m, at, n->unit), ANY_AGE, step_of(m, at) + (eval ? OF_EVAL : 0));
-    if (unit->act_bytes > 0 && !unit->no_forward && n->kind == NODE_BACKWARD)
+    if (unit->act_bytes > 0 && !unit->no_forward && n->kind != NODE_FORWARD)
         reads(a, acts_of_visit(m, at, n->unit), step_of(m, at));
+    visit_recomputed(m, at, a);
     for (uint32_t t = 0; t < unit->tile_count && n->kind == NODE_BACKWARD; t++)
         writes(a, grads_of_visit(m, at, n->unit, unit->first_tile + t), ANY_AGE, step_of(m, at));
 }
@@ -362,6 +384,7 @@ static struct accesses accesses_of(struct model *m, struct walk_at at)
         [NODE_NORM] = norm,
         [NODE_REVERT] = revert,
         [NODE_FORWARD] = visit,
+        [NODE_RECOMPUTE] = visit,
         [NODE_BACKWARD] = visit,
     };
     struct accesses a = {.count = 0};

@@ -35,6 +35,9 @@ struct model {
     int slot;
     uint64_t stale; /* period whose kept weights are not those of the step before it */
     struct cell nvme_acts[MODEL_UNITS];
+    /* of units that are recomputed: the carry, and a segment's inner checkpoints, by their place in
+       it; the age says of which unit, too */
+    struct cell carry, inner[MODEL_UNITS];
     /* in the store: of what is at home in memory */
     struct cell saved_weights[MODEL_TILES], saved_states[MODEL_TILES];
     bool committing;

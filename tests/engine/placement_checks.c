@@ -145,6 +145,22 @@ static size_t device_buffers(const struct placement_in *in, const struct placeme
     return n;
 }
 
+/* What is computed again has a place until its backward, one for each place in a segment. */
+static size_t recomputed_acts(const struct placement_in *in, const struct placement *p,
+                              struct span *spans)
+{
+    size_t n = 0;
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        uint64_t at = p->units[u].acts.offset, bytes = in->layout->units[u].act_bytes_per_token;
+        bool known = !p->units[u].recomputed || at == p->carry;
+        for (size_t i = 0; i < n; i++)
+            known = known || spans[i].start == at;
+        if (!known)
+            spans[n++] = (struct span){at, at + p->micro_count * placement_micro_stride(in, bytes)};
+    }
+    return n;
+}
+
 void check_addresses(const struct placement_in *in, const struct placement *p, enum hst_tier tier)
 {
     static struct span spans[4096];
@@ -153,6 +169,8 @@ void check_addresses(const struct placement_in *in, const struct placement *p, e
         n += host_buffers(in, p, spans + n);
     if (tier == in->compute_tier)
         n += device_buffers(in, p, spans + n);
+    if (tier == in->compute_tier)
+        n += recomputed_acts(in, p, spans + n);
     if (tier == p->home_tier)
         spans[n++] =
             (struct span){p->norm_partials, p->norm_partials + in->layout->elements / 4096 * 8};

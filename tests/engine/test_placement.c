@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placement: homes within budgets, addresses that do not overlap, a table exact to the byte. */
 #include "placement_checks.h"
+#include "plan/lay_out.h"
 
 #include <errno.h>
 #include <math.h>
@@ -172,6 +173,122 @@ static void wishes_are_kept_and_contradictions_refused(void **state)
     layout_free(&layout);
 }
 
+/* ---- checkpoints that are computed again ---- */
+
+#define ACTS UINT64_C(32768) /* of a unit: 4 micro-batches of 32 tokens, 256 bytes each */
+
+/* Units 1 to 4 may be computed again, 5 keeps its checkpoint. */
+static struct layout model_of_layers(void)
+{
+    struct layout layout = model(4096);
+    for (uint32_t u = 1; u < UNITS - 1; u++)
+        layout.units[u].recompute = true;
+    return layout;
+}
+
+static void check_segments(enum hst_tier tier, uint32_t away, enum hst_tier home)
+{
+    struct layout layout = model_of_layers();
+    struct unit_home units[UNITS];
+    struct placement p = {.units = units};
+    struct placement_in in = inputs(&layout, NULL);
+    in.compute_tier = tier;
+    /* units to one checkpoint: those kept of 1 to 4, and buffers between first and last */
+    static const uint32_t kept[] = {0, 4, 2, 2, 1}, inner[] = {0, 0, 0, 1, 2};
+    for (uint32_t segment = 1; segment <= 4; segment++) {
+        const struct choice choice = {.acts_away = away,
+                                      .depths = {2, 1, 1, 1},
+                                      .device_depths = {2, 1, 1},
+                                      .segment = segment};
+        lay_out(&in, &choice, &p);
+        uint64_t near = p.table[HST_CLASS_ACTS][tier], far = p.table[HST_CLASS_ACTS][home];
+        assert_int_equal(far, (kept[segment] + 1 + (tier == home ? inner[segment] : 0)) * ACTS);
+        assert_true(tier == home || near == inner[segment] * ACTS);
+        assert_int_equal(p.segment, segment);
+        for (uint32_t u = 1; u < UNITS; u++) {
+            uint32_t place = u < UNITS - 1 ? (u - 1) % segment : 0;
+            bool last = place > 0 && (u == UNITS - 2 || place == segment - 1);
+            assert_int_equal(units[u].recomputed, place > 0);
+            assert_int_equal(units[u].act_bytes, place > 0 ? 0 : ACTS);
+            assert_int_equal(units[u].acts.tier, place > 0 ? tier : home);
+            assert_int_equal(last, units[u].acts.offset == p.carry);
+        }
+        check_addresses(&in, &p, HST_TIER_DRAM);
+        check_addresses(&in, &p, HST_TIER_HBM);
+        check_table(&p);
+    }
+    layout_free(&layout);
+}
+
+static void what_is_computed_again_takes_the_buffers_of_one_segment(void **state)
+{
+    (void)state;
+    check_segments(HST_TIER_DRAM, 0, HST_TIER_DRAM);
+    check_segments(HST_TIER_HBM, 0, HST_TIER_HBM);
+    check_segments(HST_TIER_HBM, UNITS, HST_TIER_DRAM);
+}
+
+static void checkpoints_are_left_out_where_nothing_else_fits(void **state)
+{
+    (void)state;
+    struct layout layout = model_of_layers();
+    struct placement_in in = inputs(&layout, NULL);
+    struct placement p = {0};
+    char why[512];
+    in.has_nvme = false;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.segment, 1);
+    uint64_t all = p.dram_bytes;
+    placement_free(&p);
+    in.dram_budget = all - 4096;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.segment, 2);
+    assert_int_equal(p.dram_bytes, all - 2 * ACTS);
+    placement_free(&p);
+    in.dram_budget = all - 2 * ACTS - 4096; /* the smallest keeps two of four */
+    assert_int_equal(placement_try(&in, &p, why, sizeof why), -ENOSPC);
+    assert_int_equal(p.dram_bytes, all - 2 * ACTS);
+    placement_free(&p);
+    in.dram_budget = all - 4096; /* wherever a wish puts them, there are all */
+    assert_int_equal(place_parse("acts=dram", &in.wish, why, sizeof why), 0);
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    in.wish.fixed[HST_CLASS_ACTS] = false;
+    in.has_nvme = true;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.segment, 1); /* drives have room */
+    placement_free(&p);
+    layout_free(&layout);
+}
+
+static void checkpoints_are_left_out_where_drives_are_full(void **state)
+{
+    (void)state;
+    struct layout layout = model_of_layers();
+    struct placement_in in = inputs(&layout, "weights=dram,grads=dram,states=dram,acts=nvme");
+    struct placement p = {0};
+    char why[512];
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.nvme_bytes, 5 * ACTS);
+    uint64_t rest = p.dram_bytes - p.act_leases.count * ACTS;
+    placement_free(&p);
+    in.wish.fixed[HST_CLASS_ACTS] = false;
+    in.nvme_budget = 2 * ACTS;
+    in.dram_budget = rest + 4 * ACTS; /* three units, and a buffer for the other two */
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.segment, 1);
+    placement_free(&p);
+    in.dram_budget -= 4096;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.segment, 2);
+    assert_true(p.nvme_bytes <= in.nvme_budget);
+    placement_free(&p);
+    in.dram_budget = rest + ACTS; /* the buffer alone, and three units that drives must hold */
+    assert_int_equal(placement_try(&in, &p, why, sizeof why), -EDQUOT);
+    assert_int_equal(p.nvme_bytes, 3 * ACTS);
+    placement_free(&p);
+    layout_free(&layout);
+}
+
 static void drives_hold_shares_as_large_as_their_rates(void **state)
 {
     (void)state;
@@ -284,6 +401,9 @@ int main(void)
         cmocka_unit_test(a_small_nvme_budget_is_enough_where_little_must_leave_dram),
         cmocka_unit_test(sizes_that_overflow_are_refused),
         cmocka_unit_test(wishes_are_kept_and_contradictions_refused),
+        cmocka_unit_test(what_is_computed_again_takes_the_buffers_of_one_segment),
+        cmocka_unit_test(checkpoints_are_left_out_where_nothing_else_fits),
+        cmocka_unit_test(checkpoints_are_left_out_where_drives_are_full),
         cmocka_unit_test(drives_hold_shares_as_large_as_their_rates),
         cmocka_unit_test(stripes_are_fair_even_and_complete),
         cmocka_unit_test(a_unit_gathers_its_tiles_and_those_of_what_it_is_tied_to),

@@ -10,8 +10,8 @@
 void embedding_forward(struct pass *p, const uint32_t *ids, void *x);
 void embedding_backward(struct pass *p, const uint32_t *ids, const void *dx);
 
-/** Keeps x in `checkpoint`, then x ← layer(x), in place. */
-void layer_forward(struct pass *p, const struct layer_work *w, void *checkpoint, void *x);
+/** x ← layer(x), in place. */
+void layer_forward(struct pass *p, const struct layer_work *w, void *x);
 /** Computes the layer again from its checkpoint, then dx ← the gradient through it, in place. */
 void layer_backward(struct pass *p, const struct layer_work *w, const void *checkpoint, void *dx);
 

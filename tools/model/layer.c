@@ -90,9 +90,8 @@ static void mlp_inside(struct pass *p, const struct layer_work *w, const void *x
     pass_swiglu(p, p->tokens * p->model->config.intermediate, w->gate, w->up, w->act);
 }
 
-void layer_forward(struct pass *p, const struct layer_work *w, void *checkpoint, void *x)
+void layer_forward(struct pass *p, const struct layer_work *w, void *x)
 {
-    pass_copy(p, checkpoint, x, hidden_count(p) * hst_dtype_bytes(p->dtype));
     attention_half(p, w, x);
     mlp_inside(p, w, x, x);
     forward(p, LAYER_DOWN, w->act, w->dn);

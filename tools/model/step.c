@@ -70,16 +70,32 @@ static void embedding_micro_backward(struct visit *v, struct pass *p)
     release(v, p, HST_CARRY_GRAD);
 }
 
+/* A layer's checkpoint is its input: kept, left, or taken from where it was kept. */
+static void layer_input(struct visit *v, struct pass *p, void *x)
+{
+    unsigned access = v->view->checkpoint;
+    size_t bytes = p->tokens * p->model->config.hidden * hst_dtype_bytes(p->dtype);
+    if (access == 0)
+        return;
+    void *checkpoint = acquire(v, p, HST_CHECKPOINT, access);
+    if (access == HST_WRITE)
+        pass_copy(p, checkpoint, x, bytes);
+    else
+        pass_copy(p, x, checkpoint, bytes);
+    release(v, p, HST_CHECKPOINT);
+}
+
+/* In the forward, and where it is computed again. */
 static void layer_micro_forward(struct visit *v, struct pass *p)
 {
     struct work_area area = area_of(v);
     struct layer_work work;
     layer_work_carve(p->model, &area, &work);
     p->op_work = work.op;
-    void *x = acquire(v, p, HST_CARRY, HST_READ | HST_WRITE);
-    void *checkpoint = acquire(v, p, HST_CHECKPOINT, HST_WRITE);
-    layer_forward(p, &work, checkpoint, x);
-    release(v, p, HST_CHECKPOINT);
+    bool begins = v->view->checkpoint == HST_READ; /* anew, where it was kept */
+    void *x = acquire(v, p, HST_CARRY, begins ? HST_WRITE : HST_READ | HST_WRITE);
+    layer_input(v, p, x);
+    layer_forward(p, &work, x);
     release(v, p, HST_CARRY);
 }
 
@@ -118,12 +134,12 @@ static size_t micro_tokens(const struct llama *model, uint32_t micro)
     return (size_t)(left < model->run.grain_tokens ? left : model->run.grain_tokens);
 }
 
-/* One unit of one sweep, micro-batch after micro-batch. */
-static int visit_unit(const struct step *step, uint32_t index, enum hst_sweep sweep, micro_fn *run)
+/* One visit, micro-batch after micro-batch. */
+static int visit_unit(const struct step *step, const struct hst_visit *visit, micro_fn *run)
 {
     const struct llama *model = step->model;
-    struct visit v = {.step = step, .unit = model->first_unit + index};
-    int rc = hst_unit_acquire(step->engine, v.unit, sweep, step->stream, &v.view);
+    struct visit v = {.step = step, .unit = visit->unit};
+    int rc = hst_unit_acquire(step->engine, v.unit, visit->sweep, step->stream, &v.view);
     for (v.micro = 0; rc == 0 && v.micro < step->micro_count; v.micro++) {
         struct pass p = {
             .model = model,
@@ -137,25 +153,32 @@ static int visit_unit(const struct step *step, uint32_t index, enum hst_sweep sw
         run(&v, &p);
         rc = p.rc;
     }
-    if (rc == 0 && sweep == HST_BACKWARD)
+    if (rc == 0 && visit->sweep == HST_BACKWARD)
         rc = hst_unit_grad_ready(step->engine, v.unit);
     if (rc == 0)
         rc = hst_unit_release(step->engine, v.unit);
     return rc;
 }
 
+static micro_fn *micro_of(const struct step *step, const struct hst_visit *visit)
+{
+    uint32_t index = visit->unit - step->model->first_unit;
+    bool backward = visit->sweep == HST_BACKWARD;
+    if (index == 0)
+        return backward ? embedding_micro_backward : embedding_micro_forward;
+    if (index > step->model->config.layers)
+        return head_micro_backward; /* which has no forward */
+    return backward ? layer_micro_backward : layer_micro_forward;
+}
+
+/* Which layers are computed again is the engine's to say. */
 static int sweep_units(const struct step *step)
 {
-    uint32_t layers = step->model->config.layers;
-    int rc = visit_unit(step, 0, HST_FORWARD, embedding_micro_forward);
-    for (uint32_t i = 1; rc == 0 && i <= layers; i++)
-        rc = visit_unit(step, i, HST_FORWARD, layer_micro_forward);
-    if (rc == 0)
-        rc = visit_unit(step, layers + 1, HST_BACKWARD, head_micro_backward);
-    for (uint32_t i = layers; rc == 0 && i > 0; i--)
-        rc = visit_unit(step, i, HST_BACKWARD, layer_micro_backward);
-    if (rc == 0)
-        rc = visit_unit(step, 0, HST_BACKWARD, embedding_micro_backward);
+    const struct hst_visit *visits = NULL;
+    size_t count = 0;
+    int rc = hst_engine_visits(step->engine, &visits, &count);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = visit_unit(step, &visits[i], micro_of(step, &visits[i]));
     return rc;
 }
 

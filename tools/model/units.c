@@ -43,7 +43,7 @@ static void measure_operations(struct llama *model, struct hst_engine *engine)
     embedding_backward(&p, NULL, NULL);
     p = measuring_pass(model, engine, no_data, &model->layer_op_bytes);
     model->layer_op_bytes = 0;
-    layer_forward(&p, &layer, NULL, NULL);
+    layer_forward(&p, &layer, NULL);
     layer_backward(&p, &layer, NULL, NULL);
     p = measuring_pass(model, engine, no_data, &model->head_op_bytes);
     model->head_op_bytes = 0;
@@ -83,6 +83,7 @@ static int add_layer(struct llama *model, struct hst_engine *engine, uint32_t la
         .flops_per_token = llama_layer_flops(model),
         .act_bytes_per_token = (uint64_t)model->config.hidden * hst_dtype_bytes(model->dtype),
         .work_bytes = area.size_bytes,
+        .flags = HST_UNIT_RECOMPUTE,
     };
     return hst_unit_add(engine, &desc, unit);
 }

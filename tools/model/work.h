@@ -33,17 +33,17 @@ struct layer_work {
     float *sum;           /* [h] gradients of several weights added; scratch for tall weights */
     /* [h] the sum rounded (f32: the same buffer); before: output of O, DOWN */
     void *dn;
-    void *gate, *up, *act; /* [f]; act becomes its gradient; then they are done with */
+    void *gate, *up, *act;     /* [f]; act becomes its gradient; then they are done with */
     void *dout, *dq, *dk, *dv; /* attention's gradients, in the place of the three above */
     struct hst_work op;
 };
 void layer_work_carve(const struct llama *model, struct work_area *area, struct layer_work *work);
 
 struct head_work {
-    float *rstd;       /* [tokens] */
-    void *n;           /* [h] the norm's output; chunk by chunk becomes its gradient */
-    void *logits;      /* [LOGIT_CHUNK_TOKENS, vocab] */
-    float *sum;        /* [LOGIT_CHUNK_TOKENS, h] scratch for tall weights, may be null */
+    float *rstd;  /* [tokens] */
+    void *n;      /* [h] the norm's output; chunk by chunk becomes its gradient */
+    void *logits; /* [LOGIT_CHUNK_TOKENS, vocab] */
+    float *sum;   /* [LOGIT_CHUNK_TOKENS, h] scratch for tall weights, may be null */
     struct hst_work op;
 };
 void head_work_carve(const struct llama *model, struct work_area *area, struct head_work *work);

@@ -42,6 +42,15 @@ static void print_update(const struct plan *p, FILE *out)
             fprintf(out, "update %s\n", updates[i].text);
 }
 
+static void print_checkpoints(const struct plan *p, FILE *out)
+{
+    if (p->decision.checkpoint_every > 1)
+        fprintf(out,
+                "the activation checkpoint of one layer in %u is kept, the others are "
+                "computed again\n",
+                p->decision.checkpoint_every);
+}
+
 static void print_homes(const struct plan *p, FILE *out)
 {
     const struct hst_decision *d = &p->decision;
@@ -94,6 +103,7 @@ void plan_print(const struct plan *p, FILE *out)
         return;
     }
     print_update(p, out);
+    print_checkpoints(p, out);
     print_homes(p, out);
     fprintf(out, "fits: ");
     print_prediction(p, out);
@@ -155,6 +165,7 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_whole(json, "micro_batches", micro_batches(p));
     json_put_text(json, "update", p->decision.update);
     json_put_text(json, "homes", p->decision.homes);
+    put_known(json, "checkpoint_every", p->decision.checkpoint_every);
 }
 
 static void put_prediction(struct json_writer *json, const struct plan *p)

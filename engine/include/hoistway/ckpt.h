@@ -46,9 +46,9 @@ int hst_ckpt_open(const struct hst_ckpt_config *config, struct hst_ckpt **ckpt,
 void hst_ckpt_close(struct hst_ckpt **ckpt);
 
 struct hst_ckpt_info {
-    char uuid[33];      /* of the store, as hexadecimal digits */
-    char commit_id[33]; /* equal: the same step of the same run */
-    uint64_t version;   /* commits before it */
+    char uuid[33];          /* of the store, as hexadecimal digits */
+    char commit_id[33];     /* equal: the same step of the same run */
+    uint64_t version;       /* commits before it */
     uint64_t step, updates; /* of the optimizer; those that were not skipped: Adam's t */
     double loss_scale;
     uint32_t world, drives;
@@ -91,13 +91,13 @@ int hst_ckpt_model(struct hst_ckpt *ckpt, struct hst_engine *engine, struct hst_
 
 /* A place at which a version is not what was written. */
 struct hst_ckpt_damage {
-    const char *what;  /* "weights", "optimizer states" */
+    const char *what;         /* "weights", "optimizer states" */
     const char *unit, *param; /* what lies there; null without a model, or in padding */
-    uint64_t tile;     /* of the model */
+    uint64_t tile;            /* of the model */
     uint32_t rank;
     const char *directory, *file;
     uint64_t offset, bytes; /* in that file: a block, or what of it can not be read */
-    int error;         /* -EBADMSG other bytes than were written; else why they can not be read */
+    int error; /* -EBADMSG other bytes than were written; else why they can not be read */
 };
 
 /* Called while bytes are read; may be null. Other than 0 ends the call with -ECANCELED. */

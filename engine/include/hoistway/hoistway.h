@@ -20,6 +20,10 @@
  *                         hst_unit_grad_ready(e, unit), hst_unit_release(e, unit)
  *   hst_step_end(e, &stats)
  *
+ * Where units say that their forward may be computed again (HST_UNIT_RECOMPUTE), hst_engine_visits
+ * lists the visits of a step, in which some units may be visited a second time before their
+ * backward.
+ *
  * Exactness: for a given precision, grain and input the trained weights are the same bytes for
  * every placement, budget, thread count and I/O backend.
  *
@@ -29,6 +33,7 @@
  * library prints nothing and never exits; hst_config.log receives its lines.
  */
 #include <hoistway/kernels.h>
+#include <hoistway/options.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -277,6 +282,11 @@ enum hst_unit_flag {
        comes back to the rows of its tokens: there view.param[i].data is null, and they need not
        travel for it. */
     HST_UNIT_BLIND_BACKWARD = 1u << 1,
+    /* The checkpoint is the carry as it arrives (act_bytes_per_token is the carry's), and the
+       client makes the visits that hst_engine_visits lists. Where memory is short the engine may
+       then keep the checkpoint of every second, third, ... of units with this flag that follow one
+       another; those between are computed from it again in the backward. */
+    HST_UNIT_RECOMPUTE = 1u << 2,
 };
 
 struct hst_unit_desc {
@@ -437,7 +447,31 @@ struct hst_step {
 };
 int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, struct hst_step *step);
 
-enum hst_sweep { HST_FORWARD = 1, HST_BACKWARD = 2, HST_EVAL = 3 };
+enum hst_sweep {
+    HST_FORWARD = 1,
+    HST_BACKWARD = 2,
+    HST_EVAL = 3,
+    /* In a step, before the unit's backward, where hst_engine_visits lists it: the forward once
+       more, on the carry as it was then. */
+    HST_RECOMPUTE = 4
+};
+
+struct hst_visit {
+    uint32_t unit;
+    enum hst_sweep sweep;
+};
+/**
+ * The visits of a training step in the sealed order: the forward of all units but those with
+ * HST_UNIT_NO_FORWARD, then backwards in reverse; of units with HST_UNIT_RECOMPUTE some may have a
+ * recompute. What each visit does with the unit's checkpoint its view says. The carry a recompute
+ * leaves is the next one's, or the checkpoint of the backward that follows: nobody else uses it
+ * between the first recompute of a row of them and that backward, and what the forward left there
+ * is gone after the first.
+ *
+ * Owned by the engine. Errors: -EINVAL before seal, or of a plan.   Thread-safety: as all.
+ */
+int hst_engine_visits(const struct hst_engine *engine, const struct hst_visit **visits,
+                      size_t *count);
 
 struct hst_param_view {
     void *data; /* dtype[dims], read-only, on the device, aligned to 128 bytes (grad too) */
@@ -450,6 +484,12 @@ struct hst_unit_view {
     /* the unit's work_bytes, 4 KiB aligned: the caller's alone until the release, contents
        undefined when it is acquired */
     struct hst_work work;
+    /*
+     * What this visit does with the unit's checkpoint: HST_WRITE, HST_READ or 0: nothing. A forward
+     * writes it (HST_WRITE) where it is kept, a backward reads it. A recompute that reads it begins
+     * with carry := checkpoint; one that writes it begins with checkpoint := carry. Evaluations: 0.
+     */
+    unsigned checkpoint;
 };
 
 /**
@@ -458,6 +498,8 @@ struct hst_unit_view {
  * loss in the backward). HST_EVAL: outside a step, a forward without gradients. *view is valid
  * until the unit's release. Blocks while the bytes are on their way. A stream of the client's lives
  * until the step has ended, an evaluation's until the release.
+ * Where checkpoints are computed again a step has the visits of hst_engine_visits and no others,
+ * but for forwards that are left out.
  * Errors: -EINVAL out of order, not released, outside a step; -EIO and the like from the store.
  */
 int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep,
@@ -472,7 +514,8 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit);
 
 enum hst_act_kind {
     /* per unit and micro-batch: what the forward keeps for the backward; act_bytes_per_token of the
-       unit */
+       unit. Where it is computed again: only with the access that the view says, and in a backward
+       it may be the carry itself */
     HST_CHECKPOINT = 1,
     /* per micro-batch, shared by all units: the activation that passes on, updated in place */
     HST_CARRY = 2,
@@ -536,44 +579,6 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats);
  * step's numbers contain.
  */
 int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats);
-
-/* ---- options: one table for command line, help, ds_config.json ------------------------------- */
-
-enum hst_option_type {
-    HST_OPTION_SIZE,   /* uint64_t bytes: 4K, 1M, 2GiB, 5e8 */
-    HST_OPTION_COUNT,  /* uint64_t: 512, 1e6, 4K */
-    HST_OPTION_UINT32, /* uint32_t */
-    HST_OPTION_REAL,   /* double; an explicit 0 is stored as HST_NONE where zero_is_none */
-    HST_OPTION_PAIR,   /* double[2]: "0.9,0.999"; explicit zeros as in REAL */
-    HST_OPTION_CHOICE, /* int: first_choice + index into choices */
-    HST_OPTION_TEXT,   /* const char *, borrowed from the argument */
-    HST_OPTION_FLAG,   /* bool, takes no value */
-};
-
-/** One option: everything its parser, its help line and its manual entry need. */
-struct hst_option {
-    const char *name;  /* "batch-tokens", without dashes */
-    const char *group; /* heading in the help: "input", "training", "placement", "output" */
-    enum hst_option_type type;
-    size_t offset;            /* of the field in the struct the option belongs to */
-    const char *argument;     /* "N", "SIZE", "DIR"; null for a flag */
-    const char *default_text; /* shown in help; null: none, shown as such */
-    double least, greatest;   /* range, inclusive; of SIZE, COUNT, UINT32, REAL, each of PAIR */
-    bool greatest_excluded;   /* [least, greatest) */
-    bool zero_is_none;
-    const char *const *choices; /* null-terminated, for CHOICE */
-    int first_choice;           /* what choices[0] stands for; the others follow it */
-    const char *help;
-};
-
-/** Options that fill a struct hst_config; static, immutable. */
-const struct hst_option *hst_engine_options(size_t *count);
-/**
- * Parses one value into the field of `target`. Nothing is written on failure; `why` then holds the
- * value seen, what is expected and the range. Errors: -EINVAL, -ERANGE.
- */
-int hst_option_parse(const struct hst_option *option, const char *text, void *target, char *why,
-                     size_t why_bytes);
 
 /**
  * Why io_uring is not used on this machine, and one fix: "io_uring is blocked (EPERM at

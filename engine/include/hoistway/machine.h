@@ -80,10 +80,10 @@ struct hst_drive {
        of a ZFS pool */
     char disks[256];
     uint32_t device_major, device_minor; /* of the file system */
-    int node;              /* number of the NUMA node that it hangs on */
-    bool in_memory;        /* tmpfs, ramfs */
-    uint64_t size_bytes, free_bytes; /* of the file system; free: to an unprivileged process */
-    uint64_t file_system_id;         /* statfs(2)'s */
+    int node;                            /* number of the NUMA node that it hangs on */
+    bool in_memory;                      /* tmpfs, ramfs */
+    uint64_t size_bytes, free_bytes;     /* of the file system; free: to an unprivileged process */
+    uint64_t file_system_id;             /* statfs(2)'s */
 };
 
 /** Errors, *drive being untouched: -ENOTDIR, those of stat(2) and statfs(2). */
@@ -99,13 +99,13 @@ enum hst_rate {
     HST_RATE_UPDATE_BF16, /* with a split master */
     HST_RATE_NORM_FP32,   /* elements of gradients */
     HST_RATE_NORM_BF16,
-    HST_RATE_PRODUCTS,    /* FLOP of all products that were given, each as often as it says */
-    HST_RATE_H2D,         /* bytes, page-locked memory to the device */
+    HST_RATE_PRODUCTS, /* FLOP of all products that were given, each as often as it says */
+    HST_RATE_H2D,      /* bytes, page-locked memory to the device */
     HST_RATE_D2H,
-    HST_RATE_COPY_BOTH,   /* bytes of both directions, at once */
-    HST_RATE_READ,        /* bytes, all drives at once */
+    HST_RATE_COPY_BOTH, /* bytes of both directions, at once */
+    HST_RATE_READ,      /* bytes, all drives at once */
     HST_RATE_WRITE,
-    HST_RATE_MIXED,       /* bytes of both directions, half of them each */
+    HST_RATE_MIXED, /* bytes of both directions, half of them each */
     HST_RATE_COUNT
 };
 /** "dram", "update-fp32", …; null: no such rate. */
@@ -118,7 +118,7 @@ struct hst_figure {
     double value;       /* per second: median of the rounds; 0: not measured */
     double least, most; /* of the rounds */
     uint32_t rounds;
-    char how[160];      /* what was done, or why it was not: one line; "" where nobody asked */
+    char how[160]; /* what was done, or why it was not: one line; "" where nobody asked */
 };
 
 #define HST_PRODUCTS_MAX 16u
@@ -183,9 +183,9 @@ struct hst_probe_drive {
  * and takes it down again.
  */
 struct hst_probe {
-    size_t size;    /* sizeof(struct hst_probe) */
-    unsigned parts; /* of enum hst_probe_part; 0: all */
-    uint32_t threads; /* workers of its own; 0: physical cores */
+    size_t size;                         /* sizeof(struct hst_probe) */
+    unsigned parts;                      /* of enum hst_probe_part; 0: all */
+    uint32_t threads;                    /* workers of its own; 0: physical cores */
     const struct hst_parallel *parallel; /* idle; runs MEMORY, UPDATE; null: own workers */
     /* idle; runs PRODUCTS and COPIES, with memory inside its budgets. null: the host device with
        own workers */

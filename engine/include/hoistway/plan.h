@@ -46,13 +46,13 @@ bool hst_precision_bytes(const char *precision, struct hst_param_bytes *bytes);
 struct hst_bound_in {
     struct hst_shape shape;
     struct hst_param_bytes bytes;
-    uint64_t seq_len;       /* tokens of a sequence, for attention */
-    double states_on_nvme;  /* share of the optimizer states at home on drives, 0 to 1 */
-    double weights_on_nvme; /* of the weights */
-    double spill_bytes;     /* activations written to drives in forward, read in backward */
-    bool recompute;         /* every block is computed again in backward */
-    bool overlap;           /* the update may begin in backward: no clipping, or optimistic */
-    double flops_per_s;     /* of all GPUs that share the drives; > 0 */
+    uint64_t seq_len;          /* tokens of a sequence, for attention */
+    double states_on_nvme;     /* share of the optimizer states at home on drives, 0 to 1 */
+    double weights_on_nvme;    /* of the weights */
+    double spill_bytes;        /* activations written to drives in forward, read in backward */
+    bool recompute;            /* every block is computed again in backward */
+    bool overlap;              /* the update may begin in backward: no clipping, or optimistic */
+    double flops_per_s;        /* of all GPUs that share the drives; > 0 */
     double read, write, mixed; /* of all drives, bytes/s; mixed: both directions' sum, half each */
     double link;               /* of all GPUs to memory, bytes/s in each direction */
     double dram;               /* of memory, bytes/s */
@@ -62,15 +62,15 @@ enum hst_bound_by { HST_BOUND_GPU = 0, HST_BOUND_NVME = 1, HST_BOUND_LINK = 2, H
 
 /** The least that a step takes, and what it moves. */
 struct hst_bound {
-    double flops;                         /* of a step */
+    double flops;                             /* of a step */
     double nvme_read_bytes, nvme_write_bytes; /* of a step, all drives */
-    double nvme_space_bytes;              /* on drives: two slots, the last commit's and the next */
-    double gpu_s, forward_s, backward_s;  /* computing alone; gpu_s is the sum of the other two */
-    double update_s;                      /* the update's reads, the forward's too, and writes */
-    double nvme_s, link_s, dram_s;        /* each resource's whole time */
-    double step_s;                        /* least time of a step */
-    double efficiency;                    /* gpu_s / step_s */
-    enum hst_bound_by bound_by;           /* the resource that is busy longest */
+    double nvme_space_bytes;             /* on drives: two slots, the last commit's and the next */
+    double gpu_s, forward_s, backward_s; /* computing alone; gpu_s is the sum of the other two */
+    double update_s;                     /* the update's reads, the forward's too, and writes */
+    double nvme_s, link_s, dram_s;       /* each resource's whole time */
+    double step_s;                       /* least time of a step */
+    double efficiency;                   /* gpu_s / step_s */
+    enum hst_bound_by bound_by;          /* the resource that is busy longest */
 };
 
 /**
@@ -108,8 +108,7 @@ int hst_bound_tokens(const struct hst_bound_in *in, double target, uint64_t *tok
  * reaches an efficiency. Rates of drives are multiplied by that number.
  * Errors: as hst_bound; -ERANGE: not even 2^20 do.
  */
-int hst_bound_drives(const struct hst_bound_in *in, uint64_t tokens, double target,
-                     uint32_t *sets);
+int hst_bound_drives(const struct hst_bound_in *in, uint64_t tokens, double target, uint32_t *sets);
 
 #ifdef __cplusplus
 }

@@ -57,6 +57,8 @@ struct hst_decision {
     const char *homes;
     double usual_step_s, step_s; /* a step with the usual homes and with these, simulated on fewer,
                                     larger tiles; 0: nothing was compared */
+    /* Of units with HST_UNIT_RECOMPUTE each so-many-th keeps its checkpoint; 1: all do. */
+    uint32_t checkpoint_every;
 };
 /** Errors: -EINVAL before seal, or a plan that does not fit. */
 int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *decision);

@@ -22,8 +22,8 @@ SIZES = ('--seq-len=16', '--batch-tokens=64', '--threads=1')
 HOST = '--device=host'
 KEYS = {'fits', 'why', 'model', 'store', 'device', 'precision', 'io', 'threads', 'parameters',
         'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'update',
-        'homes', 'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by',
-        'twice_as_fast', 'memory', 'smallest', 'rates'}
+        'homes', 'checkpoint_every', 'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction',
+        'bound_by', 'twice_as_fast', 'memory', 'smallest', 'rates'}
 MIB = 1 << 20
 
 
@@ -167,6 +167,24 @@ class Homes(Case):
                           r'\1 1000000 1000000 1000000', text[at:text.index('\nend ') + 1])
             with open(os.path.join(folder, name), 'w', encoding='utf-8') as f:
                 f.write(text[:at] + sealed(body))
+
+    def test_where_nothing_else_fits_layers_are_computed_again(self):
+        self.config({**case.CONFIG, 'num_hidden_layers': 4})
+        memory = self.plan()['memory']
+        kept = memory['acts']['dram']
+        budget = f'--dram={memory["total"]["dram"] - kept // 4}'
+        planned = self.plan(budget)
+        self.assertEqual((planned['checkpoint_every'], planned['memory']['acts']['dram']),
+                         (2, kept // 2))
+        self.assertEqual(self.plan()['checkpoint_every'], 1)
+        text = self.run_plan(budget).stdout
+        self.assertIn('checkpoint of one layer in 2 is kept', text)
+        refused = self.plan(budget, '--place=acts=dram', status=3)
+        self.assertIsNone(refused['checkpoint_every'])
+        done = self.run_train('--place=weights=dram,states=dram,grads=dram', budget, '--nvme=4K',
+                              '--store', self.path('store'), '--durability=none')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('note[I303]', done.stderr)
 
     def test_train_takes_the_homes_that_plan_names(self):
         self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 512,

@@ -15,6 +15,7 @@
 #define MAX_UNITS    64u
 #define MAX_PARAMS   16u
 #define CANARY_BYTES 64u
+#define SEGMENT      3u /* units to a kept checkpoint, where they say that they can do with that */
 
 struct fake_param {
     char name[80];
@@ -38,6 +39,9 @@ struct fake_unit {
     struct fake_param params[MAX_PARAMS];
     struct hst_param_view views[MAX_PARAMS];
     uint64_t act_bytes_per_token, work_bytes;
+    unsigned flags;
+    uint32_t place;               /* in its segment; 0: it keeps its checkpoint */
+    bool is_last;                 /* of it, whose checkpoint is the carry */
     struct fake_act *checkpoints; /* [micro_count] */
 };
 
@@ -54,7 +58,9 @@ struct hst_engine {
     size_t work_size;
     struct hst_client_memory client;
     bool in_step, acquired, grad_ready;
-    uint32_t unit, next_visit;
+    struct hst_visit visits[3 * MAX_UNITS];
+    size_t visit_count, next_visit;
+    uint32_t unit;
     enum hst_sweep sweep;
     unsigned held; /* activations lent now */
     struct hst_unit_view view;
@@ -191,6 +197,7 @@ int hst_unit_add(struct hst_engine *e, const struct hst_unit_desc *desc, uint32_
     assert_true(e->unit_count < MAX_UNITS && desc->param_count <= MAX_PARAMS);
     struct fake_unit *u = &e->units[e->unit_count];
     u->act_bytes_per_token = desc->act_bytes_per_token;
+    u->flags = desc->flags;
     u->work_bytes = desc->work_bytes;
     for (uint32_t i = 0; i < desc->param_count; i++)
         add_param(e, &desc->params[i], &u->params[i]);
@@ -244,9 +251,43 @@ static struct fake_act *take_acts(const struct hst_engine *e, uint64_t bytes_per
     return acts;
 }
 
+static void choose_segments(struct hst_engine *e)
+{
+    for (uint32_t u = 0; u < e->unit_count; u++) {
+        bool may = (e->units[u].flags & HST_UNIT_RECOMPUTE) != 0;
+        bool follows = may && u > 0 && (e->units[u - 1].flags & HST_UNIT_RECOMPUTE);
+        e->units[u].place = follows ? (e->units[u - 1].place + 1) % SEGMENT : 0;
+        assert_true(!may || e->units[u].act_bytes_per_token == e->carry_bytes_per_token);
+    }
+    for (uint32_t u = 0; u < e->unit_count; u++)
+        e->units[u].is_last =
+            e->units[u].place > 0 && (u + 1 == e->unit_count || e->units[u + 1].place == 0);
+}
+
+static void list_visits(struct hst_engine *e)
+{
+    for (uint32_t u = 0; u < e->unit_count; u++)
+        if (!(e->units[u].flags & HST_UNIT_NO_FORWARD))
+            e->visits[e->visit_count++] = (struct hst_visit){u, HST_FORWARD};
+    for (uint32_t u = e->unit_count; u-- > 0;) {
+        for (uint32_t back = e->units[u].is_last ? e->units[u].place : 0; back > 0; back--)
+            e->visits[e->visit_count++] = (struct hst_visit){u - back, HST_RECOMPUTE};
+        e->visits[e->visit_count++] = (struct hst_visit){u, HST_BACKWARD};
+    }
+}
+
+int hst_engine_visits(const struct hst_engine *e, const struct hst_visit **visits, size_t *count)
+{
+    *visits = e->visits;
+    *count = e->visit_count;
+    return 0;
+}
+
 int hst_engine_seal(struct hst_engine *e, enum hst_order order)
 {
     assert_int_equal(order, HST_ORDER_FORWARD);
+    choose_segments(e);
+    list_visits(e);
     for (uint32_t u = 0; u < e->unit_count; u++)
         if (e->units[u].act_bytes_per_token)
             e->units[u].checkpoints = take_acts(e, e->units[u].act_bytes_per_token);
@@ -300,6 +341,9 @@ int hst_step_begin(struct hst_engine *e, const struct hst_step_in *in, struct hs
     for (uint32_t i = 0; i < e->micro_count; i++)
         e->carry[i].written = e->carry_grad[i].written = false;
     for (uint32_t u = 0; u < e->unit_count; u++)
+        for (uint32_t i = 0; e->units[u].checkpoints && i < e->micro_count; i++)
+            e->units[u].checkpoints[i].written = false;
+    for (uint32_t u = 0; u < e->unit_count; u++)
         for (uint32_t i = 0; i < e->units[u].param_count; i++)
             if (!e->units[u].params[i].owner)
                 memset(e->units[u].params[i].grad, 0, e->units[u].params[i].count * sizeof(float));
@@ -323,17 +367,25 @@ static void check_work(const struct hst_engine *e)
         assert_int_equal(canary[i], 0x5a);
 }
 
+static unsigned checkpoint_access(const struct fake_unit *u, enum hst_sweep sweep)
+{
+    if (!u->checkpoints || sweep == HST_BACKWARD)
+        return u->checkpoints ? HST_READ : 0;
+    if (sweep == HST_RECOMPUTE)
+        return u->place > 0 ? HST_WRITE : HST_READ;
+    return u->place > 0 ? 0 : HST_WRITE;
+}
+
 int hst_unit_acquire(struct hst_engine *e, uint32_t unit, enum hst_sweep sweep,
                      struct hst_stream *stream, const struct hst_unit_view **view)
 {
     if (enter(e) < 0)
         return -EIO;
     assert_true(e->in_step && !e->acquired && unit < e->unit_count && stream == e->stream);
-    uint32_t count = e->unit_count;
-    uint32_t visit = sweep == HST_FORWARD ? unit : 2 * count - 1 - unit;
-    bool head_left_out = e->next_visit == count - 1 && visit == count;
-    assert_true(visit == e->next_visit || head_left_out);
-    e->next_visit = visit + 1;
+    assert_true(e->next_visit < e->visit_count);
+    assert_int_equal(unit, e->visits[e->next_visit].unit);
+    assert_int_equal(sweep, e->visits[e->next_visit].sweep);
+    e->next_visit++;
     e->acquired = true;
     e->grad_ready = false;
     e->unit = unit;
@@ -345,7 +397,8 @@ int hst_unit_acquire(struct hst_engine *e, uint32_t unit, enum hst_sweep sweep,
         u->views[i].grad = sweep == HST_BACKWARD ? p->grad : NULL;
     }
     poison_work(e);
-    e->view = (struct hst_unit_view){u->views, u->param_count, {e->work, u->work_bytes}};
+    e->view = (struct hst_unit_view){
+        u->views, u->param_count, {e->work, u->work_bytes}, checkpoint_access(u, sweep)};
     *view = &e->view;
     return 0;
 }
@@ -382,6 +435,8 @@ static struct fake_act *act_of(struct hst_engine *e, uint32_t unit, uint32_t mic
         return &e->carry_grad[micro];
     *bytes_per_token = e->units[unit].act_bytes_per_token;
     assert_true(*bytes_per_token > 0);
+    if (e->units[unit].is_last && e->sweep == HST_BACKWARD)
+        return &e->carry[micro];
     return &e->units[unit].checkpoints[micro];
 }
 
@@ -394,8 +449,7 @@ int hst_act_acquire(struct hst_engine *e, uint32_t unit, uint32_t micro, enum hs
     struct fake_act *a = act_of(e, unit, micro, kind, &bytes_per_token);
     assert_true(!a->held && stream == e->stream && access != 0);
     assert_true(kind != HST_CARRY_GRAD || e->sweep == HST_BACKWARD);
-    assert_true(kind != HST_CHECKPOINT ||
-                access == (e->sweep == HST_BACKWARD ? HST_READ : HST_WRITE));
+    assert_true(kind != HST_CHECKPOINT || access == e->view.checkpoint);
     size_t bytes = micro_tokens(e, micro) * bytes_per_token;
     int rc = hst_stream_sync(e->stream);
     if (rc < 0)
@@ -481,7 +535,7 @@ int hst_step_end(struct hst_engine *e, struct hst_step_stats *stats)
 {
     if (enter(e) < 0)
         return -EIO;
-    assert_true(e->in_step && !e->acquired && e->next_visit == 2 * e->unit_count);
+    assert_true(e->in_step && !e->acquired && e->next_visit == e->visit_count);
     e->in_step = false;
     double norm = norm_of(e);
     assert_true(isfinite(norm));
