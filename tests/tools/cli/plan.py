@@ -165,6 +165,7 @@ class Homes(Case):
             at = text.index('hoistway rates 1\n')
             body = re.sub(r'(?m)^((?:drive \d )?(?:read|write|mixed)) \d+ \d+ \d+',
                           r'\1 1000000 1000000 1000000', text[at:text.index('\nend ') + 1])
+            body = re.sub(r'(?m)^products \d+ \d+ \d+', 'products' + 3 * ' 1000000000000', body)
             with open(os.path.join(folder, name), 'w', encoding='utf-8') as f:
                 f.write(text[:at] + sealed(body))
 
