@@ -221,7 +221,8 @@ static void link_all(struct build *b)
             link_to(b, i, i);         /* where a period is cut short nothing else waits for it */
             link_to(b, i, b->commit); /* after a step that was skipped no update waits for it */
             break;
-        case NODE_COMMIT:
+        case NODE_COMMIT: /* no forward need have waited for the verdict: there may be none */
+            link_verdict(b, i);
             link_to(b, i, b->commit);
             break;
         case NODE_UPDATE:
