@@ -56,7 +56,8 @@ static unsigned char *unit_buffer_of(const struct hst_engine *engine, struct wal
                                      enum pool pool)
 {
     const struct placement *p = &engine->placement;
-    return buffer_of(engine, at, pool_for(pool, p->units[moves_node(engine, at)->unit].wide));
+    bool wide = p->units[moves_node(engine, at)->unit].wide;
+    return buffer_of(engine, at, pool_for(engine->run.graph.buffers, pool, wide));
 }
 
 static unsigned char *record_of(const struct hst_engine *engine, struct walk_at at)
@@ -272,7 +273,8 @@ static bool has_grads(const struct hst_engine *engine, const struct node *node)
 {
     const struct unit_home *home = &engine->placement.units[node->unit];
     return moves_is_late(node) && home->grads.tier == HST_TIER_NVME &&
-           !graph_lends(&engine->run.graph, node, pool_for(POOL_GRADS, home->wide));
+           !graph_lends(&engine->run.graph, node,
+                        pool_for(engine->run.graph.buffers, POOL_GRADS, home->wide));
 }
 
 static uint32_t blocks_of(const struct hst_engine *engine, uint32_t unit)

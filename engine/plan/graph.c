@@ -9,6 +9,7 @@
 #include "plan/graph_build.h"
 
 #include <errno.h>
+#include <string.h>
 
 static uint32_t less(uint32_t a, uint32_t b)
 {
@@ -47,9 +48,9 @@ static unsigned parts_of_read(const struct build *b, uint32_t unit)
 /* While this unit is updated there is a buffer for the next one's weights. */
 static bool has_another(const struct build *b, uint32_t unit, uint32_t next)
 {
-    const struct graph_unit *units = b->in->units;
-    uint32_t taken = units[unit].wide == units[next].wide;
-    return b->graph->buffers[pool_for(POOL_WEIGHTS, units[next].wide)] > taken;
+    enum pool pool = parts_pool(b, next, POOL_WEIGHTS);
+    uint32_t taken = parts_pool(b, unit, POOL_WEIGHTS) == pool;
+    return b->in->buffers[pool] > taken;
 }
 
 /* The next unit's weights may be read while this one is updated, unless it reads this one's too. */
@@ -273,17 +274,17 @@ static void add_sweeps(struct build *b)
 #define KEEP_NO_MORE (UINT32_MAX / 2) /* more than there are buffers */
 
 /* Where a segment that begins at this place does not fit as a whole, none of it is kept. */
-static void keep_segment(const struct build *b, uint32_t place, const uint32_t room[2],
-                         uint32_t weights[2], uint32_t copies[2])
+static void keep_segment(const struct build *b, uint32_t place, const uint32_t room[POOL_COUNT],
+                         uint32_t taken[POOL_COUNT])
 {
-    uint32_t units = visits_segment(b, place), count[2] = {0};
-    for (uint32_t i = 0; i < units; i++)
-        count[b->in->units[b->in->backward[place + i]].wide]++;
-    for (int wide = 0; wide < 2 && units > 1; wide++) {
-        uint32_t device = b->graph->buffers[pool_for(POOL_DEVICE_WEIGHTS, wide)];
-        copies[wide] = copies[wide] + count[wide] > device ? KEEP_NO_MORE : copies[wide];
-        weights[wide] = weights[wide] + count[wide] > room[wide] ? KEEP_NO_MORE : weights[wide];
+    uint32_t units = visits_segment(b, place), count[POOL_COUNT] = {0};
+    for (uint32_t i = 0; i < units; i++) {
+        uint32_t unit = b->in->backward[place + i];
+        count[parts_pool(b, unit, POOL_WEIGHTS)]++;
+        count[parts_pool(b, unit, POOL_DEVICE_WEIGHTS)]++;
     }
+    for (int p = 0; p < POOL_COUNT && units > 1; p++)
+        taken[p] = count[p] > 0 && taken[p] + count[p] > room[p] ? KEEP_NO_MORE : taken[p];
 }
 
 /*
@@ -296,29 +297,27 @@ static void keep_segment(const struct build *b, uint32_t place, const uint32_t r
 static void choose_kept(struct build *b)
 {
     const struct graph_in *in = b->in;
-    const uint32_t *buffers = b->graph->buffers;
-    enum pool acts_pool = in->apart ? POOL_DEVICE_ACTS : POOL_ACTS;
-    uint32_t weights[2] = {0}, copies[2] = {0}, acts = 0;
-    uint32_t room[] = {buffers[POOL_WEIGHTS], buffers[POOL_WIDE_WEIGHTS]};
+    enum pool acts = in->apart ? POOL_DEVICE_ACTS : POOL_ACTS;
+    uint32_t taken[POOL_COUNT] = {0}, room[POOL_COUNT];
+    memcpy(room, in->buffers, sizeof room);
     for (uint32_t i = 0; i < in->unit_count; i++) {
         uint32_t unit = in->backward[i];
         struct build_unit *s = &b->units[unit];
-        bool wide = in->units[unit].wide;
+        enum pool host = parts_pool(b, unit, POOL_WEIGHTS);
+        enum pool device = parts_pool(b, unit, POOL_DEVICE_WEIGHTS);
         if (in->forward[in->unit_count - 1 - i] != unit)
             return;
         if (i == 0 || !in->units[in->backward[i - 1]].recomputed)
-            keep_segment(b, i, room, weights, copies);
+            keep_segment(b, i, room, taken);
         struct build_visit first = {unit, s->recomputes};
         if (parts_copy_weights(b, unit)) /* those that need not stay pass by those that do */
-            s->keep_device_weights =
-                copies[wide]++ < buffers[pool_for(POOL_DEVICE_WEIGHTS, wide)] &&
-                parts_uses_weights(b, first);
+            s->keep_device_weights = taken[device]++ < room[device] && parts_uses_weights(b, first);
         if (reads_backward(b, first))
-            s->keep_weights = weights[wide]++ < room[wide];
+            s->keep_weights = taken[host]++ < room[host];
         else if (parts_lease_weights(b, unit))
-            room[wide] = less(buffers[pool_for(POOL_WEIGHTS, wide)], wide ? 1 : 3);
+            room[host] = less(in->buffers[host], host == POOL_WIDE_WEIGHTS ? 1 : 3);
         if (parts_move_acts(b, unit))
-            s->keep_acts = acts++ < buffers[acts_pool];
+            s->keep_acts = taken[acts]++ < room[acts];
     }
 }
 
@@ -326,15 +325,15 @@ static void choose_kept(struct build *b)
 static void choose_kept_grads(struct build *b)
 {
     const struct graph_in *in = b->in;
-    uint32_t kept[2] = {0};
+    uint32_t kept[POOL_COUNT] = {0};
     for (uint32_t i = 0; in->deferred && i < in->unit_count; i++) {
         uint32_t unit = in->forward[i];
         const struct graph_unit *u = &in->units[unit];
+        enum pool pool = parts_pool(b, unit, POOL_GRADS);
         if (in->backward[in->unit_count - 1 - i] != unit)
             return;
         if (u->grads == HST_TIER_NVME && u->tile_count > 0)
-            b->units[unit].keep_grads =
-                kept[u->wide]++ < in->buffers[pool_for(POOL_GRADS, u->wide)];
+            b->units[unit].keep_grads = kept[pool]++ < in->buffers[pool];
     }
 }
 
@@ -353,15 +352,14 @@ static void choose_heirs(struct build *b)
     for (uint32_t i = 0; i < in->unit_count; i++)
         if (b->units[i].keep_grads)
             hand_over(b, b->units[i].grads, b->units[i].kept_grads);
-    uint32_t kept[2] = {0};
+    uint32_t kept[POOL_COUNT] = {0};
     for (uint32_t i = 0; i < in->unit_count; i++) {
         uint32_t unit = in->forward[i];
         const struct build_unit *s = &b->units[unit];
-        bool wide = in->units[unit].wide;
+        enum pool pool = parts_pool(b, unit, POOL_WEIGHTS);
         if (in->backward[in->unit_count - 1 - i] != unit)
             return;
-        if (!parts_lease_weights(b, unit) ||
-            kept[wide]++ >= b->graph->buffers[pool_for(POOL_WEIGHTS, wide)])
+        if (!parts_lease_weights(b, unit) || kept[pool]++ >= in->buffers[pool])
             continue;
         if (in->units[unit].alias_count > 0 || s->last_weights == GRAPH_NONE)
             continue;
@@ -403,17 +401,16 @@ static int check_pools(const struct build *b)
     for (uint32_t i = 0; i < in->unit_count; i++) {
         const struct graph_unit *u = &in->units[i];
         bool grads = u->grads == HST_TIER_NVME && u->tile_count > 0;
-        needs[pool_for(POOL_WEIGHTS, u->wide)] |= parts_lease_weights(b, i);
+        needs[parts_pool(b, i, POOL_WEIGHTS)] |= parts_lease_weights(b, i);
         needs[POOL_TILES] |= u->nvme_states > 0 ||
                              (grads && (parts_is_late(b, i) || in->optimistic)) ||
                              (in->update_on_device && in->stored && u->tile_count > 0);
-        needs[pool_for(POOL_GRADS, u->wide)] |= grads;
+        needs[parts_pool(b, i, POOL_GRADS)] |= grads;
         needs[POOL_ACTS] |= parts_move_acts(b, i) && u->acts == HST_TIER_NVME;
         if (!in->apart)
             continue;
-        needs[pool_for(POOL_DEVICE_WEIGHTS, u->wide)] |= parts_copy_weights(b, i);
-        needs[pool_for(POOL_DEVICE_GRADS, u->wide)] |=
-            u->grads != HST_TIER_HBM && u->tile_count > 0;
+        needs[parts_pool(b, i, POOL_DEVICE_WEIGHTS)] |= parts_copy_weights(b, i);
+        needs[parts_pool(b, i, POOL_DEVICE_GRADS)] |= u->grads != HST_TIER_HBM && u->tile_count > 0;
         needs[POOL_DEVICE_ACTS] |= parts_move_acts(b, i);
     }
     for (int p = 0; p < POOL_COUNT; p++)

@@ -63,8 +63,8 @@ enum node_kind {
 };
 
 /** Buffers that are borrowed: as many as the plan made, each as large as its largest lease. The
- * embedding and the head may be much larger than a layer; then they are wide, and have buffers of
- * their own, so that those of the layers are no larger than a layer. */
+ * embedding and the head may be much larger than a layer; then they are wide, and may have buffers
+ * of their own, so that those of the layers are no larger than a layer. */
 enum pool {
     POOL_WEIGHTS = 0,  /* a unit's weights in DRAM, from NVMe */
     POOL_WIDE_WEIGHTS, /* of a wide unit; each pool of wide units comes behind the other one */
@@ -80,10 +80,10 @@ enum pool {
     POOL_COUNT
 };
 
-/** The pool of a unit's weights or gradients. */
-static inline enum pool pool_for(enum pool pool, bool wide)
+/** The pool of a unit's weights or gradients: of a wide one its own, where that has any buffers. */
+static inline enum pool pool_for(const uint32_t buffers[POOL_COUNT], enum pool pool, bool wide)
 {
-    return (enum pool)(pool + wide);
+    return wide && buffers[pool + 1] > 0 ? (enum pool)(pool + 1) : pool;
 }
 
 /** True where a read has nothing to do if its buffer came from the period before. */

@@ -96,6 +96,8 @@ void visits_choose_held(struct build *build);
 /** Weights that pass through host memory; that are copied to the device; checkpoints that move. */
 bool parts_lease_weights(const struct build *build, uint32_t unit);
 bool parts_copy_weights(const struct build *build, uint32_t unit);
+/** The pool of its weights or gradients. */
+enum pool parts_pool(const struct build *build, uint32_t unit, enum pool pool);
 /** What the client computes in a visit of the backward reads the unit's weights. */
 bool parts_uses_weights(const struct build *build, struct build_visit visit);
 bool parts_move_acts(const struct build *build, uint32_t unit);

@@ -11,9 +11,14 @@
 
 /* ---- weights in host memory ---- */
 
+enum pool parts_pool(const struct build *b, uint32_t unit, enum pool pool)
+{
+    return pool_for(b->in->buffers, pool, b->in->units[unit].wide);
+}
+
 static uint32_t lend(struct build *b, uint32_t unit, enum pool pool)
 {
-    return build_lease(b, pool_for(pool, b->in->units[unit].wide));
+    return build_lease(b, parts_pool(b, unit, pool));
 }
 
 bool parts_lease_weights(const struct build *b, uint32_t unit)

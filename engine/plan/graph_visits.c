@@ -62,19 +62,18 @@ void visits_choose_held(struct build *b)
 {
     const uint32_t *buffers = b->graph->buffers;
     for (uint32_t place = 0, units; place < b->in->unit_count; place += units) {
-        uint32_t nearer[2] = {0}; /* to the turn, of either pool */
+        uint32_t nearer[POOL_COUNT] = {0}; /* to the turn, of each pool */
         units = visits_segment(b, place);
         for (uint32_t i = 0; i < units; i++) {
             uint32_t unit = b->in->backward[place + i];
-            bool wide = b->in->units[unit].wide;
-            uint32_t before = nearer[wide]++;
+            enum pool host = parts_pool(b, unit, POOL_WEIGHTS);
+            enum pool device = parts_pool(b, unit, POOL_DEVICE_WEIGHTS);
+            uint32_t before = nearer[host]++, before_device = nearer[device]++;
             if (i == 0 || !parts_uses_weights(b, (struct build_visit){unit, false}))
                 continue;
-            b->units[unit].hold_weights =
-                !b->in->apart && before < buffers[pool_for(POOL_WEIGHTS, wide)];
+            b->units[unit].hold_weights = !b->in->apart && before < buffers[host];
             b->units[unit].hold_device_weights =
-                parts_copy_weights(b, unit) &&
-                before < buffers[pool_for(POOL_DEVICE_WEIGHTS, wide)];
+                parts_copy_weights(b, unit) && before_device < buffers[device];
         }
     }
 }

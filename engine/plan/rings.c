@@ -48,30 +48,21 @@ static uint64_t weights_bytes(const struct placement_in *in, uint32_t unit)
     return in->layout->units[unit].elements * in->bytes.weights;
 }
 
-/* ---- which are wide ---- */
-
-/* The first and the last unit, where they are larger than all between them; all weights that a
- * unit's computation reads are its size. */
-static void mark_wide(const struct placement_in *in, bool wide, struct placement *p)
+/* The first and the last unit are wide where they are larger than all between them; all weights
+ * that a unit's computation reads are its size. */
+static void mark_wide(const struct placement_in *in, struct placement *p)
 {
-    uint32_t last = in->layout->unit_count ? in->layout->unit_count - 1 : 0;
+    uint32_t units = in->layout->unit_count, last = units > 0 ? units - 1 : 0;
     uint64_t between = 0;
-    for (uint32_t u = 0; u <= last && in->layout->unit_count > 0; u++) {
-        p->units[u].wide = false;
-        if (u > 0 && u < last)
-            between = most(between, view_bytes(in, u));
-    }
-    for (uint32_t u = 0; wide && last > 1 && u <= last; u += last)
-        p->units[u].wide = view_bytes(in, u) > between;
+    for (uint32_t u = 1; u < last; u++)
+        between = most(between, view_bytes(in, u));
+    for (uint32_t u = 0; u < units; u++)
+        p->units[u].wide = last > 1 && u % last == 0 && view_bytes(in, u) > between;
 }
 
-/* ---- sizes ---- */
-
+/* [0] as large as any unit that is not wide, [1] as any that is. */
 static void size_rings(const struct placement_in *in, struct placement *p)
 {
-    for (int wide = 0; wide < 2; wide++)
-        p->leases[wide] = p->grad_leases[wide] = p->device_leases[wide] = p->device_grads[wide] =
-            (struct ring){0};
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         const struct unit_home *home = &p->units[u];
         int wide = home->wide;
@@ -86,52 +77,39 @@ static void size_rings(const struct placement_in *in, struct placement *p)
     }
 }
 
-/* Each unit is computed with in its turn: wide ones share one buffer, unless there are more than
- * the others need. */
-static void count_rings(const struct placement_in *in, const struct choice *c, struct placement *p)
+static uint64_t bytes_of(const struct ring rings[2])
+{
+    return sat_add(sat_times(rings[0].bytes, rings[0].count),
+                   sat_times(rings[1].bytes, rings[1].count));
+}
+
+/* Wide units take turns at one buffer, unless there are more than the others need; or at those of
+ * the others, where that takes no more memory. */
+static void take_rings(const struct placement_in *in, enum hst_tier tier, uint32_t count,
+                       struct ring rings[2], struct placement *p)
 {
     uint32_t units = in->layout->unit_count, wide = 0;
     for (uint32_t u = 0; u < units; u++)
         wide += p->units[u].wide;
-    struct {
-        struct ring *rings;
-        uint32_t count;
-    } const kinds[] = {{p->leases, c->depths.leases},
-                       {p->grad_leases, c->depths.grads},
-                       {p->device_leases, c->device_depths.leases},
-                       {p->device_grads, c->device_depths.grads}};
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        struct ring *rings = kinds[i].rings;
-        uint32_t narrow = wide > 0 ? least(kinds[i].count, units - wide) : kinds[i].count;
-        rings[0].count = rings[0].bytes > 0 ? narrow : 0;
-        rings[1].count = rings[1].bytes == 0 ? 0 : kinds[i].count > narrow ? wide : 1;
+    struct ring shared[2] = {{.bytes = most(rings[0].bytes, rings[1].bytes), .count = count}};
+    uint32_t narrow = least(count, units - wide);
+    rings[0].count = rings[0].bytes > 0 ? narrow : 0;
+    rings[1].count = rings[1].bytes == 0 ? 0 : count > narrow ? wide : 1;
+    if (wide == 0 || bytes_of(shared) <= bytes_of(rings)) {
+        shared[0].count = shared[0].bytes > 0 ? count : 0;
+        rings[0] = shared[0];
+        rings[1] = shared[1];
     }
+    for (int i = 0; i < 2; i++)
+        rings[i].at =
+            take_in(p, tier, HST_CLASS_BUFFERS, sat_times(rings[i].bytes, rings[i].count));
 }
 
-static uint64_t all_bytes(const struct placement *p)
-{
-    const struct ring *const kinds[] = {p->leases, p->grad_leases, p->device_leases,
-                                        p->device_grads};
-    uint64_t sum = 0;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        for (int wide = 0; wide < 2; wide++)
-            sum = sat_add(sum, sat_times(kinds[i][wide].bytes, kinds[i][wide].count));
-    return sum;
-}
+/* ---- checkpoints ---- */
 
-static uint64_t choose(const struct placement_in *in, const struct choice *c, bool wide,
-                       struct placement *p)
+static void take_ring(struct placement *p, enum hst_tier tier, struct ring *ring, uint32_t count)
 {
-    mark_wide(in, wide, p);
-    size_rings(in, p);
-    count_rings(in, c, p);
-    return all_bytes(p);
-}
-
-/* ---- the whole ---- */
-
-static void take_ring(struct placement *p, enum hst_tier tier, struct ring *ring)
-{
+    ring->count = ring->bytes > 0 ? count : 0;
     ring->at = take_in(p, tier, HST_CLASS_BUFFERS, sat_times(ring->bytes, ring->count));
 }
 
@@ -146,22 +124,17 @@ static void place_acts_rings(const struct placement_in *in, const struct choice 
         if (placement_copies_acts(p, u))
             p->device_acts.bytes = most(p->device_acts.bytes, home->act_bytes);
     }
-    p->act_leases.count = p->act_leases.bytes > 0 ? c->depths.acts : 0;
-    p->device_acts.count = p->device_acts.bytes > 0 ? c->device_depths.acts : 0;
-    take_ring(p, HST_TIER_DRAM, &p->act_leases);
-    take_ring(p, HST_TIER_HBM, &p->device_acts);
+    take_ring(p, HST_TIER_DRAM, &p->act_leases, c->depths.acts);
+    take_ring(p, HST_TIER_HBM, &p->device_acts, c->device_depths.acts);
 }
 
 void rings_place(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
-    uint64_t with = choose(in, c, true, p);
-    if (choose(in, c, false, p) > with)
-        (void)choose(in, c, true, p);
-    for (int wide = 0; wide < 2; wide++) {
-        take_ring(p, HST_TIER_DRAM, &p->leases[wide]);
-        take_ring(p, HST_TIER_DRAM, &p->grad_leases[wide]);
-        take_ring(p, HST_TIER_HBM, &p->device_leases[wide]);
-        take_ring(p, HST_TIER_HBM, &p->device_grads[wide]);
-    }
+    mark_wide(in, p);
+    size_rings(in, p);
+    take_rings(in, HST_TIER_DRAM, c->depths.leases, p->leases, p);
+    take_rings(in, HST_TIER_DRAM, c->depths.grads, p->grad_leases, p);
+    take_rings(in, HST_TIER_HBM, c->device_depths.leases, p->device_leases, p);
+    take_rings(in, HST_TIER_HBM, c->device_depths.grads, p->device_grads, p);
     place_acts_rings(in, c, p);
 }

@@ -65,7 +65,8 @@ static struct cell *buffer(struct model *m, struct walk_at at, enum pool pool)
 /* Of weights or gradients of the node's unit. */
 static struct cell *unit_buffer(struct model *m, struct walk_at at, enum pool pool)
 {
-    return buffer(m, at, pool_for(pool, unit_of(m, m->graph->nodes[at.node].unit)->wide));
+    bool wide = unit_of(m, m->graph->nodes[at.node].unit)->wide;
+    return buffer(m, at, pool_for(m->graph->buffers, pool, wide));
 }
 
 /* Units whose tiles a unit reads: itself and those it is an alias of. */
@@ -140,7 +141,7 @@ static bool brings_grads(const struct model *m, const struct node *n)
 {
     const struct graph_unit *u = unit_of(m, n->unit);
     return is_late(n) && u->grads == HST_TIER_NVME &&
-           !graph_lends(m->graph, n, pool_for(POOL_GRADS, u->wide));
+           !graph_lends(m->graph, n, pool_for(m->graph->buffers, POOL_GRADS, u->wide));
 }
 
 static void read_weights(struct model *m, struct walk_at at, struct accesses *a)
@@ -443,7 +444,7 @@ void model_save_kept_grads(struct model *m)
         uint32_t left = walk_left_to_heir(m->walk, last, n->lease[0]);
         for (uint32_t t = u->first_tile; left != GRAPH_NONE && t < u->first_tile + u->tile_count;
              t++)
-            m->nvme_grads[t].age = m->lent[pool_for(POOL_GRADS, u->wide)][left][t].age;
+            m->nvme_grads[t].age = m->lent[m->graph->leases[n->lease[0]].pool][left][t].age;
     }
 }
 

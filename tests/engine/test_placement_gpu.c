@@ -208,7 +208,17 @@ static void ends_much_larger_than_layers_have_rings_of_their_own(void **state)
     assert_ring(p.device_leases[1], 1000, 1);
     placement_free(&p);
     layout_free(&layout);
-    /* where that would take more, all take turns at the same */
+    /* where that would take more, all take turns at the same: of gradients sooner */
+    layout = model_with_ends(180);
+    in = gpu_inputs(&layout, "states=nvme,weights=nvme,grads=nvme");
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_ring(p.leases[0], 100, 3);
+    assert_ring(p.leases[1], 180, 1);
+    assert_ring(p.grad_leases[0], 180, 2);
+    assert_int_equal(p.grad_leases[1].count, 0);
+    check_addresses(&in, &p, HST_TIER_DRAM);
+    placement_free(&p);
+    layout_free(&layout);
     layout = model_with_ends(120);
     in = gpu_inputs(&layout, "states=nvme,weights=nvme,grads=nvme");
     in.hbm_budget = 12u << 20;
