@@ -231,6 +231,7 @@ static int learn_order(struct hst_engine *engine, bool optimistic)
     walk_free(&run->walk);
     graph_free(&run->graph);
     run->graph = graph;
+    run->stale = UINT64_MAX; /* periods begin anew */
     run->optimistic = optimistic;
     run->deferred = engine->plan_in.deferred && !optimistic;
     rc = walk_init(&run->walk, &run->graph);
@@ -346,7 +347,9 @@ int execute_end(struct hst_engine *engine)
 int execute_update_as(struct hst_engine *engine, bool optimistic)
 {
     int rc = execute_drain(engine);
-    return rc ? rc : learn_order(engine, optimistic);
+    rc = rc ? rc : learn_order(engine, optimistic);
+    engine->run.choice.optimistic = engine->run.optimistic; /* an order may be beyond learning */
+    return rc;
 }
 
 /* ---- opening ---- */

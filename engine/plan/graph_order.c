@@ -152,6 +152,9 @@ static void due_by_pool(struct finder *f, uint32_t node, uint32_t number)
     if (up->count < buffers || place != up->place[up->first])
         return;
     uint32_t next = up->place[(up->first + buffers - 1) % buffers] + 1;
+    uint32_t legacy = g->leases[f->pool[pool][next % count]].legacy;
+    if (legacy != GRAPH_NONE && !(f->lanes[legacy] >> g->nodes[node].lane & 1))
+        return; /* it goes on with a buffer that this lane has no part in */
     int32_t ahead = (int32_t)(next / count - f->period);
     lower_to(&f->order->before[node],
              f->need[f->pool[pool][next % count]] + ahead * f->order->anchors);

@@ -2,6 +2,7 @@
 /* What a step graph is made of: every tile once, every byte counted, no order that deadlocks. */
 #include "graph_cases.h"
 #include "plan/graph_bound.h"
+#include "plan/simulate.h"
 
 #include <errno.h>
 #include <math.h>
@@ -368,6 +369,52 @@ static void test_wide_units_stay_in_a_buffer_of_their_own(void **state)
     assert_bytes(b.lane_s[LANE_H2D], 6 * W + (2 + 1) * W + 5 * A);
 }
 
+/* An embedding's gradient needs none of its weights: they are read, and copied, for the forward. */
+static void test_weights_that_a_backward_does_not_read_are_not_brought_for_it(void **state)
+{
+    (void)state;
+    struct graph_case e;
+    make_example(&e, HST_TIER_DRAM, true);
+    e.units[0].blind_backward = true;
+    struct graph_bound b = bytes_per_lane(&e);
+    assert_bytes(b.lane_s[LANE_H2D], 6 * W + 3 * W + 5 * A);
+    make_example(&e, HST_TIER_NVME, false);
+    e.in.buffers[POOL_WEIGHTS] = 2;
+    e.units[2].blind_backward = true; /* of those that stay at neither turn */
+    b = bytes_per_lane(&e);
+    assert_bytes(b.lane_s[LANE_READ], 4 * W + 3 * W + 6 * S + 4 * G + 4 * A);
+    e.in.deferred = false; /* there its update reads them */
+    b = bytes_per_lane(&e);
+    assert_bytes(b.lane_s[LANE_READ], 4 * W + 4 * W + 6 * S + 4 * A);
+}
+
+/* Of gradients fewer are kept than there are buffers where the sweeps do not mirror each other. */
+static void test_no_step_is_faster_than_the_bound_where_orders_do_not_mirror(void **state)
+{
+    (void)state;
+    for (int apart = 0; apart < 2; apart++)
+        for (double write_s = 1; write_s < 40; write_s *= 1.3) {
+            struct graph_case e;
+            struct graph g;
+            struct graph_bound bound;
+            struct sim sim;
+            make_example(&e, HST_TIER_DRAM, apart);
+            for (uint32_t i = 0; i < UNITS; i++)
+                e.units[i].grads = HST_TIER_NVME;
+            e.backward[0] = UNITS - 2;
+            e.backward[1] = UNITS - 1;
+            e.in.buffers[POOL_GRADS] = 5;
+            e.rates = (struct sim_rates){.flops_per_s = 1, .write = G / write_s, .read = 100 * G};
+            assert_int_equal(graph_build(&e.in, &g), 0);
+            struct sim_in in = {.graph = &g, .rates = e.rates, .periods = 400};
+            assert_int_equal(simulate(&in, &sim), 0);
+            assert_int_equal(graph_bound(&g, &e.rates, &bound), 0);
+            if (sim.step_s < bound.step_s * (1 - 1e-9))
+                fail_msg("writes of %g s: %g s, bound %g", write_s, sim.step_s, bound.step_s);
+            graph_free(&g);
+        }
+}
+
 static void test_with_a_device_each_lane_moves_the_bytes_of_the_formula(void **state)
 {
     (void)state;
@@ -480,6 +527,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_on_the_host_each_lane_moves_the_bytes_of_the_formula),
         cmocka_unit_test(test_weights_stay_from_recompute_to_backward_where_buffers_suffice),
         cmocka_unit_test(test_wide_units_stay_in_a_buffer_of_their_own),
+        cmocka_unit_test(test_weights_that_a_backward_does_not_read_are_not_brought_for_it),
+        cmocka_unit_test(test_no_step_is_faster_than_the_bound_where_orders_do_not_mirror),
         cmocka_unit_test(test_with_a_device_each_lane_moves_the_bytes_of_the_formula),
         cmocka_unit_test(test_a_device_that_holds_everything_moves_nothing),
         cmocka_unit_test(test_what_is_computed_again_takes_time_of_its_own),

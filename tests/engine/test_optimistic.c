@@ -19,9 +19,9 @@
 
 #include <cmocka.h>
 
-enum { STEPS = 8 };
+enum { STEPS = 16 };
 /* Gradients of each step, times so much: with CLIP those of the large ones are clipped. */
-static const float TIMES[STEPS] = {1, 3, 1, 3, 3, 1, 1, 3};
+static const float TIMES[STEPS] = {1, 3, 1, 3, 3, 1, 1, 3, 1, 3, 1, 3, 3, 1, 1, 3};
 
 static const struct {
     const char *device, *homes;

@@ -466,7 +466,7 @@ static void test_an_optimistic_update_hides_under_the_backward_too(void **state)
 
 /* ---- the list ---- */
 
-/* Where the schedule costs more than 1.05 times what the slowest resource does, and why.
+/* Where a step takes over 1.05 times the bound, and why; ratios rise only where bounds fall:
  *   memory   host memory carries little more than the update alone, which slows the drives
  *   buffers  while the embedding, a fifth of the model, is updated weights fill their buffers
  *   grads    the last gradients wait for a buffer, the norm and what follows it for them */
