@@ -21,6 +21,10 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from watch import wait_until  # noqa: E402
+
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -289,14 +293,20 @@ class Failures(unittest.TestCase):
         self.assertEqual(os.listdir(self.store), [])
 
     def interrupt_after(self, lines, *signals, batch=48):
-        """Signals once so many lines were told. -> exit code, all lines."""
+        """Signals once so many lines were told; several of them all at once, in the first step. ->
+        exit code, all lines."""
         child = subprocess.Popen(
             command(self.store, '--export', self.export, '--log', self.log, steps=12,
                     batch=batch),
             stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True)
         told = [child.stdout.readline() for _ in range(lines)]
+        if len(signals) > 1:
+            wait_until(lambda: os.path.exists(self.log) and os.path.getsize(self.log) > 0,
+                       self.folder, child)
+            child.send_signal(signal.SIGSTOP)
         for number in signals:
             child.send_signal(number)
+        child.send_signal(signal.SIGCONT)
         told += child.stdout.readlines()
         child.stdout.close()
         return child.wait(), ''.join(told)
