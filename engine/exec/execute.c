@@ -125,12 +125,11 @@ static bool is_ahead(struct execute *run, uint32_t unit, enum node_kind kind)
     return false;
 }
 
-/* What would be computed again in which order only the sealed one says. */
+/* Of a visit that is not ahead: what would be computed again in which order only the sealed one
+ * says. */
 static int check_order(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
-    struct execute *run = &engine->run;
-    bool ahead = !run->on_demand && is_ahead(run, unit, node_kind_of(sweep));
-    if (ahead || sweep == HST_EVAL)
+    if (sweep == HST_EVAL)
         return 0;
     if (engine->placement.segment > 1)
         return engine_refuse(engine,
@@ -291,11 +290,14 @@ int execute_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep
 {
     struct execute *run = &engine->run;
     enum node_kind kind = node_kind_of(sweep);
-    int rc = sweep == HST_EVAL ? begin_evaluation(engine, unit) : check_order(engine, unit, sweep);
+    int rc = sweep == HST_EVAL ? begin_evaluation(engine, unit) : 0;
+    bool ahead = rc == 0 && !run->on_demand && is_ahead(run, unit, kind);
+    if (rc == 0 && !ahead)
+        rc = check_order(engine, unit, sweep);
     if (rc)
         return rc;
     record_visit(engine, unit, sweep);
-    if (!run->on_demand && !is_ahead(run, unit, kind))
+    if (!ahead && !run->on_demand)
         rc = leave_order(engine, unit);
     if (rc)
         return rc;

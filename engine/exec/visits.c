@@ -8,13 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static bool is_visit(const struct node *node)
-{
-    return (node->parts & PARTS_TRAIN) &&
-           (node->kind == NODE_FORWARD || node->kind == NODE_RECOMPUTE ||
-            node->kind == NODE_BACKWARD);
-}
-
 static enum hst_sweep sweep_of(const struct node *node)
 {
     return node->kind == NODE_BACKWARD    ? HST_BACKWARD
@@ -31,8 +24,7 @@ int visits_open(struct hst_engine *engine)
         return -ENOMEM;
     for (uint32_t i = 0; i < graph->lane_count[LANE_COMPUTE]; i++) {
         const struct node *node = &graph->nodes[graph->lane[LANE_COMPUTE][i]];
-        bool forward = node->kind != NODE_FORWARD || (node->parts & PART_FORWARD);
-        if (is_visit(node) && forward)
+        if (node_is_visit(node))
             run->sealed[run->sealed_count++] = (struct hst_visit){node->unit, sweep_of(node)};
     }
     return 0;

@@ -211,6 +211,14 @@ void graph_free(struct graph *graph);
  */
 int graph_check(const struct graph *graph, uint32_t *node);
 
+/** True where the client computes with the unit, but for evaluations. */
+static inline bool node_is_visit(const struct node *node)
+{
+    return (node->parts & PARTS_TRAIN) &&
+           (node->kind == NODE_FORWARD || node->kind == NODE_RECOMPUTE ||
+            node->kind == NODE_BACKWARD);
+}
+
 /** True where the node of the graph borrows a buffer of that pool. */
 bool graph_lends(const struct graph *graph, const struct node *node, enum pool pool);
 

@@ -204,13 +204,6 @@ static void find_order(struct finder *f)
 
 /* ---- anchors ---- */
 
-static bool is_visit(const struct graph *g, uint32_t node)
-{
-    enum node_kind kind = (enum node_kind)g->nodes[node].kind;
-    return order_has(g, node) &&
-           (kind == NODE_FORWARD || kind == NODE_RECOMPUTE || kind == NODE_BACKWARD);
-}
-
 /* True where the node waits for the last anchor, or does the same for more tiles in its lane. */
 static bool follows(const struct graph *g, uint32_t node, uint32_t last)
 {
@@ -218,7 +211,7 @@ static bool follows(const struct graph *g, uint32_t node, uint32_t last)
     for (uint32_t d = n->first_dep; d < n->first_dep + n->dep_count; d++)
         if ((g->deps[d] & ~DEP_BEFORE) == last)
             return true;
-    return n->kind == before->kind && n->unit == before->unit && !is_visit(g, node);
+    return n->kind == before->kind && n->unit == before->unit && !node_is_visit(n);
 }
 
 /* Between two visits that follow each other what must be there, and one after the other, is fixed
@@ -230,7 +223,7 @@ static void mark_fixed(struct finder *f)
     for (uint64_t i = 0; i < 2 * (uint64_t)nodes; i++) {
         uint32_t node = (uint32_t)(i % nodes);
         bool between = order_has(f->graph, node) && o->before[node] - o->after[node] == 1;
-        if (is_visit(f->graph, node) ||
+        if (node_is_visit(&f->graph->nodes[node]) ||
             (between && last != GRAPH_NONE && follows(f->graph, node, last))) {
             f->fixed[node] = true;
             last = node;
@@ -241,7 +234,7 @@ static void mark_fixed(struct finder *f)
 static void fix_visits_alone(struct finder *f)
 {
     for (uint32_t i = 0; i < f->graph->node_count; i++)
-        f->fixed[i] = is_visit(f->graph, i);
+        f->fixed[i] = node_is_visit(&f->graph->nodes[i]);
 }
 
 static void number_anchors(struct finder *f)

@@ -15,7 +15,7 @@ static uint64_t *end_of(struct placement *p, enum hst_tier tier)
     return tier == HST_TIER_HBM ? &p->hbm_bytes : &p->dram_bytes;
 }
 
-uint64_t take_in(struct placement *p, enum hst_tier tier, enum hst_class class, uint64_t bytes)
+uint64_t lay_out_take(struct placement *p, enum hst_tier tier, enum hst_class class, uint64_t bytes)
 {
     uint64_t *end = end_of(p, tier), at = *end;
     p->table[class][tier] = sat_add(p->table[class][tier], sat_page_up(bytes));
@@ -26,13 +26,13 @@ uint64_t take_in(struct placement *p, enum hst_tier tier, enum hst_class class, 
 /* Where the device computes. */
 static uint64_t take_near(struct placement *p, enum hst_class class, uint64_t bytes)
 {
-    return take_in(p, p->compute_tier, class, bytes);
+    return lay_out_take(p, p->compute_tier, class, bytes);
 }
 
 /* With what is updated. */
 static uint64_t take_home(struct placement *p, enum hst_class class, uint64_t bytes)
 {
-    return take_in(p, p->home_tier, class, bytes);
+    return lay_out_take(p, p->home_tier, class, bytes);
 }
 
 /* Extents of one kind of a unit on the drives: `count` of them from the `first` one on, of `bytes`
@@ -258,7 +258,7 @@ static void place_acts(const struct placement_in *in, const struct choice *c, st
         if (home->act_bytes == 0)
             continue;
         if (home->acts.tier != HST_TIER_NVME) {
-            home->acts.offset = take_in(p, home->acts.tier, HST_CLASS_ACTS, home->act_bytes);
+            home->acts.offset = lay_out_take(p, home->acts.tier, HST_CLASS_ACTS, home->act_bytes);
             continue;
         }
         uint64_t blocks = (home->act_bytes - 1) / PLACEMENT_ACT_BYTES + 1;
@@ -294,8 +294,8 @@ static void place_slots(const struct placement_in *in, const struct choice *c, s
     p->slots.bytes = p->slot_record_at + (states || hbm ? record : 0);
     uint32_t depth = hbm ? HBM_SLOTS : c->depths.slots, tiles = in->layout->tile_count;
     p->slots.count = depth < tiles ? depth : tiles;
-    p->slots.at =
-        take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, sat_times(p->slots.bytes, p->slots.count));
+    p->slots.at = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS,
+                               sat_times(p->slots.bytes, p->slots.count));
 }
 
 /* What the host needs beside a device that has its own memory; on the host device it is shared. */
@@ -304,10 +304,10 @@ static void place_host_side(uint64_t partials_bytes, uint64_t largest_tile, stru
     p->host_partials = p->norm_partials;
     p->load_values = p->accumulator;
     if (p->home_tier == HST_TIER_HBM)
-        p->host_partials = take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, partials_bytes);
+        p->host_partials = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, partials_bytes);
     if (p->compute_tier == HST_TIER_HBM)
-        p->load_values =
-            take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, sat_times(largest_tile, sizeof(float)));
+        p->load_values = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS,
+                                      sat_times(largest_tile, sizeof(float)));
 }
 
 static void place_buffers(const struct placement_in *in, const struct choice *c,
@@ -327,7 +327,7 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
     p->norm_partials = take_home(p, HST_CLASS_BUFFERS, partials);
     p->work = take_near(p, HST_CLASS_BUFFERS, p->work_bytes);
     p->client_device = take_near(p, HST_CLASS_BUFFERS, in->client_device_bytes);
-    p->client_host = take_in(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, in->client_host_bytes);
+    p->client_host = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, in->client_host_bytes);
     rings_place(in, c, p);
     place_host_side(partials, largest_tile, p);
     place_slots(in, c, p);

@@ -31,6 +31,10 @@ struct choice {
     struct device_depths device_depths;
 };
 
+/** Takes bytes, whole pages, of a tier's arena, and books them. Returns where they begin. */
+uint64_t lay_out_take(struct placement *p, enum hst_tier tier, enum hst_class class,
+                      uint64_t bytes);
+
 /** *p keeps its array of units, the rest is rewritten. Sizes that overflow stay at UINT64_MAX. */
 void lay_out(const struct placement_in *in, const struct choice *choice, struct placement *p);
 

@@ -102,7 +102,7 @@ static void take_rings(const struct placement_in *in, enum hst_tier tier, uint32
     }
     for (int i = 0; i < 2; i++)
         rings[i].at =
-            take_in(p, tier, HST_CLASS_BUFFERS, sat_times(rings[i].bytes, rings[i].count));
+            lay_out_take(p, tier, HST_CLASS_BUFFERS, sat_times(rings[i].bytes, rings[i].count));
 }
 
 /* ---- checkpoints ---- */
@@ -110,7 +110,7 @@ static void take_rings(const struct placement_in *in, enum hst_tier tier, uint32
 static void take_ring(struct placement *p, enum hst_tier tier, struct ring *ring, uint32_t count)
 {
     ring->count = ring->bytes > 0 ? count : 0;
-    ring->at = take_in(p, tier, HST_CLASS_BUFFERS, sat_times(ring->bytes, ring->count));
+    ring->at = lay_out_take(p, tier, HST_CLASS_BUFFERS, sat_times(ring->bytes, ring->count));
 }
 
 /* Of all checkpoints that move none is much larger than the others. */

@@ -7,7 +7,4 @@
 /** Once homes are laid out: sizes the rings, says which units are wide, takes their memory. */
 void rings_place(const struct placement_in *in, const struct choice *choice, struct placement *p);
 
-/** Takes bytes, whole pages, of a tier's arena, and books them. Returns where they begin. */
-uint64_t take_in(struct placement *p, enum hst_tier tier, enum hst_class class, uint64_t bytes);
-
 #endif

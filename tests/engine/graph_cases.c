@@ -206,8 +206,11 @@ void even_case(struct graph_case *c, uint32_t count, const struct graph_unit *un
 
 /* ---- random ---- */
 
-static const enum pool wide_pools[] = {POOL_WIDE_WEIGHTS, POOL_WIDE_GRADS, POOL_DEVICE_WIDE_WEIGHTS,
-                                       POOL_DEVICE_WIDE_GRADS};
+bool is_wide_pool(int pool)
+{
+    return pool == POOL_WIDE_WEIGHTS || pool == POOL_WIDE_GRADS ||
+           pool == POOL_DEVICE_WIDE_WEIGHTS || pool == POOL_DEVICE_WIDE_GRADS;
+}
 
 #define RANDOM_TILE 4096u
 
@@ -301,9 +304,9 @@ void random_case(uint64_t seed, struct graph_case *c)
     random_segments(c, &segments);
     for (int p = 0; p < POOL_COUNT; p++)
         c->in.buffers[p] = 1 + pick(&seed, 4);
-    for (size_t i = 0; i < sizeof wide_pools / sizeof wide_pools[0]; i++)
-        if (pick(&seed, 4) == 0)
-            c->in.buffers[wide_pools[i]] = 0; /* wide units take turns with the others */
+    for (int p = 0; p < POOL_COUNT; p++)
+        if (is_wide_pool(p) && pick(&seed, 4) == 0)
+            c->in.buffers[p] = 0; /* wide units take turns with the others */
     double *rates[] = {&c->rates.read,        &c->rates.write,  &c->rates.h2d, &c->rates.d2h,
                        &c->rates.flops_per_s, &c->rates.update, &c->rates.norm};
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++)

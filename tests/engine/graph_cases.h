@@ -32,6 +32,9 @@ void even_case(struct graph_case *c, uint32_t count, const struct graph_unit *un
 /** A few units of a few tiles: any homes, aliases, empty units, orders, and pools of 1 to 4. */
 void random_case(uint64_t seed, struct graph_case *c);
 
+/** True of the pools that wide units may have for themselves. */
+bool is_wide_pool(int pool);
+
 /** splitmix64: the next of a sequence of random numbers. */
 uint64_t draw(uint64_t *seed);
 /** A number below `count`. */

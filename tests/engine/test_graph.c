@@ -106,12 +106,6 @@ static void test_with_fewer_buffers_than_it_was_built_for_a_graph_deadlocks(void
     }
 }
 
-static bool has_own_buffers(int pool)
-{
-    return pool == POOL_WIDE_WEIGHTS || pool == POOL_WIDE_GRADS ||
-           pool == POOL_DEVICE_WIDE_WEIGHTS || pool == POOL_DEVICE_WIDE_GRADS;
-}
-
 static void test_a_pool_that_is_needed_must_have_a_buffer(void **state)
 {
     (void)state;
@@ -121,7 +115,7 @@ static void test_a_pool_that_is_needed_must_have_a_buffer(void **state)
         make_example(&e, HST_TIER_NVME, true);
         make_ends_wide(&e);
         e.in.buffers[pool] = 0;
-        if (has_own_buffers(pool)) { /* or takes turns with the others */
+        if (is_wide_pool(pool)) { /* or takes turns with the others */
             uint32_t node;
             assert_int_equal(graph_build(&e.in, &g), 0);
             assert_int_equal(graph_check(&g, &node), 0);

@@ -5,6 +5,7 @@
  * n-th of every so many runs: `--part N M`; without it all.
  */
 #include "engine_state.h"
+#include "smallest_budget.h"
 #include "toy_client.h"
 
 #include <setjmp.h>
@@ -143,33 +144,6 @@ static void run(const struct hst_config *config, struct ran *ran)
     alarm(0);
 }
 
-/* ---- budgets ---- */
-
-static bool seals(const struct hst_config *config)
-{
-    struct hst_engine *engine = NULL;
-    int rc = hst_engine_create(config, &engine);
-    rc = rc ? rc : toy_describe(engine);
-    rc = rc ? rc : hst_engine_seal(engine, HST_ORDER_FORWARD);
-    hst_engine_destroy(&engine);
-    return rc == 0;
-}
-
-/* Lowers one budget of *config to the smallest, to the page, that is not refused: the shallowest
- * rings. */
-static void lower(struct hst_config *config, uint64_t *budget)
-{
-    uint64_t page = 4096, low = page, high = AMPLE;
-    while (high - low > page) {
-        *budget = (low + high) / 2 / page * page;
-        if (seals(config))
-            high = *budget;
-        else
-            low = *budget;
-    }
-    *budget = high;
-}
-
 /* ---- the matrix ---- */
 
 static void check_run(const struct hst_config *c, const char *drive)
@@ -205,9 +179,9 @@ static uint32_t check_depths(const struct hst_config *base, size_t place, uint32
             c.io = DRIVES[d].io;
             c.io_model = DRIVES[d].model;
             if (depth < 2 && c.device)
-                lower(&c, &c.hbm_bytes);
+                lower_budget(&c, &c.hbm_bytes, AMPLE, toy_describe);
             if (depth < 2)
-                lower(&c, &c.dram_bytes);
+                lower_budget(&c, &c.dram_bytes, AMPLE, toy_describe);
             c.dram_bytes += depth == 1 ? c.dram_bytes / 4 : 0;
             c.hbm_bytes += depth == 1 ? c.hbm_bytes / 4 : 0;
             check_run(&c, DRIVES[d].name);
