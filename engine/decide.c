@@ -34,8 +34,17 @@ static int plan_tiles(struct hst_engine *engine, uint32_t tile_elements, char *w
     return rc ? rc : placement_try(&engine->plan_in, &engine->placement, why, why_bytes);
 }
 
-/* Where none were asked for, tiles are those of the store, which may be resumed with other homes,
- * or of whoever updates them. */
+static bool has_tiles_on_nvme(const struct placement *p)
+{
+    for (uint32_t u = 0; u < p->layout->unit_count; u++)
+        if (p->units[u].weights.tier == HST_TIER_NVME || p->units[u].grads.tier == HST_TIER_NVME ||
+            p->units[u].nvme_states > 0)
+            return true;
+    return false;
+}
+
+/* Where none were asked for, tiles are those of the store, which may be resumed with other homes;
+ * large where a GPU updates any, and none passes through the ring of the drives. */
 static int choose_tiles(struct hst_engine *engine, char *why, size_t why_bytes)
 {
     uint32_t wish = engine->config.tile_elements;
@@ -43,7 +52,7 @@ static int choose_tiles(struct hst_engine *engine, char *why, size_t why_bytes)
         wish = store_tile_elements_there(engine->drives[0].path, 0);
     if (wish == 0 && !engine_computes_in_dram(engine)) {
         int rc = plan_tiles(engine, TILE_ELEMENTS_DEVICE, why, why_bytes);
-        if (rc == 0 && engine_updates_on_device(engine))
+        if (rc == 0 && engine_has_resident(engine) && !has_tiles_on_nvme(&engine->placement))
             return 0;
         placement_free(&engine->placement);
     }
@@ -97,10 +106,17 @@ static bool planner_knows(const struct hst_engine *engine, struct planner_in *in
     return true;
 }
 
-static void tell_recomputed(struct hst_engine *engine)
+/* Of a plan hst_engine_decision says it. */
+static void tell_homes(struct hst_engine *engine)
 {
-    uint32_t every = engine->placement.segment;
-    if (every > 1 && !engine->config.plan) /* hst_engine_decision says it */
+    uint32_t every = engine->placement.segment, resident = engine->placement.resident_units;
+    if (engine->config.plan)
+        return;
+    if (resident > 0 && resident < engine->layout.unit_count)
+        engine_log(engine, HST_LOG_INFO,
+                   "I304 %u of %u units are at home in HBM, where the GPU updates them", resident,
+                   engine->layout.unit_count);
+    if (every > 1)
         engine_log(engine, HST_LOG_INFO,
                    "I303 the activation checkpoint of one unit in %u is kept; from it the others "
                    "are computed again in the backward",
@@ -176,7 +192,7 @@ int decide(struct hst_engine *engine)
     plan_spare_slots(engine);
     rc = plan_homes(engine);
     if (rc == 0)
-        tell_recomputed(engine);
+        tell_homes(engine);
     return rc;
 }
 

@@ -283,15 +283,11 @@ static int open_arenas(struct hst_engine *engine)
 static int open_extents(struct hst_engine *engine)
 {
     int rc = engine->placement.nvme_bytes > 0 ? store_dirs_open(engine) : 0;
-    engine->tiles = engine->extents;
-    if (rc || !engine_updates_on_device(engine))
+    if (rc || !engine_has_resident(engine))
         return rc;
-    struct extents *tiles;
-    rc = hbm_open(engine->stream, engine->dev, engine->arena, &engine->placement, &tiles);
-    if (rc)
-        return engine_fail_device(engine, rc, "preparing copies");
-    engine->tiles = tiles;
-    return 0;
+    rc =
+        hbm_open(engine->stream, engine->dev, engine->arena, &engine->placement, &engine->resident);
+    return rc ? engine_fail_device(engine, rc, "preparing copies") : 0;
 }
 
 static int allocate(struct hst_engine *engine)
@@ -362,8 +358,8 @@ int hst_client_memory(struct hst_engine *engine, struct hst_client_memory *memor
 
 static void close_memory(struct hst_engine *engine)
 {
-    if (engine->tiles && engine->tiles != engine->extents)
-        engine->tiles->ops->close(engine->tiles);
+    if (engine->resident)
+        engine->resident->ops->close(engine->resident);
     if (engine->extents)
         engine->extents->ops->close(engine->extents);
     execute_close(engine);

@@ -106,9 +106,8 @@ struct hst_engine {
     unsigned char *host_arena; /* placement.dram_bytes of host memory of the device */
 
     struct extents *extents; /* on NVMe; null where nothing is */
-    /* Tiles that the host can not work on where they are, while they are loaded or saved: those in
-     * HBM, or the extents */
-    struct extents *tiles;
+    /* Tiles of resident units, while they are loaded or saved; null where there are none. */
+    struct extents *resident;
 
     struct hst_event *unit_passed; /* the stream has passed the last released unit */
     struct slot *slots;            /* [placement.slots.count] */
@@ -179,10 +178,18 @@ static inline bool engine_computes_in_dram(const struct hst_engine *engine)
     return engine->plan_in.compute_tier == HST_TIER_DRAM;
 }
 
-/** Once it is planned: tiles have to be copied before the host can work on them. */
-static inline bool engine_updates_on_device(const struct hst_engine *engine)
+/** Once it is planned: the device updates some units. */
+static inline bool engine_has_resident(const struct hst_engine *engine)
 {
-    return engine->placement.home_tier == HST_TIER_HBM;
+    return engine->placement.resident_units > 0;
+}
+
+/** The unit's update waits for the norm, and so for the next step. One that is optimistic needs a
+ * second slot, which the device's memory has not. */
+static inline bool engine_updates_late(const struct hst_engine *engine, uint32_t unit)
+{
+    return engine->run.deferred ||
+           (engine->run.optimistic && placement_is_resident(&engine->placement, unit));
 }
 
 static inline uint64_t engine_element_bytes(const struct hst_engine *engine)

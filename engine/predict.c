@@ -150,8 +150,6 @@ static bool fill(const struct hst_engine *engine, const struct hst_rates *rates,
         snprintf(why, why_bytes, "computation and update are measured from the second step on");
         return false;
     }
-    if (!moves(graph, LANE_UPDATE)) /* a GPU updates, at a rate that nobody knows */
-        m->rates.update = m->rates.norm = 0;
     return are_products_known(rates, why, why_bytes) &&
            (!moves(graph, LANE_UPDATE) || is_host_known(engine, rates, why, why_bytes)) &&
            are_bytes_known(graph, rates, why, why_bytes);
@@ -297,6 +295,8 @@ int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *de
         .usual_step_s = p->usual_step_s,
         .step_s = p->step_s,
         .checkpoint_every = engine->placement.segment,
+        .resident_units = engine->placement.resident_units,
+        .units = engine->layout.unit_count,
     };
     return 0;
 }

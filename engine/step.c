@@ -25,9 +25,9 @@ static struct hst_step_bytes moved_bytes(const struct hst_engine *engine)
         bytes.nvme_read = engine->extents->counters.read_bytes;
         bytes.nvme_write = engine->extents->counters.written_bytes;
     }
-    if (engine->tiles && engine->tiles != engine->extents) { /* tiles in HBM */
-        bytes.d2h += engine->tiles->counters.read_bytes;
-        bytes.h2d += engine->tiles->counters.written_bytes;
+    if (engine->resident) {
+        bytes.d2h += engine->resident->counters.read_bytes;
+        bytes.h2d += engine->resident->counters.written_bytes;
     }
     return bytes;
 }
@@ -199,7 +199,7 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
     int rc = round_gradients(engine, unit);
     if (rc)
         return rc;
-    if (engine_updates_on_device(engine)) {
+    if (placement_is_resident(&engine->placement, unit)) {
         rc = optimizer_device_norm(engine, unit);
         if (rc)
             return engine_fail_device(engine, rc, "the gradient norm");

@@ -99,7 +99,7 @@ int demand_send_grads(struct hst_engine *engine, uint32_t unit, enum pool pool, 
 int demand_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
     int rc = move_all(engine, (struct node){.kind = NODE_READ_WEIGHTS, .unit = unit});
-    if (rc == 0 && placement_is_away(&engine->placement))
+    if (rc == 0 && engine->placement.units[unit].away)
         rc = copy_all(engine, NODE_COPY_WEIGHTS, LANE_H2D, unit);
     if (rc == 0 && sweep == HST_BACKWARD)
         rc = bring_acts(engine, unit);
@@ -113,7 +113,7 @@ static int update_unit(struct hst_engine *engine, uint32_t unit)
 {
     const struct layout_unit *u = &engine->layout.units[unit];
     int rc = 0;
-    if (engine_updates_on_device(engine))
+    if (placement_is_resident(&engine->placement, unit))
         return optimizer_device_update(engine, u->first_tile, u->tile_count);
     for (uint32_t i = 0; i < u->tile_count && rc == 0; i++) {
         struct node node = {.unit = unit, .tile = u->first_tile + i, .tile_count = 1};
@@ -137,11 +137,11 @@ static int take_home(struct hst_engine *engine, uint32_t unit, enum hst_sweep sw
         return send_acts(engine, unit);
     if (sweep != HST_BACKWARD || engine->layout.units[unit].tile_count == 0)
         return 0;
-    if (placement_is_away(&engine->placement))
+    if (home->away)
         rc = copy_all(engine, NODE_COPY_GRADS, LANE_D2H, unit);
     engine->run.demand = (struct node){.kind = NODE_NORM, .unit = unit};
     rc = rc ? rc : optimizer_norm(engine, ON_DEMAND);
-    if (rc == 0 && !engine->run.deferred)
+    if (rc == 0 && !engine_updates_late(engine, unit))
         rc = update_unit(engine, unit);
     if (rc == 0 && engine->plan_in.deferred && home->grads.tier == HST_TIER_NVME)
         rc = move_all(engine, (struct node){.kind = NODE_WRITE_GRADS, .unit = unit});

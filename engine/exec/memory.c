@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is in RAM moves from and to where it is; what is in a GPU's memory by way of the slots that
+/* What is in RAM moves from and to where it is; what is resident on a GPU by way of the slots that
  * it is loaded and saved through, one tile while the next one is copied. */
 #include "exec/memory.h"
 
@@ -36,14 +36,17 @@ static int move_in_place(struct hst_engine *engine, bool to_store)
     struct transfer moving[MOST_MOVING] = {{0}};
     uint32_t turn = 0;
     int rc = 0;
-    for (uint32_t tile = 0; tile < engine->layout.tile_count && rc == 0; tile++)
-        for (uint32_t i = 0; i < moves_save_count(engine, tile) && rc == 0; i++) {
+    for (uint32_t tile = 0; tile < engine->layout.tile_count && rc == 0; tile++) {
+        uint32_t unit = layout_tile(&engine->layout, tile).unit;
+        bool here = !placement_is_resident(&engine->placement, unit);
+        for (uint32_t i = 0; here && i < moves_save_count(engine, tile) && rc == 0; i++) {
             struct transfer *transfer = &moving[turn++ % MOST_MOVING];
             struct move move = moves_save(engine, tile, i);
             move.write = to_store;
             rc = wait_for(engine, transfer);
             rc = rc ? rc : begin(engine, move, transfer);
         }
+    }
     return wait_for_all(engine, moving, MOST_MOVING, rc);
 }
 
@@ -65,7 +68,7 @@ static int visit(struct hst_engine *engine, void *context, const struct tile_job
 
 static int move_through_slots(struct hst_engine *engine, bool to_store)
 {
-    unsigned access = to_store ? TILE_READ_STATES : TILE_WRITE_STATES;
+    unsigned access = TILE_RESIDENT | (to_store ? TILE_READ_STATES : TILE_WRITE_STATES);
     if (!engine->plan_in.derived_weights)
         access |= to_store ? TILE_READ_WEIGHTS : TILE_WRITE_WEIGHTS;
     return tile_stream(engine, access, visit, &to_store);
@@ -73,6 +76,6 @@ static int move_through_slots(struct hst_engine *engine, bool to_store)
 
 int memory_move(struct hst_engine *engine, bool to_store)
 {
-    return engine_updates_on_device(engine) ? move_through_slots(engine, to_store)
-                                            : move_in_place(engine, to_store);
+    int rc = move_in_place(engine, to_store);
+    return rc || !engine_has_resident(engine) ? rc : move_through_slots(engine, to_store);
 }

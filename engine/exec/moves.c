@@ -79,6 +79,12 @@ static unsigned char *arena_of(const struct hst_engine *engine, enum hst_tier ti
     return tier == HST_TIER_HBM ? engine->arena : engine->host_arena;
 }
 
+/* Between the device and the host, which has it at home. */
+static bool is_copied(const struct hst_engine *engine, uint32_t unit)
+{
+    return engine->placement.units[unit].away;
+}
+
 static unsigned char *weights_at_home(const struct hst_engine *engine, struct walk_at at,
                                       const struct gather *gather)
 {
@@ -93,7 +99,7 @@ static unsigned char *weights_at_home(const struct hst_engine *engine, struct wa
 unsigned char *moves_weights(const struct hst_engine *engine, struct walk_at at,
                              const struct gather *gather)
 {
-    return placement_is_away(&engine->placement)
+    return is_copied(engine, moves_node(engine, at)->unit)
                ? unit_buffer_of(engine, at, POOL_DEVICE_WEIGHTS) + gather->lease_at
                : weights_at_home(engine, at, gather);
 }
@@ -107,8 +113,8 @@ unsigned char *moves_host_grads(const struct hst_engine *engine, struct walk_at 
 
 unsigned char *moves_grads(const struct hst_engine *engine, struct walk_at at, uint32_t unit)
 {
-    return placement_is_away(&engine->placement) ? unit_buffer_of(engine, at, POOL_DEVICE_GRADS)
-                                                 : moves_host_grads(engine, at, unit);
+    return is_copied(engine, unit) ? unit_buffer_of(engine, at, POOL_DEVICE_GRADS)
+                                   : moves_host_grads(engine, at, unit);
 }
 
 static unsigned char *acts_at_home(const struct hst_engine *engine, struct walk_at at,
@@ -331,7 +337,7 @@ static struct move save_at(const struct hst_engine *engine, struct walk_at at, u
     uint32_t kinds = moves_save_count(engine, node->tile);
     assert(kinds > 0); /* else there is no such node */
     uint32_t tile = node->tile + i / kinds;
-    if (!engine_updates_on_device(engine))
+    if (!placement_is_resident(&engine->placement, node->unit))
         return moves_save(engine, tile, i % kinds);
     enum extent_kind kind = save_kind(engine, tile, i % kinds);
     return (struct move){kind, tile, in_slot(engine, at, kind), true};

@@ -25,6 +25,11 @@ static bool uses_drives(const struct hst_engine *engine)
     return false;
 }
 
+static bool host_updates_any(const struct hst_engine *engine)
+{
+    return engine->placement.resident_units < engine->layout.unit_count;
+}
+
 static int refuse(struct hst_engine *engine, const char *reason)
 {
     return engine_fail(engine, HST_E_VALUE, -EINVAL,
@@ -42,21 +47,24 @@ static bool may_change(const struct hst_engine *engine)
 
 bool optimistic_could_use_slots(const struct hst_engine *engine)
 {
-    return may_change(engine) && !engine_computes_in_dram(engine) &&
-           !engine_updates_on_device(engine);
+    return may_change(engine) && !engine_computes_in_dram(engine) && host_updates_any(engine);
 }
 
-/* In memory there are second slots, or nothing needs one: the store has all of it. */
+/* In memory there are second slots, or nothing needs one: the store has all of it that does not
+ * wait for the norm on a GPU anyway. */
 static bool may_choose(const struct hst_engine *engine)
 {
     if (!may_change(engine))
         return false;
     if (engine->plan_in.second_slots)
         return true;
-    for (uint32_t tile = 0; tile < engine->layout.tile_count; tile++)
-        if (!engine->plan_in.stored || moves_save_count(engine, tile) > 0)
+    for (uint32_t tile = 0; tile < engine->layout.tile_count; tile++) {
+        uint32_t unit = layout_tile(&engine->layout, tile).unit;
+        bool waits = placement_is_resident(&engine->placement, unit);
+        if (!waits && (!engine->plan_in.stored || moves_save_count(engine, tile) > 0))
             return false;
-    return true;
+    }
+    return host_updates_any(engine);
 }
 
 int optimistic_check(struct hst_engine *engine)
@@ -69,7 +77,7 @@ int optimistic_check(struct hst_engine *engine)
                    "the backward (optimistic), whichever makes steps shorter; the log tells which");
     if (!optimistic_wants_slots(engine))
         return 0;
-    if (engine_updates_on_device(engine))
+    if (!host_updates_any(engine))
         return refuse(engine, "the GPU updates what is in its memory, where it has one slot");
     if (uses_drives(engine)) {
         const char *durability = engine->config.durability;
@@ -85,10 +93,17 @@ int optimistic_check(struct hst_engine *engine)
 
 /* ---- step by step ---- */
 
+/* What the update of a step leaves to the next one. */
+static unsigned late_part(const struct hst_engine *engine)
+{
+    const struct execute *run = &engine->run;
+    return run->deferred || (run->optimistic && engine_has_resident(engine)) ? PART_UPDATE : 0;
+}
+
 int optimistic_step_begins(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
-    run->left = run->deferred ? PART_UPDATE : 0;
+    run->left = late_part(engine);
     return run->deferred ? 0 : optimizer_coefs(engine, 0, &run->early);
 }
 
@@ -102,14 +117,14 @@ int optimistic_judge(struct hst_engine *engine, double stored_norm)
     struct execute *run = &engine->run;
     bool waits = run->deferred || run->optimistic;
     int rc = waits && !run->skipped ? optimizer_coefs(engine, stored_norm, &run->coefs) : 0;
-    if (run->skipped)
-        run->left = run->optimistic ? PART_REVERT : 0;
+    run->left = run->skipped ? 0 : late_part(engine);
     if (rc || !run->optimistic)
         return rc;
-    if (!run->skipped && !are_equal(&run->coefs.plain, &run->early.plain))
-        run->left = (unsigned)PART_REVERT | PART_REDO;
+    bool stands = !run->skipped && are_equal(&run->coefs.plain, &run->early.plain);
+    if (!stands)
+        run->left |= run->skipped ? (unsigned)PART_REVERT : (unsigned)PART_REVERT | PART_REDO;
     run->slot ^= !run->skipped;
-    run->stale = run->left ? run->period + 1 : UINT64_MAX;
+    run->stale = stands ? UINT64_MAX : run->period + 1;
     return 0;
 }
 

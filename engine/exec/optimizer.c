@@ -47,7 +47,7 @@ int optimizer_norm(struct hst_engine *engine, struct walk_at at)
     const struct layout_unit *u = &engine->layout.units[unit];
     const uint64_t piece = (uint64_t)NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
     double *partials = (double *)(void *)(engine->host_arena + p->host_partials) + u->first_block;
-    if (!engine_updates_on_device(engine)) {
+    if (!placement_is_resident(p, unit)) {
         struct norm_job job = {engine, moves_host_grads(engine, at, unit), u->elements, partials};
         measure_host(
             engine, node,

@@ -74,8 +74,9 @@ static int update_tile(struct hst_engine *engine, uint32_t tile)
 {
     const struct layout *layout = &engine->layout;
     const struct execute *run = &engine->run;
-    const struct optimizer_coefs *coefs = run->deferred ? &run->coefs : &run->early;
     struct tile_range range = layout_tile(layout, tile);
+    const struct optimizer_coefs *coefs =
+        engine_updates_late(engine, range.unit) ? &run->coefs : &run->early;
     const struct layout_unit *unit = &layout->units[range.unit];
     uint64_t end = range.offset + range.elements;
     int rc = 0;
@@ -100,6 +101,7 @@ int optimizer_device_update(struct hst_engine *engine, uint32_t tile, uint32_t t
     for (uint32_t i = 0; i < tile_count && rc == 0; i++)
         rc = update_tile(engine, tile + i);
     rc = rc ? rc : hst_event_record(engine->run.updated, engine->unit_stream);
-    engine->run.early_begun |= !engine->run.deferred;
+    uint32_t unit = layout_tile(&engine->layout, tile).unit;
+    engine->run.early_begun |= !engine_updates_late(engine, unit);
     return rc ? engine_fail_device(engine, rc, "the update") : 0;
 }

@@ -42,8 +42,16 @@ static bool is_away(const struct stream_state *s, enum extent_kind kind, uint32_
     return home_of(s->engine, kind, tile).tier != HST_TIER_DRAM;
 }
 
+static bool is_resident(const struct hst_engine *engine, uint32_t tile)
+{
+    return placement_is_resident(&engine->placement, layout_tile(&engine->layout, tile).unit);
+}
+
+/* Those that it does not visit need none. */
 static bool needs_slot(const struct stream_state *s, uint32_t tile)
 {
+    if ((s->access & TILE_RESIDENT) && !is_resident(s->engine, tile))
+        return false;
     for (int kind = 0; kind < SLOT_KINDS; kind++)
         if (is_away(s, (enum extent_kind)kind, tile) &&
             wants(s, (enum extent_kind)kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
@@ -63,9 +71,15 @@ static unsigned char *slot_buffer(const struct hst_engine *engine, const struct 
     return slot->buffer + (kind == EXTENT_STATES ? engine->placement.slot_record_at : 0);
 }
 
+/* What moves a tile that is away. */
+static struct extents *mover_of(const struct hst_engine *engine, uint32_t tile)
+{
+    return is_resident(engine, tile) ? engine->resident : engine->extents;
+}
+
 static int fail(struct hst_engine *engine, const struct transfer *transfer)
 {
-    return engine_updates_on_device(engine)
+    return is_resident(engine, transfer->index)
                ? engine_fail_device(engine, transfer->error, "copying a tile")
                : engine_fail_transfer(engine, transfer);
 }
@@ -73,8 +87,15 @@ static int fail(struct hst_engine *engine, const struct transfer *transfer)
 static int wait_for(struct hst_engine *engine, struct transfer *transfer)
 {
     if (transfer->active)
-        extents_wait(engine->tiles, transfer);
+        extents_wait(mover_of(engine, transfer->index), transfer);
     return transfer->error ? fail(engine, transfer) : 0;
+}
+
+static int progress(struct hst_engine *engine)
+{
+    int rc = engine->resident ? engine->resident->ops->progress(engine->resident, 0) : 0;
+    rc = rc || !engine->extents ? rc : engine->extents->ops->progress(engine->extents, 0);
+    return rc ? engine_fail_extents(engine, rc) : 0;
 }
 
 /* Waits for both transfers even if the first one failed: nothing may move in a slot that is let
@@ -99,7 +120,7 @@ static int slot_read(struct stream_state *s, struct slot *slot, uint32_t tile)
         slot->transfers[kind] = (struct transfer){.kind = kind, .index = tile};
         if (!is_away(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, TILE_READ_STATES))
             continue;
-        int rc = extents_read(engine->tiles, kind, tile, slot_buffer(engine, slot, kind),
+        int rc = extents_read(mover_of(engine, tile), kind, tile, slot_buffer(engine, slot, kind),
                               &slot->transfers[kind]);
         if (rc)
             return fail(engine, &slot->transfers[kind]);
@@ -114,7 +135,7 @@ static int slot_write(struct stream_state *s, struct slot *slot, uint32_t tile)
         enum extent_kind kind = (enum extent_kind)k;
         if (!is_away(s, kind, tile) || !wants(s, kind, TILE_WRITE_WEIGHTS, TILE_WRITE_STATES))
             continue;
-        int rc = extents_write(engine->tiles, kind, tile, slot_buffer(engine, slot, kind),
+        int rc = extents_write(mover_of(engine, tile), kind, tile, slot_buffer(engine, slot, kind),
                                &slot->transfers[kind]);
         if (rc)
             return fail(engine, &slot->transfers[kind]);
@@ -135,11 +156,9 @@ static int fetch_ahead(struct stream_state *s, bool must)
         }
         struct slot *slot = slot_at(s, s->fetched);
         if (!must) {
-            int rc = engine->tiles->ops->progress(engine->tiles, 0);
-            if (rc)
-                return engine_fail_extents(engine, rc);
-            if (slot_is_busy(slot))
-                return 0;
+            int rc = progress(engine);
+            if (rc || slot_is_busy(slot))
+                return rc;
         }
         int rc = slot_wait(engine, slot);
         if (rc == 0)
@@ -209,6 +228,8 @@ static int visit_all(struct stream_state *s, tile_visit *visit, void *context)
     uint32_t waiting = 0, tiles = s->engine->layout.tile_count;
     for (uint32_t tile = 0; tile < tiles; tile++) {
         bool slot = needs_slot(s, tile);
+        if (!slot && (s->access & TILE_RESIDENT))
+            continue;
         if (!slot)
             jobs[waiting++] = job_at(s, NULL, tile);
         if (waiting > 0 && (slot || waiting == TILE_BATCH || tile + 1 == tiles)) {
@@ -238,7 +259,7 @@ static int drain(struct hst_engine *engine)
 /* The device's updates count as done when they are enqueued, maybe in a stream of the client's. */
 static int await_updates(struct hst_engine *engine)
 {
-    bool any = engine_updates_on_device(engine) && engine->unit_stream;
+    bool any = engine_has_resident(engine) && engine->unit_stream;
     int rc = any ? hst_stream_sync(engine->unit_stream) : 0;
     return rc ? engine_fail_device(engine, rc, "the update") : 0;
 }

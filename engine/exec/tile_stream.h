@@ -25,6 +25,7 @@ enum tile_access {
     TILE_WRITE_WEIGHTS = 1u << 1,
     TILE_WRITE_STATES = 1u << 2,
     TILE_READ_STATES = 1u << 3,
+    TILE_RESIDENT = 1u << 4, /* those of resident units alone */
 };
 
 /**

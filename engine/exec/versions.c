@@ -391,7 +391,6 @@ static int join(struct hst_engine *engine)
     struct extents *store = store_extents(v->store);
     if (!engine->extents) {
         engine->extents = store;
-        engine->tiles = engine->tiles ? engine->tiles : store;
         return 0;
     }
     for (uint32_t d = 0; d < engine->drive_count; d++) {
@@ -399,9 +398,7 @@ static int join(struct hst_engine *engine)
         if (engine->drives[d].aio)
             aio[count++] = engine->drives[d].aio;
     }
-    bool near = engine->tiles != engine->extents; /* in a GPU's memory */
     int rc = route_open(store, engine->extents, aio, count, &engine->extents);
-    engine->tiles = near ? engine->tiles : engine->extents;
     if (rc == 0)
         return 0;
     store_close(&v->store); /* nobody else has it */

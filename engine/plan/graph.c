@@ -380,12 +380,15 @@ static uint32_t choose_late_of(uint32_t count, double share, double *owed)
 }
 
 /* Where the update need not wait, a share of each unit's is left to the forward that follows: tiles
- * on both sides of where those at home begin, as many of either kind as there are. */
+ * on both sides of where those at home begin, as many of either kind as there are. An optimistic
+ * one needs a second slot, which the device's memory has not: there it waits. */
 static void choose_late(struct build *b)
 {
-    double share = b->in->deferred ? 1 : b->in->late_share, owed_away = 0, owed_home = 0;
+    double owed_away = 0, owed_home = 0;
     for (uint32_t i = 0; i < b->in->unit_count; i++) {
         const struct graph_unit *u = &b->in->units[i];
+        bool waits = b->in->deferred || (b->in->optimistic && parts_is_resident(b, i));
+        double share = waits ? 1 : b->in->late_share;
         uint32_t away = u->nvme_states, home = u->tile_count - away;
         b->units[i].late_first = away - choose_late_of(away, share, &owed_away);
         b->units[i].late_end = away + choose_late_of(home, share, &owed_home);
@@ -404,7 +407,7 @@ static int check_pools(const struct build *b)
         needs[parts_pool(b, i, POOL_WEIGHTS)] |= parts_lease_weights(b, i);
         needs[POOL_TILES] |= u->nvme_states > 0 ||
                              (grads && (parts_is_late(b, i) || in->optimistic)) ||
-                             (in->update_on_device && in->stored && u->tile_count > 0);
+                             (parts_is_resident(b, i) && in->stored && u->tile_count > 0);
         needs[parts_pool(b, i, POOL_GRADS)] |= grads;
         needs[POOL_ACTS] |= parts_move_acts(b, i) && u->acts == HST_TIER_NVME;
         if (!in->apart)

@@ -185,9 +185,8 @@ struct graph_in {
        1. With the forward's share of the computation the drives can work all the time. */
     double late_share;
     /* The device has memory of its own: weights, gradients and checkpoints whose home is not HBM
-       are copied. */
+       are copied. What is at home there with its states the device updates. */
     bool apart;
-    bool update_on_device; /* weights, gradients and states are in HBM */
     /* There is a store: weights (but those that follow from the states) and states become a version
        of it. */
     bool stored, derived_weights;

@@ -215,7 +215,7 @@ static void link_all(struct build *b)
             link_save(b, i);
             break;
         case NODE_SAVE_TILES:
-            if (!b->in->update_on_device)
+            if (!parts_is_resident(b, n->unit))
                 link_save(b, i);
             link_verdict(b, i);
             link_to(b, i, i);         /* where a period is cut short nothing else waits for it */

@@ -93,6 +93,8 @@ void visits_choose_held(struct build *build);
 
 /* ---- graph_parts.c: what a visit is made of; each adds what the unit's homes ask for ---- */
 
+/** Its weights, gradients and states are in the device's memory. */
+bool parts_is_resident(const struct build *build, uint32_t unit);
 /** Weights that pass through host memory; that are copied to the device; checkpoints that move. */
 bool parts_lease_weights(const struct build *build, uint32_t unit);
 bool parts_copy_weights(const struct build *build, uint32_t unit);

@@ -21,6 +21,11 @@ static uint32_t lend(struct build *b, uint32_t unit, enum pool pool)
     return build_lease(b, parts_pool(b, unit, pool));
 }
 
+bool parts_is_resident(const struct build *b, uint32_t unit)
+{
+    return b->in->units[unit].weights == HST_TIER_HBM;
+}
+
 bool parts_lease_weights(const struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
@@ -157,9 +162,9 @@ static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t 
         build_use(b, read, late ? kept_grads : GRAPH_NONE);
     }
     node.work = elements;
-    node.dram_bytes = in->update_on_device ? 0 : elements * bytes_per_update(in);
-    uint32_t update =
-        build_node(b, NODE_UPDATE, in->update_on_device ? LANE_COMPUTE : LANE_UPDATE, part, node);
+    bool device = parts_is_resident(b, unit);
+    node.dram_bytes = device ? 0 : elements * bytes_per_update(in);
+    uint32_t update = build_node(b, NODE_UPDATE, device ? LANE_COMPUTE : LANE_UPDATE, part, node);
     build_use(b, update, slot);
     build_use(b, update, weights ? s->weights : GRAPH_NONE);
     build_use(b, update, kept_grads);
@@ -275,7 +280,7 @@ static void save_tiles(struct build *b, uint32_t unit, uint32_t first, uint32_t 
                         .work = bytes,
                         .dram_bytes = bytes};
     uint32_t slot = GRAPH_NONE, copy = GRAPH_NONE;
-    if (b->in->update_on_device) {
+    if (parts_is_resident(b, unit)) {
         slot = build_lease(b, POOL_TILES);
         copy = build_node(b, NODE_COPY_TILE, LANE_D2H, PART_SAVE, node);
         build_use(b, copy, slot);
@@ -290,7 +295,7 @@ void parts_save(struct build *b, uint32_t unit)
     const struct graph_in *in = b->in;
     const struct graph_unit *u = &in->units[unit];
     bool weights = u->weights != HST_TIER_NVME && !in->derived_weights;
-    uint32_t most = in->update_on_device ? 1 : SAVE_TILES;
+    uint32_t most = parts_is_resident(b, unit) ? 1 : SAVE_TILES;
     b->units[unit].save[0] = b->graph->node_count;
     for (uint32_t first = 0, count; in->stored && first < u->tile_count; first += count) {
         bool states = first >= u->nvme_states;
@@ -308,7 +313,7 @@ void parts_save(struct build *b, uint32_t unit)
 
 bool parts_copy_weights(const struct build *b, uint32_t unit)
 {
-    return b->in->apart && b->in->units[unit].weights != HST_TIER_HBM;
+    return b->in->apart && !parts_is_resident(b, unit);
 }
 
 bool parts_uses_weights(const struct build *b, struct build_visit visit)
@@ -473,7 +478,7 @@ static void send_grads(struct build *b, uint32_t unit)
     }
     /* On the device it follows the backward in its stream; what is left is to wait for it. */
     struct node norm = {.unit = unit};
-    if (!in->update_on_device)
+    if (!parts_is_resident(b, unit))
         norm.work = (double)u->elements, norm.dram_bytes = bytes;
     s->norm = build_node(b, NODE_NORM, LANE_UPDATE, PART_BACKWARD, norm);
     build_use(b, s->norm, s->grads);

@@ -29,10 +29,12 @@ static uint64_t take_near(struct placement *p, enum hst_class class, uint64_t by
     return lay_out_take(p, p->compute_tier, class, bytes);
 }
 
-/* With what is updated. */
-static uint64_t take_home(struct placement *p, enum hst_class class, uint64_t bytes)
+/* Of a unit that is updated: where that is done in memory. */
+static struct address take_memory(struct placement *p, uint32_t unit, enum hst_class class,
+                                  uint64_t bytes)
 {
-    return lay_out_take(p, p->home_tier, class, bytes);
+    enum hst_tier tier = placement_memory(p, unit);
+    return (struct address){.tier = tier, .offset = lay_out_take(p, tier, class, bytes)};
 }
 
 /* Extents of one kind of a unit on the drives: `count` of them from the `first` one on, of `bytes`
@@ -77,27 +79,56 @@ static struct run tiles_of(const struct placement_in *in, uint32_t unit)
                         u->elements * element_bytes};
 }
 
-/* All that was taken at home from `start` on, once more: returns the distance. */
+/* ---- what is updated ---- */
+
+/* A unit reads what it is tied to where it computes: they are resident or away together. */
+static void choose_resident(const struct placement_in *in, const struct choice *c,
+                            struct placement *p)
+{
+    const struct layout *layout = in->layout;
+    bool gpu = p->compute_tier == HST_TIER_HBM;
+    bool all = c->resident.count >= layout->unit_count;
+    for (uint32_t u = 0; u < layout->unit_count; u++)
+        p->units[u].away =
+            gpu && !all && (u < c->resident.first || u - c->resident.first >= c->resident.count);
+    for (uint32_t i = 0; gpu && !all && i < layout->param_count; i++) {
+        const struct layout_param *param = &layout->params[i];
+        if (param->owner == i)
+            continue;
+        p->units[param->unit].away = true;
+        p->units[layout->params[param->owner].unit].away = true;
+    }
+    for (uint32_t u = 0; gpu && u < layout->unit_count; u++)
+        p->resident_units += !p->units[u].away;
+}
+
+/* True where the unit is one of those that leave memory, of which `left` more are to be found. */
+static bool leaves_memory(const struct placement *p, uint32_t unit, uint32_t *left)
+{
+    if (placement_is_resident(p, unit) || *left == 0)
+        return false;
+    --*left;
+    return true;
+}
+
+/* All of DRAM that was taken from `start` on, once more: returns the distance. */
 static uint64_t take_second_slots(const struct placement_in *in, enum hst_class class,
                                   uint64_t start, struct placement *p)
 {
-    if (!in->second_slots || p->home_tier != HST_TIER_DRAM)
-        return 0;
-    uint64_t bytes = p->dram_bytes - start;
-    take_home(p, class, bytes);
+    uint64_t bytes = in->second_slots ? p->dram_bytes - start : 0;
+    lay_out_take(p, HST_TIER_DRAM, class, bytes);
     return bytes;
 }
 
 static void place_weights(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
 {
-    uint64_t start = *end_of(p, p->home_tier);
+    uint64_t start = p->dram_bytes;
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         struct unit_home *home = &p->units[u];
         struct run run = tiles_of(in, u);
-        home->weights.tier = u < nvme_units ? HST_TIER_NVME : p->home_tier;
-        home->weights.offset = 0;
-        if (u >= nvme_units)
-            home->weights.offset = take_home(p, HST_CLASS_WEIGHTS, run.total);
+        home->weights = (struct address){.tier = HST_TIER_NVME};
+        if (!leaves_memory(p, u, &nvme_units))
+            home->weights = take_memory(p, u, HST_CLASS_WEIGHTS, run.total);
         else if (!in->stored)
             take_on_drives(p, HST_CLASS_WEIGHTS, run, home->weights_at);
     }
@@ -121,19 +152,20 @@ static uint64_t records_bytes(const struct placement_in *in, uint32_t unit, uint
 
 static void place_states(const struct placement_in *in, uint32_t nvme_tiles, struct placement *p)
 {
-    uint64_t start = *end_of(p, p->home_tier);
+    uint64_t start = p->dram_bytes;
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         const struct layout_unit *unit = &in->layout->units[u];
         struct unit_home *home = &p->units[u];
-        uint32_t out = nvme_tiles < unit->tile_count ? nvme_tiles : unit->tile_count;
+        uint32_t most = placement_is_resident(p, u) ? 0 : unit->tile_count;
+        uint32_t out = nvme_tiles < most ? nvme_tiles : most;
         struct run run = {unit->first_tile, out, records_bytes(in, u, 1, false),
                           records_bytes(in, u, out, out == unit->tile_count)};
         nvme_tiles -= out;
         home->nvme_states = out;
         if (!in->stored)
             take_on_drives(p, HST_CLASS_STATES, run, home->nvme_states_at);
-        home->states_at =
-            take_home(p, HST_CLASS_STATES, records_bytes(in, u, unit->tile_count - out, true));
+        uint64_t rest = records_bytes(in, u, unit->tile_count - out, true);
+        home->states_at = take_memory(p, u, HST_CLASS_STATES, rest).offset;
     }
     p->states_slot = take_second_slots(in, HST_CLASS_STATES, start, p);
 }
@@ -186,10 +218,9 @@ static void place_grads(const struct placement_in *in, uint32_t nvme_units, stru
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         struct unit_home *home = &p->units[u];
         struct run run = tiles_of(in, u);
-        home->grads.tier = u < nvme_units ? HST_TIER_NVME : p->home_tier;
-        home->grads.offset = 0;
-        if (u >= nvme_units)
-            home->grads.offset = take_home(p, HST_CLASS_GRADS, run.total);
+        home->grads = (struct address){.tier = HST_TIER_NVME};
+        if (!leaves_memory(p, u, &nvme_units))
+            home->grads = take_memory(p, u, HST_CLASS_GRADS, run.total);
         else if (in->deferred)
             take_on_drives(p, HST_CLASS_GRADS, run, home->grads_at);
     }
@@ -282,7 +313,7 @@ static uint64_t most(uint64_t a, uint64_t b)
 /* The ring in DRAM that tiles from elsewhere pass through. */
 static void place_slots(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
-    bool hbm = p->home_tier == HST_TIER_HBM;
+    bool hbm = p->resident_units > 0;
     bool grads = c->leaves[LEAVE_GRADS] > 0 && in->deferred;
     bool weights = c->leaves[LEAVE_WEIGHTS] > 0, states = c->leaves[LEAVE_STATES] > 0;
     if (!hbm && !grads && !weights && !states)
@@ -292,19 +323,32 @@ static void place_slots(const struct placement_in *in, const struct choice *c, s
     uint64_t weight_bytes = sat_page_up(largest_tile * in->bytes.weights);
     p->slot_record_at = weights || grads || hbm ? weight_bytes : 0;
     p->slots.bytes = p->slot_record_at + (states || hbm ? record : 0);
-    uint32_t depth = hbm ? HBM_SLOTS : c->depths.slots, tiles = in->layout->tile_count;
+    uint32_t depth = grads || weights || states ? c->depths.slots : HBM_SLOTS;
+    uint32_t tiles = in->layout->tile_count;
     p->slots.count = depth < tiles ? depth : tiles;
     p->slots.at = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS,
                                sat_times(p->slots.bytes, p->slots.count));
 }
 
-/* What the host needs beside a device that has its own memory; on the host device it is shared. */
-static void place_host_side(uint64_t partials_bytes, uint64_t largest_tile, struct placement *p)
+static uint64_t partials_bytes(uint64_t elements)
 {
-    p->host_partials = p->norm_partials;
+    return elements / LAYOUT_UNIT_ALIGN * sizeof(double);
+}
+
+/* What the host needs beside a device that has its own memory; on the host device it is shared. */
+static void place_host_side(const struct placement_in *in, uint64_t largest_tile,
+                            struct placement *p)
+{
+    uint64_t device = 0; /* up to the last unit that the device updates */
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        const struct layout_unit *unit = &in->layout->units[u];
+        if (placement_is_resident(p, u))
+            device = unit->first_block * sizeof(double) + partials_bytes(unit->elements);
+    }
+    p->norm_partials = take_near(p, HST_CLASS_BUFFERS, device);
+    p->host_partials =
+        lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, partials_bytes(in->layout->elements));
     p->load_values = p->accumulator;
-    if (p->home_tier == HST_TIER_HBM)
-        p->host_partials = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, partials_bytes);
     if (p->compute_tier == HST_TIER_HBM)
         p->load_values = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS,
                                       sat_times(largest_tile, sizeof(float)));
@@ -317,19 +361,17 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
     /* On the host the accumulator also holds a tile's initial values before there are gradients. */
     uint64_t largest_tile = layout_largest_tile(layout);
     uint64_t accumulator = p->compute_tier == HST_TIER_HBM ? 0 : largest_tile;
-    uint64_t partials = layout->elements / LAYOUT_UNIT_ALIGN * sizeof(double);
     for (uint32_t u = 0; u < layout->unit_count; u++) {
         accumulator = most(accumulator, layout->units[u].grad_elements);
         p->work_bytes = most(p->work_bytes, layout->units[u].work_bytes);
     }
     p->accumulator = take_near(p, HST_CLASS_BUFFERS, sat_times(accumulator, sizeof(float)));
     p->tied = take_near(p, HST_CLASS_BUFFERS, sat_times(layout->tied_elements, sizeof(float)));
-    p->norm_partials = take_home(p, HST_CLASS_BUFFERS, partials);
     p->work = take_near(p, HST_CLASS_BUFFERS, p->work_bytes);
     p->client_device = take_near(p, HST_CLASS_BUFFERS, in->client_device_bytes);
     p->client_host = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, in->client_host_bytes);
     rings_place(in, c, p);
-    place_host_side(partials, largest_tile, p);
+    place_host_side(in, largest_tile, p);
     place_slots(in, c, p);
 }
 
@@ -338,10 +380,10 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
     *p = (struct placement){.layout = in->layout,
                             .bytes = in->bytes,
                             .compute_tier = in->compute_tier,
-                            .home_tier = c->away ? HST_TIER_DRAM : in->compute_tier,
                             .units = p->units};
     stripe_init(&p->stripe, in->drive_rates, in->drive_count ? in->drive_count : 1);
     p->micro_count = (uint32_t)((in->batch_tokens + in->grain_tokens - 1) / in->grain_tokens);
+    choose_resident(in, c, p);
     place_weights(in, c->leaves[LEAVE_WEIGHTS], p);
     place_states(in, c->leaves[LEAVE_STATES], p);
     place_store(in, p);

@@ -5,8 +5,8 @@
 #include "plan/placement.h"
 
 /* What goes to NVMe: so many of the first tiles' states and of the first units' checkpoints,
- * gradients and weights. A fixed set is optimal where the order of use is cyclic, and which members
- * it has does not matter. */
+ * gradients and weights, of those that are not resident on a GPU. A fixed set is optimal where the
+ * order of use is cyclic, and which members it has does not matter. */
 enum leaving { LEAVE_STATES = 0, LEAVE_ACTS, LEAVE_GRADS, LEAVE_WEIGHTS, LEAVE_COUNT };
 
 /* How deep the rings are. */
@@ -19,9 +19,12 @@ struct device_depths {
 };
 
 struct choice {
-    /* On a GPU: weights, gradients and states are not at home in its memory, and of so many of the
-     * first units the checkpoints are not (which wait longest for their backward). */
-    bool away;
+    /* On a GPU: from `first` on so many units stay in its memory, those with tied parameters only
+     * if all do; and of so many of the first units the checkpoints do not (which wait longest for
+     * their backward). */
+    struct {
+        uint32_t first, count;
+    } resident;
     uint32_t acts_away;
     uint32_t leaves[LEAVE_COUNT];
     /* Units to one kept checkpoint, of those that follow one another and may be computed again; 0

@@ -90,7 +90,7 @@ struct address placement_states(const struct placement *placement, uint32_t tile
     if (local < home->nvme_states)
         return on_drive(placement, tile, layout->units[range.unit].first_tile, home->nvme_states_at,
                         stride);
-    return (struct address){.tier = placement->home_tier,
+    return (struct address){.tier = placement_memory(placement, range.unit),
                             .offset = home->states_at + (local - home->nvme_states) * stride};
 }
 

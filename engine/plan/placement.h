@@ -10,10 +10,10 @@
  * weights unit by unit.
  *
  * The compute tier is the one whose memory the device computes in: DRAM on the host, HBM on a GPU.
- * On a GPU weights, gradients and states are at home in HBM together, and the GPU updates them; or
- * all three in DRAM and NVMe, where the host does, and weights and gradients are copied.
- * Checkpoints may stay in HBM in either case. The carry and what is accumulated in are always where
- * the device computes.
+ * On a GPU a unit is resident: its weights, gradients and states are at home in HBM, and the GPU
+ * updates them. Or it is away: they are in DRAM and on NVMe, the host updates them, and weights and
+ * gradients are copied. Checkpoints may stay in HBM in either case. The carry and what is
+ * accumulated in are always where the device computes.
  */
 #include "plan/layout.h"
 #include "plan/record.h"
@@ -64,13 +64,14 @@ struct address {
 
 /* Where one unit's bytes are; tiles follow one another, so an address is arithmetic. */
 struct unit_home {
+    bool away;              /* from the device's memory; on the host no unit is */
     struct address weights; /* of the unit's first tile; on NVMe see weights_at */
     uint32_t nvme_states;   /* its first tiles, so many, have their states on NVMe */
     /* byte offsets in each drive's file of the unit's first extent there (stripe: which drive) */
     uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
     uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
-    uint64_t states_at;   /* of the first of the others, in the home tier's arena */
-    struct address grads; /* rounded gradients; offset in the home tier's arena */
+    uint64_t states_at;   /* of the first of the others, in memory */
+    struct address grads; /* rounded gradients */
     struct address acts;  /* checkpoints; PLACEMENT_NO_ADDRESS where there are none */
     uint64_t act_bytes;   /* of all its checkpoints that are kept, whole pages */
     /* They are not kept but computed again, from those of the nearest unit before that is not
@@ -102,18 +103,18 @@ struct placement {
     const struct layout *layout;
     struct hst_update_bytes bytes; /* of each array, per element */
     enum hst_tier compute_tier;
-    enum hst_tier home_tier; /* of weights, gradients and states that are in memory */
+    uint32_t resident_units; /* so many are, on a GPU */
     /* Bytes from what is in DRAM of these to its second slot; 0: it has one. */
     uint64_t weights_slot, states_slot;
     struct unit_home *units; /* [unit_count] */
     /* Offsets in the compute tier's arena: */
     uint64_t carry, carry_grad;
     uint64_t accumulator, tied; /* the f32 gradient accumulators */
-    uint64_t norm_partials;     /* f64, one per 4,096 elements; in the home tier's arena */
+    uint64_t norm_partials;     /* f64, one per 4,096 elements, of what the device updates */
     uint64_t work, work_bytes;  /* the largest unit's workspace */
     uint64_t client_device;
     /* Offsets in the DRAM arena: */
-    uint64_t host_partials; /* norm_partials as the host reads them; there the same */
+    uint64_t host_partials; /* of all, as the host reads them */
     uint64_t load_values;   /* f32 of one tile; may be the accumulator */
     uint64_t client_host;
     /* A buffer is as large as the largest unit that takes one. Where that is the embedding or the
@@ -142,8 +143,9 @@ struct placement {
 
 /**
  * Finds homes: as much as fits in the compute tier. From HBM checkpoints leave first, as many as
- * must, then weights, gradients and states, all of them; what HBM has room for after that holds
- * units' weights from the forward to the backward. From DRAM states leave first, then checkpoints
+ * must, then units, no more than must: the first ones stay, which a step begins and ends with. What
+ * HBM has room for after that holds others' weights from the forward to the backward. Units that
+ * share tied parameters stay if all do. From DRAM states leave first, then checkpoints
  * and gradients (each travels once each way per step), then weights (twice in). Where nothing fits
  * so and `wish` leaves checkpoints to the budgets, some are not kept: of units that may be computed
  * again every second one's are, or every third one's, until it fits. The layout must outlive the
@@ -161,10 +163,15 @@ int placement_try(const struct placement_in *in, struct placement *placement, ch
                   size_t why_bytes);
 void placement_free(struct placement *placement);
 
-/** True where weights and gradients are copied between the device and the host, which updates. */
-static inline bool placement_is_away(const struct placement *placement)
+/** True where the device updates the unit, in its own memory. */
+static inline bool placement_is_resident(const struct placement *placement, uint32_t unit)
 {
-    return placement->home_tier != placement->compute_tier;
+    return placement->compute_tier == HST_TIER_HBM && !placement->units[unit].away;
+}
+/** The tier of a unit's weights, gradients and states that are in memory. */
+static inline enum hst_tier placement_memory(const struct placement *placement, uint32_t unit)
+{
+    return placement->units[unit].away ? HST_TIER_DRAM : placement->compute_tier;
 }
 /** True where a unit's checkpoints are. */
 static inline bool placement_copies_acts(const struct placement *placement, uint32_t unit)

@@ -45,6 +45,33 @@ struct choice_range {
     struct choice low, high;
 };
 
+/* ---- which homes a wish allows ---- */
+
+/* Whoever updates a tile has its weights, its gradients and its states. */
+static const enum hst_class UPDATED[] = {HST_CLASS_WEIGHTS, HST_CLASS_GRADS, HST_CLASS_STATES};
+enum { UPDATED_COUNT = sizeof UPDATED / sizeof UPDATED[0] };
+
+/* Of the three, those that a wish puts into HBM, or not there. */
+static int wished(const struct placement_in *in, bool hbm)
+{
+    int count = 0;
+    for (int i = 0; i < UPDATED_COUNT; i++)
+        count += in->wish.fixed[UPDATED[i]] && (in->wish.tier[UPDATED[i]] == HST_TIER_HBM) == hbm;
+    return count;
+}
+
+static bool may_be_away(const struct placement_in *in)
+{
+    return in->compute_tier == HST_TIER_HBM && wished(in, true) == 0;
+}
+
+static bool may_be_near(const struct placement_in *in)
+{
+    return in->compute_tier == HST_TIER_DRAM || (wished(in, false) == 0 && !in->host_updates);
+}
+
+/* ---- fitting ---- */
+
 typedef bool fit(const struct placement_in *in, const struct placement *p);
 
 static bool fits_hbm(const struct placement_in *in, const struct placement *p)
@@ -117,12 +144,44 @@ static void leave_hbm(const struct placement_in *in, const struct choice_range *
         least_that_fits(in, c, &c->acts_away, range->low.acts_away, fits_hbm, p);
 }
 
-/* *c is the choice whose layout *p holds: the first that fits, or the smallest. */
-static bool search(const struct placement_in *in, const struct placement_how *how,
-                   const struct choice_range *range, struct choice *c, struct placement *p)
+/* The largest value of one number in [its own, most] with which the choice fits, as it does now. */
+static void most_that_fits(const struct placement_in *in, struct choice *c, uint32_t *number,
+                           uint32_t most, fit *test, struct placement *p)
 {
-    *c = range->low;
-    leave_hbm(in, range, c, p);
+    uint32_t low = *number, high = most > low ? most + 1 : low + 1;
+    while (high - low > 1) {
+        *number = low + (high - low) / 2;
+        if (fits(in, c, p, test))
+            low = *number;
+        else
+            high = *number;
+    }
+    *number = low;
+    lay_out(in, c, p);
+}
+
+/* What HBM has left is the home of units, from the one that was asked for on, or, where that is too
+ * large, from the next one on. */
+static void fill_resident(const struct placement_in *in, const struct placement_how *how,
+                          struct choice *c, struct placement *p)
+{
+    uint32_t quarters = how->resident_quarters, units = in->layout->unit_count;
+    if (quarters == PLACEMENT_ALL || !may_be_near(in) || !fits_hbm(in, p))
+        return;
+    c->resident.first = how->first_resident;
+    most_that_fits(in, c, &c->resident.count, units - 1, fits_hbm, p);
+    if (c->resident.count == 0) {
+        c->resident.first++;
+        most_that_fits(in, c, &c->resident.count, units - 1, fits_hbm, p);
+    }
+    c->resident.count = (uint32_t)((uint64_t)c->resident.count * quarters / 4);
+    lay_out(in, c, p);
+}
+
+/* Classes leave DRAM, one after the other. */
+static bool leave_dram(const struct placement_in *in, const struct placement_how *how,
+                       const struct choice_range *range, struct choice *c, struct placement *p)
+{
     bool found = fits_memory(in, p);
     for (int i = 0; i < LEAVE_COUNT && !found; i++) {
         enum leaving class = how->order[i];
@@ -135,53 +194,37 @@ static bool search(const struct placement_in *in, const struct placement_how *ho
     return found;
 }
 
-/* What HBM has left holds weights of more units: the graph keeps them there for the backward. */
-static void fill_hbm(const struct placement_in *in, struct choice *c, struct placement *p)
+/* *c is the choice whose layout *p holds: the first that fits, or the smallest. */
+static bool search(const struct placement_in *in, const struct placement_how *how,
+                   const struct choice_range *range, struct choice *c, struct placement *p)
 {
-    uint32_t *number = &c->device_depths.leases, low = *number;
-    uint32_t high = in->layout->unit_count > low ? in->layout->unit_count + 1 : low + 1;
-    while (c->away && high - low > 1) {
-        *number = low + (high - low) / 2;
-        if (fits(in, c, p, fits_memory))
-            low = *number;
-        else
-            high = *number;
-    }
-    *number = low;
-    lay_out(in, c, p);
+    *c = range->low;
+    leave_hbm(in, range, c, p);
+    fill_resident(in, how, c, p);
+    bool filled = p->resident_units > 0 && c->resident.count > range->low.resident.count;
+    if (leave_dram(in, how, range, c, p) || !filled)
+        return fits_memory(in, p);
+    *c = range->low; /* by way of DRAM they are loaded and saved, which takes some of it too */
+    leave_hbm(in, range, c, p);
+    return leave_dram(in, how, range, c, p);
+}
+
+/* What HBM has left holds weights of more units: the graph keeps them there for the backward. */
+static void fill_leases(const struct placement_in *in, struct choice *c, struct placement *p)
+{
+    uint32_t away = in->layout->unit_count - p->resident_units;
+    if (p->device_leases[0].count + p->device_leases[1].count > 0)
+        most_that_fits(in, c, &c->device_depths.leases, away, fits_memory, p);
 }
 
 /* ---- what may be chosen ---- */
 
-/* Whoever updates a tile has its weights, its gradients and its states. */
-static const enum hst_class UPDATED[] = {HST_CLASS_WEIGHTS, HST_CLASS_GRADS, HST_CLASS_STATES};
-enum { UPDATED_COUNT = sizeof UPDATED / sizeof UPDATED[0] };
-
-/* Of the three, those that a wish puts into HBM, or not there. */
-static int wished(const struct placement_in *in, bool hbm)
-{
-    int count = 0;
-    for (int i = 0; i < UPDATED_COUNT; i++)
-        count += in->wish.fixed[UPDATED[i]] && (in->wish.tier[UPDATED[i]] == HST_TIER_HBM) == hbm;
-    return count;
-}
-
-static bool may_be_away(const struct placement_in *in)
-{
-    return in->compute_tier == HST_TIER_HBM && wished(in, true) == 0;
-}
-
-static bool may_be_near(const struct placement_in *in)
-{
-    return in->compute_tier == HST_TIER_DRAM || (wished(in, false) == 0 && !in->host_updates);
-}
-
-static struct choice_range choices(const struct placement_in *in, const struct placement_how *how,
-                                   bool away)
+static struct choice_range choices(const struct placement_in *in, const struct placement_how *how)
 {
     const struct place_wish *wish = &in->wish;
-    struct choice_range range = {.low = {.away = away, .segment = how->segment}};
-    bool gpu = in->compute_tier == HST_TIER_HBM;
+    struct choice_range range = {.low = {.segment = how->segment}};
+    bool gpu = in->compute_tier == HST_TIER_HBM, away = how->resident_quarters != PLACEMENT_ALL;
+    range.low.resident.count = away ? 0 : in->layout->unit_count;
     for (int i = 0; i < LEAVE_COUNT; i++) {
         enum hst_class class = CLASS_OF[i];
         uint32_t all = i == LEAVE_STATES ? in->layout->tile_count : in->layout->unit_count;
@@ -352,10 +395,10 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
 
 /* With rings as deep as there is room for: those of the drives first, which are what a step waits
  * for. *found: memory has room, and the drives have not. */
-static bool search_depths(const struct placement_in *in, const struct placement_how *how, bool away,
+static bool search_depths(const struct placement_in *in, const struct placement_how *how,
                           bool *found, struct placement *p)
 {
-    struct choice_range range = choices(in, how, away);
+    struct choice_range range = choices(in, how);
     uint32_t most = in->compute_tier == HST_TIER_HBM ? PLACEMENT_DEVICE_DEPTHS : 1, full;
     for (uint32_t ring = how->rings; ring < PLACEMENT_RING_DEPTHS; ring++)
         for (uint32_t device = how->device_rings; device < most; device++) {
@@ -365,20 +408,20 @@ static bool search_depths(const struct placement_in *in, const struct placement_
             *found = search(in, how, &range, &choice, p);
             if (!*found || !drives_fit(in, p, &full))
                 continue;
-            fill_hbm(in, &choice, p);
+            fill_leases(in, &choice, p);
             return true;
         }
     return false;
 }
 
-int placement_search(const struct placement_in *in, const struct placement_how *how, bool away,
+int placement_search(const struct placement_in *in, const struct placement_how *how,
                      struct placement *placement)
 {
     struct placement p = {.units = calloc((size_t)in->layout->unit_count + 1, sizeof *p.units)};
     bool found;
     if (!p.units)
         return -ENOMEM;
-    if (search_depths(in, how, away, &found, &p)) {
+    if (search_depths(in, how, &found, &p)) {
         *placement = p;
         return 0;
     }
@@ -386,14 +429,17 @@ int placement_search(const struct placement_in *in, const struct placement_how *
     return -ENOSPC;
 }
 
-/* In the usual way, near the computation or away from it. */
+/* In the usual way: all units where they are computed with, or as many as may be. */
 static bool search_usual(const struct placement_in *in, uint32_t segment, bool *found,
                          struct placement *p)
 {
     struct placement_how how = PLACEMENT_USUAL;
     how.segment = segment;
-    return (may_be_near(in) && search_depths(in, &how, false, found, p)) ||
-           (may_be_away(in) && search_depths(in, &how, true, found, p));
+    how.resident_quarters = PLACEMENT_ALL;
+    if (may_be_near(in) && search_depths(in, &how, found, p))
+        return true;
+    how.resident_quarters = 4;
+    return may_be_away(in) && search_depths(in, &how, found, p);
 }
 
 /* How far a placement is from fitting: what it lacks first, and how much it wants of that. */

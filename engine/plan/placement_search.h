@@ -10,23 +10,24 @@
 /* Of rings on drives and in a device's memory: 0 is the deepest, the last the least that works. */
 #define PLACEMENT_RING_DEPTHS   4u
 #define PLACEMENT_DEVICE_DEPTHS 3u
+#define PLACEMENT_ALL           5u
 
 struct placement_how {
     enum leaving order[LEAVE_COUNT]; /* classes leave DRAM in this order, each as far as must be */
     uint32_t first_quarters;         /* of the first of them no more than so many, 0 to 4 */
     uint32_t rings, device_rings;    /* the deepest rings that are tried; then lesser ones */
     bool acts_leave;                 /* HBM, all of them, though there may be room */
-    uint32_t segment;                /* units to one kept checkpoint; 0 and 1: all are kept */
+    /* Units that are resident on a GPU: PLACEMENT_ALL of them, or so many quarters of those that
+       HBM has room for, from this one on. */
+    uint32_t resident_quarters, first_resident;
+    uint32_t segment; /* units to one kept checkpoint; 0 and 1: all are kept */
 };
 
 /** What placement_plan does: nothing has to be known of the machine. */
 extern const struct placement_how PLACEMENT_USUAL;
 
-/**
- * away: weights, gradients and states are not in HBM (false on the host). Errors: -ENOSPC nothing
- * fits so; -ENOMEM. Cost: O(units), some hundred times.
- */
-int placement_search(const struct placement_in *in, const struct placement_how *how, bool away,
+/** Errors: -ENOSPC nothing fits so; -ENOMEM. Cost: O(units), some hundred times. */
+int placement_search(const struct placement_in *in, const struct placement_how *how,
                      struct placement *placement);
 
 /**

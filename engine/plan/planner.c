@@ -25,12 +25,13 @@ struct candidate {
 
 struct search {
     const struct planner_in *in;
-    bool away;
+    struct placement_how usual;
     struct candidate best;
     /* tables of what was simulated: many ways lead to the same homes */
     struct seen {
         uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
         uint32_t segment;
+        bool first; /* unit is resident */
     } seen[SEEN_MOST];
     uint32_t seen_count;
     int rc;
@@ -41,15 +42,12 @@ struct search {
 static int step_of(const struct planner_in *in, const struct placement *p, bool optimistic,
                    double *step_s)
 {
-    struct sim_rates rates = in->rates;
     struct graph graph;
     struct sim sim;
-    if (p->home_tier == HST_TIER_HBM) /* the host updates nothing there */
-        rates.update = rates.norm = 0;
     int rc = step_graph_coarse(in->placement, p, PLANNER_TILES, optimistic, &graph);
     if (rc)
         return rc;
-    rc = simulate(&(struct sim_in){.graph = &graph, .rates = rates, .parts = in->parts}, &sim);
+    rc = simulate(&(struct sim_in){.graph = &graph, .rates = in->rates, .parts = in->parts}, &sim);
     graph_free(&graph);
     if (rc == 0)
         *step_s = sim.step_s;
@@ -59,12 +57,13 @@ static int step_of(const struct planner_in *in, const struct placement *p, bool 
 static bool is_new(struct search *s, const struct placement *p)
 {
     for (uint32_t i = 0; i < s->seen_count; i++)
-        if (s->seen[i].segment == p->segment &&
+        if (s->seen[i].segment == p->segment && s->seen[i].first == placement_is_resident(p, 0) &&
             memcmp(s->seen[i].table, p->table, sizeof p->table) == 0)
             return false;
     if (s->seen_count == SEEN_MOST)
         return false;
     s->seen[s->seen_count].segment = p->segment;
+    s->seen[s->seen_count].first = placement_is_resident(p, 0);
     memcpy(s->seen[s->seen_count++].table, p->table, sizeof p->table);
     return true;
 }
@@ -75,7 +74,7 @@ static void try(struct search *s, const struct placement_how *how)
     struct candidate c = {.how = *how};
     if (s->rc)
         return;
-    int rc = placement_search(s->in->placement, how, s->away, &c.placement);
+    int rc = placement_search(s->in->placement, how, &c.placement);
     if (rc) {
         s->rc = rc == -ENOMEM ? rc : 0; /* else it does not fit so */
         return;
@@ -108,8 +107,7 @@ static void permute(uint32_t n, enum leaving order[LEAVE_COUNT])
 static void try_orders(struct search *s)
 {
     for (uint32_t n = 1; n < 24; n++) {
-        struct placement_how how = PLACEMENT_USUAL;
-        how.segment = s->best.how.segment;
+        struct placement_how how = s->usual;
         permute(n, how.order);
         try(s, &how);
     }
@@ -142,6 +140,18 @@ static void try_acts(struct search *s)
     how.acts_leave = true;
     if (s->in->placement->compute_tier == HST_TIER_HBM)
         try(s, &how);
+}
+
+/* HBM is the home of fewer units, and its room is for others' weights; or not of the first one,
+ * which may be as large as many others. */
+static void try_resident(struct search *s)
+{
+    struct placement_how how = s->best.how;
+    if (s->usual.resident_quarters != 4)
+        return;
+    for (how.first_resident = 0; how.first_resident < 2; how.first_resident++)
+        for (how.resident_quarters = 0; how.resident_quarters <= 4; how.resident_quarters++)
+            try(s, &how);
 }
 
 /* A forward made again costs computation alone, where what it wins spares the drives or the link
@@ -190,9 +200,11 @@ static void describe(const struct candidate *c, char *what, size_t what_bytes)
     }
     if (n == 0)
         n = snprintf(what, what_bytes, "%s%s", begin, "nothing");
-    n += snprintf(what + n, what_bytes - (size_t)n, "%s%s",
+    bool fewer = c->how.resident_quarters < 4 || c->how.first_resident > 0;
+    n += snprintf(what + n, what_bytes - (size_t)n, "%s%s%s",
                   c->how.rings + c->how.device_rings > 0 ? "; smaller rings" : "",
-                  c->how.acts_leave ? "; acts out of HBM" : "");
+                  c->how.acts_leave ? "; acts out of HBM" : "",
+                  fewer ? "; not as many units in HBM as could be" : "");
     if (c->placement.segment > 1)
         snprintf(what + n, what_bytes - (size_t)n, "; acts of one unit in %u kept",
                  c->placement.segment);
@@ -212,13 +224,23 @@ static void keep_best(struct search *s, struct placement *placement, struct plan
     *placement = s->best.placement;
 }
 
+/* What placement_plan has asked for. */
+static uint32_t quarters_of(const struct placement *p)
+{
+    for (uint32_t u = 0; u < p->layout->unit_count; u++)
+        if (p->units[u].away)
+            return 4;
+    return PLACEMENT_ALL;
+}
+
 int planner_improve(const struct planner_in *in, struct placement *placement,
                     struct planned *planned)
 {
-    struct search s = {.in = in, .away = placement_is_away(placement)};
+    struct search s = {.in = in, .usual = PLACEMENT_USUAL};
     struct planned result = {0};
-    s.best.how = PLACEMENT_USUAL;
-    s.best.how.segment = placement->segment;
+    s.usual.segment = placement->segment;
+    s.usual.resident_quarters = quarters_of(placement);
+    s.best.how = s.usual;
     s.rc = step_of(in, placement, in->optimistic, &s.best.step_s);
     result.usual_step_s = s.best.step_s;
     if (s.rc == 0)
@@ -227,6 +249,7 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     try_shares(&s);
     try_rings(&s);
     try_acts(&s);
+    try_resident(&s);
     try_segments(&s);
     if (s.rc) {
         placement_free(&s.best.placement);

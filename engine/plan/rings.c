@@ -69,7 +69,7 @@ static void size_rings(const struct placement_in *in, struct placement *p)
         p->leases[wide].bytes = most(p->leases[wide].bytes, sat_page_up(lease_bytes(in, p, u)));
         if (home->grads.tier == HST_TIER_NVME)
             p->grad_leases[wide].bytes = most(p->grad_leases[wide].bytes, weights_bytes(in, u));
-        if (!placement_is_away(p))
+        if (!home->away)
             continue;
         p->device_leases[wide].bytes =
             most(p->device_leases[wide].bytes, sat_page_up(view_bytes(in, u)));

@@ -102,7 +102,6 @@ static void choose_homes(struct graph_case *c, uint64_t *seed, char *text, size_
     if (c->in.apart && pick(seed, 2))
         acts = HST_TIER_HBM;
     if (c->in.apart && pick(seed, 12) == 0) {
-        c->in.update_on_device = true;
         weights = grads = acts = HST_TIER_HBM;
         states = 0;
     }
@@ -214,35 +213,43 @@ bool is_wide_pool(int pool)
 
 #define RANDOM_TILE 4096u
 
-static enum hst_tier any_tier(const struct graph_case *c, uint64_t *seed)
+static enum hst_tier any_tier(bool resident, uint64_t *seed)
 {
-    if (c->in.update_on_device)
+    if (resident)
         return HST_TIER_HBM;
     return pick(seed, 2) ? HST_TIER_NVME : HST_TIER_DRAM;
 }
 
-static struct graph_unit random_unit(const struct graph_case *c, uint32_t number, uint64_t *seed)
+static struct graph_unit random_unit(const struct graph_case *c, uint32_t number, bool resident,
+                                     uint64_t *seed)
 {
     uint32_t tiles = pick(seed, 5) ? 1 + pick(seed, 6) : 0;
     struct graph_unit u = {
         .tile_count = tiles,
         .elements = tiles ? (uint64_t)tiles * RANDOM_TILE - RANDOM_TILE / 2 * pick(seed, 2) : 0,
-        .weights = any_tier(c, seed),
-        .grads = any_tier(c, seed),
-        .acts = c->in.apart && pick(seed, 2) ? HST_TIER_HBM : any_tier(c, seed),
+        .weights = any_tier(resident, seed),
+        .grads = any_tier(resident, seed),
+        .acts = c->in.apart && pick(seed, 2) ? HST_TIER_HBM : any_tier(resident, seed),
         .act_bytes = pick(seed, 4) ? 1000 + pick(seed, 9000) : 0,
         .forward_flops = pick(seed, 1000),
         .backward_flops = pick(seed, 3000),
         .no_forward = pick(seed, 6) == 0,
     };
-    u.nvme_states = c->in.update_on_device ? 0 : pick(seed, 3) * tiles / 2;
+    u.nvme_states = resident ? 0 : pick(seed, 3) * tiles / 2;
     if (number > 0 && pick(seed, 4) == 0) {
         u.alias_of[0] = pick(seed, number);
         u.alias_bytes[0] =
             (uint64_t)((double)c->units[u.alias_of[0]].elements * c->in.weight_bytes);
-        u.alias_count = 1;
+        /* they are where it is */
+        u.alias_count = (c->units[u.alias_of[0]].weights == HST_TIER_HBM) == resident;
     }
     return u;
+}
+
+/* All units are resident, or none is, or some are. */
+static bool any_residence(uint32_t kind, uint64_t *seed)
+{
+    return kind == 0 || (kind == 1 && pick(seed, 2));
 }
 
 /* Some units keep no checkpoint, where the backward mirrors the forward. */
@@ -292,10 +299,10 @@ void random_case(uint64_t seed, struct graph_case *c)
                               .deferred = pick(&seed, 2),
                               .late_share = pick(&seed, 4) / 3.0,
                               .apart = pick(&seed, 2)};
-    c->in.update_on_device = c->in.apart && pick(&seed, 5) == 0;
-    uint32_t tiles = 0;
+    uint32_t kind = c->in.apart ? pick(&seed, 4) : 2, tiles = 0;
     for (uint32_t i = 0; i < c->in.unit_count; i++) {
-        c->units[i] = random_unit(c, i, &seed);
+        bool resident = any_residence(kind, &seed);
+        c->units[i] = random_unit(c, i, resident, &seed);
         c->units[i].first_tile = tiles;
         tiles += c->units[i].tile_count;
     }
@@ -316,7 +323,7 @@ void random_case(uint64_t seed, struct graph_case *c)
     c->rates.shared_cores = pick(&seed, 2);
     c->in.stored = pick(&seed, 2);
     c->in.derived_weights = c->in.stored && pick(&seed, 3) == 0;
-    c->in.optimistic = c->in.deferred && c->in.stored && !c->in.update_on_device && pick(&seed, 2);
+    c->in.optimistic = c->in.deferred && c->in.stored && kind > 0 && pick(&seed, 2);
     c->in.deferred = c->in.deferred && !c->in.optimistic;
     c->in.derived_weights = c->in.derived_weights && !c->in.optimistic;
     for (uint32_t i = 0; i < c->in.unit_count; i++)

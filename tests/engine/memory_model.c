@@ -75,16 +75,27 @@ static uint32_t view(const struct model *m, uint32_t unit, uint32_t i)
     return i == 0 ? unit : unit_of(m, unit)->alias_of[i - 1];
 }
 
+static bool is_resident(const struct model *m, uint32_t unit)
+{
+    return unit_of(m, unit)->weights == HST_TIER_HBM;
+}
+
+/* In the device's memory there is one. */
+static int slot_of(const struct model *m, uint32_t unit)
+{
+    return is_resident(m, unit) ? 0 : m->slot;
+}
+
 static struct cell *weights_in_host(struct model *m, struct walk_at at, uint32_t owner,
                                     uint32_t tile)
 {
     return unit_of(m, owner)->weights == HST_TIER_NVME ? &unit_buffer(m, at, POOL_WEIGHTS)[tile]
-                                                       : &m->weights[m->slot][tile];
+                                                       : &m->weights[slot_of(m, owner)][tile];
 }
 
 static bool is_copied(const struct model *m, uint32_t unit)
 {
-    return m->in->apart && unit_of(m, unit)->weights != HST_TIER_HBM;
+    return m->in->apart && !is_resident(m, unit);
 }
 
 static struct cell *grads_at_home(struct model *m, struct walk_at at, uint32_t unit, uint32_t tile)
@@ -278,8 +289,8 @@ static void replaces(struct model *m, struct cell (*slots)[MODEL_TILES], const s
                      uint32_t tile, int64_t step, struct accesses *a)
 {
     int from = is_late(n) ? !m->slot : m->slot;
-    if (!m->in->optimistic) {
-        writes(a, &slots[m->slot][tile], step, step + 1);
+    if (!m->in->optimistic || is_resident(m, n->unit)) {
+        writes(a, &slots[slot_of(m, n->unit)][tile], step, step + 1);
         return;
     }
     reads(a, &slots[from][tile], step);
@@ -330,32 +341,26 @@ static void write_tile(struct model *m, struct walk_at at, struct accesses *a)
     }
 }
 
-/* By way of a slot, whose first part holds weights here. */
+/* A resident tile, by way of a slot, whose first part holds weights here. */
 static void copy_tile(struct model *m, struct walk_at at, struct accesses *a)
 {
     uint32_t tile = m->graph->nodes[at.node].tile;
-    copies(a, &m->states[m->slot][tile], &buffer(m, at, POOL_TILES)[tile]);
+    bool save = m->graph->nodes[at.node].kind == NODE_SAVE_TILES;
+    struct cell *states = &buffer(m, at, POOL_TILES)[tile];
+    struct cell *weights = &m->lent_tile_grads[walk_pool_buffer(m->walk, at, POOL_TILES)][tile];
+    copies(a, save ? states : &m->states[0][tile], save ? &m->saved_states[tile] : states);
     if (!m->in->derived_weights)
-        copies(a, &m->weights[m->slot][tile],
-               &m->lent_tile_grads[walk_pool_buffer(m->walk, at, POOL_TILES)][tile]);
-}
-
-static void save_copy(struct model *m, struct walk_at at, struct accesses *a)
-{
-    uint32_t tile = m->graph->nodes[at.node].tile;
-    copies(a, &buffer(m, at, POOL_TILES)[tile], &m->saved_states[tile]);
-    if (!m->in->derived_weights)
-        copies(a, &m->lent_tile_grads[walk_pool_buffer(m->walk, at, POOL_TILES)][tile],
-               &m->saved_weights[tile]);
+        copies(a, save ? weights : &m->weights[0][tile], save ? &m->saved_weights[tile] : weights);
 }
 
 static void save_tiles(struct model *m, struct walk_at at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     bool weights = unit_of(m, n->unit)->weights != HST_TIER_NVME && !m->in->derived_weights;
-    if (m->in->update_on_device)
-        save_copy(m, at, a);
-    for (uint32_t t = n->tile; !m->in->update_on_device && t < n->tile + n->tile_count; t++) {
+    bool resident = is_resident(m, n->unit);
+    if (resident)
+        copy_tile(m, at, a);
+    for (uint32_t t = n->tile; !resident && t < n->tile + n->tile_count; t++) {
         if (!has_states_away(m, n->unit, t))
             copies(a, &m->states[m->slot][t], &m->saved_states[t]);
         if (weights)

@@ -116,9 +116,8 @@ static size_t host_buffers(const struct placement_in *in, const struct placement
     spans[n++] = ring_span(p->slots);
     spans[n++] = ring_span(p->act_leases);
     spans[n++] = (struct span){p->client_host, p->client_host + in->client_host_bytes};
-    if (p->home_tier == HST_TIER_HBM)
-        spans[n++] =
-            (struct span){p->host_partials, p->host_partials + in->layout->elements / 4096 * 8};
+    spans[n++] =
+        (struct span){p->host_partials, p->host_partials + in->layout->elements / 4096 * 8};
     if (in->compute_tier == HST_TIER_HBM)
         spans[n++] =
             (struct span){p->load_values, p->load_values + 4 * layout_largest_tile(in->layout)};
@@ -136,6 +135,12 @@ static size_t device_buffers(const struct placement_in *in, const struct placeme
     spans[n++] = (struct span){p->accumulator, p->accumulator + 4};
     spans[n++] = (struct span){p->tied, p->tied + in->layout->tied_elements * 4};
     spans[n++] = (struct span){p->work, p->work + p->work_bytes};
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        const struct layout_unit *unit = &in->layout->units[u];
+        uint64_t at = p->norm_partials + 8 * unit->first_block;
+        if (placement_is_resident(p, u))
+            spans[n++] = (struct span){at, at + unit->elements / 4096 * 8};
+    }
     spans[n++] = (struct span){p->client_device, p->client_device + in->client_device_bytes};
     for (int wide = 0; wide < 2; wide++) {
         spans[n++] = ring_span(p->device_leases[wide]);
@@ -171,9 +176,6 @@ void check_addresses(const struct placement_in *in, const struct placement *p, e
         n += device_buffers(in, p, spans + n);
     if (tier == in->compute_tier)
         n += recomputed_acts(in, p, spans + n);
-    if (tier == p->home_tier)
-        spans[n++] =
-            (struct span){p->norm_partials, p->norm_partials + in->layout->elements / 4096 * 8};
     for (uint32_t u = 0; tier != HST_TIER_NVME && u < in->layout->unit_count; u++) {
         const struct unit_home *home = &p->units[u];
         if (home->acts.tier == tier && home->acts.offset != PLACEMENT_NO_ADDRESS)

@@ -10,4 +10,9 @@ void lower_budget(struct hst_config *config, uint64_t *budget, uint64_t most,
 /** True where it is sealed. */
 bool seals(const struct hst_config *config, int (*describe)(struct hst_engine *engine));
 
+/** Gives *config, for a device with memory of its own, the largest HBM budget, to the page, with
+ * which not all units are resident; some are. */
+void share_units(struct hst_config *config, uint64_t most,
+                 int (*describe)(struct hst_engine *engine));
+
 #endif

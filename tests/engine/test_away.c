@@ -5,6 +5,7 @@
  * oracle.
  */
 #include "engine_state.h"
+#include "smallest_budget.h"
 #include "toy_run.h"
 
 #include <errno.h>
@@ -66,6 +67,11 @@ static void check_late(enum hst_precision precision, double clip, double scale)
             toy_run(late[i], &other);
             same_as_oracle();
         }
+        struct hst_config some = *late[3]; /* units are resident */
+        share_units(&some, 64u << 20, toy_describe);
+        trouble("delay", seed);
+        toy_run(&some, &other);
+        same_as_oracle();
     }
     unsetenv("HOISTWAY_FAR");
 }
@@ -90,7 +96,8 @@ static int run_with_trouble(const struct hst_config *config, struct hst_error *e
 }
 
 /* Each copy in turn, until all that a step waits for have had theirs. */
-static void every_copy_can_fail(const struct hst_config *config, const char *what, int native)
+static void every_copy_can_fail(const struct hst_config *config, const char *what, int native,
+                                const char *message)
 {
     struct hst_error error;
     unsigned told = 0, untold = 0;
@@ -105,7 +112,7 @@ static void every_copy_can_fail(const struct hst_config *config, const char *wha
         told++;
         assert_int_equal(rc, native);
         assert_int_equal(error.code, HST_E_DEVICE_FAILED);
-        assert_non_null(strstr(error.message, "copy between host and device"));
+        assert_non_null(strstr(error.message, message));
     }
     unsetenv("HOISTWAY_FAR");
     /* of two steps: each unit's weights, gradients but the head's tied one, four checkpoints */
@@ -121,9 +128,15 @@ static void a_copy_that_fails_ends_the_run(void **state)
         const struct hst_config *config =
             TOY_CONFIG(.device = "far", .threads = 2, .tile_elements = 65536, .place = places[i],
                        .hbm_bytes = SMALL_HBM_BYTES);
-        every_copy_can_fail(config, "refuse", -EIO);
-        every_copy_can_fail(config, "fail", -EDOM);
+        every_copy_can_fail(config, "refuse", -EIO, "copy between host and device");
+        every_copy_can_fail(config, "fail", -EDOM, "copy between host and device");
     }
+    struct hst_config some =
+        *TOY_CONFIG(.device = "far", .threads = 2, .tile_elements = 65536, .place = "acts=dram");
+    share_units(&some, 64u << 20, toy_describe);
+    /* tiles of resident units are copied too, and partials of the norm */
+    every_copy_can_fail(&some, "refuse", -EIO, "failed on device");
+    every_copy_can_fail(&some, "fail", -EDOM, "failed on device");
 }
 
 /* ---- accounts ---- */

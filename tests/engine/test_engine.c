@@ -4,6 +4,7 @@
  * of every other placement, budget, tile size and width.
  */
 #include "engine_state.h"
+#include "smallest_budget.h"
 #include "toy_run.h"
 
 #include <errno.h>
@@ -43,9 +44,29 @@ static void check_away(enum hst_precision precision, enum hst_state state, doubl
     };
     for (size_t i = 0; i < sizeof away / sizeof away[0]; i++) {
         toy_run(away[i], &other);
-        assert_int_equal(other.memory.bytes[HST_CLASS_STATES][HST_TIER_HBM], 0);
+        if (away[i]->place)
+            assert_int_equal(other.memory.bytes[HST_CLASS_STATES][HST_TIER_HBM], 0);
         assert_true(other.memory.total[HST_TIER_HBM] <= other.memory.budget[HST_TIER_HBM]);
         assert_true(other.memory.total[HST_TIER_DRAM] <= other.memory.budget[HST_TIER_DRAM]);
+        assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
+        assert_memory_equal(other.norms, oracle.norms, sizeof oracle.norms);
+    }
+}
+
+/* Some units are resident and updated by the device, the others by the host, in memory or not. */
+static void check_shared(enum hst_precision precision, double clip, double scale)
+{
+    for (int small = 0; small < 2; small++) {
+        struct hst_config config =
+            *TOY_CONFIG(.precision = precision, .clip = clip, .loss_scale = scale, .threads = 2,
+                        .device = "far", .tile_elements = 8192);
+        share_units(&config, 64u << 20, toy_describe);
+        if (small)
+            lower_budget(&config, &config.dram_bytes, config.dram_bytes, toy_describe);
+        toy_run(&config, &other);
+        const uint64_t *states = other.memory.bytes[HST_CLASS_STATES];
+        assert_true(states[HST_TIER_HBM] > 0 && states[small ? HST_TIER_NVME : HST_TIER_DRAM] > 0);
+        assert_true(other.memory.bytes[HST_CLASS_WEIGHTS][HST_TIER_HBM] > 0);
         assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
         assert_memory_equal(other.norms, oracle.norms, sizeof oracle.norms);
     }
@@ -84,6 +105,8 @@ static void check_placements(enum hst_precision precision, enum hst_state state,
                   .threads = 2, .tile_elements = 4096, .dram_bytes = all / 2 + (all >> 4)),
     };
     check_away(precision, state, clip, scale);
+    if (state != HST_STATE_BF16) /* which the host updates */
+        check_shared(precision, clip, scale);
     const struct hst_config *far[] = {
         TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
                    .threads = 2, .device = "far"),

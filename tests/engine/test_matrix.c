@@ -25,20 +25,23 @@ static uint32_t first, stride = 1;
 
 static const struct {
     const char *device, *homes;
+    bool shares; /* some units are resident on the device, and not all */
 } PLACES[] = {
-    {NULL, "states=nvme,weights=dram,grads=dram,acts=dram"},
-    {NULL, "states=dram,weights=nvme,grads=dram,acts=dram"},
-    {NULL, "states=nvme,weights=nvme,grads=dram,acts=dram"},
-    {NULL, "states=dram,weights=dram,grads=nvme,acts=nvme"},
-    {NULL, "states=nvme,weights=nvme,grads=nvme,acts=nvme"},
-    {NULL, "grads=nvme,acts=nvme"},
-    {"far", "states=hbm,weights=hbm,grads=hbm,acts=dram"},
-    {"far", "states=hbm,weights=hbm,grads=hbm,acts=nvme"},
-    {"far", "states=dram,weights=dram,grads=dram,acts=dram"},
-    {"far", "states=nvme,weights=dram,grads=dram,acts=hbm"},
-    {"far", "states=nvme,weights=nvme,grads=dram,acts=nvme"},
-    {"far", "states=nvme,weights=nvme,grads=nvme,acts=nvme"},
-    {"far", "grads=nvme"},
+    {NULL, "states=nvme,weights=dram,grads=dram,acts=dram", false},
+    {NULL, "states=dram,weights=nvme,grads=dram,acts=dram", false},
+    {NULL, "states=nvme,weights=nvme,grads=dram,acts=dram", false},
+    {NULL, "states=dram,weights=dram,grads=nvme,acts=nvme", false},
+    {NULL, "states=nvme,weights=nvme,grads=nvme,acts=nvme", false},
+    {NULL, "grads=nvme,acts=nvme", false},
+    {"far", "states=hbm,weights=hbm,grads=hbm,acts=dram", false},
+    {"far", "states=hbm,weights=hbm,grads=hbm,acts=nvme", false},
+    {"far", "states=dram,weights=dram,grads=dram,acts=dram", false},
+    {"far", "states=nvme,weights=dram,grads=dram,acts=hbm", false},
+    {"far", "states=nvme,weights=nvme,grads=dram,acts=nvme", false},
+    {"far", "states=nvme,weights=nvme,grads=nvme,acts=nvme", false},
+    {"far", "grads=nvme", false},
+    {"far", "acts=dram", true},
+    {"far", "acts=nvme", true},
 };
 /* Tokens of a step in micro-batches of 4, the last of them short. */
 static const uint64_t TOKENS[] = {4, 10, 16};
@@ -178,12 +181,14 @@ static uint32_t check_depths(const struct hst_config *base, size_t place, uint32
             c.threads = 1 + number % 3;
             c.io = DRIVES[d].io;
             c.io_model = DRIVES[d].model;
-            if (depth < 2 && c.device)
+            if (PLACES[place].shares)
+                share_units(&c, AMPLE, toy_describe);
+            else if (depth < 2 && c.device)
                 lower_budget(&c, &c.hbm_bytes, AMPLE, toy_describe);
             if (depth < 2)
                 lower_budget(&c, &c.dram_bytes, AMPLE, toy_describe);
             c.dram_bytes += depth == 1 ? c.dram_bytes / 4 : 0;
-            c.hbm_bytes += depth == 1 ? c.hbm_bytes / 4 : 0;
+            c.hbm_bytes += depth == 1 && !PLACES[place].shares ? c.hbm_bytes / 4 : 0;
             check_run(&c, DRIVES[d].name);
             buffers[depth] = other.buffers;
             runs++;

@@ -4,6 +4,7 @@
  * an order of its own, evaluate between steps. Weights are those of a run that does none of it.
  */
 #include "engine_state.h"
+#include "smallest_budget.h"
 #include "toy_run.h"
 
 #include <setjmp.h>
@@ -196,6 +197,15 @@ static void a_client_that_leaves_the_order_is_served_and_its_order_is_learned(vo
         for (int clip = 0; clip < 2; clip++)
             check_own_orders(TOY_CONFIG(.device = "far", .place = away[i], .threads = 2,
                                         .clip = clip ? 0.5 : HST_NONE, .log = count_warnings));
+    for (int clip = 0; clip < 2; clip++) {
+        struct hst_config config =
+            *TOY_CONFIG(.device = "far", .threads = 2, .clip = clip ? 0.5 : HST_NONE,
+                        .place = "acts=dram", .log = count_warnings);
+        share_units(&config, 64u << 20, toy_describe);
+        check_own_orders(&config);
+        lower_budget(&config, &config.dram_bytes, 64u << 20, toy_describe);
+        check_own_orders(&config);
+    }
 }
 
 /* One unit, the gradient of which needs none of its weights. */
@@ -279,6 +289,10 @@ static void an_evaluation_sees_the_weights_between_steps_and_changes_nothing(voi
                                 .place = "weights=dram,acts=dram", .hbm_bytes = 4u << 20));
     check_evaluation(TOY_CONFIG(.device = "far", .precision = HST_PRECISION_FP32,
                                 .place = "weights=nvme,states=nvme,grads=nvme,acts=nvme"));
+    struct hst_config config =
+        *TOY_CONFIG(.device = "far", .precision = HST_PRECISION_FP32, .place = "acts=hbm");
+    share_units(&config, 64u << 20, toy_describe);
+    check_evaluation(&config);
 }
 
 int main(void)

@@ -27,30 +27,57 @@ static uint64_t all_tiers(const struct placement *p, enum hst_class class)
            p->table[class][HST_TIER_NVME];
 }
 
-/* Whoever updates has weights, gradients and states; a device's buffers hold what it computes with.
- */
+static bool is_all_resident(const struct placement *p)
+{
+    return p->resident_units == p->layout->unit_count;
+}
+
+/* Of a unit that is away, the device's buffers hold what it computes with. */
+static void check_away(const struct placement_in *in, const struct placement *p, uint32_t unit)
+{
+    struct gather gathers[GATHER_MAX];
+    int n = placement_gather(in->layout, in->bytes, unit, gathers);
+    for (int g = 0; g < n; g++)
+        assert_true(gathers[g].lease_at +
+                        placement_gather_bytes(in->layout, in->bytes, &gathers[g]) <=
+                    p->device_leases[0].bytes);
+    assert_true(in->layout->units[unit].elements * in->bytes.grads <= p->device_grads[0].bytes);
+    assert_true(p->units[unit].weights.tier != HST_TIER_HBM);
+    assert_true(p->units[unit].grads.tier != HST_TIER_HBM);
+}
+
+static void check_resident(const struct placement_in *in, const struct placement *p, uint32_t unit)
+{
+    const struct layout_unit *u = &in->layout->units[unit];
+    assert_true(p->units[unit].weights.tier == HST_TIER_HBM);
+    assert_true(p->units[unit].grads.tier == HST_TIER_HBM);
+    for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
+        assert_true(placement_states(p, t).tier == HST_TIER_HBM);
+}
+
+/* Whoever updates has weights, gradients and states; what is tied is updated by one of both. */
 static void check_gpu(const struct placement_in *in, const struct placement *p)
 {
-    static const enum hst_class updated[] = {HST_CLASS_WEIGHTS, HST_CLASS_GRADS, HST_CLASS_STATES};
-    bool near = p->home_tier == HST_TIER_HBM;
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(p->table[updated[i]][HST_TIER_HBM], near ? all_tiers(p, updated[i]) : 0);
+    bool all = is_all_resident(p);
+    uint32_t resident = 0;
     assert_int_equal(p->table[HST_CLASS_CARRY][HST_TIER_HBM], all_tiers(p, HST_CLASS_CARRY));
-    assert_true(near ? p->device_leases[0].count == 0 : p->device_leases[0].count >= 2);
-    assert_true(near ? p->device_grads[0].count == 0 : p->device_grads[0].count >= 1);
+    assert_true(all ? p->device_leases[0].count == 0 : p->device_leases[0].count >= 2);
+    assert_true(all ? p->device_grads[0].count == 0 : p->device_grads[0].count >= 1);
+    for (uint32_t i = 0; i < in->layout->param_count; i++) {
+        const struct layout_param *param = &in->layout->params[i];
+        uint32_t owner = in->layout->params[param->owner].unit;
+        assert_int_equal(p->units[param->unit].away, p->units[owner].away);
+    }
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        struct gather gathers[GATHER_MAX];
-        int n = placement_gather(in->layout, in->bytes, u, gathers);
-        for (int g = 0; g < n && !near; g++)
-            assert_true(gathers[g].lease_at +
-                            placement_gather_bytes(in->layout, in->bytes, &gathers[g]) <=
-                        p->device_leases[0].bytes);
-        if (!near)
-            assert_true(in->layout->units[u].elements * in->bytes.grads <=
-                        p->device_grads[0].bytes);
+        resident += placement_is_resident(p, u);
+        if (placement_is_resident(p, u))
+            check_resident(in, p, u);
+        else
+            check_away(in, p, u);
         if (placement_copies_acts(p, u))
             assert_true(p->device_acts.count >= 1 && p->units[u].act_bytes <= p->device_acts.bytes);
     }
+    assert_int_equal(p->resident_units, resident);
     check_addresses(in, p, HST_TIER_HBM);
     check_addresses(in, p, HST_TIER_DRAM);
     check_drives(in, p);
@@ -78,12 +105,12 @@ static void on_a_gpu_all_classes_live_in_hbm_where_they_fit(void **state)
     in.hbm_budget = hbm; /* exact, to the byte */
     in.dram_budget = dram;
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
-    assert_int_equal(p.home_tier, HST_TIER_HBM);
+    assert_true(is_all_resident(&p));
     placement_free(&p);
     in.hbm_budget = hbm - 1;
     in.dram_budget = 1u << 30;
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
-    assert_true(p.table[HST_CLASS_ACTS][HST_TIER_DRAM] > 0 || p.home_tier == HST_TIER_DRAM);
+    assert_true(p.table[HST_CLASS_ACTS][HST_TIER_DRAM] > 0 || !is_all_resident(&p));
     placement_free(&p);
     in.hbm_budget = hbm;
     in.dram_budget = 4096;
@@ -102,22 +129,24 @@ static void every_budget_of_hbm_down_to_the_smallest_is_kept(void **state)
     char why[512];
     in.batch_tokens = 5000; /* checkpoints worth moving */
     uint64_t smallest = 0;
-    bool near = true, checkpoints_alone = false, resident_units = false;
+    uint32_t resident = UNITS;
+    bool checkpoints_alone = false, some = false, kept = false;
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
     in.hbm_budget = p.hbm_bytes;
     placement_free(&p);
     for (; placement_plan(&in, &p, why, sizeof why) == 0; in.hbm_budget -= 16384) {
         assert_true(p.hbm_bytes <= in.hbm_budget);
-        assert_true(near || p.home_tier == HST_TIER_DRAM); /* what has left stays away */
-        near = p.home_tier == HST_TIER_HBM;
-        checkpoints_alone |= near && p.table[HST_CLASS_ACTS][HST_TIER_DRAM] > 0;
-        resident_units |= !near && p.device_leases[0].count > 3;
+        assert_true(p.resident_units <= resident || p.table[HST_CLASS_ACTS][HST_TIER_DRAM] > 0);
+        resident = p.resident_units;
+        checkpoints_alone |= is_all_resident(&p) && p.table[HST_CLASS_ACTS][HST_TIER_DRAM] > 0;
+        some |= resident > 1 && resident < UNITS;
+        kept |= p.device_leases[0].count > 3;
         smallest = p.hbm_bytes;
         check_gpu(&in, &p);
         assert_int_equal(p.nvme_bytes, 0); /* there is DRAM for all of it */
         placement_free(&p);
     }
-    assert_true(checkpoints_alone && resident_units && !near);
+    assert_true(checkpoints_alone && some && kept && resident == 0);
     assert_non_null(strstr(why, "--hbm"));
     in.hbm_budget = named_budget(why);
     assert_true(in.hbm_budget + 16384 >= smallest && in.hbm_budget < smallest + 1048576 / 5);
@@ -285,7 +314,7 @@ static void on_a_gpu_wishes_that_can_not_be_are_refused_with_a_reason(void **sta
     struct placement_in in = gpu_inputs(&layout, NULL);
     in.host_updates = true;
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
-    assert_int_equal(p.home_tier, HST_TIER_DRAM); /* though there is room in HBM */
+    assert_int_equal(p.resident_units, 0); /* though there is room in HBM */
     assert_int_equal(p.device_leases[0].count, UNITS);
     check_gpu(&in, &p);
     placement_free(&p);

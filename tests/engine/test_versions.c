@@ -6,6 +6,7 @@
  */
 #include "engine_state.h"
 #include "exec/versions.h"
+#include "smallest_budget.h"
 #include "toy_run.h"
 #include "toy_states.h"
 
@@ -40,6 +41,7 @@ static const char *const PLACES[] = {
     "states=nvme,weights=nvme,grads=nvme,acts=nvme",
     "weights=hbm,grads=hbm,states=hbm",
     "weights=hbm,grads=hbm,states=hbm,acts=nvme", /* beside a file of its own */
+    "carry=hbm",                                  /* some units in HBM, the others not */
 };
 enum { PLACE_COUNT = sizeof PLACES / sizeof *PLACES };
 
@@ -59,6 +61,8 @@ static void place(struct hst_config *config, int p)
     config->hbm_bytes = hbm ? 64u << 20 : 0;
     if (config->precision == HST_PRECISION_DEFAULT) /* which is another one on each device */
         config->precision = HST_PRECISION_FP32;
+    if (strcmp(PLACES[p], "carry=hbm") == 0 && config->state != HST_STATE_BF16)
+        share_units(config, 64u << 20, toy_describe);
 }
 
 static void clear_store(void)

@@ -54,6 +54,9 @@ static void print_checkpoints(const struct plan *p, FILE *out)
 static void print_homes(const struct plan *p, FILE *out)
 {
     const struct hst_decision *d = &p->decision;
+    if (d->resident_units > 0 && d->resident_units < d->units)
+        fprintf(out, "%u of %u units are at home in HBM, where the GPU updates them\n",
+                d->resident_units, d->units);
     if (d->step_s < d->usual_step_s)
         fprintf(out, "%s: %.2f times as fast as the usual homes\n", d->homes,
                 d->usual_step_s / d->step_s);
@@ -166,6 +169,7 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_text(json, "update", p->decision.update);
     json_put_text(json, "homes", p->decision.homes);
     put_known(json, "checkpoint_every", p->decision.checkpoint_every);
+    json_put_whole(json, "resident_units", p->decision.resident_units);
 }
 
 static void put_prediction(struct json_writer *json, const struct plan *p)

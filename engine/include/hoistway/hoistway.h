@@ -150,7 +150,7 @@ struct hst_config {
     uint64_t nvme_bytes; /* budget; 0: 0.9 of what is free in the store directory */
     uint32_t threads;    /* 0: physical cores this process may use */
     /* granule of update and state I/O, a multiple of 4,096; 0: as in the store that is there, else
-       262,144 (4,194,304 where a GPU updates) */
+       262,144 (4,194,304 where a GPU updates and none are on drives) */
     uint32_t tile_elements;
     enum hst_io io;
     enum hst_precision precision;

@@ -59,6 +59,9 @@ struct hst_decision {
                                     larger tiles; 0: nothing was compared */
     /* Of units with HST_UNIT_RECOMPUTE each so-many-th keeps its checkpoint; 1: all do. */
     uint32_t checkpoint_every;
+    /* On a GPU so many of the units are resident: weights, gradients and states are at home in its
+       memory, and it updates them. 0 on the host. */
+    uint32_t resident_units, units;
 };
 /** Errors: -EINVAL before seal, or a plan that does not fit. */
 int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *decision);

@@ -22,8 +22,8 @@ SIZES = ('--seq-len=16', '--batch-tokens=64', '--threads=1')
 HOST = '--device=host'
 KEYS = {'fits', 'why', 'model', 'store', 'device', 'precision', 'io', 'threads', 'parameters',
         'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'update',
-        'homes', 'checkpoint_every', 'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction',
-        'bound_by', 'twice_as_fast', 'memory', 'smallest', 'rates'}
+        'homes', 'checkpoint_every', 'resident_units', 'predicted_step_s', 'tok_s', 'bound_s',
+        'bound_fraction', 'bound_by', 'twice_as_fast', 'memory', 'smallest', 'rates'}
 MIB = 1 << 20
 
 
@@ -186,6 +186,23 @@ class Homes(Case):
                               '--store', self.path('store'), '--durability=none')
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('note[I303]', done.stderr)
+
+    def test_a_gpu_keeps_as_many_units_as_it_has_room_for(self):
+        self.config({**case.CONFIG, 'num_hidden_layers': 4})
+        far = {'device': '--device=far'}
+        whole = self.plan('--hbm=64M', **far)
+        self.assertEqual(whole['resident_units'], 6)  # embedding, layers, head
+        budget = f'--hbm={whole["memory"]["total"]["hbm"] - 4096}'
+        some = self.plan(budget, '--place=acts=hbm', **far)
+        self.assertIn(some['resident_units'], range(1, 6))
+        for name in ('weights', 'grads', 'states'):
+            self.assertGreater(some['memory'][name]['hbm'], 0)
+            self.assertGreater(some['memory'][name]['dram'], 0)
+        text = self.run_plan(budget, '--place=acts=hbm', device='--device=far').stdout
+        self.assertIn(f'\n{some["resident_units"]} of 6 units are at home in HBM, where', text)
+        none = self.plan('--hbm=64M', '--place=weights=dram', **far)
+        self.assertEqual((none['resident_units'], none['memory']['states']['hbm']), (0, 0))
+        self.assertEqual(self.plan()['resident_units'], 0)
 
     def test_train_takes_the_homes_that_plan_names(self):
         self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 512,
