@@ -165,6 +165,67 @@ static void every_budget_of_hbm_down_to_the_smallest_is_kept(void **state)
     layout_free(&layout);
 }
 
+/* What the resident ones leave in DRAM leaves that as ever, and none of theirs does. */
+static void resident_units_stay_while_the_others_leave_dram(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement_in in = gpu_inputs(&layout, "acts=hbm");
+    struct placement p = {0};
+    char why[512];
+    in.deferred = true;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    in.hbm_budget = p.hbm_bytes - 4096;
+    placement_free(&p);
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    uint32_t rows = 0;
+    in.dram_budget = p.dram_bytes;
+    placement_free(&p);
+    for (; placement_plan(&in, &p, why, sizeof why) == 0; in.dram_budget -= 16384, rows++) {
+        assert_in_range(p.resident_units, 1, UNITS - 1);
+        check_gpu(&in, &p);
+        placement_free(&p);
+    }
+    assert_true(rows > 3);
+    layout_free(&layout);
+}
+
+/* They are loaded and saved by way of DRAM: two slots of the largest tile may be more than what the
+ * small ones have left there. */
+static void no_unit_is_resident_where_dram_has_no_room_for_its_way(void **state)
+{
+    (void)state;
+    struct layout layout = {0};
+    struct placement p = {0};
+    char why[512], name[2][16];
+    for (uint32_t u = 0; u < 4; u++) {
+        snprintf(name[0], sizeof name[0], "u%u", u);
+        snprintf(name[1], sizeof name[1], "u%u.w", u);
+        struct hst_param_desc param = {
+            .name = name[1], .dim_count = 2, .dims = {u < 2 ? 10 : 100, 4096}};
+        struct hst_unit_desc desc = {.name = name[0], .params = &param, .param_count = 1};
+        assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
+    }
+    assert_int_equal(layout_seal(&layout, 100 * 4096), 0);
+    struct placement_in in = gpu_inputs(&layout, "weights=dram");
+    in.has_nvme = false;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    uint64_t dram = p.dram_bytes;
+    placement_free(&p);
+    in.wish = (struct place_wish){0};
+    in.hbm_budget = 12u << 20;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.resident_units, 2);
+    assert_true(p.dram_bytes > dram);
+    placement_free(&p);
+    in.dram_budget = dram;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.resident_units, 0);
+    check_gpu(&in, &p);
+    placement_free(&p);
+    layout_free(&layout);
+}
+
 static void a_small_hbm_leaves_the_rings_of_drives_as_deep_as_dram_lets_them_be(void **state)
 {
     (void)state;
@@ -331,6 +392,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_a_gpu_all_classes_live_in_hbm_where_they_fit),
         cmocka_unit_test(every_budget_of_hbm_down_to_the_smallest_is_kept),
+        cmocka_unit_test(resident_units_stay_while_the_others_leave_dram),
+        cmocka_unit_test(no_unit_is_resident_where_dram_has_no_room_for_its_way),
         cmocka_unit_test(a_small_hbm_leaves_the_rings_of_drives_as_deep_as_dram_lets_them_be),
         cmocka_unit_test(ends_much_larger_than_layers_have_rings_of_their_own),
         cmocka_unit_test(on_a_gpu_each_class_goes_where_it_is_wished),
