@@ -189,6 +189,34 @@ static void traffic_is_what_the_placement_says(void **state)
     assert_int_equal(other.stats.bytes.nvme_read + other.stats.bytes.nvme_write, 0);
 }
 
+/* Of the version that load makes each byte is written once, from wherever it is. */
+static void a_load_writes_all_bytes_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct hst_config config =
+            *hst_config(.store = toy_store, .durability = "step", .batch_tokens = 10,
+                        .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
+                        .tile_elements = 8192, .place = i == 1 ? "states=nvme" : NULL,
+                        .device = i > 1 ? "far" : NULL);
+        if (i > 2) /* some units are resident, and then little of the others is in memory */
+            share_units(&config, 64u << 20, toy_describe);
+        if (i > 3)
+            lower_budget(&config, &config.dram_bytes, 64u << 20, toy_describe);
+        struct hst_engine *engine = toy_created(&config);
+        uint64_t bytes = 0, one;
+        toy_must(engine, toy_seal_and_load(engine));
+        for (uint32_t t = 0; t < engine->layout.tile_count; t++)
+            for (int kind = EXTENT_WEIGHTS; kind <= EXTENT_STATES; kind++, bytes += one)
+                placement_extent(&engine->placement, (enum extent_kind)kind, t, &one);
+        assert_int_equal(engine->extents->counters.written_bytes, bytes);
+        hst_engine_destroy(&engine);
+        char command[128];
+        snprintf(command, sizeof command, "rm -f '%s'/r0*", toy_store);
+        assert_int_equal(system(command), 0);
+    }
+}
+
 static void calls_out_of_order_are_refused_and_harmless(void **state)
 {
     (void)state;
@@ -376,6 +404,7 @@ int main(void)
         cmocka_unit_test(weights_are_the_same_bytes_wherever_they_live_in_fp16),
         cmocka_unit_test(the_norm_counts_a_tied_gradient_once_as_the_sum_of_its_users),
         cmocka_unit_test(traffic_is_what_the_placement_says),
+        cmocka_unit_test(a_load_writes_all_bytes_once),
         cmocka_unit_test(calls_out_of_order_are_refused_and_harmless),
         cmocka_unit_test(defaults_are_those_of_the_header),
         cmocka_unit_test(a_gradient_that_is_not_finite_stops_the_run_before_any_update),

@@ -316,28 +316,6 @@ static void the_interval_is_the_least_that_takes_one_per_cent(void **state)
     clear_store();
 }
 
-/* Of the version that load makes each byte is written once, from wherever it is. */
-static void a_load_writes_all_bytes_once(void **state)
-{
-    (void)state;
-    for (int p = 0; p < PLACE_COUNT; p++)
-        for (int small = 0; small < 2; small++) {
-            struct hst_config config = *KEPT(.durability = "step");
-            place(&config, p);
-            if (small)
-                lower_budget(&config, &config.dram_bytes, 64u << 20, toy_describe);
-            struct hst_engine *engine = toy_created(&config);
-            uint64_t bytes = 0, one;
-            toy_must(engine, toy_seal_and_load(engine));
-            for (uint32_t t = 0; t < engine->layout.tile_count; t++)
-                for (int kind = EXTENT_WEIGHTS; kind <= EXTENT_STATES; kind++, bytes += one)
-                    placement_extent(&engine->placement, (enum extent_kind)kind, t, &one);
-            assert_int_equal(engine->extents->counters.written_bytes, bytes);
-            hst_engine_destroy(&engine);
-            clear_store();
-        }
-}
-
 static void several_drives_are_one_store(void **state)
 {
     (void)state;
@@ -603,7 +581,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_store_says_how_large_tiles_are),
         cmocka_unit_test(versions_come_by_themselves),
         cmocka_unit_test(the_interval_is_the_least_that_takes_one_per_cent),
-        cmocka_unit_test(a_load_writes_all_bytes_once),
         cmocka_unit_test(several_drives_are_one_store),
         cmocka_unit_test(the_memory_table_counts_every_byte_of_the_store),
         cmocka_unit_test(the_loss_scale_goes_on_counting),
