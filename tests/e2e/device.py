@@ -143,6 +143,20 @@ class Faults(unittest.TestCase):
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
                               env=environment)
 
+    def share(self):
+        """Options with which some units fit into the card's memory, and not all."""
+        def plan(budget):
+            done = subprocess.run(
+                [PROGRAM, 'plan', '--model', MODEL, '--device=cuda', '--seq-len=24', '--json',
+                 '--batch-tokens=48', '--precision=bf16', '--place=acts=hbm', f'--hbm={budget}'],
+                capture_output=True, text=True, timeout=60, check=True,
+                env=dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=DOUBLE,
+                         XDG_CACHE_HOME=self.directory))
+            return json.loads(done.stdout)
+        budget = plan('256M')['memory']['total']['hbm'] - 4096
+        self.assertIn(plan(budget)['resident_units'], range(1, 5))
+        return '--place=acts=hbm', f'--hbm={budget}'
+
     def steps(self, *more):
         log = os.path.join(self.directory, 'log.jsonl')
         done = self.train('', '--log', log, '--order', 'sequential', *more)
@@ -172,6 +186,8 @@ class Faults(unittest.TestCase):
             for place in ('acts=dram', 'weights=dram', 'weights=dram,states=nvme,acts=dram',
                           'weights=nvme,states=nvme,grads=nvme,acts=nvme'):
                 self.assertEqual(weights(*every, '--place', place), near, (precision, place))
+            if precision == 'bf16':
+                self.assertEqual(weights(*every, *self.share()), near)
 
     def test_what_was_trained_in_the_cards_memory_is_resumed(self):
         export = os.path.join(self.directory, 'out', 'model.safetensors')
@@ -184,7 +200,8 @@ class Faults(unittest.TestCase):
         for precision in ('--precision=bf16', '--precision=fp16', '--precision=fp32'):
             alone = run(precision)
             shutil.rmtree(os.path.join(self.directory, 'store'))
-            for homes in ((), ('--place=weights=dram,states=nvme',)):
+            share = (self.share(),) if precision == '--precision=bf16' else ()
+            for homes in ((), ('--place=weights=dram,states=nvme',), *share):
                 run(precision, steps=1)
                 self.assertEqual(run(precision, '--resume', *homes), alone, (precision, homes))
                 shutil.rmtree(os.path.join(self.directory, 'store'))
