@@ -42,6 +42,8 @@ MODES = {'resident': [*RESIDENT, *NO_CLIP],
 BYTES = {
     'dram': (('states in DRAM', [*IN_DRAM, '--update', 'deferred'], 0),
              ('states in DRAM, optimistic', [*IN_DRAM, '--update', 'optimistic'], 0)),
+    'shared': (('some units in HBM', ['--update', 'deferred'], 0),
+               ('some units in HBM, optimistic', ['--update', 'optimistic'], 0)),
     'nvme': (('states on NVMe', ['--place', 'states=nvme', '--update', 'deferred'], 20),),
     'all': (('all on NVMe', ['--place', 'weights=nvme,grads=nvme,states=nvme,acts=nvme',
                              '--update', 'deferred'], 30),),
@@ -81,6 +83,19 @@ def bytes_case(runner):
     return ('tiny', SMOKE_SEQ, 32, 3) if runner.smoke else ('1b', SEQ, 8 * SEQ, 10)
 
 
+def shared(runner, shape, seq, tokens):
+    """Options with which HBM is the home of some units, and DRAM of a quarter of the bytes."""
+    def memory(more):
+        told = training.plan(runner, shape, seq, tokens, ['--place', 'acts=hbm', *more])
+        return told['resident_units'], told['memory']
+    units, sizes = memory([])
+    homes = sum(sizes[name]['hbm'] for name in ('weights', 'grads', 'states'))
+    budget = ['--hbm', str(sizes['total']['hbm'] - homes // 4)]
+    if not 0 < memory(budget)[0] < units:
+        raise training.Failed(f'with {" ".join(budget)} not some units are in HBM')
+    return ['--place', 'acts=hbm', *budget]
+
+
 def offload_bytes(runner, which):
     """Ten steps with clipping: the weights are those of the run with everything in HBM."""
     shape, seq, tokens, steps = bytes_case(runner)
@@ -96,11 +111,12 @@ def offload_bytes(runner, which):
         if not told:
             raise Skipped('there is no resident run to compare with')
         kept[model.weights] = told
+    homes = shared(runner, shape, seq, tokens) if which == 'shared' else []
     for case, more, moved in BYTES[which]:
         if training.no_time(runner, case, have.drive_s(moved * model.parameters * steps),
                             'the drive alone takes'):
             continue
-        told = exported(runner, model, case, tokens, steps, [*more, '--nvme', str(disk)])
+        told = exported(runner, model, case, tokens, steps, [*homes, *more, '--nvme', str(disk)])
         if told:
             differs = sorted(name for name in {**told, **kept[model.weights]}
                              if told.get(name) != kept[model.weights].get(name))
@@ -183,9 +199,9 @@ def offload(runner, shape, batch, mode):
 
 # ---- three tiers ---------------------------------------------------------------------------------
 
-SHARE = 0.85  # of all that has a home: no tier alone holds it
+HBM_SHARE, REST_SHARE = 0.45, 0.75  # of all that has a home; of what HBM leaves, DRAM and drives
 BUFFERS = {'hbm': 4 * GIB, 'dram': 2 * GIB, 'nvme': 0}
-SMOKE_BUFFERS = {'hbm': 40 << 20, 'dram': 512 << 10, 'nvme': 0}
+SMOKE_BUFFERS = {'hbm': 33396 << 10, 'dram': 512 << 10, 'nvme': 1 << 20}  # cuBLAS has 32 MiB
 SMALL_CARD = 24 * GIB
 TIER_STEPS = 3
 
@@ -197,21 +213,27 @@ def home_bytes(config, tokens, clips):
     return each * llama.parameters(config) + acts
 
 
-def tier_budgets(have, need, buffers):
-    """Bytes by tier, none of which would do alone; None where the machine has too little."""
-    most = {tier: min(have.budget(tier), int(SHARE * need) + buffers[tier]) for tier in buffers}
-    return most if most['dram'] - buffers['dram'] + most['nvme'] >= need else None
+def tier_budgets(have, need, buffers, card):
+    """Bytes by tier, of which HBM and one other would not do where the machine has more; None where
+    it has too little."""
+    hbm = min(have.budget('hbm'), int(HBM_SHARE * need) + buffers['hbm'], card)
+    left = need - max(0, hbm - buffers['hbm'])
+    dram = min(have.budget('dram') - buffers['dram'], int(REST_SHARE * left))
+    nvme = min(have.budget('nvme') - buffers['nvme'], max(int(REST_SHARE * left), left - dram))
+    dram = min(have.budget('dram') - buffers['dram'], max(dram, left - nvme))
+    most = {'hbm': hbm, 'dram': dram + buffers['dram'], 'nvme': nvme + buffers['nvme']}
+    return most if dram + nvme >= left else None
 
 
-def tiers_of(have, config, tokens, buffers):
+def tiers_of(have, config, tokens, buffers, card):
     """(name, options, bytes at home, budgets): with clipping where its gradients have room."""
     for name, more, clips in (('clip on, deferred', DEFERRED, True), ('clip off', NO_CLIP, False)):
         need = home_bytes(config, tokens, clips)
-        most = tier_budgets(have, need, buffers)
+        most = tier_budgets(have, need, buffers, card)
         if most:
             return name, more, need, most
-    raise Skipped(f'{gib(need)} need a home beside {gib(buffers["dram"])} of buffers, nine tenths '
-                  f'of what is free are {gib(have.budget("dram"))} of DRAM and '
+    raise Skipped(f'{gib(need)} need a home beside buffers, nine tenths of what is free are '
+                  f'{gib(have.budget("hbm"))} of HBM, {gib(have.budget("dram"))} of DRAM and '
                   f'{gib(have.budget("nvme"))} of disk')
 
 
@@ -229,21 +251,22 @@ def three_tiers(runner, small_card):
     """A 13B model that needs HBM, DRAM and NVMe at once, 32k tokens a step."""
     shape, seq, tokens = ('small', SMOKE_SEQ, 32) if runner.smoke else ('13b', SEQ, 32768)
     config = llama.config_of(shape, seq)
-    spare = int(SHARE * home_bytes(config, tokens, True)) + 4 * GIB
+    spare = int(REST_SHARE * home_bytes(config, tokens, True)) + 4 * GIB
     model = training.make_model(runner, shape, seq, spare)
     have = training.room(runner)
     mode, more, need, most = tiers_of(have, config, tokens,
-                                      SMOKE_BUFFERS if runner.smoke else BUFFERS)
+                                      SMOKE_BUFFERS if runner.smoke else BUFFERS,
+                                      SMALL_CARD if small_card else have.budget('hbm'))
     name = f'{shape}, three tiers, {mode}'
     if small_card:
-        most['hbm'] = min(most['hbm'], SMALL_CARD)
         name += f', --hbm {gib(most["hbm"])}'
-    least_s = load_s(runner, model) + drive_need_s(have, need, most['dram'], TIER_STEPS)
+    in_memory = most['hbm'] + most['dram']
+    least_s = load_s(runner, model) + drive_need_s(have, need, in_memory, TIER_STEPS)
     if training.no_time(runner, name, least_s, 'loading and the drive take'):
         return
     budgets = [word for tier in most for word in (f'--{tier}', str(most[tier]))]
     run = training.train(runner, model, tokens, TIER_STEPS,
-                         ['--place', 'weights=dram', *more, *budgets])
+                         [*more, *budgets])
     if not training.usable(runner, name, run):
         return
     empty = [tier for tier in most if run.peak(tier) == 0]
