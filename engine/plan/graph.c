@@ -380,15 +380,17 @@ static uint32_t choose_late_of(uint32_t count, double share, double *owed)
 }
 
 /* Where the update need not wait, a share of each unit's is left to the forward that follows: tiles
- * on both sides of where those at home begin, as many of either kind as there are. An optimistic
- * one needs a second slot, which the device's memory has not: there it waits. */
+ * on both sides of where those at home begin, as many of either kind as there are. Of what is in
+ * the device's memory none is, for its units take turns at one place for gradients; or all, for an
+ * optimistic update needs a second slot, which is not there. */
 static void choose_late(struct build *b)
 {
     double owed_away = 0, owed_home = 0;
     for (uint32_t i = 0; i < b->in->unit_count; i++) {
         const struct graph_unit *u = &b->in->units[i];
-        bool waits = b->in->deferred || (b->in->optimistic && parts_is_resident(b, i));
-        double share = waits ? 1 : b->in->late_share;
+        bool resident = parts_is_resident(b, i);
+        bool waits = b->in->deferred || (b->in->optimistic && resident);
+        double share = waits ? 1 : resident ? 0 : b->in->late_share;
         uint32_t away = u->nvme_states, home = u->tile_count - away;
         b->units[i].late_first = away - choose_late_of(away, share, &owed_away);
         b->units[i].late_end = away + choose_late_of(home, share, &owed_home);

@@ -23,6 +23,11 @@ uint64_t lay_out_take(struct placement *p, enum hst_tier tier, enum hst_class cl
     return at;
 }
 
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Where the device computes. */
 static uint64_t take_near(struct placement *p, enum hst_class class, uint64_t bytes)
 {
@@ -212,12 +217,31 @@ static void place_store(const struct placement_in *in, struct placement *p)
         place_store_rest(in, slots, derived, p);
 }
 
+/* A device that updates a unit right after its backward is through with its gradients before it
+ * computes the next one's: resident units take turns at one place. */
+static struct address take_turns(const struct placement_in *in, struct placement *p)
+{
+    uint64_t bytes = 0;
+    for (uint32_t u = 0; u < in->layout->unit_count; u++)
+        if (placement_is_resident(p, u))
+            bytes = most(bytes, tiles_of(in, u).total);
+    uint64_t at = lay_out_take(p, HST_TIER_HBM, HST_CLASS_GRADS, bytes);
+    return (struct address){.tier = HST_TIER_HBM, .offset = at};
+}
+
 /* Where the update does not wait for the norm, gradients that leave memory have no home at all. */
 static void place_grads(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
 {
+    struct address turns = {0};
+    if (!in->deferred)
+        turns = take_turns(in, p);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         struct unit_home *home = &p->units[u];
         struct run run = tiles_of(in, u);
+        if (!in->deferred && placement_is_resident(p, u)) {
+            home->grads = turns;
+            continue;
+        }
         home->grads = (struct address){.tier = HST_TIER_NVME};
         if (!leaves_memory(p, u, &nvme_units))
             home->grads = take_memory(p, u, HST_CLASS_GRADS, run.total);
@@ -304,11 +328,6 @@ static void place_acts(const struct placement_in *in, const struct choice *c, st
 }
 
 /* ---- buffers ---- */
-
-static uint64_t most(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* The ring in DRAM that tiles from elsewhere pass through. */
 static void place_slots(const struct placement_in *in, const struct choice *c, struct placement *p)

@@ -71,7 +71,7 @@ struct unit_home {
     uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
     uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
     uint64_t states_at;   /* of the first of the others, in memory */
-    struct address grads; /* rounded gradients */
+    struct address grads; /* rounded gradients; of resident units one place, if they do not wait */
     struct address acts;  /* checkpoints; PLACEMENT_NO_ADDRESS where there are none */
     uint64_t act_bytes;   /* of all its checkpoints that are kept, whole pages */
     /* They are not kept but computed again, from those of the nearest unit before that is not

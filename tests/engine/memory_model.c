@@ -89,8 +89,8 @@ static int slot_of(const struct model *m, uint32_t unit)
 static struct cell *weights_in_host(struct model *m, struct walk_at at, uint32_t owner,
                                     uint32_t tile)
 {
-    return unit_of(m, owner)->weights == HST_TIER_NVME ? &unit_buffer(m, at, POOL_WEIGHTS)[tile]
-                                                       : &m->weights[slot_of(m, owner)][tile];
+    bool away = unit_of(m, owner)->weights == HST_TIER_NVME;
+    return away ? &unit_buffer(m, at, POOL_WEIGHTS)[tile] : &m->weights[slot_of(m, owner)][tile];
 }
 
 static bool is_copied(const struct model *m, uint32_t unit)
@@ -100,14 +100,16 @@ static bool is_copied(const struct model *m, uint32_t unit)
 
 static struct cell *grads_at_home(struct model *m, struct walk_at at, uint32_t unit, uint32_t tile)
 {
-    return unit_of(m, unit)->grads == HST_TIER_NVME ? &unit_buffer(m, at, POOL_GRADS)[tile]
-                                                    : &m->grads[tile];
+    if (unit_of(m, unit)->grads == HST_TIER_NVME)
+        return &unit_buffer(m, at, POOL_GRADS)[tile];
+    bool turns = is_resident(m, unit) && !m->in->deferred && !m->in->optimistic;
+    return turns ? &m->turns[tile - unit_of(m, unit)->first_tile] : &m->grads[tile];
 }
 
 static struct cell *acts_in_host(struct model *m, struct walk_at at, uint32_t unit)
 {
-    return unit_of(m, unit)->acts == HST_TIER_NVME ? &buffer(m, at, POOL_ACTS)[unit]
-                                                   : &m->acts[unit];
+    bool away = unit_of(m, unit)->acts == HST_TIER_NVME;
+    return away ? &buffer(m, at, POOL_ACTS)[unit] : &m->acts[unit];
 }
 
 /* Where the visit itself puts and finds them. */
@@ -141,11 +143,6 @@ static int64_t step_of(const struct model *m, struct walk_at at)
 static bool is_late(const struct node *n)
 {
     return n->parts != PART_BACKWARD;
-}
-
-static int64_t updated_step(const struct model *m, struct walk_at at)
-{
-    return step_of(m, at) - is_late(&m->graph->nodes[at.node]);
 }
 
 static bool brings_grads(const struct model *m, const struct node *n)
@@ -313,7 +310,7 @@ static void revert(struct model *m, struct walk_at at, struct accesses *a)
 static void update(struct model *m, struct walk_at at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
-    int64_t step = updated_step(m, at);
+    int64_t step = step_of(m, at) - is_late(n);
     for (uint32_t t = n->tile; t < n->tile + n->tile_count; t++) {
         struct cell *grads = brings_grads(m, n)
                                  ? &m->lent_tile_grads[walk_pool_buffer(m->walk, at, POOL_TILES)][t]
@@ -505,7 +502,7 @@ static void check_norms(struct model *m, struct walk_at at)
         return;
     bool all = m->in->deferred || (m->in->optimistic && is_late(n));
     int64_t known = all ? m->clipped : m->normed[n->unit];
-    if (known != updated_step(m, at))
+    if (known != step_of(m, at) - is_late(n))
         fail_msg("%s: unit %u is updated before its norm", m->name, n->unit);
 }
 

@@ -30,6 +30,7 @@ struct model {
     /* What an optimistic update replaces has two slots, which change places when it stands. */
     struct cell weights[2][MODEL_TILES], states[2][MODEL_TILES];
     struct cell grads[MODEL_TILES], acts[MODEL_UNITS];
+    struct cell turns[MODEL_TILES]; /* gradients of resident units, where they do not wait */
     struct cell nvme_weights[MODEL_TILES], nvme_states[MODEL_TILES], nvme_grads[MODEL_TILES];
     int64_t committed_weights[MODEL_TILES], committed_states[MODEL_TILES]; /* ages, on drives */
     int slot;

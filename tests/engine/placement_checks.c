@@ -91,7 +91,8 @@ static size_t tier_extents(const struct placement_in *in, const struct placement
         for (uint32_t i = 0; i < placement_extents(p, (enum extent_kind)kind); i++) {
             uint64_t bytes;
             struct address at = placement_extent(p, (enum extent_kind)kind, i, &bytes);
-            bool homeless = kind == EXTENT_GRADS && tier == HST_TIER_NVME && !in->deferred;
+            /* on a device they take turns at one place: see device_buffers */
+            bool homeless = kind == EXTENT_GRADS && tier != HST_TIER_DRAM && !in->deferred;
             assert_int_equal(bytes % 4096, 0);
             if (at.tier == tier && (tier != HST_TIER_NVME || at.drive == drive) && !homeless)
                 spans[n++] = (struct span){at.offset, at.offset + bytes};
@@ -129,6 +130,14 @@ static size_t device_buffers(const struct placement_in *in, const struct placeme
                              struct span *spans)
 {
     size_t n = 0;
+    struct span turns = {0};
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        uint64_t at = p->units[u].grads.offset,
+                 end = at + in->layout->units[u].elements * in->bytes.weights;
+        if (!in->deferred && placement_is_resident(p, u))
+            turns = (struct span){at, end > turns.end ? end : turns.end};
+    }
+    spans[n++] = turns;
     uint64_t carry = p->micro_count * placement_micro_stride(in, in->carry_bytes_per_token);
     spans[n++] = (struct span){p->carry, p->carry + carry};
     spans[n++] = (struct span){p->carry_grad, p->carry_grad + carry};

@@ -195,12 +195,12 @@ static void check_updates(const struct graph_case *c, const struct graph *g)
     for (uint32_t u = 0; u < c->in.unit_count; u++)
         for (uint32_t t = 0; t < c->units[u].tile_count; t++) {
             uint32_t tile = c->units[u].first_tile + t;
-            /* no other has one slot alone */
-            bool waits = c->in.optimistic && c->units[u].weights == HST_TIER_HBM;
-            tiles += !waits;
-            late += waits ? 0 : updates_of(g, tile, PART_UPDATE);
-            if (waits && updates_of(g, tile, PART_UPDATE) != 1)
-                fail_msg("%s: tile %u does not wait for the norm", c->name, tile);
+            /* of a resident one where it has to be, or never */
+            bool resident = c->units[u].weights == HST_TIER_HBM, all = !c->in.deferred && resident;
+            tiles += !all;
+            late += all ? 0 : updates_of(g, tile, PART_UPDATE);
+            if (all && updates_of(g, tile, PART_UPDATE) != c->in.optimistic)
+                fail_msg("%s: tile %u is updated at the wrong time", c->name, tile);
             if (updates_of(g, tile, PARTS_TRAIN) != 1)
                 fail_msg("%s: tile %u is updated %u times", c->name, tile,
                          updates_of(g, tile, PARTS_TRAIN));
