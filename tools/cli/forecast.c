@@ -188,7 +188,7 @@ void forecast_find(const struct forecast_in *in, enum forecast_how how, struct h
     }
     if (in->config->store) {
         ask_drives(in->config, &a);
-        (void)get(&a, &DRIVES, age_s, how == FORECAST_PROBE, rates);
+        (void)get(&a, &DRIVES, age_s, how >= FORECAST_MEASURED, rates);
     }
     tell_missing(rates, &DRIVES,
                  in->config->store ? "none of the last week are in the cache. Fix: --probe once, "

@@ -28,13 +28,14 @@ struct forecast_in {
 enum forecast_how {
     FORECAST_CACHED = 0, /* nothing is measured */
     FORECAST_KNOWN,      /* of what is not in the cache all but the drives is measured: 1 s */
+    FORECAST_MEASURED,   /* all of it */
     FORECAST_PROBE,      /* all is measured anew */
 };
 /**
  * Rates before there is an engine: update and norm, products, the link to a device, the drives of
  * the store; from the cache where they are not older than a week. What is not known is 0, and says
- * why. Without FORECAST_PROBE no drive is touched. FORECAST_CACHED costs some 100 ms, and opens a
- * device only where rates of this machine are in the cache.
+ * why. Drives are touched from FORECAST_MEASURED on alone. FORECAST_CACHED costs some 100 ms, and
+ * opens a device only where rates of this machine are in the cache.
  */
 void forecast_find(const struct forecast_in *in, enum forecast_how how, struct hst_rates *rates);
 

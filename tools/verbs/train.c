@@ -85,10 +85,15 @@ static int tell_stopped(struct train *t)
 
 /* ---- plan and load ---- */
 
+/* Of models whose load takes longer than the probes do, what the fastest homes follow from is
+ * measured; of others a plan may have left it. */
+#define MEASURED_FROM 1000000000u /* parameters */
+
 static int plan(struct train *t)
 {
     const struct train_options *o = t->options;
-    train_rates_find(t, FORECAST_CACHED);
+    bool large = llama_parameter_count(t->model) >= MEASURED_FROM;
+    train_rates_find(t, large ? FORECAST_MEASURED : FORECAST_CACHED);
     int native = train_engine_plan(t, HST_PLAN_TO_TRAIN);
     if (native)
         return native;

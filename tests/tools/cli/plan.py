@@ -234,6 +234,20 @@ class Homes(Case):
         self.assertNotEqual(weights['begun'], weights['resident'])
 
 
+    def test_train_measures_for_a_large_model_what_is_not_known(self):
+        store = ('--store', self.path('store'), '--durability=none')
+        refused = self.run_train(*store, '--dram=64K')
+        self.assert_refused(refused, 302, 2)
+        self.assertEqual(os.listdir(self.path('cache')), [])
+        self.config({**case.CONFIG, 'hidden_size': 4096, 'intermediate_size': 16384,
+                     'num_hidden_layers': 5})
+        self.assert_refused(self.run_train(*store, '--dram=64K'), 302, 2)
+        told = self.plan(*store, '--dram=64K', status=3)
+        self.assertGreater(told['parameters'], 1e9)
+        self.assertGreater(told['rates']['read'], 0)  # plan measures no drive
+        self.assertFalse(os.path.exists(self.path('store')))
+
+
 class Rates(Case):
     def test_rates_of_drives_come_from_the_cache_or_a_probe(self):
         drives = ('--dram=256M', '--place=states=nvme', '--store', self.path('store'))
