@@ -126,6 +126,8 @@ static int follow_last_unit(struct hst_engine *engine, struct hst_stream *stream
         return 0;
     engine->unit_stream = stream;
     int rc = hst_stream_wait(stream, engine->unit_passed);
+    if (rc == 0 && engine->run.updated) /* updates may have been enqueued behind the last unit */
+        rc = hst_stream_wait(stream, engine->run.updated);
     return rc ? engine_fail_device(engine, rc, "waiting for the last unit") : 0;
 }
 

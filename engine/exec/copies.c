@@ -14,7 +14,7 @@ int copies_open(struct hst_engine *engine)
 {
     const struct placement *p = &engine->placement;
     bool updates = engine_has_resident(engine);
-    bool any = p->resident_units < p->layout->unit_count || p->device_acts.count > 0;
+    bool any = p->device_leases[0].count + p->device_leases[1].count + p->device_acts.count > 0;
     int rc = updates ? hst_event_create(engine->dev, &engine->run.updated) : 0;
     if (rc == 0 && any)
         rc = hst_stream_create(engine->dev, "hst-h2d", &engine->run.copying[LANE_H2D]);

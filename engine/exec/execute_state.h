@@ -74,8 +74,8 @@ struct execute {
     uint64_t period;     /* of the step at hand, or of the next one */
     bool prepared;       /* the next step's period is open already */
     bool in_step, evaluating;
-    bool on_demand; /* the client has left the order: the graph stands still */
-    bool warned;    /* of that */
+    bool on_demand;           /* the client has left the order: the graph stands still */
+    bool warned;              /* of that */
     struct hst_visit *sealed; /* those of a step in the sealed order: exec/visits.c */
     size_t sealed_count;
     /* The units in the order of this step's visits, and how many there were: what is learned */

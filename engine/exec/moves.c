@@ -79,12 +79,6 @@ static unsigned char *arena_of(const struct hst_engine *engine, enum hst_tier ti
     return tier == HST_TIER_HBM ? engine->arena : engine->host_arena;
 }
 
-/* Between the device and the host, which has it at home. */
-static bool is_copied(const struct hst_engine *engine, uint32_t unit)
-{
-    return engine->placement.units[unit].away;
-}
-
 static unsigned char *weights_at_home(const struct hst_engine *engine, struct walk_at at,
                                       const struct gather *gather)
 {
@@ -99,7 +93,7 @@ static unsigned char *weights_at_home(const struct hst_engine *engine, struct wa
 unsigned char *moves_weights(const struct hst_engine *engine, struct walk_at at,
                              const struct gather *gather)
 {
-    return is_copied(engine, moves_node(engine, at)->unit)
+    return engine->placement.units[moves_node(engine, at)->unit].away
                ? unit_buffer_of(engine, at, POOL_DEVICE_WEIGHTS) + gather->lease_at
                : weights_at_home(engine, at, gather);
 }
@@ -113,8 +107,8 @@ unsigned char *moves_host_grads(const struct hst_engine *engine, struct walk_at 
 
 unsigned char *moves_grads(const struct hst_engine *engine, struct walk_at at, uint32_t unit)
 {
-    return is_copied(engine, unit) ? unit_buffer_of(engine, at, POOL_DEVICE_GRADS)
-                                   : moves_host_grads(engine, at, unit);
+    return engine->placement.units[unit].away ? unit_buffer_of(engine, at, POOL_DEVICE_GRADS)
+                                              : moves_host_grads(engine, at, unit);
 }
 
 static unsigned char *acts_at_home(const struct hst_engine *engine, struct walk_at at,

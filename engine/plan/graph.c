@@ -281,7 +281,7 @@ static void keep_segment(const struct build *b, uint32_t place, const uint32_t r
     for (uint32_t i = 0; i < units; i++) {
         uint32_t unit = b->in->backward[place + i];
         count[parts_pool(b, unit, POOL_WEIGHTS)]++;
-        count[parts_pool(b, unit, POOL_DEVICE_WEIGHTS)]++;
+        count[parts_pool(b, unit, POOL_DEVICE_WEIGHTS)] += parts_copy_weights(b, unit);
     }
     for (int p = 0; p < POOL_COUNT && units > 1; p++)
         taken[p] = count[p] > 0 && taken[p] + count[p] > room[p] ? KEEP_NO_MORE : taken[p];

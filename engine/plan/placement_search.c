@@ -133,7 +133,7 @@ static void let_go(const struct placement_in *in, struct choice *c, uint32_t *nu
     lay_out(in, c, p);
 }
 
-/* Checkpoints leave HBM, no more of them than must. */
+/* Checkpoints leave HBM, no more of them than must for all else that is there. */
 static void leave_hbm(const struct placement_in *in, const struct choice_range *range,
                       struct choice *c, struct placement *p)
 {
@@ -160,22 +160,45 @@ static void most_that_fits(const struct placement_in *in, struct choice *c, uint
     lay_out(in, c, p);
 }
 
-/* What HBM has left is the home of units, from the one that was asked for on, or, where that is too
- * large, from the next one on. */
-static void fill_resident(const struct placement_in *in, const struct placement_how *how,
-                          struct choice *c, struct placement *p)
+/* Checkpoints that have left HBM come back, as many as it has room for. */
+static void return_acts(const struct placement_in *in, uint32_t low, struct choice *c,
+                        struct placement *p)
 {
-    uint32_t quarters = how->resident_quarters, units = in->layout->unit_count;
-    if (quarters == PLACEMENT_ALL || !may_be_near(in) || !fits_hbm(in, p))
+    uint32_t high = c->acts_away;
+    c->acts_away = low;
+    if (fits(in, c, p, fits_hbm))
         return;
-    c->resident.first = how->first_resident;
-    most_that_fits(in, c, &c->resident.count, units - 1, fits_hbm, p);
-    if (c->resident.count == 0) {
-        c->resident.first++;
-        most_that_fits(in, c, &c->resident.count, units - 1, fits_hbm, p);
+    c->acts_away = high;
+    least_that_fits(in, c, &c->acts_away, low, fits_hbm, p);
+}
+
+/*
+ * Units stay in HBM, as many as it has room for where no checkpoint does or, if so wished, beside
+ * those: from the first one on, or, where that is too large, from the second one on.
+ * False, and nothing is changed, where none can.
+ */
+static bool fill_resident(const struct placement_in *in, const struct placement_how *how,
+                          const struct choice_range *range, struct choice *c, struct placement *p)
+{
+    const struct choice without = *c;
+    if (how->resident_quarters == PLACEMENT_ALL || !may_be_near(in))
+        return false;
+    if (!how->acts_stay)
+        c->acts_away = range->high.acts_away;
+    most_that_fits(in, c, &c->resident.count, in->layout->unit_count - 1, fits_hbm, p);
+    if (p->resident_units == 0) {
+        c->resident.first = 1;
+        most_that_fits(in, c, &c->resident.count, in->layout->unit_count - 1, fits_hbm, p);
     }
-    c->resident.count = (uint32_t)((uint64_t)c->resident.count * quarters / 4);
+    c->resident.count = (uint32_t)((uint64_t)c->resident.count * how->resident_quarters / 4);
     lay_out(in, c, p);
+    if (fits_hbm(in, p) && p->resident_units > 0) {
+        return_acts(in, without.acts_away, c, p);
+        return true;
+    }
+    *c = without;
+    lay_out(in, c, p);
+    return false;
 }
 
 /* Classes leave DRAM, one after the other. */
@@ -194,19 +217,36 @@ static bool leave_dram(const struct placement_in *in, const struct placement_how
     return found;
 }
 
+/* Resident units are loaded and saved by way of DRAM, which takes some of it: they stay only where
+ * that lets no more go to drives. *c, found, *p: with them; *p is then of the better choice. */
+static bool prefer_resident(const struct placement_in *in, const struct placement_how *how,
+                            const struct choice_range *range, bool found, struct choice *c,
+                            struct placement *p)
+{
+    const struct choice with = *c;
+    const uint64_t nvme_bytes = p->nvme_bytes, dram_bytes = p->dram_bytes;
+    *c = range->low;
+    leave_hbm(in, range, c, p);
+    bool without = leave_dram(in, how, range, c, p);
+    bool better = found != without ? found
+                  : found          ? nvme_bytes <= p->nvme_bytes
+                                   : dram_bytes <= p->dram_bytes || !fits_hbm(in, p);
+    if (!better)
+        return without;
+    *c = with;
+    lay_out(in, c, p);
+    return found;
+}
+
 /* *c is the choice whose layout *p holds: the first that fits, or the smallest. */
 static bool search(const struct placement_in *in, const struct placement_how *how,
                    const struct choice_range *range, struct choice *c, struct placement *p)
 {
     *c = range->low;
     leave_hbm(in, range, c, p);
-    fill_resident(in, how, c, p);
-    bool filled = p->resident_units > 0 && c->resident.count > range->low.resident.count;
-    if (leave_dram(in, how, range, c, p) || !filled)
-        return fits_memory(in, p);
-    *c = range->low; /* by way of DRAM they are loaded and saved, which takes some of it too */
-    leave_hbm(in, range, c, p);
-    return leave_dram(in, how, range, c, p);
+    bool filled = fill_resident(in, how, range, c, p);
+    bool found = leave_dram(in, how, range, c, p);
+    return filled ? prefer_resident(in, how, range, found, c, p) : found;
 }
 
 /* What HBM has left holds weights of more units: the graph keeps them there for the backward. */

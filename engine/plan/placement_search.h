@@ -17,9 +17,10 @@ struct placement_how {
     uint32_t first_quarters;         /* of the first of them no more than so many, 0 to 4 */
     uint32_t rings, device_rings;    /* the deepest rings that are tried; then lesser ones */
     bool acts_leave;                 /* HBM, all of them, though there may be room */
+    bool acts_stay;                  /* in HBM before any unit does */
     /* Units that are resident on a GPU: PLACEMENT_ALL of them, or so many quarters of those that
-       HBM has room for, from this one on. */
-    uint32_t resident_quarters, first_resident;
+       HBM has room for. */
+    uint32_t resident_quarters;
     uint32_t segment; /* units to one kept checkpoint; 0 and 1: all are kept */
 };
 

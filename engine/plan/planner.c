@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SEEN_MOST     64u
+#define SEEN_MOST     128u
 #define SEGMENTS_MORE 3u
 
 struct candidate {
@@ -31,7 +31,6 @@ struct search {
     struct seen {
         uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
         uint32_t segment;
-        bool first; /* unit is resident */
     } seen[SEEN_MOST];
     uint32_t seen_count;
     int rc;
@@ -57,13 +56,12 @@ static int step_of(const struct planner_in *in, const struct placement *p, bool 
 static bool is_new(struct search *s, const struct placement *p)
 {
     for (uint32_t i = 0; i < s->seen_count; i++)
-        if (s->seen[i].segment == p->segment && s->seen[i].first == placement_is_resident(p, 0) &&
+        if (s->seen[i].segment == p->segment &&
             memcmp(s->seen[i].table, p->table, sizeof p->table) == 0)
             return false;
     if (s->seen_count == SEEN_MOST)
         return false;
     s->seen[s->seen_count].segment = p->segment;
-    s->seen[s->seen_count].first = placement_is_resident(p, 0);
     memcpy(s->seen[s->seen_count++].table, p->table, sizeof p->table);
     return true;
 }
@@ -104,10 +102,9 @@ static void permute(uint32_t n, enum leaving order[LEAVE_COUNT])
     }
 }
 
-static void try_orders(struct search *s)
+static void try_orders(struct search *s, struct placement_how how)
 {
-    for (uint32_t n = 1; n < 24; n++) {
-        struct placement_how how = s->usual;
+    for (uint32_t n = 0; n < 24; n++) {
         permute(n, how.order);
         try(s, &how);
     }
@@ -136,22 +133,24 @@ static void try_rings(struct search *s)
 
 static void try_acts(struct search *s)
 {
-    struct placement_how how = s->best.how;
+    struct placement_how how = s->usual;
+    if (s->in->placement->compute_tier != HST_TIER_HBM)
+        return;
     how.acts_leave = true;
-    if (s->in->placement->compute_tier == HST_TIER_HBM)
-        try(s, &how);
+    try_orders(s, how);
+    how.acts_leave = false;
+    how.acts_stay = true;
+    try_orders(s, how);
 }
 
-/* HBM is the home of fewer units, and its room is for others' weights; or not of the first one,
- * which may be as large as many others. */
+/* HBM is the home of fewer units, and its room is for others' weights. */
 static void try_resident(struct search *s)
 {
     struct placement_how how = s->best.how;
     if (s->usual.resident_quarters != 4)
         return;
-    for (how.first_resident = 0; how.first_resident < 2; how.first_resident++)
-        for (how.resident_quarters = 0; how.resident_quarters <= 4; how.resident_quarters++)
-            try(s, &how);
+    for (how.resident_quarters = 0; how.resident_quarters < 4; how.resident_quarters++)
+        try(s, &how);
 }
 
 /* A forward made again costs computation alone, where what it wins spares the drives or the link
@@ -200,11 +199,12 @@ static void describe(const struct candidate *c, char *what, size_t what_bytes)
     }
     if (n == 0)
         n = snprintf(what, what_bytes, "%s%s", begin, "nothing");
-    bool fewer = c->how.resident_quarters < 4 || c->how.first_resident > 0;
+    const char *acts = c->how.acts_leave  ? "; acts out of HBM"
+                       : c->how.acts_stay ? "; acts in HBM before units"
+                                          : "";
+    const char *units = c->how.resident_quarters < 4 ? "; fewer units in HBM" : "";
     n += snprintf(what + n, what_bytes - (size_t)n, "%s%s%s",
-                  c->how.rings + c->how.device_rings > 0 ? "; smaller rings" : "",
-                  c->how.acts_leave ? "; acts out of HBM" : "",
-                  fewer ? "; not as many units in HBM as could be" : "");
+                  c->how.rings + c->how.device_rings > 0 ? "; smaller rings" : "", acts, units);
     if (c->placement.segment > 1)
         snprintf(what + n, what_bytes - (size_t)n, "; acts of one unit in %u kept",
                  c->placement.segment);
@@ -245,10 +245,10 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     result.usual_step_s = s.best.step_s;
     if (s.rc == 0)
         (void)is_new(&s, placement);
-    try_orders(&s);
+    try_orders(&s, s.usual);
+    try_acts(&s);
     try_shares(&s);
     try_rings(&s);
-    try_acts(&s);
     try_resident(&s);
     try_segments(&s);
     if (s.rc) {

@@ -29,12 +29,12 @@ struct planned {
 /**
  * Replaces *placement, that placement_plan found, where another one is faster by more than
  * PLANNER_GAIN_LEAST. Of those as fast the one with fewest changes from the usual way stays. Tried
- * are all orders in which classes leave memory, then parts of the first of them, then shallower
- * rings, then, on a GPU, checkpoints out of its memory and fewer resident units, then checkpoints
- * that are not kept: each from the best so far.
+ * are all orders in which classes leave memory, on a GPU also with all checkpoints out of its memory
+ * and with checkpoints there before units; then parts of the first class, shallower rings, fewer
+ * resident units, and checkpoints that are not kept: each from the best so far.
  *
  * Errors, *placement being untouched: -ENOMEM.
- * Cost: at most some 50 candidates, each laid out some hundred times in O(units) and simulated on a
+ * Cost: at most some 80 candidates, each laid out some hundred times in O(units) and simulated on a
  * graph of at most PLANNER_TILES tiles.
  */
 int planner_improve(const struct planner_in *in, struct placement *placement,

@@ -83,16 +83,20 @@ static uint64_t bytes_of(const struct ring rings[2])
                    sat_times(rings[1].bytes, rings[1].count));
 }
 
-/* Wide units take turns at one buffer, unless there are more than the others need; or at those of
- * the others, where that takes no more memory. */
+/* Units that borrow: all but those that are resident on a GPU. Wide ones take turns at one buffer,
+ * unless there are more than the others need; or at those of the others, where that takes no more
+ * memory. */
 static void take_rings(const struct placement_in *in, enum hst_tier tier, uint32_t count,
                        struct ring rings[2], struct placement *p)
 {
-    uint32_t units = in->layout->unit_count, wide = 0;
-    for (uint32_t u = 0; u < units; u++)
-        wide += p->units[u].wide;
+    uint32_t wide = 0, narrow = 0;
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        wide += p->units[u].wide && !placement_is_resident(p, u);
+        narrow += !p->units[u].wide && !placement_is_resident(p, u);
+    }
+    count = least(count, narrow + wide);
+    narrow = least(count, narrow);
     struct ring shared[2] = {{.bytes = most(rings[0].bytes, rings[1].bytes), .count = count}};
-    uint32_t narrow = least(count, units - wide);
     rings[0].count = rings[0].bytes > 0 ? narrow : 0;
     rings[1].count = rings[1].bytes == 0 ? 0 : count > narrow ? wide : 1;
     if (wide == 0 || bytes_of(shared) <= bytes_of(rings)) {

@@ -325,6 +325,7 @@ void random_case(uint64_t seed, struct graph_case *c)
     c->in.derived_weights = c->in.stored && pick(&seed, 3) == 0;
     c->in.optimistic = c->in.deferred && c->in.stored && kind > 0 && pick(&seed, 2);
     c->in.deferred = c->in.deferred && !c->in.optimistic;
+    c->in.late_share = c->in.optimistic ? 0 : c->in.late_share; /* a revert would undo those */
     c->in.derived_weights = c->in.derived_weights && !c->in.optimistic;
     for (uint32_t i = 0; i < c->in.unit_count; i++)
         c->units[i].blind_backward = pick(&seed, 5) == 0;

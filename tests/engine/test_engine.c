@@ -217,6 +217,36 @@ static void a_load_writes_all_bytes_once(void **state)
     }
 }
 
+static void a_host_that_computes_copies_nothing(void **state)
+{
+    (void)state;
+    struct hst_engine *engine = toy_created(TOY_CONFIG(.place = "states=nvme,acts=nvme"));
+    toy_must(engine, toy_seal_and_load(engine));
+    assert_null(engine->run.copying[LANE_H2D]); /* each is a thread */
+    assert_null(engine->run.copying[LANE_D2H]);
+    hst_engine_destroy(&engine);
+}
+
+/* Where a GPU updates any; but not where they pass through the drives' ring. */
+static void tiles_are_large_for_a_gpu_and_small_for_drives(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) { /* some units are resident; the others' states leave; none is */
+        struct hst_config config = *TOY_CONFIG(.device = "far", .threads = 1);
+        struct hst_memory memory;
+        share_units(&config, 64u << 20, toy_describe);
+        config.place = i == 2 ? "weights=dram" : NULL;
+        if (i == 1)
+            lower_budget(&config, &config.dram_bytes, 64u << 20, toy_describe);
+        struct hst_engine *engine = toy_created(&config);
+        toy_must(engine, toy_describe(engine));
+        toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+        assert_int_equal(hst_engine_memory(engine, &memory), 0);
+        assert_int_equal(memory.tile_elements, i == 0 ? 4u << 20 : 262144);
+        hst_engine_destroy(&engine);
+    }
+}
+
 static void calls_out_of_order_are_refused_and_harmless(void **state)
 {
     (void)state;
@@ -405,6 +435,8 @@ int main(void)
         cmocka_unit_test(the_norm_counts_a_tied_gradient_once_as_the_sum_of_its_users),
         cmocka_unit_test(traffic_is_what_the_placement_says),
         cmocka_unit_test(a_load_writes_all_bytes_once),
+        cmocka_unit_test(a_host_that_computes_copies_nothing),
+        cmocka_unit_test(tiles_are_large_for_a_gpu_and_small_for_drives),
         cmocka_unit_test(calls_out_of_order_are_refused_and_harmless),
         cmocka_unit_test(defaults_are_those_of_the_header),
         cmocka_unit_test(a_gradient_that_is_not_finite_stops_the_run_before_any_update),

@@ -51,7 +51,7 @@ struct ran {
     uint32_t redone, skipped, optimistic;
 };
 static struct ran oracle, found; /* large: not on the stack */
-static bool all;
+static bool all, own_stream;
 static int turn;
 
 #define OPTIMISTIC(...)                                                                            \
@@ -117,6 +117,8 @@ static uint64_t run(const struct hst_config *config, bool resume, uint64_t last,
     size_t bytes;
     toy_must(engine, toy_describe(engine));
     toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+    if (own_stream)
+        toy_must(engine, hst_stream_create(hst_engine_device(engine), "own", &toy_stream));
     toy_must(engine,
              resume ? hst_engine_resume(engine, &began, NULL, 0, &bytes) : toy_load(engine));
     for (uint64_t s = began; s < last; s++) {
@@ -141,6 +143,7 @@ static uint64_t run(const struct hst_config *config, bool resume, uint64_t last,
         ran->weights.used = 0;
         toy_must(engine, toy_save(engine, &ran->weights));
     }
+    hst_stream_destroy(&toy_stream);
     hst_engine_destroy(&engine);
     return began;
 }
@@ -334,6 +337,48 @@ static void the_engine_takes_second_slots_where_there_is_room(void **state)
     assert_int_equal(found.optimistic, 0);
 }
 
+/* When it changes from one to the other the device's updates are on the engine's stream, and may be
+ * there still when the client computes on its own. */
+static void what_the_device_updates_is_waited_for_on_any_stream(void **state)
+{
+    (void)state;
+    struct hst_config config = in_memory(HST_PRECISION_BF16);
+    config.update_time = HST_UPDATE_AUTO;
+    config.device = "far";
+    config.place = "acts=hbm";
+    share_units(&config, 64u << 20, toy_describe);
+    found = (struct ran){0};
+    own_stream = true;
+    setenv("HOISTWAY_FAR", "late:100", 1);
+    run(&config, false, STEPS, NOTHING, &found);
+    unsetenv("HOISTWAY_FAR");
+    own_stream = false;
+    check_same(config.place, "on a stream of its own");
+    assert_in_range(found.optimistic, 1, STEPS - 1);
+}
+
+/* Resident units' updates wait, so they need no second slot; where all wait there is no choice. */
+static void what_waits_needs_no_second_slot(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct hst_config config =
+            *OPTIMISTIC(.durability = "step", .device = "far", .precision = HST_PRECISION_FP16);
+        config.update_time = HST_UPDATE_AUTO;
+        config.hbm_bytes = 64u << 20;
+        if (i == 1) { /* the others' states are on drives, and weights follow from them */
+            share_units(&config, 64u << 20, toy_describe);
+            lower_budget(&config, &config.dram_bytes, 64u << 20, toy_describe);
+        }
+        struct hst_engine *engine = toy_created(&config);
+        toy_must(engine, toy_describe(engine));
+        toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+        assert_false(engine->plan_in.second_slots);
+        assert_int_equal(engine->run.chooses, i == 1);
+        hst_engine_destroy(&engine);
+    }
+}
+
 /* ---- what cannot be ---- */
 
 static void refuse(const struct hst_config *config, const char *what)
@@ -394,6 +439,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_run_that_ends_is_resumed_exactly),
         cmocka_unit_test(the_engine_changes_between_both),
         cmocka_unit_test(the_engine_takes_second_slots_where_there_is_room),
+        cmocka_unit_test(what_the_device_updates_is_waited_for_on_any_stream),
+        cmocka_unit_test(what_waits_needs_no_second_slot),
         cmocka_unit_test(what_has_no_second_slot_is_refused),
         cmocka_unit_test(memory_holds_weights_and_states_twice),
     };

@@ -27,6 +27,29 @@ static uint64_t all_tiers(const struct placement *p, enum hst_class class)
            p->table[class][HST_TIER_NVME];
 }
 
+/* A unit for each number of rows, with a checkpoint. */
+static struct layout model_of_rows(const uint32_t *rows, uint32_t units, uint32_t tile_elements)
+{
+    struct layout layout = {0};
+    char why[256], name[2][16];
+    for (uint32_t u = 0; u < units; u++) {
+        snprintf(name[0], sizeof name[0], "u%u", u);
+        snprintf(name[1], sizeof name[1], "u%u.w", u);
+        struct hst_param_desc param = {.name = name[1], .dim_count = 2, .dims = {rows[u], 4096}};
+        struct hst_unit_desc desc = {
+            .name = name[0], .params = &param, .param_count = 1, .act_bytes_per_token = 256};
+        assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
+    }
+    assert_int_equal(layout_seal(&layout, tile_elements), 0);
+    return layout;
+}
+
+/* An embedding and a head of `rows` rows, four layers of 100 between them. */
+static struct layout model_with_ends(uint32_t rows)
+{
+    return model_of_rows((uint32_t[]){rows, 100, 100, 100, 100, rows}, 6, 4096);
+}
+
 static bool is_all_resident(const struct placement *p)
 {
     return p->resident_units == p->layout->unit_count;
@@ -61,7 +84,8 @@ static void check_gpu(const struct placement_in *in, const struct placement *p)
     bool all = is_all_resident(p);
     uint32_t resident = 0;
     assert_int_equal(p->table[HST_CLASS_CARRY][HST_TIER_HBM], all_tiers(p, HST_CLASS_CARRY));
-    assert_true(all ? p->device_leases[0].count == 0 : p->device_leases[0].count >= 2);
+    uint32_t away = p->layout->unit_count - p->resident_units;
+    assert_true(p->device_leases[0].count + p->device_leases[1].count >= (away < 2 ? away : 2));
     assert_true(all ? p->device_grads[0].count == 0 : p->device_grads[0].count >= 1);
     for (uint32_t i = 0; i < in->layout->param_count; i++) {
         const struct layout_param *param = &in->layout->params[i];
@@ -136,7 +160,7 @@ static void every_budget_of_hbm_down_to_the_smallest_is_kept(void **state)
     placement_free(&p);
     for (; placement_plan(&in, &p, why, sizeof why) == 0; in.hbm_budget -= 16384) {
         assert_true(p.hbm_bytes <= in.hbm_budget);
-        assert_true(p.resident_units <= resident || p.table[HST_CLASS_ACTS][HST_TIER_DRAM] > 0);
+        /* the first unit leaves with the one it is tied to, and nearly all others stay */
         resident = p.resident_units;
         checkpoints_alone |= is_all_resident(&p) && p.table[HST_CLASS_ACTS][HST_TIER_DRAM] > 0;
         some |= resident > 1 && resident < UNITS;
@@ -195,34 +219,107 @@ static void resident_units_stay_while_the_others_leave_dram(void **state)
 static void no_unit_is_resident_where_dram_has_no_room_for_its_way(void **state)
 {
     (void)state;
-    struct layout layout = {0};
+    uint32_t rows[22] = {10, 10};
+    for (uint32_t u = 2; u < 22; u++)
+        rows[u] = 100;
+    struct layout layout = model_of_rows(rows, 22, 20 * 4096);
     struct placement p = {0};
-    char why[512], name[2][16];
-    for (uint32_t u = 0; u < 4; u++) {
-        snprintf(name[0], sizeof name[0], "u%u", u);
-        snprintf(name[1], sizeof name[1], "u%u.w", u);
-        struct hst_param_desc param = {
-            .name = name[1], .dim_count = 2, .dims = {u < 2 ? 10 : 100, 4096}};
-        struct hst_unit_desc desc = {.name = name[0], .params = &param, .param_count = 1};
-        assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
-    }
-    assert_int_equal(layout_seal(&layout, 100 * 4096), 0);
+    char why[512];
     struct placement_in in = gpu_inputs(&layout, "weights=dram");
     in.has_nvme = false;
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
     uint64_t dram = p.dram_bytes;
     placement_free(&p);
     in.wish = (struct place_wish){0};
-    in.hbm_budget = 12u << 20;
+    in.hbm_budget = 14u << 20;
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
     assert_int_equal(p.resident_units, 2);
     assert_true(p.dram_bytes > dram);
     placement_free(&p);
     in.dram_budget = dram;
-    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
-    assert_int_equal(p.resident_units, 0);
-    check_gpu(&in, &p);
+    for (int drives = 0; drives < 2; drives++) { /* nor where something would leave for it */
+        in.has_nvme = drives;
+        assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+        assert_int_equal(p.resident_units, 0);
+        assert_int_equal(p.nvme_bytes, 0);
+        check_gpu(&in, &p);
+        placement_free(&p);
+    }
+    layout_free(&layout);
+}
+
+/* Of equal units no more leave than must, after all checkpoints have; what they leave is room for
+ * checkpoints again. */
+static void units_leave_hbm_behind_the_checkpoints(void **state)
+{
+    (void)state;
+    struct layout layout =
+        model_of_rows((uint32_t[]){100, 100, 100, 100, 100, 100, 100, 100}, 8, 4096);
+    struct placement p = {0}, out = {0};
+    char why[512];
+    bool both = false, some = false;
+    struct placement_in in = gpu_inputs(&layout, NULL), acts = gpu_inputs(&layout, "acts=dram");
+    in.deferred = acts.deferred = true;
+    in.batch_tokens = acts.batch_tokens = 10000; /* checkpoints as large as three units */
+    for (in.hbm_budget = 128u << 20; placement_plan(&in, &p, why, sizeof why) == 0;
+         in.hbm_budget -= 1u << 20) {
+        acts.hbm_budget = in.hbm_budget;
+        assert_int_equal(placement_plan(&acts, &out, why, sizeof why), 0);
+        assert_int_equal(p.resident_units, out.resident_units);
+        bool mixed = p.resident_units > 0 && p.resident_units < 8;
+        some |= mixed;
+        both |= mixed && p.table[HST_CLASS_ACTS][HST_TIER_HBM] > 0;
+        check_gpu(&in, &p);
+        placement_free(&p);
+        placement_free(&out);
+    }
+    assert_true(some && both);
+    layout_free(&layout);
+}
+
+/* A first unit that is too large stays out alone; buffers are as many as units that borrow them. */
+static void large_ends_do_not_keep_layers_out_of_hbm(void **state)
+{
+    (void)state;
+    struct layout layout = model_with_ends(1000);
+    struct placement_in in = gpu_inputs(&layout, "acts=dram");
+    struct placement p = {0};
+    char why[512];
+    in.deferred = true;
+    in.hbm_budget = 256u << 20;
+    for (bool all = true; all; in.hbm_budget -= 65536) {
+        placement_free(&p);
+        assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+        all = p.resident_units == 6;
+    }
+    assert_int_equal(p.resident_units, 5); /* all but the head */
+    assert_int_equal(p.device_leases[0].count + p.device_leases[1].count, 1);
     placement_free(&p);
+    in.hbm_budget = 110u << 20;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_true(p.units[0].away && p.units[5].away && p.resident_units == 4);
+    assert_int_equal(p.device_leases[0].count + p.device_leases[1].count, 2);
+    placement_free(&p);
+    layout_free(&layout);
+}
+
+/* Of DRAM: with resident units it is less than without. */
+static void the_smallest_budget_that_is_named_is_the_smallest(void **state)
+{
+    (void)state;
+    struct layout layout = model_with_ends(100);
+    struct placement p = {0};
+    char why[512];
+    struct placement_in in = gpu_inputs(&layout, NULL);
+    in.has_nvme = false;
+    in.hbm_budget = 24u << 20;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_in_range(p.resident_units, 2, 4);
+    in.dram_budget = p.dram_bytes - 4096;
+    placement_free(&p);
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    uint64_t named = named_budget(why);
+    assert_in_range(named, in.dram_budget + 4096, in.dram_budget + (in.dram_budget >> 5));
     layout_free(&layout);
 }
 
@@ -245,24 +342,6 @@ static void a_small_hbm_leaves_the_rings_of_drives_as_deep_as_dram_lets_them_be(
     check_gpu(&in, &p);
     placement_free(&p);
     layout_free(&layout);
-}
-
-/* An embedding and a head of `rows` rows, four layers of 100 between them. */
-static struct layout model_with_ends(uint64_t rows)
-{
-    struct layout layout = {0};
-    char why[256];
-    for (uint32_t u = 0; u < 6; u++) {
-        char name[2][16];
-        snprintf(name[0], sizeof name[0], "u%u", u);
-        snprintf(name[1], sizeof name[1], "u%u.w", u);
-        struct hst_param_desc param = {
-            .name = name[1], .dim_count = 2, .dims = {u % 5 ? 100 : rows, 4096}};
-        struct hst_unit_desc desc = {.name = name[0], .params = &param, .param_count = 1};
-        assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
-    }
-    assert_int_equal(layout_seal(&layout, 4096), 0);
-    return layout;
 }
 
 static void assert_ring(struct ring ring, uint64_t rows, uint32_t count)
@@ -392,6 +471,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_a_gpu_all_classes_live_in_hbm_where_they_fit),
         cmocka_unit_test(every_budget_of_hbm_down_to_the_smallest_is_kept),
+        cmocka_unit_test(units_leave_hbm_behind_the_checkpoints),
+        cmocka_unit_test(large_ends_do_not_keep_layers_out_of_hbm),
+        cmocka_unit_test(the_smallest_budget_that_is_named_is_the_smallest),
         cmocka_unit_test(resident_units_stay_while_the_others_leave_dram),
         cmocka_unit_test(no_unit_is_resident_where_dram_has_no_room_for_its_way),
         cmocka_unit_test(a_small_hbm_leaves_the_rings_of_drives_as_deep_as_dram_lets_them_be),

@@ -131,7 +131,7 @@ static void over_the_list_none_is_slower_than_the_usual_homes(void **state)
             if (!planned.better)
                 assert_memory_equal(chosen.table, usual.table, sizeof chosen.table);
             assert_int_equal(planned.better, planned.what[0] != '\0');
-            assert_in_range(planned.simulated, 1, 50);
+            assert_in_range(planned.simulated, 1, 100);
             placed++;
             better += planned.better;
             recomputed += planned.better && chosen.segment > usual.segment;
@@ -277,6 +277,53 @@ static void checkpoints_are_left_out_where_drives_take_longer(void **state)
     layout_free(&p.layout);
 }
 
+/* On a GPU: in how many budgets the planner chose so. */
+static uint32_t plan_for_gpu(struct sim_rates rates, const char *words)
+{
+    static struct graph_case c;
+    struct problem p = {0};
+    struct placement usual = {0}, chosen = {0};
+    uint32_t found = 0;
+    char why[384];
+    const struct graph_unit unit = {.tile_count = 2, .forward_flops = 1e3, .backward_flops = 3e3};
+    even_case(&c, 12, &unit);
+    p.layout = layout_of(&c, 1000);
+    p.in = inputs(&p.layout, NULL);
+    p.in.batch_tokens = p.in.grain_tokens = 1000;
+    p.in.compute_tier = HST_TIER_HBM;
+    p.in.deferred = true;
+    p.in.hbm_budget = UINT64_C(1) << 40;
+    assert_int_equal(placement_plan(&p.in, &usual, why, sizeof why), 0);
+    p.in.hbm_budget = usual.hbm_bytes;
+    p.rates = rates;
+    for (; placement_plan(&p.in, &usual, why, sizeof why) == 0; p.in.hbm_budget -= 32768) {
+        struct planned planned = improve_usual(&p, &chosen);
+        if (planned.better && strstr(planned.what, words)) {
+            assert_int_not_equal(chosen.resident_units, usual.resident_units);
+            found++;
+        }
+        check_budgets(&p, &chosen);
+        placement_free(&usual);
+        placement_free(&chosen);
+    }
+    layout_free(&p.layout);
+    return found;
+}
+
+/* Each unit in HBM has the place of several units' weights: where the link is what is waited for
+ * those win; where the host's update is, more units do. */
+static void a_gpus_memory_is_for_what_takes_longest(void **state)
+{
+    (void)state;
+    const struct sim_rates link = {
+        .h2d = 1e5, .d2h = 1e9, .update = 1e12, .norm = 1e12, .flops_per_s = 1e9};
+    const struct sim_rates update = {
+        .h2d = 1e9, .d2h = 1e9, .update = 1e4, .norm = 1e9, .flops_per_s = 1e9};
+    assert_true(plan_for_gpu(link, "fewer units in HBM") > 0);
+    assert_int_equal(plan_for_gpu(update, "fewer units in HBM"), 0);
+    assert_true(plan_for_gpu(update, "smaller rings") > 0); /* room for a unit */
+}
+
 static void what_is_wished_stays_where_it_was_wished(void **state)
 {
     (void)state;
@@ -315,6 +362,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_leave_first_where_the_forward_waits_for_drives),
         cmocka_unit_test(checkpoints_are_left_out_where_drives_take_longer),
+        cmocka_unit_test(a_gpus_memory_is_for_what_takes_longest),
         cmocka_unit_test(what_is_wished_stays_where_it_was_wished),
         cmocka_unit_test(where_drives_are_fast_the_usual_homes_stay),
         cmocka_unit_test(the_same_is_chosen_each_time),

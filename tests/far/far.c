@@ -7,6 +7,7 @@
  *
  * The environment's HOISTWAY_FAR, read when the device is opened, makes its copies worse:
  *   delay:SEED   each comes after other work, more or less of it; updates do, too
+ *   late:N       each update comes after N rounds of other work
  *   refuse:N     the N-th is refused
  *   fail:N       the N-th is taken and fails when its turn comes
  *   pace:GFLOPS  copies stay, but products of matrices and attention give zeros, and take
@@ -30,7 +31,7 @@ static const struct hst_dev_ops *behind;
 /* Of the one device that is open; its streams are fed by one thread. */
 static struct {
     unsigned long long delay_seed;
-    unsigned refuse_at, fail_at, copies;
+    unsigned late, refuse_at, fail_at, copies;
     struct hst_stream *streams[STREAMS];
 } trouble;
 static double pace_flops;                           /* per second; 0: computes */
@@ -53,15 +54,20 @@ static unsigned number_of(const struct hst_stream *stream)
     return i;
 }
 
-/* Streams take turns at being slow: what is in time on one may be late on another. */
-static int delay(struct hst_stream *stream)
+static int work(struct hst_stream *stream, unsigned rounds)
 {
     unsigned number = number_of(stream);
     trouble.streams[number] = stream;
     int rc = 0;
-    for (unsigned long long n = draw() % DELAYS_MOST; n > 0 && rc == 0; n--)
+    for (unsigned n = 0; n < rounds && rc == 0; n++)
         rc = behind->stream_zero(stream, scratch[number], DELAY_BYTES);
     return rc;
+}
+
+/* Streams take turns at being slow: what is in time on one may be late on another. */
+static int delay(struct hst_stream *stream)
+{
+    return work(stream, (unsigned)(draw() % DELAYS_MOST));
 }
 
 /* An id that no table has: the host notices when it comes to it. */
@@ -156,6 +162,7 @@ static void read_trouble(void)
     double gflops = 0;
     memset(&trouble, 0, sizeof trouble);
     if (words && sscanf(words, "delay:%llu", &trouble.delay_seed) != 1 &&
+        sscanf(words, "late:%u", &trouble.late) != 1 &&
         sscanf(words, "refuse:%u", &trouble.refuse_at) != 1 &&
         sscanf(words, "fail:%u", &trouble.fail_at) != 1)
         sscanf(words, "pace:%lf", &gflops);
@@ -236,7 +243,7 @@ static int far_adamw(struct hst_stream *stream, const struct hst_adamw *a)
                    a->grad},
         .count = a->count,
     };
-    int rc = trouble.delay_seed ? delay(stream) : 0;
+    int rc = trouble.delay_seed ? delay(stream) : work(stream, trouble.late);
     return rc ? rc : behind->embedding(stream, &(struct hst_embedding){.ids = &NO_IDS, .out = u});
 }
 
