@@ -29,9 +29,9 @@ struct planned {
 /**
  * Replaces *placement, that placement_plan found, where another one is faster by more than
  * PLANNER_GAIN_LEAST. Of those as fast the one with fewest changes from the usual way stays. Tried
- * are all orders in which classes leave memory, on a GPU also with all checkpoints out of its memory
- * and with checkpoints there before units; then parts of the first class, shallower rings, fewer
- * resident units, and checkpoints that are not kept: each from the best so far.
+ * are all orders in which classes leave memory, on a GPU also with all checkpoints out of its
+ * memory and with checkpoints there before units; then parts of the first class, shallower rings,
+ * fewer resident units, and checkpoints that are not kept: each from the best so far.
  *
  * Errors, *placement being untouched: -ENOMEM.
  * Cost: at most some 80 candidates, each laid out some hundred times in O(units) and simulated on a
