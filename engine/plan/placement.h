@@ -144,12 +144,13 @@ struct placement {
 /**
  * Finds homes: as much as fits in the compute tier. From HBM checkpoints leave first, as many as
  * must, then units, no more than must: the first ones stay, which a step begins and ends with. What
- * HBM has room for after that holds others' weights from the forward to the backward. Units that
- * share tied parameters stay if all do. From DRAM states leave first, then checkpoints
- * and gradients (each travels once each way per step), then weights (twice in). Where nothing fits
- * so and `wish` leaves checkpoints to the budgets, some are not kept: of units that may be computed
- * again every second one's are, or every third one's, until it fits. The layout must outlive the
- * placement. Cost: O(units), whatever their size, for each length of such a segment.
+ * HBM has room for after that holds checkpoints again, then others' weights from the forward to the
+ * backward. Units that share tied parameters stay if all do. From DRAM states leave first, then
+ * checkpoints and gradients (each travels once each way per step), then weights (twice in). Where
+ * nothing fits so and `wish` leaves checkpoints to the budgets, some are not kept: of units that
+ * may be computed again every second one's are, or every third one's, until it fits. The layout
+ * must outlive the placement. Cost: O(units), whatever their size, for each length of such a
+ * segment.
  *
  * Errors: -ENOSPC the HBM or DRAM budget is too small, `why` names the smallest that would do;
  * -EDQUOT the NVMe budget is too small for what must leave DRAM; -EINVAL contradictory wish;
