@@ -295,6 +295,7 @@ static uint32_t plan_for_gpu(struct sim_rates rates, const char *words)
     p.in.hbm_budget = UINT64_C(1) << 40;
     assert_int_equal(placement_plan(&p.in, &usual, why, sizeof why), 0);
     p.in.hbm_budget = usual.hbm_bytes;
+    placement_free(&usual);
     p.rates = rates;
     for (; placement_plan(&p.in, &usual, why, sizeof why) == 0; p.in.hbm_budget -= 32768) {
         struct planned planned = improve_usual(&p, &chosen);
