@@ -230,7 +230,7 @@ static bool prefer_resident(const struct placement_in *in, const struct placemen
     bool without = leave_dram(in, how, range, c, p);
     bool better = found != without ? found
                   : found          ? nvme_bytes <= p->nvme_bytes
-                                   : dram_bytes <= p->dram_bytes || !fits_hbm(in, p);
+                                   : dram_bytes <= p->dram_bytes;
     if (!better)
         return without;
     *c = with;
