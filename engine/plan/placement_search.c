@@ -92,20 +92,19 @@ static bool fits(const struct placement_in *in, const struct choice *c, struct p
     return test(in, p);
 }
 
-/* The smallest value of one number in (low, high] with which the choice fits, given that `high`
- * does. */
-static void least_that_fits(const struct placement_in *in, struct choice *c, uint32_t *number,
-                            uint32_t low, fit *test, struct placement *p)
+/* The last value of one number, on the way from one with which the choice fits to one with which it
+ * does not, with which it fits. */
+static void last_that_fits(const struct placement_in *in, struct choice *c, uint32_t *number,
+                           uint32_t from, uint32_t to, fit *test, struct placement *p)
 {
-    uint32_t high = *number;
-    while (high - low > 1) {
-        *number = low + (high - low) / 2;
+    while (from > to ? from - to > 1 : to - from > 1) {
+        *number = (uint32_t)(((uint64_t)from + to) / 2);
         if (fits(in, c, p, test))
-            high = *number;
+            from = *number;
         else
-            low = *number;
+            to = *number;
     }
-    *number = high;
+    *number = from;
     lay_out(in, c, p);
 }
 
@@ -141,23 +140,7 @@ static void leave_hbm(const struct placement_in *in, const struct choice_range *
         return;
     let_go(in, c, &c->acts_away, range->high.acts_away, hbm_of, p);
     if (fits_hbm(in, p) && c->acts_away > range->low.acts_away)
-        least_that_fits(in, c, &c->acts_away, range->low.acts_away, fits_hbm, p);
-}
-
-/* The largest value of one number in [its own, most] with which the choice fits, as it does now. */
-static void most_that_fits(const struct placement_in *in, struct choice *c, uint32_t *number,
-                           uint32_t most, fit *test, struct placement *p)
-{
-    uint32_t low = *number, high = most > low ? most + 1 : low + 1;
-    while (high - low > 1) {
-        *number = low + (high - low) / 2;
-        if (fits(in, c, p, test))
-            low = *number;
-        else
-            high = *number;
-    }
-    *number = low;
-    lay_out(in, c, p);
+        last_that_fits(in, c, &c->acts_away, c->acts_away, range->low.acts_away, fits_hbm, p);
 }
 
 /* Checkpoints that have left HBM come back, as many as it has room for. */
@@ -168,8 +151,7 @@ static void return_acts(const struct placement_in *in, uint32_t low, struct choi
     c->acts_away = low;
     if (fits(in, c, p, fits_hbm))
         return;
-    c->acts_away = high;
-    least_that_fits(in, c, &c->acts_away, low, fits_hbm, p);
+    last_that_fits(in, c, &c->acts_away, high, low, fits_hbm, p);
 }
 
 /*
@@ -181,14 +163,15 @@ static bool fill_resident(const struct placement_in *in, const struct placement_
                           const struct choice_range *range, struct choice *c, struct placement *p)
 {
     const struct choice without = *c;
+    uint32_t units = in->layout->unit_count; /* that all may stay was tried before */
     if (how->resident_quarters == PLACEMENT_ALL || !may_be_near(in))
         return false;
     if (!how->acts_stay)
         c->acts_away = range->high.acts_away;
-    most_that_fits(in, c, &c->resident.count, in->layout->unit_count - 1, fits_hbm, p);
+    last_that_fits(in, c, &c->resident.count, 0, units, fits_hbm, p);
     if (p->resident_units == 0) {
         c->resident.first = 1;
-        most_that_fits(in, c, &c->resident.count, in->layout->unit_count - 1, fits_hbm, p);
+        last_that_fits(in, c, &c->resident.count, 0, units, fits_hbm, p);
     }
     c->resident.count = (uint32_t)((uint64_t)c->resident.count * how->resident_quarters / 4);
     lay_out(in, c, p);
@@ -212,7 +195,7 @@ static bool leave_dram(const struct placement_in *in, const struct placement_how
         let_go(in, c, &c->leaves[class], range->high.leaves[class], dram_of, p);
         found = fits_memory(in, p);
         if (found && c->leaves[class] > low)
-            least_that_fits(in, c, &c->leaves[class], low, fits_memory, p);
+            last_that_fits(in, c, &c->leaves[class], c->leaves[class], low, fits_memory, p);
     }
     return found;
 }
@@ -252,9 +235,10 @@ static bool search(const struct placement_in *in, const struct placement_how *ho
 /* What HBM has left holds weights of more units: the graph keeps them there for the backward. */
 static void fill_leases(const struct placement_in *in, struct choice *c, struct placement *p)
 {
-    uint32_t away = in->layout->unit_count - p->resident_units;
-    if (p->device_leases[0].count + p->device_leases[1].count > 0)
-        most_that_fits(in, c, &c->device_depths.leases, away, fits_memory, p);
+    uint32_t away = in->layout->unit_count - p->resident_units, *depth = &c->device_depths.leases;
+    bool borrow = p->device_leases[0].count + p->device_leases[1].count > 0;
+    if (borrow && *depth < away)
+        last_that_fits(in, c, depth, *depth, away + 1, fits_memory, p);
 }
 
 /* ---- what may be chosen ---- */

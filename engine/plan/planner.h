@@ -20,7 +20,7 @@ struct planned {
     double usual_step_s, step_s; /* of the placement that was given, and of the one chosen */
     bool better;                 /* another one was chosen */
     uint32_t simulated;          /* candidates */
-    char what[128];              /* how: "what leaves memory: grads, then acts"; "" where not */
+    char what[192];              /* how: "what leaves memory: grads, then acts"; "" where not */
 };
 
 /** A gain below this is none: neither simulation nor rates are that exact. */

@@ -131,6 +131,7 @@ static void over_the_list_none_is_slower_than_the_usual_homes(void **state)
             if (!planned.better)
                 assert_memory_equal(chosen.table, usual.table, sizeof chosen.table);
             assert_int_equal(planned.better, planned.what[0] != '\0');
+            assert_true(strlen(planned.what) < sizeof planned.what - 1); /* all of it is told */
             assert_in_range(planned.simulated, 1, 100);
             placed++;
             better += planned.better;

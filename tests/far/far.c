@@ -99,6 +99,7 @@ static int far_copy(struct hst_stream *stream, void *dst, const void *src, size_
 
 /* ---- at a pace: for benchmarks, in which this takes a GPU's place ---- */
 
+/* Time is what it stands for; no test waits for it. */
 static void pace(double flops)
 {
     const double seconds = flops / pace_flops;
