@@ -103,6 +103,8 @@ static bool planner_knows(const struct hst_engine *engine, struct planner_in *in
         .optimistic = optimistic_wants_slots(engine),
         .parts = engine->versions.every == 1 ? (unsigned)PART_SAVE | PART_COMMIT : 0,
     };
+    in->streams =
+        !engine_computes_in_dram(engine) && in->rates.dram > 0 && in->rates.device_update > 0;
     return true;
 }
 
@@ -116,6 +118,10 @@ static void tell_homes(struct hst_engine *engine)
         engine_log(engine, HST_LOG_INFO,
                    "I304 %u of %u units are at home in HBM, where the GPU updates them", resident,
                    engine->layout.unit_count);
+    if (engine->placement.streamed_tiles > 0)
+        engine_log(engine, HST_LOG_INFO,
+                   "I305 the GPU updates %u of %u tiles whose home is DRAM, beside the host",
+                   engine->placement.streamed_tiles, placement_tiles_in_dram(&engine->placement));
     if (every > 1)
         engine_log(engine, HST_LOG_INFO,
                    "I303 the activation checkpoint of one unit in %u is kept; from it the others "
@@ -164,6 +170,21 @@ static int check_recompute(struct hst_engine *engine)
     return 0;
 }
 
+/* A share that is asked for needs a GPU that can. */
+static int check_streams(struct hst_engine *engine)
+{
+    if (engine->plan_in.stream_share == 0)
+        return 0;
+    if (engine_computes_in_dram(engine))
+        return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                           "--gpu-update is for a GPU, and the host computes. Fix: leave it out");
+    if (engine->plan_in.host_updates)
+        return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                           "--gpu-update is not for --state bf16, which the host updates. Fix: "
+                           "leave one of the two out");
+    return 0;
+}
+
 int decide(struct hst_engine *engine)
 {
     char why[384];
@@ -178,7 +199,10 @@ int decide(struct hst_engine *engine)
     in->deferred = engine->config.clip > 0 || engine->config.skip_nonfinite ||
                    engine->config.precision == HST_PRECISION_FP16;
     in->second_slots = optimistic_wants_slots(engine);
+    in->streams = engine->config.gpu_update != 0;
+    in->stream_share = engine->config.gpu_update > 0 ? engine->config.gpu_update : 0;
     int rc = check_recompute(engine);
+    rc = rc ? rc : check_streams(engine);
     rc = rc ? rc : store_dirs_rates(engine, in);
     if (rc)
         return rc;

@@ -100,6 +100,8 @@ static int check_config(struct hst_engine *engine)
         return refuse_value(engine, "io must be auto where io_model says what the drives are");
     if ((c->io_model || c->io_fault) && !c->store)
         return refuse_value(engine, "io_model and io_fault are of drives: they need a store");
+    if (c->gpu_update != HST_NONE && !(c->gpu_update >= 0 && c->gpu_update <= 1))
+        return refuse_value(engine, "gpu_update must be 0 to 1, or HST_NONE");
     if (!(c->clip >= 0) || !isfinite(c->clip))
         return refuse_value(engine, "clip must be a finite number >= 0");
     struct hst_adam_coef unused;

@@ -33,6 +33,17 @@ static bool moves(const struct graph *graph, enum lane lane)
     return false;
 }
 
+/* The host does work of this kind. */
+static bool updates(const struct graph *graph, enum node_kind kind)
+{
+    for (uint32_t i = 0; i < graph->lane_count[LANE_UPDATE]; i++) {
+        const struct node *node = &graph->nodes[graph->lane[LANE_UPDATE][i]];
+        if (node->kind == (unsigned)kind && (node->parts & PARTS_TRAIN) && node->work > 0)
+            return true;
+    }
+    return false;
+}
+
 /* The means of what visits took. False where one was not made yet; a forward that is never made is
  * one that the client leaves out. */
 static bool fill_visits(const struct hst_engine *engine, struct machine *m)
@@ -60,13 +71,15 @@ static double rate_of(struct measure_work work)
 static bool fill_measured(const struct hst_engine *engine, struct machine *m)
 {
     const struct measure *measure = &engine->run.measure;
-    bool host = moves(&engine->run.graph, LANE_UPDATE);
     m->rates.update = rate_of(measure->update);
     m->rates.norm = rate_of(measure->norm);
+    m->rates.device_update = 0; /* a visit's seconds have it in them */
     m->rates.forward_s = m->visit_s;
     m->rates.recompute_s = m->visit_s + MEASURE_RECOMPUTE * m->units;
     m->rates.backward_s = m->visit_s + MEASURE_BACKWARD * m->units;
-    return fill_visits(engine, m) && (!host || (m->rates.update > 0 && m->rates.norm > 0));
+    return fill_visits(engine, m) &&
+           (!updates(&engine->run.graph, NODE_UPDATE) || m->rates.update > 0) &&
+           (!updates(&engine->run.graph, NODE_NORM) || m->rates.norm > 0);
 }
 
 struct sim_rates predict_rates(const struct hst_engine *engine, const struct hst_rates *rates)
@@ -82,6 +95,8 @@ struct sim_rates predict_rates(const struct hst_engine *engine, const struct hst
         .flops_per_s = f[HST_RATE_PRODUCTS].value,
         .update = f[bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32].value,
         .norm = f[bf16 ? HST_RATE_NORM_BF16 : HST_RATE_NORM_FP32].value,
+        .device_update = f[bf16 ? HST_RATE_DEVICE_BF16 : HST_RATE_DEVICE_FP32].value,
+        .dram = engine_computes_in_dram(engine) ? 0 : f[HST_RATE_SHARED].value,
         .shared_cores = engine_computes_in_dram(engine),
     };
 }
@@ -297,6 +312,8 @@ int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *de
         .checkpoint_every = engine->placement.segment,
         .resident_units = engine->placement.resident_units,
         .units = engine->layout.unit_count,
+        .streamed_tiles = engine->placement.streamed_tiles,
+        .tiles_in_dram = placement_tiles_in_dram(&engine->placement),
     };
     return 0;
 }

@@ -3,7 +3,7 @@
  * Enqueues copies. A node is started when what it waits for is seen to be done, and it is done when
  * its event is seen to have passed: so no stream has to wait for another, and a buffer is lent anew
  * only when the device is through with it. One exception: updates on the device count as done when
- * they are enqueued, so a tile's copy waits for them in its stream.
+ * they are enqueued, so a copy of what they write waits for them in its stream.
  */
 #include "exec/copies.h"
 
@@ -16,6 +16,10 @@ int copies_open(struct hst_engine *engine)
     bool updates = engine_has_resident(engine);
     bool any = p->device_leases[0].count + p->device_leases[1].count + p->device_acts.count > 0;
     int rc = updates ? hst_event_create(engine->dev, &engine->run.updated) : 0;
+    if (rc == 0 && p->streamed_tiles > 0)
+        rc = hst_stream_create(engine->dev, "hst-update", &engine->run.updating);
+    if (rc == 0 && p->streamed_tiles > 0)
+        rc = hst_event_create(engine->dev, &engine->run.streamed);
     if (rc == 0 && any)
         rc = hst_stream_create(engine->dev, "hst-h2d", &engine->run.copying[LANE_H2D]);
     if (rc == 0 && (any || (updates && engine->plan_in.stored)))
@@ -26,6 +30,8 @@ int copies_open(struct hst_engine *engine)
 void copies_close(struct hst_engine *engine)
 {
     hst_event_destroy(&engine->run.updated);
+    hst_event_destroy(&engine->run.streamed);
+    hst_stream_destroy(&engine->run.updating);
     hst_stream_destroy(&engine->run.copying[LANE_H2D]);
     hst_stream_destroy(&engine->run.copying[LANE_D2H]);
 }
@@ -42,6 +48,19 @@ int copies_enqueue(struct hst_engine *engine, struct hst_stream *stream, struct 
     return rc;
 }
 
+/* The update that a copy waits for in its stream, or null. */
+static struct hst_event *update_before(const struct execute *run, struct walk_at at)
+{
+    switch ((enum node_kind)run->graph.nodes[at.node].kind) {
+    case NODE_COPY_TILE:
+        return run->updated;
+    case NODE_STORE_TILE:
+        return run->streamed;
+    default:
+        return NULL;
+    }
+}
+
 int copies_start(struct hst_engine *engine, enum lane lane, bool *moved)
 {
     struct execute *run = &engine->run;
@@ -51,8 +70,8 @@ int copies_start(struct hst_engine *engine, enum lane lane, bool *moved)
            walk_ready(&run->walk, at)) {
         walk_start(&run->walk, at);
         *moved = true;
-        bool tile = run->graph.nodes[at.node].kind == NODE_COPY_TILE;
-        int rc = tile ? hst_stream_wait(stream, run->updated) : 0;
+        struct hst_event *update = update_before(run, at);
+        int rc = update ? hst_stream_wait(stream, update) : 0;
         rc = rc ? rc : copies_enqueue(engine, stream, at);
         rc = rc ? rc
                 : loop_pass(engine, lane, stream,

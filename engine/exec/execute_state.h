@@ -61,6 +61,8 @@ struct execute {
     struct passages passages[LANE_COUNT];   /* of H2D, D2H, COMPUTE */
     struct hst_stream *copying[LANE_COUNT]; /* of H2D and D2H, where there are copies */
     struct hst_event *updated;              /* the device's last update; null: it makes none */
+    struct hst_stream *updating;            /* of streamed tiles, where there are any */
+    struct hst_event *streamed;             /* the last of those that was enqueued */
     uint64_t copied_bytes[LANE_COUNT];      /* ever */
     double lane_end_s[LANE_COUNT];          /* when its last node was seen to be done */
     struct measure measure;                 /* exec/measure.c */

@@ -263,16 +263,18 @@ static int lanes_under_way(const struct execute *run, enum lane *lane)
 }
 
 /* Updates on a device that holds what it updates are enqueued like computations, ahead of the
- * client's. */
-static int run_device_updates(struct hst_engine *engine, bool *moved)
+ * client's; those of streamed tiles beside them. */
+static int run_device_updates(struct hst_engine *engine, enum lane lane, bool *moved)
 {
     struct execute *run = &engine->run;
     struct walk_at at;
-    while (walk_next(&run->walk, LANE_COMPUTE, &at) && node_of(run, at)->kind == NODE_UPDATE &&
+    while (walk_next(&run->walk, lane, &at) && node_of(run, at)->kind == NODE_UPDATE &&
            walk_ready(&run->walk, at)) {
         walk_start(&run->walk, at);
         const struct node *node = node_of(run, at);
-        int rc = optimizer_device_update(engine, node->tile, node->tile_count);
+        int rc = lane == LANE_COMPUTE
+                     ? optimizer_device_update(engine, node->tile, node->tile_count)
+                     : optimizer_streamed_update(engine, at);
         if (rc)
             return rc;
         finish(engine, at, clock_seconds());
@@ -362,8 +364,9 @@ static int start_all(struct hst_engine *engine, bool *moved)
     rc = rc ? rc : run_drive_lane(engine, LANE_READ, moved);
     rc = rc ? rc : run_drive_lane(engine, LANE_WRITE, moved);
     rc = rc ? rc : copies_start(engine, LANE_H2D, moved);
+    rc = rc ? rc : run_device_updates(engine, LANE_DEVICE_UPDATE, moved);
     rc = rc ? rc : copies_start(engine, LANE_D2H, moved);
-    return rc ? rc : run_device_updates(engine, moved);
+    return rc ? rc : run_device_updates(engine, LANE_COMPUTE, moved);
 }
 
 static bool is_busy(const struct execute *run, enum lane lane)

@@ -36,6 +36,7 @@ static struct ring ring_of(const struct placement *p, enum pool pool)
         [POOL_DEVICE_GRADS] = p->device_grads[0],
         [POOL_DEVICE_WIDE_GRADS] = p->device_grads[1],
         [POOL_DEVICE_ACTS] = p->device_acts,
+        [POOL_DEVICE_TILES] = p->device_tiles,
     };
     return rings[pool];
 }
@@ -177,6 +178,50 @@ static uint32_t copy_tile(const struct hst_engine *engine, struct walk_at at, ui
     return n;
 }
 
+/* Of an update of a started node: the slot in memory that it reads, and the one that it writes. */
+struct slots {
+    int from, into;
+};
+
+static struct slots slots_of(const struct hst_engine *engine, struct walk_at at)
+{
+    int slot = engine->run.slot;
+    if (!engine->run.optimistic)
+        return (struct slots){slot, slot};
+    bool late = moves_is_late(moves_node(engine, at)); /* the slots have changed places */
+    return (struct slots){late ? !slot : slot, late ? slot : !slot};
+}
+
+struct streamed moves_streamed(const struct hst_engine *engine, struct walk_at at)
+{
+    const struct placement *p = &engine->placement;
+    unsigned char *buffer = buffer_of(engine, at, POOL_DEVICE_TILES);
+    return (struct streamed){buffer, buffer + p->device_tile_grads_at,
+                             buffer + p->device_tile_record_at};
+}
+
+/* A tile that the device updates, from its home with its gradients, or back. */
+static uint32_t copy_streamed(const struct hst_engine *engine, struct walk_at at, uint32_t tile,
+                              struct copy copies[GATHER_MAX])
+{
+    struct tile_range range = layout_tile(&engine->layout, tile);
+    struct streamed on = moves_streamed(engine, at);
+    struct slots slots = slots_of(engine, at);
+    bool store = moves_node(engine, at)->kind == NODE_STORE_TILE;
+    int slot = store ? slots.into : slots.from;
+    unsigned char *weights = tile_at_home(engine, EXTENT_WEIGHTS, tile, slot);
+    unsigned char *record = tile_at_home(engine, EXTENT_STATES, tile, slot);
+    uint64_t element = engine_element_bytes(engine), bytes = range.elements * element;
+    uint64_t record_bytes = record_layout(engine->update->bytes, range.elements).bytes;
+    copies[0] = store ? (struct copy){weights, on.weights, bytes}
+                      : (struct copy){on.weights, weights, bytes};
+    copies[1] = store ? (struct copy){record, on.record, record_bytes}
+                      : (struct copy){on.record, record, record_bytes};
+    copies[2] = (struct copy){
+        on.grads, moves_host_grads(engine, at, range.unit) + range.offset * element, bytes};
+    return store ? 2 : 3;
+}
+
 uint32_t moves_copies(const struct hst_engine *engine, struct walk_at at,
                       struct copy copies[GATHER_MAX])
 {
@@ -193,6 +238,9 @@ uint32_t moves_copies(const struct hst_engine *engine, struct walk_at at,
         return 1;
     case NODE_COPY_TILE:
         return copy_tile(engine, at, node->tile, copies);
+    case NODE_FETCH_TILE:
+    case NODE_STORE_TILE:
+        return copy_streamed(engine, at, node->tile, copies);
     case NODE_STORE_ACTS:
         copies[0] =
             (struct copy){acts_at_home(engine, at, unit), moves_acts(engine, at, unit), act_bytes};
@@ -393,13 +441,9 @@ static struct hst_update_arrays arrays_in(const struct hst_engine *engine, struc
 struct tile_job moves_tile(const struct hst_engine *engine, struct walk_at at, uint32_t tile)
 {
     struct tile_job job = {.tile = tile, .range = layout_tile(&engine->layout, tile)};
-    int from = engine->run.slot, into = from;
-    if (engine->run.optimistic && moves_is_late(moves_node(engine, at)))
-        from = !into; /* the slots have changed places */
-    else if (engine->run.optimistic)
-        into = !from;
-    job.arrays = arrays_in(engine, at, job.range, tile, from);
+    struct slots slots = slots_of(engine, at);
+    job.arrays = arrays_in(engine, at, job.range, tile, slots.from);
     job.arrays.grads = tile_grads(engine, at, job.range);
-    job.into = arrays_in(engine, at, job.range, tile, into);
+    job.into = arrays_in(engine, at, job.range, tile, slots.into);
     return job;
 }

@@ -34,6 +34,12 @@ struct copy {
 uint32_t moves_copies(const struct hst_engine *engine, struct walk_at at,
                       struct copy copies[GATHER_MAX]);
 
+/** A streamed tile in the device's buffer of a started node. */
+struct streamed {
+    unsigned char *weights, *grads, *record;
+};
+struct streamed moves_streamed(const struct hst_engine *engine, struct walk_at at);
+
 /** Where the computation of a started node finds a run of its unit's weights, puts its rounded
  * gradients, keeps its checkpoints (null: the unit has none in this order of visits). */
 unsigned char *moves_weights(const struct hst_engine *engine, struct walk_at at,

@@ -3,8 +3,8 @@
 #define HOISTWAY_ENGINE_EXEC_OPTIMIZER_H
 /*
  * The arithmetic behind a backward: gradient norms, the clip factor, AdamW on tiles. Where tiles
- * are in DRAM or on NVMe the workers do it (optimizer.c); where they are in HBM the device does
- * (optimizer_device.c), with the same bits.
+ * are in DRAM or on NVMe the workers do it (optimizer.c); where they are in HBM, or are streamed
+ * through it, the device does (optimizer_device.c), with the same bits.
  */
 #include "engine_state.h"
 
@@ -36,7 +36,11 @@ void optimizer_update(struct hst_engine *engine, struct walk_at at);
  * unit's stream. Returns the device's error.
  */
 int optimizer_device_norm(struct hst_engine *engine, uint32_t unit);
+/** A device's AdamW with these coefficients; arrays are still to be named. */
+struct hst_adamw optimizer_adamw(const struct hst_adam_coef *coef);
 /** Enqueues the update of tiles of one unit on the unit's stream. Errors: the device's (sticky). */
 int optimizer_device_update(struct hst_engine *engine, uint32_t tile, uint32_t tile_count);
+/** Enqueues the update of a started node's streamed tile. Errors: the device's (sticky). */
+int optimizer_streamed_update(struct hst_engine *engine, struct walk_at at);
 
 #endif

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norm and update on a device that holds what it updates: partials follow each unit's gradients
- * in the stream, and a unit's update is enqueued just before its next forward, which follows it
- * there; the host waits for neither.
+ * Norm and update on a device. Of what it holds: partials follow each unit's gradients in the
+ * stream, and a unit's update is enqueued just before its next forward, which follows it there; the
+ * host waits for neither. Of tiles that are streamed: in a stream of its own, where no computation
+ * waits behind a copy.
  */
 #include "exec/optimizer.h"
+
+#include "exec/moves.h"
 
 int optimizer_device_norm(struct hst_engine *engine, uint32_t unit)
 {
@@ -28,7 +31,7 @@ int optimizer_device_norm(struct hst_engine *engine, uint32_t unit)
                            norm.partial, bytes);
 }
 
-static struct hst_adamw adamw_args(const struct hst_adam_coef *c)
+struct hst_adamw optimizer_adamw(const struct hst_adam_coef *c)
 {
     return (struct hst_adamw){
         .grad_scale = c->grad_scale,
@@ -45,38 +48,39 @@ static struct hst_adamw adamw_args(const struct hst_adam_coef *c)
     };
 }
 
-/* `count` elements of one tile, from `offset` in it on. */
-static int update_part(struct hst_engine *engine, const struct hst_adam_coef *coef, uint32_t tile,
+/* A tile in the device's memory. */
+struct device_tile {
+    struct tile_range range;
+    unsigned char *weights, *grads, *states;
+    struct hst_stream *stream;
+    const struct optimizer_coefs *coefs;
+};
+
+/* `count` elements of it, from `offset` in it on. */
+static int update_part(struct hst_engine *engine, const struct device_tile *tile, bool decay,
                        uint64_t offset, uint64_t count)
 {
-    const struct placement *p = &engine->placement;
-    struct tile_range range = layout_tile(&engine->layout, tile);
     uint64_t element = engine_element_bytes(engine);
-    struct record record = record_layout(engine->update->bytes, range.elements);
-    unsigned char *states = engine->arena + placement_states(p, tile).offset;
-    struct hst_adamw args = adamw_args(coef);
+    struct record record = record_layout(engine->update->bytes, tile->range.elements);
+    struct hst_adamw args = optimizer_adamw(decay ? &tile->coefs->decayed : &tile->coefs->plain);
     args.count = count;
     args.dtype = hst_engine_dtype(engine);
-    args.weight = engine->arena + placement_weights(p, tile).offset + offset * element;
-    args.m = (float *)(void *)(states + record.m_at) + offset;
-    args.v = (float *)(void *)(states + record.v_at) + offset;
-    args.grad =
-        engine->arena + p->units[range.unit].grads.offset + (range.offset + offset) * element;
+    args.weight = tile->weights + offset * element;
+    args.grad = tile->grads + offset * element;
+    args.m = (float *)(void *)(tile->states + record.m_at) + offset;
+    args.v = (float *)(void *)(tile->states + record.v_at) + offset;
     if (args.dtype == HST_BF16)
-        args.remainder = (int16_t *)(void *)(states + record.master_at) + offset;
+        args.remainder = (int16_t *)(void *)(tile->states + record.master_at) + offset;
     if (args.dtype == HST_F16)
-        args.master = (float *)(void *)(states + record.master_at) + offset;
-    return hst_op_adamw(engine->unit_stream, &args);
+        args.master = (float *)(void *)(tile->states + record.master_at) + offset;
+    return hst_op_adamw(tile->stream, &args);
 }
 
 /* The parameters' parts in a tile; the padding between them is left alone. */
-static int update_tile(struct hst_engine *engine, uint32_t tile)
+static int update_tile(struct hst_engine *engine, const struct device_tile *tile)
 {
     const struct layout *layout = &engine->layout;
-    const struct execute *run = &engine->run;
-    struct tile_range range = layout_tile(layout, tile);
-    const struct optimizer_coefs *coefs =
-        engine_updates_late(engine, range.unit) ? &run->coefs : &run->early;
+    struct tile_range range = tile->range;
     const struct layout_unit *unit = &layout->units[range.unit];
     uint64_t end = range.offset + range.elements;
     int rc = 0;
@@ -89,19 +93,60 @@ static int update_tile(struct hst_engine *engine, uint32_t tile)
             break;
         uint64_t from = param->offset > range.offset ? param->offset : range.offset;
         uint64_t to = param->offset + param->count < end ? param->offset + param->count : end;
-        rc = update_part(engine, param->decay ? &coefs->decayed : &coefs->plain, tile,
-                         from - range.offset, to - from);
+        rc = update_part(engine, tile, param->decay, from - range.offset, to - from);
     }
     return rc;
+}
+
+static struct device_tile resident_tile(const struct hst_engine *engine, uint32_t number)
+{
+    const struct placement *p = &engine->placement;
+    const struct execute *run = &engine->run;
+    struct tile_range range = layout_tile(&engine->layout, number);
+    return (struct device_tile){
+        .range = range,
+        .weights = engine->arena + placement_weights(p, number).offset,
+        .grads = engine->arena + p->units[range.unit].grads.offset +
+                 range.offset * engine_element_bytes(engine),
+        .states = engine->arena + placement_states(p, number).offset,
+        .stream = engine->unit_stream,
+        .coefs = engine_updates_late(engine, range.unit) ? &run->coefs : &run->early,
+    };
+}
+
+static int updated(struct hst_engine *engine, struct hst_event *event, struct hst_stream *stream,
+                   bool early, int rc)
+{
+    rc = rc ? rc : hst_event_record(event, stream);
+    engine->run.early_begun |= early;
+    return rc ? engine_fail_device(engine, rc, "the update") : 0;
 }
 
 int optimizer_device_update(struct hst_engine *engine, uint32_t tile, uint32_t tile_count)
 {
     int rc = 0;
-    for (uint32_t i = 0; i < tile_count && rc == 0; i++)
-        rc = update_tile(engine, tile + i);
-    rc = rc ? rc : hst_event_record(engine->run.updated, engine->unit_stream);
+    for (uint32_t i = 0; i < tile_count && rc == 0; i++) {
+        struct device_tile resident = resident_tile(engine, tile + i);
+        rc = update_tile(engine, &resident);
+    }
     uint32_t unit = layout_tile(&engine->layout, tile).unit;
-    engine->run.early_begun |= !engine_updates_late(engine, unit);
-    return rc ? engine_fail_device(engine, rc, "the update") : 0;
+    return updated(engine, engine->run.updated, engine->unit_stream,
+                   !engine_updates_late(engine, unit), rc);
+}
+
+int optimizer_streamed_update(struct hst_engine *engine, struct walk_at at)
+{
+    struct execute *run = &engine->run;
+    const struct node *node = moves_node(engine, at);
+    struct streamed on = moves_streamed(engine, at);
+    bool early = !moves_is_late(node);
+    const struct device_tile tile = {
+        .range = layout_tile(&engine->layout, node->tile),
+        .weights = on.weights,
+        .grads = on.grads,
+        .states = on.record,
+        .stream = run->updating,
+        .coefs = early ? &run->early : &run->coefs,
+    };
+    return updated(engine, run->streamed, run->updating, early, update_tile(engine, &tile));
 }

@@ -17,8 +17,9 @@
 #define DRIVE_BYTES_MIN (20 * MIB)
 #define EXTENT_MAX      ((size_t)1 << 31)
 /* What workers are for. */
-#define WORKED_PARTS ((unsigned)HST_PROBE_MEMORY | HST_PROBE_UPDATE | HST_PROBE_PRODUCTS)
-#define ALL_PARTS    (WORKED_PARTS | HST_PROBE_DRIVES | HST_PROBE_COPIES)
+#define WORKED_PARTS                                                                               \
+    ((unsigned)HST_PROBE_MEMORY | HST_PROBE_UPDATE | HST_PROBE_PRODUCTS | HST_PROBE_DEVICE)
+#define ALL_PARTS (WORKED_PARTS | HST_PROBE_DRIVES | HST_PROBE_COPIES)
 
 bool hst_half_duplex(double read, double write, double mixed)
 {
@@ -105,16 +106,20 @@ static uint64_t cache_bytes(void)
 static void run_parts(struct probe *probe)
 {
     unsigned parts = probe->in->parts;
-    if (parts & (HST_PROBE_MEMORY | HST_PROBE_UPDATE)) {
+    if (parts & (HST_PROBE_MEMORY | HST_PROBE_UPDATE | HST_PROBE_DEVICE))
         probe->cache_bytes = cache_bytes();
+    if (parts & (HST_PROBE_MEMORY | HST_PROBE_UPDATE))
         probe_memory(probe);
-    }
     if (parts & HST_PROBE_DRIVES)
         probe_drives(probe);
     if (parts & HST_PROBE_PRODUCTS)
         probe_products(probe);
     if (parts & HST_PROBE_COPIES)
         probe_copies(probe);
+    if (parts & HST_PROBE_DEVICE) {
+        probe_device(probe);
+        probe_shared(probe);
+    }
 }
 
 uint64_t probe_wall_ms(void)

@@ -50,6 +50,14 @@ void probe_memory(struct probe *probe);
  */
 size_t probe_touch(const struct probe *probe, void *memory, size_t bytes, double deadline_s);
 
+/** The host's update in bf16, slice by slice, on memory of its own. */
+struct probe_load;
+/** Null: that memory can not be had. most_bytes: of it. */
+struct probe_load *probe_load_open(struct probe *probe, uint64_t most_bytes);
+/** Updates one slice. Returns the bytes that it moved through memory. */
+double probe_load_slice(struct probe_load *load);
+void probe_load_close(struct probe_load **load);
+
 /* probe_drives.c */
 void probe_drives(struct probe *probe);
 
@@ -61,7 +69,14 @@ struct hst_product product_cut(const struct hst_product *product, double most_fl
 
 /* probe_copies.c */
 void probe_copies(struct probe *probe);
+/** SHARED. */
+void probe_shared(struct probe *probe);
+/** The host's memory is not the device's. */
+bool probe_is_apart(const struct probe *probe);
 /** Device memory of `most` bytes, or of as large a part of it as is to be had; null: none. */
 void *probe_device_memory(struct hst_dev *dev, size_t most_bytes, size_t *bytes);
+
+/* probe_device.c */
+void probe_device(struct probe *probe);
 
 #endif

@@ -101,6 +101,21 @@ static int open_copies(struct copies *c, uint64_t most_bytes)
     return rc;
 }
 
+bool probe_is_apart(const struct probe *probe)
+{
+    return probe->dev && !(hst_dev_flags(probe->dev) & HST_DEV_HOST_MEMORY);
+}
+
+static void close_copies(struct copies *c)
+{
+    close_memory(c);
+    hst_stream_destroy(&c->out);
+    hst_stream_destroy(&c->in);
+}
+
+static const char APART[] = "nothing is copied: the device works in host memory";
+static const char LITTLE[] = "the device's budgets leave too little to copy";
+
 void probe_copies(struct probe *probe)
 {
     static const struct {
@@ -112,19 +127,19 @@ void probe_copies(struct probe *probe)
                  {HST_RATE_COPY_BOTH, both_ways, 2}};
     enum { COUNT = sizeof cases / sizeof *cases };
     struct copies c = {.dev = probe->dev};
-    bool host = !c.dev || hst_dev_flags(c.dev) & HST_DEV_HOST_MEMORY;
+    bool host = !probe_is_apart(probe);
     int opened = host ? 0 : open_copies(&c, probe->memory_bytes);
     for (size_t i = 0; i < COUNT; i++) {
         struct hst_figure *figure = &probe->out->figures[cases[i].rate];
         const struct probe_work work = {cases[i].begin, finish, &c,
                                         cases[i].ways * (double)c.bytes};
         if (host) {
-            probe_fail(figure, "nothing is copied: the device works in host memory");
+            probe_fail(figure, APART);
             continue;
         }
         int rc = opened ? opened : probe_rate(&work, clock_seconds() + COPIES_S / COUNT, figure);
         if (opened == -ENOSPC)
-            probe_fail(figure, "the device's budgets leave too little to copy");
+            probe_fail(figure, LITTLE);
         else if (rc)
             probe_fail(figure, "%s: %s", opened ? "no memory to copy" : "a copy failed",
                        strerror(-rc));
@@ -132,7 +147,80 @@ void probe_copies(struct probe *probe)
             snprintf(figure->how, sizeof figure->how, "%zu MiB page-locked, %s%.40s", c.bytes >> 20,
                      cases[i].ways > 1 ? "each way, " : "", hst_dev_name(c.dev));
     }
-    close_memory(&c);
-    hst_stream_destroy(&c.out);
-    hst_stream_destroy(&c.in);
+    close_copies(&c);
+}
+
+/* ---- what host memory carries ---- */
+
+enum { SHARED_ROUNDS = 5 };
+#define SHARED_S 0.15
+
+static int are_made(struct hst_event *const passed[2])
+{
+    for (int i = 0; i < 2; i++) {
+        int rc = hst_event_query(passed[i]);
+        if (rc <= 0)
+            return rc;
+    }
+    return 1;
+}
+
+/* Bytes per second that pass through host memory until the copies are made, both of them, while the
+ * workers update. */
+static int shared_round(struct copies *c, struct probe_load *load,
+                        struct hst_event *const passed[2], double *rate)
+{
+    double start = clock_seconds(), bytes = 2 * (double)c->bytes;
+    int rc = both_ways(c), made = 0;
+    rc = rc ? rc : hst_event_record(passed[0], c->in);
+    rc = rc ? rc : hst_event_record(passed[1], c->out);
+    while (rc == 0 && made == 0) {
+        bytes += probe_load_slice(load);
+        made = are_made(passed);
+    }
+    *rate = bytes / (clock_seconds() - start);
+    return rc ? rc : made < 0 ? made : 0;
+}
+
+static int shared_rounds(struct copies *c, struct probe_load *load, struct hst_figure *figure)
+{
+    struct hst_event *passed[2] = {NULL, NULL};
+    double rates[SHARED_ROUNDS], until = clock_seconds() + SHARED_S;
+    uint32_t rounds = 0;
+    int rc = hst_event_create(c->dev, &passed[0]);
+    rc = rc ? rc : hst_event_create(c->dev, &passed[1]);
+    rc = rc ? rc : shared_round(c, load, passed, &rates[0]); /* not counted: it warms up */
+    while (rc == 0 && rounds < SHARED_ROUNDS && (rounds == 0 || clock_seconds() < until))
+        rc = shared_round(c, load, passed, &rates[rounds++]);
+    int late = finish(c);
+    rc = rc ? rc : late;
+    hst_event_destroy(&passed[1]);
+    hst_event_destroy(&passed[0]);
+    if (rc == 0)
+        probe_median(figure, rates, rounds);
+    return rc;
+}
+
+void probe_shared(struct probe *probe)
+{
+    struct hst_figure *figure = &probe->out->figures[HST_RATE_SHARED];
+    struct copies c = {.dev = probe->dev};
+    if (!probe_is_apart(probe)) {
+        probe_fail(figure, APART);
+        return;
+    }
+    int opened = open_copies(&c, probe->memory_bytes / 2);
+    uint64_t left = opened ? 0 : probe->memory_bytes - 2 * (uint64_t)c.bytes;
+    struct probe_load *load = probe_load_open(probe, left);
+    int rc = opened ? opened : load ? shared_rounds(&c, load, figure) : -ENOSPC;
+    if (rc == -ENOSPC)
+        probe_fail(figure, LITTLE);
+    else if (rc)
+        probe_fail(figure, "%s: %s", opened ? "no memory to copy" : "a copy failed", strerror(-rc));
+    else
+        snprintf(figure->how, sizeof figure->how,
+                 "AdamW in bf16 beside copies of %zu MiB each way, %.40s", c.bytes >> 20,
+                 hst_dev_name(c.dev));
+    probe_load_close(&load);
+    close_copies(&c);
 }

@@ -29,7 +29,7 @@
 
 typedef void null_fn(float *p, float *m, float *v, const float *g, size_t n);
 
-enum { ARRAYS_MOST = 5, SLICES_MOST = 16, PIECES_PER_WORKER = 4 };
+enum { ARRAYS_MOST = 5, GRADS = 3, SLICES_MOST = 16, PIECES_PER_WORKER = 4 };
 
 /*
  * Memory and one case on it: arrays of whole pieces. They are worked through slice by slice, again
@@ -187,6 +187,9 @@ struct memory_case {
     enum hst_cpu_type type; /* of weights and gradients */
 };
 
+static const struct hst_adam_hyper ordinary = {
+    .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01};
+
 static const struct memory_case memory_cases[] = {
     {HST_RATE_DRAM, null_piece, UPDATE_PIECE, 28, {4, 4, 4, 4}, false, HST_CPU_F32},
     {HST_RATE_DRAM_COPY, copy_piece, COPY_PIECE, 2, {1, 1}, false, HST_CPU_F32},
@@ -281,13 +284,11 @@ static size_t wanted_bytes(const struct probe *probe)
 
 static const char *run_cases(struct bench *b)
 {
-    static const struct hst_adam_hyper hyper = {
-        .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01};
     if (b->bytes < LEAST_BYTES)
         return "touching 16 MiB of memory took too long";
     b->null = null_of(b->adam->name);
     b->partials = calloc(b->bytes / sizeof(uint16_t) / HST_NORM_BLOCK, sizeof *b->partials);
-    if (!b->partials || hst_adam_coef_init(&hyper, 1, 1, &b->coef))
+    if (!b->partials || hst_adam_coef_init(&ordinary, 1, 1, &b->coef))
         return "out of memory";
     if (b->probe->in->parts & HST_PROBE_MEMORY)
         measure(b, memory_cases, COUNT(memory_cases));
@@ -295,6 +296,54 @@ static const char *run_cases(struct bench *b)
         measure(b, update_cases, COUNT(update_cases));
     return NULL;
 }
+
+/* ---- a load for others' measuring ---- */
+
+struct probe_load {
+    struct bench bench;
+    double slice_bytes;
+};
+
+struct probe_load *probe_load_open(struct probe *probe, uint64_t most_bytes)
+{
+    const struct memory_case *c = &update_cases[COUNT(update_cases) - 1];
+    size_t wanted = wanted_bytes(probe);
+    void *memory = NULL;
+    wanted = wanted > most_bytes ? (size_t)(most_bytes / TOUCH_PIECE * TOUCH_PIECE) : wanted;
+    struct probe_load *load = wanted < LEAST_BYTES ? NULL : calloc(1, sizeof *load);
+    if (!load || hst_aio_buffer_alloc(wanted, &memory)) {
+        free(load);
+        return NULL;
+    }
+    load->bench = (struct bench){.probe = probe,
+                                 .memory = memory,
+                                 .bytes = wanted,
+                                 .adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO)};
+    probe_touch(probe, memory, wanted, INFINITY);
+    (void)hst_adam_coef_init(&ordinary, 1, 1, &load->bench.coef);
+    (void)lay_out(&load->bench, c);
+    double traffic = 0; /* all are read, and all but the gradients written */
+    for (int i = 0; i < ARRAYS_MOST; i++)
+        traffic += (i == GRADS ? 1 : 2) * c->widths[i];
+    load->slice_bytes = traffic * (double)load->bench.slice_pieces * (double)load->bench.piece;
+    return load;
+}
+
+double probe_load_slice(struct probe_load *load)
+{
+    (void)run_slice(&load->bench);
+    return load->slice_bytes;
+}
+
+void probe_load_close(struct probe_load **load)
+{
+    if (*load)
+        hst_aio_buffer_free((*load)->bench.memory, (*load)->bench.bytes);
+    free(*load);
+    *load = NULL;
+}
+
+/* ---- the part ---- */
 
 void probe_memory(struct probe *probe)
 {

@@ -86,13 +86,14 @@ static void add_forward(struct build *b, uint32_t place)
     parts_forward(b, b->in->forward[place]);
 }
 
-/* Weights that the unit's recompute still has then its backward goes on with. */
+/* Of a unit that is computed again: weights that its recompute still has its backward goes on with,
+ * and those that come while its recompute does without are not that one's to give back. */
 static void read_backward(struct build *b, uint32_t place)
 {
     const struct build_visit *visit = &b->visits[place];
     struct build_unit *s = &b->units[visit->unit];
     bool reads = reads_backward(b, visit[0]);
-    if (reads && s->recomputes && !visit->recompute && s->weights != GRAPH_NONE)
+    if (reads && s->recomputes && !visit->recompute)
         s->hold_weights = true;
     if (reads)
         parts_read(b, visit->unit, PART_BACKWARD);
@@ -417,10 +418,23 @@ static int check_pools(const struct build *b)
         needs[parts_pool(b, i, POOL_DEVICE_WEIGHTS)] |= parts_copy_weights(b, i);
         needs[parts_pool(b, i, POOL_DEVICE_GRADS)] |= u->grads != HST_TIER_HBM && u->tile_count > 0;
         needs[POOL_DEVICE_ACTS] |= parts_move_acts(b, i);
+        needs[POOL_DEVICE_TILES] |= u->streamed_tiles > 0;
     }
     for (int p = 0; p < POOL_COUNT; p++)
         if (needs[p] && in->buffers[p] == 0)
             return -ENOSPC;
+    return 0;
+}
+
+/* What the device updates by way of its memory comes from the host's, and goes back there. */
+static int check_streamed(const struct graph_in *in)
+{
+    for (uint32_t i = 0; i < in->unit_count; i++) {
+        const struct graph_unit *u = &in->units[i];
+        bool home = in->apart && u->weights == HST_TIER_DRAM && u->grads == HST_TIER_DRAM;
+        if (u->streamed_tiles > 0 && (!home || u->nvme_states + u->streamed_tiles > u->tile_count))
+            return -EINVAL;
+    }
     return 0;
 }
 
@@ -431,7 +445,7 @@ static int check_aliases(const struct graph_in *in, struct build_unit *units)
         units[in->forward[place]].place[0] = place;
         units[in->backward[place]].place[1] = place;
     }
-    int rc = 0;
+    int rc = check_streamed(in);
     for (uint32_t i = 0; i < in->unit_count; i++) {
         const struct graph_unit *u = &in->units[i];
         for (uint32_t a = 0; a < u->alias_count; a++)
@@ -442,19 +456,27 @@ static int check_aliases(const struct graph_in *in, struct build_unit *units)
     return rc;
 }
 
+/* Of an early update: where it is optimistic the slots in memory change places at the clip. Else
+ * the step ends there, and the next one has other coefficients: the host's own lane does it later
+ * anyway. */
+static bool ends_before_clip(const struct build *b, const struct node *node)
+{
+    return b->in->optimistic ? parts_is_updated_by(node)
+                             : node->kind == NODE_UPDATE && node->lane != LANE_UPDATE;
+}
+
 static void add_clip(struct build *b)
 {
     uint32_t clip = build_node(b, NODE_CLIP, LANE_UPDATE, PART_BACKWARD, (struct node){0});
     for (uint32_t i = 0; i < b->in->unit_count; i++)
         build_dep(b, clip, b->units[i].norm);
     b->clip = clip;
-    for (uint32_t i = 0; b->in->optimistic && i < b->in->unit_count; i++) {
-        /* the slots in memory change places there */
+    for (uint32_t i = 0; i < b->in->unit_count; i++) {
         const struct build_unit *s = &b->units[i];
-        for (uint32_t n = s->save[0]; n < s->save[1]; n++)
+        for (uint32_t n = s->save[0]; b->in->optimistic && n < s->save[1]; n++)
             build_dep(b, clip, n);
         for (uint32_t n = s->update[2]; n < s->update[3]; n++)
-            if (b->graph->nodes[n].kind == NODE_UPDATE)
+            if (ends_before_clip(b, &b->graph->nodes[n]))
                 build_dep(b, clip, n);
     }
 }

@@ -31,9 +31,10 @@ enum lane {
     LANE_WRITE,    /* drives, to */
     LANE_H2D,      /* host memory to the device's */
     LANE_D2H,
-    LANE_NET,     /* collectives */
-    LANE_COMPUTE, /* the device */
-    LANE_UPDATE,  /* the host's optimizer */
+    LANE_NET,           /* collectives */
+    LANE_COMPUTE,       /* the device */
+    LANE_UPDATE,        /* the host's optimizer */
+    LANE_DEVICE_UPDATE, /* the device's, of streamed tiles, in a stream of its own */
     LANE_COUNT
 };
 
@@ -50,6 +51,8 @@ enum node_kind {
     NODE_COPY_WEIGHTS, /* to the device */
     NODE_COPY_GRADS,   /* from the device */
     NODE_COPY_TILE,    /* from the device, which has it at home: for a version */
+    NODE_FETCH_TILE,   /* to the device, with its gradients: to be updated there */
+    NODE_STORE_TILE,   /* from the device: updated */
     NODE_STORE_ACTS,   /* from the device */
     NODE_FETCH_ACTS,   /* to the device */
     NODE_UPDATE,       /* tiles [tile, tile + tile_count) of one unit */
@@ -77,6 +80,7 @@ enum pool {
     POOL_DEVICE_GRADS,
     POOL_DEVICE_WIDE_GRADS,
     POOL_DEVICE_ACTS,
+    POOL_DEVICE_TILES, /* all of a tile whose home is host memory */
     POOL_COUNT
 };
 
@@ -158,7 +162,10 @@ struct graph_unit {
     uint64_t elements;
     enum hst_tier weights, grads, acts; /* homes */
     uint32_t nvme_states;               /* its first tiles, so many, have their states on NVMe */
-    uint32_t alias_of[ALIASES_MAX];     /* units whose tiles it reads as well */
+    /* Its last tiles, so many, the device updates: weights, gradients and states of these are at
+       home in DRAM, and pass by it. */
+    uint32_t streamed_tiles;
+    uint32_t alias_of[ALIASES_MAX]; /* units whose tiles it reads as well */
     uint64_t alias_bytes[ALIASES_MAX];
     uint32_t alias_count;
     uint64_t act_bytes;                   /* checkpoints of a step */
@@ -198,7 +205,8 @@ struct graph_in {
  * a visit each step on its way comes, and what stays in its buffer from one sweep to the next.
  * Errors: -ENOMEM; -ENOSPC a pool that is needed has no buffer; -EINVAL a unit comes before one
  * whose weights it reads in the forward, or after it in the backward, or is recomputed and the
- * backward does not mirror the forward there.   Cost: O(tiles).
+ * backward does not mirror the forward there, or has streamed tiles whose home is not DRAM.   Cost:
+ * O(tiles).
  */
 int graph_build(const struct graph_in *in, struct graph *graph);
 void graph_free(struct graph *graph);

@@ -92,13 +92,14 @@ static void link_to(struct build *b, uint32_t node, uint32_t dep)
         add_edge(b, node, dep < node ? dep : dep | DEP_BEFORE);
 }
 
-/* To all nodes of that kind in the unit's update. */
+/* To all nodes of that kind in the unit's update; NODE_UPDATE: that end one in memory. */
 static void link_update(struct build *b, uint32_t node, uint32_t unit, enum node_kind kind)
 {
     const uint32_t *update = b->units[unit].update;
     for (int part = 0; part < 4; part += 2)
         for (uint32_t i = update[part]; i < update[part + 1]; i++)
-            if (b->graph->nodes[i].kind == kind)
+            if (kind == NODE_UPDATE ? parts_is_updated_by(&b->graph->nodes[i])
+                                    : b->graph->nodes[i].kind == kind)
                 link_to(b, node, i);
 }
 
@@ -176,7 +177,7 @@ static void link_save(struct build *b, uint32_t node)
     const uint32_t *update = b->units[n->unit].update;
     for (int part = 0; part < 4; part += 2)
         for (uint32_t i = update[part]; i < update[part + 1]; i++) {
-            if (nodes[i].kind != NODE_UPDATE || nodes[i].tile >= n->tile + n->tile_count ||
+            if (!parts_is_updated_by(&nodes[i]) || nodes[i].tile >= n->tile + n->tile_count ||
                 n->tile >= nodes[i].tile + nodes[i].tile_count)
                 continue;
             link_to(b, node, i);
@@ -211,6 +212,9 @@ static void link_all(struct build *b)
         case NODE_READ_TILE:
             link_tile(b, i);
             break;
+        case NODE_WRITE_GRADS: /* an update that stands has read none of them */
+            link_to(b, i, i);
+            break;
         case NODE_COPY_TILE:
             link_save(b, i);
             break;
@@ -224,6 +228,9 @@ static void link_all(struct build *b)
         case NODE_COMMIT: /* no forward need have waited for the verdict: there may be none */
             link_verdict(b, i);
             link_to(b, i, b->commit);
+            break;
+        case NODE_FETCH_TILE: /* behind a backward that came after the last update of the tile */
+            link_to(b, i, b->units[n->unit].grads_there);
             break;
         case NODE_UPDATE:
             link_to(b, i, waits_for_all(b, n) ? b->clip : b->units[n->unit].norm);
@@ -296,6 +303,7 @@ int build_open(struct build *b)
                                           .backward = GRAPH_NONE,
                                           .norm = GRAPH_NONE,
                                           .write_grads = GRAPH_NONE,
+                                          .grads_there = GRAPH_NONE,
                                           .acts_moved = GRAPH_NONE,
                                           .weights = GRAPH_NONE,
                                           .device_weights = GRAPH_NONE,
@@ -350,8 +358,8 @@ bool graph_lends(const struct graph *graph, const struct node *node, enum pool p
 
 const char *lane_name(enum lane lane)
 {
-    static const char *const names[LANE_COUNT] = {"read", "write",   "h2d",   "d2h",
-                                                  "net",  "compute", "update"};
+    static const char *const names[LANE_COUNT] = {"read", "write",   "h2d",    "d2h",
+                                                  "net",  "compute", "update", "gpu update"};
     return (unsigned)lane < LANE_COUNT ? names[lane] : "?";
 }
 
@@ -360,8 +368,8 @@ const char *node_kind_name(enum node_kind kind)
     static const char *const names[NODE_KIND_COUNT] = {
         "read weights", "read tile",  "read grads", "read acts",    "write tile", "write grads",
         "write acts",   "save tiles", "commit",     "copy weights", "copy grads", "copy tile",
-        "store acts",   "fetch acts", "update",     "norm",         "clip",       "revert",
-        "forward",      "recompute",  "backward"};
+        "fetch tile",   "store tile", "store acts", "fetch acts",   "update",     "norm",
+        "clip",         "revert",     "forward",    "recompute",    "backward"};
     return (unsigned)kind < NODE_KIND_COUNT ? names[kind] : "?";
 }
 

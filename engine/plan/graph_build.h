@@ -4,8 +4,8 @@
 /*
  * What the builder of the step graph works with: the graph under construction, and where each unit
  * stands in it. graph_build.c appends and links nodes, graph_parts.c makes the parts of a visit of
- * them, graph_visits.c lists the visits of the backward, graph.c puts the parts in order and
- * decides what is kept.
+ * them and graph_updates.c those of an update, graph_visits.c lists the visits of the backward,
+ * graph.c puts the parts in order and decides what is kept.
  */
 #include "plan/graph.h"
 
@@ -14,9 +14,10 @@ struct build_unit {
     /* nodes: of the visit at hand, or the last one */
     uint32_t first_read, last_read; /* pieces of its weights are among the nodes between them */
     uint32_t copy, forward, backward, norm, write_grads;
-    uint32_t acts_moved; /* what moved its checkpoints last */
-    uint32_t update[4];  /* nodes [0, 1) hold its late update and a redo, [2, 3) its early one */
-    uint32_t save[2];    /* nodes [0, 1) save what is at home in memory */
+    uint32_t grads_there; /* after it the host has its rounded gradients */
+    uint32_t acts_moved;  /* what moved its checkpoints last */
+    uint32_t update[4];   /* nodes [0, 1) hold its late update and a redo, [2, 3) its early one */
+    uint32_t save[2];     /* nodes [0, 1) save what is at home in memory */
     /* leases of the visit at hand */
     uint32_t weights, device_weights, acts, device_acts, grads, device_grads;
     uint32_t first_weights, last_weights; /* leases of the period's first and last visit */
@@ -103,17 +104,17 @@ enum pool parts_pool(const struct build *build, uint32_t unit, enum pool pool);
 /** What the client computes in a visit of the backward reads the unit's weights. */
 bool parts_uses_weights(const struct build *build, struct build_visit visit);
 bool parts_move_acts(const struct build *build, uint32_t unit);
-/** Any tile is updated under the next forward; right after the backward. */
-bool parts_is_late(const struct build *build, uint32_t unit);
-bool parts_is_early(const struct build *build, uint32_t unit);
+/** A buffer of that pool, or of the wide units'. */
+uint32_t parts_lend(struct build *build, uint32_t unit, enum pool pool);
 
 /** The unit's weights are the next to be read: an update of another one reads them in pieces
  * between its tiles, and parts_read what is left. */
 void parts_plan_read(struct build *build, uint32_t unit, unsigned parts);
 void parts_read(struct build *build, uint32_t unit, unsigned parts);
-void parts_late_update(struct build *build, uint32_t unit);
-/** What is at home in memory goes to the store. */
-void parts_save(struct build *build, uint32_t unit);
+/** Of the pieces that are planned the share done / whole. */
+void parts_read_share(struct build *build, uint64_t done, uint64_t whole);
+/** The node waits for all pieces of the unit's weights that were read last. */
+void parts_depend_on_read(struct build *build, uint32_t node, uint32_t unit);
 void parts_copy(struct build *build, uint32_t unit, unsigned parts);
 /** A visit is through with the unit's weights, in host memory or the device's. */
 void parts_give_back(struct build *build, uint32_t unit);
@@ -126,5 +127,22 @@ unsigned parts_of_forward(const struct build *build, uint32_t unit);
 void parts_forward(struct build *build, uint32_t unit);
 void parts_recompute(struct build *build, uint32_t unit);
 void parts_backward(struct build *build, uint32_t unit);
+
+/* ---- graph_updates.c: a unit's update, and what of it goes to the store ---- */
+
+/** Any tile is updated under the next forward; right after the backward. */
+bool parts_is_late(const struct build *build, uint32_t unit);
+bool parts_is_early(const struct build *build, uint32_t unit);
+/** Elements of `count` tiles of a unit from its `first` one on; the last may be short. */
+double parts_tile_elements(const struct build *build, uint32_t unit, uint32_t first,
+                           uint32_t count);
+/** What the step before has left, and a redo; what follows the backward at once. */
+void parts_late_update(struct build *build, uint32_t unit);
+void parts_early_update(struct build *build, uint32_t unit);
+/** What is at home in memory goes to the store. */
+void parts_save(struct build *build, uint32_t unit);
+/** What such a node has updated is at home in memory, or in a buffer of the host's, when it is
+ * done. */
+bool parts_is_updated_by(const struct node *node);
 
 #endif

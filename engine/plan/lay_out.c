@@ -250,6 +250,21 @@ static void place_grads(const struct placement_in *in, uint32_t nvme_units, stru
     }
 }
 
+/* The last tiles of units that have all that is updated in DRAM. */
+static void choose_streamed(const struct placement_in *in, const struct choice *c,
+                            struct placement *p)
+{
+    double share = in->streams ? in->stream_share : c->streamed;
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        struct unit_home *home = &p->units[u];
+        uint32_t tiles = in->layout->units[u].tile_count - home->nvme_states;
+        bool streams = home->away && !in->host_updates && home->weights.tier == HST_TIER_DRAM &&
+                       home->grads.tier == HST_TIER_DRAM;
+        home->streamed_tiles = streams ? (uint32_t)(tiles * share + 0.5) : 0;
+        p->streamed_tiles += home->streamed_tiles;
+    }
+}
+
 /* Of a unit's checkpoints, whole pages. */
 static uint64_t bytes_of_acts(const struct placement_in *in, uint32_t unit,
                               const struct placement *p)
@@ -407,6 +422,7 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
     place_states(in, c->leaves[LEAVE_STATES], p);
     place_store(in, p);
     place_grads(in, c->leaves[LEAVE_GRADS], p);
+    choose_streamed(in, c, p);
     place_acts(in, c, p);
     uint64_t carry =
         sat_times(placement_micro_stride(in, in->carry_bytes_per_token), p->micro_count);

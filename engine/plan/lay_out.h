@@ -32,6 +32,7 @@ struct choice {
     uint32_t segment;
     struct ring_depths depths;
     struct device_depths device_depths;
+    double streamed; /* share of the tiles that are away, but in DRAM, 0 to 1 */
 };
 
 /** Takes bytes, whole pages, of a tier's arena, and books them. Returns where they begin. */

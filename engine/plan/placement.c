@@ -66,6 +66,15 @@ static struct address on_drive(const struct placement *placement, uint32_t tile,
         .tier = HST_TIER_NVME, .drive = drive, .offset = starts[drive] + nth * stride};
 }
 
+uint32_t placement_tiles_in_dram(const struct placement *p)
+{
+    uint32_t count = 0;
+    for (uint32_t u = 0; u < p->layout->unit_count; u++)
+        if (p->units[u].away)
+            count += p->layout->units[u].tile_count - p->units[u].nvme_states;
+    return count;
+}
+
 struct address placement_weights(const struct placement *placement, uint32_t tile)
 {
     const struct layout *layout = placement->layout;

@@ -12,8 +12,9 @@
  * The compute tier is the one whose memory the device computes in: DRAM on the host, HBM on a GPU.
  * On a GPU a unit is resident: its weights, gradients and states are at home in HBM, and the GPU
  * updates them. Or it is away: they are in DRAM and on NVMe, the host updates them, and weights and
- * gradients are copied. Checkpoints may stay in HBM in either case. The carry and what is
- * accumulated in are always where the device computes.
+ * gradients are copied. Of what it has in DRAM the GPU may update a share too: those tiles are
+ * streamed, each copied to the GPU, updated there and copied back. Checkpoints may stay in HBM in
+ * either case. The carry and what is accumulated in are always where the device computes.
  */
 #include "plan/layout.h"
 #include "plan/record.h"
@@ -52,6 +53,8 @@ struct placement_in {
     uint64_t store_fixed[STRIPE_DRIVES_MAX], store_there[STRIPE_DRIVES_MAX];
     uint32_t store_align;
     bool host_updates; /* the device has no update for these types: nothing of it is in HBM */
+    bool streams;      /* so much is streamed, and no other share */
+    double stream_share;
 };
 
 #define PLACEMENT_NO_ADDRESS UINT64_MAX
@@ -64,9 +67,10 @@ struct address {
 
 /* Where one unit's bytes are; tiles follow one another, so an address is arithmetic. */
 struct unit_home {
-    bool away;              /* from the device's memory; on the host no unit is */
-    struct address weights; /* of the unit's first tile; on NVMe see weights_at */
-    uint32_t nvme_states;   /* its first tiles, so many, have their states on NVMe */
+    bool away;               /* from the device's memory; on the host no unit is */
+    struct address weights;  /* of the unit's first tile; on NVMe see weights_at */
+    uint32_t nvme_states;    /* its first tiles, so many, have their states on NVMe */
+    uint32_t streamed_tiles; /* its last tiles, so many, are updated by the GPU, though away */
     /* byte offsets in each drive's file of the unit's first extent there (stripe: which drive) */
     uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
     uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
@@ -104,6 +108,7 @@ struct placement {
     struct hst_update_bytes bytes; /* of each array, per element */
     enum hst_tier compute_tier;
     uint32_t resident_units; /* so many are, on a GPU */
+    uint32_t streamed_tiles; /* of all units */
     /* Bytes from what is in DRAM of these to its second slot; 0: it has one. */
     uint64_t weights_slot, states_slot;
     struct unit_home *units; /* [unit_count] */
@@ -129,7 +134,9 @@ struct placement {
     struct ring device_leases[2]; /* all weights that its computation reads */
     struct ring device_grads[2];  /* its rounded gradients */
     struct ring device_acts;      /* its checkpoints */
-    uint32_t act_blocks;          /* on NVMe, of all units */
+    struct ring device_tiles;     /* a streamed tile: its weights, its gradients, its record */
+    uint64_t device_tile_grads_at, device_tile_record_at; /* bytes from a buffer's start */
+    uint32_t act_blocks;                                  /* on NVMe, of all units */
     /* Units to one kept checkpoint, where forwards are computed again; else 1. */
     uint32_t segment;
     uint32_t micro_count;
@@ -181,6 +188,9 @@ static inline bool placement_copies_acts(const struct placement *placement, uint
     return placement->compute_tier == HST_TIER_HBM && home->acts.tier != HST_TIER_HBM &&
            home->act_bytes > 0;
 }
+
+/** Tiles of units that are away, whose states are in DRAM. */
+uint32_t placement_tiles_in_dram(const struct placement *placement);
 
 /** Where the weights and the state record of a tile are. */
 struct address placement_weights(const struct placement *placement, uint32_t tile);

@@ -246,7 +246,8 @@ static void fill_leases(const struct placement_in *in, struct choice *c, struct 
 static struct choice_range choices(const struct placement_in *in, const struct placement_how *how)
 {
     const struct place_wish *wish = &in->wish;
-    struct choice_range range = {.low = {.segment = how->segment}};
+    struct choice_range range = {
+        .low = {.segment = how->segment, .streamed = how->streamed_eighths / 8.0}};
     bool gpu = in->compute_tier == HST_TIER_HBM, away = how->resident_quarters != PLACEMENT_ALL;
     range.low.resident.count = away ? 0 : in->layout->unit_count;
     for (int i = 0; i < LEAVE_COUNT; i++) {

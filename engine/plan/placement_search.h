@@ -22,6 +22,8 @@ struct placement_how {
        HBM has room for. */
     uint32_t resident_quarters;
     uint32_t segment; /* units to one kept checkpoint; 0 and 1: all are kept */
+    /* On a GPU: the share of what is away but in DRAM that it updates, in eighths. */
+    uint32_t streamed_eighths;
 };
 
 /** What placement_plan does: nothing has to be known of the machine. */

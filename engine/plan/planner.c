@@ -30,7 +30,7 @@ struct search {
     /* tables of what was simulated: many ways lead to the same homes */
     struct seen {
         uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
-        uint32_t segment;
+        uint32_t segment, streamed_tiles;
     } seen[SEEN_MOST];
     uint32_t seen_count;
     int rc;
@@ -56,12 +56,13 @@ static int step_of(const struct planner_in *in, const struct placement *p, bool 
 static bool is_new(struct search *s, const struct placement *p)
 {
     for (uint32_t i = 0; i < s->seen_count; i++)
-        if (s->seen[i].segment == p->segment &&
+        if (s->seen[i].segment == p->segment && s->seen[i].streamed_tiles == p->streamed_tiles &&
             memcmp(s->seen[i].table, p->table, sizeof p->table) == 0)
             return false;
     if (s->seen_count == SEEN_MOST)
         return false;
     s->seen[s->seen_count].segment = p->segment;
+    s->seen[s->seen_count].streamed_tiles = p->streamed_tiles;
     memcpy(s->seen[s->seen_count++].table, p->table, sizeof p->table);
     return true;
 }
@@ -165,6 +166,16 @@ static void try_segments(struct search *s)
     }
 }
 
+/* The GPU updates a share of what is in DRAM: more and more, as long as that wins. */
+static void try_streamed(struct search *s)
+{
+    struct placement_how how = s->best.how;
+    if (!s->in->streams || s->in->placement->streams)
+        return;
+    for (how.streamed_eighths = 1; how.streamed_eighths <= 8; how.streamed_eighths++)
+        try(s, &how);
+}
+
 /* ---- in words ---- */
 
 /* A store has slots for weights and states whose home is in memory, too. */
@@ -203,8 +214,10 @@ static void describe(const struct candidate *c, char *what, size_t what_bytes)
                        : c->how.acts_stay ? "; acts in HBM before units"
                                           : "";
     const char *units = c->how.resident_quarters < 4 ? "; fewer units in HBM" : "";
-    n += snprintf(what + n, what_bytes - (size_t)n, "%s%s%s",
-                  c->how.rings + c->how.device_rings > 0 ? "; smaller rings" : "", acts, units);
+    const char *gpu = c->placement.streamed_tiles > 0 ? "; the GPU updates a share of it" : "";
+    n +=
+        snprintf(what + n, what_bytes - (size_t)n, "%s%s%s%s",
+                 c->how.rings + c->how.device_rings > 0 ? "; smaller rings" : "", acts, units, gpu);
     if (c->placement.segment > 1)
         snprintf(what + n, what_bytes - (size_t)n, "; acts of one unit in %u kept",
                  c->placement.segment);
@@ -251,6 +264,7 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     try_rings(&s);
     try_resident(&s);
     try_segments(&s);
+    try_streamed(&s);
     if (s.rc) {
         placement_free(&s.best.placement);
         return s.rc;

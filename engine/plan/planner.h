@@ -14,6 +14,7 @@ struct planner_in {
     struct sim_rates rates; /* update and norm: the host's */
     bool optimistic;        /* of the graph: see step_graph */
     unsigned parts;         /* of each period beside those of training */
+    bool streams;           /* a GPU may update what is away: how fast all parts are is known */
 };
 
 struct planned {

@@ -132,6 +132,29 @@ static void place_acts_rings(const struct placement_in *in, const struct choice 
     take_ring(p, HST_TIER_HBM, &p->device_acts, c->device_depths.acts);
 }
 
+/* ---- streamed tiles ---- */
+
+/* Enough for copies both ways while one is updated, and small ones until the host, which updates
+ * others, looks again. */
+#define STREAM_BYTES      ((uint64_t)64 << 20)
+#define STREAM_TILES      4u
+#define STREAM_TILES_MOST 16u
+
+static void place_device_tiles(const struct placement_in *in, struct placement *p)
+{
+    if (p->streamed_tiles == 0)
+        return;
+    uint64_t largest = layout_largest_tile(in->layout);
+    p->device_tile_grads_at = sat_page_up(largest * in->bytes.weights);
+    p->device_tile_record_at = 2 * p->device_tile_grads_at;
+    p->device_tiles.bytes =
+        p->device_tile_record_at + sat_page_up(record_layout(in->bytes, largest).bytes);
+    uint64_t count = STREAM_BYTES / p->device_tiles.bytes;
+    count = count < STREAM_TILES ? STREAM_TILES : count;
+    count = count > STREAM_TILES_MOST ? STREAM_TILES_MOST : count;
+    take_ring(p, HST_TIER_HBM, &p->device_tiles, least((uint32_t)count, p->streamed_tiles));
+}
+
 void rings_place(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
     mark_wide(in, p);
@@ -141,4 +164,5 @@ void rings_place(const struct placement_in *in, const struct choice *c, struct p
     take_rings(in, HST_TIER_HBM, c->device_depths.leases, p->device_leases, p);
     take_rings(in, HST_TIER_HBM, c->device_depths.grads, p->device_grads, p);
     place_acts_rings(in, c, p);
+    place_device_tiles(in, p);
 }

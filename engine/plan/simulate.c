@@ -51,8 +51,8 @@ static double visit_seconds(const struct sim_rates *r, const struct node *node,
 static double lane_seconds(const struct sim_rates *r, const struct node *node)
 {
     switch ((enum node_kind)node->kind) {
-    case NODE_UPDATE: /* a device's is measured with the visit behind it; no plan knows its rate */
-        return node->lane == LANE_COMPUTE ? 0 : over(node->work, r->update);
+    case NODE_UPDATE:
+        return over(node->work, node->lane == LANE_UPDATE ? r->update : r->device_update);
     case NODE_NORM:
         return over(node->work, r->norm);
     case NODE_FORWARD:

@@ -22,9 +22,10 @@ struct sim_rates {
     double flops_per_s;
     /* [unit_count], each may be null: a visit of a unit in seconds, where it was measured */
     const double *forward_s, *recompute_s, *backward_s;
-    double update, norm; /* of all cores that do them */
-    double dram;         /* all that reads or writes host memory, together */
-    bool shared_cores;   /* COMPUTE and UPDATE run on the same ones */
+    double update, norm;  /* of all cores that do them */
+    double device_update; /* by the device, of what its memory holds */
+    double dram;          /* all that reads or writes host memory, together */
+    bool shared_cores;    /* COMPUTE and UPDATE run on the same ones */
 };
 
 /** One node that was served from start_s to end_s. */

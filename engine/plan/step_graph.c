@@ -43,6 +43,7 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .grads = home->grads.tier,
         .acts = home->acts.tier,
         .nvme_states = coarse_tiles(home->nvme_states, times),
+        .streamed_tiles = home->streamed_tiles / times,
         .act_bytes = home->act_bytes,
         .forward_flops = forward,
         .backward_flops = BACKWARD_FORWARDS * forward,
@@ -115,7 +116,8 @@ static int build(const struct placement_in *in, const struct placement *p,
                     [POOL_DEVICE_WIDE_WEIGHTS] = p->device_leases[1].count,
                     [POOL_DEVICE_GRADS] = p->device_grads[0].count,
                     [POOL_DEVICE_WIDE_GRADS] = p->device_grads[1].count,
-                    [POOL_DEVICE_ACTS] = p->device_acts.count},
+                    [POOL_DEVICE_ACTS] = p->device_acts.count,
+                    [POOL_DEVICE_TILES] = p->device_tiles.count},
     };
     return graph_build(&graph_in, graph);
 }

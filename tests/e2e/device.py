@@ -92,6 +92,18 @@ class Devices(unittest.TestCase):
     def test_hbm_is_for_a_gpu(self):
         self.refused(402, 2, '--hbm', options=('--device=host', '--hbm=1G'))
 
+    def test_a_gpu_updates_what_it_is_asked_to(self):
+        done = self.train('--device=far', '--place=weights=dram', '--gpu-update=1')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = re.search(r'(?m)^note\[I305\] the GPU updates (\d+) of (\d+) tiles', done.stderr)
+        self.assertEqual(told[1], told[2])
+        done = self.train('--device=far', '--place=weights=dram', '--gpu-update=0')
+        self.assertNotIn('I305', done.stderr)
+        self.refused(402, 2, '--gpu-update', options=('--device=host', '--gpu-update=0.5'))
+        self.refused(402, 2, '--state bf16',
+                     options=('--device=far', '--gpu-update=0.5', '--state=bf16',
+                              '--precision=bf16'))
+
     def test_a_device_that_is_not_there_is_told_in_one_line(self):
         empty = tempfile.mkdtemp(dir=self.directory)
         self.refused(201, 1, 'moon', empty, options=('--device=moon',), plugins=empty)
@@ -145,10 +157,15 @@ class Faults(unittest.TestCase):
 
     def share(self):
         """Options with which some units fit into the card's memory, and not all."""
+        rates = os.path.join(self.directory, 'no.rates')  # or the double's slowness would count
+        with open(rates, 'w', encoding='ascii') as file:
+            file.write('hoistway rates 1\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\n'
+                       'end 9c153c06263af084\n')
         def plan(budget):
             done = subprocess.run(
                 [PROGRAM, 'plan', '--model', MODEL, '--device=cuda', '--seq-len=24', '--json',
-                 '--batch-tokens=48', '--precision=bf16', '--place=acts=hbm', f'--hbm={budget}'],
+                 '--batch-tokens=48', '--precision=bf16', '--place=acts=hbm', f'--hbm={budget}',
+                 f'--rates={rates}'],
                 capture_output=True, text=True, timeout=60, check=True,
                 env=dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=DOUBLE,
                          XDG_CACHE_HOME=self.directory))
@@ -186,8 +203,14 @@ class Faults(unittest.TestCase):
             for place in ('acts=dram', 'weights=dram', 'weights=dram,states=nvme,acts=dram',
                           'weights=nvme,states=nvme,grads=nvme,acts=nvme'):
                 self.assertEqual(weights(*every, '--place', place), near, (precision, place))
+            for update in ('deferred', 'optimistic'):
+                streamed = ('--place=weights=dram', '--gpu-update=1', f'--update={update}')
+                self.assertEqual(weights(*every, *streamed), near, (precision, update))
             if precision == 'bf16':
                 self.assertEqual(weights(*every, *self.share()), near)
+        early = ('--precision=bf16', '--lr=1e-3', '--clip=0')
+        self.assertEqual(weights(*early, '--place=weights=dram', '--gpu-update=1'),
+                         weights(*early))
 
     def test_what_was_trained_in_the_cards_memory_is_resumed(self):
         export = os.path.join(self.directory, 'out', 'model.safetensors')
@@ -201,7 +224,8 @@ class Faults(unittest.TestCase):
             alone = run(precision)
             shutil.rmtree(os.path.join(self.directory, 'store'))
             share = (self.share(),) if precision == '--precision=bf16' else ()
-            for homes in ((), ('--place=weights=dram,states=nvme',), *share):
+            for homes in ((), ('--place=weights=dram,states=nvme',),
+                          ('--place=weights=dram', '--gpu-update=1'), *share):
                 run(precision, steps=1)
                 self.assertEqual(run(precision, '--resume', *homes), alone, (precision, homes))
                 shutil.rmtree(os.path.join(self.directory, 'store'))

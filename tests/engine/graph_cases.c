@@ -268,6 +268,17 @@ static void random_segments(struct graph_case *c, uint64_t *seed)
     }
 }
 
+/* Of what has all at home in DRAM the device updates some, or all. */
+static void random_streams(struct graph_case *c, uint64_t *seed)
+{
+    for (uint32_t i = 0; i < c->in.unit_count && c->in.apart; i++) {
+        struct graph_unit *u = &c->units[i];
+        bool home = u->weights == HST_TIER_DRAM && u->grads == HST_TIER_DRAM;
+        if (home && pick(seed, 3))
+            u->streamed_tiles = pick(seed, u->tile_count - u->nvme_states + 1);
+    }
+}
+
 /* Mirrored, or with two units that have changed places in a sweep. */
 static void random_orders(struct graph_case *c, uint64_t *seed)
 {
@@ -309,13 +320,15 @@ void random_case(uint64_t seed, struct graph_case *c)
     random_orders(c, &seed);
     uint64_t segments = seed + 1; /* a sequence of its own */
     random_segments(c, &segments);
+    random_streams(c, &segments);
     for (int p = 0; p < POOL_COUNT; p++)
         c->in.buffers[p] = 1 + pick(&seed, 4);
     for (int p = 0; p < POOL_COUNT; p++)
         if (is_wide_pool(p) && pick(&seed, 4) == 0)
             c->in.buffers[p] = 0; /* wide units take turns with the others */
-    double *rates[] = {&c->rates.read,        &c->rates.write,  &c->rates.h2d, &c->rates.d2h,
-                       &c->rates.flops_per_s, &c->rates.update, &c->rates.norm};
+    double *rates[] = {&c->rates.read, &c->rates.write,        &c->rates.h2d,
+                       &c->rates.d2h,  &c->rates.flops_per_s,  &c->rates.update,
+                       &c->rates.norm, &c->rates.device_update};
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++)
         *rates[i] = 100 + pick(&seed, 900);
     c->rates.mixed = (c->rates.read + c->rates.write) * (0.5 + 0.25 * pick(&seed, 3));

@@ -45,6 +45,9 @@ struct model {
     /* in buffers: of a tile's buffer the states; its gradients are apart */
     struct cell lent[POOL_COUNT][MODEL_BUFFERS][MODEL_TILES];
     struct cell lent_tile_grads[MODEL_BUFFERS][MODEL_TILES];
+    /* and of one that the device updates, weights and gradients */
+    struct cell streamed_weights[MODEL_BUFFERS][MODEL_TILES];
+    struct cell streamed_grads[MODEL_BUFFERS][MODEL_TILES];
     struct walk_loan owner[POOL_COUNT][MODEL_BUFFERS];
     int64_t normed[MODEL_UNITS], clipped; /* the step whose gradients are in the norm */
 };

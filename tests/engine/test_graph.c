@@ -84,6 +84,17 @@ static void make_ends_wide(struct graph_case *e)
     e->units[0].wide = e->units[UNITS - 1].wide = true;
 }
 
+/* With all that needs this pool. */
+static void make_example_of(struct graph_case *e, int pool)
+{
+    bool streams = pool == POOL_DEVICE_TILES;
+    make_example(e, streams ? HST_TIER_DRAM : HST_TIER_NVME, true);
+    make_ends_wide(e);
+    e->in.buffers[POOL_DEVICE_TILES] = 2;
+    for (uint32_t u = 0; u < UNITS && streams; u++)
+        e->units[u].streamed_tiles = 2;
+}
+
 static void test_with_fewer_buffers_than_it_was_built_for_a_graph_deadlocks(void **state)
 {
     (void)state;
@@ -91,8 +102,7 @@ static void test_with_fewer_buffers_than_it_was_built_for_a_graph_deadlocks(void
         struct graph_case e;
         struct graph g;
         uint32_t node = GRAPH_NONE;
-        make_example(&e, HST_TIER_NVME, true);
-        make_ends_wide(&e);
+        make_example_of(&e, pool);
         assert_int_equal(graph_build(&e.in, &g), 0);
         assert_int_equal(graph_check(&g, &node), 0);
         g.buffers[pool] = 0;
@@ -112,8 +122,7 @@ static void test_a_pool_that_is_needed_must_have_a_buffer(void **state)
     for (int pool = 0; pool < POOL_COUNT; pool++) {
         struct graph_case e;
         struct graph g;
-        make_example(&e, HST_TIER_NVME, true);
-        make_ends_wide(&e);
+        make_example_of(&e, pool);
         e.in.buffers[pool] = 0;
         if (is_wide_pool(pool)) { /* or takes turns with the others */
             uint32_t node;

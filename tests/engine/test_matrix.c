@@ -25,23 +25,26 @@ static uint32_t first, stride = 1;
 
 static const struct {
     const char *device, *homes;
-    bool shares; /* some units are resident on the device, and not all */
+    bool shares;     /* some units are resident on the device, and not all */
+    double streamed; /* share of what is away that the device updates */
 } PLACES[] = {
-    {NULL, "states=nvme,weights=dram,grads=dram,acts=dram", false},
-    {NULL, "states=dram,weights=nvme,grads=dram,acts=dram", false},
-    {NULL, "states=nvme,weights=nvme,grads=dram,acts=dram", false},
-    {NULL, "states=dram,weights=dram,grads=nvme,acts=nvme", false},
-    {NULL, "states=nvme,weights=nvme,grads=nvme,acts=nvme", false},
-    {NULL, "grads=nvme,acts=nvme", false},
-    {"far", "states=hbm,weights=hbm,grads=hbm,acts=dram", false},
-    {"far", "states=hbm,weights=hbm,grads=hbm,acts=nvme", false},
-    {"far", "states=dram,weights=dram,grads=dram,acts=dram", false},
-    {"far", "states=nvme,weights=dram,grads=dram,acts=hbm", false},
-    {"far", "states=nvme,weights=nvme,grads=dram,acts=nvme", false},
-    {"far", "states=nvme,weights=nvme,grads=nvme,acts=nvme", false},
-    {"far", "grads=nvme", false},
-    {"far", "acts=dram", true},
-    {"far", "acts=nvme", true},
+    {NULL, "states=nvme,weights=dram,grads=dram,acts=dram", false, 0},
+    {NULL, "states=dram,weights=nvme,grads=dram,acts=dram", false, 0},
+    {NULL, "states=nvme,weights=nvme,grads=dram,acts=dram", false, 0},
+    {NULL, "states=dram,weights=dram,grads=nvme,acts=nvme", false, 0},
+    {NULL, "states=nvme,weights=nvme,grads=nvme,acts=nvme", false, 0},
+    {NULL, "grads=nvme,acts=nvme", false, 0},
+    {"far", "states=hbm,weights=hbm,grads=hbm,acts=dram", false, 0},
+    {"far", "states=hbm,weights=hbm,grads=hbm,acts=nvme", false, 0},
+    {"far", "states=dram,weights=dram,grads=dram,acts=dram", false, 0},
+    {"far", "states=nvme,weights=dram,grads=dram,acts=hbm", false, 0},
+    {"far", "states=nvme,weights=nvme,grads=dram,acts=nvme", false, 0},
+    {"far", "states=nvme,weights=nvme,grads=nvme,acts=nvme", false, 0},
+    {"far", "grads=nvme", false, 0},
+    {"far", "acts=dram", true, 0},
+    {"far", "acts=nvme", true, 0},
+    {"far", "states=dram,weights=dram,grads=dram,acts=dram", false, 0.4},
+    {"far", "acts=dram", true, 0.1},
 };
 /* Tokens of a step in micro-batches of 4, the last of them short. */
 static const uint64_t TOKENS[] = {4, 10, 16};
@@ -62,7 +65,8 @@ static const struct {
 struct ran {
     struct toy_saved weights;
     double norms[STEPS];
-    uint32_t buffers; /* of all rings */
+    uint32_t buffers;  /* of all rings */
+    uint32_t streamed; /* tiles */
     uint64_t dram;
 };
 static struct ran oracle, other; /* large: not on the stack */
@@ -142,6 +146,7 @@ static void run(const struct hst_config *config, struct ran *ran)
     }
     must(engine, toy_save(engine, &ran->weights), "save");
     ran->buffers = count_buffers(&engine->placement);
+    ran->streamed = engine->placement.streamed_tiles;
     ran->dram = engine->placement.dram_bytes;
     hst_engine_destroy(&engine);
     alarm(0);
@@ -178,6 +183,7 @@ static uint32_t check_depths(const struct hst_config *base, size_t place, uint32
             struct hst_config c = *base;
             c.place = PLACES[place].homes;
             c.device = PLACES[place].device;
+            c.gpu_update = PLACES[place].streamed;
             c.threads = 1 + number % 3;
             c.io = DRIVES[d].io;
             c.io_model = DRIVES[d].model;
@@ -190,6 +196,7 @@ static uint32_t check_depths(const struct hst_config *base, size_t place, uint32
             c.dram_bytes += depth == 1 ? c.dram_bytes / 4 : 0;
             c.hbm_bytes += depth == 1 && !PLACES[place].shares ? c.hbm_bytes / 4 : 0;
             check_run(&c, DRIVES[d].name);
+            assert_true((other.streamed > 0) == (c.gpu_update > 0));
             buffers[depth] = other.buffers;
             runs++;
         }

@@ -26,19 +26,22 @@ static const float TIMES[STEPS] = {1, 3, 1, 3, 3, 1, 1, 3, 1, 3, 1, 3, 3, 1, 1, 
 
 static const struct {
     const char *device, *homes;
-    bool shares; /* some units are resident on the device: their updates wait */
+    bool shares;     /* some units are resident on the device: their updates wait */
+    double streamed; /* share of what is away that the device updates */
 } PLACES[] = {
-    {NULL, "states=dram,weights=dram,grads=dram", false},
-    {NULL, "states=nvme,weights=dram,grads=dram", false},
-    {NULL, "states=dram,weights=nvme,grads=dram", false},
-    {NULL, "states=nvme,weights=nvme,grads=dram", false},
-    {NULL, "states=nvme,weights=nvme,grads=nvme,acts=nvme", false},
-    {NULL, "states=dram,weights=dram,grads=nvme,acts=nvme", false},
-    {"far", "states=dram,weights=dram,grads=dram,acts=dram", false},
-    {"far", "states=nvme,weights=dram,grads=dram,acts=hbm", false},
-    {"far", "states=nvme,weights=nvme,grads=nvme,acts=nvme", false},
-    {"far", "acts=hbm", true},
-    {"far", "acts=nvme", true}, /* the others leave memory */
+    {NULL, "states=dram,weights=dram,grads=dram", false, 0},
+    {NULL, "states=nvme,weights=dram,grads=dram", false, 0},
+    {NULL, "states=dram,weights=nvme,grads=dram", false, 0},
+    {NULL, "states=nvme,weights=nvme,grads=dram", false, 0},
+    {NULL, "states=nvme,weights=nvme,grads=nvme,acts=nvme", false, 0},
+    {NULL, "states=dram,weights=dram,grads=nvme,acts=nvme", false, 0},
+    {"far", "states=dram,weights=dram,grads=dram,acts=dram", false, 0},
+    {"far", "states=nvme,weights=dram,grads=dram,acts=hbm", false, 0},
+    {"far", "states=nvme,weights=nvme,grads=nvme,acts=nvme", false, 0},
+    {"far", "acts=hbm", true, 0},
+    {"far", "acts=nvme", true, 0}, /* the others leave memory */
+    {"far", "states=dram,weights=dram,grads=dram,acts=dram", false, 0.4},
+    {"far", "acts=hbm", true, 0.1},
 };
 enum { PLACE_COUNT = sizeof PLACES / sizeof *PLACES };
 
@@ -227,6 +230,7 @@ static void check_rows(struct hst_config config)
             config.device = PLACES[p].device;
             config.hbm_bytes = config.device ? 64u << 20 : 0;
             config.place = PLACES[p].homes;
+            config.gpu_update = config.state == HST_STATE_BF16 ? 0 : PLACES[p].streamed;
             config.durability = strstr(config.place, "s=nvme") || turn % 3 ? "step" : "none";
             config.dram_bytes = 64u << 20;
             if (PLACES[p].shares)

@@ -205,6 +205,9 @@ static void a_client_that_leaves_the_order_is_served_and_its_order_is_learned(vo
         check_own_orders(&config);
         lower_budget(&config, &config.dram_bytes, 64u << 20, toy_describe);
         check_own_orders(&config);
+        config = *TOY_CONFIG(.device = "far", .threads = 2, .clip = clip ? 0.5 : HST_NONE,
+                             .place = "weights=dram", .gpu_update = 0.5, .log = count_warnings);
+        check_own_orders(&config);
     }
 }
 

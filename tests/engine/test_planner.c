@@ -52,6 +52,7 @@ struct problem {
     struct layout layout;
     struct placement_in in;
     struct sim_rates rates;
+    bool streams;
 };
 
 /* Budgets: some share of what would hold it all. */
@@ -94,7 +95,7 @@ static double simulated(const struct problem *p, const struct placement *placeme
 
 static void improve(const struct problem *p, struct placement *placement, struct planned *planned)
 {
-    const struct planner_in in = {.placement = &p->in, .rates = p->rates};
+    const struct planner_in in = {.placement = &p->in, .rates = p->rates, .streams = p->streams};
     assert_int_equal(planner_improve(&in, placement, planned), 0);
 }
 
@@ -326,6 +327,52 @@ static void a_gpus_memory_is_for_what_takes_longest(void **state)
     assert_true(plan_for_gpu(update, "smaller rings") > 0); /* room for a unit */
 }
 
+/* Twelve units in DRAM, on a GPU that computes in no time. Returns how many of the 96 tiles it
+ * updates. */
+static uint32_t streamed_with(struct sim_rates rates, bool fixed, struct planned *planned)
+{
+    static struct graph_case c;
+    struct problem p = {.rates = rates};
+    struct placement chosen = {0};
+    const struct graph_unit unit = {.tile_count = 8, .forward_flops = 1e3, .backward_flops = 3e3};
+    even_case(&c, 12, &unit);
+    p.layout = layout_of(&c, 1000);
+    p.in = inputs(&p.layout, "weights=dram,grads=dram,states=dram");
+    p.in.batch_tokens = p.in.grain_tokens = 1000;
+    p.in.compute_tier = HST_TIER_HBM;
+    p.in.hbm_budget = UINT64_C(1) << 40;
+    p.in.deferred = true;
+    p.in.streams = fixed;
+    p.streams = true;
+    *planned = improve_usual(&p, &chosen);
+    uint32_t streamed = chosen.streamed_tiles;
+    placement_free(&chosen);
+    layout_free(&p.layout);
+    return streamed;
+}
+
+/* The host updates an element in 1 s / UPDATE, the link moves one there and back in a third. */
+static void a_gpu_updates_where_the_host_takes_longer_than_the_link(void **state)
+{
+    (void)state;
+    enum { UPDATE = 1000000 };
+    struct planned planned;
+    struct sim_rates rates = {
+        .h2d = 48e6, .d2h = 48e6, .update = UPDATE, .norm = 1e12, .flops_per_s = 1e12};
+    uint32_t streamed = streamed_with(rates, false, &planned);
+    assert_in_range(streamed, 48, 72);
+    assert_true(planned.step_s < 0.5 * planned.usual_step_s);
+    assert_string_equal(planned.what, "what leaves memory: nothing; the GPU updates a share of it");
+    /* it is not asked */
+    assert_int_equal(streamed_with(rates, true, &planned), 0);
+    /* memory carries no more than the host's update moves: the link would take its share of that */
+    rates.dram = 26.0 * UPDATE;
+    assert_int_equal(streamed_with(rates, false, &planned), 0);
+    rates.dram = 0;
+    rates.h2d = rates.d2h = 1e6; /* the link takes longer */
+    assert_int_equal(streamed_with(rates, false, &planned), 0);
+}
+
 static void what_is_wished_stays_where_it_was_wished(void **state)
 {
     (void)state;
@@ -365,6 +412,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gradients_leave_first_where_the_forward_waits_for_drives),
         cmocka_unit_test(checkpoints_are_left_out_where_drives_take_longer),
         cmocka_unit_test(a_gpus_memory_is_for_what_takes_longest),
+        cmocka_unit_test(a_gpu_updates_where_the_host_takes_longer_than_the_link),
         cmocka_unit_test(what_is_wished_stays_where_it_was_wished),
         cmocka_unit_test(where_drives_are_fast_the_usual_homes_stay),
         cmocka_unit_test(the_same_is_chosen_each_time),

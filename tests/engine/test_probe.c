@@ -81,7 +81,7 @@ static void this_machine_has_rates_that_can_be(void **state)
     for (int i = HST_RATE_READ; i <= HST_RATE_MIXED; i++)
         assert_measured(&r.figures[i], 1e4, 1e13);
     assert_measured(&r.drives[0].read, 1e4, 1e13);
-    for (int i = HST_RATE_H2D; i <= HST_RATE_COPY_BOTH; i++)
+    for (int i = HST_RATE_H2D; i <= HST_RATE_SHARED; i++)
         assert_failed(&r.figures[i], "works in host memory");
     assert_int_equal(r.drive_count, 1);
     assert_int_equal(r.product_count, 3);
@@ -245,14 +245,16 @@ static void a_device_with_memory_of_its_own_is_copied_to_and_computes(void **sta
     struct hst_dev *dev = open_device("far", 128 * MIB, 32 * MIB);
     struct hst_dev_usage usage;
     const struct hst_probe probe = {.size = sizeof probe,
-                                    .parts = HST_PROBE_PRODUCTS | HST_PROBE_COPIES,
+                                    .parts =
+                                        HST_PROBE_PRODUCTS | HST_PROBE_COPIES | HST_PROBE_DEVICE,
                                     .dev = dev,
                                     .products = products,
                                     .product_count = 3};
     struct hst_rates r;
     assert_int_equal(hst_probe(&probe, &r), 0);
-    for (int i = HST_RATE_PRODUCTS; i <= HST_RATE_COPY_BOTH; i++)
+    for (int i = HST_RATE_PRODUCTS; i <= HST_RATE_SHARED; i++)
         assert_measured(&r.figures[i], 1e4, 1e16);
+    assert_non_null(strstr(r.figures[HST_RATE_SHARED].how, "AdamW in bf16 beside copies of 16"));
     assert_non_null(strstr(r.figures[HST_RATE_H2D].how, "16 MiB page-locked")); /* two of them */
     hst_dev_usage(dev, &usage);
     assert_int_equal(usage.memory_bytes, 0);
@@ -266,7 +268,8 @@ static void a_device_without_budget_is_told(void **state)
     (void)state;
     struct hst_dev *dev = open_device("far", 0, 0);
     const struct hst_probe probe = {.size = sizeof probe,
-                                    .parts = HST_PROBE_PRODUCTS | HST_PROBE_COPIES,
+                                    .parts =
+                                        HST_PROBE_PRODUCTS | HST_PROBE_COPIES | HST_PROBE_DEVICE,
                                     .dev = dev,
                                     .products = products,
                                     .product_count = 1};
@@ -275,6 +278,8 @@ static void a_device_without_budget_is_told(void **state)
     assert_failed(&r.figures[HST_RATE_PRODUCTS], "budgets");
     assert_failed(&r.products[0], "budgets");
     assert_failed(&r.figures[HST_RATE_D2H], "budgets");
+    assert_failed(&r.figures[HST_RATE_DEVICE_BF16], "budget");
+    assert_failed(&r.figures[HST_RATE_SHARED], "budgets");
     hst_dev_close(&dev);
 }
 

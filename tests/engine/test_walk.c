@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#define RUNS        3000u
+#define RUNS        20000u
 #define PERIODS     8u
 #define IN_FLIGHT   6u
 #define NODES_MOST  512u

@@ -10,7 +10,8 @@
 static const struct output_kind TRACE = {"trace", "--trace", "{\"hoistway\":"};
 
 /* The tracks, from what computes outwards. */
-static const char *const LANES[] = {"compute", "update", "read", "write", "h2d", "d2h", "net"};
+static const char *const LANES[] = {"compute", "update", "gpu update", "read",
+                                    "write",   "h2d",    "d2h",        "net"};
 enum { LANE_COUNT = sizeof LANES / sizeof LANES[0] };
 
 static unsigned track_of(const char *lane)

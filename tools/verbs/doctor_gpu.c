@@ -102,6 +102,21 @@ static void report_copies(struct doctor *d, const struct hst_dev_info *info,
         1e-9 * in->value, 1e-9 * out->value, 1e-9 * figures[HST_RATE_COPY_BOTH].value, of_link);
 }
 
+/* What a plan shares the optimizer's work by. */
+static void report_update(struct doctor *d, const struct hst_figure *figures)
+{
+    const struct hst_figure *update = &figures[HST_RATE_DEVICE_BF16];
+    const struct hst_figure *shared = &figures[HST_RATE_SHARED];
+    if (update->value <= 0 || shared->value <= 0)
+        doctor_report(d, "gpu update", STATUS_WARN, "give the GPU and host memory some room",
+                      "not measured: %s", update->value <= 0 ? update->how : shared->how);
+    else
+        doctor_report(d, "gpu update", STATUS_OK, NULL,
+                      "AdamW in bf16: %.2g elements/s on the GPU; host memory: %.1f GB/s with the "
+                      "host's beside copies both ways",
+                      update->value, 1e-9 * shared->value);
+}
+
 /* How near the GPU's node is to the cores in use: those on it, the way to the farthest others. */
 static void report_distance(struct doctor *d, const struct hst_dev_info *info)
 {
@@ -131,7 +146,8 @@ static void check_gpu(struct doctor *d, unsigned index, struct hst_dev *dev)
     char name[16];
     struct hst_rates rates;
     struct hst_dev_info info;
-    const struct hst_probe probe = {.size = sizeof probe, .parts = HST_PROBE_COPIES, .dev = dev};
+    const struct hst_probe probe = {
+        .size = sizeof probe, .parts = (unsigned)HST_PROBE_COPIES | HST_PROBE_DEVICE, .dev = dev};
     hst_dev_info(dev, &info); /* free memory, before any of it is taken */
     report_card(d, index, &info);
     snprintf(name, sizeof name, "cuda:%u", index);
@@ -142,7 +158,9 @@ static void check_gpu(struct doctor *d, unsigned index, struct hst_dev *dev)
     report_link(d, &info);
     if (measured)
         report_copies(d, &info, rates.figures);
-    for (enum hst_rate r = HST_RATE_H2D; measured && r <= HST_RATE_COPY_BOTH; r++)
+    if (measured)
+        report_update(d, rates.figures);
+    for (enum hst_rate r = HST_RATE_H2D; measured && r <= HST_RATE_SHARED; r++)
         doctor_keep_rate(d, name, r, &rates.figures[r]);
     report_distance(d, &info);
     if (measured && rates.figures[HST_RATE_H2D].value > 0 && !d->gpu[0])

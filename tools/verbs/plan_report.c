@@ -57,6 +57,9 @@ static void print_homes(const struct plan *p, FILE *out)
     if (d->resident_units > 0 && d->resident_units < d->units)
         fprintf(out, "%u of %u units are at home in HBM, where the GPU updates them\n",
                 d->resident_units, d->units);
+    if (d->streamed_tiles > 0)
+        fprintf(out, "of the tiles at home in DRAM the GPU updates %u of %u\n", d->streamed_tiles,
+                d->tiles_in_dram);
     if (d->step_s < d->usual_step_s)
         fprintf(out, "%s: %.2f times as fast as the usual homes\n", d->homes,
                 d->usual_step_s / d->step_s);
@@ -170,6 +173,8 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_text(json, "homes", p->decision.homes);
     put_known(json, "checkpoint_every", p->decision.checkpoint_every);
     json_put_whole(json, "resident_units", p->decision.resident_units);
+    json_put_whole(json, "streamed_tiles", p->decision.streamed_tiles);
+    json_put_whole(json, "tiles_in_dram", p->decision.tiles_in_dram);
 }
 
 static void put_prediction(struct json_writer *json, const struct plan *p)

@@ -224,6 +224,9 @@ struct hst_config {
      * homes leave memory in a fixed order.
      */
     const struct hst_rates *rates;
+    /* Share of the tiles with weights, gradients and states in DRAM that a GPU updates beside its
+       computations, to it and back, 0 to 1; 0: by `rates`, else none; HST_NONE: none */
+    double gpu_update;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

@@ -102,8 +102,11 @@ enum hst_rate {
     HST_RATE_PRODUCTS, /* FLOP of all products that were given, each as often as it says */
     HST_RATE_H2D,      /* bytes, page-locked memory to the device */
     HST_RATE_D2H,
-    HST_RATE_COPY_BOTH, /* bytes of both directions, at once */
-    HST_RATE_READ,      /* bytes, all drives at once */
+    HST_RATE_COPY_BOTH,   /* bytes of both directions, at once */
+    HST_RATE_DEVICE_FP32, /* elements, AdamW of the device, arrays in its memory */
+    HST_RATE_DEVICE_BF16, /* with a split master */
+    HST_RATE_SHARED, /* bytes of host memory: AdamW in bf16, all workers, beside copies both ways */
+    HST_RATE_READ,   /* bytes, all drives at once */
     HST_RATE_WRITE,
     HST_RATE_MIXED, /* bytes of both directions, half of them each */
     HST_RATE_COUNT
@@ -168,6 +171,7 @@ enum hst_probe_part {
     HST_PROBE_DRIVES = 1u << 2,   /* READ, WRITE, MIXED, drives[]: 0.5 s, and 0.05 s to open each */
     HST_PROBE_PRODUCTS = 1u << 3, /* PRODUCTS, products[]: 0.4 s, however many */
     HST_PROBE_COPIES = 1u << 4,   /* H2D, D2H, COPY_BOTH: 0.25 s; not on the host device */
+    HST_PROBE_DEVICE = 1u << 5,   /* DEVICE_*, SHARED: 0.3 s, and memory as MEMORY; nor there */
 };
 
 struct hst_probe_drive {
@@ -186,9 +190,9 @@ struct hst_probe {
     size_t size;                         /* sizeof(struct hst_probe) */
     unsigned parts;                      /* of enum hst_probe_part; 0: all */
     uint32_t threads;                    /* workers of its own; 0: physical cores */
-    const struct hst_parallel *parallel; /* idle; runs MEMORY, UPDATE; null: own workers */
-    /* idle; runs PRODUCTS and COPIES, with memory inside its budgets. null: the host device with
-       own workers */
+    const struct hst_parallel *parallel; /* idle; runs MEMORY, UPDATE, SHARED; null: own workers */
+    /* idle; runs PRODUCTS, COPIES and DEVICE, with memory inside its budgets. null: the host device
+       with own workers */
     struct hst_dev *dev;
     const struct hst_probe_drive *drives; /* all on real time, or all of one world */
     uint32_t drive_count;                 /* at most HST_DRIVES_MAX */
@@ -217,12 +221,13 @@ struct hst_probe {
  * PRODUCTS        on the device, one after another; a product that takes too long, or too much
  *                 memory, is measured at a part of its extents, which `how` tells
  * COPIES          64 MiB each way
+ * DEVICE          SHARED: what passes through host memory in all, until the copies are made
  *
  * A figure that can not be measured is 0 and says why: a full drive, a device without memory left,
  * a part without a handle to measure. The others do not suffer.
  *
  * Errors, *rates being untouched: -EINVAL.
- * Ownership: borrows all, keeps none.   Cost: 1.5 s for all parts.
+ * Ownership: borrows all, keeps none.   Cost: 2 s for all parts.
  */
 int hst_probe(const struct hst_probe *probe, struct hst_rates *rates);
 

@@ -62,6 +62,9 @@ struct hst_decision {
     /* On a GPU so many of the units are resident: weights, gradients and states are at home in its
        memory, and it updates them. 0 on the host. */
     uint32_t resident_units, units;
+    /* Of tiles that are away from a GPU, with their states in DRAM, how many it updates all the
+       same, and how many there are: see gpu_update in struct hst_config. */
+    uint32_t streamed_tiles, tiles_in_dram;
 };
 /** Errors: -EINVAL before seal, or a plan that does not fit. */
 int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *decision);

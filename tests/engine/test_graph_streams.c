@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Step graphs by hand in which tiles are streamed through a device, and what a million random ones
+ * have found. */
+#include "graph_cases.h"
+#include "plan/graph_build.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define UNITS 6u
+#define TILE  EVEN_TILE
+
+/* Units of 4 tiles, all in one tier. */
+static void make_example(struct graph_case *e, enum hst_tier home, bool apart)
+{
+    const struct graph_unit unit = {.tile_count = 4,
+                                    .weights = home,
+                                    .grads = home,
+                                    .acts = home,
+                                    .nvme_states = home == HST_TIER_NVME ? 4 : 0,
+                                    .act_bytes = 1000,
+                                    .forward_flops = 1,
+                                    .backward_flops = 3};
+    even_case(e, UNITS, &unit);
+    e->in.apart = apart;
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        e->in.buffers[pool] = is_wide_pool(pool) ? 1 : 2;
+}
+
+/* The device keeps what unit 2 is computed again with, and not what its backward reads: that is
+ * copied from a buffer of the host's, which is there. */
+static void test_weights_of_a_second_visit_are_there(void **state)
+{
+    (void)state;
+    struct graph_case e;
+    struct graph g;
+    make_example(&e, HST_TIER_NVME, true);
+    e.units[3] = (struct graph_unit){.first_tile = 12,
+                                     .weights = HST_TIER_HBM,
+                                     .grads = HST_TIER_HBM,
+                                     .acts = HST_TIER_HBM,
+                                     .recomputed = true};
+    e.units[4].weights = e.units[5].weights = HST_TIER_HBM;
+    e.units[4].tile_count = e.units[5].tile_count = 0;
+    e.in.unit_count = 4;
+    for (uint32_t u = 0; u < 4; u++)
+        e.backward[u] = 3 - u;
+    e.in.buffers[POOL_WEIGHTS] = 4;
+    e.in.buffers[POOL_DEVICE_WEIGHTS] = 1;
+    assert_int_equal(graph_build(&e.in, &g), 0);
+    for (uint32_t i = 0; i < g.node_count; i++)
+        assert_true(g.nodes[i].kind != NODE_COPY_WEIGHTS ||
+                    graph_lends(&g, &g.nodes[i], POOL_WEIGHTS));
+    graph_free(&g);
+}
+
+/* Nobody need have read those of the step before: its update stood. */
+static void test_gradients_are_written_one_step_after_another(void **state)
+{
+    (void)state;
+    struct graph_case e;
+    struct graph g;
+    uint32_t writes = 0;
+    make_example(&e, HST_TIER_DRAM, false);
+    e.units[1].grads = HST_TIER_NVME;
+    e.in.deferred = false;
+    e.in.optimistic = e.in.stored = true;
+    assert_int_equal(graph_build(&e.in, &g), 0);
+    for (uint32_t i = 0; i < g.node_count; i++) {
+        const struct node *n = &g.nodes[i];
+        bool waits = false;
+        for (uint32_t d = 0; d < n->dep_count; d++)
+            waits |= g.deps[n->first_dep + d] == (i | DEP_BEFORE);
+        writes += n->kind == NODE_WRITE_GRADS;
+        assert_true(n->kind != NODE_WRITE_GRADS || waits);
+    }
+    assert_int_equal(writes, 1);
+    graph_free(&g);
+}
+
+/* Who updates a tile has it at home in the host's memory, with its gradients and states. */
+static void test_what_is_streamed_is_at_home_in_memory(void **state)
+{
+    (void)state;
+    struct graph_case e;
+    struct graph g;
+    static const struct {
+        enum hst_tier weights, grads;
+        uint32_t nvme_states;
+        bool apart;
+        int rc;
+    } of[] = {{HST_TIER_DRAM, HST_TIER_DRAM, 2, true, 0},
+              {HST_TIER_DRAM, HST_TIER_DRAM, 3, true, -EINVAL},
+              {HST_TIER_NVME, HST_TIER_DRAM, 2, true, -EINVAL},
+              {HST_TIER_DRAM, HST_TIER_NVME, 2, true, -EINVAL},
+              {HST_TIER_HBM, HST_TIER_HBM, 0, true, -EINVAL},
+              {HST_TIER_DRAM, HST_TIER_DRAM, 0, false, -EINVAL}};
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        make_example(&e, HST_TIER_DRAM, of[i].apart);
+        e.units[1].weights = of[i].weights;
+        e.units[1].grads = of[i].grads;
+        e.units[1].nvme_states = of[i].nvme_states;
+        e.units[1].streamed_tiles = 2;
+        assert_int_equal(graph_build(&e.in, &g), of[i].rc);
+        if (of[i].rc == 0)
+            graph_free(&g);
+    }
+}
+
+/* Two of a unit's four tiles: three nodes each, one after another, on lanes that no computation
+ * waits in. */
+static void test_the_device_updates_what_is_streamed_beside_the_host(void **state)
+{
+    (void)state;
+    struct graph_case e;
+    struct graph g;
+    make_example(&e, HST_TIER_DRAM, true);
+    for (uint32_t u = 0; u < UNITS; u++)
+        e.units[u].streamed_tiles = 2;
+    assert_int_equal(graph_build(&e.in, &g), 0);
+    uint32_t host = 0, device = 0;
+    double in = 0, out = 0;
+    for (uint32_t i = 0; i < g.node_count; i++) {
+        const struct node *n = &g.nodes[i];
+        host += n->kind == NODE_UPDATE && n->lane == LANE_UPDATE ? n->tile_count : 0;
+        device += n->kind == NODE_UPDATE && n->lane == LANE_DEVICE_UPDATE;
+        in += n->kind == NODE_FETCH_TILE && n->lane == LANE_H2D ? n->work : 0;
+        out += n->kind == NODE_STORE_TILE && n->lane == LANE_D2H ? n->work : 0;
+        if (n->lane == LANE_DEVICE_UPDATE) {
+            assert_int_equal(g.nodes[i - 1].kind, NODE_FETCH_TILE);
+            assert_int_equal(g.nodes[i + 1].kind, NODE_STORE_TILE);
+            assert_true(n->tile % 4 >= 2);
+        }
+    }
+    assert_int_equal(host, 2 * UNITS);
+    assert_int_equal(device, 2 * UNITS);
+    assert_true(in == 2 * UNITS * 14.0 * TILE);
+    assert_true(out == 2 * UNITS * 12.0 * TILE);
+    graph_free(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_weights_of_a_second_visit_are_there),
+        cmocka_unit_test(test_gradients_are_written_one_step_after_another),
+        cmocka_unit_test(test_what_is_streamed_is_at_home_in_memory),
+        cmocka_unit_test(test_the_device_updates_what_is_streamed_beside_the_host),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
