@@ -105,11 +105,15 @@ def check_codes(root):
     page = 'docs/errors.md'
     rows = re.findall(r'^\| (\d{3}) \|', read_text(root, page), re.M)
     for path in walk(root):
+        found = []
         if path.endswith('.h'):
             codes = r'\b((?:FAIL|CLI|HST_E)_\w+) = (\d{3}),'
-            for name, code in re.findall(codes, read_text(root, path)):
-                if code not in rows:
-                    yield page, 1, f'no row for {code} ({name} in {path})'
+            found = re.findall(codes, read_text(root, path))
+        elif path.endswith('.c') and path.startswith(('engine/', 'tools/')):
+            found = re.findall(r'"([EWI])(\d{3}) ', read_text(root, path))
+        for name, code in found:
+            if code not in rows:
+                yield page, 1, f'no row for {code} ({name} in {path})'
 
 
 def command_rules(root):
