@@ -22,8 +22,8 @@ SIZES = ('--seq-len=16', '--batch-tokens=64', '--threads=1')
 HOST = '--device=host'
 KEYS = {'fits', 'why', 'model', 'store', 'device', 'precision', 'io', 'threads', 'parameters',
         'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'update',
-        'homes', 'checkpoint_every', 'resident_units', 'predicted_step_s', 'tok_s', 'bound_s',
-        'bound_fraction', 'bound_by', 'twice_as_fast', 'memory', 'smallest', 'rates'}
+        'homes', 'checkpoint_every', 'resident_units', 'streamed_tiles', 'tiles_in_dram',
+        'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast', 'memory', 'smallest', 'rates'}
 MIB = 1 << 20
 
 
@@ -203,6 +203,27 @@ class Homes(Case):
         none = self.plan('--hbm=64M', '--place=weights=dram', **far)
         self.assertEqual((none['resident_units'], none['memory']['states']['hbm']), (0, 0))
         self.assertEqual(self.plan()['resident_units'], 0)
+
+    def test_a_gpu_updates_a_share_of_what_is_in_dram_where_that_is_faster(self):
+        slow = {'update-fp32': 1e4, 'update-bf16': 1e4, 'h2d': 1e9, 'd2h': 1e9, 'copy-both': 2e9}
+        known = {'device-update-fp32': 1e9, 'device-update-bf16': 1e9, 'memory-shared': 1e12}
+        options = ('--place=weights=dram', '--update=deferred', '--hbm=64M', '--rates')
+        far = {'device': '--device=far'}
+        rates = self.write('rates', machine(**slow, **known))
+        told = self.plan(*options, rates, **far)
+        self.assertIn(told['streamed_tiles'], range(1, told['tiles_in_dram'] + 1))
+        self.assertTrue(told['homes'].endswith('; the GPU updates a share of it'), told['homes'])
+        alone = self.plan(*options, rates, '--gpu-update=0', **far)
+        self.assertEqual((alone['streamed_tiles'], alone['tiles_in_dram']),
+                         (0, told['tiles_in_dram']))
+        self.assertLess(2 * told['predicted_step_s'], alone['predicted_step_s'])
+        text = self.run_plan(*options, rates, device='--device=far').stdout
+        self.assertIn(f'\nof the tiles at home in DRAM the GPU updates {told["streamed_tiles"]} of '
+                      f'{told["tiles_in_dram"]}\n', text)
+        for name in known:  # where one is not known the host updates
+            some = self.write('some', machine(**slow, **{**known, name: 0}))
+            missing = 'bf16' in name or 'memory' in name
+            self.assertEqual(self.plan(*options, some, **far)['streamed_tiles'] == 0, missing)
 
     def test_train_takes_the_homes_that_plan_names(self):
         self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 512,
