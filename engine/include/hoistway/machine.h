@@ -3,7 +3,7 @@
 #define HOISTWAY_MACHINE_H
 /*
  * What machine this is and how fast it is: cores, NUMA nodes, GPUs and drives; rates, from probes
- * that take less than two seconds together; and a cache of such rates. Nothing here needs an
+ * that take some two seconds together; and a cache of such rates. Nothing here needs an
  * engine.
  *
  *   const struct hst_probe_drive drives[] = {{.directory = "/nvme/run1"}};
