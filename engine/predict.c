@@ -175,6 +175,7 @@ static bool fill(const struct hst_engine *engine, const struct hst_rates *rates,
 static void scale_visits(struct machine *m, double times)
 {
     m->rates.flops_per_s *= times;
+    m->rates.device_update *= times;
     for (uint32_t i = 0; i < MEASURE_SWEEPS * m->units; i++)
         m->visit_s[i] /= times;
 }

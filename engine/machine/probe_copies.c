@@ -152,7 +152,8 @@ void probe_copies(struct probe *probe)
 
 /* ---- what host memory carries ---- */
 
-enum { SHARED_ROUNDS = 5 };
+/* Copies each way of a round: a slice of the update that ends after them is short beside that. */
+enum { SHARED_ROUNDS = 5, SHARED_COPIES = 8 };
 #define SHARED_S 0.15
 
 static int are_made(struct hst_event *const passed[2])
@@ -170,8 +171,10 @@ static int are_made(struct hst_event *const passed[2])
 static int shared_round(struct copies *c, struct probe_load *load,
                         struct hst_event *const passed[2], double *rate)
 {
-    double start = clock_seconds(), bytes = 2 * (double)c->bytes;
-    int rc = both_ways(c), made = 0;
+    double start = clock_seconds(), bytes = 2 * SHARED_COPIES * (double)c->bytes;
+    int rc = 0, made = 0;
+    for (int i = 0; i < SHARED_COPIES && rc == 0; i++)
+        rc = both_ways(c);
     rc = rc ? rc : hst_event_record(passed[0], c->in);
     rc = rc ? rc : hst_event_record(passed[1], c->out);
     while (rc == 0 && made == 0) {
