@@ -363,7 +363,8 @@ mutate(
     ('a tile is saved when the version before is made',
      'link_to(b, i, b->commit); /* after a', '/* after a'),
     ('versions are made one after another',
-     'case NODE_COMMIT:\n            link_to(b, i, b->commit);', 'case NODE_COMMIT:'),
+     'there may be none */\n            link_verdict(b, i);\n            link_to(b, i, b->commit);',
+     'there may be none */\n            link_verdict(b, i);'),
 )
 
 # ---- engine: what an optimistic update waits for ----
@@ -387,16 +388,56 @@ mutate(
     'engine/plan/graph.c', 'engine/walk',
     ('weights are read for a redo', 'b->in->optimistic ? PART_REDO', 'false ? PART_REDO'),
     ('slots change places when all has been updated',
-     'if (b->graph->nodes[n].kind == NODE_UPDATE)', 'if (false)'),
+     'if (ends_before_clip(b, &b->graph->nodes[n]))', 'if (false)'),
+    ('an early update has the coefficients of its step',
+     ': node->kind == NODE_UPDATE && node->lane != LANE_UPDATE;', ': false;'),
+    ('weights of a second visit are not given back with those of the first',
+     'if (reads && s->recomputes && !visit->recompute)',
+     'if (reads && s->recomputes && !visit->recompute && s->weights != GRAPH_NONE)'),
+)
+
+# ---- engine: tiles that a device updates out of host memory ----
+
+mutate(
+    'engine/plan/graph_build.c', 'engine/walk',
+    ('a tile is streamed when its gradients are there',
+     'link_to(b, i, b->units[n->unit].grads_there);', '(void)n;'),
+    ('what reads memory waits until a tile is home',
+     'if (kind == NODE_UPDATE ? parts_is_updated_by(&b->graph->nodes[i])\n'
+     '                                    : b->graph->nodes[i].kind == kind)',
+     'if (b->graph->nodes[i].kind == kind)'),
+)
+
+mutate(
+    'engine/plan/graph_updates.c', 'engine/walk',
+    ('a streamed tile is updated when it is there', 'build_dep(b, update, fetch);', ''),
+    ('a streamed tile goes home when it was updated', 'build_dep(b, store, update);', ''),
+)
+
+mutate(
+    'engine/exec/moves.c', 'engine/optimistic-all',
+    ('a streamed tile goes into the other slot', 'store ? slots.into : slots.from', 'slots.from'),
+)
+
+mutate(
+    'engine/exec/optimizer_device.c', 'engine/away',
+    ('a streamed tile has the coefficients of its step',
+     '.coefs = early ? &run->early : &run->coefs', '.coefs = &run->coefs'),
+)
+
+mutate(
+    'engine/exec/copies.c', 'engine/away',
+    ('a streamed tile goes home behind its update', 'return run->streamed;', 'return NULL;'),
 )
 
 mutate(
     'engine/exec/optimistic.c', 'engine/optimistic',
     ('what clips is made again', '(unsigned)PART_REVERT | PART_REDO', 'PART_REVERT'),
-    ('a step that is skipped is reverted', 'run->optimistic ? PART_REVERT : 0', '0'),
+    ('a step that is skipped is reverted',
+     'run->skipped ? (unsigned)PART_REVERT :', 'run->skipped ? 0u :'),
     ('slots stay where a step is skipped', 'run->slot ^= !run->skipped;', 'run->slot ^= 1;'),
     ('kept weights of an update that did not stand are read anew',
-     'run->left ? run->period + 1 : UINT64_MAX', 'UINT64_MAX'),
+     'stands ? UINT64_MAX : run->period + 1', 'UINT64_MAX'),
     ('drives have a second slot with a version of every step alone', 'v->every != 1', 'false'),
 )
 

@@ -74,8 +74,12 @@ mutate(
 )
 
 mutate(
+    'engine/store/unfinished.c', 'engine/unfinished e2e/ckpt',
+    ('the first file ends a reshard', 'if (is_there(&directories[d], file))'),
+)
+
+mutate(
     'engine/store/files.c', 'engine/unfinished e2e/ckpt',
-    ('rank 0\'s file ends a reshard', 'if (is_there(&directories[0], first))'),
     ('a killed reshard is no empty directory',
      'int rc = store_unfinished_check(directory, 1, error);', 'int rc = 0;'),
     ('a killed reshard is no store without a version',

@@ -9,7 +9,8 @@ mutate(
      'c.step_s < s->best.step_s * (1 - PLANNER_GAIN_LEAST)', 'c.step_s <= s->best.step_s'),
     ('the faster one wins', 'c.step_s > 0 && c.step_s < s->best.step_s',
      'c.step_s > s->best.step_s'),
-    ('orders are tried', 'for (uint32_t n = 1; n < 24; n++)', 'for (uint32_t n = 1; n < 1; n++)'),
+    ('orders are tried', 'for (uint32_t n = 0; n < 24; n++)', 'for (uint32_t n = 0; n < 1; n++)'),
+    ('a GPU updates a share', 'how.streamed_eighths <= 8', 'how.streamed_eighths < 1'),
     ('the words follow the order', 'names[c->how.order[i]]', 'names[i]'),
     ('what stays is not named', 'if (!has_left(&c->placement, c->how.order[i]))'),
     ('what was chosen is given back', '    *placement = s->best.placement;\n', ''),
@@ -80,7 +81,8 @@ mutate(
     ("a rate that is missing is told", 'if (rates->figures[r].value > 0)\n            continue;',
      'continue;'),
     ("drives' rates are asked for", '(!drives ||\n', '(true ||\n'),
-    ("a GPU's update is not the host's", 'if (!moves(graph, LANE_UPDATE))'),
+    ("a GPU's update is not the host's", '(!moves(graph, LANE_UPDATE) || is_host_known(',
+     '(is_host_known('),
     ('the most help comes first', 'p->helps[at - 1].step_s > step_s',
      'p->helps[at - 1].step_s < 0'),
     ('the update of bf16 is its own',
@@ -113,7 +115,7 @@ mutate(
 )
 mutate(
     'tools/cli/forecast.c', 'tools/cli_plan',
-    ('drives are not touched unasked', 'age_s, how == FORECAST_PROBE, rates);\n    }\n    tell',
+    ('drives are not touched unasked', 'age_s, how >= FORECAST_MEASURED, rates);\n    }\n    tell',
      'age_s, true, rates);\n    }\n    tell'),
     ('train measures nothing', 'const bool measure = how != FORECAST_CACHED;',
      'const bool measure = true;'),
