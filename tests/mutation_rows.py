@@ -391,6 +391,10 @@ mutate(
      'if (ends_before_clip(b, &b->graph->nodes[n]))', 'if (false)'),
     ('an early update has the coefficients of its step',
      ': node->kind == NODE_UPDATE && node->lane != LANE_UPDATE;', ': false;'),
+)
+
+mutate(
+    'engine/plan/graph.c', 'engine/graph_streams',
     ('weights of a second visit are not given back with those of the first',
      'if (reads && s->recomputes && !visit->recompute)',
      'if (reads && s->recomputes && !visit->recompute && s->weights != GRAPH_NONE)'),
