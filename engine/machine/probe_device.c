@@ -57,8 +57,8 @@ static size_t bytes_of(size_t elements, enum hst_dtype dtype)
                        (dtype == HST_BF16 ? sizeof(int16_t) : 0));
 }
 
-/* The fastest of three: the first one may wait for what was enqueued before, or for its kernel to be
- * loaded, and says nothing of the arrays. */
+/* The fastest of three: the first one may wait for what was enqueued before, or for its kernel to
+ * be loaded, and says nothing of the arrays. */
 static int time_once(struct updates *u, double *seconds)
 {
     int rc = 0;

@@ -488,11 +488,16 @@ static void a_version_has_nothing_of_the_next_step(void **state)
 {
     (void)state;
     const struct hst_step_in in = {.size = sizeof in, .lr = TOY_LR};
-    for (int p = 0; p <= 5; p += 5) {
+    for (int i = 0; i < 3; i++) {
         struct hst_config config = *KEPT(.durability = "1000", .clip = HST_NONE);
         struct hst_step_stats stats;
         struct hst_step at;
-        place(&config, p);
+        place(&config, i == 1 ? 5 : 0);
+        if (i == 2) { /* the device updates all that is in host memory */
+            config.device = "far";
+            config.hbm_bytes = 64u << 20;
+            config.gpu_update = 1;
+        }
         struct hst_engine *engine = toy_created(&config);
         toy_must(engine, toy_seal_and_load(engine));
         toy_must(engine, toy_step(engine, &stats));
