@@ -103,8 +103,8 @@ static bool planner_knows(const struct hst_engine *engine, struct planner_in *in
         .optimistic = optimistic_wants_slots(engine),
         .parts = engine->versions.every == 1 ? (unsigned)PART_SAVE | PART_COMMIT : 0,
     };
-    in->streams =
-        !engine_computes_in_dram(engine) && in->rates.dram > 0 && in->rates.device_update > 0;
+    in->streams = !engine_computes_in_dram(engine) && rates->figures[HST_RATE_SHARED].value > 0 &&
+                  in->rates.device_update > 0;
     return true;
 }
 

@@ -82,6 +82,20 @@ static bool fill_measured(const struct hst_engine *engine, struct machine *m)
            (!updates(&engine->run.graph, NODE_NORM) || m->rates.norm > 0);
 }
 
+/* AdamW reads weights, states and gradients in bf16 and writes all but these. */
+#define UPDATE_BYTES 26
+/* Together as fast as each alone, as far as figures can tell. */
+#define AS_FAST 0.95
+
+/* What host memory carries; 0: more than the update and copies both ways ask of it together, so
+ * what they moved says nothing of memory. */
+static double memory_rate(const struct hst_figure *f)
+{
+    double shared = f[HST_RATE_SHARED].value;
+    double alone = UPDATE_BYTES * f[HST_RATE_UPDATE_BF16].value + f[HST_RATE_COPY_BOTH].value;
+    return shared < AS_FAST * alone ? shared : 0;
+}
+
 struct sim_rates predict_rates(const struct hst_engine *engine, const struct hst_rates *rates)
 {
     const struct hst_figure *f = rates->figures;
@@ -96,7 +110,7 @@ struct sim_rates predict_rates(const struct hst_engine *engine, const struct hst
         .update = f[bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32].value,
         .norm = f[bf16 ? HST_RATE_NORM_BF16 : HST_RATE_NORM_FP32].value,
         .device_update = f[bf16 ? HST_RATE_DEVICE_BF16 : HST_RATE_DEVICE_FP32].value,
-        .dram = engine_computes_in_dram(engine) ? 0 : f[HST_RATE_SHARED].value,
+        .dram = engine_computes_in_dram(engine) ? 0 : memory_rate(f),
         .shared_cores = engine_computes_in_dram(engine),
     };
 }

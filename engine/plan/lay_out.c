@@ -250,17 +250,23 @@ static void place_grads(const struct placement_in *in, uint32_t nvme_units, stru
     }
 }
 
-/* The last tiles of units that have all that is updated in DRAM. */
+/* The last tiles of units that have all that is updated in DRAM; what a unit has too few tiles for
+ * the next ones have. */
 static void choose_streamed(const struct placement_in *in, const struct choice *c,
                             struct placement *p)
 {
-    double share = in->streams ? in->stream_share : c->streamed;
+    double share = in->streams ? in->stream_share : c->streamed, owed = 0; /* tiles */
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         struct unit_home *home = &p->units[u];
         uint32_t tiles = in->layout->units[u].tile_count - home->nvme_states;
         bool streams = home->away && !in->host_updates && home->weights.tier == HST_TIER_DRAM &&
                        home->grads.tier == HST_TIER_DRAM;
-        home->streamed_tiles = streams ? (uint32_t)(tiles * share + 0.5) : 0;
+        if (!streams || tiles == 0)
+            continue;
+        owed += tiles * share;
+        uint32_t some = owed > 0 ? (uint32_t)(owed + 0.5) : 0;
+        home->streamed_tiles = some < tiles ? some : tiles;
+        owed -= home->streamed_tiles;
         p->streamed_tiles += home->streamed_tiles;
     }
 }

@@ -166,7 +166,7 @@ static void try_segments(struct search *s)
     }
 }
 
-/* The GPU updates a share of what is in DRAM: more and more, as long as that wins. */
+/* The GPU updates a share of what is in DRAM. */
 static void try_streamed(struct search *s)
 {
     struct placement_how how = s->best.how;

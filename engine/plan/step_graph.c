@@ -43,7 +43,6 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .grads = home->grads.tier,
         .acts = home->acts.tier,
         .nvme_states = coarse_tiles(home->nvme_states, times),
-        .streamed_tiles = home->streamed_tiles / times,
         .act_bytes = home->act_bytes,
         .forward_flops = forward,
         .backward_flops = BACKWARD_FORWARDS * forward,
@@ -52,6 +51,9 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .wide = home->wide,
         .recomputed = home->recomputed,
     };
+    uint32_t home_tiles = u.tile_count - u.nvme_states;
+    u.streamed_tiles = home->streamed_tiles / times + (home->streamed_tiles % times > times / 2);
+    u.streamed_tiles = u.streamed_tiles < home_tiles ? u.streamed_tiles : home_tiles;
     describe_aliases(in, unit, &u);
     return u;
 }

@@ -466,6 +466,55 @@ static void on_a_gpu_wishes_that_can_not_be_are_refused_with_a_reason(void **sta
     layout_free(&layout);
 }
 
+/* Eight units of one tile, and of three: of what has weights, gradients and states in DRAM. */
+static void a_share_of_what_is_in_dram_is_streamed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *place;
+        bool host_updates;
+        double share;
+        uint32_t tiles, streamed; /* of a unit; of all */
+    } of[] = {
+        {"weights=dram,grads=dram,states=dram", false, 0.5, 1, 4},
+        {"weights=dram,grads=dram,states=dram", false, 0.125, 3, 3},
+        {"weights=dram,grads=dram,states=dram", false, 1, 3, 24},
+        {"weights=dram,grads=dram,states=dram", false, 0, 3, 0},
+        {"weights=dram,grads=dram,states=dram", true, 0.5, 3, 0},
+        {"weights=nvme,grads=dram,states=dram", false, 0.5, 3, 0},
+        {"weights=dram,grads=nvme,states=dram", false, 0.5, 3, 0},
+        {"weights=dram,grads=dram,states=nvme", false, 0.5, 3, 0},
+        {"weights=hbm", false, 0.5, 3, 0},
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        uint32_t rows[8], streamed = 0;
+        for (int u = 0; u < 8; u++)
+            rows[u] = of[i].tiles;
+        struct layout layout = model_of_rows(rows, 8, 4096);
+        struct placement_in in = gpu_inputs(&layout, of[i].place);
+        struct placement p = {0};
+        char why[384];
+        in.streams = true;
+        in.stream_share = of[i].share;
+        in.host_updates = of[i].host_updates;
+        assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+        for (int u = 0; u < 8; u++) {
+            assert_true(p.units[u].streamed_tiles <= of[i].tiles);
+            streamed += p.units[u].streamed_tiles;
+        }
+        assert_int_equal(streamed, of[i].streamed);
+        assert_int_equal(p.streamed_tiles, streamed);
+        /* a buffer for each, 16 at most: weights, gradients, record */
+        assert_int_equal(p.device_tiles.count, streamed < 16 ? streamed : 16);
+        uint64_t tile = 4096 * in.bytes.weights, record = record_layout(in.bytes, 4096).bytes;
+        assert_int_equal(p.device_tiles.bytes, streamed ? 2 * tile + record : 0);
+        assert_true(p.device_tiles.at + p.device_tiles.count * p.device_tiles.bytes <= p.hbm_bytes);
+        check_gpu(&in, &p);
+        placement_free(&p);
+        layout_free(&layout);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,6 +527,7 @@ int main(void)
         cmocka_unit_test(no_unit_is_resident_where_dram_has_no_room_for_its_way),
         cmocka_unit_test(a_small_hbm_leaves_the_rings_of_drives_as_deep_as_dram_lets_them_be),
         cmocka_unit_test(ends_much_larger_than_layers_have_rings_of_their_own),
+        cmocka_unit_test(a_share_of_what_is_in_dram_is_streamed),
         cmocka_unit_test(on_a_gpu_each_class_goes_where_it_is_wished),
         cmocka_unit_test(on_a_gpu_wishes_that_can_not_be_are_refused_with_a_reason),
     };

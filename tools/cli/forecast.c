@@ -14,7 +14,7 @@
 #define DRIVE_BYTES  ((uint64_t)64 << 20)
 #define MEMORY_BYTES ((uint64_t)16 << 20)
 #define COPY_BYTES   ((uint64_t)128 << 20) /* host memory of copies, both ways, at most */
-#define LINK_BYTES   (4 * COPY_BYTES)      /* and of the host's update beside them */
+#define BESIDE_BYTES (4 * COPY_BYTES)      /* and of the host's update beside them */
 #define DEVICE_BYTES ((uint64_t)1 << 30)   /* of a device, before anything is planned, at most */
 #define FRESH_S      60.0
 #define KNOWN_S      (7.0 * 24 * 3600) /* to plan by */
@@ -35,7 +35,8 @@ static const struct part {
     enum hst_rate first, last;
 } UPDATE = {HST_PROBE_UPDATE, HST_RATE_UPDATE_FP32, HST_RATE_NORM_BF16},
   PRODUCTS = {HST_PROBE_PRODUCTS, HST_RATE_PRODUCTS, HST_RATE_PRODUCTS},
-  LINK = {(unsigned)HST_PROBE_COPIES | HST_PROBE_DEVICE, HST_RATE_H2D, HST_RATE_SHARED},
+  COPIES = {HST_PROBE_COPIES, HST_RATE_H2D, HST_RATE_COPY_BOTH},
+  DEVICE = {HST_PROBE_DEVICE, HST_RATE_DEVICE_FP32, HST_RATE_SHARED},
   DRIVES = {HST_PROBE_DRIVES, HST_RATE_READ, HST_RATE_MIXED};
 
 struct asked {
@@ -61,10 +62,11 @@ static void ask_products(const struct forecast_in *in, struct hst_dev *dev, stru
                                   .product_count = in->product_count};
 }
 
-static void ask_link(uint32_t threads, struct hst_dev *dev, uint64_t memory_bytes, struct asked *a)
+static void ask_link(const struct part *part, uint32_t threads, struct hst_dev *dev,
+                     uint64_t memory_bytes, struct asked *a)
 {
     a->probe = (struct hst_probe){.size = sizeof a->probe,
-                                  .parts = LINK.parts,
+                                  .parts = part->parts,
                                   .threads = threads,
                                   .dev = dev,
                                   .memory_bytes = memory_bytes};
@@ -154,10 +156,10 @@ void forecast_measure(const struct hst_config *config, const char *device,
     struct hst_dev *dev = NULL;
     if (hst_dev_open(device, &limits, &dev, NULL))
         return;
-    uint64_t left = left_of(memory, HST_TIER_DRAM);
-    left = left > LINK_BYTES ? LINK_BYTES : left > 4096 ? left : 4096;
-    ask_link(config->threads, dev, left, &a);
-    (void)get(&a, &LINK, FRESH_S, true, rates);
+    ask_link(&COPIES, 0, dev, COPY_BYTES, &a);
+    (void)get(&a, &COPIES, FRESH_S, true, rates);
+    ask_link(&DEVICE, config->threads, dev, BESIDE_BYTES, &a); /* as it was planned with */
+    (void)get(&a, &DEVICE, KNOWN_S, false, rates);
     hst_dev_close(&dev);
 }
 
@@ -188,8 +190,10 @@ void forecast_find(const struct forecast_in *in, enum forecast_how how, struct h
         (void)get(&a, &PRODUCTS, age_s, measure, rates);
     }
     if (dev) {
-        ask_link(in->config->threads, dev, LINK_BYTES, &a);
-        (void)get(&a, &LINK, age_s, measure, rates);
+        ask_link(&COPIES, 0, dev, COPY_BYTES, &a);
+        (void)get(&a, &COPIES, age_s, measure, rates);
+        ask_link(&DEVICE, in->config->threads, dev, BESIDE_BYTES, &a);
+        (void)get(&a, &DEVICE, age_s, measure, rates);
         hst_dev_close(&dev);
     }
     if (in->config->store) {

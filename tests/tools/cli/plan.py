@@ -225,6 +225,12 @@ class Homes(Case):
         text = self.run_plan(*options, rates, device='--device=far').stdout
         self.assertIn(f'\nof the tiles at home in DRAM the GPU updates {told["streamed_tiles"]} of '
                       f'{told["tiles_in_dram"]}\n', text)
+        # what both asked of memory says nothing of what it carries; what is less does
+        def predicted(carried):
+            rates = self.write('carried', machine(**slow, **{**known, 'memory-shared': carried}))
+            return self.plan(*options, rates, '--gpu-update=1', **far)['predicted_step_s']
+        self.assertEqual(predicted(26 * 1e4 + 2e9), predicted(1e12))
+        self.assertGreater(predicted(3e8), 2 * predicted(1e12))
         for name in known:  # where one is not known the host updates
             some = self.write('some', machine(**slow, **{**known, name: 0}))
             missing = 'bf16' in name or 'memory' in name
