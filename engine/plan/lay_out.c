@@ -261,7 +261,8 @@ static void choose_streamed(const struct placement_in *in, const struct choice *
         uint32_t tiles = in->layout->units[u].tile_count - home->nvme_states;
         bool streams = home->away && !in->host_updates && home->weights.tier == HST_TIER_DRAM &&
                        home->grads.tier == HST_TIER_DRAM;
-        if (!streams || tiles == 0)
+        home->streamed_tiles = 0;
+        if (!streams)
             continue;
         owed += tiles * share;
         uint32_t some = owed > 0 ? (uint32_t)(owed + 0.5) : 0;

@@ -515,6 +515,40 @@ static void a_share_of_what_is_in_dram_is_streamed(void **state)
     }
 }
 
+static void what_is_streamed_has_all_of_it_in_dram_whatever_the_budgets(void **state)
+{
+    (void)state;
+    uint32_t rows[24];
+    for (int u = 0; u < 24; u++)
+        rows[u] = 4;
+    struct layout layout = model_of_rows(rows, 24, 4096);
+    struct placement_in in = gpu_inputs(&layout, NULL);
+    struct placement p = {0};
+    char why[384];
+    uint32_t shared = 0;
+    in.deferred = true;
+    in.streams = true;
+    for (in.dram_budget = 1u << 24; in.dram_budget > 1u << 19; in.dram_budget /= 2)
+        for (in.stream_share = 0.1; in.stream_share <= 1; in.stream_share += 0.3)
+            for (in.hbm_budget = 1u << 23; in.hbm_budget > 1u << 19; in.hbm_budget -= 1u << 18) {
+                if (placement_plan(&in, &p, why, sizeof why))
+                    continue;
+                shared += p.streamed_tiles > 0 && p.resident_units > 0;
+                for (uint32_t u = 0; u < layout.unit_count; u++) {
+                    const struct unit_home *home = &p.units[u];
+                    bool may = home->away && home->weights.tier == HST_TIER_DRAM &&
+                               home->grads.tier == HST_TIER_DRAM;
+                    assert_true(may || home->streamed_tiles == 0);
+                    assert_true(home->nvme_states + home->streamed_tiles <=
+                                layout.units[u].tile_count);
+                }
+                check_gpu(&in, &p);
+                placement_free(&p);
+            }
+    assert_true(shared > 0);
+    layout_free(&layout);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -528,6 +562,7 @@ int main(void)
         cmocka_unit_test(a_small_hbm_leaves_the_rings_of_drives_as_deep_as_dram_lets_them_be),
         cmocka_unit_test(ends_much_larger_than_layers_have_rings_of_their_own),
         cmocka_unit_test(a_share_of_what_is_in_dram_is_streamed),
+        cmocka_unit_test(what_is_streamed_has_all_of_it_in_dram_whatever_the_budgets),
         cmocka_unit_test(on_a_gpu_each_class_goes_where_it_is_wished),
         cmocka_unit_test(on_a_gpu_wishes_that_can_not_be_are_refused_with_a_reason),
     };
