@@ -185,10 +185,12 @@ static void link_save(struct build *b, uint32_t node)
         }
 }
 
-/* Of an update: the norm of all gradients must be known. */
+/* Of an update: the norm of all gradients must be known, or its step be over: in the host's lane
+ * what is late comes behind the clip anyway. */
 static bool waits_for_all(const struct build *b, const struct node *n)
 {
-    return b->in->deferred || (b->in->optimistic && n->parts != PART_BACKWARD);
+    bool late = n->parts != PART_BACKWARD;
+    return b->in->deferred || (late && (b->in->optimistic || n->lane == LANE_DEVICE_UPDATE));
 }
 
 static void link_all(struct build *b)

@@ -123,6 +123,8 @@ static void check_norms(struct model *m, struct walk_at at)
     int64_t known = all ? m->clipped : m->normed[n->unit];
     if (known != access_step(m, at) - access_is_late(n))
         fail_msg("%s: unit %u is updated before its norm", m->name, n->unit);
+    if (n->lane == LANE_DEVICE_UPDATE && access_is_late(n) && m->clipped < access_step(m, at) - 1)
+        fail_msg("%s: unit %u is updated before its step is over", m->name, n->unit);
     if (!access_is_late(n) && !m->in->optimistic && m->clipped == access_step(m, at))
         fail_msg("%s: unit %u is updated when its step is over", m->name, n->unit);
 }
