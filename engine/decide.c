@@ -118,6 +118,11 @@ static void tell_homes(struct hst_engine *engine)
         engine_log(engine, HST_LOG_INFO,
                    "I304 %u of %u units are at home in HBM, where the GPU updates them", resident,
                    engine->layout.unit_count);
+    if (engine->placement.streamed_tiles == 0 && engine->plan_in.stream_share > 0)
+        engine_log(engine, HST_LOG_INFO,
+                   "I305 --gpu-update %g has nothing to share: no tile that is away from the GPU "
+                   "has its weights, gradients and states in DRAM",
+                   engine->plan_in.stream_share);
     if (engine->placement.streamed_tiles > 0)
         engine_log(engine, HST_LOG_INFO,
                    "I305 the GPU updates %u of %u tiles whose home is DRAM, beside the host",

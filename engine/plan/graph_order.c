@@ -211,7 +211,8 @@ static bool follows(const struct graph *g, uint32_t node, uint32_t last)
     for (uint32_t d = n->first_dep; d < n->first_dep + n->dep_count; d++)
         if ((g->deps[d] & ~DEP_BEFORE) == last)
             return true;
-    return n->kind == before->kind && n->unit == before->unit && !node_is_visit(n);
+    return n->kind == before->kind && n->unit == before->unit && n->lane == before->lane &&
+           !node_is_visit(n);
 }
 
 /* Between two visits that follow each other what must be there, and one after the other, is fixed

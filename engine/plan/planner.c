@@ -214,7 +214,7 @@ static void describe(const struct candidate *c, char *what, size_t what_bytes)
                        : c->how.acts_stay ? "; acts in HBM before units"
                                           : "";
     const char *units = c->how.resident_quarters < 4 ? "; fewer units in HBM" : "";
-    const char *gpu = c->placement.streamed_tiles > 0 ? "; the GPU updates a share of it" : "";
+    const char *gpu = c->placement.streamed_tiles > 0 ? "; the GPU updates a share of DRAM" : "";
     n +=
         snprintf(what + n, what_bytes - (size_t)n, "%s%s%s%s",
                  c->how.rings + c->how.device_rings > 0 ? "; smaller rings" : "", acts, units, gpu);

@@ -8,6 +8,8 @@
 
 #include "plan/saturate.h"
 
+#include <math.h>
+
 static uint64_t most(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
@@ -140,9 +142,21 @@ static void place_acts_rings(const struct placement_in *in, const struct choice 
 #define STREAM_TILES      4u
 #define STREAM_TILES_MOST 16u
 
-static void place_device_tiles(const struct placement_in *in, struct placement *p)
+/* Of a class that is updated: its home may be DRAM. */
+static bool may_be_in_dram(const struct placement_in *in, enum hst_class class)
 {
-    if (p->streamed_tiles == 0)
+    return !in->wish.fixed[class] || in->wish.tier[class] == HST_TIER_DRAM;
+}
+
+/* Taken where any unit is away, whatever of it is in DRAM: else what leaves DRAM would win HBM. */
+static void place_device_tiles(const struct placement_in *in, const struct choice *c,
+                               struct placement *p)
+{
+    bool away = p->compute_tier == HST_TIER_HBM && p->resident_units < in->layout->unit_count;
+    bool may = may_be_in_dram(in, HST_CLASS_WEIGHTS) && may_be_in_dram(in, HST_CLASS_GRADS) &&
+               may_be_in_dram(in, HST_CLASS_STATES);
+    double share = in->streams ? in->stream_share : c->streamed;
+    if (share == 0 || !away || !may || in->host_updates)
         return;
     uint64_t largest = layout_largest_tile(in->layout);
     p->device_tile_grads_at = sat_page_up(largest * in->bytes.weights);
@@ -152,7 +166,8 @@ static void place_device_tiles(const struct placement_in *in, struct placement *
     uint64_t count = STREAM_BYTES / p->device_tiles.bytes;
     count = count < STREAM_TILES ? STREAM_TILES : count;
     count = count > STREAM_TILES_MOST ? STREAM_TILES_MOST : count;
-    take_ring(p, HST_TIER_HBM, &p->device_tiles, least((uint32_t)count, p->streamed_tiles));
+    uint32_t tiles = (uint32_t)ceil(in->layout->tile_count * share); /* about, and no fewer */
+    take_ring(p, HST_TIER_HBM, &p->device_tiles, least((uint32_t)count, tiles));
 }
 
 void rings_place(const struct placement_in *in, const struct choice *c, struct placement *p)
@@ -164,5 +179,5 @@ void rings_place(const struct placement_in *in, const struct choice *c, struct p
     take_rings(in, HST_TIER_HBM, c->device_depths.leases, p->device_leases, p);
     take_rings(in, HST_TIER_HBM, c->device_depths.grads, p->device_grads, p);
     place_acts_rings(in, c, p);
-    place_device_tiles(in, p);
+    place_device_tiles(in, c, p);
 }

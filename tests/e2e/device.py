@@ -99,6 +99,8 @@ class Devices(unittest.TestCase):
         self.assertEqual(told[1], told[2])
         done = self.train('--device=far', '--place=weights=dram', '--gpu-update=0')
         self.assertNotIn('I305', done.stderr)
+        done = self.train('--device=far', '--place=weights=dram,states=nvme', '--gpu-update=1')
+        self.assertIn('note[I305] --gpu-update 1 has nothing to share: ', done.stderr)
         self.refused(402, 2, '--gpu-update', options=('--device=host', '--gpu-update=0.5'))
         self.refused(402, 2, '--state bf16',
                      options=('--device=far', '--gpu-update=0.5', '--state=bf16',

@@ -22,7 +22,7 @@
 enum {
     HANG_S = 120,
     SMALL_HBM_BYTES = 4 << 20,                      /* two units' weights, not all of them */
-    STREAM_HBM_BYTES = SMALL_HBM_BYTES + (4 << 20), /* and four tiles */
+    STREAM_HBM_BYTES = SMALL_HBM_BYTES + (8 << 20), /* and the tiles */
     SEEDS = 4,
     QUIET_RUN = 12 /* more than the copies that are made ahead for a step that never comes */
 };

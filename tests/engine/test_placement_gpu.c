@@ -505,7 +505,9 @@ static void a_share_of_what_is_in_dram_is_streamed(void **state)
         assert_int_equal(streamed, of[i].streamed);
         assert_int_equal(p.streamed_tiles, streamed);
         /* a buffer for each, 16 at most: weights, gradients, record */
-        assert_int_equal(p.device_tiles.count, streamed < 16 ? streamed : 16);
+        uint32_t buffers = (uint32_t)(8 * of[i].tiles * of[i].share);
+        buffers = buffers < 16 ? buffers : 16;
+        assert_int_equal(p.device_tiles.count, streamed ? buffers : 0);
         uint64_t tile = 4096 * in.bytes.weights, record = record_layout(in.bytes, 4096).bytes;
         assert_int_equal(p.device_tiles.bytes, streamed ? 2 * tile + record : 0);
         assert_true(p.device_tiles.at + p.device_tiles.count * p.device_tiles.bytes <= p.hbm_bytes);
@@ -549,6 +551,33 @@ static void what_is_streamed_has_all_of_it_in_dram_whatever_the_budgets(void **s
     layout_free(&layout);
 }
 
+/* No HBM is won by what leaves DRAM: where the buffers of streamed tiles do not fit it is said. */
+static void buffers_of_streamed_tiles_send_nothing_to_drives(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement_in in = gpu_inputs(&layout, "acts=dram");
+    struct placement p = {0};
+    char why[384];
+    uint32_t refused = 0;
+    in.deferred = true;
+    for (in.hbm_budget = 1u << 23; placement_plan(&in, &p, why, sizeof why) == 0;
+         in.hbm_budget -= 1u << 15) {
+        assert_int_equal(p.nvme_bytes, 0);
+        placement_free(&p);
+        in.streams = true;
+        in.stream_share = 0.5;
+        int rc = placement_plan(&in, &p, why, sizeof why);
+        assert_true(rc == 0 || (rc == -ENOSPC && strstr(why, "of HBM")));
+        assert_int_equal(rc == 0 ? p.nvme_bytes : 0, 0);
+        refused += rc != 0;
+        placement_free(&p);
+        in.streams = false;
+    }
+    assert_true(refused > 0);
+    layout_free(&layout);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -563,6 +592,7 @@ int main(void)
         cmocka_unit_test(ends_much_larger_than_layers_have_rings_of_their_own),
         cmocka_unit_test(a_share_of_what_is_in_dram_is_streamed),
         cmocka_unit_test(what_is_streamed_has_all_of_it_in_dram_whatever_the_budgets),
+        cmocka_unit_test(buffers_of_streamed_tiles_send_nothing_to_drives),
         cmocka_unit_test(on_a_gpu_each_class_goes_where_it_is_wished),
         cmocka_unit_test(on_a_gpu_wishes_that_can_not_be_are_refused_with_a_reason),
     };

@@ -362,7 +362,8 @@ static void a_gpu_updates_where_the_host_takes_longer_than_the_link(void **state
     uint32_t streamed = streamed_with(rates, false, &planned);
     assert_in_range(streamed, 48, 72);
     assert_true(planned.step_s < 0.5 * planned.usual_step_s);
-    assert_string_equal(planned.what, "what leaves memory: nothing; the GPU updates a share of it");
+    assert_string_equal(planned.what,
+                        "what leaves memory: nothing; the GPU updates a share of DRAM");
     /* it is not asked */
     assert_int_equal(streamed_with(rates, true, &planned), 0);
     /* memory carries no more than the host's update moves: the link would take its share of that */

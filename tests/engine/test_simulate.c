@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#define RUNS  200u
+#define RUNS  600u
 #define EXACT 1e-12
 #define TILE  EVEN_TILE
 

@@ -111,10 +111,11 @@ static void report_update(struct doctor *d, const struct hst_figure *figures)
         doctor_report(d, "gpu update", STATUS_WARN, "give the GPU and host memory some room",
                       "not measured: %s", update->value <= 0 ? update->how : shared->how);
     else
-        doctor_report(d, "gpu update", STATUS_OK, NULL,
-                      "AdamW in bf16: %.2g elements/s on the GPU; host memory: %.1f GB/s with the "
-                      "host's beside copies both ways",
-                      update->value, 1e-9 * shared->value);
+        doctor_report(
+            d, "gpu update", STATUS_OK, NULL,
+            "AdamW in bf16: %.3g G parameters/s on the GPU; host memory carries %.1f GB/s "
+            "while the host updates too and copies run both ways",
+            1e-9 * update->value, 1e-9 * shared->value);
 }
 
 /* How near the GPU's node is to the cores in use: those on it, the way to the farthest others. */

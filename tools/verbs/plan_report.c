@@ -54,7 +54,8 @@ static void print_checkpoints(const struct plan *p, FILE *out)
 static void print_homes(const struct plan *p, FILE *out)
 {
     const struct hst_decision *d = &p->decision;
-    if (d->resident_units > 0 && d->resident_units < d->units)
+    bool gpu = p->t.result.memory.total[HST_TIER_HBM] > 0;
+    if (gpu && d->resident_units < d->units)
         fprintf(out, "%u of %u units are at home in HBM, where the GPU updates them\n",
                 d->resident_units, d->units);
     if (d->streamed_tiles > 0)

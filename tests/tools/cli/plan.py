@@ -207,6 +207,8 @@ class Homes(Case):
         self.assertIn(f'\n{some["resident_units"]} of 6 units are at home in HBM, where', text)
         none = self.plan('--hbm=64M', '--place=weights=dram', **far)
         self.assertEqual((none['resident_units'], none['memory']['states']['hbm']), (0, 0))
+        text = self.run_plan('--hbm=64M', '--place=weights=dram', device='--device=far').stdout
+        self.assertIn('\n0 of 6 units are at home in HBM, where', text)
         self.assertEqual(self.plan()['resident_units'], 0)
 
     def test_a_gpu_updates_a_share_of_what_is_in_dram_where_that_is_faster(self):
@@ -217,7 +219,7 @@ class Homes(Case):
         rates = self.write('rates', machine(**slow, **known))
         told = self.plan(*options, rates, **far)
         self.assertIn(told['streamed_tiles'], range(1, told['tiles_in_dram'] + 1))
-        self.assertTrue(told['homes'].endswith('; the GPU updates a share of it'), told['homes'])
+        self.assertTrue(told['homes'].endswith('; the GPU updates a share of DRAM'), told['homes'])
         alone = self.plan(*options, rates, '--gpu-update=0', **far)
         self.assertEqual((alone['streamed_tiles'], alone['tiles_in_dram']),
                          (0, told['tiles_in_dram']))
