@@ -126,7 +126,11 @@ static int backward(struct hst_engine *engine, uint32_t unit, float loss_scale)
 {
     const struct hst_unit_view *view;
     int rc = hst_unit_acquire(engine, unit, HST_BACKWARD, stream_of(engine), &view);
-    rc = rc ? rc : toy_add_gradients(engine, unit, view, loss_scale);
+    if (rc == 0) {
+        rc = toy_add_gradients(engine, unit, view, loss_scale);
+        if (rc) /* its own operation met a failure of the device before the engine did */
+            return hst_engine_device_failed(engine, rc, "the step");
+    }
     rc = rc ? rc : hst_unit_grad_ready(engine, unit);
     return rc ? rc : hst_unit_release(engine, unit);
 }
