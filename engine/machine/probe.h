@@ -4,6 +4,8 @@
 /* Between the files of a probe: probe.c begins and ends it, each of the others measures a part. */
 #include "machine/machine.h"
 
+#include <hoistway/cpu_adam.h>
+
 /** A probe under way. */
 struct probe {
     const struct hst_probe *in;
@@ -44,6 +46,8 @@ void probe_fail(struct hst_figure *figure, const char *format, ...)
 
 /* probe_memory.c */
 void probe_memory(struct probe *probe);
+/** Coefficients of an ordinary step of AdamW. */
+struct hst_adam_coef probe_coef(void);
 /**
  * Touches memory with all workers, each byte with 0x3c (as f32 and as bf16 0.0115), from its
  * beginning until it is done or deadline_s has passed. Returns the bytes touched.

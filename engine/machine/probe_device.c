@@ -106,22 +106,18 @@ static void fail(struct hst_figure *figure, int rc)
 
 void probe_device(struct probe *probe)
 {
-    static const struct hst_adam_hyper ordinary = {
-        .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01};
     static const struct {
         enum hst_rate rate;
         enum hst_dtype dtype;
     } cases[] = {{HST_RATE_DEVICE_FP32, HST_F32}, {HST_RATE_DEVICE_BF16, HST_BF16}};
-    struct hst_adam_coef coef;
+    const struct hst_adam_coef coef = probe_coef();
     struct updates u = {.stream = NULL};
     size_t bytes = 0;
     bool apart = probe_is_apart(probe);
     char *memory =
         apart ? probe_device_memory(probe->dev, bytes_of(ELEMENTS_MOST, HST_F32), &bytes) : NULL;
     int rc = memory ? hst_stream_create(probe->dev, "hst-probe", &u.stream) : -ENOSPC;
-    rc = rc ? rc : hst_adam_coef_init(&ordinary, 1, 1, &coef);
-    if (rc == 0)
-        u.args = optimizer_adamw(&coef);
+    u.args = optimizer_adamw(&coef);
     if (rc == 0) /* what is there may be slow: denormal, or no number */
         rc = hst_stream_zero(u.stream, memory, bytes);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

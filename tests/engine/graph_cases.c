@@ -5,6 +5,7 @@
 #include <hoistway/plan.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 uint64_t draw(uint64_t *seed)
 {
@@ -201,6 +202,28 @@ void even_case(struct graph_case *c, uint32_t count, const struct graph_unit *un
         c->forward[i] = i;
         c->backward[i] = count - 1 - i;
     }
+}
+
+void one_tier_case(struct graph_case *c, enum hst_tier home, bool apart)
+{
+    static const uint32_t buffers[POOL_COUNT] = {
+        [POOL_WEIGHTS] = 3,        [POOL_WIDE_WEIGHTS] = 1,
+        [POOL_GRADS] = 2,          [POOL_WIDE_GRADS] = 1,
+        [POOL_TILES] = 4,          [POOL_ACTS] = 2,
+        [POOL_DEVICE_WEIGHTS] = 2, [POOL_DEVICE_WIDE_WEIGHTS] = 1,
+        [POOL_DEVICE_GRADS] = 2,   [POOL_DEVICE_WIDE_GRADS] = 1,
+        [POOL_DEVICE_ACTS] = 1,    [POOL_DEVICE_TILES] = 2};
+    const struct graph_unit unit = {.tile_count = 4,
+                                    .weights = home,
+                                    .grads = home,
+                                    .acts = home,
+                                    .nvme_states = home == HST_TIER_NVME ? 4 : 0,
+                                    .act_bytes = 1000,
+                                    .forward_flops = 1,
+                                    .backward_flops = 3};
+    even_case(c, ONE_TIER_UNITS, &unit);
+    c->in.apart = apart;
+    memcpy(c->in.buffers, buffers, sizeof buffers);
 }
 
 /* ---- random ---- */

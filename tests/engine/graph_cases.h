@@ -27,6 +27,9 @@ void graph_case(uint32_t number, struct graph_case *c);
  * elements, in bf16, clipped, backwards in the reverse order. No rates, no buffers.
  */
 void even_case(struct graph_case *c, uint32_t count, const struct graph_unit *unit);
+/** Units of 4 tiles with everything in one tier, and few buffers of each pool. */
+#define ONE_TIER_UNITS 6u
+void one_tier_case(struct graph_case *c, enum hst_tier home, bool apart);
 #define EVEN_TILE 4096u
 
 /** A few units of a few tiles: any homes, aliases, empty units, orders, and pools of 1 to 4. */

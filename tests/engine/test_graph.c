@@ -53,31 +53,8 @@ static void test_in_program_order_every_node_can_run(void **state)
     for_random_graphs(check_order);
 }
 
-/* Units of 4 tiles with everything on NVMe. */
-#define UNITS 6u
+#define UNITS ONE_TIER_UNITS
 #define TILE  EVEN_TILE
-
-static void make_example(struct graph_case *e, enum hst_tier home, bool apart)
-{
-    static const uint32_t buffers[POOL_COUNT] = {
-        [POOL_WEIGHTS] = 3,        [POOL_WIDE_WEIGHTS] = 1,
-        [POOL_GRADS] = 2,          [POOL_WIDE_GRADS] = 1,
-        [POOL_TILES] = 4,          [POOL_ACTS] = 2,
-        [POOL_DEVICE_WEIGHTS] = 2, [POOL_DEVICE_WIDE_WEIGHTS] = 1,
-        [POOL_DEVICE_GRADS] = 2,   [POOL_DEVICE_WIDE_GRADS] = 1,
-        [POOL_DEVICE_ACTS] = 1};
-    const struct graph_unit unit = {.tile_count = 4,
-                                    .weights = home,
-                                    .grads = home,
-                                    .acts = home,
-                                    .nvme_states = home == HST_TIER_NVME ? 4 : 0,
-                                    .act_bytes = 1000,
-                                    .forward_flops = 1,
-                                    .backward_flops = 3};
-    even_case(e, UNITS, &unit);
-    e->in.apart = apart;
-    memcpy(e->in.buffers, buffers, sizeof buffers);
-}
 
 static void make_ends_wide(struct graph_case *e)
 {
@@ -88,9 +65,8 @@ static void make_ends_wide(struct graph_case *e)
 static void make_example_of(struct graph_case *e, int pool)
 {
     bool streams = pool == POOL_DEVICE_TILES;
-    make_example(e, streams ? HST_TIER_DRAM : HST_TIER_NVME, true);
+    one_tier_case(e, streams ? HST_TIER_DRAM : HST_TIER_NVME, true);
     make_ends_wide(e);
-    e->in.buffers[POOL_DEVICE_TILES] = 2;
     for (uint32_t u = 0; u < UNITS && streams; u++)
         e->units[u].streamed_tiles = 2;
 }
@@ -133,7 +109,7 @@ static void test_a_pool_that_is_needed_must_have_a_buffer(void **state)
             e.in.buffers[pool - 1] = 0;
         }
         assert_int_equal(graph_build(&e.in, &g), -ENOSPC);
-        make_example(&e, HST_TIER_DRAM, false); /* nothing is away: no pool is needed */
+        one_tier_case(&e, HST_TIER_DRAM, false); /* nothing is away: no pool is needed */
         memset(e.in.buffers, 0, sizeof e.in.buffers);
         assert_int_equal(graph_build(&e.in, &g), 0);
         graph_free(&g);
@@ -145,13 +121,13 @@ static void test_who_reads_weights_of_another_comes_after_it_and_goes_before_it(
     (void)state;
     struct graph_case e;
     struct graph g;
-    make_example(&e, HST_TIER_DRAM, false);
+    one_tier_case(&e, HST_TIER_DRAM, false);
     e.units[5].alias_count = 1; /* of unit 0 */
     assert_int_equal(graph_build(&e.in, &g), 0);
     graph_free(&g);
     e.forward[0] = 5, e.forward[5] = 0;
     assert_int_equal(graph_build(&e.in, &g), -EINVAL);
-    make_example(&e, HST_TIER_DRAM, false);
+    one_tier_case(&e, HST_TIER_DRAM, false);
     e.units[5].alias_count = 1;
     e.backward[0] = 0, e.backward[5] = 5;
     assert_int_equal(graph_build(&e.in, &g), -EINVAL);
@@ -162,7 +138,7 @@ static void test_what_is_computed_again_goes_the_way_of_the_forward(void **state
     (void)state;
     struct graph_case e;
     struct graph g;
-    make_example(&e, HST_TIER_DRAM, false);
+    one_tier_case(&e, HST_TIER_DRAM, false);
     e.units[2].recomputed = e.units[3].recomputed = true;
     e.units[2].act_bytes = e.units[3].act_bytes = 0;
     assert_int_equal(graph_build(&e.in, &g), 0);
@@ -179,7 +155,7 @@ static void test_what_is_computed_again_goes_the_way_of_the_forward(void **state
     graph_free(&g);
     e.forward[4] = 3, e.forward[3] = 4; /* what comes before 3 is not what comes behind it */
     assert_int_equal(graph_build(&e.in, &g), -EINVAL);
-    make_example(&e, HST_TIER_DRAM, false);
+    one_tier_case(&e, HST_TIER_DRAM, false);
     e.units[0].recomputed = true; /* of what? */
     assert_int_equal(graph_build(&e.in, &g), -EINVAL);
 }
@@ -309,7 +285,7 @@ static void test_on_the_host_each_lane_moves_the_bytes_of_the_formula(void **sta
 {
     (void)state;
     struct graph_case e;
-    make_example(&e, HST_TIER_NVME, false);
+    one_tier_case(&e, HST_TIER_NVME, false);
     /* 3 weight buffers: 3 of 6 units stay at either turn. 2 of checkpoints: 2 stay, and of
        gradients 2 from step to step. */
     struct graph_bound b = bytes_per_lane(&e);
@@ -332,7 +308,7 @@ static void test_weights_stay_from_recompute_to_backward_where_buffers_suffice(v
 {
     (void)state;
     struct graph_case e;
-    make_example(&e, HST_TIER_NVME, false);
+    one_tier_case(&e, HST_TIER_NVME, false);
     for (uint32_t i = 3; i < UNITS; i++)
         e.units[i].recomputed = true, e.units[i].act_bytes = 0;
     /* Units 2 to 5 do not all stay over the turn: 2 and 3 and 4 are read to be computed again, 5, 1
@@ -344,13 +320,13 @@ static void test_weights_stay_from_recompute_to_backward_where_buffers_suffice(v
     e.units[3].act_bytes = 1000; /* 3 to 5 do, until they are through */
     b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_READ], 3 * W + 3 * W + 6 * S + 4 * G + 2 * A);
-    make_example(&e, HST_TIER_NVME, false);
+    one_tier_case(&e, HST_TIER_NVME, false);
     for (uint32_t i = 1; i < UNITS; i += 2)
         e.units[i].recomputed = true, e.units[i].act_bytes = 0;
     /* Pairs: the last one stays, weights of the others are read once, as unit 0's checkpoint */
     b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_READ], 3 * W + 4 * W + 6 * S + 4 * G + 1 * A);
-    make_example(&e, HST_TIER_DRAM, true);
+    one_tier_case(&e, HST_TIER_DRAM, true);
     for (uint32_t i = 3; i < UNITS; i++)
         e.units[i].recomputed = true, e.units[i].act_bytes = 0;
     /* The device has two buffers: 4 stays there, 3 and 2 are copied for both visits. */
@@ -363,14 +339,14 @@ static void test_wide_units_stay_in_a_buffer_of_their_own(void **state)
 {
     (void)state;
     struct graph_case e;
-    make_example(&e, HST_TIER_NVME, false);
+    one_tier_case(&e, HST_TIER_NVME, false);
     make_ends_wide(&e);
     struct graph_bound b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_READ], (1 + 1) * W + (1 + 1) * W + 6 * S + 3 * G + 4 * A);
     e.in.buffers[POOL_WIDE_WEIGHTS] = 2;
     b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_READ], 1 * W + 1 * W + 6 * S + 3 * G + 4 * A);
-    make_example(&e, HST_TIER_DRAM, true);
+    one_tier_case(&e, HST_TIER_DRAM, true);
     make_ends_wide(&e);
     b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_H2D], 6 * W + (2 + 1) * W + 5 * A);
@@ -381,11 +357,11 @@ static void test_weights_that_a_backward_does_not_read_are_not_brought_for_it(vo
 {
     (void)state;
     struct graph_case e;
-    make_example(&e, HST_TIER_DRAM, true);
+    one_tier_case(&e, HST_TIER_DRAM, true);
     e.units[0].blind_backward = true;
     struct graph_bound b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_H2D], 6 * W + 3 * W + 5 * A);
-    make_example(&e, HST_TIER_NVME, false);
+    one_tier_case(&e, HST_TIER_NVME, false);
     e.in.buffers[POOL_WEIGHTS] = 2;
     e.units[2].blind_backward = true; /* of those that stay at neither turn */
     b = bytes_per_lane(&e);
@@ -405,7 +381,7 @@ static void test_no_step_is_faster_than_the_bound_where_orders_do_not_mirror(voi
             struct graph g;
             struct graph_bound bound;
             struct sim sim;
-            make_example(&e, HST_TIER_DRAM, apart);
+            one_tier_case(&e, HST_TIER_DRAM, apart);
             for (uint32_t i = 0; i < UNITS; i++)
                 e.units[i].grads = HST_TIER_NVME;
             e.backward[0] = UNITS - 2;
@@ -426,13 +402,13 @@ static void test_with_a_device_each_lane_moves_the_bytes_of_the_formula(void **s
 {
     (void)state;
     struct graph_case e;
-    make_example(&e, HST_TIER_DRAM, true);
+    one_tier_case(&e, HST_TIER_DRAM, true);
     /* The device keeps 2 units' weights and 1 unit's checkpoints over the turn. */
     struct graph_bound b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_H2D], 6 * W + 4 * W + 5 * A);
     assert_bytes(b.lane_s[LANE_D2H], 6 * G + 5 * A);
     assert_true(b.lane_s[LANE_READ] == 0 && b.lane_s[LANE_WRITE] == 0);
-    make_example(&e, HST_TIER_NVME, true);
+    one_tier_case(&e, HST_TIER_NVME, true);
     e.in.buffers[POOL_WEIGHTS] = 4;
     /* Drives: 4 stay from step to step; of the 4 that the device reads again, 1 stays in DRAM. */
     b = bytes_per_lane(&e);
@@ -445,7 +421,7 @@ static void test_a_device_that_holds_everything_moves_nothing(void **state)
     (void)state;
     struct graph_case e;
     struct graph g;
-    make_example(&e, HST_TIER_HBM, true);
+    one_tier_case(&e, HST_TIER_HBM, true);
     e.in.stored = true;
     memset(e.in.buffers, 0, sizeof e.in.buffers);
     assert_int_equal(graph_build(&e.in, &g), -ENOSPC); /* tiles of a version pass through a slot */
@@ -466,7 +442,7 @@ static void test_resident_units_move_nothing_among_others_that_do(void **state)
 {
     (void)state;
     struct graph_case e;
-    make_example(&e, HST_TIER_DRAM, true);
+    one_tier_case(&e, HST_TIER_DRAM, true);
     for (uint32_t u = 0; u < 2; u++)
         e.units[u].weights = e.units[u].grads = HST_TIER_HBM;
     struct graph_bound b = bytes_per_lane(&e);
@@ -496,7 +472,7 @@ static void test_what_is_computed_again_takes_time_of_its_own(void **state)
     struct graph_bound bound;
     const struct sim_rates rates = {
         .forward_s = forward_s, .recompute_s = again_s, .backward_s = backward_s, .h2d = W};
-    make_example(&e, HST_TIER_DRAM, true);
+    one_tier_case(&e, HST_TIER_DRAM, true);
     for (uint32_t u = 0; u < UNITS; u++)
         e.units[u].acts = HST_TIER_HBM;
     e.units[2].recomputed = e.units[3].recomputed = true;
@@ -517,7 +493,7 @@ static void test_pieces_of_weights_are_a_whole(void **state)
     (void)state;
     struct graph_case e;
     struct graph g;
-    make_example(&e, HST_TIER_NVME, false);
+    one_tier_case(&e, HST_TIER_NVME, false);
     e.in.buffers[POOL_TILES] = 1;
     assert_int_equal(graph_build(&e.in, &g), 0);
     uint32_t next = 0, pieces = 0;

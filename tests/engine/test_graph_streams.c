@@ -13,25 +13,8 @@
 
 #include <cmocka.h>
 
-#define UNITS 6u
+#define UNITS ONE_TIER_UNITS
 #define TILE  EVEN_TILE
-
-/* Units of 4 tiles, all in one tier. */
-static void make_example(struct graph_case *e, enum hst_tier home, bool apart)
-{
-    const struct graph_unit unit = {.tile_count = 4,
-                                    .weights = home,
-                                    .grads = home,
-                                    .acts = home,
-                                    .nvme_states = home == HST_TIER_NVME ? 4 : 0,
-                                    .act_bytes = 1000,
-                                    .forward_flops = 1,
-                                    .backward_flops = 3};
-    even_case(e, UNITS, &unit);
-    e->in.apart = apart;
-    for (int pool = 0; pool < POOL_COUNT; pool++)
-        e->in.buffers[pool] = is_wide_pool(pool) ? 1 : 2;
-}
 
 /* The device keeps what unit 2 is computed again with, and not what its backward reads: that is
  * copied from a buffer of the host's, which is there. */
@@ -40,7 +23,7 @@ static void test_weights_of_a_second_visit_are_there(void **state)
     (void)state;
     struct graph_case e;
     struct graph g;
-    make_example(&e, HST_TIER_NVME, true);
+    one_tier_case(&e, HST_TIER_NVME, true);
     e.units[3] = (struct graph_unit){.first_tile = 12,
                                      .weights = HST_TIER_HBM,
                                      .grads = HST_TIER_HBM,
@@ -67,7 +50,7 @@ static void test_gradients_are_written_one_step_after_another(void **state)
     struct graph_case e;
     struct graph g;
     uint32_t writes = 0;
-    make_example(&e, HST_TIER_DRAM, false);
+    one_tier_case(&e, HST_TIER_DRAM, false);
     e.units[1].grads = HST_TIER_NVME;
     e.in.deferred = false;
     e.in.optimistic = e.in.stored = true;
@@ -102,7 +85,7 @@ static void test_what_is_streamed_is_at_home_in_memory(void **state)
               {HST_TIER_HBM, HST_TIER_HBM, 0, true, -EINVAL},
               {HST_TIER_DRAM, HST_TIER_DRAM, 0, false, -EINVAL}};
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
-        make_example(&e, HST_TIER_DRAM, of[i].apart);
+        one_tier_case(&e, HST_TIER_DRAM, of[i].apart);
         e.units[1].weights = of[i].weights;
         e.units[1].grads = of[i].grads;
         e.units[1].nvme_states = of[i].nvme_states;
@@ -120,7 +103,7 @@ static void test_the_device_updates_what_is_streamed_beside_the_host(void **stat
     (void)state;
     struct graph_case e;
     struct graph g;
-    make_example(&e, HST_TIER_DRAM, true);
+    one_tier_case(&e, HST_TIER_DRAM, true);
     for (uint32_t u = 0; u < UNITS; u++)
         e.units[u].streamed_tiles = 2;
     assert_int_equal(graph_build(&e.in, &g), 0);
