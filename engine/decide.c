@@ -24,14 +24,42 @@ int engine_fail_tables(struct hst_engine *engine, int native)
 #define TILE_ELEMENTS_HOST   262144u
 #define TILE_ELEMENTS_DEVICE (4u << 20)
 
-static int plan_tiles(struct hst_engine *engine, uint32_t tile_elements, char *why,
-                      size_t why_bytes)
+static int try_homes(struct hst_engine *engine, uint32_t tile_elements, char *why, size_t why_bytes)
 {
     int rc = layout_seal(&engine->layout, tile_elements);
     snprintf(why, why_bytes, "more than 2^32 tiles. Fix: larger tile_elements");
     if (rc == 0 && engine->plan_in.stored)
         store_dirs_sizes(engine, &engine->plan_in);
     return rc ? rc : placement_try(&engine->plan_in, &engine->placement, why, why_bytes);
+}
+
+/* Units are cut where they do not fit as they are. */
+static int plan_tiles(struct hst_engine *engine, uint32_t tile_elements, char *why,
+                      size_t why_bytes)
+{
+    int rc = try_homes(engine, tile_elements, why, why_bytes);
+    if (rc != -ENOSPC)
+        return rc;
+    struct layout slices;
+    engine->whole = engine->layout;
+    int cut = layout_cut(&engine->whole, tile_elements, &slices);
+    if (cut) {
+        engine->whole = (struct layout){0};
+        return cut == -ERANGE ? rc : cut;
+    }
+    engine->layout = slices;
+    placement_free(&engine->placement);
+    return try_homes(engine, tile_elements, why, why_bytes);
+}
+
+static void plan_anew(struct hst_engine *engine)
+{
+    placement_free(&engine->placement);
+    if (!engine->layout.whole)
+        return;
+    layout_free(&engine->layout);
+    engine->layout = engine->whole;
+    engine->whole = (struct layout){0};
 }
 
 static bool has_tiles_on_nvme(const struct placement *p)
@@ -54,7 +82,7 @@ static int choose_tiles(struct hst_engine *engine, char *why, size_t why_bytes)
         int rc = plan_tiles(engine, TILE_ELEMENTS_DEVICE, why, why_bytes);
         if (rc == 0 && engine_has_resident(engine) && !has_tiles_on_nvme(&engine->placement))
             return 0;
-        placement_free(&engine->placement);
+        plan_anew(engine);
     }
     return plan_tiles(engine, wish ? wish : TILE_ELEMENTS_HOST, why, why_bytes);
 }
@@ -212,6 +240,8 @@ int decide(struct hst_engine *engine)
     if (rc)
         return rc;
     rc = choose_tiles(engine, why, sizeof why);
+    if (rc == -ENOMEM)
+        return engine_fail_tables(engine, rc);
     if (rc)
         return engine_fail(engine,
                            rc == -EINVAL   ? HST_E_VALUE

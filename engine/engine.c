@@ -6,6 +6,7 @@
 #include "engine_state.h"
 #include "exec/execute.h"
 #include "exec/optimistic.h"
+#include "exec/slices.h"
 #include "exec/versions.h"
 #include "machine/machine.h"
 #include "size_text.h"
@@ -144,7 +145,7 @@ int hst_engine_create(const struct hst_config *config, struct hst_engine **engin
     struct hst_engine *e = calloc(1, sizeof *e);
     if (!e)
         return -ENOMEM;
-    e->acquired = UINT32_MAX;
+    e->acquired = NO_UNIT;
     int rc = resolve_config(e, config);
     rc = rc ? engine_fail(e, HST_E_VALUE, rc, "out of memory") : open_parts(e);
     if (rc) {
@@ -298,6 +299,7 @@ static int allocate(struct hst_engine *engine)
     if (rc)
         return rc;
     rc = open_units(engine);
+    rc = rc ? rc : slices_open(engine);
     rc = rc ? rc : open_slots(engine);
     rc = rc ? rc : execute_open(engine);
     return rc ? engine_fail_tables(engine, rc) : open_extents(engine);
@@ -368,6 +370,7 @@ static void close_memory(struct hst_engine *engine)
     for (uint32_t u = 0; engine->units && u < engine->layout.unit_count; u++)
         free(engine->units[u].views);
     free(engine->units);
+    slices_close(engine);
     free(engine->slots);
     if (engine->arena && engine->arena != engine->host_arena)
         hst_dev_mem_free(engine->dev, engine->arena, engine->placement.hbm_bytes);
@@ -394,6 +397,7 @@ void hst_engine_destroy(struct hst_engine **engine)
     store_dirs_close(e);
     placement_free(&e->placement);
     layout_free(&e->layout);
+    layout_free(&e->whole);
     free(e->store);
     free(e->place);
     free(e->device);

@@ -80,6 +80,12 @@ struct unit_state {
     struct hst_param_view *views; /* [param_count] */
 };
 
+/* A unit as the client described it (exec/slices.c). */
+struct described {
+    uint32_t first, count; /* the units of the layout that it is */
+    uint32_t turns[3];     /* how many of them were acquired in each sweep */
+};
+
 struct hst_engine {
     struct hst_config config;     /* resolved: no zero means a default */
     char *store, *place, *device; /* own copies; config points to them */
@@ -91,6 +97,9 @@ struct hst_engine {
     enum phase phase;
 
     struct layout layout;
+    struct layout whole; /* what the layout was cut from, where it is (decide.c) */
+    struct described *described;
+    uint32_t described_count;
     struct placement placement;
     struct placement_in plan_in;
     struct planned planned; /* simulated 0: homes are the usual ones */

@@ -330,5 +330,6 @@ int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *de
         .streamed_tiles = engine->placement.streamed_tiles,
         .tiles_in_dram = placement_tiles_in_dram(&engine->placement),
     };
+    layout_count_slices(&engine->layout, &decision->cut_units, &decision->slices);
     return 0;
 }

@@ -8,13 +8,12 @@
 #include "exec/moves.h"
 #include "exec/optimistic.h"
 #include "exec/optimizer.h"
+#include "exec/slices.h"
 #include "exec/versions.h"
 #include "exec/views.h"
 
 #include <errno.h>
 #include <math.h>
-
-#define NO_UNIT UINT32_MAX
 
 /* Ever. */
 static struct hst_step_bytes moved_bytes(const struct hst_engine *engine)
@@ -50,6 +49,7 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
     s->ready_units = 0;
     for (uint32_t u = 0; u < engine->layout.unit_count; u++)
         engine->units[u].grad_ready = false;
+    slices_begin(engine);
     s->stream = NULL;
     if (s->last_end_s == 0) { /* the first step's account begins here, not with the load */
         s->last_end_s = clock_seconds();
@@ -83,20 +83,22 @@ static bool owns_unfinished(const struct hst_engine *engine, uint32_t unit)
     return false;
 }
 
-/* -EINVAL where the call can not be served. Any order can; the declared one is fast. */
+/* -EINVAL where the call can not be served. Any order of units can; the declared one is fast. */
 static int check_turn(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
-    uint32_t units = engine->layout.unit_count;
-    if (unit >= units)
-        return engine_refuse(engine, "unit %u of %u", unit, units);
-    if (engine->acquired != NO_UNIT)
-        return engine_refuse(engine, "unit %u is still acquired", engine->acquired);
-    if ((engine->phase == PHASE_STEP) != (sweep != HST_EVAL) || engine->phase < PHASE_LOADED)
+    if (engine->phase < PHASE_LOADED || (engine->phase == PHASE_STEP) != (sweep != HST_EVAL))
         return engine_refuse(engine,
                              "forward and backward belong into a step, evaluation between steps");
-    if (sweep == HST_BACKWARD && engine->units[unit].grad_ready)
-        return engine_refuse(engine, "unit %u had its backward in this step already", unit);
-    if (sweep == HST_BACKWARD && owns_unfinished(engine, unit))
+    if (unit >= engine->described_count)
+        return engine_refuse(engine, "unit %u of %u", unit, engine->described_count);
+    if (engine->acquired != NO_UNIT)
+        return engine_refuse(engine, "unit %u is still acquired",
+                             slices_described(engine, engine->acquired));
+    uint32_t next = slices_next(engine, unit, sweep);
+    if (next == NO_UNIT || (sweep == HST_BACKWARD && engine->units[next].grad_ready))
+        return engine_refuse(engine, "unit %u had its %s in this step already", unit,
+                             sweep == HST_BACKWARD ? "backward" : "forward");
+    if (sweep == HST_BACKWARD && owns_unfinished(engine, next))
         return engine_refuse(engine,
                              "unit %u has a tied tensor whose other users come first in the "
                              "backward",
@@ -141,14 +143,16 @@ int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sw
     if (sweep != HST_EVAL && engine->step.stream && engine->step.stream != stream)
         return engine_refuse(engine, "all units of one step are acquired on one stream");
     engine->step.stream = stream;
+    uint32_t next = slices_next(engine, unit, sweep);
     int rc = follow_last_unit(engine, stream);
-    rc = rc ? rc : execute_reach(engine, unit, sweep);
+    rc = rc ? rc : execute_reach(engine, next, sweep);
     if (rc == 0 && sweep == HST_BACKWARD)
-        rc = open_gradients(engine, unit, stream);
+        rc = open_gradients(engine, next, stream);
     if (rc)
         return rc;
-    views_set(engine, unit, sweep);
-    engine->acquired = unit;
+    slices_pass(engine, unit, sweep);
+    views_set(engine, next, sweep);
+    engine->acquired = next;
     engine->sweep = sweep;
     *view = &engine->view;
     return 0;
@@ -195,18 +199,19 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
 {
     if (engine->error.code)
         return engine->error.native;
-    if (engine->acquired != unit || engine->sweep != HST_BACKWARD || engine->units[unit].grad_ready)
+    uint32_t held = slices_held(engine, unit);
+    if (held == NO_UNIT || engine->sweep != HST_BACKWARD || engine->units[held].grad_ready)
         return engine_refuse(
             engine, "gradients of unit %u are complete once, while its backward holds it", unit);
-    int rc = round_gradients(engine, unit);
+    int rc = round_gradients(engine, held);
     if (rc)
         return rc;
-    if (placement_is_resident(&engine->placement, unit)) {
-        rc = optimizer_device_norm(engine, unit);
+    if (placement_is_resident(&engine->placement, held)) {
+        rc = optimizer_device_norm(engine, held);
         if (rc)
             return engine_fail_device(engine, rc, "the gradient norm");
     }
-    engine->units[unit].grad_ready = true;
+    engine->units[held].grad_ready = true;
     engine->step.ready_units++;
     return 0;
 }
@@ -215,9 +220,10 @@ int hst_unit_release(struct hst_engine *engine, uint32_t unit)
 {
     if (engine->error.code)
         return engine->error.native;
-    if (engine->acquired != unit)
+    uint32_t held = slices_held(engine, unit);
+    if (held == NO_UNIT)
         return engine_refuse(engine, "unit %u is not acquired", unit);
-    if (engine->sweep == HST_BACKWARD && !engine->units[unit].grad_ready)
+    if (engine->sweep == HST_BACKWARD && !engine->units[held].grad_ready)
         return engine_refuse(engine, "unit %u is released before its gradients are complete", unit);
     int rc = execute_leave(engine, engine->unit_stream);
     if (rc)
@@ -235,19 +241,20 @@ int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
     if (engine->error.code)
         return engine->error.native;
     const struct placement *p = &engine->placement;
-    if (engine->acquired != unit || micro >= p->micro_count || !stream || !act ||
+    uint32_t held = slices_held(engine, unit);
+    if (held == NO_UNIT || micro >= p->micro_count || !stream || !act ||
         (access & (HST_READ | HST_WRITE)) == 0)
         return engine_refuse(
             engine, "activation of micro-batch %u of unit %u, which must be acquired", micro, unit);
     uint64_t per_token = engine->carry_bytes_per_token;
     unsigned char *base = engine->arena + (kind == HST_CARRY_GRAD ? p->carry_grad : p->carry);
-    if (kind == HST_CHECKPOINT && p->units[unit].recomputed && (access & ~engine->view.checkpoint))
+    if (kind == HST_CHECKPOINT && p->units[held].recomputed && (access & ~engine->view.checkpoint))
         return engine_refuse(engine,
                              "the checkpoint of unit %u is computed again: this visit does not %s "
                              "it. Fix: do what its view says",
                              unit, access & HST_WRITE ? "write" : "read");
     if (kind == HST_CHECKPOINT) {
-        per_token = engine->layout.units[unit].act_bytes_per_token;
+        per_token = engine->layout.units[held].act_bytes_per_token;
         base = per_token ? moves_acts(engine, engine->run.computing, unit) : NULL;
     }
     if (per_token == 0 || !base)
@@ -267,7 +274,7 @@ int hst_act_release(struct hst_engine *engine, uint32_t unit, uint32_t micro,
     (void)kind;
     if (engine->error.code)
         return engine->error.native;
-    if (engine->acquired != unit || micro >= engine->placement.micro_count)
+    if (slices_held(engine, unit) == NO_UNIT || micro >= engine->placement.micro_count)
         return engine_refuse(engine, "activation of micro-batch %u of unit %u was not acquired",
                              micro, unit);
     return 0;

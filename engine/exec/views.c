@@ -30,6 +30,16 @@ static void set_weights(struct hst_engine *engine, uint32_t unit)
     }
 }
 
+/* Of a slice: what all of its unit share. */
+static struct hst_work kept_of(const struct hst_engine *engine, uint32_t unit)
+{
+    const struct layout_unit *u = &engine->layout.units[unit];
+    if (!layout_is_slice(&engine->layout, unit) || u->slice_token_bytes == 0)
+        return (struct hst_work){0};
+    return (struct hst_work){engine->arena + engine->placement.units[unit].kept,
+                             u->slice_token_bytes * engine->config.batch_tokens};
+}
+
 void views_set(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
     const struct layout_unit *u = &engine->layout.units[unit];
@@ -49,5 +59,8 @@ void views_set(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
         .param_count = u->param_count,
         .work = {engine->arena + engine->placement.work, u->work_bytes},
         .checkpoint = visits_checkpoint(engine, unit, sweep),
+        .first_row = u->first_row,
+        .rows = u->rows,
+        .kept = kept_of(engine, unit),
     };
 }

@@ -3,7 +3,7 @@
  * unit's checkpoint. */
 #include "exec/visits.h"
 
-#include "engine_state.h"
+#include "exec/slices.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +25,8 @@ int visits_open(struct hst_engine *engine)
     for (uint32_t i = 0; i < graph->lane_count[LANE_COMPUTE]; i++) {
         const struct node *node = &graph->nodes[graph->lane[LANE_COMPUTE][i]];
         if (node_is_visit(node))
-            run->sealed[run->sealed_count++] = (struct hst_visit){node->unit, sweep_of(node)};
+            run->sealed[run->sealed_count++] =
+                (struct hst_visit){slices_described(engine, node->unit), sweep_of(node)};
     }
     return 0;
 }

@@ -502,7 +502,8 @@ int graph_build(const struct graph_in *in, struct graph *graph)
         visits_choose_held(&b);
         add_sweeps(&b);
         add_clip(&b);
-        choose_heirs(&b);
     }
+    if (b.rc == 0) /* all leases are there */
+        choose_heirs(&b);
     return build_close(&b);
 }

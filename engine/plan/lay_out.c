@@ -395,6 +395,19 @@ static void place_host_side(const struct placement_in *in, uint64_t largest_tile
                                       sat_times(largest_tile, sizeof(float)));
 }
 
+/* What the slices of a unit share. */
+static void place_kept(const struct placement_in *in, struct placement *p)
+{
+    const struct layout *layout = in->layout;
+    for (uint32_t u = 0; u < layout->unit_count; u++) {
+        if (!layout_is_slice(layout, u))
+            continue;
+        uint64_t bytes = sat_times(layout->units[u].slice_token_bytes, in->batch_tokens);
+        bool first = layout->units[u].first_row == 0;
+        p->units[u].kept = first ? take_near(p, HST_CLASS_BUFFERS, bytes) : p->units[u - 1].kept;
+    }
+}
+
 static void place_buffers(const struct placement_in *in, const struct choice *c,
                           struct placement *p)
 {
@@ -409,6 +422,7 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
     p->accumulator = take_near(p, HST_CLASS_BUFFERS, sat_times(accumulator, sizeof(float)));
     p->tied = take_near(p, HST_CLASS_BUFFERS, sat_times(layout->tied_elements, sizeof(float)));
     p->work = take_near(p, HST_CLASS_BUFFERS, p->work_bytes);
+    place_kept(in, p);
     p->client_device = take_near(p, HST_CLASS_BUFFERS, in->client_device_bytes);
     p->client_host = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, in->client_host_bytes);
     rings_place(in, c, p);

@@ -191,6 +191,7 @@ static void copy_param(struct layout *layout, struct layout_unit *unit,
                                    .unit = layout->unit_count,
                                    .index = index,
                                    .dim_count = desc->dim_count,
+                                   .whole = number,
                                    .owner = number,
                                    .decay = (desc->flags & HST_PARAM_DECAY) != 0};
     memcpy(param->dims, desc->dims, desc->dim_count * sizeof desc->dims[0]);
@@ -204,6 +205,17 @@ static void copy_param(struct layout *layout, struct layout_unit *unit,
     param->tied = layout->params[param->owner].tied = true;
 }
 
+/* Its slices are then units like others: they begin where blocks of the norm do. */
+static bool may_be_cut(const struct hst_unit_desc *desc)
+{
+    const struct hst_param_desc *matrix = desc->params;
+    uint64_t block;
+    return desc->param_count == 1 && matrix->dim_count == 2 && desc->act_bytes_per_token == 0 &&
+           !(desc->flags & HST_UNIT_RECOMPUTE) &&
+           !__builtin_mul_overflow(desc->slices.block_rows, matrix->dims[1], &block) &&
+           block % LAYOUT_UNIT_ALIGN == 0;
+}
+
 int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *why, size_t why_bytes)
 {
     if (!desc->name || (desc->param_count > 0 && !desc->params)) {
@@ -215,6 +227,13 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
                  "unit \"%s\" has no forward that could be computed again. Fix: leave out "
                  "HST_UNIT_RECOMPUTE",
                  desc->name);
+        return -EINVAL;
+    }
+    if (desc->slices.block_rows > 0 && !may_be_cut(desc)) {
+        snprintf(why, why_bytes,
+                 "unit \"%s\" has blocks of %llu rows but is not one matrix without a checkpoint. "
+                 "Fix: a unit of its own for the matrix, or slices.block_rows 0",
+                 desc->name, (unsigned long long)desc->slices.block_rows);
         return -EINVAL;
     }
     for (uint32_t i = 0; i < desc->param_count; i++) {
@@ -249,7 +268,12 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
                                  .work_bytes = desc->work_bytes,
                                  .no_forward = (desc->flags & HST_UNIT_NO_FORWARD) != 0,
                                  .blind_backward = (desc->flags & HST_UNIT_BLIND_BACKWARD) != 0,
-                                 .recompute = (desc->flags & HST_UNIT_RECOMPUTE) != 0};
+                                 .recompute = (desc->flags & HST_UNIT_RECOMPUTE) != 0,
+                                 .block_rows = desc->slices.block_rows,
+                                 .slice_work_bytes = desc->slices.work_bytes,
+                                 .slice_token_bytes = desc->slices.token_bytes,
+                                 .whole = layout->unit_count,
+                                 .rows = desc->slices.block_rows ? desc->params->dims[0] : 0};
     for (uint32_t i = 0; i < desc->param_count; i++)
         copy_param(layout, unit, &desc->params[i], i, names[i]);
     free(names);
@@ -346,7 +370,8 @@ uint32_t layout_first_param_in(const struct layout *layout, struct tile_range ra
 
 struct hst_param_ref layout_param_ref(const struct layout *layout, uint32_t param)
 {
-    const struct layout_param *p = &layout->params[param];
+    const struct layout *described = layout->whole ? layout->whole : layout;
+    const struct layout_param *p = &described->params[layout->params[param].whole];
     return (struct hst_param_ref){
         .unit = p->unit,
         .param = p->index,
@@ -354,6 +379,12 @@ struct hst_param_ref layout_param_ref(const struct layout *layout, uint32_t para
         .dim_count = p->dim_count,
         .dims = p->dims,
     };
+}
+
+bool layout_begins_unit(const struct layout *layout, uint32_t tile)
+{
+    struct tile_range range = layout_tile(layout, tile);
+    return range.offset == 0 && layout->units[range.unit].first_row == 0;
 }
 
 bool layout_next_overlap(const struct layout *layout, struct tile_range range, uint32_t *next,
@@ -370,7 +401,8 @@ bool layout_next_overlap(const struct layout *layout, struct tile_range range, u
         const uint64_t from = param->offset > start ? param->offset : start;
         const uint64_t stop = param->offset + param->count;
         const uint64_t to = stop < end ? stop : end;
-        *overlap = (struct layout_overlap){*next, from - param->offset, from - start, to - from};
+        *overlap = (struct layout_overlap){*next, param->first + from - param->offset, from - start,
+                                           to - from};
         ++*next;
         return true;
     }
@@ -394,6 +426,7 @@ static uint64_t digest(uint64_t seed, const void *bytes, size_t count)
 uint64_t layout_digest(const struct layout *layout)
 {
     uint64_t sum = digest(0, &layout->tile_elements, sizeof layout->tile_elements);
+    layout = layout->whole ? layout->whole : layout;
     for (uint32_t i = 0; i < layout->param_count; i++) {
         const struct layout_param *param = &layout->params[i];
         const uint64_t numbers[] = {param->unit, param->offset, param->owner, param->decay};

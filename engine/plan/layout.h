@@ -8,6 +8,10 @@
  * LAYOUT_PARAM_ALIGN; the row is padded to a multiple of LAYOUT_UNIT_ALIGN and cut into tiles.
  * Tiles are numbered through all units. A tied parameter belongs to the first unit that names it;
  * later units hold an alias.
+ *
+ * A layout may be cut (layout_cut): a unit that is one matrix is then several, its slices, each of
+ * them rows of it. Tiles and blocks of the norm have the same numbers and the same elements as in
+ * the whole, so nothing that is stored or summed knows of it.
  */
 #include <hoistway/hoistway.h>
 
@@ -17,10 +21,12 @@
 
 struct layout_param {
     char *name;
-    uint32_t unit, index; /* where it was described */
+    uint32_t unit, index; /* where it is; in a layout that is not cut, where it was described */
     uint32_t dim_count;
     uint64_t dims[HST_MAX_DIMS];
     uint64_t count; /* elements */
+    uint32_t whole; /* its number in the layout that was cut */
+    uint64_t first; /* element of that one that it begins with */
     /* elements from the start of its owner's row (aliases: of the owner's unit) */
     uint64_t offset;
     /* number of the parameter that has the storage: itself, or the one it is an alias of */
@@ -43,6 +49,11 @@ struct layout_unit {
     bool no_forward;     /* in training: its backward computes the forward too */
     bool blind_backward; /* its backward reads no weights */
     bool recompute;      /* its checkpoint is the carry, and may be computed again */
+    uint64_t block_rows; /* it may be cut between so many rows; 0: never */
+    /* of a slice: in place of work_bytes; kept for each token of a step */
+    uint64_t slice_work_bytes, slice_token_bytes;
+    uint32_t whole;           /* its number in the layout that was cut */
+    uint64_t first_row, rows; /* of its matrix, where it has block_rows: what is here of it */
 };
 
 struct layout {
@@ -56,6 +67,7 @@ struct layout {
     uint64_t parameters;    /* elements without padding, tied ones once */
     uint64_t tied_elements; /* of the buffer that holds the gradients of tied parameters */
     uint64_t elements;      /* of all units, with padding */
+    const struct layout *whole; /* what it was cut from, which it borrows; null: it is not cut */
 };
 
 struct tile_range {
@@ -77,16 +89,32 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
 int layout_seal(struct layout *layout, uint32_t tile_elements);
 void layout_free(struct layout *layout);
 
+/**
+ * Cuts the units that may be and have more elements than any that may not, into slices of whole
+ * blocks and whole tiles, no larger than those where that can be. *cut is to be sealed; `whole`,
+ * which is not changed, must outlive it. Errors: -ERANGE there is nothing to be cut; -ENOMEM.
+ */
+int layout_cut(const struct layout *whole, uint32_t tile_elements, struct layout *cut);
+
 struct tile_range layout_tile(const struct layout *layout, uint32_t tile);
 /**
  * The first own parameter of the tile's unit that ends behind the tile's start; param numbers rise
  * with offsets.
  */
 uint32_t layout_first_param_in(const struct layout *layout, struct tile_range range);
-/** A parameter as clients see it; borrows its name and shape. */
+static inline bool layout_is_slice(const struct layout *layout, uint32_t unit)
+{
+    const struct layout_unit *u = &layout->units[unit];
+    return layout->whole && u->rows < layout->whole->units[u->whole].rows;
+}
+/** How many units were cut, and the slices that they are now. */
+void layout_count_slices(const struct layout *layout, uint32_t *cut_units, uint32_t *slices);
+/** True where a unit begins with the tile, as it was described. */
+bool layout_begins_unit(const struct layout *layout, uint32_t tile);
+/** A parameter as clients described it; borrows its name and shape. */
 struct hst_param_ref layout_param_ref(const struct layout *layout, uint32_t param);
 
-/* The part of a stored parameter that lies in a tile, in elements. */
+/* What of a stored parameter lies in a tile, in elements; in_param: of it as it was described. */
 struct layout_overlap {
     uint32_t param;
     uint64_t in_param, in_tile, count;
@@ -100,7 +128,7 @@ bool layout_next_overlap(const struct layout *layout, struct tile_range range, u
 /** The unit's largest tile, over all units, in elements. */
 uint32_t layout_largest_tile(const struct layout *layout);
 
-/** Of all parameters: names, shapes, who owns whose, where they lie. */
+/** Of all parameters: names, shapes, who owns whose, where they lie. A cut changes nothing. */
 uint64_t layout_digest(const struct layout *layout);
 
 #endif

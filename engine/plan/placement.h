@@ -83,6 +83,7 @@ struct unit_home {
     bool recomputed;
     uint32_t first_act_block; /* those on NVMe are moved in blocks of PLACEMENT_ACT_BYTES */
     bool wide;                /* the first or the last unit, with leases of its own: see rings */
+    uint64_t kept;            /* of a slice, in the compute tier's arena: its unit's token_bytes */
 };
 
 /* Bytes of a block of checkpoints on NVMe; a unit's last one may be shorter. */

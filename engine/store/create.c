@@ -40,7 +40,7 @@ static struct store_entry extent_of(const struct store *store, uint32_t extent)
     const uint32_t index = extent % store->tiles;
     const uint32_t tile = store_tile(store, index);
     const bool derived = kind == EXTENT_WEIGHTS && store->derived_weights;
-    const bool first = layout_tile(p->layout, tile).offset == 0;
+    const bool first = layout_begins_unit(p->layout, tile);
     uint64_t bytes;
     (void)placement_extent(p, kind, tile, &bytes);
     return (struct store_entry){

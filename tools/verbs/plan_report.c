@@ -55,6 +55,9 @@ static void print_homes(const struct plan *p, FILE *out)
 {
     const struct hst_decision *d = &p->decision;
     bool gpu = p->t.result.memory.total[HST_TIER_HBM] > 0;
+    if (d->slices > 0)
+        fprintf(out, "%u units do not fit as a whole: they are used in %u slices\n", d->cut_units,
+                d->slices);
     if (gpu && d->resident_units < d->units)
         fprintf(out, "%u of %u units are at home in HBM, where the GPU updates them\n",
                 d->resident_units, d->units);
@@ -176,6 +179,7 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_whole(json, "resident_units", p->decision.resident_units);
     json_put_whole(json, "streamed_tiles", p->decision.streamed_tiles);
     json_put_whole(json, "tiles_in_dram", p->decision.tiles_in_dram);
+    json_put_whole(json, "slices", p->decision.slices);
 }
 
 static void put_prediction(struct json_writer *json, const struct plan *p)

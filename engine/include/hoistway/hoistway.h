@@ -34,6 +34,7 @@
  */
 #include <hoistway/kernels.h>
 #include <hoistway/options.h>
+#include <hoistway/units.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -262,47 +263,7 @@ enum hst_dtype hst_engine_dtype(const struct hst_engine *engine);
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-#define HST_MAX_DIMS 8u
-
-enum hst_param_flag {
-    HST_PARAM_DECAY = 1u << 0, /* weight decay applies */
-};
-
-struct hst_param_desc {
-    const char *name; /* unique in the engine; copied */
-    uint32_t dim_count;
-    uint64_t dims[HST_MAX_DIMS]; /* row-major, each > 0 */
-    unsigned flags;
-    /* name of a parameter of an earlier unit that this one is (tied weights); null: own storage */
-    const char *alias_of;
-};
-
-enum hst_unit_flag {
-    /* In training the unit is not visited in the forward: its backward computes that too, as a head
-       does that turns a chunk of tokens into losses and gradients at once. */
-    HST_UNIT_NO_FORWARD = 1u << 0,
-    /* The unit's backward reads none of its weights, as an embedding's does not, which adds what
-       comes back to the rows of its tokens: there view.param[i].data is null, and they need not
-       travel for it. */
-    HST_UNIT_BLIND_BACKWARD = 1u << 1,
-    /* The checkpoint is the carry as it arrives (act_bytes_per_token is the carry's), and the
-       client makes the visits that hst_engine_visits lists. Where memory is short the engine may
-       then keep the checkpoint of every second, third, ... of units with this flag that follow one
-       another; those between are computed from it again in the backward. */
-    HST_UNIT_RECOMPUTE = 1u << 2,
-};
-
-struct hst_unit_desc {
-    const char *name; /* copied */
-    const struct hst_param_desc *params;
-    uint32_t param_count;     /* 0 is allowed */
-    uint64_t flops_per_token; /* of the forward */
-    /* of the activation checkpoint kept from forward to backward; 0: none */
-    uint64_t act_bytes_per_token;
-    /* device memory the computation of one micro-batch needs beside its inputs */
-    uint64_t work_bytes;
-    unsigned flags; /* of enum hst_unit_flag */
-};
+/* What a unit is: <hoistway/units.h>. */
 
 /**
  * Adds a unit; units run in the order in which they are added. *unit is its index.
@@ -466,10 +427,10 @@ struct hst_visit {
 /**
  * The visits of a training step in the sealed order: the forward of all units but those with
  * HST_UNIT_NO_FORWARD, then backwards in reverse; of units with HST_UNIT_RECOMPUTE some may have a
- * recompute. What each visit does with the unit's checkpoint its view says. The carry a recompute
- * leaves is the next one's, or the checkpoint of the backward that follows: nobody else uses it
- * between the first recompute of a row of them and that backward, and what the forward left there
- * is gone after the first.
+ * recompute; a unit that is cut has a forward and a backward of each slice. What each visit does
+ * with the unit's checkpoint its view says. The carry a recompute leaves is the next one's, or the
+ * checkpoint of the backward that follows: nobody else uses it between the first recompute of a row
+ * of them and that backward, and what the forward left there is gone after the first.
  *
  * Owned by the engine. Errors: -EINVAL before seal, or of a plan.   Thread-safety: as all.
  */
@@ -493,6 +454,11 @@ struct hst_unit_view {
      * with carry := checkpoint; one that writes it begins with checkpoint := carry. Evaluations: 0.
      */
     unsigned checkpoint;
+    /* Of a unit with blocks: the rows of its matrix that `param` has, all of them where the unit is
+       not cut. Of others 0. */
+    uint64_t first_row, rows;
+    /* Where it is cut: slices.token_bytes for all tokens of a step, 4 KiB aligned; else null. */
+    struct hst_work kept;
 };
 
 /**
@@ -502,7 +468,8 @@ struct hst_unit_view {
  * until the unit's release. Blocks while the bytes are on their way. A stream of the client's lives
  * until the step has ended, an evaluation's until the release.
  * Where checkpoints are computed again a step has the visits of hst_engine_visits and no others,
- * but for forwards that are left out.
+ * but for forwards that are left out. A unit that is cut is acquired once for each slice, in an
+ * evaluation too: the call is about the next one.
  * Errors: -EINVAL out of order, not released, outside a step; -EIO and the like from the store.
  */
 int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep,

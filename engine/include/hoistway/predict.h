@@ -60,11 +60,14 @@ struct hst_decision {
     /* Of units with HST_UNIT_RECOMPUTE each so-many-th keeps its checkpoint; 1: all do. */
     uint32_t checkpoint_every;
     /* On a GPU so many of the units are resident: weights, gradients and states are at home in its
-       memory, and it updates them. 0 on the host. */
+       memory, and it updates them. 0 on the host. Slices count as units. */
     uint32_t resident_units, units;
     /* Of tiles that are away from a GPU, with their states in DRAM, how many it updates all the
        same, and how many there are: see gpu_update in struct hst_config. */
     uint32_t streamed_tiles, tiles_in_dram;
+    /* Units that did not fit as they are and were cut (struct hst_unit_desc), and the slices that
+       they are now; 0, 0: all are whole. */
+    uint32_t cut_units, slices;
 };
 /** Errors: -EINVAL before seal, or a plan that does not fit. */
 int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *decision);

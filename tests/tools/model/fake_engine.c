@@ -397,8 +397,10 @@ int hst_unit_acquire(struct hst_engine *e, uint32_t unit, enum hst_sweep sweep,
         u->views[i].grad = sweep == HST_BACKWARD ? p->grad : NULL;
     }
     poison_work(e);
-    e->view = (struct hst_unit_view){
-        u->views, u->param_count, {e->work, u->work_bytes}, checkpoint_access(u, sweep)};
+    e->view = (struct hst_unit_view){.param = u->views,
+                                     .param_count = u->param_count,
+                                     .work = {e->work, u->work_bytes},
+                                     .checkpoint = checkpoint_access(u, sweep)};
     *view = &e->view;
     return 0;
 }

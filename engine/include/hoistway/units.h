@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_UNITS_H
+#define HOISTWAY_UNITS_H
+/* How a client describes its model to the engine: units of parameters. */
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HST_MAX_DIMS 8u
+
+enum hst_param_flag {
+    HST_PARAM_DECAY = 1u << 0, /* weight decay applies */
+};
+
+struct hst_param_desc {
+    const char *name; /* unique in the engine; copied */
+    uint32_t dim_count;
+    uint64_t dims[HST_MAX_DIMS]; /* row-major, each > 0 */
+    unsigned flags;
+    /* name of a parameter of an earlier unit that this one is (tied weights); null: own storage */
+    const char *alias_of;
+};
+
+enum hst_unit_flag {
+    /* In training the unit is not visited in the forward: its backward computes that too, as a head
+       does that turns a chunk of tokens into losses and gradients at once. */
+    HST_UNIT_NO_FORWARD = 1u << 0,
+    /* The unit's backward reads none of its weights, as an embedding's does not, which adds what
+       comes back to the rows of its tokens: there view.param[i].data is null, and they need not
+       travel for it. */
+    HST_UNIT_BLIND_BACKWARD = 1u << 1,
+    /* The checkpoint is the carry as it arrives (act_bytes_per_token is the carry's), and the
+       client makes the visits that hst_engine_visits lists. Where memory is short the engine may
+       then keep the checkpoint of every second, third, ... of units with this flag that follow one
+       another; those between are computed from it again in the backward. */
+    HST_UNIT_RECOMPUTE = 1u << 2,
+};
+
+struct hst_unit_desc {
+    const char *name; /* copied */
+    const struct hst_param_desc *params;
+    uint32_t param_count;     /* 0 is allowed */
+    uint64_t flops_per_token; /* of the forward */
+    /* of the activation checkpoint kept from forward to backward; 0: none */
+    uint64_t act_bytes_per_token;
+    /* device memory the computation of one micro-batch needs beside its inputs */
+    uint64_t work_bytes;
+    unsigned flags; /* of enum hst_unit_flag */
+    /*
+     * Of a unit that is one matrix and nothing else, as an embedding is or an output head, which
+     * may be far larger than a layer (memory-centric tiling): the client can compute with blocks of
+     * its rows, one after another, and makes the visits that hst_engine_visits lists. Where budgets
+     * are too small for the unit as a whole the engine cuts it between blocks into slices. Each of
+     * them is visited as a unit is, in the forward from the first rows to the last ones and in the
+     * backward the other way round, by calls that name the same unit; view.first_row and view.rows
+     * tell which rows are there. A unit that is cut has a forward, whatever its flags say. What is
+     * stored and saved, and every bit of it, is the same. Not with a checkpoint.
+     */
+    struct {
+        uint64_t block_rows; /* 0: never cut; a block's elements are a multiple of 4,096 */
+        uint64_t work_bytes; /* of a slice, in place of the unit's */
+        /* Device memory for each token of a step, all slices' own from the forward of the first of
+           them until its backward: what they add up, and what the first sweep finds for the
+           second. */
+        uint64_t token_bytes;
+    } slices;
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif
