@@ -3,7 +3,8 @@
  * Cuts large weights into blocks of rows. A budget may one day bring such a weight in piece by
  * piece; since it is always used in these pieces, whether it fits or not, results do not depend on
  * that (DESIGN.md §5). Only the input's gradient feels the cut: its sum over the rows is put
- * together from blocks, in f32, in order.
+ * together from blocks, in f32, from the last to the first: a backward that visits a weight in
+ * blocks visits them in that order, the forward's reversed.
  */
 #include "model/linear.h"
 
@@ -57,8 +58,9 @@ void linear_input_grad_sum(struct pass *p, size_t tokens, struct linear l, const
                            const void *dy, float *sum, bool accumulate)
 {
     struct hst_matrix dst = {sum, l.in, HST_F32};
-    for (size_t row = 0; row < l.out; row += WEIGHT_BLOCK_ROWS)
-        input_grad_block(p, tokens, l, row, weight, dy, dst, accumulate || row > 0);
+    size_t blocks = (l.out + WEIGHT_BLOCK_ROWS - 1) / WEIGHT_BLOCK_ROWS;
+    for (size_t i = blocks; i-- > 0; accumulate = true)
+        input_grad_block(p, tokens, l, i * WEIGHT_BLOCK_ROWS, weight, dy, dst, accumulate);
 }
 
 void linear_round(struct pass *p, size_t count, float *sum, void *x)

@@ -15,7 +15,7 @@ struct linear {
 /** y dtype[tokens, out] = x·Wᵀ. */
 void linear_forward(struct pass *p, size_t tokens, struct linear l, const void *weight,
                     const void *x, void *y);
-/** sum f32[tokens, in] = [sum +] dy·W, the blocks added in order. */
+/** sum f32[tokens, in] = [sum +] dy·W, the blocks added from the last to the first. */
 void linear_input_grad_sum(struct pass *p, size_t tokens, struct linear l, const void *weight,
                            const void *dy, float *sum, bool accumulate);
 /** x dtype[count] = sum f32[count], rounded once; in f32 they may be one buffer, which is then

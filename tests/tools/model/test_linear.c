@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights of more rows than one block: products and gradients against float64. */
+/* Weights of more rows than one block: products and gradients against float64, sums by hand. */
 #include "model/linear.h"
 
 #include <setjmp.h>
@@ -182,6 +182,60 @@ static void gradients_of_several_weights_add_up(void **state)
             assert_near(c->op->sum[t * IN + i], 2 * product(c->op, t, i), 2e-3);
 }
 
+/*
+ * One row of each block counts, with what is added to sums nothing but the value given for the
+ * block: 2^24 − 2^24 + 1/2 is 1/2, and 0 in any order in which the half is not added last.
+ */
+static const float block_values[] = {0.5f, 0x1p24f, -0x1p24f};
+
+static void choose_rows(struct operands *op)
+{
+    memset(op->dy, 0, sizeof op->dy);
+    memset(op->dy16, 0, sizeof op->dy16);
+    for (size_t block = 0; block < 3; block++) {
+        size_t row = block * WEIGHT_BLOCK_ROWS + 50;
+        float values[2] = {1.0f, block_values[block]};
+        uint32_t bits[2];
+        memcpy(bits, values, sizeof bits);
+        for (size_t t = 0; t < TOKENS; t++) {
+            op->dy[t * OUT + row] = values[0];
+            op->dy16[t * OUT + row] = (uint16_t)(bits[0] >> 16);
+        }
+        for (size_t i = 0; i < IN; i++) {
+            op->w[row * IN + i] = values[1];
+            op->w16[row * IN + i] = (uint16_t)(bits[1] >> 16);
+        }
+    }
+}
+
+static void sum_onto(struct pass *p, struct operands *op)
+{
+    linear_input_grad_sum(p, TOKENS, shape, op->w, op->dy, op->sum, true);
+}
+
+static void blocks_are_added_from_the_last_to_the_first(void **state)
+{
+    struct context *c = *state;
+    struct operands *op = aligned_alloc(64, sizeof *op), *all = c->op;
+    assert_non_null(op);
+    memcpy(op, all, sizeof *op);
+    choose_rows(op);
+    for (size_t i = 0; i < TOKENS * IN; i++)
+        op->sum[i] = 0x1p-23f; /* lost beside the last block's 2^24, which is added first */
+    c->op = op;
+    run(c, HST_F32, sum_onto);
+    for (size_t i = 0; i < TOKENS * IN; i++)
+        assert_true(op->sum[i] == 0.5f);
+    run(c, HST_F32, input_f32);
+    run(c, HST_BF16, input_bf16);
+    c->op = all;
+    for (size_t i = 0; i < TOKENS * IN; i++) {
+        assert_true(op->dx[i] == 0.5f);
+        assert_true(widen(op->dx16[i]) == 0.5f);
+    }
+    free(op);
+}
+
 static void weight_f32(struct pass *p, struct operands *op)
 {
     linear_weight_grad(p, TOKENS, shape, op->dy, op->x, op->dw);
@@ -214,6 +268,7 @@ int main(void)
         cmocka_unit_test(every_row_of_a_large_weight_is_used_in_the_forward),
         cmocka_unit_test(the_inputs_gradient_adds_all_blocks_and_is_rounded_once),
         cmocka_unit_test(gradients_of_several_weights_add_up),
+        cmocka_unit_test(blocks_are_added_from_the_last_to_the_first),
         cmocka_unit_test(every_row_of_the_weights_gradient_is_added_to),
     };
     return cmocka_run_group_tests_name("model/linear", tests, set_up, tear_down);
