@@ -421,7 +421,7 @@ class Reshard(Case):
         self.good('ckpt', 'reshard', store, '--world=2', '--out', two)
         reshard = ('ckpt', 'reshard', store, '--out')
         self.refuse(2, 616, 'r00000.d0.blk is there', *reshard, two, '--world=2')
-        self.refuse(2, 402, 'each needs one', *reshard, self.path('new'), '--world=6')
+        self.refuse(2, 402, 'each needs one', *reshard, self.path('new'), '--world=7')
         self.refuse(2, 402, '--world', *reshard, self.path('new'), '--world=0')
         self.refuse(1, 105, 'can not be made', *reshard, self.path('a/b'), '--world=2')
         self.refuse(1, 105, '', *reshard, self.path('new'), '--world=2', preexec_fn=lambda:

@@ -222,7 +222,7 @@ TIER_STEPS = 3
 
 def home_bytes(config, tokens, clips):
     """Of weights, gradients, states and checkpoints, wherever they are."""
-    acts = 2 * tokens * config['hidden_size'] * config['num_hidden_layers']
+    acts = 2 * tokens * config['hidden_size'] * (config['num_hidden_layers'] + 1)  # the norm's
     each = UPDATED_BYTES + (GRAD_BYTES if clips else 0)
     return each * llama.parameters(config) + acts
 

@@ -15,10 +15,16 @@ void layer_forward(struct pass *p, const struct layer_work *w, void *x);
 /** Computes the layer again from its checkpoint, then dx ← the gradient through it, in place. */
 void layer_backward(struct pass *p, const struct layer_work *w, const void *checkpoint, void *dx);
 
+/** x ← n, the head's input, in place. */
+void norm_forward(struct pass *p, const struct norm_work *w, void *x);
+/** Computes the norm again from its checkpoint, then dx ← the gradient through it, in place. */
+void norm_backward(struct pass *p, const struct norm_work *w, const void *checkpoint, void *dx);
+
 /**
- * Loss and gradient at once: targets u32[tokens] and losses f32[tokens] are on the device; losses
- * and dx are written. `grad_scale` multiplies the gradient of each token's loss.
+ * Loss and gradient at once, of n dtype[tokens, hidden]: targets u32[tokens] and losses f32[tokens]
+ * are on the device; losses and dn are written. `grad_scale` multiplies the gradient of each
+ * token's loss.
  */
-void head_loss(struct pass *p, const struct head_work *w, const void *x, const uint32_t *targets,
-               float grad_scale, float *losses, void *dx);
+void head_loss(struct pass *p, const struct head_work *w, const void *n, const uint32_t *targets,
+               float grad_scale, float *losses, void *dn);
 #endif

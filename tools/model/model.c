@@ -127,10 +127,15 @@ static void describe_layer(struct llama *m, uint32_t layer)
     }
 }
 
+size_t llama_norm_tensor(const struct llama *model)
+{
+    return 1 + (size_t)model->config.layers * LAYER_PARAM_COUNT;
+}
+
 static void describe(struct llama *m)
 {
     uint64_t h = m->config.hidden, vocab = m->config.vocab;
-    size_t norm = 1 + (size_t)m->config.layers * LAYER_PARAM_COUNT;
+    size_t norm = llama_norm_tensor(m);
     m->names[0] = (struct tensor_name){"model.embed_tokens.weight"};
     set_tensor(m, 0, vocab, h);
     for (uint32_t i = 0; i < m->config.layers; i++)
@@ -158,8 +163,7 @@ int llama_create(const struct llama_config *config, const struct llama_run *run,
     m->run = *run;
     m->q_width = (size_t)config->heads * config->head_dim;
     m->kv_width = (size_t)config->kv_heads * config->head_dim;
-    m->tensor_count =
-        (size_t)config->layers * LAYER_PARAM_COUNT + (config->tied_embeddings ? 2 : 3);
+    m->tensor_count = llama_norm_tensor(m) + (config->tied_embeddings ? 1 : 2);
     m->tensors = calloc(m->tensor_count, sizeof *m->tensors);
     m->names = calloc(m->tensor_count, sizeof *m->names);
     if (!m->tensors || !m->names) {

@@ -8,6 +8,10 @@
 #define LOGIT_CHUNK_TOKENS 1024u
 #define WEIGHT_BLOCK_ROWS  8192u
 
+/* Units in their order; layers as many as the model has, one of each of the others. */
+enum unit_kind { UNIT_EMBEDDING, UNIT_LAYER, UNIT_NORM, UNIT_HEAD, UNIT_KIND_COUNT };
+
+/* Of a layer; each of the other units has one parameter. */
 enum layer_param {
     LAYER_INPUT_NORM,
     LAYER_Q,
@@ -20,7 +24,6 @@ enum layer_param {
     LAYER_DOWN,
     LAYER_PARAM_COUNT,
 };
-enum head_param { HEAD_NORM, HEAD_WEIGHT, HEAD_PARAM_COUNT };
 
 struct tensor_name {
     char text[64];
@@ -48,8 +51,11 @@ struct llama {
     uint32_t first_unit;
     enum hst_dtype dtype;
     /* workspace of the operations of a unit */
-    size_t embedding_op_bytes, layer_op_bytes, head_op_bytes;
+    size_t embedding_op_bytes, layer_op_bytes, norm_op_bytes, head_op_bytes;
 };
+
+/** Place among llama_tensor's of the final norm; the head's own weight, if it has one, follows. */
+size_t llama_norm_tensor(const struct llama *model);
 
 /** FLOPs of the forward per token of a layer, attention included, and of the head. */
 uint64_t llama_layer_flops(const struct llama *model);

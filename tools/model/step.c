@@ -70,19 +70,23 @@ static void embedding_micro_backward(struct visit *v, struct pass *p)
     release(v, p, HST_CARRY_GRAD);
 }
 
-/* A layer's checkpoint is its input: kept, left, or taken from where it was kept. */
-static void layer_input(struct visit *v, struct pass *p, void *x)
+/* The carry as it arrives at a layer or the norm; it is the unit's checkpoint: kept, left, or taken
+ * from where it was kept. */
+static void *acquire_input(struct visit *v, struct pass *p)
 {
     unsigned access = v->view->checkpoint;
     size_t bytes = p->tokens * p->model->config.hidden * hst_dtype_bytes(p->dtype);
+    bool begins = access == HST_READ; /* anew, where it was kept */
+    void *x = acquire(v, p, HST_CARRY, begins ? HST_WRITE : HST_READ | HST_WRITE);
     if (access == 0)
-        return;
+        return x;
     void *checkpoint = acquire(v, p, HST_CHECKPOINT, access);
     if (access == HST_WRITE)
         pass_copy(p, checkpoint, x, bytes);
     else
         pass_copy(p, x, checkpoint, bytes);
     release(v, p, HST_CHECKPOINT);
+    return x;
 }
 
 /* In the forward, and where it is computed again. */
@@ -92,9 +96,7 @@ static void layer_micro_forward(struct visit *v, struct pass *p)
     struct layer_work work;
     layer_work_carve(p->model, &area, &work);
     p->op_work = work.op;
-    bool begins = v->view->checkpoint == HST_READ; /* anew, where it was kept */
-    void *x = acquire(v, p, HST_CARRY, begins ? HST_WRITE : HST_READ | HST_WRITE);
-    layer_input(v, p, x);
+    void *x = acquire_input(v, p);
     layer_forward(p, &work, x);
     release(v, p, HST_CARRY);
 }
@@ -112,6 +114,30 @@ static void layer_micro_backward(struct visit *v, struct pass *p)
     release(v, p, HST_CHECKPOINT);
 }
 
+/* In the forward, and where it is computed again. */
+static void norm_micro_forward(struct visit *v, struct pass *p)
+{
+    struct work_area area = area_of(v);
+    struct norm_work work;
+    norm_work_carve(p->model, &area, &work);
+    void *x = acquire_input(v, p);
+    norm_forward(p, &work, x);
+    release(v, p, HST_CARRY);
+}
+
+static void norm_micro_backward(struct visit *v, struct pass *p)
+{
+    struct work_area area = area_of(v);
+    struct norm_work work;
+    norm_work_carve(p->model, &area, &work);
+    p->op_work = work.op;
+    void *checkpoint = acquire(v, p, HST_CHECKPOINT, HST_READ);
+    void *dx = acquire(v, p, HST_CARRY_GRAD, HST_READ | HST_WRITE);
+    norm_backward(p, &work, checkpoint, dx);
+    release(v, p, HST_CARRY_GRAD);
+    release(v, p, HST_CHECKPOINT);
+}
+
 static void head_micro_backward(struct visit *v, struct pass *p)
 {
     struct work_area area = area_of(v);
@@ -119,10 +145,10 @@ static void head_micro_backward(struct visit *v, struct pass *p)
     head_work_carve(p->model, &area, &work);
     p->op_work = work.op;
     size_t first = first_token(v);
-    void *x = acquire(v, p, HST_CARRY, HST_READ);
-    void *dx = acquire(v, p, HST_CARRY_GRAD, HST_WRITE);
-    head_loss(p, &work, x, p->model->device.targets + first, v->step->grad_scale,
-              p->model->device.losses + first, dx);
+    void *n = acquire(v, p, HST_CARRY, HST_READ);
+    void *dn = acquire(v, p, HST_CARRY_GRAD, HST_WRITE);
+    head_loss(p, &work, n, p->model->device.targets + first, v->step->grad_scale,
+              p->model->device.losses + first, dn);
     release(v, p, HST_CARRY_GRAD);
     release(v, p, HST_CARRY);
 }
@@ -160,15 +186,28 @@ static int visit_unit(const struct step *step, const struct hst_visit *visit, mi
     return rc;
 }
 
+static enum unit_kind kind_of(const struct llama *model, uint32_t unit)
+{
+    uint32_t index = unit - model->first_unit, layers = model->config.layers;
+    if (index == 0)
+        return UNIT_EMBEDDING;
+    if (index <= layers)
+        return UNIT_LAYER;
+    return index == layers + 1 ? UNIT_NORM : UNIT_HEAD;
+}
+
 static micro_fn *micro_of(const struct step *step, const struct hst_visit *visit)
 {
-    uint32_t index = visit->unit - step->model->first_unit;
-    bool backward = visit->sweep == HST_BACKWARD;
-    if (index == 0)
-        return backward ? embedding_micro_backward : embedding_micro_forward;
-    if (index > step->model->config.layers)
-        return head_micro_backward; /* which has no forward */
-    return backward ? layer_micro_backward : layer_micro_forward;
+    static const struct {
+        micro_fn *forward, *backward;
+    } units[UNIT_KIND_COUNT] = {
+        [UNIT_EMBEDDING] = {embedding_micro_forward, embedding_micro_backward},
+        [UNIT_LAYER] = {layer_micro_forward, layer_micro_backward},
+        [UNIT_NORM] = {norm_micro_forward, norm_micro_backward},
+        [UNIT_HEAD] = {.backward = head_micro_backward}, /* HST_UNIT_NO_FORWARD */
+    };
+    enum unit_kind kind = kind_of(step->model, visit->unit);
+    return visit->sweep == HST_BACKWARD ? units[kind].backward : units[kind].forward;
 }
 
 /* Which layers are computed again is the engine's to say. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tells the engine what the model consists of: the embedding, the layers, the head (final norm and
- * output weight). The workspace of a unit is found by running its own passes in measure mode.
+ * Tells the engine what the model consists of: the embedding, the layers, the final norm, the head.
+ * The workspace of a unit is found by running its own passes in measure mode.
  */
 #include "model/blocks.h"
 #include "model/memory.h"
@@ -37,6 +37,7 @@ static void measure_operations(struct llama *model, struct hst_engine *engine)
 {
     const struct hst_param_view no_data[LAYER_PARAM_COUNT] = {{0}};
     const struct layer_work layer = {0};
+    const struct norm_work norm = {0};
     const struct head_work head = {0};
     struct pass p = measuring_pass(model, engine, no_data, &model->embedding_op_bytes);
     model->embedding_op_bytes = 0;
@@ -45,9 +46,19 @@ static void measure_operations(struct llama *model, struct hst_engine *engine)
     model->layer_op_bytes = 0;
     layer_forward(&p, &layer, NULL);
     layer_backward(&p, &layer, NULL, NULL);
+    p = measuring_pass(model, engine, no_data, &model->norm_op_bytes);
+    model->norm_op_bytes = 0;
+    norm_forward(&p, &norm, NULL);
+    norm_backward(&p, &norm, NULL, NULL);
     p = measuring_pass(model, engine, no_data, &model->head_op_bytes);
     model->head_op_bytes = 0;
     head_loss(&p, &head, NULL, NULL, 1.0f, NULL, NULL);
+}
+
+/* Of a token; the checkpoint of a unit that can be computed again is the carry as it arrives. */
+static uint64_t carry_bytes(const struct llama *model)
+{
+    return (uint64_t)model->config.hidden * hst_dtype_bytes(model->dtype);
 }
 
 static int add_embedding(struct llama *model, struct hst_engine *engine, uint32_t *unit)
@@ -81,7 +92,25 @@ static int add_layer(struct llama *model, struct hst_engine *engine, uint32_t la
         .params = params,
         .param_count = LAYER_PARAM_COUNT,
         .flops_per_token = llama_layer_flops(model),
-        .act_bytes_per_token = (uint64_t)model->config.hidden * hst_dtype_bytes(model->dtype),
+        .act_bytes_per_token = carry_bytes(model),
+        .work_bytes = area.size_bytes,
+        .flags = HST_UNIT_RECOMPUTE,
+    };
+    return hst_unit_add(engine, &desc, unit);
+}
+
+/* Its FLOPs are none beside a layer's. */
+static int add_norm(struct llama *model, struct hst_engine *engine, uint32_t *unit)
+{
+    struct work_area area = {0};
+    struct norm_work work;
+    norm_work_carve(model, &area, &work);
+    struct hst_param_desc param = param_of(&model->tensors[llama_norm_tensor(model)]);
+    struct hst_unit_desc desc = {
+        .name = "norm",
+        .params = &param,
+        .param_count = 1,
+        .act_bytes_per_token = carry_bytes(model),
         .work_bytes = area.size_bytes,
         .flags = HST_UNIT_RECOMPUTE,
     };
@@ -93,20 +122,17 @@ static int add_head(struct llama *model, struct hst_engine *engine, uint32_t *un
     struct work_area area = {0};
     struct head_work work;
     head_work_carve(model, &area, &work);
-    size_t norm = 1 + (size_t)model->config.layers * LAYER_PARAM_COUNT;
     bool tied = model->config.tied_embeddings;
-    struct hst_param_desc params[HEAD_PARAM_COUNT] = {
-        [HEAD_NORM] = param_of(&model->tensors[norm]),
-        [HEAD_WEIGHT] = param_of(&model->tensors[tied ? 0 : norm + 1]),
-    };
+    struct hst_param_desc param =
+        param_of(&model->tensors[tied ? 0 : llama_norm_tensor(model) + 1]);
     if (tied) {
-        params[HEAD_WEIGHT].name = "lm_head.weight";
-        params[HEAD_WEIGHT].alias_of = model->tensors[0].name;
+        param.name = "lm_head.weight";
+        param.alias_of = model->tensors[0].name;
     }
     struct hst_unit_desc desc = {
         .name = "head",
-        .params = params,
-        .param_count = HEAD_PARAM_COUNT,
+        .params = &param,
+        .param_count = 1,
         .flops_per_token = llama_head_flops(model),
         .work_bytes = area.size_bytes,
         .flags = HST_UNIT_NO_FORWARD,
@@ -118,7 +144,7 @@ int llama_add_units(struct llama *model, struct hst_engine *engine)
 {
     model->dtype = hst_engine_dtype(engine);
     measure_operations(model, engine);
-    int rc = hst_carry_set(engine, model->config.hidden * hst_dtype_bytes(model->dtype));
+    int rc = hst_carry_set(engine, carry_bytes(model));
     if (rc == 0)
         rc = llama_memory_ask(model, engine);
     if (rc == 0)
@@ -127,9 +153,11 @@ int llama_add_units(struct llama *model, struct hst_engine *engine)
     for (uint32_t i = 0; rc == 0 && i < model->config.layers; i++)
         rc = add_layer(model, engine, i, &unit);
     if (rc == 0)
+        rc = add_norm(model, engine, &unit);
+    if (rc == 0)
         rc = add_head(model, engine, &unit);
     /* Units of another client in between would break the arithmetic on indices. */
-    if (rc == 0 && unit != model->first_unit + model->config.layers + 1)
+    if (rc == 0 && unit != model->first_unit + model->config.layers + 2)
         rc = -EINVAL;
     return rc;
 }

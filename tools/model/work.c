@@ -67,14 +67,21 @@ void layer_work_carve(const struct llama *model, struct work_area *area, struct 
     work->dv = work_take(area, tokens * model->kv_width, element);
 }
 
-void head_work_carve(const struct llama *model, struct work_area *area, struct head_work *work)
+void norm_work_carve(const struct llama *model, struct work_area *area, struct norm_work *work)
 {
     size_t tokens = model->run.grain_tokens, h = model->config.hidden;
+    work->rstd = work_take(area, tokens, sizeof *work->rstd);
+    work->y = work_take(area, tokens * h, hst_dtype_bytes(model->dtype));
+    work->op.size_bytes = model->norm_op_bytes;
+    work->op.data = work_take(area, model->norm_op_bytes, 1);
+}
+
+void head_work_carve(const struct llama *model, struct work_area *area, struct head_work *work)
+{
+    size_t tokens = model->run.grain_tokens;
     size_t chunk = tokens < LOGIT_CHUNK_TOKENS ? tokens : LOGIT_CHUNK_TOKENS;
     size_t element = hst_dtype_bytes(model->dtype);
-    struct linear l = {model->config.vocab, h};
-    work->rstd = work_take(area, tokens, sizeof *work->rstd);
-    work->n = work_take(area, tokens * h, element);
+    struct linear l = {model->config.vocab, model->config.hidden};
     work->logits = work_take(area, chunk * model->config.vocab, element);
     work->sum = work_take(area, linear_sum_count(chunk, l, model->dtype), sizeof *work->sum);
     work->op.size_bytes = model->head_op_bytes;

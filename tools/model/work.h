@@ -39,9 +39,14 @@ struct layer_work {
 };
 void layer_work_carve(const struct llama *model, struct work_area *area, struct layer_work *work);
 
+struct norm_work {
+    float *rstd; /* [tokens] */
+    void *y;     /* [h] the output once more, which comes with rstd and is not used */
+    struct hst_work op;
+};
+void norm_work_carve(const struct llama *model, struct work_area *area, struct norm_work *work);
+
 struct head_work {
-    float *rstd;  /* [tokens] */
-    void *n;      /* [h] the norm's output; chunk by chunk becomes its gradient */
     void *logits; /* [LOGIT_CHUNK_TOKENS, vocab] */
     float *sum;   /* [LOGIT_CHUNK_TOKENS, h] scratch for tall weights, may be null */
     struct hst_work op;

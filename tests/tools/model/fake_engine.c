@@ -15,7 +15,6 @@
 #define MAX_UNITS    64u
 #define MAX_PARAMS   16u
 #define CANARY_BYTES 64u
-#define SEGMENT      3u /* units to a kept checkpoint, where they say that they can do with that */
 
 struct fake_param {
     char name[80];
@@ -35,6 +34,7 @@ struct fake_act {
 };
 
 struct fake_unit {
+    char name[32];
     uint32_t param_count;
     struct fake_param params[MAX_PARAMS];
     struct hst_param_view views[MAX_PARAMS];
@@ -50,7 +50,7 @@ struct hst_engine {
     struct hst_dev *dev;
     struct hst_stream *stream;
     enum hst_dtype dtype;
-    uint32_t unit_count, micro_count;
+    uint32_t unit_count, micro_count, segment;
     struct fake_unit units[MAX_UNITS];
     uint64_t carry_bytes_per_token;
     struct fake_act *carry, *carry_grad; /* [micro_count] */
@@ -100,6 +100,7 @@ int hst_engine_create(const struct hst_config *config, struct hst_engine **engin
     e->micro_count =
         (uint32_t)((config->batch_tokens + config->grain_tokens - 1) / config->grain_tokens);
     e->fail_at = SIZE_MAX;
+    e->segment = 3;
     struct hst_dev_config dev = {.size = sizeof dev};
     assert_int_equal(hst_dev_host_open(&dev, &e->dev), 0);
     assert_int_equal(hst_stream_create(e->dev, "compute", &e->stream), 0);
@@ -196,6 +197,8 @@ int hst_unit_add(struct hst_engine *e, const struct hst_unit_desc *desc, uint32_
 {
     assert_true(e->unit_count < MAX_UNITS && desc->param_count <= MAX_PARAMS);
     struct fake_unit *u = &e->units[e->unit_count];
+    assert_true(strlen(desc->name) < sizeof u->name);
+    strcpy(u->name, desc->name);
     u->act_bytes_per_token = desc->act_bytes_per_token;
     u->flags = desc->flags;
     u->work_bytes = desc->work_bytes;
@@ -256,7 +259,7 @@ static void choose_segments(struct hst_engine *e)
     for (uint32_t u = 0; u < e->unit_count; u++) {
         bool may = (e->units[u].flags & HST_UNIT_RECOMPUTE) != 0;
         bool follows = may && u > 0 && (e->units[u - 1].flags & HST_UNIT_RECOMPUTE);
-        e->units[u].place = follows ? (e->units[u - 1].place + 1) % SEGMENT : 0;
+        e->units[u].place = follows ? (e->units[u - 1].place + 1) % e->segment : 0;
         assert_true(!may || e->units[u].act_bytes_per_token == e->carry_bytes_per_token);
     }
     for (uint32_t u = 0; u < e->unit_count; u++)
@@ -559,6 +562,22 @@ const float *fake_engine_grad(const struct hst_engine *engine, const char *name,
     if (p)
         *count = p->count;
     return p ? p->grad : NULL;
+}
+
+void fake_engine_segment(struct hst_engine *engine, uint32_t units)
+{
+    engine->segment = units;
+}
+
+const char *fake_engine_unit(const struct hst_engine *engine, uint32_t unit, uint32_t *param_count,
+                             const char **param)
+{
+    const struct fake_unit *u = &engine->units[unit];
+    if (unit >= engine->unit_count)
+        return NULL;
+    *param_count = u->param_count;
+    *param = u->params[0].name;
+    return u->name;
 }
 
 void fake_engine_fail_at(struct hst_engine *engine, size_t call)

@@ -10,6 +10,12 @@
  */
 #include <hoistway/hoistway.h>
 
+/** Units to a kept checkpoint, where they say that they can do with that: 3 until it is set; 1: all
+ * are kept. Before seal. */
+void fake_engine_segment(struct hst_engine *engine, uint32_t units);
+/** Name of a unit, its parameters, the first one's name. Null: no such unit. */
+const char *fake_engine_unit(const struct hst_engine *engine, uint32_t unit, uint32_t *param_count,
+                             const char **param);
 /** The gradient of a parameter before clipping, as of the last step: f32[count]. Null: no such
  * parameter. */
 const float *fake_engine_grad(const struct hst_engine *engine, const char *name, size_t *count);

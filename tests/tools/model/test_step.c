@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,108 @@ static void the_first_loss_of_a_fresh_model_is_that_of_a_guess(void **state)
     harness_close(&h);
 }
 
+/* Each of the first and of the last ones is one matrix, or one vector, and nothing else. */
+static void the_final_norm_is_a_unit_between_the_layers_and_the_head(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *param;
+        uint32_t param_count;
+    } expected[] = {
+        {"embedding", "model.embed_tokens.weight", 1},
+        {"layers.0", "model.layers.0.input_layernorm.weight", 9},
+        {"layers.1", "model.layers.1.input_layernorm.weight", 9},
+        {"norm", "model.norm.weight", 1},
+        {"head", "lm_head.weight", 1},
+    };
+    struct hst_config engine = harness_engine(&two_grains, HST_PRECISION_FP32);
+    for (int tied = 0; tied < 2; tied++) {
+        struct llama_config config = small;
+        config.tied_embeddings = tied;
+        struct harness h;
+        uint32_t count = 0, unit = 0;
+        const char *param = NULL;
+        harness_open(&h, &config, &two_grains, &engine, &reader);
+        for (; unit < sizeof expected / sizeof expected[0]; unit++) {
+            const char *name = fake_engine_unit(h.engine, unit, &count, &param);
+            assert_non_null(name);
+            assert_string_equal(name, expected[unit].name);
+            assert_string_equal(param, expected[unit].param);
+            assert_int_equal(count, expected[unit].param_count);
+        }
+        assert_null(fake_engine_unit(h.engine, unit, &count, &param));
+        harness_close(&h);
+    }
+}
+
+/* Gradients of every unit that has a checkpoint, in one row. */
+struct gradients {
+    float of[512];
+    size_t count;
+};
+
+static void add_gradient(const struct hst_engine *engine, const char *name, struct gradients *g)
+{
+    size_t count = 0;
+    const float *grad = fake_engine_grad(engine, name, &count);
+    assert_true(grad && g->count + count <= sizeof g->of / sizeof g->of[0]);
+    memcpy(g->of + g->count, grad, count * sizeof *grad);
+    g->count += count;
+}
+
+static struct outcome step_in_segments(const struct llama_config *config, uint32_t units,
+                                       enum hst_precision precision, size_t *visit_count,
+                                       struct gradients *g)
+{
+    struct hst_config engine = harness_engine(&two_grains, precision);
+    const struct hst_visit *visits = NULL;
+    char name[64];
+    struct harness h = {0};
+    assert_int_equal(llama_create(config, &two_grains, &h.model, NULL), 0);
+    assert_int_equal(hst_engine_create(&engine, &h.engine), 0);
+    assert_int_equal(llama_add_units(h.model, h.engine), 0);
+    fake_engine_segment(h.engine, units);
+    assert_int_equal(hst_engine_seal(h.engine, HST_ORDER_FORWARD), 0);
+    assert_int_equal(hst_engine_load(h.engine, &reader), 0);
+    assert_int_equal(hst_engine_visits(h.engine, &visits, visit_count), 0);
+    struct outcome out = step(&h, config, &two_grains, 7);
+    assert_int_equal(out.rc, 0);
+    add_gradient(h.engine, "model.norm.weight", g);
+    for (uint32_t i = 0; i < config->layers; i++) {
+        snprintf(name, sizeof name, "model.layers.%u.post_attention_layernorm.weight", i);
+        add_gradient(h.engine, name, g);
+        snprintf(name, sizeof name, "model.layers.%u.input_layernorm.weight", i);
+        add_gradient(h.engine, name, g);
+    }
+    harness_close(&h);
+    return out;
+}
+
+/* Of three layers and the norm: it is the last of its segment in those of two and four, where its
+ * checkpoint is the carry, and the first in those of one and three, where it keeps its own. */
+static void bits_are_the_same_wherever_a_segment_ends(void **state)
+{
+    (void)state;
+    static const size_t recomputes[] = {[2] = 2, [3] = 2, [4] = 3};
+    struct llama_config config = small;
+    config.layers = 3;
+    for (int precision = HST_PRECISION_FP32; precision <= HST_PRECISION_BF16; precision++) {
+        struct gradients all = {.count = 0};
+        size_t visits = 0;
+        struct outcome kept =
+            step_in_segments(&config, 1, (enum hst_precision)precision, &visits, &all);
+        assert_int_equal(visits, 5 + 6); /* units: the head has no forward */
+        for (uint32_t units = 2; units <= 4; units++) {
+            struct gradients some = {.count = 0};
+            struct outcome out =
+                step_in_segments(&config, units, (enum hst_precision)precision, &visits, &some);
+            assert_int_equal(visits, 5 + 6 + recomputes[units]);
+            assert_true(out.loss == kept.loss && out.stats.grad_norm == kept.stats.grad_norm);
+            assert_memory_equal(some.of, all.of, all.count * sizeof *all.of);
+        }
+    }
+}
+
 /* More rows than a block in O and DOWN, whose inputs' gradients then need the f32 scratch in
  * bf16. */
 static void a_hidden_size_of_several_blocks_trains_in_both_precisions(void **state)
@@ -162,6 +265,8 @@ int main(void)
         cmocka_unit_test(an_error_of_the_device_is_returned),
         cmocka_unit_test(a_repeated_run_gives_the_same_bits),
         cmocka_unit_test(the_first_loss_of_a_fresh_model_is_that_of_a_guess),
+        cmocka_unit_test(the_final_norm_is_a_unit_between_the_layers_and_the_head),
+        cmocka_unit_test(bits_are_the_same_wherever_a_segment_ends),
         cmocka_unit_test(a_hidden_size_of_several_blocks_trains_in_both_precisions),
         cmocka_unit_test(a_sequence_of_one_token_is_a_sequence),
     };
