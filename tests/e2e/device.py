@@ -145,6 +145,8 @@ class Faults(unittest.TestCase):
     def setUp(self):
         self.directory = tempfile.mkdtemp(prefix='hst-device-')
         self.addCleanup(shutil.rmtree, self.directory)
+        self.cache = tempfile.mkdtemp(prefix='hst-device-')  # rates measured earlier do not count
+        self.addCleanup(shutil.rmtree, self.cache)
 
     def train(self, fault, *more, steps=2, durability='none'):
         command = [PROGRAM, 'train', '--model', MODEL, '--data', os.path.join(MODEL, 'tokens.bin'),
@@ -153,7 +155,7 @@ class Faults(unittest.TestCase):
                    '24', '--batch-tokens', '48', '--export', os.path.join(self.directory, 'out'),
                    *more]
         environment = dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=DOUBLE,
-                           HST_FAKE_CUDA=fault)
+                           HST_FAKE_CUDA=fault, XDG_CACHE_HOME=self.cache)
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
                               env=environment)
 
@@ -170,7 +172,7 @@ class Faults(unittest.TestCase):
                  f'--rates={rates}'],
                 capture_output=True, text=True, timeout=60, check=True,
                 env=dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=DOUBLE,
-                         XDG_CACHE_HOME=self.directory))
+                         XDG_CACHE_HOME=self.cache))
             return json.loads(done.stdout)
         budget = plan('256M')['memory']['total']['hbm'] - 4096
         self.assertIn(plan(budget)['resident_units'], range(1, 6))

@@ -291,7 +291,7 @@ class Figures(unittest.TestCase):
         # 182.1 GiB less 86.0 of HBM and 77.1 of DRAM, written once, then three times read and
         # written, at 0.1 GB/s
         self.assertEqual([result for _, result in given.tests()], ['skipped'])
-        self.assertIn('loading and the drive take 1432 s', given.part['tests'][0]['why'])
+        self.assertIn('loading and the drive take 1435 s', given.part['tests'][0]['why'])
 
     def test_what_the_plan_refuses_makes_way_for_a_smaller_one(self):
         given = Given(self, ROOMY, NO_FIT, plan(), REFUSED, plan(), log([1, 1, 1], 1, 1))
