@@ -65,11 +65,28 @@ static void run_all(struct hst_stream *s, char *arena, enum hst_dtype dtype)
     hst_op_add(s, &(struct hst_add){20011, dtype, t[5], t[6], t[6]});
     for (enum hst_dtype to = HST_F32; to <= HST_F16; to++)
         hst_op_cast(s, &(struct hst_cast){20011, dtype, to, t[7], t[8] + to * (TENSOR_BYTES / 4)});
-    hst_op_embedding_backward(
-        s, &(struct hst_embedding_backward){TOKENS, 11, WIDTH, dtype, ids, t[5], f, {NULL, 0}});
-    hst_op_embedding(s, &(struct hst_embedding){TOKENS, 11, WIDTH, dtype, ids, t[0], t[5]});
-    hst_op_cross_entropy(
-        s, &(struct hst_cross_entropy){TOKENS, WIDTH, dtype, t[3], ids, rows, 0.3f, true});
+    hst_op_embedding_backward(s, &(struct hst_embedding_backward){.tokens = TOKENS,
+                                                                  .vocab = 11,
+                                                                  .width = WIDTH,
+                                                                  .dtype = dtype,
+                                                                  .ids = ids,
+                                                                  .dout = t[5],
+                                                                  .dweight = f});
+    hst_op_embedding(s, &(struct hst_embedding){.tokens = TOKENS,
+                                                .vocab = 11,
+                                                .width = WIDTH,
+                                                .dtype = dtype,
+                                                .ids = ids,
+                                                .weight = t[0],
+                                                .out = t[5]});
+    hst_op_cross_entropy(s, &(struct hst_cross_entropy){.tokens = TOKENS,
+                                                        .vocab = WIDTH,
+                                                        .dtype = dtype,
+                                                        .logits = t[3],
+                                                        .targets = ids,
+                                                        .loss = rows,
+                                                        .grad_scale = 0.3f,
+                                                        .want_grad = true});
     assert_int_equal(hst_stream_sync(s), 0);
     struct hst_matrix a = {t[1], WIDTH, dtype};
     hst_op_matmul(s, &(struct hst_matmul){.m = TOKENS,
