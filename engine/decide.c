@@ -140,8 +140,14 @@ static bool planner_knows(const struct hst_engine *engine, struct planner_in *in
 static void tell_homes(struct hst_engine *engine)
 {
     uint32_t every = engine->placement.segment, resident = engine->placement.resident_units;
+    uint32_t cut_units, slices;
     if (engine->config.plan)
         return;
+    layout_count_slices(&engine->layout, &cut_units, &slices);
+    if (slices > 0)
+        engine_log(engine, HST_LOG_INFO,
+                   "I306 %u of %u units do not fit as a whole: they are used in %u slices",
+                   cut_units, engine->whole.unit_count, slices);
     if (resident > 0 && resident < engine->layout.unit_count)
         engine_log(engine, HST_LOG_INFO,
                    "I304 %u of %u units are at home in HBM, where the GPU updates them", resident,

@@ -255,7 +255,7 @@ int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
                              unit, access & HST_WRITE ? "write" : "read");
     if (kind == HST_CHECKPOINT) {
         per_token = engine->layout.units[held].act_bytes_per_token;
-        base = per_token ? moves_acts(engine, engine->run.computing, unit) : NULL;
+        base = per_token ? moves_acts(engine, engine->run.computing, held) : NULL;
     }
     if (per_token == 0 || !base)
         return engine_refuse(engine, "unit %u declared no bytes of that kind of activation", unit);

@@ -265,11 +265,19 @@ int hst_op_cast(struct hst_stream *stream, const struct hst_cast *args)
     return stream->dev->ops->cast(stream, args);
 }
 
+/* A block of the vocabulary lies in it; a count of 0 stands for all of it. */
+static bool block_ok(size_t first, size_t count, size_t vocab)
+{
+    return count ? first < vocab && count <= vocab - first : first == 0;
+}
+
 int hst_op_embedding(struct hst_stream *stream, const struct hst_embedding *args)
 {
     if (!stream || !args || !args->width || !args->vocab || !dtype_ok(args->dtype))
         return -EINVAL;
     if (!fits(args->tokens, args->width, 1, 1) || !fits(args->vocab, args->width, 1, 1))
+        return -EINVAL;
+    if (!block_ok(args->first_row, args->rows, args->vocab))
         return -EINVAL;
     if (args->tokens && (!words_ok(args->ids) || !tensor_ok(args->weight) || !tensor_ok(args->out)))
         return -EINVAL;
@@ -281,6 +289,8 @@ int hst_op_embedding_backward(struct hst_stream *stream, const struct hst_embedd
     if (!stream || !args || !args->width || !args->vocab || !dtype_ok(args->dtype))
         return -EINVAL;
     if (!fits(args->tokens, args->width, 1, 1) || !fits(args->vocab, args->width, 1, 1))
+        return -EINVAL;
+    if (!block_ok(args->first_row, args->rows, args->vocab))
         return -EINVAL;
     if (args->tokens &&
         (!words_ok(args->ids) || !tensor_ok(args->dout) || !tensor_ok(args->dweight)))
@@ -296,14 +306,30 @@ size_t hst_embedding_backward_work_bytes(struct hst_dev *dev, size_t tokens, siz
     return dev->ops->embedding_backward_work_bytes(dev, tokens, vocab);
 }
 
+/* Blocks of the sum are whole in every call, so that all calls together form the same ones. */
+static bool columns_ok(const struct hst_cross_entropy *args)
+{
+    size_t first = args->first_column, columns = args->columns;
+    if (!block_ok(first, columns, args->vocab) || first % HST_VOCAB_BLOCK)
+        return false;
+    return columns % HST_VOCAB_BLOCK == 0 || first + columns == args->vocab;
+}
+
 int hst_op_cross_entropy(struct hst_stream *stream, const struct hst_cross_entropy *args)
 {
-    if (!stream || !args || !args->vocab || !dtype_ok(args->dtype))
+    if (!stream || !args || !args->vocab || !dtype_ok(args->dtype) || !columns_ok(args))
         return -EINVAL;
-    if (!fits(args->tokens, args->vocab, 1, 1))
+    bool whole = args->columns == 0;
+    if (!fits(args->tokens, whole ? args->vocab : args->columns, 1, 1) ||
+        !fits(args->tokens, 3, 1, 1))
         return -EINVAL;
+    if (whole && args->state)
+        return -EINVAL;
+    bool writes_loss =
+        whole || (!args->want_grad && args->first_column + args->columns == args->vocab);
     if (args->tokens &&
-        (!tensor_ok(args->logits) || !words_ok(args->targets) || !words_ok(args->loss)))
+        (!tensor_ok(args->logits) || !words_ok(args->targets) ||
+         (writes_loss && !words_ok(args->loss)) || (!whole && !words_ok(args->state))))
         return -EINVAL;
     return stream->dev->ops->cross_entropy(stream, args);
 }

@@ -15,6 +15,14 @@ static __device__ __forceinline__ float warp_sum(float x)
     return x;
 }
 
+static __device__ __forceinline__ float warp_max(float x)
+{
+    HST_UNROLL
+    for (int distance = 16; distance > 0; distance /= 2)
+        x = fmaxf(x, __shfl_xor_sync(HST_FULL_WARP, x, distance));
+    return x;
+}
+
 /*
  * Over blockDim.x threads, a multiple of 32. Where that is one warp, rows of the block are apart
  * and need no barrier; where it is more, every thread of the block takes part, and the block is one

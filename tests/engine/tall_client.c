@@ -139,6 +139,29 @@ static int add_gradients(struct hst_engine *engine, uint32_t unit, const struct 
     return rc;
 }
 
+/* A layer's forward leaves its number in its checkpoints, and its backward finds it. */
+static int use_checkpoints(struct hst_engine *engine, uint32_t unit, unsigned access)
+{
+    struct hst_stream *stream = hst_engine_stream(engine);
+    unsigned char expected[64];
+    int rc = 0;
+    memset(expected, (int)unit, sizeof expected);
+    for (uint32_t micro = 0; rc == 0 && access && micro < 3; micro++) {
+        struct hst_act act;
+        rc = hst_act_acquire(engine, unit, micro, HST_CHECKPOINT, access, stream, &act);
+        rc = rc ? rc : hst_stream_sync(stream);
+        for (uint64_t t = 0; rc == 0 && t < act.tokens; t++) {
+            char *token = (char *)act.data + t * sizeof expected;
+            if (access == HST_WRITE)
+                memcpy(token, expected, sizeof expected);
+            else
+                assert_memory_equal(token, expected, sizeof expected);
+        }
+        rc = rc ? rc : hst_act_release(engine, unit, micro, HST_CHECKPOINT);
+    }
+    return rc;
+}
+
 static void check_view(const struct hst_unit_view *view, uint32_t unit)
 {
     bool tall = !tall_whole && (unit == 0 || unit == HEAD), cut = tall && view->rows < TALL_ROWS;
@@ -159,6 +182,7 @@ static int visit(struct hst_engine *engine, const struct hst_visit *v, float los
     check_view(view, v->unit);
     if (view->kept.data && v->sweep != HST_EVAL)
         rc = use_kept(engine, view, v->sweep);
+    rc = rc ? rc : use_checkpoints(engine, v->unit, view->checkpoint);
     if (rc == 0 && v->sweep == HST_BACKWARD)
         rc = add_gradients(engine, v->unit, view, loss_scale);
     if (rc == 0 && v->sweep == HST_BACKWARD)

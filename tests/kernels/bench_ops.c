@@ -199,21 +199,36 @@ static void add(void)
 
 static void cross_entropy(void)
 {
-    hst_op_cross_entropy(
-        stream, &(struct hst_cross_entropy){128, 32000, HST_F32, out[0], ids, rows, 1, true});
+    hst_op_cross_entropy(stream, &(struct hst_cross_entropy){.tokens = 128,
+                                                             .vocab = 32000,
+                                                             .dtype = HST_F32,
+                                                             .logits = out[0],
+                                                             .targets = ids,
+                                                             .loss = rows,
+                                                             .grad_scale = 1,
+                                                             .want_grad = true});
 }
 
 static void embedding(void)
 {
-    hst_op_embedding(stream,
-                     &(struct hst_embedding){TOKENS, 8192, HIDDEN, HST_F32, ids, in[0], out[0]});
+    hst_op_embedding(stream, &(struct hst_embedding){.tokens = TOKENS,
+                                                     .vocab = 8192,
+                                                     .width = HIDDEN,
+                                                     .dtype = HST_F32,
+                                                     .ids = ids,
+                                                     .weight = in[0],
+                                                     .out = out[0]});
 }
 
 static void embedding_backward(void)
 {
-    hst_op_embedding_backward(stream,
-                              &(struct hst_embedding_backward){
-                                  TOKENS, 8192, HIDDEN, HST_F32, ids, in[0], out[0], {NULL, 0}});
+    hst_op_embedding_backward(stream, &(struct hst_embedding_backward){.tokens = TOKENS,
+                                                                       .vocab = 8192,
+                                                                       .width = HIDDEN,
+                                                                       .dtype = HST_F32,
+                                                                       .ids = ids,
+                                                                       .dout = in[0],
+                                                                       .dweight = out[0]});
 }
 
 #define GEMM(m, n, k) (2.0 * (m) * (n) * (k))

@@ -65,11 +65,28 @@ static void run_all(struct hst_stream *s, char *arena, enum hst_dtype dtype)
     hst_op_add(s, &(struct hst_add){20011, dtype, t[5], t[6], t[6]});
     for (enum hst_dtype to = HST_F32; to <= HST_F16; to++)
         hst_op_cast(s, &(struct hst_cast){20011, dtype, to, t[7], t[8] + to * (TENSOR_BYTES / 4)});
-    hst_op_embedding_backward(
-        s, &(struct hst_embedding_backward){TOKENS, 11, WIDTH, dtype, ids, t[5], f, {NULL, 0}});
-    hst_op_embedding(s, &(struct hst_embedding){TOKENS, 11, WIDTH, dtype, ids, t[0], t[5]});
-    hst_op_cross_entropy(
-        s, &(struct hst_cross_entropy){TOKENS, WIDTH, dtype, t[3], ids, rows, 0.3f, true});
+    hst_op_embedding_backward(s, &(struct hst_embedding_backward){.tokens = TOKENS,
+                                                                  .vocab = 11,
+                                                                  .width = WIDTH,
+                                                                  .dtype = dtype,
+                                                                  .ids = ids,
+                                                                  .dout = t[5],
+                                                                  .dweight = f});
+    hst_op_embedding(s, &(struct hst_embedding){.tokens = TOKENS,
+                                                .vocab = 11,
+                                                .width = WIDTH,
+                                                .dtype = dtype,
+                                                .ids = ids,
+                                                .weight = t[0],
+                                                .out = t[5]});
+    hst_op_cross_entropy(s, &(struct hst_cross_entropy){.tokens = TOKENS,
+                                                        .vocab = WIDTH,
+                                                        .dtype = dtype,
+                                                        .logits = t[3],
+                                                        .targets = ids,
+                                                        .loss = rows,
+                                                        .grad_scale = 0.3f,
+                                                        .want_grad = true});
     assert_int_equal(hst_stream_sync(s), 0);
     struct hst_matrix a = {t[1], WIDTH, dtype};
     hst_op_matmul(s, &(struct hst_matmul){.m = TOKENS,
@@ -80,6 +97,57 @@ static void run_all(struct hst_stream *s, char *arena, enum hst_dtype dtype)
                                           .c = {t[4], 21, dtype},
                                           .b_transposed = true,
                                           .work = work});
+}
+
+/* A vocabulary of several blocks, whole and in two calls, and some of its rows. */
+static void run_vocabulary(struct hst_stream *s, char *arena, enum hst_dtype dtype)
+{
+    enum { ROWS = 5, VOCAB = 20011, B = HST_VOCAB_BLOCK };
+    char *t[TENSORS];
+    for (size_t i = 0; i < TENSORS; i++)
+        t[i] = arena + i * TENSOR_BYTES;
+    uint32_t *ids = (uint32_t *)t[11];
+    for (uint32_t i = 0; i < TOKENS; i++)
+        ids[i] = i * 5003 % VOCAB;
+    struct hst_cross_entropy loss = {.tokens = ROWS,
+                                     .vocab = VOCAB,
+                                     .dtype = dtype,
+                                     .logits = t[0],
+                                     .targets = ids,
+                                     .loss = (float *)t[10],
+                                     .grad_scale = 0.3f,
+                                     .want_grad = true};
+    hst_op_cross_entropy(s, &loss);
+    loss.state = (float *)t[9];
+    loss.loss = (float *)t[9] + 4096;
+    for (int gradient = 0; gradient < 2; gradient++)
+        for (size_t first = 0; first < 2 * B; first += B) {
+            loss.want_grad = gradient;
+            loss.first_column = first;
+            loss.columns = first ? VOCAB - B : B;
+            loss.logits = t[first ? 2 : 1];
+            assert_int_equal(hst_op_cross_entropy(s, &loss), 0);
+        }
+    const struct hst_embedding forward = {.tokens = TOKENS,
+                                          .vocab = VOCAB,
+                                          .width = WIDTH,
+                                          .dtype = dtype,
+                                          .ids = ids,
+                                          .weight = t[3],
+                                          .out = t[4],
+                                          .first_row = 5000,
+                                          .rows = 1000};
+    const struct hst_embedding_backward backward = {.tokens = TOKENS,
+                                                    .vocab = VOCAB,
+                                                    .width = WIDTH,
+                                                    .dtype = dtype,
+                                                    .ids = ids,
+                                                    .dout = t[4],
+                                                    .dweight = (float *)t[5],
+                                                    .first_row = 5000,
+                                                    .rows = 1000};
+    assert_int_equal(hst_op_embedding(s, &forward), 0);
+    assert_int_equal(hst_op_embedding_backward(s, &backward), 0);
 }
 
 /* Attention wants numbers that softmax can tell apart: it has a run of its own. */
@@ -158,6 +226,14 @@ static void every_instruction_set_gives_the_same_bytes(void **state)
     compare(run_all, HST_F16);
 }
 
+static void blocks_of_a_vocabulary_give_the_same_bytes_in_every_instruction_set(void **state)
+{
+    (void)state;
+    compare(run_vocabulary, HST_F32);
+    compare(run_vocabulary, HST_BF16);
+    compare(run_vocabulary, HST_F16);
+}
+
 static void casts_of_every_f16_are_the_same_with_and_without_instructions_for_them(void **state)
 {
     (void)state;
@@ -180,6 +256,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_instruction_set_gives_the_same_bytes),
+        cmocka_unit_test(blocks_of_a_vocabulary_give_the_same_bytes_in_every_instruction_set),
         cmocka_unit_test(casts_of_every_f16_are_the_same_with_and_without_instructions_for_them),
         cmocka_unit_test(attention_gives_the_same_bytes_in_every_instruction_set),
     };

@@ -206,9 +206,14 @@ static void skip_without_failures(struct ground *g)
 
 static int fail_stream(struct ground *g, struct hst_stream *stream)
 {
-    return hst_op_embedding(stream, &(struct hst_embedding){4, 1, 4, HST_F32,
-                                                            (uint32_t *)(g->memory + 7 * BYTES),
-                                                            g->memory, g->memory + BYTES});
+    return hst_op_embedding(stream,
+                            &(struct hst_embedding){.tokens = 4,
+                                                    .vocab = 1,
+                                                    .width = 4,
+                                                    .dtype = HST_F32,
+                                                    .ids = (uint32_t *)(g->memory + 7 * BYTES),
+                                                    .weight = g->memory,
+                                                    .out = g->memory + BYTES});
 }
 
 static void an_error_stays_and_later_work_is_skipped(void **state)

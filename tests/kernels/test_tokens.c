@@ -23,15 +23,24 @@ static void embedding_case(struct suite *s, const void *parameters)
     memcpy(want, dweight->values, dweight->count * sizeof *want);
     struct hst_work work =
         suite_work(s, hst_embedding_backward_work_bytes(s->dev, p->tokens, p->vocab));
-    assert_int_equal(
-        hst_op_embedding(s->stream, &(struct hst_embedding){p->tokens, p->vocab, p->width, p->dtype,
-                                                            ids->data, weight->data, out->data}),
-        0);
-    assert_int_equal(
-        hst_op_embedding_backward(
-            s->stream, &(struct hst_embedding_backward){p->tokens, p->vocab, p->width, p->dtype,
-                                                        ids->data, out->data, dweight->data, work}),
-        0);
+    assert_int_equal(hst_op_embedding(s->stream, &(struct hst_embedding){.tokens = p->tokens,
+                                                                         .vocab = p->vocab,
+                                                                         .width = p->width,
+                                                                         .dtype = p->dtype,
+                                                                         .ids = ids->data,
+                                                                         .weight = weight->data,
+                                                                         .out = out->data}),
+                     0);
+    assert_int_equal(hst_op_embedding_backward(
+                         s->stream, &(struct hst_embedding_backward){.tokens = p->tokens,
+                                                                     .vocab = p->vocab,
+                                                                     .width = p->width,
+                                                                     .dtype = p->dtype,
+                                                                     .ids = ids->data,
+                                                                     .dout = out->data,
+                                                                     .dweight = dweight->data,
+                                                                     .work = work}),
+                     0);
     suite_sync(s);
     tensor_read(s, out);
     tensor_read(s, dweight);
@@ -139,9 +148,14 @@ static void wide_case(struct suite *s, const void *parameters)
     memcpy(before, logits->values, logits->count * sizeof *before);
     ref_cross_entropy(p->tokens, p->vocab, before, targets->values, want);
     assert_int_equal(
-        hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){p->tokens, p->vocab, p->dtype,
-                                                                    logits->data, targets->data,
-                                                                    loss->data, 1, true}),
+        hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){.tokens = p->tokens,
+                                                                    .vocab = p->vocab,
+                                                                    .dtype = p->dtype,
+                                                                    .logits = logits->data,
+                                                                    .targets = targets->data,
+                                                                    .loss = loss->data,
+                                                                    .grad_scale = 1,
+                                                                    .want_grad = true}),
         0);
     suite_sync(s);
     tensor_read(s, logits);
@@ -191,9 +205,14 @@ static void masked_case(struct suite *s, const void *parameters)
         memcpy(s->staging + 4 * t, &(uint32_t){VOCAB - 1}, 4);
     assert_int_equal(hst_stream_copy(s->stream, targets->data, s->staging, 4 * (TOKENS - 1)), 0);
     assert_int_equal(
-        hst_op_cross_entropy(s->stream,
-                             &(struct hst_cross_entropy){TOKENS, VOCAB, HST_F32, logits->data,
-                                                         targets->data, loss->data, 1, true}),
+        hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){.tokens = TOKENS,
+                                                                    .vocab = VOCAB,
+                                                                    .dtype = HST_F32,
+                                                                    .logits = logits->data,
+                                                                    .targets = targets->data,
+                                                                    .loss = loss->data,
+                                                                    .grad_scale = 1,
+                                                                    .want_grad = true}),
         0);
     suite_sync(s);
     tensor_read(s, logits);
@@ -230,9 +249,14 @@ static void large_case(struct suite *s, const void *parameters)
                   *loss = tensor_empty(s, 1, HST_F32);
     struct tensor *targets = tensor_ids(s, 1, 1);
     assert_int_equal(
-        hst_op_cross_entropy(s->stream,
-                             &(struct hst_cross_entropy){1, VOCAB, HST_F32, logits->data,
-                                                         targets->data, loss->data, 1, true}),
+        hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){.tokens = 1,
+                                                                    .vocab = VOCAB,
+                                                                    .dtype = HST_F32,
+                                                                    .logits = logits->data,
+                                                                    .targets = targets->data,
+                                                                    .loss = loss->data,
+                                                                    .grad_scale = 1,
+                                                                    .want_grad = true}),
         0);
     double top = 0;
     for (size_t i = 1; i < VOCAB; i++)
@@ -263,18 +287,24 @@ static void rows_case(struct suite *s, const void *parameters)
                   *loss_again = tensor_empty(s, TOKENS, HST_F32);
     memcpy(again->values, logits->values, logits->count * 8);
     tensor_write(s, again);
-    struct hst_cross_entropy args = {TOKENS,        VOCAB,      HST_F32, logits->data,
-                                     targets->data, loss->data, 1,       true};
+    struct hst_cross_entropy args = {.tokens = TOKENS,
+                                     .vocab = VOCAB,
+                                     .dtype = HST_F32,
+                                     .logits = logits->data,
+                                     .targets = targets->data,
+                                     .loss = loss->data,
+                                     .grad_scale = 1,
+                                     .want_grad = true};
     assert_int_equal(hst_op_cross_entropy(s->stream, &args), 0);
     for (size_t t = 0; t < TOKENS; t++) {
-        args = (struct hst_cross_entropy){1,
-                                          VOCAB,
-                                          HST_F32,
-                                          (float *)again->data + t * VOCAB,
-                                          (uint32_t *)targets->data + t,
-                                          (float *)loss_again->data + t,
-                                          1,
-                                          true};
+        args = (struct hst_cross_entropy){.tokens = 1,
+                                          .vocab = VOCAB,
+                                          .dtype = HST_F32,
+                                          .logits = (float *)again->data + t * VOCAB,
+                                          .targets = (uint32_t *)targets->data + t,
+                                          .loss = (float *)loss_again->data + t,
+                                          .grad_scale = 1,
+                                          .want_grad = true};
         assert_int_equal(hst_op_cross_entropy(s->stream, &args), 0);
     }
     suite_sync(s);
@@ -301,21 +331,35 @@ static void domain_case(struct suite *s, const void *parameters)
     memcpy(s->staging, &(uint32_t){4}, 4);
     assert_int_equal(hst_stream_copy(s->stream, (uint32_t *)ids->data + 3, s->staging, 4), 0);
     if (which == 0)
-        assert_int_equal(
-            hst_op_embedding(s->stream, &(struct hst_embedding){5, 4, 4, HST_F32, ids->data,
-                                                                f->data, out->data}),
-            0);
+        assert_int_equal(hst_op_embedding(s->stream, &(struct hst_embedding){.tokens = 5,
+                                                                             .vocab = 4,
+                                                                             .width = 4,
+                                                                             .dtype = HST_F32,
+                                                                             .ids = ids->data,
+                                                                             .weight = f->data,
+                                                                             .out = out->data}),
+                         0);
     if (which == 1)
         assert_int_equal(hst_op_embedding_backward(
-                             s->stream,
-                             &(struct hst_embedding_backward){
-                                 5, 4, 4, HST_F32, ids->data, f->data, out->data, {NULL, 0}}),
+                             s->stream, &(struct hst_embedding_backward){.tokens = 5,
+                                                                         .vocab = 4,
+                                                                         .width = 4,
+                                                                         .dtype = HST_F32,
+                                                                         .ids = ids->data,
+                                                                         .dout = f->data,
+                                                                         .dweight = out->data}),
                          0);
     if (which == 2)
-        assert_int_equal(hst_op_cross_entropy(
-                             s->stream, &(struct hst_cross_entropy){5, 4, HST_F32, out->data,
-                                                                    ids->data, f->data, 1, true}),
-                         0);
+        assert_int_equal(
+            hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){.tokens = 5,
+                                                                        .vocab = 4,
+                                                                        .dtype = HST_F32,
+                                                                        .logits = out->data,
+                                                                        .targets = ids->data,
+                                                                        .loss = f->data,
+                                                                        .grad_scale = 1,
+                                                                        .want_grad = true}),
+            0);
     int zeroed = hst_stream_zero(s->stream, f->data, 64);
     assert_true(zeroed == 0 || zeroed == -EDOM);
     assert_int_equal(hst_stream_sync(s->stream), -EDOM);
@@ -354,15 +398,24 @@ static void unknown_embedding_case(struct suite *s, const void *parameters)
     struct hst_work work = suite_work(s, hst_embedding_backward_work_bytes(s->dev, tokens, vocab));
     double want[UNKNOWN_VOCAB * UNKNOWN_WIDTH];
     memcpy(want, dweight->values, sizeof want);
-    assert_int_equal(
-        hst_op_embedding(s->stream, &(struct hst_embedding){tokens, vocab, width, dtype, ids->data,
-                                                            weight->data, out->data}),
-        0);
-    assert_int_equal(
-        hst_op_embedding_backward(
-            s->stream, &(struct hst_embedding_backward){tokens, vocab, width, dtype, ids->data,
-                                                        dout->data, dweight->data, work}),
-        0);
+    assert_int_equal(hst_op_embedding(s->stream, &(struct hst_embedding){.tokens = tokens,
+                                                                         .vocab = vocab,
+                                                                         .width = width,
+                                                                         .dtype = dtype,
+                                                                         .ids = ids->data,
+                                                                         .weight = weight->data,
+                                                                         .out = out->data}),
+                     0);
+    assert_int_equal(hst_op_embedding_backward(
+                         s->stream, &(struct hst_embedding_backward){.tokens = tokens,
+                                                                     .vocab = vocab,
+                                                                     .width = width,
+                                                                     .dtype = dtype,
+                                                                     .ids = ids->data,
+                                                                     .dout = dout->data,
+                                                                     .dweight = dweight->data,
+                                                                     .work = work}),
+                     0);
     suite_sync(s);
     tensor_read(s, out);
     tensor_read(s, dweight);
@@ -389,8 +442,13 @@ static void unknown_target_case(struct suite *s, const void *parameters)
     struct tensor *one_loss = tensor_empty(s, 1, HST_F32);
     double before[UNKNOWN_TOKENS * UNKNOWN_VOCAB];
     memcpy(before, logits->values, sizeof before);
-    struct hst_cross_entropy args = {tokens,        vocab,      dtype, logits->data,
-                                     targets->data, loss->data, 1,     false};
+    struct hst_cross_entropy args = {.tokens = tokens,
+                                     .vocab = vocab,
+                                     .dtype = dtype,
+                                     .logits = logits->data,
+                                     .targets = targets->data,
+                                     .loss = loss->data,
+                                     .grad_scale = 1};
     assert_int_equal(hst_op_cross_entropy(s->stream, &args), 0);
     suite_sync(s);
     tensor_read(s, logits);
@@ -410,8 +468,14 @@ static void unknown_target_case(struct suite *s, const void *parameters)
         }
         memcpy(one->values, before + t * vocab, vocab * sizeof *before);
         tensor_write(s, one);
-        args = (struct hst_cross_entropy){
-            1, vocab, dtype, one->data, (uint32_t *)targets->data + t, one_loss->data, 1, true};
+        args = (struct hst_cross_entropy){.tokens = 1,
+                                          .vocab = vocab,
+                                          .dtype = dtype,
+                                          .logits = one->data,
+                                          .targets = (uint32_t *)targets->data + t,
+                                          .loss = one_loss->data,
+                                          .grad_scale = 1,
+                                          .want_grad = true};
         assert_int_equal(hst_op_cross_entropy(s->stream, &args), 0);
         suite_sync(s);
         tensor_read(s, one);
@@ -450,33 +514,34 @@ static void refusals_case(struct suite *s, const void *parameters)
     struct tensor *t = tensor_filled(s, 1024, HST_F32, 3);
     float *f = t->data;
     uint32_t *u = t->data;
-    assert_int_equal(
-        hst_op_embedding(s->stream, &(struct hst_embedding){5, 0, 4, HST_F32, u, f, f}), -EINVAL);
-    assert_int_equal(
-        hst_op_embedding(s->stream, &(struct hst_embedding){5, 4, 0, HST_F32, u, f, f}), -EINVAL);
-    assert_int_equal(
-        hst_op_embedding(s->stream, &(struct hst_embedding){5, 4, 4, HST_F32, NULL, f, f}),
-        -EINVAL);
-    assert_int_equal(hst_op_embedding(s->stream, &(struct hst_embedding){5, 4, 4, 5, u, f, f}),
-                     -EINVAL);
-    assert_int_equal(
-        hst_op_embedding_backward(
-            s->stream, &(struct hst_embedding_backward){5, 4, 4, HST_F32, u, f, NULL, {NULL, 0}}),
-        -EINVAL);
-    assert_int_equal(
-        hst_op_embedding_backward(
-            s->stream,
-            &(struct hst_embedding_backward){5, SIZE_MAX / 2, 4, HST_F32, u, f, f, {NULL, 0}}),
-        -EINVAL);
-    assert_int_equal(
-        hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){5, 0, HST_F32, f, u, f, 1, 0}),
-        -EINVAL);
-    assert_int_equal(hst_op_cross_entropy(
-                         s->stream, &(struct hst_cross_entropy){5, 4, HST_F32, f, u, NULL, 1, 0}),
-                     -EINVAL);
-    assert_int_equal(hst_op_cross_entropy(
-                         s->stream, &(struct hst_cross_entropy){5, 4, HST_F32, f + 1, u, f, 1, 0}),
-                     -EINVAL);
+    const struct hst_embedding good = {
+        .tokens = 5, .vocab = 4, .width = 4, .dtype = HST_F32, .ids = u, .weight = f, .out = f};
+    struct hst_embedding bad[] = {good, good, good, good};
+    bad[0].vocab = 0;
+    bad[1].width = 0;
+    bad[2].ids = NULL;
+    bad[3].dtype = 5;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(hst_op_embedding(s->stream, &bad[i]), -EINVAL);
+    struct hst_embedding_backward backward = {
+        .tokens = 5, .vocab = 4, .width = 4, .dtype = HST_F32, .ids = u, .dout = f};
+    assert_int_equal(hst_op_embedding_backward(s->stream, &backward), -EINVAL);
+    backward.dweight = f;
+    backward.vocab = SIZE_MAX / 2;
+    assert_int_equal(hst_op_embedding_backward(s->stream, &backward), -EINVAL);
+    const struct hst_cross_entropy right = {.tokens = 5,
+                                            .vocab = 4,
+                                            .dtype = HST_F32,
+                                            .logits = f,
+                                            .targets = u,
+                                            .loss = f,
+                                            .grad_scale = 1};
+    struct hst_cross_entropy wrong[] = {right, right, right};
+    wrong[0].vocab = 0;
+    wrong[1].loss = NULL;
+    wrong[2].logits = f + 1;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(hst_op_cross_entropy(s->stream, &wrong[i]), -EINVAL);
     suite_sync(s);
     tensor_read(s, t);
     for (size_t i = 0; i < t->count; i++)

@@ -28,6 +28,7 @@ REACHED = {
     303: ('tools/cli/plan.py', 'test_where_nothing_else_fits_layers_are_computed_again'),
     304: ('e2e/device.py', 'test_how_many_units_the_card_holds_is_told'),
     305: ('e2e/device.py', 'test_a_gpu_updates_what_it_is_asked_to'),
+    306: ('tools/cli/plan.py', 'test_what_does_not_fit_as_a_whole_is_used_in_slices'),
     401: ('tools/cli/program.py', 'test_an_unknown_verb_names_the_nearest'),
     402: ('tools/cli/program.py', 'test_values_of_the_command_line'),
     403: ('tools/cli/program.py', 'test_values_of_the_command_line'),

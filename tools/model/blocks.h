@@ -6,7 +6,7 @@
 #include "model/pass.h"
 #include "model/work.h"
 
-/** x = rows of the embedding. ids u32[tokens], on the device. */
+/** x = rows of the embedding, of the tokens whose rows are here. ids u32[tokens], on the device. */
 void embedding_forward(struct pass *p, const uint32_t *ids, void *x);
 void embedding_backward(struct pass *p, const uint32_t *ids, const void *dx);
 
@@ -20,11 +20,19 @@ void norm_forward(struct pass *p, const struct norm_work *w, void *x);
 /** Computes the norm again from its checkpoint, then dx ← the gradient through it, in place. */
 void norm_backward(struct pass *p, const struct norm_work *w, const void *checkpoint, void *dx);
 
-/**
- * Loss and gradient at once, of n dtype[tokens, hidden]: targets u32[tokens] and losses f32[tokens]
- * are on the device; losses and dn are written. `grad_scale` multiplies the gradient of each
- * token's loss.
- */
-void head_loss(struct pass *p, const struct head_work *w, const void *n, const uint32_t *targets,
-               float grad_scale, float *losses, void *dn);
+/* What the head reads and writes of a micro-batch, all on the device. */
+struct head_io {
+    const void *n;           /* dtype[tokens, hidden] */
+    const uint32_t *targets; /* u32[tokens] */
+    float *losses;           /* f32[tokens], written */
+    float grad_scale;        /* multiplies the gradient of each token's loss */
+    void *dn;                /* dtype[tokens, hidden], written */
+};
+/** Loss and gradients at once, with all rows of the vocabulary. */
+void head_loss(struct pass *p, const struct head_work *w, const struct head_io *io);
+/** Of a slice, in rising order: what the losses need of its rows; the last one writes losses. */
+void head_slice_forward(struct pass *p, const struct head_work *w, const struct head_io *io);
+/** In falling order: its rows' gradient and their part of dn, which is complete after the first
+ * slice and not written before (f32: holds the sum so far). */
+void head_slice_backward(struct pass *p, const struct head_work *w, const struct head_io *io);
 #endif

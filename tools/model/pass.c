@@ -167,6 +167,8 @@ void pass_embedding(struct pass *p, const uint32_t *ids, size_t param, void *out
         .ids = ids,
         .weight = p->param[param].data,
         .out = out,
+        .first_row = p->first_row,
+        .rows = p->rows,
     };
     p->rc = hst_op_embedding(p->stream, &args);
 }
@@ -187,6 +189,8 @@ void pass_embedding_backward(struct pass *p, const uint32_t *ids, size_t param, 
         .dout = dout,
         .dweight = p->param[param].grad,
         .work = p->op_work,
+        .first_row = p->first_row,
+        .rows = p->rows,
     };
     p->rc = hst_op_embedding_backward(p->stream, &args);
 }

@@ -16,6 +16,7 @@ struct pass {
     struct hst_stream *stream;
     enum hst_dtype dtype;
     const struct hst_param_view *param; /* of the unit */
+    size_t first_row, rows;             /* what is here of its matrix, where that has blocks */
     size_t tokens, sequences;           /* of the micro-batch */
     struct hst_work op_work;
     size_t *measure; /* null: run; else the greatest workspace so far, and all data are null */

@@ -52,9 +52,10 @@ static size_t first_token(const struct visit *v)
     return (size_t)v->micro * (size_t)v->step->model->run.grain_tokens;
 }
 
+/* Each slice writes the tokens whose rows it has. */
 static void embedding_micro_forward(struct visit *v, struct pass *p)
 {
-    void *x = acquire(v, p, HST_CARRY, HST_WRITE);
+    void *x = acquire(v, p, HST_CARRY, p->first_row ? HST_READ | HST_WRITE : HST_WRITE);
     embedding_forward(p, p->model->device.inputs + first_token(v), x);
     release(v, p, HST_CARRY);
 }
@@ -138,17 +139,57 @@ static void norm_micro_backward(struct visit *v, struct pass *p)
     release(v, p, HST_CHECKPOINT);
 }
 
+static bool is_slice(const struct pass *p)
+{
+    return p->rows < p->model->config.vocab;
+}
+
+static struct head_io head_io_of(const struct visit *v, void *n, void *dn)
+{
+    const struct llama *model = v->step->model;
+    return (struct head_io){.n = n,
+                            .targets = model->device.targets + first_token(v),
+                            .losses = model->device.losses + first_token(v),
+                            .grad_scale = v->step->grad_scale,
+                            .dn = dn};
+}
+
+static struct head_work head_slice_work(const struct visit *v, struct pass *p)
+{
+    struct work_area area = area_of(v);
+    struct head_work work;
+    head_slice_work_carve(p->model, &area, &work);
+    head_kept_carve(p->model, v->view->kept, first_token(v), &work);
+    p->op_work = work.op;
+    return work;
+}
+
+/* Of a slice alone: the head as a whole has no forward. */
+static void head_micro_forward(struct visit *v, struct pass *p)
+{
+    struct head_work work = head_slice_work(v, p);
+    void *n = acquire(v, p, HST_CARRY, HST_READ);
+    struct head_io io = head_io_of(v, n, NULL);
+    head_slice_forward(p, &work, &io);
+    release(v, p, HST_CARRY);
+}
+
 static void head_micro_backward(struct visit *v, struct pass *p)
 {
     struct work_area area = area_of(v);
     struct head_work work;
     head_work_carve(p->model, &area, &work);
     p->op_work = work.op;
-    size_t first = first_token(v);
+    if (is_slice(p))
+        work = head_slice_work(v, p);
+    bool first = p->first_row + p->rows == p->model->config.vocab;
     void *n = acquire(v, p, HST_CARRY, HST_READ);
-    void *dn = acquire(v, p, HST_CARRY_GRAD, HST_WRITE);
-    head_loss(p, &work, n, p->model->device.targets + first, v->step->grad_scale,
-              p->model->device.losses + first, dn);
+    void *dn = acquire(v, p, HST_CARRY_GRAD, first ? HST_WRITE : HST_READ | HST_WRITE);
+    struct head_io io = head_io_of(v, n, dn);
+    if (is_slice(p))
+        head_slice_backward(p, &work, &io);
+    else
+        head_loss(p, &work, &io);
     release(v, p, HST_CARRY_GRAD);
     release(v, p, HST_CARRY);
 }
@@ -173,6 +214,8 @@ static int visit_unit(const struct step *step, const struct hst_visit *visit, mi
             .stream = step->stream,
             .dtype = model->dtype,
             .param = v.view->param,
+            .first_row = v.view->first_row,
+            .rows = v.view->rows,
             .tokens = micro_tokens(model, v.micro),
         };
         p.sequences = p.tokens / (size_t)model->run.seq_len;
@@ -204,7 +247,7 @@ static micro_fn *micro_of(const struct step *step, const struct hst_visit *visit
         [UNIT_EMBEDDING] = {embedding_micro_forward, embedding_micro_backward},
         [UNIT_LAYER] = {layer_micro_forward, layer_micro_backward},
         [UNIT_NORM] = {norm_micro_forward, norm_micro_backward},
-        [UNIT_HEAD] = {.backward = head_micro_backward}, /* HST_UNIT_NO_FORWARD */
+        [UNIT_HEAD] = {head_micro_forward, head_micro_backward},
     };
     enum unit_kind kind = kind_of(step->model, visit->unit);
     return visit->sweep == HST_BACKWARD ? units[kind].backward : units[kind].forward;

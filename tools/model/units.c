@@ -27,6 +27,7 @@ static struct pass measuring_pass(const struct llama *model, struct hst_engine *
         .device = hst_engine_device(engine),
         .dtype = model->dtype,
         .param = no_data,
+        .rows = model->config.vocab,
         .tokens = (size_t)model->run.grain_tokens,
         .sequences = (size_t)(model->run.grain_tokens / model->run.seq_len),
         .measure = measure,
@@ -52,7 +53,7 @@ static void measure_operations(struct llama *model, struct hst_engine *engine)
     norm_backward(&p, &norm, NULL, NULL);
     p = measuring_pass(model, engine, no_data, &model->head_op_bytes);
     model->head_op_bytes = 0;
-    head_loss(&p, &head, NULL, NULL, 1.0f, NULL, NULL);
+    head_loss(&p, &head, &(struct head_io){0});
 }
 
 /* Of a token; the checkpoint of a unit that can be computed again is the carry as it arrives. */
@@ -73,6 +74,7 @@ static int add_embedding(struct llama *model, struct hst_engine *engine, uint32_
         .param_count = 1,
         .work_bytes = area.size_bytes,
         .flags = HST_UNIT_BLIND_BACKWARD,
+        .slices = {.block_rows = WEIGHT_BLOCK_ROWS, .work_bytes = area.size_bytes},
     };
     return hst_unit_add(engine, &desc, unit);
 }
@@ -119,9 +121,10 @@ static int add_norm(struct llama *model, struct hst_engine *engine, uint32_t *un
 
 static int add_head(struct llama *model, struct hst_engine *engine, uint32_t *unit)
 {
-    struct work_area area = {0};
+    struct work_area area = {0}, slice = {0};
     struct head_work work;
     head_work_carve(model, &area, &work);
+    head_slice_work_carve(model, &slice, &work);
     bool tied = model->config.tied_embeddings;
     struct hst_param_desc param =
         param_of(&model->tensors[tied ? 0 : llama_norm_tensor(model) + 1]);
@@ -136,6 +139,9 @@ static int add_head(struct llama *model, struct hst_engine *engine, uint32_t *un
         .flops_per_token = llama_head_flops(model),
         .work_bytes = area.size_bytes,
         .flags = HST_UNIT_NO_FORWARD,
+        .slices = {.block_rows = WEIGHT_BLOCK_ROWS,
+                   .work_bytes = slice.size_bytes,
+                   .token_bytes = head_kept_bytes(model)},
     };
     return hst_unit_add(engine, &desc, unit);
 }

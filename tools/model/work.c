@@ -76,14 +76,50 @@ void norm_work_carve(const struct llama *model, struct work_area *area, struct n
     work->op.data = work_take(area, model->norm_op_bytes, 1);
 }
 
-void head_work_carve(const struct llama *model, struct work_area *area, struct head_work *work)
+static size_t chunk_tokens(const struct llama *model)
 {
     size_t tokens = model->run.grain_tokens;
-    size_t chunk = tokens < LOGIT_CHUNK_TOKENS ? tokens : LOGIT_CHUNK_TOKENS;
-    size_t element = hst_dtype_bytes(model->dtype);
+    return tokens < LOGIT_CHUNK_TOKENS ? tokens : LOGIT_CHUNK_TOKENS;
+}
+
+/* f32[tokens, h], where one is needed. */
+static size_t head_sum_count(const struct llama *model, size_t tokens)
+{
     struct linear l = {model->config.vocab, model->config.hidden};
+    return linear_sum_count(tokens, l, model->dtype);
+}
+
+void head_work_carve(const struct llama *model, struct work_area *area, struct head_work *work)
+{
+    size_t chunk = chunk_tokens(model), element = hst_dtype_bytes(model->dtype);
     work->logits = work_take(area, chunk * model->config.vocab, element);
-    work->sum = work_take(area, linear_sum_count(chunk, l, model->dtype), sizeof *work->sum);
+    work->state = work_take(area, chunk * HEAD_STATE, sizeof *work->state);
+    work->sum = work_take(area, head_sum_count(model, chunk), sizeof *work->sum);
     work->op.size_bytes = model->head_op_bytes;
     work->op.data = work_take(area, model->head_op_bytes, 1);
+}
+
+void head_slice_work_carve(const struct llama *model, struct work_area *area,
+                           struct head_work *work)
+{
+    size_t rows = model->config.vocab;
+    rows = rows < WEIGHT_BLOCK_ROWS ? rows : WEIGHT_BLOCK_ROWS;
+    work->logits = work_take(area, chunk_tokens(model) * rows, hst_dtype_bytes(model->dtype));
+    work->op.size_bytes = model->head_op_bytes;
+    work->op.data = work_take(area, model->head_op_bytes, 1);
+}
+
+size_t head_kept_bytes(const struct llama *model)
+{
+    return (head_sum_count(model, 1) + HEAD_STATE) * sizeof(float);
+}
+
+/* The sums of all tokens, then their states: the former are aligned as tensors are. */
+void head_kept_carve(const struct llama *model, struct hst_work kept, size_t first_token,
+                     struct head_work *work)
+{
+    float *base = kept.data;
+    size_t sums = head_sum_count(model, model->run.batch_tokens);
+    work->sum = sums ? base + head_sum_count(model, first_token) : NULL;
+    work->state = base + sums + first_token * HEAD_STATE;
 }

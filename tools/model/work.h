@@ -46,10 +46,25 @@ struct norm_work {
 };
 void norm_work_carve(const struct llama *model, struct work_area *area, struct norm_work *work);
 
+/* A softmax over the vocabulary so far, of a token: see hst_cross_entropy.state. */
+#define HEAD_STATE 3u
+
 struct head_work {
-    void *logits; /* [LOGIT_CHUNK_TOKENS, vocab] */
-    float *sum;   /* [LOGIT_CHUNK_TOKENS, h] scratch for tall weights, may be null */
+    void *
+        logits; /* of a chunk of tokens: [vocab, chunk] block after block; of a slice one block's */
+    float
+        *state; /* [chunk, HEAD_STATE]; of a slice it is kept, for all tokens of the micro-batch */
+    float *sum; /* [chunk, h] dn before it is rounded, or null where that is not needed; likewise */
     struct hst_work op;
 };
 void head_work_carve(const struct llama *model, struct work_area *area, struct head_work *work);
+/** Of a slice; without state and sum. */
+void head_slice_work_carve(const struct llama *model, struct work_area *area,
+                           struct head_work *work);
+
+/** What a head in slices keeps for each token of a step, in bytes. */
+size_t head_kept_bytes(const struct llama *model);
+/** Where `kept` has state and sum of the micro-batch that begins with `first_token`. */
+void head_kept_carve(const struct llama *model, struct hst_work kept, size_t first_token,
+                     struct head_work *work);
 #endif

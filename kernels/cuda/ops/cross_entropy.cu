@@ -6,16 +6,28 @@
  * threads per multiprocessor has 34 MB of Llama's rows in work on an H200 of 50, and the second
  * pass runs backwards, meeting first what was read last.
  *
- * The order of the sum depends on the length of the row alone. A row that is not whole vectors does
- * not begin at a multiple of 16 bytes either, so its first pass goes by single elements, 16 under
- * way per thread, wherever it lies; the gradient, which has no order, goes by vectors between the
- * row's first and last aligned places.
+ * The order of the sum depends on the length of the vocabulary alone, whether its columns come in
+ * one call or in several: each block of HST_VOCAB_BLOCK columns is summed by itself, 8 columns per
+ * thread, and the blocks are joined one after another. nvcc chooses which products it fuses with a
+ * sum, so that two lanes that join the same numbers may round differently: either one lane's result
+ * is made everybody's, or the roundings are written out.
+ *
+ * A vocabulary that is not whole vectors has rows that do not begin at a multiple of 16 bytes, so
+ * its first pass goes by single elements, 16 under way per thread, wherever a row lies. Where it is
+ * whole vectors, so are its blocks, the last one included, and all their rows begin at such a
+ * multiple. The gradient, which has no order, goes by vectors between the row's first and last
+ * aligned places.
  */
 #include "launchers.h"
 #include "reduce.h"
 #include <math.h>
 
-enum { THREADS = 1024 };
+enum {
+    THREADS = 1024,
+    WARPS = THREADS / 32,
+    SHARE = HST_VOCAB_BLOCK / THREADS, /* elements of a block that are one thread's */
+    STAGE = WARPS,                     /* blocks whose sums meet in shared memory at a time */
+};
 
 /* Σ e^(x − top) of some numbers, and their maximum; sum is 0 where there are none. */
 struct soft {
@@ -61,7 +73,7 @@ static __device__ __forceinline__ struct soft warp_join(struct soft s)
     return s;
 }
 
-/* Over the block; every thread gets the result. */
+/* Over the threads; every one gets lane 0's result, as each lane may round its own way. */
 static __device__ __forceinline__ struct soft block_join(struct soft s)
 {
     __shared__ float top[32], sum[32];
@@ -75,34 +87,148 @@ static __device__ __forceinline__ struct soft block_join(struct soft s)
     s = lane < blockDim.x / 32 ? soft{top[lane], sum[lane]} : soft{-INFINITY, 0.0f};
     s = warp_join(s);
     __syncthreads();
+    return {__shfl_sync(HST_FULL_WARP, s.top, 0), __shfl_sync(HST_FULL_WARP, s.sum, 0)};
+}
+
+/* One of `step` threads' part of a block, N at a time; −∞, which adds 0, stands behind its end. */
+template <typename T, int N>
+static __device__ __forceinline__ void load_share(pack<T, N> (&share)[SHARE / N], const T *block,
+                                                  size_t columns, unsigned step)
+{
+    float none[N];
+    HST_UNROLL
+    for (int i = 0; i < N; i++)
+        none[i] = -INFINITY;
+    HST_UNROLL
+    for (int k = 0; k < SHARE / N; k++) {
+        const size_t at = (threadIdx.x + k * step) * N;
+        fill(share[k], none);
+        if (at < columns)
+            share[k] = load<N>(block + at);
+    }
+}
+
+/* A vocabulary of one block. */
+template <typename T, int N>
+static __device__ __forceinline__ struct soft soft_of_one(const T *row, size_t vocab)
+{
+    struct soft s = {-INFINITY, 0.0f};
+    pack<T, N> share[SHARE / N];
+    load_share(share, row, vocab, blockDim.x);
+    HST_UNROLL
+    for (int k = 0; k < SHARE / N; k++) {
+        float x[N];
+        unpack(share[k], x);
+        soft_add(s, x);
+    }
+    return block_join(s);
+}
+
+/* The warp's part of a block: its maximum comes first, so that each number costs one exp. */
+template <typename T, int N>
+static __device__ __forceinline__ struct soft warp_soft(const pack<T, N> (&share)[SHARE / N])
+{
+    float x[SHARE / N][N], top = -INFINITY, sum = 0.0f;
+    HST_UNROLL
+    for (int k = 0; k < SHARE / N; k++) {
+        unpack(share[k], x[k]);
+        HST_UNROLL
+        for (int i = 0; i < N; i++)
+            top = fmaxf(top, x[k][i]);
+    }
+    top = warp_max(top);
+    const float base = base_of(top);
+    HST_UNROLL
+    for (int k = 0; k < SHARE / N; k++) {
+        HST_UNROLL
+        for (int i = 0; i < N; i++)
+            sum = __fadd_rn(sum, __expf(x[k][i] - base));
+    }
+    return {top, warp_sum(sum)};
+}
+
+/* A block, of which each lane has a warp's part. */
+static __device__ __forceinline__ struct soft soft_of_parts(struct soft part)
+{
+    const float top = warp_max(part.top);
+    return {top, warp_sum(__fmul_rn(part.sum, __expf(part.top - base_of(top))))};
+}
+
+/*
+ * s joined with the blocks that the first lanes have, one after another. A step's factors need the
+ * maximum of what came before alone, so all lanes make them at once and the chain is a product and
+ * a sum per block.
+ */
+static __device__ __forceinline__ struct soft join_in_order(struct soft s, struct soft block,
+                                                            unsigned blocks)
+{
+    const unsigned lane = threadIdx.x % 32;
+    float top = fmaxf(s.top, block.top);
+    HST_UNROLL
+    for (unsigned distance = 1; distance < 32; distance *= 2) /* lanes before it get their own */
+        top = fmaxf(top, __shfl_up_sync(HST_FULL_WARP, top, distance));
+    const float before = __shfl_up_sync(HST_FULL_WARP, top, 1), base = base_of(top);
+    const float keep = __expf((lane ? before : s.top) - base);
+    const float add = __fmul_rn(block.sum, __expf(block.top - base));
+    for (unsigned b = 0; b < blocks; b++)
+        s.sum = __fadd_rn(__fmul_rn(s.sum, __shfl_sync(HST_FULL_WARP, keep, b)),
+                          __shfl_sync(HST_FULL_WARP, add, b));
+    s.top = __shfl_sync(HST_FULL_WARP, top, blocks - 1);
     return s;
 }
 
-/* One thread's part of a row: U vectors of N at a time, then one at a time. */
+/*
+ * Columns of a vocabulary of several blocks, from the beginning of one on, joined to s. Warps run
+ * apart over a stage, some 16 elements of every thread under way, and meet where it ends: parts of
+ * blocks, then a block per warp, then the first warp joins the blocks.
+ */
 template <typename T, int N, int U>
-static __device__ __forceinline__ struct soft soft_of(const T *row, size_t vocab)
+static __device__ __forceinline__ struct soft soft_of_blocks(struct soft s, const T *row,
+                                                             size_t columns)
 {
-    const size_t vectors = vocab / N, step = blockDim.x;
-    struct soft s = {-INFINITY, 0.0f};
-    size_t i = threadIdx.x;
-    for (; i + (U - 1) * step < vectors; i += U * step) {
-        pack<T, N> p[U];
-        HST_UNROLL
-        for (int u = 0; u < U; u++)
-            p[u] = load<N>(row + (i + u * step) * N);
-        HST_UNROLL
-        for (int u = 0; u < U; u++) {
-            float x[N];
-            unpack(p[u], x);
-            soft_add(s, x);
+    enum { AHEAD = U * N / SHARE };
+    __shared__ float part_top[STAGE][WARPS], part_sum[STAGE][WARPS], top[STAGE], sum[STAGE];
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (size_t first = 0; first < columns; first += (size_t)STAGE * HST_VOCAB_BLOCK) {
+        const size_t left = (columns - first + HST_VOCAB_BLOCK - 1) / HST_VOCAB_BLOCK;
+        const unsigned blocks = left < STAGE ? (unsigned)left : STAGE;
+        for (unsigned b = 0; b < blocks; b += AHEAD) {
+            pack<T, N> share[AHEAD][SHARE / N];
+            HST_UNROLL
+            for (unsigned u = 0; u < AHEAD; u++) {
+                const size_t at = first + (size_t)(b + u) * HST_VOCAB_BLOCK;
+                load_share(share[u], row + at, at < columns ? columns - at : 0, THREADS);
+            }
+            HST_UNROLL
+            for (unsigned u = 0; u < AHEAD; u++) {
+                if (b + u >= blocks)
+                    break;
+                const struct soft part = warp_soft(share[u]);
+                if (lane == 0) {
+                    part_top[b + u][warp] = part.top;
+                    part_sum[b + u][warp] = part.sum;
+                }
+            }
         }
+        __syncthreads();
+        if (warp < blocks) {
+            const struct soft block = soft_of_parts({part_top[warp][lane], part_sum[warp][lane]});
+            if (lane == 0) {
+                top[warp] = block.top;
+                sum[warp] = block.sum;
+            }
+        }
+        __syncthreads();
+        if (warp == 0)
+            s = join_in_order(s, lane < blocks ? soft{top[lane], sum[lane]} : soft{-INFINITY, 0.0f},
+                              blocks);
     }
-    for (; i < vectors; i += step) {
-        float x[N];
-        load_f32(row + i * N, x);
-        soft_add(s, x);
+    if (threadIdx.x == 0) {
+        top[0] = s.top;
+        sum[0] = s.sum;
     }
-    return s;
+    __syncthreads();
+    return {top[0], sum[0]};
 }
 
 template <typename T, int N>
@@ -141,42 +267,85 @@ static __device__ __forceinline__ void gradient_row(T *row, size_t vocab, float 
         gradient(row + i, load<1>(row + i), base, factor);
 }
 
-/* At most 64 registers; more than 32, so that rows in work stay one per multiprocessor. */
+/* What a row's loss and gradient are made of, as state has it. */
+struct known {
+    struct soft soft;
+    float aimed; /* the target's logit */
+};
+
+/* The target's place in this call's columns; beyond them where it is in no block or another. */
+static __device__ __forceinline__ size_t aim_of(const struct hst_cross_entropy &a, size_t t)
+{
+    return a.targets[t] - a.first_column; /* huge where it lies before the block */
+}
+
+/* What was known of the row, and its columns of this call. */
+template <typename T, int N, int U>
+static __device__ __forceinline__ struct known know(const struct hst_cross_entropy &a, size_t t,
+                                                    const T *row)
+{
+    const size_t aim = aim_of(a, t);
+    struct known k = {{-INFINITY, 0.0f}, NAN};
+    if (a.first_column)
+        k = {{a.state[3 * t], a.state[3 * t + 1]}, a.state[3 * t + 2]};
+    if (aim < a.columns) {
+        float aimed[1];
+        load_f32(row + aim, aimed);
+        k.aimed = aimed[0];
+    }
+    k.soft = a.vocab > HST_VOCAB_BLOCK ? soft_of_blocks<T, N, U>(k.soft, row, a.columns)
+                                       : soft_of_one<T, N>(row, a.vocab);
+    if (threadIdx.x == 0 && a.state) {
+        a.state[3 * t] = k.soft.top;
+        a.state[3 * t + 1] = k.soft.sum;
+        a.state[3 * t + 2] = k.aimed;
+    }
+    return k;
+}
+
+/*
+ * Whole rows and blocks of them are one kernel, so that both have the same instructions. At most 64
+ * registers; more than 32, so that rows in work stay one per multiprocessor.
+ */
 template <typename T, int N, int U>
 static __global__ void __launch_bounds__(THREADS, 1) k_cross_entropy(struct hst_cross_entropy a)
 {
     for (size_t t = blockIdx.x; t < a.tokens; t += gridDim.x) {
-        T *row = (T *)a.logits + t * a.vocab;
-        const uint32_t target = a.targets[t];
-        const bool known = target < a.vocab;
-        float aimed[1] = {NAN};
-        if (known)
-            load_f32(row + target, aimed);
-        struct soft s = block_join(soft_of<T, N, U>(row, a.vocab));
-        float away = aimed[0] - s.top;
-        if (threadIdx.x == 0)
-            a.loss[t] = logf(s.sum) - away;
+        T *row = (T *)a.logits + t * a.columns;
+        struct known k;
+        if (a.state && a.want_grad) {
+            k = {{a.state[3 * t], a.state[3 * t + 1]}, a.state[3 * t + 2]};
+        } else {
+            k = know<T, N, U>(a, t, row);
+            if (threadIdx.x == 0 && a.first_column + a.columns == a.vocab)
+                a.loss[t] = logf(k.soft.sum) - (k.aimed - k.soft.top);
+        }
         if (!a.want_grad)
             continue;
-        gradient_row(row, a.vocab, s.top, known ? a.grad_scale / s.sum : NAN);
+        const bool in_vocab = a.targets[t] < a.vocab;
+        gradient_row(row, a.columns, k.soft.top, in_vocab ? a.grad_scale / k.soft.sum : NAN);
         __syncthreads();
-        if (threadIdx.x == 0 && known) {
-            float to[1] = {a.grad_scale * (__expf(away) / s.sum - 1.0f)};
-            store_f32(row + target, to);
+        if (threadIdx.x == 0 && aim_of(a, t) < a.columns) {
+            float away = k.aimed - k.soft.top;
+            float to[1] = {a.grad_scale * (__expf(away) / k.soft.sum - 1.0f)};
+            store_f32(row + aim_of(a, t), to);
         }
     }
 }
 
+/* Threads and vectors follow from the whole vocabulary, in blocks too. */
 template <typename T>
-static cudaError_t cross_entropy(cudaStream_t stream, const struct hst_cross_entropy *a)
+static cudaError_t cross_entropy(cudaStream_t stream, const struct hst_cross_entropy *args)
 {
     constexpr int N = WIDE<T>;
-    const unsigned grid = grid_of(a->tokens, 1);
-    if (a->vocab % N)
-        HST_LAUNCH((k_cross_entropy<T, 1, 16>), grid, threads_of(a->vocab, THREADS), 0, stream, *a);
+    struct hst_cross_entropy a = *args;
+    a.columns = a.columns ? a.columns : a.vocab;
+    const unsigned grid = grid_of(a.tokens, 1);
+    if (a.vocab % N)
+        HST_LAUNCH((k_cross_entropy<T, 1, 16>), grid, threads_of(a.vocab, THREADS), 0, stream, a);
     else
-        HST_LAUNCH((k_cross_entropy<T, N, 4>), grid, threads_of(a->vocab / N, THREADS), 0, stream,
-                   *a);
+        HST_LAUNCH((k_cross_entropy<T, N, 4>), grid, threads_of(a.vocab / N, THREADS), 0, stream,
+                   a);
     return cudaGetLastError();
 }
 

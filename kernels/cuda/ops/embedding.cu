@@ -23,7 +23,7 @@ enum {
 
 /*
  * Rows as words, copied as they are, four under way per thread. `unknown` is the NaN that a row
- * becomes whose id is none.
+ * becomes whose id is none; one whose id lies in another block of the vocabulary is left alone.
  */
 template <typename W>
 static __global__ void __launch_bounds__(THREADS)
@@ -32,7 +32,10 @@ static __global__ void __launch_bounds__(THREADS)
     enum { UNROLL = 4 };
     for (size_t t = blockIdx.x; t < a.tokens; t += gridDim.x) {
         const size_t id = a.ids[t], step = blockDim.x;
-        const W *from = (const W *)a.weight + id * row_words;
+        const size_t row = id - a.first_row; /* huge where it lies before the block */
+        if (id < a.vocab && row >= a.rows)
+            continue;
+        const W *from = (const W *)a.weight + row * row_words;
         W *to = (W *)a.out + t * row_words;
         for (size_t first = threadIdx.x; first < row_words; first += UNROLL * step) {
             W word[UNROLL];
@@ -51,11 +54,13 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename W>
-static cudaError_t embedding(cudaStream_t stream, const struct hst_embedding *a, W unknown)
+static cudaError_t embedding(cudaStream_t stream, const struct hst_embedding *args, W unknown)
 {
-    size_t words = a->width * (a->dtype == HST_F32 ? 4 : 2) / sizeof(W);
+    struct hst_embedding a = *args;
+    a.rows = a.rows ? a.rows : a.vocab;
+    size_t words = a.width * (a.dtype == HST_F32 ? 4 : 2) / sizeof(W);
     unsigned threads = threads_of((words + 3) / 4, THREADS);
-    HST_LAUNCH((k_embedding<W>), grid_of(a->tokens, 1), threads, 0, stream, *a, words, unknown);
+    HST_LAUNCH((k_embedding<W>), grid_of(a.tokens, 1), threads, 0, stream, a, words, unknown);
     return cudaGetLastError();
 }
 
@@ -137,7 +142,7 @@ static __device__ __forceinline__ void add_run(const struct hst_embedding_backwa
                                                size_t column, bool inside)
 {
     const T *dout = (const T *)a.dout + column;
-    float *to = a.dweight + id * a.width + column;
+    float *to = a.dweight + (id - a.first_row) * a.width + column;
     float sum[N] = {};
     if (inside)
         load_f32(to, sum);
@@ -177,7 +182,8 @@ static __global__ void __launch_bounds__(SPAN)
     for (size_t b = blockIdx.x; b < a.tokens * spans; b += gridDim.x) {
         size_t place = b / spans, column = (b % spans * SPAN + threadIdx.x) * N;
         uint32_t id = a.ids[token[place]];
-        if (id < a.vocab && (!place || a.ids[token[place - 1]] != id))
+        const bool mine = id - a.first_row < a.rows; /* what lies before the block is huge */
+        if (mine && (!place || a.ids[token[place - 1]] != id))
             add_run<T, N>(a, token, place, id, column, column < a.width);
     }
 }
@@ -202,16 +208,18 @@ static cudaError_t add_runs_of(cudaStream_t stream, const struct hst_embedding_b
 cudaError_t hst_cuda_embedding_backward(cudaStream_t stream,
                                         const struct hst_embedding_backward *args)
 {
-    const size_t tokens = args->tokens;
+    struct hst_embedding_backward a = *args;
+    const size_t tokens = a.tokens;
     if (!tokens)
         return cudaSuccess;
-    struct order order = {(uint32_t *)args->work.data, (uint32_t *)args->work.data + tokens};
+    a.rows = a.rows ? a.rows : a.vocab;
+    struct order order = {(uint32_t *)a.work.data, (uint32_t *)a.work.data + tokens};
     cudaError_t error = cudaMemsetAsync(order.rank, 0, tokens * sizeof *order.rank, stream);
     if (error)
         return error;
     const unsigned spans = grid_of(tokens, RANKED);
     dim3 grid(grid_of(tokens, THREADS), spans < 65535 ? spans : 65535);
-    HST_LAUNCH(k_rank, grid, THREADS, 0, stream, args->ids, tokens, order.rank);
+    HST_LAUNCH(k_rank, grid, THREADS, 0, stream, a.ids, tokens, order.rank);
     error = cudaGetLastError();
     if (error)
         return error;
@@ -220,5 +228,5 @@ cudaError_t hst_cuda_embedding_backward(cudaStream_t stream,
     if (error)
         return error;
     const uint32_t *token = order.token;
-    return HST_BY_DTYPE(args->dtype, add_runs_of, stream, args, token);
+    return HST_BY_DTYPE(a.dtype, add_runs_of, stream, &a, token);
 }

@@ -22,15 +22,19 @@ static void embedding_piece(void *arg, size_t index, unsigned worker)
     (void)worker;
     const struct hst_embedding *a = arg;
     struct range rows = range_of(a->tokens, piece_rows(a->width), index);
-    for (size_t t = rows.begin; t < rows.end; t++)
-        memcpy(row_at(a->out, t, a->width, a->dtype),
-               row_at(a->weight, a->ids[t], a->width, a->dtype),
-               a->width * hst_dtype_bytes(a->dtype));
+    for (size_t t = rows.begin; t < rows.end; t++) {
+        size_t row = a->ids[t] - a->first_row; /* huge where it lies before the block */
+        if (row < a->rows)
+            memcpy(row_at(a->out, t, a->width, a->dtype),
+                   row_at(a->weight, row, a->width, a->dtype),
+                   a->width * hst_dtype_bytes(a->dtype));
+    }
 }
 
 int HOST_OP(embedding)(struct host_dev *dev, const void *args)
 {
     struct hst_embedding a = *(const struct hst_embedding *)args;
+    a.rows = a.rows ? a.rows : a.vocab;
     int error = ids_error(a.ids, a.tokens, a.vocab);
     if (error)
         return error;
@@ -42,7 +46,10 @@ VEC_INLINE void add_columns(const struct hst_embedding_backward *a, struct range
                             enum hst_dtype dtype)
 {
     for (size_t t = 0; t < a->tokens; t++) {
-        float *to = a->dweight + a->ids[t] * a->width;
+        size_t row = a->ids[t] - a->first_row; /* huge where it lies before the block */
+        if (row >= a->rows)
+            continue;
+        float *to = a->dweight + row * a->width;
         const void *from = row_at(a->dout, t, a->width, dtype);
         for (size_t i = columns.begin; i < columns.end; i += VEC)
             vec_store(to, i, columns.end, HST_F32,
@@ -62,6 +69,7 @@ static void embedding_backward_piece(void *arg, size_t index, unsigned worker)
 int HOST_OP(embedding_backward)(struct host_dev *dev, const void *args)
 {
     struct hst_embedding_backward a = *(const struct hst_embedding_backward *)args;
+    a.rows = a.rows ? a.rows : a.vocab;
     int error = ids_error(a.ids, a.tokens, a.vocab);
     if (error)
         return error;

@@ -24,8 +24,9 @@
  *
  * Tensors are row-major and dense unless a leading dimension is given. `tokens` rows are batch ×
  * seq, the sequence running fastest. Data pointers are device memory, aligned to 16 bytes at least;
- * ids and vectors of one f32 per row (rstd, lse, loss) to 4, partial norms to 8. A count, batch or
- * number of tokens of 0 is allowed and does nothing; no other extent may be 0 unless it says so.
+ * ids and vectors of a few f32 per row (rstd, lse, loss, state) to 4, partial norms to 8. A count,
+ * batch or number of tokens of 0 is allowed and does nothing; no other extent may be 0 unless it
+ * says so.
  * Operands overlap only where the text says that one may be another.
  *
  * Errors of every enqueuing function: -EINVAL (shape, pointer, dtype or workspace wrong; nothing is
@@ -387,10 +388,20 @@ struct hst_cast {
 };
 int hst_op_cast(struct hst_stream *stream, const struct hst_cast *args);
 
+/*
+ * A vocabulary's matrix may be larger than the memory that is there for it. The operations at a
+ * model's two ends therefore also take it in blocks of rows, one call each, and all blocks together
+ * leave the bytes that one call with the whole matrix leaves.
+ */
+
 /**
  * out[t] = weight[ids[t]]: ids u32[tokens] < vocab; weight dtype[vocab, width]; out dtype[tokens,
  * width]. An id out of range: on the host -EDOM, sticky, with nothing written; on a device that can
  * not tell in time, the row is NaN (and so is the loss), nothing outside is read.
+ *
+ * By blocks (rows > 0): weight dtype[rows, width] holds the rows [first_row, first_row + rows) of
+ * the vocabulary, which may be any that lie in it. The rows of out whose ids lie elsewhere in the
+ * vocabulary are left as they are; out of range is what is beyond vocab, in every call.
  */
 struct hst_embedding {
     size_t tokens, vocab, width;
@@ -398,12 +409,17 @@ struct hst_embedding {
     const uint32_t *ids;
     const void *weight;
     void *out;
+    size_t first_row, rows; /* the block that weight holds; rows 0: all of vocab, first_row is 0 */
 };
 int hst_op_embedding(struct hst_stream *stream, const struct hst_embedding *args);
 /**
  * dweight f32[vocab, width] += the rows of dout dtype[tokens, width] at their ids, in rising token
  * order, one addition each: the same bits on every device. An id out of range: as above, but the
  * row of dout is then left out.
+ *
+ * By blocks (rows > 0): dweight f32[rows, width] holds the rows [first_row, first_row + rows), and
+ * the rows of dout whose ids lie elsewhere are left out. Cost: each block looks at all ids, on CUDA
+ * with the sort of them that the whole takes; of dout it reads what it adds.
  */
 struct hst_embedding_backward {
     size_t tokens, vocab, width;
@@ -412,9 +428,14 @@ struct hst_embedding_backward {
     const void *dout;
     float *dweight;
     struct hst_work work;
+    size_t first_row, rows; /* the block that dweight holds; rows 0: all of vocab, first_row is 0 */
 };
 int hst_op_embedding_backward(struct hst_stream *stream, const struct hst_embedding_backward *args);
+/* the same for all blocks: vocab is the whole vocabulary */
 size_t hst_embedding_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t vocab);
+
+/** Columns that a sum over the vocabulary is put together from, and that its blocks consist of. */
+#define HST_VOCAB_BLOCK 8192
 
 /**
  * Cross-entropy over one chunk of logits, row by row, in place.
@@ -423,6 +444,26 @@ size_t hst_embedding_backward_work_bytes(struct hst_dev *dev, size_t tokens, siz
  * logits dtype[tokens, vocab], read, overwritten where want_grad; targets u32[tokens] < vocab; loss
  * f32[tokens]. A target out of range: as with hst_embedding, loss and row are NaN. Rows of one
  * chunk: at most 1,024 by the callers' convention, so that the whole logits are never held.
+ *
+ * The sum is always put together from blocks of HST_VOCAB_BLOCK columns, the last one being what is
+ * left: of each its maximum and the sum of exp(logit − maximum), joined in rising order from
+ * (−∞, 0) on, top and sum being what was joined before:
+ *   above = max(top, block's top)          (0 in its place below, where that is −∞)
+ *   sum ← sum·exp(top − above) + block's sum·exp(block's top − above)          top ← above
+ *
+ * By blocks (columns > 0): logits dtype[tokens, columns] are the columns [first_column,
+ * first_column + columns). first_column is a multiple of HST_VOCAB_BLOCK; so is columns, or the
+ * block ends at vocab. targets are in the whole vocabulary, in every call the same.
+ *   - First without want_grad, in rising order, all of them: each block joins what it has to state
+ *     f32[tokens, 3], a row's (top, sum, its target's logit once that was met, NaN before). The
+ *     block at column 0 begins state anew, whatever it held; the one that ends at vocab writes
+ *     loss, which the others do not touch (it may be null). logits are read only.
+ *   - Then with want_grad, in any order: logits become gradients by state, which is read only; loss
+ *     is not touched (it may be null). The logits are to be those of the first pass.
+ * state is null where columns is 0.
+ *
+ * Cost, in elements: 1 read for the loss; 2 read and 1 written for loss and gradient, the second
+ * read being from a cache where rows are short; by blocks 2 read and 1 written in the two calls.
  */
 struct hst_cross_entropy {
     size_t tokens, vocab;
@@ -432,6 +473,9 @@ struct hst_cross_entropy {
     float *loss;
     float grad_scale;
     bool want_grad;
+    /* the block that logits hold; columns 0: all of vocab, first_column is 0 */
+    size_t first_column, columns;
+    float *state;
 };
 int hst_op_cross_entropy(struct hst_stream *stream, const struct hst_cross_entropy *args);
 

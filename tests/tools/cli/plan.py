@@ -23,7 +23,7 @@ HOST = '--device=host'
 KEYS = {'fits', 'why', 'model', 'store', 'device', 'precision', 'io', 'threads', 'parameters',
         'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'update',
         'homes', 'checkpoint_every', 'resident_units', 'streamed_tiles', 'tiles_in_dram',
-        'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast',
+        'slices', 'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast',
         'memory', 'smallest', 'rates'}
 MIB = 1 << 20
 
@@ -190,6 +190,23 @@ class Homes(Case):
                               '--store', self.path('store'), '--durability=none')
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('note[I303]', done.stderr)
+
+    def test_what_does_not_fit_as_a_whole_is_used_in_slices(self):
+        self.config({**case.CONFIG, 'hidden_size': 64, 'vocab_size': 40000,
+                     'max_position_embeddings': 64})
+        scratch = '--durability=none'
+        whole = self.plan(scratch)
+        self.assertEqual(whole['slices'], 0)
+        least = self.plan('--dram=64K', scratch, status=3)['smallest']['dram']
+        planned = self.plan(f'--dram={least}', scratch)
+        self.assertGreater(planned['slices'], 2)
+        self.assertLess(planned['memory']['buffers']['dram'], whole['memory']['buffers']['dram'])
+        said = f'2 units do not fit as a whole: they are used in {planned["slices"]} slices'
+        self.assertIn(f'\n{said}\n', self.run_plan(f'--dram={least}', scratch).stdout)
+        done = self.run_train(f'--dram={least}', '--store', self.path('store'), scratch)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f'note[I306] 2 of {case.CONFIG["num_hidden_layers"] + 3} units do not fit as '
+                      f'a whole: they are used in {planned["slices"]} slices\n', done.stderr)
 
     def test_a_gpu_keeps_as_many_units_as_it_has_room_for(self):
         self.config({**case.CONFIG, 'num_hidden_layers': 4})

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See fake_engine.h. The optimizer is AdamW in f32 as <hoistway/cpu_adam.h> describes it, on f32
- * masters. */
-#include "fake_engine.h"
+/* The fake engine's steps. The optimizer is AdamW in f32 as <hoistway/cpu_adam.h> describes it, on
+ * f32 masters. */
+#include "fake_state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,335 +12,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_UNITS    64u
-#define MAX_PARAMS   16u
-#define CANARY_BYTES 64u
-
-struct fake_param {
-    char name[80];
-    uint32_t dim_count;
-    uint64_t dims[HST_MAX_DIMS];
-    size_t count;
-    unsigned flags;
-    struct fake_param *owner; /* not null: an alias, has no storage */
-    float *master, *m, *v, *grad;
-    void *data;
-};
-
-struct fake_act {
-    void *data;
-    void *snapshot; /* as it was lent */
-    bool written, held, read_only;
-};
-
-struct fake_unit {
-    char name[32];
-    uint32_t param_count;
-    struct fake_param params[MAX_PARAMS];
-    struct hst_param_view views[MAX_PARAMS];
-    uint64_t act_bytes_per_token, work_bytes;
-    unsigned flags;
-    uint32_t place;               /* in its segment; 0: it keeps its checkpoint */
-    bool is_last;                 /* of it, whose checkpoint is the carry */
-    struct fake_act *checkpoints; /* [micro_count] */
-};
-
-struct hst_engine {
-    struct hst_config config;
-    struct hst_dev *dev;
-    struct hst_stream *stream;
-    enum hst_dtype dtype;
-    uint32_t unit_count, micro_count, segment;
-    struct fake_unit units[MAX_UNITS];
-    uint64_t carry_bytes_per_token;
-    struct fake_act *carry, *carry_grad; /* [micro_count] */
-    char *work;
-    size_t work_size;
-    struct hst_client_memory client;
-    bool in_step, acquired, grad_ready;
-    struct hst_visit visits[3 * MAX_UNITS];
-    size_t visit_count, next_visit;
-    uint32_t unit;
-    enum hst_sweep sweep;
-    unsigned held; /* activations lent now */
-    struct hst_unit_view view;
-    uint64_t step;
-    double lr;
-    size_t calls, fail_at;
-};
-
-static void *take(size_t bytes)
-{
-    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    assert_non_null(p);
-    memset(p, 0xff, bytes); /* NaN in f32 and bf16 */
-    return p;
-}
-
-static float *take_zeros(size_t count)
-{
-    return memset(take(count * sizeof(float)), 0, count * sizeof(float));
-}
-
-/* Counts the calls of a step; the chosen one fails, those after it would not: an ignored error
- * shows. */
-static int enter(struct hst_engine *e)
-{
-    return e->calls++ == e->fail_at ? -EIO : 0;
-}
-
-/* ---- life and description -------------------------------------------------------------------- */
-
-int hst_engine_create(const struct hst_config *config, struct hst_engine **engine)
-{
-    struct hst_engine *e = calloc(1, sizeof *e);
-    assert_non_null(e);
-    e->config = *config;
-    e->dtype = config->precision == HST_PRECISION_BF16 ? HST_BF16 : HST_F32;
-    e->micro_count =
-        (uint32_t)((config->batch_tokens + config->grain_tokens - 1) / config->grain_tokens);
-    e->fail_at = SIZE_MAX;
-    e->segment = 3;
-    struct hst_dev_config dev = {.size = sizeof dev};
-    assert_int_equal(hst_dev_host_open(&dev, &e->dev), 0);
-    assert_int_equal(hst_stream_create(e->dev, "compute", &e->stream), 0);
-    *engine = e;
-    return 0;
-}
-
-static void free_acts(struct hst_engine *e, struct fake_act *acts)
-{
-    for (uint32_t i = 0; acts && i < e->micro_count; i++) {
-        free(acts[i].data);
-        free(acts[i].snapshot);
-    }
-    free(acts);
-}
-
-void hst_engine_destroy(struct hst_engine **engine)
-{
-    struct hst_engine *e = *engine;
-    if (!e)
-        return;
-    hst_stream_destroy(&e->stream);
-    hst_dev_close(&e->dev);
-    for (uint32_t u = 0; u < e->unit_count; u++) {
-        struct fake_unit *unit = &e->units[u];
-        free_acts(e, unit->checkpoints);
-        for (uint32_t i = 0; i < unit->param_count; i++) {
-            struct fake_param *p = &unit->params[i];
-            free(p->master);
-            free(p->m);
-            free(p->v);
-            free(p->grad);
-            free(p->data);
-        }
-    }
-    free_acts(e, e->carry);
-    free_acts(e, e->carry_grad);
-    free(e->work);
-    free(e->client.device);
-    free(e->client.host);
-    free(e);
-    *engine = NULL;
-}
-
-struct hst_dev *hst_engine_device(struct hst_engine *engine)
-{
-    return engine->dev;
-}
-
-struct hst_stream *hst_engine_stream(struct hst_engine *engine)
-{
-    return engine->stream;
-}
-
-enum hst_dtype hst_engine_dtype(const struct hst_engine *engine)
-{
-    return engine->dtype;
-}
-
-static struct fake_param *find(const struct hst_engine *e, const char *name)
-{
-    for (uint32_t u = 0; u < e->unit_count; u++)
-        for (uint32_t i = 0; i < e->units[u].param_count; i++)
-            if (strcmp(e->units[u].params[i].name, name) == 0)
-                return (struct fake_param *)&e->units[u].params[i];
-    return NULL;
-}
-
-static void add_param(struct hst_engine *e, const struct hst_param_desc *desc, struct fake_param *p)
-{
-    assert_null(find(e, desc->name));
-    assert_true(strlen(desc->name) < sizeof p->name);
-    strcpy(p->name, desc->name);
-    p->dim_count = desc->dim_count;
-    p->flags = desc->flags;
-    p->count = 1;
-    for (uint32_t d = 0; d < desc->dim_count; d++)
-        p->count *= p->dims[d] = desc->dims[d];
-    assert_true(p->count > 0);
-    if (desc->alias_of) {
-        p->owner = find(e, desc->alias_of);
-        assert_non_null(p->owner);
-        assert_int_equal(p->owner->count, p->count);
-        return;
-    }
-    p->master = take(p->count * sizeof(float));
-    p->m = take_zeros(p->count);
-    p->v = take_zeros(p->count);
-    p->grad = take_zeros(p->count);
-    p->data = take(p->count * hst_dtype_bytes(e->dtype));
-}
-
-int hst_unit_add(struct hst_engine *e, const struct hst_unit_desc *desc, uint32_t *unit)
-{
-    assert_true(e->unit_count < MAX_UNITS && desc->param_count <= MAX_PARAMS);
-    struct fake_unit *u = &e->units[e->unit_count];
-    assert_true(strlen(desc->name) < sizeof u->name);
-    strcpy(u->name, desc->name);
-    u->act_bytes_per_token = desc->act_bytes_per_token;
-    u->flags = desc->flags;
-    u->work_bytes = desc->work_bytes;
-    for (uint32_t i = 0; i < desc->param_count; i++)
-        add_param(e, &desc->params[i], &u->params[i]);
-    u->param_count = desc->param_count;
-    if (desc->work_bytes > e->work_size)
-        e->work_size = desc->work_bytes;
-    *unit = e->unit_count++;
-    return 0;
-}
-
-int hst_carry_set(struct hst_engine *e, uint64_t bytes_per_token)
-{
-    e->carry_bytes_per_token = bytes_per_token;
-    return 0;
-}
-
-int hst_client_memory_set(struct hst_engine *e, uint64_t device_bytes, uint64_t host_bytes)
-{
-    e->client.device_bytes = device_bytes;
-    e->client.host_bytes = host_bytes;
-    return 0;
-}
-
-/* Device and host apart, as on a GPU: who forgets a copy reads NaN. */
-int hst_client_memory(struct hst_engine *e, struct hst_client_memory *memory)
-{
-    if (enter(e) < 0)
-        return -EIO;
-    if (!e->client.device) {
-        e->client.device = take(e->client.device_bytes);
-        e->client.host = take(e->client.host_bytes);
-    }
-    *memory = e->client;
-    return 0;
-}
-
-static uint64_t micro_tokens(const struct hst_engine *e, uint32_t micro)
-{
-    uint64_t left = e->config.batch_tokens - micro * e->config.grain_tokens;
-    return left < e->config.grain_tokens ? left : e->config.grain_tokens;
-}
-
-static struct fake_act *take_acts(const struct hst_engine *e, uint64_t bytes_per_token)
-{
-    struct fake_act *acts = calloc(e->micro_count, sizeof *acts);
-    assert_non_null(acts);
-    for (uint32_t i = 0; i < e->micro_count; i++) {
-        acts[i].data = take(micro_tokens(e, i) * bytes_per_token);
-        acts[i].snapshot = take(micro_tokens(e, i) * bytes_per_token);
-    }
-    return acts;
-}
-
-static void choose_segments(struct hst_engine *e)
-{
-    for (uint32_t u = 0; u < e->unit_count; u++) {
-        bool may = (e->units[u].flags & HST_UNIT_RECOMPUTE) != 0;
-        bool follows = may && u > 0 && (e->units[u - 1].flags & HST_UNIT_RECOMPUTE);
-        e->units[u].place = follows ? (e->units[u - 1].place + 1) % e->segment : 0;
-        assert_true(!may || e->units[u].act_bytes_per_token == e->carry_bytes_per_token);
-    }
-    for (uint32_t u = 0; u < e->unit_count; u++)
-        e->units[u].is_last =
-            e->units[u].place > 0 && (u + 1 == e->unit_count || e->units[u + 1].place == 0);
-}
-
-static void list_visits(struct hst_engine *e)
-{
-    for (uint32_t u = 0; u < e->unit_count; u++)
-        if (!(e->units[u].flags & HST_UNIT_NO_FORWARD))
-            e->visits[e->visit_count++] = (struct hst_visit){u, HST_FORWARD};
-    for (uint32_t u = e->unit_count; u-- > 0;) {
-        for (uint32_t back = e->units[u].is_last ? e->units[u].place : 0; back > 0; back--)
-            e->visits[e->visit_count++] = (struct hst_visit){u - back, HST_RECOMPUTE};
-        e->visits[e->visit_count++] = (struct hst_visit){u, HST_BACKWARD};
-    }
-}
-
-int hst_engine_visits(const struct hst_engine *e, const struct hst_visit **visits, size_t *count)
-{
-    *visits = e->visits;
-    *count = e->visit_count;
-    return 0;
-}
-
-int hst_engine_seal(struct hst_engine *e, enum hst_order order)
-{
-    assert_int_equal(order, HST_ORDER_FORWARD);
-    choose_segments(e);
-    list_visits(e);
-    for (uint32_t u = 0; u < e->unit_count; u++)
-        if (e->units[u].act_bytes_per_token)
-            e->units[u].checkpoints = take_acts(e, e->units[u].act_bytes_per_token);
-    e->carry = take_acts(e, e->carry_bytes_per_token);
-    e->carry_grad = take_acts(e, e->carry_bytes_per_token);
-    e->work = take(e->work_size + CANARY_BYTES);
-    return 0;
-}
-
-static void publish(const struct hst_engine *e, struct fake_param *p)
-{
-    struct hst_cast cast = {
-        .count = p->count,
-        .src_dtype = HST_F32,
-        .dst_dtype = e->dtype,
-        .src = p->master,
-        .dst = p->data,
-    };
-    assert_int_equal(hst_op_cast(e->stream, &cast), 0);
-    assert_int_equal(hst_stream_sync(e->stream), 0);
-}
-
-int hst_engine_load(struct hst_engine *e, const struct hst_reader *reader)
-{
-    for (uint32_t u = 0; u < e->unit_count; u++)
-        for (uint32_t i = 0; i < e->units[u].param_count; i++) {
-            struct fake_param *p = &e->units[u].params[i];
-            struct hst_param_ref ref = {
-                .unit = u, .param = i, .name = p->name, .dim_count = p->dim_count, .dims = p->dims};
-            if (p->owner)
-                continue;
-            int rc = reader->read(reader->context, &ref, 0, p->master, p->count);
-            if (rc < 0)
-                return rc;
-            publish(e, p);
-        }
-    return 0;
-}
-
 /* ---- a step ---------------------------------------------------------------------------------- */
 
 int hst_step_begin(struct hst_engine *e, const struct hst_step_in *in, struct hst_step *step)
 {
-    if (enter(e) < 0)
+    if (fake_enter(e) < 0)
         return -EIO;
     assert_false(e->in_step);
     assert_int_equal(in->size, sizeof *in);
     e->in_step = true;
     e->next_visit = 0;
     e->lr = in->lr;
+    for (uint32_t u = 0; u < e->unit_count; u++)
+        if (e->units[u].kept)
+            memset(e->units[u].kept, 0xff, e->units[u].kept_bytes);
     for (uint32_t i = 0; i < e->micro_count; i++)
         e->carry[i].written = e->carry_grad[i].written = false;
     for (uint32_t u = 0; u < e->unit_count; u++)
@@ -358,14 +43,14 @@ int hst_step_begin(struct hst_engine *e, const struct hst_step_in *in, struct hs
  * hide an overrun. */
 static void poison_work(struct hst_engine *e)
 {
-    size_t size = e->units[e->unit].work_bytes;
+    size_t size = fake_work_bytes(&e->units[e->unit]);
     memset(e->work, 0xff, size);
     memset(e->work + size, 0x5a, CANARY_BYTES);
 }
 
 static void check_work(const struct hst_engine *e)
 {
-    const char *canary = e->work + e->units[e->unit].work_bytes;
+    const char *canary = e->work + fake_work_bytes(&e->units[e->unit]);
     for (size_t i = 0; i < CANARY_BYTES; i++)
         assert_int_equal(canary[i], 0x5a);
 }
@@ -382,13 +67,13 @@ static unsigned checkpoint_access(const struct fake_unit *u, enum hst_sweep swee
 int hst_unit_acquire(struct hst_engine *e, uint32_t unit, enum hst_sweep sweep,
                      struct hst_stream *stream, const struct hst_unit_view **view)
 {
-    if (enter(e) < 0)
+    if (fake_enter(e) < 0)
         return -EIO;
     assert_true(e->in_step && !e->acquired && unit < e->unit_count && stream == e->stream);
     assert_true(e->next_visit < e->visit_count);
-    assert_int_equal(unit, e->visits[e->next_visit].unit);
-    assert_int_equal(sweep, e->visits[e->next_visit].sweep);
-    e->next_visit++;
+    const struct fake_visit *next = &e->visits[e->next_visit++];
+    assert_int_equal(unit, next->visit.unit);
+    assert_int_equal(sweep, next->visit.sweep);
     e->acquired = true;
     e->grad_ready = false;
     e->unit = unit;
@@ -396,21 +81,28 @@ int hst_unit_acquire(struct hst_engine *e, uint32_t unit, enum hst_sweep sweep,
     struct fake_unit *u = &e->units[unit];
     for (uint32_t i = 0; i < u->param_count; i++) {
         struct fake_param *p = u->params[i].owner ? u->params[i].owner : &u->params[i];
-        u->views[i].data = p->data;
-        u->views[i].grad = sweep == HST_BACKWARD ? p->grad : NULL;
+        size_t row_elements = p->dim_count > 1 ? p->dims[1] : 1;
+        size_t at = next->first_row * row_elements;
+        u->views[i].data = (char *)p->data + at * hst_dtype_bytes(e->dtype);
+        u->views[i].grad = sweep == HST_BACKWARD ? p->grad + at : NULL;
     }
     poison_work(e);
+    uint64_t left = u->rows - next->first_row;
     e->view = (struct hst_unit_view){.param = u->views,
                                      .param_count = u->param_count,
-                                     .work = {e->work, u->work_bytes},
-                                     .checkpoint = checkpoint_access(u, sweep)};
+                                     .work = {e->work, fake_work_bytes(u)},
+                                     .checkpoint = checkpoint_access(u, sweep),
+                                     .first_row = next->first_row,
+                                     .rows = fake_is_cut(u) && left > u->slice_rows ? u->slice_rows
+                                                                                    : left,
+                                     .kept = {u->kept, u->kept_bytes}};
     *view = &e->view;
     return 0;
 }
 
 int hst_unit_release(struct hst_engine *e, uint32_t unit)
 {
-    if (enter(e) < 0)
+    if (fake_enter(e) < 0)
         return -EIO;
     assert_true(e->acquired && e->unit == unit && e->held == 0);
     assert_true(e->grad_ready == (e->sweep == HST_BACKWARD));
@@ -422,7 +114,7 @@ int hst_unit_release(struct hst_engine *e, uint32_t unit)
 
 int hst_unit_grad_ready(struct hst_engine *e, uint32_t unit)
 {
-    if (enter(e) < 0)
+    if (fake_enter(e) < 0)
         return -EIO;
     assert_true(e->acquired && e->unit == unit && e->sweep == HST_BACKWARD && !e->grad_ready);
     e->grad_ready = true;
@@ -448,14 +140,14 @@ static struct fake_act *act_of(struct hst_engine *e, uint32_t unit, uint32_t mic
 int hst_act_acquire(struct hst_engine *e, uint32_t unit, uint32_t micro, enum hst_act_kind kind,
                     unsigned access, struct hst_stream *stream, struct hst_act *act)
 {
-    if (enter(e) < 0)
+    if (fake_enter(e) < 0)
         return -EIO;
     uint64_t bytes_per_token;
     struct fake_act *a = act_of(e, unit, micro, kind, &bytes_per_token);
     assert_true(!a->held && stream == e->stream && access != 0);
     assert_true(kind != HST_CARRY_GRAD || e->sweep == HST_BACKWARD);
     assert_true(kind != HST_CHECKPOINT || access == e->view.checkpoint);
-    size_t bytes = micro_tokens(e, micro) * bytes_per_token;
+    size_t bytes = fake_micro_tokens(e, micro) * bytes_per_token;
     int rc = hst_stream_sync(e->stream);
     if (rc < 0)
         return rc;
@@ -470,13 +162,13 @@ int hst_act_acquire(struct hst_engine *e, uint32_t unit, uint32_t micro, enum hs
     a->read_only = !(access & HST_WRITE);
     a->held = true;
     e->held++;
-    *act = (struct hst_act){a->data, bytes, micro_tokens(e, micro)};
+    *act = (struct hst_act){a->data, bytes, fake_micro_tokens(e, micro)};
     return 0;
 }
 
 int hst_act_release(struct hst_engine *e, uint32_t unit, uint32_t micro, enum hst_act_kind kind)
 {
-    if (enter(e) < 0)
+    if (fake_enter(e) < 0)
         return -EIO;
     uint64_t bytes_per_token;
     struct fake_act *a = act_of(e, unit, micro, kind, &bytes_per_token);
@@ -485,7 +177,7 @@ int hst_act_release(struct hst_engine *e, uint32_t unit, uint32_t micro, enum hs
     int rc = hst_stream_sync(e->stream);
     check_work(e);
     if (a->read_only)
-        assert_memory_equal(a->data, a->snapshot, micro_tokens(e, micro) * bytes_per_token);
+        assert_memory_equal(a->data, a->snapshot, fake_micro_tokens(e, micro) * bytes_per_token);
     e->held--;
     return rc;
 }
@@ -538,7 +230,7 @@ static double norm_of(struct hst_engine *e)
 
 int hst_step_end(struct hst_engine *e, struct hst_step_stats *stats)
 {
-    if (enter(e) < 0)
+    if (fake_enter(e) < 0)
         return -EIO;
     assert_true(e->in_step && !e->acquired && e->next_visit == e->visit_count);
     e->in_step = false;
@@ -550,7 +242,7 @@ int hst_step_end(struct hst_engine *e, struct hst_step_stats *stats)
         for (uint32_t i = 0; i < e->units[u].param_count; i++)
             if (!e->units[u].params[i].owner) {
                 update(e, &e->units[u].params[i], (float)factor);
-                publish(e, &e->units[u].params[i]);
+                fake_publish(e, &e->units[u].params[i]);
             }
     *stats = (struct hst_step_stats){.step = e->step, .grad_norm = norm};
     return 0;
@@ -558,12 +250,17 @@ int hst_step_end(struct hst_engine *e, struct hst_step_stats *stats)
 
 const float *fake_engine_grad(const struct hst_engine *engine, const char *name, size_t *count)
 {
-    const struct fake_param *p = find(engine, name);
+    const struct fake_param *p = fake_find(engine, name);
     if (p && p->owner)
         p = p->owner;
     if (p)
         *count = p->count;
     return p ? p->grad : NULL;
+}
+
+void fake_engine_slices(struct hst_engine *engine, uint64_t rows)
+{
+    engine->slice_rows = rows;
 }
 
 void fake_engine_segment(struct hst_engine *engine, uint32_t units)

@@ -7,12 +7,15 @@
 
 #include <cmocka.h>
 
+uint64_t harness_slice_rows;
+
 void harness_open(struct harness *h, const struct llama_config *model, const struct llama_run *run,
                   const struct hst_config *engine, const struct hst_reader *reader)
 {
     *h = (struct harness){0};
     assert_int_equal(llama_create(model, run, &h->model, NULL), 0);
     assert_int_equal(hst_engine_create(engine, &h->engine), 0);
+    fake_engine_slices(h->engine, harness_slice_rows);
     assert_int_equal(llama_add_units(h->model, h->engine), 0);
     assert_int_equal(hst_engine_seal(h->engine, HST_ORDER_FORWARD), 0);
     assert_int_equal(hst_engine_load(h->engine, reader), 0);

@@ -10,6 +10,9 @@ struct harness {
     struct hst_engine *engine;
 };
 
+/** What fake_engine_slices is given by harness_open. */
+extern uint64_t harness_slice_rows;
+
 void harness_open(struct harness *h, const struct llama_config *model, const struct llama_run *run,
                   const struct hst_config *engine, const struct hst_reader *reader);
 void harness_close(struct harness *h);
