@@ -22,7 +22,8 @@ import place
 MOST_BYTES = 60 << 20
 PROGRAMS = ('hoistway', 'bench_gemm', 'test_kernels_device', 'test_kernels_stream',
             'test_kernels_matmul', 'test_kernels_rmsnorm', 'test_kernels_elementwise',
-            'test_kernels_tokens', 'test_kernels_optimizer', 'test_kernels_attention')
+            'test_kernels_tokens', 'test_kernels_blocks', 'test_kernels_optimizer',
+            'test_kernels_attention')
 # Of the C library, and of the machine.
 FOREIGN = re.compile(r'^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util)'
                      r'|libcuda|libcudart|libcublas(Lt)?|libcudnn.*|libnvidia.*)\.so(\.\d+)*$')

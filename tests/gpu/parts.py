@@ -17,12 +17,13 @@ from training import Failed, Skipped, json_lines, need
 GOALS = {'both at once': 0.95, 'memory': 0.85, 'gemm': 0.95, 'own attention over cuDNN': 0.5,
          'train over peer': 0.95}
 
-CONFORMANCE = ('device', 'stream', 'matmul', 'rmsnorm', 'elementwise', 'tokens', 'optimizer',
-               'attention')
+CONFORMANCE = ('device', 'stream', 'matmul', 'rmsnorm', 'elementwise', 'tokens', 'blocks',
+               'optimizer', 'attention')
 SMOKE_CONFORMANCE = ('device', 'stream')  # tests/simt runs all of it on the double
 MEMCHECK = (('memcheck', 'elementwise'), ('memcheck', 'rmsnorm'), ('racecheck', 'rmsnorm'),
-            ('memcheck', 'tokens'), ('racecheck', 'tokens'), ('memcheck', 'optimizer'),
-            ('memcheck', 'attention'), ('racecheck', 'attention'))
+            ('memcheck', 'tokens'), ('racecheck', 'tokens'), ('memcheck', 'blocks'),
+            ('racecheck', 'blocks'), ('memcheck', 'optimizer'), ('memcheck', 'attention'),
+            ('racecheck', 'attention'))
 SANITIZERS = ('/usr/local/cuda/bin/compute-sanitizer',
               '/usr/local/cuda/compute-sanitizer/compute-sanitizer')
 
