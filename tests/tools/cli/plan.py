@@ -194,16 +194,16 @@ class Homes(Case):
     def test_what_does_not_fit_as_a_whole_is_used_in_slices(self):
         self.config({**case.CONFIG, 'hidden_size': 64, 'vocab_size': 40000,
                      'max_position_embeddings': 64})
-        scratch = '--durability=none'
-        whole = self.plan(scratch)
+        scratch = ('--durability=none', '--store', self.path('store'))
+        whole = self.plan(*scratch)
         self.assertEqual(whole['slices'], 0)
-        least = self.plan('--dram=64K', scratch, status=3)['smallest']['dram']
-        planned = self.plan(f'--dram={least}', scratch)
+        least = self.plan('--dram=64K', *scratch, status=3)['smallest']['dram']
+        planned = self.plan(f'--dram={least}', *scratch)
         self.assertGreater(planned['slices'], 2)
         self.assertLess(planned['memory']['buffers']['dram'], whole['memory']['buffers']['dram'])
         said = f'2 units do not fit as a whole: they are used in {planned["slices"]} slices'
-        self.assertIn(f'\n{said}\n', self.run_plan(f'--dram={least}', scratch).stdout)
-        done = self.run_train(f'--dram={least}', '--store', self.path('store'), scratch)
+        self.assertIn(f'\n{said}\n', self.run_plan(f'--dram={least}', *scratch).stdout)
+        done = self.run_train(f'--dram={least}', *scratch)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f'note[I306] 2 of {case.CONFIG["num_hidden_layers"] + 3} units do not fit as '
                       f'a whole: they are used in {planned["slices"]} slices\n', done.stderr)
