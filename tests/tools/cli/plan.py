@@ -22,8 +22,8 @@ SIZES = ('--seq-len=16', '--batch-tokens=64', '--threads=1')
 HOST = '--device=host'
 KEYS = {'fits', 'why', 'model', 'store', 'device', 'precision', 'io', 'threads', 'parameters',
         'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'update',
-        'homes', 'checkpoint_every', 'resident_units', 'streamed_tiles', 'tiles_in_dram',
-        'slices', 'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast',
+        'homes', 'checkpoint_every', 'resident_units', 'streamed_tiles', 'tiles_in_dram', 'slices',
+        'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast',
         'memory', 'smallest', 'rates'}
 MIB = 1 << 20
 
