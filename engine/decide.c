@@ -136,6 +136,19 @@ static bool planner_knows(const struct hst_engine *engine, struct planner_in *in
     return true;
 }
 
+static void tell_search(struct hst_engine *engine)
+{
+    const struct planned *planned = &engine->planned;
+    if (planned->better)
+        engine_log(engine, HST_LOG_INFO,
+                   "I302 %s: a step of %.3g s in simulation, %.3g s with the usual homes",
+                   planned->what, planned->step_s, planned->usual_step_s);
+    else if (planned->simulated > 0)
+        engine_log(engine, HST_LOG_INFO,
+                   "I302 homes are the usual ones: of %u others none is faster in simulation",
+                   planned->simulated - 1);
+}
+
 /* Of a plan hst_engine_decision says it. */
 static void tell_homes(struct hst_engine *engine)
 {
@@ -143,10 +156,11 @@ static void tell_homes(struct hst_engine *engine)
     uint32_t cut_units, slices;
     if (engine->config.plan)
         return;
+    tell_search(engine);
     layout_count_slices(&engine->layout, &cut_units, &slices);
     if (slices > 0)
         engine_log(engine, HST_LOG_INFO,
-                   "I306 %u of %u units do not fit as a whole: they are used in %u slices",
+                   "I306 %u of %u units are used in %u slices, which leaves memory to others",
                    cut_units, engine->whole.unit_count, slices);
     if (resident > 0 && resident < engine->layout.unit_count)
         engine_log(engine, HST_LOG_INFO,
@@ -171,23 +185,66 @@ static void tell_homes(struct hst_engine *engine)
 /* The fastest homes, where enough is known of the machine. */
 static int plan_homes(struct hst_engine *engine)
 {
-    struct planned *planned = &engine->planned;
     struct planner_in in;
     if (!planner_knows(engine, &in))
         return 0;
-    int rc = planner_improve(&in, &engine->placement, planned);
-    if (rc)
-        return engine_fail_tables(engine, rc);
-    if (engine->config.plan) /* hst_engine_decision says it */
+    int rc = planner_improve(&in, &engine->placement, &engine->planned);
+    return rc ? engine_fail_tables(engine, rc) : 0;
+}
+
+/* ---- slices where nothing forces them ---- */
+
+/* What was decided with whole units. */
+struct decided {
+    struct layout layout;
+    struct placement placement;
+    struct planned planned;
+    bool second_slots;
+};
+
+static void put_back(struct hst_engine *engine, const struct decided *d)
+{
+    layout_free(&engine->layout);
+    placement_free(&engine->placement);
+    engine->layout = d->layout;
+    engine->whole = (struct layout){0};
+    engine->placement = d->placement;
+    engine->planned = d->planned;
+    engine->plan_in.second_slots = d->second_slots;
+}
+
+/* With what they leave to others a step may be faster. */
+static int try_slices(struct hst_engine *engine)
+{
+    char why[384];
+    struct decided d = {engine->layout, engine->placement, engine->planned,
+                        engine->plan_in.second_slots};
+    struct layout slices;
+    if (d.planned.simulated == 0 || d.layout.whole)
         return 0;
-    if (planned->better)
-        engine_log(engine, HST_LOG_INFO,
-                   "I302 %s: a step of %.3g s in simulation, %.3g s with the usual homes",
-                   planned->what, planned->step_s, planned->usual_step_s);
-    else
-        engine_log(engine, HST_LOG_INFO,
-                   "I302 homes are the usual ones: of %u others none is faster in simulation",
-                   planned->simulated - 1);
+    engine->whole = d.layout;
+    int rc = layout_cut(&engine->whole, d.layout.tile_elements, &slices);
+    if (rc) {
+        engine->whole = (struct layout){0};
+        return rc == -ERANGE ? 0 : engine_fail_tables(engine, rc);
+    }
+    engine->layout = slices;
+    engine->placement = (struct placement){0};
+    engine->plan_in.second_slots = optimistic_wants_slots(engine);
+    rc = try_homes(engine, d.layout.tile_elements, why, sizeof why);
+    if (rc == 0) {
+        plan_spare_slots(engine);
+        rc = plan_homes(engine);
+    }
+    struct planned *planned = &engine->planned;
+    if (rc || planned->step_s > d.planned.step_s * (1 - PLANNER_GAIN_LEAST)) {
+        put_back(engine, &d);
+        return engine->error.native;
+    }
+    placement_free(&d.placement);
+    planned->usual_step_s = d.planned.usual_step_s;
+    planned->simulated += d.planned.simulated;
+    planned->better = true;
     return 0;
 }
 
@@ -256,6 +313,7 @@ int decide(struct hst_engine *engine)
                            rc == -EDQUOT ? -ENOSPC : rc, "%s", why);
     plan_spare_slots(engine);
     rc = plan_homes(engine);
+    rc = rc ? rc : try_slices(engine);
     if (rc == 0)
         tell_homes(engine);
     return rc;

@@ -219,8 +219,10 @@ static void describe(const struct candidate *c, char *what, size_t what_bytes)
         snprintf(what + n, what_bytes - (size_t)n, "%s%s%s%s",
                  c->how.rings + c->how.device_rings > 0 ? "; smaller rings" : "", acts, units, gpu);
     if (c->placement.segment > 1)
-        snprintf(what + n, what_bytes - (size_t)n, "; acts of one unit in %u kept",
-                 c->placement.segment);
+        n += snprintf(what + n, what_bytes - (size_t)n, "; acts of one unit in %u kept",
+                      c->placement.segment);
+    if (c->placement.layout->whole)
+        snprintf(what + n, what_bytes - (size_t)n, "; large units in slices");
 }
 
 /* ---- the whole ---- */
@@ -230,9 +232,10 @@ static void keep_best(struct search *s, struct placement *placement, struct plan
     planned->step_s = s->best.step_s;
     planned->better = s->best.step_s < planned->usual_step_s;
     planned->simulated = s->seen_count;
+    struct candidate usual = {.how = s->usual, .placement = *placement};
+    describe(planned->better ? &s->best : &usual, planned->what, sizeof planned->what);
     if (!planned->better)
         return;
-    describe(&s->best, planned->what, sizeof planned->what);
     placement_free(placement);
     *placement = s->best.placement;
 }

@@ -21,7 +21,7 @@ struct planned {
     double usual_step_s, step_s; /* of the placement that was given, and of the one chosen */
     bool better;                 /* another one was chosen */
     uint32_t simulated;          /* candidates */
-    char what[192];              /* how: "what leaves memory: grads, then acts"; "" where not */
+    char what[224];              /* how: "what leaves memory: grads, then acts" */
 };
 
 /** A gain below this is none: neither simulation nor rates are that exact. */

@@ -56,8 +56,7 @@ static void print_homes(const struct plan *p, FILE *out)
     const struct hst_decision *d = &p->decision;
     bool gpu = p->t.result.memory.total[HST_TIER_HBM] > 0;
     if (d->slices > 0)
-        fprintf(out, "%u units do not fit as a whole: they are used in %u slices\n", d->cut_units,
-                d->slices);
+        fprintf(out, "%u units are used in %u slices of their rows\n", d->cut_units, d->slices);
     if (gpu && d->resident_units < d->units)
         fprintf(out, "%u of %u units are at home in HBM, where the GPU updates them\n",
                 d->resident_units, d->units);

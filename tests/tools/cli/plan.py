@@ -201,12 +201,25 @@ class Homes(Case):
         planned = self.plan(f'--dram={least}', *scratch)
         self.assertGreater(planned['slices'], 2)
         self.assertLess(planned['memory']['buffers']['dram'], whole['memory']['buffers']['dram'])
-        said = f'2 units do not fit as a whole: they are used in {planned["slices"]} slices'
+        said = f'2 units are used in {planned["slices"]} slices of their rows'
         self.assertIn(f'\n{said}\n', self.run_plan(f'--dram={least}', *scratch).stdout)
         done = self.run_train(f'--dram={least}', *scratch)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn(f'note[I306] 2 of {case.CONFIG["num_hidden_layers"] + 3} units do not fit as '
-                      f'a whole: they are used in {planned["slices"]} slices\n', done.stderr)
+        self.assertIn(f'note[I306] 2 of {case.CONFIG["num_hidden_layers"] + 3} units are used '
+                      f'in {planned["slices"]} slices, which leaves ', done.stderr)
+
+    def test_slices_are_taken_where_what_they_leave_is_worth_more(self):
+        """Than logits twice: where states come from slow drives, and not where the head is dear."""
+        self.config({**case.CONFIG, 'hidden_size': 64, 'vocab_size': 40000,
+                     'max_position_embeddings': 64})
+        scratch = ('--durability=none', '--store', self.path('store'))
+        tight = f'--dram={self.plan(*scratch)["memory"]["total"]["dram"] * 7 // 10}'
+        slow = {'read': 1e7, 'write': 1e7, 'mixed': 1e7}
+        for rates, some in ((NOTHING, False), (machine(**slow, products=1e13), True),
+                            (machine(**slow, products=1e7), False)):
+            told = self.plan(tight, *scratch, '--rates', self.write('rates', rates))
+            self.assertEqual(told['slices'] > 0, some, told['homes'])
+            self.assertEqual(told['homes'].endswith('; large units in slices'), some)
 
     def test_a_gpu_keeps_as_many_units_as_it_has_room_for(self):
         self.config({**case.CONFIG, 'num_hidden_layers': 4})
