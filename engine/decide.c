@@ -5,6 +5,7 @@
  */
 #include "engine_state.h"
 #include "exec/optimistic.h"
+#include "plan/saturate.h"
 #include "plan/step_graph.h"
 #include "predict.h"
 #include "store/files.h"
@@ -33,23 +34,82 @@ static int try_homes(struct hst_engine *engine, uint32_t tile_elements, char *wh
     return rc ? rc : placement_try(&engine->plan_in, &engine->placement, why, why_bytes);
 }
 
+/* ---- slices ---- */
+
+/* What was decided with whole units. */
+struct decided {
+    struct layout layout;
+    struct placement placement;
+    struct planned planned;
+    bool second_slots;
+};
+
+static struct decided decided_now(const struct hst_engine *engine)
+{
+    return (struct decided){engine->layout, engine->placement, engine->planned,
+                            engine->plan_in.second_slots};
+}
+
+/* Large matrices in slices, without homes. Errors: -ERANGE there are none; -ENOMEM. */
+static int cut(struct hst_engine *engine, uint32_t tile_elements)
+{
+    struct layout slices;
+    engine->whole = engine->layout;
+    int rc = layout_cut(&engine->whole, tile_elements, &slices);
+    if (rc) {
+        engine->whole = (struct layout){0};
+        return rc;
+    }
+    engine->layout = slices;
+    engine->placement = (struct placement){0};
+    return 0;
+}
+
+static void put_back(struct hst_engine *engine, const struct decided *d)
+{
+    layout_free(&engine->layout);
+    placement_free(&engine->placement);
+    engine->layout = d->layout;
+    engine->whole = (struct layout){0};
+    engine->placement = d->placement;
+    engine->planned = d->planned;
+    engine->plan_in.second_slots = d->second_slots;
+}
+
+/* Bytes of memory that a placement needs and the budgets do not have. */
+static uint64_t lacking(const struct placement_in *in, const struct placement *p)
+{
+    uint64_t hbm = p->hbm_bytes > in->hbm_budget ? p->hbm_bytes - in->hbm_budget : 0;
+    uint64_t dram = p->dram_bytes > in->dram_budget ? p->dram_bytes - in->dram_budget : 0;
+    return sat_add(hbm, dram);
+}
+
+/* Of two ways that do not fit the one that lacks less is told of. */
+static int plan_slices(struct hst_engine *engine, uint32_t tile_elements, char *why,
+                       size_t why_bytes)
+{
+    char said[384];
+    struct decided d = decided_now(engine);
+    int rc = cut(engine, tile_elements);
+    if (rc)
+        return rc == -ERANGE ? -ENOSPC : rc;
+    rc = try_homes(engine, tile_elements, said, sizeof said);
+    if (rc == -ENOSPC &&
+        lacking(&engine->plan_in, &engine->placement) >= lacking(&engine->plan_in, &d.placement)) {
+        put_back(engine, &d);
+        return rc;
+    }
+    placement_free(&d.placement);
+    snprintf(why, why_bytes, "%s", said);
+    return rc;
+}
+
 /* Units are cut where they do not fit as they are. */
 static int plan_tiles(struct hst_engine *engine, uint32_t tile_elements, char *why,
                       size_t why_bytes)
 {
     int rc = try_homes(engine, tile_elements, why, why_bytes);
-    if (rc != -ENOSPC)
-        return rc;
-    struct layout slices;
-    engine->whole = engine->layout;
-    int cut = layout_cut(&engine->whole, tile_elements, &slices);
-    if (cut) {
-        engine->whole = (struct layout){0};
-        return cut == -ERANGE ? rc : cut;
-    }
-    engine->layout = slices;
-    placement_free(&engine->placement);
-    return try_homes(engine, tile_elements, why, why_bytes);
+    return rc == -ENOSPC ? plan_slices(engine, tile_elements, why, why_bytes) : rc;
 }
 
 static void plan_anew(struct hst_engine *engine)
@@ -192,44 +252,16 @@ static int plan_homes(struct hst_engine *engine)
     return rc ? engine_fail_tables(engine, rc) : 0;
 }
 
-/* ---- slices where nothing forces them ---- */
-
-/* What was decided with whole units. */
-struct decided {
-    struct layout layout;
-    struct placement placement;
-    struct planned planned;
-    bool second_slots;
-};
-
-static void put_back(struct hst_engine *engine, const struct decided *d)
-{
-    layout_free(&engine->layout);
-    placement_free(&engine->placement);
-    engine->layout = d->layout;
-    engine->whole = (struct layout){0};
-    engine->placement = d->placement;
-    engine->planned = d->planned;
-    engine->plan_in.second_slots = d->second_slots;
-}
-
 /* With what they leave to others a step may be faster. */
 static int try_slices(struct hst_engine *engine)
 {
     char why[384];
-    struct decided d = {engine->layout, engine->placement, engine->planned,
-                        engine->plan_in.second_slots};
-    struct layout slices;
+    struct decided d = decided_now(engine);
     if (d.planned.simulated == 0 || d.layout.whole)
         return 0;
-    engine->whole = d.layout;
-    int rc = layout_cut(&engine->whole, d.layout.tile_elements, &slices);
-    if (rc) {
-        engine->whole = (struct layout){0};
+    int rc = cut(engine, d.layout.tile_elements);
+    if (rc)
         return rc == -ERANGE ? 0 : engine_fail_tables(engine, rc);
-    }
-    engine->layout = slices;
-    engine->placement = (struct placement){0};
     engine->plan_in.second_slots = optimistic_wants_slots(engine);
     rc = try_homes(engine, d.layout.tile_elements, why, sizeof why);
     if (rc == 0) {

@@ -32,7 +32,9 @@ int versions_configure(struct hst_engine *engine)
     struct versions *v = &engine->versions;
     const char *text = engine->config.durability ? engine->config.durability : "auto";
     char why[400];
-    bool store = engine->config.store && !engine->config.io_model;
+    /* a plan may have drives without directories */
+    bool drives = engine->config.store || (engine->config.plan && engine->config.nvme_bytes > 0);
+    bool store = drives && !engine->config.io_model;
     v->every = strcmp(text, "step") == 0 ? 1 : 0;
     if (strcmp(text, "none") == 0 || (!store && strcmp(text, "auto") == 0))
         return 0;

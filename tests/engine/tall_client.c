@@ -14,6 +14,7 @@
 #define WIDEST       (TALL_ROWS * TALL_COLUMNS)
 
 bool tall_tied, tall_whole, tall_swapped;
+uint64_t tall_token_bytes = 12;
 
 static const struct hst_param_desc embed = {
     .name = "embed", .dim_count = 2, .dims = {TALL_ROWS, TALL_COLUMNS}, .flags = HST_PARAM_DECAY};
@@ -59,7 +60,7 @@ int tall_describe(struct hst_engine *engine)
          .param_count = 1,
          .work_bytes = 7000,
          .flags = HST_UNIT_NO_FORWARD,
-         .slices = {.block_rows = TALL_BLOCK, .work_bytes = 200, .token_bytes = 12}},
+         .slices = {.block_rows = TALL_BLOCK, .work_bytes = 200, .token_bytes = tall_token_bytes}},
     };
     int rc = hst_carry_set(engine, 64);
     if (tall_whole)
@@ -96,7 +97,7 @@ static int use_kept(struct hst_engine *engine, const struct hst_unit_view *view,
 {
     float *rows = view->kept.data;
     int rc = hst_stream_sync(hst_engine_stream(engine));
-    assert_true(view->kept.size_bytes == 12 * BATCH_TOKENS);
+    assert_true(view->kept.size_bytes == tall_token_bytes * BATCH_TOKENS);
     for (size_t i = 0; rc == 0 && i < (size_t)3 * BATCH_TOKENS; i++) {
         if (sweep == HST_FORWARD && view->first_row == 0)
             rows[i] = 0;

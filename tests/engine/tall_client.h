@@ -22,6 +22,9 @@ struct tall_saved {
     size_t used;
 };
 
+/** What a token keeps in the head's slices, 12 bytes of which are used. */
+extern uint64_t tall_token_bytes;
+
 int tall_describe(struct hst_engine *engine);
 int tall_load(struct hst_engine *engine);
 /** A step. *visits: how many, may be null. Checks what it is given. */

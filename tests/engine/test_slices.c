@@ -251,6 +251,24 @@ static void slices_end_where_tiles_do_or_nothing_is_cut(void **state)
     hst_engine_destroy(&engine);
 }
 
+/* What slices keep may be more than what they save. */
+static void whole_units_are_told_of_where_they_lack_less(void **state)
+{
+    (void)state;
+    struct hst_config config = *TOY_CONFIG(.tile_elements = 4096);
+    tall_whole = true;
+    uint64_t whole = smallest(config, HST_TIER_DRAM);
+    tall_whole = false;
+    assert_true(smallest(config, HST_TIER_DRAM) < whole);
+    tall_token_bytes = 1 << 20;
+    config.dram_bytes = smallest(config, HST_TIER_DRAM);
+    assert_true(config.dram_bytes == whole);
+    struct hst_engine *engine = sealed(&config);
+    assert_null(engine->layout.whole);
+    hst_engine_destroy(&engine);
+    tall_token_bytes = 12;
+}
+
 static void each_slice_has_its_turn(void **state)
 {
     (void)state;
@@ -285,6 +303,7 @@ int main(void)
         cmocka_unit_test(a_client_may_leave_the_order_of_other_units),
         cmocka_unit_test(a_store_is_resumed_either_way),
         cmocka_unit_test(slices_end_where_tiles_do_or_nothing_is_cut),
+        cmocka_unit_test(whole_units_are_told_of_where_they_lack_less),
         cmocka_unit_test(each_slice_has_its_turn),
     };
     return cmocka_run_group_tests(tests, toy_make_store, toy_remove_store);

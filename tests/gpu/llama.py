@@ -10,7 +10,7 @@ import time
 
 KEYS = ('hidden_size', 'intermediate_size', 'num_hidden_layers', 'num_attention_heads',
         'num_key_value_heads', 'head_dim', 'vocab_size', 'tie_word_embeddings')
-SHAPES = {  # those of engine/plan/shapes.c in lower case, and two to try scripts with
+SHAPES = {  # those of engine/plan/shapes.c in lower case, and some to try scripts with
     '1b': (2048, 8192, 16, 32, 8, 64, 128256, True),
     '3b': (3072, 8192, 28, 24, 8, 128, 128256, True),
     '7b': (4096, 11008, 32, 32, 32, 128, 32000, False),
@@ -21,6 +21,7 @@ SHAPES = {  # those of engine/plan/shapes.c in lower case, and two to try script
     '70b': (8192, 28672, 80, 64, 8, 128, 128256, False),
     '405b': (16384, 53248, 126, 128, 8, 128, 128256, False),
     'tiny': (32, 48, 2, 2, 1, 16, 256, True),
+    'tall': (32, 48, 1, 2, 1, 16, 24000, True),
     'small': (64, 96, 4, 2, 2, 32, 512, False),
 }
 BLOCK_BYTES = 1 << 24

@@ -52,6 +52,7 @@ BYTES = {
                       for word in ('deferred', 'optimistic')),
     'shared': (('some units in HBM', ['--update', 'deferred'], 0),
                ('some units in HBM, optimistic', ['--update', 'optimistic'], 0)),
+    'sliced': (('the vocabulary in slices', ['--update', 'deferred'], 0),),
     'nvme': (('states on NVMe', ['--place', 'states=nvme', '--update', 'deferred'], 20),),
     'all': (('all on NVMe', ['--place', 'weights=nvme,grads=nvme,states=nvme,acts=nvme',
                              '--update', 'deferred'], 30),),
@@ -86,9 +87,10 @@ def exported(runner, model, case, tokens, steps, more):
     return told
 
 
-def bytes_case(runner):
+def bytes_case(runner, which):
     """(shape, sequence, tokens per step, steps)"""
-    return ('tiny', SMOKE_SEQ, 32, 3) if runner.smoke else ('1b', SEQ, 8 * SEQ, 10)
+    smoke = 'tall' if which == 'sliced' else 'tiny'
+    return (smoke, SMOKE_SEQ, 32, 3) if runner.smoke else ('1b', SEQ, 8 * SEQ, 10)
 
 
 def shared(runner, shape, seq, tokens):
@@ -110,22 +112,34 @@ def shared(runner, shape, seq, tokens):
     return ['--place', 'acts=hbm', *budget]
 
 
+def sliced(runner, shape, seq, tokens):
+    """The least HBM: embedding and head in slices of their rows."""
+    least = training.plan(runner, shape, seq, tokens, ['--hbm', '64K'])['smallest']['hbm']
+    budget = ['--hbm', str(least)]
+    if training.plan(runner, shape, seq, tokens, budget)['slices'] == 0:
+        raise training.Failed(f'with {" ".join(budget)} nothing is used in slices')
+    return budget
+
+
+HOMES = {'shared': shared, 'sliced': sliced}
+
+
 def offload_bytes(runner, which):
     """Ten steps with clipping: the weights are those of the run with everything in HBM."""
-    shape, seq, tokens, steps = bytes_case(runner)
+    shape, seq, tokens, steps = bytes_case(runner, which)
     model = training.make_model(runner, shape, seq)
     have = training.room(runner)
     disk = have.budget('nvme') - 2 * model.parameters  # beside the export
     if disk <= 0:
         raise Skipped(f'an export takes {gib(2 * model.parameters)} of disk, '
                       f'{gib(have.free["nvme"])} are free in {runner.scratch}')
-    kept = runner.kept['digests']  # of the same seed, weights and commit
+    kept = runner.kept['digests'].setdefault(shape, {})  # of the same seed, weights and commit
     if model.weights not in kept:
         told = exported(runner, model, 'resident', tokens, steps, RESIDENT)
         if not told:
             raise Skipped('there is no resident run to compare with')
         kept[model.weights] = told
-    homes = shared(runner, shape, seq, tokens) if which == 'shared' else []
+    homes = HOMES[which](runner, shape, seq, tokens) if which in HOMES else []
     for case, more, moved in BYTES[which]:
         if training.no_time(runner, case, have.drive_s(moved * model.parameters * steps),
                             'the drive alone takes'):

@@ -191,6 +191,15 @@ class Homes(Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('note[I303]', done.stderr)
 
+    def test_drives_without_a_name_keep_versions_too(self):
+        """Whoever sizes drives has no directory on them yet."""
+        budgets = ('--dram=1G', '--nvme=1G', '--place=states=nvme,weights=nvme')
+        named = self.plan(*budgets, '--store', self.path('store'))
+        self.assertEqual(self.plan(*budgets)['memory'], named['memory'])
+        once = self.plan(*budgets, '--durability=none')['memory']
+        self.assertEqual(named['memory']['states']['nvme'], 2 * once['states']['nvme'])
+        self.plan('--dram=1G', '--durability=step', '--nvme=1G')
+
     def test_what_does_not_fit_as_a_whole_is_used_in_slices(self):
         self.config({**case.CONFIG, 'hidden_size': 64, 'vocab_size': 40000,
                      'max_position_embeddings': 64})

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mutations.py takes out of units that are cut into slices: layout, engine, model."""
+from mutation_rows import mutate
+
+mutate(
+    'engine/plan/layout_cut.c', 'engine/layout_cut',
+    ('what is small enough stays whole', 'u->block_rows == 0 || matrix->count <= most',
+     'u->block_rows == 0'),
+    ('slices end where tiles do', 'return blocks * block % tile_elements == 0;',
+     'return blocks > 0 && block > 0 && tile_elements > 0;'),
+    ('slices are no larger than what stays', 'fit = most / block, blocks = fit;',
+     'fit = most / block, blocks = fit + 1;'),
+    ('an alias is cut where its owner is', 'if (c->rows[owner] != c->rows[param->unit])',
+     'if (0)'),
+    ('a slice of an alias belongs to that of its owner',
+     '+ (uint32_t)(row / c->rows[unit]);', ';'),
+    ('a slice has its own work', 'to->work_bytes = from->slice_work_bytes;', ''),
+    ('a unit that is cut has a forward', 'to->no_forward = false;', ''),
+    ('FLOPs are shared',
+     '(double)from->flops_per_token * (double)to->rows / (double)matrix->dims[0]',
+     '(double)from->flops_per_token'),
+)
+mutate(
+    'engine/plan/layout.c', 'engine/layout_cut',
+    ('elements are told of the whole', 'param->first + from - param->offset',
+     'from - param->offset'),
+    ('the digest is that of the whole', 'layout = layout->whole ? layout->whole : layout;\n', ''),
+    ('a slice begins no unit', 'range.offset == 0 && layout->units[range.unit].first_row == 0',
+     'range.offset == 0'),
+    ('blocks end where those of the norm do', 'block % LAYOUT_UNIT_ALIGN == 0', 'block > 0'),
+)
+mutate(
+    'engine/exec/slices.c', 'engine/slices',
+    ('the backward begins with the last slice', 'd->count - 1 - turn', 'turn'),
+    ('evaluations follow one another', '(*turn + 1) % d->count', '*turn + 1'),
+    ('all slices were visited', 'if (turn >= d->count)', 'if (0)'),
+)
+mutate(
+    'engine/step.c', 'engine/slices',
+    ('slices begin anew with a step', '    slices_begin(engine);\n', ''),
+    ('checkpoints are found behind slices', 'engine->run.computing, held) : NULL',
+     'engine->run.computing, unit) : NULL'),
+)
+mutate(
+    'engine/plan/lay_out.c', 'engine/slices',
+    ('slices share what they keep', 'p->units[u - 1].kept', 'p->units[u - 1].kept + 4096'),
+)
+mutate(
+    'engine/decide.c', 'tools/cli_plan',
+    ('slices that are slower are put back',
+     'rc || planned->step_s > d.planned.step_s * (1 - PLANNER_GAIN_LEAST)', 'rc'),
+    ('what does not fit is cut', 'if (rc != -ENOSPC)\n        return rc;\n    struct layout',
+     'if (rc)\n        return rc;\n    struct layout'),
+)
+mutate(
+    'tools/model/head.c', 'tools/model/slices tools/model/head tools/model/golden',
+    ('blocks are summed up', 'b.first_row + b.rows < vocab', 'false'),
+    ('the sum is rounded at the first rows', 'if (b.first_row == 0)', 'if (0)'),
+    ('a block has its own weights', 'b.here * p->model->config.hidden', 'b.here'),
+    ('what is kept is that of the chunk', 'size_t kept = first % kept_tokens;',
+     'size_t kept = 0;'),
+    ('logits are computed again',
+     '        block_logits(p, c, block_at(p, i), c->logits);\n        block_gradient',
+     '        block_gradient'),
+)
+mutate(
+    'tools/model/step.c', 'tools/model/slices',
+    ('slices write into one carry', 'p->first_row ? HST_READ | HST_WRITE : HST_WRITE);\n    emb',
+     'HST_WRITE);\n    emb'),
+)
+mutate(
+    'tools/model/work.c', 'tools/model/slices',
+    ('each micro-batch has its own state', 'sums + first_token * HEAD_STATE', 'sums'),
+)
