@@ -49,8 +49,12 @@ mutate(
     'engine/decide.c', 'tools/cli_plan',
     ('slices that are slower are put back',
      'rc || planned->step_s > d.planned.step_s * (1 - PLANNER_GAIN_LEAST)', 'rc'),
-    ('what does not fit is cut', 'if (rc != -ENOSPC)\n        return rc;\n    struct layout',
-     'if (rc)\n        return rc;\n    struct layout'),
+    ('what does not fit is cut', 'return rc == -ENOSPC ? plan_slices', 'return 0 ? plan_slices'),
+)
+mutate(
+    'engine/decide.c', 'engine/slices',
+    ('of two ways that do not fit the smaller one is told of',
+     'if (rc == -ENOSPC &&\n        lacking(', 'if (rc == 1 &&\n        lacking('),
 )
 mutate(
     'tools/model/head.c', 'tools/model/slices tools/model/head tools/model/golden',

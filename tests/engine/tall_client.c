@@ -174,6 +174,21 @@ static void check_view(const struct hst_unit_view *view, uint32_t unit)
         assert_true(view->work.size_bytes == (unit == 0 ? (cut ? 100 : 5000) : (cut ? 200 : 7000)));
 }
 
+/* Rows rise in a forward and fall in a backward. */
+static void check_turn(const struct hst_unit_view *view, enum hst_sweep sweep)
+{
+    static uint64_t row; /* where the slice before ended, or began */
+    if (sweep == HST_BACKWARD) {
+        row = view->first_row + view->rows == TALL_ROWS ? TALL_ROWS : row;
+        assert_true(view->first_row + view->rows == row);
+        row = view->first_row;
+    } else {
+        row = view->first_row == 0 ? 0 : row;
+        assert_true(view->first_row == row);
+        row += view->rows;
+    }
+}
+
 static int visit(struct hst_engine *engine, const struct hst_visit *v, float loss_scale)
 {
     const struct hst_unit_view *view;
@@ -181,6 +196,8 @@ static int visit(struct hst_engine *engine, const struct hst_visit *v, float los
     if (rc)
         return rc;
     check_view(view, v->unit);
+    if (view->rows)
+        check_turn(view, v->sweep);
     if (view->kept.data && v->sweep != HST_EVAL)
         rc = use_kept(engine, view, v->sweep);
     rc = rc ? rc : use_checkpoints(engine, v->unit, view->checkpoint);
