@@ -76,28 +76,45 @@ static void put_back(struct hst_engine *engine, const struct decided *d)
     engine->plan_in.second_slots = d->second_slots;
 }
 
-/* Bytes of memory that a placement needs and the budgets do not have. */
-static uint64_t lacking(const struct placement_in *in, const struct placement *p)
+static uint64_t beyond(uint64_t bytes, uint64_t budget)
 {
-    uint64_t hbm = p->hbm_bytes > in->hbm_budget ? p->hbm_bytes - in->hbm_budget : 0;
-    uint64_t dram = p->dram_bytes > in->dram_budget ? p->dram_bytes - in->dram_budget : 0;
-    return sat_add(hbm, dram);
+    return bytes > budget ? bytes - budget : 0;
 }
 
-/* Of two ways that do not fit the one that lacks less is told of. */
-static int plan_slices(struct hst_engine *engine, uint32_t tile_elements, char *why,
+/* Of two placements that do not fit, whether the first one needs less beyond the budgets: memory
+ * comes before drives. */
+static bool lacks_less(const struct placement_in *in, const struct placement *a,
+                       const struct placement *b)
+{
+    uint64_t of_a =
+        sat_add(beyond(a->hbm_bytes, in->hbm_budget), beyond(a->dram_bytes, in->dram_budget));
+    uint64_t of_b =
+        sat_add(beyond(b->hbm_bytes, in->hbm_budget), beyond(b->dram_bytes, in->dram_budget));
+    return of_a != of_b
+               ? of_a < of_b
+               : beyond(a->nvme_bytes, in->nvme_budget) < beyond(b->nvme_bytes, in->nvme_budget);
+}
+
+/* Memory or drives have too little room. */
+static bool is_room(int rc)
+{
+    return rc == -ENOSPC || rc == -EDQUOT;
+}
+
+/* Of two ways that do not fit the one that lacks less is told of. whole: what the other one said.
+ */
+static int plan_slices(struct hst_engine *engine, uint32_t tile_elements, int whole, char *why,
                        size_t why_bytes)
 {
     char said[384];
     struct decided d = decided_now(engine);
     int rc = cut(engine, tile_elements);
     if (rc)
-        return rc == -ERANGE ? -ENOSPC : rc;
+        return rc == -ERANGE ? whole : rc;
     rc = try_homes(engine, tile_elements, said, sizeof said);
-    if (rc == -ENOSPC &&
-        lacking(&engine->plan_in, &engine->placement) >= lacking(&engine->plan_in, &d.placement)) {
+    if (is_room(rc) && !lacks_less(&engine->plan_in, &engine->placement, &d.placement)) {
         put_back(engine, &d);
-        return rc;
+        return whole;
     }
     placement_free(&d.placement);
     snprintf(why, why_bytes, "%s", said);
@@ -109,7 +126,7 @@ static int plan_tiles(struct hst_engine *engine, uint32_t tile_elements, char *w
                       size_t why_bytes)
 {
     int rc = try_homes(engine, tile_elements, why, why_bytes);
-    return rc == -ENOSPC ? plan_slices(engine, tile_elements, why, why_bytes) : rc;
+    return is_room(rc) ? plan_slices(engine, tile_elements, rc, why, why_bytes) : rc;
 }
 
 static void plan_anew(struct hst_engine *engine)
@@ -219,8 +236,7 @@ static void tell_homes(struct hst_engine *engine)
     tell_search(engine);
     layout_count_slices(&engine->layout, &cut_units, &slices);
     if (slices > 0)
-        engine_log(engine, HST_LOG_INFO,
-                   "I306 %u of %u units are used in %u slices, which leaves memory to others",
+        engine_log(engine, HST_LOG_INFO, "I306 %u of %u units are used in %u slices of their rows",
                    cut_units, engine->whole.unit_count, slices);
     if (resident > 0 && resident < engine->layout.unit_count)
         engine_log(engine, HST_LOG_INFO,
@@ -268,6 +284,8 @@ static int try_slices(struct hst_engine *engine)
         plan_spare_slots(engine);
         rc = plan_homes(engine);
     }
+    if (rc == -ENOMEM && engine->error.code == 0)
+        engine_fail_tables(engine, rc);
     struct planned *planned = &engine->planned;
     if (rc || planned->step_s > d.planned.step_s * (1 - PLANNER_GAIN_LEAST)) {
         put_back(engine, &d);

@@ -318,7 +318,7 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
         s->ready_units != engine->layout.unit_count || !stats)
         return engine_refuse(engine,
                              "a step ends when all units' gradients are complete (%u of %u are)",
-                             s->ready_units, engine->layout.unit_count);
+                             slices_ready(engine), engine->described_count);
     int rc = execute_end(engine);
     if (rc)
         return rc;
@@ -349,6 +349,7 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
         return engine->error.native;
     if (engine->phase == PHASE_STEP || engine->phase == PHASE_PLANNED)
         return engine_refuse(engine, "drain comes between steps");
+    slices_begin(engine);
     int rc = execute_drain(engine);
     rc = rc || engine->phase < PHASE_LOADED ? rc : versions_now(engine);
     if (rc)

@@ -12,6 +12,7 @@
 #include "exec/measure.h"
 #include "exec/optimistic.h"
 #include "exec/optimizer.h"
+#include "exec/slices.h"
 #include "exec/versions.h"
 #include "exec/visits.h"
 #include "plan/step_graph.h"
@@ -136,12 +137,12 @@ static int check_order(struct hst_engine *engine, uint32_t unit, enum hst_sweep 
                              "unit %u was asked for out of the order of hst_engine_visits, which a "
                              "step keeps where checkpoints are computed again. Fix: keep it, or "
                              "leave out HST_UNIT_RECOMPUTE",
-                             unit);
+                             slices_described(engine, unit));
     if (sweep == HST_RECOMPUTE)
         return engine_refuse(engine,
                              "unit %u is not computed again: hst_engine_visits has no such "
                              "visit",
-                             unit);
+                             slices_described(engine, unit));
     return 0;
 }
 
@@ -193,7 +194,7 @@ static int leave_order(struct hst_engine *engine, uint32_t unit)
                    "W601 unit %u was asked for out of the order of the last step: the rest of this "
                    "step is served as it is asked for, without reading ahead; the next step "
                    "follows the new order",
-                   unit);
+                   slices_described(engine, unit));
     run->warned = true;
     int rc = loop_to_rest(engine);
     rc = rc ? rc : send_kept_acts(engine);

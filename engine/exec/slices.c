@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* In a forward from the first rows to the last ones, in a backward the other way round. */
 enum turn { TURN_FORWARD = 0, TURN_BACKWARD, TURN_EVAL };
@@ -34,10 +35,23 @@ void slices_close(struct hst_engine *engine)
     engine->described = NULL;
 }
 
+uint32_t slices_ready(const struct hst_engine *engine)
+{
+    uint32_t count = 0;
+    for (uint32_t u = 0; u < engine->described_count; u++) {
+        const struct described *d = &engine->described[u];
+        uint32_t ready = 0;
+        for (uint32_t i = 0; i < d->count; i++)
+            ready += engine->units[d->first + i].grad_ready;
+        count += ready == d->count;
+    }
+    return count;
+}
+
 void slices_begin(struct hst_engine *engine)
 {
     for (uint32_t u = 0; u < engine->described_count; u++)
-        engine->described[u].turns[TURN_FORWARD] = engine->described[u].turns[TURN_BACKWARD] = 0;
+        memset(engine->described[u].turns, 0, sizeof engine->described[u].turns);
 }
 
 uint32_t slices_next(const struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
@@ -45,7 +59,8 @@ uint32_t slices_next(const struct hst_engine *engine, uint32_t unit, enum hst_sw
     if (unit >= engine->described_count)
         return NO_UNIT;
     const struct described *d = &engine->described[unit];
-    uint32_t turn = d->count > 1 ? d->turns[turn_of(sweep)] : 0;
+    bool takes_turns = d->count > 1 && sweep != HST_RECOMPUTE;
+    uint32_t turn = takes_turns ? d->turns[turn_of(sweep)] : 0;
     if (turn >= d->count)
         return NO_UNIT;
     return d->first + (sweep == HST_BACKWARD ? d->count - 1 - turn : turn);

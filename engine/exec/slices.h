@@ -12,7 +12,9 @@
 /** Of a sealed layout. Errors: -ENOMEM. */
 int slices_open(struct hst_engine *engine);
 void slices_close(struct hst_engine *engine);
-/** The first slices are next: a step begins. */
+/** How many of the client's units have their gradients, all slices of them. */
+uint32_t slices_ready(const struct hst_engine *engine);
+/** The first slices are next: a step begins, or what went on between steps is over. */
 void slices_begin(struct hst_engine *engine);
 
 /**

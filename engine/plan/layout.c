@@ -205,15 +205,28 @@ static void copy_param(struct layout *layout, struct layout_unit *unit,
     param->tied = layout->params[param->owner].tied = true;
 }
 
-/* Its slices are then units like others: they begin where blocks of the norm do. */
-static bool may_be_cut(const struct hst_unit_desc *desc)
+/* Slices are units like others: one matrix, that begins where a block of the norm does. */
+static int check_blocks(const struct hst_unit_desc *desc, char *why, size_t why_bytes)
 {
-    const struct hst_param_desc *matrix = desc->params;
+    unsigned long long rows = desc->slices.block_rows;
     uint64_t block;
-    return desc->param_count == 1 && matrix->dim_count == 2 && desc->act_bytes_per_token == 0 &&
-           !(desc->flags & HST_UNIT_RECOMPUTE) &&
-           !__builtin_mul_overflow(desc->slices.block_rows, matrix->dims[1], &block) &&
-           block % LAYOUT_UNIT_ALIGN == 0;
+    if (desc->param_count != 1 || desc->params->dim_count != 2 || desc->act_bytes_per_token > 0 ||
+        (desc->flags & HST_UNIT_RECOMPUTE)) {
+        snprintf(why, why_bytes,
+                 "unit \"%s\" has blocks of %llu rows but is not one matrix without a checkpoint. "
+                 "Fix: a unit of its own for the matrix, or slices.block_rows 0",
+                 desc->name, rows);
+        return -EINVAL;
+    }
+    if (__builtin_mul_overflow(desc->slices.block_rows, desc->params->dims[1], &block) ||
+        block % LAYOUT_UNIT_ALIGN != 0) {
+        snprintf(why, why_bytes,
+                 "a block of unit \"%s\", %llu rows of %llu elements, is no multiple of %u "
+                 "elements. Fix: slices.block_rows so that it is, or 0",
+                 desc->name, rows, (unsigned long long)desc->params->dims[1], LAYOUT_UNIT_ALIGN);
+        return -EINVAL;
+    }
+    return 0;
 }
 
 int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *why, size_t why_bytes)
@@ -229,13 +242,8 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
                  desc->name);
         return -EINVAL;
     }
-    if (desc->slices.block_rows > 0 && !may_be_cut(desc)) {
-        snprintf(why, why_bytes,
-                 "unit \"%s\" has blocks of %llu rows but is not one matrix without a checkpoint. "
-                 "Fix: a unit of its own for the matrix, or slices.block_rows 0",
-                 desc->name, (unsigned long long)desc->slices.block_rows);
+    if (desc->slices.block_rows > 0 && check_blocks(desc, why, why_bytes))
         return -EINVAL;
-    }
     for (uint32_t i = 0; i < desc->param_count; i++) {
         int rc = check_param(layout, desc, i, why, why_bytes);
         if (rc)

@@ -64,9 +64,9 @@ struct layout {
     /* tsearch(3) tree of struct layout_name: finds what is named twice, and aliases */
     void *names;
     uint32_t tile_elements, tile_count;
-    uint64_t parameters;    /* elements without padding, tied ones once */
-    uint64_t tied_elements; /* of the buffer that holds the gradients of tied parameters */
-    uint64_t elements;      /* of all units, with padding */
+    uint64_t parameters;        /* elements without padding, tied ones once */
+    uint64_t tied_elements;     /* of the buffer that holds the gradients of tied parameters */
+    uint64_t elements;          /* of all units, with padding */
     const struct layout *whole; /* what it was cut from, which it borrows; null: it is not cut */
 };
 
@@ -92,7 +92,8 @@ void layout_free(struct layout *layout);
 /**
  * Cuts the units that may be and have more elements than any that may not, into slices of whole
  * blocks and whole tiles, no larger than those where that can be. *cut is to be sealed; `whole`,
- * which is not changed, must outlive it. Errors: -ERANGE there is nothing to be cut; -ENOMEM.
+ * which is not changed, must outlive it. Errors: -ERANGE there is nothing to be cut, or only into
+ * more than 65,536 slices; -ENOMEM.
  */
 int layout_cut(const struct layout *whole, uint32_t tile_elements, struct layout *cut);
 

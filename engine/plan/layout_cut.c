@@ -6,6 +6,8 @@
  */
 #include "plan/layout.h"
 
+#include "plan/saturate.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,11 +85,6 @@ static uint64_t count_slices(const struct cutter *c)
     return count;
 }
 
-static uint64_t round_up(uint64_t value, uint64_t multiple)
-{
-    return (value + multiple - 1) / multiple * multiple;
-}
-
 /* ---- what becomes of a unit ---- */
 
 static void copy_unit(struct cutter *c, uint32_t unit)
@@ -109,6 +106,16 @@ static void copy_unit(struct cutter *c, uint32_t unit)
     cut->unit_count++;
 }
 
+/* Null: no memory. */
+static char *slice_name(const char *unit, uint64_t row)
+{
+    size_t bytes = strlen(unit) + 32;
+    char *name = malloc(bytes);
+    if (name)
+        snprintf(name, bytes, "%s rows %llu", unit, (unsigned long long)row);
+    return name;
+}
+
 static void add_slice(struct cutter *c, uint32_t unit, uint64_t row)
 {
     const struct layout_unit *from = &c->whole->units[unit];
@@ -116,7 +123,6 @@ static void add_slice(struct cutter *c, uint32_t unit, uint64_t row)
     struct layout *cut = c->cut;
     struct layout_unit *to = &cut->units[cut->unit_count];
     struct layout_param *param = &cut->params[cut->param_count];
-    char name[256];
     *to = *from;
     to->first_row = row;
     to->rows = matrix->dims[0] - row < c->rows[unit] ? matrix->dims[0] - row : c->rows[unit];
@@ -125,8 +131,7 @@ static void add_slice(struct cutter *c, uint32_t unit, uint64_t row)
     to->no_forward = false;
     to->flops_per_token =
         (uint64_t)((double)from->flops_per_token * (double)to->rows / (double)matrix->dims[0]);
-    snprintf(name, sizeof name, "%s rows %llu", from->name, (unsigned long long)row);
-    to->name = strdup(name);
+    to->name = slice_name(from->name, row);
     *param = *matrix;
     param->name = strdup(matrix->name);
     param->unit = cut->unit_count;
@@ -137,7 +142,7 @@ static void add_slice(struct cutter *c, uint32_t unit, uint64_t row)
         c->first_param[from->first_param] = cut->param_count;
     param->owner = c->first_param[matrix->owner] + (uint32_t)(row / c->rows[unit]);
     bool own = param->owner == cut->param_count;
-    to->elements = own ? round_up(param->count, LAYOUT_UNIT_ALIGN) : 0;
+    to->elements = own ? sat_round_up(param->count, LAYOUT_UNIT_ALIGN) : 0;
     cut->unit_count++;
     cut->param_count++;
 }

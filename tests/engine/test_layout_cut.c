@@ -16,9 +16,10 @@
 #define BLOCK     256
 #define TILE      4096
 
+static char why[256];
+
 static int add(struct layout *layout, const struct hst_unit_desc *desc)
 {
-    char why[256];
     return layout_add(layout, desc, why, sizeof why);
 }
 
@@ -246,8 +247,11 @@ static void units_that_are_no_matrix_have_no_blocks(void **state)
          .flags = HST_UNIT_RECOMPUTE,
          .slices = {.block_rows = BLOCK}},
     };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        bool size = bad[i].slices.block_rows != BLOCK;
         assert_int_equal(add(&layout, &bad[i]), -EINVAL);
+        assert_non_null(strstr(why, size ? "is no multiple of 4096" : "is not one matrix"));
+    }
     assert_int_equal(layout.unit_count, 0);
     layout_free(&layout);
 }

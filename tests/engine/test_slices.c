@@ -4,6 +4,7 @@
  * they are whole, wherever everything lives; what a client sees of it; stores that do not know.
  */
 #include "engine_state.h"
+#include "smallest_budget.h"
 #include "tall_client.h"
 #include "toy_run.h"
 
@@ -270,6 +271,79 @@ static void whole_units_are_told_of_where_they_lack_less(void **state)
     tall_token_bytes = 12;
 }
 
+/* Smaller buffers leave more in DRAM: what drives have room for with little of it, they have with
+ * more. */
+static void drives_that_are_too_small_for_whole_units_may_do(void **state)
+{
+    (void)state;
+    struct hst_config config = *TOY_CONFIG(.tile_elements = 4096, .nvme_bytes = MOST);
+    config.dram_bytes = smallest(config, HST_TIER_DRAM);
+    lower_budget(&config, &config.nvme_bytes, MOST, tall_describe);
+    config.dram_bytes *= 3;
+    assert_true(seals(&config, tall_describe));
+    tall_whole = true;
+    assert_false(seals(&config, tall_describe));
+    tall_whole = false;
+}
+
+/* One that was given up inside a unit is not gone on with after a step. */
+static void an_evaluation_begins_with_the_first_rows(void **state)
+{
+    (void)state;
+    struct hst_config tight = tightened(*TOY_CONFIG(.tile_elements = 4096));
+    struct hst_engine *engine = sealed(&tight);
+    const struct hst_unit_view *view;
+    struct hst_step_stats stats;
+    toy_must(engine, tall_load(engine));
+    for (int i = 0; i < 3; i++) {
+        toy_must(engine, hst_unit_acquire(engine, 0, HST_EVAL, hst_engine_stream(engine), &view));
+        assert_true(view->first_row == 0);
+        toy_must(engine, hst_unit_release(engine, 0));
+        toy_must(engine, i ? hst_engine_drain(engine, NULL) : tall_step(engine, &stats, NULL));
+    }
+    hst_engine_destroy(&engine);
+}
+
+static char told[512]; /* the last line of the log */
+
+static void keep_line(void *context, enum hst_log_level level, const char *line)
+{
+    (void)context;
+    (void)level;
+    snprintf(told, sizeof told, "%s", line);
+}
+
+static void must_tell(const char *part)
+{
+    if (!strstr(told, part))
+        fail_msg("\"%s\" is not told: %s", part, told);
+}
+
+/* Clients know the units that they described. */
+static void units_are_told_by_the_clients_numbers(void **state)
+{
+    (void)state;
+    struct hst_config tight = tightened(*TOY_CONFIG(.tile_elements = 4096));
+    tight.log = keep_line;
+    struct hst_engine *engine = sealed(&tight);
+    const struct hst_unit_view *view;
+    struct hst_step step;
+    struct hst_step_stats stats;
+    struct hst_step_in in = {.size = sizeof in, .lr = 1e-3};
+    struct hst_stream *stream = hst_engine_stream(engine);
+    toy_must(engine, tall_load(engine));
+    toy_must(engine, hst_step_begin(engine, &in, &step));
+    assert_int_equal(hst_step_end(engine, &stats), -EINVAL);
+    must_tell("(0 of 5 are)");
+    assert_int_equal(hst_unit_acquire(engine, 4, HST_RECOMPUTE, stream, &view), -EINVAL);
+    must_tell("unit 4 is not computed again");
+    toy_must(engine, hst_unit_acquire(engine, 2, HST_BACKWARD, stream, &view));
+    must_tell("W601 unit 2 was asked for");
+    assert_int_equal(hst_unit_acquire(engine, 3, HST_BACKWARD, stream, &view), -EINVAL);
+    must_tell("unit 2 is still acquired");
+    hst_engine_destroy(&engine);
+}
+
 static void each_slice_has_its_turn(void **state)
 {
     (void)state;
@@ -305,6 +379,9 @@ int main(void)
         cmocka_unit_test(a_store_is_resumed_either_way),
         cmocka_unit_test(slices_end_where_tiles_do_or_nothing_is_cut),
         cmocka_unit_test(whole_units_are_told_of_where_they_lack_less),
+        cmocka_unit_test(drives_that_are_too_small_for_whole_units_may_do),
+        cmocka_unit_test(an_evaluation_begins_with_the_first_rows),
+        cmocka_unit_test(units_are_told_by_the_clients_numbers),
         cmocka_unit_test(each_slice_has_its_turn),
     };
     return cmocka_run_group_tests(tests, toy_make_store, toy_remove_store);

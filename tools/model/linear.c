@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cuts large weights into blocks of rows. A budget may one day bring such a weight in piece by
- * piece; since it is always used in these pieces, whether it fits or not, results do not depend on
- * that (DESIGN.md §5). Only the input's gradient feels the cut: its sum over the rows is put
+ * Cuts large weights into blocks of rows. An embedding or a head comes in slices of them where it
+ * does not fit; since a weight is always used in these blocks, whether it fits or not, results do
+ * not depend on that. Only the input's gradient feels the cut: its sum over the rows is put
  * together from blocks, in f32, from the last to the first: a backward that visits a weight in
  * blocks visits them in that order, the forward's reversed.
  */

@@ -20,9 +20,9 @@
  *                         hst_unit_grad_ready(e, unit), hst_unit_release(e, unit)
  *   hst_step_end(e, &stats)
  *
- * Where units say that their forward may be computed again (HST_UNIT_RECOMPUTE), hst_engine_visits
- * lists the visits of a step, in which some units may be visited a second time before their
- * backward.
+ * Where units say that their forward may be computed again (HST_UNIT_RECOMPUTE) or that they may be
+ * cut (slices), hst_engine_visits lists the visits of a step, in which some units may be visited a
+ * second time before their backward, or slice by slice.
  *
  * Exactness: for a given precision, grain and input the trained weights are the same bytes for
  * every placement, budget, thread count and I/O backend.
@@ -93,10 +93,10 @@ typedef void hst_log_fn(void *context, enum hst_log_level level, const char *lin
  * all the time has no gaps. Seconds of CLOCK_MONOTONIC; text is valid as long as the engine.
  */
 struct hst_trace_event {
-    const char *lane;          /* "read", "write", "h2d", "d2h", "net", "compute", "update" */
-    const char *what;          /* "read tile", "forward", … */
-    const char *unit;          /* its name; null for what belongs to no unit */
-    uint64_t step;             /* in whose window it was run */
+    const char *lane; /* "read", "write", "h2d", "d2h", "net", "compute", "update" */
+    const char *what; /* "read tile", "forward", … */
+    const char *unit; /* its name, "head", "head rows 8192"; null where it belongs to none */
+    uint64_t step;    /* in whose window it was run */
     uint32_t tile, tile_count; /* tile_count 0: the whole unit */
     double start_s, end_s;
     double work; /* bytes moved; FLOPs of compute; elements of update */
@@ -438,7 +438,8 @@ int hst_engine_visits(const struct hst_engine *engine, const struct hst_visit **
                       size_t *count);
 
 struct hst_param_view {
-    void *data; /* dtype[dims], read-only, on the device, aligned to 128 bytes (grad too) */
+    /* dtype[dims], of a slice its rows; read-only, on the device, aligned to 128 bytes, as grad */
+    void *data;
     /* f32[dims] in HST_BACKWARD, zeroed by the engine, accumulated by the caller; else null */
     float *grad;
 };

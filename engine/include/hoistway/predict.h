@@ -65,8 +65,8 @@ struct hst_decision {
     /* Of tiles that are away from a GPU, with their states in DRAM, how many it updates all the
        same, and how many there are: see gpu_update in struct hst_config. */
     uint32_t streamed_tiles, tiles_in_dram;
-    /* Units that did not fit as they are and were cut (struct hst_unit_desc), and the slices that
-       they are now; 0, 0: all are whole. */
+    /* Units that were cut (struct hst_unit_desc), and the slices that they are now; 0, 0: all are
+       whole. */
     uint32_t cut_units, slices;
 };
 /** Errors: -EINVAL before seal, or a plan that does not fit. */

@@ -215,7 +215,7 @@ class Homes(Case):
         done = self.run_train(f'--dram={least}', *scratch)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f'note[I306] 2 of {case.CONFIG["num_hidden_layers"] + 3} units are used '
-                      f'in {planned["slices"]} slices, which leaves ', done.stderr)
+                      f'in {planned["slices"]} slices of their rows\n', done.stderr)
 
     def test_slices_are_taken_where_what_they_leave_is_worth_more(self):
         """Than logits twice: where states come from slow drives, and not where the head is dear."""
