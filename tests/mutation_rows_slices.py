@@ -27,7 +27,8 @@ mutate(
     ('the digest is that of the whole', 'layout = layout->whole ? layout->whole : layout;\n', ''),
     ('a slice begins no unit', 'range.offset == 0 && layout->units[range.unit].first_row == 0',
      'range.offset == 0'),
-    ('blocks end where those of the norm do', 'block % LAYOUT_UNIT_ALIGN == 0', 'block > 0'),
+    ('blocks end where those of the norm do', '        block % LAYOUT_UNIT_ALIGN != 0',
+     '        block == 0'),
 )
 mutate(
     'engine/exec/slices.c', 'engine/slices',
@@ -37,7 +38,9 @@ mutate(
 )
 mutate(
     'engine/step.c', 'engine/slices',
-    ('slices begin anew with a step', '    slices_begin(engine);\n', ''),
+    ('slices begin anew with a step', '    slices_begin(engine);\n    s->stream = NULL;',
+     '    s->stream = NULL;'),
+    ('and with a drain', '    slices_begin(engine);\n    int rc', '    int rc'),
     ('checkpoints are found behind slices', 'engine->run.computing, held) : NULL',
      'engine->run.computing, unit) : NULL'),
 )
@@ -49,12 +52,23 @@ mutate(
     'engine/decide.c', 'tools/cli_plan',
     ('slices that are slower are put back',
      'rc || planned->step_s > d.planned.step_s * (1 - PLANNER_GAIN_LEAST)', 'rc'),
-    ('what does not fit is cut', 'return rc == -ENOSPC ? plan_slices', 'return 0 ? plan_slices'),
+    ('what does not fit is cut', 'return is_room(rc) ? plan_slices', 'return 0 ? plan_slices'),
 )
 mutate(
     'engine/decide.c', 'engine/slices',
     ('of two ways that do not fit the smaller one is told of',
-     'if (rc == -ENOSPC &&\n        lacking(', 'if (rc == 1 &&\n        lacking('),
+     'if (is_room(rc) && !lacks_less(', 'if (0 && !lacks_less('),
+)
+mutate(
+    'engine/decide.c', 'engine/slices',
+    ('slices are tried where drives are too small', 'rc == -ENOSPC || rc == -EDQUOT',
+     'rc == -ENOSPC'),
+)
+mutate(
+    'engine/exec/execute.c', 'engine/slices',
+    ('a warning names the unit that the client knows',
+     '"follows the new order",\n                   slices_described(engine, unit));',
+     '"follows the new order",\n                   unit);'),
 )
 mutate(
     'tools/model/head.c', 'tools/model/slices tools/model/head tools/model/golden',

@@ -276,10 +276,12 @@ static void whole_units_are_told_of_where_they_lack_less(void **state)
 static void drives_that_are_too_small_for_whole_units_may_do(void **state)
 {
     (void)state;
-    struct hst_config config = *TOY_CONFIG(.tile_elements = 4096, .nvme_bytes = MOST);
-    config.dram_bytes = smallest(config, HST_TIER_DRAM);
+    struct hst_config config =
+        *hst_config(.store = toy_store, .durability = "none", .dram_bytes = 3 << 20,
+                    .nvme_bytes = MOST, .batch_tokens = 10, .grain_tokens = 4,
+                    .tile_elements = 4096);
     lower_budget(&config, &config.nvme_bytes, MOST, tall_describe);
-    config.dram_bytes *= 3;
+    config.dram_bytes = 5 << 20; /* enough for whole units, were it not for the drives */
     assert_true(seals(&config, tall_describe));
     tall_whole = true;
     assert_false(seals(&config, tall_describe));
