@@ -38,7 +38,6 @@ static int try_homes(struct hst_engine *engine, uint32_t tile_elements, char *wh
 
 /* What was decided with whole units. */
 struct decided {
-    struct layout layout;
     struct placement placement;
     struct planned planned;
     bool second_slots;
@@ -46,8 +45,7 @@ struct decided {
 
 static struct decided decided_now(const struct hst_engine *engine)
 {
-    return (struct decided){engine->layout, engine->placement, engine->planned,
-                            engine->plan_in.second_slots};
+    return (struct decided){engine->placement, engine->planned, engine->plan_in.second_slots};
 }
 
 /* Large matrices in slices, without homes. Errors: -ERANGE there are none; -ENOMEM. */
@@ -65,12 +63,20 @@ static int cut(struct hst_engine *engine, uint32_t tile_elements)
     return 0;
 }
 
+/* Without homes, too. */
+static void uncut(struct hst_engine *engine)
+{
+    placement_free(&engine->placement);
+    if (!engine->layout.whole)
+        return;
+    layout_free(&engine->layout);
+    engine->layout = engine->whole;
+    engine->whole = (struct layout){0};
+}
+
 static void put_back(struct hst_engine *engine, const struct decided *d)
 {
-    layout_free(&engine->layout);
-    placement_free(&engine->placement);
-    engine->layout = d->layout;
-    engine->whole = (struct layout){0};
+    uncut(engine);
     engine->placement = d->placement;
     engine->planned = d->planned;
     engine->plan_in.second_slots = d->second_slots;
@@ -129,16 +135,6 @@ static int plan_tiles(struct hst_engine *engine, uint32_t tile_elements, char *w
     return is_room(rc) ? plan_slices(engine, tile_elements, rc, why, why_bytes) : rc;
 }
 
-static void plan_anew(struct hst_engine *engine)
-{
-    placement_free(&engine->placement);
-    if (!engine->layout.whole)
-        return;
-    layout_free(&engine->layout);
-    engine->layout = engine->whole;
-    engine->whole = (struct layout){0};
-}
-
 static bool has_tiles_on_nvme(const struct placement *p)
 {
     for (uint32_t u = 0; u < p->layout->unit_count; u++)
@@ -159,7 +155,7 @@ static int choose_tiles(struct hst_engine *engine, char *why, size_t why_bytes)
         int rc = plan_tiles(engine, TILE_ELEMENTS_DEVICE, why, why_bytes);
         if (rc == 0 && engine_has_resident(engine) && !has_tiles_on_nvme(&engine->placement))
             return 0;
-        plan_anew(engine);
+        uncut(engine);
     }
     return plan_tiles(engine, wish ? wish : TILE_ELEMENTS_HOST, why, why_bytes);
 }
@@ -273,13 +269,14 @@ static int try_slices(struct hst_engine *engine)
 {
     char why[384];
     struct decided d = decided_now(engine);
-    if (d.planned.simulated == 0 || d.layout.whole)
+    if (d.planned.simulated == 0 || engine->layout.whole)
         return 0;
-    int rc = cut(engine, d.layout.tile_elements);
+    uint32_t tile_elements = engine->layout.tile_elements;
+    int rc = cut(engine, tile_elements);
     if (rc)
         return rc == -ERANGE ? 0 : engine_fail_tables(engine, rc);
     engine->plan_in.second_slots = optimistic_wants_slots(engine);
-    rc = try_homes(engine, d.layout.tile_elements, why, sizeof why);
+    rc = try_homes(engine, tile_elements, why, sizeof why);
     if (rc == 0) {
         plan_spare_slots(engine);
         rc = plan_homes(engine);

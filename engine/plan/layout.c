@@ -6,6 +6,8 @@
  */
 #include "plan/layout.h"
 
+#include "plan/saturate.h"
+
 #include <errno.h>
 #include <search.h>
 #include <stdio.h>
@@ -15,11 +17,6 @@
 
 #define MAX_PARAM_ELEMENTS (1ull << 40)
 #define MAX_ELEMENTS       (1ull << 50) /* of all parameters: sums of bytes can not overflow */
-
-static uint64_t round_up(uint64_t value, uint64_t multiple)
-{
-    return (value + multiple - 1) / multiple * multiple;
-}
 
 struct layout_name {
     const char *name; /* the parameter's */
@@ -162,7 +159,7 @@ static void forget_names(struct layout *layout, char **names, uint32_t count)
 static void place_own(struct layout *layout, struct layout_unit *unit, struct layout_param *param)
 {
     param->offset = unit->elements;
-    unit->elements += round_up(param->count, LAYOUT_PARAM_ALIGN);
+    unit->elements += sat_round_up(param->count, LAYOUT_PARAM_ALIGN);
     layout->parameters += param->count;
 }
 
@@ -285,7 +282,7 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
     for (uint32_t i = 0; i < desc->param_count; i++)
         copy_param(layout, unit, &desc->params[i], i, names[i]);
     free(names);
-    unit->elements = round_up(unit->elements, LAYOUT_UNIT_ALIGN);
+    unit->elements = sat_round_up(unit->elements, LAYOUT_UNIT_ALIGN);
     layout->param_count += desc->param_count;
     layout->unit_count++;
     return 0;
@@ -303,7 +300,7 @@ static void place_gradients(struct layout *layout)
             continue;
         }
         param->grad_offset = *end;
-        *end += round_up(param->count, LAYOUT_PARAM_ALIGN);
+        *end += sat_round_up(param->count, LAYOUT_PARAM_ALIGN);
     }
 }
 

@@ -320,3 +320,18 @@ void expect_close(const char *what, const struct tensor *got, const double *want
                      got->values[i], want[i], error, allowed);
     }
 }
+
+struct hst_cross_entropy suite_cross_entropy(size_t tokens, size_t vocab,
+                                             const struct tensor *logits,
+                                             const struct tensor *targets,
+                                             const struct tensor *loss)
+{
+    return (struct hst_cross_entropy){.tokens = tokens,
+                                      .vocab = vocab,
+                                      .dtype = logits->dtype,
+                                      .logits = logits->data,
+                                      .targets = targets->data,
+                                      .loss = loss->data,
+                                      .grad_scale = 1,
+                                      .want_grad = true};
+}

@@ -42,7 +42,7 @@ struct suite {
     struct tensor tensors[SUITE_TENSORS];
     size_t tensor_count;
     struct tensor *work; /* one for all operations of a case: it may hold anything */
-    char *log; /* every byte read back, in order */
+    char *log;           /* every byte read back, in order */
     size_t log_used;
 };
 
@@ -84,4 +84,9 @@ void expect_close(const char *what, const struct tensor *got, const double *want
 double round_to(enum hst_dtype dtype, double value);
 /** What one rounding to the dtype may be off by: half an ulp, among subnormals half a step. */
 double rounding(enum hst_dtype dtype, double value);
+/** Loss and gradient of whole rows, of a scale of 1. */
+struct hst_cross_entropy suite_cross_entropy(size_t tokens, size_t vocab,
+                                             const struct tensor *logits,
+                                             const struct tensor *targets,
+                                             const struct tensor *loss);
 #endif

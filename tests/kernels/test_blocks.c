@@ -149,14 +149,8 @@ static void cross_entropy_case(struct suite *s, const void *parameters)
     double *before = malloc(logits->count * sizeof *before), *known = malloc(p->tokens * 3 * 8);
     assert_true(before && known);
     memcpy(before, logits->values, logits->count * sizeof *before);
-    struct hst_cross_entropy args = {.tokens = p->tokens,
-                                     .vocab = p->vocab,
-                                     .dtype = p->dtype,
-                                     .logits = logits->data,
-                                     .targets = targets->data,
-                                     .loss = loss->data,
-                                     .grad_scale = 0.3f,
-                                     .want_grad = true};
+    struct hst_cross_entropy args = suite_cross_entropy(p->tokens, p->vocab, logits, targets, loss);
+    args.grad_scale = 0.3f;
     assert_int_equal(hst_op_cross_entropy(s->stream, &args), 0);
     suite_sync(s);
     tensor_read(s, logits);

@@ -81,6 +81,14 @@ static double loss_of(void *context)
     return loss;
 }
 
+static void run_cross_entropy(struct suite *s, size_t tokens, size_t vocab,
+                              const struct tensor *logits, const struct tensor *targets,
+                              const struct tensor *loss)
+{
+    struct hst_cross_entropy args = suite_cross_entropy(tokens, vocab, logits, targets, loss);
+    assert_int_equal(hst_op_cross_entropy(s->stream, &args), 0);
+}
+
 static void cross_entropy_case(struct suite *s, const void *parameters)
 {
     const struct shape *p = parameters;
@@ -96,13 +104,9 @@ static void cross_entropy_case(struct suite *s, const void *parameters)
         struct loss l = {p->vocab, logits->values + t * p->vocab, targets->values + t};
         want[i] = grad_scale * ref_slope(loss_of, &l, &logits->values[i], 1e-4);
     }
-    struct hst_cross_entropy args = {.tokens = p->tokens,
-                                     .vocab = p->vocab,
-                                     .dtype = p->dtype,
-                                     .logits = logits->data,
-                                     .targets = targets->data,
-                                     .loss = loss->data,
-                                     .grad_scale = (float)grad_scale};
+    struct hst_cross_entropy args = suite_cross_entropy(p->tokens, p->vocab, logits, targets, loss);
+    args.grad_scale = (float)grad_scale;
+    args.want_grad = false;
     double *before = malloc(logits->count * 8);
     assert_non_null(before);
     memcpy(before, logits->values, logits->count * 8);
@@ -147,16 +151,7 @@ static void wide_case(struct suite *s, const void *parameters)
     assert_true(before && want);
     memcpy(before, logits->values, logits->count * sizeof *before);
     ref_cross_entropy(p->tokens, p->vocab, before, targets->values, want);
-    assert_int_equal(
-        hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){.tokens = p->tokens,
-                                                                    .vocab = p->vocab,
-                                                                    .dtype = p->dtype,
-                                                                    .logits = logits->data,
-                                                                    .targets = targets->data,
-                                                                    .loss = loss->data,
-                                                                    .grad_scale = 1,
-                                                                    .want_grad = true}),
-        0);
+    run_cross_entropy(s, p->tokens, p->vocab, logits, targets, loss);
     suite_sync(s);
     tensor_read(s, logits);
     tensor_read(s, loss);
@@ -204,16 +199,7 @@ static void masked_case(struct suite *s, const void *parameters)
     for (size_t t = 0; t < TOKENS - 1; t++) /* the last row's target stays masked */
         memcpy(s->staging + 4 * t, &(uint32_t){VOCAB - 1}, 4);
     assert_int_equal(hst_stream_copy(s->stream, targets->data, s->staging, 4 * (TOKENS - 1)), 0);
-    assert_int_equal(
-        hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){.tokens = TOKENS,
-                                                                    .vocab = VOCAB,
-                                                                    .dtype = HST_F32,
-                                                                    .logits = logits->data,
-                                                                    .targets = targets->data,
-                                                                    .loss = loss->data,
-                                                                    .grad_scale = 1,
-                                                                    .want_grad = true}),
-        0);
+    run_cross_entropy(s, TOKENS, VOCAB, logits, targets, loss);
     suite_sync(s);
     tensor_read(s, logits);
     tensor_read(s, loss);
@@ -248,16 +234,7 @@ static void large_case(struct suite *s, const void *parameters)
     struct tensor *logits = tensor_random(s, VOCAB, HST_F32, 1e30),
                   *loss = tensor_empty(s, 1, HST_F32);
     struct tensor *targets = tensor_ids(s, 1, 1);
-    assert_int_equal(
-        hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){.tokens = 1,
-                                                                    .vocab = VOCAB,
-                                                                    .dtype = HST_F32,
-                                                                    .logits = logits->data,
-                                                                    .targets = targets->data,
-                                                                    .loss = loss->data,
-                                                                    .grad_scale = 1,
-                                                                    .want_grad = true}),
-        0);
+    run_cross_entropy(s, 1, VOCAB, logits, targets, loss);
     double top = 0;
     for (size_t i = 1; i < VOCAB; i++)
         if (logits->values[i] > logits->values[(size_t)top])
@@ -287,14 +264,7 @@ static void rows_case(struct suite *s, const void *parameters)
                   *loss_again = tensor_empty(s, TOKENS, HST_F32);
     memcpy(again->values, logits->values, logits->count * 8);
     tensor_write(s, again);
-    struct hst_cross_entropy args = {.tokens = TOKENS,
-                                     .vocab = VOCAB,
-                                     .dtype = HST_F32,
-                                     .logits = logits->data,
-                                     .targets = targets->data,
-                                     .loss = loss->data,
-                                     .grad_scale = 1,
-                                     .want_grad = true};
+    struct hst_cross_entropy args = suite_cross_entropy(TOKENS, VOCAB, logits, targets, loss);
     assert_int_equal(hst_op_cross_entropy(s->stream, &args), 0);
     for (size_t t = 0; t < TOKENS; t++) {
         args = (struct hst_cross_entropy){.tokens = 1,
@@ -350,16 +320,7 @@ static void domain_case(struct suite *s, const void *parameters)
                                                                          .dweight = out->data}),
                          0);
     if (which == 2)
-        assert_int_equal(
-            hst_op_cross_entropy(s->stream, &(struct hst_cross_entropy){.tokens = 5,
-                                                                        .vocab = 4,
-                                                                        .dtype = HST_F32,
-                                                                        .logits = out->data,
-                                                                        .targets = ids->data,
-                                                                        .loss = f->data,
-                                                                        .grad_scale = 1,
-                                                                        .want_grad = true}),
-            0);
+        run_cross_entropy(s, 5, 4, out, ids, f);
     int zeroed = hst_stream_zero(s->stream, f->data, 64);
     assert_true(zeroed == 0 || zeroed == -EDOM);
     assert_int_equal(hst_stream_sync(s->stream), -EDOM);
@@ -442,13 +403,8 @@ static void unknown_target_case(struct suite *s, const void *parameters)
     struct tensor *one_loss = tensor_empty(s, 1, HST_F32);
     double before[UNKNOWN_TOKENS * UNKNOWN_VOCAB];
     memcpy(before, logits->values, sizeof before);
-    struct hst_cross_entropy args = {.tokens = tokens,
-                                     .vocab = vocab,
-                                     .dtype = dtype,
-                                     .logits = logits->data,
-                                     .targets = targets->data,
-                                     .loss = loss->data,
-                                     .grad_scale = 1};
+    struct hst_cross_entropy args = suite_cross_entropy(tokens, vocab, logits, targets, loss);
+    args.want_grad = false;
     assert_int_equal(hst_op_cross_entropy(s->stream, &args), 0);
     suite_sync(s);
     tensor_read(s, logits);

@@ -90,53 +90,72 @@ static void *acquire_input(struct visit *v, struct pass *p)
     return x;
 }
 
-/* In the forward, and where it is computed again. */
-static void layer_micro_forward(struct visit *v, struct pass *p)
+/* What a backward has of its micro-batch. */
+struct gradient {
+    const void *checkpoint;
+    void *dx;
+};
+
+static struct gradient acquire_gradient(struct visit *v, struct pass *p)
+{
+    struct gradient g = {.checkpoint = acquire(v, p, HST_CHECKPOINT, HST_READ)};
+    g.dx = acquire(v, p, HST_CARRY_GRAD, HST_READ | HST_WRITE);
+    return g;
+}
+
+static void release_gradient(struct visit *v, struct pass *p)
+{
+    release(v, p, HST_CARRY_GRAD);
+    release(v, p, HST_CHECKPOINT);
+}
+
+static struct layer_work layer_work_of(const struct visit *v, struct pass *p)
 {
     struct work_area area = area_of(v);
     struct layer_work work;
     layer_work_carve(p->model, &area, &work);
     p->op_work = work.op;
-    void *x = acquire_input(v, p);
-    layer_forward(p, &work, x);
+    return work;
+}
+
+/* In the forward, and where it is computed again. */
+static void layer_micro_forward(struct visit *v, struct pass *p)
+{
+    struct layer_work work = layer_work_of(v, p);
+    layer_forward(p, &work, acquire_input(v, p));
     release(v, p, HST_CARRY);
 }
 
 static void layer_micro_backward(struct visit *v, struct pass *p)
 {
-    struct work_area area = area_of(v);
-    struct layer_work work;
-    layer_work_carve(p->model, &area, &work);
-    p->op_work = work.op;
-    void *checkpoint = acquire(v, p, HST_CHECKPOINT, HST_READ);
-    void *dx = acquire(v, p, HST_CARRY_GRAD, HST_READ | HST_WRITE);
-    layer_backward(p, &work, checkpoint, dx);
-    release(v, p, HST_CARRY_GRAD);
-    release(v, p, HST_CHECKPOINT);
+    struct layer_work work = layer_work_of(v, p);
+    struct gradient g = acquire_gradient(v, p);
+    layer_backward(p, &work, g.checkpoint, g.dx);
+    release_gradient(v, p);
 }
 
-/* In the forward, and where it is computed again. */
-static void norm_micro_forward(struct visit *v, struct pass *p)
+static struct norm_work norm_work_of(const struct visit *v, struct pass *p)
 {
     struct work_area area = area_of(v);
     struct norm_work work;
     norm_work_carve(p->model, &area, &work);
-    void *x = acquire_input(v, p);
-    norm_forward(p, &work, x);
+    p->op_work = work.op;
+    return work;
+}
+
+static void norm_micro_forward(struct visit *v, struct pass *p)
+{
+    struct norm_work work = norm_work_of(v, p);
+    norm_forward(p, &work, acquire_input(v, p));
     release(v, p, HST_CARRY);
 }
 
 static void norm_micro_backward(struct visit *v, struct pass *p)
 {
-    struct work_area area = area_of(v);
-    struct norm_work work;
-    norm_work_carve(p->model, &area, &work);
-    p->op_work = work.op;
-    void *checkpoint = acquire(v, p, HST_CHECKPOINT, HST_READ);
-    void *dx = acquire(v, p, HST_CARRY_GRAD, HST_READ | HST_WRITE);
-    norm_backward(p, &work, checkpoint, dx);
-    release(v, p, HST_CARRY_GRAD);
-    release(v, p, HST_CHECKPOINT);
+    struct norm_work work = norm_work_of(v, p);
+    struct gradient g = acquire_gradient(v, p);
+    norm_backward(p, &work, g.checkpoint, g.dx);
+    release_gradient(v, p);
 }
 
 static bool is_slice(const struct pass *p)
@@ -154,12 +173,16 @@ static struct head_io head_io_of(const struct visit *v, void *n, void *dn)
                             .dn = dn};
 }
 
-static struct head_work head_slice_work(const struct visit *v, struct pass *p)
+static struct head_work head_work_of(const struct visit *v, struct pass *p)
 {
     struct work_area area = area_of(v);
     struct head_work work;
-    head_slice_work_carve(p->model, &area, &work);
-    head_kept_carve(p->model, v->view->kept, first_token(v), &work);
+    if (is_slice(p)) {
+        head_slice_work_carve(p->model, &area, &work);
+        head_kept_carve(p->model, v->view->kept, first_token(v), &work);
+    } else {
+        head_work_carve(p->model, &area, &work);
+    }
     p->op_work = work.op;
     return work;
 }
@@ -167,7 +190,7 @@ static struct head_work head_slice_work(const struct visit *v, struct pass *p)
 /* Of a slice alone: the head as a whole has no forward. */
 static void head_micro_forward(struct visit *v, struct pass *p)
 {
-    struct head_work work = head_slice_work(v, p);
+    struct head_work work = head_work_of(v, p);
     void *n = acquire(v, p, HST_CARRY, HST_READ);
     struct head_io io = head_io_of(v, n, NULL);
     head_slice_forward(p, &work, &io);
@@ -176,12 +199,7 @@ static void head_micro_forward(struct visit *v, struct pass *p)
 
 static void head_micro_backward(struct visit *v, struct pass *p)
 {
-    struct work_area area = area_of(v);
-    struct head_work work;
-    head_work_carve(p->model, &area, &work);
-    p->op_work = work.op;
-    if (is_slice(p))
-        work = head_slice_work(v, p);
+    struct head_work work = head_work_of(v, p);
     bool first = p->first_row + p->rows == p->model->config.vocab;
     void *n = acquire(v, p, HST_CARRY, HST_READ);
     void *dn = acquire(v, p, HST_CARRY_GRAD, first ? HST_WRITE : HST_READ | HST_WRITE);

@@ -41,3 +41,10 @@ struct hst_config harness_engine(const struct llama_run *run, enum hst_precision
         .clip = HST_NONE,
     };
 }
+
+int harness_device(struct hst_dev **dev, struct hst_stream **stream)
+{
+    struct hst_dev_config config = {.size = sizeof config};
+    int rc = hst_dev_host_open(&config, dev);
+    return rc ? rc : hst_stream_create(*dev, "test", stream);
+}

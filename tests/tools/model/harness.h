@@ -18,4 +18,6 @@ void harness_open(struct harness *h, const struct llama_config *model, const str
 void harness_close(struct harness *h);
 /** A configuration without clipping and decay. */
 struct hst_config harness_engine(const struct llama_run *run, enum hst_precision precision);
+/** The host device and a stream of it, without an engine. Returns the first error. */
+int harness_device(struct hst_dev **dev, struct hst_stream **stream);
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights of more rows than one block: products and gradients against float64, sums by hand. */
+#include "harness.h"
 #include "model/linear.h"
 
 #include <setjmp.h>
@@ -56,10 +57,7 @@ static void fill(float *x, uint16_t *x16, size_t count, uint32_t seed)
 static int set_up(void **state)
 {
     struct context *c = calloc(1, sizeof *c);
-    struct hst_dev_config config = {.size = sizeof config};
-    if (!c || hst_dev_host_open(&config, &c->dev) < 0)
-        return -1;
-    if (hst_stream_create(c->dev, "test", &c->stream) < 0)
+    if (!c || harness_device(&c->dev, &c->stream) < 0)
         return -1;
     c->op = aligned_alloc(64, sizeof *c->op);
     if (!c->op)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The final norm by itself, on one micro-batch, against float64. */
+#include "harness.h"
 #include "model/blocks.h"
 
 #include <setjmp.h>
@@ -57,10 +58,7 @@ static void add_reference(struct operands *op, size_t token)
 static int set_up(void **state)
 {
     struct context *c = calloc(1, sizeof *c);
-    struct hst_dev_config config = {.size = sizeof config};
-    if (!c || hst_dev_host_open(&config, &c->dev) < 0)
-        return -1;
-    if (hst_stream_create(c->dev, "test", &c->stream) < 0)
+    if (!c || harness_device(&c->dev, &c->stream) < 0)
         return -1;
     for (size_t i = 0; i < COUNT; i++) {
         c->op.x[i] = value_of(i, 1);
