@@ -366,6 +366,29 @@ int decide(struct hst_engine *engine)
     return rc;
 }
 
+/* How much of an update that need not wait the next forward has. */
+static void tell_late(struct hst_engine *engine)
+{
+    uint32_t eighths = engine->placement.late_eighths;
+    if (eighths > 0 && !engine->config.plan)
+        engine_log(engine, HST_LOG_INFO,
+                   "I307 %u eighths of %s update are left to the next forward, which hides them",
+                   eighths, engine->plan_in.deferred ? "an optimistic" : "each");
+}
+
+int decide_update(struct hst_engine *engine)
+{
+    struct planner_in in;
+    bool optimistic = engine->run.optimistic;
+    int rc = 0;
+    if (engine->run.chooses && planner_knows(engine, &in))
+        rc = planner_update(&in, &engine->placement, &optimistic);
+    if (engine->config.plan) /* training tries both, and keeps the faster one */
+        engine->run.optimistic = optimistic;
+    tell_late(engine);
+    return rc ? engine_fail_tables(engine, rc) : 0;
+}
+
 /* Of a plan's graph: its prediction then takes less than a second, whatever the model's size. */
 #define PLAN_TILES 16384u
 
@@ -374,12 +397,8 @@ int decide_end(struct hst_engine *engine, int rc)
 {
     struct execute *run = &engine->run;
     if (rc == 0) {
-        struct planner_in in; /* training tries both, and keeps the faster one */
-        if (run->chooses && planner_knows(engine, &in))
-            rc = planner_update(&in, &engine->placement, &run->optimistic);
-        rc = rc ? rc
-                : step_graph_coarse(&engine->plan_in, &engine->placement, PLAN_TILES,
-                                    run->optimistic, &run->graph);
+        rc = step_graph_coarse(&engine->plan_in, &engine->placement, PLAN_TILES, run->optimistic,
+                               &run->graph);
         if (rc)
             return engine_fail_tables(engine, rc);
     }

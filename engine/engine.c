@@ -316,6 +316,7 @@ int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
     int rc = decide(engine);
     rc = rc ? rc : versions_check(engine);
     rc = rc ? rc : optimistic_check(engine);
+    rc = rc ? rc : decide_update(engine);
     rc = engine->config.plan ? decide_end(engine, rc) : rc ? rc : allocate(engine);
     if (rc == 0 && !engine->config.plan)
         engine->phase = PHASE_SEALED;

@@ -152,6 +152,9 @@ int engine_fail_device(struct hst_engine *engine, int native, const char *what);
 /* decide.c */
 /** Tiles, homes and second slots, once all units are known. */
 int decide(struct hst_engine *engine);
+/** Once it is known whether the update may be optimistic: how much of one the next forward has; of
+ * a plan, whether it is. Errors: -ENOMEM (sticky). */
+int decide_update(struct hst_engine *engine);
 /** Of a plan: the graph, where it fits (rc, of all before, is 0). Returns rc, or a failure. */
 int decide_end(struct hst_engine *engine, int rc);
 /** No memory for what describes the plan itself. */
@@ -193,8 +196,8 @@ static inline bool engine_has_resident(const struct hst_engine *engine)
     return engine->placement.resident_units > 0;
 }
 
-/** The unit's update waits for the norm, and so for the next step. One that is optimistic needs a
- * second slot, which the device's memory has not. */
+/** Of a unit in the device's memory: its update waits for the norm, and so for the next step. One
+ * that is optimistic needs a second slot, which is not there. */
 static inline bool engine_updates_late(const struct hst_engine *engine, uint32_t unit)
 {
     return engine->run.deferred ||

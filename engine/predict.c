@@ -236,12 +236,17 @@ static const struct resource on_gpu[] = {
     {"drives", {LANE_READ, LANE_WRITE}, scale_drives},
 };
 
+/* What is written of each step for its version; less often it is left out. */
+static unsigned parts_beside(const struct hst_engine *engine)
+{
+    return engine->versions.every == 1 ? (unsigned)PART_SAVE | PART_COMMIT : 0;
+}
+
 static int step_of(const struct hst_engine *engine, const struct machine *m, struct sim *sim)
 {
-    /* what is written of each step for its version; less often it is left out */
-    unsigned parts = engine->versions.every == 1 ? (unsigned)PART_SAVE | PART_COMMIT : 0;
-    return simulate(
-        &(struct sim_in){.graph = &engine->run.graph, .rates = m->rates, .parts = parts}, sim);
+    const struct sim_in in = {
+        .graph = &engine->run.graph, .rates = m->rates, .parts = parts_beside(engine)};
+    return simulate(&in, sim);
 }
 
 /* Most first; of two that help as much the one that was tried first. */
@@ -284,7 +289,7 @@ static int predict(const struct hst_engine *engine, struct machine *m, struct hs
     struct sim sim;
     struct graph_bound bound;
     int rc = step_of(engine, m, &sim);
-    rc = rc ? rc : graph_bound(&engine->run.graph, &m->rates, &bound);
+    rc = rc ? rc : graph_bound(&engine->run.graph, &m->rates, parts_beside(engine), &bound);
     if (rc)
         return rc;
     p->step_s = sim.step_s;
@@ -329,6 +334,7 @@ int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *de
         .units = engine->layout.unit_count,
         .streamed_tiles = engine->placement.streamed_tiles,
         .tiles_in_dram = placement_tiles_in_dram(&engine->placement),
+        .late_share = engine->placement.late_eighths / 8.0,
     };
     layout_count_slices(&engine->layout, &decision->cut_units, &decision->slices);
     return 0;

@@ -108,23 +108,33 @@ int demand_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
     return rc;
 }
 
-/* Where it does not wait for the norm a unit's update follows its backward. */
-static int update_unit(struct hst_engine *engine, uint32_t unit)
+static int update_tile(struct hst_engine *engine, uint32_t unit, uint32_t tile)
 {
-    const struct layout_unit *u = &engine->layout.units[unit];
+    struct node node = {.kind = NODE_READ_TILE, .unit = unit, .tile = tile, .tile_count = 1};
+    int rc = move_all(engine, node);
+    if (rc)
+        return rc;
+    engine->run.demand.kind = NODE_UPDATE;
+    optimizer_update(engine, ON_DEMAND);
+    node.kind = NODE_WRITE_TILE;
+    return move_all(engine, node);
+}
+
+/* The tiles of the unit whose update follows its backward in the graph; the others' follows in the
+ * next period, as ever. */
+static int update_early(struct hst_engine *engine, uint32_t unit)
+{
+    const struct graph *graph = &engine->run.graph;
     int rc = 0;
-    if (placement_is_resident(&engine->placement, unit))
-        return optimizer_device_update(engine, u->first_tile, u->tile_count);
-    for (uint32_t i = 0; i < u->tile_count && rc == 0; i++) {
-        struct node node = {.unit = unit, .tile = u->first_tile + i, .tile_count = 1};
-        node.kind = NODE_READ_TILE;
-        rc = move_all(engine, node);
-        if (rc)
-            return rc;
-        engine->run.demand.kind = NODE_UPDATE;
-        optimizer_update(engine, ON_DEMAND);
-        node.kind = NODE_WRITE_TILE;
-        rc = move_all(engine, node);
+    for (uint32_t i = 0; i < graph->node_count && rc == 0; i++) {
+        const struct node *node = &graph->nodes[i];
+        if (node->kind != NODE_UPDATE || node->unit != unit || node->parts != PART_BACKWARD)
+            continue;
+        if (placement_is_resident(&engine->placement, unit))
+            rc = optimizer_device_update(engine, node->tile, node->tile_count);
+        else
+            for (uint32_t t = 0; t < node->tile_count && rc == 0; t++)
+                rc = update_tile(engine, unit, node->tile + t);
     }
     return rc;
 }
@@ -141,8 +151,7 @@ static int take_home(struct hst_engine *engine, uint32_t unit, enum hst_sweep sw
         rc = copy_all(engine, NODE_COPY_GRADS, LANE_D2H, unit);
     engine->run.demand = (struct node){.kind = NODE_NORM, .unit = unit};
     rc = rc ? rc : optimizer_norm(engine, ON_DEMAND);
-    if (rc == 0 && !engine_updates_late(engine, unit))
-        rc = update_unit(engine, unit);
+    rc = rc ? rc : update_early(engine, unit);
     if (rc == 0 && engine->plan_in.deferred && home->grads.tier == HST_TIER_NVME)
         rc = move_all(engine, (struct node){.kind = NODE_WRITE_GRADS, .unit = unit});
     return rc;

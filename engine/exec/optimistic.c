@@ -93,17 +93,10 @@ int optimistic_check(struct hst_engine *engine)
 
 /* ---- step by step ---- */
 
-/* What the update of a step leaves to the next one. */
-static unsigned late_part(const struct hst_engine *engine)
-{
-    const struct execute *run = &engine->run;
-    return run->deferred || (run->optimistic && engine_has_resident(engine)) ? PART_UPDATE : 0;
-}
-
 int optimistic_step_begins(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
-    run->left = late_part(engine);
+    run->left = PART_UPDATE; /* of which a graph may have nothing */
     return run->deferred ? 0 : optimizer_coefs(engine, 0, &run->early);
 }
 
@@ -115,9 +108,8 @@ static bool are_equal(const struct hst_adam_coef *a, const struct hst_adam_coef 
 int optimistic_judge(struct hst_engine *engine, double stored_norm)
 {
     struct execute *run = &engine->run;
-    bool waits = run->deferred || run->optimistic;
-    int rc = waits && !run->skipped ? optimizer_coefs(engine, stored_norm, &run->coefs) : 0;
-    run->left = run->skipped ? 0 : late_part(engine);
+    int rc = run->skipped ? 0 : optimizer_coefs(engine, stored_norm, &run->coefs);
+    run->left = run->skipped ? 0 : PART_UPDATE;
     if (rc || !run->optimistic)
         return rc;
     bool stands = !run->skipped && are_equal(&run->coefs.plain, &run->early.plain);

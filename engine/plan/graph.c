@@ -381,9 +381,10 @@ static uint32_t choose_late_of(uint32_t count, double share, double *owed)
 }
 
 /* Where the update need not wait, a share of each unit's is left to the forward that follows: tiles
- * on both sides of where those at home begin, as many of either kind as there are. Of what is in
- * the device's memory none is, for its units take turns at one place for gradients; or all, for an
- * optimistic update needs a second slot, which is not there. */
+ * on both sides of where those at home begin, as many of either kind as there are. Nothing is left
+ * where gradients do not last: a device's units take turns at one place for them, and those that
+ * leave memory have no home. In a device's memory an optimistic update has no second slot: all of
+ * it is left. */
 static void choose_late(struct build *b)
 {
     double owed_away = 0, owed_home = 0;
@@ -391,7 +392,8 @@ static void choose_late(struct build *b)
         const struct graph_unit *u = &b->in->units[i];
         bool resident = parts_is_resident(b, i);
         bool waits = b->in->deferred || (b->in->optimistic && resident);
-        double share = waits ? 1 : resident ? 0 : b->in->late_share;
+        bool lasts = b->in->optimistic || (!resident && b->in->units[i].grads != HST_TIER_NVME);
+        double share = waits ? 1 : lasts ? b->in->late_share : 0;
         uint32_t away = u->nvme_states, home = u->tile_count - away;
         b->units[i].late_first = away - choose_late_of(away, share, &owed_away);
         b->units[i].late_end = away + choose_late_of(home, share, &owed_home);

@@ -122,8 +122,8 @@ struct node {
     uint8_t kind, lane;
     uint8_t parts; /* any of them makes it run */
     uint32_t unit;
-    /* of READ_TILE, UPDATE, WRITE_TILE, WRITE_GRADS; of READ_WEIGHTS: piece `tile` of so many, each
-       the same share of the unit's extents */
+    /* of READ_TILE, UPDATE, WRITE_TILE; of READ_WEIGHTS: piece `tile` of so many, each the same
+       share of the unit's extents */
     uint32_t tile, tile_count;
     uint32_t first_dep, dep_count;
     uint32_t lease[NODE_LEASES]; /* GRAPH_NONE where fewer */
@@ -189,7 +189,7 @@ struct graph_in {
     bool deferred;   /* the update waits for the norm of all gradients */
     bool optimistic; /* and not deferred: it should, but does not, and may have to be made again */
     /* Where it does not wait: the share of all tiles whose update is left to the next forward, 0 to
-       1. With the forward's share of the computation the drives can work all the time. */
+       1. With the forward's share of the computation drives and optimizer can work all the time. */
     double late_share;
     /* The device has memory of its own: weights, gradients and checkpoints whose home is not HBM
        are copied. What is at home there with its states the device updates. */

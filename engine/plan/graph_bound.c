@@ -268,7 +268,8 @@ static void bounds_close(struct bounds *b)
     graph_order_free(&b->order);
 }
 
-int graph_bound(const struct graph *graph, const struct sim_rates *rates, struct graph_bound *bound)
+int graph_bound(const struct graph *graph, const struct sim_rates *rates, unsigned parts,
+                struct graph_bound *bound)
 {
     struct bounds b = {.graph = graph, .rates = rates};
     struct work step = no_work();
@@ -276,7 +277,7 @@ int graph_bound(const struct graph *graph, const struct sim_rates *rates, struct
     if (rc == 0) {
         measure_nodes(&b);
         for (uint32_t i = 0; i < graph->node_count; i++)
-            if (order_has(graph, i))
+            if (order_has(graph, i) || (graph->nodes[i].parts & parts))
                 add_work(&b, i, 0, 0, &step);
         *bound = (struct graph_bound){.drives_s = drive_seconds(rates, &step),
                                       .cores_s = core_seconds(rates, &step),

@@ -24,8 +24,11 @@ struct graph_bound {
     double busiest_s;          /* the largest of these: a step in which nothing waits */
 };
 
-/** Errors: -ENOMEM.   Cost: O(nodes · (buffers + anchors) + anchors³). */
-int graph_bound(const struct graph *graph, const struct sim_rates *rates,
+/**
+ * parts: of each step beside those of training, as in struct sim_in; they count in the first of the
+ * two bounds. Errors: -ENOMEM.   Cost: O(nodes · (buffers + anchors) + anchors³).
+ */
+int graph_bound(const struct graph *graph, const struct sim_rates *rates, unsigned parts,
                 struct graph_bound *bound);
 
 #endif

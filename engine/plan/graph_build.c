@@ -128,10 +128,11 @@ static void link_verdict(struct build *b, uint32_t node)
     link_to(b, node, b->revert);
 }
 
-/* Nothing of the update that is reverted is on its way to the drives. */
+/* Nothing of the update that is reverted is on its way to the drives, nor the version before it. */
 static void link_revert(struct build *b, uint32_t node)
 {
     link_to(b, node, b->clip);
+    link_to(b, node, b->commit);
     for (uint32_t unit = 0; unit < b->in->unit_count; unit++)
         for (uint32_t i = b->units[unit].update[2]; i < b->units[unit].update[3]; i++)
             if (b->graph->nodes[i].kind == NODE_WRITE_TILE)

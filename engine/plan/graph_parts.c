@@ -235,22 +235,15 @@ static void lend_grads(struct build *b, uint32_t unit)
         b->units[unit].grads = parts_lend(b, unit, POOL_GRADS);
 }
 
-/* The gradients of late tiles wait on the drives, and all that a redo may want. */
-static void write_grads(struct build *b, uint32_t unit, uint32_t there)
+/* Gradients wait on the drives for a late update, or a redo. */
+static void write_grads(struct build *b, uint32_t unit, double bytes, uint32_t there)
 {
     struct build_unit *s = &b->units[unit];
-    bool all = b->in->optimistic;
-    uint32_t first = all ? 0 : s->late_first;
-    uint32_t count = all ? b->in->units[unit].tile_count : s->late_end - s->late_first;
-    if (s->grads == GRAPH_NONE || count == 0 || s->keep_grads)
+    bool wait = b->in->optimistic || parts_is_late(b, unit);
+    if (s->grads == GRAPH_NONE || !wait || s->keep_grads)
         return;
-    double bytes = parts_tile_elements(b, unit, first, count) * b->in->grad_bytes;
     s->write_grads = build_node(b, NODE_WRITE_GRADS, LANE_WRITE, PART_BACKWARD,
-                                (struct node){.unit = unit,
-                                              .tile = b->in->units[unit].first_tile + first,
-                                              .tile_count = count,
-                                              .work = bytes,
-                                              .dram_bytes = bytes});
+                                (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
     build_use(b, s->write_grads, s->grads);
     build_dep(b, s->write_grads, there);
 }
@@ -280,7 +273,7 @@ static void send_grads(struct build *b, uint32_t unit)
     s->norm = build_node(b, NODE_NORM, LANE_UPDATE, PART_BACKWARD, norm);
     build_use(b, s->norm, s->grads);
     build_dep(b, s->norm, there);
-    write_grads(b, unit, there);
+    write_grads(b, unit, bytes, there);
 }
 
 /* ---- visits ---- */

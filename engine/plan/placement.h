@@ -140,6 +140,9 @@ struct placement {
     uint32_t act_blocks;                                  /* on NVMe, of all units */
     /* Units to one kept checkpoint, where forwards are computed again; else 1. */
     uint32_t segment;
+    /* Of an update that does not wait for the norm, how much is left to the next forward all the
+       same: so many eighths of the tiles whose gradients last until then. It is the planner's. */
+    uint32_t late_eighths;
     uint32_t micro_count;
     uint64_t hbm_bytes, dram_bytes;          /* of the arenas */
     uint64_t nvme_bytes;                     /* of all files */

@@ -33,6 +33,7 @@ struct search {
         uint32_t segment, streamed_tiles;
     } seen[SEEN_MOST];
     uint32_t seen_count;
+    uint32_t late_eighths; /* of each that is tried */
     int rc;
 };
 
@@ -67,6 +68,27 @@ static bool is_new(struct search *s, const struct placement *p)
     return true;
 }
 
+/* *step_s: of a step with the share that it has; then of the fastest. */
+static int choose_late(const struct planner_in *in, bool optimistic, struct placement *p,
+                       double *step_s)
+{
+    uint32_t had = p->late_eighths, best = had;
+    int rc = 0;
+    if (in->placement->deferred && !optimistic)
+        return 0; /* all of it is left */
+    for (uint32_t eighths = 0; eighths <= LATE_EIGHTHS_MOST && rc == 0; eighths++) {
+        double s;
+        p->late_eighths = eighths;
+        rc = eighths == had ? 0 : step_of(in, p, optimistic, &s);
+        if (rc || eighths == had || s >= *step_s * (1 - PLANNER_GAIN_LEAST))
+            continue;
+        best = eighths;
+        *step_s = s;
+    }
+    p->late_eighths = rc ? had : best;
+    return rc;
+}
+
 /* It takes the best one's place where it is faster, by more than what simulation can tell. */
 static void try(struct search *s, const struct placement_how *how)
 {
@@ -78,6 +100,7 @@ static void try(struct search *s, const struct placement_how *how)
         s->rc = rc == -ENOMEM ? rc : 0; /* else it does not fit so */
         return;
     }
+    c.placement.late_eighths = s->late_eighths;
     if (is_new(s, &c.placement))
         s->rc = step_of(s->in, &c.placement, s->in->optimistic, &c.step_s);
     bool faster =
@@ -258,7 +281,9 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     s.usual.resident_quarters = quarters_of(placement);
     s.best.how = s.usual;
     s.rc = step_of(in, placement, in->optimistic, &s.best.step_s);
+    s.rc = s.rc ? s.rc : choose_late(in, in->optimistic, placement, &s.best.step_s);
     result.usual_step_s = s.best.step_s;
+    s.late_eighths = placement->late_eighths;
     if (s.rc == 0)
         (void)is_new(&s, placement);
     try_orders(&s, s.usual);
@@ -268,6 +293,8 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     try_resident(&s);
     try_segments(&s);
     try_streamed(&s);
+    if (s.rc == 0 && s.best.placement.units)
+        s.rc = choose_late(in, in->optimistic, &s.best.placement, &s.best.step_s);
     if (s.rc) {
         placement_free(&s.best.placement);
         return s.rc;
@@ -277,11 +304,12 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     return 0;
 }
 
-int planner_update(const struct planner_in *in, const struct placement *placement, bool *optimistic)
+int planner_update(const struct planner_in *in, struct placement *placement, bool *optimistic)
 {
     double deferred_s, optimistic_s;
     int rc = step_of(in, placement, false, &deferred_s);
     rc = rc ? rc : step_of(in, placement, true, &optimistic_s);
+    rc = rc ? rc : choose_late(in, true, placement, &optimistic_s);
     if (rc == 0)
         *optimistic = optimistic_s < deferred_s * (1 - PLANNER_GAIN_LEAST);
     return rc;

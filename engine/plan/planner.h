@@ -24,6 +24,10 @@ struct planned {
     char what[224];              /* how: "what leaves memory: grads, then acts" */
 };
 
+/** Of an update that does not wait, the next forward has no more: it is a quarter of the
+ * computation, and of what drives do hardly more than half. */
+#define LATE_EIGHTHS_MOST 6u
+
 /** A gain below this is none: neither simulation nor rates are that exact. */
 #define PLANNER_GAIN_LEAST 0.01
 
@@ -32,10 +36,12 @@ struct planned {
  * PLANNER_GAIN_LEAST. Of those as fast the one with fewest changes from the usual way stays. Tried
  * are all orders in which classes leave memory, on a GPU also with all checkpoints out of its
  * memory and with checkpoints there before units; then parts of the first class, shallower rings,
- * fewer resident units, and checkpoints that are not kept: each from the best so far.
+ * fewer resident units, and checkpoints that are not kept: each from the best so far. Where an
+ * update does not wait for the norm, the share of it that is left to the next forward is chosen
+ * first and last, for the homes that were given too.
  *
- * Errors, *placement being untouched: -ENOMEM.
- * Cost: at most some 80 candidates, each laid out some hundred times in O(units) and simulated on a
+ * Errors, the homes in *placement being untouched: -ENOMEM.
+ * Cost: at most some 90 candidates, each laid out some hundred times in O(units) and simulated on a
  * graph of at most PLANNER_TILES tiles.
  */
 int planner_improve(const struct planner_in *in, struct placement *placement,
@@ -44,9 +50,9 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
 
 /**
  * Whether a step whose update is optimistic would be faster, by more than PLANNER_GAIN_LEAST, than
- * one whose update is deferred. Errors: -ENOMEM.
+ * one whose update is deferred; and how much of an optimistic one is best left to the next forward
+ * (placement->late_eighths). Errors: -ENOMEM.
  */
-int planner_update(const struct planner_in *in, const struct placement *placement,
-                   bool *optimistic);
+int planner_update(const struct planner_in *in, struct placement *placement, bool *optimistic);
 
 #endif

@@ -60,35 +60,102 @@ static const struct {
     {"half duplex", 7e9, 5e9, 6e9},
 };
 
-/* The embedding, the layers, the head: with a matrix of its own, or the embedding's. */
-static void add_units(struct graph_case *c, const struct hst_shape *s, double tokens)
+/* What all units are made of. */
+struct sizes {
+    uint64_t table, layer; /* elements: of the embedding, and of a head of its own; of a layer */
+    uint64_t slice;        /* of the table at most, where it is cut: whole blocks of rows */
+    double tokens, flops;  /* of a step; of a layer's forward */
+    bool wide;
+};
+
+static struct sizes sizes_of(const struct hst_shape *s, double tokens)
 {
-    uint64_t table = (uint64_t)s->vocab * s->hidden, all = hst_shape_params(s);
-    uint64_t layer = (all - (s->tied ? 1 : 2) * table - s->hidden) / s->layers;
-    double flops = 2 * ((double)layer + (double)s->heads * s->head_dim * 4096) * tokens;
-    uint32_t n = 0;
-    c->units[n++] = (struct graph_unit){.elements = table, .blind_backward = true};
+    uint64_t table = (uint64_t)s->vocab * s->hidden, block = UINT64_C(8192) * s->hidden;
+    uint64_t layer = (hst_shape_params(s) - (s->tied ? 1 : 2) * table - s->hidden) / s->layers;
+    return (struct sizes){
+        .table = table,
+        .layer = layer,
+        .slice = layer > block ? layer / block * block : block,
+        .tokens = tokens,
+        .flops = 2 * ((double)layer + (double)s->heads * s->head_dim * 4096) * tokens,
+        .wide = table > layer + layer / 2,
+    };
+}
+
+static struct graph_unit *add_unit(struct graph_case *c, struct graph_unit unit)
+{
+    assert(c->in.unit_count < CASE_UNITS_MAX);
+    c->units[c->in.unit_count] = unit;
+    return &c->units[c->in.unit_count++];
+}
+
+static void add_layers(struct graph_case *c, const struct hst_shape *s, const struct sizes *sizes)
+{
     for (uint32_t i = 0; i < s->layers; i++)
-        c->units[n++] = (struct graph_unit){.elements = layer,
-                                            .act_bytes = (uint64_t)(tokens * s->hidden * 2),
-                                            .forward_flops = flops,
-                                            .backward_flops = 3 * flops};
-    c->units[n] = (struct graph_unit){.elements = s->hidden + (s->tied ? 0 : table),
-                                      .backward_flops = 6 * (double)table * tokens,
-                                      .no_forward = true};
-    if (s->tied) {
-        c->units[n].alias_count = 1;
-        c->units[n].alias_bytes[0] = (uint64_t)((double)table * c->in.weight_bytes);
-    }
-    c->in.unit_count = n + 1;
-    for (uint32_t i = 0; i <= n; i++) {
-        c->forward[i] = i;
-        c->backward[i] = n - i;
-    }
-    c->in.tile_elements = (uint32_t)(layer / 12 / 4096 + 1) * 4096;
+        add_unit(c, (struct graph_unit){.elements = sizes->layer,
+                                        .act_bytes = (uint64_t)(sizes->tokens * s->hidden * 2),
+                                        .forward_flops = sizes->flops,
+                                        .backward_flops = 3 * sizes->flops});
+}
+
+static void tie(const struct graph_case *c, struct graph_unit *unit, uint32_t to, uint64_t elements)
+{
+    unit->alias_count = 1;
+    unit->alias_of[0] = to;
+    unit->alias_bytes[0] = (uint64_t)((double)elements * c->in.weight_bytes);
+}
+
+/* The embedding, the layers, the head: with a matrix of its own, or the embedding's. */
+static void add_whole(struct graph_case *c, const struct hst_shape *s, const struct sizes *sizes)
+{
+    add_unit(c, (struct graph_unit){.elements = sizes->table, .blind_backward = true});
+    add_layers(c, s, sizes);
+    struct graph_unit *head =
+        add_unit(c, (struct graph_unit){.elements = s->hidden + (s->tied ? 0 : sizes->table),
+                                        .backward_flops = 6 * (double)sizes->table * sizes->tokens,
+                                        .no_forward = true});
+    if (s->tied)
+        tie(c, head, 0, sizes->table);
     /* as a plan chooses: less than 3 buffers as large as they are */
-    bool wide = table > layer + layer / 2;
-    c->units[0].wide = c->units[n].wide = wide;
+    c->units[0].wide = head->wide = sizes->wide;
+}
+
+static uint64_t slice_elements(const struct sizes *sizes, uint64_t first)
+{
+    return sizes->table - first < sizes->slice ? sizes->table - first : sizes->slice;
+}
+
+/* The same with embedding and head in slices: the norm between them has a checkpoint, and logits
+ * are made in both sweeps. */
+static void add_slices(struct graph_case *c, const struct hst_shape *s, const struct sizes *sizes)
+{
+    for (uint64_t at = 0; at < sizes->table; at += sizes->slice)
+        add_unit(
+            c, (struct graph_unit){.elements = slice_elements(sizes, at), .blind_backward = true});
+    add_layers(c, s, sizes);
+    add_unit(c, (struct graph_unit){.elements = s->hidden,
+                                    .act_bytes = (uint64_t)(sizes->tokens * s->hidden * 2)});
+    for (uint64_t at = 0; at < sizes->table; at += sizes->slice) {
+        uint64_t elements = slice_elements(sizes, at);
+        double flops = 2 * (double)elements * sizes->tokens;
+        struct graph_unit *head =
+            add_unit(c, (struct graph_unit){.elements = s->tied ? 0 : elements,
+                                            .forward_flops = flops,
+                                            .backward_flops = 3 * flops});
+        if (s->tied)
+            tie(c, head, (uint32_t)(at / sizes->slice), elements);
+    }
+}
+
+static void add_units(struct graph_case *c, const struct hst_shape *s, const struct sizes *sizes,
+                      bool cut)
+{
+    (cut ? add_slices : add_whole)(c, s, sizes);
+    for (uint32_t i = 0; i < c->in.unit_count; i++) {
+        c->forward[i] = i;
+        c->backward[i] = c->in.unit_count - 1 - i;
+    }
+    c->in.tile_elements = (uint32_t)(sizes->layer / 12 / 4096 + 1) * 4096;
     c->in.buffers[POOL_WIDE_WEIGHTS] = c->in.buffers[POOL_DEVICE_WIDE_WEIGHTS] = 1;
     c->in.buffers[POOL_WIDE_GRADS] = c->in.buffers[POOL_DEVICE_WIDE_GRADS] = 1;
 }
@@ -142,7 +209,17 @@ static bool has_small_pools(const struct graph *g)
     return false;
 }
 
-void graph_case(uint32_t number, struct graph_case *c)
+/* What the buffers of wide units took holds so many more of the others'. */
+static void share_out(struct graph_case *c, const struct sizes *sizes)
+{
+    static const enum pool pools[] = {POOL_WEIGHTS, POOL_GRADS, POOL_DEVICE_WEIGHTS,
+                                      POOL_DEVICE_GRADS};
+    uint64_t larger = sizes->layer > sizes->slice ? sizes->layer : sizes->slice;
+    for (size_t i = 0; i < sizeof pools / sizeof *pools; i++)
+        c->in.buffers[pools[i]] += (uint32_t)(sizes->table / larger);
+}
+
+static void make_case(uint32_t number, bool cut, struct graph_case *c)
 {
     uint64_t seed = number;
     uint32_t machine = pick(&seed, 4), drive = pick(&seed, 3);
@@ -162,7 +239,8 @@ void graph_case(uint32_t number, struct graph_case *c)
                               .grad_bytes = wide ? 4 : 2,
                               .deferred = pick(&seed, 2),
                               .apart = machines[machine].apart};
-    add_units(c, hst_shape_find(shape), tokens);
+    struct sizes sizes = sizes_of(hst_shape_find(shape), tokens);
+    add_units(c, hst_shape_find(shape), &sizes, cut);
     choose_homes(c, &seed, homes, sizeof homes);
     c->in.buffers[POOL_WEIGHTS] = some(&seed, 3);
     c->in.buffers[POOL_GRADS] = some(&seed, 2);
@@ -171,15 +249,30 @@ void graph_case(uint32_t number, struct graph_case *c)
     c->in.buffers[POOL_DEVICE_WEIGHTS] = some(&seed, 3);
     c->in.buffers[POOL_DEVICE_GRADS] = some(&seed, 2);
     c->in.buffers[POOL_DEVICE_ACTS] = some(&seed, 2);
+    if (cut)
+        share_out(c, &sizes);
     snprintf(c->name, sizeof c->name, "%u: %s, %s, %.0fK tokens, %s drives, %s%s", number, shape,
              machines[machine].name, tokens / 1024, drives[drive].name, homes,
              c->in.deferred ? ", clip" : "");
+}
+
+void graph_case(uint32_t number, struct graph_case *c)
+{
     struct graph g;
-    c->small_pools = false;
+    make_case(number, false, c);
     if (graph_build(&c->in, &g) == 0) {
         c->small_pools = has_small_pools(&g);
         graph_free(&g);
     }
+}
+
+bool graph_case_cut(uint32_t number, struct graph_case *c)
+{
+    make_case(number, false, c);
+    if (!c->units[0].wide)
+        return false;
+    make_case(number, true, c);
+    return true;
 }
 
 /* ---- even ---- */
@@ -361,7 +454,6 @@ void random_case(uint64_t seed, struct graph_case *c)
     c->in.derived_weights = c->in.stored && pick(&seed, 3) == 0;
     c->in.optimistic = c->in.deferred && c->in.stored && kind > 0 && pick(&seed, 2);
     c->in.deferred = c->in.deferred && !c->in.optimistic;
-    c->in.late_share = c->in.optimistic ? 0 : c->in.late_share; /* a revert would undo those */
     c->in.derived_weights = c->in.derived_weights && !c->in.optimistic;
     for (uint32_t i = 0; i < c->in.unit_count; i++)
         c->units[i].blind_backward = pick(&seed, 5) == 0;

@@ -21,6 +21,9 @@ struct graph_case {
  * of 1B to 70B, a machine, drives, tokens, precision, clipping, homes, buffers.
  */
 void graph_case(uint32_t number, struct graph_case *c);
+/** The same with the embedding and the head in slices no larger than a layer, and other buffers in
+ * the place of theirs; false where they are hardly larger than a layer. */
+bool graph_case_cut(uint32_t number, struct graph_case *c);
 
 /**
  * `count` units like `unit`, which says tiles, homes and FLOPs, of whole tiles of EVEN_TILE

@@ -232,12 +232,10 @@ static void move_grads(struct model *m, struct walk_at at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     const struct graph_unit *u = access_unit(m, n->unit);
-    if (n->kind == NODE_WRITE_GRADS)
-        for (uint32_t t = n->tile; t < n->tile + n->tile_count; t++)
-            copies(a, &unit_buffer(m, at, POOL_GRADS)[t], &m->nvme_grads[t]);
-    else
-        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-            copies(a, &unit_buffer(m, at, POOL_DEVICE_GRADS)[t], grads_at_home(m, at, n->unit, t));
+    bool writes = n->kind == NODE_WRITE_GRADS;
+    for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
+        copies(a, &unit_buffer(m, at, writes ? POOL_GRADS : POOL_DEVICE_GRADS)[t],
+               writes ? &m->nvme_grads[t] : grads_at_home(m, at, n->unit, t));
 }
 
 static void read_grads(struct model *m, struct walk_at at, struct accesses *a)

@@ -180,8 +180,10 @@ static void check_updates(const struct graph_case *c, const struct graph *g)
     for (uint32_t u = 0; u < c->in.unit_count; u++)
         for (uint32_t t = 0; t < c->units[u].tile_count; t++) {
             uint32_t tile = c->units[u].first_tile + t;
-            /* of a resident one where it has to be, or never */
-            bool resident = c->units[u].weights == HST_TIER_HBM, all = !c->in.deferred && resident;
+            /* where it has to be, or, of gradients that do not last, never */
+            bool resident = c->units[u].weights == HST_TIER_HBM;
+            bool passes = !c->in.optimistic && c->units[u].grads == HST_TIER_NVME;
+            bool all = !c->in.deferred && (resident || passes);
             tiles += !all;
             late += all ? 0 : updates_of(g, tile, PART_UPDATE);
             if (all && updates_of(g, tile, PART_UPDATE) != c->in.optimistic)
@@ -265,7 +267,7 @@ static struct graph_bound bytes_per_lane(const struct graph_case *e)
     struct graph_bound bound;
     struct graph g;
     assert_int_equal(graph_build(&e->in, &g), 0);
-    assert_int_equal(graph_bound(&g, &one_byte_per_second, &bound), 0);
+    assert_int_equal(graph_bound(&g, &one_byte_per_second, 0, &bound), 0);
     graph_free(&g);
     return bound;
 }
@@ -297,10 +299,13 @@ static void test_on_the_host_each_lane_moves_the_bytes_of_the_formula(void **sta
     b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_READ], 3 * W + 3 * W + 6 * S + 4 * A);
     assert_bytes(b.lane_s[LANE_WRITE], 6 * (W + S) + 4 * A);
-    e.in.late_share = 0.5; /* those of every second tile wait */
+    e.in.late_share = 0.5; /* none waits: they have no home */
+    b = bytes_per_lane(&e);
+    assert_bytes(b.lane_s[LANE_WRITE], 6 * (W + S) + 4 * A);
+    e.in.optimistic = e.in.stored = true; /* all are kept for a redo */
     b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_READ], 3 * W + 3 * W + 6 * S + 3 * G + 4 * A);
-    assert_bytes(b.lane_s[LANE_WRITE], 6 * (W + S) + 3 * G + 4 * A);
+    assert_bytes(b.lane_s[LANE_WRITE], 6 * (W + S) + 6 * G + 4 * A);
 }
 
 /* What is computed again wants its weights three times, but for those that stay. */
@@ -391,7 +396,7 @@ static void test_no_step_is_faster_than_the_bound_where_orders_do_not_mirror(voi
             assert_int_equal(graph_build(&e.in, &g), 0);
             struct sim_in in = {.graph = &g, .rates = e.rates, .periods = 400};
             assert_int_equal(simulate(&in, &sim), 0);
-            assert_int_equal(graph_bound(&g, &e.rates, &bound), 0);
+            assert_int_equal(graph_bound(&g, &e.rates, 0, &bound), 0);
             if (sim.step_s < bound.step_s * (1 - 1e-9))
                 fail_msg("writes of %g s: %g s, bound %g", write_s, sim.step_s, bound.step_s);
             graph_free(&g);
@@ -480,7 +485,7 @@ static void test_what_is_computed_again_takes_time_of_its_own(void **state)
     e.in.buffers[POOL_DEVICE_WEIGHTS] = 1;
     assert_int_equal(graph_build(&e.in, &g), 0);
     assert_int_equal(simulate(&(struct sim_in){.graph = &g, .rates = rates}, &sim), 0);
-    assert_int_equal(graph_bound(&g, &rates, &bound), 0);
+    assert_int_equal(graph_bound(&g, &rates, 0, &bound), 0);
     /* 6 forwards, 2 recomputes, 6 backwards, a copy for each but the last unit's backward */
     assert_bytes(sim.step_s, 6 * 1 + 2 * 2 + 6 * 4 + 13);
     assert_bytes(bound.step_s, sim.step_s);

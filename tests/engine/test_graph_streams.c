@@ -67,6 +67,28 @@ static void test_gradients_are_written_one_step_after_another(void **state)
     graph_free(&g);
 }
 
+/* It forgets what is not committed; nothing else need come between the two where all is late. */
+static void test_a_revert_waits_for_the_version_before_it(void **state)
+{
+    (void)state;
+    struct graph_case e;
+    struct graph g;
+    uint32_t node[NODE_KIND_COUNT] = {0};
+    bool waits = false;
+    one_tier_case(&e, HST_TIER_DRAM, false);
+    e.in.deferred = false;
+    e.in.optimistic = e.in.stored = true;
+    e.in.late_share = 1;
+    assert_int_equal(graph_build(&e.in, &g), 0);
+    for (uint32_t i = 0; i < g.node_count; i++)
+        node[g.nodes[i].kind] = i;
+    const struct node *revert = &g.nodes[node[NODE_REVERT]];
+    for (uint32_t d = 0; d < revert->dep_count; d++)
+        waits |= g.deps[revert->first_dep + d] == (node[NODE_COMMIT] | DEP_BEFORE);
+    assert_true(waits);
+    graph_free(&g);
+}
+
 /* Who updates a tile has it at home in the host's memory, with its gradients and states. */
 static void test_what_is_streamed_is_at_home_in_memory(void **state)
 {
@@ -132,6 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights_of_a_second_visit_are_there),
+        cmocka_unit_test(test_a_revert_waits_for_the_version_before_it),
         cmocka_unit_test(test_gradients_are_written_one_step_after_another),
         cmocka_unit_test(test_what_is_streamed_is_at_home_in_memory),
         cmocka_unit_test(test_the_device_updates_what_is_streamed_beside_the_host),

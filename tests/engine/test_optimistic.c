@@ -5,6 +5,7 @@
  * whatever comes between the steps. Every fifth row; with `--all` each.
  */
 #include "engine_state.h"
+#include "plan/step_graph.h"
 #include "smallest_budget.h"
 #include "toy_run.h"
 
@@ -56,6 +57,7 @@ struct ran {
 static struct ran oracle, found; /* large: not on the stack */
 static bool all, own_stream;
 static int turn;
+static uint32_t late_eighths; /* of an update that need not wait */
 
 #define OPTIMISTIC(...)                                                                            \
     hst_config(.store = toy_store, .batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, \
@@ -110,6 +112,38 @@ static void sweep_in_other_orders(struct hst_engine *engine, int step, float tim
         visit(engine, backward[step % 4][i], HST_BACKWARD, times);
 }
 
+/* Some unit's gradients are there until the next forward. */
+static bool gradients_last(const struct hst_engine *engine)
+{
+    const struct placement *p = &engine->placement;
+    bool last = engine->run.optimistic;
+    for (uint32_t u = 0; u < engine->layout.unit_count; u++)
+        last |= !placement_is_resident(p, u) && p->units[u].grads.tier != HST_TIER_NVME;
+    return last;
+}
+
+/* As if the planner had chosen so; it knows no rates here. */
+static void leave_late(struct hst_engine *engine)
+{
+    struct execute *run = &engine->run;
+    uint32_t late = 0, early = 0;
+    if (run->deferred || late_eighths == 0)
+        return;
+    engine->placement.late_eighths = late_eighths;
+    walk_free(&run->walk);
+    graph_free(&run->graph);
+    assert_int_equal(
+        step_graph(&engine->plan_in, &engine->placement, NULL, run->optimistic, &run->graph), 0);
+    assert_int_equal(walk_init(&run->walk, &run->graph), 0);
+    for (uint32_t i = 0; i < run->graph.node_count; i++) {
+        late += run->graph.nodes[i].kind == NODE_UPDATE && run->graph.nodes[i].parts == PART_UPDATE;
+        early +=
+            run->graph.nodes[i].kind == NODE_UPDATE && run->graph.nodes[i].parts == PART_BACKWARD;
+    }
+    assert_true((late > 0) == gradients_last(engine));
+    assert_true(early > 0 || late_eighths == 8);
+}
+
 /* From load or from the last version to step `last`. Returns the step that it began after. */
 static uint64_t run(const struct hst_config *config, bool resume, uint64_t last,
                     enum between between, struct ran *ran)
@@ -120,6 +154,7 @@ static uint64_t run(const struct hst_config *config, bool resume, uint64_t last,
     size_t bytes;
     toy_must(engine, toy_describe(engine));
     toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+    leave_late(engine);
     if (own_stream)
         toy_must(engine, hst_stream_create(hst_engine_device(engine), "own", &toy_stream));
     toy_must(engine,
@@ -213,6 +248,19 @@ static void check_row(const struct hst_config *config, enum between between)
     assert_int_equal(found.skipped, oracle.skipped);
 }
 
+static void set_place(struct hst_config *config, int place)
+{
+    config->device = PLACES[place].device;
+    config->hbm_bytes = config->device ? 64u << 20 : 0;
+    config->place = PLACES[place].homes;
+    config->gpu_update = config->state == HST_STATE_BF16 ? 0 : PLACES[place].streamed;
+    config->dram_bytes = 64u << 20;
+    if (PLACES[place].shares)
+        share_units(config, 64u << 20, toy_describe);
+    if (PLACES[place].shares && strstr(config->place, "s=nvme"))
+        lower_budget(config, &config->dram_bytes, 64u << 20, toy_describe);
+}
+
 static void check_rows(struct hst_config config)
 {
     config.clip = config.loss_scale > 0 ? 1e-3 : clip_of(&config);
@@ -227,18 +275,41 @@ static void check_rows(struct hst_config config)
         for (int b = 0; b < BETWEEN_COUNT; b++) {
             if ((!all && turn++ % 5) || (PLACES[p].shares && config.state == HST_STATE_BF16))
                 continue; /* the host updates all of those */
-            config.device = PLACES[p].device;
-            config.hbm_bytes = config.device ? 64u << 20 : 0;
-            config.place = PLACES[p].homes;
-            config.gpu_update = config.state == HST_STATE_BF16 ? 0 : PLACES[p].streamed;
-            config.durability = strstr(config.place, "s=nvme") || turn % 3 ? "step" : "none";
-            config.dram_bytes = 64u << 20;
-            if (PLACES[p].shares)
-                share_units(&config, 64u << 20, toy_describe);
-            if (PLACES[p].shares && strstr(config.place, "s=nvme"))
-                lower_budget(&config, &config.dram_bytes, 64u << 20, toy_describe);
+            config.durability = strstr(PLACES[p].homes, "s=nvme") || turn % 3 ? "step" : "none";
+            set_place(&config, p);
+            late_eighths = (uint32_t)turn * 5 % 9;
             check_row(&config, (enum between)b);
+            late_eighths = 0;
         }
+}
+
+/* Without a clip there is nothing to wait for; the next forward has a share all the same. */
+static void bytes_are_those_of_an_update_of_which_none_is_left(void **state)
+{
+    (void)state;
+    for (int precision = HST_PRECISION_FP32; precision <= HST_PRECISION_BF16; precision++) {
+        struct hst_config config = *OPTIMISTIC(.clip = HST_NONE, .durability = "none");
+        config.precision = (enum hst_precision)precision;
+        config.update_time = HST_UPDATE_AUTO;
+        config.place = PLACES[0].homes;
+        oracle = (struct ran){0};
+        run(&config, false, STEPS, NOTHING, &oracle);
+        for (int p = 0; p < PLACE_COUNT; p++)
+            for (int b = 0; b < BETWEEN_COUNT; b++) {
+                if (!all && turn++ % 3)
+                    continue;
+                config.durability = turn % 2 ? "step" : "none";
+                set_place(&config, p);
+                late_eighths = (uint32_t)turn * 5 % 9;
+                found = (struct ran){0};
+                if (turn % 2) /* ends and is resumed */
+                    run(&config, false, STEPS / 2, (enum between)b, &found);
+                run(&config, turn % 2, STEPS, (enum between)b, &found);
+                late_eighths = 0;
+                clear_store();
+                check_same(config.place, BETWEEN[b]);
+            }
+    }
 }
 
 static void bytes_are_those_of_the_update_that_waits_in_fp32(void **state)
@@ -271,6 +342,7 @@ static void a_run_that_ends_is_resumed_exactly(void **state)
         config.place = PLACES[p].homes;
         for (int between = NOTHING; between <= DRAINS; between++) {
             uint64_t began = 0;
+            late_eighths = (uint32_t)p * 2;
             found = (struct ran){0};
             run(&config, false, 2, (enum between)between, &found);
             for (uint64_t last = 3; last <= STEPS; last++) {
@@ -285,6 +357,7 @@ static void a_run_that_ends_is_resumed_exactly(void **state)
             check_same(config.place, between == DRAINS ? "drained, resumed" : "left, resumed");
         }
     }
+    late_eighths = 0;
 }
 
 /* Deferred, then optimistic for a trial, then deferred again, as too many steps clip. */
@@ -439,6 +512,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_those_of_the_update_that_waits_in_fp32),
         cmocka_unit_test(bytes_are_those_of_the_update_that_waits_in_bf16),
+        cmocka_unit_test(bytes_are_those_of_an_update_of_which_none_is_left),
         cmocka_unit_test(bytes_are_those_of_the_update_that_waits_in_fp16),
         cmocka_unit_test(a_run_that_ends_is_resumed_exactly),
         cmocka_unit_test(the_engine_changes_between_both),

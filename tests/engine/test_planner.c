@@ -10,6 +10,7 @@
 #include "plan/step_graph.h"
 
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,6 +100,15 @@ static void improve(const struct problem *p, struct placement *placement, struct
     assert_int_equal(planner_improve(&in, placement, planned), 0);
 }
 
+/* The fastest that these homes are with whatever share of the update in the next forward. */
+static double fastest(const struct problem *p, struct placement *placement)
+{
+    double least = simulated(p, placement);
+    for (placement->late_eighths = 1; placement->late_eighths < 8; placement->late_eighths++)
+        least = fmin(least, simulated(p, placement));
+    return least;
+}
+
 static void check_budgets(const struct problem *p, const struct placement *placement)
 {
     assert_true(placement->hbm_bytes <= p->in.hbm_budget);
@@ -125,11 +135,15 @@ static void over_the_list_none_is_slower_than_the_usual_homes(void **state)
             assert_int_equal(placement_plan(&p.in, &chosen, why, sizeof why), 0);
             improve(&p, &chosen, &planned);
             check_budgets(&p, &chosen);
-            double before = simulated(&p, &usual), after = simulated(&p, &chosen);
-            assert_true(planned.usual_step_s == before && planned.step_s == after);
+            double before = planned.usual_step_s, after = simulated(&p, &chosen);
+            assert_true(planned.step_s == after);
+            assert_true(before <= simulated(&p, &usual));
+            assert_true(before * (1 - PLANNER_GAIN_LEAST) <= fastest(&p, &usual));
             assert_true(planned.better ? after < before * (1 - PLANNER_GAIN_LEAST)
                                        : after == before);
-            if (!planned.better)
+            if (planned.better)
+                assert_true(after * (1 - PLANNER_GAIN_LEAST) <= fastest(&p, &chosen));
+            else
                 assert_memory_equal(chosen.table, usual.table, sizeof chosen.table);
             assert_int_equal(strncmp(planned.what, "what leaves memory: ", 20), 0);
             assert_true(strlen(planned.what) < sizeof planned.what - 1); /* all of it is told */
@@ -374,6 +388,58 @@ static void a_gpu_updates_where_the_host_takes_longer_than_the_link(void **state
     assert_int_equal(streamed_with(rates, false, &planned), 0);
 }
 
+/* Of 64 s of computation a quarter is the forward's, and the host's update takes as long as all of
+ * it: that quarter of it is left to the next forward, and no sweep waits. */
+static void updates_for_as_long(struct problem *p, struct placement *placement, bool deferred)
+{
+    char why[384];
+    make_by_hand(p);
+    p->in.dram_budget = UINT64_MAX / 2;
+    p->in.deferred = p->in.second_slots = deferred;
+    p->rates.update = (double)p->layout.elements / 64;
+    assert_int_equal(placement_plan(&p->in, placement, why, sizeof why), 0);
+}
+
+static void the_next_forward_hides_a_share_of_an_update_that_need_not_wait(void **state)
+{
+    (void)state;
+    struct placement placement = {0};
+    struct planned planned;
+    struct problem p = {0};
+    updates_for_as_long(&p, &placement, false);
+    assert_true(simulated(&p, &placement) > 79);
+    improve(&p, &placement, &planned);
+    assert_int_equal(placement.late_eighths, 2);
+    assert_true(planned.step_s < 70);
+    assert_false(planned.better); /* the homes are the usual ones */
+    placement_free(&placement);
+    layout_free(&p.layout);
+}
+
+static void so_it_does_of_an_optimistic_one(void **state)
+{
+    (void)state;
+    struct placement placement = {0};
+    struct planned planned;
+    bool optimistic = false;
+    struct problem p = {0};
+    updates_for_as_long(&p, &placement, true);
+    struct planner_in in = {.placement = &p.in, .rates = p.rates};
+    assert_int_equal(planner_improve(&in, &placement, &planned), 0);
+    assert_int_equal(placement.late_eighths, 0); /* a deferred one is all there */
+    assert_true(planned.step_s > 110);
+    assert_int_equal(planner_update(&in, &placement, &optimistic), 0);
+    assert_int_equal(placement.late_eighths, 2);
+    assert_true(optimistic);
+    placement.late_eighths = 0;
+    in.optimistic = true;
+    assert_int_equal(planner_improve(&in, &placement, &planned), 0);
+    assert_int_equal(placement.late_eighths, 2);
+    assert_true(planned.step_s < 70);
+    placement_free(&placement);
+    layout_free(&p.layout);
+}
+
 static void what_is_wished_stays_where_it_was_wished(void **state)
 {
     (void)state;
@@ -414,6 +480,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(checkpoints_are_left_out_where_drives_take_longer),
         cmocka_unit_test(a_gpus_memory_is_for_what_takes_longest),
         cmocka_unit_test(a_gpu_updates_where_the_host_takes_longer_than_the_link),
+        cmocka_unit_test(the_next_forward_hides_a_share_of_an_update_that_need_not_wait),
+        cmocka_unit_test(so_it_does_of_an_optimistic_one),
         cmocka_unit_test(what_is_wished_stays_where_it_was_wished),
         cmocka_unit_test(where_drives_are_fast_the_usual_homes_stay),
         cmocka_unit_test(the_same_is_chosen_each_time),

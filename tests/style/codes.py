@@ -29,6 +29,7 @@ REACHED = {
     304: ('e2e/device.py', 'test_how_many_units_the_card_holds_is_told'),
     305: ('e2e/device.py', 'test_a_gpu_updates_what_it_is_asked_to'),
     306: ('tools/cli/plan.py', 'test_what_does_not_fit_as_a_whole_is_used_in_slices'),
+    307: ('tools/cli/plan.py', 'test_train_leaves_the_share_that_plan_names'),
     401: ('tools/cli/program.py', 'test_an_unknown_verb_names_the_nearest'),
     402: ('tools/cli/program.py', 'test_values_of_the_command_line'),
     403: ('tools/cli/program.py', 'test_values_of_the_command_line'),

@@ -40,6 +40,9 @@ static void print_update(const struct plan *p, FILE *out)
     for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
         if (strcmp(updates[i].name, p->decision.update) == 0)
             fprintf(out, "update %s\n", updates[i].text);
+    if (p->decision.late_share > 0 && strcmp(p->decision.update, "deferred") != 0)
+        fprintf(out, "  but for %g %% of it, which the next forward hides\n",
+                100 * p->decision.late_share);
 }
 
 static void print_checkpoints(const struct plan *p, FILE *out)
@@ -179,6 +182,7 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_whole(json, "streamed_tiles", p->decision.streamed_tiles);
     json_put_whole(json, "tiles_in_dram", p->decision.tiles_in_dram);
     json_put_whole(json, "slices", p->decision.slices);
+    json_put_real(json, "late_share", p->decision.late_share);
 }
 
 static void put_prediction(struct json_writer *json, const struct plan *p)

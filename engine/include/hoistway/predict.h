@@ -68,6 +68,9 @@ struct hst_decision {
     /* Units that were cut (struct hst_unit_desc), and the slices that they are now; 0, 0: all are
        whole. */
     uint32_t cut_units, slices;
+    /* Of an update that is early or optimistic, the share of its tiles that is left to the next
+       forward, so that both sweeps hide it; 0 to 1, chosen where enough is known of the machine. */
+    double late_share;
 };
 /** Errors: -EINVAL before seal, or a plan that does not fit. */
 int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *decision);

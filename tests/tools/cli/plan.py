@@ -23,8 +23,8 @@ HOST = '--device=host'
 KEYS = {'fits', 'why', 'model', 'store', 'device', 'precision', 'io', 'threads', 'parameters',
         'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'update',
         'homes', 'checkpoint_every', 'resident_units', 'streamed_tiles', 'tiles_in_dram', 'slices',
-        'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast',
-        'memory', 'smallest', 'rates'}
+        'late_share', 'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by',
+        'twice_as_fast', 'memory', 'smallest', 'rates'}
 MIB = 1 << 20
 
 
@@ -160,8 +160,8 @@ class Fits(Case):
 class Homes(Case):
     """Homes chosen by simulation: the same by plan and train, and no bit depends on them."""
 
-    def slow_drives(self):
-        """Rewrites what the cache knows of drives: 1 MB/s, in turns; products are fast."""
+    def slow_drives(self, products=1e12):
+        """Rewrites what the cache knows of drives: 1 MB/s, in turns; and of products."""
         folder = self.path('cache', 'hoistway')
         for name in os.listdir(folder):
             with open(os.path.join(folder, name), encoding='utf-8') as f:
@@ -169,7 +169,7 @@ class Homes(Case):
             at = text.index('hoistway rates 1\n')
             body = re.sub(r'(?m)^((?:drive \d )?(?:read|write|mixed)) \d+ \d+ \d+',
                           r'\1 1000000 1000000 1000000', text[at:text.index('\nend ') + 1])
-            body = re.sub(r'(?m)^products \d+ \d+ \d+', 'products' + 3 * ' 1000000000000', body)
+            body = re.sub(r'(?m)^products \d+ \d+ \d+', 'products' + 3 * f' {products:.0f}', body)
             with open(os.path.join(folder, name), 'w', encoding='utf-8') as f:
                 f.write(text[:at] + sealed(body))
 
@@ -277,6 +277,31 @@ class Homes(Case):
             missing = 'bf16' in name or 'memory' in name
             self.assertEqual(self.plan(*options, some, **far)['streamed_tiles'] == 0, missing)
 
+    def test_the_next_forward_has_a_share_of_an_update_that_need_not_wait(self):
+        far = {'device': '--device=far'}
+        self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 1024,
+                     'num_hidden_layers': 8})
+        # an update of 8 million parameters, as long as 64 tokens of all products
+        rates = self.write('rates', machine(**{'update-fp32': 2e6, 'update-bf16': 2e6},
+                                            products=1e9, h2d=1e9, d2h=1e9))
+        options = ('--place=weights=dram', '--hbm=64M', '--rates', rates)
+        told = self.plan(*options, '--clip=0', **far)
+        self.assertEqual(told['update'], 'early')
+        self.assertIn(told['late_share'], (0.125, 0.25, 0.375, 0.5))
+        text = self.run_plan(*options, '--clip=0', device='--device=far').stdout
+        self.assertIn('\nupdate in the backward: nothing has to be waited for\n  but for '
+                      f'{100 * told["late_share"]:g} % of it, which the next forward hides\n', text)
+        waits = self.plan(*options, '--update=deferred', **far)
+        self.assertEqual((waits['update'], waits['late_share']), ('deferred', 0))
+        self.assertLess(told['predicted_step_s'], 0.9 * waits['predicted_step_s'])
+
+    def test_a_bound_counts_what_each_step_writes_for_its_version(self):
+        rates = self.write('rates', machine(write=1e3, mixed=4e9))
+        told = self.plan('--store', self.path('store'), '--durability=step', '--rates', rates)
+        kept = told['memory']['weights']['dram'] + told['memory']['states']['dram']
+        self.assertGreater(told['bound_s'], 0.9 * kept / 1e3)
+        self.assertGreater(told['bound_fraction'], 0.95)
+
     def test_train_takes_the_homes_that_plan_names(self):
         self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 512,
                      'num_hidden_layers': 4})
@@ -306,6 +331,24 @@ class Homes(Case):
         self.assertEqual(weights['resumed'], weights['resident'])
         self.assertNotEqual(weights['begun'], weights['resident'])
 
+    def test_train_leaves_the_share_that_plan_names(self):
+        self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 512,
+                     'num_hidden_layers': 16})
+        options = ('--store', self.path('store'), '--clip=0', '--dram=110M')
+        self.plan('--probe', *options)
+        self.slow_drives(products=3e7)  # computation takes a bit longer
+        share = self.plan(*options)['late_share']
+        self.assertGreater(share, 0)
+        weights = {}
+        for name, args in (('late', options), ('memory', options[:-1])):
+            shutil.rmtree(self.path('store'), ignore_errors=True)
+            done = self.run_train(*args, '--export', self.path(name), steps=3)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            told = f'note[I307] {8 * share:.0f} eighths of each update are left to the next forward'
+            self.assertEqual(told in done.stderr, name == 'late', done.stderr)
+            with open(self.path(name, 'model.safetensors'), 'rb') as f:
+                weights[name] = f.read()
+        self.assertEqual(weights['late'], weights['memory'])
 
     def test_train_measures_for_a_large_model_what_is_not_known(self):
         store = ('--store', self.path('store'), '--durability=none')
@@ -383,7 +426,7 @@ class Rates(Case):
         chosen, deferred = self.plan(*args), self.plan(*args, '--update=deferred')
         self.assertEqual((chosen['update'], deferred['update']), ('optimistic', 'deferred'))
         self.assertLess(chosen['predicted_step_s'], 0.9 * deferred['predicted_step_s'])
-        args = ('--rates', self.write('rates', machine()), *args[2:])
+        args = ('--rates', self.write('rates', machine(products=1e6)), *args[2:])
         self.assertEqual(self.plan(*args)['update'], 'deferred')
 
     def test_a_rate_that_is_missing_is_named(self):

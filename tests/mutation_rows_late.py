@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mutations.py takes out of updates of which the next forward has a share, and out of bounds
+that count versions."""
+from mutation_rows import mutate
+
+mutate(
+    'engine/plan/graph.c', 'engine/graph',
+    ('none is left whose gradients do not last', 'lasts ? b->in->late_share : 0',
+     'b->in->late_share'),
+)
+mutate(
+    'engine/plan/graph_build.c', 'engine/graph_streams',
+    ('a revert waits for the version before it',
+     '    link_to(b, node, b->clip);\n    link_to(b, node, b->commit);\n    for',
+     '    link_to(b, node, b->clip);\n    for'),
+)
+mutate(
+    'engine/plan/planner.c', 'engine/planner',
+    ('a share is chosen for the homes that were given',
+     's.rc = s.rc ? s.rc : choose_late(in, in->optimistic, placement, &s.best.step_s);', ''),
+    ('a share is chosen of an optimistic update',
+     'rc = rc ? rc : choose_late(in, true, placement, &optimistic_s);',
+     ''),
+    ('the fastest share wins', '        best = eighths;\n', ''),
+)
+mutate(
+    'engine/plan/planner.c', 'engine/planner-all',
+    ('a share is chosen for the homes that won',
+     's.rc = choose_late(in, in->optimistic, &s.best.placement, &s.best.step_s);', 's.rc = 0;'),
+)
+mutate(
+    'engine/plan/step_graph.c', 'engine/planner',
+    ('a graph has the share of its placement', '.late_share = p->late_eighths / 8.0,',
+     ''),
+)
+mutate(
+    'engine/exec/demand.c', 'engine/optimistic',
+    ('on demand, too, a share is left', ' || node->parts != PART_BACKWARD', ''),
+)
+mutate(
+    'engine/exec/optimistic.c', 'engine/optimistic',
+    ('what is left is done in the next period', 'run->left = run->skipped ? 0 : PART_UPDATE;',
+     'run->left = 0;'),
+    ('a period that is opened early has it too', 'run->left = PART_UPDATE; /*',
+     'run->left = 0; /*'),
+)
+mutate(
+    'engine/plan/graph_bound.c', 'engine/simulate',
+    ('what a version writes counts', ' || (graph->nodes[i].parts & parts)', ''),
+)
+mutate(
+    'engine/predict.c', 'tools/cli_plan',
+    ('a bound counts the versions of each step', '&m->rates, parts_beside(engine), &bound',
+     '&m->rates, 0, &bound'),
+    ('the share is told', '.late_share = engine->placement.late_eighths / 8.0,',
+     ''),
+)
+mutate(
+    'engine/decide.c', 'tools/cli_plan',
+    ('a share is told of', 'if (eighths > 0 && !engine->config.plan)', 'if (0)'),
+)
