@@ -253,7 +253,7 @@ static void describe(const struct candidate *c, char *what, size_t what_bytes)
 static void keep_best(struct search *s, struct placement *placement, struct planned *planned)
 {
     planned->step_s = s->best.step_s;
-    planned->better = s->best.step_s < planned->usual_step_s;
+    planned->better = s->best.placement.units != NULL;
     planned->simulated = s->seen_count;
     struct candidate usual = {.how = s->usual, .placement = *placement};
     describe(planned->better ? &s->best : &usual, planned->what, sizeof planned->what);
