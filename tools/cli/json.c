@@ -103,6 +103,14 @@ void json_put_bool(struct json_writer *json, const char *key, bool value)
     fputs(value ? "true" : "false", json->out);
 }
 
+void json_put_known(struct json_writer *json, const char *key, double value)
+{
+    if (value > 0)
+        json_put_real(json, key, value);
+    else
+        json_put_null(json, key);
+}
+
 void json_put_null(struct json_writer *json, const char *key)
 {
     put_key(json, key);

@@ -5,6 +5,7 @@
  */
 #include "cli/runlog.h"
 
+#include "cli/decision.h"
 #include "cli/json.h"
 #include "cli/output.h"
 
@@ -111,15 +112,6 @@ static int end_line(struct run_log *log, struct json_writer *json, struct hst_er
     return native;
 }
 
-/* Null where it is not known, which 0 stands for. */
-static void put_known(struct json_writer *json, const char *key, double seconds)
-{
-    if (seconds > 0)
-        json_put_real(json, key, seconds);
-    else
-        json_put_null(json, key);
-}
-
 int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error)
 {
     if (!log->file)
@@ -139,7 +131,8 @@ int run_log_start(struct run_log *log, const struct run_start *start, struct hst
     json_put_whole(&json, "seq_len", start->seq_len);
     json_put_whole(&json, "batch_tokens", start->batch_tokens);
     json_put_whole(&json, "grain_tokens", start->grain_tokens);
-    put_known(&json, "predicted_step_s", start->predicted_step_s);
+    decision_put(&json, start->decision);
+    json_put_known(&json, "predicted_step_s", start->decision->step_s);
     return end_line(log, &json, error);
 }
 
@@ -183,7 +176,7 @@ int run_log_step(struct run_log *log, const struct step_report *step, struct hst
     json_put_real(&json, "seconds", seconds);
     json_put_real(&json, "tok_s", (double)step->tokens / seconds);
     put_stats(&json, step->stats);
-    put_known(&json, "bound_s", step->bound_s);
+    json_put_known(&json, "bound_s", step->bound_s);
     json_put_text(&json, "update",
                   step->stats->update_time == HST_UPDATE_OPTIMISTIC ? "optimistic" : "deferred");
     return end_line(log, &json, error);
@@ -213,7 +206,7 @@ int run_log_summary(struct run_log *log, const struct run_summary *summary, stru
         return 0;
     struct json_writer json = begin_line(log, "summary");
     json_put_whole(&json, "steps", summary->steps);
-    put_known(&json, "predicted_step_s", summary->predicted_step_s);
+    json_put_known(&json, "predicted_step_s", summary->predicted_step_s);
     json_put_real(&json, "measured_step_s", summary->measured_step_s);
     json_put_text(&json, "bound_by", summary->bound_by);
     return end_line(log, &json, error);

@@ -8,6 +8,7 @@
 #include "cli/report.h"
 #include "fail.h"
 
+#include <hoistway/predict.h>
 #include <stdio.h>
 
 struct run_log {
@@ -21,7 +22,7 @@ struct run_start {
     const char *model, *data, *store, *device, *precision;
     uint64_t seed, steps, seq_len, batch_tokens, grain_tokens;
     const struct hst_memory *memory;
-    double predicted_step_s; /* by a plan on rates measured before; 0: not predicted */
+    const struct hst_decision *decision; /* its step_s is told as the prediction */
 };
 
 struct run_summary {

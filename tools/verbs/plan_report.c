@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tells a plan: as tables and sentences, or as one JSON object. */
+#include "cli/decision.h"
 #include "cli/json.h"
 #include "cli/table.h"
 #include "cli/text.h"
@@ -123,15 +124,6 @@ void plan_print(const struct plan *p, FILE *out)
 
 /* ---- JSON ---- */
 
-/* Null where it is not known, which 0 stands for. */
-static void put_known(struct json_writer *json, const char *key, double value)
-{
-    if (value > 0)
-        json_put_real(json, key, value);
-    else
-        json_put_null(json, key);
-}
-
 static void put_tiers(struct json_writer *json, const char *key, const uint64_t *bytes)
 {
     json_put_object(json, key);
@@ -175,24 +167,17 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_whole(json, "batch_tokens", t->run.batch_tokens);
     json_put_whole(json, "grain_tokens", t->run.grain_tokens);
     json_put_whole(json, "micro_batches", micro_batches(p));
-    json_put_text(json, "update", p->decision.update);
-    json_put_text(json, "homes", p->decision.homes);
-    put_known(json, "checkpoint_every", p->decision.checkpoint_every);
-    json_put_whole(json, "resident_units", p->decision.resident_units);
-    json_put_whole(json, "streamed_tiles", p->decision.streamed_tiles);
-    json_put_whole(json, "tiles_in_dram", p->decision.tiles_in_dram);
-    json_put_whole(json, "slices", p->decision.slices);
-    json_put_real(json, "late_share", p->decision.late_share);
+    decision_put(json, &p->decision);
 }
 
 static void put_prediction(struct json_writer *json, const struct plan *p)
 {
     const struct hst_prediction *r = &p->t.result.prediction;
     bool known = r->step_s > 0;
-    put_known(json, "predicted_step_s", r->step_s);
-    put_known(json, "tok_s", known ? tokens_per_s(p) : 0);
-    put_known(json, "bound_s", r->bound_s);
-    put_known(json, "bound_fraction", known ? r->bound_s / r->step_s : 0);
+    json_put_known(json, "predicted_step_s", r->step_s);
+    json_put_known(json, "tok_s", known ? tokens_per_s(p) : 0);
+    json_put_known(json, "bound_s", r->bound_s);
+    json_put_known(json, "bound_fraction", known ? r->bound_s / r->step_s : 0);
     json_put_text(json, "bound_by", r->bound_by);
     json_put_array(json, "twice_as_fast");
     for (uint32_t i = 0; i < r->help_count; i++) {
@@ -215,7 +200,7 @@ static void put_rates(struct json_writer *json, const struct hst_rates *rates)
 {
     json_put_object(json, "rates");
     for (int r = 0; r < HST_RATE_COUNT; r++)
-        put_known(json, hst_rate_name((enum hst_rate)r), rates->figures[r].value);
+        json_put_known(json, hst_rate_name((enum hst_rate)r), rates->figures[r].value);
     json_put_end(json);
 }
 

@@ -211,7 +211,7 @@ static int begin_log(struct train *t)
         .batch_tokens = t->run.batch_tokens,
         .grain_tokens = t->run.grain_tokens,
         .memory = &t->result.memory,
-        .predicted_step_s = decision.step_s,
+        .decision = &decision,
     };
     t->log.sync = !o->engine.durability || strcmp(o->engine.durability, "none") != 0;
     native = native ? native : run_log_start(&t->log, &start, t->error);

@@ -141,7 +141,8 @@ class Fits(Case):
             run = json.loads(f.readline())
         for key in set(run) & KEYS:
             self.assertEqual(run[key], planned[key], key)
-        self.assertIn('predicted_step_s', set(run) & KEYS)
+        self.assertLessEqual({'update', 'homes', 'slices', 'late_share', 'predicted_step_s'},
+                             set(run) & KEYS)
 
     def test_what_goes_to_drives_is_where_train_puts_it(self):
         options = ('--dram=256M', '--place=states=nvme,weights=nvme,acts=nvme',
