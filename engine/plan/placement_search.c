@@ -320,9 +320,10 @@ static int refuse_memory(const struct placement_in *in, const struct placement *
     if (!fits_hbm(in, p))
         snprintf(why, why_bytes,
                  "no placement fits: the smallest needs %s of HBM, the budget is %s. "
-                 "Fix: raise --hbm%s%s, or train on the host (--device host)",
+                 "Fix: raise --hbm%s%s%s, or train on the host (--device host)",
                  size_text_up(p->hbm_bytes, need), size_text(in->hbm_budget, budget),
-                 may_be_away(in) ? "" : ", leave weights, grads and states out of --place", batch);
+                 may_be_away(in) ? "" : ", leave weights, grads and states out of --place", batch,
+                 p->device_tiles.count > 0 ? ", or lower --gpu-update" : "");
     else
         snprintf(why, why_bytes,
                  "no placement fits: the smallest needs %s of DRAM (and %s of NVMe), the budget is "

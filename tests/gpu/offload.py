@@ -35,6 +35,7 @@ NO_CLIP = ['--clip', '0']
 DEFERRED, OPTIMISTIC = (['--clip', '1e30', '--update', word] for word in ('deferred', 'optimistic'))
 MODES = {'resident': [*RESIDENT, *NO_CLIP],
          'unclipped': ['--place', 'weights=dram,grads=nvme,states=dram', *NO_CLIP],
+         'unclipped-14': [*IN_DRAM, *NO_CLIP],  # bytes: gradients last until the next forward
          'deferred': [*IN_DRAM, *DEFERRED, '--gpu-update', '0'],
          'optimistic': [*IN_DRAM, *OPTIMISTIC], 'streamed': [*IN_DRAM, *DEFERRED]}
 
@@ -219,10 +220,11 @@ def offload(runner, shape, batch, mode):
     if mode == 'resident':
         resident[f'{shape} {batch}'] = tokens / run.step_s()[0]
         return
-    tell_host_memory(runner, case, run, model.parameters, None if mode == 'optimistic' else 1)
+    tell_host_memory(runner, case, run, model.parameters,
+                     None if mode in ('unclipped-14', 'optimistic') else 1)
     if f'{shape} {batch}' in resident:
         tell_of_resident(runner, case, run, tokens, resident[f'{shape} {batch}'],
-                         mode in ('unclipped', 'optimistic'))
+                         mode in ('unclipped', 'unclipped-14', 'optimistic'))
 
 
 # ---- three tiers ---------------------------------------------------------------------------------
