@@ -34,8 +34,9 @@ NO_CLIP = ['--clip', '0']
 # A norm that never clips: all that clipping costs but the steps that an optimistic update redoes.
 DEFERRED, OPTIMISTIC = (['--clip', '1e30', '--update', word] for word in ('deferred', 'optimistic'))
 MODES = {'resident': [*RESIDENT, *NO_CLIP],
-         'unclipped': ['--place', 'weights=dram,grads=nvme,states=dram', *NO_CLIP],
-         'unclipped-14': [*IN_DRAM, *NO_CLIP],  # bytes: gradients last until the next forward
+         # gradients have a home as far as the budget goes, or all of them (14 B per parameter)
+         'unclipped': ['--place', 'weights=dram,states=dram', *NO_CLIP],
+         'unclipped-14': [*IN_DRAM, *NO_CLIP],
          'deferred': [*IN_DRAM, *DEFERRED, '--gpu-update', '0'],
          'optimistic': [*IN_DRAM, *OPTIMISTIC], 'streamed': [*IN_DRAM, *DEFERRED]}
 
@@ -212,7 +213,9 @@ def offload(runner, shape, batch, mode):
         raise Skipped(f'states in DRAM take {gib(least)}, and nine tenths of what is free are '
                       f'{gib(have.budget("dram"))}')
     model, case = training.make_model(runner, name, seq), f'{shape} {batch}, {mode}'
-    run = training.train(runner, model, tokens, training.WARM_STEPS + measured, MODES[mode])
+    budget = ['--dram', str(least)] if mode == 'unclipped' else []
+    run = training.train(runner, model, tokens, training.WARM_STEPS + measured,
+                         [*MODES[mode], *budget])
     if not training.usable(runner, case, run):
         return
     tell_run(runner, case, run, tokens, None if mode == 'resident' else GOAL_BOUND)

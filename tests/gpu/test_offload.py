@@ -230,6 +230,8 @@ class Figures(unittest.TestCase):
                                    (13, 2 * most), (12, most))))
         offload.predictions(given)
         told = given.figures()
+        budgets = [f'--dram {most}' in command for command in given.part['commands']]
+        self.assertEqual(budgets, [mode == 'unclipped' for mode in offload.MODES])
         met = [told.get(f'8b 128k, {mode}: host memory', {}).get('met') for mode in offload.MODES]
         self.assertEqual(met, [None, True, None, False, None, True])
         told = told['predictions of 6 runs']
