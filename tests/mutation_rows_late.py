@@ -34,6 +34,11 @@ mutate(
      ''),
 )
 mutate(
+    'engine/plan/placement_search.c', 'engine/engine',
+    ('gradients that are not kept need no drive',
+     ' || (class == HST_CLASS_GRADS && !in->deferred)', ''),
+)
+mutate(
     'engine/exec/demand.c', 'engine/optimistic',
     ('on demand, too, a share is left', ' || node->parts != PART_BACKWARD', ''),
 )

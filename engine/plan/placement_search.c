@@ -243,6 +243,12 @@ static void fill_leases(const struct placement_in *in, struct choice *c, struct 
 
 /* ---- what may be chosen ---- */
 
+/* Somewhere outside memory: a drive, or, for gradients that nothing waits for, nowhere at all. */
+static bool may_leave(const struct placement_in *in, enum hst_class class)
+{
+    return in->has_nvme || (class == HST_CLASS_GRADS && !in->deferred);
+}
+
 static struct choice_range choices(const struct placement_in *in, const struct placement_how *how)
 {
     const struct place_wish *wish = &in->wish;
@@ -253,7 +259,7 @@ static struct choice_range choices(const struct placement_in *in, const struct p
     for (int i = 0; i < LEAVE_COUNT; i++) {
         enum hst_class class = CLASS_OF[i];
         uint32_t all = i == LEAVE_STATES ? in->layout->tile_count : in->layout->unit_count;
-        bool movable = in->has_nvme && (!gpu || away || i == LEAVE_ACTS);
+        bool movable = may_leave(in, class) && (!gpu || away || i == LEAVE_ACTS);
         if (wish->fixed[class] && wish->tier[class] == HST_TIER_NVME)
             range.low.leaves[i] = all;
         range.high.leaves[i] = !wish->fixed[class] && movable ? all : range.low.leaves[i];
@@ -385,7 +391,7 @@ static int check_class(const struct placement_in *in, enum hst_class class, char
                             gpu ? ". Fix: carry takes hbm, the rest hbm, dram or nvme"
                                 : ". Fix: carry takes dram, the rest dram or nvme",
                             why, why_bytes);
-    if (tier == HST_TIER_NVME && !in->has_nvme)
+    if (tier == HST_TIER_NVME && !may_leave(in, class))
         return refuse_place(in, class,
                             " (no store directory was given). Fix: give a --store, or take dram",
                             why, why_bytes);

@@ -189,6 +189,32 @@ static void traffic_is_what_the_placement_says(void **state)
     assert_int_equal(other.stats.bytes.nvme_read + other.stats.bytes.nvme_write, 0);
 }
 
+/* What nothing waits for needs no home, and so no drive: a bit less memory than all is enough. */
+static void without_drives_gradients_that_are_not_kept_leave_memory(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct hst_config config =
+            *hst_config(.batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20,
+                        .clip = HST_NONE, .tile_elements = 8192,
+                        .precision = i / 2 ? HST_PRECISION_BF16 : HST_PRECISION_FP32,
+                        .device = i % 2 ? "far" : NULL, .place = "weights=dram");
+        toy_run(&config, &oracle);
+        uint64_t all = oracle.memory.bytes[HST_CLASS_GRADS][HST_TIER_DRAM];
+        config.dram_bytes = oracle.memory.total[HST_TIER_DRAM] - 4096;
+        toy_run(&config, &other);
+        assert_true(other.memory.bytes[HST_CLASS_GRADS][HST_TIER_DRAM] < all);
+        assert_int_equal(other.memory.total[HST_TIER_NVME], 0);
+        assert_memory_equal(other.weights.bytes, oracle.weights.bytes, oracle.weights.used);
+        assert_memory_equal(other.norms, oracle.norms, sizeof oracle.norms);
+        config.clip = 1; /* these are kept */
+        struct hst_engine *engine = toy_created(&config);
+        toy_must(engine, toy_describe(engine));
+        assert_int_equal(hst_engine_seal(engine, HST_ORDER_FORWARD), -ENOSPC);
+        hst_engine_destroy(&engine);
+    }
+}
+
 /* Of the version that load makes each byte is written once, from wherever it is. */
 static void a_load_writes_all_bytes_once(void **state)
 {
@@ -434,6 +460,7 @@ int main(void)
         cmocka_unit_test(weights_are_the_same_bytes_wherever_they_live_in_fp16),
         cmocka_unit_test(the_norm_counts_a_tied_gradient_once_as_the_sum_of_its_users),
         cmocka_unit_test(traffic_is_what_the_placement_says),
+        cmocka_unit_test(without_drives_gradients_that_are_not_kept_leave_memory),
         cmocka_unit_test(a_load_writes_all_bytes_once),
         cmocka_unit_test(a_host_that_computes_copies_nothing),
         cmocka_unit_test(tiles_are_large_for_a_gpu_and_small_for_drives),

@@ -162,6 +162,13 @@ static void wishes_are_kept_and_contradictions_refused(void **state)
         p.table[HST_CLASS_GRADS][HST_TIER_DRAM] + p.table[HST_CLASS_GRADS][HST_TIER_NVME], 0);
     check_drives(&in, &p);
     placement_free(&p);
+    in = inputs(&layout, "grads=nvme");
+    in.has_nvme = false; /* and go to no drive */
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -EINVAL);
+    in.deferred = false;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.nvme_bytes, 0);
+    placement_free(&p);
     in = inputs(&layout, "weights=hbm");
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), -EINVAL);
     in = inputs(&layout, "states=dram,weights=dram");
