@@ -372,21 +372,25 @@ static void tell_late(struct hst_engine *engine)
     uint32_t eighths = engine->placement.late_eighths;
     if (eighths > 0 && !engine->config.plan)
         engine_log(engine, HST_LOG_INFO,
-                   "I307 %u eighths of %s update are left to the next forward, which hides them",
-                   eighths, engine->plan_in.deferred ? "an optimistic" : "each");
+                   "I307 of the tiles that can wait in %s update %u in 8 are left to the next "
+                   "forward, which hides them",
+                   engine->plan_in.deferred ? "an optimistic" : "an", eighths);
 }
 
 int decide_update(struct hst_engine *engine)
 {
+    struct execute *run = &engine->run;
     struct planner_in in;
-    bool optimistic = engine->run.optimistic;
+    bool faster = false;
     int rc = 0;
-    if (engine->run.chooses && planner_knows(engine, &in))
-        rc = planner_update(&in, &engine->placement, &optimistic);
-    if (engine->config.plan) /* training tries both, and keeps the faster one */
-        engine->run.optimistic = optimistic;
+    if ((run->chooses || run->optimistic) && planner_knows(engine, &in))
+        rc = planner_update(&in, &engine->placement, &faster);
+    if (rc)
+        return engine_fail_tables(engine, rc);
+    if (run->chooses && engine->config.plan) /* training tries both, and keeps the faster one */
+        run->optimistic = faster;
     tell_late(engine);
-    return rc ? engine_fail_tables(engine, rc) : 0;
+    return 0;
 }
 
 /* Of a plan's graph: its prediction then takes less than a second, whatever the model's size. */

@@ -21,6 +21,9 @@ mutate(
     ('a share is chosen of an optimistic update',
      'rc = rc ? rc : choose_late(in, true, placement, &optimistic_s);',
      ''),
+    ('homes are tried with a share', 'c.placement.late_eighths = s->late_eighths;', ''),
+    ('a share that wins next to nothing is not left',
+     's >= *step_s * (1 - PLANNER_GAIN_LEAST)', 's >= *step_s'),
     ('the fastest share wins', '        best = eighths;\n', ''),
 )
 mutate(

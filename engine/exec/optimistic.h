@@ -4,8 +4,9 @@
 /*
  * The optimistic update: made in the backward, into slots of its own, with the factor of a norm
  * that does not clip. When the norm is known it stands, and the slots change places; or it is made
- * again in the next period from the slots that were not touched. The bits are those of the deferred
- * update either way.
+ * again in the next period from the slots that were not touched. What a plan leaves to the next
+ * forward is made there once, with the factor that is known by then. The bits are those of the
+ * deferred update in any case.
  *
  * In memory the second slots are the placement's; on drives they are the store's, where every step
  * is a version.

@@ -122,8 +122,8 @@ struct node {
     uint8_t kind, lane;
     uint8_t parts; /* any of them makes it run */
     uint32_t unit;
-    /* of READ_TILE, UPDATE, WRITE_TILE; of READ_WEIGHTS: piece `tile` of so many, each the same
-       share of the unit's extents */
+    /* of READ_TILE, UPDATE, WRITE_TILE, WRITE_GRADS; of READ_WEIGHTS: piece `tile` of so many, each
+       the same share of the unit's extents */
     uint32_t tile, tile_count;
     uint32_t first_dep, dep_count;
     uint32_t lease[NODE_LEASES]; /* GRAPH_NONE where fewer */

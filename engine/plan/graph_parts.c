@@ -243,7 +243,11 @@ static void write_grads(struct build *b, uint32_t unit, double bytes, uint32_t t
     if (s->grads == GRAPH_NONE || !wait || s->keep_grads)
         return;
     s->write_grads = build_node(b, NODE_WRITE_GRADS, LANE_WRITE, PART_BACKWARD,
-                                (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
+                                (struct node){.unit = unit,
+                                              .tile = b->in->units[unit].first_tile,
+                                              .tile_count = b->in->units[unit].tile_count,
+                                              .work = bytes,
+                                              .dram_bytes = bytes});
     build_use(b, s->write_grads, s->grads);
     build_dep(b, s->write_grads, there);
 }

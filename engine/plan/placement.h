@@ -141,7 +141,7 @@ struct placement {
     /* Units to one kept checkpoint, where forwards are computed again; else 1. */
     uint32_t segment;
     /* Of an update that does not wait for the norm, how much is left to the next forward all the
-       same: so many eighths of the tiles whose gradients last until then. It is the planner's. */
+       same: so many eighths of the tiles whose gradients last until then. The planner's choice. */
     uint32_t late_eighths;
     uint32_t micro_count;
     uint64_t hbm_bytes, dram_bytes;          /* of the arenas */

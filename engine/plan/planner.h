@@ -24,8 +24,9 @@ struct planned {
     char what[224];              /* how: "what leaves memory: grads, then acts" */
 };
 
-/** Of an update that does not wait, the next forward has no more: it is a quarter of the
- * computation, and of what drives do hardly more than half. */
+/** The largest share of an update that need not wait that is tried for the next forward. A forward
+ * is a quarter of the computation; where drives are what a step waits for, and computation is short
+ * beside them, half of the update and a bit more can be best. */
 #define LATE_EIGHTHS_MOST 6u
 
 /** A gain below this is none: neither simulation nor rates are that exact. */

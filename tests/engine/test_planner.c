@@ -388,31 +388,63 @@ static void a_gpu_updates_where_the_host_takes_longer_than_the_link(void **state
     assert_int_equal(streamed_with(rates, false, &planned), 0);
 }
 
-/* Of 64 s of computation a quarter is the forward's, and the host's update takes as long as all of
- * it: that quarter of it is left to the next forward, and no sweep waits. */
-static void updates_for_as_long(struct problem *p, struct placement *placement, bool deferred)
+/* 64 s of computation, of which a quarter is the forward's, and an update by the host. */
+static void update_for(struct problem *p, double seconds, struct placement *placement,
+                       bool deferred)
 {
     char why[384];
     make_by_hand(p);
     p->in.dram_budget = UINT64_MAX / 2;
     p->in.deferred = p->in.second_slots = deferred;
-    p->rates.update = (double)p->layout.elements / 64;
+    p->rates.update = (double)p->layout.elements / seconds;
     assert_int_equal(placement_plan(&p->in, placement, why, sizeof why), 0);
 }
 
+/* As long as all of the computation: that quarter is left to the next forward, no sweep waits. */
 static void the_next_forward_hides_a_share_of_an_update_that_need_not_wait(void **state)
 {
     (void)state;
     struct placement placement = {0};
     struct planned planned;
     struct problem p = {0};
-    updates_for_as_long(&p, &placement, false);
+    update_for(&p, 64, &placement, false);
     assert_true(simulated(&p, &placement) > 79);
     improve(&p, &placement, &planned);
     assert_int_equal(placement.late_eighths, 2);
     assert_true(planned.step_s < 70);
     assert_false(planned.better); /* the homes are the usual ones */
     placement_free(&placement);
+    layout_free(&p.layout);
+}
+
+/* An eighth of an update that is little longer than the backward would win less than a hundredth of
+ * a step. */
+static void a_share_that_wins_next_to_nothing_is_not_left(void **state)
+{
+    (void)state;
+    for (int longer = 0; longer < 2; longer++) {
+        struct placement placement = {0};
+        struct planned planned;
+        struct problem p = {0};
+        update_for(&p, longer ? 49 : 48.5, &placement, false);
+        improve(&p, &placement, &planned);
+        assert_true((placement.late_eighths > 0) == longer);
+        placement_free(&placement);
+        layout_free(&p.layout);
+    }
+}
+
+/* Of the list, one whose fastest homes are so with a share alone. */
+static void homes_are_compared_with_their_share(void **state)
+{
+    (void)state;
+    struct problem p = {0};
+    struct placement chosen = {0};
+    make_problem(110, &p);
+    struct planned planned = improve_usual(&p, &chosen);
+    assert_true(chosen.late_eighths > 0 && planned.better);
+    assert_true(planned.step_s < 22); /* 22.58 where they are not */
+    placement_free(&chosen);
     layout_free(&p.layout);
 }
 
@@ -423,7 +455,7 @@ static void so_it_does_of_an_optimistic_one(void **state)
     struct planned planned;
     bool optimistic = false;
     struct problem p = {0};
-    updates_for_as_long(&p, &placement, true);
+    update_for(&p, 64, &placement, true);
     struct planner_in in = {.placement = &p.in, .rates = p.rates};
     assert_int_equal(planner_improve(&in, &placement, &planned), 0);
     assert_int_equal(placement.late_eighths, 0); /* a deferred one is all there */
@@ -481,6 +513,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_gpus_memory_is_for_what_takes_longest),
         cmocka_unit_test(a_gpu_updates_where_the_host_takes_longer_than_the_link),
         cmocka_unit_test(the_next_forward_hides_a_share_of_an_update_that_need_not_wait),
+        cmocka_unit_test(a_share_that_wins_next_to_nothing_is_not_left),
+        cmocka_unit_test(homes_are_compared_with_their_share),
         cmocka_unit_test(so_it_does_of_an_optimistic_one),
         cmocka_unit_test(what_is_wished_stays_where_it_was_wished),
         cmocka_unit_test(where_drives_are_fast_the_usual_homes_stay),

@@ -17,7 +17,8 @@
 
 #include <cmocka.h>
 
-/* Where a step takes over 1.05 times the bound, and why; ratios rise only where bounds fall:
+/* Where the schedule that a plan chooses takes over 1.05 times its bound, and why; ratios rise only
+ * where bounds fall:
  *   memory   host memory carries little more than the update alone, which slows the drives
  *   buffers  while the embedding, a fifth of the model, is updated weights fill their buffers
  *   grads    the last gradients wait for a buffer, the norm and what follows it for them */
@@ -64,15 +65,16 @@ static double phases_s(const struct graph *g, const struct sim_rates *r, bool de
     return sum;
 }
 
+/* The fastest of some schedules, and the least bound of any of them. */
 struct judged {
     double step_s, bound_s, phases_s;
+    double least_bound_s;
 };
 
-/* A plan chooses how much of an update that need not wait it leaves to the forward, by eighths: the
- * fastest step, and the least bound. */
+/* A plan chooses how much of an update that need not wait it leaves to the forward, by eighths. */
 static struct judged judge_shares(struct graph_case *c)
 {
-    struct judged least = {INFINITY, INFINITY, INFINITY};
+    struct judged best = {.step_s = INFINITY, .least_bound_s = INFINITY};
     for (uint32_t eighths = 0; eighths <= (c->in.deferred ? 0 : LATE_EIGHTHS_MOST); eighths++) {
         struct graph g;
         struct sim sim;
@@ -84,12 +86,14 @@ static struct judged judge_shares(struct graph_case *c)
         assert_int_equal(graph_bound(&g, &c->rates, 0, &bound), 0);
         if (sim.step_s < bound.step_s * (1 - 1e-9))
             fail_msg("%s: %.9g s, bound %.9g", c->name, sim.step_s, bound.step_s);
-        least.step_s = fmin(least.step_s, sim.step_s);
-        least.bound_s = fmin(least.bound_s, bound.step_s);
-        least.phases_s = fmin(least.phases_s, phases_s(&g, &c->rates, c->in.deferred));
+        double least = fmin(best.least_bound_s, bound.step_s);
+        if (sim.step_s < best.step_s)
+            best = (struct judged){sim.step_s, bound.step_s,
+                                   phases_s(&g, &c->rates, c->in.deferred), least};
+        best.least_bound_s = least;
         graph_free(&g);
     }
-    return least;
+    return best;
 }
 
 /* And it takes large units in slices where steps are faster so. */
@@ -100,12 +104,14 @@ static struct judged judge(uint32_t number, struct graph_case *c)
     if (!graph_case_cut(number, c))
         return whole;
     struct judged cut = judge_shares(c);
-    return cut.step_s < whole.step_s * (1 - PLANNER_GAIN_LEAST) ? cut : whole;
+    struct judged best = cut.step_s < whole.step_s * (1 - PLANNER_GAIN_LEAST) ? cut : whole;
+    best.least_bound_s = fmin(cut.least_bound_s, whole.least_bound_s);
+    return best;
 }
 
 static void test_a_step_costs_what_its_slowest_resource_costs(void **state)
 {
-    uint32_t judged = 0, within = 0, of_phases = 0;
+    uint32_t judged = 0, within = 0, of_phases = 0, of_least = 0;
     double sum = 0, worst = 0;
     struct graph_case *c = malloc(sizeof *c);
     (void)state;
@@ -120,18 +126,19 @@ static void test_a_step_costs_what_its_slowest_resource_costs(void **state)
             fail_msg("%s: %.3f times the bound, at most %.3f", c->name, ratio, most_of(i));
         if (ratio > 1.05)
             printf("%s: %.3f times the bound\n", c->name, ratio);
-        /* buffers let some of it be done earlier, or hold it up */
+        /* buffers let some of it be done earlier, or not at all, or hold it up */
         if (j.bound_s < 0.75 * j.phases_s || j.bound_s > 1.2 * j.phases_s)
             fail_msg("%s: bound %.3g s, formula %.3g", c->name, j.bound_s, j.phases_s);
         judged++;
         within += ratio <= 1.05;
         of_phases += j.step_s <= 1.05 * j.phases_s;
+        of_least += j.step_s <= 1.05 * j.least_bound_s;
         sum += ratio;
         worst = fmax(worst, ratio);
     }
     printf("%u of %u judged, %u within 1.05 of the bound; mean %.4f, worst %.3f; %u within 1.05 of "
-           "the formula of its phases\n",
-           judged, CASES, within, sum / judged, worst, of_phases);
+           "the formula of its phases, %u of the least bound of all that a plan may choose from\n",
+           judged, CASES, within, sum / judged, worst, of_phases, of_least);
     assert_true(judged >= CASES * 8 / 10);
     assert_true(judged - within <= sizeof known / sizeof known[0]);
     free(c);

@@ -42,7 +42,7 @@ static void print_update(const struct plan *p, FILE *out)
         if (strcmp(updates[i].name, p->decision.update) == 0)
             fprintf(out, "update %s\n", updates[i].text);
     if (p->decision.late_share > 0 && strcmp(p->decision.update, "deferred") != 0)
-        fprintf(out, "  but for %g %% of it, which the next forward hides\n",
+        fprintf(out, "  but for %g %% of the tiles that can wait, which the next forward hides\n",
                 100 * p->decision.late_share);
 }
 

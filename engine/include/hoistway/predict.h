@@ -68,8 +68,10 @@ struct hst_decision {
     /* Units that were cut (struct hst_unit_desc), and the slices that they are now; 0, 0: all are
        whole. */
     uint32_t cut_units, slices;
-    /* Of an update that is early or optimistic, the share of its tiles that is left to the next
-       forward, so that both sweeps hide it; 0 to 1, chosen where enough is known of the machine. */
+    /* Of an update that is early, or optimistic where that may be, the share of the tiles that can
+       wait which is left to the next forward, so that both sweeps hide it: 0 to 0.75, 0 where too
+       little is known of the machine. Tiles can wait whose gradients last until then; of a unit
+       that is resident on a GPU an early update leaves none, an optimistic one all. */
     double late_share;
 };
 /** Errors: -EINVAL before seal, or a plan that does not fit. */

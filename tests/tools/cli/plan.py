@@ -291,7 +291,8 @@ class Homes(Case):
         self.assertIn(told['late_share'], (0.125, 0.25, 0.375, 0.5))
         text = self.run_plan(*options, '--clip=0', device='--device=far').stdout
         self.assertIn('\nupdate in the backward: nothing has to be waited for\n  but for '
-                      f'{100 * told["late_share"]:g} % of it, which the next forward hides\n', text)
+                      f'{100 * told["late_share"]:g} % of the tiles that can wait, which the next '
+                      'forward hides\n', text)
         waits = self.plan(*options, '--update=deferred', **far)
         self.assertEqual((waits['update'], waits['late_share']), ('deferred', 0))
         self.assertLess(told['predicted_step_s'], 0.9 * waits['predicted_step_s'])
@@ -345,7 +346,8 @@ class Homes(Case):
             shutil.rmtree(self.path('store'), ignore_errors=True)
             done = self.run_train(*args, '--export', self.path(name), steps=3)
             self.assertEqual(done.returncode, 0, done.stderr)
-            told = f'note[I307] {8 * share:.0f} eighths of each update are left to the next forward'
+            told = ('note[I307] of the tiles that can wait in an update '
+                    f'{8 * share:.0f} in 8 are left to the next forward')
             self.assertEqual(told in done.stderr, name == 'late', done.stderr)
             with open(self.path(name, 'model.safetensors'), 'rb') as f:
                 weights[name] = f.read()
