@@ -147,7 +147,8 @@ static bool is_host_known(const struct hst_engine *engine, const struct hst_rate
     enum hst_rate update = bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32;
     enum hst_rate norm = bf16 ? HST_RATE_NORM_BF16 : HST_RATE_NORM_FP32;
     return are_known(rates, update, update, "update's", why, why_bytes) &&
-           are_known(rates, norm, norm, "norm's", why, why_bytes);
+           (!engine_computes_in_dram(engine) ||
+            are_known(rates, norm, norm, "norm's", why, why_bytes));
 }
 
 static bool are_products_known(const struct hst_rates *rates, char *why, size_t why_bytes)

@@ -206,7 +206,7 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
     int rc = round_gradients(engine, held);
     if (rc)
         return rc;
-    if (placement_is_resident(&engine->placement, held)) {
+    if (!engine_computes_in_dram(engine)) {
         rc = optimizer_device_norm(engine, held);
         if (rc)
             return engine_fail_device(engine, rc, "the gradient norm");

@@ -112,6 +112,23 @@ unsigned char *moves_grads(const struct hst_engine *engine, struct walk_at at, u
                                               : moves_host_grads(engine, at, unit);
 }
 
+double *moves_partials(const struct hst_engine *engine, struct walk_at at, uint32_t unit)
+{
+    const struct placement *p = &engine->placement;
+    const struct layout_unit *u = &engine->layout.units[unit];
+    unsigned char *partials =
+        p->units[unit].away
+            ? moves_grads(engine, at, unit) + u->elements * engine_element_bytes(engine)
+            : engine->arena + p->norm_partials + u->first_block * sizeof(double);
+    return (double *)(void *)partials;
+}
+
+double *moves_host_partials(const struct hst_engine *engine, uint32_t unit)
+{
+    unsigned char *all = engine->host_arena + engine->placement.host_partials;
+    return (double *)(void *)all + engine->layout.units[unit].first_block;
+}
+
 static unsigned char *acts_at_home(const struct hst_engine *engine, struct walk_at at,
                                    uint32_t unit)
 {
@@ -222,6 +239,17 @@ static uint32_t copy_streamed(const struct hst_engine *engine, struct walk_at at
     return store ? 2 : 3;
 }
 
+static uint32_t copy_grads(const struct hst_engine *engine, struct walk_at at, uint32_t unit,
+                           struct copy copies[GATHER_MAX])
+{
+    uint64_t elements = engine->layout.units[unit].elements;
+    copies[0] = (struct copy){moves_host_grads(engine, at, unit), moves_grads(engine, at, unit),
+                              elements * engine_element_bytes(engine)};
+    copies[1] = (struct copy){moves_host_partials(engine, unit), moves_partials(engine, at, unit),
+                              placement_partials_bytes(elements)};
+    return 2;
+}
+
 uint32_t moves_copies(const struct hst_engine *engine, struct walk_at at,
                       struct copy copies[GATHER_MAX])
 {
@@ -232,10 +260,7 @@ uint32_t moves_copies(const struct hst_engine *engine, struct walk_at at,
     case NODE_COPY_WEIGHTS:
         return copy_weights(engine, at, unit, copies);
     case NODE_COPY_GRADS:
-        copies[0] =
-            (struct copy){moves_host_grads(engine, at, unit), moves_grads(engine, at, unit),
-                          engine->layout.units[unit].elements * engine_element_bytes(engine)};
-        return 1;
+        return copy_grads(engine, at, unit, copies);
     case NODE_COPY_TILE:
         return copy_tile(engine, at, node->tile, copies);
     case NODE_FETCH_TILE:

@@ -49,6 +49,11 @@ unsigned char *moves_acts(const struct hst_engine *engine, struct walk_at at, ui
 /** The same gradients where the host works on them: at home, or on their way to a drive. */
 unsigned char *moves_host_grads(const struct hst_engine *engine, struct walk_at at, uint32_t unit);
 
+/** The partials of a unit's norm: where the device writes them, behind gradients that leave it;
+ * where the host adds them. */
+double *moves_partials(const struct hst_engine *engine, struct walk_at at, uint32_t unit);
+double *moves_host_partials(const struct hst_engine *engine, uint32_t unit);
+
 /** Where the update finds a tile's parts: in its home, or in the buffers of a started node. */
 struct tile_job moves_tile(const struct hst_engine *engine, struct walk_at at, uint32_t tile);
 

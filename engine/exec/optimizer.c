@@ -43,11 +43,10 @@ int optimizer_norm(struct hst_engine *engine, struct walk_at at)
 {
     const struct node *node = moves_node(engine, at);
     uint32_t unit = node->unit;
-    const struct placement *p = &engine->placement;
     const struct layout_unit *u = &engine->layout.units[unit];
     const uint64_t piece = (uint64_t)NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
-    double *partials = (double *)(void *)(engine->host_arena + p->host_partials) + u->first_block;
-    if (!placement_is_resident(p, unit)) {
+    double *partials = moves_host_partials(engine, unit);
+    if (engine_computes_in_dram(engine)) {
         struct norm_job job = {engine, moves_host_grads(engine, at, unit), u->elements, partials};
         measure_host(
             engine, node,

@@ -17,8 +17,9 @@ int optimizer_coefs(const struct hst_engine *engine, double stored_norm,
 
 /**
  * For a started NORM: f64 partials of the unit's rounded gradients per 4,096 elements, in the fixed
- * order of cpu_adam.h; on a device they are there already. Errors: -EOVERFLOW where the update does
- * not wait for the other units and a gradient of this one is not finite.
+ * order of cpu_adam.h; of a device with memory of its own they are there already. Errors:
+ * -EOVERFLOW where the update does not wait for the other units and a gradient of this one is not
+ * finite.
  */
 int optimizer_norm(struct hst_engine *engine, struct walk_at at);
 /** Global norm of the stored gradients: all partials in order. May be non-finite. */
@@ -32,8 +33,8 @@ bool optimizer_skips(const struct hst_engine *engine, double stored_norm);
 void optimizer_update(struct hst_engine *engine, struct walk_at at);
 
 /**
- * Enqueues a unit's partials and their copy to the host, behind its rounded gradients, on the
- * unit's stream. Returns the device's error.
+ * Enqueues a unit's partials behind its rounded gradients, on the unit's stream, and where these
+ * stay in the device's memory the copy of the partials to the host. Returns the device's error.
  */
 int optimizer_device_norm(struct hst_engine *engine, uint32_t unit);
 /** A device's AdamW with these coefficients; arrays are still to be named. */

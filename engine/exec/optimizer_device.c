@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norm and update on a device. Of what it holds: partials follow each unit's gradients in the
- * stream, and a unit's update is enqueued just before its next forward, which follows it there; the
- * host waits for neither. Of tiles that are streamed: in a stream of its own, where no computation
+ * Norm and update on a device. Partials follow each unit's gradients in the stream; those of a unit
+ * that is away leave with them. Of what the device has at home, a unit's update is enqueued just
+ * before its next forward, which follows it there; the host waits for neither. Of tiles that are
+ * streamed: in a stream of its own, where no computation
  * waits behind a copy.
  */
 #include "exec/optimizer.h"
@@ -11,24 +12,23 @@
 
 int optimizer_device_norm(struct hst_engine *engine, uint32_t unit)
 {
-    const struct placement *p = &engine->placement;
+    struct walk_at at = engine->run.computing;
     uint64_t elements = engine->layout.units[unit].elements;
     if (elements == 0)
         return 0;
-    uint64_t at = engine->layout.units[unit].first_block * sizeof(double);
     struct hst_norm2 norm = {
         .count = elements,
         .dtype = hst_engine_dtype(engine),
-        .x = engine->arena + p->units[unit].grads.offset,
-        .partial = (double *)(void *)(engine->arena + p->norm_partials + at),
+        .x = moves_grads(engine, at, unit),
+        .partial = moves_partials(engine, at, unit),
     };
     int rc = hst_op_norm2(engine->unit_stream, &norm);
-    if (rc)
+    if (rc || !placement_is_resident(&engine->placement, unit))
         return rc;
-    uint64_t bytes = elements / HST_NORM_BLOCK * sizeof(double);
+    uint64_t bytes = placement_partials_bytes(elements);
     engine->run.copied_bytes[LANE_D2H] += bytes;
-    return hst_stream_copy(engine->unit_stream, engine->host_arena + p->host_partials + at,
-                           norm.partial, bytes);
+    return hst_stream_copy(engine->unit_stream, moves_host_partials(engine, unit), norm.partial,
+                           bytes);
 }
 
 struct hst_adamw optimizer_adamw(const struct hst_adam_coef *c)

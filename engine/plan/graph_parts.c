@@ -5,6 +5,8 @@
  */
 #include "plan/graph_build.h"
 
+#include <hoistway/cpu_adam.h>
+
 /* ---- weights in host memory ---- */
 
 enum pool parts_pool(const struct build *b, uint32_t unit, enum pool pool)
@@ -252,27 +254,33 @@ static void write_grads(struct build *b, uint32_t unit, double bytes, uint32_t t
     build_dep(b, s->write_grads, there);
 }
 
+/* From the device to the host, and with them the partials of their norm. */
+static uint32_t copy_grads(struct build *b, uint32_t unit, double bytes)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    struct build_unit *s = &b->units[unit];
+    bytes += (double)u->elements / HST_NORM_BLOCK * sizeof(double);
+    if (u->grads == HST_TIER_NVME)
+        s->grads = parts_lend(b, unit, POOL_GRADS);
+    uint32_t copy = build_node(b, NODE_COPY_GRADS, LANE_D2H, PART_BACKWARD,
+                               (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
+    build_use(b, copy, s->device_grads);
+    build_use(b, copy, s->grads);
+    build_dep(b, copy, s->backward);
+    return copy;
+}
+
 /* After a backward: the rounded gradients go home and enter the norm. */
 static void send_grads(struct build *b, uint32_t unit)
 {
-    const struct graph_in *in = b->in;
-    const struct graph_unit *u = &in->units[unit];
+    const struct graph_unit *u = &b->in->units[unit];
     struct build_unit *s = &b->units[unit];
-    double bytes = (double)u->elements * in->grad_bytes;
-    uint32_t there = s->backward;
-    if (s->device_grads != GRAPH_NONE) {
-        if (u->grads == HST_TIER_NVME)
-            s->grads = parts_lend(b, unit, POOL_GRADS);
-        there = build_node(b, NODE_COPY_GRADS, LANE_D2H, PART_BACKWARD,
-                           (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
-        build_use(b, there, s->device_grads);
-        build_use(b, there, s->grads);
-        build_dep(b, there, s->backward);
-    }
+    double bytes = (double)u->elements * b->in->grad_bytes;
+    uint32_t there = s->device_grads == GRAPH_NONE ? s->backward : copy_grads(b, unit, bytes);
     s->grads_there = there;
-    /* On the device it follows the backward in its stream; what is left is to wait for it. */
+    /* Of a device with memory of its own partials have come: what is left is to wait for them. */
     struct node norm = {.unit = unit};
-    if (!parts_is_resident(b, unit))
+    if (!b->in->apart)
         norm.work = (double)u->elements, norm.dram_bytes = bytes;
     s->norm = build_node(b, NODE_NORM, LANE_UPDATE, PART_BACKWARD, norm);
     build_use(b, s->norm, s->grads);

@@ -371,11 +371,6 @@ static void place_slots(const struct placement_in *in, const struct choice *c, s
                                sat_times(p->slots.bytes, p->slots.count));
 }
 
-static uint64_t partials_bytes(uint64_t elements)
-{
-    return elements / LAYOUT_UNIT_ALIGN * sizeof(double);
-}
-
 /* What the host needs beside a device that has its own memory; on the host device it is shared. */
 static void place_host_side(const struct placement_in *in, uint64_t largest_tile,
                             struct placement *p)
@@ -384,11 +379,11 @@ static void place_host_side(const struct placement_in *in, uint64_t largest_tile
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         const struct layout_unit *unit = &in->layout->units[u];
         if (placement_is_resident(p, u))
-            device = unit->first_block * sizeof(double) + partials_bytes(unit->elements);
+            device = unit->first_block * sizeof(double) + placement_partials_bytes(unit->elements);
     }
     p->norm_partials = take_near(p, HST_CLASS_BUFFERS, device);
-    p->host_partials =
-        lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, partials_bytes(in->layout->elements));
+    p->host_partials = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS,
+                                    placement_partials_bytes(in->layout->elements));
     p->load_values = p->accumulator;
     if (p->compute_tier == HST_TIER_HBM)
         p->load_values = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS,

@@ -116,7 +116,7 @@ struct placement {
     /* Offsets in the compute tier's arena: */
     uint64_t carry, carry_grad;
     uint64_t accumulator, tied; /* the f32 gradient accumulators */
-    uint64_t norm_partials;     /* f64, one per 4,096 elements, of what the device updates */
+    uint64_t norm_partials;     /* of what the device has at home */
     uint64_t work, work_bytes;  /* the largest unit's workspace */
     uint64_t client_device;
     /* Offsets in the DRAM arena: */
@@ -133,7 +133,7 @@ struct placement {
     struct ring act_leases;     /* one unit's checkpoints, on their way to and from NVMe */
     /* Rings in HBM, of a unit whose home is elsewhere: */
     struct ring device_leases[2]; /* all weights that its computation reads */
-    struct ring device_grads[2];  /* its rounded gradients */
+    struct ring device_grads[2];  /* its rounded gradients, behind them their norm's partials */
     struct ring device_acts;      /* its checkpoints */
     struct ring device_tiles;     /* a streamed tile: its weights, its gradients, its record */
     uint64_t device_tile_grads_at, device_tile_record_at; /* bytes from a buffer's start */
@@ -204,6 +204,12 @@ struct address placement_extent(const struct placement *placement, enum extent_k
                                 uint32_t index, uint64_t *bytes);
 /** Extents of a kind are numbered from 0 to this. */
 uint32_t placement_extents(const struct placement *placement, enum extent_kind kind);
+
+/** Of so many elements of a unit, the f64 partials of their norm: one per 4,096. */
+static inline uint64_t placement_partials_bytes(uint64_t elements)
+{
+    return elements / LAYOUT_UNIT_ALIGN * sizeof(double);
+}
 
 /** Tokens of micro-batch m: grain_tokens but for a shorter last. */
 uint64_t placement_micro_tokens(const struct placement_in *in, uint32_t micro);

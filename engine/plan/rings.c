@@ -50,6 +50,13 @@ static uint64_t weights_bytes(const struct placement_in *in, uint32_t unit)
     return in->layout->units[unit].elements * in->bytes.weights;
 }
 
+/* Rounded gradients, and behind them the partials of their norm. */
+static uint64_t device_grads_bytes(const struct placement_in *in, uint32_t unit)
+{
+    uint64_t partials = placement_partials_bytes(in->layout->units[unit].elements);
+    return sat_page_up(sat_add(weights_bytes(in, unit), partials));
+}
+
 /* The first and the last unit are wide where they are larger than all between them; all weights
  * that a unit's computation reads are its size. */
 static void mark_wide(const struct placement_in *in, struct placement *p)
@@ -75,7 +82,7 @@ static void size_rings(const struct placement_in *in, struct placement *p)
             continue;
         p->device_leases[wide].bytes =
             most(p->device_leases[wide].bytes, sat_page_up(view_bytes(in, u)));
-        p->device_grads[wide].bytes = most(p->device_grads[wide].bytes, weights_bytes(in, u));
+        p->device_grads[wide].bytes = most(p->device_grads[wide].bytes, device_grads_bytes(in, u));
     }
 }
 

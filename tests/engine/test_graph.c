@@ -263,7 +263,7 @@ static void test_what_no_checkpoint_was_kept_for_is_computed_again_once(void **s
 static struct graph_bound bytes_per_lane(const struct graph_case *e)
 {
     static const struct sim_rates one_byte_per_second = {
-        .read = 1, .write = 1, .h2d = 1, .d2h = 1, .update = 1};
+        .read = 1, .write = 1, .h2d = 1, .d2h = 1, .update = 1, .norm = 1};
     struct graph_bound bound;
     struct graph g;
     assert_int_equal(graph_build(&e->in, &g), 0);
@@ -275,6 +275,7 @@ static struct graph_bound bytes_per_lane(const struct graph_case *e)
 #define W (4.0 * TILE * 2) /* bytes of a unit's weights, states, gradients, checkpoints */
 #define S (4.0 * TILE * 10)
 #define G (4.0 * TILE * 2)
+#define N (4.0 * TILE / 4096 * 8) /* partials of a norm, which a device has made */
 #define A 1000.0
 
 static void assert_bytes(double got, double want)
@@ -293,7 +294,7 @@ static void test_on_the_host_each_lane_moves_the_bytes_of_the_formula(void **sta
     struct graph_bound b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_READ], 3 * W + 3 * W + 6 * S + 4 * G + 4 * A);
     assert_bytes(b.lane_s[LANE_WRITE], 6 * (W + S) + 4 * G + 4 * A);
-    assert_bytes(b.lane_s[LANE_UPDATE], 6 * 4.0 * TILE);
+    assert_bytes(b.lane_s[LANE_UPDATE], 2 * 6 * 4.0 * TILE); /* norm and update */
     assert_true(b.lane_s[LANE_H2D] == 0 && b.lane_s[LANE_D2H] == 0);
     e.in.deferred = false; /* gradients are used where they are */
     b = bytes_per_lane(&e);
@@ -411,7 +412,8 @@ static void test_with_a_device_each_lane_moves_the_bytes_of_the_formula(void **s
     /* The device keeps 2 units' weights and 1 unit's checkpoints over the turn. */
     struct graph_bound b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_H2D], 6 * W + 4 * W + 5 * A);
-    assert_bytes(b.lane_s[LANE_D2H], 6 * G + 5 * A);
+    assert_bytes(b.lane_s[LANE_D2H], 6 * (G + N) + 5 * A);
+    assert_bytes(b.lane_s[LANE_UPDATE], 6 * 4.0 * TILE);
     assert_true(b.lane_s[LANE_READ] == 0 && b.lane_s[LANE_WRITE] == 0);
     one_tier_case(&e, HST_TIER_NVME, true);
     e.in.buffers[POOL_WEIGHTS] = 4;
@@ -452,7 +454,7 @@ static void test_resident_units_move_nothing_among_others_that_do(void **state)
         e.units[u].weights = e.units[u].grads = HST_TIER_HBM;
     struct graph_bound b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_H2D], 4 * W + 2 * W + 5 * A);
-    assert_bytes(b.lane_s[LANE_D2H], 4 * G + 5 * A);
+    assert_bytes(b.lane_s[LANE_D2H], 4 * (G + N) + 5 * A);
     assert_bytes(b.lane_s[LANE_UPDATE], 4 * 4.0 * TILE);
     e.in.stored = true; /* for a version each of their tiles passes through a slot */
     struct graph g;

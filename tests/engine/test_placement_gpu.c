@@ -363,10 +363,10 @@ static void ends_much_larger_than_layers_have_rings_of_their_own(void **state)
     assert_ring(p.leases[1], 1000, 1);
     assert_ring(p.grad_leases[0], 100, 2);
     assert_ring(p.grad_leases[1], 1000, 1);
-    assert_ring(p.device_leases[0], 100, 4); /* HBM has room for all of them */
-    assert_ring(p.device_leases[1], 1000, 2);
-    assert_ring(p.device_grads[0], 100, 2);
-    assert_ring(p.device_grads[1], 1000, 1);
+    assert_ring(p.device_leases[0], 100, 4);  /* HBM has room for all of them */
+    assert_ring(p.device_leases[1], 1000, 2); /* gradients have partials behind them */
+    assert_true(p.device_grads[0].bytes == 401 * 4096 && p.device_grads[0].count == 2);
+    assert_true(p.device_grads[1].bytes == 4002 * 4096 && p.device_grads[1].count == 1);
     check_addresses(&in, &p, HST_TIER_HBM);
     check_addresses(&in, &p, HST_TIER_DRAM);
     check_table(&p);

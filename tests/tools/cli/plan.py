@@ -445,6 +445,9 @@ class Rates(Case):
         told = self.plan('--hbm=64M', '--rates', self.write('rates', machine(**none)),
                          device='--device=far')
         self.assertIsNone(told['why'])  # a GPU that holds everything updates it
+        rates = self.write('rates', machine(**{'norm-bf16': 0, 'h2d': 1e10, 'd2h': 1e10}))
+        told = self.plan('--place=weights=dram', '--rates', rates, device='--device=far')
+        self.assertIsNone(told['why'])  # and knows the norm of what it does not hold
 
     def test_models_known_by_name(self):
         rates = self.write('rates', machine())
