@@ -266,6 +266,8 @@ static void add_sweeps(struct build *b)
     }
     add_revert(b);
     add_forwards(b, copy);
+    for (uint32_t i = 0; i < b->in->unit_count; i++)
+        parts_late_write(b, b->in->forward[i]);
     add_commit(b);
     add_backwards(b, copy);
 }
@@ -336,6 +338,33 @@ static void choose_kept_grads(struct build *b)
         if (u->grads == HST_TIER_NVME && u->tile_count > 0)
             b->units[unit].keep_grads = kept[pool]++ < in->buffers[pool];
     }
+}
+
+/*
+ * Of a deferred update: weights that are written when all others have been read. Computation waits
+ * for reads, and in the backward, which has no update then, drives have time. Of units whose
+ * buffers no other one's weights wait for in the forward: those that stay for the backward, and of
+ * the others the last ones, as many as there are buffers beside. What other units read too is
+ * written at once.
+ */
+static void choose_written_last(struct build *b)
+{
+    const struct graph_in *in = b->in;
+    uint32_t taken[POOL_COUNT] = {0};
+    b->last_read = GRAPH_NONE;
+    for (uint32_t i = 0; i < in->unit_count; i++)
+        taken[parts_pool(b, i, POOL_WEIGHTS)] += b->units[i].keep_weights;
+    for (uint32_t i = in->unit_count; in->deferred && i-- > 0;) {
+        uint32_t unit = in->forward[i];
+        enum pool pool = parts_pool(b, unit, POOL_WEIGHTS);
+        bool stays = b->units[unit].keep_weights;
+        if (in->units[unit].weights == HST_TIER_NVME && parts_lease_weights(b, unit))
+            b->units[unit].write_last = stays || taken[pool] < in->buffers[pool];
+        taken[pool] += !stays && parts_lease_weights(b, unit);
+    }
+    for (uint32_t i = 0; i < in->unit_count; i++)
+        for (uint32_t a = 0; a < in->units[i].alias_count; a++)
+            b->units[in->units[i].alias_of[a]].write_last = false;
 }
 
 static void hand_over(struct build *b, uint32_t legacy, uint32_t heir)
@@ -501,6 +530,7 @@ int graph_build(const struct graph_in *in, struct graph *graph)
     if (b.rc == 0) {
         choose_kept(&b);
         choose_kept_grads(&b);
+        choose_written_last(&b);
         visits_choose_held(&b);
         add_sweeps(&b);
         add_clip(&b);

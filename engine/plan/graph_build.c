@@ -101,6 +101,9 @@ static void link_update(struct build *b, uint32_t node, uint32_t unit, enum node
             if (kind == NODE_UPDATE ? parts_is_updated_by(&b->graph->nodes[i])
                                     : b->graph->nodes[i].kind == kind)
                 link_to(b, node, i);
+    const uint32_t *write = b->units[unit].write;
+    for (uint32_t i = write[0]; kind == NODE_WRITE_TILE && i < write[1]; i++)
+        link_to(b, node, i);
 }
 
 /* What reads weights comes after the update that wrote them. */

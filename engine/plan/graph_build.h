@@ -17,6 +17,7 @@ struct build_unit {
     uint32_t grads_there; /* after it the host has its rounded gradients */
     uint32_t acts_moved;  /* what moved its checkpoints last */
     uint32_t update[4];   /* nodes [0, 1) hold its late update and a redo, [2, 3) its early one */
+    uint32_t write[2];    /* nodes [0, 1) write what its late update left: see write_last */
     uint32_t save[2];     /* nodes [0, 1) save what is at home in memory */
     /* leases of the visit at hand */
     uint32_t weights, device_weights, acts, device_acts, grads, device_grads;
@@ -28,6 +29,7 @@ struct build_unit {
     /* from its forward to its first visit in the backward */
     bool keep_weights, keep_device_weights, keep_acts;
     bool keep_grads; /* from its backward to the update under the next forward */
+    bool write_last; /* updated weights, when all that the forward reads has been read */
     /* from its recompute to its backward */
     bool recomputes, hold_weights, hold_device_weights;
 };
@@ -62,6 +64,7 @@ struct build {
     bool spills;         /* checkpoints of any unit go to a drive */
     struct edge *edges;
     uint32_t edge_count, edge_room;
+    uint32_t last_read; /* of weights, in the forward */
     uint32_t clip, commit, revert; /* GRAPH_NONE: there is no store; nothing is optimistic */
     int rc;                        /* the first error; after it nothing is added */
 };
@@ -136,8 +139,10 @@ bool parts_is_early(const struct build *build, uint32_t unit);
 /** Elements of `count` tiles of a unit from its `first` one on; the last may be short. */
 double parts_tile_elements(const struct build *build, uint32_t unit, uint32_t first,
                            uint32_t count);
-/** What the step before has left, and a redo; what follows the backward at once. */
+/** What the step before has left, and a redo; what of it is written last; what follows the backward
+ * at once. */
 void parts_late_update(struct build *build, uint32_t unit);
+void parts_late_write(struct build *build, uint32_t unit);
 void parts_early_update(struct build *build, uint32_t unit);
 /** What is at home in memory goes to the store. */
 void parts_save(struct build *build, uint32_t unit);

@@ -83,6 +83,8 @@ static void read_piece(struct build *b)
                                              .dram_bytes = bytes});
     build_use(b, node, s->weights);
     s->last_read = node;
+    if (r->parts & PARTS_TRAIN)
+        b->last_read = node;
     r->done++;
 }
 

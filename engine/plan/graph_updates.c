@@ -68,7 +68,8 @@ static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t 
     build_use(b, update, weights ? s->weights : GRAPH_NONE);
     build_use(b, update, kept_grads);
     build_dep(b, update, read);
-    if (!states && !weights)
+    bool last = s->write_last && part == PART_UPDATE && slot == GRAPH_NONE;
+    if ((!states && !weights) || last)
         return;
     node.work = node.dram_bytes =
         elements * ((states ? in->state_bytes : 0) + (weights ? in->weight_bytes : 0));
@@ -216,6 +217,24 @@ void parts_late_update(struct build *b, uint32_t unit)
     if (b->in->optimistic)
         early_tiles(b, unit, PART_REDO);
     s->update[1] = b->graph->node_count;
+}
+
+void parts_late_write(struct build *b, uint32_t unit)
+{
+    struct build_unit *s = &b->units[unit];
+    s->write[0] = b->graph->node_count;
+    for (uint32_t i = s->update[0]; s->write_last && b->rc == 0 && i < s->update[1]; i++) {
+        struct node node = b->graph->nodes[i];
+        if (node.kind != NODE_UPDATE || graph_lends(b->graph, &node, POOL_TILES))
+            continue; /* those with a slot were written at once: another tile waits for it */
+        node.work = node.dram_bytes = node.work * b->in->weight_bytes;
+        node.dep_count = 0;
+        uint32_t write = build_node(b, NODE_WRITE_TILE, LANE_WRITE, PART_UPDATE, node);
+        build_use(b, write, s->first_weights);
+        build_dep(b, write, i);
+        build_dep(b, write, b->last_read);
+    }
+    s->write[1] = b->graph->node_count;
 }
 
 void parts_early_update(struct build *b, uint32_t unit)

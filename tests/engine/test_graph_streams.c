@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Step graphs by hand in which tiles are streamed through a device, and what a million random ones
- * have found. */
+/* Step graphs by hand in which tiles are streamed through a device, or written late, and what a
+ * million random ones have found. */
 #include "graph_cases.h"
 #include "plan/graph_build.h"
 
@@ -89,6 +89,75 @@ static void test_a_revert_waits_for_the_version_before_it(void **state)
     graph_free(&g);
 }
 
+/* The number of the last read of weights for the forward. */
+static uint32_t last_read(const struct graph *g)
+{
+    uint32_t last = GRAPH_NONE;
+    for (uint32_t i = 0; i < g->node_count; i++)
+        if (g->nodes[i].kind == NODE_READ_WEIGHTS && (g->nodes[i].parts & PART_FORWARD))
+            last = i;
+    assert_int_not_equal(last, GRAPH_NONE);
+    return last;
+}
+
+/* Units whose update is written behind all reads of the forward, and waits for them, a bit each. */
+static unsigned written_last(const struct graph_case *e)
+{
+    struct graph g;
+    unsigned units = 0, others = 0;
+    assert_int_equal(graph_build(&e->in, &g), 0);
+    uint32_t read = last_read(&g);
+    for (uint32_t i = 0; i < g.node_count; i++) {
+        const struct node *n = &g.nodes[i];
+        bool waits = false;
+        for (uint32_t d = 0; n->kind == NODE_WRITE_TILE && d < n->dep_count; d++)
+            waits |= g.deps[n->first_dep + d] == read;
+        units |= waits ? 1u << n->unit : 0;
+        others |= n->kind == NODE_WRITE_TILE && !waits ? 1u << n->unit : 0;
+    }
+    assert_int_equal(units & others, 0);
+    graph_free(&g);
+    return units;
+}
+
+/* With 3 buffers for weights in host memory. */
+static void weights_case(struct graph_case *e, bool apart)
+{
+    one_tier_case(e, HST_TIER_NVME, apart);
+    for (uint32_t u = 0; u < UNITS; u++) {
+        e->units[u].nvme_states = 0;
+        e->units[u].grads = HST_TIER_DRAM;
+    }
+}
+
+/* As many units' weights as the forward's end has buffers for. */
+static void test_the_last_updated_weights_are_written_when_all_have_been_read(void **state)
+{
+    (void)state;
+    struct graph_case e;
+    weights_case(&e, false);
+    assert_int_equal(written_last(&e), 0x38); /* all stay for the backward */
+    weights_case(&e, true);
+    assert_int_equal(written_last(&e), 0x38); /* the device keeps units 4 and 5 */
+    e.in.buffers[POOL_WEIGHTS] = 5;
+    assert_int_equal(written_last(&e), 0x3e); /* units 2 and 3 stay, 3 buffers are others' */
+    weights_case(&e, false);
+    e.units[5].alias_of[0] = 3; /* it reads unit 3 from the drive in the forward */
+    e.units[5].alias_bytes[0] = 100;
+    e.units[5].alias_count = 1;
+    assert_int_equal(written_last(&e), 0x30);
+    weights_case(&e, false);
+    e.units[4].weights = HST_TIER_DRAM; /* nothing to write, and no buffer */
+    assert_int_equal(written_last(&e), 0x2c);
+    weights_case(&e, false);
+    e.units[5].nvme_states = 4; /* a slot waits for each of its writes */
+    assert_int_equal(written_last(&e), 0x18);
+    e.in.deferred = false;
+    assert_int_equal(written_last(&e), 0);
+    e.in.late_share = 1;
+    assert_int_equal(written_last(&e), 0);
+}
+
 /* Who updates a tile has it at home in the host's memory, with its gradients and states. */
 static void test_what_is_streamed_is_at_home_in_memory(void **state)
 {
@@ -155,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights_of_a_second_visit_are_there),
         cmocka_unit_test(test_a_revert_waits_for_the_version_before_it),
+        cmocka_unit_test(test_the_last_updated_weights_are_written_when_all_have_been_read),
         cmocka_unit_test(test_gradients_are_written_one_step_after_another),
         cmocka_unit_test(test_what_is_streamed_is_at_home_in_memory),
         cmocka_unit_test(test_the_device_updates_what_is_streamed_beside_the_host),

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mutations.py takes out of norms that a device makes, and out of weights that are written
+when all others have been read."""
+from mutation_rows import mutate
+
+mutate(
+    'engine/plan/graph_parts.c', 'engine/graph',
+    ('the norm is no work of the host beside a device', '    if (!b->in->apart)\n', ''),
+    ('partials travel with their gradients',
+     'bytes += (double)u->elements / HST_NORM_BLOCK * sizeof(double);', ''),
+)
+mutate(
+    'engine/plan/rings.c', 'engine/placement_gpu',
+    ('partials have a place behind gradients', 'sat_add(weights_bytes(in, unit), partials)',
+     'weights_bytes(in, unit)'),
+)
+mutate(
+    'engine/exec/moves.c', 'engine/away',
+    ('partials are behind the gradients',
+     '? moves_grads(engine, at, unit) + u->elements * engine_element_bytes(engine)',
+     '? moves_grads(engine, at, unit)'),
+    ('partials come to the host', 'placement_partials_bytes(elements)};\n    return 2;',
+     'placement_partials_bytes(elements)};\n    return 1;'),
+)
+mutate(
+    'engine/exec/optimizer_device.c', 'engine/away',
+    ('partials that leave with gradients are not copied twice',
+     'if (rc || !placement_is_resident(&engine->placement, unit))', 'if (rc)'),
+)
+mutate(
+    'engine/step.c', 'engine/away',
+    ('a device makes the norm of what leaves it',
+     'if (!engine_computes_in_dram(engine)) {\n        rc = optimizer_device_norm',
+     'if (placement_is_resident(&engine->placement, held)) {\n        rc = optimizer_device_norm'),
+)
+mutate(
+    'engine/predict.c', 'tools/cli_plan',
+    ('beside a device no norm of the host need be known', '(!engine_computes_in_dram(engine) ||',
+     '(0 ||'),
+)
+mutate(
+    'engine/plan/graph.c', 'engine/graph_streams',
+    ('an update that does not wait writes at once', 'in->deferred && i-- > 0', 'i-- > 0'),
+    ('weights that stay are written last', 'write_last = stays ||', 'write_last ='),
+    ('so are the last ones that have a buffer',
+     'write_last = stays || taken[pool] < in->buffers[pool]', 'write_last = stays'),
+    ('and no more of them', 'taken[pool] < in->buffers[pool];',
+     'taken[pool] <= in->buffers[pool];'),
+    ('what others read too is written at once',
+     'b->units[in->units[i].alias_of[a]].write_last = false;', ';'),
+)
+mutate(
+    'engine/plan/graph_updates.c', 'engine/graph_streams',
+    ('they wait for all reads', '        build_dep(b, write, b->last_read);\n', ''),
+)
+mutate(
+    'engine/plan/graph_updates.c', 'engine/walk',
+    ('tiles with a slot are written at once', 'PART_UPDATE && slot == GRAPH_NONE;',
+     'PART_UPDATE;'),
+    ('what is written late was updated before', '        build_dep(b, write, i);\n', ''),
+    ('its buffer is lent until then', '        build_use(b, write, s->first_weights);\n', ''),
+)
+mutate(
+    'engine/plan/graph_build.c', 'engine/walk',
+    ('reads wait for what is written late',
+     'kind == NODE_WRITE_TILE && i < write[1]; i++)', '0;)'),
+)
