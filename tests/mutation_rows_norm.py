@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mutations.py takes out of norms that a device makes, and out of weights that are written
-when all others have been read."""
+"""What mutations.py takes out of norms that a device makes, of weights that are written when all
+others have been read, and of what a bound knows of buffers."""
 from mutation_rows import mutate
 
 mutate(
@@ -48,6 +48,16 @@ mutate(
      'taken[pool] <= in->buffers[pool];'),
     ('what others read too is written at once',
      'b->units[in->units[i].alias_of[a]].write_last = false;', ';'),
+)
+mutate(
+    'engine/plan/graph_order.c', 'engine/simulate',
+    ('a bound counts buffers', '                hold(f, n->lease[l]);\n', ''),
+    ('and not those that are free', 'if (spare == 0 && due <', 'if (due <'),
+)
+mutate(
+    'engine/plan/graph_order.c', 'engine/schedule',
+    ('a bound knows of buffers that are held over a turn',
+     'return f->end[e.lease] - (e.before ? f->order->anchors : 0) >= need;', 'return false;'),
 )
 mutate(
     'engine/plan/graph_updates.c', 'engine/graph_streams',

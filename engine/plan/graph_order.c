@@ -14,25 +14,25 @@
 /* More than that, and the visits alone are anchors: a bound costs their number times the nodes'. */
 #define ANCHORS_MOST 512
 
-/* Leases of one pool that have users in one lane, the next ones first. */
-struct upcoming {
-    uint32_t *place; /* [buffers] in graph.pool, counted on from period to period */
-    uint32_t first, count;
+/* Of a lease in one lane: users numbered below that are due for an anchor. */
+struct hold {
+    int32_t due;
+    uint32_t below;
 };
 
 struct finder {
     const struct graph *graph;
     struct graph_order *order;
-    int32_t *end;    /* [leases] the last anchor that has ended when it is given back */
-    int32_t *need;   /* [leases] the first anchor that begins after it was lent */
-    uint32_t *place; /* [leases] in pool */
-    uint8_t *lanes;  /* [leases] those that have users of it, a bit each */
+    int32_t *end;       /* [leases] the last anchor that has ended when it is given back */
+    int32_t *need;      /* [leases] the first anchor that begins after it was lent */
+    uint32_t *place;    /* [leases] in pool */
+    uint32_t *last;     /* [leases][lanes] its last user there, GRAPH_NONE: it has none */
+    struct hold *holds; /* [leases][lanes] */
+    unsigned pool_lanes[POOL_COUNT]; /* those that have users of its leases, a bit each */
     /* graph.pool, without leases that a whole step has no use for */
     uint32_t *pool[POOL_COUNT], pool_count[POOL_COUNT];
     int32_t *ends[POOL_COUNT]; /* [buffers] the latest ends of leases so far, falling */
-    struct upcoming upcoming[POOL_COUNT][LANE_COUNT];
-    uint32_t period; /* of the pass, falling */
-    bool *fixed;     /* [nodes] is an anchor */
+    bool *fixed;               /* [nodes] is an anchor */
 };
 
 static void raise_to(int32_t *value, int32_t least)
@@ -116,48 +116,73 @@ static int32_t due(const struct finder *f, uint32_t node)
     return f->order->anchor[node] >= 0 ? f->order->anchor[node] : f->order->before[node];
 }
 
-/* Puts a lease before the upcoming ones of a lane. */
-static void add_upcoming(struct upcoming *up, uint32_t place, uint32_t buffers)
+/* A lease so many places before another one in its pool, maybe in the period before. */
+struct earlier {
+    uint32_t lease;
+    bool before;
+};
+
+static struct earlier earlier_lease(const struct finder *f, uint32_t pool, uint32_t place,
+                                    uint32_t back)
 {
-    if (up->count > 0 && place >= up->place[up->first])
-        return;
-    up->first = (up->first + buffers - 1) % buffers;
-    up->place[up->first] = place;
-    up->count += up->count < buffers;
+    bool before = back > place;
+    uint32_t at = before ? place + f->pool_count[pool] - back : place - back;
+    return (struct earlier){f->pool[pool][at], before};
 }
 
-/* A buffer that an heir goes on with is lent for later nodes of any lane, though they do not use
- * it. Where they use the heir, that stands for both. */
-static void add_handed_over(struct finder *f, uint32_t number, uint32_t place)
+/* It has its buffer still when the lease at `place` is lent, before anchor `need` begins: it ends
+ * behind that anchor, or an heir that comes later goes on with the buffer. */
+static bool is_held(const struct finder *f, struct earlier e, uint32_t place, int32_t need)
+{
+    const struct graph_lease *leases = f->graph->leases;
+    uint32_t heir = leases[e.lease].heir;
+    if (heir != GRAPH_NONE && order_has(f->graph, leases[heir].first_user))
+        return !e.before || f->place[heir] >= place;
+    return f->end[e.lease] - (e.before ? f->order->anchors : 0) >= need;
+}
+
+/* Leases that may hold up another one. Those that last over a turn are not far behind it. */
+static uint32_t back_most(const struct finder *f, uint32_t pool)
+{
+    uint32_t most = 4 * f->graph->buffers[pool], all = f->pool_count[pool] - 1;
+    return most < all ? most : all;
+}
+
+/* When the lease at `place` is lent, of those before it that are not held `spare` at most have
+ * their buffers. A lane ends its nodes in order: where one is not done, nor are later ones. */
+static void hold_in_lane(struct finder *f, uint32_t pool, uint32_t place, uint32_t spare, int lane)
+{
+    int32_t need = f->need[f->pool[pool][place]];
+    uint32_t below[2] = {GRAPH_NONE, GRAPH_NONE}; /* in this period, in the one before */
+    for (uint32_t back = 1; back <= back_most(f, pool); back++) {
+        struct earlier e = earlier_lease(f, pool, place, back);
+        size_t at = (size_t)e.lease * LANE_COUNT + (size_t)lane;
+        if (f->last[at] == GRAPH_NONE || is_held(f, e, place, need))
+            continue;
+        int32_t due = need + (e.before ? f->order->anchors : 0);
+        if (spare == 0 && due < f->holds[at].due)
+            f->holds[at] = (struct hold){due, below[e.before]};
+        if (spare == 0)
+            continue;
+        spare--;
+        if (f->last[at] < below[e.before])
+            below[e.before] = f->last[at];
+    }
+}
+
+/* What must be done before a lease is lent: the pool has no other buffers. */
+static void hold(struct finder *f, uint32_t number)
 {
     const struct graph_lease *lease = &f->graph->leases[number];
-    for (int lane = 0; lease->heir != GRAPH_NONE && lane < LANE_COUNT; lane++)
-        if (!((f->lanes[number] | f->lanes[lease->heir]) >> lane & 1))
-            add_upcoming(&f->upcoming[lease->pool][lane], place, f->graph->buffers[lease->pool]);
-}
-
-/*
- * A lane ends its nodes in order. While one is not done, the buffers of its lease and of all later
- * leases with later users in the same lane are lent; where these are all the pool has, the lease
- * that comes next waits for it.
- */
-static void due_by_pool(struct finder *f, uint32_t node, uint32_t number)
-{
-    const struct graph *g = f->graph;
-    uint32_t pool = g->leases[number].pool, count = f->pool_count[pool];
-    uint32_t place = f->place[number] + f->period * count, buffers = g->buffers[pool];
-    struct upcoming *up = &f->upcoming[pool][g->nodes[node].lane];
-    add_upcoming(up, place, buffers);
-    add_handed_over(f, number, place);
-    if (up->count < buffers || place != up->place[up->first])
-        return;
-    uint32_t next = up->place[(up->first + buffers - 1) % buffers] + 1;
-    uint32_t legacy = g->leases[f->pool[pool][next % count]].legacy;
-    if (legacy != GRAPH_NONE && !(f->lanes[legacy] >> g->nodes[node].lane & 1))
-        return; /* it goes on with a buffer that this lane has no part in */
-    int32_t ahead = (int32_t)(next / count - f->period);
-    lower_to(&f->order->before[node],
-             f->need[f->pool[pool][next % count]] + ahead * f->order->anchors);
+    uint32_t pool = lease->pool, place = f->place[number];
+    uint32_t spare = f->graph->buffers[pool] - 1, held = 0;
+    if (lease->legacy != GRAPH_NONE || f->need[number] >= ORDER_FAR)
+        return; /* it goes on with a buffer, or nothing waits for it */
+    for (uint32_t back = 1; back <= back_most(f, pool); back++)
+        held += is_held(f, earlier_lease(f, pool, place, back), place, f->need[number]);
+    for (int lane = 0; held <= spare && lane < LANE_COUNT; lane++)
+        if (f->pool_lanes[pool] >> lane & 1)
+            hold_in_lane(f, pool, place, spare - held, lane);
 }
 
 static void pass_backward(struct finder *f)
@@ -167,11 +192,16 @@ static void pass_backward(struct finder *f)
         const struct node *n = &g->nodes[i];
         if (!order_has(g, i))
             continue;
+        for (unsigned l = 0; l < NODE_LEASES && n->lease[l] != GRAPH_NONE; l++) {
+            const struct hold *h = &f->holds[(size_t)n->lease[l] * LANE_COUNT + n->lane];
+            if (i < h->below)
+                lower_to(&f->order->before[i], h->due);
+        }
         for (unsigned l = 0; l < NODE_LEASES && n->lease[l] != GRAPH_NONE; l++)
-            due_by_pool(f, i, n->lease[l]);
-        for (unsigned l = 0; l < NODE_LEASES && n->lease[l] != GRAPH_NONE; l++)
-            if (g->leases[n->lease[l]].first_user == i)
+            if (g->leases[n->lease[l]].first_user == i) {
                 lower_to(&f->need[n->lease[l]], due(f, i));
+                hold(f, n->lease[l]);
+            }
         for (uint32_t d = n->first_dep; d < n->first_dep + n->dep_count; d++)
             lower_to(&f->order->before[g->deps[d] & ~DEP_BEFORE],
                      due(f, i) + periods_of(f, g->deps[d]));
@@ -191,14 +221,13 @@ static void find_order(struct finder *f)
     fill(f->order->before, g->node_count, ORDER_FAR);
     fill(f->end, g->lease_count, -ORDER_FAR);
     fill(f->need, g->lease_count, ORDER_FAR);
-    for (int p = 0; p < POOL_COUNT; p++) {
+    for (int p = 0; p < POOL_COUNT; p++)
         fill(f->ends[p], g->buffers[p], -ORDER_FAR);
-        for (int l = 0; l < LANE_COUNT; l++)
-            f->upcoming[p][l].count = 0;
-    }
+    for (size_t i = 0; i < (size_t)g->lease_count * LANE_COUNT; i++)
+        f->holds[i] = (struct hold){ORDER_FAR, 0};
     for (int pass = 0; pass < PASSES; pass++)
         pass_forward(f);
-    for (f->period = PASSES; f->period-- > 0;)
+    for (int pass = 0; pass < PASSES; pass++)
         pass_backward(f);
 }
 
@@ -258,9 +287,14 @@ static void *array(size_t count, size_t size, int *rc)
 static void find_lanes(struct finder *f)
 {
     const struct graph *g = f->graph;
+    for (size_t i = 0; i < (size_t)g->lease_count * LANE_COUNT; i++)
+        f->last[i] = GRAPH_NONE;
     for (uint32_t i = 0; i < g->node_count; i++)
-        for (unsigned l = 0; l < NODE_LEASES && g->nodes[i].lease[l] != GRAPH_NONE; l++)
-            f->lanes[g->nodes[i].lease[l]] |= (uint8_t)(1u << g->nodes[i].lane);
+        for (unsigned l = 0; l < NODE_LEASES && g->nodes[i].lease[l] != GRAPH_NONE; l++) {
+            f->pool_lanes[g->leases[g->nodes[i].lease[l]].pool] |= 1u << g->nodes[i].lane;
+            if (order_has(g, i))
+                f->last[(size_t)g->nodes[i].lease[l] * LANE_COUNT + g->nodes[i].lane] = i;
+        }
 }
 
 /* The leases of a pool, in order, that a whole step borrows: some are a redo's alone. */
@@ -287,11 +321,10 @@ static int finder_open(struct finder *f)
     f->end = array(g->lease_count, sizeof *f->end, &rc);
     f->need = array(g->lease_count, sizeof *f->need, &rc);
     f->place = array(g->lease_count, sizeof *f->place, &rc);
-    f->lanes = array(g->lease_count, sizeof *f->lanes, &rc);
+    f->last = array((size_t)g->lease_count * LANE_COUNT, sizeof *f->last, &rc);
+    f->holds = array((size_t)g->lease_count * LANE_COUNT, sizeof *f->holds, &rc);
     for (int p = 0; p < POOL_COUNT; p++) {
         f->ends[p] = array(g->buffers[p], sizeof *f->ends[p], &rc);
-        for (int l = 0; l < LANE_COUNT; l++)
-            f->upcoming[p][l].place = array(g->buffers[p], sizeof(uint32_t), &rc);
         f->pool[p] = array(g->pool_count[p], sizeof(uint32_t), &rc);
         if (rc == 0)
             find_pool(f, p);
@@ -304,12 +337,11 @@ static int finder_open(struct finder *f)
 static void finder_close(struct finder *f)
 {
     for (int p = 0; p < POOL_COUNT; p++) {
-        for (int l = 0; l < LANE_COUNT; l++)
-            free(f->upcoming[p][l].place);
         free(f->ends[p]);
         free(f->pool[p]);
     }
-    free(f->lanes);
+    free(f->holds);
+    free(f->last);
     free(f->place);
     free(f->need);
     free(f->end);

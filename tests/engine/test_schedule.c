@@ -26,8 +26,10 @@ static const struct {
     double most;
     const char *why;
 } known[] = {
-    {46, 1.06, "buffers"},  {51, 1.08, "memory"},  {144, 1.06, "memory"},
-    {148, 1.06, "buffers"}, {165, 1.07, "memory"},
+    {51, 1.08, "memory"},
+    {144, 1.06, "memory"},
+    {148, 1.06, "buffers"},
+    {165, 1.07, "memory"},
 };
 
 static double most_of(uint32_t number)
@@ -125,6 +127,8 @@ static void test_a_step_costs_what_its_slowest_resource_costs(void **state)
             fail_msg("%s: %.3f times the bound, at most %.3f", c->name, ratio, most_of(i));
         if (ratio > 1.05)
             printf("%s: %.3f times the bound\n", c->name, ratio);
+        if (i == 84 && ratio > 1.005)
+            fail_msg("%s: the bound does not know of buffers that are held over the turn", c->name);
         /* buffers let some of it be done earlier, or not at all, or hold it up */
         if (j.bound_s < 0.75 * j.phases_s || j.bound_s > 1.2 * j.phases_s)
             fail_msg("%s: bound %.3g s, formula %.3g", c->name, j.bound_s, j.phases_s);
