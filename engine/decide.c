@@ -203,6 +203,7 @@ static bool planner_knows(const struct hst_engine *engine, struct planner_in *in
         .rates = predict_rates(engine, rates),
         .optimistic = optimistic_wants_slots(engine),
         .parts = engine->versions.every == 1 ? (unsigned)PART_SAVE | PART_COMMIT : 0,
+        .threads = engine->config.threads,
     };
     in->streams = !engine_computes_in_dram(engine) && rates->figures[HST_RATE_SHARED].value > 0 &&
                   in->rates.device_update > 0;
@@ -377,6 +378,17 @@ static void tell_late(struct hst_engine *engine)
                    engine->plan_in.deferred ? "an optimistic" : "an", eighths);
 }
 
+/* That fewer threads update than there are. */
+static void tell_threads(struct hst_engine *engine)
+{
+    uint32_t threads = engine->placement.update_threads;
+    if (threads > 0 && !engine->config.plan)
+        engine_log(engine, HST_LOG_INFO,
+                   "I308 %u of %u threads update: host memory then carries more for drives and "
+                   "copies, which steps wait for",
+                   threads, engine->config.threads);
+}
+
 int decide_update(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
@@ -390,6 +402,7 @@ int decide_update(struct hst_engine *engine)
     if (run->chooses && engine->config.plan) /* training tries both, and keeps the faster one */
         run->optimistic = faster;
     tell_late(engine);
+    tell_threads(engine);
     return 0;
 }
 

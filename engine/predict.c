@@ -245,8 +245,11 @@ static unsigned parts_beside(const struct hst_engine *engine)
 
 static int step_of(const struct hst_engine *engine, const struct machine *m, struct sim *sim)
 {
-    const struct sim_in in = {
+    struct sim_in in = {
         .graph = &engine->run.graph, .rates = m->rates, .parts = parts_beside(engine)};
+    if (engine->phase == PHASE_PLANNED) /* else what is measured is theirs */
+        in.rates.update *=
+            planner_update_share(engine->placement.update_threads, engine->config.threads);
     return simulate(&in, sim);
 }
 
@@ -336,6 +339,8 @@ int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *de
         .streamed_tiles = engine->placement.streamed_tiles,
         .tiles_in_dram = placement_tiles_in_dram(&engine->placement),
         .late_share = engine->placement.late_eighths / 8.0,
+        .update_threads = engine->placement.update_threads ? engine->placement.update_threads
+                                                           : engine->config.threads,
     };
     layout_count_slices(&engine->layout, &decision->cut_units, &decision->slices);
     return 0;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of norms that a device makes, of weights that are written when all
-others have been read, and of what a bound knows of buffers."""
+others have been read, of what a bound knows of buffers, and of updates by some of the threads."""
 from mutation_rows import mutate
 
 mutate(
@@ -74,4 +74,26 @@ mutate(
     'engine/plan/graph_build.c', 'engine/walk',
     ('reads wait for what is written late',
      'kind == NODE_WRITE_TILE && i < write[1]; i++)', '0;)'),
+)
+mutate(
+    'engine/plan/planner.c', 'engine/planner',
+    ('a plan chooses the threads that update',
+     'return rc ? rc : choose_threads(in, optimistic, p, step_s);', 'return rc;'),
+    ('fewer threads are slower',
+     '    rates.update *= planner_update_share(p->update_threads, in->threads);\n', ''),
+)
+mutate(
+    'engine/exec/workers.c', 'engine/workers',
+    ('some of the workers rest',
+     'return (uint64_t)number * workers->most % workers->width < workers->most;', 'return true;'),
+    ('who rests takes no piece away', '        if (takes_part(workers, self->number))\n', ''),
+)
+mutate(
+    'engine/decide.c', 'tools/cli_plan',
+    ('fewer threads are told of', 'if (threads > 0 && !engine->config.plan)', 'if (0)'),
+)
+mutate(
+    'engine/predict.c', 'tools/cli_plan',
+    ('a plan tells how many threads update', '? engine->placement.update_threads',
+     '? engine->config.threads'),
 )

@@ -50,7 +50,7 @@ int optimizer_norm(struct hst_engine *engine, struct walk_at at)
         struct norm_job job = {engine, moves_host_grads(engine, at, unit), u->elements, partials};
         measure_host(
             engine, node,
-            workers_time(engine->workers, (job.elements + piece - 1) / piece, norm_piece, &job));
+            workers_time(engine->workers, 0, (job.elements + piece - 1) / piece, norm_piece, &job));
     }
     if (engine->plan_in.deferred)
         return 0;
@@ -174,6 +174,6 @@ void optimizer_update(struct hst_engine *engine, struct walk_at at)
     };
     engine->run.early_begun |= early;
     measure_host(engine, node,
-                 workers_time(engine->workers, node->tile_count * update.pieces_per_tile,
-                              update_piece, &update));
+                 workers_time(engine->workers, engine->placement.update_threads,
+                              node->tile_count * update.pieces_per_tile, update_piece, &update));
 }

@@ -32,6 +32,7 @@ struct workers {
     void (*body)(void *arg, size_t index, unsigned worker);
     void *arg;
     size_t count;
+    unsigned most;          /* workers that take pieces */
     atomic_size_t next;     /* piece to hand out */
     atomic_uint generation; /* rises by one per job: what helpers wait for */
     atomic_uint busy;       /* helpers that have not finished the job */
@@ -46,6 +47,12 @@ static inline void spin_pause(void)
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #endif
+}
+
+/* So many of all, on each NUMA node the same share of them; the caller, number 0, is one. */
+static bool takes_part(const struct workers *workers, unsigned number)
+{
+    return (uint64_t)number * workers->most % workers->width < workers->most;
 }
 
 static void take_pieces(struct workers *workers, unsigned number)
@@ -96,7 +103,8 @@ static void *helper_main(void *arg)
         seen++;
         if (atomic_load_explicit(&workers->stop, memory_order_acquire))
             return NULL;
-        take_pieces(workers, self->number);
+        if (takes_part(workers, self->number))
+            take_pieces(workers, self->number);
         finish_job(workers);
     }
 }
@@ -130,13 +138,14 @@ static void wait_for_helpers(struct workers *workers)
 }
 
 /* With the job lock held. */
-static void run_job(struct workers *workers, size_t count,
+static void run_job(struct workers *workers, unsigned most, size_t count,
                     void (*body)(void *arg, size_t index, unsigned worker), void *arg)
 {
     workers->body = body;
     workers->arg = arg;
     workers->count = count;
-    if (count > 1 && workers->width > 1) {
+    workers->most = most > 0 && most < workers->width ? most : workers->width;
+    if (count > 1 && workers->most > 1) {
         begin_job(workers);
         take_pieces(workers, 0);
         wait_for_helpers(workers);
@@ -151,16 +160,16 @@ void workers_run(void *context, size_t count,
 {
     struct workers *workers = context;
     pthread_mutex_lock(&workers->job_lock);
-    run_job(workers, count, body, arg);
+    run_job(workers, 0, count, body, arg);
     pthread_mutex_unlock(&workers->job_lock);
 }
 
-double workers_time(struct workers *workers, size_t count,
+double workers_time(struct workers *workers, unsigned most, size_t count,
                     void (*body)(void *arg, size_t index, unsigned worker), void *arg)
 {
     pthread_mutex_lock(&workers->job_lock);
     double start_s = clock_seconds();
-    run_job(workers, count, body, arg);
+    run_job(workers, most, count, body, arg);
     double end_s = clock_seconds();
     pthread_mutex_unlock(&workers->job_lock);
     return end_s - start_s;

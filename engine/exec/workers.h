@@ -19,9 +19,9 @@ void workers_destroy(struct workers **workers);
 /** As struct hst_parallel's run; `context` is the struct workers. */
 void workers_run(void *context, size_t count,
                  void (*body)(void *arg, size_t index, unsigned worker), void *arg);
-/** The same. Returns the seconds it had the workers for, without those it waited for another job.
- */
-double workers_time(struct workers *workers, size_t count,
+/** The same with `most` of the workers, evenly over all; 0: with all. Returns the seconds it had
+ * them for, without those it waited for another job. */
+double workers_time(struct workers *workers, unsigned most, size_t count,
                     void (*body)(void *arg, size_t index, unsigned worker), void *arg);
 
 #endif

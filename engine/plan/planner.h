@@ -15,6 +15,7 @@ struct planner_in {
     bool optimistic;        /* of the graph: see step_graph */
     unsigned parts;         /* of each period beside those of training */
     bool streams;           /* a GPU may update what is away: how fast all parts are is known */
+    uint32_t threads;       /* that update at rates.update */
 };
 
 struct planned {
@@ -39,7 +40,8 @@ struct planned {
  * memory and with checkpoints there before units; then parts of the first class, shallower rings,
  * fewer resident units, and checkpoints that are not kept: each from the best so far. Where an
  * update does not wait for the norm, the share of it that is left to the next forward is chosen
- * first and last, for the homes that were given too.
+ * first and last, for the homes that were given too; beside a device with memory of its own then
+ * the number of threads that update.
  *
  * Errors, the homes in *placement being untouched: -ENOMEM.
  * Cost: at most some 90 candidates, each laid out some hundred times in O(units) and simulated on a
@@ -49,10 +51,16 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
                     struct planned *planned);
 #define PLANNER_TILES 2048u
 
+/** An update's rate with so many threads of all, 0 standing for all: each does the same share. */
+double planner_update_share(uint32_t update_threads, uint32_t threads);
+
+/** The fewest threads that are tried for an update, in eighths of all. */
+#define UPDATE_EIGHTHS_LEAST 4u
+
 /**
  * Whether a step whose update is optimistic would be faster, by more than PLANNER_GAIN_LEAST, than
  * one whose update is deferred; and how much of an optimistic one is best left to the next forward
- * (placement->late_eighths). Errors: -ENOMEM.
+ * (placement->late_eighths), and how many threads best update. Errors: -ENOMEM.
  */
 int planner_update(const struct planner_in *in, struct placement *placement, bool *optimistic);
 

@@ -54,6 +54,7 @@ struct problem {
     struct placement_in in;
     struct sim_rates rates;
     bool streams;
+    uint32_t threads;
 };
 
 /* Budgets: some share of what would hold it all. */
@@ -96,7 +97,8 @@ static double simulated(const struct problem *p, const struct placement *placeme
 
 static void improve(const struct problem *p, struct placement *placement, struct planned *planned)
 {
-    const struct planner_in in = {.placement = &p->in, .rates = p->rates, .streams = p->streams};
+    const struct planner_in in = {
+        .placement = &p->in, .rates = p->rates, .streams = p->streams, .threads = p->threads};
     assert_int_equal(planner_improve(&in, placement, planned), 0);
 }
 
@@ -448,6 +450,37 @@ static void homes_are_compared_with_their_share(void **state)
     layout_free(&p.layout);
 }
 
+/* A problem of the list with so many threads; *threads: of them, those that update. */
+static double step_with(struct problem p, uint32_t *threads)
+{
+    struct placement chosen = {0};
+    struct planned planned = improve_usual(&p, &chosen);
+    *threads = chosen.update_threads;
+    p.rates.update *= planner_update_share(chosen.update_threads, p.threads);
+    assert_true(planned.step_s == simulated(&p, &chosen));
+    placement_free(&chosen);
+    return planned.step_s;
+}
+
+/* Of the list, one whose update keeps memory from drives and copies while it runs. */
+static void fewer_threads_update_where_memory_carries_no_more(void **state)
+{
+    (void)state;
+    struct problem p = {0};
+    uint32_t threads;
+    make_problem(61, &p);
+    p.threads = 1;
+    double all_s = step_with(p, &threads);
+    assert_int_equal(threads, 0);
+    p.threads = 16;
+    assert_true(step_with(p, &threads) < 0.99 * all_s);
+    assert_int_equal(threads, 10);
+    p.rates.dram = 0; /* it carries whatever there is */
+    (void)step_with(p, &threads);
+    assert_int_equal(threads, 0);
+    layout_free(&p.layout);
+}
+
 static void so_it_does_of_an_optimistic_one(void **state)
 {
     (void)state;
@@ -515,6 +548,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_next_forward_hides_a_share_of_an_update_that_need_not_wait),
         cmocka_unit_test(a_share_that_wins_next_to_nothing_is_not_left),
         cmocka_unit_test(homes_are_compared_with_their_share),
+        cmocka_unit_test(fewer_threads_update_where_memory_carries_no_more),
         cmocka_unit_test(so_it_does_of_an_optimistic_one),
         cmocka_unit_test(what_is_wished_stays_where_it_was_wished),
         cmocka_unit_test(where_drives_are_fast_the_usual_homes_stay),

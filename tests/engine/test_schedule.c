@@ -17,29 +17,6 @@
 
 #include <cmocka.h>
 
-/* Where the schedule that a plan chooses takes over 1.05 times its bound, and why; ratios rise only
- * where bounds fall:
- *   memory   host memory carries little more than the update alone, which slows the drives
- *   buffers  while the embedding, a fifth of the model, is updated weights fill their buffers */
-static const struct {
-    uint32_t number;
-    double most;
-    const char *why;
-} known[] = {
-    {51, 1.08, "memory"},
-    {144, 1.06, "memory"},
-    {148, 1.06, "buffers"},
-    {165, 1.07, "memory"},
-};
-
-static double most_of(uint32_t number)
-{
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (known[i].number == number)
-            return known[i].most;
-    return 1.05;
-}
-
 /* From sums alone: the longest resource of the update with the forward, and that of the backward;
  * without clipping both are one phase. It knows no units, no buffers, no order. */
 static double phases_s(const struct graph *g, const struct sim_rates *r, bool deferred)
@@ -72,25 +49,38 @@ struct judged {
     double least_bound_s;
 };
 
+/* On fewer threads an update is slower, and may leave more of host memory to what a step waits for:
+ * a plan chooses how many update beside a device. What it chooses from has one bound. */
+static double judge_threads(const struct graph_case *c, const struct graph *g)
+{
+    double best_s = INFINITY;
+    for (uint32_t eighths = 8; eighths >= (c->in.apart ? UPDATE_EIGHTHS_LEAST : 8); eighths--) {
+        struct sim_in in = {.graph = g, .rates = c->rates};
+        struct sim sim;
+        in.rates.update *= eighths / 8.0;
+        assert_int_equal(simulate(&in, &sim), 0);
+        best_s = fmin(best_s, sim.step_s);
+    }
+    return best_s;
+}
+
 /* A plan chooses how much of an update that need not wait it leaves to the forward, by eighths. */
 static struct judged judge_shares(struct graph_case *c)
 {
     struct judged best = {.step_s = INFINITY, .least_bound_s = INFINITY};
     for (uint32_t eighths = 0; eighths <= (c->in.deferred ? 0 : LATE_EIGHTHS_MOST); eighths++) {
         struct graph g;
-        struct sim sim;
         struct graph_bound bound;
         c->in.late_share = eighths / 8.0;
         assert_int_equal(graph_build(&c->in, &g), 0);
-        struct sim_in in = {.graph = &g, .rates = c->rates};
-        assert_int_equal(simulate(&in, &sim), 0);
         assert_int_equal(graph_bound(&g, &c->rates, 0, &bound), 0);
-        if (sim.step_s < bound.step_s * (1 - 1e-9))
-            fail_msg("%s: %.9g s, bound %.9g", c->name, sim.step_s, bound.step_s);
+        double step_s = judge_threads(c, &g);
+        if (step_s < bound.step_s * (1 - 1e-9))
+            fail_msg("%s: %.9g s, bound %.9g", c->name, step_s, bound.step_s);
         double least = fmin(best.least_bound_s, bound.step_s);
-        if (sim.step_s < best.step_s)
-            best = (struct judged){sim.step_s, bound.step_s,
-                                   phases_s(&g, &c->rates, c->in.deferred), least};
+        if (step_s < best.step_s)
+            best = (struct judged){step_s, bound.step_s, phases_s(&g, &c->rates, c->in.deferred),
+                                   least};
         best.least_bound_s = least;
         graph_free(&g);
     }
@@ -112,7 +102,7 @@ static struct judged judge(uint32_t number, struct graph_case *c)
 
 static void test_a_step_costs_what_its_slowest_resource_costs(void **state)
 {
-    uint32_t judged = 0, within = 0, of_phases = 0, of_least = 0;
+    uint32_t judged = 0, of_phases = 0, of_least = 0;
     double sum = 0, worst = 0;
     struct graph_case *c = malloc(sizeof *c);
     (void)state;
@@ -123,27 +113,24 @@ static void test_a_step_costs_what_its_slowest_resource_costs(void **state)
             continue;
         struct judged j = judge(i, c);
         double ratio = j.step_s / j.bound_s;
-        if (ratio > most_of(i))
-            fail_msg("%s: %.3f times the bound, at most %.3f", c->name, ratio, most_of(i));
         if (ratio > 1.05)
-            printf("%s: %.3f times the bound\n", c->name, ratio);
+            fail_msg("%s: %.4f times the bound", c->name, ratio);
         if (i == 84 && ratio > 1.005)
             fail_msg("%s: the bound does not know of buffers that are held over the turn", c->name);
         /* buffers let some of it be done earlier, or not at all, or hold it up */
         if (j.bound_s < 0.75 * j.phases_s || j.bound_s > 1.2 * j.phases_s)
             fail_msg("%s: bound %.3g s, formula %.3g", c->name, j.bound_s, j.phases_s);
         judged++;
-        within += ratio <= 1.05;
         of_phases += j.step_s <= 1.05 * j.phases_s;
         of_least += j.step_s <= 1.05 * j.least_bound_s;
         sum += ratio;
         worst = fmax(worst, ratio);
     }
-    printf("%u of %u judged, %u within 1.05 of the bound; mean %.4f, worst %.3f; %u within 1.05 of "
-           "the formula of its phases, %u of the least bound of all that a plan may choose from\n",
-           judged, CASES, within, sum / judged, worst, of_phases, of_least);
+    printf("%u of %u within 1.05 of the bound, the others' buffers are too few; mean %.4f, worst "
+           "%.4f; %u within 1.05 of the formula of its phases, %u of the least bound of all that a "
+           "plan may choose from\n",
+           judged, CASES, sum / judged, worst, of_phases, of_least);
     assert_true(judged >= CASES * 8 / 10);
-    assert_true(judged - within <= sizeof known / sizeof known[0]);
     free(c);
 }
 

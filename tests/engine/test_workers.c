@@ -3,6 +3,7 @@
 #include "exec/workers.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -51,6 +52,35 @@ static void each_piece_runs_exactly_once_for_any_width_and_count(void **state)
     }
 }
 
+/* Which of the workers take pieces, a bit each: enough pieces for all to come by. */
+static void note_worker(void *arg, size_t index, unsigned worker)
+{
+    (void)index;
+    atomic_fetch_or((atomic_uint *)arg, 1u << worker);
+    sched_yield();
+}
+
+static void some_of_the_workers_may_do_it_evenly_over_all(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned most, may; /* 8 workers */
+    } of[] = {{1, 0x01}, {2, 0x11}, {4, 0x55}, {6, 0xdd},
+              {7, 0xfd}, {8, 0xff}, {9, 0xff}, {0, 0xff}};
+    struct workers *workers = NULL;
+    assert_int_equal(workers_create(8, &workers), 0);
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        atomic_uint did = 0;
+        struct tally tally = {.width = 8};
+        workers_time(workers, of[i].most, PIECES, note_worker, &did);
+        assert_int_equal(atomic_load(&did) & ~of[i].may, 0);
+        assert_int_equal(atomic_load(&did) & 1, 1);
+        workers_time(workers, of[i].most, PIECES, count_piece, &tally);
+        check_once(&tally, PIECES, 1);
+    }
+    workers_destroy(&workers);
+}
+
 struct caller {
     struct workers *workers;
     struct tally *tally;
@@ -92,6 +122,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_piece_runs_exactly_once_for_any_width_and_count),
+        cmocka_unit_test(some_of_the_workers_may_do_it_evenly_over_all),
         cmocka_unit_test(jobs_from_several_threads_run_one_after_another),
         cmocka_unit_test(destroying_nothing_is_accepted),
     };

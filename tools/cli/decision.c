@@ -11,4 +11,5 @@ void decision_put(struct json_writer *json, const struct hst_decision *decision)
     json_put_whole(json, "tiles_in_dram", decision->tiles_in_dram);
     json_put_whole(json, "slices", decision->slices);
     json_put_real(json, "late_share", decision->late_share);
+    json_put_whole(json, "update_threads", decision->update_threads);
 }

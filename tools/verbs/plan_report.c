@@ -44,6 +44,9 @@ static void print_update(const struct plan *p, FILE *out)
     if (p->decision.late_share > 0 && strcmp(p->decision.update, "deferred") != 0)
         fprintf(out, "  but for %g %% of the tiles that can wait, which the next forward hides\n",
                 100 * p->decision.late_share);
+    if (p->decision.update_threads < p->t.result.memory.threads)
+        fprintf(out, "  by %u of %u threads, which leaves host memory to drives and copies\n",
+                p->decision.update_threads, p->t.result.memory.threads);
 }
 
 static void print_checkpoints(const struct plan *p, FILE *out)

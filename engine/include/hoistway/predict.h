@@ -73,6 +73,9 @@ struct hst_decision {
        little is known of the machine. Tiles can wait whose gradients last until then; of a unit
        that is resident on a GPU an early update leaves none, an optimistic one all. */
     double late_share;
+    /* Threads of the host that update: all, or beside a GPU fewer, where host memory does not carry
+       what they would move together with drives and copies that a step waits for. */
+    uint32_t update_threads;
 };
 /** Errors: -EINVAL before seal, or a plan that does not fit. */
 int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *decision);

@@ -10,84 +10,10 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
 
 import case
-
-PROGRAM = os.path.abspath(sys.argv.pop(1))
-SIZES = ('--seq-len=16', '--batch-tokens=64', '--threads=1')
-HOST = '--device=host'
-KEYS = {'fits', 'why', 'model', 'store', 'device', 'precision', 'io', 'threads', 'parameters',
-        'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'update',
-        'homes', 'checkpoint_every', 'resident_units', 'streamed_tiles', 'tiles_in_dram', 'slices',
-        'late_share', 'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by',
-        'twice_as_fast', 'memory', 'smallest', 'rates'}
-MIB = 1 << 20
-
-
-def sealed(body):
-    """Rates as text with the checksum that belongs to them: FNV-1a."""
-    digest = 0xcbf29ce484222325
-    for byte in body.encode():
-        digest = (digest ^ byte) * 0x100000001b3 % (1 << 64)
-    return body + f'end {digest:016x}\n'
-
-
-def machine(**figures):
-    """Another machine's rates."""
-    known = {'update-fp32': 2e9, 'update-bf16': 2e9, 'norm-fp32': 9e9, 'norm-bf16': 9e9,
-             'products': 1e12, 'read': 4e9, 'write': 3e9, 'mixed': 5e9, **figures}
-    head = 'hoistway rates 1\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\n'
-    return sealed(head + ''.join(f'{name} {value:.0f} {value:.0f} {value:.0f} 1 told\n'
-                                 for name, value in known.items() if value))
-
-
-NOTHING = sealed('hoistway rates 1\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\n')
-
-
-class Case(case.Case):
-    def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix='hoistway-plan-')
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.cache = 'cache'
-        os.mkdir(self.path('cache'), 0o700)
-        os.mkdir(self.path('model'))
-        self.config(case.CONFIG)
-
-    def path(self, *names):
-        return os.path.join(self.folder, *names)
-
-    def write(self, name, text):
-        with open(self.path(name), 'w', encoding='utf-8') as f:
-            f.write(text)
-        return self.path(name)
-
-    def config(self, config):
-        self.write('model/config.json', json.dumps(config))
-
-    def run_verb(self, *args):
-        return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True,
-                              timeout=120, cwd=self.folder,
-                              env={**os.environ, 'XDG_CACHE_HOME': self.path(self.cache)})
-
-    def run_plan(self, *args, device=HOST):
-        return self.run_verb('plan', '--model', self.path('model'), *SIZES, device, *args)
-
-    def run_train(self, *args, steps=1):
-        self.write('data.txt', 'x' * 4096)
-        return self.run_verb('train', '--model', self.path('model'), *SIZES, HOST, *args,
-                             '--data', self.path('data.txt'), f'--steps={steps}', '--init=random')
-
-    def plan(self, *args, status=0, device=HOST):
-        done = self.run_plan('--json', *args, device=device)
-        self.assertEqual((done.returncode, done.stderr), (status, ''))
-        told = json.loads(done.stdout)
-        self.assertEqual(set(told), KEYS)
-        self.assertEqual(told['fits'], status == 0)
-        return told
+from plan_case import KEYS, MIB, NOTHING, Case, machine, sealed
 
 
 class Fits(Case):
@@ -162,15 +88,20 @@ class Homes(Case):
     """Homes chosen by simulation: the same by plan and train, and no bit depends on them."""
 
     def slow_drives(self, products=1e12):
-        """Rewrites what the cache knows of drives: 1 MB/s, in turns; and of products."""
+        """The cache has drives of 1 MB/s, in turns, and products as fast as that."""
+        self.rewrite({'read': 1e6, 'write': 1e6, 'mixed': 1e6, 'products': products})
+
+    def rewrite(self, figures):
+        """Rewrites what the cache knows."""
         folder = self.path('cache', 'hoistway')
         for name in os.listdir(folder):
             with open(os.path.join(folder, name), encoding='utf-8') as f:
                 text = f.read()
             at = text.index('hoistway rates 1\n')
-            body = re.sub(r'(?m)^((?:drive \d )?(?:read|write|mixed)) \d+ \d+ \d+',
-                          r'\1 1000000 1000000 1000000', text[at:text.index('\nend ') + 1])
-            body = re.sub(r'(?m)^products \d+ \d+ \d+', 'products' + 3 * f' {products:.0f}', body)
+            body = text[at:text.index('\nend ') + 1]
+            for figure, value in figures.items():
+                body = re.sub(rf'(?m)^((?:drive \d )?{figure}) \d+ \d+ \d+',
+                              r'\1' + 3 * f' {value:.0f}', body)
             with open(os.path.join(folder, name), 'w', encoding='utf-8') as f:
                 f.write(text[:at] + sealed(body))
 
@@ -296,6 +227,28 @@ class Homes(Case):
         waits = self.plan(*options, '--update=deferred', **far)
         self.assertEqual((waits['update'], waits['late_share']), ('deferred', 0))
         self.assertLess(told['predicted_step_s'], 0.9 * waits['predicted_step_s'])
+
+    def test_fewer_threads_update_where_memory_carries_no_more(self):
+        self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 1024,
+                     'num_hidden_layers': 8})
+        options = ('--place=weights=dram', '--hbm=64M', '--clip=0', '--durability=none',
+                   '--store', self.path('store'))
+        far = {'device': '--device=far', 'threads': '--threads=16'}
+        self.plan(*options, '--probe', **far)
+        # the update alone takes all that memory carries from copies, which a step waits for
+        self.rewrite({'products': 1e12, 'h2d': 4e6, 'd2h': 4e6, 'copy-both': 8e6,
+                      'update-fp32': 2e6, 'update-bf16': 2e6, 'memory-shared': 49.4e6})
+        told = self.plan(*options, **far)
+        self.assertIn(told['update_threads'], range(8, 16))
+        text = self.run_plan(*options, **far).stdout
+        self.assertIn(f'  by {told["update_threads"]} of 16 threads, which leaves host memory to '
+                      'drives and copies\n', text)
+        done = self.run_train(*options, **far)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f'note[I308] {told["update_threads"]} of 16 threads update: ', done.stderr)
+        self.rewrite({'memory-shared': 1e9})
+        self.assertEqual(self.plan(*options, **far)['update_threads'], 16)
+        self.assertNotIn('I308', self.run_train(*options, **far).stderr)
 
     def test_a_bound_counts_what_each_step_writes_for_its_version(self):
         rates = self.write('rates', machine(write=1e3, mixed=4e9))

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of `hoistway plan` share: how it is called, and other machines' rates."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import case
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+SIZES = ('--seq-len=16', '--batch-tokens=64')
+THREADS = '--threads=1'
+HOST = '--device=host'
+KEYS = {'fits', 'why', 'model', 'store', 'device', 'precision', 'io', 'threads', 'parameters',
+        'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'update',
+        'homes', 'checkpoint_every', 'resident_units', 'streamed_tiles', 'tiles_in_dram', 'slices',
+        'late_share', 'update_threads', 'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction',
+        'bound_by', 'twice_as_fast', 'memory', 'smallest', 'rates'}
+MIB = 1 << 20
+
+
+def sealed(body):
+    """Rates as text with the checksum that belongs to them: FNV-1a."""
+    digest = 0xcbf29ce484222325
+    for byte in body.encode():
+        digest = (digest ^ byte) * 0x100000001b3 % (1 << 64)
+    return body + f'end {digest:016x}\n'
+
+
+def machine(**figures):
+    """Another machine's rates."""
+    known = {'update-fp32': 2e9, 'update-bf16': 2e9, 'norm-fp32': 9e9, 'norm-bf16': 9e9,
+             'products': 1e12, 'read': 4e9, 'write': 3e9, 'mixed': 5e9, **figures}
+    head = 'hoistway rates 1\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\n'
+    return sealed(head + ''.join(f'{name} {value:.0f} {value:.0f} {value:.0f} 1 told\n'
+                                 for name, value in known.items() if value))
+
+
+NOTHING = sealed('hoistway rates 1\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\n')
+
+
+class Case(case.Case):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix='hoistway-plan-')
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.cache = 'cache'
+        os.mkdir(self.path('cache'), 0o700)
+        os.mkdir(self.path('model'))
+        self.config(case.CONFIG)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, name, text):
+        with open(self.path(name), 'w', encoding='utf-8') as f:
+            f.write(text)
+        return self.path(name)
+
+    def config(self, config):
+        self.write('model/config.json', json.dumps(config))
+
+    def run_verb(self, *args):
+        return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True,
+                              timeout=120, cwd=self.folder,
+                              env={**os.environ, 'XDG_CACHE_HOME': self.path(self.cache)})
+
+    def run_plan(self, *args, device=HOST, threads=THREADS):
+        return self.run_verb('plan', '--model', self.path('model'), *SIZES, threads, device, *args)
+
+    def run_train(self, *args, steps=1, device=HOST, threads=THREADS):
+        self.write('data.txt', 'x' * 4096)
+        return self.run_verb('train', '--model', self.path('model'), *SIZES, threads, device, *args,
+                             '--data', self.path('data.txt'), f'--steps={steps}', '--init=random')
+
+    def plan(self, *args, status=0, **where):
+        done = self.run_plan('--json', *args, **where)
+        self.assertEqual((done.returncode, done.stderr), (status, ''))
+        told = json.loads(done.stdout)
+        self.assertEqual(set(told), KEYS)
+        self.assertEqual(told['fits'], status == 0)
+        return told
