@@ -6,6 +6,8 @@
 #include "plan/rings.h"
 #include "plan/saturate.h"
 
+#include <string.h>
+
 /* Tiles pass through host memory to be loaded, saved, or part of a version: one is worked on while
  * another one is copied. */
 #define HBM_SLOTS 2u
@@ -125,9 +127,25 @@ static uint64_t take_second_slots(const struct placement_in *in, enum hst_class 
     return bytes;
 }
 
+/* Likewise in each drive's file, which had ended at `starts`. With a store nothing of these is
+ * there. */
+static void take_second_on_drives(const struct placement_in *in, enum hst_class class,
+                                  const uint64_t *starts, struct placement *p, uint64_t *distances)
+{
+    uint64_t *sum = &p->table[class][HST_TIER_NVME];
+    for (uint32_t d = 0; in->second_slots && d < p->stripe.drives; d++) {
+        uint64_t bytes = p->drive_bytes[d] - starts[d];
+        distances[d] = bytes;
+        p->drive_bytes[d] = sat_add(p->drive_bytes[d], bytes);
+        p->nvme_bytes = sat_add(p->nvme_bytes, bytes);
+        *sum = sat_add(*sum, bytes);
+    }
+}
+
 static void place_weights(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
 {
-    uint64_t start = p->dram_bytes;
+    uint64_t start = p->dram_bytes, starts[STRIPE_DRIVES_MAX];
+    memcpy(starts, p->drive_bytes, sizeof starts);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         struct unit_home *home = &p->units[u];
         struct run run = tiles_of(in, u);
@@ -138,6 +156,7 @@ static void place_weights(const struct placement_in *in, uint32_t nvme_units, st
             take_on_drives(p, HST_CLASS_WEIGHTS, run, home->weights_at);
     }
     p->weights_slot = take_second_slots(in, HST_CLASS_WEIGHTS, start, p);
+    take_second_on_drives(in, HST_CLASS_WEIGHTS, starts, p, p->weights_slot_on);
 }
 
 /* Bytes of the records of `count` tiles of a unit; only the unit's last tile is shorter. */
@@ -157,7 +176,8 @@ static uint64_t records_bytes(const struct placement_in *in, uint32_t unit, uint
 
 static void place_states(const struct placement_in *in, uint32_t nvme_tiles, struct placement *p)
 {
-    uint64_t start = p->dram_bytes;
+    uint64_t start = p->dram_bytes, starts[STRIPE_DRIVES_MAX];
+    memcpy(starts, p->drive_bytes, sizeof starts);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         const struct layout_unit *unit = &in->layout->units[u];
         struct unit_home *home = &p->units[u];
@@ -173,6 +193,7 @@ static void place_states(const struct placement_in *in, uint32_t nvme_tiles, str
         home->states_at = take_memory(p, u, HST_CLASS_STATES, rest).offset;
     }
     p->states_slot = take_second_slots(in, HST_CLASS_STATES, start, p);
+    take_second_on_drives(in, HST_CLASS_STATES, starts, p, p->states_slot_on);
 }
 
 static uint64_t zone_bytes(const struct placement_in *in, uint64_t bytes)

@@ -154,6 +154,13 @@ struct address placement_extent(const struct placement *placement, enum extent_k
                                 : placement_weights(placement, index);
 }
 
+uint64_t placement_second(const struct placement *placement, enum extent_kind kind, uint32_t drive)
+{
+    return kind == EXTENT_WEIGHTS  ? placement->weights_slot_on[drive]
+           : kind == EXTENT_STATES ? placement->states_slot_on[drive]
+                                   : 0;
+}
+
 uint32_t placement_extents(const struct placement *placement, enum extent_kind kind)
 {
     return kind == EXTENT_ACTS ? placement->act_blocks : placement->layout->tile_count;

@@ -43,8 +43,9 @@ struct placement_in {
     uint64_t client_device_bytes, client_host_bytes;
     uint64_t batch_tokens, grain_tokens;
     uint64_t carry_bytes_per_token;
-    bool deferred;     /* the update depends on all gradients: those have to be kept */
-    bool second_slots; /* weights and states in DRAM are there twice */
+    bool deferred; /* the update depends on all gradients: those have to be kept */
+    /* Weights and states in DRAM are there twice, and those on NVMe, where there is no store. */
+    bool second_slots;
     /* There is a store: on drives all weights and states have two slots, wherever their home is,
        but weights that follow from the states have one, and none where their home is in memory. */
     bool stored, derived_weights;
@@ -112,6 +113,8 @@ struct placement {
     uint32_t streamed_tiles; /* of all units */
     /* Bytes from what is in DRAM of these to its second slot; 0: it has one. */
     uint64_t weights_slot, states_slot;
+    /* And from what is in a drive's scratch file of these to its second slot there. */
+    uint64_t weights_slot_on[STRIPE_DRIVES_MAX], states_slot_on[STRIPE_DRIVES_MAX];
     struct unit_home *units; /* [unit_count] */
     /* Offsets in the compute tier's arena: */
     uint64_t carry, carry_grad;
@@ -206,6 +209,8 @@ struct address placement_states(const struct placement *placement, uint32_t tile
 /** Where an extent is, and how large. */
 struct address placement_extent(const struct placement *placement, enum extent_kind kind,
                                 uint32_t index, uint64_t *bytes);
+/** Bytes from an extent of that kind on a drive to its second slot; 0: it has one. */
+uint64_t placement_second(const struct placement *placement, enum extent_kind kind, uint32_t drive);
 /** Extents of a kind are numbered from 0 to this. */
 uint32_t placement_extents(const struct placement *placement, enum extent_kind kind);
 

@@ -364,8 +364,14 @@ static int refuse_nvme(const struct placement_in *in, const struct placement *p,
     snprintf(why, why_bytes,
              "the store needs %s of NVMe for what does not fit in DRAM%s, its budget is %s. "
              "Fix: free space or raise --nvme, %s, or give another --store",
-             size_text_up(p->nvme_bytes, need), in->stored ? " and for two versions of it all" : "",
-             size_text(in->nvme_budget, budget), in->stored ? "--durability none" : "raise --dram");
+             size_text_up(p->nvme_bytes, need),
+             in->stored         ? " and for two versions of it all"
+             : in->second_slots ? " and for a second slot of its weights and states"
+                                : "",
+             size_text(in->nvme_budget, budget),
+             in->stored         ? "--durability none"
+             : in->second_slots ? "take --update deferred"
+                                : "raise --dram");
     return -EDQUOT;
 }
 

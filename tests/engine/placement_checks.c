@@ -82,6 +82,17 @@ static int by_start(const void *a, const void *b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
+/* Bytes from an extent to its second slot; 0: it has one. */
+static uint64_t second(const struct placement *p, enum extent_kind kind, struct address at)
+{
+    if (at.tier == HST_TIER_NVME)
+        return placement_second(p, kind, at.drive);
+    bool dram = at.tier == HST_TIER_DRAM;
+    return dram && kind == EXTENT_WEIGHTS  ? p->weights_slot
+           : dram && kind == EXTENT_STATES ? p->states_slot
+                                           : 0;
+}
+
 /* The extents of one tier (and drive), but for checkpoints in memory, which are not cut. */
 static size_t tier_extents(const struct placement_in *in, const struct placement *p,
                            enum hst_tier tier, uint32_t drive, struct span *spans)
@@ -94,8 +105,12 @@ static size_t tier_extents(const struct placement_in *in, const struct placement
             /* on a device they take turns at one place: see device_buffers */
             bool homeless = kind == EXTENT_GRADS && tier != HST_TIER_DRAM && !in->deferred;
             assert_int_equal(bytes % 4096, 0);
-            if (at.tier == tier && (tier != HST_TIER_NVME || at.drive == drive) && !homeless)
-                spans[n++] = (struct span){at.offset, at.offset + bytes};
+            if (at.tier != tier || (tier == HST_TIER_NVME && at.drive != drive) || homeless)
+                continue;
+            spans[n++] = (struct span){at.offset, at.offset + bytes};
+            uint64_t other = at.offset + second(p, (enum extent_kind)kind, at);
+            if (other > at.offset)
+                spans[n++] = (struct span){other, other + bytes};
         }
     return n;
 }

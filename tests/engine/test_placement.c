@@ -328,6 +328,76 @@ static void drives_hold_shares_as_large_as_their_rates(void **state)
     layout_free(&layout);
 }
 
+/* The table of a placement that fits, checked. */
+static void table_of(const struct placement_in *in, uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT])
+{
+    struct placement p = {0};
+    char why[512];
+    assert_int_equal(placement_plan(in, &p, why, sizeof why), 0);
+    check_addresses(in, &p, HST_TIER_DRAM);
+    if (in->stored)
+        assert_int_equal(placement_second(&p, EXTENT_STATES, 0), 0);
+    else
+        check_drives(in, &p);
+    check_table(&p);
+    memcpy(table, p.table, sizeof p.table);
+    placement_free(&p);
+}
+
+/* Weights and states, wherever they are; but a store has slots of its own on drives. */
+static void second_slots_are_counted_in_memory_and_on_drives(void **state)
+{
+    (void)state;
+    static const char *const places[] = {
+        "states=nvme,weights=nvme,grads=nvme,acts=nvme", "states=nvme", "weights=nvme",
+        "states=dram,weights=dram,grads=nvme,acts=dram", "acts=nvme"};
+    struct layout layout = model(4096);
+    for (int i = 0; i < 15; i++) {
+        struct placement_in in = inputs(&layout, places[i % 5]);
+        uint64_t once[HST_CLASS_COUNT][HST_TIER_COUNT], twice[HST_CLASS_COUNT][HST_TIER_COUNT];
+        in.drive_count = 1 + (uint32_t)i / 5;
+        in.stored = i == 14;
+        for (uint32_t d = 0; d < in.drive_count; d++) {
+            in.drive_rates[d] = 3 - d;
+            in.drive_budgets[d] = 1u << 30;
+        }
+        table_of(&in, once);
+        in.second_slots = true;
+        table_of(&in, twice);
+        for (int c = 0; c < HST_CLASS_COUNT; c++)
+            for (int t = 0; t < HST_TIER_COUNT; t++) {
+                bool slots = (c == HST_CLASS_WEIGHTS || c == HST_CLASS_STATES) &&
+                             (t == HST_TIER_DRAM || !in.stored);
+                assert_int_equal(twice[c][t], once[c][t] * (slots ? 2 : 1));
+            }
+    }
+    layout_free(&layout);
+}
+
+static void second_slots_on_drives_are_within_the_budget(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement_in in = inputs(&layout, "states=nvme,weights=nvme,grads=dram,acts=dram");
+    struct placement p = {0};
+    char why[512];
+    in.second_slots = true;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    in.nvme_budget = p.nvme_bytes;
+    placement_free(&p);
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    placement_free(&p);
+    in.nvme_budget--;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -EDQUOT);
+    assert_non_null(strstr(why, "a second slot of its weights and states"));
+    assert_non_null(strstr(why, "--update deferred"));
+    in.second_slots = false;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_int_equal(p.nvme_bytes, (in.nvme_budget + 1) / 2);
+    placement_free(&p);
+    layout_free(&layout);
+}
+
 static void stripes_are_fair_even_and_complete(void **state)
 {
     (void)state;
@@ -412,6 +482,8 @@ int main(void)
         cmocka_unit_test(checkpoints_are_left_out_where_nothing_else_fits),
         cmocka_unit_test(checkpoints_are_left_out_where_drives_are_full),
         cmocka_unit_test(drives_hold_shares_as_large_as_their_rates),
+        cmocka_unit_test(second_slots_are_counted_in_memory_and_on_drives),
+        cmocka_unit_test(second_slots_on_drives_are_within_the_budget),
         cmocka_unit_test(stripes_are_fair_even_and_complete),
         cmocka_unit_test(a_unit_gathers_its_tiles_and_those_of_what_it_is_tied_to),
         cmocka_unit_test(place_texts_are_parsed_or_refused),
