@@ -4,8 +4,8 @@
 /*
  * Extents (plan/placement.h): bytes that live where the host can not work on them, on a drive or in
  * a GPU's memory. Exec asks for extents, never for files; a provider knows files, slots and hashes.
- * scratch.c has one slot and leaves nothing behind; a store that commits has two and fills the same
- * table; hbm.c copies.
+ * scratch.c has one slot, or two, and leaves nothing behind; a store that commits has two and fills
+ * the same table; hbm.c copies.
  *
  * The caller owns a struct transfer until it is done; everything runs on the engine's thread.
  */
@@ -19,7 +19,7 @@
 struct transfer {
     bool active; /* submitted and not yet completed */
     bool write;
-    int error;   /* 0 or negative errno, once it is no longer active */
+    int error;                      /* 0 or negative errno, once it is no longer active */
     uint64_t bad_offset, bad_bytes; /* then: where, in its drive's file; bytes 0: not known */
     enum extent_kind kind;
     uint32_t index;
@@ -78,6 +78,16 @@ struct scratch_drive {
  */
 int scratch_open(const struct scratch_drive *drives, uint32_t count,
                  const struct placement *placement, uint32_t *at, struct extents **extents);
+/**
+ * What an extent with two slots was last written is what stands from now on: the next write goes to
+ * the other slot. Such a write may be in flight. Cost: O(extents), a few bytes of each.
+ */
+void scratch_settle(struct extents *scratch);
+/**
+ * What was written since extents were settled is forgotten; the next write goes where that one
+ * went. Errors: -EBUSY one such write is in flight.   Cost: as above.
+ */
+int scratch_revert(struct extents *scratch);
 
 /**
  * Weights and states with `store`, all else with `scratch`, both of which are closed with *extents.

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Extents in an unnamed file on each drive: they are gone with the process, however that ends. One
- * slot per extent, so a read has to wait for the extent's last write; the table of writes in flight
- * is what decides that. Each drive has queues of its own: what waits, waits for any of them.
+ * Extents in an unnamed file on each drive: they are gone with the process, however that ends. A
+ * read has to wait for the extent's last write; the table of writes in flight is what decides that.
+ * Each drive has queues of its own: what waits, waits for any of them.
+ *
+ * An extent has one slot, or two where the placement has made room (placement_second). Of two, one
+ * holds the bytes that stand, and writes go to the other one until those are settled or reverted.
  */
 #include "tier/extent.h"
 
@@ -11,13 +14,19 @@
 
 #define REAP_BATCH 32
 
+struct place {
+    bool writing; /* a write of that extent is in flight */
+    bool second;  /* the bytes that stand are in its second slot */
+    bool fresh;   /* the other slot has newer ones */
+};
+
 struct scratch {
     struct extents extents;
     struct hst_aio *aio[STRIPE_DRIVES_MAX];
     struct hst_aio_file *file[STRIPE_DRIVES_MAX]; /* null where the drive has no tiles */
     uint32_t drives;
     const struct placement *placement;
-    bool *writing[EXTENT_KIND_COUNT]; /* [extents]: a write of that extent is in flight */
+    struct place *places[EXTENT_KIND_COUNT]; /* [extents] */
 };
 
 static void complete(struct scratch *scratch, const struct hst_aio_completion *completion)
@@ -28,7 +37,7 @@ static void complete(struct scratch *scratch, const struct hst_aio_completion *c
     transfer->bad_bytes = completion->bad_bytes;
     transfer->active = false;
     if (transfer->write) {
-        scratch->writing[transfer->kind][transfer->index] = false;
+        scratch->places[transfer->kind][transfer->index].writing = false;
         scratch->extents.counters.written_bytes += completion->bytes;
     } else {
         scratch->extents.counters.read_bytes += completion->bytes;
@@ -96,21 +105,26 @@ static int move(struct scratch *scratch, enum extent_kind kind, uint32_t index, 
 {
     uint64_t bytes;
     struct address at = placement_extent(scratch->placement, kind, index, &bytes);
-    while (scratch->writing[kind][index]) {
+    uint64_t distance = placement_second(scratch->placement, kind, at.drive);
+    struct place *place = &scratch->places[kind][index];
+    while (place->writing) {
         int rc = scratch_progress(&scratch->extents, UINT64_MAX);
         if (rc)
             return rc;
     }
+    bool other = write || place->fresh;
     struct hst_aio_op op = {
         .kind = write ? HST_AIO_WRITE : HST_AIO_READ,
-        .offset = at.offset,
+        .offset = at.offset + (place->second != other ? distance : 0),
         .buffer = buffer,
         .bytes = bytes,
     };
     int rc = submit(scratch, at.drive, &op, transfer);
-    if (rc == 0)
-        scratch->writing[kind][index] = write;
-    return rc;
+    if (rc || !write)
+        return rc;
+    place->writing = true;
+    place->fresh = distance > 0;
+    return 0;
 }
 
 static int scratch_read(struct extents *extents, enum extent_kind kind, uint32_t index,
@@ -125,12 +139,44 @@ static int scratch_write(struct extents *extents, enum extent_kind kind, uint32_
     return move((struct scratch *)extents, kind, index, buffer, transfer, true);
 }
 
+/* ---- two slots ---- */
+
+void scratch_settle(struct extents *extents)
+{
+    struct scratch *scratch = (struct scratch *)extents;
+    for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++) {
+        uint32_t count = placement_extents(scratch->placement, (enum extent_kind)kind);
+        for (uint32_t i = 0; i < count; i++) {
+            struct place *place = &scratch->places[kind][i];
+            place->second ^= place->fresh;
+            place->fresh = false;
+        }
+    }
+}
+
+int scratch_revert(struct extents *extents)
+{
+    struct scratch *scratch = (struct scratch *)extents;
+    for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++) {
+        uint32_t count = placement_extents(scratch->placement, (enum extent_kind)kind);
+        for (uint32_t i = 0; i < count; i++) {
+            struct place *place = &scratch->places[kind][i];
+            if (place->fresh && place->writing)
+                return -EBUSY;
+            place->fresh = false;
+        }
+    }
+    return 0;
+}
+
+/* ---- life ---- */
+
 static void scratch_free(struct scratch *scratch)
 {
     for (uint32_t d = 0; d < scratch->drives; d++)
         hst_aio_file_close(&scratch->file[d]);
     for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++)
-        free(scratch->writing[kind]);
+        free(scratch->places[kind]);
     free(scratch);
 }
 
@@ -161,8 +207,8 @@ int scratch_open(const struct scratch_drive *drives, uint32_t count,
     int rc = 0;
     for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++) {
         size_t number = placement_extents(placement, (enum extent_kind)kind);
-        scratch->writing[kind] = calloc(number + 1, sizeof(bool));
-        rc = scratch->writing[kind] ? rc : -ENOMEM;
+        scratch->places[kind] = calloc(number + 1, sizeof *scratch->places[kind]);
+        rc = scratch->places[kind] ? rc : -ENOMEM;
     }
     for (uint32_t d = 0; d < count && rc == 0; d++) {
         *at = d;

@@ -26,7 +26,8 @@ struct fixture {
     struct extents *extents;
 };
 
-static void open_fixture(struct fixture *f, enum hst_precision precision, uint32_t drives)
+static void open_slots(struct fixture *f, enum hst_precision precision, uint32_t drives,
+                       bool second_slots)
 {
     char why[512];
     *f = (struct fixture){.directory = "hst-scratch-XXXXXX"};
@@ -45,6 +46,7 @@ static void open_fixture(struct fixture *f, enum hst_precision precision, uint32
                                   .grain_tokens = 1};
     assert_int_equal(place_parse("states=nvme,weights=nvme", &f->in.wish, why, sizeof why), 0);
     f->in.drive_count = drives;
+    f->in.second_slots = second_slots;
     for (uint32_t d = 0; d < drives; d++) {
         f->in.drive_rates[d] = 3 - d;
         f->in.drive_budgets[d] = 1u << 30;
@@ -58,6 +60,11 @@ static void open_fixture(struct fixture *f, enum hst_precision precision, uint32
         files[d] = (struct scratch_drive){f->aio[d], f->directory};
     }
     assert_int_equal(scratch_open(files, drives, &f->placement, &at, &f->extents), 0);
+}
+
+static void open_fixture(struct fixture *f, enum hst_precision precision, uint32_t drives)
+{
+    open_slots(f, precision, drives, false);
 }
 
 static int files_in(const char *directory)
@@ -160,12 +167,111 @@ static void closing_waits_for_writes_in_flight(void **state)
     hst_aio_buffer_free(buffer, bytes);
 }
 
+/* ---- two slots ---- */
+
+/* What all extents of the fixture are written with, or are found to hold. */
+static void each_extent(struct fixture *f, unsigned seed, bool write)
+{
+    for (uint32_t i = 0; i < 2 * f->layout.tile_count; i++) {
+        enum extent_kind kind = (enum extent_kind)(i % 2);
+        size_t bytes = extent_bytes(f, kind, i / 2);
+        void *expected = buffer_filled(bytes, seed + i), *found = buffer_filled(bytes, 999);
+        struct transfer transfer;
+        if (write)
+            assert_int_equal(extents_write(f->extents, kind, i / 2, expected, &transfer), 0);
+        else
+            assert_int_equal(extents_read(f->extents, kind, i / 2, found, &transfer), 0);
+        assert_int_equal(extents_wait(f->extents, &transfer), 0);
+        if (!write)
+            assert_memory_equal(found, expected, bytes);
+        hst_aio_buffer_free(expected, bytes);
+        hst_aio_buffer_free(found, bytes);
+    }
+}
+
+static void a_revert_forgets_what_was_written_since_it_was_settled(void **state)
+{
+    (void)state;
+    for (uint32_t drives = 1; drives <= 2; drives++) {
+        struct fixture f;
+        open_slots(&f, HST_PRECISION_BF16, drives, true);
+        each_extent(&f, 100, true);
+        each_extent(&f, 100, false); /* before it stands, too */
+        for (unsigned turn = 1; turn < 4; turn++) {
+            unsigned stands = 100 * turn, next = 100 * (turn + 1);
+            scratch_settle(f.extents);
+            scratch_settle(f.extents);
+            each_extent(&f, 5000, true);
+            each_extent(&f, 6000, true); /* over the one before */
+            each_extent(&f, 6000, false);
+            assert_int_equal(scratch_revert(f.extents), 0);
+            each_extent(&f, stands, false);
+            assert_int_equal(scratch_revert(f.extents), 0);
+            each_extent(&f, stands, false);
+            each_extent(&f, next, true);
+            each_extent(&f, next, false);
+        }
+        close_fixture(&f);
+    }
+}
+
+static void what_is_on_its_way_can_be_settled_and_not_reverted(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_slots(&f, HST_PRECISION_FP32, 2, true);
+    each_extent(&f, 100, true);
+    scratch_settle(f.extents);
+    const size_t bytes = extent_bytes(&f, EXTENT_STATES, 0);
+    void *buffer = buffer_filled(bytes, 1), *found = buffer_filled(bytes, 2);
+    struct transfer write, read;
+    for (int settled = 0; settled < 2; settled++) {
+        assert_int_equal(extents_write(f.extents, EXTENT_STATES, 3, buffer, &write), 0);
+        if (settled)
+            scratch_settle(f.extents);
+        assert_int_equal(scratch_revert(f.extents), settled ? 0 : -EBUSY);
+        assert_int_equal(extents_wait(f.extents, &write), 0);
+        assert_int_equal(scratch_revert(f.extents), 0);
+        assert_int_equal(extents_read(f.extents, EXTENT_STATES, 3, found, &read), 0);
+        assert_int_equal(extents_wait(f.extents, &read), 0);
+        assert_true((memcmp(found, buffer, bytes) == 0) == settled);
+    }
+    hst_aio_buffer_free(buffer, bytes);
+    hst_aio_buffer_free(found, bytes);
+    close_fixture(&f);
+}
+
+/* Nothing tells the two apart. */
+static void of_one_slot_nothing_is_reverted(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f, HST_PRECISION_BF16, 2);
+    each_extent(&f, 100, true);
+    scratch_settle(f.extents);
+    each_extent(&f, 200, true);
+    assert_int_equal(scratch_revert(f.extents), 0);
+    each_extent(&f, 200, false);
+    const size_t bytes = extent_bytes(&f, EXTENT_STATES, 0);
+    void *buffer = buffer_filled(bytes, 201);
+    struct transfer transfer;
+    assert_int_equal(extents_write(f.extents, EXTENT_STATES, 0, buffer, &transfer), 0);
+    assert_int_equal(scratch_revert(f.extents), 0); /* on its way */
+    assert_int_equal(extents_wait(f.extents, &transfer), 0);
+    each_extent(&f, 200, false);
+    hst_aio_buffer_free(buffer, bytes);
+    close_fixture(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_written_is_read_in_fp32),
         cmocka_unit_test(what_was_written_is_read_in_bf16),
         cmocka_unit_test(closing_waits_for_writes_in_flight),
+        cmocka_unit_test(a_revert_forgets_what_was_written_since_it_was_settled),
+        cmocka_unit_test(what_is_on_its_way_can_be_settled_and_not_reverted),
+        cmocka_unit_test(of_one_slot_nothing_is_reverted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
