@@ -5,6 +5,7 @@
  */
 #include "engine_state.h"
 #include "exec/optimistic.h"
+#include "exec/versions.h"
 #include "plan/saturate.h"
 #include "plan/step_graph.h"
 #include "predict.h"
@@ -160,13 +161,15 @@ static int choose_tiles(struct hst_engine *engine, char *why, size_t why_bytes)
     return plan_tiles(engine, wish ? wish : TILE_ELEMENTS_HOST, why, why_bytes);
 }
 
-/* In every tier and class the same, but for what second slots hold. */
-static bool differs_by_slots(const struct placement *with, const struct placement *without)
+/* In every tier and class the same, but for what second slots hold: on drives a store has its own.
+ */
+static bool differs_by_slots(const struct placement_in *in, const struct placement *with,
+                             const struct placement *without)
 {
     for (int class = 0; class < HST_CLASS_COUNT; class ++)
         for (int tier = 0; tier < HST_TIER_COUNT; tier++) {
-            bool twice =
-                tier == HST_TIER_DRAM && (class == HST_CLASS_WEIGHTS || class == HST_CLASS_STATES);
+            bool slots = tier == HST_TIER_DRAM || (tier == HST_TIER_NVME && !in->stored);
+            bool twice = slots && (class == HST_CLASS_WEIGHTS || class == HST_CLASS_STATES);
             if (with->table[class][tier] != without->table[class][tier] * (twice ? 2 : 1))
                 return false;
         }
@@ -183,7 +186,7 @@ static void plan_spare_slots(struct hst_engine *engine)
     engine->plan_in.second_slots = true;
     engine->placement = (struct placement){0};
     if (placement_plan(&engine->plan_in, &engine->placement, why, sizeof why) == 0 &&
-        differs_by_slots(&engine->placement, &without)) {
+        differs_by_slots(&engine->plan_in, &engine->placement, &without)) {
         placement_free(&without);
         return;
     }
@@ -202,7 +205,7 @@ static bool planner_knows(const struct hst_engine *engine, struct planner_in *in
         .placement = &engine->plan_in,
         .rates = predict_rates(engine, rates),
         .optimistic = optimistic_wants_slots(engine),
-        .parts = engine->versions.every == 1 ? (unsigned)PART_SAVE | PART_COMMIT : 0,
+        .parts = versions_parts_simulated(engine),
         .threads = engine->config.threads,
     };
     in->streams = !engine_computes_in_dram(engine) && rates->figures[HST_RATE_SHARED].value > 0 &&

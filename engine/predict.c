@@ -7,6 +7,7 @@
 #include "predict.h"
 
 #include "engine_state.h"
+#include "exec/versions.h"
 #include "plan/graph_bound.h"
 #include "plan/simulate.h"
 
@@ -237,16 +238,10 @@ static const struct resource on_gpu[] = {
     {"drives", {LANE_READ, LANE_WRITE}, scale_drives},
 };
 
-/* What is written of each step for its version; less often it is left out. */
-static unsigned parts_beside(const struct hst_engine *engine)
-{
-    return engine->versions.every == 1 ? (unsigned)PART_SAVE | PART_COMMIT : 0;
-}
-
 static int step_of(const struct hst_engine *engine, const struct machine *m, struct sim *sim)
 {
     struct sim_in in = {
-        .graph = &engine->run.graph, .rates = m->rates, .parts = parts_beside(engine)};
+        .graph = &engine->run.graph, .rates = m->rates, .parts = versions_parts_simulated(engine)};
     if (engine->phase == PHASE_PLANNED) /* else what is measured is theirs */
         in.rates.update *=
             planner_update_share(engine->placement.update_threads, engine->config.threads);
@@ -293,7 +288,8 @@ static int predict(const struct hst_engine *engine, struct machine *m, struct hs
     struct sim sim;
     struct graph_bound bound;
     int rc = step_of(engine, m, &sim);
-    rc = rc ? rc : graph_bound(&engine->run.graph, &m->rates, parts_beside(engine), &bound);
+    rc = rc ? rc
+            : graph_bound(&engine->run.graph, &m->rates, versions_parts_simulated(engine), &bound);
     if (rc)
         return rc;
     p->step_s = sim.step_s;

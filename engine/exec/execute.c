@@ -83,10 +83,8 @@ int execute_drain(struct hst_engine *engine)
 /* Of the period of a step that was not foreseen: with what the last one has left to do. */
 static unsigned parts_of_step(const struct hst_engine *engine)
 {
-    unsigned parts = (unsigned)PART_FORWARD | PART_BACKWARD | engine->run.pending;
-    if (versions_due(engine, engine->step.number))
-        parts |= (unsigned)PART_SAVE | PART_COMMIT;
-    return parts;
+    return (unsigned)PART_FORWARD | PART_BACKWARD | engine->run.pending |
+           versions_parts(engine, engine->step.number);
 }
 
 int execute_begin(struct hst_engine *engine)
@@ -212,8 +210,7 @@ static int leave_order(struct hst_engine *engine, uint32_t unit)
     run->on_demand = true;
     /* Its part of the period is gone. Where an update has followed a backward at once the last
        step's bytes are gone too, and its version is left out. */
-    bool whole = !run->early_begun;
-    return whole && versions_due(engine, engine->step.number) ? versions_now(engine) : 0;
+    return run->early_begun ? 0 : versions_instead(engine);
 }
 
 /* The graph of the steps to come follows the order of this one, where it can be followed. */

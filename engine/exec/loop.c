@@ -78,11 +78,19 @@ static int look_at_version(struct hst_engine *engine, bool *moved)
     return 0;
 }
 
-static int start_version(struct hst_engine *engine, uint32_t job, uint64_t period)
+static int start_commit(struct hst_engine *engine, uint32_t job, uint64_t period)
 {
+    bool made;
+    int rc = versions_begin(engine, period, &made);
+    if (rc)
+        return rc;
+    if (made) {
+        job_finish(engine, job);
+        return 0;
+    }
     engine->run.committing = job;
     engine->run.flying++;
-    return versions_begin(engine, period);
+    return 0;
 }
 
 /* Takes the extents that have landed. *moved: whether any node is done. */
@@ -177,7 +185,7 @@ static int run_drive_lane(struct hst_engine *engine, enum lane lane, bool *moved
             .used = true,
         };
         if (node_of(run, at)->kind == NODE_COMMIT)
-            rc = start_version(engine, number, at.period);
+            rc = start_commit(engine, number, at.period);
         else if (run->jobs[number].count == 0)
             job_finish(engine, number);
         else
@@ -288,10 +296,8 @@ static int run_device_updates(struct hst_engine *engine, enum lane lane, bool *m
 /* What the period behind the one at hand is run with. */
 static unsigned parts_behind(const struct hst_engine *engine)
 {
-    unsigned parts = (unsigned)PART_FORWARD | PART_BACKWARD | engine->run.left;
-    if (versions_due(engine, engine->step.number + 1))
-        parts |= (unsigned)PART_SAVE | PART_COMMIT;
-    return parts;
+    return (unsigned)PART_FORWARD | PART_BACKWARD | engine->run.left |
+           versions_parts(engine, engine->step.number + 1);
 }
 
 int loop_clip(struct hst_engine *engine)

@@ -37,12 +37,12 @@ static int refuse(struct hst_engine *engine, const char *reason)
 }
 
 /* What is on drives has its second slot in the store, which frees it with every step's version, but
-   while a copy of one is made (--keep). */
+   while a copy of one is made (--keep); without a store, where the placement has made room. */
 static bool may_change(const struct hst_engine *engine)
 {
-    bool every_step = engine->plan_in.stored && engine->versions.every == 1;
+    bool frees = !engine->plan_in.stored || engine->versions.every == 1;
     return engine->config.update_time == HST_UPDATE_AUTO && engine->plan_in.deferred &&
-           engine->config.keep == 0 && (every_step || !uses_drives(engine));
+           engine->config.keep == 0 && (frees || !uses_drives(engine));
 }
 
 bool optimistic_could_use_slots(const struct hst_engine *engine)
@@ -50,8 +50,8 @@ bool optimistic_could_use_slots(const struct hst_engine *engine)
     return may_change(engine) && !engine_computes_in_dram(engine) && host_updates_any(engine);
 }
 
-/* In memory there are second slots, or nothing needs one: the store has all of it that does not
- * wait for the norm on a GPU anyway. */
+/* There are second slots, or nothing needs one: the store has all of it that does not wait for the
+ * norm on a GPU anyway. */
 static bool may_choose(const struct hst_engine *engine)
 {
     if (!may_change(engine))
@@ -79,13 +79,13 @@ int optimistic_check(struct hst_engine *engine)
         return 0;
     if (!host_updates_any(engine))
         return refuse(engine, "the GPU updates what is in its memory, where it has one slot");
-    if (uses_drives(engine)) {
+    if (engine->plan_in.stored && uses_drives(engine)) {
         const char *durability = engine->config.durability;
-        if (engine->plan_in.stored && (!durability || strcmp(durability, "auto") == 0))
+        if (!durability || strcmp(durability, "auto") == 0)
             v->every = 1; /* what `auto` had left open */
-        if (!engine->plan_in.stored || v->every != 1)
-            return refuse(engine, "what lives on drives has a second slot there only with "
-                                  "--durability step");
+        if (v->every != 1)
+            return refuse(engine, "what lives on drives has a second slot in the store only with "
+                                  "--durability step (and beside it with none)");
     }
     engine->run.optimistic = true;
     return 0;
@@ -132,8 +132,17 @@ int optimistic_step_ended(struct hst_engine *engine, const struct hst_step_stats
     return execute_update_as(engine, run->choice.optimistic);
 }
 
+/* Without a store all that is on drives is scratch. */
+void optimistic_settle(struct hst_engine *engine)
+{
+    if (engine->extents && !engine->versions.store)
+        scratch_settle(engine->extents);
+}
+
 int optimistic_revert(struct hst_engine *engine)
 {
-    int rc = engine->versions.store ? store_revert(engine->versions.store) : 0;
+    int rc = engine->versions.store ? store_revert(engine->versions.store)
+             : engine->extents      ? scratch_revert(engine->extents)
+                                    : 0;
     return rc ? engine_fail_extents(engine, rc) : 0;
 }

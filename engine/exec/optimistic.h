@@ -9,14 +9,15 @@
  * deferred update in any case.
  *
  * In memory the second slots are the placement's; on drives they are the store's, where every step
- * is a version.
+ * is a version, or without a store the scratch files'.
  */
 #include "engine_state.h"
 
 /** Before planning: whether the plan is to have second slots. */
 bool optimistic_wants_slots(const struct hst_engine *engine);
-/** Of a placement without them: whether the engine would try an optimistic update if memory held
- * weights and states twice. Not where the host computes: its threads are busy in the backward. */
+/** Of a placement without them: whether the engine would try an optimistic update if memory, and
+ * drives without a store, held weights and states twice. Not where the host computes: its threads
+ * are busy in the backward. */
 bool optimistic_could_use_slots(const struct hst_engine *engine);
 /** After planning and versions_check. Errors: -EINVAL (sticky) where it was asked for and cannot
  * be. */
@@ -33,7 +34,9 @@ int optimistic_judge(struct hst_engine *engine, double stored_norm);
 /** A step has ended: where the engine may choose, the steps to come are made the other way, or not.
  * Errors: those of a drain (sticky). */
 int optimistic_step_ended(struct hst_engine *engine, const struct hst_step_stats *stats);
-/** A started REVERT. Errors: the store's (sticky). */
+/** A started COMMIT without a store, or in its place: what updates have written stands. */
+void optimistic_settle(struct hst_engine *engine);
+/** A started REVERT. Errors: the store's, or scratch's (sticky). */
 int optimistic_revert(struct hst_engine *engine);
 
 #endif

@@ -185,6 +185,20 @@ bool versions_due(const struct hst_engine *engine, uint64_t step)
            !waits_for_copy(engine, step);
 }
 
+unsigned versions_parts(const struct hst_engine *engine, uint64_t step)
+{
+    if (versions_due(engine, step))
+        return (unsigned)PART_SAVE | PART_COMMIT;
+    return !engine->plan_in.stored && engine->run.optimistic ? PART_COMMIT : 0;
+}
+
+unsigned versions_parts_simulated(const struct hst_engine *engine)
+{
+    if (!engine->plan_in.stored)
+        return PART_COMMIT;
+    return engine->versions.every == 1 ? (unsigned)PART_SAVE | PART_COMMIT : 0;
+}
+
 uint64_t versions_interval(double save_s, double step_s)
 {
     double steps = ceil(save_s / (SHARE_MOST * step_s));
@@ -323,8 +337,13 @@ static int begin(struct hst_engine *engine, const struct version_note *note)
     return rc ? engine_fail_extents(engine, rc) : 0;
 }
 
-int versions_begin(struct hst_engine *engine, uint64_t period)
+int versions_begin(struct hst_engine *engine, uint64_t period, bool *made)
 {
+    *made = !engine->versions.store;
+    if (*made) {
+        optimistic_settle(engine);
+        return 0;
+    }
     return begin(engine, &engine->versions.of_period[period % WALK_PERIODS]);
 }
 
@@ -380,6 +399,12 @@ int versions_now(struct hst_engine *engine)
     }
     v->save_s = clock_seconds() - start_s;
     return rc;
+}
+
+int versions_instead(struct hst_engine *engine)
+{
+    optimistic_settle(engine);
+    return versions_due(engine, engine->step.number) ? versions_now(engine) : 0;
 }
 
 /* ---- opening ---- */

@@ -209,13 +209,23 @@ static void add_backwards(struct build *b, uint32_t copy)
     add_sweep(b, stages, 5, b->visit_count);
 }
 
+/* A store makes versions; without one an optimistic update that replaces what is on drives has what
+ * the last one wrote there settled. */
+static bool has_commit(const struct graph_in *in)
+{
+    bool drives = false;
+    for (uint32_t i = 0; i < in->unit_count; i++)
+        drives |= in->units[i].weights == HST_TIER_NVME || in->units[i].nvme_states > 0;
+    return in->stored || (in->optimistic && drives);
+}
+
 /* At the end of the forward, where the update of the step before has been written whenever that
  * began: its version is complete, and the next one's writes have not begun. */
 static void add_commit(struct build *b)
 {
     const struct graph_in *in = b->in;
     b->commit = GRAPH_NONE;
-    if (!in->stored)
+    if (!has_commit(in))
         return;
     b->commit = build_node(b, NODE_COMMIT, LANE_WRITE, PART_COMMIT, (struct node){0});
     for (uint32_t i = 0; i < in->unit_count; i++)

@@ -47,7 +47,7 @@ enum node_kind {
     NODE_WRITE_GRADS,
     NODE_WRITE_ACTS,
     NODE_SAVE_TILES, /* what is at home in memory of tiles goes to the store, for a version of it */
-    NODE_COMMIT,     /* the version: all that was written of it is */
+    NODE_COMMIT,     /* the version: all that was written of it is; without a store, what stands */
     NODE_COPY_WEIGHTS, /* to the device */
     NODE_COPY_GRADS,   /* from the device */
     NODE_COPY_TILE,    /* from the device, which has it at home: for a version */
@@ -104,7 +104,7 @@ enum part {
     PART_BACKWARD = 1u << 2,
     PART_EVAL = 1u << 3,
     PART_SAVE = 1u << 4,   /* memory goes to the store */
-    PART_COMMIT = 1u << 5, /* the last step becomes a version */
+    PART_COMMIT = 1u << 5, /* the last step becomes a version, or what stands */
     /* After a step whose optimistic update was wrong: */
     PART_REVERT = 1u << 6,
     PART_REDO = 1u << 7, /* unless it has none */

@@ -64,8 +64,8 @@ struct build {
     bool spills;         /* checkpoints of any unit go to a drive */
     struct edge *edges;
     uint32_t edge_count, edge_room;
-    uint32_t last_read; /* of weights, in the forward */
-    uint32_t clip, commit, revert; /* GRAPH_NONE: there is no store; nothing is optimistic */
+    uint32_t last_read;            /* of weights, in the forward */
+    uint32_t clip, commit, revert; /* GRAPH_NONE: there is none */
     int rc;                        /* the first error; after it nothing is added */
 };
 

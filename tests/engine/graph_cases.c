@@ -452,7 +452,7 @@ void random_case(uint64_t seed, struct graph_case *c)
     c->rates.shared_cores = pick(&seed, 2);
     c->in.stored = pick(&seed, 2);
     c->in.derived_weights = c->in.stored && pick(&seed, 3) == 0;
-    c->in.optimistic = c->in.deferred && c->in.stored && kind > 0 && pick(&seed, 2);
+    c->in.optimistic = c->in.deferred && kind > 0 && pick(&seed, 2);
     c->in.deferred = c->in.deferred && !c->in.optimistic;
     c->in.derived_weights = c->in.derived_weights && !c->in.optimistic;
     for (uint32_t i = 0; i < c->in.unit_count; i++)

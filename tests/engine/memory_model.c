@@ -140,7 +140,7 @@ static void check_stored(struct model *m, struct walk_at at, const struct cell *
 }
 
 /* A version has everything of the step before the period, written or being written, and nothing of
- * a later one is written before it is made. */
+ * a later one is written before it is made. Without a store it has what is on drives. */
 static void check_version(struct model *m, struct walk_at at)
 {
     const struct node *n = &m->graph->nodes[at.node];
@@ -162,9 +162,10 @@ static void check_version(struct model *m, struct walk_at at)
         const struct graph_unit *unit = access_unit(m, u);
         bool away = unit->weights == HST_TIER_NVME;
         for (uint32_t t = unit->first_tile; t < unit->first_tile + unit->tile_count; t++) {
-            bool states = access_states_away(m, u, t);
-            check_stored(m, at, states ? &m->nvme_states[t] : &m->saved_states[t], t);
-            if (away || !m->in->derived_weights)
+            bool states = access_states_away(m, u, t), memory = m->in->stored;
+            if (states || memory)
+                check_stored(m, at, states ? &m->nvme_states[t] : &m->saved_states[t], t);
+            if (away || (memory && !m->in->derived_weights))
                 check_stored(m, at, away ? &m->nvme_weights[t] : &m->saved_weights[t], t);
         }
     }

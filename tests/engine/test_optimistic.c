@@ -29,20 +29,23 @@ static const struct {
     const char *device, *homes;
     bool shares;     /* some units are resident on the device: their updates wait */
     double streamed; /* share of what is away that the device updates */
+    bool half;       /* the states of some tiles are in memory, of the others on drives */
 } PLACES[] = {
-    {NULL, "states=dram,weights=dram,grads=dram", false, 0},
-    {NULL, "states=nvme,weights=dram,grads=dram", false, 0},
-    {NULL, "states=dram,weights=nvme,grads=dram", false, 0},
-    {NULL, "states=nvme,weights=nvme,grads=dram", false, 0},
-    {NULL, "states=nvme,weights=nvme,grads=nvme,acts=nvme", false, 0},
-    {NULL, "states=dram,weights=dram,grads=nvme,acts=nvme", false, 0},
-    {"far", "states=dram,weights=dram,grads=dram,acts=dram", false, 0},
-    {"far", "states=nvme,weights=dram,grads=dram,acts=hbm", false, 0},
-    {"far", "states=nvme,weights=nvme,grads=nvme,acts=nvme", false, 0},
-    {"far", "acts=hbm", true, 0},
-    {"far", "acts=nvme", true, 0}, /* the others leave memory */
-    {"far", "states=dram,weights=dram,grads=dram,acts=dram", false, 0.4},
-    {"far", "acts=hbm", true, 0.1},
+    {NULL, "states=dram,weights=dram,grads=dram", false, 0, false},
+    {NULL, "states=nvme,weights=dram,grads=dram", false, 0, false},
+    {NULL, "states=dram,weights=nvme,grads=dram", false, 0, false},
+    {NULL, "states=nvme,weights=nvme,grads=dram", false, 0, false},
+    {NULL, "states=nvme,weights=nvme,grads=nvme,acts=nvme", false, 0, false},
+    {NULL, "states=dram,weights=dram,grads=nvme,acts=nvme", false, 0, false},
+    {"far", "states=dram,weights=dram,grads=dram,acts=dram", false, 0, false},
+    {"far", "states=nvme,weights=dram,grads=dram,acts=hbm", false, 0, false},
+    {"far", "states=nvme,weights=nvme,grads=nvme,acts=nvme", false, 0, false},
+    {"far", "acts=hbm", true, 0, false},
+    {"far", "acts=nvme", true, 0, false}, /* the others leave memory */
+    {"far", "states=dram,weights=dram,grads=dram,acts=dram", false, 0.4, false},
+    {"far", "acts=hbm", true, 0.1, false},
+    {NULL, "weights=dram,grads=dram,acts=dram", false, 0, true},
+    {NULL, "weights=nvme,grads=dram,acts=dram", false, 0, true},
 };
 enum { PLACE_COUNT = sizeof PLACES / sizeof *PLACES };
 
@@ -186,15 +189,24 @@ static uint64_t run(const struct hst_config *config, bool resume, uint64_t last,
     return began;
 }
 
-/* A whole run; the DRAM that its plan takes. */
-static uint64_t run_and_measure(const struct hst_config *config, struct ran *ran)
+/* What a plan takes. */
+static struct taken {
+    uint64_t dram, nvme;
+} plan_of(const struct hst_config *config)
 {
     struct hst_engine *engine = toy_created(config);
     toy_must(engine, toy_describe(engine));
     toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
-    uint64_t bytes = engine->placement.dram_bytes;
+    struct taken taken = {engine->placement.dram_bytes, engine->placement.nvme_bytes};
     hst_engine_destroy(&engine);
     clear_store();
+    return taken;
+}
+
+/* A whole run; the DRAM that its plan takes. */
+static uint64_t run_and_measure(const struct hst_config *config, struct ran *ran)
+{
+    uint64_t bytes = plan_of(config).dram;
     run(config, false, STEPS, NOTHING, ran);
     return bytes;
 }
@@ -248,6 +260,29 @@ static void check_row(const struct hst_config *config, enum between between)
     assert_int_equal(found.skipped, oracle.skipped);
 }
 
+/* Some of what could leave memory does. */
+static void halve_budget(struct hst_config *config)
+{
+    uint64_t most = plan_of(config).dram;
+    lower_budget(config, &config->dram_bytes, most, toy_describe);
+    config->dram_bytes = (config->dram_bytes + most) / 2;
+    struct taken taken = plan_of(config);
+    assert_in_range(taken.dram, 1, most - 1);
+    assert_in_range(taken.nvme, 1, UINT32_MAX);
+}
+
+/* On drives second slots are the store's, or scratch has them: there on drives that answer out of
+ * turn, too. */
+static void set_drives(struct hst_config *config, bool stored)
+{
+    static char two[64];
+    bool sim = !stored && turn % 3 == 0;
+    snprintf(two, sizeof two, "%s/0,%s/1", toy_store, toy_store);
+    config->durability = stored ? "step" : "none";
+    config->store = sim ? two : toy_store;
+    config->io_model = sim ? "sim:read=3G,write=2G,lat=80us,jitter=1ms" : NULL;
+}
+
 static void set_place(struct hst_config *config, int place)
 {
     config->device = PLACES[place].device;
@@ -257,6 +292,8 @@ static void set_place(struct hst_config *config, int place)
     config->dram_bytes = 64u << 20;
     if (PLACES[place].shares)
         share_units(config, 64u << 20, toy_describe);
+    if (PLACES[place].half)
+        halve_budget(config);
     if (PLACES[place].shares && strstr(config->place, "s=nvme"))
         lower_budget(config, &config->dram_bytes, 64u << 20, toy_describe);
 }
@@ -275,7 +312,7 @@ static void check_rows(struct hst_config config)
         for (int b = 0; b < BETWEEN_COUNT; b++) {
             if ((!all && turn++ % 5) || (PLACES[p].shares && config.state == HST_STATE_BF16))
                 continue; /* the host updates all of those */
-            config.durability = strstr(PLACES[p].homes, "s=nvme") || turn % 3 ? "step" : "none";
+            set_drives(&config, turn / 5 % 2);
             set_place(&config, p);
             late_eighths = (uint32_t)turn * 5 % 9;
             check_row(&config, (enum between)b);
@@ -414,6 +451,27 @@ static void the_engine_takes_second_slots_where_there_is_room(void **state)
     assert_int_equal(found.optimistic, 0);
 }
 
+/* Without a store, states whose home is a drive are there twice where the budget has room. */
+static void the_engine_takes_second_slots_on_drives_where_there_is_room(void **state)
+{
+    (void)state;
+    struct hst_config config = in_memory(HST_PRECISION_BF16);
+    config.device = "far";
+    config.hbm_bytes = 64u << 20;
+    config.place = PLACES[7].homes;
+    config.update_time = HST_UPDATE_DEFERRED;
+    uint64_t once = plan_of(&config).nvme;
+    config.update_time = HST_UPDATE_AUTO;
+    for (int room = 0; room < 2; room++) {
+        config.nvme_bytes = 2 * once - !room;
+        assert_int_equal(plan_of(&config).nvme, room ? 2 * once : once);
+        found = (struct ran){0};
+        run(&config, false, STEPS, NOTHING, &found);
+        check_same(config.place, room ? "room on drives" : "no room on drives");
+        assert_in_range(found.optimistic, room, room ? STEPS - 1 : 0);
+    }
+}
+
 /* When it changes from one to the other the device's updates are on the engine's stream, and may be
  * there still when the client computes on its own. */
 static void what_the_device_updates_is_waited_for_on_any_stream(void **state)
@@ -472,7 +530,7 @@ static void refuse(const struct hst_config *config, const char *what)
 static void what_has_no_second_slot_is_refused(void **state)
 {
     (void)state;
-    refuse(OPTIMISTIC(.durability = "none", .place = PLACES[1].homes), "--durability step");
+    refuse(OPTIMISTIC(.durability = "7", .place = PLACES[1].homes), "--durability step");
     refuse(OPTIMISTIC(.durability = "3", .place = PLACES[2].homes), "--durability step");
     refuse(OPTIMISTIC(.durability = "none", .device = "far", .hbm_bytes = 64u << 20,
                       .place = "weights=hbm,grads=hbm,states=hbm"),
@@ -517,6 +575,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_run_that_ends_is_resumed_exactly),
         cmocka_unit_test(the_engine_changes_between_both),
         cmocka_unit_test(the_engine_takes_second_slots_where_there_is_room),
+        cmocka_unit_test(the_engine_takes_second_slots_on_drives_where_there_is_room),
         cmocka_unit_test(what_the_device_updates_is_waited_for_on_any_stream),
         cmocka_unit_test(what_waits_needs_no_second_slot),
         cmocka_unit_test(what_has_no_second_slot_is_refused),

@@ -185,6 +185,8 @@ static unsigned choose_parts(struct run *r)
     default:
         if (r->c.in.stored && r->steps > 0 && (r->c.in.optimistic || pick(&r->seed, 3)))
             update |= (unsigned)PART_SAVE | PART_COMMIT;
+        if (!r->c.in.stored && r->c.in.optimistic)
+            update |= PART_COMMIT;
         return (PARTS_TRAIN & ~(unsigned)PART_UPDATE) | update;
     }
 }

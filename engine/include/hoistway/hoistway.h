@@ -115,9 +115,10 @@ enum hst_state { HST_STATE_DEFAULT = 0 /* fp32 */, HST_STATE_FP32 = 1, HST_STATE
  * When weights are updated that depend on the norm of all gradients (clip, fp16); no bit does.
  * DEFERRED: beside the next forward. OPTIMISTIC: beside the backward, as if the norm did not clip,
  * and where it does once more, beside the next forward, which may have a share from the start; it
- * needs a second slot of what it replaces: in memory weights and states twice, on NVMe durability
- * "step". AUTO: the faster one, both are tried, where those slots are, in memory with a GPU alone
- * and if the budget has room; else, or where one step in ten clips, deferred.
+ * needs a second slot of what it replaces: weights and states twice, in memory and on NVMe, but for
+ * NVMe with versions, where it needs durability "step". AUTO: the faster one, both are tried, where
+ * those slots are: versions of every step have them, else with a GPU alone and if the budgets have
+ * room; else, or where one step in ten clips, deferred.
  */
 enum hst_update_time { HST_UPDATE_AUTO = 0, HST_UPDATE_DEFERRED = 1, HST_UPDATE_OPTIMISTIC = 2 };
 /**

@@ -53,6 +53,13 @@ class Fits(Case):
         told = self.plan('--update=optimistic', '--nvme=1G')
         self.assertEqual(told['update'], 'optimistic')
 
+    def test_second_slots_on_drives_are_told(self):
+        options = ('--durability=none', '--place=states=nvme,weights=nvme', '--nvme=1G')
+        once, twice = (self.plan(*options, f'--update={update}')['memory']
+                       for update in ('deferred', 'optimistic'))
+        for name in ('weights', 'states'):
+            self.assertEqual(twice[name]['nvme'] / once[name]['nvme'], 2)
+
     def test_train_plans_and_predicts_the_same(self):
         options = ('--dram=256M', '--durability=none', '--place=states=dram,weights=dram',
                    '--store', self.path('store'))
@@ -71,8 +78,11 @@ class Fits(Case):
                              set(run) & KEYS)
 
     def test_what_goes_to_drives_is_where_train_puts_it(self):
-        options = ('--dram=256M', '--place=states=nvme,weights=nvme,acts=nvme',
-                   '--store', f'{self.path("a")},{self.path("b")}')
+        self.check_drives('--place=states=nvme,weights=nvme,acts=nvme')
+        self.check_drives('--place=states=nvme', '--durability=none', '--update=optimistic')
+
+    def check_drives(self, *more):
+        options = ('--dram=256M', *more, '--store', f'{self.path("a")},{self.path("b")}')
         table = self.run_plan(*options).stdout
         done = self.run_train(*options)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -474,6 +484,8 @@ class DoesNotFit(Case):
     def test_too_little_nvme(self):
         self.assert_smallest_works('nvme', '--place=states=nvme,weights=nvme')
         self.assert_smallest_works('nvme', '--store', self.path('store'), '--dram=256M')
+        self.assert_smallest_works('nvme', '--place=states=nvme,weights=nvme', '--durability=none',
+                                   '--update=optimistic')
 
     def test_too_little_hbm(self):
         told = self.plan('--hbm=64K', device='--device=far', status=3)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mutations.py takes out of second slots on drives without a store."""
+from mutation_rows import mutate
+
+mutate(
+    'engine/tier/scratch.c', 'engine/scratch',
+    ('a write goes to the slot whose bytes do not stand',
+     'bool other = write || place->fresh;', 'bool other = place->fresh;'),
+    ('a read finds what was written last', 'bool other = write || place->fresh;',
+     'bool other = write;'),
+    ('what is settled stands', 'place->second ^= place->fresh;', ''),
+    ('what is settled is so once',
+     'place->second ^= place->fresh;\n            place->fresh = false;\n',
+     'place->second ^= place->fresh;\n'),
+    ('a revert forgets', '                return -EBUSY;\n            place->fresh = false;\n',
+     '                return -EBUSY;\n'),
+    ('a revert refuses what is on its way', 'if (place->fresh && place->writing)', 'if (0)'),
+    ('what has one slot is never fresh', 'place->fresh = distance > 0;', 'place->fresh = true;'),
+)
+mutate(
+    'engine/plan/lay_out.c', 'engine/placement',
+    ('second slots are in the file', 'p->drive_bytes[d] = sat_add(p->drive_bytes[d], bytes);', ''),
+    ('second slots are in the sum', 'p->nvme_bytes = sat_add(p->nvme_bytes, bytes);', ''),
+    ('second slots are in the table', '*sum = sat_add(*sum, bytes);\n    }', '    }'),
+    ('second slots are apart from first ones', 'distances[d] = bytes;',
+     'distances[d] = bytes / 2;'),
+    ('states have second slots',
+     'take_second_on_drives(in, HST_CLASS_STATES, starts, p, p->states_slot_on);', ''),
+)
+mutate(
+    'engine/plan/placement_search.c', 'engine/placement',
+    ('a refusal tells of second slots',
+     ' and for a second slot of its weights and states', ''),
+)
+mutate(
+    'engine/plan/graph.c', 'engine/walk',
+    ('what is written is settled without a store',
+     'return in->stored || (in->optimistic && drives);', 'return in->stored;'),
+)
+mutate(
+    'engine/exec/versions.c', 'engine/optimistic',
+    ('each step settles what the one before has written',
+     'return !engine->plan_in.stored && engine->run.optimistic ? PART_COMMIT : 0;', 'return 0;'),
+    ('a step out of order settles it too',
+     '    optimistic_settle(engine);\n    return versions_due', '    return versions_due'),
+)
+mutate(
+    'engine/exec/optimistic.c', 'engine/optimistic',
+    ('scratch is reverted', 'engine->extents      ? scratch_revert(engine->extents)', '0 ? 0'),
+    ('scratch is settled', 'scratch_settle(engine->extents);', 'return;'),
+    ('without a store drives may have second slots',
+     'bool frees = !engine->plan_in.stored || engine->versions.every == 1;',
+     'bool frees = engine->plan_in.stored && engine->versions.every == 1;'),
+)
+mutate(
+    'engine/decide.c', 'engine/optimistic',
+    ('second slots on drives are no other homes',
+     '(tier == HST_TIER_NVME && !in->stored)', 'false'),
+)
