@@ -595,6 +595,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_has_no_second_slot_is_refused),
         cmocka_unit_test(memory_holds_weights_and_states_twice),
     };
-    alarm(200); /* a hang ends the test */
+    alarm(all ? 1100 : 400); /* a hang ends the test */
     return cmocka_run_group_tests(tests, toy_make_store, toy_remove_store);
 }
