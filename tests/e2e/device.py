@@ -210,6 +210,8 @@ class Faults(unittest.TestCase):
             for update in ('deferred', 'optimistic'):
                 streamed = ('--place=weights=dram', '--gpu-update=1', f'--update={update}')
                 self.assertEqual(weights(*every, *streamed), near, (precision, update))
+            twice = ('--place=weights=nvme,states=nvme,acts=dram', '--update=optimistic')
+            self.assertEqual(weights(*every, *twice), near, precision)
             if precision == 'bf16':
                 self.assertEqual(weights(*every, *self.share()), near)
         early = ('--precision=bf16', '--lr=1e-3', '--clip=0')
