@@ -84,8 +84,8 @@ int optimistic_check(struct hst_engine *engine)
         if (!durability || strcmp(durability, "auto") == 0)
             v->every = 1; /* what `auto` had left open */
         if (v->every != 1)
-            return refuse(engine, "what lives on drives has a second slot in the store only with "
-                                  "--durability step (and beside it with none)");
+            return refuse(engine, "what lives on drives has a second slot only with --durability "
+                                  "step, or none");
     }
     engine->run.optimistic = true;
     return 0;

@@ -543,7 +543,7 @@ static void refuse(const struct hst_config *config, const char *what)
 static void what_has_no_second_slot_is_refused(void **state)
 {
     (void)state;
-    refuse(OPTIMISTIC(.durability = "7", .place = PLACES[1].homes), "--durability step");
+    refuse(OPTIMISTIC(.durability = "7", .place = PLACES[1].homes), "--durability step, or none");
     refuse(OPTIMISTIC(.durability = "3", .place = PLACES[2].homes), "--durability step");
     refuse(OPTIMISTIC(.durability = "none", .device = "far", .hbm_bytes = 64u << 20,
                       .place = "weights=hbm,grads=hbm,states=hbm"),
