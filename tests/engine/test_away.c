@@ -166,7 +166,8 @@ static void see(void *context, const struct hst_trace_event *event)
     }
 }
 
-/* Runs, and holds the last step's account against the trace of all of them. */
+/* Runs, and holds the accounts of all steps against their trace. Returns what a step moved: what an
+ * update does may be in the window of its own step, or in the next one's. */
 static struct hst_step_bytes traced_bytes(uint64_t hbm_bytes, const char *place, double streamed)
 {
     struct seen seen = {0};
@@ -174,7 +175,10 @@ static struct hst_step_bytes traced_bytes(uint64_t hbm_bytes, const char *place,
                        .place = place, .update_time = HST_UPDATE_DEFERRED, .trace = see,
                        .gpu_update = streamed, .trace_context = &seen),
             &other);
-    struct hst_step_bytes moved = other.stats.bytes;
+    struct hst_step_bytes moved = {.nvme_read = other.nvme_read,
+                                   .nvme_write = other.nvme_write,
+                                   .h2d = other.h2d / TOY_STEPS,
+                                   .d2h = other.d2h / TOY_STEPS};
     assert_int_equal(moved.nvme_read + moved.nvme_write, 0);
     if (streamed == HST_NONE) { /* a record is longer than what is in it */
         assert_true(seen.work[LANE_H2D] == TOY_STEPS * (double)moved.h2d);

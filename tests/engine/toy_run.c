@@ -44,25 +44,32 @@ int toy_try(struct hst_engine *engine, int rc, struct toy_saved *saved, struct h
     return rc;
 }
 
+/* What moved in one window of all. */
+static void add_bytes(struct toy_result *result, const struct hst_step_bytes *bytes)
+{
+    result->nvme_read += bytes->nvme_read;
+    result->nvme_write += bytes->nvme_write;
+    result->h2d += bytes->h2d;
+    result->d2h += bytes->d2h;
+}
+
 void toy_run(const struct hst_config *config, struct toy_result *result)
 {
     struct hst_engine *engine = toy_created(config);
     struct hst_step_stats drained;
-    result->nvme_read = result->nvme_write = 0;
+    result->nvme_read = result->nvme_write = result->h2d = result->d2h = 0;
     result->nvme_s = result->copy_s = 0;
     toy_must(engine, toy_seal_and_load(engine));
     for (int s = 0; s < TOY_STEPS; s++) {
         toy_must(engine, toy_step(engine, &result->stats));
         assert_int_equal(result->stats.step, s + 1);
         result->norms[s] = result->stats.grad_norm;
-        result->nvme_read += result->stats.bytes.nvme_read;
-        result->nvme_write += result->stats.bytes.nvme_write;
+        add_bytes(result, &result->stats.bytes);
         result->nvme_s += result->stats.stall_s.nvme;
         result->copy_s += result->stats.stall_s.copy;
     }
     toy_must(engine, hst_engine_drain(engine, &drained));
-    result->nvme_read += drained.bytes.nvme_read;
-    result->nvme_write += drained.bytes.nvme_write;
+    add_bytes(result, &drained.bytes);
     toy_must(engine, toy_save(engine, &result->weights));
     toy_must(engine, hst_engine_memory(engine, &result->memory));
     hst_engine_destroy(&engine);

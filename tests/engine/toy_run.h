@@ -26,6 +26,7 @@ struct toy_result {
     struct hst_memory memory;
     struct hst_step_stats stats;    /* of the last step */
     uint64_t nvme_read, nvme_write; /* of all, the drain included */
+    uint64_t h2d, d2h;              /* the same */
     double nvme_s, copy_s;          /* stalls of all steps */
 };
 /**
