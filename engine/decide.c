@@ -384,7 +384,7 @@ static void tell_late(struct hst_engine *engine)
 /* That fewer threads update than there are. */
 static void tell_threads(struct hst_engine *engine)
 {
-    uint32_t threads = engine->placement.update_threads;
+    uint32_t threads = engine->placement.update_threads[engine->run.optimistic];
     if (threads > 0 && !engine->config.plan)
         engine_log(engine, HST_LOG_INFO,
                    "I308 %u of %u threads update: host memory then carries more for drives and "

@@ -238,13 +238,17 @@ static const struct resource on_gpu[] = {
     {"drives", {LANE_READ, LANE_WRITE}, scale_drives},
 };
 
+static uint32_t update_threads(const struct hst_engine *engine)
+{
+    return engine->placement.update_threads[engine->run.optimistic];
+}
+
 static int step_of(const struct hst_engine *engine, const struct machine *m, struct sim *sim)
 {
     struct sim_in in = {
         .graph = &engine->run.graph, .rates = m->rates, .parts = versions_parts_simulated(engine)};
     if (engine->phase == PHASE_PLANNED) /* else what is measured is theirs */
-        in.rates.update *=
-            planner_update_share(engine->placement.update_threads, engine->config.threads);
+        in.rates.update *= planner_update_share(update_threads(engine), engine->config.threads);
     return simulate(&in, sim);
 }
 
@@ -335,8 +339,7 @@ int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *de
         .streamed_tiles = engine->placement.streamed_tiles,
         .tiles_in_dram = placement_tiles_in_dram(&engine->placement),
         .late_share = engine->placement.late_eighths / 8.0,
-        .update_threads = engine->placement.update_threads ? engine->placement.update_threads
-                                                           : engine->config.threads,
+        .update_threads = update_threads(engine) ? update_threads(engine) : engine->config.threads,
     };
     layout_count_slices(&engine->layout, &decision->cut_units, &decision->slices);
     return 0;

@@ -17,19 +17,19 @@ mutate(
 mutate(
     'engine/plan/planner.c', 'engine/planner',
     ('a share is chosen for the homes that were given',
-     's.rc = s.rc ? s.rc : choose_run(in, in->optimistic, placement, &s.best.step_s);', ''),
+     's.rc = s.rc ? s.rc : choose_late(in, in->optimistic, placement, &s.best.step_s);', ''),
     ('a share is chosen of an optimistic update',
      'rc = rc ? rc : choose_late(in, true, placement, &optimistic_s);',
      ''),
     ('homes are tried with a share', 'c.placement.late_eighths = s->late_eighths;', ''),
     ('a share that wins next to nothing is not left',
-     's >= *step_s * (1 - PLANNER_GAIN_LEAST)', 's >= *step_s'),
+     's >= *step_s * (1 - gain)', 's >= *step_s'),
     ('the fastest share wins', '        best = c->of[i];\n', ''),
 )
 mutate(
     'engine/plan/planner.c', 'engine/planner-all',
     ('a share is chosen for the homes that won',
-     's.rc = choose_run(in, in->optimistic, &s.best.placement, &s.best.step_s);', 's.rc = 0;'),
+     's.rc = choose_late(in, in->optimistic, best, &s.best.step_s);', 's.rc = 0;'),
 )
 mutate(
     'engine/plan/step_graph.c', 'engine/planner',
@@ -58,8 +58,8 @@ mutate(
 )
 mutate(
     'engine/predict.c', 'tools/cli_plan',
-    ('a bound counts the versions of each step', '&m->rates, parts_beside(engine), &bound',
-     '&m->rates, 0, &bound'),
+    ('a bound counts the versions of each step',
+     '&m->rates, versions_parts_simulated(engine), &bound', '&m->rates, 0, &bound'),
     ('the share is told', '.late_share = engine->placement.late_eighths / 8.0,',
      ''),
 )

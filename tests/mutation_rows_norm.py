@@ -43,9 +43,10 @@ mutate(
     ('an update that does not wait writes at once', 'in->deferred && i-- > 0', 'i-- > 0'),
     ('weights that stay are written last', 'write_last = stays ||', 'write_last ='),
     ('so are the last ones that have a buffer',
-     'write_last = stays || taken[pool] < in->buffers[pool]', 'write_last = stays'),
-    ('and no more of them', 'taken[pool] < in->buffers[pool];',
-     'taken[pool] <= in->buffers[pool];'),
+     'write_last = stays || (!again && taken[pool] < in->buffers[pool])', 'write_last = stays'),
+    ('and no more of them', 'taken[pool] < in->buffers[pool]);',
+     'taken[pool] <= in->buffers[pool]);'),
+    ('nor those that the backward reads again', '(!again && taken', '(taken'),
     ('what others read too is written at once',
      'b->units[in->units[i].alias_of[a]].write_last = false;', ';'),
 )
@@ -78,9 +79,9 @@ mutate(
 mutate(
     'engine/plan/planner.c', 'engine/planner',
     ('a plan chooses the threads that update',
-     'return rc ? rc : choose_threads(in, optimistic, p, step_s);', 'return rc;'),
+     's.rc = s.rc ? s.rc : choose_threads(in, in->optimistic, best, &s.best.step_s);', ''),
     ('fewer threads are slower',
-     '    rates.update *= planner_update_share(p->update_threads, in->threads);\n', ''),
+     '    rates.update *= planner_update_share(p->update_threads[optimistic], in->threads);\n', ''),
 )
 mutate(
     'engine/exec/workers.c', 'engine/workers',
@@ -94,6 +95,6 @@ mutate(
 )
 mutate(
     'engine/predict.c', 'tools/cli_plan',
-    ('a plan tells how many threads update', '? engine->placement.update_threads',
-     '? engine->config.threads'),
+    ('a plan tells how many threads update', '.update_threads = update_threads(engine) ?',
+     '.update_threads = 0 ?'),
 )

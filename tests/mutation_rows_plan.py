@@ -19,8 +19,8 @@ mutate(
     'engine/plan/planner.c', 'engine/planner tools/cli_plan',
     ('an update that is no faster stays deferred',
      'optimistic_s < deferred_s * (1 - PLANNER_GAIN_LEAST)', 'optimistic_s < deferred_s * 2'),
-    ('both updates are compared', '        *optimistic = faster;',
-     '        *optimistic = false;'),
+    ('both updates are compared', '*optimistic = optimistic_s < deferred_s',
+     '*optimistic = 0 > deferred_s'),
 )
 mutate(
     'engine/plan/placement_search.c', 'engine/planner',

@@ -174,6 +174,7 @@ void optimizer_update(struct hst_engine *engine, struct walk_at at)
     };
     engine->run.early_begun |= early;
     measure_host(engine, node,
-                 workers_time(engine->workers, engine->placement.update_threads,
+                 workers_time(engine->workers,
+                              engine->placement.update_threads[engine->run.optimistic],
                               node->tile_count * update.pieces_per_tile, update_piece, &update));
 }

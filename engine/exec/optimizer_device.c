@@ -3,8 +3,7 @@
  * Norm and update on a device. Partials follow each unit's gradients in the stream; those of a unit
  * that is away leave with them. Of what the device has at home, a unit's update is enqueued just
  * before its next forward, which follows it there; the host waits for neither. Of tiles that are
- * streamed: in a stream of its own, where no computation
- * waits behind a copy.
+ * streamed: in a stream of its own, where no computation waits behind a copy.
  */
 #include "exec/optimizer.h"
 

@@ -219,8 +219,8 @@ static bool has_commit(const struct graph_in *in)
     return in->stored || (in->optimistic && drives);
 }
 
-/* At the end of the forward, where the update of the step before has been written whenever that
- * began: its version is complete, and the next one's writes have not begun. */
+/* Behind the forward, where all writes of the update of the step before have begun, whenever it was
+ * made, and the next one's have not: the version is complete when those are done. */
 static void add_commit(struct build *b)
 {
     const struct graph_in *in = b->in;
@@ -354,8 +354,8 @@ static void choose_kept_grads(struct build *b)
  * Of a deferred update: weights that are written when all others have been read. Computation waits
  * for reads, and in the backward, which has no update then, drives have time. Of units whose
  * buffers no other one's weights wait for in the forward: those that stay for the backward, and of
- * the others the last ones, as many as there are buffers beside. What other units read too is
- * written at once.
+ * others that it does not read again the last ones, as many as there are buffers beside. What other
+ * units read too is written at once.
  */
 static void choose_written_last(struct build *b)
 {
@@ -368,8 +368,9 @@ static void choose_written_last(struct build *b)
         uint32_t unit = in->forward[i];
         enum pool pool = parts_pool(b, unit, POOL_WEIGHTS);
         bool stays = b->units[unit].keep_weights;
+        bool again = reads_backward(b, (struct build_visit){unit, b->units[unit].recomputes});
         if (in->units[unit].weights == HST_TIER_NVME && parts_lease_weights(b, unit))
-            b->units[unit].write_last = stays || taken[pool] < in->buffers[pool];
+            b->units[unit].write_last = stays || (!again && taken[pool] < in->buffers[pool]);
         taken[pool] += !stays && parts_lease_weights(b, unit);
     }
     for (uint32_t i = 0; i < in->unit_count; i++)

@@ -201,8 +201,9 @@ struct graph_in {
 };
 
 /**
- * Builds the graph. Two things are decided here, both as far as buffers go: how many units ahead of
- * a visit each step on its way comes, and what stays in its buffer from one sweep to the next.
+ * Builds the graph. Three things are decided here, all as far as buffers go: how many units ahead
+ * of a visit each step on its way comes, what stays in its buffer from one sweep to the next, and
+ * which updated weights are written last.
  * Errors: -ENOMEM; -ENOSPC a pool that is needed has no buffer; -EINVAL a unit comes before one
  * whose weights it reads in the forward, or after it in the backward, or is recomputed and the
  * backward does not mirror the forward there, or has streamed tiles whose home is not DRAM.   Cost:

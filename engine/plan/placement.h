@@ -146,10 +146,10 @@ struct placement {
     /* Of an update that does not wait for the norm, how much is left to the next forward all the
        same: so many eighths of the tiles whose gradients last until then. The planner's choice. */
     uint32_t late_eighths;
-    /* Threads that update beside a device with memory of its own, 0: all. Where host memory does
-       not carry all that moves, fewer leave more of it to drives and copies. The planner's
-       choice. */
-    uint32_t update_threads;
+    /* Threads that update beside a device with memory of its own, 0: all; [1] where the update is
+       optimistic. Where host memory does not carry all that moves, fewer leave more of it to drives
+       and copies. The planner's choice. */
+    uint32_t update_threads[2];
     uint32_t micro_count;
     uint64_t hbm_bytes, dram_bytes;          /* of the arenas */
     uint64_t nvme_bytes;                     /* of all files */

@@ -33,7 +33,7 @@ struct search {
         uint32_t segment, streamed_tiles;
     } seen[SEEN_MOST];
     uint32_t seen_count;
-    uint32_t late_eighths, update_threads; /* of each that is tried */
+    uint32_t late_eighths; /* of each that is tried */
     int rc;
 };
 
@@ -53,7 +53,7 @@ static int step_of(const struct planner_in *in, const struct placement *p, bool 
     if (rc)
         return rc;
     struct sim_rates rates = in->rates;
-    rates.update *= planner_update_share(p->update_threads, in->threads);
+    rates.update *= planner_update_share(p->update_threads[optimistic], in->threads);
     rc = simulate(&(struct sim_in){.graph = &graph, .rates = rates, .parts = in->parts}, &sim);
     graph_free(&graph);
     if (rc == 0)
@@ -81,9 +81,9 @@ struct choices {
     uint32_t of[8], count;
 };
 
-/* *step_s: of a step with what is chosen; then of the fastest. */
+/* *step_s: of a step with what is chosen; then of the fastest. gain: below it there is none. */
 static int choose(const struct planner_in *in, bool optimistic, struct placement *p,
-                  const struct choices *c, double *step_s)
+                  const struct choices *c, double gain, double *step_s)
 {
     uint32_t had = *c->chosen, best = had;
     int rc = 0;
@@ -91,7 +91,7 @@ static int choose(const struct planner_in *in, bool optimistic, struct placement
         double s;
         *c->chosen = c->of[i];
         rc = c->of[i] == had ? 0 : step_of(in, p, optimistic, &s);
-        if (rc || c->of[i] == had || s >= *step_s * (1 - PLANNER_GAIN_LEAST))
+        if (rc || c->of[i] == had || s >= *step_s * (1 - gain))
             continue;
         best = c->of[i];
         *step_s = s;
@@ -109,30 +109,22 @@ static int choose_late(const struct planner_in *in, bool optimistic, struct plac
         return 0; /* all of it is left */
     for (uint32_t eighths = 0; eighths <= LATE_EIGHTHS_MOST; eighths++)
         c.of[c.count++] = eighths;
-    return choose(in, optimistic, p, &c, step_s);
+    return choose(in, optimistic, p, &c, PLANNER_GAIN_LEAST, step_s);
 }
 
 /* Threads that update: on the host device all that compute do. */
 static int choose_threads(const struct planner_in *in, bool optimistic, struct placement *p,
                           double *step_s)
 {
-    struct choices c = {.chosen = &p->update_threads, .count = 1};
+    struct choices c = {.chosen = &p->update_threads[optimistic], .count = 1};
     if (p->compute_tier != HST_TIER_HBM)
         return 0;
     for (uint32_t eighths = 7; eighths >= UPDATE_EIGHTHS_LEAST; eighths--) {
-        uint32_t threads = in->threads * eighths / 8;
-        if (threads > 0 && threads != c.of[c.count - 1] && threads < in->threads)
+        uint32_t threads = (in->threads * eighths + 7) / 8;
+        if (threads != c.of[c.count - 1] && threads < in->threads)
             c.of[c.count++] = threads;
     }
-    return choose(in, optimistic, p, &c, step_s);
-}
-
-/* What of a placement is chosen when its homes are. */
-static int choose_run(const struct planner_in *in, bool optimistic, struct placement *p,
-                      double *step_s)
-{
-    int rc = choose_late(in, optimistic, p, step_s);
-    return rc ? rc : choose_threads(in, optimistic, p, step_s);
+    return choose(in, optimistic, p, &c, PLANNER_THREADS_GAIN_LEAST, step_s);
 }
 
 /* It takes the best one's place where it is faster, by more than what simulation can tell. */
@@ -147,7 +139,6 @@ static void try(struct search *s, const struct placement_how *how)
         return;
     }
     c.placement.late_eighths = s->late_eighths;
-    c.placement.update_threads = s->update_threads;
     if (is_new(s, &c.placement))
         s->rc = step_of(s->in, &c.placement, s->in->optimistic, &c.step_s);
     bool faster =
@@ -328,10 +319,9 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     s.usual.resident_quarters = quarters_of(placement);
     s.best.how = s.usual;
     s.rc = step_of(in, placement, in->optimistic, &s.best.step_s);
-    s.rc = s.rc ? s.rc : choose_run(in, in->optimistic, placement, &s.best.step_s);
+    s.rc = s.rc ? s.rc : choose_late(in, in->optimistic, placement, &s.best.step_s);
     result.usual_step_s = s.best.step_s;
     s.late_eighths = placement->late_eighths;
-    s.update_threads = placement->update_threads;
     if (s.rc == 0)
         (void)is_new(&s, placement);
     try_orders(&s, s.usual);
@@ -341,8 +331,10 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     try_resident(&s);
     try_segments(&s);
     try_streamed(&s);
-    if (s.rc == 0 && s.best.placement.units)
-        s.rc = choose_run(in, in->optimistic, &s.best.placement, &s.best.step_s);
+    struct placement *best = s.best.placement.units ? &s.best.placement : placement;
+    if (s.rc == 0 && best != placement)
+        s.rc = choose_late(in, in->optimistic, best, &s.best.step_s);
+    s.rc = s.rc ? s.rc : choose_threads(in, in->optimistic, best, &s.best.step_s);
     if (s.rc) {
         placement_free(&s.best.placement);
         return s.rc;
@@ -358,10 +350,8 @@ int planner_update(const struct planner_in *in, struct placement *placement, boo
     int rc = step_of(in, placement, false, &deferred_s);
     rc = rc ? rc : step_of(in, placement, true, &optimistic_s);
     rc = rc ? rc : choose_late(in, true, placement, &optimistic_s);
-    bool faster = rc == 0 && optimistic_s < deferred_s * (1 - PLANNER_GAIN_LEAST);
-    bool it = in->optimistic || faster;
-    rc = rc ? rc : choose_threads(in, it, placement, it ? &optimistic_s : &deferred_s);
+    rc = rc ? rc : choose_threads(in, true, placement, &optimistic_s);
     if (rc == 0)
-        *optimistic = faster;
+        *optimistic = optimistic_s < deferred_s * (1 - PLANNER_GAIN_LEAST);
     return rc;
 }

@@ -30,8 +30,10 @@ struct planned {
  * beside them, half of the update and a bit more can be best. */
 #define LATE_EIGHTHS_MOST 6u
 
-/** A gain below this is none: neither simulation nor rates are that exact. */
-#define PLANNER_GAIN_LEAST 0.01
+/** A gain below this is none: neither simulation nor rates are that exact. Fewer threads for the
+ * update cost nothing, so that less will do. */
+#define PLANNER_GAIN_LEAST         0.01
+#define PLANNER_THREADS_GAIN_LEAST 0.001
 
 /**
  * Replaces *placement, that placement_plan found, where another one is faster by more than
@@ -40,8 +42,8 @@ struct planned {
  * memory and with checkpoints there before units; then parts of the first class, shallower rings,
  * fewer resident units, and checkpoints that are not kept: each from the best so far. Where an
  * update does not wait for the norm, the share of it that is left to the next forward is chosen
- * first and last, for the homes that were given too; beside a device with memory of its own then
- * the number of threads that update.
+ * first and last, for the homes that were given too. Beside a device with memory of its own the
+ * number of threads that update is chosen at the end.
  *
  * Errors, the homes in *placement being untouched: -ENOMEM.
  * Cost: at most some 90 candidates, each laid out some hundred times in O(units) and simulated on a
@@ -51,10 +53,11 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
                     struct planned *planned);
 #define PLANNER_TILES 2048u
 
-/** An update's rate with so many threads of all, 0 standing for all: each does the same share. */
+/** An update's rate with so many threads of all, 0 standing for all, as if each did the same share;
+ * those that memory holds back do more. */
 double planner_update_share(uint32_t update_threads, uint32_t threads);
 
-/** The fewest threads that are tried for an update, in eighths of all. */
+/** The fewest threads that are tried for an update, in eighths of all, rounded up. */
 #define UPDATE_EIGHTHS_LEAST 4u
 
 /**

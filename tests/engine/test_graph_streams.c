@@ -138,9 +138,12 @@ static void test_the_last_updated_weights_are_written_when_all_have_been_read(vo
     weights_case(&e, false);
     assert_int_equal(written_last(&e), 0x38); /* all stay for the backward */
     weights_case(&e, true);
-    assert_int_equal(written_last(&e), 0x38); /* the device keeps units 4 and 5 */
+    assert_int_equal(written_last(&e), 0x30); /* the device keeps them, unit 3 is read again */
     e.in.buffers[POOL_WEIGHTS] = 5;
-    assert_int_equal(written_last(&e), 0x3e); /* units 2 and 3 stay, 3 buffers are others' */
+    assert_int_equal(written_last(&e), 0x3c); /* units 2 and 3 stay */
+    e.in.buffers[POOL_WEIGHTS] = 4;
+    e.in.buffers[POOL_DEVICE_WEIGHTS] = 5;
+    assert_int_equal(written_last(&e), 0x39); /* unit 0 stays, 3 buffers are others' */
     weights_case(&e, false);
     e.units[5].alias_of[0] = 3; /* it reads unit 3 from the drive in the forward */
     e.units[5].alias_bytes[0] = 100;

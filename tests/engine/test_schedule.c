@@ -43,58 +43,75 @@ static double phases_s(const struct graph *g, const struct sim_rates *r, bool de
     return sum;
 }
 
-/* The fastest of some schedules, and the least bound of any of them. */
+/* What a plan chooses, and the least bound of all that it may choose from. */
 struct judged {
     double step_s, bound_s, phases_s;
     double least_bound_s;
 };
 
-/* On fewer threads an update is slower, and may leave more of host memory to what a step waits for:
- * a plan chooses how many update beside a device. What it chooses from has one bound. */
-static double judge_threads(const struct graph_case *c, const struct graph *g)
+static double simulated(const struct graph *g, const struct sim_rates *rates)
 {
-    double best_s = INFINITY;
-    for (uint32_t eighths = 8; eighths >= (c->in.apart ? UPDATE_EIGHTHS_LEAST : 8); eighths--) {
-        struct sim_in in = {.graph = g, .rates = c->rates};
-        struct sim sim;
-        in.rates.update *= eighths / 8.0;
-        assert_int_equal(simulate(&in, &sim), 0);
-        best_s = fmin(best_s, sim.step_s);
-    }
-    return best_s;
+    struct sim sim;
+    assert_int_equal(simulate(&(struct sim_in){.graph = g, .rates = *rates}, &sim), 0);
+    return sim.step_s;
 }
 
-/* A plan chooses how much of an update that need not wait it leaves to the forward, by eighths. */
-static struct judged judge_shares(struct graph_case *c)
+/* A share of an update that need not wait is left to the forward, in eighths: the one that wins, by
+ * more than a plan can tell. */
+static uint32_t judge_shares(struct graph_case *c, double *least_bound_s)
 {
-    struct judged best = {.step_s = INFINITY, .least_bound_s = INFINITY};
+    uint32_t best = 0;
+    double best_s = INFINITY;
+    *least_bound_s = INFINITY;
     for (uint32_t eighths = 0; eighths <= (c->in.deferred ? 0 : LATE_EIGHTHS_MOST); eighths++) {
         struct graph g;
         struct graph_bound bound;
         c->in.late_share = eighths / 8.0;
         assert_int_equal(graph_build(&c->in, &g), 0);
         assert_int_equal(graph_bound(&g, &c->rates, 0, &bound), 0);
-        double step_s = judge_threads(c, &g);
-        if (step_s < bound.step_s * (1 - 1e-9))
-            fail_msg("%s: %.9g s, bound %.9g", c->name, step_s, bound.step_s);
-        double least = fmin(best.least_bound_s, bound.step_s);
-        if (step_s < best.step_s)
-            best = (struct judged){step_s, bound.step_s, phases_s(&g, &c->rates, c->in.deferred),
-                                   least};
-        best.least_bound_s = least;
+        double s = simulated(&g, &c->rates);
+        if (s < bound.step_s * (1 - 1e-9))
+            fail_msg("%s: %.9g s, bound %.9g", c->name, s, bound.step_s);
+        *least_bound_s = fmin(*least_bound_s, bound.step_s);
+        if (eighths == 0 || s < best_s * (1 - PLANNER_GAIN_LEAST))
+            best = eighths, best_s = s;
         graph_free(&g);
     }
     return best;
+}
+
+/* Then the threads that update beside a device: on fewer an update is slower, and may leave more of
+ * host memory to what a step waits for. The bound is that of all of them. */
+static struct judged judge_run(struct graph_case *c)
+{
+    struct judged j;
+    struct graph g;
+    struct graph_bound bound;
+    struct sim_rates rates = c->rates;
+    c->in.late_share = judge_shares(c, &j.least_bound_s) / 8.0;
+    assert_int_equal(graph_build(&c->in, &g), 0);
+    assert_int_equal(graph_bound(&g, &rates, 0, &bound), 0);
+    j.bound_s = bound.step_s;
+    j.phases_s = phases_s(&g, &rates, c->in.deferred);
+    j.step_s = simulated(&g, &rates);
+    for (uint32_t eighths = 7; c->in.apart && eighths >= UPDATE_EIGHTHS_LEAST; eighths--) {
+        rates.update = c->rates.update * eighths / 8;
+        double s = simulated(&g, &rates);
+        if (s < j.step_s * (1 - PLANNER_THREADS_GAIN_LEAST))
+            j.step_s = s;
+    }
+    graph_free(&g);
+    return j;
 }
 
 /* And it takes large units in slices where steps are faster so. */
 static struct judged judge(uint32_t number, struct graph_case *c)
 {
     graph_case(number, c);
-    struct judged whole = judge_shares(c);
+    struct judged whole = judge_run(c);
     if (!graph_case_cut(number, c))
         return whole;
-    struct judged cut = judge_shares(c);
+    struct judged cut = judge_run(c);
     struct judged best = cut.step_s < whole.step_s * (1 - PLANNER_GAIN_LEAST) ? cut : whole;
     best.least_bound_s = fmin(cut.least_bound_s, whole.least_bound_s);
     return best;
