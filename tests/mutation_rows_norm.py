@@ -80,8 +80,14 @@ mutate(
     'engine/plan/planner.c', 'engine/planner',
     ('a plan chooses the threads that update',
      's.rc = s.rc ? s.rc : choose_threads(in, in->optimistic, best, &s.best.step_s);', ''),
+    ('and those of an optimistic update',
+     '    rc = rc ? rc : choose_threads(in, true, placement, &optimistic_s);\n', ''),
     ('fewer threads are slower',
      '    rates.update *= planner_update_share(p->update_threads[optimistic], in->threads);\n', ''),
+)
+mutate(
+    'engine/exec/optimizer.c', 'engine/away',
+    ('so many threads update', 'engine->placement.update_threads[engine->run.optimistic]', '0'),
 )
 mutate(
     'engine/exec/workers.c', 'engine/workers',

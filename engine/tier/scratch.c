@@ -26,8 +26,14 @@ struct scratch {
     struct hst_aio_file *file[STRIPE_DRIVES_MAX]; /* null where the drive has no tiles */
     uint32_t drives;
     const struct placement *placement;
-    struct place *places[EXTENT_KIND_COUNT]; /* [extents] */
+    struct place *places; /* [extents], those of each kind behind one another */
+    uint32_t first[EXTENT_KIND_COUNT + 1];
 };
+
+static struct place *place_of(const struct scratch *scratch, enum extent_kind kind, uint32_t index)
+{
+    return &scratch->places[scratch->first[kind] + index];
+}
 
 static void complete(struct scratch *scratch, const struct hst_aio_completion *completion)
 {
@@ -37,7 +43,7 @@ static void complete(struct scratch *scratch, const struct hst_aio_completion *c
     transfer->bad_bytes = completion->bad_bytes;
     transfer->active = false;
     if (transfer->write) {
-        scratch->places[transfer->kind][transfer->index].writing = false;
+        place_of(scratch, transfer->kind, transfer->index)->writing = false;
         scratch->extents.counters.written_bytes += completion->bytes;
     } else {
         scratch->extents.counters.read_bytes += completion->bytes;
@@ -106,7 +112,7 @@ static int move(struct scratch *scratch, enum extent_kind kind, uint32_t index, 
     uint64_t bytes;
     struct address at = placement_extent(scratch->placement, kind, index, &bytes);
     uint64_t distance = placement_second(scratch->placement, kind, at.drive);
-    struct place *place = &scratch->places[kind][index];
+    struct place *place = place_of(scratch, kind, index);
     while (place->writing) {
         int rc = scratch_progress(&scratch->extents, UINT64_MAX);
         if (rc)
@@ -144,27 +150,19 @@ static int scratch_write(struct extents *extents, enum extent_kind kind, uint32_
 void scratch_settle(struct extents *extents)
 {
     struct scratch *scratch = (struct scratch *)extents;
-    for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++) {
-        uint32_t count = placement_extents(scratch->placement, (enum extent_kind)kind);
-        for (uint32_t i = 0; i < count; i++) {
-            struct place *place = &scratch->places[kind][i];
-            place->second ^= place->fresh;
-            place->fresh = false;
-        }
+    for (uint32_t i = 0; i < scratch->first[EXTENT_KIND_COUNT]; i++) {
+        scratch->places[i].second ^= scratch->places[i].fresh;
+        scratch->places[i].fresh = false;
     }
 }
 
 int scratch_revert(struct extents *extents)
 {
     struct scratch *scratch = (struct scratch *)extents;
-    for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++) {
-        uint32_t count = placement_extents(scratch->placement, (enum extent_kind)kind);
-        for (uint32_t i = 0; i < count; i++) {
-            struct place *place = &scratch->places[kind][i];
-            if (place->fresh && place->writing)
-                return -EBUSY;
-            place->fresh = false;
-        }
+    for (uint32_t i = 0; i < scratch->first[EXTENT_KIND_COUNT]; i++) {
+        if (scratch->places[i].fresh && scratch->places[i].writing)
+            return -EBUSY;
+        scratch->places[i].fresh = false;
     }
     return 0;
 }
@@ -175,8 +173,7 @@ static void scratch_free(struct scratch *scratch)
 {
     for (uint32_t d = 0; d < scratch->drives; d++)
         hst_aio_file_close(&scratch->file[d]);
-    for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++)
-        free(scratch->places[kind]);
+    free(scratch->places);
     free(scratch);
 }
 
@@ -204,12 +201,12 @@ int scratch_open(const struct scratch_drive *drives, uint32_t count,
         return -ENOMEM;
     *scratch =
         (struct scratch){.extents.ops = &SCRATCH_OPS, .placement = placement, .drives = count};
-    int rc = 0;
-    for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++) {
-        size_t number = placement_extents(placement, (enum extent_kind)kind);
-        scratch->places[kind] = calloc(number + 1, sizeof *scratch->places[kind]);
-        rc = scratch->places[kind] ? rc : -ENOMEM;
-    }
+    for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++)
+        scratch->first[kind + 1] =
+            scratch->first[kind] + placement_extents(placement, (enum extent_kind)kind);
+    scratch->places =
+        calloc((size_t)scratch->first[EXTENT_KIND_COUNT] + 1, sizeof *scratch->places);
+    int rc = scratch->places ? 0 : -ENOMEM;
     for (uint32_t d = 0; d < count && rc == 0; d++) {
         *at = d;
         scratch->aio[d] = drives[d].aio;

@@ -9,8 +9,11 @@
 #include "toy_run.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -213,6 +216,44 @@ static void traffic_of_the_link_is_what_the_placement_says(void **state)
     assert_int_equal(moved.d2h, grads + weights + states);
 }
 
+static struct {
+    size_t (*kernel)(const struct hst_adam_coef *coef, const struct hst_update_arrays *arrays,
+                     size_t n);
+    pthread_t caller;
+    atomic_uint by_caller, by_others;
+} noted;
+
+static size_t note_thread(const struct hst_adam_coef *coef, const struct hst_update_arrays *arrays,
+                          size_t n)
+{
+    bool caller = pthread_equal(pthread_self(), noted.caller) != 0;
+    atomic_fetch_add(caller ? &noted.by_caller : &noted.by_others, 1);
+    sched_yield(); /* to whoever would take the next piece */
+    return noted.kernel(coef, arrays, n);
+}
+
+/* Of four threads one: the one that calls. */
+static void as_many_threads_update_as_the_plan_chose(void **state)
+{
+    (void)state;
+    struct hst_engine *engine = toy_created(
+        TOY_CONFIG(.device = "far", .threads = 4, .tile_elements = 65536, .place = "weights=dram"));
+    struct hst_step_stats stats;
+    toy_must(engine, toy_seal_and_load(engine));
+    struct hst_update update = *engine->update;
+    noted.kernel = update.kernel;
+    noted.caller = pthread_self();
+    update.kernel = note_thread;
+    engine->update = &update;
+    engine->placement.update_threads[0] = engine->placement.update_threads[1] = 1;
+    for (int s = 0; s < TOY_STEPS; s++)
+        toy_must(engine, toy_step(engine, &stats));
+    toy_must(engine, hst_engine_drain(engine, NULL));
+    assert_true(atomic_load(&noted.by_caller) > 0);
+    assert_int_equal(atomic_load(&noted.by_others), 0);
+    hst_engine_destroy(&engine);
+}
+
 /* The first computation of a step waits for a copy at least. */
 static void what_the_device_waits_for_is_booked_as_such(void **state)
 {
@@ -296,6 +337,7 @@ int main(void)
         cmocka_unit_test(copies_that_are_late_change_nothing),
         cmocka_unit_test(a_copy_that_fails_ends_the_run),
         cmocka_unit_test(traffic_of_the_link_is_what_the_placement_says),
+        cmocka_unit_test(as_many_threads_update_as_the_plan_chose),
         cmocka_unit_test(what_the_device_waits_for_is_booked_as_such),
         cmocka_unit_test(a_save_has_the_updates_of_any_stream),
         cmocka_unit_test(a_copy_of_what_is_at_home_there_fails_as_the_devices),

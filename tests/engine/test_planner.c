@@ -481,6 +481,27 @@ static void fewer_threads_update_where_memory_carries_no_more(void **state)
     layout_free(&p.layout);
 }
 
+/* Of an optimistic one it is another number; the deferred one's stays. */
+static void threads_are_chosen_for_an_optimistic_update_too(void **state)
+{
+    (void)state;
+    struct problem p = {0};
+    struct placement placement = {0};
+    bool optimistic = false;
+    char why[384];
+    make_problem(133, &p);
+    p.in.second_slots = true;
+    p.in.dram_budget = p.in.nvme_budget;
+    assert_int_equal(placement_plan(&p.in, &placement, why, sizeof why), 0);
+    const struct planner_in in = {.placement = &p.in, .rates = p.rates, .threads = 16};
+    assert_int_equal(planner_update(&in, &placement, &optimistic), 0);
+    assert_true(optimistic);
+    assert_int_equal(placement.update_threads[0], 0);
+    assert_int_equal(placement.update_threads[1], 14);
+    placement_free(&placement);
+    layout_free(&p.layout);
+}
+
 static void so_it_does_of_an_optimistic_one(void **state)
 {
     (void)state;
@@ -496,7 +517,6 @@ static void so_it_does_of_an_optimistic_one(void **state)
     assert_int_equal(planner_update(&in, &placement, &optimistic), 0);
     assert_int_equal(placement.late_eighths, 2);
     assert_true(optimistic);
-    assert_int_equal(placement.update_threads[1], 0);
     placement.late_eighths = 0;
     in.optimistic = true;
     assert_int_equal(planner_improve(&in, &placement, &planned), 0);
@@ -550,6 +570,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_share_that_wins_next_to_nothing_is_not_left),
         cmocka_unit_test(homes_are_compared_with_their_share),
         cmocka_unit_test(fewer_threads_update_where_memory_carries_no_more),
+        cmocka_unit_test(threads_are_chosen_for_an_optimistic_update_too),
         cmocka_unit_test(so_it_does_of_an_optimistic_one),
         cmocka_unit_test(what_is_wished_stays_where_it_was_wished),
         cmocka_unit_test(where_drives_are_fast_the_usual_homes_stay),
