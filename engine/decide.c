@@ -75,12 +75,19 @@ static void uncut(struct hst_engine *engine)
     engine->whole = (struct layout){0};
 }
 
-static void put_back(struct hst_engine *engine, const struct decided *d)
+/* In place of the homes at hand, of the same layout. */
+static void go_back(struct hst_engine *engine, const struct decided *d)
 {
-    uncut(engine);
+    placement_free(&engine->placement);
     engine->placement = d->placement;
     engine->planned = d->planned;
     engine->plan_in.second_slots = d->second_slots;
+}
+
+static void put_back(struct hst_engine *engine, const struct decided *d)
+{
+    uncut(engine);
+    go_back(engine, d);
 }
 
 static uint64_t beyond(uint64_t bytes, uint64_t budget)
@@ -176,23 +183,26 @@ static bool differs_by_slots(const struct placement_in *in, const struct placeme
     return true;
 }
 
+/* The usual homes with second slots. Errors: no room; -ENOMEM. */
+static int plan_with_slots(struct hst_engine *engine)
+{
+    char why[384];
+    engine->plan_in.second_slots = true;
+    engine->placement = (struct placement){0};
+    return placement_plan(&engine->plan_in, &engine->placement, why, sizeof why);
+}
+
 /* Second slots, where the budget has room for them beside all that is there. */
 static void plan_spare_slots(struct hst_engine *engine)
 {
-    char why[384];
-    struct placement without = engine->placement;
-    if (engine->plan_in.second_slots || !optimistic_could_use_slots(engine))
+    struct decided d = decided_now(engine);
+    if (d.second_slots || !optimistic_could_use_slots(engine))
         return;
-    engine->plan_in.second_slots = true;
-    engine->placement = (struct placement){0};
-    if (placement_plan(&engine->plan_in, &engine->placement, why, sizeof why) == 0 &&
-        differs_by_slots(&engine->plan_in, &engine->placement, &without)) {
-        placement_free(&without);
-        return;
-    }
-    placement_free(&engine->placement);
-    engine->placement = without;
-    engine->plan_in.second_slots = false;
+    if (plan_with_slots(engine) == 0 &&
+        differs_by_slots(&engine->plan_in, &engine->placement, &d.placement))
+        placement_free(&d.placement);
+    else
+        go_back(engine, &d);
 }
 
 /* What the planner has to know; false where it is not known. */
@@ -258,20 +268,68 @@ static void tell_homes(struct hst_engine *engine)
                    every);
 }
 
-/* The fastest homes, where enough is known of the machine. */
-static int plan_homes(struct hst_engine *engine)
+/* ---- homes ---- */
+
+/* Of homes with second slots, beside others: a step without a clip wins more by them than one with
+ * a clip, whose update is deferred, may lose. */
+static bool is_worth(const struct update_steps *slots, const struct update_steps *others)
+{
+    double is = planner_unclipped_s(slots), was = planner_unclipped_s(others);
+    return is < was * (1 - PLANNER_GAIN_LEAST) && was - is > slots->deferred_s - others->deferred_s;
+}
+
+/* Other homes for the sake of an update in the backward, where that may be chosen: its second slots
+ * take room. *steps: on the homes at hand. */
+static int plan_optimistic(struct hst_engine *engine, struct planner_in *in,
+                           struct update_steps *steps)
+{
+    struct update_steps own;
+    struct decided d = decided_now(engine);
+    struct planned *planned = &engine->planned;
+    if (!optimistic_could_use_slots(engine))
+        return 0;
+    in->optimistic = true;
+    int rc = plan_with_slots(engine);
+    bool fits = rc == 0;
+    rc = rc ? rc : planner_improve(in, &engine->placement, planned);
+    rc = rc ? rc : planner_update(in, &engine->placement, &own);
+    if (rc || !optimistic_could_use_slots(engine) || !is_worth(&own, steps)) {
+        go_back(engine, &d);
+        return fits || rc == -ENOMEM ? rc : 0;
+    }
+    placement_free(&d.placement);
+    size_t said = strlen(planned->what);
+    snprintf(planned->what + said, sizeof planned->what - said,
+             "; second slots for an optimistic update");
+    planned->usual_step_s = d.planned.usual_step_s;
+    planned->simulated += d.planned.simulated;
+    planned->better = true;
+    *steps = own;
+    return 0;
+}
+
+/* The fastest homes, where enough is known of the machine. *step_s: of a step without a clip. */
+static int plan_homes(struct hst_engine *engine, double *step_s)
 {
     struct planner_in in;
+    *step_s = 0;
+    plan_spare_slots(engine);
     if (!planner_knows(engine, &in))
         return 0;
     int rc = planner_improve(&in, &engine->placement, &engine->planned);
+    struct update_steps steps = {engine->planned.step_s, engine->planned.step_s};
+    if (rc == 0 && engine->plan_in.second_slots && !in.optimistic)
+        rc = planner_update(&in, &engine->placement, &steps);
+    rc = rc ? rc : plan_optimistic(engine, &in, &steps);
+    *step_s = planner_unclipped_s(&steps);
     return rc ? engine_fail_tables(engine, rc) : 0;
 }
 
-/* With what they leave to others a step may be faster. */
-static int try_slices(struct hst_engine *engine)
+/* With what they leave to others a step may be faster. whole_s: of a step with whole units. */
+static int try_slices(struct hst_engine *engine, double whole_s)
 {
     char why[384];
+    double step_s = 0;
     struct decided d = decided_now(engine);
     if (d.planned.simulated == 0 || engine->layout.whole)
         return 0;
@@ -281,14 +339,11 @@ static int try_slices(struct hst_engine *engine)
         return rc == -ERANGE ? 0 : engine_fail_tables(engine, rc);
     engine->plan_in.second_slots = optimistic_wants_slots(engine);
     rc = try_homes(engine, tile_elements, why, sizeof why);
-    if (rc == 0) {
-        plan_spare_slots(engine);
-        rc = plan_homes(engine);
-    }
+    rc = rc ? rc : plan_homes(engine, &step_s);
     if (rc == -ENOMEM && engine->error.code == 0)
         engine_fail_tables(engine, rc);
     struct planned *planned = &engine->planned;
-    if (rc || planned->step_s > d.planned.step_s * (1 - PLANNER_GAIN_LEAST)) {
+    if (rc || step_s > whole_s * (1 - PLANNER_GAIN_LEAST)) {
         put_back(engine, &d);
         return engine->error.native;
     }
@@ -335,6 +390,7 @@ static int check_streams(struct hst_engine *engine)
 int decide(struct hst_engine *engine)
 {
     char why[384];
+    double step_s;
     struct placement_in *in = &engine->plan_in;
     in->layout = &engine->layout;
     in->bytes = engine->update->bytes;
@@ -362,9 +418,8 @@ int decide(struct hst_engine *engine)
                            : rc == -EDQUOT ? HST_E_DISK_SPACE
                                            : HST_E_BUDGET,
                            rc == -EDQUOT ? -ENOSPC : rc, "%s", why);
-    plan_spare_slots(engine);
-    rc = plan_homes(engine);
-    rc = rc ? rc : try_slices(engine);
+    rc = plan_homes(engine, &step_s);
+    rc = rc ? rc : try_slices(engine, step_s);
     if (rc == 0)
         tell_homes(engine);
     return rc;
@@ -396,14 +451,14 @@ int decide_update(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
     struct planner_in in;
-    bool faster = false;
+    struct update_steps steps = {0};
     int rc = 0;
     if ((run->chooses || run->optimistic) && planner_knows(engine, &in))
-        rc = planner_update(&in, &engine->placement, &faster);
+        rc = planner_update(&in, &engine->placement, &steps);
     if (rc)
         return engine_fail_tables(engine, rc);
     if (run->chooses && engine->config.plan) /* training tries both, and keeps the faster one */
-        run->optimistic = faster;
+        run->optimistic = planner_is_optimistic(&steps);
     tell_late(engine);
     tell_threads(engine);
     return 0;

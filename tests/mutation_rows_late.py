@@ -19,7 +19,7 @@ mutate(
     ('a share is chosen for the homes that were given',
      's.rc = s.rc ? s.rc : choose_late(in, in->optimistic, placement, &s.best.step_s);', ''),
     ('a share is chosen of an optimistic update',
-     'rc = rc ? rc : choose_late(in, true, placement, &optimistic_s);',
+     'rc = rc ? rc : choose_late(in, true, placement, &steps->optimistic_s);',
      ''),
     ('homes are tried with a share', 'c.placement.late_eighths = s->late_eighths;', ''),
     ('a share that wins next to nothing is not left',

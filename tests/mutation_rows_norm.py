@@ -81,7 +81,9 @@ mutate(
     ('a plan chooses the threads that update',
      's.rc = s.rc ? s.rc : choose_threads(in, in->optimistic, best, &s.best.step_s);', ''),
     ('and those of an optimistic update',
-     '    rc = rc ? rc : choose_threads(in, true, placement, &optimistic_s);\n', ''),
+     'return rc ? rc : choose_threads(in, true, placement, &steps->optimistic_s);', 'return rc;'),
+    ('and, on its homes, of a deferred one',
+     '    rc = rc ? rc : choose_threads(in, false, placement, &steps->deferred_s);\n', ''),
     ('fewer threads are slower',
      '    rates.update *= planner_update_share(p->update_threads[optimistic], in->threads);\n', ''),
 )

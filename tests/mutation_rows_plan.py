@@ -18,9 +18,9 @@ mutate(
 mutate(
     'engine/plan/planner.c', 'engine/planner tools/cli_plan',
     ('an update that is no faster stays deferred',
-     'optimistic_s < deferred_s * (1 - PLANNER_GAIN_LEAST)', 'optimistic_s < deferred_s * 2'),
-    ('both updates are compared', '*optimistic = optimistic_s < deferred_s',
-     '*optimistic = 0 > deferred_s'),
+     'return steps->optimistic_s < steps->deferred_s * (1 - PLANNER_GAIN_LEAST)', 'return true'),
+    ('both updates are compared', 'return steps->optimistic_s < steps->deferred_s',
+     'return 0 > steps->deferred_s'),
 )
 mutate(
     'engine/plan/placement_search.c', 'engine/planner',
@@ -41,7 +41,15 @@ mutate(
     ('what fails otherwise is no plan', 'rc == -ENOSPC && engine->placement.units', 'rc'),
     ('nothing is simulated where a rate is missing',
      'if (!rates || !predict_is_all_known(engine, rates))', 'if (!rates)'),
-    ('a plan chooses the update', '        run->optimistic = faster;', ''),
+    ('a plan chooses the update', '        run->optimistic = planner_is_optimistic(&steps);', ''),
+)
+mutate(
+    'engine/decide.c', 'tools/cli_plan',
+    ('homes are chosen for an optimistic update too',
+     'rc = rc ? rc : plan_optimistic(engine, &in, &steps);', ''),
+    ('where a step with a clip loses less by them than others win',
+     'was - is > slots->deferred_s - others->deferred_s', 'true'),
+    ('and a step without one wins', 'is < was * (1 - PLANNER_GAIN_LEAST) &&', ''),
 )
 mutate(
     'engine/engine.c', 'engine/plan',

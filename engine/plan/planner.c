@@ -344,14 +344,22 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     return 0;
 }
 
-int planner_update(const struct planner_in *in, struct placement *placement, bool *optimistic)
+int planner_update(const struct planner_in *in, struct placement *placement,
+                   struct update_steps *steps)
 {
-    double deferred_s, optimistic_s;
-    int rc = step_of(in, placement, false, &deferred_s);
-    rc = rc ? rc : step_of(in, placement, true, &optimistic_s);
-    rc = rc ? rc : choose_late(in, true, placement, &optimistic_s);
-    rc = rc ? rc : choose_threads(in, true, placement, &optimistic_s);
-    if (rc == 0)
-        *optimistic = optimistic_s < deferred_s * (1 - PLANNER_GAIN_LEAST);
-    return rc;
+    int rc = step_of(in, placement, false, &steps->deferred_s);
+    rc = rc ? rc : choose_threads(in, false, placement, &steps->deferred_s);
+    rc = rc ? rc : step_of(in, placement, true, &steps->optimistic_s);
+    rc = rc ? rc : choose_late(in, true, placement, &steps->optimistic_s);
+    return rc ? rc : choose_threads(in, true, placement, &steps->optimistic_s);
+}
+
+bool planner_is_optimistic(const struct update_steps *steps)
+{
+    return steps->optimistic_s < steps->deferred_s * (1 - PLANNER_GAIN_LEAST);
+}
+
+double planner_unclipped_s(const struct update_steps *steps)
+{
+    return planner_is_optimistic(steps) ? steps->optimistic_s : steps->deferred_s;
 }

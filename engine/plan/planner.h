@@ -60,11 +60,21 @@ double planner_update_share(uint32_t update_threads, uint32_t threads);
 /** The fewest threads that are tried for an update, in eighths of all, rounded up. */
 #define UPDATE_EIGHTHS_LEAST 4u
 
+/** Seconds of a step by when its update is made, on the same homes. */
+struct update_steps {
+    double deferred_s, optimistic_s;
+};
+
 /**
- * Whether a step whose update is optimistic would be faster, by more than PLANNER_GAIN_LEAST, than
- * one whose update is deferred; and how much of an optimistic one is best left to the next forward
- * (placement->late_eighths), and how many threads best update. Errors: -ENOMEM.
+ * Both of them; and how many threads best update, and how much of an optimistic update is best left
+ * to the next forward (placement->late_eighths). Errors: -ENOMEM.
  */
-int planner_update(const struct planner_in *in, struct placement *placement, bool *optimistic);
+int planner_update(const struct planner_in *in, struct placement *placement,
+                   struct update_steps *steps);
+
+/** Whether an optimistic update is faster, by more than PLANNER_GAIN_LEAST. */
+bool planner_is_optimistic(const struct update_steps *steps);
+/** Of a step without a clip, with the update that is then taken. */
+double planner_unclipped_s(const struct update_steps *steps);
 
 #endif

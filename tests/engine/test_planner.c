@@ -481,23 +481,22 @@ static void fewer_threads_update_where_memory_carries_no_more(void **state)
     layout_free(&p.layout);
 }
 
-/* Of an optimistic one it is another number; the deferred one's stays. */
-static void threads_are_chosen_for_an_optimistic_update_too(void **state)
+/* Each has its own number. */
+static void threads_are_chosen_for_either_update(void **state)
 {
     (void)state;
     struct problem p = {0};
     struct placement placement = {0};
-    bool optimistic = false;
+    struct update_steps steps;
     char why[384];
-    make_problem(133, &p);
+    make_problem(143, &p);
     p.in.second_slots = true;
-    p.in.dram_budget = p.in.nvme_budget;
     assert_int_equal(placement_plan(&p.in, &placement, why, sizeof why), 0);
     const struct planner_in in = {.placement = &p.in, .rates = p.rates, .threads = 16};
-    assert_int_equal(planner_update(&in, &placement, &optimistic), 0);
-    assert_true(optimistic);
-    assert_int_equal(placement.update_threads[0], 0);
-    assert_int_equal(placement.update_threads[1], 14);
+    assert_int_equal(planner_update(&in, &placement, &steps), 0);
+    assert_true(planner_is_optimistic(&steps));
+    assert_int_equal(placement.update_threads[0], 14);
+    assert_int_equal(placement.update_threads[1], 8);
     placement_free(&placement);
     layout_free(&p.layout);
 }
@@ -507,16 +506,16 @@ static void so_it_does_of_an_optimistic_one(void **state)
     (void)state;
     struct placement placement = {0};
     struct planned planned;
-    bool optimistic = false;
+    struct update_steps steps;
     struct problem p = {0};
     update_for(&p, 64, &placement, true);
     struct planner_in in = {.placement = &p.in, .rates = p.rates};
     assert_int_equal(planner_improve(&in, &placement, &planned), 0);
     assert_int_equal(placement.late_eighths, 0); /* a deferred one is all there */
     assert_true(planned.step_s > 110);
-    assert_int_equal(planner_update(&in, &placement, &optimistic), 0);
+    assert_int_equal(planner_update(&in, &placement, &steps), 0);
     assert_int_equal(placement.late_eighths, 2);
-    assert_true(optimistic);
+    assert_true(planner_is_optimistic(&steps));
     placement.late_eighths = 0;
     in.optimistic = true;
     assert_int_equal(planner_improve(&in, &placement, &planned), 0);
@@ -570,7 +569,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_share_that_wins_next_to_nothing_is_not_left),
         cmocka_unit_test(homes_are_compared_with_their_share),
         cmocka_unit_test(fewer_threads_update_where_memory_carries_no_more),
-        cmocka_unit_test(threads_are_chosen_for_an_optimistic_update_too),
+        cmocka_unit_test(threads_are_chosen_for_either_update),
         cmocka_unit_test(so_it_does_of_an_optimistic_one),
         cmocka_unit_test(what_is_wished_stays_where_it_was_wished),
         cmocka_unit_test(where_drives_are_fast_the_usual_homes_stay),

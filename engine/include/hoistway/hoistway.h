@@ -118,7 +118,9 @@ enum hst_state { HST_STATE_DEFAULT = 0 /* fp32 */, HST_STATE_FP32 = 1, HST_STATE
  * needs a second slot of what it replaces: weights and states twice, in memory and on NVMe, but for
  * NVMe with versions, where it needs durability "step". AUTO: the faster one, both are tried, where
  * those slots are: versions of every step have them, else with a GPU alone and if the budgets have
- * room; else, or where one step in ten clips, deferred.
+ * room beside the homes that are fastest without, or other homes, by the machine's rates, win more
+ * in a step that does not clip than they lose in one that does; else, or where one step in ten
+ * clips, deferred.
  */
 enum hst_update_time { HST_UPDATE_AUTO = 0, HST_UPDATE_DEFERRED = 1, HST_UPDATE_OPTIMISTIC = 2 };
 /**
