@@ -49,7 +49,6 @@ mutate(
      'rc = rc ? rc : plan_optimistic(engine, &in, &steps);', ''),
     ('where a step with a clip loses less by them than others win',
      'was - is > slots->deferred_s - others->deferred_s', 'true'),
-    ('and a step without one wins', 'is < was * (1 - PLANNER_GAIN_LEAST) &&', ''),
 )
 mutate(
     'engine/engine.c', 'engine/plan',

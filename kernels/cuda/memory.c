@@ -8,6 +8,7 @@
  * whole 2 MiB, the budget counts what was asked for.
  */
 #include "cuda.h"
+#include "populate.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -154,24 +155,12 @@ static void place(void *memory, size_t size_bytes, int node)
                   (unsigned long)NODES_MAX, 0u);
 }
 
-/* Gives every page its memory now. A kernel before 5.14 has it done by a write to each. */
-static int populate(void *memory, size_t size_bytes)
-{
-    if (madvise(memory, size_bytes, MADV_POPULATE_WRITE) == 0)
-        return 0;
-    if (errno != EINVAL)
-        return -ENOMEM;
-    for (size_t at = 0; at < size_bytes; at += 4096)
-        ((volatile char *)memory)[at] = 0;
-    return 0;
-}
-
-static int no_host_memory(struct cuda_dev *dev, size_t size_bytes)
+static int no_host_memory(struct cuda_dev *dev, size_t size_bytes, int error)
 {
     struct hst_dev_failure failure;
     cuda_failure_set(&failure, HST_DEV_LOCKED_MEMORY, 0,
                      "GPU %d: no host memory: %zu bytes were asked for, to be page-locked: %s",
-                     dev->index, size_bytes, strerror(errno));
+                     dev->index, size_bytes, strerror(error));
     cuda_failure_keep(dev, &failure);
     return -ENOMEM;
 }
@@ -199,12 +188,13 @@ int cuda_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
         return rc;
     void *mapped = hst_map_aligned(size_bytes);
     if (!mapped) {
-        rc = no_host_memory(cuda, size_bytes);
+        rc = no_host_memory(cuda, size_bytes, errno);
         goto err_unbook;
     }
     place(mapped, size_bytes, cuda->info.numa_node);
-    if (populate(mapped, size_bytes)) {
-        rc = no_host_memory(cuda, size_bytes);
+    rc = cuda_populate(mapped, size_bytes);
+    if (rc) {
+        rc = no_host_memory(cuda, size_bytes, -rc);
         goto err_unmap;
     }
     rc = cuda_enter(cuda);
