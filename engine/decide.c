@@ -261,6 +261,13 @@ static void tell_homes(struct hst_engine *engine)
         engine_log(engine, HST_LOG_INFO,
                    "I305 the GPU updates %u of %u tiles whose home is DRAM, beside the host",
                    engine->placement.streamed_tiles, placement_tiles_in_dram(&engine->placement));
+    uint32_t able = placement_savable_units(&engine->plan_in),
+             saved = engine->placement.saved_units;
+    if (saved > 0 && saved < able)
+        engine_log(engine, HST_LOG_INFO,
+                   "I309 activations of %u of %u units are kept for the backward; those of the "
+                   "others are computed again",
+                   saved, able);
     if (every > 1)
         engine_log(engine, HST_LOG_INFO,
                    "I303 the activation checkpoint of one unit in %u is kept; from it the others "
@@ -402,6 +409,7 @@ int decide(struct hst_engine *engine)
     in->deferred = engine->config.clip > 0 || engine->config.skip_nonfinite ||
                    engine->config.precision == HST_PRECISION_FP16;
     in->second_slots = optimistic_wants_slots(engine);
+    in->recompute = engine->config.activations == HST_ACTIVATIONS_RECOMPUTE;
     in->streams = engine->config.gpu_update != 0;
     in->stream_share = engine->config.gpu_update > 0 ? engine->config.gpu_update : 0;
     int rc = check_recompute(engine);

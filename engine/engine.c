@@ -91,6 +91,8 @@ static int check_config(struct hst_engine *engine)
     if (c->update_time != HST_UPDATE_AUTO && c->update_time != HST_UPDATE_DEFERRED &&
         c->update_time != HST_UPDATE_OPTIMISTIC)
         return refuse_value(engine, "update_time must be auto, deferred or optimistic");
+    if (c->activations != HST_ACTIVATIONS_AUTO && c->activations != HST_ACTIVATIONS_RECOMPUTE)
+        return refuse_value(engine, "activations must be auto or recompute");
     if (c->io != HST_IO_AUTO && c->io != HST_IO_URING && c->io != HST_IO_THREADS)
         return refuse_value(engine, "io must be auto, uring or threads");
     if (c->plan != HST_PLAN_TO_TRAIN && c->plan != HST_PLAN_HERE && c->plan != HST_PLAN_ELSEWHERE)

@@ -27,6 +27,7 @@ static const char suffixes[] = "KMGT";
 
 static_assert(sizeof(enum hst_io) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_update_time) == sizeof(int), "a choice is stored as an int");
+static_assert(sizeof(enum hst_activations) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_precision) == sizeof(int), "a choice is stored as an int");
 static_assert(offsetof(struct hst_config, beta2) ==
                   offsetof(struct hst_config, beta1) + sizeof(double),
@@ -36,6 +37,7 @@ static const char *const io_choices[] = {"auto", "uring", "threads", NULL};
 static const char *const precision_choices[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const state_choices[] = {"fp32", "bf16", NULL};
 static const char *const update_choices[] = {"auto", "deferred", "optimistic", NULL};
+static const char *const activation_choices[] = {"auto", "recompute", NULL};
 
 #define FIELD(f) offsetof(struct hst_config, f)
 
@@ -179,6 +181,15 @@ static const struct hst_option options[] = {
      .choices = update_choices,
      .first_choice = HST_UPDATE_AUTO,
      .help = "deferred to the next forward, or optimistic in the backward"},
+    {.name = "activations",
+     .group = "placement",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(activations),
+     .argument = "HOW",
+     .default_text = "auto",
+     .choices = activation_choices,
+     .first_choice = HST_ACTIVATIONS_AUTO,
+     .help = "those of layers, where there is room, or recompute all"},
     {.name = "gpu-update",
      .group = "placement",
      .type = HST_OPTION_REAL,

@@ -340,6 +340,8 @@ int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *de
         .tiles_in_dram = placement_tiles_in_dram(&engine->placement),
         .late_share = engine->placement.late_eighths / 8.0,
         .update_threads = update_threads(engine) ? update_threads(engine) : engine->config.threads,
+        .saved_units = engine->placement.saved_units,
+        .savable_units = placement_savable_units(&engine->plan_in),
     };
     layout_count_slices(&engine->layout, &decision->cut_units, &decision->slices);
     return 0;

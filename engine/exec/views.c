@@ -40,6 +40,16 @@ static struct hst_work kept_of(const struct hst_engine *engine, uint32_t unit)
                              u->slice_token_bytes * engine->config.batch_tokens};
 }
 
+/* What a forward leaves for the backward; an evaluation may come in between. */
+static struct hst_work saved_of(const struct hst_engine *engine, uint32_t unit,
+                                enum hst_sweep sweep)
+{
+    uint64_t at = engine->placement.units[unit].saved;
+    if (at == PLACEMENT_NO_ADDRESS || sweep == HST_EVAL)
+        return (struct hst_work){0};
+    return (struct hst_work){engine->arena + at, placement_saved_bytes(&engine->placement, unit)};
+}
+
 void views_set(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
     const struct layout_unit *u = &engine->layout.units[unit];
@@ -62,5 +72,6 @@ void views_set(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
         .first_row = u->first_row,
         .rows = u->rows,
         .kept = kept_of(engine, unit),
+        .saved = saved_of(engine, unit, sweep),
     };
 }

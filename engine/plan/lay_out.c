@@ -345,6 +345,23 @@ static void place_recomputed(const struct placement_in *in, struct placement *p)
     take_near(p, HST_CLASS_ACTS, sat_times(bytes, most));
 }
 
+/* So many of those that can, evenly among them: where some backwards are shorter for it, copies
+ * beside the others can make up. What is computed again anyway keeps nothing. */
+static void place_saved(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
+    uint64_t able = placement_savable_units(in), owed = 0;
+    uint64_t some = p->segment > 1 ? 0 : c->saved < able ? c->saved : able;
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        p->units[u].saved = PLACEMENT_NO_ADDRESS;
+        owed += in->layout->units[u].saved_bytes > 0 ? some : 0;
+        if (able == 0 || owed < able)
+            continue;
+        owed -= able;
+        p->units[u].saved = take_near(p, HST_CLASS_ACTS, placement_saved_bytes(p, u));
+        p->saved_units++;
+    }
+}
+
 static void place_acts(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
     choose_recomputed(in, c->segment, p);
@@ -466,5 +483,6 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
     p->carry = take_near(p, HST_CLASS_CARRY, carry);
     p->carry_grad = take_near(p, HST_CLASS_CARRY, carry);
     place_recomputed(in, p);
+    place_saved(in, c, p);
     place_buffers(in, c, p);
 }

@@ -32,6 +32,7 @@ struct choice {
     uint32_t segment;
     struct ring_depths depths;
     struct device_depths device_depths;
+    uint32_t saved;  /* so many of the units that can keep their activations do; not in segments */
     double streamed; /* share of the tiles that are away, but in DRAM, 0 to 1 */
 };
 

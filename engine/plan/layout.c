@@ -239,6 +239,12 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
                  desc->name);
         return -EINVAL;
     }
+    if (desc->saved_bytes > 0 &&
+        ((desc->flags & HST_UNIT_NO_FORWARD) || desc->slices.block_rows > 0)) {
+        snprintf(why, why_bytes, "unit \"%s\" has saved_bytes and %s. Fix: leave saved_bytes 0",
+                 desc->name, desc->slices.block_rows > 0 ? "can be cut into slices" : "no forward");
+        return -EINVAL;
+    }
     if (desc->slices.block_rows > 0 && check_blocks(desc, why, why_bytes))
         return -EINVAL;
     for (uint32_t i = 0; i < desc->param_count; i++) {
@@ -271,6 +277,7 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
                                  .flops_per_token = desc->flops_per_token,
                                  .act_bytes_per_token = desc->act_bytes_per_token,
                                  .work_bytes = desc->work_bytes,
+                                 .saved_bytes = desc->saved_bytes,
                                  .no_forward = (desc->flags & HST_UNIT_NO_FORWARD) != 0,
                                  .blind_backward = (desc->flags & HST_UNIT_BLIND_BACKWARD) != 0,
                                  .recompute = (desc->flags & HST_UNIT_RECOMPUTE) != 0,

@@ -46,6 +46,7 @@ struct layout_unit {
     uint32_t first_tile, tile_count;
     uint64_t first_block; /* of the norm: its first partial */
     uint64_t flops_per_token, act_bytes_per_token, work_bytes;
+    uint64_t saved_bytes; /* of a micro-batch's activations, where it can keep them; else 0 */
     bool no_forward;     /* in training: its backward computes the forward too */
     bool blind_backward; /* its backward reads no weights */
     bool recompute;      /* its checkpoint is the carry, and may be computed again */

@@ -19,6 +19,22 @@ uint64_t placement_micro_stride(const struct placement_in *in, uint64_t bytes_pe
     return sat_round_up(sat_times(in->grain_tokens, bytes_per_token), 64);
 }
 
+/* Where activations have a home elsewhere none of them stay. */
+uint32_t placement_savable_units(const struct placement_in *in)
+{
+    bool elsewhere =
+        in->wish.fixed[HST_CLASS_ACTS] && in->wish.tier[HST_CLASS_ACTS] != in->compute_tier;
+    uint32_t units = 0;
+    for (uint32_t u = 0; !in->recompute && !elsewhere && u < in->layout->unit_count; u++)
+        units += in->layout->units[u].saved_bytes > 0;
+    return units;
+}
+
+uint64_t placement_saved_bytes(const struct placement *placement, uint32_t unit)
+{
+    return sat_times(placement->layout->units[unit].saved_bytes, placement->micro_count);
+}
+
 int placement_gather(const struct layout *layout, struct hst_update_bytes bytes, uint32_t unit,
                      struct gather gathers[GATHER_MAX])
 {

@@ -54,6 +54,7 @@ struct placement_in {
     uint64_t store_fixed[STRIPE_DRIVES_MAX], store_there[STRIPE_DRIVES_MAX];
     uint32_t store_align;
     bool host_updates; /* the device has no update for these types: nothing of it is in HBM */
+    bool recompute;    /* no unit keeps its activations for the backward */
     bool streams;      /* so much is streamed, and no other share */
     double stream_share;
 };
@@ -85,6 +86,7 @@ struct unit_home {
     uint32_t first_act_block; /* those on NVMe are moved in blocks of PLACEMENT_ACT_BYTES */
     bool wide;                /* the first or the last unit, with leases of its own: see rings */
     uint64_t kept;            /* of a slice, in the compute tier's arena: its unit's token_bytes */
+    uint64_t saved; /* there: its activations, or PLACEMENT_NO_ADDRESS; see struct hst_unit_desc */
 };
 
 /* Bytes of a block of checkpoints on NVMe; a unit's last one may be shorter. */
@@ -110,6 +112,7 @@ struct placement {
     struct hst_update_bytes bytes; /* of each array, per element */
     enum hst_tier compute_tier;
     uint32_t resident_units; /* so many are, on a GPU */
+    uint32_t saved_units;    /* so many keep their activations */
     uint32_t streamed_tiles; /* of all units */
     /* Bytes from what is in DRAM of these to its second slot; 0: it has one. */
     uint64_t weights_slot, states_slot;
@@ -163,7 +166,8 @@ struct placement {
  * Finds homes: as much as fits in the compute tier. From HBM checkpoints leave first, as many as
  * must, then units, no more than must: the first ones stay, which a step begins and ends with. What
  * HBM has room for after that holds checkpoints again, then others' weights from the forward to the
- * backward. Units that share tied parameters stay if all do. From DRAM states leave first, then
+ * backward; and what is left then, on the host of DRAM, holds activations that units keep. Units
+ * that share tied parameters stay if all do. From DRAM states leave first, then
  * checkpoints and gradients (each travels once each way per step), then weights (twice in). Where
  * nothing fits so and `wish` leaves checkpoints to the budgets, some are not kept: of units that
  * may be computed again every second one's are, or every third one's, until it fits. The layout
@@ -199,6 +203,11 @@ static inline bool placement_copies_acts(const struct placement *placement, uint
     return placement->compute_tier == HST_TIER_HBM && home->acts.tier != HST_TIER_HBM &&
            home->act_bytes > 0;
 }
+
+/** Units that could keep their activations. */
+uint32_t placement_savable_units(const struct placement_in *in);
+/** Bytes of a unit's activations, of all micro-batches. */
+uint64_t placement_saved_bytes(const struct placement *placement, uint32_t unit);
 
 /** Tiles of units that are away, whose states are in DRAM. */
 uint32_t placement_tiles_in_dram(const struct placement *placement);

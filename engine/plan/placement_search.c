@@ -241,6 +241,14 @@ static void fill_leases(const struct placement_in *in, struct choice *c, struct 
         last_that_fits(in, c, depth, *depth, away + 1, fits_memory, p);
 }
 
+/* And what is left then activations: each unit that keeps them has no forward to compute again. */
+static void fill_saved(const struct placement_in *in, struct choice *c, struct placement *p)
+{
+    uint32_t able = c->segment > 1 ? 0 : placement_savable_units(in);
+    if (c->saved < able)
+        last_that_fits(in, c, &c->saved, c->saved, able + 1, fits_memory, p);
+}
+
 /* ---- what may be chosen ---- */
 
 /* Somewhere outside memory: a drive, or, for gradients that nothing waits for, nowhere at all. */
@@ -256,6 +264,7 @@ static struct choice_range choices(const struct placement_in *in, const struct p
         .low = {.segment = how->segment, .streamed = how->streamed_eighths / 8.0}};
     bool gpu = in->compute_tier == HST_TIER_HBM, away = how->resident_quarters != PLACEMENT_ALL;
     range.low.resident.count = away ? 0 : in->layout->unit_count;
+    range.low.saved = (placement_savable_units(in) * how->saved_eighths + 7) / 8;
     for (int i = 0; i < LEAVE_COUNT; i++) {
         enum hst_class class = CLASS_OF[i];
         uint32_t all = i == LEAVE_STATES ? in->layout->tile_count : in->layout->unit_count;
@@ -447,6 +456,7 @@ static bool search_depths(const struct placement_in *in, const struct placement_
             if (!*found || !drives_fit(in, p, &full))
                 continue;
             fill_leases(in, &choice, p);
+            fill_saved(in, &choice, p);
             return true;
         }
     return false;
@@ -456,10 +466,11 @@ int placement_search(const struct placement_in *in, const struct placement_how *
                      struct placement *placement)
 {
     struct placement p = {.units = calloc((size_t)in->layout->unit_count + 1, sizeof *p.units)};
-    bool found;
+    bool found, away = how->resident_quarters != PLACEMENT_ALL;
     if (!p.units)
         return -ENOMEM;
-    if (search_depths(in, how, &found, &p)) {
+    bool may = in->compute_tier == HST_TIER_DRAM || !away || may_be_away(in);
+    if (may && search_depths(in, how, &found, &p)) {
         *placement = p;
         return 0;
     }

@@ -24,6 +24,9 @@ struct placement_how {
     uint32_t segment; /* units to one kept checkpoint; 0 and 1: all are kept */
     /* On a GPU: the share of what is away but in DRAM that it updates, in eighths. */
     uint32_t streamed_eighths;
+    /* Units that keep their activations, in eighths of those that can: no fewer, and more only of
+       the room that nothing else has taken. */
+    uint32_t saved_eighths;
 };
 
 /** What placement_plan does: nothing has to be known of the machine. */

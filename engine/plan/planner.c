@@ -215,6 +215,22 @@ static void try_resident(struct search *s)
         try(s, &how);
 }
 
+/* Memory where it is computed is for activations before it is for units, or others' weights: a
+ * backward is a third shorter by them. */
+static void try_saved(struct search *s)
+{
+    struct placement_how how = s->best.how;
+    bool all = how.resident_quarters == PLACEMENT_ALL;
+    bool gpu = s->in->placement->compute_tier == HST_TIER_HBM;
+    if (placement_savable_units(s->in->placement) == 0 || how.segment > 1)
+        return;
+    for (int away = 0; away <= (gpu && all); away++) {
+        how.resident_quarters = away ? 4 : how.resident_quarters;
+        for (how.saved_eighths = 1; how.saved_eighths <= 8; how.saved_eighths++)
+            try(s, &how);
+    }
+}
+
 /* A forward made again costs computation alone, where what it wins spares the drives or the link
  * more. Longer segments win less and less. */
 static void try_segments(struct search *s)
@@ -279,6 +295,8 @@ static void describe(const struct candidate *c, char *what, size_t what_bytes)
     n +=
         snprintf(what + n, what_bytes - (size_t)n, "%s%s%s%s",
                  c->how.rings + c->how.device_rings > 0 ? "; smaller rings" : "", acts, units, gpu);
+    if (c->how.saved_eighths > 0 && c->placement.saved_units > 0)
+        n += snprintf(what + n, what_bytes - (size_t)n, "; activations before others");
     if (c->placement.segment > 1)
         n += snprintf(what + n, what_bytes - (size_t)n, "; acts of one unit in %u kept",
                       c->placement.segment);
@@ -329,6 +347,7 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     try_shares(&s);
     try_rings(&s);
     try_resident(&s);
+    try_saved(&s);
     try_segments(&s);
     try_streamed(&s);
     struct placement *best = s.best.placement.units ? &s.best.placement : placement;

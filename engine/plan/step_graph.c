@@ -5,9 +5,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A backward is twice the forward's products, and the forward again where its inside was not kept.
- */
-#define BACKWARD_FORWARDS 3.0
+/* A backward is twice the forward's products, and the forward again where its activations were not
+ * kept. */
+#define BACKWARD_FORWARDS  2.0
+#define RECOMPUTE_FORWARDS 1.0
 
 static void describe_aliases(const struct placement_in *in, uint32_t unit, struct graph_unit *u)
 {
@@ -35,6 +36,7 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
     const struct layout_unit *l = &in->layout->units[unit];
     const struct unit_home *home = &p->units[unit];
     double forward = (double)l->flops_per_token * (double)in->batch_tokens;
+    bool saved = home->saved != PLACEMENT_NO_ADDRESS;
     struct graph_unit u = {
         .first_tile = l->first_tile,
         .tile_count = coarse_tiles(l->tile_count, times),
@@ -45,7 +47,7 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .nvme_states = coarse_tiles(home->nvme_states, times),
         .act_bytes = home->act_bytes,
         .forward_flops = forward,
-        .backward_flops = BACKWARD_FORWARDS * forward,
+        .backward_flops = (BACKWARD_FORWARDS + (saved ? 0 : RECOMPUTE_FORWARDS)) * forward,
         .no_forward = l->no_forward,
         .blind_backward = l->blind_backward,
         .wide = home->wide,

@@ -169,14 +169,14 @@ class Faults(unittest.TestCase):
             done = subprocess.run(
                 [PROGRAM, 'plan', '--model', MODEL, '--device=cuda', '--seq-len=24', '--json',
                  '--batch-tokens=48', '--precision=bf16', '--place=acts=hbm', f'--hbm={budget}',
-                 f'--rates={rates}'],
+                 '--activations=recompute', f'--rates={rates}'],
                 capture_output=True, text=True, timeout=60, check=True,
                 env=dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=DOUBLE,
                          XDG_CACHE_HOME=self.cache))
             return json.loads(done.stdout)
         budget = plan('256M')['memory']['total']['hbm'] - 4096
         self.assertIn(plan(budget)['resident_units'], range(1, 6))
-        return '--place=acts=hbm', f'--hbm={budget}'
+        return '--place=acts=hbm', f'--hbm={budget}', '--activations=recompute'
 
     def steps(self, *more):
         log = os.path.join(self.directory, 'log.jsonl')
@@ -204,6 +204,7 @@ class Faults(unittest.TestCase):
         for precision in ('bf16', 'fp16'):
             every = (f'--precision={precision}', '--lr=1e-3')
             near = weights(*every)
+            self.assertEqual(weights(*every, '--activations=recompute'), near, precision)
             for place in ('acts=dram', 'weights=dram', 'weights=dram,states=nvme,acts=dram',
                           'weights=nvme,states=nvme,grads=nvme,acts=nvme'):
                 self.assertEqual(weights(*every, '--place', place), near, (precision, place))

@@ -165,6 +165,10 @@ static size_t device_buffers(const struct placement_in *in, const struct placeme
         if (placement_is_resident(p, u))
             spans[n++] = (struct span){at, at + unit->elements / 4096 * 8};
     }
+    for (uint32_t u = 0; u < in->layout->unit_count; u++)
+        if (p->units[u].saved != PLACEMENT_NO_ADDRESS)
+            spans[n++] =
+                (struct span){p->units[u].saved, p->units[u].saved + placement_saved_bytes(p, u)};
     spans[n++] = (struct span){p->client_device, p->client_device + in->client_device_bytes};
     for (int wide = 0; wide < 2; wide++) {
         spans[n++] = ring_span(p->device_leases[wide]);

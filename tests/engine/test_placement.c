@@ -107,6 +107,70 @@ static void a_small_nvme_budget_is_enough_where_little_must_leave_dram(void **st
     layout_free(&layout);
 }
 
+static uint64_t saved_mask(const struct placement *p)
+{
+    uint64_t mask = 0;
+    for (uint32_t u = 0; u < p->layout->unit_count; u++)
+        mask |= (uint64_t)(p->units[u].saved != PLACEMENT_NO_ADDRESS) << u;
+    return mask;
+}
+
+/* All but the first unit can; they take what is left, evenly among them, and nothing leaves for
+ * them. */
+static void activations_stay_where_there_is_room(void **state)
+{
+    (void)state;
+    static const uint64_t masks[UNITS] = {0, 0x20, 0x28, 0x34, 0x3c, 0x3e};
+    struct layout layout = model(4096);
+    struct placement_in in = inputs(&layout, NULL);
+    struct placement p = {0};
+    char why[512];
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    uint64_t least = p.dram_bytes, each = 4 * 10000 / 4096 * 4096 + 4096;
+    assert_int_equal(saved_mask(&p), 0);
+    placement_free(&p);
+    for (uint32_t u = 1; u < UNITS; u++)
+        layout.units[u].saved_bytes = 10000; /* of each of four micro-batches */
+    for (uint32_t kept = 0; kept < UNITS; kept++) {
+        in.dram_budget = least + kept * each;
+        assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+        assert_int_equal(p.saved_units, kept);
+        assert_int_equal(saved_mask(&p), masks[kept]);
+        assert_int_equal(p.dram_bytes, in.dram_budget);
+        assert_int_equal(p.nvme_bytes, 0);
+        check_addresses(&in, &p, HST_TIER_DRAM);
+        check_table(&p);
+        placement_free(&p);
+    }
+    in.dram_budget = least - 4096; /* others leave, and none are kept before they do */
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+    assert_true(p.nvme_bytes > 0 && p.dram_bytes + each > in.dram_budget);
+    placement_free(&p);
+    layout_free(&layout);
+}
+
+static void activations_with_another_home_do_not_stay(void **state)
+{
+    (void)state;
+    static const char *const wishes[] = {NULL, "acts=dram", "acts=nvme"};
+    struct layout layout = model(4096);
+    for (uint32_t u = 1; u < UNITS; u++)
+        layout.units[u].saved_bytes = 10000;
+    for (int again = 0; again < 2; again++)
+        for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+            struct placement_in in = inputs(&layout, wishes[i]);
+            struct placement p = {0};
+            char why[512];
+            in.recompute = again;
+            bool none = again || (wishes[i] && strcmp(wishes[i], "acts=nvme") == 0);
+            assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+            assert_int_equal(p.saved_units, none ? 0 : UNITS - 1);
+            assert_int_equal(placement_savable_units(&in), p.saved_units);
+            placement_free(&p);
+        }
+    layout_free(&layout);
+}
+
 static void sizes_that_overflow_are_refused(void **state)
 {
     (void)state;
@@ -476,6 +540,8 @@ int main(void)
         cmocka_unit_test(every_budget_down_to_the_smallest_is_kept_and_the_next_is_refused),
         cmocka_unit_test(states_leave_before_weights_and_no_more_than_needed),
         cmocka_unit_test(a_small_nvme_budget_is_enough_where_little_must_leave_dram),
+        cmocka_unit_test(activations_stay_where_there_is_room),
+        cmocka_unit_test(activations_with_another_home_do_not_stay),
         cmocka_unit_test(sizes_that_overflow_are_refused),
         cmocka_unit_test(wishes_are_kept_and_contradictions_refused),
         cmocka_unit_test(what_is_computed_again_takes_the_buffers_of_one_segment),

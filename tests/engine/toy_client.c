@@ -38,17 +38,21 @@ float toy_initial(uint32_t unit, uint64_t i)
     return sinf((float)i * 0.37f + (float)unit) * 0.1f;
 }
 
+uint64_t toy_saved_bytes;
+
 int toy_describe(struct hst_engine *engine)
 {
     for (uint32_t u = 0; u < TOY_UNITS; u++) {
         char name[16];
         uint32_t unit;
+        bool inner = u > 0 && u + 1 < TOY_UNITS;
         snprintf(name, sizeof name, "unit %u", u);
         struct hst_unit_desc desc = {.name = name,
                                      .params = toy_units[u].params,
                                      .param_count = toy_units[u].count,
                                      .act_bytes_per_token = 64,
-                                     .work_bytes = 100};
+                                     .work_bytes = 100,
+                                     .saved_bytes = inner ? toy_saved_bytes : 0};
         int rc = hst_unit_add(engine, &desc, &unit);
         if (rc)
             return rc;

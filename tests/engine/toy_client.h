@@ -21,6 +21,8 @@ uint64_t toy_elements(const struct hst_param_desc *param);
 /** Initial value of element i of a unit's parameter. */
 float toy_initial(uint32_t unit, uint64_t i);
 
+/** saved_bytes of the units between the first and the last one; 0 until it is set. */
+extern uint64_t toy_saved_bytes;
 /** Describes the units; the engine is then ready to be sealed. */
 int toy_describe(struct hst_engine *engine);
 int toy_load(struct hst_engine *engine);

@@ -5,10 +5,10 @@
     peer_torch.py CONFIG_JSON --seq N --batch SEQUENCES --steps N [--device cuda:0]
 
 The same precisions: bf16 weights, activations and products, f32 master weights, m and v (fused
-AdamW), gradients clipped at 1. The same recomputation: each layer under checkpoint. As quick as
-PyTorch has it: layers and head compiled (torch.compile), attention by
-scaled_dot_product_attention, TF32 allowed, the largest micro-batch that the memory holds. Where the
-compiler does not work, they run as they are, and the note says so.
+AdamW), gradients clipped at 1. As quick as PyTorch has it: layers under checkpoint or with their
+activations kept, whichever is faster, each with the largest micro-batch that the memory holds;
+layers and head compiled (torch.compile), attention by scaled_dot_product_attention, TF32 allowed.
+Where the compiler does not work, they run as they are, and the note says so.
 
 Prints one JSON object. Exits 77, with the reason in its last line, where torch or its GPU is
 missing. --device cpu tries the script where there is no GPU.
@@ -73,6 +73,7 @@ class Llama(nn.Module):
         self.embed = nn.Embedding(c['vocab_size'], c['hidden_size'])
         self.layers = nn.ModuleList(Layer(c) for _ in range(c['num_hidden_layers']))
         self.calls, self.last = list(self.layers), self.head  # or what the compiler made of them
+        self.recompute = True
         self.norm = nn.Parameter(torch.ones(c['hidden_size']))
         angle = torch.outer(torch.arange(seq).float(), c['rope_theta'] ** -(
             torch.arange(0, c['head_dim'], 2).float() / c['head_dim']))
@@ -83,7 +84,8 @@ class Llama(nn.Module):
     def forward(self, inputs, targets):
         x = self.embed(inputs)
         for call in self.calls:
-            x = checkpoint(call, x, self.cos, self.sin, use_reentrant=False)
+            x = (checkpoint(call, x, self.cos, self.sin, use_reentrant=False)
+                 if self.recompute else call(x, self.cos, self.sin))
         # in chunks, computed again: the whole logits are never held
         total = sum(checkpoint(self.last, part, wanted, use_reentrant=False) for part, wanted in
                     zip(x.flatten(0, 1).split(4096), targets.flatten().split(4096)))
@@ -167,6 +169,28 @@ def begin(training, arguments):
     return first_step(training, arguments.batch), reason
 
 
+def seconds(training, micro):
+    start = time.monotonic()
+    training.step(micro)
+    return time.monotonic() - start
+
+
+def choose(training, arguments):
+    """With each layer computed again in the backward, or with what it needs kept."""
+    micro, note = begin(training, arguments)
+    again = seconds(training, micro)
+    training.model.recompute = False
+    try:
+        kept = first_step(training, arguments.batch)
+        if seconds(training, kept) < again:
+            return kept, f'{note}, activations kept'
+    except torch.cuda.OutOfMemoryError:
+        pass
+    training.forget()
+    training.model.recompute = True
+    return micro, f'{note}, layers computed again'
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('config')
@@ -183,7 +207,7 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = True
     with open(arguments.config, encoding='ascii') as file:
         training = Training(json.load(file), arguments)
-    micro, note = begin(training, arguments)
+    micro, note = choose(training, arguments)
     training.step(micro)
     rates = []
     for _ in range(arguments.steps):

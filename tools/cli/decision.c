@@ -6,6 +6,7 @@ void decision_put(struct json_writer *json, const struct hst_decision *decision)
     json_put_text(json, "update", decision->update);
     json_put_text(json, "homes", decision->homes);
     json_put_known(json, "checkpoint_every", decision->checkpoint_every);
+    json_put_whole(json, "saved_units", decision->saved_units);
     json_put_whole(json, "resident_units", decision->resident_units);
     json_put_whole(json, "streamed_tiles", decision->streamed_tiles);
     json_put_whole(json, "tiles_in_dram", decision->tiles_in_dram);

@@ -12,7 +12,8 @@ void embedding_backward(struct pass *p, const uint32_t *ids, const void *dx);
 
 /** x ← layer(x), in place. */
 void layer_forward(struct pass *p, const struct layer_work *w, void *x);
-/** Computes the layer again from its checkpoint, then dx ← the gradient through it, in place. */
+/** Computes the layer again from its checkpoint, as far as its forward has not saved it, then dx ←
+ * the gradient through it, in place. */
 void layer_backward(struct pass *p, const struct layer_work *w, const void *checkpoint, void *dx);
 
 /** x ← n, the head's input, in place. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transformer layer: x1 = x + O·attention(norm(x)), y = x1 + DOWN·swiglu(norm(x1)). Only x is
- * kept from forward to backward; the backward computes the rest again, all but the last product.
+ * A transformer layer: x1 = x + O·attention(norm(x)), y = x1 + DOWN·swiglu(norm(x1)). x is kept
+ * from forward to backward, and where there is room what products and attention give; else the
+ * backward computes that again, all but the last product.
  */
 #include "model/blocks.h"
 #include "model/linear.h"
@@ -92,10 +93,19 @@ static void mlp_inside(struct pass *p, const struct layer_work *w, const void *x
 
 void layer_forward(struct pass *p, const struct layer_work *w, void *x)
 {
+    void *x1 = w->saved ? w->x1 : x;
     attention_half(p, w, x);
-    mlp_inside(p, w, x, x);
+    mlp_inside(p, w, x, x1);
     forward(p, LAYER_DOWN, w->act, w->dn);
-    pass_add(p, hidden_count(p), x, w->dn, x);
+    pass_add(p, hidden_count(p), x1, w->dn, x);
+}
+
+/* What is not saved, to the bit as the forward had it. */
+static void complete(struct pass *p, const struct layer_work *w, const void *x)
+{
+    pass_rmsnorm(p, x, LAYER_INPUT_NORM, w->n1, w->rstd1);
+    pass_rmsnorm(p, w->x1, LAYER_POST_NORM, w->n2, w->rstd2);
+    pass_swiglu(p, p->tokens * p->model->config.intermediate, w->gate, w->up, w->act);
 }
 
 /* dx, the gradient of y, becomes that of x1. */
@@ -141,8 +151,12 @@ static void attention_half_backward(struct pass *p, const struct layer_work *w, 
 
 void layer_backward(struct pass *p, const struct layer_work *w, const void *checkpoint, void *dx)
 {
-    attention_half(p, w, checkpoint);
-    mlp_inside(p, w, checkpoint, w->x1);
+    if (w->saved) {
+        complete(p, w, checkpoint);
+    } else {
+        attention_half(p, w, checkpoint);
+        mlp_inside(p, w, checkpoint, w->x1);
+    }
     mlp_backward(p, w, dx);
     attention_half_backward(p, w, checkpoint, dx);
 }

@@ -115,6 +115,11 @@ static struct layer_work layer_work_of(const struct visit *v, struct pass *p)
     struct layer_work work;
     layer_work_carve(p->model, &area, &work);
     p->op_work = work.op;
+    if (v->view->saved.data) {
+        size_t each = v->view->saved.size_bytes / v->step->micro_count;
+        area = (struct work_area){.base = (char *)v->view->saved.data + v->micro * each};
+        layer_saved_carve(p->model, &area, &work);
+    }
     return work;
 }
 

@@ -81,9 +81,10 @@ static int add_embedding(struct llama *model, struct hst_engine *engine, uint32_
 
 static int add_layer(struct llama *model, struct hst_engine *engine, uint32_t layer, uint32_t *unit)
 {
-    struct work_area area = {0};
+    struct work_area area = {0}, saved = {0};
     struct layer_work work;
     layer_work_carve(model, &area, &work);
+    layer_saved_carve(model, &saved, &work);
     struct hst_param_desc params[LAYER_PARAM_COUNT];
     for (size_t i = 0; i < LAYER_PARAM_COUNT; i++)
         params[i] = param_of(&model->tensors[1 + (size_t)layer * LAYER_PARAM_COUNT + i]);
@@ -97,6 +98,7 @@ static int add_layer(struct llama *model, struct hst_engine *engine, uint32_t la
         .act_bytes_per_token = carry_bytes(model),
         .work_bytes = area.size_bytes,
         .flags = HST_UNIT_RECOMPUTE,
+        .saved_bytes = saved.size_bytes,
     };
     return hst_unit_add(engine, &desc, unit);
 }

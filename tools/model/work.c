@@ -55,6 +55,7 @@ void layer_work_carve(const struct llama *model, struct work_area *area, struct 
     work->dn = model->dtype == HST_F32 ? work->sum : work_take(area, tokens * h, element);
     work->op.size_bytes = model->layer_op_bytes;
     work->op.data = work_take(area, model->layer_op_bytes, 1);
+    work->saved = false;
 
     size_t shared = area->used_bytes;
     work->gate = work_take(area, tokens * f, element);
@@ -65,6 +66,21 @@ void layer_work_carve(const struct llama *model, struct work_area *area, struct 
     work->dq = work_take(area, tokens * model->q_width, element);
     work->dk = work_take(area, tokens * model->kv_width, element);
     work->dv = work_take(area, tokens * model->kv_width, element);
+}
+
+void layer_saved_carve(const struct llama *model, struct work_area *area, struct layer_work *work)
+{
+    const struct llama_config *c = &model->config;
+    size_t tokens = model->run.grain_tokens, element = hst_dtype_bytes(model->dtype);
+    work->saved = true;
+    work->lse = work_take(area, tokens * c->heads, sizeof(float));
+    work->q = work_take(area, tokens * model->q_width, element);
+    work->k = work_take(area, tokens * model->kv_width, element);
+    work->v = work_take(area, tokens * model->kv_width, element);
+    work->o = work_take(area, tokens * model->q_width, element);
+    work->x1 = work_take(area, tokens * c->hidden, element);
+    work->gate = work_take(area, tokens * c->intermediate, element);
+    work->up = work_take(area, tokens * c->intermediate, element);
 }
 
 void norm_work_carve(const struct llama *model, struct work_area *area, struct norm_work *work)

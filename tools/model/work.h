@@ -36,8 +36,12 @@ struct layer_work {
     void *gate, *up, *act;     /* [f]; act becomes its gradient; then they are done with */
     void *dout, *dq, *dk, *dv; /* attention's gradients, in the place of the three above */
     struct hst_work op;
+    bool saved; /* what products and attention give lasts until the backward */
 };
 void layer_work_carve(const struct llama *model, struct work_area *area, struct layer_work *work);
+/** Puts lse, q, k, v, o, x1, gate and up elsewhere, where they last from the forward to the
+ * backward. The rest, both norms and act, costs little to make again. */
+void layer_saved_carve(const struct llama *model, struct work_area *area, struct layer_work *work);
 
 struct norm_work {
     float *rstd; /* [tokens] */

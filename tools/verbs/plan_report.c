@@ -51,6 +51,10 @@ static void print_update(const struct plan *p, FILE *out)
 
 static void print_checkpoints(const struct plan *p, FILE *out)
 {
+    uint32_t saved = p->decision.saved_units, able = p->decision.savable_units;
+    if (saved > 0)
+        fprintf(out, "activations of %u of %u layers are kept for the backward%s\n", saved, able,
+                saved < able ? ", the others' are computed again" : "");
     if (p->decision.checkpoint_every > 1)
         fprintf(out,
                 "the activation checkpoint of one layer in %u is kept, the others are "

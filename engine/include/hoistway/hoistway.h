@@ -124,6 +124,12 @@ enum hst_state { HST_STATE_DEFAULT = 0 /* fp32 */, HST_STATE_FP32 = 1, HST_STATE
  */
 enum hst_update_time { HST_UPDATE_AUTO = 0, HST_UPDATE_DEFERRED = 1, HST_UPDATE_OPTIMISTIC = 2 };
 /**
+ * What a backward needs beside checkpoints; no bit depends on it. AUTO: units keep their
+ * activations from the forward (struct hst_unit_desc.saved_bytes), as many as there is room for or
+ * is fastest by the machine's rates. RECOMPUTE: none does, which takes the least memory.
+ */
+enum hst_activations { HST_ACTIVATIONS_AUTO = 0, HST_ACTIVATIONS_RECOMPUTE = 1 };
+/**
  * Whether seal decides and no more. Then nothing is made or written, directories of the store need
  * not exist, and without a `store` nvme_bytes says how much drives have. After seal there are the
  * memory table, also of what does not fit (that of the smallest placement), and a prediction; all
@@ -231,6 +237,7 @@ struct hst_config {
     /* Share of the tiles with weights, gradients and states in DRAM that a GPU updates beside its
        computations, to it and back, 0 to 1; 0: by `rates`, else none; HST_NONE: none */
     double gpu_update;
+    enum hst_activations activations;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 
@@ -463,6 +470,10 @@ struct hst_unit_view {
     uint64_t first_row, rows;
     /* Where it is cut: slices.token_bytes for all tokens of a step, 4 KiB aligned; else null. */
     struct hst_work kept;
+    /* Where the unit is given it: saved_bytes for each micro-batch of a step, one behind another, 4
+       KiB aligned. A backward finds there what the forward of its step has left; null elsewhere and
+       in evaluations. It is the same in both sweeps of a step. */
+    struct hst_work saved;
 };
 
 /**

@@ -76,6 +76,9 @@ struct hst_decision {
     /* Threads of the host that update: all, or beside a GPU fewer, where host memory does not carry
        what they would move together with drives and copies that a step waits for. */
     uint32_t update_threads;
+    /* Units that keep their activations from the forward for the backward, and how many can; of the
+       others the backward computes them again. */
+    uint32_t saved_units, savable_units;
 };
 /** Errors: -EINVAL before seal, or a plan that does not fit. */
 int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *decision);

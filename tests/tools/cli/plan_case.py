@@ -15,9 +15,9 @@ THREADS = '--threads=1'
 HOST = '--device=host'
 KEYS = {'fits', 'why', 'model', 'store', 'device', 'precision', 'io', 'threads', 'parameters',
         'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'update',
-        'homes', 'checkpoint_every', 'resident_units', 'streamed_tiles', 'tiles_in_dram', 'slices',
-        'late_share', 'update_threads', 'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction',
-        'bound_by', 'twice_as_fast', 'memory', 'smallest', 'rates'}
+        'homes', 'checkpoint_every', 'saved_units', 'resident_units', 'streamed_tiles',
+        'tiles_in_dram', 'slices', 'late_share', 'update_threads', 'predicted_step_s', 'tok_s',
+        'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast', 'memory', 'smallest', 'rates'}
 MIB = 1 << 20
 
 

@@ -67,6 +67,7 @@ void hst_engine_destroy(struct hst_engine **engine)
         struct fake_unit *unit = &e->units[u];
         free_acts(e, unit->checkpoints);
         free(unit->kept);
+        free(unit->saved);
         for (uint32_t i = 0; i < unit->param_count; i++) {
             struct fake_param *p = &unit->params[i];
             free(p->master);
@@ -143,6 +144,7 @@ int hst_unit_add(struct hst_engine *e, const struct hst_unit_desc *desc, uint32_
     u->flags = desc->flags;
     u->work_bytes = desc->work_bytes;
     u->slice_work_bytes = desc->slices.work_bytes;
+    u->saved_bytes = desc->saved_bytes;
     u->rows = desc->slices.block_rows ? desc->params->dims[0] : 0;
     bool cut = u->rows > 0 && e->slice_rows > 0 && u->rows > e->slice_rows;
     u->slice_rows = cut ? e->slice_rows : 0;
@@ -256,6 +258,9 @@ int hst_engine_seal(struct hst_engine *e, enum hst_order order)
     for (uint32_t u = 0; u < e->unit_count; u++)
         if (e->units[u].act_bytes_per_token)
             e->units[u].checkpoints = take_acts(e, e->units[u].act_bytes_per_token);
+    for (uint32_t u = 0; u < e->unit_count; u++)
+        if (e->units[u].saved_bytes && (e->saves >> u & 1))
+            e->units[u].saved = fake_take(fake_saved_bytes(e, u) + CANARY_BYTES);
     e->carry = take_acts(e, e->carry_bytes_per_token);
     e->carry_grad = take_acts(e, e->carry_bytes_per_token);
     e->work = fake_take(e->work_size + CANARY_BYTES);

@@ -14,6 +14,12 @@
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
+static void poison(char *memory, size_t size)
+{
+    memset(memory, 0xff, size);
+    memset(memory + size, 0x5a, CANARY_BYTES);
+}
+
 int hst_step_begin(struct hst_engine *e, const struct hst_step_in *in, struct hst_step *step)
 {
     if (fake_enter(e) < 0)
@@ -23,9 +29,12 @@ int hst_step_begin(struct hst_engine *e, const struct hst_step_in *in, struct hs
     e->in_step = true;
     e->next_visit = 0;
     e->lr = in->lr;
-    for (uint32_t u = 0; u < e->unit_count; u++)
+    for (uint32_t u = 0; u < e->unit_count; u++) {
         if (e->units[u].kept)
             memset(e->units[u].kept, 0xff, e->units[u].kept_bytes);
+        if (e->units[u].saved)
+            poison(e->units[u].saved, fake_saved_bytes(e, u));
+    }
     for (uint32_t i = 0; i < e->micro_count; i++)
         e->carry[i].written = e->carry_grad[i].written = false;
     for (uint32_t u = 0; u < e->unit_count; u++)
@@ -43,16 +52,20 @@ int hst_step_begin(struct hst_engine *e, const struct hst_step_in *in, struct hs
  * hide an overrun. */
 static void poison_work(struct hst_engine *e)
 {
-    size_t size = fake_work_bytes(&e->units[e->unit]);
-    memset(e->work, 0xff, size);
-    memset(e->work + size, 0x5a, CANARY_BYTES);
+    poison(e->work, fake_work_bytes(&e->units[e->unit]));
+}
+
+static void check_canary(const char *canary)
+{
+    for (size_t i = 0; i < CANARY_BYTES; i++)
+        assert_int_equal(canary[i], 0x5a);
 }
 
 static void check_work(const struct hst_engine *e)
 {
-    const char *canary = e->work + fake_work_bytes(&e->units[e->unit]);
-    for (size_t i = 0; i < CANARY_BYTES; i++)
-        assert_int_equal(canary[i], 0x5a);
+    check_canary(e->work + fake_work_bytes(&e->units[e->unit]));
+    if (e->units[e->unit].saved)
+        check_canary(e->units[e->unit].saved + fake_saved_bytes(e, e->unit));
 }
 
 static unsigned checkpoint_access(const struct fake_unit *u, enum hst_sweep sweep)
@@ -95,7 +108,8 @@ int hst_unit_acquire(struct hst_engine *e, uint32_t unit, enum hst_sweep sweep,
                                      .first_row = next->first_row,
                                      .rows = fake_is_cut(u) && left > u->slice_rows ? u->slice_rows
                                                                                     : left,
-                                     .kept = {u->kept, u->kept_bytes}};
+                                     .kept = {u->kept, u->kept_bytes},
+                                     .saved = {u->saved, u->saved ? fake_saved_bytes(e, unit) : 0}};
     *view = &e->view;
     return 0;
 }
@@ -266,6 +280,11 @@ void fake_engine_slices(struct hst_engine *engine, uint64_t rows)
 void fake_engine_segment(struct hst_engine *engine, uint32_t units)
 {
     engine->segment = units;
+}
+
+void fake_engine_saves(struct hst_engine *engine, uint64_t units)
+{
+    engine->saves = units;
 }
 
 const char *fake_engine_unit(const struct hst_engine *engine, uint32_t unit, uint32_t *param_count,

@@ -34,6 +34,8 @@ struct fake_unit {
     uint64_t act_bytes_per_token, work_bytes;
     uint64_t rows, slice_rows, slice_work_bytes, kept_bytes; /* rows: of a matrix with blocks */
     void *kept;                                              /* by all slices */
+    uint64_t saved_bytes;                                    /* of a micro-batch */
+    char *saved; /* of all, and a canary; null: it is not given any */
     unsigned flags;
     uint32_t place;               /* in its segment; 0: it keeps its checkpoint */
     bool is_last;                 /* of it, whose checkpoint is the carry */
@@ -60,6 +62,7 @@ struct hst_engine {
     struct hst_visit list[VISITS_MOST];
     size_t visit_count, next_visit;
     uint64_t slice_rows; /* at most; 0: nothing is cut */
+    uint64_t saves;      /* bit u: unit u is given what it can use */
     uint32_t unit;
     enum hst_sweep sweep;
     unsigned held; /* activations lent now */
@@ -84,6 +87,12 @@ uint64_t fake_micro_tokens(const struct hst_engine *e, uint32_t micro);
 static inline bool fake_is_cut(const struct fake_unit *u)
 {
     return u->slice_rows > 0;
+}
+
+/* Of all micro-batches. */
+static inline uint64_t fake_saved_bytes(const struct hst_engine *e, uint32_t unit)
+{
+    return e->units[unit].saved_bytes * e->micro_count;
 }
 
 /* Of the unit as it is visited. */

@@ -170,9 +170,10 @@ static void add_gradient(const struct hst_engine *engine, const char *name, stru
     g->count += count;
 }
 
+/* saves: units that are given memory for their activations. */
 static struct outcome step_in_segments(const struct llama_config *config, uint32_t units,
-                                       enum hst_precision precision, size_t *visit_count,
-                                       struct gradients *g)
+                                       uint64_t saves, enum hst_precision precision,
+                                       size_t *visit_count, struct gradients *g)
 {
     struct hst_config engine = harness_engine(&two_grains, precision);
     const struct hst_visit *visits = NULL;
@@ -182,6 +183,7 @@ static struct outcome step_in_segments(const struct llama_config *config, uint32
     assert_int_equal(hst_engine_create(&engine, &h.engine), 0);
     assert_int_equal(llama_add_units(h.model, h.engine), 0);
     fake_engine_segment(h.engine, units);
+    fake_engine_saves(h.engine, saves);
     assert_int_equal(hst_engine_seal(h.engine, HST_ORDER_FORWARD), 0);
     assert_int_equal(hst_engine_load(h.engine, &reader), 0);
     assert_int_equal(hst_engine_visits(h.engine, &visits, visit_count), 0);
@@ -210,15 +212,36 @@ static void bits_are_the_same_wherever_a_segment_ends(void **state)
         struct gradients all = {.count = 0};
         size_t visits = 0;
         struct outcome kept =
-            step_in_segments(&config, 1, (enum hst_precision)precision, &visits, &all);
+            step_in_segments(&config, 1, 0, (enum hst_precision)precision, &visits, &all);
         assert_int_equal(visits, 5 + 6); /* units: the head has no forward */
         for (uint32_t units = 2; units <= 4; units++) {
             struct gradients some = {.count = 0};
             struct outcome out =
-                step_in_segments(&config, units, (enum hst_precision)precision, &visits, &some);
+                step_in_segments(&config, units, 0, (enum hst_precision)precision, &visits, &some);
             assert_int_equal(visits, 5 + 6 + recomputes[units]);
             assert_true(out.loss == kept.loss && out.stats.grad_norm == kept.stats.grad_norm);
             assert_memory_equal(some.of, all.of, all.count * sizeof *all.of);
+        }
+    }
+}
+
+/* Layers are units 1 to 3. */
+static void bits_are_the_same_whatever_layers_save(void **state)
+{
+    (void)state;
+    struct llama_config config = small;
+    config.layers = 3;
+    for (int precision = HST_PRECISION_FP32; precision <= HST_PRECISION_BF16; precision++) {
+        struct gradients none = {.count = 0};
+        size_t visits = 0;
+        struct outcome again =
+            step_in_segments(&config, 1, 0, (enum hst_precision)precision, &visits, &none);
+        for (uint64_t saves = 1; saves < 8; saves++) {
+            struct gradients some = {.count = 0};
+            struct outcome out = step_in_segments(&config, 1, saves << 1,
+                                                  (enum hst_precision)precision, &visits, &some);
+            assert_true(out.loss == again.loss && out.stats.grad_norm == again.stats.grad_norm);
+            assert_memory_equal(some.of, none.of, none.count * sizeof *none.of);
         }
     }
 }
@@ -267,6 +290,7 @@ int main(void)
         cmocka_unit_test(the_first_loss_of_a_fresh_model_is_that_of_a_guess),
         cmocka_unit_test(the_final_norm_is_a_unit_between_the_layers_and_the_head),
         cmocka_unit_test(bits_are_the_same_wherever_a_segment_ends),
+        cmocka_unit_test(bits_are_the_same_whatever_layers_save),
         cmocka_unit_test(a_hidden_size_of_several_blocks_trains_in_both_precisions),
         cmocka_unit_test(a_sequence_of_one_token_is_a_sequence),
     };
