@@ -159,7 +159,7 @@ def bench(runner, group, settings=None, prefix=''):
 
 
 def kernels(runner):
-    for group in ('copies', 'memory', 'matmul'):
+    for group in ('copies', 'memory', 'matmul', 'launches'):
         bench(runner, group)
 
 

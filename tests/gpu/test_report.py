@@ -43,6 +43,9 @@ class Report(unittest.TestCase):
         results = {part['name']: part['result'] for part in told['parts']}
         for name in ('doctor', 'suite', 'kernels', 'gemm', 'attention', 'train-1b', 'train-3b'):
             self.assertEqual(results[name], 'ran', told)
+        kernels = next(part for part in told['parts'] if part['name'] == 'kernels')
+        self.assertEqual([f['unit'] for f in kernels['figures'] if f['name'].startswith('layer ')],
+                         ['s', 'tokens'] * 2)
         for part in told['parts']:
             if part['result'] == 'skipped':
                 self.assertTrue(part['why'], part)

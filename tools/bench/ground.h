@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_BENCH_GROUND_H
 #define HOISTWAY_TOOLS_BENCH_GROUND_H
-/* Between kernels.c, moving.c and products.c: the operands that all measurements share. */
+/* Between kernels.c, moving.c, products.c and launches.c: the operands that they share. */
 #include "bench/figure.h"
 
 #define GROUND_BUFFERS 5u
@@ -34,10 +34,14 @@ struct ground {
  */
 int ground_measure(struct ground *g, struct bench_figure *figure, double amount,
                    int (*enqueue)(void *arg), void *arg);
+/** The time alone, without telling it; zeros where the device does not have it, which is told. */
+int ground_time(struct ground *g, struct bench_figure *figure, int (*enqueue)(void *arg), void *arg,
+                struct bench_timing *timing);
 
 int ground_moving(struct ground *g);
 int ground_matmul(struct ground *g);
 int ground_attention(struct ground *g);
+int ground_launches(struct ground *g); /* after ground_matmul */
 /**
  * Sets g->work_bytes to the greatest workspace that any of them asks for; attention's engines may
  * make plans for it, which takes seconds, so it is asked only where it is wanted.

@@ -127,20 +127,27 @@ static void close_ground(struct ground *g)
         hst_dev_mem_free(g->dev, g->work.data, g->work_bytes + 1);
 }
 
-int ground_measure(struct ground *g, struct bench_figure *figure, double amount,
-                   int (*enqueue)(void *arg), void *arg)
+int ground_time(struct ground *g, struct bench_figure *figure, int (*enqueue)(void *arg), void *arg,
+                struct bench_timing *timing)
 {
-    struct bench_timing timing;
-    int rc = bench_time(g->stream, g->teller->smoke, enqueue, arg, &timing);
+    *timing = (struct bench_timing){0};
+    int rc = bench_time(g->stream, g->teller->smoke, enqueue, arg, timing);
     if (rc == -ENOTSUP) {
         figure->note = "the device does not have it";
         g->teller->tell(g->teller->context, figure);
         return 0;
     }
-    if (rc)
-        return bench_device_failed(g->dev, rc, figure->name, g->error);
-    bench_tell_rate(g->teller, figure, amount, &timing);
-    return 0;
+    return rc ? bench_device_failed(g->dev, rc, figure->name, g->error) : 0;
+}
+
+int ground_measure(struct ground *g, struct bench_figure *figure, double amount,
+                   int (*enqueue)(void *arg), void *arg)
+{
+    struct bench_timing timing;
+    int rc = ground_time(g, figure, enqueue, arg, &timing);
+    if (!rc && !figure->note)
+        bench_tell_rate(g->teller, figure, amount, &timing);
+    return rc;
 }
 
 static int tell_copies(struct hst_dev *dev, const struct bench_teller *teller,
@@ -196,10 +203,12 @@ int bench_kernels(struct hst_dev *dev, unsigned groups, const struct bench_telle
     rc = open_ground(&g);
     if (!rc && groups & BENCH_MEMORY)
         rc = ground_moving(&g);
-    if (!rc && groups & (BENCH_MATMUL | BENCH_ATTENTION))
+    if (!rc && groups & (BENCH_MATMUL | BENCH_ATTENTION | BENCH_LAUNCHES))
         rc = ground_matmul(&g);
     if (!rc && groups & BENCH_ATTENTION)
         rc = ground_attention(&g);
+    if (!rc && groups & BENCH_LAUNCHES)
+        rc = ground_launches(&g);
     close_ground(&g);
     return rc;
 }

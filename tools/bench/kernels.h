@@ -8,7 +8,8 @@ enum bench_group {
     BENCH_MEMORY = 1u << 1,    /* what moves more than it computes, of a copy inside the device */
     BENCH_MATMUL = 1u << 2,    /* products at an 8B Llama's shapes, of the largest one */
     BENCH_ATTENTION = 1u << 3, /* of that product too */
-    BENCH_ALL = 15,
+    BENCH_LAUNCHES = 1u << 4,  /* of a layer: what they cost, and when computing takes longer */
+    BENCH_ALL = 31,
 };
 
 /**

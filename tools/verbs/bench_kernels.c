@@ -18,7 +18,7 @@ struct kernels_options {
     bool smoke, json;
 };
 
-static const char *const groups[] = {"copies", "memory", "matmul", "attention", NULL};
+static const char *const groups[] = {"copies", "memory", "matmul", "attention", "launches", NULL};
 
 static const struct hst_option kernels_table[] = {
     {.name = "device",
@@ -83,6 +83,17 @@ static void print_json(void *context, const struct bench_figure *figure)
     fflush(stdout);
 }
 
+/* Rates by default. */
+static void print_value(const struct bench_figure *figure)
+{
+    if (strcmp(figure->unit, "s") == 0)
+        printf("%9.1f us", figure->value * 1e6);
+    else if (strcmp(figure->unit, "tokens") == 0)
+        printf("%9.1f tokens", figure->value);
+    else
+        printf("%9.1f G%s", figure->value * 1e-9, figure->unit);
+}
+
 static void print_text(void *context, const struct bench_figure *figure)
 {
     (void)context;
@@ -90,7 +101,8 @@ static void print_text(void *context, const struct bench_figure *figure)
         printf("%-9s %-52s %s\n", figure->group, figure->name, figure->note);
         return;
     }
-    printf("%-9s %-52s %9.1f G%s", figure->group, figure->name, figure->value * 1e-9, figure->unit);
+    printf("%-9s %-52s ", figure->group, figure->name);
+    print_value(figure);
     if (figure->ceiling > 0)
         printf("  %5.1f %% of %s", 100 * fraction_of(figure), figure->ceiling_name);
     printf("\n");

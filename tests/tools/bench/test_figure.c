@@ -84,22 +84,26 @@ static void a_failure_leaves_the_timing_alone(void **state)
 
 struct told {
     unsigned figures, notes, groups;
+    double value[8]; /* of the launches, and of the large product before them */
+    unsigned values;
 };
 
 static void tell(void *context, const struct bench_figure *figure)
 {
-    static const char *const names[] = {"copies", "memory", "matmul", "attention"};
+    static const char *const names[] = {"copies", "memory", "matmul", "attention", "launches"};
     struct told *told = context;
     told->figures++;
     told->notes += figure->note != NULL;
     assert_true(figure->note ? figure->value == 0 : figure->value > 0);
-    for (unsigned i = 0; i < 4; i++)
+    for (unsigned i = 0; i < 5; i++)
         told->groups |= strcmp(figure->group, names[i]) == 0 ? 1u << i : 0;
+    if (strncmp(figure->name, "l", 1) == 0 && told->values < 8) /* large, layer */
+        told->value[told->values++] = figure->value;
 }
 
 static void every_group_is_told_and_leaves_no_memory(void **state)
 {
-    struct told told = {0, 0, 0};
+    struct told told = {0};
     struct hst_error error = {0};
     struct hst_dev_usage usage;
     const struct bench_teller teller = {tell, &told, true};
@@ -115,13 +119,68 @@ static void every_group_is_told_and_leaves_no_memory(void **state)
 
 static void a_group_is_told_alone(void **state)
 {
-    struct told told = {0, 0, 0};
+    struct told told = {0};
     struct hst_error error = {0};
     const struct bench_teller teller = {tell, &told, true};
     (void)state;
     assert_int_equal(bench_kernels(dev, BENCH_COPIES, &teller, &error), 0);
     assert_int_equal(told.figures, 3);
     assert_int_equal(told.groups, BENCH_COPIES);
+}
+
+/* What a layer's forward and backward consist of, as they are enqueued: -Wl,--wrap. */
+static struct {
+    unsigned attentions, attentions_backward, swiglus;
+    size_t width; /* of the last swiglu, of 16 tokens */
+} launched;
+
+int __real_hst_op_attention(struct hst_stream *s, const struct hst_attention *args);
+int __wrap_hst_op_attention(struct hst_stream *s, const struct hst_attention *args);
+int __wrap_hst_op_attention(struct hst_stream *s, const struct hst_attention *args)
+{
+    launched.attentions++;
+    return __real_hst_op_attention(s, args);
+}
+
+int __real_hst_op_attention_backward(struct hst_stream *s,
+                                     const struct hst_attention_backward *args);
+int __wrap_hst_op_attention_backward(struct hst_stream *s,
+                                     const struct hst_attention_backward *args);
+int __wrap_hst_op_attention_backward(struct hst_stream *s,
+                                     const struct hst_attention_backward *args)
+{
+    launched.attentions_backward++;
+    return __real_hst_op_attention_backward(s, args);
+}
+
+int __real_hst_op_swiglu(struct hst_stream *s, const struct hst_swiglu *args);
+int __wrap_hst_op_swiglu(struct hst_stream *s, const struct hst_swiglu *args);
+int __wrap_hst_op_swiglu(struct hst_stream *s, const struct hst_swiglu *args)
+{
+    launched.swiglus++;
+    launched.width = args->count / 16;
+    return __real_hst_op_swiglu(s, args);
+}
+
+static void launches_are_a_layers_and_beside_them_what_computing_takes(void **state)
+{
+    struct told told = {0};
+    struct hst_error error = {0};
+    const struct bench_teller teller = {tell, &told, true};
+    /* of a smoke run: 64x96, 2 heads and 1 of 64, sequences of 32; forward, per token */
+    const double weights = 2 * 64 * 128 + 2 * 64 * 64 + 3 * 64 * 96;
+    const double flops = 2 * weights + 2 * (32 + 1) * 128;
+    (void)state;
+    memset(&launched, 0, sizeof launched);
+    assert_int_equal(bench_kernels(dev, BENCH_LAUNCHES, &teller, &error), 0);
+    assert_int_equal(launched.attentions, 2); /* the backward computes the forward again */
+    assert_int_equal(launched.attentions_backward, 1);
+    assert_int_equal(launched.swiglus, 2);
+    assert_int_equal(launched.width, 96); /* as the full layer: as many blocks of rows */
+    assert_int_equal(told.values, 5);
+    const double *v = told.value; /* FLOP/s; s and tokens of the forward, of the backward */
+    assert_true(fabs(v[2] / (v[1] * v[0] / flops) - 1) < 1e-12);
+    assert_true(fabs(v[4] / (v[3] * v[0] / (2 * flops)) - 1) < 1e-12);
 }
 
 int main(void)
@@ -133,6 +192,7 @@ int main(void)
         cmocka_unit_test(a_failure_leaves_the_timing_alone),
         cmocka_unit_test(every_group_is_told_and_leaves_no_memory),
         cmocka_unit_test(a_group_is_told_alone),
+        cmocka_unit_test(launches_are_a_layers_and_beside_them_what_computing_takes),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -93,12 +93,18 @@ class Program(Case):
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         told = [json.loads(line) for line in done.stdout.split('\n')[:-1]]
         self.assertEqual({row['group'] for row in told},
-                         {'copies', 'memory', 'matmul', 'attention'})
+                         {'copies', 'memory', 'matmul', 'attention', 'launches'})
+        self.assertEqual([row['unit'] for row in told if row['group'] == 'launches'],
+                         ['s', 'tokens'] * 2)
         for row in told:
             self.assertEqual(row['value'] is None, row['note'] is not None, row)
         only = run('bench', 'kernels', '--device', 'host', '--smoke', '--only', 'copies').stdout
         self.assertEqual(len(re.findall(r'(?m)^copies ', only)), 3)
         self.assertEqual(len(only.split('\n')), 5)
+        only = run('bench', 'kernels', '--device', 'host', '--smoke', '--only', 'launches').stdout
+        told = re.findall(r'(?m)^launches  layer (\w+) .* \d+\.\d (us|tokens)$', only)
+        self.assertEqual(told, [(sweep, unit) for sweep in ('forward', 'backward')
+                                for unit in ('us', 'tokens')])
 
     def test_bench_kernels_refuses_what_it_does_not_know(self):
         self.assert_refused(run('bench', 'kernels', '--only', 'copy'), 402, 2, 'copies')
