@@ -100,6 +100,8 @@ int hst_unit_acquire(struct hst_engine *e, uint32_t unit, enum hst_sweep sweep,
         u->views[i].grad = sweep == HST_BACKWARD ? p->grad + at : NULL;
     }
     poison_work(e);
+    if (e->forgets && u->saved && sweep == HST_BACKWARD)
+        memset(u->saved, 0, fake_saved_bytes(e, unit));
     uint64_t left = u->rows - next->first_row;
     e->view = (struct hst_unit_view){.param = u->views,
                                      .param_count = u->param_count,
@@ -285,6 +287,11 @@ void fake_engine_segment(struct hst_engine *engine, uint32_t units)
 void fake_engine_saves(struct hst_engine *engine, uint64_t units)
 {
     engine->saves = units;
+}
+
+void fake_engine_forgets(struct hst_engine *engine)
+{
+    engine->forgets = true;
 }
 
 const char *fake_engine_unit(const struct hst_engine *engine, uint32_t unit, uint32_t *param_count,

@@ -16,6 +16,8 @@ void fake_engine_segment(struct hst_engine *engine, uint32_t units);
 /** Units that are given memory for the activations that they can save: bit u stands for unit u; 0,
  * until it is set: none. Before seal. */
 void fake_engine_saves(struct hst_engine *engine, uint64_t units);
+/** From now on a backward finds zeros where its forward has left activations. */
+void fake_engine_forgets(struct hst_engine *engine);
 /** Units with more than `rows` of a matrix that has blocks are cut into slices of so many; 0, until
  * it is set: none are. Before units are added. */
 void fake_engine_slices(struct hst_engine *engine, uint64_t rows);

@@ -63,6 +63,7 @@ struct hst_engine {
     size_t visit_count, next_visit;
     uint64_t slice_rows; /* at most; 0: nothing is cut */
     uint64_t saves;      /* bit u: unit u is given what it can use */
+    bool forgets;        /* zeros are what a backward finds there */
     uint32_t unit;
     enum hst_sweep sweep;
     unsigned held; /* activations lent now */

@@ -246,6 +246,29 @@ static void bits_are_the_same_whatever_layers_save(void **state)
     }
 }
 
+/* What was saved is not computed again: else it would not matter that it is lost. */
+static void a_backward_uses_what_was_saved(void **state)
+{
+    (void)state;
+    struct hst_config engine = harness_engine(&two_grains, HST_PRECISION_FP32);
+    double norms[2];
+    for (int forgets = 0; forgets < 2; forgets++) {
+        struct harness h = {0};
+        assert_int_equal(llama_create(&small, &two_grains, &h.model, NULL), 0);
+        assert_int_equal(hst_engine_create(&engine, &h.engine), 0);
+        assert_int_equal(llama_add_units(h.model, h.engine), 0);
+        fake_engine_segment(h.engine, 1);
+        fake_engine_saves(h.engine, 2);
+        if (forgets)
+            fake_engine_forgets(h.engine);
+        assert_int_equal(hst_engine_seal(h.engine, HST_ORDER_FORWARD), 0);
+        assert_int_equal(hst_engine_load(h.engine, &reader), 0);
+        norms[forgets] = step(&h, &small, &two_grains, 7).stats.grad_norm;
+        harness_close(&h);
+    }
+    assert_true(norms[0] > 0 && norms[1] > 0 && norms[0] != norms[1]);
+}
+
 /* More rows than a block in O and DOWN, whose inputs' gradients then need the f32 scratch in
  * bf16. */
 static void a_hidden_size_of_several_blocks_trains_in_both_precisions(void **state)
@@ -291,6 +314,7 @@ int main(void)
         cmocka_unit_test(the_final_norm_is_a_unit_between_the_layers_and_the_head),
         cmocka_unit_test(bits_are_the_same_wherever_a_segment_ends),
         cmocka_unit_test(bits_are_the_same_whatever_layers_save),
+        cmocka_unit_test(a_backward_uses_what_was_saved),
         cmocka_unit_test(a_hidden_size_of_several_blocks_trains_in_both_precisions),
         cmocka_unit_test(a_sequence_of_one_token_is_a_sequence),
     };
