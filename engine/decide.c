@@ -217,6 +217,7 @@ static bool planner_knows(const struct hst_engine *engine, struct planner_in *in
         .optimistic = optimistic_wants_slots(engine),
         .parts = versions_parts_simulated(engine),
         .threads = engine->config.threads,
+        .half = predict_half(engine, rates),
     };
     in->streams = !engine_computes_in_dram(engine) && rates->figures[HST_RATE_SHARED].value > 0 &&
                   in->rates.device_update > 0;

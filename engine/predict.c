@@ -18,6 +18,7 @@
 
 struct machine {
     struct sim_rates rates;
+    double half;     /* see struct planner_in */
     double *visit_s; /* [MEASURE_SWEEPS · units], one sweep after the other */
     uint32_t units;
 };
@@ -116,6 +117,14 @@ struct sim_rates predict_rates(const struct hst_engine *engine, const struct hst
     };
 }
 
+double predict_half(const struct hst_engine *engine, const struct hst_rates *rates)
+{
+    bool bf16 = engine->config.precision == HST_PRECISION_BF16;
+    double all = rates->figures[bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32].value;
+    double half = rates->figures[bf16 ? HST_RATE_HALF_BF16 : HST_RATE_HALF_FP32].value;
+    return all > 0 ? half / all : 0;
+}
+
 /* False, with the reason, where one of these figures is not known. */
 static bool are_known(const struct hst_rates *rates, enum hst_rate first, enum hst_rate last,
                       const char *whose, char *why, size_t why_bytes)
@@ -175,6 +184,7 @@ static bool fill(const struct hst_engine *engine, const struct hst_rates *rates,
 {
     const struct graph *graph = &engine->run.graph;
     m->rates = predict_rates(engine, rates);
+    m->half = predict_half(engine, rates);
     if (engine->phase != PHASE_PLANNED) {
         if (fill_measured(engine, m))
             return are_bytes_known(graph, rates, why, why_bytes);
@@ -248,7 +258,8 @@ static int step_of(const struct hst_engine *engine, const struct machine *m, str
     struct sim_in in = {
         .graph = &engine->run.graph, .rates = m->rates, .parts = versions_parts_simulated(engine)};
     if (engine->phase == PHASE_PLANNED) /* else what is measured is theirs */
-        in.rates.update *= planner_update_share(update_threads(engine), engine->config.threads);
+        in.rates.update *=
+            planner_update_share(update_threads(engine), engine->config.threads, m->half);
     return simulate(&in, sim);
 }
 

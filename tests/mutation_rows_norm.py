@@ -85,7 +85,51 @@ mutate(
     ('and, on its homes, of a deferred one',
      '    rc = rc ? rc : choose_threads(in, false, placement, &steps->deferred_s);\n', ''),
     ('fewer threads are slower',
-     '    rates.update *= planner_update_share(p->update_threads[optimistic], in->threads);\n', ''),
+     'planner_update_share(p->update_threads[optimistic], in->threads, in->half);', '1;'),
+    ('a share of the threads is on the line from what half of them do',
+     'return half + (1 - half) * (update_threads - half_threads) / (threads - half_threads);',
+     'return half;'),
+    ('fewer than half of them do less', 'return half * update_threads / half_threads;',
+     'return half;'),
+    ('half of them do no less than their number', 'fmax(half, half_threads / threads)', 'half'),
+    ('and no more than all', 'fmin(fmax(half, half_threads / threads), 1)',
+     'fmax(half, half_threads / threads)'),
+    ('half is rounded up', 'threads / 2 + threads % 2', 'threads / 2'),
+)
+mutate(
+    'engine/machine/probe_memory.c', 'engine/probe',
+    ('half of the workers rest', '    b->most = (width + 1) / 2;\n', ''),
+    ('half of them is rounded up', 'b->most = (width + 1) / 2;', 'b->most = width / 2;'),
+    ('who rests is told to', 'if (b->most > 0 && probe->workers)'),
+    ("the caller's can not rest", 'if (width > 1 && !probe->workers)'),
+    ('one alone is half of itself', 'if (width > 1 && !probe->workers)', 'if (!probe->workers)'),
+)
+mutate(
+    'engine/machine/probe_copies.c', 'engine/probe',
+    ('half of the workers are measured', '        probe_half(load);\n', '        (void)load;\n'),
+    ('what is not measured for want of memory says so', '        probe_half_fail(probe, LITTLE);\n',
+     '        (void)load;\n'),
+    ('where all threads compute none rests',
+     'probe_half_fail(probe, "the device works in host memory: all threads update");', ''),
+)
+mutate(
+    'engine/machine/cache.c', 'engine/cache',
+    ("what the caller's workers can not do is no failure", '? copies && !probe->parallel',
+     '? copies'),
+)
+mutate(
+    'engine/predict.c', 'engine/plan',
+    ("half is of the precision's update",
+     'rates->figures[bf16 ? HST_RATE_HALF_BF16 : HST_RATE_HALF_FP32].value',
+     'rates->figures[HST_RATE_HALF_FP32].value'),
+    ('it is a share', 'return all > 0 ? half / all : 0;', 'return half;'),
+    ('what was measured is of the threads that did it',
+     'if (engine->phase == PHASE_PLANNED) /* else what is measured is theirs */', 'if (1)'),
+    ('a prediction knows of half', '    m->half = predict_half(engine, rates);\n', ''),
+)
+mutate(
+    'engine/decide.c', 'tools/cli_plan',
+    ('a plan knows of half', '        .half = predict_half(engine, rates),\n', ''),
 )
 mutate(
     'engine/exec/optimizer.c', 'engine/away',

@@ -222,7 +222,9 @@ static bool whole(const struct hst_probe *probe, const struct hst_rates *rates)
     bool copies = probe->dev && !(hst_dev_flags(probe->dev) & HST_DEV_HOST_MEMORY);
     for (int r = 0; r < HST_RATE_COUNT; r++) {
         bool drive = r >= HST_RATE_READ, copy = !drive && r >= HST_RATE_H2D;
+        bool half = r == HST_RATE_HALF_FP32 || r == HST_RATE_HALF_BF16;
         bool possible = drive                    ? probe->drive_count > 0
+                        : half                   ? copies && !probe->parallel
                         : copy                   ? copies
                         : r == HST_RATE_PRODUCTS ? probe->product_count > 0
                                                  : true;

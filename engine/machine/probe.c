@@ -73,19 +73,17 @@ static void run_alone(void *context, size_t count,
         body(arg, i, 0);
 }
 
-static struct workers *open_workers(struct probe *probe)
+static void open_workers(struct probe *probe)
 {
-    struct workers *workers = NULL;
     if (probe->in->parallel) {
         probe->parallel = *probe->in->parallel;
-        return NULL;
+        return;
     }
     unsigned width = probe->in->threads ? probe->in->threads : machine_cores();
     probe->parallel = (struct hst_parallel){.run = run_alone, .width = 1};
-    if (workers_create(width, &workers) == 0)
+    if (workers_create(width, &probe->workers) == 0)
         probe->parallel =
-            (struct hst_parallel){.run = workers_run, .context = workers, .width = width};
-    return workers;
+            (struct hst_parallel){.run = workers_run, .context = probe->workers, .width = width};
 }
 
 static struct hst_dev *open_host(struct probe *probe)
@@ -141,12 +139,13 @@ int hst_probe(const struct hst_probe *in, struct hst_rates *rates)
     *rates = (struct hst_rates){.drive_count = in->drive_count, .product_count = in->product_count};
     struct probe probe = {
         .in = &asked, .dev = in->dev, .memory_bytes = memory_limit(in), .out = rates};
-    struct workers *workers = asked.parts & WORKED_PARTS ? open_workers(&probe) : NULL;
+    if (asked.parts & WORKED_PARTS)
+        open_workers(&probe);
     struct hst_dev *host = asked.parts & HST_PROBE_PRODUCTS && !in->dev ? open_host(&probe) : NULL;
     probe.dev = host ? host : in->dev;
     run_parts(&probe);
     hst_dev_close(&host);
-    workers_destroy(&workers);
+    workers_destroy(&probe.workers);
     rates->taken_ms = probe_wall_ms();
     rates->seconds = clock_seconds() - start;
     return 0;

@@ -10,6 +10,7 @@
 struct probe {
     const struct hst_probe *in;
     struct hst_parallel parallel; /* of the caller, or own */
+    struct workers *workers;      /* own; null: the caller's are used, or none could be started */
     struct hst_dev *dev;          /* of the caller, or own; null: none could be had */
     uint64_t memory_bytes;        /* host memory at a time, at most */
     uint64_t cache_bytes;         /* last-level caches; 0: not told */
@@ -60,6 +61,9 @@ struct probe_load;
 struct probe_load *probe_load_open(struct probe *probe, uint64_t most_bytes);
 /** Updates one slice. Returns the bytes that it moved through memory. */
 double probe_load_slice(struct probe_load *load);
+/** HALF_FP32, HALF_BF16, on the load's memory; or why not. */
+void probe_half(struct probe_load *load);
+void probe_half_fail(struct probe *probe, const char *why);
 void probe_load_close(struct probe_load **load);
 
 /* probe_drives.c */

@@ -210,12 +210,17 @@ void probe_shared(struct probe *probe)
     struct copies c = {.dev = probe->dev};
     if (!probe_is_apart(probe)) {
         probe_fail(figure, APART);
+        probe_half_fail(probe, "the device works in host memory: all threads update");
         return;
     }
     int opened = open_copies(&c, probe->memory_bytes / 2);
     uint64_t left = opened ? 0 : probe->memory_bytes - 2 * (uint64_t)c.bytes;
     struct probe_load *load = probe_load_open(probe, left);
     int rc = opened ? opened : load ? shared_rounds(&c, load, figure) : -ENOSPC;
+    if (load)
+        probe_half(load);
+    else
+        probe_half_fail(probe, LITTLE);
     if (rc == -ENOSPC)
         probe_fail(figure, LITTLE);
     else if (rc)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What memory gives, and what the optimizer makes of it, with all workers at once. An update reads
+ * What memory gives, and what the optimizer makes of it, with all workers at once, or half of them
+ * where a plan may let others rest. An update reads
  * and writes in place, so no line is fetched only to be overwritten: a null kernel with AdamW's
  * streams (4 read, 3 written) is its ceiling, not STREAM's triad.
  *
@@ -36,7 +37,7 @@ enum { ARRAYS_MOST = 5, GRADS = 3, SLICES_MOST = 16, PIECES_PER_WORKER = 4 };
  * and again, so that a round may be short and yet finds nothing in the caches that it left there.
  */
 struct bench {
-    const struct probe *probe;
+    struct probe *probe;
     char *memory;
     size_t bytes;
     const struct hst_cpu_adam_ops *adam;
@@ -50,6 +51,7 @@ struct bench {
     double *partials;
     size_t piece;                       /* elements */
     size_t slice_pieces, slices, slice; /* the one that is worked on */
+    unsigned most;                      /* workers that take pieces; 0: all */
 };
 
 /* ---- touching ---- */
@@ -208,6 +210,10 @@ static const struct memory_case update_cases[] = {
     {HST_RATE_UPDATE_FP32, update_piece, UPDATE_PIECE, 1, {4, 4, 4, 4}, false, HST_CPU_F32},
     {HST_RATE_UPDATE_BF16, update_piece, UPDATE_PIECE, 1, {2, 4, 4, 2, 2}, true, HST_CPU_BF16},
 };
+static const struct memory_case half_cases[] = {
+    {HST_RATE_HALF_FP32, update_piece, UPDATE_PIECE, 1, {4, 4, 4, 4}, true, HST_CPU_F32},
+    {HST_RATE_HALF_BF16, update_piece, UPDATE_PIECE, 1, {2, 4, 4, 2, 2}, true, HST_CPU_BF16},
+};
 
 /* ---- running them ---- */
 
@@ -241,20 +247,27 @@ static size_t lay_out(struct bench *b, const struct memory_case *c)
 static int run_slice(void *arg)
 {
     struct bench *b = arg;
-    b->probe->parallel.run(b->probe->parallel.context, b->slice_pieces, b->body, b);
+    const struct probe *probe = b->probe;
+    if (b->most > 0 && probe->workers)
+        (void)workers_time(probe->workers, b->most, b->slice_pieces, b->body, b);
+    else
+        probe->parallel.run(probe->parallel.context, b->slice_pieces, b->body, b);
     b->slice = (b->slice + 1) % b->slices;
     return 0;
 }
 
 static void describe(const struct bench *b, size_t arrays, struct hst_figure *figure)
 {
-    char caches[80] = "";
+    char caches[80] = "", of_all[24] = "";
+    unsigned width = b->probe->parallel.width, most = b->most > 0 ? b->most : width;
     if (b->bytes < 2 * b->probe->cache_bytes)
         snprintf(caches, sizeof caches, "; caches hold %zu MiB and may have helped",
                  (size_t)(b->probe->cache_bytes / MIB));
-    snprintf(figure->how, sizeof figure->how, "%zu array%s, %zu MiB together, %u worker%s, %s%s",
-             arrays, arrays == 1 ? "" : "s", b->bytes / MIB, b->probe->parallel.width,
-             b->probe->parallel.width == 1 ? "" : "s", b->adam->name, caches);
+    if (most < width)
+        snprintf(of_all, sizeof of_all, " of %u", width);
+    snprintf(figure->how, sizeof figure->how, "%zu array%s, %zu MiB together, %u%s worker%s, %s%s",
+             arrays, arrays == 1 ? "" : "s", b->bytes / MIB, most, of_all, width == 1 ? "" : "s",
+             b->adam->name, caches);
 }
 
 static void measure(struct bench *b, const struct memory_case *cases, size_t count)
@@ -342,6 +355,26 @@ double probe_load_slice(struct probe_load *load)
 {
     (void)run_slice(&load->bench);
     return load->slice_bytes;
+}
+
+void probe_half(struct probe_load *load)
+{
+    struct bench *b = &load->bench;
+    struct probe *probe = b->probe;
+    unsigned width = probe->parallel.width;
+    if (width > 1 && !probe->workers) {
+        probe_half_fail(probe, "the caller's workers can not rest");
+        return;
+    }
+    b->most = (width + 1) / 2;
+    measure(b, half_cases, COUNT(half_cases));
+    b->most = 0;
+}
+
+void probe_half_fail(struct probe *probe, const char *why)
+{
+    for (size_t i = 0; i < COUNT(half_cases); i++)
+        probe_fail(&probe->out->figures[half_cases[i].rate], "%s", why);
 }
 
 void probe_load_close(struct probe_load **load)

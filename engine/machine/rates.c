@@ -36,6 +36,8 @@ static const struct {
     [HST_RATE_COPY_BOTH] = {"copy-both", "B/s"},
     [HST_RATE_DEVICE_FP32] = {"device-update-fp32", "elements/s"},
     [HST_RATE_DEVICE_BF16] = {"device-update-bf16", "elements/s"},
+    [HST_RATE_HALF_FP32] = {"update-half-fp32", "elements/s"},
+    [HST_RATE_HALF_BF16] = {"update-half-bf16", "elements/s"},
     [HST_RATE_SHARED] = {"memory-shared", "B/s"},
     [HST_RATE_READ] = {"read", "B/s"},
     [HST_RATE_WRITE] = {"write", "B/s"},

@@ -11,6 +11,7 @@
 #include "plan/step_graph.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,9 +40,15 @@ struct search {
 
 /* ---- one candidate ---- */
 
-double planner_update_share(uint32_t update_threads, uint32_t threads)
+double planner_update_share(uint32_t update_threads, uint32_t threads, double half)
 {
-    return update_threads > 0 && threads > 0 ? (double)update_threads / threads : 1;
+    if (update_threads == 0 || update_threads >= threads)
+        return 1;
+    double half_threads = threads / 2 + threads % 2;
+    half = fmin(fmax(half, half_threads / threads), 1);
+    if (update_threads <= half_threads)
+        return half * update_threads / half_threads;
+    return half + (1 - half) * (update_threads - half_threads) / (threads - half_threads);
 }
 
 static int step_of(const struct planner_in *in, const struct placement *p, bool optimistic,
@@ -53,7 +60,7 @@ static int step_of(const struct planner_in *in, const struct placement *p, bool 
     if (rc)
         return rc;
     struct sim_rates rates = in->rates;
-    rates.update *= planner_update_share(p->update_threads[optimistic], in->threads);
+    rates.update *= planner_update_share(p->update_threads[optimistic], in->threads, in->half);
     rc = simulate(&(struct sim_in){.graph = &graph, .rates = rates, .parts = in->parts}, &sim);
     graph_free(&graph);
     if (rc == 0)

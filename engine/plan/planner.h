@@ -16,6 +16,7 @@ struct planner_in {
     unsigned parts;         /* of each period beside those of training */
     bool streams;           /* a GPU may update what is away: how fast all parts are is known */
     uint32_t threads;       /* that update at rates.update */
+    double half;            /* of that rate, what half of them reach, rounded up; 0: not known */
 };
 
 struct planned {
@@ -54,9 +55,14 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
                     struct planned *planned);
 #define PLANNER_TILES 2048u
 
-/** An update's rate with so many threads of all, 0 standing for all, as if each did the same share;
- * those that memory holds back do more. */
-double planner_update_share(uint32_t update_threads, uint32_t threads);
+/**
+ * The share of an update's rate that so many threads of all reach, 0 standing for all: on the line
+ * between what half of them (rounded up) were measured to reach and what all do. half: see struct
+ * planner_in; 0: as if each did the same share, which is less than it does where memory holds
+ * threads back. A measured half that is less than its number, or more than all, is noise: it is
+ * taken for its number, or for all.
+ */
+double planner_update_share(uint32_t update_threads, uint32_t threads, double half);
 
 /** The fewest threads that are tried for an update, in eighths of all, rounded up. */
 #define UPDATE_EIGHTHS_LEAST 4u

@@ -216,6 +216,37 @@ static void what_can_not_be_measured_here_is_remembered(void **state)
     assert_string_equal(r.figures[HST_RATE_PRODUCTS].how, "no product was given");
 }
 
+static void run_here(void *context, size_t count,
+                     void (*body)(void *arg, size_t index, unsigned worker), void *arg)
+{
+    (void)context;
+    for (size_t i = 0; i < count; i++)
+        body(arg, i, 0);
+}
+
+/* Of the caller's workers none can be told to rest, now and later. */
+static void so_is_what_the_callers_workers_can_not_do(void **state)
+{
+    (void)state;
+    struct hst_rates r;
+    struct hst_dev *dev = NULL;
+    const struct hst_parallel parallel = {.run = run_here, .width = 2};
+    const struct hst_dev_config config = {
+        .size = sizeof config, .memory_bytes = 64u << 20, .host_bytes = 8u << 20};
+    assert_int_equal(hst_dev_open("far", &config, &dev, NULL), 0);
+    const struct hst_probe probe = {.size = sizeof probe,
+                                    .parts = HST_PROBE_DEVICE,
+                                    .parallel = &parallel,
+                                    .dev = dev,
+                                    .memory_bytes = 32u << 20};
+    for (int cached = 0; cached < 2; cached++) {
+        assert_int_equal(hst_rates_get(&probe, folder, 60, &r), 0);
+        assert_int_equal(r.cached, cached);
+        assert_non_null(strstr(r.figures[HST_RATE_HALF_BF16].how, "can not rest"));
+    }
+    hst_dev_close(&dev);
+}
+
 /* Two different questions: a key each, and mostly a file each. */
 static void another_question_is_not_answered(void **state)
 {
@@ -425,6 +456,7 @@ int main(void)
         CASE(what_is_older_than_asked_is_measured_anew),
         CASE(a_failure_is_not_remembered),
         CASE(what_can_not_be_measured_here_is_remembered),
+        CASE(so_is_what_the_callers_workers_can_not_do),
         CASE(another_question_is_not_answered),
         CASE(a_damaged_file_is_never_used),
         CASE(another_machine_s_file_is_not_used),

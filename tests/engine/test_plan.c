@@ -216,15 +216,21 @@ static void drives_share_tiles_by_the_rates_that_are_told(void **state)
     hst_engine_destroy(&engine);
 }
 
+static double elements_of(const struct hst_engine *engine)
+{
+    double elements = 0; /* padding, too */
+    for (uint32_t u = 0; u < engine->layout.unit_count; u++)
+        elements += (double)engine->layout.units[u].elements;
+    return elements;
+}
+
 static void a_slow_update_takes_what_its_elements_take(void **state)
 {
     (void)state;
     struct hst_rates rates = rates_of(FAST);
     const struct hst_config config = config_of(HST_PLAN_HERE, "states=dram,weights=dram");
     struct hst_engine *engine = sealed(&config, 0);
-    double elements = 0; /* padding, too */
-    for (uint32_t u = 0; u < engine->layout.unit_count; u++)
-        elements += (double)engine->layout.units[u].elements;
+    double elements = elements_of(engine);
     rates.figures[HST_RATE_UPDATE_FP32].value = SLOW;
     struct hst_prediction p = predict(engine, &rates);
     assert_near(p.step_s, elements / SLOW, 1e-6);
@@ -240,6 +246,44 @@ static void a_slow_update_takes_what_its_elements_take(void **state)
     assert_string_equal(decision.update, "deferred");
     assert_string_equal(decision.homes, "usual");
     assert_true(decision.step_s == 0 && decision.usual_step_s == 0);
+    hst_engine_destroy(&engine);
+}
+
+static void some_of_the_threads_take_what_half_of_them_were_measured_to(void **state)
+{
+    (void)state;
+    struct hst_rates rates = rates_of(FAST);
+    struct hst_config config = config_of(HST_PLAN_HERE, "states=dram,weights=dram");
+    config.device = "far";
+    struct hst_engine *engine = sealed(&config, 0);
+    double step_s = elements_of(engine) / SLOW;
+    rates.figures[HST_RATE_UPDATE_BF16].value = SLOW;
+    assert_near(predict(engine, &rates).step_s, step_s, 1e-3);
+    engine->placement.update_threads[0] = 1; /* of 2 */
+    rates.figures[HST_RATE_HALF_BF16].value = 0.8 * SLOW;
+    assert_near(predict(engine, &rates).step_s, step_s / 0.8, 1e-3);
+    rates.figures[HST_RATE_HALF_BF16].value = 0; /* of a file from before there was one */
+    assert_near(predict(engine, &rates).step_s, step_s / 0.5, 1e-3);
+    hst_engine_destroy(&engine);
+}
+
+/* What training measures is of the threads that did it. */
+static void what_some_of_the_threads_took_is_not_scaled_again(void **state)
+{
+    (void)state;
+    struct hst_step_stats stats;
+    struct hst_rates rates = rates_of(FAST);
+    struct hst_config config = config_of(HST_PLAN_TO_TRAIN, "states=dram,weights=dram");
+    config.device = "far";
+    struct hst_engine *engine = sealed(&config, 0);
+    struct measure_work *update = &engine->run.measure.update;
+    assert_int_equal(toy_load(engine), 0);
+    engine->placement.update_threads[0] = engine->placement.update_threads[1] = 1;
+    for (int s = 0; s < 3; s++)
+        assert_int_equal(toy_step(engine, &stats), 0);
+    rates.figures[HST_RATE_HALF_BF16].value = 0; /* in a plan this would be half of the rate */
+    update->seconds = (double)update->elements / SLOW;
+    assert_near(predict(engine, &rates).step_s, elements_of(engine) / SLOW, 1e-2);
     hst_engine_destroy(&engine);
 }
 
@@ -351,6 +395,8 @@ int main(void)
         cmocka_unit_test(what_is_told_of_another_machine_is_not_looked_at),
         cmocka_unit_test(drives_share_tiles_by_the_rates_that_are_told),
         cmocka_unit_test(a_slow_update_takes_what_its_elements_take),
+        cmocka_unit_test(some_of_the_threads_take_what_half_of_them_were_measured_to),
+        cmocka_unit_test(what_some_of_the_threads_took_is_not_scaled_again),
         cmocka_unit_test(what_a_gpu_updates_is_taken_for_nothing),
         cmocka_unit_test(slow_drives_take_as_long_as_in_training),
         cmocka_unit_test(what_is_missing_is_named),

@@ -456,7 +456,7 @@ static double step_with(struct problem p, uint32_t *threads)
     struct placement chosen = {0};
     struct planned planned = improve_usual(&p, &chosen);
     *threads = chosen.update_threads[0];
-    p.rates.update *= planner_update_share(*threads, p.threads);
+    p.rates.update *= planner_update_share(*threads, p.threads, 0);
     assert_true(planned.step_s == simulated(&p, &chosen));
     placement_free(&chosen);
     return planned.step_s;
@@ -481,24 +481,43 @@ static void fewer_threads_update_where_memory_carries_no_more(void **state)
     layout_free(&p.layout);
 }
 
-/* Each has its own number. */
+static void a_share_of_the_threads_reaches_what_half_of_them_do(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t some, all;
+        double half, share;
+    } r[] = {{0, 16, 0.9, 1},   {8, 16, 0.9, 0.9}, {12, 16, 0.9, 0.95}, {4, 5, 0.8, 0.9},
+             {12, 16, 0, 0.75}, {3, 5, 0.55, 0.6}, {12, 16, 1.5, 1},    {4, 16, 0.9, 0.45}};
+    for (size_t i = 0; i < sizeof r / sizeof *r; i++)
+        assert_float_equal(planner_update_share(r[i].some, r[i].all, r[i].half), r[i].share, 1e-6);
+}
+
+/* Each has its own number; half are enough where they do the three quarters that are best. */
 static void threads_are_chosen_for_either_update(void **state)
 {
     (void)state;
-    struct problem p = {0};
-    struct placement placement = {0};
-    struct update_steps steps;
-    char why[384];
-    make_problem(143, &p);
-    p.in.second_slots = true;
-    assert_int_equal(placement_plan(&p.in, &placement, why, sizeof why), 0);
-    const struct planner_in in = {.placement = &p.in, .rates = p.rates, .threads = 16};
-    assert_int_equal(planner_update(&in, &placement, &steps), 0);
-    assert_true(planner_is_optimistic(&steps));
-    assert_int_equal(placement.update_threads[0], 14);
-    assert_int_equal(placement.update_threads[1], 8);
-    placement_free(&placement);
-    layout_free(&p.layout);
+    static const struct {
+        uint32_t problem, deferred, optimistic;
+        double half;
+    } rows[] = {{143, 14, 8, 0}, {165, 12, 12, 0}, {165, 8, 8, 0.75}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct problem p = {0};
+        struct placement placement = {0};
+        struct update_steps steps;
+        char why[384];
+        make_problem(rows[i].problem, &p);
+        p.in.second_slots = true;
+        assert_int_equal(placement_plan(&p.in, &placement, why, sizeof why), 0);
+        const struct planner_in in = {
+            .placement = &p.in, .rates = p.rates, .threads = 16, .half = rows[i].half};
+        assert_int_equal(planner_update(&in, &placement, &steps), 0);
+        assert_int_equal(planner_is_optimistic(&steps), rows[i].problem == 143);
+        assert_int_equal(placement.update_threads[0], rows[i].deferred);
+        assert_int_equal(placement.update_threads[1], rows[i].optimistic);
+        placement_free(&placement);
+        layout_free(&p.layout);
+    }
 }
 
 static void so_it_does_of_an_optimistic_one(void **state)
@@ -569,6 +588,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_share_that_wins_next_to_nothing_is_not_left),
         cmocka_unit_test(homes_are_compared_with_their_share),
         cmocka_unit_test(fewer_threads_update_where_memory_carries_no_more),
+        cmocka_unit_test(a_share_of_the_threads_reaches_what_half_of_them_do),
         cmocka_unit_test(threads_are_chosen_for_either_update),
         cmocka_unit_test(so_it_does_of_an_optimistic_one),
         cmocka_unit_test(what_is_wished_stays_where_it_was_wished),

@@ -3,6 +3,7 @@
  * Probes: of this machine, that their figures can be; of simulated drives, that they are right; and
  * that what can not be measured says why and disturbs nothing else.
  */
+#include "exec/workers.h"
 #include "machine/probe.h"
 
 #include <dirent.h>
@@ -238,15 +239,33 @@ static struct hst_dev *open_device(const char *name, uint64_t memory_bytes, uint
     return dev;
 }
 
+/* How many workers an update was told to use that not all had to do. */
+static struct {
+    unsigned times, most;
+} told;
+
+double __real_workers_time(struct workers *workers, unsigned most, size_t count,
+                           void (*body)(void *arg, size_t index, unsigned worker), void *arg);
+double __wrap_workers_time(struct workers *workers, unsigned most, size_t count,
+                           void (*body)(void *arg, size_t index, unsigned worker), void *arg);
+double __wrap_workers_time(struct workers *workers, unsigned most, size_t count,
+                           void (*body)(void *arg, size_t index, unsigned worker), void *arg)
+{
+    told.times++;
+    told.most = most;
+    return __real_workers_time(workers, most, count, body, arg);
+}
+
 /* "far" has the flags of a GPU: its memory is not the host's. */
 static void a_device_with_memory_of_its_own_is_copied_to_and_computes(void **state)
 {
     (void)state;
     struct hst_dev *dev = open_device("far", 128 * MIB, 32 * MIB);
     struct hst_dev_usage usage;
+    const unsigned parts = HST_PROBE_PRODUCTS | HST_PROBE_COPIES | HST_PROBE_DEVICE;
     const struct hst_probe probe = {.size = sizeof probe,
-                                    .parts =
-                                        HST_PROBE_PRODUCTS | HST_PROBE_COPIES | HST_PROBE_DEVICE,
+                                    .parts = parts,
+                                    .threads = 3,
                                     .dev = dev,
                                     .products = products,
                                     .product_count = 3};
@@ -254,7 +273,10 @@ static void a_device_with_memory_of_its_own_is_copied_to_and_computes(void **sta
     assert_int_equal(hst_probe(&probe, &r), 0);
     for (int i = HST_RATE_PRODUCTS; i <= HST_RATE_SHARED; i++)
         assert_measured(&r.figures[i], 1e4, 1e16);
+    assert_true(told.times >= 6 && told.most == 2); /* twice to warm up, and a round, each */
     assert_non_null(strstr(r.figures[HST_RATE_SHARED].how, "AdamW in bf16 beside copies of 16"));
+    for (int i = HST_RATE_HALF_FP32; i <= HST_RATE_HALF_BF16; i++)
+        assert_non_null(strstr(r.figures[i].how, ", 2 of 3 workers, "));
     assert_non_null(strstr(r.figures[HST_RATE_H2D].how, "16 MiB page-locked")); /* two of them */
     hst_dev_usage(dev, &usage);
     assert_int_equal(usage.memory_bytes, 0);
@@ -279,7 +301,27 @@ static void a_device_without_budget_is_told(void **state)
     assert_failed(&r.products[0], "budgets");
     assert_failed(&r.figures[HST_RATE_D2H], "budgets");
     assert_failed(&r.figures[HST_RATE_DEVICE_BF16], "budget");
-    assert_failed(&r.figures[HST_RATE_SHARED], "budgets");
+    for (int i = HST_RATE_HALF_FP32; i <= HST_RATE_SHARED; i++)
+        assert_failed(&r.figures[i], "budgets");
+    hst_dev_close(&dev);
+}
+
+/* None of the caller's workers can be told to rest; one alone is half of itself, rounded up. */
+static void half_of_the_callers_workers_are_no_figure(void **state)
+{
+    (void)state;
+    struct hst_dev *dev = open_device("far", 128 * MIB, 32 * MIB);
+    struct counter counter = {0};
+    struct hst_parallel parallel = {.run = run_counted, .context = &counter, .width = 1};
+    const struct hst_probe probe = {
+        .size = sizeof probe, .parts = HST_PROBE_DEVICE, .dev = dev, .parallel = &parallel};
+    struct hst_rates r;
+    assert_int_equal(hst_probe(&probe, &r), 0);
+    assert_measured(&r.figures[HST_RATE_HALF_BF16], 1e4, 1e14);
+    parallel.width = 2;
+    assert_int_equal(hst_probe(&probe, &r), 0);
+    assert_failed(&r.figures[HST_RATE_HALF_BF16], "workers can not rest");
+    assert_measured(&r.figures[HST_RATE_SHARED], 1e4, 1e16);
     hst_dev_close(&dev);
 }
 
@@ -540,6 +582,7 @@ int main(void)
         cmocka_unit_test(a_product_is_cut_at_its_longest_extents),
         cmocka_unit_test(a_device_with_memory_of_its_own_is_copied_to_and_computes),
         cmocka_unit_test(a_device_without_budget_is_told),
+        cmocka_unit_test(half_of_the_callers_workers_are_no_figure),
         cmocka_unit_test(a_simulated_drive_gets_the_rates_of_its_model),
         cmocka_unit_test(two_directions_at_once_are_seen),
         cmocka_unit_test(drives_are_measured_together_and_told_apart),

@@ -95,7 +95,7 @@ static struct judged judge_run(struct graph_case *c)
     j.phases_s = phases_s(&g, &rates, c->in.deferred);
     j.step_s = simulated(&g, &rates);
     for (uint32_t eighths = 7; c->in.apart && eighths >= UPDATE_EIGHTHS_LEAST; eighths--) {
-        rates.update = c->rates.update * eighths / 8;
+        rates.update = c->rates.update * planner_update_share(eighths, 8, 0);
         double s = simulated(&g, &rates);
         if (s < j.step_s * (1 - PLANNER_THREADS_GAIN_LEAST))
             j.step_s = s;

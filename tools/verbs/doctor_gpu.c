@@ -107,15 +107,20 @@ static void report_update(struct doctor *d, const struct hst_figure *figures)
 {
     const struct hst_figure *update = &figures[HST_RATE_DEVICE_BF16];
     const struct hst_figure *shared = &figures[HST_RATE_SHARED];
-    if (update->value <= 0 || shared->value <= 0)
+    const struct hst_figure *half = &figures[HST_RATE_HALF_BF16];
+    const struct hst_figure *missing = update->value <= 0   ? update
+                                       : shared->value <= 0 ? shared
+                                       : half->value <= 0   ? half
+                                                            : NULL;
+    if (missing)
         doctor_report(d, "gpu update", STATUS_WARN, "give the GPU and host memory some room",
-                      "not measured: %s", update->value <= 0 ? update->how : shared->how);
+                      "not measured: %s", missing->how);
     else
         doctor_report(
             d, "gpu update", STATUS_OK, NULL,
-            "AdamW in bf16: %.3g G parameters/s on the GPU; host memory carries %.1f GB/s "
-            "while the host updates too and copies run both ways",
-            1e-9 * update->value, 1e-9 * shared->value);
+            "AdamW in bf16: %.3g G parameters/s on the GPU, %.3g by half of the host's threads; "
+            "host memory carries %.1f GB/s while all of them update and copies run both ways",
+            1e-9 * update->value, 1e-9 * half->value, 1e-9 * shared->value);
 }
 
 /* How near the GPU's node is to the cores in use: those on it, the way to the farthest others. */

@@ -105,6 +105,8 @@ enum hst_rate {
     HST_RATE_COPY_BOTH,   /* bytes of both directions, at once */
     HST_RATE_DEVICE_FP32, /* elements, AdamW of the device, arrays in its memory */
     HST_RATE_DEVICE_BF16, /* with a split master */
+    HST_RATE_HALF_FP32,   /* elements, UPDATE_FP32 by half of the workers, rounded up */
+    HST_RATE_HALF_BF16,
     HST_RATE_SHARED, /* bytes of host memory: AdamW in bf16, all workers, beside copies both ways */
     HST_RATE_READ,   /* bytes, all drives at once */
     HST_RATE_WRITE,
@@ -171,7 +173,7 @@ enum hst_probe_part {
     HST_PROBE_DRIVES = 1u << 2,   /* READ, WRITE, MIXED, drives[]: 0.5 s, and 0.05 s to open each */
     HST_PROBE_PRODUCTS = 1u << 3, /* PRODUCTS, products[]: 0.4 s, however many */
     HST_PROBE_COPIES = 1u << 4,   /* H2D, D2H, COPY_BOTH: 0.25 s; not on the host device */
-    HST_PROBE_DEVICE = 1u << 5,   /* DEVICE_*, SHARED: 0.3 s, and memory as MEMORY; nor there */
+    HST_PROBE_DEVICE = 1u << 5,   /* DEVICE_*, SHARED, HALF_*: 0.5 s, memory as MEMORY; nor there */
 };
 
 struct hst_probe_drive {
@@ -221,7 +223,8 @@ struct hst_probe {
  * PRODUCTS        on the device, one after another; a product that takes too long, or too much
  *                 memory, is measured at a part of its extents, which `how` tells
  * COPIES          64 MiB each way
- * DEVICE          SHARED: what passes through host memory in all, until the copies are made
+ * DEVICE          SHARED: what passes through host memory in all, until the copies are made.
+ *                 HALF_*: none beside other workers than the probe's own, of which some can rest
  *
  * A figure that can not be measured is 0 and says why: a full drive, a device without memory left,
  * a part without a handle to measure. The others do not suffer.

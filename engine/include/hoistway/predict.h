@@ -37,7 +37,8 @@ struct hst_prediction {
  *
  * rates   READ, WRITE and MIXED of the store's directories, H2D and D2H of the device; in a plan
  *         PRODUCTS, UPDATE and on the host NORM (hst_rates_get); null, or figures that are 0: not
- *         known, which is no matter where nothing lives on NVMe, or nothing is copied
+ *         known, which is no matter where nothing lives on NVMe, or nothing is copied. HALF, where
+ *         not all threads update; 0: each does its share
  *
  * Errors: -EINVAL before seal, or a plan that does not fit; -ENOMEM; *prediction is then untouched.
  * None is sticky.

@@ -101,20 +101,6 @@ class Homes(Case):
         """The cache has drives of 1 MB/s, in turns, and products as fast as that."""
         self.rewrite({'read': 1e6, 'write': 1e6, 'mixed': 1e6, 'products': products})
 
-    def rewrite(self, figures):
-        """Rewrites what the cache knows."""
-        folder = self.path('cache', 'hoistway')
-        for name in os.listdir(folder):
-            with open(os.path.join(folder, name), encoding='utf-8') as f:
-                text = f.read()
-            at = text.index('hoistway rates 1\n')
-            body = text[at:text.index('\nend ') + 1]
-            for figure, value in figures.items():
-                body = re.sub(rf'(?m)^((?:drive \d )?{figure}) \d+ \d+ \d+',
-                              r'\1' + 3 * f' {value:.0f}', body)
-            with open(os.path.join(folder, name), 'w', encoding='utf-8') as f:
-                f.write(text[:at] + sealed(body))
-
     def test_where_nothing_else_fits_layers_are_computed_again(self):
         self.config({**case.CONFIG, 'num_hidden_layers': 4})
         memory = self.plan('--activations=recompute')['memory']
@@ -248,7 +234,8 @@ class Homes(Case):
         self.plan(*options, '--probe', **far)
         # the update alone takes all that memory carries from copies, which a step waits for
         self.rewrite({'products': 1e12, 'h2d': 4e6, 'd2h': 4e6, 'copy-both': 8e6,
-                      'update-fp32': 2e6, 'update-bf16': 2e6, 'memory-shared': 49.4e6})
+                      'update-fp32': 2e6, 'update-bf16': 2e6, 'memory-shared': 49.4e6,
+                      'update-half-fp32': 1e6, 'update-half-bf16': 1e6})
         told = self.plan(*options, **far)
         self.assertIn(told['update_threads'], range(8, 16))
         text = self.run_plan(*options, **far).stdout
@@ -257,6 +244,16 @@ class Homes(Case):
         done = self.run_train(*options, **far)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f'note[I308] {told["update_threads"]} of 16 threads update: ', done.stderr)
+        # half of them do more than half, or that is not known
+        self.rewrite({'update-half-fp32': 1.8e6, 'update-half-bf16': 1.8e6})
+        fewer = self.plan(*options, '--save-rates', self.path('here'), **far)
+        self.assertLess(fewer['update_threads'], told['update_threads'])
+        with open(self.path('here'), encoding='utf-8') as f:
+            known = f.read()
+        unknown = sealed(re.sub('update-half.*\n|end .*\n', '', known))
+        for text, expected in ((known, fewer), (unknown, told)):
+            again = self.plan(*options, '--rates', self.write('there', text), **far)
+            self.assertEqual(again['update_threads'], expected['update_threads'])
         self.rewrite({'memory-shared': 1e9})
         self.assertEqual(self.plan(*options, **far)['update_threads'], 16)
         self.assertNotIn('I308', self.run_train(*options, **far).stderr)
