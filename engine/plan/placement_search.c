@@ -244,7 +244,7 @@ static void fill_leases(const struct placement_in *in, struct choice *c, struct 
 /* And what is left then activations: each unit that keeps them has no forward to compute again. */
 static void fill_saved(const struct placement_in *in, struct choice *c, struct placement *p)
 {
-    uint32_t able = c->segment > 1 ? 0 : placement_savable_units(in);
+    uint32_t able = placement_savable_units(in);
     if (c->saved < able)
         last_that_fits(in, c, &c->saved, c->saved, able + 1, fits_memory, p);
 }

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mutations.py takes out of activations that are kept for the backward."""
+from mutation_rows import mutate
+
+mutate(
+    'engine/exec/views.c', 'engine/saved',
+    ('an evaluation leaves nothing', 'at == PLACEMENT_NO_ADDRESS || sweep == HST_EVAL',
+     'at == PLACEMENT_NO_ADDRESS'),
+)
+mutate(
+    'engine/plan/lay_out.c', 'engine/placement tools/cli_plan',
+    ('they are spread evenly', 'if (able == 0 || owed < able)',
+     'if (able == 0 || p->saved_units == some || in->layout->units[u].saved_bytes == 0)'),
+    ('what is computed again in segments keeps none',
+     'p->segment > 1 ? 0 : c->saved < able', 'c->saved < able'),
+)
+mutate(
+    'engine/plan/placement.c', 'engine/placement',
+    ('none are kept where that is asked for', '!in->recompute && !elsewhere', '!elsewhere'),
+    ('nor where they have another home', '!in->recompute && !elsewhere', '!in->recompute'),
+    ('each micro-batch has its own',
+     'return sat_times(placement->layout->units[unit].saved_bytes, placement->micro_count);',
+     'return placement->layout->units[unit].saved_bytes;'),
+)
+mutate(
+    'engine/plan/placement_search.c', 'engine/saved tools/cli_activations',
+    ('they take what is left', '            fill_saved(in, &choice, p);\n', ''),
+    ('what is to be near is not sent away for them',
+     'in->compute_tier == HST_TIER_DRAM || !away || may_be_away(in)', 'true'),
+)
+mutate(
+    'engine/plan/planner.c', 'tools/cli_activations',
+    ('they are weighed against units', '    try_saved(&s);\n', ''),
+    ('also where all units are near', 'away <= (gpu && all)', 'away <= 0'),
+)
+mutate(
+    'engine/plan/step_graph.c', 'tools/cli_activations',
+    ('a backward is shorter by them', '(saved ? 0 : RECOMPUTE_FORWARDS)', 'RECOMPUTE_FORWARDS'),
+)
+mutate(
+    'tools/model/layer.c', 'tools/model/step',
+    ('a backward does not compute again what was saved', '    if (w->saved) {', '    if (0) {'),
+    ('the stream between the halves is saved', 'void *x1 = w->saved ? w->x1 : x;',
+     'void *x1 = x;'),
+    ('the second norm is made again',
+     '    pass_rmsnorm(p, w->x1, LAYER_POST_NORM, w->n2, w->rstd2);\n', ''),
+)
+mutate(
+    'tools/model/step.c', 'tools/model/step',
+    ('each micro-batch is saved apart', '+ v->micro * each', '+ 0 * each'),
+)
