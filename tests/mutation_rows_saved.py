@@ -8,7 +8,7 @@ mutate(
      'at == PLACEMENT_NO_ADDRESS'),
 )
 mutate(
-    'engine/plan/lay_out.c', 'engine/placement tools/cli_plan',
+    'engine/plan/lay_out.c', 'engine/placement',
     ('they are spread evenly', 'if (able == 0 || owed < able)',
      'if (able == 0 || p->saved_units == some || in->layout->units[u].saved_bytes == 0)'),
     ('what is computed again in segments keeps none',

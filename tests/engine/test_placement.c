@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placement: homes within budgets, addresses that do not overlap, a table exact to the byte. */
 #include "placement_checks.h"
+#include "plan/placement_search.h"
 #include "plan/lay_out.h"
 
 #include <errno.h>
@@ -168,6 +169,29 @@ static void activations_with_another_home_do_not_stay(void **state)
             assert_int_equal(placement_savable_units(&in), p.saved_units);
             placement_free(&p);
         }
+    layout_free(&layout);
+}
+
+/* Though there is room: whoever plans so needs it for something else. */
+static void what_is_computed_again_in_segments_keeps_no_activations(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement_in in = inputs(&layout, NULL);
+    struct placement_how how = PLACEMENT_USUAL;
+    how.resident_quarters = PLACEMENT_ALL;
+    how.saved_eighths = 8;
+    for (uint32_t u = 1; u < UNITS; u++) {
+        layout.units[u].saved_bytes = 10000;
+        layout.units[u].recompute = true;
+    }
+    for (how.segment = 1; how.segment <= 2; how.segment++) {
+        struct placement p = {0};
+        assert_int_equal(placement_search(&in, &how, &p), 0);
+        assert_int_equal(p.segment, how.segment);
+        assert_int_equal(p.saved_units, how.segment == 1 ? UNITS - 1 : 0);
+        placement_free(&p);
+    }
     layout_free(&layout);
 }
 
@@ -542,6 +566,7 @@ int main(void)
         cmocka_unit_test(a_small_nvme_budget_is_enough_where_little_must_leave_dram),
         cmocka_unit_test(activations_stay_where_there_is_room),
         cmocka_unit_test(activations_with_another_home_do_not_stay),
+        cmocka_unit_test(what_is_computed_again_in_segments_keeps_no_activations),
         cmocka_unit_test(sizes_that_overflow_are_refused),
         cmocka_unit_test(wishes_are_kept_and_contradictions_refused),
         cmocka_unit_test(what_is_computed_again_takes_the_buffers_of_one_segment),
