@@ -103,15 +103,16 @@ def shared(runner, shape, seq, tokens):
         with open(path, 'w', encoding='ascii') as file:
             file.write(NO_RATES)
         rates = ['--rates', path]
+    homes = ['--place', 'acts=hbm', '--activations', 'recompute']  # else those would leave first
     def memory(more):
-        told = training.plan(runner, shape, seq, tokens, ['--place', 'acts=hbm', *rates, *more])
+        told = training.plan(runner, shape, seq, tokens, [*homes, *rates, *more])
         return told['resident_units'], told['memory']
     units, sizes = memory([])
-    homes = sum(sizes[name]['hbm'] for name in ('weights', 'grads', 'states'))
-    budget = ['--hbm', str(sizes['total']['hbm'] - homes // 4)]
+    bytes_there = sum(sizes[name]['hbm'] for name in ('weights', 'grads', 'states'))
+    budget = ['--hbm', str(sizes['total']['hbm'] - bytes_there // 4)]
     if not 0 < memory(budget)[0] < units:
         raise training.Failed(f'with {" ".join(budget)} not some units are in HBM')
-    return ['--place', 'acts=hbm', *budget]
+    return [*homes, *budget]
 
 
 def sliced(runner, shape, seq, tokens):
