@@ -278,12 +278,34 @@ static void tell_homes(struct hst_engine *engine)
 
 /* ---- homes ---- */
 
-/* Of homes with second slots, beside others: a step without a clip wins more by them than one with
- * a clip, whose update is deferred, may lose. */
+/* How much longer a step may be whose norm clips, so that its update is deferred: how often that
+ * is, nobody knows before. */
+#define CLIP_LOSS_MOST 0.05
+
+/* Of homes with second slots, beside others without. */
 static bool is_worth(const struct update_steps *slots, const struct update_steps *others)
 {
     double is = planner_unclipped_s(slots), was = planner_unclipped_s(others);
-    return is < was * (1 - PLANNER_GAIN_LEAST) && was - is > slots->deferred_s - others->deferred_s;
+    double loss_s = slots->deferred_s - others->deferred_s;
+    return is < was * (1 - PLANNER_GAIN_LEAST) && was - is > loss_s &&
+           loss_s < others->deferred_s * CLIP_LOSS_MOST;
+}
+
+/* What was decided for one way of cutting the model. */
+struct homes {
+    struct update_steps steps;
+    bool second_slots;
+};
+
+static bool are_better(const struct homes *these, const struct homes *those)
+{
+    if (these->second_slots && !those->second_slots)
+        return is_worth(&these->steps, &those->steps);
+    bool loses = those->second_slots && !these->second_slots &&
+                 those->steps.deferred_s > these->steps.deferred_s &&
+                 !is_worth(&those->steps, &these->steps);
+    return loses || planner_unclipped_s(&these->steps) <
+                        planner_unclipped_s(&those->steps) * (1 - PLANNER_GAIN_LEAST);
 }
 
 /* Other homes for the sake of an update in the backward, where that may be chosen: its second slots
@@ -316,11 +338,11 @@ static int plan_optimistic(struct hst_engine *engine, struct planner_in *in,
     return 0;
 }
 
-/* The fastest homes, where enough is known of the machine. *step_s: of a step without a clip. */
-static int plan_homes(struct hst_engine *engine, double *step_s)
+/* The fastest homes, where enough is known of the machine. slots: some for second slots, too. */
+static int plan_homes(struct hst_engine *engine, bool slots, struct homes *homes)
 {
     struct planner_in in;
-    *step_s = 0;
+    *homes = (struct homes){.second_slots = false};
     plan_spare_slots(engine);
     if (!planner_knows(engine, &in))
         return 0;
@@ -328,16 +350,17 @@ static int plan_homes(struct hst_engine *engine, double *step_s)
     struct update_steps steps = {engine->planned.step_s, engine->planned.step_s};
     if (rc == 0 && engine->plan_in.second_slots && !in.optimistic)
         rc = planner_update(&in, &engine->placement, &steps);
-    rc = rc ? rc : plan_optimistic(engine, &in, &steps);
-    *step_s = planner_unclipped_s(&steps);
+    if (rc == 0 && slots)
+        rc = plan_optimistic(engine, &in, &steps);
+    *homes = (struct homes){steps, engine->plan_in.second_slots};
     return rc ? engine_fail_tables(engine, rc) : 0;
 }
 
-/* With what they leave to others a step may be faster. whole_s: of a step with whole units. */
-static int try_slices(struct hst_engine *engine, double whole_s)
+/* With what they leave to others a step may be faster. */
+static int try_slices(struct hst_engine *engine, const struct homes *whole)
 {
     char why[384];
-    double step_s = 0;
+    struct homes sliced;
     struct decided d = decided_now(engine);
     if (d.planned.simulated == 0 || engine->layout.whole)
         return 0;
@@ -347,11 +370,11 @@ static int try_slices(struct hst_engine *engine, double whole_s)
         return rc == -ERANGE ? 0 : engine_fail_tables(engine, rc);
     engine->plan_in.second_slots = optimistic_wants_slots(engine);
     rc = try_homes(engine, tile_elements, why, sizeof why);
-    rc = rc ? rc : plan_homes(engine, &step_s);
+    rc = rc ? rc : plan_homes(engine, whole->second_slots, &sliced);
     if (rc == -ENOMEM && engine->error.code == 0)
         engine_fail_tables(engine, rc);
     struct planned *planned = &engine->planned;
-    if (rc || step_s > whole_s * (1 - PLANNER_GAIN_LEAST)) {
+    if (rc || !are_better(&sliced, whole)) {
         put_back(engine, &d);
         return engine->error.native;
     }
@@ -398,7 +421,7 @@ static int check_streams(struct hst_engine *engine)
 int decide(struct hst_engine *engine)
 {
     char why[384];
-    double step_s;
+    struct homes homes;
     struct placement_in *in = &engine->plan_in;
     in->layout = &engine->layout;
     in->bytes = engine->update->bytes;
@@ -427,8 +450,8 @@ int decide(struct hst_engine *engine)
                            : rc == -EDQUOT ? HST_E_DISK_SPACE
                                            : HST_E_BUDGET,
                            rc == -EDQUOT ? -ENOSPC : rc, "%s", why);
-    rc = plan_homes(engine, &step_s);
-    rc = rc ? rc : try_slices(engine, step_s);
+    rc = plan_homes(engine, true, &homes);
+    rc = rc ? rc : try_slices(engine, &homes);
     if (rc == 0)
         tell_homes(engine);
     return rc;

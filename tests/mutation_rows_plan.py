@@ -44,11 +44,17 @@ mutate(
     ('a plan chooses the update', '        run->optimistic = planner_is_optimistic(&steps);', ''),
 )
 mutate(
-    'engine/decide.c', 'tools/cli_plan',
+    'engine/decide.c', 'tools/cli_room',
     ('homes are chosen for an optimistic update too',
-     'rc = rc ? rc : plan_optimistic(engine, &in, &steps);', ''),
-    ('where a step with a clip loses less by them than others win',
-     'was - is > slots->deferred_s - others->deferred_s', 'true'),
+     'rc = plan_optimistic(engine, &in, &steps);', ''),
+    ('where a step with a clip loses little by them', 'loss_s < others->deferred_s', 'true'),
+    ('not where the run may not use them',
+     'if (rc || !optimistic_could_use_slots(engine) || !is_worth', 'if (rc || !is_worth'),
+    ('what the usual homes take is told',
+     '    planned->usual_step_s = d.planned.usual_step_s;\n'
+     '    planned->simulated += d.planned.simulated;\n'
+     '    planned->better = true;\n    *steps = own;',
+     '    planned->better = true;\n    *steps = own;'),
 )
 mutate(
     'engine/engine.c', 'engine/plan',

@@ -23,18 +23,18 @@ mutate(
      'return placement->layout->units[unit].saved_bytes;'),
 )
 mutate(
-    'engine/plan/placement_search.c', 'engine/saved tools/cli_activations',
+    'engine/plan/placement_search.c', 'engine/saved tools/cli_room',
     ('they take what is left', '            fill_saved(in, &choice, p);\n', ''),
     ('what is to be near is not sent away for them',
      'in->compute_tier == HST_TIER_DRAM || !away || may_be_away(in)', 'true'),
 )
 mutate(
-    'engine/plan/planner.c', 'tools/cli_activations',
+    'engine/plan/planner.c', 'tools/cli_room',
     ('they are weighed against units', '    try_saved(&s);\n', ''),
     ('also where all units are near', 'away <= (gpu && all)', 'away <= 0'),
 )
 mutate(
-    'engine/plan/step_graph.c', 'tools/cli_activations',
+    'engine/plan/step_graph.c', 'tools/cli_room',
     ('a backward is shorter by them', '(saved ? 0 : RECOMPUTE_FORWARDS)', 'RECOMPUTE_FORWARDS'),
 )
 mutate(

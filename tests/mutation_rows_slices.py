@@ -51,7 +51,7 @@ mutate(
 mutate(
     'engine/decide.c', 'tools/cli_plan',
     ('slices that are slower are put back',
-     'rc || step_s > whole_s * (1 - PLANNER_GAIN_LEAST)', 'rc'),
+     'if (rc || !are_better(&sliced, whole))', 'if (rc)'),
     ('what does not fit is cut', 'return is_room(rc) ? plan_slices', 'return 0 ? plan_slices'),
 )
 mutate(

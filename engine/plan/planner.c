@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SEEN_MOST     128u
+#define SEEN_MOST     160u
 #define SEGMENTS_MORE 3u
 
 struct candidate {
@@ -357,6 +357,7 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     try_saved(&s);
     try_segments(&s);
     try_streamed(&s);
+    try_saved(&s); /* which are worth more where the GPU spares the host a share */
     struct placement *best = s.best.placement.units ? &s.best.placement : placement;
     if (s.rc == 0 && best != placement)
         s.rc = choose_late(in, in->optimistic, best, &s.best.step_s);

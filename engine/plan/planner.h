@@ -41,14 +41,14 @@ struct planned {
  * PLANNER_GAIN_LEAST. Of those as fast the one with fewest changes from the usual way stays. Tried
  * are all orders in which classes leave memory, on a GPU also with all checkpoints out of its
  * memory and with checkpoints there before units; then parts of the first class, shallower rings,
- * fewer resident units, units that keep their activations before others take that room, and
- * checkpoints that are not kept: each from the best so far. Where an update does not wait for the
- * norm, the share of it that is left to the next forward is chosen first and last, for the homes
- * that were given too. Beside a device with memory of its own the number of threads that update is
- * chosen at the end.
+ * fewer resident units, units that keep their activations before others take that room, checkpoints
+ * that are not kept, a share of DRAM that a GPU updates: each from the best so far, and then
+ * activations once more. Where an update does not wait for the norm, the share of it that is left
+ * to the next forward is chosen first and last, for the homes that were given too. Beside a device
+ * with memory of its own the number of threads that update is chosen at the end.
  *
  * Errors, the homes in *placement being untouched: -ENOMEM.
- * Cost: at most some 110 candidates, each laid out some hundred times in O(units) and simulated on
+ * Cost: at most some 130 candidates, each laid out some hundred times in O(units) and simulated on
  * a graph of at most PLANNER_TILES tiles.
  */
 int planner_improve(const struct planner_in *in, struct placement *placement,

@@ -31,7 +31,7 @@ REACHED = {
     306: ('tools/cli/plan.py', 'test_what_does_not_fit_as_a_whole_is_used_in_slices'),
     307: ('tools/cli/plan.py', 'test_train_leaves_the_share_that_plan_names'),
     308: ('tools/cli/plan.py', 'test_fewer_threads_update_where_memory_carries_no_more'),
-    309: ('tools/cli/activations.py', 'test_layers_keep_their_activations_where_there_is_room'),
+    309: ('tools/cli/room.py', 'test_layers_keep_their_activations_where_there_is_room'),
     401: ('tools/cli/program.py', 'test_an_unknown_verb_names_the_nearest'),
     402: ('tools/cli/program.py', 'test_values_of_the_command_line'),
     403: ('tools/cli/program.py', 'test_values_of_the_command_line'),

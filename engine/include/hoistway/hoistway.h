@@ -118,9 +118,9 @@ enum hst_state { HST_STATE_DEFAULT = 0 /* fp32 */, HST_STATE_FP32 = 1, HST_STATE
  * needs a second slot of what it replaces: weights and states twice, in memory and on NVMe, but for
  * NVMe with versions, where it needs durability "step". AUTO: the faster one, both are tried, where
  * those slots are: versions of every step have them, else with a GPU alone and if the budgets have
- * room beside the homes that are fastest without, or other homes, by the machine's rates, win more
- * in a step that does not clip than they lose in one that does; else, or where one step in ten
- * clips, deferred.
+ * room beside the homes that are fastest without, or for other homes that by the machine's rates
+ * win more in a step that does not clip than they lose in one that does, which is a twentieth at
+ * most; else, or where one step in ten clips, deferred.
  */
 enum hst_update_time { HST_UPDATE_AUTO = 0, HST_UPDATE_DEFERRED = 1, HST_UPDATE_OPTIMISTIC = 2 };
 /**
@@ -470,9 +470,9 @@ struct hst_unit_view {
     uint64_t first_row, rows;
     /* Where it is cut: slices.token_bytes for all tokens of a step, 4 KiB aligned; else null. */
     struct hst_work kept;
-    /* Where the unit is given it: saved_bytes for each micro-batch of a step, one behind another, 4
-       KiB aligned. A backward finds there what the forward of its step has left; null elsewhere and
-       in evaluations. It is the same in both sweeps of a step. */
+    /* Where the unit is given it: saved_bytes for each micro-batch of a step, one behind another,
+       the first one 4 KiB aligned. A backward finds there what the forward of its step has left;
+       null elsewhere and in evaluations. It is the same in both sweeps of a step. */
     struct hst_work saved;
 };
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Which layers keep their activations from the forward to the backward, as plan and train tell it.
+"""What takes memory to make steps faster, as plan and train tell it: activations that layers keep
+from the forward to the backward; second slots for an optimistic update.
 
-    activations.py PATH_OF_HOISTWAY [Class.test_name]
+    room.py PATH_OF_HOISTWAY [Class.test_name]
 """
 import json
 import unittest
@@ -64,6 +65,59 @@ class Activations(Case):
             self.assertAlmostEqual(bound['predicted_step_s'] / again, less, delta=0.03)
         near = told(1e9, '--place=weights=hbm', f'--hbm={room}')
         self.assertEqual((near['saved_units'], near['resident_units']), (0, 11))
+
+
+class SecondSlots(Case):
+    def test_homes_make_room_for_an_optimistic_update_where_that_is_worth_it(self):
+        """A step whose norm clips does not win by them, and may not lose more than others win."""
+        self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 1024,
+                     'num_hidden_layers': 8})
+        far = {'device': '--device=far'}
+        options = ('--place=weights=dram', '--hbm=64M', '--durability=none', '--gpu-update=0',
+                   '--activations=recompute', '--nvme=1G', '--store', self.path('store'))
+        memory = self.plan('--probe', *options, '--update=deferred', **far)['memory']
+        once, once_states = (memory[name]['dram'] for name in ('total', 'states'))
+        slots = '; second slots for an optimistic update'
+
+        def by_update(share, drives):
+            # an update of 8 million parameters, as long as all products
+            self.rewrite({'update-fp32': 4e6, 'update-bf16': 4e6, 'products': 2e9, 'h2d': 1e9,
+                          'd2h': 1e9, 'copy-both': 2e9, 'memory-shared': 1e12, 'read': drives,
+                          'write': drives, 'mixed': drives})
+            budget = f'--dram={once * share // 10}'
+            return [self.plan(*options, budget, f'--update={update}', **far)
+                    for update in ('deferred', 'optimistic', 'auto')]
+
+        deferred, optimistic, auto = by_update(10, drives=5e7)
+        self.assertLess(optimistic['predicted_step_s'], 0.95 * deferred['predicted_step_s'])
+        same = ('homes', 'update', 'memory', 'predicted_step_s')
+        self.assertEqual([auto[key] for key in same], [deferred[key] for key in same])
+
+        # with versions now and then what is on drives has no second slot
+        budget, now_and_then = f'--dram={once}', ('--durability=100', *options[:2], *options[3:])
+        self.rewrite({'read': 1e8, 'write': 1e8, 'mixed': 1e8})
+        self.assertIn('--durability=none', options[2:3])
+        deferred, auto = (self.plan(*now_and_then, budget, f'--update={update}', **far)
+                          for update in ('deferred', 'auto'))
+        self.assertEqual([auto[key] for key in same], [deferred[key] for key in same])
+        self.assertEqual(auto['memory']['states']['dram'], once_states)
+
+        deferred, optimistic, auto = by_update(10, drives=1e8)
+        self.assertLess(auto['predicted_step_s'], 0.7 * deferred['predicted_step_s'])
+        self.assertEqual(auto['homes'], 'what leaves memory: states' + slots)
+        text = self.run_plan(*options, f'--dram={once}', device='--device=far').stdout
+        self.assertRegex(text, rf'(?m){auto["homes"]}: 1\.\d\d times as fast as the usual homes$')
+        same = ('update', 'memory', 'predicted_step_s', 'late_share')
+        self.assertEqual([auto[key] for key in same], [optimistic[key] for key in same])
+        weights = {}
+        for name, args, where in (('chosen', (*options, f'--dram={once}'), far),
+                                  ('host', ('--precision=bf16', *options[-2:]), {})):
+            done = self.run_train(*args, '--export', self.path(name), steps=8, **where)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(f'note[I302] {auto["homes"]}: ' in done.stderr, name == 'chosen')
+            with open(self.path(name, 'model.safetensors'), 'rb') as f:
+                weights[name] = f.read()
+        self.assertEqual(weights['chosen'], weights['host'])
 
 
 if __name__ == '__main__':
