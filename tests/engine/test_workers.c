@@ -74,7 +74,7 @@ static void some_of_the_workers_may_do_it_evenly_over_all(void **state)
         struct tally tally = {.width = 8};
         workers_time(workers, of[i].most, PIECES, note_worker, &did);
         assert_int_equal(atomic_load(&did) & ~of[i].may, 0);
-        assert_int_equal(atomic_load(&did) & 1, 1);
+        assert_true(atomic_load(&did) != 0); /* of several nobody need come by in time */
         workers_time(workers, of[i].most, PIECES, count_piece, &tally);
         check_once(&tally, PIECES, 1);
     }
