@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel zeroes a page when it is first touched, on the thread that touches it. One thread
- * takes half a minute and more for a hundred gigabytes; several, each with a range of its own, are
- * as fast as memory.
+ * The kernel zeroes a page when it is first touched, on the thread that touches it, which moves a
+ * few gigabytes a second. So several threads do it, each with a range of its own.
  */
 #include "populate.h"
 

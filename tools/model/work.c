@@ -34,6 +34,26 @@ static size_t greater(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* What products and attention give, but for the MLP's. */
+static void take_attention(const struct llama *model, struct work_area *area,
+                           struct layer_work *work)
+{
+    size_t tokens = model->run.grain_tokens, element = hst_dtype_bytes(model->dtype);
+    work->lse = work_take(area, tokens * model->config.heads, sizeof(float));
+    work->q = work_take(area, tokens * model->q_width, element);
+    work->k = work_take(area, tokens * model->kv_width, element);
+    work->v = work_take(area, tokens * model->kv_width, element);
+    work->o = work_take(area, tokens * model->q_width, element);
+    work->x1 = work_take(area, tokens * model->config.hidden, element);
+}
+
+static void take_mlp(const struct llama *model, struct work_area *area, struct layer_work *work)
+{
+    size_t count = model->run.grain_tokens * model->config.intermediate;
+    work->gate = work_take(area, count, hst_dtype_bytes(model->dtype));
+    work->up = work_take(area, count, hst_dtype_bytes(model->dtype));
+}
+
 void layer_work_carve(const struct llama *model, struct work_area *area, struct layer_work *work)
 {
     const struct llama_config *c = &model->config;
@@ -41,14 +61,9 @@ void layer_work_carve(const struct llama *model, struct work_area *area, struct 
     size_t element = hst_dtype_bytes(model->dtype);
     work->rstd1 = work_take(area, tokens, sizeof(float));
     work->rstd2 = work_take(area, tokens, sizeof(float));
-    work->lse = work_take(area, tokens * c->heads, sizeof(float));
     work->n1 = work_take(area, tokens * h, element);
     work->n2 = work_take(area, tokens * h, element);
-    work->q = work_take(area, tokens * model->q_width, element);
-    work->k = work_take(area, tokens * model->kv_width, element);
-    work->v = work_take(area, tokens * model->kv_width, element);
-    work->o = work_take(area, tokens * model->q_width, element);
-    work->x1 = work_take(area, tokens * h, element);
+    take_attention(model, area, work);
     size_t down = linear_sum_count(tokens, (struct linear){h, f}, model->dtype);
     size_t out = linear_sum_count(tokens, (struct linear){h, model->q_width}, model->dtype);
     work->sum = work_take(area, greater(tokens * h, greater(down, out)), sizeof(float));
@@ -58,8 +73,7 @@ void layer_work_carve(const struct llama *model, struct work_area *area, struct 
     work->saved = false;
 
     size_t shared = area->used_bytes;
-    work->gate = work_take(area, tokens * f, element);
-    work->up = work_take(area, tokens * f, element);
+    take_mlp(model, area, work);
     work->act = work_take(area, tokens * f, element);
     area->used_bytes = shared;
     work->dout = work_take(area, tokens * model->q_width, element);
@@ -70,17 +84,9 @@ void layer_work_carve(const struct llama *model, struct work_area *area, struct 
 
 void layer_saved_carve(const struct llama *model, struct work_area *area, struct layer_work *work)
 {
-    const struct llama_config *c = &model->config;
-    size_t tokens = model->run.grain_tokens, element = hst_dtype_bytes(model->dtype);
     work->saved = true;
-    work->lse = work_take(area, tokens * c->heads, sizeof(float));
-    work->q = work_take(area, tokens * model->q_width, element);
-    work->k = work_take(area, tokens * model->kv_width, element);
-    work->v = work_take(area, tokens * model->kv_width, element);
-    work->o = work_take(area, tokens * model->q_width, element);
-    work->x1 = work_take(area, tokens * c->hidden, element);
-    work->gate = work_take(area, tokens * c->intermediate, element);
-    work->up = work_take(area, tokens * c->intermediate, element);
+    take_attention(model, area, work);
+    take_mlp(model, area, work);
 }
 
 void norm_work_carve(const struct llama *model, struct work_area *area, struct norm_work *work)

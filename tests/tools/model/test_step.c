@@ -170,14 +170,11 @@ static void add_gradient(const struct hst_engine *engine, const char *name, stru
     g->count += count;
 }
 
-/* saves: units that are given memory for their activations. */
-static struct outcome step_in_segments(const struct llama_config *config, uint32_t units,
-                                       uint64_t saves, enum hst_precision precision,
-                                       size_t *visit_count, struct gradients *g)
+/* units: to a kept checkpoint; saves: those that are given memory for their activations. */
+static struct harness opened(const struct llama_config *config, uint32_t units, uint64_t saves,
+                             enum hst_precision precision)
 {
     struct hst_config engine = harness_engine(&two_grains, precision);
-    const struct hst_visit *visits = NULL;
-    char name[64];
     struct harness h = {0};
     assert_int_equal(llama_create(config, &two_grains, &h.model, NULL), 0);
     assert_int_equal(hst_engine_create(&engine, &h.engine), 0);
@@ -186,6 +183,16 @@ static struct outcome step_in_segments(const struct llama_config *config, uint32
     fake_engine_saves(h.engine, saves);
     assert_int_equal(hst_engine_seal(h.engine, HST_ORDER_FORWARD), 0);
     assert_int_equal(hst_engine_load(h.engine, &reader), 0);
+    return h;
+}
+
+static struct outcome step_in_segments(const struct llama_config *config, uint32_t units,
+                                       uint64_t saves, enum hst_precision precision,
+                                       size_t *visit_count, struct gradients *g)
+{
+    const struct hst_visit *visits = NULL;
+    char name[64];
+    struct harness h = opened(config, units, saves, precision);
     assert_int_equal(hst_engine_visits(h.engine, &visits, visit_count), 0);
     struct outcome out = step(&h, config, &two_grains, 7);
     assert_int_equal(out.rc, 0);
@@ -250,19 +257,11 @@ static void bits_are_the_same_whatever_layers_save(void **state)
 static void a_backward_uses_what_was_saved(void **state)
 {
     (void)state;
-    struct hst_config engine = harness_engine(&two_grains, HST_PRECISION_FP32);
     double norms[2];
     for (int forgets = 0; forgets < 2; forgets++) {
-        struct harness h = {0};
-        assert_int_equal(llama_create(&small, &two_grains, &h.model, NULL), 0);
-        assert_int_equal(hst_engine_create(&engine, &h.engine), 0);
-        assert_int_equal(llama_add_units(h.model, h.engine), 0);
-        fake_engine_segment(h.engine, 1);
-        fake_engine_saves(h.engine, 2);
+        struct harness h = opened(&small, 1, 2, HST_PRECISION_FP32);
         if (forgets)
             fake_engine_forgets(h.engine);
-        assert_int_equal(hst_engine_seal(h.engine, HST_ORDER_FORWARD), 0);
-        assert_int_equal(hst_engine_load(h.engine, &reader), 0);
         norms[forgets] = step(&h, &small, &two_grains, 7).stats.grad_norm;
         harness_close(&h);
     }
