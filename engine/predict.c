@@ -108,7 +108,7 @@ struct sim_rates predict_rates(const struct hst_engine *engine, const struct hst
         .mixed = f[HST_RATE_MIXED].value,
         .h2d = f[HST_RATE_H2D].value,
         .d2h = f[HST_RATE_D2H].value,
-        .flops_per_s = f[HST_RATE_PRODUCTS].value,
+        .flops_per_s = f[HST_RATE_COMPUTE].value,
         .update = f[bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32].value,
         .norm = f[bf16 ? HST_RATE_NORM_BF16 : HST_RATE_NORM_FP32].value,
         .device_update = f[bf16 ? HST_RATE_DEVICE_BF16 : HST_RATE_DEVICE_FP32].value,
@@ -161,15 +161,15 @@ static bool is_host_known(const struct hst_engine *engine, const struct hst_rate
             are_known(rates, norm, norm, "norm's", why, why_bytes));
 }
 
-static bool are_products_known(const struct hst_rates *rates, char *why, size_t why_bytes)
+static bool is_computation_known(const struct hst_rates *rates, char *why, size_t why_bytes)
 {
-    return are_known(rates, HST_RATE_PRODUCTS, HST_RATE_PRODUCTS, "products'", why, why_bytes);
+    return are_known(rates, HST_RATE_COMPUTE, HST_RATE_COMPUTE, "computation's", why, why_bytes);
 }
 
 bool predict_is_all_known(const struct hst_engine *engine, const struct hst_rates *rates)
 {
     char why[200];
-    return are_products_known(rates, why, sizeof why) &&
+    return is_computation_known(rates, why, sizeof why) &&
            is_host_known(engine, rates, why, sizeof why) &&
            (!engine->plan_in.has_nvme ||
             are_known(rates, HST_RATE_READ, HST_RATE_MIXED, "drives'", why, sizeof why)) &&
@@ -191,7 +191,7 @@ static bool fill(const struct hst_engine *engine, const struct hst_rates *rates,
         snprintf(why, why_bytes, "computation and update are measured from the second step on");
         return false;
     }
-    return are_products_known(rates, why, why_bytes) &&
+    return is_computation_known(rates, why, why_bytes) &&
            (!moves(graph, LANE_UPDATE) || is_host_known(engine, rates, why, why_bytes)) &&
            are_bytes_known(graph, rates, why, why_bytes);
 }

@@ -18,7 +18,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define HEADER     "hoistway cache 1\n"
+#define HEADER     "hoistway cache 2\n"
 #define FILE_BYTES (sizeof HEADER + IDENTITY_BYTES + HST_RATES_TEXT_BYTES)
 #define SLOTS      256u
 
@@ -223,11 +223,11 @@ static bool whole(const struct hst_probe *probe, const struct hst_rates *rates)
     for (int r = 0; r < HST_RATE_COUNT; r++) {
         bool drive = r >= HST_RATE_READ, copy = !drive && r >= HST_RATE_H2D;
         bool half = r == HST_RATE_HALF_FP32 || r == HST_RATE_HALF_BF16;
-        bool possible = drive                    ? probe->drive_count > 0
-                        : half                   ? copies && !probe->parallel
-                        : copy                   ? copies
-                        : r == HST_RATE_PRODUCTS ? probe->product_count > 0
-                                                 : true;
+        bool possible = drive                   ? probe->drive_count > 0
+                        : half                  ? copies && !probe->parallel
+                        : copy                  ? copies
+                        : r == HST_RATE_COMPUTE ? probe->product_count > 0
+                                                : true;
         if (possible && rates->figures[r].how[0] && rates->figures[r].value <= 0)
             return false;
     }

@@ -81,6 +81,9 @@ void identity_of(const struct hst_probe *probe, struct identity *id)
         put_drive(&probe->drives[i], id);
     for (uint32_t i = 0; i < probe->product_count; i++)
         put_product(&probe->products[i], id);
+    for (uint32_t i = 0; i < probe->operation_count; i++)
+        put(id, "operation %.17g %u %d, %s\n", probe->operations[i].amount,
+            probe->operations[i].times, probe->operations[i].flop, probe->operations[i].what);
     for (size_t i = 0; i < id->used; i++) /* what a device says of itself may be anything */
         if ((unsigned char)id->text[i] < ' ' && id->text[i] != '\n')
             id->text[i] = ' ';

@@ -18,7 +18,7 @@
 #define EXTENT_MAX      ((size_t)1 << 31)
 /* What workers are for. */
 #define WORKED_PARTS                                                                               \
-    ((unsigned)HST_PROBE_MEMORY | HST_PROBE_UPDATE | HST_PROBE_PRODUCTS | HST_PROBE_DEVICE)
+    ((unsigned)HST_PROBE_MEMORY | HST_PROBE_UPDATE | HST_PROBE_COMPUTE | HST_PROBE_DEVICE)
 #define ALL_PARTS (WORKED_PARTS | HST_PROBE_DRIVES | HST_PROBE_COPIES)
 
 bool hst_half_duplex(double read, double write, double mixed)
@@ -37,11 +37,18 @@ static bool product_is_valid(const struct hst_product *p)
            p->k < EXTENT_MAX && hst_dtype_bytes(p->dtype) > 0;
 }
 
+static bool operation_is_valid(const struct hst_operation *o)
+{
+    return o->enqueue && o->what && o->what[0] && isfinite(o->amount) && o->amount > 0 &&
+           strlen(o->what) <= HST_OPERATION_TEXT_MAX && !strchr(o->what, '\n');
+}
+
 int probe_check(const struct hst_probe *in)
 {
     if (!in || in->size != sizeof *in || in->parts & ~ALL_PARTS ||
         in->drive_count > HST_DRIVES_MAX || in->product_count > HST_PRODUCTS_MAX ||
         (in->drive_count && !in->drives) || (in->product_count && !in->products) ||
+        in->operation_count > HST_OPERATIONS_MAX || (in->operation_count && !in->operations) ||
         (in->drive_bytes && in->drive_bytes < DRIVE_BYTES_MIN) ||
         (in->parallel && (!in->parallel->run || in->parallel->width == 0)))
         return -EINVAL;
@@ -50,6 +57,9 @@ int probe_check(const struct hst_probe *in)
             return -EINVAL;
     for (uint32_t i = 0; i < in->product_count; i++)
         if (!product_is_valid(&in->products[i]))
+            return -EINVAL;
+    for (uint32_t i = 0; i < in->operation_count; i++)
+        if (!operation_is_valid(&in->operations[i]))
             return -EINVAL;
     return 0;
 }
@@ -110,7 +120,7 @@ static void run_parts(struct probe *probe)
         probe_memory(probe);
     if (parts & HST_PROBE_DRIVES)
         probe_drives(probe);
-    if (parts & HST_PROBE_PRODUCTS)
+    if (parts & HST_PROBE_COMPUTE)
         probe_products(probe);
     if (parts & HST_PROBE_COPIES)
         probe_copies(probe);
@@ -136,12 +146,14 @@ int hst_probe(const struct hst_probe *in, struct hst_rates *rates)
     double start = clock_seconds();
     asked = *in;
     asked.parts = in->parts ? in->parts : ALL_PARTS;
-    *rates = (struct hst_rates){.drive_count = in->drive_count, .product_count = in->product_count};
+    *rates = (struct hst_rates){.drive_count = in->drive_count,
+                                .product_count = in->product_count,
+                                .operation_count = in->operation_count};
     struct probe probe = {
         .in = &asked, .dev = in->dev, .memory_bytes = memory_limit(in), .out = rates};
     if (asked.parts & WORKED_PARTS)
         open_workers(&probe);
-    struct hst_dev *host = asked.parts & HST_PROBE_PRODUCTS && !in->dev ? open_host(&probe) : NULL;
+    struct hst_dev *host = asked.parts & HST_PROBE_COMPUTE && !in->dev ? open_host(&probe) : NULL;
     probe.dev = host ? host : in->dev;
     run_parts(&probe);
     hst_dev_close(&host);

@@ -39,6 +39,12 @@ struct probe_work {
  * untouched.
  */
 int probe_rate(const struct probe_work *work, double deadline_s, struct hst_figure *figure);
+/** A part grows until so many times of it take its share of the time, or it is whole. */
+#define PROBE_SHARE_ROUNDS 6
+/** How many times as large a part that took `seconds` is to be, to take `wish_s`: at most 64. */
+double probe_growth(double seconds, double wish_s);
+/** Warms up, then *seconds of one time. Errors: those of the work. */
+int probe_once(const struct probe_work *work, double *seconds);
 /** Sets value, least and most of a figure from the rates of its rounds, which are sorted. */
 void probe_median(struct hst_figure *figure, double *rates, uint32_t rounds);
 /** A figure that is not there, and why. */
@@ -74,6 +80,10 @@ void probe_products(struct probe *probe);
 /** The product with its longest extents halved until it fits into both limits, or is tiny. Pure. */
 struct hst_product product_cut(const struct hst_product *product, double most_flops,
                                double most_bytes);
+
+/* probe_operations.c */
+/** operations[], each for itself. */
+void probe_operations(struct probe *probe, const struct hst_room *room);
 
 /* probe_copies.c */
 void probe_copies(struct probe *probe);

@@ -17,9 +17,7 @@
 #define HOST_BYTES    (64 * MIB)  /* operands of one product on the host */
 #define DEVICE_BYTES  (512 * MIB) /* on a device with memory of its own */
 #define PRODUCTS_S    0.4         /* all products */
-#define SHARE_ROUNDS  6           /* so many times of a product fit into its share */
 #define FIRST_FLOPS   (double)(1 << 24)
-#define GROWTH_MOST   64.0
 #define PART_BYTES    4096u /* operands start at multiples */
 #define STAGING_BYTES ((size_t)1 << 16)
 #define EXTENT_STEP   16u
@@ -30,7 +28,8 @@ struct bench {
     bool host; /* the memory below is host memory, else the device's */
     char *memory;
     size_t bytes;
-    size_t work_bytes, room_bytes; /* of it: workspace for any of the products, and what is left */
+    size_t used_bytes;             /* of it: all that can be used */
+    size_t work_bytes, room_bytes; /* workspace for any of the products, and what is left */
     struct hst_matmul args;
 };
 
@@ -154,8 +153,7 @@ static int open_host_operands(const struct probe *probe, struct bench *b)
         return rc;
     b->memory = memory;
     b->bytes = wanted;
-    size_t touched = probe_touch(probe, memory, wanted, clock_seconds() + PRODUCTS_S);
-    b->room_bytes = touched > b->work_bytes ? touched - b->work_bytes : 0;
+    b->used_bytes = probe_touch(probe, memory, wanted, clock_seconds() + PRODUCTS_S);
     return 0;
 }
 
@@ -164,7 +162,7 @@ static int open_device_operands(struct bench *b)
     b->memory = probe_device_memory(b->dev, b->work_bytes + DEVICE_BYTES, &b->bytes);
     if (!b->memory)
         return -ENOSPC;
-    b->room_bytes = b->bytes > b->work_bytes ? b->bytes - b->work_bytes : 0;
+    b->used_bytes = b->bytes;
     return fill_device(b);
 }
 
@@ -176,7 +174,9 @@ static int open_bench(const struct probe *probe, struct bench *b)
     int rc = hst_stream_create(b->dev, "hst-probe", &b->stream);
     if (rc)
         return rc;
-    return b->host ? open_host_operands(probe, b) : open_device_operands(b);
+    rc = b->host ? open_host_operands(probe, b) : open_device_operands(b);
+    b->room_bytes = b->used_bytes > b->work_bytes ? b->used_bytes - b->work_bytes : 0;
+    return rc;
 }
 
 static void close_bench(struct bench *b)
@@ -202,31 +202,20 @@ static int finish(void *arg)
     return hst_stream_sync(b->stream);
 }
 
-static int time_once(struct bench *b, double *seconds)
-{
-    int rc = multiply(b);
-    rc = rc ? rc : finish(b);
-    double start = clock_seconds();
-    rc = rc ? rc : multiply(b);
-    rc = rc ? rc : finish(b);
-    *seconds = clock_seconds() - start;
-    return rc;
-}
-
 /* The largest part that takes no longer than about `wish_s`. */
 static int grow(struct bench *b, const struct hst_product *whole, double wish_s,
                 struct hst_product *part)
 {
+    const struct probe_work work = {multiply, finish, b, 0};
     double room = (double)b->room_bytes - 3 * PART_BYTES; /* each operand is rounded up */
     struct hst_product largest = product_cut(whole, INFINITY, room);
     for (double most = FIRST_FLOPS, seconds = 0;;) {
         *part = product_cut(whole, most, room);
         int rc = lay_out(b, part);
-        rc = rc ? rc : time_once(b, &seconds);
+        rc = rc ? rc : probe_once(&work, &seconds);
         if (rc || flops_of(part) >= flops_of(&largest) || seconds >= wish_s / 2)
             return rc;
-        double growth = wish_s / (seconds > 1e-9 ? seconds : 1e-9);
-        most *= growth > GROWTH_MOST ? GROWTH_MOST : growth;
+        most *= probe_growth(seconds, wish_s);
     }
 }
 
@@ -250,7 +239,7 @@ static void measure(struct bench *b, const struct hst_product *product, double s
 {
     struct hst_product part;
     double deadline_s = clock_seconds() + share_s;
-    int rc = grow(b, product, share_s / SHARE_ROUNDS, &part);
+    int rc = grow(b, product, share_s / PROBE_SHARE_ROUNDS, &part);
     const struct probe_work work = {multiply, finish, b, rc ? 0 : flops_of(&part)};
     rc = rc ? rc : probe_rate(&work, deadline_s, figure);
     if (rc)
@@ -259,37 +248,68 @@ static void measure(struct bench *b, const struct hst_product *product, double s
         describe(product, &part, figure->how, sizeof figure->how);
 }
 
-/* FLOP of all products over their time. */
+/* FLOP over seconds of all together, and seconds where each took its longest and its shortest. */
+struct sum {
+    double flop, seconds, most_s, least_s;
+    uint32_t rounds;
+};
+
+static void add(struct sum *sum, const struct hst_figure *f, double amount, bool flop)
+{
+    sum->flop += flop ? amount : 0;
+    sum->seconds += amount / f->value;
+    sum->most_s += amount / f->least;
+    sum->least_s += amount / f->most;
+    if (sum->rounds == 0 || f->rounds < sum->rounds)
+        sum->rounds = f->rounds;
+}
+
+static double product_flop(const struct hst_product *p)
+{
+    return flops_of(p) * (p->times ? p->times : 1);
+}
+
+static double operation_amount(const struct hst_operation *o)
+{
+    return o->amount * (o->times ? o->times : 1);
+}
+
 static void tell_together(struct probe *probe)
 {
     const struct hst_probe *in = probe->in;
-    struct hst_figure *all = &probe->out->figures[HST_RATE_PRODUCTS];
-    double flops = 0, seconds = 0, most_s = 0, least_s = 0;
-    uint32_t rounds = UINT32_MAX;
-    for (uint32_t i = 0; i < in->product_count; i++) {
-        const struct hst_figure *f = &probe->out->products[i];
-        uint32_t times = in->products[i].times ? in->products[i].times : 1;
-        double work = times * flops_of(&in->products[i]);
+    const struct hst_rates *r = probe->out;
+    struct hst_figure *all = &probe->out->figures[HST_RATE_COMPUTE];
+    struct sum s = {0};
+    for (uint32_t i = 0; i < in->product_count + in->operation_count; i++) {
+        bool product = i < in->product_count;
+        uint32_t at = product ? i : i - in->product_count;
+        const struct hst_figure *f = product ? &r->products[at] : &r->operations[at];
         if (f->value <= 0) {
-            probe_fail(all, "product %u: %s", i, f->how);
+            probe_fail(all, "%s %u: %.120s", product ? "product" : "operation", at, f->how);
             return;
         }
-        flops += work;
-        seconds += work / f->value;
-        most_s += work / f->least;
-        least_s += work / f->most;
-        rounds = f->rounds < rounds ? f->rounds : rounds;
+        if (product)
+            add(&s, f, product_flop(&in->products[at]), true);
+        else
+            add(&s, f, operation_amount(&in->operations[at]), in->operations[at].flop);
     }
-    *all = (struct hst_figure){flops / seconds, flops / most_s, flops / least_s, rounds, ""};
-    snprintf(all->how, sizeof all->how, "%u product%s on %.40s", in->product_count,
-             in->product_count == 1 ? "" : "s", hst_dev_name(probe->dev));
+    *all = (struct hst_figure){s.flop / s.seconds, s.flop / s.most_s, s.flop / s.least_s, s.rounds,
+                               ""};
+    char more[32] = "";
+    if (in->operation_count)
+        snprintf(more, sizeof more, " and %u operation%s", in->operation_count,
+                 in->operation_count == 1 ? "" : "s");
+    snprintf(all->how, sizeof all->how, "%u product%s%s on %.40s", in->product_count,
+             in->product_count == 1 ? "" : "s", more, hst_dev_name(probe->dev));
 }
 
 static void fail_all(struct probe *probe, const char *why)
 {
     for (uint32_t i = 0; i < probe->in->product_count; i++)
         probe_fail(&probe->out->products[i], "%s", why);
-    probe_fail(&probe->out->figures[HST_RATE_PRODUCTS], "%s", why);
+    for (uint32_t i = 0; i < probe->in->operation_count; i++)
+        probe_fail(&probe->out->operations[i], "%s", why);
+    probe_fail(&probe->out->figures[HST_RATE_COMPUTE], "%s", why);
 }
 
 void probe_products(struct probe *probe)
@@ -310,6 +330,11 @@ void probe_products(struct probe *probe)
     } else {
         for (uint32_t i = 0; i < in->product_count; i++)
             measure(&b, &in->products[i], PRODUCTS_S / in->product_count, &probe->out->products[i]);
+        const struct hst_room room = {.dev = b.dev,
+                                      .stream = b.stream,
+                                      .memory = {b.memory, b.used_bytes},
+                                      .width = in->dev ? 0 : probe->parallel.width};
+        probe_operations(probe, &room);
         tell_together(probe);
     }
     close_bench(&b);

@@ -7,12 +7,14 @@
 
 #include "engine_state.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { ROUNDS = 5, CALLS_MOST = 1000 };
-#define ROUND_S 0.008
+#define ROUND_S     0.008
+#define GROWTH_MOST 64.0
 
 static int by_value(const void *a, const void *b)
 {
@@ -45,12 +47,22 @@ static int time_calls(const struct probe_work *work, unsigned calls, double *cal
     return rc;
 }
 
+double probe_growth(double seconds, double wish_s)
+{
+    return fmin(wish_s / fmax(seconds, 1e-9), GROWTH_MOST);
+}
+
+int probe_once(const struct probe_work *work, double *seconds)
+{
+    int rc = time_calls(work, 1, seconds);
+    return rc ? rc : time_calls(work, 1, seconds);
+}
+
 int probe_rate(const struct probe_work *work, double deadline_s, struct hst_figure *figure)
 {
     double rates[ROUNDS], call_s;
     uint32_t rounds = 0;
-    int rc = time_calls(work, 1, &call_s);
-    rc = rc ? rc : time_calls(work, 1, &call_s);
+    int rc = probe_once(work, &call_s);
     if (rc)
         return rc;
     double wish = ROUND_S / call_s;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER      "hoistway rates 1\n"
+#define HEADER      "hoistway rates 2\n"
 #define DIGITS_MOST 18u /* of a number: fits 64 bits */
 #define DRIVE_RATES 3u
 #define FNV_START   UINT64_C(0xcbf29ce484222325)
@@ -30,7 +30,7 @@ static const struct {
     [HST_RATE_UPDATE_BF16] = {"update-bf16", "elements/s"},
     [HST_RATE_NORM_FP32] = {"norm-fp32", "elements/s"},
     [HST_RATE_NORM_BF16] = {"norm-bf16", "elements/s"},
-    [HST_RATE_PRODUCTS] = {"products", "FLOP/s"},
+    [HST_RATE_COMPUTE] = {"compute", "FLOP/s"},
     [HST_RATE_H2D] = {"h2d", "B/s"},
     [HST_RATE_D2H] = {"d2h", "B/s"},
     [HST_RATE_COPY_BOTH] = {"copy-both", "B/s"},
@@ -115,8 +115,9 @@ int hst_rates_format(const struct hst_rates *rates, char *text, size_t text_byte
     char name[48];
     put(&w,
         HEADER "taken_ms %" PRIu64 "\ntook_ms %" PRIu64 "\ndrives %" PRIu32 "\nproducts %" PRIu32
-               "\n",
-        r.taken_ms, (uint64_t)(r.seconds * 1e3 + 0.5), r.drive_count, r.product_count);
+               "\noperations %" PRIu32 "\n",
+        r.taken_ms, (uint64_t)(r.seconds * 1e3 + 0.5), r.drive_count, r.product_count,
+        r.operation_count);
     for (unsigned i = 0; i < HST_RATE_COUNT; i++)
         put_figure(&w, rates_table[i].name, &r.figures[i]);
     for (uint32_t d = 0; d < r.drive_count; d++) {
@@ -130,6 +131,10 @@ int hst_rates_format(const struct hst_rates *rates, char *text, size_t text_byte
     for (uint32_t i = 0; i < r.product_count; i++) {
         snprintf(name, sizeof name, "product %" PRIu32, i);
         put_figure(&w, name, &r.products[i]);
+    }
+    for (uint32_t i = 0; i < r.operation_count; i++) {
+        snprintf(name, sizeof name, "operation %" PRIu32, i);
+        put_figure(&w, name, &r.operations[i]);
     }
     put(&w, "end %016" PRIx64 "\n", checksum(text, w.used));
     return w.full ? -ENOSPC : (int)w.used;
@@ -197,11 +202,11 @@ static bool take_drive(const char **at, struct hst_rates *r)
     return false;
 }
 
-static bool take_product(const char **at, struct hst_rates *r)
+/* The number of one of `count`, and its figure. */
+static bool take_one(const char **at, struct hst_figure *figures, uint32_t count)
 {
-    uint64_t product;
-    return take_number(at, HST_PRODUCTS_MAX, &product) && product < r->product_count &&
-           take_figure(at, &r->products[product]);
+    uint64_t i;
+    return take_number(at, HST_PRODUCTS_MAX, &i) && i < count && take_figure(at, &figures[i]);
 }
 
 static bool take_line(const char **at, struct hst_rates *r)
@@ -209,7 +214,9 @@ static bool take_line(const char **at, struct hst_rates *r)
     if (take_word(at, "drive"))
         return take_drive(at, r);
     if (take_word(at, "product"))
-        return take_product(at, r);
+        return take_one(at, r->products, r->product_count);
+    if (take_word(at, "operation"))
+        return take_one(at, r->operations, r->operation_count);
     for (unsigned i = 0; i < HST_RATE_COUNT; i++)
         if (take_word(at, rates_table[i].name))
             return take_figure(at, &r->figures[i]);
@@ -218,7 +225,7 @@ static bool take_line(const char **at, struct hst_rates *r)
 
 static bool take_head(const char **at, struct hst_rates *r)
 {
-    uint64_t took_ms, drives, products;
+    uint64_t took_ms, drives, products, operations;
     if (strncmp(*at, HEADER, strlen(HEADER)) != 0)
         return false;
     *at += strlen(HEADER);
@@ -226,11 +233,13 @@ static bool take_head(const char **at, struct hst_rates *r)
         !take_word(at, "took_ms") || !take_number(at, UINT32_MAX, &took_ms) || !take_end(at) ||
         !take_word(at, "drives") || !take_number(at, HST_DRIVES_MAX, &drives) || !take_end(at) ||
         !take_word(at, "products") || !take_number(at, HST_PRODUCTS_MAX, &products) ||
-        !take_end(at))
+        !take_end(at) || !take_word(at, "operations") ||
+        !take_number(at, HST_OPERATIONS_MAX, &operations) || !take_end(at))
         return false;
     r->seconds = (double)took_ms * 1e-3;
     r->drive_count = (uint32_t)drives;
     r->product_count = (uint32_t)products;
+    r->operation_count = (uint32_t)operations;
     return true;
 }
 

@@ -68,7 +68,7 @@ static int probe_products(int count, char **numbers)
     struct hst_dev *dev;
     const struct hst_dev_config config = {.size = sizeof config};
     struct hst_probe probe = {
-        .size = sizeof probe, .parts = HST_PROBE_PRODUCTS, .products = products};
+        .size = sizeof probe, .parts = HST_PROBE_COMPUTE, .products = products};
     for (int i = 0; i + 2 < count && probe.product_count < HST_PRODUCTS_MAX; i += 3)
         products[probe.product_count++] =
             (struct hst_product){.m = strtoull(numbers[i], NULL, 10),

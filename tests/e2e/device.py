@@ -163,8 +163,8 @@ class Faults(unittest.TestCase):
         """Options with which some units fit into the card's memory, and not all."""
         rates = os.path.join(self.directory, 'no.rates')  # or the double's slowness would count
         with open(rates, 'w', encoding='ascii') as file:
-            file.write('hoistway rates 1\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\n'
-                       'end 9c153c06263af084\n')
+            file.write('hoistway rates 2\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\n'
+                       'operations 0\nend 78a72dce37951b3f\n')
         def plan(budget):
             done = subprocess.run(
                 [PROGRAM, 'plan', '--model', MODEL, '--device=cuda', '--seq-len=24', '--json',

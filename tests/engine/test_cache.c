@@ -171,7 +171,7 @@ static void age_by(int64_t ms)
     struct hst_rates r;
     find_file(path);
     read_file(path, text, sizeof text);
-    char *start = strstr(text, "hoistway rates 1\n");
+    char *start = strstr(text, "hoistway rates 2\n");
     assert_non_null(start);
     assert_int_equal(hst_rates_parse(start, &r), 0);
     r.taken_ms -= (uint64_t)ms;
@@ -208,12 +208,12 @@ static void what_can_not_be_measured_here_is_remembered(void **state)
     (void)state;
     struct hst_rates r;
     const struct hst_probe probe = {
-        .size = sizeof probe, .parts = HST_PROBE_COPIES | HST_PROBE_DRIVES | HST_PROBE_PRODUCTS};
+        .size = sizeof probe, .parts = HST_PROBE_COPIES | HST_PROBE_DRIVES | HST_PROBE_COMPUTE};
     assert_int_equal(hst_rates_get(&probe, folder, 60, &r), 0);
     assert_false(r.cached);
     assert_int_equal(hst_rates_get(&probe, folder, 60, &r), 0);
     assert_true(r.cached);
-    assert_string_equal(r.figures[HST_RATE_PRODUCTS].how, "no product was given");
+    assert_string_equal(r.figures[HST_RATE_COMPUTE].how, "no product was given");
 }
 
 static void run_here(void *context, size_t count,
@@ -255,13 +255,18 @@ static void another_question_is_not_answered(void **state)
     const struct hst_product products[] = {{.m = 8, .n = 8, .k = 8, .dtype = HST_F32},
                                            {.m = 8, .n = 8, .k = 8, .dtype = HST_BF16}};
     const struct hst_probe_drive drives[] = {{.directory = "/"}, {.directory = "nowhere"}};
+    const struct hst_operation operations[] = {{.what = "norms", .amount = 1},
+                                               {.what = "attention", .amount = 1},
+                                               {.what = "norms", .amount = 2}};
     const struct hst_probe probe = {.size = sizeof probe,
                                     .drives = drives,
                                     .drive_count = 1,
                                     .products = products,
-                                    .product_count = 1};
-    struct hst_probe others[6];
-    for (size_t i = 0; i < 6; i++)
+                                    .product_count = 1,
+                                    .operations = operations,
+                                    .operation_count = 1};
+    struct hst_probe others[9];
+    for (size_t i = 0; i < 9; i++)
         others[i] = probe;
     others[0].parts = HST_PROBE_DRIVES;
     others[1].threads = 1;
@@ -269,11 +274,14 @@ static void another_question_is_not_answered(void **state)
     others[3].products = products + 1;
     others[4].drives = drives + 1;
     others[5].backend = HST_AIO_THREADS;
+    others[6].operation_count = 0;
+    others[7].operations = operations + 1;
+    others[8].operations = operations + 2;
     identity_of(&probe, &a);
     identity_of(&probe, &b);
     assert_string_equal(a.text, b.text);
     assert_non_null(strstr(a.text, "\nproduct 8 8 8"));
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 9; i++) {
         identity_of(&others[i], &b);
         assert_string_not_equal(a.text, b.text);
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Updates that do not wait for the norm, against those that do, in memory: the same bytes and norms
- * after steps that clip, that do not, and that have no update; wherever the bytes live, and
- * whatever comes between the steps. Every fifth row; with `--all` each.
+ * after steps that clip, do not, or have no update, wherever bytes live, whatever comes between.
+ * Every fifth row; with `--all` each, with `--few` (sanitizers) every 13th.
  */
 #include "engine_state.h"
 #include "plan/step_graph.h"
@@ -59,7 +59,7 @@ struct ran {
 };
 static struct ran oracle, found; /* large: not on the stack */
 static bool all, own_stream;
-static int turn;
+static int turn, nth;         /* which row, and one in so many is tried */
 static uint32_t late_eighths; /* of an update that need not wait */
 
 #define OPTIMISTIC(...)                                                                            \
@@ -309,9 +309,9 @@ static void check_rows(struct hst_config config)
     assert_int_equal(oracle.redone, 0);
     for (int p = 0; p < PLACE_COUNT; p++)
         for (int b = 0; b < BETWEEN_COUNT; b++) {
-            if ((!all && turn++ % 5) || (PLACES[p].shares && config.state == HST_STATE_BF16))
+            if ((!all && turn++ % nth) || (PLACES[p].shares && config.state == HST_STATE_BF16))
                 continue; /* the host updates all of those */
-            set_drives(&config, turn / 5 % 2);
+            set_drives(&config, turn / nth % 2);
             set_place(&config, p);
             check_row(&config, (enum between)b);
         }
@@ -330,7 +330,7 @@ static void bytes_are_those_of_an_update_of_which_none_is_left(void **state)
         run(&config, false, STEPS, NOTHING, &oracle);
         for (int p = 0; p < PLACE_COUNT; p++)
             for (int b = 0; b < BETWEEN_COUNT; b++) {
-                if (!all && turn++ % 3)
+                if (!all && turn++ % (nth / 2 + 1))
                     continue;
                 config.durability = turn % 2 ? "step" : "none";
                 set_place(&config, p);
@@ -374,7 +374,7 @@ static void drives_have_second_slots_without_a_store(void **state)
     for (int i = 0; i < PLACE_COUNT * BETWEEN_COUNT; i++) {
         int place = i / BETWEEN_COUNT, between = i % BETWEEN_COUNT;
         bool drives = PLACES[place].half || strstr(PLACES[place].homes, "s=nvme");
-        if (!drives || (!all && turn++ % 3 && between != OTHER_ORDERS))
+        if (!drives || (!all && turn++ % (nth / 2 + 1) && between != OTHER_ORDERS))
             continue;
         set_drives(&config, false);
         set_place(&config, place);
@@ -528,13 +528,12 @@ static void what_waits_needs_no_second_slot(void **state)
 }
 
 /* ---- what cannot be ---- */
-
 static void refuse(const struct hst_config *config, const char *what)
 {
     struct hst_engine *engine = toy_created(config);
+    const struct hst_error *error = hst_engine_error(engine);
     toy_must(engine, toy_describe(engine));
     assert_int_equal(hst_engine_seal(engine, HST_ORDER_FORWARD), -EINVAL);
-    const struct hst_error *error = hst_engine_error(engine);
     if (error->code != HST_E_VALUE || !strstr(error->message, what))
         fail_msg("E%d %s; want \"%s\"", error->code, error->message, what);
     hst_engine_destroy(&engine);
@@ -580,6 +579,7 @@ static void memory_holds_weights_and_states_twice(void **state)
 int main(int argc, char **argv)
 {
     all = argc > 1 && strcmp(argv[1], "--all") == 0;
+    nth = argc > 1 && strcmp(argv[1], "--few") == 0 ? 13 : 5;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_those_of_the_update_that_waits_in_fp32),
         cmocka_unit_test(bytes_are_those_of_the_update_that_waits_in_bf16),

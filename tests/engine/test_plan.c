@@ -333,7 +333,7 @@ static void what_is_missing_is_named(void **state)
     static const struct {
         enum hst_rate rate;
         const char *whose;
-    } all[] = {{HST_RATE_PRODUCTS, "the products' rates"},
+    } all[] = {{HST_RATE_COMPUTE, "the computation's rates"},
                {HST_RATE_UPDATE_FP32, "the update's"},
                {HST_RATE_NORM_FP32, "the norm's"},
                {HST_RATE_READ, "the drives'"},

@@ -3,6 +3,7 @@
  * Probes: of this machine, that their figures can be; of simulated drives, that they are right; and
  * that what can not be measured says why and disturbs nothing else.
  */
+#include "assert_figure.h"
 #include "exec/workers.h"
 #include "machine/probe.h"
 
@@ -38,20 +39,6 @@ static int remove_folder(void **state)
     return rmdir(folder); /* fails where anything was left in it */
 }
 
-/* Between what no machine is too slow for and what none reaches. */
-static void assert_measured(const struct hst_figure *f, double least, double most)
-{
-    if (!(f->value > least && f->value < most && f->least > 0 && f->least <= f->value &&
-          f->value <= f->most && isfinite(f->most) && f->rounds > 0 && f->how[0]))
-        fail_msg("%g [%g, %g] of %u: %s", f->value, f->least, f->most, f->rounds, f->how);
-}
-
-static void assert_failed(const struct hst_figure *f, const char *why)
-{
-    if (f->value != 0 || f->most != 0 || f->rounds != 0 || !strstr(f->how, why))
-        fail_msg("%g: '%s', not '%s'", f->value, f->how, why);
-}
-
 /* ---- this machine ---- */
 
 static const struct hst_product products[] = {
@@ -76,7 +63,7 @@ static void this_machine_has_rates_that_can_be(void **state)
     assert_int_equal(hst_probe(&probe, &r), 0);
     for (int i = HST_RATE_DRAM; i <= HST_RATE_NORM_BF16; i++)
         assert_measured(&r.figures[i], 1e4, 1e14);
-    assert_measured(&r.figures[HST_RATE_PRODUCTS], 1e4, 1e16);
+    assert_measured(&r.figures[HST_RATE_COMPUTE], 1e4, 1e16);
     for (int i = 0; i < 3; i++)
         assert_measured(&r.products[i], 1e4, 1e16);
     for (int i = HST_RATE_READ; i <= HST_RATE_MIXED; i++)
@@ -89,28 +76,6 @@ static void this_machine_has_rates_that_can_be(void **state)
     assert_true(r.drives[0].written_bytes > 0 && r.drives[0].written_bytes <= 20 * MIB);
     assert_true(r.seconds > 0 && r.taken_ms > 1600000000000);
     assert_false(r.cached);
-}
-
-static void the_rate_of_all_products_weighs_each_by_its_work(void **state)
-{
-    (void)state;
-    const struct hst_probe probe = {.size = sizeof probe,
-                                    .parts = HST_PROBE_PRODUCTS,
-                                    .products = products,
-                                    .product_count = 3};
-    struct hst_rates r;
-    double flops = 0, seconds = 0;
-    assert_int_equal(hst_probe(&probe, &r), 0);
-    for (int i = 0; i < 3; i++) {
-        double work = (i == 0 ? 3 : 1) * 2.0 * (double)products[i].m * (double)products[i].n *
-                      (double)products[i].k;
-        flops += work;
-        seconds += work / r.products[i].value;
-    }
-    assert_true(fabs(r.figures[HST_RATE_PRODUCTS].value * seconds / flops - 1) < 1e-9);
-    assert_string_equal(r.figures[HST_RATE_DRAM].how, ""); /* nobody asked */
-    assert_string_equal(r.products[0].how, "300x200x100 f32, B transposed");
-    assert_string_equal(r.products[1].how, "64x128x256 f32, A transposed, added to C");
 }
 
 /* The caller's workers: every piece is counted, and done here. */
@@ -161,7 +126,7 @@ static void little_memory_is_kept_to_and_said(void **state)
     assert_failed(&r.figures[HST_RATE_NORM_BF16], "16 MiB of memory");
     assert_failed(&r.figures[HST_RATE_READ], "drive 0: 2 MiB of memory per drive");
     assert_failed(&r.drives[0].mixed, "2 MiB of memory per drive");
-    assert_measured(&r.figures[HST_RATE_PRODUCTS], 1e4, 1e16);
+    assert_measured(&r.figures[HST_RATE_COMPUTE], 1e4, 1e16);
     assert_non_null(strstr(r.products[0].how, ", a part of 4096x4096x4096"));
 }
 
@@ -169,12 +134,19 @@ static void nothing_to_measure_says_so(void **state)
 {
     (void)state;
     const struct hst_probe probe = {.size = sizeof probe,
-                                    .parts = HST_PROBE_DRIVES | HST_PROBE_PRODUCTS};
+                                    .parts = HST_PROBE_DRIVES | HST_PROBE_COMPUTE};
     struct hst_rates r;
     assert_int_equal(hst_probe(&probe, &r), 0);
     assert_failed(&r.figures[HST_RATE_WRITE], "no directory was given");
-    assert_failed(&r.figures[HST_RATE_PRODUCTS], "no product was given");
+    assert_failed(&r.figures[HST_RATE_COMPUTE], "no product was given");
     assert_string_equal(r.figures[HST_RATE_H2D].how, "");
+}
+
+static int never(void *context, const struct hst_room *room, double most, double *amount)
+{
+    (void)context, (void)room, (void)most, (void)amount;
+    fail_msg("a probe that is refused begins nothing");
+    return 0;
 }
 
 static void what_makes_no_sense_is_refused_and_nothing_is_written(void **state)
@@ -185,6 +157,18 @@ static void what_makes_no_sense_is_refused_and_nothing_is_written(void **state)
                              no_type = {.m = 8, .n = 8, .k = 8},
                              huge = {.m = (size_t)1 << 31, .n = 8, .k = 8, .dtype = HST_F32};
     const struct hst_parallel idle = {0};
+    static char long_text[HST_OPERATION_TEXT_MAX + 2];
+    memset(long_text, 'x', sizeof long_text - 1);
+    const struct hst_operation wrong[] = {
+        {.what = "no call", .amount = 1},
+        {.amount = 1, .enqueue = never},
+        {.what = "", .amount = 1, .enqueue = never},
+        {.what = "two\nlines", .amount = 1, .enqueue = never},
+        {.what = "nothing", .enqueue = never},
+        {.what = "no number", .amount = NAN, .enqueue = never},
+        {.what = "endless", .amount = INFINITY, .enqueue = never},
+        {.what = long_text, .amount = 1, .enqueue = never},
+    };
     struct hst_rates r, before;
     const struct hst_probe bad[] = {
         {.size = 8},
@@ -199,33 +183,21 @@ static void what_makes_no_sense_is_refused_and_nothing_is_written(void **state)
         {.size = sizeof bad[0], .product_count = 1, .products = &huge},
         {.size = sizeof bad[0], .product_count = HST_PRODUCTS_MAX + 1, .products = products},
         {.size = sizeof bad[0], .parallel = &idle},
+        {.size = sizeof bad[0], .operation_count = 1},
+        {.size = sizeof bad[0], .operation_count = HST_OPERATIONS_MAX + 1, .operations = wrong},
     };
     memset(&r, 0x5a, sizeof r);
     memcpy(&before, &r, sizeof r);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(hst_probe(&bad[i], &r), -EINVAL);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const struct hst_probe probe = {
+            .size = sizeof probe, .operations = &wrong[i], .operation_count = 1};
+        assert_int_equal(hst_probe(&probe, &r), -EINVAL);
+    }
     assert_int_equal(hst_probe(NULL, &r), -EINVAL);
     assert_int_equal(hst_probe(&bad[0], NULL), -EINVAL);
     assert_memory_equal(&r, &before, sizeof r);
-}
-
-/* ---- products ---- */
-
-static void a_product_is_cut_at_its_longest_extents(void **state)
-{
-    (void)state;
-    const struct hst_product p = {.m = 2048, .n = 14336, .k = 4096, .dtype = HST_BF16};
-    struct hst_product cut = product_cut(&p, INFINITY, INFINITY);
-    assert_true(cut.m == p.m && cut.n == p.n && cut.k == p.k);
-    cut = product_cut(&p, 2.0 * 2048 * 7168 * 4096, INFINITY);
-    assert_true(cut.m == 2048 && cut.n == 7168 && cut.k == 4096);
-    cut = product_cut(&p, INFINITY, 2.0 * (2048 * 4096 + 4096 * 4096 + 2048 * 4096) + 1);
-    assert_true(cut.m == 2048 && cut.n == 3584 && cut.k == 4096);
-    cut = product_cut(&p, 1, 1); /* tiny, and never nothing */
-    assert_true(cut.m == 16 && cut.n == 16 && cut.k == 16);
-    const struct hst_product odd = {.m = 1, .n = 50257, .k = 3, .dtype = HST_F32};
-    cut = product_cut(&odd, 2.0 * 30000 * 3, INFINITY);
-    assert_true(cut.m == 1 && cut.n == 25136 && cut.k == 3);
 }
 
 /* ---- devices ---- */
@@ -262,7 +234,7 @@ static void a_device_with_memory_of_its_own_is_copied_to_and_computes(void **sta
     (void)state;
     struct hst_dev *dev = open_device("far", 128 * MIB, 32 * MIB);
     struct hst_dev_usage usage;
-    const unsigned parts = HST_PROBE_PRODUCTS | HST_PROBE_COPIES | HST_PROBE_DEVICE;
+    const unsigned parts = HST_PROBE_COMPUTE | HST_PROBE_COPIES | HST_PROBE_DEVICE;
     const struct hst_probe probe = {.size = sizeof probe,
                                     .parts = parts,
                                     .threads = 3,
@@ -271,7 +243,7 @@ static void a_device_with_memory_of_its_own_is_copied_to_and_computes(void **sta
                                     .product_count = 3};
     struct hst_rates r;
     assert_int_equal(hst_probe(&probe, &r), 0);
-    for (int i = HST_RATE_PRODUCTS; i <= HST_RATE_SHARED; i++)
+    for (int i = HST_RATE_COMPUTE; i <= HST_RATE_SHARED; i++)
         assert_measured(&r.figures[i], 1e4, 1e16);
     assert_true(told.times >= 6 && told.most == 2); /* twice to warm up, and a round, each */
     assert_non_null(strstr(r.figures[HST_RATE_SHARED].how, "AdamW in bf16 beside copies of 16"));
@@ -291,13 +263,13 @@ static void a_device_without_budget_is_told(void **state)
     struct hst_dev *dev = open_device("far", 0, 0);
     const struct hst_probe probe = {.size = sizeof probe,
                                     .parts =
-                                        HST_PROBE_PRODUCTS | HST_PROBE_COPIES | HST_PROBE_DEVICE,
+                                        HST_PROBE_COMPUTE | HST_PROBE_COPIES | HST_PROBE_DEVICE,
                                     .dev = dev,
                                     .products = products,
                                     .product_count = 1};
     struct hst_rates r;
     assert_int_equal(hst_probe(&probe, &r), 0);
-    assert_failed(&r.figures[HST_RATE_PRODUCTS], "budgets");
+    assert_failed(&r.figures[HST_RATE_COMPUTE], "budgets");
     assert_failed(&r.products[0], "budgets");
     assert_failed(&r.figures[HST_RATE_D2H], "budgets");
     assert_failed(&r.figures[HST_RATE_DEVICE_BF16], "budget");
@@ -574,12 +546,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(this_machine_has_rates_that_can_be),
-        cmocka_unit_test(the_rate_of_all_products_weighs_each_by_its_work),
         cmocka_unit_test(the_workers_that_are_given_do_the_work),
         cmocka_unit_test(little_memory_is_kept_to_and_said),
         cmocka_unit_test(nothing_to_measure_says_so),
         cmocka_unit_test(what_makes_no_sense_is_refused_and_nothing_is_written),
-        cmocka_unit_test(a_product_is_cut_at_its_longest_extents),
         cmocka_unit_test(a_device_with_memory_of_its_own_is_copied_to_and_computes),
         cmocka_unit_test(a_device_without_budget_is_told),
         cmocka_unit_test(half_of_the_callers_workers_are_no_figure),

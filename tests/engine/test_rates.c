@@ -29,6 +29,9 @@ static void fill(struct hst_rates *r)
     r->drives[1].written_bytes = 320u << 20;
     r->products[0] = (struct hst_figure){7e14, 6e14, 8e14, 3, "8192x8192x8192 bf16"};
     r->products[1] = (struct hst_figure){.how = "failed"};
+    r->operation_count = 2;
+    r->operations[0] = (struct hst_figure){3e13, 2e13, 4e13, 5, "attention"};
+    r->operations[1] = (struct hst_figure){5e4, 5e4, 5e4, 1, "norms, a part"};
 }
 
 static void assert_figures_equal(const struct hst_figure *a, const struct hst_figure *b)
@@ -50,6 +53,7 @@ static void what_is_written_is_read(void **state)
     assert_true(back.taken_ms == r.taken_ms && back.seconds == r.seconds && !back.cached);
     assert_int_equal(back.drive_count, 2);
     assert_int_equal(back.product_count, 2);
+    assert_int_equal(back.operation_count, 2);
     for (int i = 0; i < HST_RATE_COUNT; i++)
         assert_figures_equal(&back.figures[i], &r.figures[i]);
     for (int i = 0; i < 2; i++) {
@@ -59,6 +63,7 @@ static void what_is_written_is_read(void **state)
         assert_int_equal(back.drives[i].half_duplex, r.drives[i].half_duplex);
         assert_true(back.drives[i].written_bytes == r.drives[i].written_bytes);
         assert_figures_equal(&back.products[i], &r.products[i]);
+        assert_figures_equal(&back.operations[i], &r.operations[i]);
     }
     assert_int_equal(hst_rates_format(&back, again, sizeof again), length);
     assert_string_equal(text, again);
@@ -79,6 +84,9 @@ static void the_longest_rates_fit_and_no_room_is_told(void **state)
         r.drives[i] = (struct hst_drive_rates){longest, longest, longest, true, UINT32_MAX, 0};
     for (uint32_t i = 0; i < HST_PRODUCTS_MAX; i++)
         r.products[i] = longest;
+    r.operation_count = HST_OPERATIONS_MAX;
+    for (uint32_t i = 0; i < HST_OPERATIONS_MAX; i++)
+        r.operations[i] = longest;
     int length = hst_rates_format(&r, text, sizeof text);
     assert_true(length > 0);
     assert_int_equal(hst_rates_parse(text, &r), 0);
@@ -120,7 +128,7 @@ static int parse_signed(const char *body)
     return hst_rates_parse(text, &r);
 }
 
-#define HEAD "hoistway rates 1\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\n"
+#define HEAD "hoistway rates 2\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n"
 
 static void what_can_not_be_is_refused(void **state)
 {
@@ -129,13 +137,16 @@ static void what_can_not_be_is_refused(void **state)
         HEAD,
         HEAD "dram 2 1 3 5 x\n",
         HEAD "drive 0 read 2 2 2 1 x\ndrive 0 written 0\nproduct 0 0 0 0 0 why\n",
+        HEAD "operation 0 2 1 3 5 attention\n",
     };
     static const char *const bad[] = {
         "",
+        "hoistway rates 1\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n",
         "hoistway rates 2\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\n",
-        "hoistway rates 1\ntaken_ms 5\ntook_ms 6\ndrives 9\nproducts 1\n",
-        "hoistway rates 1\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 17\n",
-        "hoistway rates 1\ntaken_ms -5\ntook_ms 6\ndrives 1\nproducts 1\n",
+        "hoistway rates 2\ntaken_ms 5\ntook_ms 6\ndrives 9\nproducts 1\noperations 1\n",
+        "hoistway rates 2\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 17\noperations 1\n",
+        "hoistway rates 2\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 5\n",
+        "hoistway rates 2\ntaken_ms -5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n",
         HEAD "dram 2 1 3 5 \n", /* no words */
         HEAD "dram 2 1 3 5\n",
         HEAD "dram 2 3 3 5 x\n", /* least above the median */
@@ -151,6 +162,7 @@ static void what_can_not_be_is_refused(void **state)
         HEAD "drive 1 read 2 2 2 1 x\n",
         HEAD "drive 0 seek 2 2 2 1 x\n",
         HEAD "product 1 2 2 2 1 x\n",
+        HEAD "operation 1 2 2 2 1 x\n",
         HEAD "\n",
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)

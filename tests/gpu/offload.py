@@ -41,8 +41,8 @@ MODES = {'resident': [*RESIDENT, *NO_CLIP],
          'optimistic': [*IN_DRAM, *OPTIMISTIC], 'streamed': [*IN_DRAM, *DEFERRED]}
 
 # Nothing is known of a machine: a file as --save-rates writes it.
-NO_RATES = ('hoistway rates 1\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\n'
-            'end 9c153c06263af084\n')
+NO_RATES = ('hoistway rates 2\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\noperations 0\n'
+            'end 78a72dce37951b3f\n')
 
 # What is compared with the resident run: name, options, bytes that a drive moves for each
 # parameter in a step (weights are read twice, the rest once each way).

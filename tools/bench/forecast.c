@@ -23,27 +23,52 @@ static const uint64_t TOKENS[] = {256, 512, 1024};
 #define PLACE_COUNT (sizeof PLACES / sizeof *PLACES)
 _Static_assert(PLACE_COUNT *(sizeof TOKENS / sizeof *TOKENS) == BENCH_FORECAST_CASES, "all cases");
 
+/* On the parts that `probe` asks for, and the drive. */
 static int predict(const struct bench_forecast_in *in, const struct bench_run *run,
-                   struct bench_forecast_case *result, struct hst_error *error)
+                   struct hst_probe probe, struct hst_prediction *p, struct hst_error *error)
 {
     const struct hst_probe_drive drive = {.directory = in->store};
-    const struct hst_probe probe = {.size = sizeof probe,
-                                    .parts = HST_PROBE_DRIVES,
-                                    .drives = &drive,
-                                    .drive_count = 1,
-                                    .drive_bytes = DRIVE_BYTES};
     struct hst_rates rates;
-    struct hst_prediction p;
+    probe.size = sizeof probe;
+    probe.parts |= HST_PROBE_DRIVES;
+    probe.drives = &drive;
+    probe.drive_count = 1;
+    probe.drive_bytes = DRIVE_BYTES;
     int rc = hst_probe(&probe, &rates);
-    rc = rc ? rc : hst_engine_predict(run->engine, &rates, &p);
+    rc = rc ? rc : hst_engine_predict(run->engine, &rates, p);
     if (rc)
         return fail(error, FAIL_BUDGET, rc, "the step can not be predicted");
-    if (p.step_s <= 0)
-        return fail(error, FAIL_VALUE, -ENODATA, "the step can not be predicted: %s", p.why);
-    result->predicted_s = p.step_s;
-    result->bound_s = p.bound_s;
-    snprintf(result->bound_by, sizeof result->bound_by, "%s", p.bound_by);
+    if (p->step_s <= 0)
+        return fail(error, FAIL_VALUE, -ENODATA, "the step can not be predicted: %s", p->why);
     return 0;
+}
+
+/* What is known before the first step. */
+static int plan(const struct bench_forecast_in *in, const struct bench_run_in *run_in,
+                double *planned_s, struct hst_error *error)
+{
+    struct hst_product products[HST_PRODUCTS_MAX];
+    struct llama_operations operations;
+    struct hst_prediction p = {0};
+    struct bench_run_in planned = *run_in;
+    struct bench_run run;
+    planned.plan = true;
+    int rc = bench_run_open(&run, &planned, error);
+    if (rc)
+        return rc;
+    llama_operations(run.model, HST_F32, &operations);
+    const struct hst_probe probe = {
+        .parts = HST_PROBE_UPDATE | HST_PROBE_COMPUTE,
+        .threads = in->threads,
+        .products = products,
+        .product_count = llama_products(run.model, HST_F32, products),
+        .operations = operations.list,
+        .operation_count = operations.count,
+    };
+    rc = predict(in, &run, probe, &p, error);
+    *planned_s = p.step_s;
+    bench_run_close(&run);
+    return rc;
 }
 
 static int run_steps(struct bench_run *run, double *seconds, uint64_t steps,
@@ -66,11 +91,16 @@ static int run_round(const struct bench_forecast_in *in, double *seconds,
                                         .place = result->place};
     double before[STEPS_BEFORE];
     struct bench_run run;
-    int rc = bench_run_open(&run, &run_in, error);
+    struct hst_prediction p = {.bound_by = ""};
+    int rc = plan(in, &run_in, &result->planned_s, error);
+    rc = rc ? rc : bench_run_open(&run, &run_in, error);
     if (rc)
         return rc;
     rc = run_steps(&run, before, STEPS_BEFORE, error);
-    rc = rc ? rc : predict(in, &run, result, error);
+    rc = rc ? rc : predict(in, &run, (struct hst_probe){0}, &p, error);
+    result->predicted_s = p.step_s;
+    result->bound_s = p.bound_s;
+    snprintf(result->bound_by, sizeof result->bound_by, "%s", p.bound_by);
     rc = rc ? rc : run_steps(&run, seconds, in->steps, error);
     if (rc == 0)
         result->measured_s = bench_median(seconds, in->steps);
@@ -85,6 +115,13 @@ static int compare_ratios(const void *a, const void *b)
     return (d > 0) - (d < 0);
 }
 
+static int compare_plans(const void *a, const void *b)
+{
+    const struct bench_forecast_case *x = a, *y = b;
+    double d = x->planned_s / x->measured_s - y->planned_s / y->measured_s;
+    return (d > 0) - (d < 0);
+}
+
 /* A machine that others use too is not as fast in one second as in the next: of the rounds of all
  * cases by turns, each case's with its median ratio. */
 static void choose_rounds(struct bench_forecast_case (*rounds)[BENCH_FORECAST_CASES],
@@ -96,6 +133,9 @@ static void choose_rounds(struct bench_forecast_case (*rounds)[BENCH_FORECAST_CA
             of[r] = rounds[r][c];
         qsort(of, ROUNDS, sizeof *of, compare_ratios);
         cases[c] = of[ROUNDS / 2];
+        qsort(of, ROUNDS, sizeof *of, compare_plans);
+        double ratio = of[ROUNDS / 2].planned_s / of[ROUNDS / 2].measured_s;
+        cases[c].planned_s = ratio * cases[c].measured_s;
     }
 }
 
@@ -120,12 +160,16 @@ int bench_forecast(const struct bench_forecast_in *in,
 
 struct bench_forecast bench_forecast_judge(const struct bench_forecast_case *cases, size_t count)
 {
-    double off[BENCH_FORECAST_CASES], bound[BENCH_FORECAST_CASES];
+    double off[BENCH_FORECAST_CASES], plan_off[BENCH_FORECAST_CASES];
+    double bound[BENCH_FORECAST_CASES];
     for (size_t c = 0; c < count; c++) {
         off[c] = fabs(cases[c].predicted_s / cases[c].measured_s - 1);
+        plan_off[c] = fabs(cases[c].planned_s / cases[c].measured_s - 1);
         bound[c] = cases[c].bound_s / cases[c].measured_s;
     }
     return (struct bench_forecast){.off_median = bench_median(off, count),
                                    .off_worst = off[count - 1], /* sorted */
+                                   .plan_off_median = bench_median(plan_off, count),
+                                   .plan_off_worst = plan_off[count - 1],
                                    .bound_median = bench_median(bound, count)};
 }

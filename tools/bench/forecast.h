@@ -14,6 +14,7 @@ struct bench_forecast_case {
     const char *place;
     uint64_t batch_tokens;
     double measured_s; /* median of the round's steps */
+    double planned_s;  /* before the first one, on probes alone: what hoistway plan says */
     double predicted_s, bound_s;
     char bound_by[16];
 };
@@ -22,13 +23,15 @@ enum { BENCH_FORECAST_CASES = 12 };
 
 /* Over all cases. */
 struct bench_forecast {
-    double off_median, off_worst; /* |predicted / measured - 1| */
-    double bound_median;          /* bound / measured */
+    double off_median, off_worst;           /* |predicted / measured - 1| */
+    double plan_off_median, plan_off_worst; /* |planned / measured - 1| */
+    double bound_median;                    /* bound / measured */
 };
 
 /**
- * Runs one case after another, three times over; each measures the drives, warms up, predicts, and
- * only then measures its steps. Of a case's rounds the one with the median ratio counts. Errors:
+ * Runs one case after another, three times over; each probes the machine and plans, warms up,
+ * measures the drives, predicts, and only then measures its steps. Of a case's rounds the one with
+ * the median ratio of prediction to step counts, and of its plans the one with theirs. Errors:
  * negative errno with *error; also where a step can not be predicted.
  */
 int bench_forecast(const struct bench_forecast_in *in,

@@ -48,11 +48,13 @@ static int open_engine(struct bench_run *run, const struct bench_run_in *in,
                    .durability = in->durability ? in->durability : "none",
                    .update_time = in->update_time, .device = in->device, .threads = in->threads,
                    .precision = HST_PRECISION_FP32, .batch_tokens = sizes.batch_tokens,
-                   .grain_tokens = sizes.grain_tokens, .error = error);
+                   .grain_tokens = sizes.grain_tokens, .error = error,
+                   .plan = in->plan ? HST_PLAN_HERE : HST_PLAN_TO_TRAIN);
     rc = hst_engine_create(config, &run->engine);
     rc = rc ? rc : llama_add_units(run->model, run->engine);
     rc = rc ? rc : hst_engine_seal(run->engine, HST_ORDER_FORWARD);
-    rc = rc ? rc : hst_engine_load(run->engine, &(struct hst_reader){read_random, NULL});
+    if (rc == 0 && !in->plan)
+        rc = hst_engine_load(run->engine, &(struct hst_reader){read_random, NULL});
     return rc ? engine_failed(run, rc, error) : 0;
 }
 

@@ -3,7 +3,7 @@
 #define HOISTWAY_TOOLS_BENCH_RUN_H
 /*
  * A training run of the benchmark's model: a Llama of width 512, 8 layers, 256-token sequences, in
- * fp32, on synthetic tokens, each block recomputed.
+ * fp32, on synthetic tokens, each block recomputed that has no room for its activations.
  */
 #include "fail.h"
 #include "model/llama.h"
@@ -23,6 +23,7 @@ struct bench_run_in {
     double clip;            /* as in struct hst_config */
     enum hst_update_time update_time;
     const char *device; /* null: host */
+    bool plan;          /* no steps: to predict them, without the memory they need */
 };
 
 struct bench_run {

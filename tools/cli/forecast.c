@@ -34,7 +34,7 @@ static const struct part {
     unsigned parts;
     enum hst_rate first, last;
 } UPDATE = {HST_PROBE_UPDATE, HST_RATE_UPDATE_FP32, HST_RATE_NORM_BF16},
-  PRODUCTS = {HST_PROBE_PRODUCTS, HST_RATE_PRODUCTS, HST_RATE_PRODUCTS},
+  COMPUTE = {HST_PROBE_COMPUTE, HST_RATE_COMPUTE, HST_RATE_COMPUTE},
   COPIES = {HST_PROBE_COPIES, HST_RATE_H2D, HST_RATE_COPY_BOTH},
   DEVICE = {HST_PROBE_DEVICE, HST_RATE_DEVICE_FP32, HST_RATE_SHARED},
   DRIVES = {HST_PROBE_DRIVES, HST_RATE_READ, HST_RATE_MIXED};
@@ -52,14 +52,16 @@ static void ask_update(const struct forecast_in *in, struct asked *a)
 }
 
 /* Of the host without a handle: with how many threads is then part of the question. */
-static void ask_products(const struct forecast_in *in, struct hst_dev *dev, struct asked *a)
+static void ask_compute(const struct forecast_in *in, struct hst_dev *dev, struct asked *a)
 {
     a->probe = (struct hst_probe){.size = sizeof a->probe,
-                                  .parts = PRODUCTS.parts,
+                                  .parts = COMPUTE.parts,
                                   .threads = dev ? 0 : in->config->threads,
                                   .dev = dev,
                                   .products = in->products,
-                                  .product_count = in->product_count};
+                                  .product_count = in->product_count,
+                                  .operations = in->operations,
+                                  .operation_count = in->operation_count};
 }
 
 static void ask_link(const struct part *part, uint32_t threads, struct hst_dev *dev,
@@ -106,9 +108,11 @@ static void add(struct hst_rates *rates, const struct part *part, const struct h
         rates->drive_count = got->drive_count;
         memcpy(rates->drives, got->drives, sizeof rates->drives);
     }
-    if (part->parts & HST_PROBE_PRODUCTS) {
+    if (part->parts & HST_PROBE_COMPUTE) {
         rates->product_count = got->product_count;
+        rates->operation_count = got->operation_count;
         memcpy(rates->products, got->products, sizeof rates->products);
+        memcpy(rates->operations, got->operations, sizeof rates->operations);
     }
 }
 
@@ -186,8 +190,8 @@ void forecast_find(const struct forecast_in *in, enum forecast_how how, struct h
     if (in->gpu && hst_dev_open(in->device, &config, &dev, NULL))
         dev = NULL;
     if (!in->gpu || dev) {
-        ask_products(in, dev, &a);
-        (void)get(&a, &PRODUCTS, age_s, measure, rates);
+        ask_compute(in, dev, &a);
+        (void)get(&a, &COMPUTE, age_s, measure, rates);
     }
     if (dev) {
         ask_link(&COPIES, 0, dev, COPY_BYTES, &a);

@@ -17,25 +17,27 @@
 void forecast_measure(const struct hst_config *config, const char *device,
                       const struct hst_memory *memory, struct hst_rates *rates);
 
-/** Of what a plan needs rates: a configuration with its device, and the model's products. */
+/** Of what a plan needs rates: a configuration with its device, and the model's computation. */
 struct forecast_in {
     const struct hst_config *config; /* store, io, threads */
     const char *device;              /* a name of hst_dev_open */
     bool gpu;                        /* not the host */
     const struct hst_product *products;
     uint32_t product_count;
+    const struct hst_operation *operations;
+    uint32_t operation_count;
 };
 enum forecast_how {
     FORECAST_CACHED = 0, /* nothing is measured */
-    FORECAST_KNOWN,      /* of what is not in the cache all but the drives is measured: 1 s */
+    FORECAST_KNOWN,      /* of what is not in the cache all but the drives is measured: 2 s */
     FORECAST_MEASURED,   /* all of it */
     FORECAST_PROBE,      /* all is measured anew */
 };
 /**
- * Rates before there is an engine: update and norm, products, the link to a device, the drives of
- * the store; from the cache where they are not older than a week. What is not known is 0, and says
- * why. Drives are touched from FORECAST_MEASURED on alone. FORECAST_CACHED costs some 100 ms, and
- * opens a device only where rates of this machine are in the cache.
+ * Rates before there is an engine: update and norm, computation, the link to a device, the drives
+ * of the store; from the cache where they are not older than a week. What is not known is 0, and
+ * says why. Drives are touched from FORECAST_MEASURED on alone. FORECAST_CACHED costs some 100 ms,
+ * and opens a device only where rates of this machine are in the cache.
  */
 void forecast_find(const struct forecast_in *in, enum forecast_how how, struct hst_rates *rates);
 

@@ -51,6 +51,18 @@ uint64_t llama_parameter_count(const struct llama *model);
 /** The products of a step's grain with weights of this dtype, to be measured. Returns how many. */
 uint32_t llama_products(const struct llama *model, enum hst_dtype dtype,
                         struct hst_product products[HST_PRODUCTS_MAX]);
+/** What a step's grain computes beside them, in the same proportion. */
+struct llama_operations {
+    struct hst_operation list[HST_OPERATIONS_MAX];
+    uint32_t count;
+    /* theirs */
+    const struct llama *model;
+    enum hst_dtype dtype;
+    char text[HST_OPERATIONS_MAX][HST_OPERATION_TEXT_MAX + 1];
+};
+/** Stays where it is while they are in use, as does the model. */
+void llama_operations(const struct llama *model, enum hst_dtype dtype,
+                      struct llama_operations *operations);
 
 /**
  * Value of element `i` of a tensor under --init random: normal(0, 0.02), norms 1; a counter-based

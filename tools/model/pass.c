@@ -21,6 +21,8 @@ void pass_copy(struct pass *p, void *dst, const void *src, size_t size_bytes)
 
 void pass_matmul(struct pass *p, struct hst_matmul args)
 {
+    if (p->without & PASS_PRODUCTS)
+        return;
     args.work = p->op_work;
     if (p->measure)
         need_work(p, hst_matmul_work_bytes(p->device, &args));
@@ -97,6 +99,8 @@ void pass_rope(struct pass *p, void *x, size_t heads, bool inverse)
 
 void pass_attention(struct pass *p, struct hst_attention args)
 {
+    if (p->without & PASS_ATTENTION)
+        return;
     args.work = p->op_work;
     if (p->measure)
         need_work(p, hst_attention_work_bytes(p->device, &args));
@@ -106,6 +110,8 @@ void pass_attention(struct pass *p, struct hst_attention args)
 
 void pass_attention_backward(struct pass *p, struct hst_attention_backward args)
 {
+    if (p->without & PASS_ATTENTION)
+        return;
     args.forward.work = p->op_work;
     if (p->measure)
         need_work(p, hst_attention_work_bytes(p->device, &args.forward));

@@ -10,6 +10,9 @@
  */
 #include "model/model.h"
 
+/* What a pass may leave out, for who measures how long the rest takes. */
+enum { PASS_PRODUCTS = 1, PASS_ATTENTION = 2 };
+
 struct pass {
     const struct llama *model;
     struct hst_dev *device;
@@ -19,8 +22,9 @@ struct pass {
     size_t first_row, rows;             /* what is here of its matrix, where that has blocks */
     size_t tokens, sequences;           /* of the micro-batch */
     struct hst_work op_work;
-    size_t *measure; /* null: run; else the greatest workspace so far, and all data are null */
-    int rc;          /* first error */
+    size_t *measure;  /* null: run; else the greatest workspace so far, and all data are null */
+    unsigned without; /* operations that do nothing */
+    int rc;           /* first error */
 };
 
 /* The operations of <hoistway/kernels.h>; workspace is added here. */

@@ -186,6 +186,8 @@ static void print_forecast_json(const struct bench_forecast_case *cases)
         json_put_text(&json, "unit", "s");
         json_put_real(&json, "ceiling", of->bound_s);
         json_put_real(&json, "fraction", of->bound_s / of->measured_s);
+        json_put_real(&json, "planned_s", of->planned_s);
+        json_put_real(&json, "planned_of_measured", of->planned_s / of->measured_s);
         json_put_real(&json, "predicted_s", of->predicted_s);
         json_put_real(&json, "predicted_of_measured", of->predicted_s / of->measured_s);
         json_put_text(&json, "bound_by", of->bound_by);
@@ -197,13 +199,16 @@ static void print_forecast_json(const struct bench_forecast_case *cases)
 static void print_forecast_text(const struct bench_forecast_case *cases)
 {
     const struct bench_forecast all = bench_forecast_judge(cases, BENCH_FORECAST_CASES);
-    printf("homes                                         tokens   step s  predicted  of it  "
-           "bound of it  bounded by\n");
+    printf("homes                                         tokens   step s  planned  of it  "
+           "predicted  of it  bound of it  bounded by\n");
     for (int c = 0; c < BENCH_FORECAST_CASES; c++)
-        printf("%-45s %6" PRIu64 " %8.3f %10.3f %6.2f %12.2f  %s\n", cases[c].place,
-               cases[c].batch_tokens, cases[c].measured_s, cases[c].predicted_s,
+        printf("%-45s %6" PRIu64 " %8.3f %8.3f %6.2f %10.3f %6.2f %12.2f  %s\n", cases[c].place,
+               cases[c].batch_tokens, cases[c].measured_s, cases[c].planned_s,
+               cases[c].planned_s / cases[c].measured_s, cases[c].predicted_s,
                cases[c].predicted_s / cases[c].measured_s, cases[c].bound_s / cases[c].measured_s,
                cases[c].bound_by);
+    printf("plans before the first step are off by %.1f %% (median), %.1f %% (worst)\n",
+           100 * all.plan_off_median, 100 * all.plan_off_worst);
     printf("predictions are off by %.1f %% (median), %.1f %% (worst); bound / step %.2f (median)\n",
            100 * all.off_median, 100 * all.off_worst, all.bound_median);
 }

@@ -57,9 +57,9 @@ static void report_host(struct doctor *d, const struct hst_rates *r)
                       "AdamW %.2f G parameters/s in fp32, %.2f in bf16; norm %.2f and %.2f",
                       giga(r, HST_RATE_UPDATE_FP32), giga(r, HST_RATE_UPDATE_BF16),
                       giga(r, HST_RATE_NORM_FP32), giga(r, HST_RATE_NORM_BF16));
-    if (all_there(d, "products", r, HST_RATE_PRODUCTS, HST_RATE_PRODUCTS))
+    if (all_there(d, "products", r, HST_RATE_COMPUTE, HST_RATE_COMPUTE))
         doctor_report(d, "products", STATUS_OK, NULL, "%.0f GFLOP/s (%s)",
-                      giga(r, HST_RATE_PRODUCTS), r->products[0].how);
+                      giga(r, HST_RATE_COMPUTE), r->products[0].how);
 }
 
 static void report_drive(struct doctor *d, const struct hst_rates *r)
@@ -84,7 +84,7 @@ void doctor_check_rates(struct doctor *d)
     const bool store = d->store_rung[0];
     const struct hst_probe probe = {
         .size = sizeof probe,
-        .parts = (unsigned)HST_PROBE_MEMORY | HST_PROBE_UPDATE | HST_PROBE_PRODUCTS |
+        .parts = (unsigned)HST_PROBE_MEMORY | HST_PROBE_UPDATE | HST_PROBE_COMPUTE |
                  (store ? (unsigned)HST_PROBE_DRIVES : 0),
         .drives = &drive,
         .drive_count = store,

@@ -29,12 +29,16 @@ int train_device_choose(struct train *t)
 void train_rates_find(struct train *t, enum forecast_how how)
 {
     struct hst_product products[HST_PRODUCTS_MAX];
+    struct llama_operations operations;
+    llama_operations(t->model, train_dtype(t), &operations);
     const struct forecast_in in = {
         .config = &t->options->engine,
         .device = t->device.name,
         .gpu = t->device.gpu,
         .products = products,
         .product_count = llama_products(t->model, train_dtype(t), products),
+        .operations = operations.list,
+        .operation_count = operations.count,
     };
     forecast_find(&in, how, &t->rates);
 }

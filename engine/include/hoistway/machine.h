@@ -99,8 +99,8 @@ enum hst_rate {
     HST_RATE_UPDATE_BF16, /* with a split master */
     HST_RATE_NORM_FP32,   /* elements of gradients */
     HST_RATE_NORM_BF16,
-    HST_RATE_PRODUCTS, /* FLOP of all products that were given, each as often as it says */
-    HST_RATE_H2D,      /* bytes, page-locked memory to the device */
+    HST_RATE_COMPUTE, /* FLOP of all products and operations together, as often as they say */
+    HST_RATE_H2D,     /* bytes, page-locked memory to the device */
     HST_RATE_D2H,
     HST_RATE_COPY_BOTH,   /* bytes of both directions, at once */
     HST_RATE_DEVICE_FP32, /* elements, AdamW of the device, arrays in its memory */
@@ -136,6 +136,37 @@ struct hst_product {
     uint32_t times; /* per step, or in any other proportion; 0: 1 */
 };
 
+#define HST_OPERATIONS_MAX     4u
+#define HST_OPERATION_TEXT_MAX 140
+
+/** Where a part of an operation runs. */
+struct hst_room {
+    struct hst_dev *dev;
+    struct hst_stream *stream;
+    struct hst_work memory; /* the device's: has what products and earlier parts left in it */
+    uint32_t width;         /* of the host's workers that share it; 0: another device, not told */
+};
+
+/**
+ * What a client computes beside products, in calls of its own: attention, norms. Measured at a part
+ * of what a step has of it, as large as time and memory allow.
+ */
+struct hst_operation {
+    /* one line, at most HST_OPERATION_TEXT_MAX bytes: the shapes, and what else its rate depends on
+       beside the machine. It is part of the cache's key, and becomes the figure's `how` */
+    const char *what;
+    double amount;  /* of one time: FLOP, tokens; finite, above 0 */
+    uint32_t times; /* per step, or in the products' proportion; 0: 1 */
+    bool flop;      /* amounts count among the FLOP of the computation, else only its time does */
+    /**
+     * Enqueues a part of about `most`, or the least that there is, and sets *amount to what it was,
+     * above 0. Called often, on the thread that probes; waits for nothing.
+     * Errors: -ENOSPC where memory is too small for the least part, those of the calls.
+     */
+    int (*enqueue)(void *context, const struct hst_room *room, double most, double *amount);
+    void *context;
+};
+
 struct hst_drive_rates {
     /* bytes/s of this drive while all that were given do the same: drives behind one link, or
        directories on one drive, share it */
@@ -152,9 +183,10 @@ struct hst_rates {
     bool cached;       /* hst_rates_get found them in the cache */
     char note[200];    /* what hst_rates_get had to say about the cache; one line, or "" */
     struct hst_figure figures[HST_RATE_COUNT];
-    uint32_t drive_count, product_count; /* as they were given */
+    uint32_t drive_count, product_count, operation_count; /* as they were given */
     struct hst_drive_rates drives[HST_DRIVES_MAX];
-    struct hst_figure products[HST_PRODUCTS_MAX]; /* FLOP/s */
+    struct hst_figure products[HST_PRODUCTS_MAX];     /* FLOP/s */
+    struct hst_figure operations[HST_OPERATIONS_MAX]; /* of each one's amount */
 };
 
 /**
@@ -168,12 +200,12 @@ bool hst_half_duplex(double read, double write, double mixed);
 
 /** Parts of a probe, with the time that each keeps to on a drive or processor that answers. */
 enum hst_probe_part {
-    HST_PROBE_MEMORY = 1u << 0,   /* DRAM, DRAM_COPY: 0.15 s, and up to 0.3 s to touch memory */
-    HST_PROBE_UPDATE = 1u << 1,   /* UPDATE_*, NORM_*: 0.3 s, and memory as above, once for both */
-    HST_PROBE_DRIVES = 1u << 2,   /* READ, WRITE, MIXED, drives[]: 0.5 s, and 0.05 s to open each */
-    HST_PROBE_PRODUCTS = 1u << 3, /* PRODUCTS, products[]: 0.4 s, however many */
-    HST_PROBE_COPIES = 1u << 4,   /* H2D, D2H, COPY_BOTH: 0.25 s; not on the host device */
-    HST_PROBE_DEVICE = 1u << 5,   /* DEVICE_*, SHARED, HALF_*: 0.5 s, memory as MEMORY; nor there */
+    HST_PROBE_MEMORY = 1u << 0,  /* DRAM, DRAM_COPY: 0.15 s, and up to 0.3 s to touch memory */
+    HST_PROBE_UPDATE = 1u << 1,  /* UPDATE_*, NORM_*: 0.3 s, and memory as above, once for both */
+    HST_PROBE_DRIVES = 1u << 2,  /* READ, WRITE, MIXED, drives[]: 0.5 s, and 0.05 s to open each */
+    HST_PROBE_COMPUTE = 1u << 3, /* COMPUTE, products[], operations[]: 0.4 s for all of each kind */
+    HST_PROBE_COPIES = 1u << 4,  /* H2D, D2H, COPY_BOTH: 0.25 s; not on the host device */
+    HST_PROBE_DEVICE = 1u << 5,  /* DEVICE_*, SHARED, HALF_*: 0.5 s, memory as MEMORY; nor there */
 };
 
 struct hst_probe_drive {
@@ -193,14 +225,16 @@ struct hst_probe {
     unsigned parts;                      /* of enum hst_probe_part; 0: all */
     uint32_t threads;                    /* workers of its own; 0: physical cores */
     const struct hst_parallel *parallel; /* idle; runs MEMORY, UPDATE, SHARED; null: own workers */
-    /* idle; runs PRODUCTS, COPIES and DEVICE, with memory inside its budgets. null: the host device
+    /* idle; runs COMPUTE, COPIES and DEVICE, with memory inside its budgets. null: the host device
        with own workers */
     struct hst_dev *dev;
     const struct hst_probe_drive *drives; /* all on real time, or all of one world */
     uint32_t drive_count;                 /* at most HST_DRIVES_MAX */
     enum hst_aio_backend backend;         /* with which directories are opened */
     const struct hst_product *products;
-    uint32_t product_count; /* at most HST_PRODUCTS_MAX */
+    uint32_t product_count; /* at most HST_PRODUCTS_MAX; COMPUTE needs one */
+    const struct hst_operation *operations;
+    uint32_t operation_count; /* at most HST_OPERATIONS_MAX */
     /* host memory held at a time, at most; 0: 640 MiB, or an eighth of what is free */
     uint64_t memory_bytes;
     /* written to each drive, at most, beside hst_aio_open's own 10 to 20 MiB where the probe opens
@@ -220,7 +254,7 @@ struct hst_probe {
  *                 through a small ring of memory; mixed reads one half of the file and writes the
  *                 other. Short writes may go to a cache of the drive that a long run fills:
  *                 nvme-bench tells
- * PRODUCTS        on the device, one after another; a product that takes too long, or too much
+ * COMPUTE         on the device, one after another; a product that takes too long, or too much
  *                 memory, is measured at a part of its extents, which `how` tells
  * COPIES          64 MiB each way
  * DEVICE          SHARED: what passes through host memory in all, until the copies are made.
@@ -246,9 +280,10 @@ int hst_probe(const struct hst_probe *probe, struct hst_rates *rates);
  *
  * What is asked for and what it is measured on is the key: CPU model, processors in use, memory
  * size, kernel, library version, instruction set, device, drives (model, serial, file system),
- * products, parts. A file holds one key and is written beside and renamed, 0600; there are at most
- * 256. What is damaged, another machine's, another user's, a link, or writable by others is never
- * used: rates->note says so, in one line, and it is replaced where that is possible.
+ * products, operations, parts. A file holds one key and is written beside and renamed, 0600; there
+ * are at most 256. What is damaged, another machine's, another user's, a link, or writable by
+ * others is never used: rates->note says so, in one line, and it is replaced where that is
+ * possible.
  *
  * Errors, *rates being untouched: -EINVAL, also for a max_age_s that is negative or NaN. A cache
  * that can not be read or written is no error.

@@ -31,12 +31,12 @@ struct hst_prediction {
  * Runs the step graph in virtual time: on what computation, norm and update took so far, from the
  * second step on, each as if it were alone, and on measured rates of drives and link. Nothing is
  * taken from the steps' own seconds, so these can be judged by it. In a plan `rates` say what
- * computation, norm and update will take: the model's products, as if nothing else were computed,
- * and fp32's or bf16's update (fp16: fp32's). What it can not know is not guessed: *prediction then
+ * computation, norm and update will take: the client's products and operations, and fp32's or
+ * bf16's update (fp16: fp32's). What it can not know is not guessed: *prediction then
  * has step_s 0 and says why.
  *
  * rates   READ, WRITE and MIXED of the store's directories, H2D and D2H of the device; in a plan
- *         PRODUCTS, UPDATE and on the host NORM (hst_rates_get); null, or figures that are 0: not
+ *         COMPUTE, UPDATE and on the host NORM (hst_rates_get); null, or figures that are 0: not
  *         known, which is no matter where nothing lives on NVMe, or nothing is copied. HALF, where
  *         not all threads update; 0: each does its share
  *

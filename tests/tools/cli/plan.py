@@ -44,7 +44,7 @@ class Fits(Case):
         self.assertLessEqual(told['bound_s'], told['predicted_step_s'] * (1 + 1e-6))
         self.assertAlmostEqual(told['bound_fraction'],
                                told['bound_s'] / told['predicted_step_s'], places=6)
-        self.assertGreater(told['rates']['products'], 0)
+        self.assertGreater(told['rates']['compute'], 0)
         self.assertIsNone(told['rates']['read'])
         self.assertEqual([row['what'] for row in told['twice_as_fast']], ['cores'])
 
@@ -97,9 +97,9 @@ class Fits(Case):
 class Homes(Case):
     """Homes chosen by simulation: the same by plan and train, and no bit depends on them."""
 
-    def slow_drives(self, products=1e12):
-        """The cache has drives of 1 MB/s, in turns, and products as fast as that."""
-        self.rewrite({'read': 1e6, 'write': 1e6, 'mixed': 1e6, 'products': products})
+    def slow_drives(self, compute=1e12):
+        """The cache has drives of 1 MB/s, in turns, and computation as fast as that."""
+        self.rewrite({'read': 1e6, 'write': 1e6, 'mixed': 1e6, 'compute': compute})
 
     def test_where_nothing_else_fits_layers_are_computed_again(self):
         self.config({**case.CONFIG, 'num_hidden_layers': 4})
@@ -153,8 +153,8 @@ class Homes(Case):
         scratch = ('--durability=none', '--store', self.path('store'))
         tight = f'--dram={self.plan(*scratch)["memory"]["total"]["dram"] * 7 // 10}'
         slow = {'read': 1e7, 'write': 1e7, 'mixed': 1e7}
-        for rates, some in ((NOTHING, False), (machine(**slow, products=1e13), True),
-                            (machine(**slow, products=1e7), False)):
+        for rates, some in ((NOTHING, False), (machine(**slow, compute=1e13), True),
+                            (machine(**slow, compute=1e7), False)):
             told = self.plan(tight, *scratch, '--rates', self.write('rates', rates))
             self.assertEqual(told['slices'] > 0, some, told['homes'])
             self.assertEqual(told['homes'].endswith('; large units in slices'), some)
@@ -212,7 +212,7 @@ class Homes(Case):
                      'num_hidden_layers': 8})
         # an update of 8 million parameters, as long as 64 tokens of all products
         rates = self.write('rates', machine(**{'update-fp32': 2e6, 'update-bf16': 2e6},
-                                            products=1e9, h2d=1e9, d2h=1e9))
+                                            compute=1e9, h2d=1e9, d2h=1e9))
         options = ('--place=weights=dram', '--hbm=64M', '--rates', rates)
         told = self.plan(*options, '--clip=0', **far)
         self.assertEqual(told['update'], 'early')
@@ -233,7 +233,7 @@ class Homes(Case):
         far = {'device': '--device=far', 'threads': '--threads=16'}
         self.plan(*options, '--probe', **far)
         # the update alone takes all that memory carries from copies, which a step waits for
-        self.rewrite({'products': 1e12, 'h2d': 4e6, 'd2h': 4e6, 'copy-both': 8e6,
+        self.rewrite({'compute': 1e12, 'h2d': 4e6, 'd2h': 4e6, 'copy-both': 8e6,
                       'update-fp32': 2e6, 'update-bf16': 2e6, 'memory-shared': 49.4e6,
                       'update-half-fp32': 1e6, 'update-half-bf16': 1e6})
         told = self.plan(*options, **far)
@@ -299,7 +299,7 @@ class Homes(Case):
                      'num_hidden_layers': 16})
         options = ('--store', self.path('store'), '--clip=0', '--dram=110M')
         self.plan('--probe', *options)
-        self.slow_drives(products=3e7)  # computation takes a bit longer
+        self.slow_drives(compute=3e7)  # computation takes a bit longer
         share = self.plan(*options)['late_share']
         self.assertGreater(share, 0)
         weights = {}
@@ -369,10 +369,20 @@ class Rates(Case):
         self.assertGreater(told['predicted_step_s'], 0)
         self.assertGreater(told['memory']['states']['nvme'], 0)
 
-    def test_a_step_takes_what_its_products_take(self):
-        rates = self.write('rates', machine(products=1e6))
+    def test_attention_and_norms_are_measured_too(self):
+        file = self.path('rates')
+        self.plan('--dram=256M', '--probe', f'--save-rates={file}')
+        with open(file, encoding='ascii') as f:
+            lines = f.read().splitlines()
+        self.assertEqual([line.split(' ', 6)[6].split(' ')[0] for line in lines
+                          if line.startswith('operation ')], ['attention', 'a', 'softmax'])
+        self.assertTrue(any(re.fullmatch(r'compute .* 16 products and 3 operations on host', line)
+                            for line in lines), lines)
+
+    def test_a_step_takes_what_its_computation_takes(self):
+        rates = self.write('rates', machine(compute=1e6))
         slow = self.plan('--rates', rates, '--dram=256M')
-        rates = self.write('rates', machine(products=2e6))
+        rates = self.write('rates', machine(compute=2e6))
         fast = self.plan('--rates', rates, '--dram=256M')
         ratio = slow['predicted_step_s'] / fast['predicted_step_s']
         self.assertAlmostEqual(ratio, 2, places=2)
@@ -387,18 +397,18 @@ class Rates(Case):
             self.assertLess(told['predicted_step_s'] * rate, 1.25 * least)
 
     def test_the_update_that_training_would_choose_is_the_faster_one(self):
-        args = ('--rates', self.write('rates', machine(products=1.2e7, read=1e6, write=1e6,
+        args = ('--rates', self.write('rates', machine(compute=1.2e7, read=1e6, write=1e6,
                                                        mixed=1e6)),
                 '--dram=256M', '--nvme=1G', '--store=/is/not/here',
                 '--place=states=nvme,weights=nvme')
         chosen, deferred = self.plan(*args), self.plan(*args, '--update=deferred')
         self.assertEqual((chosen['update'], deferred['update']), ('optimistic', 'deferred'))
         self.assertLess(chosen['predicted_step_s'], 0.9 * deferred['predicted_step_s'])
-        args = ('--rates', self.write('rates', machine(products=1e6)), *args[2:])
+        args = ('--rates', self.write('rates', machine(compute=1e6)), *args[2:])
         self.assertEqual(self.plan(*args)['update'], 'deferred')
 
     def test_a_rate_that_is_missing_is_named(self):
-        for name, whose in (('products', "products'"), ('update-fp32', "update's"),
+        for name, whose in (('compute', "computation's"), ('update-fp32', "update's"),
                             ('norm-fp32', "norm's")):
             rates = self.write('rates', machine(**{name: 0}))
             self.assertIn(f'the {whose} rates are not known',

@@ -33,13 +33,13 @@ def sealed(body):
 def machine(**figures):
     """Another machine's rates."""
     known = {'update-fp32': 2e9, 'update-bf16': 2e9, 'norm-fp32': 9e9, 'norm-bf16': 9e9,
-             'products': 1e12, 'read': 4e9, 'write': 3e9, 'mixed': 5e9, **figures}
-    head = 'hoistway rates 1\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\n'
+             'compute': 1e12, 'read': 4e9, 'write': 3e9, 'mixed': 5e9, **figures}
+    head = 'hoistway rates 2\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\noperations 0\n'
     return sealed(head + ''.join(f'{name} {value:.0f} {value:.0f} {value:.0f} 1 told\n'
                                  for name, value in known.items() if value))
 
 
-NOTHING = sealed('hoistway rates 1\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\n')
+NOTHING = sealed('hoistway rates 2\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\noperations 0\n')
 
 
 class Case(case.Case):
@@ -68,7 +68,7 @@ class Case(case.Case):
         for name in os.listdir(folder):
             with open(os.path.join(folder, name), encoding='utf-8') as f:
                 text = f.read()
-            at = text.index('hoistway rates 1\n')
+            at = text.index('hoistway rates 2\n')
             body = text[at:text.index('\nend ') + 1]
             for figure, value in figures.items():
                 body = re.sub(rf'(?m)^((?:drive \d )?{figure}) \d+ \d+ \d+',

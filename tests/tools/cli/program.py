@@ -511,7 +511,7 @@ class Doctor(Folder):
         told = json.loads(run('doctor', '--store', self.folder, '--json').stdout)
         rates = {(rate['of'], rate['name']): rate for rate in told['rates']}
         for name in ('dram', 'dram-copy', 'update-fp32', 'update-bf16', 'norm-fp32', 'norm-bf16',
-                     'products'):
+                     'compute'):
             self.assertGreater(rates['host', name]['value'], 0)
         for name in ('read', 'write', 'mixed'):
             rate = rates[self.folder, name]

@@ -44,7 +44,7 @@ class Activations(Case):
         self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 1024,
                      'num_hidden_layers': 8})
         def told(products, *more):
-            rates = self.write('rates', machine(products=products, h2d=1e9, d2h=1e9,
+            rates = self.write('rates', machine(compute=products, h2d=1e9, d2h=1e9,
                                                 **{'copy-both': 2e9}))
             done = self.run_verb('plan', '--model', self.path('model'), '--rates', rates, '--json',
                                  '--seq-len=16', '--batch-tokens=4096', '--threads=1',
@@ -81,7 +81,7 @@ class SecondSlots(Case):
 
         def by_update(share, drives):
             # an update of 8 million parameters, as long as all products
-            self.rewrite({'update-fp32': 4e6, 'update-bf16': 4e6, 'products': 2e9, 'h2d': 1e9,
+            self.rewrite({'update-fp32': 4e6, 'update-bf16': 4e6, 'compute': 2e9, 'h2d': 1e9,
                           'd2h': 1e9, 'copy-both': 2e9, 'memory-shared': 1e12, 'read': drives,
                           'write': drives, 'mixed': drives})
             budget = f'--dram={once * share // 10}'

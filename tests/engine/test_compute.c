@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Probes of computation: how products and a client's operations are cut, and weighed together. */
+#include "assert_figure.h"
+#include "engine_state.h"
+#include "machine/probe.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static const struct hst_product products[] = {
+    {.m = 300, .n = 200, .k = 100, .dtype = HST_F32, .b_transposed = true, .times = 3},
+    {.m = 64, .n = 128, .k = 256, .dtype = HST_F32, .a_transposed = true, .accumulate = true},
+    {.m = 256, .n = 128, .k = 64, .dtype = HST_BF16},
+};
+
+/* ---- products ---- */
+
+static void the_rate_of_all_products_weighs_each_by_its_work(void **state)
+{
+    (void)state;
+    const struct hst_probe probe = {
+        .size = sizeof probe, .parts = HST_PROBE_COMPUTE, .products = products, .product_count = 3};
+    struct hst_rates r;
+    double flops = 0, seconds = 0;
+    assert_int_equal(hst_probe(&probe, &r), 0);
+    for (int i = 0; i < 3; i++) {
+        double work = (i == 0 ? 3 : 1) * 2.0 * (double)products[i].m * (double)products[i].n *
+                      (double)products[i].k;
+        flops += work;
+        seconds += work / r.products[i].value;
+    }
+    assert_true(fabs(r.figures[HST_RATE_COMPUTE].value * seconds / flops - 1) < 1e-9);
+    assert_string_equal(r.figures[HST_RATE_DRAM].how, ""); /* nobody asked */
+    assert_string_equal(r.products[0].how, "300x200x100 f32, B transposed");
+    assert_string_equal(r.products[1].how, "64x128x256 f32, A transposed, added to C");
+}
+
+static void a_product_is_cut_at_its_longest_extents(void **state)
+{
+    (void)state;
+    const struct hst_product p = {.m = 2048, .n = 14336, .k = 4096, .dtype = HST_BF16};
+    struct hst_product cut = product_cut(&p, INFINITY, INFINITY);
+    assert_true(cut.m == p.m && cut.n == p.n && cut.k == p.k);
+    cut = product_cut(&p, 2.0 * 2048 * 7168 * 4096, INFINITY);
+    assert_true(cut.m == 2048 && cut.n == 7168 && cut.k == 4096);
+    cut = product_cut(&p, INFINITY, 2.0 * (2048 * 4096 + 4096 * 4096 + 2048 * 4096) + 1);
+    assert_true(cut.m == 2048 && cut.n == 3584 && cut.k == 4096);
+    cut = product_cut(&p, 1, 1); /* tiny, and never nothing */
+    assert_true(cut.m == 16 && cut.n == 16 && cut.k == 16);
+    const struct hst_product odd = {.m = 1, .n = 50257, .k = 3, .dtype = HST_F32};
+    cut = product_cut(&odd, 2.0 * 30000 * 3, INFINITY);
+    assert_true(cut.m == 1 && cut.n == 25136 && cut.k == 3);
+}
+
+/* ---- a client's operations ---- */
+
+/* Here operations take time of their own, whatever else the machine does. */
+static bool own_time;
+static atomic_llong now_ns; /* workers look at it, too */
+
+double __real_clock_seconds(void);
+double __wrap_clock_seconds(void);
+double __wrap_clock_seconds(void)
+{
+    long long now = atomic_fetch_add(&now_ns, 100); /* what waits for a deadline meets it */
+    return own_time ? 1e-9 * (double)now : __real_clock_seconds();
+}
+
+/* Does a million a second, in parts of 1,000. */
+struct spinner {
+    double room;        /* for so many at a time */
+    double most, least; /* that were asked for */
+    double says;        /* not 0: what it says it did */
+    unsigned calls;
+    struct hst_room seen;
+};
+
+static int spin(void *context, const struct hst_room *room, double most, double *amount)
+{
+    struct spinner *s = context;
+    double wish = most < s->room ? most : s->room;
+    s->calls++;
+    s->most = most > s->most ? most : s->most;
+    s->least = most < s->least ? most : s->least;
+    s->seen = *room;
+    memset((char *)room->memory.data + room->memory.size_bytes - 1, 0, 1); /* it is there */
+    if (s->room < 1000)
+        return -ENOSPC;
+    *amount = wish < 1000 ? 1000 : floor(wish / 1000) * 1000;
+    atomic_fetch_add(&now_ns, (long long)(*amount * 1e3));
+    *amount = s->says != 0 ? s->says : *amount;
+    return 0;
+}
+
+static struct spinner spinner(double room)
+{
+    return (struct spinner){.room = room, .least = INFINITY};
+}
+
+static struct hst_operation operation(const char *what, double amount, struct spinner *s)
+{
+    return (struct hst_operation){.what = what, .amount = amount, .enqueue = spin, .context = s};
+}
+
+/* Of little memory the product would have more than all as its workspace. */
+static struct hst_rates probe_operations_of(const struct hst_operation *operations, uint32_t count,
+                                            uint64_t memory_bytes, struct hst_dev *dev)
+{
+    const struct hst_product large = {.m = 4096, .n = 4096, .k = 4096, .dtype = HST_BF16};
+    const struct hst_product small = {.m = 16, .n = 16, .k = 16, .dtype = HST_F32};
+    const struct hst_probe probe = {.size = sizeof probe,
+                                    .parts = HST_PROBE_COMPUTE,
+                                    .threads = 3,
+                                    .dev = dev,
+                                    .products = memory_bytes ? &large : &small,
+                                    .product_count = 1,
+                                    .operations = operations,
+                                    .operation_count = count,
+                                    .memory_bytes = memory_bytes};
+    struct hst_rates r;
+    own_time = true;
+    int rc = hst_probe(&probe, &r);
+    own_time = false;
+    assert_int_equal(rc, 0);
+    assert_int_equal(r.operation_count, count);
+    return r;
+}
+
+static void an_operation_grows_until_it_can_be_measured(void **state)
+{
+    (void)state;
+    struct spinner large = spinner(1e12), whole = spinner(1e12), tight = spinner(2500);
+    const struct hst_operation operations[] = {operation("large", 1e9, &large),
+                                               operation("whole", 5000, &whole),
+                                               operation("tight", 1e9, &tight)};
+    const struct hst_rates r = probe_operations_of(operations, 3, 0, NULL);
+    assert_true(large.least == 0);
+    assert_true(large.most > 1e4 && large.most < 3e4); /* a sixth of a third of 0.4 s */
+    assert_true(whole.most == 5000);
+    assert_true(tight.calls < 40); /* does not ask for more for ever */
+    assert_true(large.seen.dev && large.seen.stream && large.seen.memory.size_bytes >= MIB);
+    assert_int_equal(large.seen.width, 3);
+    assert_string_equal(r.operations[0].how, "large, a part");
+    assert_string_equal(r.operations[1].how, "whole");
+    assert_string_equal(r.operations[2].how, "tight, a part");
+    for (int i = 0; i < 3; i++)
+        assert_measured(&r.operations[i], 0.99e6, 1.01e6);
+}
+
+/* What is no FLOP takes time only. */
+static void computation_is_products_and_operations_together(void **state)
+{
+    (void)state;
+    struct spinner s = spinner(1e12);
+    struct hst_operation operations[] = {operation("attention", 2e6, &s),
+                                         operation("norms", 2e6, &s)};
+    operations[0].flop = true;
+    operations[0].times = 2;
+    const struct hst_rates r = probe_operations_of(operations, 2, 0, NULL);
+    double product = 2.0 * 16 * 16 * 16;
+    double seconds =
+        product / r.products[0].value + 4e6 / r.operations[0].value + 2e6 / r.operations[1].value;
+    const struct hst_figure *all = &r.figures[HST_RATE_COMPUTE];
+    assert_true(fabs(all->value * seconds / (product + 4e6) - 1) < 1e-9);
+    assert_true(all->least <= all->value && all->value <= all->most);
+    assert_non_null(strstr(all->how, "1 product and 2 operations on "));
+}
+
+static void computation_is_not_known_where_an_operation_is_not(void **state)
+{
+    (void)state;
+    struct spinner none = spinner(0);
+    const struct hst_operation large = operation("attention", 1e6, &none);
+    const struct hst_rates r = probe_operations_of(&large, 1, 0, NULL);
+    assert_true(r.products[0].value > 0);
+    assert_failed(&r.operations[0], "attention: memory is too small for the least part");
+    assert_failed(&r.figures[HST_RATE_COMPUTE], "operation 0: attention: memory is too small");
+    static const double nonsense[] = {-1, NAN, INFINITY};
+    for (int i = 0; i < 3; i++) {
+        struct spinner liar = spinner(1e12);
+        const struct hst_operation norms = operation("norms", 1e6, &liar);
+        liar.says = nonsense[i];
+        const struct hst_rates told = probe_operations_of(&norms, 1, 0, NULL);
+        assert_failed(&told.operations[0], "norms: Invalid argument");
+        assert_failed(&told.figures[HST_RATE_COMPUTE], "operation 0: norms");
+    }
+}
+
+static void a_room_is_never_larger_than_the_memory(void **state)
+{
+    (void)state;
+    struct spinner s = spinner(1e12);
+    const struct hst_operation norms = operation("norms", 1e6, &s);
+    struct hst_rates r = probe_operations_of(&norms, 1, MIB, NULL);
+    assert_true(s.seen.memory.size_bytes > 0 && s.seen.memory.size_bytes <= MIB);
+    assert_measured(&r.operations[0], 0.99e6, 1.01e6);
+    struct hst_dev *dev = NULL;
+    const struct hst_dev_config config = {
+        .size = sizeof config, .memory_bytes = 3 * MIB, .host_bytes = MIB};
+    assert_int_equal(hst_dev_open("far", &config, &dev, NULL), 0);
+    r = probe_operations_of(&norms, 1, MIB, dev);
+    assert_ptr_equal(s.seen.dev, dev);
+    assert_int_equal(s.seen.width, 0);
+    assert_true(s.seen.memory.size_bytes >= MIB && s.seen.memory.size_bytes <= 3 * MIB);
+    assert_measured(&r.operations[0], 0.99e6, 1.01e6);
+    hst_dev_close(&dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_rate_of_all_products_weighs_each_by_its_work),
+        cmocka_unit_test(a_product_is_cut_at_its_longest_extents),
+        cmocka_unit_test(an_operation_grows_until_it_can_be_measured),
+        cmocka_unit_test(computation_is_products_and_operations_together),
+        cmocka_unit_test(computation_is_not_known_where_an_operation_is_not),
+        cmocka_unit_test(a_room_is_never_larger_than_the_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a grain computes beside products, for whoever measures how long it takes: the passes of a
+ * layer and of the head themselves with products left out, and attention. Each in parts: fewer
+ * tokens, and of attention fewer keys, sequences, and heads. The embedding's lookups and the
+ * last norm are left out; they are little beside a layer.
+ */
+#include "model/blocks.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+
+#define TOKENS_LEAST 16u
+#define KEYS_ENOUGH  512u /* on the host longer sequences run at the rate of these */
+#define KEYS_LEAST   64u
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* `most`, as tokens between the fewest and `all`. */
+static size_t tokens_of(double most, size_t all)
+{
+    return most >= (double)all   ? all
+           : most < TOKENS_LEAST ? least(TOKENS_LEAST, all)
+                                 : (size_t)most;
+}
+
+/* The model with a grain of so many tokens, or the few less that are whole sequences. */
+static struct llama part_of(const struct llama_operations *of, size_t tokens)
+{
+    struct llama part = *of->model;
+    size_t seq = least((size_t)part.run.seq_len, tokens);
+    tokens -= tokens % seq;
+    part.dtype = of->dtype;
+    part.run = (struct llama_run){.seq_len = seq, .batch_tokens = tokens, .grain_tokens = tokens};
+    return part;
+}
+
+static struct pass pass_over(const struct llama *part, const struct hst_room *room,
+                             const struct hst_param_view *param, unsigned without)
+{
+    return (struct pass){
+        .model = part,
+        .device = room->dev,
+        .stream = room->stream,
+        .dtype = part->dtype,
+        .param = param,
+        .rows = part->config.vocab,
+        .tokens = (size_t)part->run.grain_tokens,
+        .sequences = (size_t)(part->run.grain_tokens / part->run.seq_len),
+        .without = without,
+    };
+}
+
+typedef size_t bytes_fn(struct llama *part, const struct hst_room *room);
+
+/* The largest grain up to about `tokens` that fits, halved as often as it takes. */
+static int fit(const struct llama_operations *of, const struct hst_room *room, size_t tokens,
+               bytes_fn *bytes, struct llama *part)
+{
+    *part = part_of(of, tokens);
+    while (bytes(part, room) > room->memory.size_bytes) {
+        if (part->run.grain_tokens <= TOKENS_LEAST)
+            return -ENOSPC;
+        *part = part_of(of, (size_t)part->run.grain_tokens / 2);
+    }
+    return 0;
+}
+
+/* ---- a layer ---- */
+
+struct layer_room {
+    struct layer_work work;
+    void *x, *dx;
+    struct hst_param_view param[LAYER_PARAM_COUNT];
+};
+
+/* Base null: measures. Returns the bytes. */
+static size_t carve_layer(struct llama *part, void *base, struct layer_room *r)
+{
+    struct work_area area = {.base = base};
+    size_t hidden = part->config.hidden, count = part->run.grain_tokens * hidden;
+    size_t angles = (size_t)part->run.seq_len * (part->config.head_dim / 2);
+    r->x = work_take(&area, count, hst_dtype_bytes(part->dtype));
+    r->dx = work_take(&area, count, hst_dtype_bytes(part->dtype));
+    struct hst_param_view norm = {
+        .data = work_take(&area, hidden, hst_dtype_bytes(part->dtype)),
+        .grad = work_take(&area, hidden, sizeof(float)),
+    };
+    r->param[LAYER_INPUT_NORM] = r->param[LAYER_POST_NORM] = norm;
+    part->device.cos = work_take(&area, angles, sizeof(float));
+    part->device.sin = work_take(&area, angles, sizeof(float));
+    layer_work_carve(part, &area, &r->work);
+    return area.size_bytes;
+}
+
+static void run_layer(struct pass *p, const struct layer_room *r)
+{
+    layer_forward(p, &r->work, r->x);
+    layer_backward(p, &r->work, r->x, r->dx);
+}
+
+static size_t layer_bytes(struct llama *part, const struct hst_room *room)
+{
+    struct layer_room r = {0};
+    struct pass p = pass_over(part, room, r.param, PASS_PRODUCTS | PASS_ATTENTION);
+    part->layer_op_bytes = 0;
+    p.measure = &part->layer_op_bytes;
+    run_layer(&p, &r);
+    return carve_layer(part, NULL, &r);
+}
+
+static int enqueue_layer(void *context, const struct hst_room *room, double most, double *amount)
+{
+    const struct llama_operations *of = context;
+    struct llama part;
+    struct layer_room r = {0};
+    size_t tokens = tokens_of(most, (size_t)of->model->run.grain_tokens);
+    int rc = fit(of, room, tokens, layer_bytes, &part);
+    if (rc)
+        return rc;
+    carve_layer(&part, room->memory.data, &r);
+    struct pass p = pass_over(&part, room, r.param, PASS_PRODUCTS | PASS_ATTENTION);
+    p.op_work = r.work.op;
+    run_layer(&p, &r);
+    *amount = (double)part.run.grain_tokens;
+    return p.rc;
+}
+
+/* ---- attention ---- */
+
+/* As llama_layer_flops counts a forward, four times. */
+static double attention_flop(const struct hst_attention *a)
+{
+    double width = (double)(a->heads * a->head_dim), tokens = (double)(a->batch * a->seq);
+    return 4 * 2 * (double)(a->seq + 1) * width * tokens;
+}
+
+/* Of a grain, in one layer. */
+static struct hst_attention whole_attention(const struct llama_operations *of)
+{
+    const struct llama *m = of->model;
+    const struct llama_config *c = &m->config;
+    return (struct hst_attention){
+        .batch = (size_t)(m->run.grain_tokens / m->run.seq_len),
+        .seq = (size_t)m->run.seq_len,
+        .heads = c->heads,
+        .kv_heads = c->kv_heads,
+        .head_dim = c->head_dim,
+        .dtype = of->dtype,
+        .scale = (float)(1.0 / sqrt((double)c->head_dim)),
+    };
+}
+
+/* Keys first, down to the fewest that take as long each as many do; then sequences and heads, as
+ * long as each worker has one: the backward's pieces are heads of keys. */
+static size_t *next_to_cut(struct hst_attention *a, uint32_t width)
+{
+    size_t pieces = a->batch * a->kv_heads;
+    bool spare = pieces > 1 && pieces / 2 >= width;
+    if (a->seq > (spare ? KEYS_ENOUGH : KEYS_LEAST))
+        return &a->seq;
+    return a->batch > 1 ? &a->batch : a->kv_heads > 1 ? &a->kv_heads : NULL;
+}
+
+static bool cut_attention(struct hst_attention *a, uint32_t width)
+{
+    size_t group = a->heads / a->kv_heads, *extent = next_to_cut(a, width);
+    if (!extent)
+        return false;
+    *extent /= 2;
+    a->heads = group * a->kv_heads;
+    return true;
+}
+
+/* Base null: measures. Returns the bytes. */
+static size_t carve_attention(struct hst_dev *dev, void *base, struct hst_attention_backward *b)
+{
+    struct work_area area = {.base = base};
+    struct hst_attention *a = &b->forward;
+    size_t rows = a->batch * a->seq, element = hst_dtype_bytes(a->dtype);
+    size_t q = rows * a->heads * a->head_dim, kv = rows * a->kv_heads * a->head_dim;
+    a->q = work_take(&area, q, element);
+    a->o = work_take(&area, q, element);
+    b->dout = work_take(&area, q, element);
+    b->dq = work_take(&area, q, element);
+    a->k = work_take(&area, kv, element);
+    a->v = work_take(&area, kv, element);
+    b->dk = work_take(&area, kv, element);
+    b->dv = work_take(&area, kv, element);
+    a->lse = work_take(&area, rows * a->heads, sizeof(float));
+    a->work.size_bytes = hst_attention_work_bytes(dev, a);
+    a->work.data = work_take(&area, a->work.size_bytes, 1);
+    return area.size_bytes;
+}
+
+static int enqueue_attention(void *context, const struct hst_room *room, double most,
+                             double *amount)
+{
+    struct hst_attention_backward b = {.forward = whole_attention(context)};
+    while (attention_flop(&b.forward) > most && cut_attention(&b.forward, room->width))
+        ;
+    while (carve_attention(room->dev, NULL, &b) > room->memory.size_bytes)
+        if (!cut_attention(&b.forward, room->width))
+            return -ENOSPC;
+    carve_attention(room->dev, room->memory.data, &b);
+    int rc = 0;
+    for (int i = 0; i < 2 && rc == 0; i++) /* once more for the backward */
+        rc = hst_op_attention(room->stream, &b.forward);
+    *amount = attention_flop(&b.forward);
+    return rc ? rc : hst_op_attention_backward(room->stream, &b);
+}
+
+/* ---- the head ---- */
+
+struct head_room {
+    struct head_work work;
+    struct head_io io;
+    uint32_t *targets;
+    struct hst_param_view param;
+};
+
+static size_t carve_head(const struct llama *part, void *base, struct head_room *r)
+{
+    struct work_area area = {.base = base};
+    size_t tokens = (size_t)part->run.grain_tokens, element = hst_dtype_bytes(part->dtype);
+    r->io.n = r->io.dn = work_take(&area, tokens * part->config.hidden, element);
+    r->io.losses = work_take(&area, tokens, sizeof(float));
+    r->io.targets = r->targets = work_take(&area, tokens, sizeof(uint32_t));
+    r->param = (struct hst_param_view){.data = base, .grad = base}; /* of products alone */
+    head_work_carve(part, &area, &r->work);
+    return area.size_bytes;
+}
+
+/* Tokens that are worked on at once. */
+static size_t chunk_of(const struct llama *m)
+{
+    return least((size_t)m->run.grain_tokens, LOGIT_CHUNK_TOKENS);
+}
+
+static size_t head_bytes(struct llama *part, const struct hst_room *room)
+{
+    struct head_room r;
+    (void)room;
+    part->head_op_bytes = 0; /* products have all of it */
+    return carve_head(part, NULL, &r);
+}
+
+static int enqueue_head(void *context, const struct hst_room *room, double most, double *amount)
+{
+    const struct llama_operations *of = context;
+    struct llama part;
+    struct head_room r = {.io.grad_scale = 1};
+    int rc = fit(of, room, tokens_of(most, chunk_of(of->model)), head_bytes, &part);
+    if (rc)
+        return rc;
+    carve_head(&part, room->memory.data, &r);
+    struct pass p = pass_over(&part, room, &r.param, PASS_PRODUCTS);
+    p.rc = hst_stream_zero(room->stream, r.targets, p.tokens * sizeof *r.targets);
+    head_loss(&p, &r.work, &r.io);
+    *amount = (double)p.tokens;
+    return p.rc;
+}
+
+/* ---- all of them ---- */
+
+static const char *name_of(enum hst_dtype dtype)
+{
+    return dtype == HST_BF16 ? "bf16" : dtype == HST_F16 ? "f16" : "f32";
+}
+
+void llama_operations(const struct llama *m, enum hst_dtype dtype, struct llama_operations *of)
+{
+    const struct llama_config *c = &m->config;
+    const size_t tokens = (size_t)m->run.grain_tokens, chunk = chunk_of(m), room = sizeof *of->text;
+    const uint32_t chunks = (uint32_t)((tokens + chunk - 1) / chunk);
+    *of = (struct llama_operations){.count = 3, .model = m, .dtype = dtype};
+    const struct hst_attention a = whole_attention(of);
+    snprintf(of->text[0], room,
+             "attention twice and back, %zux%zu tokens, %zu/%zu heads of %zu, %s", a.batch, a.seq,
+             a.heads, a.kv_heads, a.head_dim, name_of(dtype));
+    snprintf(of->text[1], room,
+             "a layer's norms, rotations, SwiGLU, sums, %zux%zu tokens, %u, %u, %zu/%zu heads of "
+             "%zu, %s",
+             a.batch, a.seq, c->hidden, c->intermediate, a.heads, a.kv_heads, a.head_dim,
+             name_of(dtype));
+    snprintf(of->text[2], room, "softmax over %u, %zu tokens, %u, %s", c->vocab, chunk, c->hidden,
+             name_of(dtype));
+    of->list[0] = (struct hst_operation){.amount = attention_flop(&a),
+                                         .times = c->layers,
+                                         .flop = true,
+                                         .enqueue = enqueue_attention};
+    of->list[1] = (struct hst_operation){
+        .amount = (double)tokens, .times = c->layers, .enqueue = enqueue_layer};
+    of->list[2] =
+        (struct hst_operation){.amount = (double)chunk, .times = chunks, .enqueue = enqueue_head};
+    for (uint32_t i = 0; i < of->count; i++) {
+        of->list[i].what = of->text[i];
+        of->list[i].context = of;
+    }
+}
