@@ -298,7 +298,6 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
                   .nvme_write = now.nvme_write - s->counted.nvme_write,
                   .h2d = now.h2d - s->counted.h2d,
                   .d2h = now.d2h - s->counted.d2h},
-        .version_step = versions_last(engine),
         .skipped_steps = s->number - s->updates,
         .peak = {.hbm = usage.memory_peak_bytes,
                  .dram = usage.host_peak_bytes,
@@ -360,4 +359,9 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
     if (rc == 0 && stats)
         account(engine, 0, stats);
     return rc;
+}
+
+uint64_t hst_engine_version(const struct hst_engine *engine)
+{
+    return versions_last(engine);
 }

@@ -268,6 +268,22 @@ class Faults(unittest.TestCase):
         for number in (1, 10, 30):
             self.refused(f'fail=copy:{number}:700', 203, 1, 'cuda', place='weights=dram,acts=dram')
 
+    def test_the_log_of_a_run_that_failed_has_the_version_that_it_is_resumed_from(self):
+        log = os.path.join(self.directory, 'log.jsonl')
+        for launch in (100, 300, 500):  # the first is in the first step
+            options = ('--device=cuda', '--place=acts=hbm,states=nvme', '--log', log)
+            failed = self.train(f'fail=cudaLaunchKernel:{launch}+:700', *options, steps=9,
+                                durability='step')
+            self.assertEqual(failed.returncode, 1, failed.stderr)
+            with open(log, encoding='ascii') as file:
+                known = [json.loads(line)['step'] for line in file if '"commit"' in line][-1]
+            done = self.train('', '--resume', *options, steps=9, durability='step')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            # what was being written may be there too
+            self.assertRegex(done.stderr, rf'going on after step ({known}|{known + 1}) of ')
+            shutil.rmtree(os.path.join(self.directory, 'store'))
+            os.unlink(log)
+
     def test_without_a_usable_gpu_the_host_is_taken_and_the_reason_told(self):
         usual = self.train('driver=0')
         self.assertEqual(usual.returncode, 0, usual.stderr)

@@ -34,7 +34,8 @@ static void clear_store(void)
 
 struct ended {
     int rc;
-    uint64_t began, version; /* of the store, as the last step or the drain said */
+    uint64_t began, ended; /* steps: before this run, and of it too */
+    uint64_t version;      /* that the store is known to hold */
     struct hst_error error;
 };
 
@@ -62,16 +63,15 @@ static struct ended run(const char *fault, struct toy_states *states)
     end.rc = end.rc ? end.rc : hst_engine_resume(engine, &end.began, NULL, 0, &bytes);
     if (end.rc == -ENOENT)
         end.rc = toy_load(engine);
-    for (uint64_t s = end.began; s < STEPS && end.rc == 0; s++) {
+    for (end.ended = end.began; end.ended < STEPS && end.rc == 0; end.ended += end.rc == 0)
         end.rc = toy_step(engine, &stats);
-        end.version = end.rc ? end.version : stats.version_step;
-    }
-    end.rc = end.rc ? end.rc : hst_engine_drain(engine, &stats);
-    end.version = end.rc ? end.version : stats.version_step;
+    end.rc = end.rc ? end.rc : hst_engine_drain(engine, NULL);
     if (end.rc == 0) /* reads what was trained: another request that can fail */
         end.rc = toy_states(engine, states);
-    if (engine)
+    if (engine) {
+        end.version = hst_engine_version(engine);
         end.error = *hst_engine_error(engine);
+    }
     hst_engine_destroy(&engine);
     return end;
 }
@@ -98,6 +98,17 @@ static void check_told(const struct kind *kind, const char *fault, const struct 
         fail_msg("%s: %d, E%d %s", fault, end->rc, end->error.code, end->error.message);
 }
 
+/* No version that was known is lost, what was being written may be there too, and of the steps that
+   had ended two at most are to be made again. */
+static void check_resumed(const char *fault, const struct ended *end, uint64_t began)
+{
+    const uint64_t known = end->version == HST_NO_VERSION ? 0 : end->version;
+    if (began < known || began > known + 1 || began + 2 < end->ended)
+        fail_msg("%s: after step %llu, at version %llu, step %llu is found", fault,
+                 (unsigned long long)end->ended, (unsigned long long)known,
+                 (unsigned long long)began);
+}
+
 /* Returns whether the run met it. */
 static bool strike(const struct kind *kind, long number)
 {
@@ -113,9 +124,7 @@ static bool strike(const struct kind *kind, long number)
     if (again.rc)
         fail_msg("%s, then resumed: %d, E%d %s", fault, again.rc, again.error.code,
                  again.error.message);
-    if (end.version != HST_NO_VERSION && again.began < end.version)
-        fail_msg("%s: version %llu is lost, step %llu is found", fault,
-                 (unsigned long long)end.version, (unsigned long long)again.began);
+    check_resumed(fault, &end, again.began);
     check_bytes(fault);
     return end.rc != 0;
 }

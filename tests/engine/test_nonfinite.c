@@ -84,7 +84,7 @@ static void live(const struct hst_config *config, const char *steps, uint64_t fi
     }
     if (drain) {
         toy_must(engine, hst_engine_drain(engine, &stats));
-        assert_int_equal(stats.version_step, last);
+        assert_int_equal(hst_engine_version(engine), last);
         toy_must(engine, toy_states(engine, states));
     }
     hst_engine_destroy(&engine);

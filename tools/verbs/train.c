@@ -30,13 +30,15 @@ static int check_stopped(const struct train *t)
     return t->options->stopped && *t->options->stopped ? -ECANCELED : 0;
 }
 
-/* A line for each version that was made. */
-static int tell_version(struct train *t, uint64_t step)
+/* The last version that was made, where the log does not know it yet. Of two that a step has seen
+   made it is the later one. */
+static int tell_version(struct train *t, struct hst_error *error)
 {
+    uint64_t step = t->engine ? hst_engine_version(t->engine) : HST_NO_VERSION;
     if (step == t->version_step || step == HST_NO_VERSION)
         return 0;
     t->version_step = step;
-    return run_log_commit(&t->log, step, t->error);
+    return run_log_commit(&t->log, step, error);
 }
 
 static bool all_skipped(const struct train *t)
@@ -70,11 +72,8 @@ static int tell_stopped(struct train *t)
 {
     *t->error = (struct hst_error){0}; /* of what was cut short */
     progress_interrupt(&t->progress);
-    struct hst_step_stats drained = {.version_step = HST_NO_VERSION};
-    t->result.resumable = t->engine && hst_engine_drain(t->engine, &drained) == 0 &&
-                          drained.version_step == t->done && t->loaded;
-    if (t->result.resumable)
-        (void)tell_version(t, drained.version_step);
+    t->result.resumable = t->engine && hst_engine_drain(t->engine, NULL) == 0 &&
+                          hst_engine_version(t->engine) == t->done && t->loaded;
     fprintf(stderr, "stopped (%s) after %" PRIu64 " of %" PRIu64 " steps: %s\n",
             strsignal(*t->options->stopped), t->done, t->options->steps,
             t->result.resumable ? "they are in the store, and --resume goes on from there"
@@ -310,7 +309,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     t->skipped_ever = stats.skipped_steps;
     note_update(t, number, stats.update_time);
     progress_show(&t->progress, &report);
-    keep_going(t, tell_version(t, stats.version_step));
+    keep_going(t, tell_version(t, t->error));
     keep_going(t, run_log_step(&t->log, &report, t->error));
     return 0;
 }
@@ -334,7 +333,7 @@ static int train_steps(struct train *t)
         return train_engine_failed(t, native, "finishing the last update");
     uint64_t bytes = drained.bytes.nvme_read + drained.bytes.nvme_write + drained.bytes.h2d +
                      drained.bytes.d2h + drained.bytes.net;
-    keep_going(t, tell_version(t, drained.version_step));
+    keep_going(t, tell_version(t, t->error));
     keep_going(t, run_log_drain(&t->log, bytes, t->error));
     /* The first step also warms up caches and queues: it counts only where there is no other. */
     uint64_t steps = t->done - t->began;
@@ -424,8 +423,10 @@ static void close_all(struct train *t)
 {
     struct hst_error ignored;
     progress_interrupt(&t->progress);
+    /* of a run that failed with an error of its own */
+    (void)tell_version(t, &ignored);
     run_log_close(&t->log);
-    (void)trace_close(&t->trace, &ignored); /* of a run that failed with an error of its own */
+    (void)trace_close(&t->trace, &ignored);
     free(t->inputs);
     free(t->targets);
     hst_engine_destroy(&t->engine);

@@ -526,7 +526,6 @@ int hst_act_release(struct hst_engine *engine, uint32_t unit, uint32_t micro,
 struct hst_step_bytes {
     uint64_t nvme_read, nvme_write, h2d, d2h, net;
 };
-#define HST_NO_VERSION UINT64_MAX
 
 struct hst_step_stats {
     uint64_t step;
@@ -544,7 +543,6 @@ struct hst_step_stats {
        and states stay as they were, and Adam does not count the step */
     bool skipped;
     double loss_scale;                /* of this step; 1 but in fp16 */
-    uint64_t version_step;            /* of the store's last version; HST_NO_VERSION: none */
     uint64_t skipped_steps;           /* ever, those before a resume too */
     enum hst_update_time update_time; /* deferred or optimistic; deferred without a clip, too */
     bool redone; /* the update was optimistic and the norm clipped: it is made once more */
@@ -564,6 +562,14 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats);
  * step's numbers contain.
  */
 int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats);
+
+#define HST_NO_VERSION UINT64_MAX
+/**
+ * The step of the last version that the store is known to hold: no kill and no power cut loses it.
+ * HST_NO_VERSION where there is none, none is kept, or nothing is loaded yet. After an error too;
+ * what was being written then may be in the store as well.
+ */
+uint64_t hst_engine_version(const struct hst_engine *engine);
 
 /**
  * Why io_uring is not used on this machine, and one fix: "io_uring is blocked (EPERM at
