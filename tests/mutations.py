@@ -25,6 +25,7 @@ sys.dont_write_bytecode = True
 import mutation_rows_ckpt  # noqa: E402, F401: adds its rows
 import mutation_rows_compute  # noqa: E402, F401
 import mutation_rows_hf  # noqa: E402, F401
+import mutation_rows_kin  # noqa: E402, F401
 import mutation_rows_late  # noqa: E402, F401
 import mutation_rows_norm  # noqa: E402, F401
 import mutation_rows_plan  # noqa: E402, F401

@@ -36,17 +36,20 @@ struct model {
     const char *name, *config;
 };
 
-#define LLAMA(layers, tied)                                                                        \
-    "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_size\":96,"       \
+#define MODEL(architecture, type, layers, tied)                                                    \
+    "{\"architectures\":[\"" architecture "\"],\"model_type\":\"" type "\",\"hidden_size\":96,"    \
     "\"intermediate_size\":272,\"num_hidden_layers\":" layers ",\"num_attention_heads\":6,"        \
     "\"num_key_value_heads\":2,\"head_dim\":16,\"vocab_size\":1900,\"max_position_embeddings\":"   \
     "128,"                                                                                         \
     "\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"hidden_act\":\"silu\",\"tie_word_"             \
     "embeddings\":" tied "}"
+#define LLAMA(layers, tied) MODEL("LlamaForCausalLM", "llama", layers, tied)
+/* Heads of q and k are normed. */
+#define QWEN3(layers, tied) MODEL("Qwen3ForCausalLM", "qwen3", layers, tied)
 
 /* The embedding has more than one tile, so that a tied head gathers tiles of another unit. */
 static const struct model MODELS[] = {
-    {"tied", LLAMA("4", "true")}, {"untied", LLAMA("4", "false")}, {"short", LLAMA("3", "false")}};
+    {"tied", LLAMA("4", "true")}, {"untied", QWEN3("4", "false")}, {"short", LLAMA("3", "false")}};
 
 /* All in the device's memory: what others are held against. */
 #define NEAR "--device far --threads 2"

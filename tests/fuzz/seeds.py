@@ -99,6 +99,8 @@ def config_seeds():
     return {
         'tied-gqa': golden('tied-gqa', 'config.json'),
         'untied-mha': golden('untied-mha', 'config.json'),
+        'qk-norm': golden('qk-norm', 'config.json'),
+        'windowed': golden('windowed', 'config.json'),
         'theta': text({'rope_theta': 1e4, 'torch_dtype': 'float16'}, bare),
         'scaled': text(scaled, bare),
         'yarn': text({'rope_parameters': {'rope_type': 'yarn', 'rope_theta': 1e4,

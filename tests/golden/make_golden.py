@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the golden references: small Llama directories, token files, and what training them must
+"""Makes the golden references: small model directories, token files, and what training them must
 give.
 
 The model below is written from the papers in plain PyTorch and float64, with no code of
-transformers, so that it is a second opinion; where transformers is importable its
-LlamaForCausalLM must agree to 1e-10 in every logit. Training is torch.optim.AdamW with two
+transformers, so that it is a second opinion; where transformers is importable the class that
+config.json names must agree to 1e-10 in every logit. Training is torch.optim.AdamW with two
 parameter groups, torch's way of clipping.
 
     make_golden.py            makes every file of every fixture anew (needs torch)
@@ -126,6 +126,90 @@ FIXTURES = {
         },
         "loss_scale": 2.0**22,
     },
+    # Qwen3: heads of q and k are normed before they are rotated. Grouped-query attention, tied,
+    # head_dim that is not hidden / heads, rope in both dialects. BF16, one file.
+    "qk-norm": {
+        "config": {
+            **COMMON,
+            "architectures": ["Qwen3ForCausalLM"],
+            "model_type": "qwen3",
+            "dtype": "bfloat16",
+            "eos_token_id": 2,
+            "hidden_size": 56,
+            "intermediate_size": 96,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 16,
+            "vocab_size": 192,
+            "max_position_embeddings": 64,
+            "rms_norm_eps": 1e-6,
+            "tie_word_embeddings": True,
+            "rope_theta": 1000000.0,
+            "rope_scaling": None,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+            "use_sliding_window": False,
+            "sliding_window": None,
+            "max_window_layers": 2,
+            "layer_types": ["full_attention", "full_attention"],
+        },
+        "seed": 3,
+        "weight_bits": 16,
+        "shards": 1,
+        "token_bits": 32,
+        "tokens": 25 * 32 + 5,
+        "train": {
+            "seq_len": 32,
+            "batch_tokens": 160,
+            "grain_tokens": 64,
+            "steps": 12,
+            "lr": 1e-3,
+            "betas": [0.9, 0.95],
+            "eps": 1e-8,
+            "weight_decay": 0.1,
+            "clip": 4.7,
+        },
+        "loss_scale": 2.0**20,
+    },
+    # Mistral, with sequences that are just as long as its window. F32, one file.
+    "windowed": {
+        "config": {
+            **COMMON,
+            "architectures": ["MistralForCausalLM"],
+            "model_type": "mistral",
+            "torch_dtype": "float32",
+            "eos_token_id": 2,
+            "hidden_size": 40,
+            "intermediate_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 12,
+            "vocab_size": 144,
+            "max_position_embeddings": 128,
+            "rms_norm_eps": 1e-5,
+            "tie_word_embeddings": False,
+            "rope_theta": 10000.0,
+            "sliding_window": 32,
+        },
+        "seed": 4,
+        "weight_bits": 32,
+        "shards": 1,
+        "token_bits": 16,
+        "tokens": 21 * 32 + 3,
+        "train": {
+            "seq_len": 32,
+            "batch_tokens": 160,
+            "grain_tokens": 96,
+            "steps": 12,
+            "lr": 2e-3,
+            "betas": [0.9, 0.95],
+            "eps": 1e-8,
+            "weight_decay": 0.01,
+            "clip": 1.64,
+        },
+        "loss_scale": 2.0**21,
+    },
 }
 
 
@@ -135,6 +219,10 @@ FIXTURES = {
 
 def head_dim(c):
     return c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
+
+
+def has_qk_norm(c):
+    return c["model_type"] == "qwen3"
 
 
 def tensor_shapes(c):
@@ -149,6 +237,9 @@ def tensor_shapes(c):
         shapes[p + "self_attn.k_proj.weight"] = (kv, h)
         shapes[p + "self_attn.v_proj.weight"] = (kv, h)
         shapes[p + "self_attn.o_proj.weight"] = (h, q)
+        if has_qk_norm(c):
+            shapes[p + "self_attn.q_norm.weight"] = (d,)
+            shapes[p + "self_attn.k_norm.weight"] = (d,)
         shapes[p + "post_attention_layernorm.weight"] = (h,)
         shapes[p + "mlp.gate_proj.weight"] = (f, h)
         shapes[p + "mlp.up_proj.weight"] = (f, h)
@@ -191,6 +282,9 @@ def attention(c, w, p, x):
     cos, sin = angle.cos(), angle.sin()
     q = (x @ w[p + "q_proj.weight"].T).view(n, t, heads, d).transpose(1, 2)
     k = (x @ w[p + "k_proj.weight"].T).view(n, t, kv_heads, d).transpose(1, 2)
+    if has_qk_norm(c):
+        q = norm(q, w[p + "q_norm.weight"], c["rms_norm_eps"])
+        k = norm(k, w[p + "k_norm.weight"], c["rms_norm_eps"])
     v = (x @ w[p + "v_proj.weight"].T).view(n, t, kv_heads, d).transpose(1, 2)
     q, k = rotate(q, cos, sin), rotate(k, cos, sin)
     k = k.repeat_interleave(heads // kv_heads, 1)
@@ -275,16 +369,17 @@ def cross_check(directory, fixture, weights, tokens, compulsory):
     """transformers, loading the directory as a user would, gives the same logits."""
     try:
         import transformers
-        from transformers import LlamaForCausalLM
+        from transformers import AutoModelForCausalLM
     except ImportError:
         if compulsory:
             raise
         print("  transformers is not importable: logits not cross-checked")
         return
     c = fixture["config"]
-    model = LlamaForCausalLM.from_pretrained(
+    model = AutoModelForCausalLM.from_pretrained(
         directory, dtype=torch.float64, attn_implementation="sdpa"
     ).eval()
+    assert type(model).__name__ == c["architectures"][0]
     ids = torch.tensor(tokens[: 3 * 32]).view(3, 32)
     ours, theirs = inverse_frequencies(c), model.model.rotary_emb.inv_freq.double()
     assert torch.allclose(ours, theirs, rtol=1e-6, atol=0), "inverse frequencies differ"
@@ -304,7 +399,7 @@ def cross_check(directory, fixture, weights, tokens, compulsory):
 
     model.model.rotary_emb.forward = rotary
     for module in model.modules():
-        if type(module).__name__ == "LlamaRMSNorm":
+        if type(module).__name__.endswith("RMSNorm"):
             module.forward = lambda x, m=module: torch.nn.functional.rms_norm(
                 x, m.weight.shape, m.weight, m.variance_epsilon
             )

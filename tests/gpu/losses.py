@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Twenty steps of a small Llama on a device and on the host: are the losses the same?
+"""Twenty steps of a small Llama and of a small Qwen3, whose heads are normed, on a device and on
+the host: are the losses the same?
 
     losses.py PATH_OF_HOISTWAY [--device cuda] [--smoke]
 
@@ -27,8 +28,10 @@ import tempfile
 
 FP32_LIMIT = 1e-4
 LEAST = {'bf16': 2e-3, 'fp16': 2.5e-4}
+KINDS = [{'architectures': ['LlamaForCausalLM'], 'model_type': 'llama'},
+         {'architectures': ['Qwen3ForCausalLM'], 'model_type': 'qwen3'}]
 CONFIG = {
-    'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_act': 'silu',
+    'hidden_act': 'silu',
     'hidden_size': 256, 'intermediate_size': 688, 'num_hidden_layers': 3,
     'num_attention_heads': 4, 'num_key_value_heads': 2, 'head_dim': 64,
     'max_position_embeddings': 256, 'rms_norm_eps': 1e-5, 'rope_theta': 10000.0,
@@ -61,26 +64,33 @@ def distance(a, b):
     return max(abs(x - y) for x, y in zip(a, b))
 
 
+def compare(arguments, kind):
+    """-> whether they are the same"""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, 'config.json'), 'w', encoding='ascii') as file:
+            json.dump({**CONFIG, **kind, **(SMOKE if arguments.smoke else {})}, file)
+        device = {p: train(arguments, folder, arguments.device, p) for p in ('fp32', *LEAST)}
+        host = {p: train(arguments, folder, 'host', p) for p in ('fp32', *LEAST)}
+    spread = {p: distance(host[p], host['fp32']) for p in LEAST}
+    rows = [('fp32', distance(device['fp32'], host['fp32']), FP32_LIMIT)]
+    rows += [(p, distance(device[p], host['fp32']), max(2 * spread[p], LEAST[p])) for p in LEAST]
+    print(f'{kind["model_type"]}: losses of {len(host["fp32"])} steps, {host["fp32"][0]:.4f} to '
+          f'{host["fp32"][-1]:.4f}; host: bf16 is {spread["bf16"]:.2e} from fp32, fp16 '
+          f'{spread["fp16"]:.2e}')
+    for precision, off, limit in rows:
+        print(f'{precision} on {arguments.device}: {off:.2e} from fp32 on the host, at most '
+              f'{limit:.1e}: {"ok" if off <= limit else "TOO FAR"}')
+    return all(off <= limit for _, off, limit in rows)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('program')
     parser.add_argument('--device', default='cuda')
     parser.add_argument('--smoke', action='store_true')
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        with open(os.path.join(folder, 'config.json'), 'w', encoding='ascii') as file:
-            json.dump({**CONFIG, **(SMOKE if arguments.smoke else {})}, file)
-        device = {p: train(arguments, folder, arguments.device, p) for p in ('fp32', *LEAST)}
-        host = {p: train(arguments, folder, 'host', p) for p in ('fp32', *LEAST)}
-    spread = {p: distance(host[p], host['fp32']) for p in LEAST}
-    rows = [('fp32', distance(device['fp32'], host['fp32']), FP32_LIMIT)]
-    rows += [(p, distance(device[p], host['fp32']), max(2 * spread[p], LEAST[p])) for p in LEAST]
-    print(f'losses of {len(host["fp32"])} steps, {host["fp32"][0]:.4f} to {host["fp32"][-1]:.4f}; '
-          f'host: bf16 is {spread["bf16"]:.2e} from fp32, fp16 {spread["fp16"]:.2e}')
-    for precision, off, limit in rows:
-        print(f'{precision} on {arguments.device}: {off:.2e} from fp32 on the host, at most '
-              f'{limit:.1e}: {"ok" if off <= limit else "TOO FAR"}')
-    return 0 if all(off <= limit for _, off, limit in rows) else 1
+    same = [compare(arguments, kind) for kind in KINDS]
+    return 0 if all(same) else 1
 
 
 if __name__ == '__main__':

@@ -19,7 +19,7 @@
 struct launches {
     struct ground *g;
     struct llama *model, *full; /* the layer that is launched; the one that is counted */
-    struct hst_param_view param[LAYER_PARAM_COUNT];
+    struct hst_param_view param[LAYER_PARAM_MAX];
     struct layer_work work;
     void *x, *dx, *memory;
     size_t memory_bytes;
@@ -89,7 +89,7 @@ static size_t carve(struct launches *l, void *base)
     struct work_area area = {.base = base};
     struct llama *m = l->model;
     size_t angles = TOKENS * (size_t)m->config.head_dim / 2;
-    for (size_t i = 0; i < LAYER_PARAM_COUNT; i++) {
+    for (size_t i = 0; i < llama_layer_params(m); i++) {
         size_t count = llama_tensor(m, 1 + i)->count;
         l->param[i].data = work_take(&area, count, hst_dtype_bytes(m->dtype));
         l->param[i].grad = work_take(&area, count, sizeof(float));

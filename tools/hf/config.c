@@ -35,6 +35,9 @@ enum {
     ROPE_THETA,
     ROPE_SCALING,
     ROPE_PARAMETERS,
+    SLIDING_WINDOW,
+    USE_SLIDING_WINDOW,
+    LAYER_TYPES,
     DTYPE,
     TORCH_DTYPE,
     KEY_COUNT
@@ -62,9 +65,26 @@ static const char *const keys[KEY_COUNT] = {
     [ROPE_THETA] = "rope_theta",
     [ROPE_SCALING] = "rope_scaling",
     [ROPE_PARAMETERS] = "rope_parameters",
+    [SLIDING_WINDOW] = "sliding_window",
+    [USE_SLIDING_WINDOW] = "use_sliding_window",
+    [LAYER_TYPES] = "layer_types",
     [DTYPE] = "dtype",
     [TORCH_DTYPE] = "torch_dtype",
 };
+
+/* Architectures whose layers are a Llama's but for what is said here. */
+struct architecture {
+    const char *name, *type;
+    bool qk_norm;
+    int windowed; /* the key without which there is no window; -1: there never is one */
+    int needs[2]; /* keys that other programs take for another value than a Llama's; -1: none */
+};
+static const struct architecture architectures[] = {
+    {"LlamaForCausalLM", "llama", false, -1, {-1, -1}},
+    {"MistralForCausalLM", "mistral", false, SLIDING_WINDOW, {KV_HEADS, -1}},
+    {"Qwen3ForCausalLM", "qwen3", true, USE_SLIDING_WINDOW, {KV_HEADS, HEAD_DIM}},
+};
+#define SUPPORTED "supported: LlamaForCausalLM, MistralForCausalLM, Qwen3ForCausalLM"
 
 #define refuse(code, ...) fail(s->error, code, -EBADMSG, __VA_ARGS__)
 
@@ -198,7 +218,17 @@ static int read_bool(const struct config_source *s, int key, struct jsn_value v,
     return 0;
 }
 
-static int check_architecture(const struct config_source *s, const struct jsn_value *values)
+static const struct architecture *architecture_of(const struct config_source *s,
+                                                  struct jsn_value name)
+{
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
+        if (jsn_equals(s->text, name, architectures[i].name))
+            return &architectures[i];
+    return NULL;
+}
+
+static int check_architecture(const struct config_source *s, const struct jsn_value *values,
+                              const struct architecture **architecture)
 {
     struct jsn_value v = values[ARCHITECTURES], name = {0};
     if (v.type == JSN_ARRAY) {
@@ -212,17 +242,16 @@ static int check_architecture(const struct config_source *s, const struct jsn_va
     }
     if (name.type != JSN_STRING)
         return refuse(FAIL_ARCHITECTURE,
-                      "%s: architectures does not name one architecture; supported: "
-                      "LlamaForCausalLM",
-                      s->path);
-    if (!jsn_equals(s->text, name, "LlamaForCausalLM"))
-        return refuse(FAIL_ARCHITECTURE,
-                      "%s: architecture %.*s is not supported; supported: LlamaForCausalLM",
+                      "%s: architectures does not name one architecture; " SUPPORTED, s->path);
+    const struct architecture *a = architecture_of(s, name);
+    if (!a)
+        return refuse(FAIL_ARCHITECTURE, "%s: architecture %.*s is not supported; " SUPPORTED,
                       s->path, shown(name), s->text + name.begin);
+    *architecture = a;
     v = values[MODEL_TYPE];
-    if (config_has(v) && !jsn_equals(s->text, v, "llama"))
-        return refuse(FAIL_ARCHITECTURE, "%s: model_type is %.*s, want llama", s->path, shown(v),
-                      s->text + v.begin);
+    if (config_has(v) && !jsn_equals(s->text, v, a->type))
+        return refuse(FAIL_ARCHITECTURE, "%s: model_type is %.*s, want %s", s->path, shown(v),
+                      s->text + v.begin, a->type);
     if (config_has(values[AUTO_MAP]))
         return refuse(FAIL_ARCHITECTURE,
                       "%s: auto_map asks for code that comes with the model; none is ever run",
@@ -264,6 +293,70 @@ static int check_variants(const struct config_source *s, const struct jsn_value 
     return 0;
 }
 
+static int check_needed(const struct config_source *s, const struct jsn_value *values,
+                        const struct architecture *a)
+{
+    for (size_t i = 0; i < sizeof a->needs / sizeof *a->needs && a->needs[i] >= 0; i++)
+        if (!config_has(values[a->needs[i]]))
+            return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing, which a %s must have. Fix: add it",
+                          s->path, keys[a->needs[i]], a->name);
+    return 0;
+}
+
+/* Layers of one model may differ; where some have a window, all are taken to have it. */
+static int check_layer_types(const struct config_source *s, struct jsn_value v, bool window)
+{
+    if (!config_has(v))
+        return 0;
+    if (v.type != JSN_ARRAY) {
+        v = jsn_shown(v);
+        return refuse(FAIL_CONFIG_VALUE, "%s: layer_types is %.*s, want a list", s->path, shown(v),
+                      s->text + v.begin);
+    }
+    struct jsn_value type;
+    struct jsn_reader r = jsn_reader(s->text + v.begin, v.end - v.begin);
+    jsn_next(&r);
+    while ((type = jsn_next_value(&r)).type != JSN_ARRAY_END) {
+        type.begin += v.begin;
+        type.end += v.begin;
+        if (type.type == JSN_STRING && (jsn_equals(s->text, type, "full_attention") ||
+                                        (window && jsn_equals(s->text, type, "sliding_attention"))))
+            continue;
+        type = jsn_shown(type);
+        return refuse(FAIL_ARCHITECTURE, "%s: layer_types has %.*s, supported: full_attention%s",
+                      s->path, shown(type), s->text + type.begin,
+                      window ? ", sliding_attention" : "");
+    }
+    return 0;
+}
+
+static int read_window(const struct config_source *s, const struct jsn_value *values,
+                       const struct architecture *a, uint32_t *window)
+{
+    struct jsn_value v = values[SLIDING_WINDOW];
+    uint64_t value = 0;
+    bool used = a->windowed == SLIDING_WINDOW;
+    *window = 0;
+    if (a->windowed < 0)
+        return 0;
+    if (used && v.type == JSN_ERROR)
+        return refuse(FAIL_CONFIG_VALUE,
+                      "%s: sliding_window is missing. Fix: add it (null: a token attends to all "
+                      "before it)",
+                      s->path);
+    int rc = used ? 0 : read_bool(s, USE_SLIDING_WINDOW, values[USE_SLIDING_WINDOW], &used);
+    if (rc || !used || !config_has(v))
+        return rc ? rc : check_layer_types(s, values[LAYER_TYPES], false);
+    if (!jsn_u64(s->text, v, &value) || value < 1 || value > INT32_MAX) {
+        v = jsn_shown(v);
+        return refuse(FAIL_CONFIG_VALUE,
+                      "%s: sliding_window is %.*s, want null or a whole number from 1 to %d",
+                      s->path, shown(v), s->text + v.begin, INT32_MAX);
+    }
+    *window = (uint32_t)value;
+    return check_layer_types(s, values[LAYER_TYPES], true);
+}
+
 int config_parse(const char *path, const char *text, size_t size, struct llama_config *config,
                  char dtype[16], struct hst_error *error)
 {
@@ -280,9 +373,12 @@ int config_parse(const char *path, const char *text, size_t size, struct llama_c
     struct jsn_value v[KEY_COUNT];
     jsn_members(text, size, keys, KEY_COUNT, v);
     struct llama_config c = {0};
-    rc = check_architecture(s, v);
+    const struct architecture *architecture = NULL;
+    rc = check_architecture(s, v, &architecture);
     if (!rc)
         rc = check_variants(s, v);
+    if (!rc)
+        rc = check_needed(s, v, architecture);
     if (!rc)
         rc = read_sizes(s, v, &c);
     if (!rc)
@@ -292,9 +388,12 @@ int config_parse(const char *path, const char *text, size_t size, struct llama_c
     if (!rc)
         rc = read_bool(s, TIE, v[TIE], &c.tied_embeddings);
     if (!rc)
+        rc = read_window(s, v, architecture, &c.window);
+    if (!rc)
         rc = config_rope(s, v[ROPE_THETA], v[ROPE_SCALING], v[ROPE_PARAMETERS], &c.rope);
     if (rc)
         return rc;
+    c.qk_norm = architecture->qk_norm;
     struct jsn_value type = v[DTYPE].type == JSN_STRING ? v[DTYPE] : v[TORCH_DTYPE];
     dtype[0] = '\0';
     if (type.type == JSN_STRING && type.end - type.begin < 16)

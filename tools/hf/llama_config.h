@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_LLAMA_CONFIG_H
 #define HOISTWAY_TOOLS_LLAMA_CONFIG_H
-/* What config.json says about a LlamaForCausalLM, checked and complete: no key is looked at
-   elsewhere. */
+/* What config.json says about a LlamaForCausalLM or one of its kin, checked and complete: no key is
+   looked at elsewhere. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,6 +20,8 @@ struct llama_config {
     uint32_t hidden, intermediate, layers, heads, kv_heads, head_dim, vocab, max_positions;
     double rms_norm_eps;
     bool tied_embeddings;
+    bool qk_norm;    /* each head of q and k is normed before it is rotated (Qwen3) */
+    uint32_t window; /* of keys that a token attends to, itself one of them; 0: all before it */
     struct rope_config rope;
 };
 #endif

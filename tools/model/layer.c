@@ -69,15 +69,38 @@ static struct hst_attention attention_args(const struct pass *p, const struct la
     };
 }
 
+/* q and k of what their products gave: normed, where the model does that, and rotated. */
+static void turn_heads(struct pass *p, const struct layer_work *w)
+{
+    const struct llama_config *c = &p->model->config;
+    if (c->qk_norm) {
+        pass_head_norm(p, c->heads, w->q_made, LAYER_Q_NORM, w->q, w->rstd_q);
+        pass_head_norm(p, c->kv_heads, w->k_made, LAYER_K_NORM, w->k, w->rstd_k);
+    }
+    pass_rope(p, w->q, c->heads, false);
+    pass_rope(p, w->k, c->kv_heads, false);
+}
+
+/* dq and dk become the gradients of what their products gave. */
+static void turn_heads_backward(struct pass *p, const struct layer_work *w)
+{
+    const struct llama_config *c = &p->model->config;
+    pass_rope(p, w->dq, c->heads, true);
+    pass_rope(p, w->dk, c->kv_heads, true);
+    if (!c->qk_norm)
+        return;
+    pass_head_norm_backward(p, c->heads, w->q_made, LAYER_Q_NORM, w->rstd_q, w->dq, w->dq);
+    pass_head_norm_backward(p, c->kv_heads, w->k_made, LAYER_K_NORM, w->rstd_k, w->dk, w->dk);
+}
+
 /* dn = O·attention(norm(x)) */
 static void attention_half(struct pass *p, const struct layer_work *w, const void *x)
 {
     pass_rmsnorm(p, x, LAYER_INPUT_NORM, w->n1, w->rstd1);
-    forward(p, LAYER_Q, w->n1, w->q);
-    forward(p, LAYER_K, w->n1, w->k);
+    forward(p, LAYER_Q, w->n1, w->q_made);
+    forward(p, LAYER_K, w->n1, w->k_made);
     forward(p, LAYER_V, w->n1, w->v);
-    pass_rope(p, w->q, p->model->config.heads, false);
-    pass_rope(p, w->k, p->model->config.kv_heads, false);
+    turn_heads(p, w);
     pass_attention(p, attention_args(p, w));
     forward(p, LAYER_O, w->o, w->dn);
 }
@@ -104,6 +127,8 @@ void layer_forward(struct pass *p, const struct layer_work *w, void *x)
 static void complete(struct pass *p, const struct layer_work *w, const void *x)
 {
     pass_rmsnorm(p, x, LAYER_INPUT_NORM, w->n1, w->rstd1);
+    if (p->model->config.qk_norm) /* else q and k were turned in place */
+        turn_heads(p, w);
     pass_rmsnorm(p, w->x1, LAYER_POST_NORM, w->n2, w->rstd2);
     pass_swiglu(p, p->tokens * p->model->config.intermediate, w->gate, w->up, w->act);
 }
@@ -137,8 +162,7 @@ static void attention_half_backward(struct pass *p, const struct layer_work *w, 
         .dv = w->dv,
     };
     pass_attention_backward(p, args);
-    pass_rope(p, w->dq, p->model->config.heads, true);
-    pass_rope(p, w->dk, p->model->config.kv_heads, true);
+    turn_heads_backward(p, w);
     weight_grad(p, LAYER_Q, w->dq, w->n1);
     weight_grad(p, LAYER_K, w->dk, w->n1);
     weight_grad(p, LAYER_V, w->dv, w->n1);

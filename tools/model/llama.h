@@ -2,8 +2,8 @@
 #ifndef HOISTWAY_TOOLS_LLAMA_H
 #define HOISTWAY_TOOLS_LLAMA_H
 /*
- * LlamaForCausalLM as a client of the engine: describes its units, and runs one training step over
- * them. Uses the public headers alone.
+ * LlamaForCausalLM and its kin as a client of the engine: describes its units, and runs one
+ * training step over them. Uses the public headers alone.
  */
 #include "hf/llama_config.h"
 

@@ -76,6 +76,12 @@ static int check_run(const struct llama_config *c, const struct llama_run *r,
                     "--seq-len %" PRIu64 " is beyond the model's max_position_embeddings %" PRIu32
                     ". Fix: --seq-len %" PRIu32 " or less.",
                     r->seq_len, c->max_positions, c->max_positions);
+    if (c->window && r->seq_len > c->window)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--seq-len %" PRIu64 " is beyond the model's sliding_window %" PRIu32
+                    ", and attention over a window is not supported. Fix: --seq-len %" PRIu32
+                    " or less.",
+                    r->seq_len, c->window, c->window);
     uint64_t width = (uint64_t)c->heads * c->head_dim;
     if (width < c->hidden)
         width = c->hidden;
@@ -103,24 +109,32 @@ static void set_tensor(struct llama *m, size_t i, uint64_t rows, uint64_t column
     };
 }
 
-static const char *const layer_names[LAYER_PARAM_COUNT] = {
+static const char *const layer_names[LAYER_PARAM_MAX] = {
     [LAYER_INPUT_NORM] = "input_layernorm", [LAYER_Q] = "self_attn.q_proj",
     [LAYER_K] = "self_attn.k_proj",         [LAYER_V] = "self_attn.v_proj",
     [LAYER_O] = "self_attn.o_proj",         [LAYER_POST_NORM] = "post_attention_layernorm",
     [LAYER_GATE] = "mlp.gate_proj",         [LAYER_UP] = "mlp.up_proj",
-    [LAYER_DOWN] = "mlp.down_proj",
+    [LAYER_DOWN] = "mlp.down_proj",         [LAYER_Q_NORM] = "self_attn.q_norm",
+    [LAYER_K_NORM] = "self_attn.k_norm",
 };
+
+size_t llama_layer_params(const struct llama *model)
+{
+    return model->config.qk_norm ? LAYER_PARAM_MAX : LAYER_Q_NORM;
+}
 
 static void describe_layer(struct llama *m, uint32_t layer)
 {
-    uint64_t h = m->config.hidden, f = m->config.intermediate, q = m->q_width, kv = m->kv_width;
-    const uint64_t dims[LAYER_PARAM_COUNT][2] = {
-        [LAYER_INPUT_NORM] = {h}, [LAYER_Q] = {q, h},  [LAYER_K] = {kv, h},
-        [LAYER_V] = {kv, h},      [LAYER_O] = {h, q},  [LAYER_POST_NORM] = {h},
-        [LAYER_GATE] = {f, h},    [LAYER_UP] = {f, h}, [LAYER_DOWN] = {h, f},
+    uint64_t h = m->config.hidden, f = m->config.intermediate, d = m->config.head_dim;
+    uint64_t q = m->q_width, kv = m->kv_width;
+    const uint64_t dims[LAYER_PARAM_MAX][2] = {
+        [LAYER_INPUT_NORM] = {h}, [LAYER_Q] = {q, h},   [LAYER_K] = {kv, h},
+        [LAYER_V] = {kv, h},      [LAYER_O] = {h, q},   [LAYER_POST_NORM] = {h},
+        [LAYER_GATE] = {f, h},    [LAYER_UP] = {f, h},  [LAYER_DOWN] = {h, f},
+        [LAYER_Q_NORM] = {d},     [LAYER_K_NORM] = {d},
     };
-    size_t first = 1 + (size_t)layer * LAYER_PARAM_COUNT;
-    for (size_t i = 0; i < LAYER_PARAM_COUNT; i++) {
+    size_t count = llama_layer_params(m), first = 1 + layer * count;
+    for (size_t i = 0; i < count; i++) {
         snprintf(m->names[first + i].text, sizeof m->names[0].text,
                  "model.layers.%" PRIu32 ".%s.weight", layer, layer_names[i]);
         set_tensor(m, first + i, dims[i][0], dims[i][1]);
@@ -129,7 +143,7 @@ static void describe_layer(struct llama *m, uint32_t layer)
 
 size_t llama_norm_tensor(const struct llama *model)
 {
-    return 1 + (size_t)model->config.layers * LAYER_PARAM_COUNT;
+    return 1 + model->config.layers * llama_layer_params(model);
 }
 
 static void describe(struct llama *m)

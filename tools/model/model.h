@@ -11,7 +11,7 @@
 /* Units in their order; layers as many as the model has, one of each of the others. */
 enum unit_kind { UNIT_EMBEDDING, UNIT_LAYER, UNIT_NORM, UNIT_HEAD, UNIT_KIND_COUNT };
 
-/* Of a layer; each of the other units has one parameter. */
+/* Of a layer, the last two where q and k are normed; each of the other units has one parameter. */
 enum layer_param {
     LAYER_INPUT_NORM,
     LAYER_Q,
@@ -22,7 +22,9 @@ enum layer_param {
     LAYER_GATE,
     LAYER_UP,
     LAYER_DOWN,
-    LAYER_PARAM_COUNT,
+    LAYER_Q_NORM,
+    LAYER_K_NORM,
+    LAYER_PARAM_MAX,
 };
 
 struct tensor_name {
@@ -53,6 +55,9 @@ struct llama {
     /* workspace of the operations of a unit */
     size_t embedding_op_bytes, layer_op_bytes, norm_op_bytes, head_op_bytes;
 };
+
+/** How many a layer has, of enum layer_param the first. */
+size_t llama_layer_params(const struct llama *model);
 
 /** Place among llama_tensor's of the final norm; the head's own weight, if it has one, follows. */
 size_t llama_norm_tensor(const struct llama *model);

@@ -75,7 +75,7 @@ static int fit(const struct llama_operations *of, const struct hst_room *room, s
 struct layer_room {
     struct layer_work work;
     void *x, *dx;
-    struct hst_param_view param[LAYER_PARAM_COUNT];
+    struct hst_param_view param[LAYER_PARAM_MAX];
 };
 
 /* Base null: measures. Returns the bytes. */
@@ -83,14 +83,16 @@ static size_t carve_layer(struct llama *part, void *base, struct layer_room *r)
 {
     struct work_area area = {.base = base};
     size_t hidden = part->config.hidden, count = part->run.grain_tokens * hidden;
+    size_t widest = hidden > part->config.head_dim ? hidden : part->config.head_dim;
     size_t angles = (size_t)part->run.seq_len * (part->config.head_dim / 2);
     r->x = work_take(&area, count, hst_dtype_bytes(part->dtype));
     r->dx = work_take(&area, count, hst_dtype_bytes(part->dtype));
     struct hst_param_view norm = {
-        .data = work_take(&area, hidden, hst_dtype_bytes(part->dtype)),
-        .grad = work_take(&area, hidden, sizeof(float)),
+        .data = work_take(&area, widest, hst_dtype_bytes(part->dtype)),
+        .grad = work_take(&area, widest, sizeof(float)),
     };
     r->param[LAYER_INPUT_NORM] = r->param[LAYER_POST_NORM] = norm;
+    r->param[LAYER_Q_NORM] = r->param[LAYER_K_NORM] = norm;
     part->device.cos = work_take(&area, angles, sizeof(float));
     part->device.sin = work_take(&area, angles, sizeof(float));
     layer_work_carve(part, &area, &r->work);
@@ -283,10 +285,10 @@ void llama_operations(const struct llama *m, enum hst_dtype dtype, struct llama_
              "attention twice and back, %zux%zu tokens, %zu/%zu heads of %zu, %s", a.batch, a.seq,
              a.heads, a.kv_heads, a.head_dim, name_of(dtype));
     snprintf(of->text[1], room,
-             "a layer's norms, rotations, SwiGLU, sums, %zux%zu tokens, %u, %u, %zu/%zu heads of "
+             "a layer's norms, rotations, SwiGLU, sums, %zux%zu tokens, %u, %u, %zu/%zu %sheads of "
              "%zu, %s",
-             a.batch, a.seq, c->hidden, c->intermediate, a.heads, a.kv_heads, a.head_dim,
-             name_of(dtype));
+             a.batch, a.seq, c->hidden, c->intermediate, a.heads, a.kv_heads,
+             c->qk_norm ? "normed " : "", a.head_dim, name_of(dtype));
     snprintf(of->text[2], room, "softmax over %u, %zu tokens, %u, %s", c->vocab, chunk, c->hidden,
              name_of(dtype));
     of->list[0] = (struct hst_operation){.amount = attention_flop(&a),

@@ -30,24 +30,27 @@ void pass_matmul(struct pass *p, struct hst_matmul args)
         p->rc = hst_op_matmul(p->stream, &args);
 }
 
-void pass_add_rmsnorm(struct pass *p, const void *x, const void *residual, void *sum, size_t param,
-                      void *y, float *rstd)
+static void norm_of(struct pass *p, size_t param, struct hst_rmsnorm args)
 {
     if (!enqueues(p))
         return;
-    struct hst_rmsnorm args = {
-        .tokens = p->tokens,
-        .width = p->model->config.hidden,
-        .dtype = p->dtype,
-        .eps = (float)p->model->config.rms_norm_eps,
-        .x = x,
-        .weight = p->param[param].data,
-        .y = y,
-        .rstd = rstd,
-        .residual = residual,
-        .sum = sum,
-    };
+    args.dtype = p->dtype;
+    args.eps = (float)p->model->config.rms_norm_eps;
+    args.weight = p->param[param].data;
     p->rc = hst_op_rmsnorm(p->stream, &args);
+}
+
+void pass_add_rmsnorm(struct pass *p, const void *x, const void *residual, void *sum, size_t param,
+                      void *y, float *rstd)
+{
+    norm_of(p, param,
+            (struct hst_rmsnorm){.tokens = p->tokens,
+                                 .width = p->model->config.hidden,
+                                 .x = x,
+                                 .y = y,
+                                 .rstd = rstd,
+                                 .residual = residual,
+                                 .sum = sum});
 }
 
 void pass_rmsnorm(struct pass *p, const void *x, size_t param, void *y, float *rstd)
@@ -55,28 +58,52 @@ void pass_rmsnorm(struct pass *p, const void *x, size_t param, void *y, float *r
     pass_add_rmsnorm(p, x, NULL, NULL, param, y, rstd);
 }
 
+static void norm_backward_of(struct pass *p, size_t param, struct hst_rmsnorm_backward args)
+{
+    if (p->measure)
+        need_work(p, hst_rmsnorm_backward_work_bytes(p->device, args.tokens, args.width));
+    if (!enqueues(p))
+        return;
+    args.dtype = p->dtype;
+    args.weight = p->param[param].data;
+    args.dweight = p->param[param].grad;
+    args.work = p->op_work;
+    p->rc = hst_op_rmsnorm_backward(p->stream, &args);
+}
+
 void pass_rmsnorm_backward(struct pass *p, const void *x, size_t param, const float *rstd,
                            const void *dy, void *dx, bool accumulate)
 {
-    size_t width = p->model->config.hidden;
-    if (p->measure)
-        need_work(p, hst_rmsnorm_backward_work_bytes(p->device, p->tokens, width));
-    if (!enqueues(p))
-        return;
-    struct hst_rmsnorm_backward args = {
-        .tokens = p->tokens,
-        .width = width,
-        .dtype = p->dtype,
-        .x = x,
-        .weight = p->param[param].data,
-        .dy = dy,
-        .rstd = rstd,
-        .dx = dx,
-        .dweight = p->param[param].grad,
-        .accumulate = accumulate,
-        .work = p->op_work,
-    };
-    p->rc = hst_op_rmsnorm_backward(p->stream, &args);
+    norm_backward_of(p, param,
+                     (struct hst_rmsnorm_backward){.tokens = p->tokens,
+                                                   .width = p->model->config.hidden,
+                                                   .x = x,
+                                                   .dy = dy,
+                                                   .rstd = rstd,
+                                                   .dx = dx,
+                                                   .accumulate = accumulate});
+}
+
+void pass_head_norm(struct pass *p, size_t heads, const void *x, size_t param, void *y, float *rstd)
+{
+    norm_of(p, param,
+            (struct hst_rmsnorm){.tokens = p->tokens * heads,
+                                 .width = p->model->config.head_dim,
+                                 .x = x,
+                                 .y = y,
+                                 .rstd = rstd});
+}
+
+void pass_head_norm_backward(struct pass *p, size_t heads, const void *x, size_t param,
+                             const float *rstd, const void *dy, void *dx)
+{
+    norm_backward_of(p, param,
+                     (struct hst_rmsnorm_backward){.tokens = p->tokens * heads,
+                                                   .width = p->model->config.head_dim,
+                                                   .x = x,
+                                                   .dy = dy,
+                                                   .rstd = rstd,
+                                                   .dx = dx});
 }
 
 void pass_rope(struct pass *p, void *x, size_t heads, bool inverse)

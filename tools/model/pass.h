@@ -38,6 +38,13 @@ void pass_add_rmsnorm(struct pass *p, const void *x, const void *residual, void 
 /** dx ← [dx +] the gradient through it; the weight's gradient is added to. */
 void pass_rmsnorm_backward(struct pass *p, const void *x, size_t param, const float *rstd,
                            const void *dy, void *dx, bool accumulate);
+/** The norm of each head by itself: x, y dtype[tokens, heads, head_dim], rstd f32[tokens, heads].
+ */
+void pass_head_norm(struct pass *p, size_t heads, const void *x, size_t param, void *y,
+                    float *rstd);
+/** dx ← the gradient through it, and may be dy. */
+void pass_head_norm_backward(struct pass *p, size_t heads, const void *x, size_t param,
+                             const float *rstd, const void *dy, void *dx);
 /** By the model's angles. */
 void pass_rope(struct pass *p, void *x, size_t heads, bool inverse);
 void pass_attention(struct pass *p, struct hst_attention args);

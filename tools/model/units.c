@@ -36,7 +36,7 @@ static struct pass measuring_pass(const struct llama *model, struct hst_engine *
 
 static void measure_operations(struct llama *model, struct hst_engine *engine)
 {
-    const struct hst_param_view no_data[LAYER_PARAM_COUNT] = {{0}};
+    const struct hst_param_view no_data[LAYER_PARAM_MAX] = {{0}};
     const struct layer_work layer = {0};
     const struct norm_work norm = {0};
     const struct head_work head = {0};
@@ -85,15 +85,16 @@ static int add_layer(struct llama *model, struct hst_engine *engine, uint32_t la
     struct layer_work work;
     layer_work_carve(model, &area, &work);
     layer_saved_carve(model, &saved, &work);
-    struct hst_param_desc params[LAYER_PARAM_COUNT];
-    for (size_t i = 0; i < LAYER_PARAM_COUNT; i++)
-        params[i] = param_of(&model->tensors[1 + (size_t)layer * LAYER_PARAM_COUNT + i]);
+    struct hst_param_desc params[LAYER_PARAM_MAX];
+    const size_t count = llama_layer_params(model);
+    for (size_t i = 0; i < count; i++)
+        params[i] = param_of(&model->tensors[1 + layer * count + i]);
     char name[32];
     snprintf(name, sizeof name, "layers.%u", (unsigned)layer);
     struct hst_unit_desc desc = {
         .name = name,
         .params = params,
-        .param_count = LAYER_PARAM_COUNT,
+        .param_count = (uint32_t)count,
         .flops_per_token = llama_layer_flops(model),
         .act_bytes_per_token = carry_bytes(model),
         .work_bytes = area.size_bytes,

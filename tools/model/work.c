@@ -40,11 +40,29 @@ static void take_attention(const struct llama *model, struct work_area *area,
 {
     size_t tokens = model->run.grain_tokens, element = hst_dtype_bytes(model->dtype);
     work->lse = work_take(area, tokens * model->config.heads, sizeof(float));
-    work->q = work_take(area, tokens * model->q_width, element);
-    work->k = work_take(area, tokens * model->kv_width, element);
+    work->q_made = work_take(area, tokens * model->q_width, element);
+    work->k_made = work_take(area, tokens * model->kv_width, element);
     work->v = work_take(area, tokens * model->kv_width, element);
     work->o = work_take(area, tokens * model->q_width, element);
     work->x1 = work_take(area, tokens * model->config.hidden, element);
+    if (!model->config.qk_norm) {
+        work->q = work->q_made;
+        work->k = work->k_made;
+    }
+}
+
+static void take_normed_heads(const struct llama *model, struct work_area *area,
+                              struct layer_work *work)
+{
+    const struct llama_config *c = &model->config;
+    size_t tokens = model->run.grain_tokens, element = hst_dtype_bytes(model->dtype);
+    work->rstd_q = work->rstd_k = NULL;
+    if (!c->qk_norm)
+        return;
+    work->q = work_take(area, tokens * model->q_width, element);
+    work->k = work_take(area, tokens * model->kv_width, element);
+    work->rstd_q = work_take(area, tokens * c->heads, sizeof(float));
+    work->rstd_k = work_take(area, tokens * c->kv_heads, sizeof(float));
 }
 
 static void take_mlp(const struct llama *model, struct work_area *area, struct layer_work *work)
@@ -63,6 +81,7 @@ void layer_work_carve(const struct llama *model, struct work_area *area, struct 
     work->rstd2 = work_take(area, tokens, sizeof(float));
     work->n1 = work_take(area, tokens * h, element);
     work->n2 = work_take(area, tokens * h, element);
+    take_normed_heads(model, area, work);
     take_attention(model, area, work);
     size_t down = linear_sum_count(tokens, (struct linear){h, f}, model->dtype);
     size_t out = linear_sum_count(tokens, (struct linear){h, model->q_width}, model->dtype);

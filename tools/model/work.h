@@ -29,8 +29,11 @@ struct layer_work {
     float *lse;           /* [batch, heads, seq] */
     void *n1, *n2;        /* [h] the norms' outputs */
     void *q, *k, *v, *o;  /* attention's inputs, rotated, and output */
-    void *x1;             /* [h] residual stream between attention and MLP, backward only */
-    float *sum;           /* [h] gradients of several weights added; scratch for tall weights */
+    /* [q], [kv] as products give them; q and k themselves where heads are not normed */
+    void *q_made, *k_made;
+    float *rstd_q, *rstd_k; /* [tokens, heads], [tokens, kv_heads]; null where they are not */
+    void *x1;               /* [h] residual stream between attention and MLP, backward only */
+    float *sum;             /* [h] gradients of several weights added; scratch for tall weights */
     /* [h] the sum rounded (f32: the same buffer); before: output of O, DOWN */
     void *dn;
     void *gate, *up, *act;     /* [f]; act becomes its gradient; then they are done with */
@@ -39,8 +42,8 @@ struct layer_work {
     bool saved; /* what products and attention give lasts until the backward */
 };
 void layer_work_carve(const struct llama *model, struct work_area *area, struct layer_work *work);
-/** Puts lse, q, k, v, o, x1, gate and up elsewhere, where they last from the forward to the
- * backward. The rest, both norms and act, costs little to make again. */
+/** Puts lse, q_made, k_made, v, o, x1, gate and up elsewhere, where they last from the forward to
+ * the backward. The rest, norms, rotations and act, costs little to make again. */
 void layer_saved_carve(const struct llama *model, struct work_area *area, struct layer_work *work);
 
 struct norm_work {

@@ -63,12 +63,12 @@ static int check_weights(struct train *t)
     const char *unused = native ? NULL : hf_model_unused(t->source, &count);
     if (count == 1)
         cli_warn(CLI_TENSOR,
-                 "%.200s holds '%.100s', which LlamaForCausalLM does not use: it is neither "
+                 "%.200s holds '%.100s', which its architecture does not use: it is neither "
                  "trained nor exported.",
                  o->model, unused);
     else if (unused)
         cli_warn(CLI_TENSOR,
-                 "%.200s holds %zu tensors that LlamaForCausalLM does not use ('%.100s' is the "
+                 "%.200s holds %zu tensors that its architecture does not use ('%.100s' is the "
                  "first): they are neither trained nor exported.",
                  o->model, count, unused);
     return native;

@@ -35,6 +35,7 @@ int hst_engine_create(const struct hst_config *config, struct hst_engine **engin
     struct hst_engine *e = calloc(1, sizeof *e);
     assert_non_null(e);
     e->config = *config;
+    assert_true(config->precision != HST_PRECISION_FP16);
     e->dtype = config->precision == HST_PRECISION_BF16 ? HST_BF16 : HST_F32;
     e->micro_count =
         (uint32_t)((config->batch_tokens + config->grain_tokens - 1) / config->grain_tokens);

@@ -50,7 +50,7 @@ static struct rope_config read_rope(const json_t *config)
     const json_t *v5 = json_object_get(config, "rope_parameters");
     struct rope_config rope = {.type = ROPE_DEFAULT,
                                .theta = number(v5 ? v5 : config, "rope_theta")};
-    if (!v5)
+    if (!v5 || strcmp(json_string_value(json_object_get(v5, "rope_type")), "default") == 0)
         return rope;
     assert_string_equal(json_string_value(json_object_get(v5, "rope_type")), "llama3");
     rope.type = ROPE_LLAMA3;
@@ -75,7 +75,10 @@ static void read_config(const char *name, struct llama_config *c)
         .rms_norm_eps = number(config, "rms_norm_eps"),
         .tied_embeddings = json_is_true(json_object_get(config, "tie_word_embeddings")),
         .rope = read_rope(config),
+        .qk_norm = strcmp(json_string_value(json_object_get(config, "model_type")), "qwen3") == 0,
     };
+    if (json_is_integer(json_object_get(config, "sliding_window")))
+        c->window = integer(config, "sliding_window");
     c->head_dim =
         json_object_get(config, "head_dim") ? integer(config, "head_dim") : c->hidden / c->heads;
     json_decref(config);

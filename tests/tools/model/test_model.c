@@ -24,6 +24,20 @@ static const struct llama_config llama_1b = {
     .tied_embeddings = true,
     .rope = {ROPE_LLAMA3, 500000.0, 32.0, 1.0, 4.0, 8192.0},
 };
+/* Qwen3 8B. */
+static const struct llama_config qwen3_8b = {
+    .hidden = 4096,
+    .intermediate = 12288,
+    .layers = 36,
+    .heads = 32,
+    .kv_heads = 8,
+    .head_dim = 128,
+    .vocab = 151936,
+    .max_positions = 40960,
+    .rms_norm_eps = 1e-6,
+    .qk_norm = true,
+    .rope = {ROPE_DEFAULT, 1000000.0, 0, 0, 0, 0},
+};
 static const struct llama_run run = {.seq_len = 256, .batch_tokens = 4096, .grain_tokens = 2048};
 
 static void a_grain_is_whole_sequences_near_the_wish(void **state)
@@ -50,6 +64,22 @@ static void a_public_model_has_its_published_size(void **state)
     assert_true(llama_step_flops(model) == 4096 * (6.0 * products + attention));
     llama_destroy(&model);
     assert_null(model);
+}
+
+static void a_model_whose_heads_are_normed_has_two_vectors_more_in_a_layer(void **state)
+{
+    (void)state;
+    struct llama *model = NULL;
+    assert_int_equal(llama_create(&qwen3_8b, &run, &model, NULL), 0);
+    assert_int_equal(llama_parameter_count(model), 8190735360);
+    const struct llama_tensor *q = llama_tensor(model, 1 + 35 * 11 + 9);
+    assert_string_equal(q->name, "model.layers.35.self_attn.q_norm.weight");
+    assert_true(q->dim_count == 1 && q->dims[0] == 128 && q->count == 128);
+    assert_string_equal(llama_tensor(model, 1 + 35 * 11 + 10)->name,
+                        "model.layers.35.self_attn.k_norm.weight");
+    assert_string_equal(llama_tensor(model, 1 + 36 * 11)->name, "model.norm.weight");
+    assert_string_equal(llama_tensor(model, 2 + 36 * 11)->name, "lm_head.weight");
+    llama_destroy(&model);
 }
 
 /* They are what a step computes, forward twice, but for attention's and a part of a block. */
@@ -149,6 +179,10 @@ static void steps_that_cannot_be_are_refused(void **state)
     assert_refused(&llama_1b, &r, FAIL_VALUE, "--seq-len 0");
     r.seq_len = r.batch_tokens = r.grain_tokens = 131073;
     assert_refused(&llama_1b, &r, FAIL_VALUE, "--seq-len 131073");
+    struct llama_config windowed = llama_1b;
+    windowed.window = 255;
+    assert_refused(&windowed, &run, FAIL_VALUE,
+                   "--seq-len 256 is beyond the model's sliding_window");
     r = run;
     r.batch_tokens = r.grain_tokens = UINT64_C(1) << 50;
     assert_refused(&llama_1b, &r, FAIL_VALUE, "2^40");
@@ -159,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_grain_is_whole_sequences_near_the_wish),
         cmocka_unit_test(a_public_model_has_its_published_size),
+        cmocka_unit_test(a_model_whose_heads_are_normed_has_two_vectors_more_in_a_layer),
         cmocka_unit_test(products_are_those_of_a_step),
         cmocka_unit_test(tensors_come_in_the_order_of_the_units),
         cmocka_unit_test(sizes_that_cannot_be_are_refused),

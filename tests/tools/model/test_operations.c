@@ -256,6 +256,7 @@ static void odd_shapes_and_every_type_are_computed(void **state)
     for (int i = 0; i < 3; i++)
         for (uint64_t sequences = 1; sequences <= 5; sequences += 4) {
             uint64_t tokens = 17 * sequences;
+            odd.qk_norm = sequences > 1;
             describe(c, &odd, &(struct llama_run){17, tokens, tokens}, types[i]);
             for (int which = ATTENTION; which <= HEAD; which++)
                 for (double share = 1; share > 0.01; share /= 3)
@@ -275,6 +276,14 @@ static void their_texts_tell_shapes_apart(void **state)
         assert_true(strlen(others.list[i].what) <= HST_OPERATION_TEXT_MAX);
         assert_string_not_equal(others.list[i].what, c->operations.list[i].what);
     }
+    llama_destroy(&model);
+    struct llama_config normed = config;
+    normed.qk_norm = true;
+    assert_int_equal(llama_create(&normed, &(struct llama_run){256, 1024, 256}, &model, NULL), 0);
+    char plain[sizeof others.text[LAYER]];
+    memcpy(plain, others.text[LAYER], sizeof plain);
+    llama_operations(model, HST_BF16, &others);
+    assert_string_not_equal(others.list[LAYER].what, plain);
     llama_operations(model, HST_F32, &others);
     assert_string_equal(others.list[ATTENTION].what,
                         "attention twice and back, 1x256 tokens, 8/4 heads of 16, f32");

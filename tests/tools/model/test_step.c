@@ -202,6 +202,9 @@ static struct outcome step_in_segments(const struct llama_config *config, uint32
         add_gradient(h.engine, name, g);
         snprintf(name, sizeof name, "model.layers.%u.input_layernorm.weight", i);
         add_gradient(h.engine, name, g);
+        snprintf(name, sizeof name, "model.layers.%u.self_attn.k_norm.weight", i);
+        if (config->qk_norm)
+            add_gradient(h.engine, name, g);
     }
     harness_close(&h);
     return out;
@@ -233,39 +236,47 @@ static void bits_are_the_same_wherever_a_segment_ends(void **state)
 }
 
 /* Layers are units 1 to 3. */
+static void check_saves(bool qk_norm, enum hst_precision precision)
+{
+    struct llama_config config = small;
+    config.layers = 3;
+    config.qk_norm = qk_norm;
+    struct gradients none = {.count = 0};
+    size_t visits = 0;
+    struct outcome again = step_in_segments(&config, 1, 0, precision, &visits, &none);
+    for (uint64_t saves = 1; saves < 8; saves++) {
+        struct gradients some = {.count = 0};
+        struct outcome out = step_in_segments(&config, 1, saves << 1, precision, &visits, &some);
+        assert_true(out.loss == again.loss && out.stats.grad_norm == again.stats.grad_norm);
+        assert_memory_equal(some.of, none.of, none.count * sizeof *none.of);
+    }
+}
+
 static void bits_are_the_same_whatever_layers_save(void **state)
 {
     (void)state;
-    struct llama_config config = small;
-    config.layers = 3;
-    for (int precision = HST_PRECISION_FP32; precision <= HST_PRECISION_BF16; precision++) {
-        struct gradients none = {.count = 0};
-        size_t visits = 0;
-        struct outcome again =
-            step_in_segments(&config, 1, 0, (enum hst_precision)precision, &visits, &none);
-        for (uint64_t saves = 1; saves < 8; saves++) {
-            struct gradients some = {.count = 0};
-            struct outcome out = step_in_segments(&config, 1, saves << 1,
-                                                  (enum hst_precision)precision, &visits, &some);
-            assert_true(out.loss == again.loss && out.stats.grad_norm == again.stats.grad_norm);
-            assert_memory_equal(some.of, none.of, none.count * sizeof *none.of);
-        }
-    }
+    for (int normed = 0; normed < 2; normed++)
+        for (int precision = HST_PRECISION_FP32; precision <= HST_PRECISION_BF16; precision++)
+            check_saves(normed, (enum hst_precision)precision);
 }
 
 /* What was saved is not computed again: else it would not matter that it is lost. */
 static void a_backward_uses_what_was_saved(void **state)
 {
     (void)state;
-    double norms[2];
-    for (int forgets = 0; forgets < 2; forgets++) {
-        struct harness h = opened(&small, 1, 2, HST_PRECISION_FP32);
-        if (forgets)
-            fake_engine_forgets(h.engine);
-        norms[forgets] = step(&h, &small, &two_grains, 7).stats.grad_norm;
-        harness_close(&h);
+    struct llama_config config = small;
+    for (int normed = 0; normed < 2; normed++) {
+        double norms[2];
+        config.qk_norm = normed;
+        for (int forgets = 0; forgets < 2; forgets++) {
+            struct harness h = opened(&config, 1, 2, HST_PRECISION_FP32);
+            if (forgets)
+                fake_engine_forgets(h.engine);
+            norms[forgets] = step(&h, &config, &two_grains, 7).stats.grad_norm;
+            harness_close(&h);
+        }
+        assert_true(norms[0] > 0 && norms[1] > 0 && norms[0] != norms[1]);
     }
-    assert_true(norms[0] > 0 && norms[1] > 0 && norms[0] != norms[1]);
 }
 
 /* More rows than a block in O and DOWN, whose inputs' gradients then need the f32 scratch in

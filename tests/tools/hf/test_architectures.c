@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config.json of the architectures beside Llama: what they add to it, and must say. */
+#include "support.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SIZES                                                                                      \
+    "\"hidden_size\":8,\"intermediate_size\":16,\"num_hidden_layers\":2,"                          \
+    "\"num_attention_heads\":2,\"vocab_size\":4,\"max_position_embeddings\":32,"                   \
+    "\"rms_norm_eps\":1e-5,\"rope_theta\":1e4"
+#define LLAMA   "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\"," SIZES
+#define MISTRAL "{\"architectures\":[\"MistralForCausalLM\"],\"model_type\":\"mistral\"," SIZES
+#define QWEN3   "{\"architectures\":[\"Qwen3ForCausalLM\"],\"model_type\":\"qwen3\"," SIZES
+
+/* Without what each must have. */
+static const struct kin {
+    const char *head, *needed;
+    bool qk_norm;
+} kin[] = {
+    {LLAMA, "", false},
+    {MISTRAL, ",\"num_key_value_heads\":1,\"sliding_window\":null", false},
+    {QWEN3, ",\"num_key_value_heads\":1,\"head_dim\":6", true},
+};
+enum { OF_LLAMA, OF_MISTRAL, OF_QWEN3, KIN };
+
+static void put(const char *dir, const char *head, const char *needed, const char *more)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s%s%s}", head, needed, more);
+    put_text(dir, "config.json", text);
+}
+
+static void each_has_the_norms_and_the_window_it_says(void **state)
+{
+    static const struct {
+        int of;
+        const char *needed, *more;
+        uint32_t window;
+    } rows[] = {
+        {OF_LLAMA, "", "", 0},
+        {OF_LLAMA, "", ",\"sliding_window\":3,\"use_sliding_window\":true,\"layer_types\":7", 0},
+        {OF_MISTRAL, NULL, "", 0},
+        {OF_MISTRAL, NULL, ",\"use_sliding_window\":false", 0},
+        {OF_MISTRAL, ",\"num_key_value_heads\":1", ",\"sliding_window\":4096", 4096},
+        {OF_QWEN3, NULL, "", 0},
+        {OF_QWEN3, NULL, ",\"sliding_window\":4,\"use_sliding_window\":false", 0},
+        {OF_QWEN3, NULL, ",\"sliding_window\":null,\"use_sliding_window\":true", 0},
+        {OF_QWEN3, NULL, ",\"sliding_window\":4,\"use_sliding_window\":true", 4},
+        {OF_QWEN3, NULL, ",\"layer_types\":[\"full_attention\",\"full_attention\"]", 0},
+        {OF_QWEN3, NULL,
+         ",\"layer_types\":[\"full_attention\",\"sliding_attention\"],\"sliding_window\":4,"
+         "\"use_sliding_window\":true",
+         4},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct kin *k = &kin[rows[i].of];
+        put(*state, k->head, rows[i].needed ? rows[i].needed : k->needed, rows[i].more);
+        struct hf_model *model = open_model(*state, false);
+        const struct llama_config *c = hf_model_config(model);
+        assert_int_equal(c->qk_norm, k->qk_norm);
+        assert_int_equal(c->window, rows[i].window);
+        assert_int_equal(c->head_dim, rows[i].of == OF_QWEN3 ? 6 : 4);
+        hf_model_close(&model);
+    }
+}
+
+static void what_would_be_another_model_is_refused(void **state)
+{
+    static const struct {
+        int of;
+        const char *needed, *more;
+        enum fail_code code;
+        const char *pattern;
+    } rows[] = {
+        {OF_MISTRAL, ",\"sliding_window\":null", "", FAIL_CONFIG_VALUE,
+         "num_key_value_heads is missing, which a MistralForCausalLM must have"},
+        {OF_MISTRAL, ",\"num_key_value_heads\":1", "", FAIL_CONFIG_VALUE,
+         "sliding_window is missing. Fix: add it \\(null: a token attends to all before it"},
+        {OF_MISTRAL, ",\"num_key_value_heads\":1", ",\"sliding_window\":0", FAIL_CONFIG_VALUE,
+         "sliding_window is 0, want null or a whole number from 1 to 2147483647"},
+        {OF_MISTRAL, ",\"num_key_value_heads\":1", ",\"sliding_window\":\"4\"", FAIL_CONFIG_VALUE,
+         "sliding_window is \"4\", want null"},
+        {OF_MISTRAL, NULL, ",\"layer_types\":[\"sliding_attention\"]", FAIL_ARCHITECTURE,
+         "layer_types has \"sliding_attention\", supported: full_attention"},
+        {OF_QWEN3, ",\"head_dim\":6", "", FAIL_CONFIG_VALUE,
+         "num_key_value_heads is missing, which a Qwen3ForCausalLM must have"},
+        {OF_QWEN3, ",\"num_key_value_heads\":1", ",\"head_dim\":null", FAIL_CONFIG_VALUE,
+         "head_dim is missing, which a Qwen3ForCausalLM must have"},
+        {OF_QWEN3, NULL, ",\"attention_bias\":true", FAIL_ARCHITECTURE, "attention_bias is true"},
+        {OF_QWEN3, NULL, ",\"use_sliding_window\":1", FAIL_CONFIG_VALUE,
+         "use_sliding_window is 1, want true or false"},
+        {OF_QWEN3, NULL, ",\"use_sliding_window\":true,\"sliding_window\":-1", FAIL_CONFIG_VALUE,
+         "sliding_window is -1, want"},
+        {OF_QWEN3, NULL, ",\"layer_types\":\"full_attention\"", FAIL_CONFIG_VALUE,
+         "layer_types is \"full_attention\", want a list"},
+        {OF_QWEN3, NULL, ",\"layer_types\":[\"full_attention\",{\"a\":[1]}]", FAIL_ARCHITECTURE,
+         "layer_types has \\{\"a\":\\[1\\]\\}, supported: full_attention"},
+        {OF_QWEN3, NULL, ",\"layer_types\":[\"sliding_attention\"],\"sliding_window\":4",
+         FAIL_ARCHITECTURE, "layer_types has \"sliding_attention\", supported: full_attention"},
+        {OF_QWEN3, NULL,
+         ",\"layer_types\":[\"chunked\"],\"sliding_window\":4,\"use_sliding_window\":true",
+         FAIL_ARCHITECTURE,
+         "layer_types has \"chunked\", supported: full_attention, sliding_attention"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct kin *k = &kin[rows[i].of];
+        put(*state, k->head, rows[i].needed ? rows[i].needed : k->needed, rows[i].more);
+        print_message("%s\n", rows[i].pattern);
+        expect_refusal(*state, false, rows[i].code, rows[i].pattern);
+    }
+}
+
+/* What one of them may say, others are not. */
+static void a_name_and_a_type_belong_together(void **state)
+{
+    static const char *const types[] = {"llama", "mistral", "qwen3"};
+    char more[64], want[64];
+    for (int i = 0; i < KIN; i++)
+        for (int j = 0; j < KIN; j++) {
+            char text[1024];
+            snprintf(text, sizeof text, "%s%s}", kin[i].head, kin[i].needed);
+            snprintf(more, sizeof more, "\"model_type\":\"%s\"", types[i]);
+            char *at = strstr(text, more);
+            assert_non_null(at);
+            char changed[1024];
+            snprintf(changed, sizeof changed, "%.*s\"model_type\":\"%s\"%s", (int)(at - text), text,
+                     types[j], at + strlen(more));
+            put_text(*state, "config.json", changed);
+            snprintf(want, sizeof want, "model_type is %s, want %s", types[j], types[i]);
+            if (i != j) {
+                expect_refusal(*state, false, FAIL_ARCHITECTURE, want);
+                continue;
+            }
+            struct hf_model *model = open_model(*state, false);
+            hf_model_close(&model);
+        }
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup_directory, teardown_directory)
+    const struct CMUnitTest tests[] = {
+        TEST(each_has_the_norms_and_the_window_it_says),
+        TEST(what_would_be_another_model_is_refused),
+        TEST(a_name_and_a_type_belong_together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
