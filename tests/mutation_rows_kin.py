@@ -31,8 +31,6 @@ mutate(
 mutate(
     'tools/model/operations.c', 'tools/model/operations',
     ('their text tells normed heads', 'c->qk_norm ? "normed " : ""', '""'),
-    ('a head may be wider than the model', 'hidden > part->config.head_dim ? hidden',
-     '1 ? hidden'),
 )
 mutate(
     'tools/hf/config.c', 'tools/hf_architectures',
@@ -47,7 +45,6 @@ mutate(
      '        return refuse(FAIL_CONFIG_VALUE,\n                      "%s: sliding_window',
      ') {\n        v = jsn_shown(v);\n'
      '        return refuse(FAIL_CONFIG_VALUE,\n                      "%s: sliding_window'),
-    ('layers have known types', 'type.type == JSN_STRING &&\n            (jsn',
-     '1 ||\n            (jsn'),
+    ('layers have known types', 'type.type == JSN_STRING && (jsn', '1 || (jsn'),
     ('a window of layers needs one', '(window && jsn_equals', '(jsn_equals'),
 )

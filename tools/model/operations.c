@@ -78,21 +78,25 @@ struct layer_room {
     struct hst_param_view param[LAYER_PARAM_MAX];
 };
 
+static struct hst_param_view take_norm(const struct llama *part, struct work_area *area,
+                                       size_t width)
+{
+    return (struct hst_param_view){
+        .data = work_take(area, width, hst_dtype_bytes(part->dtype)),
+        .grad = work_take(area, width, sizeof(float)),
+    };
+}
+
 /* Base null: measures. Returns the bytes. */
 static size_t carve_layer(struct llama *part, void *base, struct layer_room *r)
 {
     struct work_area area = {.base = base};
     size_t hidden = part->config.hidden, count = part->run.grain_tokens * hidden;
-    size_t widest = hidden > part->config.head_dim ? hidden : part->config.head_dim;
     size_t angles = (size_t)part->run.seq_len * (part->config.head_dim / 2);
     r->x = work_take(&area, count, hst_dtype_bytes(part->dtype));
     r->dx = work_take(&area, count, hst_dtype_bytes(part->dtype));
-    struct hst_param_view norm = {
-        .data = work_take(&area, widest, hst_dtype_bytes(part->dtype)),
-        .grad = work_take(&area, widest, sizeof(float)),
-    };
-    r->param[LAYER_INPUT_NORM] = r->param[LAYER_POST_NORM] = norm;
-    r->param[LAYER_Q_NORM] = r->param[LAYER_K_NORM] = norm;
+    r->param[LAYER_INPUT_NORM] = r->param[LAYER_POST_NORM] = take_norm(part, &area, hidden);
+    r->param[LAYER_Q_NORM] = r->param[LAYER_K_NORM] = take_norm(part, &area, part->config.head_dim);
     part->device.cos = work_take(&area, angles, sizeof(float));
     part->device.sin = work_take(&area, angles, sizeof(float));
     layer_work_carve(part, &area, &r->work);
