@@ -183,6 +183,10 @@ static void steps_that_cannot_be_are_refused(void **state)
     windowed.window = 255;
     assert_refused(&windowed, &run, FAIL_VALUE,
                    "--seq-len 256 is beyond the model's sliding_window");
+    windowed.window = 256;
+    struct llama *model = NULL;
+    assert_int_equal(llama_create(&windowed, &run, &model, NULL), 0);
+    llama_destroy(&model);
     r = run;
     r.batch_tokens = r.grain_tokens = UINT64_C(1) << 50;
     assert_refused(&llama_1b, &r, FAIL_VALUE, "2^40");
