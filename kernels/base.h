@@ -2,7 +2,7 @@
 #ifndef HST_KERNELS_BASE_H
 #define HST_KERNELS_BASE_H
 /* What the boundary knows of every implementation's objects: their first member. */
-#include <hoistway/kernels.h>
+#include <hoistway/plugin.h>
 
 struct hst_dev {
     const struct hst_dev_ops *ops;

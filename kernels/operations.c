@@ -132,6 +132,38 @@ size_t hst_rmsnorm_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_
     return dev->ops->rmsnorm_backward_work_bytes(dev, tokens, width);
 }
 
+int hst_op_bias(struct hst_stream *stream, const struct hst_bias *args)
+{
+    if (!stream || !args || !args->width || !dtype_ok(args->dtype))
+        return -EINVAL;
+    if (!fits(args->tokens, args->width, 1, 1))
+        return -EINVAL;
+    size_t row = args->width * hst_dtype_bytes(args->dtype);
+    if (args->tokens && (!tensor_ok(args->x) || !tensor_ok(args->bias) ||
+                         !apart(args->x, args->tokens * row, args->bias, row)))
+        return -EINVAL;
+    return stream->dev->ops->bias(stream, args);
+}
+
+int hst_op_bias_backward(struct hst_stream *stream, const struct hst_bias_backward *args)
+{
+    if (!stream || !args || !args->width || !dtype_ok(args->dtype))
+        return -EINVAL;
+    if (!fits(args->tokens, args->width, 1, 1))
+        return -EINVAL;
+    if (args->tokens && (!tensor_ok(args->dy) || !tensor_ok(args->dbias)))
+        return -EINVAL;
+    size_t need = hst_bias_backward_work_bytes(stream->dev, args->tokens, args->width);
+    if (args->tokens && !work_ok(&args->work, need))
+        return -EINVAL;
+    return stream->dev->ops->bias_backward(stream, args);
+}
+
+size_t hst_bias_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t width)
+{
+    return dev->ops->bias_backward_work_bytes(dev, tokens, width);
+}
+
 int hst_op_rope(struct hst_stream *stream, const struct hst_rope *args)
 {
     if (!stream || !args || !dtype_ok(args->dtype))

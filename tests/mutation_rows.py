@@ -359,7 +359,7 @@ mutate(
     ('a tile is updated again when it has been saved',
      'link_to(b, node, i);\n            link_to(b, i, node);', 'link_to(b, node, i);'),
     ('an update waits for the version before',
-     'link_to(b, i, b->commit); /* so two', '/* so two'),
+     '               on its way */\n            link_to(b, i, b->commit);', '            */'),
     ('a tile is saved when the version before is made',
      'link_to(b, i, b->commit); /* after a', '/* after a'),
     ('versions are made one after another',

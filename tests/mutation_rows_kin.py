@@ -1,20 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mutations.py takes out of what Mistral and Qwen3 add to Llama."""
+"""What mutations.py takes out of what Mistral, Qwen2 and Qwen3 add to Llama."""
 from mutation_rows import mutate
 
 mutate(
     'tools/model/layer.c', 'tools/model/golden',
-    ('q is normed', 'pass_head_norm(p, c->heads, w->q_made, LAYER_Q_NORM, w->q, w->rstd_q);',
+    ('q is normed',
+     'pass_head_norm(p, c->heads, w->q_made, place(p, LAYER_Q_NORM), w->q, w->rstd_q);',
      'pass_copy(p, w->q, w->q_made, p->tokens * p->model->q_width * 4);'),
-    ('each by its own weight', 'w->k_made, LAYER_K_NORM, w->k, w->rstd_k);',
-     'w->k_made, LAYER_Q_NORM, w->k, w->rstd_k);'),
-    ('the gradient passes through', 'LAYER_K_NORM, w->rstd_k, w->dk, w->dk);',
-     'LAYER_K_NORM, w->rstd_k, w->dk, w->dout);'),
+    ('each by its own weight', 'w->k_made, place(p, LAYER_K_NORM), w->k, w->rstd_k);',
+     'w->k_made, place(p, LAYER_Q_NORM), w->k, w->rstd_k);'),
+    ('the gradient passes through', 'w->rstd_k, w->dk,\n                            w->dk);',
+     'w->rstd_k, w->dk,\n                            w->dout);'),
+    ('v has a bias too', 'head_product(p, LAYER_V, LAYER_V_BIAS', 'forward(p, LAYER_V'),
+    ('a bias has a gradient',
+     '        pass_bias_backward(p, shape_of(p->model, weight).out, dy, place(p, bias));',
+     '        (void)bias;'),
     ('after the rotation', '    pass_rope(p, w->dq, c->heads, true);\n', ''),
 )
 mutate(
     'tools/model/layer.c', 'tools/model/step',
     ('what was saved is turned once more', 'if (p->model->config.qk_norm) /*', 'if (0) /*'),
+)
+mutate(
+    'tools/model/pass.c', 'tools/model/step',
+    ('norms of heads have workspace',
+     'need_work(p, hst_rmsnorm_backward_work_bytes(p->device, args.tokens, args.width));',
+     'need_work(p, hst_rmsnorm_backward_work_bytes(p->device, p->tokens, 1));'),
+    ('so have biases', 'hst_bias_backward_work_bytes(p->device, p->tokens, width)',
+     'hst_bias_backward_work_bytes(p->device, p->tokens, 1)'),
+)
+mutate(
+    'engine/plan/shapes.c', 'engine/bound',
+    ('norms of heads count', 'if (s->qk_norm)', 'if (0)'),
+    ('so do biases', 'if (s->qkv_bias)', 'if (0)'),
+)
+mutate(
+    'kernels/host/ops/bias.c', 'kernels/bias',
+    ('a sum goes on from what is there', '        total += vec_load(a->out, i, columns.end,',
+     '        total += 0 * vec_load(a->out, i, columns.end,'),
+)
+mutate(
+    'kernels/cuda/ops/bias.cu', 'simt/suite/bias',
+    ('threads of a block meet', '        __syncthreads();\n        for (int k',
+     '        for (int k'),
+    ('a block of rows ends', 'a.tokens - begin < rows ? a.tokens : begin + rows', 'a.tokens'),
+    ('work is no less for more tokens',
+     '(blocks < BLOCKS_MOST ? blocks : BLOCKS_MOST) * width',
+     '((tokens + rows_of(tokens) - 1) / rows_of(tokens)) * width'),
+)
+mutate(
+    'kernels/operations.c', 'kernels/bias',
+    ('a bias is not in what it is added to', '!apart(args->x, args->tokens * row, args->bias, row)',
+     '0'),
 )
 mutate(
     'tools/model/work.c', 'tools/model/step',
@@ -25,12 +62,13 @@ mutate(
     'tools/model/model.c', 'tools/model/model',
     ('a window bounds sequences', 'c->window && r->seq_len > c->window', '0'),
     ('a window may be filled', 'r->seq_len > c->window', 'r->seq_len >= c->window'),
-    ('two vectors more', 'model->config.qk_norm ? LAYER_PARAM_MAX : LAYER_Q_NORM',
-     'LAYER_Q_NORM'),
+    ('two vectors more', '? model->config.qk_norm :', '? false :'),
+    ('three vectors more', ': model->config.qkv_bias)', ': false)'),
 )
 mutate(
     'tools/model/operations.c', 'tools/model/operations',
-    ('their text tells normed heads', 'c->qk_norm ? "normed " : ""', '""'),
+    ('their text tells normed heads', 'c->qk_norm    ? "normed "', 'c->qk_norm    ? ""'),
+    ('and biases', 'c->qkv_bias ? "biased "', 'c->qkv_bias ? ""'),
 )
 mutate(
     'tools/hf/config.c', 'tools/hf_architectures',
@@ -38,9 +76,10 @@ mutate(
     ('what others take for something else must be there',
      'i < sizeof a->needs / sizeof *a->needs &&', '0 &&'),
     ('a Llama has no window', '    if (a->windowed < 0)\n        return 0;\n', ''),
-    ('a Mistral says whether it has one', 'if (used && v.type == JSN_ERROR)', 'if (0)'),
-    ('a Qwen3 says whether it is used', 'if (rc || !used || !config_has(v))',
-     'if (rc || !config_has(v))'),
+    ('who has a window says how long it is', 'if (used && v.type == JSN_ERROR)', 'if (0)'),
+    ('a Qwen3 says whether it is used', 'if (!used || !config_has(v))', 'if (!config_has(v))'),
+    ('no heads of keys are as many as heads', 'key == KV_HEADS ? ', '0 ? '),
+    ('heads need not divide what is given', 'if (!c->head_dim && c->hidden', 'if (c->hidden'),
     ('a window is a size', ' || value < 1 || value > INT32_MAX) {\n        v = jsn_shown(v);\n'
      '        return refuse(FAIL_CONFIG_VALUE,\n                      "%s: sliding_window',
      ') {\n        v = jsn_shown(v);\n'

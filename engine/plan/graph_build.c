@@ -240,7 +240,9 @@ static void link_all(struct build *b)
             break;
         case NODE_UPDATE:
             link_to(b, i, waits_for_all(b, n) ? b->clip : b->units[n->unit].norm);
-            link_to(b, i, b->commit); /* so two steps are lost at most: this and the one before */
+            /* so three steps are lost at most: this one, the one before, and one whose version is
+               on its way */
+            link_to(b, i, b->commit);
             break;
         case NODE_REVERT:
             link_revert(b, i);

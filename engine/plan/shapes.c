@@ -13,16 +13,16 @@
 /* Rows of a wide table are easier to compare than fields by name. */
 /* clang-format off */
 static const struct hst_shape shapes[] = {
-    /* name    series        hidden  inner  layers heads kv  dim  vocab   tied */
-    {"1B",   "Llama 3.2",    2048,   8192,  16,    32,   8,  64,  128256, true},
-    {"3B",   "Llama 3.2",    3072,   8192,  28,    24,   8,  128, 128256, true},
-    {"7B",   "Llama 2",      4096,  11008,  32,    32,   32, 128, 32000,  false},
-    {"8B",   "Llama 3",      4096,  14336,  32,    32,   8,  128, 128256, false},
-    {"13B",  "Llama 2",      5120,  13824,  40,    40,   40, 128, 32000,  false},
-    {"33B",  "LLaMA",        6656,  17920,  60,    52,   52, 128, 32000,  false},
-    {"65B",  "LLaMA",        8192,  22016,  80,    64,   64, 128, 32000,  false},
-    {"70B",  "Llama 3",      8192,  28672,  80,    64,   8,  128, 128256, false},
-    {"405B", "Llama 3.1",   16384,  53248, 126,   128,   8,  128, 128256, false},
+    /* name    series        hidden  inner  layers heads kv  dim  vocab   tied   normed biased */
+    {"1B",   "Llama 3.2",    2048,   8192,  16,    32,   8,  64,  128256, true,  false, false},
+    {"3B",   "Llama 3.2",    3072,   8192,  28,    24,   8,  128, 128256, true,  false, false},
+    {"7B",   "Llama 2",      4096,  11008,  32,    32,   32, 128, 32000,  false, false, false},
+    {"8B",   "Llama 3",      4096,  14336,  32,    32,   8,  128, 128256, false, false, false},
+    {"13B",  "Llama 2",      5120,  13824,  40,    40,   40, 128, 32000,  false, false, false},
+    {"33B",  "LLaMA",        6656,  17920,  60,    52,   52, 128, 32000,  false, false, false},
+    {"65B",  "LLaMA",        8192,  22016,  80,    64,   64, 128, 32000,  false, false, false},
+    {"70B",  "Llama 3",      8192,  28672,  80,    64,   8,  128, 128256, false, false, false},
+    {"405B", "Llama 3.1",   16384,  53248, 126,   128,   8,  128, 128256, false, false, false},
 };
 /* clang-format on */
 #define SHAPE_COUNT (sizeof shapes / sizeof shapes[0])
@@ -59,14 +59,19 @@ static uint64_t layer_params(const struct hst_shape *s)
     uint64_t kv = (uint64_t)s->kv_heads * s->head_dim;
     uint64_t attention = h * q + 2 * h * kv + q * h;
     uint64_t mlp = 3 * h * s->intermediate;
-    return attention + mlp + 2 * h; /* and two norms */
+    uint64_t vectors = 2 * h; /* norms */
+    if (s->qk_norm)
+        vectors += 2 * (uint64_t)s->head_dim;
+    if (s->qkv_bias)
+        vectors += q + 2 * kv;
+    return attention + mlp + vectors;
 }
 
 /* In doubles, which no size overflows; exact enough to tell what 64 bits do not hold. */
 static bool is_countable(const struct hst_shape *s)
 {
     double h = s->hidden, heads = 2.0 * s->heads + 2.0 * s->kv_heads;
-    double layer = h * (heads * s->head_dim + 3.0 * s->intermediate + 2);
+    double layer = h * (heads * s->head_dim + 3.0 * s->intermediate + 2) + heads * s->head_dim;
     return 2.0 * s->vocab * h + s->layers * layer + h < 0x1p63;
 }
 

@@ -10,7 +10,7 @@
 #include "base.h"
 #include "book.h"
 #include <cuda_runtime_api.h>
-#include <hoistway/kernels.h>
+#include <hoistway/plugin.h>
 #include <pthread.h>
 
 struct blaslt;

@@ -18,6 +18,10 @@ extern "C" {
 cudaError_t hst_cuda_rmsnorm(cudaStream_t stream, const struct hst_rmsnorm *args);
 cudaError_t hst_cuda_rmsnorm_backward(cudaStream_t stream, const struct hst_rmsnorm_backward *args);
 size_t hst_cuda_rmsnorm_backward_work_bytes(size_t tokens, size_t width);
+/* ops/bias.cu */
+cudaError_t hst_cuda_bias(cudaStream_t stream, const struct hst_bias *args);
+cudaError_t hst_cuda_bias_backward(cudaStream_t stream, const struct hst_bias_backward *args);
+size_t hst_cuda_bias_backward_work_bytes(size_t tokens, size_t width);
 /* ops/rope.cu */
 cudaError_t hst_cuda_rope(cudaStream_t stream, const struct hst_rope *args);
 /* ops/elementwise.cu */

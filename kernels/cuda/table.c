@@ -24,6 +24,21 @@ static int op_rmsnorm_backward(struct hst_stream *stream, const struct hst_rmsno
                                 "rmsnorm backward");
 }
 
+static int op_bias(struct hst_stream *stream, const struct hst_bias *args)
+{
+    int rc = cuda_stream_begin(stream);
+    return rc ? rc
+              : cuda_stream_end(stream, hst_cuda_bias(cuda_stream_native(stream), args), "bias");
+}
+
+static int op_bias_backward(struct hst_stream *stream, const struct hst_bias_backward *args)
+{
+    int rc = cuda_stream_begin(stream);
+    return rc ? rc
+              : cuda_stream_end(stream, hst_cuda_bias_backward(cuda_stream_native(stream), args),
+                                "bias backward");
+}
+
 static int op_rope(struct hst_stream *stream, const struct hst_rope *args)
 {
     int rc = cuda_stream_begin(stream);
@@ -106,6 +121,12 @@ static size_t rmsnorm_backward_work_bytes(struct hst_dev *dev, size_t tokens, si
     return hst_cuda_rmsnorm_backward_work_bytes(tokens, width);
 }
 
+static size_t bias_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t width)
+{
+    (void)dev;
+    return hst_cuda_bias_backward_work_bytes(tokens, width);
+}
+
 static size_t embedding_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t vocab)
 {
     (void)dev;
@@ -142,6 +163,9 @@ const struct hst_dev_ops cuda_ops = {
     .rmsnorm = op_rmsnorm,
     .rmsnorm_backward = op_rmsnorm_backward,
     .rmsnorm_backward_work_bytes = rmsnorm_backward_work_bytes,
+    .bias = op_bias,
+    .bias_backward = op_bias_backward,
+    .bias_backward_work_bytes = bias_backward_work_bytes,
     .rope = op_rope,
     .attention = attention_forward,
     .attention_backward = attention_backward,

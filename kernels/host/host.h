@@ -19,7 +19,8 @@ typedef int host_op(struct host_dev *dev, const void *args);
 struct host_math {
     const char *isa;
     host_op *matmul, *rmsnorm, *rmsnorm_backward, *rope, *attention, *attention_backward, *swiglu,
-        *swiglu_backward, *add, *cast, *embedding, *embedding_backward, *cross_entropy;
+        *swiglu_backward, *add, *bias, *bias_backward, *cast, *embedding, *embedding_backward,
+        *cross_entropy;
 };
 extern const struct host_math host_math_baseline, host_math_avx2, host_math_avx512;
 
@@ -30,7 +31,7 @@ struct host_dev {
     struct hst_dev base;
     const struct host_math *math;
     struct hst_parallel
-        parallel;         /* run is null where the device works on the stream's thread alone */
+        parallel; /* run is null where the device works on the stream's thread alone */
     struct book book;
     pthread_mutex_t lock; /* guards everything below */
     unsigned stream_count, event_count;
@@ -85,6 +86,7 @@ int host_enqueue(struct hst_stream *stream, host_op *op, const void *args, size_
 extern const struct hst_dev_ops host_ops;
 size_t host_matmul_work_bytes(struct hst_dev *dev, const struct hst_matmul *args);
 size_t host_rmsnorm_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t width);
+size_t host_bias_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t width);
 size_t host_attention_work_bytes(struct hst_dev *dev, const struct hst_attention *args);
 
 static inline struct host_dev *host_dev_of(struct hst_dev *dev)

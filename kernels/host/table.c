@@ -114,6 +114,16 @@ static int op_add(struct hst_stream *stream, const struct hst_add *args)
     return host_enqueue(stream, host_dev_of(stream->dev)->math->add, args, sizeof *args);
 }
 
+static int op_bias(struct hst_stream *stream, const struct hst_bias *args)
+{
+    return host_enqueue(stream, host_dev_of(stream->dev)->math->bias, args, sizeof *args);
+}
+
+static int op_bias_backward(struct hst_stream *stream, const struct hst_bias_backward *args)
+{
+    return host_enqueue(stream, host_dev_of(stream->dev)->math->bias_backward, args, sizeof *args);
+}
+
 static int op_cast(struct hst_stream *stream, const struct hst_cast *args)
 {
     return host_enqueue(stream, host_dev_of(stream->dev)->math->cast, args, sizeof *args);
@@ -185,6 +195,9 @@ const struct hst_dev_ops host_ops = {
     .rmsnorm = op_rmsnorm,
     .rmsnorm_backward = op_rmsnorm_backward,
     .rmsnorm_backward_work_bytes = host_rmsnorm_backward_work_bytes,
+    .bias = op_bias,
+    .bias_backward = op_bias_backward,
+    .bias_backward_work_bytes = host_bias_backward_work_bytes,
     .rope = op_rope,
     .attention = op_attention,
     .attention_backward = op_attention_backward,

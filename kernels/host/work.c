@@ -36,6 +36,12 @@ size_t host_rmsnorm_backward_work_bytes(struct hst_dev *dev, size_t tokens, size
     return (tokens + RMSNORM_ROWS_SUMMED - 1) / RMSNORM_ROWS_SUMMED * width * sizeof(float);
 }
 
+size_t host_bias_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t width)
+{
+    (void)dev;
+    return (tokens + BIAS_ROWS_SUMMED - 1) / BIAS_ROWS_SUMMED * width * sizeof(float);
+}
+
 static size_t take(struct attention_work *work, size_t floats)
 {
     size_t at = work->floats;

@@ -11,6 +11,7 @@ enum {
     MATMUL_WIDE_BLOCK = 256, /* bf16, f16: C in blocks of at most this many rows and columns, … */
     MATMUL_WIDE_K = 2048,    /* … each from this much of K at a time */
     RMSNORM_ROWS_SUMMED = 32,
+    BIAS_ROWS_SUMMED = 64,
     ATTENTION_QUERIES = 64, /* a tile of scores: this many queries … */
     ATTENTION_KEYS = 64, /* … by this many keys before them, a divisor of the queries; or … */
     ATTENTION_DIAGONAL = 32, /* … by this many of their own positions */

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <hoistway/kernels.h>
+#include <hoistway/plugin.h>
 #include <stdio.h>
 #include <string.h>
 

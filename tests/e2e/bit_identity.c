@@ -47,9 +47,12 @@ struct model {
 /* Heads of q and k are normed. */
 #define QWEN3(layers, tied) MODEL("Qwen3ForCausalLM", "qwen3", layers, tied)
 
+/* q, k and v have biases. */
+#define QWEN2(layers, tied) MODEL("Qwen2ForCausalLM", "qwen2", layers, tied)
+
 /* The embedding has more than one tile, so that a tied head gathers tiles of another unit. */
 static const struct model MODELS[] = {
-    {"tied", LLAMA("4", "true")}, {"untied", QWEN3("4", "false")}, {"short", LLAMA("3", "false")}};
+    {"tied", LLAMA("4", "true")}, {"untied", QWEN3("4", "false")}, {"short", QWEN2("3", "false")}};
 
 /* All in the device's memory: what others are held against. */
 #define NEAR "--device far --threads 2"

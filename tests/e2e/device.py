@@ -219,15 +219,16 @@ class Faults(unittest.TestCase):
         self.assertEqual(weights(*early, '--place=weights=dram', '--gpu-update=1'),
                          weights(*early))
 
-    def test_normed_heads_train_as_on_the_host(self):
-        normed = os.path.join(ROOT, 'tests', 'golden', 'qk-norm')
-        with mock.patch.dict(globals(), MODEL=normed):
-            for precision, most in (('fp32', 1e-6), ('bf16', 4e-3)):
+    def test_normed_heads_and_biases_train_as_on_the_host(self):
+        for fixture, precision, most in (('qk-norm', 'fp32', 1e-6), ('qk-norm', 'bf16', 4e-3),
+                                         ('qkv-bias', 'fp32', 1e-6), ('qkv-bias', 'bf16', 4e-3)):
+            model = os.path.join(ROOT, 'tests', 'golden', fixture)
+            with mock.patch.dict(globals(), MODEL=model):
                 host, cuda = (self.steps(f'--device={device}', f'--precision={precision}')
                               for device in ('host', 'cuda'))
-                for ours, theirs in zip(cuda, host):
-                    for what in ('loss', 'grad_norm'):
-                        self.assertAlmostEqual(ours[what] / theirs[what], 1, delta=most)
+            for ours, theirs in zip(cuda, host):
+                for what in ('loss', 'grad_norm'):
+                    self.assertAlmostEqual(ours[what] / theirs[what], 1, delta=most)
 
     def test_how_many_units_the_card_holds_is_told(self):
         done = self.train('', '--device=cuda', '--precision=bf16', *self.share())

@@ -106,6 +106,12 @@ class Golden(unittest.TestCase):
     def test_normed_heads_from_disk(self):
         self.check('qk-norm', '--place', 'states=nvme,weights=nvme')
 
+    def test_biases_in_ram(self):
+        self.check('qkv-bias', '--place', 'states=dram,weights=dram')
+
+    def test_biases_from_disk(self):
+        self.check('qkv-bias', '--place', 'states=nvme,weights=nvme')
+
     def test_sequences_as_long_as_the_window(self):
         self.check('windowed', '--place', 'states=dram,weights=nvme')
 
@@ -114,14 +120,14 @@ class Golden(unittest.TestCase):
         self.assertGreater(worst(golden['steps'], steps), 100 * TOLERANCE)
 
     def test_fp16_with_the_default_loss_scale(self):
-        for fixture in ('tied-gqa', 'untied-mha', 'qk-norm'):
+        for fixture in ('tied-gqa', 'untied-mha', 'qk-norm', 'qkv-bias'):
             golden, steps = train(fixture, '--precision', 'fp16')
             self.assertFalse(any(step['skipped'] for step in steps))
             self.assertEqual({step['loss_scale'] for step in steps}, {65536})
             self.assertLess(worst(golden['steps'], steps), TOLERANCE_FP16)
 
     def test_fp16_skips_what_overflows_and_nothing_else(self):
-        for fixture in ('tied-gqa', 'untied-mha', 'qk-norm'):
+        for fixture in ('tied-gqa', 'untied-mha', 'qk-norm', 'qkv-bias'):
             folder = os.path.join(ROOT, 'tests', 'golden', fixture)
             with open(os.path.join(folder, 'golden.json')) as file:
                 scale = json.load(file)['loss_scale']

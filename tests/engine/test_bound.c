@@ -44,6 +44,30 @@ static void test_named_models_have_their_published_numbers_of_parameters(void **
     }
 }
 
+/* Qwen3 8B and Qwen2.5 7B, as published. */
+static void test_norms_of_heads_and_biases_count(void **state)
+{
+    (void)state;
+    const struct hst_shape normed = {.hidden = 4096,
+                                     .intermediate = 12288,
+                                     .layers = 36,
+                                     .heads = 32,
+                                     .kv_heads = 8,
+                                     .head_dim = 128,
+                                     .vocab = 151936,
+                                     .qk_norm = true};
+    const struct hst_shape biased = {.hidden = 3584,
+                                     .intermediate = 18944,
+                                     .layers = 28,
+                                     .heads = 28,
+                                     .kv_heads = 4,
+                                     .head_dim = 128,
+                                     .vocab = 152064,
+                                     .qkv_bias = true};
+    assert_true(hst_shape_params(&normed) == 8190735360);
+    assert_true(hst_shape_params(&biased) == 7615616512);
+}
+
 static void test_only_a_matrix_that_is_looked_up_is_not_multiplied(void **state)
 {
     (void)state;
@@ -398,6 +422,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_named_models_have_their_published_numbers_of_parameters),
+        cmocka_unit_test(test_norms_of_heads_and_biases_count),
         cmocka_unit_test(test_only_a_matrix_that_is_looked_up_is_not_multiplied),
         cmocka_unit_test(test_names_are_taken_in_any_case_and_in_full),
         cmocka_unit_test(test_precisions_have_the_bytes_of_the_store),

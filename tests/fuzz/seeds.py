@@ -100,6 +100,7 @@ def config_seeds():
         'tied-gqa': golden('tied-gqa', 'config.json'),
         'untied-mha': golden('untied-mha', 'config.json'),
         'qk-norm': golden('qk-norm', 'config.json'),
+        'qkv-bias': golden('qkv-bias', 'config.json'),
         'windowed': golden('windowed', 'config.json'),
         'theta': text({'rope_theta': 1e4, 'torch_dtype': 'float16'}, bare),
         'scaled': text(scaled, bare),

@@ -27,191 +27,9 @@ except ImportError:
     print("skipped: torch is not importable (Debian: python3-torch)")
     sys.exit(77)
 
+from fixtures import FIXTURES  # noqa: E402
+
 HERE = pathlib.Path(__file__).resolve().parent
-
-COMMON = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "attention_bias": False,
-    "attention_dropout": 0.0,
-    "mlp_bias": False,
-    "hidden_act": "silu",
-    "initializer_range": 0.02,
-    "pretraining_tp": 1,
-    "use_cache": True,
-    "bos_token_id": 1,
-}
-
-FIXTURES = {
-    # Grouped-query attention, tied embeddings, head_dim that is not hidden / heads, llama3 rope
-    # scaling in
-    # the dialect of transformers 5. F32, one file; tokens of 16 bits.
-    "tied-gqa": {
-        "config": {
-            **COMMON,
-            "dtype": "float32",
-            "eos_token_id": [2, 3],
-            "hidden_size": 48,
-            "intermediate_size": 80,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "head_dim": 16,
-            "vocab_size": 272,
-            "max_position_embeddings": 256,
-            "rms_norm_eps": 1e-5,
-            "tie_word_embeddings": True,
-            "rope_parameters": {
-                "rope_type": "llama3",
-                "rope_theta": 5000.0,
-                "factor": 4.0,
-                "low_freq_factor": 1.0,
-                "high_freq_factor": 4.0,
-                "original_max_position_embeddings": 64,
-            },
-        },
-        "seed": 1,
-        "weight_bits": 32,
-        "shards": 1,
-        "token_bits": 16,
-        "tokens": 23 * 32 + 11,
-        "train": {
-            "seq_len": 32,
-            "batch_tokens": 160,
-            "grain_tokens": 64,
-            "steps": 12,
-            "lr": 1e-3,
-            "betas": [0.9, 0.999],
-            "eps": 1e-8,
-            "weight_decay": 0.01,
-            "clip": 4.0,
-        },
-        "loss_scale": 2.0**21,
-    },
-    # Multi-head attention, untied, default rope in the dialect of transformers 4. BF16, two
-    # shards; tokens
-    # of 32 bits.
-    "untied-mha": {
-        "config": {
-            **COMMON,
-            "torch_dtype": "bfloat16",
-            "eos_token_id": 2,
-            "hidden_size": 64,
-            "intermediate_size": 112,
-            "num_hidden_layers": 3,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 4,
-            "vocab_size": 160,
-            "max_position_embeddings": 64,
-            "rms_norm_eps": 1e-6,
-            "tie_word_embeddings": False,
-            "rope_theta": 10000.0,
-            "rope_scaling": None,
-        },
-        "seed": 2,
-        "weight_bits": 16,
-        "shards": 2,
-        "token_bits": 32,
-        "tokens": 31 * 24 + 1,
-        "train": {
-            "seq_len": 24,
-            "batch_tokens": 168,
-            "grain_tokens": 72,
-            "steps": 12,
-            "lr": 2e-3,
-            "betas": [0.9, 0.95],
-            "eps": 1e-8,
-            "weight_decay": 0.1,
-            "clip": 0.5,
-        },
-        "loss_scale": 2.0**22,
-    },
-    # Qwen3: heads of q and k are normed before they are rotated. Grouped-query attention, tied,
-    # head_dim that is not hidden / heads, rope in both dialects. BF16, one file.
-    "qk-norm": {
-        "config": {
-            **COMMON,
-            "architectures": ["Qwen3ForCausalLM"],
-            "model_type": "qwen3",
-            "dtype": "bfloat16",
-            "eos_token_id": 2,
-            "hidden_size": 56,
-            "intermediate_size": 96,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "head_dim": 16,
-            "vocab_size": 192,
-            "max_position_embeddings": 64,
-            "rms_norm_eps": 1e-6,
-            "tie_word_embeddings": True,
-            "rope_theta": 1000000.0,
-            "rope_scaling": None,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
-            "use_sliding_window": False,
-            "sliding_window": None,
-            "max_window_layers": 2,
-            "layer_types": ["full_attention", "full_attention"],
-        },
-        "seed": 3,
-        "weight_bits": 16,
-        "shards": 1,
-        "token_bits": 32,
-        "tokens": 25 * 32 + 5,
-        "train": {
-            "seq_len": 32,
-            "batch_tokens": 160,
-            "grain_tokens": 64,
-            "steps": 12,
-            "lr": 1e-3,
-            "betas": [0.9, 0.95],
-            "eps": 1e-8,
-            "weight_decay": 0.1,
-            "clip": 4.7,
-        },
-        "loss_scale": 2.0**20,
-    },
-    # Mistral, with sequences that are just as long as its window. F32, one file.
-    "windowed": {
-        "config": {
-            **COMMON,
-            "architectures": ["MistralForCausalLM"],
-            "model_type": "mistral",
-            "torch_dtype": "float32",
-            "eos_token_id": 2,
-            "hidden_size": 40,
-            "intermediate_size": 64,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "head_dim": 12,
-            "vocab_size": 144,
-            "max_position_embeddings": 128,
-            "rms_norm_eps": 1e-5,
-            "tie_word_embeddings": False,
-            "rope_theta": 10000.0,
-            "sliding_window": 32,
-        },
-        "seed": 4,
-        "weight_bits": 32,
-        "shards": 1,
-        "token_bits": 16,
-        "tokens": 21 * 32 + 3,
-        "train": {
-            "seq_len": 32,
-            "batch_tokens": 160,
-            "grain_tokens": 96,
-            "steps": 12,
-            "lr": 2e-3,
-            "betas": [0.9, 0.95],
-            "eps": 1e-8,
-            "weight_decay": 0.01,
-            "clip": 1.64,
-        },
-        "loss_scale": 2.0**21,
-    },
-}
-
 
 # ---- the model
 # ---------------------------------------------------------------------------------------------
@@ -223,6 +41,10 @@ def head_dim(c):
 
 def has_qk_norm(c):
     return c["model_type"] == "qwen3"
+
+
+def has_qkv_bias(c):
+    return c["model_type"] == "qwen2"
 
 
 def tensor_shapes(c):
@@ -237,6 +59,10 @@ def tensor_shapes(c):
         shapes[p + "self_attn.k_proj.weight"] = (kv, h)
         shapes[p + "self_attn.v_proj.weight"] = (kv, h)
         shapes[p + "self_attn.o_proj.weight"] = (h, q)
+        if has_qkv_bias(c):
+            shapes[p + "self_attn.q_proj.bias"] = (q,)
+            shapes[p + "self_attn.k_proj.bias"] = (kv,)
+            shapes[p + "self_attn.v_proj.bias"] = (kv,)
         if has_qk_norm(c):
             shapes[p + "self_attn.q_norm.weight"] = (d,)
             shapes[p + "self_attn.k_norm.weight"] = (d,)
@@ -280,12 +106,15 @@ def attention(c, w, p, x):
     d, heads, kv_heads = head_dim(c), c["num_attention_heads"], c["num_key_value_heads"]
     angle = torch.arange(t, dtype=torch.float64)[:, None] * inverse_frequencies(c)[None, :]
     cos, sin = angle.cos(), angle.sin()
-    q = (x @ w[p + "q_proj.weight"].T).view(n, t, heads, d).transpose(1, 2)
-    k = (x @ w[p + "k_proj.weight"].T).view(n, t, kv_heads, d).transpose(1, 2)
+    q, k, v = (x @ w[p + f"{name}_proj.weight"].T for name in "qkv")
+    if has_qkv_bias(c):
+        q, k, v = (y + w[p + f"{name}_proj.bias"] for y, name in ((q, "q"), (k, "k"), (v, "v")))
+    q = q.view(n, t, heads, d).transpose(1, 2)
+    k = k.view(n, t, kv_heads, d).transpose(1, 2)
+    v = v.view(n, t, kv_heads, d).transpose(1, 2)
     if has_qk_norm(c):
         q = norm(q, w[p + "q_norm.weight"], c["rms_norm_eps"])
         k = norm(k, w[p + "k_norm.weight"], c["rms_norm_eps"])
-    v = (x @ w[p + "v_proj.weight"].T).view(n, t, kv_heads, d).transpose(1, 2)
     q, k = rotate(q, cos, sin), rotate(k, cos, sin)
     k = k.repeat_interleave(heads // kv_heads, 1)
     v = v.repeat_interleave(heads // kv_heads, 1)
@@ -490,7 +319,9 @@ def make_weights(fixture):
     weights = {}
     for name, shape in tensor_shapes(fixture["config"]).items():
         x = torch.randn(shape, generator=g)
-        if len(shape) == 1:
+        if name.endswith(".bias"):
+            x = 0.5 * x
+        elif len(shape) == 1:
             x = 1 + 0.1 * x
         elif "embed_tokens" in name:
             x = 0.3 * x

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Twenty steps of a small Llama and of a small Qwen3, whose heads are normed, on a device and on
+"""Twenty steps of a small Llama, a Qwen2 (biases) and a Qwen3 (normed heads) on a device and on
 the host: are the losses the same?
 
     losses.py PATH_OF_HOISTWAY [--device cuda] [--smoke]
@@ -29,6 +29,7 @@ import tempfile
 FP32_LIMIT = 1e-4
 LEAST = {'bf16': 2e-3, 'fp16': 2.5e-4}
 KINDS = [{'architectures': ['LlamaForCausalLM'], 'model_type': 'llama'},
+         {'architectures': ['Qwen2ForCausalLM'], 'model_type': 'qwen2'},
          {'architectures': ['Qwen3ForCausalLM'], 'model_type': 'qwen3'}]
 CONFIG = {
     'hidden_act': 'silu',

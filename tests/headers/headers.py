@@ -28,13 +28,13 @@ import tempfile
 ALLOWED = {
     'aio': {'aio'},
     'cpu_adam': {'cpu_adam'},
-    'kernels': {'kernels'},
+    'kernels': {'kernels', 'plugin'},
     'engine': {'ckpt', 'hoistway', 'machine', 'options', 'plan', 'predict', 'units', 'aio',
                'cpu_adam', 'kernels'},
     'tools': {'ckpt', 'hoistway', 'machine', 'options', 'plan', 'predict', 'units', 'aio',
               'cpu_adam', 'kernels'},
 }
-HEADERS = {'aio': 'aio', 'cpu_adam': 'cpu_adam', 'kernels': 'kernels', 'hoistway': 'engine',
+HEADERS = {'aio': 'aio', 'cpu_adam': 'cpu_adam', 'kernels': 'kernels', 'plugin': 'kernels', 'hoistway': 'engine',
            'machine': 'engine', 'options': 'engine', 'plan': 'engine', 'predict': 'engine',
            'ckpt': 'engine', 'units': 'engine'}
 

@@ -63,6 +63,8 @@ static void run_all(struct hst_stream *s, char *arena, enum hst_dtype dtype)
     hst_op_swiglu_backward(
         s, &(struct hst_swiglu_backward){20011, dtype, t[0], t[1], t[3], t[6], t[7]});
     hst_op_add(s, &(struct hst_add){20011, dtype, t[5], t[6], t[6]});
+    hst_op_bias(s, &(struct hst_bias){TOKENS, WIDTH, dtype, t[4], t[1]});
+    hst_op_bias_backward(s, &(struct hst_bias_backward){TOKENS, WIDTH, dtype, t[3], f, work});
     for (enum hst_dtype to = HST_F32; to <= HST_F16; to++)
         hst_op_cast(s, &(struct hst_cast){20011, dtype, to, t[7], t[8] + to * (TENSOR_BYTES / 4)});
     hst_op_embedding_backward(s, &(struct hst_embedding_backward){.tokens = TOKENS,

@@ -89,7 +89,7 @@ static size_t carve(struct launches *l, void *base)
     struct work_area area = {.base = base};
     struct llama *m = l->model;
     size_t angles = TOKENS * (size_t)m->config.head_dim / 2;
-    for (size_t i = 0; i < llama_layer_params(m); i++) {
+    for (size_t i = 0; i < llama_layer_place(m, LAYER_PARAM_MAX); i++) {
         size_t count = llama_tensor(m, 1 + i)->count;
         l->param[i].data = work_take(&area, count, hst_dtype_bytes(m->dtype));
         l->param[i].grad = work_take(&area, count, sizeof(float));

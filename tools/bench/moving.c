@@ -105,6 +105,27 @@ static int add(void *arg)
                                                    .out = g->buffers[2]});
 }
 
+static int bias(void *arg)
+{
+    struct ground *g = arg;
+    return hst_op_bias(g->stream, &(struct hst_bias){.tokens = g->sizes.tokens,
+                                                     .width = g->sizes.hidden,
+                                                     .dtype = HST_BF16,
+                                                     .x = g->buffers[0],
+                                                     .bias = g->buffers[1]});
+}
+
+static int bias_backward(void *arg)
+{
+    struct ground *g = arg;
+    return hst_op_bias_backward(g->stream, &(struct hst_bias_backward){.tokens = g->sizes.tokens,
+                                                                       .width = g->sizes.hidden,
+                                                                       .dtype = HST_BF16,
+                                                                       .dy = g->buffers[0],
+                                                                       .dbias = g->rows,
+                                                                       .work = g->work});
+}
+
 static int cast(void *arg)
 {
     struct ground *g = arg;
@@ -189,6 +210,8 @@ int ground_moving(struct ground *g)
         {"swiglu", inner_text, swiglu, 3 * inner},
         {"swiglu backward", inner_text, swiglu_backward, 5 * inner},
         {"add", wide_text, add, 3 * wide},
+        {"bias", wide_text, bias, 2 * wide},
+        {"bias backward", wide_text, bias_backward, wide},
         {"cast f32 to bf16", count_text, cast, 6 * count},
         {"cross-entropy", chunk_text, cross_entropy,
          4.0 * (double)s->chunk * (double)s->vocab}, /* logits read, gradient written */

@@ -75,16 +75,18 @@ static const char *const keys[KEY_COUNT] = {
 /* Architectures whose layers are a Llama's but for what is said here. */
 struct architecture {
     const char *name, *type;
-    bool qk_norm;
+    bool qk_norm, qkv_bias;
     int windowed; /* the key without which there is no window; -1: there never is one */
     int needs[2]; /* keys that other programs take for another value than a Llama's; -1: none */
 };
 static const struct architecture architectures[] = {
-    {"LlamaForCausalLM", "llama", false, -1, {-1, -1}},
-    {"MistralForCausalLM", "mistral", false, SLIDING_WINDOW, {KV_HEADS, -1}},
-    {"Qwen3ForCausalLM", "qwen3", true, USE_SLIDING_WINDOW, {KV_HEADS, HEAD_DIM}},
+    {"LlamaForCausalLM", "llama", false, false, -1, {-1, -1}},
+    {"MistralForCausalLM", "mistral", false, false, SLIDING_WINDOW, {KV_HEADS, -1}},
+    {"Qwen2ForCausalLM", "qwen2", false, true, USE_SLIDING_WINDOW, {KV_HEADS, -1}},
+    {"Qwen3ForCausalLM", "qwen3", true, false, USE_SLIDING_WINDOW, {KV_HEADS, HEAD_DIM}},
 };
-#define SUPPORTED "supported: LlamaForCausalLM, MistralForCausalLM, Qwen3ForCausalLM"
+#define SUPPORTED                                                                                  \
+    "supported: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM"
 
 #define refuse(code, ...) fail(s->error, code, -EBADMSG, __VA_ARGS__)
 
@@ -173,7 +175,7 @@ static int check_elements(const struct config_source *s, const struct llama_conf
 static int check_sizes(const struct config_source *s, struct llama_config *c)
 {
     assert(c->heads > 0); /* read_sizes refuses 0 */
-    if (c->hidden % c->heads)
+    if (!c->head_dim && c->hidden % c->heads)
         return refuse(FAIL_CONFIG_VALUE,
                       "%s: hidden_size %u is no multiple of num_attention_heads %u", s->path,
                       c->hidden, c->heads);
@@ -296,10 +298,13 @@ static int check_variants(const struct config_source *s, const struct jsn_value 
 static int check_needed(const struct config_source *s, const struct jsn_value *values,
                         const struct architecture *a)
 {
-    for (size_t i = 0; i < sizeof a->needs / sizeof *a->needs && a->needs[i] >= 0; i++)
-        if (!config_has(values[a->needs[i]]))
+    for (size_t i = 0; i < sizeof a->needs / sizeof *a->needs && a->needs[i] >= 0; i++) {
+        const int key = a->needs[i];
+        /* null heads of keys are as many as there are heads, in every architecture */
+        if (key == KV_HEADS ? values[key].type == JSN_ERROR : !config_has(values[key]))
             return refuse(FAIL_CONFIG_VALUE, "%s: %s is missing, which a %s must have. Fix: add it",
-                          s->path, keys[a->needs[i]], a->name);
+                          s->path, keys[key], a->name);
+    }
     return 0;
 }
 
@@ -339,14 +344,16 @@ static int read_window(const struct config_source *s, const struct jsn_value *va
     *window = 0;
     if (a->windowed < 0)
         return 0;
+    int rc = used ? 0 : read_bool(s, USE_SLIDING_WINDOW, values[USE_SLIDING_WINDOW], &used);
+    if (rc)
+        return rc;
     if (used && v.type == JSN_ERROR)
         return refuse(FAIL_CONFIG_VALUE,
                       "%s: sliding_window is missing. Fix: add it (null: a token attends to all "
                       "before it)",
                       s->path);
-    int rc = used ? 0 : read_bool(s, USE_SLIDING_WINDOW, values[USE_SLIDING_WINDOW], &used);
-    if (rc || !used || !config_has(v))
-        return rc ? rc : check_layer_types(s, values[LAYER_TYPES], false);
+    if (!used || !config_has(v))
+        return check_layer_types(s, values[LAYER_TYPES], false);
     if (!jsn_u64(s->text, v, &value) || value < 1 || value > INT32_MAX) {
         v = jsn_shown(v);
         return refuse(FAIL_CONFIG_VALUE,
@@ -394,6 +401,7 @@ int config_parse(const char *path, const char *text, size_t size, struct llama_c
     if (rc)
         return rc;
     c.qk_norm = architecture->qk_norm;
+    c.qkv_bias = architecture->qkv_bias;
     struct jsn_value type = v[DTYPE].type == JSN_STRING ? v[DTYPE] : v[TORCH_DTYPE];
     dtype[0] = '\0';
     if (type.type == JSN_STRING && type.end - type.begin < 16)

@@ -28,7 +28,7 @@ struct layout_tensor {
     struct spans written;
 };
 struct layout_file {
-    char name[44]; /* model-%05u-of-%05u.safetensors takes at most 43 */
+    char name[44];         /* model-%05u-of-%05u.safetensors takes at most 43 */
     uint32_t tensor_count; /* they follow each other in the layout */
     uint64_t data_bytes;
     char *header; /* with its length in front and spaces behind: a multiple of 4,096 bytes */

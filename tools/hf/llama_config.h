@@ -21,6 +21,7 @@ struct llama_config {
     double rms_norm_eps;
     bool tied_embeddings;
     bool qk_norm;    /* each head of q and k is normed before it is rotated (Qwen3) */
+    bool qkv_bias;   /* q, k and v have a bias (Qwen2) */
     uint32_t window; /* of keys that a token attends to, itself one of them; 0: all before it */
     struct rope_config rope;
 };

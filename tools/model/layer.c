@@ -69,13 +69,35 @@ static struct hst_attention attention_args(const struct pass *p, const struct la
     };
 }
 
+static size_t place(const struct pass *p, enum layer_param param)
+{
+    return llama_layer_place(p->model, param);
+}
+
+/* Of q, k and v: with a bias, where the model has one. */
+static void head_product(struct pass *p, enum layer_param weight, enum layer_param bias,
+                         const void *x, void *y)
+{
+    forward(p, weight, x, y);
+    if (p->model->config.qkv_bias)
+        pass_bias(p, shape_of(p->model, weight).out, y, place(p, bias));
+}
+
+static void head_product_grad(struct pass *p, enum layer_param weight, enum layer_param bias,
+                              const void *dy, const void *x)
+{
+    weight_grad(p, weight, dy, x);
+    if (p->model->config.qkv_bias)
+        pass_bias_backward(p, shape_of(p->model, weight).out, dy, place(p, bias));
+}
+
 /* q and k of what their products gave: normed, where the model does that, and rotated. */
 static void turn_heads(struct pass *p, const struct layer_work *w)
 {
     const struct llama_config *c = &p->model->config;
     if (c->qk_norm) {
-        pass_head_norm(p, c->heads, w->q_made, LAYER_Q_NORM, w->q, w->rstd_q);
-        pass_head_norm(p, c->kv_heads, w->k_made, LAYER_K_NORM, w->k, w->rstd_k);
+        pass_head_norm(p, c->heads, w->q_made, place(p, LAYER_Q_NORM), w->q, w->rstd_q);
+        pass_head_norm(p, c->kv_heads, w->k_made, place(p, LAYER_K_NORM), w->k, w->rstd_k);
     }
     pass_rope(p, w->q, c->heads, false);
     pass_rope(p, w->k, c->kv_heads, false);
@@ -89,17 +111,19 @@ static void turn_heads_backward(struct pass *p, const struct layer_work *w)
     pass_rope(p, w->dk, c->kv_heads, true);
     if (!c->qk_norm)
         return;
-    pass_head_norm_backward(p, c->heads, w->q_made, LAYER_Q_NORM, w->rstd_q, w->dq, w->dq);
-    pass_head_norm_backward(p, c->kv_heads, w->k_made, LAYER_K_NORM, w->rstd_k, w->dk, w->dk);
+    pass_head_norm_backward(p, c->heads, w->q_made, place(p, LAYER_Q_NORM), w->rstd_q, w->dq,
+                            w->dq);
+    pass_head_norm_backward(p, c->kv_heads, w->k_made, place(p, LAYER_K_NORM), w->rstd_k, w->dk,
+                            w->dk);
 }
 
 /* dn = O·attention(norm(x)) */
 static void attention_half(struct pass *p, const struct layer_work *w, const void *x)
 {
     pass_rmsnorm(p, x, LAYER_INPUT_NORM, w->n1, w->rstd1);
-    forward(p, LAYER_Q, w->n1, w->q_made);
-    forward(p, LAYER_K, w->n1, w->k_made);
-    forward(p, LAYER_V, w->n1, w->v);
+    head_product(p, LAYER_Q, LAYER_Q_BIAS, w->n1, w->q_made);
+    head_product(p, LAYER_K, LAYER_K_BIAS, w->n1, w->k_made);
+    head_product(p, LAYER_V, LAYER_V_BIAS, w->n1, w->v);
     turn_heads(p, w);
     pass_attention(p, attention_args(p, w));
     forward(p, LAYER_O, w->o, w->dn);
@@ -163,9 +187,9 @@ static void attention_half_backward(struct pass *p, const struct layer_work *w, 
     };
     pass_attention_backward(p, args);
     turn_heads_backward(p, w);
-    weight_grad(p, LAYER_Q, w->dq, w->n1);
-    weight_grad(p, LAYER_K, w->dk, w->n1);
-    weight_grad(p, LAYER_V, w->dv, w->n1);
+    head_product_grad(p, LAYER_Q, LAYER_Q_BIAS, w->dq, w->n1);
+    head_product_grad(p, LAYER_K, LAYER_K_BIAS, w->dk, w->n1);
+    head_product_grad(p, LAYER_V, LAYER_V_BIAS, w->dv, w->n1);
     input_grad_sum(p, LAYER_Q, w->dq, w->sum, false);
     input_grad_sum(p, LAYER_K, w->dk, w->sum, true);
     input_grad_sum(p, LAYER_V, w->dv, w->sum, true);

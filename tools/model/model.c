@@ -110,17 +110,34 @@ static void set_tensor(struct llama *m, size_t i, uint64_t rows, uint64_t column
 }
 
 static const char *const layer_names[LAYER_PARAM_MAX] = {
-    [LAYER_INPUT_NORM] = "input_layernorm", [LAYER_Q] = "self_attn.q_proj",
-    [LAYER_K] = "self_attn.k_proj",         [LAYER_V] = "self_attn.v_proj",
-    [LAYER_O] = "self_attn.o_proj",         [LAYER_POST_NORM] = "post_attention_layernorm",
-    [LAYER_GATE] = "mlp.gate_proj",         [LAYER_UP] = "mlp.up_proj",
-    [LAYER_DOWN] = "mlp.down_proj",         [LAYER_Q_NORM] = "self_attn.q_norm",
-    [LAYER_K_NORM] = "self_attn.k_norm",
+    [LAYER_INPUT_NORM] = "input_layernorm.weight",
+    [LAYER_Q] = "self_attn.q_proj.weight",
+    [LAYER_K] = "self_attn.k_proj.weight",
+    [LAYER_V] = "self_attn.v_proj.weight",
+    [LAYER_O] = "self_attn.o_proj.weight",
+    [LAYER_POST_NORM] = "post_attention_layernorm.weight",
+    [LAYER_GATE] = "mlp.gate_proj.weight",
+    [LAYER_UP] = "mlp.up_proj.weight",
+    [LAYER_DOWN] = "mlp.down_proj.weight",
+    [LAYER_Q_NORM] = "self_attn.q_norm.weight",
+    [LAYER_K_NORM] = "self_attn.k_norm.weight",
+    [LAYER_Q_BIAS] = "self_attn.q_proj.bias",
+    [LAYER_K_BIAS] = "self_attn.k_proj.bias",
+    [LAYER_V_BIAS] = "self_attn.v_proj.bias",
 };
 
-size_t llama_layer_params(const struct llama *model)
+static bool layer_has(const struct llama *model, size_t param)
 {
-    return model->config.qk_norm ? LAYER_PARAM_MAX : LAYER_Q_NORM;
+    return param < LAYER_Q_NORM ||
+           (param < LAYER_Q_BIAS ? model->config.qk_norm : model->config.qkv_bias);
+}
+
+size_t llama_layer_place(const struct llama *model, enum layer_param param)
+{
+    size_t place = 0;
+    for (size_t i = 0; i < (size_t)param; i++)
+        place += layer_has(model, i);
+    return place;
 }
 
 static void describe_layer(struct llama *m, uint32_t layer)
@@ -128,22 +145,25 @@ static void describe_layer(struct llama *m, uint32_t layer)
     uint64_t h = m->config.hidden, f = m->config.intermediate, d = m->config.head_dim;
     uint64_t q = m->q_width, kv = m->kv_width;
     const uint64_t dims[LAYER_PARAM_MAX][2] = {
-        [LAYER_INPUT_NORM] = {h}, [LAYER_Q] = {q, h},   [LAYER_K] = {kv, h},
-        [LAYER_V] = {kv, h},      [LAYER_O] = {h, q},   [LAYER_POST_NORM] = {h},
-        [LAYER_GATE] = {f, h},    [LAYER_UP] = {f, h},  [LAYER_DOWN] = {h, f},
-        [LAYER_Q_NORM] = {d},     [LAYER_K_NORM] = {d},
+        [LAYER_INPUT_NORM] = {h}, [LAYER_Q] = {q, h},    [LAYER_K] = {kv, h},
+        [LAYER_V] = {kv, h},      [LAYER_O] = {h, q},    [LAYER_POST_NORM] = {h},
+        [LAYER_GATE] = {f, h},    [LAYER_UP] = {f, h},   [LAYER_DOWN] = {h, f},
+        [LAYER_Q_NORM] = {d},     [LAYER_K_NORM] = {d},  [LAYER_Q_BIAS] = {q},
+        [LAYER_K_BIAS] = {kv},    [LAYER_V_BIAS] = {kv},
     };
-    size_t count = llama_layer_params(m), first = 1 + layer * count;
-    for (size_t i = 0; i < count; i++) {
-        snprintf(m->names[first + i].text, sizeof m->names[0].text,
-                 "model.layers.%" PRIu32 ".%s.weight", layer, layer_names[i]);
-        set_tensor(m, first + i, dims[i][0], dims[i][1]);
+    size_t at = 1 + layer * llama_layer_place(m, LAYER_PARAM_MAX);
+    for (size_t i = 0; i < LAYER_PARAM_MAX; i++) {
+        if (!layer_has(m, i))
+            continue;
+        snprintf(m->names[at].text, sizeof m->names[0].text, "model.layers.%" PRIu32 ".%s", layer,
+                 layer_names[i]);
+        set_tensor(m, at++, dims[i][0], dims[i][1]);
     }
 }
 
 size_t llama_norm_tensor(const struct llama *model)
 {
-    return 1 + model->config.layers * llama_layer_params(model);
+    return 1 + model->config.layers * llama_layer_place(model, LAYER_PARAM_MAX);
 }
 
 static void describe(struct llama *m)

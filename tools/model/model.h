@@ -11,7 +11,7 @@
 /* Units in their order; layers as many as the model has, one of each of the others. */
 enum unit_kind { UNIT_EMBEDDING, UNIT_LAYER, UNIT_NORM, UNIT_HEAD, UNIT_KIND_COUNT };
 
-/* Of a layer, the last two where q and k are normed; each of the other units has one parameter. */
+/* Of a layer, though not of every model's; each of the other units has one parameter. */
 enum layer_param {
     LAYER_INPUT_NORM,
     LAYER_Q,
@@ -24,6 +24,9 @@ enum layer_param {
     LAYER_DOWN,
     LAYER_Q_NORM,
     LAYER_K_NORM,
+    LAYER_Q_BIAS,
+    LAYER_K_BIAS,
+    LAYER_V_BIAS,
     LAYER_PARAM_MAX,
 };
 
@@ -56,8 +59,8 @@ struct llama {
     size_t embedding_op_bytes, layer_op_bytes, norm_op_bytes, head_op_bytes;
 };
 
-/** How many a layer has, of enum layer_param the first. */
-size_t llama_layer_params(const struct llama *model);
+/** Where a parameter is among those that a layer of this model has; LAYER_PARAM_MAX: how many. */
+size_t llama_layer_place(const struct llama *model, enum layer_param param);
 
 /** Place among llama_tensor's of the final norm; the head's own weight, if it has one, follows. */
 size_t llama_norm_tensor(const struct llama *model);

@@ -78,13 +78,22 @@ struct layer_room {
     struct hst_param_view param[LAYER_PARAM_MAX];
 };
 
-static struct hst_param_view take_norm(const struct llama *part, struct work_area *area,
-                                       size_t width)
+static struct hst_param_view take_vector(const struct llama *part, struct work_area *area,
+                                         size_t width)
 {
     return (struct hst_param_view){
         .data = work_take(area, width, hst_dtype_bytes(part->dtype)),
         .grad = work_take(area, width, sizeof(float)),
     };
+}
+
+/* Norms of heads, and biases: those of k and v are no longer than q's. */
+static void take_optional(const struct llama *part, struct work_area *area, struct layer_room *r)
+{
+    const size_t biases = llama_layer_place(part, LAYER_Q_BIAS);
+    const size_t all = llama_layer_place(part, LAYER_PARAM_MAX);
+    for (size_t i = llama_layer_place(part, LAYER_Q_NORM); i < all; i++)
+        r->param[i] = take_vector(part, area, i < biases ? part->config.head_dim : part->q_width);
 }
 
 /* Base null: measures. Returns the bytes. */
@@ -95,8 +104,8 @@ static size_t carve_layer(struct llama *part, void *base, struct layer_room *r)
     size_t angles = (size_t)part->run.seq_len * (part->config.head_dim / 2);
     r->x = work_take(&area, count, hst_dtype_bytes(part->dtype));
     r->dx = work_take(&area, count, hst_dtype_bytes(part->dtype));
-    r->param[LAYER_INPUT_NORM] = r->param[LAYER_POST_NORM] = take_norm(part, &area, hidden);
-    r->param[LAYER_Q_NORM] = r->param[LAYER_K_NORM] = take_norm(part, &area, part->config.head_dim);
+    r->param[LAYER_INPUT_NORM] = r->param[LAYER_POST_NORM] = take_vector(part, &area, hidden);
+    take_optional(part, &area, r);
     part->device.cos = work_take(&area, angles, sizeof(float));
     part->device.sin = work_take(&area, angles, sizeof(float));
     layer_work_carve(part, &area, &r->work);
@@ -292,7 +301,10 @@ void llama_operations(const struct llama *m, enum hst_dtype dtype, struct llama_
              "a layer's norms, rotations, SwiGLU, sums, %zux%zu tokens, %u, %u, %zu/%zu %sheads of "
              "%zu, %s",
              a.batch, a.seq, c->hidden, c->intermediate, a.heads, a.kv_heads,
-             c->qk_norm ? "normed " : "", a.head_dim, name_of(dtype));
+             c->qk_norm    ? "normed "
+             : c->qkv_bias ? "biased "
+                           : "",
+             a.head_dim, name_of(dtype));
     snprintf(of->text[2], room, "softmax over %u, %zu tokens, %u, %s", c->vocab, chunk, c->hidden,
              name_of(dtype));
     of->list[0] = (struct hst_operation){.amount = attention_flop(&a),

@@ -106,6 +106,33 @@ void pass_head_norm_backward(struct pass *p, size_t heads, const void *x, size_t
                                                    .dx = dx});
 }
 
+void pass_bias(struct pass *p, size_t width, void *x, size_t param)
+{
+    if (!enqueues(p))
+        return;
+    struct hst_bias args = {.tokens = p->tokens,
+                            .width = width,
+                            .dtype = p->dtype,
+                            .x = x,
+                            .bias = p->param[param].data};
+    p->rc = hst_op_bias(p->stream, &args);
+}
+
+void pass_bias_backward(struct pass *p, size_t width, const void *dy, size_t param)
+{
+    if (p->measure)
+        need_work(p, hst_bias_backward_work_bytes(p->device, p->tokens, width));
+    if (!enqueues(p))
+        return;
+    struct hst_bias_backward args = {.tokens = p->tokens,
+                                     .width = width,
+                                     .dtype = p->dtype,
+                                     .dy = dy,
+                                     .dbias = p->param[param].grad,
+                                     .work = p->op_work};
+    p->rc = hst_op_bias_backward(p->stream, &args);
+}
+
 void pass_rope(struct pass *p, void *x, size_t heads, bool inverse)
 {
     if (!enqueues(p))

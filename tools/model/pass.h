@@ -45,6 +45,9 @@ void pass_head_norm(struct pass *p, size_t heads, const void *x, size_t param, v
 /** dx ← the gradient through it, and may be dy. */
 void pass_head_norm_backward(struct pass *p, size_t heads, const void *x, size_t param,
                              const float *rstd, const void *dy, void *dx);
+/** x dtype[tokens, width] + the bias at place `param`, in place; its gradient is added to. */
+void pass_bias(struct pass *p, size_t width, void *x, size_t param);
+void pass_bias_backward(struct pass *p, size_t width, const void *dy, size_t param);
 /** By the model's angles. */
 void pass_rope(struct pass *p, void *x, size_t heads, bool inverse);
 void pass_attention(struct pass *p, struct hst_attention args);

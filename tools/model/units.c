@@ -86,7 +86,7 @@ static int add_layer(struct llama *model, struct hst_engine *engine, uint32_t la
     layer_work_carve(model, &area, &work);
     layer_saved_carve(model, &saved, &work);
     struct hst_param_desc params[LAYER_PARAM_MAX];
-    const size_t count = llama_layer_params(model);
+    const size_t count = llama_layer_place(model, LAYER_PARAM_MAX);
     for (size_t i = 0; i < count; i++)
         params[i] = param_of(&model->tensors[1 + layer * count + i]);
     char name[32];

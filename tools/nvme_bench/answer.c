@@ -27,7 +27,9 @@ static struct hst_shape shape_of(const struct llama_config *c)
                               .kv_heads = c->kv_heads,
                               .head_dim = c->head_dim,
                               .vocab = c->vocab,
-                              .tied = c->tied_embeddings};
+                              .tied = c->tied_embeddings,
+                              .qk_norm = c->qk_norm,
+                              .qkv_bias = c->qkv_bias};
 }
 
 /* A config.json, or that of a directory. */

@@ -21,7 +21,9 @@ struct hst_shape {
     const char *name;   /* "8B"; borrowed, may be null */
     const char *series; /* "Llama 3"; borrowed, may be null */
     uint32_t hidden, intermediate, layers, heads, kv_heads, head_dim, vocab;
-    bool tied; /* the output head uses the embedding's matrix */
+    bool tied;     /* the output head uses the embedding's matrix */
+    bool qk_norm;  /* each head of q and k is normed, by a vector of head_dim each */
+    bool qkv_bias; /* q, k and v have a bias */
 };
 
 /** The models known by name, by rising size; static, immutable. */

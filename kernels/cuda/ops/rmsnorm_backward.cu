@@ -8,11 +8,11 @@
  */
 #include "launchers.h"
 #include "reduce.h"
+#include "sums.h"
 
 enum {
     HELD = 2, /* vectors of each operand that a thread holds */
     ROW_THREADS = 1024,
-    SLICES = 32, /* of the blocks' sums, added up beside each other */
 };
 static const size_t ROWS_LEAST = 8; /* that a sum is worth */
 static const size_t BLOCKS_LEAST = 512, BLOCKS_MOST = 4096;
@@ -172,31 +172,6 @@ static __global__ void __launch_bounds__(ROW_THREADS)
     }
 }
 
-/* dweight += the blocks' sums: 32 columns a block, each of 32 slices in order, then the slices. */
-static __global__ void __launch_bounds__(1024)
-    k_rmsnorm_dweight(const float *sums, size_t blocks, size_t width, float *dweight)
-{
-    __shared__ float part[SLICES][33];
-    const size_t slice = (blocks + SLICES - 1) / SLICES, begin = threadIdx.y * slice;
-    const size_t end = begin + slice < blocks ? begin + slice : blocks;
-    for (size_t first = blockIdx.x * (size_t)32; first < width; first += gridDim.x * (size_t)32) {
-        size_t column = first + threadIdx.x;
-        float sum = 0;
-        HST_UNROLL_BY(8)
-        for (size_t b = begin; b < end && column < width; b++)
-            sum += sums[b * width + column];
-        part[threadIdx.y][threadIdx.x] = sum;
-        __syncthreads();
-        if (threadIdx.y == 0 && column < width) {
-            sum = 0;
-            for (int s = 0; s < SLICES; s++)
-                sum += part[s][threadIdx.x];
-            dweight[column] += sum;
-        }
-        __syncthreads();
-    }
-}
-
 template <typename T, int THREADS>
 static void launch_held(cudaStream_t stream, const struct hst_rmsnorm_backward *a, unsigned blocks,
                         size_t rows)
@@ -224,9 +199,7 @@ static cudaError_t rmsnorm_backward(cudaStream_t stream, const struct hst_rmsnor
     cudaError_t error = cudaGetLastError();
     if (error)
         return error;
-    HST_LAUNCH(k_rmsnorm_dweight, grid_of(a->width, 32), dim3(32, SLICES), 0, stream,
-               (const float *)a->work.data, (size_t)blocks, a->width, a->dweight);
-    return cudaGetLastError();
+    return add_sums(stream, (const float *)a->work.data, blocks, a->width, a->dweight);
 }
 
 cudaError_t hst_cuda_rmsnorm_backward(cudaStream_t stream, const struct hst_rmsnorm_backward *args)

@@ -19,8 +19,8 @@
 
 host_op HOST_OP(matmul), HOST_OP(rmsnorm), HOST_OP(rmsnorm_backward), HOST_OP(rope),
     HOST_OP(attention), HOST_OP(attention_backward), HOST_OP(swiglu), HOST_OP(swiglu_backward),
-    HOST_OP(add), HOST_OP(cast), HOST_OP(embedding), HOST_OP(embedding_backward),
-    HOST_OP(cross_entropy);
+    HOST_OP(add), HOST_OP(bias), HOST_OP(bias_backward), HOST_OP(cast), HOST_OP(embedding),
+    HOST_OP(embedding_backward), HOST_OP(cross_entropy);
 
 /* A function of an element type, called with it as a constant, so that each type has loops of its
    own: the one place where it is chosen. */
@@ -33,6 +33,10 @@ host_op HOST_OP(matmul), HOST_OP(rmsnorm), HOST_OP(rmsnorm_backward), HOST_OP(ro
 #define convert_row HOST_OP(convert_row)
 void convert_row(void *to, enum hst_dtype to_dtype, const void *from, enum hst_dtype from_dtype,
                  size_t count);
+
+/* out f32[width] += the rows of sums f32[rows, width], one after another (ops/bias.c). */
+#define add_sums HOST_OP(add_sums)
+void add_sums(struct host_dev *dev, const float *sums, size_t rows, size_t width, float *out);
 
 /* Elements of one piece of element-wise work: enough to hide the cost of handing it out, few enough
    for the nearest caches. */

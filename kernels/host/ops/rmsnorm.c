@@ -7,8 +7,6 @@
 #include "host/work.h"
 #include "ops.h"
 
-enum { COLUMNS_SUMMED = 256 };
-
 /* x + residual of one row, rounded into sum: what is normalised instead of x. */
 VEC_INLINE const void *add_residual(const struct hst_rmsnorm *a, size_t t, enum hst_dtype dtype)
 {
@@ -95,27 +93,12 @@ static void rmsnorm_backward_piece(void *arg, size_t index, unsigned worker)
         BY_DTYPE(a->dtype, backward_row, a, t, sum);
 }
 
-static void dweight_piece(void *arg, size_t index, unsigned worker)
-{
-    (void)worker;
-    const struct hst_rmsnorm_backward *a = arg;
-    struct range columns = range_of(a->width, COLUMNS_SUMMED, index);
-    const float *sums = a->work.data;
-    for (size_t i = columns.begin; i < columns.end; i += VEC) {
-        vec total = vec_all(0);
-        for (size_t s = 0; s < pieces_of(a->tokens, RMSNORM_ROWS_SUMMED); s++)
-            total += vec_load(sums + s * a->width, i, columns.end, HST_F32, 0);
-        total += vec_load(a->dweight, i, columns.end, HST_F32, 0);
-        vec_store(a->dweight, i, columns.end, HST_F32, total);
-    }
-}
-
 int HOST_OP(rmsnorm_backward)(struct host_dev *dev, const void *args)
 {
     struct hst_rmsnorm_backward a = *(const struct hst_rmsnorm_backward *)args;
     if (!a.tokens)
         return 0;
     host_split(dev, pieces_of(a.tokens, RMSNORM_ROWS_SUMMED), rmsnorm_backward_piece, &a);
-    host_split(dev, pieces_of(a.width, COLUMNS_SUMMED), dweight_piece, &a);
+    add_sums(dev, a.work.data, pieces_of(a.tokens, RMSNORM_ROWS_SUMMED), a.width, a.dweight);
     return 0;
 }

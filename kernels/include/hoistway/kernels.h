@@ -4,7 +4,7 @@
 /*
  * Devices: memory, copies, streams, events and every tensor operation, behind one table, so that a
  * model is written once. The host device is always there; others are plugins that fill the same
- * table.
+ * table (plugin.h).
  *
  * How it fits together:
  *   - A device gives memory within two hard budgets (its own, and page-locked host memory for
@@ -66,12 +66,12 @@ struct hst_parallel {
 };
 
 struct hst_dev_config {
-    size_t size;                         /* sizeof(struct hst_dev_config) */
-    uint64_t memory_bytes;               /* budget of device memory; 0: none may be allocated */
-    uint64_t host_bytes;                 /* budget of page-locked host memory; 0: none */
+    size_t size;           /* sizeof(struct hst_dev_config) */
+    uint64_t memory_bytes; /* budget of device memory; 0: none may be allocated */
+    uint64_t host_bytes;   /* budget of page-locked host memory; 0: none */
     /* host device: copied; null: operations run on the stream's thread alone */
     const struct hst_parallel *parallel;
-    unsigned index;                      /* which device of its kind */
+    unsigned index; /* which device of its kind */
 };
 
 enum hst_dev_flag {
@@ -81,17 +81,17 @@ enum hst_dev_flag {
 /** Why a device does not open, or what it last reported. */
 enum hst_dev_why {
     HST_DEV_OK = 0,
-    HST_DEV_NO_PLUGIN,      /* no such plugin was found; text lists where it was looked for */
-    HST_DEV_BROKEN_PLUGIN,  /* it was found and can not be used: not loadable, other version */
-    HST_DEV_NO_DRIVER,      /* the machine has no driver for such a device */
-    HST_DEV_OLD_DRIVER,     /* its driver is too old for this build */
-    HST_DEV_NO_DEVICE,      /* none, or none with this index */
-    HST_DEV_ARCHITECTURE,   /* there is one, but this build has no code for it */
-    HST_DEV_LIBRARY,        /* a library that the plugin opens (cuBLASLt) can not be used */
-    HST_DEV_MEMORY,         /* out of memory: the text says how much was asked for and is free */
-    HST_DEV_EXECUTION,      /* a launch, copy or call failed; native is the device's own code */
-    HST_DEV_NAME,           /* no name of a device */
-    HST_DEV_LOCKED_MEMORY,  /* host memory can not be had or page-locked; the text says the limit */
+    HST_DEV_NO_PLUGIN,     /* no such plugin was found; text lists where it was looked for */
+    HST_DEV_BROKEN_PLUGIN, /* it was found and can not be used: not loadable, other version */
+    HST_DEV_NO_DRIVER,     /* the machine has no driver for such a device */
+    HST_DEV_OLD_DRIVER,    /* its driver is too old for this build */
+    HST_DEV_NO_DEVICE,     /* none, or none with this index */
+    HST_DEV_ARCHITECTURE,  /* there is one, but this build has no code for it */
+    HST_DEV_LIBRARY,       /* a library that the plugin opens (cuBLASLt) can not be used */
+    HST_DEV_MEMORY,        /* out of memory: the text says how much was asked for and is free */
+    HST_DEV_EXECUTION,     /* a launch, copy or call failed; native is the device's own code */
+    HST_DEV_NAME,          /* no name of a device */
+    HST_DEV_LOCKED_MEMORY, /* host memory can not be had or page-locked; the text says the limit */
 };
 struct hst_dev_failure {
     enum hst_dev_why why;
@@ -152,9 +152,9 @@ int hst_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_byt
 
 /** What is known of a device; 0, -1 (numa_node) or "" where it is not. */
 struct hst_dev_info {
-    char model[64];    /* "NVIDIA H200" */
-    char pci[16];      /* "0000:3b:00.0" */
-    int numa_node;     /* of host memory near it; -1 unknown or none */
+    char model[64]; /* "NVIDIA H200" */
+    char pci[16];   /* "0000:3b:00.0" */
+    int numa_node;  /* of host memory near it; -1 unknown or none */
     /* free: now, in all processes */
     uint64_t memory_total_bytes, memory_free_bytes;
     unsigned compute_major, compute_minor; /* 9, 0 */
@@ -291,6 +291,32 @@ struct hst_rmsnorm_backward {
 };
 int hst_op_rmsnorm_backward(struct hst_stream *stream, const struct hst_rmsnorm_backward *args);
 size_t hst_rmsnorm_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t width);
+
+/**
+ * A linear layer's bias: x ← x + bias in every row, rounded. x dtype[tokens, width], bias
+ * dtype[width].
+ */
+struct hst_bias {
+    size_t tokens, width;
+    enum hst_dtype dtype;
+    void *x;
+    const void *bias;
+};
+int hst_op_bias(struct hst_stream *stream, const struct hst_bias *args);
+
+/**
+ * Its backward: dbias += Σ over tokens of dy, which is x's gradient as well. dy dtype[tokens,
+ * width]; dbias f32[width], accumulated, the tokens summed in fixed blocks in order.
+ */
+struct hst_bias_backward {
+    size_t tokens, width;
+    enum hst_dtype dtype;
+    const void *dy;
+    float *dbias;
+    struct hst_work work;
+};
+int hst_op_bias_backward(struct hst_stream *stream, const struct hst_bias_backward *args);
+size_t hst_bias_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t width);
 
 /**
  * Rotary position embedding, in place, row by row, rotate-half form: for i < head_dim/2
@@ -516,69 +542,6 @@ struct hst_adamw {
     float inv_sqrt_bias2, eps, decay, step_size;
 };
 int hst_op_adamw(struct hst_stream *stream, const struct hst_adamw *args);
-
-/* ---- the table an implementation fills ------------------------------------------------------- */
-
-/**
- * One entry per call above, same meaning, arguments already checked (hst_dev_*, hst_stream_* and
- * hst_op_* check at the boundary, then call). Every entry is set; what a device can not do returns
- * -ENOTSUP.
- */
-struct hst_dev_ops {
-    size_t size; /* sizeof(struct hst_dev_ops): append only */
-    const char *name;
-    unsigned flags;
-    void (*close)(struct hst_dev *dev);
-    int (*mem_alloc)(struct hst_dev *dev, size_t size_bytes, void **memory);
-    void (*mem_free)(struct hst_dev *dev, void *memory, size_t size_bytes);
-    int (*host_alloc)(struct hst_dev *dev, size_t size_bytes, void **memory);
-    void (*host_free)(struct hst_dev *dev, void *memory, size_t size_bytes);
-    void (*usage)(const struct hst_dev *dev, struct hst_dev_usage *usage);
-    int (*budget)(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes);
-    void (*info)(struct hst_dev *dev, struct hst_dev_info *info);
-    void (*failure)(struct hst_dev *dev, struct hst_dev_failure *failure);
-    int (*stream_create)(struct hst_dev *dev, const char *name, struct hst_stream **stream);
-    void (*stream_destroy)(struct hst_stream *stream);
-    int (*stream_sync)(struct hst_stream *stream);
-    void *(*stream_native)(struct hst_stream *stream);
-    int (*stream_wait)(struct hst_stream *stream, struct hst_event *event);
-    int (*stream_copy)(struct hst_stream *stream, void *dst, const void *src, size_t size_bytes);
-    int (*stream_zero)(struct hst_stream *stream, void *dst, size_t size_bytes);
-    int (*event_create)(struct hst_dev *dev, struct hst_event **event);
-    void (*event_destroy)(struct hst_event *event);
-    int (*event_record)(struct hst_event *event, struct hst_stream *stream);
-    int (*event_query)(struct hst_event *event);
-    int (*event_sync)(struct hst_event *event);
-    int (*matmul)(struct hst_stream *stream, const struct hst_matmul *args);
-    size_t (*matmul_work_bytes)(struct hst_dev *dev, const struct hst_matmul *args);
-    int (*rmsnorm)(struct hst_stream *stream, const struct hst_rmsnorm *args);
-    int (*rmsnorm_backward)(struct hst_stream *stream, const struct hst_rmsnorm_backward *args);
-    size_t (*rmsnorm_backward_work_bytes)(struct hst_dev *dev, size_t tokens, size_t width);
-    int (*rope)(struct hst_stream *stream, const struct hst_rope *args);
-    int (*attention)(struct hst_stream *stream, const struct hst_attention *args);
-    int (*attention_backward)(struct hst_stream *stream, const struct hst_attention_backward *args);
-    size_t (*attention_work_bytes)(struct hst_dev *dev, const struct hst_attention *args);
-    int (*swiglu)(struct hst_stream *stream, const struct hst_swiglu *args);
-    int (*swiglu_backward)(struct hst_stream *stream, const struct hst_swiglu_backward *args);
-    int (*add)(struct hst_stream *stream, const struct hst_add *args);
-    int (*cast)(struct hst_stream *stream, const struct hst_cast *args);
-    int (*embedding)(struct hst_stream *stream, const struct hst_embedding *args);
-    int (*embedding_backward)(struct hst_stream *stream, const struct hst_embedding_backward *args);
-    int (*cross_entropy)(struct hst_stream *stream, const struct hst_cross_entropy *args);
-    size_t (*embedding_backward_work_bytes)(struct hst_dev *dev, size_t tokens, size_t vocab);
-    int (*norm2)(struct hst_stream *stream, const struct hst_norm2 *args);
-    int (*adamw)(struct hst_stream *stream, const struct hst_adamw *args);
-};
-
-/** What a plugin exports, under the name hst_dev_plugin. */
-struct hst_dev_plugin {
-    size_t size;         /* sizeof(struct hst_dev_plugin) */
-    const char *version; /* of the project, "0.1.0": must be that of the library */
-    size_t ops_size;     /* sizeof(struct hst_dev_ops): must be the same */
-    /* *failure is written on failure */
-    int (*open)(const struct hst_dev_config *config, struct hst_dev **dev,
-                struct hst_dev_failure *failure);
-};
 
 #ifdef __cplusplus
 }

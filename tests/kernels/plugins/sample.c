@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plugin whose device is nothing but a number; and, by macros, plugins that are not one. */
 #include <errno.h>
-#include <hoistway/kernels.h>
+#include <hoistway/plugin.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -11,18 +11,20 @@
     "\"rms_norm_eps\":1e-5,\"rope_theta\":1e4"
 #define LLAMA   "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\"," SIZES
 #define MISTRAL "{\"architectures\":[\"MistralForCausalLM\"],\"model_type\":\"mistral\"," SIZES
+#define QWEN2   "{\"architectures\":[\"Qwen2ForCausalLM\"],\"model_type\":\"qwen2\"," SIZES
 #define QWEN3   "{\"architectures\":[\"Qwen3ForCausalLM\"],\"model_type\":\"qwen3\"," SIZES
 
 /* Without what each must have. */
 static const struct kin {
     const char *head, *needed;
-    bool qk_norm;
+    bool qk_norm, qkv_bias;
 } kin[] = {
-    {LLAMA, "", false},
-    {MISTRAL, ",\"num_key_value_heads\":1,\"sliding_window\":null", false},
-    {QWEN3, ",\"num_key_value_heads\":1,\"head_dim\":6", true},
+    {LLAMA, "", false, false},
+    {MISTRAL, ",\"num_key_value_heads\":1,\"sliding_window\":null", false, false},
+    {QWEN2, ",\"num_key_value_heads\":1", false, true},
+    {QWEN3, ",\"num_key_value_heads\":1,\"head_dim\":6", true, false},
 };
-enum { OF_LLAMA, OF_MISTRAL, OF_QWEN3, KIN };
+enum { OF_LLAMA, OF_MISTRAL, OF_QWEN2, OF_QWEN3, KIN };
 
 static void put(const char *dir, const char *head, const char *needed, const char *more)
 {
@@ -43,6 +45,9 @@ static void each_has_the_norms_and_the_window_it_says(void **state)
         {OF_MISTRAL, NULL, "", 0},
         {OF_MISTRAL, NULL, ",\"use_sliding_window\":false", 0},
         {OF_MISTRAL, ",\"num_key_value_heads\":1", ",\"sliding_window\":4096", 4096},
+        {OF_QWEN2, NULL, "", 0},
+        {OF_QWEN2, NULL, ",\"sliding_window\":131072,\"use_sliding_window\":false", 0},
+        {OF_QWEN2, NULL, ",\"sliding_window\":9,\"use_sliding_window\":true", 9},
         {OF_QWEN3, NULL, "", 0},
         {OF_QWEN3, NULL, ",\"sliding_window\":4,\"use_sliding_window\":false", 0},
         {OF_QWEN3, NULL, ",\"sliding_window\":null,\"use_sliding_window\":true", 0},
@@ -59,6 +64,7 @@ static void each_has_the_norms_and_the_window_it_says(void **state)
         struct hf_model *model = open_model(*state, false);
         const struct llama_config *c = hf_model_config(model);
         assert_int_equal(c->qk_norm, k->qk_norm);
+        assert_int_equal(c->qkv_bias, k->qkv_bias);
         assert_int_equal(c->window, rows[i].window);
         assert_int_equal(c->head_dim, rows[i].of == OF_QWEN3 ? 6 : 4);
         hf_model_close(&model);
@@ -83,11 +89,17 @@ static void what_would_be_another_model_is_refused(void **state)
          "sliding_window is \"4\", want null"},
         {OF_MISTRAL, NULL, ",\"layer_types\":[\"sliding_attention\"]", FAIL_ARCHITECTURE,
          "layer_types has \"sliding_attention\", supported: full_attention"},
+        {OF_QWEN2, "", "", FAIL_CONFIG_VALUE,
+         "num_key_value_heads is missing, which a Qwen2ForCausalLM must have"},
         {OF_QWEN3, ",\"head_dim\":6", "", FAIL_CONFIG_VALUE,
          "num_key_value_heads is missing, which a Qwen3ForCausalLM must have"},
         {OF_QWEN3, ",\"num_key_value_heads\":1", ",\"head_dim\":null", FAIL_CONFIG_VALUE,
          "head_dim is missing, which a Qwen3ForCausalLM must have"},
         {OF_QWEN3, NULL, ",\"attention_bias\":true", FAIL_ARCHITECTURE, "attention_bias is true"},
+        {OF_QWEN2, NULL, ",\"use_sliding_window\":true", FAIL_CONFIG_VALUE,
+         "sliding_window is missing"},
+        {OF_QWEN3, NULL, ",\"use_sliding_window\":true", FAIL_CONFIG_VALUE,
+         "sliding_window is missing"},
         {OF_QWEN3, NULL, ",\"use_sliding_window\":1", FAIL_CONFIG_VALUE,
          "use_sliding_window is 1, want true or false"},
         {OF_QWEN3, NULL, ",\"use_sliding_window\":true,\"sliding_window\":-1", FAIL_CONFIG_VALUE,
@@ -111,10 +123,27 @@ static void what_would_be_another_model_is_refused(void **state)
     }
 }
 
+static void shapes_are_what_is_said(void **state)
+{
+    put(*state, QWEN3, ",\"num_key_value_heads\":null,\"head_dim\":6", "");
+    struct hf_model *model = open_model(*state, false);
+    assert_int_equal(hf_model_config(model)->kv_heads, 2);
+    hf_model_close(&model);
+    /* hidden_size need not be a multiple of heads where head_dim is there */
+    put_text(*state, "config.json",
+             "{\"architectures\":[\"Qwen3ForCausalLM\"],\"hidden_size\":30,"
+             "\"intermediate_size\":16,\"num_hidden_layers\":1,\"num_attention_heads\":4,"
+             "\"num_key_value_heads\":2,\"head_dim\":10,\"vocab_size\":4,"
+             "\"max_position_embeddings\":32,\"rms_norm_eps\":1e-5,\"rope_theta\":1e4}");
+    model = open_model(*state, false);
+    assert_int_equal(hf_model_config(model)->head_dim, 10);
+    hf_model_close(&model);
+}
+
 /* What one of them may say, others are not. */
 static void a_name_and_a_type_belong_together(void **state)
 {
-    static const char *const types[] = {"llama", "mistral", "qwen3"};
+    static const char *const types[] = {"llama", "mistral", "qwen2", "qwen3"};
     char more[64], want[64];
     for (int i = 0; i < KIN; i++)
         for (int j = 0; j < KIN; j++) {
@@ -143,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(each_has_the_norms_and_the_window_it_says),
         TEST(what_would_be_another_model_is_refused),
+        TEST(shapes_are_what_is_said),
         TEST(a_name_and_a_type_belong_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,6 +76,7 @@ static void read_config(const char *name, struct llama_config *c)
         .tied_embeddings = json_is_true(json_object_get(config, "tie_word_embeddings")),
         .rope = read_rope(config),
         .qk_norm = strcmp(json_string_value(json_object_get(config, "model_type")), "qwen3") == 0,
+        .qkv_bias = strcmp(json_string_value(json_object_get(config, "model_type")), "qwen2") == 0,
     };
     if (json_is_integer(json_object_get(config, "sliding_window")))
         c->window = integer(config, "sliding_window");

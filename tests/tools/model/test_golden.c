@@ -81,6 +81,12 @@ static void heads_that_are_normed_train_as_the_reference(void **state)
     assert_golden("qk-norm", HST_PRECISION_FP32, 2e-5);
 }
 
+static void biases_train_as_the_reference(void **state)
+{
+    (void)state;
+    assert_golden("qkv-bias", HST_PRECISION_FP32, 2e-5);
+}
+
 static void sequences_as_long_as_the_window_train_as_the_reference(void **state)
 {
     (void)state;
@@ -95,6 +101,7 @@ static void bf16_stays_near_the_reference(void **state)
     assert_golden("tied-gqa", HST_PRECISION_BF16, 1e-2);
     assert_golden("untied-mha", HST_PRECISION_BF16, 1e-2);
     assert_golden("qk-norm", HST_PRECISION_BF16, 1e-2);
+    assert_golden("qkv-bias", HST_PRECISION_BF16, 1e-2);
 }
 
 int main(void)
@@ -103,6 +110,7 @@ int main(void)
         cmocka_unit_test(tied_grouped_query_llama_trains_as_the_reference),
         cmocka_unit_test(untied_multi_head_llama_trains_as_the_reference),
         cmocka_unit_test(heads_that_are_normed_train_as_the_reference),
+        cmocka_unit_test(biases_train_as_the_reference),
         cmocka_unit_test(sequences_as_long_as_the_window_train_as_the_reference),
         cmocka_unit_test(bf16_stays_near_the_reference),
     };

@@ -38,6 +38,20 @@ static const struct llama_config qwen3_8b = {
     .qk_norm = true,
     .rope = {ROPE_DEFAULT, 1000000.0, 0, 0, 0, 0},
 };
+/* Qwen2.5 7B, whose number of parameters is public. */
+static const struct llama_config qwen2_7b = {
+    .hidden = 3584,
+    .intermediate = 18944,
+    .layers = 28,
+    .heads = 28,
+    .kv_heads = 4,
+    .head_dim = 128,
+    .vocab = 152064,
+    .max_positions = 32768,
+    .rms_norm_eps = 1e-6,
+    .qkv_bias = true,
+    .rope = {ROPE_DEFAULT, 1000000.0, 0, 0, 0, 0},
+};
 static const struct llama_run run = {.seq_len = 256, .batch_tokens = 4096, .grain_tokens = 2048};
 
 static void a_grain_is_whole_sequences_near_the_wish(void **state)
@@ -79,6 +93,22 @@ static void a_model_whose_heads_are_normed_has_two_vectors_more_in_a_layer(void 
                         "model.layers.35.self_attn.k_norm.weight");
     assert_string_equal(llama_tensor(model, 1 + 36 * 11)->name, "model.norm.weight");
     assert_string_equal(llama_tensor(model, 2 + 36 * 11)->name, "lm_head.weight");
+    llama_destroy(&model);
+}
+
+static void a_model_with_biases_has_three_vectors_more_in_a_layer(void **state)
+{
+    (void)state;
+    struct llama *model = NULL;
+    assert_int_equal(llama_create(&qwen2_7b, &run, &model, NULL), 0);
+    assert_int_equal(llama_parameter_count(model), 7615616512);
+    const struct llama_tensor *q = llama_tensor(model, 1 + 27 * 12 + 9);
+    assert_string_equal(q->name, "model.layers.27.self_attn.q_proj.bias");
+    assert_true(q->dim_count == 1 && q->dims[0] == 3584);
+    assert_string_equal(llama_tensor(model, 1 + 27 * 12 + 11)->name,
+                        "model.layers.27.self_attn.v_proj.bias");
+    assert_true(llama_tensor(model, 1 + 27 * 12 + 11)->count == 512);
+    assert_string_equal(llama_tensor(model, 1 + 28 * 12)->name, "model.norm.weight");
     llama_destroy(&model);
 }
 
@@ -198,6 +228,7 @@ int main(void)
         cmocka_unit_test(a_grain_is_whole_sequences_near_the_wish),
         cmocka_unit_test(a_public_model_has_its_published_size),
         cmocka_unit_test(a_model_whose_heads_are_normed_has_two_vectors_more_in_a_layer),
+        cmocka_unit_test(a_model_with_biases_has_three_vectors_more_in_a_layer),
         cmocka_unit_test(products_are_those_of_a_step),
         cmocka_unit_test(tensors_come_in_the_order_of_the_units),
         cmocka_unit_test(sizes_that_cannot_be_are_refused),

@@ -32,7 +32,9 @@ enum { ATTENTION, LAYER, HEAD };
 
 /* What was called, with what. */
 static struct calls {
-    unsigned matmul, rmsnorm, rmsnorm_backward, rope, swiglu, swiglu_backward, add, cast, softmax;
+    unsigned matmul, rmsnorm, rmsnorm_backward, rope, swiglu, swiglu_backward, add, bias,
+        bias_backward;
+    unsigned cast, softmax;
     unsigned attention, attention_backward;
     struct hst_attention last;
 } calls;
@@ -52,6 +54,8 @@ COUNTED(rope, hst_rope, calls.rope++)
 COUNTED(swiglu, hst_swiglu, calls.swiglu++)
 COUNTED(swiglu_backward, hst_swiglu_backward, calls.swiglu_backward++)
 COUNTED(add, hst_add, calls.add++)
+COUNTED(bias, hst_bias, calls.bias++)
+COUNTED(bias_backward, hst_bias_backward, calls.bias_backward++)
 COUNTED(cast, hst_cast, calls.cast++)
 COUNTED(cross_entropy, hst_cross_entropy, calls.softmax++)
 COUNTED(attention, hst_attention, (calls.attention++, calls.last = *args))
@@ -257,11 +261,18 @@ static void odd_shapes_and_every_type_are_computed(void **state)
         for (uint64_t sequences = 1; sequences <= 5; sequences += 4) {
             uint64_t tokens = 17 * sequences;
             odd.qk_norm = sequences > 1;
+            odd.head_dim = odd.qk_norm ? 58 : 10; /* and then wider than the model */
+            odd.qkv_bias = sequences == 1;
             describe(c, &odd, &(struct llama_run){17, tokens, tokens}, types[i]);
             for (int which = ATTENTION; which <= HEAD; which++)
                 for (double share = 1; share > 0.01; share /= 3)
                     part(c, which, 8 * MIB, share * c->operations.list[which].amount);
             assert_int_equal(calls.cast > 0, types[i] != HST_F32);
+            describe(c, &odd, &(struct llama_run){17, tokens, tokens}, types[i]);
+            part(c, LAYER, 8 * MIB, INFINITY);
+            assert_int_equal(calls.rmsnorm, odd.qk_norm ? 8 : 4);
+            assert_int_equal(calls.bias, odd.qkv_bias ? 6 : 0);
+            assert_int_equal(calls.bias_backward, odd.qkv_bias ? 3 : 0);
         }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a step does beside its numbers: errors, shapes at the edge, repeatability. */
 #include "harness.h"
+#include "model/model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -205,6 +206,9 @@ static struct outcome step_in_segments(const struct llama_config *config, uint32
         snprintf(name, sizeof name, "model.layers.%u.self_attn.k_norm.weight", i);
         if (config->qk_norm)
             add_gradient(h.engine, name, g);
+        snprintf(name, sizeof name, "model.layers.%u.self_attn.k_proj.bias", i);
+        if (config->qkv_bias)
+            add_gradient(h.engine, name, g);
     }
     harness_close(&h);
     return out;
@@ -235,12 +239,21 @@ static void bits_are_the_same_wherever_a_segment_ends(void **state)
     }
 }
 
-/* Layers are units 1 to 3. */
-static void check_saves(bool qk_norm, enum hst_precision precision)
+/* A Llama, one whose heads are normed, one with biases, and one with both, which nobody made. */
+enum { KINDS = 4 };
+
+static struct llama_config kin_of(int kind)
 {
     struct llama_config config = small;
+    config.qk_norm = kind & 1;
+    config.qkv_bias = kind & 2;
+    return config;
+}
+
+/* Layers are units 1 to 3. */
+static void check_saves(struct llama_config config, enum hst_precision precision)
+{
     config.layers = 3;
-    config.qk_norm = qk_norm;
     struct gradients none = {.count = 0};
     size_t visits = 0;
     struct outcome again = step_in_segments(&config, 1, 0, precision, &visits, &none);
@@ -255,19 +268,18 @@ static void check_saves(bool qk_norm, enum hst_precision precision)
 static void bits_are_the_same_whatever_layers_save(void **state)
 {
     (void)state;
-    for (int normed = 0; normed < 2; normed++)
+    for (int kind = 0; kind < KINDS; kind++)
         for (int precision = HST_PRECISION_FP32; precision <= HST_PRECISION_BF16; precision++)
-            check_saves(normed, (enum hst_precision)precision);
+            check_saves(kin_of(kind), (enum hst_precision)precision);
 }
 
 /* What was saved is not computed again: else it would not matter that it is lost. */
 static void a_backward_uses_what_was_saved(void **state)
 {
     (void)state;
-    struct llama_config config = small;
-    for (int normed = 0; normed < 2; normed++) {
+    for (int kind = 0; kind < KINDS; kind++) {
+        struct llama_config config = kin_of(kind);
         double norms[2];
-        config.qk_norm = normed;
         for (int forgets = 0; forgets < 2; forgets++) {
             struct harness h = opened(&config, 1, 2, HST_PRECISION_FP32);
             if (forgets)
@@ -314,6 +326,32 @@ static void a_sequence_of_one_token_is_a_sequence(void **state)
     harness_close(&h);
 }
 
+/* What nothing else in a layer needs as much of. */
+static void workspace_is_enough_for_norms_of_heads_and_biases(void **state)
+{
+    (void)state;
+    const struct llama_run run = {.seq_len = 1, .batch_tokens = 8192, .grain_tokens = 8192};
+    size_t bytes[KINDS], norms = 0, biases = 0;
+    for (int kind = 0; kind < KINDS; kind++) {
+        struct llama_config config = kin_of(kind);
+        struct hst_config engine = harness_engine(&run, HST_PRECISION_FP32);
+        struct harness h = {0};
+        config.heads = 32;
+        config.head_dim = 64;
+        assert_int_equal(llama_create(&config, &run, &h.model, NULL), 0);
+        assert_int_equal(hst_engine_create(&engine, &h.engine), 0);
+        assert_int_equal(llama_add_units(h.model, h.engine), 0);
+        bytes[kind] = h.model->layer_op_bytes;
+        norms = hst_rmsnorm_backward_work_bytes(hst_engine_device(h.engine), 8192 * 32, 64);
+        biases = hst_bias_backward_work_bytes(hst_engine_device(h.engine), 8192, 32 * 64);
+        harness_close(&h);
+    }
+    assert_true(bytes[0] < biases && biases < norms);
+    assert_int_equal(bytes[1], norms);
+    assert_int_equal(bytes[2], biases);
+    assert_int_equal(bytes[3], norms);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +364,7 @@ int main(void)
         cmocka_unit_test(bits_are_the_same_whatever_layers_save),
         cmocka_unit_test(a_backward_uses_what_was_saved),
         cmocka_unit_test(a_hidden_size_of_several_blocks_trains_in_both_precisions),
+        cmocka_unit_test(workspace_is_enough_for_norms_of_heads_and_biases),
         cmocka_unit_test(a_sequence_of_one_token_is_a_sequence),
     };
     return cmocka_run_group_tests_name("model/step", tests, NULL, NULL);
