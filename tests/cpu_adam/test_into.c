@@ -148,5 +148,5 @@ int main(int argc, char **argv)
     };
     rng = seed_begin(argc, argv);
     table_count = tables_list(tables);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("into", tests, NULL, NULL);
 }
