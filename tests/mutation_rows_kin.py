@@ -40,15 +40,6 @@ mutate(
      '        total += 0 * vec_load(a->out, i, columns.end,'),
 )
 mutate(
-    'kernels/cuda/ops/bias.cu', 'simt/suite/bias',
-    ('threads of a block meet', '        __syncthreads();\n        for (int k',
-     '        for (int k'),
-    ('a block of rows ends', 'a.tokens - begin < rows ? a.tokens : begin + rows', 'a.tokens'),
-    ('work is no less for more tokens',
-     '(blocks < BLOCKS_MOST ? blocks : BLOCKS_MOST) * width',
-     '((tokens + rows_of(tokens) - 1) / rows_of(tokens)) * width'),
-)
-mutate(
     'kernels/operations.c', 'kernels/bias',
     ('a bias is not in what it is added to', '!apart(args->x, args->tokens * row, args->bias, row)',
      '0'),

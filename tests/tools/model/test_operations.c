@@ -287,18 +287,27 @@ static void their_texts_tell_shapes_apart(void **state)
         assert_true(strlen(others.list[i].what) <= HST_OPERATION_TEXT_MAX);
         assert_string_not_equal(others.list[i].what, c->operations.list[i].what);
     }
-    llama_destroy(&model);
-    struct llama_config normed = config;
-    normed.qk_norm = true;
-    assert_int_equal(llama_create(&normed, &(struct llama_run){256, 1024, 256}, &model, NULL), 0);
-    char plain[sizeof others.text[LAYER]];
-    memcpy(plain, others.text[LAYER], sizeof plain);
-    llama_operations(model, HST_BF16, &others);
-    assert_string_not_equal(others.list[LAYER].what, plain);
     llama_operations(model, HST_F32, &others);
     assert_string_equal(others.list[ATTENTION].what,
                         "attention twice and back, 1x256 tokens, 8/4 heads of 16, f32");
     llama_destroy(&model);
+}
+
+static void their_texts_tell_kinds_of_heads_apart(void **state)
+{
+    static const char *const heads[] = {"/4 heads of", "/4 normed heads of", "/4 biased heads of"};
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        struct llama_operations of;
+        struct llama *model = NULL;
+        struct llama_config kin = config;
+        kin.qk_norm = kind == 1;
+        kin.qkv_bias = kind == 2;
+        assert_int_equal(llama_create(&kin, &(struct llama_run){64, 512, 512}, &model, NULL), 0);
+        llama_operations(model, HST_BF16, &of);
+        assert_non_null(strstr(of.list[LAYER].what, heads[kind]));
+        llama_destroy(&model);
+    }
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -316,6 +325,7 @@ int main(void)
         TEST(a_room_for_nothing_is_told),
         TEST(odd_shapes_and_every_type_are_computed),
         TEST(their_texts_tell_shapes_apart),
+        TEST(their_texts_tell_kinds_of_heads_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
