@@ -104,7 +104,9 @@ static struct llama_config config_of(const struct hst_shape *s)
                                  .head_dim = s->head_dim,
                                  .vocab = s->vocab,
                                  .max_positions = INT32_MAX,
-                                 .tied_embeddings = s->tied};
+                                 .tied_embeddings = s->tied,
+                                 .qk_norm = s->qk_norm,
+                                 .qkv_bias = s->qkv_bias};
 }
 
 static int describe_model(struct plan *p, struct hst_error *error)
