@@ -68,13 +68,14 @@ mutate(
      'i < sizeof a->needs / sizeof *a->needs &&', '0 &&'),
     ('a Llama has no window', '    if (a->windowed < 0)\n        return 0;\n', ''),
     ('who has a window says how long it is', 'if (used && v.type == JSN_ERROR)', 'if (0)'),
-    ('a Qwen3 says whether it is used', 'if (!used || !config_has(v))', 'if (!config_has(v))'),
+    ('a Qwen3 says whether it is used', 'used = used && config_has(v);', 'used = config_has(v);'),
     ('no heads of keys are as many as heads', 'key == KV_HEADS ? ', '0 ? '),
     ('heads need not divide what is given', 'if (!c->head_dim && c->hidden', 'if (c->hidden'),
-    ('a window is a size', ' || value < 1 || value > INT32_MAX) {\n        v = jsn_shown(v);\n'
-     '        return refuse(FAIL_CONFIG_VALUE,\n                      "%s: sliding_window',
-     ') {\n        v = jsn_shown(v);\n'
-     '        return refuse(FAIL_CONFIG_VALUE,\n                      "%s: sliding_window'),
-    ('layers have known types', 'type.type == JSN_STRING && (jsn', '1 || (jsn'),
-    ('a window of layers needs one', '(window && jsn_equals', '(jsn_equals'),
+    ('a window is a size', ' || value < 1 || value > INT32_MAX)) {', ')) {'),
+    ('layers have known types', 'slides || (text && jsn', '1 || (text && jsn'),
+    ('a window of layers needs one', 'text && window && jsn_equals', 'text && jsn_equals'),
+    ('no layer may have the window', '*window = windows ? *window : 0;', ''),
+    ('layers may be counted', 'windows = without < layers;', ''),
+    ('a Mistral does not count them', 'if (rc || a->windowed != USE_SLIDING_WINDOW)', 'if (rc)'),
+    ('a Qwen2 has biases without a word', '!(a->qkv_bias && biases[i] == ATTENTION_BIAS)', '1'),
 )

@@ -73,7 +73,8 @@ static uint64_t layer_params(const struct hst_shape *s)
 static bool is_countable(const struct hst_shape *s)
 {
     double h = s->hidden, heads = 2.0 * s->heads + 2.0 * s->kv_heads;
-    double layer = h * (heads * s->head_dim + 3.0 * s->intermediate + 2) + heads * s->head_dim;
+    double layer = h * (heads * s->head_dim + 3.0 * s->intermediate + 2);
+    layer += s->qkv_bias ? heads * s->head_dim : 0;
     return 2.0 * s->vocab * h + s->layers * layer + h < 0x1p63;
 }
 

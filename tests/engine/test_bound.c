@@ -66,6 +66,17 @@ static void test_norms_of_heads_and_biases_count(void **state)
                                      .qkv_bias = true};
     assert_true(hst_shape_params(&normed) == 8190735360);
     assert_true(hst_shape_params(&biased) == 7615616512);
+    /* three quarters of 2^63 without biases, which are as many */
+    struct hst_shape narrow = {.hidden = 1,
+                               .intermediate = 1,
+                               .layers = 1,
+                               .heads = 1u << 30,
+                               .kv_heads = 1u << 30,
+                               .head_dim = 3u << 29,
+                               .vocab = 1};
+    assert_true(hst_shape_params(&narrow) > 0);
+    narrow.qkv_bias = true;
+    assert_true(hst_shape_params(&narrow) == 0);
 }
 
 static void test_only_a_matrix_that_is_looked_up_is_not_multiplied(void **state)

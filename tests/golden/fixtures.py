@@ -143,8 +143,8 @@ FIXTURES = {
         },
         "loss_scale": 2.0**20,
     },
-    # Qwen2: q, k and v have biases. Grouped-query attention, untied, odd widths of rows. F32, two
-    # shards.
+    # Qwen2: q, k and v have biases. Grouped-query attention, untied, rows that are no
+    # whole vectors. F32, two shards.
     "qkv-bias": {
         "config": {
             **{k: v for k, v in COMMON.items() if k != "attention_bias"},

@@ -90,7 +90,7 @@ static void its_gradient_is_the_sum_over_tokens(void **state)
     run_all(backward_case);
 }
 
-/* More blocks than one sum has rows: 256 of 64 tokens, on devices that cut so. */
+/* Longer than the rows of a block need be, on devices that have so many blocks at most. */
 static void a_long_sum_is_cut_into_more_rows(void **state)
 {
     (void)state;

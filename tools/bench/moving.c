@@ -105,25 +105,50 @@ static int add(void *arg)
                                                    .out = g->buffers[2]});
 }
 
-static int bias(void *arg)
+/* Of k and v: few columns. */
+static size_t kv_width(const struct ground *g)
 {
-    struct ground *g = arg;
-    return hst_op_bias(g->stream, &(struct hst_bias){.tokens = g->sizes.tokens,
-                                                     .width = g->sizes.hidden,
-                                                     .dtype = HST_BF16,
-                                                     .x = g->buffers[0],
-                                                     .bias = g->buffers[1]});
+    return g->sizes.kv_heads * g->sizes.head_dim;
 }
 
-static int bias_backward(void *arg)
+/* Zeros, so that the numbers stay what they are. */
+static int add_bias(struct ground *g, size_t width)
 {
-    struct ground *g = arg;
+    return hst_op_bias(g->stream, &(struct hst_bias){.tokens = g->sizes.tokens,
+                                                     .width = width,
+                                                     .dtype = HST_BF16,
+                                                     .x = g->buffers[0],
+                                                     .bias = g->zeros});
+}
+
+static int add_bias_backward(struct ground *g, size_t width)
+{
     return hst_op_bias_backward(g->stream, &(struct hst_bias_backward){.tokens = g->sizes.tokens,
-                                                                       .width = g->sizes.hidden,
+                                                                       .width = width,
                                                                        .dtype = HST_BF16,
                                                                        .dy = g->buffers[0],
                                                                        .dbias = g->rows,
                                                                        .work = g->work});
+}
+
+static int bias(void *arg)
+{
+    return add_bias(arg, ((struct ground *)arg)->sizes.hidden);
+}
+
+static int bias_narrow(void *arg)
+{
+    return add_bias(arg, kv_width(arg));
+}
+
+static int bias_backward(void *arg)
+{
+    return add_bias_backward(arg, ((struct ground *)arg)->sizes.hidden);
+}
+
+static int bias_backward_narrow(void *arg)
+{
+    return add_bias_backward(arg, kv_width(arg));
 }
 
 static int cast(void *arg)
@@ -192,8 +217,10 @@ int ground_moving(struct ground *g)
     const struct ground_sizes *s = &g->sizes;
     double wide = 2.0 * (double)s->tokens * (double)s->hidden, count = (double)s->elements;
     double inner = 2.0 * (double)s->tokens * (double)s->inner;
-    char wide_text[32], inner_text[32], chunk_text[32], count_text[32];
+    double narrow = 2.0 * (double)s->tokens * (double)kv_width(g);
+    char wide_text[32], narrow_text[32], inner_text[32], chunk_text[32], count_text[32];
     snprintf(wide_text, sizeof wide_text, "%zux%zu", s->tokens, s->hidden);
+    snprintf(narrow_text, sizeof narrow_text, "%zux%zu", s->tokens, kv_width(g));
     snprintf(inner_text, sizeof inner_text, "%zux%zu", s->tokens, s->inner);
     snprintf(chunk_text, sizeof chunk_text, "%zux%zu", s->chunk, s->vocab);
     snprintf(count_text, sizeof count_text, "%zu", s->elements);
@@ -211,7 +238,9 @@ int ground_moving(struct ground *g)
         {"swiglu backward", inner_text, swiglu_backward, 5 * inner},
         {"add", wide_text, add, 3 * wide},
         {"bias", wide_text, bias, 2 * wide},
+        {"bias", narrow_text, bias_narrow, 2 * narrow},
         {"bias backward", wide_text, bias_backward, wide},
+        {"bias backward", narrow_text, bias_backward_narrow, narrow},
         {"cast f32 to bf16", count_text, cast, 6 * count},
         {"cross-entropy", chunk_text, cross_entropy,
          4.0 * (double)s->chunk * (double)s->vocab}, /* logits read, gradient written */

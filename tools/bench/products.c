@@ -185,9 +185,14 @@ void ground_plan_work(struct ground *g)
     size_t widest = s->vocab > s->inner ? s->vocab : s->inner;
     size_t deepest = s->inner > s->cube ? s->inner : s->cube;
     struct hst_matmul product = product_args(g, s->tokens, widest, deepest);
-    size_t norm = hst_rmsnorm_backward_work_bytes(g->dev, s->tokens, s->hidden);
-    g->work_bytes = hst_matmul_work_bytes(g->dev, &product);
-    g->work_bytes = norm > g->work_bytes ? norm : g->work_bytes;
+    const size_t bytes[] = {
+        hst_matmul_work_bytes(g->dev, &product),
+        hst_rmsnorm_backward_work_bytes(g->dev, s->tokens, s->hidden),
+        hst_bias_backward_work_bytes(g->dev, s->tokens, s->hidden),
+    };
+    g->work_bytes = 0;
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        g->work_bytes = bytes[i] > g->work_bytes ? bytes[i] : g->work_bytes;
     if (g->with_attention)
         (void)each_attention(g, widen_work);
 }

@@ -37,6 +37,7 @@ enum {
     ROPE_PARAMETERS,
     SLIDING_WINDOW,
     USE_SLIDING_WINDOW,
+    MAX_WINDOW_LAYERS,
     LAYER_TYPES,
     DTYPE,
     TORCH_DTYPE,
@@ -67,6 +68,7 @@ static const char *const keys[KEY_COUNT] = {
     [ROPE_PARAMETERS] = "rope_parameters",
     [SLIDING_WINDOW] = "sliding_window",
     [USE_SLIDING_WINDOW] = "use_sliding_window",
+    [MAX_WINDOW_LAYERS] = "max_window_layers",
     [LAYER_TYPES] = "layer_types",
     [DTYPE] = "dtype",
     [TORCH_DTYPE] = "torch_dtype",
@@ -266,7 +268,8 @@ static int check_architecture(const struct config_source *s, const struct jsn_va
     return 0;
 }
 
-static int check_variants(const struct config_source *s, const struct jsn_value *values)
+static int check_variants(const struct config_source *s, const struct jsn_value *values,
+                          const struct architecture *a)
 {
     struct jsn_value v = values[HIDDEN_ACT];
     if (config_has(v) && !jsn_equals(s->text, v, "silu"))
@@ -278,10 +281,10 @@ static int check_variants(const struct config_source *s, const struct jsn_value 
         int rc = read_bool(s, biases[i], values[biases[i]], &bias);
         if (rc)
             return rc;
-        if (bias)
+        if (bias && !(a->qkv_bias && biases[i] == ATTENTION_BIAS)) /* which it has without a word */
             return refuse(FAIL_ARCHITECTURE,
-                          "%s: %s is true: linear layers with a bias are not supported", s->path,
-                          keys[biases[i]]);
+                          "%s: %s is true: linear layers with a bias are not supported in a %s",
+                          s->path, keys[biases[i]], a->name);
     }
     double number;
     v = values[ATTENTION_DROPOUT];
@@ -308,11 +311,11 @@ static int check_needed(const struct config_source *s, const struct jsn_value *v
     return 0;
 }
 
-/* Layers of one model may differ; where some have a window, all are taken to have it. */
-static int check_layer_types(const struct config_source *s, struct jsn_value v, bool window)
+/* *windows: how many layers have one. */
+static int read_layer_types(const struct config_source *s, struct jsn_value v, bool window,
+                            size_t *windows)
 {
-    if (!config_has(v))
-        return 0;
+    *windows = 0;
     if (v.type != JSN_ARRAY) {
         v = jsn_shown(v);
         return refuse(FAIL_CONFIG_VALUE, "%s: layer_types is %.*s, want a list", s->path, shown(v),
@@ -324,8 +327,10 @@ static int check_layer_types(const struct config_source *s, struct jsn_value v, 
     while ((type = jsn_next_value(&r)).type != JSN_ARRAY_END) {
         type.begin += v.begin;
         type.end += v.begin;
-        if (type.type == JSN_STRING && (jsn_equals(s->text, type, "full_attention") ||
-                                        (window && jsn_equals(s->text, type, "sliding_attention"))))
+        bool text = type.type == JSN_STRING;
+        bool slides = text && window && jsn_equals(s->text, type, "sliding_attention");
+        *windows += slides;
+        if (slides || (text && jsn_equals(s->text, type, "full_attention")))
             continue;
         type = jsn_shown(type);
         return refuse(FAIL_ARCHITECTURE, "%s: layer_types has %.*s, supported: full_attention%s",
@@ -335,13 +340,28 @@ static int check_layer_types(const struct config_source *s, struct jsn_value v, 
     return 0;
 }
 
+/* Where some layers have a window all are taken to have it; where layers are counted none may. */
+static int check_layers(const struct config_source *s, const struct jsn_value *values,
+                        const struct architecture *a, uint32_t layers, uint32_t *window)
+{
+    struct jsn_value types = values[LAYER_TYPES], first = values[MAX_WINDOW_LAYERS];
+    uint64_t without = 0;
+    size_t windows = 1;
+    int rc = config_has(types) ? read_layer_types(s, types, *window > 0, &windows) : 0;
+    if (rc || a->windowed != USE_SLIDING_WINDOW)
+        return rc;
+    if (!config_has(types) && config_has(first) && jsn_u64(s->text, first, &without))
+        windows = without < layers;
+    *window = windows ? *window : 0;
+    return 0;
+}
+
 static int read_window(const struct config_source *s, const struct jsn_value *values,
-                       const struct architecture *a, uint32_t *window)
+                       const struct architecture *a, struct llama_config *c)
 {
     struct jsn_value v = values[SLIDING_WINDOW];
     uint64_t value = 0;
     bool used = a->windowed == SLIDING_WINDOW;
-    *window = 0;
     if (a->windowed < 0)
         return 0;
     int rc = used ? 0 : read_bool(s, USE_SLIDING_WINDOW, values[USE_SLIDING_WINDOW], &used);
@@ -352,16 +372,15 @@ static int read_window(const struct config_source *s, const struct jsn_value *va
                       "%s: sliding_window is missing. Fix: add it (null: a token attends to all "
                       "before it)",
                       s->path);
-    if (!used || !config_has(v))
-        return check_layer_types(s, values[LAYER_TYPES], false);
-    if (!jsn_u64(s->text, v, &value) || value < 1 || value > INT32_MAX) {
+    used = used && config_has(v);
+    if (used && (!jsn_u64(s->text, v, &value) || value < 1 || value > INT32_MAX)) {
         v = jsn_shown(v);
         return refuse(FAIL_CONFIG_VALUE,
                       "%s: sliding_window is %.*s, want null or a whole number from 1 to %d",
                       s->path, shown(v), s->text + v.begin, INT32_MAX);
     }
-    *window = (uint32_t)value;
-    return check_layer_types(s, values[LAYER_TYPES], true);
+    c->window = used ? (uint32_t)value : 0;
+    return check_layers(s, values, a, c->layers, &c->window);
 }
 
 int config_parse(const char *path, const char *text, size_t size, struct llama_config *config,
@@ -383,7 +402,7 @@ int config_parse(const char *path, const char *text, size_t size, struct llama_c
     const struct architecture *architecture = NULL;
     rc = check_architecture(s, v, &architecture);
     if (!rc)
-        rc = check_variants(s, v);
+        rc = check_variants(s, v, architecture);
     if (!rc)
         rc = check_needed(s, v, architecture);
     if (!rc)
@@ -395,7 +414,7 @@ int config_parse(const char *path, const char *text, size_t size, struct llama_c
     if (!rc)
         rc = read_bool(s, TIE, v[TIE], &c.tied_embeddings);
     if (!rc)
-        rc = read_window(s, v, architecture, &c.window);
+        rc = read_window(s, v, architecture, &c);
     if (!rc)
         rc = config_rope(s, v[ROPE_THETA], v[ROPE_SCALING], v[ROPE_PARAMETERS], &c.rope);
     if (rc)

@@ -10,9 +10,24 @@
 #include "launchers.h"
 #include "sums.h"
 
-enum { COLUMNS = 32, ROWS = 8 };     /* threads of a block: vectors of a row, and rows at a time */
-static const size_t BLOCK_ROWS = 64; /* of a sum, at least */
+enum {
+    COLUMNS = 32, /* threads of a block: vectors of a row, … */
+    ROWS = 8,     /* … and rows at a time */
+    AHEAD = 2,    /* rows that a thread reads before it writes one */
+};
+static const size_t BLOCK_ROWS = 16; /* of a sum, at least */
 static const size_t BLOCKS_MOST = 256;
+
+template <typename T, int N>
+static __device__ __forceinline__ void add_to(T *x, const pack<T, N> &old, const float (&bias)[N])
+{
+    float v[N];
+    unpack(old, v);
+    HST_UNROLL
+    for (int k = 0; k < N; k++)
+        v[k] += bias[k];
+    store_f32(x, v);
+}
 
 template <typename T, int N>
 static __global__ void __launch_bounds__(COLUMNS *ROWS) k_bias(struct hst_bias a)
@@ -20,15 +35,18 @@ static __global__ void __launch_bounds__(COLUMNS *ROWS) k_bias(struct hst_bias a
     const size_t vectors = a.width / N, step = (size_t)gridDim.y * ROWS;
     for (size_t i = blockIdx.x * (size_t)COLUMNS + threadIdx.x; i < vectors;
          i += gridDim.x * (size_t)COLUMNS) {
-        float bias[N], v[N];
+        float bias[N];
         load_f32((const T *)a.bias + i * N, bias);
-        for (size_t t = blockIdx.y * (size_t)ROWS + threadIdx.y; t < a.tokens; t += step) {
-            T *x = (T *)a.x + t * a.width + i * N;
-            load_f32(x, v);
+        for (size_t t = blockIdx.y * (size_t)ROWS + threadIdx.y; t < a.tokens; t += AHEAD * step) {
+            pack<T, N> old[AHEAD];
             HST_UNROLL
-            for (int k = 0; k < N; k++)
-                v[k] += bias[k];
-            store_f32(x, v);
+            for (int u = 0; u < AHEAD; u++)
+                if (t + u * step < a.tokens)
+                    old[u] = load<N>((const T *)a.x + (t + u * step) * a.width + i * N);
+            HST_UNROLL
+            for (int u = 0; u < AHEAD; u++)
+                if (t + u * step < a.tokens)
+                    add_to((T *)a.x + (t + u * step) * a.width + i * N, old[u], bias);
         }
     }
 }
@@ -51,7 +69,9 @@ template <typename T, int N>
 static __global__ void __launch_bounds__(COLUMNS *ROWS)
     k_bias_backward(struct hst_bias_backward a, size_t rows)
 {
-    __shared__ float part[ROWS][COLUMNS * N];
+    /* Columns of a vector lie apart, so that few lanes meet in a bank. */
+    constexpr int APART = COLUMNS + 4;
+    __shared__ float part[ROWS][APART * N];
     const size_t vectors = a.width / N, begin = blockIdx.y * rows;
     const size_t end = a.tokens - begin < rows ? a.tokens : begin + rows;
     float *sums = (float *)a.work.data + blockIdx.y * a.width;
@@ -59,6 +79,7 @@ static __global__ void __launch_bounds__(COLUMNS *ROWS)
          first += gridDim.x * (size_t)COLUMNS) {
         const size_t i = first + threadIdx.x;
         float v[N], sum[N] = {};
+        HST_UNROLL_BY(4)
         for (size_t t = begin + threadIdx.y; t < end && i < vectors; t += ROWS) {
             load_f32((const T *)a.dy + t * a.width + i * N, v);
             HST_UNROLL
@@ -67,13 +88,14 @@ static __global__ void __launch_bounds__(COLUMNS *ROWS)
         }
         HST_UNROLL
         for (int k = 0; k < N; k++)
-            part[threadIdx.y][k * COLUMNS + threadIdx.x] = sum[k];
+            part[threadIdx.y][k * APART + threadIdx.x] = sum[k];
         __syncthreads();
-        for (int k = threadIdx.y; k < N && i < vectors; k += ROWS) {
+        const unsigned column = threadIdx.y * COLUMNS + threadIdx.x;
+        if (column < COLUMNS * N && first * N + column < a.width) {
             float total = 0;
             for (int r = 0; r < ROWS; r++)
-                total += part[r][k * COLUMNS + threadIdx.x];
-            sums[i * N + k] = total;
+                total += part[r][column % N * APART + column / N];
+            sums[first * N + column] = total;
         }
         __syncthreads();
     }

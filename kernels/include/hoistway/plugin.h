@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /**
- * One entry per call above, same meaning, arguments already checked (hst_dev_*, hst_stream_* and
+ * One entry per call of kernels.h, same meaning, arguments already checked (hst_dev_*, hst_stream_* and
  * hst_op_* check at the boundary, then call). Every entry is set; what a device can not do returns
  * -ENOTSUP.
  */

@@ -14,6 +14,8 @@
 #define QWEN2   "{\"architectures\":[\"Qwen2ForCausalLM\"],\"model_type\":\"qwen2\"," SIZES
 #define QWEN3   "{\"architectures\":[\"Qwen3ForCausalLM\"],\"model_type\":\"qwen3\"," SIZES
 
+#define USED ",\"use_sliding_window\":true,\"sliding_window\":9"
+
 /* Without what each must have. */
 static const struct kin {
     const char *head, *needed;
@@ -48,6 +50,18 @@ static void each_has_the_norms_and_the_window_it_says(void **state)
         {OF_QWEN2, NULL, "", 0},
         {OF_QWEN2, NULL, ",\"sliding_window\":131072,\"use_sliding_window\":false", 0},
         {OF_QWEN2, NULL, ",\"sliding_window\":9,\"use_sliding_window\":true", 9},
+        {OF_QWEN2, NULL, ",\"attention_bias\":true", 0}, /* it has them without a word */
+        {OF_QWEN2, NULL, ",\"attention_bias\":false", 0},
+        {OF_QWEN2, NULL, ",\"attention_bias\":null", 0},
+        /* of two layers; layer_types says more than a count */
+        {OF_QWEN2, NULL, USED ",\"max_window_layers\":2", 0},
+        {OF_QWEN2, NULL, USED ",\"max_window_layers\":1", 9},
+        {OF_QWEN3, NULL, USED ",\"max_window_layers\":0", 9},
+        {OF_QWEN3, NULL, USED ",\"max_window_layers\":2,\"layer_types\":[\"sliding_attention\"]",
+         9},
+        {OF_QWEN3, NULL, USED ",\"max_window_layers\":0,\"layer_types\":[\"full_attention\"]", 0},
+        {OF_MISTRAL, ",\"num_key_value_heads\":1", /* where it is not looked at */
+         USED ",\"max_window_layers\":2,\"layer_types\":[\"full_attention\"]", 9},
         {OF_QWEN3, NULL, "", 0},
         {OF_QWEN3, NULL, ",\"sliding_window\":4,\"use_sliding_window\":false", 0},
         {OF_QWEN3, NULL, ",\"sliding_window\":null,\"use_sliding_window\":true", 0},
@@ -95,7 +109,11 @@ static void what_would_be_another_model_is_refused(void **state)
          "num_key_value_heads is missing, which a Qwen3ForCausalLM must have"},
         {OF_QWEN3, ",\"num_key_value_heads\":1", ",\"head_dim\":null", FAIL_CONFIG_VALUE,
          "head_dim is missing, which a Qwen3ForCausalLM must have"},
-        {OF_QWEN3, NULL, ",\"attention_bias\":true", FAIL_ARCHITECTURE, "attention_bias is true"},
+        {OF_QWEN3, NULL, ",\"attention_bias\":true", FAIL_ARCHITECTURE,
+         "attention_bias is true: linear layers with a bias are not supported in a "
+         "Qwen3ForCausalLM"},
+        {OF_QWEN2, NULL, ",\"mlp_bias\":true", FAIL_ARCHITECTURE, "mlp_bias is true"},
+        {OF_QWEN2, NULL, ",\"attention_bias\":1", FAIL_CONFIG_VALUE, "attention_bias is 1, want"},
         {OF_QWEN2, NULL, ",\"use_sliding_window\":true", FAIL_CONFIG_VALUE,
          "sliding_window is missing"},
         {OF_QWEN3, NULL, ",\"use_sliding_window\":true", FAIL_CONFIG_VALUE,

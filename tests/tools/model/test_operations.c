@@ -37,6 +37,7 @@ static struct calls {
     unsigned cast, softmax;
     unsigned attention, attention_backward;
     struct hst_attention last;
+    struct hst_bias biased[6];
 } calls;
 
 #define COUNTED(name, type, also)                                                                  \
@@ -54,7 +55,7 @@ COUNTED(rope, hst_rope, calls.rope++)
 COUNTED(swiglu, hst_swiglu, calls.swiglu++)
 COUNTED(swiglu_backward, hst_swiglu_backward, calls.swiglu_backward++)
 COUNTED(add, hst_add, calls.add++)
-COUNTED(bias, hst_bias, calls.bias++)
+COUNTED(bias, hst_bias, calls.biased[calls.bias++ % 6] = *args)
 COUNTED(bias_backward, hst_bias_backward, calls.bias_backward++)
 COUNTED(cast, hst_cast, calls.cast++)
 COUNTED(cross_entropy, hst_cross_entropy, calls.softmax++)
@@ -273,6 +274,10 @@ static void odd_shapes_and_every_type_are_computed(void **state)
             assert_int_equal(calls.rmsnorm, odd.qk_norm ? 8 : 4);
             assert_int_equal(calls.bias, odd.qkv_bias ? 6 : 0);
             assert_int_equal(calls.bias_backward, odd.qkv_bias ? 3 : 0);
+            for (unsigned b = 1; b < 3 && odd.qkv_bias; b++) /* vectors lie apart */
+                assert_true((const char *)calls.biased[b].bias -
+                                (const char *)calls.biased[b - 1].bias >=
+                            (ptrdiff_t)(calls.biased[b - 1].width * hst_dtype_bytes(types[i])));
         }
 }
 

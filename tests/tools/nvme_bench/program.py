@@ -118,6 +118,18 @@ class Page(html.parser.HTMLParser):
             self.faults.append(tag)
 
 
+def numbers_in(folder):
+    """How many the weights of a model have."""
+    count = 0
+    for name in os.listdir(folder):
+        if name.endswith('.safetensors'):
+            with open(os.path.join(folder, name), 'rb') as file:
+                header = json.loads(file.read(int.from_bytes(file.read(8), 'little')))
+            count += sum(math.prod(tensor['shape']) for key, tensor in header.items()
+                         if key != '__metadata__')
+    return count
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix='nvme_bench_')
@@ -233,6 +245,10 @@ class CommandLine(Case):
         for path in model, os.path.join(model, 'config.json'):
             plan = json.loads(run(*SIM, '--json', '--plan', path, '--gpu-tflops', '1').stdout)
             self.assertGreater(plan['plan']['params'], 1000)
+        for fixture in 'qk-norm', 'qkv-bias':
+            folder = os.path.join(ROOT, 'tests', 'golden', fixture)
+            plan = json.loads(run(*SIM, '--json', '--plan', folder, '--gpu-tflops', '1').stdout)
+            self.assertEqual(plan['plan']['params'], numbers_in(folder))
         self.assert_refused(run(*SIM, '--plan', self.folder, '--gpu-tflops', '1'), 412, 1)
 
     def test_exit_code_3_means_below_the_target(self):
