@@ -10,6 +10,7 @@ import errno
 import fcntl
 import html.parser
 import json
+import math
 import os
 import platform
 import pwd
