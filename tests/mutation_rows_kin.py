@@ -60,6 +60,8 @@ mutate(
     'tools/model/operations.c', 'tools/model/operations',
     ('their text tells normed heads', 'c->qk_norm    ? "normed "', 'c->qk_norm    ? ""'),
     ('and biases', 'c->qkv_bias ? "biased "', 'c->qkv_bias ? ""'),
+    ('a bias is as long as a row of q', 'part->config.head_dim : part->q_width',
+     'part->config.head_dim : 1'),
 )
 mutate(
     'tools/hf/config.c', 'tools/hf_architectures',

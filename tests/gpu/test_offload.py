@@ -413,8 +413,10 @@ class Sizes(unittest.TestCase):
         source = os.path.join(place.ROOT, 'engine/plan/shapes.c')
         with open(source, encoding='utf-8') as file:
             rows = re.findall(r'^    \{"(\w+)", +"[^"]*", +(.*)\},$', file.read(), re.M)
-        theirs = {name.lower(): tuple(json.loads(word) for word in words.split(','))
+        shapes = {name.lower(): tuple(json.loads(word) for word in words.split(','))
                   for name, words in rows}
+        # Llamas: neither normed heads nor biases
+        theirs = {name: shape[:-2] for name, shape in shapes.items() if not any(shape[-2:])}
         self.assertEqual(theirs, {name: shape for name, shape in llama.SHAPES.items()
                                   if name not in ('tiny', 'tall', 'small')})
 

@@ -401,8 +401,10 @@ int config_parse(const char *path, const char *text, size_t size, struct llama_c
     struct llama_config c = {0};
     const struct architecture *architecture = NULL;
     rc = check_architecture(s, v, &architecture);
-    if (!rc)
-        rc = check_variants(s, v, architecture);
+    if (rc)
+        return rc;
+    assert(architecture); /* one of the table */
+    rc = check_variants(s, v, architecture);
     if (!rc)
         rc = check_needed(s, v, architecture);
     if (!rc)
