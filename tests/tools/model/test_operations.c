@@ -247,7 +247,7 @@ static void a_room_for_nothing_is_told(void **state)
     }
 }
 
-/* Sequences of 17 tokens, 6 heads of 10 that share 3 of keys, a vocabulary of one block. */
+/* Sequences of 17 tokens, 6 heads that share 3 of keys, a vocabulary of one block. */
 static void odd_shapes_and_every_type_are_computed(void **state)
 {
     struct context *c = *state;
@@ -255,14 +255,13 @@ static void odd_shapes_and_every_type_are_computed(void **state)
     odd.hidden = 56;
     odd.heads = 6;
     odd.kv_heads = 3;
-    odd.head_dim = 10;
     odd.vocab = 301;
     static const enum hst_dtype types[] = {HST_F32, HST_BF16, HST_F16};
     for (int i = 0; i < 3; i++)
         for (uint64_t sequences = 1; sequences <= 5; sequences += 4) {
             uint64_t tokens = 17 * sequences;
             odd.qk_norm = sequences > 1;
-            odd.head_dim = odd.qk_norm ? 58 : 10; /* and then wider than the model */
+            odd.head_dim = odd.qk_norm ? 58 : 22; /* the former wider than the model */
             odd.qkv_bias = sequences == 1;
             describe(c, &odd, &(struct llama_run){17, tokens, tokens}, types[i]);
             for (int which = ATTENTION; which <= HEAD; which++)
