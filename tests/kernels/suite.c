@@ -335,3 +335,11 @@ struct hst_cross_entropy suite_cross_entropy(size_t tokens, size_t vocab,
                                       .grad_scale = 1,
                                       .want_grad = true};
 }
+
+void expect_everywhere(struct suite *s, struct tensor *t, double value)
+{
+    suite_sync(s);
+    tensor_read(s, t);
+    for (size_t i = 0; i < t->count; i++)
+        assert_true(t->values[i] == value);
+}

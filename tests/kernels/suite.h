@@ -72,6 +72,8 @@ struct hst_work suite_work(struct suite *suite, size_t size_bytes);
 
 /** Waits for the stream; it must not have failed. */
 void suite_sync(struct suite *suite);
+/** Waits, and reads a tensor that has one value everywhere: what was refused has written none. */
+void expect_everywhere(struct suite *suite, struct tensor *tensor, double value);
 
 /**
  * got is within what the dtype's one rounding and an f32 sum may leave of want:
