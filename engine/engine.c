@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define THREADS_MAX           1024u
 #define STRING_OF(x)          #x
@@ -148,6 +149,7 @@ int hst_engine_create(const struct hst_config *config, struct hst_engine **engin
     if (!e)
         return -ENOMEM;
     e->acquired = NO_UNIT;
+    e->owner = getpid();
     int rc = resolve_config(e, config);
     rc = rc ? engine_fail(e, HST_E_VALUE, rc, "out of memory") : open_parts(e);
     if (rc) {
@@ -386,6 +388,10 @@ void hst_engine_destroy(struct hst_engine **engine)
     struct hst_engine *e = engine ? *engine : NULL;
     if (!e)
         return;
+    if (e->owner != getpid()) { /* its threads, queues and store are the parent's */
+        *engine = NULL;
+        return;
+    }
     if (e->stream)
         hst_stream_sync(e->stream);
     if (e->unit_passed)

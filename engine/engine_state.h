@@ -95,6 +95,7 @@ struct hst_engine {
     struct hst_aio_world *world; /* of the drives of io_model; else null */
     struct hst_error error;      /* sticky where code != 0 */
     enum phase phase;
+    pid_t owner; /* the process that created it; a forked child has neither threads nor queues */
 
     struct layout layout;
     struct layout whole; /* what the layout was cut from, where it is (decide.c) */

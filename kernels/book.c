@@ -87,6 +87,7 @@ void *hst_map_aligned(size_t size_bytes)
         munmap(start, before);
     munmap(start + before + kept, HUGE_PAGE_BYTES - before);
     (void)madvise(start + before, kept, MADV_HUGEPAGE); /* without huge pages only slower */
+    (void)madvise(start + before, kept, MADV_DONTDUMP); /* a core dump would hold the model */
     return start + before;
 }
 

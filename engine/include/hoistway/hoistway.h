@@ -254,6 +254,8 @@ int hst_engine_create(const struct hst_config *config, struct hst_engine **engin
 /**
  * Waits for all work, removes every scratch file, frees everything, sets *engine to null. Null is
  * accepted. Also the way out of a step whose computation failed on the client's side.
+ * A process that did not create the engine, a forked child, only forgets it: nothing is waited for,
+ * written or freed, and the parent's goes on.
  */
 void hst_engine_destroy(struct hst_engine **engine);
 /** The sticky error; code 0 where there is none. Valid as long as the engine. */
