@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     snprintf(files, sizeof files, data[2] & 0x80 ? "%s,%s" : "%s", path, path);
     const struct data_config config = {
         .files = files,
-        .format = data[0] & 8 ? DATA_FORMAT_TEXT : DATA_FORMAT_TOKENS,
+        .format = data[0] & 8 ? DATA_FORMAT_BYTES : DATA_FORMAT_TOKENS,
         .token_dtype = (enum token_dtype)((data[0] & 3) % 3),
         .order = data[0] & 4 ? DATA_SEQUENTIAL : DATA_SHUFFLED,
         .seed = data[0] >> 4,

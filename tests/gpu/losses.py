@@ -47,7 +47,7 @@ def train(arguments, folder, device, precision):
     log = os.path.join(folder, f'{device}-{precision}.jsonl')
     done = subprocess.run(
         [arguments.program, 'train', '--quiet', '--model', folder, '--data', os.path.abspath(
-            __file__), '--data-format', 'text', '--init', 'random', '--durability',
+            __file__), '--data-format', 'bytes', '--init', 'random', '--durability',
          'none', '--store',
          os.path.join(folder, 'store'), '--steps', str(steps), '--seq-len', str(seq),
          '--batch-tokens', str(batch), '--lr', '1e-4', '--device', device, '--precision', precision,

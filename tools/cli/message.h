@@ -22,14 +22,15 @@ int cli_fail(const struct hst_error *error);
 
 /** The tools' own notes and warnings; the engine's bring their number along. */
 enum cli_code {
-    CLI_RATES = 106,   /* rates measured before can not be used */
-    CLI_WRITE = 107,   /* the log can not be written any more */
-    CLI_DEVICE = 201,  /* the device in use */
-    CLI_VALUE = 402,   /* a value is not used as it was given */
-    CLI_TENSOR = 415,  /* a tensor of the model is not used, or not finite */
-    CLI_PASSES = 421,  /* the data is short: sequences come more than once */
-    CLI_RESUME = 622,  /* where a run goes on, and with what else than before */
-    CLI_SKIPPED = 701, /* steps whose gradients were not finite were left out */
+    CLI_RATES = 106,     /* rates measured before can not be used */
+    CLI_WRITE = 107,     /* the log can not be written any more */
+    CLI_DEVICE = 201,    /* the device in use */
+    CLI_VALUE = 402,     /* a value is not used as it was given */
+    CLI_TENSOR = 415,    /* a tensor of the model is not used, or not finite */
+    CLI_PASSES = 421,    /* the data is short: sequences come more than once */
+    CLI_SMALL_IDS = 422, /* ids of the data are far below the vocabulary */
+    CLI_RESUME = 622,    /* where a run goes on, and with what else than before */
+    CLI_SKIPPED = 701,   /* steps whose gradients were not finite were left out */
 };
 void cli_warn(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_note(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));

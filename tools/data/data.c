@@ -26,7 +26,8 @@ struct data {
     enum data_order order;
     uint64_t seed, seq_len, vocab;
     uint64_t token_count, sequence_count;
-    void *buffer; /* TOKEN_BUFFER_BYTES */
+    uint64_t largest_id; /* of those that were looked at */
+    void *buffer;        /* TOKEN_BUFFER_BYTES */
     size_t file_count;
     struct token_file files[MAX_FILES];
 };
@@ -44,15 +45,22 @@ static int add_file(struct data *data, const char *path, const struct data_confi
     data->file_count++;
     if (file->format != data->files[0].format)
         return fail(error, FAIL_DATA_FORMAT, -EINVAL,
-                    "%s and %s: text by bytes and token files cannot be joined. Fix: give --data "
+                    "%s and %s: bytes and token files cannot be joined. Fix: give --data "
                     "files of one kind",
                     data->files[0].path, path);
-    if (file->format == DATA_FORMAT_TEXT && config->vocab < 256)
+    if (file->format == DATA_FORMAT_BYTES && config->vocab < 256)
         return fail(error, FAIL_DATA_TOKEN, -EDOM,
-                    "%s: text by bytes needs a vocabulary of at least 256, the model has %" PRIu64,
-                    path, config->vocab);
+                    "%s: bytes need a vocabulary of at least 256, the model has %" PRIu64, path,
+                    config->vocab);
     if (__builtin_add_overflow(data->token_count, file->count, &data->token_count))
         return fail(error, FAIL_DATA_FORMAT, -EOVERFLOW, "%s: too many tokens", path);
+    if (file->format == DATA_FORMAT_TOKENS) {
+        struct token_look look;
+        rc = token_file_look(file, config->vocab, data->buffer, &look, error);
+        if (rc < 0)
+            return rc;
+        data->largest_id = look.largest > data->largest_id ? look.largest : data->largest_id;
+    }
     return token_file_check(file, CHECKED_AT_OPEN_BYTES, config->vocab, data->buffer, error);
 }
 
@@ -164,6 +172,11 @@ uint64_t data_token_count(const struct data *data)
 uint64_t data_sequence_count(const struct data *data)
 {
     return data->sequence_count;
+}
+
+uint64_t data_largest_id(const struct data *data)
+{
+    return data->files[0].format == DATA_FORMAT_BYTES ? UINT64_MAX : data->largest_id;
 }
 
 uint64_t data_order_sequence(const struct data *data, uint64_t index)

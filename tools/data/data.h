@@ -11,20 +11,22 @@
 
 enum data_format {
     DATA_FORMAT_AUTO = 0 /* by the name: .txt, .bin */,
-    DATA_FORMAT_TEXT = 1,
+    DATA_FORMAT_BYTES = 1, /* each byte is a token */
     DATA_FORMAT_TOKENS = 2
 };
 enum data_order { DATA_SHUFFLED = 0, DATA_SEQUENTIAL = 1 };
 enum token_dtype { TOKEN_DTYPE_NONE = 0 /* llm.c header required */, TOKEN_U16 = 1, TOKEN_U32 = 2 };
 
 struct data_config {
-    const char *files;           /* FILE[,FILE] */
+    const char *files; /* FILE[,FILE] */
     enum data_format format;
     enum token_dtype token_dtype;
     enum data_order order;
     uint64_t seed;
-    uint64_t seq_len;            /* T, tokens */
-    uint64_t vocab;              /* ids must be below */
+    uint64_t seq_len; /* T, tokens */
+    uint64_t vocab;   /* ids must be below */
+    /* the file that says how the model's ids come about, for messages; null: there is none */
+    const char *tokenizer;
 };
 struct data;
 
@@ -36,6 +38,8 @@ int data_open(const struct data_config *config, struct data **data, struct hst_e
 void data_close(struct data **data);
 uint64_t data_token_count(const struct data *data);
 uint64_t data_sequence_count(const struct data *data);
+/** The largest id in the first MiB of each token file; UINT64_MAX where the data is bytes. */
+uint64_t data_largest_id(const struct data *data);
 /** The sequence at position `index` of the endless order: index / sequences is the pass. Pure. */
 uint64_t data_order_sequence(const struct data *data, uint64_t index);
 /**

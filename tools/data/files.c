@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,6 +28,9 @@
 #define LLMC_VERSION_U16  1u
 #define LLMC_MAGIC_U32    20240801u
 #define LLMC_VERSION_U32  7u
+/* LLMQ: 1,024 bytes of header; this, version, bytes per token, tokens, vocabulary, masks. */
+#define LLMQ_MAGIC       "BIN.TOK\n"
+#define LLMQ_MAGIC_BYTES 8u
 
 static bool has_suffix(const char *name, const char *suffix)
 {
@@ -34,27 +38,59 @@ static bool has_suffix(const char *name, const char *suffix)
     return n > s && strcmp(name + n - s, suffix) == 0;
 }
 
+/* Text that has to be made into tokens first: as bytes it would train on brackets and marks. */
+static bool is_markup(const char *path)
+{
+    static const char *const suffixes[] = {".json", ".jsonl", ".md"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++)
+        if (has_suffix(path, suffixes[i]))
+            return true;
+    return false;
+}
+
+static int unknown_format(const struct token_file *file, struct hst_error *error)
+{
+    return fail(error, FAIL_DATA_FORMAT, -EINVAL,
+                "%s: the name ends in neither .txt nor .bin, so the format is not known. Fix: %s",
+                file->path,
+                is_markup(file->path)
+                    ? "make a file of tokens of it with the model's own tokenizer"
+                    : "add --data-format tokens, or --data-format bytes where each byte is one");
+}
+
+/* A model that was trained on a tokenizer's ids learns nothing from bytes that stand for others. */
+static int check_bytes(const struct token_file *file, const struct data_config *config,
+                       struct hst_error *error)
+{
+    if (config->format == DATA_FORMAT_BYTES || (!config->tokenizer && config->vocab <= 256))
+        return 0;
+    char why[96];
+    if (config->tokenizer)
+        snprintf(why, sizeof why, "the model has a tokenizer (%.60s)", config->tokenizer);
+    else
+        snprintf(why, sizeof why, "the model has %" PRIu64 " ids", config->vocab);
+    return fail(error, FAIL_DATA_FORMAT, -EINVAL,
+                "%s: %s, and .txt is read as one id for each byte. Fix: make a file of tokens of "
+                "it with the model's own tokenizer, or add --data-format bytes to train on bytes",
+                file->path, why);
+}
+
 static int resolve_format(struct token_file *file, const struct data_config *config,
                           struct hst_error *error)
 {
     file->format = config->format;
     if (file->format == DATA_FORMAT_AUTO && has_suffix(file->path, ".txt"))
-        file->format = DATA_FORMAT_TEXT;
+        file->format = DATA_FORMAT_BYTES;
     if (file->format == DATA_FORMAT_AUTO && has_suffix(file->path, ".bin"))
         file->format = DATA_FORMAT_TOKENS;
     if (file->format == DATA_FORMAT_AUTO)
-        return fail(
-            error, FAIL_DATA_FORMAT, -EINVAL,
-            "%s: the name ends in neither .txt nor .bin, so the format is not known. Fix: add "
-            "--data-format text or --data-format tokens",
-            file->path);
-    if (file->format == DATA_FORMAT_TEXT && config->token_dtype != TOKEN_DTYPE_NONE)
-        return fail(
-            error, FAIL_VALUE, -EINVAL,
-            "%s: --token-dtype does not go with text, whose tokens are bytes. Fix: leave it out, "
-            "or add --data-format tokens",
-            file->path);
-    return 0;
+        return unknown_format(file, error);
+    if (file->format == DATA_FORMAT_BYTES && config->token_dtype != TOKEN_DTYPE_NONE)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "%s: --token-dtype does not go with bytes. Fix: leave it out, "
+                    "or add --data-format tokens",
+                    file->path);
+    return file->format == DATA_FORMAT_BYTES ? check_bytes(file, config, error) : 0;
 }
 
 static int open_regular(struct token_file *file, uint64_t *size_bytes, struct hst_error *error)
@@ -141,6 +177,7 @@ static int check_raw(struct token_file *file, uint64_t size_bytes, const struct 
         return fail(error, FAIL_DATA_FORMAT, -EINVAL,
                     "%s: %" PRIu64 " bytes are not a multiple of %u, the width of --token-dtype %s",
                     file->path, size_bytes, file->width, file->width == 4 ? "u32" : "u16");
+    file->raw = true;
     file->count = size_bytes / file->width;
     return 0;
 }
@@ -153,6 +190,11 @@ static int check_tokens(struct token_file *file, uint64_t size_bytes,
     int rc = read_exactly(file, header, bytes, 0, error);
     if (rc < 0)
         return rc;
+    if (bytes >= LLMQ_MAGIC_BYTES && memcmp(header, LLMQ_MAGIC, LLMQ_MAGIC_BYTES) == 0)
+        return fail(error, FAIL_DATA_FORMAT, -EINVAL,
+                    "%s: a token file of LLMQ (BIN.TOK), whose masks are not read. Fix: write its "
+                    "tokens as raw u32 and add --token-dtype u32",
+                    file->path);
     const uint32_t swapped = be32toh(header[0]);
     for (size_t i = 0; i < 3; i++)
         header[i] = le32toh(header[i]);
@@ -182,7 +224,7 @@ int token_file_open(const char *path, const struct data_config *config, struct t
         rc = resolve_format(file, config, error);
     if (rc == 0 && size_bytes == 0)
         rc = fail(error, FAIL_DATA_SHORT, -ENODATA, "%s: the data file is empty", path);
-    if (rc == 0 && file->format == DATA_FORMAT_TEXT) {
+    if (rc == 0 && file->format == DATA_FORMAT_BYTES) {
         file->width = 1;
         file->count = size_bytes;
     } else if (rc == 0) {

@@ -8,6 +8,7 @@ struct token_file {
     char *path; /* owned; as the user wrote it */
     int fd;
     enum data_format format;
+    bool raw;             /* tokens without a header */
     unsigned width;       /* bytes per token: 1, 2, 4 */
     uint64_t data_offset; /* bytes before the first token */
     uint64_t count;       /* tokens, > 0 */
@@ -29,6 +30,30 @@ void token_file_close(struct token_file *file);
 int token_file_read(const struct token_file *file, uint64_t first, size_t count, uint64_t vocab,
                     void *buffer, uint32_t *ids, struct hst_error *error);
 #define TOKEN_BUFFER_BYTES (UINT64_C(64) << 10)
+
+/* What the first ids of a file are. Those at odd places would be the upper halves of u32. */
+struct token_look {
+    uint64_t count, largest;
+    uint64_t beyond;        /* ids that the vocabulary lacks */
+    uint64_t halves_beyond; /* ids of which it lacks one half */
+    uint64_t lower_set;     /* at even places: not 0 */
+    uint64_t upper_beyond;  /* at odd places: greater than the vocabulary's upper halves are */
+};
+/** Adds ids u32[count] that follow those before. Pure, as the two below. */
+void token_look_add(struct token_look *look, const uint32_t *ids, size_t count, uint64_t vocab);
+/** Of ids read as u16: they are u32. */
+bool token_look_is_u32(const struct token_look *look);
+/** Of ids read as u32: they are u16. */
+bool token_look_is_u16(const struct token_look *look);
+
+/**
+ * Looks at the first TOKEN_LOOK_BYTES of a token file. Errors: E106, E423 (raw tokens of another
+ * width than was said; the fix names it).
+ */
+int token_file_look(const struct token_file *file, uint64_t vocab, void *buffer,
+                    struct token_look *look, struct hst_error *error);
+#define TOKEN_LOOK_BYTES (UINT64_C(1) << 20)
+#define LOOK_PIECE       4096u
 
 /** Looks for an id >= vocab in the first `limit_bytes` of the file. Errors: as token_file_read. */
 int token_file_check(const struct token_file *file, uint64_t limit_bytes, uint64_t vocab,

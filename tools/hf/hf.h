@@ -21,6 +21,8 @@ int hf_model_open(const char *directory, bool need_weights, struct hf_model **mo
                   struct hst_error *error);
 void hf_model_close(struct hf_model **model);
 const struct llama_config *hf_model_config(const struct hf_model *model);
+/** The file of the directory that says how text becomes ids ("tokenizer.json"), or null. */
+const char *hf_model_tokenizer(const struct hf_model *model);
 /** A thing about the model that a user should know, with which it is still used. */
 struct hf_note {
     int code;     /* of the error that it is close to */

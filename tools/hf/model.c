@@ -24,6 +24,16 @@ const char *const hf_extra_names[HF_EXTRA_COUNT] = {
     "tokenizer.model",   "tokenizer_config.json",   "vocab.json",
 };
 
+const char *hf_model_tokenizer(const struct hf_model *model)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};
+    for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
+        for (size_t i = 0; i < HF_EXTRA_COUNT; i++)
+            if (model->extras[i].fd >= 0 && strcmp(hf_extra_names[i], names[n]) == 0)
+                return names[n];
+    return NULL;
+}
+
 char *hf_path(const struct hf_model *model, const char *name)
 {
     char *path;

@@ -233,7 +233,7 @@ static int inspect_tokens(const char *path, const struct options *o, struct hst_
         fail_fix(error, "name another file, or make it again");
     if (native)
         return native;
-    const bool text = file.format == DATA_FORMAT_TEXT;
+    const bool text = file.format == DATA_FORMAT_BYTES;
     const char *dtype = text ? "bytes" : file.width == 4 ? "u32" : "u16";
     const char *header = file.data_offset > 0 ? "llm.c" : NULL;
     if (o->json) {

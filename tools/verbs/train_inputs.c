@@ -74,6 +74,17 @@ static int check_weights(struct train *t)
     return native;
 }
 
+/* Ids that stay far below the vocabulary are another tokenizer's, or were cut to fewer bits. */
+static void tell_small_ids(const struct train *t, uint64_t vocab)
+{
+    uint64_t largest = data_largest_id(t->data);
+    if (largest < vocab / 4 && !t->options->quiet)
+        cli_note(CLI_SMALL_IDS,
+                 "the largest token id of the data's first MiB is %" PRIu64 ", and the model has "
+                 "%" PRIu64 ": is the data of this model's tokenizer?",
+                 largest, vocab);
+}
+
 static int open_data(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -85,10 +96,12 @@ static int open_data(struct train *t)
         .seed = o->seed,
         .seq_len = o->seq_len,
         .vocab = hf_model_config(t->source)->vocab,
+        .tokenizer = hf_model_tokenizer(t->source),
     };
     int native = data_open(&config, &t->data, t->error);
     if (native)
         return native;
+    tell_small_ids(t, config.vocab);
     uint64_t sequences = data_sequence_count(t->data);
     double passes =
         (double)o->steps * (double)(o->engine.batch_tokens / o->seq_len) / (double)sequences;

@@ -23,7 +23,7 @@ static_assert(sizeof(enum data_order) == sizeof(int), "a choice is stored as an 
 
 static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const inits[] = {"random", NULL};
-static const char *const formats[] = {"text", "tokens", NULL};
+static const char *const formats[] = {"bytes", "tokens", NULL};
 static const char *const token_dtypes[] = {"u16", "u32", NULL};
 
 #define FIELD(f) offsetof(struct train_options, f)
@@ -40,7 +40,7 @@ static const struct hst_option input_table[] = {
      .type = HST_OPTION_TEXT,
      .offset = FIELD(data),
      .argument = "FILE[,FILE]",
-     .help = "training text or tokens: .txt is bytes, .bin is tokens"},
+     .help = "what to train on: .bin is tokens, .txt is bytes"},
     {.name = "data-format",
      .group = "input",
      .type = HST_OPTION_CHOICE,
@@ -48,7 +48,7 @@ static const struct hst_option input_table[] = {
      .argument = "FORMAT",
      .default_text = "by the name",
      .choices = formats,
-     .first_choice = DATA_FORMAT_TEXT,
+     .first_choice = DATA_FORMAT_BYTES,
      .help = "of --data"},
     {.name = "token-dtype",
      .group = "input",

@@ -141,7 +141,7 @@ class Homes(Case):
         self.assertLess(planned['memory']['buffers']['dram'], whole['memory']['buffers']['dram'])
         said = f'2 units are used in {planned["slices"]} slices of their rows'
         self.assertIn(f'\n{said}\n', self.run_plan(f'--dram={least}', *scratch).stdout)
-        done = self.run_train(f'--dram={least}', *scratch)
+        done = self.run_train(f'--dram={least}', *scratch, '--data-format=bytes')
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f'note[I306] 2 of {case.CONFIG["num_hidden_layers"] + 3} units are used '
                       f'in {planned["slices"]} slices of their rows\n', done.stderr)

@@ -222,13 +222,24 @@ class Refusals(Folder):
     def test_data(self):
         os.mkfifo(self.path('fifo.txt'))
         self.refuse(420, 1, f'--data={self.path("fifo.txt")}')
-        self.refuse(420, 1, '--data=/dev/zero', '--data-format=text')
+        self.refuse(420, 1, '--data=/dev/zero', '--data-format=bytes')
         self.refuse(420, 1, '--data=/dev/zero', part='not a regular file')
         self.refuse(420, 1, f'--data={self.folder}', part='not a regular file')
         self.refuse(420, 1, f'--data={self.path("missing.txt")}')
         with open(self.path('short.txt'), 'w', encoding='ascii') as f:
             f.write('x' * 32)
         self.refuse(421, 1, f'--data={self.path("short.txt")}')
+        with open(self.path('model', 'tokenizer.json'), 'w', encoding='ascii') as f:
+            f.write('{}')
+        self.refuse(423, 1, part='has a tokenizer (tokenizer.json)')
+
+    def test_ids_far_below_the_vocabulary_are_told(self):
+        for largest, told in ((63, True), (64, False)):
+            with open(self.path('tokens.bin'), 'wb') as f:
+                f.write(bytes([1, 0, largest, 0]) * 600)
+            done = self.train(f'--data={self.path("tokens.bin")}', '--token-dtype=u16')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual('note[I422]' in done.stderr, told, done.stderr)
 
     def test_models(self):
         self.refuse(412, 1, f'--model={self.path("missing")}')

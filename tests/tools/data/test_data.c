@@ -53,8 +53,10 @@ static void write_llmc(const char *name, uint32_t magic, uint32_t version, uint3
 
 static struct data_config config_of(const char *files)
 {
-    return (struct data_config){
-        .files = files, .order = DATA_SEQUENTIAL, .seq_len = 4, .vocab = 1000};
+    return (struct data_config){.files = files,
+                                .order = DATA_SEQUENTIAL,
+                                .seq_len = 4,
+                                .vocab = strstr(files, ".txt") ? 256 : 1000};
 }
 
 static struct data *open_ok(const struct data_config *config)
@@ -216,11 +218,88 @@ static void names_that_do_not_tell_the_format_are_refused(void **state)
     write_file("a.dat", "abcdefghij", 10);
     struct data_config config = config_of("a.dat");
     assert_refused(&config, FAIL_DATA_FORMAT, "--data-format");
-    config.format = DATA_FORMAT_TEXT;
+    config.format = DATA_FORMAT_BYTES;
     struct data *data = open_ok(&config);
     data_close(&data);
     config.token_dtype = TOKEN_U16;
     assert_refused(&config, FAIL_VALUE, "--token-dtype");
+}
+
+static void a_txt_is_not_bytes_to_a_model_with_ids_of_its_own(void **state)
+{
+    (void)state;
+    write_file("a.txt", "abcdefghij", 10);
+    struct data_config config = config_of("a.txt");
+    config.vocab = 257;
+    assert_refused(&config, FAIL_DATA_FORMAT, "the model has 257 ids");
+    config.vocab = 256;
+    config.tokenizer = "tokenizer.json";
+    assert_refused(&config, FAIL_DATA_FORMAT, "the model has a tokenizer (tokenizer.json)");
+    config.format = DATA_FORMAT_BYTES;
+    struct data *data = open_ok(&config);
+    assert_true(data_largest_id(data) == UINT64_MAX);
+    data_close(&data);
+}
+
+static void bytes_are_not_proposed_for_what_has_marks_between_its_words(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a.json", "a.jsonl", "a.md"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct data *data = NULL;
+        struct hst_error error = {0};
+        write_file(names[i], "{}abcdefghij", 12);
+        const struct data_config config = config_of(names[i]);
+        assert_refused(&config, FAIL_DATA_FORMAT, "the model's own tokenizer");
+        assert_true(data_open(&config, &data, &error) < 0);
+        assert_null(strstr(error.message, "bytes"));
+    }
+}
+
+/* `count` ids from 1 on, in steps of `step`, as tokens of `width` bytes. */
+static void write_raw(const char *name, unsigned width, size_t count, uint32_t step)
+{
+    uint32_t wide[64];
+    uint16_t narrow[64];
+    assert_true(count <= 64);
+    for (size_t i = 0; i < count; i++) {
+        wide[i] = 1 + (uint32_t)i * step;
+        narrow[i] = (uint16_t)wide[i];
+    }
+    write_file(name, width == 4 ? (void *)wide : (void *)narrow, count * width);
+}
+
+static void raw_tokens_of_another_width_than_was_said_are_refused(void **state)
+{
+    (void)state;
+    struct data_config config = config_of("raw.bin");
+    config.vocab = 50000;
+    write_raw("raw.bin", 4, 32, 700);
+    config.token_dtype = TOKEN_U16;
+    assert_refused(&config, FAIL_DATA_FORMAT,
+                   "is 0, as the upper halves of u32 are. Fix: "
+                   "--token-dtype u32");
+    config.vocab = 128256; /* upper halves of 0 and 1 */
+    write_raw("raw.bin", 4, 64, 2000);
+    assert_refused(&config, FAIL_DATA_FORMAT, "Fix: --token-dtype u32");
+    write_raw("raw.bin", 2, 32, 700);
+    config.token_dtype = TOKEN_U32;
+    assert_refused(&config, FAIL_DATA_FORMAT, "Fix: --token-dtype u16");
+    config.token_dtype = TOKEN_U16;
+    struct data *data = open_ok(&config);
+    assert_int_equal(data_largest_id(data), 1 + 31 * 700);
+    data_close(&data);
+}
+
+static void token_files_of_llmq_are_named(void **state)
+{
+    (void)state;
+    static const char bytes[2048] = "BIN.TOK\n\1";
+    struct data_config config = config_of("llmq.bin");
+    write_file("llmq.bin", bytes, sizeof bytes);
+    assert_refused(&config, FAIL_DATA_FORMAT, "LLMQ (BIN.TOK)");
+    config.token_dtype = TOKEN_U32;
+    assert_refused(&config, FAIL_DATA_FORMAT, "LLMQ (BIN.TOK)");
 }
 
 static void malformed_token_files_are_refused(void **state)
@@ -288,7 +367,7 @@ static void what_is_not_a_regular_file_is_refused(void **state)
     config.files = "directory.txt";
     assert_refused(&config, FAIL_DATA_FILE, "regular file");
     config.files = "/dev/zero";
-    config.format = DATA_FORMAT_TEXT;
+    config.format = DATA_FORMAT_BYTES;
     assert_refused(&config, FAIL_DATA_FILE, "regular file");
     config.files = "missing.txt";
     assert_refused(&config, FAIL_DATA_FILE, "No such file");
@@ -354,6 +433,10 @@ int main(void)
         cmocka_unit_test(shuffled_passes_read_every_sequence_once),
         cmocka_unit_test(a_position_out_of_the_numbers_is_refused),
         cmocka_unit_test(names_that_do_not_tell_the_format_are_refused),
+        cmocka_unit_test(a_txt_is_not_bytes_to_a_model_with_ids_of_its_own),
+        cmocka_unit_test(bytes_are_not_proposed_for_what_has_marks_between_its_words),
+        cmocka_unit_test(raw_tokens_of_another_width_than_was_said_are_refused),
+        cmocka_unit_test(token_files_of_llmq_are_named),
         cmocka_unit_test(malformed_token_files_are_refused),
         cmocka_unit_test(data_shorter_than_one_sequence_is_refused),
         cmocka_unit_test(what_is_not_a_regular_file_is_refused),
