@@ -68,6 +68,57 @@ static void embedding_and_its_backward_are_exact(void **state)
     }
 }
 
+/* ---- a row that is left out ---- */
+
+/* Each id in turn, one that is out of range, and blocks of the rows: the others' bytes stay. */
+static void skip_case(struct suite *s, const void *parameters)
+{
+    const struct shape *p = parameters;
+    const size_t count = p->vocab * p->width;
+    struct tensor *ids = tensor_ids(s, p->tokens, (uint32_t)p->vocab);
+    struct tensor *dout = tensor_random(s, p->tokens * p->width, p->dtype, 1);
+    struct tensor *all = tensor_filled(s, count, HST_F32, 3);
+    struct hst_embedding_backward args = {
+        .tokens = p->tokens,
+        .vocab = p->vocab,
+        .width = p->width,
+        .dtype = p->dtype,
+        .ids = ids->data,
+        .dout = dout->data,
+        .dweight = all->data,
+        .work = suite_work(s, hst_embedding_backward_work_bytes(s->dev, p->tokens, p->vocab))};
+    assert_int_equal(hst_op_embedding_backward(s->stream, &args), 0);
+    suite_sync(s);
+    tensor_read(s, all);
+    args.skips = true;
+    for (uint32_t skipped = 0; skipped <= p->vocab; skipped++) {
+        args.skip_id = skipped < p->vocab ? skipped : UINT32_MAX;
+        for (size_t first = 0; first < p->vocab; first += args.rows) {
+            args.first_row = first;
+            args.rows = p->vocab - first < 2 ? p->vocab - first : 2;
+            struct tensor *block = tensor_filled(s, args.rows * p->width, HST_F32, 3);
+            args.dweight = block->data;
+            assert_int_equal(hst_op_embedding_backward(s->stream, &args), 0);
+            suite_sync(s);
+            tensor_read(s, block);
+            for (size_t i = 0; i < block->count; i++) {
+                const bool left = first + i / p->width == skipped;
+                assert_true(block->values[i] == (left ? 3 : all->values[first * p->width + i]));
+            }
+        }
+    }
+}
+
+static void the_backward_leaves_out_one_row(void **state)
+{
+    (void)state;
+    static const size_t sizes[][3] = {{9, 3, 5}, {60, 5, 132}};
+    for (size_t i = 0; i < DTYPES * sizeof sizes / sizeof *sizes; i++) {
+        const size_t *size = sizes[i / DTYPES];
+        suite_run(skip_case, &(struct shape){size[0], size[1], size[2], suite_dtypes[i % DTYPES]});
+    }
+}
+
 struct loss {
     size_t vocab;
     double *logits, *targets;
@@ -512,6 +563,7 @@ int main(int argc, char **argv)
     suite_begin(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embedding_and_its_backward_are_exact),
+        cmocka_unit_test(the_backward_leaves_out_one_row),
         cmocka_unit_test(cross_entropy_and_its_gradient_match),
         cmocka_unit_test(cross_entropy_of_long_rows_matches_wherever_they_begin),
         cmocka_unit_test(masked_and_distant_logits_keep_the_loss_exact),

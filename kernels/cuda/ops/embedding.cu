@@ -183,7 +183,8 @@ static __global__ void __launch_bounds__(SPAN)
         size_t place = b / spans, column = (b % spans * SPAN + threadIdx.x) * N;
         uint32_t id = a.ids[token[place]];
         const bool mine = id - a.first_row < a.rows; /* what lies before the block is huge */
-        if (mine && (!place || a.ids[token[place - 1]] != id))
+        const bool skipped = a.skips && id == a.skip_id;
+        if (mine && !skipped && (!place || a.ids[token[place - 1]] != id))
             add_run<T, N>(a, token, place, id, column, column < a.width);
     }
 }

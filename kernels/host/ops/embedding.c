@@ -47,7 +47,7 @@ VEC_INLINE void add_columns(const struct hst_embedding_backward *a, struct range
 {
     for (size_t t = 0; t < a->tokens; t++) {
         size_t row = a->ids[t] - a->first_row; /* huge where it lies before the block */
-        if (row >= a->rows)
+        if (row >= a->rows || (a->skips && a->ids[t] == a->skip_id))
             continue;
         float *to = a->dweight + row * a->width;
         const void *from = row_at(a->dout, t, a->width, dtype);

@@ -446,6 +446,9 @@ int hst_op_embedding(struct hst_stream *stream, const struct hst_embedding *args
  * By blocks (rows > 0): dweight f32[rows, width] holds the rows [first_row, first_row + rows), and
  * the rows of dout whose ids lie elsewhere are left out. Cost: each block looks at all ids, on CUDA
  * with the sort of them that the whole takes; of dout it reads what it adds.
+ *
+ * With skips, the row of skip_id (of the whole vocabulary) gets nothing, as an embedding's padding
+ * does in other programs. A skip_id out of range skips nothing.
  */
 struct hst_embedding_backward {
     size_t tokens, vocab, width;
@@ -455,6 +458,8 @@ struct hst_embedding_backward {
     float *dweight;
     struct hst_work work;
     size_t first_row, rows; /* the block that dweight holds; rows 0: all of vocab, first_row is 0 */
+    bool skips;
+    uint32_t skip_id;
 };
 int hst_op_embedding_backward(struct hst_stream *stream, const struct hst_embedding_backward *args);
 /* the same for all blocks: vocab is the whole vocabulary */
