@@ -115,6 +115,10 @@ class Golden(unittest.TestCase):
     def test_sequences_as_long_as_the_window(self):
         self.check('windowed', '--place', 'states=dram,weights=nvme')
 
+    def test_rows_for_padding(self):
+        self.check('pad-tied', '--place', 'states=dram,weights=nvme')
+        self.check('pad-untied', '--place', 'states=nvme,weights=nvme')
+
     def test_without_clipping_the_results_differ(self):
         golden, steps = train('untied-mha', clip=0)
         self.assertGreater(worst(golden['steps'], steps), 100 * TOLERANCE)

@@ -118,6 +118,34 @@ class Resume(unittest.TestCase):
         self.assertIn("warning[W622] the run goes on with 'steps 6' where it had", done.stderr)
         self.assertEqual([s for k, s in self.kinds() if k == 'step'], [1, 2, 3, 4, 5, 6])
 
+    def padded_model(self, pad):
+        name = os.path.join(self.folder, f'pad{pad}')
+        other = shutil.copytree(MODEL, name)
+        with open(os.path.join(other, 'config.json'), encoding='ascii') as file:
+            config = json.load(file)
+        with open(os.path.join(other, 'config.json'), 'w', encoding='ascii') as file:
+            json.dump({**config, 'pad_token_id': pad}, file)
+        return other
+
+    def test_a_row_for_padding_is_trained_to_the_end_as_it_was_begun(self):
+        padded, another = self.padded_model(-1), self.padded_model(3)
+        self.assertEqual(self.run_it().returncode, 0)
+        self.assertTrue(self.refuse(615, '(it has none, config.json has pad_token_id 159): '
+                                    'look-ups do not train that row. Fix: "pad_token_id": null',
+                                    '--resume', steps=5, model=padded))
+        self.assertEqual(self.run_it('--resume', steps=5).returncode, 0)
+        shutil.rmtree(self.store)
+        self.assertEqual(self.run_it(model=padded).returncode, 0)
+        for other, said in ((MODEL, 'none'), (another, 'pad_token_id 3')):
+            self.assertTrue(self.refuse(615, f'(it has pad_token_id 159, config.json has {said})',
+                                        '--resume', steps=5, model=other))
+        self.assertEqual(self.run_it('--resume', steps=5, model=padded).returncode, 0)
+        done = subprocess.run(  # what is exported does not depend on it
+            [PROGRAM, 'ckpt', 'export', self.store, '--model', MODEL, '--export',
+             os.path.join(self.folder, 'export')],
+            capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def poisoned_model(self):
         """A token's embedding is no number. -> the model, the steps in which the token is read."""
         with open(os.path.join(MODEL, 'tokens.bin'), 'rb') as file:

@@ -88,7 +88,9 @@ def loss_of_transformers(model, data):
 
 def main():
     status = 0
-    for fixture in ('tied-gqa', 'untied-mha', 'qk-norm', 'qkv-bias', 'windowed'):
+    for fixture in (
+        'tied-gqa', 'untied-mha', 'qk-norm', 'qkv-bias', 'windowed', 'pad-tied', 'pad-untied',
+    ):
         for precision, tolerance in TOLERANCE.items():
             folder = os.path.join(ROOT, 'tests', 'golden', fixture)
             data = os.path.join(folder, 'tokens.bin')

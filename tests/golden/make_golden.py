@@ -78,7 +78,10 @@ def tensor_shapes(c):
 
 def inverse_frequencies(c):
     """Su et al. 2021 eq. 15; llama3: the scaling published with Llama 3.1."""
-    rope = c.get("rope_parameters") or {"rope_theta": c["rope_theta"], "rope_type": "default"}
+    rope = c.get("rope_parameters") or {
+        "rope_theta": c.get("rope_theta", 10000.0),
+        "rope_type": "default",
+    }
     d = head_dim(c)
     out = []
     for i in range(d // 2):
@@ -126,7 +129,9 @@ def attention(c, w, p, x):
 
 def logits(c, w, ids):
     eps = c["rms_norm_eps"]
-    x = w["model.embed_tokens.weight"][ids]
+    x = torch.nn.functional.embedding(
+        ids, w["model.embed_tokens.weight"], padding_idx=c.get("pad_token_id")
+    )
     for i in range(c["num_hidden_layers"]):
         p = f"model.layers.{i}."
         x = x + attention(c, w, p + "self_attn.", norm(x, w[p + "input_layernorm.weight"], eps))

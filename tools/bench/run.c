@@ -23,7 +23,8 @@ static int read_random(void *context, const struct hst_param_ref *param, uint64_
                        float *dst, size_t count)
 {
     (void)context;
-    llama_init_random(0, param->name, offset, dst, count);
+    const struct llama_init init = {0, param->name, offset};
+    llama_init_random(&MODEL, &init, dst, count);
     return 0;
 }
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides whether a model can be trained here, from config.json alone. Keys that change what the
- * model computes must have a value that is built; keys that do not (token ids, cache, initializer)
- * are left alone. A key without which the model is another one must be there: the defaults of other
- * programs changed between their versions.
+ * Decides whether a model can be trained here, from config.json alone. Keys that change what is
+ * trained must have a value that is built (config_keys.c lists them all); the others are left
+ * alone. A key without which the model is another one must be there: the defaults of other programs
+ * changed between their versions.
  */
 #include "hf/config.h"
+
+#include "hf/config_keys.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -17,11 +19,6 @@ enum {
     MODEL_TYPE,
     AUTO_MAP,
     QUANTIZATION,
-    HIDDEN_ACT,
-    ATTENTION_BIAS,
-    MLP_BIAS,
-    ATTENTION_DROPOUT,
-    PARTIAL_ROTARY,
     TIE,
     HIDDEN,
     INTERMEDIATE,
@@ -31,10 +28,13 @@ enum {
     HEAD_DIM,
     VOCAB,
     POSITIONS,
+    PAD,
+    INITIALIZER_RANGE,
     EPS,
     ROPE_THETA,
     ROPE_SCALING,
     ROPE_PARAMETERS,
+    ROPE_ORIGINAL,
     SLIDING_WINDOW,
     USE_SLIDING_WINDOW,
     MAX_WINDOW_LAYERS,
@@ -48,11 +48,6 @@ static const char *const keys[KEY_COUNT] = {
     [MODEL_TYPE] = "model_type",
     [AUTO_MAP] = "auto_map",
     [QUANTIZATION] = "quantization_config",
-    [HIDDEN_ACT] = "hidden_act",
-    [ATTENTION_BIAS] = "attention_bias",
-    [MLP_BIAS] = "mlp_bias",
-    [ATTENTION_DROPOUT] = "attention_dropout",
-    [PARTIAL_ROTARY] = "partial_rotary_factor",
     [TIE] = "tie_word_embeddings",
     [HIDDEN] = "hidden_size",
     [INTERMEDIATE] = "intermediate_size",
@@ -62,10 +57,13 @@ static const char *const keys[KEY_COUNT] = {
     [HEAD_DIM] = "head_dim",
     [VOCAB] = "vocab_size",
     [POSITIONS] = "max_position_embeddings",
+    [PAD] = "pad_token_id",
+    [INITIALIZER_RANGE] = "initializer_range",
     [EPS] = "rms_norm_eps",
     [ROPE_THETA] = "rope_theta",
     [ROPE_SCALING] = "rope_scaling",
     [ROPE_PARAMETERS] = "rope_parameters",
+    [ROPE_ORIGINAL] = "original_max_position_embeddings",
     [SLIDING_WINDOW] = "sliding_window",
     [USE_SLIDING_WINDOW] = "use_sliding_window",
     [MAX_WINDOW_LAYERS] = "max_window_layers",
@@ -79,13 +77,14 @@ struct architecture {
     const char *name, *type;
     bool qk_norm, qkv_bias;
     int windowed; /* the key without which there is no window; -1: there never is one */
+    double theta; /* of a rope_theta that is missing, as in files older than the key; 0: none */
     int needs[2]; /* keys that other programs take for another value than a Llama's; -1: none */
 };
 static const struct architecture architectures[] = {
-    {"LlamaForCausalLM", "llama", false, false, -1, {-1, -1}},
-    {"MistralForCausalLM", "mistral", false, false, SLIDING_WINDOW, {KV_HEADS, -1}},
-    {"Qwen2ForCausalLM", "qwen2", false, true, USE_SLIDING_WINDOW, {KV_HEADS, -1}},
-    {"Qwen3ForCausalLM", "qwen3", true, false, USE_SLIDING_WINDOW, {KV_HEADS, HEAD_DIM}},
+    {"LlamaForCausalLM", "llama", false, false, -1, 10000, {-1, -1}},
+    {"MistralForCausalLM", "mistral", false, false, SLIDING_WINDOW, 0, {KV_HEADS, -1}},
+    {"Qwen2ForCausalLM", "qwen2", false, true, USE_SLIDING_WINDOW, 0, {KV_HEADS, -1}},
+    {"Qwen3ForCausalLM", "qwen3", true, false, USE_SLIDING_WINDOW, 0, {KV_HEADS, HEAD_DIM}},
 };
 #define SUPPORTED                                                                                  \
     "supported: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM"
@@ -268,36 +267,6 @@ static int check_architecture(const struct config_source *s, const struct jsn_va
     return 0;
 }
 
-static int check_variants(const struct config_source *s, const struct jsn_value *values,
-                          const struct architecture *a)
-{
-    struct jsn_value v = values[HIDDEN_ACT];
-    if (config_has(v) && !jsn_equals(s->text, v, "silu"))
-        return refuse(FAIL_ARCHITECTURE, "%s: hidden_act is %.*s, supported: silu", s->path,
-                      shown(v), s->text + v.begin);
-    static const int biases[] = {ATTENTION_BIAS, MLP_BIAS};
-    for (int i = 0; i < 2; i++) {
-        bool bias;
-        int rc = read_bool(s, biases[i], values[biases[i]], &bias);
-        if (rc)
-            return rc;
-        if (bias && !(a->qkv_bias && biases[i] == ATTENTION_BIAS)) /* which it has without a word */
-            return refuse(FAIL_ARCHITECTURE,
-                          "%s: %s is true: linear layers with a bias are not supported in a %s",
-                          s->path, keys[biases[i]], a->name);
-    }
-    double number;
-    v = values[ATTENTION_DROPOUT];
-    if (config_has(v) && (!jsn_real(s->text, v, &number) || number != 0))
-        return refuse(FAIL_ARCHITECTURE, "%s: attention_dropout is %.*s, supported: 0", s->path,
-                      shown(v), s->text + v.begin);
-    v = values[PARTIAL_ROTARY];
-    if (config_has(v) && (!jsn_real(s->text, v, &number) || number != 1))
-        return refuse(FAIL_ARCHITECTURE, "%s: partial_rotary_factor is %.*s, supported: 1", s->path,
-                      shown(v), s->text + v.begin);
-    return 0;
-}
-
 static int check_needed(const struct config_source *s, const struct jsn_value *values,
                         const struct architecture *a)
 {
@@ -309,6 +278,36 @@ static int check_needed(const struct config_source *s, const struct jsn_value *v
                           s->path, keys[key], a->name);
     }
     return 0;
+}
+
+/*
+ * The row of the embedding that look-ups do not train. Negative ids count from the end of the
+ * vocabulary; out of it transformers has no such model.
+ */
+static int read_pad(const struct config_source *s, struct jsn_value v, struct llama_config *c)
+{
+    uint64_t id;
+    if (!config_has(v))
+        return 0;
+    const bool negative = v.type == JSN_NUMBER && s->text[v.begin] == '-';
+    struct jsn_value digits = v;
+    digits.begin += negative;
+    if (!jsn_u64(s->text, digits, &id) || id > c->vocab || (!negative && id == c->vocab)) {
+        v = jsn_shown(v);
+        return refuse(FAIL_CONFIG_VALUE,
+                      "%s: pad_token_id is %.*s, want null or a whole number from -%u to %u. Fix: "
+                      "null, where no row of the embedding is for padding",
+                      s->path, shown(v), s->text + v.begin, c->vocab, c->vocab - 1);
+    }
+    c->has_pad = true;
+    c->pad = (uint32_t)(negative && id ? c->vocab - id : id);
+    return 0;
+}
+
+static int read_initializer(const struct config_source *s, struct jsn_value v,
+                            struct llama_config *c)
+{
+    return config_has(v) ? config_real(s, "initializer_range", v, 0, 1, &c->initializer_range) : 0;
 }
 
 /* *windows: how many layers have one. */
@@ -350,7 +349,12 @@ static int check_layers(const struct config_source *s, const struct jsn_value *v
     int rc = config_has(types) ? read_layer_types(s, types, *window > 0, &windows) : 0;
     if (rc || a->windowed != USE_SLIDING_WINDOW)
         return rc;
-    if (!config_has(types) && config_has(first) && jsn_u64(s->text, first, &without))
+    if (config_has(first) && !jsn_u64(s->text, first, &without)) {
+        first = jsn_shown(first);
+        return refuse(FAIL_CONFIG_VALUE, "%s: max_window_layers is %.*s, want a whole number",
+                      s->path, shown(first), s->text + first.begin);
+    }
+    if (!config_has(types) && config_has(first))
         windows = without < layers;
     *window = windows ? *window : 0;
     return 0;
@@ -404,7 +408,7 @@ int config_parse(const char *path, const char *text, size_t size, struct llama_c
     if (rc)
         return rc;
     assert(architecture); /* one of the table */
-    rc = check_variants(s, v, architecture);
+    rc = config_keys_check(s, size, architecture->qkv_bias);
     if (!rc)
         rc = check_needed(s, v, architecture);
     if (!rc)
@@ -412,13 +416,23 @@ int config_parse(const char *path, const char *text, size_t size, struct llama_c
     if (!rc)
         rc = check_sizes(s, &c);
     if (!rc)
+        rc = read_pad(s, v[PAD], &c);
+    if (!rc)
+        rc = read_initializer(s, v[INITIALIZER_RANGE], &c);
+    if (!rc)
         rc = config_real(s, "rms_norm_eps", v[EPS], 1e-20, 1, &c.rms_norm_eps);
     if (!rc)
         rc = read_bool(s, TIE, v[TIE], &c.tied_embeddings);
     if (!rc)
         rc = read_window(s, v, architecture, &c);
     if (!rc)
-        rc = config_rope(s, v[ROPE_THETA], v[ROPE_SCALING], v[ROPE_PARAMETERS], &c.rope);
+        rc = config_rope(s,
+                         &(struct rope_keys){.theta = v[ROPE_THETA],
+                                             .scaling = v[ROPE_SCALING],
+                                             .parameters = v[ROPE_PARAMETERS],
+                                             .original = v[ROPE_ORIGINAL],
+                                             .theta_default = architecture->theta},
+                         &c.rope);
     if (rc)
         return rc;
     c.qk_norm = architecture->qk_norm;

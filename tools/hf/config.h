@@ -34,6 +34,10 @@ struct config_source {
 bool config_has(struct jsn_value value);
 int config_real(const struct config_source *source, const char *key, struct jsn_value value,
                 double least, double greatest, double *out);
-int config_rope(const struct config_source *source, struct jsn_value theta,
-                struct jsn_value scaling, struct jsn_value parameters, struct rope_config *rope);
+struct rope_keys {
+    struct jsn_value theta, scaling, parameters, original;
+    double theta_default; /* where no key says it; 0: that is refused */
+};
+int config_rope(const struct config_source *source, const struct rope_keys *keys,
+                struct rope_config *rope);
 #endif

@@ -20,6 +20,9 @@ struct llama_config {
     uint32_t hidden, intermediate, layers, heads, kv_heads, head_dim, vocab, max_positions;
     double rms_norm_eps;
     bool tied_embeddings;
+    double initializer_range; /* of --init random; 0: 0.02 */
+    bool has_pad;             /* look-ups give the row `pad` of the embedding no gradient */
+    uint32_t pad;
     bool qk_norm;    /* each head of q and k is normed before it is rotated (Qwen3) */
     bool qkv_bias;   /* q, k and v have a bias (Qwen2) */
     uint32_t window; /* of keys that a token attends to, itself one of them; 0: all before it */

@@ -2,8 +2,8 @@
 /*
  * Rotary embedding has two dialects: rope_theta with rope_scaling (transformers 4), and
  * rope_parameters that holds everything (transformers 5). Both are read; where both stand there
- * they must agree. A wrong base trains without any sign of it, so nothing is assumed: unknown types
- * and keys are refused, and so is silence.
+ * they must agree. A wrong base trains without any sign of it, so little is assumed: unknown types
+ * and keys are refused, and so is silence, but for a Llama: those of before the key mean 10,000.
  */
 #include "hf/config.h"
 
@@ -129,9 +129,28 @@ static bool same(const struct rope_config *a, const struct rope_config *b)
            a->original_max_positions == b->original_max_positions;
 }
 
-int config_rope(const struct config_source *s, struct jsn_value theta, struct jsn_value scaling,
-                struct jsn_value parameters, struct rope_config *rope)
+/* transformers 5 takes this key for the one in the object, transformers 4 does not. */
+static int check_original(const struct config_source *s, struct jsn_value v,
+                          const struct rope_config *rope)
 {
+    double value;
+    if (!config_has(v) || rope->type != ROPE_LLAMA3)
+        return 0;
+    if (jsn_real(s->text, v, &value) && value == rope->original_max_positions)
+        return 0;
+    v = jsn_shown(v);
+    return refuse(FAIL_CONFIG_VALUE,
+                  "%s: original_max_position_embeddings is %.*s, that of the rope is %.15g. Fix: "
+                  "remove the one outside of it, if that is wrong",
+                  s->path, (int)(v.end - v.begin < 40 ? v.end - v.begin : 40), s->text + v.begin,
+                  rope->original_max_positions);
+}
+
+int config_rope(const struct config_source *s, const struct rope_keys *keys,
+                struct rope_config *rope)
+{
+    const struct jsn_value theta = keys->theta, scaling = keys->scaling,
+                           parameters = keys->parameters;
     struct rope_config old = {0}, new = {0};
     int rc = 0;
     if (config_has(theta))
@@ -155,10 +174,12 @@ int config_rope(const struct config_source *s, struct jsn_value theta, struct js
                       "%s: rope_theta, rope_scaling and rope_parameters contradict each other",
                       s->path);
     *rope = config_has(parameters) ? new : old;
+    if (!config_has(parameters) && rope->type != ROPE_LLAMA3) /* which came after the key */
+        rope->theta = rope->theta ? rope->theta : keys->theta_default;
     if (!rope->theta)
         return refuse(FAIL_CONFIG_VALUE,
                       "%s: the base of the rotary embedding is missing: add rope_theta%s (old "
                       "Llama models mean 10000)",
                       s->path, config_has(parameters) ? " in rope_parameters" : "");
-    return 0;
+    return check_original(s, keys->original, rope);
 }

@@ -64,11 +64,17 @@ struct llama_operations {
 void llama_operations(const struct llama *model, enum hst_dtype dtype,
                       struct llama_operations *operations);
 
+struct llama_init {
+    uint64_t seed;
+    const char *name; /* of the tensor */
+    uint64_t offset;  /* of the first element */
+};
 /**
- * Value of element `i` of a tensor under --init random: normal(0, 0.02), norms 1; a counter-based
- * generator keyed by seed, name, element.
+ * Elements of a tensor under --init random: normal(0, initializer_range), norms 1, biases and the
+ * embedding's row for padding 0; a counter-based generator keyed by seed, name, element.
  */
-void llama_init_random(uint64_t seed, const char *name, uint64_t offset, float *dst, size_t count);
+void llama_init_random(const struct llama_config *config, const struct llama_init *init, float *dst,
+                       size_t count);
 
 /**
  * One training step after seal and load: begin, forward sweep, backward sweep (the head computes

@@ -251,6 +251,8 @@ void pass_embedding_backward(struct pass *p, const uint32_t *ids, size_t param, 
         .work = p->op_work,
         .first_row = p->first_row,
         .rows = p->rows,
+        .skips = p->model->config.has_pad,
+        .skip_id = p->model->config.pad,
     };
     p->rc = hst_op_embedding_backward(p->stream, &args);
 }

@@ -126,7 +126,8 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
     if (native)
         return native;
     if (t->options->init == TRAIN_INIT_RANDOM) {
-        llama_init_random(t->options->seed, param->name, offset, dst, count);
+        const struct llama_init init = {t->options->seed, param->name, offset};
+        llama_init_random(hf_model_config(t->source), &init, dst, count);
         return 0;
     }
     native = hf_model_read(t->source, param->name, offset, dst, count, t->error);

@@ -13,20 +13,6 @@
 /* Those of the first kind decide what is trained on; the others may be changed on purpose. */
 static const char *const CHANGEABLE[] = {"lr ", "schedule ", "warmup ", "steps ", NULL};
 
-static const char *const ROPES[] = {
-    [ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3"};
-
-/* Shapes are the engine's to compare. */
-size_t train_model_line(const struct llama_config *c, char text[TRAIN_CURSOR_BYTES])
-{
-    const struct rope_config *r = &c->rope;
-    return (size_t)snprintf(
-        text, TRAIN_CURSOR_BYTES,
-        "model heads %u,%u,%u eps %.15g rope %s,%.15g,%.15g,%.15g,%.15g,%.15g\n", c->heads,
-        c->kv_heads, c->head_dim, c->rms_norm_eps, ROPES[r->type], r->theta, r->factor,
-        r->low_freq_factor, r->high_freq_factor, r->original_max_positions);
-}
-
 size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES])
 {
     const struct train_options *o = t->options;
@@ -105,6 +91,12 @@ bool train_accepts(void *context, uint64_t step, const void *cursor, size_t curs
             continue;
         struct change change = change_of(was, now);
         const bool model = strncmp(was, "model ", strlen("model ")) == 0;
+        const struct train_model_text then = {change.was, change.was_length},
+                                      here = {change.now, change.now_length};
+        if (model && train_model_pad_alone(then, here)) {
+            train_model_pad_failed(then, here, t->error);
+            return false;
+        }
         const bool data = strncmp(was, "tokens ", strlen("tokens ")) == 0;
         fail(t->error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
              "the store was trained with '%.*s', this run has '%.*s'. Fix: %s%.*s, or %s.",

@@ -78,6 +78,15 @@ const char *train_precision_name(const struct train *t);
 #define TRAIN_CURSOR_BYTES 1024u
 /** Its first line: of the model what its tensors' shapes do not say. Returns its bytes. */
 size_t train_model_line(const struct llama_config *config, char text[TRAIN_CURSOR_BYTES]);
+struct train_model_text { /* such a line, without its end */
+    const char *line;
+    int length;
+};
+/** Whether the two differ at most in the row of the embedding that is for padding. */
+bool train_model_pad_alone(struct train_model_text was, struct train_model_text is);
+/** Then: why one does not go on from the other. E615. */
+void train_model_pad_failed(struct train_model_text was, struct train_model_text is,
+                            struct hst_error *error);
 size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES]);
 /** An hst_config.accept of a struct train: whether this run may go on from one that left this.
  * Where not, its error says why. */

@@ -154,6 +154,11 @@ void put_config_with(const char *dir, const char *key, const char *value)
     put_config_all(dir, "", key, value);
 }
 
+void put_config_without(const char *dir, const char *extra, const char *key)
+{
+    put_config_all(dir, extra, key, NULL);
+}
+
 void assert_matches(const char *text, const char *pattern)
 {
     regex_t re;

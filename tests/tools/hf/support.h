@@ -35,6 +35,8 @@ void put_config(const char *dir, const char *extra);
  * null.
  */
 void put_config_with(const char *dir, const char *key, const char *value);
+/** That of put_config, without one of its keys. */
+void put_config_without(const char *dir, const char *extra, const char *key);
 
 /**
  * hf_model_open must fail within five seconds of processor time, with this code and a line that

@@ -2,7 +2,7 @@
 /* config.json: what is read, what is refused, and how it is given back with another dtype. */
 #include "support.h"
 
-#include "hf/config.h"
+#include "hf/config_keys.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static const struct row rows[] = {
     {37, "hidden_act", "\"gelu\"", FAIL_ARCHITECTURE, "hidden_act is gelu, supported: silu"},
     {37, "attention_bias", "true", FAIL_ARCHITECTURE, "attention_bias is true"},
     {37, "mlp_bias", "true", FAIL_ARCHITECTURE, "mlp_bias is true"},
-    {37, "mlp_bias", "1", FAIL_CONFIG_VALUE, "mlp_bias is 1, want true or false"},
+    {37, "mlp_bias", "1", FAIL_ARCHITECTURE, "mlp_bias is 1, supported: false"},
     {37, "tie_word_embeddings", "\"no\"", FAIL_CONFIG_VALUE,
      "tie_word_embeddings is \"no\", want true or false"},
     {37, "attention_dropout", "0.1", FAIL_ARCHITECTURE, "attention_dropout is 0.1"},
@@ -67,8 +67,25 @@ static const struct row rows[] = {
     {39, "rope_theta", "Infinity", FAIL_CONFIG_FILE, "not valid JSON"},
     {39, "rope_theta", "1e400", FAIL_CONFIG_VALUE, "rope_theta is 1e400"},
     {39, "rope_theta", "0", FAIL_CONFIG_VALUE, "rope_theta is 0"},
-    {0, "rope_theta", NULL, FAIL_CONFIG_VALUE,
-     "missing: add rope_theta \\(old Llama models mean 10000"},
+    {34, "pad_token_id", "4", FAIL_CONFIG_VALUE,
+     "pad_token_id is 4, want null or a whole number from -4 to 3\\. Fix: null"},
+    {34, "pad_token_id", "-5", FAIL_CONFIG_VALUE, "pad_token_id is -5, want null or a whole"},
+    {34, "pad_token_id", "18446744073709551616", FAIL_CONFIG_VALUE, "pad_token_id is 184467440"},
+    {34, "pad_token_id", "-", FAIL_CONFIG_FILE, "not valid JSON"},
+    {34, "pad_token_id", "1.0", FAIL_CONFIG_VALUE, "pad_token_id is 1.0, want"},
+    {34, "pad_token_id", "\"-1\"", FAIL_CONFIG_VALUE, "pad_token_id is \"-1\", want"},
+    {34, "pad_token_id", "true", FAIL_CONFIG_VALUE, "pad_token_id is true, want"},
+    {34, "initializer_range", "1.5", FAIL_CONFIG_VALUE,
+     "initializer_range is 1.5, want a number from 0 to 1"},
+    {34, "initializer_range", "\"small\"", FAIL_CONFIG_VALUE, "initializer_range is \"small\""},
+    {37, "is_causal", "false", FAIL_ARCHITECTURE,
+     "is_causal is false, supported: true. With it tokens attend to those after them"},
+    {37, "is_causal", "1", FAIL_ARCHITECTURE, "is_causal is 1, supported: true"},
+    {37, "torchscript", "true", FAIL_ARCHITECTURE, "torchscript is true, supported: false. With"},
+    {37, "pruned_heads", "{\"0\":[1]}", FAIL_ARCHITECTURE, "pruned_heads is .*, supported: \\{\\}"},
+    {37, "per_layer_config", "[{\"hidden_size\":4}]", FAIL_ARCHITECTURE, "per_layer_config is"},
+    {37, "transformers_weights", "\"other.safetensors\"", FAIL_ARCHITECTURE,
+     "transformers_weights is other.safetensors, supported: model.safetensors model.safe"},
     {0, "rope_scaling", "{\"type\":\"dynamic\",\"factor\":2}", FAIL_ARCHITECTURE,
      "rope_scaling.type is dynamic"},
     {0, "rope_scaling", "{\"rope_type\":\"yarn\",\"factor\":2}", FAIL_ARCHITECTURE,
@@ -276,9 +293,116 @@ static void the_fifth_dialect_needs_no_rope_theta_beside_it(void **state)
     snprintf(text, sizeof text, "%s,\"rope_parameters\":{\"rope_type\":\"default\"}}", head);
     put_text(*state, "config.json", text);
     expect_refusal(*state, false, FAIL_CONFIG_VALUE, "add rope_theta in rope_parameters");
-    snprintf(text, sizeof text, "%s}", head);
-    put_text(*state, "config.json", text);
-    expect_refusal(*state, false, FAIL_CONFIG_VALUE, "add rope_theta");
+}
+
+/* Llama 2's files are older than the key; those of others always had it. */
+static void a_llama_of_before_the_key_means_a_base_of_10000(void **state)
+{
+    static const char *const scalings[][2] = {
+        {"null", NULL},
+        {"{\"type\":\"linear\",\"factor\":4}", NULL},
+        {"{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4,"
+         "\"original_max_position_embeddings\":16}",
+         "add rope_theta \\(old Llama models mean 10000"},
+    };
+    for (size_t i = 0; i < sizeof scalings / sizeof *scalings; i++) {
+        char extra[256];
+        snprintf(extra, sizeof extra, "\"rope_scaling\":%s,", scalings[i][0]);
+        put_config_without(*state, extra, "rope_theta");
+        if (scalings[i][1]) {
+            expect_refusal(*state, false, FAIL_CONFIG_VALUE, scalings[i][1]);
+            continue;
+        }
+        struct hf_model *model = open_model(*state, false);
+        assert_true(hf_model_config(model)->rope.theta == 10000);
+        hf_model_close(&model);
+    }
+}
+
+static void two_lengths_of_the_original_must_agree(void **state)
+{
+    static const char llama3[] =
+        "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
+        "\"high_freq_factor\":4,\"original_max_position_embeddings\":16},"
+        "\"original_max_position_embeddings\":%s,";
+    char extra[256];
+    snprintf(extra, sizeof extra, llama3, "16");
+    put_config(*state, extra);
+    struct hf_model *model = open_model(*state, false);
+    hf_model_close(&model);
+    snprintf(extra, sizeof extra, llama3, "17");
+    put_config(*state, extra);
+    expect_refusal(*state, false, FAIL_CONFIG_VALUE,
+                   "original_max_position_embeddings is 17, that of the rope is 16");
+}
+
+static void values_that_say_the_same_are_taken(void **state)
+{
+    static const char *const same[][2] = {
+        {"hidden_act", "\"swish\""},
+        {"hidden_act", "null"},
+        {"is_causal", "true"},
+        {"attention_dropout", "0.0"},
+        {"pruned_heads", "{ }"},
+        {"partial_rotary_factor", "1.0"},
+        {"pad_token_id", "null"},
+        {"initializer_range", "0"},
+        {"per_layer_config", "[\n]"},
+        {"is_encoder_decoder", "false"},
+        {"transformers_weights", "\"model.safetensors\""},
+    };
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        put_config_with(*state, same[i][0], same[i][1]);
+        struct hf_model *model = open_model(*state, false);
+        assert_false(hf_model_config(model)->has_pad);
+        hf_model_close(&model);
+    }
+}
+
+static void the_row_for_padding_may_be_counted_from_the_end(void **state)
+{
+    static const struct {
+        const char *value;
+        uint32_t row;
+    } rows_of_4[] = {{"0", 0}, {"3", 3}, {"-1", 3}, {"-4", 0}, {"-0", 0}};
+    for (size_t i = 0; i < sizeof rows_of_4 / sizeof *rows_of_4; i++) {
+        put_config_with(*state, "pad_token_id", rows_of_4[i].value);
+        struct hf_model *model = open_model(*state, false);
+        assert_true(hf_model_config(model)->has_pad);
+        assert_int_equal(hf_model_config(model)->pad, rows_of_4[i].row);
+        hf_model_close(&model);
+    }
+}
+
+/* What a table of keys says is built is built: none takes a value that nothing could mean. */
+static void every_key_of_the_table_does_what_it_says(void **state)
+{
+    static const char nonsense[] = "[{\"x\":1}]";
+    const struct config_key *k;
+    for (size_t i = 0; (k = config_key(i)); i++) {
+        /* the sliding window's are not a Llama's; dtypes are for messages */
+        static const char *const others[] = {"dtype",
+                                             "torch_dtype",
+                                             "sliding_window",
+                                             "use_sliding_window",
+                                             "max_window_layers",
+                                             "layer_types",
+                                             "original_max_position_embeddings"};
+        bool other = false;
+        for (size_t n = 0; n < sizeof others / sizeof *others; n++)
+            other |= strcmp(k->name, others[n]) == 0;
+        put_config_with(*state, k->name, nonsense);
+        struct hf_model *model = NULL;
+        struct hst_error error = {0};
+        int rc = hf_model_open(*state, false, &model, &error);
+        hf_model_close(&model);
+        print_message("%s: %s\n", k->name, rc ? error.message : "taken");
+        if (!other)
+            assert_int_equal(rc < 0, k->kind != CONFIG_NO_EFFECT);
+        assert_true((k->values != NULL) == (k->kind == CONFIG_REFUSED));
+        assert_true((k->why != NULL) == (k->kind != CONFIG_BUILT));
+        assert_true(!i || strcmp(config_key(i - 1)->name, k->name) < 0);
+    }
 }
 
 static void only_the_value_of_the_dtype_changes(void **state)
@@ -318,6 +442,11 @@ int main(void)
         TEST(null_is_the_same_as_absent),
         TEST(both_rope_dialects_say_the_same),
         TEST(the_fifth_dialect_needs_no_rope_theta_beside_it),
+        TEST(a_llama_of_before_the_key_means_a_base_of_10000),
+        TEST(two_lengths_of_the_original_must_agree),
+        TEST(values_that_say_the_same_are_taken),
+        TEST(the_row_for_padding_may_be_counted_from_the_end),
+        TEST(every_key_of_the_table_does_what_it_says),
         TEST(only_the_value_of_the_dtype_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

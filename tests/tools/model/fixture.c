@@ -48,8 +48,9 @@ static uint32_t integer(const json_t *object, const char *key)
 static struct rope_config read_rope(const json_t *config)
 {
     const json_t *v5 = json_object_get(config, "rope_parameters");
-    struct rope_config rope = {.type = ROPE_DEFAULT,
-                               .theta = number(v5 ? v5 : config, "rope_theta")};
+    struct rope_config rope = {.type = ROPE_DEFAULT, .theta = 10000};
+    if (json_object_get(v5 ? v5 : config, "rope_theta"))
+        rope.theta = number(v5 ? v5 : config, "rope_theta");
     if (!v5 || strcmp(json_string_value(json_object_get(v5, "rope_type")), "default") == 0)
         return rope;
     assert_string_equal(json_string_value(json_object_get(v5, "rope_type")), "llama3");
@@ -78,6 +79,10 @@ static void read_config(const char *name, struct llama_config *c)
         .qk_norm = strcmp(json_string_value(json_object_get(config, "model_type")), "qwen3") == 0,
         .qkv_bias = strcmp(json_string_value(json_object_get(config, "model_type")), "qwen2") == 0,
     };
+    const json_t *pad = json_object_get(config, "pad_token_id");
+    c->has_pad = json_is_integer(pad);
+    const json_int_t row = json_integer_value(pad);
+    c->pad = (uint32_t)(row < 0 ? row + c->vocab : row);
     if (json_is_integer(json_object_get(config, "sliding_window")))
         c->window = integer(config, "sliding_window");
     c->head_dim =

@@ -93,6 +93,13 @@ static void sequences_as_long_as_the_window_train_as_the_reference(void **state)
     assert_golden("windowed", HST_PRECISION_FP32, 2e-5);
 }
 
+static void rows_for_padding_train_as_the_reference(void **state)
+{
+    (void)state;
+    assert_golden("pad-tied", HST_PRECISION_FP32, 2e-5);
+    assert_golden("pad-untied", HST_PRECISION_FP32, 2e-5);
+}
+
 /* Eight bits of mantissa: losses and norms stay within one per cent, which a wrong term would
  * not. In fp16: e2e/golden. */
 static void bf16_stays_near_the_reference(void **state)
@@ -112,6 +119,7 @@ int main(void)
         cmocka_unit_test(heads_that_are_normed_train_as_the_reference),
         cmocka_unit_test(biases_train_as_the_reference),
         cmocka_unit_test(sequences_as_long_as_the_window_train_as_the_reference),
+        cmocka_unit_test(rows_for_padding_train_as_the_reference),
         cmocka_unit_test(bf16_stays_near_the_reference),
     };
     return cmocka_run_group_tests_name("model/golden", tests, NULL, NULL);

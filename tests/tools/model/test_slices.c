@@ -33,7 +33,7 @@ static int read_random(void *context, const struct hst_param_ref *param, uint64_
                        float *dst, size_t count)
 {
     (void)context;
-    llama_init_random(3, param->name, offset, dst, count);
+    llama_init_random(&config, &(struct llama_init){3, param->name, offset}, dst, count);
     return 0;
 }
 
