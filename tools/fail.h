@@ -28,6 +28,7 @@ enum fail_code {
     FAIL_DATA_TOKEN = 422,      /* a token id beyond the vocabulary */
     FAIL_DATA_FORMAT = 423,     /* unknown or malformed format */
     FAIL_EXPORT = 430,          /* export directory refused or not writable */
+    FAIL_RANKS = 501,           /* started by a launcher as one of several */
     FAIL_NONFINITE = 701,
 };
 

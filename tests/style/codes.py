@@ -46,6 +46,7 @@ REACHED = {
     422: ('tools/data/test_data.c', 'an_id_beyond_the_vocabulary_is_refused_at_open'),
     423: ('tools/data/test_data.c', 'malformed_token_files_are_refused'),
     430: ('tools/cli/program.py', 'test_outputs'),
+    501: ('tools/cli/program.py', 'test_one_of_several_is_refused'),
     601: ('engine/test_orders.c', 'count_warnings'),
     602: ('tools/cli/program.py', 'test_a_run_tells_which_updates_it_chose'),
     610: ('store/test_refusals.c', 'what_others_could_change_is_refused'),

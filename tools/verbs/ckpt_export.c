@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hoistway ckpt export and reshard: a version as a model directory, or as a store of more or fewer
  * ranks. */
+#include "cli/launch.h"
 #include "cli/message.h"
 #include "cli/path.h"
 #include "cli/store.h"
@@ -176,6 +177,7 @@ static int run(struct cli_verb *verb, int argc, char **argv, struct options *opt
         cli_help(verb, stdout);
         return CLI_EXIT_OK;
     }
+    native = native ? native : launch_check(&error); /* what is written has one name for all */
     native = native ? native : ckpt_store(&options->operands, store, &error);
     native = native ? native : check_outside(store, options->out, &error);
     const struct hst_ckpt_config config = {

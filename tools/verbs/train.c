@@ -6,6 +6,7 @@
  * weights.
  */
 #include "cli/forecast.h"
+#include "cli/launch.h"
 #include "cli/message.h"
 #include "cli/stop.h"
 #include "cli/table.h"
@@ -479,6 +480,8 @@ int verb_train(int argc, char **argv)
     options.stopped = stop_catch();
     int native = train_options_parse(&options, argc, argv, &help, &error);
     struct train_result result = {0};
+    if (!native && !help)
+        native = launch_check(&error);
     if (!native && !help)
         native = train_run(&options, &result, &error);
     if (native == -ECANCELED)

@@ -206,6 +206,27 @@ class Refusals(Folder):
         self.refuse(402, 2, '--allow-config-change', part='Fix: --resume, or leave it out')
         self.refuse(403, 2, without=('--store',), part='--store DIR')
 
+    def test_one_of_several_is_refused(self):
+        launched = {
+            'mpirun': {'OMPI_COMM_WORLD_SIZE': '2'},
+            'mpiexec': {'PMI_SIZE': '3'},
+            'srun': {'SLURM_STEP_NUM_TASKS': '2', 'SLURM_STEP_ID': '0'},
+            'torchrun': {'WORLD_SIZE': '2', 'RANK': '1', 'LOCAL_RANK': '1'},
+        }
+        for launcher, environment in launched.items():
+            env = {**os.environ, **environment}
+            alone = 'with srun --ntasks=1' if launcher == 'srun' else f'without {launcher}'
+            self.refuse(501, 2, part=f'Fix: start it once, {alone}', env=env)
+            for verb in (['export', '--model=x', '--export=y'],
+                         ['reshard', '--world=2', '--out=y']):
+                self.assert_refused(run('ckpt', *verb, self.path('store'), env=env), 501, 2)
+            self.assertEqual(run('train', '--help', env=env).returncode, 0)
+        # the script of `sbatch --ntasks=4` runs once
+        batch = {'SLURM_NTASKS': '4', 'SLURM_PROCID': '0', 'SLURM_STEP_ID': '4294967291',
+                 'SLURM_STEP_NUM_TASKS': '4', 'WORLD_SIZE': '4'}
+        done = self.train('--quiet', env={**os.environ, **batch})
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+
     def test_store_directories(self):
         self.refuse(105, 1, f'--store={self.data}')
         self.refuse(105, 1, f'--store={self.path("no", "parent")}')
