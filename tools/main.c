@@ -2,6 +2,7 @@
 /* The program `hoistway`: finds the verb and hands it the rest of the command line. */
 #include "cli/message.h"
 #include "cli/options.h"
+#include "cli/stop.h"
 #include "verbs/verbs.h"
 
 #include <errno.h>
@@ -74,6 +75,9 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct hst_error error;
+    /* A run that is asked to stop while it starts ends as one that is asked later. */
+    if (argc > 1 && strcmp(argv[1], "train") == 0)
+        stop_catch();
     /*
      * A write beyond RLIMIT_FSIZE then fails with EFBIG, which is told, instead of ending the
      * process.

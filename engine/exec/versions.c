@@ -531,6 +531,8 @@ int versions_open(struct hst_engine *engine)
     struct store_config config = config_of(engine, drives);
     config.accept = accept;
     config.accept_context = engine;
+    config.progress = engine->config.progress;
+    config.progress_context = engine->config.progress_context;
     int rc = store_open(&config, &v->store, &found, &error);
     if (rc == -ENOENT)
         return rc;

@@ -228,7 +228,36 @@ struct verify {
     struct transfer transfers[VERIFY_DEPTH];
     unsigned char *buffers;
     uint64_t stride;
+    uint64_t before_bytes; /* read when it began */
 };
+
+static bool has_bytes(const struct store *store, enum extent_kind kind)
+{
+    return kind != EXTENT_WEIGHTS || !store->derived_weights;
+}
+
+static uint64_t version_bytes(const struct store *store)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < store->headers[0].extents; i++) {
+        struct store_entry entry;
+        store_entry_get(store->manifest, i, &entry);
+        bytes += has_bytes(store, (enum extent_kind)(i / store->tiles)) ? entry.bytes : 0;
+    }
+    return bytes;
+}
+
+static int tell(const struct opening *o, const struct verify *v, uint64_t total_bytes)
+{
+    const struct store_config *config = o->config;
+    const uint64_t read = o->store->extents.counters.read_bytes - v->before_bytes;
+    if (!config->progress)
+        return 0;
+    return config->progress(config->progress_context, read < total_bytes ? read : total_bytes,
+                            total_bytes)
+               ? -ECANCELED
+               : 0;
+}
 
 static uint64_t largest_extent(const struct store *store)
 {
@@ -244,6 +273,7 @@ static uint64_t largest_extent(const struct store *store)
 static int verify_all(struct opening *o, struct verify *v)
 {
     struct store *store = o->store;
+    const uint64_t total_bytes = version_bytes(store);
     int rc = 0;
     for (uint32_t i = 0; i < store->headers[0].extents + VERIFY_DEPTH; i++) {
         struct transfer *transfer = &v->transfers[i % VERIFY_DEPTH];
@@ -251,14 +281,15 @@ static int verify_all(struct opening *o, struct verify *v)
         if (done && rc == 0)
             o->bad = *transfer;
         rc = rc ? rc : done;
+        rc = rc ? rc : tell(o, v, total_bytes);
         if (rc || i >= store->headers[0].extents)
             continue; /* those in flight still need their buffers */
         const enum extent_kind kind = (enum extent_kind)(i / store->tiles);
-        if (kind == EXTENT_WEIGHTS && store->derived_weights)
-            *transfer = (struct transfer){.active = false};
-        else
+        if (has_bytes(store, kind))
             rc = extents_read(&store->extents, kind, i % store->tiles,
                               v->buffers + i % VERIFY_DEPTH * v->stride, transfer);
+        else
+            *transfer = (struct transfer){.active = false};
     }
     return rc;
 }
@@ -272,10 +303,10 @@ static int verify(struct opening *o)
     if (hst_aio_buffer_alloc(VERIFY_DEPTH * v.stride, &memory))
         return -ENOMEM;
     v.buffers = memory;
-    const uint64_t before = store->extents.counters.read_bytes;
+    v.before_bytes = store->extents.counters.read_bytes;
     int rc = verify_all(o, &v);
     store_drain(store); /* where one drive broke down, another may still be reading */
-    o->found->verified_bytes += store->extents.counters.read_bytes - before;
+    o->found->verified_bytes += store->extents.counters.read_bytes - v.before_bytes;
     hst_aio_buffer_free(memory, VERIFY_DEPTH * v.stride);
     return rc;
 }
@@ -308,6 +339,8 @@ static int choose(struct opening *o)
         rc = o->found->clean ? 0 : verify(o);
         if (rc == 0)
             return 0;
+        if (rc == -ECANCELED)
+            return rc; /* who asked for it knows why */
         if (!is_damage(rc))
             break;
     }

@@ -51,6 +51,9 @@ struct store_config {
        refuses, and is what store_open returns, *error untouched. Null: all is right. */
     int (*accept)(void *context, const struct store_cursor *cursor);
     void *accept_context;
+    /* Of store_open, while all bytes are compared; other than 0 ends it with -ECANCELED; or null */
+    int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
+    void *progress_context;
     uint32_t lock_timeout_ms; /* for leftovers of a killed creation; 0: 30 s */
 };
 

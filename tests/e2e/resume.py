@@ -74,13 +74,63 @@ class Resume(unittest.TestCase):
         told = child.stderr.read()
         child.stderr.close()
         self.assertEqual(child.wait(), 75, told)
-        self.assertRegex(told, r'stopped \(Terminated\) after \d+ of 1000000 steps: they are in')
+        self.assertRegex(told, r'stopped \(Terminated\) after \d+ of 1000000 steps: the store '
+                         r'holds step \d+, ')
         kind, step = self.kinds()[-1]
         self.assertEqual(kind, 'commit')
         done = self.run_it('--resume', steps=step + 1)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f'note[I622] going on after step {step} of {step + 1}', done.stderr)
         self.assertEqual([s for k, s in self.kinds() if k == 'step'], list(range(1, step + 2)))
+
+    def stop_before_the_load(self, *more, ignored=(), signals=(signal.SIGUSR1,)):
+        """The run waits for who reads its table, which comes before the load. -> code, stderr."""
+        def ignore():
+            for number in ignored:
+                signal.signal(number, signal.SIG_IGN)
+        end, stdout = os.pipe()
+        os.set_blocking(stdout, False)
+        try:
+            while os.write(stdout, b' ' * 4096):
+                pass
+        except BlockingIOError:
+            os.set_blocking(stdout, True)
+        with subprocess.Popen(
+            self.command(*more), stdout=stdout, stderr=subprocess.PIPE, text=True,
+            preexec_fn=ignore,
+        ) as child:
+            os.close(stdout)
+            for line in child.stderr:
+                if 'I201' in line:
+                    break
+            for number in signals:
+                child.send_signal(number)
+            with os.fdopen(end, 'rb') as table:
+                table.read()
+            told = child.stderr.read()
+        return child.returncode, told
+
+    def test_a_first_signal_while_a_run_starts_ends_with_75_and_tells_what_the_store_holds(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+            code, told = self.stop_before_the_load(signals=(number,))
+            self.assertEqual(code, 75, told)
+            self.assertIn('before its first step: the store holds no version yet: the run begins '
+                          'anew\n', told)
+        self.assertEqual(self.run_it(steps=3).returncode, 0)
+        code, told = self.stop_before_the_load('--resume')
+        self.assertEqual(code, 75, told)
+        self.assertIn('before its first step: the store holds step 3, and --resume', told)
+        self.assertEqual(self.run_it('--resume').returncode, 0)
+
+    def test_a_hangup_that_is_ignored_is_no_signal_and_without_versions_the_first_ends_with_130(
+            self):
+        code, told = self.stop_before_the_load(
+            ignored=(signal.SIGHUP,), signals=(signal.SIGHUP, signal.SIGTERM))
+        self.assertEqual(code, 75, told)
+        self.assertIn('stopped (Terminated)', told)
+        code, told = self.stop_before_the_load('--durability=none')
+        self.assertEqual(code, 130, told)
+        self.assertIn('after 0 of 4 steps: nothing was committed, so nothing is kept', told)
 
     def test_after_a_kill_the_next_run_says_that_it_has_read_every_byte(self):
         self.assertEqual(self.run_it().returncode, 0)

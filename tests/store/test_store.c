@@ -98,6 +98,47 @@ static void a_commit_that_was_not_ended_is_found_all_the_same(void **state)
     toy_close(&toy);
 }
 
+struct asked {
+    uint64_t done_bytes, total_bytes;
+    uint32_t calls, end_at; /* the call that ends it; 0: none */
+};
+
+static int note_progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    struct asked *asked = context;
+    assert_true(done_bytes >= asked->done_bytes && done_bytes <= total_bytes);
+    asked->done_bytes = done_bytes;
+    asked->total_bytes = total_bytes;
+    return ++asked->calls == asked->end_at;
+}
+
+static void what_is_compared_is_told_and_can_be_ended(void **state)
+{
+    (void)state;
+    struct toy toy;
+    struct store_found found;
+    struct hst_error error = {0};
+    open_toy(&toy, 2);
+    struct store *store = create(&toy);
+    assert_int_equal(toy_commit_all(&toy, store, 0), 0);
+    prepare(&toy, store); /* version 1 */
+    store_close(&store);  /* not in order: all bytes are compared */
+    struct asked asked = {.end_at = 2};
+    struct store_config config = toy.config;
+    config.progress = note_progress;
+    config.progress_context = &asked;
+    assert_int_equal(store_open(&config, &store, &found, &error), -ECANCELED);
+    assert_int_equal(asked.calls, 2);
+    asked = (struct asked){.end_at = 0};
+    assert_int_equal(store_open(&config, &store, &found, &error), 0);
+    assert_false(found.clean);
+    assert_int_equal(asked.done_bytes, asked.total_bytes);
+    assert_int_equal(asked.total_bytes, found.verified_bytes);
+    assert_null(toy_compare(&toy, store, 1));
+    store_close(&store);
+    toy_close(&toy);
+}
+
 static void what_was_not_committed_is_gone_and_what_was_not_written_is_zero(void **state)
 {
     (void)state;
@@ -256,6 +297,7 @@ int main(void)
         cmocka_unit_test(what_was_committed_is_found_again),
         cmocka_unit_test(the_gate_is_closed_from_begin_to_end),
         cmocka_unit_test(a_commit_that_was_not_ended_is_found_all_the_same),
+        cmocka_unit_test(what_is_compared_is_told_and_can_be_ended),
         cmocka_unit_test(what_was_not_committed_is_gone_and_what_was_not_written_is_zero),
         cmocka_unit_test(an_extent_that_a_version_leaves_alone_keeps_its_slot),
         cmocka_unit_test(derived_weights_are_in_no_version),

@@ -7,8 +7,9 @@
 enum { CLI_EXIT_STOPPED = 75, CLI_EXIT_STOPPED_AT_ONCE = 130 };
 
 /**
- * From now on the first SIGINT, SIGTERM or SIGUSR1 is noted and nothing else; one more ends the
- * process at once, with CLI_EXIT_STOPPED_AT_ONCE. What the engine keeps on drives has no name until
+ * From now on the first SIGINT, SIGTERM, SIGUSR1 or SIGHUP (where that is not ignored, as under
+ * nohup) is noted and nothing else; one more ends the process at once, with
+ * CLI_EXIT_STOPPED_AT_ONCE. May be called again. What the engine keeps on drives has no name until
  * it is committed, so nothing of that is left either way. Returns where the first one's number
  * stands; 0: none came.
  */

@@ -24,12 +24,7 @@
 
 #define F16_INFINITE 65520.0f /* from here on */
 
-/* ---- the user's wish to end it ---- */
-
-static int check_stopped(const struct train *t)
-{
-    return t->options->stopped && *t->options->stopped ? -ECANCELED : 0;
-}
+/* ---- versions, steps that were skipped ---- */
 
 /* The last version that was made, where the log does not know it yet. Of two that a step has seen
    made it is the later one. */
@@ -53,7 +48,7 @@ static const char *scale_words(const struct train *t)
 }
 
 /* For who sees neither steps nor summary, and where a run has trained nothing. */
-static void warn_skipped(const struct train *t)
+void train_warn_skipped(const struct train *t)
 {
     const bool f16 = train_precision(t) == HST_PRECISION_FP16;
     if (all_skipped(t))
@@ -67,20 +62,6 @@ static void warn_skipped(const struct train *t)
         cli_warn(CLI_SKIPPED,
                  "%" PRIu64 " of %" PRIu64 " steps were skipped: gradients were not finite%s",
                  t->skipped, t->done - t->began, scale_words(t));
-}
-
-static int tell_stopped(struct train *t)
-{
-    *t->error = (struct hst_error){0}; /* of what was cut short */
-    progress_interrupt(&t->progress);
-    t->result.resumable = t->engine && hst_engine_drain(t->engine, NULL) == 0 &&
-                          hst_engine_version(t->engine) == t->done && t->loaded;
-    fprintf(stderr, "stopped (%s) after %" PRIu64 " of %" PRIu64 " steps: %s\n",
-            strsignal(*t->options->stopped), t->done, t->options->steps,
-            t->result.resumable ? "they are in the store, and --resume goes on from there"
-                                : "nothing was committed, so nothing is kept");
-    warn_skipped(t);
-    return -ECANCELED;
 }
 
 /* ---- plan and load ---- */
@@ -123,7 +104,7 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
                         float *dst, size_t count)
 {
     struct train *t = context;
-    int native = check_stopped(t);
+    int native = train_stopped(t);
     if (native)
         return native;
     if (t->options->init == TRAIN_INIT_RANDOM) {
@@ -320,7 +301,7 @@ static int train_steps(struct train *t)
 {
     double begin_s = now_s(), first_s = 0;
     for (uint64_t number = t->began + 1; number <= t->options->steps; number++) {
-        int native = check_stopped(t);
+        int native = train_stopped(t);
         native = native ? native : train_step(t, number, begin_s);
         if (native)
             return native;
@@ -370,7 +351,7 @@ static void tell_summary(const struct train *t)
     uint64_t steps = t->done - t->began;
     double count = (double)steps * (double)t->run.batch_tokens;
     if (t->options->quiet || all_skipped(t))
-        warn_skipped(t);
+        train_warn_skipped(t);
     if (t->options->quiet)
         return;
     if (steps == 0)
@@ -452,13 +433,13 @@ int train_run(const struct train_options *options, struct train_result *result,
     progress_init(&t.progress, options->quiet);
     int native = 0;
     for (size_t i = 0; i < sizeof phases / sizeof phases[0] && !native; i++) {
-        native = check_stopped(&t);
+        native = train_stopped(&t);
         native = native ? native : phases[i](&t);
         if (!native && phases[i] == plan)
             tell_plan(&t);
     }
-    if (native && check_stopped(&t))
-        native = tell_stopped(&t);
+    if (native && train_stopped(&t))
+        native = train_tell_stopped(&t);
     if (native && result)
         *result = t.result;
     if (!native) {

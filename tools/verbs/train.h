@@ -53,7 +53,7 @@ struct train_result {
     double seconds;
     double step_s;                    /* mean, the first step left out where there are others */
     struct hst_prediction prediction; /* made after the second step; step_s 0: none */
-    bool resumable;                   /* it was stopped, and the store holds all that was trained */
+    bool resumable;                   /* it was stopped, and the same line and --resume goes on */
 };
 
 /**

@@ -94,6 +94,18 @@ bool train_accepts(void *context, uint64_t step, const void *cursor, size_t curs
 /** Goes on from the store. Returns 0; -ENOENT, *t->error untouched, where nothing was committed. */
 int train_resume(struct train *t);
 
+/** Whether the user wishes to end it: 0 or -ECANCELED. */
+int train_stopped(const struct train *t);
+/**
+ * Tells that it was stopped and what the store holds, whatever the run had come to; fills
+ * result.resumable. Returns -ECANCELED.
+ */
+int train_tell_stopped(struct train *t);
+/** For who sees neither steps nor summary, and where a run has trained nothing. */
+void train_warn_skipped(const struct train *t);
+/** An hst_config.progress of a struct train. */
+int train_verified(void *context, uint64_t done_bytes, uint64_t total_bytes);
+
 /** The precision of a run, before there is an engine to ask. */
 enum hst_precision train_precision(const struct train *t);
 /** Of its weights. */

@@ -238,6 +238,12 @@ struct hst_config {
        computations, to it and back, 0 to 1; 0: by `rates`, else none; HST_NONE: none */
     double gpu_update;
     enum hst_activations activations;
+    /*
+     * Called while hst_engine_resume reads and compares every byte of a version, which takes as
+     * long as reading it. Other than 0 ends the call with -ECANCELED. Null: nobody asks.
+     */
+    int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
+    void *progress_context;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a run ends that is asked to. Where versions are kept it can always go on: from the version
+ * that the store holds, or anew where there is none yet. Who starts it again needs one exit code
+ * for that, whatever the run was at.
+ */
+#include "cli/stop.h"
+
+#include "verbs/train_run.h"
+
+#include <errno.h>
+#include <hoistway/ckpt.h>
+#include <inttypes.h>
+#include <string.h>
+
+int train_stopped(const struct train *t)
+{
+    return t->options->stopped && *t->options->stopped ? -ECANCELED : 0;
+}
+
+int train_verified(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    (void)done_bytes;
+    (void)total_bytes;
+    return train_stopped(context);
+}
+
+static bool keeps_versions(const struct train_options *o)
+{
+    const char *durability = o->engine.durability;
+    return o->resume || (o->engine.store && (!durability || strcmp(durability, "none") != 0));
+}
+
+/* Of an engine that has not loaded, what the files say: another process may read them. */
+static int version_held(const struct train *t, uint64_t *step, struct hst_error *error)
+{
+    *step = t->loaded ? hst_engine_version(t->engine) : HST_NO_VERSION;
+    if (*step != HST_NO_VERSION || !t->options->engine.store)
+        return 0;
+    const struct hst_ckpt_config config = {
+        .size = sizeof config, .store = t->options->engine.store, .step = HST_NO_VERSION};
+    struct hst_ckpt *ckpt = NULL;
+    struct hst_ckpt_info info;
+    int native = hst_ckpt_open(&config, &ckpt, error);
+    if (native)
+        return native == -ENOENT ? 0 : native;
+    hst_ckpt_info(ckpt, &info);
+    *step = info.step;
+    hst_ckpt_close(&ckpt);
+    return 0;
+}
+
+static void tell_held(const struct train *t)
+{
+    struct hst_error error = {0};
+    uint64_t step;
+    if (version_held(t, &step, &error))
+        fprintf(stderr, "what the store holds cannot be told (%s)\n", error.message);
+    else if (step == HST_NO_VERSION)
+        fprintf(stderr, "the store holds no version yet: the run begins anew\n");
+    else
+        fprintf(stderr, "the store holds step %" PRIu64 ", and --resume goes on from there\n",
+                step);
+}
+
+int train_tell_stopped(struct train *t)
+{
+    *t->error = (struct hst_error){0}; /* of what was cut short */
+    progress_interrupt(&t->progress);
+    t->result.resumable = keeps_versions(t->options);
+    if (t->loaded)
+        (void)hst_engine_drain(t->engine, NULL); /* what it has not made is not told */
+    fprintf(stderr, "stopped (%s) ", strsignal(*t->options->stopped));
+    if (t->result.resumable && !t->loaded)
+        fprintf(stderr, "before its first step: ");
+    else
+        fprintf(stderr, "after %" PRIu64 " of %" PRIu64 " steps: ", t->done, t->options->steps);
+    if (t->result.resumable)
+        tell_held(t);
+    else
+        fprintf(stderr, "nothing was committed, so nothing is kept\n");
+    train_warn_skipped(t);
+    return -ECANCELED;
+}
