@@ -259,6 +259,37 @@ class Resume(unittest.TestCase):
         shutil.rmtree(self.store)
         self.assertTrue(self.refuse(105, 'step 4 was committed', '--resume'))
 
+    def test_a_store_that_is_older_than_its_log_is_told_and_gone_on_from(self):
+        self.assertEqual(self.run_it(steps=5).returncode, 0)
+        older = shutil.copytree(self.store, os.path.join(self.folder, 'older'))
+        self.assertEqual(self.run_it('--resume', steps=9).returncode, 0)
+        shutil.rmtree(self.store)
+        os.rename(older, self.store)
+        os.chmod(self.store, 0o700)
+        done = self.run_it('--resume', '--quiet', steps=10)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r'^warning\[W622\] the log .* says that step 9 was '
+                                      r'committed, but .* holds step 5: [^\n]*\n$')
+        self.assertEqual([s for k, s in self.kinds() if k == 'step'], list(range(1, 11)))
+        done = self.run_it('--resume', steps=11)
+        self.assertNotIn('W622', done.stderr)
+        self.assertIn('trained 1 step, ', done.stdout)
+
+    def test_steps_that_have_no_line_in_the_log_are_marked_once(self):
+        self.assertEqual(self.run_it(steps=2).returncode, 0)
+        self.assertEqual(self.run_it('--resume', steps=4, log='/dev/null').returncode, 0)
+        for steps in (5, 6):
+            self.assertEqual(self.run_it('--resume', steps=steps).returncode, 0)
+        with open(self.log, encoding='ascii') as log:
+            lines = [json.loads(line) for line in log]
+        gap = {'kind': 'gap', 'from': 3, 'to': 4}
+        self.assertEqual([line for line in lines if line['kind'] == 'gap'], [gap])
+        self.assertEqual(lines[lines.index(gap) - 1]['kind'], 'run')
+        self.assertEqual([s for k, s in self.kinds() if k == 'step'], [1, 2, 5, 6])
+        os.remove(self.log)
+        self.assertEqual(self.run_it('--resume', steps=7).returncode, 0)
+        self.assertEqual([kind for kind, _ in self.kinds()][:3], ['run', 'gap', 'step'])
+
     def test_a_log_may_be_a_device(self):
         self.assertEqual(self.run_it(log='/dev/null', steps=2).returncode, 0)
         done = self.run_it('--resume', log='/dev/null')

@@ -11,6 +11,7 @@
 
 #include <stdio_ext.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,26 +28,38 @@ int run_log_open(struct run_log *log, const char *path, struct hst_error *error)
     return path ? output_open(&LOG, path, &log->file, error) : 0;
 }
 
-/* The step that a line is about; 0: none. */
+/* The last step that a line is about; 0: none. */
 static uint64_t step_of(const char *line)
 {
     unsigned long long step;
     return sscanf(line, "{\"kind\":\"step\",\"step\":%llu", &step) == 1 ||
-                   sscanf(line, "{\"kind\":\"commit\",\"step\":%llu", &step) == 1
+                   sscanf(line, "{\"kind\":\"commit\",\"step\":%llu", &step) == 1 ||
+                   sscanf(line, "{\"kind\":\"gap\",\"from\":%*u,\"to\":%llu", &step) == 1
                ? step
                : 0;
 }
 
-/* Up to the first line that is cut short, or of a later step. */
-static off_t end_of_steps(FILE *file, uint64_t step)
+static bool is_commit(const char *line)
+{
+    static const char begin[] = "{\"kind\":\"commit\"";
+    return strncmp(line, begin, sizeof begin - 1) == 0;
+}
+
+/* Up to the first line that is cut short, or of a later step; *told: the last step up to there that
+   has a line of its own, or is part of a gap that was marked. */
+static off_t end_of_steps(FILE *file, uint64_t step, uint64_t *told)
 {
     char *line = NULL;
     size_t room = 0;
     off_t end = 0;
     ssize_t bytes;
+    *told = 0;
     while ((bytes = getline(&line, &room, file)) > 0 && line[bytes - 1] == '\n' &&
-           step_of(line) <= step)
+           step_of(line) <= step) {
+        const uint64_t is = is_commit(line) ? 0 : step_of(line);
+        *told = is > *told ? is : *told;
         end += bytes;
+    }
     free(line);
     return end;
 }
@@ -75,7 +88,12 @@ int run_log_resume(struct run_log *log, const char *path, uint64_t step, struct 
     struct stat st;
     if (fstat(fileno(log->file), &st) == 0 && !S_ISREG(st.st_mode))
         return 0; /* a device has nothing to be read */
-    log->size_bytes = end_of_steps(log->file, step);
+    uint64_t told;
+    log->size_bytes = end_of_steps(log->file, step, &told);
+    if (told < step) {
+        log->gap_from = told + 1;
+        log->gap_to = step;
+    }
     clearerr(log->file);
     if (fseeko(log->file, log->size_bytes, SEEK_SET) == 0 &&
         ftruncate(fileno(log->file), log->size_bytes) == 0)
@@ -112,6 +130,14 @@ static int end_line(struct run_log *log, struct json_writer *json, struct hst_er
     return native;
 }
 
+static int put_gap(struct run_log *log, struct hst_error *error)
+{
+    struct json_writer json = begin_line(log, "gap");
+    json_put_whole(&json, "from", log->gap_from);
+    json_put_whole(&json, "to", log->gap_to);
+    return end_line(log, &json, error);
+}
+
 int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error)
 {
     if (!log->file)
@@ -133,7 +159,8 @@ int run_log_start(struct run_log *log, const struct run_start *start, struct hst
     json_put_whole(&json, "grain_tokens", start->grain_tokens);
     decision_put(&json, start->decision);
     json_put_known(&json, "predicted_step_s", start->decision->step_s);
-    return end_line(log, &json, error);
+    int native = end_line(log, &json, error);
+    return native || !log->gap_to ? native : put_gap(log, error);
 }
 
 static void put_stats(struct json_writer *json, const struct hst_step_stats *stats)

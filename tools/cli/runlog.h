@@ -16,6 +16,7 @@ struct run_log {
     FILE *file;
     off_t size_bytes; /* of the whole lines in it */
     bool sync;        /* each line is on the drive before the next step: a store keeps the run */
+    uint64_t gap_from, gap_to; /* steps that the run has made and the log has no line of; 0: none */
 };
 
 struct run_start {
@@ -44,7 +45,8 @@ int run_log_check(const char *path, struct hst_error *error);
 int run_log_open(struct run_log *log, const char *path, struct hst_error *error);
 /**
  * Goes on with the log of a run that ended, or begins one: what it says of steps after `step`, and
- * a line that was cut short, are dropped.
+ * a line that was cut short, are dropped. Where steps up to `step` have no line, as the run went on
+ * without the log, run_log_start marks them: {"kind":"gap","from":6,"to":9} behind its own line.
  */
 int run_log_resume(struct run_log *log, const char *path, uint64_t step, struct hst_error *error);
 int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error);

@@ -358,9 +358,9 @@ static void tell_summary(const struct train *t)
         printf("trained nothing: the store is at step %" PRIu64 " of %" PRIu64 "\n", t->done,
                t->options->steps);
     else
-        printf("trained %" PRIu64 " steps, %s tokens in %.1f s (%s tok/s), loss %.4f -> %.4f\n",
-               steps, text_count(count, tokens), r->seconds, text_count(count / r->seconds, rate),
-               r->first_loss, r->last_loss);
+        printf("trained %" PRIu64 " step%s, %s tokens in %.1f s (%s tok/s), loss %.4f -> %.4f\n",
+               steps, steps == 1 ? "" : "s", text_count(count, tokens), r->seconds,
+               text_count(count / r->seconds, rate), r->first_loss, r->last_loss);
     if (t->skipped && !all_skipped(t))
         printf("skipped %" PRIu64 " of them: gradients were not finite%s\n", t->skipped,
                scale_words(t));

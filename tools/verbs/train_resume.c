@@ -121,6 +121,19 @@ static void tell_changes(const char *was, const char *is)
     }
 }
 
+/* An old copy of the store, or a drive that lost what it had called flushed, looks like a store. */
+static void tell_older(const struct train *t)
+{
+    const uint64_t committed = run_log_committed(t->options->log);
+    if (committed > t->began)
+        cli_warn(CLI_RESUME,
+                 "the log '%.150s' says that step %" PRIu64
+                 " was committed, but '%.150s' holds step %" PRIu64
+                 ": it is an older copy, or its drive has lost what it had flushed. The run goes "
+                 "on from step %" PRIu64 ". Fix: resume from the newer store, if there is one.",
+                 t->options->log, committed, t->options->engine.store, t->began, t->began);
+}
+
 int train_resume(struct train *t)
 {
     char cursor[TRAIN_CURSOR_BYTES], was[TRAIN_CURSOR_BYTES], is[TRAIN_CURSOR_BYTES];
@@ -133,6 +146,7 @@ int train_resume(struct train *t)
     train_cursor(t, is);
     tell_changes(was, is);
     t->began = t->done = t->version_step = step;
+    tell_older(t);
     if (!t->options->quiet)
         cli_note(CLI_RESUME, "going on after step %" PRIu64 " of %" PRIu64, step,
                  t->options->steps);
