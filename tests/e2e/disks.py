@@ -194,6 +194,54 @@ class Disks(unittest.TestCase):
         self.assert_refused(done, 301, 'MiB')
         self.assertNotIn('can not be made', done.stderr)
 
+    def filled_before_the_export(self, *more):
+        """Once the first step is told the disk of the export is full. -> the run, its export."""
+        export = os.path.join(self.disk, 'export')
+        child = subprocess.Popen(
+            command(self.path('store'), f'--export={export}', *more, steps=30),
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for line in child.stderr:
+            if line.startswith('step '):
+                break
+        child.send_signal(signal.SIGSTOP)
+        self.fill()
+        child.send_signal(signal.SIGCONT)
+        return child, export
+
+    def finish(self, child):
+        told = child.stderr.read()
+        child.stderr.close()
+        return child.wait(timeout=60), told
+
+    def test_the_export_has_its_room_before_the_first_step(self):
+        self.make_disk(64)
+        child, export = self.filled_before_the_export()
+        code, told = self.finish(child)
+        self.assertEqual(code, 0, told)
+        alone = self.path('export')
+        self.assertEqual(train(self.path('alone'), f'--export={alone}', steps=30).returncode, 0)
+        for name in os.listdir(alone):
+            with open(os.path.join(alone, name), 'rb') as one, \
+                    open(os.path.join(export, name), 'rb') as other:
+                self.assertEqual(one.read(), other.read(), name)
+
+    def test_room_that_nobody_can_promise_is_waited_for_until_a_signal(self):
+        self.make_disk(64, '-O', '^extent,^64bit')  # without extents no room is kept
+        for stopped in (True, False):
+            child, export = self.filled_before_the_export('--resume')
+            for line in child.stderr:
+                if line.startswith('warning[W301] '):
+                    break
+            self.assertIn('the export waits for room, until', line)
+            if stopped:
+                child.send_signal(signal.SIGTERM)
+            os.remove(os.path.join(self.disk, 'filler'))
+            code, told = self.finish(child)
+            self.assertEqual(code, 75 if stopped else 0, told)
+            left = [name for name in os.listdir(self.disk) if 'export' in name]
+            self.assertEqual(left, [] if stopped else ['export'])
+            shutil.rmtree(self.path('store'))
+
     # ---- limits ----
 
     def set_quota(self, mib):

@@ -242,6 +242,7 @@ int hf_export_check(const struct hf_export_desc *desc, struct hst_error *error)
     int rc = target_open(desc->directory, &target, error);
     if (rc)
         return hf_fix(error, rc);
+    target_remove_orphans(&target); /* they may hold the room that is looked for */
     rc = make_layout(desc, &layout, error);
     if (!rc)
         rc = target_create_temp(&target, error);

@@ -11,6 +11,7 @@
 #include "fail.h"
 #include "hf/input.h"
 #include "hf/model.h"
+#include "utf8.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -180,6 +181,8 @@ static int split(const char *directory, struct target *t)
            parent_bytes = slash ? (size_t)(slash - directory) : 0;
     if (name_bytes > 200 || parent_bytes + 2 > sizeof t->parent)
         return -ENAMETOOLONG; /* 55 left for the temporary name */
+    if (!utf8_all_shown(directory, n))
+        return -EILSEQ; /* a newline would end the line that tells where the model is */
     memcpy(t->name, name, name_bytes);
     if (slash)
         memcpy(t->parent, directory, parent_bytes ? parent_bytes : 1);
@@ -193,9 +196,11 @@ int target_locate(const char *directory, struct target *target, struct hst_error
     struct target t = {.parent_fd = -1, .temp_fd = -1};
     int rc = split(directory, &t);
     if (rc)
-        return fail(
-            error, FAIL_EXPORT, rc, "%s: %s. Fix: name a directory to be created", directory,
-            rc == -EINVAL ? "is no directory that can be replaced" : "the name is too long");
+        return fail(error, FAIL_EXPORT, rc, "%s: %s. Fix: name a directory to be created",
+                    directory,
+                    rc == -EINVAL   ? "is no directory that can be replaced"
+                    : rc == -EILSEQ ? "the name has characters that a terminal does not show"
+                                    : "the name is too long");
     t.parent_fd = open(t.parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (t.parent_fd < 0) {
         rc = -errno;

@@ -108,7 +108,7 @@ static int export(const struct options *o, struct hst_ckpt *ckpt, struct hst_err
     struct ckpt_progress progress;
     hst_ckpt_info(ckpt, &info);
     int native = ckpt_model_open(o->model, ckpt, &model, error);
-    const struct train_export x = {
+    struct train_export x = {
         .directory = o->out,
         .source = model.source,
         .model = model.llama,
@@ -118,7 +118,8 @@ static int export(const struct options *o, struct hst_ckpt *ckpt, struct hst_err
     ckpt_progress_begin(&progress, "export", o->quiet);
     const struct hst_ckpt_watch watch = {.progress = ckpt_progress_show, .context = &progress};
     struct saving saving = {ckpt, &watch};
-    native = native ? native : train_export_from(&x, save, &saving, error);
+    native = native ? native : train_export_begin(&x, error);
+    native = native ? native : train_export_write(&x, save, &saving, error);
     progress_interrupt(&progress.progress);
     if (native == 0 && !o->quiet)
         printf("exported the weights of step %" PRIu64 " to %s\n", info.step, o->out);

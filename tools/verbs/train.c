@@ -86,8 +86,7 @@ static int plan(struct train *t)
                     "no memory for the %" PRIu64 " tokens of a step. Fix: a smaller "
                     "--batch-tokens.",
                     t->run.batch_tokens);
-    /* Once more: where the store is on the same drive, its space is taken now. */
-    return o->export_directory ? train_export_check(&t->export, t->error) : 0;
+    return o->export_directory ? train_export_begin(&t->export, t->error) : 0;
 }
 
 /* What is infinite, not a number, or rounds to infinity where weights are f16. */
@@ -338,7 +337,7 @@ static int export_model(struct train *t)
 {
     if (!t->options->export_directory)
         return 0;
-    int native = train_export_write(&t->export, t->engine, t->error);
+    int native = train_export_write(&t->export, train_export_save_engine, t->engine, t->error);
     return native ? train_engine_failed(t, native, "the export") : 0;
 }
 
@@ -410,6 +409,7 @@ static void close_all(struct train *t)
     (void)tell_version(t, &ignored);
     run_log_close(&t->log);
     (void)trace_close(&t->trace, &ignored);
+    train_export_end(&t->export);
     free(t->inputs);
     free(t->targets);
     hst_engine_destroy(&t->engine);

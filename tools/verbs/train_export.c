@@ -5,25 +5,55 @@
  */
 #include "verbs/train_export.h"
 
+#include "cli/message.h"
 #include "fail.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
+
+#define TELL_AGAIN_S 30
 
 struct sink {
-    struct hf_export *files;
-    const volatile sig_atomic_t *stopped;
+    struct train_export *export;
     struct hst_error *error;
+    time_t told_s; /* that the disk is full; 0: not yet */
 };
+
+static bool is_stopped(const struct train_export *x)
+{
+    return x->stopped && *x->stopped;
+}
+
+/* What was trained is worth waiting for; the signal that ends the wait also ends the sleep. */
+static void wait_for_room(struct sink *sink)
+{
+    const struct timespec pause = {.tv_nsec = 100000000};
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (!sink->told_s || now.tv_sec - sink->told_s >= TELL_AGAIN_S) {
+        cli_warn(CLI_ROOM, "the export waits for room, until there is some or a signal comes: %s",
+                 sink->error->message);
+        sink->told_s = now.tv_sec;
+    }
+    *sink->error = (struct hst_error){0};
+    nanosleep(&pause, NULL);
+}
 
 static int write_tensor(void *context, const struct hst_param_ref *param, uint64_t offset,
                         const void *src, size_t count, enum hst_dtype dtype)
 {
     struct sink *sink = context;
+    struct train_export *x = sink->export;
     (void)dtype; /* the engine's, with which the export was begun */
-    if (sink->stopped && *sink->stopped)
-        return -ECANCELED;
-    return hf_export_write(sink->files, param->name, offset, src, count, sink->error);
+    while (!is_stopped(x)) {
+        int native = hf_export_write(x->files, param->name, offset, src, count, sink->error);
+        const bool full = native == -ENOSPC || native == -EDQUOT;
+        if (!full || !x->stopped) /* where nobody could end the wait, there is none */
+            return native;
+        wait_for_room(sink);
+    }
+    return -ECANCELED;
 }
 
 /* The caller frees desc->tensors. */
@@ -63,33 +93,35 @@ int train_export_check(const struct train_export *x, struct hst_error *error)
     return native;
 }
 
-static int save_engine(void *from, const struct hst_writer *writer, struct hst_error *error)
+int train_export_begin(struct train_export *x, struct hst_error *error)
+{
+    struct hf_export_desc desc = {0};
+    int native = describe(x, &desc, error);
+    if (native)
+        return native;
+    native = hf_export_begin(&desc, &x->files, error);
+    free((void *)desc.tensors);
+    return native;
+}
+
+int train_export_write(struct train_export *x, train_save *save, void *from,
+                       struct hst_error *error)
+{
+    struct sink sink = {.export = x, .error = error};
+    const struct hst_writer writer = {.write = write_tensor, .context = &sink};
+    int native = save(from, &writer, error);
+    if (native)
+        train_export_end(x);
+    return native ? native : hf_export_commit(&x->files, error);
+}
+
+int train_export_save_engine(void *from, const struct hst_writer *writer, struct hst_error *error)
 {
     (void)error; /* the engine keeps its own */
     return hst_engine_save(from, writer);
 }
 
-int train_export_write(const struct train_export *x, struct hst_engine *engine,
-                       struct hst_error *error)
+void train_export_end(struct train_export *x)
 {
-    return train_export_from(x, save_engine, engine, error);
-}
-
-int train_export_from(const struct train_export *x, train_save *save, void *from,
-                      struct hst_error *error)
-{
-    struct sink sink = {.stopped = x->stopped, .error = error};
-    struct hf_export_desc desc = {0};
-    int native = describe(x, &desc, error);
-    if (native)
-        return native;
-    native = hf_export_begin(&desc, &sink.files, error);
-    free((void *)desc.tensors);
-    if (native)
-        return native;
-    const struct hst_writer writer = {.write = write_tensor, .context = &sink};
-    native = save(from, &writer, error);
-    if (native)
-        hf_export_abort(&sink.files);
-    return native ? native : hf_export_commit(&sink.files, error);
+    hf_export_abort(&x->files);
 }

@@ -11,19 +11,30 @@ struct train_export {
     const char *directory;
     const struct hf_model *source;
     const struct llama *model;
-    enum hst_dtype dtype; /* of the engine's weights */
-    const volatile sig_atomic_t *stopped; /* other than 0: give it up; or null */
+    enum hst_dtype dtype;                 /* of the engine's weights */
+    const volatile sig_atomic_t *stopped; /* other than 0: give it up; null: none does */
+    struct hf_export *files;              /* between begin and end */
 };
 
 /** Refuses what would fail after the training: the target (E430) and the space (E301). */
 int train_export_check(const struct train_export *export, struct hst_error *error);
+/**
+ * Makes the files beside their place, with all the room that they need, where the file system can
+ * promise it: before a run trains what it has to have room for. E301, E430.
+ */
+int train_export_begin(struct train_export *export, struct hst_error *error);
 /** Streams weights to the writer, in the order of the engine's tensors. */
 typedef int train_save(void *from, const struct hst_writer *writer, struct hst_error *error);
-/** Writes the whole directory, or nothing. Where *error says nothing, it is in `from`. */
-int train_export_from(const struct train_export *export, train_save *save, void *from,
-                      struct hst_error *error);
-/** The same from an engine. Where *error says nothing, the engine's error does. */
-int train_export_write(const struct train_export *export, struct hst_engine *engine,
+/** From a struct hst_engine. Where *error says nothing, the engine's error does. */
+int train_export_save_engine(void *from, const struct hst_writer *writer, struct hst_error *error);
+/**
+ * Fills the files of train_export_begin, and moves them to their place; ends the export whether
+ * that went well or not. A disk that is full all the same is waited for until export->stopped: W301
+ * every 30 s. Where *error says nothing, it is in `from`.
+ */
+int train_export_write(struct train_export *export, train_save *save, void *from,
                        struct hst_error *error);
+/** Removes what was begun and not written; nothing where there is no such thing. */
+void train_export_end(struct train_export *export);
 
 #endif

@@ -302,6 +302,9 @@ static void what_is_not_an_export_of_ours_is_refused_and_kept(void **state)
     /* an export with a foreign file */
     assert_int_equal(export_all(&p, 0, NULL), 0);
     put_text(p.target, "notes.txt", "mine");
+    struct paths hidden = p;
+    snprintf(hidden.target, sizeof hidden.target, "%.4000s/a\nb", p.target);
+    expect_refused_target(&hidden, "has characters that a terminal does not show");
     expect_refused_target(&p, "holds notes.txt, which no earlier export wrote");
     snprintf(path, sizeof path, "%s/notes.txt", p.target);
     assert_int_equal(unlink(path), 0);
@@ -451,8 +454,10 @@ static void what_killed_exports_left_is_removed_and_nothing_else(void **state)
     assert_int_equal(symlink(outside, path), 0);
     snprintf(path, sizeof path, "%s/%s", folder, mixed);
     put_text(path, "notes.txt", "mine");
-    assert_int_equal(export_all(&p, 0, NULL), 0);
+    struct hst_error e = {0};
+    assert_int_equal(check(&p, &e), 0); /* before room is looked for */
     assert_false(is_there(folder, gone));
+    assert_int_equal(export_all(&p, 0, NULL), 0);
     assert_true(is_there(path, "notes.txt"));
     for (size_t i = 2; i < sizeof names / sizeof names[0]; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
