@@ -11,8 +11,11 @@ code, and a line for a code that is gone are breaches.
 """
 import os
 import re
-import subprocess
 import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from style import walk  # noqa: E402
 
 REACHED = {
     101: ('e2e/failures.py', 'test_io_uring_that_was_demanded_is_not_replaced'),
@@ -69,9 +72,9 @@ REACHED = {
 def constants(root):
     """{code: names} of all headers."""
     names = {}
-    listed = subprocess.run(['git', 'ls-files', '-z', '*.h'], cwd=root, capture_output=True,
-                            text=True, check=True).stdout
-    for path in listed.strip('\0').split('\0'):
+    for path in walk(root):
+        if not path.endswith('.h'):
+            continue
         with open(os.path.join(root, path), encoding='utf-8') as f:
             for name, code in re.findall(r'\b((?:FAIL|CLI|HST_E)_\w+) = (\d{3}),', f.read()):
                 names.setdefault(int(code), set()).add(name)
