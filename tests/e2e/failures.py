@@ -137,7 +137,7 @@ def mount_tmpfs(directory, size):
 
 class Failures(unittest.TestCase):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
+        scratch = tempfile.TemporaryDirectory(dir=os.getcwd())  # a drive
         self.addCleanup(scratch.cleanup)
         self.folder = scratch.name
         self.store = os.path.join(scratch.name, 'store')

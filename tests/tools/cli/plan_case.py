@@ -44,7 +44,7 @@ NOTHING = sealed('hoistway rates 2\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\
 
 class Case(case.Case):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix='hoistway-plan-')
+        self.folder = tempfile.mkdtemp(prefix='hoistway-plan-', dir=os.getcwd())  # a drive
         self.addCleanup(shutil.rmtree, self.folder)
         self.cache = 'cache'
         os.mkdir(self.path('cache'), 0o700)

@@ -160,7 +160,7 @@ class Folder(Case):
     """A folder with a model, data and an empty place for the store."""
 
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix='hoistway-test-')
+        self.folder = tempfile.mkdtemp(prefix='hoistway-test-', dir=os.getcwd())  # a drive
         self.addCleanup(shutil.rmtree, self.folder)
         self.config(CONFIG)
         self.data = self.path('data.txt')
