@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What ./run shows while it builds and tests: never nothing, and all of it where something fails.
+
+    run_script.py SOURCE_ROOT
+
+A copy of the script with a `ninja` and a `meson` of our own, which wait for what is shown: nothing
+here waits for time to pass but the clock that is shown itself.
+"""
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+ROOT = os.path.abspath(sys.argv.pop(1))
+sys.path.insert(0, os.path.join(ROOT, 'tests'))
+import suites  # noqa: E402
+
+SLOW = """#!/bin/bash
+echo "[1/2] Compiling C object a.o"
+read -r answer <"$GATE"
+echo "[2/2] a warning that nobody sees unless it fails"
+[ "$answer" = well ]
+"""
+MESON = """#!/bin/bash
+case "$*" in
+*--list*) printf 'hoistway:%s\\n' 'aio / aio/one' 'aio / aio/two' 'e2e / e2e/all' ;;
+*unknown*) echo 'no such test'; exit 1 ;;
+test*)
+    printf '%d/3 hoistway:%s 0.%d0s\\n' 1 'aio / aio/one  OK  ' 1 2 'e2e / e2e/all  FAIL' 2 \\
+        3 'aio / aio/two  SKIP' 3
+    printf 'Ok: 1\\nFail: 1\\n'
+    exit 1 ;;
+esac
+"""
+
+
+class RunScript(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder, self.gate = scratch.name, os.path.join(scratch.name, 'gate')
+        os.mkfifo(self.gate)
+        shutil.copy(os.path.join(ROOT, 'run'), self.folder)
+        os.mkdir(os.path.join(self.folder, 'build'))
+        os.mkdir(os.path.join(self.folder, 'bin'))
+        open(os.path.join(self.folder, 'build', 'build.ninja'), 'w', encoding='ascii').close()
+        # every package "is installed"
+        for name, text in (('ninja', SLOW), ('meson', MESON), ('dpkg-query', '#!/bin/sh\n'
+                                                               'printf installed\n')):
+            path = os.path.join(self.folder, 'bin', name)
+            with open(path, 'w', encoding='ascii') as file:
+                file.write(text)
+            os.chmod(path, 0o755)
+        self.environment = {**os.environ, 'GATE': self.gate, 'TERM': 'xterm',
+                            'PATH': self.folder + '/bin:' + os.environ['PATH']}
+
+    def build(self, **how):
+        return subprocess.Popen(['./run', 'build'], cwd=self.folder, stdin=subprocess.DEVNULL,
+                                env={**self.environment, 'HOISTWAY_RUN_SILENCE': '1'}, **how)
+
+    def answer(self, word):
+        with open(self.gate, 'w', encoding='ascii') as gate:
+            gate.write(word + '\n')
+
+    def read_until(self, fd, pattern, shown=''):
+        while not re.search(pattern, shown):
+            part = os.read(fd, 4096)
+            self.assertTrue(part, shown)
+            shown += part.decode()
+        return shown
+
+    def test_on_a_terminal_a_line_ticks(self):
+        try:
+            master, terminal = pty.openpty()
+        except OSError as error:
+            self.skipTest(f'there are no pseudo-terminals here: {error}')
+        with self.build(stdout=terminal, stderr=terminal) as child:
+            os.close(terminal)
+            shown = self.read_until(master, r'\r\x1b\[K +0:02  \[1/2\] Compiling C object a\.o')
+            self.answer('well')
+            shown = self.read_until(master, r'built: build/tools/hoistway', shown)
+        os.close(master)
+        self.assertEqual(child.returncode, 0)
+        self.assertNotIn('a warning that nobody sees', shown.split('==> built in')[1])
+
+    def test_in_a_pipe_a_line_comes_from_time_to_time(self):
+        with self.build(stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
+            shown = self.read_until(child.stdout.fileno(), r'\n +0:0[1-9]  \[1/2\] Compiling')
+            self.answer('well')
+            shown += child.stdout.read().decode()
+        self.assertEqual(child.returncode, 0)
+        self.assertRegex(shown, r'\n==> built in \d+ s\n')
+        self.assertNotIn('\r', shown)
+
+    def test_of_a_build_that_fails_everything_is_shown(self):
+        with self.build(stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
+            self.answer('ill')
+            shown = child.stdout.read().decode()
+        self.assertEqual(child.returncode, 1)
+        self.assertIn('[1/2] Compiling C object a.o\n[2/2] a warning that nobody sees', shown)
+        self.assertRegex(shown, r'run: failed \(1\): ninja -C build\nrun: the build failed\n\Z')
+
+    def test_a_suite_has_a_line_when_it_ends(self):
+        done = self.suites('-C', 'build')
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual([line for line in done.stdout.split('\n') if line.startswith('==> ')], [
+            '==> plain: FAILED e2e/all (FAIL); its output is told at the end',
+            '==> plain: e2e: 1 failed, 0.2 s',
+            '==> plain: aio: 1 passed, 1 skipped, 0.4 s'])
+        self.assertIn('2 of 3 tests: e2e/all: failed\n', done.stdout)
+
+    def test_where_no_test_runs_it_says_why(self):
+        done = self.suites('unknown')
+        self.assertEqual((done.returncode, done.stdout), (1, 'no such test\n'))
+
+    def suites(self, *arguments):
+        return subprocess.run([sys.executable, suites.__file__, 'plain', *arguments], text=True,
+                              env=self.environment, capture_output=True, check=False)
+
+
+if __name__ == '__main__':
+    unittest.main()
