@@ -523,19 +523,14 @@ class Machine(Case):
         nobody = pwd.getpwnam('nobody')
         os.chmod(self.beside, 0o755)
         os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
-
-        def become():
-            resource.setrlimit(resource.RLIMIT_MEMLOCK, (8 << 20, 8 << 20))
-            os.setgroups([])
-            os.setgid(nobody.pw_gid)
-            os.setuid(nobody.pw_uid)
-
         try:
-            done = run(self.folder, *SMALL, '--json', preexec_fn=become)
+            done = run(self.folder, *SMALL, '--json', user=nobody.pw_uid, group=nobody.pw_gid,
+                       extra_groups=[], preexec_fn=lambda: resource.setrlimit(
+                           resource.RLIMIT_MEMLOCK, (8 << 20, 8 << 20)))
         except PermissionError:
+            done = None
+        if not done or done.returncode in (126, 127):  # the loader's: the library is out of reach
             self.skipTest('the program lies where an ordinary user can not reach it')
-        if done.returncode in (126, 127):  # the loader's: it does not reach the library
-            self.skipTest('the library lies where an ordinary user can not reach it')
         self.assert_measured(done)
 
     def interrupted(self, number, times):
