@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""README's first screen: a picture, figures that stand in the page they name, five commands; and
+docs/options.md names only options that there are.
+
+    readme.py PATH_OF_HOISTWAY SOURCE_ROOT
+"""
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+PROGRAM, ROOT = sys.argv[1:3]
+del sys.argv[1:3]
+FIRST_SCREEN_LINES = 45
+
+
+def read(*parts):
+    with open(os.path.join(ROOT, *parts), encoding='utf-8') as file:
+        return file.read()
+
+
+def figures(text):
+    return re.findall(r'(?<![\w.])\d[\d,]*(?:\.\d+)?', text)
+
+
+class Readme(unittest.TestCase):
+    first = read('README.md').split('\n## ')[0]
+
+    def test_every_figure_stands_in_the_page_that_it_names(self):
+        rows = re.findall(r'^\| (.*?) \| (.*?) \| \[\w+\]\((docs/results/\S+)\) \|$', self.first,
+                          re.M)
+        self.assertGreaterEqual(len(rows), 5)
+        for what, figure, source in rows:
+            there = figures(read(source))
+            self.assertTrue(figures(figure), what)
+            for number in figures(what + ' ' + figure):
+                self.assertIn(number, there, f'{what}: {source}')
+
+    def test_the_first_screen_has_a_picture_and_five_commands(self):
+        self.assertLessEqual(self.first.count('\n'), FIRST_SCREEN_LINES)
+        picture, commands = re.findall(r'^```\n(.*?)^```$', self.first, re.M | re.S)
+        for tier in ('--hbm', '--dram', '--nvme'):
+            self.assertIn(tier, picture)
+        lines = commands.splitlines()
+        self.assertEqual(len(lines), 5)
+        jobs = re.findall(r'^  (\w+) ', subprocess.run([os.path.join(ROOT, 'run'), '--help'],
+                                                       capture_output=True, text=True,
+                                                       check=True).stdout, re.M)
+        verbs = re.findall(r'^  (\w+) ', self.help(), re.M)
+        for line in lines:
+            program, word = line.split()[:2]
+            self.assertIn(word, jobs if program == './run' else verbs, line)
+            self.assert_options_exist(line, *([] if program == './run' else [word]))
+
+    def test_every_option_of_the_page_is_one(self):
+        self.assert_options_exist(read('docs', 'options.md'), 'train')
+
+    def help(self, *verb):
+        return subprocess.run([PROGRAM, *verb, '--help'], capture_output=True, text=True,
+                              check=True).stdout
+
+    def assert_options_exist(self, text, *verb):
+        known = set(re.findall(r'--[a-z-]+', self.help(*verb)))
+        self.assertLessEqual(set(re.findall(r'(?<!\S|`)--[a-z-]+|(?<=[ `])--[a-z-]+', text)),
+                             known | {'--help'})
+
+
+if __name__ == '__main__':
+    unittest.main()
