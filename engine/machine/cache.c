@@ -22,6 +22,8 @@
 #define FILE_BYTES (sizeof HEADER + IDENTITY_BYTES + HST_RATES_TEXT_BYTES)
 #define SLOTS      256u
 
+#define RATES_TITLE "hoistway rates " /* what hst_rates_format begins with */
+
 struct cache {
     int folder; /* -1: nothing is cached */
     char path[PATH_MAX], name[16];
@@ -140,14 +142,18 @@ static int open_file(struct cache *c)
     return -1;
 }
 
-static const char *judge(const struct cache *c, const char *text, struct hst_rates *rates)
+enum verdict { IS_OURS, IS_OTHERS, IS_DAMAGED, IS_UNKNOWN };
+
+/* What another question has left in this slot, whole, is nothing to tell: this one is measured. */
+static enum verdict judge(const struct cache *c, const char *text, struct hst_rates *rates)
 {
+    const char *begin = text + strlen(HEADER);
     if (strncmp(text, HEADER, strlen(HEADER)) != 0)
-        return "it is damaged, or of another version";
-    text += strlen(HEADER);
-    if (strncmp(text, c->identity.text, c->identity.used) != 0)
-        return "it is of another machine or model";
-    return hst_rates_parse(text + c->identity.used, rates) ? "it is damaged" : NULL;
+        return IS_UNKNOWN;
+    if (strncmp(begin, c->identity.text, c->identity.used) == 0)
+        return hst_rates_parse(begin + c->identity.used, rates) ? IS_DAMAGED : IS_OURS;
+    const char *figures = strstr(begin, "\n" RATES_TITLE);
+    return figures && hst_rates_parse(figures + 1, rates) == 0 ? IS_OTHERS : IS_DAMAGED;
 }
 
 static bool look_up(struct cache *c, double max_age_s, char *text, struct hst_rates *rates)
@@ -157,13 +163,16 @@ static bool look_up(struct cache *c, double max_age_s, char *text, struct hst_ra
         return false;
     int rc = read_all(file, text, FILE_BYTES);
     close(file);
-    const char *why = rc ? "it is damaged" : judge(c, text, rates);
+    const enum verdict verdict = rc ? IS_DAMAGED : judge(c, text, rates);
+    const char *why = verdict == IS_DAMAGED   ? "it is damaged"
+                      : verdict == IS_UNKNOWN ? "it is damaged, or of another version"
+                                              : NULL;
     uint64_t now_ms = probe_wall_ms();
-    if (!why && rates->taken_ms > now_ms)
+    if (verdict == IS_OURS && rates->taken_ms > now_ms)
         why = "it is dated in the future";
     if (why)
         note(c, "the cache %.90s/%s is not used: %s", c->path, c->name, why);
-    return !why && (double)(now_ms - rates->taken_ms) * 1e-3 <= max_age_s;
+    return verdict == IS_OURS && !why && (double)(now_ms - rates->taken_ms) * 1e-3 <= max_age_s;
 }
 
 /* ---- writing ---- */

@@ -301,7 +301,9 @@ static void a_damaged_file_is_never_used(void **state)
         memcpy(broken, text, n);
         broken[at] ^= 0x10;
         write_file(path, broken, n);
-        expect(ask(folder, 2, 60), 2, false, "is not used: it is ");
+        /* other words about the question before whole figures are another question's */
+        bool question = at > 16 && at < (size_t)(strstr(text, "\nhoistway rates ") - text);
+        expect(ask(folder, 2, 60), 2, false, question ? "" : "is not used: it is ");
         expect(ask(folder, 1, 60), 2, true, ""); /* replaced by a whole one */
     }
     write_file(path, text, n / 2);
@@ -317,7 +319,7 @@ static void a_damaged_file_is_never_used(void **state)
     expect(ask(folder, 2, 60), 2, false, "it is damaged");
 }
 
-static void another_machine_s_file_is_not_used(void **state)
+static void a_slot_of_another_machine_is_measured_anew_without_a_word(void **state)
 {
     (void)state;
     static char text[64 << 10];
@@ -329,7 +331,8 @@ static void another_machine_s_file_is_not_used(void **state)
     assert_non_null(memory);
     memory[8] = memory[8] == '9' ? '1' : '9';
     write_file(path, text, n);
-    expect(ask(folder, 2, 60), 2, false, "of another machine or model");
+    expect(ask(folder, 2, 60), 2, false, "");
+    expect(ask(folder, 1, 60), 2, true, "");
 }
 
 static void links_pipes_and_folders_are_not_read(void **state)
@@ -467,7 +470,7 @@ int main(void)
         CASE(so_is_what_the_callers_workers_can_not_do),
         CASE(another_question_is_not_answered),
         CASE(a_damaged_file_is_never_used),
-        CASE(another_machine_s_file_is_not_used),
+        CASE(a_slot_of_another_machine_is_measured_anew_without_a_word),
         CASE(links_pipes_and_folders_are_not_read),
         CASE(what_others_may_write_is_not_read),
         CASE(without_a_place_everything_is_measured),
