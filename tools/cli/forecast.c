@@ -219,10 +219,13 @@ const char *forecast_text(const struct hst_prediction *p, double measured_s,
         return dst;
     }
     int used = snprintf(dst, FORECAST_TEXT_BYTES,
-                        "bounded by %s: a step took %.3g s, %.3g s predicted (%+.1f %%), at least "
-                        "%.3g s; ",
-                        p->bound_by, measured_s, p->step_s, 100 * (measured_s / p->step_s - 1),
-                        p->bound_s);
+                        "bounded by %s: a step took %.3g s, %.3g s predicted (%+.1f %%)",
+                        p->bound_by, measured_s, p->step_s, 100 * (measured_s / p->step_s - 1));
+    /* A step that was faster than the bound shows that rates were better than when measured. */
+    if (measured_s >= p->bound_s)
+        used += snprintf(dst + used, FORECAST_TEXT_BYTES - (size_t)used, ", at least %.3g s",
+                         p->bound_s);
+    used += snprintf(dst + used, FORECAST_TEXT_BYTES - (size_t)used, "; ");
     double gain = p->help_count ? p->step_s / p->helps[0].step_s : 1;
     if (gain >= GAIN_LEAST)
         snprintf(dst + used, FORECAST_TEXT_BYTES - (size_t)used,

@@ -182,6 +182,10 @@ static void a_forecast_says_what_was_measured_and_what_would_help(void **state)
     assert_string_equal(forecast_text(&p, 0.76, text),
                         "bounded by read: a step took 0.76 s, 0.8 s predicted (-5.0 %), at least "
                         "0.75 s; no part of the machine alone would make it faster");
+    assert_string_equal(forecast_text(&p, 0.7, text),
+                        "bounded by read: a step took 0.7 s, 0.8 s predicted (-12.5 %); no part of "
+                        "the machine alone would make it faster");
+    assert_non_null(strstr(forecast_text(&p, 0.75, text), "at least 0.75 s"));
     p = (struct hst_prediction){.why = "the drives' rates are not known: the drive is full"};
     assert_string_equal(forecast_text(&p, 12.3456, text),
                         "a step took 12.3 s; not predicted: the drives' rates are not known: the "
