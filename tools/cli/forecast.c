@@ -207,7 +207,8 @@ void forecast_find(const struct forecast_in *in, enum forecast_how how, struct h
     tell_missing(rates, &DRIVES,
                  in->config->store ? "none of the last week are in the cache. Fix: --probe once, "
                                      "which writes 64 MiB to each drive"
-                                   : "no directory says which drives. Fix: --store, or --rates");
+                                   : "without --store no drives are named. Fix: --store DIR, or "
+                                     "--rates FILE");
 }
 
 const char *forecast_text(const struct hst_prediction *p, double measured_s,

@@ -29,31 +29,50 @@ static double params_named(const char *name)
     return 0;
 }
 
-/* The known model nearest in size, or else in spelling. */
-static const char *nearest_model(const char *name, const struct hst_shape *shapes, size_t count)
+/* The known models next to that size, one smaller and one larger. */
+static void near_in_size(double size, const struct hst_shape *shapes, size_t count,
+                         const char *near[2])
 {
-    const char *names[MAX_NAMES], *nearest = NULL;
-    double size = params_named(name), least = INFINITY;
-    for (size_t i = 0; i < count && i < MAX_NAMES; i++) {
-        double away = fabs(log((double)hst_shape_params(&shapes[i]) / size));
-        names[i] = shapes[i].name;
-        if (size > 0 && away < least) {
-            least = away;
-            nearest = shapes[i].name;
+    double below = 0, above = INFINITY;
+    for (size_t i = 0; i < count; i++) {
+        double params = (double)hst_shape_params(&shapes[i]);
+        if (params <= size && params > below) {
+            below = params;
+            near[0] = shapes[i].name;
+        } else if (params > size && params < above) {
+            above = params;
+            near[1] = shapes[i].name;
         }
     }
-    nearest = nearest ? nearest : cli_nearest(name, names, count);
-    return nearest ? nearest : "8B";
 }
 
+static const char *near_in_spelling(const char *name, const struct hst_shape *shapes, size_t count)
+{
+    const char *names[MAX_NAMES];
+    for (size_t i = 0; i < count && i < MAX_NAMES; i++)
+        names[i] = shapes[i].name;
+    return cli_nearest(name, names, count < MAX_NAMES ? count : MAX_NAMES);
+}
+
+/* Another model is not what was asked for: what is near is told, and never the fix. */
 int cli_shape_unknown(const char *option, const char *name, struct hst_error *error)
 {
-    char known[200] = "";
+    char known[200] = "", told[64] = "";
+    const char *near[2] = {NULL, NULL};
     size_t count, n = 0;
     const struct hst_shape *shapes = hst_shapes(&count);
+    const double size = params_named(name);
     for (size_t i = 0; i < count && n < sizeof known; i++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", shapes[i].name);
+    if (size > 0)
+        near_in_size(size, shapes, count, near);
+    else
+        near[0] = near_in_spelling(name, shapes, count);
+    if (near[0] || near[1])
+        snprintf(told, sizeof told, "; near it: %s%s%s", near[0] ? near[0] : "",
+                 near[0] && near[1] ? ", " : "", near[1] ? near[1] : "");
     return fail(error, FAIL_VALUE, -EINVAL,
-                "%s '%.100s' is no file, no directory and no known model (%s). Fix: %s %s.", option,
-                name, known, option, nearest_model(name, shapes, count));
+                "%s '%.100s' is no file, no directory and no known model (%s%s). Fix: the "
+                "directory with the model's config.json, or one of these names.",
+                option, name, known, told);
 }

@@ -416,6 +416,10 @@ class Rates(Case):
         rates = self.write('rates', machine(mixed=0))
         self.assertIn("the drives' rates are not known", self.plan(
             '--rates', rates, '--dram=256M', '--nvme=1G', '--place=states=nvme')['why'])
+
+    def test_without_a_store_the_fix_is_to_name_one(self):
+        why = self.plan('--dram=256M', '--nvme=1G', '--place=states=nvme')['why']
+        self.assertIn('without --store no drives are named. Fix: --store DIR', why)
         none = {f'{what}-{dtype}': 0 for what in ('update', 'norm') for dtype in ('fp32', 'bf16')}
         told = self.plan('--hbm=64M', '--rates', self.write('rates', machine(**none)),
                          device='--device=far')
@@ -529,7 +533,10 @@ class Refused(Case):
         for name in ('9B', 'missing', 'llama-2-8b'):
             done = self.run_verb('plan', '--model', name)
             self.assert_refused(done, 402, 2, 'no file, no directory and no known model (1B, ')
-        self.assertIn('Fix: --model 8B', self.run_verb('plan', '--model=9B').stderr)
+        for name, near in (('9B', '8B, 13B'), ('llama-2-8b', '7B, 8B'), ('0.5B', '1B')):
+            told = self.run_verb('plan', '--model', name).stderr
+            self.assertIn(f'; near it: {near}). Fix: the directory', told)
+            self.assertNotIn('Fix: --model', told)
         self.assert_refused(self.run_verb('plan', '--model', self.path('cache')), 412, 1)
         self.config({**case.CONFIG, 'architectures': ['GPT2LMHeadModel']})
         self.refuse(414, 2)
