@@ -199,6 +199,15 @@ class Look(Case):
         os.rmdir(os.path.join(store, 'step-2'))
         self.assertEqual(before, sums(self.folder))
 
+    def test_a_name_can_not_write_lines_or_colours_of_its_own(self):
+        store = self.path('one\ntwo\x1b[31m')
+        self.train(store, steps=1)
+        for verb in (('ckpt', 'list'), ('inspect',)):
+            text = self.good(*verb, store)
+            self.assertNotIn('\x1b', text)
+            self.assertRegex(text, r'\Astore .*one.*two.*: .* elements')
+        self.assertEqual(json.loads(self.good('ckpt', 'list', '--json', store))['store'], store)
+
     def test_a_store_that_was_not_closed_in_order_is_told_apart(self):
         store = self.path('store')
         child = subprocess.Popen(

@@ -104,13 +104,21 @@ static const char *precision_name(const struct hst_ckpt_info *info)
                                                    : "fp16";
 }
 
+/* As part of a line: what is no letter in it is escaped. */
+static const char *on_a_line(const char *text, struct hst_error *line)
+{
+    fail(line, FAIL_USAGE, 0, "%s", text);
+    return line->message;
+}
+
 static void print_row(const struct row *row)
 {
     char bytes[TEXT_BYTES], model[24], data[64] = "-";
     const struct hst_ckpt_info *i = &row->info;
+    struct hst_error line;
     if (!row->ckpt) {
         printf("  %10" PRIu64 "  %-9s  damaged: %s\n", row->step, row->kept ? "kept" : "committed",
-               row->error.message);
+               on_a_line(row->error.message, &line));
         return;
     }
     const struct position p = position_of(i);
@@ -125,7 +133,9 @@ static void print_row(const struct row *row)
 static void print_text(const char *store, const struct row *rows, size_t count)
 {
     char size[TEXT_BYTES], elements[TEXT_BYTES];
+    struct hst_error line;
     const struct hst_ckpt_info *i = &rows[0].info;
+    store = on_a_line(store, &line);
     if (rows[0].ckpt)
         printf("store %s: %s elements in %s, rank%s %" PRIu32 ", drives %" PRIu32 ", %s of files\n",
                store, text_count((double)i->elements, elements), precision_name(i),
