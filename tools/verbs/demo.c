@@ -179,7 +179,7 @@ static void tell_spill(const struct hst_memory *memory)
            text_size(bytes, state), text_size(memory->budget[HST_TIER_DRAM], budget));
 }
 
-static int train(struct demo *demo, size_t index)
+static int train(struct demo *demo, size_t index, bool kept)
 {
     struct train_options options;
     struct train_result result;
@@ -202,6 +202,7 @@ static int train(struct demo *demo, size_t index)
     options.warmup = DEMO_STEPS / 10;
     options.export_directory = demo->exports[index];
     options.quiet = index != RUN_OFFLOADED;
+    options.passing = !kept;
     options.stopped = demo->stopped;
     options.log = index == RUN_OFFLOADED ? demo->log : NULL;
     printf("\nrun %zu of %d: %s\n", index + 1, RUN_COUNT, runs[index].title);
@@ -277,11 +278,15 @@ static int compare(struct demo *demo)
     return all ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
 }
 
-static int demonstrate(struct demo *demo)
+static int demonstrate(struct demo *demo, bool kept)
 {
+    printf("the demo trains a Llama of 3.3 M parameters (8 layers, hidden 192, fp32, random "
+           "weights) on "
+           "the text of\nthis program's licence, a byte a token, for %d steps of %d tokens\n",
+           DEMO_STEPS, DEMO_BATCH_TOKENS);
     int native = make_inputs(demo);
     for (size_t i = 0; i < RUN_COUNT && !native; i++)
-        native = train(demo, i);
+        native = train(demo, i, kept);
     if (native == -ECANCELED)
         return CLI_EXIT_STOPPED_AT_ONCE;
     return native ? cli_fail(&demo->error) : compare(demo);
@@ -308,7 +313,7 @@ int verb_demo(int argc, char **argv)
     demo.stopped = stop_catch();
     if (make_directory(&demo, options.directory))
         return cli_fail(&demo.error);
-    int code = demonstrate(&demo);
+    int code = demonstrate(&demo, options.keep);
     if (options.keep)
         printf("kept: %s\n", demo.directory);
     else

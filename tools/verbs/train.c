@@ -373,7 +373,7 @@ static void tell_summary(const struct train *t)
                t->updates.last == HST_UPDATE_OPTIMISTIC ? "all" : "none");
     if (steps >= PREDICTED_AFTER)
         printf("%s\n", forecast_text(&r->prediction, r->step_s, forecast));
-    if (t->options->export_directory)
+    if (t->options->export_directory && !t->options->passing)
         printf("exported %s weights to %s\n", train_precision_name(t),
                t->options->export_directory);
 }

@@ -25,6 +25,7 @@ struct train_options {
     double lr;
     const char *export_directory, *log, *trace;
     bool quiet, resume, allow_config_change;
+    bool passing; /* what it writes is removed after it: where that is is not told */
     const volatile sig_atomic_t *stopped; /* other than 0: end after the step at hand; or null */
 };
 

@@ -65,6 +65,13 @@ int train_engine_failed(struct train *t, int native, const char *what)
     return fail(t->error, code, native, "%s failed: %s.", what, strerror(-native));
 }
 
+/* Notes name paths. */
+static void log_warnings(void *context, enum hst_log_level level, const char *line)
+{
+    if (level == HST_LOG_WARNING)
+        cli_engine_log(context, level, line);
+}
+
 int train_engine_plan(struct train *t, enum hst_plan plan)
 {
     const struct train_options *o = t->options;
@@ -73,7 +80,7 @@ int train_engine_plan(struct train *t, enum hst_plan plan)
     config.batch_tokens = t->run.batch_tokens;
     config.grain_tokens = t->run.grain_tokens;
     config.device = t->device.name;
-    config.log = cli_engine_log;
+    config.log = o->passing ? log_warnings : cli_engine_log;
     config.log_context = &t->progress;
     config.error = t->error;
     config.accept = train_accepts;
