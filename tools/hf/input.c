@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -24,16 +25,59 @@ bool input_name_is_plain(const char *name)
            !strpbrk(name, "/\\");
 }
 
-static int open_beneath(int directory_fd, const char *name)
+/* -ENOSYS where the kernel has no such call, or may not make it. */
+static int resolve_beneath(int directory_fd, const char *path)
 {
     struct open_how how = {.flags = OPEN_FLAGS, .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-    long fd = syscall(SYS_openat2, directory_fd, name, &how, sizeof how);
-    if (fd < 0 && (errno == ENOSYS || errno == EPERM)) {
+    long fd = syscall(SYS_openat2, directory_fd, path, &how, sizeof how);
+    if (fd < 0)
+        return errno == EPERM ? -ENOSYS : -errno;
+    return (int)fd;
+}
+
+static int open_beneath(int directory_fd, const char *name)
+{
+    int fd = resolve_beneath(directory_fd, name);
+    if (fd == -ENOSYS) {
         fd = openat(directory_fd, name, OPEN_FLAGS | O_NOFOLLOW);
         if (fd < 0 && errno == ELOOP)
             return -EXDEV;
+        return fd < 0 ? -errno : fd;
     }
-    return fd < 0 ? -errno : (int)fd;
+    return fd;
+}
+
+/* The link's text is all that is trusted: it names a blob, or nothing. */
+static int open_blob_by_text(int cache_fd, const char *path)
+{
+    static const char blobs[] = "../../blobs/";
+    const size_t n = strlen(blobs);
+    char text[512];
+    ssize_t got = readlinkat(cache_fd, path, text, sizeof text - 1);
+    if (got < 0)
+        return -errno;
+    text[got] = '\0';
+    if (strncmp(text, blobs, n) != 0 || !input_name_is_plain(text + n))
+        return -EXDEV;
+    int folder = openat(cache_fd, "blobs", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return -errno;
+    int fd = openat(folder, text + n, OPEN_FLAGS | O_NOFOLLOW);
+    int rc = fd >= 0 ? fd : errno == ELOOP ? -EXDEV : -errno;
+    close(folder);
+    return rc;
+}
+
+/* What `git clone` leaves of a large file where git-lfs did not fetch it: 1, 0, or -errno. */
+static int is_lfs_pointer(const struct input *input)
+{
+    static const char title[] = "version https://git-lfs.github.com/spec/v1\n";
+    char text[sizeof title];
+    const size_t n = sizeof title - 1;
+    if (input->size_bytes < n || input->size_bytes > 1024)
+        return 0;
+    int rc = input_read(input, 0, text, n);
+    return rc ? rc : memcmp(text, title, n) == 0;
 }
 
 /* Takes the descriptor, or the errno that was got in its place. */
@@ -47,13 +91,29 @@ static int take(int fd, struct input *input)
         close(fd);
         return rc;
     }
-    *input = (struct input){.fd = fd, .size_bytes = (uint64_t)st.st_size, .changed = st.st_mtim};
+    struct input taken = {.fd = fd, .size_bytes = (uint64_t)st.st_size, .changed = st.st_mtim};
+    rc = is_lfs_pointer(&taken);
+    if (rc) {
+        close(fd);
+        return rc < 0 ? rc : -EREMOTE;
+    }
+    *input = taken;
     return 0;
 }
 
 int input_open(int directory_fd, const char *name, struct input *input)
 {
     return input_name_is_plain(name) ? take(open_beneath(directory_fd, name), input) : -EINVAL;
+}
+
+int input_open_blob(int cache_fd, const char *directory, const char *name, struct input *input)
+{
+    char path[600];
+    if (!input_name_is_plain(name) ||
+        snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path)
+        return -EINVAL;
+    int fd = resolve_beneath(cache_fd, path);
+    return take(fd == -ENOSYS ? open_blob_by_text(cache_fd, path) : fd, input);
 }
 
 int input_open_path(const char *path, struct input *input)
@@ -78,14 +138,18 @@ const char *input_why(int native)
         return "not a regular file";
     case -EXDEV:
     case -ELOOP:
-        return "a symbolic link that leaves the directory is not followed. Snapshots in a Hugging "
-               "Face cache are such links. Fix: copy the model with cp -rL SNAPSHOT NEW_DIRECTORY "
-               "and use "
-               "the copy";
+        return "a symbolic link that leaves the directory is not followed, but for those of a "
+               "snapshot in a Hugging Face cache into its own models--ORG--NAME. Fix: copy the "
+               "model with cp -rL DIRECTORY NEW_DIRECTORY and use the copy";
+    case -EREMOTE:
+        return "a git-lfs pointer in place of the file, which git has not fetched. Fix: git lfs "
+               "pull in that directory";
     case -EACCES:
         return "no permission to read it";
     case -EMFILE:
         return "too many open files. Fix: raise the limit with ulimit -n";
+    case -EIO:
+        return "it cannot be read: input/output error";
     case -ENODATA:
         return "the file became shorter while it was read";
     default:

@@ -18,9 +18,14 @@ bool input_name_is_plain(const char *name);
 /**
  * Opens a regular file by its plain name; symbolic links are followed only inside the directory.
  * Returns a negative errno: -ENOENT, -EXDEV a link that leaves the directory, -EINVAL not a regular
- * file, and others.
+ * file, -EREMOTE what git-lfs leaves in a file's place, and others.
  */
 int input_open(int directory_fd, const char *name, struct input *input);
+/**
+ * Opens `directory`/NAME, beneath cache_fd: a link of a snapshot that leads to a blob. Where the
+ * kernel cannot resolve it beneath, it must read ../../blobs/HASH. -EXDEV where it leads out.
+ */
+int input_open_blob(int cache_fd, const char *directory, const char *name, struct input *input);
 /** The same of a path that the user gave: links are followed. */
 int input_open_path(const char *path, struct input *input);
 void input_close(struct input *input);

@@ -4,7 +4,6 @@
 #include "hf/model.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +21,10 @@ static int open_directory(struct hf_model *model, const char *path, bool directo
     free(tail);
     if (!memory)
         return fail(error, FAIL_SAFETENSORS, -ENOMEM, "no memory");
-    model->directory_fd = open(model->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return model->directory_fd >= 0 ? 0
-                                    : fail(error, FAIL_READ, -errno, "%s can not be opened: %s",
-                                           model->directory, strerror(errno));
+    int rc = folder_open(model->directory, &model->folder);
+    return rc ? fail(error, FAIL_READ, rc, "%s cannot be opened: %s", model->directory,
+                     strerrordesc_np(-rc))
+              : 0;
 }
 
 int hf_look_open(const char *path, struct hf_model **model, struct hst_error *error)
@@ -35,7 +34,7 @@ int hf_look_open(const char *path, struct hf_model **model, struct hst_error *er
     struct hf_model *m = calloc(1, sizeof *m);
     if (!m)
         return hf_fix(error, fail(error, FAIL_SAFETENSORS, -ENOMEM, "no memory"));
-    m->directory_fd = -1;
+    m->folder = FOLDER_NONE;
     for (int i = 0; i < HF_EXTRA_COUNT; i++)
         m->extras[i].fd = -1;
     const bool directory = stat(path, &st) == 0 && S_ISDIR(st.st_mode);

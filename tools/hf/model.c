@@ -9,12 +9,10 @@
 #include "hf/config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MAX_EXTRA_BYTES (256ull << 20)
 
@@ -64,7 +62,7 @@ const struct hf_note *hf_model_note(const struct hf_model *model, size_t i)
 static int read_config(struct hf_model *model, const char *path, struct hst_error *error)
 {
     struct input input;
-    int rc = input_open(model->directory_fd, "config.json", &input);
+    int rc = folder_input(&model->folder, "config.json", &input);
     if (rc)
         return fail(error, FAIL_CONFIG_FILE, rc, "%s: %s", path, input_why(rc));
     rc = input_read_all(&input, CONFIG_MAX_BYTES, &model->config_text);
@@ -84,8 +82,12 @@ static int open_extras(struct hf_model *model, struct hst_error *error)
 {
     for (int i = 0; i < HF_EXTRA_COUNT; i++) {
         struct input input;
-        if (input_open(model->directory_fd, hf_extra_names[i], &input))
+        int rc = folder_input(&model->folder, hf_extra_names[i], &input);
+        if (rc == -ENOENT || rc == -EINVAL || rc == -EXDEV || rc == -ELOOP || rc == -EACCES)
             continue;
+        if (rc)
+            return fail(error, FAIL_CONFIG_FILE, rc, "%s/%s: %s", model->directory,
+                        hf_extra_names[i], input_why(rc));
         model->extras[i] = input;
         if (input.size_bytes > MAX_EXTRA_BYTES)
             return fail(error, FAIL_CONFIG_FILE, -EFBIG, "%s/%s: %llu bytes, at most %llu allowed",
@@ -97,16 +99,15 @@ static int open_extras(struct hf_model *model, struct hst_error *error)
 
 static int open_model(struct hf_model *model, bool need_weights, struct hst_error *error)
 {
-    model->directory_fd = open(model->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (model->directory_fd < 0) {
-        int rc = -errno;
-        return fail(error, FAIL_CONFIG_FILE, rc, "%s: not a model directory that can be read: %s",
-                    model->directory, strerrordesc_np(-rc));
-    }
+    int rc = folder_open(model->directory, &model->folder);
+    if (rc)
+        return fail(error, FAIL_CONFIG_FILE, rc, "%s: not a model directory that can be read: %s%s",
+                    model->directory, strerrordesc_np(-rc),
+                    rc == -ENOENT ? ", nor a model of that name in the Hugging Face cache" : "");
     char *path = hf_path(model, "config.json");
     if (!path)
         return fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory");
-    int rc = read_config(model, path, error);
+    rc = read_config(model, path, error);
     free(path);
     if (!rc)
         rc = open_extras(model, error);
@@ -143,10 +144,10 @@ int hf_model_open(const char *directory, bool need_weights, struct hf_model **mo
     struct hf_model *m = calloc(1, sizeof *m);
     if (!m)
         return hf_fix(error, fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory"));
-    m->directory_fd = -1;
+    m->folder = FOLDER_NONE;
     for (int i = 0; i < HF_EXTRA_COUNT; i++)
         m->extras[i].fd = -1;
-    m->directory = strdup(directory);
+    m->directory = folder_find(directory);
     int rc = m->directory ? open_model(m, need_weights, error)
                           : fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory");
     if (rc)
@@ -164,8 +165,7 @@ void hf_model_close(struct hf_model **model)
     hf_weights_close(m);
     for (int i = 0; i < HF_EXTRA_COUNT; i++)
         input_close(&m->extras[i]);
-    if (m->directory_fd >= 0)
-        close(m->directory_fd);
+    folder_close(&m->folder);
     free(m->config_text);
     free(m->directory);
     free(m);

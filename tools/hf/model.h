@@ -5,8 +5,8 @@
  * What a model directory is in memory: between model.c, model_read.c, model_weights.c and the
  * export.
  */
+#include "hf/folder.h"
 #include "hf/hf.h"
-#include "hf/input.h"
 #include "hf/safetensors.h"
 
 #define HF_MAX_NOTES 4u
@@ -24,7 +24,7 @@ struct hf_file {
 
 struct hf_model {
     char *directory;
-    int directory_fd;
+    struct folder folder;
     struct llama_config config;
     char dtype[16]; /* of config.json */
     char *config_text;

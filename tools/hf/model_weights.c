@@ -20,7 +20,7 @@ static int open_file(struct hf_model *model, const char *name, enum fail_code co
     file->path = hf_path(model, name);
     if (!file->path)
         return fail(error, code, -ENOMEM, "no memory");
-    int rc = input_open(model->directory_fd, name, &file->input);
+    int rc = folder_input(&model->folder, name, &file->input);
     if (rc)
         return fail(error, code, rc, "%s: %s", file->path, input_why(rc));
     unsigned char first[8] = {0};
@@ -124,7 +124,7 @@ static int open_sharded(struct hf_model *model, const char *path, struct hst_err
     struct input input;
     char *text = NULL;
     struct index index = {0};
-    int rc = input_open(model->directory_fd, "model.safetensors.index.json", &input);
+    int rc = folder_input(&model->folder, "model.safetensors.index.json", &input);
     if (rc == -ENOENT)
         return fail(error, FAIL_SAFETENSORS, rc,
                     "%s: no weights: neither model.safetensors nor "
@@ -222,7 +222,7 @@ int hf_weights_open_file(struct hf_model *model, char *name, struct hst_error *e
 int hf_weights_find(struct hf_model *model, struct hst_error *error)
 {
     char single[] = "model.safetensors";
-    if (faccessat(model->directory_fd, single, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+    if (faccessat(model->folder.fd, single, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return hf_weights_open_file(model, single, error);
     char *path = hf_path(model, "model.safetensors.index.json");
     int rc = path ? open_sharded(model, path, error)

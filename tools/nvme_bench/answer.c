@@ -4,14 +4,12 @@
 
 #include "cli/shape.h"
 #include "hf/config.h"
-#include "hf/input.h"
+#include "hf/folder.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define DAY_S       86400.0
 #define MOST_DRIVES (1u << 20)
@@ -35,11 +33,14 @@ static struct hst_shape shape_of(const struct llama_config *c)
 /* A config.json, or that of a directory. */
 static int open_config(const char *path, struct input *input)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOTDIR ? input_open_path(path, input) : -errno;
-    int rc = input_open(fd, "config.json", input);
-    close(fd);
+    struct folder folder;
+    char *found = folder_find(path);
+    int rc = found ? folder_open(found, &folder) : -ENOMEM;
+    free(found);
+    if (rc)
+        return rc == -ENOTDIR ? input_open_path(path, input) : rc;
+    rc = folder_input(&folder, "config.json", input);
+    folder_close(&folder);
     return rc;
 }
 
@@ -73,8 +74,8 @@ int nb_answer_model(const char *plan, struct nb_answer *answer, struct hst_error
         answer->in.shape = *shape;
         snprintf(answer->model, sizeof answer->model, "%s %s", shape->series, shape->name);
     } else {
-        rc = access(plan, F_OK) ? cli_shape_unknown("--plan", plan, error)
-                                : read_config(plan, answer, error);
+        rc = folder_is_there(plan) ? read_config(plan, answer, error)
+                                   : cli_shape_unknown("--plan", plan, error);
         snprintf(answer->model, sizeof answer->model, "%.150s", plan);
     }
     answer->params = rc ? 0 : hst_shape_params(&answer->in.shape);

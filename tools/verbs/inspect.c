@@ -4,6 +4,7 @@
 #include "cli/message.h"
 #include "cli/text.h"
 #include "data/files.h"
+#include "hf/folder.h"
 #include "hf/hf.h"
 #include "verbs/ckpt.h"
 #include "verbs/train.h"
@@ -14,6 +15,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -280,6 +282,11 @@ static int inspect(const struct cli_operands *operands, const struct options *o,
         return native;
     snprintf(first, sizeof first, "%.*s", (int)strcspn(operands->values[0], ","),
              operands->values[0]);
+    char *found = access(first, F_OK) ? folder_cached(first) : NULL;
+    const char *path = found ? first : operands->values[0];
+    if (found)
+        snprintf(first, sizeof first, "%s", found);
+    free(found);
     native = find_kind(first, &kind, error);
     if (native)
         return native;
@@ -294,7 +301,7 @@ static int inspect(const struct cli_operands *operands, const struct options *o,
         return refuse_kind(first, kind, error);
     if (kind == KIND_TOKENS)
         return inspect_tokens(operands->values[0], o, error);
-    return inspect_weights(operands->values[0], kind == KIND_MODEL, o->json, error);
+    return inspect_weights(path, kind == KIND_MODEL, o->json, error);
 }
 
 int verb_inspect(int argc, char **argv)

@@ -10,7 +10,7 @@
 #include "cli/output.h"
 #include "cli/shape.h"
 #include "cli/store.h"
-#include "hf/input.h"
+#include "hf/folder.h"
 #include "verbs/verbs.h"
 
 #include <errno.h>
@@ -117,7 +117,7 @@ static int describe_model(struct plan *p, struct hst_error *error)
     int native = 0;
     if (shape)
         config = config_of(shape);
-    else if (access(p->model, F_OK))
+    else if (!folder_is_there(p->model))
         return cli_shape_unknown("--model", p->model, error);
     else if ((native = hf_model_open(p->model, false, &t->source, error)) == 0)
         config = *hf_model_config(t->source);

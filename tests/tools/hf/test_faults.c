@@ -187,6 +187,44 @@ static void without_openat2_no_link_is_followed(void **state)
     no_openat2 = false;
 }
 
+static void place(const char *dir, const char *name, const char *target)
+{
+    char path[8192];
+    assert_in_range(snprintf(path, sizeof path, "%s/%s", dir, name), 1, sizeof path - 1);
+    assert_int_equal(target ? symlink(target, path) : mkdir(path, 0700), 0);
+}
+
+/* A snapshot's links are followed by their text, which must name a blob of the same folder. */
+static void without_openat2_a_snapshot_is_opened_by_the_text_of_its_links(void **state)
+{
+    static const char *const elsewhere[] = {
+        "/proc/self/exe",         "../../blobs/../refs/main", "../../blobs/",    "../../blobs/..",
+        "../../../x/blobs/1",     "../../blobs/sub/1",        "../../blobs/two", "../blobs/1",
+        "../../blobs//etc/passwd"};
+    char cache[2048], snapshot[4096], path[8192];
+    snprintf(cache, sizeof cache, "%s/models--a--b", (char *)*state);
+    snprintf(snapshot, sizeof snapshot, "%s/snapshots/1", cache);
+    place(*state, "models--a--b", NULL);
+    place(cache, "blobs", NULL);
+    place(cache, "snapshots", NULL);
+    place(cache, "snapshots/1", NULL);
+    snprintf(path, sizeof path, "%s/blobs", cache);
+    put_config(path, "");
+    put_text(path, "main", "{}");
+    place(path, "two", "config.json"); /* a link in its turn */
+    no_openat2 = true;
+    place(snapshot, "config.json", "../../blobs/config.json");
+    struct hf_model *model = open_model(snapshot, false);
+    hf_model_close(&model);
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+        snprintf(path, sizeof path, "%s/config.json", snapshot);
+        assert_int_equal(unlink(path), 0);
+        place(snapshot, "config.json", elsewhere[i]);
+        expect_refusal(snapshot, false, FAIL_CONFIG_FILE, "symbolic link that leaves");
+    }
+    no_openat2 = false;
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup_directory, teardown_directory)
@@ -195,6 +233,7 @@ int main(void)
         TEST(every_failing_read_is_told_and_leaves_nothing_behind),
         TEST(a_file_that_ends_too_early_is_told_at_every_read),
         TEST(without_openat2_no_link_is_followed),
+        TEST(without_openat2_a_snapshot_is_opened_by_the_text_of_its_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

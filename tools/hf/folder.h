@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_HF_FOLDER_H
+#define HOISTWAY_TOOLS_HF_FOLDER_H
+/* Where a model lies: a directory of its own, or a snapshot in Hugging Face's cache. */
+#include "hf/input.h"
+
+/** A directory of files. Of a snapshot (models--ORG--NAME/snapshots/REVISION) also the folder whose
+    blobs its links name. */
+struct folder {
+    int fd;
+    int cache_fd;       /* models--ORG--NAME; -1: no snapshot */
+    char snapshot[280]; /* "snapshots/REVISION" in it */
+};
+/** Nothing is open. */
+#define FOLDER_NONE ((struct folder){.fd = -1, .cache_fd = -1})
+
+/** Opens a directory that the user gave: links are followed. Negative errno. */
+int folder_open(const char *path, struct folder *folder);
+void folder_close(struct folder *folder);
+/**
+ * Opens a regular file by its plain name. Links are followed inside the directory, and those of a
+ * snapshot inside its models--ORG--NAME. Errors: as input_open.
+ */
+int folder_input(const struct folder *folder, const char *name, struct input *input);
+
+/**
+ * The directory of a model that is named as on Hugging Face's hub, "Org/Name", and is in the cache
+ * there (HF_HUB_CACHE, HF_HOME/hub, or ~/.cache/huggingface/hub): of its revision main. To be
+ * freed; null where there is none.
+ */
+char *folder_cached(const char *name);
+/** Whether there is something at a path, or a model of that name in the cache. */
+bool folder_is_there(const char *path);
+/** What the user gave, where that is there, else folder_cached, else what the user gave. To be
+    freed; null without memory. */
+char *folder_find(const char *path);
+#endif
