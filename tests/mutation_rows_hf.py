@@ -83,7 +83,7 @@ mutate(
     'tools/hf/model_weights.c',
     'tools/hf_index tools/hf_safetensors tools/hf_faults tools/hf_read',
     ('a file that can not be opened',
-     'rc = input_open(model->directory_fd, name, &file->input);\n    if (rc)'),
+     'rc = folder_input(&model->folder, name, &file->input);\n    if (rc)'),
     ('the refusal of the length', 'st_header_bytes(file->path, first, bytes, &header_bytes, error);'
      '\n    if (rc)'),
     ('no memory for the header', 'if (!file->text)'),

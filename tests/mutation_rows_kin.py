@@ -79,5 +79,6 @@ mutate(
     ('no layer may have the window', '*window = windows ? *window : 0;', ''),
     ('layers may be counted', 'windows = without < layers;', ''),
     ('a Mistral does not count them', 'if (rc || a->windowed != USE_SLIDING_WINDOW)', 'if (rc)'),
-    ('a Qwen2 has biases without a word', '!(a->qkv_bias && biases[i] == ATTENTION_BIAS)', '1'),
+    ('a Qwen2 has biases without a word',
+     'config_keys_check(s, size, architecture->qkv_bias)', 'config_keys_check(s, size, false)'),
 )

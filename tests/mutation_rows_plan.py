@@ -117,7 +117,7 @@ mutate(
     ('rates of two machines are refused', 'o->rates && (o->probe || o->save_rates)', '0'),
     ('an output is checked before',
      '        native = output_check(&RATES, o->save_rates, error);\n', '        native = 0;\n'),
-    ('what is not there is no model', 'else if (access(p->model, F_OK))', 'else if (0)'),
+    ('what is not there is no model', 'else if (!folder_is_there(p->model))', 'else if (0)'),
     ('it ends with 3 where it does not fit', 'fits ? CLI_EXIT_OK : CLI_EXIT_NOT_ENOUGH',
      'fits ? CLI_EXIT_OK : CLI_EXIT_OK'),
 )
