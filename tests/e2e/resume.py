@@ -86,6 +86,7 @@ class Resume(unittest.TestCase):
     def stop_before_the_load(self, *more, ignored=(), signals=(signal.SIGUSR1,)):
         """The run waits for who reads its table, which comes before the load. -> code, stderr."""
         def ignore():
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
             for number in ignored:
                 signal.signal(number, signal.SIG_IGN)
         end, stdout = os.pipe()
