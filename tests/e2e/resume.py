@@ -16,6 +16,10 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from store_bytes import Store  # noqa: E402
+
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
 
@@ -168,6 +172,54 @@ class Resume(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("warning[W622] the run goes on with 'steps 6' where it had", done.stderr)
         self.assertEqual([s for k, s in self.kinds() if k == 'step'], [1, 2, 3, 4, 5, 6])
+
+    def test_all_that_rates_depend_on_must_be_the_same_at_a_resume(self):
+        schedule = {'--schedule': 'wsd', '--warmup': '2', '--decay': '50%', '--lr-end': '0.25'}
+
+        def given(**changed):
+            new = {'--' + key.replace('_', '-'): value for key, value in changed.items()}
+            return [f'{key}={value}' for key, value in {**schedule, **new}.items()]
+        self.assertEqual(self.run_it(*given()).returncode, 0)
+        for changed, fix in (({'schedule': 'linear'}, 'schedule wsd'),
+                             ({'warmup': '1'}, 'warmup 2'),
+                             ({'decay': '1'}, 'decay 2'), ({'lr_end': '0'}, 'lr-end 0.25')):
+            more = [a for a in given(**changed) if changed != {'schedule': 'linear'}
+                    or not a.startswith('--decay')]
+            self.assertTrue(self.refuse(615, f'Fix: --{fix}, or --allow-config-change', '--resume',
+                                        *more))
+        self.assertTrue(self.refuse(615, "'steps 4', this run has 'steps 5'", '--resume',
+                                    *given(decay='2'), steps=5))
+        self.assertEqual(self.run_it('--resume', *given(warmup='50%', decay='2')).returncode, 0)
+
+    def test_a_store_of_the_old_formula_is_gone_on_from_on_purpose_alone(self):
+        same = ('--schedule=cosine', '--warmup=1')
+        self.assertEqual(self.run_it(*same).returncode, 0)
+
+        def as_before(cursor):
+            self.assertIn(b'\nschedule cosine v2\nwarmup 1\nlr-end 0\nsteps 4\n', cursor)
+            return cursor.replace(b' v2\n', b'\n').replace(b'lr-end 0\n', b'')
+        Store(self.store).forge_client_cursor(as_before)
+        self.assertTrue(self.refuse(
+            615, "begun with 'schedule cosine' of another version of hoistway", '--resume', *same,
+            steps=6))
+        done = self.run_it('--resume', '--allow-config-change', *same, steps=6)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("goes on with 'schedule cosine v2' where it had 'schedule cosine'",
+                      done.stderr)
+        done = self.run_it('--resume', *same, steps=6)
+        self.assertEqual((done.returncode, 'W622' in done.stderr), (0, False), done.stderr)
+
+    def test_a_constant_rate_has_no_version_as_no_formula_of_it_was_another(self):
+        self.assertEqual(self.run_it('--warmup=50%').returncode, 0)
+        cursor = Store(self.store).cursor()[-1]
+        self.assertTrue(cursor.endswith(b'\nlr 1e-05\nschedule constant\nwarmup 2\n'), cursor)
+
+    def test_another_default_of_the_sequence_length_is_told(self):
+        self.assertEqual(self.run_it().returncode, 0)
+        line = [a for a in self.command('--resume') if a not in ('--seq-len', '24')]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("'seq-len 24', this run has 'seq-len 48'. Fix: --seq-len 24", done.stderr)
 
     def padded_model(self, pad):
         name = os.path.join(self.folder, f'pad{pad}')

@@ -132,6 +132,8 @@ static int open_files(const struct data_config *config, struct data **data, stru
     d->seq_len = config->seq_len;
     d->vocab = config->vocab;
     rc = add_files(d, config, error);
+    if (rc == 0 && config->may_shorten && d->token_count > 1 && d->token_count <= d->seq_len)
+        d->seq_len = d->token_count - 1;
     if (rc == 0)
         d->sequence_count = (d->token_count - 1) / d->seq_len;
     if (rc == 0 && d->sequence_count == 0)
@@ -172,6 +174,11 @@ uint64_t data_token_count(const struct data *data)
 uint64_t data_sequence_count(const struct data *data)
 {
     return data->sequence_count;
+}
+
+uint64_t data_seq_len(const struct data *data)
+{
+    return data->seq_len;
 }
 
 uint64_t data_largest_id(const struct data *data)

@@ -24,6 +24,7 @@ struct data_config {
     enum data_order order;
     uint64_t seed;
     uint64_t seq_len; /* T, tokens */
+    bool may_shorten; /* data that has less is one sequence of all its tokens but the last */
     uint64_t vocab;   /* ids must be below */
     /* the file that says how the model's ids come about, for messages; null: there is none */
     const char *tokenizer;
@@ -38,6 +39,8 @@ int data_open(const struct data_config *config, struct data **data, struct hst_e
 void data_close(struct data **data);
 uint64_t data_token_count(const struct data *data);
 uint64_t data_sequence_count(const struct data *data);
+/** T: that of the configuration, or what data that is shorter has. */
+uint64_t data_seq_len(const struct data *data);
 /** The largest id in the first MiB of each token file; UINT64_MAX where the data is bytes. */
 uint64_t data_largest_id(const struct data *data);
 /** The sequence at position `index` of the endless order: index / sequences is the pass. Pure. */

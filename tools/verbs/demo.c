@@ -199,7 +199,7 @@ static int train(struct demo *demo, size_t index, bool kept)
     options.seq_len = DEMO_SEQ_LEN;
     options.lr = DEMO_LR;
     options.schedule = SCHEDULE_COSINE;
-    options.warmup = DEMO_STEPS / 10;
+    options.warmup.count = DEMO_STEPS / 10;
     options.export_directory = demo->exports[index];
     options.quiet = index != RUN_OFFLOADED;
     options.passing = !kept;

@@ -88,6 +88,7 @@ static int parse(struct options *options, int argc, char *const *argv, bool *hel
     int native = cli_parse(&verb, argc, argv, help, error);
     if (native == 0 && *help)
         cli_help(&verb, stdout);
+    train_options_complete(&options->train);
     return native;
 }
 

@@ -257,7 +257,6 @@ static void note_update(struct train *t, uint64_t number, enum hst_update_time h
 static int train_step(struct train *t, uint64_t number, double begin_s)
 {
     const struct train_options *o = t->options;
-    const struct schedule schedule = {o->schedule, o->lr, o->warmup, o->steps};
     uint64_t sequences = t->run.batch_tokens / o->seq_len;
     uint64_t position = (number - 1) * sequences;
     int native = data_read(t->data, position, sequences, t->inputs, t->targets, t->error);
@@ -265,7 +264,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
         return native;
     char cursor[TRAIN_CURSOR_BYTES];
     const struct hst_step_in in = {.size = sizeof in,
-                                   .lr = schedule_lr(&schedule, number),
+                                   .lr = schedule_lr(&t->schedule, number),
                                    .cursor = cursor,
                                    .cursor_bytes = train_cursor(t, cursor)};
     struct hst_step_stats stats;

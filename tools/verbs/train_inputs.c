@@ -95,6 +95,7 @@ static int open_data(struct train *t)
         .order = o->order,
         .seed = o->seed,
         .seq_len = o->seq_len,
+        .may_shorten = o->default_seq_len,
         .vocab = hf_model_config(t->source)->vocab,
         .tokenizer = hf_model_tokenizer(t->source),
     };
@@ -102,15 +103,7 @@ static int open_data(struct train *t)
     if (native)
         return native;
     tell_small_ids(t, config.vocab);
-    uint64_t sequences = data_sequence_count(t->data);
-    double passes =
-        (double)o->steps * (double)(o->engine.batch_tokens / o->seq_len) / (double)sequences;
-    if (passes > 1 && !o->quiet)
-        cli_note(CLI_PASSES,
-                 "%" PRIu64 " tokens are %" PRIu64 " sequences: the run passes over them %.1f "
-                 "times.",
-                 data_token_count(t->data), sequences, passes);
-    return 0;
+    return train_settle(t);
 }
 
 enum hst_precision train_precision(const struct train *t)

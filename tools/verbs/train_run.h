@@ -13,7 +13,9 @@
 #include "verbs/train_export.h"
 
 struct train {
-    const struct train_options *options;
+    const struct train_options *options; /* behind train_settle those of `settled` */
+    struct train_options settled;
+    struct schedule schedule;
     struct device_choice device;
     struct hst_error *error;
     struct llama_run run;
@@ -54,6 +56,12 @@ int train_inputs_open(struct train *t);
  * is an engine. Writes nothing. Returns as train_inputs_open.
  */
 int train_inputs_check(struct train *t);
+
+/**
+ * What of t->options the data decides (sequence length, batch, steps) and t->schedule: t->options
+ * then is a copy of its own that has them. Returns 0, or -EINVAL with *t->error (E402).
+ */
+int train_settle(struct train *t);
 
 /** What a user should know of config.json, and of a grain that is not as it was wished. */
 void train_tell_model(const struct train *t);

@@ -7,7 +7,6 @@
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/runlog.h"
-#include "cli/schedule.h"
 #include "cli/system.h"
 #include "cli/text.h"
 
@@ -341,39 +340,6 @@ static void quantities_have_the_unit_that_fits(void **state)
     assert_string_equal(text_duration(INFINITY, text), "?");
 }
 
-/* ---- learning rate ---- */
-
-static void the_warmup_rises_linearly_to_the_peak(void **state)
-{
-    (void)state;
-    const enum schedule_shape shapes[] = {SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE};
-    for (size_t i = 0; i < 3; i++) {
-        const struct schedule s = {shapes[i], 0.4, 4, 12};
-        assert_true(fabs(schedule_lr(&s, 1) - 0.1) < 1e-15);
-        assert_true(fabs(schedule_lr(&s, 3) - 0.3) < 1e-15);
-        assert_true(schedule_lr(&s, 4) == 0.4);
-    }
-}
-
-static void each_shape_decays_as_documented(void **state)
-{
-    (void)state;
-    const struct schedule constant = {SCHEDULE_CONSTANT, 0.4, 4, 12};
-    const struct schedule linear = {SCHEDULE_LINEAR, 0.4, 4, 12};
-    const struct schedule cosine = {SCHEDULE_COSINE, 0.4, 4, 12};
-    assert_true(schedule_lr(&constant, 12) == 0.4);
-    assert_true(fabs(schedule_lr(&linear, 6) - 0.3) < 1e-15);
-    assert_true(fabs(schedule_lr(&linear, 8) - 0.2) < 1e-15);
-    assert_true(schedule_lr(&linear, 12) == 0);
-    assert_true(fabs(schedule_lr(&cosine, 6) - 0.4 * 0.5 * (1 + sqrt(0.5))) < 1e-15);
-    assert_true(fabs(schedule_lr(&cosine, 8) - 0.2) < 1e-15);
-    assert_true(schedule_lr(&cosine, 12) == 0);
-    const struct schedule all_warmup = {SCHEDULE_COSINE, 0.4, 3, 3};
-    assert_true(schedule_lr(&all_warmup, 3) == 0.4);
-    const struct schedule no_warmup = {SCHEDULE_LINEAR, 0.4, 0, 4};
-    assert_true(fabs(schedule_lr(&no_warmup, 1) - 0.3) < 1e-15);
-}
-
 /* ---- the machine ---- */
 
 static void limits_are_read_from_the_system_files(void **state)
@@ -408,8 +374,6 @@ int main(void)
         cmocka_unit_test(the_line_of_bytes_reads_as_documented),
         cmocka_unit_test(without_a_terminal_a_line_comes_every_10_seconds),
         cmocka_unit_test(quantities_have_the_unit_that_fits),
-        cmocka_unit_test(the_warmup_rises_linearly_to_the_peak),
-        cmocka_unit_test(each_shape_decays_as_documented),
         cmocka_unit_test(limits_are_read_from_the_system_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
