@@ -25,6 +25,20 @@ mutate(
      'ceil(x)'),
 )
 mutate(
+    'tools/cli/loss_watch.c', 'tools/cli_schedule',
+    ('a loss is told once', 'if (watch->told || ', 'if ('),
+    ('steps are counted anew where one is not above', 'above ? watch->above + 1 : 0',
+     'watch->above + above'),
+    ('what is no number is above', '!(loss <= watch->first + LOSS_WATCH_NATS)',
+     'loss > watch->first + LOSS_WATCH_NATS'),
+    ('the first that is compared with is a number', 'watch->begun = isfinite(loss);',
+     'watch->begun = true;'),
+)
+mutate(
+    'tools/verbs/train.c', 'tools/cli_trained',
+    ('a run looks at its losses', '    watch_loss(t, number, loss);\n', ''),
+)
+mutate(
     'engine/options.c', 'tools/cli_values',
     ('0 % is 0', 'if (!error && read.percent == 0 && o->least > 0)'),
     ('nothing is more than all', '{.least = 0, .greatest = 100}', '{.least = 0, .greatest = 1000}'),

@@ -32,6 +32,7 @@ enum cli_code {
     CLI_SMALL_IDS = 422, /* ids of the data are far below the vocabulary */
     CLI_RESUME = 622,    /* where a run goes on, and with what else than before */
     CLI_SKIPPED = 701,   /* steps whose gradients were not finite were left out */
+    CLI_LOSS = 702,      /* the loss has risen and stays up */
 };
 void cli_warn(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_note(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));

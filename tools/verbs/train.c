@@ -254,6 +254,19 @@ static void note_update(struct train *t, uint64_t number, enum hst_update_time h
     u->optimistic += how == HST_UPDATE_OPTIMISTIC;
 }
 
+static void watch_loss(struct train *t, uint64_t number, double loss)
+{
+    if (!loss_watch_step(&t->loss_watch, number, loss))
+        return;
+    progress_interrupt(&t->progress);
+    cli_warn(CLI_LOSS,
+             "the loss has been more than %g above that of step %" PRIu64 " (%.4f) for %u steps: "
+             "%.4f in step %" PRIu64
+             ". Fix: a smaller --lr, a longer --warmup, a look at the data.",
+             LOSS_WATCH_NATS, t->loss_watch.first_step, t->loss_watch.first, LOSS_WATCH_STEPS, loss,
+             number);
+}
+
 static int train_step(struct train *t, uint64_t number, double begin_s)
 {
     const struct train_options *o = t->options;
@@ -290,6 +303,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     t->skipped_ever = stats.skipped_steps;
     note_update(t, number, stats.update_time);
     progress_show(&t->progress, &report);
+    watch_loss(t, number, loss);
     keep_going(t, tell_version(t, t->error));
     keep_going(t, run_log_step(&t->log, &report, t->error));
     return 0;

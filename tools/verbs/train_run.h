@@ -4,6 +4,7 @@
 /* A run of `hoistway train` from its first check to its last line. */
 #include "cli/device.h"
 #include "cli/forecast.h"
+#include "cli/loss_watch.h"
 #include "cli/progress.h"
 #include "cli/runlog.h"
 #include "cli/trace.h"
@@ -29,6 +30,7 @@ struct train {
     bool loaded;
     int log_native; /* why the log ended before the run */
     struct progress progress;
+    struct loss_watch loss_watch;
     uint64_t began, done;  /* steps: those of earlier runs, all that are made */
     uint64_t skipped;      /* of this run's */
     uint64_t skipped_ever; /* of all, those before a resume too */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Learning rates: those of transformers, from the file that make_schedules.py has made; and what
- * holds for every schedule. Also what shares and epochs are in steps.
+ * holds for every schedule. Also what shares and epochs are in steps, and when a loss is told.
  */
+#include "cli/loss_watch.h"
 #include "cli/schedule.h"
 
 #include <math.h>
@@ -195,6 +196,40 @@ static void epochs_are_rounded_up_to_whole_steps(void **state)
                         (double)((hundredths * sequences + 699) / 700));
 }
 
+/* The step at which a watch tells of these losses, 0: never. Twice is a failure. */
+static uint64_t told_at(const double *losses, uint64_t count)
+{
+    struct loss_watch watch = {0};
+    uint64_t told = 0;
+    for (uint64_t i = 0; i < count; i++)
+        if (loss_watch_step(&watch, i + 1, losses[i])) {
+            assert_int_equal(told, 0);
+            told = i + 1;
+        }
+    return told;
+}
+
+static void a_loss_that_stays_2_above_the_first_for_20_steps_is_told_once(void **state)
+{
+    (void)state;
+    double losses[60];
+    for (int i = 0; i < 60; i++)
+        losses[i] = 7.5;
+    losses[0] = 5;
+    assert_int_equal(told_at(losses, 60), 21);
+    assert_int_equal(told_at(losses, 20), 0);
+    losses[10] = 7; /* is not more than 2 above: they are counted anew */
+    assert_int_equal(told_at(losses, 60), 31);
+    losses[30] = NAN; /* counts as above */
+    assert_int_equal(told_at(losses, 60), 31);
+    losses[0] = NAN; /* can not be compared with: the next is the first */
+    losses[1] = 5.25;
+    assert_int_equal(told_at(losses, 60), 31);
+    for (int i = 0; i < 60; i++)
+        losses[i] = 5 + 2 * (i % 2) + 2.5 * (i % 19 != 0);
+    assert_int_equal(told_at(losses, 60), 0); /* no 20 in a row */
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +241,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(wsd_has_the_peak_until_its_last_steps),
         cmocka_unit_test(a_percentage_is_rounded_up_as_if_it_were_exact),
         cmocka_unit_test(epochs_are_rounded_up_to_whole_steps),
+        cmocka_unit_test(a_loss_that_stays_2_above_the_first_for_20_steps_is_told_once),
     };
     if (argc != 2)
         return 2;

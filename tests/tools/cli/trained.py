@@ -91,6 +91,17 @@ class Lengths(Folder):
         self.assert_refused(run(*plain, '--epochs=3', '--steps=4'), 402, 2, 'leave one of them out')
         self.assert_refused(run(*plain, '--batch-tokens=1536'), 402, 2, 'which was not given')
 
+    def test_a_loss_that_stays_up_is_told_once(self):
+        rising = ('--lr=1', '--clip=0', '--weight-decay=0', '--steps=45')
+        _, steps, told = self.log_of('--quiet', *rising)
+        losses = [step['loss'] for step in steps]
+        self.assertRegex(told, r'\Awarning\[W702\] the loss has been more than 2 above that of '
+                               r'step 1 \([\d.]+\) for 20 steps: [\d.]+ in step \d+\. Fix: '
+                               r'[^\n]*\n\Z')
+        since = max(i for i, loss in enumerate(losses) if loss <= losses[0] + 2) + 1
+        self.assertIn(f' in step {since + 20}. ', told)
+        _, _, told = self.log_of('--quiet', '--lr=1e-3', '--steps=45')
+        self.assertEqual(told, '')
 
 
 if __name__ == '__main__':
