@@ -5,6 +5,8 @@
     trained.py PATH_OF_HOISTWAY
 """
 import json
+import os
+import struct
 import unittest
 
 from case import CONFIG
@@ -102,6 +104,91 @@ class Lengths(Folder):
         self.assertIn(f' in step {since + 20}. ', told)
         _, _, told = self.log_of('--quiet', '--lr=1e-3', '--steps=45')
         self.assertEqual(told, '')
+
+
+class Trained(Folder):
+    """docs/what-is-trained.md names these."""
+
+    def tensors(self, *args):
+        """Name -> shape and bytes, of what a run exports."""
+        raw = self.weights(*args)
+        start = 8 + struct.unpack('<Q', raw[:8])[0]
+        return {name: (told['shape'], raw[start:][slice(*told['data_offsets'])])
+                for name, told in json.loads(raw[8:start]).items() if name != '__metadata__'}
+
+    def add_tensor(self, path):
+        """To a file of safetensors one that no architecture uses."""
+        with open(path, 'rb') as f:
+            raw = f.read()
+        start = 8 + struct.unpack('<Q', raw[:8])[0]
+        header, data = json.loads(raw[8:start]), raw[start:]
+        header['x'] = {'dtype': 'F32', 'shape': [2], 'data_offsets': [len(data), len(data) + 8]}
+        text = json.dumps(header).encode()
+        with open(path, 'wb') as f:
+            f.write(struct.pack('<Q', len(text)) + text + data + bytes(8))
+
+    def write(self, text):
+        with open(self.data, 'w', encoding='ascii') as f:
+            f.write(text)
+
+    def test_tokens_behind_the_last_whole_sequence_are_left_over(self):
+        whole = 'To be, or not to be, that is the question. ' * 6
+        same = ('--steps=3', '--lr=1e-2')
+        self.write(whole[:8 * 32 + 1])
+        trained = self.weights(*same)
+        self.write(whole[:8 * 32 + 1] + 31 * 'x')
+        self.assertEqual(self.weights(*same), trained)
+        self.write(whole[:8 * 32 + 1] + 32 * 'x')  # is a sequence more
+        self.assertNotEqual(self.weights(*same), trained)
+        self.write(whole[:8 * 32] + 'x')  # the last target is trained on
+        self.assertNotEqual(self.weights(*same), trained)
+
+    def test_an_end_of_text_is_a_token_like_any_other(self):
+        trained = self.weights('--lr=1e-2')
+        self.config({**CONFIG, 'eos_token_id': ord('o'), 'bos_token_id': ord('t')})
+        self.assertEqual(self.weights('--lr=1e-2'), trained)
+
+    def test_the_loss_of_a_step_is_that_of_the_weights_before_its_update(self):
+        slow, fast = ([step['loss'] for step in Lengths.log_of(self, f'--lr={lr}')[1]]
+                      for lr in ('1e-30', '1e-2'))
+        self.assertEqual(slow[0], fast[0])
+        self.assertNotEqual(slow[1], fast[1])
+
+    def test_every_tensor_of_the_model_is_trained(self):
+        for tied in (False, True):
+            self.config({**CONFIG, 'tie_word_embeddings': tied})
+            before, after = (self.tensors(f'--lr={lr}', '--weight-decay=0')
+                             for lr in ('1e-30', '1e-2'))
+            self.assertEqual(len(before), 2 * 9 + 2 + (not tied))
+            for name in before:
+                self.assertNotEqual(before[name], after[name], name)
+
+    def test_decay_is_of_tensors_of_two_or_more_dimensions_alone(self):
+        self.config({**CONFIG, 'architectures': ['Qwen2ForCausalLM'], 'model_type': 'qwen2'})
+        # one step: the next would have other gradients
+        without, decayed = (self.tensors('--steps=1', '--lr=1e-2', f'--weight-decay={decay}')
+                            for decay in (0, 0.5))
+        self.assertEqual(len([name for name in without if name.endswith('.bias')]), 6)
+        for name, (shape, _) in without.items():
+            self.assertEqual(without[name] == decayed[name], len(shape) < 2, name)
+
+    def test_an_export_is_the_model_alone(self):
+        names = set(self.tensors('--state=bf16', '--precision=bf16'))
+        self.assertEqual(len(names), 2 * 9 + 3)  # no state, no master, nothing of the run
+        self.assertEqual(sorted(os.listdir(self.path('out'))),
+                         ['config.json', 'export.hoistway', 'model.safetensors'])
+
+    def test_what_the_architecture_does_not_use_is_neither_trained_nor_exported(self):
+        self.weights()
+        os.rename(self.path('out'), self.path('given'))
+        self.add_tensor(self.path('given', 'model.safetensors'))
+        done = self.train(f'--model={self.path("given")}', f'--export={self.path("out")}',
+                          without=('--init',))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("holds 'x', which its architecture does not use: it is neither trained nor "
+                      'exported', done.stderr)
+        with open(self.path('out', 'model.safetensors'), 'rb') as f:
+            self.assertNotIn(b'"x"', f.read(8192))
 
 
 if __name__ == '__main__':
