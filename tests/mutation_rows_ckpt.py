@@ -44,7 +44,10 @@ mutate(
 
 mutate(
     'engine/ckpt/read.c', CKPT,
-    ('bytes are compared with their hashes', '.hashes = look_hashes(look, entry),', ''),
+    ('bytes are compared with their hashes',
+     '.hashes = look_hashes(look, entry) + slot->part.at / STORE_BLOCK_BYTES,', ''),
+    ('each piece with its own', 'look_hashes(look, entry) + slot->part.at / STORE_BLOCK_BYTES,',
+     'look_hashes(look, entry),'),
     ('what a visit writes on is waited for',
      'const int rc = extents_wait(r->reading->sink, &slot->part.write);', 'const int rc = 0;'),
     ('the watch can end it',
@@ -76,6 +79,11 @@ mutate(
 mutate(
     'engine/store/unfinished.c', 'engine/unfinished e2e/ckpt',
     ('the first file ends a reshard', 'if (is_there(&directories[d], file))'),
+)
+
+mutate(
+    'engine/ckpt/verify.c', 'e2e/ckpt_edges',
+    ('verify reads in pieces', '.piece_bytes = STORE_BLOCK_BYTES,', ''),
 )
 
 mutate(
