@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory `ckpt` takes for a store that is large.
+"""What `ckpt` says of a store whose files are none, and how much memory it takes for one that is
+large.
 
 ckpt_edges.py PATH_OF_HOISTWAY SOURCE_ROOT [large]      large: the memory for a large store alone
 """
 
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
 import unittest
@@ -15,6 +18,40 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from ckpt import MODEL, PROGRAM, TOKENS, Case  # noqa: E402
 
 LARGE = sys.argv[3:] == ['large']
+
+
+class Places(Case):
+    def test_what_is_no_file_in_the_place_of_one_is_told_as_what_it_is(self):
+        store, file = self.path('store'), self.path('store/r00000.d0.blk')
+        self.train(store)
+        os.rename(file, self.path('file'))
+        at = os.getcwd()
+
+        def make_socket():
+            os.chdir(store)  # the name of a socket is short
+            try:
+                with socket.socket(socket.AF_UNIX) as one:
+                    one.bind('r00000.d0.blk')
+            finally:
+                os.chdir(at)
+        for make, kind in ((lambda: os.mkfifo(file), 'FIFO'), (make_socket, 'socket'),
+                           (lambda: os.mkdir(file), 'directory')):
+            make()
+            for what in (['list'], ['verify'],
+                         ['export', '--model', MODEL, '--export', self.path('e')],
+                         ['reshard', '--world=2', '--out', self.path('r')]):
+                with self.subTest(what=what[0], kind=kind):
+                    done = self.run_it('ckpt', *what, store)
+                    self.assertRegex(done.stderr, r'\Aerror\[E610\] ' +
+                                     re.escape(f'{file} is a {kind}, where a store has a file. '
+                                               'Fix: remove it') + '[^\n]*\n\Z')
+                    self.assertEqual(done.returncode, 1)
+            (os.rmdir if kind == 'directory' else os.unlink)(file)
+        os.rename(self.path('file'), file)
+        os.symlink('store', self.path('link'))
+        for behind in ('', '/', '/./'):
+            self.refuse(1, 610, 'is a symbolic link', 'ckpt', 'list', self.path('link') + behind)
+        self.good('ckpt', 'list', store + '//')
 
 
 # Runs a program and says how much memory it had at most. In a process of its own: what its parent
