@@ -133,7 +133,8 @@ mutate(
     ('a file without its lock is not used',
      'if (rc == 0)\n        rc = prepare(', 'rc = prepare('),
     ('an error of fchmod',
-     'if (created && fchmod(file->fd, 0600) < 0)'),
+     'if (created && (st.st_mode & 07777) != 0600 && fchmod(file->fd, 0600) < 0)'),
+    ('a mode that is right already needs no fchmod', ' && (st.st_mode & 07777) != 0600', ''),
     ('an error of F_SETFL',
      'if (fcntl(file->fd, F_SETFL, aio->direct ? O_DIRECT : 0) < 0)'),
     ('an error of the preallocation',
@@ -232,6 +233,18 @@ mutate(
      'int rc = setup(&uring->ring, aio->piece_capacity);\n    if (rc < 0)'),
     # Left out: the part that could not be registered is forgotten. The parts before it are
     # unregistered right after, and this one with them.
+)
+
+mutate(
+    'aio/uring.c', 'aio/mounts',
+    ('files leave a ring before it ends',
+     'io_uring_unregister_files(&uring->ring);', '(void)0;'),
+)
+
+mutate(
+    'aio/probe.c', 'aio/fallback',
+    ('a refusal of the memory is told as one',
+     'if (rc == -EPERM || rc == -ENOSYS || rc == -EACCES)'),
 )
 
 mutate(

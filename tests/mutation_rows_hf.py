@@ -202,3 +202,17 @@ mutate(
     ('something that is no object',
      'if (jsn_next(&r).type == JSN_OBJECT)', 'if (jsn_next(&r).type)'),
 )
+
+mutate(
+    'tools/hf/export.c', 'tools/hf_waiting',
+    ('after a sync that failed headers are written again',
+     'int rc = x->again ? write_again(x, error) : 0;', 'int rc = 0;'),
+)
+
+mutate(
+    'tools/verbs/train_export.c', 'tools/hf_waiting',
+    ('what a sync finds full is waited for',
+     'if (!is_full(native) || !x->stopped || is_stopped(x))', 'if (1)'),
+    ('a signal ends that wait', ' || is_stopped(x))\n            break;', ')\n            break;'),
+    ('a full disk is told again', 'now.tv_sec - sink->told_s >= TELL_AGAIN_S', '0'),
+)

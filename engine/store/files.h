@@ -15,6 +15,8 @@
 
 #include <hoistway/hoistway.h>
 
+#include <dirent.h>
+
 #define STORE_NAME_BYTES 32u
 #define STORE_PATH_BYTES 64u
 
@@ -30,15 +32,30 @@ int store_refuse(struct hst_error *error, int code, int native, const char *form
 /** Random. Errors: -EIO the sandbox gives no numbers. */
 int store_draw_id(struct store_id *id, struct hst_error *error);
 
-/** Errors: -EPERM another's directory, or one that others can enter; open(2)'s. */
+/**
+ * A directory of this user's that nobody else can enter, or one that is empty: that is as it was
+ * until it is taken. Errors: -EPERM another's directory, or one that others can enter; -ENOTDIR,
+ * -ELOOP a link, also with a slash behind it; open(2)'s.
+ */
 int store_directory_open(const char *path, struct store_directory *directory,
                          struct hst_error *error);
+/** Makes it its owner's alone (0700), before a new store's files are in it. Errors: fchmod(2)'s. */
+int store_directory_take(const struct store_directory *directory, struct hst_error *error);
 /** Accepts a closed one. */
 void store_directory_close(struct store_directory *directory);
 int store_directory_sync(const struct store_directory *directory, struct hst_error *error);
 
 /** Nothing is in it, but for lost+found. Errors: -EEXIST, the first that is; the system's. */
 int store_directory_is_empty(const struct store_directory *directory, struct hst_error *error);
+/**
+ * What a run would say of the names in it: those of a store are files, and where none of them is
+ * final there are no others. Errors: -EPERM, -ELOOP, -EEXIST, the first that is not so; the
+ * system's.
+ */
+int store_directory_check(const struct store_directory *directory, struct hst_error *error);
+/** To be closed with closedir; null: *error says why. */
+DIR *store_directory_list(const struct store_directory *directory, struct hst_error *error);
+bool store_name_is_nothing(const char *name); /* ".", "..", lost+found */
 
 /** The mark of that (unfinished.c). */
 #define STORE_UNFINISHED "reshard.unfinished"
@@ -59,6 +76,8 @@ bool store_file_astray(const struct store_directory *directories, uint32_t drive
                        uint32_t *directory, uint32_t *drive);
 /** Bytes that this file of a store takes in the directory already; 0 where it can not be seen. */
 uint64_t store_bytes_there(const char *directory, uint32_t rank, uint32_t drive);
+/** The same of one that is being made, or whose making was killed. */
+uint64_t store_bytes_forming(const char *directory, uint32_t rank, uint32_t drive);
 /** Elements of a whole tile of the store in the directory; 0 where none can be read. */
 uint32_t store_tile_elements_there(const char *directory, uint32_t rank);
 /** A path for hst_aio_file_open, good while the directory is open. */

@@ -65,8 +65,9 @@ void store_fixed_bytes(const struct layout *layout, struct hst_update_bytes byte
                        uint64_t fixed_bytes[STRIPE_DRIVES_MAX]);
 
 /**
- * Lays out a new store in directories that hold nothing else (0700 and the caller's). Every extent
- * reads as zeros. Its version 0 is the first commit; where it is closed before, nothing remains.
+ * Lays out a new store in directories of the caller's that hold nothing else; they are made 0700.
+ * Every extent reads as zeros. Its version 0 is the first commit; where it is closed before,
+ * nothing remains.
  *
  * Errors, with *error filled: -EEXIST a committed store, or other files; -EPERM, -ELOOP others can
  * enter or change it; -EBUSY in use; -ENOSPC, -EDQUOT; -EIO and the system's; -ENOMEM; -EOVERFLOW

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import socket
 import stat
 import struct
 import subprocess
@@ -123,9 +124,32 @@ def symlink_directory(case):
     case.named = [link, case.directories[1]]
 
 
-def fifo(case):
-    os.unlink(case.path(1))
-    os.mkfifo(case.path(1), 0o600)
+def symlink_directory_and_slash(case):
+    symlink_directory(case)
+    case.named[0] += '/'
+
+
+def in_its_place(make):
+    def change(case):
+        os.unlink(case.path(1))
+        make(case.path(1))
+    return change
+
+
+def make_socket(path):
+    at = os.getcwd()
+    os.chdir(os.path.dirname(path))  # the name of a socket is short
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(os.path.basename(path))
+    finally:
+        os.chdir(at)
+
+
+def make_device(path):
+    if os.geteuid() != 0:
+        raise unittest.SkipTest('only root can make a device')
+    os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
 
 
 def give_away(case):
@@ -199,7 +223,12 @@ REFUSED = (
     (68, 'a link to the directory', symlink_directory, 1, 610, 'symbolic link'),
     (68, 'a second name', lambda case: os.link(case.path(0), os.path.join(case.folder, 'name')),
      1, 610, '2 names'),
-    (68, 'a FIFO', fifo, 1, 610, "is not a file of its owner's alone"),
+    (68, 'a link to the directory, and a slash', symlink_directory_and_slash, 1, 610,
+     'symbolic link'),
+    (68, 'a FIFO', in_its_place(os.mkfifo), 1, 610, 'is a FIFO, where a store has a file'),
+    (68, 'a socket', in_its_place(make_socket), 1, 610, 'is a socket, where a store has a file'),
+    (68, 'a device', in_its_place(make_device), 1, 610, 'is a device, where a store has a file'),
+    (68, 'a folder', in_its_place(os.mkdir), 1, 610, 'is a directory, where a store has a file'),
     (68, 'a file that others can read', lambda case: os.chmod(case.path(0), 0o644), 1, 610,
      'mode 0644'),
     (68, 'a directory that others can enter', lambda case: os.chmod(case.directories[1], 0o711),

@@ -110,6 +110,14 @@ class Disks(unittest.TestCase):
         status = os.statvfs(self.disk)
         self.assertLess(status.f_bavail * status.f_frsize, 8192)
 
+    def empty(self):
+        for name in os.listdir(self.disk):
+            path = os.path.join(self.disk, name)
+            if name == 'filler':
+                os.remove(path)
+            elif name != 'lost+found':
+                shutil.rmtree(path)
+
     # ---- runs ----
 
     def start(self):
@@ -193,6 +201,54 @@ class Disks(unittest.TestCase):
         done = train(self.store)
         self.assert_refused(done, 301, 'MiB')
         self.assertNotIn('can not be made', done.stderr)
+
+    def kill_while_it_is_made(self, stores, *published):
+        """What a start leaves that is killed then: files under their first names, but for those
+        of some drives, which have got theirs."""
+        self.assertEqual(train(','.join(stores), steps=1).returncode, 0)
+        for drive, store in enumerate(stores):
+            file = os.path.join(store, file_name(drive))
+            if drive not in published:
+                os.rename(file, file + '.new')
+
+    def assert_starts_anew(self, stores, *more):
+        done = train(','.join(stores), *more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for drive, store in enumerate(stores):
+            self.assertEqual(os.listdir(store), [file_name(drive)])
+
+    def test_what_a_killed_start_left_is_not_counted_against_the_next(self):
+        self.make_disk(48)
+        for more in (('--resume',), ()):
+            self.kill_while_it_is_made([self.store])
+            self.assert_starts_anew([self.store], *more)
+            self.empty()
+            self.kill_while_it_is_made([self.store])
+            self.fill()  # not even the I/O probe has room beside it
+            self.assert_starts_anew([self.store], *more)
+            self.empty()
+
+    def test_drives_that_a_killed_start_filled_are_used_again(self):
+        self.make_disk(128)
+        stores = [os.path.join(self.disk, name) for name in 'ab']
+        for published in ((), (1,)):
+            self.kill_while_it_is_made(stores, *published)
+            self.fill()
+            self.assert_starts_anew(stores, '--resume')
+            self.empty()
+
+    def test_a_disk_can_be_unmounted_when_a_verb_that_used_it_has_ended(self):
+        self.make_disk(64)
+        self.assertEqual(train(self.store).returncode, 0)
+        for verb in (('ckpt', 'list'), ('ckpt', 'verify'), ('inspect',),
+                     ('ckpt', 'export', '--model', MODEL, '--export', self.path('export'))):
+            done = run_quietly(PROGRAM, *verb, self.store)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            unmounted = run_quietly('umount', self.disk)
+            self.assertEqual((unmounted.returncode, unmounted.stderr), (0, ''), verb)
+            self.mount()
+        self.assertEqual(train(self.store, '--resume', steps=5).returncode, 0)
+        self.assertEqual(run_quietly('umount', self.disk).returncode, 0)
 
     def filled_before_the_export(self, *more):
         """Once the first step is told the disk of the export is full. -> the run, its export."""

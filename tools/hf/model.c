@@ -77,6 +77,8 @@ static int read_config(struct hf_model *model, const char *path, struct hst_erro
                         error);
 }
 
+static const char extra_fix[] = "download that file again, or remove it";
+
 /* Missing ones, and ones that are no regular files of the directory, are left out. */
 static int open_extras(struct hf_model *model, struct hst_error *error)
 {
@@ -85,14 +87,18 @@ static int open_extras(struct hf_model *model, struct hst_error *error)
         int rc = folder_input(&model->folder, hf_extra_names[i], &input);
         if (rc == -ENOENT || rc == -EINVAL || rc == -EXDEV || rc == -ELOOP || rc == -EACCES)
             continue;
-        if (rc)
-            return fail(error, FAIL_CONFIG_FILE, rc, "%s/%s: %s", model->directory,
-                        hf_extra_names[i], input_why(rc));
+        if (rc) {
+            fail(error, FAIL_CONFIG_FILE, rc, "%s/%s: %s", model->directory, hf_extra_names[i],
+                 input_why(rc));
+            fail_fix(error, extra_fix);
+            return rc;
+        }
         model->extras[i] = input;
         if (input.size_bytes > MAX_EXTRA_BYTES)
-            return fail(error, FAIL_CONFIG_FILE, -EFBIG, "%s/%s: %llu bytes, at most %llu allowed",
-                        model->directory, hf_extra_names[i], (unsigned long long)input.size_bytes,
-                        MAX_EXTRA_BYTES);
+            return fail(error, FAIL_CONFIG_FILE, -EFBIG,
+                        "%s/%s: %llu bytes, at most %llu allowed. Fix: %s", model->directory,
+                        hf_extra_names[i], (unsigned long long)input.size_bytes, MAX_EXTRA_BYTES,
+                        extra_fix);
     }
     return 0;
 }
@@ -124,7 +130,7 @@ int hf_fix(struct hst_error *error, int native)
         [FAIL_DISK_SPACE] = "free some space, or export to another disk",
         [FAIL_SAFETENSORS] = "download the file again, or save the model with save_pretrained",
         [FAIL_INDEX] = "download the whole directory again, or save the model with save_pretrained",
-        [FAIL_CONFIG_FILE] = "correct config.json, or name the directory that holds the model's",
+        [FAIL_CONFIG_FILE] = "correct config.json, or name a directory that holds one",
         [FAIL_CONFIG_VALUE] = "correct it in config.json, or download that file again",
         [FAIL_ARCHITECTURE] = "use a model that README.md lists",
         [FAIL_TENSOR] = "use weights and config.json of one model, saved with save_pretrained",

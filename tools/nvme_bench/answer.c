@@ -56,8 +56,8 @@ static int read_config(const char *path, struct nb_answer *answer, struct hst_er
     }
     if (rc)
         return fail(error, FAIL_CONFIG_FILE, rc,
-                    "'%.200s' has no config.json that can be read (%s). Fix: --plan takes a "
-                    "config.json or the directory that holds one.",
+                    "'%.200s' has no config.json that can be read (%s). Fix: name a "
+                    "directory that holds one, or the file, with --plan.",
                     path, rc == -EFBIG ? "it is too large" : input_why(rc));
     rc = config_parse(path, text, input.size_bytes, &config, dtype, error);
     free(text);

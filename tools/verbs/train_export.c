@@ -40,6 +40,11 @@ static void wait_for_room(struct sink *sink)
     nanosleep(&pause, NULL);
 }
 
+static bool is_full(int native)
+{
+    return native == -ENOSPC || native == -EDQUOT;
+}
+
 static int write_tensor(void *context, const struct hst_param_ref *param, uint64_t offset,
                         const void *src, size_t count, enum hst_dtype dtype)
 {
@@ -48,8 +53,7 @@ static int write_tensor(void *context, const struct hst_param_ref *param, uint64
     (void)dtype; /* the engine's, with which the export was begun */
     while (!is_stopped(x)) {
         int native = hf_export_write(x->files, param->name, offset, src, count, sink->error);
-        const bool full = native == -ENOSPC || native == -EDQUOT;
-        if (!full || !x->stopped) /* where nobody could end the wait, there is none */
+        if (!is_full(native) || !x->stopped) /* where nobody could end the wait, there is none */
             return native;
         wait_for_room(sink);
     }
@@ -109,7 +113,16 @@ int train_export_write(struct train_export *x, train_save *save, void *from,
 {
     struct sink sink = {.export = x, .error = error};
     const struct hst_writer writer = {.write = write_tensor, .context = &sink};
-    int native = save(from, &writer, error);
+    int native;
+    for (;;) {
+        native = save(from, &writer, error);
+        if (native)
+            break;
+        native = hf_export_sync(x->files, error); /* some file systems find out here alone */
+        if (!is_full(native) || !x->stopped || is_stopped(x))
+            break;
+        wait_for_room(&sink);
+    }
     if (native)
         train_export_end(x);
     return native ? native : hf_export_commit(&x->files, error);

@@ -30,7 +30,8 @@ int train_export_save_engine(void *from, const struct hst_writer *writer, struct
 /**
  * Fills the files of train_export_begin, and moves them to their place; ends the export whether
  * that went well or not. A disk that is full all the same is waited for until export->stopped: W301
- * every 30 s. Where *error says nothing, it is in `from`.
+ * every 30 s. Where only the sync finds it full, all weights are saved once more. Where *error says
+ * nothing, it is in `from`.
  */
 int train_export_write(struct train_export *export, train_save *save, void *from,
                        struct hst_error *error);

@@ -151,7 +151,8 @@ struct hst_rates;
 struct hst_config {
     size_t size;
     /* directories for what lives on NVMe, one on each drive, between commas, at most 8: tiles go
-       round them, by their measured rates; created 0700 if missing; null: no NVMe tier */
+       round them, by their measured rates; created 0700 if missing, made so if empty; null: no
+       NVMe tier */
     const char *store;
     /* homes, "states=nvme,weights=dram"; null: by what the budgets allow */
     const char *place;
