@@ -438,7 +438,7 @@ int train_run(const struct train_options *options, struct train_result *result,
         if (!native && phases[i] == plan)
             tell_plan(&t);
     }
-    if (native && train_stopped(&t))
+    if (native == -ECANCELED && train_stopped(&t)) /* what failed by itself is told as that */
         native = train_tell_stopped(&t);
     if (native && result)
         *result = t.result;

@@ -106,7 +106,7 @@ int train_resume(struct train *t);
 int train_stopped(const struct train *t);
 /**
  * Tells that it was stopped and what the store holds, whatever the run had come to; fills
- * result.resumable. Returns -ECANCELED.
+ * result.resumable. Returns -ECANCELED; or what made the last version fail, with *t->error.
  */
 int train_tell_stopped(struct train *t);
 /** For who sees neither steps nor summary, and where a run has trained nothing. */
