@@ -111,6 +111,8 @@ int train_stopped(const struct train *t);
 int train_tell_stopped(struct train *t);
 /** For who sees neither steps nor summary, and where a run has trained nothing. */
 void train_warn_skipped(const struct train *t);
+/** An hst_config.stopped of a struct train. */
+int train_asked_to_stop(void *context);
 /** An hst_config.progress of a struct train. */
 int train_verified(void *context, uint64_t done_bytes, uint64_t total_bytes);
 

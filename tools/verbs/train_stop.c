@@ -19,6 +19,11 @@ int train_stopped(const struct train *t)
     return t->options->stopped && *t->options->stopped ? -ECANCELED : 0;
 }
 
+int train_asked_to_stop(void *context)
+{
+    return train_stopped(context);
+}
+
 int train_verified(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
     (void)done_bytes;

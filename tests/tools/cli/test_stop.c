@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A run that a signal has stopped and whose drive then fails, at each request in turn: test_stop
- * MODEL. The signal comes after the second step, and from there on only the last version is
- * written.
+ * A run that a signal has stopped while it starts; and one whose drive then fails, at each request
+ * in turn: test_stop MODEL. There the signal comes after the second step, and from there on only
+ * the last version is written.
  */
 #include "verbs/train.h"
 
@@ -12,6 +12,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <hoistway/machine.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,10 +40,44 @@ int __wrap_data_read(struct data *data, uint64_t index, size_t count, uint32_t *
     return __real_data_read(data, index, count, inputs, targets, error);
 }
 
+/* Where a signal comes while something takes its time: in a probe, or once there is an engine. */
+static enum moment { AFTER_STEPS = 0, IN_PROBE, IN_ENGINE } moment;
+static unsigned asked; /* whether to stop, and told so */
+
+static void come(enum moment here, int (*is_stopped)(void *context), void *context)
+{
+    if (moment != here)
+        return;
+    assert_non_null(is_stopped);
+    assert_int_equal(is_stopped(context), 0);
+    stopped = SIGTERM;
+    asked += is_stopped(context) != 0;
+}
+
+int __real_hst_rates_get(const struct hst_probe *probe, const char *cache, double max_age_s,
+                         struct hst_rates *rates);
+int __wrap_hst_rates_get(const struct hst_probe *probe, const char *cache, double max_age_s,
+                         struct hst_rates *rates);
+int __real_hst_engine_create(const struct hst_config *config, struct hst_engine **engine);
+int __wrap_hst_engine_create(const struct hst_config *config, struct hst_engine **engine);
+
+int __wrap_hst_rates_get(const struct hst_probe *probe, const char *cache, double max_age_s,
+                         struct hst_rates *rates)
+{
+    come(IN_PROBE, probe->stopped, probe->stopped_context);
+    return __real_hst_rates_get(probe, cache, max_age_s, rates);
+}
+
+int __wrap_hst_engine_create(const struct hst_config *config, struct hst_engine **engine)
+{
+    come(IN_ENGINE, config->stopped, config->stopped_context);
+    return __real_hst_engine_create(config, engine);
+}
+
 static int set_up(void **state)
 {
     (void)state;
-    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
+    return mkdtemp(folder) && chdir(folder) == 0 ? setenv("XDG_CACHE_HOME", folder, 1) : -1;
 }
 
 static int tear_down(void **state)
@@ -84,10 +119,11 @@ static void run(const char *fault, struct outcome *outcome)
     options.init = TRAIN_INIT_RANDOM;
     options.seq_len = 24;
     options.steps = 1000000;
-    options.quiet = true;
+    options.quiet = moment == AFTER_STEPS; /* else rates are measured */
+    options.engine.place = moment == IN_PROBE ? "states=nvme,weights=nvme" : NULL;
     options.stopped = &stopped;
     stopped = 0;
-    steps = 0;
+    steps = asked = 0;
     *outcome = (struct outcome){0};
     assert_int_equal(system("rm -rf store"), 0);
     fflush(stderr);
@@ -134,9 +170,24 @@ static void a_drive_that_fails_after_the_signal_is_told_and_is_not_resumable(voi
     assert_non_null(strstr(outcome.told, "the store holds step 2, "));
 }
 
+static void who_measures_and_the_engine_ask_whether_to_stop(void **state)
+{
+    (void)state;
+    struct outcome outcome;
+    for (moment = IN_PROBE; moment <= IN_ENGINE; moment++) {
+        run(NULL, &outcome);
+        assert_int_equal(asked, 1);
+        assert_int_equal(outcome.native, -ECANCELED);
+        assert_true(outcome.result.resumable);
+        assert_non_null(strstr(outcome.told, "before its first step: the store holds no version"));
+    }
+    moment = AFTER_STEPS;
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_measures_and_the_engine_ask_whether_to_stop),
         cmocka_unit_test(without_a_failure_it_is_resumable_from_its_last_step),
         cmocka_unit_test(a_drive_that_fails_after_the_signal_is_told_and_is_not_resumable),
     };
