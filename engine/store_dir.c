@@ -334,6 +334,8 @@ static int probe(struct hst_engine *engine, struct hst_rates *rates)
     const struct hst_probe probe = {.size = sizeof probe,
                                     .parts = HST_PROBE_DRIVES,
                                     .drive_bytes = RATE_BYTES,
+                                    .stopped = engine->config.stopped,
+                                    .stopped_context = engine->config.stopped_context,
                                     .drives = drives,
                                     .drive_count = engine->drive_count};
     return hst_probe(&probe, rates);

@@ -44,6 +44,7 @@ static int move_in_place(struct hst_engine *engine, bool to_store)
             struct move move = moves_save(engine, tile, i);
             move.write = to_store;
             rc = wait_for(engine, transfer);
+            rc = rc ? rc : engine_stopped(engine);
             rc = rc ? rc : begin(engine, move, transfer);
         }
     }

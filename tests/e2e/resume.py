@@ -22,6 +22,20 @@ from store_bytes import Store  # noqa: E402
 
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
+TOKENS = os.path.join(MODEL, 'tokens.bin')
+
+
+def forge_the_line_of_data(directory, line):
+    def put(manifest):
+        at = manifest.index(b'\ndata ') + 1
+        end = manifest.index(b'\n', at) + 1
+        assert end - at == len(line)
+        manifest[at:end] = line
+    Store(directory).forge_manifest(put)
+
+
+# What other lines say, again: as in a store that has no line of its data.
+NO_DATA = b'seq-len 24\n' + 4 * b'seed 0\n'
 
 
 class Resume(unittest.TestCase):
@@ -31,10 +45,10 @@ class Resume(unittest.TestCase):
         self.folder = scratch.name
         self.store, self.log = (os.path.join(self.folder, name) for name in ('store', 'log.jsonl'))
 
-    def command(self, *more, steps=4, model=MODEL, log=None):
+    def command(self, *more, steps=4, model=MODEL, log=None, data=TOKENS):
         return [
             PROGRAM, 'train', '--device', 'host', '--model', model, '--data',
-            os.path.join(MODEL, 'tokens.bin'), '--steps', str(steps), '--seq-len', '24',
+            data, '--steps', str(steps), '--seq-len', '24',
             '--batch-tokens', '48', '--store', self.store, '--log', log or self.log,
             '--place', 'states=nvme,weights=nvme', *more,
         ]  # fmt: skip
@@ -220,6 +234,69 @@ class Resume(unittest.TestCase):
         done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("'seq-len 24', this run has 'seq-len 48'. Fix: --seq-len 24", done.stderr)
+    def data(self, name, first, count):
+        """Raw tokens. -> the file."""
+        path = os.path.join(self.folder, name)
+        with open(path, 'wb') as file:
+            file.write(b''.join((first + i % 100).to_bytes(4, 'little') for i in range(count)))
+        return path
+
+    def test_other_data_and_the_same_files_in_another_order_are_refused_unless_it_is_meant(self):
+        one, two, other = (self.data(f'{name}.bin', first, 500)
+                           for first, name in enumerate(('one', 'two', 'other')))
+        longer = self.data('longer.bin', 0, 501)
+
+        def of(*files):
+            return {'data': ','.join(files), 'steps': 5}
+
+        raw, again = '--token-dtype=u32', ('--token-dtype=u32', '--resume')
+        self.assertEqual(self.run_it(raw, data=f'{one},{two}').returncode, 0)
+        self.assertTrue(self.refuse(615, 'in another order. Fix: the order of that run, or '
+                                    '--allow-config-change', *again, **of(two, one)))
+        for files in ((other, other), (one, one), (two, two), (one, other)):
+            self.assertTrue(self.refuse(615, 'trained on other data than --data', *again,
+                                        **of(*files)))
+        self.assertTrue(self.refuse(615, "'tokens 1000', this run has 'tokens 1001'. Fix: the "
+                                    '--data of that run, or --allow-config-change', *again,
+                                    **of(one, longer)))
+        moved = os.path.join(self.folder, 'folder', 'moved.tokens')
+        os.makedirs(os.path.dirname(moved))
+        os.rename(two, moved)
+        done = self.run_it(*again, '--data-format=tokens', **of(one, moved))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn('W622', done.stderr)
+        os.rename(moved, two)
+        for steps, files, told in (
+            (6, (two, one), ['its data files in another order']),
+            (7, (other, one), ['other data than it had']),
+            (8, (other, longer), ["'tokens 1001' where it had 'tokens 1000'",
+                                  'other data than it had']),
+        ):
+            done = self.run_it(*again, '--allow-config-change', '--quiet', steps=steps,
+                               data=','.join(files))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr, ''.join(
+                f'warning[W622] the run goes on with {what}\n' for what in told))
+        self.assertTrue(self.refuse(615, "'tokens 1001'", *again, **of(one, two)))
+
+    def test_a_store_without_a_line_of_its_data_goes_on_as_it_did(self):
+        one, other = (self.data(f'{name}.bin', first, 500)
+                      for first, name in enumerate(('one', 'other')))
+        again = ('--token-dtype=u32', '--resume')
+        self.assertEqual(self.run_it(again[0], data=one).returncode, 0)
+        forge_the_line_of_data(self.store, NO_DATA)
+        done = self.run_it(*again, data=other, steps=5)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn('W622', done.stderr)
+        self.assertTrue(self.refuse(615, 'trained on other data', *again, data=one, steps=6))
+
+    def test_a_line_of_data_that_somebody_wrote_is_other_data(self):
+        for line in (b'data ' + 33 * b'x' + b'\n', b'data 0\n' + 25 * b'\n' + b'seed 0\n',
+                     b'data  ' + 32 * b'0' + b'\n', b'data ' + 33 * b'\0' + b'\n'):
+            self.assertEqual(self.run_it().returncode, 0)
+            forge_the_line_of_data(self.store, line)
+            self.assertTrue(self.refuse(615, 'other data than', '--resume', steps=5), line)
+            shutil.rmtree(self.store)
 
     def padded_model(self, pad):
         name = os.path.join(self.folder, f'pad{pad}')

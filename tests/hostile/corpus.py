@@ -369,6 +369,25 @@ DATA = [
     (43, 'no header, no width', data(bytes(80)), 423, 'not an llm.c token file .*--token-dtype'),
     (43, 'another version', data(llmc(version=2)), 423, 'of version 2, only 1 can be read'),
     (43, 'another width', data(llmc(), args=['--token-dtype=u32']), 423, 'the llm.c header says'),
+    (43, 'of LLMQ', data(b'BIN.TOK\n' + bytes(1096), args=RAW), 423, 'LLMQ .BIN.TOK., whose masks'),
+    (43, 'u32 read as u16', data(struct.pack('<40I', *range(1, 41)), args=RAW), 423,
+     'every second id .* is 0, as the upper halves of u32 are. Fix: --token-dtype u32'),
+    (43, 'u16 read as u32',
+     data(struct.pack('<40H', *range(1, 41)), args=['--token-dtype=u32']), 423,
+     'as u16 all of them fit. Fix: --token-dtype u16'),
+    (43, 'text of many ids', lambda f: (
+        f.resize_vocabulary(257), f.save(), f.put('text' * 20, 'data.txt')) and [
+            f'--data={f.path("data.txt")}'], 423, 'the model has 257 ids, and .txt is read as one'),
+    (43, 'text and tokens', lambda f: (
+        f.resize_vocabulary(256), f.save(), f.put('text' * 20, 'data.txt')) and [
+            f'--data={f.path("data.bin")},{f.path("data.txt")}'], 423, 'cannot be joined'),
+    (43, 'JSON', lambda f: f.put('{"text": ""}\n' * 9, 'data.jsonl') or [
+        f'--data={f.path("data.jsonl")}'], 423, 'make a file of tokens of it'),
+    (44, 'text for few ids', lambda f: f.put('text' * 20, 'data.txt') or [
+        f'--data={f.path("data.txt")}'], 422, 'bytes need a vocabulary of at least 256'),
+    (44, 'a few ids of another tokenizer', data(
+        struct.pack('<40I', *range(1, 40), 64), args=['--token-dtype=u32']), 422,
+     'token id 64 at byte 156, but the vocabulary of the model has 64'),
     (44, 'an id beyond the vocabulary', data(llmc(ids=[*range(39), 64])), 422,
      'token id 64 at byte 1102, but the vocabulary of the model has 64'),
     (44, 'raw', data(b'\x40\0' * 40, args=RAW), 422, 'token id 64 at byte 0,'),

@@ -179,6 +179,14 @@ class Hostile(unittest.TestCase):
         done = self.train(folder, ['--durability=step', '--steps=2', '--resume'], {})
         self.assertRegex(done.stderr, r"error\[E615\] .*'tokens 40'.*'tokens 39'.*Fix: ")
         self.assertEqual(done.returncode, 2)
+        with open(folder.path('data.bin'), 'r+b') as f:
+            f.seek(8)
+            f.write(b'\x28')
+            f.seek(1024 + 2 * 39)
+            f.write(b'\x26\0')
+        done = self.train(folder, ['--durability=step', '--steps=2', '--resume'], {})
+        self.assertRegex(done.stderr, r'error\[E615\] .* other data than .*as many tokens.*Fix: ')
+        self.assertEqual(done.returncode, 2)
 
     def test_files_are_parsed_before_a_device_is_asked_for(self):
         folder = self.folder({})

@@ -103,13 +103,22 @@ static int open_extras(struct hf_model *model, struct hst_error *error)
     return 0;
 }
 
+static int not_there(const char *directory, int rc, struct hst_error *error)
+{
+    char *cache = rc == -ENOENT ? folder_cache_of(directory) : NULL;
+    fail(error, FAIL_CONFIG_FILE, rc, "%s: not a model directory that can be read: %s%s%.200s%s",
+         directory, strerrordesc_np(-rc),
+         cache ? ", nor a model of that name in the Hugging Face cache '" : "", cache ? cache : "",
+         cache ? "'" : "");
+    free(cache);
+    return rc;
+}
+
 static int open_model(struct hf_model *model, bool need_weights, struct hst_error *error)
 {
     int rc = folder_open(model->directory, &model->folder);
     if (rc)
-        return fail(error, FAIL_CONFIG_FILE, rc, "%s: not a model directory that can be read: %s%s",
-                    model->directory, strerrordesc_np(-rc),
-                    rc == -ENOENT ? ", nor a model of that name in the Hugging Face cache" : "");
+        return not_there(model->directory, rc, error);
     char *path = hf_path(model, "config.json");
     if (!path)
         return fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory");

@@ -66,6 +66,14 @@ static int read_config(const char *path, struct nb_answer *answer, struct hst_er
     return rc;
 }
 
+static int unknown_model(const char *plan, struct hst_error *error)
+{
+    char *cache = folder_cache_of(plan);
+    int rc = cli_shape_unknown("--plan", plan, cache, error);
+    free(cache);
+    return rc;
+}
+
 int nb_answer_model(const char *plan, struct nb_answer *answer, struct hst_error *error)
 {
     const struct hst_shape *shape = hst_shape_find(plan);
@@ -74,8 +82,7 @@ int nb_answer_model(const char *plan, struct nb_answer *answer, struct hst_error
         answer->in.shape = *shape;
         snprintf(answer->model, sizeof answer->model, "%s %s", shape->series, shape->name);
     } else {
-        rc = folder_is_there(plan) ? read_config(plan, answer, error)
-                                   : cli_shape_unknown("--plan", plan, error);
+        rc = folder_is_there(plan) ? read_config(plan, answer, error) : unknown_model(plan, error);
         snprintf(answer->model, sizeof answer->model, "%.150s", plan);
     }
     answer->params = rc ? 0 : hst_shape_params(&answer->in.shape);

@@ -67,8 +67,8 @@ static int check_model_line(const char *directory, const struct llama_config *co
         (info->cursor_bytes >= bytes && memcmp(was, is, bytes) == 0))
         return 0;
     const char *end = memchr(was, '\n', info->cursor_bytes);
-    if (end && train_model_pad_alone((struct train_model_text){was, (int)(end - was)},
-                                     (struct train_model_text){is, (int)bytes - 1}))
+    if (end && train_model_pad_alone((struct train_line){was, (int)(end - was)},
+                                     (struct train_line){is, (int)bytes - 1}))
         return 0; /* an export holds the row, however it was trained */
     return fail(error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
                 "the store was trained with '%.*s', %.200s has '%.*s'. Fix: the config.json of "

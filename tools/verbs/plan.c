@@ -110,6 +110,14 @@ static struct llama_config config_of(const struct hst_shape *s)
                                  .qkv_bias = s->qkv_bias};
 }
 
+static int unknown_model(const char *name, struct hst_error *error)
+{
+    char *cache = folder_cache_of(name);
+    int native = cli_shape_unknown("--model", name, cache, error);
+    free(cache);
+    return native;
+}
+
 static int describe_model(struct plan *p, struct hst_error *error)
 {
     struct train *t = &p->t;
@@ -119,7 +127,7 @@ static int describe_model(struct plan *p, struct hst_error *error)
     if (shape)
         config = config_of(shape);
     else if (!folder_is_there(p->model))
-        return cli_shape_unknown("--model", p->model, error);
+        return unknown_model(p->model, error);
     else if ((native = hf_model_open(p->model, false, &t->source, error)) == 0)
         config = *hf_model_config(t->source);
     if (native)

@@ -75,7 +75,8 @@ static int plan(struct train *t)
     const struct train_options *o = t->options;
     bool large = llama_parameter_count(t->model) >= MEASURED_FROM;
     train_rates_find(t, large ? FORECAST_MEASURED : FORECAST_CACHED);
-    int native = train_engine_plan(t, HST_PLAN_TO_TRAIN);
+    int native = train_stopped(t); /* what was measured until then is a part */
+    native = native ? native : train_engine_plan(t, HST_PLAN_TO_TRAIN);
     if (native)
         return native;
     size_t bytes = (size_t)t->run.batch_tokens * sizeof(uint32_t);
@@ -211,8 +212,11 @@ static bool is_told(const struct train *t)
 
 static int measure_rates(struct train *t)
 {
+    struct hst_config config = t->options->engine;
+    config.stopped = train_asked_to_stop;
+    config.stopped_context = t;
     if (is_told(t) && t->options->steps >= PREDICTED_AFTER)
-        forecast_measure(&t->options->engine, t->device.name, &t->result.memory, &t->rates);
+        forecast_measure(&config, t->device.name, &t->result.memory, &t->rates);
     return 0;
 }
 
@@ -451,7 +455,7 @@ int train_run(const struct train_options *options, struct train_result *result,
         if (!native && phases[i] == plan)
             tell_plan(&t);
     }
-    if (native && train_stopped(&t))
+    if (native == -ECANCELED && train_stopped(&t)) /* what failed by itself is told as that */
         native = train_tell_stopped(&t);
     if (native && result)
         *result = t.result;

@@ -98,6 +98,7 @@ static int open_data(struct train *t)
         .may_shorten = o->default_seq_len,
         .vocab = hf_model_config(t->source)->vocab,
         .tokenizer = hf_model_tokenizer(t->source),
+        .stopped = o->stopped,
     };
     int native = data_open(&config, &t->data, t->error);
     if (native)

@@ -12,9 +12,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Those of the first kind decide what is trained on; the others may be changed on purpose. */
-static const char *const CHANGEABLE[] = {"lr ",    "schedule ", "warmup ", "lr-end ",
-                                         "decay ", "steps ",    NULL};
+/* What may be changed on purpose: how far a step goes, and on what. */
+static const char *const CHANGEABLE[] = {"lr ",    "schedule ", "warmup ", "lr-end ", "decay ",
+                                         "steps ", "tokens ",   "data ",   NULL};
 
 /* All that a step's learning rate depends on. */
 static size_t schedule_lines(const struct schedule *s, char *text, size_t text_bytes)
@@ -36,10 +36,12 @@ size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES])
 {
     const struct train_options *o = t->options;
     int n = (int)train_model_line(hf_model_config(t->source), text);
+    n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n, "tokens %" PRIu64 "\n",
+                  data_token_count(t->data));
+    n += (int)train_data_line(t->data, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
     n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n,
-                  "tokens %" PRIu64 "\norder %s\nseed %" PRIu64 "\nseq-len %" PRIu64 "\n",
-                  data_token_count(t->data), o->order == DATA_SHUFFLED ? "shuffled" : "sequential",
-                  o->seed, o->seq_len);
+                  "order %s\nseed %" PRIu64 "\nseq-len %" PRIu64 "\n",
+                  o->order == DATA_SHUFFLED ? "shuffled" : "sequential", o->seed, o->seq_len);
     return (size_t)n + schedule_lines(&t->schedule, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
 }
 
@@ -144,10 +146,14 @@ bool train_accepts(void *context, uint64_t step, const void *cursor, size_t curs
             return false;
         }
         const bool model = starts(was, "model ");
-        const struct train_model_text then = {change.was, change.was_length},
-                                      here = {change.now, change.now_length};
+        const struct train_line then = {change.was, change.was_length},
+                                here = {change.now, change.now_length};
         if (model && train_model_pad_alone(then, here)) {
             train_model_pad_failed(then, here, t->error);
+            return false;
+        }
+        if (train_is_data_line(was)) {
+            train_data_failed(then, here, t->options->data, t->error);
             return false;
         }
         const bool data = starts(was, "tokens ");
@@ -169,8 +175,15 @@ static void tell_changes(const char *was, const char *is)
     const char *now;
     for (; (was = next_change(was, is, &now)) != NULL; was += strcspn(was, "\n") + 1) {
         struct change change = change_of(was, now);
-        cli_warn(CLI_RESUME, "the run goes on with '%.*s' where it had '%.*s'", change.now_length,
-                 change.now, change.was_length, change.was);
+        const struct train_line then = {change.was, change.was_length},
+                                here = {change.now, change.now_length};
+        if (train_is_data_line(was))
+            cli_warn(CLI_RESUME, "the run goes on with %s",
+                     train_data_order_alone(then, here) ? "its data files in another order"
+                                                        : "other data than it had");
+        else
+            cli_warn(CLI_RESUME, "the run goes on with '%.*s' where it had '%.*s'",
+                     change.now_length, change.now, change.was_length, change.was);
     }
 }
 

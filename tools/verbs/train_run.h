@@ -88,15 +88,23 @@ const char *train_precision_name(const struct train *t);
 #define TRAIN_CURSOR_BYTES 1024u
 /** Its first line: of the model what its tensors' shapes do not say. Returns its bytes. */
 size_t train_model_line(const struct llama_config *config, char text[TRAIN_CURSOR_BYTES]);
-struct train_model_text { /* such a line, without its end */
+struct train_line { /* a line of a cursor, without its end */
     const char *line;
     int length;
 };
 /** Whether the two differ at most in the row of the embedding that is for padding. */
-bool train_model_pad_alone(struct train_model_text was, struct train_model_text is);
+bool train_model_pad_alone(struct train_line was, struct train_line is);
 /** Then: why one does not go on from the other. E615. */
-void train_model_pad_failed(struct train_model_text was, struct train_model_text is,
+void train_model_pad_failed(struct train_line was, struct train_line is,
                             struct hst_error *error);
+/** Its line of the data. Returns its bytes. */
+size_t train_data_line(const struct data *data, char *text, size_t bytes);
+/** Whether a line is one of data; whether two of them have the same files in another order. */
+bool train_is_data_line(const char *line);
+bool train_data_order_alone(struct train_line was, struct train_line is);
+/** Then, or where the data is other: why one does not go on from the other. E615. */
+void train_data_failed(struct train_line was, struct train_line is, const char *files,
+                       struct hst_error *error);
 size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES]);
 /** An hst_config.accept of a struct train: whether this run may go on from one that left this.
  * Where not, its error says why. */
@@ -108,11 +116,13 @@ int train_resume(struct train *t);
 int train_stopped(const struct train *t);
 /**
  * Tells that it was stopped and what the store holds, whatever the run had come to; fills
- * result.resumable. Returns -ECANCELED.
+ * result.resumable. Returns -ECANCELED; or what made the last version fail, with *t->error.
  */
 int train_tell_stopped(struct train *t);
 /** For who sees neither steps nor summary, and where a run has trained nothing. */
 void train_warn_skipped(const struct train *t);
+/** An hst_config.stopped of a struct train. */
+int train_asked_to_stop(void *context);
 /** An hst_config.progress of a struct train. */
 int train_verified(void *context, uint64_t done_bytes, uint64_t total_bytes);
 

@@ -2,7 +2,8 @@
 /*
  * How a run ends that is asked to. Where versions are kept it can always go on: from the version
  * that the store holds, or anew where there is none yet. Who starts it again needs one exit code
- * for that, whatever the run was at.
+ * for that, whatever the run was at. A drive that then fails is a failure, and not that code: who
+ * starts runs again at each 75 would do so for ever.
  */
 #include "cli/stop.h"
 
@@ -16,6 +17,11 @@
 int train_stopped(const struct train *t)
 {
     return t->options->stopped && *t->options->stopped ? -ECANCELED : 0;
+}
+
+int train_asked_to_stop(void *context)
+{
+    return train_stopped(context);
 }
 
 int train_verified(void *context, uint64_t done_bytes, uint64_t total_bytes)
@@ -68,8 +74,7 @@ int train_tell_stopped(struct train *t)
     *t->error = (struct hst_error){0}; /* of what was cut short */
     progress_interrupt(&t->progress);
     t->result.resumable = keeps_versions(t->options);
-    if (t->loaded)
-        (void)hst_engine_drain(t->engine, NULL); /* what it has not made is not told */
+    int failed = t->loaded ? hst_engine_drain(t->engine, NULL) : 0;
     fprintf(stderr, "stopped (%s) ", strsignal(*t->options->stopped));
     if (t->result.resumable && !t->loaded)
         fprintf(stderr, "before its first step: ");
@@ -80,5 +85,8 @@ int train_tell_stopped(struct train *t)
     else
         fprintf(stderr, "nothing was committed, so nothing is kept\n");
     train_warn_skipped(t);
-    return -ECANCELED;
+    if (!failed)
+        return -ECANCELED;
+    t->result.resumable = false;
+    return train_engine_failed(t, failed, "finishing the last update");
 }

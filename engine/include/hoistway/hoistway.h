@@ -245,6 +245,10 @@ struct hst_config {
      */
     int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_context;
+    /* Asked by seal while it measures drives, by load and resume between tiles. Other than 0 ends
+       the call with -ECANCELED, not sticky; the engine can then only be destroyed. Null: no. */
+    int (*stopped)(void *context);
+    void *stopped_context;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

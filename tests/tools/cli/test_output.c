@@ -316,6 +316,80 @@ static void without_a_terminal_a_line_comes_every_10_seconds(void **state)
     assert_true(progress_due(&s, 100));
 }
 
+static uint64_t typed(const char *text)
+{
+    static const struct hst_option size = {
+        .name = "size", .type = HST_OPTION_SIZE, .least = 0, .greatest = 0x1p62};
+    char why[400];
+    uint64_t bytes = 0;
+    assert_int_equal(hst_option_parse(&size, text, &bytes, why, sizeof why), 0);
+    return bytes;
+}
+
+static void a_size_to_be_typed_is_short(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *down, *up;
+    } rows[] = {
+        {0, "0", "0"},
+        {1023, "1023", "1023"},
+        {1024, "1K", "1K"},
+        {1025, "1K", "1.01K"},
+        {UINT64_C(19) << 20, "19M", "19M"},
+        {UINT64_C(1536) << 20, "1.5G", "1.5G"},
+        {UINT64_C(1152) << 20, "1152M", "1152M"},
+        {(UINT64_C(1152) << 20) + 1, "1.12G", "1.13G"},
+        {(UINT64_C(1887362) << 20) + 1, "1.79T", "1.8T"},
+        {UINT64_C(123456) << 20, "120G", "121G"},
+        {(UINT64_C(1) << 30) - 1, "1023M", "1G"},
+        {(UINT64_C(1) << 40) + 1, "1T", "1.01T"},
+        {UINT64_C(5000) << 40, "5000T", "5000T"},
+    };
+    char text[TEXT_BYTES];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_string_equal(text_typed_down(rows[i].bytes, text), rows[i].down);
+        assert_string_equal(text_typed_up(rows[i].bytes, text), rows[i].up);
+    }
+}
+
+static void check_typed(uint64_t bytes)
+{
+    char text[TEXT_BYTES];
+    const uint64_t down = typed(text_typed_down(bytes, text));
+    assert_true(strlen(text) <= strlen("1023G") && down <= bytes);
+    const uint64_t up = typed(text_typed_up(bytes, text));
+    assert_true(strlen(text) <= strlen("1023G") && up >= bytes);
+    assert_true((double)(up - down) <= 0.011 * (double)bytes);
+    /* what was typed is told as that */
+    assert_int_equal(typed(text_typed_up(up, text)), up);
+    assert_int_equal(typed(text_typed_down(down, text)), down);
+}
+
+/* All sizes that an option takes. */
+static void a_size_to_be_typed_suffices_or_is_there(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    for (int i = 0; i < 100000; i++) {
+        seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+        const uint64_t bytes = seed >> (12 + (seed >> 32) % 52);
+        check_typed(bytes);
+        check_typed(bytes & ~UINT64_C(1023));
+    }
+    for (int bit = 10; bit < 52; bit++) {
+        const uint64_t bytes = UINT64_C(1) << bit;
+        check_typed(bytes - 1);
+        check_typed(bytes + 1);
+        for (uint64_t count = 1; count <= 9 && bit < 49; count++) {
+            char text[TEXT_BYTES];
+            assert_int_equal(typed(text_typed_up(count * bytes, text)), count * bytes);
+            assert_int_equal(typed(text_typed_down(count * bytes, text)), count * bytes);
+        }
+    }
+}
+
 static void quantities_have_the_unit_that_fits(void **state)
 {
     (void)state;
@@ -373,6 +447,8 @@ int main(void)
         cmocka_unit_test(the_step_line_reads_as_documented),
         cmocka_unit_test(the_line_of_bytes_reads_as_documented),
         cmocka_unit_test(without_a_terminal_a_line_comes_every_10_seconds),
+        cmocka_unit_test(a_size_to_be_typed_is_short),
+        cmocka_unit_test(a_size_to_be_typed_suffices_or_is_there),
         cmocka_unit_test(quantities_have_the_unit_that_fits),
         cmocka_unit_test(limits_are_read_from_the_system_files),
     };

@@ -285,6 +285,9 @@ static void raw_tokens_of_another_width_than_was_said_are_refused(void **state)
     write_raw("raw.bin", 2, 32, 700);
     config.token_dtype = TOKEN_U32;
     assert_refused(&config, FAIL_DATA_FORMAT, "Fix: --token-dtype u16");
+    write_raw("raw.bin", 4, 64, 2100); /* two are beyond: another tokenizer's */
+    assert_refused(&config, FAIL_DATA_TOKEN, "token id 130201 at byte 248");
+    write_raw("raw.bin", 2, 32, 700);
     config.token_dtype = TOKEN_U16;
     struct data *data = open_ok(&config);
     assert_int_equal(data_largest_id(data), 1 + 31 * 700);
