@@ -72,8 +72,11 @@ struct problem {
 
 static struct hst_update_arrays arrays_of(struct problem *p)
 {
-    return (struct hst_update_arrays){p->weights, p->update->bytes.master ? p->master : NULL, p->m,
-                                      p->v, p->grads};
+    return (struct hst_update_arrays){.weights = p->weights,
+                                      .master = p->update->bytes.master ? p->master : NULL,
+                                      .m = p->m,
+                                      .v = p->v,
+                                      .grads = p->grads};
 }
 
 static void problem_begin(struct problem *p, const struct hst_update *update)
@@ -292,7 +295,7 @@ static void a_nan_gradient_poisons_its_own_element_with_the_one_nan(void **state
     assert_int_equal(bits_of(v[1]), 0x7fc00000);
 
     m[0] = v[0] = 0;
-    const struct hst_update_arrays arrays = {&weight, &remainder, m, v, &grad};
+    const struct hst_update_arrays arrays = {&weight, &remainder, m, v, &grad, 0};
     assert_int_equal(hst_update_run(adamw_bf16, &k, &arrays, 1), 0);
     assert_int_equal(weight, 0x7fc0);
     assert_int_equal(remainder, 0);

@@ -132,6 +132,17 @@ static void no_scale_is_given_for_values_that_are_not_finite(void **state)
     }
 }
 
+/* Vigna's splitmix64.c, seeded with 1 and 2: prng.di.unimi.it/splitmix64.c */
+static void the_hash_of_a_step_is_the_first_number_of_splitmix64(void **state)
+{
+    struct hst_adam_coef c;
+    (void)state;
+    assert_int_equal(hst_adam_coef_init(&good, 1, 1, &c), 0);
+    assert_true(c.noise == 0x910a2dec89025cc1u);
+    assert_int_equal(hst_adam_coef_init(&good, 2, 1, &c), 0);
+    assert_true(c.noise == 0x975835de1c9756ceu);
+}
+
 static void tables_are_those_that_the_cpu_and_its_system_support(void **state)
 {
     const struct hst_cpu_adam_ops *best = hst_cpu_adam_ops(HST_CPU_ISA_C);
@@ -174,6 +185,7 @@ int main(void)
         cmocka_unit_test(scale_undoes_the_loss_scale_before_it_clips),
         cmocka_unit_test(without_clipping_the_scale_is_the_factor_whatever_the_norm),
         cmocka_unit_test(no_scale_is_given_for_values_that_are_not_finite),
+        cmocka_unit_test(the_hash_of_a_step_is_the_first_number_of_splitmix64),
         cmocka_unit_test(tables_are_those_that_the_cpu_and_its_system_support),
     };
     return cmocka_run_group_tests_name("coef", tests, NULL, NULL);

@@ -175,6 +175,24 @@ class Store:
             manifest[at:at + Entry.BYTES] = entry.raw()
         self.forge_manifest(put)
 
+    def forge_settings(self, change):
+        """change(text) -> the lines of settings that the cursor has in their place."""
+        def put(manifest):
+            at = self.cursor_at
+            for _ in range(4):
+                at += 8 + (struct.unpack('<I', manifest[at + 4:at + 8])[0] + 7) // 8 * 8
+            count = struct.unpack('<I', manifest[at + 4:at + 8])[0]
+            opaque = bytes(manifest[at + 8:at + 8 + count])
+            end = 4 + struct.unpack('<I', opaque[:4])[0]
+            text = change(opaque[4:end].decode()).encode()
+            opaque = struct.pack('<I', len(text)) + text + opaque[end:]
+            assert len(opaque) <= count
+            padded = opaque + bytes(-len(opaque) % 8)
+            manifest[at + 4:] = (struct.pack('<I', len(opaque)) + padded).ljust(
+                len(manifest) - at - 4, b'\0')
+            manifest[100:104] = struct.pack('<I', at + 8 + len(padded) - self.cursor_at)
+        self.forge_manifest(put)
+
     def forge_kill(self):
         """As a run leaves it that is killed when its last commit has returned: the version before
         is there too, and named by the other superblock."""
