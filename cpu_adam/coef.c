@@ -94,6 +94,9 @@ int hst_grad_scale(const struct hst_grad_scale_in *in, float *scale)
         return -EINVAL;
 
     double clip = in->max_norm / (in->norm * in->factor + 1e-6);
-    *scale = (float)(in->max_norm > 0 && clip < 1.0 ? clip * in->factor : in->factor);
+    float rounded = (float)(in->max_norm > 0 && clip < 1.0 ? clip * in->factor : in->factor);
+    if (in->norm * (double)rounded > HST_GRAD_NORM_MOST)
+        return -EOVERFLOW;
+    *scale = rounded;
     return 0;
 }

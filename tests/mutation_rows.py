@@ -355,6 +355,14 @@ mutate(
 )
 
 mutate(
+    'engine/exec/optimizer.c', 'engine/nonfinite',
+    ('v may overflow without clipping too', '    if (!overflows(engine, stored_norm))\n',
+     '    if (isfinite(stored_norm))\n'),
+    ('such steps are skipped', 'return overflows(engine, stored_norm) &&',
+     'return !isfinite(stored_norm) &&'),
+)
+
+mutate(
     'engine/exec/version_text.c', 'e2e/resume',
     ('a store tells how moments were rounded', 'if (c->state == HST_STATE_BF16)', 'if (0)'),
 )
@@ -385,6 +393,8 @@ mutate(
     'cpu_adam/coef.c', 'cpu_adam/coef cpu_adam/update',
     ('coefficients are finite', 'if (!isfinite(all[i]))'),
     ('a norm is finite', 'if (!isfinite(in->norm))'),
+    ('v stays finite', 'if (in->norm * (double)rounded > HST_GRAD_NORM_MOST)'),
+    ('what is left after clipping counts', 'in->norm * (double)rounded', 'in->norm'),
     ('a bound on the norm is a number', 'isnan(in->max_norm) || ', ''),
     ('a factor is finite', '!isfinite(in->factor) || ', ''),
     ('a factor is positive', ' || !(in->factor > 0)', ''),

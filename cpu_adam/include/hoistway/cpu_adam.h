@@ -13,11 +13,12 @@
  * A step, in the order of the calls:
  *   ops = hst_cpu_adam_ops(HST_CPU_ISA_AUTO), update = hst_update_find(ops, kind)      once
  *   ops->norm2[kind.grads] over all gradients, hst_norm2_sum                           the norm
- *   hst_grad_scale, which refuses gradients that are not finite with -EOVERFLOW
+ *   hst_grad_scale, which refuses with -EOVERFLOW gradients that are not finite or overflow v
  *   hst_adam_coef_init
  *   hst_update_run on each tile
- * The update does not look for gradients that are not finite: it is too late when it meets one, for
- * other tiles are updated by then. The norm's pass finds them, before any state is touched.
+ * The update does not look for gradients that are not finite, or that make v infinite: it is too
+ * late when it meets one, for other tiles are updated by then. The norm finds them, before any
+ * state is touched.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,13 +70,23 @@ struct hst_grad_scale_in {
 };
 
 /**
+ * The largest norm of scaled gradients that an update takes, some 1.837e19. No gradient is larger
+ * than the norm, so none has a square beyond 0x1.fc04p127. A v that begins as 0 stays within the
+ * largest finite bf16, 0x1.fep127, in every step, however it is rounded to f32 or bf16; m is no
+ * larger than a gradient, but for its rounding. (What Adam's l2 adds to a gradient comes on top:
+ * weights are to be far smaller.)
+ */
+#define HST_GRAD_NORM_MOST 0x1.fep63
+
+/**
  * The number that every gradient is multiplied with: factor × min(1, max_norm / (norm·factor +
  * 1e-6)), computed in float64 in this order, rounded once to f32; with clipping off, factor.
  *
  * Errors, *scale being untouched: -EOVERFLOW where the norm is not finite, and so some gradient is
- * not (a normal event under a loss scale: leave out the step and lower the scale). -EINVAL for a
- * NaN max_norm or a factor that is not a finite number > 0. (PyTorch's clip gives 0 for an infinite
- * norm, which would apply a zero gradient in silence.) Thread-safety: safe.
+ * not (a normal event under a loss scale: leave out the step and lower the scale), or where norm ×
+ * scale is beyond HST_GRAD_NORM_MOST, so that v might become infinite. -EINVAL for a NaN max_norm
+ * or a factor that is not a finite number > 0. (PyTorch's clip gives 0 for an infinite norm, which
+ * would apply a zero gradient in silence.) Thread-safety: safe.
  */
 int hst_grad_scale(const struct hst_grad_scale_in *in, float *scale);
 
@@ -153,7 +164,8 @@ struct hst_update_bytes {
  * that the cut off bits say: to the nearest, v would not follow changes below 1/512, and 1-β2 is
  * less than that. The noise is a hash of t and of the element's index, and depends on nothing else:
  * equal weights are rounded independently of each other, and so are the steps of one weight. A
- * finite moment beyond 0x1.fep127 can be stored as infinity.
+ * finite moment beyond 0x1.fep127 can be stored as infinity; hst_grad_scale refuses the gradients
+ * that lead there.
  *
  * With k = mix(mix(t) + (index >> 32)), mix being the finaliser of splitmix64 after its increment
  * (Steele et al. 2014, doi:10.1145/2660193.2660195), the noise is, modulo 2^32:
