@@ -273,6 +273,11 @@ mutate(
 
 def mutate_vectors():
     mutate(
+        'cpu_adam/vector_isa.h', 'cpu_adam/noise',
+        ('noise of a vector depends on the element',
+         'plus_words(index, low_lanes(order))', 'index'),
+    )
+    mutate(
         'cpu_adam/vector_isa.h', 'cpu_adam/isa-avx2',
         ('m, the outer fma', 'times_plus(k->beta1_hi, *m, m_rest)',
          'times(k->beta1_hi, *m) + m_rest'),
@@ -323,12 +328,13 @@ mutate(
 
 mutate(
     'cpu_adam/noise.h', 'cpu_adam/noise',
-    ('noise depends on the element', 'uint32_t x = index ^ key.first;', 'uint32_t x = key.first;'),
-    ('and on the step', 'noise_hash(step_hash + (index >> 32))', 'noise_hash(index >> 32)'),
+    ('noise depends on the step',
+     'noise_hash(step_hash + (index >> 32))', 'noise_hash(index >> 32)'),
 )
 
 mutate(
     'cpu_adam/noise.h', 'cpu_adam/update',
+    ('noise depends on the element', 'uint32_t x = index ^ key.first;', 'uint32_t x = key.first;'),
     ('the upper half of an index counts', 'step_hash + (index >> 32)', 'step_hash'),
 )
 
