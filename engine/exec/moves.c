@@ -469,6 +469,7 @@ struct tile_job moves_tile(const struct hst_engine *engine, struct walk_at at, u
     struct slots slots = slots_of(engine, at);
     job.arrays = arrays_in(engine, at, job.range, tile, slots.from);
     job.arrays.grads = tile_grads(engine, at, job.range);
+    job.arrays.index = layout_first_element(&engine->layout, job.range);
     job.into = arrays_in(engine, at, job.range, tile, slots.into);
     return job;
 }

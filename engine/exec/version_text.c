@@ -30,6 +30,10 @@ static const char *const PRECISIONS[] = {
 static const char *const STATES[] = {
     [HST_STATE_DEFAULT] = "fp32", [HST_STATE_FP32] = "fp32", [HST_STATE_BF16] = "bf16"};
 
+/* How moments are rounded to bf16, the last line. A store without it was trained when the noise of
+ * an element depended on the step and the weight alone. */
+#define ROUNDING "rounding index\n"
+
 enum { REAL_BYTES = 32 };
 
 /* With the fewest digits that give it back. */
@@ -57,7 +61,15 @@ uint32_t version_settings_write(const struct hst_config *c, const struct layout 
         real_text(c->beta2, real[1]), real_text(c->eps, real[2]),
         real_text(c->weight_decay, real[3]), real_text(c->clip, real[4]), layout->tile_elements,
         (unsigned long long)layout->parameters, (unsigned long long)layout_digest(layout));
+    if (c->state == HST_STATE_BF16)
+        n += snprintf(text + n, bytes - (size_t)n, ROUNDING);
     return (uint32_t)n;
+}
+
+bool version_settings_round_anew(const char *was, const char *is)
+{
+    size_t bytes = strlen(was);
+    return strncmp(was, is, bytes) == 0 && strcmp(is + bytes, ROUNDING) == 0;
 }
 
 /* The value of the line with this name; NULL: no such line. */

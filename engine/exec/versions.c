@@ -274,7 +274,7 @@ static void encode_cursor(const struct hst_engine *engine, const struct version_
 static bool is_option(const char *line)
 {
     return *line && strncmp(line, "tile-elements ", 14) != 0 &&
-           strncmp(line, "parameters ", 11) != 0;
+           strncmp(line, "parameters ", 11) != 0 && strncmp(line, "rounding ", 9) != 0;
 }
 
 /* The first line in which they differ. */
@@ -298,6 +298,17 @@ static int compare_descriptions(struct hst_engine *engine, const char *was, cons
                        fix);
 }
 
+/* The same in the mean, and so no other training: the run goes on. */
+static int tell_rounding(struct hst_engine *engine)
+{
+    engine_log(
+        engine, HST_LOG_WARNING,
+        "W622 the store was trained when the rounding of moments to bf16 (--state bf16) did "
+        "not depend on where an element is: from here on it does, so equal weights are "
+        "rounded independently, and bits are not those of the hoistway that wrote the store");
+    return 0;
+}
+
 static int decode_cursor(struct hst_engine *engine, const struct store_cursor *cursor)
 {
     struct versions *v = &engine->versions;
@@ -311,7 +322,8 @@ static int decode_cursor(struct hst_engine *engine, const struct store_cursor *c
                            "the store's cursor is not this engine's. Fix: resume with the "
                            "version of hoistway that wrote it");
     memcpy(was, text.settings, text.settings_bytes);
-    int rc = compare_descriptions(engine, was, is);
+    int rc = version_settings_round_anew(was, is) ? tell_rounding(engine)
+                                                  : compare_descriptions(engine, was, is);
     if (rc)
         return rc;
     note->cursor_bytes = text.cursor_bytes;

@@ -237,6 +237,9 @@ static void check_short_moments(const struct model *model)
         "--state bf16 --place states=dram --threads 2",
         "--state bf16 --place states=nvme --threads 2",
         "--state bf16 --clip 1.0 --place states=nvme,weights=nvme --threads 3",
+        "--state bf16 --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
+        "--state bf16 --update optimistic --place states=dram,weights=nvme --threads 2",
+        "--state bf16 --device far --place weights=dram,states=nvme,acts=hbm --threads 2",
         "--state bf16 --device far --threads 2", /* which has no such update: the host makes it */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -17,7 +17,6 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
 from store_bytes import Store  # noqa: E402
 
 PROGRAM, ROOT = sys.argv[1:3]
@@ -383,6 +382,23 @@ class Resume(unittest.TestCase):
             shutil.rmtree(export)
         done = self.run_it('--skip-nonfinite', '--quiet', *more, steps=10, model=model)
         self.assertRegex(done.stderr, r'(?m)^warning\[W701\] 2 of 10 steps were skipped: ')
+
+    def test_moments_in_bf16_that_were_rounded_otherwise_are_told_once(self):
+        """A store of a hoistway whose noise did not depend on the element has no line of it."""
+        short = ('--precision=bf16', '--state=bf16')
+        self.assertEqual(self.run_it(*short, steps=2).returncode, 0)
+        Store(self.store).forge_settings(lambda text: text.replace('rounding index\n', ''))
+        self.assertTrue(self.refuse(615, 'trained with betas', *short, '--resume',
+                                    '--betas=0.8,0.9', steps=3))
+        done = self.run_it(*short, '--resume', '--quiet', steps=3)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r'^warning\[W622\] the store was trained when the rounding '
+                                      r'of moments to bf16 [^\n]*\n$')
+        done = self.run_it(*short, '--resume', '--quiet', steps=4)
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        Store(self.store).forge_settings(lambda text: text.replace('rounding index', 'rounding x'))
+        self.assertTrue(self.refuse(615, 'rounding x, this run has rounding index. Fix: the model ',
+                                    *short, '--resume', steps=5))
 
     def test_a_log_that_knows_of_versions_is_kept_where_the_store_has_gone(self):
         self.assertEqual(self.run_it().returncode, 0)

@@ -189,6 +189,14 @@ class Store:
             manifest[100:104] = struct.pack('<I', end - self.cursor_at)
         self.forge_manifest(put)
 
+    def forge_settings(self, change):
+        """change(text) -> the lines of settings, which stand before what the client left."""
+        def put(raw):
+            end = 4 + struct.unpack('<I', raw[:4])[0]
+            text = change(raw[4:end].decode()).encode()
+            return struct.pack('<I', len(text)) + text + raw[end:]
+        self.forge_client_cursor(put)
+
     def forge_kill(self):
         """As a run leaves it that is killed when its last commit has returned: the version before
         is there too, and named by the other superblock."""

@@ -552,8 +552,9 @@ struct hst_step_stats {
     struct {
         uint64_t hbm, dram, nvme;
     } peak; /* bytes */
-    /* fp16, and with skip_nonfinite: the gradient norm was not finite (grad_norm neither): weights
-       and states stay as they were, and Adam does not count the step */
+    /* fp16, and with skip_nonfinite: the gradient norm was not finite (grad_norm neither), or after
+       clipping so large that v might overflow: weights and states stay as they were, and Adam does
+       not count the step */
     bool skipped;
     double loss_scale;                /* of this step; 1 but in fp16 */
     uint64_t skipped_steps;           /* ever, those before a resume too */
@@ -563,9 +564,9 @@ struct hst_step_stats {
 /**
  * Norm, clip, update of every tile. Afterwards the step is part of the weights. The loss scale is
  * divided out in the update. In fp16 and with skip_nonfinite a step whose gradient norm is not
- * finite is skipped, which is no error: 0 with stats->skipped; in fp16 the next step has half the
- * loss scale.
- * Errors: -EOVERFLOW the gradient norm is not finite (E701; in fp16 at a loss scale of 1), and
+ * finite, or after clipping beyond HST_GRAD_NORM_MOST of cpu_adam.h, is skipped, which is no error:
+ * 0 with stats->skipped; in fp16 the next step has half the loss scale.
+ * Errors: -EOVERFLOW the gradient norm is such a one (E701; in fp16 at a loss scale of 1), and
  * skip_nonfinite is not set: the error is sticky, the store's last version is as it was.
  */
 int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats);
