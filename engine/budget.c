@@ -73,7 +73,7 @@ static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
         left /= drive->path ? sharers(engine, d) : 1;
         in->drive_budgets[d] = wish ? left : (uint64_t)(DEFAULT_SHARE * (double)left);
         if (in->stored) /* that is resumed: its files have their space already */
-            in->drive_budgets[d] += store_dir_there(engine, d);
+            in->drive_budgets[d] += store_dir_there(engine, d) + store_dir_room_there(engine, d);
         sum = sat_add(sum, in->drive_budgets[d]);
     }
     in->nvme_budget = wish ? wish : sum;

@@ -172,6 +172,8 @@ double clock_seconds(void);
 int store_dirs_make(struct hst_engine *engine);
 /** Bytes that the store's file on a drive takes already. */
 uint64_t store_dir_there(const struct hst_engine *engine, uint32_t drive);
+/** And the room for scratch that it keeps there. */
+uint64_t store_dir_room_there(const struct hst_engine *engine, uint32_t drive);
 /** Before planning: where there are several, opens and measures each. */
 int store_dirs_rates(struct hst_engine *engine, struct placement_in *in);
 /** What the store's files are beside what the plan puts there; once the tiles are known. */
