@@ -176,6 +176,8 @@ int store_dirs_make(struct hst_engine *engine);
 uint64_t store_dir_there(const struct hst_engine *engine, uint32_t drive);
 /* What the files of a store take whose making was killed: the next one replaces them. Else 0. */
 uint64_t store_dir_leftover(const struct hst_engine *engine, uint32_t drive);
+/** And the room for scratch that it keeps there. */
+uint64_t store_dir_room_there(const struct hst_engine *engine, uint32_t drive);
 /** Before planning: where there are several, opens and measures each. */
 int store_dirs_rates(struct hst_engine *engine, struct placement_in *in);
 /** What the store's files are beside what the plan puts there; once the tiles are known. */

@@ -5,6 +5,7 @@
 #include "file_limit.h"
 #include "size_text.h"
 #include "store/files.h"
+#include "store/room.h"
 #include "store/store.h"
 
 #include <hoistway/machine.h>
@@ -176,9 +177,17 @@ uint64_t store_dir_leftover(const struct hst_engine *engine, uint32_t drive)
     const char *path = engine->drives[drive].path, *first = engine->drives[0].path;
     if (!path || !engine->plan_in.stored || store_bytes_there(first, 0, 0) > 0)
         return 0;
-    return store_bytes_there(path, 0, drive) + store_bytes_forming(path, 0, drive);
+    return store_bytes_there(path, 0, drive) + store_bytes_forming(path, 0, drive) +
+           store_room_there(path, 0, drive);
 }
 
+uint64_t store_dir_room_there(const struct hst_engine *engine, uint32_t drive)
+{
+    const char *path = engine->drives[drive].path;
+    return store_dir_there(engine, drive) > 0 ? store_room_there(path, 0, drive) : 0;
+}
+
+/* Its files are there already: it may be full. */
 static bool holds_store(const struct hst_engine *engine, uint32_t d)
 {
     return engine->plan_in.stored && store_dir_there(engine, d) > 0;
@@ -357,12 +366,23 @@ static int share_as_told(const struct hst_engine *engine, struct placement_in *i
     return 0;
 }
 
+/* What a store has room for is shared out as it was: its drives may be full. */
+static bool share_as_before(const struct hst_engine *engine, struct placement_in *in)
+{
+    const uint32_t drives = engine->drive_count;
+    bool known = false;
+    for (uint32_t d = 0; d < drives && !known; d++)
+        known = holds_store(engine, d) &&
+                store_room_rates(engine->drives[d].path, 0, d, drives, in->drive_rates);
+    return known;
+}
+
 int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
 {
     struct hst_rates rates;
     char limit[FILE_LIMIT_BYTES];
     in->drive_count = engine->drive_count;
-    if (engine->drive_count < 2)
+    if (engine->drive_count < 2 || share_as_before(engine, in))
         return 0;
     if (engine->config.plan)
         return share_as_told(engine, in);
@@ -395,6 +415,7 @@ void store_dirs_sizes(const struct hst_engine *engine, struct placement_in *in)
 {
     store_fixed_bytes(&engine->layout, in->bytes, engine->drive_count, in->store_fixed);
     in->store_align = STORE_ALIGN_MAX;
+    in->store_room_fixed = STORE_ROOM_AT;
     bool whole = true; /* a store that is there has all its files, or is not resumed */
     for (uint32_t d = 0; d < engine->drive_count; d++)
         whole = whole && holds_store(engine, d);
@@ -456,17 +477,18 @@ static void register_memory(struct hst_engine *engine)
 
 int store_dirs_open(struct hst_engine *engine)
 {
-    struct scratch_drive files[STRIPE_DRIVES_MAX];
+    struct scratch_drive files[STRIPE_DRIVES_MAX] = {0};
     int rc = open_drives(engine);
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
         say_rung(engine, &engine->drives[d]);
-        files[d] = (struct scratch_drive){engine->drives[d].aio, engine->drives[d].path};
+        files[d].aio = engine->drives[d].aio;
+        files[d].directory = engine->drives[d].path;
     }
     if (rc)
         return rc;
     uint32_t at = 0;
     char size[SIZE_TEXT_BYTES], limit[FILE_LIMIT_BYTES];
-    if (!has_scratch(engine)) {
+    if (engine->plan_in.stored) { /* what is scratch has room that comes with the store */
         register_memory(engine);
         return 0;
     }

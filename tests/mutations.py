@@ -30,6 +30,7 @@ import mutation_rows_late  # noqa: E402, F401
 import mutation_rows_length  # noqa: E402, F401
 import mutation_rows_norm  # noqa: E402, F401
 import mutation_rows_plan  # noqa: E402, F401
+import mutation_rows_room  # noqa: E402, F401
 import mutation_rows_saved  # noqa: E402, F401
 import mutation_rows_slices  # noqa: E402, F401
 import mutation_rows_slots  # noqa: E402, F401

@@ -13,7 +13,7 @@
 #include "exec/tile_stream.h"
 #include "exec/version_text.h"
 #include "size_text.h"
-#include "store/store.h"
+#include "store/room.h"
 
 #include <errno.h>
 #include <hoistway/machine.h>
@@ -421,36 +421,62 @@ int versions_instead(struct hst_engine *engine)
 
 /* ---- opening ---- */
 
-/* Scratch, where there is any, goes on beside it. */
-static int join(struct hst_engine *engine)
+static int fail_join(struct hst_engine *engine, int native)
 {
-    struct versions *v = &engine->versions;
-    struct hst_aio *aio[2 * STRIPE_DRIVES_MAX];
-    uint32_t count = 0;
-    struct extents *store = store_extents(v->store);
-    if (!engine->extents) {
-        engine->extents = store;
-        return 0;
-    }
-    for (uint32_t d = 0; d < engine->drive_count; d++) {
-        aio[count++] = engine->drives[d].store_aio;
-        if (engine->drives[d].aio)
-            aio[count++] = engine->drives[d].aio;
-    }
-    int rc = route_open(store, engine->extents, aio, count, &engine->extents);
-    if (rc == 0)
-        return 0;
-    store_close(&v->store); /* nobody else has it */
-    return engine_fail(engine, HST_E_BUDGET, rc,
+    store_close(&engine->versions.store); /* nobody else has it */
+    return engine_fail(engine, HST_E_BUDGET, native,
                        "no memory for the store. Fix: end other programs");
 }
 
-static struct store_config config_of(const struct hst_engine *engine,
-                                     struct scratch_drive drives[STRIPE_DRIVES_MAX])
+/* What a store is opened with. */
+struct opened_with {
+    struct scratch_drive drives[STRIPE_DRIVES_MAX];
+    struct store_room rooms[STRIPE_DRIVES_MAX];
+};
+
+/* Scratch, where there is any, goes on beside it, in the room that came with it. */
+static int join(struct hst_engine *engine, const struct opened_with *with)
 {
-    for (uint32_t d = 0; d < engine->drive_count; d++)
-        drives[d] = (struct scratch_drive){engine->drives[d].store_aio, engine->drives[d].path};
-    return (struct store_config){.drives = drives,
+    struct hst_aio *aio[2 * STRIPE_DRIVES_MAX];
+    struct scratch_drive drives[STRIPE_DRIVES_MAX];
+    uint32_t count = 0, at;
+    bool scratch = false;
+    struct extents *store = store_extents(engine->versions.store), *beside;
+    engine->extents = store;
+    for (uint32_t d = 0; d < engine->drive_count; d++) {
+        const struct drive *drive = &engine->drives[d];
+        const struct store_room *room = &with->rooms[d];
+        drives[d] = (struct scratch_drive){drive->aio, drive->path, room->file, STORE_ROOM_AT};
+        scratch = scratch || room->file;
+        aio[count++] = drive->store_aio;
+        if (drive->aio)
+            aio[count++] = drive->aio;
+    }
+    if (!scratch)
+        return 0;
+    engine->extents = NULL;
+    int rc = scratch_open(drives, engine->drive_count, &engine->placement, &at, &beside);
+    if (rc)
+        return fail_join(engine, rc);
+    rc = route_open(store, beside, aio, count, &engine->extents);
+    if (rc == 0)
+        return 0;
+    beside->ops->close(beside);
+    return fail_join(engine, rc);
+}
+
+static struct store_config config_of(const struct hst_engine *engine, struct opened_with *with)
+{
+    *with = (struct opened_with){0};
+    for (uint32_t d = 0; d < engine->drive_count; d++) {
+        const struct drive *drive = &engine->drives[d];
+        with->drives[d] = (struct scratch_drive){drive->store_aio, drive->path, NULL, 0};
+        with->rooms[d] =
+            (struct store_room){.aio = drive->aio, .bytes = engine->placement.drive_bytes[d]};
+    }
+    return (struct store_config){.drives = with->drives,
+                                 .rooms = with->rooms,
+                                 .rates = engine->plan_in.drive_rates,
                                  .drive_count = engine->drive_count,
                                  .placement = &engine->placement,
                                  .derived_weights = engine->plan_in.derived_weights,
@@ -459,13 +485,13 @@ static struct store_config config_of(const struct hst_engine *engine,
 
 int versions_create(struct hst_engine *engine)
 {
-    struct scratch_drive drives[STRIPE_DRIVES_MAX];
+    struct opened_with with;
     struct hst_error error = {0};
     if (!engine->plan_in.stored)
         return 0;
-    const struct store_config config = config_of(engine, drives);
+    const struct store_config config = config_of(engine, &with);
     int rc = store_create(&config, &engine->versions.store, &error);
-    return rc ? engine_fail_as(engine, &error) : join(engine);
+    return rc ? engine_fail_as(engine, &error) : join(engine, &with);
 }
 
 /* Working weights in fp16 are their masters, rounded. */
@@ -526,7 +552,7 @@ static int accept(void *context, const struct store_cursor *cursor)
 int versions_open(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
-    struct scratch_drive drives[STRIPE_DRIVES_MAX];
+    struct opened_with with;
     struct hst_error error = {0};
     struct store_found found;
     if (!engine->plan_in.stored)
@@ -540,7 +566,7 @@ int versions_open(struct hst_engine *engine)
                            "extent. Fix: hoistway ckpt reshard --world 1 --out DIR makes a store "
                            "of it",
                            engine->config.store);
-    struct store_config config = config_of(engine, drives);
+    struct store_config config = config_of(engine, &with);
     config.accept = accept;
     config.accept_context = engine;
     config.progress = engine->config.progress;
@@ -550,7 +576,7 @@ int versions_open(struct hst_engine *engine)
         return rc;
     if (rc)
         return engine->error.code ? engine->error.native : engine_fail_as(engine, &error);
-    rc = join(engine);
+    rc = join(engine, &with);
     if (rc)
         return rc;
     tell_found(engine, &found);

@@ -6,6 +6,7 @@
 #include "file_limit.h"
 #include "plan/record.h"
 #include "size_text.h"
+#include "store/room.h"
 #include "store/store_state.h"
 
 #include <assert.h>
@@ -177,7 +178,9 @@ static int form(struct store *store, const struct store_config *config, struct h
                          "drive (dmesg, smartctl -a)",
                          store->directories[d].path, strerror(-rc));
     }
-    return rc;
+    return rc ? rc
+              : store_rooms_open(config->rooms, store->directories, store->drives, store->rank,
+                                 config->rates, error);
 }
 
 int store_create(const struct store_config *config, struct store **out, struct hst_error *error)

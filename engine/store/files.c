@@ -47,11 +47,15 @@ void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STOR
     snprintf(name, STORE_NAME_BYTES, "r%05u.d%u.blk%s", rank, drive, forming ? ".new" : "");
 }
 
-static uint64_t bytes_of(const char *directory, uint32_t rank, uint32_t drive, bool forming)
+void store_room_name(uint32_t rank, uint32_t drive, char name[STORE_NAME_BYTES])
 {
-    char name[STORE_NAME_BYTES], path[PATH_MAX];
+    snprintf(name, STORE_NAME_BYTES, "r%05u.d%u.scratch", rank, drive);
+}
+
+static uint64_t bytes_there(const char *directory, const char *name)
+{
+    char path[PATH_MAX];
     struct stat status;
-    store_file_name(rank, drive, forming, name);
     int n = snprintf(path, sizeof path, "%s/%s", directory, name);
     bool seen = n > 0 && n < PATH_MAX && lstat(path, &status) == 0 && S_ISREG(status.st_mode);
     return seen ? (uint64_t)status.st_blocks * 512 : 0;
@@ -59,12 +63,23 @@ static uint64_t bytes_of(const char *directory, uint32_t rank, uint32_t drive, b
 
 uint64_t store_bytes_there(const char *directory, uint32_t rank, uint32_t drive)
 {
-    return bytes_of(directory, rank, drive, false);
+    char name[STORE_NAME_BYTES];
+    store_file_name(rank, drive, false, name);
+    return bytes_there(directory, name);
 }
 
 uint64_t store_bytes_forming(const char *directory, uint32_t rank, uint32_t drive)
 {
-    return bytes_of(directory, rank, drive, true);
+    char name[STORE_NAME_BYTES];
+    store_file_name(rank, drive, true, name);
+    return bytes_there(directory, name);
+}
+
+uint64_t store_room_there(const char *directory, uint32_t rank, uint32_t drive)
+{
+    char name[STORE_NAME_BYTES];
+    store_room_name(rank, drive, name);
+    return bytes_there(directory, name);
 }
 
 bool store_file_astray(const struct store_directory *directories, uint32_t drives, uint32_t rank,
@@ -88,15 +103,20 @@ void store_file_path(const struct store_directory *directory, const char *name,
 
 struct name {
     uint32_t rank, drive;
-    bool forming;
+    bool forming, room;
 };
 
-/* Names that store_file_name makes, and no others. */
+/* Names that store_file_name and store_room_name make, and no others. */
 static bool name_parse(const char *text, struct name *name)
 {
     char same[STORE_NAME_BYTES];
-    if (sscanf(text, "r%5u.d%3u.blk", &name->rank, &name->drive) != 2)
+    *name = (struct name){0};
+    if (sscanf(text, "r%5u.d%3u.", &name->rank, &name->drive) != 2)
         return false;
+    store_room_name(name->rank, name->drive, same);
+    name->room = strcmp(same, text) == 0;
+    if (name->room)
+        return true;
     for (int forming = 0; forming < 2; forming++) {
         name->forming = forming;
         store_file_name(name->rank, name->drive, name->forming, same);
@@ -155,8 +175,8 @@ static int check_kind(const struct store_directory *directory, const char *name,
 }
 
 /* For reading, and only where it is a file of this user's alone. -ENOENT says nothing. */
-static int open_own(const struct store_directory *directory, const char *name, struct stat *st,
-                    struct hst_error *error)
+int store_file_open_own(const struct store_directory *directory, const char *name, struct stat *st,
+                        struct hst_error *error)
 {
     int rc = check_kind(directory, name, error);
     if (rc)
@@ -201,7 +221,7 @@ int store_file_look(const struct store_directory *directory, const char *name,
     struct store_flaw flaws[2];
     struct store_header copies[2];
     unsigned char page[STORE_PAGE_BYTES];
-    const int fd = open_own(directory, name, &st, error);
+    const int fd = store_file_open_own(directory, name, &st, error);
     if (fd < 0)
         return fd;
     *bad_copies = 0;
@@ -344,11 +364,12 @@ static int wait_lock(int fd, uint32_t timeout_ms)
     }
 }
 
-/* A look at what is there, then the removal: where anything is refused, all is left. */
+/* A look at what is there, then the removal: where anything is refused, all is left. Rooms are
+   looked at when no store was found: that of a run which goes on would be waited for. */
 struct clearing {
     const struct store_directory *directories;
     uint32_t rank, lock_timeout_ms;
-    bool remove;
+    bool rooms, remove;
     struct hst_error *error;
 };
 
@@ -367,10 +388,14 @@ static bool same_store(const struct store_directory *directories, const struct n
 }
 
 /* A file under its final name is left over where the first one of the same store is not: it had
-   got its name, and the first one never did. */
+   got its name, and the first one never did. Room is left over where the first one is not. */
 static bool is_leftover(const struct store_directory *directories, uint32_t drive,
                         const struct name *name)
 {
+    char first[STORE_NAME_BYTES];
+    store_file_name(name->rank, 0, false, first);
+    if (name->room)
+        return faccessat(directories[0].fd, first, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
     return name->forming || (drive > 0 && name->drive == drive && same_store(directories, name));
 }
 
@@ -393,7 +418,7 @@ static int clear_leftover(const struct clearing *c, uint32_t drive, const char *
     struct name name;
     struct stat st = {0}, now = {0};
     unsigned char page[STORE_PAGE_BYTES] = {0};
-    const int fd = open_own(directory, text, &st, error);
+    const int fd = store_file_open_own(directory, text, &st, error);
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
     int rc = wait_lock(fd, c->lock_timeout_ms);
@@ -407,7 +432,8 @@ static int clear_leftover(const struct clearing *c, uint32_t drive, const char *
              !is_leftover(c->directories, drive, &name))
         rc = refuse_committed(directory, text, error);
     else if (pread(fd, page, sizeof page, 0) < 0 ||
-             (!is_zero(page, sizeof page) && page_check(page, &PAGE_HEADER).error == -ENOENT))
+             (!is_zero(page, sizeof page) &&
+              page_check(page, name.room ? &PAGE_ROOM : &PAGE_HEADER).error == -ENOENT))
         rc = refuse_file(directory, text, HST_E_STORE_TAKEN, -EEXIST,
                          "has the name of a store's file and is none. Fix: move it away, or give "
                          "another directory",
@@ -437,7 +463,7 @@ static int clear_name(const struct clearing *c, uint32_t drive, const char *text
         return 0;
     if (!name_parse(text, &name))
         return refuse_stranger(directory, text, c->error);
-    if (name.rank != c->rank)
+    if (name.rank != c->rank || (name.room && !c->rooms))
         return 0;
     if (!is_leftover(c->directories, drive, &name))
         return refuse_committed(directory, text, c->error);
@@ -488,10 +514,11 @@ int store_directory_check(const struct store_directory *directory, struct hst_er
 int store_directories_clear(const struct store_directory *directories, uint32_t drives,
                             uint32_t rank, uint32_t lock_timeout_ms, struct hst_error *error)
 {
-    struct clearing c = {directories, rank, lock_timeout_ms, false, error};
+    struct clearing c = {directories, rank, lock_timeout_ms, false, false, error};
     int rc = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        c.remove = pass == 1;
+    for (int pass = 0; pass < 3; pass++) {
+        c.rooms = pass > 0;
+        c.remove = pass == 2;
         for (uint32_t d = drives; d-- > 0 && rc == 0;) /* drive 0's tells what the others are */
             rc = clear_directory(&c, d);
     }
@@ -533,6 +560,8 @@ void store_files_remove(const struct store_directory *directories, uint32_t driv
     if (faccessat(directories[0].fd, name, F_OK, 0) < 0)
         return; /* it has its name, and with it they all are a store */
     for (uint32_t d = drives; d-- > 0;) {
+        store_room_name(rank, d, name);
+        (void)unlinkat(directories[d].fd, name, 0);
         store_file_name(rank, d, false, name);
         if (d > 0)
             (void)unlinkat(directories[d].fd, name, 0);

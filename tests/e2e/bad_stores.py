@@ -19,7 +19,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from store_bytes import BLOCK, PAGE, Store, file_name  # noqa: E402
+from store_bytes import BLOCK, PAGE, Store, file_name, sealed  # noqa: E402
 
 PROGRAM, ROOT, ALL = sys.argv[1], sys.argv[2], len(sys.argv) > 3
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
@@ -113,6 +113,28 @@ def other_store(drive):
     return change
 
 
+def room_page(major=1, order='<', drives=2, behind=b''):
+    page = struct.pack(order + '8sIHH16xII16x', b'HSTROOMS', 0x01020304, major, 0, drives, 0)
+    return sealed((page + behind).ljust(PAGE, b'\0'), 0)
+
+
+def room_of(drive, content, mode=0o600):
+    """Something that has the name of a drive's room for scratch, and a run that wants room."""
+    def change(case):
+        case.options.append('--place=states=nvme,weights=nvme,grads=nvme,acts=nvme')
+        path = case.path(drive, f'r00000.d{drive}.scratch')
+        with open(path, 'wb') as file:
+            file.write(content)
+        os.chmod(path, mode)
+    return change
+
+
+def room_elsewhere(case):
+    room_of(0, b'')(case)
+    os.rename(case.path(0, 'r00000.d0.scratch'), case.path(0, 'thesis'))
+    os.symlink('thesis', case.path(0, 'r00000.d0.scratch'))
+
+
 def symlink_file(case):
     case.rename(0, 'real')
     os.symlink('real', case.path(0))
@@ -184,6 +206,18 @@ REFUSED = (
      'thesis.tex is not a store'),
     (59, "a stranger's file with our name", stranger(file_name(0) + '.new'), 2, 616,
      'has the name of a store'),
+    (59, "somebody's file with the name of room", room_of(1, b'somebody' * 600), 1, 612,
+     'no room of a store'),
+    (60, 'room of a newer format', room_of(0, room_page(2)), 1, 612, 'another version'),
+    (61, 'room of the other byte order', room_of(1, room_page(order='>')), 1, 612,
+     'the other byte order'),
+    (60, 'room of which a bit was lost', room_of(0, room_page()[:-1] + b'\1'), 1, 612,
+     'its checksum'),
+    (65, 'room of nine drives', room_of(1, room_page(drives=9)), 1, 612, 'its number of drives'),
+    (65, 'room with more in its page', room_of(1, room_page(behind=b'x')), 1, 612,
+     'bytes behind its fields'),
+    (68, 'room that others can read', room_of(0, room_page(), 0o644), 1, 610, 'mode 0644'),
+    (68, 'a link in the place of room', room_elsewhere, 1, 610, 'symbolic link'),
     (60, 'a newer format', forge_header(1, 12, '<H', 2), 1, 612, 'another version'),
     (60, 'an older format', forge_header(0, 12, '<H', 0), 1, 612,
      'the version of hoistway that wrote it'),

@@ -36,12 +36,16 @@ ENOUGH = 100000  # steps that no test waits for
 MIB = 1 << 20
 
 
+EVERYTHING = '--place=states=nvme,weights=nvme,grads=nvme,acts=nvme'
+
+
 def command(store, *more, steps=4):
+    place = [] if EVERYTHING in more else ['--place=states=nvme,weights=nvme']
     return [
         PROGRAM, 'train', '--device=host', '--model', MODEL, '--data',
         os.path.join(MODEL, 'tokens.bin'), '--seq-len=24', '--batch-tokens=48', '--lr=1e-3',
-        '--place=states=nvme,weights=nvme', '--durability=step', '--precision=bf16', '--store',
-        store, '--steps', str(steps), *more,
+        *place, '--durability=step', '--precision=bf16', '--store', store, '--steps', str(steps),
+        *more,
     ]  # fmt: skip
 
 
@@ -120,8 +124,8 @@ class Disks(unittest.TestCase):
 
     # ---- runs ----
 
-    def start(self):
-        return subprocess.Popen(command(self.store, '--log', self.log, steps=ENOUGH),
+    def start(self, *more):
+        return subprocess.Popen(command(self.store, '--log', self.log, *more, steps=ENOUGH),
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def committed(self):
@@ -155,11 +159,11 @@ class Disks(unittest.TestCase):
         self.assertIn(part, errors[0])
         self.assertNotIn('step 1/', done.stderr)
 
-    def assert_resumes_alike(self):
+    def assert_resumes_alike(self, *more):
         """From the last version that the log knows of, at least, to what a run without a break
         ends with."""
         known = self.committed()
-        done = train(self.store, '--resume', '--log', self.log, steps=known + 3)
+        done = train(self.store, '--resume', '--log', self.log, *more, steps=known + 3)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr, rf'going on after step ({known}|{known + 1}) of ')
         alone = self.path('alone')
@@ -181,13 +185,49 @@ class Disks(unittest.TestCase):
         self.assertEqual(child.returncode, 75, told)
         self.assert_resumes_alike()  # without a byte of room
 
+    def test_gradients_and_activations_have_their_room_in_the_store(self):
+        """Also after a kill, which frees what has no name."""
+        self.make_disk(64)
+        child = self.start(EVERYTHING)
+        self.wait_for_commits(child, 2)
+        self.fill()
+        self.wait_for_commits(child, 5)
+        child.kill()
+        child.communicate(timeout=60)
+        self.fill()
+        self.assert_resumes_alike(EVERYTHING)
+        self.assert_resumes_alike()  # and one that needs none keeps it
+        self.assert_resumes_alike(EVERYTHING)
+
+    def files_there(self):
+        found = {}
+        for name in os.listdir(self.store):
+            with open(os.path.join(self.store, name), 'rb') as file:
+                found[name] = file.read()
+        return found
+
+    def test_a_store_gets_room_where_there_is_some_and_is_left_as_it_was_where_not(self):
+        self.make_disk(64)
+        self.assertEqual(train(self.store, '--log', self.log, steps=2).returncode, 0)
+        self.fill()
+        before = self.files_there()
+        done = train(self.store, '--resume', '--log', self.log, EVERYTHING)
+        self.assert_refused(done, 301, 'Fix: free space')
+        self.assertEqual(self.files_there(), before)
+        self.assert_resumes_alike()
+        os.unlink(os.path.join(self.disk, 'filler'))
+        self.assert_resumes_alike(EVERYTHING)
+        self.fill()
+        self.assert_resumes_alike(EVERYTHING)
+
     def test_two_disks_without_room_are_resumed_too(self):
         self.make_disk(256)
         stores = ','.join(os.path.join(self.disk, name) for name in 'ab')
-        self.assertEqual(train(stores, steps=2).returncode, 0)
+        self.assertEqual(train(stores, EVERYTHING, steps=2).returncode, 0)
         self.fill()
-        done = train(stores, '--resume', steps=4)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        for steps, *more in ((3, EVERYTHING), (4,)):
+            done = train(stores, '--resume', *more, steps=steps)
+            self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(train(self.path('alone')).returncode, 0)
         both = Store(*stores.split(','))
         self.assertEqual(both.trained(), Store(self.path('alone')).trained())
