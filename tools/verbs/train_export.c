@@ -40,6 +40,13 @@ static void wait_for_room(struct sink *sink)
     nanosleep(&pause, NULL);
 }
 
+static void count_written(struct train_export *x, size_t count)
+{
+    const uint64_t width = x->dtype == HST_F32 ? 4 : 2;
+    x->written += count;
+    progress_bytes(x->progress, x->written * width, x->elements * width);
+}
+
 static int write_tensor(void *context, const struct hst_param_ref *param, uint64_t offset,
                         const void *src, size_t count, enum hst_dtype dtype)
 {
@@ -49,8 +56,10 @@ static int write_tensor(void *context, const struct hst_param_ref *param, uint64
     while (!is_stopped(x)) {
         int native = hf_export_write(x->files, param->name, offset, src, count, sink->error);
         const bool full = native == -ENOSPC || native == -EDQUOT;
-        if (!full || !x->stopped) /* where nobody could end the wait, there is none */
+        if (!full || !x->stopped) { /* where nobody could end the wait, there is none */
+            count_written(x, count);
             return native;
+        }
         wait_for_room(sink);
     }
     return -ECANCELED;
@@ -109,7 +118,11 @@ int train_export_write(struct train_export *x, train_save *save, void *from,
 {
     struct sink sink = {.export = x, .error = error};
     const struct hst_writer writer = {.write = write_tensor, .context = &sink};
+    x->written = 0;
+    x->elements = llama_parameter_count(x->model);
+    progress_begin(x->progress, "exporting");
     int native = save(from, &writer, error);
+    progress_begin(x->progress, "exporting: what is written reaches the disk");
     if (native)
         train_export_end(x);
     return native ? native : hf_export_commit(&x->files, error);

@@ -25,6 +25,8 @@ struct train {
     struct run_log log;
     struct trace trace;
     bool loaded;
+    uint64_t loaded_elements;
+    uint64_t resumed_bytes; /* as the engine told them last */
     int log_native; /* why the log ended before the run */
     struct progress progress;
     uint64_t began, done;  /* steps: those of earlier runs, all that are made */
@@ -104,11 +106,12 @@ int train_tell_stopped(struct train *t);
 /** For who sees neither steps nor summary, and where a run has trained nothing. */
 void train_warn_skipped(const struct train *t);
 /** An hst_config.progress of a struct train. */
-int train_verified(void *context, uint64_t done_bytes, uint64_t total_bytes);
+int train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_bytes);
 
 /** The precision of a run, before there is an engine to ask. */
 enum hst_precision train_precision(const struct train *t);
-/** Of its weights. */
+/** Of its weights; the bytes of one. */
 enum hst_dtype train_dtype(const struct train *t);
+uint64_t train_weight_bytes(const struct train *t);
 
 #endif

@@ -4,6 +4,7 @@
  * that the store holds, or anew where there is none yet. Who starts it again needs one exit code
  * for that, whatever the run was at.
  */
+#include "cli/activity.h"
 #include "cli/stop.h"
 
 #include "verbs/train_run.h"
@@ -18,11 +19,14 @@ int train_stopped(const struct train *t)
     return t->options->stopped && *t->options->stopped ? -ECANCELED : 0;
 }
 
-int train_verified(void *context, uint64_t done_bytes, uint64_t total_bytes)
+int train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
-    (void)done_bytes;
-    (void)total_bytes;
-    return train_stopped(context);
+    struct train *t = context;
+    if (done_bytes < t->resumed_bytes) /* of the second that is counted */
+        progress_begin(&t->progress, "resuming: reading into memory");
+    t->resumed_bytes = done_bytes;
+    progress_bytes(&t->progress, done_bytes, total_bytes);
+    return train_stopped(t);
 }
 
 static bool keeps_versions(const struct train_options *o)
@@ -66,10 +70,12 @@ static void tell_held(const struct train *t)
 int train_tell_stopped(struct train *t)
 {
     *t->error = (struct hst_error){0}; /* of what was cut short */
-    progress_interrupt(&t->progress);
+    progress_begin(&t->progress, "stopping");
     t->result.resumable = keeps_versions(t->options);
     if (t->loaded)
         (void)hst_engine_drain(t->engine, NULL); /* what it has not made is not told */
+    progress_end(&t->progress);
+    activity_interrupt();
     fprintf(stderr, "stopped (%s) ", strsignal(*t->options->stopped));
     if (t->result.resumable && !t->loaded)
         fprintf(stderr, "before its first step: ");
