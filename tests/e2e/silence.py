@@ -61,7 +61,7 @@ class Run(threading.Thread):
             if not select.select([self.master], [], [], LOOK_S)[0]:
                 self.silence += 1
                 self.longest = max(self.longest, (self.silence, self.shown[-200:]))
-                if self.silence > 40 * LOOKS:
+                if self.silence > 3 * LOOKS:
                     self.child.kill()
                 continue
             try:
@@ -157,16 +157,22 @@ class Silence(unittest.TestCase):
             'reshards': Run(['ckpt', 'reshard', self.store('one'), '--world=2', '--out',
                              self.path('two')], write=STATE),
         }  # fmt: skip
-        self.check(runs['loads and exports'], 0, rf'\rloading the weights 0:05 \| {size}',
-                   rf'\rexporting 0:05 \| {size}')
-        self.check(runs['initialises'], 0, rf'\rinitialising the weights 0:0[4-9] \| {size}',
-                   r'\r(step 1|finishing the last update) 0:05')
-        self.check(runs['resumes'], 75, rf'\rresuming 0:05 \| {size}',
-                   rf'\rresuming: reading into memory 0:05 \| {size}', r'stopped \(Interrupt\)')
-        self.check(runs['verifies'], 0, rf'\rverify step \d+ 0:05 \| {size}',
-                   r'\r\x1b\[Kstep \d+: every byte of [\d.]+ MiB is as it was written\r\n\Z')
-        self.check(runs['exports'], 0, rf'\rexporting 0:05 \| {size}')
-        self.check(runs['reshards'], 0, rf'\rresharding 0:05 \| {size}')
+        seen = {
+            'loads and exports': (rf'\rloading the weights 0:0[45] \| {size}',
+                                  rf'\rexporting 0:0[45] \| {size}'),
+            'initialises': (rf'\rinitialising the weights 0:0[45] \| {size}',
+                            r'\r(step 1|finishing the last update) 0:0[45]'),
+            'resumes': (rf'\rresuming 0:0[45] \| {size}', r'stopped \(Interrupt\)',
+                        rf'\rresuming: reading into memory 0:0[45] \| {size}'),
+            'verifies': (rf'\rverify step \d+ 0:0[45] \| {size}',
+                         r'\r\x1b\[Kstep \d+: every byte of [\d.]+ MiB is as it was written\r\n\Z'),
+            'exports': (rf'\rexporting 0:0[45] \| {size}',),
+            'reshards': (rf'\rresharding 0:0[45] \| {size}',),
+        }  # fmt: skip
+        for name, run in runs.items():
+            with self.subTest(name):
+                self.check(run, 75 if name == 'resumes' else 0, *seen[name])
+        self.assertNotRegex(runs['verifies'].shown, r'verify step \d+ 0:00')  # short as yet
 
     def test_what_is_ended_leaves_no_line_behind(self):
         ticks = r'0:01[^\n]*\x1b\[K'
