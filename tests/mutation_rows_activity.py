@@ -19,7 +19,8 @@ mutate(
 mutate(
     'tools/cli/activity.c', 'e2e/silence',
     ('a line that ticks is erased', '        fputs(ERASE, stderr);\n', '        (void)0;\n'),
-    ('a signal that nobody catches leaves no line', '        catch_ends();\n', '        (void)0;\n'),
+    ('a signal that nobody catches leaves no line', '        catch_ends();\n',
+     '        (void)0;\n'),
     ('in a pipe a line waits for its time', 'silent_s < state.silence_s', 'false'),
     ('what is short is not shown', 'fmin(silent_s, busy_s) < SHOWN_FROM_S', 'false'),
 )

@@ -3,7 +3,7 @@
 """On a drive that is slow, the program is never silent for more than 5 seconds on a terminal, and
 leaves that clean; in a pipe a line comes from time to time.
 
-silence.py PATH_OF_HOISTWAY PATH_OF_HOISTWAY_SLOW SOURCE_ROOT
+silence.py HOISTWAY HOISTWAY_SLOW NVME_BENCH_SLOW SOURCE_ROOT
 
 Silence is counted in looks at the terminal, a tenth of a second apart: on a machine that stands
 still nobody looks. All programs wait for their drives at the same time, so that it does not take
@@ -26,7 +26,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from watch import wait_until  # noqa: E402
 
-PROGRAM, SLOW, ROOT = sys.argv[1:4]
+PROGRAM, SLOW, SLOW_BENCH, ROOT = sys.argv[1:5]
 TOKENS = os.path.join(ROOT, 'tests', 'golden', 'untied-mha', 'tokens.bin')
 LOOK_S, LOOKS = 0.1, 50
 CONFIG = {
@@ -43,16 +43,16 @@ STATE, WEIGHTS, FAST = 6500000, 2200000, 10**9
 class Run(threading.Thread):
     """A slow program on a terminal of its own, watched until it ends."""
 
-    def __init__(self, arguments, read=FAST, write=FAST, on_sight=(), **more):
+    def __init__(self, arguments, read=FAST, write=FAST, on_sight=(), program=SLOW):
         super().__init__()
         self.shown, self.silence, self.longest = '', 0, (0, '')
         self.on_sight = list(on_sight)  # (pattern, signal): sent when it is first seen
         master, terminal = pty.openpty()
         self.master = master
         self.child = subprocess.Popen(
-            [SLOW, *arguments], stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal,
+            [program, *arguments], stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal,
             env={**os.environ, 'HOISTWAY_DRIVE': f'sim:read={read},write={write}'},
-            start_new_session=True, **more)
+            start_new_session=True)
         os.close(terminal)
         self.start()
 
@@ -125,6 +125,10 @@ class Silence(unittest.TestCase):
             assert wait_until(committed, cls.folder, child)
             child.kill()
 
+    def made(self, name):
+        os.mkdir(self.path(name))
+        return self.path(name)
+
     def store(self, name):
         shutil.copytree(self.path('store'), self.path(name))
         return self.path(name)
@@ -154,6 +158,9 @@ class Silence(unittest.TestCase):
             'verifies': Run(['ckpt', 'verify', self.store('verified')], read=STATE),
             'exports': Run(['ckpt', 'export', self.store('saved'), '--model', self.path('bare'),
                             '--export', self.path('version')], write=WEIGHTS),
+            'measures': Run([self.made('drive'), '--quick', '--size=256M'], write=1000000,
+                            program=SLOW_BENCH,
+                            on_sight=[('filling scratch files 0:05', signal.SIGINT)]),
             'reshards': Run(['ckpt', 'reshard', self.store('one'), '--world=2', '--out',
                              self.path('two')], write=STATE),
         }  # fmt: skip
@@ -167,11 +174,13 @@ class Silence(unittest.TestCase):
             'verifies': (rf'\rverify step \d+ 0:0[45] \| {size}',
                          r'\r\x1b\[Kstep \d+: every byte of [\d.]+ MiB is as it was written\r\n\Z'),
             'exports': (rf'\rexporting 0:0[45] \| {size}',),
+            'measures': (r'filling scratch files 0:0[45]\x1b\[K',
+                         r'\r\x1b\[Kstopped: nothing is reported[^\n]*\n\Z'),
             'reshards': (rf'\rresharding 0:0[45] \| {size}',),
         }  # fmt: skip
         for name, run in runs.items():
             with self.subTest(name):
-                self.check(run, 75 if name == 'resumes' else 0, *seen[name])
+                self.check(run, 75 if name in ('resumes', 'measures') else 0, *seen[name])
         self.assertNotRegex(runs['verifies'].shown, r'verify step \d+ 0:00')  # short as yet
 
     def test_what_is_ended_leaves_no_line_behind(self):

@@ -287,7 +287,5 @@ int nb_measure(struct nb_bench *b)
     }
     if (!rc && b->result->drive_count > 1)
         rc = measure_striped(b);
-    rc = rc ? rc : verify(b);
-    activity_end();
-    return rc;
+    return rc ? rc : verify(b);
 }
