@@ -22,7 +22,8 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
-import mutation_rows_ckpt  # noqa: E402, F401: adds its rows
+import mutation_rows_activity  # noqa: E402, F401: adds its rows
+import mutation_rows_ckpt  # noqa: E402, F401
 import mutation_rows_compute  # noqa: E402, F401
 import mutation_rows_hf  # noqa: E402, F401
 import mutation_rows_kin  # noqa: E402, F401

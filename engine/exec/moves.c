@@ -158,6 +158,13 @@ static enum extent_kind save_kind(const struct hst_engine *engine, uint32_t tile
     return states ? EXTENT_STATES : EXTENT_WEIGHTS;
 }
 
+uint64_t moves_save_bytes(const struct hst_engine *engine, uint32_t tile, uint32_t i)
+{
+    uint64_t bytes;
+    (void)placement_extent(&engine->placement, save_kind(engine, tile, i), tile, &bytes);
+    return bytes;
+}
+
 struct move moves_save(const struct hst_engine *engine, uint32_t tile, uint32_t i)
 {
     enum extent_kind kind = save_kind(engine, tile, i);

@@ -75,6 +75,7 @@ def fill(build, out):
         if not path:
             missing.append(name)
             continue
+        print(f'bundle: {name}', flush=True)
         libraries.update(libraries_of(path))
         put(path, os.path.join(out, 'bin', name), '$ORIGIN/../lib')
     plugin = find(build, 'libhoistway-cuda.so')
@@ -84,6 +85,7 @@ def fill(build, out):
     else:
         missing.append('libhoistway-cuda.so')
     for name, path in sorted(libraries.items()):
+        print(f'bundle: {name}', flush=True)
         put(path, os.path.join(out, 'lib', name), '$ORIGIN')
     for name in sorted(os.listdir(place.HERE)):
         if name.endswith('.py'):
@@ -122,8 +124,8 @@ def main(build, out):
             print(f'{size / 2**20:8.2f} MiB  {name}')
         sys.exit(f'bundle: {total / 2**20:.1f} MiB; the most is {MOST_BYTES / 2**20:.0f}')
     for name in missing:
-        print(f'bundle: without {name}, which this build does not have')
-    print(f'{out}: {len(found)} files, {total / 2**20:.1f} MiB')
+        print(f'==> bundle: without {name}, which this build does not have')
+    print(f'==> {out}: {len(found)} files, {total / 2**20:.1f} MiB')
 
 
 if __name__ == '__main__':

@@ -39,7 +39,7 @@ void cli_note(enum cli_code code, const char *format, ...) __attribute__((format
 
 /**
  * A hst_log_fn: prints a line of the engine; "W104 text" becomes warning[W104] text. context: the
- * run's struct progress, whose open line is ended first; where that is quiet, warnings alone.
+ * run's struct progress; where that is quiet, warnings alone.
  */
 void cli_engine_log(void *context, enum hst_log_level level, const char *line);
 

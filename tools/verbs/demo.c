@@ -4,6 +4,7 @@
  * trained with its states and weights in files under a DRAM budget below its size, with its states
  * alone in files, and all in RAM; the exported weights must be the same bytes.
  */
+#include "cli/activity.h"
 #include "cli/message.h"
 #include "cli/options.h"
 #include "cli/stop.h"
@@ -207,7 +208,10 @@ static int train(struct demo *demo, size_t index, bool kept)
     options.log = index == RUN_OFFLOADED ? demo->log : NULL;
     printf("\nrun %zu of %d: %s\n", index + 1, RUN_COUNT, runs[index].title);
     fflush(stdout);
+    if (options.quiet)
+        activity_begin("training");
     int native = train_run(&options, &result, &demo->error);
+    activity_end();
     if (native)
         return native;
     if (index == RUN_OFFLOADED)

@@ -5,6 +5,7 @@
  * nothing behind.
  */
 #include "verbs/doctor.h"
+#include "cli/activity.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/options.h"
@@ -295,12 +296,23 @@ int verb_doctor(int argc, char **argv)
         cli_help(&verb, stdout);
         return CLI_EXIT_OK;
     }
-    static void (*const checks[])(struct doctor *) = {
-        check_cores, check_instructions, check_blas,        check_memory,
-        check_store, doctor_check_rates, doctor_check_gpus,
+    static const struct {
+        const char *what;
+        void (*check)(struct doctor *);
+    } checks[] = {
+        {"looking at the processor", check_cores},
+        {"looking at the processor", check_instructions},
+        {"looking at the BLAS", check_blas},
+        {"looking at the memory", check_memory},
+        {"trying the store's directory", check_store},
+        {"measuring memory, update, products and drive", doctor_check_rates},
+        {"measuring the GPUs", doctor_check_gpus},
     };
-    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
-        checks[i](&d);
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
+        activity_begin(checks[i].what);
+        checks[i].check(&d);
+    }
+    activity_end();
     format_verdict(&d, verdict, sizeof verdict);
     if (d.json)
         print_json(&d, verdict);

@@ -5,6 +5,7 @@
  * and no drive is touched, unless --probe or --save-rates asks for it.
  */
 #include "verbs/plan.h"
+#include "cli/activity.h"
 #include "cli/forecast.h"
 #include "cli/message.h"
 #include "cli/output.h"
@@ -240,8 +241,11 @@ static int run(const struct options *o, struct plan *p, struct hst_error *error)
 {
     int native = check(o, error);
     native = native ? native : describe_model(p, error);
+    activity_begin("measuring the machine");
     native = native ? native : find_rates(p, o, error);
+    activity_begin("planning");
     native = native ? native : make(p, o, error);
+    activity_end();
     return native || !o->save_rates ? native : save_rates(p, o->save_rates, error);
 }
 

@@ -88,7 +88,7 @@ int train_engine_plan(struct train *t, enum hst_plan plan)
     config.error = t->error;
     config.accept = train_accepts;
     config.accept_context = t;
-    config.progress = train_verified;
+    config.progress = train_resumed_bytes;
     config.progress_context = t;
     config.stopped = train_asked_to_stop;
     config.stopped_context = t;

@@ -45,6 +45,13 @@ static bool is_full(int native)
     return native == -ENOSPC || native == -EDQUOT;
 }
 
+static void count_written(struct train_export *x, size_t count)
+{
+    const uint64_t width = x->dtype == HST_F32 ? 4 : 2;
+    x->written += count;
+    progress_bytes(x->progress, x->written * width, x->elements * width);
+}
+
 static int write_tensor(void *context, const struct hst_param_ref *param, uint64_t offset,
                         const void *src, size_t count, enum hst_dtype dtype)
 {
@@ -53,8 +60,10 @@ static int write_tensor(void *context, const struct hst_param_ref *param, uint64
     (void)dtype; /* the engine's, with which the export was begun */
     while (!is_stopped(x)) {
         int native = hf_export_write(x->files, param->name, offset, src, count, sink->error);
-        if (!is_full(native) || !x->stopped) /* where nobody could end the wait, there is none */
+        if (!is_full(native) || !x->stopped) { /* where nobody could end the wait, there is none */
+            count_written(x, count);
             return native;
+        }
         wait_for_room(sink);
     }
     return -ECANCELED;
@@ -114,10 +123,14 @@ int train_export_write(struct train_export *x, train_save *save, void *from,
     struct sink sink = {.export = x, .error = error};
     const struct hst_writer writer = {.write = write_tensor, .context = &sink};
     int native;
+    x->elements = llama_parameter_count(x->model);
     for (;;) {
+        x->written = 0;
+        progress_begin(x->progress, "exporting");
         native = save(from, &writer, error);
         if (native)
             break;
+        progress_begin(x->progress, "exporting: what is written reaches the disk");
         native = hf_export_sync(x->files, error); /* some file systems find out here alone */
         if (!is_full(native) || !x->stopped || is_stopped(x))
             break;

@@ -2,6 +2,7 @@
 #ifndef HOISTWAY_TOOLS_VERBS_TRAIN_EXPORT_H
 #define HOISTWAY_TOOLS_VERBS_TRAIN_EXPORT_H
 /* From the engine to a model directory. */
+#include "cli/progress.h"
 #include "hf/hf.h"
 #include "model/llama.h"
 
@@ -13,7 +14,9 @@ struct train_export {
     const struct llama *model;
     enum hst_dtype dtype;                 /* of the engine's weights */
     const volatile sig_atomic_t *stopped; /* other than 0: give it up; null: none does */
+    const struct progress *progress;      /* what is told of write */
     struct hf_export *files;              /* between begin and end */
+    uint64_t written, elements;           /* of write, and of all tensors */
 };
 
 /** Refuses what would fail after the training: the target (E430) and the space (E301). */

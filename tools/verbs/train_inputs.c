@@ -122,6 +122,11 @@ enum hst_dtype train_dtype(const struct train *t)
                                              : HST_F16;
 }
 
+uint64_t train_weight_bytes(const struct train *t)
+{
+    return train_dtype(t) == HST_F32 ? 4 : 2;
+}
+
 static int check_outputs(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -132,6 +137,7 @@ static int check_outputs(struct train *t)
         .model = t->model,
         .dtype = train_dtype(t),
         .stopped = o->stopped,
+        .progress = &t->progress,
     };
     if (o->export_directory)
         native = train_export_check(&t->export, t->error);

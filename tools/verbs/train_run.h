@@ -28,6 +28,8 @@ struct train {
     struct run_log log;
     struct trace trace;
     bool loaded;
+    uint64_t loaded_elements;
+    uint64_t resumed_bytes; /* as the engine told them last */
     int log_native; /* why the log ended before the run */
     struct progress progress;
     struct loss_watch loss_watch;
@@ -124,11 +126,12 @@ void train_warn_skipped(const struct train *t);
 /** An hst_config.stopped of a struct train. */
 int train_asked_to_stop(void *context);
 /** An hst_config.progress of a struct train. */
-int train_verified(void *context, uint64_t done_bytes, uint64_t total_bytes);
+int train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_bytes);
 
 /** The precision of a run, before there is an engine to ask. */
 enum hst_precision train_precision(const struct train *t);
-/** Of its weights. */
+/** Of its weights; the bytes of one. */
 enum hst_dtype train_dtype(const struct train *t);
+uint64_t train_weight_bytes(const struct train *t);
 
 #endif

@@ -5,6 +5,7 @@
  * for that, whatever the run was at. A drive that then fails is a failure, and not that code: who
  * starts runs again at each 75 would do so for ever.
  */
+#include "cli/activity.h"
 #include "cli/stop.h"
 
 #include "verbs/train_run.h"
@@ -24,11 +25,14 @@ int train_asked_to_stop(void *context)
     return train_stopped(context);
 }
 
-int train_verified(void *context, uint64_t done_bytes, uint64_t total_bytes)
+int train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
-    (void)done_bytes;
-    (void)total_bytes;
-    return train_stopped(context);
+    struct train *t = context;
+    if (done_bytes < t->resumed_bytes) /* of the second that is counted */
+        progress_begin(&t->progress, "resuming: reading into memory");
+    t->resumed_bytes = done_bytes;
+    progress_bytes(&t->progress, done_bytes, total_bytes);
+    return train_stopped(t);
 }
 
 static bool keeps_versions(const struct train_options *o)
@@ -72,9 +76,11 @@ static void tell_held(const struct train *t)
 int train_tell_stopped(struct train *t)
 {
     *t->error = (struct hst_error){0}; /* of what was cut short */
-    progress_interrupt(&t->progress);
+    progress_begin(&t->progress, "stopping");
     t->result.resumable = keeps_versions(t->options);
     int failed = t->loaded ? hst_engine_drain(t->engine, NULL) : 0;
+    progress_end(&t->progress);
+    activity_interrupt();
     fprintf(stderr, "stopped (%s) ", strsignal(*t->options->stopped));
     if (t->result.resumable && !t->loaded)
         fprintf(stderr, "before its first step: ");

@@ -3,6 +3,7 @@
  * What is written for people and for programs: JSON, step lines, quantities, the learning rate
  * behind them.
  */
+#include "cli/activity.h"
 #include "cli/forecast.h"
 #include "cli/json.h"
 #include "cli/progress.h"
@@ -289,16 +290,35 @@ static void the_step_line_reads_as_documented(void **state)
                               "update 50% | eta 0s");
 }
 
-static void the_line_of_bytes_reads_as_documented(void **state)
+static void what_a_run_is_at_reads_as_documented(void **state)
 {
     (void)state;
-    char line[PROGRESS_LINE_BYTES];
-    const struct byte_report some = {"verify step 120", 3u << 29, 1ull << 32, 0.5};
-    progress_bytes_format(&some, line);
-    assert_string_equal(line, "verify step 120 1.5 GiB of 4.0 GiB 38% | 3.0 GiB/s | eta 1s");
-    const struct byte_report none = {"export", 0, 0, 0};
-    progress_bytes_format(&none, line);
-    assert_string_equal(line, "export 0 B of 0 B 0% | 0 B/s | eta 0s");
+    char line[ACTIVITY_LINE_BYTES];
+    const struct {
+        struct activity activity;
+        const char *line;
+    } cases[] = {
+        {{"verify step 120", 3u << 29, 1ull << 32, 12.9, NULL},
+         "verify step 120 0:12 | 1.5 GiB of 4.0 GiB 37% | 119.1 MiB/s | eta 22s"},
+        {{"exporting", 0, 1ull << 32, 3, NULL}, "exporting 0:03 | 0 B of 4.0 GiB 0%"},
+        {{"exporting", (1ull << 32) - 1, 1ull << 32, 64, ""},
+         "exporting 1:04 | 4.0 GiB of 4.0 GiB 99% | 64.0 MiB/s | eta 0s"},
+        {{"resuming", 1ull << 32, 1ull << 32, 64, ""}, "resuming 1:04 | 4.0 GiB of 4.0 GiB 100%"},
+        {{"reserving memory", 0, 0, 7229, NULL}, "reserving memory 120:29"},
+        {{"step 4", 0, 0, 61, "step 3/10 30% | loss 2.4"},
+         "step 4 1:01 | step 3/10 30% | loss 2.4"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        activity_format(&cases[i].activity, line);
+        assert_string_equal(line, cases[i].line);
+    }
+    /* of what is too long, as much as there is room for */
+    char name[1000];
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    const struct activity all = {name, 1000, UINT64_MAX, 1, name};
+    activity_format(&all, line);
+    assert_true(strlen(line) < sizeof line);
 }
 
 static void without_a_terminal_a_line_comes_every_10_seconds(void **state)
@@ -445,7 +465,7 @@ int main(void)
         cmocka_unit_test(what_is_not_a_log_is_neither_replaced_nor_followed),
         cmocka_unit_test(without_a_path_nothing_is_logged),
         cmocka_unit_test(the_step_line_reads_as_documented),
-        cmocka_unit_test(the_line_of_bytes_reads_as_documented),
+        cmocka_unit_test(what_a_run_is_at_reads_as_documented),
         cmocka_unit_test(without_a_terminal_a_line_comes_every_10_seconds),
         cmocka_unit_test(a_size_to_be_typed_is_short),
         cmocka_unit_test(a_size_to_be_typed_suffices_or_is_there),
