@@ -87,9 +87,9 @@ static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
         struct room room = drive->path ? room_of(engine, d, left) : (struct room){left, left};
         in->drive_budgets[d] = room.most;
         if (in->stored && store_dir_leftover(engine, d) == 0) { /* its files have their space */
-            const uint64_t there = store_dir_there(engine, d) + store_dir_room_there(engine, d);
-            in->drive_budgets[d] += there;
-            room.bytes += there;
+            const uint64_t files = store_dir_there(engine, d) + store_dir_room_there(engine, d);
+            in->drive_budgets[d] += files;
+            room.bytes += files;
         }
         sum = sat_add(sum, room.bytes);
     }

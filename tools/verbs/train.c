@@ -280,7 +280,6 @@ static void watch_loss(struct train *t, uint64_t number, double loss)
 {
     if (!loss_watch_step(&t->loss_watch, number, loss))
         return;
-    progress_interrupt(&t->progress);
     cli_warn(CLI_LOSS,
              "the loss has been more than %g above that of step %" PRIu64 " (%.4f) for %u steps: "
              "%.4f in step %" PRIu64
