@@ -9,9 +9,9 @@
 
 #define DEFAULT_SHARE 0.9 /* of what is free */
 
-/* Under RLIMIT_AS the threads need address space beside the budget: stacks, malloc's arenas and
-   OpenBLAS's packing buffers, for which OpenBLAS waits for ever where it can not have them. */
-#define THREAD_ADDRESS_BYTES (192ull << 20)
+/* Under RLIMIT_AS the threads need address space beside the budget: stacks and malloc's arenas.
+   What OpenBLAS needs for them is mapped already, since the device is open. */
+#define THREAD_ADDRESS_BYTES (80ull << 20)
 
 static void keep_address_space(struct machine_memory *memory, uint32_t threads)
 {

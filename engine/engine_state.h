@@ -47,6 +47,7 @@ struct versions {
     struct keep *keep;   /* copies of versions; null: none are kept */
     uint64_t kept_from;  /* the step of the last one, or where this run began */
     const char *keep_paths[STRIPE_DRIVES_MAX];
+    char math[HST_DEV_MATH_BYTES]; /* of the version that was resumed; "": it says nothing */
     double save_s; /* what it took to move the bytes that are at home in memory */
     /* Where training stands after the last step; where it stood when each of the periods that may
        be open began, whose version that period makes; of the step at hand its cursor alone. */
@@ -88,7 +89,7 @@ struct described {
 
 struct hst_engine {
     struct hst_config config;     /* resolved: no zero means a default */
-    char *store, *place, *device; /* own copies; config points to them */
+    char *store, *place, *device, *host_math; /* own copies; config points to them */
     char *io_model, *io_fault, *durability;
     struct drive drives[STRIPE_DRIVES_MAX];
     uint32_t drive_count;        /* 0 where there is no store */
@@ -108,6 +109,7 @@ struct hst_engine {
 
     struct workers *workers;
     struct hst_dev *dev;
+    char math[HST_DEV_MATH_BYTES]; /* hst_dev_math of it */
     struct hst_stream *stream;
     const struct hst_cpu_adam_ops *adam;
     const struct hst_update *update; /* of this precision, in adam's table */
@@ -165,6 +167,10 @@ int engine_fail_tables(struct hst_engine *engine, int native);
 
 /* device.c */
 int device_open(struct hst_engine *engine);
+/** Once budgets are resolved: the device's share of them, its stream, and its defaults. */
+int device_prepare(struct hst_engine *engine);
+/** Warns where the bits of a resumed version depended on something else than this run's. */
+void device_tell_math(struct hst_engine *engine, const char *was);
 
 /* clock.c */
 double clock_seconds(void);

@@ -86,6 +86,36 @@ static const char *value_of(const char *settings, const char *name, size_t *byte
     return NULL;
 }
 
+uint32_t version_math_write(const char *math, char *text, size_t bytes)
+{
+    size_t used = strlen(text);
+    snprintf(text + used, bytes - used, "math %s\n", math);
+    return (uint32_t)strlen(text);
+}
+
+void version_math_differ(const char **was, const char **is)
+{
+    size_t same = 0;
+    while ((*was)[same] && (*was)[same] == (*is)[same])
+        same++;
+    while (same > 0 && !(same > 1 && (*was)[same - 2] == ',' && (*was)[same - 1] == ' '))
+        same--;
+    *was += same;
+    *is += same;
+}
+
+void version_math_take(char *settings, char *math, size_t bytes)
+{
+    size_t length = 0;
+    const char *value = value_of(settings, "math", &length);
+    snprintf(math, bytes, "%.*s", (int)length, value ? value : "");
+    if (!value)
+        return;
+    char *line = settings + (value - settings) - (sizeof "math " - 1);
+    const char *next = value + length + (value[length] == '\n');
+    memmove(line, next, strlen(next) + 1);
+}
+
 /* Which of the words is the value, but for the first, which stands for a default; 0: none is. */
 static int word_of(const char *settings, const char *name, const char *const *words, int count)
 {

@@ -256,8 +256,9 @@ void versions_step_ended(struct hst_engine *engine, double step_s)
 static void encode_cursor(const struct hst_engine *engine, const struct version_note *note,
                           struct store_cursor *cursor, unsigned char *opaque)
 {
-    uint32_t length = version_settings_write(
-        &engine->config, &engine->layout, (char *)opaque + sizeof length, VERSION_SETTINGS_BYTES);
+    char *settings = (char *)opaque + sizeof(uint32_t);
+    version_settings_write(&engine->config, &engine->layout, settings, VERSION_SETTINGS_BYTES);
+    uint32_t length = version_math_write(engine->math, settings, VERSION_SETTINGS_BYTES);
     memcpy(opaque, &length, sizeof length);
     memcpy(opaque + sizeof length + length, note->cursor, note->cursor_bytes);
     *cursor = (struct store_cursor){
@@ -322,6 +323,7 @@ static int decode_cursor(struct hst_engine *engine, const struct store_cursor *c
                            "the store's cursor is not this engine's. Fix: resume with the "
                            "version of hoistway that wrote it");
     memcpy(was, text.settings, text.settings_bytes);
+    version_math_take(was, v->math, sizeof v->math);
     int rc = version_settings_round_anew(was, is) ? tell_rounding(engine)
                                                   : compare_descriptions(engine, was, is);
     if (rc)
@@ -580,6 +582,7 @@ int versions_open(struct hst_engine *engine)
     if (rc)
         return rc;
     tell_found(engine, &found);
+    device_tell_math(engine, engine->versions.math);
     double start_s = clock_seconds();
     rc = memory_move(engine, false);
     v->save_s = clock_seconds() - start_s;

@@ -99,7 +99,8 @@ static void open_workers(struct probe *probe)
 static struct hst_dev *open_host(struct probe *probe)
 {
     struct hst_dev *dev = NULL;
-    const struct hst_dev_config config = {.size = sizeof config, .parallel = &probe->parallel};
+    const struct hst_dev_config config = {
+        .size = sizeof config, .parallel = &probe->parallel, .host_math = probe->in->host_math};
     return hst_dev_host_open(&config, &dev) ? NULL : dev;
 }
 

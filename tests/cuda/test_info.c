@@ -128,6 +128,34 @@ static void a_relative_folder_is_not_looked_in(void **state)
     put("../libm.so.6", NULL);
 }
 
+static void the_driver_s_version_is_its_file_s_first_line(void **state)
+{
+    (void)state;
+    char path[256], text[64] = "driver";
+    put("numa_node", "580.95.05\nmore\n");
+    snprintf(path, sizeof path, "%s/numa_node", folder);
+    cuda_math_driver(path, text, sizeof text);
+    assert_string_equal(text, "driver 580.95.05");
+    cuda_math_driver("/nowhere", text, sizeof text);
+    assert_string_equal(text, "driver 580.95.05");
+}
+
+static void variables_that_change_what_libraries_compute_are_told(void **state)
+{
+    (void)state;
+    char text[64] = "card";
+    setenv("NVIDIA_TF32_OVERRIDE", "", 1);
+    setenv("CUBLAS_LOGINFO_DBG", "1", 1); /* changes no bit */
+    cuda_math_environment(text, sizeof text);
+    assert_string_equal(text, "card");
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
+    setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
+    cuda_math_environment(text, sizeof text);
+    assert_string_equal(text, "card, NVIDIA_TF32_OVERRIDE=0, CUBLAS_WORKSPACE_CONFIG=:4096:8");
+    cuda_math_environment(text, sizeof text); /* is cut, not written beyond its end */
+    assert_int_equal(strlen(text), sizeof text - 1);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -155,6 +183,8 @@ int main(void)
         cmocka_unit_test(a_library_that_is_nowhere_is_told_with_every_place),
         cmocka_unit_test(a_library_of_the_named_folder_is_taken_at_its_word),
         cmocka_unit_test(a_relative_folder_is_not_looked_in),
+        cmocka_unit_test(the_driver_s_version_is_its_file_s_first_line),
+        cmocka_unit_test(variables_that_change_what_libraries_compute_are_told),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }

@@ -57,6 +57,7 @@ static void ask_compute(const struct forecast_in *in, struct hst_dev *dev, struc
     a->probe = (struct hst_probe){.size = sizeof a->probe,
                                   .parts = COMPUTE.parts,
                                   .threads = dev ? 0 : in->config->threads,
+                                  .host_math = dev ? NULL : in->config->host_math,
                                   .dev = dev,
                                   .products = in->products,
                                   .product_count = in->product_count,

@@ -198,11 +198,14 @@ static int begin_log(struct train *t)
     (void)hst_engine_decision(t->engine, &decision); /* sealed */
     int native = t->began > 0 ? run_log_resume(&t->log, o->log, t->began, t->error)
                               : run_log_open(&t->log, o->log, t->error);
+    char math[HST_DEV_MATH_BYTES];
+    hst_dev_math(hst_engine_device(t->engine), math, sizeof math);
     const struct run_start start = {
         .model = o->model,
         .data = o->data,
         .store = o->engine.store,
         .device = t->device.name,
+        .math = math,
         .precision = train_precision_name(t),
         .seed = o->seed,
         .steps = o->steps,

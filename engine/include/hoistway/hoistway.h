@@ -60,6 +60,7 @@ enum hst_code {
     HST_E_DEVICE = 201,        /* a device, or worker threads, that can not be had */
     HST_E_DEVICE_MEMORY = 202, /* the device's memory ran out, beside what was planned */
     HST_E_DEVICE_FAILED = 203, /* the device failed while it computed or copied */
+    HST_E_HOST_MATH = 204,     /* kernels were named that this processor or OpenBLAS has not got */
     HST_E_DISK_SPACE = 301,    /* the store's file system has too little space left */
     HST_E_BUDGET = 302,        /* no placement fits, or a budget is more than the machine has */
     HST_E_VALUE = 402,         /* a configuration value out of its range */
@@ -252,6 +253,7 @@ struct hst_config {
        the call with -ECANCELED, not sticky; the engine can then only be destroyed. Null: no. */
     int (*stopped)(void *context);
     void *stopped_context;
+    const char *host_math; /* core of OpenBLAS, see struct hst_dev_config; null: its own choice */
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

@@ -243,6 +243,7 @@ struct hst_probe {
     /* Asked between rounds, figures and parts: other than 0 ends the probe. Null: nobody asks. */
     int (*stopped)(void *context);
     void *stopped_context;
+    const char *host_math; /* of a host device that the probe opens: see struct hst_dev_config */
 };
 
 /**
