@@ -29,13 +29,13 @@ ALLOWED = {
     'aio': {'aio'},
     'cpu_adam': {'cpu_adam'},
     'kernels': {'kernels', 'plugin'},
-    'engine': {'ckpt', 'hoistway', 'machine', 'options', 'plan', 'predict', 'units', 'aio',
+    'engine': {'ckpt', 'config', 'hoistway', 'machine', 'options', 'plan', 'predict', 'units', 'aio',
                'cpu_adam', 'kernels', 'plugin'},
-    'tools': {'ckpt', 'hoistway', 'machine', 'options', 'plan', 'predict', 'units', 'aio',
+    'tools': {'ckpt', 'config', 'hoistway', 'machine', 'options', 'plan', 'predict', 'units', 'aio',
               'cpu_adam', 'kernels', 'plugin'},
 }
 HEADERS = {'aio': 'aio', 'cpu_adam': 'cpu_adam', 'kernels': 'kernels', 'plugin': 'kernels',
-           'hoistway': 'engine', 'machine': 'engine', 'options': 'engine', 'plan': 'engine',
+           'config': 'engine', 'hoistway': 'engine', 'machine': 'engine', 'options': 'engine', 'plan': 'engine',
            'predict': 'engine', 'ckpt': 'engine', 'units': 'engine'}
 
 # What a silent library never uses. `stdout` and `stderr` stand for all that is printed with them.
