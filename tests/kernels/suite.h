@@ -47,7 +47,7 @@ struct suite {
 };
 
 /**
- * The main function of a test program: opens the device that argv names and runs the tests. A device
+ * The main function of a test program: opens the device that argv names, runs the tests. A device
  * that is not there ends the program with 77 and the reason. A test that fails on a device is told
  * with the device's own words and the case's tensors, behind cmocka's message. HST_SUITE_LIST=1
  * prints the names of the tests instead, HST_SUITE_ONLY=NAME runs one of them.

@@ -448,7 +448,7 @@ static void an_id_out_of_range_is_met_in_every_block(void **state)
     struct hst_dev *dev;
     assert_int_equal(suite_open(0, 0, NULL, &dev), 0);
     bool reports = strcmp(hst_dev_name(dev), "host") == 0;
-    hst_dev_close(&dev);
+    suite_close(&dev);
     for (int which = 0; which < 4 && reports; which++)
         suite_run(domain_case, &which);
     for (enum hst_dtype dtype = HST_F32; dtype <= HST_F16 && !reports; dtype++) {

@@ -498,7 +498,7 @@ static bool reports_ids(void)
     struct hst_dev *dev;
     assert_int_equal(suite_open(0, 0, NULL, &dev), 0);
     bool host = strcmp(hst_dev_name(dev), "host") == 0;
-    hst_dev_close(&dev);
+    suite_close(&dev);
     return host;
 }
 
