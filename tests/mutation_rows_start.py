@@ -71,10 +71,6 @@ mutate(
      '    if (true)\n'),
 )
 mutate(
-    'engine/machine/probe_drives.c', 'engine/stop',
-    ('drives that were not measured are not told', '    if (!probe_is_stopped(probe))\n', ''),
-)
-mutate(
     'tools/cli/text.c', 'tools/cli_output',
     ('what is needed is rounded up', '    t.hundredths += up ? step : 0;\n', ''),
     ('what is there is rounded down', 'up ? step : 0', 'step'),

@@ -147,6 +147,7 @@ static void the_order_of_files_counts_in_one_of_the_numbers_alone(void **state)
     struct data_identity abc = identity_of("a,b,c"), bca = identity_of("b,c,a");
     assert_true(abc.in_any_order == bca.in_any_order);
     assert_true(abc.in_order != bca.in_order);
+    assert_true(abc.in_order != identity_of("b,a,c").in_order); /* whichever is the last */
     assert_true(identity_of("a,a").in_any_order != identity_of("b,b").in_any_order);
     assert_true(identity_of("a,b,b").in_any_order != identity_of("a,a,b").in_any_order);
     assert_true(identity_of("a,b").in_order != identity_of("a").in_order);
