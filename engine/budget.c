@@ -10,12 +10,17 @@
 #define DEFAULT_SHARE 0.9 /* of what is free */
 
 /* Under RLIMIT_AS the threads need address space beside the budget: stacks and malloc's arenas.
-   What OpenBLAS needs for them is mapped already, since the device is open. */
+   What OpenBLAS needs for the first of them is mapped already, since the device is open; it maps a
+   buffer for each of the others at its first product. */
 #define THREAD_ADDRESS_BYTES (80ull << 20)
+#define BLAS_BUFFER_BYTES    (128ull << 20)
+#define BLAS_BUFFERS_MAPPED  64u
 
 static void keep_address_space(struct machine_memory *memory, uint32_t threads)
 {
     uint64_t kept = (threads + 1ull) * THREAD_ADDRESS_BYTES;
+    if (threads > BLAS_BUFFERS_MAPPED)
+        kept += (threads - BLAS_BUFFERS_MAPPED) * BLAS_BUFFER_BYTES;
     if (memory->address_left_bytes == UINT64_MAX)
         return;
     memory->address_left_bytes =

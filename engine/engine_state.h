@@ -138,9 +138,9 @@ struct hst_engine {
 /** Records the first fatal error, returns `native`. */
 int engine_fail(struct hst_engine *engine, int code, int native, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/** A caller's mistake: not sticky, said in the log. Returns -EINVAL. */
 /** -ECANCELED where the engine has not loaded and the client wishes to end that, else 0. */
 int engine_stopped(const struct hst_engine *engine);
+/** A caller's mistake: not sticky, said in the log. Returns -EINVAL. */
 int engine_refuse(struct hst_engine *engine, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void engine_log(struct hst_engine *engine, enum hst_log_level level, const char *format, ...)

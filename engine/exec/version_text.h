@@ -6,7 +6,7 @@
 #include "plan/layout.h"
 #include "store/format.h"
 
-enum { VERSION_SETTINGS_BYTES = 1024 };
+enum { VERSION_SETTINGS_BYTES = 2048 };
 
 struct version_text {
     const char *settings; /* not terminated */

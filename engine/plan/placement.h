@@ -158,7 +158,7 @@ struct placement {
     uint64_t hbm_bytes, dram_bytes;          /* of the arenas */
     uint64_t nvme_bytes;                     /* of all files */
     uint64_t drive_bytes[STRIPE_DRIVES_MAX]; /* of each scratch file */
-    uint64_t store_bytes[STRIPE_DRIVES_MAX]; /* of the store on each drive, but for scratch */
+    uint64_t store_bytes[STRIPE_DRIVES_MAX]; /* of the store; of scratch its first page */
     struct stripe stripe;
     uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
 };

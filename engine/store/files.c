@@ -490,7 +490,7 @@ static int check_names(const struct store_directory *directory, bool strangers, 
     int rc = names ? 0 : error->native;
     for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;) {
         const bool ours = name_parse(entry->d_name, &name);
-        *committed = *committed || (ours && !name.forming);
+        *committed = *committed || (ours && !name.forming && !name.room);
         if (ours && !strangers) {
             rc = check_kind(directory, entry->d_name, error);
             rc = rc == -ENOENT ? 0 : rc; /* it has gone meanwhile */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Room for scratch, beside a store's files: see room.h. */
 #include "store/room.h"
+#include "file_limit.h"
 #include "size_text.h"
 #include "store/bytes.h"
 
@@ -14,8 +15,12 @@
 static int refuse_room(const struct store_directory *directory, const char *name, uint64_t bytes,
                        int native, struct hst_error *error)
 {
-    char size[SIZE_TEXT_BYTES];
+    char size[SIZE_TEXT_BYTES], limit[FILE_LIMIT_BYTES];
     const bool full = native == -ENOSPC || native == -EDQUOT;
+    if (native == -EFBIG)
+        return store_refuse(error, HST_E_STORE_DIR, native,
+                            "%s/%s can not be made for gradients and activations: %s",
+                            directory->path, name, file_limit(bytes, limit));
     return store_refuse(error,
                         full               ? HST_E_DISK_SPACE
                         : native == -EBUSY ? HST_E_STORE_BUSY
@@ -26,7 +31,6 @@ static int refuse_room(const struct store_directory *directory, const char *name
                         directory->path, name, size_text_up(bytes, size), strerror(-native),
                         full               ? "free space there, or --place grads=dram,acts=dram"
                         : native == -EBUSY ? "wait for the run that has it to end"
-                        : native == -EFBIG ? "ulimit -f unlimited"
                                            : "check the drive (dmesg, smartctl -a)");
 }
 

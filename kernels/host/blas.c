@@ -34,6 +34,7 @@ enum { BLAS_SERIAL = 0, BLAS_PTHREAD = 1 }; /* of openblas_get_parallel */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct host_blas blas;
 static unsigned reserved; /* buffers that are mapped for callers */
+static bool in_use;       /* a device computes with it, or did: its core stays */
 
 /* ---- which kernels --------------------------------------------------------------------------- */
 
@@ -128,8 +129,6 @@ static int open_once(const char *core, unsigned callers, struct hst_dev_failure 
         return rc;
     if (blas.parallel() == BLAS_PTHREAD)
         blas.set_num_threads(1);
-    if (!core)
-        mend();
     return compare_core(core, loaded, failure);
 }
 
@@ -160,7 +159,10 @@ int host_blas_open(const char *core, unsigned callers, struct hst_dev_failure *f
 {
     pthread_mutex_lock(&lock);
     int rc = blas.handle ? compare_core(core, true, failure) : open_once(core, callers, failure);
+    if (!rc && !in_use && !core)
+        mend(); /* where the first one asked for a core that it did not get, this is still to do */
     rc = rc ? rc : reserve(callers, failure);
+    in_use = in_use || !rc;
     pthread_mutex_unlock(&lock);
     return rc;
 }

@@ -25,16 +25,10 @@ TOKENS = os.path.join(MODEL, 'tokens.bin')
 
 
 def forge_the_line_of_data(directory, line):
-    def put(manifest):
-        at = manifest.index(b'\ndata ') + 1
-        end = manifest.index(b'\n', at) + 1
-        assert end - at == len(line)
-        manifest[at:end] = line
-    Store(directory).forge_manifest(put)
-
-
-# What other lines say, again: as in a store that has no line of its data.
-NO_DATA = b'seq-len 24\n' + 4 * b'seed 0\n'
+    def put(cursor):
+        at = cursor.index(b'\ndata ') + 1
+        return cursor[:at] + line + cursor[cursor.index(b'\n', at) + 1:]
+    Store(directory).forge_client_cursor(put)
 
 
 class Resume(unittest.TestCase):
@@ -233,6 +227,7 @@ class Resume(unittest.TestCase):
         done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("'seq-len 24', this run has 'seq-len 48'. Fix: --seq-len 24", done.stderr)
+
     def data(self, name, first, count):
         """Raw tokens. -> the file."""
         path = os.path.join(self.folder, name)
@@ -283,7 +278,7 @@ class Resume(unittest.TestCase):
                       for first, name in enumerate(('one', 'other')))
         again = ('--token-dtype=u32', '--resume')
         self.assertEqual(self.run_it(again[0], data=one).returncode, 0)
-        forge_the_line_of_data(self.store, NO_DATA)
+        forge_the_line_of_data(self.store, b'')
         done = self.run_it(*again, data=other, steps=5)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn('W622', done.stderr)

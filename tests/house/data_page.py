@@ -90,7 +90,7 @@ class DataPage(unittest.TestCase):
             ('without a token', b'', '--data a.bin'),
             ('an id that', wide + b'\xa0\x86\1\0', '--data a.bin --token-dtype u32'),
             ('a `.txt`', b'text' * 100, '--data a.txt'),
-            ('a name of which', plain, '--data a.tokens'),
+            ('a name whose end is not known', plain, '--data a.tokens'),
             ("tokens without llm.c's header", plain, '--data a.bin'),
             ('another version', head.replace(b'\1', b'\2').ljust(1024, b'\0'), '--data a.bin'),
             ('swapped', head[3::-1].ljust(1024, b'\0'), '--data a.bin'),

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 BYTES, LINKED, PROGRAM, LIBRARY = (os.path.abspath(p) for p in sys.argv[1:5])
@@ -124,9 +123,7 @@ class Blas(unittest.TestCase):
 
     def test_a_host_device_is_refused_where_it_would_wait_for_ever(self):
         for limit in (200000, 400000):
-            begun = time.monotonic()
-            done = self.program('demo', limit=limit)
-            self.assertLess(time.monotonic() - begun, 30)
+            done = self.program('demo', limit=limit, timeout=30)  # one that waits for ever fails
             self.assertEqual(done.returncode, 2, done.stderr)
             refused = [x for x in done.stderr.splitlines() if x.startswith('error')]
             self.assertEqual(len(refused), 1, done.stderr)
@@ -143,7 +140,7 @@ class Blas(unittest.TestCase):
 
     def refused(self, code, *arguments, **variables):
         done = self.program(*arguments, **variables)
-        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.returncode, 2 if code in (204, 302) else 1)
         line = done.stderr.splitlines()[-1]
         self.assertTrue(line.startswith(f'error[E{code}] '), done.stderr)
         return line

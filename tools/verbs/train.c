@@ -54,13 +54,14 @@ void train_warn_skipped(const struct train *t)
     if (all_skipped(t))
         cli_warn(CLI_SKIPPED,
                  "all %" PRIu64 " steps of this run were skipped, and the weights are as they "
-                 "were: gradients were not finite%s. Fix: %s.",
+                 "were: gradients were not finite or too large%s. Fix: %s.",
                  t->skipped, scale_words(t),
                  f16 ? "more steps or a smaller --loss-scale; else --precision bf16"
                      : "look at the weights of --model and at the data; a smaller --lr");
     else if (t->skipped)
         cli_warn(CLI_SKIPPED,
-                 "%" PRIu64 " of %" PRIu64 " steps were skipped: gradients were not finite%s",
+                 "%" PRIu64 " of %" PRIu64
+                 " steps were skipped: gradients were not finite or too large%s",
                  t->skipped, t->done - t->began, scale_words(t));
 }
 
@@ -402,8 +403,8 @@ static void tell_summary(const struct train *t)
                steps, steps == 1 ? "" : "s", text_count(count, tokens), r->seconds,
                text_count(count / r->seconds, rate), r->first_loss, r->last_loss);
     if (t->skipped && !all_skipped(t))
-        printf("skipped %" PRIu64 " of them: gradients were not finite%s\n", t->skipped,
-               scale_words(t));
+        printf("skipped %" PRIu64 " of them: gradients were not finite or too large%s\n",
+               t->skipped, scale_words(t));
     if (t->skipped_ever > t->skipped)
         printf("skipped %" PRIu64 " of all %" PRIu64 " steps of the store\n", t->skipped_ever,
                t->done);

@@ -59,9 +59,9 @@ static void tell_passes(const struct train *t)
         (double)o->steps * (double)(o->engine.batch_tokens / o->seq_len) / (double)sequences;
     if (passes > 1 && !o->quiet)
         cli_note(CLI_PASSES,
-                 "%" PRIu64 " tokens are %" PRIu64 " sequences: the run passes over them %.1f "
+                 "%" PRIu64 " tokens are %" PRIu64 " sequence%s: the run passes over them %.1f "
                  "times.",
-                 data_token_count(t->data), sequences, passes);
+                 data_token_count(t->data), sequences, sequences == 1 ? "" : "s", passes);
 }
 
 int train_settle(struct train *t)

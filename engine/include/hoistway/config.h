@@ -146,7 +146,8 @@ struct hst_config {
     uint32_t keep;
     uint64_t keep_every;
     /*
-     * A step whose gradient norm is not finite is skipped in every precision, as in fp16, where
+     * A step whose gradient norm is not finite, or after clipping so large that Adam's v may
+     * overflow (HST_GRAD_NORM_MOST in cpu_adam.h), is skipped in every precision, as in fp16, where
      * else it ends the run (E701). No update is then made in the backward that can not be taken
      * back, whatever `clip` says. A run may be resumed with or without it.
      */
@@ -174,7 +175,7 @@ struct hst_config {
      * Called by hst_engine_resume, in its thread, after every tile: while it reads and compares
      * every byte of a version, which takes as long as reading it; then, counted from 0 again, while
      * it reads what is at home in memory. Either may be left out. Other than 0 ends the call with
-     * -ECANCELED. Null: nobody asks. (What hst_engine_load and hst_engine_save have come to, their
+     * -ECANCELED, which is sticky. Null: nobody asks. (What hst_engine_load and hst_engine_save have come to, their
      * reader and writer see.)
      */
     int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);

@@ -73,7 +73,7 @@ enum hst_code {
     HST_E_STORE_OTHER = 615,   /* a store of another model, precision or tile size */
     HST_E_STORE_TAKEN = 616,   /* a directory that holds a committed store, or other files */
     HST_E_STORE_EMPTY = 617,   /* a store in which no version was ever committed */
-    HST_E_NONFINITE = 701,     /* the gradient norm is not finite */
+    HST_E_NONFINITE = 701,     /* the gradient norm is not finite, or too large for v */
 };
 
 /** Why a call failed: everything a user needs, on the object, never in thread-local storage. */
@@ -152,8 +152,8 @@ enum hst_order { HST_ORDER_FORWARD = 1 /* forward in the order of adding, backwa
 /**
  * Fixes layout and placement, allocates everything; nothing grows afterwards.
  * Errors: -ENOSPC no placement fits the budgets (the error's message names the smallest that would;
- * nothing was allocated), -ENOMEM, -EINVAL contradictory placement, and I/O errors of the store
- * directory.
+ * nothing was allocated), -ENOMEM, -EINVAL contradictory placement, I/O errors of the store
+ * directory, and -ECANCELED where hst_config.stopped ended it.
  */
 int hst_engine_seal(struct hst_engine *engine, enum hst_order order);
 
@@ -213,7 +213,7 @@ struct hst_reader {
  * Streams all parameters in (aliases are not asked for), zeroes the optimizer states; at most one
  * tile is held. After seal. Where versions are kept the store is made here, and holds them as its
  * first. Errors: the reader's; -EEXIST a store with a version is there (E616: hst_engine_resume);
- * -EPERM others can enter its directory (E610); I/O errors.
+ * -EPERM others can enter its directory (E610); I/O errors; -ECANCELED (hst_config.stopped).
  */
 int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader);
 
@@ -228,7 +228,8 @@ int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader);
  *
  * Errors: -ENOENT no version was ever committed (not sticky: load then); -EINVAL another model or
  * configuration than this one (the message names what), or hst_config.accept said no; those of a
- * store that can not be used (E610 to E617), of which none has changed it; -EIO and the like.
+ * store that can not be used (E610 to E617), of which none has changed it; -EIO and the like;
+ * -ECANCELED where hst_config.stopped or .progress ended it.
  */
 int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, size_t capacity,
                       size_t *cursor_bytes);

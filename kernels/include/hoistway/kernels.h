@@ -183,23 +183,25 @@ struct hst_dev_info {
     char libraries[96]; /* "cuBLASLt 13.1.0, cuDNN 9.19.0" */
 };
 void hst_dev_info(struct hst_dev *dev, struct hst_dev_info *info);
-#define HST_DEV_MATH_BYTES 480
+#define HST_DEV_MATH_BYTES 640
 /**
  * What the bits of a device's results depend on beside shapes and values, on one line of at most
  * text_bytes, terminated: "OpenBLAS 0.3.21 SkylakeX, glibc 2.36"; of a GPU its model,
  * multiprocessors, driver and libraries, how algorithms are chosen, and variables of the
- * environment that change that. Two devices with the same text give the same bits. text_bytes:
- * HST_DEV_MATH_BYTES is always enough.
+ * environment that change that, each value cut at 24 characters. Two devices with the same text
+ * give the same bits, on processors with FMA: without it glibc computes some sines and logarithms
+ * by other code. text_bytes: HST_DEV_MATH_BYTES is always enough. Thread-safety: safe.
  */
 void hst_dev_math(struct hst_dev *dev, char *text, size_t text_bytes);
 /**
  * Whether two such texts stand for the same bits: they are the same, or differ alone in two cores
- * of OpenBLAS whose products were compared (0.3.21: Haswell and Zen). Pure.
+ * of OpenBLAS whose products were compared (0.3.21: Haswell and Zen). Pure. Thread-safety: safe.
  */
 bool hst_dev_math_equal(const char *a, const char *b);
 /**
  * A function of the OpenBLAS that host devices use ("cblas_sgemm"), to measure it with nothing in
  * between; null where it has none of that name, or before a host device was opened.
+ * Thread-safety: safe.
  */
 void *hst_dev_host_blas(const char *name);
 /**
