@@ -105,6 +105,7 @@ class Case(unittest.TestCase):
             'train', '--device', 'host', '--model', MODEL, '--data', TOKENS, '--steps', str(steps),
             '--seq-len', '24', '--batch-tokens', '48', '--lr', '1e-3', '--store', store,
             '--place', 'states=nvme,weights=nvme', '--quiet', *more,
+            *(('--export-dtype=fp32',) if '--export' in more else ()),
         ]  # fmt: skip
 
     def train(self, store, *more, **kind):
@@ -367,7 +368,8 @@ class Export(Case):
                 store, late = self.path(precision), self.path(precision + '-late')
                 self.train(store, '--precision', precision, '--export', self.path('soon'))
                 before = sums(store)
-                self.good('ckpt', 'export', store, '--model', MODEL, '--export', late)
+                self.good('ckpt', 'export', '--export-dtype=fp32', store, '--model', MODEL,
+                          '--export', late)
                 self.same(self.path('soon'), late)
                 self.assertEqual(before, sums(store))
 
@@ -417,8 +419,9 @@ class Reshard(Case):
         for there in bytes_of[1:]:
             self.assertEqual(bytes_of[0], there)
         # the middle one can be exported, and the last one trained on
-        self.good('ckpt', 'export', first, '--model', MODEL, '--export', self.path('e-one'))
-        self.good('ckpt', 'export', *four, '--model', MODEL, '--export', self.path('e-four'))
+        fp32 = ('--model', MODEL, '--export-dtype=fp32')
+        self.good('ckpt', 'export', first, *fp32, '--export', self.path('e-one'))
+        self.good('ckpt', 'export', *four, *fp32, '--export', self.path('e-four'))
         self.same(self.path('e-one'), self.path('e-four'))
         self.train(','.join(last), *kind, '--resume', '--export', self.path('x'), steps=6)
         self.train(first, *kind, '--resume', '--export', self.path('y'), steps=6)
@@ -512,7 +515,7 @@ class Keep(Case):
         self.train(self.path('alone'), '--export', self.path('x'), steps=kept[0])
         before = sums(self.folder)
         self.good('ckpt', 'export', *folders, '--version', str(kept[0]), '--model', MODEL,
-                  '--export', self.path('y'))
+                  '--export', self.path('y'), '--export-dtype=fp32')
         self.same(self.path('x'), self.path('y'))
         shutil.rmtree(self.path('y'))
         self.assertEqual(before, sums(self.folder))

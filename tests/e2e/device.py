@@ -153,7 +153,7 @@ class Faults(unittest.TestCase):
                    '--durability', durability, '--store', os.path.join(self.directory, 'store'),
                    '--steps', str(steps), '--seq-len',
                    '24', '--batch-tokens', '48', '--export', os.path.join(self.directory, 'out'),
-                   *more]
+                   '--export-dtype=fp32', *more]
         environment = dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=DOUBLE,
                            HST_FAKE_CUDA=fault, XDG_CACHE_HOME=self.cache)
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,

@@ -112,7 +112,7 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
         return 0;
     }
     native = hf_model_read(t->source, param->name, offset, dst, count, t->error);
-    uint64_t found = native ? 0 : count_nonfinite(dst, count, t->export.dtype == HST_F16);
+    uint64_t found = native ? 0 : count_nonfinite(dst, count, train_dtype(t) == HST_F16);
     if (found && !t->nonfinite_count)
         snprintf(t->nonfinite_tensor, sizeof t->nonfinite_tensor, "%s", param->name);
     t->nonfinite_count += found;
@@ -140,7 +140,7 @@ static int load(struct train *t)
     t->loaded = native == 0;
     if (native)
         return train_engine_failed(t, native, "loading the weights");
-    bool f16 = t->export.dtype == HST_F16;
+    bool f16 = train_dtype(t) == HST_F16;
     if (t->nonfinite_count)
         cli_warn(CLI_TENSOR,
                  "%.150s has weights that are infinite%s or not a number (%" PRIu64
@@ -348,6 +348,7 @@ static void tell_summary(const struct train *t)
     char rate[TEXT_BYTES], tokens[TEXT_BYTES], forecast[FORECAST_TEXT_BYTES];
     const struct train_result *r = &t->result;
     uint64_t steps = t->done - t->began;
+    train_export_warn(&t->export);
     double count = (double)steps * (double)t->run.batch_tokens;
     if (t->options->quiet || all_skipped(t))
         train_warn_skipped(t);
@@ -373,9 +374,11 @@ static void tell_summary(const struct train *t)
                t->updates.last == HST_UPDATE_OPTIMISTIC ? "all" : "none");
     if (steps >= PREDICTED_AFTER)
         printf("%s\n", forecast_text(&r->prediction, r->step_s, forecast));
-    if (t->options->export_directory && !t->options->passing)
-        printf("exported %s weights to %s\n", train_precision_name(t),
-               t->options->export_directory);
+    if (!t->options->export_directory || t->options->passing)
+        return;
+    printf("exported %s weights to %s\n", t->export.dtype == HST_F32 ? "fp32" : "the",
+           t->options->export_directory);
+    train_export_tell_rounded(&t->export);
 }
 
 /* What the user asked for beside the model, and did not get. */

@@ -25,6 +25,7 @@ static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const inits[] = {"random", NULL};
 static const char *const formats[] = {"bytes", "tokens", NULL};
 static const char *const token_dtypes[] = {"u16", "u32", NULL};
+const char *const export_choices[] = {"model", "fp32", "bf16", "fp16", NULL};
 
 #define FIELD(f) offsetof(struct train_options, f)
 
@@ -88,6 +89,15 @@ static const struct hst_option output_table[] = {
      .argument = "DIR",
      .default_text = "no export",
      .help = "writes the trained model as a Hugging Face directory"},
+    {.name = "export-dtype",
+     .group = "output",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(export_dtype),
+     .argument = "TYPE",
+     .default_text = "model",
+     .choices = export_choices,
+     .first_choice = EXPORT_MODEL,
+     .help = EXPORT_DTYPE_HELP},
     {.name = "log",
      .group = "output",
      .type = HST_OPTION_TEXT,

@@ -315,7 +315,8 @@ class Refusals(Folder):
 class Training(Folder):
     def weights(self, *args):
         out = self.path('out')
-        done = self.train(f'--export={out}', '--quiet', '--threads=1', *args)
+        done = self.train(f'--export={out}', '--export-dtype=fp32', '--quiet', '--threads=1',
+                          *args)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
         with open(os.path.join(out, 'model.safetensors'), 'rb') as f:
             return f.read()
