@@ -123,8 +123,8 @@ class Program(Case):
             'model data data-format token-dtype init steps batch-tokens seq-len lr betas eps '
             'weight-decay clip schedule warmup seed order precision loss-scale skip-nonfinite '
             'state grain store hbm dram nvme durability update activations gpu-update keep '
-            'keep-every place threads device io resume allow-config-change export log trace '
-            'quiet'.split()))
+            'keep-every place threads device io resume allow-config-change export export-dtype '
+            'log trace quiet'.split()))
 
     def test_explain_tells_what_the_page_tells(self):
         with open(PAGE, encoding='utf-8') as f:
