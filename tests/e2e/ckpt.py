@@ -161,8 +161,6 @@ class Look(Case):
         done = self.run_it('inspect', self.path('pipe.bin'))
         self.assertIn('error[E420]', done.stderr)
         os.remove(self.path('pipe.bin'))
-        self.train(self.path('store'))
-        self.refuse(1, 420, 'one file of a store', 'inspect', self.path('store/r00000.d0.blk'))
         self.refuse(2, 401, 'no store', 'inspect', MODEL, MODEL)
         self.refuse(2, 403, 'no store is named', 'inspect')
 
