@@ -162,7 +162,7 @@ int hst_aio_open(const struct hst_aio_config *config, const char *directory, str
     aio->directory = directory;
     rc = choose(aio);
     rc = rc ? rc : begin(aio);
-    if (info && (rc == 0 || aio->info.backend != HST_AIO_AUTO))
+    if (info && (rc == 0 || aio->info.backend != HST_AIO_AUTO || aio->info.refused_call))
         *info = aio->info;
     if (rc < 0) {
         hst_aio_context_destroy(aio);

@@ -51,28 +51,29 @@ static int check_alignment(int fd, struct hst_aio_info *info)
 
 /* One block through O_DIRECT; in an empty file, for which there is no room, a read alone. Returns 0
  * or the error of the step that failed. */
-static int try_direct(int fd, bool empty)
+static int try_direct(int fd, bool empty, void *block)
 {
-    void *block;
-    int rc = hst_aio_buffer_alloc(HST_AIO_ALIGN_BYTES, &block);
-    if (rc < 0)
-        return rc;
+    int rc = 0;
     if (fcntl(fd, F_SETFL, O_DIRECT) < 0 ||
         (!empty && pwrite(fd, block, HST_AIO_ALIGN_BYTES, 0) < 0) ||
         pread(fd, block, HST_AIO_ALIGN_BYTES, 0) < 0)
         rc = -errno;
-    hst_aio_buffer_free(block, HST_AIO_ALIGN_BYTES);
     return rc;
 }
 
-int hst_aio_probe_open(struct hst_aio *aio, const char *directory, struct hst_aio_info *info,
-                       struct hst_aio_file **out)
+/* What memory for I/O needs, before anything is blamed on the drive. */
+static int try_memory(struct hst_aio_info *info, void **block)
 {
-    struct statfs fs;
+    const int rc = hst_aio_buffer_alloc(HST_AIO_ALIGN_BYTES, block);
+    if (rc == -EPERM || rc == -ENOSYS || rc == -EACCES)
+        info->refused_call = "madvise";
+    return rc;
+}
+
+static int open_and_try(struct hst_aio *aio, const char *directory, struct hst_aio_info *info,
+                        void *block, struct hst_aio_file **out)
+{
     struct hst_aio_file *file;
-    if (statfs(directory, &fs) < 0)
-        return -errno;
-    info->in_memory = fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
     int rc = hst_aio_file_open(aio, directory, HST_AIO_SCRATCH, HST_AIO_PROBE_BYTES, &file);
     const bool full = (rc == -ENOSPC || rc == -EDQUOT) && aio->config.may_be_full;
     if (full)
@@ -81,7 +82,7 @@ int hst_aio_probe_open(struct hst_aio *aio, const char *directory, struct hst_ai
         return rc;
     rc = aio->config.avoid & HST_AIO_AVOID_DIRECT ? -EOPNOTSUPP : check_alignment(file->fd, info);
     if (rc == 0)
-        rc = try_direct(file->fd, full);
+        rc = try_direct(file->fd, full, block);
     info->direct_error = rc;
     info->direct = aio->direct = rc == 0;
     if (rc == -EINVAL || rc == -EOPNOTSUPP) /* no O_DIRECT here, or of larger blocks: buffered */
@@ -92,6 +93,22 @@ int hst_aio_probe_open(struct hst_aio *aio, const char *directory, struct hst_ai
     }
     *out = file;
     return 0;
+}
+
+int hst_aio_probe_open(struct hst_aio *aio, const char *directory, struct hst_aio_info *info,
+                       struct hst_aio_file **out)
+{
+    struct statfs fs;
+    void *block;
+    if (statfs(directory, &fs) < 0)
+        return -errno;
+    info->in_memory = fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
+    int rc = try_memory(info, &block);
+    if (rc < 0)
+        return rc;
+    rc = open_and_try(aio, directory, info, block, out);
+    hst_aio_buffer_free(block, HST_AIO_ALIGN_BYTES);
+    return rc;
 }
 
 static int run_one(struct hst_aio *aio, const struct hst_aio_op *op)

@@ -166,8 +166,16 @@ static int uring_open(struct hst_aio *aio, const char **step)
     return rc;
 }
 
-static void ring_close(struct uring *uring)
+/*
+ * The files leave the ring before it ends. The kernel takes a ring apart in its own time, and as
+ * long as that holds a file, the file system of the file can not be unmounted. Only the thread of
+ * the ring can do this, and where requests are still out the call would wait for them.
+ */
+static void ring_close(struct hst_aio *aio)
 {
+    struct uring *uring = aio->state;
+    if (uring->live && uring->fixed_files && uring->owner == gettid() && !aio->broken)
+        io_uring_unregister_files(&uring->ring);
     if (uring->live)
         io_uring_queue_exit(&uring->ring);
     uring->live = false;
@@ -176,7 +184,7 @@ static void ring_close(struct uring *uring)
 static void uring_close(struct hst_aio *aio)
 {
     struct uring *uring = aio->state;
-    ring_close(uring);
+    ring_close(aio);
     if (uring->event_fd >= 0)
         close(uring->event_fd);
     free(uring);
@@ -188,7 +196,7 @@ static int uring_claim(struct hst_aio *aio)
     const char *step;
     if (uring->live && uring->owner == gettid())
         return 0;
-    ring_close(uring);
+    ring_close(aio);
     return ring_open(aio, &step);
 }
 
@@ -329,11 +337,12 @@ static int uring_descriptor(struct hst_aio *aio)
  * A ring can be told only by its own thread. Elsewhere it is given up, nothing being in flight; the
  * next submit makes a new one.
  */
-static bool is_owner(struct uring *uring)
+static bool is_owner(struct hst_aio *aio)
 {
+    const struct uring *uring = aio->state;
     if (uring->live && uring->owner == gettid())
         return true;
-    ring_close(uring);
+    ring_close(aio);
     return false;
 }
 
@@ -350,7 +359,7 @@ static void uring_file_removed(struct hst_aio *aio, struct hst_aio_file *file)
     const int none = -1;
     if (file->slot == 0)
         return;
-    if (is_owner(uring)) {
+    if (is_owner(aio)) {
         io_uring_register_files_update(&uring->ring, file->slot - 1, &none, 1);
         uring->files[file->slot - 1] = false;
     }
@@ -364,7 +373,7 @@ static void uring_buffer_unregister(struct hst_aio *aio, char *buffer)
         if (!uring->parts[i].memory || uring->parts[i].whole != buffer)
             continue;
         uring->parts[i].memory = NULL;
-        if (is_owner(uring))
+        if (is_owner(aio))
             set_part(uring, i);
     }
     while (uring->part_end > 0 && !uring->parts[uring->part_end - 1].memory)

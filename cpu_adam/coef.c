@@ -7,6 +7,7 @@
  * libms, and between CPUs under one libm, and a run resumed on another machine must go on with the
  * same bits.
  */
+#include "noise.h"
 #include "tables.h"
 
 #include <errno.h>
@@ -24,15 +25,6 @@ static double power(double base, uint64_t exponent)
         base *= base;
     }
     return result;
-}
-
-/* The finaliser of splitmix64: each bit of t changes half the bits. */
-static uint32_t hash(uint64_t t)
-{
-    t += 0x9e3779b97f4a7c15u;
-    t = (t ^ (t >> 30)) * 0xbf58476d1ce4e5b9u;
-    t = (t ^ (t >> 27)) * 0x94d049bb133111ebu;
-    return (uint32_t)(t >> 32);
 }
 
 static bool hyper_is_valid(const struct hst_adam_hyper *h)
@@ -77,7 +69,7 @@ int hst_adam_coef_init(const struct hst_adam_hyper *hyper, uint64_t t, float gra
         .decay = (float)(hyper->weight_decay * bias1),
         .l2 = (float)hyper->weight_decay,
         .step_size = (float)(hyper->lr / bias1),
-        .noise = hash(t),
+        .noise = noise_hash(t),
     };
     if (!hst_adam_coef_is_sound(&c))
         return -EINVAL;
@@ -102,6 +94,9 @@ int hst_grad_scale(const struct hst_grad_scale_in *in, float *scale)
         return -EINVAL;
 
     double clip = in->max_norm / (in->norm * in->factor + 1e-6);
-    *scale = (float)(in->max_norm > 0 && clip < 1.0 ? clip * in->factor : in->factor);
+    float rounded = (float)(in->max_norm > 0 && clip < 1.0 ? clip * in->factor : in->factor);
+    if (in->norm * (double)rounded > HST_GRAD_NORM_MOST)
+        return -EOVERFLOW;
+    *scale = rounded;
     return 0;
 }

@@ -88,6 +88,7 @@ int hst_update_run_into(const struct hst_update *update, const struct hst_adam_c
             .m = bring(block.m, f.m, t.m, count * size->m),
             .v = bring(block.v, f.v, t.v, count * size->v),
             .grads = f.grads,
+            .index = f.index,
         };
         const size_t found = update->kernel(coef, &here, count);
         not_finite = found < (size_t)(INT_MAX - not_finite) ? not_finite + (int)found : INT_MAX;

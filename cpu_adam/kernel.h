@@ -37,6 +37,7 @@ INLINED struct hst_update_arrays arrays_at(struct hst_update_kind kind,
         .m = (char *)a->m + b.m * first,
         .v = (char *)a->v + b.v * first,
         .grads = (const char *)a->grads + b.grads * first,
+        .index = a->index + first,
     };
 }
 

@@ -57,23 +57,44 @@ INLINED void prefetch_all(struct hst_update_kind kind, const struct hst_update_a
     prefetch(a->grads, b.grads);
 }
 
+INLINED size_t update_run(struct hst_update_kind kind, const struct constants *k,
+                          const struct hst_update_arrays *a, size_t n)
+{
+    size_t not_finite = 0, i = 0;
+
+    for (; n - i >= BLOCK; i += BLOCK) {
+        const struct hst_update_arrays here = arrays_at(kind, a, i);
+        if (n - i >= AHEAD + BLOCK)
+            prefetch_all(kind, &here);
+        not_finite += update_some(kind, k, &here, BLOCK);
+    }
+    if (i < n) {
+        const struct hst_update_arrays here = arrays_at(kind, a, i);
+        not_finite += update_some(kind, k, &here, n - i);
+    }
+    return not_finite;
+}
+
+/* How many elements of n are left before the upper half of an index changes, and the key of the
+ * noise with it. */
+INLINED size_t of_one_key(struct hst_update_kind kind, uint64_t index, size_t n)
+{
+    const uint64_t left = (UINT64_C(1) << 32) - (uint32_t)index;
+    return kind.moments == HST_CPU_BF16 && n > left ? (size_t)left : n;
+}
+
 INLINED size_t update(struct hst_update_kind kind, const struct hst_adam_coef *coef,
                       const struct hst_update_arrays *arrays, size_t n)
 {
-    const struct constants k = constants_of(coef);
     struct hst_update_arrays a = *arrays;
-    size_t not_finite = 0, i = 0;
+    size_t not_finite = 0;
 
     a.master = a.master ? a.master : a.weights;
-    for (; n - i >= BLOCK; i += BLOCK) {
+    for (size_t i = 0, count; i < n; i += count) {
         const struct hst_update_arrays here = arrays_at(kind, &a, i);
-        if (n - i >= AHEAD + BLOCK)
-            prefetch_all(kind, &here);
-        not_finite += update_some(kind, &k, &here, BLOCK);
-    }
-    if (i < n) {
-        const struct hst_update_arrays here = arrays_at(kind, &a, i);
-        not_finite += update_some(kind, &k, &here, n - i);
+        const struct constants k = constants_of(coef, noise_key_of(coef->noise, here.index));
+        count = of_one_key(kind, here.index, n - i);
+        not_finite += update_run(kind, &k, &here, count);
     }
     return not_finite;
 }

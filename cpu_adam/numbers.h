@@ -50,12 +50,12 @@ static inline uint16_t bf16_nearest(float x)
 }
 
 /*
- * Up or down, as 16 bits of noise say: the bits that are cut off are the probability of up. A
+ * Up or down, as noise below 2^16 says: the bits that are cut off are the probability of up. A
  * number that bf16 holds has none set and stays, infinity and the one NaN too.
  */
 static inline uint16_t bf16_noisy(float x, uint32_t noise)
 {
-    return (uint16_t)((bits_of(x) + (noise & 0xffffu)) >> 16);
+    return (uint16_t)((bits_of(x) + noise) >> 16);
 }
 
 /* Split master of a number whose NaNs are canonical, which makes them weight 0x7fc0, remainder 0.

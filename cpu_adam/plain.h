@@ -7,17 +7,19 @@
  * everywhere.
  */
 #include "kernel.h"
+#include "noise.h"
 #include "numbers.h"
 
 #include <math.h>
 
 struct constants {
     struct hst_adam_coef coef; /* a copy: stores through the arrays can not change it */
+    struct noise_key noise;
 };
 
-INLINED struct constants constants_of(const struct hst_adam_coef *coef)
+INLINED struct constants constants_of(const struct hst_adam_coef *coef, struct noise_key noise)
 {
-    return (struct constants){*coef};
+    return (struct constants){*coef, noise};
 }
 
 INLINED float update_m(const struct hst_adam_coef *k, float m, float g)
@@ -79,10 +81,11 @@ INLINED uint32_t write_master(enum hst_cpu_type type, void *weights, void *maste
     return 0;
 }
 
-INLINED size_t update_arrays(struct hst_update_kind kind, const struct hst_adam_coef *k,
+INLINED size_t update_arrays(struct hst_update_kind kind, const struct constants *constants,
                              void *restrict weights, void *restrict master, void *restrict m,
-                             void *restrict v, const void *restrict grads, size_t n)
+                             void *restrict v, const void *restrict grads, uint32_t index, size_t n)
 {
+    const struct hst_adam_coef *k = &constants->coef;
     uint32_t not_finite = 0;
 
     for (size_t i = 0; i < n; i++) {
@@ -94,8 +97,9 @@ INLINED size_t update_arrays(struct hst_update_kind kind, const struct hst_adam_
         float v_new = update_v(k, read_number(kind.moments, v, i), g);
         p = update_p(kind.optimizer, k, p, m_new, v_new);
         not_finite += write_master(kind.weights, weights, master, i, p);
-        write_moment(kind.moments, m, i, m_new, bits_of(p) ^ k->noise);
-        write_moment(kind.moments, v, i, v_new, bits_of(p) ^ k->noise >> 16);
+        uint32_t noise = noise_at(constants->noise, index + (uint32_t)i);
+        write_moment(kind.moments, m, i, m_new, noise & 0xffffu);
+        write_moment(kind.moments, v, i, v_new, noise >> 16);
     }
     return not_finite;
 }
@@ -103,7 +107,8 @@ INLINED size_t update_arrays(struct hst_update_kind kind, const struct hst_adam_
 INLINED size_t update_some(struct hst_update_kind kind, const struct constants *k,
                            const struct hst_update_arrays *a, size_t n)
 {
-    return update_arrays(kind, &k->coef, a->weights, a->master, a->m, a->v, a->grads, n);
+    return update_arrays(kind, k, a->weights, a->master, a->m, a->v, a->grads, (uint32_t)a->index,
+                         n);
 }
 
 /* Adds x² to the lanes of a norm, element i to lane i mod NORM_LANES. */

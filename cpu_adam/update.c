@@ -90,6 +90,7 @@ struct hst_update_arrays hst_update_arrays_at(const struct hst_update *update,
         .m = element(arrays->m, bytes->m, first),
         .v = element(arrays->v, bytes->v, first),
         .grads = (const char *)arrays->grads + bytes->grads * first,
+        .index = arrays->index + first,
     };
 }
 

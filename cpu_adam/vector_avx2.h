@@ -66,10 +66,37 @@ INLINED words plus_words(words a, words b)
     return _mm256_add_epi32(a, b);
 }
 
-/* (a ^ b) & 0xffff */
-INLINED words differing_low_halves(words a, words b)
+INLINED words times_words(words a, words b)
 {
-    return _mm256_and_si256(_mm256_xor_si256(a, b), all_words(0xffff));
+    return _mm256_mullo_epi32(a, b);
+}
+
+INLINED words differing(words a, words b)
+{
+    return _mm256_xor_si256(a, b);
+}
+
+/* Down, zeros coming in. */
+INLINED words shifted(words a, int bits)
+{
+    return _mm256_srli_epi32(a, bits);
+}
+
+INLINED words low_halves(words a)
+{
+    return _mm256_and_si256(a, all_words(0xffff));
+}
+
+/* Which elements of a pair are in its `low` and in its `high`. */
+INLINED words low_lanes(enum order order)
+{
+    const words straight = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return order == EVEN_ODD ? _mm256_add_epi32(straight, straight) : straight;
+}
+
+INLINED words high_lanes(enum order order)
+{
+    return _mm256_add_epi32(low_lanes(order), all_words(order == EVEN_ODD ? 1 : LANES));
 }
 
 INLINED bool some_nan(struct pair x)

@@ -60,9 +60,35 @@ INLINED words plus_words(words a, words b)
     return _mm512_add_epi32(a, b);
 }
 
-INLINED words differing_low_halves(words a, words b)
+INLINED words times_words(words a, words b)
 {
-    return _mm512_ternarylogic_epi32(a, b, all_words(0xffff), 0x28); /* (a ^ b) & c */
+    return _mm512_mullo_epi32(a, b);
+}
+
+INLINED words differing(words a, words b)
+{
+    return _mm512_xor_si512(a, b);
+}
+
+INLINED words shifted(words a, unsigned bits)
+{
+    return _mm512_srli_epi32(a, bits);
+}
+
+INLINED words low_halves(words a)
+{
+    return _mm512_and_si512(a, all_words(0xffff));
+}
+
+INLINED words low_lanes(enum order order)
+{
+    const words straight = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return order == EVEN_ODD ? _mm512_add_epi32(straight, straight) : straight;
+}
+
+INLINED words high_lanes(enum order order)
+{
+    return _mm512_add_epi32(low_lanes(order), all_words(order == EVEN_ODD ? 1 : LANES));
 }
 
 INLINED bool some_nan(struct pair x)

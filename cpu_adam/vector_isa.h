@@ -8,6 +8,7 @@
  * has none nothing has.
  */
 #include "kernel.h"
+#include "noise.h"
 
 enum order { STRAIGHT, EVEN_ODD };
 
@@ -22,10 +23,10 @@ struct constants {
     floats beta1_hi, beta1_lo, one_minus_beta1;
     floats beta2_hi, beta2_lo, one_minus_beta2;
     floats inv_sqrt_bias2, eps, decay, l2, minus_step_size;
-    words noise_m, noise_v;
+    words noise_first, noise_second;
 };
 
-INLINED struct constants constants_of(const struct hst_adam_coef *k)
+INLINED struct constants constants_of(const struct hst_adam_coef *k, struct noise_key noise)
 {
     return (struct constants){
         .grad_scale = all(k->grad_scale),
@@ -40,8 +41,8 @@ INLINED struct constants constants_of(const struct hst_adam_coef *k)
         .decay = all(k->decay),
         .l2 = all(k->l2),
         .minus_step_size = all(-k->step_size),
-        .noise_m = all_words(k->noise),
-        .noise_v = all_words(k->noise >> 16),
+        .noise_first = all_words(noise.first),
+        .noise_second = all_words(noise.second),
     };
 }
 
@@ -79,16 +80,27 @@ INLINED struct pair read_numbers(enum order order, enum hst_cpu_type type, const
                                   : load_f16(x);
 }
 
-INLINED void write_moments(enum order order, enum hst_cpu_type type, void *x, struct pair y,
-                           struct pair p, words noise)
+/* noise_at, for the elements of consecutive indices that `x` holds */
+INLINED words noise_of(const struct constants *k, words x)
 {
-    if (type == HST_CPU_F32) {
-        store_f32(x, y);
-        return;
-    }
-    words low = differing_low_halves(words_of(p.low), noise);
-    words high = differing_low_halves(words_of(p.high), noise);
-    store_upper(order, x, plus_words(words_of(y.low), low), plus_words(words_of(y.high), high));
+    x = differing(x, k->noise_first);
+    x = times_words(differing(x, shifted(x, 16)), all_words(NOISE_FIRST));
+    x = differing(differing(x, shifted(x, 15)), k->noise_second);
+    x = times_words(x, all_words(NOISE_SECOND));
+    return differing(x, shifted(x, 15));
+}
+
+/* Of the elements of a pair that begins with this index. */
+INLINED void write_noisy(enum order order, const struct constants *k,
+                         const struct hst_update_arrays *a, struct pair m, struct pair v)
+{
+    const words index = all_words((uint32_t)a->index);
+    const words low = noise_of(k, plus_words(index, low_lanes(order)));
+    const words high = noise_of(k, plus_words(index, high_lanes(order)));
+    store_upper(order, a->m, plus_words(words_of(m.low), low_halves(low)),
+                plus_words(words_of(m.high), low_halves(high)));
+    store_upper(order, a->v, plus_words(words_of(v.low), shifted(low, 16)),
+                plus_words(words_of(v.high), shifted(high, 16)));
 }
 
 INLINED struct pair read_masters(enum order order, enum hst_cpu_type type,
@@ -133,8 +145,12 @@ INLINED size_t update_pair(struct hst_update_kind kind, const struct constants *
         v = canonical_pair(v);
     }
     write_masters(order, kind.weights, a, p);
-    write_moments(order, kind.moments, a->m, m, p, k->noise_m);
-    write_moments(order, kind.moments, a->v, v, p, k->noise_v);
+    if (kind.moments == HST_CPU_BF16) {
+        write_noisy(order, k, a, m, v);
+    } else {
+        store_f32(a->m, m);
+        store_f32(a->v, v);
+    }
     return not_finite;
 }
 
@@ -153,8 +169,8 @@ INLINED size_t update_rest(struct hst_update_kind kind, const struct constants *
     memcpy(m, a->m, n * b.m);
     memcpy(v, a->v, n * b.v);
     memcpy(grads, a->grads, n * b.grads);
-    size_t not_finite =
-        update_pair(kind, k, &(struct hst_update_arrays){weights, master, m, v, grads});
+    const struct hst_update_arrays padded = {weights, master, m, v, grads, a->index};
+    size_t not_finite = update_pair(kind, k, &padded);
     memcpy(a->weights, weights, n * b.weights);
     memcpy(a->master, master, n * b.master);
     memcpy(a->m, m, n * b.m);

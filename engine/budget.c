@@ -9,9 +9,9 @@
 
 #define DEFAULT_SHARE 0.9 /* of what is free */
 
-/* Under RLIMIT_AS the threads need address space beside the budget: stacks, malloc's arenas and
-   OpenBLAS's packing buffers, for which OpenBLAS waits for ever where it can not have them. */
-#define THREAD_ADDRESS_BYTES (192ull << 20)
+/* Under RLIMIT_AS the threads need address space beside the budget: stacks and malloc's arenas.
+   What OpenBLAS needs for them is mapped already, since the device is open. */
+#define THREAD_ADDRESS_BYTES (80ull << 20)
 
 static void keep_address_space(struct machine_memory *memory, uint32_t threads)
 {
@@ -49,13 +49,25 @@ static int dram_budget(struct hst_engine *engine, uint64_t *budget)
     return 0;
 }
 
-/* Directories on one file system share what is free there. */
-static uint64_t sharers(const struct hst_engine *engine, uint32_t drive)
+/* Of what a directory may hold; those on one file system share what is free there. */
+struct room {
+    uint64_t bytes; /* together with the others' it is no more than there is */
+    uint64_t most;  /* where the others need less than what they left */
+};
+
+/* What a killed start left is removed before the store is made: it is room, for any of those that
+   share the file system, and as much as it was for the directory that it is in. */
+static struct room room_of(const struct hst_engine *engine, uint32_t drive, uint64_t free_bytes)
 {
-    uint64_t count = 0;
+    const uint64_t own = store_dir_leftover(engine, drive);
+    uint64_t count = 0, left = 0;
     for (uint32_t d = 0; d < engine->drive_count; d++)
-        count += engine->drives[d].file_system == engine->drives[drive].file_system;
-    return count;
+        if (engine->drives[d].file_system == engine->drives[drive].file_system) {
+            left = sat_add(left, store_dir_leftover(engine, d));
+            count++;
+        }
+    const uint64_t share = free_bytes / count, all = sat_add(share, left / count);
+    return (struct room){all, share + own > all ? share + own : all};
 }
 
 static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
@@ -70,11 +82,16 @@ static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
         if (rc)
             return engine_fail(engine, HST_E_STORE_DIR, rc, "the free space of %s can not be read",
                                drive->path);
-        left /= drive->path ? sharers(engine, d) : 1;
-        in->drive_budgets[d] = wish ? left : (uint64_t)(DEFAULT_SHARE * (double)left);
-        if (in->stored) /* that is resumed: its files have their space already */
-            in->drive_budgets[d] += store_dir_there(engine, d);
-        sum = sat_add(sum, in->drive_budgets[d]);
+        if (!wish)
+            left = (uint64_t)(DEFAULT_SHARE * (double)left);
+        struct room room = drive->path ? room_of(engine, d, left) : (struct room){left, left};
+        in->drive_budgets[d] = room.most;
+        if (in->stored && store_dir_leftover(engine, d) == 0) { /* its files have their space */
+            const uint64_t files = store_dir_there(engine, d) + store_dir_room_there(engine, d);
+            in->drive_budgets[d] += files;
+            room.bytes += files;
+        }
+        sum = sat_add(sum, room.bytes);
     }
     in->nvme_budget = wish ? wish : sum;
     if (engine->drive_count > 0 && in->nvme_budget > sum)

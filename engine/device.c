@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the device that the engine computes on, and tells what a device says of its failures. */
 #include "engine_state.h"
+#include "exec/version_text.h"
 #include "size_text.h"
 
 #include <errno.h>
@@ -32,6 +33,13 @@ static const char *fix_for(enum hst_dev_why why)
     case HST_DEV_LIBRARY:
         return "install CUDA's libraries, or name their folder in HOISTWAY_CUDA_PATH, or --device "
                "host";
+    case HST_DEV_BLAS:
+        return "apt install libopenblas0-openmp, or name the folder of libopenblas.so.0 in "
+               "HOISTWAY_BLAS_PATH";
+    case HST_DEV_CORE:
+        return "another --host-math, or leave it and OPENBLAS_CORETYPE out: OpenBLAS then chooses";
+    case HST_DEV_ADDRESS_SPACE:
+        return "raise ulimit -v";
     case HST_DEV_MEMORY:
         return "end what else uses the GPU (nvidia-smi), or lower --hbm";
     default:
@@ -44,6 +52,8 @@ static int code_for(enum hst_dev_why why)
     return why == HST_DEV_MEMORY || why == HST_DEV_LOCKED_MEMORY ? HST_E_DEVICE_MEMORY
            : why == HST_DEV_EXECUTION                            ? HST_E_DEVICE_FAILED
            : why == HST_DEV_NAME                                 ? HST_E_VALUE
+           : why == HST_DEV_CORE                                 ? HST_E_HOST_MATH
+           : why == HST_DEV_ADDRESS_SPACE                        ? HST_E_BUDGET
                                                                  : HST_E_DEVICE;
 }
 
@@ -54,12 +64,8 @@ static int fail_open(struct hst_engine *engine, int native, const struct hst_dev
         return engine_fail(engine, code_for(failure->why), native,
                            "device \"%s\" can not be opened: %s. Fix: %s", name, failure->text,
                            fix_for(failure->why));
-    return engine_fail(engine, HST_E_DEVICE, native, "device \"%s\" can not be opened: %s%s", name,
-                       strerror(-native),
-                       native == -ENOTSUP
-                           ? " (OpenBLAS is the serial flavour, which gives wrong products to "
-                             "several threads). Fix: apt install libopenblas0-openmp"
-                           : "");
+    return engine_fail(engine, HST_E_DEVICE, native, "device \"%s\" can not be opened: %s", name,
+                       strerror(-native));
 }
 
 /* The device's part of the plan: where it computes, and how much of its memory there is. */
@@ -122,12 +128,24 @@ int device_open(struct hst_engine *engine)
                            engine->config.threads, strerror(-rc));
     struct hst_parallel parallel = {
         .run = workers_run, .context = engine->workers, .width = engine->config.threads};
-    struct hst_dev_config config = {.size = sizeof config, .parallel = &parallel};
+    struct hst_dev_config config = {
+        .size = sizeof config, .parallel = &parallel, .host_math = engine->config.host_math};
     struct hst_dev_failure failure = {.why = HST_DEV_OK};
     rc = hst_dev_open(engine->config.device, &config, &engine->dev, &failure);
     if (rc)
         return fail_open(engine, rc, &failure);
-    rc = resolve_hbm(engine, &engine->plan_in);
+    hst_dev_math(engine->dev, engine->math, sizeof engine->math);
+    if (engine->config.host_math && !(hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY))
+        return engine_fail(engine, HST_E_VALUE, -EINVAL,
+                           "--host-math is for the host, device \"%s\" has kernels of its own. "
+                           "Fix: --device host, or leave it out",
+                           engine->config.device);
+    return 0;
+}
+
+int device_prepare(struct hst_engine *engine)
+{
+    int rc = resolve_hbm(engine, &engine->plan_in);
     if (rc)
         return rc;
     rc = hst_dev_budget(engine->dev, engine->plan_in.hbm_budget, engine->plan_in.dram_budget);
@@ -137,6 +155,22 @@ int device_open(struct hst_engine *engine)
         return engine_fail_device(engine, rc, "making a stream");
     device_defaults(engine);
     return choose_update(engine);
+}
+
+/* What makes other bits is no reason to stop, but one to say so: the run is not that which an
+   uninterrupted one would have been. Versions of before say nothing. */
+void device_tell_math(struct hst_engine *engine, const char *was)
+{
+    const char *is = engine->math;
+    if (!*was || hst_dev_math_equal(was, is))
+        return;
+    version_math_differ(&was, &is);
+    bool host = hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY;
+    engine_log(engine, HST_LOG_WARNING,
+               "W624 results depend on '%.160s' now, on '%.160s' when the store was trained: from "
+               "here on they are not the bits of a run without an interruption. Fix: where that "
+               "matters, the machine and libraries of before%s",
+               is, was, host ? ", or a --host-math" : "");
 }
 
 int hst_engine_device_failed(struct hst_engine *engine, int native, const char *what)

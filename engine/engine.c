@@ -55,6 +55,8 @@ static int resolve_config(struct hst_engine *engine, const struct hst_config *gi
         return -ENOMEM;
     if (c->io_fault && !(c->io_fault = engine->io_fault = strdup(c->io_fault)))
         return -ENOMEM;
+    if (c->host_math && !(c->host_math = engine->host_math = strdup(c->host_math)))
+        return -ENOMEM;
     c->device = engine->device = strdup(c->device ? c->device : "host");
     if (!c->device)
         return -ENOMEM;
@@ -127,8 +129,10 @@ static int open_parts(struct hst_engine *engine)
         return engine_fail(engine, HST_E_VALUE, -EINVAL, "%s", why);
     rc = versions_configure(engine);
     rc = rc ? rc : store_dirs_make(engine);
+    rc =
+        rc ? rc : device_open(engine); /* first: it takes address space that budgets can not have */
     rc = rc ? rc : budgets_resolve(engine, &engine->plan_in);
-    return rc ? rc : device_open(engine);
+    return rc ? rc : device_prepare(engine);
 }
 
 /* A caller built with a newer header may set what this library does not know: never ignored. */
@@ -410,6 +414,7 @@ void hst_engine_destroy(struct hst_engine **engine)
     free(e->store);
     free(e->place);
     free(e->device);
+    free(e->host_math);
     free(e->durability);
     free(e->versions.cursors);
     free(e->io_model);

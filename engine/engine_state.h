@@ -47,6 +47,7 @@ struct versions {
     struct keep *keep;   /* copies of versions; null: none are kept */
     uint64_t kept_from;  /* the step of the last one, or where this run began */
     const char *keep_paths[STRIPE_DRIVES_MAX];
+    char math[HST_DEV_MATH_BYTES]; /* of the version that was resumed; "": it says nothing */
     double save_s; /* what it took to move the bytes that are at home in memory */
     /* Where training stands after the last step; where it stood when each of the periods that may
        be open began, whose version that period makes; of the step at hand its cursor alone. */
@@ -88,7 +89,7 @@ struct described {
 
 struct hst_engine {
     struct hst_config config;     /* resolved: no zero means a default */
-    char *store, *place, *device; /* own copies; config points to them */
+    char *store, *place, *device, *host_math; /* own copies; config points to them */
     char *io_model, *io_fault, *durability;
     struct drive drives[STRIPE_DRIVES_MAX];
     uint32_t drive_count;        /* 0 where there is no store */
@@ -108,6 +109,7 @@ struct hst_engine {
 
     struct workers *workers;
     struct hst_dev *dev;
+    char math[HST_DEV_MATH_BYTES]; /* hst_dev_math of it */
     struct hst_stream *stream;
     const struct hst_cpu_adam_ops *adam;
     const struct hst_update *update; /* of this precision, in adam's table */
@@ -137,6 +139,8 @@ struct hst_engine {
 int engine_fail(struct hst_engine *engine, int code, int native, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /** A caller's mistake: not sticky, said in the log. Returns -EINVAL. */
+/** -ECANCELED where the engine has not loaded and the client wishes to end that, else 0. */
+int engine_stopped(const struct hst_engine *engine);
 int engine_refuse(struct hst_engine *engine, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void engine_log(struct hst_engine *engine, enum hst_log_level level, const char *format, ...)
@@ -163,6 +167,10 @@ int engine_fail_tables(struct hst_engine *engine, int native);
 
 /* device.c */
 int device_open(struct hst_engine *engine);
+/** Once budgets are resolved: the device's share of them, its stream, and its defaults. */
+int device_prepare(struct hst_engine *engine);
+/** Warns where the bits of a resumed version depended on something else than this run's. */
+void device_tell_math(struct hst_engine *engine, const char *was);
 
 /* clock.c */
 double clock_seconds(void);
@@ -172,6 +180,10 @@ double clock_seconds(void);
 int store_dirs_make(struct hst_engine *engine);
 /** Bytes that the store's file on a drive takes already. */
 uint64_t store_dir_there(const struct hst_engine *engine, uint32_t drive);
+/* What the files of a store take whose making was killed: the next one replaces them. Else 0. */
+uint64_t store_dir_leftover(const struct hst_engine *engine, uint32_t drive);
+/** And the room for scratch that it keeps there. */
+uint64_t store_dir_room_there(const struct hst_engine *engine, uint32_t drive);
 /** Before planning: where there are several, opens and measures each. */
 int store_dirs_rates(struct hst_engine *engine, struct placement_in *in);
 /** What the store's files are beside what the plan puts there; once the tiles are known. */

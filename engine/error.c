@@ -35,6 +35,13 @@ int engine_fail(struct hst_engine *engine, int code, int native, const char *for
     return native;
 }
 
+int engine_stopped(const struct hst_engine *engine)
+{
+    const struct hst_config *c = &engine->config;
+    return engine->phase < PHASE_LOADED && c->stopped && c->stopped(c->stopped_context) ? -ECANCELED
+                                                                                        : 0;
+}
+
 int engine_refuse(struct hst_engine *engine, const char *format, ...)
 {
     char text[256];

@@ -234,6 +234,13 @@ static const struct hst_option options[] = {
      .least = 1,
      .greatest = 1024,
      .help = "worker threads"},
+    {.name = "host-math",
+     .group = "placement",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(host_math),
+     .argument = "NAME",
+     .default_text = "its own choice",
+     .help = "core of OpenBLAS: the same bits wherever it runs"},
     {.name = "io",
      .group = "placement",
      .type = HST_OPTION_CHOICE,
@@ -308,6 +315,9 @@ static void format_expected(const struct hst_option *o, char *dst, size_t dst_by
         break;
     case HST_OPTION_FLAG:
         snprintf(dst, dst_bytes, "no value");
+        break;
+    case HST_OPTION_SHARE:
+        snprintf(dst, dst_bytes, "a whole number %s, or a percentage of at most 100%%", range);
         break;
     }
 }
@@ -443,6 +453,26 @@ static int read_pair(const struct hst_option *o, const char *text, double pair[2
     return error;
 }
 
+/* A percentage ends in %, and nothing else does. */
+static int read_share(const struct hst_option *o, const char *text, struct hst_share *share)
+{
+    static const struct hst_option percentage = {.least = 0, .greatest = 100};
+    struct hst_share read = {0};
+    const size_t length = strlen(text);
+    if (length == 0 || text[length - 1] != '%') {
+        int error = read_whole(o, text, &read.count);
+        if (!error)
+            *share = read;
+        return error;
+    }
+    int error = read_real_in_range(&percentage, text, length - 1, &read.percent);
+    if (!error && read.percent == 0 && o->least > 0)
+        error = -ERANGE;
+    if (!error)
+        *share = read;
+    return error;
+}
+
 static int read_choice(const struct hst_option *o, const char *text, int *value)
 {
     for (int i = 0; o->choices[i]; i++) {
@@ -496,6 +526,8 @@ static int parse(const struct hst_option *o, const char *text, void *field)
             return -EINVAL;
         *(bool *)field = true;
         return 0;
+    case HST_OPTION_SHARE:
+        return read_share(o, text, field);
     }
     return -EINVAL;
 }

@@ -2,8 +2,10 @@
 /* The directories that NVMe extents live in, one per drive: made, checked, measured and opened,
  * with a message for each way it can fail. */
 #include "engine_state.h"
+#include "file_limit.h"
 #include "size_text.h"
 #include "store/files.h"
+#include "store/room.h"
 #include "store/store.h"
 
 #include <hoistway/machine.h>
@@ -112,6 +114,23 @@ static bool is_told(const struct hst_engine *engine)
     return c->nvme_bytes > 0 && (c->plan == HST_PLAN_ELSEWHERE || (c->plan && !c->store));
 }
 
+/* A plan refuses what a run would not take for its store, and changes nothing. */
+static int look_at_store(struct hst_engine *engine)
+{
+    struct hst_error error = {0};
+    int rc = 0;
+    for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
+        struct store_directory directory = {.fd = -1};
+        const struct drive *drive = &engine->drives[d];
+        if (!drive->path || drive->parent)
+            continue;
+        rc = store_directory_open(drive->path, &directory, &error);
+        rc = rc ? rc : store_directory_check(&directory, &error);
+        store_directory_close(&directory);
+    }
+    return rc ? engine_fail_as(engine, &error) : 0;
+}
+
 int store_dirs_make(struct hst_engine *engine)
 {
     const char *path = engine->config.store;
@@ -130,7 +149,7 @@ int store_dirs_make(struct hst_engine *engine)
             return rc;
         path = path[length] ? path + length + 1 : NULL;
     }
-    return 0;
+    return engine->config.plan && engine->plan_in.stored ? look_at_store(engine) : 0;
 }
 
 void store_dirs_close(struct hst_engine *engine)
@@ -151,6 +170,21 @@ uint64_t store_dir_there(const struct hst_engine *engine, uint32_t drive)
 {
     const char *path = engine->drives[drive].path;
     return path ? store_bytes_there(path, 0, drive) : 0;
+}
+
+uint64_t store_dir_leftover(const struct hst_engine *engine, uint32_t drive)
+{
+    const char *path = engine->drives[drive].path, *first = engine->drives[0].path;
+    if (!path || !engine->plan_in.stored || store_bytes_there(first, 0, 0) > 0)
+        return 0;
+    return store_bytes_there(path, 0, drive) + store_bytes_forming(path, 0, drive) +
+           store_room_there(path, 0, drive);
+}
+
+uint64_t store_dir_room_there(const struct hst_engine *engine, uint32_t drive)
+{
+    const char *path = engine->drives[drive].path;
+    return store_dir_there(engine, drive) > 0 ? store_room_there(path, 0, drive) : 0;
 }
 
 /* Its files are there already: it may be full. */
@@ -213,6 +247,8 @@ static void say_rung(struct hst_engine *engine, const struct drive *drive)
                    drive->path, strerror(-info->direct_error));
 }
 
+#define PROBE_BYTES (UINT64_C(6) << 20) /* of the probe's file */
+
 static bool is_full(int native)
 {
     return native == -ENOSPC || native == -EDQUOT;
@@ -230,6 +266,7 @@ static int refuse_full(struct hst_engine *engine, const struct drive *drive, int
 static int fail_open(struct hst_engine *engine, const struct drive *drive, int native)
 {
     const struct hst_aio_info *info = &drive->info;
+    char limit[FILE_LIMIT_BYTES];
     if (info->refusal[0])
         return engine_fail(engine, HST_E_VALUE, native,
                            "io_model or io_fault is refused: %s. Fix: <hoistway/aio.h> tells what "
@@ -237,6 +274,16 @@ static int fail_open(struct hst_engine *engine, const struct drive *drive, int n
                            info->refusal);
     if (is_full(native))
         return refuse_full(engine, drive, native, "the few MiB of the I/O probe");
+    if (native == -EFBIG)
+        return engine_fail(engine, HST_E_STORE_DIR, native,
+                           "store directory %s can not hold the few MiB of the I/O probe: %s",
+                           drive->path, file_limit(PROBE_BYTES, limit));
+    if (info->refused_call)
+        return engine_fail(engine, HST_E_STORE_DIR, native,
+                           "store directory %s can not be used: a sandbox refuses %s (%s), and "
+                           "without it core dumps and forked children would get the store's "
+                           "buffers. Fix: a seccomp profile that allows %s",
+                           drive->path, info->refused_call, strerror(-native), info->refused_call);
     if (engine->config.io == HST_IO_URING && info->uring_error) {
         char why[256];
         hst_io_reason(info->uring_error, info->uring_step, why, sizeof why);
@@ -269,7 +316,8 @@ static int open_drives(struct hst_engine *engine)
     for (uint32_t d = 0; d < engine->drive_count; d++) {
         struct drive *drive = &engine->drives[d];
         int rc = 0;
-        config.may_be_full = holds_store(engine, d);
+        /* its files are there already, or go before new ones are made */
+        config.may_be_full = holds_store(engine, d) || store_dir_leftover(engine, d) > 0;
         if (engine->plan_in.stored && !drive->store_aio)
             rc = hst_aio_open(&config, drive->path, &drive->store_aio, &drive->info);
         if (rc == 0 && has_scratch(engine) && !drive->aio)
@@ -295,6 +343,8 @@ static int probe(struct hst_engine *engine, struct hst_rates *rates)
     const struct hst_probe probe = {.size = sizeof probe,
                                     .parts = HST_PROBE_DRIVES,
                                     .drive_bytes = RATE_BYTES,
+                                    .stopped = engine->config.stopped,
+                                    .stopped_context = engine->config.stopped_context,
                                     .drives = drives,
                                     .drive_count = engine->drive_count};
     return hst_probe(&probe, rates);
@@ -316,11 +366,23 @@ static int share_as_told(const struct hst_engine *engine, struct placement_in *i
     return 0;
 }
 
+/* What a store has room for is shared out as it was: its drives may be full. */
+static bool share_as_before(const struct hst_engine *engine, struct placement_in *in)
+{
+    const uint32_t drives = engine->drive_count;
+    bool known = false;
+    for (uint32_t d = 0; d < drives && !known; d++)
+        known = holds_store(engine, d) &&
+                store_room_rates(engine->drives[d].path, 0, d, drives, in->drive_rates);
+    return known;
+}
+
 int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
 {
     struct hst_rates rates;
+    char limit[FILE_LIMIT_BYTES];
     in->drive_count = engine->drive_count;
-    if (engine->drive_count < 2)
+    if (engine->drive_count < 2 || share_as_before(engine, in))
         return 0;
     if (engine->config.plan)
         return share_as_told(engine, in);
@@ -329,12 +391,16 @@ int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
         struct drive *drive = &engine->drives[d];
         rc = rates.drives[d].error;
-        if (is_full(rc) && holds_store(engine, d)) {
-            rc = 0; /* where its tiles are is settled: its rate shares out scratch alone */
+        if (is_full(rc) && (holds_store(engine, d) || store_dir_leftover(engine, d) > 0)) {
+            rc = 0; /* it counts as the slowest; of a store the tiles have their drives already */
             continue;
         }
         if (is_full(rc))
             return refuse_full(engine, drive, rc, "the file that its rate is measured with");
+        if (rc == -EFBIG)
+            return engine_fail(engine, HST_E_STORE_DIR, rc,
+                               "the rate of store directory %s can not be measured: %s",
+                               drive->path, file_limit(RATE_BYTES, limit));
         if (rc)
             return refuse_directory(engine, drive, rc, "failed the measurement of its rate",
                                     "check the drive and its free space, or leave it out");
@@ -349,6 +415,7 @@ void store_dirs_sizes(const struct hst_engine *engine, struct placement_in *in)
 {
     store_fixed_bytes(&engine->layout, in->bytes, engine->drive_count, in->store_fixed);
     in->store_align = STORE_ALIGN_MAX;
+    in->store_room_fixed = STORE_ROOM_AT;
     bool whole = true; /* a store that is there has all its files, or is not resumed */
     for (uint32_t d = 0; d < engine->drive_count; d++)
         whole = whole && holds_store(engine, d);
@@ -410,26 +477,30 @@ static void register_memory(struct hst_engine *engine)
 
 int store_dirs_open(struct hst_engine *engine)
 {
-    struct scratch_drive files[STRIPE_DRIVES_MAX];
+    struct scratch_drive files[STRIPE_DRIVES_MAX] = {0};
     int rc = open_drives(engine);
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
         say_rung(engine, &engine->drives[d]);
-        files[d] = (struct scratch_drive){engine->drives[d].aio, engine->drives[d].path};
+        files[d].aio = engine->drives[d].aio;
+        files[d].directory = engine->drives[d].path;
     }
     if (rc)
         return rc;
     uint32_t at = 0;
-    char size[SIZE_TEXT_BYTES];
-    if (!has_scratch(engine)) {
+    char size[SIZE_TEXT_BYTES], limit[FILE_LIMIT_BYTES];
+    if (engine->plan_in.stored) { /* what is scratch has room that comes with the store */
         register_memory(engine);
         return 0;
     }
     rc = scratch_open(files, engine->drive_count, &engine->placement, &at, &engine->extents);
+    if (rc == -EFBIG)
+        return engine_fail(engine, HST_E_WRITE, rc, "the scratch file in %s can not be created: %s",
+                           engine->drives[at].path,
+                           file_limit(engine->placement.drive_bytes[at], limit));
     if (rc)
         return engine_fail(engine, is_full(rc) ? HST_E_DISK_SPACE : HST_E_WRITE, rc,
                            "the scratch file of %s in %s can not be created: %s. Fix: free "
-                           "space, raise the quota or "
-                           "ulimit -f, or give another --store",
+                           "space, raise the quota, or give another --store",
                            size_text(engine->placement.drive_bytes[at], size),
                            engine->drives[at].path, strerror(-rc));
     register_memory(engine);

@@ -75,6 +75,16 @@ void hst_dev_failure(struct hst_dev *dev, struct hst_dev_failure *failure)
     dev->ops->failure(dev, failure);
 }
 
+void hst_dev_math(struct hst_dev *dev, char *text, size_t text_bytes)
+{
+    if (!text_bytes)
+        return;
+    dev->ops->math(dev, text, text_bytes);
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = '?';
+}
+
 int hst_stream_create(struct hst_dev *dev, const char *name, struct hst_stream **stream)
 {
     if (!dev || !name || !stream)

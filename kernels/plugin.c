@@ -5,7 +5,8 @@
  * installed to. The first file of the right name is taken at its word: if it can not be used, that
  * is the answer, and no other one is taken silently in its place.
  */
-#include "base.h"
+#include "failure.h"
+#include "host/host.h"
 #include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -27,9 +28,8 @@ struct name {
     unsigned index;
 };
 
-__attribute__((format(printf, 5, 6))) static int fail(struct hst_dev_failure *failure, int rc,
-                                                      enum hst_dev_why why, int native,
-                                                      const char *format, ...)
+int dev_fail(struct hst_dev_failure *failure, int rc, enum hst_dev_why why, int native,
+             const char *format, ...)
 {
     *failure = (struct hst_dev_failure){.why = why, .native = native};
     va_list args;
@@ -110,11 +110,7 @@ static bool is_in_environment(struct search *search)
     return false;
 }
 
-/*
- * The folder of the library (or program) that holds this code. A library loaded by a relative path
- * has none: by now that path may name another file.
- */
-static bool own_folder(char folder[PATH_MAX])
+bool dev_own_folder(char folder[PATH_MAX])
 {
     Dl_info info;
     struct link_map *map = NULL;
@@ -132,7 +128,7 @@ static bool own_folder(char folder[PATH_MAX])
 static bool is_beside(struct search *search)
 {
     char folder[PATH_MAX];
-    if (!own_folder(folder)) {
+    if (!dev_own_folder(folder)) {
         add_place(search, ", beside this library (its place is not known)");
         return false;
     }
@@ -197,17 +193,17 @@ static int load(const struct search *search, const struct hst_dev_plugin **plugi
     char text[160];
     const char *damage = file_fault(search->path);
     if (damage)
-        return fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0, "%.200s can not be used: %s",
-                    search->path, damage);
+        return dev_fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0, "%.200s can not be used: %s",
+                        search->path, damage);
     void *library = dlopen(search->path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0, "%.150s does not load: %s",
-                    search->path, dlerror());
+        return dev_fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0, "%.150s does not load: %s",
+                        search->path, dlerror());
     const struct hst_dev_plugin *found = dlsym(library, "hst_dev_plugin");
     const char *fault = found ? plugin_fault(found, text) : "it exports no hst_dev_plugin";
     if (fault) {
-        fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0, "%.200s can not be used: %s", search->path,
-             fault);
+        dev_fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0, "%.200s can not be used: %s",
+                 search->path, fault);
         dlclose(library);
         return -ENODEV;
     }
@@ -226,11 +222,12 @@ static int open_plugin(const struct search *search, const struct hst_dev_config 
     assert(plugin);
     rc = plugin->open(config, &opened, failure);
     if (rc > 0 || (!rc && (!opened || !opened->ops || opened->ops->size != plugin->ops_size)))
-        return fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, rc,
-                    "%.200s can not be used: its open returned %d and no device", search->path, rc);
+        return dev_fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, rc,
+                        "%.200s can not be used: its open returned %d and no device", search->path,
+                        rc);
     if (rc && failure->why == HST_DEV_OK)
-        return fail(failure, rc, HST_DEV_BROKEN_PLUGIN, 0, "%.200s: %s, without a reason",
-                    search->path, strerror(-rc));
+        return dev_fail(failure, rc, HST_DEV_BROKEN_PLUGIN, 0, "%.200s: %s, without a reason",
+                        search->path, strerror(-rc));
     if (!rc)
         *dev = opened;
     return rc;
@@ -239,17 +236,14 @@ static int open_plugin(const struct search *search, const struct hst_dev_config 
 static int open_host(const struct hst_dev_config *config, struct hst_dev **dev,
                      struct hst_dev_failure *failure)
 {
-    int rc = hst_dev_host_open(config, dev);
+    int rc = host_dev_open(config, host_math_usable()[0], dev, failure);
     if (rc == -EINVAL)
-        return fail(failure, rc, HST_DEV_NAME, 0, "the host is one device: no index %u",
-                    config->index);
-    if (rc == -ENOTSUP)
-        return fail(failure, rc, HST_DEV_LIBRARY, 0,
-                    "this OpenBLAS can not be called from several threads");
-    if (rc)
-        return fail(failure, rc, HST_DEV_MEMORY, 0, "no memory for the host device: %s",
-                    strerror(-rc));
-    return 0;
+        return dev_fail(failure, rc, HST_DEV_NAME, 0, "the host is one device: no index %u",
+                        config->index);
+    if (rc && failure->why == HST_DEV_OK)
+        return dev_fail(failure, rc, HST_DEV_MEMORY, 0, "no memory for the host device: %s",
+                        strerror(-rc));
+    return rc;
 }
 
 /* One line, whatever a path or a loader's message holds. */
@@ -266,16 +260,18 @@ static int open_named(const char *text, const struct hst_dev_config *config, str
     struct name name;
     struct search search = {.places = ""};
     if (!text || !dev || !config || config->size != sizeof *config)
-        return fail(failure, -EINVAL, HST_DEV_NO_DEVICE, 0,
-                    "no name, no place for the device, or "
-                    "a configuration of another size");
+        return dev_fail(failure, -EINVAL, HST_DEV_NO_DEVICE, 0,
+                        "no name, no place for the device, or "
+                        "a configuration of another size");
     if (config->parallel && (!config->parallel->run || !config->parallel->width))
-        return fail(failure, -EINVAL, HST_DEV_NO_DEVICE, 0, "threads without a function or number");
+        return dev_fail(failure, -EINVAL, HST_DEV_NO_DEVICE, 0,
+                        "threads without a function or number");
     if (!parse_name(text, &name))
-        return fail(failure, -EINVAL, HST_DEV_NAME, 0,
-                    "\"%.60s\" names no device: lower-case letters, and at most an index after a "
-                    "colon (\"host\", \"cuda\", \"cuda:1\")",
-                    text);
+        return dev_fail(
+            failure, -EINVAL, HST_DEV_NAME, 0,
+            "\"%.60s\" names no device: lower-case letters, and at most an index after a "
+            "colon (\"host\", \"cuda\", \"cuda:1\")",
+            text);
     struct hst_dev_config indexed = *config;
     if (name.has_index)
         indexed.index = name.index;
@@ -283,8 +279,8 @@ static int open_named(const char *text, const struct hst_dev_config *config, str
         return open_host(&indexed, dev, failure);
     snprintf(search.file, sizeof search.file, "libhoistway-%s.so", name.kind);
     if (!find(&search))
-        return fail(failure, -ENODEV, HST_DEV_NO_PLUGIN, 0, "no %s in: %s", search.file,
-                    search.places);
+        return dev_fail(failure, -ENODEV, HST_DEV_NO_PLUGIN, 0, "no %s in: %s", search.file,
+                        search.places);
     return open_plugin(&search, &indexed, dev, failure);
 }
 

@@ -133,7 +133,8 @@ mutate(
     ('a file without its lock is not used',
      'if (rc == 0)\n        rc = prepare(', 'rc = prepare('),
     ('an error of fchmod',
-     'if (created && fchmod(file->fd, 0600) < 0)'),
+     'if (created && (st.st_mode & 07777) != 0600 && fchmod(file->fd, 0600) < 0)'),
+    ('a mode that is right already needs no fchmod', ' && (st.st_mode & 07777) != 0600', ''),
     ('an error of F_SETFL',
      'if (fcntl(file->fd, F_SETFL, aio->direct ? O_DIRECT : 0) < 0)'),
     ('an error of the preallocation',
@@ -235,6 +236,18 @@ mutate(
 )
 
 mutate(
+    'aio/uring.c', 'aio/mounts',
+    ('files leave a ring before it ends',
+     'io_uring_unregister_files(&uring->ring);', '(void)0;'),
+)
+
+mutate(
+    'aio/probe.c', 'aio/fallback',
+    ('a refusal of the memory is told as one',
+     'if (rc == -EPERM || rc == -ENOSYS || rc == -EACCES)'),
+)
+
+mutate(
     'aio/buffer.c', 'aio/answers aio/fallback aio/memory aio/threads',
     ('an error of madvise',
      'return rc;\n}\n\nint hst_aio_buffer_alloc', 'return 0;\n}\n\nint hst_aio_buffer_alloc'),
@@ -272,6 +285,11 @@ mutate(
 )
 
 def mutate_vectors():
+    mutate(
+        'cpu_adam/vector_isa.h', 'cpu_adam/noise',
+        ('noise of a vector depends on the element',
+         'plus_words(index, low_lanes(order))', 'index'),
+    )
     mutate(
         'cpu_adam/vector_isa.h', 'cpu_adam/isa-avx2',
         ('m, the outer fma', 'times_plus(k->beta1_hi, *m, m_rest)',
@@ -312,13 +330,66 @@ if platform.machine() == 'x86_64':
 mutate(
     'cpu_adam/numbers.h', 'cpu_adam/adamw cpu_adam/convert cpu_adam/update',
     ('NaNs are canonical', 'bits_is_nan(bits) ? 0x7fc00000u : bits', 'bits'),
-    ('the noise of a rounding', 'noise & 0xffffu', '0x7fffu'),
+    ('the noise of a rounding', 'bits_of(x) + noise', 'bits_of(x) + 0x7fffu'),
     ('ties of a split weight go away from zero', 'bits + 0x8000u', 'bits + 0x7fffu'),
     ('bf16 is the nearest', 'bits + 0x7fffu + ((bits >> 16) & 1u)', 'bits + 0x8000u'),
     ('a NaN stays one in bf16', 'bits_is_nan(bits) ? nan : nearest_even', 'nearest_even'),
     ('f16 is the nearest', '0xfffu + (normal', '0x1000u + (normal'),
     ('a NaN stays one in f16', 'bits_is_nan(magnitude) ? 0x7e00u : 0x7c00u', '0x7c00u'),
     ('what is beyond f16', 'bits = magnitude >= F16_BEYOND ? special : bits;', ''),
+)
+
+mutate(
+    'cpu_adam/noise.h', 'cpu_adam/noise',
+    ('noise depends on the step',
+     'noise_hash(step_hash + (index >> 32))', 'noise_hash(index >> 32)'),
+)
+
+mutate(
+    'cpu_adam/noise.h', 'cpu_adam/update',
+    ('noise depends on the element', 'uint32_t x = index ^ key.first;', 'uint32_t x = key.first;'),
+    ('the upper half of an index counts', 'step_hash + (index >> 32)', 'step_hash'),
+)
+
+mutate(
+    'cpu_adam/kernels.c', 'cpu_adam/update',
+    ('a range may have elements of two keys', 'n > left ? (size_t)left : n', 'n > left ? n : n'),
+)
+
+mutate(
+    'cpu_adam/into.c', 'cpu_adam/into',
+    ('a block begins with its own index', '            .index = f.index,\n', ''),
+)
+
+mutate(
+    'engine/exec/moves.c', 'engine/engine engine/slices',
+    ('the noise of a tile is that of its elements',
+     '    job.arrays.index = layout_first_element(&engine->layout, job.range);\n', ''),
+)
+
+mutate(
+    'engine/plan/layout.h', 'engine/slices',
+    ('an element is counted over all units',
+     'layout->units[range.unit].first_block * LAYOUT_UNIT_ALIGN + range.offset', 'range.offset'),
+)
+
+mutate(
+    'engine/exec/optimizer.c', 'engine/nonfinite',
+    ('v may overflow without clipping too', '    if (!overflows(engine, stored_norm))\n',
+     '    if (isfinite(stored_norm))\n'),
+    ('such steps are skipped', 'return overflows(engine, stored_norm) &&',
+     'return !isfinite(stored_norm) &&'),
+)
+
+mutate(
+    'engine/exec/version_text.c', 'e2e/resume',
+    ('a store tells how moments were rounded', 'if (c->state == HST_STATE_BF16)', 'if (0)'),
+)
+
+mutate(
+    'engine/exec/versions.c', 'e2e/resume',
+    ('another rounding is told', 'version_settings_round_anew(was, is) ?', 'false ?'),
+    ('it is no option', ' && strncmp(line, "rounding ", 9) != 0', ''),
 )
 
 mutate(
@@ -341,6 +412,8 @@ mutate(
     'cpu_adam/coef.c', 'cpu_adam/coef cpu_adam/update',
     ('coefficients are finite', 'if (!isfinite(all[i]))'),
     ('a norm is finite', 'if (!isfinite(in->norm))'),
+    ('v stays finite', 'if (in->norm * (double)rounded > HST_GRAD_NORM_MOST)'),
+    ('what is left after clipping counts', 'in->norm * (double)rounded', 'in->norm'),
     ('a bound on the norm is a number', 'isnan(in->max_norm) || ', ''),
     ('a factor is finite', '!isfinite(in->factor) || ', ''),
     ('a factor is positive', ' || !(in->factor > 0)', ''),

@@ -44,7 +44,10 @@ mutate(
 
 mutate(
     'engine/ckpt/read.c', CKPT,
-    ('bytes are compared with their hashes', '.hashes = look_hashes(look, entry),', ''),
+    ('bytes are compared with their hashes',
+     '.hashes = look_hashes(look, entry) + slot->part.at / STORE_BLOCK_BYTES,', ''),
+    ('each piece with its own', 'look_hashes(look, entry) + slot->part.at / STORE_BLOCK_BYTES,',
+     'look_hashes(look, entry),'),
     ('what a visit writes on is waited for',
      'const int rc = extents_wait(r->reading->sink, &slot->part.write);', 'const int rc = 0;'),
     ('the watch can end it',
@@ -79,9 +82,46 @@ mutate(
 )
 
 mutate(
-    'engine/store/files.c', 'engine/unfinished e2e/ckpt',
+    'engine/store/directory.c', 'engine/unfinished e2e/ckpt',
     ('a killed reshard is no empty directory',
      'int rc = store_unfinished_check(directory, 1, error);', 'int rc = 0;'),
+)
+
+mutate(
+    'engine/store/directory.c', 'store/refusals',
+    ('what is behind a slash is a link too',
+     "(path[n - 1] == '/' || (path[n - 1] == '.' && path[n - 2] == '/'))", '0'),
+    ('what is not empty stays as open as it is', '(st.st_mode & 077) && (rc =', '0 && (rc ='),
+    ('what is empty is made the owner\'s alone', 'fchmod(directory->fd, 0700) < 0', '0'),
+    ("another's directory is not taken", 'st.st_uid != geteuid()', '0'),
+)
+
+mutate(
+    'engine/store/files.c', 'e2e/bad_stores',
+    ('what is no file is told as what it is', '    if (kind)\n'),
+)
+
+mutate(
+    'engine/budget.c', 'e2e/disks',
+    ('what a killed start left is room',
+     'left = sat_add(left, store_dir_leftover(engine, d));', ''),
+    ('of what it left each has its own', 'share + own > all ? share + own : all', 'all'),
+)
+
+mutate(
+    'engine/store_dir.c', 'e2e/disks',
+    ('a drive that a killed start filled may be full',
+     'config.may_be_full = holds_store(engine, d) || store_dir_leftover(engine, d) > 0;',
+     'config.may_be_full = holds_store(engine, d);'),
+)
+
+mutate(
+    'engine/ckpt/verify.c', 'e2e/ckpt_edges',
+    ('verify reads in pieces', '.piece_bytes = STORE_BLOCK_BYTES,', ''),
+)
+
+mutate(
+    'engine/store/files.c', 'engine/unfinished e2e/ckpt',
     ('a killed reshard is no store without a version',
      'int rc = store_unfinished_check(set->directories, set->drives, error);', 'int rc = 0;'),
 )

@@ -80,7 +80,9 @@ mutate(
     ('the folder above', 'strcmp(name, "..") != 0 &&\n', '\n'),
     ('a name with a path', ' &&\n           !strpbrk(name, "/\\\\");', ';'),
     ('a link that leaves the folder', 'RESOLVE_BENEATH | ', ''),
-    ('a link, where the kernel can not resolve', ' | O_NOFOLLOW', ''),
+    ('a link, where the kernel can not resolve',
+     'openat(directory_fd, name, OPEN_FLAGS | O_NOFOLLOW)',
+     'openat(directory_fd, name, OPEN_FLAGS)'),
     ('a FIFO is not waited for', ' | O_NONBLOCK', ''),
     ('what is no regular file', 'S_ISREG(st.st_mode) ? 0 : -EINVAL', '0'),
     ('a read that fails', 'if (n < 0)'),
@@ -222,4 +224,18 @@ mutate(
     ('keys of different lengths', ' ? order : (x->size > y->size) - (x->size < y->size);', ';'),
     ('something that is no object',
      'if (jsn_next(&r).type == JSN_OBJECT)', 'if (jsn_next(&r).type)'),
+)
+
+mutate(
+    'tools/hf/export.c', 'tools/hf_waiting',
+    ('after a sync that failed headers are written again',
+     'int rc = x->again ? write_again(x, error) : 0;', 'int rc = 0;'),
+)
+
+mutate(
+    'tools/verbs/train_export.c', 'tools/hf_waiting',
+    ('what a sync finds full is waited for',
+     'if (!is_full(native) || !x->stopped || is_stopped(x))', 'if (1)'),
+    ('a signal ends that wait', ' || is_stopped(x))\n            break;', ')\n            break;'),
+    ('a full disk is told again', 'now.tv_sec - sink->told_s >= TELL_AGAIN_S', '0'),
 )

@@ -124,7 +124,7 @@ mutate(
 mutate(
     'tools/verbs/plan_report.c', 'tools/cli_plan',
     ('only what is short has a smallest', 'memory->total[tier] > memory->budget[tier] ?', '1 ?'),
-    ('a size is rounded up', 'bytes / MIB + (bytes % MIB > 0)', 'bytes / MIB'),
+    ('a size is rounded up', 'text_typed_up(bytes, size)', 'text_typed_down(bytes, size)'),
 )
 mutate(
     'tools/cli/forecast.c', 'tools/cli_plan',

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes one check at a time out of the code, and shows that a test fails without it.
 
-    mutations.py [--only TEXT] [--into FOLDER]
+    mutations.py [--only TEXT] [--into FOLDER] [--fit]
 
 The rows are in mutation_rows*.py: a file, what is taken out of it, and the tests of which one must
 fail. They are tried in a copy of the sources under FOLDER (default: build/mutations), which has a
 build of its own and is kept, so that a second run is fast. --only tries the rows whose file or
-words hold TEXT.
+words hold TEXT. --fit tries none: it tells which rows do not fit the code any more.
 
 exit 0: every row was caught; 1: a mutation survived, or a row does not fit the code any more;
 77: nothing could be tried, with the reason.
@@ -22,16 +22,21 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
-import mutation_rows_ckpt  # noqa: E402, F401: adds its rows
+import mutation_rows_activity  # noqa: E402, F401: adds its rows
+import mutation_rows_ckpt  # noqa: E402, F401
 import mutation_rows_compute  # noqa: E402, F401
 import mutation_rows_hf  # noqa: E402, F401
 import mutation_rows_kin  # noqa: E402, F401
 import mutation_rows_late  # noqa: E402, F401
+import mutation_rows_length  # noqa: E402, F401
+import mutation_rows_math  # noqa: E402, F401
 import mutation_rows_norm  # noqa: E402, F401
 import mutation_rows_plan  # noqa: E402, F401
+import mutation_rows_room  # noqa: E402, F401
 import mutation_rows_saved  # noqa: E402, F401
 import mutation_rows_slices  # noqa: E402, F401
 import mutation_rows_slots  # noqa: E402, F401
+import mutation_rows_start  # noqa: E402, F401
 from mutation_rows import ROWS  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -162,14 +167,29 @@ def try_row(build, row, seconds):
     return 'survived', f'SURVIVED {", ".join(tests)}'
 
 
+def check_fit(rows):
+    """A row's text occurs once in its file, or taking it out would be another mutation."""
+    paths = {row.file: os.path.join(ROOT, row.file) for row in rows}
+    texts = {file: read(path) if os.path.exists(path) else b'' for file, path in paths.items()}
+    stale = [(row, texts[row.file].count(row.old.encode())) for row in rows
+             if texts[row.file].count(row.old.encode()) != 1]
+    for row, found in stale:
+        print(f'{row.file}: {row.words}: its text is there {found} times: {row.old!r}')
+    print(f'{len(rows)} rows, {len(stale)} do not fit the code')
+    return 1 if stale else 0
+
+
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument('--fit', action='store_true')
     parser.add_argument('--only', default='')
     parser.add_argument('--into', default=os.path.join(ROOT, 'build', 'mutations'))
     arguments = parser.parse_args()
     rows = [r for r in ROWS if arguments.only in r.file or arguments.only in r.words]
     if not rows:
         sys.exit(f'no row has {arguments.only} in its file or words')
+    if arguments.fit:
+        sys.exit(check_fit(rows))
     begin = time.monotonic()
     build = Build(os.path.abspath(arguments.into))
     seconds = check_unmutated(build, rows)

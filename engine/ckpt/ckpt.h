@@ -46,10 +46,11 @@ struct ckpt_extent {
     struct store_entry entry;
 };
 
-/* One that has been read. */
+/* One that has been read, or a piece of it. */
 struct ckpt_part {
     struct ckpt_extent extent;
-    /* entry.bytes; zeros where it was never written. The visit may change them */
+    uint64_t at, size; /* of the extent's bytes: 0 and entry.bytes, but for pieces */
+    /* size; zeros where it was never written. The visit may change them */
     unsigned char *bytes;
     int error;            /* 0, or why they are not what was written */
     uint64_t bad_offset, bad_bytes; /* as of struct hst_aio_completion */
@@ -63,6 +64,7 @@ typedef int ckpt_visit(void *context, struct ckpt_part *part);
 struct ckpt_reading {
     struct share share;   /* which tiles: those of this rank; {0, 1}: all */
     bool weights, states; /* which kinds; what is derived is left out */
+    uint64_t piece_bytes; /* whole blocks: how much is visited at once; 0: a whole extent */
     ckpt_visit *visit;
     void *context;
     struct extents *sink; /* where visits write to; or null */

@@ -2,7 +2,8 @@
 /*
  * Every extent once, in order, through a ring of buffers: while one is visited, those behind it are
  * on their way, each drive by queues of its own. What is read is compared with its hashes on the
- * way in.
+ * way in. Where nobody needs an extent as a whole it comes in pieces, so that the memory that this
+ * takes does not grow with the tiles of the store.
  */
 #include "ckpt/ckpt.h"
 
@@ -34,7 +35,8 @@ struct reader {
     uint64_t stride;
     uint32_t depth;
     struct slot slots[DEPTH_MOST];
-    uint64_t begun, visited; /* extents */
+    uint64_t extent, at;            /* of the extents, and in it: what is begun next */
+    uint64_t begun, visited, parts; /* parts: all of them */
     uint64_t done_bytes, total_bytes;
 };
 
@@ -63,6 +65,25 @@ static struct ckpt_extent nth_extent(const struct reader *r, uint64_t nth)
 static uint64_t extent_count(const struct reader *r)
 {
     return (uint64_t)kinds_of(r->reading) * share_tiles(&r->ckpt->layout, r->reading->share);
+}
+
+static uint64_t piece_of(const struct reader *r, uint64_t left_bytes)
+{
+    const uint64_t piece = r->reading->piece_bytes;
+    return piece > 0 && piece < left_bytes ? piece : left_bytes;
+}
+
+/* And moves on to the one behind it. */
+static struct ckpt_part next_part(struct reader *r, unsigned char *bytes)
+{
+    struct ckpt_part part = {.extent = nth_extent(r, r->extent), .bytes = bytes, .at = r->at};
+    part.size = piece_of(r, part.extent.entry.bytes - r->at);
+    r->at += part.size;
+    if (r->at == part.extent.entry.bytes) {
+        r->at = 0;
+        r->extent++;
+    }
+    return part;
 }
 
 /* ---- files ---- */
@@ -132,9 +153,10 @@ static int make_ring(struct reader *r)
 {
     void *memory;
     for (uint64_t i = 0; i < extent_count(r); i++) {
-        const struct ckpt_extent extent = nth_extent(r, i);
-        r->stride = extent.entry.bytes > r->stride ? extent.entry.bytes : r->stride;
-        r->total_bytes += extent.entry.bytes;
+        const uint64_t bytes = nth_extent(r, i).entry.bytes, piece = piece_of(r, bytes);
+        r->stride = piece > r->stride ? piece : r->stride;
+        r->parts += piece > 0 ? (bytes + piece - 1) / piece : 1;
+        r->total_bytes += bytes;
     }
     const uint64_t fit = r->stride > 0 ? RING_BYTES / r->stride : 0;
     r->depth = fit > DEPTH_MOST ? DEPTH_MOST : fit < DEPTH_LEAST ? DEPTH_LEAST : (uint32_t)fit;
@@ -184,25 +206,22 @@ static int begin(struct reader *r, uint32_t place)
             return store_refuse(r->error, rc == -ENOSPC ? HST_E_DISK_SPACE : HST_E_WRITE, rc,
                                 "writing a tile failed: %s. Fix: check the drive", strerror(-rc));
     }
-    slot->part = (struct ckpt_part){
-        .extent = nth_extent(r, r->begun),
-        .bytes = r->memory + place * r->stride,
-    };
+    slot->part = next_part(r, r->memory + place * r->stride);
     const struct store_entry *entry = &slot->part.extent.entry;
     const struct look *look = slot->part.extent.look;
     r->begun++;
     if (entry->flags & STORE_ZERO) {
-        memset(slot->part.bytes, 0, entry->bytes);
+        memset(slot->part.bytes, 0, slot->part.size);
         return 0;
     }
     const struct hst_aio_op op = {
         .kind = HST_AIO_READ,
         .file = r->files[look->rank * r->ckpt->drives + entry->drive],
-        .offset = look_offset(look, entry),
+        .offset = look_offset(look, entry) + slot->part.at,
         .buffer = slot->part.bytes,
-        .bytes = entry->bytes,
+        .bytes = slot->part.size,
         .user = place,
-        .hashes = look_hashes(look, entry),
+        .hashes = look_hashes(look, entry) + slot->part.at / STORE_BLOCK_BYTES,
     };
     const int rc = hst_aio_submit(r->aio[entry->drive], &op, 1); /* there is room for all slots */
     slot->waiting = rc == 1;
@@ -219,15 +238,14 @@ static int watch(struct reader *r)
 
 static int run(struct reader *r)
 {
-    const uint64_t count = extent_count(r);
     int rc = 0;
-    for (; r->visited < count && rc == 0; r->visited++) {
-        while (rc == 0 && r->begun < count && r->begun < r->visited + r->depth)
+    for (; r->visited < r->parts && rc == 0; r->visited++) {
+        while (rc == 0 && r->begun < r->parts && r->begun < r->visited + r->depth)
             rc = begin(r, (uint32_t)(r->begun % r->depth));
         struct slot *slot = &r->slots[r->visited % r->depth];
         rc = rc ? rc : wait_for(r, slot);
         rc = rc ? rc : r->reading->visit(r->reading->context, &slot->part);
-        r->done_bytes += rc ? 0 : slot->part.extent.entry.bytes;
+        r->done_bytes += rc ? 0 : slot->part.size;
         rc = rc ? rc : watch(r);
     }
     for (uint32_t i = 0; i < r->depth && r->reading->sink; i++) { /* they use the memory */

@@ -83,6 +83,7 @@ static int make_directory(struct target *t, uint32_t d)
         return rc;
     /* Files of any rank, and of any other kind: a new store has its directories to itself. */
     rc = store_directory_is_empty(&directory, t->error);
+    rc = rc ? rc : store_directory_take(&directory, t->error);
     rc = rc ? rc : store_unfinished_begin(&directory, t->error);
     t->marked[d] = rc == 0;
     store_directory_close(&directory);

@@ -93,17 +93,17 @@ static int check_block(struct verify *v, const struct ckpt_part *part, uint64_t 
     return XXH3_64bits(v->block, bytes) == hash ? 0 : -EBADMSG;
 }
 
-/* The reading has told of the first place alone: each block of the extent is looked at. */
+/* The reading has told of the first place alone: each block of the piece is looked at. */
 static int visit(void *context, struct ckpt_part *part)
 {
     struct verify *v = context;
     const struct store_entry *entry = &part->extent.entry;
-    const uint64_t start = look_offset(part->extent.look, entry), before = v->damaged;
-    const uint64_t *hashes = look_hashes(part->extent.look, entry);
+    const uint64_t start = look_offset(part->extent.look, entry) + part->at, before = v->damaged;
+    const uint64_t *hashes = look_hashes(part->extent.look, entry) + part->at / STORE_BLOCK_BYTES;
     if (part->error == 0)
         return 0;
-    for (uint64_t b = 0; b < store_blocks_of(entry->bytes); b++) {
-        const uint64_t at = b * STORE_BLOCK_BYTES, left = entry->bytes - at;
+    for (uint64_t b = 0; b < store_blocks_of(part->size); b++) {
+        const uint64_t at = b * STORE_BLOCK_BYTES, left = part->size - at;
         const uint64_t bytes = left < STORE_BLOCK_BYTES ? left : STORE_BLOCK_BYTES;
         const int rc = check_block(v, part, start + at, bytes, hashes[b]);
         if (rc)
@@ -111,7 +111,7 @@ static int visit(void *context, struct ckpt_part *part)
     }
     if (v->damaged == before) /* it reads well a second time: the drive is not to be trusted */
         tell(v, part, part->bad_bytes ? part->bad_offset : start,
-             part->bad_bytes ? part->bad_bytes : entry->bytes, part->error);
+             part->bad_bytes ? part->bad_bytes : part->size, part->error);
     return 0;
 }
 
@@ -122,6 +122,7 @@ int hst_ckpt_verify(struct hst_ckpt *ckpt, const struct hst_ckpt_watch *watch, u
     const struct ckpt_reading reading = {.share = {0, 1},
                                          .weights = true,
                                          .states = true,
+                                         .piece_bytes = STORE_BLOCK_BYTES,
                                          .visit = visit,
                                          .context = &v,
                                          .watch = watch};

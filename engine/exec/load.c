@@ -73,7 +73,7 @@ int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader)
 {
     if (engine->error.code)
         return engine->error.native;
-    if (engine->phase != PHASE_SEALED || !reader || !reader->read)
+    if (engine->phase != PHASE_SEALED || engine->versions.store || !reader || !reader->read)
         return engine_refuse(engine, "load comes once, after seal, and needs a reader");
     struct load_context load = {.reader = reader};
     int rc = versions_create(engine);
@@ -89,7 +89,7 @@ int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, s
 {
     if (engine->error.code)
         return engine->error.native;
-    if (engine->phase != PHASE_SEALED || !step || !cursor_bytes)
+    if (engine->phase != PHASE_SEALED || engine->versions.store || !step || !cursor_bytes)
         return engine_refuse(engine, "resume comes once, after seal, in the place of load");
     int rc = versions_open(engine);
     if (rc)

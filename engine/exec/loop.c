@@ -307,7 +307,7 @@ int loop_clip(struct hst_engine *engine)
     run->grad_norm = stored / (double)engine->step.scale.value;
     run->skipped = optimizer_skips(engine, stored);
     run->clip_done = true;
-    int rc = run->skipped ? 0 : optimizer_check_norm(engine, run->grad_norm);
+    int rc = run->skipped ? 0 : optimizer_check_norm(engine, stored);
     rc = rc ? rc : optimistic_judge(engine, stored);
     if (rc == 0 && run->skipped && run->walk.opened > run->period + 1)
         walk_narrow(&run->walk, run->period + 1, parts_behind(engine));

@@ -6,48 +6,94 @@
 #include "exec/moves.h"
 #include "exec/tile_stream.h"
 
+#include <errno.h>
+
 enum { MOST_MOVING = 32 };
 
-static int begin(struct hst_engine *engine, struct move move, struct transfer *transfer)
+struct moving {
+    bool to_store;
+    uint64_t done_bytes, total_bytes;
+};
+
+struct moved {
+    struct transfer transfer;
+    uint64_t bytes; /* that are not counted yet */
+};
+
+static uint64_t bytes_of_all(const struct hst_engine *engine)
 {
+    uint64_t bytes = 0;
+    for (uint32_t tile = 0; tile < engine->layout.tile_count; tile++)
+        for (uint32_t i = 0; i < moves_save_count(engine, tile); i++)
+            bytes += moves_save_bytes(engine, tile, i);
+    return bytes;
+}
+
+static int begin(struct hst_engine *engine, struct move move, struct moved *moved)
+{
+    struct transfer *transfer = &moved->transfer;
     int rc = move.write
                  ? extents_write(engine->extents, move.kind, move.index, move.memory, transfer)
                  : extents_read(engine->extents, move.kind, move.index, move.memory, transfer);
-    return rc ? engine_fail_transfer(engine, transfer) : 0;
+    if (rc)
+        return engine_fail_transfer(engine, transfer);
+    (void)placement_extent(&engine->placement, move.kind, move.index, &moved->bytes);
+    return 0;
 }
 
-static int wait_for(struct hst_engine *engine, struct transfer *transfer)
+/* What goes to the store is part of a step or of a load, which are told of as such. */
+static int tell(struct hst_engine *engine, const struct moving *moving)
 {
-    return extents_wait(engine->extents, transfer) ? engine_fail_transfer(engine, transfer) : 0;
+    const struct hst_config *c = &engine->config;
+    if (moving->to_store || engine->error.code || !c->progress ||
+        c->progress(c->progress_context, moving->done_bytes, moving->total_bytes) == 0)
+        return 0;
+    return engine_fail(engine, HST_E_READ, -ECANCELED,
+                       "resuming was ended by the program that asked for it. Fix: resume again");
+}
+
+static int wait_for(struct hst_engine *engine, struct moving *moving, struct moved *moved)
+{
+    const uint64_t bytes = moved->bytes;
+    moved->bytes = 0;
+    if (extents_wait(engine->extents, &moved->transfer))
+        return engine_fail_transfer(engine, &moved->transfer);
+    moving->done_bytes += bytes;
+    return bytes > 0 ? tell(engine, moving) : 0;
 }
 
 /* Also after an error: they use the memory. */
-static int wait_for_all(struct hst_engine *engine, struct transfer *moving, int count, int rc)
+static int wait_for_all(struct hst_engine *engine, struct moving *moving, struct moved *moved,
+                        uint32_t count, int rc)
 {
-    for (int i = 0; i < count; i++) {
-        int late = wait_for(engine, &moving[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        int late = wait_for(engine, moving, &moved[i]);
         rc = rc ? rc : late;
     }
     return rc;
 }
 
-static int move_in_place(struct hst_engine *engine, bool to_store)
+static int move_in_place(struct hst_engine *engine, struct moving *moving)
 {
-    struct transfer moving[MOST_MOVING] = {{0}};
+    struct moved moved[MOST_MOVING] = {{.bytes = 0}};
     uint32_t turn = 0;
     int rc = 0;
     for (uint32_t tile = 0; tile < engine->layout.tile_count && rc == 0; tile++) {
         uint32_t unit = layout_tile(&engine->layout, tile).unit;
         bool here = !placement_is_resident(&engine->placement, unit);
         for (uint32_t i = 0; here && i < moves_save_count(engine, tile) && rc == 0; i++) {
-            struct transfer *transfer = &moving[turn++ % MOST_MOVING];
+            struct moved *at = &moved[turn++ % MOST_MOVING];
             struct move move = moves_save(engine, tile, i);
-            move.write = to_store;
-            rc = wait_for(engine, transfer);
-            rc = rc ? rc : begin(engine, move, transfer);
+            move.write = moving->to_store;
+            rc = wait_for(engine, moving, at);
+            rc = rc ? rc : engine_stopped(engine);
+            rc = rc ? rc : begin(engine, move, at);
         }
     }
-    return wait_for_all(engine, moving, MOST_MOVING, rc);
+    /* in the order in which they were begun */
+    const uint32_t first = turn % MOST_MOVING;
+    rc = wait_for_all(engine, moving, moved + first, MOST_MOVING - first, rc);
+    return wait_for_all(engine, moving, moved, first, rc);
 }
 
 /* ---- by way of slots ---- */
@@ -55,27 +101,30 @@ static int move_in_place(struct hst_engine *engine, bool to_store)
 static int visit(struct hst_engine *engine, void *context, const struct tile_job *job,
                  uint32_t count)
 {
-    const bool *to_store = context;
-    struct transfer moving[2] = {{0}};
-    const struct move moves[] = {{EXTENT_STATES, job->tile, job->record, *to_store},
-                                 {EXTENT_WEIGHTS, job->tile, job->arrays.weights, *to_store}};
+    struct moving *moving = context;
+    const bool to_store = moving->to_store;
+    struct moved moved[2] = {{.bytes = 0}};
+    const struct move moves[] = {{EXTENT_STATES, job->tile, job->record, to_store},
+                                 {EXTENT_WEIGHTS, job->tile, job->arrays.weights, to_store}};
     int rc = 0;
     (void)count; /* each has a slot, and comes alone */
     for (int i = 0; i < 2 && rc == 0; i++)
-        rc = moves[i].memory ? begin(engine, moves[i], &moving[i]) : 0;
-    return wait_for_all(engine, moving, 2, rc);
+        rc = moves[i].memory ? begin(engine, moves[i], &moved[i]) : 0;
+    return wait_for_all(engine, moving, moved, 2, rc);
 }
 
-static int move_through_slots(struct hst_engine *engine, bool to_store)
+static int move_through_slots(struct hst_engine *engine, struct moving *moving)
 {
+    const bool to_store = moving->to_store;
     unsigned access = TILE_RESIDENT | (to_store ? TILE_READ_STATES : TILE_WRITE_STATES);
     if (!engine->plan_in.derived_weights)
         access |= to_store ? TILE_READ_WEIGHTS : TILE_WRITE_WEIGHTS;
-    return tile_stream(engine, access, visit, &to_store);
+    return tile_stream(engine, access, visit, moving);
 }
 
 int memory_move(struct hst_engine *engine, bool to_store)
 {
-    int rc = move_in_place(engine, to_store);
-    return rc || !engine_has_resident(engine) ? rc : move_through_slots(engine, to_store);
+    struct moving moving = {.to_store = to_store, .total_bytes = bytes_of_all(engine)};
+    int rc = move_in_place(engine, &moving);
+    return rc || !engine_has_resident(engine) ? rc : move_through_slots(engine, &moving);
 }

@@ -6,7 +6,8 @@
 
 /**
  * Weights (where they do not follow from the states) and states of every tile at home in memory, in
- * RAM or a GPU's. Returns the first error (sticky); nothing moves any more then.
+ * RAM or a GPU's. From the store, hst_config.progress is told how far that is. Returns the first
+ * error (sticky); nothing moves any more then.
  */
 int memory_move(struct hst_engine *engine, bool to_store);
 

@@ -158,6 +158,13 @@ static enum extent_kind save_kind(const struct hst_engine *engine, uint32_t tile
     return states ? EXTENT_STATES : EXTENT_WEIGHTS;
 }
 
+uint64_t moves_save_bytes(const struct hst_engine *engine, uint32_t tile, uint32_t i)
+{
+    uint64_t bytes;
+    (void)placement_extent(&engine->placement, save_kind(engine, tile, i), tile, &bytes);
+    return bytes;
+}
+
 struct move moves_save(const struct hst_engine *engine, uint32_t tile, uint32_t i)
 {
     enum extent_kind kind = save_kind(engine, tile, i);
@@ -469,6 +476,7 @@ struct tile_job moves_tile(const struct hst_engine *engine, struct walk_at at, u
     struct slots slots = slots_of(engine, at);
     job.arrays = arrays_in(engine, at, job.range, tile, slots.from);
     job.arrays.grads = tile_grads(engine, at, job.range);
+    job.arrays.index = layout_first_element(&engine->layout, job.range);
     job.into = arrays_in(engine, at, job.range, tile, slots.into);
     return job;
 }

@@ -22,6 +22,8 @@ struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_
 
 /** Extents of a tile that go to the store from memory: its record, its weights, both or none. */
 uint32_t moves_save_count(const struct hst_engine *engine, uint32_t tile);
+/** The bytes of one of them. */
+uint64_t moves_save_bytes(const struct hst_engine *engine, uint32_t tile, uint32_t i);
 /** One of them, from where it is at home in DRAM. */
 struct move moves_save(const struct hst_engine *engine, uint32_t tile, uint32_t i);
 

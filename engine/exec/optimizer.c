@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 
 #define NORM_PIECE_BLOCKS                                                                          \
     32u /* 131,072 elements: long enough to hide the hand-out, short enough to share */
@@ -54,7 +55,8 @@ int optimizer_norm(struct hst_engine *engine, struct walk_at at)
     }
     if (engine->plan_in.deferred)
         return 0;
-    return optimizer_check_norm(engine, hst_norm2_sum(partials, u->elements / HST_NORM_BLOCK));
+    return optimizer_check_norm(engine,
+                                sqrt(hst_norm2_sum(partials, u->elements / HST_NORM_BLOCK)));
 }
 
 double optimizer_grad_norm(const struct hst_engine *engine)
@@ -64,23 +66,40 @@ double optimizer_grad_norm(const struct hst_engine *engine)
     return sqrt(hst_norm2_sum(partials, engine->layout.elements / HST_NORM_BLOCK));
 }
 
+/* What gradients are multiplied with. Errors: -EOVERFLOW they can not be updated with. */
+static int grad_scale(const struct hst_engine *engine, double stored_norm, float *scale)
+{
+    const struct hst_grad_scale_in in = {.norm = stored_norm,
+                                         .factor = 1 / (double)engine->step.scale.value,
+                                         .max_norm = engine->config.clip};
+    return hst_grad_scale(&in, scale);
+}
+
+static bool overflows(const struct hst_engine *engine, double stored_norm)
+{
+    float unused;
+    return grad_scale(engine, stored_norm, &unused) == -EOVERFLOW;
+}
+
 bool optimizer_skips(const struct hst_engine *engine, double stored_norm)
 {
-    return !isfinite(stored_norm) &&
+    return overflows(engine, stored_norm) &&
            (engine->config.skip_nonfinite || engine->step.scale.value > (float)LOSS_SCALE_LEAST);
 }
 
-int optimizer_check_norm(struct hst_engine *engine, double grad_norm)
+int optimizer_check_norm(struct hst_engine *engine, double stored_norm)
 {
-    if (isfinite(grad_norm))
+    char cause[96] = "the loss diverged or the data or weights hold a value that is not finite";
+    if (!overflows(engine, stored_norm))
         return 0;
+    if (isfinite(stored_norm))
+        snprintf(cause, sizeof cause, "Adam's v may overflow from %.4g on", HST_GRAD_NORM_MOST);
     return engine_fail(
         engine, HST_E_NONFINITE, -EOVERFLOW,
-        "the gradient norm of step %llu is %g%s: the loss diverged or the data or weights hold a "
-        "value that is not finite; %s. Fix: lower --lr or raise --warmup; --skip-nonfinite leaves "
-        "such steps out",
-        (unsigned long long)engine->step.number + 1, grad_norm,
-        engine->config.precision == HST_PRECISION_FP16 ? " at a loss scale of 1" : "",
+        "the gradient norm of step %llu is %g%s: %s; %s. Fix: lower --lr or raise --warmup; "
+        "--skip-nonfinite leaves such steps out",
+        (unsigned long long)engine->step.number + 1, stored_norm / (double)engine->step.scale.value,
+        engine->config.precision == HST_PRECISION_FP16 ? " at a loss scale of 1" : "", cause,
         engine->plan_in.deferred ? "nothing was updated"
                                  : "with clipping off, units behind it in the model were updated "
                                    "already");
@@ -147,12 +166,9 @@ int optimizer_coefs(const struct hst_engine *engine, double stored_norm,
         .eps = engine->config.eps,
         .weight_decay = engine->config.weight_decay,
     };
-    const struct hst_grad_scale_in in = {.norm = stored_norm,
-                                         .factor = 1 / (double)engine->step.scale.value,
-                                         .max_norm = engine->config.clip};
     uint64_t t = engine->step.updates + 1;
     float scale;
-    int rc = hst_grad_scale(&in, &scale);
+    int rc = grad_scale(engine, stored_norm, &scale);
     rc = rc ? rc : hst_adam_coef_init(&hyper, t, scale, &coefs->decayed);
     hyper.weight_decay = 0;
     return rc ? rc : hst_adam_coef_init(&hyper, t, scale, &coefs->plain);

@@ -18,14 +18,14 @@ int optimizer_coefs(const struct hst_engine *engine, double stored_norm,
 /**
  * For a started NORM: f64 partials of the unit's rounded gradients per 4,096 elements, in the fixed
  * order of cpu_adam.h; of a device with memory of its own they are there already. Errors:
- * -EOVERFLOW where the update does not wait for the other units and a gradient of this one is not
- * finite.
+ * -EOVERFLOW where the update does not wait for the other units and the gradients of this one are
+ * not finite, or too large for v.
  */
 int optimizer_norm(struct hst_engine *engine, struct walk_at at);
 /** Global norm of the stored gradients: all partials in order. May be non-finite. */
 double optimizer_grad_norm(const struct hst_engine *engine);
-/** Errors: -EOVERFLOW (sticky) a norm that is not finite. */
-int optimizer_check_norm(struct hst_engine *engine, double grad_norm);
+/** Errors: -EOVERFLOW (sticky) a norm that is not finite, or with which v may become infinite. */
+int optimizer_check_norm(struct hst_engine *engine, double stored_norm);
 /** True where that norm leaves the step without an update: a lower loss scale may do. */
 bool optimizer_skips(const struct hst_engine *engine, double stored_norm);
 

@@ -238,7 +238,8 @@ static int visit_all(struct stream_state *s, tile_visit *visit, void *context)
                 return rc;
             waiting = 0;
         }
-        int rc = slot ? visit_slot(s, tile, visit, context) : 0;
+        int rc = engine_stopped(s->engine);
+        rc = rc || !slot ? rc : visit_slot(s, tile, visit, context);
         if (rc)
             return rc;
     }

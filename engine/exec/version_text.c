@@ -30,6 +30,10 @@ static const char *const PRECISIONS[] = {
 static const char *const STATES[] = {
     [HST_STATE_DEFAULT] = "fp32", [HST_STATE_FP32] = "fp32", [HST_STATE_BF16] = "bf16"};
 
+/* How moments are rounded to bf16, the last line. A store without it was trained when the noise of
+ * an element depended on the step and the weight alone. */
+#define ROUNDING "rounding index\n"
+
 enum { REAL_BYTES = 32 };
 
 /* With the fewest digits that give it back. */
@@ -57,7 +61,15 @@ uint32_t version_settings_write(const struct hst_config *c, const struct layout 
         real_text(c->beta2, real[1]), real_text(c->eps, real[2]),
         real_text(c->weight_decay, real[3]), real_text(c->clip, real[4]), layout->tile_elements,
         (unsigned long long)layout->parameters, (unsigned long long)layout_digest(layout));
+    if (c->state == HST_STATE_BF16)
+        n += snprintf(text + n, bytes - (size_t)n, ROUNDING);
     return (uint32_t)n;
+}
+
+bool version_settings_round_anew(const char *was, const char *is)
+{
+    size_t bytes = strlen(was);
+    return strncmp(was, is, bytes) == 0 && strcmp(is + bytes, ROUNDING) == 0;
 }
 
 /* The value of the line with this name; NULL: no such line. */
@@ -72,6 +84,36 @@ static const char *value_of(const char *settings, const char *name, size_t *byte
         return line;
     }
     return NULL;
+}
+
+uint32_t version_math_write(const char *math, char *text, size_t bytes)
+{
+    size_t used = strlen(text);
+    snprintf(text + used, bytes - used, "math %s\n", math);
+    return (uint32_t)strlen(text);
+}
+
+void version_math_differ(const char **was, const char **is)
+{
+    size_t same = 0;
+    while ((*was)[same] && (*was)[same] == (*is)[same])
+        same++;
+    while (same > 0 && !(same > 1 && (*was)[same - 2] == ',' && (*was)[same - 1] == ' '))
+        same--;
+    *was += same;
+    *is += same;
+}
+
+void version_math_take(char *settings, char *math, size_t bytes)
+{
+    size_t length = 0;
+    const char *value = value_of(settings, "math", &length);
+    snprintf(math, bytes, "%.*s", (int)length, value ? value : "");
+    if (!value)
+        return;
+    char *line = settings + (value - settings) - (sizeof "math " - 1);
+    const char *next = value + length + (value[length] == '\n');
+    memmove(line, next, strlen(next) + 1);
 }
 
 /* Which of the words is the value, but for the first, which stands for a default; 0: none is. */

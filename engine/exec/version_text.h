@@ -24,6 +24,17 @@ bool version_text_split(const struct store_cursor *cursor, struct version_text *
  */
 uint32_t version_settings_write(const struct hst_config *config, const struct layout *layout,
                                 char *text, size_t bytes);
+/**
+ * True where terminated settings differ by one thing alone: `was` says nothing of how moments are
+ * rounded to bf16, and `is` does.
+ */
+bool version_settings_round_anew(const char *was, const char *is);
+/** Adds the line "math …", which a resumed run may have otherwise. Returns the new length. */
+uint32_t version_math_write(const char *math, char *text, size_t bytes);
+/** Moves both to the first item (between ", ") in which two such texts differ. */
+void version_math_differ(const char **was, const char **is);
+/** Takes that line out of terminated settings; *math is "" where there is none. */
+void version_math_take(char *settings, char *math, size_t bytes);
 /** The formats that terminated settings name. False: none that is known. */
 bool version_settings_formats(const char *settings, enum hst_precision *precision,
                               enum hst_state *state);

@@ -13,7 +13,7 @@
 #include "exec/tile_stream.h"
 #include "exec/version_text.h"
 #include "size_text.h"
-#include "store/store.h"
+#include "store/room.h"
 
 #include <errno.h>
 #include <hoistway/machine.h>
@@ -256,8 +256,9 @@ void versions_step_ended(struct hst_engine *engine, double step_s)
 static void encode_cursor(const struct hst_engine *engine, const struct version_note *note,
                           struct store_cursor *cursor, unsigned char *opaque)
 {
-    uint32_t length = version_settings_write(
-        &engine->config, &engine->layout, (char *)opaque + sizeof length, VERSION_SETTINGS_BYTES);
+    char *settings = (char *)opaque + sizeof(uint32_t);
+    version_settings_write(&engine->config, &engine->layout, settings, VERSION_SETTINGS_BYTES);
+    uint32_t length = version_math_write(engine->math, settings, VERSION_SETTINGS_BYTES);
     memcpy(opaque, &length, sizeof length);
     memcpy(opaque + sizeof length + length, note->cursor, note->cursor_bytes);
     *cursor = (struct store_cursor){
@@ -274,7 +275,7 @@ static void encode_cursor(const struct hst_engine *engine, const struct version_
 static bool is_option(const char *line)
 {
     return *line && strncmp(line, "tile-elements ", 14) != 0 &&
-           strncmp(line, "parameters ", 11) != 0;
+           strncmp(line, "parameters ", 11) != 0 && strncmp(line, "rounding ", 9) != 0;
 }
 
 /* The first line in which they differ. */
@@ -298,6 +299,17 @@ static int compare_descriptions(struct hst_engine *engine, const char *was, cons
                        fix);
 }
 
+/* The same in the mean, and so no other training: the run goes on. */
+static int tell_rounding(struct hst_engine *engine)
+{
+    engine_log(
+        engine, HST_LOG_WARNING,
+        "W622 the store was trained when the rounding of moments to bf16 (--state bf16) did "
+        "not depend on where an element is: from here on it does, so equal weights are "
+        "rounded independently, and bits are not those of the hoistway that wrote the store");
+    return 0;
+}
+
 static int decode_cursor(struct hst_engine *engine, const struct store_cursor *cursor)
 {
     struct versions *v = &engine->versions;
@@ -311,7 +323,9 @@ static int decode_cursor(struct hst_engine *engine, const struct store_cursor *c
                            "the store's cursor is not this engine's. Fix: resume with the "
                            "version of hoistway that wrote it");
     memcpy(was, text.settings, text.settings_bytes);
-    int rc = compare_descriptions(engine, was, is);
+    version_math_take(was, v->math, sizeof v->math);
+    int rc = version_settings_round_anew(was, is) ? tell_rounding(engine)
+                                                  : compare_descriptions(engine, was, is);
     if (rc)
         return rc;
     note->cursor_bytes = text.cursor_bytes;
@@ -409,36 +423,62 @@ int versions_instead(struct hst_engine *engine)
 
 /* ---- opening ---- */
 
-/* Scratch, where there is any, goes on beside it. */
-static int join(struct hst_engine *engine)
+static int fail_join(struct hst_engine *engine, int native)
 {
-    struct versions *v = &engine->versions;
-    struct hst_aio *aio[2 * STRIPE_DRIVES_MAX];
-    uint32_t count = 0;
-    struct extents *store = store_extents(v->store);
-    if (!engine->extents) {
-        engine->extents = store;
-        return 0;
-    }
-    for (uint32_t d = 0; d < engine->drive_count; d++) {
-        aio[count++] = engine->drives[d].store_aio;
-        if (engine->drives[d].aio)
-            aio[count++] = engine->drives[d].aio;
-    }
-    int rc = route_open(store, engine->extents, aio, count, &engine->extents);
-    if (rc == 0)
-        return 0;
-    store_close(&v->store); /* nobody else has it */
-    return engine_fail(engine, HST_E_BUDGET, rc,
+    store_close(&engine->versions.store); /* nobody else has it */
+    return engine_fail(engine, HST_E_BUDGET, native,
                        "no memory for the store. Fix: end other programs");
 }
 
-static struct store_config config_of(const struct hst_engine *engine,
-                                     struct scratch_drive drives[STRIPE_DRIVES_MAX])
+/* What a store is opened with. */
+struct opened_with {
+    struct scratch_drive drives[STRIPE_DRIVES_MAX];
+    struct store_room rooms[STRIPE_DRIVES_MAX];
+};
+
+/* Scratch, where there is any, goes on beside it, in the room that came with it. */
+static int join(struct hst_engine *engine, const struct opened_with *with)
 {
-    for (uint32_t d = 0; d < engine->drive_count; d++)
-        drives[d] = (struct scratch_drive){engine->drives[d].store_aio, engine->drives[d].path};
-    return (struct store_config){.drives = drives,
+    struct hst_aio *aio[2 * STRIPE_DRIVES_MAX];
+    struct scratch_drive drives[STRIPE_DRIVES_MAX];
+    uint32_t count = 0, at;
+    bool scratch = false;
+    struct extents *store = store_extents(engine->versions.store), *beside;
+    engine->extents = store;
+    for (uint32_t d = 0; d < engine->drive_count; d++) {
+        const struct drive *drive = &engine->drives[d];
+        const struct store_room *room = &with->rooms[d];
+        drives[d] = (struct scratch_drive){drive->aio, drive->path, room->file, STORE_ROOM_AT};
+        scratch = scratch || room->file;
+        aio[count++] = drive->store_aio;
+        if (drive->aio)
+            aio[count++] = drive->aio;
+    }
+    if (!scratch)
+        return 0;
+    engine->extents = NULL;
+    int rc = scratch_open(drives, engine->drive_count, &engine->placement, &at, &beside);
+    if (rc)
+        return fail_join(engine, rc);
+    rc = route_open(store, beside, aio, count, &engine->extents);
+    if (rc == 0)
+        return 0;
+    beside->ops->close(beside);
+    return fail_join(engine, rc);
+}
+
+static struct store_config config_of(const struct hst_engine *engine, struct opened_with *with)
+{
+    *with = (struct opened_with){0};
+    for (uint32_t d = 0; d < engine->drive_count; d++) {
+        const struct drive *drive = &engine->drives[d];
+        with->drives[d] = (struct scratch_drive){drive->store_aio, drive->path, NULL, 0};
+        with->rooms[d] =
+            (struct store_room){.aio = drive->aio, .bytes = engine->placement.drive_bytes[d]};
+    }
+    return (struct store_config){.drives = with->drives,
+                                 .rooms = with->rooms,
+                                 .rates = engine->plan_in.drive_rates,
                                  .drive_count = engine->drive_count,
                                  .placement = &engine->placement,
                                  .derived_weights = engine->plan_in.derived_weights,
@@ -447,13 +487,13 @@ static struct store_config config_of(const struct hst_engine *engine,
 
 int versions_create(struct hst_engine *engine)
 {
-    struct scratch_drive drives[STRIPE_DRIVES_MAX];
+    struct opened_with with;
     struct hst_error error = {0};
     if (!engine->plan_in.stored)
         return 0;
-    const struct store_config config = config_of(engine, drives);
+    const struct store_config config = config_of(engine, &with);
     int rc = store_create(&config, &engine->versions.store, &error);
-    return rc ? engine_fail_as(engine, &error) : join(engine);
+    return rc ? engine_fail_as(engine, &error) : join(engine, &with);
 }
 
 /* Working weights in fp16 are their masters, rounded. */
@@ -514,7 +554,7 @@ static int accept(void *context, const struct store_cursor *cursor)
 int versions_open(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
-    struct scratch_drive drives[STRIPE_DRIVES_MAX];
+    struct opened_with with;
     struct hst_error error = {0};
     struct store_found found;
     if (!engine->plan_in.stored)
@@ -528,7 +568,7 @@ int versions_open(struct hst_engine *engine)
                            "extent. Fix: hoistway ckpt reshard --world 1 --out DIR makes a store "
                            "of it",
                            engine->config.store);
-    struct store_config config = config_of(engine, drives);
+    struct store_config config = config_of(engine, &with);
     config.accept = accept;
     config.accept_context = engine;
     config.progress = engine->config.progress;
@@ -538,10 +578,11 @@ int versions_open(struct hst_engine *engine)
         return rc;
     if (rc)
         return engine->error.code ? engine->error.native : engine_fail_as(engine, &error);
-    rc = join(engine);
+    rc = join(engine, &with);
     if (rc)
         return rc;
     tell_found(engine, &found);
+    device_tell_math(engine, engine->versions.math);
     double start_s = clock_seconds();
     rc = memory_move(engine, false);
     v->save_s = clock_seconds() - start_s;

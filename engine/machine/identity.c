@@ -75,6 +75,8 @@ void identity_of(const struct hst_probe *probe, struct identity *id)
     id->cut = false;
     put_processor(probe, id);
     put_device(probe, id);
+    if (probe->host_math)
+        put(id, "host math %s\n", probe->host_math);
     put(id, "parts %x, memory %" PRIu64 ", written %" PRIu64 ", backend %d\n", probe->parts,
         probe->memory_bytes, probe->drive_bytes, (int)probe->backend);
     for (uint32_t i = 0; i < probe->drive_count; i++)

@@ -99,7 +99,8 @@ static void open_workers(struct probe *probe)
 static struct hst_dev *open_host(struct probe *probe)
 {
     struct hst_dev *dev = NULL;
-    const struct hst_dev_config config = {.size = sizeof config, .parallel = &probe->parallel};
+    const struct hst_dev_config config = {
+        .size = sizeof config, .parallel = &probe->parallel, .host_math = probe->in->host_math};
     return hst_dev_host_open(&config, &dev) ? NULL : dev;
 }
 
@@ -111,20 +112,33 @@ static uint64_t cache_bytes(void)
     return hst_topology_read(&machine) ? 0 : machine.cache_bytes;
 }
 
+/* Once said, it stays: what was cut short has no figures. */
+bool probe_is_stopped(struct probe *probe)
+{
+    const struct hst_probe *in = probe->in;
+    probe->ended = probe->ended || (in->stopped && in->stopped(in->stopped_context));
+    return probe->ended;
+}
+
+static bool runs(struct probe *probe, unsigned parts)
+{
+    return (probe->in->parts & parts) && !probe_is_stopped(probe);
+}
+
 static void run_parts(struct probe *probe)
 {
     unsigned parts = probe->in->parts;
     if (parts & (HST_PROBE_MEMORY | HST_PROBE_UPDATE | HST_PROBE_DEVICE))
         probe->cache_bytes = cache_bytes();
-    if (parts & (HST_PROBE_MEMORY | HST_PROBE_UPDATE))
+    if (runs(probe, HST_PROBE_MEMORY | HST_PROBE_UPDATE))
         probe_memory(probe);
-    if (parts & HST_PROBE_DRIVES)
+    if (runs(probe, HST_PROBE_DRIVES))
         probe_drives(probe);
-    if (parts & HST_PROBE_COMPUTE)
+    if (runs(probe, HST_PROBE_COMPUTE))
         probe_products(probe);
-    if (parts & HST_PROBE_COPIES)
+    if (runs(probe, HST_PROBE_COPIES))
         probe_copies(probe);
-    if (parts & HST_PROBE_DEVICE) {
+    if (runs(probe, HST_PROBE_DEVICE)) {
         probe_device(probe);
         probe_shared(probe);
     }
@@ -160,5 +174,8 @@ int hst_probe(const struct hst_probe *in, struct hst_rates *rates)
     workers_destroy(&probe.workers);
     rates->taken_ms = probe_wall_ms();
     rates->seconds = clock_seconds() - start;
-    return 0;
+    if (!probe_is_stopped(&probe))
+        return 0;
+    *rates = (struct hst_rates){0};
+    return -ECANCELED;
 }

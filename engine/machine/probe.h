@@ -15,12 +15,15 @@ struct probe {
     uint64_t memory_bytes;        /* host memory at a time, at most */
     uint64_t cache_bytes;         /* last-level caches; 0: not told */
     struct hst_rates *out;
+    bool ended; /* by who asked for it */
 };
 
 /* probe.c */
 
 /** What hst_probe refuses: 0 or -EINVAL. */
 int probe_check(const struct hst_probe *in);
+/** Whether who asked for the probe has ended it. */
+bool probe_is_stopped(struct probe *probe);
 /** Milliseconds since 1970. */
 uint64_t probe_wall_ms(void);
 

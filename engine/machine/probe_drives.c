@@ -227,6 +227,7 @@ static bool run_round(struct drives *d, struct round *round)
     for (bool busy = count > 0; busy;) {
         bool ready[HST_DRIVES_MAX] = {false};
         busy = false;
+        round->over |= probe_is_stopped(d->probe);
         for (uint32_t i = 0; i < count; i++) {
             feed(lanes[i], round);
             busy |= hst_aio_in_flight(contexts[i]) > 0;
@@ -298,7 +299,7 @@ static void run_rounds(struct drives *d)
     uint64_t filled_ns = now_ns(d) - start_ns;
     uint64_t left_ns = filled_ns < budget_ns ? budget_ns - filled_ns : 0;
     for (; d->rounds < ROUNDS; d->rounds++) {
-        if (d->rounds > 0 && now_ns(d) - start_ns >= budget_ns)
+        if ((d->rounds > 0 && now_ns(d) - start_ns >= budget_ns) || probe_is_stopped(d->probe))
             return;
         for (int i = 0; i < KINDS; i++) {
             int kind = order[d->rounds % 2 ? KINDS - 1 - i : i];
@@ -406,7 +407,8 @@ void probe_drives(struct probe *probe)
         else
             open_lane(d, i);
     run_rounds(d);
-    tell(d);
+    if (!probe_is_stopped(probe))
+        tell(d);
     for (uint32_t i = 0; i < d->count; i++)
         close_lane(d, i);
     free(d);

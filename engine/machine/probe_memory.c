@@ -272,7 +272,7 @@ static void describe(const struct bench *b, size_t arrays, struct hst_figure *fi
 
 static void measure(struct bench *b, const struct memory_case *cases, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && !probe_is_stopped(b->probe); i++) {
         struct hst_figure *figure = &b->probe->out->figures[cases[i].rate];
         size_t arrays = lay_out(b, &cases[i]);
         double elements = (double)b->slice_pieces * (double)b->piece;

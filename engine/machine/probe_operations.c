@@ -66,7 +66,7 @@ static void measure(const struct hst_operation *o, const struct hst_room *room, 
 void probe_operations(struct probe *probe, const struct hst_room *room)
 {
     const struct hst_probe *in = probe->in;
-    for (uint32_t i = 0; i < in->operation_count; i++)
+    for (uint32_t i = 0; i < in->operation_count && !probe_is_stopped(probe); i++)
         measure(&in->operations[i], room, OPERATIONS_S / in->operation_count,
                 &probe->out->operations[i]);
 }

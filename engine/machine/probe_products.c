@@ -328,7 +328,7 @@ void probe_products(struct probe *probe)
                  rc == -ENOSPC ? "the device's budgets leave too little" : strerror(-rc));
         fail_all(probe, why);
     } else {
-        for (uint32_t i = 0; i < in->product_count; i++)
+        for (uint32_t i = 0; i < in->product_count && !probe_is_stopped(probe); i++)
             measure(&b, &in->products[i], PRODUCTS_S / in->product_count, &probe->out->products[i]);
         const struct hst_room room = {.dev = b.dev,
                                       .stream = b.stream,

@@ -387,6 +387,18 @@ static void place_acts(const struct placement_in *in, const struct choice *c, st
     }
 }
 
+/* With a store the files of scratch are part of it, and begin with what tells so. */
+static void place_room_rest(const struct placement_in *in, struct placement *p)
+{
+    uint64_t *sum = &p->table[HST_CLASS_BUFFERS][HST_TIER_NVME];
+    for (uint32_t d = 0; in->stored && d < p->stripe.drives; d++) {
+        const uint64_t rest = p->drive_bytes[d] > 0 ? in->store_room_fixed : 0;
+        p->store_bytes[d] = sat_add(p->store_bytes[d], rest);
+        p->nvme_bytes = sat_add(p->nvme_bytes, rest);
+        *sum = sat_add(*sum, rest);
+    }
+}
+
 /* ---- buffers ---- */
 
 /* The ring in DRAM that tiles from elsewhere pass through. */
@@ -478,6 +490,7 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
     place_grads(in, c->leaves[LEAVE_GRADS], p);
     choose_streamed(in, c, p);
     place_acts(in, c, p);
+    place_room_rest(in, p);
     uint64_t carry =
         sat_times(placement_micro_stride(in, in->carry_bytes_per_token), p->micro_count);
     p->carry = take_near(p, HST_CLASS_CARRY, carry);

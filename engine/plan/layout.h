@@ -99,6 +99,11 @@ void layout_free(struct layout *layout);
 int layout_cut(const struct layout *whole, uint32_t tile_elements, struct layout *cut);
 
 struct tile_range layout_tile(const struct layout *layout, uint32_t tile);
+/** The range's first element, counted over all rows: the same however units and tiles are cut. */
+static inline uint64_t layout_first_element(const struct layout *layout, struct tile_range range)
+{
+    return layout->units[range.unit].first_block * LAYOUT_UNIT_ALIGN + range.offset;
+}
 /**
  * The first own parameter of the tile's unit that ends behind the tile's start; param numbers rise
  * with offsets.

@@ -53,6 +53,7 @@ struct placement_in {
        is there already (0: none), and what each zone of extents is a multiple of (0: nothing) */
     uint64_t store_fixed[STRIPE_DRIVES_MAX], store_there[STRIPE_DRIVES_MAX];
     uint32_t store_align;
+    uint32_t store_room_fixed; /* bytes of a drive's file of scratch beside its extents */
     bool host_updates; /* the device has no update for these types: nothing of it is in HBM */
     bool recompute;    /* no unit keeps its activations for the backward */
     bool streams;      /* so much is streamed, and no other share */
@@ -157,7 +158,7 @@ struct placement {
     uint64_t hbm_bytes, dram_bytes;          /* of the arenas */
     uint64_t nvme_bytes;                     /* of all files */
     uint64_t drive_bytes[STRIPE_DRIVES_MAX]; /* of each scratch file */
-    uint64_t store_bytes[STRIPE_DRIVES_MAX]; /* of each file of the store */
+    uint64_t store_bytes[STRIPE_DRIVES_MAX]; /* of the store on each drive, but for scratch */
     struct stripe stripe;
     uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
 };

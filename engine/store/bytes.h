@@ -48,11 +48,16 @@ struct page_kind {
     char magic[8];
     const char *stranger; /* said of a page that does not begin with it */
 };
-extern const struct page_kind PAGE_HEADER, PAGE_SUPERBLOCK, PAGE_MANIFEST;
+extern const struct page_kind PAGE_HEADER, PAGE_SUPERBLOCK, PAGE_MANIFEST, PAGE_ROOM;
 
 /** Zeroes the page, but for what it begins with. */
 void page_begin(unsigned char *page, const struct page_kind *kind);
 /** Magic, byte order, version. */
 struct store_flaw page_check(const unsigned char *page, const struct page_kind *kind);
+/** Puts the checksum into a page that is complete otherwise. */
+void page_seal(unsigned char *page, unsigned slot, unsigned copy);
+/** As page_check, and the checksum. */
+struct store_flaw page_verify(const unsigned char *page, const struct page_kind *kind,
+                              unsigned slot, unsigned copy);
 
 #endif

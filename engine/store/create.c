@@ -3,8 +3,10 @@
  * A new store: where every extent will be, and files under names that nothing opens until version 0
  * is committed.
  */
+#include "file_limit.h"
 #include "plan/record.h"
 #include "size_text.h"
+#include "store/room.h"
 #include "store/store_state.h"
 
 #include <assert.h>
@@ -108,19 +110,22 @@ static void place_extents(struct store *store)
 static int make_file(struct store *store, uint32_t d, struct hst_error *error)
 {
     char name[STORE_NAME_BYTES], path[STORE_PATH_BYTES], size[SIZE_TEXT_BYTES];
+    char limit[FILE_LIMIT_BYTES];
     const uint64_t bytes = store_file_bytes(&store->headers[d]);
     store_file_name(store->rank, d, true, name);
     store_file_path(&store->directories[d], name, path);
     int rc = hst_aio_file_open(store->aio[d], path, HST_AIO_CREATE, bytes, &store->files[d]);
     if (rc == 0)
         return 0;
+    if (rc == -EFBIG)
+        return store_refuse(error, HST_E_STORE_DIR, rc, "%s/%s can not be made: %s",
+                            store->directories[d].path, name, file_limit(bytes, limit));
     const bool full = rc == -ENOSPC || rc == -EDQUOT;
     return store_refuse(error, full ? HST_E_DISK_SPACE : HST_E_STORE_DIR, rc,
                         "%s/%s, of %s, can not be made: %s. Fix: %s", store->directories[d].path,
                         name, size_text_up(bytes, size), strerror(-rc),
-                        full           ? "free space there, or give another directory"
-                        : rc == -EFBIG ? "ulimit -f unlimited"
-                                       : "give another directory");
+                        full ? "free space there, or give another directory"
+                             : "give another directory");
 }
 
 static int write_headers(struct store *store, uint32_t d)
@@ -160,6 +165,8 @@ static int form(struct store *store, const struct store_config *config, struct h
         return rc;
     rc = store_directories_clear(store->directories, store->drives, store->rank,
                                  config->lock_timeout_ms ? config->lock_timeout_ms : 30000, error);
+    for (uint32_t d = 0; d < store->drives && rc == 0; d++)
+        rc = store_directory_take(&store->directories[d], error);
     for (uint32_t d = 0; d < store->drives && rc == 0; d++) {
         rc = make_file(store, d, error);
         if (rc)
@@ -171,7 +178,9 @@ static int form(struct store *store, const struct store_config *config, struct h
                          "drive (dmesg, smartctl -a)",
                          store->directories[d].path, strerror(-rc));
     }
-    return rc;
+    return rc ? rc
+              : store_rooms_open(config->rooms, store->directories, store->drives, store->rank,
+                                 config->rates, error);
 }
 
 int store_create(const struct store_config *config, struct store **out, struct hst_error *error)

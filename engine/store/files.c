@@ -40,56 +40,6 @@ int store_draw_id(struct store_id *id, struct hst_error *error)
                         "sandbox allows");
 }
 
-/* ---- directories ---- */
-
-int store_directory_open(const char *path, struct store_directory *directory,
-                         struct hst_error *error)
-{
-    struct stat st = {0};
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        const int rc = -errno;
-        if (fd >= 0)
-            close(fd);
-        if (rc == -ENOTDIR || rc == -ELOOP)
-            return store_refuse(error, HST_E_STORE_ACCESS, rc,
-                                "store directory %s is a symbolic link or no directory. Fix: name "
-                                "the directory itself",
-                                path);
-        return store_refuse(error, HST_E_STORE_DIR, rc,
-                            "store directory %s can not be opened: %s. Fix: name one that can",
-                            path, strerror(-rc));
-    }
-    if (st.st_uid != geteuid() || (st.st_mode & 077)) {
-        close(fd);
-        return store_refuse(
-            error, HST_E_STORE_ACCESS, -EPERM,
-            "store directory %s belongs to user %u and has mode %04o: a store is "
-            "its owner's alone. Fix: name a directory that is not there yet, or one of your "
-            "own with mode 0700",
-            path, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
-    }
-    *directory = (struct store_directory){path, fd};
-    return 0;
-}
-
-void store_directory_close(struct store_directory *directory)
-{
-    if (directory->fd >= 0)
-        close(directory->fd);
-    directory->fd = -1;
-}
-
-int store_directory_sync(const struct store_directory *directory, struct hst_error *error)
-{
-    if (fsync(directory->fd) == 0)
-        return 0;
-    return store_refuse(error, HST_E_WRITE, -errno,
-                        "syncing the directory %s failed: %s. Fix: check the drive (dmesg, "
-                        "smartctl -a), then start again",
-                        directory->path, strerror(errno));
-}
-
 /* ---- names ---- */
 
 void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STORE_NAME_BYTES])
@@ -97,14 +47,39 @@ void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STOR
     snprintf(name, STORE_NAME_BYTES, "r%05u.d%u.blk%s", rank, drive, forming ? ".new" : "");
 }
 
-uint64_t store_bytes_there(const char *directory, uint32_t rank, uint32_t drive)
+void store_room_name(uint32_t rank, uint32_t drive, char name[STORE_NAME_BYTES])
 {
-    char name[STORE_NAME_BYTES], path[PATH_MAX];
+    snprintf(name, STORE_NAME_BYTES, "r%05u.d%u.scratch", rank, drive);
+}
+
+static uint64_t bytes_there(const char *directory, const char *name)
+{
+    char path[PATH_MAX];
     struct stat status;
-    store_file_name(rank, drive, false, name);
     int n = snprintf(path, sizeof path, "%s/%s", directory, name);
     bool seen = n > 0 && n < PATH_MAX && lstat(path, &status) == 0 && S_ISREG(status.st_mode);
     return seen ? (uint64_t)status.st_blocks * 512 : 0;
+}
+
+uint64_t store_bytes_there(const char *directory, uint32_t rank, uint32_t drive)
+{
+    char name[STORE_NAME_BYTES];
+    store_file_name(rank, drive, false, name);
+    return bytes_there(directory, name);
+}
+
+uint64_t store_bytes_forming(const char *directory, uint32_t rank, uint32_t drive)
+{
+    char name[STORE_NAME_BYTES];
+    store_file_name(rank, drive, true, name);
+    return bytes_there(directory, name);
+}
+
+uint64_t store_room_there(const char *directory, uint32_t rank, uint32_t drive)
+{
+    char name[STORE_NAME_BYTES];
+    store_room_name(rank, drive, name);
+    return bytes_there(directory, name);
 }
 
 bool store_file_astray(const struct store_directory *directories, uint32_t drives, uint32_t rank,
@@ -128,15 +103,20 @@ void store_file_path(const struct store_directory *directory, const char *name,
 
 struct name {
     uint32_t rank, drive;
-    bool forming;
+    bool forming, room;
 };
 
-/* Names that store_file_name makes, and no others. */
+/* Names that store_file_name and store_room_name make, and no others. */
 static bool name_parse(const char *text, struct name *name)
 {
     char same[STORE_NAME_BYTES];
-    if (sscanf(text, "r%5u.d%3u.blk", &name->rank, &name->drive) != 2)
+    *name = (struct name){0};
+    if (sscanf(text, "r%5u.d%3u.", &name->rank, &name->drive) != 2)
         return false;
+    store_room_name(name->rank, name->drive, same);
+    name->room = strcmp(same, text) == 0;
+    if (name->room)
+        return true;
     for (int forming = 0; forming < 2; forming++) {
         name->forming = forming;
         store_file_name(name->rank, name->drive, name->forming, same);
@@ -154,20 +134,58 @@ static int refuse_file(const struct store_directory *directory, const char *name
     return store_refuse(error, code, native, "%s/%s %s", directory->path, name, what);
 }
 
-/* For reading, and only where it is a file of this user's alone. -ENOENT says nothing. */
-static int open_own(const struct store_directory *directory, const char *name, struct stat *st,
-                    struct hst_error *error)
+/* What is neither a file nor a link; null of these. */
+static const char *kind_of(mode_t mode)
 {
-    const int fd =
-        openat(directory->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    int rc = fd < 0 ? -errno : 0;
-    if (rc == -ENOENT)
-        return rc;
-    if (rc == -ELOOP)
-        return refuse_file(directory, name, HST_E_STORE_ACCESS, rc,
+    switch (mode & S_IFMT) {
+    case S_IFDIR:
+        return "a directory";
+    case S_IFIFO:
+        return "a FIFO";
+    case S_IFSOCK:
+        return "a socket";
+    case S_IFCHR:
+    case S_IFBLK:
+        return "a device";
+    default:
+        return NULL;
+    }
+}
+
+/* Before it is opened: the open of a device may already do something, that of a socket fails.
+   -ENOENT says nothing. */
+static int check_kind(const struct store_directory *directory, const char *name,
+                      struct hst_error *error)
+{
+    struct stat st;
+    if (fstatat(directory->fd, name, &st, AT_SYMLINK_NOFOLLOW))
+        return errno == ENOENT ? -ENOENT : 0; /* else the open tells */
+    const char *kind = kind_of(st.st_mode);
+    if (kind)
+        return store_refuse(error, HST_E_STORE_ACCESS, -EPERM,
+                            "%s/%s is %s, where a store has a file. Fix: remove it, or give the "
+                            "directory of a store, or an empty one",
+                            directory->path, name, kind);
+    if (S_ISLNK(st.st_mode))
+        return refuse_file(directory, name, HST_E_STORE_ACCESS, -ELOOP,
                            "is a symbolic link: a store's files are where they are named. Fix: "
                            "put the file itself there",
                            error);
+    return 0;
+}
+
+/* For reading, and only where it is a file of this user's alone. -ENOENT says nothing. */
+int store_file_open_own(const struct store_directory *directory, const char *name, struct stat *st,
+                        struct hst_error *error)
+{
+    int rc = check_kind(directory, name, error);
+    if (rc)
+        return rc;
+    const int fd =
+        openat(directory->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    rc = fd < 0 ? -errno : 0;
+    if (rc == -ENOENT)
+        return rc;
     if (rc == 0 && fstat(fd, st) < 0)
         rc = -errno;
     if (rc == 0 && S_ISREG(st->st_mode) && st->st_uid == geteuid() && st->st_nlink == 1 &&
@@ -203,7 +221,7 @@ int store_file_look(const struct store_directory *directory, const char *name,
     struct store_flaw flaws[2];
     struct store_header copies[2];
     unsigned char page[STORE_PAGE_BYTES];
-    const int fd = open_own(directory, name, &st, error);
+    const int fd = store_file_open_own(directory, name, &st, error);
     if (fd < 0)
         return fd;
     *bad_copies = 0;
@@ -346,11 +364,12 @@ static int wait_lock(int fd, uint32_t timeout_ms)
     }
 }
 
-/* A look at what is there, then the removal: where anything is refused, all is left. */
+/* A look at what is there, then the removal: where anything is refused, all is left. Rooms are
+   looked at when no store was found: that of a run which goes on would be waited for. */
 struct clearing {
     const struct store_directory *directories;
     uint32_t rank, lock_timeout_ms;
-    bool remove;
+    bool rooms, remove;
     struct hst_error *error;
 };
 
@@ -369,10 +388,14 @@ static bool same_store(const struct store_directory *directories, const struct n
 }
 
 /* A file under its final name is left over where the first one of the same store is not: it had
-   got its name, and the first one never did. */
+   got its name, and the first one never did. Room is left over where the first one is not. */
 static bool is_leftover(const struct store_directory *directories, uint32_t drive,
                         const struct name *name)
 {
+    char first[STORE_NAME_BYTES];
+    store_file_name(name->rank, 0, false, first);
+    if (name->room)
+        return faccessat(directories[0].fd, first, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
     return name->forming || (drive > 0 && name->drive == drive && same_store(directories, name));
 }
 
@@ -395,7 +418,7 @@ static int clear_leftover(const struct clearing *c, uint32_t drive, const char *
     struct name name;
     struct stat st = {0}, now = {0};
     unsigned char page[STORE_PAGE_BYTES] = {0};
-    const int fd = open_own(directory, text, &st, error);
+    const int fd = store_file_open_own(directory, text, &st, error);
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
     int rc = wait_lock(fd, c->lock_timeout_ms);
@@ -409,7 +432,8 @@ static int clear_leftover(const struct clearing *c, uint32_t drive, const char *
              !is_leftover(c->directories, drive, &name))
         rc = refuse_committed(directory, text, error);
     else if (pread(fd, page, sizeof page, 0) < 0 ||
-             (!is_zero(page, sizeof page) && page_check(page, &PAGE_HEADER).error == -ENOENT))
+             (!is_zero(page, sizeof page) &&
+              page_check(page, name.room ? &PAGE_ROOM : &PAGE_HEADER).error == -ENOENT))
         rc = refuse_file(directory, text, HST_E_STORE_TAKEN, -EEXIST,
                          "has the name of a store's file and is none. Fix: move it away, or give "
                          "another directory",
@@ -422,46 +446,33 @@ static int clear_leftover(const struct clearing *c, uint32_t drive, const char *
     return rc;
 }
 
-static bool is_nothing(const char *name)
+static int refuse_stranger(const struct store_directory *directory, const char *name,
+                           struct hst_error *error)
 {
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "lost+found") == 0;
+    return refuse_file(directory, name, HST_E_STORE_TAKEN, -EEXIST,
+                       "is not a store's: a store has its directory to itself. Fix: give an "
+                       "empty directory, or one that does not exist",
+                       error);
 }
 
 static int clear_name(const struct clearing *c, uint32_t drive, const char *text)
 {
     const struct store_directory *directory = &c->directories[drive];
     struct name name;
-    if (is_nothing(text) || strcmp(text, STORE_UNFINISHED) == 0)
+    if (store_name_is_nothing(text) || strcmp(text, STORE_UNFINISHED) == 0)
         return 0;
     if (!name_parse(text, &name))
-        return refuse_file(directory, text, HST_E_STORE_TAKEN, -EEXIST,
-                           "is not a store's: a store has its directory to itself. Fix: give an "
-                           "empty directory, or one that does not exist",
-                           c->error);
-    if (name.rank != c->rank)
+        return refuse_stranger(directory, text, c->error);
+    if (name.rank != c->rank || (name.room && !c->rooms))
         return 0;
     if (!is_leftover(c->directories, drive, &name))
         return refuse_committed(directory, text, c->error);
     return clear_leftover(c, drive, text);
 }
 
-static DIR *list(const struct store_directory *directory, struct hst_error *error)
-{
-    const int fd = openat(directory->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *names = fd < 0 ? NULL : fdopendir(fd);
-    if (names)
-        return names;
-    store_refuse(error, HST_E_STORE_DIR, -errno,
-                 "%s can not be listed: %s. Fix: give another directory", directory->path,
-                 strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return NULL;
-}
-
 static int clear_directory(const struct clearing *c, uint32_t drive)
 {
-    DIR *names = list(&c->directories[drive], c->error);
+    DIR *names = store_directory_list(&c->directories[drive], c->error);
     int rc = names ? 0 : c->error->native;
     for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;)
         rc = clear_name(c, drive, entry->d_name);
@@ -470,31 +481,44 @@ static int clear_directory(const struct clearing *c, uint32_t drive)
     return rc;
 }
 
-int store_directory_is_empty(const struct store_directory *directory, struct hst_error *error)
+/* Refuses the first name that is not ours, or is ours and no file. *committed: one is final. */
+static int check_names(const struct store_directory *directory, bool strangers, bool *committed,
+                       struct hst_error *error)
 {
-    int rc = store_unfinished_check(directory, 1, error);
-    if (rc)
-        return rc;
-    DIR *names = list(directory, error);
-    rc = names ? 0 : error->native;
-    for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;)
-        if (!is_nothing(entry->d_name))
-            rc = refuse_file(directory, entry->d_name, HST_E_STORE_TAKEN, -EEXIST,
-                             "is there: a new store has its directory to itself. Fix: give an "
-                             "empty directory, or one that does not exist",
-                             error);
+    struct name name;
+    DIR *names = store_directory_list(directory, error);
+    int rc = names ? 0 : error->native;
+    for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;) {
+        const bool ours = name_parse(entry->d_name, &name);
+        *committed = *committed || (ours && !name.forming);
+        if (ours && !strangers) {
+            rc = check_kind(directory, entry->d_name, error);
+            rc = rc == -ENOENT ? 0 : rc; /* it has gone meanwhile */
+        }
+        if (strangers && !ours && !store_name_is_nothing(entry->d_name) &&
+            strcmp(entry->d_name, STORE_UNFINISHED) != 0)
+            rc = refuse_stranger(directory, entry->d_name, error);
+    }
     if (names)
         closedir(names);
     return rc;
 }
 
+int store_directory_check(const struct store_directory *directory, struct hst_error *error)
+{
+    bool committed = false;
+    int rc = check_names(directory, false, &committed, error);
+    return rc || committed ? rc : check_names(directory, true, &committed, error);
+}
+
 int store_directories_clear(const struct store_directory *directories, uint32_t drives,
                             uint32_t rank, uint32_t lock_timeout_ms, struct hst_error *error)
 {
-    struct clearing c = {directories, rank, lock_timeout_ms, false, error};
+    struct clearing c = {directories, rank, lock_timeout_ms, false, false, error};
     int rc = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        c.remove = pass == 1;
+    for (int pass = 0; pass < 3; pass++) {
+        c.rooms = pass > 0;
+        c.remove = pass == 2;
         for (uint32_t d = drives; d-- > 0 && rc == 0;) /* drive 0's tells what the others are */
             rc = clear_directory(&c, d);
     }
@@ -536,6 +560,8 @@ void store_files_remove(const struct store_directory *directories, uint32_t driv
     if (faccessat(directories[0].fd, name, F_OK, 0) < 0)
         return; /* it has its name, and with it they all are a store */
     for (uint32_t d = drives; d-- > 0;) {
+        store_room_name(rank, d, name);
+        (void)unlinkat(directories[d].fd, name, 0);
         store_file_name(rank, d, false, name);
         if (d > 0)
             (void)unlinkat(directories[d].fd, name, 0);

@@ -6,6 +6,7 @@
  *
  *   DIRECTORY[d]/r00000.d<d>.blk       rank 0, drive d; 0600 in a directory that is 0700
  *   DIRECTORY[d]/r00000.d<d>.blk.new   while no version is committed
+ *   DIRECTORY[d]/r00000.d<d>.scratch   room for what is in no version (room.h), where there is any
  *   DIRECTORY[d]/reshard.unfinished    while `ckpt reshard` makes the files of all ranks
  *
  * Everything is named relative to directories that are open and whose owner and mode were checked,
@@ -14,6 +15,9 @@
 #include "store/format.h"
 
 #include <hoistway/hoistway.h>
+
+#include <dirent.h>
+#include <sys/stat.h>
 
 #define STORE_NAME_BYTES 32u
 #define STORE_PATH_BYTES 64u
@@ -30,15 +34,30 @@ int store_refuse(struct hst_error *error, int code, int native, const char *form
 /** Random. Errors: -EIO the sandbox gives no numbers. */
 int store_draw_id(struct store_id *id, struct hst_error *error);
 
-/** Errors: -EPERM another's directory, or one that others can enter; open(2)'s. */
+/**
+ * A directory of this user's that nobody else can enter, or one that is empty: that is as it was
+ * until it is taken. Errors: -EPERM another's directory, or one that others can enter; -ENOTDIR,
+ * -ELOOP a link, also with a slash behind it; open(2)'s.
+ */
 int store_directory_open(const char *path, struct store_directory *directory,
                          struct hst_error *error);
+/** Makes it its owner's alone (0700), before a new store's files are in it. Errors: fchmod(2)'s. */
+int store_directory_take(const struct store_directory *directory, struct hst_error *error);
 /** Accepts a closed one. */
 void store_directory_close(struct store_directory *directory);
 int store_directory_sync(const struct store_directory *directory, struct hst_error *error);
 
 /** Nothing is in it, but for lost+found. Errors: -EEXIST, the first that is; the system's. */
 int store_directory_is_empty(const struct store_directory *directory, struct hst_error *error);
+/**
+ * What a run would say of the names in it: those of a store are files, and where none of them is
+ * final there are no others. Errors: -EPERM, -ELOOP, -EEXIST, the first that is not so; the
+ * system's.
+ */
+int store_directory_check(const struct store_directory *directory, struct hst_error *error);
+/** To be closed with closedir; null: *error says why. */
+DIR *store_directory_list(const struct store_directory *directory, struct hst_error *error);
+bool store_name_is_nothing(const char *name); /* ".", "..", lost+found */
 
 /** The mark of that (unfinished.c). */
 #define STORE_UNFINISHED "reshard.unfinished"
@@ -53,18 +72,29 @@ int store_unfinished_begin(const struct store_directory *directory, struct hst_e
 void store_unfinished_end(const struct store_directory *directory);
 
 void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STORE_NAME_BYTES]);
+void store_room_name(uint32_t rank, uint32_t drive, char name[STORE_NAME_BYTES]);
 /** Whether a directory holds the file of a drive that another one is named for, or is not named at
  * all: which. */
 bool store_file_astray(const struct store_directory *directories, uint32_t drives, uint32_t rank,
                        uint32_t *directory, uint32_t *drive);
 /** Bytes that this file of a store takes in the directory already; 0 where it can not be seen. */
 uint64_t store_bytes_there(const char *directory, uint32_t rank, uint32_t drive);
+/** The same of one that is being made, or whose making was killed. */
+uint64_t store_bytes_forming(const char *directory, uint32_t rank, uint32_t drive);
+/** Likewise of its room. */
+uint64_t store_room_there(const char *directory, uint32_t rank, uint32_t drive);
 /** Elements of a whole tile of the store in the directory; 0 where none can be read. */
 uint32_t store_tile_elements_there(const char *directory, uint32_t rank);
 /** A path for hst_aio_file_open, good while the directory is open. */
 void store_file_path(const struct store_directory *directory, const char *name,
                      char path[STORE_PATH_BYTES]);
 
+/**
+ * Opens a file for reading, where it is one of this user's alone. Errors: -ENOENT, *error
+ * untouched; -EPERM, -ELOOP it is not; open(2)'s.
+ */
+int store_file_open_own(const struct store_directory *directory, const char *name,
+                        struct stat *status, struct hst_error *error);
 /**
  * Looks at a file before it is opened for writing; changes nothing. *bad_copies: bit 0, 1: copies
  * of the header that are damaged. Returns -ENOENT, *error untouched, where there is none.

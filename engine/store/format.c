@@ -14,6 +14,7 @@
 const struct page_kind PAGE_HEADER = {"HSTSTORE", "no file of a store"};
 const struct page_kind PAGE_SUPERBLOCK = {"HSTSUPER", "no superblock"};
 const struct page_kind PAGE_MANIFEST = {"HSTMANIF", "no manifest"};
+const struct page_kind PAGE_ROOM = {"HSTROOMS", "no room of a store"};
 
 /* ---- pages ---- */
 
@@ -56,14 +57,14 @@ static struct store_id page_checksum(const unsigned char *page, unsigned slot, u
     return id_of(XXH3_128bits_withSeed(bytes, sizeof bytes, slot << 4 | copy));
 }
 
-static void page_seal(unsigned char *page, unsigned slot, unsigned copy)
+void page_seal(unsigned char *page, unsigned slot, unsigned copy)
 {
     struct store_id checksum = page_checksum(page, slot, copy);
     put_id(page + 16, &checksum);
 }
 
-static struct store_flaw page_verify(const unsigned char *page, const struct page_kind *kind,
-                                     unsigned slot, unsigned copy)
+struct store_flaw page_verify(const unsigned char *page, const struct page_kind *kind,
+                              unsigned slot, unsigned copy)
 {
     struct store_flaw found = page_check(page, kind);
     if (found.error)

@@ -5,6 +5,7 @@
  * one needs: it writes one superblock, to the place that the newest is not in, and copies of what
  * is good over what is not.
  */
+#include "store/room.h"
 #include "store/store_state.h"
 
 #include <errno.h>
@@ -409,6 +410,9 @@ static int recover(struct opening *o)
                             "no memory for the store's tables. Fix: end other programs");
     rc = read_superblocks(o);
     rc = rc ? rc : choose(o);
+    rc = rc ? rc
+            : store_rooms_open(o->config->rooms, store->directories, store->drives, store->rank,
+                               o->config->rates, o->error);
     rc = rc ? rc : roll_back(o);
     if (rc)
         return rc;
@@ -435,6 +439,7 @@ int store_open(const struct store_config *config, struct store **out, struct sto
     struct opening o = {.config = config, .store = store, .found = found, .error = error};
     int rc = recover(&o);
     if (rc) {
+        store_rooms_close(config->rooms, store->drives);
         store_free(store);
         return rc;
     }

@@ -35,6 +35,16 @@ struct store_agreed {
     struct store_id incarnation; /* of this open */
 };
 
+/* Room for scratch on a drive: room.h. */
+struct store_room {
+    struct hst_aio *aio; /* of scratch: not the store's */
+    uint64_t bytes;      /* that it takes; 0: none */
+    /* by store_create and store_open: open, with so many bytes from STORE_ROOM_AT on; the caller's
+       to close, before the store */
+    struct hst_aio_file *file;
+    bool made; /* it was not there before */
+};
+
 struct store_config {
     const struct scratch_drive *drives; /* [drive_count]; context and directory; borrowed */
     uint32_t drive_count;
@@ -46,6 +56,8 @@ struct store_config {
     bool derived_weights;
     bool marked;          /* by store_unfinished_begin, of the caller */
     bool revertible;      /* store_revert may be called: the bookkeeping is there twice */
+    struct store_room *rooms; /* [drive_count]; null: nothing is scratch */
+    const double *rates;      /* [drive_count], that its extents are shared out by; null: none */
     uint32_t align_bytes; /* of a file's parts; 0: STORE_ALIGN_MAX. Of store_create only */
     /* Of store_open: looks at where training stands before anything is changed; other than 0
        refuses, and is what store_open returns, *error untouched. Null: all is right. */
@@ -65,12 +77,13 @@ void store_fixed_bytes(const struct layout *layout, struct hst_update_bytes byte
                        uint64_t fixed_bytes[STRIPE_DRIVES_MAX]);
 
 /**
- * Lays out a new store in directories that hold nothing else (0700 and the caller's). Every extent
- * reads as zeros. Its version 0 is the first commit; where it is closed before, nothing remains.
+ * Lays out a new store in directories of the caller's that hold nothing else; they are made 0700.
+ * Every extent reads as zeros. Its version 0 is the first commit; where it is closed before,
+ * nothing remains.
  *
  * Errors, with *error filled: -EEXIST a committed store, or other files; -EPERM, -ELOOP others can
- * enter or change it; -EBUSY in use; -ENOSPC, -EDQUOT; -EIO and the system's; -ENOMEM; -EOVERFLOW
- * too large for a file.
+ * enter or change it; -EBUSY in use; -ENOSPC, -EDQUOT, of room too; -EIO and the system's; -ENOMEM;
+ * -EOVERFLOW too large for a file.
  */
 int store_create(const struct store_config *config, struct store **store, struct hst_error *error);
 
@@ -87,12 +100,15 @@ struct store_found {
 
 /**
  * Opens a store and goes back to its last committed version. After anything but an orderly close
- * every byte of it is read and compared first. store_cursor tells where training stands.
+ * every byte of it is read and compared first. store_cursor tells where training stands. Room that
+ * is not there, or too small, is taken before anything is written.
  *
- * Errors, with *error filled; nothing was changed then: -ENOENT no version was ever committed;
- * -EEXIST that of a reshard which did not end; -EBUSY in use; -EPERM, -ELOOP others can change it;
- * -ENOTSUP another format; -EINVAL files that do not belong together, or of another model; -ENODATA
- * a file was cut; -EBADMSG no version is whole; the system's; -ENOMEM.
+ * Errors, with *error filled; nothing was changed then, but that one drive's room may have become
+ * larger where another's could not: -ENOENT no version was ever committed; -EEXIST that of a
+ * reshard which did not end; -EBUSY in use; -EPERM, -ELOOP others can change it; -ENOTSUP another
+ * format; -EINVAL files that do not belong together, or of another model; -ENODATA a file was cut;
+ * -EBADMSG no version is whole; -ENOSPC, -EDQUOT, -EFBIG there is no place for room; the system's;
+ * -ENOMEM.
  */
 int store_open(const struct store_config *config, struct store **store, struct store_found *found,
                struct hst_error *error);

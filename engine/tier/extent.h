@@ -71,10 +71,13 @@ int hbm_open(struct hst_stream *stream, struct hst_dev *dev, unsigned char *aren
 struct scratch_drive {
     struct hst_aio *aio;
     const char *directory;
+    struct hst_aio_file *file; /* has the room; null: an unnamed file is made */
+    uint64_t file_at;          /* where the room begins in it */
 };
 /**
- * Scratch provider: an unnamed file on each of the placement's drives, preallocated. The aio
- * contexts and the placement must outlive it. On failure *at is the drive.
+ * Scratch provider: one preallocated file on each of the placement's drives, given or unnamed. The
+ * aio contexts and the placement must outlive it. Files that are given are its own from then on,
+ * closed on failure too. On failure *at is the drive.
  */
 int scratch_open(const struct scratch_drive *drives, uint32_t count,
                  const struct placement *placement, uint32_t *at, struct extents **extents);

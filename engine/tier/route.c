@@ -58,8 +58,8 @@ static int route_progress(struct extents *extents, uint64_t wait_ns)
 static void route_close(struct extents *extents)
 {
     struct route *route = (struct route *)extents;
+    route->scratch->ops->close(route->scratch); /* its files may be room of the store */
     route->store->ops->close(route->store);
-    route->scratch->ops->close(route->scratch);
     free(route);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Extents in an unnamed file on each drive: they are gone with the process, however that ends. A
- * read has to wait for the extent's last write; the table of writes in flight is what decides that.
- * Each drive has queues of its own: what waits, waits for any of them.
+ * Extents whose bytes are nobody's after the process. Each drive has a file for them: an unnamed
+ * one, or the room that a store keeps (store/room.h). A read has to wait for the extent's last
+ * write; the table of writes in flight is what decides that. Each drive has queues of its own: what
+ * waits, waits for any of them.
  *
  * An extent has one slot, or two where the placement has made room (placement_second). Of two, one
  * holds the bytes that stand, and writes go to the other one until those are settled or reverted.
@@ -24,6 +25,7 @@ struct scratch {
     struct extents extents;
     struct hst_aio *aio[STRIPE_DRIVES_MAX];
     struct hst_aio_file *file[STRIPE_DRIVES_MAX]; /* null where the drive has no tiles */
+    uint64_t file_at[STRIPE_DRIVES_MAX];          /* where extents begin in it */
     uint32_t drives;
     const struct placement *placement;
     struct place *places; /* [extents], those of each kind behind one another */
@@ -121,7 +123,7 @@ static int move(struct scratch *scratch, enum extent_kind kind, uint32_t index, 
     bool other = write || place->fresh;
     struct hst_aio_op op = {
         .kind = write ? HST_AIO_WRITE : HST_AIO_READ,
-        .offset = at.offset + (place->second != other ? distance : 0),
+        .offset = scratch->file_at[at.drive] + at.offset + (place->second != other ? distance : 0),
         .buffer = buffer,
         .bytes = bytes,
     };
@@ -197,10 +199,19 @@ int scratch_open(const struct scratch_drive *drives, uint32_t count,
                  const struct placement *placement, uint32_t *at, struct extents **extents)
 {
     struct scratch *scratch = calloc(1, sizeof *scratch);
-    if (!scratch)
+    if (!scratch) {
+        for (uint32_t d = 0; d < count; d++) {
+            struct hst_aio_file *file = drives[d].file;
+            hst_aio_file_close(&file);
+        }
         return -ENOMEM;
+    }
     *scratch =
         (struct scratch){.extents.ops = &SCRATCH_OPS, .placement = placement, .drives = count};
+    for (uint32_t d = 0; d < count; d++) {
+        scratch->file[d] = drives[d].file;
+        scratch->file_at[d] = drives[d].file ? drives[d].file_at : 0;
+    }
     for (int kind = 0; kind < EXTENT_KIND_COUNT; kind++)
         scratch->first[kind + 1] =
             scratch->first[kind] + placement_extents(placement, (enum extent_kind)kind);
@@ -210,7 +221,7 @@ int scratch_open(const struct scratch_drive *drives, uint32_t count,
     for (uint32_t d = 0; d < count && rc == 0; d++) {
         *at = d;
         scratch->aio[d] = drives[d].aio;
-        if (placement->drive_bytes[d] > 0)
+        if (placement->drive_bytes[d] > 0 && !scratch->file[d])
             rc = hst_aio_file_open(drives[d].aio, drives[d].directory, HST_AIO_SCRATCH,
                                    placement->drive_bytes[d], &scratch->file[d]);
     }

@@ -64,6 +64,14 @@ cudaError_t cuda_info_read(int index, struct hst_dev_info *info);
 void cuda_info_read_pci(const char *root, struct hst_dev_info *info);
 void cuda_dev_info(struct hst_dev *dev, struct hst_dev_info *info);
 
+/* ---- math.c ---------------------------------------------------------------------------------- */
+
+void cuda_dev_math(struct hst_dev *dev, char *text, size_t text_bytes);
+/* Appends ", NAME=VALUE" for each variable that changes what the libraries do. */
+void cuda_math_environment(char *text, size_t text_bytes);
+/* Appends the driver's own version, the first line of this file of sysfs. */
+void cuda_math_driver(const char *file, char *text, size_t text_bytes);
+
 /* ---- memory.c -------------------------------------------------------------------------------- */
 
 int cuda_mem_alloc(struct hst_dev *dev, size_t size_bytes, void **memory);

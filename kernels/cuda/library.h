@@ -5,11 +5,17 @@
 #include <hoistway/kernels.h>
 
 /*
- * Opens `soname` ("libcublasLt.so.13"): in each folder of the environment's HOISTWAY_CUDA_PATH
- * (colon-separated, absolute; ignored in a set-user-ID program), as the system's loader finds it,
- * and in /usr/local/cuda/lib64. A file that is there and does not load ends the search. Null with
- * *failure (HST_DEV_LIBRARY, may be null) written. Close with dlclose; the library stays loaded.
+ * Opens `soname` ("libcublasLt.so.13"), of the first of these places that has it:
+ *   1. each folder of HOISTWAY_CUDA_PATH;   2. what the system's loader finds;
+ *   3. each folder of LD_LIBRARY_PATH as it is now;
+ *   4. /usr/local/cuda/lib64, /usr/local/cuda-VERSION/lib64 (the newest), /usr/local/nvidia/lib64;
+ *   5. site-packages/nvidia/PACKAGE/lib of VIRTUAL_ENV, lib and the same of CONDA_PREFIX.
+ * Lists have colons between absolute folders. A set-user-ID program has no variable read. A file
+ * that is there and does not load ends the search. Null with *failure (HST_DEV_LIBRARY, may be
+ * null) written. Close with dlclose; the library stays loaded.
  */
 void *cuda_library_open(const char *soname, struct hst_dev_failure *failure);
+/* The file that the library was loaded from; "unknown" where the loader does not tell. */
+const char *cuda_library_path(void *library);
 
 #endif

@@ -3,7 +3,8 @@
  * Streams and events over the runtime's. What the runtime lacks is a stream that stays failed: each
  * stream has a first error of its own, counted by references, because an event may outlive the
  * stream that it was recorded in and still has to tell of it. An error that the card meets later
- * reaches the host at a sync or a query, and from then on every stream of that GPU.
+ * reaches the host at a sync or a query, and from then on every stream of that GPU. CUDA does not
+ * say which kernel met it, so a stream remembers what was enqueued last.
  */
 #include "cuda.h"
 #include <errno.h>
@@ -12,11 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A stream's first error, and its name for the story of it. */
+#define RECENT 4u /* operations that the story of a failure names */
+
+/* A stream's first error, and for the story of it the stream's name and what was enqueued. */
 struct state {
     atomic_int error;
     atomic_uint references;
     char name[16];
+    atomic_uint enqueued; /* operations since the last sync that found no error */
+    _Atomic(const char *) recent[RECENT];
 };
 
 struct cuda_stream {
@@ -50,6 +55,28 @@ static int state_fail(struct state *state, int error)
 {
     int none = 0;
     return atomic_compare_exchange_strong(&state->error, &none, error) ? error : none;
+}
+
+static void remember(struct state *state, const char *what)
+{
+    unsigned number = atomic_fetch_add(&state->enqueued, 1);
+    atomic_store(&state->recent[number % RECENT], what);
+}
+
+/* "; enqueued last: swiglu, rmsnorm of 7", the latest first; empty where nothing was. */
+static const char *tell_recent(struct state *state, char text[160])
+{
+    unsigned enqueued = atomic_load(&state->enqueued);
+    int used = 0;
+    *text = '\0';
+    for (unsigned i = 0; i < RECENT && i < enqueued; i++) {
+        const char *what = atomic_load(&state->recent[(enqueued - 1 - i) % RECENT]);
+        used += snprintf(text + used, 120u - (size_t)used, "%s%.24s",
+                         i ? ", " : "; enqueued last: ", what ? what : "?");
+    }
+    if (enqueued > RECENT)
+        snprintf(text + used, 40, " of %u", enqueued);
+    return text;
 }
 
 static struct cuda_stream *stream_of(struct hst_stream *stream)
@@ -106,8 +133,12 @@ static int drain(struct cuda_stream *s)
     struct cuda_dev *dev = cuda_dev_of(s->base.dev);
     int rc = cuda_enter(dev);
     cudaError_t error = rc ? cudaSuccess : cudaStreamSynchronize(s->native);
+    char recent[160];
     if (error)
-        rc = cuda_failed(dev, error, "stream \"%s\"", s->state->name);
+        rc = cuda_failed(dev, error, "stream \"%s\"%s", s->state->name,
+                         tell_recent(s->state, recent));
+    else if (!rc)
+        atomic_store(&s->state->enqueued, 0);
     return rc ? state_fail(s->state, rc) : atomic_load(&s->state->error);
 }
 
@@ -146,8 +177,10 @@ int cuda_stream_begin(struct hst_stream *stream)
 int cuda_stream_end(struct hst_stream *stream, cudaError_t error, const char *what)
 {
     struct cuda_stream *s = stream_of(stream);
-    if (!error)
+    if (!error) {
+        remember(s->state, what);
         return 0;
+    }
     int rc =
         cuda_failed(cuda_dev_of(stream->dev), error, "stream \"%s\": %s", s->state->name, what);
     return rc == -ENOTSUP ? rc : state_fail(s->state, rc);
@@ -261,9 +294,10 @@ int cuda_stream_wait(struct hst_stream *stream, struct hst_event *event)
 /* What a query or a sync of the event returned, as its stream's error. */
 static int event_result(struct cuda_event *e, struct state *state, cudaError_t error)
 {
-    int rc =
-        error ? cuda_failed(cuda_dev_of(e->base.dev), error, "event of stream \"%s\"", state->name)
-              : 0;
+    char recent[160];
+    int rc = error ? cuda_failed(cuda_dev_of(e->base.dev), error, "event of stream \"%s\"%s",
+                                 state->name, tell_recent(state, recent))
+                   : 0;
     rc = rc ? state_fail(state, rc) : atomic_load(&state->error);
     state_drop(state);
     return rc;

@@ -180,4 +180,5 @@ const struct hst_dev_ops cuda_ops = {
     .embedding_backward_work_bytes = embedding_backward_work_bytes,
     .norm2 = op_norm2,
     .adamw = op_adamw,
+    .math = cuda_dev_math,
 };

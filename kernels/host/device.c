@@ -3,13 +3,17 @@
  * The host device's life and memory. Memory is mapped rather than malloc'ed so that it is zero
  * without being touched, starts on a huge page, and leaves with its bytes.
  */
+#include "blas.h"
 #include "host.h"
 #include <assert.h>
 #include <errno.h>
+#include <gnu/libc-version.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int host_dev_open(const struct hst_dev_config *config, const struct host_math *math,
-                  struct hst_dev **dev)
+                  struct hst_dev **dev, struct hst_dev_failure *failure)
 {
     if (!dev || !config || config->size != sizeof *config || config->index)
         return -EINVAL;
@@ -18,7 +22,8 @@ int host_dev_open(const struct hst_dev_config *config, const struct host_math *m
     struct host_dev *host = calloc(1, sizeof *host);
     if (!host)
         return -ENOMEM;
-    int rc = host_blas_prepare();
+    const unsigned workers = config->parallel ? config->parallel->width : 0;
+    int rc = host_blas_open(config->host_math, workers + 1, failure);
     if (rc) {
         free(host);
         return rc;
@@ -38,7 +43,8 @@ int host_dev_open(const struct hst_dev_config *config, const struct host_math *m
 
 int hst_dev_host_open(const struct hst_dev_config *config, struct hst_dev **dev)
 {
-    return host_dev_open(config, host_math_usable()[0], dev);
+    struct hst_dev_failure failure = {.why = HST_DEV_OK};
+    return host_dev_open(config, host_math_usable()[0], dev, &failure);
 }
 
 void host_dev_close(struct hst_dev *dev)
@@ -66,6 +72,16 @@ void host_dev_info(struct hst_dev *dev, struct hst_dev_info *info)
 {
     (void)dev;
     *info = (struct hst_dev_info){.numa_node = -1};
+}
+
+/* Products are OpenBLAS's; logarithms, sines and cosines are the C library's. The rest is our own
+   and has the same bits on every processor. */
+void host_dev_math(struct hst_dev *dev, char *text, size_t text_bytes)
+{
+    (void)dev;
+    host_blas_name(text, text_bytes);
+    size_t used = strlen(text);
+    snprintf(text + used, text_bytes - used, ", glibc %s", gnu_get_libc_version());
 }
 
 /* All that can fail here fails in the call itself. */

@@ -37,15 +37,19 @@ struct host_dev {
     unsigned stream_count, event_count;
 };
 
-/* As hst_dev_host_open, with the instruction set given: for tests that compare the sets. */
+/*
+ * As hst_dev_host_open, with the instruction set given, for tests that compare the sets. *failure
+ * is written where OpenBLAS is the reason.
+ */
 int host_dev_open(const struct hst_dev_config *config, const struct host_math *math,
-                  struct hst_dev **dev);
+                  struct hst_dev **dev, struct hst_dev_failure *failure);
 
 /* Memory and life (host/device.c). */
 void host_dev_close(struct hst_dev *dev);
 void host_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage);
 int host_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes);
 void host_dev_info(struct hst_dev *dev, struct hst_dev_info *info);
+void host_dev_math(struct hst_dev *dev, char *text, size_t text_bytes);
 void host_dev_failure(struct hst_dev *dev, struct hst_dev_failure *failure);
 int host_dev_mem_alloc(struct hst_dev *dev, size_t size_bytes, void **memory);
 void host_dev_mem_free(struct hst_dev *dev, void *memory, size_t size_bytes);
@@ -66,8 +70,6 @@ struct host_gemm {
     bool a_transposed, b_transposed;
 };
 void host_gemm(const struct host_gemm *args);
-/* Holds OpenBLAS at one thread and mends its choice of kernels where it is known to be wrong. */
-int host_blas_prepare(void); /* -ENOTSUP: a BLAS that several threads can not call */
 
 /* Streams and events (host/stream.c). */
 int host_stream_create(struct hst_dev *dev, const char *name, struct hst_stream **stream);

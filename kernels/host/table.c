@@ -212,4 +212,5 @@ const struct hst_dev_ops host_ops = {
     .embedding_backward_work_bytes = embedding_backward_work_bytes,
     .norm2 = op_norm2,
     .adamw = op_adamw,
+    .math = host_dev_math,
 };

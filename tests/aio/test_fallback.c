@@ -398,6 +398,66 @@ static void a_file_that_cannot_be_allocated_leaves_nothing_behind(void **state)
     assert_int_equal(in_child(with_full_disk), 0);
 }
 
+/* ---- a sandbox ---- */
+
+static void without_calls_that_nothing_needs(int error)
+{
+    struct hst_aio *aio = NULL;
+    struct hst_aio_file *file = NULL;
+    struct stat st;
+    char path[64];
+    snprintf(path, sizeof path, "%s/named", directory);
+    refuse_always(__NR_fchmod, error);
+    refuse_always(__NR_prlimit64, error);
+    CHECK(open_backend(HST_AIO_THREADS, &aio, NULL) == 0);
+    check_round_trip(aio);
+    CHECK(hst_aio_file_open(aio, path, HST_AIO_CREATE, MIB, &file) == 0);
+    CHECK(stat(path, &st) == 0 && (st.st_mode & 07777) == 0600);
+    hst_aio_file_close(&file);
+    CHECK(unlink(path) == 0);
+    hst_aio_close(&aio);
+}
+
+static void without_calls_that_a_profile_denies(void)
+{
+    without_calls_that_nothing_needs(EPERM);
+}
+
+static void without_calls_that_a_sandbox_lacks(void)
+{
+    without_calls_that_nothing_needs(ENOSYS);
+}
+
+static void what_a_sandbox_refuses_and_nothing_needs_does_not_matter(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(without_calls_that_a_profile_denies), 0);
+    assert_int_equal(in_child(without_calls_that_a_sandbox_lacks), 0);
+}
+
+/* -EINVAL is a kernel that does not know the advice, no sandbox. */
+static void without_madvise(void)
+{
+    static const int errors[] = {EINVAL, EPERM, ENOSYS};
+    for (int i = 0; i < 3; i++) { /* of several filters the last one that was installed is told */
+        struct hst_aio *aio = NULL;
+        struct hst_aio_info info = {.refused_call = "other"};
+        refuse_always(__NR_madvise, errors[i]);
+        CHECK(open_backend(HST_AIO_AUTO, &aio, &info) == -errors[i]);
+        CHECK(!aio);
+        if (errors[i] == EINVAL)
+            CHECK(strcmp(info.refused_call, "other") == 0); /* not written */
+        else
+            CHECK(strcmp(info.refused_call, "madvise") == 0);
+    }
+}
+
+static void a_call_that_memory_needs_and_a_sandbox_refuses_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(without_madvise), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -413,6 +473,8 @@ int main(void)
         cmocka_unit_test(without_o_tmpfile_scratch_files_are_created_and_unlinked),
         cmocka_unit_test(without_fallocate_files_are_filled_with_zeros),
         cmocka_unit_test(a_file_that_cannot_be_allocated_leaves_nothing_behind),
+        cmocka_unit_test(what_a_sandbox_refuses_and_nothing_needs_does_not_matter),
+        cmocka_unit_test(a_call_that_memory_needs_and_a_sandbox_refuses_is_named),
     };
     if (!mkdtemp(directory))
         return 2;

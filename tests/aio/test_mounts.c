@@ -315,6 +315,64 @@ static void u20_a_killed_writer_keeps_its_file_until_it_has_written(void **state
     }
 }
 
+/* ---- what a context has held, its file system does not hold for it ---- */
+
+/* Files that are open when the context is closed, and one that was closed before. */
+static void unmounts_after(enum hst_aio_backend backend)
+{
+    mount_image();
+    for (int round = 0; round < 3; round++) {
+        struct hst_aio *aio = NULL;
+        struct hst_aio_file *file = NULL, *scratch = NULL, *before = NULL;
+        struct hst_aio_completion done;
+        void *memory;
+        const struct hst_aio_config config = {.size = sizeof config, .backend = backend};
+        CHECK(hst_aio_open(&config, disk, &aio, NULL) == 0);
+        CHECK(hst_aio_buffer_alloc(BLOCKS * MIB, &memory) == 0);
+        CHECK(hst_aio_file_open(aio, disk, HST_AIO_SCRATCH, MIB, &before) == 0);
+        CHECK(hst_aio_file_open(aio, ghost, round ? 0 : HST_AIO_CREATE, BLOCKS * MIB, &file) == 0);
+        CHECK(hst_aio_file_open(aio, disk, HST_AIO_SCRATCH, MIB, &scratch) == 0);
+        hst_aio_file_close(&before);
+        memset(memory, 1, BLOCKS * MIB);
+        const struct hst_aio_op op = {
+            .kind = HST_AIO_WRITE, .file = file, .buffer = memory, .bytes = BLOCKS * MIB};
+        CHECK(hst_aio_submit(aio, &op, 1) == 1);
+        CHECK(hst_aio_reap(aio, &done, 1, 1, UINT64_MAX) == 1 && done.error == 0);
+        hst_aio_close(&aio);
+        hst_aio_file_close(&scratch);
+        hst_aio_file_close(&file);
+        hst_aio_buffer_free(memory, BLOCKS * MIB);
+        /* refused as long as anything holds a file that is open for writing */
+        CHECK(mount(NULL, disk, NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0);
+        CHECK(mount(NULL, disk, NULL, MS_REMOUNT, NULL) == 0);
+    }
+    CHECK(umount(disk) == 0);
+}
+
+static void unmounts_after_uring(void)
+{
+    unmounts_after(HST_AIO_URING);
+}
+
+static void unmounts_after_threads(void)
+{
+    unmounts_after(HST_AIO_THREADS);
+}
+
+static void a_file_system_can_be_unmounted_once_its_context_is_closed(void **state)
+{
+    (void)state;
+    void (*const bodies[])(void) = {unmounts_after_threads, unmounts_after_uring};
+    for (size_t i = 0; i < (kernel_has_uring() ? 2 : 1); i++) {
+        const int status = in_child(bodies[i]);
+        snprintf(disk, sizeof disk, "%s/disk", directory);
+        rmdir(disk);
+        if (status == SKIP)
+            skip(); /* no loop device, no mkfs.ext4 */
+        assert_int_equal(status, 0);
+    }
+}
+
 static void try_mount(void)
 {
     mount_here("tmpfs", "size=1m");
@@ -327,6 +385,7 @@ int main(void)
         cmocka_unit_test(a_file_system_without_o_direct_is_used_buffered),
         cmocka_unit_test(a_readonly_directory_is_refused),
         cmocka_unit_test(u20_a_killed_writer_keeps_its_file_until_it_has_written),
+        cmocka_unit_test(a_file_system_can_be_unmounted_once_its_context_is_closed),
     };
     if (!mkdtemp(directory))
         return 2;

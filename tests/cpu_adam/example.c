@@ -16,7 +16,7 @@ int main(void)
     struct hst_adam_coef coef;
     if (hst_grad_scale(&clip, &scale) || hst_adam_coef_init(&hyper, 1, scale, &coef))
         return 1;
-    const struct hst_update_arrays arrays = {weights, NULL, m, v, grads};
+    const struct hst_update_arrays arrays = {.weights = weights, .m = m, .v = v, .grads = grads};
     int rc = hst_update_run(adamw, &coef, &arrays, 3);
     printf("%s, %s: %.6f %.6f %.6f\n", ops->name, adamw->name, weights[0], weights[1], weights[2]);
     return rc != 0 || weights[0] >= 1 || weights[1] <= -2;

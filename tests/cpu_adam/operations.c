@@ -6,12 +6,12 @@
 
 #define CALL(name)                                                                                 \
     static size_t name(const struct operation *op, const struct hst_cpu_adam_ops *ops,             \
-                       const struct hst_adam_coef *coef, void *const *a, size_t n)
+                       const struct hst_adam_coef *coef, void *const *a, uint64_t index, size_t n)
 
 CALL(run_update)
 {
     const struct hst_update_arrays arrays = {
-        .weights = a[0], .m = a[1], .v = a[2], .grads = a[3], .master = a[4]};
+        .weights = a[0], .m = a[1], .v = a[2], .grads = a[3], .master = a[4], .index = index};
     int rc = hst_update_run(&ops->updates[op->index], coef, &arrays, n);
     assert_true(rc >= 0);
     return (size_t)rc;
@@ -19,56 +19,56 @@ CALL(run_update)
 
 CALL(set_weights)
 {
-    (void)coef;
+    (void)coef, (void)index;
     ops->updates[op->index].set_weights(a[0], a[1], a[2], n);
     return 0;
 }
 
 CALL(split_f32)
 {
-    (void)op, (void)coef;
+    (void)op, (void)coef, (void)index;
     ops->split_f32(a[0], a[1], a[2], n);
     return 0;
 }
 
 CALL(join_f32)
 {
-    (void)op, (void)coef;
+    (void)op, (void)coef, (void)index;
     ops->join_f32(a[0], a[1], a[2], n);
     return 0;
 }
 
 CALL(f32_from_bf16)
 {
-    (void)op, (void)coef;
+    (void)op, (void)coef, (void)index;
     ops->f32_from_bf16(a[0], a[1], n);
     return 0;
 }
 
 CALL(bf16_from_f32)
 {
-    (void)op, (void)coef;
+    (void)op, (void)coef, (void)index;
     ops->bf16_from_f32(a[0], a[1], n);
     return 0;
 }
 
 CALL(f32_from_f16)
 {
-    (void)op, (void)coef;
+    (void)op, (void)coef, (void)index;
     ops->f32_from_f16(a[0], a[1], n);
     return 0;
 }
 
 CALL(f16_from_f32)
 {
-    (void)op, (void)coef;
+    (void)op, (void)coef, (void)index;
     ops->f16_from_f32(a[0], a[1], n);
     return 0;
 }
 
 CALL(norm2)
 {
-    (void)coef;
+    (void)coef, (void)index;
     ops->norm2[op->index](a[0], n, a[1]);
     return 0;
 }

@@ -11,9 +11,10 @@ struct operation {
     unsigned char element_bytes[ARRAYS_MAX]; /* 0: no more arrays; 8: the partials of a norm */
     size_t cut;                              /* ranges may be cut at multiples of this */
     size_t index;                            /* of the update, or the norm, in its table */
-    /* Returns what the operation counts; adds up over the pieces of a range. */
+    /* index: of the first element in the model. Returns what the operation counts; adds up over the
+       pieces of a range. */
     size_t (*call)(const struct operation *op, const struct hst_cpu_adam_ops *ops,
-                   const struct hst_adam_coef *coef, void *const *array, size_t n);
+                   const struct hst_adam_coef *coef, void *const *array, uint64_t index, size_t n);
 };
 
 /* The operations of a table, the same for every table. Returns how many. */

@@ -72,8 +72,11 @@ struct problem {
 
 static struct hst_update_arrays arrays_of(struct problem *p)
 {
-    return (struct hst_update_arrays){p->weights, p->update->bytes.master ? p->master : NULL, p->m,
-                                      p->v, p->grads};
+    return (struct hst_update_arrays){.weights = p->weights,
+                                      .master = p->update->bytes.master ? p->master : NULL,
+                                      .m = p->m,
+                                      .v = p->v,
+                                      .grads = p->grads};
 }
 
 static void problem_begin(struct problem *p, const struct hst_update *update)
@@ -292,10 +295,45 @@ static void a_nan_gradient_poisons_its_own_element_with_the_one_nan(void **state
     assert_int_equal(bits_of(v[1]), 0x7fc00000);
 
     m[0] = v[0] = 0;
-    const struct hst_update_arrays arrays = {&weight, &remainder, m, v, &grad};
+    const struct hst_update_arrays arrays = {&weight, &remainder, m, v, &grad, 0};
     assert_int_equal(hst_update_run(adamw_bf16, &k, &arrays, 1), 0);
     assert_int_equal(weight, 0x7fc0);
     assert_int_equal(remainder, 0);
+}
+
+/* From a v of 0, and from the largest that the header says it reaches. */
+static void the_largest_gradients_that_are_taken_leave_v_finite(void **state)
+{
+    static const double beta2s[] = {0, 0.5, 0.999, 0.9999999, 1 - 0x1p-30};
+    const uint16_t most = 0x7f7f; /* 0x1.fep127 */
+    const struct hst_grad_scale_in in = {HST_GRAD_NORM_MOST, 1, 0};
+    static struct problem p;
+    float scale;
+    (void)state;
+
+    assert_int_equal(hst_grad_scale(&in, &scale), 0);
+    for (size_t u = 0; u < ops->update_count; u++)
+        for (size_t b = 0; b < sizeof beta2s / sizeof *beta2s; b++) {
+            const struct hst_update *update = &ops->updates[u];
+            if (update->kind.grads != HST_CPU_F32 || update->kind.optimizer != HST_OPTIMIZER_ADAMW)
+                continue;
+            problem_begin(&p, update);
+            for (int i = 0; i < COUNT; i++) {
+                p.grads[i] = (float)(i % 3 ? HST_GRAD_NORM_MOST : -HST_GRAD_NORM_MOST);
+                if (i % 2) /* of f32 the upper half */
+                    memcpy(p.v + (i + 1) * update->bytes.v - 2, &most, 2);
+            }
+            for (int t = 1; t <= LONG_STEPS; t++) {
+                const struct hst_adam_hyper hyper = {1e-3, 0.9, beta2s[b], 1e-8, 0};
+                const struct hst_adam_coef k = coef_at(hyper, (uint64_t)t, scale);
+                const struct hst_update_arrays arrays = arrays_of(&p);
+                assert_int_equal(hst_update_run(update, &k, &arrays, COUNT), 0);
+            }
+            for (int i = 0; i < COUNT; i++) {
+                assert_true(moment(&p, p.v, i) > 0 && moment(&p, p.v, i) <= 0x1.fep127f);
+                assert_true(fabsf(moment(&p, p.m, i)) <= 0x1.01p64f);
+            }
+        }
 }
 
 static void an_infinite_v_does_not_stay_hidden(void **state)
@@ -317,6 +355,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(golden_values_of_pytorch),
         cmocka_unit_test(a_zero_gradient_without_decay_changes_no_weight),
         cmocka_unit_test(a_nan_gradient_poisons_its_own_element_with_the_one_nan),
+        cmocka_unit_test(the_largest_gradients_that_are_taken_leave_v_finite),
         cmocka_unit_test(an_infinite_v_does_not_stay_hidden),
     };
     ops = hst_cpu_adam_ops(HST_CPU_ISA_C); /* the others are held to it by test_isa.c */

@@ -63,9 +63,12 @@ static void fill(unsigned char *at, size_t n, size_t element)
     }
 }
 
+/* The upper half of the elements' indices changes in every range; where it goes has none. */
+#define INDEX ((UINT64_C(3) << 32) - 5)
+
 static struct hst_update_arrays arrays_of(unsigned char *const at[ARRAYS], const void *grads)
 {
-    return (struct hst_update_arrays){at[0], at[1], at[2], at[3], grads};
+    return (struct hst_update_arrays){at[0], at[1], at[2], at[3], grads, grads ? INDEX : 0};
 }
 
 /* Some arrays go elsewhere, `mask`, the others stay in place. */

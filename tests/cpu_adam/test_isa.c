@@ -42,6 +42,15 @@ static struct hst_adam_coef random_coef(void)
     return coef;
 }
 
+/* Of every second range the upper half of the elements' indices changes within it. */
+static uint64_t random_index(size_t n)
+{
+    uint64_t index = random_u64(&rng) >> 16;
+    if (random_below(&rng, 2))
+        index = (index | 0xffffffffu) - random_below(&rng, n + 1);
+    return index;
+}
+
 static enum fill random_fill(void)
 {
     return (enum fill)random_below(&rng, FILLS);
@@ -81,17 +90,17 @@ static size_t array_bytes(const struct operation *op, int a, size_t n)
 
 static size_t run_whole(const struct operation *op, const struct hst_cpu_adam_ops *table,
                         const struct hst_adam_coef *coef, struct guarded *at, const size_t *offset,
-                        size_t n)
+                        uint64_t index, size_t n)
 {
     void *array[ARRAYS_MAX] = {0};
     for (int a = 0; a < ARRAYS_MAX && op->element_bytes[a]; a++)
         array[a] = at[a].data + offset[a];
-    return op->call(op, table, coef, array, n);
+    return op->call(op, table, coef, array, index, n);
 }
 
 static size_t run_in_pieces(const struct operation *op, const struct hst_cpu_adam_ops *table,
                             const struct hst_adam_coef *coef, struct guarded *at,
-                            const size_t *offset, size_t n)
+                            const size_t *offset, uint64_t index, size_t n)
 {
     size_t counted = 0;
     for (size_t first = 0; first < n;) {
@@ -101,14 +110,15 @@ static size_t run_in_pieces(const struct operation *op, const struct hst_cpu_ada
         for (int a = 0; a < ARRAYS_MAX; a++)
             here[a] = offset[a] + array_bytes(op, a, first);
         piece = piece < left ? piece : left;
-        counted += run_whole(op, table, coef, at, here, piece);
+        counted += run_whole(op, table, coef, at, here, index + first, piece);
         first += piece;
     }
     return counted;
 }
 
 typedef size_t run_fn(const struct operation *, const struct hst_cpu_adam_ops *,
-                      const struct hst_adam_coef *, struct guarded *, const size_t *, size_t);
+                      const struct hst_adam_coef *, struct guarded *, const size_t *, uint64_t,
+                      size_t);
 
 /* FNV-1a on words: the pages are whole ones. */
 static void add_to_digest(const void *data, size_t bytes)
@@ -126,14 +136,15 @@ static void check(const struct operation *op, const size_t *offset, size_t n, en
                   run_fn *run)
 {
     struct hst_adam_coef coef = random_coef();
+    uint64_t index = random_index(n);
 
     for (int a = 0; a < ARRAYS_MAX && op->element_bytes[a]; a++) {
         fill_array(&initial[a], offset[a], op->element_bytes[a], fill);
         memcpy(expected[a].data, initial[a].data, initial[a].data_bytes);
         memcpy(actual[a].data, initial[a].data, initial[a].data_bytes);
     }
-    size_t wanted = run_whole(op, plain, &coef, expected, offset, n);
-    size_t counted = run(op, tested, &coef, actual, offset, n);
+    size_t wanted = run_whole(op, plain, &coef, expected, offset, index, n);
+    size_t counted = run(op, tested, &coef, actual, offset, index, n);
     if (counted != wanted)
         fail_msg("%s: counts %zu, not %zu (fill %d)", op->name, counted, wanted, (int)fill);
     for (int a = 0; digest && a < ARRAYS_MAX && op->element_bytes[a]; a++)

@@ -19,6 +19,7 @@ static uint64_t rng;
 struct memory {
     _Alignas(64) unsigned char weights[COUNT * 4], master[COUNT * 4], m[COUNT * 4], v[COUNT * 4],
         grads[COUNT * 4];
+    uint64_t index;
 };
 
 static bool same_bytes(const void *a, const void *b, size_t bytes)
@@ -28,8 +29,12 @@ static bool same_bytes(const void *a, const void *b, size_t bytes)
 
 static struct hst_update_arrays arrays_in(struct memory *at, const struct hst_update *u)
 {
-    return (struct hst_update_arrays){at->weights, u->bytes.master ? at->master : NULL, at->m,
-                                      at->v, at->grads};
+    return (struct hst_update_arrays){.weights = at->weights,
+                                      .master = u->bytes.master ? at->master : NULL,
+                                      .m = at->m,
+                                      .v = at->v,
+                                      .grads = at->grads,
+                                      .index = at->index};
 }
 
 /* ---- the header's text, one rounding a line ---- */
@@ -111,6 +116,28 @@ static void literal_write_master(enum hst_cpu_type type, struct memory *at, size
         memcpy(at->master + 4 * i, &p, 4);
 }
 
+static uint64_t literal_mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9u;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+static uint32_t literal_noise(uint64_t mixed_t, uint64_t index)
+{
+    uint64_t k = literal_mix(mixed_t + (index >> 32));
+    uint32_t x = (uint32_t)(index ^ k);
+    x ^= x >> 16;
+    x *= 0x21f0aaad;
+    x ^= x >> 15;
+    x ^= (uint32_t)(k >> 32);
+    x *= 0xd35a2d97;
+    return x ^ x >> 15;
+}
+
 /* Returns how many f16 weights are not finite. */
 static int literal_run(const struct hst_update *u, const struct hst_adam_coef *k, struct memory *at)
 {
@@ -122,8 +149,9 @@ static int literal_run(const struct hst_update *u, const struct hst_adam_coef *k
         float grad = literal_read(u->kind.grads, at->grads, i);
         e = literal_update(u->kind.optimizer, k, e, grad);
         literal_write_master(u->kind.weights, at, i, e.p);
-        literal_write_moment(u->kind.moments, at->m, i, e.m, bits_of(e.p) ^ k->noise);
-        literal_write_moment(u->kind.moments, at->v, i, e.v, bits_of(e.p) ^ k->noise >> 16);
+        uint32_t noise = literal_noise(k->noise, at->index + i);
+        literal_write_moment(u->kind.moments, at->m, i, e.m, noise);
+        literal_write_moment(u->kind.moments, at->v, i, e.v, noise >> 16);
         if (u->kind.weights == HST_CPU_F16)
             not_finite += !isfinite(f16_value((uint16_t)half_at(at->weights, i)));
     }
@@ -185,6 +213,9 @@ static void every_update_follows_the_documented_rounding_order(void **state)
                 const struct hst_update *u = &tables[t]->updates[i];
                 struct hst_adam_coef k = random_coef();
                 fill(u, &want, round % 2);
+                /* every third time its upper half changes on the way */
+                want.index = random_u64(&rng) >> 16;
+                want.index = round % 3 ? want.index : (want.index | 0xffffffff) - COUNT / 2;
                 got = want;
                 const struct hst_update_arrays arrays = arrays_in(&got, u);
                 int not_finite = literal_run(u, &k, &want);
@@ -208,7 +239,7 @@ static void weights_that_f16_can_not_hold_are_counted(void **state)
         float master[8], m[8] = {0}, v[8] = {0}, grads[8] = {0};
         uint16_t weights[8] = {0};
         memcpy(master, masters, sizeof master);
-        const struct hst_update_arrays arrays = {weights, master, m, v, grads};
+        const struct hst_update_arrays arrays = {weights, master, m, v, grads, 0};
         assert_int_equal(hst_update_run(hst_update_find(tables[t], kind), &k, &arrays, 8), 5);
         assert_memory_equal(weights, want, sizeof want);
     }
@@ -333,6 +364,7 @@ static void arrays_at_an_element_are_those_from_it_on(void **state)
         assert_ptr_equal(b.m, at.m + 5 * u->bytes.m);
         assert_ptr_equal(b.v, at.v + 5 * u->bytes.v);
         assert_ptr_equal(b.grads, at.grads + 5 * u->bytes.grads);
+        assert_int_equal(b.index, a.index + 5);
     }
 }
 

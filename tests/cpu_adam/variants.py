@@ -21,7 +21,7 @@ import tempfile
 
 SEED = '20261121'
 COMMON = ['-std=c11', '-D_GNU_SOURCE', '-ffp-contract=off', '-fno-math-errno', '-Wno-unused']
-TESTS = ['update', 'into', 'adamw', 'coef', 'convert', 'norm']
+TESTS = ['update', 'into', 'adamw', 'noise', 'coef', 'convert', 'norm']
 CROSS, EMULATOR = 'aarch64-linux-gnu-gcc', 'qemu-aarch64'
 
 

@@ -15,7 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PCI "0000:3b:00.0"
+#define PCI   "0000:3b:00.0"
+#define PROBE "libhoistway-probe.so.1" /* that the loader does not know */
 
 static char root[64], folder[128];
 
@@ -98,8 +99,11 @@ static void a_library_that_is_nowhere_is_told_with_every_place(void **state)
     assert_null(cuda_library_open("libhoistway-nothing.so.1", &failure));
     assert_int_equal(failure.why, HST_DEV_LIBRARY);
     assert_non_null(strstr(failure.text, "libhoistway-nothing.so.1 was not found"));
-    assert_non_null(strstr(failure.text, "/nowhere/cuda"));
-    assert_non_null(strstr(failure.text, "/usr/local/cuda/lib64"));
+    static const char *const places[] = {
+        "/nowhere/cuda",           "LD_LIBRARY_PATH", "/usr/local/cuda*/lib64",
+        "/usr/local/nvidia/lib64", "VIRTUAL_ENV",     "CONDA_PREFIX"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        assert_non_null(strstr(failure.text, places[i]));
     assert_null(cuda_library_open("libhoistway-nothing.so.1", NULL));
 }
 
@@ -126,6 +130,97 @@ static void a_relative_folder_is_not_looked_in(void **state)
     assert_non_null(cuda_library_open("libm.so.6", NULL));
     assert_int_equal(chdir("/"), 0);
     put("../libm.so.6", NULL);
+}
+
+static void the_driver_s_version_is_its_file_s_first_line(void **state)
+{
+    (void)state;
+    char path[256], text[64] = "driver";
+    put("numa_node", "580.95.05\nmore\n");
+    snprintf(path, sizeof path, "%s/numa_node", folder);
+    cuda_math_driver(path, text, sizeof text);
+    assert_string_equal(text, "driver 580.95.05");
+    cuda_math_driver("/nowhere", text, sizeof text);
+    assert_string_equal(text, "driver 580.95.05");
+}
+
+static void variables_that_change_what_libraries_compute_are_told(void **state)
+{
+    (void)state;
+    char text[64] = "card";
+    setenv("NVIDIA_TF32_OVERRIDE", "", 1);
+    setenv("CUBLAS_LOGINFO_DBG", "1", 1); /* changes no bit */
+    cuda_math_environment(text, sizeof text);
+    assert_string_equal(text, "card");
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
+    setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
+    cuda_math_environment(text, sizeof text);
+    assert_string_equal(text, "card, NVIDIA_TF32_OVERRIDE=0, CUBLAS_WORKSPACE_CONFIG=:4096:8");
+    cuda_math_environment(text, sizeof text); /* is cut, not written beyond its end */
+    assert_int_equal(strlen(text), sizeof text - 1);
+}
+
+/* A library that the loader does not know, in a folder below root that is made for it. */
+static void put_library(const char *below)
+{
+    char path[PATH_MAX], command[3 * PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", root, below);
+    const char *libm = cuda_library_path(cuda_library_open("libm.so.6", NULL));
+    snprintf(command, sizeof command, "mkdir -p '%s' && cp '%s' '%s/" PROBE "'", path, libm, path);
+    assert_int_equal(system(command), 0);
+}
+
+static void remove_libraries(void)
+{
+    char command[PATH_MAX];
+    snprintf(command, sizeof command, "rm -rf '%s/env' '%s/late'", root, root);
+    assert_int_equal(system(command), 0);
+}
+
+/* Expects the library that is below root, by the variable that names root and `value`. */
+static void expect_found(const char *variable, const char *value, const char *below)
+{
+    char set[PATH_MAX], want[PATH_MAX];
+    snprintf(set, sizeof set, "%s/%s", root, value);
+    snprintf(want, sizeof want, "%s/%s/" PROBE, root, below);
+    put_library(below);
+    assert_null(cuda_library_open(PROBE, NULL));
+    assert_int_equal(setenv(variable, set, 1), 0);
+    void *library = cuda_library_open(PROBE, NULL);
+    assert_non_null(library);
+    assert_string_equal(cuda_library_path(library), want);
+    assert_int_equal(unsetenv(variable), 0);
+    remove_libraries();
+}
+
+static void libraries_of_python_environments_are_found(void **state)
+{
+    (void)state;
+    static const char packages[] = "env/lib/python3.11/site-packages/nvidia/cu13/lib";
+    assert_int_equal(unsetenv("HOISTWAY_CUDA_PATH"), 0);
+    expect_found("VIRTUAL_ENV", "env", packages);
+    expect_found("CONDA_PREFIX", "env", packages);
+    expect_found("CONDA_PREFIX", "env", "env/lib");
+}
+
+static void a_loader_path_that_was_set_late_is_looked_in(void **state)
+{
+    (void)state;
+    assert_int_equal(unsetenv("HOISTWAY_CUDA_PATH"), 0);
+    expect_found("LD_LIBRARY_PATH", "late", "late");
+}
+
+/* A pattern in the variable would be followed anywhere. */
+static void an_environment_that_is_a_pattern_is_not_followed(void **state)
+{
+    (void)state;
+    char pattern[PATH_MAX];
+    put_library("env/lib");
+    snprintf(pattern, sizeof pattern, "%s/*", root);
+    assert_int_equal(setenv("CONDA_PREFIX", pattern, 1), 0);
+    assert_null(cuda_library_open(PROBE, NULL));
+    assert_int_equal(unsetenv("CONDA_PREFIX"), 0);
+    remove_libraries();
 }
 
 static int make_folder(void **state)
@@ -155,6 +250,11 @@ int main(void)
         cmocka_unit_test(a_library_that_is_nowhere_is_told_with_every_place),
         cmocka_unit_test(a_library_of_the_named_folder_is_taken_at_its_word),
         cmocka_unit_test(a_relative_folder_is_not_looked_in),
+        cmocka_unit_test(the_driver_s_version_is_its_file_s_first_line),
+        cmocka_unit_test(variables_that_change_what_libraries_compute_are_told),
+        cmocka_unit_test(libraries_of_python_environments_are_found),
+        cmocka_unit_test(a_loader_path_that_was_set_late_is_looked_in),
+        cmocka_unit_test(an_environment_that_is_a_pattern_is_not_followed),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import socket
 import stat
 import struct
 import subprocess
@@ -18,7 +19,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from store_bytes import BLOCK, PAGE, Store, file_name  # noqa: E402
+from store_bytes import BLOCK, PAGE, Store, file_name, sealed  # noqa: E402
 
 PROGRAM, ROOT, ALL = sys.argv[1], sys.argv[2], len(sys.argv) > 3
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
@@ -112,6 +113,28 @@ def other_store(drive):
     return change
 
 
+def room_page(major=1, order='<', drives=2, behind=b''):
+    page = struct.pack(order + '8sIHH16xII16x', b'HSTROOMS', 0x01020304, major, 0, drives, 0)
+    return sealed((page + behind).ljust(PAGE, b'\0'), 0)
+
+
+def room_of(drive, content, mode=0o600):
+    """Something that has the name of a drive's room for scratch, and a run that wants room."""
+    def change(case):
+        case.options.append('--place=states=nvme,weights=nvme,grads=nvme,acts=nvme')
+        path = case.path(drive, f'r00000.d{drive}.scratch')
+        with open(path, 'wb') as file:
+            file.write(content)
+        os.chmod(path, mode)
+    return change
+
+
+def room_elsewhere(case):
+    room_of(0, b'')(case)
+    os.rename(case.path(0, 'r00000.d0.scratch'), case.path(0, 'thesis'))
+    os.symlink('thesis', case.path(0, 'r00000.d0.scratch'))
+
+
 def symlink_file(case):
     case.rename(0, 'real')
     os.symlink('real', case.path(0))
@@ -123,9 +146,32 @@ def symlink_directory(case):
     case.named = [link, case.directories[1]]
 
 
-def fifo(case):
-    os.unlink(case.path(1))
-    os.mkfifo(case.path(1), 0o600)
+def symlink_directory_and_slash(case):
+    symlink_directory(case)
+    case.named[0] += '/'
+
+
+def in_its_place(make):
+    def change(case):
+        os.unlink(case.path(1))
+        make(case.path(1))
+    return change
+
+
+def make_socket(path):
+    at = os.getcwd()
+    os.chdir(os.path.dirname(path))  # the name of a socket is short
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(os.path.basename(path))
+    finally:
+        os.chdir(at)
+
+
+def make_device(path):
+    if os.geteuid() != 0:
+        raise unittest.SkipTest('only root can make a device')
+    os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
 
 
 def give_away(case):
@@ -160,6 +206,18 @@ REFUSED = (
      'thesis.tex is not a store'),
     (59, "a stranger's file with our name", stranger(file_name(0) + '.new'), 2, 616,
      'has the name of a store'),
+    (59, "somebody's file with the name of room", room_of(1, b'somebody' * 600), 1, 612,
+     'no room of a store'),
+    (60, 'room of a newer format', room_of(0, room_page(2)), 1, 612, 'another version'),
+    (61, 'room of the other byte order', room_of(1, room_page(order='>')), 1, 612,
+     'the other byte order'),
+    (60, 'room of which a bit was lost', room_of(0, room_page()[:-1] + b'\1'), 1, 612,
+     'its checksum'),
+    (65, 'room of nine drives', room_of(1, room_page(drives=9)), 1, 612, 'its number of drives'),
+    (65, 'room with more in its page', room_of(1, room_page(behind=b'x')), 1, 612,
+     'bytes behind its fields'),
+    (68, 'room that others can read', room_of(0, room_page(), 0o644), 1, 610, 'mode 0644'),
+    (68, 'a link in the place of room', room_elsewhere, 1, 610, 'symbolic link'),
     (60, 'a newer format', forge_header(1, 12, '<H', 2), 1, 612, 'another version'),
     (60, 'an older format', forge_header(0, 12, '<H', 0), 1, 612,
      'the version of hoistway that wrote it'),
@@ -199,7 +257,12 @@ REFUSED = (
     (68, 'a link to the directory', symlink_directory, 1, 610, 'symbolic link'),
     (68, 'a second name', lambda case: os.link(case.path(0), os.path.join(case.folder, 'name')),
      1, 610, '2 names'),
-    (68, 'a FIFO', fifo, 1, 610, "is not a file of its owner's alone"),
+    (68, 'a link to the directory, and a slash', symlink_directory_and_slash, 1, 610,
+     'symbolic link'),
+    (68, 'a FIFO', in_its_place(os.mkfifo), 1, 610, 'is a FIFO, where a store has a file'),
+    (68, 'a socket', in_its_place(make_socket), 1, 610, 'is a socket, where a store has a file'),
+    (68, 'a device', in_its_place(make_device), 1, 610, 'is a device, where a store has a file'),
+    (68, 'a folder', in_its_place(os.mkdir), 1, 610, 'is a directory, where a store has a file'),
     (68, 'a file that others can read', lambda case: os.chmod(case.path(0), 0o644), 1, 610,
      'mode 0644'),
     (68, 'a directory that others can enter', lambda case: os.chmod(case.directories[1], 0o711),

@@ -76,6 +76,7 @@ static const struct row {
     {"--place grads=nvme --threads 2", 0},
     {"--place acts=nvme --threads 2", 2},
     {"--place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2", 0},
+    {"--durability 2 --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2", 2},
     {NEAR, 0},
     {"--device far --place acts=dram --threads 2", 0},
     {"--device far --place weights=hbm,acts=nvme --threads 2", 0},
@@ -145,10 +146,11 @@ static void train(const struct model *model, const char *precision, const char *
         used += snprintf(store + used, sizeof store - (size_t)used, ",%s/store%u", directory, i);
     snprintf(words, sizeof words,
              "train --quiet --init random --seed 7 --model %s/%s --data %s/text.txt "
-             "--data-format bytes --seq-len 32 --grain 96 --steps 3 --lr 1e-3 --durability none "
+             "--data-format bytes --seq-len 32 --grain 96 --steps 3 --lr 1e-3 "
              "--store %s --export %s/%s --export-dtype fp32 --log %s/%s.jsonl "
-             "--precision %s %s%s%s%s",
+             "--precision %s %s%s%s%s%s",
              directory, model->name, directory, store, directory, name, directory, name, precision,
+             strstr(row, "--durability") ? "" : "--durability none ",
              strstr(row, "--device") ? "" : "--device host ",
              strstr(row, "--batch-tokens") ? "" : "--batch-tokens 224 ",
              strcmp(name, "oracle") == 0 ? "--activations recompute " : "", row);
@@ -157,6 +159,8 @@ static void train(const struct model *model, const char *precision, const char *
         snprintf(output, sizeof output, "%s/output", directory);
         fail_msg("%s: exit %d: %s", row, code, read_file(output, &bytes));
     }
+    snprintf(words, sizeof words, "rm -rf '%s'/store*", directory); /* where there are versions */
+    assert_int_equal(system(words), 0);
 }
 
 /* The i-th value of a key in the log, as text. */
@@ -237,6 +241,9 @@ static void check_short_moments(const struct model *model)
         "--state bf16 --place states=dram --threads 2",
         "--state bf16 --place states=nvme --threads 2",
         "--state bf16 --clip 1.0 --place states=nvme,weights=nvme --threads 3",
+        "--state bf16 --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
+        "--state bf16 --update optimistic --place states=dram,weights=nvme --threads 2",
+        "--state bf16 --device far --place weights=dram,states=nvme,acts=hbm --threads 2",
         "--state bf16 --device far --threads 2", /* which has no such update: the host makes it */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

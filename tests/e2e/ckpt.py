@@ -15,6 +15,7 @@ import re
 import resource
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -347,7 +348,10 @@ class Refusals(Case):
         os.remove(file)
         self.refuse(1, 617, 'holds no committed version', 'ckpt', 'list', store)
         os.chmod(store, 0o755)
-        self.refuse(1, 610, 'its owner', 'ckpt', 'verify', store)
+        self.refuse(65, 617, 'holds no committed version', 'ckpt', 'verify', store)
+        self.assertEqual(stat.S_IMODE(os.stat(store).st_mode), 0o755)
+        with open(os.path.join(store, 'notes'), 'wb'):
+            self.refuse(1, 610, 'its owner', 'ckpt', 'verify', store)
 
     def test_the_command_line_is_told_what_is_wrong_with_it(self):
         self.refuse(2, 401, 'ckpt list STORE', 'ckpt', 'lists')

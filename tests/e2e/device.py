@@ -159,6 +159,24 @@ class Faults(unittest.TestCase):
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
                               env=environment)
 
+    def test_doctor_asks_a_python_where_a_library_is(self):
+        tools = os.path.join(self.directory, 'bin')
+        os.mkdir(tools)
+        with open(os.path.join(tools, 'python3'), 'w', encoding='ascii') as file:
+            file.write('#!/bin/sh\necho /env/nvidia/cu13/lib:/env/nvidia/cudnn/lib\n')
+        os.chmod(file.name, 0o700)
+        with open(os.path.join(self.directory, 'libcublasLt.so.13'), 'w', encoding='ascii') as file:
+            file.write('no library')  # found where the user said, so nothing else is looked at
+        done = subprocess.run(
+            [PROGRAM, 'doctor', '--store', self.directory, '--json'], capture_output=True,
+            text=True, timeout=60, check=False,
+            env=dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=self.directory,
+                     PATH=f"{tools}:{os.environ['PATH']}", XDG_CACHE_HOME=self.cache))
+        gpu = next(c for c in json.loads(done.stdout)['checks'] if c['name'] == 'gpu')
+        self.assertIn('libcublasLt.so.13 does not load', gpu['found'])
+        self.assertEqual(gpu['fix'], 'export HOISTWAY_CUDA_PATH='
+                                     '/env/nvidia/cu13/lib:/env/nvidia/cudnn/lib')
+
     def share(self):
         """Options with which some units fit into the card's memory, and not all."""
         rates = os.path.join(self.directory, 'no.rates')  # or the double's slowness would count

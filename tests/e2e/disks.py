@@ -36,12 +36,16 @@ ENOUGH = 100000  # steps that no test waits for
 MIB = 1 << 20
 
 
+EVERYTHING = '--place=states=nvme,weights=nvme,grads=nvme,acts=nvme'
+
+
 def command(store, *more, steps=4):
+    place = [] if EVERYTHING in more else ['--place=states=nvme,weights=nvme']
     return [
         PROGRAM, 'train', '--device=host', '--model', MODEL, '--data',
         os.path.join(MODEL, 'tokens.bin'), '--seq-len=24', '--batch-tokens=48', '--lr=1e-3',
-        '--place=states=nvme,weights=nvme', '--durability=step', '--precision=bf16', '--store',
-        store, '--steps', str(steps), *more,
+        *place, '--durability=step', '--precision=bf16', '--store', store, '--steps', str(steps),
+        *more,
     ]  # fmt: skip
 
 
@@ -110,10 +114,18 @@ class Disks(unittest.TestCase):
         status = os.statvfs(self.disk)
         self.assertLess(status.f_bavail * status.f_frsize, 8192)
 
+    def empty(self):
+        for name in os.listdir(self.disk):
+            path = os.path.join(self.disk, name)
+            if name == 'filler':
+                os.remove(path)
+            elif name != 'lost+found':
+                shutil.rmtree(path)
+
     # ---- runs ----
 
-    def start(self):
-        return subprocess.Popen(command(self.store, '--log', self.log, steps=ENOUGH),
+    def start(self, *more):
+        return subprocess.Popen(command(self.store, '--log', self.log, *more, steps=ENOUGH),
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def committed(self):
@@ -147,11 +159,11 @@ class Disks(unittest.TestCase):
         self.assertIn(part, errors[0])
         self.assertNotIn('step 1/', done.stderr)
 
-    def assert_resumes_alike(self):
+    def assert_resumes_alike(self, *more):
         """From the last version that the log knows of, at least, to what a run without a break
         ends with."""
         known = self.committed()
-        done = train(self.store, '--resume', '--log', self.log, steps=known + 3)
+        done = train(self.store, '--resume', '--log', self.log, *more, steps=known + 3)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr, rf'going on after step ({known}|{known + 1}) of ')
         alone = self.path('alone')
@@ -173,13 +185,49 @@ class Disks(unittest.TestCase):
         self.assertEqual(child.returncode, 75, told)
         self.assert_resumes_alike()  # without a byte of room
 
+    def test_gradients_and_activations_have_their_room_in_the_store(self):
+        """Also after a kill, which frees what has no name."""
+        self.make_disk(64)
+        child = self.start(EVERYTHING)
+        self.wait_for_commits(child, 2)
+        self.fill()
+        self.wait_for_commits(child, 5)
+        child.kill()
+        child.communicate(timeout=60)
+        self.fill()
+        self.assert_resumes_alike(EVERYTHING)
+        self.assert_resumes_alike()  # and one that needs none keeps it
+        self.assert_resumes_alike(EVERYTHING)
+
+    def files_there(self):
+        found = {}
+        for name in os.listdir(self.store):
+            with open(os.path.join(self.store, name), 'rb') as file:
+                found[name] = file.read()
+        return found
+
+    def test_a_store_gets_room_where_there_is_some_and_is_left_as_it_was_where_not(self):
+        self.make_disk(64)
+        self.assertEqual(train(self.store, '--log', self.log, steps=2).returncode, 0)
+        self.fill()
+        before = self.files_there()
+        done = train(self.store, '--resume', '--log', self.log, EVERYTHING)
+        self.assert_refused(done, 301, 'Fix: free space')
+        self.assertEqual(self.files_there(), before)
+        self.assert_resumes_alike()
+        os.unlink(os.path.join(self.disk, 'filler'))
+        self.assert_resumes_alike(EVERYTHING)
+        self.fill()
+        self.assert_resumes_alike(EVERYTHING)
+
     def test_two_disks_without_room_are_resumed_too(self):
         self.make_disk(256)
         stores = ','.join(os.path.join(self.disk, name) for name in 'ab')
-        self.assertEqual(train(stores, steps=2).returncode, 0)
+        self.assertEqual(train(stores, EVERYTHING, steps=2).returncode, 0)
         self.fill()
-        done = train(stores, '--resume', steps=4)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        for steps, *more in ((3, EVERYTHING), (4,)):
+            done = train(stores, '--resume', *more, steps=steps)
+            self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(train(self.path('alone')).returncode, 0)
         both = Store(*stores.split(','))
         self.assertEqual(both.trained(), Store(self.path('alone')).trained())
@@ -193,6 +241,54 @@ class Disks(unittest.TestCase):
         done = train(self.store)
         self.assert_refused(done, 301, 'MiB')
         self.assertNotIn('can not be made', done.stderr)
+
+    def kill_while_it_is_made(self, stores, *published):
+        """What a start leaves that is killed then: files under their first names, but for those
+        of some drives, which have got theirs."""
+        self.assertEqual(train(','.join(stores), steps=1).returncode, 0)
+        for drive, store in enumerate(stores):
+            file = os.path.join(store, file_name(drive))
+            if drive not in published:
+                os.rename(file, file + '.new')
+
+    def assert_starts_anew(self, stores, *more):
+        done = train(','.join(stores), *more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for drive, store in enumerate(stores):
+            self.assertEqual(os.listdir(store), [file_name(drive)])
+
+    def test_what_a_killed_start_left_is_not_counted_against_the_next(self):
+        self.make_disk(48)
+        for more in (('--resume',), ()):
+            self.kill_while_it_is_made([self.store])
+            self.assert_starts_anew([self.store], *more)
+            self.empty()
+            self.kill_while_it_is_made([self.store])
+            self.fill()  # not even the I/O probe has room beside it
+            self.assert_starts_anew([self.store], *more)
+            self.empty()
+
+    def test_drives_that_a_killed_start_filled_are_used_again(self):
+        self.make_disk(128)
+        stores = [os.path.join(self.disk, name) for name in 'ab']
+        for published in ((), (1,)):
+            self.kill_while_it_is_made(stores, *published)
+            self.fill()
+            self.assert_starts_anew(stores, '--resume')
+            self.empty()
+
+    def test_a_disk_can_be_unmounted_when_a_verb_that_used_it_has_ended(self):
+        self.make_disk(64)
+        self.assertEqual(train(self.store).returncode, 0)
+        for verb in (('ckpt', 'list'), ('ckpt', 'verify'), ('inspect',),
+                     ('ckpt', 'export', '--model', MODEL, '--export', self.path('export'))):
+            done = run_quietly(PROGRAM, *verb, self.store)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            unmounted = run_quietly('umount', self.disk)
+            self.assertEqual((unmounted.returncode, unmounted.stderr), (0, ''), verb)
+            self.mount()
+        self.assertEqual(train(self.store, '--resume', steps=5).returncode, 0)
+        self.assertEqual(run_quietly('umount', self.disk).returncode, 0)
 
     def filled_before_the_export(self, *more):
         """Once the first step is told the disk of the export is full. -> the run, its export."""

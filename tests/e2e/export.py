@@ -27,6 +27,7 @@ MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')  # bf16, in two file
 TOKENS = os.path.join(MODEL, 'tokens.bin')
 NAMES = {'fp32': ('F32', 'float32'), 'bf16': ('BF16', 'bfloat16'), 'fp16': ('F16', 'float16')}
 NEEDS = 'exported {}; --export-dtype fp32 gives the exact master\n'
+UNCHANGED = '--lr=1e-30'  # far less than half the last bit of any weight
 
 
 def tensors(folder):
@@ -180,7 +181,7 @@ class Case(unittest.TestCase):
 
     def test_a_tie_goes_away_from_zero_in_what_was_trained_and_to_even_in_the_rest(self):
         """Weights that lie between two of bf16, and a step that changes none."""
-        self.train('--precision=fp32', '--lr=0', '--export', self.path('ties'),
+        self.train('--precision=fp32', UNCHANGED, '--export', self.path('ties'),
                    '--export-dtype=fp32', steps=1)
         file = self.path('ties', 'model.safetensors')
         with open(file, 'r+b') as f:
@@ -191,7 +192,7 @@ class Case(unittest.TestCase):
             f.write(data)
         for precision, first in (('bf16', 0x3f81), ('fp32', 0x3f80)):
             shutil.rmtree(self.path('store'), ignore_errors=True)
-            self.train(f'--precision={precision}', '--lr=0', '--export', self.path('out'),
+            self.train(f'--precision={precision}', UNCHANGED, '--export', self.path('out'),
                        '--export-dtype=bf16', model=self.path('ties'), steps=1)
             with open(self.path('out', 'model.safetensors'), 'rb') as f:
                 data = f.read()
@@ -218,13 +219,13 @@ class Case(unittest.TestCase):
         self.train('--precision=bf16', '--lr=1e-3', '--export', self.path('first'),
                    '--export-dtype=fp32')
         shutil.rmtree(self.path('store'))
-        self.train('--precision=bf16', '--lr=0', '--export', self.path('again'),
+        self.train('--precision=bf16', UNCHANGED, '--export', self.path('again'),
                    '--export-dtype=fp32', model=self.path('first'), steps=1)
         self.assertEqual(self.typed(self.path('first'), 'fp32'),
                          self.typed(self.path('again'), 'fp32'))
 
     def test_weights_beyond_fp16_are_counted_and_told(self):
-        self.train('--precision=fp32', '--lr=0', '--export', self.path('wide'),
+        self.train('--precision=fp32', UNCHANGED, '--export', self.path('wide'),
                    '--export-dtype=fp32', steps=1)
         file = self.path('wide', 'model.safetensors')
         for count, told in ((1, '1 weight is infinite in the export, in lm_head.weight: '),
@@ -238,7 +239,7 @@ class Case(unittest.TestCase):
                 f.write(data)
             shutil.rmtree(self.path('store'))
             done = self.run_it(*self.command(
-                '--precision=fp32', '--lr=0', '--quiet', '--export', self.path('out'),
+                '--precision=fp32', UNCHANGED, '--quiet', '--export', self.path('out'),
                 '--export-dtype=fp16', model=self.path('wide'), steps=1))
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertRegex(done.stderr, r'\Awarning\[W430\] ' + re.escape(told))

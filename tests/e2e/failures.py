@@ -31,10 +31,12 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 IO_URING_SETUP = 425  # the same number on every architecture
+MADV_DONTFORK, MADV_DONTDUMP = 10, 16
+MADVISE, FCHMOD, PRLIMIT = (28, 91, 302) if platform.machine() == 'x86_64' else (233, 52, 261)
 FCNTL = 72 if platform.machine() == 'x86_64' else 25
 
 
-def command(store, *more, steps=2, batch=48, model=MODEL):
+def command(store, *more, steps=2, batch=48, model=MODEL, durability='none'):
     return [
         PROGRAM,
         'train',
@@ -47,7 +49,7 @@ def command(store, *more, steps=2, batch=48, model=MODEL):
         '--store',
         store,
         '--durability',
-        'none',
+        durability,
         '--steps',
         str(steps),
         '--seq-len',
@@ -60,9 +62,13 @@ def command(store, *more, steps=2, batch=48, model=MODEL):
     ]
 
 
-def train(store, *more, model=MODEL, **popen):
+def train(store, *more, model=MODEL, durability='none', **popen):
     return subprocess.run(
-        command(store, *more, model=model), capture_output=True, text=True, timeout=60, **popen
+        command(store, *more, model=model, durability=durability),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **popen,
     )
 
 
@@ -118,6 +124,25 @@ def forbid_o_direct():
         (RETURN, 0, 0, REFUSE_WITH | errno.EINVAL),
         (RETURN, 0, 0, ALLOW),
     )
+
+
+def forbid(number, code, *arguments):
+    """As a profile does that does not know the call; arguments: each an offset and its value."""
+
+    def install():
+        checks = []
+        for i, (at, value) in enumerate(arguments):
+            left = 2 * (len(arguments) - i - 1) + 1
+            checks += [(LOAD, 0, 0, at), (IF_EQUAL, 0, left, value)]
+        install_filter(
+            (LOAD, 0, 0, NUMBER),
+            (IF_EQUAL, 0, len(checks) + 1, number),
+            *checks,
+            (RETURN, 0, 0, REFUSE_WITH | code),
+            (RETURN, 0, 0, ALLOW),
+        )
+
+    return install
 
 
 def mount_tmpfs(directory, size):
@@ -228,6 +253,38 @@ class Failures(unittest.TestCase):
     )
     def test_io_uring_that_was_demanded_is_not_replaced(self):
         self.assert_refused(train(self.store, '--io', 'uring', preexec_fn=forbid_io_uring), 101, 1)
+
+    @unittest.skipIf(
+        platform.machine() not in ('x86_64', 'aarch64'),
+        'the filter reads the number where these two keep it',
+    )
+    def test_a_call_that_a_sandbox_refuses_is_named_or_does_not_matter(self):
+        for code in (errno.EPERM, errno.ENOSYS):
+            for advice in (MADV_DONTFORK, MADV_DONTDUMP):
+                refused = forbid(MADVISE, code, (THIRD_ARGUMENT, advice))
+                done = train(self.store, preexec_fn=refused)
+                self.assert_refused(done, 105, 1)
+                self.assertIn(f'a sandbox refuses madvise ({os.strerror(code)})', done.stderr)
+                self.assertIn('seccomp profile that allows madvise', done.stderr)
+            for call in (FCHMOD, PRLIMIT):
+                done = train(self.store, durability='step', preexec_fn=forbid(call, code))
+                if 'Sanitizer' in done.stderr:
+                    self.skipTest('sanitizers need the calls themselves')
+                self.assertEqual(done.returncode, 0, done.stderr)
+                shutil.rmtree(self.store)
+
+    def test_a_limit_of_file_size_below_what_the_probe_needs_is_told_as_one(self):
+        for stores in (self.store, f'{self.store},{self.store}2'):
+            for limit in (1 << 20, 12 << 20):
+                done = train(stores, durability='step', preexec_fn=lambda limit=limit: (
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))))
+                self.assert_refused(done, 105, 1)
+                self.assertRegex(done.stderr, r'a file of [\d.]+ MiB is needed, and ulimit -f '
+                                 rf'allows files of {limit >> 20}\.0 MiB\. Fix: ulimit -f unl')
+                self.assertNotIn('check the drive', done.stderr)
+        done = train(self.store, preexec_fn=lambda: (
+            resource.setrlimit(resource.RLIMIT_FSIZE, (6 << 20, 6 << 20))))
+        self.assertEqual(done.returncode, 0, done.stderr)  # what little it needs without versions
 
     def test_a_store_directory_without_permission_is_refused(self):
         if os.geteuid() == 0:

@@ -8,6 +8,7 @@ golden.py PATH_OF_HOISTWAY SOURCE_ROOT
 
 import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -118,6 +119,25 @@ class Golden(unittest.TestCase):
     def test_rows_for_padding(self):
         self.check('pad-tied', '--place', 'states=dram,weights=nvme')
         self.check('pad-untied', '--place', 'states=nvme,weights=nvme')
+
+    def test_an_end_of_text_is_inside_of_the_sequences(self):
+        """So that the references, which know of none, show that it ends nothing."""
+        for fixture in sorted(os.listdir(os.path.join(ROOT, 'tests', 'golden'))):
+            folder = os.path.join(ROOT, 'tests', 'golden', fixture)
+            if not os.path.isdir(folder) or fixture.startswith('_'):
+                continue
+            with open(os.path.join(folder, 'config.json')) as file:
+                ends = json.load(file)['eos_token_id']
+            with open(os.path.join(folder, 'golden.json')) as file:
+                length = json.load(file)['seq_len']
+            with open(os.path.join(folder, 'tokens.bin'), 'rb') as file:
+                raw = file.read()
+            count = struct.unpack('<3i', raw[:12])[2]
+            row = struct.unpack(f'<{count}{"H" if len(raw) == 1024 + 2 * count else "I"}',
+                                raw[1024:])
+            ends = ends if isinstance(ends, list) else [ends]
+            self.assertTrue(any(row[i] in ends and 0 < i % length < length - 1
+                                for i in range(count - 1)), fixture)
 
     def test_without_clipping_the_results_differ(self):
         golden, steps = train('untied-mha', clip=0)

@@ -16,8 +16,25 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from store_bytes import Store  # noqa: E402
+
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
+TOKENS = os.path.join(MODEL, 'tokens.bin')
+
+
+def forge_the_line_of_data(directory, line):
+    def put(manifest):
+        at = manifest.index(b'\ndata ') + 1
+        end = manifest.index(b'\n', at) + 1
+        assert end - at == len(line)
+        manifest[at:end] = line
+    Store(directory).forge_manifest(put)
+
+
+# What other lines say, again: as in a store that has no line of its data.
+NO_DATA = b'seq-len 24\n' + 4 * b'seed 0\n'
 
 
 class Resume(unittest.TestCase):
@@ -27,10 +44,10 @@ class Resume(unittest.TestCase):
         self.folder = scratch.name
         self.store, self.log = (os.path.join(self.folder, name) for name in ('store', 'log.jsonl'))
 
-    def command(self, *more, steps=4, model=MODEL, log=None):
+    def command(self, *more, steps=4, model=MODEL, log=None, data=TOKENS):
         return [
             PROGRAM, 'train', '--device', 'host', '--model', model, '--data',
-            os.path.join(MODEL, 'tokens.bin'), '--steps', str(steps), '--seq-len', '24',
+            data, '--steps', str(steps), '--seq-len', '24',
             '--batch-tokens', '48', '--store', self.store, '--log', log or self.log,
             '--place', 'states=nvme,weights=nvme', *more,
         ]  # fmt: skip
@@ -169,6 +186,117 @@ class Resume(unittest.TestCase):
         self.assertIn("warning[W622] the run goes on with 'steps 6' where it had", done.stderr)
         self.assertEqual([s for k, s in self.kinds() if k == 'step'], [1, 2, 3, 4, 5, 6])
 
+    def test_all_that_rates_depend_on_must_be_the_same_at_a_resume(self):
+        schedule = {'--schedule': 'wsd', '--warmup': '2', '--decay': '50%', '--lr-end': '0.25'}
+
+        def given(**changed):
+            new = {'--' + key.replace('_', '-'): value for key, value in changed.items()}
+            return [f'{key}={value}' for key, value in {**schedule, **new}.items()]
+        self.assertEqual(self.run_it(*given()).returncode, 0)
+        for changed, fix in (({'schedule': 'linear'}, 'schedule wsd'),
+                             ({'warmup': '1'}, 'warmup 2'),
+                             ({'decay': '1'}, 'decay 2'), ({'lr_end': '0'}, 'lr-end 0.25')):
+            more = [a for a in given(**changed) if changed != {'schedule': 'linear'}
+                    or not a.startswith('--decay')]
+            self.assertTrue(self.refuse(615, f'Fix: --{fix}, or --allow-config-change', '--resume',
+                                        *more))
+        self.assertTrue(self.refuse(615, "'steps 4', this run has 'steps 5'", '--resume',
+                                    *given(decay='2'), steps=5))
+        self.assertEqual(self.run_it('--resume', *given(warmup='50%', decay='2')).returncode, 0)
+
+    def test_a_store_of_the_old_formula_is_gone_on_from_on_purpose_alone(self):
+        same = ('--schedule=cosine', '--warmup=1')
+        self.assertEqual(self.run_it(*same).returncode, 0)
+
+        def as_before(cursor):
+            self.assertIn(b'\nschedule cosine v2\nwarmup 1\nlr-end 0\nsteps 4\n', cursor)
+            return cursor.replace(b' v2\n', b'\n').replace(b'lr-end 0\n', b'')
+        Store(self.store).forge_client_cursor(as_before)
+        self.assertTrue(self.refuse(
+            615, "begun with 'schedule cosine' of another version of hoistway", '--resume', *same,
+            steps=6))
+        done = self.run_it('--resume', '--allow-config-change', *same, steps=6)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("goes on with 'schedule cosine v2' where it had 'schedule cosine'",
+                      done.stderr)
+        done = self.run_it('--resume', *same, steps=6)
+        self.assertEqual((done.returncode, 'W622' in done.stderr), (0, False), done.stderr)
+
+    def test_a_constant_rate_has_no_version_as_no_formula_of_it_was_another(self):
+        self.assertEqual(self.run_it('--warmup=50%').returncode, 0)
+        cursor = Store(self.store).cursor()[-1]
+        self.assertTrue(cursor.endswith(b'\nlr 1e-05\nschedule constant\nwarmup 2\n'), cursor)
+
+    def test_another_default_of_the_sequence_length_is_told(self):
+        self.assertEqual(self.run_it().returncode, 0)
+        line = [a for a in self.command('--resume') if a not in ('--seq-len', '24')]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("'seq-len 24', this run has 'seq-len 48'. Fix: --seq-len 24", done.stderr)
+    def data(self, name, first, count):
+        """Raw tokens. -> the file."""
+        path = os.path.join(self.folder, name)
+        with open(path, 'wb') as file:
+            file.write(b''.join((first + i % 100).to_bytes(4, 'little') for i in range(count)))
+        return path
+
+    def test_other_data_and_the_same_files_in_another_order_are_refused_unless_it_is_meant(self):
+        one, two, other = (self.data(f'{name}.bin', first, 500)
+                           for first, name in enumerate(('one', 'two', 'other')))
+        longer = self.data('longer.bin', 0, 501)
+
+        def of(*files):
+            return {'data': ','.join(files), 'steps': 5}
+
+        raw, again = '--token-dtype=u32', ('--token-dtype=u32', '--resume')
+        self.assertEqual(self.run_it(raw, data=f'{one},{two}').returncode, 0)
+        self.assertTrue(self.refuse(615, 'in another order. Fix: the order of that run, or '
+                                    '--allow-config-change', *again, **of(two, one)))
+        for files in ((other, other), (one, one), (two, two), (one, other)):
+            self.assertTrue(self.refuse(615, 'trained on other data than --data', *again,
+                                        **of(*files)))
+        self.assertTrue(self.refuse(615, "'tokens 1000', this run has 'tokens 1001'. Fix: the "
+                                    '--data of that run, or --allow-config-change', *again,
+                                    **of(one, longer)))
+        moved = os.path.join(self.folder, 'folder', 'moved.tokens')
+        os.makedirs(os.path.dirname(moved))
+        os.rename(two, moved)
+        done = self.run_it(*again, '--data-format=tokens', **of(one, moved))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn('W622', done.stderr)
+        os.rename(moved, two)
+        for steps, files, told in (
+            (6, (two, one), ['its data files in another order']),
+            (7, (other, one), ['other data than it had']),
+            (8, (other, longer), ["'tokens 1001' where it had 'tokens 1000'",
+                                  'other data than it had']),
+        ):
+            done = self.run_it(*again, '--allow-config-change', '--quiet', steps=steps,
+                               data=','.join(files))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr, ''.join(
+                f'warning[W622] the run goes on with {what}\n' for what in told))
+        self.assertTrue(self.refuse(615, "'tokens 1001'", *again, **of(one, two)))
+
+    def test_a_store_without_a_line_of_its_data_goes_on_as_it_did(self):
+        one, other = (self.data(f'{name}.bin', first, 500)
+                      for first, name in enumerate(('one', 'other')))
+        again = ('--token-dtype=u32', '--resume')
+        self.assertEqual(self.run_it(again[0], data=one).returncode, 0)
+        forge_the_line_of_data(self.store, NO_DATA)
+        done = self.run_it(*again, data=other, steps=5)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn('W622', done.stderr)
+        self.assertTrue(self.refuse(615, 'trained on other data', *again, data=one, steps=6))
+
+    def test_a_line_of_data_that_somebody_wrote_is_other_data(self):
+        for line in (b'data ' + 33 * b'x' + b'\n', b'data 0\n' + 25 * b'\n' + b'seed 0\n',
+                     b'data  ' + 32 * b'0' + b'\n', b'data ' + 33 * b'\0' + b'\n'):
+            self.assertEqual(self.run_it().returncode, 0)
+            forge_the_line_of_data(self.store, line)
+            self.assertTrue(self.refuse(615, 'other data than', '--resume', steps=5), line)
+            shutil.rmtree(self.store)
+
     def padded_model(self, pad):
         name = os.path.join(self.folder, f'pad{pad}')
         other = shutil.copytree(MODEL, name)
@@ -254,6 +382,23 @@ class Resume(unittest.TestCase):
             shutil.rmtree(export)
         done = self.run_it('--skip-nonfinite', '--quiet', *more, steps=10, model=model)
         self.assertRegex(done.stderr, r'(?m)^warning\[W701\] 2 of 10 steps were skipped: ')
+
+    def test_moments_in_bf16_that_were_rounded_otherwise_are_told_once(self):
+        """A store of a hoistway whose noise did not depend on the element has no line of it."""
+        short = ('--precision=bf16', '--state=bf16')
+        self.assertEqual(self.run_it(*short, steps=2).returncode, 0)
+        Store(self.store).forge_settings(lambda text: text.replace('rounding index\n', ''))
+        self.assertTrue(self.refuse(615, 'trained with betas', *short, '--resume',
+                                    '--betas=0.8,0.9', steps=3))
+        done = self.run_it(*short, '--resume', '--quiet', steps=3)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r'^warning\[W622\] the store was trained when the rounding '
+                                      r'of moments to bf16 [^\n]*\n$')
+        done = self.run_it(*short, '--resume', '--quiet', steps=4)
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        Store(self.store).forge_settings(lambda text: text.replace('rounding index', 'rounding x'))
+        self.assertTrue(self.refuse(615, 'rounding x, this run has rounding index. Fix: the model ',
+                                    *short, '--resume', steps=5))
 
     def test_a_log_that_knows_of_versions_is_kept_where_the_store_has_gone(self):
         self.assertEqual(self.run_it().returncode, 0)

@@ -92,6 +92,10 @@ class Slices(unittest.TestCase):
                     self.check(FAR, 'hbm', *options, '--clip=0',
                                place=('--place=weights=nvme,states=nvme',))
 
+    def test_moments_in_bf16_are_rounded_as_in_the_whole(self):
+        self.model(True)
+        self.check(HOST, 'dram', '--precision=bf16', '--state=bf16')
+
     def test_a_matrix_need_not_fit(self):
         """Weights, gradients and the sum of gradients of the whole would take 8 bytes a weight."""
         self.model(False)

@@ -175,6 +175,28 @@ class Store:
             manifest[at:at + Entry.BYTES] = entry.raw()
         self.forge_manifest(put)
 
+    def forge_client_cursor(self, change):
+        """change(bytes) -> bytes, of no more: what the client left with the version."""
+        def put(manifest):
+            at = self.cursor_at
+            for _ in range(4):
+                at += 8 + (struct.unpack('<I', manifest[at + 4:at + 8])[0] + 7) // 8 * 8
+            count, = struct.unpack('<I', manifest[at + 4:at + 8])
+            raw = change(bytes(manifest[at + 8:at + 8 + count]))
+            end = at + 8 + (len(raw) + 7) // 8 * 8
+            manifest[at + 4:at + 8] = struct.pack('<I', len(raw))
+            manifest[at + 8:] = raw + bytes(len(manifest) - at - 8 - len(raw))
+            manifest[100:104] = struct.pack('<I', end - self.cursor_at)
+        self.forge_manifest(put)
+
+    def forge_settings(self, change):
+        """change(text) -> the lines of settings, which stand before what the client left."""
+        def put(raw):
+            end = 4 + struct.unpack('<I', raw[:4])[0]
+            text = change(raw[4:end].decode()).encode()
+            return struct.pack('<I', len(text)) + text + raw[end:]
+        self.forge_client_cursor(put)
+
     def forge_kill(self):
         """As a run leaves it that is killed when its last commit has returned: the version before
         is there too, and named by the other superblock."""

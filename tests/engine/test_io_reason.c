@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Why io_uring is not used: each cause has its own text and one fix. */
+#include "file_limit.h"
 #include "io_reason.h"
 
 #include <errno.h>
@@ -7,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h> /* needs the ones before */
 
@@ -46,9 +48,27 @@ static void what_this_machine_says_is_taken_with_either_sign(void **state)
     assert_non_null(strstr(a, "failed its probe (EIO at the probe)"));
 }
 
+static void a_file_that_is_too_large_is_so_for_a_limit_or_for_the_file_system(void **state)
+{
+    (void)state;
+    struct rlimit before, limit;
+    char text[FILE_LIMIT_BYTES];
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = (struct rlimit){.rlim_cur = 5 << 20, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_string_equal(file_limit((6 << 20) + 1, text),
+                        "a file of 6.1 MiB is needed, and ulimit -f allows files of 5.0 MiB. Fix: "
+                        "ulimit -f unlimited");
+    assert_string_equal(file_limit(5 << 20, text),
+                        "the file system takes no file of 5.0 MiB. Fix: a directory on ext4 or "
+                        "xfs, or more directories");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_that_is_too_large_is_so_for_a_limit_or_for_the_file_system),
         cmocka_unit_test(each_cause_has_its_text_and_one_fix),
         cmocka_unit_test(what_this_machine_says_is_taken_with_either_sign),
     };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Steps whose gradients are not finite. Skipped, they leave no trace: weights and states are those
- * of a run that never had them, as the toy's gradients depend on its weights alone; also where the
- * run ends and is resumed around them. Otherwise they end the run, and the store is as it was.
+ * Steps whose gradients are not finite, or so large that v would not be. Skipped, they leave no
+ * trace: weights and states are those of a run that never had them, as the toy's gradients depend
+ * on its weights alone; also where the run ends and is resumed around them. Otherwise they end the
+ * run, and the store is as it was.
  */
 #include "toy_run.h"
 #include "toy_states.h"
@@ -39,7 +40,10 @@ static void clear_store(void)
     assert_int_equal(system(command), 0);
 }
 
-/* One step, in which the gradients of this unit get a NaN. */
+/* Finite in f32 and bf16, but its square is not. */
+#define HUGE_GRADIENT 2e19f
+
+/* One step, in which one of the gradients of this unit is toy_poison. */
 static int poisoned_step(struct hst_engine *engine, int unit, struct hst_step_stats *stats)
 {
     toy_poisoned = unit;
@@ -78,7 +82,7 @@ static void live(const struct hst_config *config, const char *steps, uint64_t fi
         toy_must(engine, poisoned_step(engine, skips ? (int)unit : -1, &stats));
         assert_int_equal(stats.step, s);
         assert_int_equal(stats.skipped, skips);
-        assert_int_equal(isfinite(stats.grad_norm) != 0, !skips);
+        assert_int_equal(isfinite(stats.grad_norm) != 0, !skips || isfinite(toy_poison));
         assert_int_equal(stats.skipped_steps, skipped);
         assert_true(stats.loss_scale == 1);
     }
@@ -159,7 +163,10 @@ static void check_stop(struct hst_config config, uint32_t unit)
     assert_int_equal(poisoned_step(engine, (int)unit, &stats), -EOVERFLOW);
     const struct hst_error *error = hst_engine_error(engine);
     assert_int_equal(error->code, HST_E_NONFINITE);
-    assert_non_null(strstr(error->message, "step 3 is nan"));
+    if (isfinite(toy_poison))
+        assert_non_null(strstr(error->message, "e+19: Adam's v may overflow from 1.837e+19 on"));
+    else
+        assert_non_null(strstr(error->message, "step 3 is nan"));
     assert_non_null(strstr(error->message, "--skip-nonfinite"));
     assert_int_equal(hst_engine_drain(engine, &stats), -EOVERFLOW);
     hst_engine_destroy(&engine);
@@ -179,6 +186,58 @@ static void check_stop(struct hst_config config, uint32_t unit)
     clear_store();
 }
 
+/* In fp16 no gradient is as large. */
+static void a_step_with_which_v_would_overflow_is_skipped_like_others(void **state)
+{
+    (void)state;
+    toy_poison = HUGE_GRADIENT;
+    check_skips(*KEPT(.precision = HST_PRECISION_FP32, .clip = HST_NONE));
+    check_skips(*KEPT(.precision = HST_PRECISION_BF16, .clip = 1e30));
+    check_skips(*KEPT(.precision = HST_PRECISION_BF16, .state = HST_STATE_BF16, .clip = 1e30,
+                      .update_time = HST_UPDATE_OPTIMISTIC));
+    toy_poison = NAN;
+}
+
+/* A v that is infinite makes its weight a NaN in the next step. */
+static void assert_finite_bf16(struct hst_engine *engine)
+{
+    static struct toy_saved saved;
+    toy_must(engine, toy_save(engine, &saved));
+    for (size_t i = 0; i < saved.used; i += 2)
+        assert_true((saved.bytes[i + 1] & 0x7f) != 0x7f || !(saved.bytes[i] & 0x80));
+}
+
+/* What is left of it is no more than others are. */
+static void a_huge_gradient_that_is_clipped_is_no_overflow(void **state)
+{
+    (void)state;
+    toy_poison = HUGE_GRADIENT;
+    for (int p = 0; p < PLACE_COUNT; p++) {
+        struct hst_config config =
+            *KEPT(.precision = HST_PRECISION_BF16, .clip = 0.5, .place = PLACES[p],
+                  .state = p % 2 ? HST_STATE_FP32 : HST_STATE_BF16, .durability = "step");
+        struct toy_states *const states[] = {&plain, &other};
+        for (int i = 0; i < 2; i++) { /* then made twice, the first time with all of it */
+            struct hst_engine *engine;
+            struct hst_step_stats stats;
+            config.update_time = i ? HST_UPDATE_OPTIMISTIC : HST_UPDATE_DEFERRED;
+            begin(&config, false, &engine);
+            for (int s = 1; s <= STEPS; s++) {
+                toy_must(engine, poisoned_step(engine, s == 2 ? (int)UNITS[p] : -1, &stats));
+                assert_false(stats.skipped);
+                assert_true(s != 2 || (stats.grad_norm > 1.9e19 && stats.redone == i));
+            }
+            toy_must(engine, hst_engine_drain(engine, &stats));
+            toy_must(engine, toy_states(engine, states[i]));
+            assert_finite_bf16(engine);
+            hst_engine_destroy(&engine);
+            clear_store();
+        }
+        assert_plain(PLACES[p], "clipped");
+    }
+    toy_poison = NAN;
+}
+
 static void without_it_the_run_ends_and_the_store_goes_on_from_its_last_version(void **state)
 {
     (void)state;
@@ -194,12 +253,45 @@ static void without_it_the_run_ends_and_the_store_goes_on_from_its_last_version(
     }
 }
 
+static void a_run_ends_with_v_untouched_where_it_would_overflow(void **state)
+{
+    (void)state;
+    toy_poison = HUGE_GRADIENT;
+    for (int i = 0; i < PLACE_COUNT * UNIT_COUNT; i++) {
+        struct hst_config config = *KEPT(.place = PLACES[i % PLACE_COUNT]);
+        config.clip = i % 2 ? 1e30 : HST_NONE;
+        config.update_time = i % 4 == 3 ? HST_UPDATE_OPTIMISTIC : HST_UPDATE_DEFERRED;
+        config.precision = i % 3 ? HST_PRECISION_BF16 : HST_PRECISION_FP32;
+        config.state = i % 3 == 2 ? HST_STATE_BF16 : HST_STATE_FP32;
+        check_stop(config, UNITS[i / PLACE_COUNT]);
+    }
+    toy_poison = NAN;
+}
+
+/* All of the model and its states are in the memory of a device, which updates them. */
+static void what_a_device_updates_is_refused_alike(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct hst_config config = *KEPT(.device = "far", .hbm_bytes = 64u << 20);
+        toy_poison = i % 2 ? HUGE_GRADIENT : NAN;
+        config.clip = i & 2 ? 1e30 : HST_NONE;
+        config.precision = i & 4 ? HST_PRECISION_BF16 : HST_PRECISION_FP32;
+        check_stop(config, UNITS[i % UNIT_COUNT]);
+    }
+    toy_poison = NAN;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_skipped_step_leaves_no_trace_in_fp32),
         cmocka_unit_test(a_skipped_step_leaves_no_trace_in_bf16),
         cmocka_unit_test(a_skipped_step_leaves_no_trace_in_fp16),
+        cmocka_unit_test(a_step_with_which_v_would_overflow_is_skipped_like_others),
+        cmocka_unit_test(a_huge_gradient_that_is_clipped_is_no_overflow),
+        cmocka_unit_test(a_run_ends_with_v_untouched_where_it_would_overflow),
+        cmocka_unit_test(what_a_device_updates_is_refused_alike),
         cmocka_unit_test(without_it_the_run_ends_and_the_store_goes_on_from_its_last_version),
     };
     alarm(200); /* a hang ends the test */

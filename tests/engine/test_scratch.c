@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,6 +26,25 @@ struct fixture {
     struct hst_aio *aio[2];
     struct extents *extents;
 };
+
+/* Where scratch begins in the file that it is given on drive 0 (0: it has its own), that file. */
+static uint64_t given_at;
+static int given = -1;
+
+/* Without a name once it is open. */
+static struct hst_aio_file *give_file(const struct fixture *f)
+{
+    char path[96];
+    struct hst_aio_file *file = NULL;
+    snprintf(path, sizeof path, "%s/given", f->directory);
+    assert_int_equal(hst_aio_file_open(f->aio[0], path, HST_AIO_CREATE,
+                                       given_at + f->placement.drive_bytes[0], &file),
+                     0);
+    given = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(given >= 0);
+    unlink(path);
+    return file;
+}
 
 static void open_slots(struct fixture *f, enum hst_precision precision, uint32_t drives,
                        bool second_slots)
@@ -57,7 +77,11 @@ static void open_slots(struct fixture *f, enum hst_precision precision, uint32_t
     uint32_t at;
     for (uint32_t d = 0; d < drives; d++) {
         assert_int_equal(hst_aio_open(&config, f->directory, &f->aio[d], NULL), 0);
-        files[d] = (struct scratch_drive){f->aio[d], f->directory};
+        files[d] = (struct scratch_drive){.aio = f->aio[d], .directory = f->directory};
+    }
+    if (given_at > 0) {
+        files[0].file = give_file(f);
+        files[0].file_at = given_at;
     }
     assert_int_equal(scratch_open(files, drives, &f->placement, &at, &f->extents), 0);
 }
@@ -263,6 +287,37 @@ static void of_one_slot_nothing_is_reverted(void **state)
     close_fixture(&f);
 }
 
+static bool any_bytes(uint64_t from, uint64_t to)
+{
+    unsigned char byte;
+    for (; from < to; from++)
+        if (pread(given, &byte, 1, (off_t)from) != 1 || byte != 0)
+            return true;
+    return false;
+}
+
+static void in_a_file_that_is_given_nothing_lies_before_the_room(void **state)
+{
+    (void)state;
+    for (int second_slots = 0; second_slots < 2; second_slots++) {
+        struct fixture f;
+        given_at = 8192;
+        open_slots(&f, HST_PRECISION_BF16, 2, second_slots);
+        each_extent(&f, 100, true);
+        each_extent(&f, 100, false);
+        if (second_slots) {
+            scratch_settle(f.extents);
+            each_extent(&f, 200, true);
+            each_extent(&f, 200, false);
+        }
+        given_at = 0;
+        assert_false(any_bytes(0, 8192));
+        assert_true(any_bytes(8192, 8192 + 4096));
+        close_fixture(&f);
+        close(given);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +327,7 @@ int main(void)
         cmocka_unit_test(a_revert_forgets_what_was_written_since_it_was_settled),
         cmocka_unit_test(what_is_on_its_way_can_be_settled_and_not_reverted),
         cmocka_unit_test(of_one_slot_nothing_is_reverted),
+        cmocka_unit_test(in_a_file_that_is_given_nothing_lies_before_the_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

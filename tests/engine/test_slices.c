@@ -105,18 +105,19 @@ static void run_smallest(const struct hst_config *config)
     same_as_oracle();
 }
 
-static void check_everywhere(enum hst_precision precision, double clip)
+static void check_everywhere(enum hst_precision precision, enum hst_state state, double clip)
 {
     static const char *const places[] = {"states=dram,weights=dram", "states=nvme",
                                          "weights=nvme,states=nvme,grads=nvme,acts=nvme"};
     static const uint32_t tiles[] = {4096, 16384, 12288};
-    whole_run(TOY_CONFIG(.precision = precision, .clip = clip, .threads = 2), &oracle);
+    whole_run(TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .threads = 2),
+              &oracle);
     assert_int_equal(oracle.visits, 2 * TALL_UNITS - 1); /* the head has no forward */
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        run_smallest(TOY_CONFIG(.precision = precision, .clip = clip, .threads = 2,
+        run_smallest(TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .threads = 2,
                                 .place = places[i], .tile_elements = tiles[i]));
-        run_smallest(TOY_CONFIG(.precision = precision, .clip = clip, .threads = 2, .device = "far",
-                                .place = places[i], .tile_elements = tiles[i]));
+        run_smallest(TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .threads = 2,
+                                .device = "far", .place = places[i], .tile_elements = tiles[i]));
     }
 }
 
@@ -125,10 +126,11 @@ static void the_bytes_are_those_of_whole_units(void **state)
     (void)state;
     for (int tied = 0; tied < 2; tied++) {
         tall_tied = tied;
-        check_everywhere(HST_PRECISION_FP32, 0.5);
-        check_everywhere(HST_PRECISION_BF16, HST_NONE);
-        check_everywhere(HST_PRECISION_FP16, 0.5);
+        check_everywhere(HST_PRECISION_FP32, HST_STATE_FP32, 0.5);
+        check_everywhere(HST_PRECISION_BF16, HST_STATE_FP32, HST_NONE);
+        check_everywhere(HST_PRECISION_FP16, HST_STATE_FP32, 0.5);
     }
+    check_everywhere(HST_PRECISION_BF16, HST_STATE_BF16, 0.5);
     tall_tied = false;
 }
 

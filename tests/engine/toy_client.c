@@ -98,13 +98,14 @@ static int scale_widened(struct hst_engine *engine, float *values, size_t count,
 }
 
 int toy_poisoned = -1;
+float toy_poison = NAN;
 
 /* Of its first parameter, which is its own, somewhere in the middle. */
 static int poison(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view)
 {
     int rc = hst_stream_sync(stream_of(engine));
     if (rc == 0)
-        view->param[0].grad[toy_elements(&toy_units[unit].params[0]) / 2] = NAN;
+        view->param[0].grad[toy_elements(&toy_units[unit].params[0]) / 2] = toy_poison;
     return rc;
 }
 

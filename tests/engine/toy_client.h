@@ -39,8 +39,9 @@ struct toy_saved {
 int toy_save(struct hst_engine *engine, struct toy_saved *saved);
 /** What it computes on; null: the engine's. */
 extern struct hst_stream *toy_stream;
-/** The unit in whose gradients toy_add_gradients puts a NaN; -1: none. */
+/** The unit in whose gradients toy_add_gradients puts toy_poison (NaN, unless set); -1: none. */
 extern int toy_poisoned;
+extern float toy_poison;
 /** Adds the unit's weights, times the loss scale, to their gradients. */
 int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst_unit_view *view,
                       float loss_scale);

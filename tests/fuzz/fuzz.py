@@ -10,6 +10,8 @@ BUILD/fuzz). A finding is kept in FOLDER/TARGET/found, and ends that target's ru
 `BUILD/tests/fuzz/fuzz_TARGET FILE` shows it again. An input that takes longer than --hang (10 s of
 wall time: more on a machine that stops processes now and then) is one.
 
+How each went is told in a line that begins with "==> ", which ./run shows.
+
 exit 0: nothing was found; 1: something was.
 """
 import argparse
@@ -31,6 +33,7 @@ def fuzz(build, keep, target, seconds, hang):
     log = os.path.join(keep, target, 'log.txt')
     os.makedirs(corpus, exist_ok=True)
     os.makedirs(found, exist_ok=True)
+    print(f'fuzz/{target}: for {seconds} s', flush=True)
     with open(log, 'w', encoding='utf-8') as out:
         with subprocess.Popen(
             [os.path.join(binaries, f'fuzz_{target}'), f'-max_total_time={seconds}',
@@ -73,7 +76,7 @@ def main():
         for line, is_bad in pool.map(
                 lambda target: fuzz(arguments.build, keep, target, arguments.seconds,
                                     arguments.hang), targets):
-            print(line, flush=True)
+            print(f'==> {line}', flush=True)
             bad = bad or is_bad
     return 1 if bad else 0
 

@@ -45,7 +45,9 @@ static void parse_both(int argc, char **argv)
     if (train_options_parse(&train, argc, argv, &help, &error)) {
         must_be_told(&error, FAIL_USAGE, FAIL_MISSING);
     } else {
-        MUST(train.steps >= 1 && train.seq_len >= 1 && train.engine.batch_tokens >= 1);
+        MUST((train.steps >= 1) + (train.epochs > 0) >= 1);
+        MUST(train.seq_len >= 1 && train.engine.batch_tokens >= 1);
+        MUST(train.warmup.percent <= 100 && train.decay.percent <= 100);
         MUST(train.lr >= 0 && train.lr <= 1);
     }
     error = (struct hst_error){0};

@@ -159,7 +159,8 @@ def options_seeds():
         'all': '--model=m --data=a,b --store=s,t --steps=1e3 --batch-tokens 4K --seq-len 256 '
                '--lr 3e-4 --betas 0.9,0.95 --eps 1e-8 --weight-decay 0 --clip 1.0 --hbm 2GiB '
                '--dram 5e8 --nvme 1T --place states=nvme,weights=dram --threads 4 --io uring '
-               '--precision bf16 --state bf16 --seed 4503599627370496 --schedule cosine --quiet',
+               '--precision bf16 --state bf16 --seed 4503599627370496 --schedule wsd '
+               '--warmup 2.5% --decay 10 --quiet',
         'bench': '/mnt/a /mnt/b --size 1G --blocks 256K,1M --depths 1,16 --threads 1,2 '
                  '--plan 8B --gpu-tflops 100 --endurance 1DWPD,3.84TB,5Y --target 99.9',
         'compare': '--compare a.json b.json',

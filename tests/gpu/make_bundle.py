@@ -23,7 +23,9 @@ MOST_BYTES = 60 << 20
 PROGRAMS = ('hoistway', 'bench_gemm', 'test_kernels_device', 'test_kernels_stream',
             'test_kernels_matmul', 'test_kernels_rmsnorm', 'test_kernels_elementwise',
             'test_kernels_tokens', 'test_kernels_blocks', 'test_kernels_optimizer',
-            'test_kernels_attention')
+            'test_kernels_attention', 'blas_bytes')
+# Opened by the host device, so no program names it; looked for in this folder beside the library.
+BLAS, BLAS_FOLDER = 'libopenblas.so.0', 'lib/openblas-openmp'
 # Of the C library, and of the machine.
 FOREIGN = re.compile(r'^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util)'
                      r'|libcuda|libcudart|libcublas(Lt)?|libcudnn.*|libnvidia.*)\.so(\.\d+)*$')
@@ -67,7 +69,7 @@ def find(build, name):
 
 
 def fill(build, out):
-    for folder in ('bin', 'lib/hwloc', 'tests/gpu'):
+    for folder in ('bin', 'lib/hwloc', BLAS_FOLDER, 'tests/gpu'):
         os.makedirs(os.path.join(out, folder))
     libraries, missing = {}, []
     for name in PROGRAMS:
@@ -75,6 +77,7 @@ def fill(build, out):
         if not path:
             missing.append(name)
             continue
+        print(f'bundle: {name}', flush=True)
         libraries.update(libraries_of(path))
         put(path, os.path.join(out, 'bin', name), '$ORIGIN/../lib')
     plugin = find(build, 'libhoistway-cuda.so')
@@ -83,7 +86,12 @@ def fill(build, out):
         libraries['libhoistway-cuda.so'] = plugin
     else:
         missing.append('libhoistway-cuda.so')
+    # that which the build was made with, and what it needs itself
+    linked = libraries_of(find(build, 'blas_bytes_linked'))
+    put(linked.pop(BLAS), os.path.join(out, BLAS_FOLDER, BLAS), '$ORIGIN/..')
+    libraries.update(linked)
     for name, path in sorted(libraries.items()):
+        print(f'bundle: {name}', flush=True)
         put(path, os.path.join(out, 'lib', name), '$ORIGIN')
     for name in sorted(os.listdir(place.HERE)):
         if name.endswith('.py'):
@@ -93,7 +101,7 @@ def fill(build, out):
     shutil.copy(os.path.join(place.ROOT, 'docs/gpu-suite.md'), os.path.join(out, 'README.md'))
     with open(os.path.join(out, 'bundle.json'), 'w', encoding='utf-8') as file:
         json.dump({'commit': place.commit(), 'missing': missing,
-                   'libraries': sorted(libraries)}, file, indent=1)
+                   'libraries': sorted([*libraries, BLAS])}, file, indent=1)
         file.write('\n')
     return missing
 
@@ -122,8 +130,8 @@ def main(build, out):
             print(f'{size / 2**20:8.2f} MiB  {name}')
         sys.exit(f'bundle: {total / 2**20:.1f} MiB; the most is {MOST_BYTES / 2**20:.0f}')
     for name in missing:
-        print(f'bundle: without {name}, which this build does not have')
-    print(f'{out}: {len(found)} files, {total / 2**20:.1f} MiB')
+        print(f'==> bundle: without {name}, which this build does not have')
+    print(f'==> {out}: {len(found)} files, {total / 2**20:.1f} MiB')
 
 
 if __name__ == '__main__':

@@ -46,7 +46,7 @@ class Bundle(unittest.TestCase):
                               capture_output=True, timeout=240, **more)
 
     def binaries(self):
-        for part in ('bin', 'lib'):
+        for part in ('bin', 'lib', make_bundle.BLAS_FOLDER):
             for name in os.listdir(os.path.join(self.folder, part)):
                 path = os.path.join(self.folder, part, name)
                 if os.path.isfile(path):
@@ -57,7 +57,7 @@ class Bundle(unittest.TestCase):
         for path in self.binaries():
             told = subprocess.run(['readelf', '-d', path], capture_output=True, text=True).stdout
             paths = re.findall(r'(?:RUNPATH|RPATH).*\[(.*)\]', told)
-            self.assertIn(paths, (['$ORIGIN/../lib'], ['$ORIGIN']), path)
+            self.assertIn(paths, (['$ORIGIN/../lib'], ['$ORIGIN'], ['$ORIGIN/..']), path)
             count += 1
         self.assertGreater(count, 10)
 
@@ -84,6 +84,27 @@ class Bundle(unittest.TestCase):
         self.assertIn('\nready: ', done.stdout)
         done = self.run_bare('./run', 'demo')
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_its_openblas_is_the_one_that_is_opened_and_gives_the_linked_one_s_bytes(self):
+        """Over a table of shapes, for each core that this processor has the instructions for."""
+        linked = os.path.join(BUILD, 'tests/kernels/blas_bytes_linked')
+        count = 0
+        for core in ('Prescott', 'Nehalem', 'Haswell', 'Zen', 'SkylakeX', 'Cooperlake'):
+            done = self.run_bare('env', 'OPENBLAS_CORETYPE=' + core, 'bin/blas_bytes')
+            if 'which this processor has not got' in done.stderr:
+                continue
+            self.assertEqual(done.returncode, 0, done.stderr)
+            first, *lines = done.stdout.splitlines()
+            self.assertEqual(os.path.realpath(first.rpartition(' ')[0]), os.path.realpath(
+                os.path.join(self.folder, make_bundle.BLAS_FOLDER, make_bundle.BLAS)))
+            was, *expected = subprocess.run(
+                [linked], env={**BARE, 'OPENBLAS_CORETYPE': core}, capture_output=True,
+                text=True, check=True).stdout.splitlines()
+            self.assertEqual(first.rpartition(' ')[2], was.rpartition(' ')[2])
+            self.assertGreater(len(lines), 10000)
+            self.assertEqual(lines, expected, core)
+            count += 1
+        self.assertGreater(count, 0)
 
     def test_the_suite_s_programs_run(self):
         done = self.run_bare('bin/test_kernels_device', 'host')

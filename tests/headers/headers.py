@@ -29,14 +29,14 @@ ALLOWED = {
     'aio': {'aio'},
     'cpu_adam': {'cpu_adam'},
     'kernels': {'kernels', 'plugin'},
-    'engine': {'ckpt', 'hoistway', 'machine', 'options', 'plan', 'predict', 'units', 'aio',
-               'cpu_adam', 'kernels', 'plugin'},
-    'tools': {'ckpt', 'hoistway', 'machine', 'options', 'plan', 'predict', 'units', 'aio',
-              'cpu_adam', 'kernels', 'plugin'},
+    'engine': {'ckpt', 'config', 'hoistway', 'machine', 'options', 'plan', 'predict', 'units',
+               'aio', 'cpu_adam', 'kernels', 'plugin'},
+    'tools': {'ckpt', 'config', 'hoistway', 'machine', 'options', 'plan', 'predict', 'units',
+              'aio', 'cpu_adam', 'kernels', 'plugin'},
 }
 HEADERS = {'aio': 'aio', 'cpu_adam': 'cpu_adam', 'kernels': 'kernels', 'plugin': 'kernels',
-           'hoistway': 'engine', 'machine': 'engine', 'options': 'engine', 'plan': 'engine',
-           'predict': 'engine', 'ckpt': 'engine', 'units': 'engine'}
+           'config': 'engine', 'hoistway': 'engine', 'machine': 'engine', 'options': 'engine',
+           'plan': 'engine', 'predict': 'engine', 'ckpt': 'engine', 'units': 'engine'}
 
 # What a silent library never uses. `stdout` and `stderr` stand for all that is printed with them.
 NOISE = re.compile(r'^(stdout|stderr|(__)?v?printf(_chk)?|puts|putchar|perror|(v)?syslog(_chk)?'

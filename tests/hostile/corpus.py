@@ -8,6 +8,7 @@ of the refusal; None: accepted, and then pattern is looked for in what was said.
 """
 import json
 import os
+import socket
 import struct
 
 from folder import DTYPES, EMBEDDING, entry, file_of
@@ -248,6 +249,11 @@ def large_config(f):
     os.truncate(f.path('model', 'config.json'), (64 << 20) + 1)
 
 
+def large_tokenizer(f):
+    f.put(b'', 'model', 'tokenizer.json')
+    os.truncate(f.path('model', 'tokenizer.json'), (256 << 20) + 1)
+
+
 def tied(f):
     f.config['tie_word_embeddings'] = True
     f.tensors['lm_head.weight'] = ('F32', [64, 8], b'\1' * 2048)
@@ -282,6 +288,8 @@ CONFIGS = [
      'config.json: a symbolic link that leaves'),
     (33, 'a key twice', config_text(lambda t: '{"hidden_size":8,' + t[1:]), 412,
      'stands there twice: hidden_size'),
+    (33, 'a tokenizer.json that is too large', large_tokenizer, 412,
+     'tokenizer.json: 268435457 bytes, at most 268435456 allowed. Fix: download that file again'),
     (33, 'not JSON', config_text(lambda t: t[:-1] + ',}'), 412, 'not valid JSON'),
     (34, '0', config(hidden_size=0), 413, 'hidden_size is 0, ' + SIZE),
     (34, 'negative', config(hidden_size=-8), 413, 'hidden_size is -8, ' + SIZE),
@@ -361,6 +369,25 @@ DATA = [
     (43, 'no header, no width', data(bytes(80)), 423, 'not an llm.c token file .*--token-dtype'),
     (43, 'another version', data(llmc(version=2)), 423, 'of version 2, only 1 can be read'),
     (43, 'another width', data(llmc(), args=['--token-dtype=u32']), 423, 'the llm.c header says'),
+    (43, 'of LLMQ', data(b'BIN.TOK\n' + bytes(1096), args=RAW), 423, 'LLMQ .BIN.TOK., whose masks'),
+    (43, 'u32 read as u16', data(struct.pack('<40I', *range(1, 41)), args=RAW), 423,
+     'every second id .* is 0, as the upper halves of u32 are. Fix: --token-dtype u32'),
+    (43, 'u16 read as u32',
+     data(struct.pack('<40H', *range(1, 41)), args=['--token-dtype=u32']), 423,
+     'as u16 all of them fit. Fix: --token-dtype u16'),
+    (43, 'text of many ids', lambda f: (
+        f.resize_vocabulary(257), f.save(), f.put('text' * 20, 'data.txt')) and [
+            f'--data={f.path("data.txt")}'], 423, 'the model has 257 ids, and .txt is read as one'),
+    (43, 'text and tokens', lambda f: (
+        f.resize_vocabulary(256), f.save(), f.put('text' * 20, 'data.txt')) and [
+            f'--data={f.path("data.bin")},{f.path("data.txt")}'], 423, 'cannot be joined'),
+    (43, 'JSON', lambda f: f.put('{"text": ""}\n' * 9, 'data.jsonl') or [
+        f'--data={f.path("data.jsonl")}'], 423, 'make a file of tokens of it'),
+    (44, 'text for few ids', lambda f: f.put('text' * 20, 'data.txt') or [
+        f'--data={f.path("data.txt")}'], 422, 'bytes need a vocabulary of at least 256'),
+    (44, 'a few ids of another tokenizer', data(
+        struct.pack('<40I', *range(1, 40), 64), args=['--token-dtype=u32']), 422,
+     'token id 64 at byte 156, but the vocabulary of the model has 64'),
     (44, 'an id beyond the vocabulary', data(llmc(ids=[*range(39), 64])), 422,
      'token id 64 at byte 1102, but the vocabulary of the model has 64'),
     (44, 'raw', data(b'\x40\0' * 40, args=RAW), 422, 'token id 64 at byte 0,'),
@@ -394,6 +421,72 @@ def unwritable(f):
     os.chmod(f.path('locked'), 0o500)
     return '/proc/store' if f.root else f.path('locked')
 
+
+def own(make, *more, behind=''):
+    """A store that keeps versions, of a name at which something was made."""
+    def apply(f):
+        path = f.path('own')
+        make(path)
+        return [f'--store={path}{behind}', '--durability=step', *more]
+    return apply
+
+
+def bad(make, behind=''):
+    return own(make, '--quiet', behind=behind)
+
+
+def folder(path, mode=0o755):
+    os.mkdir(path)
+    os.chmod(path, mode)
+
+
+def link(path):
+    folder(path + '.real', 0o700)
+    os.symlink(path + '.real', path)
+
+
+def holding(make, mode=0o700):
+    """A folder with one thing of our name in it."""
+    def apply(path):
+        folder(path, mode)
+        make(os.path.join(path, 'r00000.d0.blk.new'))
+    return apply
+
+
+def socket_at(path):
+    at = os.getcwd()
+    os.chdir(os.path.dirname(path))  # the name of a socket is short
+    try:
+        with socket.socket(socket.AF_UNIX) as s:
+            s.bind(os.path.basename(path))
+    finally:
+        os.chdir(at)
+
+
+def file_at(path):
+    with open(path, 'wb'):
+        os.chmod(path, 0o600)
+
+
+STORES = [
+    (57, 'an empty folder of 0755', own(folder), None, 'trained 1 step'),
+    (57, 'an empty folder of 0777', own(lambda path: folder(path, 0o777)), None, 'trained 1 step'),
+    (57, 'with lost+found', own(lambda path: (folder(path), folder(path + '/lost+found', 0o700))),
+     None, 'trained 1 step'),
+    (57, 'a folder that others can enter, with a file', bad(holding(file_at, 0o755)), 610,
+     r'mode 0755 and is not empty \(r00000.d0.blk.new is there\).*chmod 700'),
+    (57, 'a link', bad(link), 610, 'is a symbolic link or no directory'),
+    (57, 'a link and a slash', bad(link, behind='/'), 610, 'is a symbolic link or no directory'),
+    (57, 'a link, slashes and dots', bad(link, behind='//./'), 610, 'is a symbolic link'),
+    (57, 'with a FIFO', bad(holding(os.mkfifo)), 610, 'is a FIFO, where a store has a file'),
+    (57, 'with a socket', bad(holding(socket_at)), 610, 'is a socket, where a store has a file'),
+    (57, 'with a folder', bad(holding(os.mkdir)), 610, 'is a directory, where a store has a file'),
+    (57, 'with a link', bad(holding(lambda path: os.symlink('/dev/null', path))), 610,
+     'is a symbolic link: a store'),
+    (57, "with somebody's FIFO", bad(lambda path: (folder(path, 0o700),
+                                                   os.mkfifo(path + '/pipe'))), 616,
+     "pipe is not a store's: a store has its directory to itself"),
+]
 
 COMMANDS = [
     (50, 'an unknown option', said('--wieght-decay=0'), 401, 'Did you mean --weight-decay'),
@@ -431,6 +524,7 @@ GROUPS = {
     'config': CONFIGS,
     'data': DATA,
     'command': COMMANDS,
+    'store': STORES,
 }
 
 # Numbers that are tried elsewhere: a file of tests, and the test in it.

@@ -8,6 +8,7 @@ Every row of corpus.py is tried as root and as an ordinary user (where this is r
 of address space (where the program has no sanitizer, which needs more). Before each group and under
 the same limits the intact files are accepted. A refusal leaves the folder as it was.
 """
+import functools
 import os
 import re
 import resource
@@ -26,8 +27,9 @@ PROGRAM = sys.argv.pop(1)
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 NOBODY = 65534
 ADDRESS_BYTES = 6 << 30
-LAST_NUMBER = 58  # of the table: stores have tests of their own
-USAGE = (302, 401, 402, 403, 413, 414)  # which end with status 2, the others with 1
+LAST_NUMBER = 58  # of the table: stores of earlier runs have tests of their own
+USAGE = (302, 401, 402, 403, 413, 414, 616)  # which end with status 2, the others with 1
+EXPLAINED = (411, 412)  # whose line and `explain` give the same fix
 FILE_CODES = range(410, 424)  # whose line names a file
 
 
@@ -38,6 +40,13 @@ def address_limit():
 def run(args, **how):
     return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120,
                           check=False, errors='replace', **how)
+
+
+@functools.cache
+def explained(code):
+    """What `explain` says is to be done: each without its condition."""
+    told = ' '.join(run(['explain', f'E{code}']).stdout.split('Fix: ')[1].split())
+    return [re.split(' (?:where|what) ', fix)[0] for fix in told.split('; ')]
 
 
 def works(**how):
@@ -125,6 +134,8 @@ class Hostile(unittest.TestCase):
         self.assertRegex(errors[0], rf'\Aerror\[E{code}\] .*(?:{pattern})')
         self.assertEqual(done.returncode, 2 if code in USAGE else 1, done.stderr)
         self.assertRegex(errors[0], r"Fix: |Did you mean|See '|--help")
+        if code in EXPLAINED:
+            self.assertTrue(any(fix in errors[0] for fix in explained(code)), errors[0])
         if code in FILE_CODES:
             self.assertTrue(folder in errors[0] or '/dev/' in errors[0], errors[0])
 
@@ -146,7 +157,17 @@ class Hostile(unittest.TestCase):
         else:
             self.refused(done, code, pattern, folder.folder)
             self.assertEqual(tree(folder.folder), before)
+        if '--durability=step' in more:
+            self.plan_agrees(folder, more, how, code)
         shutil.rmtree(folder.folder)
+
+    def plan_agrees(self, folder, more, how, code):
+        """On the store that is named."""
+        done = run(['plan', f'--model={folder.path("model")}', '--seq-len=8', '--batch-tokens=8',
+                    '--device=host', '--threads=1', *(m for m in more if m != '--quiet')],
+                   env={**os.environ, 'XDG_CACHE_HOME': folder.path('cache')}, **how)
+        self.assertEqual(re.findall(r'^error\[E(\d+)\]', done.stderr, re.M),
+                         [str(code)] if code else [], done.stderr)
 
     def test_other_data_than_the_store_was_trained_on(self):
         folder = self.folder({})
@@ -157,6 +178,14 @@ class Hostile(unittest.TestCase):
             f.truncate(1024 + 2 * 39)
         done = self.train(folder, ['--durability=step', '--steps=2', '--resume'], {})
         self.assertRegex(done.stderr, r"error\[E615\] .*'tokens 40'.*'tokens 39'.*Fix: ")
+        self.assertEqual(done.returncode, 2)
+        with open(folder.path('data.bin'), 'r+b') as f:
+            f.seek(8)
+            f.write(b'\x28')
+            f.seek(1024 + 2 * 39)
+            f.write(b'\x26\0')
+        done = self.train(folder, ['--durability=step', '--steps=2', '--resume'], {})
+        self.assertRegex(done.stderr, r'error\[E615\] .* other data than .*as many tokens.*Fix: ')
         self.assertEqual(done.returncode, 2)
 
     def test_files_are_parsed_before_a_device_is_asked_for(self):

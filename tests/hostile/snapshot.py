@@ -106,7 +106,24 @@ class Snapshot(unittest.TestCase):
         self.taken(self.train('Org/Small-1.0', XDG_CACHE_HOME=''))
         self.taken(self.train('Org/Small-1.0', XDG_CACHE_HOME=self.path('nobody', '.cache')))
         self.refused(self.train('Org/Small-1.0', HF_HOME='/nowhere'), 412,
-                     'nor a model of that name in the Hugging Face cache')
+                     "nor a model of that name in the Hugging Face cache '/nowhere/hub'")
+
+    def test_a_cache_without_that_model_is_named(self):
+        self.make_cache()
+        plan = (PROGRAM, 'plan', '--device', 'host', '--model', 'Org/Other')
+        bench = (NVME_BENCH, self.path('none'), '--plan', 'Org/Other', '--gpu-tflops', '150')
+        for environment, cache in (({}, self.hub), ({'HF_HUB_CACHE': '/nowhere'}, '/nowhere'),
+                                   ({'HF_HOME': '/nowhere'}, '/nowhere/hub')):
+            for command in (plan, bench):
+                self.refused(self.run_it(*command, **environment), 402,
+                             f"'Org/Other' is no file and no directory, and the Hugging Face cache "
+                             f"'{cache}' has no model of that name. Fix: download it there, or set "
+                             'HF_HOME')
+            self.refused(self.train('Org/Other', **environment), 412,
+                         f"a model of that name in the Hugging Face cache '{cache}'")
+        for name in ('Org/Ot her', 'Other', '/Org/Other'):
+            done = self.run_it(PROGRAM, 'plan', '--device', 'host', '--model', name)
+            self.refused(done, 402, 'is no file, no directory and no known model')
 
     def test_a_directory_of_that_name_comes_first(self):
         self.make_cache()

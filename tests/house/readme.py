@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""README's first screen: a picture, figures that stand in the page they name, five commands; and
-docs/options.md names only options that there are.
+"""README's first screen: a picture, figures that stand in the page they name, five commands;
+docs/options.md names only options that there are; docs/what-is-trained.md only tests that there
+are.
 
     readme.py PATH_OF_HOISTWAY SOURCE_ROOT
 """
@@ -56,6 +57,21 @@ class Readme(unittest.TestCase):
 
     def test_every_option_of_the_page_is_one(self):
         self.assert_options_exist(read('docs', 'options.md'), 'train')
+
+    def test_each_sentence_of_what_is_trained_names_tests_that_there_are(self):
+        rows = re.findall(r'^\| (?!what holds|---)(.*) \| (.*) \|$',
+                          read('docs', 'what-is-trained.md'), re.M)
+        self.assertGreater(len(rows), 30)
+        for sentence, shown in rows:
+            named = re.findall(r'`([^`]+): (\w+)`', shown)
+            self.assertEqual(shown, ', '.join(f'`{path}: {name}`' for path, name in named),
+                             sentence)
+            self.assertTrue(named, sentence)
+            for path, name in named:
+                text = read('tests', path)
+                there = (rf'(?m)^    def {name}\(' if path.endswith('.py')
+                         else rf'(?m)^\s+(?:cmocka_unit_test|TEST)\({name}\),$')
+                self.assertRegex(text, there, f'{path}: {name}')
 
     def help(self, *verb):
         return subprocess.run([PROGRAM, *verb, '--help'], capture_output=True, text=True,

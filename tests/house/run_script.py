@@ -40,6 +40,29 @@ esac
 """
 
 
+QUICK = "#!/bin/sh\n"  # of what is not looked at here
+TIDY = """#!/bin/bash
+for file; do :; done
+[ "$file" = one.c ] || read -r answer <"$GATE"
+[ "$answer" != ill ] || { echo "/x/build/../two.c:1:2: warning: bad [check]"; exit 1; }
+"""
+CLANG_FORMAT = """#!/bin/sh
+echo "clang-format version 14.0.0"
+"""
+PYTHON = """#!/bin/bash
+case "$1" in
+*/fuzz.py)
+    echo "fuzz/config: for 7 s"
+    read -r answer <"$GATE"
+    echo "==> fuzz/config: nothing found" ;;
+*/make_bundle.py)
+    echo "bundle: hoistway"
+    read -r answer <"$GATE"
+    echo "==> build/bundle: 9 files" ;;
+esac
+"""
+
+
 class RunScript(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
@@ -53,15 +76,18 @@ class RunScript(unittest.TestCase):
         # every package "is installed"
         for name, text in (('ninja', SLOW), ('meson', MESON), ('dpkg-query', '#!/bin/sh\n'
                                                                'printf installed\n')):
-            path = os.path.join(self.folder, 'bin', name)
-            with open(path, 'w', encoding='ascii') as file:
-                file.write(text)
-            os.chmod(path, 0o755)
+            self.program(name, text)
         self.environment = {**os.environ, 'GATE': self.gate, 'TERM': 'xterm',
                             'PATH': self.folder + '/bin:' + os.environ['PATH']}
 
-    def build(self, **how):
-        return subprocess.Popen(['./run', 'build'], cwd=self.folder, stdin=subprocess.DEVNULL,
+    def program(self, name, text):
+        path = os.path.join(self.folder, 'bin', name)
+        with open(path, 'w', encoding='ascii') as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+
+    def build(self, job='build', **how):
+        return subprocess.Popen(['./run', job], cwd=self.folder, stdin=subprocess.DEVNULL,
                                 env={**self.environment, 'HOISTWAY_RUN_SILENCE': '1'}, **how)
 
     def answer(self, word):
@@ -105,6 +131,56 @@ class RunScript(unittest.TestCase):
         self.assertEqual(child.returncode, 1)
         self.assertIn('[1/2] Compiling C object a.o\n[2/2] a warning that nobody sees', shown)
         self.assertRegex(shown, r'run: failed \(1\): ninja -C build\nrun: the build failed\n\Z')
+
+    def lint(self, answer):
+        """How it ends where its second file of two has waited for this -> status, output."""
+        for name, text in (('ninja', QUICK), ('clang-tidy', TIDY), ('clang-format', CLANG_FORMAT)):
+            self.program(name, text)
+        style = os.path.join(self.folder, 'tests', 'style')
+        shutil.copytree(os.path.join(ROOT, 'tests', 'style'), style)
+        for name, text in (('one.c', '\n'), ('two.c', '\n'), ('build/compile_commands.json', '[]'),
+                           ('tests/style/style.py', """import sys
+if sys.argv[1] == 'sources':
+    print('one.c\\ntwo.c')
+""")):
+            with open(os.path.join(self.folder, name), 'w', encoding='ascii') as file:
+                file.write(text)
+        with self.build('lint', stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
+            shown = self.read_until(child.stdout.fileno(), r'\n +0:0[1-9]  1 of 2: one\.c\n')
+            self.answer(answer)
+            shown += child.stdout.read().decode()
+        return child.returncode, shown
+
+    def test_lint_tells_how_many_files_it_has_looked_at(self):
+        status, shown = self.lint('well')
+        self.assertEqual(status, 0, shown)
+        self.assertRegex(shown, r'\n==> lint: nothing found in \d+ s\n\Z')
+
+    def test_lint_shows_what_it_finds_and_nothing_else(self):
+        status, shown = self.lint('ill')
+        self.assertEqual(status, 1, shown)
+        self.assertRegex(shown.split('1 of 2: one.c\n')[-1],
+                         r'\A( +0:\d\d  [^\n]*\n)*two\.c:1:2: warning: bad \[check\]\n'
+                         r'run: lint found ')
+
+    def ticks(self, job, pattern):
+        """What a job shows that says `pattern` while it waits."""
+        for name, text in (('ninja', QUICK), ('meson', QUICK), ('python3', PYTHON)):
+            self.program(name, text)
+        with self.build(job, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
+            shown = self.read_until(child.stdout.fileno(), r'\n +0:0[1-9]  ' + pattern)
+            self.answer('well')
+            shown += child.stdout.read().decode()
+        self.assertEqual(child.returncode, 0, shown)
+        return shown
+
+    def test_the_fuzzers_of_a_soak_tell_that_they_go_on(self):
+        shown = self.ticks('soak', r'fuzz/config: for 7 s\n')
+        self.assertIn('\n==> fuzz/config: nothing found\n', shown)
+
+    def test_a_bundle_tells_what_it_takes(self):
+        shown = self.ticks('bundle', r'bundle: hoistway\n')
+        self.assertRegex(shown, r'\n==> build/bundle: 9 files\n\Z')
 
     def test_a_suite_has_a_line_when_it_ends(self):
         done = self.suites('-C', 'build')

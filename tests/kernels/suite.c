@@ -11,6 +11,10 @@ enum { ARENA_BYTES = 48 << 20, GUARD_BYTES = 64, WORKERS = 3 };
 
 static const char *device_name = "host";
 
+/* Devices that are open: where a test fails, they are asked for their own words. */
+static struct hst_dev *devices[8];
+enum { DEVICES = sizeof devices / sizeof *devices };
+
 int suite_open(uint64_t memory_bytes, uint64_t host_bytes, const struct hst_parallel *parallel,
                struct hst_dev **dev)
 {
@@ -18,7 +22,21 @@ int suite_open(uint64_t memory_bytes, uint64_t host_bytes, const struct hst_para
                                     .memory_bytes = memory_bytes,
                                     .host_bytes = host_bytes,
                                     .parallel = parallel};
-    return hst_dev_open(device_name, &config, dev, NULL);
+    int rc = hst_dev_open(device_name, &config, dev, NULL);
+    for (size_t i = 0; rc == 0 && i < DEVICES; i++)
+        if (!devices[i]) {
+            devices[i] = *dev;
+            break;
+        }
+    return rc;
+}
+
+void suite_close(struct hst_dev **dev)
+{
+    for (size_t i = 0; i < DEVICES; i++)
+        if (devices[i] == *dev)
+            devices[i] = NULL;
+    hst_dev_close(dev);
 }
 
 /* A skip, but where the caller knows that the device is there. */
@@ -31,16 +49,80 @@ static void end_without_device(const struct hst_dev_failure *failure)
     exit(fails ? 1 : 77);
 }
 
-void suite_begin(int argc, char **argv)
+static void look_for_device(void)
 {
-    if (argc > 1)
-        device_name = argv[1];
     struct hst_dev *dev;
     struct hst_dev_config config = {.size = sizeof config};
     struct hst_dev_failure failure;
     if (hst_dev_open(device_name, &config, &dev, &failure))
         end_without_device(&failure);
     hst_dev_close(&dev);
+}
+
+/* ---- the story of a failure --------------------------------------------------------------- */
+
+/* The case that runs. A failed assertion leaves the function, and then it is still here. */
+static struct {
+    bool open;
+    unsigned number; /* of the function's cases, from 1 */
+    bool shared;     /* with three workers */
+    size_t count;
+    struct {
+        enum hst_dtype dtype;
+        size_t count;
+    } tensors[SUITE_TENSORS];
+} running;
+
+static void tell_case(void)
+{
+    static const char *const names[] = {[HST_F32] = "f32", [HST_BF16] = "bf16", [HST_F16] = "f16"};
+    print_message("case %u of this function, %s; tensors:", running.number,
+                  running.shared ? "three workers" : "alone");
+    for (size_t i = 0; i < running.count; i++)
+        print_message(" %s[%zu]", names[running.tensors[i].dtype], running.tensors[i].count);
+    print_message("\n");
+}
+
+/* Runs behind each test; prints nothing behind one that ended well. */
+static int tell_failure(void **state)
+{
+    (void)state;
+    if (running.open)
+        tell_case();
+    for (size_t i = 0; i < DEVICES; i++) {
+        struct hst_dev_failure failure = {.why = HST_DEV_OK};
+        if (devices[i])
+            hst_dev_failure(devices[i], &failure);
+        if (failure.why != HST_DEV_OK) {
+            print_message("the device: %s\n", failure.text);
+            break; /* the others would repeat it */
+        }
+    }
+    running.open = false;
+    running.number = 0;
+    return 0;
+}
+
+int suite_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count)
+{
+    if (getenv("HST_SUITE_LIST")) {
+        for (size_t i = 0; i < count; i++)
+            printf("%s\n", tests[i].name);
+        return 0;
+    }
+    struct CMUnitTest *told = calloc(count, sizeof *told);
+    if (!told)
+        return 1;
+    device_name = argc > 1 ? argv[1] : device_name;
+    look_for_device();
+    memcpy(told, tests, count * sizeof *told);
+    for (size_t i = 0; i < count; i++)
+        told[i].teardown_func = tell_failure;
+    if (getenv("HST_SUITE_ONLY"))
+        cmocka_set_test_filter(getenv("HST_SUITE_ONLY"));
+    int failed = _cmocka_run_group_tests(argv[0], told, count, NULL, NULL);
+    free(told);
+    return failed;
 }
 
 /* ---- three workers
@@ -130,6 +212,10 @@ static void case_open(struct suite *s, const struct hst_parallel *parallel)
     s->dev = g->dev;
     s->arena = g->arena;
     s->staging = g->staging;
+    running.open = true;
+    running.shared = parallel != NULL;
+    running.number += !parallel;
+    running.count = 0;
 }
 
 static void case_close(struct suite *s)
@@ -138,6 +224,7 @@ static void case_close(struct suite *s)
         free(s->tensors[i].values);
     hst_stream_destroy(&s->stream);
     free(s->log);
+    running.open = false;
 }
 
 static void download(struct suite *s, const void *from, size_t size_bytes)
@@ -221,6 +308,8 @@ static struct tensor *tensor_place(struct suite *s, size_t count, enum hst_dtype
     assert_true(s->tensor_count < SUITE_TENSORS);
     struct tensor *t = &s->tensors[s->tensor_count++];
     *t = (struct tensor){.data = s->arena + s->arena_used, .count = count, .dtype = dtype};
+    running.tensors[running.count].dtype = dtype;
+    running.tensors[running.count++].count = count;
     size_t bytes = tensor_bytes(t) + GUARD_BYTES;
     s->arena_used += (bytes + 63) / 64 * 64;
     assert_true(s->arena_used <= ARENA_BYTES);

@@ -46,12 +46,17 @@ struct suite {
     size_t log_used;
 };
 
-/** Opens the device that argv names; a device that is not there ends the program with 77 and the
- * reason. */
-void suite_begin(int argc, char **argv);
-/** Opens one more device of the same kind, with these budgets and this parallel. */
+/**
+ * The main function of a test program: opens the device that argv names, runs the tests. A device
+ * that is not there ends the program with 77 and the reason. A test that fails on a device is told
+ * with the device's own words and the case's tensors, behind cmocka's message. HST_SUITE_LIST=1
+ * prints the names of the tests instead, HST_SUITE_ONLY=NAME runs one of them.
+ */
+int suite_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
+/** Opens one more device of the same kind, with these budgets and this parallel; and closes it. */
 int suite_open(uint64_t memory_bytes, uint64_t host_bytes, const struct hst_parallel *parallel,
                struct hst_dev **dev);
+void suite_close(struct hst_dev **dev);
 /** Three workers; static, and never ending before the program. */
 const struct hst_parallel *suite_workers(void);
 void suite_run(void (*run)(struct suite *suite, const void *parameters), const void *parameters);

@@ -348,7 +348,6 @@ static void wrong_arguments_are_refused_and_touch_nothing(void **state)
 
 int main(int argc, char **argv)
 {
-    suite_begin(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shape_matches),
         cmocka_unit_test(sharp_softmaxes_match),
@@ -360,5 +359,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(each_sequence_is_computed_by_itself),
         cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -169,7 +169,6 @@ static void wrong_arguments_are_refused_and_touch_nothing(void **state)
 
 int main(int argc, char **argv)
 {
-    suite_begin(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_has_it_added_to_one_rounding),
         cmocka_unit_test(its_gradient_is_the_sum_over_tokens),
@@ -177,5 +176,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(no_token_changes_nothing),
         cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

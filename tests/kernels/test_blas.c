@@ -5,11 +5,15 @@
  * sign of it.
  */
 #include <cblas.h>
+#include <errno.h>
+#include <hoistway/kernels.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -53,11 +57,32 @@ static void the_flavour_is_one_that_locks(void **state)
     assert_int_not_equal(openblas_get_parallel(), OPENBLAS_SEQUENTIAL);
 }
 
+/* A program that has OpenBLAS already, as this one does, has its core: another one is refused. */
+static void the_library_that_is_there_is_the_one_and_keeps_its_core(void **state)
+{
+    (void)state;
+    struct hst_dev_config config = {.size = sizeof config, .host_math = openblas_get_corename()};
+    struct hst_dev_failure failure = {.why = HST_DEV_OK};
+    struct hst_dev *dev = NULL;
+    const bool prescott = strcmp(config.host_math, "Prescott") == 0;
+    const char *const other = prescott ? "Core2" : "Prescott";
+    void *const linked = (void *)(uintptr_t)cblas_sgemm;
+    if (hst_dev_open("host", &config, &dev, &failure) && failure.why == HST_DEV_CORE)
+        skip(); /* a core that has no name here */
+    assert_ptr_equal(hst_dev_host_blas("cblas_sgemm"), linked);
+    hst_dev_close(&dev);
+    config.host_math = other;
+    assert_int_equal(hst_dev_open("host", &config, &dev, &failure), -ENODEV);
+    assert_int_equal(failure.why, HST_DEV_CORE);
+    assert_non_null(strstr(failure.text, "this process has begun with OpenBLAS's"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_threads_never_hold_one_packing_buffer),
         cmocka_unit_test(the_flavour_is_one_that_locks),
+        cmocka_unit_test(the_library_that_is_there_is_the_one_and_keeps_its_core),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

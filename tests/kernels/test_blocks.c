@@ -448,7 +448,7 @@ static void an_id_out_of_range_is_met_in_every_block(void **state)
     struct hst_dev *dev;
     assert_int_equal(suite_open(0, 0, NULL, &dev), 0);
     bool reports = strcmp(hst_dev_name(dev), "host") == 0;
-    hst_dev_close(&dev);
+    suite_close(&dev);
     for (int which = 0; which < 4 && reports; which++)
         suite_run(domain_case, &which);
     for (enum hst_dtype dtype = HST_F32; dtype <= HST_F16 && !reports; dtype++) {
@@ -557,12 +557,11 @@ static void what_is_no_block_is_refused_and_no_tokens_are_none(void **state)
 
 int main(int argc, char **argv)
 {
-    suite_begin(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cross_entropy_by_blocks_gives_the_bytes_of_the_whole),
         cmocka_unit_test(embedding_by_blocks_gives_the_bytes_of_the_whole),
         cmocka_unit_test(an_id_out_of_range_is_met_in_every_block),
         cmocka_unit_test(what_is_no_block_is_refused_and_no_tokens_are_none),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -52,7 +52,7 @@ static void a_budget_is_given_to_the_last_byte_and_not_beyond(void **state)
         kinds[kind].release(dev, NULL, 7);
         assert_int_equal(held(dev, kind), 0);
         assert_int_equal(peak(dev, kind), 5 * MIB);
-        hst_dev_close(&dev);
+        suite_close(&dev);
         assert_null(dev);
     }
 }
@@ -82,7 +82,7 @@ static void memory_is_zero_and_aligned_to_2_mib(void **state)
         }
     hst_dev_host_free(dev, check, 8 * MIB);
     hst_stream_destroy(&stream);
-    hst_dev_close(&dev);
+    suite_close(&dev);
 }
 
 static void senseless_requests_are_refused(void **state)
@@ -100,7 +100,7 @@ static void senseless_requests_are_refused(void **state)
         assert_int_equal(held(dev, kind), 0); /* what failed is not booked */
     }
     assert_null(memory);
-    hst_dev_close(&dev);
+    suite_close(&dev);
     hst_dev_close(&dev);
     hst_dev_close(NULL);
 }
@@ -112,7 +112,7 @@ static void a_device_has_a_name_and_dtypes_a_size(void **state)
     assert_int_equal(suite_open(0, 0, NULL, &dev), 0);
     assert_true(strlen(hst_dev_name(dev)) > 0);
     assert_int_equal(hst_dev_flags(dev) & ~(unsigned)HST_DEV_HOST_MEMORY, 0);
-    hst_dev_close(&dev);
+    suite_close(&dev);
     assert_int_equal(hst_dtype_bytes(HST_F32), 4);
     assert_int_equal(hst_dtype_bytes(HST_BF16), 2);
     assert_int_equal(hst_dtype_bytes(HST_F16), 2);
@@ -145,7 +145,6 @@ static void a_senseless_configuration_is_refused(void **state)
 
 int main(int argc, char **argv)
 {
-    suite_begin(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_budget_is_given_to_the_last_byte_and_not_beyond),
         cmocka_unit_test(memory_is_zero_and_aligned_to_2_mib),
@@ -153,5 +152,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_device_has_a_name_and_dtypes_a_size),
         cmocka_unit_test(a_senseless_configuration_is_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

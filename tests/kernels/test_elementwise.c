@@ -460,7 +460,6 @@ static void wrong_arguments_are_refused_and_touch_nothing(void **state)
 
 int main(int argc, char **argv)
 {
-    suite_begin(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rope_matches_and_inverts),
         cmocka_unit_test(swiglu_matches_with_and_without_aliases),
@@ -474,5 +473,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(f16_keeps_subnormals_and_ends_in_infinity),
         cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

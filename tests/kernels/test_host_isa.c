@@ -202,7 +202,8 @@ static void compare(void (*run)(struct hst_stream *, char *, enum hst_dtype), en
         struct hst_dev *dev;
         struct hst_stream *stream;
         void *arena;
-        assert_int_equal(host_dev_open(&config, set[i], &dev), 0);
+        struct hst_dev_failure failure;
+        assert_int_equal(host_dev_open(&config, set[i], &dev, &failure), 0);
         assert_int_equal(hst_stream_create(dev, "isa", &stream), 0);
         assert_int_equal(hst_dev_mem_alloc(dev, ARENA_BYTES, &arena), 0);
         fill(arena, dtype);

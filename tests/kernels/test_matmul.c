@@ -267,7 +267,6 @@ static void wrong_arguments_are_refused_and_touch_nothing(void **state)
 
 int main(int argc, char **argv)
 {
-    suite_begin(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_and_dtype_matches),
         cmocka_unit_test(accumulating_adds_to_an_f32_c),
@@ -279,5 +278,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(workspace_never_shrinks_as_shapes_grow),
         cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -271,11 +271,10 @@ static void wrong_arguments_are_refused_and_touch_nothing(void **state)
 
 int main(int argc, char **argv)
 {
-    suite_begin(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_have_the_bytes_of_cpu_adam),
         cmocka_unit_test(adamw_has_the_bytes_of_cpu_adam),
         cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -333,7 +333,6 @@ static void wrong_arguments_are_refused_and_touch_nothing(void **state)
 
 int main(int argc, char **argv)
 {
-    suite_begin(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shape_matches),
         cmocka_unit_test(the_output_may_be_the_input),
@@ -342,5 +341,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_backward_is_the_slope_of_the_forward),
         cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -34,7 +34,7 @@ static void raze_ground(struct ground *g)
     hst_stream_destroy(&g->b);
     hst_dev_mem_free(g->dev, g->memory, 8 * BYTES);
     hst_dev_host_free(g->dev, g->host, BYTES);
-    hst_dev_close(&g->dev);
+    suite_close(&g->dev);
 }
 
 /* One more, BYTES wide, on the device: x ← x + 1, by an addition of the ones at place 7. */
@@ -288,7 +288,7 @@ static void copies_move_every_size_between_all_places(void **state)
         hst_dev_mem_free(dev, device, 2 * MOST);
         hst_dev_host_free(dev, host, 2 * MOST);
         hst_stream_destroy(&stream);
-        hst_dev_close(&dev);
+        suite_close(&dev);
     }
 }
 
@@ -358,7 +358,6 @@ static void any_thread_may_wait_while_another_records(void **state)
 
 int main(int argc, char **argv)
 {
-    suite_begin(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(work_runs_in_the_order_it_was_queued),
         cmocka_unit_test(a_full_queue_makes_the_caller_wait_and_loses_nothing),
@@ -373,5 +372,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(senseless_calls_are_refused),
         cmocka_unit_test(any_thread_may_wait_while_another_records),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

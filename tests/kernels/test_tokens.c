@@ -498,7 +498,7 @@ static bool reports_ids(void)
     struct hst_dev *dev;
     assert_int_equal(suite_open(0, 0, NULL, &dev), 0);
     bool host = strcmp(hst_dev_name(dev), "host") == 0;
-    hst_dev_close(&dev);
+    suite_close(&dev);
     return host;
 }
 
@@ -560,7 +560,6 @@ static void wrong_arguments_are_refused_and_touch_nothing(void **state)
 
 int main(int argc, char **argv)
 {
-    suite_begin(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embedding_and_its_backward_are_exact),
         cmocka_unit_test(the_backward_leaves_out_one_row),
@@ -572,5 +571,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_id_out_of_range_never_goes_unseen),
         cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -7,16 +7,21 @@
  *     crash IMAGES [SEED]
  *
  * A third of them are crashes of a run from a store in order; each is opened, goes on and is
- * crashed again, and so once more: a quarter of all while they are opened. A failure prints its
- * seed. In a build that leaves out a step of the protocol (STORE_LEAVE_OUT) a failure is what is
- * expected, and finding none is the failure.
+ * crashed again, and so once more: a quarter of all while they are opened. Each open wants another
+ * size of room for scratch, and finds what a crash that was lengthening it may have left. A failure
+ * prints its seed. In a build that leaves out a step of the protocol (STORE_LEAVE_OUT) a failure is
+ * what is expected, and finding none is the failure.
  */
 #include "images.h"
+#include "store/room.h"
 #include "store/store_state.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { MARK_OPENED, MARK_BEGUN, MARK_RETURNED };
 
@@ -30,6 +35,7 @@ struct allowed {
 };
 
 static struct toy toy;
+static struct store_room rooms[TOY_DRIVES];
 static uint64_t seed_at_hand;
 static unsigned long recoveries; /* that were crashed before they were done */
 
@@ -50,6 +56,52 @@ static struct files files_after(const struct files *before, const struct fake_re
     fake_crash(record, moment, toy_below(random, 2) ? 512 : 4096, how, toy_random(random),
                files.images);
     return files;
+}
+
+/* ---- room ---- */
+
+static void room_path(uint32_t drive, char path[128])
+{
+    snprintf(path, 128, "%s/r00000.d%u.scratch", toy.directories[drive], drive);
+}
+
+/* It may be there as it was, or not, or cut at a sector, or without what its first sector had.
+   Then: what the next open wants. */
+static void draw_rooms(uint64_t *random)
+{
+    static const unsigned char ZEROS[512];
+    char path[128];
+    struct stat st;
+    for (uint32_t d = 0; d < TOY_DRIVES; d++) {
+        const uint64_t drawn = toy_below(random, 4);
+        room_path(d, path);
+        rooms[d].bytes = toy_below(random, 4) * STORE_PAGE_BYTES;
+        if (drawn == 0)
+            (void)unlink(path);
+        const int fd = open(path, O_WRONLY | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        if (drawn == 1 && pwrite(fd, ZEROS, sizeof ZEROS, 0) < 0)
+            abort();
+        if (drawn >= 2 &&
+            (fstat(fd, &st) < 0 ||
+             ftruncate(fd, 512 * (off_t)toy_below(random, (uint64_t)st.st_size / 512 + 1)) < 0))
+            abort();
+        close(fd);
+    }
+}
+
+static bool rooms_are_whole(void)
+{
+    char path[128];
+    struct stat st;
+    for (uint32_t d = 0; d < TOY_DRIVES; d++) {
+        room_path(d, path);
+        if (rooms[d].bytes > 0 && (stat(path, &st) < 0 || !rooms[d].file ||
+                                   st.st_size < (off_t)(STORE_ROOM_AT + rooms[d].bytes)))
+            return false;
+    }
+    return true;
 }
 
 /* ---- a run ---- */
@@ -148,9 +200,12 @@ static int run(struct allowed allowed, uint32_t versions, uint64_t *random)
         wrong = "taken for closed in order, bytes unread";
     else if (found.stepped_back || found.repaired > 0)
         wrong = "a crash is taken for damage";
+    else if (!rooms_are_whole())
+        wrong = "room is not what was asked for";
     wrong = wrong ? wrong : toy_compare(&toy, store, found.version);
     if (!wrong && versions > 0)
         run_on(store, versions, random);
+    store_rooms_close(rooms, TOY_DRIVES);
     toy_drop(store);
     return wrong ? fail(wrong, allowed, found.version) : 0;
 }
@@ -190,6 +245,7 @@ static int crash(const struct files *before, struct allowed allowed, uint32_t mo
     struct fake_record record = {0};
     uint64_t stamps[TOY_VERSIONS][TOY_EXTENTS];
     files_write(&toy, before);
+    draw_rooms(random);
     fake_record(&record);
     int rc = run(allowed, depth > 0 ? 3 : 0, random);
     fake_record(NULL);
@@ -215,6 +271,10 @@ int main(int argc, char **argv)
     uint64_t seed = given ? strtoull(argv[2], NULL, 0) : 1;
     int rc = 0;
     struct files base = toy_base(&toy);
+    for (uint32_t d = 0; d < TOY_DRIVES; d++)
+        if (hst_aio_open(NULL, toy.directories[d], &rooms[d].aio, NULL))
+            abort();
+    toy.config.rooms = rooms;
     uint64_t stamps[2][TOY_EXTENTS];
     memcpy(stamps, toy.stamps, sizeof stamps);
     unsigned long made = 0;
@@ -225,6 +285,8 @@ int main(int argc, char **argv)
         rc = crash(&base, (struct allowed){1, 1, true}, MOMENTS, DEPTH, &random);
     }
     files_free(&base);
+    for (uint32_t d = 0; d < TOY_DRIVES; d++)
+        hst_aio_close(&rooms[d].aio);
     toy_close(&toy);
     if (STORE_LEAVE_OUT == LEAVE_NOTHING) {
         printf("%lu images, %lu of them of a recovery that was cut off\n", made, recoveries);

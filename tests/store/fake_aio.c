@@ -176,8 +176,10 @@ int hst_aio_file_open(struct hst_aio *aio, const char *path, unsigned flags, uin
     const int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | create, 0600);
     if (fd < 0)
         return -errno;
-    const bool longer = create && ftruncate(fd, (off_t)size_bytes) == 0;
-    assert(longer || !create);
+    struct stat st;
+    const bool whole = fstat(fd, &st) == 0 &&
+                       (st.st_size >= (off_t)size_bytes || ftruncate(fd, (off_t)size_bytes) == 0);
+    assert(whole);
     *file = calloc(1, sizeof **file);
     assert(*file);
     (*file)->fd = fd;

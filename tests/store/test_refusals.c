@@ -188,6 +188,50 @@ static void what_others_could_change_is_refused(void **state)
     toy_close(&toy);
 }
 
+/* 0755 as mkdir makes it, or with others in it: it is its owner's alone before a file is in it. */
+static void an_empty_directory_of_ones_own_is_taken(void **state)
+{
+    (void)state;
+    static const mode_t MODES[] = {0755, 0777, 0701, 0700};
+    for (int i = 0; i < 4; i++) {
+        struct toy toy;
+        struct stat st;
+        open_toy(&toy, 2);
+        for (uint32_t d = 0; d < TOY_DRIVES; d++)
+            assert_int_equal(chmod(toy.directories[d], MODES[i]), 0);
+        assert_int_equal(mkdir(at(&toy, 1, "lost+found"), 0700), 0);
+        assert_open_refused(&toy, -ENOENT, HST_E_STORE_EMPTY); /* and is left as it is */
+        struct store *store = create(&toy);
+        for (uint32_t d = 0; d < TOY_DRIVES; d++) {
+            assert_int_equal(stat(toy.directories[d], &st), 0);
+            assert_int_equal(st.st_mode & 07777, 0700);
+        }
+        assert_int_equal(toy_commit_all(&toy, store, 0), 0);
+        store_close(&store);
+        assert_opens(&toy);
+        rmdir(at(&toy, 1, "lost+found"));
+        toy_close(&toy);
+    }
+}
+
+static void a_directory_that_is_not_empty_or_not_ones_own_is_left(void **state)
+{
+    (void)state;
+    struct toy toy;
+    open_toy(&toy, 2);
+    file_write(at(&toy, 1, "notes"), 0, "mine", 4);
+    assert_int_equal(chmod(toy.directories[1], 0755), 0);
+    assert_refused(&toy, true, -EPERM, HST_E_STORE_ACCESS);
+    assert_open_refused(&toy, -EPERM, HST_E_STORE_ACCESS);
+    unlink(at(&toy, 1, "notes"));
+    if (geteuid() == 0) {
+        assert_int_equal(chown(toy.directories[1], 12345, (gid_t)-1), 0);
+        assert_refused(&toy, true, -EPERM, HST_E_STORE_ACCESS);
+        assert_int_equal(chown(toy.directories[1], 0, (gid_t)-1), 0);
+    }
+    toy_close(&toy);
+}
+
 static void links_and_other_things_are_no_files(void **state)
 {
     (void)state;
@@ -208,7 +252,14 @@ static void links_and_other_things_are_no_files(void **state)
     snprintf(link_path, sizeof link_path, "%s/link", toy.root);
     assert_int_equal(symlink(toy.directories[0], link_path), 0);
     toy.drives[0].directory = link_path;
-    assert_open_refused(&toy, -ENOTDIR, HST_E_STORE_ACCESS);
+    static const char *const BEHIND[] = {"", "/", "//", "/.", "/.//./"}; /* a link all the same */
+    for (int i = 0; i < 5; i++) {
+        snprintf(link_path, sizeof link_path, "%s/link%s", toy.root, BEHIND[i]);
+        assert_open_refused(&toy, -ENOTDIR, HST_E_STORE_ACCESS);
+    }
+    snprintf(link_path, sizeof link_path, "%s/./", toy.directories[0]);
+    assert_opens(&toy);
+    snprintf(link_path, sizeof link_path, "%s/link", toy.root);
     unlink(link_path);
     assert_open_refused(&toy, -ENOENT, HST_E_STORE_DIR);
     toy.drives[0].directory = toy.directories[0];
@@ -471,6 +522,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_store_that_is_open_is_not_opened_again),
         cmocka_unit_test(what_others_could_change_is_refused),
+        cmocka_unit_test(an_empty_directory_of_ones_own_is_taken),
+        cmocka_unit_test(a_directory_that_is_not_empty_or_not_ones_own_is_left),
         cmocka_unit_test(links_and_other_things_are_no_files),
         cmocka_unit_test(files_that_do_not_belong_together_are_refused),
         cmocka_unit_test(other_ranks_worlds_and_models_are_refused),

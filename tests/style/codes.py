@@ -26,6 +26,7 @@ REACHED = {
     201: ('e2e/device.py', 'test_a_device_that_is_not_there_is_told_in_one_line'),
     202: ('e2e/device.py', 'test_a_card_that_is_full_is_told_with_its_numbers'),
     203: ('e2e/device.py', 'test_failures_while_training_are_the_devices'),
+    204: ('kernels/blas.py', 'test_a_core_that_can_not_be_had_is_refused_before_it_runs'),
     301: ('tools/cli/program.py', 'test_budgets'),
     302: ('tools/cli/program.py', 'test_budgets'),
     303: ('tools/cli/plan.py', 'test_where_nothing_else_fits_layers_are_computed_again'),
@@ -65,7 +66,9 @@ REACHED = {
     622: ('e2e/resume.py', 'test_a_first_signal_leaves_a_version_and_exit_code_75'),
     623: ('e2e/ckpt.py',
           'test_a_disk_with_no_room_for_a_copy_is_told_and_the_run_goes_on'),
+    624: ('e2e/math.py', 'test_a_resume_under_another_core_says_so_and_goes_on'),
     701: ('e2e/failures.py', 'test_weights_that_are_not_finite_stop_the_run_with_the_step_named'),
+    702: ('tools/cli/trained.py', 'test_a_loss_that_stays_up_is_told_once'),
 }
 
 

@@ -25,7 +25,7 @@ void *adam_array(struct adam_layout *layout, uint64_t elements, unsigned element
 struct hst_update_arrays adam_arrays(struct adam_layout *layout, uint64_t elements,
                                      struct hst_update_bytes bytes)
 {
-    struct hst_update_arrays a;
+    struct hst_update_arrays a = {0};
     a.weights = adam_array(layout, elements, bytes.weights);
     a.master = adam_array(layout, elements, bytes.master);
     a.m = adam_array(layout, elements, bytes.m);

@@ -7,12 +7,10 @@
 #include "bench/gemm.h"
 
 #include <cblas.h>
+#include <hoistway/kernels.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
-
-/* libgomp's; its header is gcc's own, and other compilers do not find it. */
-extern void omp_set_num_threads(int threads);
 
 struct share {
     struct gemm_timer *timer;
@@ -27,26 +25,30 @@ struct gemm_timer {
     size_t elements; /* of a share's memory */
     double flops;    /* of a round, all threads */
     bool stop;
+    __typeof__(cblas_sgemm) *sgemm; /* of the OpenBLAS that the host device uses */
+    void (*omp_set_num_threads)(int threads);
     pthread_barrier_t
         barrier; /* before and after each round: the slowest decides, as in training */
     struct share *shares;
 };
 
-static void multiply(const struct gemm_shape *s, size_t rows, float **memory)
+static void multiply(const struct gemm_timer *timer, const struct gemm_shape *s, size_t rows,
+                     float **memory)
 {
     blasint m = (blasint)rows, n = (blasint)s->n, k = (blasint)s->k;
     float *a = *memory, *b = a + rows * s->k, *c = b + s->k * s->n;
     *memory = c + rows * s->n;
-    cblas_sgemm(CblasRowMajor, s->a_transposed ? CblasTrans : CblasNoTrans,
-                s->b_transposed ? CblasTrans : CblasNoTrans, m, n, k, 1, a, s->a_transposed ? m : k,
-                b, s->b_transposed ? k : n, s->accumulate ? 1 : 0, c, n);
+    timer->sgemm(CblasRowMajor, s->a_transposed ? CblasTrans : CblasNoTrans,
+                 s->b_transposed ? CblasTrans : CblasNoTrans, m, n, k, 1, a,
+                 s->a_transposed ? m : k, b, s->b_transposed ? k : n, s->accumulate ? 1 : 0, c, n);
 }
 
 static void *share_main(void *arg)
 {
     struct share *share = arg;
     struct gemm_timer *timer = share->timer;
-    omp_set_num_threads(1); /* OpenBLAS: one thread per caller */
+    if (timer->omp_set_num_threads)
+        timer->omp_set_num_threads(1); /* OpenBLAS: one thread per caller */
     for (;;) {
         pthread_barrier_wait(&timer->barrier);
         if (timer->stop)
@@ -54,7 +56,7 @@ static void *share_main(void *arg)
         float *memory = share->memory;
         for (size_t i = 0; i < timer->count; i++)
             for (size_t t = 0; t < timer->shapes[i].times; t++)
-                multiply(&timer->shapes[i], timer->shapes[i].m / timer->threads, &memory);
+                multiply(timer, &timer->shapes[i], timer->shapes[i].m / timer->threads, &memory);
         pthread_barrier_wait(&timer->barrier);
     }
 }
@@ -101,6 +103,12 @@ struct gemm_timer *gemm_timer_create(const struct gemm_shape *shapes, size_t cou
     if (!timer)
         return NULL;
     *timer = (struct gemm_timer){.shapes = shapes, .count = count, .threads = threads};
+    *(void **)&timer->sgemm = hst_dev_host_blas("cblas_sgemm");
+    *(void **)&timer->omp_set_num_threads = hst_dev_host_blas("omp_set_num_threads");
+    if (!timer->sgemm) {
+        free(timer);
+        return NULL;
+    }
     timer->shares = calloc(threads, sizeof *timer->shares);
     count_round(timer);
     pthread_barrier_init(&timer->barrier, NULL, threads + 1);

@@ -57,6 +57,7 @@ static void ask_compute(const struct forecast_in *in, struct hst_dev *dev, struc
     a->probe = (struct hst_probe){.size = sizeof a->probe,
                                   .parts = COMPUTE.parts,
                                   .threads = dev ? 0 : in->config->threads,
+                                  .host_math = dev ? NULL : in->config->host_math,
                                   .dev = dev,
                                   .products = in->products,
                                   .product_count = in->product_count,
@@ -117,12 +118,15 @@ static void add(struct hst_rates *rates, const struct part *part, const struct h
 }
 
 /* Measured where `age_s` says that it is too old; with `measure` false it is found or not. */
-static bool get(const struct asked *a, const struct part *part, double age_s, bool measure,
-                struct hst_rates *rates)
+static bool get(const struct hst_config *config, const struct asked *a, const struct part *part,
+                double age_s, bool measure, struct hst_rates *rates)
 {
     struct hst_rates got;
-    int rc = measure ? hst_rates_get(&a->probe, NULL, age_s, &got)
-                     : hst_rates_find(&a->probe, NULL, age_s, &got);
+    struct hst_probe probe = a->probe;
+    probe.stopped = config->stopped;
+    probe.stopped_context = config->stopped_context;
+    int rc = measure ? hst_rates_get(&probe, NULL, age_s, &got)
+                     : hst_rates_find(&probe, NULL, age_s, &got);
     if (rc == 0)
         add(rates, part, &got);
     return rc == 0;
@@ -149,7 +153,7 @@ void forecast_measure(const struct hst_config *config, const char *device,
     memset(rates, 0, sizeof *rates);
     if (memory->total[HST_TIER_NVME] > 0) {
         ask_drives(config, &a);
-        (void)get(&a, &DRIVES, FRESH_S, true, rates);
+        (void)get(config, &a, &DRIVES, FRESH_S, true, rates);
     }
     if (!copies(memory))
         return;
@@ -161,9 +165,9 @@ void forecast_measure(const struct hst_config *config, const char *device,
     if (hst_dev_open(device, &limits, &dev, NULL))
         return;
     ask_link(&COPIES, 0, dev, COPY_BYTES, &a);
-    (void)get(&a, &COPIES, FRESH_S, true, rates);
+    (void)get(config, &a, &COPIES, FRESH_S, true, rates);
     ask_link(&DEVICE, config->threads, dev, BESIDE_BYTES, &a); /* as it was planned with */
-    (void)get(&a, &DEVICE, KNOWN_S, false, rates);
+    (void)get(config, &a, &DEVICE, KNOWN_S, false, rates);
     hst_dev_close(&dev);
 }
 
@@ -185,24 +189,24 @@ void forecast_find(const struct forecast_in *in, enum forecast_how how, struct h
     struct asked a;
     memset(rates, 0, sizeof *rates);
     ask_update(in, &a);
-    if (!get(&a, &UPDATE, age_s, measure, rates) && !measure)
+    if (!get(in->config, &a, &UPDATE, age_s, measure, rates) && !measure)
         return; /* nobody has planned here: no device need be opened to find that out */
     if (in->gpu && hst_dev_open(in->device, &config, &dev, NULL))
         dev = NULL;
     if (!in->gpu || dev) {
         ask_compute(in, dev, &a);
-        (void)get(&a, &COMPUTE, age_s, measure, rates);
+        (void)get(in->config, &a, &COMPUTE, age_s, measure, rates);
     }
     if (dev) {
         ask_link(&COPIES, 0, dev, COPY_BYTES, &a);
-        (void)get(&a, &COPIES, age_s, measure, rates);
+        (void)get(in->config, &a, &COPIES, age_s, measure, rates);
         ask_link(&DEVICE, in->config->threads, dev, BESIDE_BYTES, &a);
-        (void)get(&a, &DEVICE, age_s, measure, rates);
+        (void)get(in->config, &a, &DEVICE, age_s, measure, rates);
         hst_dev_close(&dev);
     }
     if (in->config->store) {
         ask_drives(in->config, &a);
-        (void)get(&a, &DRIVES, age_s, how >= FORECAST_MEASURED, rates);
+        (void)get(in->config, &a, &DRIVES, age_s, how >= FORECAST_MEASURED, rates);
     }
     tell_missing(rates, &DRIVES,
                  in->config->store ? "none of the last week are in the cache. Fix: --probe once, "

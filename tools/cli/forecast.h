@@ -12,14 +12,14 @@
  * hst_dev_open), or takes what was measured within a minute. *rates has zeroes, and why, where the
  * model has nothing there or something failed. Before weights are loaded, while the memory that was
  * planned is not in use: 16 MiB for each drive; on the device, and for its copies, what the plan
- * has left of the budgets.
+ * has left of the budgets. config->stopped ends it.
  */
 void forecast_measure(const struct hst_config *config, const char *device,
                       const struct hst_memory *memory, struct hst_rates *rates);
 
 /** Of what a plan needs rates: a configuration with its device, and the model's computation. */
 struct forecast_in {
-    const struct hst_config *config; /* store, io, threads */
+    const struct hst_config *config; /* store, io, threads; stopped ends what is measured */
     const char *device;              /* a name of hst_dev_open */
     bool gpu;                        /* not the host */
     const struct hst_product *products;

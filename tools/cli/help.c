@@ -9,14 +9,6 @@
 
 #define HELP_COLUMN 28
 
-static bool is_required(const struct cli_verb *verb, const char *name)
-{
-    for (const char *const *r = verb->required; r && *r; r++)
-        if (strcmp(*r, name) == 0)
-            return true;
-    return false;
-}
-
 /* "fp32|bf16" for a choice, else the name of the value. */
 static size_t format_argument(const struct hst_option *o, char *dst, size_t dst_bytes)
 {
@@ -39,7 +31,10 @@ static void print_option(const struct cli_verb *verb, const struct hst_option *o
     else
         fprintf(out, "  %-*s", HELP_COLUMN, left);
     fprintf(out, "%s", o->help);
-    if (is_required(verb, o->name))
+    const char *required = cli_required(verb, o->name);
+    if (required && strchr(required, '|'))
+        fprintf(out, " (required: one of %s)", required);
+    else if (required)
         fprintf(out, " (required)");
     else if (o->default_text)
         fprintf(out, " (%s)", o->default_text);
@@ -65,6 +60,20 @@ static bool takes_sizes(const struct cli_verb *verb)
     return false;
 }
 
+/* " --model DIR"; of options that are alternatives " --steps|--epochs X". */
+static void print_required(const struct cli_verb *verb, const struct hst_option *o, FILE *out)
+{
+    const char *entry = cli_required(verb, o->name);
+    if (!entry)
+        return;
+    const size_t length = strlen(o->name);
+    const bool first = strncmp(entry, o->name, length) == 0;
+    const bool last = strcmp(entry + strlen(entry) - length, o->name) == 0;
+    fprintf(out, "%s--%s", first ? " " : "|", o->name);
+    if (last)
+        fprintf(out, " %s", o->argument);
+}
+
 static void print_usage(const struct cli_verb *verb, FILE *out)
 {
     char command[64];
@@ -73,9 +82,7 @@ static void print_usage(const struct cli_verb *verb, FILE *out)
         fprintf(out, " %s", verb->operands->argument);
     for (size_t s = 0; s < verb->set_count; s++)
         for (size_t i = 0; i < verb->sets[s].count; i++)
-            if (is_required(verb, verb->sets[s].options[i].name))
-                fprintf(out, " --%s %s", verb->sets[s].options[i].name,
-                        verb->sets[s].options[i].argument);
+            print_required(verb, &verb->sets[s].options[i], out);
     fprintf(out, "%s\n\n%s\n", verb->set_count ? " [options]" : "", verb->about);
 }
 

@@ -5,6 +5,7 @@
  */
 #include "cli/message.h"
 
+#include "cli/activity.h"
 #include "cli/progress.h"
 
 #include <ctype.h>
@@ -34,14 +35,17 @@ static void print_line(const char *kind, char letter, int code, const char *text
 {
     struct hst_error line;
     fail(&line, (enum fail_code)code, 0, "%s", text);
+    activity_hold();
     if (code)
         fprintf(stderr, "%s[%c%03d] %s\n", kind, letter, code, line.message);
     else
         fprintf(stderr, "%s: %s\n", kind, line.message);
+    activity_release();
 }
 
 int cli_fail(const struct hst_error *error)
 {
+    activity_end();
     fflush(stdout);
     print_line("error", 'E', error->code, error->message);
     return cli_exit_code(error);
@@ -85,12 +89,10 @@ static int leading_code(const char *line, const char **text)
 
 void cli_engine_log(void *context, enum hst_log_level level, const char *line)
 {
-    struct progress *progress = context;
+    const struct progress *progress = context;
     const char *text;
     int code = leading_code(line, &text);
     bool warning = level == HST_LOG_WARNING, note = level == HST_LOG_INFO && !progress->quiet;
-    if (warning || note)
-        progress_interrupt(progress);
     if (warning)
         print_line("warning", 'W', code, text);
     else if (note)

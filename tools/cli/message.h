@@ -33,13 +33,14 @@ enum cli_code {
     CLI_EXPORT = 430,    /* weights are infinite in an export */
     CLI_RESUME = 622,    /* where a run goes on, and with what else than before */
     CLI_SKIPPED = 701,   /* steps whose gradients were not finite were left out */
+    CLI_LOSS = 702,      /* the loss has risen and stays up */
 };
 void cli_warn(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cli_note(enum cli_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /**
  * A hst_log_fn: prints a line of the engine; "W104 text" becomes warning[W104] text. context: the
- * run's struct progress, whose open line is ended first; where that is quiet, warnings alone.
+ * run's struct progress; where that is quiet, warnings alone.
  */
 void cli_engine_log(void *context, enum hst_log_level level, const char *line);
 

@@ -110,19 +110,40 @@ static int parse_option(struct parser *p, int argc, char *const *argv, int *i)
     return 0;
 }
 
+const char *cli_required(const struct cli_verb *verb, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *const *entry = verb->required; entry && *entry; entry++)
+        for (const char *at = *entry; *at; at += strcspn(at, "|"), at += *at == '|')
+            if (strcspn(at, "|") == length && memcmp(at, name, length) == 0)
+                return *entry;
+    return NULL;
+}
+
+/* One entry of the required ones: any of its alternatives will do. */
+static int check_alternatives(const struct parser *p, const char *entry)
+{
+    char command[64], wanted[256] = "";
+    for (const char *at = entry; *at; at += strcspn(at, "|"), at += *at == '|') {
+        struct found found;
+        bool known = find(p->verb, at, strcspn(at, "|"), &found);
+        assert(known);
+        if (!known || p->given[found.index])
+            return 0;
+        size_t n = strlen(wanted);
+        snprintf(wanted + n, sizeof wanted - n, "%s--%s %s (%s)", n ? " or " : "",
+                 found.option->name, found.option->argument, found.option->help);
+    }
+    return fail(p->error, FAIL_MISSING, -EINVAL, "%s needs %s. See '%s --help'.", p->verb->name,
+                wanted, cli_command(p->verb, command));
+}
+
 static int check_required(const struct parser *p)
 {
-    char command[64];
-    for (const char *const *name = p->verb->required; name && *name; name++) {
-        struct found found;
-        bool known = find(p->verb, *name, strlen(*name), &found);
-        assert(known);
-        if (known && !p->given[found.index])
-            return fail(p->error, FAIL_MISSING, -EINVAL, "%s needs --%s %s (%s). See '%s --help'.",
-                        p->verb->name, *name, found.option->argument, found.option->help,
-                        cli_command(p->verb, command));
-    }
-    return 0;
+    int native = 0;
+    for (const char *const *entry = p->verb->required; !native && entry && *entry; entry++)
+        native = check_alternatives(p, *entry);
+    return native;
 }
 
 static int take_operand(const struct cli_verb *verb, const char *text, struct hst_error *error)

@@ -29,7 +29,7 @@ struct cli_verb {
     const char *name;            /* "train" */
     const char *command;         /* what is typed; null: "hoistway " and the name */
     const char *about;           /* one line */
-    const char *const *required; /* option names, null-terminated; may be null */
+    const char *const *required; /* option names, or "one|other"; null-terminated; may be null */
     struct cli_set sets[CLI_MAX_SETS];
     size_t set_count;
     struct cli_operands *operands; /* null: only options are taken */
@@ -48,6 +48,9 @@ const char *cli_command(const struct cli_verb *verb, char dst[64]);
  */
 int cli_parse(const struct cli_verb *verb, int argc, char *const *argv, bool *help,
               struct hst_error *error);
+
+/** The entry of verb->required that holds an option's name, or null. */
+const char *cli_required(const struct cli_verb *verb, const char *name);
 
 /** The help of a verb, made from its tables. */
 void cli_help(const struct cli_verb *verb, FILE *out);

@@ -2,16 +2,14 @@
 /* Decides when and how a run shows where it is; see progress.h. */
 #include "cli/progress.h"
 
+#include "cli/activity.h"
 #include "cli/text.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
-#define INTERVAL_S          10.0
-#define TERMINAL_INTERVAL_S 0.1
+#define INTERVAL_S 10.0
 
 struct stall {
     const char *name;
@@ -59,66 +57,33 @@ bool progress_due(const struct step_report *step, double last_s)
 
 void progress_init(struct progress *progress, bool quiet)
 {
-    *progress = (struct progress){.quiet = quiet, .terminal = isatty(STDERR_FILENO) == 1};
-}
-
-/* A line longer than the terminal would wrap, and could not be rewritten. */
-static int terminal_columns(void)
-{
-    struct winsize size;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20)
-        return PROGRESS_LINE_BYTES;
-    return size.ws_col - 1;
-}
-
-static void show(struct progress *progress, const char *line, bool last)
-{
-    if (!progress->terminal) {
-        fprintf(stderr, "%s\n", line);
-        return;
-    }
-    fprintf(stderr, "\r%.*s\033[K", terminal_columns(), line);
-    progress->line_open = true;
-    if (last)
-        progress_interrupt(progress);
+    *progress = (struct progress){.quiet = quiet};
 }
 
 void progress_show(struct progress *progress, const struct step_report *step)
 {
     char line[PROGRESS_LINE_BYTES];
-    if (progress->quiet || (!progress->terminal && !progress_due(step, progress->last_s)))
+    if (progress->quiet || (!activity_on_terminal() && !progress_due(step, progress->last_s)))
         return;
     progress->last_s = step->elapsed_s;
     progress_format(step, line);
-    show(progress, line, step->step == step->steps);
+    activity_show(line, step->step == step->steps);
 }
 
-void progress_bytes_format(const struct byte_report *report, char line[PROGRESS_LINE_BYTES])
+void progress_begin(const struct progress *progress, const char *what)
 {
-    char done[TEXT_BYTES], total[TEXT_BYTES], rate[TEXT_BYTES], eta[TEXT_BYTES];
-    const double per_s = (double)report->done_bytes / fmax(report->elapsed_s, 1e-9);
-    const double left = (double)(report->total_bytes - report->done_bytes) / fmax(per_s, 1e-9);
-    snprintf(line, PROGRESS_LINE_BYTES, "%.100s %s of %s %.0f%% | %s/s | eta %s", report->what,
-             text_size(report->done_bytes, done), text_size(report->total_bytes, total),
-             100.0 * (double)report->done_bytes / fmax((double)report->total_bytes, 1),
-             text_size((uint64_t)per_s, rate), text_duration(left, eta));
+    if (!progress->quiet)
+        activity_begin(what);
 }
 
-void progress_bytes(struct progress *progress, const struct byte_report *report)
+void progress_bytes(const struct progress *progress, uint64_t done_bytes, uint64_t total_bytes)
 {
-    char line[PROGRESS_LINE_BYTES];
-    const bool last = report->done_bytes == report->total_bytes;
-    const double interval_s = progress->terminal ? TERMINAL_INTERVAL_S : INTERVAL_S;
-    if (progress->quiet || (!last && report->elapsed_s - progress->last_s < interval_s))
-        return;
-    progress->last_s = last ? 0 : report->elapsed_s; /* what comes next has a clock of its own */
-    progress_bytes_format(report, line);
-    show(progress, line, last);
+    if (!progress->quiet)
+        activity_count(done_bytes, total_bytes);
 }
 
-void progress_interrupt(struct progress *progress)
+void progress_end(const struct progress *progress)
 {
-    if (progress->line_open)
-        fputc('\n', stderr);
-    progress->line_open = false;
+    if (!progress->quiet)
+        activity_end();
 }

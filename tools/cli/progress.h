@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_PROGRESS_H
 #define HOISTWAY_TOOLS_CLI_PROGRESS_H
-/* The step line on stderr: rewritten in place on a terminal, else at most one every 10 seconds, the
-   first and the last. */
+/* What a run shows on stderr: the step line, rewritten in place on a terminal, else at most one
+   every 10 seconds, the first and the last; and what it is at between them. */
 #include "cli/report.h"
 
 #include <stdbool.h>
@@ -18,24 +18,16 @@ void progress_format(const struct step_report *step, char line[PROGRESS_LINE_BYT
  */
 bool progress_due(const struct step_report *step, double last_s);
 
+/* Of a run: what it shows, unless it is quiet. */
 struct progress {
-    bool quiet, terminal;
-    bool line_open; /* on the terminal, to be rewritten */
-    double last_s;
+    bool quiet;
+    double last_s; /* when the last step line was written, where each stays */
 };
 void progress_init(struct progress *progress, bool quiet);
 void progress_show(struct progress *progress, const struct step_report *step);
-/* What reading or writing many bytes has come to. */
-struct byte_report {
-    const char *what; /* "verify step 120" */
-    uint64_t done_bytes, total_bytes;
-    double elapsed_s;
-};
-/** "verify step 120 1.5 GiB of 4.0 GiB 38% | 3.0 GiB/s | eta 1s". Pure. */
-void progress_bytes_format(const struct byte_report *report, char line[PROGRESS_LINE_BYTES]);
-/** The same for bytes: on a terminal ten lines a second at most, else one every 10 seconds. */
-void progress_bytes(struct progress *progress, const struct byte_report *report);
-/** Ends a step line that is still open on the terminal, before anything else is printed. */
-void progress_interrupt(struct progress *progress);
+/** What the run is at from now on, how far it has come, and that it is at nothing: activity.h. */
+void progress_begin(const struct progress *progress, const char *what);
+void progress_bytes(const struct progress *progress, uint64_t done_bytes, uint64_t total_bytes);
+void progress_end(const struct progress *progress);
 
 #endif

@@ -148,6 +148,7 @@ int run_log_start(struct run_log *log, const struct run_start *start, struct hst
     json_put_text(&json, "data", start->data);
     json_put_text(&json, "store", start->store);
     json_put_text(&json, "device", start->device);
+    json_put_text(&json, "math", start->math);
     json_put_text(&json, "precision", start->precision);
     json_put_text(&json, "io", start->memory->io);
     json_put_whole(&json, "threads", start->memory->threads);

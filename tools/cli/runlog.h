@@ -21,6 +21,7 @@ struct run_log {
 
 struct run_start {
     const char *model, *data, *store, *device, *precision;
+    const char *math; /* of hst_dev_math: what the bits depend on */
     uint64_t seed, steps, seq_len, batch_tokens, grain_tokens;
     const struct hst_memory *memory;
     const struct hst_decision *decision; /* its step_s is told as the prediction */

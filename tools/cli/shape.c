@@ -55,8 +55,15 @@ static const char *near_in_spelling(const char *name, const struct hst_shape *sh
 }
 
 /* Another model is not what was asked for: what is near is told, and never the fix. */
-int cli_shape_unknown(const char *option, const char *name, struct hst_error *error)
+int cli_shape_unknown(const char *option, const char *name, const char *cache,
+                      struct hst_error *error)
 {
+    if (cache)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "%s '%.100s' is no file and no directory, and the Hugging Face cache '%.200s' "
+                    "has no model of that name. Fix: download it there, or set HF_HOME to where it "
+                    "is.",
+                    option, name, cache);
     char known[200] = "", told[64] = "";
     const char *near[2] = {NULL, NULL};
     size_t count, n = 0;

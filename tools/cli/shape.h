@@ -5,8 +5,11 @@
 
 /**
  * Says that what an option ("--plan") names is nothing that is there, and no model known by name;
- * names those, and the one nearest in size or spelling. Returns -EINVAL (E402).
+ * names those, and the one nearest in size or spelling. cache: the folder of Hugging Face's cache
+ * that lacks a model of that name, which is then told instead; null: it is no such name. Returns
+ * -EINVAL (E402).
  */
-int cli_shape_unknown(const char *option, const char *name, struct hst_error *error);
+int cli_shape_unknown(const char *option, const char *name, const char *cache,
+                      struct hst_error *error);
 
 #endif

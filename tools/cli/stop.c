@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/stop.h"
 
+#include "cli/activity.h"
+
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -9,8 +11,10 @@ static atomic_flag seen = ATOMIC_FLAG_INIT; /* two threads may take one signal e
 
 static void on_signal(int number)
 {
-    if (atomic_flag_test_and_set(&seen))
+    if (atomic_flag_test_and_set(&seen)) {
+        activity_leave();
         _exit(CLI_EXIT_STOPPED_AT_ONCE);
+    }
     asked = number;
 }
 

@@ -104,8 +104,14 @@ int store_check(const char *directory, struct hst_aio_info *info, struct hst_err
     native = store_check_local(directory, error);
     if (native)
         return native;
+    *info = (struct hst_aio_info){.refused_call = NULL};
     native = hst_aio_open(NULL, path, &aio, info);
     hst_aio_close(&aio);
+    if (native && info->refused_call)
+        return fail(error, FAIL_STORE_DIR, native,
+                    "the store directory '%.250s' can not be used: a sandbox refuses %s (%s). Fix: "
+                    "a seccomp profile that allows %s.",
+                    directory, info->refused_call, strerror(-native), info->refused_call);
     if (native == -ENOENT || native == -EOPNOTSUPP || native == -EISDIR)
         return fail(error, FAIL_STORE_DIR, native,
                     "the store directory '%.250s' can not be used: '%.100s' is on a file system "

@@ -28,6 +28,7 @@ struct data {
     uint64_t token_count, sequence_count;
     uint64_t largest_id; /* of those that were looked at */
     void *buffer;        /* TOKEN_BUFFER_BYTES */
+    struct data_identity identity;
     size_t file_count;
     struct token_file files[MAX_FILES];
 };
@@ -61,7 +62,12 @@ static int add_file(struct data *data, const char *path, const struct data_confi
             return rc;
         data->largest_id = look.largest > data->largest_id ? look.largest : data->largest_id;
     }
-    return token_file_check(file, CHECKED_AT_OPEN_BYTES, config->vocab, data->buffer, error);
+    uint64_t identity = 0;
+    rc = token_file_check(file, CHECKED_AT_OPEN_BYTES, config->vocab, data->buffer, error);
+    rc = rc ? rc : token_file_identity(file, data->buffer, &identity, error);
+    if (rc == 0)
+        data_identity_add(&data->identity, identity);
+    return rc;
 }
 
 static int add_files(struct data *data, const struct data_config *config, struct hst_error *error)
@@ -132,6 +138,8 @@ static int open_files(const struct data_config *config, struct data **data, stru
     d->seq_len = config->seq_len;
     d->vocab = config->vocab;
     rc = add_files(d, config, error);
+    if (rc == 0 && config->may_shorten && d->token_count > 1 && d->token_count <= d->seq_len)
+        d->seq_len = d->token_count - 1;
     if (rc == 0)
         d->sequence_count = (d->token_count - 1) / d->seq_len;
     if (rc == 0 && d->sequence_count == 0)
@@ -174,9 +182,19 @@ uint64_t data_sequence_count(const struct data *data)
     return data->sequence_count;
 }
 
+uint64_t data_seq_len(const struct data *data)
+{
+    return data->seq_len;
+}
+
 uint64_t data_largest_id(const struct data *data)
 {
     return data->files[0].format == DATA_FORMAT_BYTES ? UINT64_MAX : data->largest_id;
+}
+
+struct data_identity data_identity(const struct data *data)
+{
+    return data->identity;
 }
 
 uint64_t data_order_sequence(const struct data *data, uint64_t index)

@@ -8,6 +8,7 @@
  * a seeded permutation of each pass, computed from the position (a bijection, no table).
  */
 #include <hoistway/hoistway.h>
+#include <signal.h>
 
 enum data_format {
     DATA_FORMAT_AUTO = 0 /* by the name: .txt, .bin */,
@@ -24,22 +25,34 @@ struct data_config {
     enum data_order order;
     uint64_t seed;
     uint64_t seq_len; /* T, tokens */
+    bool may_shorten; /* data that has less is one sequence of all its tokens but the last */
     uint64_t vocab;   /* ids must be below */
     /* the file that says how the model's ids come about, for messages; null: there is none */
     const char *tokenizer;
+    const volatile sig_atomic_t *stopped; /* other than 0 ends data_open; or null */
 };
 struct data;
 
+/** What data is told from other data by: sizes and sampled parts of its files, not their names. */
+struct data_identity {
+    uint64_t in_order;     /* of the files one after another */
+    uint64_t in_any_order; /* of the same files in whatever order */
+};
+
 /**
  * Opens and checks all files (regular files only, sizes, magic, at least one sequence). E420 to
- * E423.
+ * E423, E106; -ECANCELED, *error untouched, where config->stopped ended it.
  */
 int data_open(const struct data_config *config, struct data **data, struct hst_error *error);
 void data_close(struct data **data);
 uint64_t data_token_count(const struct data *data);
 uint64_t data_sequence_count(const struct data *data);
+/** T: that of the configuration, or what data that is shorter has. */
+uint64_t data_seq_len(const struct data *data);
 /** The largest id in the first MiB of each token file; UINT64_MAX where the data is bytes. */
 uint64_t data_largest_id(const struct data *data);
+/** What the files were when they were opened. */
+struct data_identity data_identity(const struct data *data);
 /** The sequence at position `index` of the endless order: index / sequences is the pass. Pure. */
 uint64_t data_order_sequence(const struct data *data, uint64_t index);
 /**

@@ -93,7 +93,7 @@ static int resolve_format(struct token_file *file, const struct data_config *con
     return file->format == DATA_FORMAT_BYTES ? check_bytes(file, config, error) : 0;
 }
 
-static int open_regular(struct token_file *file, uint64_t *size_bytes, struct hst_error *error)
+static int open_regular(struct token_file *file, struct hst_error *error)
 {
     /* O_NONBLOCK: opening a FIFO must not wait for its writer. */
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -110,12 +110,17 @@ static int open_regular(struct token_file *file, uint64_t *size_bytes, struct hs
             error, FAIL_DATA_FILE, -EINVAL,
             "%s: not a regular file. Fix: give a file on disk, no directory, pipe or device",
             file->path);
-    *size_bytes = (uint64_t)st.st_size;
+    file->size_bytes = (uint64_t)st.st_size;
     return 0;
 }
 
-static int read_exactly(const struct token_file *file, void *dst, size_t bytes, uint64_t offset,
-                        struct hst_error *error)
+int token_file_stopped(const struct token_file *file)
+{
+    return file->stopped && *file->stopped ? -ECANCELED : 0;
+}
+
+int token_file_bytes(const struct token_file *file, void *dst, size_t bytes, uint64_t offset,
+                     struct hst_error *error)
 {
     char *at = dst;
     while (bytes > 0) {
@@ -187,7 +192,7 @@ static int check_tokens(struct token_file *file, uint64_t size_bytes,
 {
     uint32_t header[3] = {0}; /* a header that is cut off is one all the same */
     size_t bytes = size_bytes < sizeof header ? (size_t)size_bytes : sizeof header;
-    int rc = read_exactly(file, header, bytes, 0, error);
+    int rc = token_file_bytes(file, header, bytes, 0, error);
     if (rc < 0)
         return rc;
     if (bytes >= LLMQ_MAGIC_BYTES && memcmp(header, LLMQ_MAGIC, LLMQ_MAGIC_BYTES) == 0)
@@ -215,11 +220,11 @@ static int check_tokens(struct token_file *file, uint64_t size_bytes,
 int token_file_open(const char *path, const struct data_config *config, struct token_file *file,
                     struct hst_error *error)
 {
-    *file = (struct token_file){.fd = -1, .path = strdup(path)};
+    *file = (struct token_file){.fd = -1, .path = strdup(path), .stopped = config->stopped};
     if (!file->path)
         return fail(error, FAIL_DATA_FILE, -ENOMEM, "%s: out of memory", path);
-    uint64_t size_bytes = 0;
-    int rc = open_regular(file, &size_bytes, error);
+    int rc = open_regular(file, error);
+    const uint64_t size_bytes = file->size_bytes;
     if (rc == 0)
         rc = resolve_format(file, config, error);
     if (rc == 0 && size_bytes == 0)
@@ -260,7 +265,7 @@ static int read_piece(const struct token_file *file, uint64_t first, size_t coun
                       void *buffer, uint32_t *ids, struct hst_error *error)
 {
     uint64_t offset = file->data_offset + first * file->width;
-    int rc = read_exactly(file, buffer, count * file->width, offset, error);
+    int rc = token_file_bytes(file, buffer, count * file->width, offset, error);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < count; i++) {
@@ -308,7 +313,8 @@ int token_file_check(const struct token_file *file, uint64_t limit_bytes, uint64
         left = file->count;
     for (uint64_t first = 0; left > 0;) {
         size_t n = piece_tokens(file, left);
-        int rc = read_piece(file, first, n, vocab, buffer, NULL, error);
+        int rc = token_file_stopped(file);
+        rc = rc ? rc : read_piece(file, first, n, vocab, buffer, NULL, error);
         if (rc < 0)
             return rc;
         first += n;

@@ -5,11 +5,13 @@
 #include "data/data.h"
 
 struct token_file {
+    const volatile sig_atomic_t *stopped; /* of the configuration */
     char *path; /* owned; as the user wrote it */
     int fd;
     enum data_format format;
     bool raw;             /* tokens without a header */
     unsigned width;       /* bytes per token: 1, 2, 4 */
+    uint64_t size_bytes;  /* of the whole file */
     uint64_t data_offset; /* bytes before the first token */
     uint64_t count;       /* tokens, > 0 */
 };
@@ -55,7 +57,22 @@ int token_file_look(const struct token_file *file, uint64_t vocab, void *buffer,
 #define TOKEN_LOOK_BYTES (UINT64_C(1) << 20)
 #define LOOK_PIECE       4096u
 
-/** Looks for an id >= vocab in the first `limit_bytes` of the file. Errors: as token_file_read. */
+/** -ECANCELED where the configuration's `stopped` says so, else 0. */
+int token_file_stopped(const struct token_file *file);
+/** Reads bytes [offset, offset + bytes) of the file. Errors: E106. */
+int token_file_bytes(const struct token_file *file, void *dst, size_t bytes, uint64_t offset,
+                     struct hst_error *error);
+/**
+ * What the file is told from others by: its size, and 64 parts of 4 KiB, or all of a file that has
+ * no more. `buffer` is scratch of TOKEN_BUFFER_BYTES. Errors: E106; -ECANCELED.
+ */
+int token_file_identity(const struct token_file *file, void *buffer, uint64_t *identity,
+                        struct hst_error *error);
+/** Adds one more file, which follows those before. Pure. */
+void data_identity_add(struct data_identity *identity, uint64_t file);
+
+/** Looks for an id >= vocab in the first `limit_bytes` of the file. Errors: as token_file_read;
+    -ECANCELED. */
 int token_file_check(const struct token_file *file, uint64_t limit_bytes, uint64_t vocab,
                      void *buffer, struct hst_error *error);
 #endif

@@ -35,7 +35,9 @@ bool token_look_is_u32(const struct token_look *look)
 
 bool token_look_is_u16(const struct token_look *look)
 {
-    return look->count >= LEAST_TOKENS && look->beyond > 0 && look->halves_beyond == 0;
+    /* two ids in one are mostly beyond; a few that are come from another tokenizer */
+    return look->count >= LEAST_TOKENS && look->beyond > look->count / 2 &&
+           look->halves_beyond == 0;
 }
 
 int token_file_look(const struct token_file *file, uint64_t vocab, void *buffer,

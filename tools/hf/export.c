@@ -28,14 +28,17 @@ struct hf_export {
     char *marker; /* text, while it grows */
     size_t marker_bytes;
     FILE *marker_out;
+    bool synced;
+    bool again; /* a sync failed: what was written may be lost, and counts as not written */
 };
 
 static int refuse_write(const struct hf_export *x, const char *name, int rc,
                         struct hst_error *error)
 {
     bool full = rc == -ENOSPC || rc == -EDQUOT;
-    return fail(error, full ? FAIL_DISK_SPACE : FAIL_WRITE, rc, "%s/%s: %s cannot be written: %s",
-                x->target.parent, x->target.name, name, strerrordesc_np(-rc));
+    return fail(error, full ? FAIL_DISK_SPACE : FAIL_WRITE, rc, "%s/%s: %s cannot be written: %s%s",
+                x->target.parent, x->target.name, name, strerrordesc_np(-rc),
+                rc == -EFBIG ? ". Fix: ulimit -f unlimited, or a file system of larger files" : "");
 }
 
 static int write_all(int fd, uint64_t offset, const void *src, size_t bytes)
@@ -309,6 +312,26 @@ int hf_export_write(struct hf_export *x, const char *name, uint64_t offset, cons
     return 0;
 }
 
+/* The headers; the caller writes the tensors. */
+static int write_again(struct hf_export *x, struct hst_error *error)
+{
+    for (uint32_t i = 0; i < x->layout.file_count; i++) {
+        const struct layout_file *f = &x->layout.files[i];
+        int rc = write_all(x->fds[i], 0, f->header, f->header_bytes);
+        if (rc)
+            return refuse_write(x, f->name, rc, error);
+    }
+    return 0;
+}
+
+static int sync_all(struct hf_export *x, struct hst_error *error)
+{
+    for (uint32_t i = 0; i < x->layout.file_count; i++)
+        if (fsync(x->fds[i]))
+            return refuse_write(x, x->layout.files[i].name, -errno, error);
+    return fsync(x->target.temp_fd) ? refuse_write(x, "the directory", -errno, error) : 0;
+}
+
 static int finish(struct hf_export *x, struct hst_error *error)
 {
     for (size_t i = 0; i < x->layout.tensor_count; i++) {
@@ -318,13 +341,20 @@ static int finish(struct hf_export *x, struct hst_error *error)
                         "%s/%s: tensor %.80s was not written completely", x->target.parent,
                         x->target.name, t->name);
     }
-    for (uint32_t i = 0; i < x->layout.file_count; i++) {
-        int rc = finish_file(x, x->layout.files[i].name, x->fds[i], error);
-        x->fds[i] = -1;
-        if (rc)
-            return rc;
-    }
-    return fsync(x->target.temp_fd) ? refuse_write(x, "the directory", -errno, error) : 0;
+    int rc = x->again ? write_again(x, error) : 0;
+    return rc ? rc : sync_all(x, error);
+}
+
+/* After a sync that failed the system may count pages as written that are not: one that succeeds
+   later says nothing of them. */
+int hf_export_sync(struct hf_export *x, struct hst_error *error)
+{
+    int rc = x->synced ? 0 : finish(x, error);
+    x->synced = rc == 0;
+    for (size_t i = 0; i < x->layout.tensor_count && rc; i++)
+        x->layout.tensors[i].written.count = 0;
+    x->again = rc != 0;
+    return hf_fix(error, rc);
 }
 
 static void release(struct hf_export *x)
@@ -344,10 +374,10 @@ static void release(struct hf_export *x)
 int hf_export_commit(struct hf_export **export, struct hst_error *error)
 {
     struct hf_export *x = *export;
-    int rc = finish(x, error);
+    int rc = hf_export_sync(x, error);
     if (rc) {
         hf_export_abort(export);
-        return hf_fix(error, rc);
+        return rc;
     }
     rc = target_replace(&x->target, error);
     release(x);

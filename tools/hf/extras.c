@@ -10,12 +10,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define MAX_EXTRA_BYTES (256ull << 20)
 #define MAX_TEMPLATES   64u
+
+static const char extra_fix[] = "download that file again, or remove it";
 
 static const char *const names[] = {
     "LICENSE",
@@ -65,8 +68,9 @@ static int take(struct hf_model *model, const char *name, const struct input *in
     model->extras = more;
     model->extras[model->extra_count++] = (struct hf_extra){copy, *input};
     if (input->size_bytes > MAX_EXTRA_BYTES)
-        return fail(error, FAIL_CONFIG_FILE, -EFBIG, "%s/%s: %llu bytes, at most %llu allowed",
-                    model->directory, name, (unsigned long long)input->size_bytes, MAX_EXTRA_BYTES);
+        return fail(error, FAIL_CONFIG_FILE, -EFBIG,
+                    "%s/%s: %llu bytes, at most %llu allowed. Fix: %s", model->directory, name,
+                    (unsigned long long)input->size_bytes, MAX_EXTRA_BYTES, extra_fix);
     return 0;
 }
 
@@ -77,9 +81,11 @@ static int open_one(struct hf_model *model, const char *name, struct hst_error *
     int rc = folder_input(&model->folder, name, &input);
     if (rc == -ENOENT || rc == -EINVAL || rc == -EXDEV || rc == -ELOOP || rc == -EACCES)
         return 0;
-    if (rc)
-        return fail(error, FAIL_CONFIG_FILE, rc, "%s/%s: %s", model->directory, name,
-                    input_why(rc));
+    if (rc) {
+        fail(error, FAIL_CONFIG_FILE, rc, "%s/%s: %s", model->directory, name, input_why(rc));
+        fail_fix(error, extra_fix);
+        return rc;
+    }
     return take(model, name, &input, error);
 }
 
@@ -108,8 +114,8 @@ static int list_templates(const struct hf_model *model, char *paths[MAX_TEMPLATE
             continue;
         if (*count == MAX_TEMPLATES)
             rc = fail(error, FAIL_CONFIG_FILE, -EFBIG,
-                      "%s/%s: more than %u templates, at most that many allowed", model->directory,
-                      HF_TEMPLATES, MAX_TEMPLATES);
+                      "%s/%s: more than %u templates, at most that many allowed. Fix: remove some",
+                      model->directory, HF_TEMPLATES, MAX_TEMPLATES);
         else if (asprintf(&paths[*count], "%s/%s", HF_TEMPLATES, d->d_name) < 0)
             rc = fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory");
         else

@@ -140,9 +140,14 @@ static bool read_revision(const char *model, char revision[72])
     return input_name_is_plain(revision);
 }
 
+char *folder_cache_of(const char *name)
+{
+    return is_hub_name(name) ? hub_directory() : NULL;
+}
+
 char *folder_cached(const char *name)
 {
-    char *hub = is_hub_name(name) ? hub_directory() : NULL;
+    char *hub = folder_cache_of(name);
     char *model = NULL, *snapshot = NULL, revision[72];
     const int org = (int)strcspn(name, "/");
     if (hub && asprintf(&model, "%s/models--%.*s--%s", hub, org, name, name + org + 1) < 0)

@@ -30,6 +30,11 @@ int folder_input(const struct folder *folder, const char *name, struct input *in
  * freed; null where there is none.
  */
 char *folder_cached(const char *name);
+/**
+ * The directory in which folder_cached looks for a model of that name. To be freed; null where it
+ * is no name of the hub, or no variable says where the cache is.
+ */
+char *folder_cache_of(const char *name);
 /** Whether there is something at a path, or a model of that name in the cache. */
 bool folder_is_there(const char *path);
 /** What the user gave, where that is there, else folder_cached, else what the user gave. To be

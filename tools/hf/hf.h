@@ -106,7 +106,12 @@ int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export
 int hf_export_write(struct hf_export *export, const char *name, uint64_t offset, const void *src,
                     size_t count, struct hst_error *error);
 /**
- * Checks that every byte was written, syncs, renames into place. Frees *export on success and on
+ * Checks that every byte was written, and syncs. Where that fails all tensors count as not written:
+ * with room again (E301), they can be written once more. Once it has succeeded nothing is written.
+ */
+int hf_export_sync(struct hf_export *export, struct hst_error *error);
+/**
+ * hf_export_sync, where that has not been done; renames into place. Frees *export on success and on
  * failure. Where only the renaming fails, the finished directory stays under its temporary name,
  * which the message tells.
  */

@@ -147,7 +147,7 @@ const char *input_why(int native)
         return "a git-lfs pointer in place of the file, which git has not fetched. Fix: git lfs "
                "pull in that directory";
     case -EACCES:
-        return "no permission to read it";
+        return "no permission to read it. Fix: chmod u+r it, as its owner";
     case -EMFILE:
         return "too many open files. Fix: raise the limit with ulimit -n";
     case -EIO:

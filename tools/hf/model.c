@@ -69,13 +69,22 @@ static int read_config(struct hf_model *model, const char *path, struct hst_erro
                         error);
 }
 
+static int not_there(const char *directory, int rc, struct hst_error *error)
+{
+    char *cache = rc == -ENOENT ? folder_cache_of(directory) : NULL;
+    fail(error, FAIL_CONFIG_FILE, rc, "%s: not a model directory that can be read: %s%s%.200s%s",
+         directory, strerrordesc_np(-rc),
+         cache ? ", nor a model of that name in the Hugging Face cache '" : "", cache ? cache : "",
+         cache ? "'" : "");
+    free(cache);
+    return rc;
+}
+
 static int open_model(struct hf_model *model, bool need_weights, struct hst_error *error)
 {
     int rc = folder_open(model->directory, &model->folder);
     if (rc)
-        return fail(error, FAIL_CONFIG_FILE, rc, "%s: not a model directory that can be read: %s%s",
-                    model->directory, strerrordesc_np(-rc),
-                    rc == -ENOENT ? ", nor a model of that name in the Hugging Face cache" : "");
+        return not_there(model->directory, rc, error);
     char *path = hf_path(model, "config.json");
     if (!path)
         return fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory");
@@ -96,7 +105,7 @@ int hf_fix(struct hst_error *error, int native)
         [FAIL_DISK_SPACE] = "free some space, or export to another disk",
         [FAIL_SAFETENSORS] = "download the file again, or save the model with save_pretrained",
         [FAIL_INDEX] = "download the whole directory again, or save the model with save_pretrained",
-        [FAIL_CONFIG_FILE] = "correct config.json, or name the directory that holds the model's",
+        [FAIL_CONFIG_FILE] = "correct config.json, or name a directory that holds one",
         [FAIL_CONFIG_VALUE] = "correct it in config.json, or download that file again",
         [FAIL_ARCHITECTURE] = "use a model that README.md lists",
         [FAIL_TENSOR] = "use weights and config.json of one model, saved with save_pretrained",

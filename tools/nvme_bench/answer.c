@@ -56,13 +56,21 @@ static int read_config(const char *path, struct nb_answer *answer, struct hst_er
     }
     if (rc)
         return fail(error, FAIL_CONFIG_FILE, rc,
-                    "'%.200s' has no config.json that can be read (%s). Fix: --plan takes a "
-                    "config.json or the directory that holds one.",
+                    "'%.200s' has no config.json that can be read (%s). Fix: name a "
+                    "directory that holds one, or the file, with --plan.",
                     path, rc == -EFBIG ? "it is too large" : input_why(rc));
     rc = config_parse(path, text, input.size_bytes, &config, dtype, error);
     free(text);
     if (!rc)
         answer->in.shape = shape_of(&config);
+    return rc;
+}
+
+static int unknown_model(const char *plan, struct hst_error *error)
+{
+    char *cache = folder_cache_of(plan);
+    int rc = cli_shape_unknown("--plan", plan, cache, error);
+    free(cache);
     return rc;
 }
 
@@ -74,8 +82,7 @@ int nb_answer_model(const char *plan, struct nb_answer *answer, struct hst_error
         answer->in.shape = *shape;
         snprintf(answer->model, sizeof answer->model, "%s %s", shape->series, shape->name);
     } else {
-        rc = folder_is_there(plan) ? read_config(plan, answer, error)
-                                   : cli_shape_unknown("--plan", plan, error);
+        rc = folder_is_there(plan) ? read_config(plan, answer, error) : unknown_model(plan, error);
         snprintf(answer->model, sizeof answer->model, "%.150s", plan);
     }
     answer->params = rc ? 0 : hst_shape_params(&answer->in.shape);

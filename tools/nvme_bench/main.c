@@ -3,6 +3,7 @@
  * The program `nvme-bench`: measures drives as training would use them, and says whether they feed
  * a model. Measure or load, plan, report.
  */
+#include "cli/activity.h"
 #include "cli/message.h"
 #include "cli/options.h"
 #include "cli/stop.h"
@@ -85,10 +86,13 @@ static int measure(const struct nb_args *a, struct nb_result *r, struct hst_erro
     if (!rc) {
         describe_machine(r);
         announce(a, r, &bench->budget);
+        activity_begin("opening the drives");
         rc = nb_bench_open(bench);
     }
     rc = rc ? rc : nb_measure(bench);
+    activity_begin("removing scratch files");
     nb_bench_close(bench);
+    activity_end();
     free(bench);
     return rc;
 }

@@ -8,14 +8,13 @@
  */
 #include "nvme_bench/measure.h"
 
+#include "cli/activity.h"
 #include "cli/message.h"
 #include "cli/text.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #define MIB           (UINT64_C(1) << 20)
 #define SECOND        UINT64_C(1000000000)
@@ -24,16 +23,9 @@
 
 static void tell(struct nb_bench *b, uint32_t drive, const char *what)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    double s = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-    bool terminal = isatty(STDERR_FILENO);
-    if (!terminal && (b->world || s - b->shown_s < 10))
-        return;
-    b->shown_s = s;
-    fprintf(stderr, terminal ? "\r\033[K%.80s: %s" : "%.80s: %s\n", b->result->drives[drive].path,
-            what);
-    fflush(stderr);
+    char line[ACTIVITY_NAME_BYTES];
+    snprintf(line, sizeof line, "%.80s: %s", b->result->drives[drive].path, what);
+    activity_begin(line);
 }
 
 static struct nb_point *new_point(struct nb_bench *b, enum nb_phase phase, enum nb_kind kind,
@@ -295,8 +287,5 @@ int nb_measure(struct nb_bench *b)
     }
     if (!rc && b->result->drive_count > 1)
         rc = measure_striped(b);
-    rc = rc ? rc : verify(b);
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K");
-    return rc;
+    return rc ? rc : verify(b);
 }

@@ -36,7 +36,6 @@ struct nb_bench {
     struct hst_aio_world *world; /* of simulated drives */
     struct nb_lane lanes[NB_MAX_DRIVES][NB_MAX_THREADS];
     uint64_t *scratch; /* for percentiles */
-    double shown_s;    /* when progress was last told */
     struct hst_error *error;
 };
 

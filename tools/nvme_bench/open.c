@@ -74,14 +74,14 @@ int nb_budget_make(const struct nb_args *a, bool simulated, struct nb_budget *b,
                     "--blocks, --depths or --threads.",
                     a->paths.count, b->sweep_points, NB_MAX_POINTS);
     uint64_t need = 2 * ROUNDS * block * depth * b->lanes + (b->lanes + 1) * MIB;
-    char size[TEXT_BYTES], wanted[TEXT_BYTES];
+    char size[TEXT_BYTES], wanted[TEXT_BYTES], least[TEXT_BYTES];
     b->least_bytes = (need + MIB - 1) / MIB * MIB;
     if (a->size_bytes < need)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--size %s is too small for requests of %u KiB, %u at a time: %s are needed. "
-                    "Fix: --size %lluM.",
+                    "Fix: --size %s.",
                     text_size(a->size_bytes, size), b->most_block / 1024, depth,
-                    text_size(need, wanted), (unsigned long long)(b->least_bytes / MIB));
+                    text_size(need, wanted), text_typed_up(b->least_bytes, least));
     return 0;
 }
 
@@ -133,15 +133,16 @@ static void room_fix(const struct nb_budget *b, const struct nb_drive *d, char *
     uint64_t need = b->file_bytes * b->lanes, room = nb_drive_room(d->size_bytes, d->free_bytes);
     uint64_t empty = nb_drive_room(d->size_bytes, d->size_bytes);
     uint64_t taken = d->size_bytes - d->free_bytes;
-    char more[TEXT_BYTES];
+    char more[TEXT_BYTES], size[TEXT_BYTES];
     if (room >= b->least_bytes && empty >= need)
-        snprintf(fix, bytes, "free %s, or --size %" PRIu64 "M",
-                 text_size(need + taken - empty, more), room / MIB);
+        snprintf(fix, bytes, "free %s, or --size %s", text_size(need + taken - empty, more),
+                 text_typed_down(room / MIB * MIB, size));
     else if (room >= b->least_bytes)
-        snprintf(fix, bytes, "--size %" PRIu64 "M", room / MIB);
+        snprintf(fix, bytes, "--size %s", text_typed_down(room / MIB * MIB, size));
     else if (empty >= b->least_bytes)
-        snprintf(fix, bytes, "free %s, and --size %" PRIu64 "M",
-                 text_size(b->least_bytes + taken - empty, more), b->least_bytes / MIB);
+        snprintf(fix, bytes, "free %s, and --size %s",
+                 text_size(b->least_bytes + taken - empty, more),
+                 text_typed_up(b->least_bytes, size));
     else
         snprintf(fix, bytes,
                  "a directory on a larger file system, or smaller --blocks, --depths or --threads "

@@ -153,14 +153,14 @@ static void drives_text(const struct nb_answer *a, uint32_t drives, const char *
 /* What would make it fit; or that it is a tight fit. */
 static void space_text(const struct nb_answer *a, char *dst, size_t dst_bytes)
 {
-    char drives[64], each[32];
+    char drives[64], each[32], size[TEXT_BYTES];
     double need = a->bound.nvme_space_bytes;
     if (a->fits) {
         if (need > TRAIN_TAKES * a->room_bytes)
             snprintf(dst, dst_bytes,
                      " It takes more than nine tenths of what is free: `hoistway train` needs "
-                     "--nvme %.0fG for it.",
-                     ceil(need / 0x1p30));
+                     "--nvme %s for it.",
+                     text_typed_up((uint64_t)ceil(need), size));
         return;
     }
     drives_text(a, a->drives_to_fit, "", drives);

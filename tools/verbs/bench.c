@@ -3,6 +3,7 @@
 #include "bench/forecast.h"
 #include "bench/step.h"
 #include "bench/tax.h"
+#include "cli/activity.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/options.h"
@@ -162,7 +163,9 @@ static int measure_tax(const struct bench_options *o, struct hst_error *error)
                                     .threads = step->run.threads,
                                     .device = step->run.device,
                                     .store = step->run.store};
+    activity_begin("measuring");
     int rc = bench_tax(&in, cases, error);
+    activity_end();
     if (rc)
         return rc;
     if (o->json)
@@ -221,7 +224,9 @@ static int measure_forecast(const struct bench_options *o, struct hst_error *err
         return fail(error, FAIL_USAGE, -EINVAL,
                     "--predict needs --store, and sets homes and tokens itself. Fix: --predict "
                     "--store DIR without --place and --tax.");
+    activity_begin("measuring");
     int rc = bench_forecast(&in, cases, error);
+    activity_end();
     if (rc)
         return rc;
     if (o->json)
@@ -234,7 +239,9 @@ static int measure_forecast(const struct bench_options *o, struct hst_error *err
 static int measure_step(const struct bench_options *o, struct hst_error *error)
 {
     struct bench_step result;
+    activity_begin("measuring");
     int rc = bench_step(&o->step, &result, error);
+    activity_end();
     if (rc)
         return rc;
     if (o->json)

@@ -4,6 +4,7 @@
 #include "verbs/bench_adam.h"
 
 #include "bench/adam.h"
+#include "cli/activity.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/options.h"
@@ -145,6 +146,22 @@ static void print_text(void *context, const struct bench_adam_row *row)
     fflush(stdout);
 }
 
+/* ---- a row at a time, while the next is measured ---- */
+
+static void tell_json(void *context, const struct bench_adam_row *row)
+{
+    activity_hold();
+    print_json(context, row);
+    activity_release();
+}
+
+static void tell_text(void *context, const struct bench_adam_row *row)
+{
+    activity_hold();
+    print_text(context, row);
+    activity_release();
+}
+
 int bench_verb_adam(int argc, char **argv)
 {
     struct adam_options options = {.in = {.elements = 100000000, .rounds = 9}};
@@ -165,8 +182,10 @@ int bench_verb_adam(int argc, char **argv)
     }
     if (rc)
         return cli_fail(&error);
-    options.in.tell = options.json ? print_json : print_text;
+    options.in.tell = options.json ? tell_json : tell_text;
     options.in.context = &text;
+    activity_begin("measuring");
     rc = bench_adam(&options.in, &error);
+    activity_end();
     return rc ? cli_fail(&error) : CLI_EXIT_OK;
 }

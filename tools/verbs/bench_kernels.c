@@ -3,6 +3,7 @@
 #include "verbs/bench_kernels.h"
 
 #include "bench/kernels.h"
+#include "cli/activity.h"
 #include "cli/device.h"
 #include "cli/json.h"
 #include "cli/message.h"
@@ -109,13 +110,29 @@ static void print_text(void *context, const struct bench_figure *figure)
     fflush(stdout);
 }
 
+/* ---- a row at a time, while the next is measured ---- */
+
+static void tell_json(void *context, const struct bench_figure *figure)
+{
+    activity_hold();
+    print_json(context, figure);
+    activity_release();
+}
+
+static void tell_text(void *context, const struct bench_figure *figure)
+{
+    activity_hold();
+    print_text(context, figure);
+    activity_release();
+}
+
 static int measure(const struct kernels_options *options, struct hst_error *error)
 {
     struct device_choice choice;
     struct hst_dev_failure failure = {.why = HST_DEV_OK};
     struct hst_dev *dev;
     const struct hst_dev_config config = {.size = sizeof config};
-    const struct bench_teller teller = {.tell = options->json ? print_json : print_text,
+    const struct bench_teller teller = {.tell = options->json ? tell_json : tell_text,
                                         .smoke = options->smoke};
     device_choose(options->device, &choice);
     int rc = hst_dev_open(choice.name, &config, &dev, &failure);
@@ -126,8 +143,10 @@ static int measure(const struct kernels_options *options, struct hst_error *erro
         printf("kernels: device %s%s\n", choice.name,
                options->smoke ? ", tiny shapes: these figures measure nothing" : "");
     unsigned all = options->only ? 1u << (options->only - 1) : BENCH_ALL;
+    activity_begin("measuring");
     rc = bench_kernels(dev, all, &teller, error);
     hst_dev_close(&dev);
+    activity_end();
     return rc;
 }
 

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 int ckpt_store(const struct cli_operands *operands, char store[CKPT_STORE_BYTES],
                struct hst_error *error)
@@ -32,25 +31,25 @@ int ckpt_store(const struct cli_operands *operands, char store[CKPT_STORE_BYTES]
 
 /* ---- progress ---- */
 
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 void ckpt_progress_begin(struct ckpt_progress *progress, const char *what, bool quiet)
 {
-    *progress = (struct ckpt_progress){.begin_s = now_s(), .stopped = stop_catch()};
+    *progress = (struct ckpt_progress){.stopped = stop_catch()};
     progress_init(&progress->progress, quiet);
-    snprintf(progress->what, sizeof progress->what, "%s", what);
+    progress_begin(&progress->progress, what);
+}
+
+int ckpt_progress_stopped(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    const struct ckpt_progress *p = context;
+    (void)done_bytes;
+    (void)total_bytes;
+    return *p->stopped != 0;
 }
 
 int ckpt_progress_show(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
-    struct ckpt_progress *p = context;
-    const struct byte_report report = {p->what, done_bytes, total_bytes, now_s() - p->begin_s};
-    progress_bytes(&p->progress, &report);
+    const struct ckpt_progress *p = context;
+    progress_bytes(&p->progress, done_bytes, total_bytes);
     return *p->stopped != 0;
 }
 
@@ -67,8 +66,8 @@ static int check_model_line(const char *directory, const struct llama_config *co
         (info->cursor_bytes >= bytes && memcmp(was, is, bytes) == 0))
         return 0;
     const char *end = memchr(was, '\n', info->cursor_bytes);
-    if (end && train_model_pad_alone((struct train_model_text){was, (int)(end - was)},
-                                     (struct train_model_text){is, (int)bytes - 1}))
+    if (end && train_model_pad_alone((struct train_line){was, (int)(end - was)},
+                                     (struct train_line){is, (int)bytes - 1}))
         return 0; /* an export holds the row, however it was trained */
     return fail(error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
                 "the store was trained with '%.*s', %.200s has '%.*s'. Fix: the config.json of "

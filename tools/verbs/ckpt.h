@@ -24,14 +24,14 @@ int ckpt_list(const char *store, bool json, size_t rows_most, struct hst_error *
 /* Bytes on their way, told on stderr. */
 struct ckpt_progress {
     struct progress progress;
-    char what[64];
-    double begin_s;
     const volatile sig_atomic_t *stopped;
 };
 /** From then on a signal ends what is watched: what it was to make is removed (cli/stop.h). */
 void ckpt_progress_begin(struct ckpt_progress *progress, const char *what, bool quiet);
 /** A progress of struct hst_ckpt_watch. */
 int ckpt_progress_show(void *context, uint64_t done_bytes, uint64_t total_bytes);
+/** The same where something else tells how far it has come: ends what is watched, no more. */
+int ckpt_progress_stopped(void *context, uint64_t done_bytes, uint64_t total_bytes);
 
 /* A model directory, as a store's handle needs it. */
 struct ckpt_model {

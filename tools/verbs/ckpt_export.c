@@ -126,14 +126,15 @@ static int export(const struct options *o, struct hst_ckpt *ckpt, struct hst_err
         .model = model.llama,
         .working = working,
         .dtype = native ? working : export_dtype(o->export_dtype, model.source, working),
+        .progress = &progress.progress,
     };
     native = native ? native : train_export_check(&x, error);
-    ckpt_progress_begin(&progress, "export", o->quiet);
-    const struct hst_ckpt_watch watch = {.progress = ckpt_progress_show, .context = &progress};
+    ckpt_progress_begin(&progress, "reserving room for the export", o->quiet);
+    const struct hst_ckpt_watch watch = {.progress = ckpt_progress_stopped, .context = &progress};
     struct saving saving = {ckpt, &watch};
     native = native ? native : train_export_begin(&x, error);
     native = native ? native : train_export_write(&x, save, &saving, error);
-    progress_interrupt(&progress.progress);
+    progress_end(&progress.progress);
     if (native == 0)
         train_export_warn(&x);
     if (native == 0 && !o->quiet) {
@@ -150,13 +151,13 @@ static int reshard(const struct options *o, struct hst_ckpt *ckpt, struct hst_er
     struct hst_ckpt_info info;
     struct ckpt_progress progress;
     hst_ckpt_info(ckpt, &info);
-    ckpt_progress_begin(&progress, "reshard", o->quiet);
+    ckpt_progress_begin(&progress, "resharding", o->quiet);
     const struct hst_ckpt_watch watch = {.progress = ckpt_progress_show, .context = &progress};
     int native = 0;
     for (struct store_list list = {.rest = o->out}; native == 0 && store_next(&list);)
         native = store_check_local(list.directory, error);
     native = native ? native : hst_ckpt_reshard(ckpt, o->out, o->world, &watch, error);
-    progress_interrupt(&progress.progress);
+    progress_end(&progress.progress);
     if (native == 0 && !o->quiet)
         printf("step %" PRIu64 " of %" PRIu32 " ranks is in %s for %" PRIu32 "\n", info.step,
                info.world, o->out, o->world);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hoistway ckpt verify: every byte of every version, at the drives' rate. */
+#include "cli/activity.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/text.h"
@@ -62,10 +63,11 @@ static void damage(void *context, const struct hst_ckpt_damage *d)
 {
     struct run *run = context;
     char path[4096];
-    progress_interrupt(&run->progress.progress);
     run->unread += d->error != -EBADMSG;
     if (!run->options->json) {
+        activity_hold();
         print_damage(d);
+        activity_release();
         return;
     }
     snprintf(path, sizeof path, "%s/%s", d->directory, d->file);
@@ -107,7 +109,7 @@ static int verify_opened(struct run *run, struct hst_ckpt *ckpt, struct hst_erro
     }
     const struct hst_ckpt_watch watch = {progress, damage, run};
     const int native = hst_ckpt_verify(ckpt, &watch, &damaged, error);
-    progress_interrupt(&run->progress.progress);
+    progress_end(&run->progress.progress);
     run->damaged += damaged;
     if (run->options->json) {
         json_put_end(&run->json);

@@ -4,6 +4,7 @@
  * trained with its states and weights in files under a DRAM budget below its size, with its states
  * alone in files, and all in RAM; the exported weights must be the same bytes.
  */
+#include "cli/activity.h"
 #include "cli/message.h"
 #include "cli/options.h"
 #include "cli/stop.h"
@@ -199,7 +200,7 @@ static int train(struct demo *demo, size_t index, bool kept)
     options.seq_len = DEMO_SEQ_LEN;
     options.lr = DEMO_LR;
     options.schedule = SCHEDULE_COSINE;
-    options.warmup = DEMO_STEPS / 10;
+    options.warmup.count = DEMO_STEPS / 10;
     options.export_directory = demo->exports[index];
     options.export_dtype = EXPORT_FP32; /* where weights differ at all, bytes do */
     options.quiet = index != RUN_OFFLOADED;
@@ -208,7 +209,10 @@ static int train(struct demo *demo, size_t index, bool kept)
     options.log = index == RUN_OFFLOADED ? demo->log : NULL;
     printf("\nrun %zu of %d: %s\n", index + 1, RUN_COUNT, runs[index].title);
     fflush(stdout);
+    if (options.quiet)
+        activity_begin("training");
     int native = train_run(&options, &result, &demo->error);
+    activity_end();
     if (native)
         return native;
     if (index == RUN_OFFLOADED)

@@ -5,6 +5,7 @@
  * nothing behind.
  */
 #include "verbs/doctor.h"
+#include "cli/activity.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/options.h"
@@ -13,7 +14,6 @@
 #include "cli/text.h"
 #include "verbs/verbs.h"
 
-#include <dlfcn.h>
 #include <hoistway/cpu_adam.h>
 #include <inttypes.h>
 #include <libgen.h>
@@ -95,32 +95,36 @@ static void check_instructions(struct doctor *d)
                   "optimizer updates use %s", name);
 }
 
+/* What to do where the host device does not open. */
+static const char *blas_fix(enum hst_dev_why why)
+{
+    return why == HST_DEV_ADDRESS_SPACE ? "raise ulimit -v"
+           : why == HST_DEV_CORE        ? "unset OPENBLAS_CORETYPE"
+                                        : "apt install libopenblas0-openmp";
+}
+
 /*
- * Which BLAS serves the host device, and with which kernels, can only be asked of OpenBLAS, after
- * the device has been opened: that mends a bad choice of kernels where it can.
+ * Which BLAS serves the host device, and with which kernels, is known after the device has been
+ * opened: that finds and loads it, and mends a bad choice of kernels where it can.
  */
 static void check_blas(struct doctor *d)
 {
     static const char *const flavours[] = {"serial", "pthread", "OpenMP"};
     const struct hst_dev_config config = {.size = sizeof config};
+    struct hst_dev_failure failure = {.why = HST_DEV_OK};
+    char math[HST_DEV_MATH_BYTES];
     struct hst_dev *device;
-    if (hst_dev_host_open(&config, &device) == 0)
-        hst_dev_close(&device);
     int (*parallel)(void) = NULL;
-    char *(*corename)(void) = NULL;
-    *(void **)&parallel = dlsym(RTLD_DEFAULT, "openblas_get_parallel");
-    *(void **)&corename = dlsym(RTLD_DEFAULT, "openblas_get_corename");
-    if (!parallel || !corename) {
-        doctor_report(d, "blas", STATUS_WARN, "apt install libopenblas0-openmp",
-                      "the BLAS in use is not OpenBLAS: its speed is unknown");
+    if (hst_dev_open("host", &config, &device, &failure)) {
+        doctor_report(d, "blas", STATUS_FAIL, blas_fix(failure.why), "%s", failure.text);
         return;
     }
-    int flavour = parallel();
-    bool safe = flavour != 0; /* the serial flavour gives wrong products to several threads */
-    doctor_report(d, "blas", safe ? STATUS_OK : STATUS_FAIL,
-                  safe ? NULL : "apt install libopenblas0-openmp",
-                  "OpenBLAS, %s flavour, %s kernels",
-                  flavour >= 0 && flavour < 3 ? flavours[flavour] : "unknown", corename());
+    hst_dev_math(device, math, sizeof math);
+    hst_dev_close(&device);
+    *(void **)&parallel = hst_dev_host_blas("openblas_get_parallel");
+    int flavour = parallel ? parallel() : -1;
+    doctor_report(d, "blas", STATUS_OK, NULL, "%s: %s flavour; numbers depend on both", math,
+                  flavour >= 0 && flavour < 3 ? flavours[flavour] : "unknown");
 }
 
 static void check_memory(struct doctor *d)
@@ -295,12 +299,23 @@ int verb_doctor(int argc, char **argv)
         cli_help(&verb, stdout);
         return CLI_EXIT_OK;
     }
-    static void (*const checks[])(struct doctor *) = {
-        check_cores, check_instructions, check_blas,        check_memory,
-        check_store, doctor_check_rates, doctor_check_gpus,
+    static const struct {
+        const char *what;
+        void (*check)(struct doctor *);
+    } checks[] = {
+        {"looking at the processor", check_cores},
+        {"looking at the processor", check_instructions},
+        {"looking at the BLAS", check_blas},
+        {"looking at the memory", check_memory},
+        {"trying the store's directory", check_store},
+        {"measuring memory, update, products and drive", doctor_check_rates},
+        {"measuring the GPUs", doctor_check_gpus},
     };
-    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
-        checks[i](&d);
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
+        activity_begin(checks[i].what);
+        checks[i].check(&d);
+    }
+    activity_end();
     format_verdict(&d, verdict, sizeof verdict);
     if (d.json)
         print_json(&d, verdict);

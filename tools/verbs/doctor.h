@@ -47,6 +47,7 @@ struct doctor {
     size_t rate_count;
     struct doctor_room rooms[DOCTOR_MAX_ROOMS];
     size_t room_count;
+    char export_line[4096]; /* what makes NVIDIA's libraries found; empty: nothing is known */
 };
 
 void doctor_report(struct doctor *d, const char *name, enum status status, const char *fix,
@@ -63,5 +64,10 @@ void doctor_keep_rate(struct doctor *d, const char *of, enum hst_rate rate,
 
 /** doctor_gpu.c: each GPU with its memory, libraries, link, copies and distance. */
 void doctor_check_gpus(struct doctor *d);
+/**
+ * doctor_python.c: the folders nvidia/PACKAGE/lib of what that Python imports from, with colons
+ * between them, where it answers within the limit; else false and "". Starts the program.
+ */
+bool doctor_python_folders(const char *python, unsigned limit_ms, char *text, size_t room);
 
 #endif

@@ -16,6 +16,7 @@
 
 #define LINK_SHARE  0.7 /* of a link's rate: less than that is worth a look */
 #define COPY_BUDGET (UINT64_C(1) << 30)
+#define PYTHON_MS   5000 /* a Python that takes longer to start is not waited for */
 
 static const char *fix_for(enum hst_dev_why why)
 {
@@ -41,11 +42,25 @@ static const char *fix_for(enum hst_dev_why why)
     }
 }
 
+/* A Python environment may have what the search does not reach: the line that names its folders. */
+static const char *library_fix(struct doctor *d)
+{
+    static const char export[] = "export HOISTWAY_CUDA_PATH=";
+    char *folders = d->export_line + strlen(export);
+    if (!doctor_python_folders("python3", PYTHON_MS, folders,
+                               sizeof d->export_line - strlen(export)))
+        return NULL;
+    memcpy(d->export_line, export, strlen(export));
+    return d->export_line;
+}
+
 static void report_absent(struct doctor *d, const struct hst_dev_failure *failure, int rc)
 {
     bool usual = device_absent(failure->why);
-    doctor_report(d, "gpu", usual ? STATUS_OK : STATUS_WARN, fix_for(failure->why),
-                  "using the host: %s", failure->text[0] ? failure->text : strerror(-rc));
+    const char *export = failure->why == HST_DEV_LIBRARY ? library_fix(d) : NULL;
+    doctor_report(d, "gpu", usual ? STATUS_OK : STATUS_WARN,
+                  export ? export : fix_for(failure->why), "using the host: %s",
+                  failure->text[0] ? failure->text : strerror(-rc));
 }
 
 static void report_card(struct doctor *d, unsigned index, const struct hst_dev_info *info)

@@ -5,6 +5,7 @@
  * and no drive is touched, unless --probe or --save-rates asks for it.
  */
 #include "verbs/plan.h"
+#include "cli/activity.h"
 #include "cli/forecast.h"
 #include "cli/message.h"
 #include "cli/output.h"
@@ -88,6 +89,7 @@ static int parse(struct options *options, int argc, char *const *argv, bool *hel
     int native = cli_parse(&verb, argc, argv, help, error);
     if (native == 0 && *help)
         cli_help(&verb, stdout);
+    train_options_complete(&options->train);
     return native;
 }
 
@@ -109,6 +111,14 @@ static struct llama_config config_of(const struct hst_shape *s)
                                  .qkv_bias = s->qkv_bias};
 }
 
+static int unknown_model(const char *name, struct hst_error *error)
+{
+    char *cache = folder_cache_of(name);
+    int native = cli_shape_unknown("--model", name, cache, error);
+    free(cache);
+    return native;
+}
+
 static int describe_model(struct plan *p, struct hst_error *error)
 {
     struct train *t = &p->t;
@@ -118,7 +128,7 @@ static int describe_model(struct plan *p, struct hst_error *error)
     if (shape)
         config = config_of(shape);
     else if (!folder_is_there(p->model))
-        return cli_shape_unknown("--model", p->model, error);
+        return unknown_model(p->model, error);
     else if ((native = hf_model_open(p->model, false, &t->source, error)) == 0)
         config = *hf_model_config(t->source);
     if (native)
@@ -231,8 +241,11 @@ static int run(const struct options *o, struct plan *p, struct hst_error *error)
 {
     int native = check(o, error);
     native = native ? native : describe_model(p, error);
+    activity_begin("measuring the machine");
     native = native ? native : find_rates(p, o, error);
+    activity_begin("planning");
     native = native ? native : make(p, o, error);
+    activity_end();
     return native || !o->save_rates ? native : save_rates(p, o->save_rates, error);
 }
 

@@ -9,8 +9,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MIB (UINT64_C(1) << 20)
-
 uint64_t plan_smallest(const struct hst_memory *memory, enum hst_tier tier)
 {
     return memory->total[tier] > memory->budget[tier] ? memory->total[tier] : 0;
@@ -104,9 +102,10 @@ static void print_smallest(const struct hst_memory *memory, FILE *out)
 {
     for (int t = 0; t < HST_TIER_COUNT; t++) {
         uint64_t bytes = plan_smallest(memory, (enum hst_tier)t);
+        char size[TEXT_BYTES];
         if (bytes > 0)
-            fprintf(out, "the smallest that would do: --%s %" PRIu64 "M\n",
-                    hst_tier_name((enum hst_tier)t), bytes / MIB + (bytes % MIB > 0));
+            fprintf(out, "the smallest that would do: --%s %s\n", hst_tier_name((enum hst_tier)t),
+                    text_typed_up(bytes, size));
     }
 }
 

@@ -74,10 +74,16 @@ static int plan(struct train *t)
 {
     const struct train_options *o = t->options;
     bool large = llama_parameter_count(t->model) >= MEASURED_FROM;
+    progress_begin(&t->progress, "measuring the machine");
     train_rates_find(t, large ? FORECAST_MEASURED : FORECAST_CACHED);
-    int native = train_engine_plan(t, HST_PLAN_TO_TRAIN);
+    int native = train_stopped(t); /* what was measured until then is a part */
     if (native)
         return native;
+    progress_begin(&t->progress, "reserving memory");
+    native = train_engine_plan(t, HST_PLAN_TO_TRAIN);
+    if (native)
+        return native;
+    progress_begin(&t->progress, "reserving room for the export");
     size_t bytes = (size_t)t->run.batch_tokens * sizeof(uint32_t);
     t->inputs = malloc(bytes);
     t->targets = malloc(bytes);
@@ -106,6 +112,9 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
     int native = train_stopped(t);
     if (native)
         return native;
+    t->loaded_elements += count;
+    progress_bytes(&t->progress, t->loaded_elements * train_weight_bytes(t),
+                   t->result.memory.parameters * train_weight_bytes(t));
     if (t->options->init == TRAIN_INIT_RANDOM) {
         const struct llama_init init = {t->options->seed, param->name, offset};
         llama_init_random(hf_model_config(t->source), &init, dst, count);
@@ -119,10 +128,17 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
     return native;
 }
 
+static const char *loading_words(const struct train *t)
+{
+    return t->options->init == TRAIN_INIT_RANDOM ? "initialising the weights"
+                                                 : "loading the weights";
+}
+
 /* What is asked for with --resume, or the model's weights. */
 static int load(struct train *t)
 {
     const struct hst_reader reader = {.read = read_initial, .context = t};
+    progress_begin(&t->progress, t->options->resume ? "resuming" : loading_words(t));
     int native = t->options->resume ? train_resume(t) : -ENOENT;
     t->loaded = native == 0;
     if (native != -ENOENT)
@@ -136,6 +152,7 @@ static int load(struct train *t)
                     t->options->log, committed, t->options->engine.store);
     if (t->options->resume)
         cli_warn(CLI_RESUME, "the store holds no version yet: the run begins at step 0");
+    progress_begin(&t->progress, loading_words(t));
     native = hst_engine_load(t->engine, &reader);
     t->loaded = native == 0;
     if (native)
@@ -166,6 +183,7 @@ static void tell_device(const struct train *t)
 
 static void tell_plan(const struct train *t)
 {
+    progress_end(&t->progress);
     if (t->options->quiet)
         return;
     tell_device(t);
@@ -180,11 +198,14 @@ static int begin_log(struct train *t)
     (void)hst_engine_decision(t->engine, &decision); /* sealed */
     int native = t->began > 0 ? run_log_resume(&t->log, o->log, t->began, t->error)
                               : run_log_open(&t->log, o->log, t->error);
+    char math[HST_DEV_MATH_BYTES];
+    hst_dev_math(hst_engine_device(t->engine), math, sizeof math);
     const struct run_start start = {
         .model = o->model,
         .data = o->data,
         .store = o->engine.store,
         .device = t->device.name,
+        .math = math,
         .precision = train_precision_name(t),
         .seed = o->seed,
         .steps = o->steps,
@@ -211,8 +232,12 @@ static bool is_told(const struct train *t)
 
 static int measure_rates(struct train *t)
 {
+    struct hst_config config = t->options->engine;
+    config.stopped = train_asked_to_stop;
+    config.stopped_context = t;
+    progress_begin(&t->progress, "measuring the drives");
     if (is_told(t) && t->options->steps >= PREDICTED_AFTER)
-        forecast_measure(&t->options->engine, t->device.name, &t->result.memory, &t->rates);
+        forecast_measure(&config, t->device.name, &t->result.memory, &t->rates);
     return 0;
 }
 
@@ -254,10 +279,24 @@ static void note_update(struct train *t, uint64_t number, enum hst_update_time h
     u->optimistic += how == HST_UPDATE_OPTIMISTIC;
 }
 
+static void watch_loss(struct train *t, uint64_t number, double loss)
+{
+    if (!loss_watch_step(&t->loss_watch, number, loss))
+        return;
+    cli_warn(CLI_LOSS,
+             "the loss has been more than %g above that of step %" PRIu64 " (%.4f) for %u steps: "
+             "%.4f in step %" PRIu64
+             ". Fix: a smaller --lr, a longer --warmup, a look at the data.",
+             LOSS_WATCH_NATS, t->loss_watch.first_step, t->loss_watch.first, LOSS_WATCH_STEPS, loss,
+             number);
+}
+
 static int train_step(struct train *t, uint64_t number, double begin_s)
 {
+    char what[32];
+    snprintf(what, sizeof what, "step %" PRIu64, number);
+    progress_begin(&t->progress, what);
     const struct train_options *o = t->options;
-    const struct schedule schedule = {o->schedule, o->lr, o->warmup, o->steps};
     uint64_t sequences = t->run.batch_tokens / o->seq_len;
     uint64_t position = (number - 1) * sequences;
     int native = data_read(t->data, position, sequences, t->inputs, t->targets, t->error);
@@ -265,7 +304,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
         return native;
     char cursor[TRAIN_CURSOR_BYTES];
     const struct hst_step_in in = {.size = sizeof in,
-                                   .lr = schedule_lr(&schedule, number),
+                                   .lr = schedule_lr(&t->schedule, number),
                                    .cursor = cursor,
                                    .cursor_bytes = train_cursor(t, cursor)};
     struct hst_step_stats stats;
@@ -291,6 +330,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     t->skipped_ever = stats.skipped_steps;
     note_update(t, number, stats.update_time);
     progress_show(&t->progress, &report);
+    watch_loss(t, number, loss);
     keep_going(t, tell_version(t, t->error));
     keep_going(t, run_log_step(&t->log, &report, t->error));
     return 0;
@@ -309,6 +349,7 @@ static int train_steps(struct train *t)
         if (is_told(t) && number == t->began + PREDICTED_AFTER)
             predict(t);
     }
+    progress_begin(&t->progress, "finishing the last update");
     struct hst_step_stats drained = {0};
     int native = hst_engine_drain(t->engine, &drained);
     if (native)
@@ -407,7 +448,7 @@ static int check_told(struct train *t)
 static void close_all(struct train *t)
 {
     struct hst_error ignored;
-    progress_interrupt(&t->progress);
+    progress_begin(&t->progress, "closing");
     /* of a run that failed with an error of its own */
     (void)tell_version(t, &ignored);
     run_log_close(&t->log);
@@ -419,6 +460,7 @@ static void close_all(struct train *t)
     data_close(&t->data);
     llama_destroy(&t->model);
     hf_model_close(&t->source);
+    progress_end(&t->progress);
 }
 
 int train_run(const struct train_options *options, struct train_result *result,
@@ -434,6 +476,7 @@ int train_run(const struct train_options *options, struct train_result *result,
     };
     *error = (struct hst_error){0};
     progress_init(&t.progress, options->quiet);
+    progress_begin(&t.progress, "opening the model and the data");
     int native = 0;
     for (size_t i = 0; i < sizeof phases / sizeof phases[0] && !native; i++) {
         native = train_stopped(&t);
@@ -441,7 +484,8 @@ int train_run(const struct train_options *options, struct train_result *result,
         if (!native && phases[i] == plan)
             tell_plan(&t);
     }
-    if (native && train_stopped(&t))
+    progress_end(&t.progress);
+    if (native == -ECANCELED && train_stopped(&t)) /* what failed by itself is told as that */
         native = train_tell_stopped(&t);
     if (native && result)
         *result = t.result;

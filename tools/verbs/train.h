@@ -22,8 +22,13 @@ struct train_options {
     enum data_order order;
     enum train_init init;
     enum schedule_shape schedule;
-    uint64_t steps, seq_len, warmup, seed;
-    double lr;
+    uint64_t steps; /* 0: epochs says it */
+    double epochs;  /* 0: steps says it */
+    uint64_t seq_len, seed;
+    /* they were not given, and data that has less makes them less */
+    bool default_seq_len, default_batch;
+    double lr, lr_end;
+    struct hst_share warmup, decay;
     const char *export_directory, *log, *trace;
     enum export_choice export_dtype;
     bool quiet, resume, allow_config_change;
@@ -31,8 +36,12 @@ struct train_options {
     const volatile sig_atomic_t *stopped; /* other than 0: end after the step at hand; or null */
 };
 
-/** The defaults that stand in the help. */
+#define TRAIN_MOST_STEPS 1e12
+
+/** The defaults that stand in the help, but for those that train_options_complete fills. */
 void train_options_init(struct train_options *options);
+/** Fills --batch-tokens and --seq-len where they were not given (0), and keeps that in mind. */
+void train_options_complete(struct train_options *options);
 /**
  * Reads the command line of train into options that hold the defaults; prints the help if asked
  * for.
@@ -41,8 +50,16 @@ int train_options_parse(struct train_options *options, int argc, char *const *ar
                         struct hst_error *error);
 /** Those of its own options that plan takes as well; their target is a struct train_options. */
 const struct hst_option *train_options_common(size_t *count);
-/** Refuses values that contradict each other (E402); budgets are the engine's to refuse. */
+/**
+ * Refuses values that contradict each other (E402), as far as can be told without the data; budgets
+ * are the engine's to refuse.
+ */
 int train_options_check(const struct train_options *options, struct hst_error *error);
+/** Refuses a batch that is no whole sequences (E402). */
+int train_options_check_batch(const struct train_options *options, struct hst_error *error);
+/** The schedule of options->steps, which is not 0. E402 where its parts have no room in them. */
+int train_options_schedule(const struct train_options *options, struct schedule *schedule,
+                           struct hst_error *error);
 
 /**
  * Whether the weights have the tensors that the model needs, by its config: names, shapes, types

@@ -30,9 +30,12 @@ void train_rates_find(struct train *t, enum forecast_how how)
 {
     struct hst_product products[HST_PRODUCTS_MAX];
     struct llama_operations operations;
+    struct hst_config config = t->options->engine;
+    config.stopped = train_asked_to_stop;
+    config.stopped_context = t;
     llama_operations(t->model, train_dtype(t), &operations);
     const struct forecast_in in = {
-        .config = &t->options->engine,
+        .config = &config,
         .device = t->device.name,
         .gpu = t->device.gpu,
         .products = products,
@@ -85,8 +88,10 @@ int train_engine_plan(struct train *t, enum hst_plan plan)
     config.error = t->error;
     config.accept = train_accepts;
     config.accept_context = t;
-    config.progress = train_verified;
+    config.progress = train_resumed_bytes;
     config.progress_context = t;
+    config.stopped = train_asked_to_stop;
+    config.stopped_context = t;
     config.trace = o->trace ? trace_event : NULL;
     config.trace_context = &t->trace;
     config.plan = plan;

@@ -44,6 +44,18 @@ static void wait_for_room(struct sink *sink)
     nanosleep(&pause, NULL);
 }
 
+static bool is_full(int native)
+{
+    return native == -ENOSPC || native == -EDQUOT;
+}
+
+static void count_written(struct train_export *x, size_t count)
+{
+    const uint64_t width = x->dtype == HST_F32 ? 4 : 2;
+    x->written += count;
+    progress_bytes(x->progress, x->written * width, x->elements * width);
+}
+
 static void count_infinite(struct train_export *x, const char *name, const uint16_t *values,
                            size_t count)
 {
@@ -62,9 +74,10 @@ static int write_part(struct sink *sink, const struct hst_param_ref *param, uint
         count_infinite(x, param->name, src, count);
     while (!is_stopped(x)) {
         int native = hf_export_write(x->files, param->name, offset, src, count, sink->error);
-        const bool full = native == -ENOSPC || native == -EDQUOT;
-        if (!full || !x->stopped) /* where nobody could end the wait, there is none */
+        if (!is_full(native) || !x->stopped) { /* where nobody could end the wait, there is none */
+            count_written(x, count);
             return native;
+        }
         wait_for_room(sink);
     }
     return -ECANCELED;
@@ -141,7 +154,21 @@ int train_export_write(struct train_export *x, train_save *save, void *from,
 {
     struct sink sink = {.export = x, .ops = hst_cpu_adam_ops(HST_CPU_ISA_AUTO), .error = error};
     const struct hst_writer writer = {.write = write_tensor, .context = &sink};
-    int native = save(from, x->dtype != x->working, &writer, error);
+    int native;
+    x->elements = llama_parameter_count(x->model);
+    for (;;) {
+        x->written = 0;
+        x->infinite_count = 0;
+        progress_begin(x->progress, "exporting");
+        native = save(from, x->dtype != x->working, &writer, error);
+        if (native)
+            break;
+        progress_begin(x->progress, "exporting: what is written reaches the disk");
+        native = hf_export_sync(x->files, error); /* some file systems find out here alone */
+        if (!is_full(native) || !x->stopped || is_stopped(x))
+            break;
+        wait_for_room(&sink);
+    }
     if (native)
         train_export_end(x);
     return native ? native : hf_export_commit(&x->files, error);

@@ -2,6 +2,7 @@
 #ifndef HOISTWAY_TOOLS_VERBS_TRAIN_EXPORT_H
 #define HOISTWAY_TOOLS_VERBS_TRAIN_EXPORT_H
 /* From the engine to a model directory. */
+#include "cli/progress.h"
 #include "hf/hf.h"
 #include "model/llama.h"
 #include "verbs/export_dtype.h"
@@ -15,9 +16,11 @@ struct train_export {
     enum hst_dtype working;               /* of the engine's weights */
     enum hst_dtype dtype;                 /* of the files' */
     const volatile sig_atomic_t *stopped; /* other than 0: give it up; null: none does */
+    const struct progress *progress;      /* what is told of write */
     struct hf_export *files;              /* between begin and end */
     uint64_t infinite_count;              /* weights that are infinite in that type */
     char infinite_tensor[128];            /* the first that has some */
+    uint64_t written, elements;           /* of write, and of all tensors */
 };
 
 /** Refuses what would fail after the training: the target (E430) and the space (E301). */
@@ -36,7 +39,8 @@ int train_export_save_engine(void *from, bool masters, const struct hst_writer *
 /**
  * Fills the files of train_export_begin, and moves them to their place; ends the export whether
  * that went well or not. A disk that is full all the same is waited for until export->stopped: W301
- * every 30 s. Where *error says nothing, it is in `from`.
+ * every 30 s. Where only the sync finds it full, all weights are saved once more. Where *error says
+ * nothing, it is in `from`.
  */
 int train_export_write(struct train_export *export, train_save *save, void *from,
                        struct hst_error *error);

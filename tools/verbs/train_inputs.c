@@ -95,22 +95,16 @@ static int open_data(struct train *t)
         .order = o->order,
         .seed = o->seed,
         .seq_len = o->seq_len,
+        .may_shorten = o->default_seq_len,
         .vocab = hf_model_config(t->source)->vocab,
         .tokenizer = hf_model_tokenizer(t->source),
+        .stopped = o->stopped,
     };
     int native = data_open(&config, &t->data, t->error);
     if (native)
         return native;
     tell_small_ids(t, config.vocab);
-    uint64_t sequences = data_sequence_count(t->data);
-    double passes =
-        (double)o->steps * (double)(o->engine.batch_tokens / o->seq_len) / (double)sequences;
-    if (passes > 1 && !o->quiet)
-        cli_note(CLI_PASSES,
-                 "%" PRIu64 " tokens are %" PRIu64 " sequences: the run passes over them %.1f "
-                 "times.",
-                 data_token_count(t->data), sequences, passes);
-    return 0;
+    return train_settle(t);
 }
 
 enum hst_precision train_precision(const struct train *t)
@@ -128,6 +122,11 @@ enum hst_dtype train_dtype(const struct train *t)
                                              : HST_F16;
 }
 
+uint64_t train_weight_bytes(const struct train *t)
+{
+    return train_dtype(t) == HST_F32 ? 4 : 2;
+}
+
 static int check_outputs(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -139,6 +138,7 @@ static int check_outputs(struct train *t)
         .working = train_dtype(t),
         .dtype = export_dtype(o->export_dtype, t->source, train_dtype(t)),
         .stopped = o->stopped,
+        .progress = &t->progress,
     };
     if (o->export_directory)
         native = train_export_check(&t->export, t->error);

@@ -33,14 +33,14 @@ static int pad_of(const char *line, int length)
     return pad ? (int)(pad - line) : length;
 }
 
-bool train_model_pad_alone(struct train_model_text was, struct train_model_text is)
+bool train_model_pad_alone(struct train_line was, struct train_line is)
 {
     const int before = pad_of(was.line, was.length);
     return before == pad_of(is.line, is.length) && memcmp(was.line, is.line, (size_t)before) == 0;
 }
 
 /* "pad_token_id 3", or "none". */
-static void say_pad(struct train_model_text text, char said[48])
+static void say_pad(struct train_line text, char said[48])
 {
     const int at = pad_of(text.line, text.length);
     if (at == text.length)
@@ -49,8 +49,7 @@ static void say_pad(struct train_model_text text, char said[48])
         snprintf(said, 48, "pad_token_id %.*s", text.length - at - 5, text.line + at + 5);
 }
 
-void train_model_pad_failed(struct train_model_text was, struct train_model_text is,
-                            struct hst_error *error)
+void train_model_pad_failed(struct train_line was, struct train_line is, struct hst_error *error)
 {
     char before[48], now[48];
     say_pad(was, before);

@@ -15,9 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_BATCH_TOKENS 4096
-#define DEFAULT_SEQ_LEN      256
-#define DEFAULT_LR           1e-5
+#define DEFAULT_BATCH_TOKENS  4096
+#define DEFAULT_SEQ_LEN       1024
+#define DEFAULT_LR            1e-5
+#define DEFAULT_DECAY_PERCENT 10
 
 static_assert(sizeof(enum data_order) == sizeof(int), "a choice is stored as an int");
 
@@ -81,7 +82,7 @@ static const struct hst_option output_table[] = {
      .group = "output",
      .type = HST_OPTION_FLAG,
      .offset = FIELD(allow_config_change),
-     .help = "resume with another learning rate, schedule, warmup or number of steps"},
+     .help = "resume with another --lr, schedule, --steps or other data"},
     {.name = "export",
      .group = "output",
      .type = HST_OPTION_TEXT,
@@ -128,14 +129,22 @@ static const struct hst_option common_table[] = {
      .offset = FIELD(steps),
      .argument = "N",
      .least = 1,
-     .greatest = 1e12,
+     .greatest = TRAIN_MOST_STEPS,
      .help = "optimizer steps"},
+    {.name = "epochs",
+     .group = "training",
+     .type = HST_OPTION_REAL,
+     .offset = FIELD(epochs),
+     .argument = "X",
+     .least = 1e-9,
+     .greatest = 1e6,
+     .help = "passes over the data, in whole steps"},
     {.name = "seq-len",
      .group = "training",
      .type = HST_OPTION_COUNT,
      .offset = FIELD(seq_len),
      .argument = "N",
-     .default_text = "256",
+     .default_text = "1024, less where the data or the batch has less",
      .least = 1,
      .greatest = 0x1p31,
      .help = "tokens of a sequence"},
@@ -156,16 +165,34 @@ static const struct hst_option common_table[] = {
      .default_text = "constant",
      .choices = SCHEDULE_NAMES,
      .first_choice = SCHEDULE_CONSTANT,
-     .help = "of the learning rate after the warmup; others end at 0"},
-    {.name = "warmup",
+     .help = "of the rate after the warmup; wsd: constant, then --decay"},
+    {.name = "lr-end",
      .group = "training",
-     .type = HST_OPTION_COUNT,
-     .offset = FIELD(warmup),
-     .argument = "N",
+     .type = HST_OPTION_REAL,
+     .offset = FIELD(lr_end),
+     .argument = "X",
      .default_text = "0",
      .least = 0,
-     .greatest = 1e12,
-     .help = "steps in which the learning rate rises from 0"},
+     .greatest = 1,
+     .help = "fraction of --lr that the schedule goes to, behind the last step"},
+    {.name = "warmup",
+     .group = "training",
+     .type = HST_OPTION_SHARE,
+     .offset = FIELD(warmup),
+     .argument = "N|X%",
+     .default_text = "0",
+     .least = 0,
+     .greatest = TRAIN_MOST_STEPS,
+     .help = "steps in which the learning rate rises from 0 to --lr"},
+    {.name = "decay",
+     .group = "training",
+     .type = HST_OPTION_SHARE,
+     .offset = FIELD(decay),
+     .argument = "N|X%",
+     .default_text = "10%",
+     .least = 1,
+     .greatest = TRAIN_MOST_STEPS,
+     .help = "last steps of --schedule wsd, in which it falls to --lr-end"},
     {.name = "seed",
      .group = "training",
      .type = HST_OPTION_COUNT,
@@ -199,16 +226,26 @@ const struct hst_option *train_options_common(size_t *count)
     return common_table;
 }
 
-static const char *const required[] = {"model", "data", "store", "steps", NULL};
+static const char *const required[] = {"model", "data", "store", "steps|epochs", NULL};
 
 void train_options_init(struct train_options *options)
 {
     *options = (struct train_options){
-        .engine = {.size = sizeof options->engine, .batch_tokens = DEFAULT_BATCH_TOKENS},
+        .engine = {.size = sizeof options->engine},
         .schedule = SCHEDULE_CONSTANT,
-        .seq_len = DEFAULT_SEQ_LEN,
         .lr = DEFAULT_LR,
     };
+}
+
+void train_options_complete(struct train_options *options)
+{
+    uint64_t *batch = &options->engine.batch_tokens;
+    options->default_batch = *batch == 0;
+    options->default_seq_len = options->seq_len == 0;
+    if (options->default_batch)
+        *batch = DEFAULT_BATCH_TOKENS;
+    if (options->default_seq_len)
+        options->seq_len = *batch < DEFAULT_SEQ_LEN ? *batch : DEFAULT_SEQ_LEN;
 }
 
 int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
@@ -230,6 +267,7 @@ int train_options_parse(struct train_options *options, int argc, char *const *ar
     int native = cli_parse(&verb, argc, argv, help, error);
     if (native == 0 && *help)
         cli_help(&verb, stdout);
+    train_options_complete(options);
     return native;
 }
 
@@ -267,24 +305,95 @@ static int check_outputs_apart(const struct train_options *o, struct hst_error *
     return native;
 }
 
+/* ---- length and learning rates ---- */
+
+int train_options_check_batch(const struct train_options *o, struct hst_error *error)
+{
+    const uint64_t batch = o->engine.batch_tokens, length = o->seq_len;
+    if (batch % length == 0)
+        return 0;
+    return fail(error, FAIL_VALUE, -EINVAL,
+                "--batch-tokens %" PRIu64 " is not a multiple of --seq-len %" PRIu64 "%s"
+                ". Fix: --batch-tokens %" PRIu64 ".",
+                batch, length, o->default_seq_len ? ", which was not given" : "",
+                (batch / length + 1) * length);
+}
+
+/* Values that one shape takes and the others would ignore. */
+static int check_shape(const struct train_options *o, struct hst_error *error)
+{
+    const char *name = SCHEDULE_NAMES[o->schedule - SCHEDULE_CONSTANT];
+    if (o->lr == 0)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--lr 0 makes the learning rate of every step 0, and nothing would be trained. "
+                    "Fix: --lr %g.",
+                    DEFAULT_LR);
+    if (o->schedule == SCHEDULE_CONSTANT && o->lr_end > 0)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--lr-end %g is where a schedule ends, and --schedule constant stays at --lr. "
+                    "Fix: --schedule cosine, or leave --lr-end out.",
+                    o->lr_end);
+    if (o->schedule != SCHEDULE_WSD && (o->decay.count > 0 || o->decay.percent > 0))
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--decay is a part of --schedule wsd, and the schedule is %s. Fix: --schedule "
+                    "wsd, or leave --decay out.",
+                    name);
+    return 0;
+}
+
+int train_options_schedule(const struct train_options *o, struct schedule *schedule,
+                           struct hst_error *error)
+{
+    static const struct hst_share tenth = {.percent = DEFAULT_DECAY_PERCENT};
+    const bool given = o->decay.count > 0 || o->decay.percent > 0;
+    const uint64_t warmup = schedule_share(o->warmup, o->steps);
+    const uint64_t decay = schedule_share(given ? o->decay : tenth, o->steps);
+    const uint64_t rise = warmup > 0 ? warmup - 1 : 0; /* steps below the peak */
+    if (warmup > o->steps)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--warmup %" PRIu64 " is longer than the run of %" PRIu64
+                    " steps. Fix: --warmup %" PRIu64 " or less.",
+                    warmup, o->steps, o->steps);
+    if (o->schedule == SCHEDULE_WSD && rise + decay > o->steps)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "a warmup of %" PRIu64 " and a decay of %" PRIu64
+                    " steps have no room in a run of %" PRIu64 ". Fix: --decay %" PRIu64
+                    " or less.",
+                    warmup, decay, o->steps, o->steps - rise);
+    *schedule = (struct schedule){
+        .shape = o->schedule,
+        .lr = o->lr,
+        .lr_end = o->lr_end,
+        .warmup_steps = warmup,
+        .decay_steps = decay,
+        .steps = o->steps,
+    };
+    return 0;
+}
+
+/* What can be known of them before the data is. */
+static int check_length(const struct train_options *o, struct hst_error *error)
+{
+    struct schedule schedule;
+    int native = o->default_seq_len && o->data ? 0 : train_options_check_batch(o, error);
+    if (!native && o->steps > 0 && o->epochs > 0)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--steps %" PRIu64 " and --epochs %g both say how long the run is. Fix: leave "
+                    "one of them out.",
+                    o->steps, o->epochs);
+    native = native ? native : check_shape(o, error);
+    return native || o->steps == 0 ? native : train_options_schedule(o, &schedule, error);
+}
+
 int train_options_check(const struct train_options *options, struct hst_error *error)
 {
-    const struct hst_config *engine = &options->engine;
-    if (engine->batch_tokens % options->seq_len != 0)
-        return fail(error, FAIL_VALUE, -EINVAL,
-                    "--batch-tokens %" PRIu64 " is not a multiple of --seq-len %" PRIu64
-                    ". Fix: --batch-tokens %" PRIu64 ".",
-                    engine->batch_tokens, options->seq_len,
-                    (engine->batch_tokens / options->seq_len + 1) * options->seq_len);
+    int native = check_length(options, error);
+    if (native)
+        return native;
     if (options->allow_config_change && !options->resume)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--allow-config-change says what a run may go on with, and --resume is not "
                     "given. Fix: --resume, or leave it out.");
-    if (options->steps && options->warmup > options->steps)
-        return fail(error, FAIL_VALUE, -EINVAL,
-                    "--warmup %" PRIu64 " is longer than the run of --steps %" PRIu64
-                    ". Fix: --warmup %" PRIu64 " or less.",
-                    options->warmup, options->steps, options->steps);
     if (options->log && options->trace && path_is_in(options->log, options->trace))
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--log and --trace are one file, '%.200s'. Fix: two files.", options->log);

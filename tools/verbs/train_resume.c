@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a run leaves with each version beside the model, and what one that goes on must have too:
- * the steps' learning rates and data are functions of the step and of these lines alone.
+ * the steps' learning rates and data are functions of the step and of these lines alone. The line
+ * of the schedule says by which formula, so that a store is not gone on with by another one;
+ * constant has always been the same.
  */
 #include "cli/message.h"
 #include "verbs/train_run.h"
@@ -10,28 +12,48 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Those of the first kind decide what is trained on; the others may be changed on purpose. */
-static const char *const CHANGEABLE[] = {"lr ", "schedule ", "warmup ", "steps ", NULL};
+/* What may be changed on purpose: how far a step goes, and on what. */
+static const char *const CHANGEABLE[] = {"lr ",    "schedule ", "warmup ", "lr-end ", "decay ",
+                                         "steps ", "tokens ",   "data ",   NULL};
+
+/* All that a step's learning rate depends on. */
+static size_t schedule_lines(const struct schedule *s, char *text, size_t text_bytes)
+{
+    const char *name = SCHEDULE_NAMES[s->shape - SCHEDULE_CONSTANT];
+    int n = snprintf(text, text_bytes, "lr %.15g\nschedule %s", s->lr, name);
+    if (s->shape != SCHEDULE_CONSTANT)
+        n += snprintf(text + n, text_bytes - (size_t)n, " v%d", SCHEDULE_VERSION);
+    n += snprintf(text + n, text_bytes - (size_t)n, "\nwarmup %" PRIu64 "\n", s->warmup_steps);
+    if (s->shape != SCHEDULE_CONSTANT) /* which ends with the last step */
+        n += snprintf(text + n, text_bytes - (size_t)n, "lr-end %.15g\nsteps %" PRIu64 "\n",
+                      s->lr_end, s->steps);
+    if (s->shape == SCHEDULE_WSD)
+        n += snprintf(text + n, text_bytes - (size_t)n, "decay %" PRIu64 "\n", s->decay_steps);
+    return (size_t)n;
+}
 
 size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES])
 {
     const struct train_options *o = t->options;
     int n = (int)train_model_line(hf_model_config(t->source), text);
+    n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n, "tokens %" PRIu64 "\n",
+                  data_token_count(t->data));
+    n += (int)train_data_line(t->data, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
     n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n,
-                  "tokens %" PRIu64 "\norder %s\nseed %" PRIu64 "\nseq-len %" PRIu64
-                  "\nlr %.15g\nschedule %s\nwarmup %" PRIu64 "\n",
-                  data_token_count(t->data), o->order == DATA_SHUFFLED ? "shuffled" : "sequential",
-                  o->seed, o->seq_len, o->lr, SCHEDULE_NAMES[o->schedule - SCHEDULE_CONSTANT],
-                  o->warmup);
-    if (o->schedule != SCHEDULE_CONSTANT) /* which ends with the last step */
-        n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n, "steps %" PRIu64 "\n", o->steps);
-    return (size_t)n;
+                  "order %s\nseed %" PRIu64 "\nseq-len %" PRIu64 "\n",
+                  o->order == DATA_SHUFFLED ? "shuffled" : "sequential", o->seed, o->seq_len);
+    return (size_t)n + schedule_lines(&t->schedule, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
+}
+
+static bool starts(const char *line, const char *with)
+{
+    return strncmp(line, with, strlen(with)) == 0;
 }
 
 static bool is_changeable(const char *line)
 {
     for (int i = 0; CHANGEABLE[i]; i++)
-        if (strncmp(line, CHANGEABLE[i], strlen(CHANGEABLE[i])) == 0)
+        if (starts(line, CHANGEABLE[i]))
             return true;
     return false;
 }
@@ -77,6 +99,35 @@ static void cursor_text(const void *cursor, size_t bytes, char text[TRAIN_CURSOR
     text[bytes] = '\0';
 }
 
+/* Where a line of the schedule has its version, or its end: what is typed ends there. */
+static int typed_length(const char *line, int length)
+{
+    if (!starts(line, "schedule "))
+        return length;
+    const char *space =
+        memchr(line + strlen("schedule "), ' ', (size_t)length - strlen("schedule "));
+    return space ? (int)(space - line) : length;
+}
+
+/* Whether a line names a schedule whose rates this program does not compute. */
+static bool is_other_formula(const char *line, int length)
+{
+    char version[16];
+    if (!starts(line, "schedule ") || starts(line, "schedule constant\n"))
+        return false;
+    const int bytes = snprintf(version, sizeof version, " v%d", SCHEDULE_VERSION);
+    return length < bytes || memcmp(line + length - bytes, version, (size_t)bytes) != 0;
+}
+
+static void refuse_formula(const struct change *change, struct hst_error *error)
+{
+    fail(error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
+         "the store was begun with '%.*s' of another version of hoistway, whose learning rates are "
+         "others: linear and cosine ended at 0. Fix: --allow-config-change goes on with this "
+         "version's, or another --store.",
+         change->was_length, change->was);
+}
+
 bool train_accepts(void *context, uint64_t step, const void *cursor, size_t cursor_bytes)
 {
     struct train *t = context;
@@ -90,21 +141,29 @@ bool train_accepts(void *context, uint64_t step, const void *cursor, size_t curs
         if (may && t->options->allow_config_change)
             continue;
         struct change change = change_of(was, now);
-        const bool model = strncmp(was, "model ", strlen("model ")) == 0;
-        const struct train_model_text then = {change.was, change.was_length},
-                                      here = {change.now, change.now_length};
+        if (is_other_formula(was, change.was_length)) {
+            refuse_formula(&change, t->error);
+            return false;
+        }
+        const bool model = starts(was, "model ");
+        const struct train_line then = {change.was, change.was_length},
+                                here = {change.now, change.now_length};
         if (model && train_model_pad_alone(then, here)) {
             train_model_pad_failed(then, here, t->error);
             return false;
         }
-        const bool data = strncmp(was, "tokens ", strlen("tokens ")) == 0;
+        if (train_is_data_line(was)) {
+            train_data_failed(then, here, t->options->data, t->error);
+            return false;
+        }
+        const bool data = starts(was, "tokens ");
         fail(t->error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
              "the store was trained with '%.*s', this run has '%.*s'. Fix: %s%.*s, or %s.",
              change.was_length, change.was, change.now_length, change.now,
              model  ? "the --model of that run"
              : data ? "the --data of that run"
                     : "--",
-             model || data ? 0 : change.was_length, change.was,
+             model || data ? 0 : typed_length(was, change.was_length), change.was,
              may ? "--allow-config-change" : "another --store");
         return false;
     }
@@ -116,8 +175,15 @@ static void tell_changes(const char *was, const char *is)
     const char *now;
     for (; (was = next_change(was, is, &now)) != NULL; was += strcspn(was, "\n") + 1) {
         struct change change = change_of(was, now);
-        cli_warn(CLI_RESUME, "the run goes on with '%.*s' where it had '%.*s'", change.now_length,
-                 change.now, change.was_length, change.was);
+        const struct train_line then = {change.was, change.was_length},
+                                here = {change.now, change.now_length};
+        if (train_is_data_line(was))
+            cli_warn(CLI_RESUME, "the run goes on with %s",
+                     train_data_order_alone(then, here) ? "its data files in another order"
+                                                        : "other data than it had");
+        else
+            cli_warn(CLI_RESUME, "the run goes on with '%.*s' where it had '%.*s'",
+                     change.now_length, change.now, change.was_length, change.was);
     }
 }
 

@@ -4,6 +4,7 @@
 /* A run of `hoistway train` from its first check to its last line. */
 #include "cli/device.h"
 #include "cli/forecast.h"
+#include "cli/loss_watch.h"
 #include "cli/progress.h"
 #include "cli/runlog.h"
 #include "cli/trace.h"
@@ -13,7 +14,9 @@
 #include "verbs/train_export.h"
 
 struct train {
-    const struct train_options *options;
+    const struct train_options *options; /* behind train_settle those of `settled` */
+    struct train_options settled;
+    struct schedule schedule;
     struct device_choice device;
     struct hst_error *error;
     struct llama_run run;
@@ -25,8 +28,11 @@ struct train {
     struct run_log log;
     struct trace trace;
     bool loaded;
+    uint64_t loaded_elements;
+    uint64_t resumed_bytes; /* as the engine told them last */
     int log_native; /* why the log ended before the run */
     struct progress progress;
+    struct loss_watch loss_watch;
     uint64_t began, done;  /* steps: those of earlier runs, all that are made */
     uint64_t skipped;      /* of this run's */
     uint64_t skipped_ever; /* of all, those before a resume too */
@@ -55,6 +61,12 @@ int train_inputs_open(struct train *t);
  */
 int train_inputs_check(struct train *t);
 
+/**
+ * What of t->options the data decides (sequence length, batch, steps) and t->schedule: t->options
+ * then is a copy of its own that has them. Returns 0, or -EINVAL with *t->error (E402).
+ */
+int train_settle(struct train *t);
+
 /** What a user should know of config.json, and of a grain that is not as it was wished. */
 void train_tell_model(const struct train *t);
 void train_tell_grain(const struct train *t);
@@ -78,15 +90,23 @@ const char *train_precision_name(const struct train *t);
 #define TRAIN_CURSOR_BYTES 1024u
 /** Its first line: of the model what its tensors' shapes do not say. Returns its bytes. */
 size_t train_model_line(const struct llama_config *config, char text[TRAIN_CURSOR_BYTES]);
-struct train_model_text { /* such a line, without its end */
+struct train_line { /* a line of a cursor, without its end */
     const char *line;
     int length;
 };
 /** Whether the two differ at most in the row of the embedding that is for padding. */
-bool train_model_pad_alone(struct train_model_text was, struct train_model_text is);
+bool train_model_pad_alone(struct train_line was, struct train_line is);
 /** Then: why one does not go on from the other. E615. */
-void train_model_pad_failed(struct train_model_text was, struct train_model_text is,
+void train_model_pad_failed(struct train_line was, struct train_line is,
                             struct hst_error *error);
+/** Its line of the data. Returns its bytes. */
+size_t train_data_line(const struct data *data, char *text, size_t bytes);
+/** Whether a line is one of data; whether two of them have the same files in another order. */
+bool train_is_data_line(const char *line);
+bool train_data_order_alone(struct train_line was, struct train_line is);
+/** Then, or where the data is other: why one does not go on from the other. E615. */
+void train_data_failed(struct train_line was, struct train_line is, const char *files,
+                       struct hst_error *error);
 size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES]);
 /** An hst_config.accept of a struct train: whether this run may go on from one that left this.
  * Where not, its error says why. */
@@ -98,17 +118,20 @@ int train_resume(struct train *t);
 int train_stopped(const struct train *t);
 /**
  * Tells that it was stopped and what the store holds, whatever the run had come to; fills
- * result.resumable. Returns -ECANCELED.
+ * result.resumable. Returns -ECANCELED; or what made the last version fail, with *t->error.
  */
 int train_tell_stopped(struct train *t);
 /** For who sees neither steps nor summary, and where a run has trained nothing. */
 void train_warn_skipped(const struct train *t);
+/** An hst_config.stopped of a struct train. */
+int train_asked_to_stop(void *context);
 /** An hst_config.progress of a struct train. */
-int train_verified(void *context, uint64_t done_bytes, uint64_t total_bytes);
+int train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_bytes);
 
 /** The precision of a run, before there is an engine to ask. */
 enum hst_precision train_precision(const struct train *t);
-/** Of its weights. */
+/** Of its weights; the bytes of one. */
 enum hst_dtype train_dtype(const struct train *t);
+uint64_t train_weight_bytes(const struct train *t);
 
 #endif

@@ -2,8 +2,10 @@
 /*
  * How a run ends that is asked to. Where versions are kept it can always go on: from the version
  * that the store holds, or anew where there is none yet. Who starts it again needs one exit code
- * for that, whatever the run was at.
+ * for that, whatever the run was at. A drive that then fails is a failure, and not that code: who
+ * starts runs again at each 75 would do so for ever.
  */
+#include "cli/activity.h"
 #include "cli/stop.h"
 
 #include "verbs/train_run.h"
@@ -18,11 +20,19 @@ int train_stopped(const struct train *t)
     return t->options->stopped && *t->options->stopped ? -ECANCELED : 0;
 }
 
-int train_verified(void *context, uint64_t done_bytes, uint64_t total_bytes)
+int train_asked_to_stop(void *context)
 {
-    (void)done_bytes;
-    (void)total_bytes;
     return train_stopped(context);
+}
+
+int train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    struct train *t = context;
+    if (done_bytes < t->resumed_bytes) /* of the second that is counted */
+        progress_begin(&t->progress, "resuming: reading into memory");
+    t->resumed_bytes = done_bytes;
+    progress_bytes(&t->progress, done_bytes, total_bytes);
+    return train_stopped(t);
 }
 
 static bool keeps_versions(const struct train_options *o)
@@ -66,10 +76,11 @@ static void tell_held(const struct train *t)
 int train_tell_stopped(struct train *t)
 {
     *t->error = (struct hst_error){0}; /* of what was cut short */
-    progress_interrupt(&t->progress);
+    progress_begin(&t->progress, "stopping");
     t->result.resumable = keeps_versions(t->options);
-    if (t->loaded)
-        (void)hst_engine_drain(t->engine, NULL); /* what it has not made is not told */
+    int failed = t->loaded ? hst_engine_drain(t->engine, NULL) : 0;
+    progress_end(&t->progress);
+    activity_interrupt();
     fprintf(stderr, "stopped (%s) ", strsignal(*t->options->stopped));
     if (t->result.resumable && !t->loaded)
         fprintf(stderr, "before its first step: ");
@@ -80,5 +91,8 @@ int train_tell_stopped(struct train *t)
     else
         fprintf(stderr, "nothing was committed, so nothing is kept\n");
     train_warn_skipped(t);
-    return -ECANCELED;
+    if (!failed)
+        return -ECANCELED;
+    t->result.resumable = false;
+    return train_engine_failed(t, failed, "finishing the last update");
 }

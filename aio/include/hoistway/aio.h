@@ -181,6 +181,9 @@ struct hst_aio_info {
     /* empty; or of a model or plan that was refused: the word, and what is wrong with it */
     char refusal[HST_AIO_REFUSAL_BYTES];
     uint64_t capacity_bytes; /* sim: size= of the model; 0: none was given */
+    /* null; or the system call that memory for I/O needs and a sandbox refuses: the error of the
+       open is its; static text */
+    const char *refused_call;
 };
 
 /**
@@ -191,7 +194,8 @@ struct hst_aio_info {
  * config     null: all defaults; one of a smaller `size`, from an older header, is taken
  * directory  where the files will live; must exist and be writable
  * aio, info  written on success only (info may be null); info is also written when the probe of a
- *            backend fails, or a model or plan is refused, so that the caller can say why
+ *            backend fails, a system call is refused, or a model or plan is, so that the caller can
+ *            say why
  *
  * Errors: -EINVAL; -ENOENT, -EACCES, -EROFS, -ENOSPC, -EFBIG from the directory and its limits;
  * -EPERM, -ENOSYS, -ENOMEM, … from a forced HST_AIO_URING (never degraded silently); -EAGAIN no

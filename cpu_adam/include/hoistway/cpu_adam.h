@@ -13,11 +13,12 @@
  * A step, in the order of the calls:
  *   ops = hst_cpu_adam_ops(HST_CPU_ISA_AUTO), update = hst_update_find(ops, kind)      once
  *   ops->norm2[kind.grads] over all gradients, hst_norm2_sum                           the norm
- *   hst_grad_scale, which refuses gradients that are not finite with -EOVERFLOW
+ *   hst_grad_scale, which refuses with -EOVERFLOW gradients that are not finite or overflow v
  *   hst_adam_coef_init
  *   hst_update_run on each tile
- * The update does not look for gradients that are not finite: it is too late when it meets one, for
- * other tiles are updated by then. The norm's pass finds them, before any state is touched.
+ * The update does not look for gradients that are not finite, or that make v infinite: it is too
+ * late when it meets one, for other tiles are updated by then. The norm finds them, before any
+ * state is touched.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,7 +52,7 @@ struct hst_adam_coef {
     float decay;     /* AdamW: weight_decay·(1 - β1^t): step_size·decay = lr·weight_decay */
     float l2;        /* Adam: weight_decay */
     float step_size; /* lr / (1 - β1^t) */
-    uint32_t noise;  /* a hash of t, for the rounding of moments to bf16 */
+    uint64_t noise;  /* a hash of t, for the rounding of moments to bf16 */
 };
 
 /**
@@ -69,13 +70,23 @@ struct hst_grad_scale_in {
 };
 
 /**
+ * The largest norm of scaled gradients that an update takes, some 1.837e19. No gradient is larger
+ * than the norm, so none has a square beyond 0x1.fc04p127. A v that begins as 0 stays within the
+ * largest finite bf16, 0x1.fep127, in every step, however it is rounded to f32 or bf16; m is no
+ * larger than a gradient, but for its rounding. (What Adam's l2 adds to a gradient comes on top:
+ * weights are to be far smaller.)
+ */
+#define HST_GRAD_NORM_MOST 0x1.fep63
+
+/**
  * The number that every gradient is multiplied with: factor × min(1, max_norm / (norm·factor +
  * 1e-6)), computed in float64 in this order, rounded once to f32; with clipping off, factor.
  *
  * Errors, *scale being untouched: -EOVERFLOW where the norm is not finite, and so some gradient is
- * not (a normal event under a loss scale: leave out the step and lower the scale). -EINVAL for a
- * NaN max_norm or a factor that is not a finite number > 0. (PyTorch's clip gives 0 for an infinite
- * norm, which would apply a zero gradient in silence.) Thread-safety: safe.
+ * not (a normal event under a loss scale: leave out the step and lower the scale), or where norm ×
+ * scale is beyond HST_GRAD_NORM_MOST, so that v might become infinite. -EINVAL for a NaN max_norm
+ * or a factor that is not a finite number > 0. (PyTorch's clip gives 0 for an infinite norm, which
+ * would apply a zero gradient in silence.) Thread-safety: safe.
  */
 int hst_grad_scale(const struct hst_grad_scale_in *in, float *scale);
 
@@ -111,12 +122,17 @@ struct hst_update_kind {
 /**
  * The arrays of one range, n elements each; those that an update has no bytes for are null. Formats
  * to come that need more (a scale per block of 8-bit moments) add theirs at the end.
+ *
+ * index says which element of the model the range begins with, counted over all tensors. Rounding
+ * to bf16 takes its noise from it, so that results do not depend on how ranges are cut; it may be
+ * any number as long as each element keeps its own. Updates with f32 moments do not look at it.
  */
 struct hst_update_arrays {
     void *weights;
     void *master; /* i16 remainder or f32 master: what the weight's own bits lack */
     void *m, *v;
     const void *grads;
+    uint64_t index;
 };
 
 /** Bytes per element of each array; 0: there is no such array. */
@@ -144,11 +160,21 @@ struct hst_update_bytes {
  * Then they are stored. f32: as they are. Weights bf16: split (see hst_cpu_adam_ops). Weights f16:
  * the master rounded to the nearest, ties to even; from 65520 on that is infinity, see
  * hst_update_run. Moments bf16 (p is computed from what they were in f32): the upper half of bits +
- * ((bits of the new p ^ noise) & 0xffff), for v with noise >> 16. So they are rounded up or down
- * with the probability that the cut off bits say: to the nearest, v would not follow changes below
- * 1/512, and 1-β2 is less than that. The noise differs from step to step and from weight to weight,
- * and depends on nothing but t and the weight itself. A finite moment beyond 0x1.fep127 can be
- * stored as infinity.
+ * (noise & 0xffff), for v bits + (noise >> 16). So they are rounded up or down with the probability
+ * that the cut off bits say: to the nearest, v would not follow changes below 1/512, and 1-β2 is
+ * less than that. The noise is a hash of t and of the element's index, and depends on nothing else:
+ * equal weights are rounded independently of each other, and so are the steps of one weight. A
+ * finite moment beyond 0x1.fep127 can be stored as infinity; hst_grad_scale refuses the gradients
+ * that lead there.
+ *
+ * With k = mix(mix(t) + (index >> 32)), mix being the finaliser of splitmix64 after its increment
+ * (Steele et al. 2014, doi:10.1145/2660193.2660195), the noise is, modulo 2^32:
+ *
+ *   x = index ^ k             x = (x ^ (x >> 16))·0x21f0aaad
+ *   x = x ^ (x >> 15)         x = (x ^ (k >> 32))·0xd35a2d97         noise = x ^ (x >> 15)
+ *
+ * This is hash-prospector's best permutation of 32 bits in two rounds, with a key of the step in
+ * each of them (Wellons 2018, nullprogram.com/blog/2018/07/31, github.com/skeeto/hash-prospector).
  *
  * Source: Kingma & Ba 2015, arXiv:1412.6980, Alg. 1; Loshchilov & Hutter 2019, arXiv:1711.05101,
  * Alg. 2, both in PyTorch's form: eps is added after the bias correction of v. There AdamW shrinks
@@ -194,18 +220,20 @@ int hst_update_run(const struct hst_update *update, const struct hst_adam_coef *
                    const struct hst_update_arrays *arrays, size_t n);
 
 /**
- * The same, from the arrays of `from` into those of `into`; gradients are those of `from`. An array
+ * The same, from the arrays of `from` into those of `into`; gradients and index are those of
+ * `from`. An array
  * that is one in both is updated in place; all others do not overlap. What is written elsewhere
  * goes there past the cache.
  *
- * Returns, errors, ownership, thread-safety: as hst_update_run; into->grads is not looked at.
+ * Returns, errors, ownership, thread-safety: as hst_update_run; into->grads and into->index are not
+ * looked at.
  * Cost: the same bytes as in place, and a copy within the cache.
  */
 int hst_update_run_into(const struct hst_update *update, const struct hst_adam_coef *coef,
                         const struct hst_update_arrays *from, const struct hst_update_arrays *into,
                         size_t n);
 
-/** The arrays from their element `first` on. Thread-safety: safe. */
+/** The arrays from their element `first` on, index included. Thread-safety: safe. */
 struct hst_update_arrays hst_update_arrays_at(const struct hst_update *update,
                                               const struct hst_update_arrays *arrays, size_t first);
 

@@ -240,6 +240,10 @@ struct hst_probe {
     /* written to each drive, at most, beside hst_aio_open's own 10 to 20 MiB where the probe opens
        it; at least 20 MiB; 0: 320 MiB. A fifth of it is the scratch file */
     uint64_t drive_bytes;
+    /* Asked between rounds, figures and parts: other than 0 ends the probe. Null: nobody asks. */
+    int (*stopped)(void *context);
+    void *stopped_context;
+    const char *host_math; /* of a host device that the probe opens: see struct hst_dev_config */
 };
 
 /**
@@ -263,7 +267,8 @@ struct hst_probe {
  * A figure that can not be measured is 0 and says why: a full drive, a device without memory left,
  * a part without a handle to measure. The others do not suffer.
  *
- * Errors, *rates being untouched: -EINVAL.
+ * Errors: -EINVAL, *rates being untouched; -ECANCELED `stopped` has ended it, and *rates has no
+ * figure.
  * Ownership: borrows all, keeps none.   Cost: 2 s for all parts.
  */
 int hst_probe(const struct hst_probe *probe, struct hst_rates *rates);
@@ -285,8 +290,9 @@ int hst_probe(const struct hst_probe *probe, struct hst_rates *rates);
  * others is never used: rates->note says so, in one line, and it is replaced where that is
  * possible.
  *
- * Errors, *rates being untouched: -EINVAL, also for a max_age_s that is negative or NaN. A cache
- * that can not be read or written is no error.
+ * Errors, *rates being untouched: -EINVAL, also for a max_age_s that is negative or NaN;
+ * -ECANCELED, and nothing is put into the cache. A cache that can not be read or written is no
+ * error.
  */
 int hst_rates_get(const struct hst_probe *probe, const char *folder, double max_age_s,
                   struct hst_rates *rates);

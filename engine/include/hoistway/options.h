@@ -7,6 +7,7 @@
  */
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,6 +22,13 @@ enum hst_option_type {
     HST_OPTION_CHOICE, /* int: first_choice + index into choices */
     HST_OPTION_TEXT,   /* const char *, borrowed from the argument */
     HST_OPTION_FLAG,   /* bool, takes no value */
+    HST_OPTION_SHARE,  /* struct hst_share: 100, 1e3, 3% */
+};
+
+/** A count, or a percentage of what is counted where that is known later. Both 0: none. */
+struct hst_share {
+    uint64_t count; /* 0 where a percentage was given */
+    double percent; /* 0 to 100 */
 };
 
 /** One option: everything its parser, its help line and its manual entry need. */
@@ -31,7 +39,9 @@ struct hst_option {
     size_t offset;            /* of the field in the struct the option belongs to */
     const char *argument;     /* "N", "SIZE", "DIR"; null for a flag */
     const char *default_text; /* shown in help; null: none, shown as such */
-    double least, greatest;   /* range, inclusive; of SIZE, COUNT, UINT32, REAL, each of PAIR */
+    /* range, inclusive; of SIZE, COUNT, UINT32, REAL, each of PAIR, the count of SHARE, whose
+       percentage may be 0 only where least is 0 */
+    double least, greatest;
     bool greatest_excluded;   /* [least, greatest) */
     bool zero_is_none;
     const char *const *choices; /* null-terminated, for CHOICE */

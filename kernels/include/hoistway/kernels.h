@@ -72,6 +72,12 @@ struct hst_dev_config {
     /* host device: copied; null: operations run on the stream's thread alone */
     const struct hst_parallel *parallel;
     unsigned index; /* which device of its kind */
+    /*
+     * Host device: the core of OpenBLAS whose kernels make its products ("Haswell", "SkylakeX", in
+     * any case of letters), so that they have the same bits on every processor with that core's
+     * instructions; null: OpenBLAS's own choice. A process has one: what it began with stays.
+     */
+    const char *host_math;
 };
 
 enum hst_dev_flag {
@@ -92,6 +98,9 @@ enum hst_dev_why {
     HST_DEV_EXECUTION,     /* a launch, copy or call failed; native is the device's own code */
     HST_DEV_NAME,          /* no name of a device */
     HST_DEV_LOCKED_MEMORY, /* host memory can not be had or page-locked; the text says the limit */
+    HST_DEV_BLAS,          /* OpenBLAS is not found, or can not be used by several threads */
+    HST_DEV_CORE,          /* the core of OpenBLAS that was named can not be had */
+    HST_DEV_ADDRESS_SPACE, /* OpenBLAS needs more address space than there is */
 };
 struct hst_dev_failure {
     enum hst_dev_why why;
@@ -105,10 +114,19 @@ struct hst_event;  /* begins with `struct hst_dev *dev` */
 struct hst_dev_ops;
 
 /**
- * Opens the host device (index 0 alone exists). Errors: -EINVAL, -ENOMEM, -ENOTSUP (a BLAS that
- * several threads can not call). The caller destroys it. Starts no thread. Where OpenBLAS took its
- * oldest kernels for a processor that it does not know, the first call in a process sets and unsets
- * OPENBLAS_CORETYPE: let it come before other threads read the environment or use OpenBLAS.
+ * Opens the host device (index 0 alone exists), and with the first one of a process OpenBLAS: the
+ * library of that name (libopenblas.so.0) that is in the process already, else of the first folder
+ * that has one of: those of the environment's HOISTWAY_BLAS_PATH (colon-separated, absolute;
+ * ignored in a set-user-ID program), openblas-openmp beside the library that this code is in or in
+ * ../lib of it, the folder that this was built with, and where the system's loader looks. It stays
+ * loaded until the process ends, held at one thread.
+ * Errors: -EINVAL, -ENOMEM (also: too little address space, for which OpenBLAS would wait for
+ * ever), -ENODEV (no OpenBLAS, or not with host_math), -ENOTSUP (one that several threads can not
+ * call); hst_dev_open tells them apart. The caller destroys it. Starts no thread. OpenBLAS takes a
+ * core's name from the environment alone: the first call in a process sets and resets
+ * OPENBLAS_CORETYPE where host_math is given, or where OpenBLAS took its oldest kernels for a
+ * processor that it does not know. Let it come before other threads read the environment or use
+ * OpenBLAS.
  */
 int hst_dev_host_open(const struct hst_dev_config *config, struct hst_dev **dev);
 /**
@@ -165,6 +183,25 @@ struct hst_dev_info {
     char libraries[96]; /* "cuBLASLt 13.1.0, cuDNN 9.19.0" */
 };
 void hst_dev_info(struct hst_dev *dev, struct hst_dev_info *info);
+#define HST_DEV_MATH_BYTES 480
+/**
+ * What the bits of a device's results depend on beside shapes and values, on one line of at most
+ * text_bytes, terminated: "OpenBLAS 0.3.21 SkylakeX, glibc 2.36"; of a GPU its model,
+ * multiprocessors, driver and libraries, how algorithms are chosen, and variables of the
+ * environment that change that. Two devices with the same text give the same bits. text_bytes:
+ * HST_DEV_MATH_BYTES is always enough.
+ */
+void hst_dev_math(struct hst_dev *dev, char *text, size_t text_bytes);
+/**
+ * Whether two such texts stand for the same bits: they are the same, or differ alone in two cores
+ * of OpenBLAS whose products were compared (0.3.21: Haswell and Zen). Pure.
+ */
+bool hst_dev_math_equal(const char *a, const char *b);
+/**
+ * A function of the OpenBLAS that host devices use ("cblas_sgemm"), to measure it with nothing in
+ * between; null where it has none of that name, or before a host device was opened.
+ */
+void *hst_dev_host_blas(const char *name);
 /**
  * The first failure that the device itself reported since it was opened (why is HST_DEV_OK where
  * there is none): the story behind an -EIO or -ENOMEM of a call or a stream.

@@ -63,6 +63,7 @@ struct hst_dev_ops {
     int (*bias)(struct hst_stream *stream, const struct hst_bias *args);
     int (*bias_backward)(struct hst_stream *stream, const struct hst_bias_backward *args);
     size_t (*bias_backward_work_bytes)(struct hst_dev *dev, size_t tokens, size_t width);
+    void (*math)(struct hst_dev *dev, char *text, size_t text_bytes);
 };
 
 /** What a plugin exports, under the name hst_dev_plugin. */

@@ -492,7 +492,8 @@ class DoesNotFit(Case):
         text = self.run_plan(*args, f'--{tier}=64K')
         self.assertEqual((text.returncode, text.stderr), (3, ''))
         self.assertRegex(text.stdout, r'(?m)^does not fit: ')
-        words = re.search(r'(?m)^the smallest that would do: (--\S+) (\d+M)$', text.stdout)
+        words = re.search(r'(?m)^the smallest that would do: (--\S+) (\d+[KMG]|\d\.\d\d?[KMG]|'
+                          r'\d\d\.\d[KMG])$', text.stdout)
         self.plan(*args, f'{words[1]}={words[2]}')
 
     def test_too_little_dram(self):
@@ -504,6 +505,16 @@ class DoesNotFit(Case):
         self.assert_smallest_works('nvme', '--store', self.path('store'), '--dram=256M')
         self.assert_smallest_works('nvme', '--place=states=nvme,weights=nvme', '--durability=none',
                                    '--update=optimistic')
+
+    def test_the_smallest_budget_of_a_large_model_is_short_and_suffices(self):
+        done = self.run_verb('plan', '--model', '70B', '--device=host', '--dram=64M', '--json')
+        needed = json.loads(done.stdout)['smallest']['dram']
+        done = self.run_verb('plan', '--model', '70B', '--device=host', '--dram=64M')
+        number, unit = re.search(r'(?m)^the smallest that would do: --dram ([\d.]{1,4})([GT])$',
+                                 done.stdout).groups()
+        typed = float(number) * {'G': 1 << 30, 'T': 1 << 40}[unit]
+        self.assertGreaterEqual(typed, needed)
+        self.assertLess(typed, 1.06 * needed)
 
     def test_too_little_hbm(self):
         told = self.plan('--hbm=64K', device='--device=far', status=3)

@@ -53,10 +53,13 @@ static void defaults_are_those_of_the_contract(void **state)
     assert_string_equal(options.engine.store, "s");
     assert_int_equal(options.steps, 3);
     assert_int_equal(options.engine.batch_tokens, 4096);
-    assert_int_equal(options.seq_len, 256);
+    assert_int_equal(options.seq_len, 1024);
+    assert_true(options.default_batch && options.default_seq_len);
     assert_true(options.lr == 1e-5);
     assert_int_equal(options.schedule, SCHEDULE_CONSTANT);
-    assert_int_equal(options.warmup, 0);
+    assert_true(options.warmup.count == 0 && options.warmup.percent == 0);
+    assert_true(options.lr_end == 0);
+    assert_true(options.epochs == 0);
     assert_int_equal(options.seed, 0);
     assert_int_equal(options.order, DATA_SHUFFLED);
     assert_int_equal(options.init, TRAIN_INIT_MODEL);
@@ -118,26 +121,18 @@ static void what_is_not_built_yet_is_unknown(void **state)
 static void bad_values_are_refused_with_their_option(void **state)
 {
     (void)state;
-    static const char *const counts[] = {"--steps=0",
-                                         "--steps=-1",
-                                         "--steps=",
-                                         "--seq-len=0",
-                                         "--seq-len=1e12",
-                                         "--threads=4294967297",
-                                         "--threads=-5",
-                                         "--threads=0x",
-                                         "--threads=",
-                                         "--lr=nan",
-                                         "--lr=-1e-5",
-                                         "--lr=1e999",
-                                         "--lr=2",
-                                         "--betas=0.9,1.0",
-                                         "--warmup=0.5",
-                                         "--seed=-1",
-                                         "--dram=2GBB",
-                                         "--dram=0",
-                                         "--dram=9223372036854775808",
-                                         "--grain=0"};
+    static const char *const counts[] = {
+        "--steps=0",     "--steps=-1",      "--steps=",
+        "--seq-len=0",   "--seq-len=1e12",  "--threads=4294967297",
+        "--threads=-5",  "--threads=0x",    "--threads=",
+        "--lr=nan",      "--lr=-1e-5",      "--lr=1e999",
+        "--lr=2",        "--betas=0.9,1.0", "--warmup=0.5",
+        "--warmup=101%", "--warmup=-1%",    "--warmup=%",
+        "--warmup=3%%",  "--decay=0%",      "--decay=0",
+        "--lr-end=1.5",  "--lr-end=1%",     "--epochs=0",
+        "--epochs=1e7",  "--epochs=nan",    "--seed=-1",
+        "--dram=2GBB",   "--dram=0",        "--dram=9223372036854775808",
+        "--grain=0"};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         char name[64];
         snprintf(name, sizeof name, "%.*s: ", (int)strcspn(counts[i], "="), counts[i]);
@@ -165,7 +160,10 @@ static void each_required_option_is_asked_for(void **state)
     assert_refused(PARSE("--quiet"), FAIL_MISSING, "train needs --model DIR");
     assert_refused(PARSE("--model=m"), FAIL_MISSING, "needs --data FILE[,FILE]");
     assert_refused(PARSE("--model=m", "--data=d"), FAIL_MISSING, "needs --store DIR");
-    assert_refused(PARSE("--model=m", "--data=d", "--store=s"), FAIL_MISSING, "needs --steps N");
+    assert_refused(PARSE("--model=m", "--data=d", "--store=s"), FAIL_MISSING,
+                   "needs --steps N (optimizer steps) or --epochs X (");
+    assert_int_equal(PARSE("--model=m", "--data=d", "--store=s", "--epochs=0.5"), 0);
+    assert_true(options.epochs == 0.5 && options.steps == 0);
 }
 
 static void hostile_arguments_stay_on_one_line(void **state)
@@ -193,6 +191,64 @@ static void values_that_contradict_are_refused(void **state)
     assert_refused(train_options_check(&options, &error), FAIL_VALUE, "--store '/tmp/s' is in");
     assert_int_equal(PARSE(NEEDED, "--warmup", "3"), 0);
     assert_int_equal(train_options_check(&options, &error), 0);
+    assert_int_equal(PARSE(NEEDED, "--epochs", "2"), 0);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE,
+                   "--steps 3 and --epochs 2 both say");
+    assert_int_equal(PARSE(NEEDED, "--lr", "0"), 0);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "nothing would be trained");
+    assert_int_equal(PARSE(NEEDED, "--lr-end", "0.1"), 0);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "--schedule constant stays");
+    assert_int_equal(PARSE(NEEDED, "--schedule", "cosine", "--decay", "10%"), 0);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "Fix: --schedule wsd");
+}
+
+/* The schedule of so many steps with these options behind the needed ones. */
+#define SCHEDULE_OF(n, ...)                                                                        \
+    (assert_int_equal(PARSE("--model=m", "--data=d", "--store=s", "--steps", n, __VA_ARGS__), 0),  \
+     train_options_schedule(&options, &schedule, &error))
+
+static void shares_become_steps_of_the_run(void **state)
+{
+    (void)state;
+    struct schedule schedule = {0};
+    assert_int_equal(SCHEDULE_OF("1000", "--schedule=wsd", "--warmup=2.5%", "--lr-end=0.1"), 0);
+    assert_int_equal(schedule.shape, SCHEDULE_WSD);
+    assert_int_equal(schedule.warmup_steps, 25);
+    assert_int_equal(schedule.decay_steps, 100); /* the default, 10% */
+    assert_int_equal(schedule.steps, 1000);
+    assert_true(schedule.lr == 1e-5 && schedule.lr_end == 0.1);
+    assert_int_equal(SCHEDULE_OF("1000", "--schedule=wsd", "--warmup=1K", "--decay=0.05%"),
+                     -EINVAL);
+    assert_int_equal(SCHEDULE_OF("101", "--schedule=wsd", "--warmup=2", "--decay=20%"), 0);
+    assert_int_equal(schedule.warmup_steps, 2);
+    assert_int_equal(schedule.decay_steps, 21);
+}
+
+static void parts_of_a_schedule_need_room_in_the_run(void **state)
+{
+    (void)state;
+    struct schedule schedule = {0};
+    assert_int_equal(SCHEDULE_OF("10", "--warmup=10"), 0);
+    assert_refused(SCHEDULE_OF("10", "--warmup=11"), FAIL_VALUE, "Fix: --warmup 10 or less");
+    assert_int_equal(SCHEDULE_OF("10", "--schedule=wsd", "--decay=100%"), 0);
+    assert_int_equal(SCHEDULE_OF("10", "--schedule=wsd", "--warmup=5", "--decay=6"), 0);
+    assert_refused(SCHEDULE_OF("10", "--schedule=wsd", "--warmup=5", "--decay=7"), FAIL_VALUE,
+                   "Fix: --decay 6 or less");
+}
+
+static void a_sequence_is_no_longer_than_the_batch_unless_it_was_given(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE(NEEDED, "--batch-tokens", "512"), 0);
+    assert_int_equal(options.seq_len, 512);
+    assert_true(options.default_seq_len && !options.default_batch);
+    assert_int_equal(train_options_check(&options, &error), 0);
+    assert_int_equal(PARSE(NEEDED, "--batch-tokens", "1536"), 0);
+    assert_int_equal(train_options_check(&options, &error), 0); /* the data may be shorter */
+    assert_refused(train_options_check_batch(&options, &error), FAIL_VALUE,
+                   "--seq-len 1024, which was not given. Fix: --batch-tokens 2048");
+    assert_int_equal(PARSE(NEEDED, "--batch-tokens", "512", "--seq-len", "1024"), 0);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "Fix: --batch-tokens 1024");
 }
 
 static void nearest_is_by_edits_and_never_far(void **state)
@@ -263,6 +319,9 @@ int main(void)
         cmocka_unit_test(each_required_option_is_asked_for),
         cmocka_unit_test(hostile_arguments_stay_on_one_line),
         cmocka_unit_test(values_that_contradict_are_refused),
+        cmocka_unit_test(shares_become_steps_of_the_run),
+        cmocka_unit_test(parts_of_a_schedule_need_room_in_the_run),
+        cmocka_unit_test(a_sequence_is_no_longer_than_the_batch_unless_it_was_given),
         cmocka_unit_test(nearest_is_by_edits_and_never_far),
         cmocka_unit_test(help_lists_each_option_once_with_its_default),
     };

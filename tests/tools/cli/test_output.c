@@ -3,11 +3,11 @@
  * What is written for people and for programs: JSON, step lines, quantities, the learning rate
  * behind them.
  */
+#include "cli/activity.h"
 #include "cli/forecast.h"
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/runlog.h"
-#include "cli/schedule.h"
 #include "cli/system.h"
 #include "cli/text.h"
 
@@ -290,16 +290,35 @@ static void the_step_line_reads_as_documented(void **state)
                               "update 50% | eta 0s");
 }
 
-static void the_line_of_bytes_reads_as_documented(void **state)
+static void what_a_run_is_at_reads_as_documented(void **state)
 {
     (void)state;
-    char line[PROGRESS_LINE_BYTES];
-    const struct byte_report some = {"verify step 120", 3u << 29, 1ull << 32, 0.5};
-    progress_bytes_format(&some, line);
-    assert_string_equal(line, "verify step 120 1.5 GiB of 4.0 GiB 38% | 3.0 GiB/s | eta 1s");
-    const struct byte_report none = {"export", 0, 0, 0};
-    progress_bytes_format(&none, line);
-    assert_string_equal(line, "export 0 B of 0 B 0% | 0 B/s | eta 0s");
+    char line[ACTIVITY_LINE_BYTES];
+    const struct {
+        struct activity activity;
+        const char *line;
+    } cases[] = {
+        {{"verify step 120", 3u << 29, 1ull << 32, 12.9, NULL},
+         "verify step 120 0:12 | 1.5 GiB of 4.0 GiB 37% | 119.1 MiB/s | eta 22s"},
+        {{"exporting", 0, 1ull << 32, 3, NULL}, "exporting 0:03 | 0 B of 4.0 GiB 0%"},
+        {{"exporting", (1ull << 32) - 1, 1ull << 32, 64, ""},
+         "exporting 1:04 | 4.0 GiB of 4.0 GiB 99% | 64.0 MiB/s | eta 0s"},
+        {{"resuming", 1ull << 32, 1ull << 32, 64, ""}, "resuming 1:04 | 4.0 GiB of 4.0 GiB 100%"},
+        {{"reserving memory", 0, 0, 7229, NULL}, "reserving memory 120:29"},
+        {{"step 4", 0, 0, 61, "step 3/10 30% | loss 2.4"},
+         "step 4 1:01 | step 3/10 30% | loss 2.4"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        activity_format(&cases[i].activity, line);
+        assert_string_equal(line, cases[i].line);
+    }
+    /* of what is too long, as much as there is room for */
+    char name[1000];
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    const struct activity all = {name, 1000, UINT64_MAX, 1, name};
+    activity_format(&all, line);
+    assert_true(strlen(line) < sizeof line);
 }
 
 static void without_a_terminal_a_line_comes_every_10_seconds(void **state)
@@ -315,6 +334,80 @@ static void without_a_terminal_a_line_comes_every_10_seconds(void **state)
     assert_true(progress_due(&s, 100));
     s.step = s.steps;
     assert_true(progress_due(&s, 100));
+}
+
+static uint64_t typed(const char *text)
+{
+    static const struct hst_option size = {
+        .name = "size", .type = HST_OPTION_SIZE, .least = 0, .greatest = 0x1p62};
+    char why[400];
+    uint64_t bytes = 0;
+    assert_int_equal(hst_option_parse(&size, text, &bytes, why, sizeof why), 0);
+    return bytes;
+}
+
+static void a_size_to_be_typed_is_short(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *down, *up;
+    } rows[] = {
+        {0, "0", "0"},
+        {1023, "1023", "1023"},
+        {1024, "1K", "1K"},
+        {1025, "1K", "1.01K"},
+        {UINT64_C(19) << 20, "19M", "19M"},
+        {UINT64_C(1536) << 20, "1.5G", "1.5G"},
+        {UINT64_C(1152) << 20, "1152M", "1152M"},
+        {(UINT64_C(1152) << 20) + 1, "1.12G", "1.13G"},
+        {(UINT64_C(1887362) << 20) + 1, "1.79T", "1.8T"},
+        {UINT64_C(123456) << 20, "120G", "121G"},
+        {(UINT64_C(1) << 30) - 1, "1023M", "1G"},
+        {(UINT64_C(1) << 40) + 1, "1T", "1.01T"},
+        {UINT64_C(5000) << 40, "5000T", "5000T"},
+    };
+    char text[TEXT_BYTES];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_string_equal(text_typed_down(rows[i].bytes, text), rows[i].down);
+        assert_string_equal(text_typed_up(rows[i].bytes, text), rows[i].up);
+    }
+}
+
+static void check_typed(uint64_t bytes)
+{
+    char text[TEXT_BYTES];
+    const uint64_t down = typed(text_typed_down(bytes, text));
+    assert_true(strlen(text) <= strlen("1023G") && down <= bytes);
+    const uint64_t up = typed(text_typed_up(bytes, text));
+    assert_true(strlen(text) <= strlen("1023G") && up >= bytes);
+    assert_true((double)(up - down) <= 0.011 * (double)bytes);
+    /* what was typed is told as that */
+    assert_int_equal(typed(text_typed_up(up, text)), up);
+    assert_int_equal(typed(text_typed_down(down, text)), down);
+}
+
+/* All sizes that an option takes. */
+static void a_size_to_be_typed_suffices_or_is_there(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    for (int i = 0; i < 100000; i++) {
+        seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+        const uint64_t bytes = seed >> (12 + (seed >> 32) % 52);
+        check_typed(bytes);
+        check_typed(bytes & ~UINT64_C(1023));
+    }
+    for (int bit = 10; bit < 52; bit++) {
+        const uint64_t bytes = UINT64_C(1) << bit;
+        check_typed(bytes - 1);
+        check_typed(bytes + 1);
+        for (uint64_t count = 1; count <= 9 && bit < 49; count++) {
+            char text[TEXT_BYTES];
+            assert_int_equal(typed(text_typed_up(count * bytes, text)), count * bytes);
+            assert_int_equal(typed(text_typed_down(count * bytes, text)), count * bytes);
+        }
+    }
 }
 
 static void quantities_have_the_unit_that_fits(void **state)
@@ -339,39 +432,6 @@ static void quantities_have_the_unit_that_fits(void **state)
     assert_string_equal(text_duration(3 * 86400 + 4 * 3600, text), "3d04h");
     assert_string_equal(text_duration(NAN, text), "?");
     assert_string_equal(text_duration(INFINITY, text), "?");
-}
-
-/* ---- learning rate ---- */
-
-static void the_warmup_rises_linearly_to_the_peak(void **state)
-{
-    (void)state;
-    const enum schedule_shape shapes[] = {SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE};
-    for (size_t i = 0; i < 3; i++) {
-        const struct schedule s = {shapes[i], 0.4, 4, 12};
-        assert_true(fabs(schedule_lr(&s, 1) - 0.1) < 1e-15);
-        assert_true(fabs(schedule_lr(&s, 3) - 0.3) < 1e-15);
-        assert_true(schedule_lr(&s, 4) == 0.4);
-    }
-}
-
-static void each_shape_decays_as_documented(void **state)
-{
-    (void)state;
-    const struct schedule constant = {SCHEDULE_CONSTANT, 0.4, 4, 12};
-    const struct schedule linear = {SCHEDULE_LINEAR, 0.4, 4, 12};
-    const struct schedule cosine = {SCHEDULE_COSINE, 0.4, 4, 12};
-    assert_true(schedule_lr(&constant, 12) == 0.4);
-    assert_true(fabs(schedule_lr(&linear, 6) - 0.3) < 1e-15);
-    assert_true(fabs(schedule_lr(&linear, 8) - 0.2) < 1e-15);
-    assert_true(schedule_lr(&linear, 12) == 0);
-    assert_true(fabs(schedule_lr(&cosine, 6) - 0.4 * 0.5 * (1 + sqrt(0.5))) < 1e-15);
-    assert_true(fabs(schedule_lr(&cosine, 8) - 0.2) < 1e-15);
-    assert_true(schedule_lr(&cosine, 12) == 0);
-    const struct schedule all_warmup = {SCHEDULE_COSINE, 0.4, 3, 3};
-    assert_true(schedule_lr(&all_warmup, 3) == 0.4);
-    const struct schedule no_warmup = {SCHEDULE_LINEAR, 0.4, 0, 4};
-    assert_true(fabs(schedule_lr(&no_warmup, 1) - 0.3) < 1e-15);
 }
 
 /* ---- the machine ---- */
@@ -405,11 +465,11 @@ int main(void)
         cmocka_unit_test(what_is_not_a_log_is_neither_replaced_nor_followed),
         cmocka_unit_test(without_a_path_nothing_is_logged),
         cmocka_unit_test(the_step_line_reads_as_documented),
-        cmocka_unit_test(the_line_of_bytes_reads_as_documented),
+        cmocka_unit_test(what_a_run_is_at_reads_as_documented),
         cmocka_unit_test(without_a_terminal_a_line_comes_every_10_seconds),
+        cmocka_unit_test(a_size_to_be_typed_is_short),
+        cmocka_unit_test(a_size_to_be_typed_suffices_or_is_there),
         cmocka_unit_test(quantities_have_the_unit_that_fits),
-        cmocka_unit_test(the_warmup_rises_linearly_to_the_peak),
-        cmocka_unit_test(each_shape_decays_as_documented),
         cmocka_unit_test(limits_are_read_from_the_system_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -177,6 +177,34 @@ static void an_explicit_zero_is_not_the_default(void **state)
     assert_true(config.beta1 == HST_NONE && config.beta2 == 0.5);
 }
 
+static void a_share_is_a_count_or_a_percentage(void **state)
+{
+    (void)state;
+    static const struct hst_option from_1 = {
+        .name = "share", .type = HST_OPTION_SHARE, .least = 1, .greatest = 1000};
+    static const struct hst_option from_0 = {
+        .name = "share", .type = HST_OPTION_SHARE, .least = 0, .greatest = 1000};
+    static const char *const bad[] = {"",    "%",   "1.5", "3%%", "%3",
+                                      "-1%", "3 %", "1K%", "x%",  "nan%"};
+    struct hst_share share = {7, 0};
+    char why[256];
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(hst_option_parse(&from_0, bad[i], &share, why, sizeof why), -EINVAL);
+    assert_int_equal(hst_option_parse(&from_0, "1001", &share, why, sizeof why), -ERANGE);
+    assert_int_equal(hst_option_parse(&from_0, "100.1%", &share, why, sizeof why), -ERANGE);
+    assert_string_equal(why, "out of range (got '100.1%', want a whole number from 0 to 1000, or a "
+                             "percentage of at most 100%)");
+    assert_int_equal(hst_option_parse(&from_1, "0", &share, why, sizeof why), -ERANGE);
+    assert_int_equal(hst_option_parse(&from_1, "0%", &share, why, sizeof why), -ERANGE);
+    assert_true(share.count == 7 && share.percent == 0); /* nothing was written */
+    assert_int_equal(hst_option_parse(&from_1, "2.5%", &share, why, sizeof why), 0);
+    assert_true(share.count == 0 && share.percent == 2.5);
+    assert_int_equal(hst_option_parse(&from_1, "1e2", &share, why, sizeof why), 0);
+    assert_true(share.count == 100 && share.percent == 0);
+    assert_int_equal(hst_option_parse(&from_0, "0%", &share, why, sizeof why), 0);
+    assert_true(share.count == 0 && share.percent == 0);
+}
+
 static void choices_become_their_enum(void **state)
 {
     (void)state;
@@ -230,6 +258,7 @@ int main(void)
         cmocka_unit_test(a_count_is_whole_and_in_its_range),
         cmocka_unit_test(reals_stay_in_their_range),
         cmocka_unit_test(an_explicit_zero_is_not_the_default),
+        cmocka_unit_test(a_share_is_a_count_or_a_percentage),
         cmocka_unit_test(choices_become_their_enum),
         cmocka_unit_test(a_refusal_names_value_expectation_and_range),
     };

@@ -285,6 +285,9 @@ static void raw_tokens_of_another_width_than_was_said_are_refused(void **state)
     write_raw("raw.bin", 2, 32, 700);
     config.token_dtype = TOKEN_U32;
     assert_refused(&config, FAIL_DATA_FORMAT, "Fix: --token-dtype u16");
+    write_raw("raw.bin", 4, 64, 2100); /* two are beyond: another tokenizer's */
+    assert_refused(&config, FAIL_DATA_TOKEN, "token id 130201 at byte 248");
+    write_raw("raw.bin", 2, 32, 700);
     config.token_dtype = TOKEN_U16;
     struct data *data = open_ok(&config);
     assert_int_equal(data_largest_id(data), 1 + 31 * 700);
@@ -355,6 +358,32 @@ static void data_shorter_than_one_sequence_is_refused(void **state)
     assert_refused(&config, FAIL_DATA_SHORT, "5 tokens");
     config.seq_len = UINT64_MAX;
     assert_refused(&config, FAIL_VALUE, "--seq-len");
+}
+
+static void data_that_is_short_may_make_its_sequences_shorter(void **state)
+{
+    (void)state;
+    struct {
+        const char *text;
+        uint64_t seq_len, count;
+    } cases[] = {{"abc", 2, 1}, {"abcd", 3, 1}, {"abcde", 4, 1}, {"abcdefghi", 4, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_file("a.txt", cases[i].text, strlen(cases[i].text));
+        struct data_config config = config_of("a.txt");
+        config.may_shorten = true;
+        struct data *data = open_ok(&config);
+        assert_int_equal(data_seq_len(data), cases[i].seq_len);
+        assert_int_equal(data_sequence_count(data), cases[i].count);
+        uint32_t in[4], out[4];
+        assert_int_equal(data_read(data, 0, 1, in, out, NULL), 0);
+        for (size_t j = 0; j < cases[i].seq_len; j++)
+            assert_true(in[j] == 'a' + j && out[j] == 'b' + j);
+        data_close(&data);
+    }
+    write_file("a.txt", "a", 1);
+    struct data_config config = config_of("a.txt");
+    config.may_shorten = true;
+    assert_refused(&config, FAIL_DATA_SHORT, "1 tokens, fewer than one sequence");
 }
 
 static void what_is_not_a_regular_file_is_refused(void **state)
@@ -439,6 +468,7 @@ int main(void)
         cmocka_unit_test(token_files_of_llmq_are_named),
         cmocka_unit_test(malformed_token_files_are_refused),
         cmocka_unit_test(data_shorter_than_one_sequence_is_refused),
+        cmocka_unit_test(data_that_is_short_may_make_its_sequences_shorter),
         cmocka_unit_test(what_is_not_a_regular_file_is_refused),
         cmocka_unit_test(malformed_lists_of_files_are_refused),
         cmocka_unit_test(an_id_beyond_the_vocabulary_is_refused_at_open),

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the bits of a GPU's results depend on. Algorithms are chosen by NVIDIA's libraries, for a
+ * shape the first one that they propose: so by their versions, the card, the driver that compiles
+ * PTX, and variables of the environment that they read.
+ */
+#include "cuda.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Those that change what the libraries compute or choose; not those that log or find files. */
+static const char *const variables[] = {
+    "NVIDIA_TF32_OVERRIDE",      "CUBLAS_WORKSPACE_CONFIG",
+    "CUBLASLT_WORKSPACE_SIZE",   "CUBLAS_EMULATE_SINGLE_PRECISION",
+    "CUBLAS_EMULATION_STRATEGY", "CUDA_FORCE_PTX_JIT",
+};
+
+__attribute__((format(printf, 3, 4))) static void add(char *text, size_t text_bytes,
+                                                      const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, text_bytes - used, format, args);
+    va_end(args);
+}
+
+void cuda_math_environment(char *text, size_t text_bytes)
+{
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *value = getenv(variables[i]);
+        if (value && *value)
+            add(text, text_bytes, ", %s=%.24s", variables[i], value);
+    }
+}
+
+void cuda_math_driver(const char *file, char *text, size_t text_bytes)
+{
+    char line[32] = "";
+    FILE *version = fopen(file, "re");
+    if (!version)
+        return;
+    if (fgets(line, sizeof line, version))
+        add(text, text_bytes, " %.*s", (int)strcspn(line, "\n"), line);
+    fclose(version);
+}
+
+void cuda_dev_math(struct hst_dev *dev, char *text, size_t text_bytes)
+{
+    const struct cuda_dev *cuda = cuda_dev_of(dev);
+    const struct hst_dev_info *info = &cuda->info;
+    *text = '\0';
+    add(text, text_bytes, "%s, %u.%u, %u SMs, driver", info->model, info->compute_major,
+        info->compute_minor, info->multiprocessors);
+    cuda_math_driver("/sys/module/nvidia/version", text, text_bytes);
+    add(text, text_bytes, " (CUDA %u.%u), runtime %u.%u, %s, its first proposals, attention %s",
+        info->driver_version / 1000, info->driver_version % 1000 / 10, info->runtime_version / 1000,
+        info->runtime_version % 1000 / 10, info->libraries, cuda->sdpa ? "by cuDNN" : "of its own");
+    cuda_math_environment(text, text_bytes);
+}

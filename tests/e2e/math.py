@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What bits depend on: kept in log and store, compared by a resume, pinned by --host-math.
+
+math.py PATH_OF_HOISTWAY SOURCE_ROOT [FOLDER_OF_THE_CUDA_DOUBLE]
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, ROOT = sys.argv[1:3]
+DOUBLE = sys.argv[3] if len(sys.argv) > 3 else ''
+MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
+PLAIN = {k: v for k, v in os.environ.items() if k not in ('OPENBLAS_CORETYPE',
+                                                          'NVIDIA_TF32_OVERRIDE')}
+
+
+class Math(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(dir='.')
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def train(self, store, *more, steps=2, device='host', status=0, **variables):
+        """One run in a store of that name. -> what it said on stderr."""
+        done = subprocess.run(
+            [PROGRAM, 'train', '--device', device, '--model', MODEL, '--data',
+             os.path.join(MODEL, 'tokens.bin'), '--steps', str(steps), '--seq-len', '24',
+             '--batch-tokens', '48', '--threads', '2', '--durability', 'step', '--store',
+             os.path.join(self.folder, store), '--log', self.log(store), *more],
+            env={**PLAIN, **variables}, capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done.stderr
+
+    def log(self, store):
+        return os.path.join(self.folder, store + '.jsonl')
+
+    def maths(self, store):
+        """Of each run line of its log."""
+        with open(self.log(store), encoding='utf-8') as log:
+            return [line['math'] for line in map(json.loads, log) if line['kind'] == 'run']
+
+    def export(self, name, **variables):
+        """A hash of the model after three steps."""
+        out = os.path.join(self.folder, name + '-model')
+        more = ('--host-math', variables.pop('host_math')) if 'host_math' in variables else ()
+        self.train(name, '--export', out, *more, steps=3, **variables)
+        with open(os.path.join(out, 'model.safetensors'), 'rb') as file:
+            return hashlib.sha256(file.read()).hexdigest()
+
+    def needs(self, *cores):
+        for core in cores:
+            done = subprocess.run(
+                [PROGRAM, 'plan', '--model', 'llama-3-8b', '--device', 'host', '--host-math',
+                 core], env=PLAIN, capture_output=True, text=True, timeout=60, check=False)
+            if 'error[E204]' in done.stderr:
+                self.skipTest(f'{core} can not be had: {done.stderr}')
+
+    def test_the_log_names_version_and_core(self):
+        self.needs('Haswell')
+        self.train('run', OPENBLAS_CORETYPE='Haswell')
+        self.assertRegex(self.maths('run')[0], r'^OpenBLAS \d+\.\d+\.\d+ Haswell, glibc \d')
+        self.train('run', '--resume', steps=3, OPENBLAS_CORETYPE='Nehalem')
+        self.assertRegex(self.maths('run')[1], r'^OpenBLAS \d+\.\d+\.\d+ Nehalem, glibc \d')
+
+    def test_a_resume_under_another_core_says_so_and_goes_on(self):
+        self.needs('Haswell')
+        self.assertNotIn('W624', self.train('run', OPENBLAS_CORETYPE='Haswell'))
+        self.assertNotIn('W624', self.train('run', '--resume', steps=3,
+                                            OPENBLAS_CORETYPE='Haswell'))
+        told = self.train('run', '--resume', '--quiet', steps=4, OPENBLAS_CORETYPE='Nehalem')
+        line = [x for x in told.splitlines() if 'W624' in x]
+        self.assertEqual(len(line), 1, told)
+        self.assertRegex(line[0], r"^warning\[W624\] .*'OpenBLAS [\d.]+ Nehalem.*"
+                         r"'OpenBLAS [\d.]+ Haswell.* Fix: ")
+        # what goes on under it has it from then on
+        self.assertNotIn('W624', self.train('run', '--resume', steps=5,
+                                            OPENBLAS_CORETYPE='Nehalem'))
+        self.assertIn('W624', self.train('run', '--resume', '--host-math', 'haswell', steps=6))
+
+    def test_cores_with_the_same_bytes_are_no_difference(self):
+        self.needs('Haswell', 'Zen')
+        self.train('run', OPENBLAS_CORETYPE='Haswell')
+        same = self.maths('run')[0].startswith('OpenBLAS 0.3.21 ')
+        told = self.train('run', '--resume', steps=3, OPENBLAS_CORETYPE='Zen')
+        self.assertEqual('W624' not in told, same, told)
+
+    def test_a_core_that_is_named_gives_its_bytes_whatever_openblas_would_take(self):
+        self.needs('Haswell', 'Nehalem')
+        haswell = self.export('as-named-to-openblas', OPENBLAS_CORETYPE='Haswell')
+        nehalem = self.export('as-another', OPENBLAS_CORETYPE='Nehalem')
+        self.assertNotEqual(haswell, nehalem)
+        self.assertEqual(haswell, self.export('pinned', host_math='Haswell'))
+        self.assertEqual(haswell, self.export('pinned-over-another', host_math='haswell',
+                                              OPENBLAS_CORETYPE='Nehalem'))
+        self.assertEqual(self.maths('pinned'), self.maths('as-named-to-openblas'))
+
+    def test_a_gpu_s_card_libraries_and_environment_are_what_its_bits_depend_on(self):
+        if not DOUBLE:
+            self.skipTest('no double of the CUDA device in this build')
+        double = {'device': 'cuda', 'HOISTWAY_PLUGIN_PATH': DOUBLE, 'HOISTWAY_CUDA_PATH': DOUBLE}
+        self.train('run', '--precision', 'fp32', **double)
+        told = self.train('run', '--precision', 'fp32', '--resume', steps=3,
+                          NVIDIA_TF32_OVERRIDE='0', **double)
+        self.assertRegex(told, r'warning\[W624\] .*NVIDIA_TF32_OVERRIDE=0')
+        first, second = self.maths('run')
+        self.assertRegex(first, r', \d+\.\d+, \d+ SMs, driver.* \(CUDA \d+\.\d+\), runtime \d+\.'
+                         r'\d+, cuBLASLt \d.*, its first proposals, attention ')
+        self.assertEqual(second, first + ', NVIDIA_TF32_OVERRIDE=0')
+        line = self.train('other', '--host-math', 'Haswell', status=2, **double)
+        self.assertIn('error[E402] --host-math is for the host', line)
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])

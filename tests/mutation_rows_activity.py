@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mutations.py takes out of what is told while something takes long."""
+from mutation_rows import mutate
+
+mutate(
+    'engine/exec/memory.c', 'engine/resuming',
+    ('what was read into memory counts', '    moving->done_bytes += bytes;\n', ''),
+    ('who has ended a resume is not asked again', ' || engine->error.code', ''),
+    ('what goes to the store is not told', 'moving->to_store || ', ''),
+    ('all of it is told', 'bytes += moves_save_bytes(engine, tile, i);',
+     'bytes = moves_save_bytes(engine, tile, i);'),
+)
+mutate(
+    'tools/cli/activity.c', 'tools/cli_output',
+    ('what is not whole is not 100 %', 'floor(100.0 *', '(100.0 *'),
+    ('what has not begun has no rate', 'a->done_bytes > 0 && a->done_bytes < a->total_bytes',
+     'a->done_bytes < a->total_bytes'),
+)
+mutate(
+    'tools/cli/activity.c', 'e2e/silence',
+    ('a line that ticks is erased', '        fputs(ERASE, stderr);\n', '        (void)0;\n'),
+    ('a signal that nobody catches leaves no line', '        catch_ends();\n',
+     '        (void)0;\n'),
+    ('in a pipe a line waits for its time', 'silent_s < state.silence_s', 'false'),
+    ('what is short is not shown', 'fmin(silent_s, busy_s) < SHOWN_FROM_S', 'false'),
+)
+mutate(
+    'tools/cli/stop.c', 'e2e/silence',
+    ('what ends at once leaves no line', '        activity_leave();\n', ''),
+)
+mutate(
+    'tools/verbs/train_export.c', 'e2e/silence',
+    ('what is exported counts', '            count_written(x, count);\n', ''),
+)
+mutate(
+    'tools/verbs/train.c', 'e2e/silence',
+    ('what is loaded counts', '    t->loaded_elements += count;\n', ''),
+)
+mutate(
+    'tools/verbs/train_stop.c', 'e2e/silence',
+    ('what is read into memory has a line of its own',
+     'if (done_bytes < t->resumed_bytes)', 'if (false)'),
+)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mutations.py takes out of what names the bits, and of what opens OpenBLAS."""
+from mutation_rows import mutate
+
+mutate(
+    'kernels/host/cores.c', 'kernels/cores',
+    ('names are found in any case of letters', 'strcasecmp(cores[i].name, name) == 0',
+     '__builtin_strcmp(cores[i].name, name) == 0'),
+    ('an instruction set that is missing is one', 'core->needs & ~features & BIT(f)',
+     'core->needs & ~features & BIT(0)'),
+)
+mutate(
+    'kernels/host/blas.c', 'kernels/cores',
+    ('a process has one core',
+     'blas.handle ? compare_core(core, true, failure)', 'blas.handle ? 0'),
+)
+mutate(
+    'kernels/host/blas_equal.c', 'kernels/cores',
+    ('cores are equal in the version that was compared',
+     '    if (strncmp(a, compared, prefix) != 0 || strncmp(b, compared, prefix) != 0)\n'
+     '        return false;\n', ''),
+    ('what stands behind the core counts', ' && strcmp(a + a_length, b + b_length) == 0', ''),
+)
+mutate(
+    'kernels/host/blas_find.c', 'kernels/blas_opened',
+    ('room is looked at before the library is loaded',
+     'if (handle || !host_blas_room(false, callers, failure))', 'if (handle)'),
+    ('the folders of the environment come first',
+     '    if (is_in_environment(search))\n        return true;\n', ''),
+)
+mutate(
+    'engine/exec/version_text.c', 'engine/version_text',
+    ('the line is taken out', '    memmove(line, next, strlen(next) + 1);\n', ''),
+    ('texts are told from the start of an item',
+     '        same--;\n', '        break;\n'),
+)
+mutate(
+    'engine/exec/versions.c', 'e2e/math',
+    ('a resume compares what bits depend on',
+     '    device_tell_math(engine, engine->versions.math);\n', ''),
+)
