@@ -282,7 +282,7 @@ class Verify(Case):
         self.damage((os.path.join(store, 'r00000.d0.blk'), 0, None), 60)
         done = self.run_it('ckpt', 'verify', store)
         self.assertEqual(done.returncode, 65, done.stderr)
-        self.assertIn('1 damaged copies of tables', done.stdout)
+        self.assertIn(': 1 damaged copy of a table, with a good one\n', done.stdout)
         told = json.loads(self.run_it('ckpt', 'verify', '--json', store).stdout)
         self.assertEqual(told['versions'][0]['damaged_copies'], 1)
         self.assertFalse(told['complete'])

@@ -137,6 +137,9 @@ class Look(unittest.TestCase):
         for part in ('not ended: the run goes on, was stopped or was killed',
                      '1 line is no whole line of a log'):
             self.assertIn(part, self.seen(cut))
+        again = self.put('again.jsonl', lines + lines[:lines.index('\n') + 1])  # and was killed
+        self.assertIn('not ended: ', self.seen(again))
+        self.assertEqual((self.told(again)['runs'], self.told(again)['complete']), (2, False))
         first = self.put('first.jsonl', lines[:lines.index('\n') + 1] + 'x' * 200000 + '\n{}\n')
         self.assertIn('no step of 3 yet', self.seen(first))
         self.assertEqual(self.told(first)['odd_lines'], 2)
@@ -158,6 +161,16 @@ class Look(unittest.TestCase):
         self.assertIn(f'{len(events)} events of steps {min(steps)} to {max(steps)}\n',
                       self.seen(trace))
         self.assertIn('cut short', self.seen(self.put('cut.json', whole[:-100])))
+        head, tail = '{"hoistway":"0","traceEvents":[', ']}\n'
+        one = '{"ph":"X","args":{"step":7}}'
+        for events, said in (([one], '1 event of step 7'), ([one, one], '2 events of step 7'),
+                             ([], 'no event of any step')):
+            text = self.seen(self.put('few.json', head + ','.join(events) + tail))
+            self.assertIn(f'\n  {said}\n', text)
+        bare = len(head + one + tail)
+        for size in (65535, 65536, 65537, 65600):  # of a window, and around it
+            few = self.put('few.json', head + ' ' * (size - bare) + one + tail)
+            self.assertIn('\n  1 event of step 7\n', self.seen(few))
 
     def test_rates_and_results_are_known(self):
         rates = self.path('here.rates')
@@ -187,7 +200,11 @@ class Look(unittest.TestCase):
                 best = steady[-1] if steady else max(c['value'] for c in mine)
                 self.assertEqual(drive[kind], best)
         text = self.seen(there)
-        self.assertIn(f'2 drives, {len(bench["cases"])} cases\n', text)
+        self.assertIn(f'\n  2 drives, {len(bench["cases"])} cases\n', text)
+        self.assertIsNone(told['date'])
+        dated = self.put('dated.json', result.replace('"date":null', '"date":"2026-01-02"', 1))
+        self.assertIn('\n  2026-01-02, 2 drives, ', self.seen(dated))
+        self.assertEqual(self.told(dated)['date'], '2026-01-02')
         self.assertIn(bench['plan']['verdict'], text)
         done = self.run_it(PROGRAM, 'inspect', self.put('cut.json', result[:-20]))
         self.assertRegex(done.stderr, r'error\[E423\] .*a result of nvme-bench, and is not whole')

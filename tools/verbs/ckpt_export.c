@@ -5,6 +5,7 @@
 #include "cli/message.h"
 #include "cli/path.h"
 #include "cli/store.h"
+#include "cli/text.h"
 #include "verbs/ckpt.h"
 #include "verbs/train_export.h"
 
@@ -159,8 +160,8 @@ static int reshard(const struct options *o, struct hst_ckpt *ckpt, struct hst_er
     native = native ? native : hst_ckpt_reshard(ckpt, o->out, o->world, &watch, error);
     progress_end(&progress.progress);
     if (native == 0 && !o->quiet)
-        printf("step %" PRIu64 " of %" PRIu32 " ranks is in %s for %" PRIu32 "\n", info.step,
-               info.world, o->out, o->world);
+        printf("step %" PRIu64 " of %" PRIu32 " rank%s is in %s for %" PRIu32 "\n", info.step,
+               info.world, text_s(info.world), o->out, o->world);
     hst_ckpt_close(&ckpt);
     return native;
 }

@@ -153,8 +153,8 @@ static void say_bench(const char *path, const struct bench_facts *f,
     struct hst_error line;
     char rates[RATES_OF_A_DRIVE][TEXT_BYTES];
     screen_say(&screen, "result of nvme-bench %s", screen_name(path, &line));
-    screen_say(&screen, "  %.40s, %zu drive%s, %" PRIu64 " case%s", screen_name(f->date, &line),
-               f->drives, text_s(f->drives), f->cases, text_s(f->cases));
+    screen_say(&screen, "  %.40s%s%zu drive%s, %" PRIu64 " case%s", screen_name(f->date, &line),
+               f->date[0] ? ", " : "", f->drives, text_s(f->drives), f->cases, text_s(f->cases));
     for (size_t d = 0; d < f->drives && screen_left(&screen, options) > 4; d++) {
         for (int k = 0; k < RATES_OF_A_DRIVE; k++)
             text_size((uint64_t)f->rates[d][k], rates[k]);
@@ -172,7 +172,7 @@ static void put_bench(const char *path, const struct bench_facts *f)
     json_put_object(&json, NULL);
     json_put_text(&json, "kind", "nvme-bench");
     json_put_text(&json, "path", path);
-    json_put_text(&json, "date", f->date);
+    json_put_text(&json, "date", f->date[0] ? f->date : NULL); /* none: simulated */
     json_put_whole(&json, "cases", f->cases);
     json_put_array(&json, "drives");
     for (size_t d = 0; d < f->drives; d++) {

@@ -211,10 +211,11 @@ static void read_trace(FILE *file, struct trace_facts *facts)
     static const char event[] = "\"ph\":\"X\"", step[] = "\"step\":";
     static char window[WINDOW + 1];
     size_t kept = 0, got;
-    while ((got = fread(window + kept, 1, WINDOW - kept, file)) > 0) {
+    do {
+        got = fread(window + kept, 1, WINDOW - kept, file);
         const size_t n = kept + got;
         /* what begins in the overlap is whole in the next window, if there is one */
-        const size_t end = feof(file) || n <= OVERLAP ? n : n - OVERLAP;
+        const size_t end = got == 0 ? n : n <= OVERLAP ? 0 : n - OVERLAP;
         window[n] = '\0';
         for (char *at = window; (at = memmem(at, n - (size_t)(at - window), event, 8)) != NULL &&
                                 (size_t)(at - window) < end;
@@ -224,10 +225,10 @@ static void read_trace(FILE *file, struct trace_facts *facts)
                                 (size_t)(at - window) < end;
              at++)
             take_step(facts, at + 7);
-        facts->complete = n >= 4 && memcmp(window + n - 4, "}]}\n", 4) == 0;
+        facts->complete = n >= 3 && memcmp(window + n - 3, "]}\n", 3) == 0;
         kept = n - end;
         memmove(window, window + end, kept);
-    }
+    } while (got > 0);
 }
 
 int inspect_trace(const char *path, const struct inspect_options *options, struct hst_error *error)
@@ -256,9 +257,15 @@ int inspect_trace(const char *path, const struct inspect_options *options, struc
         return 0;
     }
     screen_say(&screen, "trace %s", screen_name(path, &line));
-    screen_say(&screen, "  %" PRIu64 " event%s of steps %" PRIu64 " to %" PRIu64 "%s", f.events,
-               text_s(f.events), f.first_step, f.last_step,
-               f.complete ? "" : ", cut short: the run goes on, or was killed");
+    const char *cut = f.complete ? "" : ", cut short: the run goes on, or was killed";
+    if (f.first_step < f.last_step)
+        screen_say(&screen, "  %" PRIu64 " events of steps %" PRIu64 " to %" PRIu64 "%s", f.events,
+                   f.first_step, f.last_step, cut);
+    else if (f.last_step)
+        screen_say(&screen, "  %" PRIu64 " event%s of step %" PRIu64 "%s", f.events,
+                   text_s(f.events), f.last_step, cut);
+    else
+        screen_say(&screen, "  no event of any step%s", cut);
     screen_say(&screen, "  to be looked at in ui.perfetto.dev");
     return 0;
 }

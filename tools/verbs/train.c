@@ -51,17 +51,19 @@ static const char *scale_words(const struct train *t)
 void train_warn_skipped(const struct train *t)
 {
     const bool f16 = train_precision(t) == HST_PRECISION_FP16;
+    char all[64] = "the one step of this run was skipped";
+    if (t->skipped != 1)
+        snprintf(all, sizeof all, "all %" PRIu64 " steps of this run were skipped", t->skipped);
     if (all_skipped(t))
         cli_warn(CLI_SKIPPED,
-                 "all %" PRIu64 " steps of this run were skipped, and the weights are as they "
-                 "were: gradients were not finite%s. Fix: %s.",
-                 t->skipped, scale_words(t),
+                 "%s, and the weights are as they were: gradients were not finite%s. Fix: %s.", all,
+                 scale_words(t),
                  f16 ? "more steps or a smaller --loss-scale; else --precision bf16"
                      : "look at the weights of --model and at the data; a smaller --lr");
     else if (t->skipped)
         cli_warn(CLI_SKIPPED,
-                 "%" PRIu64 " of %" PRIu64 " steps were skipped: gradients were not finite%s",
-                 t->skipped, t->done - t->began, scale_words(t));
+                 "%" PRIu64 " of %" PRIu64 " steps %s skipped: gradients were not finite%s",
+                 t->skipped, t->done - t->began, t->skipped == 1 ? "was" : "were", scale_words(t));
 }
 
 /* ---- plan and load ---- */
@@ -176,7 +178,8 @@ static void tell_device(const struct train *t)
     if (t->device.gpu)
         cli_note(CLI_DEVICE, "device: %s (%s)", t->device.name, info.model);
     else
-        cli_note(CLI_DEVICE, "device: host (%" PRIu32 " threads, %s)%s%s", t->result.memory.threads,
+        cli_note(CLI_DEVICE, "device: host (%" PRIu32 " thread%s, %s)%s%s",
+                 t->result.memory.threads, text_s(t->result.memory.threads),
                  hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name, t->device.why[0] ? ": " : "",
                  t->device.why);
 }
@@ -399,8 +402,8 @@ static void tell_summary(const struct train *t)
         printf("trained nothing: the store is at step %" PRIu64 " of %" PRIu64 "\n", t->done,
                t->options->steps);
     else
-        printf("trained %" PRIu64 " step%s, %s tokens in %.1f s (%s tok/s), loss %.4f -> %.4f\n",
-               steps, steps == 1 ? "" : "s", text_count(count, tokens), r->seconds,
+        printf("trained %" PRIu64 " step%s, %s token%s in %.1f s (%s tok/s), loss %.4f -> %.4f\n",
+               steps, text_s(steps), text_count(count, tokens), text_s((uint64_t)count), r->seconds,
                text_count(count / r->seconds, rate), r->first_loss, r->last_loss);
     if (t->skipped && !all_skipped(t))
         printf("skipped %" PRIu64 " of them: gradients were not finite%s\n", t->skipped,
@@ -409,9 +412,9 @@ static void tell_summary(const struct train *t)
         printf("skipped %" PRIu64 " of all %" PRIu64 " steps of the store\n", t->skipped_ever,
                t->done);
     if (t->updates.changes)
-        printf("update: %" PRIu64 " of %" PRIu64 " steps optimistic, since step %" PRIu64
+        printf("update: %" PRIu64 " of %" PRIu64 " step%s optimistic, since step %" PRIu64
                " %s (--update auto)\n",
-               t->updates.optimistic, steps, t->updates.changed,
+               t->updates.optimistic, steps, text_s(steps), t->updates.changed,
                t->updates.last == HST_UPDATE_OPTIMISTIC ? "all" : "none");
     if (steps >= PREDICTED_AFTER)
         printf("%s\n", forecast_text(&r->prediction, r->step_s, forecast));

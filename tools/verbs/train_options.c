@@ -6,6 +6,7 @@
 #include "cli/options.h"
 #include "cli/path.h"
 #include "cli/store.h"
+#include "cli/text.h"
 #include "verbs/train.h"
 
 #include <assert.h>
@@ -352,14 +353,14 @@ int train_options_schedule(const struct train_options *o, struct schedule *sched
     if (warmup > o->steps)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--warmup %" PRIu64 " is longer than the run of %" PRIu64
-                    " steps. Fix: --warmup %" PRIu64 " or less.",
-                    warmup, o->steps, o->steps);
+                    " step%s. Fix: --warmup %" PRIu64 " or less.",
+                    warmup, o->steps, text_s(o->steps), o->steps);
     if (o->schedule == SCHEDULE_WSD && rise + decay > o->steps)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "a warmup of %" PRIu64 " and a decay of %" PRIu64
-                    " steps have no room in a run of %" PRIu64 ". Fix: --decay %" PRIu64
+                    " step%s have no room in a run of %" PRIu64 ". Fix: --decay %" PRIu64
                     " or less.",
-                    warmup, decay, o->steps, o->steps - rise);
+                    warmup, decay, text_s(decay), o->steps, o->steps - rise);
     *schedule = (struct schedule){
         .shape = o->schedule,
         .lr = o->lr,

@@ -24,7 +24,7 @@ class Fits(Case):
         self.assertRegex(done.stdout, r'(?m)^weights +\S+ KiB')
         self.assertRegex(done.stdout, r'(?m)^fits: a step takes \S+ s \(\S+ tok/s\), at least ')
         self.assertRegex(done.stdout, r'(?m)^  cores twice as fast: \S+ s, 2\.00 times as fast$')
-        self.assertIn('a step of 64 tokens in 1 micro-batches of 64', done.stdout)
+        self.assertIn('a step of 64 tokens in 1 micro-batch of 64', done.stdout)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
         self.assertEqual(os.listdir(self.path('model')), ['config.json'])
 
