@@ -247,12 +247,14 @@ static void tell_homes(struct hst_engine *engine)
     tell_search(engine);
     layout_count_slices(&engine->layout, &cut_units, &slices);
     if (slices > 0)
-        engine_log(engine, HST_LOG_INFO, "I306 %u of %u units are used in %u slices of their rows",
-                   cut_units, engine->whole.unit_count, slices);
+        engine_log(engine, HST_LOG_INFO, "I306 %u of %u units %s used in %u slices of %s rows",
+                   cut_units, engine->whole.unit_count, cut_units == 1 ? "is" : "are", slices,
+                   cut_units == 1 ? "its" : "their");
     if (resident > 0 && resident < engine->layout.unit_count)
         engine_log(engine, HST_LOG_INFO,
-                   "I304 %u of %u units are at home in HBM, where the GPU updates them", resident,
-                   engine->layout.unit_count);
+                   "I304 %u of %u units %s at home in HBM, where the GPU updates %s", resident,
+                   engine->layout.unit_count, resident == 1 ? "is" : "are",
+                   resident == 1 ? "it" : "them");
     if (engine->placement.streamed_tiles == 0 && engine->plan_in.stream_share > 0)
         engine_log(engine, HST_LOG_INFO,
                    "I305 --gpu-update %g has nothing to share: no tile that is away from the GPU "

@@ -134,7 +134,33 @@ mutate(
 mutate(
     'engine/ckpt/save.c', CKPT,
     ('damage is not exported', 'if (part->error)'),
-    ('weights in fp16 follow from their masters', 'if (!s->weights)'),
+    ('masters in fp16 are not rounded', 'if (s->masters)'),
+    ('masters in bf16 have the bits of both', 'if (s->joined)'),
+    ('masters in fp32 are the weights', ' && s->ckpt->bytes.master > 0', ''),
+)
+
+mutate(
+    'engine/exec/load.c', CKPT,
+    ('masters in fp16 are not the weights', 'type == HST_CPU_F16 ? job->arrays.master :', ''),
+)
+
+mutate(
+    'tools/verbs/export_dtype.c', 'e2e/export',
+    ('an export has the type of its model', 'if (choice == EXPORT_MODEL)'),
+    ('what is infinite is counted', 'found += (y[i] & 0x7fff) == infinity', 'found += 0'),
+)
+
+mutate(
+    'tools/verbs/train_export.c', 'e2e/export',
+    ('another type comes from the masters', 'x->dtype != x->working', 'x->dtype == HST_F32'),
+    ('what is rounded is told', 'if (x->dtype != HST_F32)\n        printf',
+     'if (0)\n        printf'),
+)
+
+mutate(
+    'tools/hf/model_dtype.c', 'e2e/export',
+    ('config.json tells the type first', 'strcmp(model->dtype, types[t].in_config) == 0', '0'),
+    ('the files tell it where config.json does not', 'if (bytes[most] == 0)', 'if (1)'),
 )
 
 mutate(

@@ -3,6 +3,27 @@
 from mutation_rows import mutate
 
 mutate(
+    'tools/hf/extras.c', 'tools/hf_extras',
+    ('a file of any size', 'if (input->size_bytes > MAX_EXTRA_BYTES)'),
+    ('more templates than are wanted', 'if (*count == MAX_TEMPLATES)',
+     'if (*count == MAX_TEMPLATES)\n            break;\n        if (0)'),
+    ('a directory of templates elsewhere', 'O_DIRECTORY | O_NOFOLLOW', 'O_DIRECTORY'),
+    ('other files among the templates', 'if (!hf_template_is_known(d->d_name))'),
+    ('templates in no order', 'qsort(paths, count, sizeof *paths, compare_names);',
+     '(void)compare_names;'),
+)
+
+mutate(
+    'tools/hf/export_target.c', 'tools/hf_extras',
+    ('a stranger among the templates', 'each_entry(fd, visit, scan);', '0;'),
+    ('a directory in the templates', '*above->below || ', ''),
+    ('an empty directory of templates is an export', '(scan->marker && each_template',
+     '(each_template'),
+    ('templates of a killed export',
+     'each_template(&above, directory_fd, name, remove_template, &below)', '0'),
+)
+
+mutate(
     'tools/hf/safetensors.c', 'tools/hf_safetensors tools/hf_mutate tools/hf_faults',
     ('shorter than the length of the header', 'if (file_bytes < 8)'),
     ('a header beyond the limit', 'if (n > ST_MAX_HEADER_BYTES)'),

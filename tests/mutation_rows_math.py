@@ -35,7 +35,7 @@ mutate(
      '        same--;\n', '        break;\n'),
 )
 mutate(
-    'engine/exec/versions.c', 'e2e/math',
+    'engine/exec/versions.c', 'e2e/host_math',
     ('a resume compares what bits depend on',
      '    device_tell_math(engine, engine->versions.math);\n', ''),
 )

@@ -29,6 +29,7 @@ import mutation_rows_hf  # noqa: E402, F401
 import mutation_rows_kin  # noqa: E402, F401
 import mutation_rows_late  # noqa: E402, F401
 import mutation_rows_length  # noqa: E402, F401
+import mutation_rows_look  # noqa: E402, F401
 import mutation_rows_math  # noqa: E402, F401
 import mutation_rows_norm  # noqa: E402, F401
 import mutation_rows_plan  # noqa: E402, F401

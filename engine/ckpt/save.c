@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The working weights of a version, tensor by tensor: what hst_engine_save would give. */
+/* The weights of a version, tensor by tensor: what hst_engine_save, or hst_engine_save_masters,
+ * would give. */
 #include "ckpt/ckpt.h"
 
 #include "engine_state.h"
@@ -7,22 +8,47 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct save {
     struct hst_ckpt *ckpt;
     const struct hst_writer *writer;
+    const struct hst_cpu_adam_ops *ops;
     const struct hst_update *update;
-    unsigned char *weights; /* of a tile, where they follow from its states */
+    enum hst_dtype dtype;   /* of what is written */
+    bool masters;           /* in place of the working weights */
+    unsigned char *weights; /* of a tile, where they are not all that it takes */
+    float *joined;
     struct hst_error *error;
 };
 
-/* Working weights in fp16 are their masters, rounded. */
-static const unsigned char *weights_of(const struct save *s, struct ckpt_part *part,
-                                       uint32_t elements)
+/* Which extents of a tile it takes. Weights of fp16 have none: they are their masters, rounded. */
+static bool takes_weights(const struct save *s)
 {
-    if (!s->weights)
-        return part->bytes;
+    return !s->ckpt->derived_weights;
+}
+
+static bool takes_states(const struct save *s)
+{
+    return s->ckpt->derived_weights || (s->masters && s->ckpt->bytes.master > 0);
+}
+
+/* Null: what stands in its states is needed, too, and comes next. */
+static const void *values_of(const struct save *s, struct ckpt_part *part, uint32_t elements)
+{
     void *master = part->bytes; /* it begins the record */
+    if (part->extent.kind == EXTENT_WEIGHTS) {
+        if (!takes_states(s))
+            return part->bytes;
+        memcpy(s->weights, part->bytes, (size_t)elements * s->ckpt->bytes.weights);
+        return NULL;
+    }
+    if (s->joined) {
+        s->ops->join_f32((const void *)s->weights, master, s->joined, elements);
+        return s->joined;
+    }
+    if (s->masters)
+        return master;
     s->update->set_weights(master, s->weights, master, elements);
     return s->weights;
 }
@@ -36,42 +62,67 @@ static int visit(void *context, struct ckpt_part *part)
     struct layout_overlap overlap;
     if (part->error)
         return ckpt_refuse_part(part, s->error);
-    const unsigned char *weights = weights_of(s, part, range.elements);
-    while (layout_next_overlap(&engine->layout, range, &next, &overlap)) {
+    const unsigned char *values = values_of(s, part, range.elements);
+    while (values && layout_next_overlap(&engine->layout, range, &next, &overlap)) {
         const struct hst_param_ref ref = layout_param_ref(&engine->layout, overlap.param);
         const int rc = s->writer->write(s->writer->context, &ref, overlap.in_param,
-                                        weights + overlap.in_tile * s->ckpt->bytes.weights,
-                                        overlap.count, hst_engine_dtype(engine));
+                                        values + overlap.in_tile * hst_dtype_bytes(s->dtype),
+                                        overlap.count, s->dtype);
         if (rc)
             return rc;
     }
     return 0;
 }
 
+/* What a tile needs of memory beside what was read. */
+static int make_room(struct save *s)
+{
+    const size_t elements = layout_largest_tile(&s->ckpt->layout);
+    if (!takes_states(s))
+        return 0;
+    s->weights = malloc(elements * s->ckpt->bytes.weights);
+    if (takes_weights(s))
+        s->joined = malloc(elements * sizeof(float));
+    if (s->weights && (s->joined || !takes_weights(s)))
+        return 0;
+    return store_refuse(s->error, HST_E_BUDGET, -ENOMEM,
+                        "no memory for a tile's weights. Fix: end other programs");
+}
+
+static int save(struct save *s, const struct hst_ckpt_watch *watch)
+{
+    struct hst_ckpt *ckpt = s->ckpt;
+    if (!ckpt->model)
+        return store_refuse(s->error, HST_E_VALUE, -EINVAL,
+                            "the weights of a store are saved with its model");
+    s->ops = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
+    s->update = hst_update_find(s->ops, record_kind(ckpt->precision, ckpt->state));
+    s->dtype = s->masters ? HST_F32 : hst_engine_dtype(ckpt->model);
+    const struct ckpt_reading reading = {
+        .share = {0, 1},
+        .weights = takes_weights(s),
+        .states = takes_states(s),
+        .visit = visit,
+        .context = s,
+        .watch = watch,
+    };
+    int rc = make_room(s);
+    rc = rc ? rc : ckpt_read(ckpt, &reading, s->error);
+    free(s->weights);
+    free(s->joined);
+    return rc;
+}
+
 int hst_ckpt_save(struct hst_ckpt *ckpt, const struct hst_writer *writer,
                   const struct hst_ckpt_watch *watch, struct hst_error *error)
 {
     struct save s = {.ckpt = ckpt, .writer = writer, .error = error};
-    if (!ckpt->model)
-        return store_refuse(error, HST_E_VALUE, -EINVAL,
-                            "the weights of a store are saved with its model");
-    s.update = hst_update_find(hst_cpu_adam_ops(HST_CPU_ISA_AUTO),
-                               record_kind(ckpt->precision, ckpt->state));
-    if (ckpt->derived_weights) {
-        s.weights = malloc((size_t)layout_largest_tile(&ckpt->layout) * ckpt->bytes.weights);
-        if (!s.weights)
-            return store_refuse(error, HST_E_BUDGET, -ENOMEM,
-                                "no memory for a tile's weights. Fix: end other programs");
-    }
-    const struct ckpt_reading reading = {
-        .share = {0, 1},
-        .weights = !ckpt->derived_weights,
-        .states = ckpt->derived_weights,
-        .visit = visit,
-        .context = &s,
-        .watch = watch,
-    };
-    const int rc = ckpt_read(ckpt, &reading, error);
-    free(s.weights);
-    return rc;
+    return save(&s, watch);
+}
+
+int hst_ckpt_save_masters(struct hst_ckpt *ckpt, const struct hst_writer *writer,
+                          const struct hst_ckpt_watch *watch, struct hst_error *error)
+{
+    struct save s = {.ckpt = ckpt, .writer = writer, .error = error, .masters = true};
+    return save(&s, watch);
 }

@@ -105,35 +105,70 @@ int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, s
 
 /* ---- save ---- */
 
+struct save_context {
+    const struct hst_writer *writer;
+    enum hst_dtype dtype;
+    bool masters;             /* in place of the working weights */
+    const unsigned char *src; /* of the tile */
+};
+
 static int save_overlap(struct hst_engine *engine, void *context, const struct tile_job *job,
                         const struct layout_overlap *overlap)
 {
-    const struct hst_writer *writer = context;
+    (void)job;
+    const struct save_context *save = context;
     struct hst_param_ref ref = layout_param_ref(&engine->layout, overlap->param);
-    const unsigned char *src = (const unsigned char *)job->arrays.weights +
-                               overlap->in_tile * engine_element_bytes(engine);
-    return writer->write(writer->context, &ref, overlap->in_param, src, overlap->count,
-                         hst_engine_dtype(engine));
+    return save->writer->write(save->writer->context, &ref, overlap->in_param,
+                               save->src + overlap->in_tile * hst_dtype_bytes(save->dtype),
+                               overlap->count, save->dtype);
+}
+
+/* Between steps the accumulator holds no gradient: what is joined has room there. */
+static const void *masters_of(const struct hst_engine *engine, const struct tile_job *job)
+{
+    const enum hst_cpu_type type = engine->update->kind.weights;
+    if (type != HST_CPU_BF16)
+        return type == HST_CPU_F16 ? job->arrays.master : job->arrays.weights;
+    float *values = (float *)(void *)(engine->host_arena + engine->placement.load_values);
+    engine->adam->join_f32(job->arrays.weights, job->arrays.master, values, job->range.elements);
+    return values;
 }
 
 static int save_visit(struct hst_engine *engine, void *context, const struct tile_job *jobs,
                       uint32_t count)
 {
+    struct save_context *save = context;
     for (uint32_t i = 0; i < count; i++) {
-        int rc = each_overlap(engine, &jobs[i], save_overlap, context);
+        save->src = save->masters ? masters_of(engine, &jobs[i]) : jobs[i].arrays.weights;
+        int rc = each_overlap(engine, &jobs[i], save_overlap, save);
         if (rc)
             return rc;
     }
     return 0;
 }
 
-int hst_engine_save(struct hst_engine *engine, const struct hst_writer *writer)
+static int save(struct hst_engine *engine, struct save_context *context, unsigned access)
 {
     if (engine->error.code)
         return engine->error.native;
-    if (engine->phase != PHASE_LOADED || !writer || !writer->write)
+    if (engine->phase != PHASE_LOADED || !context->writer || !context->writer->write)
         return engine_refuse(engine, "save comes between steps, after load, and needs a writer");
-    struct hst_writer copy = *writer;
     int rc = execute_drain(engine);
-    return rc ? rc : tile_stream(engine, TILE_READ_WEIGHTS, save_visit, &copy);
+    return rc ? rc : tile_stream(engine, access, save_visit, context);
+}
+
+int hst_engine_save(struct hst_engine *engine, const struct hst_writer *writer)
+{
+    struct save_context context = {.writer = writer, .dtype = hst_engine_dtype(engine)};
+    return save(engine, &context, TILE_READ_WEIGHTS);
+}
+
+int hst_engine_save_masters(struct hst_engine *engine, const struct hst_writer *writer)
+{
+    const enum hst_dtype dtype = hst_engine_dtype(engine);
+    struct save_context context = {.writer = writer, .dtype = HST_F32, .masters = true};
+    return save(engine, &context,
+                dtype == HST_F32   ? TILE_READ_WEIGHTS
+                : dtype == HST_F16 ? TILE_READ_STATES /* they hold the masters */
+                                   : TILE_READ_WEIGHTS | TILE_READ_STATES);
 }

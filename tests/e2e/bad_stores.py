@@ -323,7 +323,7 @@ def tree(folder):
 def command(directories, export, *more, steps=STEPS, model=MODEL):
     names = [m.split('=')[0] for m in more]
     given = {'--model': model, '--lr': '1e-3', '--place': 'states=nvme,weights=nvme',
-             '--store': ','.join(directories), '--export': export}
+             '--store': ','.join(directories), '--export': export, '--export-dtype': 'fp32'}
     line = [PROGRAM, 'train', '--device=host', f'--data={MODEL}/tokens.bin', f'--steps={steps}',
             '--seq-len=24', '--batch-tokens=48', '--durability=step', '--quiet']
     return line + [f'{key}={value}' for key, value in given.items() if key not in names] + [*more]

@@ -147,7 +147,7 @@ static void train(const struct model *model, const char *precision, const char *
     snprintf(words, sizeof words,
              "train --quiet --init random --seed 7 --model %s/%s --data %s/text.txt "
              "--data-format bytes --seq-len 32 --grain 96 --steps 3 --lr 1e-3 "
-             "--store %s --export %s/%s --log %s/%s.jsonl "
+             "--store %s --export %s/%s --export-dtype fp32 --log %s/%s.jsonl "
              "--precision %s %s%s%s%s%s",
              directory, model->name, directory, store, directory, name, directory, name, precision,
              strstr(row, "--durability") ? "" : "--durability none ",

@@ -294,7 +294,8 @@ class Disks(unittest.TestCase):
         """Once the first step is told the disk of the export is full. -> the run, its export."""
         export = os.path.join(self.disk, 'export')
         child = subprocess.Popen(
-            command(self.path('store'), f'--export={export}', *more, steps=30),
+            command(self.path('store'), f'--export={export}', '--export-dtype=fp32', *more,
+                    steps=30),
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for line in child.stderr:
             if line.startswith('step '):
@@ -315,7 +316,8 @@ class Disks(unittest.TestCase):
         code, told = self.finish(child)
         self.assertEqual(code, 0, told)
         alone = self.path('export')
-        self.assertEqual(train(self.path('alone'), f'--export={alone}', steps=30).returncode, 0)
+        self.assertEqual(train(self.path('alone'), f'--export={alone}', '--export-dtype=fp32',
+                               steps=30).returncode, 0)
         for name in os.listdir(alone):
             with open(os.path.join(alone, name), 'rb') as one, \
                     open(os.path.join(export, name), 'rb') as other:

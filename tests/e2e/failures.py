@@ -212,6 +212,7 @@ class Failures(unittest.TestCase):
             self.store,
             '--export',
             os.path.join(target, 'model'),
+            '--export-dtype=fp32',
             preexec_fn=mount_tmpfs(target, '300k'),
         )
         if done.returncode == 99:

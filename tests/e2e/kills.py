@@ -50,7 +50,7 @@ def command(folder, name, kind, steps, *more):
         PROGRAM, 'train', *device, '--model', MODEL, '--data',
         os.path.join(MODEL, 'tokens.bin'), '--steps', str(steps), '--seq-len', '24',
         '--batch-tokens', '48', '--lr', '1e-3', '--store', path + '.store', '--log',
-        path + '.jsonl', '--export', path + '.export', *kind, *more,
+        path + '.jsonl', '--export', path + '.export', '--export-dtype=fp32', *kind, *more,
     ]  # fmt: skip
 
 

@@ -346,7 +346,7 @@ class Resume(unittest.TestCase):
     def test_steps_that_are_not_finite_end_the_run_or_are_skipped_and_counted(self):
         model, steps = self.poisoned_model()
         export = os.path.join(self.folder, 'export')
-        same = ('--order=sequential', '--lr=1e-3', f'--export={export}')
+        same = ('--order=sequential', '--lr=1e-3', f'--export={export}', '--export-dtype=fp32')
         for more in (('--precision=bf16',), ('--precision=fp32', '--clip=0'),
                      ('--precision=fp16', '--loss-scale=1')):
             more = (*more, *same, '--durability=step')

@@ -22,6 +22,7 @@ from store_bytes import sealed  # noqa: E402
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
 FILE, ROOM = 'r00000.d0.blk', 'r00000.d0.scratch'
+FP32 = '--export-dtype=fp32'  # where bytes are compared
 STATES = 'states=nvme,weights=nvme,grads=dram,acts=dram'
 GRADS = 'states=nvme,weights=nvme,grads=nvme,acts=dram'
 ALL = 'states=nvme,weights=nvme,grads=nvme,acts=nvme'
@@ -83,8 +84,8 @@ class Room(unittest.TestCase):
         self.assertEqual([sorted({0, *sizes}).index(size) for size in sizes],
                          [size for _, size in wanted])
         self.assertEqual(len(file_bytes), 1)
-        self.train(self.store, ALL, '--resume', '--export', self.path('x'), steps=9)
-        self.train(self.path('alone'), STATES, '--export', self.path('y'), steps=9)
+        self.train(self.store, ALL, '--resume', '--export', self.path('x'), FP32, steps=9)
+        self.train(self.path('alone'), STATES, '--export', self.path('y'), FP32, steps=9)
         self.assertEqual(self.sums_in('x'), self.sums_in('y'))
 
     def test_on_several_drives_it_is_shared_out_as_it_was(self):
@@ -138,7 +139,7 @@ class Room(unittest.TestCase):
         before = self.sums(self.store)
         told = [self.good('ckpt', verb, '--json', self.store) for verb in ('list', 'verify')]
         self.assertEqual(json.loads(told[0])['file_bytes'], self.size(FILE))
-        self.good('ckpt', 'export', self.store, '--model', MODEL, '--export', self.path('e'))
+        self.good('ckpt', 'export', self.store, '--model', MODEL, '--export', self.path('e'), FP32)
         again = self.path('again')
         self.good('ckpt', 'reshard', self.store, '--world=1', '--out', again)
         self.assertEqual(os.listdir(again), [FILE])
@@ -147,7 +148,7 @@ class Room(unittest.TestCase):
         self.assertEqual([self.good('ckpt', verb, '--json', self.store)
                           for verb in ('list', 'verify')], told)
         for store, export in ((self.store, 'x'), (again, 'y')):  # what has none gets some
-            self.train(store, ALL, '--resume', '--export', self.path(export), steps=6)
+            self.train(store, ALL, '--resume', '--export', self.path(export), FP32, steps=6)
             self.assertIn(ROOM, os.listdir(store))
         self.assertEqual(self.sums_in('x'), self.sums_in('y'))
 

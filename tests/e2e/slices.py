@@ -47,7 +47,8 @@ class Slices(unittest.TestCase):
         self.count += 1
         out, log = (os.path.join(self.folder, f'{name}-{self.count}') for name in ('out', 'log'))
         command = [PROGRAM, 'train', *self.sizes, '--data', TOKENS, '--init', 'random',
-                   '--steps', str(steps), '--export', out, '--log', log, *more]
+                   '--steps', str(steps), '--export', out, '--export-dtype=fp32', '--log', log,
+                   *more]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(os.path.join(out, 'model.safetensors'), 'rb') as file:

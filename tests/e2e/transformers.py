@@ -106,6 +106,8 @@ def main():
                     export,
                     '--precision',
                     precision,
+                    '--export-dtype',
+                    precision,
                 )
                 ours = train(export, data, scratch, '--steps', '1', '--precision', precision)[0]
                 theirs = loss_of_transformers(export, data)

@@ -23,7 +23,7 @@
 enum { STEPS = 3, TILES = 44 };
 
 static char root[] = "/dev/shm/hst-ckpt-XXXXXX"; /* in memory: 60 files are synced */
-static struct toy_saved oracle, found;           /* large: not on the stack */
+static struct toy_saved oracle, masters, found;  /* large: not on the stack */
 static struct hst_error error;
 
 static void must(int rc)
@@ -71,7 +71,18 @@ static void empty_root(void)
     hst_config(.batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,       \
                .tile_elements = 8192, __VA_ARGS__)
 
-/* Leaves a store; *saved: what the engine saves at its end. */
+static int take(void *context, const struct hst_param_ref *param, uint64_t offset, const void *src,
+                size_t count, enum hst_dtype dtype)
+{
+    struct toy_saved *saved = context;
+    (void)param;
+    (void)offset;
+    memcpy(saved->bytes + saved->used, src, count * hst_dtype_bytes(dtype));
+    saved->used += count * hst_dtype_bytes(dtype);
+    return 0;
+}
+
+/* Leaves a store; *saved, and the masters: what the engine saves at its end. */
 static void train(enum hst_precision precision, const char *store, int steps,
                   struct toy_saved *saved)
 {
@@ -85,6 +96,8 @@ static void train(enum hst_precision precision, const char *store, int steps,
         toy_must(engine, toy_step(engine, &stats));
     toy_must(engine, hst_engine_drain(engine, &stats));
     toy_must(engine, toy_save(engine, saved));
+    masters.used = 0;
+    toy_must(engine, hst_engine_save_masters(engine, &(struct hst_writer){take, &masters}));
     hst_engine_destroy(&engine);
 }
 
@@ -102,17 +115,6 @@ static struct hst_ckpt *opened(const char *names)
     return opened_at(names, HST_NO_VERSION);
 }
 
-static int take(void *context, const struct hst_param_ref *param, uint64_t offset, const void *src,
-                size_t count, enum hst_dtype dtype)
-{
-    struct toy_saved *saved = context;
-    (void)param;
-    (void)offset;
-    memcpy(saved->bytes + saved->used, src, count * hst_dtype_bytes(dtype));
-    saved->used += count * hst_dtype_bytes(dtype);
-    return 0;
-}
-
 /* Those of the oracle. Closes the handle. */
 static void check_weights_of(struct hst_ckpt *ckpt, enum hst_precision precision)
 {
@@ -122,10 +124,15 @@ static void check_weights_of(struct hst_ckpt *ckpt, enum hst_precision precision
     toy_must(model, toy_describe(model));
     must(hst_ckpt_model(ckpt, model, &error));
     must(hst_ckpt_save(ckpt, &writer, NULL, &error));
-    hst_ckpt_close(&ckpt);
-    hst_engine_destroy(&model);
     assert_int_equal(found.used, oracle.used);
     assert_memory_equal(found.bytes, oracle.bytes, oracle.used);
+    found.used = 0;
+    must(hst_ckpt_save_masters(ckpt, &writer, NULL, &error));
+    hst_ckpt_close(&ckpt);
+    hst_engine_destroy(&model);
+    assert_int_equal(found.used, oracle.used / (precision == HST_PRECISION_FP32 ? 4 : 2) * 4);
+    assert_int_equal(masters.used, found.used);
+    assert_memory_equal(found.bytes, masters.bytes, found.used);
 }
 
 static void check_weights(const char *names, enum hst_precision precision)

@@ -81,7 +81,8 @@ def exported(runner, model, case, tokens, steps, more):
     folder = os.path.join(model.folder, 'export')
     shutil.rmtree(folder, ignore_errors=True)
     # steps large enough to move every weight: bytes that nothing changed would prove nothing
-    run = training.train(runner, model, tokens, steps, ['--lr', '1e-3', '--export', folder, *more])
+    run = training.train(runner, model, tokens, steps, ['--lr', '1e-3', '--export', folder,
+                                                        '--export-dtype=fp32', *more])
     if not training.usable(runner, case, run):
         return None
     told = digests(folder)

@@ -205,7 +205,7 @@ class Hostile(unittest.TestCase):
 
     def test_inspect_says_of_a_model_what_train_would(self):
         folder = self.folder({})
-        self.assertIn('can be trained: 1 layers', run(['inspect', folder.path('model')]).stdout)
+        self.assertIn('can be trained: 1 layer, ', run(['inspect', folder.path('model')]).stdout)
         folder.config['vocab_size'] = 65
         folder.save()
         self.assertRegex(run(['inspect', folder.path('model')]).stdout,

@@ -87,7 +87,7 @@ class Snapshot(unittest.TestCase):
                 self.taken(self.run_it(PROGRAM, 'plan', '--model', model, '--seq-len', '8',
                                        '--batch-tokens', '8', '--device', 'host'))
                 done = self.run_it(PROGRAM, 'inspect', model)
-                self.assertIn('can be trained: 1 layers', done.stdout)
+                self.assertIn('can be trained: 1 layer, ', done.stdout)
                 self.taken(self.train(model, '--init', 'random'))
                 done = self.run_it(NVME_BENCH, self.path('none'), '--plan', model, '--gpu-tflops',
                                    '150')  # which reads the model, and then misses the drive
@@ -176,6 +176,26 @@ class Snapshot(unittest.TestCase):
             self.refused(self.train(snapshot), 412, 'config.json: a symbolic link that leaves')
             os.rename(to, of)
         self.taken(self.train(self.snapshot))
+
+    def test_templates_are_links_one_folder_further_up(self):
+        self.make_cache()
+        templates = os.path.join(self.snapshot, 'additional_chat_templates')
+        os.mkdir(templates)
+        for name, content in (('tool_use', '{{ tools }}'), ('other', 'not copied')):
+            with open(os.path.join(self.cache, 'blobs', name), 'w', encoding='ascii') as file:
+                file.write(content)
+        os.rename(os.path.join(self.cache, 'blobs', 'other'), self.path('other'))
+        for name, target in (('tool_use', '../../../blobs/tool_use'),
+                             ('other', os.path.relpath(self.path('other'), templates)),
+                             ('gone', '../../../blobs/gone')):
+            os.symlink(target, os.path.join(templates, name + '.jinja'))
+        out = self.path('export')
+        self.taken(self.train(self.snapshot, '--export', out))
+        there = os.path.join(out, 'additional_chat_templates')
+        self.assertEqual(os.listdir(there), ['tool_use.jinja'])
+        with open(os.path.join(there, 'tool_use.jinja'), encoding='ascii') as file:
+            self.assertEqual(file.read(), '{{ tools }}')
+        self.assertFalse(os.path.islink(os.path.join(there, 'tool_use.jinja')))
 
     def test_what_git_lfs_leaves_is_named(self):
         named = 'a git-lfs pointer in place of the file.* Fix: git lfs pull'

@@ -66,7 +66,7 @@ REACHED = {
     622: ('e2e/resume.py', 'test_a_first_signal_leaves_a_version_and_exit_code_75'),
     623: ('e2e/ckpt.py',
           'test_a_disk_with_no_room_for_a_copy_is_told_and_the_run_goes_on'),
-    624: ('e2e/math.py', 'test_a_resume_under_another_core_says_so_and_goes_on'),
+    624: ('e2e/host_math.py', 'test_a_resume_under_another_core_says_so_and_goes_on'),
     701: ('e2e/failures.py', 'test_weights_that_are_not_finite_stop_the_run_with_the_step_named'),
     702: ('tools/cli/trained.py', 'test_a_loss_that_stays_up_is_told_once'),
 }

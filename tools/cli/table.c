@@ -34,7 +34,7 @@ void table_print(const struct hst_memory *memory, FILE *out)
         print_cells(memory, hst_class_name((enum hst_class)c), memory->bytes[c], out);
     print_cells(memory, "total", memory->total, out);
     print_cells(memory, "budget", memory->budget, out);
-    fprintf(out, "%s parameters in tiles of %" PRIu64 " elements, %" PRIu32 " threads, I/O %s\n",
+    fprintf(out, "%s parameters in tiles of %" PRIu64 " elements, %" PRIu32 " thread%s, I/O %s\n",
             text_count((double)memory->parameters, count), memory->tile_elements, memory->threads,
-            memory->io);
+            text_s(memory->threads), memory->io);
 }

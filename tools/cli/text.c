@@ -141,3 +141,8 @@ char *text_duration(double seconds, char dst[TEXT_BYTES])
         snprintf(dst, TEXT_BYTES, "%" PRIu64 "d%02" PRIu64 "h", s / 86400, s % 86400 / 3600);
     return dst;
 }
+
+const char *text_s(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}

@@ -16,6 +16,7 @@ char *text_size(uint64_t bytes, char dst[TEXT_BYTES]); /* 0 B, 512 B, 1.5 KiB, 1
 char *text_typed_up(uint64_t bytes, char dst[TEXT_BYTES]);
 char *text_typed_down(uint64_t bytes, char dst[TEXT_BYTES]);
 char *text_count(double count, char dst[TEXT_BYTES]);  /* 950, 18.2k, 1.9M, 8.0B */
+const char *text_s(uint64_t count);                    /* of a plural: "" for one, else "s" */
 char *text_duration(double seconds, char dst[TEXT_BYTES]); /* 0s, 45s, 14m, 2h05m, 3d04h, ? */
 
 #endif

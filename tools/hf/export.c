@@ -129,6 +129,20 @@ static int copy_extra(struct hf_export *x, const struct input *from, const char 
     return rc;
 }
 
+static int copy_extras(struct hf_export *x, const struct hf_model *model, struct hst_error *error)
+{
+    for (size_t i = 0; i < model->extra_count; i++) {
+        const struct hf_extra *extra = &model->extras[i];
+        if (strchr(extra->name, '/') && mkdirat(x->target.temp_fd, HF_TEMPLATES, 0700) &&
+            errno != EEXIST)
+            return refuse_write(x, HF_TEMPLATES, -errno, error);
+        int rc = copy_extra(x, &extra->input, extra->name, error);
+        if (rc)
+            return rc;
+    }
+    return target_sync_templates(&x->target, error);
+}
+
 static int write_config(struct hf_export *x, const struct hf_export_desc *desc,
                         struct hst_error *error)
 {
@@ -185,8 +199,8 @@ static uint64_t needed_bytes(const struct layout *layout, const struct hf_model 
     uint64_t bytes = layout->total_bytes;
     for (uint32_t i = 0; i < layout->file_count; i++)
         bytes += layout->files[i].header_bytes;
-    for (int i = 0; i < HF_EXTRA_COUNT; i++)
-        bytes += model->extras[i].fd >= 0 ? model->extras[i].size_bytes : 0;
+    for (size_t i = 0; i < model->extra_count; i++)
+        bytes += model->extras[i].input.size_bytes;
     return bytes;
 }
 
@@ -232,9 +246,8 @@ static int fill(struct hf_export *x, const struct hf_export_desc *desc, struct h
         rc = create_weights(x, error);
     if (!rc)
         rc = write_config(x, desc, error);
-    for (int i = 0; i < HF_EXTRA_COUNT && !rc; i++)
-        if (desc->model->extras[i].fd >= 0)
-            rc = copy_extra(x, &desc->model->extras[i], hf_extra_names[i], error);
+    if (!rc)
+        rc = copy_extras(x, desc->model, error);
     return rc ? rc : write_marker(x, error);
 }
 
@@ -377,16 +390,7 @@ void hf_export_abort(struct hf_export **export)
     struct hf_export *x = *export;
     if (!x)
         return;
-    if (x->target.temp_fd >= 0) {
-        for (uint32_t i = 0; i < x->layout.file_count; i++)
-            unlinkat(x->target.temp_fd, x->layout.files[i].name, 0);
-        for (int i = 0; i < HF_EXTRA_COUNT; i++)
-            unlinkat(x->target.temp_fd, hf_extra_names[i], 0);
-        unlinkat(x->target.temp_fd, index_name, 0);
-        unlinkat(x->target.temp_fd, "config.json", 0);
-        unlinkat(x->target.temp_fd, TARGET_MARKER, 0);
-        unlinkat(x->target.parent_fd, x->target.temp, AT_REMOVEDIR);
-    }
+    target_remove_temp(&x->target);
     release(x);
     *export = NULL;
 }

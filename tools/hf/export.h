@@ -73,6 +73,10 @@ int target_check(const struct target *target, struct hst_error *error);
 /** Removes the temporary directories of exports to this target whose process was killed. */
 void target_remove_orphans(struct target *target);
 int target_create_temp(struct target *target, struct hst_error *error);
+/** Syncs the directory of templates in it, where there is one. */
+int target_sync_templates(const struct target *target, struct hst_error *error);
+/** Removes what an export has put there, and the directory itself, where there is one. */
+void target_remove_temp(struct target *target);
 /**
  * Moves the temporary directory into place, removes what was there. On failure it stays, under a
  * name that no later export removes, and the message names it.

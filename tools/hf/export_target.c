@@ -58,17 +58,6 @@ static char *read_marker(int directory_fd)
     return NULL;
 }
 
-static bool is_ours(int directory_fd, const char *marker, const char *name)
-{
-    struct stat st;
-    uint64_t bytes;
-    if (fstatat(directory_fd, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
-        return false;
-    if (strcmp(name, TARGET_MARKER) == 0)
-        return true;
-    return marker && listed(marker, name, &bytes) && bytes == (uint64_t)st.st_size;
-}
-
 /*
  * Calls visit for each entry until it returns false. Returns -errno, 0, or 1 where it was stopped.
  */
@@ -96,33 +85,67 @@ static int each_entry(int directory_fd,
     return rc;
 }
 
+static int open_directory(int parent_fd, const char *name)
+{
+    int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
 struct scan {
     const char *marker;
-    char stranger[256]; /* the first entry that is not ours */
+    const char *below;  /* the directory that is looked at, "" or HF_TEMPLATES "/" */
+    char stranger[300]; /* the first entry that is not ours */
 };
+
+static bool is_ours(const struct scan *scan, int directory_fd, const char *name)
+{
+    char path[300];
+    struct stat st;
+    uint64_t bytes;
+    if (fstatat(directory_fd, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+        return false;
+    if (strcmp(name, TARGET_MARKER) == 0 && !*scan->below)
+        return true;
+    snprintf(path, sizeof path, "%s%s", scan->below, name);
+    return scan->marker && listed(scan->marker, path, &bytes) && bytes == (uint64_t)st.st_size;
+}
+
+/* Visits the entries of the directory of templates. False where that is not what it is. */
+static bool each_template(const struct scan *above, int directory_fd, const char *name,
+                          bool (*visit)(void *context, int directory_fd, const char *name),
+                          struct scan *scan)
+{
+    *scan = (struct scan){.marker = above->marker, .below = HF_TEMPLATES "/"};
+    if (*above->below || strcmp(name, HF_TEMPLATES) != 0)
+        return false;
+    int fd = open_directory(directory_fd, name);
+    int rc = fd < 0 ? fd : each_entry(fd, visit, scan);
+    if (fd >= 0)
+        close(fd);
+    return rc == 0;
+}
 
 static bool scan_entry(void *context, int directory_fd, const char *name)
 {
-    struct scan *scan = context;
-    if (is_ours(directory_fd, scan->marker, name))
+    struct scan *scan = context, below = {.marker = NULL};
+    if (is_ours(scan, directory_fd, name) ||
+        (scan->marker && each_template(scan, directory_fd, name, scan_entry, &below)))
         return true;
-    snprintf(scan->stranger, sizeof scan->stranger, "%s", name);
+    snprintf(scan->stranger, sizeof scan->stranger, "%s%s", scan->below,
+             below.stranger[0] ? below.stranger : name);
     return false;
 }
 
 static bool remove_entry(void *context, int directory_fd, const char *name)
 {
     const struct scan *scan = context;
+    struct scan below;
     /* The marker goes last: a removal that is interrupted leaves something recognisable. */
-    if (strcmp(name, TARGET_MARKER) != 0 && is_ours(directory_fd, scan->marker, name))
+    if (strcmp(name, TARGET_MARKER) != 0 && is_ours(scan, directory_fd, name))
         unlinkat(directory_fd, name, 0);
+    else if (each_template(scan, directory_fd, name, remove_entry, &below))
+        unlinkat(directory_fd, name, AT_REMOVEDIR);
     return true;
-}
-
-static int open_directory(int parent_fd, const char *name)
-{
-    int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
 }
 
 /*
@@ -134,7 +157,7 @@ static void remove_export(int parent_fd, const char *name)
     int fd = open_directory(parent_fd, name);
     if (fd < 0)
         return;
-    struct scan scan = {.marker = read_marker(fd)};
+    struct scan scan = {.marker = read_marker(fd), .below = ""};
     char *marker = (char *)scan.marker;
     if (marker) {
         each_entry(fd, remove_entry, &scan);
@@ -154,7 +177,7 @@ int target_check(const struct target *t, struct hst_error *error)
         return fail(error, FAIL_EXPORT, fd,
                     "%s/%s: is there, but is not a directory that can be replaced: %s", t->parent,
                     t->name, strerrordesc_np(-fd));
-    struct scan scan = {.marker = read_marker(fd)};
+    struct scan scan = {.marker = read_marker(fd), .below = ""};
     int rc = each_entry(fd, scan_entry, &scan);
     free((char *)scan.marker);
     close(fd);
@@ -256,17 +279,29 @@ static bool is_orphan(const struct target *t, const char *entry)
     return strcmp(again, entry) == 0 && pid > 0 && number >= 0 && kill(pid, 0) && errno == ESRCH;
 }
 
+static bool remove_template(void *context, int directory_fd, const char *name)
+{
+    struct stat st;
+    (void)context;
+    if (hf_template_is_known(name) && !fstatat(directory_fd, name, &st, AT_SYMLINK_NOFOLLOW) &&
+        S_ISREG(st.st_mode))
+        unlinkat(directory_fd, name, 0);
+    return true;
+}
+
 /* The names alone: a killed export may not have come to its marker. */
 static bool remove_part(void *context, int directory_fd, const char *name)
 {
     struct stat st;
     const char *dot = strrchr(name, '.');
-    bool ours = strcmp(name, "config.json") == 0 || strcmp(name, TARGET_MARKER) == 0 ||
+    struct scan below, above = {.below = ""};
+    if (each_template(&above, directory_fd, name, remove_template, &below))
+        unlinkat(directory_fd, name, AT_REMOVEDIR);
+    bool ours = hf_extra_is_known(name) || strcmp(name, "config.json") == 0 ||
+                strcmp(name, TARGET_MARKER) == 0 ||
                 strcmp(name, "model.safetensors.index.json") == 0 ||
                 (strncmp(name, "model", 5) == 0 && dot && strcmp(dot, ".safetensors") == 0);
     (void)context;
-    for (int i = 0; i < HF_EXTRA_COUNT && !ours; i++)
-        ours = strcmp(name, hf_extra_names[i]) == 0;
     if (ours && !fstatat(directory_fd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode))
         unlinkat(directory_fd, name, 0);
     return true;
@@ -292,7 +327,29 @@ void target_remove_orphans(struct target *t)
     each_entry(t->parent_fd, remove_orphan, t);
 }
 
+void target_remove_temp(struct target *t)
+{
+    if (t->temp_fd < 0)
+        return;
+    each_entry(t->temp_fd, remove_part, NULL);
+    unlinkat(t->parent_fd, t->temp, AT_REMOVEDIR);
+}
+
 /* ---- into place ---- */
+
+int target_sync_templates(const struct target *t, struct hst_error *error)
+{
+    int fd = open_directory(t->temp_fd, HF_TEMPLATES);
+    if (fd == -ENOENT)
+        return 0;
+    int rc = fd < 0 ? fd : fsync(fd) ? -errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return rc ? fail(error, rc == -ENOSPC || rc == -EDQUOT ? FAIL_DISK_SPACE : FAIL_WRITE, rc,
+                     "%s/%s: %s cannot be synced: %s", t->parent, t->name, HF_TEMPLATES,
+                     strerrordesc_np(-rc))
+              : 0;
+}
 
 /*
  * Puts the temporary directory in the place of an earlier export; afterwards that one has the

@@ -57,12 +57,31 @@ void folder_close(struct folder *folder)
     *folder = FOLDER_NONE;
 }
 
-int folder_input(const struct folder *folder, const char *name, struct input *input)
+static int input_at(const struct folder *folder, int fd, const char *directory, const char *name,
+                    struct input *input)
 {
-    int rc = input_open(folder->fd, name, input);
+    int rc = input_open(fd, name, input);
     if (rc != -EXDEV || folder->cache_fd < 0)
         return rc;
-    return input_open_blob(folder->cache_fd, folder->snapshot, name, input);
+    return input_open_blob(folder->cache_fd, directory, name, input);
+}
+
+int folder_input(const struct folder *folder, const char *name, struct input *input)
+{
+    const char *slash = strchr(name, '/');
+    char below[256], directory[600];
+    if (!slash)
+        return input_at(folder, folder->fd, folder->snapshot, name, input);
+    if (snprintf(below, sizeof below, "%.*s", (int)(slash - name), name) >= (int)sizeof below ||
+        !input_name_is_plain(below))
+        return -EINVAL;
+    snprintf(directory, sizeof directory, "%s/%s", folder->snapshot, below);
+    int fd = openat(folder->fd, below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int rc = input_at(folder, fd, directory, slash + 1, input);
+    close(fd);
+    return rc;
 }
 
 /* ---- names of the hub ---- */

@@ -18,8 +18,9 @@ struct folder {
 int folder_open(const char *path, struct folder *folder);
 void folder_close(struct folder *folder);
 /**
- * Opens a regular file by its plain name. Links are followed inside the directory, and those of a
- * snapshot inside its models--ORG--NAME. Errors: as input_open.
+ * Opens a regular file by its plain name, or by that of a directory, which is no link, and its own
+ * ("a/b"). Links are followed inside its directory, and those of a snapshot inside its
+ * models--ORG--NAME. Errors: as input_open.
  */
 int folder_input(const struct folder *folder, const char *name, struct input *input);
 

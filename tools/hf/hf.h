@@ -23,6 +23,11 @@ void hf_model_close(struct hf_model **model);
 const struct llama_config *hf_model_config(const struct hf_model *model);
 /** The file of the directory that says how text becomes ids ("tokenizer.json"), or null. */
 const char *hf_model_tokenizer(const struct hf_model *model);
+/**
+ * The type that the model's weights are meant to have: config.json's dtype (torch_dtype), else that
+ * of most elements of its files. False, *dtype untouched, where neither tells one.
+ */
+bool hf_model_dtype(const struct hf_model *model, enum hst_dtype *dtype);
 /** A thing about the model that a user should know, with which it is still used. */
 struct hf_note {
     int code;     /* of the error that it is close to */

@@ -50,9 +50,11 @@ static int open_beneath(int directory_fd, const char *name)
 /* The link's text is all that is trusted: it names a blob, or nothing. */
 static int open_blob_by_text(int cache_fd, const char *path)
 {
-    static const char blobs[] = "../../blobs/";
+    char blobs[64] = "", text[512];
+    for (const char *at = path; (at = strchr(at, '/')) && strlen(blobs) < 32; at++)
+        strcat(blobs, "../");
+    strcat(blobs, "blobs/");
     const size_t n = strlen(blobs);
-    char text[512];
     ssize_t got = readlinkat(cache_fd, path, text, sizeof text - 1);
     if (got < 0)
         return -errno;
@@ -108,7 +110,7 @@ int input_open(int directory_fd, const char *name, struct input *input)
 
 int input_open_blob(int cache_fd, const char *directory, const char *name, struct input *input)
 {
-    char path[600];
+    char path[900];
     if (!input_name_is_plain(name) ||
         snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path)
         return -EINVAL;

@@ -23,7 +23,8 @@ bool input_name_is_plain(const char *name);
 int input_open(int directory_fd, const char *name, struct input *input);
 /**
  * Opens `directory`/NAME, beneath cache_fd: a link of a snapshot that leads to a blob. Where the
- * kernel cannot resolve it beneath, it must read ../../blobs/HASH. -EXDEV where it leads out.
+ * kernel cannot resolve it beneath, it must lead by as many ".." as there are directories to
+ * blobs/HASH, "../../blobs/HASH" of "snapshots/REVISION". -EXDEV where it leads out.
  */
 int input_open_blob(int cache_fd, const char *directory, const char *name, struct input *input);
 /** The same of a path that the user gave: links are followed. */

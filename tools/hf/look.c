@@ -35,8 +35,6 @@ int hf_look_open(const char *path, struct hf_model **model, struct hst_error *er
     if (!m)
         return hf_fix(error, fail(error, FAIL_SAFETENSORS, -ENOMEM, "no memory"));
     m->folder = FOLDER_NONE;
-    for (int i = 0; i < HF_EXTRA_COUNT; i++)
-        m->extras[i].fd = -1;
     const bool directory = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     int rc = open_directory(m, path, directory, &name, error);
     if (!rc)

@@ -14,20 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_EXTRA_BYTES (256ull << 20)
-
-const char *const hf_extra_names[HF_EXTRA_COUNT] = {
-    "added_tokens.json", "chat_template.jinja",     "generation_config.json",
-    "merges.txt",        "special_tokens_map.json", "tokenizer.json",
-    "tokenizer.model",   "tokenizer_config.json",   "vocab.json",
-};
-
 const char *hf_model_tokenizer(const struct hf_model *model)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
-        for (size_t i = 0; i < HF_EXTRA_COUNT; i++)
-            if (model->extras[i].fd >= 0 && strcmp(hf_extra_names[i], names[n]) == 0)
+        for (size_t i = 0; i < model->extra_count; i++)
+            if (strcmp(model->extras[i].name, names[n]) == 0)
                 return names[n];
     return NULL;
 }
@@ -77,32 +69,6 @@ static int read_config(struct hf_model *model, const char *path, struct hst_erro
                         error);
 }
 
-static const char extra_fix[] = "download that file again, or remove it";
-
-/* Missing ones, and ones that are no regular files of the directory, are left out. */
-static int open_extras(struct hf_model *model, struct hst_error *error)
-{
-    for (int i = 0; i < HF_EXTRA_COUNT; i++) {
-        struct input input;
-        int rc = folder_input(&model->folder, hf_extra_names[i], &input);
-        if (rc == -ENOENT || rc == -EINVAL || rc == -EXDEV || rc == -ELOOP || rc == -EACCES)
-            continue;
-        if (rc) {
-            fail(error, FAIL_CONFIG_FILE, rc, "%s/%s: %s", model->directory, hf_extra_names[i],
-                 input_why(rc));
-            fail_fix(error, extra_fix);
-            return rc;
-        }
-        model->extras[i] = input;
-        if (input.size_bytes > MAX_EXTRA_BYTES)
-            return fail(error, FAIL_CONFIG_FILE, -EFBIG,
-                        "%s/%s: %llu bytes, at most %llu allowed. Fix: %s", model->directory,
-                        hf_extra_names[i], (unsigned long long)input.size_bytes, MAX_EXTRA_BYTES,
-                        extra_fix);
-    }
-    return 0;
-}
-
 static int not_there(const char *directory, int rc, struct hst_error *error)
 {
     char *cache = rc == -ENOENT ? folder_cache_of(directory) : NULL;
@@ -125,7 +91,7 @@ static int open_model(struct hf_model *model, bool need_weights, struct hst_erro
     rc = read_config(model, path, error);
     free(path);
     if (!rc)
-        rc = open_extras(model, error);
+        rc = hf_extras_open(model, error);
     if (!rc && need_weights)
         rc = hf_weights_open(model, error);
     return rc;
@@ -160,8 +126,6 @@ int hf_model_open(const char *directory, bool need_weights, struct hf_model **mo
     if (!m)
         return hf_fix(error, fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory"));
     m->folder = FOLDER_NONE;
-    for (int i = 0; i < HF_EXTRA_COUNT; i++)
-        m->extras[i].fd = -1;
     m->directory = folder_find(directory);
     int rc = m->directory ? open_model(m, need_weights, error)
                           : fail(error, FAIL_CONFIG_FILE, -ENOMEM, "no memory");
@@ -178,8 +142,7 @@ void hf_model_close(struct hf_model **model)
     if (!m)
         return;
     hf_weights_close(m);
-    for (int i = 0; i < HF_EXTRA_COUNT; i++)
-        input_close(&m->extras[i]);
+    hf_extras_close(m);
     folder_close(&m->folder);
     free(m->config_text);
     free(m->directory);

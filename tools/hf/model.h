@@ -10,9 +10,14 @@
 #include "hf/safetensors.h"
 
 #define HF_MAX_NOTES 4u
-/** Files that an exported model needs beside its weights, copied from the source. */
-#define HF_EXTRA_COUNT 9
-extern const char *const hf_extra_names[HF_EXTRA_COUNT];
+/* The one directory in a model's that is looked into. */
+#define HF_TEMPLATES "additional_chat_templates"
+
+/** A file that goes with an exported model's weights, copied from the source. */
+struct hf_extra {
+    char *name; /* in the directory: "LICENSE", HF_TEMPLATES "/tool_use.jinja" */
+    struct input input;
+};
 
 struct hf_file {
     struct input input;
@@ -29,7 +34,8 @@ struct hf_model {
     char dtype[16]; /* of config.json */
     char *config_text;
     size_t config_bytes;
-    struct input extras[HF_EXTRA_COUNT]; /* fd -1 where there is none */
+    struct hf_extra *extras;
+    size_t extra_count;
     struct hf_file *files;
     uint32_t file_count;
     struct st_tensor **by_name; /* all tensors, sorted */
@@ -37,6 +43,13 @@ struct hf_model {
     struct hf_note notes[HF_MAX_NOTES];
     size_t note_count;
 };
+
+/** Opens those that are there. */
+int hf_extras_open(struct hf_model *model, struct hst_error *error);
+void hf_extras_close(struct hf_model *model);
+/** By its name alone: whether it could be one, and one of those in HF_TEMPLATES. Pure. */
+bool hf_extra_is_known(const char *name);
+bool hf_template_is_known(const char *name);
 
 /** The tensor, or null. */
 struct st_tensor *hf_tensor_find(const struct hf_model *model, const char *name);

@@ -143,7 +143,7 @@ static int verb_list(int argc, char **argv)
         return CLI_EXIT_OK;
     }
     native = native ? native : ckpt_store(&operands, store, &error);
-    native = native ? native : ckpt_list(store, options.json, &error);
+    native = native ? native : ckpt_list(store, options.json, SIZE_MAX, &error);
     return native ? cli_fail(&error) : CLI_EXIT_OK;
 }
 

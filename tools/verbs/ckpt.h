@@ -15,10 +15,11 @@ int ckpt_store(const struct cli_operands *operands, char store[CKPT_STORE_BYTES]
                struct hst_error *error);
 
 /**
- * Prints what a store holds. A version that is damaged has a row that says so. Errors, with *error:
- * those of hst_ckpt_open, of the first that can not be opened.
+ * Prints what a store holds. A version that is damaged has a row that says so. Text has at most so
+ * many rows, of the last version and the newest kept ones. Errors, with *error: those of
+ * hst_ckpt_open, of the first that can not be opened.
  */
-int ckpt_list(const char *store, bool json, struct hst_error *error);
+int ckpt_list(const char *store, bool json, size_t rows_most, struct hst_error *error);
 
 /* Bytes on their way, told on stderr. */
 struct ckpt_progress {

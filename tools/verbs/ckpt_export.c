@@ -5,6 +5,7 @@
 #include "cli/message.h"
 #include "cli/path.h"
 #include "cli/store.h"
+#include "cli/text.h"
 #include "verbs/ckpt.h"
 #include "verbs/train_export.h"
 
@@ -15,6 +16,7 @@
 struct options {
     struct cli_operands operands; /* the store's directories */
     const char *model, *out;
+    enum export_choice export_dtype;
     uint64_t step; /* HST_NO_VERSION: the last version */
     uint32_t world;
     bool quiet;
@@ -42,6 +44,15 @@ static const struct hst_option export_table[] = {
      .offset = offsetof(struct options, out),
      .argument = "DIR",
      .help = "where the model is written to; replaces an earlier export"},
+    {.name = "export-dtype",
+     .group = "output",
+     .type = HST_OPTION_CHOICE,
+     .offset = offsetof(struct options, export_dtype),
+     .argument = "TYPE",
+     .default_text = "model",
+     .choices = export_choices,
+     .first_choice = EXPORT_MODEL,
+     .help = EXPORT_DTYPE_HELP},
     {.name = "quiet",
      .group = "output",
      .type = HST_OPTION_FLAG,
@@ -88,10 +99,11 @@ struct saving {
     const struct hst_ckpt_watch *watch;
 };
 
-static int save(void *from, const struct hst_writer *writer, struct hst_error *error)
+static int save(void *from, bool masters, const struct hst_writer *writer, struct hst_error *error)
 {
     const struct saving *s = from;
-    return hst_ckpt_save(s->ckpt, writer, s->watch, error);
+    return masters ? hst_ckpt_save_masters(s->ckpt, writer, s->watch, error)
+                   : hst_ckpt_save(s->ckpt, writer, s->watch, error);
 }
 
 static enum hst_dtype dtype_of(enum hst_precision precision)
@@ -108,11 +120,13 @@ static int export(const struct options *o, struct hst_ckpt *ckpt, struct hst_err
     struct ckpt_progress progress;
     hst_ckpt_info(ckpt, &info);
     int native = ckpt_model_open(o->model, ckpt, &model, error);
+    const enum hst_dtype working = dtype_of(info.precision);
     struct train_export x = {
         .directory = o->out,
         .source = model.source,
         .model = model.llama,
-        .dtype = dtype_of(info.precision),
+        .working = working,
+        .dtype = native ? working : export_dtype(o->export_dtype, model.source, working),
         .progress = &progress.progress,
     };
     native = native ? native : train_export_check(&x, error);
@@ -122,8 +136,12 @@ static int export(const struct options *o, struct hst_ckpt *ckpt, struct hst_err
     native = native ? native : train_export_begin(&x, error);
     native = native ? native : train_export_write(&x, save, &saving, error);
     progress_end(&progress.progress);
-    if (native == 0 && !o->quiet)
+    if (native == 0)
+        train_export_warn(&x);
+    if (native == 0 && !o->quiet) {
         printf("exported the weights of step %" PRIu64 " to %s\n", info.step, o->out);
+        train_export_tell_rounded(&x);
+    }
     hst_ckpt_close(&ckpt); /* it names the model's engine */
     ckpt_model_close(&model);
     return native;
@@ -142,8 +160,8 @@ static int reshard(const struct options *o, struct hst_ckpt *ckpt, struct hst_er
     native = native ? native : hst_ckpt_reshard(ckpt, o->out, o->world, &watch, error);
     progress_end(&progress.progress);
     if (native == 0 && !o->quiet)
-        printf("step %" PRIu64 " of %" PRIu32 " ranks is in %s for %" PRIu32 "\n", info.step,
-               info.world, o->out, o->world);
+        printf("step %" PRIu64 " of %" PRIu32 " rank%s is in %s for %" PRIu32 "\n", info.step,
+               info.world, text_s(info.world), o->out, o->world);
     hst_ckpt_close(&ckpt);
     return native;
 }

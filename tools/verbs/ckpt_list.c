@@ -117,7 +117,7 @@ static void print_row(const struct row *row)
     const struct hst_ckpt_info *i = &row->info;
     struct hst_error line;
     if (!row->ckpt) {
-        printf("  %10" PRIu64 "  %-9s  damaged: %s\n", row->step, row->kept ? "kept" : "committed",
+        printf("%8" PRIu64 "  %-9s  damaged: %s\n", row->step, row->kept ? "kept" : "committed",
                on_a_line(row->error.message, &line));
         return;
     }
@@ -125,27 +125,38 @@ static void print_row(const struct row *row)
     if (p.of_pass > 0)
         snprintf(data, sizeof data, "%" PRIu64 " of %" PRIu64, p.sequences, p.of_pass);
     model_of(i, model);
-    printf("  %10" PRIu64 "  %-9s  %10s  %18s  %-16s  %s\n", i->step,
-           row->kept ? "kept" : "committed", text_size(i->weights_bytes + i->states_bytes, bytes),
-           data, model, state_of(row));
+    printf("%8" PRIu64 "  %-9s  %9s  %17s  %-16s  %s\n", i->step, row->kept ? "kept" : "committed",
+           text_size(i->weights_bytes + i->states_bytes, bytes), data, model, state_of(row));
 }
 
-static void print_text(const char *store, const struct row *rows, size_t count)
+/* The first row is the last version's; behind it kept ones, the newest of them last. */
+static void print_rows(const struct row *rows, size_t count, size_t most)
+{
+    print_row(&rows[0]);
+    const size_t left_out = count > most ? count - (most - 1) : 0;
+    if (left_out)
+        printf("%zu older version%s kept, too: hoistway ckpt list\n", left_out,
+               left_out == 1 ? " is" : "s are");
+    for (size_t r = 1 + left_out; r < count; r++)
+        print_row(&rows[r]);
+}
+
+static void print_text(const char *store, const struct row *rows, size_t count, size_t most)
 {
     char size[TEXT_BYTES], elements[TEXT_BYTES];
     struct hst_error line;
     const struct hst_ckpt_info *i = &rows[0].info;
     store = on_a_line(store, &line);
     if (rows[0].ckpt)
-        printf("store %s: %s elements in %s, rank%s %" PRIu32 ", drives %" PRIu32 ", %s of files\n",
-               store, text_count((double)i->elements, elements), precision_name(i),
-               i->world > 1 ? "s" : "", i->world, i->drives, text_size(i->file_bytes, size));
+        printf("store %s: %s elements in %s, %" PRIu32 " rank%s, %" PRIu32
+               " drive%s, %s of files\n",
+               store, text_count((double)i->elements, elements), precision_name(i), i->world,
+               text_s(i->world), i->drives, text_s(i->drives), text_size(i->file_bytes, size));
     else
         printf("store %s\n", store);
-    printf("  %10s  %-9s  %10s  %18s  %-16s  %s\n", "step", "version", "bytes", "sequences trained",
+    printf("%8s  %-9s  %9s  %17s  %-16s  %s\n", "step", "version", "bytes", "sequences trained",
            "model", "state");
-    for (size_t r = 0; r < count; r++)
-        print_row(&rows[r]);
+    print_rows(rows, count, most);
 }
 
 static void put_row(struct json_writer *json, const struct row *row)
@@ -204,7 +215,7 @@ static void print_json(const char *store, const struct row *rows, size_t count)
 }
 
 /* A version that is damaged has a row; what is no store of this user's is refused. */
-int ckpt_list(const char *store, bool json, struct hst_error *error)
+int ckpt_list(const char *store, bool json, size_t rows_most, struct hst_error *error)
 {
     uint64_t steps[KEPT_MAX];
     const size_t found = hst_ckpt_kept(store, steps, KEPT_MAX);
@@ -229,7 +240,7 @@ int ckpt_list(const char *store, bool json, struct hst_error *error)
     if (shown && json)
         print_json(store, rows, count);
     else if (shown)
-        print_text(store, rows, count);
+        print_text(store, rows, count, rows_most);
     for (size_t k = 0; k < count; k++)
         hst_ckpt_close(&rows[k].ckpt);
     free(rows);

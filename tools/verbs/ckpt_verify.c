@@ -55,8 +55,9 @@ static void print_damage(const struct hst_ckpt_damage *d)
     printf("damaged: %s of tile %" PRIu64, d->what, d->tile);
     if (d->unit)
         printf(" (%s%s%s)", d->unit, d->param ? ", " : "", d->param ? d->param : "");
-    printf(": %s/%s, offset %" PRIu64 ", %" PRIu64 " bytes: %s\n", d->directory, d->file, d->offset,
-           d->bytes, d->error == -EBADMSG ? "not those that were written" : strerror(-d->error));
+    printf(": %s/%s, offset %" PRIu64 ", %" PRIu64 " byte%s: %s\n", d->directory, d->file,
+           d->offset, d->bytes, text_s(d->bytes),
+           d->error == -EBADMSG ? "not those that were written" : strerror(-d->error));
 }
 
 static void damage(void *context, const struct hst_ckpt_damage *d)
@@ -118,13 +119,15 @@ static int verify_opened(struct run *run, struct hst_ckpt *ckpt, struct hst_erro
         printf("step %" PRIu64 ": every byte of %s is as it was written\n", info.step,
                text_size(info.weights_bytes + info.states_bytes, size));
     } else if (native == 0) {
-        printf("step %" PRIu64 ": %" PRIu64 " blocks are damaged\n", info.step, damaged);
+        printf("step %" PRIu64 ": %" PRIu64 " block%s damaged\n", info.step, damaged,
+               damaged == 1 ? " is" : "s are");
     }
     if (info.damaged_copies > 0) {
         run->exit_code = EXIT_DATA > run->exit_code ? EXIT_DATA : run->exit_code;
         if (!run->options->json)
-            printf("step %" PRIu64 ": %u damaged copies of tables, each with a good one\n",
-                   info.step, info.damaged_copies);
+            printf("step %" PRIu64 ": %u damaged cop%s a good one\n", info.step,
+                   info.damaged_copies,
+                   info.damaged_copies == 1 ? "y of a table, with" : "ies of tables, each with");
     }
     return native;
 }

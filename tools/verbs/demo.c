@@ -202,6 +202,7 @@ static int train(struct demo *demo, size_t index, bool kept)
     options.schedule = SCHEDULE_COSINE;
     options.warmup.count = DEMO_STEPS / 10;
     options.export_directory = demo->exports[index];
+    options.export_dtype = EXPORT_FP32; /* where weights differ at all, bytes do */
     options.quiet = index != RUN_OFFLOADED;
     options.passing = !kept;
     options.stopped = demo->stopped;

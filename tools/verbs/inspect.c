@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hoistway inspect: tells what a path is by what is in it, and shows that. Writes nothing. */
+#include "verbs/inspect.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/text.h"
 #include "data/files.h"
 #include "hf/folder.h"
-#include "hf/hf.h"
 #include "verbs/ckpt.h"
-#include "verbs/train.h"
 #include "verbs/verbs.h"
 
 #include <endian.h>
@@ -20,33 +19,44 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct options {
-    enum token_dtype token_dtype;
-    bool json;
-};
-
 static const char *const token_dtypes[] = {"u16", "u32", NULL};
 
 static const struct hst_option table[] = {
     {.name = "token-dtype",
      .group = "input",
      .type = HST_OPTION_CHOICE,
-     .offset = offsetof(struct options, token_dtype),
+     .offset = offsetof(struct inspect_options, token_dtype),
      .argument = "TYPE",
      .default_text = "by the file's header",
      .choices = token_dtypes,
      .first_choice = TOKEN_U16,
      .help = "of token files without a header"},
+    {.name = "all",
+     .group = "output",
+     .type = HST_OPTION_FLAG,
+     .offset = offsetof(struct inspect_options, all),
+     .help = "every tensor and version, where one screen has no room for them"},
     {.name = "json",
      .group = "output",
      .type = HST_OPTION_FLAG,
-     .offset = offsetof(struct options, json),
+     .offset = offsetof(struct inspect_options, json),
      .help = "one JSON object"},
 };
 
 /* ---- what is there ---- */
 
-enum kind { KIND_STORE, KIND_FORMING, KIND_STORE_FILE, KIND_MODEL, KIND_WEIGHTS, KIND_TOKENS };
+enum kind {
+    KIND_STORE,
+    KIND_FORMING,
+    KIND_STORE_FILE,
+    KIND_MODEL,
+    KIND_WEIGHTS,
+    KIND_LOG,
+    KIND_TRACE,
+    KIND_RATES,
+    KIND_BENCH,
+    KIND_TOKENS
+};
 
 static bool has(const char *directory, const char *name)
 {
@@ -55,21 +65,36 @@ static bool has(const char *directory, const char *name)
            access(path, F_OK) == 0;
 }
 
-/* By its first bytes: a header's length and the brace that it begins with, or our own magic. */
+/* What files of this project begin with, and others do not. */
+static const struct {
+    const char *begin;
+    enum kind kind;
+} beginnings[] = {
+    {"HSTSTORE", KIND_STORE_FILE},
+    {"{\"kind\":\"run\"", KIND_LOG},
+    {"{\"hoistway\":", KIND_TRACE},
+    {"hoistway rates ", KIND_RATES},
+    {"{\"program\":\"nvme-bench\"", KIND_BENCH},
+};
+
+/* By its first bytes: one of those, or the length of a header and the brace that it begins with. */
 static enum kind kind_of_file(const char *path)
 {
-    unsigned char first[9] = {0};
+    unsigned char first[32] = {0};
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     const ssize_t got = fd < 0 ? -1 : pread(fd, first, sizeof first, 0);
     uint64_t header_bytes;
     if (fd >= 0)
         close(fd);
+    for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++) {
+        const size_t n = strlen(beginnings[i].begin);
+        if (got >= (ssize_t)n && memcmp(first, beginnings[i].begin, n) == 0)
+            return beginnings[i].kind;
+    }
     memcpy(&header_bytes, first, sizeof header_bytes);
-    if (got >= 8 && memcmp(first, "HSTSTORE", 8) == 0)
-        return KIND_STORE_FILE;
     const size_t n = strlen(path);
     const bool named = n > 12 && strcmp(path + n - 12, ".safetensors") == 0;
-    const bool looks = got == 9 && first[8] == '{' && le64toh(header_bytes) < UINT32_MAX;
+    const bool looks = got >= 9 && first[8] == '{' && le64toh(header_bytes) < UINT32_MAX;
     return named || looks ? KIND_WEIGHTS : KIND_TOKENS;
 }
 
@@ -98,122 +123,10 @@ static int find_kind(const char *path, enum kind *kind, struct hst_error *error)
     return 0;
 }
 
-/* ---- weights ---- */
-
-static void format_dims(const struct hf_look_tensor *t, char text[192])
-{
-    size_t n = (size_t)snprintf(text, 192, "[");
-    for (uint32_t d = 0; d < t->dim_count; d++)
-        n += (size_t)snprintf(text + n, 192 - n, "%s%" PRIu64, d ? ", " : "", t->dims[d]);
-    snprintf(text + n, 192 - n, "]");
-}
-
-static uint64_t elements_of(const struct hf_look_tensor *t)
-{
-    uint64_t n = 1;
-    for (uint32_t d = 0; d < t->dim_count; d++)
-        n *= t->dims[d];
-    return n;
-}
-
-struct sum {
-    uint64_t tensors, parameters, bytes;
-};
-
-static struct sum sum_of(const struct hf_model *model)
-{
-    struct hf_look_tensor t;
-    struct sum sum = {0};
-    for (; hf_look_tensor(model, sum.tensors, &t); sum.tensors++) {
-        sum.parameters += elements_of(&t);
-        sum.bytes += t.bytes;
-    }
-    return sum;
-}
-
-static void print_weights_json(const char *path, bool directory, const struct hf_model *model,
-                               const struct llama_config *config)
-{
-    struct json_writer json = {.out = stdout};
-    struct hf_look_tensor t;
-    const struct sum sum = sum_of(model);
-    json_put_object(&json, NULL);
-    json_put_text(&json, "kind", directory ? "model" : "safetensors");
-    json_put_text(&json, "path", path);
-    json_put_whole(&json, "files", hf_look_files(model));
-    json_put_whole(&json, "parameters", sum.parameters);
-    json_put_whole(&json, "bytes", sum.bytes);
-    if (directory)
-        json_put_bool(&json, "trainable", config != NULL);
-    if (config) {
-        json_put_whole(&json, "layers", config->layers);
-        json_put_whole(&json, "hidden", config->hidden);
-        json_put_whole(&json, "vocab", config->vocab);
-    }
-    json_put_array(&json, "tensors");
-    for (size_t i = 0; hf_look_tensor(model, i, &t); i++) {
-        json_put_object(&json, NULL);
-        json_put_text(&json, "name", t.name);
-        json_put_text(&json, "dtype", t.dtype);
-        json_put_array(&json, "shape");
-        for (uint32_t d = 0; d < t.dim_count; d++)
-            json_put_whole(&json, NULL, t.dims[d]);
-        json_put_end(&json);
-        json_put_whole(&json, "bytes", t.bytes);
-        json_put_text(&json, "file", t.file);
-        json_put_end(&json);
-    }
-    json_put_end(&json);
-    json_put_end(&json);
-    putchar('\n');
-}
-
-static void print_weights_text(const char *path, bool directory, const struct hf_model *model,
-                               const struct llama_config *config, const char *why)
-{
-    char count[TEXT_BYTES], size[TEXT_BYTES], dims[192];
-    struct hf_look_tensor t;
-    struct hst_error name; /* for its escaping */
-    const struct sum sum = sum_of(model);
-    fail(&name, FAIL_USAGE, 0, "%s", path);
-    printf("%s %s: %" PRIu64 " tensors, %s parameters, %s in %zu file%s\n",
-           directory ? "model" : "safetensors file", name.message, sum.tensors,
-           text_count((double)sum.parameters, count), text_size(sum.bytes, size),
-           hf_look_files(model), hf_look_files(model) == 1 ? "" : "s");
-    if (config)
-        printf("  can be trained: %" PRIu32 " layers, hidden %" PRIu32 ", vocabulary %" PRIu32 "\n",
-               config->layers, config->hidden, config->vocab);
-    else if (directory)
-        printf("  can not be trained: %s\n", why);
-    for (size_t i = 0; hf_look_tensor(model, i, &t); i++) {
-        format_dims(&t, dims);
-        fail(&name, FAIL_USAGE, 0, "%s", t.name);
-        printf("  %-8s %-20s %10s  %s\n", t.dtype, dims, text_size(t.bytes, size), name.message);
-    }
-}
-
-static int inspect_weights(const char *path, bool directory, bool json, struct hst_error *error)
-{
-    struct hf_model *model = NULL, *trainable = NULL;
-    struct hst_error why = {0};
-    int native = hf_look_open(path, &model, error);
-    if (native)
-        return native;
-    const bool can = directory && hf_model_open(path, true, &trainable, &why) == 0 &&
-                     train_weights_check(trainable, &why) == 0;
-    const struct llama_config *config = can ? hf_model_config(trainable) : NULL;
-    if (json)
-        print_weights_json(path, directory, model, config);
-    else
-        print_weights_text(path, directory, model, config, why.message);
-    hf_model_close(&trainable);
-    hf_model_close(&model);
-    return 0;
-}
-
 /* ---- tokens ---- */
 
-static int inspect_tokens(const char *path, const struct options *o, struct hst_error *error)
+static int inspect_tokens(const char *path, const struct inspect_options *o,
+                          struct hst_error *error)
 {
     const size_t n = strlen(path);
     const bool named_text = n > 4 && strcmp(path + n - 4, ".txt") == 0;
@@ -227,9 +140,11 @@ static int inspect_tokens(const char *path, const struct options *o, struct hst_
     if (native == -ENOTSUP)
         return fail(
             error, FAIL_DATA_FILE, native,
-            "%.250s is nothing that is known: by its first bytes neither safetensors nor "
-            "llm.c tokens nor a file of a store, and not named .txt. Fix: --token-dtype u16 "
-            "or u32 if it holds raw tokens; of a model or a store, name the directory.",
+            "%.250s is nothing that is known: by its first bytes no safetensors, llm.c tokens, "
+            "file "
+            "of a store, log, trace, rates or result of nvme-bench, and not named .txt. Fix: "
+            "--token-dtype u16 or u32 if it holds raw tokens; of a model or a store, name the "
+            "directory.",
             path);
     if (native)
         fail_fix(error, "name another file, or make it again");
@@ -251,8 +166,8 @@ static int inspect_tokens(const char *path, const struct options *o, struct hst_
     } else {
         struct hst_error name; /* for its escaping */
         fail(&name, FAIL_USAGE, 0, "%s", path);
-        printf("%s %s: %" PRIu64 " tokens, %s%s\n", text ? "text" : "token file", name.message,
-               file.count, dtype, header ? ", with a header of llm.c" : "");
+        printf("%s %s: %" PRIu64 " token%s, %s%s\n", text ? "text" : "token file", name.message,
+               file.count, text_s(file.count), dtype, header ? ", with a header of llm.c" : "");
     }
     token_file_close(&file);
     return 0;
@@ -260,19 +175,41 @@ static int inspect_tokens(const char *path, const struct options *o, struct hst_
 
 /* ---- the verb ---- */
 
-static int refuse_kind(const char *path, enum kind kind, struct hst_error *error)
+static int refuse_forming(const char *path, struct hst_error *error)
 {
-    if (kind == KIND_FORMING)
-        return fail(error, (enum fail_code)HST_E_STORE_EMPTY, -ENOENT,
-                    "%.250s is a store in which no version was ever committed. Fix: none needed to "
-                    "start at step 0.",
-                    path);
-    return fail(
-        error, FAIL_DATA_FILE, -EINVAL,
-        "%.250s is one file of a store. Fix: hoistway inspect the directories of the store.", path);
+    return fail(error, (enum fail_code)HST_E_STORE_EMPTY, -ENOENT,
+                "%.250s is a store in which no version was ever committed. Fix: none needed to "
+                "start at step 0.",
+                path);
 }
 
-static int inspect(const struct cli_operands *operands, const struct options *o,
+static int inspect_one(const char *path, enum kind kind, const struct inspect_options *o,
+                       struct hst_error *error)
+{
+    switch (kind) {
+    case KIND_STORE:
+    case KIND_FORMING:
+        return refuse_forming(path, error);
+    case KIND_STORE_FILE:
+        return inspect_store_file(path, o, error);
+    case KIND_MODEL:
+    case KIND_WEIGHTS:
+        return inspect_weights(path, kind == KIND_MODEL, o, error);
+    case KIND_LOG:
+        return inspect_log(path, o, error);
+    case KIND_TRACE:
+        return inspect_trace(path, o, error);
+    case KIND_RATES:
+        return inspect_rates(path, o, error);
+    case KIND_BENCH:
+        return inspect_bench(path, o, error);
+    case KIND_TOKENS:
+        break;
+    }
+    return inspect_tokens(path, o, error);
+}
+
+static int inspect(const struct cli_operands *operands, const struct inspect_options *o,
                    struct hst_error *error)
 {
     char store[CKPT_STORE_BYTES], first[CKPT_STORE_BYTES];
@@ -291,28 +228,25 @@ static int inspect(const struct cli_operands *operands, const struct options *o,
     if (native)
         return native;
     if (kind == KIND_STORE)
-        return ckpt_list(store, o->json, error);
+        return ckpt_list(store, o->json, o->all || o->json ? SIZE_MAX : SCREEN_LINES - 3, error);
     if (operands->count > 1)
         return fail(error, FAIL_USAGE, -EINVAL,
                     "'%.100s' is no store, of which there may be several directories. Fix: one "
                     "path at a time.",
                     first);
-    if (kind == KIND_FORMING || kind == KIND_STORE_FILE)
-        return refuse_kind(first, kind, error);
-    if (kind == KIND_TOKENS)
-        return inspect_tokens(operands->values[0], o, error);
-    return inspect_weights(path, kind == KIND_MODEL, o->json, error);
+    return inspect_one(path, kind, o, error);
 }
 
 int verb_inspect(int argc, char **argv)
 {
-    struct options options = {.json = false};
+    struct inspect_options options = {.json = false};
     struct cli_operands operands = {.argument = "DIR|FILE..."};
     const struct cli_verb verb = {
         .name = "inspect",
         .about =
-            "Tells what a safetensors file, a model directory, a token file or a store (all of "
-            "its\ndirectories) holds. Writes nothing.",
+            "Tells on one screen what is there: a model's directory, a safetensors file, a store "
+            "(all of\nits directories) or one of its files, tokens, a log, a trace, rates, a "
+            "result of nvme-bench.\nWrites nothing.",
         .sets = {{table, sizeof table / sizeof table[0], &options}},
         .set_count = 1,
         .operands = &operands,

@@ -51,8 +51,8 @@ static void print_checkpoints(const struct plan *p, FILE *out)
 {
     uint32_t saved = p->decision.saved_units, able = p->decision.savable_units;
     if (saved > 0)
-        fprintf(out, "activations of %u of %u layers are kept for the backward%s\n", saved, able,
-                saved < able ? ", the others' are computed again" : "");
+        fprintf(out, "activations of %u of %u layer%s are kept for the backward%s\n", saved, able,
+                text_s(able), saved < able ? ", the others' are computed again" : "");
     if (p->decision.checkpoint_every > 1)
         fprintf(out,
                 "the activation checkpoint of one layer in %u is kept, the others are "
@@ -65,10 +65,13 @@ static void print_homes(const struct plan *p, FILE *out)
     const struct hst_decision *d = &p->decision;
     bool gpu = p->t.result.memory.total[HST_TIER_HBM] > 0;
     if (d->slices > 0)
-        fprintf(out, "%u units are used in %u slices of their rows\n", d->cut_units, d->slices);
+        fprintf(out, "%u unit%s used in %u slices of %s rows\n", d->cut_units,
+                d->cut_units == 1 ? " is" : "s are", d->slices,
+                d->cut_units == 1 ? "its" : "their");
     if (gpu && d->resident_units < d->units)
-        fprintf(out, "%u of %u units are at home in HBM, where the GPU updates them\n",
-                d->resident_units, d->units);
+        fprintf(out, "%u of %u units %s at home in HBM, where the GPU updates %s\n",
+                d->resident_units, d->units, d->resident_units == 1 ? "is" : "are",
+                d->resident_units == 1 ? "it" : "them");
     if (d->streamed_tiles > 0)
         fprintf(out, "of the tiles at home in DRAM the GPU updates %u of %u\n", d->streamed_tiles,
                 d->tiles_in_dram);
@@ -114,8 +117,9 @@ void plan_print(const struct plan *p, FILE *out)
     const struct llama_run *r = &p->t.run;
     table_print(&p->t.result.memory, out);
     fprintf(out,
-            "%s on %s, a step of %" PRIu64 " tokens in %" PRIu64 " micro-batches of %" PRIu64 "\n",
-            p->precision, p->t.device.name, r->batch_tokens, micro_batches(p), r->grain_tokens);
+            "%s on %s, a step of %" PRIu64 " token%s in %" PRIu64 " micro-batch%s of %" PRIu64 "\n",
+            p->precision, p->t.device.name, r->batch_tokens, text_s(r->batch_tokens),
+            micro_batches(p), micro_batches(p) == 1 ? "" : "es", r->grain_tokens);
     if (!p->fits) {
         fprintf(out, "does not fit: %s\n", p->refusal.message);
         print_smallest(&p->t.result.memory, out);

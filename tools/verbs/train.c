@@ -51,18 +51,21 @@ static const char *scale_words(const struct train *t)
 void train_warn_skipped(const struct train *t)
 {
     const bool f16 = train_precision(t) == HST_PRECISION_FP16;
+    char all[64] = "the one step of this run was skipped";
+    if (t->skipped != 1)
+        snprintf(all, sizeof all, "all %" PRIu64 " steps of this run were skipped", t->skipped);
     if (all_skipped(t))
         cli_warn(CLI_SKIPPED,
-                 "all %" PRIu64 " steps of this run were skipped, and the weights are as they "
-                 "were: gradients were not finite or too large%s. Fix: %s.",
-                 t->skipped, scale_words(t),
+                 "%s, and the weights are as they were: gradients were not finite or too large%s. "
+                 "Fix: %s.",
+                 all, scale_words(t),
                  f16 ? "more steps or a smaller --loss-scale; else --precision bf16"
                      : "look at the weights of --model and at the data; a smaller --lr");
     else if (t->skipped)
         cli_warn(CLI_SKIPPED,
                  "%" PRIu64 " of %" PRIu64
-                 " steps were skipped: gradients were not finite or too large%s",
-                 t->skipped, t->done - t->began, scale_words(t));
+                 " steps %s skipped: gradients were not finite or too large%s",
+                 t->skipped, t->done - t->began, t->skipped == 1 ? "was" : "were", scale_words(t));
 }
 
 /* ---- plan and load ---- */
@@ -122,7 +125,7 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
         return 0;
     }
     native = hf_model_read(t->source, param->name, offset, dst, count, t->error);
-    uint64_t found = native ? 0 : count_nonfinite(dst, count, t->export.dtype == HST_F16);
+    uint64_t found = native ? 0 : count_nonfinite(dst, count, train_dtype(t) == HST_F16);
     if (found && !t->nonfinite_count)
         snprintf(t->nonfinite_tensor, sizeof t->nonfinite_tensor, "%s", param->name);
     t->nonfinite_count += found;
@@ -158,7 +161,7 @@ static int load(struct train *t)
     t->loaded = native == 0;
     if (native)
         return train_engine_failed(t, native, "loading the weights");
-    bool f16 = t->export.dtype == HST_F16;
+    bool f16 = train_dtype(t) == HST_F16;
     if (t->nonfinite_count)
         cli_warn(CLI_TENSOR,
                  "%.150s has weights that are infinite%s or not a number (%" PRIu64
@@ -177,7 +180,8 @@ static void tell_device(const struct train *t)
     if (t->device.gpu)
         cli_note(CLI_DEVICE, "device: %s (%s)", t->device.name, info.model);
     else
-        cli_note(CLI_DEVICE, "device: host (%" PRIu32 " threads, %s)%s%s", t->result.memory.threads,
+        cli_note(CLI_DEVICE, "device: host (%" PRIu32 " thread%s, %s)%s%s",
+                 t->result.memory.threads, text_s(t->result.memory.threads),
                  hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name, t->device.why[0] ? ": " : "",
                  t->device.why);
 }
@@ -390,6 +394,7 @@ static void tell_summary(const struct train *t)
     char rate[TEXT_BYTES], tokens[TEXT_BYTES], forecast[FORECAST_TEXT_BYTES];
     const struct train_result *r = &t->result;
     uint64_t steps = t->done - t->began;
+    train_export_warn(&t->export);
     double count = (double)steps * (double)t->run.batch_tokens;
     if (t->options->quiet || all_skipped(t))
         train_warn_skipped(t);
@@ -399,8 +404,8 @@ static void tell_summary(const struct train *t)
         printf("trained nothing: the store is at step %" PRIu64 " of %" PRIu64 "\n", t->done,
                t->options->steps);
     else
-        printf("trained %" PRIu64 " step%s, %s tokens in %.1f s (%s tok/s), loss %.4f -> %.4f\n",
-               steps, steps == 1 ? "" : "s", text_count(count, tokens), r->seconds,
+        printf("trained %" PRIu64 " step%s, %s token%s in %.1f s (%s tok/s), loss %.4f -> %.4f\n",
+               steps, text_s(steps), text_count(count, tokens), text_s((uint64_t)count), r->seconds,
                text_count(count / r->seconds, rate), r->first_loss, r->last_loss);
     if (t->skipped && !all_skipped(t))
         printf("skipped %" PRIu64 " of them: gradients were not finite or too large%s\n",
@@ -409,15 +414,17 @@ static void tell_summary(const struct train *t)
         printf("skipped %" PRIu64 " of all %" PRIu64 " steps of the store\n", t->skipped_ever,
                t->done);
     if (t->updates.changes)
-        printf("update: %" PRIu64 " of %" PRIu64 " steps optimistic, since step %" PRIu64
+        printf("update: %" PRIu64 " of %" PRIu64 " step%s optimistic, since step %" PRIu64
                " %s (--update auto)\n",
-               t->updates.optimistic, steps, t->updates.changed,
+               t->updates.optimistic, steps, text_s(steps), t->updates.changed,
                t->updates.last == HST_UPDATE_OPTIMISTIC ? "all" : "none");
     if (steps >= PREDICTED_AFTER)
         printf("%s\n", forecast_text(&r->prediction, r->step_s, forecast));
-    if (t->options->export_directory && !t->options->passing)
-        printf("exported %s weights to %s\n", train_precision_name(t),
-               t->options->export_directory);
+    if (!t->options->export_directory || t->options->passing)
+        return;
+    printf("exported %s weights to %s\n", t->export.dtype == HST_F32 ? "fp32" : "the",
+           t->options->export_directory);
+    train_export_tell_rounded(&t->export);
 }
 
 /* What the user asked for beside the model, and did not get. */

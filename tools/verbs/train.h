@@ -7,6 +7,7 @@
 #include "data/data.h"
 #include "fail.h"
 #include "hf/hf.h"
+#include "verbs/export_dtype.h"
 
 #include <hoistway/predict.h>
 #include <signal.h>
@@ -29,6 +30,7 @@ struct train_options {
     double lr, lr_end;
     struct hst_share warmup, decay;
     const char *export_directory, *log, *trace;
+    enum export_choice export_dtype;
     bool quiet, resume, allow_config_change;
     bool passing; /* what it writes is removed after it: where that is is not told */
     const volatile sig_atomic_t *stopped; /* other than 0: end after the step at hand; or null */

@@ -9,13 +9,17 @@
 #include "fail.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #define TELL_AGAIN_S 30
+#define PART         32768u /* elements that are rounded at once */
 
 struct sink {
     struct train_export *export;
+    const struct hst_cpu_adam_ops *ops;
     struct hst_error *error;
     time_t told_s; /* that the disk is full; 0: not yet */
 };
@@ -52,12 +56,22 @@ static void count_written(struct train_export *x, size_t count)
     progress_bytes(x->progress, x->written * width, x->elements * width);
 }
 
-static int write_tensor(void *context, const struct hst_param_ref *param, uint64_t offset,
-                        const void *src, size_t count, enum hst_dtype dtype)
+static void count_infinite(struct train_export *x, const char *name, const uint16_t *values,
+                           size_t count)
 {
-    struct sink *sink = context;
+    const uint64_t found = export_infinite(values, x->dtype, count);
+    if (found && !x->infinite_count)
+        snprintf(x->infinite_tensor, sizeof x->infinite_tensor, "%s", name);
+    x->infinite_count += found;
+}
+
+/* Values of the files' type. */
+static int write_part(struct sink *sink, const struct hst_param_ref *param, uint64_t offset,
+                      const void *src, size_t count)
+{
     struct train_export *x = sink->export;
-    (void)dtype; /* the engine's, with which the export was begun */
+    if (x->dtype != HST_F32)
+        count_infinite(x, param->name, src, count);
     while (!is_stopped(x)) {
         int native = hf_export_write(x->files, param->name, offset, src, count, sink->error);
         if (!is_full(native) || !x->stopped) { /* where nobody could end the wait, there is none */
@@ -67,6 +81,24 @@ static int write_tensor(void *context, const struct hst_param_ref *param, uint64
         wait_for_room(sink);
     }
     return -ECANCELED;
+}
+
+static int write_tensor(void *context, const struct hst_param_ref *param, uint64_t offset,
+                        const void *src, size_t count, enum hst_dtype dtype)
+{
+    struct sink *sink = context;
+    const enum hst_dtype wanted = sink->export->dtype;
+    uint16_t rounded[PART];
+    if (dtype == wanted)
+        return write_part(sink, param, offset, src, count);
+    int native = 0;
+    for (size_t at = 0; at < count && !native; at += PART) {
+        const size_t n = count - at < PART ? count - at : PART;
+        export_round(sink->ops, (const float *)src + at, wanted, rounded,
+                     n); /* only masters differ */
+        native = write_part(sink, param, offset + at, rounded, n);
+    }
+    return native;
 }
 
 /* The caller frees desc->tensors. */
@@ -120,14 +152,15 @@ int train_export_begin(struct train_export *x, struct hst_error *error)
 int train_export_write(struct train_export *x, train_save *save, void *from,
                        struct hst_error *error)
 {
-    struct sink sink = {.export = x, .error = error};
+    struct sink sink = {.export = x, .ops = hst_cpu_adam_ops(HST_CPU_ISA_AUTO), .error = error};
     const struct hst_writer writer = {.write = write_tensor, .context = &sink};
     int native;
     x->elements = llama_parameter_count(x->model);
     for (;;) {
         x->written = 0;
+        x->infinite_count = 0;
         progress_begin(x->progress, "exporting");
-        native = save(from, &writer, error);
+        native = save(from, x->dtype != x->working, &writer, error);
         if (native)
             break;
         progress_begin(x->progress, "exporting: what is written reaches the disk");
@@ -141,10 +174,28 @@ int train_export_write(struct train_export *x, train_save *save, void *from,
     return native ? native : hf_export_commit(&x->files, error);
 }
 
-int train_export_save_engine(void *from, const struct hst_writer *writer, struct hst_error *error)
+int train_export_save_engine(void *from, bool masters, const struct hst_writer *writer,
+                             struct hst_error *error)
 {
     (void)error; /* the engine keeps its own */
-    return hst_engine_save(from, writer);
+    return masters ? hst_engine_save_masters(from, writer) : hst_engine_save(from, writer);
+}
+
+void train_export_warn(const struct train_export *x)
+{
+    const bool one = x->infinite_count == 1;
+    if (x->infinite_count)
+        cli_warn(CLI_EXPORT, "%" PRIu64 " weight%s infinite in the export, %s %.100s: %s. Fix: %s.",
+                 x->infinite_count, one ? " is" : "s are", one ? "in" : "the first in",
+                 x->infinite_tensor, x->dtype == HST_F16 ? "fp16 ends at 65504" : "bf16 ends there",
+                 x->dtype == HST_F16 ? "--export-dtype bf16 or fp32" : "--export-dtype fp32");
+}
+
+void train_export_tell_rounded(const struct train_export *x)
+{
+    if (x->dtype != HST_F32)
+        printf("exported %s; --export-dtype fp32 gives the exact master\n",
+               export_dtype_name(x->dtype));
 }
 
 void train_export_end(struct train_export *x)

@@ -5,6 +5,7 @@
 #include "cli/progress.h"
 #include "hf/hf.h"
 #include "model/llama.h"
+#include "verbs/export_dtype.h"
 
 #include <signal.h>
 
@@ -12,10 +13,13 @@ struct train_export {
     const char *directory;
     const struct hf_model *source;
     const struct llama *model;
-    enum hst_dtype dtype;                 /* of the engine's weights */
+    enum hst_dtype working;               /* of the engine's weights */
+    enum hst_dtype dtype;                 /* of the files' */
     const volatile sig_atomic_t *stopped; /* other than 0: give it up; null: none does */
     const struct progress *progress;      /* what is told of write */
     struct hf_export *files;              /* between begin and end */
+    uint64_t infinite_count;              /* weights that are infinite in that type */
+    char infinite_tensor[128];            /* the first that has some */
     uint64_t written, elements;           /* of write, and of all tensors */
 };
 
@@ -26,10 +30,12 @@ int train_export_check(const struct train_export *export, struct hst_error *erro
  * promise it: before a run trains what it has to have room for. E301, E430.
  */
 int train_export_begin(struct train_export *export, struct hst_error *error);
-/** Streams weights to the writer, in the order of the engine's tensors. */
-typedef int train_save(void *from, const struct hst_writer *writer, struct hst_error *error);
+/** Streams weights, or their f32 masters, to the writer, in the order of the engine's tensors. */
+typedef int train_save(void *from, bool masters, const struct hst_writer *writer,
+                       struct hst_error *error);
 /** From a struct hst_engine. Where *error says nothing, the engine's error does. */
-int train_export_save_engine(void *from, const struct hst_writer *writer, struct hst_error *error);
+int train_export_save_engine(void *from, bool masters, const struct hst_writer *writer,
+                             struct hst_error *error);
 /**
  * Fills the files of train_export_begin, and moves them to their place; ends the export whether
  * that went well or not. A disk that is full all the same is waited for until export->stopped: W301
@@ -38,6 +44,10 @@ int train_export_save_engine(void *from, const struct hst_writer *writer, struct
  */
 int train_export_write(struct train_export *export, train_save *save, void *from,
                        struct hst_error *error);
+/** Warns where weights are infinite in what was written (W430). */
+void train_export_warn(const struct train_export *export);
+/** Where what was written is rounded, one line of stdout that says how to get the master. */
+void train_export_tell_rounded(const struct train_export *export);
 /** Removes what was begun and not written; nothing where there is no such thing. */
 void train_export_end(struct train_export *export);
 

@@ -135,7 +135,8 @@ static int check_outputs(struct train *t)
         .directory = o->export_directory,
         .source = t->source,
         .model = t->model,
-        .dtype = train_dtype(t),
+        .working = train_dtype(t),
+        .dtype = export_dtype(o->export_dtype, t->source, train_dtype(t)),
         .stopped = o->stopped,
         .progress = &t->progress,
     };

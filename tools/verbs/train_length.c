@@ -4,6 +4,7 @@
  * was not given fits data that is short, what was given is never changed.
  */
 #include "cli/message.h"
+#include "cli/text.h"
 #include "verbs/train_run.h"
 
 #include <errno.h>
@@ -44,9 +45,10 @@ static int settle_steps(struct train *t)
         schedule_epoch_steps(o->epochs, sequences, o->engine.batch_tokens / o->seq_len);
     if (steps > TRAIN_MOST_STEPS)
         return fail(t->error, FAIL_VALUE, -EINVAL,
-                    "--epochs %g over %" PRIu64 " sequences are %g steps, more than %g. Fix: fewer "
+                    "--epochs %g over %" PRIu64
+                    " sequence%s are %g steps, more than %g. Fix: fewer "
                     "--epochs, or a larger --batch-tokens.",
-                    o->epochs, sequences, steps, TRAIN_MOST_STEPS);
+                    o->epochs, sequences, text_s(sequences), steps, TRAIN_MOST_STEPS);
     o->steps = (uint64_t)steps;
     return 0;
 }
@@ -59,9 +61,10 @@ static void tell_passes(const struct train *t)
         (double)o->steps * (double)(o->engine.batch_tokens / o->seq_len) / (double)sequences;
     if (passes > 1 && !o->quiet)
         cli_note(CLI_PASSES,
-                 "%" PRIu64 " tokens are %" PRIu64 " sequence%s: the run passes over them %.1f "
+                 "%" PRIu64 " tokens are %" PRIu64 " sequence%s: the run passes over %s %.1f "
                  "times.",
-                 data_token_count(t->data), sequences, sequences == 1 ? "" : "s", passes);
+                 data_token_count(t->data), sequences, text_s(sequences),
+                 sequences == 1 ? "it" : "them", passes);
 }
 
 int train_settle(struct train *t)

@@ -6,6 +6,7 @@
 #include "cli/options.h"
 #include "cli/path.h"
 #include "cli/store.h"
+#include "cli/text.h"
 #include "verbs/train.h"
 
 #include <assert.h>
@@ -26,6 +27,7 @@ static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const inits[] = {"random", NULL};
 static const char *const formats[] = {"bytes", "tokens", NULL};
 static const char *const token_dtypes[] = {"u16", "u32", NULL};
+const char *const export_choices[] = {"model", "fp32", "bf16", "fp16", NULL};
 
 #define FIELD(f) offsetof(struct train_options, f)
 
@@ -89,6 +91,15 @@ static const struct hst_option output_table[] = {
      .argument = "DIR",
      .default_text = "no export",
      .help = "writes the trained model as a Hugging Face directory"},
+    {.name = "export-dtype",
+     .group = "output",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(export_dtype),
+     .argument = "TYPE",
+     .default_text = "model",
+     .choices = export_choices,
+     .first_choice = EXPORT_MODEL,
+     .help = EXPORT_DTYPE_HELP},
     {.name = "log",
      .group = "output",
      .type = HST_OPTION_TEXT,
@@ -342,14 +353,14 @@ int train_options_schedule(const struct train_options *o, struct schedule *sched
     if (warmup > o->steps)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--warmup %" PRIu64 " is longer than the run of %" PRIu64
-                    " steps. Fix: --warmup %" PRIu64 " or less.",
-                    warmup, o->steps, o->steps);
+                    " step%s. Fix: --warmup %" PRIu64 " or less.",
+                    warmup, o->steps, text_s(o->steps), o->steps);
     if (o->schedule == SCHEDULE_WSD && rise + decay > o->steps)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "a warmup of %" PRIu64 " and a decay of %" PRIu64
-                    " steps have no room in a run of %" PRIu64 ". Fix: --decay %" PRIu64
+                    " step%s have no room in a run of %" PRIu64 ". Fix: --decay %" PRIu64
                     " or less.",
-                    warmup, decay, o->steps, o->steps - rise);
+                    warmup, decay, text_s(decay), o->steps, o->steps - rise);
     *schedule = (struct schedule){
         .shape = o->schedule,
         .lr = o->lr,

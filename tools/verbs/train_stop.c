@@ -7,6 +7,7 @@
  */
 #include "cli/activity.h"
 #include "cli/stop.h"
+#include "cli/text.h"
 
 #include "verbs/train_run.h"
 
@@ -85,7 +86,8 @@ int train_tell_stopped(struct train *t)
     if (t->result.resumable && !t->loaded)
         fprintf(stderr, "before its first step: ");
     else
-        fprintf(stderr, "after %" PRIu64 " of %" PRIu64 " steps: ", t->done, t->options->steps);
+        fprintf(stderr, "after %" PRIu64 " of %" PRIu64 " step%s: ", t->done, t->options->steps,
+                text_s(t->options->steps));
     if (t->result.resumable)
         tell_held(t);
     else

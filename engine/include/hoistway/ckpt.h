@@ -7,7 +7,7 @@
  * number of ranks. A store that is read here is never written to, not in its superblock either.
  *
  * In order: hst_ckpt_open; hst_ckpt_info, and, as is wished, hst_ckpt_model, hst_ckpt_verify,
- * hst_ckpt_save, hst_ckpt_reshard; hst_ckpt_close.
+ * hst_ckpt_save or hst_ckpt_save_masters, hst_ckpt_reshard; hst_ckpt_close.
  *
  * Errors: 0 or negative errno, and then *error. Thread-safety: a handle belongs to one thread at a
  * time. Memory: 40 B per extent and 8 B per MiB of the version; what reads bytes has some dozen
@@ -83,8 +83,8 @@ size_t hst_ckpt_kept(const char *store, uint64_t *steps, size_t capacity);
 
 /**
  * The model whose tensors these are: the units that were added to an engine which is not sealed.
- * hst_ckpt_save needs it; hst_ckpt_verify then names tensors. The engine must outlive the handle's
- * last use, and not be sealed before.
+ * hst_ckpt_save and hst_ckpt_save_masters need it; hst_ckpt_verify then names tensors. The engine
+ * must outlive the handle's last use, and not be sealed before.
  * Errors: -EINVAL other units, tensors or precision than the store's (E615).
  */
 int hst_ckpt_model(struct hst_ckpt *ckpt, struct hst_engine *engine, struct hst_error *error);
@@ -123,6 +123,9 @@ int hst_ckpt_verify(struct hst_ckpt *ckpt, const struct hst_ckpt_watch *watch, u
  */
 int hst_ckpt_save(struct hst_ckpt *ckpt, const struct hst_writer *writer,
                   const struct hst_ckpt_watch *watch, struct hst_error *error);
+/** The same of the exact f32 masters, as hst_engine_save_masters gives them. */
+int hst_ckpt_save_masters(struct hst_ckpt *ckpt, const struct hst_writer *writer,
+                          const struct hst_ckpt_watch *watch, struct hst_error *error);
 
 /**
  * Writes the version as a new store for `world` ranks, all of whose files are then in directories

@@ -175,8 +175,8 @@ struct hst_config {
      * Called by hst_engine_resume, in its thread, after every tile: while it reads and compares
      * every byte of a version, which takes as long as reading it; then, counted from 0 again, while
      * it reads what is at home in memory. Either may be left out. Other than 0 ends the call with
-     * -ECANCELED, which is sticky. Null: nobody asks. (What hst_engine_load and hst_engine_save have come to, their
-     * reader and writer see.)
+     * -ECANCELED, which is sticky. Null: nobody asks. (What hst_engine_load and hst_engine_save
+     * have come to, their reader and writer see.)
      */
     int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_context;

@@ -236,8 +236,8 @@ int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, s
 
 struct hst_writer {
     /**
-     * Takes elements [offset, offset + count) of a parameter, of the working dtype. Returns 0 or
-     * negative errno.
+     * Takes elements [offset, offset + count) of a parameter; dtype: the working one, or HST_F32
+     * where masters are saved. Returns 0 or negative errno.
      */
     int (*write)(void *context, const struct hst_param_ref *param, uint64_t offset, const void *src,
                  size_t count, enum hst_dtype dtype);
@@ -248,6 +248,11 @@ struct hst_writer {
  * at most one tile is held. Between steps.
  */
 int hst_engine_save(struct hst_engine *engine, const struct hst_writer *writer);
+/**
+ * The same of the exact f32 masters, which the working weights are rounded from: the writer takes
+ * HST_F32 whatever the precision. In fp32 they are the working weights.
+ */
+int hst_engine_save_masters(struct hst_engine *engine, const struct hst_writer *writer);
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 

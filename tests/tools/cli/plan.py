@@ -24,7 +24,7 @@ class Fits(Case):
         self.assertRegex(done.stdout, r'(?m)^weights +\S+ KiB')
         self.assertRegex(done.stdout, r'(?m)^fits: a step takes \S+ s \(\S+ tok/s\), at least ')
         self.assertRegex(done.stdout, r'(?m)^  cores twice as fast: \S+ s, 2\.00 times as fast$')
-        self.assertIn('a step of 64 tokens in 1 micro-batches of 64', done.stdout)
+        self.assertIn('a step of 64 tokens in 1 micro-batch of 64', done.stdout)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
         self.assertEqual(os.listdir(self.path('model')), ['config.json'])
 
@@ -284,7 +284,8 @@ class Homes(Case):
             self.cache = 'cache' if known else 'another'
             if name != 'resumed':
                 shutil.rmtree(self.path('store'), ignore_errors=True)
-            done = self.run_train(*args, '--export', self.path(name), steps=steps)
+            done = self.run_train(*args, '--export', self.path(name), '--export-dtype=fp32',
+                                  steps=steps)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(note in done.stderr, known, done.stderr)
             self.assertEqual('I302' in done.stderr, known, done.stderr)
@@ -305,7 +306,8 @@ class Homes(Case):
         weights = {}
         for name, args in (('late', options), ('memory', options[:-1])):
             shutil.rmtree(self.path('store'), ignore_errors=True)
-            done = self.run_train(*args, '--export', self.path(name), steps=3)
+            done = self.run_train(*args, '--export', self.path(name), '--export-dtype=fp32',
+                                  steps=3)
             self.assertEqual(done.returncode, 0, done.stderr)
             told = ('note[I307] of the tiles that can wait in an update '
                     f'{8 * share:.0f} in 8 are left to the next forward')

@@ -29,7 +29,8 @@ class Activations(Case):
             planned = self.plan(budget, *scratch)
             self.assertEqual((planned['saved_units'], planned['memory']['total']['nvme']),
                              (saved, 0))
-            done = self.run_train(budget, *scratch, '--export', self.path(f'{saved}'))
+            done = self.run_train(budget, *scratch, '--export', self.path(f'{saved}'),
+                                  '--export-dtype=fp32')
             self.assertEqual(done.returncode, 0, done.stderr)
             note = f'note[I309] activations of {saved} of 4 units are kept'
             self.assertEqual(note in done.stderr, saved in (1, 3), done.stderr)
@@ -112,7 +113,8 @@ class SecondSlots(Case):
         weights = {}
         for name, args, where in (('chosen', (*options, f'--dram={once}'), far),
                                   ('host', ('--precision=bf16', *options[-2:]), {})):
-            done = self.run_train(*args, '--export', self.path(name), steps=8, **where)
+            done = self.run_train(*args, '--export', self.path(name), '--export-dtype=fp32',
+                                  steps=8, **where)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(f'note[I302] {auto["homes"]}: ' in done.stderr, name == 'chosen')
             with open(self.path(name, 'model.safetensors'), 'rb') as f:

@@ -47,6 +47,23 @@ class Lengths(Folder):
         self.assertEqual(self.weights('--steps=1', '--lr=1e-3'), one)
         self.assertNotEqual(self.weights('--steps=1', '--lr=1e-30'), one)
 
+    def test_one_of_anything_is_told_as_one(self):
+        alone = ('--steps=1', '--seq-len=1', '--batch-tokens=1', '--threads=1', '--warmup=0')
+        every = ('--steps', '--seq-len', '--batch-tokens', '--grain')
+        done = self.train(*alone, without=every)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for part in (' elements, 1 thread, I/O ', 'trained 1 step, 1 token in '):
+            self.assertIn(part, done.stdout)
+        self.assertIn('device: host (1 thread, ', done.stderr)
+        plan = run('plan', '--model', self.path('model'), '--device=host', *alone[1:4])
+        self.assertIn(' a step of 1 token in 1 micro-batch of 1\n', plan.stdout)
+        with open(self.data, 'w', encoding='ascii') as f:
+            f.write('xy')
+        done = self.train('--steps=2', *alone[1:], without=every)
+        self.assertIn('2 tokens are 1 sequence: the run passes over it 2.0 times.', done.stderr)
+        self.refuse(402, 2, '--warmup=2', *alone[:4], without=every,
+                    part='longer than the run of 1 step. Fix: --warmup 1 or less')
+
     def test_rates_of_a_run_are_those_of_its_schedule(self):
         _, steps, _ = self.log_of('--schedule=wsd', '--steps=8', '--warmup=25%', '--decay=50%',
                                   '--lr-end=0.5', '--lr=1e-3')

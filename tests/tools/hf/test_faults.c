@@ -6,6 +6,8 @@
  */
 #include "support.h"
 
+#include "hf/model.h"
+
 #include "hf/input.h"
 
 #include <errno.h>
@@ -78,6 +80,11 @@ static void put_model(const char *dir)
     assert_int_equal(mkdir(source, 0700), 0);
     put_config(source, "\"tie_word_embeddings\": true,");
     put_text(source, "tokenizer.json", "{\"model\": \"of some length\"}");
+    snprintf(source, sizeof source, "%s/source/additional_chat_templates", dir);
+    assert_int_equal(mkdir(source, 0700), 0);
+    put_text(source, "b.jinja", "{{ messages }}");
+    put_text(source, "a.jinja", "{{ tools }}");
+    snprintf(source, sizeof source, "%s/source", dir);
     put_tensors(
         source, "a.safetensors",
         "{\"__metadata__\":{\"\\u0078\":\"y\"}," F32_4("model.embed_tokens.weight", "0", "16") "}",
@@ -214,7 +221,12 @@ static void without_openat2_a_snapshot_is_opened_by_the_text_of_its_links(void *
     place(path, "two", "config.json"); /* a link in its turn */
     no_openat2 = true;
     place(snapshot, "config.json", "../../blobs/config.json");
+    place(snapshot, "additional_chat_templates", NULL); /* whose links lead one folder further */
+    place(snapshot, "additional_chat_templates/a.jinja", "../../../blobs/main");
+    place(snapshot, "additional_chat_templates/b.jinja", "../../blobs/main");
     struct hf_model *model = open_model(snapshot, false);
+    assert_int_equal(model->extra_count, 1);
+    assert_string_equal(model->extras[0].name, "additional_chat_templates/a.jinja");
     hf_model_close(&model);
     for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
         snprintf(path, sizeof path, "%s/config.json", snapshot);

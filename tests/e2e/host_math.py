@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What bits depend on: kept in log and store, compared by a resume, pinned by --host-math.
 
-math.py PATH_OF_HOISTWAY SOURCE_ROOT [FOLDER_OF_THE_CUDA_DOUBLE]
+host_math.py PATH_OF_HOISTWAY SOURCE_ROOT [FOLDER_OF_THE_CUDA_DOUBLE]
 """
 
 import hashlib
@@ -49,7 +49,7 @@ class Math(unittest.TestCase):
         """A hash of the model after three steps."""
         out = os.path.join(self.folder, name + '-model')
         more = ('--host-math', variables.pop('host_math')) if 'host_math' in variables else ()
-        self.train(name, '--export', out, *more, steps=3, **variables)
+        self.train(name, '--export', out, '--export-dtype=fp32', *more, steps=3, **variables)
         with open(os.path.join(out, 'model.safetensors'), 'rb') as file:
             return hashlib.sha256(file.read()).hexdigest()
 

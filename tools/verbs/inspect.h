@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_VERBS_INSPECT_H
+#define HOISTWAY_TOOLS_VERBS_INSPECT_H
+/* Between the files of `hoistway inspect`: one function for each kind of thing. */
+#include "data/data.h"
+#include "fail.h"
+#include "hf/json.h"
+
+#include <stdio.h>
+
+struct inspect_options {
+    enum token_dtype token_dtype;
+    bool json, all;
+};
+
+/* ---- a screen: 24 lines of 80 columns, one of them the next prompt ---- */
+
+#define SCREEN_LINES   23u
+#define SCREEN_COLUMNS 80u
+
+struct screen {
+    unsigned used; /* lines; a text that is wider takes several */
+};
+void screen_say(struct screen *screen, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/** Lines that are left; all of them are told: many. */
+unsigned screen_left(const struct screen *screen, const struct inspect_options *options);
+/** What a path or a name may look like on a line; line: where it is kept. */
+const char *screen_name(const char *name, struct hst_error *line);
+
+/* ---- values of JSON text. One of another type, or none at all, leaves *to as it is ---- */
+
+#define INSPECT_TEXT_BYTES 256u /* a longer one is left out */
+void inspect_get_text(const char *text, struct jsn_value value, char to[INSPECT_TEXT_BYTES]);
+void inspect_get_whole(const char *text, struct jsn_value value, uint64_t *to);
+void inspect_get_real(const char *text, struct jsn_value value, double *to);
+
+/* ---- kinds. Errors: 0 or negative errno with *error ---- */
+
+/** A model's directory, or a file of weights. */
+int inspect_weights(const char *path, bool directory, const struct inspect_options *options,
+                    struct hst_error *error);
+int inspect_log(const char *path, const struct inspect_options *options, struct hst_error *error);
+int inspect_trace(const char *path, const struct inspect_options *options,
+                  struct hst_error *error);
+int inspect_rates(const char *path, const struct inspect_options *options,
+                  struct hst_error *error);
+int inspect_bench(const char *path, const struct inspect_options *options,
+                  struct hst_error *error);
+/** One file of a store. */
+int inspect_store_file(const char *path, const struct inspect_options *options,
+                       struct hst_error *error);
+
+#endif
