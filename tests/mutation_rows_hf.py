@@ -235,7 +235,9 @@ mutate(
 mutate(
     'tools/verbs/train_export.c', 'tools/hf_waiting',
     ('what a sync finds full is waited for',
-     'if (!is_full(native) || !x->stopped || is_stopped(x))', 'if (1)'),
-    ('a signal ends that wait', ' || is_stopped(x))\n            break;', ')\n            break;'),
+     'if (!is_full(native) || !x->stopped)\n            break;', 'if (1)\n            break;'),
+    ('a signal ends that wait', 'if (is_stopped(x)) {', 'if (0) {'),
+    ('it is told as a stop', '            native = -ECANCELED;\n            break;',
+     '            break;'),
     ('a full disk is told again', 'now.tv_sec - sink->told_s >= TELL_AGAIN_S', '0'),
 )

@@ -473,11 +473,12 @@ static int clear_name(const struct clearing *c, uint32_t drive, const char *text
 static int clear_directory(const struct clearing *c, uint32_t drive)
 {
     DIR *names = store_directory_list(&c->directories[drive], c->error);
-    int rc = names ? 0 : c->error->native;
+    int rc = 0;
+    if (!names)
+        return c->error->native;
     for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;)
         rc = clear_name(c, drive, entry->d_name);
-    if (names)
-        closedir(names);
+    closedir(names);
     return rc;
 }
 
@@ -487,7 +488,9 @@ static int check_names(const struct store_directory *directory, bool strangers, 
 {
     struct name name;
     DIR *names = store_directory_list(directory, error);
-    int rc = names ? 0 : error->native;
+    int rc = 0;
+    if (!names)
+        return error->native;
     for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;) {
         const bool ours = name_parse(entry->d_name, &name);
         *committed = *committed || (ours && !name.forming && !name.room);
@@ -499,8 +502,7 @@ static int check_names(const struct store_directory *directory, bool strangers, 
             strcmp(entry->d_name, STORE_UNFINISHED) != 0)
             rc = refuse_stranger(directory, entry->d_name, error);
     }
-    if (names)
-        closedir(names);
+    closedir(names);
     return rc;
 }
 

@@ -165,8 +165,12 @@ int train_export_write(struct train_export *x, train_save *save, void *from,
             break;
         progress_begin(x->progress, "exporting: what is written reaches the disk");
         native = hf_export_sync(x->files, error); /* some file systems find out here alone */
-        if (!is_full(native) || !x->stopped || is_stopped(x))
+        if (!is_full(native) || !x->stopped)
             break;
+        if (is_stopped(x)) { /* the wait has ended, not the room */
+            native = -ECANCELED;
+            break;
+        }
         wait_for_room(&sink);
     }
     if (native)

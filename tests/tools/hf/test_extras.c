@@ -69,6 +69,7 @@ static void same(const struct paths *p, const char *name)
 
 static void tokenizers_templates_and_licences_go_with_the_weights(void **state)
 {
+    static const char tool_use[] = TEMPLATE, rag[] = HF_TEMPLATES "/rag.jinja";
     static const char *const carried[] = {
         "LICENSE",
         "LICENSE.md",
@@ -86,8 +87,8 @@ static void tokenizers_templates_and_licences_go_with_the_weights(void **state)
         "tokenizer.model",
         "tokenizer_config.json",
         "vocab.json",
-        TEMPLATE,
-        HF_TEMPLATES "/rag.jinja",
+        tool_use,
+        rag,
     };
     static const char *const left[] = {"README.md", "secret.key", HF_TEMPLATES "/notes.txt",
                                        HF_TEMPLATES "/.jinja", HF_TEMPLATES "/a\nb.jinja"};

@@ -28,9 +28,10 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 }
 
 static struct {
-    uint64_t until_ns;  /* the disk is full */
-    bool sync_alone;    /* which only a sync finds out, and with it loses what was written */
-    uint64_t signal_ns; /* 0: no signal comes */
+    uint64_t until_ns;   /* the disk is full */
+    bool sync_alone;     /* which only a sync finds out, and with it loses what was written */
+    uint64_t signal_ns;  /* 0: no signal comes */
+    bool signal_in_sync; /* one comes while the disk is found full */
     int error;
     unsigned told, saved, failed_syncs;
     uint64_t told_at_ns[8];
@@ -73,6 +74,7 @@ int __wrap_fsync(int fd)
         assert_int_equal(__real_pwrite64(fd, lost, part, at), (ssize_t)part);
     }
     disk.failed_syncs++;
+    stopped = stopped || disk.signal_in_sync;
     errno = disk.error;
     return -1;
 }
@@ -276,6 +278,19 @@ static void a_signal_ends_the_wait_and_nothing_is_left(void **state)
     }
 }
 
+/* Not in the wait: what is then to be told is the stop, and not the disk. */
+static void a_signal_while_the_disk_is_found_full_ends_the_export(void **state)
+{
+    struct run run;
+    struct hst_error error;
+    begin(*state, &run);
+    disk.sync_alone = disk.signal_in_sync = true;
+    disk.until_ns = UINT64_MAX;
+    assert_int_equal(finish(&run, &error), -ECANCELED);
+    assert_int_equal(disk.failed_syncs, 1);
+    assert_int_equal(entry_count(*state), 1);
+}
+
 static void where_nobody_could_end_the_wait_there_is_none(void **state)
 {
     for (int sync_alone = 0; sync_alone < 2; sync_alone++) {
@@ -315,6 +330,7 @@ int main(void)
         CASE(what_a_sync_finds_full_is_waited_for_and_written_again),
         CASE(infinite_weights_that_are_written_again_count_once),
         CASE(a_signal_ends_the_wait_and_nothing_is_left),
+        CASE(a_signal_while_the_disk_is_found_full_ends_the_export),
         CASE(where_nobody_could_end_the_wait_there_is_none),
         CASE(a_drive_that_fails_at_the_sync_is_not_waited_for),
     };
