@@ -76,8 +76,10 @@ int main(int argc, char **argv)
 {
     struct hst_error error;
     /* A run that is asked to stop while it starts ends as one that is asked later. */
-    if (argc > 1 && strcmp(argv[1], "train") == 0)
+    if (argc > 1 && strcmp(argv[1], "train") == 0) {
         stop_catch();
+        signal(SIGPIPE, SIG_IGN); /* who reads what it tells may leave: the run goes on */
+    }
     /*
      * A write beyond RLIMIT_FSIZE then fails with EFBIG, which is told, instead of ending the
      * process.

@@ -54,11 +54,13 @@ static int check_core(const char *core, const char *from, struct hst_dev_failure
     return 0;
 }
 
-/* A name of the environment's that is not known here is OpenBLAS's own business. */
+/* OpenBLAS would take a core that this processor can not run, or pass over a name that it does not
+   know: bits that were to be pinned would not be. */
 static int check_environment(struct hst_dev_failure *failure)
 {
     const char *core = getenv(HOST_BLAS_CORE_VARIABLE);
-    return core && host_core_find(core) ? check_core(core, HOST_BLAS_CORE_VARIABLE, failure) : 0;
+    return core && *core && HOST_CORES_KNOWN ? check_core(core, HOST_BLAS_CORE_VARIABLE, failure)
+                                             : 0;
 }
 
 static void mend(void)

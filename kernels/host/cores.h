@@ -10,6 +10,13 @@ struct host_core {
     uint64_t needs;   /* bits of host_cpu_features */
 };
 
+/* Whether the rows are of this architecture: elsewhere OpenBLAS's own choice is not looked at. */
+#if defined(__x86_64__)
+#define HOST_CORES_KNOWN true
+#else
+#define HOST_CORES_KNOWN false
+#endif
+
 /* The core of this name, in any case of letters; null: none that is known. Pure. */
 const struct host_core *host_core_find(const char *name);
 /* All names, between commas. */

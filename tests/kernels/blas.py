@@ -190,6 +190,13 @@ class Blas(unittest.TestCase):
                 done = self.program('doctor', OPENBLAS_CORETYPE=core)
                 self.assertGreaterEqual(done.returncode, 0, 'ended by a signal')
 
+    def test_a_name_of_the_environment_that_is_not_known_is_refused(self):
+        """OpenBLAS passes over a misspelt one, and runs Bulldozer's kernels until they trap."""
+        for core in ('Haswel', 'Haswell,Zen', 'Bulldozer', 'Excavator', 'Opteron', 5000 * 'x'):
+            line = self.refused(204, *PLAN[:-1], OPENBLAS_CORETYPE=core)
+            self.assertIn('which is no core that is known here', line)
+        self.assertNotIn('E204', self.program(*PLAN[:-1], OPENBLAS_CORETYPE='').stderr)
+
 
 if __name__ == '__main__':
     unittest.main()

@@ -7,10 +7,11 @@
 import json
 import os
 import struct
+import subprocess
 import unittest
 
 from case import CONFIG
-from program import Folder, run
+from program import PROGRAM, Folder, run
 
 
 class Lengths(Folder):
@@ -46,6 +47,18 @@ class Lengths(Folder):
         one = self.weights('--steps=1', '--schedule=cosine', '--lr=1e-3')
         self.assertEqual(self.weights('--steps=1', '--lr=1e-3'), one)
         self.assertNotEqual(self.weights('--steps=1', '--lr=1e-30'), one)
+
+    def test_a_run_whose_reader_has_left_goes_on_to_its_end(self):
+        read, write = os.pipe()
+        os.close(read)
+        with os.fdopen(write, 'w') as nobody:
+            done = subprocess.run(
+                [PROGRAM, 'train', '--model', self.path('model'), '--data', self.data, '--init',
+                 'random', '--store', self.path('store'), '--steps=3', '--seq-len=32',
+                 '--batch-tokens=128', '--device=host', '--export', self.path('left')],
+                stdout=subprocess.DEVNULL, stderr=nobody, timeout=60, check=False)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn('model.safetensors', os.listdir(self.path('left')))
 
     def test_one_of_anything_is_told_as_one(self):
         alone = ('--steps=1', '--seq-len=1', '--batch-tokens=1', '--threads=1', '--warmup=0')
