@@ -7,6 +7,8 @@
  */
 #include <liburing.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <sys/mman.h>
 
 static inline bool kernel_has_uring(void)
 {
@@ -26,6 +28,26 @@ static inline bool kernel_registers(void)
         return false;
     const bool works = io_uring_register_buffers_sparse(&ring, 4) == 0 &&
                        io_uring_register_files_sparse(&ring, 4) == 0;
+    io_uring_queue_exit(&ring);
+    return works;
+}
+
+/* This user may register so much memory (RLIMIT_MEMLOCK, which root does not have). */
+static inline bool kernel_registers_bytes(size_t size_bytes)
+{
+    struct io_uring ring;
+    struct iovec memory = {.iov_len = size_bytes};
+    if (!kernel_registers() || io_uring_queue_init(4, &ring, 0) < 0)
+        return false;
+    memory.iov_base =
+        mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bool works = memory.iov_base != MAP_FAILED;
+    if (works) {
+        works = io_uring_register_buffers(&ring, &memory, 1) == 0;
+        if (works)
+            io_uring_unregister_buffers(&ring); /* at once: a ring that ends gives back later */
+        munmap(memory.iov_base, size_bytes);
+    }
     io_uring_queue_exit(&ring);
     return works;
 }

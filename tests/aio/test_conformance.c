@@ -3,7 +3,7 @@
  * The conformance suite: what aio.h promises, checked on one configuration, which the first
  * argument names: each rung of the ladder in a real directory, and the backends that need no drive.
  * A second argument "fault" wraps it in an empty plan of faults. Skips where the kernel refuses
- * io_uring, or to register anything with it.
+ * io_uring, or to register anything, or as much as the suite needs, with it.
  */
 #include "conformance.h"
 #include "kernel.h"
@@ -28,7 +28,10 @@ const struct configuration *configuration;
 const char *fault_plan;
 char directory[] = "aio-test-XXXXXX";
 
-enum { LIVE_MAX = 8 };
+enum {
+    LIVE_MAX = 8,
+    REGISTERED_MOST = 128 * MIB /* by all contexts of one case */
+};
 static struct hst_aio *contexts[LIVE_MAX];
 static struct {
     void *memory;
@@ -177,6 +180,8 @@ int main(int argc, char **argv)
         printf("skipped: io_uring is refused here: %s: %s\n", info.uring_step, strerror(-rc));
     else if (configuration->fixed && !info.fixed && !kernel_registers())
         printf("skipped: nothing can be registered: %s\n", strerror(-info.fixed_error));
+    else if (configuration->fixed && info.fixed && !kernel_registers_bytes(REGISTERED_MOST))
+        printf("skipped: this user may not register %d MiB (ulimit -l)\n", REGISTERED_MOST / MIB);
     else
         failed = run_suite();
     if (rmdir(directory) < 0 && failed == 0) {

@@ -151,6 +151,8 @@ static void with_odd_buffers(void)
 {
     const size_t large = (512u << 20) + 4 * MIB; /* two parts */
     char path[64];
+    if (!kernel_registers_bytes(large + 64 * MIB)) /* an ordinary user's ulimit -l */
+        _exit(SKIP);
     struct hst_aio *aio = open_backend(HST_AIO_URING, NULL);
     char *anonymous = mmap(NULL, large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(anonymous != MAP_FAILED);
@@ -266,6 +268,8 @@ static void on_another_thread(void)
 {
     void *first, *second;
     pthread_t thread;
+    if (!kernel_registers_bytes(16 * MIB)) /* an ordinary user's ulimit -l */
+        _exit(SKIP);
     alarm(20);
     struct hst_aio *aio = open_backend(HST_AIO_URING, NULL);
     struct hst_aio_file *file = open_file(aio, HST_AIO_SCRATCH, MIB);
