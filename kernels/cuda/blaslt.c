@@ -10,6 +10,7 @@
  */
 #include "blaslt.h"
 #include "cuda.h"
+#include "library.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -101,6 +102,11 @@ void blaslt_version(const struct blaslt *blaslt, char *text, size_t size)
     size_t version = blaslt->library.cublasLtGetVersion();
     snprintf(text, size, "cuBLASLt %zu.%zu.%zu", version / 10000, version / 100 % 100,
              version % 100);
+}
+
+const char *blaslt_file(const struct blaslt *blaslt)
+{
+    return cuda_library_path(blaslt->library.handle);
 }
 
 size_t blaslt_work_bytes(struct hst_dev *dev, const struct hst_matmul *args)

@@ -42,6 +42,8 @@ int blaslt_create(unsigned compute_major, struct blaslt **blaslt, struct hst_dev
 void blaslt_destroy(struct blaslt **blaslt);
 /* "cuBLASLt 13.1.0" */
 void blaslt_version(const struct blaslt *blaslt, char *text, size_t size);
+/* The file that it was loaded from. */
+const char *blaslt_file(const struct blaslt *blaslt);
 
 /* The table's entries. */
 int blaslt_matmul(struct hst_stream *stream, const struct hst_matmul *args);

@@ -23,6 +23,12 @@ size_t hst_sdpa_version(const struct hst_sdpa *sdpa)
     return 0;
 }
 
+const char *hst_sdpa_file(const struct hst_sdpa *sdpa)
+{
+    (void)sdpa;
+    return "";
+}
+
 int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, bool backward)
 {
     (void)sdpa, (void)args, (void)backward;

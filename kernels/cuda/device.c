@@ -9,6 +9,7 @@
 #include "blaslt.h"
 #include "cuda.h"
 #include "cuda_config.h"
+#include "cudnn/sdpa.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -98,13 +99,16 @@ static int start_gpu(unsigned index, struct hst_dev_info *info, struct hst_dev_f
 
 static void name_libraries(struct cuda_dev *cuda)
 {
-    char *text = cuda->info.libraries;
-    size_t room = sizeof cuda->info.libraries;
+    struct hst_dev_info *info = &cuda->info;
+    char *text = info->libraries;
+    size_t room = sizeof info->libraries;
     blaslt_version(cuda->blaslt, text, room);
     size_t used = strlen(text), version = cuda->sdpa ? hst_sdpa_version(cuda->sdpa) : 0;
     if (version)
         snprintf(text + used, room - used, ", cuDNN %zu.%zu.%zu", version / 10000,
                  version / 100 % 100, version % 100);
+    snprintf(info->library_files, sizeof info->library_files, "%s%s%s", blaslt_file(cuda->blaslt),
+             version ? ", " : "", version ? hst_sdpa_file(cuda->sdpa) : "");
 }
 
 static int cuda_dev_open(const struct hst_dev_config *config, struct hst_dev **dev,

@@ -17,9 +17,11 @@ be twice as far (two draws of one spread), and 2e-3 where that is more (2^-9: on
 logit of 1). fp16 the same, with 2.5e-4 (2^-12).
 
 Exit 0: they are; 1: not; 77: there is no such device. --smoke: three steps of a tiny model, for a
-device that is interpreted.
+device that is interpreted. A line "bits of" holds a hash of the device's losses, by which two runs
+are compared; --device-alone: these lines only, without the host's runs.
 """
 import argparse
+import hashlib
 import json
 import os
 import subprocess
@@ -71,6 +73,10 @@ def compare(arguments, kind):
         with open(os.path.join(folder, 'config.json'), 'w', encoding='ascii') as file:
             json.dump({**CONFIG, **kind, **(SMOKE if arguments.smoke else {})}, file)
         device = {p: train(arguments, folder, arguments.device, p) for p in ('fp32', *LEAST)}
+        bits = hashlib.sha256(json.dumps(device).encode()).hexdigest()
+        print(f'bits of {kind["model_type"]}: {bits}')
+        if arguments.device_alone:
+            return True
         host = {p: train(arguments, folder, 'host', p) for p in ('fp32', *LEAST)}
     spread = {p: distance(host[p], host['fp32']) for p in LEAST}
     rows = [('fp32', distance(device['fp32'], host['fp32']), FP32_LIMIT)]
@@ -89,6 +95,7 @@ def main():
     parser.add_argument('program')
     parser.add_argument('--device', default='cuda')
     parser.add_argument('--smoke', action='store_true')
+    parser.add_argument('--device-alone', action='store_true')
     arguments = parser.parse_args()
     same = [compare(arguments, kind) for kind in KINDS]
     return 0 if all(same) else 1

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a report says of the machine, and what a card can do by its maker's word."""
+import glob
+import importlib.metadata
 import os
 import platform
 import re
+import resource
+import shutil
 import subprocess
+import sys
 
 # Dense bf16 FLOP/s with f32 sums, by NVIDIA's data sheets. Boards of one name differ in power.
 NOMINAL_FLOPS = (
@@ -30,7 +35,8 @@ def first_line(path, pattern):
 def nvidia_smi():
     """The driver and the first card's state, by the driver's own program; {} without it."""
     fields = ('name', 'driver_version', 'memory.total', 'power.limit', 'clocks.max.sm',
-              'clocks.max.mem', 'temperature.gpu', 'ecc.mode.current')
+              'clocks.max.mem', 'temperature.gpu', 'ecc.mode.current', 'mig.mode.current',
+              'compute_mode')
     try:
         done = subprocess.run(
             ['nvidia-smi', '--query-gpu=' + ','.join(fields), '--format=csv,noheader'],
@@ -38,6 +44,63 @@ def nvidia_smi():
         return dict(zip(fields, map(str.strip, done.stdout.split('\n')[0].split(','))))
     except (OSError, subprocess.SubprocessError):
         return {}
+
+
+# ---- what may differ in the next call ------------------------------------------------------------
+
+LIBRARIES = ('libcublasLt.so.13', 'libcudnn.so.9', 'libnccl.so.2')
+NCCL_VERSION = ('import ctypes, sys; v = ctypes.c_int(); '
+                'ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(v)); print(v.value)')
+
+
+def said(*command):
+    """What a command prints; '' where it does not run, or is not done within 5 s."""
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, timeout=5, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ''
+
+
+def files_of(soname, settings):
+    """Where a library lies: every place that the plugin looks into (docs/gpu-suite.md)."""
+    lists = (settings.get(name, '') for name in ('HOISTWAY_CUDA_PATH', 'LD_LIBRARY_PATH'))
+    patterns = [folder for text in lists for folder in text.split(':') if os.path.isabs(folder)]
+    found = [os.path.join(folder, soname) for folder in patterns]
+    found += re.findall(rf'^\s*{re.escape(soname)} .*=> (.*)$', said('/sbin/ldconfig', '-p'), re.M)
+    for pattern in ('/usr/local/cuda*/lib64', '/usr/local/nvidia/lib64'):
+        found += glob.glob(os.path.join(pattern, soname))
+    for name in ('VIRTUAL_ENV', 'CONDA_PREFIX'):
+        for below in ('lib', 'lib/python3*/site-packages/nvidia/*/lib'):
+            if settings.get(name):
+                found += glob.glob(os.path.join(glob.escape(settings[name]), below, soname))
+    return list(dict.fromkeys(path for path in found if os.path.exists(path)))
+
+
+def torch_version():
+    try:
+        return importlib.metadata.version('torch')
+    except importlib.metadata.PackageNotFoundError:
+        return 'not installed'
+
+
+def facts(scratch, settings):
+    """name -> text. settings: the environment that programs run with."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    told = {
+        'cards': said('nvidia-smi', '-L').strip().replace('\n', ', ') or 'nvidia-smi tells of none',
+        'C library': os.confstr('CS_GNU_LIBC_VERSION'),
+        'memory available': first_line('/proc/meminfo', r'^MemAvailable:\s*(.*)$'),
+        'memory that may be locked': 'no limit' if soft == resource.RLIM_INFINITY else f'{soft} B',
+        'free on the drive': f'{shutil.disk_usage(scratch).free / 1e9:.1f} GB ({scratch})',
+        'Python': platform.python_version(), 'torch': torch_version(),
+    }
+    for soname in LIBRARIES:
+        told[soname] = ', '.join(files_of(soname, settings)) or 'not found'
+    nccl = told['libnccl.so.2'].split(', ')[0]
+    told['libnccl.so.2'] += f" (version {said(sys.executable, '-c', NCCL_VERSION, nccl).strip()})" \
+        if os.path.isabs(nccl) else ''
+    return told
 
 
 def lasting(facts):

@@ -47,6 +47,8 @@ NO_RATES = ('hoistway rates 2\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\noper
 # What is compared with the resident run: name, options, bytes that a drive moves for each
 # parameter in a step (weights are read twice, the rest once each way).
 BYTES = {
+    'small': (('states in DRAM', [*IN_DRAM, '--update', 'deferred'], 0),
+              ('states on NVMe', ['--place', 'states=nvme', '--update', 'deferred'], 20)),
     'dram': (('states in DRAM', [*IN_DRAM, '--update', 'deferred'], 0),
              ('states in DRAM, optimistic', [*IN_DRAM, '--update', 'optimistic'], 0)),
     'streamed': tuple((f'half of DRAM updated by the GPU, {word}',
@@ -93,7 +95,9 @@ def exported(runner, model, case, tokens, steps, more):
 def bytes_case(runner, which):
     """(shape, sequence, tokens per step, steps)"""
     smoke = 'tall' if which == 'sliced' else 'tiny'
-    return (smoke, SMOKE_SEQ, 32, 3) if runner.smoke else ('1b', SEQ, 8 * SEQ, 10)
+    if runner.smoke:
+        return smoke, SMOKE_SEQ, 32, 3
+    return ('modest', SEQ, 2 * SEQ, 5) if which == 'small' else ('1b', SEQ, 8 * SEQ, 10)
 
 
 def shared(runner, shape, seq, tokens):

@@ -7,6 +7,7 @@ import shutil
 import statistics
 import sys
 
+import conformance
 import llama
 import machine
 import place
@@ -24,8 +25,6 @@ MEMCHECK = (('memcheck', 'elementwise'), ('memcheck', 'rmsnorm'), ('racecheck', 
             ('memcheck', 'tokens'), ('racecheck', 'tokens'), ('memcheck', 'blocks'),
             ('racecheck', 'blocks'), ('memcheck', 'optimizer'), ('memcheck', 'attention'),
             ('racecheck', 'attention'))
-SANITIZERS = ('/usr/local/cuda/bin/compute-sanitizer',
-              '/usr/local/cuda/compute-sanitizer/compute-sanitizer')
 
 
 def run_json(runner, arguments, settings=None):
@@ -37,16 +36,40 @@ def run_json(runner, arguments, settings=None):
 
 # ---- the device ----------------------------------------------------------------------------------
 
-def why_absent(runner):
+def opens(runner, settings=None):
     """None where the device opens, else the reason. Asked of the smallest benchmark."""
-    program = place.program('hoistway')
-    if not program:
-        return 'the program hoistway is not built'
-    runner.begin('absent', 60)
-    done = runner.command([program, 'bench', 'kernels', '--device', runner.device, '--only',
-                           'copies', '--smoke', '--json'])
-    runner.end()
+    done = runner.command([need(place.program('hoistway'), 'hoistway'), 'bench', 'kernels',
+                           '--device', runner.device, '--only', 'copies', '--smoke', '--json'],
+                          settings)
     return None if done.code == 0 else done.why()
+
+
+def why_no_cudnn(runner):
+    return opens(runner, {'HOISTWAY_ATTENTION': 'cudnn'})
+
+
+def why_absent(runner):
+    """None where the device opens, else the reason. Where the plugin's search does not reach
+    cuBLASLt or cuDNN this Python's packages are tried: on rented machines they are often the only
+    ones."""
+    absent = opens(runner)
+    folders = '' if os.environ.get('HOISTWAY_CUDA_PATH') else place.look_into_python()
+    if folders and 'was not found' in (absent or why_no_cudnn(runner) or ''):
+        place.python_folders = folders
+        again = opens(runner)
+        if again and not absent:
+            place.python_folders = ''  # a worse one than the system's
+            return None
+        absent = again
+        print(f'==> libraries: export HOISTWAY_CUDA_PATH={folders}', flush=True)
+    return absent
+
+
+def facts(runner):
+    """What explains why nothing else ran. The driver's own page is in the log."""
+    if shutil.which('nvidia-smi'):
+        runner.command(['nvidia-smi', '-q'], limit_s=5)
+    runner.report['facts'] = machine.facts(runner.scratch, place.environment())
 
 
 def doctor(runner):
@@ -60,54 +83,64 @@ def doctor(runner):
     runner.report['doctor'] = told[names.index('gpu 0'):]
 
 
-def has_cudnn(runner):
-    """Whether the plugin opens cuDNN: None, or why not."""
-    done = runner.command([need(place.program('hoistway'), 'hoistway'), 'bench', 'kernels',
-                           '--device', runner.device, '--only', 'copies', '--smoke', '--json'],
-                          {'HOISTWAY_ATTENTION': 'cudnn'})
-    return None if done.code == 0 else done.why()
-
-
 # ---- tests ---------------------------------------------------------------------------------------
 
-def run_test(runner, name, arguments, settings):
-    done = runner.command(arguments, settings)
+def losses(runner):
+    """Losses of small models against the host's; and once more, the bits of the first time."""
+    arguments = [sys.executable, os.path.join(place.HERE, 'losses.py'),
+                 need(place.program('hoistway'), 'hoistway'), '--device', runner.device,
+                 *smoke_flag(runner)]
+    done = runner.command(arguments)
     result = {0: 'passed', 77: 'skipped'}.get(done.code, 'failed')
-    runner.test(name, result, done.seconds, '' if result == 'passed' else done.why())
+    runner.test('losses', result, done.seconds, '' if result == 'passed' else done.why())
+    if result != 'passed':
+        return
+    again = runner.command([*arguments, '--device-alone'])
+    first, second = ([line for line in run.out.split('\n') if line.startswith('bits of ')]
+                     for run in (done, again))
+    same = again.code == 0 and first == second and first
+    why = '' if same else f'{first} and {second}' if again.code == 0 else again.why()
+    runner.test('losses, the same bits twice', 'passed' if same else 'failed', again.seconds, why)
+
+
+def processes(runner):
+    """How many may use the card at once: its compute mode can demand one."""
+    mode = runner.report['machine']['nvidia-smi'].get('compute_mode', '')
+    return 1 if 'Exclusive' in mode else min(4, os.cpu_count())
 
 
 def suite(runner):
-    """The conformance suite as it is, attention with each of its engines, and the losses."""
-    must = {'HST_SUITE_MUST_OPEN': '1'}
-    own = {**must, 'HOISTWAY_ATTENTION': 'own'}  # opening cuDNN takes time, and one unit needs it
-    jobs = []
-    for unit in SMOKE_CONFORMANCE if runner.smoke else CONFORMANCE:
-        path = place.program(f'test_kernels_{unit}')
-        if not path:
-            raise Failed(f'test_kernels_{unit} is not built')
-        jobs.append((f'kernels/{unit}', [path, runner.device], own))
-    absent = has_cudnn(runner)
-    if absent:
-        runner.test('kernels/attention, cuDNN', 'skipped', 0, absent)
-    else:
-        jobs.append(('kernels/attention, cuDNN', [place.program('test_kernels_attention'),
-                                                  runner.device],
-                     {**must, 'HOISTWAY_ATTENTION': 'cudnn'}))
-    losses = [sys.executable, os.path.join(place.HERE, 'losses.py'), place.program('hoistway'),
-              '--device', runner.device, *(['--smoke'] if runner.smoke else [])]
-    jobs.append(('losses', losses, {}))
+    """The conformance suite as it is, with own kernels for attention."""
+    own = {'HOISTWAY_ATTENTION': 'own'}  # opening cuDNN takes time, and one unit needs it
+    units = SMOKE_CONFORMANCE if runner.smoke else CONFORMANCE
+    programs = {unit: place.program(f'test_kernels_{unit}') for unit in units}
+    missing = [f'test_kernels_{unit}' for unit, path in programs.items() if not path]
+    if missing:
+        raise Failed(f'not built: {", ".join(missing)}')
     # Nothing is measured here: several at once, on a card that is large enough.
-    with concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count())) as pool:
-        for future in [pool.submit(run_test, runner, *job) for job in jobs]:
+    with concurrent.futures.ThreadPoolExecutor(processes(runner)) as pool:
+        for future in [pool.submit(conformance.run_program, runner, f'kernels/{unit}', path, own)
+                       for unit, path in programs.items()]:
             future.result()
+
+
+def cudnn(runner):
+    """Attention by cuDNN in the conformance suite: some hundred plans, seconds each. One device."""
+    absent = why_no_cudnn(runner)
+    if absent:
+        raise Skipped(f'without cuDNN: {absent}')
+    conformance.run_program(
+        runner, 'kernels/attention, cuDNN', need(place.program('test_kernels_attention'),
+                                                 'test programs'),
+        {'HOISTWAY_ATTENTION': 'cudnn', 'HST_SUITE_ALONE': '1'})
 
 
 def memcheck(runner):
     """NVIDIA's own checks of memory and races, as far as the time goes."""
-    tool = shutil.which('compute-sanitizer') or next(
-        (path for path in SANITIZERS if os.access(path, os.X_OK)), None)
+    tool = conformance.sanitizer()
     if not tool:
-        raise Skipped(f'no compute-sanitizer: not in PATH, not {", ".join(SANITIZERS)}')
+        raise Skipped(f'no compute-sanitizer: not in PATH, not '
+                      f'{", ".join(conformance.SANITIZERS)}')
     finished = 0
     for check, unit in MEMCHECK:
         name = f'{check}, kernels/{unit}'
@@ -117,7 +150,7 @@ def memcheck(runner):
         done = runner.command(
             [tool, '--tool', check, '--error-exitcode', '9', '--print-limit', '3',
              need(place.program(f'test_kernels_{unit}'), 'test programs'), runner.device],
-            {'HST_SUITE_MUST_OPEN': '1', 'HOISTWAY_ATTENTION': 'own'}, limit_s=30)
+            {**conformance.MUST_OPEN, 'HOISTWAY_ATTENTION': 'own'}, limit_s=30)
         if done.timed_out:
             runner.test(name, 'skipped', done.seconds, done.why())
         else:
@@ -172,7 +205,7 @@ def gemm(runner):
 def attention(runner):
     """Own kernels and cuDNN by turns of whole runs; a ratio of the two beside them."""
     bench(runner, 'attention', {'HOISTWAY_ATTENTION': 'own'}, 'own ')
-    absent = has_cudnn(runner)
+    absent = why_no_cudnn(runner)
     if absent:
         runner.part['why'] = f'without cuDNN: {absent}'
         return

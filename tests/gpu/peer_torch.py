@@ -15,6 +15,7 @@ missing. --device cpu tries the script where there is no GPU.
 """
 import argparse
 import json
+import re
 import statistics
 import sys
 import time
@@ -27,6 +28,8 @@ try:
 except Exception as missing:  # a torch that is there but does not load says so in many ways
     print(f'skipped: torch can not be imported: {missing}')
     sys.exit(77)
+
+GROUPED = tuple(int(n) for n in re.findall(r'\d+', torch.__version__)[:2]) >= (2, 5)
 
 
 def rotate(x, cos, sin):
@@ -45,7 +48,6 @@ class Layer(nn.Module):
         super().__init__()
         hidden, inner, dim = c['hidden_size'], c['intermediate_size'], c['head_dim']
         self.dim, self.eps = dim, c['rms_norm_eps']
-        self.groups = c['num_attention_heads'] // c['num_key_value_heads']
         queries, keys = c['num_attention_heads'] * dim, c['num_key_value_heads'] * dim
         self.norm1, self.norm2 = (nn.Parameter(torch.ones(hidden)) for _ in range(2))
         self.q = nn.Linear(hidden, queries, bias=False)
@@ -59,11 +61,18 @@ class Layer(nn.Module):
         q, k, v = (proj(h).unflatten(-1, (-1, self.dim)).transpose(1, 2)
                    for proj in (self.q, self.k, self.v))
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        k, v = (t.repeat_interleave(self.groups, 1) for t in (k, v))
-        o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        o = attention(q, k, v)
         x = x + self.o(o.transpose(1, 2).flatten(2))
         h = normalize(x, self.norm2, self.eps)
         return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+def attention(q, k, v):
+    """Causal. Each key head serves some query heads, which torch can do itself from 2.5 on."""
+    if GROUPED:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    k, v = (t.repeat_interleave(q.shape[1] // k.shape[1], 1) for t in (k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 class Llama(nn.Module):

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where things are: the same scripts run from a source tree that is built and from a bundle."""
+import glob
 import json
 import os
 import subprocess
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -36,9 +38,22 @@ def programs(prefix):
     return dict(sorted(found.items()))
 
 
+python_folders = ''  # for HOISTWAY_CUDA_PATH, where NVIDIA's libraries are in Python's packages
+
+
+def look_into_python():
+    """The folders of NVIDIA's libraries among the packages that this Python imports; '' none.
+    What is not absolute is passed over: the working directory is no place for libraries."""
+    found = {os.path.dirname(path) for folder in sys.path if os.path.isabs(folder)
+             for path in glob.glob(os.path.join(glob.escape(folder), 'nvidia/*/lib/lib*.so*'))}
+    return ':'.join(sorted(found))
+
+
 def environment():
     """What programs are run with: the plugin is found, unless the user says where it is."""
     settings = dict(os.environ)
+    if python_folders and not settings.get('HOISTWAY_CUDA_PATH'):
+        settings['HOISTWAY_CUDA_PATH'] = python_folders
     if not settings.get('HOISTWAY_PLUGIN_PATH'):
         settings['HOISTWAY_PLUGIN_PATH'] = ':'.join(
             folder for folder in (os.path.join(ROOT, p) for p in PLUGINS) if os.path.isdir(folder))

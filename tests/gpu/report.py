@@ -4,10 +4,11 @@
 
     report.py [PART...] [--continue] [--out FOLDER] [--device cuda:0] [--smoke] [--seconds 470]
 
-Parts: doctor suite kernels gemm attention train peer memcheck offload three-tiers largest; a word
-stands for all parts that begin with it; without any, all of them. Each has its own limit of time,
-and one that fails does not stop the others. The report, report.json and report.md in FOLDER, is
-written anew after each part: machine, driver, commit, commands, every test and every figure.
+Parts: facts doctor suite losses kernels gemm attention train offload three-tiers largest memcheck
+cudnn peer; a word stands for all parts that begin with it; without any, all but the peers. Each
+has its own limit of time, and one that fails does not stop the others. The report, report.json and
+report.md in FOLDER, is written anew after each part: machine, driver, commit, commands, every test
+and every figure; logs/ in it holds what each command said.
 --continue goes on with the report that is there, of the same commit and machine: without PART with
 what had no time, else with these parts anew. --smoke: tiny shapes, once each, for a device that is
 interpreted; such figures measure nothing.
@@ -32,26 +33,34 @@ import place
 import training
 from runner import Runner
 
-PARTS = {  # name -> (function, seconds at most)
+# name -> (function, seconds at most), by what is worth most: a call may be the only one.
+PARTS = {
+    'facts': (parts.facts, 10),
     'doctor': (parts.doctor, 40),
-    'suite': (parts.suite, 120),
+    'suite': (parts.suite, 90),
+    'losses': (parts.losses, 60),
     'kernels': (parts.kernels, 40),
     'gemm': (parts.gemm, 45),
     'attention': (parts.attention, 45),
+    'offload-bytes-small': (partial(offload.offload_bytes, which='small'), 60),
     'train-1b': (parts.train_1b, 60),
-    'peer-1b': (parts.peer_1b, 75),
     'train-3b': (parts.train_3b, 75),
-    'peer-3b': (parts.peer_3b, 90),
-    'memcheck': (parts.memcheck, 90),
-    **{f'offload-bytes-{which}': (partial(offload.offload_bytes, which=which), 440)
-       for which in offload.BYTES},
     **{f'offload-{shape}-{batch}-{mode}': (partial(offload.offload, shape=shape, batch=batch,
                                                    mode=mode), 300)
-       for shape in ('3b', '8b') for batch in offload.BATCHES for mode in offload.MODES},
+       for shape, batch in (('8b', '32k'), ('8b', '8k'), ('8b', '128k'), ('3b', '8k'),
+                            ('3b', '32k'), ('3b', '128k')) for mode in offload.MODES},
     'three-tiers': (partial(offload.three_tiers, small_card=False), 460),
     'three-tiers-24g': (partial(offload.three_tiers, small_card=True), 460),
     'largest': (offload.largest, 460),
+    **{f'offload-bytes-{which}': (partial(offload.offload_bytes, which=which), 440)
+       for which in offload.BYTES if which != 'small'},
+    'memcheck': (parts.memcheck, 90),
+    'cudnn': (parts.cudnn, 240),
+    'peer-1b': (parts.peer_1b, 240),
+    'peer-3b': (parts.peer_3b, 240),
 }
+# Run where they are asked for alone: they say nothing of hoistway, and compile for minutes.
+OWN_CALL = ('peer-1b', 'peer-3b')
 AT_THE_END = 'predictions'  # of all runs of the report; takes no time
 LEAST_S = 5  # with less than that left, a part is not begun
 # A part that may take longer is begun where this share of its limit is left: cut short, it would
@@ -78,7 +87,7 @@ def begun(arguments):
     report = {
         'command': ' '.join(['./run gpu', *sys.argv[1:]]), 'commit': place.commit(),
         'begun': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime()), 'smoke': arguments.smoke,
-        'machine': machine.describe(), 'doctor': [], 'parts': [], 'seconds': 0.0,
+        'machine': machine.describe(), 'facts': {}, 'doctor': [], 'parts': [], 'seconds': 0.0,
         'kept': {'best_product': None, 'tokens_per_s': {}, 'resident': {}, 'predicted': {},
                  'digests': {}, 'load_s_per_parameter': {}},
     }
@@ -102,7 +111,7 @@ def begun(arguments):
 def lacking(report):
     """Names of the parts that a report does not have, or had too little time for."""
     done = {part['name'] for part in report['parts'] if not part['short_of_time']}
-    return [name for name in PARTS if name not in done]
+    return [name for name in PARTS if name not in done and name not in OWN_CALL]
 
 
 def value_text(value, unit):
@@ -135,6 +144,7 @@ def markdown(report):
         if isinstance(value, dict):
             value = ', '.join(f'{k} {v}' for k, v in value.items()) or 'not found'
         lines.append(f'| {name} | {value} |')
+    lines += [f'| {name} | {value} |' for name, value in report['facts'].items()]
     for check in report['doctor']:
         lines.append(f"| {check['name']} | {check['found']} |")
     for part in report['parts']:
@@ -231,7 +241,9 @@ def main():
     earlier_s = report['seconds']
     with tempfile.TemporaryDirectory(prefix='hoistway-gpu-') as scratch:
         runner = Runner(arguments, scratch, report)
+        runner.begin('opening', 60)
         absent = parts.why_absent(runner)
+        runner.end()
         if absent:
             print(f'gpu: {arguments.device} can not be used: {absent}', file=sys.stderr)
             return 1 if absent.startswith('exit -') else 77  # ended by a signal: not just absent

@@ -1,27 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the commands of a part within its time, and collects what they tell."""
 import os
+import re
 import shlex
 import signal
 import subprocess
+import threading
 import time
 
 import place
 
 TAIL = 400  # characters of a failed command's output that the report keeps
+LOGS = 'logs'  # in the report's folder: each command with all that it said
 
 
 class Finished:
-    def __init__(self, code, out, err, seconds, timed_out):
+    def __init__(self, code, out, err, seconds, timed_out, log=''):
         self.code, self.out, self.err = code, out, err
-        self.seconds, self.timed_out = seconds, timed_out
+        self.seconds, self.timed_out, self.log = seconds, timed_out, log
+
+    def whole(self):
+        """Where all that it said is kept, as the end of a sentence."""
+        return f' (all of it: {self.log})' if self.log else ''
+
+    def how(self):
+        return f'not finished after {self.seconds:.0f} s' if self.timed_out else f'exit {self.code}'
 
     def why(self):
         """One line: how it ended, and the end of what it said."""
         if self.timed_out:
-            return f'not finished after {self.seconds:.0f} s'
+            return self.how() + self.whole()
         said = (self.err.strip() or self.out.strip())[-TAIL:]
-        return f'exit {self.code}: ' + ' / '.join(line for line in said.split('\n') if line)
+        return (self.how() + ': ' + ' / '.join(line for line in said.split('\n') if line) +
+                self.whole())
 
 
 class Runner:
@@ -34,12 +45,21 @@ class Runner:
         self.room = None   # what training.room was told
         self.model = None  # the one that training.make_model made last
         self.kept = report['kept']  # what a part tells later ones, also those of a later call
+        self.lock = threading.Lock()  # some parts run several commands at once
 
     def begin(self, name, limit_s):
         self.part = {'name': name, 'result': 'ran', 'why': '', 'seconds': 0.0, 'commands': [],
                      'tests': [], 'figures': [], 'short_of_time': False}
         self.started, self.deadline = time.monotonic(), time.monotonic() + limit_s
+        self.forget_logs(name)
         return self.part
+
+    def forget_logs(self, name):
+        """Those of an earlier call: the part is run anew."""
+        folder = os.path.join(self.out, LOGS)
+        for old in os.listdir(folder) if os.path.isdir(folder) else ():
+            if re.fullmatch(re.escape(name) + r'-\d+\.txt', old):
+                os.unlink(os.path.join(folder, old))
 
     def end(self, **changes):
         part, self.part = self.part, None
@@ -52,19 +72,28 @@ class Runner:
     def left_s(self):
         return max(0.1, self.deadline - time.monotonic())
 
-    def command(self, arguments, settings=None, limit_s=None):
-        """Runs it; ended with all that it started where the part's time is over."""
-        settings = settings or {}
-        typed = [f'{name}={shlex.quote(value)}' for name, value in settings.items()]
-        typed += [shlex.quote(os.path.relpath(a, place.ROOT) if a.startswith(place.ROOT + os.sep)
+    def typed(self, arguments, settings):
+        """The command as a person would type it in the root folder."""
+        words = [f'{name}={shlex.quote(value)}' for name, value in settings.items()]
+        words += [shlex.quote(os.path.relpath(a, place.ROOT) if a.startswith(place.ROOT + os.sep)
                               else a) for a in arguments]
-        self.part['commands'].append(' '.join(typed).replace(self.scratch, '/tmp/scratch'))
+        return ' '.join(words).replace(self.scratch, '/tmp/scratch')
+
+    def command(self, arguments, settings=None, limit_s=None, merged=False):
+        """Runs it; ended with all that it started where the part's time is over. merged: what it
+        says on standard error stands in `out`, at its place."""
+        settings = settings or {}
+        typed = self.typed(arguments, settings)
+        with self.lock:
+            self.part['commands'].append(typed)
+            log = os.path.join(LOGS, f"{self.part['name']}-{len(self.part['commands']):02}.txt")
         limit_s = min(limit_s or self.left_s(), self.left_s())
         begin = time.monotonic()
         process = subprocess.Popen(
             arguments, cwd=self.scratch, env={**place.environment(), **settings},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            errors='replace', start_new_session=True)
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if merged else subprocess.PIPE, text=True, errors='replace',
+            start_new_session=True)
         timed_out = False
         try:
             out, err = process.communicate(timeout=limit_s)
@@ -72,11 +101,24 @@ class Runner:
             timed_out = True
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
-        return Finished(process.returncode, out, err, time.monotonic() - begin, timed_out)
+        done = Finished(process.returncode, out, err or '', time.monotonic() - begin, timed_out,
+                        log)
+        self.keep(typed, done)
+        return done
+
+    def keep(self, typed, done):
+        path = os.path.join(self.out, done.log)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, 'w', encoding='utf-8') as file:
+            file.write(f'$ {typed}\n{done.out}')
+            if done.err:
+                file.write(f'---- standard error\n{done.err}')
+            file.write(f'---- {done.how()}, {done.seconds:.1f} s\n')
 
     def test(self, name, result, seconds, why=''):
-        self.part['tests'].append({'name': name, 'result': result, 'seconds': seconds,
-                                   'why': why.replace('|', '/').replace('\n', ' ')})
+        with self.lock:
+            self.part['tests'].append({'name': name, 'result': result, 'seconds': seconds,
+                                       'why': why.replace('|', '/').replace('\n', ' ')})
 
     def figure(self, name, value, unit, ceiling=None, ceiling_name=None, fraction=None, goal=None,
                **more):

@@ -55,6 +55,7 @@ case "$1" in
     echo "fuzz/config: for 7 s"
     read -r answer <"$GATE"
     echo "==> fuzz/config: nothing found" ;;
+*/report.py) echo "the report runs" ;;
 */make_bundle.py)
     echo "bundle: hoistway"
     read -r answer <"$GATE"
@@ -181,6 +182,32 @@ if sys.argv[1] == 'sources':
     def test_a_bundle_tells_what_it_takes(self):
         shown = self.ticks('bundle', r'bundle: hoistway\n')
         self.assertRegex(shown, r'\n==> build/bundle: 9 files\n\Z')
+
+    def gpu_where_packages_are_missing(self):
+        self.program('dpkg-query', '#!/bin/sh\nexit 1\n')
+        self.program('pkg-config', '#!/bin/sh\nexit 1\n')
+        self.program('python3', PYTHON)
+        for name in ('apt-get', 'sudo'):
+            self.program(name, '#!/bin/sh\ntouch "$0.was-called"\n')
+        done = subprocess.run(['./run', 'gpu'], cwd=self.folder, stdin=subprocess.DEVNULL,
+                              text=True, env=self.environment, capture_output=True, check=False)
+        called = [n for n in os.listdir(self.folder + '/bin') if n.endswith('was-called')]
+        self.assertEqual(called, [])
+        return done
+
+    def test_the_gpu_job_installs_nothing_and_says_what_to_carry(self):
+        done = self.gpu_where_packages_are_missing()
+        self.assertEqual((done.returncode, done.stdout), (2, ''))
+        self.assertRegex(done.stderr, r'(?s)\Arun: hoistway can not be built here, .*liburing-dev '
+                                      r'.*without a network carry a bundle here, which ./run bundl')
+
+    def test_the_gpu_job_runs_what_has_been_built(self):
+        os.mkdir(self.folder + '/build/tools')
+        self.program('../build/tools/hoistway', QUICK)
+        done = self.gpu_where_packages_are_missing()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r'\A==> build/ runs as it is: .*liburing-dev .*\n'
+                                      r'the report runs\n\Z')
 
     def test_a_suite_has_a_line_when_it_ends(self):
         done = self.suites('-C', 'build')

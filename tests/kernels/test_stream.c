@@ -324,14 +324,14 @@ static void senseless_calls_are_refused(void **state)
     raze_ground(&g);
 }
 
+/* Asserts nothing: cmocka ends the program where another thread than the test's own fails. */
 static void *sync_repeatedly(void *arg)
 {
     struct ground *g = arg;
-    for (int i = 0; i < 50; i++) {
-        assert_int_equal(hst_event_sync(g->event), 0);
-        assert_int_equal(hst_event_query(g->event) < 0, 0);
-    }
-    return NULL;
+    intptr_t failed = 0;
+    for (int i = 0; i < 50; i++)
+        failed += hst_event_sync(g->event) != 0 || hst_event_query(g->event) < 0;
+    return (void *)failed;
 }
 
 static void any_thread_may_wait_while_another_records(void **state)
@@ -348,8 +348,11 @@ static void any_thread_may_wait_while_another_records(void **state)
         assert_int_equal(hst_event_record(g.event, g.a), 0);
         assert_int_equal(increment(&g, g.b, 1), 0);
     }
-    for (int i = 0; i < 2; i++)
-        pthread_join(thread[i], NULL);
+    for (int i = 0; i < 2; i++) {
+        void *failed;
+        pthread_join(thread[i], &failed);
+        assert_null(failed);
+    }
     assert_int_equal(hst_stream_sync(g.b), 0);
     expect_all(&g, 0, 100);
     expect_all(&g, 1, 100);

@@ -78,6 +78,8 @@ static void report_card(struct doctor *d, unsigned index, const struct hst_dev_i
                   info->driver_version / 1000, info->driver_version % 1000 / 10,
                   info->runtime_version / 1000, info->runtime_version % 1000 / 10,
                   info->libraries[0] ? info->libraries : "no libraries");
+    if (info->library_files[0])
+        doctor_report(d, "libraries", STATUS_OK, NULL, "%s", info->library_files);
 }
 
 static void report_link(struct doctor *d, const struct hst_dev_info *info)

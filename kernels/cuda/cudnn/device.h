@@ -11,6 +11,7 @@ struct hst_sdpa {
     struct cudnn_api api;
     struct cudnn_target target;
     struct cache cache;
+    const char *file;     /* of the library, by the loader */
     pthread_mutex_t lock; /* the cache, the handle and its stream */
 };
 

@@ -29,6 +29,7 @@ static int open_handle(struct hst_sdpa *sdpa, struct hst_dev_failure *failure)
     void *library = cuda_library_open("libcudnn.so.9", failure);
     if (!library)
         return -ENODEV;
+    sdpa->file = cuda_library_path(library);
     int rc = cudnn_load(&sdpa->api, library, failure);
     if (rc)
         return rc;

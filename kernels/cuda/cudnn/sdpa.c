@@ -19,6 +19,11 @@ size_t hst_sdpa_version(const struct hst_sdpa *sdpa)
     return sdpa->target.version;
 }
 
+const char *hst_sdpa_file(const struct hst_sdpa *sdpa)
+{
+    return sdpa->file;
+}
+
 /* ---- what is served -------------------------------------------------------------------------- */
 
 /*

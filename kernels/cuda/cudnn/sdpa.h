@@ -41,6 +41,8 @@ void hst_sdpa_close(struct hst_sdpa **sdpa);
 
 /** cuDNN's version, 91900 is 9.19.0. */
 size_t hst_sdpa_version(const struct hst_sdpa *sdpa);
+/** The file that it was loaded from. Ownership: the loader's. */
+const char *hst_sdpa_file(const struct hst_sdpa *sdpa);
 
 /**
  * 1 where hst_sdpa_forward (backward: hst_sdpa_backward) serves this shape, 0 where not, -ENOMEM.

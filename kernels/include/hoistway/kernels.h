@@ -181,6 +181,8 @@ struct hst_dev_info {
     /* PCI Express generation and lanes: of the link now (an idle GPU may lower it) and at most */
     unsigned pcie_generation, pcie_lanes, pcie_generation_max, pcie_lanes_max;
     char libraries[96]; /* "cuBLASLt 13.1.0, cuDNN 9.19.0" */
+    /* the files that these were loaded from, in that order, commas between; cut at the end */
+    char library_files[512];
 };
 void hst_dev_info(struct hst_dev *dev, struct hst_dev_info *info);
 #define HST_DEV_MATH_BYTES 640
