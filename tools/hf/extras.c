@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAX_EXTRA_BYTES (256ull << 20)
@@ -74,12 +75,21 @@ static int take(struct hf_model *model, const char *name, const struct input *in
     return 0;
 }
 
+/* A link to nothing, as of a download that broke off: the model has that file, but not here. */
+static bool is_dangling(const struct hf_model *model, const char *name)
+{
+    struct stat st;
+    return fstatat(model->folder.fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 /* Missing ones, and ones that are no regular files of the directory, are left out. */
 static int open_one(struct hf_model *model, const char *name, struct hst_error *error)
 {
     struct input input;
     int rc = folder_input(&model->folder, name, &input);
-    if (rc == -ENOENT || rc == -EINVAL || rc == -EXDEV || rc == -ELOOP || rc == -EACCES)
+    if (rc == -EINVAL || rc == -EXDEV || rc == -ELOOP)
+        return 0;
+    if (rc == -ENOENT && !is_dangling(model, name))
         return 0;
     if (rc) {
         fail(error, FAIL_CONFIG_FILE, rc, "%s/%s: %s", model->directory, name, input_why(rc));

@@ -181,6 +181,21 @@ static void links_to_elsewhere_are_left_out(void **state)
     same(&p, HF_TEMPLATES "/a.jinja");
 }
 
+static void links_to_nothing_are_refused(void **state)
+{
+    static const char *const links[] = {"tokenizer.json", TEMPLATE};
+    struct paths p = make_source(*state);
+    char path[8192];
+    make_below(p.source, HF_TEMPLATES);
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+        snprintf(path, sizeof path, "%s/%s", p.source, links[i]);
+        assert_int_equal(symlink("blob-of-a-download-that-broke-off", path), 0);
+        expect_refusal(p.source, false, FAIL_CONFIG_FILE, links[i]);
+        expect_refusal(p.source, false, FAIL_CONFIG_FILE, "download that file again");
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
 static void what_is_given_up_or_was_killed_leaves_nothing(void **state)
 {
     struct paths p = make_source(*state);
@@ -239,6 +254,7 @@ int main(void)
         TEST(a_template_that_nobody_exported_is_kept),
         TEST(an_empty_directory_of_that_name_is_no_export),
         TEST(links_to_elsewhere_are_left_out),
+        TEST(links_to_nothing_are_refused),
         TEST(what_is_given_up_or_was_killed_leaves_nothing),
         TEST(sizes_and_counts_are_bounded),
     };
