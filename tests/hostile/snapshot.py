@@ -190,6 +190,9 @@ class Snapshot(unittest.TestCase):
                              ('gone', '../../../blobs/gone')):
             os.symlink(target, os.path.join(templates, name + '.jinja'))
         out = self.path('export')
+        self.refused(self.train(self.snapshot, '--export', out), 412,
+                     'gone.jinja: there is no such file')
+        os.remove(os.path.join(templates, 'gone.jinja'))
         self.taken(self.train(self.snapshot, '--export', out))
         there = os.path.join(out, 'additional_chat_templates')
         self.assertEqual(os.listdir(there), ['tool_use.jinja'])
