@@ -5,6 +5,7 @@
  */
 #include "store/bytes.h"
 #include "store/files.h"
+#include "store/store.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 static int refuse_name(const struct store_directory *directory, const char *name, int code,
@@ -21,26 +21,12 @@ static int refuse_name(const struct store_directory *directory, const char *name
     return store_refuse(error, code, native, "%s/%s %s", directory->path, name, what);
 }
 
-/* The dead writer's requests may still be on their way: they hold its lock. */
-static int wait_lock(int fd, uint32_t timeout_ms)
-{
-    for (uint32_t waited_ms = 0;; waited_ms += 10) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-            return 0;
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return -errno;
-        if (waited_ms >= timeout_ms)
-            return -EBUSY;
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    }
-}
-
 /* A look at what is there, then the removal: where anything is refused, all is left. Rooms are
    looked at when no store was found: that of a run which goes on would be waited for. */
 struct clearing {
     const struct store_directory *directories;
-    uint32_t rank, lock_timeout_ms;
-    bool lock; /* else what is in use is left to who waits for it */
+    uint32_t rank;
+    const struct store_config *config; /* null: what is in use is left to who waits for it */
     bool rooms, remove;
     struct hst_error *error;
 };
@@ -81,6 +67,21 @@ static int refuse_committed(const struct store_directory *directory, const char 
                        error);
 }
 
+/* The dead writer's requests may still be on their way: they hold its lock. */
+static int wait_lock(const struct clearing *c, const struct store_directory *directory,
+                     const char *name, int fd)
+{
+    const struct store_config *config = c->config;
+    const uint32_t ms = config->lock_timeout_ms ? config->lock_timeout_ms : STORE_LOCK_TIMEOUT_MS;
+    const uint32_t quiet_ms = ms < STORE_QUIET_MS ? ms : STORE_QUIET_MS;
+    int rc = store_lock_wait(fd, LOCK_EX, quiet_ms);
+    if (rc != -EBUSY || ms == quiet_ms)
+        return rc;
+    if (config->waits)
+        config->waits(config->waits_context, directory->path, name, (ms - quiet_ms) / 1000);
+    return store_lock_wait(fd, LOCK_EX, ms - quiet_ms);
+}
+
 /* Its bytes begin with our magic, or nothing of it was ever on the drive. While its lock was waited
    for its writer may have gone on and committed, so what it is is looked at again. */
 static int clear_leftover(const struct clearing *c, uint32_t drive, const char *text)
@@ -93,7 +94,7 @@ static int clear_leftover(const struct clearing *c, uint32_t drive, const char *
     const int fd = store_file_open_own(directory, text, &st, error);
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
-    int rc = c->lock ? wait_lock(fd, c->lock_timeout_ms) : 0;
+    int rc = c->config ? wait_lock(c, directory, text, fd) : 0;
     if (rc)
         rc = refuse_name(directory, text, HST_E_STORE_BUSY, rc,
                          "is in use by another process. Fix: wait for that run to end, or give "
@@ -194,7 +195,7 @@ static int check_directory(const struct clearing *c, uint32_t drive, bool begins
 int store_directories_check(const struct store_directory *directories, uint32_t drives,
                             uint32_t rank, bool begins, struct hst_error *error)
 {
-    struct clearing c = {directories, rank, 0, false, true, false, error};
+    struct clearing c = {directories, rank, NULL, true, false, error};
     bool store = false;
     int rc = 0;
     for (uint32_t d = 0; d < drives && rc == 0; d++)
@@ -212,9 +213,10 @@ int store_directories_check(const struct store_directory *directories, uint32_t 
 /* ---- creation ---- */
 
 int store_directories_clear(const struct store_directory *directories, uint32_t drives,
-                            uint32_t rank, uint32_t lock_timeout_ms, struct hst_error *error)
+                            uint32_t rank, const struct store_config *config,
+                            struct hst_error *error)
 {
-    struct clearing c = {directories, rank, lock_timeout_ms, true, false, false, error};
+    struct clearing c = {directories, rank, config, false, false, error};
     int rc = 0;
     for (int pass = 0; pass < 3; pass++) {
         c.rooms = pass > 0;

@@ -13,8 +13,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 int store_refuse(struct hst_error *error, int code, int native, const char *format, ...)
@@ -203,6 +205,30 @@ static int refuse_header(const struct store_directory *directory, const char *na
     return store_refuse(error, HST_E_STORE_FORMAT, flaw.error == -ENOENT ? -EINVAL : flaw.error,
                         "%s/%s can not be read as a store's file: %s. Fix: %s", directory->path,
                         name, flaw.what, fix);
+}
+
+int store_lock_wait(int fd, int kind, uint32_t timeout_ms)
+{
+    for (uint32_t waited_ms = 0;; waited_ms += 10) {
+        if (flock(fd, kind | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return -errno;
+        if (waited_ms >= timeout_ms)
+            return -EBUSY;
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+}
+
+bool store_file_wait(const struct store_directory *directory, const char *name, uint32_t timeout_ms)
+{
+    const int fd =
+        openat(directory->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return true;
+    const int rc = store_lock_wait(fd, LOCK_SH, timeout_ms);
+    close(fd); /* and with it the lock */
+    return rc != -EBUSY;
 }
 
 int store_file_look(const struct store_directory *directory, const char *name,

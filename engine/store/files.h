@@ -70,6 +70,15 @@ void store_unfinished_end(const struct store_directory *directory);
 
 void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STORE_NAME_BYTES]);
 void store_room_name(uint32_t rank, uint32_t drive, char name[STORE_NAME_BYTES]);
+#define STORE_LOCK_TIMEOUT_MS 30000u /* also what a context of <hoistway/aio.h> waits by itself */
+#define STORE_QUIET_MS        1000u  /* until it is told that a file is waited for */
+/** Waits until nobody has the file, or so long; keeps nothing. Whether nobody has, or it can not be
+ * seen. */
+bool store_file_wait(const struct store_directory *directory, const char *name,
+                     uint32_t timeout_ms);
+/** Waits for a lock for so long. -EBUSY; flock(2)'s. */
+int store_lock_wait(int fd, int kind, uint32_t timeout_ms);
+
 struct store_name {
     uint32_t rank, drive;
     bool forming, room;
@@ -138,8 +147,10 @@ int store_directories_check(const struct store_directory *directories, uint32_t 
  * store's, and any committed store; removes what an earlier creation left. What is in use is waited
  * for, for so long. Errors: -EEXIST, -EBUSY, system's.
  */
+struct store_config;
 int store_directories_clear(const struct store_directory *directories, uint32_t drives,
-                            uint32_t rank, uint32_t lock_timeout_ms, struct hst_error *error);
+                            uint32_t rank, const struct store_config *config,
+                            struct hst_error *error);
 /** Gives the files their names, drive 0's last: from then on there is a committed version. */
 int store_files_publish(const struct store_directory *directories, uint32_t drives, uint32_t rank,
                         struct hst_error *error);

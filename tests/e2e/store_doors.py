@@ -9,7 +9,6 @@ store_doors.py PATH_OF_HOISTWAY SOURCE_ROOT
 import fcntl
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -81,9 +80,11 @@ class Doors(unittest.TestCase):
     def line(self, verb, store, *more):
         line = [PROGRAM, verb, '--device=host', f'--model={MODEL}',
                 '--seq-len=24', '--batch-tokens=48', f'--store={store}']
+        given = {option.split('=')[0] for option in more}
+        line = [option for option in line if option.split('=')[0] not in given]
         if verb == 'train':
             line += [f'--data={MODEL}/tokens.bin', '--durability=step']
-            line += [] if any(m.startswith('--steps') for m in more) else ['--steps=2']
+            line += [] if '--steps' in given else ['--steps=2']
         return line + list(more)
 
     def run_it(self, verb, store, *more):
@@ -140,6 +141,68 @@ class Doors(unittest.TestCase):
         self.refuse(616, 2, 'holds a committed version', 'train', 's')
         self.good('plan', 's')
         self.good('train', 's', '--resume', '--steps=3')
+
+    def test_a_store_of_another_run_is_told_with_all_differences_before_the_table(self):
+        self.good('train', 's', '--steps=4', '--warmup=30%')
+        self.good('train', 'l', '--steps=4', '--warmup=30%', '--schedule=linear')
+        resume = ('--resume', '--steps=8', '--warmup=30%')
+        for store, more, then, now, fix in (
+                ('s', resume, "'warmup 2'", "'warmup 3' (30% of --steps 8)",
+                 'the --steps of that run, or --warmup 2, or --allow-config-change.'),
+                ('l', (*resume, '--schedule=linear'), "'steps 4', 'warmup 2'",
+                 "'steps 8', 'warmup 3' (30% of --steps 8)",
+                 '--steps 4 --warmup 2, or --allow-config-change.'),
+                ('s', (*resume, '--seed=9', '--lr=1e-3'), "'seed 0', 'lr 1e-05', 'warmup 2'",
+                 "'seed 9', 'lr 0.001', 'warmup 3' (30% of --steps 8)",
+                 'the --steps of that run, or --seed 0 --lr 1e-05 --warmup 2, or another --store.'),
+                ('s', (*resume, '--batch-tokens=96', '--clip=3'),
+                 'batch-tokens 48, grain 48, clip 1', 'batch-tokens 96, grain 96, clip 3',
+                 '--batch-tokens 48 --grain 48 --clip 1, or another --store')):
+            with self.subTest(then=then):
+                line = self.refuse(615, 2, 'the store was trained with ', 'train', store, *more)
+                self.assertTrue(line.endswith(
+                    f'was trained with {then}, this run has {now}. Fix: {fix}'), line)
+
+    def test_another_model_is_told_as_that_where_it_does_not_fit_either(self):
+        self.good('train', 's')
+        for budget in ('--dram=1M', '--nvme=20M'):
+            with self.subTest(budget=budget):
+                line = self.refuse(615, 2, 'was trained with parameters 134592 (', 'train', 's',
+                                   '--resume', f'--model={OTHER}', budget)
+                self.assertIn('this run has parameters 54768 (', line)
+        done = self.run_it('train', 's', '--resume', '--dram=1M')  # its own model is no other
+        self.assertIn('error[E302] ', done.stderr)
+
+    def test_a_path_that_is_not_there_is_no_silent_start(self):
+        done = self.good('train', 'mispelt', '--resume', '--quiet')
+        self.assertIn("warning[W622] nothing was there to resume: 'mispelt' did not exist, and a "
+                      'new store is made', done.stderr)
+        os.mkdir(self.path('empty'))
+        done = self.good('train', 'empty', '--resume', '--quiet')
+        self.assertIn('warning[W622] the store holds no version yet', done.stderr)
+        done = self.good('train', 'mispelt', '--resume', '--quiet', '--steps=3')
+        self.assertNotIn('W622', done.stderr)
+
+    def test_what_is_waited_for_is_told(self):
+        """A version that another process has, and what a killed start left."""
+        self.good('train', 's')
+        for name in (FILE, FILE + '.new'):
+            with self.subTest(name=name):
+                if name != FILE:
+                    os.rename(self.path('s', FILE), self.path('s', name))
+                lock = os.open(self.path('s', name), os.O_RDWR | os.O_CLOEXEC)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                line = self.line('train', 's', '--resume', '--quiet', '--steps=3')
+                child = subprocess.Popen(line, cwd=self.folder, stderr=subprocess.PIPE, text=True)
+                said = ''
+                while 'W611' not in said:
+                    said = child.stderr.readline()
+                    self.assertNotEqual(said, '')
+                self.assertRegex(said, r'\Awarning\[W611\] s/' + re.escape(name) + ' is in use by '
+                                 r'another process: waiting for it, (29|30) s at most')
+                os.close(lock)
+                child.communicate(timeout=60)
+                self.assertEqual(child.returncode, 0)
 
 
 if __name__ == '__main__':

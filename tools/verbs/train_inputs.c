@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 void train_tell_model(const struct train *t)
 {
@@ -153,8 +154,11 @@ static int check_outputs(struct train *t)
         native = run_log_check(o->log, t->error);
     if (!native)
         native = trace_check(o->trace, t->error);
-    for (struct store_list list = {.rest = o->engine.store}; !native && store_next(&list);)
+    t->store_made = true;
+    for (struct store_list list = {.rest = o->engine.store}; !native && store_next(&list);) {
         native = store_check_local(list.directory, t->error);
+        t->store_made = t->store_made && access(list.directory, F_OK) < 0;
+    }
     if (!native &&
         keeps_versions(o)) /* before its engine is made, which does not know that it begins */
         native = hst_store_check(o->engine.store, !o->resume, t->error);
