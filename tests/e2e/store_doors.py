@@ -191,7 +191,7 @@ class Doors(unittest.TestCase):
                 if name != FILE:
                     os.rename(self.path('s', FILE), self.path('s', name))
                 lock = os.open(self.path('s', name), os.O_RDWR | os.O_CLOEXEC)
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 line = self.line('train', 's', '--resume', '--quiet', '--steps=3')
                 child = subprocess.Popen(line, cwd=self.folder, stderr=subprocess.PIPE, text=True)
                 said = ''
