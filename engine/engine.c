@@ -6,6 +6,7 @@
 #include "engine_state.h"
 #include "exec/execute.h"
 #include "exec/optimistic.h"
+#include "exec/other_run.h"
 #include "exec/slices.h"
 #include "exec/versions.h"
 #include "machine/machine.h"
@@ -322,6 +323,7 @@ int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
         return engine_refuse(engine,
                              "seal comes once, after at least one unit, with HST_ORDER_FORWARD");
     int rc = decide(engine);
+    rc = rc ? other_run_explain(engine, rc) : 0;
     rc = rc ? rc : versions_check(engine);
     rc = rc ? rc : optimistic_check(engine);
     rc = rc ? rc : decide_update(engine);

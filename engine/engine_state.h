@@ -28,7 +28,6 @@ struct drive {
     char *parent; /* where a plan would have it made; null: it is there */
     bool created; /* the directory is ours to remove when it is empty */
     dev_t file_system;
-    ino_t inode;
     struct hst_aio *aio;       /* of scratch; null until it is needed */
     struct hst_aio *store_aio; /* of the store, likewise */
     struct hst_aio_info info;

@@ -6,13 +6,12 @@
 #include "size_text.h"
 #include "store/files.h"
 #include "store/room.h"
+#include "store/site.h"
 #include "store/store.h"
 
 #include <hoistway/machine.h>
 
 #include <errno.h>
-#include <libgen.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,84 +26,22 @@ static int refuse_directory(struct hst_engine *engine, const struct drive *drive
                        drive->path, what, strerror(-native), fix);
 }
 
-static int refuse_twice(struct hst_engine *engine, const struct drive *drive)
+/* The directories between commas. Returns how many. */
+static int split(const char *store, char *paths[STRIPE_DRIVES_MAX], struct hst_error *error)
 {
-    return engine_fail(engine, HST_E_VALUE, -EINVAL,
-                       "--store names the directory %s twice. Fix: name it once", drive->path);
-}
-
-static bool is_a_store(const char *directory)
-{
-    uint32_t d = 0;
-    while (d < STRIPE_DRIVES_MAX && store_bytes_there(directory, 0, d) == 0)
-        d++;
-    return d < STRIPE_DRIVES_MAX;
-}
-
-/* A plan makes nothing, and asks whether it could be made. */
-static int make(struct hst_engine *engine, struct drive *drive)
-{
-    static const char fix[] = "create its parent, or give another --store";
-    struct stat status;
-    char parent[PATH_MAX];
-    snprintf(parent, sizeof parent, "%s", drive->path);
-    if (access(drive->path, F_OK) && is_a_store(dirname(parent)))
-        return engine_fail(engine, HST_E_STORE_TAKEN, -EEXIST,
-                           "%s would be in a store, which has its directory to itself. Fix: give a "
-                           "directory beside it",
-                           drive->path);
-    if (!engine->config.plan) {
-        drive->created = mkdir(drive->path, 0700) == 0;
-        return drive->created || errno == EEXIST
-                   ? 0
-                   : refuse_directory(engine, drive, -errno, "can not be created", fix);
+    int count = 0;
+    for (const char *at = store; at; at = at[strcspn(at, ",")] ? at + strcspn(at, ",") + 1 : NULL) {
+        const size_t length = strcspn(at, ",");
+        if (length == 0 || count == STRIPE_DRIVES_MAX)
+            return store_refuse(error, HST_E_VALUE, -EINVAL,
+                                "--store takes 1 to %u directories between commas (got \"%s\"). "
+                                "Fix: name them without an empty one",
+                                STRIPE_DRIVES_MAX, store);
+        paths[count] = strndup(at, length);
+        if (!paths[count++])
+            return store_refuse(error, HST_E_STORE_DIR, -ENOMEM, "out of memory");
     }
-    if (access(drive->path, F_OK) == 0)
-        return 0;
-    snprintf(parent, sizeof parent, "%s", drive->path);
-    drive->parent = strdup(dirname(parent));
-    if (!drive->parent)
-        return engine_fail(engine, HST_E_STORE_DIR, -ENOMEM, "out of memory");
-    int rc = stat(drive->parent, &status) ? -errno : S_ISDIR(status.st_mode) ? 0 : -ENOTDIR;
-    rc = rc == 0 && access(drive->parent, W_OK | X_OK) ? -errno : rc;
-    if (rc)
-        return refuse_directory(engine, drive, rc, "can not be created", fix);
-    drive->file_system = status.st_dev;
-    for (struct drive *other = engine->drives; other < drive; other++)
-        if (strcmp(other->path, drive->path) == 0)
-            return refuse_twice(engine, drive);
-    return 0;
-}
-
-static int look(struct hst_engine *engine, struct drive *drive)
-{
-    struct stat status;
-    if (stat(drive->path, &status))
-        return refuse_directory(engine, drive, -errno, "can not be looked at",
-                                "give another --store");
-    if (!S_ISDIR(status.st_mode))
-        return refuse_directory(engine, drive, -ENOTDIR, "is a file",
-                                "give a directory to --store");
-    if (access(drive->path, W_OK | X_OK))
-        return refuse_directory(engine, drive, -errno, "is not writable",
-                                "chown or chmod it, or give another --store");
-    drive->file_system = status.st_dev;
-    drive->inode = status.st_ino;
-    for (struct drive *other = engine->drives; other < drive; other++)
-        if (!other->parent && other->file_system == drive->file_system &&
-            other->inode == drive->inode)
-            return refuse_twice(engine, drive);
-    return 0;
-}
-
-static int name_drive(struct hst_engine *engine, struct drive *drive, const char *path,
-                      size_t length)
-{
-    drive->path = strndup(path, length);
-    if (!drive->path)
-        return engine_fail(engine, HST_E_STORE_DIR, -ENOMEM, "out of memory");
-    int rc = make(engine, drive);
-    return rc || drive->parent ? rc : look(engine, drive);
+    return count;
 }
 
 /* Another machine's, or none: what they hold is said, not looked at. */
@@ -114,42 +51,92 @@ static bool is_told(const struct hst_engine *engine)
     return c->nvme_bytes > 0 && (c->plan == HST_PLAN_ELSEWHERE || (c->plan && !c->store));
 }
 
-/* A plan refuses what a run would not take for its store, and changes nothing. */
-static int look_at_store(struct hst_engine *engine)
+/* What a run would not take for its store is refused before any of it is made. */
+static int look(struct store_site *sites, uint32_t count, bool stored, bool begins,
+                struct hst_error *error)
+{
+    int rc = store_sites_look(sites, count, error);
+    return rc || !stored ? rc : store_sites_check(sites, count, begins, error);
+}
+
+int hst_store_check(const char *store, bool begins, struct hst_error *error)
+{
+    char *paths[STRIPE_DRIVES_MAX] = {NULL};
+    struct hst_error ignored;
+    error = error ? error : &ignored;
+    struct store_site *sites = calloc(STRIPE_DRIVES_MAX, sizeof *sites);
+    if (!sites || !store) {
+        free(sites);
+        return store ? store_refuse(error, HST_E_BUDGET, -ENOMEM, "out of memory")
+                     : store_refuse(error, HST_E_VALUE, -EINVAL,
+                                    "no store directory is named. Fix: name one");
+    }
+    int rc = split(store, paths, error);
+    for (int d = 0; d < rc; d++)
+        sites[d].path = paths[d];
+    rc = rc < 0 ? rc : look(sites, (uint32_t)rc, true, begins, error);
+    for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
+        free(paths[d]);
+    free(sites);
+    return rc;
+}
+
+/* A plan makes nothing: it keeps where a directory would be made. */
+static int make(struct hst_engine *engine, struct drive *drive, const struct store_site *site)
+{
+    drive->file_system = site->file_system;
+    if (site->there)
+        return 0;
+    if (engine->config.plan) {
+        drive->parent = strdup(site->parent);
+        return drive->parent ? 0 : engine_fail(engine, HST_E_STORE_DIR, -ENOMEM, "out of memory");
+    }
+    drive->created = mkdir(drive->path, 0700) == 0;
+    if (!drive->created && errno != EEXIST)
+        return refuse_directory(engine, drive, -errno, "can not be created",
+                                "create its parent, or give another --store");
+    return 0;
+}
+
+static int make_all(struct hst_engine *engine, struct store_site *sites)
 {
     struct hst_error error = {0};
-    int rc = 0;
-    for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
-        struct store_directory directory = {.fd = -1};
-        const struct drive *drive = &engine->drives[d];
-        if (!drive->path || drive->parent)
-            continue;
-        rc = store_directory_open(drive->path, &directory, &error);
-        rc = rc ? rc : store_directory_check(&directory, &error);
-        store_directory_close(&directory);
-    }
-    return rc ? engine_fail_as(engine, &error) : 0;
+    for (uint32_t d = 0; d < engine->drive_count; d++)
+        sites[d].path = engine->drives[d].path;
+    int rc = look(sites, engine->drive_count, engine->plan_in.stored, false, &error);
+    if (rc)
+        return engine_fail_as(engine, &error);
+    for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++)
+        rc = make(engine, &engine->drives[d], &sites[d]);
+    return rc;
 }
 
 int store_dirs_make(struct hst_engine *engine)
 {
-    const char *path = engine->config.store;
-    if (!path && is_told(engine))
-        engine->drive_count = 1;
-    while (path) {
-        size_t length = strcspn(path, ",");
-        if (length == 0 || engine->drive_count == STRIPE_DRIVES_MAX)
-            return engine_fail(engine, HST_E_VALUE, -EINVAL,
-                               "--store takes 1 to %u directories between commas (got \"%s\"). "
-                               "Fix: name them without an empty one",
-                               STRIPE_DRIVES_MAX, engine->config.store);
-        struct drive *drive = &engine->drives[engine->drive_count++];
-        int rc = is_told(engine) ? 0 : name_drive(engine, drive, path, length);
-        if (rc)
-            return rc;
-        path = path[length] ? path + length + 1 : NULL;
+    const char *store = engine->config.store;
+    char *paths[STRIPE_DRIVES_MAX] = {NULL};
+    struct hst_error error = {0};
+    if (!store) {
+        engine->drive_count = is_told(engine) ? 1 : 0;
+        return 0;
     }
-    return engine->config.plan && engine->plan_in.stored ? look_at_store(engine) : 0;
+    int rc = split(store, paths, &error);
+    engine->drive_count = rc > 0 ? (uint32_t)rc : 0;
+    for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++) {
+        if (rc < 0 || is_told(engine))
+            free(paths[d]);
+        else
+            engine->drives[d].path = paths[d];
+    }
+    if (rc < 0)
+        return engine_fail_as(engine, &error);
+    if (is_told(engine))
+        return 0;
+    struct store_site *sites = calloc(STRIPE_DRIVES_MAX, sizeof *sites);
+    rc = sites ? make_all(engine, sites)
+               : engine_fail(engine, HST_E_STORE_DIR, -ENOMEM, "out of memory");
+    free(sites);
+    return rc;
 }
 
 void store_dirs_close(struct hst_engine *engine)

@@ -389,7 +389,6 @@ mutate(
 mutate(
     'engine/exec/versions.c', 'e2e/resume',
     ('another rounding is told', 'version_settings_round_anew(was, is) ?', 'false ?'),
-    ('it is no option', ' && strncmp(line, "rounding ", 9) != 0', ''),
 )
 
 mutate(

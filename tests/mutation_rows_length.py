@@ -71,7 +71,7 @@ mutate(
     'tools/verbs/train_resume.c', 'e2e/resume',
     ('the formula has a version', 'text_bytes - (size_t)n, " v%d", SCHEDULE_VERSION);',
      'text_bytes - (size_t)n, "%.0d", SCHEDULE_VERSION * 0);'),
-    ('what is typed has none', 'typed_length(was, change.was_length)', 'change.was_length'),
+    ('what is typed has none', 'typed_length(c->was, c->was_length)', 'c->was_length'),
     ('the decay is compared', 'if (s->shape == SCHEDULE_WSD)'),
     ('lr-end is compared', '                      s->lr_end, s->steps);',
      '                      0.0, s->steps);'),

@@ -73,12 +73,31 @@ mutate(
     ('a plan is not drained', ' || engine->phase == PHASE_PLANNED', ''),
 )
 mutate(
-    'engine/store_dir.c', 'engine/plan tools/cli_plan',
-    ('a plan makes no directory', 'if (!engine->config.plan) {', 'if (1) {'),
+    'engine/store/site.c', 'tools/cli_plan e2e/store_doors',
     ('a directory without a parent can not be made',
-     'rc = rc == 0 && access(drive->parent, W_OK | X_OK) ? -errno : rc;\n    if (rc)', 'if (0)'),
-    ('what is told is not looked at', 'is_told(engine) ? 0 : name_drive', '0 ? 0 : name_drive'),
-    ('drives without a directory count', '    if (!path && is_told(engine))'),
+     'return rc ? refuse_making(site, rc, error) : 0;', 'return 0;'),
+    ('a directory in another one is told before both are made', 'if (is_within(second, first))'),
+    ('a directory is one by whatever name', 'if (strcmp(first, second) == 0)'),
+    ('a link is no file that is missing', 'lstat(above, &status) == 0',
+     'stat(above, &status) == 0'),
+)
+mutate(
+    'engine/store/clear.c', 'e2e/store_doors',
+    ("a store's file is looked into before the run", 'final ? store_file_look(',
+     '0 ? store_file_look('),
+    ('a run does not begin in a store', 'if (found && begins)'),
+)
+mutate(
+    'engine/store/directory.c', 'store/refusals e2e/store_doors',
+    ('who holds no store is not told to close its directory', 'if (rc != -EEXIST || ours)',
+     'if (1)'),
+)
+mutate(
+    'engine/store_dir.c', 'engine/plan tools/cli_plan',
+    ('a plan makes no directory', 'if (engine->config.plan) {\n        drive->parent',
+     'if (0) {\n        drive->parent'),
+    ('what is told is not looked at', '    if (is_told(engine))\n        return 0;', ''),
+    ('drives without a directory count', 'is_told(engine) ? 1 : 0', '0'),
     ('rates of other drives are not these',
      'rates && rates->drive_count == engine->drive_count', 'rates'),
     ('shares follow rates', 'in->drive_rates[d] = rate_of(&rates->drives[d]);\n    return 0;',

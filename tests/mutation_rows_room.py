@@ -30,12 +30,15 @@ mutate(
     ('room is shared out as it was', ' || share_as_before(engine, in)', ''),
 )
 mutate(
-    'engine/store/files.c', 'store/room',
+    'engine/store/clear.c', 'store/room',
     ("room's magic is another one", 'name.room ? &PAGE_ROOM : &PAGE_HEADER', '&PAGE_HEADER'),
-    ('a store that is not made leaves no room',
-     'store_room_name(rank, d, name);\n        (void)unlinkat(directories[d].fd, name, 0);', ''),
     ('room without a store is a leftover',
      'return faccessat(directories[0].fd, first, F_OK, AT_SYMLINK_NOFOLLOW) < 0;', 'return false;'),
+)
+mutate(
+    'engine/store/files.c', 'store/room',
+    ('a store that is not made leaves no room',
+     'store_room_name(rank, d, name);\n        (void)unlinkat(directories[d].fd, name, 0);', ''),
 )
 mutate(
     'engine/store/open.c', 'store/room',

@@ -82,3 +82,36 @@ mutate(
     ('the cache that was searched is named', '    char *cache = folder_cache_of(name);',
      '    char *cache = NULL;'),
 )
+mutate(
+    'engine/exec/other_run.c', 'e2e/resume',
+    ('it is no option', ' &&\n           strncmp(line, "rounding ", 9) != 0', ''),
+)
+
+mutate(
+    'engine/exec/other_run.c', 'e2e/store_doors',
+    ('the batch is told before the grain', 'if (batch && !is_in(other, batch))', 'if (0)'),
+    ('another model is told before its budget', 'digest == layout_digest(&engine->layout)', '1'),
+)
+
+mutate(
+    'engine/store/open.c', 'e2e/store_doors',
+    ('what is waited for is told', 'if (o->config->waits && '
+     '!store_file_wait(&store->directories[d], name, STORE_QUIET_MS))'),
+)
+
+mutate(
+    'engine/store/clear.c', 'e2e/store_doors',
+    ('leftovers that are waited for are told', 'if (config->waits)'),
+)
+
+mutate(
+    'tools/verbs/train.c', 'e2e/store_doors',
+    ('a table of another run is not printed', ' && !options->resume)', ')'),
+    ('a path that was not there is told', 'if (t->store_made)'),
+)
+
+mutate(
+    'tools/verbs/train_resume.c', 'e2e/store_doors',
+    ('the steps are told first', 'if (starts(at, "steps ") && is_listed(t, at, now))', 'if (0)'),
+    ('a percentage is told as that', 'if (percent > 0)'),
+)

@@ -62,6 +62,18 @@ static void close_directories(struct hst_ckpt *ckpt)
 
 /* ---- ranks ---- */
 
+/* No file of rank 0 is in the first directory. What a run would do there helps nobody who reads. */
+static int refuse_none(const struct hst_ckpt *ckpt, struct hst_error *error)
+{
+    const int rc = store_directory_holds_other(&ckpt->directories[0], error);
+    return rc ? rc
+              : store_refuse(error, HST_E_STORE_EMPTY, -ENOENT,
+                             "%s holds no version: r00000.d0.blk is not there. Fix: name the "
+                             "directories of a store that a run has begun, in the order that "
+                             "--store had",
+                             ckpt->paths[0]);
+}
+
 /* As many as the first one's file says. */
 static int open_ranks(struct hst_ckpt *ckpt, struct hst_error *error)
 {
@@ -71,6 +83,8 @@ static int open_ranks(struct hst_ckpt *ckpt, struct hst_error *error)
         return no_memory(error);
     ckpt->world = 1;
     rc = look_open(ckpt->directories, ckpt->drives, 0, ckpt->held, ckpt->looks, error);
+    if (rc == -ENOENT)
+        return refuse_none(ckpt, error);
     const uint32_t world = rc ? 1 : ckpt->looks[0].headers[0].world;
     if (world > CKPT_RANKS_MAX)
         return refuse(ckpt, HST_E_STORE_FORMAT, -EINVAL,

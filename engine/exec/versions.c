@@ -10,6 +10,7 @@
 #include "exec/memory.h"
 #include "exec/moves.h"
 #include "exec/optimistic.h"
+#include "exec/other_run.h"
 #include "exec/tile_stream.h"
 #include "exec/version_text.h"
 #include "size_text.h"
@@ -271,34 +272,6 @@ static void encode_cursor(const struct hst_engine *engine, const struct version_
     };
 }
 
-/* Lines of the settings that are options, and are to be given as they were. */
-static bool is_option(const char *line)
-{
-    return *line && strncmp(line, "tile-elements ", 14) != 0 &&
-           strncmp(line, "parameters ", 11) != 0 && strncmp(line, "rounding ", 9) != 0;
-}
-
-/* The first line in which they differ. */
-static int compare_descriptions(struct hst_engine *engine, const char *was, const char *is)
-{
-    while (*was && *was == *is) {
-        size_t line = strcspn(was, "\n") + 1;
-        if (strncmp(was, is, line) != 0)
-            break;
-        was += line;
-        is += line;
-    }
-    if (!*was && !*is)
-        return 0;
-    const char *fix = is_option(was) ? was : "";
-    return engine_fail(engine, HST_E_STORE_OTHER, -EINVAL,
-                       "the store was trained with %.*s, this run has %.*s. Fix: %s%.*s, or "
-                       "another --store",
-                       (int)strcspn(was, "\n"), was, (int)strcspn(is, "\n"), is,
-                       *fix ? "--" : "the model and options of that run", (int)strcspn(fix, "\n"),
-                       fix);
-}
-
 /* The same in the mean, and so no other training: the run goes on. */
 static int tell_rounding(struct hst_engine *engine)
 {
@@ -325,7 +298,7 @@ static int decode_cursor(struct hst_engine *engine, const struct store_cursor *c
     memcpy(was, text.settings, text.settings_bytes);
     version_math_take(was, v->math, sizeof v->math);
     int rc = version_settings_round_anew(was, is) ? tell_rounding(engine)
-                                                  : compare_descriptions(engine, was, is);
+                                                  : other_run_refuse(engine, was, is);
     if (rc)
         return rc;
     note->cursor_bytes = text.cursor_bytes;
@@ -467,7 +440,15 @@ static int join(struct hst_engine *engine, const struct opened_with *with)
     return fail_join(engine, rc);
 }
 
-static struct store_config config_of(const struct hst_engine *engine, struct opened_with *with)
+static void tell_waiting(void *context, const char *directory, const char *name, uint32_t most_s)
+{
+    engine_log(context, HST_LOG_WARNING,
+               "W611 %s/%s is in use by another process: waiting for it, %u s at most (fuser tells "
+               "which it is)",
+               directory, name, most_s);
+}
+
+static struct store_config config_of(struct hst_engine *engine, struct opened_with *with)
 {
     *with = (struct opened_with){0};
     for (uint32_t d = 0; d < engine->drive_count; d++) {
@@ -482,6 +463,8 @@ static struct store_config config_of(const struct hst_engine *engine, struct ope
                                  .drive_count = engine->drive_count,
                                  .placement = &engine->placement,
                                  .derived_weights = engine->plan_in.derived_weights,
+                                 .waits = tell_waiting,
+                                 .waits_context = engine,
                                  .revertible = engine->run.optimistic || engine->run.chooses};
 }
 

@@ -163,8 +163,7 @@ static int form(struct store *store, const struct store_config *config, struct h
         rc = store_unfinished_check(store->directories, store->drives, error);
     if (rc)
         return rc;
-    rc = store_directories_clear(store->directories, store->drives, store->rank,
-                                 config->lock_timeout_ms ? config->lock_timeout_ms : 30000, error);
+    rc = store_directories_clear(store->directories, store->drives, store->rank, config, error);
     for (uint32_t d = 0; d < store->drives && rc == 0; d++)
         rc = store_directory_take(&store->directories[d], error);
     for (uint32_t d = 0; d < store->drives && rc == 0; d++) {

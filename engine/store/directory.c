@@ -58,20 +58,41 @@ DIR *store_directory_list(const struct store_directory *directory, struct hst_er
     return NULL;
 }
 
-/* 0 where nothing is in it; else -EEXIST and the first that is, or the system's error. */
-static int find_any(const struct store_directory *directory, char name[NAME_MAX + 1],
+/* 0 where nothing is in it; else -EEXIST and the first that is, or the system's error. *ours: any
+   is a store's; may be null. */
+static int find_any(const struct store_directory *directory, char name[NAME_MAX + 1], bool *ours,
                     struct hst_error *error)
 {
     DIR *names = store_directory_list(directory, error);
     int rc = names ? 0 : error->native;
-    for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;)
-        if (!store_name_is_nothing(entry->d_name)) {
+    struct store_name parsed;
+    for (const struct dirent *entry; (rc == 0 || ours) && names && (entry = readdir(names));) {
+        if (store_name_is_nothing(entry->d_name))
+            continue;
+        if (rc == 0)
             memcpy(name, entry->d_name, strlen(entry->d_name) + 1);
-            rc = -EEXIST;
-        }
+        rc = -EEXIST;
+        if (ours)
+            *ours = *ours || store_name_parse(entry->d_name, &parsed) ||
+                    strcmp(entry->d_name, STORE_UNFINISHED) == 0;
+    }
     if (names)
         closedir(names);
     return rc;
+}
+
+int store_directory_holds_other(const struct store_directory *directory, struct hst_error *error)
+{
+    char name[NAME_MAX + 1];
+    bool ours = false;
+    const int rc = find_any(directory, name, &ours, error);
+    if (rc != -EEXIST || ours)
+        return rc == -EEXIST ? 0 : rc;
+    return store_refuse(error, HST_E_STORE_TAKEN, -EEXIST,
+                        "%s holds no file of a store, and %.60s is there: a store has its "
+                        "directory to itself. Fix: name the directory of a store, or for a new one "
+                        "an empty directory or one that is not there yet",
+                        directory->path, name);
 }
 
 int store_directory_open(const char *path, struct store_directory *directory,
@@ -91,7 +112,8 @@ int store_directory_open(const char *path, struct store_directory *directory,
                           "store directory %s belongs to user %u: a store is its owner's alone. "
                           "Fix: name a directory that is not there yet, or one of your own",
                           path, (unsigned)st.st_uid);
-    else if ((st.st_mode & 077) && (rc = find_any(&opened, name, error)) == -EEXIST)
+    else if ((st.st_mode & 077) && (rc = store_directory_holds_other(&opened, error)) == 0 &&
+             (rc = find_any(&opened, name, NULL, error)) == -EEXIST)
         rc = store_refuse(error, HST_E_STORE_ACCESS, -EPERM,
                           "store directory %s has mode %04o and is not empty (%.60s is there): a "
                           "store is its owner's alone. Fix: chmod 700 it if all of it is yours, or "
@@ -141,7 +163,7 @@ int store_directory_is_empty(const struct store_directory *directory, struct hst
     int rc = store_unfinished_check(directory, 1, error);
     if (rc)
         return rc;
-    rc = find_any(directory, name, error);
+    rc = find_any(directory, name, NULL, error);
     if (rc != -EEXIST)
         return rc;
     return store_refuse(error, HST_E_STORE_TAKEN, -EEXIST,

@@ -7,7 +7,6 @@
 #include "store/bytes.h"
 #include "store/message.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -101,16 +100,10 @@ void store_file_path(const struct store_directory *directory, const char *name,
     snprintf(path, STORE_PATH_BYTES, "/proc/self/fd/%d/%s", directory->fd, name);
 }
 
-struct name {
-    uint32_t rank, drive;
-    bool forming, room;
-};
-
-/* Names that store_file_name and store_room_name make, and no others. */
-static bool name_parse(const char *text, struct name *name)
+bool store_name_parse(const char *text, struct store_name *name)
 {
     char same[STORE_NAME_BYTES];
-    *name = (struct name){0};
+    *name = (struct store_name){0};
     if (sscanf(text, "r%5u.d%3u.", &name->rank, &name->drive) != 2)
         return false;
     store_room_name(name->rank, name->drive, same);
@@ -154,8 +147,8 @@ static const char *kind_of(mode_t mode)
 
 /* Before it is opened: the open of a device may already do something, that of a socket fails.
    -ENOENT says nothing. */
-static int check_kind(const struct store_directory *directory, const char *name,
-                      struct hst_error *error)
+int store_file_check_kind(const struct store_directory *directory, const char *name,
+                          struct hst_error *error)
 {
     struct stat st;
     if (fstatat(directory->fd, name, &st, AT_SYMLINK_NOFOLLOW))
@@ -178,7 +171,7 @@ static int check_kind(const struct store_directory *directory, const char *name,
 int store_file_open_own(const struct store_directory *directory, const char *name, struct stat *st,
                         struct hst_error *error)
 {
-    int rc = check_kind(directory, name, error);
+    int rc = store_file_check_kind(directory, name, error);
     if (rc)
         return rc;
     const int fd =
@@ -212,6 +205,30 @@ static int refuse_header(const struct store_directory *directory, const char *na
     return store_refuse(error, HST_E_STORE_FORMAT, flaw.error == -ENOENT ? -EINVAL : flaw.error,
                         "%s/%s can not be read as a store's file: %s. Fix: %s", directory->path,
                         name, flaw.what, fix);
+}
+
+int store_lock_wait(int fd, int kind, uint32_t timeout_ms)
+{
+    for (uint32_t waited_ms = 0;; waited_ms += 10) {
+        if (flock(fd, kind | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return -errno;
+        if (waited_ms >= timeout_ms)
+            return -EBUSY;
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+}
+
+bool store_file_wait(const struct store_directory *directory, const char *name, uint32_t timeout_ms)
+{
+    const int fd =
+        openat(directory->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return true;
+    const int rc = store_lock_wait(fd, LOCK_SH, timeout_ms);
+    close(fd); /* and with it the lock */
+    return rc != -EBUSY;
 }
 
 int store_file_look(const struct store_directory *directory, const char *name,
@@ -349,183 +366,6 @@ int store_files_look(const struct store_set *set, struct store_header *headers,
 }
 
 /* ---- creation ---- */
-
-/* The dead writer's requests may still be on their way: they hold its lock. */
-static int wait_lock(int fd, uint32_t timeout_ms)
-{
-    for (uint32_t waited_ms = 0;; waited_ms += 10) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-            return 0;
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return -errno;
-        if (waited_ms >= timeout_ms)
-            return -EBUSY;
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    }
-}
-
-/* A look at what is there, then the removal: where anything is refused, all is left. Rooms are
-   looked at when no store was found: that of a run which goes on would be waited for. */
-struct clearing {
-    const struct store_directory *directories;
-    uint32_t rank, lock_timeout_ms;
-    bool rooms, remove;
-    struct hst_error *error;
-};
-
-static bool same_store(const struct store_directory *directories, const struct name *name)
-{
-    char forming[STORE_NAME_BYTES], published[STORE_NAME_BYTES];
-    struct store_header first, other;
-    struct hst_error ignored;
-    unsigned bad_copies;
-    store_file_name(name->rank, 0, true, forming);
-    store_file_name(name->rank, name->drive, false, published);
-    return store_file_look(&directories[0], forming, &first, &bad_copies, &ignored) == 0 &&
-           store_file_look(&directories[name->drive], published, &other, &bad_copies, &ignored) ==
-               0 &&
-           store_id_equal(&first.uuid, &other.uuid);
-}
-
-/* A file under its final name is left over where the first one of the same store is not: it had
-   got its name, and the first one never did. Room is left over where the first one is not. */
-static bool is_leftover(const struct store_directory *directories, uint32_t drive,
-                        const struct name *name)
-{
-    char first[STORE_NAME_BYTES];
-    store_file_name(name->rank, 0, false, first);
-    if (name->room)
-        return faccessat(directories[0].fd, first, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
-    return name->forming || (drive > 0 && name->drive == drive && same_store(directories, name));
-}
-
-static int refuse_committed(const struct store_directory *directory, const char *name,
-                            struct hst_error *error)
-{
-    return refuse_file(directory, name, HST_E_STORE_TAKEN, -EEXIST,
-                       "holds a committed version. Fix: --resume goes on from it, with the "
-                       "directories in the order of their files (d0, d1, ...); or give another "
-                       "--store",
-                       error);
-}
-
-/* Its bytes begin with our magic, or nothing of it was ever on the drive. While its lock was waited
-   for its writer may have gone on and committed, so what it is is looked at again. */
-static int clear_leftover(const struct clearing *c, uint32_t drive, const char *text)
-{
-    const struct store_directory *directory = &c->directories[drive];
-    struct hst_error *error = c->error;
-    struct name name;
-    struct stat st = {0}, now = {0};
-    unsigned char page[STORE_PAGE_BYTES] = {0};
-    const int fd = store_file_open_own(directory, text, &st, error);
-    if (fd < 0)
-        return fd == -ENOENT ? 0 : fd;
-    int rc = wait_lock(fd, c->lock_timeout_ms);
-    if (rc)
-        rc = refuse_file(directory, text, HST_E_STORE_BUSY, rc,
-                         "is in use by another process. Fix: wait for that run to end, or give "
-                         "another --store",
-                         error);
-    else if (fstatat(directory->fd, text, &now, AT_SYMLINK_NOFOLLOW) < 0 ||
-             now.st_ino != st.st_ino || now.st_dev != st.st_dev || !name_parse(text, &name) ||
-             !is_leftover(c->directories, drive, &name))
-        rc = refuse_committed(directory, text, error);
-    else if (pread(fd, page, sizeof page, 0) < 0 ||
-             (!is_zero(page, sizeof page) &&
-              page_check(page, name.room ? &PAGE_ROOM : &PAGE_HEADER).error == -ENOENT))
-        rc = refuse_file(directory, text, HST_E_STORE_TAKEN, -EEXIST,
-                         "has the name of a store's file and is none. Fix: move it away, or give "
-                         "another directory",
-                         error);
-    else if (c->remove && unlinkat(directory->fd, text, 0) < 0)
-        rc = store_refuse(error, HST_E_STORE_DIR, -errno,
-                          "%s/%s can not be removed: %s. Fix: give another directory",
-                          directory->path, text, strerror(errno));
-    close(fd);
-    return rc;
-}
-
-static int refuse_stranger(const struct store_directory *directory, const char *name,
-                           struct hst_error *error)
-{
-    return refuse_file(directory, name, HST_E_STORE_TAKEN, -EEXIST,
-                       "is not a store's: a store has its directory to itself. Fix: give an "
-                       "empty directory, or one that does not exist",
-                       error);
-}
-
-static int clear_name(const struct clearing *c, uint32_t drive, const char *text)
-{
-    const struct store_directory *directory = &c->directories[drive];
-    struct name name;
-    if (store_name_is_nothing(text) || strcmp(text, STORE_UNFINISHED) == 0)
-        return 0;
-    if (!name_parse(text, &name))
-        return refuse_stranger(directory, text, c->error);
-    if (name.rank != c->rank || (name.room && !c->rooms))
-        return 0;
-    if (!is_leftover(c->directories, drive, &name))
-        return refuse_committed(directory, text, c->error);
-    return clear_leftover(c, drive, text);
-}
-
-static int clear_directory(const struct clearing *c, uint32_t drive)
-{
-    DIR *names = store_directory_list(&c->directories[drive], c->error);
-    int rc = 0;
-    if (!names)
-        return c->error->native;
-    for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;)
-        rc = clear_name(c, drive, entry->d_name);
-    closedir(names);
-    return rc;
-}
-
-/* Refuses the first name that is not ours, or is ours and no file. *committed: one is final. */
-static int check_names(const struct store_directory *directory, bool strangers, bool *committed,
-                       struct hst_error *error)
-{
-    struct name name;
-    DIR *names = store_directory_list(directory, error);
-    int rc = 0;
-    if (!names)
-        return error->native;
-    for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;) {
-        const bool ours = name_parse(entry->d_name, &name);
-        *committed = *committed || (ours && !name.forming && !name.room);
-        if (ours && !strangers) {
-            rc = check_kind(directory, entry->d_name, error);
-            rc = rc == -ENOENT ? 0 : rc; /* it has gone meanwhile */
-        }
-        if (strangers && !ours && !store_name_is_nothing(entry->d_name) &&
-            strcmp(entry->d_name, STORE_UNFINISHED) != 0)
-            rc = refuse_stranger(directory, entry->d_name, error);
-    }
-    closedir(names);
-    return rc;
-}
-
-int store_directory_check(const struct store_directory *directory, struct hst_error *error)
-{
-    bool committed = false;
-    int rc = check_names(directory, false, &committed, error);
-    return rc || committed ? rc : check_names(directory, true, &committed, error);
-}
-
-int store_directories_clear(const struct store_directory *directories, uint32_t drives,
-                            uint32_t rank, uint32_t lock_timeout_ms, struct hst_error *error)
-{
-    struct clearing c = {directories, rank, lock_timeout_ms, false, false, error};
-    int rc = 0;
-    for (int pass = 0; pass < 3; pass++) {
-        c.rooms = pass > 0;
-        c.remove = pass == 2;
-        for (uint32_t d = drives; d-- > 0 && rc == 0;) /* drive 0's tells what the others are */
-            rc = clear_directory(&c, d);
-    }
-    return rc;
-}
 
 static int publish_one(const struct store_directory *directory, uint32_t rank, uint32_t drive,
                        struct hst_error *error)

@@ -36,7 +36,8 @@ int store_draw_id(struct store_id *id, struct hst_error *error);
 
 /**
  * A directory of this user's that nobody else can enter, or one that is empty: that is as it was
- * until it is taken. Errors: -EPERM another's directory, or one that others can enter; -ENOTDIR,
+ * until it is taken. Errors: -EPERM another's directory, or one that others can enter; -EEXIST one
+ * of these that holds no file of a store; -ENOTDIR,
  * -ELOOP a link, also with a slash behind it; open(2)'s.
  */
 int store_directory_open(const char *path, struct store_directory *directory,
@@ -47,14 +48,10 @@ int store_directory_take(const struct store_directory *directory, struct hst_err
 void store_directory_close(struct store_directory *directory);
 int store_directory_sync(const struct store_directory *directory, struct hst_error *error);
 
+/** Refuses one that is not empty and holds no file of a store. Errors: -EEXIST; the system's. */
+int store_directory_holds_other(const struct store_directory *directory, struct hst_error *error);
 /** Nothing is in it, but for lost+found. Errors: -EEXIST, the first that is; the system's. */
 int store_directory_is_empty(const struct store_directory *directory, struct hst_error *error);
-/**
- * What a run would say of the names in it: those of a store are files, and where none of them is
- * final there are no others. Errors: -EPERM, -ELOOP, -EEXIST, the first that is not so; the
- * system's.
- */
-int store_directory_check(const struct store_directory *directory, struct hst_error *error);
 /** To be closed with closedir; null: *error says why. */
 DIR *store_directory_list(const struct store_directory *directory, struct hst_error *error);
 bool store_name_is_nothing(const char *name); /* ".", "..", lost+found */
@@ -73,6 +70,21 @@ void store_unfinished_end(const struct store_directory *directory);
 
 void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STORE_NAME_BYTES]);
 void store_room_name(uint32_t rank, uint32_t drive, char name[STORE_NAME_BYTES]);
+#define STORE_LOCK_TIMEOUT_MS 30000u /* also what a context of <hoistway/aio.h> waits by itself */
+#define STORE_QUIET_MS        1000u  /* until it is told that a file is waited for */
+/** Waits until nobody has the file, or so long; keeps nothing. Whether nobody has, or it can not be
+ * seen. */
+bool store_file_wait(const struct store_directory *directory, const char *name,
+                     uint32_t timeout_ms);
+/** Waits for a lock for so long. -EBUSY; flock(2)'s. */
+int store_lock_wait(int fd, int kind, uint32_t timeout_ms);
+
+struct store_name {
+    uint32_t rank, drive;
+    bool forming, room;
+};
+/** Whether it is a name that store_file_name or store_room_name makes: which. */
+bool store_name_parse(const char *text, struct store_name *name);
 /** Whether a directory holds the file of a drive that another one is named for, or is not named at
  * all: which. */
 bool store_file_astray(const struct store_directory *directories, uint32_t drives, uint32_t rank,
@@ -89,6 +101,10 @@ uint32_t store_tile_elements_there(const char *directory, uint32_t rank);
 void store_file_path(const struct store_directory *directory, const char *name,
                      char path[STORE_PATH_BYTES]);
 
+/** Refuses what has the name of a file and is none, without opening it. -EPERM, -ELOOP; -ENOENT,
+ * *error untouched. */
+int store_file_check_kind(const struct store_directory *directory, const char *name,
+                          struct hst_error *error);
 /**
  * Opens a file for reading, where it is one of this user's alone. Errors: -ENOENT, *error
  * untouched; -EPERM, -ELOOP it is not; open(2)'s.
@@ -119,12 +135,22 @@ int store_files_look(const struct store_set *set, struct store_header *headers,
                      unsigned *bad_copies, struct hst_error *error);
 
 /**
+ * What a run would refuse of the names in these directories, before it makes or locks anything: a
+ * store's file that is none, and, where there is no committed one, all that
+ * store_directories_clear refuses. begins: a committed one, too. A directory that is not there yet
+ * has fd -1. Errors: those of store_file_look, store_directories_clear and store_unfinished_check.
+ */
+int store_directories_check(const struct store_directory *directories, uint32_t drives,
+                            uint32_t rank, bool begins, struct hst_error *error);
+/**
  * Makes sure that a store can be created in these directories: refuses names that are not a
  * store's, and any committed store; removes what an earlier creation left. What is in use is waited
  * for, for so long. Errors: -EEXIST, -EBUSY, system's.
  */
+struct store_config;
 int store_directories_clear(const struct store_directory *directories, uint32_t drives,
-                            uint32_t rank, uint32_t lock_timeout_ms, struct hst_error *error);
+                            uint32_t rank, const struct store_config *config,
+                            struct hst_error *error);
 /** Gives the files their names, drive 0's last: from then on there is a committed version. */
 int store_files_publish(const struct store_directory *directories, uint32_t drives, uint32_t rank,
                         struct hst_error *error);

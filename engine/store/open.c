@@ -68,6 +68,9 @@ static int open_file(struct opening *o, uint32_t d)
     char name[STORE_NAME_BYTES], path[STORE_PATH_BYTES];
     store_file_name(store->rank, d, false, name);
     store_file_path(&store->directories[d], name, path);
+    if (o->config->waits && !store_file_wait(&store->directories[d], name, STORE_QUIET_MS))
+        o->config->waits(o->config->waits_context, store->directories[d].path, name,
+                         STORE_LOCK_TIMEOUT_MS / 1000);
     int rc = hst_aio_file_open(store->aio[d], path, 0, store_file_bytes(&store->headers[d]),
                                &store->files[d]);
     if (rc == -EBUSY)

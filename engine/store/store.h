@@ -67,6 +67,10 @@ struct store_config {
     int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_context;
     uint32_t lock_timeout_ms; /* for leftovers of a killed creation; 0: 30 s */
+    /* Once a file that another process has was waited for for a second; most_s: how long it is
+       waited for yet. Or null */
+    void (*waits)(void *context, const char *directory, const char *name, uint32_t most_s);
+    void *waits_context;
 };
 
 /**

@@ -418,14 +418,18 @@ class BadStores(unittest.TestCase):
         self.assertEqual(tree(case.folder), before)
 
     def start_beside_a_lock(self, case, drive):
-        """-> the process, once it has a plan and opens the store; the lock."""
+        """-> the process, once it says that it waits for the store; the lock."""
         lock = os.open(case.path(drive), os.O_RDWR | os.O_CLOEXEC)
         fcntl.flock(lock, fcntl.LOCK_EX)
         line = command(case.named, os.path.join(case.folder, 'export'), '--resume',
                        steps=STEPS + 2)
         line.remove('--quiet')
         child = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.assertNotEqual(child.stdout.readline(), '')  # of the memory table
+        said = ''
+        while 'warning[W611] ' not in said:
+            said = child.stderr.readline()
+            self.assertNotEqual(said, '')
+        self.assertIn(f'{file_name(drive)} is in use by another process: waiting for it, ', said)
         return child, lock
 
     def test_what_a_killed_run_still_has_under_way_is_waited_for(self):

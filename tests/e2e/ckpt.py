@@ -346,11 +346,18 @@ class Refusals(Case):
                 with self.subTest(what=what[0], part=part):
                     self.refuse(exit_code, code, part, 'ckpt', *what, store)
         os.remove(file)
-        self.refuse(1, 617, 'holds no committed version', 'ckpt', 'list', store)
+        done = self.refuse(1, 617, 'holds no version', 'ckpt', 'list', store)
+        self.assertIn('Fix: name the directories of a store', done.stderr)
         os.chmod(store, 0o755)
-        self.refuse(65, 617, 'holds no committed version', 'ckpt', 'verify', store)
+        self.refuse(65, 617, 'holds no version', 'ckpt', 'verify', store)
         self.assertEqual(stat.S_IMODE(os.stat(store).st_mode), 0o755)
         with open(os.path.join(store, 'notes'), 'wb'):
+            for mode in (0o755, 0o700):
+                os.chmod(store, mode)
+                self.refuse(65, 616, 'holds no file of a store', 'ckpt', 'verify', store)
+                self.refuse(2, 616, 'holds no file of a store', 'ckpt', 'list', store)
+        with open(file, 'wb'):
+            os.chmod(store, 0o755)
             self.refuse(1, 610, 'its owner', 'ckpt', 'verify', store)
 
     def test_the_command_line_is_told_what_is_wrong_with_it(self):

@@ -221,8 +221,13 @@ static void a_directory_that_is_not_empty_or_not_ones_own_is_left(void **state)
     open_toy(&toy, 2);
     file_write(at(&toy, 1, "notes"), 0, "mine", 4);
     assert_int_equal(chmod(toy.directories[1], 0755), 0);
+    /* whose directory it is comes first: no store's is to be made its owner's alone */
+    assert_refused(&toy, true, -EEXIST, HST_E_STORE_TAKEN);
+    assert_open_refused(&toy, -EEXIST, HST_E_STORE_TAKEN);
+    file_write(at(&toy, 1, D1), 0, "", 0);
     assert_refused(&toy, true, -EPERM, HST_E_STORE_ACCESS);
     assert_open_refused(&toy, -EPERM, HST_E_STORE_ACCESS);
+    unlink(at(&toy, 1, D1));
     unlink(at(&toy, 1, "notes"));
     if (geteuid() == 0) {
         assert_int_equal(chown(toy.directories[1], 12345, (gid_t)-1), 0);

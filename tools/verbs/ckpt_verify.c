@@ -141,6 +141,7 @@ static int exit_of(const struct hst_error *error)
     case HST_E_STORE_FORMAT:
     case HST_E_STORE_MIXED:
     case HST_E_STORE_DAMAGED:
+    case HST_E_STORE_TAKEN: /* a directory of something else */
     case HST_E_STORE_EMPTY: /* a kept copy that has lost a file */
         return EXIT_DATA;
     case HST_E_READ:

@@ -164,7 +164,10 @@ static void check_store(struct doctor *d)
     struct statvfs fs;
     char rung[64], reason[400], size[TEXT_BYTES], parent[PATH_MAX];
     snprintf(parent, sizeof parent, "%s", d->store);
-    if (store_check(d->store, &info, &error)) {
+    /* the default is where a drive is tried, and no run's store */
+    int native = d->store == d->default_store ? 0 : hst_store_check(d->store, false, &error);
+    native = native ? native : store_check(d->store, &info, &error);
+    if (native) {
         doctor_report(d, "store", STATUS_FAIL, "see above; or another directory: --store DIR",
                       "E%03d %s", error.code, error.message);
         return;
@@ -283,7 +286,8 @@ static void print_json(const struct doctor *d, const char *verdict)
 int verb_doctor(int argc, char **argv)
 {
     const char *temporary = getenv("TMPDIR");
-    struct doctor d = {.store = temporary && *temporary ? temporary : "/tmp"};
+    struct doctor d = {.default_store = temporary && *temporary ? temporary : "/tmp"};
+    d.store = d.default_store;
     struct hst_error error = {0};
     char verdict[512];
     bool help;

@@ -36,7 +36,7 @@ struct doctor_room {
 };
 
 struct doctor {
-    const char *store;
+    const char *store, *default_store; /* the same pointer where none is named */
     bool json;
     struct doctor_check checks[DOCTOR_MAX_CHECKS];
     size_t count;

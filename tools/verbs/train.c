@@ -138,6 +138,19 @@ static const char *loading_words(const struct train *t)
                                                  : "loading the weights";
 }
 
+/* A path that is misspelt looks like a first start. */
+static void tell_nothing_there(const struct train *t)
+{
+    if (t->store_made)
+        cli_warn(
+            CLI_RESUME,
+            "nothing was there to resume: '%.250s' did not exist, and a new store is made: the "
+            "run begins at step 0",
+            t->options->engine.store);
+    else
+        cli_warn(CLI_RESUME, "the store holds no version yet: the run begins at step 0");
+}
+
 /* What is asked for with --resume, or the model's weights. */
 static int load(struct train *t)
 {
@@ -145,6 +158,8 @@ static int load(struct train *t)
     progress_begin(&t->progress, t->options->resume ? "resuming" : loading_words(t));
     int native = t->options->resume ? train_resume(t) : -ENOENT;
     t->loaded = native == 0;
+    if (native == 0 || native == -ENOENT)
+        train_tell_plan(t);
     if (native != -ENOENT)
         return native ? train_engine_failed(t, native, "resuming") : 0;
     uint64_t committed = t->options->resume ? run_log_committed(t->options->log) : 0;
@@ -155,7 +170,7 @@ static int load(struct train *t)
                     "store, or begin anew without --resume.",
                     t->options->log, committed, t->options->engine.store);
     if (t->options->resume)
-        cli_warn(CLI_RESUME, "the store holds no version yet: the run begins at step 0");
+        tell_nothing_there(t);
     progress_begin(&t->progress, loading_words(t));
     native = hst_engine_load(t->engine, &reader);
     t->loaded = native == 0;
@@ -186,11 +201,12 @@ static void tell_device(const struct train *t)
                  t->device.why);
 }
 
-static void tell_plan(const struct train *t)
+void train_tell_plan(struct train *t)
 {
     progress_end(&t->progress);
-    if (t->options->quiet)
+    if (t->options->quiet || t->told)
         return;
+    t->told = true;
     tell_device(t);
     table_print(&t->result.memory, stdout);
     fflush(stdout);
@@ -486,8 +502,8 @@ int train_run(const struct train_options *options, struct train_result *result,
     for (size_t i = 0; i < sizeof phases / sizeof phases[0] && !native; i++) {
         native = train_stopped(&t);
         native = native ? native : phases[i](&t);
-        if (!native && phases[i] == plan)
-            tell_plan(&t);
+        if (!native && phases[i] == plan && !options->resume) /* else the store may be another's */
+            train_tell_plan(&t);
     }
     progress_end(&t.progress);
     if (native == -ECANCELED && train_stopped(&t)) /* what failed by itself is told as that */

@@ -10,6 +10,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
 
 void train_tell_model(const struct train *t)
 {
@@ -127,6 +129,12 @@ uint64_t train_weight_bytes(const struct train *t)
     return train_dtype(t) == HST_F32 ? 4 : 2;
 }
 
+static bool keeps_versions(const struct train_options *o)
+{
+    const char *durability = o->engine.durability;
+    return !durability || strcmp(durability, "none") != 0;
+}
+
 static int check_outputs(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -146,8 +154,14 @@ static int check_outputs(struct train *t)
         native = run_log_check(o->log, t->error);
     if (!native)
         native = trace_check(o->trace, t->error);
-    for (struct store_list list = {.rest = o->engine.store}; !native && store_next(&list);)
+    t->store_made = true;
+    for (struct store_list list = {.rest = o->engine.store}; !native && store_next(&list);) {
         native = store_check_local(list.directory, t->error);
+        t->store_made = t->store_made && access(list.directory, F_OK) < 0;
+    }
+    if (!native &&
+        keeps_versions(o)) /* before its engine is made, which does not know that it begins */
+        native = hst_store_check(o->engine.store, !o->resume, t->error);
     return native;
 }
 

@@ -10,6 +10,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 /* What may be changed on purpose: how far a step goes, and on what. */
@@ -128,45 +130,132 @@ static void refuse_formula(const struct change *change, struct hst_error *error)
          change->was_length, change->was);
 }
 
+/* ---- all that differs, in one line ---- */
+
+struct words {
+    char text[160];
+    int bytes;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct words *words, const char *format, ...)
+{
+    const int room = (int)sizeof words->text - words->bytes;
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(words->text + words->bytes, (size_t)room, format, args);
+    va_end(args);
+    words->bytes += n < room ? n : room - 1;
+}
+
+struct changes {
+    struct words was, now, fix;
+    bool data, share, all_may; /* share: one follows from a percentage of --steps */
+};
+
+/* What a line of this run was given as a percentage of the steps; 0: as a number. */
+static double percent_of(const struct train *t, const char *line)
+{
+    const struct train_options *o = t->options;
+    return starts(line, "warmup ")  ? o->warmup.percent
+           : starts(line, "decay ") ? o->decay.percent
+                                    : 0;
+}
+
+static void add_change(const struct train *t, const struct change *c, struct changes *changes)
+{
+    const char *comma = changes->was.bytes ? ", " : "";
+    const double percent = percent_of(t, c->was);
+    add(&changes->was, "%s'%.*s'", comma, c->was_length, c->was);
+    add(&changes->now, "%s'%.*s'", comma, c->now_length, c->now);
+    if (percent > 0)
+        add(&changes->now, " (%g%% of --steps %" PRIu64 ")", percent, t->options->steps);
+    changes->share = changes->share || percent > 0;
+    changes->all_may = changes->all_may && is_changeable(c->was);
+    if (starts(c->was, "tokens "))
+        changes->data = true;
+    else
+        add(&changes->fix, "%s--%.*s", changes->fix.bytes ? " " : "",
+            typed_length(c->was, c->was_length), c->was);
+}
+
+/* What is told beside others. What this run has no line of follows from its schedule. */
+static bool is_listed(const struct train *t, const char *was, const char *now)
+{
+    return now && !train_is_data_line(was) &&
+           !(is_changeable(was) && t->options->allow_config_change);
+}
+
+/* The steps first: what is a percentage follows from them. They are in a store whose schedule ends
+   with them. */
+static bool refuse_changes(struct train *t, const char *was, const char *is)
+{
+    struct changes changes = {.all_may = true};
+    const char *now, *steps = NULL;
+    for (const char *at = was; (at = next_change(at, is, &now)) != NULL;
+         at += strcspn(at, "\n") + 1)
+        if (starts(at, "steps ") && is_listed(t, at, now)) {
+            struct change change = change_of(at, now);
+            steps = at;
+            add_change(t, &change, &changes);
+        }
+    for (const char *at = was; (at = next_change(at, is, &now)) != NULL;
+         at += strcspn(at, "\n") + 1)
+        if (at != steps && is_listed(t, at, now)) {
+            struct change change = change_of(at, now);
+            add_change(t, &change, &changes);
+        }
+    if (changes.was.bytes == 0)
+        return true;
+    fail(t->error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
+         "the store was trained with %s, this run has %s. Fix: %s%s%s%s, or %s.", changes.was.text,
+         changes.now.text, changes.share && !steps ? "the --steps of that run, or " : "",
+         changes.data ? "the --data of that run" : "",
+         changes.data && changes.fix.bytes ? " and " : "", changes.fix.text,
+         changes.all_may ? "--allow-config-change" : "another --store");
+    return false;
+}
+
+/* What is told in words of its own comes before what is listed. */
+static bool accepts(struct train *t, const char *was, const char *is)
+{
+    const char *now, *const all = was;
+    bool tokens = false; /* data of another length is told as that */
+    for (; (was = next_change(was, is, &now)) != NULL; was += strcspn(was, "\n") + 1) {
+        if (is_changeable(was) && t->options->allow_config_change)
+            continue;
+        tokens = tokens || starts(was, "tokens ");
+        struct change change = change_of(was, now);
+        const struct train_line then = {change.was, change.was_length},
+                                here = {change.now, change.now_length};
+        if (is_other_formula(was, change.was_length))
+            refuse_formula(&change, t->error);
+        else if (starts(was, "model ") && train_model_pad_alone(then, here))
+            train_model_pad_failed(then, here, t->error);
+        else if (starts(was, "model "))
+            fail(t->error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
+                 "the store was trained with '%.*s', this run has '%.*s'. Fix: the --model of that "
+                 "run, or another --store.",
+                 change.was_length, change.was, change.now_length, change.now);
+        else if (train_is_data_line(was) && !tokens)
+            train_data_failed(then, here, t->options->data, t->error);
+        else
+            continue;
+        return false;
+    }
+    return refuse_changes(t, all, is);
+}
+
 bool train_accepts(void *context, uint64_t step, const void *cursor, size_t cursor_bytes)
 {
     struct train *t = context;
     char text[TRAIN_CURSOR_BYTES], is[TRAIN_CURSOR_BYTES];
-    const char *now, *was = text;
     (void)step;
     cursor_text(cursor, cursor_bytes, text);
     train_cursor(t, is);
-    for (; (was = next_change(was, is, &now)) != NULL; was += strcspn(was, "\n") + 1) {
-        bool may = is_changeable(was);
-        if (may && t->options->allow_config_change)
-            continue;
-        struct change change = change_of(was, now);
-        if (is_other_formula(was, change.was_length)) {
-            refuse_formula(&change, t->error);
-            return false;
-        }
-        const bool model = starts(was, "model ");
-        const struct train_line then = {change.was, change.was_length},
-                                here = {change.now, change.now_length};
-        if (model && train_model_pad_alone(then, here)) {
-            train_model_pad_failed(then, here, t->error);
-            return false;
-        }
-        if (train_is_data_line(was)) {
-            train_data_failed(then, here, t->options->data, t->error);
-            return false;
-        }
-        const bool data = starts(was, "tokens ");
-        fail(t->error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
-             "the store was trained with '%.*s', this run has '%.*s'. Fix: %s%.*s, or %s.",
-             change.was_length, change.was, change.now_length, change.now,
-             model  ? "the --model of that run"
-             : data ? "the --data of that run"
-                    : "--",
-             model || data ? 0 : typed_length(was, change.was_length), change.was,
-             may ? "--allow-config-change" : "another --store");
+    if (!accepts(t, text, is))
         return false;
-    }
+    train_tell_plan(t);
+    progress_begin(&t->progress, "resuming");
     return true;
 }
 

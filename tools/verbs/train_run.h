@@ -27,7 +27,8 @@ struct train {
     struct hst_engine *engine;
     struct run_log log;
     struct trace trace;
-    bool loaded;
+    bool loaded, told; /* told: what it takes */
+    bool store_made;   /* none of the store's directories was there */
     uint64_t loaded_elements;
     uint64_t resumed_bytes; /* as the engine told them last */
     int log_native; /* why the log ended before the run */
@@ -113,6 +114,9 @@ size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES]);
 bool train_accepts(void *context, uint64_t step, const void *cursor, size_t cursor_bytes);
 /** Goes on from the store. Returns 0; -ENOENT, *t->error untouched, where nothing was committed. */
 int train_resume(struct train *t);
+
+/** Prints device and table, once: of a run that goes on, when the store is seen to be its own. */
+void train_tell_plan(struct train *t);
 
 /** Whether the user wishes to end it: 0 or -ECANCELED. */
 int train_stopped(const struct train *t);

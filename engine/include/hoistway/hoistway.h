@@ -87,6 +87,13 @@ struct hst_error {
 struct hst_engine;
 
 /**
+ * What hst_engine_create would refuse of the directories of a store that keeps versions, between
+ * commas: makes and changes nothing, and waits for nobody. begins: a committed version there is
+ * refused too (E616), as hst_engine_load does. error: why; may be null. Errors: E105, E402, E610,
+ * E612, E613, E616, E617.
+ */
+int hst_store_check(const char *store, bool begins, struct hst_error *error);
+/**
  * Creates an engine: opens the device and the workers, makes the store directory; reads no model
  * yet. The I/O backend is opened by seal, where anything lives on NVMe.
  * Errors: -EINVAL (also for a field that this version does not know), -ENOMEM, and those of the
