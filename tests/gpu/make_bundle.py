@@ -23,7 +23,7 @@ MOST_BYTES = 60 << 20
 PROGRAMS = ('hoistway', 'bench_gemm', 'test_kernels_device', 'test_kernels_stream',
             'test_kernels_matmul', 'test_kernels_rmsnorm', 'test_kernels_elementwise',
             'test_kernels_tokens', 'test_kernels_blocks', 'test_kernels_optimizer',
-            'test_kernels_attention', 'blas_bytes')
+            'test_kernels_attention', 'test_kernels_triage', 'blas_bytes')
 # Opened by the host device, so no program names it; looked for in this folder beside the library.
 BLAS, BLAS_FOLDER = 'libopenblas.so.0', 'lib/openblas-openmp'
 # Of the C library, and of the machine.

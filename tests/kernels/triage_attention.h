@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_TESTS_KERNELS_TRIAGE_ATTENTION_H
+#define HST_TESTS_KERNELS_TRIAGE_ATTENTION_H
+/* Attention's operands on the device, for its checks and for the comparison of two engines. */
+#include "triage.h"
+
+enum { HEAD_DIM_MAX = 128 };
+
+struct attention {
+    struct triage *t;
+    struct triage_shape s;
+    struct operand *q, *k, *v, *dout, *o, *lse, *dq, *dk, *dv;
+    struct hst_attention args;
+    double half; /* what rounding a weight to 16 bits loses of it; 0 where that is not done */
+    double score_noise;
+    /* of one sequence of the batch */
+    size_t sequence;
+    double *log_sums, *deltas; /* [heads, seq]: lse; o·dout */
+};
+
+/**
+ * Begins a case and runs the forward; with the backward's operands where that is to come. cut: each
+ * sequence is as many shorter ones.
+ */
+struct attention attention_make(enum triage_size size, enum hst_dtype dtype, size_t cut,
+                                bool backward);
+void attention_run_backward(struct attention *attention);
+#endif

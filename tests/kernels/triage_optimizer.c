@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Norms and AdamW against the bytes of cpu_adam. The host device does neither: skipped there. */
+#include "triage.h"
+#include <hoistway/cpu_adam.h>
+
+enum { WINDOW = 64 };
+
+static enum hst_cpu_type cpu_type(enum hst_dtype dtype)
+{
+    return dtype == HST_BF16 ? HST_CPU_BF16 : dtype == HST_F16 ? HST_CPU_F16 : HST_CPU_F32;
+}
+
+/* A partial is an f64: two words of the operand. */
+static void norm2(enum triage_size size, enum hst_dtype dtype)
+{
+    struct triage *t = triage_begin();
+    size_t count = triage_shape(size).count, samples[TRIAGE_SAMPLES];
+    size_t partials = (count + HST_NORM_BLOCK - 1) / HST_NORM_BLOCK;
+    struct operand *x = triage_input(t, "x", 1, count, dtype);
+    struct operand *partial = triage_output(t, "partial", partials, 2, HST_F32);
+    static char block[HST_NORM_BLOCK * 4];
+    triage_taken(
+        hst_op_norm2(t->stream, &(struct hst_norm2){count, dtype, x->data, partial->data}));
+    triage_sync(t);
+    size_t sampled = triage_samples(partials, samples);
+    for (size_t i = 0; i < sampled; i++) {
+        size_t first = samples[i] * HST_NORM_BLOCK;
+        size_t here = count - first < HST_NORM_BLOCK ? count - first : HST_NORM_BLOCK;
+        double want;
+        triage_input_bytes(x, first, here, block);
+        hst_cpu_adam_ops(HST_CPU_ISA_C)->norm2[cpu_type(dtype)](block, here, &want);
+        triage_read_bytes(t, (double *)partial->data + samples[i], sizeof want);
+        triage_check_bytes(partial, samples[i] * 2, 2, t->staging, &want);
+    }
+    triage_end(t);
+}
+
+/* Weight, rest (remainder or master), m, v, gradient; what a dtype has none of is null. */
+struct states {
+    struct operand *of[5];
+};
+
+static struct states make_states(struct triage *t, size_t count, enum hst_dtype dtype)
+{
+    struct states o = {{triage_input(t, "weight", 1, count, dtype), NULL,
+                        triage_input(t, "m", 1, count, HST_F32), triage_positive(t, "v", 1, count),
+                        triage_input(t, "grad", 1, count, dtype)}};
+    if (dtype == HST_BF16) /* sixteen bits of anything */
+        o.of[1] = triage_input(t, "remainder", 1, count, HST_BF16);
+    if (dtype == HST_F16)
+        o.of[1] = triage_input(t, "master", 1, count, HST_F32);
+    return o;
+}
+
+static void check_window(struct triage *t, const struct states *o, const struct hst_adam_coef *k,
+                         size_t first, size_t count)
+{
+    char copies[5][WINDOW * 4];
+    enum hst_cpu_type type = cpu_type(o->of[0]->dtype);
+    const struct hst_update_kind kind = {.weights = type, .grads = type};
+    const struct hst_update_arrays arrays = {.weights = copies[0],
+                                             .master = o->of[1] ? copies[1] : NULL,
+                                             .m = copies[2],
+                                             .v = copies[3],
+                                             .grads = copies[4]};
+    for (size_t i = 0; i < 5; i++)
+        if (o->of[i])
+            triage_input_bytes(o->of[i], first, count, copies[i]);
+    const struct hst_update *update = hst_update_find(hst_cpu_adam_ops(HST_CPU_ISA_C), kind);
+    assert_true(hst_update_run(update, k, &arrays, count) >= 0);
+    for (size_t i = 0; i < 5; i++) {
+        if (!o->of[i])
+            continue;
+        size_t element = hst_dtype_bytes(o->of[i]->dtype);
+        triage_read_bytes(t, (char *)o->of[i]->data + first * element, count * element);
+        triage_check_bytes(o->of[i], first, count, t->staging, copies[i]);
+    }
+}
+
+static void adamw(enum triage_size size, enum hst_dtype dtype)
+{
+    static const struct hst_adam_hyper hyper = {3e-4, 0.9, 0.999, 1e-8, 0.1};
+    struct triage *t = triage_begin();
+    size_t count = triage_shape(size).count, samples[TRIAGE_SAMPLES];
+    struct states o = make_states(t, count, dtype);
+    struct hst_adam_coef k;
+    assert_int_equal(hst_adam_coef_init(&hyper, 3, 0.37f, &k), 0);
+    struct hst_adamw args = {.count = count,
+                             .dtype = dtype,
+                             .weight = o.of[0]->data,
+                             .remainder = dtype == HST_BF16 ? o.of[1]->data : NULL,
+                             .master = dtype == HST_F16 ? o.of[1]->data : NULL,
+                             .m = o.of[2]->data,
+                             .v = o.of[3]->data,
+                             .grad = o.of[4]->data,
+                             .grad_scale = k.grad_scale,
+                             .beta1_hi = k.beta1_hi,
+                             .beta1_lo = k.beta1_lo,
+                             .one_minus_beta1 = k.one_minus_beta1,
+                             .beta2_hi = k.beta2_hi,
+                             .beta2_lo = k.beta2_lo,
+                             .one_minus_beta2 = k.one_minus_beta2,
+                             .inv_sqrt_bias2 = k.inv_sqrt_bias2,
+                             .eps = k.eps,
+                             .decay = k.decay,
+                             .step_size = k.step_size};
+    triage_taken(hst_op_adamw(t->stream, &args));
+    triage_sync(t);
+    size_t sampled = triage_samples(count - WINDOW + 1, samples);
+    for (size_t i = 0; i < sampled; i++)
+        check_window(t, &o, &k, samples[i], WINDOW);
+    triage_end(t);
+}
+
+TRIAGE_TESTS(norm2)
+TRIAGE_TESTS(adamw)
+
+struct triage_tests triage_optimizer_tests(void)
+{
+    static const struct CMUnitTest tests[] = {TRIAGE_LIST(norm2), TRIAGE_LIST(adamw)};
+    return (struct triage_tests){tests, sizeof tests / sizeof *tests};
+}
