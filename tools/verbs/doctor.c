@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -157,6 +158,19 @@ static void check_memory(struct doctor *d)
         memory.locked == SYSTEM_NO_LIMIT ? "unlimited" : text_size(memory.locked, limit));
 }
 
+/* Whether a run would take it. A directory that is not empty is only warned of and tried all the
+   same: a drive may be mounted there, and the default is such a one. */
+static int check_contents(struct doctor *d, struct hst_error *error)
+{
+    struct stat at;
+    int native = d->store == d->default_store ? 0 : hst_store_check(d->store, false, error);
+    if (!native || lstat(d->store, &at) || !S_ISDIR(at.st_mode))
+        return native;
+    doctor_report(d, "contents", STATUS_WARN, "an empty directory there: --store DIR/NAME",
+                  "a run would refuse it: E%03d %s", error->code, error->message);
+    return 0;
+}
+
 static void check_store(struct doctor *d)
 {
     struct hst_aio_info info;
@@ -164,8 +178,7 @@ static void check_store(struct doctor *d)
     struct statvfs fs;
     char rung[64], reason[400], size[TEXT_BYTES], parent[PATH_MAX];
     snprintf(parent, sizeof parent, "%s", d->store);
-    /* the default is where a drive is tried, and no run's store */
-    int native = d->store == d->default_store ? 0 : hst_store_check(d->store, false, &error);
+    int native = check_contents(d, &error);
     native = native ? native : store_check(d->store, &info, &error);
     if (native) {
         doctor_report(d, "store", STATUS_FAIL, "see above; or another directory: --store DIR",

@@ -588,12 +588,17 @@ class Doctor(Folder):
             self.assertRegex(done.stdout, r'(?m)^fail +store +E105 ')
             self.assertIn('not ready', done.stdout.split('\n')[-2])
 
-    def test_what_train_would_not_take_for_its_store_is_a_failure(self):
+    def test_what_train_would_not_take_for_its_store_is_told(self):
         os.symlink('drive', self.path('link'))
-        for store, code, why in ((self.path('link'), 'E610', 'is a symbolic link'),
-                                 (self.path('model'), 'E616', 'holds no file of a store')):
-            self.assertRegex(run('doctor', '--store', store).stdout,
-                             rf'(?m)^fail +store +{code} .*{why}')
+        done = run('doctor', '--store', self.path('link'))
+        self.assertRegex(done.stdout, r'(?m)^fail +store +E610 .*is a symbolic link')
+        self.assertEqual(done.returncode, 1)
+
+    def test_a_drive_is_tried_where_other_things_are(self):
+        done = run('doctor', '--store', self.path('model'))
+        self.assertRegex(done.stdout, r'(?m)^warn +contents .*E616 .*holds no file of a store')
+        self.assertRegex(done.stdout, r'(?m)^\w+ +drive .*/s')
+        self.assertEqual(done.returncode, 0, done.stdout)
 
 
 if __name__ == '__main__':
