@@ -2,7 +2,7 @@
 """Rows of engine/ckpt, engine/store/look.c and the verbs of them."""
 from mutation_rows import mutate
 
-CKPT = 'engine/ckpt engine/unfinished e2e/ckpt'
+CKPT = 'engine/ckpt engine/unfinished e2e/ckpt e2e/ckpt_edges'
 
 mutate(
     'engine/ckpt/ckpt.c', CKPT,

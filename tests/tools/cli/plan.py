@@ -468,7 +468,8 @@ class Rates(Case):
 
     def test_a_file_for_rates_replaces_no_other(self):
         mine = self.write('mine', 'my data')
-        self.assert_refused(self.run_plan('--save-rates', mine), 107, 1)
+        self.assert_refused(self.run_plan('--probe', '--save-rates', mine), 107, 1)
+        self.assertEqual(os.listdir(self.path('cache')), [])  # told before anything is measured
         rates = self.write('rates', machine())
         self.assert_refused(self.run_plan('--rates', rates, '--save-rates', mine), 402, 2)
         self.assert_refused(self.run_plan('--rates', rates, '--probe'), 402, 2)
