@@ -223,7 +223,8 @@ static void try_resident(struct search *s)
 }
 
 /* Memory where it is computed is for activations before it is for units, or others' weights: a
- * backward is a third shorter by them. */
+ * backward is a third shorter by them. They are worth most where the GPU spares the host a share,
+ * so this comes last. */
 static void try_saved(struct search *s)
 {
     struct placement_how how = s->best.how;
@@ -354,10 +355,9 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     try_shares(&s);
     try_rings(&s);
     try_resident(&s);
-    try_saved(&s);
     try_segments(&s);
     try_streamed(&s);
-    try_saved(&s); /* which are worth more where the GPU spares the host a share */
+    try_saved(&s);
     struct placement *best = s.best.placement.units ? &s.best.placement : placement;
     if (s.rc == 0 && best != placement)
         s.rc = choose_late(in, in->optimistic, best, &s.best.step_s);
