@@ -11,6 +11,7 @@ mutate(
     ('other files among the templates', 'if (!hf_template_is_known(d->d_name))'),
     ('templates in no order', 'qsort(paths, count, sizeof *paths, compare_names);',
      '(void)compare_names;'),
+    ('a link to nothing', '-ENOENT && !is_dangling(model, name)', '-ENOENT'),
 )
 
 mutate(

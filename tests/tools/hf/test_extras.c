@@ -196,6 +196,18 @@ static void links_to_nothing_are_refused(void **state)
     }
 }
 
+static void a_file_that_may_not_be_read_is_refused(void **state)
+{
+    struct paths p = make_source(*state);
+    char path[8192];
+    if (geteuid() == 0)
+        skip(); /* root may read everything */
+    put_text(p.source, "tokenizer.json", "{}");
+    snprintf(path, sizeof path, "%s/tokenizer.json", p.source);
+    assert_int_equal(chmod(path, 0), 0);
+    expect_refusal(p.source, false, FAIL_CONFIG_FILE, "tokenizer.json");
+}
+
 static void what_is_given_up_or_was_killed_leaves_nothing(void **state)
 {
     struct paths p = make_source(*state);
@@ -255,6 +267,7 @@ int main(void)
         TEST(an_empty_directory_of_that_name_is_no_export),
         TEST(links_to_elsewhere_are_left_out),
         TEST(links_to_nothing_are_refused),
+        TEST(a_file_that_may_not_be_read_is_refused),
         TEST(what_is_given_up_or_was_killed_leaves_nothing),
         TEST(sizes_and_counts_are_bounded),
     };
