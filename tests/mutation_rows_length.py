@@ -65,6 +65,7 @@ mutate(
     'tools/verbs/train_length.c', 'tools/cli_trained',
     ('the default batch is whole sequences', 'if (o->default_batch)'),
     ('a batch that was given is not changed', 'if (o->default_batch)', 'if (1)'),
+    ('a default batch has no sequence twice', 'held < sequences ? held : sequences', 'held'),
     ('steps have a bound', 'if (steps > TRAIN_MOST_STEPS)'),
 )
 mutate(

@@ -192,6 +192,14 @@ uint64_t data_largest_id(const struct data *data)
     return data->files[0].format == DATA_FORMAT_BYTES ? UINT64_MAX : data->largest_id;
 }
 
+bool data_has_u16(const struct data *data)
+{
+    for (size_t i = 0; i < data->file_count; i++)
+        if (data->files[i].format == DATA_FORMAT_TOKENS && data->files[i].width == 2)
+            return true;
+    return false;
+}
+
 struct data_identity data_identity(const struct data *data)
 {
     return data->identity;

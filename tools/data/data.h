@@ -51,6 +51,8 @@ uint64_t data_sequence_count(const struct data *data);
 uint64_t data_seq_len(const struct data *data);
 /** The largest id in the first MiB of each token file; UINT64_MAX where the data is bytes. */
 uint64_t data_largest_id(const struct data *data);
+/** Whether a token file has ids of 16 bits, which name no more than 65,536. */
+bool data_has_u16(const struct data *data);
 /** What the files were when they were opened. */
 struct data_identity data_identity(const struct data *data);
 /** The sequence at position `index` of the endless order: index / sequences is the pass. Pure. */

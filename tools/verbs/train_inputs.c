@@ -76,11 +76,24 @@ static int check_weights(struct train *t)
     return native;
 }
 
-/* Ids that stay far below the vocabulary are another tokenizer's, or were cut to fewer bits. */
-static void tell_small_ids(const struct train *t, uint64_t vocab)
+#define U16_IDS 65536u
+
+/*
+ * Ids that stay far below the vocabulary are another tokenizer's, or were cut to fewer bits. Ids of
+ * 16 bits are suspect wherever they can not name all of it, however large they are.
+ */
+static void tell_other_ids(const struct train *t, uint64_t vocab)
 {
     uint64_t largest = data_largest_id(t->data);
-    if (largest < vocab / 4 && !t->options->quiet)
+    if (t->options->quiet)
+        return;
+    if (data_has_u16(t->data) && vocab > U16_IDS)
+        cli_note(CLI_SMALL_IDS,
+                 "the data's token ids have 16 bits, which can not name all of the model's %" PRIu64
+                 " ids (the largest in its first MiB is %" PRIu64
+                 "): is the data of this model's tokenizer?",
+                 vocab, largest);
+    else if (largest < vocab / 4)
         cli_note(CLI_SMALL_IDS,
                  "the largest token id of the data's first MiB is %" PRIu64 ", and the model has "
                  "%" PRIu64 ": is the data of this model's tokenizer?",
@@ -105,7 +118,7 @@ static int open_data(struct train *t)
     int native = data_open(&config, &t->data, t->error);
     if (native)
         return native;
-    tell_small_ids(t, config.vocab);
+    tell_other_ids(t, config.vocab);
     return train_settle(t);
 }
 

@@ -10,16 +10,27 @@
 #include <errno.h>
 #include <inttypes.h>
 
+/* Whole sequences, and none of them twice in one step. */
+static uint64_t default_batch(uint64_t wish, uint64_t length, uint64_t sequences)
+{
+    const uint64_t held = wish / length;
+    return length * (held < sequences ? held : sequences);
+}
+
 /* The longest sequence that the data has, and as many of it as the default batch holds. */
 static int settle_sequences(struct train *t)
 {
     struct train_options *o = &t->settled;
-    const uint64_t length = data_seq_len(t->data);
-    if (length == o->seq_len)
-        return train_options_check_batch(o, t->error);
+    const uint64_t length = data_seq_len(t->data), wish = o->engine.batch_tokens;
+    const bool same = length == o->seq_len;
+    int native = same ? train_options_check_batch(o, t->error) : 0;
+    if (native)
+        return native;
     o->seq_len = length;
     if (o->default_batch)
-        o->engine.batch_tokens -= o->engine.batch_tokens % length;
+        o->engine.batch_tokens = default_batch(wish, length, data_sequence_count(t->data));
+    if (same && o->engine.batch_tokens == wish)
+        return 0;
     if (o->engine.batch_tokens % length != 0)
         return fail(t->error, FAIL_VALUE, -EINVAL,
                     "--batch-tokens %" PRIu64 " is not a multiple of %" PRIu64

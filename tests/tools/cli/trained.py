@@ -94,18 +94,52 @@ class Lengths(Folder):
     def test_without_a_length_sequences_have_1024_tokens_or_what_there_is(self):
         self.config({**CONFIG, 'max_position_embeddings': 2048})
         every = ('--seq-len', '--batch-tokens', '--grain')
+        with open(self.data, 'w', encoding='ascii') as f:
+            f.write('x' * 4097)
         first, _, told = self.log_of('--steps=1', without=every)
         self.assertEqual((first['seq_len'], first['batch_tokens']), (1024, 4096))
+        self.assertNotIn('I402', told)
         first, _, _ = self.log_of('--steps=1', '--batch-tokens=512', without=every)
         self.assertEqual((first['seq_len'], first['batch_tokens']), (512, 512))
         with open(self.data, 'w', encoding='ascii') as f:
             f.write('x' * 300)
         first, _, told = self.log_of('--steps=1', without=every)
-        self.assertEqual((first['seq_len'], first['batch_tokens']), (299, 3887))
+        self.assertEqual((first['seq_len'], first['batch_tokens']), (299, 299))
         self.assertIn('note[I402] the data has 300 tokens: --seq-len is 299, '
-                      '--batch-tokens 3887.\n', told)
+                      '--batch-tokens 299.\n', told)
         first, _, _ = self.log_of('--steps=1', '--batch-tokens=598', without=every)
         self.assertEqual((first['seq_len'], first['batch_tokens']), (299, 598))
+
+    def test_a_default_batch_has_no_sequence_twice_and_a_given_one_is_kept(self):
+        every = ('--batch-tokens', '--grain')
+        for count, batch in ((1, 32), (2, 32), (33, 32), (96, 64), (97, 96), (4096, 4064),
+                             (4097, 4096), (9000, 4096)):
+            with open(self.data, 'w', encoding='ascii') as f:
+                f.write('x' * max(count, 33))
+            first, _, told = self.log_of('--steps=1', without=every)
+            self.assertEqual(first['batch_tokens'], batch, count)
+            self.assertEqual(f'--seq-len is 32, --batch-tokens {batch}.\n' in told, batch < 4096)
+            self.assertNotIn('I421', told)  # one step never goes beyond one pass
+        with open(self.data, 'w', encoding='ascii') as f:
+            f.write('x' * 33)
+        first, _, _ = self.log_of('--steps=1', '--batch-tokens=4096', without=every)
+        self.assertEqual(first['batch_tokens'], 4096)
+
+    def test_a_resumed_run_has_the_default_batch_of_its_data(self):
+        every = ('--batch-tokens', '--grain', '--durability')
+        args = ('--durability=step',)
+        with open(self.data, 'w', encoding='ascii') as f:
+            f.write('x' * 97)
+        self.log_of('--steps=1', *args, without=every)
+        self.log_of('--steps=2', '--resume', *args, without=every)
+        with open(self.data, 'a', encoding='ascii') as f:
+            f.write('x' * 32)
+        other = ('--steps=3', '--resume', '--allow-config-change', *args)
+        done = self.train(*other, without=every)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn('error[E615]', done.stderr)
+        self.assertIn('batch', done.stderr)
+        self.log_of(*other, '--batch-tokens=96', without=every)
 
     def test_a_plan_takes_what_says_how_long_and_is_none_the_other_for_it(self):
         self.config({**CONFIG, 'max_position_embeddings': 2048})
@@ -134,6 +168,26 @@ class Lengths(Folder):
         self.assertIn(f' in step {since + 20}. ', told)
         _, _, told = self.log_of('--quiet', '--lr=1e-3', '--steps=45')
         self.assertEqual(told, '')
+
+
+class Ids(Folder):
+    def test_ids_of_16_bits_are_told_where_they_can_not_name_all(self):
+        raw, llmc = self.path('raw.bin'), self.path('llmc.bin')
+        ids = b'\xff\xff' * 600
+        with open(raw, 'wb') as f:
+            f.write(ids)
+        with open(llmc, 'wb') as f:
+            f.write(struct.pack('<3I', 20240520, 1, 600).ljust(1024, b'\0') + ids)
+        for vocab, told in ((65536, False), (65537, True)):
+            self.config({**CONFIG, 'vocab_size': vocab, 'hidden_size': 2,
+                         'num_attention_heads': 1})
+            for args in ((f'--data={raw}', '--token-dtype=u16'), (f'--data={llmc}',)):
+                done = self.train(*args)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(f"note[I422] the data's token ids have 16 bits, which can not "
+                                 f"name all of the model's {vocab} ids " in done.stderr, told,
+                                 done.stderr)
+                self.assertEqual('I422' in done.stderr, told, done.stderr)
 
 
 class Trained(Folder):
