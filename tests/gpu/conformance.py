@@ -6,6 +6,7 @@ process fails with it and says nothing of itself. So a program runs whole, which
 where its device died, each function behind the one that failed runs again in a process of its own,
 and the one that failed runs again with launches that block, and then under compute-sanitizer.
 """
+import fnmatch
 import os
 import re
 import shutil
@@ -53,9 +54,11 @@ def sanitizer():
         (path for path in SANITIZERS if os.access(path, os.X_OK)), None)
 
 
-def functions_of(runner, program):
-    done = runner.command([program], {'HST_SUITE_LIST': '1'}, limit_s=10)
-    return [line for line in done.out.split('\n') if line] if done.code == 0 else []
+def functions_of(runner, program, settings):
+    """Those that a run of it has: HST_SUITE_ONLY is a pattern."""
+    done = runner.command([program], {'HST_SUITE_LIST': '1'}, least_s=10)  # no device
+    asked = fnmatch.filter(done.out.split('\n'), settings.get('HST_SUITE_ONLY', '?*'))
+    return asked if done.code == 0 else []
 
 
 def alone(runner, name, function, arguments, settings, limit_s=FUNCTION_S):
@@ -112,7 +115,7 @@ def run_program(runner, name, program, settings):
         last = done.out.strip().split('\n')[-1] if done.code else ''
         runner.test(name, 'skipped' if done.code else 'passed', done.seconds, last)
         return
-    functions = functions_of(runner, program)
+    functions = functions_of(runner, program, settings)
     culprit, left = tell_failures(runner, name, done, read(done.out), functions)
     for function in left:
         alone(runner, f'{name}, {function}', function, arguments, settings)

@@ -124,6 +124,21 @@ def suite(runner):
             future.result()
 
 
+def triage(runner):
+    """Which operations are wrong: each in a function of its own, at a small and at real shapes.
+    Then attention once more by cuDNN, where it is: a plan for each of its few shapes."""
+    program = need(place.program('test_kernels_triage'), 'test_kernels_triage')
+    few = {'HST_SUITE_ONLY': '*_small*'} if runner.smoke else {}
+    conformance.run_program(runner, 'kernels/triage', program, {'HOISTWAY_ATTENTION': 'own', **few})
+    name = 'kernels/triage, attention by cuDNN'
+    absent = why_no_cudnn(runner)
+    if absent:
+        runner.test(name, 'skipped', 0, absent)
+    else:
+        conformance.run_program(runner, name, program, {'HOISTWAY_ATTENTION': 'cudnn',
+                                                        'HST_SUITE_ONLY': 'attention_*'})
+
+
 def cudnn(runner):
     """Attention by cuDNN in the conformance suite: some hundred plans, seconds each. One device."""
     absent = why_no_cudnn(runner)

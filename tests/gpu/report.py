@@ -4,10 +4,10 @@
 
     report.py [PART...] [--continue] [--out FOLDER] [--device cuda:0] [--smoke] [--seconds 470]
 
-Parts: facts doctor suite losses kernels gemm attention train offload three-tiers largest memcheck
-cudnn peer; a word stands for all parts that begin with it; without any, all but the peers. Each
-has its own limit of time, and one that fails does not stop the others. The report, report.json and
-report.md in FOLDER, is written anew after each part: machine, driver, commit, commands, every test
+Parts: facts doctor triage suite losses kernels gemm attention train offload three-tiers largest
+memcheck cudnn peer; a word stands for all parts that begin with it; without any, all but the peers.
+Each has its own limit of time, and one that fails does not stop the others. The report, report.json
+and report.md in FOLDER, is written anew after each part: machine, driver, commit, commands, every test
 and every figure; logs/ in it holds what each command said.
 --continue goes on with the report that is there, of the same commit and machine: without PART with
 what had no time, else with these parts anew. --smoke: tiny shapes, once each, for a device that is
@@ -37,6 +37,7 @@ from runner import Runner
 PARTS = {
     'facts': (parts.facts, 10),
     'doctor': (parts.doctor, 40),
+    'triage': (parts.triage, 45),
     'suite': (parts.suite, 90),
     'losses': (parts.losses, 60),
     'kernels': (parts.kernels, 40),

@@ -79,15 +79,16 @@ class Runner:
                               else a) for a in arguments]
         return ' '.join(words).replace(self.scratch, '/tmp/scratch')
 
-    def command(self, arguments, settings=None, limit_s=None, merged=False):
+    def command(self, arguments, settings=None, limit_s=None, merged=False, least_s=0):
         """Runs it; ended with all that it started where the part's time is over. merged: what it
-        says on standard error stands in `out`, at its place."""
+        says on standard error stands in `out`, at its place. least_s: it has these where the part's
+        time is over, too."""
         settings = settings or {}
         typed = self.typed(arguments, settings)
         with self.lock:
             self.part['commands'].append(typed)
             log = os.path.join(LOGS, f"{self.part['name']}-{len(self.part['commands']):02}.txt")
-        limit_s = min(limit_s or self.left_s(), self.left_s())
+        limit_s = max(least_s, min(limit_s or self.left_s(), self.left_s()))
         begin = time.monotonic()
         process = subprocess.Popen(
             arguments, cwd=self.scratch, env={**place.environment(), **settings},

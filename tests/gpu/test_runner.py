@@ -25,7 +25,7 @@ from runner import Runner
 # A program of the suite: HOW says what becomes of each function. `dies` takes the device with it.
 SUITE = '''\
 #!{python}
-import os, signal, sys, time
+import fnmatch, os, signal, sys, time
 how = {how!r}
 if os.environ.get('HST_SUITE_LIST'):
     print('\\n'.join(how))
@@ -33,7 +33,7 @@ if os.environ.get('HST_SUITE_LIST'):
 only, dead, failed = os.environ.get('HST_SUITE_ONLY'), False, 0
 print('[==========] Running some test(s).', flush=True)
 for name, fate in how.items():
-    if only and name != only:
+    if only and not fnmatch.fnmatch(name, only):
         continue
     print('[ RUN      ]', name, flush=True)
     if fate == 'hangs':
@@ -81,10 +81,10 @@ class Programs(unittest.TestCase):
         os.chmod(path, stat.S_IRWXU)
         return path
 
-    def suite(self, **how):
+    def suite(self, settings={}, **how):
         path = self.program('test_kernels_x', SUITE.format(python=sys.executable, how=how))
         with mock.patch.object(conformance, 'sanitizer', lambda: None):
-            conformance.run_program(self.runner, 'kernels/x', path, {})
+            conformance.run_program(self.runner, 'kernels/x', path, settings)
         return {t['name'].removeprefix('kernels/x').removeprefix(', '): t
                 for t in self.part['tests']}
 
@@ -114,6 +114,11 @@ class Failures(Programs):
             self.assertIn(word, rows['']['why'])
         self.assertIn('CUDA_LAUNCH_BLOCKING=1 HST_SUITE_ONLY=two', self.part['commands'][-1])
         self.assertEqual(self.runner.end()['result'], 'failed')
+
+    def test_what_a_pattern_leaves_out_is_not_run_for_a_dead_device_either(self):
+        rows = self.suite({'HST_SUITE_ONLY': 't*'}, one='ok', two='dies', three='ok', four='ok')
+        self.assertEqual(self.results(rows), {'': 'failed', 'three': 'passed',
+                                              'two, launches block': 'failed'})
 
     def test_a_failed_assertion_alone_costs_no_more_processes(self):
         rows = self.suite(one='fails', two='ok', three='fails')
@@ -213,8 +218,8 @@ class Order(Programs):
 
     def test_what_is_worth_most_comes_first(self):
         told = self.call(540, lambda name, limit_s: limit_s)  # every part takes all that it may
-        self.assertEqual(list(told)[:9], ['facts', 'doctor', 'suite', 'losses', 'kernels', 'gemm',
-                                          'attention', 'offload-bytes-small', 'train-1b'])
+        self.assertEqual(list(told)[:9], ['facts', 'doctor', 'triage', 'suite', 'losses', 'kernels',
+                                          'gemm', 'attention', 'offload-bytes-small'])
         self.assertLessEqual(told['facts'], 10)
         self.assertLessEqual(max(told.values()), 540)
         self.assertTrue(set(report.OWN_CALL).isdisjoint(told))
@@ -226,7 +231,7 @@ class Order(Programs):
     def test_a_part_that_overruns_takes_its_own_limit_and_no_more(self):
         told = self.call(540, lambda name, limit_s: 1e9 if name == 'suite' else 1)
         self.assertEqual(told['losses'] - told['suite'], 1)
-        self.assertEqual(told['suite'] - told['doctor'], report.PARTS['suite'][1])
+        self.assertEqual(told['suite'] - told['triage'], report.PARTS['suite'][1])
 
     def test_peers_run_where_they_are_asked_for(self):
         self.assertEqual(report.chosen(['peer']), ['peer-1b', 'peer-3b'])
