@@ -39,6 +39,7 @@ import mutation_rows_slices  # noqa: E402, F401
 import mutation_rows_slots  # noqa: E402, F401
 import mutation_rows_start  # noqa: E402, F401
 import mutation_rows_triage  # noqa: E402, F401
+import mutation_rows_words  # noqa: E402, F401
 from mutation_rows import ROWS  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -120,7 +120,8 @@ class Snapshot(unittest.TestCase):
                              f"'{cache}' has no model of that name. Fix: download it there, or set "
                              'HF_HOME')
             self.refused(self.train('Org/Other', **environment), 412,
-                         f"a model of that name in the Hugging Face cache '{cache}'")
+                         f"a model of that name in the Hugging Face cache '{cache}'. Fix: "
+                         'download it there')
         for name in ('Org/Ot her', 'Other', '/Org/Other'):
             done = self.run_it(PROGRAM, 'plan', '--device', 'host', '--model', name)
             self.refused(done, 402, 'is no file, no directory and no known model')

@@ -51,10 +51,15 @@ const struct hf_note *hf_model_note(const struct hf_model *model, size_t i)
     return i < model->note_count ? &model->notes[i] : NULL;
 }
 
+#define NAME_DIRECTORY "name the directory that holds the model's config.json"
+
 static int read_config(struct hf_model *model, const char *path, struct hst_error *error)
 {
     struct input input;
     int rc = folder_input(&model->folder, "config.json", &input);
+    if (rc == -ENOENT)
+        return fail(error, FAIL_CONFIG_FILE, rc, "%s: %s. Fix: " NAME_DIRECTORY, path,
+                    input_why(rc));
     if (rc)
         return fail(error, FAIL_CONFIG_FILE, rc, "%s: %s", path, input_why(rc));
     rc = input_read_all(&input, CONFIG_MAX_BYTES, &model->config_text);
@@ -72,10 +77,15 @@ static int read_config(struct hf_model *model, const char *path, struct hst_erro
 static int not_there(const char *directory, int rc, struct hst_error *error)
 {
     char *cache = rc == -ENOENT ? folder_cache_of(directory) : NULL;
-    fail(error, FAIL_CONFIG_FILE, rc, "%s: not a model directory that can be read: %s%s%.200s%s",
-         directory, strerrordesc_np(-rc),
+    const char *fix = cache ? "download it there, or set HF_HOME to where it is"
+                      : rc == -ENOENT || rc == -ENOTDIR ? NAME_DIRECTORY
+                                                        : "let this user read it";
+    fail(error, FAIL_CONFIG_FILE, rc,
+         "%.200s: not a model directory that can be read: %s%s%.200s%s", directory,
+         strerrordesc_np(-rc),
          cache ? ", nor a model of that name in the Hugging Face cache '" : "", cache ? cache : "",
          cache ? "'" : "");
+    fail_fix(error, fix);
     free(cache);
     return rc;
 }

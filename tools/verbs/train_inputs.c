@@ -6,9 +6,11 @@
 #include "cli/message.h"
 #include "cli/runlog.h"
 #include "cli/store.h"
+#include "hf/folder.h"
 #include "verbs/train_run.h"
 
 #include <errno.h>
+#include <hoistway/plan.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -37,6 +39,11 @@ void train_tell_grain(const struct train *t)
 static int open_model(struct train *t)
 {
     const struct train_options *o = t->options;
+    if (hst_shape_find(o->model) && !folder_is_there(o->model))
+        return fail(t->error, FAIL_CONFIG_FILE, -ENOENT,
+                    "--model '%.100s' is a model that plan knows by name, and no directory: train "
+                    "needs the model's files. Fix: download the model and name its directory.",
+                    o->model);
     int native = hf_model_open(o->model, o->init != TRAIN_INIT_RANDOM, &t->source, t->error);
     if (!native)
         train_tell_model(t);

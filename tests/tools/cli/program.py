@@ -273,11 +273,16 @@ class Refusals(Folder):
 
     def test_models(self):
         self.refuse(412, 1, f'--model={self.path("missing")}')
-        self.refuse(412, 1, f'--model={self.folder}')
+        self.refuse(412, 1, f'--model={self.folder}', part='no such file. Fix: name the directory')
+        self.refuse(412, 1, f'--model={self.data}', part='Not a directory. Fix: name the directory')
+        self.refuse(412, 1, '--model=lama-3-8b', part='Fix: name the directory that holds the ')
+        for name in ('8B', 'llama-3-8b'):
+            self.refuse(412, 1, f'--model={name}', part=f"--model '{name}' is a model that plan "
+                        'knows by name, and no directory: train needs the model\'s files. Fix: ')
         self.refuse(410, 1, without=('--init',), part='--init random')
         with open(self.path('model', 'config.json'), 'w', encoding='ascii') as f:
             f.write('{')
-        self.refuse(412, 1)
+        self.refuse(412, 1, part='Fix: correct config.json')
         self.config({**CONFIG, 'hidden_size': 0})
         self.refuse(413, 2)
         self.config({**CONFIG, 'architectures': ['GPT2LMHeadModel']})
