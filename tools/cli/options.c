@@ -55,7 +55,12 @@ static int unknown_option(const struct parser *p, const char *name, int length)
     for (size_t s = 0; s < p->verb->set_count; s++)
         for (size_t i = 0; i < p->verb->sets[s].count && count < CLI_MAX_OPTIONS; i++)
             names[count++] = p->verb->sets[s].options[i].name;
+    struct found kin;
     snprintf(typed, sizeof typed, "%.*s", length, name);
+    if (p->verb->kin && find(p->verb->kin, typed, strlen(typed), &kin))
+        return fail(p->error, FAIL_USAGE, -EINVAL,
+                    "unknown option --%s of %s: it is an option of %s. Fix: leave it out.", typed,
+                    p->verb->name, p->verb->kin->name);
     const char *nearest = cli_nearest(typed, names, count);
     if (nearest)
         return fail(p->error, FAIL_USAGE, -EINVAL, "unknown option --%s of %s. Did you mean --%s?",
@@ -81,6 +86,19 @@ static const char *value_of(const struct hst_option *o, const char *equals, int 
     return argv[++*i];
 }
 
+static int parse_value(struct parser *p, const struct found *found, const char *value)
+{
+    const struct hst_option *o = found->option;
+    char why[400], command[64], meant[CLI_MEANT_BYTES];
+    if (hst_option_parse(o, value, found->target, why, sizeof why) == 0)
+        return 0;
+    if (cli_value_meant(o, value, meant))
+        return fail(p->error, FAIL_VALUE, -EINVAL, "--%s: %s. Did you mean --%s %s?", o->name, why,
+                    o->name, meant);
+    return fail(p->error, FAIL_VALUE, -EINVAL, "--%s: %s. See '%s --help'.", o->name, why,
+                cli_command(p->verb, command));
+}
+
 static int parse_option(struct parser *p, int argc, char *const *argv, int *i)
 {
     const char *name = argv[*i] + 2;
@@ -98,14 +116,11 @@ static int parse_option(struct parser *p, int argc, char *const *argv, int *i)
     if (!value)
         return fail(p->error, FAIL_VALUE, -EINVAL, "--%s needs a value. Fix: --%s %s (%s).",
                     o->name, o->name, o->argument, o->help);
-    char why[400], command[64];
     if (o->type == HST_OPTION_FLAG && equals)
         return fail(p->error, FAIL_VALUE, -EINVAL,
                     "--%s takes no value (got '%.60s'). Fix: --%s alone.", o->name, value, o->name);
-    int error = hst_option_parse(o, value, found.target, why, sizeof why);
-    if (error)
-        return fail(p->error, FAIL_VALUE, -EINVAL, "--%s: %s. See '%s --help'.", o->name, why,
-                    cli_command(p->verb, command));
+    if (parse_value(p, &found, value))
+        return -EINVAL;
     p->given[found.index] = true;
     return 0;
 }

@@ -33,6 +33,7 @@ struct cli_verb {
     struct cli_set sets[CLI_MAX_SETS];
     size_t set_count;
     struct cli_operands *operands; /* null: only options are taken */
+    const struct cli_verb *kin; /* whose options are told to be its own; may be null */
 };
 
 /** What is typed before the options: "hoistway train", "nvme-bench". Static storage of the verb's
@@ -55,7 +56,14 @@ const char *cli_required(const struct cli_verb *verb, const char *name);
 /** The help of a verb, made from its tables. */
 void cli_help(const struct cli_verb *verb, FILE *out);
 
-/** The name nearest to `name` by edit distance, null where none is near. */
+/** The candidate that other programs call `name`, null where there is none. */
+const char *cli_synonym(const char *name, const char *const *candidates, size_t count);
+/** The same, else the name nearest to `name` by edit distance; null where none is near. */
 const char *cli_nearest(const char *name, const char *const *candidates, size_t count);
+
+#define CLI_MEANT_BYTES 64u
+/** What a value that `option` has refused was meant to be, a value that it takes. False: not known.
+ */
+bool cli_value_meant(const struct hst_option *option, const char *text, char dst[CLI_MEANT_BYTES]);
 
 #endif

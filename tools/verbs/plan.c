@@ -84,6 +84,7 @@ static int parse(struct options *options, int argc, char *const *argv, bool *hel
                  {engine, engine_count, &options->train.engine},
                  {output_table, sizeof output_table / sizeof output_table[0], options}},
         .set_count = 4,
+        .kin = &train_options_own,
     };
     train_options_init(&options->train);
     int native = cli_parse(&verb, argc, argv, help, error);
@@ -135,8 +136,8 @@ static int describe_model(struct plan *p, struct hst_error *error)
         return native;
     if (t->source)
         train_tell_model(t);
-    (void)train_device_choose(t);
-    native = llama_create(&config, &t->run, &t->model, error);
+    native = train_device_choose(t);
+    native = native ? native : llama_create(&config, &t->run, &t->model, error);
     if (native == 0)
         train_tell_grain(t);
     return native;

@@ -50,6 +50,8 @@ int train_options_parse(struct train_options *options, int argc, char *const *ar
                         struct hst_error *error);
 /** Those of its own options that plan takes as well; their target is a struct train_options. */
 const struct hst_option *train_options_common(size_t *count);
+/** The others of its own, which plan does not take. They have no target. */
+extern const struct cli_verb train_options_own;
 /**
  * Refuses values that contradict each other (E402), as far as can be told without the data; budgets
  * are the engine's to refuse.

@@ -6,6 +6,25 @@
 #include <errno.h>
 #include <string.h>
 
+/* The engine refuses it too; here the command line has the words of its own options. */
+static int check_state(const struct train *t)
+{
+    const struct hst_config *c = &t->options->engine;
+    const enum hst_precision precision = train_precision(t);
+    const char *name = precision == HST_PRECISION_FP32 ? "fp32" : "fp16";
+    if (c->state != HST_STATE_BF16 || precision == HST_PRECISION_BF16)
+        return 0;
+    if (c->precision == HST_PRECISION_DEFAULT)
+        return fail(t->error, FAIL_VALUE, -EINVAL,
+                    "--state bf16 goes with --precision bf16, and without --precision a run on the "
+                    "host is in %s. Fix: add --precision bf16.",
+                    name);
+    return fail(t->error, FAIL_VALUE, -EINVAL,
+                "--state bf16 goes with --precision bf16, and --precision %s is given. Fix: "
+                "--precision bf16, or leave --state out.",
+                name);
+}
+
 int train_device_choose(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -23,7 +42,7 @@ int train_device_choose(struct train *t)
     if (wish == 0)
         wish = t->device.gpu ? LLAMA_GRAIN_GPU : LLAMA_GRAIN_HOST;
     t->run = (struct llama_run){o->seq_len, batch, llama_grain_tokens(wish, o->seq_len, batch)};
-    return 0;
+    return check_state(t);
 }
 
 void train_rates_find(struct train *t, enum forecast_how how)

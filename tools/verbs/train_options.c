@@ -221,6 +221,13 @@ static const struct hst_option common_table[] = {
      .help = "where to compute: host, cuda or cuda:INDEX"},
 };
 
+const struct cli_verb train_options_own = {
+    .name = "train",
+    .sets = {{input_table, sizeof input_table / sizeof input_table[0], NULL},
+             {output_table, sizeof output_table / sizeof output_table[0], NULL}},
+    .set_count = 2,
+};
+
 const struct hst_option *train_options_common(size_t *count)
 {
     *count = sizeof common_table / sizeof common_table[0];
@@ -386,9 +393,23 @@ static int check_length(const struct train_options *o, struct hst_error *error)
     return native || o->steps == 0 ? native : train_options_schedule(o, &schedule, error);
 }
 
+/* Other names may be those of plugins. */
+static int check_device(const struct train_options *o, struct hst_error *error)
+{
+    static const char *const devices[] = {"host", "cuda"};
+    const char *name = o->engine.device;
+    const char *meant = name ? cli_synonym(name, devices, 2) : NULL;
+    if (!meant)
+        return 0;
+    return fail(error, FAIL_VALUE, -EINVAL,
+                "--device '%.60s' is none of host, cuda and cuda:INDEX. Fix: --device %s.", name,
+                meant);
+}
+
 int train_options_check(const struct train_options *options, struct hst_error *error)
 {
     int native = check_length(options, error);
+    native = native ? native : check_device(options, error);
     if (native)
         return native;
     if (options->allow_config_change && !options->resume)

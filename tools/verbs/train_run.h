@@ -72,7 +72,8 @@ int train_settle(struct train *t);
 void train_tell_model(const struct train *t);
 void train_tell_grain(const struct train *t);
 
-/** Chooses the device, and the grain, whose default is the device's. Returns 0. */
+/** Chooses the device, and the grain, whose default is the device's. Returns 0, or -EINVAL with
+    *t->error where the device's precision is none for --state. */
 int train_device_choose(struct train *t);
 /** Fills t->rates, of t->device and t->model. */
 void train_rates_find(struct train *t, enum forecast_how how);

@@ -566,9 +566,12 @@ class Refused(Case):
         self.refuse(402, 2, '--place=weights=hbm')
         self.refuse(402, 2, '--hbm=1G')
         self.refuse(402, 2, '--dram=lots')
-        self.refuse(402, 2, '--state=bf16')
-        self.refuse(401, 2, '--data=x', part='unknown option')
-        self.refuse(401, 2, '--resume')
+        self.refuse(402, 2, '--state=bf16', part='Fix: add --precision bf16.')
+        self.refuse(402, 2, '--state=bf16', '--precision=fp16', part='or leave --state out.')
+        for option in ('data', 'resume'):
+            self.refuse(401, 2, f'--{option}=x', part=f'unknown option --{option} of plan: it is '
+                        'an option of train. Fix: leave it out.')
+        self.refuse(401, 2, '--output_dir=x', part='Did you mean --store?')
 
     def test_budgets_that_this_machine_does_not_have(self):
         self.refuse(302, 2, '--dram=4000T')

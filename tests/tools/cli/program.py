@@ -210,6 +210,8 @@ class Refusals(Folder):
         self.refuse(402, 2, '--place=states=hbm')
         self.refuse(402, 2, '--precision=fp16', '--loss-scale=0.5', part="got '0.5'")
         self.refuse(402, 2, '--precision=bf16', '--loss-scale=8', part='--precision fp16')
+        self.refuse(402, 2, '--state=bf16', part='Fix: add --precision bf16.')
+        self.refuse(402, 2, '--device=cpu', part='Fix: --device host.')
         self.refuse(402, 2, '--place=states=dram,states=nvme')
         self.refuse(402, 2, '--allow-config-change', part='Fix: --resume, or leave it out')
         self.refuse(403, 2, without=('--store',), part='--store DIR')

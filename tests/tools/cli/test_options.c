@@ -106,6 +106,94 @@ static void an_unknown_option_names_the_nearest(void **state)
     assert_refused(PARSE(NEEDED, "--=5"), FAIL_USAGE, "unknown option");
 }
 
+/* Names of transformers' TrainingArguments, and what their users type. */
+static void an_option_of_other_programs_names_ours(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *other, *ours;
+    } rows[] = {
+        {"--model_name_or_path", "--model?"},
+        {"--dataset_name", "--data?"},
+        {"--learning-rate", "--lr?"},
+        {"--learning_rate=1e-5", "--lr?"},
+        {"--lr_scheduler_type", "--schedule?"},
+        {"--warmup_ratio", "--warmup?"},
+        {"--warmup_steps", "--warmup?"},
+        {"--num_train_epochs", "--epochs?"},
+        {"--max_steps", "--steps?"},
+        {"--per_device_train_batch_size", "--batch-tokens?"},
+        {"--max_seq_length", "--seq-len?"},
+        {"--max_grad_norm", "--clip?"},
+        {"--adam_epsilon", "--eps?"},
+        {"--adam_beta2", "--betas?"},
+        {"--bf16", "--precision?"},
+        {"--torch_dtype", "--precision?"},
+        {"--gradient_checkpointing", "--activations?"},
+        {"--resume_from_checkpoint", "--resume?"},
+        {"--output_dir", "--export?"},
+        {"--offload_folder", "--store?"},
+        {"--save_steps", "--durability?"},
+        {"--save_total_limit", "--keep?"},
+        {"--RAM", "--dram?"},
+        {"--vram", "--hbm?"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char part[80];
+        snprintf(part, sizeof part, "of train. Did you mean %s", rows[i].ours);
+        assert_refused(PARSE(NEEDED, rows[i].other), FAIL_USAGE, part);
+    }
+}
+
+static void a_value_that_is_nearly_one_names_it(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *given, *meant; /* null: nothing is near */
+    } rows[] = {
+        {"--precision=bfloat16", "--precision bf16?"},
+        {"--precision=float16", "--precision fp16?"},
+        {"--precision=FLOAT32", "--precision fp32?"},
+        {"--precision=BF16", "--precision bf16?"},
+        {"--precision=fp8", NULL},
+        {"--state=bfloat16", "--state bf16?"},
+        {"--schedule=cos", "--schedule cosine?"},
+        {"--schedule=constant_with_warmup", "--schedule constant?"},
+        {"--schedule=warmup_stable_decay", "--schedule wsd?"},
+        {"--schedule=polynomial", NULL},
+        {"--io=io_uring", "--io uring?"},
+        {"--export-dtype=half", "--export-dtype fp16?"},
+        {"--dram=4GB", "--dram 4G?"},
+        {"--dram=1.5TB", "--dram 1.5T?"},
+        {"--dram=4", "--dram 4G?"},
+        {"--hbm=0.5", "--hbm 0.5G?"},
+        {"--nvme=4000", "--nvme 4000M?"},
+        {"--dram=0", NULL},
+        {"--dram=B", NULL},
+        {"--dram=4GBB", NULL},
+        {"--dram=9223372036854775808", NULL},
+        {"--lr=4GB", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char part[80] = "See 'hoistway train --help'.";
+        if (rows[i].meant)
+            snprintf(part, sizeof part, "). Did you mean %s", rows[i].meant);
+        assert_refused(PARSE(NEEDED, rows[i].given), FAIL_VALUE, part);
+    }
+}
+
+static void a_device_of_other_programs_names_ours(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE(NEEDED, "--device=cpu"), 0);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "Fix: --device host.");
+    assert_int_equal(PARSE(NEEDED, "--device=GPU"), 0);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "Fix: --device cuda.");
+    /* a plugin may have any other name */
+    assert_int_equal(PARSE(NEEDED, "--device=hots"), 0);
+    assert_int_equal(train_options_check(&options, &error), 0);
+}
+
 static void what_is_not_built_yet_is_unknown(void **state)
 {
     (void)state;
@@ -263,6 +351,17 @@ static void nearest_is_by_edits_and_never_far(void **state)
     assert_null(cli_nearest("", names, 3));
 }
 
+static void a_synonym_counts_where_its_meaning_can_be_given(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"store", "steps", "fp16"};
+    assert_string_equal(cli_nearest("output_dir", names, 3), "store");
+    assert_string_equal(cli_nearest("Max-Steps", names, 3), "steps");
+    assert_string_equal(cli_nearest("half", names, 3), "fp16");
+    assert_null(cli_nearest("bfloat16", names, 3));
+    assert_null(cli_synonym("stroe", names, 3));
+}
+
 static size_t occurrences(const char *text, const char *part)
 {
     size_t count = 0;
@@ -313,6 +412,9 @@ int main(void)
         cmocka_unit_test(defaults_are_those_of_the_contract),
         cmocka_unit_test(both_forms_fill_both_tables),
         cmocka_unit_test(an_unknown_option_names_the_nearest),
+        cmocka_unit_test(an_option_of_other_programs_names_ours),
+        cmocka_unit_test(a_value_that_is_nearly_one_names_it),
+        cmocka_unit_test(a_device_of_other_programs_names_ours),
         cmocka_unit_test(what_is_not_built_yet_is_unknown),
         cmocka_unit_test(bad_values_are_refused_with_their_option),
         cmocka_unit_test(values_must_be_there_and_given_once),
@@ -323,6 +425,7 @@ int main(void)
         cmocka_unit_test(parts_of_a_schedule_need_room_in_the_run),
         cmocka_unit_test(a_sequence_is_no_longer_than_the_batch_unless_it_was_given),
         cmocka_unit_test(nearest_is_by_edits_and_never_far),
+        cmocka_unit_test(a_synonym_counts_where_its_meaning_can_be_given),
         cmocka_unit_test(help_lists_each_option_once_with_its_default),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
