@@ -9,8 +9,8 @@ mutate(
 )
 mutate(
     'tools/hf/model.c', 'tools/cli_program',
-    ('the fix of a missing directory names one', '"download it there, or set HF_HOME to where it is"\n'
-     '                      : rc == -ENOENT || ',
+    ('the fix of a missing directory names one',
+     '"download it there, or set HF_HOME to where it is"\n                      : rc == -ENOENT || ',
      '"download it there, or set HF_HOME to where it is"\n                      : '),
     ('the fix of a missing config.json names a directory',
      '    if (rc == -ENOENT)\n        return fail(error, FAIL_CONFIG_FILE, rc, "%s: %s. Fix: "',
@@ -39,4 +39,12 @@ mutate(
 mutate(
     'tools/verbs/train_options.c', 'tools/cli_options',
     ('cpu is host', 'native = native ? native : check_device(options, error);', ''),
+)
+mutate(
+    'tools/verbs/plan_report.c', 'tools/cli_plan',
+    ('budgets that are needed together are in one line', '        before = "";\n', ''),
+)
+mutate(
+    'tools/cli/help.c', 'tools/cli_program',
+    ('the help says where the table is explained', 'if (verb->see)', 'if (false)'),
 )

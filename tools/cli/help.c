@@ -106,4 +106,6 @@ void cli_help(const struct cli_verb *verb, FILE *out)
     if (takes_sizes(verb))
         fprintf(out, "\nSizes: 4K, 1M, 2GiB, 5e8; K, M, G, T are powers of 1024. Defaults are in "
                      "parentheses.\n");
+    if (verb->see)
+        fprintf(out, "%s\n", verb->see);
 }

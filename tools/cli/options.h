@@ -29,6 +29,7 @@ struct cli_verb {
     const char *name;            /* "train" */
     const char *command;         /* what is typed; null: "hoistway " and the name */
     const char *about;           /* one line */
+    const char *see;             /* the help's last line; may be null */
     const char *const *required; /* option names, or "one|other"; null-terminated; may be null */
     struct cli_set sets[CLI_MAX_SETS];
     size_t set_count;

@@ -78,6 +78,7 @@ static int parse(struct options *options, int argc, char *const *argv, bool *hel
         .name = "plan",
         .about = "Tells where a model would live within these budgets, how long a step of train "
                  "takes and why.",
+        .see = SEE_TABLE,
         .required = required,
         .sets = {{input_table, sizeof input_table / sizeof input_table[0], options},
                  {common, common_count, &options->train},

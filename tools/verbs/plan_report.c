@@ -89,8 +89,8 @@ static void print_prediction(const struct plan *p, FILE *out)
         return;
     }
     fprintf(out,
-            "a step takes %.3g s (%s tok/s), at least %.3g s on these rates (%.0f %%); bounded by "
-            "%s\n",
+            "a step takes %.3g s (%s tok/s), at least %.3g s on these rates in any order (%.0f %% "
+            "of that); bounded by %s\n",
             r->step_s, text_count(tokens_per_s(p), rate), r->bound_s, 100 * r->bound_s / r->step_s,
             r->bound_by);
     for (uint32_t i = 0; i < r->help_count; i++)
@@ -100,16 +100,24 @@ static void print_prediction(const struct plan *p, FILE *out)
         fprintf(out, "  no part of the machine alone would make it faster\n");
 }
 
-/* A budget that works, in words that --hbm, --dram and --nvme take. */
+/*
+ * Budgets that work, in words that --hbm, --dram and --nvme take. They are in one line, since all
+ * of them are needed; there is none where no budget is short, but a drive of several.
+ */
 static void print_smallest(const struct hst_memory *memory, FILE *out)
 {
+    const char *before = "the smallest that would do:";
     for (int t = 0; t < HST_TIER_COUNT; t++) {
         uint64_t bytes = plan_smallest(memory, (enum hst_tier)t);
         char size[TEXT_BYTES];
-        if (bytes > 0)
-            fprintf(out, "the smallest that would do: --%s %s\n", hst_tier_name((enum hst_tier)t),
-                    text_typed_up(bytes, size));
+        if (bytes == 0)
+            continue;
+        fprintf(out, "%s --%s %s", before, hst_tier_name((enum hst_tier)t),
+                text_typed_up(bytes, size));
+        before = "";
     }
+    if (!*before)
+        fprintf(out, "\n");
 }
 
 void plan_print(const struct plan *p, FILE *out)

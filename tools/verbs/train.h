@@ -48,6 +48,8 @@ void train_options_complete(struct train_options *options);
  */
 int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
                         struct hst_error *error);
+/** Of plan's help, too: both print that table. */
+#define SEE_TABLE "docs/plan.md, \"How to read the table\", explains the words of the answer."
 /** Those of its own options that plan takes as well; their target is a struct train_options. */
 const struct hst_option *train_options_common(size_t *count);
 /** The others of its own, which plan does not take. They have no target. */

@@ -265,6 +265,7 @@ int train_options_parse(struct train_options *options, int argc, char *const *ar
     const struct cli_verb verb = {
         .name = "train",
         .about = "Fine-tunes a model whose weights and optimizer states need not fit in memory.",
+        .see = SEE_TABLE,
         .required = required,
         .sets = {{input_table, sizeof input_table / sizeof input_table[0], options},
                  {common, common_count, options},

@@ -22,7 +22,8 @@ class Fits(Case):
         done = self.run_plan('--dram=256M')
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         self.assertRegex(done.stdout, r'(?m)^weights +\S+ KiB')
-        self.assertRegex(done.stdout, r'(?m)^fits: a step takes \S+ s \(\S+ tok/s\), at least ')
+        self.assertRegex(done.stdout, r'(?m)^fits: a step takes \S+ s \(\S+ tok/s\), at least \S+ s '
+                                      r'on these rates in any order \(\d+ % of that\); bounded by ')
         self.assertRegex(done.stdout, r'(?m)^  cores twice as fast: \S+ s, 2\.00 times as fast$')
         self.assertIn('a step of 64 tokens in 1 micro-batch of 64', done.stdout)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
@@ -530,6 +531,9 @@ class DoesNotFit(Case):
         told = self.plan('--dram=64K', '--nvme=64K', status=3)
         self.assertEqual(set(told['smallest']), {'dram', 'nvme'})
         self.plan(*(f'--{tier}={size}' for tier, size in told['smallest'].items()))
+        text = self.run_plan('--dram=64K', '--nvme=64K').stdout
+        words = re.search(r'(?m)^the smallest that would do: (--dram \S+ --nvme \S+)$', text)
+        self.plan(*words[1].split())
 
     def test_train_refuses_it_in_the_same_words(self):
         store = ('--dram=64K', '--store', self.path('store'))

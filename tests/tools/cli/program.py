@@ -117,6 +117,14 @@ class Program(Case):
     def test_bench_alone_says_what_it_measures(self):
         self.assert_refused(run('bench'), 401, 2, 'can measure: step, kernels, adam')
 
+    def test_help_of_what_prints_the_table_names_the_page_that_explains_it(self):
+        page = os.path.join(os.path.dirname(PAGE), 'plan.md')
+        for verb in ('plan', 'train'):
+            last = run(verb, '--help').stdout.splitlines()[-1]
+            heading = re.fullmatch(r'docs/plan\.md, "(.*)", explains the words .*\.', last)
+            with open(page, encoding='utf-8') as f:
+                self.assertIn(f'\n## {heading[1]}\n', f.read())
+
     def test_help_of_train_lists_each_option_once(self):
         names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)
         self.assertEqual(sorted(names), sorted(
