@@ -21,6 +21,12 @@ mutate(
      'const size_t shown = count <= left ? count : left ? left - 1 : 0;',
      'const size_t shown = count;\n    (void)left;'),
     ('a config.json alone is a model', 'int native = bare ? 0 :', 'int native ='),
+    ('what can not be trained begins with no weights', 'look->trainable ? ": plan', 'true ? ": plan'),
+)
+
+mutate(
+    'tools/verbs/inspect.c', 'e2e/look',
+    ('a config.json is its directory', 'operands->count == 1 && cut_config(first);', 'false;'),
 )
 
 mutate(

@@ -10,8 +10,8 @@ mutate(
 mutate(
     'tools/hf/model.c', 'tools/cli_program',
     ('the fix of a missing directory names one',
-     '"download it there, or set HF_HOME to where it is"\n                      : rc == -ENOENT || ',
-     '"download it there, or set HF_HOME to where it is"\n                      : '),
+     'to where it is"\n                      : rc == -ENOENT || ',
+     'to where it is"\n                      : '),
     ('the fix of a missing config.json names a directory',
      '    if (rc == -ENOENT)\n        return fail(error, FAIL_CONFIG_FILE, rc, "%s: %s. Fix: "',
      '    if (false)\n        return fail(error, FAIL_CONFIG_FILE, rc, "%s: %s. Fix: "'),

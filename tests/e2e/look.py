@@ -103,11 +103,16 @@ class Look(unittest.TestCase):
         os.mkdir(self.path('bare'))
         shutil.copy(os.path.join(MODEL, 'config.json'), self.path('bare'))
         text = self.seen(self.path('bare'))
-        for part in ('config.json alone: weights begin with --init random', 'can be trained: 3 la',
-                     'would train in fp32'):
+        for part in ('config.json alone, no weights: plan needs no more, and train --init random '
+                     'begins with random ones\n', 'can be trained: 3 la', 'would train in fp32'):
             self.assertIn(part, text)
         told = self.told(self.path('bare'))
         self.assertEqual((told['trainable'], told['files'], told['tensors']), (True, 0, []))
+        self.assertEqual(self.seen(self.path('bare', 'config.json')), text)
+        with open(self.path('bare', 'config.json'), 'w', encoding='ascii') as file:
+            file.write('{}')
+        text = self.seen(self.path('bare'))
+        self.assertIn('config.json alone, no weights\n  can not be trained: ', text)
         self.train('--durability=none', '--export', self.path('out'))
         self.assertIn('in 1 file, exported by hoistway\n', self.seen(self.path('out')))
         self.assertEqual([self.told(p)['exported'] for p in (self.path('out'), MODEL)],

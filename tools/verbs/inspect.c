@@ -98,6 +98,22 @@ static enum kind kind_of_file(const char *path)
     return named || looks ? KIND_WEIGHTS : KIND_TOKENS;
 }
 
+/* A model's config.json says what its directory is: "DIR/config.json" becomes "DIR". */
+static bool cut_config(char *path)
+{
+    static const char name[] = "config.json";
+    const size_t n = strlen(path), length = sizeof name - 1;
+    struct stat st;
+    if (n < length || strcmp(path + n - length, name) != 0 ||
+        (n > length && path[n - length - 1] != '/') || stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+        return false;
+    if (n == length)
+        strcpy(path, ".");
+    else
+        path[n - length - (n > length + 1)] = '\0'; /* of "/config.json" the slash is left */
+    return true;
+}
+
 static int find_kind(const char *path, enum kind *kind, struct hst_error *error)
 {
     struct stat st;
@@ -220,9 +236,11 @@ static int inspect(const struct cli_operands *operands, const struct inspect_opt
     snprintf(first, sizeof first, "%.*s", (int)strcspn(operands->values[0], ","),
              operands->values[0]);
     char *found = access(first, F_OK) ? folder_cached(first) : NULL;
-    const char *path = found ? first : operands->values[0];
+    const bool whole = strcmp(first, operands->values[0]) == 0;
     if (found)
         snprintf(first, sizeof first, "%s", found);
+    const bool config = whole && operands->count == 1 && cut_config(first);
+    const char *path = found || config ? first : operands->values[0];
     free(found);
     native = find_kind(first, &kind, error);
     if (native)
@@ -244,9 +262,10 @@ int verb_inspect(int argc, char **argv)
     const struct cli_verb verb = {
         .name = "inspect",
         .about =
-            "Tells on one screen what is there: a model's directory, a safetensors file, a store "
-            "(all of\nits directories) or one of its files, tokens, a log, a trace, rates, a "
-            "result of nvme-bench.\nWrites nothing.",
+            "Tells on one screen what is there: a model's directory or its config.json, a "
+            "safetensors "
+            "file,\na store (all of its directories) or one of its files, tokens, a log, a trace, "
+            "rates, a result of\nnvme-bench. Writes nothing.",
         .sets = {{table, sizeof table / sizeof table[0], &options}},
         .set_count = 1,
         .operands = &operands,

@@ -208,7 +208,10 @@ static void say_files(struct screen *screen, const struct look *look)
     char count[TEXT_BYTES], size[TEXT_BYTES];
     const size_t files = look->files ? hf_look_files(look->files) : 0;
     if (!look->files)
-        screen_say(screen, "  config.json alone: weights begin with --init random");
+        screen_say(screen, "  config.json alone, no weights%s",
+                   look->trainable ? ": plan needs no more, and train --init random begins with "
+                                     "random ones"
+                                   : "");
     else
         screen_say(screen, "  %" PRIu64 " tensor%s, %s parameter%s, %s in %zu file%s%s",
                    look->count, text_s(look->count), text_count((double)look->parameters, count),

@@ -22,8 +22,9 @@ class Fits(Case):
         done = self.run_plan('--dram=256M')
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         self.assertRegex(done.stdout, r'(?m)^weights +\S+ KiB')
-        self.assertRegex(done.stdout, r'(?m)^fits: a step takes \S+ s \(\S+ tok/s\), at least \S+ s '
-                                      r'on these rates in any order \(\d+ % of that\); bounded by ')
+        self.assertRegex(done.stdout, r'(?m)^fits: a step takes \S+ s \(\S+ tok/s\), at least '
+                                      r'\S+ s on these rates in any order \(\d+ % of that\); '
+                                      r'bounded by ')
         self.assertRegex(done.stdout, r'(?m)^  cores twice as fast: \S+ s, 2\.00 times as fast$')
         self.assertIn('a step of 64 tokens in 1 micro-batch of 64', done.stdout)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
