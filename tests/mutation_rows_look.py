@@ -21,7 +21,8 @@ mutate(
      'const size_t shown = count <= left ? count : left ? left - 1 : 0;',
      'const size_t shown = count;\n    (void)left;'),
     ('a config.json alone is a model', 'int native = bare ? 0 :', 'int native ='),
-    ('what can not be trained begins with no weights', 'look->trainable ? ": plan', 'true ? ": plan'),
+    ('what can not be trained begins with no weights', 'look->trainable ? ": plan',
+     'true ? ": plan'),
 )
 
 mutate(
