@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes a folder that runs on another x86-64 Linux: program, plugin, tests, and what they need.
 
-    make_bundle.py BUILD_FOLDER OUT
+    make_bundle.py BUILD_FOLDER OUT [--archive]
 
 OUT is replaced if it is an earlier bundle, refused if it is anything else. In it: bin/, lib/,
 tests/gpu/, run (jobs gpu and demo), bundle.json. Every run path is relative to its file. Of the
 Debian libraries all are taken but the C library's own, which must come with the system's loader;
-NVIDIA's are not in it: the driver's is the machine's, cuBLASLt and cuDNN are found as
-HOISTWAY_CUDA_PATH or the system's loader says. Fails where it is not below 60 MiB.
+of OpenBLAS what single precision needs (bundle_blas.py). NVIDIA's are not in it: the driver's is
+the machine's, cuBLASLt and cuDNN are found as HOISTWAY_CUDA_PATH or the system's loader says.
+--archive: makes OUT.tar.xz beside it. Fails where OUT has more than 20 MiB, or the archive 8.
 """
 import json
 import os
@@ -16,10 +17,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 
+import bundle_blas
 import place
 
-MOST_BYTES = 60 << 20
+MOST_BYTES, ARCHIVE_MOST_BYTES = 20 << 20, 8 << 20
 PROGRAMS = ('hoistway', 'bench_gemm', 'test_kernels_device', 'test_kernels_stream',
             'test_kernels_matmul', 'test_kernels_rmsnorm', 'test_kernels_elementwise',
             'test_kernels_tokens', 'test_kernels_blocks', 'test_kernels_optimizer',
@@ -55,8 +58,12 @@ def put(source, target, run_path):
     """A copy without debug information, whose libraries are found from where it lies."""
     shutil.copyfile(os.path.realpath(source), target)
     os.chmod(target, 0o755)
-    run('strip', '--strip-unneeded', target)
-    run('patchelf', '--set-rpath', run_path, target)
+    strip(target, run_path)
+
+
+def strip(path, run_path):
+    run('strip', '--strip-unneeded', path)
+    run('patchelf', '--set-rpath', run_path, path)
 
 
 def find(build, name):
@@ -87,9 +94,10 @@ def fill(build, out):
     else:
         missing.append('libhoistway-cuda.so')
     # that which the build was made with, and what it needs itself
-    linked = libraries_of(find(build, 'blas_bytes_linked'))
-    put(linked.pop(BLAS), os.path.join(out, BLAS_FOLDER, BLAS), '$ORIGIN/..')
-    libraries.update(linked)
+    blas = os.path.join(out, BLAS_FOLDER, BLAS)
+    bundle_blas.link(run, libraries_of(find(build, 'blas_bytes_linked'))[BLAS], blas)
+    libraries.update(libraries_of(blas))
+    strip(blas, '$ORIGIN/..')
     for name, path in sorted(libraries.items()):
         print(f'bundle: {name}', flush=True)
         put(path, os.path.join(out, 'lib', name), '$ORIGIN')
@@ -114,7 +122,26 @@ def sizes(out):
     return sorted(found, reverse=True)
 
 
-def main(build, out):
+def check_size(what, size, most, out):
+    if size <= most:
+        return
+    for part, name in sizes(out):
+        print(f'{part / 2**20:8.2f} MiB  {name}')
+    sys.exit(f'bundle: {what} has {size / 2**20:.1f} MiB; the most is {most / 2**20:.0f}')
+
+
+def archive(out):
+    """OUT.tar.xz, which unpacks into a folder of OUT's name."""
+    path = out + '.tar.xz'
+    with tarfile.open(path + '.new', 'w:xz', preset=9) as file:
+        file.add(out, os.path.basename(out))
+    os.replace(path + '.new', path)
+    size = os.path.getsize(path)
+    check_size(path, size, ARCHIVE_MOST_BYTES, out)
+    print(f'==> {path}: {size / 2**20:.1f} MiB')
+
+
+def main(build, out, archived=False):
     out = os.path.abspath(out)
     if os.path.lexists(out) and not os.path.exists(os.path.join(out, 'bundle.json')):
         sys.exit(f'bundle: {out} is there and is not an earlier bundle')
@@ -125,16 +152,16 @@ def main(build, out):
     os.rename(new, out)
     found = sizes(out)
     total = sum(size for size, _ in found)
-    if total >= MOST_BYTES:
-        for size, name in found:
-            print(f'{size / 2**20:8.2f} MiB  {name}')
-        sys.exit(f'bundle: {total / 2**20:.1f} MiB; the most is {MOST_BYTES / 2**20:.0f}')
+    check_size(out, total, MOST_BYTES, out)
     for name in missing:
         print(f'==> bundle: without {name}, which this build does not have')
     print(f'==> {out}: {len(found)} files, {total / 2**20:.1f} MiB')
+    if archived:
+        archive(out)
 
 
 if __name__ == '__main__':
-    if len(sys.argv) != 3:
+    words = [word for word in sys.argv[1:] if word != '--archive']
+    if len(words) != 2:
         sys.exit(__doc__)
-    main(*sys.argv[1:])
+    main(*words, archived='--archive' in sys.argv)

@@ -12,9 +12,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
+import bundle_blas
 import make_bundle
 
 BUILD = os.path.abspath(sys.argv.pop(1))
@@ -36,7 +38,7 @@ class Bundle(unittest.TestCase):
         cls.scratch = tempfile.mkdtemp(prefix='hoistway-bundle-')
         cls.addClassCleanup(shutil.rmtree, cls.scratch)
         made = os.path.join(cls.scratch, 'made')
-        make_bundle.main(BUILD, made)
+        make_bundle.main(BUILD, made, archived=True)
         cls.folder = os.path.join(cls.scratch, 'moved elsewhere')
         os.rename(made, cls.folder)
         cls.wrap = hidden()
@@ -73,6 +75,27 @@ class Bundle(unittest.TestCase):
     def test_no_library_of_nvidia_is_in_it(self):
         for path in self.binaries():
             self.assertNotRegex(os.path.basename(path), 'cublas|cudnn|cudart|libcuda')
+
+    def test_the_archive_holds_it_whole(self):
+        with tarfile.open(os.path.join(self.scratch, 'made.tar.xz')) as file:
+            packed = {m.name: (m.size, m.mode & 0o111 != 0) for m in file if m.isfile()}
+        here = {}
+        for folder, _, files in os.walk(self.folder):
+            for name in files:
+                path = os.path.join(folder, name)
+                here['made/' + os.path.relpath(path, self.folder)] = (
+                    os.path.getsize(path), os.stat(path).st_mode & 0o111 != 0)
+        self.assertEqual(packed, here)
+
+    def test_of_openblas_only_kernels_of_other_precisions_are_left_out(self):
+        told = ('libopenblas.a:setparam_ZEN.o:                 U _GLOBAL_OFFSET_TABLE_\n'
+                'libopenblas.a:setparam_ZEN.o:                 U dgemm_kernel_ZEN\n'
+                'libopenblas.a:setparam_ZEN.o:                 U idamax_k_ZEN\n'
+                'libopenblas.a:setparam_ZEN.o:                 U isamax_k_ZEN\n'
+                'libopenblas.a:setparam_ZEN.o:                 U sgemm_kernel_ZEN\n'
+                'libopenblas.a:setparam_ZEN.o:                 U stderr\n'
+                'libopenblas.a:zgemm.o:                 U zgemm_kernel_ZEN\n')
+        self.assertEqual(bundle_blas.left_out(told), ['dgemm_kernel_ZEN', 'idamax_k_ZEN'])
 
     def test_it_names_its_commit(self):
         with open(os.path.join(self.folder, 'bundle.json'), encoding='utf-8') as file:
