@@ -87,7 +87,13 @@ struct State {
 };
 State &state();
 
-enum { SHARED_BYTES_DEFAULT = 48 << 10, SHARED_BYTES_MAX = 227 << 10, PAGE_BYTES = 4096 };
+enum { SHARED_BYTES_DEFAULT = 48 << 10, SHARED_BYTES_RESERVED = 1 << 10, PAGE_BYTES = 4096 };
+
+struct Limits { /* of a multiprocessor, and of a block; by compute capability */
+    int shared_bytes, shared_bytes_block, threads, blocks, registers;
+};
+/** What the configured compute capability has. */
+Limits limits();
 
 /** The first thing of every call: what the configuration or an earlier failure says of it. */
 cudaError_t enter(const char *function);

@@ -2,6 +2,7 @@
 /* The fake runtime's devices: what it pretends to be, which calls fail, what it says of errors. */
 #include "runtime.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -295,6 +296,23 @@ cudaError_t cudaGetDevice(int *device)
     return cudaSuccess;
 }
 
+/* Source: CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute Capability". */
+hst::Limits hst::limits()
+{
+    static const struct {
+        int cc, shared_kib, threads, blocks;
+    } known[] = {{80, 164, 2048, 32}, {86, 100, 1536, 16}, {87, 164, 1536, 16},
+                 {89, 100, 1536, 24}, {90, 228, 2048, 32}, {100, 228, 2048, 32},
+                 {120, 100, 1536, 24}};
+    const Config &config = state().config;
+    for (auto &k : known)
+        if (k.cc == config.major * 10 + config.minor)
+            return {k.shared_kib << 10, (k.shared_kib << 10) - SHARED_BYTES_RESERVED, k.threads,
+                    k.blocks, 65536};
+    return {64 << 10, 64 << 10, 1024, 16,
+            65536}; /* 7.5, of those that are not known the smallest */
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
     if (cudaError_t error = hst::enter(__func__))
@@ -310,11 +328,14 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     p.multiProcessorCount = 4;
     p.warpSize = 32;
     p.maxThreadsPerBlock = 1024;
-    p.maxThreadsPerMultiProcessor = 2048;
+    const hst::Limits limits = hst::limits();
+    p.maxThreadsPerMultiProcessor = limits.threads;
+    p.maxBlocksPerMultiProcessor = limits.blocks;
     p.sharedMemPerBlock = hst::SHARED_BYTES_DEFAULT;
-    p.sharedMemPerBlockOptin = hst::SHARED_BYTES_MAX;
-    p.sharedMemPerMultiprocessor = hst::SHARED_BYTES_MAX + 1024;
-    p.regsPerBlock = p.regsPerMultiprocessor = 65536;
+    p.sharedMemPerBlockOptin = (size_t)limits.shared_bytes_block;
+    p.sharedMemPerMultiprocessor = (size_t)limits.shared_bytes;
+    p.reservedSharedMemPerBlock = hst::SHARED_BYTES_RESERVED;
+    p.regsPerBlock = p.regsPerMultiprocessor = limits.registers;
     p.l2CacheSize = 4 << 20;
     p.pciBusID = device + 1;
     p.unifiedAddressing = 1;
@@ -343,6 +364,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
         {cudaDevAttrMaxSharedMemoryPerBlock, (int)p.sharedMemPerBlock},
         {cudaDevAttrMaxSharedMemoryPerBlockOptin, (int)p.sharedMemPerBlockOptin},
         {cudaDevAttrMaxSharedMemoryPerMultiprocessor, (int)p.sharedMemPerMultiprocessor},
+        {cudaDevAttrReservedSharedMemoryPerBlock, (int)p.reservedSharedMemPerBlock},
+        {cudaDevAttrMaxBlocksPerMultiprocessor, p.maxBlocksPerMultiProcessor},
+        {cudaDevAttrMaxRegistersPerMultiprocessor, p.regsPerMultiprocessor},
         {cudaDevAttrMaxGridDimX, 0x7fffffff},
         {cudaDevAttrMaxGridDimY, 65535},
         {cudaDevAttrMaxGridDimZ, 65535},
@@ -387,7 +411,7 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr
     if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout)
         return cudaSuccess;
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
-        value > hst::SHARED_BYTES_MAX)
+        value > hst::limits().shared_bytes_block)
         return hst::leave(cudaErrorInvalidValue);
     s.shared_limits[kernel] = value;
     return cudaSuccess;
@@ -417,8 +441,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
         return error;
     if (threads < 1 || threads > 1024)
         return hst::leave(cudaErrorInvalidValue);
-    size_t by_shared = (hst::SHARED_BYTES_MAX + 1024) / (shared_bytes + 1024);
-    size_t by_threads = (size_t)(2048 / threads);
-    *blocks = (int)(by_shared < by_threads ? by_shared : by_threads);
+    const hst::Limits l = hst::limits();
+    int by_shared = (int)((size_t)l.shared_bytes / (shared_bytes + hst::SHARED_BYTES_RESERVED));
+    *blocks = std::min({by_shared, l.threads / threads, l.blocks});
     return cudaSuccess;
 }

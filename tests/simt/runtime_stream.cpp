@@ -7,6 +7,7 @@
 #include "simt.h"
 
 #include <ctime>
+#include <dlfcn.h>
 
 struct CUstream_st {
     std::shared_ptr<hst::Queue> queue;
@@ -182,11 +183,35 @@ static cudaError_t check_launch(const hst::Launch &l)
     return l.shared_bytes > allowed ? cudaErrorInvalidValue : cudaSuccess;
 }
 
+/* HST_SIMT_LAUNCHES=FILE: each launch that differs from those before in kernel or block appends the
+ * kernel's module, its offset there, threads and dynamic shared memory of a block. */
+static void note_launch(const hst::Launch &l)
+{
+    static const char *path = getenv("HST_SIMT_LAUNCHES");
+    static std::set<std::string> noted;
+    Dl_info where;
+    if (!path || !dladdr(l.kernel, &where))
+        return;
+    char line[4200];
+    snprintf(line, sizeof line, "%s\t%zx\t%u\t%zu\n", where.dli_fname,
+             (size_t)((const char *)l.kernel - (const char *)where.dli_fbase),
+             l.block.x * l.block.y * l.block.z, l.shared_bytes);
+    Lock lock(hst::state().state);
+    if (!noted.insert(line).second)
+        return;
+    FILE *file = fopen(path, "a");
+    if (!file || fputs(line, file) < 0 || fclose(file)) {
+        fprintf(stderr, "fake CUDA: HST_SIMT_LAUNCHES=%s: cannot be written\n", path);
+        abort();
+    }
+}
+
 void hst::enqueue_launch(const Launch &launch, cudaStream_t stream, std::function<void()> thread)
 {
     if (enter("cudaLaunchKernel"))
         return;
     std::shared_ptr<Queue> queue = queue_of(stream);
+    note_launch(launch);
     cudaError_t error = check_launch(launch);
     if (!queue || queue->device != current_device())
         error = cudaErrorInvalidResourceHandle;

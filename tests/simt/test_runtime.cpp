@@ -265,6 +265,33 @@ static void there_may_be_no_driver_or_no_device(void **)
     hst_fake_cuda_configure("");
 }
 
+static void a_card_has_the_shared_memory_of_its_compute_capability(void **)
+{
+    const struct {
+        const char *cc;
+        int multiprocessor_kib, blocks_of_64_kib;
+    } cards[] = {{"cc=8.0", 164, 2}, {"cc=8.6", 100, 1},  {"cc=8.9", 100, 1},
+                 {"cc=9.0", 228, 3}, {"cc=10.0", 228, 3}, {"cc=12.0", 100, 1}};
+    auto limit = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    for (auto &card : cards) {
+        int shared, reserved, blocks;
+        hst_fake_cuda_configure(card.cc);
+        assert_int_equal(
+            cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, 0), 0);
+        assert_int_equal(
+            cudaDeviceGetAttribute(&reserved, cudaDevAttrReservedSharedMemoryPerBlock, 0), 0);
+        assert_int_equal(shared, card.multiprocessor_kib << 10);
+        assert_int_equal(reserved, 1 << 10);
+        const int most = shared - reserved;
+        assert_int_equal(cudaFuncSetAttribute(k_add, limit, most + 1), cudaErrorInvalidValue);
+        assert_int_equal(cudaFuncSetAttribute(k_add, limit, most), 0);
+        assert_int_equal(
+            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, k_add, 128, 64 << 10), 0);
+        assert_int_equal(blocks, card.blocks_of_64_kib);
+    }
+    hst_fake_cuda_configure("");
+}
+
 static void arguments_are_taken_when_launched(void **)
 {
     Vector<float> x(10);
@@ -289,6 +316,7 @@ int main()
         cmocka_unit_test(calls_fail_where_the_plan_says),
         cmocka_unit_test(a_failed_launch_stays),
         cmocka_unit_test(there_may_be_no_driver_or_no_device),
+        cmocka_unit_test(a_card_has_the_shared_memory_of_its_compute_capability),
         cmocka_unit_test(arguments_are_taken_when_launched),
     };
     return cmocka_run_group_tests_name("runtime", tests, nullptr, nullptr);

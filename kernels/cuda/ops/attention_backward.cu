@@ -13,8 +13,9 @@
  * one's tiles of queries from the diagonal on. It forms Sᵀ and dPᵀ, rows keys, so that Pᵀ and dSᵀ
  * are in registers where the next product wants them.
  *
- * k_attention_dq: a block of four warps owns 128 queries of one head, a warp 32, with their dQ in
- * registers, and goes over the tiles of keys up to the diagonal.
+ * k_attention_dq: a block owns 128 queries of one head, shared out to four warps or to eight
+ * (attention_tile.h), with their dQ in registers, and goes over the tiles of keys up to the
+ * diagonal. At head_dim 128 it has four where two blocks fit, on 9.0 and 10.0.
  *
  * P and dS enter the tensor cores rounded, as the o and dout they are made with are; sums are f32
  * and rounded once. Rows beyond the sequence are zeros, for which dS and dO are 0, so only the
@@ -32,7 +33,7 @@ static constexpr float LOG2_E = 1.4426950408889634f;
 /* ---- dK and dV ------------------------------------------------------------------------------- */
 
 template <int D> struct dkv_plan {
-    static constexpr int WARPS = 8, THREADS = WARPS * 32;
+    static constexpr int WARPS = 8, THREADS = WARPS * 32, BLOCKS = WARPS_RESIDENT / WARPS;
     static constexpr int KEYS = WARPS * 16, QUERIES = 32;
     /* k, v, two turns of q and dout, two turns of both statistics */
     static constexpr size_t SHARED =
@@ -98,7 +99,7 @@ struct query_walk {
 };
 
 template <class T, int D>
-static __global__ void __launch_bounds__(dkv_plan<D>::THREADS, 1)
+static __global__ void __launch_bounds__(dkv_plan<D>::THREADS, dkv_plan<D>::BLOCKS)
     k_attention_dkv(struct hst_attention_backward b, const float *delta, unsigned tiles)
 {
     typedef dkv_plan<D> P;
@@ -157,9 +158,9 @@ static __global__ void __launch_bounds__(dkv_plan<D>::THREADS, 1)
 
 /* ---- dQ -------------------------------------------------------------------------------------- */
 
-template <int D> struct dq_plan {
-    static constexpr int M = 2, WARPS = 4, THREADS = WARPS * 32;
-    static constexpr int ROWS = WARPS * 16 * M, KEYS = 32;
+template <int D, int WARPS> struct dq_plan {
+    static constexpr int ROWS = 128, M = ROWS / 16 / WARPS, KEYS = 32;
+    static constexpr int THREADS = WARPS * 32, BLOCKS = WARPS_RESIDENT / WARPS;
     static constexpr size_t SHARED = (size_t)(2 * ROWS + 4 * KEYS) * D * sizeof(word);
 };
 
@@ -179,11 +180,11 @@ static __device__ __forceinline__ void score_slopes(const float (&s)[M][N][4], f
                               (dp[m][n][i] - delta[m][i / 2]);
 }
 
-template <class T, int D>
-static __global__ void __launch_bounds__(dq_plan<D>::THREADS, 2)
+template <class T, int D, int WARPS>
+static __global__ void __launch_bounds__(dq_plan<D, WARPS>::THREADS, dq_plan<D, WARPS>::BLOCKS)
     k_attention_dq(struct hst_attention_backward b, const float *all_delta, unsigned tiles)
 {
-    typedef dq_plan<D> P;
+    typedef dq_plan<D, WARPS> P;
     HST_DYN_SHARED(word, q_tile);
     const struct hst_attention &a = b.forward;
     word *dout_tile = q_tile + P::ROWS * D;
@@ -203,7 +204,7 @@ static __global__ void __launch_bounds__(dq_plan<D>::THREADS, 2)
     lane_view<D> q_view = lane_down<D>(q_tile + warp_rows * D);
     lane_view<D> k_view = lane_across<D>(keys.buffers), k_rows = lane_down<D>(keys.buffers);
 
-    float dq[P::M][D / 8][4], lse[P::M][2], delta[P::M][2], scale[P::M][2];
+    float dq[P::M][D / 8][4], lse[P::M][2], delta[P::M][2];
     clear(dq);
     size_t statistic = statistic_at(&a, at.sequence, at.head);
 #pragma unroll
@@ -213,25 +214,31 @@ static __global__ void __launch_bounds__(dq_plan<D>::THREADS, 2)
             int query = lane_row + m * 16 + half * 8;
             lse[m][half] = query < end ? a.lse[statistic + query] * LOG2_E : 0;
             delta[m][half] = query < end ? all_delta[statistic + query] : 0;
-            scale[m][half] = a.scale;
         }
     int last = min(block_first + P::ROWS, end) - 1;
-    for (int key = 0, turn = 0; key <= last; key += P::KEYS, turn ^= 1) {
+    /* The turn is worked out where it is used: kept in a variable, it makes ptxas spill at head_dim
+     * 128. */
+    for (int tile = 0; tile * P::KEYS <= last; tile++) {
+        int key = tile * P::KEYS;
         hst_cp_async_wait<0>();
         __syncthreads(); /* this turn's tiles are here, and all have used the other's */
         if (key + P::KEYS <= last)
-            keys.template fetch<P::THREADS>(turn ^ 1, key + P::KEYS, end);
+            keys.template fetch<P::THREADS>((tile & 1) ^ 1, key + P::KEYS, end);
         hst_cp_async_commit();
         if (key >= first + 16 * P::M)
             continue; /* after every query of this warp */
         float s[P::M][P::KEYS / 8][4], dp[P::M][P::KEYS / 8][4];
-        row_products<T, D>(s, q_view, k_view.later(turn * 2 * P::KEYS));
-        row_products<T, D>(dp, q_view.later(P::ROWS), k_view.later((turn * 2 + 1) * P::KEYS));
+        row_products<T, D>(s, q_view, k_view.later(tile % 2 * 2 * P::KEYS));
+        row_products<T, D>(dp, q_view.later(P::ROWS), k_view.later((tile % 2 * 2 + 1) * P::KEYS));
         if (key + P::KEYS - 1 > first)
             hide_later_keys<false>(s, first - key + lane_ahead());
         score_slopes(s, dp, lse, delta, a.scale * LOG2_E);
-        add_weighted<T, D>(dq, dp, k_rows.later(turn * 2 * P::KEYS));
+        add_weighted<T, D>(dq, dp, k_rows.later(tile % 2 * 2 * P::KEYS));
     }
+    float scale[P::M][2];
+#pragma unroll
+    for (int m = 0; m < P::M; m++)
+        scale[m][0] = scale[m][1] = a.scale;
     store_rows<T, D>(dq, scale, q_tile + warp_rows * D,
                      rows_of((word *)b.dq, &a, a.heads, at.sequence, at.head), first, end);
 }
@@ -239,29 +246,52 @@ static __global__ void __launch_bounds__(dq_plan<D>::THREADS, 2)
 /* ---- launches -------------------------------------------------------------------------------- */
 
 template <class T, int D>
+static cudaError_t launch_dkv(cudaStream_t stream, const struct hst_attention_backward *args,
+                              const float *delta)
+{
+    typedef dkv_plan<D> P;
+    const struct hst_attention *a = &args->forward;
+    unsigned tiles = tiles_of(a->seq, P::KEYS);
+    cudaError_t error = cudaFuncSetAttribute(
+        k_attention_dkv<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)P::SHARED);
+    if (error != cudaSuccess)
+        return error;
+    HST_LAUNCH((k_attention_dkv<T, D>), (unsigned)(tiles * a->kv_heads * a->batch), P::THREADS,
+               P::SHARED, stream, *args, delta, tiles);
+    return cudaGetLastError();
+}
+
+template <class T, int D, int WARPS>
+static cudaError_t launch_dq(cudaStream_t stream, const struct hst_attention_backward *args,
+                             const float *delta)
+{
+    typedef dq_plan<D, WARPS> P;
+    const struct hst_attention *a = &args->forward;
+    unsigned tiles = tiles_of(a->seq, P::ROWS);
+    cudaError_t error = cudaFuncSetAttribute(
+        k_attention_dq<T, D, WARPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)P::SHARED);
+    if (error != cudaSuccess)
+        return error;
+    HST_LAUNCH((k_attention_dq<T, D, WARPS>), (unsigned)(tiles * a->heads * a->batch), P::THREADS,
+               P::SHARED, stream, *args, delta, tiles);
+    return cudaGetLastError();
+}
+
+template <class T, int D>
 static cudaError_t launch_backward(cudaStream_t stream, const struct hst_attention_backward *args,
                                    const float *delta)
 {
-    const struct hst_attention *a = &args->forward;
-    unsigned key_tiles = tiles_of(a->seq, dkv_plan<D>::KEYS);
-    unsigned query_tiles = tiles_of(a->seq, dq_plan<D>::ROWS);
-    cudaError_t error =
-        cudaFuncSetAttribute(k_attention_dkv<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             (int)dkv_plan<D>::SHARED);
-    if (error == cudaSuccess)
-        error =
-            cudaFuncSetAttribute(k_attention_dq<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 (int)dq_plan<D>::SHARED);
+    typedef dq_plan<D, 4> P;
+    bool fit = true;
+    cudaError_t error = launch_dkv<T, D>(stream, args, delta);
+    if (error == cudaSuccess && !fits_every_card(P::BLOCKS, P::SHARED))
+        error = blocks_fit(P::BLOCKS, P::SHARED, &fit);
     if (error != cudaSuccess)
         return error;
-    HST_LAUNCH((k_attention_dkv<T, D>), (unsigned)(key_tiles * a->kv_heads * a->batch),
-               dkv_plan<D>::THREADS, dkv_plan<D>::SHARED, stream, *args, delta, key_tiles);
-    error = cudaGetLastError();
-    if (error != cudaSuccess)
-        return error;
-    HST_LAUNCH((k_attention_dq<T, D>), (unsigned)(query_tiles * a->heads * a->batch),
-               dq_plan<D>::THREADS, dq_plan<D>::SHARED, stream, *args, delta, query_tiles);
-    return cudaGetLastError();
+    if constexpr (!fits_every_card(P::BLOCKS, P::SHARED))
+        if (!fit)
+            return launch_dq<T, D, 8>(stream, args, delta);
+    return launch_dq<T, D, 4>(stream, args, delta);
 }
 
 template <class T>

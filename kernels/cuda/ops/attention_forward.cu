@@ -2,9 +2,8 @@
 /*
  * Attention's forward in bf16 and f16 on tensor cores (mma.sync, compute capability 8.0 and later).
  *
- * A block of four warps owns a tile of queries of one head, a warp 32 of its rows (16 where rows
- * are wide), with their output in registers. It goes over the tiles of keys from the first to the
- * one of its last query:
+ * A block owns a tile of queries of one head, a warp 32 or 16 of its rows, with their output in
+ * registers. It goes over the tiles of keys from the first to the one of its last query:
  *
  *   S = Q·Kᵀ                                    tensor cores, f32 sums
  *   t' = max(t, rows of S·c)                    c = scale·log2 e, so that exp is one exp2
@@ -19,8 +18,10 @@
  * products again.)
  *
  * Shared memory holds Q and two tiles each of K and V: the next is copied while one is used, with
- * one barrier a tile. That is 64 KiB at head_dim 128, so that two blocks fit a multiprocessor even
- * of 8.0, and 96 KiB at 256, within the 99 KiB that the smallest card of this kind gives a block.
+ * one barrier a tile. That is 64 KiB at head_dim 128, so that two blocks of four warps fit a
+ * multiprocessor of 8.0, 9.0 and 10.0; where one fits (8.6, 8.9, 12.0) it has eight warps. At 256
+ * it is 96 KiB, within the 99 KiB that the smallest card of this kind gives a block, of 64 rows,
+ * which four warps share: where one block fits, four warps are all.
  *
  * Cost: 4·head_dim flops per query and key; a block reads its queries once and its keys and values,
  * mostly from L2: 4·head_dim bytes per key.
@@ -28,11 +29,12 @@
  */
 #include "attention_tile.h"
 
-/* Tiles are part of the numbers: they depend on head_dim alone, never on the card. */
-template <int D> struct forward_plan {
-    static constexpr int M = D > 128 ? 1 : 2; /* 16-row blocks of a warp */
-    static constexpr int WARPS = 4, THREADS = WARPS * 32;
-    static constexpr int ROWS = WARPS * 16 * M;
+/* KEYS is part of the numbers: it depends on head_dim alone, never on the card. BLOCKS is what
+ * a multiprocessor is to hold, which tests/cuda/resources.py checks. */
+template <int D, int WARPS> struct forward_plan {
+    static constexpr int ROWS = D > 128 ? 64 : 128,
+                         M = ROWS / 16 / WARPS; /* 16-row blocks of a warp */
+    static constexpr int THREADS = WARPS * 32, BLOCKS = WARPS_RESIDENT / WARPS;
     static constexpr int KEYS = D >= 128 ? 32 : 64; /* 64 do not fit the registers beside o */
     static constexpr size_t SHARED = (size_t)(ROWS + 4 * KEYS) * D * sizeof(word);
 };
@@ -120,11 +122,12 @@ finish_rows(const float (&o)[M][D / 8][4], const softmax_rows<M> &rows, word *ti
     store_rows<T, D>(o, factor, tile, to, first, end);
 }
 
-template <class T, int D>
-static __global__ void __launch_bounds__(forward_plan<D>::THREADS, 2)
+template <class T, int D, int WARPS>
+static __global__ void __launch_bounds__(forward_plan<D, WARPS>::THREADS,
+                                         forward_plan<D, WARPS>::BLOCKS)
     k_attention_forward(struct hst_attention a, unsigned tiles)
 {
-    typedef forward_plan<D> P;
+    typedef forward_plan<D, WARPS> P;
     HST_DYN_SHARED(word, q_tile);
     attention_place at = last_tile_first(blockIdx.x, tiles, (unsigned)a.heads);
     key_stream<D, P::KEYS> keys = keys_of<D, P::KEYS>(a, at, q_tile + P::ROWS * D);
@@ -164,18 +167,35 @@ static __global__ void __launch_bounds__(forward_plan<D>::THREADS, 2)
                       a.lse + statistic_at(&a, at.sequence, at.head), first, end);
 }
 
+template <class T, int D, int WARPS>
+static cudaError_t launch_forward_by(cudaStream_t stream, const struct hst_attention *args)
+{
+    typedef forward_plan<D, WARPS> P;
+    unsigned tiles = tiles_of(args->seq, P::ROWS);
+    cudaError_t error =
+        cudaFuncSetAttribute(k_attention_forward<T, D, WARPS>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)P::SHARED);
+    if (error != cudaSuccess)
+        return error;
+    HST_LAUNCH((k_attention_forward<T, D, WARPS>), (unsigned)(tiles * args->heads * args->batch),
+               P::THREADS, P::SHARED, stream, *args, tiles);
+    return cudaGetLastError();
+}
+
 template <class T, int D>
 static cudaError_t launch_forward(cudaStream_t stream, const struct hst_attention *args)
 {
-    typedef forward_plan<D> P;
-    unsigned tiles = tiles_of(args->seq, P::ROWS);
-    cudaError_t error = cudaFuncSetAttribute(
-        k_attention_forward<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)P::SHARED);
-    if (error != cudaSuccess)
-        return error;
-    HST_LAUNCH((k_attention_forward<T, D>), (unsigned)(tiles * args->heads * args->batch),
-               P::THREADS, P::SHARED, stream, *args, tiles);
-    return cudaGetLastError();
+    typedef forward_plan<D, 4> P;
+    /* Eight warps have a use where the tile has rows for them and two blocks do not fit. */
+    if constexpr (P::M > 1 && !fits_every_card(P::BLOCKS, P::SHARED)) {
+        bool fit;
+        cudaError_t error = blocks_fit(P::BLOCKS, P::SHARED, &fit);
+        if (error != cudaSuccess)
+            return error;
+        if (!fit)
+            return launch_forward_by<T, D, 8>(stream, args);
+    }
+    return launch_forward_by<T, D, 4>(stream, args);
 }
 
 template <class T>

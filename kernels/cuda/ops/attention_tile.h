@@ -22,6 +22,38 @@
 
 typedef uint16_t word;
 
+/*
+ * Warps that a multiprocessor is to hold, two for each of its four schedulers, so that one computes
+ * while the other waits. A tile of 128 rows is shared out to four warps of 32 rows where a
+ * multiprocessor has shared memory for two such blocks, else to eight warps of 16 in the one block
+ * that fits.
+ *
+ * Bits do not depend on that: the block goes over the same tiles of keys in the same order, a row
+ * meets those up to its own, and what tensor cores compute of a row depends on no other row. Of
+ * four warps and of eight, a row's last tile is the same, as 32 divides all tiles of keys.
+ */
+static constexpr int WARPS_RESIDENT = 8;
+
+/* Whether they fit the cards with the least, 100 KiB a multiprocessor, 1 KiB a block reserved: then
+ * the kernel of four warps is the only one made. */
+static constexpr bool fits_every_card(int blocks, size_t shared_bytes)
+{
+    return (size_t)blocks * (shared_bytes + 1024) <= 100 << 10;
+}
+
+/* Whether `blocks` blocks of so much shared memory fit a multiprocessor of the current device. */
+static inline cudaError_t blocks_fit(int blocks, size_t shared_bytes, bool *fit)
+{
+    int device = 0, all = 0, reserved = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&all, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&reserved, cudaDevAttrReservedSharedMemoryPerBlock, device);
+    *fit = (size_t)blocks * (shared_bytes + (size_t)reserved) <= (size_t)all;
+    return error;
+}
+
 /* Chunks that the flip permutes among each other, and the flip itself. */
 template <int D> struct chunk_order {
     static_assert(D % 32 == 0, "rows of whole groups of chunks");

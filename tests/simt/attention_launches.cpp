@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every way in which attention is launched, on the double of one card (HST_FAKE_CUDA=cc=X.Y), for
+ * tests/cuda/resources.py. Prints, of each case, a hash over the bytes of its results, which the
+ * card must not change:
+ *
+ *   bytes CASE HASH
+ *
+ * The launches themselves are written by the runtime (HST_SIMT_LAUNCHES).
+ */
+#include "half.h"
+#include "launchers.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+/* More than one tile of 128 rows, the last of which ends within 16 rows and within a warp's 32. */
+static const size_t SEQ = 150, HEADS = 1, KV_HEADS = 1;
+
+static void must(cudaError_t error, const char *what)
+{
+    if (error != cudaSuccess) {
+        fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
+        exit(1);
+    }
+}
+
+/* Device memory of numbers between -2 and 2, a sequence of its own for each seed. */
+static void *numbers(size_t count, enum hst_dtype dtype, uint64_t seed)
+{
+    size_t bytes = count * (dtype == HST_F32 ? 4 : 2);
+    std::vector<unsigned char> host(bytes);
+    for (size_t i = 0; i < count; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        float x = (float)(int32_t)(seed >> 32) / 0x1p30f;
+        if (dtype == HST_F32)
+            ((float *)host.data())[i] = x;
+        else
+            ((uint16_t *)host.data())[i] = half_round(dtype, x);
+    }
+    void *memory;
+    must(cudaMalloc(&memory, bytes), "cudaMalloc");
+    must(cudaMemcpy(memory, host.data(), bytes, cudaMemcpyDefault), "cudaMemcpy");
+    return memory;
+}
+
+static uint64_t hash_of(const void *memory, size_t bytes, uint64_t hash)
+{
+    std::vector<unsigned char> host(bytes);
+    must(cudaMemcpy(host.data(), memory, bytes, cudaMemcpyDefault), "cudaMemcpy");
+    for (unsigned char byte : host)
+        hash = (hash ^ byte) * 0x100000001b3u; /* FNV-1a */
+    return hash;
+}
+
+static void run_case(enum hst_dtype dtype, size_t head_dim)
+{
+    size_t element = dtype == HST_F32 ? 4 : 2;
+    size_t q = SEQ * HEADS * head_dim, kv = SEQ * KV_HEADS * head_dim, rows = SEQ * HEADS;
+    struct hst_attention_backward b = {};
+    struct hst_attention *a = &b.forward;
+    a->batch = 1;
+    a->seq = SEQ;
+    a->heads = HEADS;
+    a->kv_heads = KV_HEADS;
+    a->head_dim = head_dim;
+    a->dtype = dtype;
+    a->scale = 1 / sqrtf((float)head_dim);
+    void *const inputs[] = {numbers(q, dtype, 1), numbers(kv, dtype, 2), numbers(kv, dtype, 3),
+                            numbers(q, dtype, 4)};
+    struct {
+        void *data;
+        size_t bytes;
+    } outputs[] = {{numbers(q, dtype, 5), q * element},
+                   {numbers(rows, HST_F32, 6), rows * sizeof(float)},
+                   {numbers(q, dtype, 7), q * element},
+                   {numbers(kv, dtype, 8), kv * element},
+                   {numbers(kv, dtype, 9), kv * element}};
+    a->q = inputs[0];
+    a->k = inputs[1];
+    a->v = inputs[2];
+    b.dout = inputs[3];
+    a->o = outputs[0].data;
+    a->lse = (float *)outputs[1].data;
+    b.dq = outputs[2].data;
+    b.dk = outputs[3].data;
+    b.dv = outputs[4].data;
+    a->work.size_bytes = hst_cuda_attention_work_bytes(a);
+    must(cudaMalloc(&a->work.data, a->work.size_bytes), "cudaMalloc");
+    must(hst_cuda_attention(nullptr, a), "attention");
+    must(hst_cuda_attention_backward(nullptr, &b), "attention's backward");
+    must(cudaDeviceSynchronize(), "attention on the card");
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (auto &out : outputs) {
+        hash = hash_of(out.data, out.bytes, hash);
+        cudaFree(out.data);
+    }
+    for (void *memory : inputs)
+        cudaFree(memory);
+    cudaFree(a->work.data);
+    printf("bytes %s,%zu %016llx\n",
+           dtype == HST_F32    ? "f32"
+           : dtype == HST_BF16 ? "bf16"
+                               : "f16",
+           head_dim, (unsigned long long)hash);
+}
+
+int main()
+{
+    for (enum hst_dtype dtype : {HST_F32, HST_BF16, HST_F16})
+        for (size_t head_dim : {64, 96, 128, 256})
+            if (dtype != HST_F32 || head_dim == 64)
+                run_case(dtype, head_dim);
+    return 0;
+}
