@@ -5,6 +5,7 @@
  */
 #include "base.h"
 #include <errno.h>
+#include <hoistway/measure.h>
 
 size_t hst_dtype_bytes(enum hst_dtype dtype)
 {
@@ -53,6 +54,25 @@ void hst_dev_host_free(struct hst_dev *dev, void *memory, size_t size_bytes)
 {
     if (memory)
         dev->ops->host_free(dev, memory, size_bytes);
+}
+
+static bool pages_ok(const struct hst_dev *dev, const void *memory, size_t size_bytes)
+{
+    const uintptr_t page = 4096;
+    return dev && memory && size_bytes && size_bytes <= PTRDIFF_MAX &&
+           (uintptr_t)memory % page == 0 && size_bytes % page == 0;
+}
+
+int hst_dev_host_lock(struct hst_dev *dev, void *memory, size_t size_bytes)
+{
+    return pages_ok(dev, memory, size_bytes) ? dev->ops->host_lock(dev, memory, size_bytes)
+                                             : -EINVAL;
+}
+
+int hst_dev_host_unlock(struct hst_dev *dev, void *memory, size_t size_bytes)
+{
+    return pages_ok(dev, memory, size_bytes) ? dev->ops->host_unlock(dev, memory, size_bytes)
+                                             : -EINVAL;
 }
 
 void hst_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage)
@@ -115,6 +135,20 @@ int hst_event_create(struct hst_dev *dev, struct hst_event **event)
     if (!dev || !event)
         return -EINVAL;
     return dev->ops->event_create(dev, event);
+}
+
+int hst_event_create_timed(struct hst_dev *dev, struct hst_event **event)
+{
+    if (!dev || !event)
+        return -EINVAL;
+    return dev->ops->event_create_timed(dev, event);
+}
+
+int hst_event_seconds(struct hst_event *begin, struct hst_event *end, double *seconds)
+{
+    if (!begin || !end || !seconds || begin->dev != end->dev)
+        return -EINVAL;
+    return begin->dev->ops->event_seconds(begin, end, seconds);
 }
 
 void hst_event_destroy(struct hst_event **event)

@@ -78,6 +78,8 @@ int cuda_mem_alloc(struct hst_dev *dev, size_t size_bytes, void **memory);
 void cuda_mem_free(struct hst_dev *dev, void *memory, size_t size_bytes);
 int cuda_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory);
 void cuda_host_free(struct hst_dev *dev, void *memory, size_t size_bytes);
+int cuda_host_lock(struct hst_dev *dev, void *memory, size_t size_bytes);
+int cuda_host_unlock(struct hst_dev *dev, void *memory, size_t size_bytes);
 void cuda_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage);
 int cuda_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes);
 
@@ -91,6 +93,8 @@ int cuda_stream_wait(struct hst_stream *stream, struct hst_event *event);
 int cuda_stream_copy(struct hst_stream *stream, void *dst, const void *src, size_t size_bytes);
 int cuda_stream_zero(struct hst_stream *stream, void *dst, size_t size_bytes);
 int cuda_event_create(struct hst_dev *dev, struct hst_event **event);
+int cuda_event_create_timed(struct hst_dev *dev, struct hst_event **event);
+int cuda_event_seconds(struct hst_event *begin, struct hst_event *end, double *seconds);
 void cuda_event_destroy(struct hst_event *event);
 int cuda_event_record(struct hst_event *event, struct hst_stream *stream);
 int cuda_event_query(struct hst_event *event);

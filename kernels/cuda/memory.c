@@ -224,3 +224,24 @@ void cuda_host_free(struct hst_dev *dev, void *memory, size_t size_bytes)
     hst_unmap_aligned(memory, size_bytes);
     hst_book_give(&cuda->book, BOOK_HOST, size_bytes);
 }
+
+int cuda_host_lock(struct hst_dev *dev, void *memory, size_t size_bytes)
+{
+    struct cuda_dev *cuda = cuda_dev_of(dev);
+    int rc = cuda_enter(cuda);
+    if (rc)
+        return rc;
+    cudaError_t error = cudaHostRegister(memory, size_bytes, cudaHostRegisterPortable);
+    return error ? not_locked(cuda, error, size_bytes) : 0;
+}
+
+int cuda_host_unlock(struct hst_dev *dev, void *memory, size_t size_bytes)
+{
+    struct cuda_dev *cuda = cuda_dev_of(dev);
+    int rc = cuda_enter(cuda);
+    (void)size_bytes;
+    if (rc)
+        return rc;
+    cudaError_t error = cudaHostUnregister(memory);
+    return error ? cuda_failed(cuda, error, "cudaHostUnregister") : 0;
+}

@@ -33,6 +33,7 @@ struct cuda_stream {
 struct cuda_event {
     struct hst_event base;
     cudaEvent_t native;
+    bool timed;
     pthread_mutex_t lock;
     struct state *state; /* of the stream it was recorded in; null: never recorded */
 };
@@ -212,19 +213,21 @@ int cuda_stream_zero(struct hst_stream *stream, void *dst, size_t size_bytes)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-int cuda_event_create(struct hst_dev *dev, struct hst_event **event)
+static int create_event(struct hst_dev *dev, bool timed, struct hst_event **event)
 {
     struct cuda_dev *cuda = cuda_dev_of(dev);
     struct cuda_event *e = calloc(1, sizeof *e);
     int rc = e ? cuda_enter(cuda) : -ENOMEM;
     if (rc)
         goto err_free;
-    cudaError_t error = cudaEventCreateWithFlags(&e->native, cudaEventDisableTiming);
+    cudaError_t error =
+        cudaEventCreateWithFlags(&e->native, timed ? cudaEventDefault : cudaEventDisableTiming);
     if (error) {
         rc = cuda_failed(cuda, error, "creating an event");
         goto err_free;
     }
     e->base.dev = dev;
+    e->timed = timed;
     pthread_mutex_init(&e->lock, NULL);
     count(cuda, &cuda->event_count, 1);
     *event = &e->base;
@@ -232,6 +235,16 @@ int cuda_event_create(struct hst_dev *dev, struct hst_event **event)
 err_free:
     free(e);
     return rc;
+}
+
+int cuda_event_create(struct hst_dev *dev, struct hst_event **event)
+{
+    return create_event(dev, false, event);
+}
+
+int cuda_event_create_timed(struct hst_dev *dev, struct hst_event **event)
+{
+    return create_event(dev, true, event);
 }
 
 void cuda_event_destroy(struct hst_event *event)
@@ -334,4 +347,32 @@ int cuda_event_sync(struct hst_event *event)
     if (rc)
         (void)state_fail(state, rc);
     return event_result(e, state, rc ? cudaSuccess : cudaEventSynchronize(e->native));
+}
+
+/* 0 where the event takes the time and its mark was passed. */
+static int timed_and_passed(struct hst_event *event)
+{
+    struct cuda_event *e = event_of(event);
+    struct state *state = recorded_in(e);
+    state_drop(state); /* the event holds it */
+    if (!e->timed || !state)
+        return -EINVAL;
+    int passed = cuda_event_query(event);
+    return passed == 1 ? 0 : passed ? passed : -EAGAIN;
+}
+
+int cuda_event_seconds(struct hst_event *begin, struct hst_event *end, double *seconds)
+{
+    float milliseconds = 0;
+    int rc = timed_and_passed(begin);
+    rc = rc ? rc : timed_and_passed(end);
+    rc = rc ? rc : cuda_enter(cuda_dev_of(begin->dev));
+    if (rc)
+        return rc;
+    cudaError_t error =
+        cudaEventElapsedTime(&milliseconds, event_of(begin)->native, event_of(end)->native);
+    if (error)
+        return cuda_failed(cuda_dev_of(begin->dev), error, "time between events");
+    *seconds = 1e-3 * (double)milliseconds;
+    return 0;
 }

@@ -181,4 +181,8 @@ const struct hst_dev_ops cuda_ops = {
     .norm2 = op_norm2,
     .adamw = op_adamw,
     .math = cuda_dev_math,
+    .event_create_timed = cuda_event_create_timed,
+    .event_seconds = cuda_event_seconds,
+    .host_lock = cuda_host_lock,
+    .host_unlock = cuda_host_unlock,
 };

@@ -77,6 +77,8 @@ void host_stream_destroy(struct hst_stream *stream);
 int host_stream_sync(struct hst_stream *stream);
 int host_stream_wait(struct hst_stream *stream, struct hst_event *event);
 int host_event_create(struct hst_dev *dev, struct hst_event **event);
+int host_event_create_timed(struct hst_dev *dev, struct hst_event **event);
+int host_event_seconds(struct hst_event *begin, struct hst_event *end, double *seconds);
 void host_event_destroy(struct hst_event *event);
 int host_event_record(struct hst_event *event, struct hst_stream *stream);
 int host_event_query(struct hst_event *event);

@@ -9,9 +9,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { RING_RECORDS = 256, ARGS_BYTES = 192 };
 
@@ -40,11 +42,19 @@ struct host_stream {
     struct record ring[RING_RECORDS];
 };
 
+/* When a stream came to a mark: the event's, and its record's until it has run. */
+struct stamp {
+    double seconds; /* of the clock; written by the stream */
+    atomic_uint references;
+};
+
 struct host_event {
     struct hst_event base;
+    bool timed;
     pthread_mutex_t lock;
     struct timeline *timeline; /* null: never recorded */
     uint64_t mark;             /* passed when this many records are done */
+    struct stamp *stamp;       /* of a timed one that was recorded */
 };
 
 static struct timeline *timeline_create(void)
@@ -264,12 +274,13 @@ int host_stream_wait(struct hst_stream *stream, struct hst_event *event)
     return error;
 }
 
-int host_event_create(struct hst_dev *dev, struct hst_event **event)
+static int create_event(struct hst_dev *dev, bool timed, struct hst_event **event)
 {
     struct host_event *e = calloc(1, sizeof *e);
     if (!e)
         return -ENOMEM;
     e->base.dev = dev;
+    e->timed = timed;
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_lock(&host_dev_of(dev)->lock);
     host_dev_of(dev)->event_count++;
@@ -278,11 +289,54 @@ int host_event_create(struct hst_dev *dev, struct hst_event **event)
     return 0;
 }
 
+int host_event_create(struct hst_dev *dev, struct hst_event **event)
+{
+    return create_event(dev, false, event);
+}
+
+int host_event_create_timed(struct hst_dev *dev, struct hst_event **event)
+{
+    return create_event(dev, true, event);
+}
+
+static void stamp_drop(struct stamp *stamp)
+{
+    if (stamp && atomic_fetch_sub(&stamp->references, 1) == 1)
+        free(stamp);
+}
+
+static int run_stamp(struct host_dev *dev, const void *args)
+{
+    struct stamp *stamp = *(struct stamp *const *)args;
+    struct timespec now;
+    (void)dev;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    stamp->seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    stamp_drop(stamp);
+    return 0;
+}
+
+/* Each record has a stamp of its own: the one before it may still be on its way. */
+static int enqueue_stamp(struct host_stream *s, struct stamp **stamp)
+{
+    struct record record = {.op = run_stamp, .always = true};
+    *stamp = calloc(1, sizeof **stamp);
+    if (!*stamp)
+        return -ENOMEM;
+    atomic_init(&(*stamp)->references, 2);
+    memcpy(record.args, stamp, sizeof *stamp);
+    int error = enqueue(s, record);
+    if (error)
+        stamp_drop(*stamp);
+    return error;
+}
+
 void host_event_destroy(struct hst_event *event)
 {
     struct host_event *e = (struct host_event *)event;
     struct host_dev *dev = host_dev_of(event->dev);
     timeline_drop(e->timeline);
+    stamp_drop(e->stamp);
     pthread_mutex_destroy(&e->lock);
     free(e);
     pthread_mutex_lock(&dev->lock);
@@ -295,17 +349,22 @@ int host_event_record(struct hst_event *event, struct hst_stream *stream)
 {
     struct host_event *e = (struct host_event *)event;
     struct timeline *t = ((struct host_stream *)stream)->timeline;
+    struct stamp *stamp = NULL;
+    int unstamped = e->timed ? enqueue_stamp((struct host_stream *)stream, &stamp) : 0;
     pthread_mutex_lock(&t->lock);
     uint64_t mark = t->queued;
-    int error = t->error;
+    int error = t->error ? t->error : unstamped;
     t->references++;
     pthread_mutex_unlock(&t->lock);
     pthread_mutex_lock(&e->lock);
     struct timeline *before = e->timeline;
+    struct stamp *stamp_before = e->stamp;
     e->timeline = t;
     e->mark = mark;
+    e->stamp = stamp;
     pthread_mutex_unlock(&e->lock);
     timeline_drop(before);
+    stamp_drop(stamp_before);
     return error;
 }
 
@@ -329,4 +388,29 @@ int host_event_sync(struct hst_event *event)
     int error = timeline_sync(place.timeline, place.mark);
     timeline_drop(place.timeline);
     return error;
+}
+
+/* *seconds of the mark, where it was passed. */
+static int time_of(struct hst_event *event, double *seconds)
+{
+    struct host_event *e = (struct host_event *)event;
+    int state = host_event_query(event);
+    if (state != 1)
+        return state ? state : -EAGAIN;
+    pthread_mutex_lock(&e->lock);
+    int rc = e->stamp ? 0 : -EINVAL;
+    if (!rc)
+        *seconds = e->stamp->seconds;
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
+int host_event_seconds(struct hst_event *begin, struct hst_event *end, double *seconds)
+{
+    double from, to;
+    int rc = time_of(begin, &from);
+    rc = rc ? rc : time_of(end, &to);
+    if (!rc)
+        *seconds = to - from;
+    return rc;
 }

@@ -165,6 +165,13 @@ static int op_adamw(struct hst_stream *stream, const struct hst_adamw *args)
     return -ENOTSUP;
 }
 
+/* Operations read and write any host memory as it is. */
+static int lock_pages(struct hst_dev *dev, void *memory, size_t size_bytes)
+{
+    (void)dev, (void)memory, (void)size_bytes;
+    return -ENOTSUP;
+}
+
 const struct hst_dev_ops host_ops = {
     .size = sizeof(struct hst_dev_ops),
     .name = "host",
@@ -213,4 +220,8 @@ const struct hst_dev_ops host_ops = {
     .norm2 = op_norm2,
     .adamw = op_adamw,
     .math = host_dev_math,
+    .event_create_timed = host_event_create_timed,
+    .event_seconds = host_event_seconds,
+    .host_lock = lock_pages,
+    .host_unlock = lock_pages,
 };

@@ -2,6 +2,8 @@
 /* A device's memory and budgets. */
 #include "suite.h"
 #include <errno.h>
+#include <hoistway/measure.h>
+#include <sys/mman.h>
 
 enum { MIB = 1 << 20 };
 
@@ -105,6 +107,32 @@ static void senseless_requests_are_refused(void **state)
     hst_dev_close(NULL);
 }
 
+/* Of the caller's own memory: whoever can not lock says so, and what is locked is still its own. */
+static void pages_are_locked_and_let_go_outside_the_budget(void **state)
+{
+    (void)state;
+    struct hst_dev *dev;
+    assert_int_equal(suite_open(0, 0, NULL, &dev), 0);
+    bool locks = !(hst_dev_flags(dev) & HST_DEV_HOST_MEMORY);
+    char *memory = mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    memset(memory, 0x5a, 2 * MIB);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(hst_dev_host_lock(dev, memory, MIB), locks ? 0 : -ENOTSUP);
+        assert_int_equal(held(dev, 1), 0);
+        assert_int_equal(hst_dev_host_unlock(dev, memory, MIB), locks ? 0 : -ENOTSUP);
+    }
+    assert_int_equal(memory[0], 0x5a);
+    assert_int_equal(hst_dev_host_lock(dev, memory + 1, MIB), -EINVAL);
+    assert_int_equal(hst_dev_host_lock(dev, memory, MIB + 1), -EINVAL);
+    assert_int_equal(hst_dev_host_lock(dev, memory, 0), -EINVAL);
+    assert_int_equal(hst_dev_host_lock(dev, NULL, MIB), -EINVAL);
+    assert_int_equal(hst_dev_host_lock(NULL, memory, MIB), -EINVAL);
+    assert_int_equal(hst_dev_host_unlock(dev, memory + 1, MIB), -EINVAL);
+    munmap(memory, 2 * MIB);
+    suite_close(&dev);
+}
+
 static void a_device_has_a_name_and_dtypes_a_size(void **state)
 {
     (void)state;
@@ -149,6 +177,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_budget_is_given_to_the_last_byte_and_not_beyond),
         cmocka_unit_test(memory_is_zero_and_aligned_to_2_mib),
         cmocka_unit_test(senseless_requests_are_refused),
+        cmocka_unit_test(pages_are_locked_and_let_go_outside_the_budget),
         cmocka_unit_test(a_device_has_a_name_and_dtypes_a_size),
         cmocka_unit_test(a_senseless_configuration_is_refused),
     };

@@ -2,7 +2,9 @@
 /* Streams, events, copies: order, waiting across streams, errors that stay. */
 #include "suite.h"
 #include <errno.h>
+#include <hoistway/measure.h>
 #include <pthread.h>
+#include <time.h>
 
 enum { WORDS = 1 << 16, BYTES = WORDS * 4, CHAIN = 2000 };
 
@@ -170,6 +172,84 @@ static void an_event_passes_when_its_mark_does_and_a_later_record_moves_it(void 
     raze_ground(&g);
 }
 
+static double clock_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Three marks with work between them: the device's times are the clock's, as far as both say. */
+static void timed_events_tell_the_seconds_between_their_marks(void **state)
+{
+    (void)state;
+    struct ground g;
+    struct hst_event *marks[3] = {NULL};
+    double parts[2] = {-1, -1}, whole = -1;
+    raise_ground(&g, NULL);
+    put_ones(&g);
+    double began = clock_now();
+    for (int m = 0; m < 3; m++) {
+        assert_int_equal(hst_event_create_timed(g.dev, &marks[m]), 0);
+        assert_int_equal(hst_event_seconds(marks[m], marks[m], &whole), -EINVAL); /* no mark yet */
+        for (int i = 0; i < 100 * m; i++)
+            assert_int_equal(increment(&g, g.a, 0), 0);
+        assert_int_equal(hst_event_record(marks[m], g.a), 0);
+    }
+    int now = hst_event_seconds(marks[0], marks[2], &whole);
+    assert_true(now == -EAGAIN || now == 0);
+    assert_int_equal(hst_event_sync(marks[2]), 0);
+    double took = clock_now() - began;
+    for (int m = 0; m < 2; m++)
+        assert_int_equal(hst_event_seconds(marks[m], marks[m + 1], &parts[m]), 0);
+    assert_int_equal(hst_event_seconds(marks[0], marks[2], &whole), 0);
+    assert_true(parts[0] > 0 && parts[1] > 0);
+    assert_true(whole - parts[0] - parts[1] < 3e-6 && parts[0] + parts[1] - whole < 3e-6);
+    assert_true(whole < 1.01 * took + 1e-5);              /* two clocks */
+    assert_int_equal(hst_event_record(marks[0], g.a), 0); /* moves its mark */
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(increment(&g, g.a, 0), 0);
+    assert_int_equal(hst_event_record(marks[1], g.a), 0);
+    assert_int_equal(hst_event_sync(marks[1]), 0);
+    assert_int_equal(hst_event_seconds(marks[2], marks[1], &parts[0]), 0);
+    assert_int_equal(hst_event_seconds(marks[0], marks[1], &parts[1]), 0);
+    assert_true(parts[1] > 0 && parts[0] > parts[1]);
+    expect_all(&g, 0, 310);
+    for (int m = 0; m < 3; m++)
+        hst_event_destroy(&marks[m]);
+    raze_ground(&g);
+}
+
+static void an_event_of_the_other_kind_has_no_time(void **state)
+{
+    (void)state;
+    struct ground g, other;
+    struct hst_event *timed = NULL, *elsewhere = NULL;
+    double seconds = 7;
+    raise_ground(&g, NULL);
+    raise_ground(&other, NULL);
+    assert_int_equal(hst_event_create_timed(g.dev, &timed), 0);
+    assert_int_equal(hst_event_create_timed(other.dev, &elsewhere), 0);
+    assert_int_equal(hst_event_record(g.event, g.a), 0);
+    assert_int_equal(hst_event_record(timed, g.a), 0);
+    assert_int_equal(hst_event_record(elsewhere, other.a), 0);
+    assert_int_equal(hst_stream_sync(g.a), 0);
+    assert_int_equal(hst_stream_sync(other.a), 0);
+    assert_int_equal(hst_event_seconds(g.event, timed, &seconds), -EINVAL);
+    assert_int_equal(hst_event_seconds(timed, g.event, &seconds), -EINVAL);
+    assert_int_equal(hst_event_seconds(timed, elsewhere, &seconds), -EINVAL);
+    assert_int_equal(hst_event_seconds(NULL, timed, &seconds), -EINVAL);
+    assert_int_equal(hst_event_seconds(timed, timed, NULL), -EINVAL);
+    assert_int_equal(hst_event_create_timed(NULL, &g.event), -EINVAL);
+    assert_true(seconds == 7);
+    assert_int_equal(hst_event_seconds(timed, timed, &seconds), 0);
+    assert_true(seconds == 0);
+    hst_event_destroy(&timed);
+    hst_event_destroy(&elsewhere);
+    raze_ground(&other);
+    raze_ground(&g);
+}
+
 static void an_event_outlives_its_stream_and_a_wait_its_event(void **state)
 {
     (void)state;
@@ -231,6 +311,12 @@ static void an_error_stays_and_later_work_is_skipped(void **state)
     assert_int_equal(increment(&g, g.b, 0), -EDOM);
     assert_int_equal(hst_stream_copy(g.b, g.memory, g.memory + BYTES, 4), -EDOM);
     assert_int_equal(hst_stream_zero(g.b, g.memory, 4), -EDOM);
+    struct hst_event *timed = NULL;
+    double seconds;
+    assert_int_equal(hst_event_create_timed(g.dev, &timed), 0);
+    assert_int_equal(hst_event_record(timed, g.b), -EDOM);
+    assert_int_equal(hst_event_seconds(timed, timed, &seconds), -EDOM);
+    hst_event_destroy(&timed);
     assert_int_equal(hst_event_record(g.event, g.b), -EDOM);
     assert_int_equal(hst_event_query(g.event), -EDOM);
     assert_int_equal(hst_event_sync(g.event), -EDOM);
@@ -368,6 +454,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_stream_waits_for_another_streams_event),
         cmocka_unit_test(an_event_never_recorded_is_passed),
         cmocka_unit_test(an_event_passes_when_its_mark_does_and_a_later_record_moves_it),
+        cmocka_unit_test(timed_events_tell_the_seconds_between_their_marks),
+        cmocka_unit_test(an_event_of_the_other_kind_has_no_time),
         cmocka_unit_test(an_event_outlives_its_stream_and_a_wait_its_event),
         cmocka_unit_test(an_error_stays_and_later_work_is_skipped),
         cmocka_unit_test(who_waits_for_a_failed_stream_fails_with_it),

@@ -12,9 +12,9 @@ extern "C" {
 #endif
 
 /**
- * One entry per call of kernels.h, same meaning, arguments already checked (hst_dev_*, hst_stream_*
- * and hst_op_* check at the boundary, then call). Every entry is set; what a device can not do
- * returns -ENOTSUP.
+ * One entry per call of kernels.h and of measure.h, same meaning, arguments already checked
+ * (hst_dev_*, hst_stream_* and hst_op_* check at the boundary, then call). Every entry is set; what
+ * a device can not do returns -ENOTSUP.
  */
 struct hst_dev_ops {
     size_t size; /* sizeof(struct hst_dev_ops): append only */
@@ -64,6 +64,10 @@ struct hst_dev_ops {
     int (*bias_backward)(struct hst_stream *stream, const struct hst_bias_backward *args);
     size_t (*bias_backward_work_bytes)(struct hst_dev *dev, size_t tokens, size_t width);
     void (*math)(struct hst_dev *dev, char *text, size_t text_bytes);
+    int (*event_create_timed)(struct hst_dev *dev, struct hst_event **event);
+    int (*event_seconds)(struct hst_event *begin, struct hst_event *end, double *seconds);
+    int (*host_lock)(struct hst_dev *dev, void *memory, size_t size_bytes);
+    int (*host_unlock)(struct hst_dev *dev, void *memory, size_t size_bytes);
 };
 
 /** What a plugin exports, under the name hst_dev_plugin. */
