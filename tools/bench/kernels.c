@@ -2,9 +2,12 @@
 /* Operations of a device, alone: decides the shapes, makes the operands once for all of them. */
 #include "bench/kernels.h"
 
+#include "bench/burn.h"
 #include "bench/ground.h"
+#include "bench/locking.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* One grain of an 8B Llama, twice: far more than any cache on the card holds. */
@@ -184,6 +187,42 @@ static int tell_copies(struct hst_dev *dev, const struct bench_teller *teller,
     return 0;
 }
 
+#define LOCKED_BYTES       ((uint64_t)1 << 30)
+#define LOCKED_SMOKE_BYTES ((uint64_t)2 << 20)
+#define LOCKED_ROUNDS      3u
+
+static void tell_locked(const struct bench_locking *locking, enum bench_pages pages, bool lock,
+                        const struct bench_teller *teller)
+{
+    char name[96];
+    snprintf(name, sizeof name, "page-%s %llu MiB, %s", lock ? "lock" : "unlock",
+             (unsigned long long)(locking->size_bytes >> 20), bench_pages_name(pages));
+    if (!locking->size_bytes)
+        snprintf(name, sizeof name, "page-%s, %s", lock ? "lock" : "unlock",
+                 bench_pages_name(pages));
+    struct bench_figure figure = {
+        .group = "copies", .name = name, .unit = "B/s", .note = locking->missing[pages]};
+    if (figure.note)
+        teller->tell(teller->context, &figure);
+    else
+        bench_tell_rate(teller, &figure, (double)locking->size_bytes,
+                        lock ? &locking->lock[pages] : &locking->unlock[pages]);
+}
+
+static int tell_locking(struct hst_dev *dev, const struct bench_teller *teller,
+                        struct hst_error *error)
+{
+    struct bench_locking locking;
+    bool smoke = teller->smoke;
+    int rc = bench_locking(dev, smoke ? LOCKED_SMOKE_BYTES : LOCKED_BYTES,
+                           smoke ? 1 : LOCKED_ROUNDS, &locking, error);
+    for (enum bench_pages pages = 0; pages < BENCH_PAGES_KINDS && !rc; pages++) {
+        tell_locked(&locking, pages, true, teller);
+        tell_locked(&locking, pages, false, teller);
+    }
+    return rc;
+}
+
 static const struct ground_sizes *sizes_for(const struct hst_dev *dev, bool smoke)
 {
     return smoke ? &SMOKE : hst_dev_flags(dev) & HST_DEV_HOST_MEMORY ? &HOST : &FULL;
@@ -197,7 +236,12 @@ int bench_kernels(struct hst_dev *dev, unsigned groups, const struct bench_telle
                        .error = error,
                        .sizes = *sizes_for(dev, teller->smoke),
                        .with_attention = (groups & BENCH_ATTENTION) != 0};
-    int rc = groups & BENCH_COPIES ? tell_copies(dev, teller, error) : 0;
+    double burned_s;
+    int rc = bench_burn_in(dev, teller->smoke, &burned_s, error);
+    if (!rc && groups & BENCH_COPIES)
+        rc = tell_copies(dev, teller, error);
+    if (!rc && groups & BENCH_COPIES)
+        rc = tell_locking(dev, teller, error);
     if (rc || !(groups & ~(unsigned)BENCH_COPIES))
         return rc;
     rc = open_ground(&g);

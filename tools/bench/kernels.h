@@ -4,7 +4,7 @@
 #include "bench/figure.h"
 
 enum bench_group {
-    BENCH_COPIES = 1u << 0,    /* host to device and back, of the link */
+    BENCH_COPIES = 1u << 0,    /* host to device and back, of the link; page-locking */
     BENCH_MEMORY = 1u << 1,    /* what moves more than it computes, of a copy inside the device */
     BENCH_MATMUL = 1u << 2,    /* products at an 8B Llama's shapes, of the largest one */
     BENCH_ATTENTION = 1u << 3, /* of that product too */
@@ -15,7 +15,8 @@ enum bench_group {
 /**
  * Measures a device's operations at the shapes of an 8B Llama (on the host, where one thread does
  * them, at smaller ones), bf16, each beside a ceiling of the same run. groups: of enum bench_group.
- * An operation that the device does not have is told with a note. Needs some 6 GiB of device
+ * An operation that the device does not have is told with a note. A GPU is warmed before the first
+ * figure (bench_burn_in). Needs some 6 GiB of device
  * memory (smoke: 1 MiB). Errors: negative errno with *error.
  */
 int bench_kernels(struct hst_dev *dev, unsigned groups, const struct bench_teller *teller,

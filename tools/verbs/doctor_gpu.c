@@ -5,6 +5,7 @@
  * the cores in use are. The copies come first: a link that was asleep is awake after them.
  */
 #include "bench/figure.h"
+#include "bench/locking.h"
 #include "cli/device.h"
 #include "cli/text.h"
 #include "verbs/doctor.h"
@@ -14,9 +15,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LINK_SHARE  0.7 /* of a link's rate: less than that is worth a look */
-#define COPY_BUDGET (UINT64_C(1) << 30)
-#define PYTHON_MS   5000 /* a Python that takes longer to start is not waited for */
+#define LINK_SHARE   0.7 /* of a link's rate: less than that is worth a look */
+#define COPY_BUDGET  (UINT64_C(1) << 30)
+#define LOCKED_BYTES (UINT64_C(64) << 20) /* long enough for a figure, and soon done */
+#define PYTHON_MS    5000 /* a Python that takes longer to start is not waited for */
 
 static const char *fix_for(enum hst_dev_why why)
 {
@@ -119,6 +121,32 @@ static void report_copies(struct doctor *d, const struct hst_dev_info *info,
         1e-9 * in->value, 1e-9 * out->value, 1e-9 * figures[HST_RATE_COPY_BOTH].value, of_link);
 }
 
+/* What an engine that keeps states in DRAM pays before its first step. */
+static void report_locking(struct doctor *d, struct hst_dev *dev)
+{
+    struct bench_locking locking;
+    struct hst_error error = {0};
+    char told[BENCH_PAGES_KINDS * 64] = "";
+    if (bench_locking(dev, LOCKED_BYTES, 1, &locking, &error)) {
+        doctor_report(d, "page-locking", STATUS_WARN, "ulimit -l unlimited", "not measured: %s",
+                      error.message);
+        return;
+    }
+    for (enum bench_pages pages = 0; pages < BENCH_PAGES_KINDS; pages++) {
+        size_t used = strlen(told);
+        double amount = (double)locking.size_bytes;
+        if (locking.missing[pages])
+            snprintf(told + used, sizeof told - used, "%s%s: %s", used ? "; " : "",
+                     bench_pages_name(pages), locking.missing[pages]);
+        else
+            snprintf(told + used, sizeof told - used, "%s%s: %.1f GB/s, let go at %.1f",
+                     used ? "; " : "", bench_pages_name(pages),
+                     1e-9 * amount / locking.lock[pages].median_s,
+                     1e-9 * amount / locking.unlock[pages].median_s);
+    }
+    doctor_report(d, "page-locking", STATUS_OK, NULL, "%s", told);
+}
+
 /* What a plan shares the optimizer's work by. */
 static void report_update(struct doctor *d, const struct hst_figure *figures)
 {
@@ -181,6 +209,8 @@ static void check_gpu(struct doctor *d, unsigned index, struct hst_dev *dev)
     report_link(d, &info);
     if (measured)
         report_copies(d, &info, rates.figures);
+    if (measured)
+        report_locking(d, dev);
     if (measured)
         report_update(d, rates.figures);
     for (enum hst_rate r = HST_RATE_H2D; measured && r <= HST_RATE_SHARED; r++)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How figures of a device are made: rates of links, calls that are timed, what is told. */
+#include "bench/burn.h"
 #include "bench/kernels.h"
+#include "bench/locking.h"
 
 #include <errno.h>
 #include <math.h>
@@ -9,8 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
+#include <hoistway/plugin.h>
 
 static struct hst_dev *dev;
 static struct hst_stream *stream;
@@ -110,7 +114,7 @@ static void every_group_is_told_and_leaves_no_memory(void **state)
     (void)state;
     assert_int_equal(bench_kernels(dev, BENCH_ALL, &teller, &error), 0);
     assert_int_equal(told.groups, BENCH_ALL);
-    assert_int_equal(told.notes, 2); /* the host has no optimizer of devices */
+    assert_int_equal(told.notes, 8); /* the host locks no pages, and has no optimizer of devices */
     assert_true(told.figures > 20);
     hst_dev_usage(dev, &usage);
     assert_int_equal(usage.memory_bytes, 0);
@@ -124,8 +128,63 @@ static void a_group_is_told_alone(void **state)
     const struct bench_teller teller = {tell, &told, true};
     (void)state;
     assert_int_equal(bench_kernels(dev, BENCH_COPIES, &teller, &error), 0);
-    assert_int_equal(told.figures, 3);
+    assert_int_equal(told.figures, 9);
+    assert_int_equal(told.notes, 6); /* page-locking: three kinds, to lock and to unlock */
     assert_int_equal(told.groups, BENCH_COPIES);
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void burning_lasts_as_long_as_was_asked_for(void **state)
+{
+    struct counted c = {0, 0};
+    uint64_t calls = 0;
+    (void)state;
+    double start = seconds_now();
+    assert_int_equal(bench_burn(stream, 0.05, count, &c, &calls), 0);
+    assert_true(seconds_now() - start >= 0.05);
+    assert_true(calls > 1 && calls == c.calls);
+    c = (struct counted){0, 3};
+    assert_int_equal(bench_burn(stream, 0.05, count, &c, &calls), -EINVAL);
+    assert_int_equal(c.calls, 3);
+}
+
+/* In front of the host, with memory of its own: what a GPU is to who asks for flags. */
+struct flagged {
+    struct hst_dev_ops ops;
+    struct {
+        const struct hst_dev_ops *ops;
+    } dev;
+};
+
+static void a_gpu_is_warmed_but_the_host_and_a_smoke_run_are_not(void **state)
+{
+    struct flagged gpu = {.ops = {.size = sizeof gpu.ops, .name = "gpu"}};
+    struct hst_error error = {0};
+    double burned_s = -1;
+    (void)state;
+    gpu.dev.ops = &gpu.ops;
+    assert_true(bench_burns((const struct hst_dev *)&gpu.dev, false));
+    assert_false(bench_burns((const struct hst_dev *)&gpu.dev, true));
+    assert_false(bench_burns(dev, false));
+    assert_int_equal(bench_burn_in(dev, false, &burned_s, &error), 0);
+    assert_true(burned_s == 0);
+    assert_true(BENCH_BURN_S >= 0.5);
+}
+
+static void as_much_is_locked_as_is_there(void **state)
+{
+    const uint64_t mib = (uint64_t)1 << 20, gib = mib << 10;
+    (void)state;
+    assert_int_equal(bench_locking_bytes(gib, 64 * gib), gib);
+    assert_int_equal(bench_locking_bytes(gib, 2 * gib), gib / 2);
+    assert_int_equal(bench_locking_bytes(gib, 4 * gib - 1), gib - 2 * mib);
+    assert_int_equal(bench_locking_bytes(gib, 0), 2 * mib);
 }
 
 /* What a layer's forward and backward consist of, as they are enqueued: -Wl,--wrap. */
@@ -192,6 +251,9 @@ int main(void)
         cmocka_unit_test(a_failure_leaves_the_timing_alone),
         cmocka_unit_test(every_group_is_told_and_leaves_no_memory),
         cmocka_unit_test(a_group_is_told_alone),
+        cmocka_unit_test(burning_lasts_as_long_as_was_asked_for),
+        cmocka_unit_test(a_gpu_is_warmed_but_the_host_and_a_smoke_run_are_not),
+        cmocka_unit_test(as_much_is_locked_as_is_there),
         cmocka_unit_test(launches_are_a_layers_and_beside_them_what_computing_takes),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);

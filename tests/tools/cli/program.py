@@ -99,8 +99,8 @@ class Program(Case):
         for row in told:
             self.assertEqual(row['value'] is None, row['note'] is not None, row)
         only = run('bench', 'kernels', '--device', 'host', '--smoke', '--only', 'copies').stdout
-        self.assertEqual(len(re.findall(r'(?m)^copies ', only)), 3)
-        self.assertEqual(len(only.split('\n')), 5)
+        self.assertEqual(len(re.findall(r'(?m)^copies ', only)), 9)  # with page-locking
+        self.assertEqual(len(only.split('\n')), 11)
         only = run('bench', 'kernels', '--device', 'host', '--smoke', '--only', 'launches').stdout
         told = re.findall(r'(?m)^launches  layer (\w+) .* \d+\.\d (us|tokens)$', only)
         self.assertEqual(told, [(sweep, unit) for sweep in ('forward', 'backward')

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Warms a GPU by products of matrices, what costs most power: its clock takes tens of milliseconds
+ * to rise from idle, and falls to what the power limit allows only after some time of hard work.
+ */
+#include "bench/burn.h"
+
+#include <time.h>
+
+#define EXTENT     4096u /* of a product: some 0.2 ms of a large card, enough for all of it */
+#define BATCH_S    0.01  /* between two waits for the stream */
+#define BATCH_MOST 256u
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+bool bench_burns(const struct hst_dev *dev, bool smoke)
+{
+    return !smoke && !(hst_dev_flags(dev) & HST_DEV_HOST_MEMORY);
+}
+
+/* A batch grows until waiting for it is little beside its work. */
+int bench_burn(struct hst_stream *stream, double seconds, int (*enqueue)(void *arg), void *arg,
+               uint64_t *calls)
+{
+    double start = seconds_now(), before = start;
+    unsigned batch = 1;
+    *calls = 0;
+    do {
+        int rc = 0;
+        for (unsigned i = 0; i < batch && !rc; i++)
+            rc = enqueue(arg);
+        rc = rc ? rc : hst_stream_sync(stream);
+        if (rc)
+            return rc;
+        *calls += batch;
+        double now = seconds_now();
+        if (now - before < BATCH_S && batch < BATCH_MOST)
+            batch *= 2;
+        before = now;
+    } while (before - start < seconds);
+    return 0;
+}
+
+struct burn {
+    struct hst_dev *dev;
+    struct hst_stream *stream;
+    struct hst_matmul args;
+    void *memory, *staging;
+    size_t bytes;
+};
+
+static int multiply(void *arg)
+{
+    struct burn *b = arg;
+    return hst_op_matmul(b->stream, &b->args);
+}
+
+static int open_burn(struct burn *b)
+{
+    struct hst_dev_usage usage;
+    const size_t matrix = (size_t)EXTENT * EXTENT * hst_dtype_bytes(HST_BF16);
+    b->args = (struct hst_matmul){.m = EXTENT,
+                                  .n = EXTENT,
+                                  .k = EXTENT,
+                                  .a = {NULL, EXTENT, HST_BF16},
+                                  .b = {NULL, EXTENT, HST_BF16},
+                                  .c = {NULL, EXTENT, HST_BF16},
+                                  .b_transposed = true};
+    size_t work = hst_matmul_work_bytes(b->dev, &b->args);
+    b->bytes = 3 * matrix + work;
+    hst_dev_usage(b->dev, &usage);
+    int rc = hst_dev_budget(b->dev, usage.memory_bytes + b->bytes,
+                            usage.host_bytes + BENCH_STAGING_BYTES);
+    rc = rc ? rc : hst_stream_create(b->dev, "bench-burn", &b->stream);
+    rc = rc ? rc : hst_dev_mem_alloc(b->dev, b->bytes, &b->memory);
+    rc = rc ? rc : hst_dev_host_alloc(b->dev, BENCH_STAGING_BYTES, &b->staging);
+    if (rc)
+        return rc;
+    b->args.a.data = b->memory;
+    b->args.b.data = (char *)b->memory + matrix;
+    b->args.c.data = (char *)b->memory + 2 * matrix;
+    b->args.work = (struct hst_work){(char *)b->memory + 3 * matrix, work};
+    return bench_fill(b->stream, b->memory, 3 * matrix, b->staging);
+}
+
+static void close_burn(struct burn *b)
+{
+    if (b->stream)
+        hst_stream_destroy(&b->stream);
+    if (b->staging)
+        hst_dev_host_free(b->dev, b->staging, BENCH_STAGING_BYTES);
+    if (b->memory)
+        hst_dev_mem_free(b->dev, b->memory, b->bytes);
+}
+
+int bench_burn_in(struct hst_dev *dev, bool smoke, double *burned_s, struct hst_error *error)
+{
+    struct burn b = {.dev = dev};
+    uint64_t calls;
+    *burned_s = 0;
+    if (!bench_burns(dev, smoke))
+        return 0;
+    int rc = open_burn(&b);
+    double start = seconds_now();
+    rc = rc ? rc : bench_burn(b.stream, BENCH_BURN_S, multiply, &b, &calls);
+    if (!rc)
+        *burned_s = seconds_now() - start;
+    close_burn(&b);
+    return rc ? bench_device_failed(dev, rc, "warming the device", error) : 0;
+}
