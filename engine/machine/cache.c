@@ -18,7 +18,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define HEADER     "hoistway cache 2\n"
+#define HEADER     "hoistway cache 3\n"
 #define FILE_BYTES (sizeof HEADER + IDENTITY_BYTES + HST_RATES_TEXT_BYTES)
 #define SLOTS      256u
 

@@ -134,6 +134,8 @@ static void run_parts(struct probe *probe)
         probe_memory(probe);
     if (runs(probe, HST_PROBE_DRIVES))
         probe_drives(probe);
+    if (runs(probe, (unsigned)HST_PROBE_COMPUTE | HST_PROBE_COPIES | HST_PROBE_DEVICE))
+        probe_burn(probe);
     if (runs(probe, HST_PROBE_COMPUTE))
         probe_products(probe);
     if (runs(probe, HST_PROBE_COPIES))

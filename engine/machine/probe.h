@@ -27,6 +27,11 @@ bool probe_is_stopped(struct probe *probe);
 /** Milliseconds since 1970. */
 uint64_t probe_wall_ms(void);
 
+/* probe_burn.c */
+#define PROBE_BURN_S 0.5
+/** Products on a device with memory of its own for PROBE_BURN_S; nothing on the host. */
+void probe_burn(struct probe *probe);
+
 /* probe_time.c */
 
 /** Something that is measured by doing it again and again. */
@@ -80,6 +85,8 @@ void probe_drives(struct probe *probe);
 
 /* probe_products.c */
 void probe_products(struct probe *probe);
+/** Numbers of both signs below 1 in a device's memory; returns when they are there. */
+int probe_fill(struct hst_dev *dev, struct hst_stream *stream, char *memory, size_t bytes);
 /** The product with its longest extents halved until it fits into both limits, or is tiny. Pure. */
 struct hst_product product_cut(const struct hst_product *product, double most_flops,
                                double most_bytes);

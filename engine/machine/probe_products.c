@@ -106,11 +106,11 @@ static int lay_out(struct bench *b, const struct hst_product *p)
 
 /* Numbers of both signs below 1 (two bf16 are such an f32 too): over zeros a card draws less power
    and is faster. From a page-locked staging buffer, doubled on the device. */
-static int fill_device(struct bench *b)
+int probe_fill(struct hst_dev *dev, struct hst_stream *stream, char *memory, size_t bytes)
 {
     uint16_t *staging = NULL;
     uint32_t random = 1;
-    int rc = hst_dev_host_alloc(b->dev, STAGING_BYTES, (void **)&staging);
+    int rc = hst_dev_host_alloc(dev, STAGING_BYTES, (void **)&staging);
     if (rc)
         return rc;
     for (size_t i = 0; i < STAGING_BYTES / sizeof *staging; i++) {
@@ -118,15 +118,15 @@ static int fill_device(struct bench *b)
         uint32_t sign = random >> 31 << 15, exponent = 120 + (random >> 24) % 7;
         staging[i] = (uint16_t)(sign | exponent << 7 | (random >> 16 & 0x7f));
     }
-    size_t done = b->bytes < STAGING_BYTES ? b->bytes : STAGING_BYTES;
-    rc = hst_stream_copy(b->stream, b->memory, staging, done);
-    while (done < b->bytes && !rc) {
-        size_t more = b->bytes - done < done ? b->bytes - done : done;
-        rc = hst_stream_copy(b->stream, b->memory + done, b->memory, more);
+    size_t done = bytes < STAGING_BYTES ? bytes : STAGING_BYTES;
+    rc = hst_stream_copy(stream, memory, staging, done);
+    while (done < bytes && !rc) {
+        size_t more = bytes - done < done ? bytes - done : done;
+        rc = hst_stream_copy(stream, memory + done, memory, more);
         done += more;
     }
-    int late = hst_stream_sync(b->stream);
-    hst_dev_host_free(b->dev, staging, STAGING_BYTES);
+    int late = hst_stream_sync(stream);
+    hst_dev_host_free(dev, staging, STAGING_BYTES);
     return rc ? rc : late;
 }
 
@@ -163,7 +163,7 @@ static int open_device_operands(struct bench *b)
     if (!b->memory)
         return -ENOSPC;
     b->used_bytes = b->bytes;
-    return fill_device(b);
+    return probe_fill(b->dev, b->stream, b->memory, b->bytes);
 }
 
 static int open_bench(const struct probe *probe, struct bench *b)

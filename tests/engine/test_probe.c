@@ -257,6 +257,36 @@ static void a_device_with_memory_of_its_own_is_copied_to_and_computes(void **sta
     hst_dev_close(&dev);
 }
 
+static unsigned multiplied; /* products that were asked for */
+
+int __real_hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args);
+int __wrap_hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args);
+int __wrap_hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args)
+{
+    multiplied++;
+    return __real_hst_op_matmul(stream, args);
+}
+
+/* Of copies alone there are no products: those that are made warm the device. */
+static void a_device_apart_is_warm_before_its_rates_and_the_host_is_not_warmed(void **state)
+{
+    (void)state;
+    struct hst_dev *dev = open_device("far", 128 * MIB, 32 * MIB);
+    struct hst_probe probe = {.size = sizeof probe, .parts = HST_PROBE_COPIES, .dev = dev};
+    struct hst_rates r;
+    multiplied = 0;
+    assert_int_equal(hst_probe(&probe, &r), 0);
+    assert_measured(&r.figures[HST_RATE_H2D], 1e4, 1e14);
+    assert_true(multiplied > 10 && PROBE_BURN_S >= 0.5 && r.seconds >= PROBE_BURN_S);
+    hst_dev_close(&dev);
+    dev = open_device("host", 128 * MIB, 32 * MIB);
+    probe.dev = dev;
+    multiplied = 0;
+    assert_int_equal(hst_probe(&probe, &r), 0);
+    assert_int_equal(multiplied, 0);
+    hst_dev_close(&dev);
+}
+
 static void a_device_without_budget_is_told(void **state)
 {
     (void)state;
@@ -551,6 +581,7 @@ int main(void)
         cmocka_unit_test(nothing_to_measure_says_so),
         cmocka_unit_test(what_makes_no_sense_is_refused_and_nothing_is_written),
         cmocka_unit_test(a_device_with_memory_of_its_own_is_copied_to_and_computes),
+        cmocka_unit_test(a_device_apart_is_warm_before_its_rates_and_the_host_is_not_warmed),
         cmocka_unit_test(a_device_without_budget_is_told),
         cmocka_unit_test(half_of_the_callers_workers_are_no_figure),
         cmocka_unit_test(a_simulated_drive_gets_the_rates_of_its_model),
