@@ -11,6 +11,7 @@
 #include <hoistway/machine.h>
 
 struct llama;
+struct hst_shape; /* <hoistway/plan.h> */
 
 struct llama_run {
     uint64_t seq_len;      /* T, tokens */
@@ -35,6 +36,9 @@ struct llama_tensor {
  * the model.
  */
 const struct llama_tensor *llama_tensor(const struct llama *model, size_t i);
+
+/** Of a model that is known by name: its sizes, and no limit of positions. */
+struct llama_config llama_config_of(const struct hst_shape *shape);
 
 /**
  * Describes the model; touches no engine. E413 where sizes overflow, E402 where the run does not

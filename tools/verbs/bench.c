@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "verbs/bench_adam.h"
 #include "verbs/bench_kernels.h"
+#include "verbs/bench_layer.h"
 #include "verbs/verbs.h"
 
 #include <errno.h>
@@ -286,6 +287,7 @@ static const struct {
 } benches[] = {
     {"step", "training steps of a small Llama, in per cent of sgemm; predictions", bench_verb_step},
     {"kernels", "a device's operations and copies, beside their ceilings", bench_verb_kernels},
+    {"layer", "a model's layer and head, operation by operation", bench_verb_layer},
     {"adam", "the host's optimizer, in per cent of what the memory allows", bench_verb_adam},
 };
 #define BENCH_COUNT (sizeof benches / sizeof benches[0])
@@ -312,7 +314,8 @@ int verb_bench(int argc, char **argv)
     if (argc > 0 && argv[0][0] == '-')
         return benches[0].run(argc, argv);
     fail(&error, FAIL_USAGE, -EINVAL,
-         "bench can measure: %s, %s, %s (got '%.60s'). Fix: hoistway bench %s.", benches[0].name,
-         benches[1].name, benches[2].name, argc > 0 ? argv[0] : "", benches[0].name);
+         "bench can measure: %s, %s, %s, %s (got '%.60s'). Fix: hoistway bench %s.",
+         benches[0].name, benches[1].name, benches[2].name, benches[3].name,
+         argc > 0 ? argv[0] : "", benches[0].name);
     return cli_fail(&error);
 }

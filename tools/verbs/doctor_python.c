@@ -4,83 +4,20 @@
  * and nowhere else. The engine's library starts no program, so its search can not ask; doctor asks,
  * and prints what to export.
  */
+#include "cli/child.h"
 #include "verbs/doctor.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 /* Entries that are not absolute are left out: the working directory is no place for libraries. */
 static const char PROGRAM[] =
     "import glob,os,sys;print(':'.join(sorted({os.path.dirname(f) for p in sys.path "
     "if os.path.isabs(p) for f in glob.glob(os.path.join(p,'nvidia/*/lib/lib*.so*'))})))";
 
-static long left_ms(const struct timespec *begin, unsigned limit_ms)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    long passed = (now.tv_sec - begin->tv_sec) * 1000 + (now.tv_nsec - begin->tv_nsec) / 1000000;
-    return (long)limit_ms - passed;
-}
-
-/* What comes until the other end is closed, the buffer is full or the time is over. */
-static size_t read_all(int in, char *text, size_t room, unsigned limit_ms)
-{
-    struct timespec begin;
-    size_t used = 0;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    for (long left; used < room && (left = left_ms(&begin, limit_ms)) > 0;) {
-        struct pollfd ready = {.fd = in, .events = POLLIN};
-        int polled = poll(&ready, 1, (int)left);
-        ssize_t got = polled > 0 ? read(in, text + used, room - used) : polled;
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        used += (size_t)got;
-    }
-    return used;
-}
-
-static int start(const char *python, const int ends[2], pid_t *child)
-{
-    posix_spawn_file_actions_t actions;
-    char *const arguments[] = {(char *)python, (char *)"-c", (char *)PROGRAM, NULL};
-    int rc = posix_spawn_file_actions_init(&actions);
-    if (rc)
-        return rc;
-    rc = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    rc = rc ? rc : posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    rc = rc ? rc
-            : posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    rc = rc ? rc : posix_spawnp(child, python, &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    return rc;
-}
-
 bool doctor_python_folders(const char *python, unsigned limit_ms, char *text, size_t room)
 {
-    int ends[2];
-    pid_t child;
-    *text = '\0';
-    if (pipe2(ends, O_CLOEXEC))
-        return false;
-    int rc = start(python, ends, &child);
-    close(ends[1]);
-    size_t used = rc ? 0 : read_all(ends[0], text, room - 1, limit_ms);
-    close(ends[0]);
-    if (!rc) {
-        kill(child, SIGKILL); /* it has said all, or its time is over */
-        while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
-            ;
-    }
-    text[used] = '\0';
+    const char *const arguments[] = {python, "-c", PROGRAM, NULL};
+    (void)child_read(arguments, limit_ms, text, room);
     const size_t line = strcspn(text, "\n");
     const bool whole = text[line] == '\n' && line > 0; /* what was cut short is no list */
     text[whole ? line : 0] = '\0';

@@ -97,22 +97,6 @@ static int parse(struct options *options, int argc, char *const *argv, bool *hel
 
 /* ---- the model ---- */
 
-/* What a name says of it; nothing else of a model is asked for. */
-static struct llama_config config_of(const struct hst_shape *s)
-{
-    return (struct llama_config){.hidden = s->hidden,
-                                 .intermediate = s->intermediate,
-                                 .layers = s->layers,
-                                 .heads = s->heads,
-                                 .kv_heads = s->kv_heads,
-                                 .head_dim = s->head_dim,
-                                 .vocab = s->vocab,
-                                 .max_positions = INT32_MAX,
-                                 .tied_embeddings = s->tied,
-                                 .qk_norm = s->qk_norm,
-                                 .qkv_bias = s->qkv_bias};
-}
-
 static int unknown_model(const char *name, struct hst_error *error)
 {
     char *cache = folder_cache_of(name);
@@ -128,7 +112,7 @@ static int describe_model(struct plan *p, struct hst_error *error)
     struct llama_config config;
     int native = 0;
     if (shape)
-        config = config_of(shape);
+        config = llama_config_of(shape);
     else if (!folder_is_there(p->model))
         return unknown_model(p->model, error);
     else if ((native = hf_model_open(p->model, false, &t->source, error)) == 0)

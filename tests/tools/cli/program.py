@@ -69,7 +69,7 @@ class Program(Case):
             self.assertLessEqual(max(map(len, done.stdout.split('\n'))), 100)
 
     def test_help_of_a_verb_of_verbs_lists_them_and_each_has_its_own(self):
-        for verb, kinds in (('bench', ['step', 'kernels', 'adam']),
+        for verb, kinds in (('bench', ['step', 'kernels', 'layer', 'adam']),
                             ('ckpt', ['list', 'verify', 'export', 'reshard'])):
             told = run(verb, '--help').stdout
             self.assertEqual(re.findall(r'^  (\w+) +\w', told, re.M), kinds)
@@ -115,7 +115,7 @@ class Program(Case):
         self.assert_refused(run('bench', 'step', '--updates'), 401, 2, '--store')
 
     def test_bench_alone_says_what_it_measures(self):
-        self.assert_refused(run('bench'), 401, 2, 'can measure: step, kernels, adam')
+        self.assert_refused(run('bench'), 401, 2, 'can measure: step, kernels, layer, adam')
 
     def test_help_of_what_prints_the_table_names_the_page_that_explains_it(self):
         page = os.path.join(os.path.dirname(PAGE), 'plan.md')
