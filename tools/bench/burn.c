@@ -7,9 +7,11 @@
 
 #include <time.h>
 
-#define EXTENT     4096u /* of a product: some 0.2 ms of a large card, enough for all of it */
-#define BATCH_S    0.01  /* between two waits for the stream */
-#define BATCH_MOST 256u
+#define EXTENT_LEAST  128u  /* a slow device begins with little */
+#define EXTENT        4096u /* of a product: some 0.2 ms of a large card, enough for all of it */
+#define LONG_ENOUGH_S 0.001
+#define BATCH_S       0.01 /* between two waits for the stream */
+#define BATCH_MOST    256u
 
 static double seconds_now(void)
 {
@@ -60,18 +62,44 @@ static int multiply(void *arg)
     return hst_op_matmul(b->stream, &b->args);
 }
 
+/* Memory null: as far as its workspace is asked for. */
+static struct hst_matmul product_of(char *memory, size_t extent)
+{
+    const size_t matrix = extent * extent * hst_dtype_bytes(HST_BF16);
+    return (struct hst_matmul){.m = extent,
+                               .n = extent,
+                               .k = extent,
+                               .a = {memory, extent, HST_BF16},
+                               .b = {memory ? memory + matrix : NULL, extent, HST_BF16},
+                               .c = {memory ? memory + 2 * matrix : NULL, extent, HST_BF16},
+                               .b_transposed = true};
+}
+
+/* The largest extent whose product takes no more than a few milliseconds. */
+static int grow(struct burn *b, const struct hst_work *work)
+{
+    double took_s = 0;
+    int rc = 0;
+    for (size_t extent = EXTENT_LEAST; extent <= EXTENT && took_s < LONG_ENOUGH_S && !rc;
+         extent *= 2) {
+        b->args = product_of(b->memory, extent);
+        b->args.work = *work;
+        rc = multiply(b); /* loads code, makes plans */
+        rc = rc ? rc : hst_stream_sync(b->stream);
+        double start = seconds_now();
+        rc = rc ? rc : multiply(b);
+        rc = rc ? rc : hst_stream_sync(b->stream);
+        took_s = seconds_now() - start;
+    }
+    return rc;
+}
+
 static int open_burn(struct burn *b)
 {
     struct hst_dev_usage usage;
     const size_t matrix = (size_t)EXTENT * EXTENT * hst_dtype_bytes(HST_BF16);
-    b->args = (struct hst_matmul){.m = EXTENT,
-                                  .n = EXTENT,
-                                  .k = EXTENT,
-                                  .a = {NULL, EXTENT, HST_BF16},
-                                  .b = {NULL, EXTENT, HST_BF16},
-                                  .c = {NULL, EXTENT, HST_BF16},
-                                  .b_transposed = true};
-    size_t work = hst_matmul_work_bytes(b->dev, &b->args);
+    const struct hst_matmul largest = product_of(NULL, EXTENT);
+    size_t work = hst_matmul_work_bytes(b->dev, &largest); /* never less for a smaller one */
     b->bytes = 3 * matrix + work;
     hst_dev_usage(b->dev, &usage);
     int rc = hst_dev_budget(b->dev, usage.memory_bytes + b->bytes,
@@ -81,11 +109,8 @@ static int open_burn(struct burn *b)
     rc = rc ? rc : hst_dev_host_alloc(b->dev, BENCH_STAGING_BYTES, &b->staging);
     if (rc)
         return rc;
-    b->args.a.data = b->memory;
-    b->args.b.data = (char *)b->memory + matrix;
-    b->args.c.data = (char *)b->memory + 2 * matrix;
-    b->args.work = (struct hst_work){(char *)b->memory + 3 * matrix, work};
-    return bench_fill(b->stream, b->memory, 3 * matrix, b->staging);
+    rc = bench_fill(b->stream, b->memory, 3 * matrix, b->staging);
+    return rc ? rc : grow(b, &(struct hst_work){(char *)b->memory + 3 * matrix, work});
 }
 
 static void close_burn(struct burn *b)

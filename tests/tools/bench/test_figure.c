@@ -177,6 +177,27 @@ static void a_gpu_is_warmed_but_the_host_and_a_smoke_run_are_not(void **state)
     assert_true(BENCH_BURN_S >= 0.5);
 }
 
+/* On a device that says that its memory is its own. */
+static void warming_takes_its_time_and_leaves_no_memory(void **state)
+{
+    const struct hst_dev_config config = {.size = sizeof config, .memory_bytes = 1 << 20};
+    struct hst_dev_failure failure = {.why = HST_DEV_OK};
+    struct hst_error error = {0};
+    struct hst_dev_usage usage;
+    struct hst_dev *far = NULL;
+    double burned_s = 0;
+    (void)state;
+    assert_int_equal(hst_dev_open("far", &config, &far, &failure), 0);
+    assert_int_equal(bench_burn_in(far, true, &burned_s, &error), 0);
+    assert_true(burned_s == 0);
+    assert_int_equal(bench_burn_in(far, false, &burned_s, &error), 0);
+    assert_true(burned_s >= BENCH_BURN_S);
+    hst_dev_usage(far, &usage);
+    assert_int_equal(usage.memory_bytes, 0);
+    assert_int_equal(usage.host_bytes, 0);
+    hst_dev_close(&far);
+}
+
 static void as_much_is_locked_as_is_there(void **state)
 {
     const uint64_t mib = (uint64_t)1 << 20, gib = mib << 10;
@@ -253,6 +274,7 @@ int main(void)
         cmocka_unit_test(a_group_is_told_alone),
         cmocka_unit_test(burning_lasts_as_long_as_was_asked_for),
         cmocka_unit_test(a_gpu_is_warmed_but_the_host_and_a_smoke_run_are_not),
+        cmocka_unit_test(warming_takes_its_time_and_leaves_no_memory),
         cmocka_unit_test(as_much_is_locked_as_is_there),
         cmocka_unit_test(launches_are_a_layers_and_beside_them_what_computing_takes),
     };
