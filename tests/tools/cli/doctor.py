@@ -2,14 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """doctor as a user meets it: what it says of a store, what it measures, and what it leaves.
 
-    doctor.py PATH_OF_HOISTWAY
+    doctor.py PATH_OF_HOISTWAY [FOLDER_OF_THE_DOUBLE]
+
+The double of the CUDA device has what is told of a GPU; its rates are a processor's.
 """
 import json
 import os
 import resource
+import sys
 import unittest
 
 from program import Folder, run
+
+DOUBLE = os.path.abspath(sys.argv.pop()) if os.path.isdir(sys.argv[-1]) else ''
 
 
 class Doctor(Folder):
@@ -65,6 +70,15 @@ class Doctor(Folder):
         names = {check['name'] for check in told['checks']}
         self.assertLessEqual({'dram', 'update', 'products', 'drive'}, names)
         self.assertEqual(os.listdir(self.store), [])
+
+    @unittest.skipUnless(DOUBLE, 'no double of a CUDA device was built')
+    def test_of_a_gpu_it_tells_how_fast_memory_is_locked(self):
+        done = run('doctor', env={**os.environ, 'HOISTWAY_PLUGIN_PATH': DOUBLE,
+                                  'HOISTWAY_CUDA_PATH': DOUBLE})
+        self.assertEqual(done.returncode, 0, done.stdout)
+        rate = r'(\d+\.\d GB/s, let go at \d+\.\d|the system gives no huge pages)'
+        self.assertRegex(done.stdout, rf'(?m)^ok +page-locking +4 KiB pages: {rate}; huge pages: '
+                                      rf"{rate}; the device's own: {rate}$")
 
     def test_the_reason_against_a_store_is_the_real_one(self):
         done = run('doctor', '--store', '/proc/store')
