@@ -18,7 +18,7 @@ mutate(
 )
 mutate(
     'tools/cli/activity.c', 'e2e/silence',
-    ('a line that ticks is erased', '        fputs(ERASE, stderr);\n', '        (void)0;\n'),
+    ('a line that ticks is erased', '        say(ERASE);\n', '        (void)0;\n'),
     ('a signal that nobody catches leaves no line', '        catch_ends();\n',
      '        (void)0;\n'),
     ('in a pipe a line waits for its time', 'silent_s < state.silence_s', 'false'),
@@ -27,6 +27,15 @@ mutate(
 mutate(
     'tools/cli/stop.c', 'e2e/silence',
     ('what ends at once leaves no line', '        activity_leave();\n', ''),
+)
+mutate(
+    'tools/cli/stop.c', 'e2e/unread',
+    ('after a signal no write waits for long', '    say_hurry();\n', ''),
+)
+mutate(
+    'tools/cli/say.c', 'e2e/unread',
+    ('until a signal all that is told is written', 'return !hurried || ', 'return '),
+    ('a buffer waits for room too', '__fpending(file) > 0', 'false'),
 )
 mutate(
     'tools/verbs/train_export.c', 'e2e/silence',

@@ -3,6 +3,7 @@
  * behind; see activity.h. */
 #include "cli/activity.h"
 
+#include "cli/say.h"
 #include "cli/text.h"
 
 #include <inttypes.h>
@@ -82,7 +83,7 @@ static int columns(void)
 
 static void write_over(const char *line, enum open_line kind)
 {
-    fprintf(stderr, "\r%.*s\033[K", columns(), line);
+    say("\r%.*s\033[K", columns(), line);
     open_line = kind;
 }
 
@@ -92,7 +93,7 @@ static void take_back(void)
     if (open_line == OPEN_TICKING && state.kept[0])
         write_over(state.kept, OPEN_KEPT);
     else if (open_line == OPEN_TICKING)
-        fputs(ERASE, stderr);
+        say(ERASE);
     if (!state.kept[0])
         open_line = OPEN_NONE;
     state.shown[0] = '\0';
@@ -102,7 +103,7 @@ static void end_line(void)
 {
     take_back();
     if (open_line == OPEN_KEPT)
-        fputc('\n', stderr);
+        say("\n");
     open_line = OPEN_NONE;
     state.kept[0] = '\0';
 }
@@ -123,7 +124,7 @@ static void tick(void)
         return;
     activity_format(&activity, line);
     if (!terminal) {
-        fprintf(stderr, "%s\n", line);
+        say("%s\n", line);
         state.told_s = now;
     } else if (strcmp(line, state.shown) != 0) {
         memcpy(state.shown, line, sizeof line);
@@ -202,8 +203,7 @@ static void start(void)
         catch_ends();
     const int rc = start_thread();
     if (rc)
-        fprintf(stderr, "what goes on is not shown: there is no thread for it (%s)\n",
-                strerror(rc));
+        say("what goes on is not shown: there is no thread for it (%s)\n", strerror(rc));
 }
 
 /* ---- what others call ---- */
@@ -254,7 +254,7 @@ void activity_show(const char *line, bool last)
         if (last)
             end_line();
     } else {
-        fprintf(stderr, "%s\n", line);
+        say("%s\n", line);
     }
     pthread_mutex_unlock(&state.lock);
 }
@@ -281,6 +281,6 @@ void activity_leave(void)
 {
     const int open = open_line;
     const char *text = open == OPEN_KEPT ? "\n" : ERASE;
-    if (open != OPEN_NONE && write(STDERR_FILENO, text, strlen(text)) < 0)
-        return; /* there is nobody to tell */
+    if (open != OPEN_NONE)
+        say_at_once(text, strlen(text));
 }
