@@ -5,8 +5,8 @@ from mutation_rows import mutate
 mutate(
     'engine/exec/memory.c', 'engine/resuming',
     ('what was read into memory counts', '    moving->done_bytes += bytes;\n', ''),
-    ('who has ended a resume is not asked again', ' || engine->error.code', ''),
-    ('what goes to the store is not told', 'moving->to_store || ', ''),
+    ('who has ended a resume is told no more', ' && !moving->ended', ''),
+    ('what goes to the store is not told', '!moving->to_store && ', ''),
     ('all of it is told', 'bytes += moves_save_bytes(engine, tile, i);',
      'bytes = moves_save_bytes(engine, tile, i);'),
 )

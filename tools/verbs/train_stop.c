@@ -27,14 +27,13 @@ int train_asked_to_stop(void *context)
     return train_stopped(context);
 }
 
-int train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_bytes)
+void train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
     struct train *t = context;
     if (done_bytes < t->resumed_bytes) /* of the second that is counted */
         progress_begin(&t->progress, "resuming: reading into memory");
     t->resumed_bytes = done_bytes;
     progress_bytes(&t->progress, done_bytes, total_bytes);
-    return train_stopped(t);
 }
 
 static bool keeps_versions(const struct train_options *o)
