@@ -17,6 +17,11 @@ mutate(
      'a->done_bytes < a->total_bytes'),
 )
 mutate(
+    'tools/cli/activity.c', 'tools/cli_activity',
+    ('a thread that is missing is told', 'if (rc)\n        cli_warn', 'if (0)\n        cli_warn'),
+    ('the thread has a name', 'if (rc == 0)\n        pthread_set', 'if (0)\n        pthread_set'),
+)
+mutate(
     'tools/cli/activity.c', 'e2e/silence',
     ('a line that ticks is erased', '        say(ERASE);\n', '        (void)0;\n'),
     ('a signal that nobody catches leaves no line', '        catch_ends();\n',

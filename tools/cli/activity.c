@@ -3,6 +3,7 @@
  * behind; see activity.h. */
 #include "cli/activity.h"
 
+#include "cli/message.h"
 #include "cli/say.h"
 #include "cli/text.h"
 
@@ -186,24 +187,25 @@ static int start_thread(void)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&thread, &attributes, keep_up, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0)
+        pthread_setname_np(thread, "hst-activity");
     pthread_attr_destroy(&attributes);
     return rc;
 }
 
-static void start(void)
+/* Returns 0, or why there is no thread. */
+static int start(void)
 {
     const char *silence = getenv(SILENCE_NAME);
     const double s = silence ? strtod(silence, NULL) : 0;
     if (state.started)
-        return;
+        return 0;
     state.started = true;
     state.silence_s = s > 0 ? s : SILENCE_S;
     state.told_s = now_s();
     if (activity_on_terminal())
         catch_ends();
-    const int rc = start_thread();
-    if (rc)
-        say("what goes on is not shown: there is no thread for it (%s)\n", strerror(rc));
+    return start_thread();
 }
 
 /* ---- what others call ---- */
@@ -211,7 +213,7 @@ static void start(void)
 void activity_begin(const char *what)
 {
     pthread_mutex_lock(&state.lock);
-    start();
+    const int rc = start();
     take_back();
     snprintf(state.what, sizeof state.what, "%s", what);
     counted_bytes = whole_bytes = 0;
@@ -222,6 +224,12 @@ void activity_begin(const char *what)
     }
     state.active = true;
     pthread_mutex_unlock(&state.lock);
+    if (rc)
+        cli_warn(
+            CLI_NO_THREAD,
+            "what the program is at is not shown: a thread for it can not be started (%s). All "
+            "else goes on. Fix: raise ulimit -u, end other programs.",
+            strerror(rc));
 }
 
 void activity_count(uint64_t done_bytes, uint64_t total_bytes)
