@@ -25,7 +25,6 @@ enum {
     HST_AIO_READ_RETRIES_MAX = 2,    /* of a media error */
     HST_AIO_WRITE_RETRIES_MAX = 1,
     HST_AIO_BAD_BYTES_MAX = 64 << 10, /* of a bad range looked at block by block */
-    HST_AIO_PROBE_BYTES = 6 << 20,
     HST_AIO_SYNC_PATIENCE = 10, /* times as long for a sync, which may have a page cache to write */
     HST_AIO_LOOKS = 8, /* at a drive that does not answer, before it is given up */
 };

@@ -234,8 +234,6 @@ static void say_rung(struct hst_engine *engine, const struct drive *drive)
                    drive->path, strerror(-info->direct_error));
 }
 
-#define PROBE_BYTES (UINT64_C(6) << 20) /* of the probe's file */
-
 static bool is_full(int native)
 {
     return native == -ENOSPC || native == -EDQUOT;
@@ -264,7 +262,7 @@ static int fail_open(struct hst_engine *engine, const struct drive *drive, int n
     if (native == -EFBIG)
         return engine_fail(engine, HST_E_STORE_DIR, native,
                            "store directory %s can not hold the few MiB of the I/O probe: %s",
-                           drive->path, file_limit(PROBE_BYTES, limit));
+                           drive->path, file_limit(HST_AIO_PROBE_BYTES, limit));
     if (info->refused_call)
         return engine_fail(engine, HST_E_STORE_DIR, native,
                            "store directory %s can not be used: a sandbox refuses %s (%s), and "

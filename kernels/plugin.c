@@ -6,6 +6,7 @@
  * is the answer, and no other one is taken silently in its place.
  */
 #include "failure.h"
+#include "folders.h"
 #include "host/host.h"
 #include <assert.h>
 #include <dlfcn.h>
@@ -61,52 +62,17 @@ static bool parse_name(const char *text, struct name *name)
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* The file wanted, and in words where it was looked for. */
-struct search {
-    char file[sizeof "libhoistway-.so" + KIND_LETTERS];
-    char path[PATH_MAX]; /* of the file, once found */
-    char places[320];
-};
-
-__attribute__((format(printf, 2, 3))) static void add_place(struct search *search,
-                                                            const char *format, ...)
+static bool is_in_environment(struct dev_search *search)
 {
-    size_t used = strlen(search->places);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(search->places + used, sizeof search->places - used, format, args);
-    va_end(args);
-}
-
-static bool is_in(struct search *search, const char *folder, size_t length)
-{
-    int written =
-        snprintf(search->path, sizeof search->path, "%.*s/%s", (int)length, folder, search->file);
-    return written > 0 && (size_t)written < sizeof search->path && access(search->path, F_OK) == 0;
-}
-
-static bool is_in_environment(struct search *search)
-{
-    const char *folder = secure_getenv("HOISTWAY_PLUGIN_PATH");
-    if (!folder || !*folder) {
-        add_place(search, "HOISTWAY_PLUGIN_PATH (not set)");
+    const char *folders = secure_getenv("HOISTWAY_PLUGIN_PATH");
+    if (!folders || !*folders) {
+        dev_search_tell(search, "HOISTWAY_PLUGIN_PATH (not set)");
         return false;
     }
-    add_place(search, "HOISTWAY_PLUGIN_PATH (");
-    for (const char *separator = "";; separator = ", ") {
-        size_t length = strcspn(folder, ":");
-        bool absolute = *folder == '/' && length < PATH_MAX;
-        if (absolute && is_in(search, folder, length))
-            return true;
-        if (length)
-            add_place(search, "%s%s%.*s", separator,
-                      absolute ? "" : "not absolute, ignored: ", (int)(length < 120 ? length : 120),
-                      folder);
-        if (!folder[length])
-            break;
-        folder += length + 1;
-    }
-    add_place(search, ")");
+    dev_search_tell(search, "HOISTWAY_PLUGIN_PATH (");
+    if (dev_search_list(search, folders, true))
+        return true;
+    dev_search_tell(search, ")");
     return false;
 }
 
@@ -125,23 +91,23 @@ bool dev_own_folder(char folder[PATH_MAX])
     return true;
 }
 
-static bool is_beside(struct search *search)
+static bool is_beside(struct dev_search *search)
 {
     char folder[PATH_MAX];
     if (!dev_own_folder(folder)) {
-        add_place(search, ", beside this library (its place is not known)");
+        dev_search_tell(search, ", beside this library (its place is not known)");
         return false;
     }
-    add_place(search, ", beside this library (%.120s)", folder);
-    return is_in(search, folder, strlen(folder));
+    dev_search_tell(search, ", beside this library (%.120s)", folder);
+    return dev_search_in(search, "%s", folder);
 }
 
-static bool find(struct search *search)
+static bool find(struct dev_search *search)
 {
     if (is_in_environment(search) || is_beside(search))
         return true;
-    add_place(search, ", %.100s", HST_LIBDIR);
-    return *HST_LIBDIR == '/' && is_in(search, HST_LIBDIR, strlen(HST_LIBDIR));
+    dev_search_tell(search, ", %.100s", HST_LIBDIR);
+    return *HST_LIBDIR == '/' && dev_search_in(search, "%s", HST_LIBDIR);
 }
 
 /* ---- the plugin ------------------------------------------------------------------------------ */
@@ -187,7 +153,7 @@ static const char *file_fault(const char *path)
 }
 
 /* A plugin that is used stays loaded: its devices, and what it opened itself, hold its code. */
-static int load(const struct search *search, const struct hst_dev_plugin **plugin,
+static int load(const struct dev_search *search, const struct hst_dev_plugin **plugin,
                 struct hst_dev_failure *failure)
 {
     char text[160];
@@ -211,7 +177,7 @@ static int load(const struct search *search, const struct hst_dev_plugin **plugi
     return 0;
 }
 
-static int open_plugin(const struct search *search, const struct hst_dev_config *config,
+static int open_plugin(const struct dev_search *search, const struct hst_dev_config *config,
                        struct hst_dev **dev, struct hst_dev_failure *failure)
 {
     const struct hst_dev_plugin *plugin = NULL;
@@ -258,7 +224,8 @@ static int open_named(const char *text, const struct hst_dev_config *config, str
                       struct hst_dev_failure *failure)
 {
     struct name name;
-    struct search search = {.places = ""};
+    char file[sizeof "libhoistway-.so" + KIND_LETTERS];
+    struct dev_search search = {.file = file};
     if (!text || !dev || !config || config->size != sizeof *config)
         return dev_fail(failure, -EINVAL, HST_DEV_NO_DEVICE, 0,
                         "no name, no place for the device, or "
@@ -277,9 +244,9 @@ static int open_named(const char *text, const struct hst_dev_config *config, str
         indexed.index = name.index;
     if (strcmp(name.kind, "host") == 0)
         return open_host(&indexed, dev, failure);
-    snprintf(search.file, sizeof search.file, "libhoistway-%s.so", name.kind);
+    snprintf(file, sizeof file, "libhoistway-%s.so", name.kind);
     if (!find(&search))
-        return dev_fail(failure, -ENODEV, HST_DEV_NO_PLUGIN, 0, "no %s in: %s", search.file,
+        return dev_fail(failure, -ENODEV, HST_DEV_NO_PLUGIN, 0, "no %s in: %s", file,
                         search.places);
     return open_plugin(&search, &indexed, dev, failure);
 }

@@ -5,8 +5,8 @@ from mutation_rows import mutate
 mutate(
     'engine/exec/memory.c', 'engine/resuming',
     ('what was read into memory counts', '    moving->done_bytes += bytes;\n', ''),
-    ('who has ended a resume is not asked again', ' || engine->error.code', ''),
-    ('what goes to the store is not told', 'moving->to_store || ', ''),
+    ('who has ended a resume is told no more', ' && !moving->ended', ''),
+    ('what goes to the store is not told', '!moving->to_store && ', ''),
     ('all of it is told', 'bytes += moves_save_bytes(engine, tile, i);',
      'bytes = moves_save_bytes(engine, tile, i);'),
 )
@@ -17,8 +17,13 @@ mutate(
      'a->done_bytes < a->total_bytes'),
 )
 mutate(
+    'tools/cli/activity.c', 'tools/cli_activity',
+    ('a thread that is missing is told', 'if (rc)\n        cli_warn', 'if (0)\n        cli_warn'),
+    ('the thread has a name', 'if (rc == 0)\n        pthread_set', 'if (0)\n        pthread_set'),
+)
+mutate(
     'tools/cli/activity.c', 'e2e/silence',
-    ('a line that ticks is erased', '        fputs(ERASE, stderr);\n', '        (void)0;\n'),
+    ('a line that ticks is erased', '        say(ERASE);\n', '        (void)0;\n'),
     ('a signal that nobody catches leaves no line', '        catch_ends();\n',
      '        (void)0;\n'),
     ('in a pipe a line waits for its time', 'silent_s < state.silence_s', 'false'),
@@ -27,6 +32,15 @@ mutate(
 mutate(
     'tools/cli/stop.c', 'e2e/silence',
     ('what ends at once leaves no line', '        activity_leave();\n', ''),
+)
+mutate(
+    'tools/cli/stop.c', 'e2e/unread',
+    ('after a signal no write waits for long', '    say_hurry();\n', ''),
+)
+mutate(
+    'tools/cli/say.c', 'e2e/unread',
+    ('until a signal all that is told is written', 'return !hurried || ', 'return '),
+    ('a buffer waits for room too', '__fpending(file) > 0', 'false'),
 )
 mutate(
     'tools/verbs/train_export.c', 'e2e/silence',

@@ -29,6 +29,14 @@ mutate(
      '    if (is_in_environment(search))\n        return true;\n', ''),
 )
 mutate(
+    'kernels/folders.c', 'kernels/plugin',
+    ('a folder that is not absolute is passed over', "*folder == '/' && length < PATH_MAX",
+     'length < PATH_MAX'),
+    ('the folders after the first count too', '        folder += length + 1;\n',
+     '        return false;\n'),
+    ('who does not find it says where it was', 'if (tell && length)', 'if (false)'),
+)
+mutate(
     'engine/exec/version_text.c', 'engine/version_text',
     ('the line is taken out', '    memmove(line, next, strlen(next) + 1);\n', ''),
     ('texts are told from the start of an item',

@@ -43,8 +43,11 @@ mutate(
 mutate(
     'engine/store/open.c', 'store/room',
     ('an open that fails lets go of room',
-     'store_rooms_close(config->rooms, store->drives);\n        store_free(store);',
+     'store_rooms_undo(config->rooms, store->directories, store->drives, store->rank);\n'
+     '        store_free(store);',
      'store_free(store);'),
+    ('what was made for it is gone again', 'store_rooms_undo(config->rooms, store->directories, '
+     'store->drives, store->rank);', 'store_rooms_close(config->rooms, store->drives);'),
 )
 mutate(
     'engine/tier/scratch.c', 'engine/scratch',

@@ -56,6 +56,11 @@ mutate(
     ('a move into memory stops', '            rc = rc ? rc : engine_stopped(engine);\n', ''),
 )
 mutate(
+    'engine/exec/versions.c', 'engine/stop',
+    ('a comparison stops', '    return engine_stopped(engine);\n', '    return 0;\n'),
+    ('what has stopped is no failure', ' || rc == -ECANCELED)', ')'),
+)
+mutate(
     'engine/exec/tile_stream.c', 'engine/stop',
     ('a move through slots stops', '        int rc = engine_stopped(s->engine);\n',
      '        int rc = 0;\n'),

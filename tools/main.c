@@ -2,6 +2,7 @@
 /* The program `hoistway`: finds the verb and hands it the rest of the command line. */
 #include "cli/message.h"
 #include "cli/options.h"
+#include "cli/say.h"
 #include "cli/stop.h"
 #include "verbs/verbs.h"
 
@@ -87,7 +88,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN);
     int code = run(argc, argv);
     /* Results that did not reach their file are a failure, even if all else went well. */
-    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_EXIT_OK) {
+    if (say_flush(stdout) != 0 && code == CLI_EXIT_OK) {
         fail(&error, FAIL_WRITE, -EIO, "stdout can not be written (%s).", strerror(errno));
         return cli_fail(&error);
     }

@@ -6,12 +6,11 @@
 #include "exec/moves.h"
 #include "exec/tile_stream.h"
 
-#include <errno.h>
-
 enum { MOST_MOVING = 32 };
 
 struct moving {
     bool to_store;
+    bool ended; /* what comes back is told no more */
     uint64_t done_bytes, total_bytes;
 };
 
@@ -42,14 +41,11 @@ static int begin(struct hst_engine *engine, struct move move, struct moved *move
 }
 
 /* What goes to the store is part of a step or of a load, which are told of as such. */
-static int tell(struct hst_engine *engine, const struct moving *moving)
+static void tell(const struct hst_engine *engine, const struct moving *moving)
 {
     const struct hst_config *c = &engine->config;
-    if (moving->to_store || engine->error.code || !c->progress ||
-        c->progress(c->progress_context, moving->done_bytes, moving->total_bytes) == 0)
-        return 0;
-    return engine_fail(engine, HST_E_READ, -ECANCELED,
-                       "resuming was ended by the program that asked for it. Fix: resume again");
+    if (!moving->to_store && !moving->ended && c->progress)
+        c->progress(c->progress_context, moving->done_bytes, moving->total_bytes);
 }
 
 static int wait_for(struct hst_engine *engine, struct moving *moving, struct moved *moved)
@@ -59,7 +55,9 @@ static int wait_for(struct hst_engine *engine, struct moving *moving, struct mov
     if (extents_wait(engine->extents, &moved->transfer))
         return engine_fail_transfer(engine, &moved->transfer);
     moving->done_bytes += bytes;
-    return bytes > 0 ? tell(engine, moving) : 0;
+    if (bytes > 0)
+        tell(engine, moving);
+    return 0;
 }
 
 /* Also after an error: they use the memory. */
@@ -67,6 +65,7 @@ static int wait_for_all(struct hst_engine *engine, struct moving *moving, struct
                         uint32_t count, int rc)
 {
     for (uint32_t i = 0; i < count; i++) {
+        moving->ended = rc != 0;
         int late = wait_for(engine, moving, &moved[i]);
         rc = rc ? rc : late;
     }

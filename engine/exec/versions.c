@@ -534,6 +534,16 @@ static int accept(void *context, const struct store_cursor *cursor)
                        (unsigned long long)note->step);
 }
 
+/* While the store is compared, of which a tile has been read. */
+static int compared(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    const struct hst_engine *engine = context;
+    const struct hst_config *c = &engine->config;
+    if (c->progress)
+        c->progress(c->progress_context, done_bytes, total_bytes);
+    return engine_stopped(engine);
+}
+
 int versions_open(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
@@ -554,10 +564,10 @@ int versions_open(struct hst_engine *engine)
     struct store_config config = config_of(engine, &with);
     config.accept = accept;
     config.accept_context = engine;
-    config.progress = engine->config.progress;
-    config.progress_context = engine->config.progress_context;
+    config.progress = compared;
+    config.progress_context = engine;
     int rc = store_open(&config, &v->store, &found, &error);
-    if (rc == -ENOENT)
+    if (rc == -ENOENT || rc == -ECANCELED)
         return rc;
     if (rc)
         return engine->error.code ? engine->error.native : engine_fail_as(engine, &error);

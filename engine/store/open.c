@@ -30,6 +30,7 @@ struct opening {
     const struct store_ref *chosen; /* cur or prev of newest; its manifest is in memory */
     struct store_manifest manifest;
     unsigned copy; /* that was read */
+    bool rooms_open;
 };
 
 static int refuse_damaged(const struct opening *o, int native, const char *what)
@@ -321,6 +322,18 @@ static bool is_damage(int error)
     return error == -EBADMSG || error == -EIO;
 }
 
+/* Room that a full disk has not is told before all bytes are compared, which takes long. */
+static int open_rooms(struct opening *o)
+{
+    struct store *store = o->store;
+    if (o->rooms_open)
+        return 0;
+    const int rc = store_rooms_open(o->config->rooms, store->directories, store->drives,
+                                    store->rank, o->config->rates, o->error);
+    o->rooms_open = rc == 0;
+    return rc;
+}
+
 /* One candidate after another, the latest first. On success its manifest is in memory. */
 static int choose(struct opening *o)
 {
@@ -336,6 +349,7 @@ static int choose(struct opening *o)
         rc = o->config->accept ? o->config->accept(o->config->accept_context, &o->manifest.cursor)
                                : 0;
         rc = rc ? rc : check_model(o);
+        rc = rc ? rc : open_rooms(o);
         if (rc)
             return rc;
         forget_derived(o->store);
@@ -413,9 +427,6 @@ static int recover(struct opening *o)
                             "no memory for the store's tables. Fix: end other programs");
     rc = read_superblocks(o);
     rc = rc ? rc : choose(o);
-    rc = rc ? rc
-            : store_rooms_open(o->config->rooms, store->directories, store->drives, store->rank,
-                               o->config->rates, o->error);
     rc = rc ? rc : roll_back(o);
     if (rc)
         return rc;
@@ -442,7 +453,7 @@ int store_open(const struct store_config *config, struct store **out, struct sto
     struct opening o = {.config = config, .store = store, .found = found, .error = error};
     int rc = recover(&o);
     if (rc) {
-        store_rooms_close(config->rooms, store->drives);
+        store_rooms_undo(config->rooms, store->directories, store->drives, store->rank);
         store_free(store);
         return rc;
     }

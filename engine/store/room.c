@@ -154,14 +154,21 @@ int store_rooms_open(struct store_room *rooms, const struct store_directory *dir
         if (rooms[d].bytes > 0)
             rc = open_room(&rooms[d], &directories[d], name, page, error);
     }
-    for (uint32_t d = 0; rc && d < drives; d++) {
+    if (rc)
+        store_rooms_undo(rooms, directories, drives, rank);
+    return rc;
+}
+
+void store_rooms_undo(struct store_room *rooms, const struct store_directory *directories,
+                      uint32_t drives, uint32_t rank)
+{
+    char name[STORE_NAME_BYTES];
+    for (uint32_t d = 0; rooms && d < drives; d++) {
         store_room_name(rank, d, name);
         if (rooms[d].made)
             (void)unlinkat(directories[d].fd, name, 0);
     }
-    if (rc)
-        store_rooms_close(rooms, drives);
-    return rc;
+    store_rooms_close(rooms, drives);
 }
 
 void store_rooms_close(struct store_room *rooms, uint32_t drives)

@@ -33,6 +33,12 @@ int store_rooms_open(struct store_room *rooms, const struct store_directory *dir
  */
 bool store_room_rates(const char *directory, uint32_t rank, uint32_t drive, uint32_t drives,
                       double *rates);
+/**
+ * After store_rooms_open, of an open that then fails: those that were made are gone again, and none
+ * is open. Accepts null, and rooms that are not open.
+ */
+void store_rooms_undo(struct store_room *rooms, const struct store_directory *directories,
+                      uint32_t drives, uint32_t rank);
 /** Accepts null, and rooms that are not open. */
 void store_rooms_close(struct store_room *rooms, uint32_t drives);
 

@@ -7,6 +7,7 @@
  */
 #include "library.h"
 #include "cuda.h"
+#include "folders.h"
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>
@@ -14,12 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Initialising these libraries once more in one process is slow, unloading them is not safe. */
 enum { OPEN_FLAGS = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE };
-
-enum found { ABSENT, PRESENT };
 
 /* Where to look behind the loader: a variable that names a folder (null: none), and a pattern. */
 static const struct place {
@@ -33,44 +31,20 @@ static const struct place {
     {"CONDA_PREFIX", "/lib/python3*/site-packages/nvidia/*/lib"},
 };
 
-/* Writes *library where the file is there; null then means that it does not load. */
-static enum found try_folder(const char *folder, size_t length, const char *soname, void **library)
-{
-    char path[PATH_MAX];
-    int written = snprintf(path, sizeof path, "%.*s/%s", (int)length, folder, soname);
-    if (written < 0 || (size_t)written >= sizeof path || access(path, F_OK) != 0)
-        return ABSENT;
-    *library = dlopen(path, OPEN_FLAGS);
-    return PRESENT;
-}
-
-/* The folders of a list with colons between them; those that are not absolute are passed over. */
-static enum found try_list(const char *folders, const char *soname, void **library)
-{
-    for (const char *folder = folders; folder && *folder;) {
-        size_t length = strcspn(folder, ":");
-        if (*folder == '/' && length < PATH_MAX &&
-            try_folder(folder, length, soname, library) == PRESENT)
-            return PRESENT;
-        folder += length + (folder[length] == ':');
-    }
-    return ABSENT;
-}
-
 /* The last match first: of cuda-13.0 and cuda-13.1 that is the newer one. */
-static enum found try_place(const struct place *place, const char *soname, void **library)
+static bool is_in_place(struct dev_search *search, const struct place *place)
 {
     char pattern[PATH_MAX];
     glob_t folders;
     const char *root = place->variable ? secure_getenv(place->variable) : "";
     if (!root || (place->variable && *root != '/') || strpbrk(root, "*?[\\"))
-        return ABSENT;
+        return false;
     int written = snprintf(pattern, sizeof pattern, "%s%s", root, place->pattern);
     if (written < 0 || (size_t)written >= sizeof pattern || glob(pattern, 0, NULL, &folders) != 0)
-        return ABSENT;
-    enum found found = ABSENT;
-    for (size_t i = folders.gl_pathc; i-- > 0 && found == ABSENT;)
-        found = try_folder(folders.gl_pathv[i], strlen(folders.gl_pathv[i]), soname, library);
+        return false;
+    bool found = false;
+    for (size_t i = folders.gl_pathc; i-- > 0 && !found;)
+        found = dev_search_in(search, "%s", folders.gl_pathv[i]);
     globfree(&folders);
     return found;
 }
@@ -88,23 +62,35 @@ static void tell_absent(const char *soname, const char *folders, struct hst_dev_
                      conda ? conda : "");
 }
 
+static bool is_in_variable(struct dev_search *search, const char *variable)
+{
+    const char *folders = secure_getenv(variable);
+    return folders && dev_search_list(search, folders, false);
+}
+
+/* Behind the loader: it reads LD_LIBRARY_PATH when a program starts, and misses what is put into it
+ * later. */
+static bool is_elsewhere(struct dev_search *search)
+{
+    bool found = is_in_variable(search, "LD_LIBRARY_PATH");
+    for (size_t i = 0; !found && i < sizeof places / sizeof *places; i++)
+        found = is_in_place(search, &places[i]);
+    return found;
+}
+
 void *cuda_library_open(const char *soname, struct hst_dev_failure *failure)
 {
-    const char *folders = secure_getenv("HOISTWAY_CUDA_PATH");
-    void *library = NULL;
-    enum found found = try_list(folders, soname, &library);
-    if (found == ABSENT) {
-        library = dlopen(soname, OPEN_FLAGS);
-        found = library ? PRESENT : ABSENT;
+    struct dev_search search = {.file = soname};
+    bool found = is_in_variable(&search, "HOISTWAY_CUDA_PATH");
+    void *library = found ? NULL : dlopen(soname, OPEN_FLAGS);
+    if (library)
+        return library;
+    if (!found && !is_elsewhere(&search)) {
+        tell_absent(soname, secure_getenv("HOISTWAY_CUDA_PATH"), failure);
+        return NULL;
     }
-    /* The loader reads the variable when a program starts, and misses what is put into it later. */
-    if (found == ABSENT)
-        found = try_list(secure_getenv("LD_LIBRARY_PATH"), soname, &library);
-    for (size_t i = 0; found == ABSENT && i < sizeof places / sizeof *places; i++)
-        found = try_place(&places[i], soname, &library);
-    if (found == ABSENT)
-        tell_absent(soname, folders, failure);
-    else if (!library)
+    library = dlopen(search.path, OPEN_FLAGS);
+    if (!library)
         cuda_failure_set(failure, HST_DEV_LIBRARY, 0, "%s does not load: %s", soname, dlerror());
     return library;
 }

@@ -12,10 +12,10 @@
  */
 #include "blas.h"
 #include "failure.h"
+#include "folders.h"
 #include "host.h"
 #include <dlfcn.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,67 +63,30 @@ bool host_blas_room(bool loaded, unsigned callers, struct hst_dev_failure *failu
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-struct search {
-    char path[PATH_MAX];
-    char places[240]; /* in words, where it was looked for */
-};
-
-__attribute__((format(printf, 2, 3))) static void add_place(struct search *search,
-                                                            const char *format, ...)
+static bool is_in_environment(struct dev_search *search)
 {
-    size_t used = strlen(search->places);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(search->places + used, sizeof search->places - used, format, args);
-    va_end(args);
-}
-
-__attribute__((format(printf, 3, 4))) static bool is_in(struct search *search, size_t length,
-                                                        const char *format, ...)
-{
-    char folder[PATH_MAX];
-    va_list args;
-    va_start(args, format);
-    int written = vsnprintf(folder, sizeof folder, format, args);
-    va_end(args);
-    if (written <= 0 || (size_t)written >= sizeof folder)
+    const char *folders = secure_getenv("HOISTWAY_BLAS_PATH");
+    if (!folders || !*folders)
         return false;
-    length = length < (size_t)written ? length : (size_t)written;
-    written = snprintf(search->path, sizeof search->path, "%.*s/%s", (int)length, folder, soname);
-    return (size_t)written < sizeof search->path && access(search->path, F_OK) == 0;
+    dev_search_tell(search, "HOISTWAY_BLAS_PATH (%.100s), ", folders);
+    return dev_search_list(search, folders, false);
 }
 
-static bool is_in_environment(struct search *search)
-{
-    const char *folder = secure_getenv("HOISTWAY_BLAS_PATH");
-    if (!folder || !*folder)
-        return false;
-    add_place(search, "HOISTWAY_BLAS_PATH (%.100s), ", folder);
-    for (;; folder++) {
-        size_t length = strcspn(folder, ":");
-        if (*folder == '/' && is_in(search, length, "%s", folder))
-            return true;
-        folder += length;
-        if (!*folder)
-            return false;
-    }
-}
-
-static bool find(struct search *search)
+static bool find(struct dev_search *search)
 {
     char folder[PATH_MAX];
     if (is_in_environment(search))
         return true;
-    if (dev_own_folder(folder) && (is_in(search, PATH_MAX, "%s/openblas-openmp", folder) ||
-                                   is_in(search, PATH_MAX, "%s/../lib/openblas-openmp", folder)))
+    if (dev_own_folder(folder) && (dev_search_in(search, "%s/openblas-openmp", folder) ||
+                                   dev_search_in(search, "%s/../lib/openblas-openmp", folder)))
         return true;
-    add_place(search, "openblas-openmp beside this library, ");
+    dev_search_tell(search, "openblas-openmp beside this library, ");
     if (*HST_BLAS_DIR == '/') {
-        add_place(search, "%.100s, ", HST_BLAS_DIR);
-        if (is_in(search, PATH_MAX, "%s", HST_BLAS_DIR))
+        dev_search_tell(search, "%.100s, ", HST_BLAS_DIR);
+        if (dev_search_in(search, "%s", HST_BLAS_DIR))
             return true;
     }
-    add_place(search, "the system's libraries");
+    dev_search_tell(search, "the system's libraries");
     snprintf(search->path, sizeof search->path, "%s", soname);
     return false;
 }
@@ -151,7 +114,7 @@ static void *load_with_core(const char *path, const char *core)
 void *host_blas_load(const char *core, unsigned callers, bool *loaded,
                      struct hst_dev_failure *failure)
 {
-    struct search search = {.places = ""};
+    struct dev_search search = {.file = soname};
     void *handle = dlopen(soname, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     *loaded = handle != NULL;
     if (handle || !host_blas_room(false, callers, failure))

@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -129,6 +131,47 @@ static void a_resume_stops_at_each_question_and_the_next_one_finds_the_version(v
     }
 }
 
+/* A run that is killed after its version: the next one compares every byte. */
+static void make_version_and_die(const char *place)
+{
+    int status;
+    make_version(place, HST_PRECISION_FP32);
+    clear_store();
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct hst_step_stats stats;
+        struct hst_engine *engine = started(place, HST_PRECISION_FP32, 0);
+        toy_must(engine, toy_load(engine));
+        for (int i = 0; i < STEPS; i++)
+            toy_must(engine, toy_step(engine, &stats));
+        toy_must(engine, hst_engine_drain(engine, &stats));
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void a_comparison_of_all_bytes_stops_at_each_question(void **state)
+{
+    (void)state;
+    unsigned at = 1;
+    int rc = -ECANCELED;
+    make_version_and_die(NVME); /* nothing moves into memory */
+    for (; rc && at < QUESTIONS_MOST; at += at < 3 ? 1 : 9) {
+        struct hst_engine *engine = started(NVME, HST_PRECISION_FP32, at);
+        rc = resume(engine);
+        assert_true(rc == 0 || rc == -ECANCELED);
+        assert_true(rc ? asked == at : asked < at);
+        assert_int_equal(hst_engine_error(engine)->code, 0);
+        if (rc == 0)
+            toy_must(engine, toy_states(engine, &found));
+        hst_engine_destroy(&engine);
+    }
+    assert_true(asked > 5 && rc == 0);
+    assert_true(found.used == alone.used && memcmp(found.bytes, alone.bytes, alone.used) == 0);
+    clear_store();
+}
+
 static void a_load_stops_at_each_question_and_leaves_no_store(void **state)
 {
     (void)state;
@@ -192,6 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_resume_stops_at_each_question_and_the_next_one_finds_the_version),
+        cmocka_unit_test(a_comparison_of_all_bytes_stops_at_each_question),
         cmocka_unit_test(a_load_stops_at_each_question_and_leaves_no_store),
         cmocka_unit_test(a_probe_stops_at_each_question_and_is_not_remembered),
     };

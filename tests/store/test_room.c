@@ -455,6 +455,46 @@ static void an_open_that_fails_behind_it_lets_go_of_room(void **state)
     close_roomy(&r);
 }
 
+static unsigned compared, end_at; /* the call that ends it; 0: none */
+
+static int note_compared(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    (void)context;
+    assert_true(done_bytes <= total_bytes);
+    return ++compared == end_at;
+}
+
+/* A store whose run was killed: all of its bytes are compared. */
+static void with_killed_store(struct roomy *r, uint64_t bytes_0, uint64_t bytes_1)
+{
+    struct store_found found;
+    with_store(r, bytes_0, bytes_1);
+    struct store *store = reopen(&r->toy, &found);
+    store_rooms_close(r->rooms, TOY_DRIVES);
+    store_free(store);
+    r->toy.config.progress = note_compared;
+    compared = 0;
+}
+
+static void a_comparison_that_is_ended_leaves_no_room_that_was_not_there(void **state)
+{
+    (void)state;
+    struct roomy r;
+    struct store *store = NULL;
+    struct store_found found;
+    struct hst_error error = {0};
+    with_killed_store(&r, 0, MIB);
+    want(&r, MIB, MIB);
+    end_at = 2;
+    assert_int_equal(store_open(&r.toy.config, &store, &found, &error), -ECANCELED);
+    end_at = 0;
+    assert_int_equal(size_of(&r, 0, ROOM0), -1);
+    assert_int_equal(size_of(&r, 1, ROOM1), STORE_ROOM_AT + MIB);
+    assert_opens(&r);
+    assert_int_equal(size_of(&r, 0, ROOM0), STORE_ROOM_AT + MIB);
+    close_roomy(&r);
+}
+
 /* aio's call. */
 static bool full;
 
@@ -467,6 +507,20 @@ int fallocate(int fd, int mode, off_t offset, off_t count)
         return -1;
     }
     return (int)syscall(SYS_fallocate, fd, mode, offset, count);
+}
+
+static void a_full_drive_is_told_before_all_bytes_are_compared(void **state)
+{
+    (void)state;
+    struct roomy r;
+    with_killed_store(&r, MIB, 0);
+    want(&r, MIB, MIB);
+    full = true;
+    assert_refused(&r, false, -ENOSPC, HST_E_DISK_SPACE);
+    full = false;
+    assert_int_equal(compared, 0);
+    assert_opens(&r);
+    close_roomy(&r);
 }
 
 static void room_on_a_full_drive_is_refused_as_that(void **state)
@@ -536,6 +590,8 @@ int main(void)
         cmocka_unit_test(what_is_no_room_of_a_store_is_refused_and_left),
         cmocka_unit_test(room_that_can_not_be_had_leaves_the_store_as_it_was),
         cmocka_unit_test(an_open_that_fails_behind_it_lets_go_of_room),
+        cmocka_unit_test(a_comparison_that_is_ended_leaves_no_room_that_was_not_there),
+        cmocka_unit_test(a_full_drive_is_told_before_all_bytes_are_compared),
         cmocka_unit_test(room_on_a_full_drive_is_refused_as_that),
         cmocka_unit_test(a_creation_whose_room_can_not_be_had_leaves_nothing),
         cmocka_unit_test(a_store_in_use_is_refused_at_once_whatever_has_its_room),

@@ -3,6 +3,8 @@
  * behind; see activity.h. */
 #include "cli/activity.h"
 
+#include "cli/message.h"
+#include "cli/say.h"
 #include "cli/text.h"
 
 #include <inttypes.h>
@@ -82,7 +84,7 @@ static int columns(void)
 
 static void write_over(const char *line, enum open_line kind)
 {
-    fprintf(stderr, "\r%.*s\033[K", columns(), line);
+    say("\r%.*s\033[K", columns(), line);
     open_line = kind;
 }
 
@@ -92,7 +94,7 @@ static void take_back(void)
     if (open_line == OPEN_TICKING && state.kept[0])
         write_over(state.kept, OPEN_KEPT);
     else if (open_line == OPEN_TICKING)
-        fputs(ERASE, stderr);
+        say(ERASE);
     if (!state.kept[0])
         open_line = OPEN_NONE;
     state.shown[0] = '\0';
@@ -102,7 +104,7 @@ static void end_line(void)
 {
     take_back();
     if (open_line == OPEN_KEPT)
-        fputc('\n', stderr);
+        say("\n");
     open_line = OPEN_NONE;
     state.kept[0] = '\0';
 }
@@ -123,7 +125,7 @@ static void tick(void)
         return;
     activity_format(&activity, line);
     if (!terminal) {
-        fprintf(stderr, "%s\n", line);
+        say("%s\n", line);
         state.told_s = now;
     } else if (strcmp(line, state.shown) != 0) {
         memcpy(state.shown, line, sizeof line);
@@ -185,25 +187,25 @@ static int start_thread(void)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&thread, &attributes, keep_up, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0)
+        pthread_setname_np(thread, "hst-activity");
     pthread_attr_destroy(&attributes);
     return rc;
 }
 
-static void start(void)
+/* Returns 0, or why there is no thread. */
+static int start(void)
 {
     const char *silence = getenv(SILENCE_NAME);
     const double s = silence ? strtod(silence, NULL) : 0;
     if (state.started)
-        return;
+        return 0;
     state.started = true;
     state.silence_s = s > 0 ? s : SILENCE_S;
     state.told_s = now_s();
     if (activity_on_terminal())
         catch_ends();
-    const int rc = start_thread();
-    if (rc)
-        fprintf(stderr, "what goes on is not shown: there is no thread for it (%s)\n",
-                strerror(rc));
+    return start_thread();
 }
 
 /* ---- what others call ---- */
@@ -211,7 +213,7 @@ static void start(void)
 void activity_begin(const char *what)
 {
     pthread_mutex_lock(&state.lock);
-    start();
+    const int rc = start();
     take_back();
     snprintf(state.what, sizeof state.what, "%s", what);
     counted_bytes = whole_bytes = 0;
@@ -222,6 +224,12 @@ void activity_begin(const char *what)
     }
     state.active = true;
     pthread_mutex_unlock(&state.lock);
+    if (rc)
+        cli_warn(
+            CLI_NO_THREAD,
+            "what the program is at is not shown: a thread for it can not be started (%s). All "
+            "else goes on. Fix: raise ulimit -u, end other programs.",
+            strerror(rc));
 }
 
 void activity_count(uint64_t done_bytes, uint64_t total_bytes)
@@ -254,7 +262,7 @@ void activity_show(const char *line, bool last)
         if (last)
             end_line();
     } else {
-        fprintf(stderr, "%s\n", line);
+        say("%s\n", line);
     }
     pthread_mutex_unlock(&state.lock);
 }
@@ -281,6 +289,6 @@ void activity_leave(void)
 {
     const int open = open_line;
     const char *text = open == OPEN_KEPT ? "\n" : ERASE;
-    if (open != OPEN_NONE && write(STDERR_FILENO, text, strlen(text)) < 0)
-        return; /* there is nobody to tell */
+    if (open != OPEN_NONE)
+        say_at_once(text, strlen(text));
 }

@@ -7,6 +7,7 @@
 
 #include "cli/activity.h"
 #include "cli/progress.h"
+#include "cli/say.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -38,16 +39,16 @@ static void print_line(const char *kind, char letter, int code, const char *text
     fail(&line, (enum fail_code)code, 0, "%s", text);
     activity_hold();
     if (code)
-        fprintf(stderr, "%s[%c%03d] %s\n", kind, letter, code, line.message);
+        say("%s[%c%03d] %s\n", kind, letter, code, line.message);
     else
-        fprintf(stderr, "%s: %s\n", kind, line.message);
+        say("%s: %s\n", kind, line.message);
     activity_release();
 }
 
 int cli_fail(const struct hst_error *error)
 {
     activity_end();
-    fflush(stdout);
+    (void)say_flush(stdout); /* it fails already */
     print_line("error", 'E', error->code, error->message);
     return cli_exit_code(error);
 }

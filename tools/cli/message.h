@@ -26,6 +26,7 @@ enum cli_code {
     CLI_WRITE = 107,     /* the log can not be written any more */
     CLI_DEVICE = 201,    /* the device in use */
     CLI_ROOM = 301,      /* an export waits for room on its disk */
+    CLI_NO_THREAD = 310, /* nothing shows what the program is at */
     CLI_VALUE = 402,     /* a value is not used as it was given */
     CLI_TENSOR = 415,    /* a tensor of the model is not used, or not finite */
     CLI_PASSES = 421,    /* the data is short: sequences come more than once */

@@ -2,6 +2,7 @@
 #include "cli/stop.h"
 
 #include "cli/activity.h"
+#include "cli/say.h"
 
 #include <stdatomic.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@ static void on_signal(int number)
         _exit(CLI_EXIT_STOPPED_AT_ONCE);
     }
     asked = number;
+    say_hurry();
 }
 
 const volatile sig_atomic_t *stop_catch(void)

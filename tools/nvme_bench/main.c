@@ -6,6 +6,7 @@
 #include "cli/activity.h"
 #include "cli/message.h"
 #include "cli/options.h"
+#include "cli/say.h"
 #include "cli/stop.h"
 #include "cli/text.h"
 #include "nvme_bench/answer.h"
@@ -65,8 +66,8 @@ static void announce(const struct nb_args *a, const struct nb_result *r,
         if (a->endurance_bytes > 0)
             snprintf(share, sizeof share, ", %.2g %% of its rated endurance",
                      100 * (double)bytes / a->endurance_bytes);
-        fprintf(stderr, "%.200s: will write at most %s%s; nothing of it is left\n",
-                r->drives[d].path, text_size(bytes, size), share);
+        say("%.200s: will write at most %s%s; nothing of it is left\n", r->drives[d].path,
+            text_size(bytes, size), share);
     }
 }
 
@@ -154,7 +155,7 @@ static int measure_and_report(const struct nb_args *a, struct nb_result *result,
     rc = rc ? rc : a->compare ? compare(a, result, error) : obtain(a, result, error);
     int code = CLI_EXIT_OK;
     if (rc == -ECANCELED) {
-        fprintf(stderr, "stopped: nothing is reported, and nothing is left on the drives\n");
+        say("stopped: nothing is reported, and nothing is left on the drives\n");
         code = CLI_EXIT_STOPPED;
     } else if (rc) {
         code = cli_fail(error);
@@ -199,8 +200,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE then fails with EFBIG, which is told */
     int code = run(argc, argv);
     /* Results that did not reach their file are a failure, even if all else went well. */
-    if ((fflush(stdout) != 0 || ferror(stdout)) &&
-        (code == CLI_EXIT_OK || code == CLI_EXIT_NOT_ENOUGH)) {
+    if (say_flush(stdout) != 0 && (code == CLI_EXIT_OK || code == CLI_EXIT_NOT_ENOUGH)) {
         fail(&error, FAIL_WRITE, -EIO, "stdout can not be written (%s).", strerror(errno));
         return cli_fail(&error);
     }

@@ -75,11 +75,10 @@ static void put_spread(struct json_writer *json, const char *key,
     json_put_end(json);
 }
 
-static void print_json(void *context, const struct bench_adam_row *row)
+static void print_json(const struct bench_adam_row *row)
 {
     struct json_writer json = {.out = stdout};
     char name[128];
-    (void)context;
     snprintf(name, sizeof name, "%s: %s", row->group, row->name);
     json_put_object(&json, NULL);
     json_put_text(&json, "bench", "adam");
@@ -102,8 +101,8 @@ static void print_json(void *context, const struct bench_adam_row *row)
 
 /* ---- text ---- */
 
-struct text {
-    const struct bench_adam_in *in;
+struct rows {
+    const struct adam_options *options;
     const char *group; /* of the row before; null: this is the first */
     unsigned threads;
 };
@@ -125,16 +124,15 @@ static void print_head(const struct bench_adam_in *in)
         printf("  peer: not measured (--peer FILE.so)\n");
 }
 
-static void print_text(void *context, const struct bench_adam_row *row)
+static void print_text(struct rows *rows, const struct bench_adam_row *row)
 {
-    struct text *text = context;
-    if (!text->group)
-        print_head(text->in);
-    if (!text->group || strcmp(text->group, row->group) != 0 || text->threads != row->threads)
+    if (!rows->group)
+        print_head(&rows->options->in);
+    if (!rows->group || strcmp(rows->group, row->group) != 0 || rows->threads != row->threads)
         printf("%s, %u thread%s, %u bytes per parameter\n", row->group, row->threads,
                row->threads == 1 ? "" : "s", row->bytes);
-    text->group = row->group;
-    text->threads = row->threads;
+    rows->group = row->group;
+    rows->threads = row->threads;
     printf("  %-28s %7.3f ns %7.1f GB/s %6.1f %%", row->name, row->ns.median,
            row->bytes_per_s * 1e-9, 100 * row->bytes_per_s / row->ceiling);
     print_over("null", &row->over_null);
@@ -148,17 +146,14 @@ static void print_text(void *context, const struct bench_adam_row *row)
 
 /* ---- a row at a time, while the next is measured ---- */
 
-static void tell_json(void *context, const struct bench_adam_row *row)
+static void tell(void *context, const struct bench_adam_row *row)
 {
+    struct rows *rows = context;
     activity_hold();
-    print_json(context, row);
-    activity_release();
-}
-
-static void tell_text(void *context, const struct bench_adam_row *row)
-{
-    activity_hold();
-    print_text(context, row);
+    if (rows->options->json)
+        print_json(row);
+    else
+        print_text(rows, row);
     activity_release();
 }
 
@@ -173,7 +168,7 @@ int bench_verb_adam(int argc, char **argv)
         .set_count = 1,
     };
     struct hst_error error = {0};
-    struct text text = {.in = &options.in};
+    struct rows rows = {.options = &options};
     bool help = false;
     int rc = cli_parse(&verb, argc, argv, &help, &error);
     if (rc == 0 && help) {
@@ -182,8 +177,8 @@ int bench_verb_adam(int argc, char **argv)
     }
     if (rc)
         return cli_fail(&error);
-    options.in.tell = options.json ? tell_json : tell_text;
-    options.in.context = &text;
+    options.in.tell = tell;
+    options.in.context = &rows;
     activity_begin("measuring");
     rc = bench_adam(&options.in, &error);
     activity_end();

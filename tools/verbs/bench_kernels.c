@@ -63,10 +63,9 @@ static void put_real(struct json_writer *json, const char *key, double value)
         json_put_null(json, key);
 }
 
-static void print_json(void *context, const struct bench_figure *figure)
+static void print_json(const struct bench_figure *figure)
 {
     struct json_writer json = {.out = stdout};
-    (void)context;
     json_put_object(&json, NULL);
     json_put_text(&json, "bench", "kernels");
     json_put_text(&json, "group", figure->group);
@@ -95,9 +94,8 @@ static void print_value(const struct bench_figure *figure)
         printf("%9.1f G%s", figure->value * 1e-9, figure->unit);
 }
 
-static void print_text(void *context, const struct bench_figure *figure)
+static void print_text(const struct bench_figure *figure)
 {
-    (void)context;
     if (figure->note) {
         printf("%-9s %-52s %s\n", figure->group, figure->name, figure->note);
         return;
@@ -112,28 +110,24 @@ static void print_text(void *context, const struct bench_figure *figure)
 
 /* ---- a row at a time, while the next is measured ---- */
 
-static void tell_json(void *context, const struct bench_figure *figure)
+static void tell(void *context, const struct bench_figure *figure)
 {
+    const struct kernels_options *options = context;
     activity_hold();
-    print_json(context, figure);
+    if (options->json)
+        print_json(figure);
+    else
+        print_text(figure);
     activity_release();
 }
 
-static void tell_text(void *context, const struct bench_figure *figure)
-{
-    activity_hold();
-    print_text(context, figure);
-    activity_release();
-}
-
-static int measure(const struct kernels_options *options, struct hst_error *error)
+static int measure(struct kernels_options *options, struct hst_error *error)
 {
     struct device_choice choice;
     struct hst_dev_failure failure = {.why = HST_DEV_OK};
     struct hst_dev *dev;
     const struct hst_dev_config config = {.size = sizeof config};
-    const struct bench_teller teller = {.tell = options->json ? tell_json : tell_text,
-                                        .smoke = options->smoke};
+    const struct bench_teller teller = {.tell = tell, .context = options, .smoke = options->smoke};
     device_choose(options->device, &choice);
     int rc = hst_dev_open(choice.name, &config, &dev, &failure);
     if (rc)

@@ -7,6 +7,7 @@
 #include "cli/activity.h"
 #include "cli/message.h"
 #include "cli/options.h"
+#include "cli/say.h"
 #include "cli/stop.h"
 #include "cli/text.h"
 #include "verbs/demo_text.h"
@@ -208,7 +209,7 @@ static int train(struct demo *demo, size_t index, bool kept)
     options.stopped = demo->stopped;
     options.log = index == RUN_OFFLOADED ? demo->log : NULL;
     printf("\nrun %zu of %d: %s\n", index + 1, RUN_COUNT, runs[index].title);
-    fflush(stdout);
+    (void)say_flush(stdout); /* whoever ends the program looks at stdout again */
     if (options.quiet)
         activity_begin("training");
     int native = train_run(&options, &result, &demo->error);

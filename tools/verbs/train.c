@@ -8,6 +8,7 @@
 #include "cli/forecast.h"
 #include "cli/launch.h"
 #include "cli/message.h"
+#include "cli/say.h"
 #include "cli/stop.h"
 #include "cli/table.h"
 #include "cli/text.h"
@@ -209,7 +210,7 @@ void train_tell_plan(struct train *t)
     t->told = true;
     tell_device(t);
     table_print(&t->result.memory, stdout);
-    fflush(stdout);
+    (void)say_flush(stdout); /* the end of the run looks at it again */
 }
 
 static int begin_log(struct train *t)
@@ -459,10 +460,10 @@ static int check_told(struct train *t)
     if (native)
         return fail(t->error, FAIL_WRITE, native, "%.350s %s%.100s", traced.message, exported,
                     directory);
-    native = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
+    native = say_flush(stdout);
     if (native)
-        return fail(t->error, FAIL_WRITE, -native, "stdout can not be written (%s). %s%.300s",
-                    strerror(native), exported, directory);
+        return fail(t->error, FAIL_WRITE, native, "stdout can not be written (%s). %s%.300s",
+                    strerror(-native), exported, directory);
     return 0;
 }
 

@@ -131,7 +131,7 @@ void train_warn_skipped(const struct train *t);
 /** An hst_config.stopped of a struct train. */
 int train_asked_to_stop(void *context);
 /** An hst_config.progress of a struct train. */
-int train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_bytes);
+void train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_bytes);
 
 /** The precision of a run, before there is an engine to ask. */
 enum hst_precision train_precision(const struct train *t);

@@ -6,6 +6,7 @@
  * starts runs again at each 75 would do so for ever.
  */
 #include "cli/activity.h"
+#include "cli/say.h"
 #include "cli/stop.h"
 #include "cli/text.h"
 
@@ -26,14 +27,13 @@ int train_asked_to_stop(void *context)
     return train_stopped(context);
 }
 
-int train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_bytes)
+void train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
     struct train *t = context;
     if (done_bytes < t->resumed_bytes) /* of the second that is counted */
         progress_begin(&t->progress, "resuming: reading into memory");
     t->resumed_bytes = done_bytes;
     progress_bytes(&t->progress, done_bytes, total_bytes);
-    return train_stopped(t);
 }
 
 static bool keeps_versions(const struct train_options *o)
@@ -61,17 +61,21 @@ static int version_held(const struct train *t, uint64_t *step, struct hst_error 
     return 0;
 }
 
-static void tell_held(const struct train *t)
+#define HELD_BYTES (sizeof((struct hst_error *)NULL)->message + 64)
+
+static void held_words(const struct train *t, char words[HELD_BYTES])
 {
     struct hst_error error = {0};
     uint64_t step;
-    if (version_held(t, &step, &error))
-        fprintf(stderr, "what the store holds cannot be told (%s)\n", error.message);
+    if (!t->result.resumable)
+        snprintf(words, HELD_BYTES, "nothing was committed, so nothing is kept");
+    else if (version_held(t, &step, &error))
+        snprintf(words, HELD_BYTES, "what the store holds cannot be told (%s)", error.message);
     else if (step == HST_NO_VERSION)
-        fprintf(stderr, "the store holds no version yet: the run begins anew\n");
+        snprintf(words, HELD_BYTES, "the store holds no version yet: the run begins anew");
     else
-        fprintf(stderr, "the store holds step %" PRIu64 ", and --resume goes on from there\n",
-                step);
+        snprintf(words, HELD_BYTES,
+                 "the store holds step %" PRIu64 ", and --resume goes on from there", step);
 }
 
 int train_tell_stopped(struct train *t)
@@ -81,17 +85,13 @@ int train_tell_stopped(struct train *t)
     t->result.resumable = keeps_versions(t->options);
     int failed = t->loaded ? hst_engine_drain(t->engine, NULL) : 0;
     progress_end(&t->progress);
+    char when[96] = "before its first step", held[HELD_BYTES];
+    if (!t->result.resumable || t->loaded)
+        snprintf(when, sizeof when, "after %" PRIu64 " of %" PRIu64 " step%s", t->done,
+                 t->options->steps, text_s(t->options->steps));
+    held_words(t, held);
     activity_interrupt();
-    fprintf(stderr, "stopped (%s) ", strsignal(*t->options->stopped));
-    if (t->result.resumable && !t->loaded)
-        fprintf(stderr, "before its first step: ");
-    else
-        fprintf(stderr, "after %" PRIu64 " of %" PRIu64 " step%s: ", t->done, t->options->steps,
-                text_s(t->options->steps));
-    if (t->result.resumable)
-        tell_held(t);
-    else
-        fprintf(stderr, "nothing was committed, so nothing is kept\n");
+    say("stopped (%s) %s: %s\n", strsignal(*t->options->stopped), when, held);
     train_warn_skipped(t);
     if (!failed)
         return -ECANCELED;

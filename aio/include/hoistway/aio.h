@@ -42,6 +42,8 @@ extern "C" {
 #define HST_AIO_ALIGN_BYTES 4096u
 /** One hash of an operation covers this many bytes, the last one what is left. */
 #define HST_AIO_HASH_BYTES (1u << 20)
+/** Of the file in which hst_aio_open probes a directory; file systems must allow so large a one. */
+#define HST_AIO_PROBE_BYTES (6u << 20)
 
 struct hst_aio;      /* queues of one backend; see hst_aio_open */
 struct hst_aio_file; /* a preallocated file, opened once; see hst_aio_file_open */

@@ -174,14 +174,15 @@ struct hst_config {
     /*
      * Called by hst_engine_resume, in its thread, after every tile: while it reads and compares
      * every byte of a version, which takes as long as reading it; then, counted from 0 again, while
-     * it reads what is at home in memory. Either may be left out. Other than 0 ends the call with
-     * -ECANCELED, which is sticky. Null: nobody asks. (What hst_engine_load and hst_engine_save
-     * have come to, their reader and writer see.)
+     * it reads what is at home in memory. Either may be left out. Null: nobody asks. `stopped` ends
+     * the call. (What hst_engine_load and hst_engine_save have come to, their reader and writer
+     * see.)
      */
-    int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
+    void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_context;
-    /* Asked by seal while it measures drives, by load and resume between tiles. Other than 0 ends
-       the call with -ECANCELED, not sticky; the engine can then only be destroyed. Null: no. */
+    /* Asked by seal while it measures drives, by load and resume between tiles, those that resume
+       compares too. Other than 0 ends the call with -ECANCELED, not sticky; the engine can then
+       only be destroyed. Null: no. */
     int (*stopped)(void *context);
     void *stopped_context;
     const char *host_math; /* core of OpenBLAS, see struct hst_dev_config; null: its own choice */

@@ -236,7 +236,7 @@ int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader);
  * Errors: -ENOENT no version was ever committed (not sticky: load then); -EINVAL another model or
  * configuration than this one (the message names what), or hst_config.accept said no; those of a
  * store that can not be used (E610 to E617), of which none has changed it; -EIO and the like;
- * -ECANCELED where hst_config.stopped or .progress ended it.
+ * -ECANCELED where hst_config.stopped ended it.
  */
 int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, size_t capacity,
                       size_t *cursor_bytes);
