@@ -88,16 +88,33 @@ static bool is_passed(const Operation *operation)
     return operation->mark->passed >= operation->generation;
 }
 
-/* After a failure nothing of the device runs any more. */
-static void fail_device(int device, cudaError_t error)
+/* Takes the operation away unrun. What it records counts as passed: else who waits for it does so
+ * for ever. */
+static void forget(const Operation &operation)
+{
+    Mark *mark = operation.mark.get();
+    if (operation.kind == Operation::record && mark->passed < operation.generation)
+        mark->passed = operation.generation;
+}
+
+/* Leaves the first `kept` operations; the caller holds `state`. */
+static void forget_operations(Queue *queue, size_t kept)
+{
+    while (queue->operations.size() > kept) {
+        forget(queue->operations.back());
+        queue->operations.pop_back();
+    }
+}
+
+/* After a failure nothing of the device runs any more; what failed is still being run. */
+static void fail_device(Queue *running, cudaError_t error)
 {
     hst::State &s = hst::state();
     Lock lock(s.state);
-    s.devices[(size_t)device].sticky = error;
+    s.devices[(size_t)running->device].sticky = error;
     for (auto &queue : s.queues)
-        if (queue->device == device)
-            while (queue->operations.size() > 1)
-                queue->operations.pop_back();
+        if (queue->device == running->device)
+            forget_operations(queue.get(), queue.get() == running ? 1 : 0);
 }
 
 /* Runs the first operation; where it waits for an event, one that the event waits for. */
@@ -113,7 +130,7 @@ static void advance(Queue *queue)
         return;
     if (operation->kind == Operation::work)
         if (cudaError_t error = operation->run())
-            fail_device(queue->device, error);
+            fail_device(queue, error);
     Operation done; /* destroyed without the lock: it may hold the last of a queue */
     Lock lock(s.state);
     if (operation->kind == Operation::record && operation->mark->passed < operation->generation) {
@@ -316,7 +333,7 @@ cudaError_t cudaDeviceReset(void)
     Lock lock(s.state);
     for (auto &queue : s.queues)
         if (queue->device == hst::current_device())
-            queue->operations.clear();
+            forget_operations(queue.get(), 0);
     s.devices[(size_t)hst::current_device()].sticky = cudaSuccess;
     return cudaSuccess;
 }

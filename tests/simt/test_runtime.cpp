@@ -241,6 +241,39 @@ static void a_failed_launch_stays(void **)
     assert_true(x.read()[0] == 1); /* the third never ran */
 }
 
+/* Nothing is left of what a stream waits for: a wait for it must end all the same. */
+static bool waiting_ends_when(bool fails, bool resets, bool another_device_waits)
+{
+    Streams s;
+    Vector<float> x(10);
+    alarm(60); /* a wait without an end */
+    hst_fake_cuda_configure(fails ? "devices=2,fail=launch:1:719" : "devices=2");
+    add(x.data, 1, 10, s.a);
+    cudaEventRecord(s.event, s.a);
+    cudaStreamWaitEvent(s.b, s.event, 0);
+    add(x.data, 1, 10, s.b);
+    if (resets)
+        cudaDeviceReset();
+    if (another_device_waits) {
+        cudaStream_t other;
+        cudaSetDevice(1);
+        cudaStreamCreate(&other);
+        cudaStreamWaitEvent(other, s.event, 0);
+        if (cudaStreamSynchronize(other)) /* this device has not failed */
+            return false;
+        cudaSetDevice(0);
+    }
+    cudaError_t wanted = fails && !resets ? cudaErrorLaunchFailure : cudaSuccess;
+    return cudaStreamSynchronize(s.b) == wanted && cudaDeviceSynchronize() == wanted &&
+           cudaEventSynchronize(s.event) == wanted;
+}
+
+static void a_wait_for_what_a_failure_took_away_ends(void **)
+{
+    for (int which = 0; which < 8; which++)
+        expect_right([=] { return waiting_ends_when(which & 1, which & 2, which & 4); });
+}
+
 static void there_may_be_no_driver_or_no_device(void **)
 {
     int number = -1;
@@ -288,6 +321,7 @@ int main()
         cmocka_unit_test(launches_that_a_card_refuses_are_refused),
         cmocka_unit_test(calls_fail_where_the_plan_says),
         cmocka_unit_test(a_failed_launch_stays),
+        cmocka_unit_test(a_wait_for_what_a_failure_took_away_ends),
         cmocka_unit_test(there_may_be_no_driver_or_no_device),
         cmocka_unit_test(arguments_are_taken_when_launched),
     };
