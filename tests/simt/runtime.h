@@ -3,9 +3,9 @@
 #define HST_SIMT_RUNTIME_H
 /*
  * Inside the fake CUDA runtime: the real prototypes (cuda_runtime_api.h) over lazy streams and
- * guarded memory, to find what a card hides most of the time. Nothing that is enqueued runs before
- * someone waits for it, and then only what that wait needs; device memory can be touched by kernels
- * and copies alone.
+ * guarded memory, to find what a card hides most of the time. Unless the configuration says
+ * otherwise, nothing that is enqueued runs before someone waits for it, and then only what that
+ * wait needs; device memory can be touched by kernels and copies alone.
  *
  * Locks, in this order: `execution` is held while enqueued work runs and while device memory is
  * made or freed; `state` for each look at what is shared. Kernels run under `execution`, so one at
@@ -36,34 +36,41 @@ struct Fault { /* the call-th call of `function` fails; `lasting`: and all that 
     unsigned long calls; /* so far */
 };
 
+/* When what is enqueued runs, where nobody waits for it: README.md. */
+enum class Order { late, early, h2d_early, random };
+
 struct Config { /* environment HST_FAKE_CUDA: README.md */
-    size_t memory_bytes;
-    int devices, major, minor, driver;
-    bool loose; /* device memory is aligned to no more than 4 KiB */
+    size_t memory_bytes = (size_t)1 << 30;
+    int devices = 1, major = 9, minor = 0, driver = CUDART_VERSION;
+    bool loose = false; /* device memory is aligned to no more than 4 KiB */
+    Order order = Order::late;
+    unsigned long order_number = 1; /* early: the stream that is late; random: the seed */
     std::vector<Fault> faults;
 };
+/** Stops the program where the text says what is not known. */
+Config parse_config(const char *text);
 
 struct Device {
     size_t used_bytes;
     cudaError_t sticky; /* of work that failed while it ran; every later call returns it */
 };
 
-struct Mark { /* what an event, waits and records share */
-    unsigned long recorded, passed;
+struct Mark { /* one record of an event */
+    std::shared_ptr<struct Queue> queue; /* where it is still to be passed; null: it is */
     int64_t passed_ns;
-    std::shared_ptr<struct Queue> queue; /* where it was recorded last */
 };
 
 struct Operation {
-    enum Kind { work, record, wait } kind;
-    std::function<cudaError_t()> run;
-    std::shared_ptr<Mark> mark;
-    unsigned long generation;            /* of the mark */
-    std::shared_ptr<struct Queue> queue; /* wait: where the mark is */
+    /* A call of the host is run where someone waits for it alone: it may need what the thread that
+     * enqueues holds. */
+    enum Kind { work, copy_to_device, host_call, record, wait } kind;
+    std::function<cudaError_t()> run; /* of the first three */
+    std::shared_ptr<Mark> mark;       /* of the others */
 };
 
 struct Queue { /* a stream; it outlives its handle until it is empty */
     int device;
+    unsigned long number; /* streams are counted from 1 as they are made; the null stream is 0 */
     std::deque<Operation> operations;
 };
 
@@ -81,6 +88,7 @@ struct State {
     std::map<char *, size_t> pinned;     /* page-locked host memory */
     std::set<char *> host_allocations;   /* those of it that the runtime made */
     std::vector<std::shared_ptr<Queue>> queues;
+    unsigned long streams_made;
     std::set<cudaStream_t> streams;
     std::set<cudaEvent_t> events;
     std::map<const void *, int> shared_limits; /* cudaFuncSetAttribute, by kernel */
@@ -97,19 +105,36 @@ cudaError_t leave(cudaError_t error);
 cudaError_t planned_fault(const char *function);
 int current_device();
 
+/* ---- order (runtime_order.cpp) --------------------------------------------------------------- */
+
+/** As if no stream had been made and nothing been chosen; the caller holds `state`. */
+void reset_order(State *state);
+/** The caller holds `state`. */
+std::shared_ptr<Queue> add_queue(int device, unsigned long number);
+/** Appends, and runs what the configured order wants to have run by now. */
+void push(const std::shared_ptr<Queue> &queue, Operation operation);
+/** What the queue begins with; null where it is empty. It stays there while it runs. */
+Operation *front(Queue *queue);
+/** Runs the queue's first operation or, where it waits for an event, one that the event waits for.
+ * The caller holds `execution`; device memory is open. */
+void advance(Queue *queue);
+/** Runs what the configured order wants to have run by now; the caller holds `execution`. */
+void settle();
+/** Runs what is needed for the queue to be empty. Takes `execution`; the _held form has it. */
+cudaError_t drain(const std::shared_ptr<Queue> &queue);
+void drain_device_held(int device);
+/** Takes away what is enqueued, all but the first `kept`; the caller holds `state`. */
+void forget_operations(Queue *queue, size_t kept);
+
 /* ---- streams (runtime_stream.cpp) ------------------------------------------------------------ */
 
 /** The stream's queue; null where there is no such stream. */
 std::shared_ptr<Queue> queue_of(cudaStream_t stream);
-cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> work);
-/** Runs what is needed for the queue to be empty. Takes `execution`; the _held form has it. */
-cudaError_t drain(const std::shared_ptr<Queue> &queue);
-void drain_held(Queue *queue);
-void drain_device_held(int device);
+cudaError_t enqueue(cudaStream_t stream, Operation::Kind kind, std::function<cudaError_t()> work);
 
 /* ---- memory (runtime_memory.cpp) ------------------------------------------------------------- */
 
-/** Device memory may be touched while one lives; the caller holds `execution`. */
+/** Device memory may be touched while one lives, or several; the caller holds `execution`. */
 class OpenMemory
 {
   public:

@@ -11,88 +11,13 @@ static thread_local int device_index;
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
-[[noreturn]] static void die_config(const std::string &item)
-{
-    fprintf(stderr,
-            "fake CUDA: HST_FAKE_CUDA has \"%s\"; known: memory=BYTES[K|M|G], devices=N, cc=X.Y, "
-            "driver=VERSION, loose=0|1, fail=FUNCTION:CALL[+]:ERROR\n",
-            item.c_str());
-    abort();
-}
-
-static size_t parse_bytes(const std::string &item, const char *text)
-{
-    char *end;
-    size_t value = strtoull(text, &end, 10);
-    switch (*end) {
-    case 'G':
-        value <<= 10; /* fall through */
-    case 'M':
-        value <<= 10; /* fall through */
-    case 'K':
-        value <<= 10;
-        end++;
-    }
-    if (end == text || *end)
-        die_config(item);
-    return value;
-}
-
-static hst::Fault parse_fault(const std::string &item, const std::string &value)
-{
-    size_t first = value.find(':'), second = value.rfind(':');
-    if (first == std::string::npos || first == second)
-        die_config(item);
-    hst::Fault fault = {value.substr(0, first), 0, false, cudaSuccess, 0};
-    char *end;
-    fault.call = strtoul(value.c_str() + first + 1, &end, 10);
-    fault.lasting = *end == '+';
-    fault.error = (cudaError_t)atoi(value.c_str() + second + 1);
-    if (!fault.call || !fault.error)
-        die_config(item);
-    return fault;
-}
-
-static void parse_item(hst::Config *config, const std::string &item)
-{
-    size_t equals = item.find('=');
-    if (equals == std::string::npos)
-        die_config(item);
-    std::string key = item.substr(0, equals), value = item.substr(equals + 1);
-    if (key == "memory")
-        config->memory_bytes = parse_bytes(item, value.c_str());
-    else if (key == "devices")
-        config->devices = atoi(value.c_str());
-    else if (key == "driver")
-        config->driver = atoi(value.c_str());
-    else if (key == "loose")
-        config->loose = atoi(value.c_str()) != 0;
-    else if (key == "cc" && sscanf(value.c_str(), "%d.%d", &config->major, &config->minor) == 2)
-        return;
-    else if (key == "fail")
-        config->faults.push_back(parse_fault(item, value));
-    else
-        die_config(item);
-}
-
-static hst::Config parse_config(const char *text)
-{
-    hst::Config config = {(size_t)1 << 30, 1, 9, 0, CUDART_VERSION, false, {}};
-    std::string rest = text ? text : "";
-    while (!rest.empty()) {
-        size_t comma = rest.find(',');
-        parse_item(&config, rest.substr(0, comma));
-        rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
-    }
-    return config;
-}
-
 static void configure(hst::State *s, const char *text)
 {
-    s->config = parse_config(text);
+    s->config = hst::parse_config(text);
     s->devices.resize((size_t)(s->config.devices > 0 ? s->config.devices : 1));
     for (hst::Device &d : s->devices)
         d.sticky = cudaSuccess;
+    hst::reset_order(s);
 }
 
 /* Never destroyed: other threads and libraries may still call while the process ends. */

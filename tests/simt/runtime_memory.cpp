@@ -32,14 +32,18 @@ static void protect_all(int protection)
             abort();
 }
 
+static unsigned opened; /* OpenMemory that live; `execution` guards it */
+
 hst::OpenMemory::OpenMemory()
 {
-    protect_all(PROT_READ | PROT_WRITE);
+    if (!opened++)
+        protect_all(PROT_READ | PROT_WRITE);
 }
 
 hst::OpenMemory::~OpenMemory()
 {
-    protect_all(PROT_NONE);
+    if (!--opened)
+        protect_all(PROT_NONE);
 }
 
 /* Around the allocation, so that ASan is exact to the byte. */
@@ -316,7 +320,9 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
         const char *bytes_from = static_cast<const char *>(from);
         staged = std::make_shared<std::vector<char>>(bytes_from, bytes_from + bytes);
     }
-    cudaError_t error = hst::enqueue(stream, [=] {
+    bool to_device = target == Place::device && source != Place::device;
+    auto kind_of_work = to_device ? hst::Operation::copy_to_device : hst::Operation::work;
+    cudaError_t error = hst::enqueue(stream, kind_of_work, [=] {
         if (!fault)
             memmove(to, staged ? staged->data() : from, bytes);
         return fault;
@@ -369,7 +375,7 @@ static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t 
     if (place != Place::device && place != Place::pinned)
         return cudaErrorInvalidValue;
     cudaError_t fault = hst::planned_fault("copy");
-    return hst::enqueue(stream, [=] {
+    return hst::enqueue(stream, hst::Operation::work, [=] {
         for (size_t row = 0; row < height && !fault; row++)
             fill_row(static_cast<char *>(to) + row * pitch, value, width, place == Place::device);
         return fault;
