@@ -39,12 +39,16 @@ struct Fault { /* the call-th call of `function` fails; `lasting`: and all that 
 /* When what is enqueued runs, where nobody waits for it: README.md. */
 enum class Order { late, early, h2d_early, random };
 
+/* What becomes of an asynchronous copy from or to memory that is not page-locked. */
+enum class Pageable { as_cuda, counted, refused };
+
 struct Config { /* environment HST_FAKE_CUDA: README.md */
     size_t memory_bytes = (size_t)1 << 30;
     int devices = 1, major = 9, minor = 0, driver = CUDART_VERSION;
     bool loose = false; /* device memory is aligned to no more than 4 KiB */
     Order order = Order::late;
     unsigned long order_number = 1; /* early: the stream that is late; random: the seed */
+    Pageable pageable = Pageable::as_cuda;
     std::vector<Fault> faults;
 };
 /** Stops the program where the text says what is not known. */
@@ -60,12 +64,18 @@ struct Mark { /* one record of an event */
     int64_t passed_ns;
 };
 
+struct Extent {
+    const char *from;
+    size_t bytes;
+};
+
 struct Operation {
     /* A call of the host is run where someone waits for it alone: it may need what the thread that
      * enqueues holds. */
     enum Kind { work, copy_to_device, host_call, record, wait } kind;
     std::function<cudaError_t()> run; /* of the first three */
     std::shared_ptr<Mark> mark;       /* of the others */
+    Extent page_locked[2];            /* a copy's */
 };
 
 struct Queue { /* a stream; it outlives its handle until it is empty */
@@ -132,7 +142,15 @@ void forget_operations(Queue *queue, size_t kept);
 std::shared_ptr<Queue> queue_of(cudaStream_t stream);
 cudaError_t enqueue(cudaStream_t stream, Operation::Kind kind, std::function<cudaError_t()> work);
 
-/* ---- memory (runtime_memory.cpp) ------------------------------------------------------------- */
+/* ---- memory (runtime_memory.cpp, runtime_host.cpp) ------------------------------------------- */
+
+enum class Place { device, pinned, pageable, wrong };
+/** Of host memory; wrong: it is page-locked in part, or in two pieces. The caller holds `state`. */
+Place place_on_host(const void *from, size_t bytes);
+/** Stops the program where page-locked memory is not there any more. */
+void check_page_locked(const Extent &extent);
+/** An asynchronous copy has memory that is not page-locked: an error where that is refused. */
+cudaError_t count_pageable_copy();
 
 /** Device memory may be touched while one lives, or several; the caller holds `execution`. */
 class OpenMemory
@@ -148,5 +166,7 @@ class OpenMemory
 
 /** For tests: as if the process had begun with this HST_FAKE_CUDA. */
 extern "C" void hst_fake_cuda_configure(const char *text);
+/** Asynchronous copies from or to memory that was not page-locked, since the process began. */
+extern "C" unsigned long hst_fake_cuda_pageable_copies();
 
 #endif

@@ -93,6 +93,8 @@ static void parse_item(hst::Config *config, const std::string &item)
         config->loose = atoi(value.c_str()) != 0;
     else if (key == "cc" && sscanf(value.c_str(), "%d.%d", &config->major, &config->minor) == 2)
         return;
+    else if (key == "pageable" && (value == "count" || value == "refuse"))
+        config->pageable = value == "count" ? hst::Pageable::counted : hst::Pageable::refused;
     else if (key == "streams")
         parse_order(config, item, value);
     else if (key == "fail")

@@ -2,7 +2,7 @@
 /*
  * The fake runtime's memory. A device allocation ends at a guard page and is closed to everyone
  * but running kernels and copies; at first it holds ones bits. Copies know page-locked memory from
- * other host memory and are as asynchronous as CUDA makes them.
+ * other host memory (runtime_host.cpp) and are as asynchronous as CUDA makes them.
  */
 #include "runtime.h"
 
@@ -13,6 +13,8 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
+using hst::Operation;
+using hst::Place;
 using Lock = std::lock_guard<std::mutex>;
 
 enum {
@@ -151,100 +153,19 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     return cudaSuccess;
 }
 
-/* ---- host memory ----------------------------------------------------------------------------- */
+/* ---- where memory is -------------------------------------------------------------------------- */
 
-/* The greatest key at or below p whose extent covers [p, p + bytes); `state` is held. */
-template <class Map, class Size>
-static auto covering(Map &map, const void *p, size_t bytes, Size size)
+/* The device memory that holds all of [p, p + bytes); `state` is held. */
+static auto device_memory_at(const void *p, size_t bytes)
 {
+    auto &memory = hst::state().memory;
     char *from = static_cast<char *>(const_cast<void *>(p));
-    auto next = map.upper_bound(from);
-    if (next == map.begin())
-        return map.end();
+    auto next = memory.upper_bound(from);
+    if (next == memory.begin())
+        return memory.end();
     auto found = std::prev(next);
-    size_t offset = (size_t)(from - found->first), extent = size(found->second);
-    return offset <= extent && bytes <= extent - offset ? found : map.end();
-}
-
-static size_t pinned_size(size_t bytes)
-{
-    return bytes;
-}
-
-static size_t allocation_size(const hst::Allocation &a)
-{
-    return a.size_bytes;
-}
-
-static cudaError_t pin(char *memory, size_t size_bytes)
-{
-    auto &pinned = hst::state().pinned;
-    auto next = pinned.lower_bound(memory + size_bytes);
-    if (next != pinned.begin() && std::prev(next)->first + std::prev(next)->second > memory)
-        return cudaErrorHostMemoryAlreadyRegistered;
-    pinned[memory] = size_bytes;
-    return cudaSuccess;
-}
-
-cudaError_t cudaHostRegister(void *memory, size_t size_bytes, unsigned flags)
-{
-    (void)flags;
-    if (cudaError_t error = hst::enter(__func__))
-        return error;
-    Lock lock(hst::state().state);
-    if (!memory || !size_bytes)
-        return hst::leave(cudaErrorInvalidValue);
-    return hst::leave(pin(static_cast<char *>(memory), size_bytes));
-}
-
-cudaError_t cudaHostUnregister(void *memory)
-{
-    if (cudaError_t error = hst::enter(__func__))
-        return error;
-    hst::State &s = hst::state();
-    Lock lock(s.state);
-    if (s.host_allocations.count(static_cast<char *>(memory)) ||
-        !s.pinned.erase(static_cast<char *>(memory)))
-        return hst::leave(cudaErrorHostMemoryNotRegistered);
-    return cudaSuccess;
-}
-
-cudaError_t cudaHostAlloc(void **memory, size_t size_bytes, unsigned flags)
-{
-    (void)flags;
-    if (cudaError_t error = hst::enter(__func__))
-        return error;
-    hst::State &s = hst::state();
-    Lock lock(s.state);
-    if (posix_memalign(memory, hst::PAGE_BYTES, size_bytes ? size_bytes : 1))
-        return hst::leave(cudaErrorMemoryAllocation);
-    memset(*memory, 0xff, size_bytes);
-    s.host_allocations.insert(static_cast<char *>(*memory));
-    return hst::leave(pin(static_cast<char *>(*memory), size_bytes));
-}
-
-cudaError_t cudaMallocHost(void **memory, size_t size_bytes)
-{
-    if (cudaError_t error = hst::enter(__func__))
-        return error;
-    return cudaHostAlloc(memory, size_bytes, cudaHostAllocDefault);
-}
-
-cudaError_t cudaFreeHost(void *memory)
-{
-    if (cudaError_t error = hst::enter(__func__))
-        return error;
-    if (!memory)
-        return cudaSuccess;
-    hst::State &s = hst::state();
-    Lock execution(s.execution);
-    hst::drain_device_held(hst::current_device());
-    Lock lock(s.state);
-    if (!s.host_allocations.erase(static_cast<char *>(memory)))
-        return hst::leave(cudaErrorInvalidValue);
-    s.pinned.erase(static_cast<char *>(memory));
-    free(memory);
-    return cudaSuccess;
+    size_t offset = (size_t)(from - found->first), extent = found->second.size_bytes;
+    return offset <= extent && bytes <= extent - offset ? found : memory.end();
 }
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer)
@@ -256,12 +177,12 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
     *attributes = {};
     attributes->device = -1;
     attributes->type = cudaMemoryTypeUnregistered;
-    auto device = covering(s.memory, pointer, 1, allocation_size);
+    auto device = device_memory_at(pointer, 1);
     if (device != s.memory.end()) {
         attributes->type = cudaMemoryTypeDevice;
         attributes->device = device->second.device;
         attributes->devicePointer = const_cast<void *>(pointer);
-    } else if (covering(s.pinned, pointer, 1, pinned_size) != s.pinned.end()) {
+    } else if (hst::place_on_host(pointer, 1) == Place::pinned) {
         attributes->type = cudaMemoryTypeHost;
         attributes->device = hst::current_device();
         attributes->devicePointer = attributes->hostPointer = const_cast<void *>(pointer);
@@ -271,18 +192,15 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-enum class Place { device, pinned, pageable, wrong };
-
 static Place place_of(const void *p, size_t bytes)
 {
     hst::State &s = hst::state();
     Lock lock(s.state);
-    if (covering(s.memory, p, bytes, allocation_size) != s.memory.end())
+    if (device_memory_at(p, bytes) != s.memory.end())
         return Place::device;
-    if (covering(s.memory, p, 0, allocation_size) != s.memory.end())
+    if (device_memory_at(p, 0) != s.memory.end())
         return Place::wrong; /* begins in device memory and leaves it */
-    bool pinned = covering(s.pinned, p, bytes, pinned_size) != s.pinned.end();
-    return pinned ? Place::pinned : Place::pageable;
+    return hst::place_on_host(p, bytes);
 }
 
 static bool fits_kind(enum cudaMemcpyKind kind, Place to, Place from)
@@ -303,8 +221,14 @@ static bool fits_kind(enum cudaMemcpyKind kind, Place to, Place from)
     return false;
 }
 
+/* What the operation needs to stay page-locked until it is done. */
+static hst::Extent page_locked(Place place, const void *p, size_t bytes)
+{
+    return {static_cast<const char *>(p), place == Place::pinned ? bytes : 0};
+}
+
 static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                        cudaStream_t stream)
+                        cudaStream_t stream, bool may_be_pageable)
 {
     Place target = place_of(to, bytes), source = place_of(from, bytes);
     std::shared_ptr<hst::Queue> queue = hst::queue_of(stream);
@@ -314,6 +238,9 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
         return cudaSuccess;
     if (target == Place::wrong || source == Place::wrong || !fits_kind(kind, target, source))
         return cudaErrorInvalidValue;
+    if (!may_be_pageable && (target == Place::pageable || source == Place::pageable))
+        if (cudaError_t error = hst::count_pageable_copy())
+            return error;
     cudaError_t fault = hst::planned_fault("copy");
     std::shared_ptr<std::vector<char>> staged;
     if (source == Place::pageable) { /* read before the call returns */
@@ -321,15 +248,17 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
         staged = std::make_shared<std::vector<char>>(bytes_from, bytes_from + bytes);
     }
     bool to_device = target == Place::device && source != Place::device;
-    auto kind_of_work = to_device ? hst::Operation::copy_to_device : hst::Operation::work;
-    cudaError_t error = hst::enqueue(stream, kind_of_work, [=] {
+    Operation operation = {to_device ? Operation::copy_to_device : Operation::work,
+                           nullptr,
+                           nullptr,
+                           {page_locked(target, to, bytes), page_locked(source, from, bytes)}};
+    operation.run = [=] {
         if (!fault)
             memmove(to, staged ? staged->data() : from, bytes);
         return fault;
-    });
-    if (!error && target == Place::pageable) /* written before the call returns */
-        error = hst::drain(queue);
-    return error;
+    };
+    hst::push(queue, std::move(operation));
+    return target == Place::pageable ? hst::drain(queue) : cudaSuccess; /* written on return */
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
@@ -337,14 +266,14 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 {
     if (cudaError_t error = hst::enter(__func__))
         return error;
-    return hst::leave(copy(to, from, bytes, kind, stream));
+    return hst::leave(copy(to, from, bytes, kind, stream, false));
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     if (cudaError_t error = hst::enter(__func__))
         return error;
-    cudaError_t error = copy(to, from, bytes, kind, nullptr);
+    cudaError_t error = copy(to, from, bytes, kind, nullptr, true);
     return hst::leave(error ? error : hst::drain(hst::queue_of(nullptr)));
 }
 
@@ -374,12 +303,21 @@ static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t 
     Place place = place_of(to, (height - 1) * pitch + width);
     if (place != Place::device && place != Place::pinned)
         return cudaErrorInvalidValue;
+    std::shared_ptr<hst::Queue> queue = hst::queue_of(stream);
+    if (!queue)
+        return cudaErrorInvalidResourceHandle;
     cudaError_t fault = hst::planned_fault("copy");
-    return hst::enqueue(stream, hst::Operation::work, [=] {
+    Operation operation = {Operation::work,
+                           nullptr,
+                           nullptr,
+                           {page_locked(place, to, (height - 1) * pitch + width), {}}};
+    operation.run = [=] {
         for (size_t row = 0; row < height && !fault; row++)
             fill_row(static_cast<char *>(to) + row * pitch, value, width, place == Place::device);
         return fault;
-    });
+    };
+    hst::push(queue, std::move(operation));
+    return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)

@@ -97,6 +97,8 @@ void hst::advance(Queue *queue)
     }
     if (!operation)
         return;
+    for (const Extent &used : operation->page_locked)
+        check_page_locked(used);
     if (operation->run)
         if (cudaError_t error = operation->run())
             fail_device(queue, error);

@@ -44,7 +44,7 @@ cudaError_t hst::enqueue(cudaStream_t stream, Operation::Kind kind,
     std::shared_ptr<Queue> queue = queue_of(stream);
     if (!queue)
         return cudaErrorInvalidResourceHandle;
-    push(queue, {kind, std::move(work), nullptr});
+    push(queue, {kind, std::move(work), nullptr, {}});
     return cudaSuccess;
 }
 
@@ -87,7 +87,8 @@ void hst::enqueue_launch(const Launch &launch, cudaStream_t stream, std::functio
                          run_grid(launch, thread);
                      return fault;
                  },
-                 nullptr});
+                 nullptr,
+                 {}});
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *argument)
@@ -197,7 +198,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (!queue || !mark_of(event, &mark))
         return hst::leave(cudaErrorInvalidResourceHandle);
     if (pending_queue(mark))
-        hst::push(queue, {Operation::wait, nullptr, mark});
+        hst::push(queue, {Operation::wait, nullptr, mark, {}});
     return cudaSuccess;
 }
 
@@ -272,7 +273,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
             return hst::leave(cudaErrorInvalidResourceHandle);
         event->mark = mark;
     }
-    hst::push(queue, {Operation::record, nullptr, mark});
+    hst::push(queue, {Operation::record, nullptr, mark, {}});
     return cudaSuccess;
 }
 

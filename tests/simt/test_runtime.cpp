@@ -2,6 +2,8 @@
 /* The fake runtime is as strict and as broken as it is told to be. */
 #include "streams.h"
 
+#include <sys/mman.h>
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static void pageable_memory_is_copied_as_cuda_does(void **)
@@ -61,6 +63,146 @@ static void page_locked_memory_is_kept_account_of(void **)
     assert_int_equal(cudaPointerGetAttributes(&attributes, memory + 9), 0);
     assert_int_equal(attributes.type, cudaMemoryTypeUnregistered);
     (void)cudaGetLastError();
+}
+
+/* Pages of this process, with this access. */
+static char *map_pages(size_t bytes, int access)
+{
+    void *pages = mmap(nullptr, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(pages != MAP_FAILED);
+    return static_cast<char *>(pages);
+}
+
+static void memory_that_can_not_be_page_locked_is_refused(void **)
+{
+    const unsigned portable = cudaHostRegisterPortable;
+    char *none = map_pages(8192, PROT_NONE), *read = map_pages(8192, PROT_READ);
+    char *both = map_pages(16384, PROT_READ | PROT_WRITE);
+    assert_int_equal(cudaHostRegister(none, 8192, portable), cudaErrorInvalidValue);
+    assert_int_equal(cudaHostRegister(read, 8192, portable), cudaErrorInvalidValue);
+    assert_int_equal(cudaHostRegister(read, 8192, portable | cudaHostRegisterReadOnly), 0);
+    assert_int_equal(cudaHostUnregister(read), 0);
+    char *nowhere = reinterpret_cast<char *>(0x10000);
+    assert_int_equal(cudaHostRegister(nowhere, 8192, portable), cudaErrorInvalidValue);
+    assert_int_equal(cudaHostRegister(both, 8192, 0xdead0000), cudaErrorInvalidValue);
+    assert_int_equal(mprotect(both + 8192, 4096, PROT_NONE), 0); /* its third page */
+    assert_int_equal(cudaHostRegister(both, 16384, portable), cudaErrorInvalidValue);
+    assert_int_equal(cudaHostRegister(both, 8192, portable), 0);
+    assert_int_equal(cudaHostUnregister(both), 0);
+    void *memory;
+    assert_int_equal(cudaHostAlloc(&memory, 64, 0xdead0000), cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+    munmap(none, 8192);
+    munmap(read, 8192);
+    munmap(both, 16384);
+}
+
+static void a_copy_stays_in_one_registration(void **)
+{
+    Vector<char> x(16384);
+    char *host = map_pages(16384, PROT_READ | PROT_WRITE);
+    assert_int_equal(cudaHostRegister(host + 4096, 4096, 0), 0);
+    assert_int_equal(cudaHostRegister(host + 8192, 4096, 0), 0);
+    const struct {
+        size_t from, bytes;
+        cudaError_t error;
+    } rows[] = {
+        {4096, 4096, cudaSuccess},         {8192, 4096, cudaSuccess}, {0, 4096, cudaSuccess},
+        {12288, 4096, cudaSuccess},        /* pageable */
+        {8191, 2, cudaErrorInvalidValue},  /* in two */
+        {12287, 2, cudaErrorInvalidValue}, /* leaves the second */
+        {4095, 2, cudaErrorInvalidValue},  /* enters the first */
+        {0, 16384, cudaErrorInvalidValue}, /* goes over both */
+    };
+    for (auto &row : rows)
+        for (int back = 0; back < 2; back++) {
+            void *to = back ? host + row.from : x.data, *from = back ? x.data : host + row.from;
+            assert_int_equal(cudaMemcpyAsync(to, from, row.bytes, cudaMemcpyDefault, nullptr),
+                             row.error);
+        }
+    assert_int_equal(cudaMemset(host + 8191, 0, 2), cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+    assert_int_equal(cudaDeviceSynchronize(), 0);
+    assert_int_equal(cudaHostUnregister(host + 4096), 0);
+    assert_int_equal(cudaHostUnregister(host + 8192), 0);
+    munmap(host, 16384);
+}
+
+enum Misuse { none, unmapped_before_copy, unmapped_before_unregister, unregistered, freed };
+
+static bool gives_memory_back(Misuse misuse, bool device_writes)
+{
+    Streams s;
+    Vector<char> x(4096);
+    char *host = map_pages(8192, PROT_READ | PROT_WRITE);
+    void *own;
+    cudaHostRegister(host, 8192, 0);
+    cudaMallocHost(&own, 4096);
+    if (misuse == unmapped_before_copy || misuse == unmapped_before_unregister)
+        munmap(host + 4096, 4096);
+    char *memory = misuse == freed ? static_cast<char *>(own) : host;
+    if (misuse == unmapped_before_copy)
+        memory += 4096;
+    if (misuse != unmapped_before_unregister)
+        cudaMemcpyAsync(device_writes ? memory : x.data, device_writes ? x.data : memory, 4096,
+                        cudaMemcpyDefault, s.a);
+    if (misuse == freed)
+        cudaFreeHost(own);
+    if (misuse == unregistered)
+        cudaHostUnregister(host);
+    if (cudaStreamSynchronize(s.a) || (misuse != freed && cudaFreeHost(own)))
+        return false;
+    return !cudaHostUnregister(host) && !munmap(host, 8192);
+}
+
+static void page_locked_memory_is_not_given_back_under_the_device(void **)
+{
+    const char *unmapped = "8192 bytes of page-locked memory";
+    for (int writes = 0; writes < 2; writes++) {
+        auto with = [writes](Misuse misuse) {
+            return [=] { return gives_memory_back(misuse, writes); };
+        };
+        expect_right(with(none));
+        expect_message(unmapped, with(unmapped_before_copy));
+        expect_message("were unmapped while they were registered", with(unmapped_before_copy));
+        expect_message("cudaHostUnregister: 8192 bytes", with(unmapped_before_unregister));
+        expect_message("cudaHostUnregister: 8192 bytes", with(unregistered));
+        expect_message("enqueued and not known as done", with(unregistered));
+        expect_message("cudaFreeHost: 4096 bytes", with(freed));
+    }
+}
+
+static bool copies_pageable(const char *configuration, cudaError_t wanted)
+{
+    hst_fake_cuda_configure(configuration);
+    Streams s;
+    Vector<char> x(64);
+    std::vector<char> host(64);
+    void *locked;
+    cudaMallocHost(&locked, 64);
+    unsigned long before = hst_fake_cuda_pageable_copies();
+    if (cudaMemcpyAsync(x.data, locked, 64, cudaMemcpyDefault, s.a) ||
+        cudaMemcpy(x.data, host.data(), 64, cudaMemcpyDefault) || /* not asynchronous anyway */
+        hst_fake_cuda_pageable_copies() != before)
+        return false;
+    return cudaMemcpyAsync(x.data, host.data(), 64, cudaMemcpyDefault, s.a) == wanted &&
+           cudaMemcpyAsync(host.data(), x.data, 64, cudaMemcpyDefault, s.a) == wanted &&
+           hst_fake_cuda_pageable_copies() == before + 2 && !cudaStreamSynchronize(s.a);
+}
+
+static void copies_of_pageable_memory_are_counted_told_and_refused(void **)
+{
+    const char *told = "fake CUDA: 2 asynchronous copies from or to pageable memory";
+    assert_int_equal(hst_fake_cuda_pageable_copies(), 0); /* this test is the first */
+    for (const char *configuration : {"", "pageable=count", "pageable=refuse"}) {
+        bool refused = !strcmp(configuration, "pageable=refuse");
+        cudaError_t wanted = refused ? cudaErrorNotPermitted : cudaSuccess;
+        Outcome outcome =
+            outcome_of("forward", [=] { return copies_pageable(configuration, wanted); });
+        assert_true(outcome.right);
+        assert_int_equal(outcome.text.find(told) != std::string::npos,
+                         !strcmp(configuration, "pageable=count"));
+    }
 }
 
 /* ---- what is refused, what fails ------------------------------------------------------------- */
@@ -157,10 +299,14 @@ static void arguments_are_taken_when_launched(void **)
 int main()
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_of_pageable_memory_are_counted_told_and_refused),
         cmocka_unit_test(pageable_memory_is_copied_as_cuda_does),
         cmocka_unit_test(the_host_can_not_read_device_memory),
         cmocka_unit_test(memory_has_an_end),
         cmocka_unit_test(page_locked_memory_is_kept_account_of),
+        cmocka_unit_test(memory_that_can_not_be_page_locked_is_refused),
+        cmocka_unit_test(a_copy_stays_in_one_registration),
+        cmocka_unit_test(page_locked_memory_is_not_given_back_under_the_device),
         cmocka_unit_test(launches_that_a_card_refuses_are_refused),
         cmocka_unit_test(calls_fail_where_the_plan_says),
         cmocka_unit_test(a_failed_launch_stays),
