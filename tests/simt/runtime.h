@@ -105,7 +105,7 @@ struct State {
 };
 State &state();
 
-enum { SHARED_BYTES_DEFAULT = 48 << 10, SHARED_BYTES_MAX = 227 << 10, PAGE_BYTES = 4096 };
+enum { SHARED_BYTES_DEFAULT = 48 << 10, PAGE_BYTES = 4096 };
 
 /** The first thing of every call: what the configuration or an earlier failure says of it. */
 cudaError_t enter(const char *function);

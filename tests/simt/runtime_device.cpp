@@ -17,6 +17,7 @@ static void configure(hst::State *s, const char *text)
     s->devices.resize((size_t)(s->config.devices > 0 ? s->config.devices : 1));
     for (hst::Device &d : s->devices)
         d.sticky = cudaSuccess;
+    s->shared_limits.clear();
     hst::reset_order(s);
 }
 
@@ -220,6 +221,33 @@ cudaError_t cudaGetDevice(int *device)
     return cudaSuccess;
 }
 
+/* By compute capability, from the tables of the CUDA C++ Programming Guide. */
+struct Card {
+    int capability;
+    size_t shared_optin, shared_multiprocessor; /* bytes: of a block at most, and of all */
+    int threads, blocks;                        /* of a multiprocessor */
+};
+
+static const Card cards[] = {
+    {0, 48 << 10, 64 << 10, 2048, 32},     {70, 96 << 10, 96 << 10, 2048, 32},
+    {75, 64 << 10, 64 << 10, 1024, 16},    {80, 163 << 10, 164 << 10, 2048, 32},
+    {86, 99 << 10, 100 << 10, 1536, 16},   {87, 163 << 10, 164 << 10, 1536, 16},
+    {89, 99 << 10, 100 << 10, 1536, 24},   {90, 227 << 10, 228 << 10, 2048, 32},
+    {100, 227 << 10, 228 << 10, 2048, 32}, {110, 227 << 10, 228 << 10, 1536, 24},
+    {120, 99 << 10, 100 << 10, 1536, 24},
+};
+
+/* The configured one; of one that is not in the table, the next lower. */
+static const Card &card()
+{
+    const hst::Config &config = hst::state().config;
+    const Card *found = cards;
+    for (const Card &known : cards)
+        if (known.capability <= config.major * 10 + config.minor)
+            found = &known;
+    return *found;
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
     if (cudaError_t error = hst::enter(__func__))
@@ -235,10 +263,11 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     p.multiProcessorCount = 4;
     p.warpSize = 32;
     p.maxThreadsPerBlock = 1024;
-    p.maxThreadsPerMultiProcessor = 2048;
+    p.maxThreadsPerMultiProcessor = card().threads;
+    p.maxBlocksPerMultiProcessor = card().blocks;
     p.sharedMemPerBlock = hst::SHARED_BYTES_DEFAULT;
-    p.sharedMemPerBlockOptin = hst::SHARED_BYTES_MAX;
-    p.sharedMemPerMultiprocessor = hst::SHARED_BYTES_MAX + 1024;
+    p.sharedMemPerBlockOptin = card().shared_optin;
+    p.sharedMemPerMultiprocessor = card().shared_multiprocessor;
     p.regsPerBlock = p.regsPerMultiprocessor = 65536;
     p.l2CacheSize = 4 << 20;
     p.pciBusID = device + 1;
@@ -312,7 +341,7 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr
     if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout)
         return cudaSuccess;
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
-        value > hst::SHARED_BYTES_MAX)
+        (size_t)value > card().shared_optin)
         return hst::leave(cudaErrorInvalidValue);
     s.shared_limits[kernel] = value;
     return cudaSuccess;
@@ -342,8 +371,9 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
         return error;
     if (threads < 1 || threads > 1024)
         return hst::leave(cudaErrorInvalidValue);
-    size_t by_shared = (hst::SHARED_BYTES_MAX + 1024) / (shared_bytes + 1024);
-    size_t by_threads = (size_t)(2048 / threads);
-    *blocks = (int)(by_shared < by_threads ? by_shared : by_threads);
+    size_t by_shared = card().shared_multiprocessor / (shared_bytes + 1024);
+    size_t by_threads = (size_t)(card().threads / threads);
+    size_t most = by_shared < by_threads ? by_shared : by_threads;
+    *blocks = most < (size_t)card().blocks ? (int)most : card().blocks;
     return cudaSuccess;
 }

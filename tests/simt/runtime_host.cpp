@@ -19,7 +19,7 @@ static unsigned long pageable_copies; /* `state` guards it */
 
 /* ---- registrations --------------------------------------------------------------------------- */
 
-/* The first registration that shares a byte with [from, from + bytes), or the end; `state` is held. */
+/* The first registration with a byte of [from, from + bytes), or the end; `state` is held. */
 static std::map<char *, size_t>::iterator first_within(const void *from, size_t bytes)
 {
     auto &pinned = hst::state().pinned;

@@ -153,7 +153,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     return cudaSuccess;
 }
 
-/* ---- where memory is -------------------------------------------------------------------------- */
+/* ---- where memory is ------------------------------------------------------------------------- */
 
 /* The device memory that holds all of [p, p + bytes); `state` is held. */
 static auto device_memory_at(const void *p, size_t bytes)

@@ -229,6 +229,40 @@ static void launches_that_a_card_refuses_are_refused(void **)
     assert_int_equal(cudaDeviceSynchronize(), 0);
 }
 
+static void limits_follow_the_compute_capability(void **)
+{
+    const struct {
+        const char *configuration;
+        int shared_bytes, threads, blocks_of_64_threads;
+    } cards[] = {
+        {"cc=8.0", 166912, 2048, 32},  {"cc=8.6", 101376, 1536, 16},  {"cc=8.9", 101376, 1536, 24},
+        {"cc=9.0", 232448, 2048, 32},  {"cc=10.0", 232448, 2048, 32}, {"cc=10.3", 232448, 2048, 32},
+        {"cc=12.0", 101376, 1536, 24}, {"cc=12.1", 101376, 1536, 24}, {"", 232448, 2048, 32},
+    };
+    auto limit = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    for (auto &card : cards) {
+        struct cudaDeviceProp properties;
+        int bytes, blocks;
+        hst_fake_cuda_configure(card.configuration);
+        assert_int_equal(cudaGetDeviceProperties(&properties, 0), 0);
+        assert_int_equal(properties.sharedMemPerBlockOptin, card.shared_bytes);
+        assert_int_equal(properties.sharedMemPerMultiprocessor, card.shared_bytes + 1024);
+        assert_int_equal(properties.maxThreadsPerMultiProcessor, card.threads);
+        assert_int_equal(properties.maxThreadsPerBlock, 1024);
+        assert_int_equal(properties.regsPerBlock, 65536);
+        cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
+        assert_int_equal(bytes, card.shared_bytes);
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (const void *)k_add, 64, 0);
+        assert_int_equal(blocks, card.blocks_of_64_threads);
+        assert_int_equal(cudaFuncSetAttribute(k_add, limit, bytes + 1), cudaErrorInvalidValue);
+        assert_int_equal(launch_error(1, 32, (48 << 10) + 1), cudaErrorInvalidValue);
+        assert_int_equal(cudaFuncSetAttribute(k_add, limit, bytes), 0);
+        assert_int_equal(launch_error(1, 32, bytes + 1), cudaErrorInvalidValue);
+        assert_int_equal(launch_error(1, 32, bytes), 0);
+        assert_int_equal(cudaDeviceSynchronize(), 0);
+    }
+}
+
 static void calls_fail_where_the_plan_says(void **)
 {
     void *memory[3];
@@ -308,6 +342,7 @@ int main()
         cmocka_unit_test(a_copy_stays_in_one_registration),
         cmocka_unit_test(page_locked_memory_is_not_given_back_under_the_device),
         cmocka_unit_test(launches_that_a_card_refuses_are_refused),
+        cmocka_unit_test(limits_follow_the_compute_capability),
         cmocka_unit_test(calls_fail_where_the_plan_says),
         cmocka_unit_test(a_failed_launch_stays),
         cmocka_unit_test(there_may_be_no_driver_or_no_device),
