@@ -438,6 +438,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     p.work_bytes = work_bytes;
     if (!suits(*inside<const Algorithm>(algo), p))
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (hst::take_library_memory())
+        return CUBLAS_STATUS_ALLOC_FAILED;
     if (hst::enter("cublasLtMatmul launch") ||
         hst::enqueue(stream, hst::Operation::work, [p] { return multiply(p); }))
         return CUBLAS_STATUS_EXECUTION_FAILED;

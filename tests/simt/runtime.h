@@ -45,6 +45,7 @@ enum class Pageable { as_cuda, counted, refused };
 struct Config { /* environment HST_FAKE_CUDA: README.md */
     size_t memory_bytes = (size_t)1 << 30;
     int devices = 1, major = 9, minor = 0, driver = CUDART_VERSION;
+    size_t overhead_bytes = 0; /* of a context */
     bool loose = false; /* device memory is aligned to no more than 4 KiB */
     Order order = Order::late;
     unsigned long order_number = 1; /* early: the stream that is late; random: the seed */
@@ -55,7 +56,10 @@ struct Config { /* environment HST_FAKE_CUDA: README.md */
 Config parse_config(const char *text);
 
 struct Device {
-    size_t used_bytes;
+    size_t used_bytes;    /* of allocations, each a whole number of 2 MiB */
+    size_t context_bytes; /* what the context takes, once it is there */
+    size_t library_bytes; /* and what the first product takes */
+    bool has_context;
     cudaError_t sticky; /* of work that failed while it ran; every later call returns it */
 };
 
@@ -114,6 +118,10 @@ cudaError_t leave(cudaError_t error);
 /** Counts a call of `function` (or "launch", "copy") and says whether the plan makes it fail. */
 cudaError_t planned_fault(const char *function);
 int current_device();
+/** Bytes that nothing holds; the caller holds `state`. */
+size_t free_bytes(const Device &device);
+/** A product takes memory of its own, the first one on a device; an error where there is none. */
+cudaError_t take_library_memory();
 
 /* ---- order (runtime_order.cpp) --------------------------------------------------------------- */
 

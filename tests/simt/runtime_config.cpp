@@ -8,7 +8,8 @@
 [[noreturn]] static void die_config(const std::string &item)
 {
     fprintf(stderr,
-            "fake CUDA: HST_FAKE_CUDA has \"%s\"; known: memory=BYTES[K|M|G], devices=N, cc=X.Y, "
+            "fake CUDA: HST_FAKE_CUDA has \"%s\"; known: memory=BYTES[K|M|G], "
+            "overhead=BYTES[K|M|G], devices=N, cc=X.Y, "
             "driver=VERSION, loose=0|1, streams=late|early[:STREAM]|h2d-early|random:SEED, "
             "fail=FUNCTION:CALL[+]:ERROR\n",
             item.c_str());
@@ -85,6 +86,8 @@ static void parse_item(hst::Config *config, const std::string &item)
     std::string key = item.substr(0, equals), value = item.substr(equals + 1);
     if (key == "memory")
         config->memory_bytes = parse_bytes(item, value.c_str());
+    else if (key == "overhead")
+        config->overhead_bytes = parse_bytes(item, value.c_str());
     else if (key == "devices")
         config->devices = atoi(value.c_str());
     else if (key == "driver")

@@ -16,7 +16,7 @@ static void configure(hst::State *s, const char *text)
     s->config = hst::parse_config(text);
     s->devices.resize((size_t)(s->config.devices > 0 ? s->config.devices : 1));
     for (hst::Device &d : s->devices)
-        d.sticky = cudaSuccess;
+        d = {d.used_bytes, 0, 0, false, cudaSuccess};
     s->shared_limits.clear();
     hst::reset_order(s);
 }
@@ -77,6 +77,55 @@ cudaError_t hst::leave(cudaError_t error)
     return error;
 }
 
+/* ---- memory that is not the program's -------------------------------------------------------- */
+
+enum { LIBRARY_BYTES = 60 << 20 };
+
+size_t hst::free_bytes(const Device &device)
+{
+    return state().config.memory_bytes - device.used_bytes - device.context_bytes -
+           device.library_bytes;
+}
+
+/* These ask about devices and need no context. */
+static bool needs_context(const char *function)
+{
+    for (const char *name :
+         {"cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaGetDeviceProperties",
+          "cudaDeviceGetAttribute", "cudaDeviceGetPCIBusId"})
+        if (!strcmp(function, name))
+            return false;
+    return true;
+}
+
+/* The first call that needs a device's context makes it; the caller holds `state`. */
+static cudaError_t make_context(hst::Device *device)
+{
+    size_t bytes = hst::state().config.overhead_bytes;
+    if (device->has_context)
+        return cudaSuccess;
+    if (bytes > hst::free_bytes(*device))
+        return cudaErrorMemoryAllocation;
+    device->context_bytes = bytes;
+    device->has_context = true;
+    return cudaSuccess;
+}
+
+cudaError_t hst::take_library_memory()
+{
+    State &s = state();
+    std::lock_guard<std::mutex> lock(s.state);
+    Device &device = s.devices[(size_t)device_index];
+    if (!s.config.overhead_bytes || device.library_bytes)
+        return cudaSuccess;
+    if (LIBRARY_BYTES > free_bytes(device))
+        return cudaErrorMemoryAllocation;
+    device.library_bytes = LIBRARY_BYTES;
+    return cudaSuccess;
+}
+
+/* ---- every call ------------------------------------------------------------------------------ */
+
 cudaError_t hst::enter(const char *function)
 {
     State &s = state();
@@ -88,6 +137,9 @@ cudaError_t hst::enter(const char *function)
     Device &device = s.devices[(size_t)device_index];
     if (device.sticky)
         return leave(device.sticky);
+    if (needs_context(function))
+        if (cudaError_t error = make_context(&device))
+            return leave(error);
     cudaError_t error = count_call(s, function);
     if (is_sticky(error))
         device.sticky = error;
@@ -210,7 +262,9 @@ cudaError_t cudaSetDevice(int device)
     if (!is_device(device))
         return hst::leave(cudaErrorInvalidDevice);
     device_index = device;
-    return cudaSuccess;
+    hst::State &s = hst::state();
+    std::lock_guard<std::mutex> lock(s.state);
+    return hst::leave(make_context(&s.devices[(size_t)device])); /* since CUDA 12 */
 }
 
 cudaError_t cudaGetDevice(int *device)

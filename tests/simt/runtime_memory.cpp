@@ -93,6 +93,12 @@ static char *map_device(size_t bytes)
     return base;
 }
 
+/* What of the device's memory an allocation takes. */
+static size_t counted(size_t bytes)
+{
+    return (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
+}
+
 cudaError_t cudaMalloc(void **memory, size_t size_bytes)
 {
     if (cudaError_t error = hst::enter(__func__))
@@ -104,8 +110,7 @@ cudaError_t cudaMalloc(void **memory, size_t size_bytes)
     hst::Device &device = s.devices[(size_t)hst::current_device()];
     if (!size_bytes)
         return cudaSuccess;
-    if (size_bytes > s.config.memory_bytes ||
-        device.used_bytes > s.config.memory_bytes - size_bytes)
+    if (size_bytes > s.config.memory_bytes || counted(size_bytes) > hst::free_bytes(device))
         return hst::leave(cudaErrorMemoryAllocation);
     size_t bytes = (size_bytes + hst::PAGE_BYTES - 1) / hst::PAGE_BYTES * hst::PAGE_BYTES;
     char *base = map_device(bytes);
@@ -115,7 +120,7 @@ cudaError_t cudaMalloc(void **memory, size_t size_bytes)
     hst::Allocation a = {base, bytes, size_bytes, hst::current_device()};
     poison(a, pointer, true);
     s.memory[pointer] = a;
-    device.used_bytes += size_bytes;
+    device.used_bytes += counted(size_bytes);
     *memory = pointer;
     return cudaSuccess;
 }
@@ -137,7 +142,7 @@ cudaError_t cudaFree(void *memory)
     const hst::Allocation &a = found->second;
     poison(a, found->first, false);
     munmap(a.mapping, a.mapping_bytes + hst::PAGE_BYTES);
-    s.devices[(size_t)a.device].used_bytes -= a.size_bytes;
+    s.devices[(size_t)a.device].used_bytes -= counted(a.size_bytes);
     s.memory.erase(found);
     return cudaSuccess;
 }
@@ -149,7 +154,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     hst::State &s = hst::state();
     Lock lock(s.state);
     *total_bytes = s.config.memory_bytes;
-    *free_bytes = s.config.memory_bytes - s.devices[(size_t)hst::current_device()].used_bytes;
+    *free_bytes = hst::free_bytes(s.devices[(size_t)hst::current_device()]);
     return cudaSuccess;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fake cuBLASLt against a plain loop: orders, transposes, types, accumulation, refusals. */
+#include "runtime.h"
 #include "support.h"
 
 #include <cublasLt.h>
@@ -175,10 +176,32 @@ static void what_the_library_refuses_is_refused(void **)
     assert_int_equal(multiply(p, a, b, c, 4), CUBLAS_STATUS_INVALID_VALUE); /* misaligned */
 }
 
+static bool runs_with(const char *configuration, cublasStatus_t wanted)
+{
+    hst_fake_cuda_configure(configuration);
+    Case p = {4, 4, 4, false, false, false, CUDA_R_32F, CUDA_R_32F, 1, 0};
+    Matrix a(4, 4, false, CUDA_R_32F, 5), b(4, 4, false, CUDA_R_32F, 3);
+    Matrix c(4, 4, false, CUDA_R_32F, 1);
+    size_t free_before, free_after, total;
+    cudaMemGetInfo(&free_before, &total);
+    bool right = multiply(p, a, b, c, 0) == wanted;
+    cudaMemGetInfo(&free_after, &total);
+    size_t taken = !wanted && strstr(configuration, "overhead") ? 60 << 20 : 0;
+    return right && free_before - free_after == taken && multiply(p, a, b, c, 0) == wanted;
+}
+
+static void the_first_product_takes_memory(void **)
+{
+    expect_right([] { return runs_with("memory=64M", CUBLAS_STATUS_SUCCESS); });
+    expect_right([] { return runs_with("memory=67M,overhead=1M", CUBLAS_STATUS_SUCCESS); });
+    expect_right([] { return runs_with("memory=66M,overhead=1M", CUBLAS_STATUS_ALLOC_FAILED); });
+}
+
 int main()
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_match_a_plain_loop),
+        cmocka_unit_test(the_first_product_takes_memory),
         cmocka_unit_test(what_the_library_refuses_is_refused),
     };
     return cmocka_run_group_tests_name("cublaslt", tests, nullptr, nullptr);

@@ -36,17 +36,45 @@ static void memory_has_an_end(void **)
 {
     void *first, *second;
     size_t free_bytes, total_bytes;
-    hst_fake_cuda_configure("memory=4M");
-    assert_int_equal(cudaMalloc(&first, 3 << 20), 0);
-    assert_int_equal(cudaMalloc(&second, (1 << 20) + 1), cudaErrorMemoryAllocation);
+    hst_fake_cuda_configure("memory=6M");
+    assert_int_equal(cudaMalloc(&first, 3 << 20), 0); /* which takes 4 MiB */
+    assert_int_equal(cudaMalloc(&second, (2 << 20) + 1), cudaErrorMemoryAllocation);
     assert_int_equal(cudaGetLastError(), cudaErrorMemoryAllocation);
     assert_int_equal(cudaGetLastError(), 0);
     assert_int_equal(cudaMemGetInfo(&free_bytes, &total_bytes), 0);
-    assert_int_equal(free_bytes, 1 << 20);
-    assert_int_equal(total_bytes, 4 << 20);
+    assert_int_equal(free_bytes, 2 << 20);
+    assert_int_equal(total_bytes, 6 << 20);
     assert_int_equal(cudaMemset(static_cast<char *>(first) + 1, 0, 3 << 20), cudaErrorInvalidValue);
     assert_int_equal(cudaFree(first), 0);
     assert_int_equal(cudaFree(first), cudaErrorInvalidValue);
+    hst_fake_cuda_configure("");
+}
+
+static size_t free_now()
+{
+    size_t free_bytes = 0, total_bytes;
+    assert_int_equal(cudaMemGetInfo(&free_bytes, &total_bytes), 0);
+    return free_bytes;
+}
+
+static void a_context_takes_memory_of_its_own(void **)
+{
+    void *memory;
+    int count;
+    hst_fake_cuda_configure("memory=8M,overhead=3M,devices=2");
+    assert_int_equal(free_now(), 5 << 20);
+    assert_int_equal(cudaMalloc(&memory, 5 << 20), cudaErrorMemoryAllocation); /* 6 MiB */
+    assert_int_equal(cudaMalloc(&memory, 1), 0);
+    assert_int_equal(free_now(), 3 << 20);
+    assert_int_equal(cudaSetDevice(1), 0);
+    assert_int_equal(free_now(), 5 << 20);
+    assert_int_equal(cudaSetDevice(0), 0);
+    assert_int_equal(cudaFree(memory), 0);
+    assert_int_equal(free_now(), 5 << 20);
+    hst_fake_cuda_configure("memory=8M,overhead=9M");
+    assert_int_equal(cudaGetDeviceCount(&count), 0); /* which needs no context */
+    assert_int_equal(cudaSetDevice(0), cudaErrorMemoryAllocation);
+    assert_int_equal(cudaMalloc(&memory, 1), cudaErrorMemoryAllocation);
     hst_fake_cuda_configure("");
 }
 
@@ -337,6 +365,7 @@ int main()
         cmocka_unit_test(pageable_memory_is_copied_as_cuda_does),
         cmocka_unit_test(the_host_can_not_read_device_memory),
         cmocka_unit_test(memory_has_an_end),
+        cmocka_unit_test(a_context_takes_memory_of_its_own),
         cmocka_unit_test(page_locked_memory_is_kept_account_of),
         cmocka_unit_test(memory_that_can_not_be_page_locked_is_refused),
         cmocka_unit_test(a_copy_stays_in_one_registration),
