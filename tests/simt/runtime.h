@@ -42,6 +42,13 @@ enum class Order { late, early, h2d_early, random };
 /* What becomes of an asynchronous copy from or to memory that is not page-locked. */
 enum class Pageable { as_cuda, counted, refused };
 
+struct Refusal { /* products that cuBLASLt has no algorithm for */
+    int type;           /* cudaDataType */
+    uint64_t extent[3]; /* rows, columns, depth as it counts them; 0: any */
+    uint64_t alignment; /* bytes that each line must be whole multiples of, else it is refused;
+                           0: whatever the lines are */
+};
+
 struct Config { /* environment HST_FAKE_CUDA: README.md */
     size_t memory_bytes = (size_t)1 << 30;
     int devices = 1, major = 9, minor = 0, driver = CUDART_VERSION;
@@ -51,6 +58,7 @@ struct Config { /* environment HST_FAKE_CUDA: README.md */
     unsigned long order_number = 1; /* early: the stream that is late; random: the seed */
     Pageable pageable = Pageable::as_cuda;
     std::vector<Fault> faults;
+    std::vector<Refusal> refusals;
 };
 /** Stops the program where the text says what is not known. */
 Config parse_config(const char *text);
@@ -63,9 +71,13 @@ struct Device {
     cudaError_t sticky; /* of work that failed while it ran; every later call returns it */
 };
 
+/* What has gone before something: of each stream, by Queue::id, its operations up to this one. */
+using Clock = std::map<unsigned long, unsigned long>;
+
 struct Mark { /* one record of an event */
     std::shared_ptr<struct Queue> queue; /* where it is still to be passed; null: it is */
     int64_t passed_ns;
+    Clock before;
 };
 
 struct Extent {
@@ -86,6 +98,9 @@ struct Queue { /* a stream; it outlives its handle until it is empty */
     int device;
     unsigned long number; /* streams are counted from 1 as they are made; the null stream is 0 */
     std::deque<Operation> operations;
+    unsigned long id;       /* of no other stream, ever */
+    unsigned long enqueued; /* operations so far */
+    Clock before;           /* before the last of them, and it too */
 };
 
 struct Allocation {
@@ -103,6 +118,8 @@ struct State {
     std::set<char *> host_allocations;   /* those of it that the runtime made */
     std::vector<std::shared_ptr<Queue>> queues;
     unsigned long streams_made;
+    Clock before; /* what some thread of the host has seen the end of */
+    Clock gone;   /* of streams that are destroyed: what a wait for the device sees the end of */
     std::set<cudaStream_t> streams;
     std::set<cudaEvent_t> events;
     std::map<const void *, int> shared_limits; /* cudaFuncSetAttribute, by kernel */
@@ -143,6 +160,19 @@ cudaError_t drain(const std::shared_ptr<Queue> &queue);
 void drain_device_held(int device);
 /** Takes away what is enqueued, all but the first `kept`; the caller holds `state`. */
 void forget_operations(Queue *queue, size_t kept);
+
+/* ---- what is ordered (runtime_clock.cpp) ----------------------------------------------------- */
+
+/* The caller holds `state`. */
+
+/** The queue is about to get an operation; returns its number in the queue. */
+unsigned long begin_operation(Queue *queue);
+/** What comes next in the queue, or on the host, comes after this. */
+void comes_after(Clock *clock, const Clock &before);
+
+/** The queue's next operation writes [memory, memory + bytes) as it likes. Stops the program where
+ * another stream's does so too and nothing orders the two. */
+void use_workspace(Queue *queue, const char *memory, size_t bytes);
 
 /* ---- streams (runtime_stream.cpp) ------------------------------------------------------------ */
 

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <library_types.h>
 
 [[noreturn]] static void die_config(const std::string &item)
 {
@@ -78,6 +79,47 @@ static void parse_order(hst::Config *config, const std::string &item, const std:
         config->order_number = parse_number(item, value.c_str() + colon + 1);
 }
 
+/* A number, or * for any, which is 0; moves *text to what comes behind. */
+static uint64_t parse_extent(const std::string &item, const char **text)
+{
+    char *end;
+    if (**text == '*') {
+        ++*text;
+        return 0;
+    }
+    uint64_t value = strtoull(*text, &end, 10);
+    if (end == *text || !value)
+        die_config(item);
+    *text = end;
+    return value;
+}
+
+/* TYPE[:MxNxK][:BYTES] */
+static hst::Refusal parse_refusal(const std::string &item, const std::string &value)
+{
+    hst::Refusal refusal = {};
+    size_t colon = value.find(':');
+    std::string type = value.substr(0, colon);
+    refusal.type = type == "bf16"  ? CUDA_R_16BF
+                   : type == "f16" ? CUDA_R_16F
+                   : type == "f32" ? CUDA_R_32F
+                                   : -1;
+    if (refusal.type < 0)
+        die_config(item);
+    const char *text = colon == std::string::npos ? "" : value.c_str() + colon;
+    if (*text && value.find('x', colon) != std::string::npos)
+        for (int i = 0; i < 3; i++) {
+            if (*text++ != ":xx"[i])
+                die_config(item);
+            refusal.extent[i] = parse_extent(item, &text);
+        }
+    if (*text == ':')
+        refusal.alignment = parse_number(item, text + 1);
+    else if (*text)
+        die_config(item);
+    return refusal;
+}
+
 static void parse_item(hst::Config *config, const std::string &item)
 {
     size_t equals = item.find('=');
@@ -100,6 +142,8 @@ static void parse_item(hst::Config *config, const std::string &item)
         config->pageable = value == "count" ? hst::Pageable::counted : hst::Pageable::refused;
     else if (key == "streams")
         parse_order(config, item, value);
+    else if (key == "refuse")
+        config->refusals.push_back(parse_refusal(item, value));
     else if (key == "fail")
         config->faults.push_back(parse_fault(item, value));
     else

@@ -43,6 +43,8 @@ std::shared_ptr<Queue> hst::add_queue(int device, unsigned long number)
     auto queue = std::make_shared<Queue>();
     queue->device = device;
     queue->number = number;
+    static unsigned long ids;
+    queue->id = ++ids;
     state().queues.push_back(queue);
     return queue;
 }
@@ -190,6 +192,11 @@ void hst::push(const std::shared_ptr<Queue> &queue, Operation operation)
     State &s = state();
     {
         Lock lock(s.state);
+        begin_operation(queue.get());
+        if (operation.kind == Operation::wait)
+            comes_after(&queue->before, operation.mark->before);
+        if (operation.kind == Operation::record)
+            operation.mark->before = queue->before;
         queue->operations.push_back(std::move(operation));
     }
     if (is_late())
@@ -214,11 +221,17 @@ static void drain_held(Queue *queue)
 cudaError_t hst::drain(const std::shared_ptr<Queue> &queue)
 {
     State &s = state();
+    Clock before;
+    {
+        Lock lock(s.state);
+        before = queue->before;
+    }
     {
         Lock lock(s.execution);
         drain_held(queue.get());
     }
     Lock lock(s.state);
+    comes_after(&s.before, before);
     return s.devices[(size_t)queue->device].sticky;
 }
 
@@ -229,11 +242,16 @@ void hst::drain_device_held(int device)
         std::shared_ptr<Queue> queue;
         {
             Lock lock(s.state);
-            if (i >= s.queues.size())
+            if (i >= s.queues.size()) {
+                comes_after(&s.before, s.gone);
                 return;
+            }
             queue = s.queues[i];
         }
-        if (queue->device == device)
-            drain_held(queue.get());
+        if (queue->device != device)
+            continue;
+        drain_held(queue.get());
+        Lock lock(s.state);
+        comes_after(&s.before, queue->before);
     }
 }

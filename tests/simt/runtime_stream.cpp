@@ -114,6 +114,13 @@ static bool mark_of(cudaEvent_t event, std::shared_ptr<Mark> *mark)
     return true;
 }
 
+/* The host has seen that this is done. */
+static void has_ended(const hst::Clock &before)
+{
+    Lock lock(hst::state().state);
+    hst::comes_after(&hst::state().before, before);
+}
+
 /* Where the record is still to be passed; null: it is, or there is none. */
 static std::shared_ptr<Queue> pending_queue(const std::shared_ptr<Mark> &mark)
 {
@@ -159,6 +166,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     for (size_t i = 0; i < s.queues.size(); i++)
         if (s.queues[i] == stream->queue && stream->queue->operations.empty())
             s.queues.erase(s.queues.begin() + (ptrdiff_t)i--);
+    hst::comes_after(&s.gone, stream->queue->before);
     delete stream;
     return cudaSuccess;
 }
@@ -179,8 +187,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     std::shared_ptr<Queue> queue = hst::queue_of(stream);
     if (!queue)
         return hst::leave(cudaErrorInvalidResourceHandle);
-    if (!hst::front(queue.get()))
+    if (!hst::front(queue.get())) {
+        has_ended(queue->before);
         return cudaSuccess;
+    }
     Lock lock(hst::state().execution);
     hst::OpenMemory open;
     hst::advance(queue.get());
@@ -197,8 +207,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     std::shared_ptr<Mark> mark;
     if (!queue || !mark_of(event, &mark))
         return hst::leave(cudaErrorInvalidResourceHandle);
-    if (pending_queue(mark))
+    if (pending_queue(mark)) {
         hst::push(queue, {Operation::wait, nullptr, mark, {}});
+    } else if (mark) {
+        Lock lock(hst::state().state);
+        hst::comes_after(&queue->before, mark->before);
+    }
     return cudaSuccess;
 }
 
@@ -222,8 +236,11 @@ cudaError_t cudaDeviceReset(void)
     Lock execution(s.execution);
     Lock lock(s.state);
     for (auto &queue : s.queues)
-        if (queue->device == hst::current_device())
+        if (queue->device == hst::current_device()) {
             hst::forget_operations(queue.get(), 0);
+            hst::comes_after(&s.before, queue->before);
+        }
+    hst::comes_after(&s.before, s.gone);
     s.devices[(size_t)hst::current_device()].sticky = cudaSuccess;
     return cudaSuccess;
 }
@@ -266,7 +283,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
         return error;
     hst::State &s = hst::state();
     std::shared_ptr<Queue> queue = hst::queue_of(stream);
-    auto mark = std::make_shared<Mark>(Mark{queue, 0});
+    auto mark = std::make_shared<Mark>(Mark{queue, 0, {}});
     {
         Lock lock(s.state);
         if (!queue || !s.events.count(event))
@@ -292,8 +309,11 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
         return hst::leave(cudaErrorInvalidResourceHandle);
     Lock lock(hst::state().execution);
     std::shared_ptr<Queue> queue = pending_queue(mark);
-    if (!queue)
+    if (!queue) {
+        if (mark)
+            has_ended(mark->before);
         return cudaSuccess;
+    }
     hst::OpenMemory open;
     hst::advance(queue.get());
     hst::settle();
@@ -310,13 +330,17 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
         return hst::leave(cudaErrorInvalidResourceHandle);
     Lock lock(hst::state().execution);
     std::shared_ptr<Queue> queue = pending_queue(mark);
-    if (!queue)
+    if (!queue) {
+        if (mark)
+            has_ended(mark->before);
         return cudaSuccess;
+    }
     hst::OpenMemory open;
     while (pending_queue(mark)) {
         hst::advance(queue.get());
         hst::settle();
     }
+    has_ended(mark->before);
     return hst::leave(sticky_of(queue));
 }
 

@@ -12,7 +12,7 @@ static __global__ void k_add(float *x, float value, size_t count)
         x[i] += value;
 }
 
-static void add(float *x, float value, size_t count, cudaStream_t stream)
+static inline void add(float *x, float value, size_t count, cudaStream_t stream)
 {
     HST_LAUNCH(k_add, 3, 64, 0, stream, x, value, count);
 }
