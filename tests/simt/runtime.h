@@ -54,6 +54,7 @@ struct Config { /* environment HST_FAKE_CUDA: README.md */
     int devices = 1, major = 9, minor = 0, driver = CUDART_VERSION;
     size_t overhead_bytes = 0; /* of a context */
     bool loose = false; /* device memory is aligned to no more than 4 KiB */
+    bool card_arithmetic = false;
     Order order = Order::late;
     unsigned long order_number = 1; /* early: the stream that is late; random: the seed */
     Pageable pageable = Pageable::as_cuda;

@@ -140,6 +140,8 @@ static void parse_item(hst::Config *config, const std::string &item)
         return;
     else if (key == "pageable" && (value == "count" || value == "refuse"))
         config->pageable = value == "count" ? hst::Pageable::counted : hst::Pageable::refused;
+    else if (key == "arithmetic" && (value == "card" || value == "host"))
+        config->card_arithmetic = value == "card";
     else if (key == "streams")
         parse_order(config, item, value);
     else if (key == "refuse")

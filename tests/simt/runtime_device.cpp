@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fake runtime's devices: what it pretends to be, which calls fail, what it says of errors. */
+#include "arithmetic.h"
 #include "runtime.h"
 
 #include <cstdio>
@@ -17,6 +18,7 @@ static void configure(hst::State *s, const char *text)
     s->devices.resize((size_t)(s->config.devices > 0 ? s->config.devices : 1));
     for (hst::Device &d : s->devices)
         d = {d.used_bytes, 0, 0, false, cudaSuccess};
+    hst::card_arithmetic = s->config.card_arithmetic;
     s->shared_limits.clear();
     hst::reset_order(s);
 }
