@@ -110,10 +110,13 @@ static bool reader_goes_first(const char *order, bool from_host, bool waits)
     return right;
 }
 
+/* No child and no schedules: nothing here ends the program, and copies have no threads. */
 static bool writer_is_caught(const char *order, bool from_host)
 {
-    expect_right([=] { return reader_goes_first(order, from_host, true); });
-    return !outcome_of("forward", [=] { return reader_goes_first(order, from_host, false); }).right;
+    assert_true(reader_goes_first(order, from_host, true));
+    bool right = reader_goes_first(order, from_host, false);
+    hst_fake_cuda_configure("");
+    return !right;
 }
 
 static void a_missing_wait_of_a_writer_is_caught(void **)
@@ -144,7 +147,8 @@ static void what_is_ordered_is_so_in_every_order(void **)
     for (const char *order :
          {"streams=late", "streams=early:0", "streams=early:1", "streams=early:2",
           "streams=h2d-early", "streams=random:1", "streams=random:2"})
-        expect_right([=] { return second_stream_sees_the_first_when(order, true); });
+        assert_true(second_stream_sees_the_first_when(order, true));
+    hst_fake_cuda_configure("");
     const char *reader_is_early = "streams=early:1";
     assert_false(outcome_of("forward", [=] {
                      return second_stream_sees_the_first_when(reader_is_early, false);
@@ -225,7 +229,9 @@ static bool waiting_ends_when(bool fails, bool resets, bool another_device_waits
 static void a_wait_for_what_a_failure_took_away_ends(void **)
 {
     for (int which = 0; which < 8; which++)
-        expect_right([=] { return waiting_ends_when(which & 1, which & 2, which & 4); });
+        assert_true(outcome_of("forward", [=] {
+                        return waiting_ends_when(which & 1, which & 2, which & 4);
+                    }).right);
 }
 
 int main()
