@@ -139,7 +139,7 @@ template <int LEFT> static __device__ __forceinline__ void hst_cp_async_wait()
 static __device__ __forceinline__ float hst_exp2(float x)
 {
 #ifdef HST_SIMT
-    return exp2f(x);
+    return hst::exp2_approx(x);
 #else
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -378,6 +378,29 @@ static cublasStatus_t describe(cublasLtMatmulDesc_t operation, const void *a,
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static bool has_uneven_lines(const Layout &l, uint64_t alignment)
+{
+    uint64_t size = l.type == CUDA_R_32F ? 4 : 2;
+    return alignment && (uint64_t)l.ld * size % alignment;
+}
+
+/* Is it one of those that the configuration has no algorithm for? */
+static bool is_refused(const Product &p, const Layout *layouts[4])
+{
+    const uint64_t extents[3] = {p.rows, p.columns, p.depth};
+    for (const hst::Refusal &refusal : hst::state().config.refusals) {
+        bool matches = refusal.type == p.a.type;
+        for (int i = 0; i < 3; i++)
+            matches = matches && (!refusal.extent[i] || refusal.extent[i] == extents[i]);
+        bool uneven = !refusal.alignment;
+        for (int i = 0; i < 4; i++)
+            uneven = uneven || has_uneven_lines(*layouts[i], refusal.alignment);
+        if (matches && uneven)
+            return true;
+    }
+    return false;
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -394,6 +417,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     if (cublasStatus_t status =
             describe(operation, nullptr, a, nullptr, b, nullptr, c, nullptr, d, &p))
         return status;
+    const Layout *layouts[4] = {layout_of(a), layout_of(b), layout_of(c), layout_of(d)};
+    if (is_refused(p, layouts))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     const Preference &wish = *inside<Preference>(preference);
     Algorithm chosen = {wish.work_bytes, {}, CHOSEN};
     std::memcpy(chosen.alignment, wish.alignment, sizeof chosen.alignment);
@@ -404,6 +430,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     results[0].wavesCount = 1;
     *count = 1;
     return CUBLAS_STATUS_SUCCESS;
+}
+
+/* C may be D itself, laid out alike. */
+static bool is_in_place_otherwise(const Product &p)
+{
+    return p.c.data == p.d.data && (p.c.row_step != p.d.row_step ||
+                                    p.c.column_step != p.d.column_step || p.c.type != p.d.type);
 }
 
 /* Was the algorithm chosen for pointers and a workspace like these? */
@@ -436,9 +469,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     p.beta = *static_cast<const float *>(beta);
     p.work = static_cast<char *>(work);
     p.work_bytes = work_bytes;
-    if (!suits(*inside<const Algorithm>(algo), p))
+    if (!suits(*inside<const Algorithm>(algo), p) || is_in_place_otherwise(p))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (hst::enter("cublasLtMatmul launch") || hst::enqueue(stream, [p] { return multiply(p); }))
+    if (hst::take_library_memory())
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    std::shared_ptr<hst::Queue> queue = hst::queue_of(stream);
+    if (queue && work_bytes)
+        hst::use_workspace(queue.get(), p.work, work_bytes);
+    if (hst::enter("cublasLtMatmul launch") ||
+        hst::enqueue(stream, hst::Operation::work, [p] { return multiply(p); }))
         return CUBLAS_STATUS_EXECUTION_FAILED;
     return CUBLAS_STATUS_SUCCESS;
 }

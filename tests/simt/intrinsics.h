@@ -4,13 +4,13 @@
 /*
  * CUDA's arithmetic, bits, cached loads and atomics as host operations (part of simt.h). The _rn
  * ones round exactly as the card does, given -ffp-contract=off; __expf and its kin are the host
- * library's, more exact than the card's.
+ * library's, more exact than the card's, but the first two where a card's arithmetic is asked for.
  */
 
 /* ---- approximate functions: macros, because the C library's header has some of these names --- */
 
-#define __expf(x)          expf(x)
-#define __exp2f(x)         exp2f(x)
+#define __expf(x)          hst::exp_approx(x)
+#define __exp2f(x)         hst::exp2_approx(x)
 #define __exp10f(x)        exp10f(x)
 #define __logf(x)          logf(x)
 #define __log2f(x)         log2f(x)

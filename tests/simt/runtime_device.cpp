@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fake runtime's devices: what it pretends to be, which calls fail, what it says of errors. */
+#include "arithmetic.h"
 #include "runtime.h"
 
 #include <algorithm>
@@ -12,88 +13,15 @@ static thread_local int device_index;
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
-[[noreturn]] static void die_config(const std::string &item)
-{
-    fprintf(stderr,
-            "fake CUDA: HST_FAKE_CUDA has \"%s\"; known: memory=BYTES[K|M|G], devices=N, cc=X.Y, "
-            "driver=VERSION, loose=0|1, fail=FUNCTION:CALL[+]:ERROR\n",
-            item.c_str());
-    abort();
-}
-
-static size_t parse_bytes(const std::string &item, const char *text)
-{
-    char *end;
-    size_t value = strtoull(text, &end, 10);
-    switch (*end) {
-    case 'G':
-        value <<= 10; /* fall through */
-    case 'M':
-        value <<= 10; /* fall through */
-    case 'K':
-        value <<= 10;
-        end++;
-    }
-    if (end == text || *end)
-        die_config(item);
-    return value;
-}
-
-static hst::Fault parse_fault(const std::string &item, const std::string &value)
-{
-    size_t first = value.find(':'), second = value.rfind(':');
-    if (first == std::string::npos || first == second)
-        die_config(item);
-    hst::Fault fault = {value.substr(0, first), 0, false, cudaSuccess, 0};
-    char *end;
-    fault.call = strtoul(value.c_str() + first + 1, &end, 10);
-    fault.lasting = *end == '+';
-    fault.error = (cudaError_t)atoi(value.c_str() + second + 1);
-    if (!fault.call || !fault.error)
-        die_config(item);
-    return fault;
-}
-
-static void parse_item(hst::Config *config, const std::string &item)
-{
-    size_t equals = item.find('=');
-    if (equals == std::string::npos)
-        die_config(item);
-    std::string key = item.substr(0, equals), value = item.substr(equals + 1);
-    if (key == "memory")
-        config->memory_bytes = parse_bytes(item, value.c_str());
-    else if (key == "devices")
-        config->devices = atoi(value.c_str());
-    else if (key == "driver")
-        config->driver = atoi(value.c_str());
-    else if (key == "loose")
-        config->loose = atoi(value.c_str()) != 0;
-    else if (key == "cc" && sscanf(value.c_str(), "%d.%d", &config->major, &config->minor) == 2)
-        return;
-    else if (key == "fail")
-        config->faults.push_back(parse_fault(item, value));
-    else
-        die_config(item);
-}
-
-static hst::Config parse_config(const char *text)
-{
-    hst::Config config = {(size_t)1 << 30, 1, 9, 0, CUDART_VERSION, false, {}};
-    std::string rest = text ? text : "";
-    while (!rest.empty()) {
-        size_t comma = rest.find(',');
-        parse_item(&config, rest.substr(0, comma));
-        rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
-    }
-    return config;
-}
-
 static void configure(hst::State *s, const char *text)
 {
-    s->config = parse_config(text);
+    s->config = hst::parse_config(text);
     s->devices.resize((size_t)(s->config.devices > 0 ? s->config.devices : 1));
     for (hst::Device &d : s->devices)
-        d.sticky = cudaSuccess;
+        d = {d.used_bytes, 0, 0, false, cudaSuccess};
+    hst::card_arithmetic = s->config.card_arithmetic;
+    s->shared_limits.clear();
+    hst::reset_order(s);
 }
 
 /* Never destroyed: other threads and libraries may still call while the process ends. */
@@ -152,6 +80,55 @@ cudaError_t hst::leave(cudaError_t error)
     return error;
 }
 
+/* ---- memory that is not the program's -------------------------------------------------------- */
+
+enum { LIBRARY_BYTES = 60 << 20 };
+
+size_t hst::free_bytes(const Device &device)
+{
+    return state().config.memory_bytes - device.used_bytes - device.context_bytes -
+           device.library_bytes;
+}
+
+/* These ask about devices and need no context. */
+static bool needs_context(const char *function)
+{
+    for (const char *name :
+         {"cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaGetDeviceProperties",
+          "cudaDeviceGetAttribute", "cudaDeviceGetPCIBusId"})
+        if (!strcmp(function, name))
+            return false;
+    return true;
+}
+
+/* The first call that needs a device's context makes it; the caller holds `state`. */
+static cudaError_t make_context(hst::Device *device)
+{
+    size_t bytes = hst::state().config.overhead_bytes;
+    if (device->has_context)
+        return cudaSuccess;
+    if (bytes > hst::free_bytes(*device))
+        return cudaErrorMemoryAllocation;
+    device->context_bytes = bytes;
+    device->has_context = true;
+    return cudaSuccess;
+}
+
+cudaError_t hst::take_library_memory()
+{
+    State &s = state();
+    std::lock_guard<std::mutex> lock(s.state);
+    Device &device = s.devices[(size_t)device_index];
+    if (!s.config.overhead_bytes || device.library_bytes)
+        return cudaSuccess;
+    if (LIBRARY_BYTES > free_bytes(device))
+        return cudaErrorMemoryAllocation;
+    device.library_bytes = LIBRARY_BYTES;
+    return cudaSuccess;
+}
+
+/* ---- every call ------------------------------------------------------------------------------ */
+
 cudaError_t hst::enter(const char *function)
 {
     State &s = state();
@@ -163,6 +140,9 @@ cudaError_t hst::enter(const char *function)
     Device &device = s.devices[(size_t)device_index];
     if (device.sticky)
         return leave(device.sticky);
+    if (needs_context(function))
+        if (cudaError_t error = make_context(&device))
+            return leave(error);
     cudaError_t error = count_call(s, function);
     if (is_sticky(error))
         device.sticky = error;
@@ -285,7 +265,9 @@ cudaError_t cudaSetDevice(int device)
     if (!is_device(device))
         return hst::leave(cudaErrorInvalidDevice);
     device_index = device;
-    return cudaSuccess;
+    hst::State &s = hst::state();
+    std::lock_guard<std::mutex> lock(s.state);
+    return hst::leave(make_context(&s.devices[(size_t)device])); /* since CUDA 12 */
 }
 
 cudaError_t cudaGetDevice(int *device)
@@ -296,21 +278,25 @@ cudaError_t cudaGetDevice(int *device)
     return cudaSuccess;
 }
 
-/* Source: CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute Capability". */
+/* By compute capability, from the tables of the CUDA C++ Programming Guide; of one that is not in
+ * them, the next lower. */
 hst::Limits hst::limits()
 {
     static const struct {
-        int cc, shared_kib, threads, blocks;
-    } known[] = {{80, 164, 2048, 32}, {86, 100, 1536, 16}, {87, 164, 1536, 16},
-                 {89, 100, 1536, 24}, {90, 228, 2048, 32}, {100, 228, 2048, 32},
-                 {120, 100, 1536, 24}};
+        int capability, shared_kib, shared_block_kib, threads, blocks;
+    } cards[] = {
+        {0, 64, 48, 2048, 32},     {70, 96, 96, 2048, 32},   {75, 64, 64, 1024, 16},
+        {80, 164, 163, 2048, 32},  {86, 100, 99, 1536, 16},  {87, 164, 163, 1536, 16},
+        {89, 100, 99, 1536, 24},   {90, 228, 227, 2048, 32}, {100, 228, 227, 2048, 32},
+        {110, 228, 227, 1536, 24}, {120, 100, 99, 1536, 24},
+    };
     const Config &config = state().config;
-    for (auto &k : known)
-        if (k.cc == config.major * 10 + config.minor)
-            return {k.shared_kib << 10, (k.shared_kib << 10) - SHARED_BYTES_RESERVED, k.threads,
-                    k.blocks, 65536};
-    return {64 << 10, 64 << 10, 1024, 16,
-            65536}; /* 7.5, of those that are not known the smallest */
+    auto found = &cards[0];
+    for (auto &card : cards)
+        if (card.capability <= config.major * 10 + config.minor)
+            found = &card;
+    return {found->shared_kib << 10, found->shared_block_kib << 10, found->threads, found->blocks,
+            65536};
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)

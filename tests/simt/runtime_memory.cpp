@@ -2,7 +2,7 @@
 /*
  * The fake runtime's memory. A device allocation ends at a guard page and is closed to everyone
  * but running kernels and copies; at first it holds ones bits. Copies know page-locked memory from
- * other host memory and are as asynchronous as CUDA makes them.
+ * other host memory (runtime_host.cpp) and are as asynchronous as CUDA makes them.
  */
 #include "runtime.h"
 
@@ -13,6 +13,8 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
+using hst::Operation;
+using hst::Place;
 using Lock = std::lock_guard<std::mutex>;
 
 enum {
@@ -32,14 +34,18 @@ static void protect_all(int protection)
             abort();
 }
 
+static unsigned opened; /* OpenMemory that live; `execution` guards it */
+
 hst::OpenMemory::OpenMemory()
 {
-    protect_all(PROT_READ | PROT_WRITE);
+    if (!opened++)
+        protect_all(PROT_READ | PROT_WRITE);
 }
 
 hst::OpenMemory::~OpenMemory()
 {
-    protect_all(PROT_NONE);
+    if (!--opened)
+        protect_all(PROT_NONE);
 }
 
 /* Around the allocation, so that ASan is exact to the byte. */
@@ -87,6 +93,12 @@ static char *map_device(size_t bytes)
     return base;
 }
 
+/* What of the device's memory an allocation takes. */
+static size_t counted(size_t bytes)
+{
+    return (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
+}
+
 cudaError_t cudaMalloc(void **memory, size_t size_bytes)
 {
     if (cudaError_t error = hst::enter(__func__))
@@ -98,8 +110,7 @@ cudaError_t cudaMalloc(void **memory, size_t size_bytes)
     hst::Device &device = s.devices[(size_t)hst::current_device()];
     if (!size_bytes)
         return cudaSuccess;
-    if (size_bytes > s.config.memory_bytes ||
-        device.used_bytes > s.config.memory_bytes - size_bytes)
+    if (size_bytes > s.config.memory_bytes || counted(size_bytes) > hst::free_bytes(device))
         return hst::leave(cudaErrorMemoryAllocation);
     size_t bytes = (size_bytes + hst::PAGE_BYTES - 1) / hst::PAGE_BYTES * hst::PAGE_BYTES;
     char *base = map_device(bytes);
@@ -109,7 +120,7 @@ cudaError_t cudaMalloc(void **memory, size_t size_bytes)
     hst::Allocation a = {base, bytes, size_bytes, hst::current_device()};
     poison(a, pointer, true);
     s.memory[pointer] = a;
-    device.used_bytes += size_bytes;
+    device.used_bytes += counted(size_bytes);
     *memory = pointer;
     return cudaSuccess;
 }
@@ -131,7 +142,7 @@ cudaError_t cudaFree(void *memory)
     const hst::Allocation &a = found->second;
     poison(a, found->first, false);
     munmap(a.mapping, a.mapping_bytes + hst::PAGE_BYTES);
-    s.devices[(size_t)a.device].used_bytes -= a.size_bytes;
+    s.devices[(size_t)a.device].used_bytes -= counted(a.size_bytes);
     s.memory.erase(found);
     return cudaSuccess;
 }
@@ -143,104 +154,23 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     hst::State &s = hst::state();
     Lock lock(s.state);
     *total_bytes = s.config.memory_bytes;
-    *free_bytes = s.config.memory_bytes - s.devices[(size_t)hst::current_device()].used_bytes;
+    *free_bytes = hst::free_bytes(s.devices[(size_t)hst::current_device()]);
     return cudaSuccess;
 }
 
-/* ---- host memory ----------------------------------------------------------------------------- */
+/* ---- where memory is ------------------------------------------------------------------------- */
 
-/* The greatest key at or below p whose extent covers [p, p + bytes); `state` is held. */
-template <class Map, class Size>
-static auto covering(Map &map, const void *p, size_t bytes, Size size)
+/* The device memory that holds all of [p, p + bytes); `state` is held. */
+static auto device_memory_at(const void *p, size_t bytes)
 {
+    auto &memory = hst::state().memory;
     char *from = static_cast<char *>(const_cast<void *>(p));
-    auto next = map.upper_bound(from);
-    if (next == map.begin())
-        return map.end();
+    auto next = memory.upper_bound(from);
+    if (next == memory.begin())
+        return memory.end();
     auto found = std::prev(next);
-    size_t offset = (size_t)(from - found->first), extent = size(found->second);
-    return offset <= extent && bytes <= extent - offset ? found : map.end();
-}
-
-static size_t pinned_size(size_t bytes)
-{
-    return bytes;
-}
-
-static size_t allocation_size(const hst::Allocation &a)
-{
-    return a.size_bytes;
-}
-
-static cudaError_t pin(char *memory, size_t size_bytes)
-{
-    auto &pinned = hst::state().pinned;
-    auto next = pinned.lower_bound(memory + size_bytes);
-    if (next != pinned.begin() && std::prev(next)->first + std::prev(next)->second > memory)
-        return cudaErrorHostMemoryAlreadyRegistered;
-    pinned[memory] = size_bytes;
-    return cudaSuccess;
-}
-
-cudaError_t cudaHostRegister(void *memory, size_t size_bytes, unsigned flags)
-{
-    (void)flags;
-    if (cudaError_t error = hst::enter(__func__))
-        return error;
-    Lock lock(hst::state().state);
-    if (!memory || !size_bytes)
-        return hst::leave(cudaErrorInvalidValue);
-    return hst::leave(pin(static_cast<char *>(memory), size_bytes));
-}
-
-cudaError_t cudaHostUnregister(void *memory)
-{
-    if (cudaError_t error = hst::enter(__func__))
-        return error;
-    hst::State &s = hst::state();
-    Lock lock(s.state);
-    if (s.host_allocations.count(static_cast<char *>(memory)) ||
-        !s.pinned.erase(static_cast<char *>(memory)))
-        return hst::leave(cudaErrorHostMemoryNotRegistered);
-    return cudaSuccess;
-}
-
-cudaError_t cudaHostAlloc(void **memory, size_t size_bytes, unsigned flags)
-{
-    (void)flags;
-    if (cudaError_t error = hst::enter(__func__))
-        return error;
-    hst::State &s = hst::state();
-    Lock lock(s.state);
-    if (posix_memalign(memory, hst::PAGE_BYTES, size_bytes ? size_bytes : 1))
-        return hst::leave(cudaErrorMemoryAllocation);
-    memset(*memory, 0xff, size_bytes);
-    s.host_allocations.insert(static_cast<char *>(*memory));
-    return hst::leave(pin(static_cast<char *>(*memory), size_bytes));
-}
-
-cudaError_t cudaMallocHost(void **memory, size_t size_bytes)
-{
-    if (cudaError_t error = hst::enter(__func__))
-        return error;
-    return cudaHostAlloc(memory, size_bytes, cudaHostAllocDefault);
-}
-
-cudaError_t cudaFreeHost(void *memory)
-{
-    if (cudaError_t error = hst::enter(__func__))
-        return error;
-    if (!memory)
-        return cudaSuccess;
-    hst::State &s = hst::state();
-    Lock execution(s.execution);
-    hst::drain_device_held(hst::current_device());
-    Lock lock(s.state);
-    if (!s.host_allocations.erase(static_cast<char *>(memory)))
-        return hst::leave(cudaErrorInvalidValue);
-    s.pinned.erase(static_cast<char *>(memory));
-    free(memory);
-    return cudaSuccess;
+    size_t offset = (size_t)(from - found->first), extent = found->second.size_bytes;
+    return offset <= extent && bytes <= extent - offset ? found : memory.end();
 }
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer)
@@ -252,12 +182,12 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
     *attributes = {};
     attributes->device = -1;
     attributes->type = cudaMemoryTypeUnregistered;
-    auto device = covering(s.memory, pointer, 1, allocation_size);
+    auto device = device_memory_at(pointer, 1);
     if (device != s.memory.end()) {
         attributes->type = cudaMemoryTypeDevice;
         attributes->device = device->second.device;
         attributes->devicePointer = const_cast<void *>(pointer);
-    } else if (covering(s.pinned, pointer, 1, pinned_size) != s.pinned.end()) {
+    } else if (hst::place_on_host(pointer, 1) == Place::pinned) {
         attributes->type = cudaMemoryTypeHost;
         attributes->device = hst::current_device();
         attributes->devicePointer = attributes->hostPointer = const_cast<void *>(pointer);
@@ -267,18 +197,15 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-enum class Place { device, pinned, pageable, wrong };
-
 static Place place_of(const void *p, size_t bytes)
 {
     hst::State &s = hst::state();
     Lock lock(s.state);
-    if (covering(s.memory, p, bytes, allocation_size) != s.memory.end())
+    if (device_memory_at(p, bytes) != s.memory.end())
         return Place::device;
-    if (covering(s.memory, p, 0, allocation_size) != s.memory.end())
+    if (device_memory_at(p, 0) != s.memory.end())
         return Place::wrong; /* begins in device memory and leaves it */
-    bool pinned = covering(s.pinned, p, bytes, pinned_size) != s.pinned.end();
-    return pinned ? Place::pinned : Place::pageable;
+    return hst::place_on_host(p, bytes);
 }
 
 static bool fits_kind(enum cudaMemcpyKind kind, Place to, Place from)
@@ -299,8 +226,14 @@ static bool fits_kind(enum cudaMemcpyKind kind, Place to, Place from)
     return false;
 }
 
+/* What the operation needs to stay page-locked until it is done. */
+static hst::Extent page_locked(Place place, const void *p, size_t bytes)
+{
+    return {static_cast<const char *>(p), place == Place::pinned ? bytes : 0};
+}
+
 static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                        cudaStream_t stream)
+                        cudaStream_t stream, bool may_be_pageable)
 {
     Place target = place_of(to, bytes), source = place_of(from, bytes);
     std::shared_ptr<hst::Queue> queue = hst::queue_of(stream);
@@ -310,20 +243,27 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
         return cudaSuccess;
     if (target == Place::wrong || source == Place::wrong || !fits_kind(kind, target, source))
         return cudaErrorInvalidValue;
+    if (!may_be_pageable && (target == Place::pageable || source == Place::pageable))
+        if (cudaError_t error = hst::count_pageable_copy())
+            return error;
     cudaError_t fault = hst::planned_fault("copy");
     std::shared_ptr<std::vector<char>> staged;
     if (source == Place::pageable) { /* read before the call returns */
         const char *bytes_from = static_cast<const char *>(from);
         staged = std::make_shared<std::vector<char>>(bytes_from, bytes_from + bytes);
     }
-    cudaError_t error = hst::enqueue(stream, [=] {
+    bool to_device = target == Place::device && source != Place::device;
+    Operation operation = {to_device ? Operation::copy_to_device : Operation::work,
+                           nullptr,
+                           nullptr,
+                           {page_locked(target, to, bytes), page_locked(source, from, bytes)}};
+    operation.run = [=] {
         if (!fault)
             memmove(to, staged ? staged->data() : from, bytes);
         return fault;
-    });
-    if (!error && target == Place::pageable) /* written before the call returns */
-        error = hst::drain(queue);
-    return error;
+    };
+    hst::push(queue, std::move(operation));
+    return target == Place::pageable ? hst::drain(queue) : cudaSuccess; /* written on return */
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
@@ -331,14 +271,14 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 {
     if (cudaError_t error = hst::enter(__func__))
         return error;
-    return hst::leave(copy(to, from, bytes, kind, stream));
+    return hst::leave(copy(to, from, bytes, kind, stream, false));
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     if (cudaError_t error = hst::enter(__func__))
         return error;
-    cudaError_t error = copy(to, from, bytes, kind, nullptr);
+    cudaError_t error = copy(to, from, bytes, kind, nullptr, true);
     return hst::leave(error ? error : hst::drain(hst::queue_of(nullptr)));
 }
 
@@ -368,12 +308,21 @@ static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t 
     Place place = place_of(to, (height - 1) * pitch + width);
     if (place != Place::device && place != Place::pinned)
         return cudaErrorInvalidValue;
+    std::shared_ptr<hst::Queue> queue = hst::queue_of(stream);
+    if (!queue)
+        return cudaErrorInvalidResourceHandle;
     cudaError_t fault = hst::planned_fault("copy");
-    return hst::enqueue(stream, [=] {
+    Operation operation = {Operation::work,
+                           nullptr,
+                           nullptr,
+                           {page_locked(place, to, (height - 1) * pitch + width), {}}};
+    operation.run = [=] {
         for (size_t row = 0; row < height && !fault; row++)
             fill_row(static_cast<char *>(to) + row * pitch, value, width, place == Place::device);
         return fault;
-    });
+    };
+    hst::push(queue, std::move(operation));
+    return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The fake runtime's streams: queues that run as late as a program may rely on, and no further than
- * the wait needs. Another stream moves only where an event demands it, up to that event.
- */
+/* The fake runtime's streams and events, and launches into them: calls over the queues. */
 #include "runtime.h"
 #include "simt.h"
 
-#include <ctime>
 #include <dlfcn.h>
 
 struct CUstream_st {
@@ -16,7 +12,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
-    std::shared_ptr<hst::Mark> mark;
+    std::shared_ptr<hst::Mark> mark; /* null: never recorded */
     bool timed;
 };
 
@@ -25,30 +21,13 @@ using hst::Operation;
 using hst::Queue;
 using Lock = std::lock_guard<std::mutex>;
 
-static int64_t now_ns()
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000ll + t.tv_nsec;
-}
-
-/* ---- running --------------------------------------------------------------------------------- */
-
-static std::shared_ptr<Queue> add_queue(int device)
-{
-    auto queue = std::make_shared<Queue>();
-    queue->device = device;
-    hst::state().queues.push_back(queue);
-    return queue;
-}
-
 /* The null stream of the calling thread's device; `state` is held. It waits for no other. */
 static std::shared_ptr<Queue> null_queue()
 {
     static std::map<int, std::shared_ptr<Queue>> queues;
     auto &queue = queues[hst::current_device()];
     if (!queue)
-        queue = add_queue(hst::current_device());
+        queue = hst::add_queue(hst::current_device(), 0);
     return queue;
 }
 
@@ -61,104 +40,14 @@ std::shared_ptr<Queue> hst::queue_of(cudaStream_t stream)
     return s.streams.count(stream) ? stream->queue : nullptr;
 }
 
-static void push(const std::shared_ptr<Queue> &queue, Operation operation)
-{
-    Lock lock(hst::state().state);
-    queue->operations.push_back(std::move(operation));
-}
-
-cudaError_t hst::enqueue(cudaStream_t stream, std::function<cudaError_t()> work)
+cudaError_t hst::enqueue(cudaStream_t stream, Operation::Kind kind,
+                         std::function<cudaError_t()> work)
 {
     std::shared_ptr<Queue> queue = queue_of(stream);
     if (!queue)
         return cudaErrorInvalidResourceHandle;
-    push(queue, {Operation::work, std::move(work), nullptr, 0, nullptr});
+    push(queue, {kind, std::move(work), nullptr, {}});
     return cudaSuccess;
-}
-
-/* What the queue begins with; null where it is empty. It stays there while it runs. */
-static Operation *front(Queue *queue)
-{
-    Lock lock(hst::state().state);
-    return queue->operations.empty() ? nullptr : &queue->operations.front();
-}
-
-static bool is_passed(const Operation *operation)
-{
-    Lock lock(hst::state().state);
-    return operation->mark->passed >= operation->generation;
-}
-
-/* After a failure nothing of the device runs any more. */
-static void fail_device(int device, cudaError_t error)
-{
-    hst::State &s = hst::state();
-    Lock lock(s.state);
-    s.devices[(size_t)device].sticky = error;
-    for (auto &queue : s.queues)
-        if (queue->device == device)
-            while (queue->operations.size() > 1)
-                queue->operations.pop_back();
-}
-
-/* Runs the first operation; where it waits for an event, one that the event waits for. */
-static void advance(Queue *queue)
-{
-    hst::State &s = hst::state();
-    Operation *operation = front(queue);
-    while (operation && operation->kind == Operation::wait && !is_passed(operation)) {
-        queue = operation->queue.get();
-        operation = front(queue);
-    }
-    if (!operation)
-        return;
-    if (operation->kind == Operation::work)
-        if (cudaError_t error = operation->run())
-            fail_device(queue->device, error);
-    Operation done; /* destroyed without the lock: it may hold the last of a queue */
-    Lock lock(s.state);
-    if (operation->kind == Operation::record && operation->mark->passed < operation->generation) {
-        operation->mark->passed = operation->generation;
-        operation->mark->passed_ns = now_ns();
-    }
-    done = std::move(*operation);
-    queue->operations.pop_front();
-}
-
-void hst::drain_held(Queue *queue)
-{
-    if (!front(queue))
-        return;
-    OpenMemory open;
-    while (front(queue))
-        advance(queue);
-}
-
-cudaError_t hst::drain(const std::shared_ptr<Queue> &queue)
-{
-    State &s = state();
-    {
-        Lock lock(s.execution);
-        drain_held(queue.get());
-    }
-    Lock lock(s.state);
-    return s.devices[(size_t)queue->device].sticky;
-}
-
-void hst::drain_device_held(int device)
-{
-    State &s = state();
-    for (size_t i = 0;; i++) {
-        std::shared_ptr<Queue> queue;
-        {
-            Lock lock(s.state);
-            if (i >= s.queues.size())
-                return;
-            queue = s.queues[i];
-        }
-        if (queue->device == device)
-            drain_held(queue.get());
-    }
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
@@ -224,14 +113,15 @@ void hst::enqueue_launch(const Launch &launch, cudaStream_t stream, std::functio
                          run_grid(launch, thread);
                      return fault;
                  },
-                 nullptr, 0, nullptr});
+                 nullptr,
+                 {}});
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *argument)
 {
     if (cudaError_t error = hst::enter(__func__))
         return error;
-    return hst::leave(hst::enqueue(stream, [=] {
+    return hst::leave(hst::enqueue(stream, Operation::host_call, [=] {
         function(argument);
         return cudaSuccess;
     }));
@@ -239,13 +129,39 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
+/* Writes the event's last record, null where it was never recorded. False: no such event. */
+static bool mark_of(cudaEvent_t event, std::shared_ptr<Mark> *mark)
+{
+    hst::State &s = hst::state();
+    Lock lock(s.state);
+    if (!s.events.count(event))
+        return false;
+    *mark = event->mark;
+    return true;
+}
+
+/* The host has seen that this is done. */
+static void has_ended(const hst::Clock &before)
+{
+    Lock lock(hst::state().state);
+    hst::comes_after(&hst::state().before, before);
+}
+
+/* Where the record is still to be passed; null: it is, or there is none. */
+static std::shared_ptr<Queue> pending_queue(const std::shared_ptr<Mark> &mark)
+{
+    Lock lock(hst::state().state);
+    return mark ? mark->queue : nullptr;
+}
+
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
 {
     if (cudaError_t error = hst::enter(__func__))
         return error;
     hst::State &s = hst::state();
     Lock lock(s.state);
-    *stream = new CUstream_st{add_queue(hst::current_device()), flags, priority};
+    auto queue = hst::add_queue(hst::current_device(), ++s.streams_made);
+    *stream = new CUstream_st{queue, flags, priority};
     s.streams.insert(*stream);
     return cudaSuccess;
 }
@@ -276,6 +192,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     for (size_t i = 0; i < s.queues.size(); i++)
         if (s.queues[i] == stream->queue && stream->queue->operations.empty())
             s.queues.erase(s.queues.begin() + (ptrdiff_t)i--);
+    hst::comes_after(&s.gone, stream->queue->before);
     delete stream;
     return cudaSuccess;
 }
@@ -296,11 +213,14 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     std::shared_ptr<Queue> queue = hst::queue_of(stream);
     if (!queue)
         return hst::leave(cudaErrorInvalidResourceHandle);
-    if (!front(queue.get()))
+    if (!hst::front(queue.get())) {
+        has_ended(queue->before);
         return cudaSuccess;
+    }
     Lock lock(hst::state().execution);
     hst::OpenMemory open;
-    advance(queue.get());
+    hst::advance(queue.get());
+    hst::settle();
     return hst::leave(cudaErrorNotReady);
 }
 
@@ -309,14 +229,16 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     (void)flags;
     if (cudaError_t error = hst::enter(__func__))
         return error;
-    hst::State &s = hst::state();
     std::shared_ptr<Queue> queue = hst::queue_of(stream);
-    Lock lock(s.state);
-    if (!queue || !s.events.count(event))
+    std::shared_ptr<Mark> mark;
+    if (!queue || !mark_of(event, &mark))
         return hst::leave(cudaErrorInvalidResourceHandle);
-    const std::shared_ptr<Mark> &mark = event->mark;
-    if (mark->recorded > mark->passed)
-        queue->operations.push_back({Operation::wait, nullptr, mark, mark->recorded, mark->queue});
+    if (pending_queue(mark)) {
+        hst::push(queue, {Operation::wait, nullptr, mark, {}});
+    } else if (mark) {
+        Lock lock(hst::state().state);
+        hst::comes_after(&queue->before, mark->before);
+    }
     return cudaSuccess;
 }
 
@@ -340,8 +262,11 @@ cudaError_t cudaDeviceReset(void)
     Lock execution(s.execution);
     Lock lock(s.state);
     for (auto &queue : s.queues)
-        if (queue->device == hst::current_device())
-            queue->operations.clear();
+        if (queue->device == hst::current_device()) {
+            hst::forget_operations(queue.get(), 0);
+            hst::comes_after(&s.before, queue->before);
+        }
+    hst::comes_after(&s.before, s.gone);
     s.devices[(size_t)hst::current_device()].sticky = cudaSuccess;
     return cudaSuccess;
 }
@@ -354,7 +279,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
         return error;
     hst::State &s = hst::state();
     Lock lock(s.state);
-    *event = new CUevent_st{std::make_shared<Mark>(), !(flags & cudaEventDisableTiming)};
+    *event = new CUevent_st{nullptr, !(flags & cudaEventDisableTiming)};
     s.events.insert(*event);
     return cudaSuccess;
 }
@@ -384,34 +309,15 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
         return error;
     hst::State &s = hst::state();
     std::shared_ptr<Queue> queue = hst::queue_of(stream);
-    Lock lock(s.state);
-    if (!queue || !s.events.count(event))
-        return hst::leave(cudaErrorInvalidResourceHandle);
-    event->mark->queue = queue;
-    queue->operations.push_back(
-        {Operation::record, nullptr, event->mark, ++event->mark->recorded, nullptr});
+    auto mark = std::make_shared<Mark>(Mark{queue, 0, {}});
+    {
+        Lock lock(s.state);
+        if (!queue || !s.events.count(event))
+            return hst::leave(cudaErrorInvalidResourceHandle);
+        event->mark = mark;
+    }
+    hst::push(queue, {Operation::record, nullptr, mark, {}});
     return cudaSuccess;
-}
-
-/* The event's mark, or null where there is no such event. */
-static std::shared_ptr<Mark> mark_of(cudaEvent_t event)
-{
-    hst::State &s = hst::state();
-    Lock lock(s.state);
-    return s.events.count(event) ? event->mark : nullptr;
-}
-
-static std::shared_ptr<Queue> pending_queue(const std::shared_ptr<Mark> &mark,
-                                            unsigned long generation)
-{
-    Lock lock(hst::state().state);
-    return mark->passed < generation ? mark->queue : nullptr;
-}
-
-static unsigned long recorded(const std::shared_ptr<Mark> &mark)
-{
-    Lock lock(hst::state().state);
-    return mark->recorded;
 }
 
 static cudaError_t sticky_of(const std::shared_ptr<Queue> &queue)
@@ -424,15 +330,19 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     if (cudaError_t error = hst::enter(__func__))
         return error;
-    std::shared_ptr<Mark> mark = mark_of(event);
-    if (!mark)
+    std::shared_ptr<Mark> mark;
+    if (!mark_of(event, &mark))
         return hst::leave(cudaErrorInvalidResourceHandle);
-    std::shared_ptr<Queue> queue = pending_queue(mark, recorded(mark));
-    if (!queue)
-        return cudaSuccess;
     Lock lock(hst::state().execution);
+    std::shared_ptr<Queue> queue = pending_queue(mark);
+    if (!queue) {
+        if (mark)
+            has_ended(mark->before);
+        return cudaSuccess;
+    }
     hst::OpenMemory open;
-    advance(queue.get());
+    hst::advance(queue.get());
+    hst::settle();
     cudaError_t error = sticky_of(queue);
     return hst::leave(error ? error : cudaErrorNotReady);
 }
@@ -441,21 +351,23 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     if (cudaError_t error = hst::enter(__func__))
         return error;
-    std::shared_ptr<Mark> mark = mark_of(event);
-    if (!mark)
+    std::shared_ptr<Mark> mark;
+    if (!mark_of(event, &mark))
         return hst::leave(cudaErrorInvalidResourceHandle);
-    unsigned long generation = recorded(mark);
     Lock lock(hst::state().execution);
-    std::shared_ptr<Queue> queue = pending_queue(mark, generation);
-    if (!queue)
+    std::shared_ptr<Queue> queue = pending_queue(mark);
+    if (!queue) {
+        if (mark)
+            has_ended(mark->before);
         return cudaSuccess;
-    hst::OpenMemory open;
-    for (; queue; queue = pending_queue(mark, generation)) {
-        if (cudaError_t error = sticky_of(queue))
-            return hst::leave(error);
-        advance(queue.get());
     }
-    return cudaSuccess;
+    hst::OpenMemory open;
+    while (pending_queue(mark)) {
+        hst::advance(queue.get());
+        hst::settle();
+    }
+    has_ended(mark->before);
+    return hst::leave(sticky_of(queue));
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end)
@@ -465,9 +377,9 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEve
     hst::State &s = hst::state();
     Lock lock(s.state);
     if (!s.events.count(start) || !s.events.count(end) || !start->timed || !end->timed ||
-        !start->mark->recorded || !end->mark->recorded)
+        !start->mark || !end->mark)
         return hst::leave(cudaErrorInvalidResourceHandle);
-    if (start->mark->passed < start->mark->recorded || end->mark->passed < end->mark->recorded)
+    if (start->mark->queue || end->mark->queue)
         return hst::leave(cudaErrorNotReady);
     *milliseconds = (float)((double)(end->mark->passed_ns - start->mark->passed_ns) * 1e-6);
     return cudaSuccess;

@@ -302,6 +302,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void (*ke
         blocks, reinterpret_cast<const void *>(kernel), threads, shared_bytes);
 }
 
+#include "arithmetic.h"
 #include "intrinsics.h"
 
 #endif

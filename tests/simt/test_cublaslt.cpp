@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fake cuBLASLt against a plain loop: orders, transposes, types, accumulation, refusals. */
-#include "support.h"
+#include "streams.h"
 
 #include <cublasLt.h>
 #include <cuda_bf16.h>
@@ -93,7 +93,16 @@ static cublasStatus_t choose(cublasLtHandle_t handle, cublasLtMatmulDesc_t opera
     return status;
 }
 
-static cublasStatus_t multiply(const Case &p, Matrix &a, Matrix &b, Matrix &c, size_t misaligned)
+struct Where {
+    char *work = nullptr;
+    size_t work_bytes = 0;
+    cudaStream_t stream = nullptr;
+    size_t misaligned = 0; /* bytes, of A */
+};
+
+/* D is c; C is there too, and as c_layout says. */
+static cublasStatus_t multiply_with(const Case &p, Matrix &a, Matrix &b,
+                                    cublasLtMatrixLayout_t c_layout, Matrix &c, const Where &where)
 {
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t operation;
@@ -106,12 +115,20 @@ static cublasStatus_t multiply(const Case &p, Matrix &a, Matrix &b, Matrix &c, s
     cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
     cublasStatus_t status = choose(handle, operation, a, b, c, &found);
     if (!status)
-        status = cublasLtMatmul(handle, operation, &p.alpha, a.memory.data + misaligned, a.layout,
-                                b.memory.data, b.layout, &p.beta, c.memory.data, c.layout,
-                                c.memory.data, c.layout, &found.algo, nullptr, 0, nullptr);
+        status =
+            cublasLtMatmul(handle, operation, &p.alpha, a.memory.data + where.misaligned, a.layout,
+                           b.memory.data, b.layout, &p.beta, c.memory.data, c_layout, c.memory.data,
+                           c.layout, &found.algo, where.work, where.work_bytes, where.stream);
     cublasLtMatmulDescDestroy(operation);
     cublasLtDestroy(handle);
     return status;
+}
+
+static cublasStatus_t multiply(const Case &p, Matrix &a, Matrix &b, Matrix &c, size_t misaligned)
+{
+    Where where;
+    where.misaligned = misaligned;
+    return multiply_with(p, a, b, c.layout, c, where);
 }
 
 static void check(const Case &p)
@@ -175,10 +192,127 @@ static void what_the_library_refuses_is_refused(void **)
     assert_int_equal(multiply(p, a, b, c, 4), CUBLAS_STATUS_INVALID_VALUE); /* misaligned */
 }
 
+/* ---- what is configured ---------------------------------------------------------------------- */
+
+static cublasStatus_t status_of(size_t m, size_t n, size_t k, cudaDataType in)
+{
+    Case p = {m, n, k, false, false, false, in, CUDA_R_32F, 1, 0};
+    Matrix a(m, k, false, in, 5), b(k, n, false, in, 3), c(m, n, false, CUDA_R_32F, 1);
+    return multiply(p, a, b, c, 0);
+}
+
+static void shapes_may_have_no_algorithm(void **)
+{
+    const cublasStatus_t refused = CUBLAS_STATUS_NOT_SUPPORTED;
+    hst_fake_cuda_configure("refuse=bf16:5x*x13,refuse=f16");
+    assert_int_equal(status_of(5, 4, 13, CUDA_R_16BF), refused);
+    assert_int_equal(status_of(5, 9, 13, CUDA_R_16BF), refused);
+    assert_int_equal(status_of(4, 4, 13, CUDA_R_16BF), 0);
+    assert_int_equal(status_of(5, 4, 12, CUDA_R_16BF), 0);
+    assert_int_equal(status_of(5, 4, 13, CUDA_R_32F), 0);
+    assert_int_equal(status_of(4, 4, 4, CUDA_R_16F), refused);
+    hst_fake_cuda_configure("refuse=bf16:16"); /* a line has PADDING elements more */
+    assert_int_equal(status_of(13, 4, 13, CUDA_R_16BF), 0);
+    assert_int_equal(status_of(9, 4, 13, CUDA_R_16BF), refused);
+    assert_int_equal(status_of(13, 4, 9, CUDA_R_16BF), refused);
+    assert_int_equal(status_of(9, 4, 9, CUDA_R_16F), 0);
+    hst_fake_cuda_configure("refuse=bf16:9x4x9:16");
+    assert_int_equal(status_of(9, 4, 9, CUDA_R_16BF), refused);
+    assert_int_equal(status_of(9, 5, 9, CUDA_R_16BF), 0);
+    hst_fake_cuda_configure("");
+    assert_int_equal(status_of(5, 4, 13, CUDA_R_16BF), 0);
+}
+
+/* C in place of D, in another order. */
+static void what_is_in_place_is_laid_out_alike(void **)
+{
+    Case p = {4, 4, 4, false, false, false, CUDA_R_32F, CUDA_R_32F, 1, 1};
+    Matrix a(4, 4, false, CUDA_R_32F, 5), b(4, 4, false, CUDA_R_32F, 3);
+    Matrix c(4, 4, false, CUDA_R_32F, 1), rows(4, 4, true, CUDA_R_32F, 1);
+    Matrix wide(4, 4, false, CUDA_R_32F, 1);
+    int64_t ld = 4;
+    cublasLtMatrixLayoutSetAttribute(wide.layout, CUBLASLT_MATRIX_LAYOUT_LD, &ld, sizeof ld);
+    assert_int_equal(multiply_with(p, a, b, c.layout, c, {}), 0);
+    assert_int_equal(multiply_with(p, a, b, rows.layout, c, {}), CUBLAS_STATUS_INVALID_VALUE);
+    assert_int_equal(multiply_with(p, a, b, wide.layout, c, {}), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+enum Ordered { nothing, event, passed_event, synchronised, through_a_third, destroyed, freed };
+
+/* Two products in one workspace, in two streams. */
+static bool shares_workspace(Ordered by, size_t apart)
+{
+    Case p = {4, 4, 4, false, false, false, CUDA_R_32F, CUDA_R_32F, 1, 0};
+    Matrix a(4, 4, false, CUDA_R_32F, 5), b(4, 4, false, CUDA_R_32F, 3);
+    Matrix c(4, 4, false, CUDA_R_32F, 1), d(4, 4, false, CUDA_R_32F, 1);
+    Vector<char> work(2048);
+    Streams s;
+    cudaStream_t third;
+    cudaEvent_t last;
+    cudaStreamCreate(&third);
+    cudaEventCreate(&last);
+    if (multiply_with(p, a, b, c.layout, c, {work.data, 1024, s.a}))
+        return false;
+    cudaEventRecord(s.event, s.a);
+    if (by == passed_event)
+        cudaEventSynchronize(s.event);
+    if (by == synchronised)
+        cudaStreamSynchronize(s.a);
+    if (by == destroyed || by == freed)
+        cudaStreamDestroy(s.a);
+    if (by == freed)
+        cudaFree(c.memory.data), c.memory.data = nullptr; /* which waits for the device */
+    if (by == event)
+        cudaStreamWaitEvent(s.b, s.event, 0);
+    if (by == through_a_third) {
+        cudaStreamWaitEvent(third, s.event, 0);
+        cudaEventRecord(last, third);
+        cudaStreamWaitEvent(s.b, last, 0);
+    }
+    return !multiply_with(p, a, b, d.layout, d, {work.data + apart, 1024, s.b}) &&
+           !cudaStreamSynchronize(s.b) && !cudaDeviceSynchronize();
+}
+
+static void a_workspace_of_two_streams_at_once_is_caught(void **)
+{
+    for (Ordered by : {event, passed_event, synchronised, through_a_third, freed})
+        expect_right([=] { return shares_workspace(by, 0); });
+    expect_right([] { return shares_workspace(nothing, 1024); });
+    const char *message = "have products in one workspace";
+    expect_message(message, [] { return shares_workspace(nothing, 0); });
+    expect_message(message, [] { return shares_workspace(nothing, 768); });
+    expect_message(message, [] { return shares_workspace(destroyed, 0); });
+}
+
+static bool runs_with(const char *configuration, cublasStatus_t wanted)
+{
+    hst_fake_cuda_configure(configuration);
+    Case p = {4, 4, 4, false, false, false, CUDA_R_32F, CUDA_R_32F, 1, 0};
+    Matrix a(4, 4, false, CUDA_R_32F, 5), b(4, 4, false, CUDA_R_32F, 3);
+    Matrix c(4, 4, false, CUDA_R_32F, 1);
+    size_t free_before, free_after, total;
+    cudaMemGetInfo(&free_before, &total);
+    bool right = multiply(p, a, b, c, 0) == wanted;
+    cudaMemGetInfo(&free_after, &total);
+    size_t taken = !wanted && strstr(configuration, "overhead") ? 60 << 20 : 0;
+    return right && free_before - free_after == taken && multiply(p, a, b, c, 0) == wanted;
+}
+
+static void the_first_product_takes_memory(void **)
+{
+    expect_right([] { return runs_with("memory=64M", CUBLAS_STATUS_SUCCESS); });
+    expect_right([] { return runs_with("memory=67M,overhead=1M", CUBLAS_STATUS_SUCCESS); });
+    expect_right([] { return runs_with("memory=66M,overhead=1M", CUBLAS_STATUS_ALLOC_FAILED); });
+}
+
 int main()
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_match_a_plain_loop),
+        cmocka_unit_test(shapes_may_have_no_algorithm),
+        cmocka_unit_test(what_is_in_place_is_laid_out_alike),
+        cmocka_unit_test(a_workspace_of_two_streams_at_once_is_caught),
+        cmocka_unit_test(the_first_product_takes_memory),
         cmocka_unit_test(what_the_library_refuses_is_refused),
     };
     return cmocka_run_group_tests_name("cublaslt", tests, nullptr, nullptr);

@@ -1,126 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake runtime is as lazy, as strict and as broken as it is told to be. */
-#include "runtime.h"
-#include "support.h"
+/* The fake runtime is as strict and as broken as it is told to be. */
+#include "streams.h"
 
-static __global__ void k_add(float *x, float value, size_t count)
-{
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count;
-         i += (size_t)gridDim.x * blockDim.x)
-        x[i] += value;
-}
+#include <sys/mman.h>
 
-static void add(float *x, float value, size_t count, cudaStream_t stream)
-{
-    HST_LAUNCH(k_add, 3, 64, 0, stream, x, value, count);
-}
-
-struct Streams {
-    cudaStream_t a, b;
-    cudaEvent_t event;
-    Streams()
-    {
-        assert_int_equal(cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking), 0);
-        assert_int_equal(cudaStreamCreateWithFlags(&b, cudaStreamNonBlocking), 0);
-        assert_int_equal(cudaEventCreateWithFlags(&event, cudaEventDefault), 0);
-    }
-    Streams(const Streams &) = delete;
-    Streams &operator=(const Streams &) = delete;
-    ~Streams()
-    {
-        cudaStreamDestroy(a);
-        cudaStreamDestroy(b);
-        cudaEventDestroy(event);
-    }
-};
-
-/* ---- order ----------------------------------------------------------------------------------- */
-
-static bool second_stream_sees_the_first(bool waits)
-{
-    Streams s;
-    Vector<float> x(100);
-    std::vector<float> host(100);
-    void *memory = host.data();
-    assert_int_equal(cudaHostRegister(memory, 400, 0), 0);
-    add(x.data, 2, 100, s.a);
-    cudaEventRecord(s.event, s.a);
-    if (waits)
-        cudaStreamWaitEvent(s.b, s.event, 0);
-    cudaMemcpyAsync(memory, x.data, 400, cudaMemcpyDeviceToHost, s.b);
-    cudaStreamSynchronize(s.b);
-    cudaHostUnregister(memory);
-    return host == std::vector<float>(100, 2);
-}
-
-static void a_missing_wait_between_streams_is_caught(void **)
-{
-    expect_right([] { return second_stream_sees_the_first(true); });
-    assert_false(outcome_of("forward", [] { return second_stream_sees_the_first(false); }).right);
-}
-
-static bool copies_what_was_there(bool waits)
-{
-    Streams s;
-    Vector<float> x(100);
-    void *memory;
-    assert_int_equal(cudaMallocHost(&memory, 400), 0);
-    float *staging = static_cast<float *>(memory);
-    for (int i = 0; i < 100; i++)
-        staging[i] = 1;
-    cudaMemcpyAsync(x.data, memory, 400, cudaMemcpyHostToDevice, s.a);
-    if (waits)
-        cudaStreamSynchronize(s.a);
-    for (int i = 0; i < 100; i++)
-        staging[i] = 5; /* used again, perhaps too early */
-    cudaStreamSynchronize(s.a);
-    std::vector<float> got = x.read();
-    cudaFreeHost(memory);
-    return got == std::vector<float>(100, 1);
-}
-
-static void a_buffer_used_again_too_early_is_caught(void **)
-{
-    expect_right([] { return copies_what_was_there(true); });
-    assert_false(outcome_of("forward", [] { return copies_what_was_there(false); }).right);
-}
-
-static void nothing_runs_before_it_is_waited_for(void **)
-{
-    Streams s;
-    void *memory;
-    assert_int_equal(cudaMallocHost(&memory, 4), 0);
-    volatile float *out = static_cast<volatile float *>(memory);
-    Vector<float> x(1), y(1, 7);
-    cudaMemcpyAsync(memory, y.data, 4, cudaMemcpyDeviceToHost, s.a);
-    cudaEventRecord(s.event, s.a);
-    add(x.data, 1, 1, s.a);
-    assert_true(*out != 7);
-    assert_int_equal(cudaEventSynchronize(s.event), 0);
-    assert_true(*out == 7);
-    assert_int_equal(cudaStreamQuery(s.a), cudaErrorNotReady); /* the add is still there */
-    assert_int_equal(cudaGetLastError(), cudaErrorNotReady);
-    assert_int_equal(cudaStreamQuery(s.a), 0);
-    assert_true(x.read()[0] == 1);
-    cudaFreeHost(memory);
-}
-
-static void an_event_is_asked_until_it_is_passed(void **)
-{
-    Streams s;
-    Vector<float> x(10);
-    float ms = -1;
-    assert_int_equal(cudaEventQuery(s.event), 0); /* never recorded */
-    add(x.data, 1, 10, s.a);
-    cudaEventRecord(s.event, s.a);
-    int asked = 0;
-    while (cudaEventQuery(s.event) == cudaErrorNotReady)
-        asked++;
-    assert_true(asked > 0);
-    assert_int_equal(cudaEventElapsedTime(&ms, s.event, s.event), 0);
-    assert_true(ms == 0);
-    (void)cudaGetLastError();
-}
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void pageable_memory_is_copied_as_cuda_does(void **)
 {
@@ -132,8 +16,6 @@ static void pageable_memory_is_copied_as_cuda_does(void **)
     cudaMemcpyAsync(back.data(), x.data, 40, cudaMemcpyDeviceToHost, s.a); /* waits */
     assert_true(back == std::vector<float>(10, 3));
 }
-
-/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void the_host_can_not_read_device_memory(void **)
 {
@@ -154,17 +36,45 @@ static void memory_has_an_end(void **)
 {
     void *first, *second;
     size_t free_bytes, total_bytes;
-    hst_fake_cuda_configure("memory=4M");
-    assert_int_equal(cudaMalloc(&first, 3 << 20), 0);
-    assert_int_equal(cudaMalloc(&second, (1 << 20) + 1), cudaErrorMemoryAllocation);
+    hst_fake_cuda_configure("memory=6M");
+    assert_int_equal(cudaMalloc(&first, 3 << 20), 0); /* which takes 4 MiB */
+    assert_int_equal(cudaMalloc(&second, (2 << 20) + 1), cudaErrorMemoryAllocation);
     assert_int_equal(cudaGetLastError(), cudaErrorMemoryAllocation);
     assert_int_equal(cudaGetLastError(), 0);
     assert_int_equal(cudaMemGetInfo(&free_bytes, &total_bytes), 0);
-    assert_int_equal(free_bytes, 1 << 20);
-    assert_int_equal(total_bytes, 4 << 20);
+    assert_int_equal(free_bytes, 2 << 20);
+    assert_int_equal(total_bytes, 6 << 20);
     assert_int_equal(cudaMemset(static_cast<char *>(first) + 1, 0, 3 << 20), cudaErrorInvalidValue);
     assert_int_equal(cudaFree(first), 0);
     assert_int_equal(cudaFree(first), cudaErrorInvalidValue);
+    hst_fake_cuda_configure("");
+}
+
+static size_t free_now()
+{
+    size_t free_bytes = 0, total_bytes;
+    assert_int_equal(cudaMemGetInfo(&free_bytes, &total_bytes), 0);
+    return free_bytes;
+}
+
+static void a_context_takes_memory_of_its_own(void **)
+{
+    void *memory;
+    int count;
+    hst_fake_cuda_configure("memory=8M,overhead=3M,devices=2");
+    assert_int_equal(free_now(), 5 << 20);
+    assert_int_equal(cudaMalloc(&memory, 5 << 20), cudaErrorMemoryAllocation); /* 6 MiB */
+    assert_int_equal(cudaMalloc(&memory, 1), 0);
+    assert_int_equal(free_now(), 3 << 20);
+    assert_int_equal(cudaSetDevice(1), 0);
+    assert_int_equal(free_now(), 5 << 20);
+    assert_int_equal(cudaSetDevice(0), 0);
+    assert_int_equal(cudaFree(memory), 0);
+    assert_int_equal(free_now(), 5 << 20);
+    hst_fake_cuda_configure("memory=8M,overhead=9M");
+    assert_int_equal(cudaGetDeviceCount(&count), 0); /* which needs no context */
+    assert_int_equal(cudaSetDevice(0), cudaErrorMemoryAllocation);
+    assert_int_equal(cudaMalloc(&memory, 1), cudaErrorMemoryAllocation);
     hst_fake_cuda_configure("");
 }
 
@@ -181,6 +91,146 @@ static void page_locked_memory_is_kept_account_of(void **)
     assert_int_equal(cudaPointerGetAttributes(&attributes, memory + 9), 0);
     assert_int_equal(attributes.type, cudaMemoryTypeUnregistered);
     (void)cudaGetLastError();
+}
+
+/* Pages of this process, with this access. */
+static char *map_pages(size_t bytes, int access)
+{
+    void *pages = mmap(nullptr, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(pages != MAP_FAILED);
+    return static_cast<char *>(pages);
+}
+
+static void memory_that_can_not_be_page_locked_is_refused(void **)
+{
+    const unsigned portable = cudaHostRegisterPortable;
+    char *none = map_pages(8192, PROT_NONE), *read = map_pages(8192, PROT_READ);
+    char *both = map_pages(16384, PROT_READ | PROT_WRITE);
+    assert_int_equal(cudaHostRegister(none, 8192, portable), cudaErrorInvalidValue);
+    assert_int_equal(cudaHostRegister(read, 8192, portable), cudaErrorInvalidValue);
+    assert_int_equal(cudaHostRegister(read, 8192, portable | cudaHostRegisterReadOnly), 0);
+    assert_int_equal(cudaHostUnregister(read), 0);
+    char *nowhere = reinterpret_cast<char *>(0x10000);
+    assert_int_equal(cudaHostRegister(nowhere, 8192, portable), cudaErrorInvalidValue);
+    assert_int_equal(cudaHostRegister(both, 8192, 0xdead0000), cudaErrorInvalidValue);
+    assert_int_equal(mprotect(both + 8192, 4096, PROT_NONE), 0); /* its third page */
+    assert_int_equal(cudaHostRegister(both, 16384, portable), cudaErrorInvalidValue);
+    assert_int_equal(cudaHostRegister(both, 8192, portable), 0);
+    assert_int_equal(cudaHostUnregister(both), 0);
+    void *memory;
+    assert_int_equal(cudaHostAlloc(&memory, 64, 0xdead0000), cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+    munmap(none, 8192);
+    munmap(read, 8192);
+    munmap(both, 16384);
+}
+
+static void a_copy_stays_in_one_registration(void **)
+{
+    Vector<char> x(16384);
+    char *host = map_pages(16384, PROT_READ | PROT_WRITE);
+    assert_int_equal(cudaHostRegister(host + 4096, 4096, 0), 0);
+    assert_int_equal(cudaHostRegister(host + 8192, 4096, 0), 0);
+    const struct {
+        size_t from, bytes;
+        cudaError_t error;
+    } rows[] = {
+        {4096, 4096, cudaSuccess},         {8192, 4096, cudaSuccess}, {0, 4096, cudaSuccess},
+        {12288, 4096, cudaSuccess},        /* pageable */
+        {8191, 2, cudaErrorInvalidValue},  /* in two */
+        {12287, 2, cudaErrorInvalidValue}, /* leaves the second */
+        {4095, 2, cudaErrorInvalidValue},  /* enters the first */
+        {0, 16384, cudaErrorInvalidValue}, /* goes over both */
+    };
+    for (auto &row : rows)
+        for (int back = 0; back < 2; back++) {
+            void *to = back ? host + row.from : x.data, *from = back ? x.data : host + row.from;
+            assert_int_equal(cudaMemcpyAsync(to, from, row.bytes, cudaMemcpyDefault, nullptr),
+                             row.error);
+        }
+    assert_int_equal(cudaMemset(host + 8191, 0, 2), cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+    assert_int_equal(cudaDeviceSynchronize(), 0);
+    assert_int_equal(cudaHostUnregister(host + 4096), 0);
+    assert_int_equal(cudaHostUnregister(host + 8192), 0);
+    munmap(host, 16384);
+}
+
+enum Misuse { none, unmapped_before_copy, unmapped_before_unregister, unregistered, freed };
+
+static bool gives_memory_back(Misuse misuse, bool device_writes)
+{
+    Streams s;
+    Vector<char> x(4096);
+    char *host = map_pages(8192, PROT_READ | PROT_WRITE);
+    void *own;
+    cudaHostRegister(host, 8192, 0);
+    cudaMallocHost(&own, 4096);
+    if (misuse == unmapped_before_copy || misuse == unmapped_before_unregister)
+        munmap(host + 4096, 4096);
+    char *memory = misuse == freed ? static_cast<char *>(own) : host;
+    if (misuse == unmapped_before_copy)
+        memory += 4096;
+    if (misuse != unmapped_before_unregister)
+        cudaMemcpyAsync(device_writes ? memory : x.data, device_writes ? x.data : memory, 4096,
+                        cudaMemcpyDefault, s.a);
+    if (misuse == freed)
+        cudaFreeHost(own);
+    if (misuse == unregistered)
+        cudaHostUnregister(host);
+    if (cudaStreamSynchronize(s.a) || (misuse != freed && cudaFreeHost(own)))
+        return false;
+    return !cudaHostUnregister(host) && !munmap(host, 8192);
+}
+
+static void page_locked_memory_is_not_given_back_under_the_device(void **)
+{
+    const char *unmapped = "8192 bytes of page-locked memory";
+    for (int writes = 0; writes < 2; writes++) {
+        auto with = [writes](Misuse misuse) {
+            return [=] { return gives_memory_back(misuse, writes); };
+        };
+        expect_right(with(none));
+        expect_message(unmapped, with(unmapped_before_copy));
+        expect_message("were unmapped while they were registered", with(unmapped_before_copy));
+        expect_message("cudaHostUnregister: 8192 bytes", with(unmapped_before_unregister));
+        expect_message("cudaHostUnregister: 8192 bytes", with(unregistered));
+        expect_message("enqueued and not known as done", with(unregistered));
+        expect_message("cudaFreeHost: 4096 bytes", with(freed));
+    }
+}
+
+static bool copies_pageable(const char *configuration, cudaError_t wanted)
+{
+    hst_fake_cuda_configure(configuration);
+    Streams s;
+    Vector<char> x(64);
+    std::vector<char> host(64);
+    void *locked;
+    cudaMallocHost(&locked, 64);
+    unsigned long before = hst_fake_cuda_pageable_copies();
+    if (cudaMemcpyAsync(x.data, locked, 64, cudaMemcpyDefault, s.a) ||
+        cudaMemcpy(x.data, host.data(), 64, cudaMemcpyDefault) || /* not asynchronous anyway */
+        hst_fake_cuda_pageable_copies() != before)
+        return false;
+    return cudaMemcpyAsync(x.data, host.data(), 64, cudaMemcpyDefault, s.a) == wanted &&
+           cudaMemcpyAsync(host.data(), x.data, 64, cudaMemcpyDefault, s.a) == wanted &&
+           hst_fake_cuda_pageable_copies() == before + 2 && !cudaStreamSynchronize(s.a);
+}
+
+static void copies_of_pageable_memory_are_counted_told_and_refused(void **)
+{
+    const char *told = "fake CUDA: 2 asynchronous copies from or to pageable memory";
+    assert_int_equal(hst_fake_cuda_pageable_copies(), 0); /* this test is the first */
+    for (const char *configuration : {"", "pageable=count", "pageable=refuse"}) {
+        bool refused = !strcmp(configuration, "pageable=refuse");
+        cudaError_t wanted = refused ? cudaErrorNotPermitted : cudaSuccess;
+        Outcome outcome =
+            outcome_of("forward", [=] { return copies_pageable(configuration, wanted); });
+        assert_true(outcome.right);
+        assert_int_equal(outcome.text.find(told) != std::string::npos,
+                         !strcmp(configuration, "pageable=count"));
+    }
 }
 
 /* ---- what is refused, what fails ------------------------------------------------------------- */
@@ -205,6 +255,45 @@ static void launches_that_a_card_refuses_are_refused(void **)
     assert_int_equal(cudaFuncSetAttribute(k_add, limit, 227 << 10), 0);
     assert_int_equal(launch_error(1, 32, 227 << 10), 0);
     assert_int_equal(cudaDeviceSynchronize(), 0);
+}
+
+static void limits_follow_the_compute_capability(void **)
+{
+    const struct {
+        const char *configuration;
+        int shared_bytes, threads, blocks_of_64_threads, blocks_of_64_kib;
+    } cards[] = {
+        {"cc=8.0", 166912, 2048, 32, 2},  {"cc=8.6", 101376, 1536, 16, 1},
+        {"cc=8.9", 101376, 1536, 24, 1},  {"cc=9.0", 232448, 2048, 32, 3},
+        {"cc=10.0", 232448, 2048, 32, 3}, {"cc=10.3", 232448, 2048, 32, 3},
+        {"cc=12.0", 101376, 1536, 24, 1}, {"cc=12.1", 101376, 1536, 24, 1},
+        {"", 232448, 2048, 32, 3},
+    };
+    auto limit = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    for (auto &card : cards) {
+        struct cudaDeviceProp properties;
+        int bytes, blocks;
+        hst_fake_cuda_configure(card.configuration);
+        assert_int_equal(cudaGetDeviceProperties(&properties, 0), 0);
+        assert_int_equal(properties.sharedMemPerBlockOptin, card.shared_bytes);
+        assert_int_equal(properties.sharedMemPerMultiprocessor, card.shared_bytes + 1024);
+        assert_int_equal(properties.reservedSharedMemPerBlock, 1024);
+        assert_int_equal(properties.maxThreadsPerMultiProcessor, card.threads);
+        assert_int_equal(properties.maxThreadsPerBlock, 1024);
+        assert_int_equal(properties.regsPerBlock, 65536);
+        cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
+        assert_int_equal(bytes, card.shared_bytes);
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (const void *)k_add, 64, 0);
+        assert_int_equal(blocks, card.blocks_of_64_threads);
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (const void *)k_add, 64, 64 << 10);
+        assert_int_equal(blocks, card.blocks_of_64_kib);
+        assert_int_equal(cudaFuncSetAttribute(k_add, limit, bytes + 1), cudaErrorInvalidValue);
+        assert_int_equal(launch_error(1, 32, (48 << 10) + 1), cudaErrorInvalidValue);
+        assert_int_equal(cudaFuncSetAttribute(k_add, limit, bytes), 0);
+        assert_int_equal(launch_error(1, 32, bytes + 1), cudaErrorInvalidValue);
+        assert_int_equal(launch_error(1, 32, bytes), 0);
+        assert_int_equal(cudaDeviceSynchronize(), 0);
+    }
 }
 
 static void calls_fail_where_the_plan_says(void **)
@@ -265,33 +354,6 @@ static void there_may_be_no_driver_or_no_device(void **)
     hst_fake_cuda_configure("");
 }
 
-static void a_card_has_the_shared_memory_of_its_compute_capability(void **)
-{
-    const struct {
-        const char *cc;
-        int multiprocessor_kib, blocks_of_64_kib;
-    } cards[] = {{"cc=8.0", 164, 2}, {"cc=8.6", 100, 1},  {"cc=8.9", 100, 1},
-                 {"cc=9.0", 228, 3}, {"cc=10.0", 228, 3}, {"cc=12.0", 100, 1}};
-    auto limit = cudaFuncAttributeMaxDynamicSharedMemorySize;
-    for (auto &card : cards) {
-        int shared, reserved, blocks;
-        hst_fake_cuda_configure(card.cc);
-        assert_int_equal(
-            cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, 0), 0);
-        assert_int_equal(
-            cudaDeviceGetAttribute(&reserved, cudaDevAttrReservedSharedMemoryPerBlock, 0), 0);
-        assert_int_equal(shared, card.multiprocessor_kib << 10);
-        assert_int_equal(reserved, 1 << 10);
-        const int most = shared - reserved;
-        assert_int_equal(cudaFuncSetAttribute(k_add, limit, most + 1), cudaErrorInvalidValue);
-        assert_int_equal(cudaFuncSetAttribute(k_add, limit, most), 0);
-        assert_int_equal(
-            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, k_add, 128, 64 << 10), 0);
-        assert_int_equal(blocks, card.blocks_of_64_kib);
-    }
-    hst_fake_cuda_configure("");
-}
-
 static void arguments_are_taken_when_launched(void **)
 {
     Vector<float> x(10);
@@ -304,19 +366,20 @@ static void arguments_are_taken_when_launched(void **)
 int main()
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_missing_wait_between_streams_is_caught),
-        cmocka_unit_test(a_buffer_used_again_too_early_is_caught),
-        cmocka_unit_test(nothing_runs_before_it_is_waited_for),
-        cmocka_unit_test(an_event_is_asked_until_it_is_passed),
+        cmocka_unit_test(copies_of_pageable_memory_are_counted_told_and_refused),
         cmocka_unit_test(pageable_memory_is_copied_as_cuda_does),
         cmocka_unit_test(the_host_can_not_read_device_memory),
         cmocka_unit_test(memory_has_an_end),
+        cmocka_unit_test(a_context_takes_memory_of_its_own),
         cmocka_unit_test(page_locked_memory_is_kept_account_of),
+        cmocka_unit_test(memory_that_can_not_be_page_locked_is_refused),
+        cmocka_unit_test(a_copy_stays_in_one_registration),
+        cmocka_unit_test(page_locked_memory_is_not_given_back_under_the_device),
         cmocka_unit_test(launches_that_a_card_refuses_are_refused),
+        cmocka_unit_test(limits_follow_the_compute_capability),
         cmocka_unit_test(calls_fail_where_the_plan_says),
         cmocka_unit_test(a_failed_launch_stays),
         cmocka_unit_test(there_may_be_no_driver_or_no_device),
-        cmocka_unit_test(a_card_has_the_shared_memory_of_its_compute_capability),
         cmocka_unit_test(arguments_are_taken_when_launched),
     };
     return cmocka_run_group_tests_name("runtime", tests, nullptr, nullptr);

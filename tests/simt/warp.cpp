@@ -14,6 +14,16 @@ static bool same_site(hst::Site a, hst::Site b)
     return a.line == b.line && (a.file == b.file || strcmp(a.file, b.file) == 0);
 }
 
+/* Of 16 products and c; a card adds 8 products at a time. */
+static float sum(const float *a, const float *b, int step, float c)
+{
+    if (hst::card_arithmetic)
+        return hst::card_sum(a + 8, b + 8 * step, step, hst::card_sum(a, b, step, c));
+    for (int k = 0; k < 16; k++)
+        c += a[k] * b[k * step];
+    return c;
+}
+
 /* Fragments, PTX ISA "Matrix Fragments for mma.m16n8k16": lane 4g + t has
  *   a  rows g and g + 8, columns 2t, 2t + 1 and the same + 8      b  column g, rows likewise
  *   c  rows g and g + 8, columns 2t, 2t + 1 */
@@ -32,9 +42,8 @@ static void compute_mma(Thread *lanes)
             c[g + i / 2 * 8][t * 2 + i % 2] = m->c[i];
     }
     for (int row = 0; row < 16; row++)
-        for (int k = 0; k < 16; k++)
-            for (int column = 0; column < 8; column++)
-                c[row][column] += a[row][k] * b[k][column];
+        for (int column = 0; column < 8; column++)
+            c[row][column] = sum(a[row], &b[0][column], 8, c[row][column]);
     for (int lane = 0; lane < 32; lane++) {
         const auto *m = static_cast<const hst::Mma *>(lanes[lane].collective->operands);
         int g = lane / 4, t = lane % 4;
