@@ -149,7 +149,9 @@ class Look(Case):
         self.refuse(1, 410, 'cut.safetensors', 'inspect', self.path('cut.safetensors'))
         with open(self.path('raw.bin'), 'wb') as file:
             file.write(bytes(10))
-        for path in (self.path('raw.bin'), os.path.join(MODEL, 'config.json')):
+        with open(self.path('other.json'), 'w', encoding='ascii') as file:
+            file.write('{"hidden_size": 64}')
+        for path in (self.path('raw.bin'), self.path('other.json')):
             self.refuse(1, 420, 'is nothing that is known', 'inspect', path)
         told = self.good('inspect', self.path('raw.bin'), '--token-dtype', 'u16', '--json')
         raw = json.loads(told)

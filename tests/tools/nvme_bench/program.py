@@ -154,7 +154,7 @@ class CommandLine(Case):
     def test_mistakes_are_one_line_with_a_fix(self):
         self.assert_refused(run(), 403, 2, 'Fix: nvme-bench DIR')
         self.assert_refused(run(self.folder, '--jsn'), 401, 2, 'Did you mean --json?')
-        self.assert_refused(run(self.folder, '--size', '1'), 402, 2, "'nvme-bench --help'")
+        self.assert_refused(run(self.folder, '--size', '33T'), 402, 2, "'nvme-bench --help'")
         self.assert_refused(run(self.folder, '--plan', '8B'), 403, 2, '--gpu-tflops')
         known = '(1B, 3B, 7B, 8B, 13B, 14B, 33B, 32B, 65B, 70B, 405B'
         for unknown, near in {'llama-9b-chat': '; near it: 8B, 13B', '1T': '; near it: 405B',
