@@ -184,7 +184,7 @@ def smoke_flag(runner):
 
 def tell_rows(runner, rows, prefix='', goal=None):
     for row in rows:
-        if row['unit'] == 'FLOP/s' and row['value'] and row.get('group') != 'attention':
+        if row['unit'] == 'FLOP/s' and row['value'] and row.get('group') in (None, 'matmul'):
             runner.kept['best_product'] = max(runner.kept['best_product'] or 0, row['value'])
         note = row.get('note')
         if row.get('fraction_of_any'):
@@ -231,6 +231,18 @@ def attention(runner):
         if peer and value:
             runner.figure(name + ' over cuDNN', value / peer, '', fraction=value / peer,
                           goal=GOALS['own attention over cuDNN'])
+
+
+def layer(runner):
+    """One layer of an 8B Llama and the head, operation by operation as the model enqueues them."""
+    rows = run_json(runner, [need(place.program('hoistway'), 'hoistway'), 'bench', 'layer',
+                             '--device', runner.device, '--json', *smoke_flag(runner)])
+    for row in rows:
+        row['group'] = 'layer'
+        if row.get('operation'):
+            row['note'] = (f"{row['times']} in {1e6 * row['seconds']:.4g} us, "
+                           f"{row['bytes'] / 1e6:.4g} MB")
+    tell_rows(runner, rows)
 
 
 # ---- training ------------------------------------------------------------------------------------

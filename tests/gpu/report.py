@@ -4,11 +4,11 @@
 
     report.py [PART...] [--continue] [--out FOLDER] [--device cuda:0] [--smoke] [--seconds 470]
 
-Parts: facts doctor triage suite losses kernels gemm attention train offload three-tiers largest
-memcheck cudnn peer; a word stands for all parts that begin with it; without any, all but the peers.
-Each has its own limit of time, and one that fails does not stop the others. The report, report.json
-and report.md in FOLDER, is written anew after each part: machine, driver, commit, commands, every
-test and every figure; logs/ in it holds what each command said.
+Parts: facts doctor triage suite losses kernels gemm attention layer train offload three-tiers
+largest memcheck cudnn peer; a word stands for all parts that begin with it; without any, all but
+the peers. Each has its own limit of time, and one that fails does not stop the others. The report,
+report.json and report.md in FOLDER, is written anew after each part: machine, driver, commit,
+commands, every test and every figure; logs/ in it holds what each command said.
 --continue goes on with the report that is there, of the same commit and machine: without PART with
 what had no time, else with these parts anew. --smoke: tiny shapes, once each, for a device that is
 interpreted; such figures measure nothing.
@@ -43,6 +43,7 @@ PARTS = {
     'kernels': (parts.kernels, 40),
     'gemm': (parts.gemm, 45),
     'attention': (parts.attention, 45),
+    'layer': (parts.layer, 30),
     'offload-bytes-small': (partial(offload.offload_bytes, which='small'), 60),
     'train-1b': (parts.train_1b, 60),
     'train-3b': (parts.train_3b, 75),

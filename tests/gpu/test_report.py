@@ -41,8 +41,8 @@ class Report(unittest.TestCase):
         done, told = report(self.out)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         results = {part['name']: part['result'] for part in told['parts']}
-        for name in ('doctor', 'triage', 'suite', 'kernels', 'gemm', 'attention', 'train-1b',
-                     'train-3b'):
+        for name in ('doctor', 'triage', 'suite', 'kernels', 'gemm', 'attention', 'layer',
+                     'train-1b', 'train-3b'):
             self.assertEqual(results[name], 'ran', told)
         kernels = next(part for part in told['parts'] if part['name'] == 'kernels')
         self.assertEqual([f['unit'] for f in kernels['figures'] if f['name'].startswith('layer ')],

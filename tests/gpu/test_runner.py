@@ -219,7 +219,7 @@ class Order(Programs):
     def test_what_is_worth_most_comes_first(self):
         told = self.call(540, lambda name, limit_s: limit_s)  # every part takes all that it may
         self.assertEqual(list(told)[:9], ['facts', 'doctor', 'triage', 'suite', 'losses', 'kernels',
-                                          'gemm', 'attention', 'offload-bytes-small'])
+                                          'gemm', 'attention', 'layer'])
         self.assertLessEqual(told['facts'], 10)
         self.assertLessEqual(max(told.values()), 540)
         self.assertTrue(set(report.OWN_CALL).isdisjoint(told))
