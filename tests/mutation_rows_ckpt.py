@@ -193,3 +193,8 @@ mutate(
      'look->clean = true;'),
     ('an extent is in its slot', 'entry->slot * look->headers[entry->drive].slot_bytes', '0'),
 )
+mutate(
+    'engine/store/manifest.c', 'store/format',
+    ('padding is zeros whatever was there before',
+     '    memset(at + 8 + bytes, 0, padded(bytes) - bytes);', '   '),
+)

@@ -68,6 +68,7 @@ static unsigned char *put_item(unsigned char *at, uint32_t tag, const void *valu
     put_u32(at + 4, bytes);
     if (bytes > 0)
         memcpy(at + 8, value, bytes);
+    memset(at + 8 + bytes, 0, padded(bytes) - bytes); /* a longer cursor may have been there */
     return at + 8 + padded(bytes);
 }
 

@@ -332,6 +332,8 @@ static struct manifest a_manifest(const char *opaque)
                                                        .good_steps = 17,
                                                        .opaque = opaque,
                                                        .opaque_bytes = (uint32_t)strlen(opaque)}};
+    const uint64_t cursor_at = store_hashes_at(m.headers[0].extents) + m.headers[0].blocks * 8;
+    memset(m.bytes + cursor_at, 'x', m.headers[0].manifest_bytes - cursor_at); /* of a longer one */
     m.ref = (struct store_ref){.version = 5, .step = 50, .commit_id = {"five"}};
     m.ref.bytes = store_manifest_encode(&manifest, &m.headers[0], m.bytes);
     m.ref.digest = store_digest(m.bytes, m.ref.bytes);
