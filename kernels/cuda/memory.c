@@ -192,6 +192,8 @@ int cuda_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
         goto err_unbook;
     }
     place(mapped, size_bytes, cuda->info.numa_node);
+    /* A wish too: the GPU reads and writes these very pages, of which a child needs none. */
+    (void)madvise(mapped, size_bytes, MADV_DONTFORK);
     rc = cuda_populate(mapped, size_bytes);
     if (rc) {
         rc = no_host_memory(cuda, size_bytes, -rc);

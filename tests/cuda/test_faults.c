@@ -15,6 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 void hst_fake_cuda_configure(const char *text); /* of the fake runtime */
 
@@ -278,6 +281,24 @@ static void memory_that_can_not_be_locked_is_told(void **state)
     hst_dev_close(&dev);
 }
 
+static void a_child_has_none_of_the_locked_memory(void **state)
+{
+    (void)state;
+    struct hst_dev *dev = open_device("cuda");
+    void *host;
+    unsigned char resident;
+    int status;
+    assert_int_equal(hst_dev_host_alloc(dev, MIB, &host), 0);
+    const pid_t child = fork();
+    if (child == 0) /* ENOMEM: nothing is mapped there */
+        _exit(mincore(host, 4096, &resident) == -1 && errno == ENOMEM ? 0 : 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(mincore(host, 4096, &resident), 0);
+    hst_dev_host_free(dev, host, MIB);
+    hst_dev_close(&dev);
+}
+
 /* ---- execution ------------------------------------------------------------------------------- */
 
 struct ground {
@@ -463,6 +484,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(memory_is_aligned_though_the_runtimes_is_not, all_is_well),
         cmocka_unit_test_setup(whatever_can_not_be_made_leaves_nothing, all_is_well),
         cmocka_unit_test_setup(memory_that_can_not_be_locked_is_told, all_is_well),
+        cmocka_unit_test_setup(a_child_has_none_of_the_locked_memory, all_is_well),
         cmocka_unit_test_setup(a_launch_that_fails_while_it_runs_stays, all_is_well),
         cmocka_unit_test_setup(a_refused_launch_fails_its_stream_and_who_waits_for_it, all_is_well),
         cmocka_unit_test_setup(an_event_not_reached_yet_is_no_error, all_is_well),
