@@ -180,7 +180,7 @@ static int check_directory(const struct clearing *c, uint32_t drive, bool begins
     const struct store_directory *directory = &c->directories[drive];
     DIR *names = store_directory_list(directory, c->error);
     int rc = names ? 0 : c->error->native;
-    for (const struct dirent *entry; rc == 0 && (entry = readdir(names)) != NULL;) {
+    for (const struct dirent *entry; names && rc == 0 && (entry = readdir(names)) != NULL;) {
         bool found = false;
         rc = check_name(c, drive, entry->d_name, &found);
         *store = *store || found;

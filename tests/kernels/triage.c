@@ -210,7 +210,7 @@ static struct operand *place(struct triage *t, struct operand made)
     uint64_t room = room_bytes(t);
     if (bytes > room || hst_dev_mem_alloc(t->dev, bytes, &made.data) != 0) {
         print_message("skipped: it wants %zu bytes of device memory and more, %llu are free\n",
-                      t->held_bytes + bytes, (unsigned long long)(t->held_bytes + room));
+                      t->held_bytes + bytes, (unsigned long long)t->held_bytes + room);
         skip();
     }
     t->held_bytes += bytes;

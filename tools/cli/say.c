@@ -58,10 +58,9 @@ static void put(const char *text, size_t bytes)
         const ssize_t n = write(fd, text + done, bytes - done);
         if (n > 0)
             done += (size_t)n;
-        else if (errno != EAGAIN && errno != EINTR)
-            break; /* there is nobody to tell */
-        else if (poll(NULL, 0, MOMENT_MS) == 0 && !may_wait_on())
-            break; /* there was room, and not enough of it */
+        else if ((errno != EAGAIN && errno != EINTR) ||
+                 (poll(NULL, 0, MOMENT_MS) == 0 && !may_wait_on()))
+            break; /* there is nobody to tell, or there was room, and not enough of it */
     }
     if (beside >= 0)
         close(beside);
