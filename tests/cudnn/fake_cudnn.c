@@ -6,6 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A descriptor: what was set, as it was given. */
+#define FAKE_ATTRIBUTES      8
+#define FAKE_ATTRIBUTE_BYTES 256
+struct fake_object {
+    cudnnBackendDescriptorType_t type;
+    bool finalized;
+    struct fake_engine engine;       /* of an engine, a configuration, a plan */
+    const struct fake_object *graph; /* of a plan: its operations */
+    size_t count;
+    struct {
+        cudnnBackendAttributeName_t name;
+        int64_t count;
+        _Alignas(8) unsigned char bytes[FAKE_ATTRIBUTE_BYTES];
+    } attributes[FAKE_ATTRIBUTES];
+};
+
 struct fake_cudnn fake;
 static const struct fake_object *last_graph; /* plans are built from the latest */
 static cudaStream_t stream_now;
@@ -66,8 +82,9 @@ static cudnnStatus_t destroy_descriptor(descriptor d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-const void *fake_values(const struct fake_object *object, cudnnBackendAttributeName_t name,
-                        int64_t *count)
+/* An attribute's values, null where it was not set; count (may be null) is how many. */
+static const void *find_values(const struct fake_object *object, cudnnBackendAttributeName_t name,
+                               int64_t *count)
 {
     for (size_t i = 0; i < object->count; i++)
         if (object->attributes[i].name == name) {
@@ -78,10 +95,11 @@ const void *fake_values(const struct fake_object *object, cudnnBackendAttributeN
     return NULL;
 }
 
-const struct fake_object *fake_part(const struct fake_object *object,
-                                    cudnnBackendAttributeName_t name)
+/* The one descriptor that an attribute is, null where it was not set. */
+static const struct fake_object *find_part(const struct fake_object *object,
+                                           cudnnBackendAttributeName_t name)
 {
-    const void *value = fake_values(object, name, NULL);
+    const void *value = find_values(object, name, NULL);
     return value ? *(const struct fake_object *const *)value : NULL;
 }
 
@@ -94,7 +112,7 @@ static cudnnStatus_t finalize(descriptor d)
     if (object->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
         last_graph = object;
     if (object->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
-        object->engine = fake_part(object, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine;
+        object->engine = find_part(object, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine;
         if (object->engine.builds)
             return object->engine.builds;
         fake.plans_built++;
@@ -145,7 +163,7 @@ static cudnnStatus_t set_attribute(descriptor d, cudnnBackendAttributeName_t nam
 static cudnnStatus_t get_proposals(const struct fake_object *heuristic, int64_t requested,
                                    int64_t *count, descriptor *configurations)
 {
-    const cudnnBackendHeurMode_t *asked = fake_values(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, NULL);
+    const cudnnBackendHeurMode_t *asked = find_values(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, NULL);
     size_t mode = *asked == CUDNN_HEUR_MODE_A ? 0 : 1;
     *count = (int64_t)fake.proposal_count[mode];
     for (int64_t i = 0; i < *count && i < requested; i++)
@@ -190,10 +208,10 @@ static const struct fake_object *find_q(const struct fake_object *graph)
 {
     int64_t count = 0;
     const struct fake_object *const *operations =
-        fake_values(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, &count);
+        find_values(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, &count);
     for (int64_t i = 0; i < count; i++) {
-        const struct fake_object *a = fake_part(operations[i], CUDNN_ATTR_OPERATION_MATMUL_ADESC);
-        if (a && *(const int64_t *)fake_values(a, CUDNN_ATTR_TENSOR_UNIQUE_ID, NULL) == SDPA_Q)
+        const struct fake_object *a = find_part(operations[i], CUDNN_ATTR_OPERATION_MATMUL_ADESC);
+        if (a && *(const int64_t *)find_values(a, CUDNN_ATTR_TENSOR_UNIQUE_ID, NULL) == SDPA_Q)
             return a;
     }
     return NULL;
@@ -206,24 +224,22 @@ static cudnnStatus_t execute(cudnnHandle_t handle, descriptor plan, descriptor p
     if (fake.execute_status)
         return fake.execute_status;
     int64_t count = 0;
-    const int64_t *uids = fake_values(operands, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &count);
-    void *const *data = fake_values(operands, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, NULL);
+    const int64_t *uids = find_values(operands, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &count);
+    void *const *data = find_values(operands, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, NULL);
     struct fake_run *run = &fake.runs[fake.runs_count++];
     *run = (struct fake_run){
         .handle = handle,
         .stream = stream_now,
         .engine = p->engine.number,
-        .work = *(void *const *)fake_values(operands, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, NULL)};
+        .work = *(void *const *)find_values(operands, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, NULL)};
     const struct fake_object *q = find_q(p->graph);
-    memcpy(run->q_dims, fake_values(q, CUDNN_ATTR_TENSOR_DIMENSIONS, NULL), sizeof run->q_dims);
-    memcpy(run->q_strides, fake_values(q, CUDNN_ATTR_TENSOR_STRIDES, NULL), sizeof run->q_strides);
+    memcpy(run->q_dims, find_values(q, CUDNN_ATTR_TENSOR_DIMENSIONS, NULL), sizeof run->q_dims);
+    memcpy(run->q_strides, find_values(q, CUDNN_ATTR_TENSOR_STRIDES, NULL), sizeof run->q_strides);
     for (int64_t i = 0; i < count; i++)
         run->data[uids[i]] = data[i];
     run->scale = *(float *)run->data[SDPA_SCALE]; /* read while it runs, like cuDNN */
     run->masked = *(float *)run->data[SDPA_MASKED];
     run->one = run->data[SDPA_ONE] ? *(float *)run->data[SDPA_ONE] : 0;
-    if (fake.evaluates)
-        fake_evaluate(p->graph, run);
     return CUDNN_STATUS_SUCCESS;
 }
 

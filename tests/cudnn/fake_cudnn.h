@@ -34,41 +34,10 @@ struct fake_cudnn {
     int64_t asked_number, asked_knobs;
     size_t fail_at; /* the call, from 1, that returns fail_status; 0: none */
     cudnnStatus_t fail_status, execute_status;
-    bool evaluates; /* runs compute; else operands are only written down */
-    bool rounds;    /* to 16 bits what the graph says has 16, between operations too */
     size_t calls, live, plans_built, runs_count;
     struct fake_run runs[FAKE_RUNS];
 };
 extern struct fake_cudnn fake;
-
-/* A descriptor: what was set, as it was given. */
-#define FAKE_ATTRIBUTES 8
-#define FAKE_ATTRIBUTE_BYTES 256
-struct fake_object {
-    cudnnBackendDescriptorType_t type;
-    bool finalized;
-    struct fake_engine engine;       /* of an engine, a configuration, a plan */
-    const struct fake_object *graph; /* of a plan: its operations */
-    size_t count;
-    struct {
-        cudnnBackendAttributeName_t name;
-        int64_t count;
-        _Alignas(8) unsigned char bytes[FAKE_ATTRIBUTE_BYTES];
-    } attributes[FAKE_ATTRIBUTES];
-};
-
-/** An attribute's values, null where it was not set; count (may be null) is how many. */
-const void *fake_values(const struct fake_object *object, cudnnBackendAttributeName_t name,
-                        int64_t *count);
-/** The one descriptor that an attribute is, null where it was not set. */
-const struct fake_object *fake_part(const struct fake_object *object,
-                                    cudnnBackendAttributeName_t name);
-
-/**
- * Computes what a plan's graph says, in f32, from and to the memory that the run points to: the
- * formula as it is written, without cuDNN (evaluate.c).
- */
-void fake_evaluate(const struct fake_object *graph, const struct fake_run *run);
 
 /** Forgets everything; one deterministic engine, number 1, is proposed. */
 void fake_reset(void);

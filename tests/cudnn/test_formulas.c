@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The graphs mean attention: evaluated as they are written, without cuDNN, on the tensors of a call
- * (token-major, grouped heads, cut into runs), they give what a plain float64 attention gives. What
- * remains for a card to show is that cuDNN's kernels do what its graphs say.
+ * The graphs mean attention: evaluated as they are written, by the double's cuDNN
+ * (tests/simt/cudnn), on the tensors of a call (token-major, grouped heads, cut into runs), they
+ * give what a plain float64 attention gives. What remains for a card to show is that cuDNN's
+ * kernels do what its graphs say.
  */
-#include "cut.h"
-#include "fake_cudnn.h"
 #include "half.h"
+#include "sdpa.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +14,10 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+void hst_fake_cudnn_configure(const char *text); /* of the fake cuDNN */
+
+static bool rounds; /* to 16 bits what the graph says has 16, between operations too */
 
 enum tensor { Q, K, V, O, DOUT, DQ, DK, DV, TENSORS };
 
@@ -134,61 +138,94 @@ static void compare(const struct problem *p, enum tensor t)
         double got = half_value(p->dtype, p->bits[t][i]), expected = p->expected[t][i];
         double half_ulp = p->dtype == HST_BF16 ? 0x1p-8 : 0x1p-11;
         double allowed = half_ulp * fabs(expected) + 1e-5;
-        if (fake.rounds)
+        if (rounds)
             allowed += 2.02 * half_ulp * p->terms[t][i];
         if (!(fabs(got - expected) <= allowed))
             fail_msg("tensor %d, element %zu: %g, expected %g", (int)t, i, got, expected);
     }
 }
 
-static void check(struct hst_sdpa *sdpa, struct problem *p)
+/* ---- on the device --------------------------------------------------------------------------- */
+
+struct device {
+    void *tensors[TENSORS], *lse, *work;
+    cudaStream_t stream;
+};
+
+static size_t lse_bytes(const struct problem *p)
 {
-    begin(p);
+    return p->batch * p->heads * p->seq * sizeof(float);
+}
+
+static void upload(const struct problem *p, struct device *d, size_t work_bytes)
+{
+    assert_int_equal(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking), 0);
+    for (int t = 0; t < TENSORS; t++) {
+        size_t bytes = count_of(p, (enum tensor)t) * sizeof(uint16_t);
+        assert_int_equal(cudaMalloc(&d->tensors[t], bytes), 0);
+        assert_int_equal(cudaMemcpy(d->tensors[t], p->bits[t], bytes, cudaMemcpyHostToDevice), 0);
+    }
+    assert_int_equal(cudaMalloc(&d->lse, lse_bytes(p)), 0);
+    assert_int_equal(cudaMalloc(&d->work, work_bytes), 0);
+    assert_int_equal(cudaDeviceSynchronize(), 0);
+}
+
+static void download(const struct problem *p, const struct device *d)
+{
+    assert_int_equal(cudaStreamSynchronize(d->stream), 0);
+    for (int t = 0; t < TENSORS; t++)
+        assert_int_equal(cudaMemcpy(p->bits[t], d->tensors[t],
+                                    count_of(p, (enum tensor)t) * sizeof(uint16_t),
+                                    cudaMemcpyDeviceToHost),
+                         0);
+    assert_int_equal(cudaMemcpy(p->lse, d->lse, lse_bytes(p), cudaMemcpyDeviceToHost), 0);
+}
+
+static void give_back(struct device *d)
+{
+    for (int t = 0; t < TENSORS; t++)
+        cudaFree(d->tensors[t]);
+    cudaFree(d->lse);
+    cudaFree(d->work);
+    cudaStreamDestroy(d->stream);
+}
+
+static struct hst_sdpa *sdpa;
+
+static void check(struct problem *p)
+{
+    struct device d;
     struct hst_attention_backward args = {.forward = {.batch = p->batch,
                                                       .seq = p->seq,
                                                       .heads = p->heads,
                                                       .kv_heads = p->kv_heads,
                                                       .head_dim = p->dim,
                                                       .dtype = p->dtype,
-                                                      .scale = (float)p->scale,
-                                                      .q = p->bits[Q],
-                                                      .k = p->bits[K],
-                                                      .v = p->bits[V],
-                                                      .o = p->bits[O],
-                                                      .lse = p->lse},
-                                          .dout = p->bits[DOUT],
-                                          .dq = p->bits[DQ],
-                                          .dk = p->bits[DK],
-                                          .dv = p->bits[DV]};
+                                                      .scale = (float)p->scale}};
+    struct hst_attention *f = &args.forward;
+    begin(p);
+    f->work.size_bytes = hst_sdpa_work_bytes(sdpa, f);
+    upload(p, &d, f->work.size_bytes);
+    f->q = d.tensors[Q], f->k = d.tensors[K], f->v = d.tensors[V], f->o = d.tensors[O];
+    f->lse = d.lse, f->work.data = d.work;
+    args.dout = d.tensors[DOUT];
+    args.dq = d.tensors[DQ], args.dk = d.tensors[DK], args.dv = d.tensors[DV];
     reference(p, false);
-    assert_int_equal(hst_sdpa_forward(sdpa, NULL, &args.forward, NULL), 0);
+    assert_int_equal(hst_sdpa_supports(sdpa, f, false), 1);
+    assert_int_equal(hst_sdpa_forward(sdpa, d.stream, f, NULL), 0);
+    download(p, &d);
     compare(p, O);
     for (size_t i = 0; i < p->batch * p->heads * p->seq; i++)
         assert_true(fabs((double)p->lse[i] - p->expected_lse[i]) < 1e-5);
     reference(p, true);
-    assert_int_equal(hst_sdpa_backward(sdpa, NULL, &args, NULL), 0);
+    assert_int_equal(hst_sdpa_supports(sdpa, f, true), 1);
+    assert_int_equal(hst_sdpa_backward(sdpa, d.stream, &args, NULL), 0);
+    download(p, &d);
     compare(p, DQ);
     compare(p, DK);
     compare(p, DV);
     end(p);
-}
-
-static struct hst_sdpa sdpa;
-
-static int open_evaluating(void **state)
-{
-    (void)state;
-    fake_reset();
-    fake.evaluates = true;
-    fake_open(&sdpa, 90);
-    return 0;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    fake_close(&sdpa);
-    return 0;
+    give_back(&d);
 }
 
 static void check_all(void)
@@ -202,29 +239,39 @@ static void check_all(void)
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (enum hst_dtype dtype = HST_BF16; dtype <= HST_F16; dtype++) {
             problems[i].dtype = dtype;
-            check(&sdpa, &problems[i]);
+            check(&problems[i]);
         }
+}
+
+static void check_with(const char *configuration)
+{
+    struct hst_dev_failure failure;
+    hst_fake_cudnn_configure(configuration);
+    if (hst_sdpa_open(&sdpa, &failure))
+        fail_msg("%s", failure.text);
+    check_all();
+    hst_sdpa_close(&sdpa);
 }
 
 static void the_graphs_are_attention(void **state)
 {
     (void)state;
-    check_all();
+    rounds = false;
+    check_with("exact=1");
 }
 
 static void with_their_roundings_they_are_near(void **state)
 {
     (void)state;
-    fake.rounds = true;
-    check_all();
+    rounds = true;
+    check_with(NULL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_graphs_are_attention, open_evaluating, close_device),
-        cmocka_unit_test_setup_teardown(with_their_roundings_they_are_near, open_evaluating,
-                                        close_device),
+        cmocka_unit_test(the_graphs_are_attention),
+        cmocka_unit_test(with_their_roundings_they_are_near),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
