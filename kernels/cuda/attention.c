@@ -8,20 +8,37 @@
 #include "cuda.h"
 #include "launchers.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int attention_open(struct hst_sdpa **sdpa, bool *alone, struct hst_dev_failure *failure)
+/* Where cuDNN is; without it, or without a use for the one that is there, own kernels serve. */
+static int open_if_there(struct hst_sdpa **sdpa, char *unused, struct hst_dev_failure *failure)
+{
+    struct hst_dev_failure reason = {.why = HST_DEV_OK};
+    int rc = hst_sdpa_open(sdpa, &reason);
+    if (rc == -ENODEV)
+        snprintf(unused, ATTENTION_UNUSED_BYTES, "%s", reason.text);
+    if (rc == -ENODEV || rc == -ENOENT)
+        return 0;
+    if (rc && failure)
+        *failure = reason;
+    return rc;
+}
+
+int attention_open(struct hst_sdpa **sdpa, bool *alone, char unused[ATTENTION_UNUSED_BYTES],
+                   struct hst_dev_failure *failure)
 {
     const char *wish = getenv("HOISTWAY_ATTENTION");
     *sdpa = NULL;
-    if (!wish || !*wish) {
-        int rc = hst_sdpa_open(sdpa, failure);
-        return rc == -ENODEV ? 0 : rc;
-    }
+    *unused = '\0';
+    if (!wish || !*wish)
+        return open_if_there(sdpa, unused, failure);
     *alone = strcmp(wish, "cudnn-only") == 0;
-    if (*alone || strcmp(wish, "cudnn") == 0)
-        return hst_sdpa_open(sdpa, failure);
+    if (*alone || strcmp(wish, "cudnn") == 0) {
+        int rc = hst_sdpa_open(sdpa, failure);
+        return rc == -ENOENT ? -ENODEV : rc;
+    }
     if (strcmp(wish, "own") == 0)
         return 0;
     cuda_failure_set(failure, HST_DEV_LIBRARY, 0,

@@ -4,13 +4,17 @@
 /* Which of two engines serves attention: cuDNN, or the plugin's own kernels. */
 #include "cudnn/sdpa.h"
 
+enum { ATTENTION_UNUSED_BYTES = sizeof((struct hst_dev_info *)0)->library_unused };
+
 /*
  * By the environment's HOISTWAY_ATTENTION: `own` never opens cuDNN, `cudnn` fails without it,
  * `cudnn-only` does too and sets *alone: what it does not serve is then refused. Unset or empty
- * takes it where it is (*sdpa is null where not). Errors: -EINVAL another value, -ENODEV,
- * -ENOMEM, with *failure (may be null) written.
+ * takes it where it is (*sdpa is null where not; where it is there and of no use, `unused` says
+ * why, else it is empty). Errors: -EINVAL another value, -ENODEV, -ENOMEM, with *failure (may be
+ * null) written.
  */
-int attention_open(struct hst_sdpa **sdpa, bool *alone, struct hst_dev_failure *failure);
+int attention_open(struct hst_sdpa **sdpa, bool *alone, char unused[ATTENTION_UNUSED_BYTES],
+                   struct hst_dev_failure *failure);
 
 /* The table's entries. */
 int attention_forward(struct hst_stream *stream, const struct hst_attention *args);

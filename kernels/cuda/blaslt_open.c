@@ -23,7 +23,7 @@ static const struct {
 
 int blaslt_open(struct blaslt_library *library, struct hst_dev_failure *failure)
 {
-    struct blaslt_library found = {.handle = cuda_library_open(SONAME, failure)};
+    struct blaslt_library found = {.handle = cuda_library_open(SONAME, NULL, failure)};
     if (!found.handle)
         return -ENODEV;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {

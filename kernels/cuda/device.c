@@ -130,7 +130,7 @@ static int cuda_dev_open(const struct hst_dev_config *config, struct hst_dev **d
     rc = blaslt_create(cuda->info.compute_major, &cuda->blaslt, failure);
     if (rc)
         goto err_stream;
-    rc = attention_open(&cuda->sdpa, &cuda->sdpa_alone, failure);
+    rc = attention_open(&cuda->sdpa, &cuda->sdpa_alone, cuda->info.library_unused, failure);
     if (rc)
         goto err_blaslt;
     name_libraries(cuda);

@@ -78,14 +78,17 @@ static bool is_elsewhere(struct dev_search *search)
     return found;
 }
 
-void *cuda_library_open(const char *soname, struct hst_dev_failure *failure)
+void *cuda_library_open(const char *soname, bool *there, struct hst_dev_failure *failure)
 {
     struct dev_search search = {.file = soname};
     bool found = is_in_variable(&search, "HOISTWAY_CUDA_PATH");
     void *library = found ? NULL : dlopen(soname, OPEN_FLAGS);
+    found = found || library || is_elsewhere(&search);
+    if (there)
+        *there = found;
     if (library)
         return library;
-    if (!found && !is_elsewhere(&search)) {
+    if (!found) {
         tell_absent(soname, secure_getenv("HOISTWAY_CUDA_PATH"), failure);
         return NULL;
     }

@@ -12,9 +12,10 @@
  *   5. site-packages/nvidia/PACKAGE/lib of VIRTUAL_ENV, lib and the same of CONDA_PREFIX.
  * Lists have colons between absolute folders. A set-user-ID program has no variable read. A file
  * that is there and does not load ends the search. Null with *failure (HST_DEV_LIBRARY, may be
- * null) written. Close with dlclose; the library stays loaded.
+ * null) written; *there (may be null) says whether a place has it. Close with dlclose; the library
+ * stays loaded.
  */
-void *cuda_library_open(const char *soname, struct hst_dev_failure *failure);
+void *cuda_library_open(const char *soname, bool *there, struct hst_dev_failure *failure);
 /* The file that the library was loaded from; "unknown" where the loader does not tell. */
 const char *cuda_library_path(void *library);
 

@@ -96,7 +96,7 @@ static void a_library_that_is_nowhere_is_told_with_every_place(void **state)
     (void)state;
     struct hst_dev_failure failure;
     assert_int_equal(setenv("HOISTWAY_CUDA_PATH", "/nowhere/cuda:relative", 1), 0);
-    assert_null(cuda_library_open("libhoistway-nothing.so.1", &failure));
+    assert_null(cuda_library_open("libhoistway-nothing.so.1", NULL, &failure));
     assert_int_equal(failure.why, HST_DEV_LIBRARY);
     assert_non_null(strstr(failure.text, "libhoistway-nothing.so.1 was not found"));
     static const char *const places[] = {
@@ -104,7 +104,7 @@ static void a_library_that_is_nowhere_is_told_with_every_place(void **state)
         "/usr/local/nvidia/lib64", "VIRTUAL_ENV",     "CONDA_PREFIX"};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         assert_non_null(strstr(failure.text, places[i]));
-    assert_null(cuda_library_open("libhoistway-nothing.so.1", NULL));
+    assert_null(cuda_library_open("libhoistway-nothing.so.1", NULL, NULL));
 }
 
 static void a_library_of_the_named_folder_is_taken_at_its_word(void **state)
@@ -115,10 +115,10 @@ static void a_library_of_the_named_folder_is_taken_at_its_word(void **state)
     put("../libm.so.6", "no library\n");
     snprintf(folders, sizeof folders, "/nowhere:%s", root); /* no colons in it */
     assert_int_equal(setenv("HOISTWAY_CUDA_PATH", folders, 1), 0);
-    assert_null(cuda_library_open("libm.so.6", &failure)); /* the system's would do */
+    assert_null(cuda_library_open("libm.so.6", NULL, &failure)); /* the system's would do */
     assert_non_null(strstr(failure.text, "libm.so.6 does not load"));
     put("../libm.so.6", NULL);
-    assert_non_null(cuda_library_open("libm.so.6", &failure));
+    assert_non_null(cuda_library_open("libm.so.6", NULL, &failure));
 }
 
 static void a_relative_folder_is_not_looked_in(void **state)
@@ -127,7 +127,7 @@ static void a_relative_folder_is_not_looked_in(void **state)
     put("../libm.so.6", "no library\n");
     assert_int_equal(chdir(root), 0);
     assert_int_equal(setenv("HOISTWAY_CUDA_PATH", ".", 1), 0);
-    assert_non_null(cuda_library_open("libm.so.6", NULL));
+    assert_non_null(cuda_library_open("libm.so.6", NULL, NULL));
     assert_int_equal(chdir("/"), 0);
     put("../libm.so.6", NULL);
 }
@@ -165,7 +165,7 @@ static void put_library(const char *below)
 {
     char path[PATH_MAX], command[3 * PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", root, below);
-    const char *libm = cuda_library_path(cuda_library_open("libm.so.6", NULL));
+    const char *libm = cuda_library_path(cuda_library_open("libm.so.6", NULL, NULL));
     snprintf(command, sizeof command, "mkdir -p '%s' && cp '%s' '%s/" PROBE "'", path, libm, path);
     assert_int_equal(system(command), 0);
 }
@@ -184,9 +184,9 @@ static void expect_found(const char *variable, const char *value, const char *be
     snprintf(set, sizeof set, "%s/%s", root, value);
     snprintf(want, sizeof want, "%s/%s/" PROBE, root, below);
     put_library(below);
-    assert_null(cuda_library_open(PROBE, NULL));
+    assert_null(cuda_library_open(PROBE, NULL, NULL));
     assert_int_equal(setenv(variable, set, 1), 0);
-    void *library = cuda_library_open(PROBE, NULL);
+    void *library = cuda_library_open(PROBE, NULL, NULL);
     assert_non_null(library);
     assert_string_equal(cuda_library_path(library), want);
     assert_int_equal(unsetenv(variable), 0);
@@ -218,7 +218,7 @@ static void an_environment_that_is_a_pattern_is_not_followed(void **state)
     put_library("env/lib");
     snprintf(pattern, sizeof pattern, "%s/*", root);
     assert_int_equal(setenv("CONDA_PREFIX", pattern, 1), 0);
-    assert_null(cuda_library_open(PROBE, NULL));
+    assert_null(cuda_library_open(PROBE, NULL, NULL));
     assert_int_equal(unsetenv("CONDA_PREFIX"), 0);
     remove_libraries();
 }

@@ -169,7 +169,7 @@ int main(int argc, char **argv)
 {
     all = argc > 1 && !strcmp(argv[1], "--all");
     void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-    if (!library || cudnn_load(&cudnn, library, &failure)) {
+    if (!library || cudnn_load(&cudnn, library, "libcudnn.so.9", &failure)) {
         printf("skipped: %s\n", library ? failure.text : dlerror());
         return SKIPPED;
     }

@@ -81,7 +81,12 @@ static void report_card(struct doctor *d, unsigned index, const struct hst_dev_i
                   info->runtime_version / 1000, info->runtime_version % 1000 / 10,
                   info->libraries[0] ? info->libraries : "no libraries");
     if (info->library_files[0])
-        doctor_report(d, "libraries", STATUS_OK, NULL, "%s", info->library_files);
+        doctor_report(d, "libraries", info->library_unused[0] ? STATUS_WARN : STATUS_OK,
+                      info->library_unused[0] ? "put a newer or whole one in its place, or export "
+                                                "HOISTWAY_ATTENTION=own"
+                                              : NULL,
+                      "%s%s%s", info->library_files, info->library_unused[0] ? "; not used: " : "",
+                      info->library_unused);
 }
 
 static void report_link(struct doctor *d, const struct hst_dev_info *info)

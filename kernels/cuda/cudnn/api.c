@@ -67,18 +67,25 @@ int cudnn_report(const struct cudnn_api *api, cudnnStatus_t status, const char *
                       api->get_error_string(status), (int)status, *said ? ": " : "", said);
 }
 
-int cudnn_load(struct cudnn_api *api, void *library, struct hst_dev_failure *failure)
+/* 91600 is 9.16.0. */
+#define VERSION_FORMAT        "%zu.%zu.%zu"
+#define VERSION_ARGS(version) (version) / 10000, (version) / 100 % 100, (version) % 100
+
+int cudnn_load(struct cudnn_api *api, void *library, const char *file,
+               struct hst_dev_failure *failure)
 {
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *symbol = dlsym(library, symbols[i].name);
         if (!symbol)
-            return cudnn_fail(failure, -ENODEV, HST_DEV_LIBRARY, 0, "%s", dlerror());
+            return cudnn_fail(failure, -ENODEV, HST_DEV_LIBRARY, 0, "%.200s has no %s", file,
+                              symbols[i].name);
         memcpy((char *)api + symbols[i].offset, &symbol, sizeof symbol);
     }
     size_t version = api->get_version();
     if (version < CUDNN_OLDEST_VERSION)
         return cudnn_fail(failure, -ENODEV, HST_DEV_LIBRARY, 0,
-                          "cuDNN's version is %zu; attention needs %d or newer", version,
-                          CUDNN_OLDEST_VERSION);
+                          "%.200s is cuDNN " VERSION_FORMAT "; attention needs " VERSION_FORMAT
+                          " or newer",
+                          file, VERSION_ARGS(version), VERSION_ARGS((size_t)CUDNN_OLDEST_VERSION));
     return 0;
 }

@@ -27,10 +27,11 @@ struct cudnn_api {
 };
 
 /**
- * Fills *api from an open libcudnn.so.9. Errors: -ENODEV a function is missing or the version too
- * old; *failure (may be null) says why.
+ * Fills *api from an open libcudnn.so.9, which `file` names. Errors: -ENODEV a function is missing or
+ * the version too old; *failure (may be null) says why.
  */
-int cudnn_load(struct cudnn_api *api, void *library, struct hst_dev_failure *failure);
+int cudnn_load(struct cudnn_api *api, void *library, const char *file,
+               struct hst_dev_failure *failure);
 
 /** Fills *failure (may be null) and returns rc, so that a caller can return it. */
 int cudnn_fail(struct hst_dev_failure *failure, int rc, enum hst_dev_why why, int native,

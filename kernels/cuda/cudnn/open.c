@@ -4,6 +4,7 @@
 #include "library.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static int wait_for_device(void)
@@ -26,11 +27,12 @@ static cudaError_t get_compute(int *compute)
 
 static int open_handle(struct hst_sdpa *sdpa, struct hst_dev_failure *failure)
 {
-    void *library = cuda_library_open("libcudnn.so.9", failure);
+    bool there;
+    void *library = cuda_library_open("libcudnn.so.9", &there, failure);
     if (!library)
-        return -ENODEV;
+        return there ? -ENODEV : -ENOENT;
     sdpa->file = cuda_library_path(library);
-    int rc = cudnn_load(&sdpa->api, library, failure);
+    int rc = cudnn_load(&sdpa->api, library, sdpa->file, failure);
     if (rc)
         return rc;
     cudaError_t error = get_compute(&sdpa->target.compute);
@@ -39,8 +41,14 @@ static int open_handle(struct hst_sdpa *sdpa, struct hst_dev_failure *failure)
                           cudaGetErrorString(error));
     cudnnStatus_t status = sdpa->api.create(&sdpa->target.handle);
     if (status) {
-        rc = cudnn_report(&sdpa->api, status, "opening it", failure);
-        return rc == -ENOMEM ? rc : -ENODEV;
+        char what[256];
+        snprintf(what, sizeof what, "opening %.200s", sdpa->file);
+        rc = cudnn_report(&sdpa->api, status, what, failure);
+        if (rc == -ENOMEM)
+            return rc;
+        if (failure)
+            failure->why = HST_DEV_LIBRARY; /* the card has answered before */
+        return -ENODEV;
     }
     sdpa->target.api = &sdpa->api;
     sdpa->target.version = sdpa->api.get_version();

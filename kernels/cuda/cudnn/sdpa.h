@@ -9,7 +9,8 @@
  *
  * For the plugin:
  *   - the environment's HOISTWAY_ATTENTION, read when a device opens, is `own` (never open this),
- *     `cudnn` (a device without it does not open) or unset (hst_sdpa_open; -ENODEV: own kernels);
+ *     `cudnn` (a device without it does not open) or unset (hst_sdpa_open; -ENOENT, -ENODEV: own
+ *     kernels);
  *   - per call: hst_sdpa_supports(...) == 1 here, 0 own kernel, negative the call's error;
  *   - workspace is the greater of both engines'.
  *
@@ -32,7 +33,8 @@ struct hst_sdpa;
 /**
  * Opens cuDNN for the current device: 9.16 or a later 9. Where libcudnn.so.9 is looked for is said
  * in ../library.h; it opens its parts itself and stays loaded until the process ends.
- * Errors: -ENODEV it is not there or not usable, -ENOMEM; *failure (may be null) says why.
+ * Errors: -ENOENT it is not there; -ENODEV it is not usable; -ENOMEM. *failure (may be null) says
+ * why, of a library that is there with its file.
  * Ownership: the caller closes it, when no stream has work of it left.
  */
 int hst_sdpa_open(struct hst_sdpa **sdpa, struct hst_dev_failure *failure);

@@ -183,6 +183,8 @@ struct hst_dev_info {
     char libraries[96]; /* "cuBLASLt 13.1.0, cuDNN 9.19.0" */
     /* the files that these were loaded from, in that order, commas between; cut at the end */
     char library_files[512];
+    /* a library that is there and can not be used, so that own kernels serve: its file, and why */
+    char library_unused[400];
 };
 void hst_dev_info(struct hst_dev *dev, struct hst_dev_info *info);
 #define HST_DEV_MATH_BYTES 640

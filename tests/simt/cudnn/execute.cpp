@@ -259,6 +259,8 @@ size_t cudnnGetVersion(void)
 
 const char *cudnnGetErrorString(cudnnStatus_t status)
 {
+    if (status == CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED)
+        return "CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED";
     switch (status / 1000) {
     case 0:
         return "CUDNN_STATUS_SUCCESS";
