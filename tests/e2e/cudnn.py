@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Training with attention by cuDNN, on the double of CUDA and a cuDNN that evaluates its graphs.
+
+cudnn.py PATH_OF_HOISTWAY SOURCE_ROOT FOLDER_OF_THE_DOUBLE_WITH_CUDNN
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, ROOT, DOUBLE = sys.argv[1:4]
+LIBRARIES = f'{DOUBLE}:{os.path.dirname(DOUBLE)}'
+GROUPED = 'tied-gqa'
+ALONE = 'untied-mha'
+
+
+class Training(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix='hst-cudnn-')
+        self.addCleanup(shutil.rmtree, self.directory)
+
+    def path(self, name):
+        return os.path.join(self.directory, name)
+
+    def environment(self, attention, fake, fault):
+        environment = dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=LIBRARIES,
+                           HST_FAKE_CUDA=fault, HST_FAKE_CUDNN=fake,
+                           XDG_CACHE_HOME=self.path('cache'))
+        environment.pop('HOISTWAY_ATTENTION', None)
+        if attention:
+            environment['HOISTWAY_ATTENTION'] = attention
+        return environment
+
+    def train(self, model, *more, attention='cudnn', fake='must-run=1', fault=''):
+        """The finished run; its export and log are read by the next two."""
+        folder = os.path.join(ROOT, 'tests', 'golden', model)
+        for old in ('store', 'out', 'log'):
+            shutil.rmtree(self.path(old), ignore_errors=True)
+        command = [PROGRAM, 'train', '--model', folder,
+                   '--data', os.path.join(folder, 'tokens.bin'), '--device=cuda',
+                   '--precision=bf16', '--durability=none', '--store', self.path('store'),
+                   '--steps=3', '--seq-len=24', '--batch-tokens=48', '--lr=1e-3',
+                   '--order=sequential', '--log', self.path('log.jsonl'),
+                   '--export', self.path('out'), '--export-dtype=fp32', *more]
+        if os.path.exists(self.path('log.jsonl')):
+            os.unlink(self.path('log.jsonl'))
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False,
+                              env=self.environment(attention, fake, fault))
+
+    def weights(self, *arguments, **settings):
+        done = self.train(*arguments, **settings)
+        self.assertEqual(done.returncode, 0, (arguments, settings, done.stderr))
+        with open(self.path('out/model.safetensors'), 'rb') as file:
+            return file.read()
+
+    def log(self):
+        with open(self.path('log.jsonl'), encoding='ascii') as file:
+            return [json.loads(line) for line in file]
+
+    def test_it_trains_as_own_attention_does(self):
+        for model in (GROUPED, ALONE):
+            runs = {}
+            for attention in ('cudnn', 'own'):
+                fake = 'must-run=1' if attention == 'cudnn' else ''
+                self.weights(model, attention=attention, fake=fake)
+                lines = self.log()
+                self.assertIn('attention by cuDNN' if fake else 'attention of its own',
+                              lines[0]['math'])
+                runs[attention] = [line for line in lines if line['kind'] == 'step']
+            self.assertEqual(len(runs['own']), 3)
+            for ours, theirs in zip(runs['own'], runs['cudnn']):
+                for what in ('loss', 'grad_norm'):  # bf16 rounds by 2^-8
+                    self.assertAlmostEqual(ours[what] / theirs[what], 1, delta=4e-3)
+
+    def test_its_bytes_are_the_same_each_time_and_in_every_placement(self):
+        places = ('states=hbm', 'states=dram', 'states=nvme', 'weights=dram,states=nvme,acts=dram',
+                  'weights=nvme,states=nvme,grads=nvme,acts=nvme')
+        near = self.weights(GROUPED)
+        self.assertEqual(self.weights(GROUPED), near)
+        self.assertNotEqual(self.weights(GROUPED, attention='own', fake=''), near)
+        for place in places:
+            self.assertEqual(self.weights(GROUPED, f'--place={place}'), near, place)
+        self.assertEqual(self.weights(GROUPED, '--activations=recompute'), near)
+        near = self.weights(ALONE)
+        self.assertEqual(self.weights(ALONE, '--place=states=nvme'), near)
+
+    def test_its_bytes_are_the_same_in_every_order_of_streams(self):
+        near = self.weights(GROUPED)
+        for order in ('h2d-early', 'early:2', 'random:1'):
+            self.assertEqual(self.weights(GROUPED, '--place=weights=dram,states=nvme,acts=dram',
+                                          fault=f'streams={order}'), near, order)
+
+    def test_every_generation_of_cards_has_its_engines(self):
+        for compute in ('8.0', '9.0', '10.0', '12.0'):
+            self.weights(GROUPED, fault=f'cc={compute}')
+            self.assertIn('attention by cuDNN', self.log()[0]['math'])
+
+    def test_one_that_can_not_be_used_is_told_and_own_attention_serves(self):
+        own = self.weights(GROUPED, attention='own', fake='')
+        file = os.path.join(DOUBLE, 'libcudnn.so.9')
+        for settings, why in (
+                ({'fake': 'version=90100'},
+                 f'{file} is cuDNN 9.1.0; attention needs 9.16.0 or newer'),
+                ({'fake': '', 'fault': 'fail=cudnnCreate:1+:1008'}, f'opening {file}: ')):
+            done = self.train(GROUPED, attention='', **settings)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            told = [line for line in done.stderr.splitlines() if 'cuDNN' in line]
+            self.assertEqual(len(told), 1, done.stderr)
+            self.assertTrue(told[0].startswith('note[I201] device: cuda (Fake GPU 0); not used: '), told)
+            self.assertIn(why, told[0])
+            with open(self.path('out/model.safetensors'), 'rb') as export:
+                self.assertEqual(export.read(), own)
+            doctor = subprocess.run(
+                [PROGRAM, 'doctor', '--store', self.directory, '--json'], capture_output=True,
+                text=True, timeout=60, check=False,
+                env=self.environment('', settings['fake'], settings.get('fault', '')))
+            found = next(c for c in json.loads(doctor.stdout)['checks']
+                         if c['name'] == 'libraries')
+            self.assertEqual(found['status'], 'warn')
+            self.assertIn('libcublasLt.so.13; not used: ', found['found'])
+            self.assertIn(why, found['found'])
+            self.assertIn('HOISTWAY_ATTENTION=own', found['fix'])
+            done = self.train(GROUPED, **settings)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            errors = [line for line in done.stderr.splitlines() if line.startswith('error')]
+            self.assertEqual(len(errors), 1, done.stderr)
+            self.assertTrue(errors[0].startswith('error[E201] '), errors)
+            self.assertIn(why, errors[0])
+
+    def test_one_that_fails_while_it_runs_ends_the_run_with_one_line(self):
+        done = self.train(GROUPED, fault='fail=cudnnBackendExecute:3:5000', fake='')
+        self.assertEqual(done.returncode, 1, done.stderr)
+        errors = [line for line in done.stderr.splitlines() if line.startswith('error')]
+        self.assertEqual(len(errors), 1, done.stderr)
+        self.assertTrue(errors[0].startswith('error[E203] '), errors)
+        self.assertIn('cuDNN: attention: CUDNN_STATUS_EXECUTION_FAILED (5000)', errors[0])
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])
