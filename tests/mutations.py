@@ -26,6 +26,7 @@ import mutation_rows_activity  # noqa: E402, F401: adds its rows
 import mutation_rows_bench  # noqa: E402, F401
 import mutation_rows_ckpt  # noqa: E402, F401
 import mutation_rows_compute  # noqa: E402, F401
+import mutation_rows_cudnn  # noqa: E402, F401
 import mutation_rows_hf  # noqa: E402, F401
 import mutation_rows_kin  # noqa: E402, F401
 import mutation_rows_late  # noqa: E402, F401

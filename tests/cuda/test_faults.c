@@ -171,7 +171,7 @@ static void every_index_is_a_device_of_its_own(void **state)
     assert_int_equal(info[0].driver_version / 1000, 13);
     expect_word(info[0].libraries, "cuBLASLt 13.");
     expect_word(info[0].library_files, "/libcublasLt.so.13");
-    assert_string_equal(info[0].library_unused, ""); /* what is not there is not told */
+    assert_string_equal(info[0].library_unused, "");        /* what is not there is not told */
     assert_int_equal(hst_dev_mem_alloc(first, MIB, &a), 0); /* this thread was the second's */
     hst_dev_info(first, &info[0]);
     assert_true(info[0].memory_free_bytes < info[0].memory_total_bytes);

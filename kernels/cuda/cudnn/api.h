@@ -27,8 +27,8 @@ struct cudnn_api {
 };
 
 /**
- * Fills *api from an open libcudnn.so.9, which `file` names. Errors: -ENODEV a function is missing or
- * the version too old; *failure (may be null) says why.
+ * Fills *api from an open libcudnn.so.9, which `file` names. Errors: -ENODEV a function is missing
+ * or the version too old; *failure (may be null) says why.
  */
 int cudnn_load(struct cudnn_api *api, void *library, const char *file,
                struct hst_dev_failure *failure);
