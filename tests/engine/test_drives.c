@@ -39,7 +39,7 @@ static const char jittery[] = "sim:read=3G,write=2G,lat=80us,jitter=2ms";
 
 /* Loads, trains, saves into `found`. Returns the first code; *error says why. */
 static int run_once(const struct hst_config *config, int steps, struct hst_error *error,
-               struct hst_aio_counters *counters)
+                    struct hst_aio_counters *counters)
 {
     struct hst_config c = *config;
     struct hst_engine *engine = NULL;
