@@ -33,6 +33,8 @@ static const char *fix_for(enum hst_dev_why why)
     case HST_DEV_LIBRARY:
         return "install CUDA's libraries, or name their folder in HOISTWAY_CUDA_PATH, or --device "
                "host";
+    case HST_DEV_ENVIRONMENT:
+        return "give the variable one of these values, or unset it";
     case HST_DEV_BLAS:
         return "apt install libopenblas0-openmp, or name the folder of libopenblas.so.0 in "
                "HOISTWAY_BLAS_PATH";

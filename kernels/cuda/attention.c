@@ -41,7 +41,7 @@ int attention_open(struct hst_sdpa **sdpa, bool *alone, char unused[ATTENTION_UN
     }
     if (strcmp(wish, "own") == 0)
         return 0;
-    cuda_failure_set(failure, HST_DEV_LIBRARY, 0,
+    cuda_failure_set(failure, HST_DEV_ENVIRONMENT, 0,
                      "HOISTWAY_ATTENTION is \"%.100s\": none of \"own\", \"cudnn\", \"cudnn-only\"",
                      wish);
     return -EINVAL;

@@ -2,8 +2,9 @@
 #ifndef HST_CUDA_BLASLT_H
 #define HST_CUDA_BLASLT_H
 /*
- * Matrix products by cuBLASLt, which is opened when a device is: it is half a gigabyte, which the
- * host device must not need. blaslt_open.c is the door to the library, blaslt.c the products.
+ * Matrix products by cuBLASLt, which is opened when a device is, if matmul.c wants it: it is half a
+ * gigabyte, which the host device must not need. blaslt_open.c is the door to the library, blaslt.c
+ * makes the products.
  */
 #include <cublasLt.h>
 #include <hoistway/kernels.h>
@@ -32,11 +33,16 @@ struct blaslt_library {
 #undef BLASLT_MEMBER
 };
 
-/* 0, or -ENODEV with *failure (HST_DEV_LIBRARY) written. */
+#define BLASLT_TEXT_OF(macro) #macro
+#define BLASLT_TEXT(macro)    BLASLT_TEXT_OF(macro)
+#define BLASLT_SONAME         "libcublasLt.so." BLASLT_TEXT(CUBLAS_VER_MAJOR)
+
+/* 0; -ENOENT where it is not found, -ENODEV where it can not be used, with *failure
+   (HST_DEV_LIBRARY) written. */
 int blaslt_open(struct blaslt_library *library, struct hst_dev_failure *failure);
 void blaslt_close(struct blaslt_library *library);
 
-/* One per device. */
+/* One per device. Errors: blaslt_open's, -ENOMEM. */
 struct blaslt;
 int blaslt_create(unsigned compute_major, struct blaslt **blaslt, struct hst_dev_failure *failure);
 void blaslt_destroy(struct blaslt **blaslt);
@@ -45,7 +51,7 @@ void blaslt_version(const struct blaslt *blaslt, char *text, size_t size);
 /* The file that it was loaded from. */
 const char *blaslt_file(const struct blaslt *blaslt);
 
-/* The table's entries. */
+/* For the table (matmul.c). */
 int blaslt_matmul(struct hst_stream *stream, const struct hst_matmul *args);
 size_t blaslt_work_bytes(struct hst_dev *dev, const struct hst_matmul *args);
 

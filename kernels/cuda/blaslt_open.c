@@ -8,9 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#define TEXT_OF(macro) #macro
-#define TEXT(macro)    TEXT_OF(macro)
-#define SONAME         "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
+#define SONAME BLASLT_SONAME
 
 static const struct {
     const char *name;
@@ -23,9 +21,10 @@ static const struct {
 
 int blaslt_open(struct blaslt_library *library, struct hst_dev_failure *failure)
 {
-    struct blaslt_library found = {.handle = cuda_library_open(SONAME, NULL, failure)};
+    bool there = false;
+    struct blaslt_library found = {.handle = cuda_library_open(SONAME, &there, failure)};
     if (!found.handle)
-        return -ENODEV;
+        return there ? -ENODEV : -ENOENT;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *symbol = dlsym(found.handle, functions[i].name);
         if (!symbol) {
@@ -36,10 +35,10 @@ int blaslt_open(struct blaslt_library *library, struct hst_dev_failure *failure)
     }
     size_t version = found.cublasLtGetVersion();
     if (version / 10000 != CUBLAS_VER_MAJOR) {
-        cuda_failure_set(
-            failure, HST_DEV_LIBRARY, (int)version,
-            SONAME " is of version %zu.%zu.%zu; this build knows " TEXT(CUBLAS_VER_MAJOR) " alone",
-            version / 10000, version / 100 % 100, version % 100);
+        cuda_failure_set(failure, HST_DEV_LIBRARY, (int)version,
+                         SONAME " is of version %zu.%zu.%zu; this build knows " BLASLT_TEXT(
+                             CUBLAS_VER_MAJOR) " alone",
+                         version / 10000, version / 100 % 100, version % 100);
         goto err_close;
     }
     *library = found;

@@ -23,7 +23,7 @@ struct cuda_dev {
     /* what does not change while the device is open; free memory and the link's speed are read */
     struct hst_dev_info info;
     cudaStream_t own; /* on which new memory is zeroed */
-    struct blaslt *blaslt;
+    struct blaslt *blaslt; /* null: products by the plugin's own kernels */
     struct hst_sdpa *sdpa; /* null: attention by the plugin's own kernels */
     bool sdpa_alone;       /* what it does not serve is refused: to measure it */
     struct book book;

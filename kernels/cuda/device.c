@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Opens and closes a GPU, and is the plugin's door. What can be missing is asked for from the
- * outside in (driver, card, code for it, cuBLASLt), so that the first thing missing is the one that
- * is told; whatever fails, nothing of ours is left. The GPU's primary context, which the runtime
- * makes at the first call, belongs to the process and stays.
+ * outside in (driver, card, code for it, libraries), so that the first thing missing is the one
+ * that is told; whatever fails, nothing of ours is left. The GPU's primary context, which the
+ * runtime makes at the first call, belongs to the process and stays.
  */
 #include "attention.h"
-#include "blaslt.h"
 #include "cuda.h"
 #include "cuda_config.h"
 #include "cudnn/sdpa.h"
+#include "matmul.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -102,13 +102,14 @@ static void name_libraries(struct cuda_dev *cuda)
     struct hst_dev_info *info = &cuda->info;
     char *text = info->libraries;
     size_t room = sizeof info->libraries;
-    blaslt_version(cuda->blaslt, text, room);
+    matmul_name(cuda->blaslt, text, room);
     size_t used = strlen(text), version = cuda->sdpa ? hst_sdpa_version(cuda->sdpa) : 0;
     if (version)
         snprintf(text + used, room - used, ", cuDNN %zu.%zu.%zu", version / 10000,
                  version / 100 % 100, version % 100);
-    snprintf(info->library_files, sizeof info->library_files, "%s%s%s", blaslt_file(cuda->blaslt),
-             version ? ", " : "", version ? hst_sdpa_file(cuda->sdpa) : "");
+    snprintf(info->library_files, sizeof info->library_files, "%s%s%s",
+             cuda->blaslt ? blaslt_file(cuda->blaslt) : "", cuda->blaslt && version ? ", " : "",
+             version ? hst_sdpa_file(cuda->sdpa) : "");
 }
 
 static int cuda_dev_open(const struct hst_dev_config *config, struct hst_dev **dev,
@@ -127,7 +128,8 @@ static int cuda_dev_open(const struct hst_dev_config *config, struct hst_dev **d
         rc = no_context((int)config->index, error, failure);
         goto err_free;
     }
-    rc = blaslt_create(cuda->info.compute_major, &cuda->blaslt, failure);
+    rc = matmul_open(cuda->info.compute_major, &cuda->blaslt, cuda->info.absent,
+                     sizeof cuda->info.absent, failure);
     if (rc)
         goto err_stream;
     rc = attention_open(&cuda->sdpa, &cuda->sdpa_alone, cuda->info.library_unused, failure);
@@ -141,7 +143,8 @@ static int cuda_dev_open(const struct hst_dev_config *config, struct hst_dev **d
     *dev = &cuda->base;
     return 0;
 err_blaslt:
-    blaslt_destroy(&cuda->blaslt);
+    if (cuda->blaslt)
+        blaslt_destroy(&cuda->blaslt);
 err_stream:
     (void)cudaStreamDestroy(cuda->own);
 err_free:
@@ -157,7 +160,8 @@ void cuda_dev_close(struct hst_dev *dev)
     hst_book_close(&cuda->book);
     (void)cuda_enter(cuda);
     hst_sdpa_close(&cuda->sdpa);
-    blaslt_destroy(&cuda->blaslt);
+    if (cuda->blaslt)
+        blaslt_destroy(&cuda->blaslt);
     (void)cudaStreamDestroy(cuda->own);
     pthread_mutex_destroy(&cuda->lock);
     free(cuda);

@@ -44,6 +44,10 @@ cudaError_t hst_cuda_attention(cudaStream_t stream, const struct hst_attention *
 cudaError_t hst_cuda_attention_backward(cudaStream_t stream,
                                         const struct hst_attention_backward *args);
 size_t hst_cuda_attention_work_bytes(const struct hst_attention *args);
+/* ops/matmul*.cu: every layout, every dtype, no workspace. multiprocessors: the card's, by which a
+   tile is chosen; no bit depends on it. */
+cudaError_t hst_cuda_matmul(cudaStream_t stream, const struct hst_matmul *args,
+                            unsigned multiprocessors);
 
 #ifdef __cplusplus
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the bits of a GPU's results depend on. Algorithms are chosen by NVIDIA's libraries, for a
- * shape the first one that they propose: so by their versions, the card, the driver that compiles
- * PTX, and variables of the environment that they read.
+ * What the bits of a GPU's results depend on: who makes products and attention, the card, the
+ * driver, which compiles PTX. NVIDIA's libraries choose algorithms, for a shape the first one that
+ * they propose: so their versions too, and variables of the environment that they read.
  */
 #include "cuda.h"
 #include <stdarg.h>
@@ -55,8 +55,9 @@ void cuda_dev_math(struct hst_dev *dev, char *text, size_t text_bytes)
     add(text, text_bytes, "%s, %u.%u, %u SMs, driver", info->model, info->compute_major,
         info->compute_minor, info->multiprocessors);
     cuda_math_driver("/sys/module/nvidia/version", text, text_bytes);
-    add(text, text_bytes, " (CUDA %u.%u), runtime %u.%u, %s, its first proposals, attention %s",
+    add(text, text_bytes, " (CUDA %u.%u), runtime %u.%u, %s%s, attention %s",
         info->driver_version / 1000, info->driver_version % 1000 / 10, info->runtime_version / 1000,
-        info->runtime_version % 1000 / 10, info->libraries, cuda->sdpa ? "by cuDNN" : "of its own");
+        info->runtime_version % 1000 / 10, info->libraries,
+        cuda->blaslt ? ", its first proposals" : "", cuda->sdpa ? "by cuDNN" : "of its own");
     cuda_math_environment(text, text_bytes);
 }

@@ -4,9 +4,9 @@
  * stream is asked and entered, the launcher enqueues, what it returned becomes the stream's.
  */
 #include "attention.h"
-#include "blaslt.h"
 #include "cuda.h"
 #include "launchers.h"
+#include "matmul.h"
 
 static int op_rmsnorm(struct hst_stream *stream, const struct hst_rmsnorm *args)
 {
@@ -158,8 +158,8 @@ const struct hst_dev_ops cuda_ops = {
     .event_record = cuda_event_record,
     .event_query = cuda_event_query,
     .event_sync = cuda_event_sync,
-    .matmul = blaslt_matmul,
-    .matmul_work_bytes = blaslt_work_bytes,
+    .matmul = matmul_run,
+    .matmul_work_bytes = matmul_work_bytes,
     .rmsnorm = op_rmsnorm,
     .rmsnorm_backward = op_rmsnorm_backward,
     .rmsnorm_backward_work_bytes = rmsnorm_backward_work_bytes,

@@ -8,9 +8,8 @@
 Registers, spills and static shared memory are the compiler's (BUILD/kernels/cuda/*.resources.json,
 made by kernels/cuda/compile.py). Threads of a block, and how many blocks a multiprocessor is
 promised to hold, are the kernel's __launch_bounds__. Dynamic shared memory, and which kernel a
-card gets at all, come from the launchers themselves, run on the double of each card
-(tests/simt/attention_launches.cpp). Blocks that fit are NVIDIA's cuda_occupancy.h
-(tests/simt/occupancy.cpp).
+card gets at all, come from the launchers themselves, run on the double of each card (LAUNCHES, in
+tests/simt). Blocks that fit are NVIDIA's cuda_occupancy.h (tests/simt/occupancy.cpp).
 """
 import argparse
 import collections
@@ -27,6 +26,8 @@ import tempfile
 PAGE = 'docs/results/cuda-kernels.md'
 PAGE_HEAD = re.compile(r'^Compiled by nvcc (\S+):', re.M)
 
+# Programs that launch kernels, each in every way.
+LAUNCHES = ('attention_launches', 'matmul_launches')
 # Kernels that may spill: (name, most bytes of stack, why).
 SPILLS = (
     (r'k_attention_any_dkv<', 48, 'f32, and head_dims without tensor cores: not what is trained'),
@@ -105,9 +106,8 @@ def symbols(program):
     return found
 
 
-def launches_on(build, card):
-    """({kernel: {(threads, dynamic bytes)}}, {case: hash of its results}) of one card."""
-    program = os.path.join(build, 'tests/simt/attention_launches')
+def launches_of(program, card):
+    """The same of one program."""
     with tempfile.TemporaryDirectory() as folder:
         noted = os.path.join(folder, 'launches')
         environment = {**os.environ, 'HST_FAKE_CUDA': f'cc={card}', 'HST_SIMT_LAUNCHES': noted,
@@ -121,6 +121,16 @@ def launches_on(build, card):
         for name in names[int(offset, 16)]:
             found[name].add((int(threads), int(dynamic)))
     return found, dict(line.split()[1:] for line in text.splitlines())
+
+
+def launches_on(build, card):
+    """({kernel: {(threads, dynamic bytes)}}, {case: hash of its results}) of one card."""
+    found, results = {}, {}
+    for name in LAUNCHES:
+        kernels, cases = launches_of(os.path.join(build, 'tests/simt', name), card)
+        found.update(kernels)
+        results.update(cases)
+    return found, results
 
 
 def blocks_on(build, card, questions):
@@ -180,7 +190,7 @@ def faults_of_launches(rows, launches):
                     yield f'{name} is given {dynamic} bytes on {card} and uses no dynamic memory'
     for name, row in sorted(compiled.items()):
         if row['dynamic'] and not any(name in kernels for kernels in launches.values()):
-            yield f'{name} uses dynamic shared memory, and attention_launches.cpp never launches it'
+            yield f'{name} uses dynamic shared memory, and none of {LAUNCHES} launches it'
 
 
 def faults_of_architectures(build, rows):
@@ -201,7 +211,7 @@ def faults_of_bytes(results):
     for card, got in others:
         for case in sorted(expected):
             if got.get(case) != expected[case]:
-                yield f'attention of {case} has other bytes on {card} than on {first}'
+                yield f'{case} has other bytes on {card} than on {first}'
 
 
 def table(compiler, uses, cards):

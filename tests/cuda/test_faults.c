@@ -138,6 +138,7 @@ static void the_engine_of_attention_can_be_wished_for(void **state)
     struct hst_dev_failure failure;
     assert_int_equal(setenv("HOISTWAY_ATTENTION", "fastest", 1), 0);
     assert_int_equal(hst_dev_open("cuda", &wide, &dev, &failure), -EINVAL);
+    assert_int_equal(failure.why, HST_DEV_ENVIRONMENT);
     expect_word(failure.text, "HOISTWAY_ATTENTION is \"fastest\"");
     assert_int_equal(setenv("HOISTWAY_ATTENTION", "cudnn", 1), 0); /* the double has none */
     assert_int_equal(hst_dev_open("cuda", &wide, &dev, &failure), -ENODEV);
@@ -148,6 +149,76 @@ static void the_engine_of_attention_can_be_wished_for(void **state)
     dev = open_device("cuda");
     hst_dev_close(&dev);
     assert_int_equal(unsetenv("HOISTWAY_ATTENTION"), 0);
+}
+
+/* What an open device says of its products: its info and math texts. */
+static void read_products(struct hst_dev_info *info, char math[HST_DEV_MATH_BYTES])
+{
+    struct hst_dev *dev = open_device("cuda");
+    const struct hst_matmul args = {
+        .m = 9, .n = 9, .k = 9, .a.dtype = HST_BF16, .b.dtype = HST_BF16, .c.dtype = HST_BF16};
+    hst_dev_info(dev, info);
+    hst_dev_math(dev, math, HST_DEV_MATH_BYTES);
+    bool own = strncmp(info->libraries, "own products", 12) == 0;
+    assert_int_equal(hst_matmul_work_bytes(dev, &args) == 0, own);
+    assert_true(own ? strstr(math, ", own products, ") && !strstr(math, "proposals")
+                    : strstr(math, ", cuBLASLt 13.") && strstr(math, ", its first proposals, "));
+    hst_dev_close(&dev);
+}
+
+static void the_engine_of_products_can_be_wished_for(void **state)
+{
+    (void)state;
+    char *before = strdup(getenv("HOISTWAY_CUDA_PATH")), math[2][HST_DEV_MATH_BYTES];
+    struct hst_dev *dev = NULL;
+    struct hst_dev_failure failure;
+    struct hst_dev_info info;
+    assert_int_equal(setenv("HOISTWAY_MATMUL", "fastest", 1), 0);
+    assert_int_equal(hst_dev_open("cuda", &wide, &dev, &failure), -EINVAL);
+    assert_int_equal(failure.why, HST_DEV_ENVIRONMENT);
+    expect_word(failure.text, "HOISTWAY_MATMUL is \"fastest\": none of \"own\", \"cublaslt\"");
+    assert_null(dev);
+    assert_int_equal(setenv("HOISTWAY_MATMUL", "cublaslt", 1), 0);
+    read_products(&info, math[0]);
+    expect_word(info.libraries, "cuBLASLt 13.");
+    assert_int_equal(setenv("HOISTWAY_MATMUL", "", 1), 0); /* as if unset */
+    read_products(&info, math[1]);
+    assert_string_equal(math[0], math[1]);
+    assert_int_equal(setenv("HOISTWAY_MATMUL", "own", 1), 0);
+    assert_int_equal(setenv("HOISTWAY_CUDA_PATH", impostors, 1), 0); /* is not looked at */
+    read_products(&info, math[1]);
+    expect_word(info.libraries, "own products");
+    assert_string_equal(info.absent, "");
+    assert_null(strstr(info.library_files, "cublasLt"));
+    assert_int_equal(setenv("HOISTWAY_CUDA_PATH", before, 1), 0);
+    assert_int_equal(unsetenv("HOISTWAY_MATMUL"), 0);
+    free(before);
+}
+
+static void without_cublaslt_products_are_the_plugins_own(void **state)
+{
+    (void)state;
+    char math[2][HST_DEV_MATH_BYTES];
+    struct hst_dev *dev = NULL;
+    struct hst_dev_failure failure;
+    struct hst_dev_info info;
+    assert_int_equal(setenv("HST_ABSENT", "libcublasLt", 1), 0);
+    read_products(&info, math[0]);
+    expect_word(info.libraries, "own products");
+    assert_string_equal(info.absent, "libcublasLt.so.13");
+    assert_int_equal(setenv("HOISTWAY_MATMUL", "cublaslt", 1), 0);
+    assert_int_equal(hst_dev_open("cuda", &wide, &dev, &failure), -ENODEV);
+    assert_int_equal(failure.why, HST_DEV_LIBRARY);
+    expect_word(failure.text, "libcublasLt.so.13 was not found");
+    assert_null(dev);
+    assert_int_equal(setenv("HOISTWAY_MATMUL", "own", 1), 0);
+    read_products(&info, math[1]);
+    assert_string_equal(info.absent, "");
+    assert_string_equal(math[0], math[1]); /* wished for or not: the same bits */
+    assert_int_equal(unsetenv("HOISTWAY_MATMUL"), 0);
+    assert_int_equal(unsetenv("HST_ABSENT"), 0);
+    read_products(&info, math[0]);
+    expect_word(info.libraries, "cuBLASLt 13.");
 }
 
 static void every_index_is_a_device_of_its_own(void **state)
@@ -480,6 +551,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(whatever_fails_in_opening_leaves_nothing, all_is_well),
         cmocka_unit_test_setup(what_only_is_called_cublaslt_is_refused, all_is_well),
         cmocka_unit_test_setup(the_engine_of_attention_can_be_wished_for, all_is_well),
+        cmocka_unit_test_setup(the_engine_of_products_can_be_wished_for, all_is_well),
+        cmocka_unit_test_setup(without_cublaslt_products_are_the_plugins_own, all_is_well),
         cmocka_unit_test_setup(every_index_is_a_device_of_its_own, all_is_well),
         cmocka_unit_test_setup(a_full_card_is_told_in_numbers, all_is_well),
         cmocka_unit_test_setup(memory_is_aligned_though_the_runtimes_is_not, all_is_well),

@@ -96,7 +96,9 @@ static void a_library_that_is_nowhere_is_told_with_every_place(void **state)
     (void)state;
     struct hst_dev_failure failure;
     assert_int_equal(setenv("HOISTWAY_CUDA_PATH", "/nowhere/cuda:relative", 1), 0);
-    assert_null(cuda_library_open("libhoistway-nothing.so.1", NULL, &failure));
+    bool there = true;
+    assert_null(cuda_library_open("libhoistway-nothing.so.1", &there, &failure));
+    assert_false(there);
     assert_int_equal(failure.why, HST_DEV_LIBRARY);
     assert_non_null(strstr(failure.text, "libhoistway-nothing.so.1 was not found"));
     static const char *const places[] = {
@@ -115,7 +117,9 @@ static void a_library_of_the_named_folder_is_taken_at_its_word(void **state)
     put("../libm.so.6", "no library\n");
     snprintf(folders, sizeof folders, "/nowhere:%s", root); /* no colons in it */
     assert_int_equal(setenv("HOISTWAY_CUDA_PATH", folders, 1), 0);
-    assert_null(cuda_library_open("libm.so.6", NULL, &failure)); /* the system's would do */
+    bool there = false;
+    assert_null(cuda_library_open("libm.so.6", &there, &failure)); /* the system's would do */
+    assert_true(there);
     assert_non_null(strstr(failure.text, "libm.so.6 does not load"));
     put("../libm.so.6", NULL);
     assert_non_null(cuda_library_open("libm.so.6", NULL, &failure));

@@ -99,14 +99,14 @@ class Faults(unittest.TestCase):
         self.assertIn('uses no dynamic', faults({'k_a<f16>': {(128, 4096)}}, dynamic=False)[0])
         self.assertIn('not among the compiled',
                       faults({'k_a<f16>': {(128, 0)}, 'k_b': {(1, 0)}})[0])
-        self.assertIn('never launches it', faults({})[0])
+        self.assertIn('launches it', faults({})[0])
 
     def test_results_that_a_card_changes_are_one(self):
         same = {'8.0': {'f16,64': '1'}, '9.0': {'f16,64': '1'}}
         self.assertEqual(list(resources.faults_of_bytes(same)), [])
         other = {**same, '9.0': {'f16,64': '2'}}
         self.assertEqual(list(resources.faults_of_bytes(other)),
-                         ['attention of f16,64 has other bytes on 9.0 than on 8.0'])
+                         ['f16,64 has other bytes on 9.0 than on 8.0'])
 
     def test_names_are_the_same_from_either_compiler(self):
         for name in ('void k_map<add_map<__nv_bfloat16, 8> >(operands<2>, unsigned long)',

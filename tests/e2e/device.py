@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices as the program's user meets them: chosen, refused, told about.
 
-device.py PATH_OF_HOISTWAY SOURCE_ROOT [FOLDER_OF_THE_CUDA_DOUBLE]; HOISTWAY_PLUGIN_PATH holds
-libhoistway-far.so
+device.py PATH_OF_HOISTWAY SOURCE_ROOT [FOLDER_OF_THE_CUDA_DOUBLE PATH_OF_HOISTWAY_WITHOUT];
+HOISTWAY_PLUGIN_PATH holds libhoistway-far.so; the second program finds no library that HST_ABSENT
+names (tests/cuda/absent.c). With HOISTWAY_MATMUL=own all of it is run by the plugin's own products.
 """
 
 import json
@@ -18,7 +19,8 @@ import unittest
 from unittest import mock
 
 PROGRAM, ROOT = sys.argv[1:3]
-DOUBLE = sys.argv[3] if len(sys.argv) > 3 else ''
+DOUBLE, WITHOUT = sys.argv[3:5] if len(sys.argv) > 4 else ('', '')
+OWN = os.environ.get('HOISTWAY_MATMUL') == 'own'
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
 FAR = os.environ['HOISTWAY_PLUGIN_PATH']
 
@@ -148,17 +150,65 @@ class Faults(unittest.TestCase):
         self.cache = tempfile.mkdtemp(prefix='hst-device-')  # rates measured earlier do not count
         self.addCleanup(shutil.rmtree, self.cache)
 
-    def train(self, fault, *more, steps=2, durability='none'):
-        command = [PROGRAM, 'train', '--model', MODEL, '--data', os.path.join(MODEL, 'tokens.bin'),
+    def train(self, fault, *more, steps=2, durability='none', program=PROGRAM, **variables):
+        command = [program, 'train', '--model', MODEL, '--data', os.path.join(MODEL, 'tokens.bin'),
                    '--durability', durability, '--store', os.path.join(self.directory, 'store'),
                    '--steps', str(steps), '--seq-len',
                    '24', '--batch-tokens', '48', '--export', os.path.join(self.directory, 'out'),
                    '--export-dtype=fp32', *more]
         environment = dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=DOUBLE,
-                           HST_FAKE_CUDA=fault, XDG_CACHE_HOME=self.cache)
+                           HST_FAKE_CUDA=fault, XDG_CACHE_HOME=self.cache, **variables)
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
                               env=environment)
 
+    def test_a_gpu_without_cublaslt_trains_by_own_products(self):
+        def weights(*more, **train):
+            done = self.train('', '--device=cuda', '--lr=1e-3', *more, **train)
+            self.assertEqual(done.returncode, 0, (more, done.stderr))
+            told = 'matrix products by hoistway\'s own kernels, as libcublasLt.so.13 was not found'
+            self.assertEqual(done.stderr.count(told), int('HST_ABSENT' in train), done.stderr)
+            with open(os.path.join(self.directory, 'out', 'model.safetensors'), 'rb') as file:
+                return file.read()
+        absent = {'program': WITHOUT, 'HST_ABSENT': 'libcublasLt', 'HOISTWAY_MATMUL': ''}
+        for precision in ('fp32', 'bf16', 'fp16'):
+            plain = (f'--precision={precision}',)
+            first = weights(*plain, **absent)
+            self.assertEqual(weights(*plain, **absent), first, precision)
+            self.assertEqual(weights(*plain, HOISTWAY_MATMUL='own'), first, precision)
+            homes = '--place=weights=dram,states=nvme,acts=dram'
+            self.assertEqual(weights(*plain, homes, HOISTWAY_MATMUL='own'), first, precision)
+
+    def test_own_products_train_as_the_host_does(self):
+        for precision, most in (('fp32', 1e-6), ('bf16', 4e-3)):
+            host, cuda = (self.steps(f'--device={device}', f'--precision={precision}',
+                                     HOISTWAY_MATMUL='own') for device in ('host', 'cuda'))
+            for ours, theirs in zip(cuda, host):
+                for what in ('loss', 'grad_norm'):
+                    self.assertAlmostEqual(ours[what] / theirs[what], 1, delta=most)
+
+    def test_who_makes_products_is_told_and_has_to_be_known(self):
+        done = self.train('', '--device=cuda', HOISTWAY_MATMUL='fast')
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r'^error\[E201\] .*HOISTWAY_MATMUL is "fast": none of "own", '
+                                      r'"cublaslt"\. Fix: give the variable one of these values')
+        def doctor(program, **variables):
+            told = subprocess.run(
+                [program, 'doctor', '--store', self.directory, '--json'], capture_output=True,
+                text=True, timeout=60, check=False,
+                env=dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=DOUBLE,
+                         XDG_CACHE_HOME=self.cache, **variables))
+            return {c['name']: c for c in json.loads(told.stdout)['checks']}
+        checks = doctor(WITHOUT, HST_ABSENT='libcublasLt', HOISTWAY_MATMUL='')
+        self.assertIn(', own products', checks['driver']['found'])
+        self.assertEqual(checks['gpu products']['status'], 'warn')
+        self.assertIn('libcublasLt.so.13 was not found', checks['gpu products']['found'])
+        self.assertIn('HOISTWAY_CUDA_PATH', checks['gpu products']['fix'])
+        wished = doctor(PROGRAM, HOISTWAY_MATMUL='own')
+        self.assertIn(', own products', wished['driver']['found'])
+        self.assertNotIn('gpu products', wished)
+        self.assertIn(', cuBLASLt 13.', doctor(PROGRAM, HOISTWAY_MATMUL='')['driver']['found'])
+
+    @unittest.skipIf(OWN, 'cuBLASLt is not looked at')
     def test_doctor_asks_a_python_where_a_library_is(self):
         tools = os.path.join(self.directory, 'bin')
         os.mkdir(tools)
@@ -196,9 +246,9 @@ class Faults(unittest.TestCase):
         self.assertIn(plan(budget)['resident_units'], range(1, 6))
         return '--place=acts=hbm', f'--hbm={budget}', '--activations=recompute'
 
-    def steps(self, *more):
+    def steps(self, *more, **variables):
         log = os.path.join(self.directory, 'log.jsonl')
-        done = self.train('', '--log', log, '--order', 'sequential', *more)
+        done = self.train('', '--log', log, '--order', 'sequential', *more, **variables)
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(log, encoding='ascii') as file:
             return [line for line in map(json.loads, file) if line['kind'] == 'step']
@@ -288,12 +338,14 @@ class Faults(unittest.TestCase):
         self.refused('devices=0', 201, 1, 'no GPU')
 
     def test_a_card_that_is_full_is_told_with_its_numbers(self):
-        self.refused('memory=8M', 302, 2, 'MiB of HBM')
+        if not OWN:  # whose products have no workspace, which is what does not fit
+            self.refused('memory=8M', 302, 2, 'MiB of HBM')
         self.refused('fail=cudaMalloc:1:2', 202, 1, 'bytes were asked for')
 
     def test_failures_while_training_are_the_devices(self):
         for fault in ('fail=cudaLaunchKernel:40:700', 'fail=cudaLaunchKernel:40+:719',
-                      'fail=launch:60:700', 'fail=copy:30:700', 'fail=cublasLtMatmul:20:14'):
+                      'fail=launch:60:700', 'fail=copy:30:700',
+                      *([] if OWN else ['fail=cublasLtMatmul:20:14'])):
             self.refused(fault, 203, 1, 'cuda')
         for number in (1, 10, 30):
             self.refused(f'fail=copy:{number}:700', 203, 1, 'cuda', place='weights=dram,acts=dram')

@@ -112,6 +112,13 @@ class Math(unittest.TestCase):
         self.assertRegex(first, r', \d+\.\d+, \d+ SMs, driver.* \(CUDA \d+\.\d+\), runtime \d+\.'
                          r'\d+, cuBLASLt \d.*, its first proposals, attention ')
         self.assertEqual(second, first + ', NVIDIA_TF32_OVERRIDE=0')
+        told = self.train('run', '--precision', 'fp32', '--resume', steps=4, HOISTWAY_MATMUL='own',
+                          **double)
+        self.assertRegex(told, r"warning\[W624\] .*'own products, .*'cuBLASLt \d")
+        self.assertNotIn('cuBLASLt', self.maths('run')[2])
+        told = self.train('run', '--precision', 'fp32', '--resume', steps=5, HOISTWAY_MATMUL='own',
+                          **double)
+        self.assertNotIn('W624', told)
         line = self.train('other', '--host-math', 'Haswell', status=2, **double)
         self.assertIn('error[E402] --host-math is for the host', line)
 

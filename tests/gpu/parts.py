@@ -44,6 +44,10 @@ def opens(runner, settings=None):
     return None if done.code == 0 else done.why()
 
 
+def why_no_cublaslt(runner):
+    return opens(runner, {'HOISTWAY_MATMUL': 'cublaslt'})
+
+
 def why_no_cudnn(runner):
     return opens(runner, {'HOISTWAY_ATTENTION': 'cudnn'})
 
@@ -54,7 +58,8 @@ def why_absent(runner):
     ones."""
     absent = opens(runner)
     folders = '' if os.environ.get('HOISTWAY_CUDA_PATH') else place.look_into_python()
-    if folders and 'was not found' in (absent or why_no_cudnn(runner) or ''):
+    if folders and 'was not found' in (absent or why_no_cublaslt(runner) or
+                                       why_no_cudnn(runner) or ''):
         place.python_folders = folders
         again = opens(runner)
         if again and not absent:
@@ -110,7 +115,7 @@ def processes(runner):
 
 
 def suite(runner):
-    """The conformance suite as it is, with own kernels for attention."""
+    """The conformance suite as it is, with own kernels for attention; products by both."""
     own = {'HOISTWAY_ATTENTION': 'own'}  # opening cuDNN takes time, and one unit needs it
     units = SMOKE_CONFORMANCE if runner.smoke else CONFORMANCE
     programs = {unit: place.program(f'test_kernels_{unit}') for unit in units}
@@ -119,8 +124,11 @@ def suite(runner):
         raise Failed(f'not built: {", ".join(missing)}')
     # Nothing is measured here: several at once, on a card that is large enough.
     with concurrent.futures.ThreadPoolExecutor(processes(runner)) as pool:
-        for future in [pool.submit(conformance.run_program, runner, f'kernels/{unit}', path, own)
-                       for unit, path in programs.items()]:
+        runs = [(f'kernels/{unit}', path, own) for unit, path in programs.items()]
+        if 'matmul' in programs:
+            runs.append(('kernels/matmul, own products', programs['matmul'],
+                         {**own, 'HOISTWAY_MATMUL': 'own'}))
+        for future in [pool.submit(conformance.run_program, runner, *run) for run in runs]:
             future.result()
 
 
@@ -212,6 +220,12 @@ def kernels(runner):
 
 
 def gemm(runner):
+    """Products beside the best of cuBLASLt, and those of the plugin's own kernels."""
+    bench(runner, 'matmul', {'HOISTWAY_MATMUL': 'own'}, 'own ')
+    absent = why_no_cublaslt(runner)
+    if absent:
+        runner.part['why'] = f'without cuBLASLt: {absent}'
+        return
     program = need(place.program('bench_gemm'), 'bench_gemm (built where CUDA\'s headers are)')
     tell_rows(runner, run_json(runner, [program, '--device', runner.device, *smoke_flag(runner)]),
               goal=GOALS['gemm'])

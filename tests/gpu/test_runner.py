@@ -60,6 +60,7 @@ echo "$*" >>{calls}
 for folder in $(echo "$HOISTWAY_CUDA_PATH" | tr : ' '); do
     [ ! -e "$folder/libcublasLt.so.13" ] || exit 0
 done
+[ -z "$OWN" ] || [ "$HOISTWAY_MATMUL" = cublaslt ] || exit 0  # by own products
 echo 'error[E201] libcublasLt.so.13 was not found: not in HOISTWAY_CUDA_PATH' >&2
 exit 1
 '''
@@ -180,6 +181,14 @@ class Libraries(Programs):
         self.assertEqual(place.environment()['HOISTWAY_CUDA_PATH'], folder)
         self.assertEqual(machine.files_of('libcublasLt.so.13', place.environment())[0],
                          folder + '/libcublasLt.so.13')
+
+    def test_they_are_looked_for_where_a_device_opens_without_them(self):
+        with mock.patch.dict(os.environ, {'OWN': '1'}):
+            self.assertIsNone(parts.why_absent(self.runner))
+            self.assertEqual(place.python_folders, '')
+            folder = self.put('nvidia/cu13/lib')
+            self.assertIsNone(parts.why_absent(self.runner))
+        self.assertEqual(place.environment()['HOISTWAY_CUDA_PATH'], folder)
 
     def test_without_them_the_reason_is_told(self):
         self.assertIn('libcublasLt.so.13 was not found', parts.why_absent(self.runner))

@@ -46,8 +46,11 @@ static void product_case(struct suite *s, const void *parameters)
     ref_matmul(p->m, p->n, p->k, a->values, a_ld, p->a_transposed, b->values, b_ld, p->b_transposed,
                want, c_ld);
     /* Each of k additions rounds a partial sum, which is of size √k/3: k·2^-24 leaves room for
-       unlucky ones. The columns beyond n are in want as they were: they must not change. */
-    expect_close("c", c, want, 0x1p-24 * (double)(p->k + 8));
+       unlucky ones. Tensor cores cut off instead, once in eight terms, half a unit of the sum in
+       the mean and always towards 0: k/8·2^-24 of √k. The columns beyond n are in want as they
+       were: they must not change. */
+    double cut = p->in == HST_F32 ? 1 : sqrt((double)p->k) / 8;
+    expect_close("c", c, want, 0x1p-24 * (double)(p->k + 8) * fmax(1, cut));
     free(want);
 }
 
@@ -252,8 +255,10 @@ static void refusals_case(struct suite *s, const void *parameters)
     bad[11].m = SIZE_MAX / 2;
     bad[12].k = SIZE_MAX;
     bad[13].a.dtype = bad[13].b.dtype = bad[13].c.dtype = 0;
+    bool works = hst_matmul_work_bytes(s->dev, &good) > 0; /* else 9 and 10 are as good */
     for (size_t i = 0; i < 14; i++)
-        assert_int_equal(hst_op_matmul(s->stream, &bad[i]), -EINVAL);
+        if (works || (i != 9 && i != 10))
+            assert_int_equal(hst_op_matmul(s->stream, &bad[i]), -EINVAL);
     assert_int_equal(hst_op_matmul(s->stream, NULL), -EINVAL);
     assert_int_equal(hst_op_matmul(NULL, &good), -EINVAL);
     expect_everywhere(s, t, 3);

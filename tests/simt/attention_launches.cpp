@@ -8,52 +8,12 @@
  *
  * The launches themselves are written by the runtime (HST_SIMT_LAUNCHES).
  */
-#include "half.h"
-#include "launchers.h"
+#include "launches.h"
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <vector>
 
 /* More than one tile of 128 rows, the last of which ends within 16 rows and within a warp's 32. */
 static const size_t SEQ = 150, HEADS = 1, KV_HEADS = 1;
-
-static void must(cudaError_t error, const char *what)
-{
-    if (error != cudaSuccess) {
-        fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
-        exit(1);
-    }
-}
-
-/* Device memory of numbers between -2 and 2, a sequence of its own for each seed. */
-static void *numbers(size_t count, enum hst_dtype dtype, uint64_t seed)
-{
-    size_t bytes = count * (dtype == HST_F32 ? 4 : 2);
-    std::vector<unsigned char> host(bytes);
-    for (size_t i = 0; i < count; i++) {
-        seed = seed * 6364136223846793005u + 1442695040888963407u;
-        float x = (float)(int32_t)(seed >> 32) / 0x1p30f;
-        if (dtype == HST_F32)
-            ((float *)host.data())[i] = x;
-        else
-            ((uint16_t *)host.data())[i] = half_round(dtype, x);
-    }
-    void *memory;
-    must(cudaMalloc(&memory, bytes), "cudaMalloc");
-    must(cudaMemcpy(memory, host.data(), bytes, cudaMemcpyDefault), "cudaMemcpy");
-    return memory;
-}
-
-static uint64_t hash_of(const void *memory, size_t bytes, uint64_t hash)
-{
-    std::vector<unsigned char> host(bytes);
-    must(cudaMemcpy(host.data(), memory, bytes, cudaMemcpyDefault), "cudaMemcpy");
-    for (unsigned char byte : host)
-        hash = (hash ^ byte) * 0x100000001b3u; /* FNV-1a */
-    return hash;
-}
 
 static void run_case(enum hst_dtype dtype, size_t head_dim)
 {
@@ -92,7 +52,7 @@ static void run_case(enum hst_dtype dtype, size_t head_dim)
     must(hst_cuda_attention(nullptr, a), "attention");
     must(hst_cuda_attention_backward(nullptr, &b), "attention's backward");
     must(cudaDeviceSynchronize(), "attention on the card");
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = HASH_BEGIN;
     for (auto &out : outputs) {
         hash = hash_of(out.data, out.bytes, hash);
         cudaFree(out.data);
@@ -100,11 +60,8 @@ static void run_case(enum hst_dtype dtype, size_t head_dim)
     for (void *memory : inputs)
         cudaFree(memory);
     cudaFree(a->work.data);
-    printf("bytes %s,%zu %016llx\n",
-           dtype == HST_F32    ? "f32"
-           : dtype == HST_BF16 ? "bf16"
-                               : "f16",
-           head_dim, (unsigned long long)hash);
+    printf("bytes attention,%s,%zu %016llx\n", dtype_name(dtype), head_dim,
+           (unsigned long long)hash);
 }
 
 int main()

@@ -37,6 +37,8 @@ static const char *fix_for(enum hst_dev_why why)
         return "rebuild with a CUDA toolkit that knows the card";
     case HST_DEV_LIBRARY:
         return "install CUDA's libraries, or name their folder in HOISTWAY_CUDA_PATH";
+    case HST_DEV_ENVIRONMENT:
+        return "give the variable one of these values, or unset it";
     case HST_DEV_MEMORY:
         return "end what else uses the GPU (nvidia-smi)";
     default:
@@ -80,13 +82,21 @@ static void report_card(struct doctor *d, unsigned index, const struct hst_dev_i
                   info->driver_version / 1000, info->driver_version % 1000 / 10,
                   info->runtime_version / 1000, info->runtime_version % 1000 / 10,
                   info->libraries[0] ? info->libraries : "no libraries");
-    if (info->library_files[0])
+    if (info->library_files[0] || info->library_unused[0])
         doctor_report(d, "libraries", info->library_unused[0] ? STATUS_WARN : STATUS_OK,
                       info->library_unused[0] ? "put a newer or whole one in its place, or export "
                                                 "HOISTWAY_ATTENTION=own"
                                               : NULL,
-                      "%s%s%s", info->library_files, info->library_unused[0] ? "; not used: " : "",
+                      "%s%s%s", info->library_files,
+                      !info->library_unused[0] ? ""
+                      : info->library_files[0] ? "; not used: "
+                                               : "not used: ",
                       info->library_unused);
+    if (info->absent[0]) {
+        const char *export = library_fix(d);
+        doctor_report(d, "gpu products", STATUS_WARN, export ? export : fix_for(HST_DEV_LIBRARY),
+                      "by hoistway's own kernels, as %s was not found", info->absent);
+    }
 }
 
 static void report_link(struct doctor *d, const struct hst_dev_info *info)

@@ -194,8 +194,10 @@ static void tell_device(const struct train *t)
     struct hst_dev_info info;
     hst_dev_info(hst_engine_device(t->engine), &info);
     if (t->device.gpu)
-        cli_note(CLI_DEVICE, "device: %s (%s)%s%s", t->device.name, info.model,
-                 info.library_unused[0] ? "; not used: " : "", info.library_unused);
+        cli_note(CLI_DEVICE, "device: %s (%s)%s%s%s%s%s", t->device.name, info.model,
+                 info.library_unused[0] ? "; not used: " : "", info.library_unused,
+                 info.absent[0] ? "; matrix products by hoistway's own kernels, as " : "",
+                 info.absent, info.absent[0] ? " was not found" : "");
     else
         cli_note(CLI_DEVICE, "device: host (%" PRIu32 " thread%s, %s)%s%s",
                  t->result.memory.threads, text_s(t->result.memory.threads),

@@ -101,6 +101,7 @@ enum hst_dev_why {
     HST_DEV_BLAS,          /* OpenBLAS is not found, or can not be used by several threads */
     HST_DEV_CORE,          /* the core of OpenBLAS that was named can not be had */
     HST_DEV_ADDRESS_SPACE, /* OpenBLAS needs more address space than there is */
+    HST_DEV_ENVIRONMENT,   /* a variable of the environment chooses what there is not */
 };
 struct hst_dev_failure {
     enum hst_dev_why why;
@@ -180,11 +181,12 @@ struct hst_dev_info {
     unsigned driver_version, runtime_version; /* CUDA's, 13000 is 13.0 */
     /* PCI Express generation and lanes: of the link now (an idle GPU may lower it) and at most */
     unsigned pcie_generation, pcie_lanes, pcie_generation_max, pcie_lanes_max;
-    char libraries[96]; /* "cuBLASLt 13.1.0, cuDNN 9.19.0" */
+    char libraries[96]; /* "cuBLASLt 13.1.0, cuDNN 9.19.0", "own products" */
     /* the files that these were loaded from, in that order, commas between; cut at the end */
     char library_files[512];
     /* a library that is there and can not be used, so that own kernels serve: its file, and why */
     char library_unused[400];
+    char absent[32]; /* the library of matrix products that was not found: own ones serve */
 };
 void hst_dev_info(struct hst_dev *dev, struct hst_dev_info *info);
 #define HST_DEV_MATH_BYTES 640
@@ -284,6 +286,7 @@ struct hst_matrix {
  * K; bf16 and f16 are widened to f32 in the workspace, 2,048 of K at a time, and summed in f32 in
  * rising k.
  * Host limit: extents and leading dimensions below 2³¹ (-EINVAL).
+ * CUDA: cuBLASLt, or kernels of the plugin's own without a workspace (HOISTWAY_MATMUL).
  */
 struct hst_matmul {
     size_t m, n, k;
