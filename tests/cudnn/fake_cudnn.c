@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fake_cudnn.h"
+#include "attribute_bytes.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -122,27 +123,12 @@ static cudnnStatus_t finalize(descriptor d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-static size_t element_bytes(cudnnBackendAttributeType_t type)
-{
-    switch (type) {
-    case CUDNN_TYPE_BOOLEAN:
-        return sizeof(bool);
-    case CUDNN_TYPE_INT64:
-    case CUDNN_TYPE_HANDLE:
-    case CUDNN_TYPE_VOID_PTR:
-    case CUDNN_TYPE_BACKEND_DESCRIPTOR:
-        return 8;
-    default: /* enumerations */
-        return sizeof(int);
-    }
-}
-
 static cudnnStatus_t set_attribute(descriptor d, cudnnBackendAttributeName_t name,
                                    cudnnBackendAttributeType_t type, int64_t count,
                                    const void *values)
 {
     struct fake_object *object = d;
-    size_t bytes = (size_t)count * element_bytes(type);
+    size_t bytes = (size_t)count * attribute_element_bytes(type);
     assert(!object->finalized && object->count < FAKE_ATTRIBUTES && bytes <= FAKE_ATTRIBUTE_BYTES);
     if (fails())
         return fake.fail_status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fake cuDNN's doors for descriptors: create, set, finalize, ask, destroy. */
+#include "attribute_bytes.h"
 #include "double.h"
 
 #include <cstdarg>
@@ -93,7 +94,8 @@ static cudnnStatus_t set(Descriptor *d, const Rule *rule, cudnnBackendAttributeT
     if (type == CUDNN_TYPE_HANDLE && !is_handle(*static_cast<const cudnnHandle_t *>(array)))
         return fail(CUDNN_STATUS_BAD_PARAM, "attribute %d: no handle", (int)rule->name);
     const char *bytes = static_cast<const char *>(array);
-    d->attributes[rule->name] = {type, count, {bytes, bytes + (size_t)count * element_bytes(type)}};
+    d->attributes[rule->name] = {
+        type, count, {bytes, bytes + (size_t)count * attribute_element_bytes(type)}};
     return CUDNN_STATUS_SUCCESS;
 }
 

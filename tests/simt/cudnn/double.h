@@ -102,7 +102,6 @@ enum { ANY_OPERATION = -1, NO_PART = -2 };
 bool is_known(cudnnBackendDescriptorType_t type);
 /** Null: the type has no such attribute. */
 const Rule *rule_of(cudnnBackendDescriptorType_t owner, cudnnBackendAttributeName_t name);
-size_t element_bytes(cudnnBackendAttributeType_t type);
 /** Success, or which required attribute was not set. */
 cudnnStatus_t check_complete(const Descriptor &d);
 

@@ -99,21 +99,6 @@ const Rule *hst_cudnn::rule_of(cudnnBackendDescriptorType_t owner, cudnnBackendA
         [owner, name](const Rule &rule) { return rule.owner == owner && rule.name == name; });
 }
 
-size_t hst_cudnn::element_bytes(cudnnBackendAttributeType_t type)
-{
-    switch (type) {
-    case CUDNN_TYPE_BOOLEAN:
-        return sizeof(bool);
-    case CUDNN_TYPE_INT64:
-    case CUDNN_TYPE_HANDLE:
-    case CUDNN_TYPE_VOID_PTR:
-    case CUDNN_TYPE_BACKEND_DESCRIPTOR:
-        return 8;
-    default: /* enumerations */
-        return sizeof(int);
-    }
-}
-
 cudnnStatus_t hst_cudnn::check_complete(const Descriptor &d)
 {
     const Rule *missing = find_rule([&d](const Rule &rule) {

@@ -3,6 +3,7 @@
 #include "bench/burn.h"
 #include "bench/kernels.h"
 #include "bench/locking.h"
+#include "host_device.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,24 +16,6 @@
 
 #include <cmocka.h>
 #include <hoistway/plugin.h>
-
-static struct hst_dev *dev;
-static struct hst_stream *stream;
-
-static int open_device(void **state)
-{
-    const struct hst_dev_config config = {.size = sizeof config, .memory_bytes = 1 << 20};
-    (void)state;
-    return hst_dev_host_open(&config, &dev) || hst_stream_create(dev, "test", &stream);
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    hst_stream_destroy(&stream);
-    hst_dev_close(&dev);
-    return 0;
-}
 
 static void a_link_carries_what_its_standard_says(void **state)
 {

@@ -6,6 +6,7 @@
  */
 #include "bench/layer.h"
 #include "bench/watch.h"
+#include "host_device.h"
 #include "verbs/gpu_clock.h"
 
 #include <errno.h>
@@ -17,24 +18,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static struct hst_dev *dev;
-static struct hst_stream *stream;
-
-static int open_device(void **state)
-{
-    const struct hst_dev_config config = {.size = sizeof config, .memory_bytes = 1 << 20};
-    (void)state;
-    return hst_dev_host_open(&config, &dev) || hst_stream_create(dev, "test", &stream);
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    hst_stream_destroy(&stream);
-    hst_dev_close(&dev);
-    return 0;
-}
 
 static void expect(struct watched w, const char *name, double bytes, double flops)
 {
