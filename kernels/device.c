@@ -3,14 +3,9 @@
  * The boundary of devices, memory, streams and events: null handles, sizes, alignment and objects
  * of two different devices are refused here, once, so that no implementation has to look again.
  */
-#include "base.h"
+#include "base/object.h"
 #include <errno.h>
 #include <hoistway/measure.h>
-
-size_t hst_dtype_bytes(enum hst_dtype dtype)
-{
-    return dtype == HST_F32 ? 4 : dtype == HST_BF16 || dtype == HST_F16 ? 2 : 0;
-}
 
 void hst_dev_close(struct hst_dev **dev)
 {

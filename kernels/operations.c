@@ -4,7 +4,7 @@
  * against what kernels.h promises, and only then handed to the device's table. Byte products are
  * checked first, so that no product an implementation forms of the same extents can overflow.
  */
-#include "base.h"
+#include "base/object.h"
 #include <errno.h>
 
 /* A dense tensor of these extents can exist. Counted as f32, which covers all with one rule. */

@@ -5,8 +5,8 @@
  * installed to. The first file of the right name is taken at its word: if it can not be used, that
  * is the answer, and no other one is taken silently in its place.
  */
-#include "failure.h"
-#include "folders.h"
+#include "base/failure.h"
+#include "base/folders.h"
 #include "host/host.h"
 #include <assert.h>
 #include <dlfcn.h>
@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,17 +27,6 @@ struct name {
     bool has_index;
     unsigned index;
 };
-
-int dev_fail(struct hst_dev_failure *failure, int rc, enum hst_dev_why why, int native,
-             const char *format, ...)
-{
-    *failure = (struct hst_dev_failure){.why = why, .native = native};
-    va_list args;
-    va_start(args, format);
-    vsnprintf(failure->text, sizeof failure->text, format, args);
-    va_end(args);
-    return rc;
-}
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -74,21 +62,6 @@ static bool is_in_environment(struct dev_search *search)
         return true;
     dev_search_tell(search, ")");
     return false;
-}
-
-bool dev_own_folder(char folder[PATH_MAX])
-{
-    Dl_info info;
-    struct link_map *map = NULL;
-    if (!dladdr1((const void *)(uintptr_t)hst_dev_open, &info, (void **)&map, RTLD_DL_LINKMAP))
-        return false;
-    const char *path = map->l_name;
-    if (!*path) /* the program itself, which knows only what it was called as */
-        path = "/proc/self/exe";
-    if (*path != '/' || !realpath(path, folder))
-        return false;
-    *strrchr(folder, '/') = '\0';
-    return true;
 }
 
 static bool is_beside(struct dev_search *search)

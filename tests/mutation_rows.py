@@ -368,7 +368,7 @@ mutate(
 )
 
 mutate(
-    'engine/plan/layout.h', 'engine/slices',
+    'engine/plan/layout/layout.h', 'engine/slices',
     ('an element is counted over all units',
      'layout->units[range.unit].first_block * LAYOUT_UNIT_ALIGN + range.offset', 'range.offset'),
 )
@@ -382,7 +382,7 @@ mutate(
 )
 
 mutate(
-    'engine/exec/version_text.c', 'e2e/resume',
+    'engine/ckpt/version_text.c', 'e2e/resume',
     ('a store tells how moments were rounded', 'if (c->state == HST_STATE_BF16)', 'if (0)'),
 )
 
@@ -425,7 +425,7 @@ mutate(
 # ---- engine: what versions wait for, and what waits for them ----
 
 mutate(
-    'engine/plan/graph_build.c', 'engine/walk engine/versions',
+    'engine/plan/graph/graph_build.c', 'engine/walk engine/versions',
     ('a tile is saved when it has been updated',
      'link_to(b, node, i);\n            link_to(b, i, node);', 'link_to(b, i, node);'),
     ('a tile is updated again when it has been saved',
@@ -442,7 +442,7 @@ mutate(
 # ---- engine: what an optimistic update waits for ----
 
 mutate(
-    'engine/plan/graph_build.c', 'engine/walk',
+    'engine/plan/graph/graph_build.c', 'engine/walk',
     ('what is read waits for the revert',
      '    link_to(b, node, b->clip);\n    link_to(b, node, b->revert);',
      '    link_to(b, node, b->clip);'),
@@ -457,7 +457,7 @@ mutate(
 )
 
 mutate(
-    'engine/plan/graph.c', 'engine/walk',
+    'engine/plan/graph/graph.c', 'engine/walk',
     ('weights are read for a redo', 'b->in->optimistic ? PART_REDO', 'false ? PART_REDO'),
     ('slots change places when all has been updated',
      'if (ends_before_clip(b, &b->graph->nodes[n]))', 'if (false)'),
@@ -466,7 +466,7 @@ mutate(
 )
 
 mutate(
-    'engine/plan/graph.c', 'engine/graph_streams',
+    'engine/plan/graph/graph.c', 'engine/graph_streams',
     ('weights of a second visit are not given back with those of the first',
      'if (reads && s->recomputes && !visit->recompute)',
      'if (reads && s->recomputes && !visit->recompute && s->weights != GRAPH_NONE)'),
@@ -475,7 +475,7 @@ mutate(
 # ---- engine: tiles that a device updates out of host memory ----
 
 mutate(
-    'engine/plan/graph_build.c', 'engine/walk',
+    'engine/plan/graph/graph_build.c', 'engine/walk',
     ('a tile is streamed when its gradients are there',
      'link_to(b, i, b->units[n->unit].grads_there);', '(void)n;'),
     ('what reads memory waits until a tile is home',
@@ -485,7 +485,7 @@ mutate(
 )
 
 mutate(
-    'engine/plan/graph_updates.c', 'engine/walk',
+    'engine/plan/graph/graph_updates.c', 'engine/walk',
     ('a streamed tile is updated when it is there', 'build_dep(b, update, fetch);', ''),
     ('a streamed tile goes home when it was updated', 'build_dep(b, store, update);', ''),
 )
@@ -526,7 +526,7 @@ mutate(
 )
 
 mutate(
-    'engine/plan/update_choice.c', 'engine/update_choice',
+    'engine/plan/search/update_choice.c', 'engine/update_choice',
     ('the faster one is kept', 'c->best_s[1] < c->best_s[0]', 'true'),
     ('the first step of a trial does not count', 'c->in_trial > 0 && ', ''),
     ('what clips often is not tried', '!both && !clips_too_often(c)', '!both'),
@@ -537,7 +537,7 @@ mutate(
 # ---- engine: the rules of the walk ----
 
 mutate(
-    'engine/plan/walk.c', 'engine/walk engine/graph',
+    'engine/plan/graph/walk.c', 'engine/walk engine/graph',
     ('a lane starts its nodes in order',
      'at->node] == STATE_WAITING)\n                return true;',
      'at->node] == STATE_WAITING && walk_ready((struct walk *)walk, *at))\n'

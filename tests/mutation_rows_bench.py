@@ -20,11 +20,11 @@ mutate(
      'size_bytes % page == 0'),
 )
 mutate(
-    'engine/machine/probe.c', 'engine/probe',
+    'engine/probe/probe.c', 'engine/probe',
     ('a device is warm before its rates', '        probe_burn(probe);\n', '        (void)0;\n'),
 )
 mutate(
-    'engine/machine/probe_burn.c', 'engine/probe',
+    'engine/probe/probe_burn.c', 'engine/probe',
     ('the host is not warmed', 'if (!probe_is_apart(probe) ||', 'if (!probe->dev ||'),
     ('it lasts', 'clock_seconds() - start < PROBE_BURN_S', 'batch < BATCH_MOST / 128'),
 )

@@ -38,8 +38,8 @@ mutate(
     ('a store has been closed in order where all ranks\' were',
      'info->clean = info->clean && look->clean;', ''),
     ('the model\'s precision is compared',
-     'engine->config.precision != ckpt->precision ||', ''),
-    ('the model\'s tensors are compared', 'digest != layout_digest(&engine->layout)', '0'),
+     'precision != ckpt->precision ||', ''),
+    ('the model\'s tensors are compared', 'digest != layout_digest(model)', '0'),
 )
 
 mutate(
@@ -102,14 +102,14 @@ mutate(
 )
 
 mutate(
-    'engine/budget.c', 'e2e/disks',
+    'engine/session/budget.c', 'e2e/disks',
     ('what a killed start left is room',
      'left = sat_add(left, store_dir_leftover(engine, d));', ''),
     ('of what it left each has its own', 'share + own > all ? share + own : all', 'all'),
 )
 
 mutate(
-    'engine/store_dir.c', 'e2e/disks',
+    'engine/session/store_dir.c', 'e2e/disks',
     ('a drive that a killed start filled may be full',
      'config.may_be_full = holds_store(engine, d) || store_dir_leftover(engine, d) > 0;',
      'config.may_be_full = holds_store(engine, d);'),

@@ -3,7 +3,7 @@
 from mutation_rows import mutate
 
 mutate(
-    'engine/machine/probe_operations.c', 'engine/compute',
+    'engine/probe/probe_operations.c', 'engine/compute',
     ('a part grows', 't->amount * probe_growth(seconds, wish_s)', 't->amount'),
     ('never beyond the whole', 'wish_s), t->operation->amount)', 'wish_s), 1e300)'),
     ('one that can not grow ends it', 't->amount > before && ', ''),
@@ -12,7 +12,7 @@ mutate(
     ('so is one without end', ' && isfinite(t->amount)', ''),
 )
 mutate(
-    'engine/machine/probe_products.c', 'engine/compute',
+    'engine/probe/probe_products.c', 'engine/compute',
     ('what is no FLOP takes time alone', 'sum->flop += flop ? amount : 0;', 'sum->flop += amount;'),
     ('operations count', 'i < in->product_count + in->operation_count; i++)',
      'i < in->product_count; i++)'),
@@ -22,13 +22,13 @@ mutate(
     ('one that is not known is missed', 'if (f->value <= 0) {', 'if (product && f->value <= 0) {'),
 )
 mutate(
-    'engine/machine/probe.c', 'engine/probe',
+    'engine/probe/probe.c', 'engine/probe',
     ('one without a call is refused', 'return o->enqueue && ', 'return '),
     ('an amount is finite', 'isfinite(o->amount) && ', ''),
     ('a text is one line', " && !strchr(o->what, '\\n')", ''),
 )
 mutate(
-    'engine/machine/identity.c', 'engine/cache',
+    'engine/probe/identity.c', 'engine/cache',
     ('operations are part of the question', 'i < probe->operation_count', 'i < 0'),
 )
 mutate(

@@ -141,7 +141,7 @@ mutate(
 )
 
 mutate(
-    'tools/utf8.c', 'tools/hf_mutate tools/hf_config tools/hf_safetensors tools/cli_output',
+    'tools/base/utf8.c', 'tools/hf_mutate tools/hf_config tools/hf_safetensors tools/cli_output',
     ('UTF-8: the first byte is not too low', 's[0] < 0xc2 || ', ''),
     ('UTF-8: the first byte is not too high', ' || s[0] > 0xf4', ''),
     ('UTF-8: cut off', 'if (n > left)'),

@@ -30,7 +30,7 @@ mutate(
      'hst_bias_backward_work_bytes(p->device, p->tokens, 1)'),
 )
 mutate(
-    'engine/plan/shapes.c', 'engine/bound',
+    'engine/plan/layout/shapes.c', 'engine/bound',
     ('norms of heads count', 'if (s->qk_norm)', 'if (0)'),
     ('so do biases', 'if (s->qkv_bias)', 'if (0)'),
 )

@@ -4,18 +4,18 @@ that count versions."""
 from mutation_rows import mutate
 
 mutate(
-    'engine/plan/graph.c', 'engine/graph',
+    'engine/plan/graph/graph.c', 'engine/graph',
     ('none is left whose gradients do not last', 'lasts ? b->in->late_share : 0',
      'b->in->late_share'),
 )
 mutate(
-    'engine/plan/graph_build.c', 'engine/graph_streams',
+    'engine/plan/graph/graph_build.c', 'engine/graph_streams',
     ('a revert waits for the version before it',
      '    link_to(b, node, b->clip);\n    link_to(b, node, b->commit);\n    for',
      '    link_to(b, node, b->clip);\n    for'),
 )
 mutate(
-    'engine/plan/planner.c', 'engine/planner',
+    'engine/plan/search/planner.c', 'engine/planner',
     ('a share is chosen for the homes that were given',
      's.rc = s.rc ? s.rc : choose_late(in, in->optimistic, placement, &s.best.step_s);', ''),
     ('a share is chosen of an optimistic update',
@@ -27,17 +27,17 @@ mutate(
     ('the fastest share wins', '        best = c->of[i];\n', ''),
 )
 mutate(
-    'engine/plan/planner.c', 'engine/planner-all',
+    'engine/plan/search/planner.c', 'engine/planner-all',
     ('a share is chosen for the homes that won',
      's.rc = choose_late(in, in->optimistic, best, &s.best.step_s);', 's.rc = 0;'),
 )
 mutate(
-    'engine/plan/step_graph.c', 'engine/planner',
+    'engine/plan/graph/step_graph.c', 'engine/planner',
     ('a graph has the share of its placement', '.late_share = p->late_eighths / 8.0,',
      ''),
 )
 mutate(
-    'engine/plan/placement_search.c', 'engine/engine',
+    'engine/plan/search/placement_search.c', 'engine/engine',
     ('gradients that are not kept need no drive',
      ' || (class == HST_CLASS_GRADS && !in->deferred)', ''),
 )
@@ -53,17 +53,17 @@ mutate(
      'run->left = 0; /*'),
 )
 mutate(
-    'engine/plan/graph_bound.c', 'engine/simulate',
+    'engine/plan/graph/graph_bound.c', 'engine/simulate',
     ('what a version writes counts', ' || (graph->nodes[i].parts & parts)', ''),
 )
 mutate(
-    'engine/predict.c', 'tools/cli_plan',
+    'engine/session/predict.c', 'tools/cli_plan',
     ('a bound counts the versions of each step',
      '&m->rates, versions_parts_simulated(engine), &bound', '&m->rates, 0, &bound'),
     ('the share is told', '.late_share = engine->placement.late_eighths / 8.0,',
      ''),
 )
 mutate(
-    'engine/decide.c', 'tools/cli_plan',
+    'engine/session/decide.c', 'tools/cli_plan',
     ('a share is told of', 'if (eighths > 0 && !engine->config.plan)', 'if (0)'),
 )

@@ -39,7 +39,7 @@ mutate(
     ('a run looks at its losses', '    watch_loss(t, number, loss);\n', ''),
 )
 mutate(
-    'engine/options.c', 'tools/cli_values',
+    'engine/base/options.c', 'tools/cli_values',
     ('0 % is 0', 'if (!error && read.percent == 0 && o->least > 0)'),
     ('nothing is more than all', '{.least = 0, .greatest = 100}', '{.least = 0, .greatest = 1000}'),
 )

@@ -50,6 +50,6 @@ mutate(
 )
 
 mutate(
-    'tools/cli/text.c', 'tools/cli_trained',
+    'tools/base/text.c', 'tools/cli_trained',
     ('one is no plural', 'return count == 1 ? "" : "s";', 'return "s";\n    (void)count;'),
 )

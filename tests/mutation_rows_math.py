@@ -29,7 +29,7 @@ mutate(
      '    if (is_in_environment(search))\n        return true;\n', ''),
 )
 mutate(
-    'kernels/folders.c', 'kernels/plugin',
+    'kernels/base/folders.c', 'kernels/plugin',
     ('a folder that is not absolute is passed over', "*folder == '/' && length < PATH_MAX",
      'length < PATH_MAX'),
     ('the folders after the first count too', '        folder += length + 1;\n',
@@ -37,7 +37,7 @@ mutate(
     ('who does not find it says where it was', 'if (tell && length)', 'if (false)'),
 )
 mutate(
-    'engine/exec/version_text.c', 'engine/version_text',
+    'engine/ckpt/version_text.c', 'engine/version_text',
     ('the line is taken out', '    memmove(line, next, strlen(next) + 1);\n', ''),
     ('texts are told from the start of an item',
      '        same--;\n', '        break;\n'),
@@ -45,5 +45,5 @@ mutate(
 mutate(
     'engine/exec/versions.c', 'e2e/host_math',
     ('a resume compares what bits depend on',
-     '    device_tell_math(engine, engine->versions.math);\n', ''),
+     '    other_run_tell_math(engine, engine->versions.math);\n', ''),
 )

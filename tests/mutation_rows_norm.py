@@ -4,13 +4,13 @@ others have been read, of what a bound knows of buffers, and of updates by some 
 from mutation_rows import mutate
 
 mutate(
-    'engine/plan/graph_parts.c', 'engine/graph',
+    'engine/plan/graph/graph_parts.c', 'engine/graph',
     ('the norm is no work of the host beside a device', '    if (!b->in->apart)\n', ''),
     ('partials travel with their gradients',
      'bytes += (double)u->elements / HST_NORM_BLOCK * sizeof(double);', ''),
 )
 mutate(
-    'engine/plan/rings.c', 'engine/placement_gpu',
+    'engine/plan/placement/rings.c', 'engine/placement_gpu',
     ('partials have a place behind gradients', 'sat_add(weights_bytes(in, unit), partials)',
      'weights_bytes(in, unit)'),
 )
@@ -28,18 +28,18 @@ mutate(
      'if (rc || !placement_is_resident(&engine->placement, unit))', 'if (rc)'),
 )
 mutate(
-    'engine/step.c', 'engine/away',
+    'engine/session/step.c', 'engine/away',
     ('a device makes the norm of what leaves it',
      'if (!engine_computes_in_dram(engine)) {\n        rc = optimizer_device_norm',
      'if (placement_is_resident(&engine->placement, held)) {\n        rc = optimizer_device_norm'),
 )
 mutate(
-    'engine/predict.c', 'tools/cli_plan',
+    'engine/session/predict.c', 'tools/cli_plan',
     ('beside a device no norm of the host need be known', '(!engine_computes_in_dram(engine) ||',
      '(0 ||'),
 )
 mutate(
-    'engine/plan/graph.c', 'engine/graph_streams',
+    'engine/plan/graph/graph.c', 'engine/graph_streams',
     ('an update that does not wait writes at once', 'in->deferred && i-- > 0', 'i-- > 0'),
     ('weights that stay are written last', 'write_last = stays ||', 'write_last ='),
     ('so are the last ones that have a buffer',
@@ -51,33 +51,33 @@ mutate(
      'b->units[in->units[i].alias_of[a]].write_last = false;', ';'),
 )
 mutate(
-    'engine/plan/graph_order.c', 'engine/simulate',
+    'engine/plan/graph/graph_order.c', 'engine/simulate',
     ('a bound counts buffers', '                hold(f, n->lease[l]);\n', ''),
     ('and not those that are free', 'if (spare == 0 && due <', 'if (due <'),
 )
 mutate(
-    'engine/plan/graph_order.c', 'engine/schedule',
+    'engine/plan/graph/graph_order.c', 'engine/schedule',
     ('a bound knows of buffers that are held over a turn',
      'return f->end[e.lease] - (e.before ? f->order->anchors : 0) >= need;', 'return false;'),
 )
 mutate(
-    'engine/plan/graph_updates.c', 'engine/graph_streams',
+    'engine/plan/graph/graph_updates.c', 'engine/graph_streams',
     ('they wait for all reads', '        build_dep(b, write, b->last_read);\n', ''),
 )
 mutate(
-    'engine/plan/graph_updates.c', 'engine/walk',
+    'engine/plan/graph/graph_updates.c', 'engine/walk',
     ('tiles with a slot are written at once', 'PART_UPDATE && slot == GRAPH_NONE;',
      'PART_UPDATE;'),
     ('what is written late was updated before', '        build_dep(b, write, i);\n', ''),
     ('its buffer is lent until then', '        build_use(b, write, s->first_weights);\n', ''),
 )
 mutate(
-    'engine/plan/graph_build.c', 'engine/walk',
+    'engine/plan/graph/graph_build.c', 'engine/walk',
     ('reads wait for what is written late',
      'kind == NODE_WRITE_TILE && i < write[1]; i++)', '0;)'),
 )
 mutate(
-    'engine/plan/planner.c', 'engine/planner',
+    'engine/plan/search/planner.c', 'engine/planner',
     ('a plan chooses the threads that update',
      's.rc = s.rc ? s.rc : choose_threads(in, in->optimistic, best, &s.best.step_s);', ''),
     ('and those of an optimistic update',
@@ -97,7 +97,7 @@ mutate(
     ('half is rounded up', 'threads / 2 + threads % 2', 'threads / 2'),
 )
 mutate(
-    'engine/machine/probe_memory.c', 'engine/probe',
+    'engine/probe/probe_memory.c', 'engine/probe',
     ('half of the workers rest', '    b->most = (width + 1) / 2;\n', ''),
     ('half of them is rounded up', 'b->most = (width + 1) / 2;', 'b->most = width / 2;'),
     ('who rests is told to', 'if (b->most > 0 && probe->workers)'),
@@ -105,7 +105,7 @@ mutate(
     ('one alone is half of itself', 'if (width > 1 && !probe->workers)', 'if (!probe->workers)'),
 )
 mutate(
-    'engine/machine/probe_copies.c', 'engine/probe',
+    'engine/probe/probe_copies.c', 'engine/probe',
     ('half of the workers are measured', '        probe_half(load);\n', '        (void)load;\n'),
     ('what is not measured for want of memory says so', '        probe_half_fail(probe, LITTLE);\n',
      '        (void)load;\n'),
@@ -113,12 +113,12 @@ mutate(
      'probe_half_fail(probe, "the device works in host memory: all threads update");', ''),
 )
 mutate(
-    'engine/machine/cache.c', 'engine/cache',
+    'engine/probe/cache.c', 'engine/cache',
     ("what the caller's workers can not do is no failure", '? copies && !probe->parallel',
      '? copies'),
 )
 mutate(
-    'engine/predict.c', 'engine/plan',
+    'engine/session/predict.c', 'engine/plan',
     ("half is of the precision's update",
      'rates->figures[bf16 ? HST_RATE_HALF_BF16 : HST_RATE_HALF_FP32].value',
      'rates->figures[HST_RATE_HALF_FP32].value'),
@@ -128,7 +128,7 @@ mutate(
     ('a prediction knows of half', '    m->half = predict_half(engine, rates);\n', ''),
 )
 mutate(
-    'engine/decide.c', 'tools/cli_plan',
+    'engine/session/decide.c', 'tools/cli_plan',
     ('a plan knows of half', '        .half = predict_half(engine, rates),\n', ''),
 )
 mutate(
@@ -136,17 +136,17 @@ mutate(
     ('so many threads update', 'engine->placement.update_threads[engine->run.optimistic]', '0'),
 )
 mutate(
-    'engine/exec/workers.c', 'engine/workers',
+    'engine/machine/workers.c', 'engine/workers',
     ('some of the workers rest',
      'return (uint64_t)number * workers->most % workers->width < workers->most;', 'return true;'),
     ('who rests takes no piece away', '        if (takes_part(workers, self->number))\n', ''),
 )
 mutate(
-    'engine/decide.c', 'tools/cli_plan',
+    'engine/session/decide.c', 'tools/cli_plan',
     ('fewer threads are told of', 'if (threads > 0 && !engine->config.plan)', 'if (0)'),
 )
 mutate(
-    'engine/predict.c', 'tools/cli_plan',
+    'engine/session/predict.c', 'tools/cli_plan',
     ('a plan tells how many threads update', '.update_threads = update_threads(engine) ?',
      '.update_threads = 0 ?'),
 )

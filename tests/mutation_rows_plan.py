@@ -4,7 +4,7 @@ rates, the verb."""
 from mutation_rows import mutate
 
 mutate(
-    'engine/plan/planner.c', 'engine/planner',
+    'engine/plan/search/planner.c', 'engine/planner',
     ('a gain that is none changes nothing',
      'c.step_s < s->best.step_s * (1 - PLANNER_GAIN_LEAST)', 'c.step_s <= s->best.step_s'),
     ('the faster one wins', 'c.step_s > 0 && c.step_s < s->best.step_s',
@@ -16,35 +16,35 @@ mutate(
     ('what was chosen is given back', '    *placement = s->best.placement;\n', ''),
 )
 mutate(
-    'engine/plan/planner.c', 'engine/planner tools/cli_plan',
+    'engine/plan/search/planner.c', 'engine/planner tools/cli_plan',
     ('an update that is no faster stays deferred',
      'return steps->optimistic_s < steps->deferred_s * (1 - PLANNER_GAIN_LEAST)', 'return true'),
     ('both updates are compared', 'return steps->optimistic_s < steps->deferred_s',
      'return 0 > steps->deferred_s'),
 )
 mutate(
-    'engine/plan/placement_search.c', 'engine/planner',
+    'engine/plan/search/placement_search.c', 'engine/planner',
     ('the order is heeded', 'enum leaving class = how->order[i];',
      'enum leaving class = PLACEMENT_USUAL.order[i];'),
     ('drives are not filled beyond their budget',
      'if (!*found || !drives_fit(in, p, &full))', 'if (!*found)'),
 )
 mutate(
-    'engine/plan/step_graph.c', 'engine/plan',
+    'engine/plan/graph/step_graph.c', 'engine/plan',
     ('a coarse graph has fewer tiles', 'tiles / times + (tiles % times > 0)', 'tiles'),
     ('its tiles are larger', 'in->layout->tile_elements * times,', 'in->layout->tile_elements,'),
     ('a small model has its own tiles', 'in->layout->tile_count / tiles_most + 1;',
      'in->layout->tile_count / tiles_most + 2;'),
 )
 mutate(
-    'engine/decide.c', 'engine/plan tools/cli_plan',
+    'engine/session/decide.c', 'engine/plan tools/cli_plan',
     ('what fails otherwise is no plan', 'rc == -ENOSPC && engine->placement.units', 'rc'),
     ('nothing is simulated where a rate is missing',
      'if (!rates || !predict_is_all_known(engine, rates))', 'if (!rates)'),
     ('a plan chooses the update', '        run->optimistic = planner_is_optimistic(&steps);', ''),
 )
 mutate(
-    'engine/decide.c', 'tools/cli_room',
+    'engine/session/decide.c', 'tools/cli_room',
     ('homes are chosen for an optimistic update too',
      'rc = plan_optimistic(engine, &in, &steps);', ''),
     ('where a step with a clip loses little by them', 'loss_s < others->deferred_s', 'true'),
@@ -57,7 +57,7 @@ mutate(
      '    planned->better = true;\n    *steps = own;'),
 )
 mutate(
-    'engine/engine.c', 'engine/plan',
+    'engine/session/engine.c', 'engine/plan',
     ('a plan allocates nothing',
      'rc = engine->config.plan ? decide_end(engine, rc) : rc ? rc : allocate(engine);',
      'rc = rc ? rc : allocate(engine);\n'
@@ -69,7 +69,7 @@ mutate(
      'c->plan != HST_PLAN_ELSEWHERE)'),
 )
 mutate(
-    'engine/step.c', 'engine/plan',
+    'engine/session/step.c', 'engine/plan',
     ('a plan is not drained', ' || engine->phase == PHASE_PLANNED', ''),
 )
 mutate(
@@ -93,7 +93,7 @@ mutate(
      'if (1)'),
 )
 mutate(
-    'engine/store_dir.c', 'engine/plan tools/cli_plan',
+    'engine/session/store_dir.c', 'engine/plan tools/cli_plan',
     ('a plan makes no directory', 'if (engine->config.plan) {\n        drive->parent',
      'if (0) {\n        drive->parent'),
     ('what is told is not looked at', '    if (is_told(engine))\n        return 0;', ''),
@@ -104,12 +104,12 @@ mutate(
      'in->drive_rates[d] = 1;\n    return 0;'),
 )
 mutate(
-    'engine/budget.c', 'engine/plan tools/cli_plan',
+    'engine/session/budget.c', 'engine/plan tools/cli_plan',
     ('budgets of another machine are as given',
      '*budget > left && engine->config.plan != HST_PLAN_ELSEWHERE', '*budget > left'),
 )
 mutate(
-    'engine/predict.c', 'engine/plan engine/predict tools/cli_plan',
+    'engine/session/predict.c', 'engine/plan engine/predict tools/cli_plan',
     ("a rate that is missing is told", 'if (rates->figures[r].value > 0)\n            continue;',
      'continue;'),
     ("drives' rates are asked for", '(!drives ||\n', '(true ||\n'),
@@ -122,7 +122,7 @@ mutate(
      'f[HST_RATE_UPDATE_BF16].value'),
 )
 mutate(
-    'engine/machine/cache.c', 'engine/cache',
+    'engine/probe/cache.c', 'engine/cache',
     ('what is looked for is not measured', 'measure ? hst_probe(probe, &seen) : -ENOENT',
      'hst_probe(probe, &seen)'),
     ('a failure leaves rates alone', '    if (rc == 0) {\n        *rates = seen;',

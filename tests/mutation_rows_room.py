@@ -26,7 +26,7 @@ mutate(
     ('nothing is behind the rates', 'is_zero(page + end, STORE_PAGE_BYTES - end)', '1'),
 )
 mutate(
-    'engine/store_dir.c', 'e2e/room',
+    'engine/session/store_dir.c', 'e2e/room',
     ('room is shared out as it was', ' || share_as_before(engine, in)', ''),
 )
 mutate(
@@ -55,7 +55,7 @@ mutate(
      '.offset = at.offset'),
 )
 mutate(
-    'engine/plan/lay_out.c', 'engine/versions e2e/room',
+    'engine/plan/placement/lay_out.c', 'engine/versions e2e/room',
     ('what tells of room is in the sum', 'p->nvme_bytes = sat_add(p->nvme_bytes, rest);\n    '
      '    *sum = sat_add(*sum, rest);\n    }\n}\n\n/* ---- buffers',
      '*sum = sat_add(*sum, rest);\n    }\n}\n\n/* ---- buffers'),
@@ -63,6 +63,6 @@ mutate(
      'in->store_room_fixed'),
 )
 mutate(
-    'engine/budget.c', 'e2e/disks',
+    'engine/session/budget.c', 'e2e/disks',
     ('room that is there is not taken twice', ' + store_dir_room_there(engine, d);', ';'),
 )

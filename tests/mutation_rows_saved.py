@@ -8,14 +8,14 @@ mutate(
      'at == PLACEMENT_NO_ADDRESS'),
 )
 mutate(
-    'engine/plan/lay_out.c', 'engine/placement',
+    'engine/plan/placement/lay_out.c', 'engine/placement',
     ('they are spread evenly', 'if (able == 0 || owed < able)',
      'if (able == 0 || p->saved_units == some || in->layout->units[u].saved_bytes == 0)'),
     ('what is computed again in segments keeps none',
      'p->segment > 1 ? 0 : c->saved < able', 'c->saved < able'),
 )
 mutate(
-    'engine/plan/placement.c', 'engine/placement',
+    'engine/plan/placement/placement.c', 'engine/placement',
     ('none are kept where that is asked for', '!in->recompute && !elsewhere', '!elsewhere'),
     ('nor where they have another home', '!in->recompute && !elsewhere', '!in->recompute'),
     ('each micro-batch has its own',
@@ -23,18 +23,18 @@ mutate(
      'return placement->layout->units[unit].saved_bytes;'),
 )
 mutate(
-    'engine/plan/placement_search.c', 'engine/saved tools/cli_room',
+    'engine/plan/search/placement_search.c', 'engine/saved tools/cli_room',
     ('they take what is left', '            fill_saved(in, &choice, p);\n', ''),
     ('what is to be near is not sent away for them',
      'in->compute_tier == HST_TIER_DRAM || !away || may_be_away(in)', 'true'),
 )
 mutate(
-    'engine/plan/planner.c', 'tools/cli_room',
+    'engine/plan/search/planner.c', 'tools/cli_room',
     ('they are weighed against units', '    try_saved(&s);\n', ''),
     ('also where all units are near', 'away <= (gpu && all)', 'away <= 0'),
 )
 mutate(
-    'engine/plan/step_graph.c', 'tools/cli_room',
+    'engine/plan/graph/step_graph.c', 'tools/cli_room',
     ('a backward is shorter by them', '(saved ? 0 : RECOMPUTE_FORWARDS)', 'RECOMPUTE_FORWARDS'),
 )
 mutate(

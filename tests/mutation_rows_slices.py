@@ -3,7 +3,7 @@
 from mutation_rows import mutate
 
 mutate(
-    'engine/plan/layout_cut.c', 'engine/layout_cut',
+    'engine/plan/layout/layout_cut.c', 'engine/layout_cut',
     ('what is small enough stays whole', 'u->block_rows == 0 || matrix->count <= most',
      'u->block_rows == 0'),
     ('slices end where tiles do', 'return blocks * block % tile_elements == 0;',
@@ -21,7 +21,7 @@ mutate(
      '(double)from->flops_per_token'),
 )
 mutate(
-    'engine/plan/layout.c', 'engine/layout_cut',
+    'engine/plan/layout/layout.c', 'engine/layout_cut',
     ('elements are told of the whole', 'param->first + from - param->offset',
      'from - param->offset'),
     ('the digest is that of the whole', 'layout = layout->whole ? layout->whole : layout;\n', ''),
@@ -37,7 +37,7 @@ mutate(
     ('all slices were visited', 'if (turn >= d->count)', 'if (0)'),
 )
 mutate(
-    'engine/step.c', 'engine/slices',
+    'engine/session/step.c', 'engine/slices',
     ('slices begin anew with a step', '    slices_begin(engine);\n    s->stream = NULL;',
      '    s->stream = NULL;'),
     ('and with a drain', '    slices_begin(engine);\n    int rc', '    int rc'),
@@ -45,22 +45,22 @@ mutate(
      'engine->run.computing, unit) : NULL'),
 )
 mutate(
-    'engine/plan/lay_out.c', 'engine/slices',
+    'engine/plan/placement/lay_out.c', 'engine/slices',
     ('slices share what they keep', 'p->units[u - 1].kept', 'p->units[u - 1].kept + 4096'),
 )
 mutate(
-    'engine/decide.c', 'tools/cli_plan',
+    'engine/session/decide.c', 'tools/cli_plan',
     ('slices that are slower are put back',
      'if (rc || !are_better(&sliced, whole))', 'if (rc)'),
     ('what does not fit is cut', 'return is_room(rc) ? plan_slices', 'return 0 ? plan_slices'),
 )
 mutate(
-    'engine/decide.c', 'engine/slices',
+    'engine/session/decide.c', 'engine/slices',
     ('of two ways that do not fit the smaller one is told of',
      'if (is_room(rc) && !lacks_less(', 'if (0 && !lacks_less('),
 )
 mutate(
-    'engine/decide.c', 'engine/slices',
+    'engine/session/decide.c', 'engine/slices',
     ('slices are tried where drives are too small', 'rc == -ENOSPC || rc == -EDQUOT',
      'rc == -ENOSPC'),
 )

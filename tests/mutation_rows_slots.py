@@ -18,7 +18,7 @@ mutate(
     ('what has one slot is never fresh', 'place->fresh = distance > 0;', 'place->fresh = true;'),
 )
 mutate(
-    'engine/plan/lay_out.c', 'engine/placement',
+    'engine/plan/placement/lay_out.c', 'engine/placement',
     ('second slots are in the file', 'p->drive_bytes[d] = sat_add(p->drive_bytes[d], bytes);', ''),
     ('second slots are in the sum', 'p->nvme_bytes = sat_add(p->nvme_bytes, bytes);', ''),
     ('second slots are in the table', '*sum = sat_add(*sum, bytes);\n    }', '    }'),
@@ -28,12 +28,12 @@ mutate(
      'take_second_on_drives(in, HST_CLASS_STATES, starts, p, p->states_slot_on);', ''),
 )
 mutate(
-    'engine/plan/placement_search.c', 'engine/placement',
+    'engine/plan/search/placement_search.c', 'engine/placement',
     ('a refusal tells of second slots',
      ' and for a second slot of its weights and states', ''),
 )
 mutate(
-    'engine/plan/graph.c', 'engine/walk',
+    'engine/plan/graph/graph.c', 'engine/walk',
     ('what is written is settled without a store',
      'return in->stored || (in->optimistic && drives);', 'return in->stored;'),
 )
@@ -53,7 +53,7 @@ mutate(
      'bool frees = engine->plan_in.stored && engine->versions.every == 1;'),
 )
 mutate(
-    'engine/decide.c', 'engine/optimistic',
+    'engine/session/decide.c', 'engine/optimistic',
     ('second slots on drives are no other homes',
      '(tier == HST_TIER_NVME && !in->stored)', 'false'),
 )

@@ -48,7 +48,7 @@ mutate(
     ('a probe asks', '    probe.stopped = config->stopped;\n', ''),
 )
 mutate(
-    'engine/error.c', 'engine/stop',
+    'engine/exec/failure.c', 'engine/stop',
     ('a drain is not stopped', 'engine->phase < PHASE_LOADED && c->stopped', 'c->stopped'),
 )
 mutate(
@@ -71,12 +71,12 @@ mutate(
      'PHASE_SEALED || engine->versions.store || !step', 'PHASE_SEALED || !step'),
 )
 mutate(
-    'engine/machine/probe.c', 'engine/stop',
+    'engine/probe/probe.c', 'engine/stop',
     ('a probe that was stopped has no figures', '    if (!probe_is_stopped(&probe))\n',
      '    if (true)\n'),
 )
 mutate(
-    'tools/cli/text.c', 'tools/cli_output',
+    'tools/base/text.c', 'tools/cli_output',
     ('what is needed is rounded up', '    t.hundredths += up ? step : 0;\n', ''),
     ('what is there is rounded down', 'up ? step : 0', 'step'),
     ('what is whole stays whole', 'bytes % unit == 0 && bytes / unit <= EXACT_MOST', 'false'),

@@ -6,10 +6,9 @@
  */
 #include "ckpt/ckpt.h"
 
-#include "engine_state.h"
-#include "exec/version_text.h"
-#include "plan/record.h"
-#include "plan/share.h"
+#include "ckpt/version_text.h"
+#include "plan/layout/share.h"
+#include "plan/placement/record.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -400,17 +399,14 @@ void hst_ckpt_info(const struct hst_ckpt *ckpt, struct hst_ckpt_info *info)
     }
 }
 
-int hst_ckpt_model(struct hst_ckpt *ckpt, struct hst_engine *engine, struct hst_error *error)
+int ckpt_take_model(struct hst_ckpt *ckpt, enum hst_precision precision, const struct layout *model,
+                    struct hst_error *error)
 {
     uint64_t digest = 0;
-    if (engine->phase != PHASE_DESCRIBE || layout_seal(&engine->layout, ckpt->layout.tile_elements))
-        return store_refuse(error, HST_E_VALUE, -EINVAL,
-                            "the model of a store is described by an engine that is not sealed");
-    if (engine->config.precision != ckpt->precision ||
-        !version_settings_digest(ckpt->settings, &digest) ||
-        digest != layout_digest(&engine->layout))
+    if (precision != ckpt->precision || !version_settings_digest(ckpt->settings, &digest) ||
+        digest != layout_digest(model))
         return refuse(ckpt, HST_E_STORE_OTHER, -EINVAL,
                       "is of another model. Fix: the model that it was trained from", error);
-    ckpt->model = engine;
+    ckpt->model = model;
     return 0;
 }

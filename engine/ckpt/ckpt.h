@@ -2,8 +2,8 @@
 #ifndef HOISTWAY_ENGINE_CKPT_H
 #define HOISTWAY_ENGINE_CKPT_H
 /* What a handle of <hoistway/ckpt.h> holds, for the files of this folder. */
-#include "plan/placement.h"
-#include "plan/share.h"
+#include "plan/layout/share.h"
+#include "plan/placement/placement.h"
 #include "store/look.h"
 #include "tier/extent.h"
 
@@ -34,8 +34,13 @@ struct hst_ckpt {
     char settings[CKPT_SETTINGS_BYTES];
     const void *cursor; /* the client's, in a manifest */
     size_t cursor_bytes;
-    struct hst_engine *model; /* not sealed; null: not known. Its layout has the same tiles */
+    const struct layout *model; /* sealed, with the same tiles; null: not known */
 };
+
+/** The model of a handle: sealed by the tiles of ckpt->layout, kept by the caller for as long as
+ * the handle. Errors: -EINVAL (E615): another one's digest. */
+int ckpt_take_model(struct hst_ckpt *ckpt, enum hst_precision precision, const struct layout *model,
+                    struct hst_error *error);
 
 /* ---- read.c: all extents of the version, one after another, several on their way ------------- */
 

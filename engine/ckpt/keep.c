@@ -5,8 +5,8 @@
  */
 #include "ckpt/keep.h"
 
+#include "base/size_text.h"
 #include "ckpt/ckpt.h"
-#include "size_text.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -10,7 +10,7 @@
  *
  * A copy that was not finished has another name, and is removed by the next one.
  */
-#include "plan/stripe.h"
+#include "plan/layout/stripe.h"
 
 #include <hoistway/hoistway.h>
 

@@ -7,7 +7,7 @@
  */
 #include "ckpt/ckpt.h"
 
-#include "size_text.h"
+#include "base/size_text.h"
 
 #include <errno.h>
 #include <inttypes.h>

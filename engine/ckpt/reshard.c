@@ -7,8 +7,8 @@
  */
 #include "ckpt/ckpt.h"
 
-#include "plan/share.h"
-#include "size_text.h"
+#include "base/size_text.h"
+#include "plan/layout/share.h"
 #include "store/store.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
  * would give. */
 #include "ckpt/ckpt.h"
 
-#include "engine_state.h"
-#include "plan/record.h"
+#include "base/precision.h"
+#include "plan/placement/record.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -56,15 +56,15 @@ static const void *values_of(const struct save *s, struct ckpt_part *part, uint3
 static int visit(void *context, struct ckpt_part *part)
 {
     const struct save *s = context;
-    struct hst_engine *engine = s->ckpt->model;
-    const struct tile_range range = layout_tile(&engine->layout, part->extent.tile);
-    uint32_t next = layout_first_param_in(&engine->layout, range);
+    const struct layout *model = s->ckpt->model;
+    const struct tile_range range = layout_tile(model, part->extent.tile);
+    uint32_t next = layout_first_param_in(model, range);
     struct layout_overlap overlap;
     if (part->error)
         return ckpt_refuse_part(part, s->error);
     const unsigned char *values = values_of(s, part, range.elements);
-    while (values && layout_next_overlap(&engine->layout, range, &next, &overlap)) {
-        const struct hst_param_ref ref = layout_param_ref(&engine->layout, overlap.param);
+    while (values && layout_next_overlap(model, range, &next, &overlap)) {
+        const struct hst_param_ref ref = layout_param_ref(model, overlap.param);
         const int rc = s->writer->write(s->writer->context, &ref, overlap.in_param,
                                         values + overlap.in_tile * hst_dtype_bytes(s->dtype),
                                         overlap.count, s->dtype);
@@ -97,7 +97,7 @@ static int save(struct save *s, const struct hst_ckpt_watch *watch)
                             "the weights of a store are saved with its model");
     s->ops = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
     s->update = hst_update_find(s->ops, record_kind(ckpt->precision, ckpt->state));
-    s->dtype = s->masters ? HST_F32 : hst_engine_dtype(ckpt->model);
+    s->dtype = s->masters ? HST_F32 : precision_dtype(ckpt->precision);
     const struct ckpt_reading reading = {
         .share = {0, 1},
         .weights = takes_weights(s),

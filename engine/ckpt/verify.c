@@ -2,8 +2,7 @@
 /* Reads a version and tells every block of it that is not what was written, and what lies there. */
 #include "ckpt/ckpt.h"
 
-#include "engine_state.h"
-#include "plan/record.h"
+#include "plan/placement/record.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -41,7 +40,7 @@ static void name_place(const struct hst_ckpt *ckpt, const struct ckpt_extent *ex
 {
     if (!ckpt->model)
         return;
-    const struct layout *layout = &ckpt->model->layout;
+    const struct layout *layout = ckpt->model;
     struct tile_range range = layout_tile(layout, extent->tile);
     const struct layout_unit *unit = &layout->units[range.unit];
     damage->unit = unit->name;

@@ -7,8 +7,10 @@
  */
 #include "exec/copies.h"
 
-#include "exec/loop.h"
+#include "base/clock.h"
+#include "exec/failure.h"
 #include "exec/moves.h"
+#include "exec/passages.h"
 
 int copies_open(struct hst_engine *engine)
 {
@@ -74,8 +76,8 @@ int copies_start(struct hst_engine *engine, enum lane lane, bool *moved)
         int rc = update ? hst_stream_wait(stream, update) : 0;
         rc = rc ? rc : copies_enqueue(engine, stream, at);
         rc = rc ? rc
-                : loop_pass(engine, lane, stream,
-                            (struct passage){.at = at, .start_s = clock_seconds()});
+                : passages_add(engine, lane, stream,
+                               (struct passage){.at = at, .start_s = clock_seconds()});
         if (rc)
             return engine_fail_device(engine, rc, "a copy between host and device");
     }

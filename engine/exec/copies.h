@@ -5,7 +5,7 @@
  * The copies between host memory and a device that has its own: nodes of LANE_H2D and LANE_D2H,
  * each lane on a stream of its own, beside the computation's.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 
 /** Streams for both lanes, where anything is copied. Errors: -ENOMEM, the device's (not sticky). */
 int copies_open(struct hst_engine *engine);

@@ -3,6 +3,7 @@
 #include "exec/demand.h"
 
 #include "exec/copies.h"
+#include "exec/failure.h"
 #include "exec/moves.h"
 #include "exec/optimizer.h"
 

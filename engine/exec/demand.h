@@ -6,7 +6,7 @@
  * when it asks and taken home when it is done, one thing after another, with the first buffer of
  * each ring. The graph stands still meanwhile (walk_is_idle). Slow and exact.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 
 /** Takes home the unit's checkpoints that are in this buffer of a pool. */
 int demand_send_acts(struct hst_engine *engine, uint32_t unit, enum pool pool, uint32_t buffer);

@@ -6,16 +6,19 @@
  */
 #include "exec/execute.h"
 
+#include "base/clock.h"
 #include "exec/copies.h"
 #include "exec/demand.h"
+#include "exec/failure.h"
 #include "exec/loop.h"
 #include "exec/measure.h"
 #include "exec/optimistic.h"
 #include "exec/optimizer.h"
+#include "exec/passages.h"
 #include "exec/slices.h"
 #include "exec/versions.h"
 #include "exec/visits.h"
-#include "plan/step_graph.h"
+#include "plan/graph/step_graph.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -131,13 +134,13 @@ static int check_order(struct hst_engine *engine, uint32_t unit, enum hst_sweep 
     if (sweep == HST_EVAL)
         return 0;
     if (engine->placement.segment > 1)
-        return engine_refuse(engine,
+        return report_refuse(&engine->report,
                              "unit %u was asked for out of the order of hst_engine_visits, which a "
                              "step keeps where checkpoints are computed again. Fix: keep it, or "
                              "leave out HST_UNIT_RECOMPUTE",
                              slices_described(engine, unit));
     if (sweep == HST_RECOMPUTE)
-        return engine_refuse(engine,
+        return report_refuse(&engine->report,
                              "unit %u is not computed again: hst_engine_visits has no such "
                              "visit",
                              slices_described(engine, unit));
@@ -188,7 +191,7 @@ static int leave_order(struct hst_engine *engine, uint32_t unit)
 {
     struct execute *run = &engine->run;
     if (!run->warned)
-        engine_log(engine, HST_LOG_WARNING,
+        report_log(&engine->report, HST_LOG_WARNING,
                    "W601 unit %u was asked for out of the order of the last step: the rest of this "
                    "step is served as it is asked for, without reading ahead; the next step "
                    "follows the new order",
@@ -224,7 +227,8 @@ static int learn_order(struct hst_engine *engine, bool optimistic)
     if (rc == -EINVAL)
         return 0; /* a unit visited twice in a sweep: it goes on as it is asked for */
     if (rc)
-        return engine_fail(engine, HST_E_BUDGET, rc, "no memory for the graph of a new order");
+        return report_fail(&engine->report, HST_E_BUDGET, rc,
+                           "no memory for the graph of a new order");
     walk_free(&run->walk);
     graph_free(&run->graph);
     run->graph = graph;
@@ -232,7 +236,9 @@ static int learn_order(struct hst_engine *engine, bool optimistic)
     run->optimistic = optimistic;
     run->deferred = engine->plan_in.deferred && !optimistic;
     rc = walk_init(&run->walk, &run->graph);
-    return rc ? engine_fail(engine, HST_E_BUDGET, rc, "no memory for the walk of a new order") : 0;
+    return rc ? report_fail(&engine->report, HST_E_BUDGET, rc,
+                            "no memory for the walk of a new order")
+              : 0;
 }
 
 /* Starts the unit's node when it may run; what comes before it in the lane is left out. */
@@ -312,10 +318,10 @@ int execute_leave(struct hst_engine *engine, struct hst_stream *stream)
         rc = loop_take_oldest(engine, LANE_COMPUTE);
     if (rc)
         return rc;
-    rc = loop_pass(engine, LANE_COMPUTE, stream,
-                   (struct passage){.at = run->computing,
-                                    .start_s = run->computing_start_s,
-                                    .host_s = run->computing_host_s});
+    rc = passages_add(engine, LANE_COMPUTE, stream,
+                      (struct passage){.at = run->computing,
+                                       .start_s = run->computing_start_s,
+                                       .host_s = run->computing_host_s});
     rc = rc ? rc : hst_event_record(engine->unit_passed, stream);
     return rc ? engine_fail_device(engine, rc, "the computation of a unit") : loop_start(engine);
 }

@@ -7,7 +7,7 @@
  * the drives or the device. The client's calls are that loop with different ends: a unit may be
  * computed with, the norm is known, all is written. Nothing is allocated after execute_open.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 
 /** Builds the graph of the sealed plan and what running it needs. Errors: -ENOMEM, the device's. */
 int execute_open(struct hst_engine *engine);

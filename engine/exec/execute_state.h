@@ -3,8 +3,8 @@
 #define HOISTWAY_ENGINE_EXEC_EXECUTE_STATE_H
 /* What the executor holds between calls; execute.c alone changes it. */
 #include "exec/measure.h"
-#include "plan/update_choice.h"
-#include "plan/walk.h"
+#include "plan/graph/walk.h"
+#include "plan/search/update_choice.h"
 #include "tier/extent.h"
 
 #include <hoistway/cpu_adam.h>

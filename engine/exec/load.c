@@ -41,7 +41,7 @@ static int load_overlap(struct hst_engine *engine, void *context, const struct t
     int rc = load->reader->read(load->reader->context, &ref, overlap->in_param,
                                 load->values + overlap->in_tile, overlap->count);
     if (rc)
-        return engine_fail(engine, HST_E_READ, rc,
+        return report_fail(&engine->report, HST_E_READ, rc,
                            "the initial values of \"%s\" could not be read: %s", ref.name,
                            strerror(-rc));
     return 0;
@@ -71,10 +71,10 @@ static int load_visit(struct hst_engine *engine, void *context, const struct til
 
 int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader)
 {
-    if (engine->error.code)
-        return engine->error.native;
+    if (engine->report.error.code)
+        return engine->report.error.native;
     if (engine->phase != PHASE_SEALED || engine->versions.store || !reader || !reader->read)
-        return engine_refuse(engine, "load comes once, after seal, and needs a reader");
+        return report_refuse(&engine->report, "load comes once, after seal, and needs a reader");
     struct load_context load = {.reader = reader};
     int rc = versions_create(engine);
     rc = rc ? rc : tile_stream(engine, TILE_WRITE_WEIGHTS | TILE_WRITE_STATES, load_visit, &load);
@@ -87,10 +87,11 @@ int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader)
 int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, size_t capacity,
                       size_t *cursor_bytes)
 {
-    if (engine->error.code)
-        return engine->error.native;
+    if (engine->report.error.code)
+        return engine->report.error.native;
     if (engine->phase != PHASE_SEALED || engine->versions.store || !step || !cursor_bytes)
-        return engine_refuse(engine, "resume comes once, after seal, in the place of load");
+        return report_refuse(&engine->report,
+                             "resume comes once, after seal, in the place of load");
     int rc = versions_open(engine);
     if (rc)
         return rc;
@@ -149,23 +150,25 @@ static int save_visit(struct hst_engine *engine, void *context, const struct til
 
 static int save(struct hst_engine *engine, struct save_context *context, unsigned access)
 {
-    if (engine->error.code)
-        return engine->error.native;
+    if (engine->report.error.code)
+        return engine->report.error.native;
     if (engine->phase != PHASE_LOADED || !context->writer || !context->writer->write)
-        return engine_refuse(engine, "save comes between steps, after load, and needs a writer");
+        return report_refuse(&engine->report,
+                             "save comes between steps, after load, and needs a writer");
     int rc = execute_drain(engine);
     return rc ? rc : tile_stream(engine, access, save_visit, context);
 }
 
 int hst_engine_save(struct hst_engine *engine, const struct hst_writer *writer)
 {
-    struct save_context context = {.writer = writer, .dtype = hst_engine_dtype(engine)};
+    struct save_context context = {.writer = writer,
+                                   .dtype = precision_dtype(engine->config.precision)};
     return save(engine, &context, TILE_READ_WEIGHTS);
 }
 
 int hst_engine_save_masters(struct hst_engine *engine, const struct hst_writer *writer)
 {
-    const enum hst_dtype dtype = hst_engine_dtype(engine);
+    const enum hst_dtype dtype = precision_dtype(engine->config.precision);
     struct save_context context = {.writer = writer, .dtype = HST_F32, .masters = true};
     return save(engine, &context,
                 dtype == HST_F32   ? TILE_READ_WEIGHTS

@@ -6,7 +6,9 @@
  */
 #include "exec/loop.h"
 
+#include "base/clock.h"
 #include "exec/copies.h"
+#include "exec/failure.h"
 #include "exec/measure.h"
 #include "exec/moves.h"
 #include "exec/optimistic.h"
@@ -196,17 +198,6 @@ static int run_drive_lane(struct hst_engine *engine, enum lane lane, bool *moved
 }
 
 /* ---- device: computations and copies that were enqueued ---- */
-
-int loop_pass(struct hst_engine *engine, enum lane lane, struct hst_stream *stream,
-              struct passage passage)
-{
-    struct passages *passages = &engine->run.passages[lane];
-    struct passage *next = &passages->ring[(passages->first + passages->count) % EXECUTE_PASSAGES];
-    passage.passed = next->passed;
-    *next = passage;
-    passages->count++;
-    return hst_event_record(next->passed, stream);
-}
 
 static struct passage *oldest_of(struct execute *run, enum lane lane)
 {
@@ -438,7 +429,7 @@ static int wait_for_any(struct hst_engine *engine)
             *stall += clock_seconds() - start;
         return rc;
     }
-    return engine_fail(engine, HST_E_DEVICE, -EDEADLK,
+    return report_fail(&engine->report, HST_E_DEVICE, -EDEADLK,
                        "the step graph stands still in period %llu: a defect of the engine",
                        (unsigned long long)run->period);
 }

@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_ENGINE_EXEC_LOOP_H
 #define HOISTWAY_ENGINE_EXEC_LOOP_H
 /* The executor's one loop. All return the engine's sticky error. */
-#include "engine_state.h"
+#include "session/engine_state.h"
 
 typedef bool loop_end(struct hst_engine *engine);
 
@@ -15,12 +15,6 @@ bool loop_is_idle(struct hst_engine *engine);
 /** One round without waiting, after something was given to the device. */
 int loop_start(struct hst_engine *engine);
 
-/**
- * Marks where the lane's stream is through with a node that was started, whose work was enqueued
- * there; there must be room for one more. Returns the device's error.
- */
-int loop_pass(struct hst_engine *engine, enum lane lane, struct hst_stream *stream,
-              struct passage passage);
 /** Waits for the oldest node of a lane of the device. */
 int loop_take_oldest(struct hst_engine *engine, enum lane lane);
 /** The clip factor and the coefficients of the update, when all norms are known. */

@@ -2,7 +2,8 @@
 /* Keeps what the graph's computations took. */
 #include "exec/measure.h"
 
-#include "engine_state.h"
+#include "base/clock.h"
+#include "session/engine_state.h"
 
 #include <errno.h>
 #include <math.h>

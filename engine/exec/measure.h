@@ -7,7 +7,7 @@
  * the host device and the optimizer share the workers, which run one job at a time, so the seconds
  * of the optimizer's jobs are taken from the visits they ran beside.
  */
-#include "plan/walk.h"
+#include "plan/graph/walk.h"
 
 struct hst_engine;
 struct passage;

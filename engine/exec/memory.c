@@ -3,6 +3,7 @@
  * it is loaded and saved through, one tile while the next one is copied. */
 #include "exec/memory.h"
 
+#include "exec/failure.h"
 #include "exec/moves.h"
 #include "exec/tile_stream.h"
 

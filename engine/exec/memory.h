@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_ENGINE_EXEC_MEMORY_H
 #define HOISTWAY_ENGINE_EXEC_MEMORY_H
 /* Between steps: all that a version needs of memory, to the store at once or from it. */
-#include "engine_state.h"
+#include "session/engine_state.h"
 
 /**
  * Weights (where they do not follow from the states) and states of every tile at home in memory, in

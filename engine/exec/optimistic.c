@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exec/optimistic.h"
 
-#include "exec/execute.h"
+#include "exec/failure.h"
 #include "exec/moves.h"
 #include "exec/optimizer.h"
 #include "store/store.h"
@@ -32,7 +32,7 @@ static bool host_updates_any(const struct hst_engine *engine)
 
 static int refuse(struct hst_engine *engine, const char *reason)
 {
-    return engine_fail(engine, HST_E_VALUE, -EINVAL,
+    return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
                        "the update can not be optimistic: %s. Fix: --update deferred", reason);
 }
 
@@ -72,7 +72,7 @@ int optimistic_check(struct hst_engine *engine)
     struct versions *v = &engine->versions;
     engine->run.chooses = may_choose(engine);
     if (engine->run.chooses && !engine->config.plan)
-        engine_log(engine, HST_LOG_INFO,
+        report_log(&engine->report, HST_LOG_INFO,
                    "I602 --update auto: an update is made beside the next forward (deferred) or in "
                    "the backward (optimistic), whichever makes steps shorter; the log tells which");
     if (!optimistic_wants_slots(engine))
@@ -120,16 +120,14 @@ int optimistic_judge(struct hst_engine *engine, double stored_norm)
     return 0;
 }
 
-int optimistic_step_ended(struct hst_engine *engine, const struct hst_step_stats *stats)
+bool optimistic_step_ended(struct hst_engine *engine, const struct hst_step_stats *stats)
 {
     struct execute *run = &engine->run;
     if (!run->chooses)
-        return 0;
+        return false;
     bool clips = engine->config.clip > 0 && !(stats->grad_norm <= engine->config.clip);
     update_choice_note(&run->choice, stats->seconds, clips || stats->skipped);
-    if (run->choice.optimistic == run->optimistic)
-        return 0;
-    return execute_update_as(engine, run->choice.optimistic);
+    return run->choice.optimistic != run->optimistic;
 }
 
 /* Without a store all that is on drives is scratch. */

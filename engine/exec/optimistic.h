@@ -11,7 +11,7 @@
  * In memory the second slots are the placement's; on drives they are the store's, where every step
  * is a version, or without a store the scratch files'.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 
 /** Before planning: whether the plan is to have second slots. */
 bool optimistic_wants_slots(const struct hst_engine *engine);
@@ -31,9 +31,8 @@ int optimistic_step_begins(struct hst_engine *engine);
  * Errors: optimizer_coefs.
  */
 int optimistic_judge(struct hst_engine *engine, double stored_norm);
-/** A step has ended: where the engine may choose, the steps to come are made the other way, or not.
- * Errors: those of a drain (sticky). */
-int optimistic_step_ended(struct hst_engine *engine, const struct hst_step_stats *stats);
+/** A step has ended: whether those to come are to be made the other way, by run.choice. */
+bool optimistic_step_ended(struct hst_engine *engine, const struct hst_step_stats *stats);
 /** A started COMMIT without a store, or in its place: what updates have written stands. */
 void optimistic_settle(struct hst_engine *engine);
 /** A started REVERT. Errors: the store's, or scratch's (sticky). */

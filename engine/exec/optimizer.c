@@ -94,8 +94,8 @@ int optimizer_check_norm(struct hst_engine *engine, double stored_norm)
         return 0;
     if (isfinite(stored_norm))
         snprintf(cause, sizeof cause, "Adam's v may overflow from %.4g on", HST_GRAD_NORM_MOST);
-    return engine_fail(
-        engine, HST_E_NONFINITE, -EOVERFLOW,
+    return report_fail(
+        &engine->report, HST_E_NONFINITE, -EOVERFLOW,
         "the gradient norm of step %llu is %g%s: %s; %s. Fix: lower --lr or raise --warmup; "
         "--skip-nonfinite leaves such steps out",
         (unsigned long long)engine->step.number + 1, stored_norm / (double)engine->step.scale.value,

@@ -6,7 +6,7 @@
  * are in DRAM or on NVMe the workers do it (optimizer.c); where they are in HBM, or are streamed
  * through it, the device does (optimizer_device.c), with the same bits.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 
 /**
  * The coefficients of the update that follows those made so far. stored_norm: of the gradients as
@@ -37,8 +37,6 @@ void optimizer_update(struct hst_engine *engine, struct walk_at at);
  * stay in the device's memory the copy of the partials to the host. Returns the device's error.
  */
 int optimizer_device_norm(struct hst_engine *engine, uint32_t unit);
-/** A device's AdamW with these coefficients; arrays are still to be named. */
-struct hst_adamw optimizer_adamw(const struct hst_adam_coef *coef);
 /** Enqueues the update of tiles of one unit on the unit's stream. Errors: the device's (sticky). */
 int optimizer_device_update(struct hst_engine *engine, uint32_t tile, uint32_t tile_count);
 /** Enqueues the update of a started node's streamed tile. Errors: the device's (sticky). */

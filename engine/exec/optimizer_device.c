@@ -7,6 +7,9 @@
  */
 #include "exec/optimizer.h"
 
+#include "base/adamw_args.h"
+#include "exec/failure.h"
+
 #include "exec/moves.h"
 
 int optimizer_device_norm(struct hst_engine *engine, uint32_t unit)
@@ -17,7 +20,7 @@ int optimizer_device_norm(struct hst_engine *engine, uint32_t unit)
         return 0;
     struct hst_norm2 norm = {
         .count = elements,
-        .dtype = hst_engine_dtype(engine),
+        .dtype = precision_dtype(engine->config.precision),
         .x = moves_grads(engine, at, unit),
         .partial = moves_partials(engine, at, unit),
     };
@@ -28,23 +31,6 @@ int optimizer_device_norm(struct hst_engine *engine, uint32_t unit)
     engine->run.copied_bytes[LANE_D2H] += bytes;
     return hst_stream_copy(engine->unit_stream, moves_host_partials(engine, unit), norm.partial,
                            bytes);
-}
-
-struct hst_adamw optimizer_adamw(const struct hst_adam_coef *c)
-{
-    return (struct hst_adamw){
-        .grad_scale = c->grad_scale,
-        .beta1_hi = c->beta1_hi,
-        .beta1_lo = c->beta1_lo,
-        .one_minus_beta1 = c->one_minus_beta1,
-        .beta2_hi = c->beta2_hi,
-        .beta2_lo = c->beta2_lo,
-        .one_minus_beta2 = c->one_minus_beta2,
-        .inv_sqrt_bias2 = c->inv_sqrt_bias2,
-        .eps = c->eps,
-        .decay = c->decay,
-        .step_size = c->step_size,
-    };
 }
 
 /* A tile in the device's memory. */
@@ -61,9 +47,9 @@ static int update_part(struct hst_engine *engine, const struct device_tile *tile
 {
     uint64_t element = engine_element_bytes(engine);
     struct record record = record_layout(engine->update->bytes, tile->range.elements);
-    struct hst_adamw args = optimizer_adamw(decay ? &tile->coefs->decayed : &tile->coefs->plain);
+    struct hst_adamw args = adamw_args(decay ? &tile->coefs->decayed : &tile->coefs->plain);
     args.count = count;
-    args.dtype = hst_engine_dtype(engine);
+    args.dtype = precision_dtype(engine->config.precision);
     args.weight = tile->weights + offset * element;
     args.grad = tile->grads + offset * element;
     args.m = (float *)(void *)(tile->states + record.m_at) + offset;

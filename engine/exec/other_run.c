@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a store is of another run than this one: told with all differences at once. */
 #include "exec/other_run.h"
-#include "exec/version_text.h"
+#include "ckpt/version_text.h"
 #include "store/look.h"
 
 #include <errno.h>
@@ -78,7 +78,7 @@ static int refuse(struct hst_engine *engine, const char *was, const char *is)
     bool options = list(was, is, "", ", ", &then);
     options = list(is, was, "", ", ", &now) && options;
     (void)list(was, is, "--", " --", &fix);
-    return engine_fail(engine, HST_E_STORE_OTHER, -EINVAL,
+    return report_fail(&engine->report, HST_E_STORE_OTHER, -EINVAL,
                        "the store was trained with %s, this run has %s. Fix: %s, or another "
                        "--store",
                        then.bytes ? then.text : "less", now.bytes ? now.text : "less",
@@ -125,7 +125,8 @@ int other_run_explain(struct hst_engine *engine, int rc)
     bool open = engine->drive_count > 0;
     uint64_t digest;
     if (!engine->plan_in.stored || engine->config.plan ||
-        (engine->error.code != HST_E_BUDGET && engine->error.code != HST_E_DISK_SPACE))
+        (engine->report.error.code != HST_E_BUDGET &&
+         engine->report.error.code != HST_E_DISK_SPACE))
         return rc;
     for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
         directories[d] = (struct store_directory){.fd = -1};
@@ -141,6 +142,22 @@ int other_run_explain(struct hst_engine *engine, int rc)
     const char *tiles = find_line(was, "tile-elements ");
     if (!tiles || !is_in(is, tiles)) /* in others every digest is another */
         return rc;
-    engine->error = (struct hst_error){0};
+    engine->report.error = (struct hst_error){0};
     return refuse(engine, was, is);
+}
+
+/* What makes other bits is no reason to stop, but one to say so: the run is not that which an
+   uninterrupted one would have been. Versions of before say nothing. */
+void other_run_tell_math(struct hst_engine *engine, const char *was)
+{
+    const char *is = engine->math;
+    if (!*was || hst_dev_math_equal(was, is))
+        return;
+    version_math_differ(&was, &is);
+    bool host = hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY;
+    report_log(&engine->report, HST_LOG_WARNING,
+               "W624 results depend on '%.160s' now, on '%.160s' when the store was trained: from "
+               "here on they are not the bits of a run without an interruption. Fix: where that "
+               "matters, the machine and libraries of before%s",
+               is, was, host ? ", or a --host-math" : "");
 }

@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_ENGINE_EXEC_OTHER_RUN_H
 #define HOISTWAY_ENGINE_EXEC_OTHER_RUN_H
 /* Whether a store is of another run than this one. */
-#include "engine_state.h"
+#include "session/engine_state.h"
 
 /** Compares terminated settings (version_settings_write). -EINVAL (sticky, E615): what differs. */
 int other_run_refuse(struct hst_engine *engine, const char *was, const char *is);
@@ -11,5 +11,7 @@ int other_run_refuse(struct hst_engine *engine, const char *was, const char *is)
  * a version of another model, that is the reason that is told. Returns the sticky error.
  */
 int other_run_explain(struct hst_engine *engine, int rc);
+/** Warns where the bits of a resumed version depended on something else than this run's. */
+void other_run_tell_math(struct hst_engine *engine, const char *was);
 
 #endif

@@ -5,7 +5,7 @@
  * Which slice a call is about: clients name units as they described them, all else in the engine is
  * about those of the layout, which may be cut.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 
 #define NO_UNIT UINT32_MAX
 

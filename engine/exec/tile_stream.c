@@ -6,6 +6,7 @@
  * waits for a write that it does not need yet.
  */
 #include "exec/tile_stream.h"
+#include "exec/failure.h"
 
 #include <assert.h>
 

@@ -5,7 +5,7 @@
  * Every tile once, in order, through a small ring: read what is on NVMe or in HBM, visit in place,
  * write back. Loading and saving are visits of this stream.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 
 /** One tile, ready to be worked on; pointers that the stream was not asked for are null. */
 struct tile_job {

@@ -5,15 +5,17 @@
  */
 #include "exec/versions.h"
 
+#include "base/clock.h"
+#include "base/size_text.h"
 #include "ckpt/ckpt.h"
 #include "ckpt/keep.h"
+#include "ckpt/version_text.h"
+#include "exec/failure.h"
 #include "exec/memory.h"
 #include "exec/moves.h"
 #include "exec/optimistic.h"
 #include "exec/other_run.h"
 #include "exec/tile_stream.h"
-#include "exec/version_text.h"
-#include "size_text.h"
 #include "store/room.h"
 
 #include <errno.h>
@@ -40,13 +42,13 @@ int versions_configure(struct hst_engine *engine)
     if (strcmp(text, "none") == 0 || (!store && strcmp(text, "auto") == 0))
         return 0;
     if (!store)
-        return engine_fail(engine, HST_E_VALUE, -EINVAL,
+        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
                            "durability %s needs a --store on real drives. Fix: give one", text);
     if (strcmp(text, "auto") != 0 && v->every == 0) {
         static const struct hst_option steps = {
             .name = "durability", .type = HST_OPTION_COUNT, .least = 1, .greatest = 1e9};
         if (hst_option_parse(&steps, text, &v->every, why, sizeof why))
-            return engine_fail(engine, HST_E_VALUE, -EINVAL,
+            return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
                                "durability is auto, step, none or a number of steps: %s. Fix: "
                                "--durability step",
                                why);
@@ -67,7 +69,8 @@ static bool all_on_drives(const struct hst_engine *engine)
 
 static int refuse_keep(struct hst_engine *engine, const char *why)
 {
-    return engine_fail(engine, HST_E_VALUE, -EINVAL, "--keep %u: %s", engine->config.keep, why);
+    return report_fail(&engine->report, HST_E_VALUE, -EINVAL, "--keep %u: %s", engine->config.keep,
+                       why);
 }
 
 static int open_keep(struct hst_engine *engine)
@@ -76,7 +79,7 @@ static int open_keep(struct hst_engine *engine)
     if (engine->config.keep == 0)
         return engine->config.keep_every == 0
                    ? 0
-                   : engine_fail(engine, HST_E_VALUE, -EINVAL,
+                   : report_fail(&engine->report, HST_E_VALUE, -EINVAL,
                                  "--keep-every says when to keep a copy, and --keep is not "
                                  "given. Fix: --keep 1");
     if (optimistic_wants_slots(engine))
@@ -87,7 +90,7 @@ static int open_keep(struct hst_engine *engine)
     const struct keep_config config = {
         .paths = v->keep_paths, .drives = engine->drive_count, .count = engine->config.keep};
     return keep_open(&config, &v->keep)
-               ? engine_fail(engine, HST_E_BUDGET, -ENOMEM, "no memory for --keep")
+               ? report_fail(&engine->report, HST_E_BUDGET, -ENOMEM, "no memory for --keep")
                : 0;
 }
 
@@ -102,7 +105,7 @@ int versions_check(struct hst_engine *engine)
         v->every = 1;
     v->cursors = calloc(2 + WALK_PERIODS, VERSIONS_CURSOR_BYTES);
     if (!v->cursors)
-        return engine_fail(engine, HST_E_BUDGET, -ENOMEM, "no memory for the cursor");
+        return report_fail(&engine->report, HST_E_BUDGET, -ENOMEM, "no memory for the cursor");
     v->last.cursor = v->cursors;
     v->next.cursor = v->cursors + VERSIONS_CURSOR_BYTES;
     for (size_t i = 0; i < WALK_PERIODS; i++)
@@ -140,11 +143,11 @@ static void tell_kept(struct hst_engine *engine, const struct keep_done *done)
 {
     char size[SIZE_TEXT_BYTES];
     if (done->error.code)
-        engine_log(engine, HST_LOG_WARNING,
+        report_log(&engine->report, HST_LOG_WARNING,
                    "W623 step %llu was not kept: E%03d %s. The run goes on",
                    (unsigned long long)done->step, done->error.code, done->error.message);
     else
-        engine_log(engine, HST_LOG_INFO, "I623 step %llu is kept: %s, %s, in %.1f s",
+        report_log(&engine->report, HST_LOG_INFO, "I623 step %llu is kept: %s, %s, in %.1f s",
                    (unsigned long long)done->step, size_text(done->bytes, size),
                    done->shared ? "shared with the store" : "copied", done->seconds);
 }
@@ -166,14 +169,14 @@ static void begin_copy(struct hst_engine *engine)
     v->kept_from = v->step;
     const int rc = keep_begin(v->keep, v->step);
     if (rc)
-        engine_log(engine, HST_LOG_WARNING,
+        report_log(&engine->report, HST_LOG_WARNING,
                    "W623 step %llu was not kept: no thread can be started (%s). The run goes on",
                    (unsigned long long)v->step, strerror(-rc));
 }
 
 void versions_close(struct hst_engine *engine)
 {
-    if (engine->error.code == 0)
+    if (engine->report.error.code == 0)
         end_copy(engine, true);
     if (engine->versions.keep)
         keep_close(&engine->versions.keep);
@@ -219,7 +222,7 @@ static void choose_interval(struct hst_engine *engine, double step_s)
     if (!v->store || v->every > 0 || engine->step.number < v->first_step + 2 || !(step_s > 0))
         return;
     v->every = versions_interval(v->save_s, step_s);
-    engine_log(engine, HST_LOG_INFO,
+    report_log(&engine->report, HST_LOG_INFO,
                "I620 a version every %llu steps: what it needs from memory takes %.*f s, a step "
                "%.*f s",
                (unsigned long long)v->every, decimals(v->save_s), v->save_s, decimals(step_s),
@@ -275,8 +278,8 @@ static void encode_cursor(const struct hst_engine *engine, const struct version_
 /* The same in the mean, and so no other training: the run goes on. */
 static int tell_rounding(struct hst_engine *engine)
 {
-    engine_log(
-        engine, HST_LOG_WARNING,
+    report_log(
+        &engine->report, HST_LOG_WARNING,
         "W622 the store was trained when the rounding of moments to bf16 (--state bf16) did "
         "not depend on where an element is: from here on it does, so equal weights are "
         "rounded independently, and bits are not those of the hoistway that wrote the store");
@@ -292,7 +295,7 @@ static int decode_cursor(struct hst_engine *engine, const struct store_cursor *c
     version_settings_write(&engine->config, &engine->layout, is, sizeof is);
     if (!version_text_split(cursor, &text) || text.settings_bytes >= sizeof was ||
         text.cursor_bytes > VERSIONS_CURSOR_BYTES)
-        return engine_fail(engine, HST_E_STORE_FORMAT, -EINVAL,
+        return report_fail(&engine->report, HST_E_STORE_FORMAT, -EINVAL,
                            "the store's cursor is not this engine's. Fix: resume with the "
                            "version of hoistway that wrote it");
     memcpy(was, text.settings, text.settings_bytes);
@@ -352,7 +355,7 @@ int versions_poll(struct hst_engine *engine, bool *made)
     const struct hst_error *error = store_error(v->store);
     *made = false;
     if (error->code)
-        return engine_fail_as(engine, error);
+        return report_fail_as(&engine->report, error);
     if (store_commit_state(v->store) != STORE_COMMIT_PREPARED)
         return 0;
     int rc = store_commit_end(v->store);
@@ -399,7 +402,7 @@ int versions_instead(struct hst_engine *engine)
 static int fail_join(struct hst_engine *engine, int native)
 {
     store_close(&engine->versions.store); /* nobody else has it */
-    return engine_fail(engine, HST_E_BUDGET, native,
+    return report_fail(&engine->report, HST_E_BUDGET, native,
                        "no memory for the store. Fix: end other programs");
 }
 
@@ -442,7 +445,8 @@ static int join(struct hst_engine *engine, const struct opened_with *with)
 
 static void tell_waiting(void *context, const char *directory, const char *name, uint32_t most_s)
 {
-    engine_log(context, HST_LOG_WARNING,
+    struct hst_engine *engine = context;
+    report_log(&engine->report, HST_LOG_WARNING,
                "W611 %s/%s is in use by another process: waiting for it, %u s at most (fuser tells "
                "which it is)",
                directory, name, most_s);
@@ -476,7 +480,7 @@ int versions_create(struct hst_engine *engine)
         return 0;
     const struct store_config config = config_of(engine, &with);
     int rc = store_create(&config, &engine->versions.store, &error);
-    return rc ? engine_fail_as(engine, &error) : join(engine, &with);
+    return rc ? report_fail_as(&engine->report, &error) : join(engine, &with);
 }
 
 /* Working weights in fp16 are their masters, rounded. */
@@ -499,21 +503,21 @@ static void tell_found(struct hst_engine *engine, const struct store_found *foun
 {
     char size[SIZE_TEXT_BYTES];
     if (found->stepped_back)
-        engine_log(engine, HST_LOG_WARNING,
+        report_log(&engine->report, HST_LOG_WARNING,
                    "W614 the newest version of the store is damaged: going on from the one before, "
                    "every byte of which is right");
     else if (found->superblock_damaged)
-        engine_log(engine, HST_LOG_WARNING,
+        report_log(&engine->report, HST_LOG_WARNING,
                    "W614 a superblock of the store is damaged (a power cut in a commit, or the "
                    "drive): going on from the newest version that can be found, every byte of "
                    "which is right");
     if (found->repaired > 0)
-        engine_log(engine, HST_LOG_WARNING,
+        report_log(&engine->report, HST_LOG_WARNING,
                    "W614 %u damaged copies of the store's tables were written anew: check the "
                    "drive (dmesg, smartctl -a)",
                    found->repaired);
     if (!found->clean)
-        engine_log(engine, HST_LOG_INFO,
+        report_log(&engine->report, HST_LOG_INFO,
                    "I621 the last run did not end in order: %s were read and compared",
                    size_text(found->verified_bytes, size));
 }
@@ -528,7 +532,7 @@ static int accept(void *context, const struct store_cursor *cursor)
     if (rc || !c->accept || note->step == 0 ||
         c->accept(c->accept_context, note->step, note->cursor, note->cursor_bytes))
         return rc;
-    return engine_fail(engine, HST_E_STORE_OTHER, -EINVAL,
+    return report_fail(&engine->report, HST_E_STORE_OTHER, -EINVAL,
                        "the version of step %llu is refused by the program that resumes. Fix: the "
                        "options of that run, or another --store",
                        (unsigned long long)note->step);
@@ -551,12 +555,12 @@ int versions_open(struct hst_engine *engine)
     struct hst_error error = {0};
     struct store_found found;
     if (!engine->plan_in.stored)
-        return engine_fail(
-            engine, HST_E_VALUE, -EINVAL,
+        return report_fail(
+            &engine->report, HST_E_VALUE, -EINVAL,
             "there is no store to resume from: --durability none, or no --store. Fix: the --store "
             "of that run, without --durability none");
     if (kept_is_copy(engine->config.store))
-        return engine_fail(engine, HST_E_STORE_TAKEN, -EINVAL,
+        return report_fail(&engine->report, HST_E_STORE_TAKEN, -EINVAL,
                            "%s is a copy that the store around it keeps, and has one slot of each "
                            "extent. Fix: hoistway ckpt reshard --world 1 --out DIR makes a store "
                            "of it",
@@ -570,12 +574,13 @@ int versions_open(struct hst_engine *engine)
     if (rc == -ENOENT || rc == -ECANCELED)
         return rc;
     if (rc)
-        return engine->error.code ? engine->error.native : engine_fail_as(engine, &error);
+        return engine->report.error.code ? engine->report.error.native
+                                         : report_fail_as(&engine->report, &error);
     rc = join(engine, &with);
     if (rc)
         return rc;
     tell_found(engine, &found);
-    device_tell_math(engine, engine->versions.math);
+    other_run_tell_math(engine, engine->versions.math);
     double start_s = clock_seconds();
     rc = memory_move(engine, false);
     v->save_s = clock_seconds() - start_s;

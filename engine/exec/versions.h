@@ -6,7 +6,7 @@
  * between steps; and what a resumed run takes from the last one. All return the engine's sticky
  * error.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 
 /** What hst_config.durability says. Errors: -EINVAL (sticky). */
 int versions_configure(struct hst_engine *engine);

@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_ENGINE_EXEC_VIEWS_H
 #define HOISTWAY_ENGINE_EXEC_VIEWS_H
 /* Where the client finds an acquired unit's parameters and gradients. */
-#include "engine_state.h"
+#include "session/engine_state.h"
 
 /** Fills engine->view for the unit that was reached; gradients in the backward alone. */
 void views_set(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep);

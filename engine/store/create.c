@@ -3,9 +3,9 @@
  * A new store: where every extent will be, and files under names that nothing opens until version 0
  * is committed.
  */
-#include "file_limit.h"
-#include "plan/record.h"
-#include "size_text.h"
+#include "base/file_limit.h"
+#include "base/size_text.h"
+#include "plan/placement/record.h"
 #include "store/room.h"
 #include "store/store_state.h"
 

@@ -4,8 +4,8 @@
  * what has to be refused untouched. Nothing is removed that is not known to be ours.
  */
 #include "store/files.h"
+#include "base/message.h"
 #include "store/bytes.h"
-#include "store/message.h"
 
 #include <errno.h>
 #include <fcntl.h>

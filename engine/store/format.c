@@ -3,7 +3,7 @@
  * File headers and superblocks. A header holds sizes alone and every offset follows from them, so
  * that there is no offset to be wrong; a superblock points at manifests by slot.
  */
-#include "plan/layout.h"
+#include "plan/layout/layout.h"
 #include "store/bytes.h"
 
 #include <errno.h>

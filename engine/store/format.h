@@ -15,7 +15,7 @@
  *   header | superblocks 0, 1 | manifests 0, 1 | data of slot 0 | of slot 1 | derived
  *          | manifests 0, 1, superblocks 0, 1, header once more; the header in the last 4 KiB
  */
-#include "plan/stripe.h"
+#include "plan/layout/stripe.h"
 
 #include <hoistway/aio.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Room for scratch, beside a store's files: see room.h. */
 #include "store/room.h"
-#include "file_limit.h"
-#include "size_text.h"
+#include "base/file_limit.h"
+#include "base/size_text.h"
 #include "store/bytes.h"
 
 #include <errno.h>

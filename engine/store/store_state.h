@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_ENGINE_STORE_STATE_H
 #define HOISTWAY_ENGINE_STORE_STATE_H
 /* What a store holds, for the files of this folder. */
-#include "plan/share.h"
+#include "plan/layout/share.h"
 #include "store/choose.h"
 #include "store/files.h"
 #include "store/store.h"

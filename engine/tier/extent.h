@@ -9,7 +9,7 @@
  *
  * The caller owns a struct transfer until it is done; everything runs on the engine's thread.
  */
-#include "plan/placement.h"
+#include "plan/placement/placement.h"
 
 #include <hoistway/aio.h>
 

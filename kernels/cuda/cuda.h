@@ -7,8 +7,8 @@
  * of a CUDA call goes through failure.c, which remembers the first and clears the runtime's own
  * memory of it: a launcher would otherwise report it again as its own.
  */
-#include "base.h"
-#include "book.h"
+#include "base/book.h"
+#include "base/object.h"
 #include <cuda_runtime_api.h>
 #include <hoistway/plugin.h>
 #include <pthread.h>

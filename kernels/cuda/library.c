@@ -6,8 +6,8 @@
  * them. No program is started: a library must not do that.
  */
 #include "library.h"
+#include "base/folders.h"
 #include "cuda.h"
-#include "folders.h"
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>

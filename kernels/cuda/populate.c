@@ -5,7 +5,7 @@
  */
 #include "populate.h"
 
-#include "book.h"
+#include "base/book.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -17,8 +17,8 @@
  * a core. Source: github.com/OpenMathLib/OpenBLAS/issues/4267.
  */
 #include "blas.h"
+#include "base/failure.h"
 #include "cores.h"
-#include "failure.h"
 #include "host.h"
 #include <cblas.h>
 #include <dlfcn.h>

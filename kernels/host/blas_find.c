@@ -10,9 +10,9 @@
  * library, when it is loaded 128 MiB per processor that is configured and for two at least, and
  * then 128 MiB per thread that calls it. It is address space: pages come when they are used.
  */
+#include "base/failure.h"
+#include "base/folders.h"
 #include "blas.h"
-#include "failure.h"
-#include "folders.h"
 #include "host.h"
 #include <dlfcn.h>
 #include <inttypes.h>

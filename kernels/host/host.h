@@ -5,8 +5,8 @@
  * The host device's own objects. `struct host_math` is the seam between what is compiled once
  * (streams, memory, dispatch) and what is compiled once per instruction set (host/ops/).
  */
-#include "base.h"
-#include "book.h"
+#include "base/book.h"
+#include "base/object.h"
 #include <pthread.h>
 
 struct host_dev;

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "book.h"
+#include "base/book.h"
 #include "populate.h"
 #include <cmocka.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 #ifndef TESTS_ENGINE_GRAPH_CASES_H
 #define TESTS_ENGINE_GRAPH_CASES_H
 /* What step graphs are tested with: a fixed list of models on machines, and small random ones. */
-#include "plan/simulate.h"
+#include "plan/graph/simulate.h"
 
 #define CASES          200u
 #define CASE_UNITS_MAX 100u

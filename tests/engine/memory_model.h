@@ -9,7 +9,7 @@
  * dependencies or of the walk's rules, so it notices when one is missing.
  */
 #include "graph_cases.h"
-#include "plan/walk.h"
+#include "plan/graph/walk.h"
 
 #define MODEL_TILES   48u
 #define MODEL_UNITS   8u

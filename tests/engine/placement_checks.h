@@ -2,7 +2,7 @@
 #ifndef TESTS_ENGINE_PLACEMENT_CHECKS_H
 #define TESTS_ENGINE_PLACEMENT_CHECKS_H
 /* A model to place, and what must hold of every placement. Checks fail the test. */
-#include "plan/placement.h"
+#include "plan/placement/placement.h"
 
 #define UNITS 6u
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "smallest_budget.h"
 
-#include "engine_state.h"
+#include "session/engine_state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

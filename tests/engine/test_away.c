@@ -4,7 +4,7 @@
  * copies that are late, that fail, and what they add up to. The in-memory run on the host is the
  * oracle.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 #include "smallest_budget.h"
 #include "toy_run.h"
 

@@ -5,7 +5,7 @@
  * simulated: the second probe meets another drive under the same name, so that its rates tell
  * whether it was asked.
  */
-#include "machine/cache.h"
+#include "probe/cache.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -289,6 +289,36 @@ static void another_question_is_not_answered(void **state)
     }
 }
 
+static uint64_t memory_bytes; /* that the machine tells; 0: what it has */
+static uint32_t more_cores;
+
+int __real_hst_topology_read(struct hst_topology *machine);
+int __wrap_hst_topology_read(struct hst_topology *machine);
+int __wrap_hst_topology_read(struct hst_topology *machine)
+{
+    int rc = __real_hst_topology_read(machine);
+    machine->memory_bytes = memory_bytes ? memory_bytes : machine->memory_bytes;
+    machine->cores += more_cores;
+    return rc;
+}
+
+/* As to a virtual machine while it runs. */
+static void memory_that_is_added_makes_no_other_machine(void **state)
+{
+    (void)state;
+    static struct identity was, is;
+    const struct hst_probe probe = {.size = sizeof probe};
+    identity_of(&probe, &was);
+    memory_bytes = UINT64_C(1) << 40;
+    identity_of(&probe, &is);
+    memory_bytes = 0;
+    assert_string_equal(was.text, is.text);
+    more_cores = 2;
+    identity_of(&probe, &is);
+    more_cores = 0;
+    assert_string_not_equal(was.text, is.text);
+}
+
 /* ---- not believed ---- */
 
 static void a_damaged_file_is_never_used(void **state)
@@ -329,9 +359,9 @@ static void a_slot_of_another_machine_is_measured_anew_without_a_word(void **sta
     expect(ask(folder, 3, 60), 3, false, "");
     find_file(path);
     size_t n = read_file(path, text, sizeof text);
-    char *memory = strstr(text, "\nmemory ");
-    assert_non_null(memory);
-    memory[8] = memory[8] == '9' ? '1' : '9';
+    char *kernel = strstr(text, "\nkernel ");
+    assert_non_null(kernel);
+    kernel[8] = kernel[8] == '9' ? '1' : '9';
     write_file(path, text, n);
     expect(ask(folder, 2, 60), 2, false, "");
     expect(ask(folder, 1, 60), 2, true, "");
@@ -471,6 +501,7 @@ int main(void)
         CASE(what_can_not_be_measured_here_is_remembered),
         CASE(so_is_what_the_callers_workers_can_not_do),
         CASE(another_question_is_not_answered),
+        CASE(memory_that_is_added_makes_no_other_machine),
         CASE(a_damaged_file_is_never_used),
         CASE(a_slot_of_another_machine_is_measured_anew_without_a_word),
         CASE(links_pipes_and_folders_are_not_read),

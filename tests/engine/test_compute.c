@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Probes of computation: how products and a client's operations are cut, and weighed together. */
 #include "assert_figure.h"
-#include "engine_state.h"
-#include "machine/probe.h"
+#include "probe/probe.h"
+#include "session/engine_state.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -4,7 +4,7 @@
  * request, and with each request failing in turn. The in-memory run is the oracle: a run ends with
  * its bytes, or with the right code. Seeds are printed; `--seed N` replays.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 #include "toy_client.h"
 
 #include <errno.h>

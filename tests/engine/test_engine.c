@@ -3,7 +3,7 @@
  * The engine through its public calls (toy_client.h). The in-memory run on one thread is the oracle
  * of every other placement, budget, tile size and width.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 #include "smallest_budget.h"
 #include "toy_run.h"
 

@@ -3,7 +3,7 @@
  * Every transfer of a small run fails once: the run ends with the right code, says what failed,
  * moves nothing more, and can be destroyed with transfers still in flight. ASan and TSan watch.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 #include "toy_run.h"
 
 #include <errno.h>

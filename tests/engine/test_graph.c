@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a step graph is made of: every tile once, every byte counted, no order that deadlocks. */
 #include "graph_cases.h"
-#include "plan/graph_bound.h"
-#include "plan/simulate.h"
+#include "plan/graph/graph_bound.h"
+#include "plan/graph/simulate.h"
 
 #include <errno.h>
 #include <math.h>

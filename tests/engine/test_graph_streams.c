@@ -2,7 +2,7 @@
 /* Step graphs by hand in which tiles are streamed through a device, or written late, and what a
  * million random ones have found. */
 #include "graph_cases.h"
-#include "plan/graph_build.h"
+#include "plan/graph/graph_build.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Why io_uring is not used: each cause has its own text and one fix. */
-#include "file_limit.h"
-#include "io_reason.h"
+#include "base/file_limit.h"
+#include "base/io_reason.h"
 
 #include <errno.h>
 #include <hoistway/hoistway.h>

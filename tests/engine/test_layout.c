@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layout, tile records and the order of a step: where each byte lies, independent of any machine.
  */
-#include "plan/layout.h"
-#include "plan/record.h"
+#include "plan/layout/layout.h"
+#include "plan/placement/record.h"
 
 #include <errno.h>
 #include <setjmp.h>

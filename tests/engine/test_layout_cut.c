@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layouts that are cut, against the whole they were cut from. */
-#include "plan/layout.h"
+#include "plan/layout/layout.h"
 
 #include <errno.h>
 #include <setjmp.h>

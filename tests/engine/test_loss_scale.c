@@ -3,8 +3,8 @@
  * Training in fp16 under a loss scale: how the scale moves, what a skipped step leaves behind
  * (nothing), and AdamW on the master in float64 as the reference of all that is not skipped.
  */
-#include "engine_state.h"
 #include "half.h"
+#include "session/engine_state.h"
 #include "toy_client.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  * drive with delays of its own among them: the bytes of the in-memory run on one thread. Takes the
  * n-th of every so many runs: `--part N M`; without it all.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 #include "smallest_budget.h"
 #include "toy_client.h"
 

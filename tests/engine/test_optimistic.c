@@ -4,8 +4,8 @@
  * after steps that clip, do not, or have no update, wherever bytes live, whatever comes between.
  * Every fifth row; with `--all` each, with `--few` (sanitizers) every 13th.
  */
-#include "engine_state.h"
-#include "plan/step_graph.h"
+#include "plan/graph/step_graph.h"
+#include "session/engine_state.h"
 #include "smallest_budget.h"
 #include "toy_run.h"
 

@@ -3,7 +3,7 @@
  * What a client may do with units beside the declared order: use their activations, visit them in
  * an order of its own, evaluate between steps. Weights are those of a run that does none of it.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 #include "smallest_budget.h"
 #include "toy_run.h"
 

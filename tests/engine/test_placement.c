@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placement: homes within budgets, addresses that do not overlap, a table exact to the byte. */
 #include "placement_checks.h"
-#include "plan/lay_out.h"
-#include "plan/placement_search.h"
+#include "plan/placement/lay_out.h"
+#include "plan/search/placement_search.h"
 
 #include <errno.h>
 #include <math.h>

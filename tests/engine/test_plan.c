@@ -3,9 +3,9 @@
  * Engines that only plan: the same table as the engine that trains, nothing made on the way, and
  * predictions that are what the one rate that counts says.
  */
-#include "engine_state.h"
-#include "plan/simulate.h"
-#include "plan/step_graph.h"
+#include "plan/graph/simulate.h"
+#include "plan/graph/step_graph.h"
+#include "session/engine_state.h"
 #include "toy_client.h"
 
 #include <errno.h>

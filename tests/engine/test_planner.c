@@ -5,9 +5,9 @@
  */
 #include "graph_cases.h"
 #include "placement_checks.h"
-#include "plan/planner.h"
-#include "plan/record.h"
-#include "plan/step_graph.h"
+#include "plan/graph/step_graph.h"
+#include "plan/placement/record.h"
+#include "plan/search/planner.h"
 
 #include <errno.h>
 #include <math.h>

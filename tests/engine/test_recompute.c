@@ -4,7 +4,7 @@
  * step it is the input of, and each visit checks that it has the input and the weights it should
  * have: wherever bytes live, the trained weights are those of the run in memory that keeps all.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 #include "smallest_budget.h"
 #include "toy_run.h"
 

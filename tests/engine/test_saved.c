@@ -3,7 +3,7 @@
  * Activations that units keep: what a forward leaves in that memory its backward finds, whatever
  * comes in between, and as many units have some as the budget has room for.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 #include "toy_run.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
  * slowest resource costs.
  */
 #include "graph_cases.h"
-#include "plan/graph_bound.h"
-#include "plan/planner.h"
+#include "plan/graph/graph_bound.h"
+#include "plan/search/planner.h"
 
 #include <math.h>
 #include <setjmp.h>

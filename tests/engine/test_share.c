@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shares of every small model and world: each tile is some rank's, and no rank has much more. */
-#include "plan/share.h"
+#include "plan/layout/share.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

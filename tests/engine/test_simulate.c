@@ -3,8 +3,8 @@
  * The simulator against seconds worked by hand, and the bound against what nothing beats.
  */
 #include "graph_cases.h"
-#include "plan/graph_bound.h"
-#include "plan/graph_build.h"
+#include "plan/graph/graph_bound.h"
+#include "plan/graph/graph_build.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes in messages: what is told is what may be typed. */
-#include "size_text.h"
+#include "base/size_text.h"
 
 #include <hoistway/hoistway.h>
 #include <setjmp.h>

@@ -3,7 +3,7 @@
  * Units that are cut where budgets are too small for them as they are: the bytes of a run in which
  * they are whole, wherever everything lives; what a client sees of it; stores that do not know.
  */
-#include "engine_state.h"
+#include "session/engine_state.h"
 #include "smallest_budget.h"
 #include "tall_client.h"
 #include "toy_run.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which way of updating is taken, on steps whose seconds and clipping are given. */
-#include "plan/update_choice.h"
+#include "plan/search/update_choice.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "exec/version_text.h"
+#include "ckpt/version_text.h"
 #include <cmocka.h>
 #include <string.h>
 

@@ -4,8 +4,8 @@
  * norms, wherever the bytes live. And what is refused. Every precision with every second placement,
  * with `--all` each with each.
  */
-#include "engine_state.h"
 #include "exec/versions.h"
+#include "session/engine_state.h"
 #include "smallest_budget.h"
 #include "toy_run.h"
 #include "toy_states.h"

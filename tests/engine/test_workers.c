@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Worker threads: every piece once, whoever calls, however many. */
-#include "exec/workers.h"
+#include "machine/workers.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -6,8 +6,8 @@
  */
 #include "fuzz.h"
 
+#include "base/fail.h"
 #include "data/data.h"
-#include "fail.h"
 
 #include <unistd.h>
 

@@ -10,7 +10,7 @@ import time
 
 KEYS = ('hidden_size', 'intermediate_size', 'num_hidden_layers', 'num_attention_heads',
         'num_key_value_heads', 'head_dim', 'vocab_size', 'tie_word_embeddings')
-SHAPES = {  # those of engine/plan/shapes.c in lower case, and some to try scripts with
+SHAPES = {  # those of engine/plan/layout/shapes.c in lower case, and some to try scripts with
     'modest': (1024, 4096, 12, 16, 4, 64, 32000, True),
     '1b': (2048, 8192, 16, 32, 8, 64, 128256, True),
     '3b': (3072, 8192, 28, 24, 8, 128, 128256, True),

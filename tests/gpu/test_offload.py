@@ -413,7 +413,7 @@ class Sizes(unittest.TestCase):
                              1 << 60)
 
     def test_shapes_are_the_library_s(self):
-        source = os.path.join(place.ROOT, 'engine/plan/shapes.c')
+        source = os.path.join(place.ROOT, 'engine/plan/layout/shapes.c')
         with open(source, encoding='utf-8') as file:
             rows = re.findall(r'^    \{"(\w+)", +"[^"]*", +(.*)\},$', file.read(), re.M)
         shapes = {name.lower(): tuple(json.loads(word) for word in words.split(','))

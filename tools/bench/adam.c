@@ -6,10 +6,10 @@
  */
 #include "bench/adam.h"
 
+#include "base/text.h"
 #include "bench/adam_arrays.h"
 #include "bench/adam_null.h"
 #include "bench/adam_peer.h"
-#include "cli/text.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -5,7 +5,7 @@
  * The host optimizer's updates at the size of memory, beside null kernels that move the same bytes,
  * and beside another AdamW, if one is given.
  */
-#include "fail.h"
+#include "base/fail.h"
 
 /**
  * What a library named by `peer` exports under the name hst_peer_adamw: step number `step` (1 is

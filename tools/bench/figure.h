@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_TOOLS_BENCH_FIGURE_H
 #define HOISTWAY_TOOLS_BENCH_FIGURE_H
 /* What a benchmark of a device tells: one figure at a time, each beside its ceiling. */
-#include "fail.h"
+#include "base/fail.h"
 
 #include <hoistway/kernels.h>
 

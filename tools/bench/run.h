@@ -5,7 +5,7 @@
  * A training run of the benchmark's model: a Llama of width 512, 8 layers, 256-token sequences, in
  * fp32, on synthetic tokens, each block recomputed that has no room for its activations.
  */
-#include "fail.h"
+#include "base/fail.h"
 #include "model/llama.h"
 
 #define BENCH_WIDTH        512u

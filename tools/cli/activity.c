@@ -3,9 +3,9 @@
  * behind; see activity.h. */
 #include "cli/activity.h"
 
+#include "base/text.h"
 #include "cli/message.h"
 #include "cli/say.h"
-#include "cli/text.h"
 
 #include <inttypes.h>
 #include <math.h>

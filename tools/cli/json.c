@@ -2,7 +2,7 @@
 /* Decides how values look in JSON; see json.h. */
 #include "cli/json.h"
 
-#include "utf8.h"
+#include "base/utf8.h"
 
 #include <assert.h>
 #include <inttypes.h>

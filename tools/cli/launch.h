@@ -3,7 +3,7 @@
 #define HOISTWAY_TOOLS_CLI_LAUNCH_H
 /* Whether a launcher has started this process as one of several, which one process does not know
    of. */
-#include "fail.h"
+#include "base/fail.h"
 
 /** Value of a variable of the environment, or null: getenv, or a test's. */
 typedef const char *(*launch_getenv)(const char *name);

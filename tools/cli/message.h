@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_TOOLS_CLI_MESSAGE_H
 #define HOISTWAY_TOOLS_CLI_MESSAGE_H
 /* What a tool tells on stderr: one line each, error[E402] …, warning[W104] …, note[I201] … */
-#include "fail.h"
+#include "base/fail.h"
 
 #include <hoistway/hoistway.h>
 #include <stdio.h>

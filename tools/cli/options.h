@@ -3,7 +3,7 @@
 #define HOISTWAY_TOOLS_CLI_OPTIONS_H
 /* A verb's command line: one or several option tables (the engine's, the verb's own), each filling
    a struct. */
-#include "fail.h"
+#include "base/fail.h"
 
 #include <hoistway/hoistway.h>
 #include <stdio.h>

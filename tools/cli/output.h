@@ -3,7 +3,7 @@
 #define HOISTWAY_TOOLS_CLI_OUTPUT_H
 /* Files that a run writes beside its model: an earlier one of the same kind is replaced, nothing
  * else that is there. */
-#include "fail.h"
+#include "base/fail.h"
 
 #include <stdio.h>
 

@@ -2,8 +2,8 @@
 /* Decides when and how a run shows where it is; see progress.h. */
 #include "cli/progress.h"
 
+#include "base/text.h"
 #include "cli/activity.h"
-#include "cli/text.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -5,8 +5,8 @@
  * The run log (--log): one JSON object per line, each in the file before the next step begins. What
  * nothing measures or predicts is null. All functions do nothing for a log without a path.
  */
+#include "base/fail.h"
 #include "cli/report.h"
-#include "fail.h"
 
 #include <hoistway/predict.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_SHAPE_H
 #define HOISTWAY_TOOLS_CLI_SHAPE_H
-#include "fail.h"
+#include "base/fail.h"
 
 /**
  * Says that what an option ("--plan") names is nothing that is there, and no model known by name;

@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_TOOLS_CLI_STORE_H
 #define HOISTWAY_TOOLS_CLI_STORE_H
 /* Whether a directory can hold the store, how its I/O will run, and the words that say so. */
-#include "fail.h"
+#include "base/fail.h"
 
 #include <hoistway/aio.h>
 #include <hoistway/hoistway.h>

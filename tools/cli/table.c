@@ -2,7 +2,7 @@
 /* Writes what lives on which floor, as planned. */
 #include "cli/table.h"
 
-#include "cli/text.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 

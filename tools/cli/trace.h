@@ -6,8 +6,8 @@
  * chrome://tracing read: one track for each lane, times in microseconds from the first event on.
  * All functions do nothing for a trace without a path.
  */
+#include "base/fail.h"
 #include "cli/json.h"
-#include "fail.h"
 
 #include <hoistway/hoistway.h>
 

@@ -6,9 +6,9 @@
  */
 #include "data/data.h"
 
+#include "base/fail.h"
 #include "data/files.h"
 #include "data/order.h"
-#include "fail.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -10,7 +10,7 @@
  */
 #include "data/files.h"
 
-#include "fail.h"
+#include "base/fail.h"
 
 #include <endian.h>
 #include <errno.h>

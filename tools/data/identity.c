@@ -6,8 +6,8 @@
  *
  * The numbers stand in stores: a changed constant makes all data other data.
  */
+#include "base/fail.h"
 #include "data/files.h"
-#include "fail.h"
 
 #include <endian.h>
 #include <errno.h>

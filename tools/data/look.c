@@ -4,8 +4,8 @@
  * not tell their width; read with the wrong one, most of them are ids that the model has, and it
  * trains on noise without a word.
  */
+#include "base/fail.h"
 #include "data/files.h"
-#include "fail.h"
 
 #include <errno.h>
 #include <inttypes.h>

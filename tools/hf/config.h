@@ -5,7 +5,7 @@
  * The text of config.json: checked and read into a llama_config, or given back with another dtype.
  * Pure.
  */
-#include "fail.h"
+#include "base/fail.h"
 #include "hf/json.h"
 #include "hf/llama_config.h"
 

@@ -6,8 +6,8 @@
  */
 #include "hf/export.h"
 
-#include "cli/text.h"
-#include "fail.h"
+#include "base/fail.h"
+#include "base/text.h"
 #include "hf/config.h"
 #include "hf/model.h"
 
@@ -23,7 +23,7 @@ static const char index_name[] = "model.safetensors.index.json";
 
 struct hf_export {
     struct target target;
-    struct layout layout;
+    struct export_layout layout;
     int *fds;     /* of layout.files, -1: not created */
     char *marker; /* text, while it grows */
     size_t marker_bytes;
@@ -162,7 +162,7 @@ static int write_config(struct hf_export *x, const struct hf_export_desc *desc,
 static int create_weights(struct hf_export *x, struct hst_error *error)
 {
     for (uint32_t i = 0; i < x->layout.file_count; i++) {
-        const struct layout_file *f = &x->layout.files[i];
+        const struct export_layout_file *f = &x->layout.files[i];
         int fd = create_file(x, f->name, f->header_bytes + f->data_bytes, f->header,
                              f->header_bytes, error);
         if (fd < 0)
@@ -194,7 +194,7 @@ static int write_marker(struct hf_export *x, struct hst_error *error)
 }
 
 /* All but the small files: the weights with their headers, the copies. */
-static uint64_t needed_bytes(const struct layout *layout, const struct hf_model *model)
+static uint64_t needed_bytes(const struct export_layout *layout, const struct hf_model *model)
 {
     uint64_t bytes = layout->total_bytes;
     for (uint32_t i = 0; i < layout->file_count; i++)
@@ -204,7 +204,7 @@ static uint64_t needed_bytes(const struct layout *layout, const struct hf_model 
     return bytes;
 }
 
-static int check_space(const struct target *target, const struct layout *layout,
+static int check_space(const struct target *target, const struct export_layout *layout,
                        const struct hf_model *model, struct hst_error *error)
 {
     struct statvfs fs;
@@ -220,10 +220,10 @@ static int check_space(const struct target *target, const struct layout *layout,
                 target->parent, target->name, text_size(need, needed), text_size(have, left));
 }
 
-static int make_layout(const struct hf_export_desc *desc, struct layout *layout,
+static int make_layout(const struct hf_export_desc *desc, struct export_layout *layout,
                        struct hst_error *error)
 {
-    int rc = layout_create(desc, layout);
+    int rc = export_layout_create(desc, layout);
     if (!rc)
         return 0;
     return fail(error, FAIL_EXPORT, rc, "%s: %s", desc->directory,
@@ -254,7 +254,7 @@ static int fill(struct hf_export *x, const struct hf_export_desc *desc, struct h
 int hf_export_check(const struct hf_export_desc *desc, struct hst_error *error)
 {
     struct target target;
-    struct layout layout = {0};
+    struct export_layout layout = {0};
     int rc = target_open(desc->directory, &target, error);
     if (rc)
         return hf_fix(error, rc);
@@ -266,7 +266,7 @@ int hf_export_check(const struct hf_export_desc *desc, struct hst_error *error)
         unlinkat(target.parent_fd, target.temp, AT_REMOVEDIR);
         rc = check_space(&target, &layout, desc->model, error);
     }
-    layout_free(&layout);
+    export_layout_free(&layout);
     target_close(&target);
     return hf_fix(error, rc);
 }
@@ -297,12 +297,12 @@ int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export
 int hf_export_write(struct hf_export *x, const char *name, uint64_t offset, const void *src,
                     size_t count, struct hst_error *error)
 {
-    struct layout_tensor *t = layout_find(&x->layout, name);
+    struct export_layout_tensor *t = export_layout_find(&x->layout, name);
     uint64_t end;
     if (!t || __builtin_add_overflow(offset, count, &end) || end > t->elements)
         return fail(error, FAIL_EXPORT, -EINVAL, "tensor %.80s: not part of the export, or shorter",
                     name);
-    const struct layout_file *f = &x->layout.files[t->file];
+    const struct export_layout_file *f = &x->layout.files[t->file];
     uint64_t at = f->header_bytes + t->begin + offset * x->layout.width;
     int rc = write_all(x->fds[t->file], at, src, count * x->layout.width);
     if (rc)
@@ -316,7 +316,7 @@ int hf_export_write(struct hf_export *x, const char *name, uint64_t offset, cons
 static int write_again(struct hf_export *x, struct hst_error *error)
 {
     for (uint32_t i = 0; i < x->layout.file_count; i++) {
-        const struct layout_file *f = &x->layout.files[i];
+        const struct export_layout_file *f = &x->layout.files[i];
         int rc = write_all(x->fds[i], 0, f->header, f->header_bytes);
         if (rc)
             return refuse_write(x, f->name, rc, error);
@@ -335,7 +335,7 @@ static int sync_all(struct hf_export *x, struct hst_error *error)
 static int finish(struct hf_export *x, struct hst_error *error)
 {
     for (size_t i = 0; i < x->layout.tensor_count; i++) {
-        const struct layout_tensor *t = &x->layout.tensors[i];
+        const struct export_layout_tensor *t = &x->layout.tensors[i];
         if (!spans_cover(&t->written, t->elements))
             return fail(error, FAIL_EXPORT, -EINVAL,
                         "%s/%s: tensor %.80s was not written completely", x->target.parent,
@@ -366,7 +366,7 @@ static void release(struct hf_export *x)
         fclose(x->marker_out);
     free(x->marker);
     free(x->fds);
-    layout_free(&x->layout);
+    export_layout_free(&x->layout);
     target_close(&x->target);
     free(x);
 }

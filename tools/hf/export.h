@@ -18,7 +18,7 @@ int spans_add(struct spans *spans, uint64_t begin, uint64_t end);
 /** True if exactly [0, size) is covered. */
 bool spans_cover(const struct spans *spans, uint64_t size);
 
-struct layout_tensor {
+struct export_layout_tensor {
     char *name;
     uint64_t dims[HST_MAX_DIMS];
     uint32_t dim_count;
@@ -27,26 +27,27 @@ struct layout_tensor {
     uint64_t begin; /* bytes, of the file's data */
     struct spans written;
 };
-struct layout_file {
+struct export_layout_file {
     char name[44];         /* model-%05u-of-%05u.safetensors takes at most 43 */
     uint32_t tensor_count; /* they follow each other in the layout */
     uint64_t data_bytes;
     char *header; /* with its length in front and spaces behind: a multiple of 4,096 bytes */
     size_t header_bytes;
 };
-struct layout {
-    struct layout_tensor *tensors; /* sorted by name */
+struct export_layout {
+    struct export_layout_tensor *tensors; /* sorted by name */
     size_t tensor_count;
-    struct layout_file *files;
+    struct export_layout_file *files;
     uint32_t file_count;
     uint32_t width; /* bytes of an element */
     uint64_t total_bytes;
     char *index; /* text of model.safetensors.index.json; null for one file */
 };
 /** Errors: -EINVAL names, dims or dtype cannot be exported, -ENOMEM. */
-int layout_create(const struct hf_export_desc *desc, struct layout *layout);
-void layout_free(struct layout *layout);
-struct layout_tensor *layout_find(const struct layout *layout, const char *name);
+int export_layout_create(const struct hf_export_desc *desc, struct export_layout *layout);
+void export_layout_free(struct export_layout *layout);
+struct export_layout_tensor *export_layout_find(const struct export_layout *layout,
+                                                const char *name);
 
 /* ---- target: the directory that is replaced ---- */
 

@@ -53,17 +53,18 @@ bool spans_cover(const struct spans *s, uint64_t size)
 
 static int compare_tensors(const void *a, const void *b)
 {
-    return strcmp(((const struct layout_tensor *)a)->name, ((const struct layout_tensor *)b)->name);
+    return strcmp(((const struct export_layout_tensor *)a)->name,
+                  ((const struct export_layout_tensor *)b)->name);
 }
 
-static int copy_tensors(const struct hf_export_desc *desc, struct layout *l)
+static int copy_tensors(const struct hf_export_desc *desc, struct export_layout *l)
 {
     l->tensors = calloc(desc->tensor_count + 1, sizeof *l->tensors);
     if (!l->tensors)
         return -ENOMEM;
     for (size_t i = 0; i < desc->tensor_count; i++) {
         const struct hf_tensor *from = &desc->tensors[i];
-        struct layout_tensor *t = &l->tensors[i];
+        struct export_layout_tensor *t = &l->tensors[i];
         uint64_t bytes;
         if (from->dim_count > HST_MAX_DIMS || strlen(from->name) > ST_MAX_NAME_BYTES)
             return -EINVAL;
@@ -86,7 +87,7 @@ static int copy_tensors(const struct hf_export_desc *desc, struct layout *l)
     return 0;
 }
 
-static int cut_into_files(struct layout *l, uint64_t shard_bytes)
+static int cut_into_files(struct export_layout *l, uint64_t shard_bytes)
 {
     l->files =
         calloc(l->tensor_count + 1, sizeof *l->files); /* no file without a tensor but the first */
@@ -94,8 +95,8 @@ static int cut_into_files(struct layout *l, uint64_t shard_bytes)
         return -ENOMEM;
     l->file_count = 1;
     for (size_t i = 0; i < l->tensor_count; i++) {
-        struct layout_tensor *t = &l->tensors[i];
-        struct layout_file *f = &l->files[l->file_count - 1];
+        struct export_layout_tensor *t = &l->tensors[i];
+        struct export_layout_file *f = &l->files[l->file_count - 1];
         uint64_t bytes = t->elements * l->width;
         if (f->tensor_count &&
             (f->data_bytes > shard_bytes || bytes > shard_bytes - f->data_bytes)) {
@@ -131,8 +132,8 @@ static void put_string(FILE *out, const char *s)
     putc('"', out);
 }
 
-static int make_header(const struct layout_tensor *tensors, const char *dtype, uint32_t width,
-                       struct layout_file *f)
+static int make_header(const struct export_layout_tensor *tensors, const char *dtype,
+                       uint32_t width, struct export_layout_file *f)
 {
     FILE *out = open_memstream(&f->header, &f->header_bytes);
     if (!out)
@@ -140,7 +141,7 @@ static int make_header(const struct layout_tensor *tensors, const char *dtype, u
     fwrite("\0\0\0\0\0\0\0\0", 1, 8, out);
     fprintf(out, "{\"__metadata__\":{\"format\":\"pt\"}");
     for (uint32_t i = 0; i < f->tensor_count; i++) {
-        const struct layout_tensor *t = &tensors[i];
+        const struct export_layout_tensor *t = &tensors[i];
         putc(',', out);
         put_string(out, t->name);
         fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", dtype);
@@ -163,7 +164,7 @@ static int make_header(const struct layout_tensor *tensors, const char *dtype, u
     return 0;
 }
 
-static int make_index(struct layout *l)
+static int make_index(struct export_layout *l)
 {
     size_t size;
     FILE *out = open_memstream(&l->index, &size);
@@ -181,9 +182,9 @@ static int make_index(struct layout *l)
     return fclose(out) || full ? -ENOMEM : 0;
 }
 
-static int make_texts(struct layout *l, const char *dtype)
+static int make_texts(struct export_layout *l, const char *dtype)
 {
-    const struct layout_tensor *first = l->tensors;
+    const struct export_layout_tensor *first = l->tensors;
     for (uint32_t i = 0; i < l->file_count; i++) {
         int rc = make_header(first, dtype, l->width, &l->files[i]);
         if (rc)
@@ -193,25 +194,25 @@ static int make_texts(struct layout *l, const char *dtype)
     return l->file_count > 1 ? make_index(l) : 0;
 }
 
-int layout_create(const struct hf_export_desc *desc, struct layout *layout)
+int export_layout_create(const struct hf_export_desc *desc, struct export_layout *layout)
 {
     const char *const names[] = {[HST_F32] = "F32", [HST_BF16] = "BF16", [HST_F16] = "F16"};
     if (desc->dtype < HST_F32 || desc->dtype > HST_F16)
         return -EINVAL;
-    struct layout l = {.width = desc->dtype == HST_F32 ? 4 : 2};
+    struct export_layout l = {.width = desc->dtype == HST_F32 ? 4 : 2};
     int rc = copy_tensors(desc, &l);
     if (!rc)
         rc = cut_into_files(&l, desc->shard_bytes ? desc->shard_bytes : DEFAULT_SHARD_BYTES);
     if (!rc)
         rc = make_texts(&l, names[desc->dtype]);
     if (rc)
-        layout_free(&l);
+        export_layout_free(&l);
     else
         *layout = l;
     return rc;
 }
 
-void layout_free(struct layout *l)
+void export_layout_free(struct export_layout *l)
 {
     for (size_t i = 0; i < l->tensor_count; i++) {
         free(l->tensors[i].name);
@@ -222,15 +223,15 @@ void layout_free(struct layout *l)
     free(l->tensors);
     free(l->files);
     free(l->index);
-    *l = (struct layout){0};
+    *l = (struct export_layout){0};
 }
 
 static int compare_name(const void *key, const void *item)
 {
-    return strcmp(key, ((const struct layout_tensor *)item)->name);
+    return strcmp(key, ((const struct export_layout_tensor *)item)->name);
 }
 
-struct layout_tensor *layout_find(const struct layout *l, const char *name)
+struct export_layout_tensor *export_layout_find(const struct export_layout *l, const char *name)
 {
     return bsearch(name, l->tensors, l->tensor_count, sizeof *l->tensors, compare_name);
 }

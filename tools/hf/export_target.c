@@ -8,10 +8,10 @@
  */
 #include "hf/export.h"
 
-#include "fail.h"
+#include "base/fail.h"
+#include "base/utf8.h"
 #include "hf/input.h"
 #include "hf/model.h"
-#include "utf8.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,8 +4,8 @@
  * tokens and back, and what its licence asks to be passed on with it. They are opened with the
  * model, so that the end of a long run does not need its directory any more.
  */
+#include "base/utf8.h"
 #include "hf/model.h"
-#include "utf8.h"
 
 #include <dirent.h>
 #include <errno.h>

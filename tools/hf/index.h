@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_TOOLS_HF_INDEX_H
 #define HOISTWAY_TOOLS_HF_INDEX_H
 /* model.safetensors.index.json: which tensor is in which file. Pure. */
-#include "fail.h"
+#include "base/fail.h"
 
 #define INDEX_MAX_BYTES 100000000u
 #define INDEX_MAX_FILES 4096u

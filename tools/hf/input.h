@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_TOOLS_HF_INPUT_H
 #define HOISTWAY_TOOLS_HF_INPUT_H
 /* Opens and reads files whose contents, and often names, are not trusted. */
-#include "fail.h"
+#include "base/fail.h"
 
 #include <sys/stat.h>
 

@@ -7,7 +7,7 @@
  */
 #include "hf/json.h"
 
-#include "utf8.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights as files: what is in them, whether a model of that kind can be trained or not. */
-#include "fail.h"
+#include "base/fail.h"
 #include "hf/model.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  * The header of a safetensors file: u64le N, N bytes of JSON, then the tensors' bytes without a
  * gap. Pure.
  */
-#include "fail.h"
+#include "base/fail.h"
 #include "hf/json.h"
 
 #define ST_MAX_HEADER_BYTES 100000000u

@@ -5,7 +5,7 @@
  */
 #include "model/model.h"
 
-#include "fail.h"
+#include "base/fail.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * directories are on one: what they would share is its rate and its room. */
 #include "nvme_bench/drive.h"
 
-#include "utf8.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_TOOLS_NVME_BENCH_DRIVE_H
 #define HOISTWAY_TOOLS_NVME_BENCH_DRIVE_H
 /* Which drive a directory is on, as far as the system tells. */
-#include "fail.h"
+#include "base/fail.h"
 #include "nvme_bench/result.h"
 
 /** "sim:…" names a simulated drive, all else a directory. */

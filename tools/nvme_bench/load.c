@@ -7,9 +7,9 @@
 #include "nvme_bench/judge.h"
 #include "nvme_bench/report.h"
 
+#include "base/utf8.h"
 #include "hf/input.h"
 #include "hf/json.h"
-#include "utf8.h"
 
 #include <errno.h>
 #include <math.h>

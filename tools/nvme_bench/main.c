@@ -3,12 +3,12 @@
  * The program `nvme-bench`: measures drives as training would use them, and says whether they feed
  * a model. Measure or load, plan, report.
  */
+#include "base/text.h"
 #include "cli/activity.h"
 #include "cli/message.h"
 #include "cli/options.h"
 #include "cli/say.h"
 #include "cli/stop.h"
-#include "cli/text.h"
 #include "nvme_bench/answer.h"
 #include "nvme_bench/args.h"
 #include "nvme_bench/drive.h"

@@ -8,9 +8,9 @@
  */
 #include "nvme_bench/measure.h"
 
+#include "base/text.h"
 #include "cli/activity.h"
 #include "cli/message.h"
-#include "cli/text.h"
 
 #include <errno.h>
 #include <math.h>

@@ -7,9 +7,9 @@
 #include "nvme_bench/drive.h"
 #include "nvme_bench/measure.h"
 
+#include "base/text.h"
 #include "cli/message.h"
 #include "cli/system.h"
-#include "cli/text.h"
 
 #include <errno.h>
 #include <inttypes.h>

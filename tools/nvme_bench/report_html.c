@@ -7,7 +7,7 @@
 #include "nvme_bench/report.h"
 #include "nvme_bench/report_plots.h"
 
-#include "cli/text.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 /* Decides how a result looks on a terminal. */
 #include "nvme_bench/report.h"
 
-#include "cli/text.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #define HOISTWAY_TOOLS_NVME_BENCH_TARGET_H
 /* The file of a report: opened before minutes of measuring, changed only when there is something to
    write. */
-#include "fail.h"
+#include "base/fail.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* Decides in which words findings are told; the table and the page share them. */
 #include "nvme_bench/report.h"
 
-#include "cli/text.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <math.h>

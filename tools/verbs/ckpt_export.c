@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hoistway ckpt export and reshard: a version as a model directory, or as a store of more or fewer
  * ranks. */
+#include "base/text.h"
 #include "cli/launch.h"
 #include "cli/message.h"
 #include "cli/path.h"
 #include "cli/store.h"
-#include "cli/text.h"
 #include "verbs/ckpt.h"
 #include "verbs/train_export.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store as text and as JSON: its last version and the kept ones, none of which is written to. */
+#include "base/text.h"
 #include "cli/json.h"
 #include "cli/message.h"
-#include "cli/text.h"
 #include "verbs/ckpt.h"
 
 #include <errno.h>

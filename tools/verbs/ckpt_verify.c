@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hoistway ckpt verify: every byte of every version, at the drives' rate. */
+#include "base/text.h"
 #include "cli/activity.h"
 #include "cli/json.h"
 #include "cli/message.h"
-#include "cli/text.h"
 #include "verbs/ckpt.h"
 
 #include <errno.h>

@@ -4,12 +4,12 @@
  * trained with its states and weights in files under a DRAM budget below its size, with its states
  * alone in files, and all in RAM; the exported weights must be the same bytes.
  */
+#include "base/text.h"
 #include "cli/activity.h"
 #include "cli/message.h"
 #include "cli/options.h"
 #include "cli/say.h"
 #include "cli/stop.h"
-#include "cli/text.h"
 #include "verbs/demo_text.h"
 #include "verbs/train.h"
 #include "verbs/verbs.h"

@@ -5,13 +5,13 @@
  * nothing behind.
  */
 #include "verbs/doctor.h"
+#include "base/text.h"
 #include "cli/activity.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/options.h"
 #include "cli/store.h"
 #include "cli/system.h"
-#include "cli/text.h"
 #include "verbs/verbs.h"
 
 #include <hoistway/cpu_adam.h>

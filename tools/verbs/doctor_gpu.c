@@ -4,10 +4,10 @@
  * libraries, and how fast data gets there: the link now and at most, copies measured, and how far
  * the cores in use are. The copies come first: a link that was asleep is awake after them.
  */
+#include "base/text.h"
 #include "bench/figure.h"
 #include "bench/locking.h"
 #include "cli/device.h"
-#include "cli/text.h"
 #include "verbs/doctor.h"
 
 #include <errno.h>

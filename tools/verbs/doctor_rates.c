@@ -3,7 +3,7 @@
  * How fast memory, optimizer, drive and products are, from short probes: enough to see that
  * something is slow, not to compare machines by. The benches measure longer.
  */
-#include "cli/text.h"
+#include "base/text.h"
 #include "verbs/doctor.h"
 
 #include <inttypes.h>

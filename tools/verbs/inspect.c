@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hoistway inspect: tells what a path is by what is in it, and shows that. Writes nothing. */
 #include "verbs/inspect.h"
+#include "base/text.h"
 #include "cli/json.h"
 #include "cli/message.h"
-#include "cli/text.h"
 #include "data/files.h"
 #include "hf/folder.h"
 #include "verbs/ckpt.h"

@@ -2,8 +2,8 @@
 #ifndef HOISTWAY_TOOLS_VERBS_INSPECT_H
 #define HOISTWAY_TOOLS_VERBS_INSPECT_H
 /* Between the files of `hoistway inspect`: one function for each kind of thing. */
+#include "base/fail.h"
 #include "data/data.h"
-#include "fail.h"
 #include "hf/json.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What measurements leave: the rates of a machine, results of nvme-bench. */
+#include "base/text.h"
 #include "cli/json.h"
-#include "cli/text.h"
 #include "hf/input.h"
 #include "verbs/inspect.h"
 

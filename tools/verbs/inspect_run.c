@@ -3,8 +3,8 @@
  * What runs leave beside models: logs, traces, files of a store. They may be cut short, by a kill
  * or because they are being written; that is told.
  */
+#include "base/text.h"
 #include "cli/json.h"
-#include "cli/text.h"
 #include "verbs/inspect.h"
 
 #include <errno.h>

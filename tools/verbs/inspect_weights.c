@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model's directory or a file of weights: what is in it, what a run would make of it. */
+#include "base/text.h"
 #include "cli/device.h"
 #include "cli/json.h"
-#include "cli/text.h"
 #include "hf/fold.h"
 #include "hf/hf.h"
 #include "verbs/inspect.h"

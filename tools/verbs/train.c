@@ -5,13 +5,13 @@
  * the data are functions of the step, so that a step needs nothing from the one before but the
  * weights.
  */
+#include "base/text.h"
 #include "cli/forecast.h"
 #include "cli/launch.h"
 #include "cli/message.h"
 #include "cli/say.h"
 #include "cli/stop.h"
 #include "cli/table.h"
-#include "cli/text.h"
 #include "verbs/train_run.h"
 #include "verbs/verbs.h"
 

@@ -2,10 +2,10 @@
 #ifndef HOISTWAY_TOOLS_VERBS_TRAIN_H
 #define HOISTWAY_TOOLS_VERBS_TRAIN_H
 /* Training as a function, so that other verbs can train too. */
+#include "base/fail.h"
 #include "cli/options.h"
 #include "cli/schedule.h"
 #include "data/data.h"
-#include "fail.h"
 #include "hf/hf.h"
 #include "verbs/export_dtype.h"
 

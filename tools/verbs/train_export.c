@@ -5,8 +5,8 @@
  */
 #include "verbs/train_export.h"
 
+#include "base/fail.h"
 #include "cli/message.h"
-#include "fail.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,8 +3,8 @@
  * How long a run is, in what sequences, and at what learning rates, where the data decides it: what
  * was not given fits data that is short, what was given is never changed.
  */
+#include "base/text.h"
 #include "cli/message.h"
-#include "cli/text.h"
 #include "verbs/train_run.h"
 
 #include <errno.h>

@@ -3,10 +3,10 @@
  * Decides what `hoistway train` may be told, beside the engine's own table, and which values
  * contradict.
  */
+#include "base/text.h"
 #include "cli/options.h"
 #include "cli/path.h"
 #include "cli/store.h"
-#include "cli/text.h"
 #include "verbs/train.h"
 
 #include <assert.h>

@@ -5,10 +5,10 @@
  * for that, whatever the run was at. A drive that then fails is a failure, and not that code: who
  * starts runs again at each 75 would do so for ever.
  */
+#include "base/text.h"
 #include "cli/activity.h"
 #include "cli/say.h"
 #include "cli/stop.h"
-#include "cli/text.h"
 
 #include "verbs/train_run.h"
 

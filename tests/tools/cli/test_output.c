@@ -3,13 +3,13 @@
  * What is written for people and for programs: JSON, step lines, quantities, the learning rate
  * behind them.
  */
+#include "base/text.h"
 #include "cli/activity.h"
 #include "cli/forecast.h"
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/runlog.h"
 #include "cli/system.h"
-#include "cli/text.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data files: what is read from them, in which order, and what is refused. */
+#include "base/fail.h"
 #include "data/data.h"
-#include "fail.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf_copy SOURCE TARGET f32|bf16 SHARD_BYTES: exports every tensor. For check_export.py. */
-#include "fail.h"
+#include "base/fail.h"
 #include "hf/model.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_TESTS_TOOLS_HF_SUPPORT_H
 #define HOISTWAY_TESTS_TOOLS_HF_SUPPORT_H
 /* Directories with model files, built by the tests that read them. */
-#include "fail.h"
+#include "base/fail.h"
 #include "hf/hf.h"
 
 #include <setjmp.h>

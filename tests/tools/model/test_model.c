@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The description of a model: tensors, counts, what is refused. */
-#include "fail.h"
+#include "base/fail.h"
 #include "model/llama.h"
 
 #include <setjmp.h>

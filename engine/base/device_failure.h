@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_BASE_DEVICE_FAILURE_H
+#define HOISTWAY_ENGINE_BASE_DEVICE_FAILURE_H
+/* What a device's failure means to the engine's client. Pure. */
+#include <hoistway/hoistway.h>
+#include <hoistway/kernels.h>
+
+/** One thing to do about it; after "Fix: ". */
+const char *device_fix(enum hst_dev_why why);
+/** The HST_E_ code that it is told as. */
+int device_error_code(enum hst_dev_why why);
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ckpt/version_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool version_text_split(const struct store_cursor *cursor, struct version_text *text)
+{
+    const unsigned char *opaque = cursor->opaque;
+    uint32_t length;
+    if (cursor->opaque_bytes < sizeof length)
+        return false;
+    memcpy(&length, opaque, sizeof length);
+    if (length > cursor->opaque_bytes - sizeof length)
+        return false;
+    *text = (struct version_text){
+        .settings = (const char *)opaque + sizeof length,
+        .settings_bytes = length,
+        .cursor = opaque + sizeof length + length,
+        .cursor_bytes = (uint32_t)(cursor->opaque_bytes - sizeof length - length),
+    };
+    return true;
+}
+
+/* ---- settings ---- */
+
+static const char *const PRECISIONS[] = {
+    [HST_PRECISION_FP32] = "fp32", [HST_PRECISION_BF16] = "bf16", [HST_PRECISION_FP16] = "fp16"};
+static const char *const STATES[] = {
+    [HST_STATE_DEFAULT] = "fp32", [HST_STATE_FP32] = "fp32", [HST_STATE_BF16] = "bf16"};
+
+/* How moments are rounded to bf16, the last line. A store without it was trained when the noise of
+ * an element depended on the step and the weight alone. */
+#define ROUNDING "rounding index\n"
+
+enum { REAL_BYTES = 32 };
+
+/* With the fewest digits that give it back. */
+static const char *real_text(double x, char text[REAL_BYTES])
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, REAL_BYTES, "%.*g", digits, x);
+        if (strtod(text, NULL) == x)
+            break;
+    }
+    return text;
+}
+
+uint32_t version_settings_write(const struct hst_config *c, const struct layout *layout, char *text,
+                                size_t bytes)
+{
+    char real[5][REAL_BYTES];
+    int n = snprintf(
+        text, bytes,
+        "precision %s\nstate %s\ngrain %llu\nbatch-tokens %llu\nbetas %s,%s\neps %s\n"
+        "weight-decay %s\nclip %s\ntile-elements %u\nparameters %llu (digest "
+        "%016llx)\n",
+        PRECISIONS[c->precision], STATES[c->state], (unsigned long long)c->grain_tokens,
+        (unsigned long long)c->batch_tokens, real_text(c->beta1, real[0]),
+        real_text(c->beta2, real[1]), real_text(c->eps, real[2]),
+        real_text(c->weight_decay, real[3]), real_text(c->clip, real[4]), layout->tile_elements,
+        (unsigned long long)layout->parameters, (unsigned long long)layout_digest(layout));
+    if (c->state == HST_STATE_BF16)
+        n += snprintf(text + n, bytes - (size_t)n, ROUNDING);
+    return (uint32_t)n;
+}
+
+bool version_settings_round_anew(const char *was, const char *is)
+{
+    size_t bytes = strlen(was);
+    return strncmp(was, is, bytes) == 0 && strcmp(is + bytes, ROUNDING) == 0;
+}
+
+/* The value of the line with this name; NULL: no such line. */
+static const char *value_of(const char *settings, const char *name, size_t *bytes)
+{
+    for (const char *line = settings; *line;
+         line += strcspn(line, "\n") + (strchr(line, '\n') != NULL)) {
+        if (strncmp(line, name, strlen(name)) != 0 || line[strlen(name)] != ' ')
+            continue;
+        line += strlen(name) + 1;
+        *bytes = strcspn(line, "\n");
+        return line;
+    }
+    return NULL;
+}
+
+uint32_t version_math_write(const char *math, char *text, size_t bytes)
+{
+    size_t used = strlen(text);
+    snprintf(text + used, bytes - used, "math %s\n", math);
+    return (uint32_t)strlen(text);
+}
+
+void version_math_differ(const char **was, const char **is)
+{
+    size_t same = 0;
+    while ((*was)[same] && (*was)[same] == (*is)[same])
+        same++;
+    while (same > 0 && !(same > 1 && (*was)[same - 2] == ',' && (*was)[same - 1] == ' '))
+        same--;
+    *was += same;
+    *is += same;
+}
+
+void version_math_take(char *settings, char *math, size_t bytes)
+{
+    size_t length = 0;
+    const char *value = value_of(settings, "math", &length);
+    snprintf(math, bytes, "%.*s", (int)length, value ? value : "");
+    if (!value)
+        return;
+    char *line = settings + (value - settings) - (sizeof "math " - 1);
+    const char *next = value + length + (value[length] == '\n');
+    memmove(line, next, strlen(next) + 1);
+}
+
+/* Which of the words is the value, but for the first, which stands for a default; 0: none is. */
+static int word_of(const char *settings, const char *name, const char *const *words, int count)
+{
+    size_t bytes = 0;
+    const char *value = value_of(settings, name, &bytes);
+    for (int i = 1; value && i < count; i++) {
+        if (strlen(words[i]) == bytes && memcmp(words[i], value, bytes) == 0)
+            return i;
+    }
+    return 0;
+}
+
+bool version_settings_formats(const char *settings, enum hst_precision *precision,
+                              enum hst_state *state)
+{
+    const int p = word_of(settings, "precision", PRECISIONS, HST_PRECISION_FP16 + 1);
+    const int s = word_of(settings, "state", STATES, HST_STATE_BF16 + 1);
+    if (!p || !s || (s == HST_STATE_BF16 && p != HST_PRECISION_BF16))
+        return false;
+    *precision = (enum hst_precision)p;
+    *state = (enum hst_state)s;
+    return true;
+}
+
+bool version_settings_digest(const char *settings, uint64_t *digest)
+{
+    size_t bytes = 0;
+    const char *value = value_of(settings, "parameters", &bytes);
+    unsigned long long parameters, read;
+    if (!value || sscanf(value, "%llu (digest %16llx)", &parameters, &read) != 2)
+        return false;
+    *digest = read;
+    return true;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_EXEC_VERSION_TEXT_H
+#define HOISTWAY_ENGINE_EXEC_VERSION_TEXT_H
+/* What stands beside a version's bytes: [length u32][settings, lines "name value"][client's
+   cursor]. Pure. */
+#include "plan/layout/layout.h"
+#include "store/format.h"
+
+enum { VERSION_SETTINGS_BYTES = 2048 };
+
+struct version_text {
+    const char *settings; /* not terminated */
+    uint32_t settings_bytes;
+    const void *cursor; /* the client's */
+    uint32_t cursor_bytes;
+};
+
+/** Parts of what a cursor holds. False: this engine has not written it. */
+bool version_text_split(const struct store_cursor *cursor, struct version_text *text);
+
+/**
+ * The lines that a resumed run must have too, terminated, in the words of the command line. Returns
+ * their length, < bytes; bytes: VERSION_SETTINGS_BYTES or more.
+ */
+uint32_t version_settings_write(const struct hst_config *config, const struct layout *layout,
+                                char *text, size_t bytes);
+/**
+ * True where terminated settings differ by one thing alone: `was` says nothing of how moments are
+ * rounded to bf16, and `is` does.
+ */
+bool version_settings_round_anew(const char *was, const char *is);
+/** Adds the line "math …", which a resumed run may have otherwise. Returns the new length. */
+uint32_t version_math_write(const char *math, char *text, size_t bytes);
+/** Moves both to the first item (between ", ") in which two such texts differ. */
+void version_math_differ(const char **was, const char **is);
+/** Takes that line out of terminated settings; *math is "" where there is none. */
+void version_math_take(char *settings, char *math, size_t bytes);
+/** The formats that terminated settings name. False: none that is known. */
+bool version_settings_formats(const char *settings, enum hst_precision *precision,
+                              enum hst_state *state);
+/** The layout_digest of terminated settings. False: they have none. */
+bool version_settings_digest(const char *settings, uint64_t *digest);
+
+#endif

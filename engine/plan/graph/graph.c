@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Builds the step graph in program order. A sweep is a pipeline: each stage of a unit's visit comes
+ * so many units before the visit itself as there are buffers for, so that no lane's next node waits
+ * for a computation that has not begun while others could go. Dependencies between places that are
+ * not next to each other (an update and the read of what it wrote) are linked at the end, by one
+ * rule: an earlier node is of this period, a later one of the period before.
+ */
+#include "plan/graph/graph_build.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint32_t less(uint32_t a, uint32_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- stages ---- */
+
+/* Where the device has kept its copy, a backward reads the host's for an update alone. */
+static bool reads_backward(const struct build *b, struct build_visit visit)
+{
+    const struct graph_unit *u = &b->in->units[visit.unit];
+    const struct build_unit *s = &b->units[visit.unit];
+    bool updates = !visit.recompute && parts_is_early(b, visit.unit) && u->weights == HST_TIER_NVME;
+    bool second = s->recomputes && !visit.recompute;
+    bool copied = second ? s->hold_device_weights : s->keep_device_weights;
+    bool computes = !copied && parts_uses_weights(b, visit);
+    return parts_lease_weights(b, visit.unit) && (updates || computes);
+}
+
+static unsigned parts_of_read(const struct build *b, uint32_t unit)
+{
+    bool kept = b->units[unit].keep_weights || b->units[unit].keep_device_weights;
+    unsigned parts = parts_of_forward(b, unit) | (kept ? PART_BACKWARD : 0u);
+    if (b->in->units[unit].weights != HST_TIER_NVME)
+        return parts;
+    return parts | (parts_is_late(b, unit) ? PART_UPDATE : 0u) |
+           (b->in->optimistic ? PART_REDO : 0u);
+}
+
+/* While this unit is updated there is a buffer for the next one's weights. */
+static bool has_another(const struct build *b, uint32_t unit, uint32_t next)
+{
+    enum pool pool = parts_pool(b, next, POOL_WEIGHTS);
+    uint32_t taken = parts_pool(b, unit, POOL_WEIGHTS) == pool;
+    return b->in->buffers[pool] > taken;
+}
+
+/* The next unit's weights may be read while this one is updated, unless it reads this one's too. */
+static bool may_read_ahead(const struct build *b, uint32_t unit, uint32_t next)
+{
+    const struct graph_unit *u = &b->in->units[next];
+    for (uint32_t i = 0; i < u->alias_count; i++)
+        if (u->alias_of[i] == unit)
+            return false;
+    return has_another(b, unit, next);
+}
+
+/* The weights that a forward reads: brought, and updated where that was left to do. */
+static void prepare_forward(struct build *b, uint32_t place)
+{
+    const uint32_t *order = &b->in->forward[place];
+    parts_read(b, order[0], parts_of_read(b, order[0]));
+    if (place + 1 < b->in->unit_count && may_read_ahead(b, order[0], order[1]))
+        parts_plan_read(b, order[1], parts_of_read(b, order[1]));
+    parts_late_update(b, order[0]);
+    parts_save(b, order[0]);
+}
+
+static void copy_forward(struct build *b, uint32_t place)
+{
+    uint32_t unit = b->in->forward[place];
+    unsigned later = b->units[unit].keep_device_weights ? PART_BACKWARD : 0u;
+    parts_copy(b, unit, parts_of_forward(b, unit) | later);
+}
+
+static void add_forward(struct build *b, uint32_t place)
+{
+    parts_forward(b, b->in->forward[place]);
+}
+
+/* Of a unit that is computed again: weights that its recompute still has its backward goes on with,
+ * and those that come while its recompute does without are not that one's to give back. */
+static void read_backward(struct build *b, uint32_t place)
+{
+    const struct build_visit *visit = &b->visits[place];
+    struct build_unit *s = &b->units[visit->unit];
+    bool reads = reads_backward(b, visit[0]);
+    if (reads && s->recomputes && !visit->recompute)
+        s->hold_weights = true;
+    if (reads)
+        parts_read(b, visit->unit, PART_BACKWARD);
+    if (place + 1 < b->visit_count && !b->in->deferred &&
+        has_another(b, visit->unit, visit[1].unit) && reads_backward(b, visit[1]))
+        parts_plan_read(b, visit[1].unit, PART_BACKWARD);
+}
+
+static void copy_backward(struct build *b, uint32_t place)
+{
+    struct build_visit visit = b->visits[place];
+    if (parts_uses_weights(b, visit))
+        parts_copy(b, visit.unit, PART_BACKWARD);
+    if (b->in->apart && visit.recompute && !b->units[visit.unit].hold_weights)
+        parts_give_back(b, visit.unit);
+}
+
+/* Checkpoints that a unit's first visit has brought are there for its second one. */
+static bool has_acts(const struct build *b, uint32_t place)
+{
+    return b->units[b->visits[place].unit].recomputes && !b->visits[place].recompute;
+}
+
+static void bring_acts(struct build *b, uint32_t place)
+{
+    if (!has_acts(b, place))
+        parts_read_acts(b, b->visits[place].unit);
+}
+
+static void fetch_acts(struct build *b, uint32_t place)
+{
+    if (!has_acts(b, place))
+        parts_fetch_acts(b, b->visits[place].unit);
+}
+
+static void add_backward(struct build *b, uint32_t place)
+{
+    if (b->visits[place].recompute)
+        parts_recompute(b, b->visits[place].unit);
+    else
+        parts_backward(b, b->visits[place].unit);
+}
+
+/* ---- sweeps ---- */
+
+struct stage {
+    void (*add)(struct build *b, uint32_t place); /* of the visit in its sweep */
+    uint32_t ahead;                               /* visits before the one at hand */
+};
+
+struct sweep {
+    const struct stage *stages;
+    uint32_t count, most, visits; /* stages, the farthest ahead */
+};
+
+/* The stages of one place in the sweep: what is needed soonest first, the visit last. */
+static void add_place(struct build *b, const struct sweep *sweep, uint32_t place)
+{
+    const struct stage *stages = sweep->stages;
+    uint32_t count = sweep->count, most = sweep->most;
+    for (uint32_t n = 0; n <= most + 1; n++)
+        for (uint32_t s = 0; s < count; s++) {
+            uint32_t at = place + stages[s].ahead; /* counted from `most` */
+            bool its_turn = s + 1 < count ? stages[s].ahead == n : n == most + 1;
+            if (its_turn && at >= most && at - most < sweep->visits)
+                stages[s].add(b, at - most);
+        }
+}
+
+static void add_sweep(struct build *b, const struct stage *stages, uint32_t count, uint32_t visits)
+{
+    struct sweep sweep = {stages, count, 0, visits};
+    for (uint32_t s = 0; s < count; s++)
+        sweep.most = stages[s].ahead > sweep.most ? stages[s].ahead : sweep.most;
+    for (uint32_t place = 0; place < visits + sweep.most && b->rc == 0; place++)
+        add_place(b, &sweep, place);
+}
+
+/* How far ahead: as far as buffers go when a unit's is held until its update is written, but not so
+ * far that writes of later units' tiles keep back checkpoints that the next forward's buffer waits
+ * for. While one unit is updated the next one's weights are read, which takes a buffer too. */
+static void add_forwards(struct build *b, uint32_t copy)
+{
+    const uint32_t *buffers = b->graph->buffers;
+    uint32_t prepare =
+        b->in->apart ? copy + (buffers[POOL_WEIGHTS] > 2) : less(buffers[POOL_WEIGHTS], 2);
+    if (!b->leases)
+        prepare = 1;
+    if (b->spills)
+        prepare =
+            least(prepare, buffers[POOL_ACTS] + (b->in->apart ? buffers[POOL_DEVICE_ACTS] : 0));
+    prepare = least(prepare, b->ahead_most);
+    const struct stage stages[] = {
+        {prepare_forward, prepare}, {copy_forward, least(copy, prepare)}, {add_forward, 0}};
+    add_sweep(b, stages, 3, b->in->unit_count);
+}
+
+static void add_backwards(struct build *b, uint32_t copy)
+{
+    const uint32_t *buffers = b->graph->buffers;
+    uint32_t fetch = less(buffers[POOL_DEVICE_ACTS], 1);
+    uint32_t acts = less(buffers[POOL_ACTS], 1) + (b->in->apart ? fetch : 0);
+    uint32_t read =
+        b->in->deferred ? copy + less(buffers[POOL_WEIGHTS], 1) : less(buffers[POOL_WEIGHTS], 2);
+    if (!b->leases)
+        read = 1;
+    read = least(read, b->ahead_most);
+    const struct stage stages[] = {{read_backward, read},
+                                   {copy_backward, least(copy, read)},
+                                   {bring_acts, least(acts, read)},
+                                   {fetch_acts, least(fetch, read)},
+                                   {add_backward, 0}};
+    add_sweep(b, stages, 5, b->visit_count);
+}
+
+/* A store makes versions; without one an optimistic update that replaces what is on drives has what
+ * the last one wrote there settled. */
+static bool has_commit(const struct graph_in *in)
+{
+    bool drives = false;
+    for (uint32_t i = 0; i < in->unit_count; i++)
+        drives |= in->units[i].weights == HST_TIER_NVME || in->units[i].nvme_states > 0;
+    return in->stored || (in->optimistic && drives);
+}
+
+/* Behind the forward, where all writes of the update of the step before have begun, whenever it was
+ * made, and the next one's have not: the version is complete when those are done. */
+static void add_commit(struct build *b)
+{
+    const struct graph_in *in = b->in;
+    b->commit = GRAPH_NONE;
+    if (!has_commit(in))
+        return;
+    b->commit = build_node(b, NODE_COMMIT, LANE_WRITE, PART_COMMIT, (struct node){0});
+    for (uint32_t i = 0; i < in->unit_count; i++)
+        if (!in->units[i].no_forward)
+            build_dep(b, b->commit, b->units[i].forward);
+}
+
+/* Before all that reads what it reverts. */
+static void add_revert(struct build *b)
+{
+    b->revert = GRAPH_NONE;
+    if (b->in->optimistic)
+        b->revert = build_node(b, NODE_REVERT, LANE_UPDATE, PART_REVERT, (struct node){0});
+}
+
+/* Where wide units share one buffer, a later one's stages follow the visit of the one before; its
+ * weights are read while the unit before it is updated, one place further ahead. */
+static uint32_t most_ahead(const struct build *b)
+{
+    const struct graph_in *in = b->in;
+    uint32_t most = in->unit_count, last = GRAPH_NONE;
+    if (in->buffers[POOL_WIDE_WEIGHTS] != 1 && in->buffers[POOL_DEVICE_WIDE_WEIGHTS] != 1)
+        return most;
+    for (uint32_t i = 0; i < in->unit_count; i++) {
+        if (!in->units[in->forward[i]].wide)
+            continue;
+        most = last == GRAPH_NONE ? most : least(most, less(i - last, 2));
+        last = i;
+    }
+    last = GRAPH_NONE;
+    for (uint32_t i = 0; i < b->visit_count; i++) {
+        if (!in->units[b->visits[i].unit].wide)
+            continue;
+        bool other = last != GRAPH_NONE && b->visits[last].unit != b->visits[i].unit;
+        most = other ? least(most, less(i - last, 2)) : most;
+        last = i;
+    }
+    return most;
+}
+
+static void add_sweeps(struct build *b)
+{
+    uint32_t copy = b->in->apart ? less(b->graph->buffers[POOL_DEVICE_WEIGHTS], 1) : 0;
+    b->ahead_most = most_ahead(b);
+    for (uint32_t i = 0; i < b->in->unit_count; i++) {
+        b->leases = b->leases || parts_lease_weights(b, i);
+        b->spills = b->spills || (parts_move_acts(b, i) && b->in->units[i].acts == HST_TIER_NVME);
+    }
+    add_revert(b);
+    add_forwards(b, copy);
+    for (uint32_t i = 0; i < b->in->unit_count; i++)
+        parts_late_write(b, b->in->forward[i]);
+    add_commit(b);
+    add_backwards(b, copy);
+}
+
+/* ---- what is kept ---- */
+
+#define KEEP_NO_MORE (UINT32_MAX / 2) /* more than there are buffers */
+
+/* Where a segment that begins at this place does not fit as a whole, none of it is kept. */
+static void keep_segment(const struct build *b, uint32_t place, const uint32_t room[POOL_COUNT],
+                         uint32_t taken[POOL_COUNT])
+{
+    uint32_t units = visits_segment(b, place), count[POOL_COUNT] = {0};
+    for (uint32_t i = 0; i < units; i++) {
+        uint32_t unit = b->in->backward[place + i];
+        count[parts_pool(b, unit, POOL_WEIGHTS)]++;
+        count[parts_pool(b, unit, POOL_DEVICE_WEIGHTS)] += parts_copy_weights(b, unit);
+    }
+    for (int p = 0; p < POOL_COUNT && units > 1; p++)
+        taken[p] = count[p] > 0 && taken[p] + count[p] > room[p] ? KEEP_NO_MORE : taken[p];
+}
+
+/*
+ * From forward to backward, where one mirrors the other: the last units, as many as there are
+ * buffers. Where weights go on to a device that keeps the last units itself, host memory keeps some
+ * of those before them, and three buffers are left for those that pass: one is read, one updated,
+ * one copied. Of wide ones no two pass at once. Of units that are computed again, whose order
+ * changes in the backward, all of a segment are kept, or none and nothing before it.
+ */
+static void choose_kept(struct build *b)
+{
+    const struct graph_in *in = b->in;
+    enum pool acts = in->apart ? POOL_DEVICE_ACTS : POOL_ACTS;
+    uint32_t taken[POOL_COUNT] = {0}, room[POOL_COUNT];
+    memcpy(room, in->buffers, sizeof room);
+    for (uint32_t i = 0; i < in->unit_count; i++) {
+        uint32_t unit = in->backward[i];
+        struct build_unit *s = &b->units[unit];
+        enum pool host = parts_pool(b, unit, POOL_WEIGHTS);
+        enum pool device = parts_pool(b, unit, POOL_DEVICE_WEIGHTS);
+        if (in->forward[in->unit_count - 1 - i] != unit)
+            return;
+        if (i == 0 || !in->units[in->backward[i - 1]].recomputed)
+            keep_segment(b, i, room, taken);
+        struct build_visit first = {unit, s->recomputes};
+        if (parts_copy_weights(b, unit)) /* those that need not stay pass by those that do */
+            s->keep_device_weights = taken[device]++ < room[device] && parts_uses_weights(b, first);
+        if (reads_backward(b, first))
+            s->keep_weights = taken[host]++ < room[host];
+        else if (parts_lease_weights(b, unit))
+            room[host] = less(in->buffers[host], host == POOL_WIDE_WEIGHTS ? 1 : 3);
+        if (parts_move_acts(b, unit))
+            s->keep_acts = taken[acts]++ < room[acts];
+    }
+}
+
+/* Gradients on drives that the next forward's update begins with: they need not go there. */
+static void choose_kept_grads(struct build *b)
+{
+    const struct graph_in *in = b->in;
+    uint32_t kept[POOL_COUNT] = {0};
+    for (uint32_t i = 0; in->deferred && i < in->unit_count; i++) {
+        uint32_t unit = in->forward[i];
+        const struct graph_unit *u = &in->units[unit];
+        enum pool pool = parts_pool(b, unit, POOL_GRADS);
+        if (in->backward[in->unit_count - 1 - i] != unit)
+            return;
+        if (u->grads == HST_TIER_NVME && u->tile_count > 0)
+            b->units[unit].keep_grads = kept[pool]++ < in->buffers[pool];
+    }
+}
+
+/*
+ * Of a deferred update: weights that are written when all others have been read. Computation waits
+ * for reads, and in the backward, which has no update then, drives have time. Of units whose
+ * buffers no other one's weights wait for in the forward: those that stay for the backward, and of
+ * others that it does not read again the last ones, as many as there are buffers beside. What other
+ * units read too is written at once.
+ */
+static void choose_written_last(struct build *b)
+{
+    const struct graph_in *in = b->in;
+    uint32_t taken[POOL_COUNT] = {0};
+    b->last_read = GRAPH_NONE;
+    for (uint32_t i = 0; i < in->unit_count; i++)
+        taken[parts_pool(b, i, POOL_WEIGHTS)] += b->units[i].keep_weights;
+    for (uint32_t i = in->unit_count; in->deferred && i-- > 0;) {
+        uint32_t unit = in->forward[i];
+        enum pool pool = parts_pool(b, unit, POOL_WEIGHTS);
+        bool stays = b->units[unit].keep_weights;
+        bool again = reads_backward(b, (struct build_visit){unit, b->units[unit].recomputes});
+        if (in->units[unit].weights == HST_TIER_NVME && parts_lease_weights(b, unit))
+            b->units[unit].write_last = stays || (!again && taken[pool] < in->buffers[pool]);
+        taken[pool] += !stays && parts_lease_weights(b, unit);
+    }
+    for (uint32_t i = 0; i < in->unit_count; i++)
+        for (uint32_t a = 0; a < in->units[i].alias_count; a++)
+            b->units[in->units[i].alias_of[a]].write_last = false;
+}
+
+static void hand_over(struct build *b, uint32_t legacy, uint32_t heir)
+{
+    b->graph->leases[legacy].heir = heir;
+    b->graph->leases[heir].legacy = legacy;
+}
+
+/* From one period to the next: gradients that are kept; and weights in host memory: what a backward
+ * reads last the next forward and update begin with. What a unit reads of others has changed
+ * meanwhile: it comes anew. */
+static void choose_heirs(struct build *b)
+{
+    const struct graph_in *in = b->in;
+    for (uint32_t i = 0; i < in->unit_count; i++)
+        if (b->units[i].keep_grads)
+            hand_over(b, b->units[i].grads, b->units[i].kept_grads);
+    uint32_t kept[POOL_COUNT] = {0};
+    for (uint32_t i = 0; i < in->unit_count; i++) {
+        uint32_t unit = in->forward[i];
+        const struct build_unit *s = &b->units[unit];
+        enum pool pool = parts_pool(b, unit, POOL_WEIGHTS);
+        if (in->backward[in->unit_count - 1 - i] != unit)
+            return;
+        if (!parts_lease_weights(b, unit) || kept[pool]++ >= in->buffers[pool])
+            continue;
+        if (in->units[unit].alias_count > 0 || s->last_weights == GRAPH_NONE)
+            continue;
+        hand_over(b, s->last_weights, s->first_weights);
+    }
+}
+
+/* ---- what is late ---- */
+
+/* Of `count` more tiles, how many: a share of all so far, evenly. */
+static uint32_t choose_late_of(uint32_t count, double share, double *owed)
+{
+    *owed += count * share;
+    uint32_t late = *owed > 0 ? (uint32_t)(*owed + 0.5) : 0;
+    late = least(late, count);
+    *owed -= late;
+    return late;
+}
+
+/* Where the update need not wait, a share of each unit's is left to the forward that follows: tiles
+ * on both sides of where those at home begin, as many of either kind as there are. Nothing is left
+ * where gradients do not last: a device's units take turns at one place for them, and those that
+ * leave memory have no home. In a device's memory an optimistic update has no second slot: all of
+ * it is left. */
+static void choose_late(struct build *b)
+{
+    double owed_away = 0, owed_home = 0;
+    for (uint32_t i = 0; i < b->in->unit_count; i++) {
+        const struct graph_unit *u = &b->in->units[i];
+        bool resident = parts_is_resident(b, i);
+        bool waits = b->in->deferred || (b->in->optimistic && resident);
+        bool lasts = b->in->optimistic || (!resident && b->in->units[i].grads != HST_TIER_NVME);
+        double share = waits ? 1 : lasts ? b->in->late_share : 0;
+        uint32_t away = u->nvme_states, home = u->tile_count - away;
+        b->units[i].late_first = away - choose_late_of(away, share, &owed_away);
+        b->units[i].late_end = away + choose_late_of(home, share, &owed_home);
+    }
+}
+
+/* ---- the whole ---- */
+
+static int check_pools(const struct build *b)
+{
+    const struct graph_in *in = b->in;
+    bool needs[POOL_COUNT] = {false};
+    for (uint32_t i = 0; i < in->unit_count; i++) {
+        const struct graph_unit *u = &in->units[i];
+        bool grads = u->grads == HST_TIER_NVME && u->tile_count > 0;
+        needs[parts_pool(b, i, POOL_WEIGHTS)] |= parts_lease_weights(b, i);
+        needs[POOL_TILES] |= u->nvme_states > 0 ||
+                             (grads && (parts_is_late(b, i) || in->optimistic)) ||
+                             (parts_is_resident(b, i) && in->stored && u->tile_count > 0);
+        needs[parts_pool(b, i, POOL_GRADS)] |= grads;
+        needs[POOL_ACTS] |= parts_move_acts(b, i) && u->acts == HST_TIER_NVME;
+        if (!in->apart)
+            continue;
+        needs[parts_pool(b, i, POOL_DEVICE_WEIGHTS)] |= parts_copy_weights(b, i);
+        needs[parts_pool(b, i, POOL_DEVICE_GRADS)] |= u->grads != HST_TIER_HBM && u->tile_count > 0;
+        needs[POOL_DEVICE_ACTS] |= parts_move_acts(b, i);
+        needs[POOL_DEVICE_TILES] |= u->streamed_tiles > 0;
+    }
+    for (int p = 0; p < POOL_COUNT; p++)
+        if (needs[p] && in->buffers[p] == 0)
+            return -ENOSPC;
+    return 0;
+}
+
+/* What the device updates by way of its memory comes from the host's, and goes back there. */
+static int check_streamed(const struct graph_in *in)
+{
+    for (uint32_t i = 0; i < in->unit_count; i++) {
+        const struct graph_unit *u = &in->units[i];
+        bool home = in->apart && u->weights == HST_TIER_DRAM && u->grads == HST_TIER_DRAM;
+        if (u->streamed_tiles > 0 && (!home || u->nvme_states + u->streamed_tiles > u->tile_count))
+            return -EINVAL;
+    }
+    return 0;
+}
+
+/* Weights that a unit reads of others are those of this step, and stay so until it is done. */
+static int check_aliases(const struct graph_in *in, struct build_unit *units)
+{
+    for (uint32_t place = 0; place < in->unit_count; place++) {
+        units[in->forward[place]].place[0] = place;
+        units[in->backward[place]].place[1] = place;
+    }
+    int rc = check_streamed(in);
+    for (uint32_t i = 0; i < in->unit_count; i++) {
+        const struct graph_unit *u = &in->units[i];
+        for (uint32_t a = 0; a < u->alias_count; a++)
+            if (units[u->alias_of[a]].place[0] > units[i].place[0] ||
+                units[u->alias_of[a]].place[1] < units[i].place[1])
+                rc = -EINVAL;
+    }
+    return rc;
+}
+
+/* Of an early update: where it is optimistic the slots in memory change places at the clip. Else
+ * the step ends there, and the next one has other coefficients: the host's own lane does it later
+ * anyway. */
+static bool ends_before_clip(const struct build *b, const struct node *node)
+{
+    return b->in->optimistic ? parts_is_updated_by(node)
+                             : node->kind == NODE_UPDATE && node->lane != LANE_UPDATE;
+}
+
+static void add_clip(struct build *b)
+{
+    uint32_t clip = build_node(b, NODE_CLIP, LANE_UPDATE, PART_BACKWARD, (struct node){0});
+    for (uint32_t i = 0; i < b->in->unit_count; i++)
+        build_dep(b, clip, b->units[i].norm);
+    b->clip = clip;
+    for (uint32_t i = 0; i < b->in->unit_count; i++) {
+        const struct build_unit *s = &b->units[i];
+        for (uint32_t n = s->save[0]; b->in->optimistic && n < s->save[1]; n++)
+            build_dep(b, clip, n);
+        for (uint32_t n = s->update[2]; n < s->update[3]; n++)
+            if (ends_before_clip(b, &b->graph->nodes[n]))
+                build_dep(b, clip, n);
+    }
+}
+
+int graph_build(const struct graph_in *in, struct graph *graph)
+{
+    struct build b = {.in = in, .graph = graph};
+    *graph = (struct graph){.unit_count = in->unit_count};
+    for (int p = 0; p < POOL_COUNT; p++)
+        graph->buffers[p] = in->buffers[p];
+    b.rc = build_open(&b);
+    if (b.rc == 0)
+        b.rc = check_aliases(in, b.units);
+    if (b.rc == 0)
+        b.rc = visits_list(&b);
+    if (b.rc == 0) {
+        choose_late(&b);
+        b.rc = check_pools(&b);
+    }
+    if (b.rc == 0) {
+        choose_kept(&b);
+        choose_kept_grads(&b);
+        choose_written_last(&b);
+        visits_choose_held(&b);
+        add_sweeps(&b);
+        add_clip(&b);
+    }
+    if (b.rc == 0) /* all leases are there */
+        choose_heirs(&b);
+    return build_close(&b);
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The bound on a step of a graph. What a window must hold is known from plan/graph_order.c; here is
+ * what time that takes at least.
+ */
+#include "plan/graph/graph_bound.h"
+
+#include "plan/graph/graph_order.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+struct bounds {
+    const struct graph *graph;
+    const struct sim_rates *rates;
+    struct graph_order order;
+    double *seconds;    /* [nodes] alone */
+    double *way_in;     /* [nodes] from the end of the anchor it comes after until it can begin */
+    double *way_out;    /* [nodes] from its end until the anchor it must be done for can begin */
+    double *anchored_s; /* [2 anchors + 1] seconds of all anchors before this one, in two periods */
+    uint32_t *due_first, *due_next; /* [anchors], [nodes] lists of what is due for an anchor */
+    double *window; /* [anchors][anchors + 1] seconds from one's end to the later ones' begin */
+    double *chain;  /* [anchors + 1] */
+};
+
+/* ---- nodes ---- */
+
+static int32_t after(const struct bounds *b, uint32_t node)
+{
+    const struct graph_order *o = &b->order;
+    return o->anchor[node] >= 0 ? o->anchor[node] - 1 : o->after[node];
+}
+
+static int32_t before(const struct bounds *b, uint32_t node)
+{
+    const struct graph_order *o = &b->order;
+    return o->anchor[node] >= 0 ? o->anchor[node] + 1 : o->before[node];
+}
+
+static double node_seconds(const struct bounds *b, uint32_t node)
+{
+    const struct node *n = &b->graph->nodes[node];
+    bool kept = node_kind_is_kept(n->kind) &&
+                b->graph->leases[n->lease[0]].legacy != GRAPH_NONE; /* nothing to be read */
+    return kept ? 0 : sim_node_seconds(b->rates, n);
+}
+
+/* A node and one it depends on that lie between the same anchors lengthen each other's ways. */
+static void find_ways(struct bounds *b, uint32_t node, uint32_t dep)
+{
+    int32_t periods = dep & DEP_BEFORE ? b->order.anchors : 0;
+    uint32_t from = dep & ~DEP_BEFORE;
+    const int32_t *anchor = b->order.anchor;
+    if (!order_has(b->graph, from))
+        return;
+    if (anchor[node] < 0 && anchor[from] < 0 && after(b, from) - periods == after(b, node))
+        b->way_in[node] = fmax(b->way_in[node], b->way_in[from] + b->seconds[from]);
+    if (anchor[node] < 0 && anchor[from] < 0 && before(b, from) - periods == before(b, node))
+        b->way_out[from] = fmax(b->way_out[from], b->way_out[node] + b->seconds[node]);
+}
+
+static void measure_nodes(struct bounds *b)
+{
+    const struct graph *g = b->graph;
+    int32_t n = b->order.anchors;
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        b->seconds[i] = node_seconds(b, i);
+        if (b->order.anchor[i] >= 0)
+            b->anchored_s[b->order.anchor[i] + 1] = b->seconds[i];
+    }
+    for (int32_t a = 0; a < n; a++)
+        b->anchored_s[a + 1] += b->anchored_s[a];
+    for (int32_t a = 1; a <= n; a++)
+        b->anchored_s[n + a] = b->anchored_s[n] + b->anchored_s[a];
+    for (int pass = 0; pass < 2; pass++) { /* a way may begin in the period before */
+        for (uint32_t i = 0; i < g->node_count; i++)
+            for (uint32_t d = 0; order_has(g, i) && d < g->nodes[i].dep_count; d++)
+                find_ways(b, i, g->deps[g->nodes[i].first_dep + d]);
+        for (uint32_t i = g->node_count; i-- > 0;)
+            for (uint32_t d = 0; order_has(g, i) && d < g->nodes[i].dep_count; d++)
+                find_ways(b, i, g->deps[g->nodes[i].first_dep + d]);
+    }
+}
+
+/* ---- work, and the seconds it needs ---- */
+
+/* What one resource has to do in a window. */
+struct load {
+    double seconds;
+    double in, out; /* the shortest ways to the first of it and from the last of it */
+};
+
+enum { LOAD_DRAM = LANE_COUNT, LOADS };
+
+struct work {
+    struct load of[LOADS];
+};
+
+static struct work no_work(void)
+{
+    struct work work;
+    for (int i = 0; i < LOADS; i++)
+        work.of[i] = (struct load){0, INFINITY, INFINITY};
+    return work;
+}
+
+static void add_load(struct load *load, double seconds, double in, double out)
+{
+    load->seconds += seconds;
+    load->in = fmin(load->in, in);
+    load->out = fmin(load->out, out);
+}
+
+/* in, out: see struct load, from and to the same anchor for all nodes of a window. */
+static void add_work(const struct bounds *b, uint32_t node, double in, double out,
+                     struct work *work)
+{
+    const struct node *n = &b->graph->nodes[node];
+    double dram = b->rates->dram > 0 ? n->dram_bytes / b->rates->dram : 0;
+    if (b->seconds[node] > 0)
+        add_load(&work->of[n->lane], b->seconds[node], in, out);
+    if (b->seconds[node] > 0 && dram > 0)
+        add_load(&work->of[LOAD_DRAM], dram, in, out);
+}
+
+/* With its ways in and out, which are infinite where there is nothing to do. */
+static double in_window(double seconds, double in, double out)
+{
+    return seconds > 0 ? in + seconds + out : 0;
+}
+
+/* Reads and writes one after the other, or both at once where that is faster. */
+static double drive_seconds(const struct sim_rates *r, const struct work *work)
+{
+    double reads = work->of[LANE_READ].seconds, writes = work->of[LANE_WRITE].seconds;
+    double both = fmin(reads, writes) / sim_mixed_speed(r) + fabs(reads - writes);
+    return fmin(both, reads + writes);
+}
+
+static double core_seconds(const struct sim_rates *r, const struct work *work)
+{
+    double compute = work->of[LANE_COMPUTE].seconds, update = work->of[LANE_UPDATE].seconds;
+    return r->shared_cores ? compute + update : fmax(compute, update);
+}
+
+/* `end`: what the ways out are counted to. */
+static double work_seconds(const struct sim_rates *r, const struct work *work, double end)
+{
+    const struct load *of = work->of;
+    double drives_in = fmin(of[LANE_READ].in, of[LANE_WRITE].in);
+    double drives_out = fmin(of[LANE_READ].out, of[LANE_WRITE].out);
+    double cores_in = fmin(of[LANE_COMPUTE].in, of[LANE_UPDATE].in);
+    double cores_out = fmin(of[LANE_COMPUTE].out, of[LANE_UPDATE].out);
+    double longest = fmax(in_window(drive_seconds(r, work), drives_in, end + drives_out),
+                          in_window(core_seconds(r, work), cores_in, end + cores_out));
+    for (int i = 0; i < LOADS; i++)
+        longest = fmax(longest, in_window(of[i].seconds, of[i].in, end + of[i].out));
+    return longest;
+}
+
+/* ---- windows ---- */
+
+/* What is due for which anchor; nodes that may take longer than a step are in no window. */
+static void sort_by_due(struct bounds *b)
+{
+    int32_t anchors = b->order.anchors;
+    if (anchors <= 0)
+        return;
+    for (uint32_t i = 0; i < (uint32_t)anchors; i++)
+        b->due_first[i] = GRAPH_NONE;
+    for (uint32_t i = b->graph->node_count; i-- > 0;) {
+        if (!order_has(b->graph, i) || before(b, i) - after(b, i) > anchors)
+            continue;
+        uint32_t due = (uint32_t)((before(b, i) % anchors + anchors) % anchors);
+        b->due_next[i] = b->due_first[due];
+        b->due_first[due] = i;
+    }
+}
+
+/* Seconds between the end of an anchor and the begin of each of the next ones, as many as a step
+ * has. */
+static void find_windows(struct bounds *b, int32_t from)
+{
+    int32_t anchors = b->order.anchors;
+    double *window = &b->window[(size_t)from * ((size_t)anchors + 1)];
+    const double *anchored_s = b->anchored_s;
+    struct work work = no_work();
+    for (int32_t to = from + 1; to <= from + anchors; to++) {
+        for (uint32_t i = b->due_first[to % anchors]; i != GRAPH_NONE; i = b->due_next[i]) {
+            int32_t begin = to - (before(b, i) - after(b, i)); /* the anchor it comes after */
+            if (begin < from)
+                continue;
+            double in = anchored_s[begin + 1] - anchored_s[from + 1] + b->way_in[i];
+            add_work(b, i, in, b->way_out[i] - anchored_s[to], &work);
+        }
+        window[to - from] = work_seconds(b->rates, &work, anchored_s[to]);
+    }
+}
+
+/* ---- chains ---- */
+
+/* The longest chain of anchors and windows from the end of an anchor to its end a step later. */
+static double longest_chain(struct bounds *b, uint32_t from)
+{
+    uint32_t anchors = (uint32_t)b->order.anchors;
+    b->chain[0] = 0;
+    for (uint32_t to = 1; to <= anchors; to++) {
+        double begin = 0;
+        for (uint32_t by = 0, at = from; by < to; by++, at = at + 1 < anchors ? at + 1 : 0) {
+            double window = b->window[(size_t)at * (anchors + 1) + to - by];
+            begin = fmax(begin, b->chain[by] + window);
+        }
+        uint32_t anchor = (from + to) % anchors;
+        b->chain[to] = begin + b->anchored_s[anchor + 1] - b->anchored_s[anchor];
+    }
+    return b->chain[anchors];
+}
+
+static double longest_of_chains(struct bounds *b)
+{
+    double longest = 0;
+    sort_by_due(b);
+    for (int32_t i = 0; i < b->order.anchors; i++)
+        find_windows(b, i);
+    for (uint32_t i = 0; i < (uint32_t)b->order.anchors; i++)
+        longest = fmax(longest, longest_chain(b, i));
+    return longest;
+}
+
+/* ---- the whole ---- */
+
+static void *array(size_t count, size_t size, int *rc)
+{
+    void *made = calloc(count + 1, size);
+    if (!made)
+        *rc = -ENOMEM;
+    return made;
+}
+
+static int bounds_open(struct bounds *b)
+{
+    int rc = graph_order_find(b->graph, &b->order);
+    size_t anchors = (size_t)b->order.anchors;
+    if (rc)
+        return rc;
+    b->due_first = array(anchors, sizeof *b->due_first, &rc);
+    b->due_next = array(b->graph->node_count, sizeof *b->due_next, &rc);
+    b->seconds = array(b->graph->node_count, sizeof *b->seconds, &rc);
+    b->way_in = array(b->graph->node_count, sizeof *b->way_in, &rc);
+    b->way_out = array(b->graph->node_count, sizeof *b->way_out, &rc);
+    b->anchored_s = array(2 * anchors + 1, sizeof *b->anchored_s, &rc);
+    b->window = array(anchors * (anchors + 1), sizeof *b->window, &rc);
+    b->chain = array(anchors + 1, sizeof *b->chain, &rc);
+    return rc;
+}
+
+static void bounds_close(struct bounds *b)
+{
+    free(b->chain);
+    free(b->window);
+    free(b->anchored_s);
+    free(b->way_out);
+    free(b->way_in);
+    free(b->seconds);
+    free(b->due_next);
+    free(b->due_first);
+    graph_order_free(&b->order);
+}
+
+int graph_bound(const struct graph *graph, const struct sim_rates *rates, unsigned parts,
+                struct graph_bound *bound)
+{
+    struct bounds b = {.graph = graph, .rates = rates};
+    struct work step = no_work();
+    int rc = bounds_open(&b);
+    if (rc == 0) {
+        measure_nodes(&b);
+        for (uint32_t i = 0; i < graph->node_count; i++)
+            if (order_has(graph, i) || (graph->nodes[i].parts & parts))
+                add_work(&b, i, 0, 0, &step);
+        *bound = (struct graph_bound){.drives_s = drive_seconds(rates, &step),
+                                      .cores_s = core_seconds(rates, &step),
+                                      .dram_s = step.of[LOAD_DRAM].seconds,
+                                      .busiest_s = work_seconds(rates, &step, 0)};
+        for (int l = 0; l < LANE_COUNT; l++)
+            bound->lane_s[l] = step.of[l].seconds;
+        bound->step_s = fmax(bound->busiest_s, longest_of_chains(&b));
+    }
+    bounds_close(&b);
+    return rc;
+}

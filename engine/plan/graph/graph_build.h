@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_PLAN_GRAPH_BUILD_H
+#define HOISTWAY_ENGINE_PLAN_GRAPH_BUILD_H
+/*
+ * What the builder of the step graph works with: the graph under construction, and where each unit
+ * stands in it. graph_build.c appends and links nodes, graph_parts.c makes the parts of a visit of
+ * them and graph_updates.c those of an update, graph_visits.c lists the visits of the backward,
+ * graph.c puts the parts in order and decides what is kept.
+ */
+#include "plan/graph/graph.h"
+
+/* A unit while its visits are built; GRAPH_NONE where there is none. */
+struct build_unit {
+    /* nodes: of the visit at hand, or the last one */
+    uint32_t first_read, last_read; /* pieces of its weights are among the nodes between them */
+    uint32_t copy, forward, backward, norm, write_grads;
+    uint32_t grads_there; /* after it the host has its rounded gradients */
+    uint32_t acts_moved;  /* what moved its checkpoints last */
+    uint32_t update[4];   /* nodes [0, 1) hold its late update and a redo, [2, 3) its early one */
+    uint32_t write[2];    /* nodes [0, 1) write what its late update left: see write_last */
+    uint32_t save[2];     /* nodes [0, 1) save what is at home in memory */
+    /* leases of the visit at hand */
+    uint32_t weights, device_weights, acts, device_acts, grads, device_grads;
+    uint32_t first_weights, last_weights; /* leases of the period's first and last visit */
+    uint32_t kept_grads;                  /* of its late update, where gradients stay for it */
+    /* decided beforehand */
+    uint32_t place[2];             /* in the forward, in the backward */
+    uint32_t late_first, late_end; /* tiles of it whose update is left to the next step's forward */
+    /* from its forward to its first visit in the backward */
+    bool keep_weights, keep_device_weights, keep_acts;
+    bool keep_grads; /* from its backward to the update under the next forward */
+    bool write_last; /* updated weights, when all that the forward reads has been read */
+    /* from its recompute to its backward */
+    bool recomputes, hold_weights, hold_device_weights;
+};
+
+/* A visit in the backward. */
+struct build_visit {
+    uint32_t unit;
+    bool recompute;
+};
+
+/* Weights that are being read, in pieces between other nodes. */
+struct build_reading {
+    uint32_t unit;
+    unsigned parts;
+    double bytes;
+    uint32_t pieces, done;
+};
+
+struct edge {
+    uint32_t node, dep;
+};
+
+struct build {
+    const struct graph_in *in;
+    struct graph *graph;
+    struct build_unit *units;
+    struct build_visit *visits; /* of the backward */
+    uint32_t visit_count;
+    struct build_reading reading;
+    uint32_t ahead_most; /* how far a stage may come before its unit's visit */
+    bool leases;         /* weights of any unit pass through host memory */
+    bool spills;         /* checkpoints of any unit go to a drive */
+    struct edge *edges;
+    uint32_t edge_count, edge_room;
+    uint32_t last_read;            /* of weights, in the forward */
+    uint32_t clip, commit, revert; /* GRAPH_NONE: there is none */
+    int rc;                        /* the first error; after it nothing is added */
+};
+
+/* ---- graph_build.c ---- */
+
+/** Errors: -ENOMEM. */
+int build_open(struct build *build);
+/** Links what is left, sorts, and frees all but the graph; frees that too on an error. */
+int build_close(struct build *build);
+
+/** A node of that kind; the rest is taken from `node`. Returns its number. */
+uint32_t build_node(struct build *build, enum node_kind kind, enum lane lane, unsigned parts,
+                    struct node node);
+uint32_t build_lease(struct build *build, enum pool pool);
+/** The node borrows the lease's buffer; a lease of GRAPH_NONE is none. */
+void build_use(struct build *build, uint32_t node, uint32_t lease);
+/** The node waits for `dep`, of this period; GRAPH_NONE is none. */
+void build_dep(struct build *build, uint32_t node, uint32_t dep);
+
+/* ---- graph_visits.c ---- */
+
+/** Lists the visits of the backward. Errors: -EINVAL, see graph_build. */
+int visits_list(struct build *build);
+/** Units in the segment that begins the backward at this place in its order: 1 where there is none.
+ * They are those whose checkpoint is recomputed, and the one, last here, that keeps it for them. */
+uint32_t visits_segment(const struct build *build, uint32_t place);
+/** Decides which weights stay in their buffers from a unit's recompute to its backward. */
+void visits_choose_held(struct build *build);
+
+/* ---- graph_parts.c: what a visit is made of; each adds what the unit's homes ask for ---- */
+
+/** Its weights, gradients and states are in the device's memory. */
+bool parts_is_resident(const struct build *build, uint32_t unit);
+/** Weights that pass through host memory; that are copied to the device; checkpoints that move. */
+bool parts_lease_weights(const struct build *build, uint32_t unit);
+bool parts_copy_weights(const struct build *build, uint32_t unit);
+/** The pool of its weights or gradients. */
+enum pool parts_pool(const struct build *build, uint32_t unit, enum pool pool);
+/** What the client computes in a visit of the backward reads the unit's weights. */
+bool parts_uses_weights(const struct build *build, struct build_visit visit);
+bool parts_move_acts(const struct build *build, uint32_t unit);
+/** A buffer of that pool, or of the wide units'. */
+uint32_t parts_lend(struct build *build, uint32_t unit, enum pool pool);
+
+/** The unit's weights are the next to be read: an update of another one reads them in pieces
+ * between its tiles, and parts_read what is left. */
+void parts_plan_read(struct build *build, uint32_t unit, unsigned parts);
+void parts_read(struct build *build, uint32_t unit, unsigned parts);
+/** Of the pieces that are planned the share done / whole. */
+void parts_read_share(struct build *build, uint64_t done, uint64_t whole);
+/** The node waits for all pieces of the unit's weights that were read last. */
+void parts_depend_on_read(struct build *build, uint32_t node, uint32_t unit);
+void parts_copy(struct build *build, uint32_t unit, unsigned parts);
+/** A visit is through with the unit's weights, in host memory or the device's. */
+void parts_give_back(struct build *build, uint32_t unit);
+void parts_give_back_device(struct build *build, uint32_t unit);
+void parts_read_acts(struct build *build, uint32_t unit);
+void parts_fetch_acts(struct build *build, uint32_t unit);
+/** The parts of a period that a unit's forward belongs to. */
+unsigned parts_of_forward(const struct build *build, uint32_t unit);
+/** The visit, and what it leaves: checkpoints, or gradients and the update that follows at once. */
+void parts_forward(struct build *build, uint32_t unit);
+void parts_recompute(struct build *build, uint32_t unit);
+void parts_backward(struct build *build, uint32_t unit);
+
+/* ---- graph_updates.c: a unit's update, and what of it goes to the store ---- */
+
+/** Any tile is updated under the next forward; right after the backward. */
+bool parts_is_late(const struct build *build, uint32_t unit);
+bool parts_is_early(const struct build *build, uint32_t unit);
+/** Elements of `count` tiles of a unit from its `first` one on; the last may be short. */
+double parts_tile_elements(const struct build *build, uint32_t unit, uint32_t first,
+                           uint32_t count);
+/** What the step before has left, and a redo; what of it is written last; what follows the backward
+ * at once. */
+void parts_late_update(struct build *build, uint32_t unit);
+void parts_late_write(struct build *build, uint32_t unit);
+void parts_early_update(struct build *build, uint32_t unit);
+/** What is at home in memory goes to the store. */
+void parts_save(struct build *build, uint32_t unit);
+/** What such a node has updated is at home in memory, or in a buffer of the host's, when it is
+ * done. */
+bool parts_is_updated_by(const struct node *node);
+
+#endif

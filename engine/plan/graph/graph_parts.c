@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the visits of a unit are made of: the nodes that bring its weights, checkpoints and
+ * gradients, and those that take them home. plan/graph.c puts them in order.
+ */
+#include "plan/graph/graph_build.h"
+
+#include <hoistway/cpu_adam.h>
+
+/* ---- weights in host memory ---- */
+
+enum pool parts_pool(const struct build *b, uint32_t unit, enum pool pool)
+{
+    return pool_for(b->in->buffers, pool, b->in->units[unit].wide);
+}
+
+uint32_t parts_lend(struct build *b, uint32_t unit, enum pool pool)
+{
+    return build_lease(b, parts_pool(b, unit, pool));
+}
+
+bool parts_is_resident(const struct build *b, uint32_t unit)
+{
+    return b->in->units[unit].weights == HST_TIER_HBM;
+}
+
+bool parts_lease_weights(const struct build *b, uint32_t unit)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    bool away = u->weights == HST_TIER_NVME && u->tile_count > 0;
+    for (uint32_t i = 0; i < u->alias_count; i++)
+        away = away || b->in->units[u->alias_of[i]].weights == HST_TIER_NVME;
+    return away;
+}
+
+static double lease_bytes(const struct build *b, uint32_t unit)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    double bytes = u->weights == HST_TIER_NVME ? (double)u->elements * b->in->weight_bytes : 0;
+    for (uint32_t i = 0; i < u->alias_count; i++)
+        if (b->in->units[u->alias_of[i]].weights == HST_TIER_NVME)
+            bytes += (double)u->alias_bytes[i];
+    return bytes;
+}
+
+/*
+ * While weights are read no tile is, and when the slots run dry nothing is updated and nothing
+ * written: a piece is half of what the slots hold.
+ */
+static uint32_t count_pieces(const struct build *b, double bytes)
+{
+    double slots = b->graph->buffers[POOL_TILES];
+    double piece = slots / 2 * b->in->tile_elements * b->in->weight_bytes;
+    return piece > 0 && bytes > piece ? (uint32_t)(bytes / piece) + 1 : 1;
+}
+
+void parts_plan_read(struct build *b, uint32_t unit, unsigned parts)
+{
+    if (!parts_lease_weights(b, unit) || b->units[unit].weights != GRAPH_NONE)
+        return;
+    double bytes = lease_bytes(b, unit);
+    uint32_t pieces = count_pieces(b, bytes);
+    b->reading =
+        (struct build_reading){.unit = unit, .parts = parts, .bytes = bytes, .pieces = pieces};
+}
+
+static void read_piece(struct build *b)
+{
+    struct build_reading *r = &b->reading;
+    struct build_unit *s = &b->units[r->unit];
+    if (r->done == 0) {
+        s->weights = parts_lend(b, r->unit, POOL_WEIGHTS);
+        s->first_read = b->graph->node_count;
+        if (s->first_weights == GRAPH_NONE)
+            s->first_weights = s->weights;
+    }
+    double bytes = r->bytes / r->pieces;
+    uint32_t node = build_node(b, NODE_READ_WEIGHTS, LANE_READ, r->parts,
+                               (struct node){.unit = r->unit,
+                                             .tile = r->done,
+                                             .tile_count = r->pieces,
+                                             .work = bytes,
+                                             .dram_bytes = bytes});
+    build_use(b, node, s->weights);
+    s->last_read = node;
+    if (r->parts & PARTS_TRAIN)
+        b->last_read = node;
+    r->done++;
+}
+
+void parts_read_share(struct build *b, uint64_t done, uint64_t whole)
+{
+    while (b->rc == 0 && b->reading.done < b->reading.pieces * done / whole)
+        read_piece(b);
+}
+
+void parts_read(struct build *b, uint32_t unit, unsigned parts)
+{
+    if (b->reading.unit != unit || b->reading.done == b->reading.pieces)
+        parts_plan_read(b, unit, parts);
+    parts_read_share(b, 1, 1);
+}
+
+void parts_depend_on_read(struct build *b, uint32_t node, uint32_t unit)
+{
+    const struct build_unit *s = &b->units[unit];
+    for (uint32_t i = s->first_read; b->rc == 0 && i <= s->last_read; i++)
+        if (b->graph->nodes[i].kind == NODE_READ_WEIGHTS && b->graph->nodes[i].unit == unit)
+            build_dep(b, node, i);
+}
+
+/* ---- weights in the device's memory ---- */
+
+bool parts_copy_weights(const struct build *b, uint32_t unit)
+{
+    return b->in->apart && !parts_is_resident(b, unit);
+}
+
+bool parts_uses_weights(const struct build *b, struct build_visit visit)
+{
+    return visit.recompute || !b->in->units[visit.unit].blind_backward;
+}
+
+/* All bytes that the computation with a unit reads: its own weights and those it is an alias of. */
+static double view_bytes(const struct build *b, uint32_t unit)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    double bytes = (double)u->elements * b->in->weight_bytes;
+    for (uint32_t i = 0; i < u->alias_count; i++)
+        bytes += (double)u->alias_bytes[i];
+    return bytes;
+}
+
+void parts_copy(struct build *b, uint32_t unit, unsigned parts)
+{
+    struct build_unit *s = &b->units[unit];
+    if (!parts_copy_weights(b, unit) || s->device_weights != GRAPH_NONE)
+        return;
+    s->device_weights = parts_lend(b, unit, POOL_DEVICE_WEIGHTS);
+    double bytes = view_bytes(b, unit);
+    s->copy = build_node(b, NODE_COPY_WEIGHTS, LANE_H2D, parts,
+                         (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
+    build_use(b, s->copy, s->device_weights);
+    build_use(b, s->copy, s->weights);
+    if (s->weights != GRAPH_NONE)
+        parts_depend_on_read(b, s->copy, unit);
+}
+
+void parts_give_back(struct build *b, uint32_t unit)
+{
+    b->units[unit].weights = GRAPH_NONE;
+}
+
+void parts_give_back_device(struct build *b, uint32_t unit)
+{
+    b->units[unit].device_weights = b->units[unit].copy = GRAPH_NONE;
+}
+
+/* ---- checkpoints ---- */
+
+static void move_acts(struct build *b, uint32_t unit, enum node_kind kind, enum lane lane,
+                      uint32_t from, uint32_t to, unsigned part)
+{
+    struct build_unit *s = &b->units[unit];
+    double bytes = (double)b->in->units[unit].act_bytes;
+    uint32_t node = build_node(b, kind, lane, part,
+                               (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
+    build_use(b, node, from);
+    build_use(b, node, to);
+    build_dep(b, node, s->acts_moved);
+    s->acts_moved = node;
+}
+
+bool parts_move_acts(const struct build *b, uint32_t unit)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    bool away = b->in->apart ? u->acts != HST_TIER_HBM : u->acts == HST_TIER_NVME;
+    return away && u->act_bytes > 0 && !u->no_forward;
+}
+
+/* Before a forward: where it puts its checkpoints. */
+static void lend_acts(struct build *b, uint32_t unit)
+{
+    struct build_unit *s = &b->units[unit];
+    if (!parts_move_acts(b, unit))
+        return;
+    if (b->in->apart)
+        s->device_acts = build_lease(b, POOL_DEVICE_ACTS);
+    else
+        s->acts = build_lease(b, POOL_ACTS);
+}
+
+/* After a forward: its checkpoints go home, unless their buffer is kept for the backward. */
+static void send_acts(struct build *b, uint32_t unit)
+{
+    struct build_unit *s = &b->units[unit];
+    s->acts_moved = s->forward;
+    if (!parts_move_acts(b, unit) || s->keep_acts)
+        return;
+    if (s->device_acts != GRAPH_NONE) {
+        if (b->in->units[unit].acts == HST_TIER_NVME)
+            s->acts = build_lease(b, POOL_ACTS);
+        move_acts(b, unit, NODE_STORE_ACTS, LANE_D2H, s->device_acts, s->acts, PART_FORWARD);
+        s->device_acts = GRAPH_NONE;
+    }
+    if (s->acts != GRAPH_NONE)
+        move_acts(b, unit, NODE_WRITE_ACTS, LANE_WRITE, s->acts, GRAPH_NONE, PART_FORWARD);
+    s->acts = GRAPH_NONE;
+}
+
+/* Before a backward they come back, the same way. */
+void parts_read_acts(struct build *b, uint32_t unit)
+{
+    struct build_unit *s = &b->units[unit];
+    if (!parts_move_acts(b, unit) || s->keep_acts || b->in->units[unit].acts != HST_TIER_NVME)
+        return;
+    s->acts = build_lease(b, POOL_ACTS);
+    move_acts(b, unit, NODE_READ_ACTS, LANE_READ, s->acts, GRAPH_NONE, PART_BACKWARD);
+}
+
+void parts_fetch_acts(struct build *b, uint32_t unit)
+{
+    struct build_unit *s = &b->units[unit];
+    if (!parts_move_acts(b, unit) || s->keep_acts || !b->in->apart)
+        return;
+    s->device_acts = build_lease(b, POOL_DEVICE_ACTS);
+    move_acts(b, unit, NODE_FETCH_ACTS, LANE_H2D, s->acts, s->device_acts, PART_BACKWARD);
+    s->acts = GRAPH_NONE;
+}
+
+/* ---- gradients ---- */
+
+static void lend_grads(struct build *b, uint32_t unit)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    if (b->in->apart && u->grads != HST_TIER_HBM && u->tile_count > 0)
+        b->units[unit].device_grads = parts_lend(b, unit, POOL_DEVICE_GRADS);
+    else if (u->grads == HST_TIER_NVME && u->tile_count > 0)
+        b->units[unit].grads = parts_lend(b, unit, POOL_GRADS);
+}
+
+/* Gradients wait on the drives for a late update, or a redo. */
+static void write_grads(struct build *b, uint32_t unit, double bytes, uint32_t there)
+{
+    struct build_unit *s = &b->units[unit];
+    bool wait = b->in->optimistic || parts_is_late(b, unit);
+    if (s->grads == GRAPH_NONE || !wait || s->keep_grads)
+        return;
+    s->write_grads = build_node(b, NODE_WRITE_GRADS, LANE_WRITE, PART_BACKWARD,
+                                (struct node){.unit = unit,
+                                              .tile = b->in->units[unit].first_tile,
+                                              .tile_count = b->in->units[unit].tile_count,
+                                              .work = bytes,
+                                              .dram_bytes = bytes});
+    build_use(b, s->write_grads, s->grads);
+    build_dep(b, s->write_grads, there);
+}
+
+/* From the device to the host, and with them the partials of their norm. */
+static uint32_t copy_grads(struct build *b, uint32_t unit, double bytes)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    struct build_unit *s = &b->units[unit];
+    bytes += (double)u->elements / HST_NORM_BLOCK * sizeof(double);
+    if (u->grads == HST_TIER_NVME)
+        s->grads = parts_lend(b, unit, POOL_GRADS);
+    uint32_t copy = build_node(b, NODE_COPY_GRADS, LANE_D2H, PART_BACKWARD,
+                               (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
+    build_use(b, copy, s->device_grads);
+    build_use(b, copy, s->grads);
+    build_dep(b, copy, s->backward);
+    return copy;
+}
+
+/* After a backward: the rounded gradients go home and enter the norm. */
+static void send_grads(struct build *b, uint32_t unit)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    struct build_unit *s = &b->units[unit];
+    double bytes = (double)u->elements * b->in->grad_bytes;
+    uint32_t there = s->device_grads == GRAPH_NONE ? s->backward : copy_grads(b, unit, bytes);
+    s->grads_there = there;
+    /* Of a device with memory of its own partials have come: what is left is to wait for them. */
+    struct node norm = {.unit = unit};
+    if (!b->in->apart)
+        norm.work = (double)u->elements, norm.dram_bytes = bytes;
+    s->norm = build_node(b, NODE_NORM, LANE_UPDATE, PART_BACKWARD, norm);
+    build_use(b, s->norm, s->grads);
+    build_dep(b, s->norm, there);
+    write_grads(b, unit, bytes, there);
+}
+
+/* ---- visits ---- */
+
+/* What a visit reads: weights in the memory it computes in. */
+static void use_weights(struct build *b, uint32_t visit, uint32_t unit)
+{
+    const struct build_unit *s = &b->units[unit];
+    build_use(b, visit, b->in->apart ? s->device_weights : s->weights);
+    if (b->in->apart)
+        build_dep(b, visit, s->copy);
+    else if (s->weights != GRAPH_NONE)
+        parts_depend_on_read(b, visit, unit);
+}
+
+unsigned parts_of_forward(const struct build *b, uint32_t unit)
+{
+    return (unsigned)PART_EVAL | (b->in->units[unit].no_forward ? 0u : PART_FORWARD);
+}
+
+void parts_forward(struct build *b, uint32_t unit)
+{
+    struct build_unit *s = &b->units[unit];
+    lend_acts(b, unit);
+    s->forward = build_node(b, NODE_FORWARD, LANE_COMPUTE, parts_of_forward(b, unit),
+                            (struct node){.unit = unit, .work = b->in->units[unit].forward_flops});
+    use_weights(b, s->forward, unit);
+    build_use(b, s->forward, b->in->apart ? s->device_acts : s->acts);
+    send_acts(b, unit);
+    if (!s->keep_weights)
+        parts_give_back(b, unit);
+    if (!s->keep_device_weights)
+        parts_give_back_device(b, unit);
+}
+
+/* It reads the checkpoint that was kept, or writes one that no lease is for: those of a segment
+ * have places of their own, and its last one is the carry. */
+void parts_recompute(struct build *b, uint32_t unit)
+{
+    struct build_unit *s = &b->units[unit];
+    uint32_t visit =
+        build_node(b, NODE_RECOMPUTE, LANE_COMPUTE, PART_BACKWARD,
+                   (struct node){.unit = unit, .work = b->in->units[unit].forward_flops});
+    use_weights(b, visit, unit);
+    build_use(b, visit, b->in->apart ? s->device_acts : s->acts);
+    build_dep(b, visit, s->acts_moved == s->forward ? GRAPH_NONE : s->acts_moved);
+    if (!b->in->apart && !s->hold_weights)
+        parts_give_back(b, unit);
+    if (!s->hold_device_weights)
+        parts_give_back_device(b, unit);
+}
+
+void parts_backward(struct build *b, uint32_t unit)
+{
+    struct build_unit *s = &b->units[unit];
+    lend_grads(b, unit);
+    s->backward =
+        build_node(b, NODE_BACKWARD, LANE_COMPUTE, PART_BACKWARD,
+                   (struct node){.unit = unit, .work = b->in->units[unit].backward_flops});
+    if (!b->in->units[unit].blind_backward)
+        use_weights(b, s->backward, unit);
+    build_use(b, s->backward, b->in->apart ? s->device_acts : s->acts);
+    build_use(b, s->backward, b->in->apart ? s->device_grads : s->grads);
+    build_dep(b, s->backward, s->acts_moved == s->forward ? GRAPH_NONE : s->acts_moved);
+    if (b->in->units[unit].tile_count > 0)
+        send_grads(b, unit);
+    parts_early_update(b, unit);
+    s->last_weights = s->weights;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the update of a unit is made of: the nodes that bring its tiles to whoever updates them, the
+ * update, and those that take them home or to the store.
+ */
+#include "plan/graph/graph_build.h"
+
+/* Tiles of an update that has weights alone on a drive: enough for all workers, small against a
+ * unit. */
+#define UPDATE_WEIGHTS_TILES 8u
+
+/* Elements of an update of the host's beside the device's: when it is done the device's lanes are
+ * looked at again. */
+#define UPDATE_BESIDE_ELEMENTS (2u << 20)
+
+bool parts_is_late(const struct build *b, uint32_t unit)
+{
+    return b->units[unit].late_first < b->units[unit].late_end;
+}
+
+bool parts_is_early(const struct build *b, uint32_t unit)
+{
+    const struct build_unit *s = &b->units[unit];
+    return s->late_end - s->late_first < b->in->units[unit].tile_count;
+}
+
+static double bytes_per_update(const struct graph_in *in)
+{
+    return 2 * (in->state_bytes + in->weight_bytes) + in->grad_bytes;
+}
+
+double parts_tile_elements(const struct build *b, uint32_t unit, uint32_t first, uint32_t count)
+{
+    uint64_t start = (uint64_t)first * b->in->tile_elements;
+    uint64_t end = start + (uint64_t)count * b->in->tile_elements;
+    uint64_t elements = b->in->units[unit].elements;
+    return (double)((end < elements ? end : elements) - start);
+}
+
+/* `count` tiles from the unit's `first` one on: read, update, write, as far as their homes ask. In
+ * its backward a unit's gradients are where that left them, later they are at home. */
+static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t count,
+                       unsigned part)
+{
+    const struct graph_in *in = b->in;
+    const struct graph_unit *u = &in->units[unit];
+    const struct build_unit *s = &b->units[unit];
+    bool weights = u->weights == HST_TIER_NVME, states = first < u->nvme_states;
+    bool late = part != PART_BACKWARD;
+    bool grads = late && u->grads == HST_TIER_NVME && !s->keep_grads;
+    uint32_t kept_grads = late ? s->kept_grads : s->grads;
+    double elements = parts_tile_elements(b, unit, first, count);
+    uint32_t slot = states || grads ? build_lease(b, POOL_TILES) : GRAPH_NONE;
+    uint32_t read = GRAPH_NONE;
+    struct node node = {.unit = unit, .tile = u->first_tile + first, .tile_count = count};
+    if (slot != GRAPH_NONE) {
+        node.work = node.dram_bytes =
+            elements * ((states ? in->state_bytes : 0) + (grads ? in->grad_bytes : 0));
+        read = build_node(b, NODE_READ_TILE, LANE_READ, part, node);
+        build_use(b, read, slot);
+        build_use(b, read, late ? kept_grads : GRAPH_NONE);
+    }
+    node.work = elements;
+    bool device = parts_is_resident(b, unit);
+    node.dram_bytes = device ? 0 : elements * bytes_per_update(in);
+    uint32_t update = build_node(b, NODE_UPDATE, device ? LANE_COMPUTE : LANE_UPDATE, part, node);
+    build_use(b, update, slot);
+    build_use(b, update, weights ? s->weights : GRAPH_NONE);
+    build_use(b, update, kept_grads);
+    build_dep(b, update, read);
+    bool last = s->write_last && part == PART_UPDATE && slot == GRAPH_NONE;
+    if ((!states && !weights) || last)
+        return;
+    node.work = node.dram_bytes =
+        elements * ((states ? in->state_bytes : 0) + (weights ? in->weight_bytes : 0));
+    uint32_t write = build_node(b, NODE_WRITE_TILE, LANE_WRITE, part, node);
+    build_use(b, write, states ? slot : GRAPH_NONE);
+    build_use(b, write, weights ? s->weights : GRAPH_NONE);
+    build_dep(b, write, update);
+}
+
+/* One tile by way of the device: its update must not keep back computations that come later, which
+ * have a stream of their own. */
+static void add_streamed(struct build *b, uint32_t unit, uint32_t tile, unsigned part)
+{
+    const struct graph_in *in = b->in;
+    double elements = parts_tile_elements(b, unit, tile, 1);
+    double bytes = elements * (in->state_bytes + in->weight_bytes);
+    struct node node = {.unit = unit,
+                        .tile = in->units[unit].first_tile + tile,
+                        .tile_count = 1,
+                        .work = bytes + elements * in->grad_bytes,
+                        .dram_bytes = bytes + elements * in->grad_bytes};
+    uint32_t buffer = build_lease(b, POOL_DEVICE_TILES);
+    uint32_t fetch = build_node(b, NODE_FETCH_TILE, LANE_H2D, part, node);
+    node.work = elements;
+    node.dram_bytes = 0;
+    uint32_t update = build_node(b, NODE_UPDATE, LANE_DEVICE_UPDATE, part, node);
+    node.work = node.dram_bytes = bytes;
+    uint32_t store = build_node(b, NODE_STORE_TILE, LANE_D2H, part, node);
+    build_use(b, fetch, buffer);
+    build_use(b, update, buffer);
+    build_use(b, store, buffer);
+    build_dep(b, update, fetch);
+    build_dep(b, store, update);
+}
+
+bool parts_is_updated_by(const struct node *node)
+{
+    return node->kind == NODE_STORE_TILE ||
+           (node->kind == NODE_UPDATE && node->lane != LANE_DEVICE_UPDATE);
+}
+
+struct tiles {
+    uint32_t first, end;
+};
+
+/* Tiles that one node of the host's updates. */
+static uint32_t most_at_once(const struct build *b, uint32_t unit, unsigned part)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    if (part != PART_BACKWARD && u->grads == HST_TIER_NVME && !b->units[unit].keep_grads)
+        return 1; /* its gradients come in a slot too */
+    if (u->weights == HST_TIER_NVME)
+        return UPDATE_WEIGHTS_TILES;
+    uint32_t beside = UPDATE_BESIDE_ELEMENTS / b->in->tile_elements;
+    if (u->streamed_tiles > 0 && beside < UPDATE_TILES_MOST)
+        return beside > 0 ? beside : 1;
+    return UPDATE_TILES_MOST;
+}
+
+/* Takes from tiles at home those that the device updates. */
+static struct tiles take_streamed(const struct build *b, uint32_t unit, struct tiles *home)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    uint32_t turn = u->tile_count - u->streamed_tiles;
+    struct tiles streamed = {home->first > turn ? home->first : turn, home->end};
+    if (streamed.first >= home->end)
+        return (struct tiles){0};
+    home->end = streamed.first;
+    return streamed;
+}
+
+/*
+ * The update of some of a unit's tiles. Those whose states are away, on a drive, come one by one
+ * between the others, so that drives and optimizer work all the time and not one after the other.
+ * Weights that are read next come in pieces between them, for the same reason. Those that the
+ * device updates have lanes of their own.
+ */
+static void add_tiles(struct build *b, uint32_t unit, struct tiles away, struct tiles home,
+                      unsigned part)
+{
+    struct tiles streamed = take_streamed(b, unit, &home);
+    uint64_t aways = away.end - away.first, homes = home.end - home.first, i = 0, j = 0;
+    uint32_t most = most_at_once(b, unit, part);
+    while (i + j < aways + homes && b->rc == 0) {
+        uint64_t due = i < aways ? i * homes / aways : homes; /* of those at home, by now */
+        if (j < due) {
+            uint32_t count = due - j < most ? (uint32_t)(due - j) : most;
+            add_update(b, unit, home.first + (uint32_t)j, count, part);
+            j += count;
+        } else {
+            add_update(b, unit, away.first + (uint32_t)i++, 1, part);
+        }
+        parts_read_share(b, i + j, aways + homes);
+    }
+    for (uint32_t tile = streamed.first; tile < streamed.end && b->rc == 0; tile++)
+        add_streamed(b, unit, tile, part);
+}
+
+/* The first update among these nodes waits for the unit's weights, and for gradients that were
+ * kept; the others begin behind it. */
+static void await_unit(struct build *b, uint32_t unit, const uint32_t nodes[2])
+{
+    uint32_t i = nodes[0];
+    while (b->rc == 0 && i < nodes[1] && b->graph->nodes[i].kind != NODE_UPDATE)
+        i++;
+    if (b->rc || i == nodes[1])
+        return;
+    if (b->in->units[unit].weights == HST_TIER_NVME)
+        parts_depend_on_read(b, i, unit);
+    if (b->graph->nodes[nodes[0]].kind == NODE_READ_GRADS)
+        build_dep(b, i, nodes[0]);
+}
+
+static void early_tiles(struct build *b, uint32_t unit, unsigned part)
+{
+    const struct build_unit *s = &b->units[unit];
+    uint32_t first = b->graph->node_count, end = b->in->units[unit].tile_count;
+    add_tiles(b, unit, (struct tiles){0, s->late_first}, (struct tiles){s->late_end, end}, part);
+    await_unit(b, unit, (uint32_t[]){first, b->graph->node_count});
+}
+
+/* Gradients that were kept for it; all of them are read where something came in between. */
+static void take_grads(struct build *b, uint32_t unit)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    struct build_unit *s = &b->units[unit];
+    if (!s->keep_grads)
+        return;
+    double bytes = (double)u->elements * b->in->grad_bytes;
+    s->kept_grads = parts_lend(b, unit, POOL_GRADS);
+    uint32_t read = build_node(b, NODE_READ_GRADS, LANE_READ, PART_UPDATE,
+                               (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
+    build_use(b, read, s->kept_grads);
+}
+
+void parts_late_update(struct build *b, uint32_t unit)
+{
+    struct build_unit *s = &b->units[unit];
+    uint32_t turn = b->in->units[unit].nvme_states;
+    s->update[0] = b->graph->node_count;
+    take_grads(b, unit);
+    add_tiles(b, unit, (struct tiles){s->late_first, turn}, (struct tiles){turn, s->late_end},
+              PART_UPDATE);
+    await_unit(b, unit, (uint32_t[]){s->update[0], b->graph->node_count});
+    if (b->in->optimistic)
+        early_tiles(b, unit, PART_REDO);
+    s->update[1] = b->graph->node_count;
+}
+
+void parts_late_write(struct build *b, uint32_t unit)
+{
+    struct build_unit *s = &b->units[unit];
+    s->write[0] = b->graph->node_count;
+    for (uint32_t i = s->update[0]; s->write_last && b->rc == 0 && i < s->update[1]; i++) {
+        struct node node = b->graph->nodes[i];
+        if (node.kind != NODE_UPDATE || graph_lends(b->graph, &node, POOL_TILES))
+            continue; /* those with a slot were written at once: another tile waits for it */
+        node.work = node.dram_bytes = node.work * b->in->weight_bytes;
+        node.dep_count = 0;
+        uint32_t write = build_node(b, NODE_WRITE_TILE, LANE_WRITE, PART_UPDATE, node);
+        build_use(b, write, s->first_weights);
+        build_dep(b, write, i);
+        build_dep(b, write, b->last_read);
+    }
+    s->write[1] = b->graph->node_count;
+}
+
+void parts_early_update(struct build *b, uint32_t unit)
+{
+    struct build_unit *s = &b->units[unit];
+    s->update[2] = b->graph->node_count;
+    early_tiles(b, unit, PART_BACKWARD);
+    s->update[3] = b->graph->node_count;
+}
+
+/* Tiles of one node: enough for a drive's queue. */
+#define SAVE_TILES 16u
+
+/* What is in the device's memory comes by way of a slot. */
+static void save_tiles(struct build *b, uint32_t unit, uint32_t first, uint32_t count, double bytes)
+{
+    struct node node = {.unit = unit,
+                        .tile = b->in->units[unit].first_tile + first,
+                        .tile_count = count,
+                        .work = bytes,
+                        .dram_bytes = bytes};
+    uint32_t slot = GRAPH_NONE, copy = GRAPH_NONE;
+    if (parts_is_resident(b, unit)) {
+        slot = build_lease(b, POOL_TILES);
+        copy = build_node(b, NODE_COPY_TILE, LANE_D2H, PART_SAVE, node);
+        build_use(b, copy, slot);
+    }
+    uint32_t save = build_node(b, NODE_SAVE_TILES, LANE_WRITE, PART_SAVE, node);
+    build_use(b, save, slot);
+    build_dep(b, save, copy);
+}
+
+void parts_save(struct build *b, uint32_t unit)
+{
+    const struct graph_in *in = b->in;
+    const struct graph_unit *u = &in->units[unit];
+    bool weights = u->weights != HST_TIER_NVME && !in->derived_weights;
+    uint32_t most = parts_is_resident(b, unit) ? 1 : SAVE_TILES;
+    b->units[unit].save[0] = b->graph->node_count;
+    for (uint32_t first = 0, count; in->stored && first < u->tile_count; first += count) {
+        bool states = first >= u->nvme_states;
+        uint32_t left = (states ? u->tile_count : u->nvme_states) - first;
+        count = left < most ? left : most;
+        if (states || weights)
+            save_tiles(b, unit, first, count,
+                       parts_tile_elements(b, unit, first, count) *
+                           ((states ? in->state_bytes : 0) + (weights ? in->weight_bytes : 0)));
+    }
+    b->units[unit].save[1] = b->graph->node_count;
+}

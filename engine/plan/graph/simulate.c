@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A discrete-event simulation of fluid lanes: nothing changes between two ends of nodes, so time
+ * jumps from one to the next. Which node may start is the walk's decision, not made again here.
+ */
+#include "plan/graph/simulate.h"
+
+#include "plan/graph/walk.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define PERIODS_DEFAULT 6u
+/* What ends within this share of a jump ends with it: sums of the same seconds in another order. */
+#define SAME_TIME 1e-12
+
+struct lane_run {
+    struct walk_at *queue; /* started, in order; the first one is served */
+    uint32_t first, count, room;
+    bool busy;
+    double left_s;  /* of the node that is served, at full speed */
+    double dram;    /* bytes/s that it asks of host memory then */
+    double speed;   /* now, of the full one */
+    double start_s; /* when it began */
+};
+
+struct run {
+    const struct sim_in *in;
+    struct walk walk;
+    struct lane_run lane[LANE_COUNT];
+    uint32_t periods;
+    double now_s;
+    double ended_s[4]; /* of steps: the first, where measuring begins and ends, the last */
+    struct sim *sim;
+};
+
+/* ---- seconds and speeds ---- */
+
+static double over(double work, double rate)
+{
+    return rate > 0 ? work / rate : 0;
+}
+
+static double visit_seconds(const struct sim_rates *r, const struct node *node,
+                            const double *measured)
+{
+    return measured ? measured[node->unit] : over(node->work, r->flops_per_s);
+}
+
+static double lane_seconds(const struct sim_rates *r, const struct node *node)
+{
+    switch ((enum node_kind)node->kind) {
+    case NODE_UPDATE:
+        return over(node->work, node->lane == LANE_UPDATE ? r->update : r->device_update);
+    case NODE_NORM:
+        return over(node->work, r->norm);
+    case NODE_FORWARD:
+        return visit_seconds(r, node, r->forward_s);
+    case NODE_RECOMPUTE:
+        return visit_seconds(r, node, r->recompute_s);
+    case NODE_BACKWARD:
+        return visit_seconds(r, node, r->backward_s);
+    default:
+        break;
+    }
+    const double rates[LANE_COUNT] = {[LANE_READ] = r->read,
+                                      [LANE_WRITE] = r->write,
+                                      [LANE_H2D] = r->h2d,
+                                      [LANE_D2H] = r->d2h,
+                                      [LANE_NET] = r->net};
+    return over(node->work, rates[node->lane]);
+}
+
+double sim_node_seconds(const struct sim_rates *rates, const struct node *node)
+{
+    return fmax(lane_seconds(rates, node), over(node->dram_bytes, rates->dram));
+}
+
+double sim_mixed_speed(const struct sim_rates *rates)
+{
+    bool limited = rates->mixed > 0 && rates->read > 0 && rates->write > 0;
+    return limited ? fmin(rates->mixed / (rates->read + rates->write), 1) : 1;
+}
+
+static void set_speeds(struct run *run)
+{
+    const struct sim_rates *r = &run->in->rates;
+    struct lane_run *l = run->lane;
+    double dram = 0;
+    for (int i = 0; i < LANE_COUNT; i++)
+        l[i].speed = 1;
+    if (l[LANE_READ].busy && l[LANE_WRITE].busy)
+        l[LANE_READ].speed = l[LANE_WRITE].speed = sim_mixed_speed(r);
+    if (r->shared_cores && l[LANE_COMPUTE].busy && l[LANE_UPDATE].busy)
+        l[LANE_COMPUTE].speed = l[LANE_UPDATE].speed = 0.5;
+    for (int i = 0; i < LANE_COUNT; i++)
+        dram += l[i].busy ? l[i].speed * l[i].dram : 0;
+    if (r->dram <= 0 || dram <= r->dram)
+        return;
+    for (int i = 0; i < LANE_COUNT; i++)
+        if (l[i].dram > 0)
+            l[i].speed *= r->dram / dram;
+}
+
+/* ---- what ends ---- */
+
+static void count_buffers(struct run *run)
+{
+    for (int p = 0; p < POOL_COUNT; p++) {
+        uint32_t lent = run->in->graph->buffers[p] - run->walk.free_count[p];
+        if (run->sim->peak[p] < lent)
+            run->sim->peak[p] = lent;
+    }
+}
+
+/* The last computation of a period ends its step. */
+static void note_step(struct run *run, struct walk_at at)
+{
+    const struct graph *g = run->in->graph;
+    if (g->lane_count[LANE_COMPUTE] == 0 ||
+        at.node != g->lane[LANE_COMPUTE][g->lane_count[LANE_COMPUTE] - 1])
+        return;
+    const uint64_t steps[] = {0, run->periods / 2, run->periods, run->periods + 1};
+    for (int i = 0; i < 4; i++)
+        if (at.period == steps[i])
+            run->ended_s[i] = run->now_s;
+}
+
+static void end_node(struct run *run, enum lane lane)
+{
+    struct lane_run *l = &run->lane[lane];
+    struct walk_at at = l->queue[l->first];
+    l->first = (l->first + 1) % l->room;
+    l->count--;
+    l->busy = false;
+    walk_done(&run->walk, at);
+    if (run->in->node)
+        run->in->node(run->in->context, at.period, at.node, l->start_s, run->now_s);
+    note_step(run, at);
+}
+
+/* ---- what begins ---- */
+
+static void serve(struct run *run, enum lane lane)
+{
+    struct lane_run *l = &run->lane[lane];
+    struct walk_at at = l->queue[l->first];
+    const struct node *node = &run->in->graph->nodes[at.node];
+    bool nothing = node_kind_is_kept(node->kind) && walk_was_kept(&run->walk, at);
+    l->busy = true;
+    l->left_s = nothing ? 0 : sim_node_seconds(&run->in->rates, node);
+    l->dram = l->left_s > 0 ? node->dram_bytes / l->left_s : 0;
+    l->start_s = run->now_s;
+}
+
+static bool start_nodes(struct run *run, enum lane lane)
+{
+    struct lane_run *l = &run->lane[lane];
+    struct walk_at at;
+    bool any = false;
+    while (walk_next(&run->walk, lane, &at) && walk_ready(&run->walk, at)) {
+        walk_start(&run->walk, at);
+        l->queue[(l->first + l->count++) % l->room] = at;
+        any = true;
+    }
+    return any;
+}
+
+/* The first step has no update behind it; after the last one there is an update alone. A step that
+ * is measured has another one behind it. */
+static bool open_period(struct run *run)
+{
+    uint64_t next = run->walk.opened, drain = (uint64_t)run->periods + 2;
+    if (next > drain || !walk_may_open(&run->walk))
+        return false;
+    unsigned parts = PARTS_TRAIN | run->in->parts;
+    if (next == 0)
+        parts = (unsigned)PART_FORWARD | PART_BACKWARD;
+    if (next == drain)
+        parts = PART_UPDATE | run->in->parts;
+    walk_open(&run->walk, parts);
+    return true;
+}
+
+/* Starts all that may start now, and ends what takes no time. */
+static void settle(struct run *run)
+{
+    bool any = true;
+    while (any) {
+        any = open_period(run);
+        for (int l = 0; l < LANE_COUNT; l++) {
+            any |= start_nodes(run, (enum lane)l);
+            if (!run->lane[l].busy && run->lane[l].count > 0)
+                serve(run, (enum lane)l);
+            if (run->lane[l].busy && run->lane[l].left_s <= 0) {
+                end_node(run, (enum lane)l);
+                any = true;
+            }
+        }
+        count_buffers(run);
+    }
+}
+
+/* ---- time ---- */
+
+/* The lane that the computation waits for: what it waits for, what that waits for, and so on until
+ * something is being done. Each wait is for an earlier node, so this ends. */
+static enum lane blamed(struct run *run)
+{
+    enum lane lane = LANE_COMPUTE;
+    while (!run->lane[lane].busy) {
+        struct walk_at head, on;
+        if (!walk_next(&run->walk, lane, &head) || !walk_waits_for(&run->walk, head, &on))
+            break;
+        lane = (enum lane)run->in->graph->nodes[on.node].lane;
+    }
+    return lane;
+}
+
+static void account(struct run *run, double seconds)
+{
+    if (run->ended_s[1] == 0 || run->ended_s[2] > 0)
+        return; /* before or after what is measured */
+    for (int l = 0; l < LANE_COUNT; l++)
+        run->sim->busy_s[l] += run->lane[l].busy ? seconds : 0;
+    if (!run->lane[LANE_COMPUTE].busy)
+        run->sim->stall_s[blamed(run)] += seconds;
+}
+
+/* To the next end of a node. False where nothing is being done. */
+static bool jump(struct run *run)
+{
+    double seconds = INFINITY;
+    set_speeds(run);
+    for (int l = 0; l < LANE_COUNT; l++)
+        if (run->lane[l].busy)
+            seconds = fmin(seconds, run->lane[l].left_s / run->lane[l].speed);
+    if (isinf(seconds))
+        return false;
+    account(run, seconds);
+    run->now_s += seconds;
+    for (int l = 0; l < LANE_COUNT; l++) {
+        struct lane_run *lane = &run->lane[l];
+        if (!lane->busy)
+            continue;
+        bool ends = lane->left_s / lane->speed <= seconds * (1 + SAME_TIME);
+        lane->left_s = ends ? 0 : lane->left_s - seconds * lane->speed;
+    }
+    return true;
+}
+
+static void summarize(struct run *run)
+{
+    struct sim *sim = run->sim;
+    double steps = run->periods - run->periods / 2;
+    sim->first_s = run->ended_s[0];
+    sim->step_s = (run->ended_s[2] - run->ended_s[1]) / steps;
+    sim->drain_s = run->now_s - run->ended_s[3];
+    for (int l = 0; l < LANE_COUNT; l++) {
+        sim->busy_s[l] /= steps;
+        sim->stall_s[l] /= steps;
+        if (sim->busy_s[l] > sim->busy_s[sim->bound_by])
+            sim->bound_by = (enum lane)l;
+    }
+}
+
+static int run_open(struct run *run)
+{
+    int rc = walk_init(&run->walk, run->in->graph);
+    for (int l = 0; l < LANE_COUNT && rc == 0; l++) {
+        run->lane[l].room = WALK_PERIODS * run->in->graph->lane_count[l] + 1;
+        run->lane[l].queue = calloc(run->lane[l].room, sizeof *run->lane[l].queue);
+        rc = run->lane[l].queue ? 0 : -ENOMEM;
+    }
+    return rc;
+}
+
+static void run_close(struct run *run)
+{
+    for (int l = 0; l < LANE_COUNT; l++)
+        free(run->lane[l].queue);
+    walk_free(&run->walk);
+}
+
+int simulate(const struct sim_in *in, struct sim *sim)
+{
+    struct sim result = {0};
+    struct run run = {.in = in, .sim = &result};
+    run.periods = in->periods ? in->periods : PERIODS_DEFAULT;
+    int rc = run_open(&run);
+    if (rc == 0) {
+        do
+            settle(&run);
+        while (jump(&run));
+        rc = walk_is_idle(&run.walk) ? 0 : -EDEADLK;
+    }
+    run_close(&run);
+    if (rc)
+        return rc;
+    summarize(&run);
+    *sim = result;
+    return 0;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_PLAN_SIMULATE_H
+#define HOISTWAY_ENGINE_PLAN_SIMULATE_H
+/*
+ * Runs a step graph in virtual time, on the walk that the executor uses. Pure: the same graph and
+ * rates give the same seconds, to the bit.
+ *
+ * A lane serves the nodes it has started one after another. Work is fluid: each lane has a speed,
+ * which changes whenever a lane begins or ends something:
+ *   drives    while both directions move, each runs at mixed / (read + write) of its own rate
+ *   cores     where computation and update share them and both run, each has half its speed
+ *   memory    where all that passes through DRAM is more than it can carry, all of it slows down
+ *             in proportion
+ */
+#include "plan/graph/graph.h"
+
+/** A machine. A rate of 0 limits nothing. Bytes/s, FLOPs/s and elements/s, each of a lane alone. */
+struct sim_rates {
+    double read, write;
+    double mixed; /* sum of both directions while both move; 0: read + write */
+    double h2d, d2h, net;
+    double flops_per_s;
+    /* [unit_count], each may be null: a visit of a unit in seconds, where it was measured */
+    const double *forward_s, *recompute_s, *backward_s;
+    double update, norm;  /* of all cores that do them */
+    double device_update; /* by the device, of what its memory holds */
+    double dram;          /* all that reads or writes host memory, together */
+    bool shared_cores;    /* COMPUTE and UPDATE run on the same ones */
+};
+
+/** One node that was served from start_s to end_s. */
+typedef void sim_node_fn(void *context, uint64_t period, uint32_t node, double start_s,
+                         double end_s);
+
+struct sim_in {
+    const struct graph *graph;
+    struct sim_rates rates;
+    unsigned parts;    /* of each period beside those of training */
+    uint32_t periods;  /* whole ones, after a first without an update and before a last; 0: 6 */
+    sim_node_fn *node; /* called at each node's end; may be null */
+    void *context;
+};
+
+struct sim {
+    double step_s;              /* of a step in the steady state: the mean of the later half */
+    double first_s;             /* the first step, which has no update behind it */
+    double drain_s;             /* from the end of the last step until nothing is left to do */
+    double busy_s[LANE_COUNT];  /* of a steady step */
+    double stall_s[LANE_COUNT]; /* of a steady step: the computation waited for that lane */
+    uint32_t peak[POOL_COUNT];  /* buffers lent at once */
+    enum lane bound_by;         /* the lane that was busy longest */
+};
+
+/** Seconds of a node that has the machine to itself. */
+double sim_node_seconds(const struct sim_rates *rates, const struct node *node);
+
+/** The speed of both directions of the drives while both move, of each one's own; 0 to 1. */
+double sim_mixed_speed(const struct sim_rates *rates);
+
+/**
+ * Errors: -ENOMEM; -EDEADLK a graph that graph_build did not make.
+ * Cost: O(nodes · periods), nothing is allocated per node.
+ */
+int simulate(const struct sim_in *in, struct sim *sim);
+
+#endif

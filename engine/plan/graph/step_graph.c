@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Turns a placement into what the graph's builder wants to know of each unit. */
+#include "plan/graph/step_graph.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* A backward is twice the forward's products, and the forward again where its activations were not
+ * kept. */
+#define BACKWARD_FORWARDS  2.0
+#define RECOMPUTE_FORWARDS 1.0
+
+static void describe_aliases(const struct placement_in *in, uint32_t unit, struct graph_unit *u)
+{
+    const struct layout *layout = in->layout;
+    struct gather gathers[GATHER_MAX];
+    int n = placement_gather(layout, in->bytes, unit, gathers);
+    for (int i = 0; i < n; i++) {
+        struct tile_range first = layout_tile(layout, gathers[i].first_tile);
+        if (first.unit == unit)
+            continue;
+        u->alias_of[u->alias_count] = first.unit;
+        u->alias_bytes[u->alias_count++] = placement_gather_bytes(layout, in->bytes, &gathers[i]);
+    }
+}
+
+/* Of so many tiles, how many of a coarse graph: none stays none, and all of them stay all. */
+static uint32_t coarse_tiles(uint32_t tiles, uint32_t times)
+{
+    return tiles / times + (tiles % times > 0);
+}
+
+static struct graph_unit describe(const struct placement_in *in, const struct placement *p,
+                                  uint32_t times, uint32_t unit)
+{
+    const struct layout_unit *l = &in->layout->units[unit];
+    const struct unit_home *home = &p->units[unit];
+    double forward = (double)l->flops_per_token * (double)in->batch_tokens;
+    bool saved = home->saved != PLACEMENT_NO_ADDRESS;
+    struct graph_unit u = {
+        .first_tile = l->first_tile,
+        .tile_count = coarse_tiles(l->tile_count, times),
+        .elements = l->elements,
+        .weights = home->weights.tier,
+        .grads = home->grads.tier,
+        .acts = home->acts.tier,
+        .nvme_states = coarse_tiles(home->nvme_states, times),
+        .act_bytes = home->act_bytes,
+        .forward_flops = forward,
+        .backward_flops = (BACKWARD_FORWARDS + (saved ? 0 : RECOMPUTE_FORWARDS)) * forward,
+        .no_forward = l->no_forward,
+        .blind_backward = l->blind_backward,
+        .wide = home->wide,
+        .recomputed = home->recomputed,
+    };
+    uint32_t home_tiles = u.tile_count - u.nvme_states;
+    u.streamed_tiles = home->streamed_tiles / times + (home->streamed_tiles % times > times / 2);
+    u.streamed_tiles = u.streamed_tiles < home_tiles ? u.streamed_tiles : home_tiles;
+    describe_aliases(in, unit, &u);
+    return u;
+}
+
+/* The order of the forward, then of the backward; in the forward units that have none there come
+ * last, for evaluations. */
+static int order_units(const struct step_order *order, uint32_t units, struct graph_unit *described,
+                       uint32_t *forward, uint32_t *backward)
+{
+    for (uint32_t i = 0; !order && i < units; i++) {
+        forward[i] = i;
+        backward[i] = units - 1 - i;
+    }
+    if (!order)
+        return 0;
+    if (order->forward_count > units || order->backward_count != units)
+        return -EINVAL;
+    for (uint32_t u = 0; u < units; u++)
+        described[u].no_forward = true;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < order->forward_count; i++) {
+        forward[count++] = order->forward[i];
+        if (!described[order->forward[i]].no_forward)
+            return -EINVAL;
+        described[order->forward[i]].no_forward = false;
+    }
+    for (uint32_t u = 0; u < units; u++)
+        if (described[u].no_forward)
+            forward[count++] = u;
+    uint64_t sum = 0; /* each once: the caller counted them */
+    for (uint32_t i = 0; i < units; i++)
+        sum += backward[i] = order->backward[i];
+    return sum == (uint64_t)units * (units - 1) / 2 ? 0 : -EINVAL;
+}
+
+static int build(const struct placement_in *in, const struct placement *p,
+                 const struct graph_unit *described, const uint32_t *visits, uint32_t times,
+                 bool optimistic, struct graph *graph)
+{
+    uint64_t weight_bytes = in->bytes.weights;
+    const struct graph_in graph_in = {
+        .units = described,
+        .unit_count = in->layout->unit_count,
+        .forward = visits,
+        .backward = visits + in->layout->unit_count,
+        .tile_elements = in->layout->tile_elements * times,
+        .weight_bytes = (double)weight_bytes,
+        .state_bytes = (double)record_state_bytes(in->bytes),
+        .grad_bytes = (double)weight_bytes,
+        .deferred = in->deferred && !optimistic,
+        .optimistic = in->deferred && optimistic,
+        .late_share = p->late_eighths / 8.0,
+        .stored = in->stored,
+        .derived_weights = in->derived_weights,
+        .apart = p->compute_tier == HST_TIER_HBM,
+        .buffers = {[POOL_WEIGHTS] = p->leases[0].count,
+                    [POOL_WIDE_WEIGHTS] = p->leases[1].count,
+                    [POOL_GRADS] = p->grad_leases[0].count,
+                    [POOL_WIDE_GRADS] = p->grad_leases[1].count,
+                    [POOL_TILES] = p->slots.count,
+                    [POOL_ACTS] = p->act_leases.count,
+                    [POOL_DEVICE_WEIGHTS] = p->device_leases[0].count,
+                    [POOL_DEVICE_WIDE_WEIGHTS] = p->device_leases[1].count,
+                    [POOL_DEVICE_GRADS] = p->device_grads[0].count,
+                    [POOL_DEVICE_WIDE_GRADS] = p->device_grads[1].count,
+                    [POOL_DEVICE_ACTS] = p->device_acts.count,
+                    [POOL_DEVICE_TILES] = p->device_tiles.count},
+    };
+    return graph_build(&graph_in, graph);
+}
+
+static int make(const struct placement_in *in, const struct placement *p,
+                const struct step_order *order, uint32_t times, bool optimistic,
+                struct graph *graph)
+{
+    uint32_t units = in->layout->unit_count;
+    struct graph_unit *described = calloc((size_t)units + 1, sizeof *described);
+    uint32_t *visits = calloc(2 * (size_t)units + 1, sizeof *visits);
+    int rc = described && visits ? 0 : -ENOMEM;
+    for (uint32_t u = 0; rc == 0 && u < units; u++)
+        described[u] = describe(in, p, times, u);
+    rc = rc ? rc : order_units(order, units, described, visits, visits + units);
+    rc = rc ? rc : build(in, p, described, visits, times, optimistic, graph);
+    free(described);
+    free(visits);
+    return rc;
+}
+
+int step_graph(const struct placement_in *in, const struct placement *p,
+               const struct step_order *order, bool optimistic, struct graph *graph)
+{
+    return make(in, p, order, 1, optimistic, graph);
+}
+
+int step_graph_coarse(const struct placement_in *in, const struct placement *p, uint32_t tiles_most,
+                      bool optimistic, struct graph *graph)
+{
+    uint32_t times = in->layout->tile_count / tiles_most + 1;
+    if (times > UINT32_MAX / in->layout->tile_elements)
+        times = UINT32_MAX / in->layout->tile_elements;
+    return make(in, p, NULL, times, optimistic, graph);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_PLAN_STEP_GRAPH_H
+#define HOISTWAY_ENGINE_PLAN_STEP_GRAPH_H
+/* The step graph of a model that has been laid out and placed. Pure. */
+#include "plan/graph/graph.h"
+#include "plan/placement/placement.h"
+
+/* The visits of a step as a client made them. */
+struct step_order {
+    const uint32_t *forward, *backward; /* units */
+    uint32_t forward_count, backward_count;
+};
+
+/**
+ * order: of one step, or null for the declared one: forward as units were added, backward in
+ * reverse. optimistic: the update does not wait for the norm that it depends on.
+ * Errors: -ENOMEM; -EINVAL a unit twice in a sweep, or missing in the backward. Cost: O(tiles).
+ */
+int step_graph(const struct placement_in *in, const struct placement *placement,
+               const struct step_order *order, bool optimistic, struct graph *graph);
+
+/**
+ * The same in the declared order, to be simulated alone: where the model has more than `tiles_most`
+ * tiles, of tiles that are so many times as large that it has not many more (each unit has at least
+ * one). Rings of tiles then hold as many of these, so how deep they are says little. The graph's
+ * cost is O(tiles_most + units).
+ */
+int step_graph_coarse(const struct placement_in *in, const struct placement *placement,
+                      uint32_t tiles_most, bool optimistic, struct graph *graph);
+
+#endif

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decides addresses for one choice of homes: one arena in HBM, one in DRAM, one file on each drive,
+ * so the table is exact to the byte. */
+#include "plan/placement/lay_out.h"
+
+#include "base/saturate.h"
+#include "plan/placement/rings.h"
+
+#include <string.h>
+
+/* Tiles pass through host memory to be loaded, saved, or part of a version: one is worked on while
+ * another one is copied. */
+#define HBM_SLOTS 2u
+
+static uint64_t *end_of(struct placement *p, enum hst_tier tier)
+{
+    return tier == HST_TIER_HBM ? &p->hbm_bytes : &p->dram_bytes;
+}
+
+uint64_t lay_out_take(struct placement *p, enum hst_tier tier, enum hst_class class, uint64_t bytes)
+{
+    uint64_t *end = end_of(p, tier), at = *end;
+    p->table[class][tier] = sat_add(p->table[class][tier], sat_page_up(bytes));
+    *end = sat_add(at, sat_page_up(bytes));
+    return at;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Where the device computes. */
+static uint64_t take_near(struct placement *p, enum hst_class class, uint64_t bytes)
+{
+    return lay_out_take(p, p->compute_tier, class, bytes);
+}
+
+/* Of a unit that is updated: where that is done in memory. */
+static struct address take_memory(struct placement *p, uint32_t unit, enum hst_class class,
+                                  uint64_t bytes)
+{
+    enum hst_tier tier = placement_memory(p, unit);
+    return (struct address){.tier = tier, .offset = lay_out_take(p, tier, class, bytes)};
+}
+
+/* Extents of one kind of a unit on the drives: `count` of them from the `first` one on, of `bytes`
+ * each but for the last one, `total` in all. Whole pages all. */
+struct run {
+    uint32_t first, count;
+    uint64_t bytes, total;
+};
+
+/* So many copies of the run on the drives; writes where each drive's part of the first one begins
+ * behind `ends`. */
+static void take_copies(struct placement *p, enum hst_class class, struct run run, uint64_t copies,
+                        uint64_t *ends, uint64_t *starts)
+{
+    uint64_t last_bytes = run.count ? run.total - sat_times(run.count - 1, run.bytes) : 0;
+    for (uint32_t d = 0; d < p->stripe.drives; d++) {
+        uint64_t extents = stripe_before(&p->stripe, run.first + (uint64_t)run.count, d) -
+                           stripe_before(&p->stripe, run.first, d);
+        bool last = run.count > 0 && stripe_drive(&p->stripe, run.first + run.count - 1) == d;
+        uint64_t need = sat_add(sat_times(extents - last, run.bytes), last ? last_bytes : 0);
+        need = sat_times(need, copies);
+        starts[d] = ends[d];
+        ends[d] = sat_add(ends[d], need);
+        p->nvme_bytes = sat_add(p->nvme_bytes, need);
+    }
+    uint64_t *sum = &p->table[class][HST_TIER_NVME];
+    *sum = sat_add(*sum, sat_times(run.total, copies));
+}
+
+/* Scratch. */
+static void take_on_drives(struct placement *p, enum hst_class class, struct run run,
+                           uint64_t *starts)
+{
+    take_copies(p, class, run, 1, p->drive_bytes, starts);
+}
+
+static struct run tiles_of(const struct placement_in *in, uint32_t unit)
+{
+    const struct layout_unit *u = &in->layout->units[unit];
+    uint64_t element_bytes = in->bytes.weights;
+    return (struct run){u->first_tile, u->tile_count, in->layout->tile_elements * element_bytes,
+                        u->elements * element_bytes};
+}
+
+/* ---- what is updated ---- */
+
+/* A unit reads what it is tied to where it computes: they are resident or away together. */
+static void choose_resident(const struct placement_in *in, const struct choice *c,
+                            struct placement *p)
+{
+    const struct layout *layout = in->layout;
+    bool gpu = p->compute_tier == HST_TIER_HBM;
+    bool all = c->resident.count >= layout->unit_count;
+    for (uint32_t u = 0; u < layout->unit_count; u++)
+        p->units[u].away =
+            gpu && !all && (u < c->resident.first || u - c->resident.first >= c->resident.count);
+    for (uint32_t i = 0; gpu && !all && i < layout->param_count; i++) {
+        const struct layout_param *param = &layout->params[i];
+        if (param->owner == i)
+            continue;
+        p->units[param->unit].away = true;
+        p->units[layout->params[param->owner].unit].away = true;
+    }
+    for (uint32_t u = 0; gpu && u < layout->unit_count; u++)
+        p->resident_units += !p->units[u].away;
+}
+
+/* True where the unit is one of those that leave memory, of which `left` more are to be found. */
+static bool leaves_memory(const struct placement *p, uint32_t unit, uint32_t *left)
+{
+    if (placement_is_resident(p, unit) || *left == 0)
+        return false;
+    --*left;
+    return true;
+}
+
+/* All of DRAM that was taken from `start` on, once more: returns the distance. */
+static uint64_t take_second_slots(const struct placement_in *in, enum hst_class class,
+                                  uint64_t start, struct placement *p)
+{
+    uint64_t bytes = in->second_slots ? p->dram_bytes - start : 0;
+    lay_out_take(p, HST_TIER_DRAM, class, bytes);
+    return bytes;
+}
+
+/* Likewise in each drive's file, which had ended at `starts`. With a store nothing of these is
+ * there. */
+static void take_second_on_drives(const struct placement_in *in, enum hst_class class,
+                                  const uint64_t *starts, struct placement *p, uint64_t *distances)
+{
+    uint64_t *sum = &p->table[class][HST_TIER_NVME];
+    for (uint32_t d = 0; in->second_slots && d < p->stripe.drives; d++) {
+        uint64_t bytes = p->drive_bytes[d] - starts[d];
+        distances[d] = bytes;
+        p->drive_bytes[d] = sat_add(p->drive_bytes[d], bytes);
+        p->nvme_bytes = sat_add(p->nvme_bytes, bytes);
+        *sum = sat_add(*sum, bytes);
+    }
+}
+
+static void place_weights(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
+{
+    uint64_t start = p->dram_bytes, starts[STRIPE_DRIVES_MAX];
+    memcpy(starts, p->drive_bytes, sizeof starts);
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        struct unit_home *home = &p->units[u];
+        struct run run = tiles_of(in, u);
+        home->weights = (struct address){.tier = HST_TIER_NVME};
+        if (!leaves_memory(p, u, &nvme_units))
+            home->weights = take_memory(p, u, HST_CLASS_WEIGHTS, run.total);
+        else if (!in->stored)
+            take_on_drives(p, HST_CLASS_WEIGHTS, run, home->weights_at);
+    }
+    p->weights_slot = take_second_slots(in, HST_CLASS_WEIGHTS, start, p);
+    take_second_on_drives(in, HST_CLASS_WEIGHTS, starts, p, p->weights_slot_on);
+}
+
+/* Bytes of the records of `count` tiles of a unit; only the unit's last tile is shorter. */
+static uint64_t records_bytes(const struct placement_in *in, uint32_t unit, uint32_t count,
+                              bool last)
+{
+    const struct layout *layout = in->layout;
+    const struct layout_unit *u = &layout->units[unit];
+    if (count == 0)
+        return 0;
+    uint64_t full = record_layout(in->bytes, layout->tile_elements).bytes;
+    if (!last)
+        return sat_times(count, full);
+    uint64_t rest = u->elements - (uint64_t)(u->tile_count - 1) * layout->tile_elements;
+    return sat_add(sat_times(count - 1, full), record_layout(in->bytes, rest).bytes);
+}
+
+static void place_states(const struct placement_in *in, uint32_t nvme_tiles, struct placement *p)
+{
+    uint64_t start = p->dram_bytes, starts[STRIPE_DRIVES_MAX];
+    memcpy(starts, p->drive_bytes, sizeof starts);
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        const struct layout_unit *unit = &in->layout->units[u];
+        struct unit_home *home = &p->units[u];
+        uint32_t most = placement_is_resident(p, u) ? 0 : unit->tile_count;
+        uint32_t out = nvme_tiles < most ? nvme_tiles : most;
+        struct run run = {unit->first_tile, out, records_bytes(in, u, 1, false),
+                          records_bytes(in, u, out, out == unit->tile_count)};
+        nvme_tiles -= out;
+        home->nvme_states = out;
+        if (!in->stored)
+            take_on_drives(p, HST_CLASS_STATES, run, home->nvme_states_at);
+        uint64_t rest = records_bytes(in, u, unit->tile_count - out, true);
+        home->states_at = take_memory(p, u, HST_CLASS_STATES, rest).offset;
+    }
+    p->states_slot = take_second_slots(in, HST_CLASS_STATES, start, p);
+    take_second_on_drives(in, HST_CLASS_STATES, starts, p, p->states_slot_on);
+}
+
+static uint64_t zone_bytes(const struct placement_in *in, uint64_t bytes)
+{
+    return in->store_align > 0 ? sat_round_up(bytes, in->store_align) : bytes;
+}
+
+/* What the store's files are beside their extents: of a new one it follows from its format, of one
+ * that is there from its size. */
+static void place_store_rest(const struct placement_in *in, const uint64_t *slots,
+                             const uint64_t *derived, struct placement *p)
+{
+    uint64_t extents = 0, files = 0;
+    for (uint32_t d = 0; d < p->stripe.drives; d++) {
+        uint64_t zones =
+            sat_add(sat_times(zone_bytes(in, slots[d] / 2), 2), zone_bytes(in, derived[d]));
+        p->store_bytes[d] =
+            in->store_there[d] > 0 ? in->store_there[d] : sat_add(in->store_fixed[d], zones);
+        extents = sat_add(extents, sat_add(slots[d], derived[d]));
+        files = sat_add(files, p->store_bytes[d]);
+    }
+    uint64_t rest = files > extents ? files - extents : 0;
+    uint64_t *sum = &p->table[HST_CLASS_BUFFERS][HST_TIER_NVME];
+    *sum = sat_add(*sum, rest);
+    p->nvme_bytes = sat_add(p->nvme_bytes, rest);
+}
+
+/* Two slots of everything, wherever its home is; the store says where. */
+static void place_store(const struct placement_in *in, struct placement *p)
+{
+    uint64_t starts[STRIPE_DRIVES_MAX];
+    uint64_t slots[STRIPE_DRIVES_MAX] = {0}, derived[STRIPE_DRIVES_MAX] = {0};
+    for (uint32_t u = 0; in->stored && u < in->layout->unit_count; u++) {
+        const struct layout_unit *unit = &in->layout->units[u];
+        struct run states = {unit->first_tile, unit->tile_count, records_bytes(in, u, 1, false),
+                             records_bytes(in, u, unit->tile_count, true)};
+        take_copies(p, HST_CLASS_WEIGHTS, tiles_of(in, u), in->derived_weights ? 1 : 2,
+                    in->derived_weights ? derived : slots, starts);
+        take_copies(p, HST_CLASS_STATES, states, 2, slots, starts);
+    }
+    if (in->stored)
+        place_store_rest(in, slots, derived, p);
+}
+
+/* A device that updates a unit right after its backward is through with its gradients before it
+ * computes the next one's: resident units take turns at one place. */
+static struct address take_turns(const struct placement_in *in, struct placement *p)
+{
+    uint64_t bytes = 0;
+    for (uint32_t u = 0; u < in->layout->unit_count; u++)
+        if (placement_is_resident(p, u))
+            bytes = most(bytes, tiles_of(in, u).total);
+    uint64_t at = lay_out_take(p, HST_TIER_HBM, HST_CLASS_GRADS, bytes);
+    return (struct address){.tier = HST_TIER_HBM, .offset = at};
+}
+
+/* Where the update does not wait for the norm, gradients that leave memory have no home at all. */
+static void place_grads(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
+{
+    struct address turns = {0};
+    if (!in->deferred)
+        turns = take_turns(in, p);
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        struct unit_home *home = &p->units[u];
+        struct run run = tiles_of(in, u);
+        if (!in->deferred && placement_is_resident(p, u)) {
+            home->grads = turns;
+            continue;
+        }
+        home->grads = (struct address){.tier = HST_TIER_NVME};
+        if (!leaves_memory(p, u, &nvme_units))
+            home->grads = take_memory(p, u, HST_CLASS_GRADS, run.total);
+        else if (in->deferred)
+            take_on_drives(p, HST_CLASS_GRADS, run, home->grads_at);
+    }
+}
+
+/* The last tiles of units that have all that is updated in DRAM; what a unit has too few tiles for
+ * the next ones have. */
+static void choose_streamed(const struct placement_in *in, const struct choice *c,
+                            struct placement *p)
+{
+    double share = in->streams ? in->stream_share : c->streamed, owed = 0; /* tiles */
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        struct unit_home *home = &p->units[u];
+        uint32_t tiles = in->layout->units[u].tile_count - home->nvme_states;
+        bool streams = home->away && !in->host_updates && home->weights.tier == HST_TIER_DRAM &&
+                       home->grads.tier == HST_TIER_DRAM;
+        home->streamed_tiles = 0;
+        if (!streams)
+            continue;
+        owed += tiles * share;
+        uint32_t some = owed > 0 ? (uint32_t)(owed + 0.5) : 0;
+        home->streamed_tiles = some < tiles ? some : tiles;
+        owed -= home->streamed_tiles;
+        p->streamed_tiles += home->streamed_tiles;
+    }
+}
+
+/* Of a unit's checkpoints, whole pages. */
+static uint64_t bytes_of_acts(const struct placement_in *in, uint32_t unit,
+                              const struct placement *p)
+{
+    uint64_t per_token = in->layout->units[unit].act_bytes_per_token;
+    return sat_page_up(sat_times(placement_micro_stride(in, per_token), p->micro_count));
+}
+
+static enum hst_tier acts_tier(const struct choice *c, const struct placement *p, uint32_t unit)
+{
+    if (p->compute_tier == HST_TIER_HBM && unit >= c->acts_away)
+        return HST_TIER_HBM;
+    return unit < c->leaves[LEAVE_ACTS] ? HST_TIER_NVME : HST_TIER_DRAM;
+}
+
+/* Of units that may be computed again and follow one another each so-many-th keeps its checkpoint,
+ * the first one on. */
+static void choose_recomputed(const struct placement_in *in, uint32_t segment, struct placement *p)
+{
+    uint32_t place = 0; /* in its segment */
+    p->segment = 1;
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        place = in->layout->units[u].recompute ? place : 0;
+        p->units[u].recomputed = place > 0;
+        p->segment = p->units[u].recomputed ? segment : p->segment;
+        place = in->layout->units[u].recompute && place + 1 < segment ? place + 1 : 0;
+    }
+}
+
+/* What is computed again is needed until its backward. Segments follow one another, so the buffers
+ * of the longest do for all; the last one of each finds its input in the carry, as the unit before
+ * it has left that. */
+static void place_recomputed(const struct placement_in *in, struct placement *p)
+{
+    uint32_t units = in->layout->unit_count, place = 0, most = 0;
+    uint64_t bytes = 0, inner = p->compute_tier == HST_TIER_HBM ? p->hbm_bytes : p->dram_bytes;
+    for (uint32_t u = 0; u < units; u++) {
+        struct unit_home *home = &p->units[u];
+        place = home->recomputed ? place + 1 : 0;
+        if (!home->recomputed)
+            continue;
+        bool last = u + 1 == units || !p->units[u + 1].recomputed;
+        bytes = bytes_of_acts(in, u, p);
+        home->acts = (struct address){.tier = p->compute_tier, .offset = p->carry};
+        if (last)
+            continue;
+        home->acts.offset = sat_add(inner, sat_times(bytes, place - 1));
+        most = place > most ? place : most;
+    }
+    take_near(p, HST_CLASS_ACTS, sat_times(bytes, most));
+}
+
+/* So many of those that can, evenly among them: where some backwards are shorter for it, copies
+ * beside the others can make up. What is computed again anyway keeps nothing. */
+static void place_saved(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
+    uint64_t able = placement_savable_units(in), owed = 0;
+    uint64_t some = p->segment > 1 ? 0 : c->saved < able ? c->saved : able;
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        p->units[u].saved = PLACEMENT_NO_ADDRESS;
+        owed += in->layout->units[u].saved_bytes > 0 ? some : 0;
+        if (able == 0 || owed < able)
+            continue;
+        owed -= able;
+        p->units[u].saved = take_near(p, HST_CLASS_ACTS, placement_saved_bytes(p, u));
+        p->saved_units++;
+    }
+}
+
+static void place_acts(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
+    choose_recomputed(in, c->segment, p);
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        struct unit_home *home = &p->units[u];
+        home->act_bytes = home->recomputed ? 0 : bytes_of_acts(in, u, p);
+        home->acts.tier = acts_tier(c, p, u);
+        home->acts.offset = PLACEMENT_NO_ADDRESS;
+        if (home->act_bytes == 0)
+            continue;
+        if (home->acts.tier != HST_TIER_NVME) {
+            home->acts.offset = lay_out_take(p, home->acts.tier, HST_CLASS_ACTS, home->act_bytes);
+            continue;
+        }
+        uint64_t blocks = (home->act_bytes - 1) / PLACEMENT_ACT_BYTES + 1;
+        bool fits = blocks < UINT32_MAX - p->act_blocks;
+        struct run run = {p->act_blocks, fits ? (uint32_t)blocks : 1, PLACEMENT_ACT_BYTES,
+                          fits ? home->act_bytes : UINT64_MAX};
+        home->first_act_block = run.first;
+        home->acts.offset = 0;
+        take_on_drives(p, HST_CLASS_ACTS, run, home->acts_at);
+        p->act_blocks += run.count;
+    }
+}
+
+/* With a store the files of scratch are part of it, and begin with what tells so. */
+static void place_room_rest(const struct placement_in *in, struct placement *p)
+{
+    uint64_t *sum = &p->table[HST_CLASS_BUFFERS][HST_TIER_NVME];
+    for (uint32_t d = 0; in->stored && d < p->stripe.drives; d++) {
+        const uint64_t rest = p->drive_bytes[d] > 0 ? in->store_room_fixed : 0;
+        p->store_bytes[d] = sat_add(p->store_bytes[d], rest);
+        p->nvme_bytes = sat_add(p->nvme_bytes, rest);
+        *sum = sat_add(*sum, rest);
+    }
+}
+
+/* ---- buffers ---- */
+
+/* The ring in DRAM that tiles from elsewhere pass through. */
+static void place_slots(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
+    bool hbm = p->resident_units > 0;
+    bool grads = c->leaves[LEAVE_GRADS] > 0 && in->deferred;
+    bool weights = c->leaves[LEAVE_WEIGHTS] > 0, states = c->leaves[LEAVE_STATES] > 0;
+    if (!hbm && !grads && !weights && !states)
+        return;
+    uint64_t largest_tile = layout_largest_tile(in->layout);
+    uint64_t record = record_layout(in->bytes, largest_tile).bytes;
+    uint64_t weight_bytes = sat_page_up(largest_tile * in->bytes.weights);
+    p->slot_record_at = weights || grads || hbm ? weight_bytes : 0;
+    p->slots.bytes = p->slot_record_at + (states || hbm ? record : 0);
+    uint32_t depth = grads || weights || states ? c->depths.slots : HBM_SLOTS;
+    uint32_t tiles = in->layout->tile_count;
+    p->slots.count = depth < tiles ? depth : tiles;
+    p->slots.at = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS,
+                               sat_times(p->slots.bytes, p->slots.count));
+}
+
+/* What the host needs beside a device that has its own memory; on the host device it is shared. */
+static void place_host_side(const struct placement_in *in, uint64_t largest_tile,
+                            struct placement *p)
+{
+    uint64_t device = 0; /* up to the last unit that the device updates */
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        const struct layout_unit *unit = &in->layout->units[u];
+        if (placement_is_resident(p, u))
+            device = unit->first_block * sizeof(double) + placement_partials_bytes(unit->elements);
+    }
+    p->norm_partials = take_near(p, HST_CLASS_BUFFERS, device);
+    p->host_partials = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS,
+                                    placement_partials_bytes(in->layout->elements));
+    p->load_values = p->accumulator;
+    if (p->compute_tier == HST_TIER_HBM)
+        p->load_values = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS,
+                                      sat_times(largest_tile, sizeof(float)));
+}
+
+/* What the slices of a unit share. */
+static void place_kept(const struct placement_in *in, struct placement *p)
+{
+    const struct layout *layout = in->layout;
+    for (uint32_t u = 0; u < layout->unit_count; u++) {
+        if (!layout_is_slice(layout, u))
+            continue;
+        uint64_t bytes = sat_times(layout->units[u].slice_token_bytes, in->batch_tokens);
+        bool first = layout->units[u].first_row == 0;
+        p->units[u].kept = first ? take_near(p, HST_CLASS_BUFFERS, bytes) : p->units[u - 1].kept;
+    }
+}
+
+static void place_buffers(const struct placement_in *in, const struct choice *c,
+                          struct placement *p)
+{
+    const struct layout *layout = in->layout;
+    /* On the host the accumulator also holds a tile's initial values before there are gradients. */
+    uint64_t largest_tile = layout_largest_tile(layout);
+    uint64_t accumulator = p->compute_tier == HST_TIER_HBM ? 0 : largest_tile;
+    for (uint32_t u = 0; u < layout->unit_count; u++) {
+        accumulator = most(accumulator, layout->units[u].grad_elements);
+        p->work_bytes = most(p->work_bytes, layout->units[u].work_bytes);
+    }
+    p->accumulator = take_near(p, HST_CLASS_BUFFERS, sat_times(accumulator, sizeof(float)));
+    p->tied = take_near(p, HST_CLASS_BUFFERS, sat_times(layout->tied_elements, sizeof(float)));
+    p->work = take_near(p, HST_CLASS_BUFFERS, p->work_bytes);
+    place_kept(in, p);
+    p->client_device = take_near(p, HST_CLASS_BUFFERS, in->client_device_bytes);
+    p->client_host = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, in->client_host_bytes);
+    rings_place(in, c, p);
+    place_host_side(in, largest_tile, p);
+    place_slots(in, c, p);
+}
+
+void lay_out(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
+    *p = (struct placement){.layout = in->layout,
+                            .bytes = in->bytes,
+                            .compute_tier = in->compute_tier,
+                            .units = p->units};
+    stripe_init(&p->stripe, in->drive_rates, in->drive_count ? in->drive_count : 1);
+    p->micro_count = (uint32_t)((in->batch_tokens + in->grain_tokens - 1) / in->grain_tokens);
+    choose_resident(in, c, p);
+    place_weights(in, c->leaves[LEAVE_WEIGHTS], p);
+    place_states(in, c->leaves[LEAVE_STATES], p);
+    place_store(in, p);
+    place_grads(in, c->leaves[LEAVE_GRADS], p);
+    choose_streamed(in, c, p);
+    place_acts(in, c, p);
+    place_room_rest(in, p);
+    uint64_t carry =
+        sat_times(placement_micro_stride(in, in->carry_bytes_per_token), p->micro_count);
+    p->carry = take_near(p, HST_CLASS_CARRY, carry);
+    p->carry_grad = take_near(p, HST_CLASS_CARRY, carry);
+    place_recomputed(in, p);
+    place_saved(in, c, p);
+    place_buffers(in, c, p);
+}

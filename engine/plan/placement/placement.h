@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_PLAN_PLACEMENT_H
+#define HOISTWAY_ENGINE_PLAN_PLACEMENT_H
+/*
+ * The home and the address of everything, within the budgets, and the memory table. Pure: it
+ * decides before anything is allocated, and what it decided is all that is ever allocated.
+ *
+ * HBM and DRAM are one arena each; an address is a byte offset in it, a multiple of 4 KiB. What
+ * lives on NVMe has a drive and a byte offset in that drive's file. States are placed tile by tile,
+ * weights unit by unit.
+ *
+ * The compute tier is the one whose memory the device computes in: DRAM on the host, HBM on a GPU.
+ * On a GPU a unit is resident: its weights, gradients and states are at home in HBM, and the GPU
+ * updates them. Or it is away: they are in DRAM and on NVMe, the host updates them, and weights and
+ * gradients are copied. Of what it has in DRAM the GPU may update a share too: those tiles are
+ * streamed, each copied to the GPU, updated there and copied back. Checkpoints may stay in HBM in
+ * either case. The carry and what is accumulated in are always where the device computes.
+ */
+#include "plan/layout/layout.h"
+#include "plan/layout/stripe.h"
+#include "plan/placement/record.h"
+
+/** What --place says; a class that is not named is placed by the budgets. */
+struct place_wish {
+    bool fixed[HST_CLASS_COUNT];
+    enum hst_tier tier[HST_CLASS_COUNT];
+};
+/** Parses "states=nvme,weights=dram". Errors: -EINVAL with `why` filled. */
+int place_parse(const char *text, struct place_wish *wish, char *why, size_t why_bytes);
+
+struct placement_in {
+    const struct layout *layout;
+    struct hst_update_bytes bytes; /* of each array, per element */
+    struct place_wish wish;
+    bool has_nvme; /* there is a store directory */
+    /* one file on each drive: how many (0 as 1), how fast each, how much each may hold */
+    uint32_t drive_count;
+    double drive_rates[STRIPE_DRIVES_MAX];
+    uint64_t drive_budgets[STRIPE_DRIVES_MAX];     /* bytes */
+    enum hst_tier compute_tier;                    /* HST_TIER_DRAM or HST_TIER_HBM */
+    uint64_t hbm_budget, dram_budget, nvme_budget; /* bytes */
+    /* the client's own memory, in the compute tier and in DRAM */
+    uint64_t client_device_bytes, client_host_bytes;
+    uint64_t batch_tokens, grain_tokens;
+    uint64_t carry_bytes_per_token;
+    bool deferred; /* the update depends on all gradients: those have to be kept */
+    /* Weights and states in DRAM are there twice, and those on NVMe, where there is no store. */
+    bool second_slots;
+    /* There is a store: on drives all weights and states have two slots, wherever their home is,
+       but weights that follow from the states have one, and none where their home is in memory. */
+    bool stored, derived_weights;
+    /* of the store's file on each drive: bytes beside its extents, the bytes that it takes where it
+       is there already (0: none), and what each zone of extents is a multiple of (0: nothing) */
+    uint64_t store_fixed[STRIPE_DRIVES_MAX], store_there[STRIPE_DRIVES_MAX];
+    uint32_t store_align;
+    uint32_t store_room_fixed; /* bytes of a drive's file of scratch beside its extents */
+    bool host_updates; /* the device has no update for these types: nothing of it is in HBM */
+    bool recompute;    /* no unit keeps its activations for the backward */
+    bool streams;      /* so much is streamed, and no other share */
+    double stream_share;
+};
+
+#define PLACEMENT_NO_ADDRESS UINT64_MAX
+
+struct address {
+    enum hst_tier tier;
+    uint32_t drive;  /* NVMe: which file */
+    uint64_t offset; /* bytes, in the arena or in the drive's file */
+};
+
+/* Where one unit's bytes are; tiles follow one another, so an address is arithmetic. */
+struct unit_home {
+    bool away;               /* from the device's memory; on the host no unit is */
+    struct address weights;  /* of the unit's first tile; on NVMe see weights_at */
+    uint32_t nvme_states;    /* its first tiles, so many, have their states on NVMe */
+    uint32_t streamed_tiles; /* its last tiles, so many, are updated by the GPU, though away */
+    /* byte offsets in each drive's file of the unit's first extent there (stripe: which drive) */
+    uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
+    uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
+    uint64_t states_at;   /* of the first of the others, in memory */
+    struct address grads; /* rounded gradients; of resident units one place, if they do not wait */
+    struct address acts;  /* checkpoints; PLACEMENT_NO_ADDRESS where there are none */
+    uint64_t act_bytes;   /* of all its checkpoints that are kept, whole pages */
+    /* They are not kept but computed again, from those of the nearest unit before that is not
+       recomputed: `acts` is where that leaves them, near the computation. */
+    bool recomputed;
+    uint32_t first_act_block; /* those on NVMe are moved in blocks of PLACEMENT_ACT_BYTES */
+    bool wide;                /* the first or the last unit, with leases of its own: see rings */
+    uint64_t kept;            /* of a slice, in the compute tier's arena: its unit's token_bytes */
+    uint64_t saved; /* there: its activations, or PLACEMENT_NO_ADDRESS; see struct hst_unit_desc */
+};
+
+/* Bytes of a block of checkpoints on NVMe; a unit's last one may be shorter. */
+#define PLACEMENT_ACT_BYTES (4u << 20)
+
+/* Buffers of one kind, one after another in an arena; none (count 0) where nothing needs them. */
+struct ring {
+    uint64_t at, bytes; /* of the first; from one to the next */
+    uint32_t count;
+};
+
+/* What lives on drives, or in a GPU's memory while the host works on it: one extent each. */
+enum extent_kind {
+    EXTENT_WEIGHTS = 0, /* of a tile */
+    EXTENT_STATES,      /* a tile's record */
+    EXTENT_GRADS,       /* of a tile, rounded */
+    EXTENT_ACTS,        /* a block of checkpoints */
+    EXTENT_KIND_COUNT
+};
+
+struct placement {
+    const struct layout *layout;
+    struct hst_update_bytes bytes; /* of each array, per element */
+    enum hst_tier compute_tier;
+    uint32_t resident_units; /* so many are, on a GPU */
+    uint32_t saved_units;    /* so many keep their activations */
+    uint32_t streamed_tiles; /* of all units */
+    /* Bytes from what is in DRAM of these to its second slot; 0: it has one. */
+    uint64_t weights_slot, states_slot;
+    /* And from what is in a drive's scratch file of these to its second slot there. */
+    uint64_t weights_slot_on[STRIPE_DRIVES_MAX], states_slot_on[STRIPE_DRIVES_MAX];
+    struct unit_home *units; /* [unit_count] */
+    /* Offsets in the compute tier's arena: */
+    uint64_t carry, carry_grad;
+    uint64_t accumulator, tied; /* the f32 gradient accumulators */
+    uint64_t norm_partials;     /* of what the device has at home */
+    uint64_t work, work_bytes;  /* the largest unit's workspace */
+    uint64_t client_device;
+    /* Offsets in the DRAM arena: */
+    uint64_t host_partials; /* of all, as the host reads them */
+    uint64_t load_values;   /* f32 of one tile; may be the accumulator */
+    uint64_t client_host;
+    /* A buffer is as large as the largest unit that takes one. Where that is the embedding or the
+       head alone, and less memory is needed so, those have rings of their own: [1], of wide units.
+       Rings in DRAM: */
+    struct ring leases[2];      /* one unit's weights that come from NVMe */
+    struct ring slots;          /* one tile: its weights or gradients, then its record */
+    uint64_t slot_record_at;    /* bytes from a slot's start */
+    struct ring grad_leases[2]; /* one unit's rounded gradients, on their way to NVMe */
+    struct ring act_leases;     /* one unit's checkpoints, on their way to and from NVMe */
+    /* Rings in HBM, of a unit whose home is elsewhere: */
+    struct ring device_leases[2]; /* all weights that its computation reads */
+    struct ring device_grads[2];  /* its rounded gradients, behind them their norm's partials */
+    struct ring device_acts;      /* its checkpoints */
+    struct ring device_tiles;     /* a streamed tile: its weights, its gradients, its record */
+    uint64_t device_tile_grads_at, device_tile_record_at; /* bytes from a buffer's start */
+    uint32_t act_blocks;                                  /* on NVMe, of all units */
+    /* Units to one kept checkpoint, where forwards are computed again; else 1. */
+    uint32_t segment;
+    /* Of an update that does not wait for the norm, how much is left to the next forward all the
+       same: so many eighths of the tiles whose gradients last until then. The planner's choice. */
+    uint32_t late_eighths;
+    /* Threads that update beside a device with memory of its own, 0: all; [1] where the update is
+       optimistic. Where host memory does not carry all that moves, fewer leave more of it to drives
+       and copies. The planner's choice. */
+    uint32_t update_threads[2];
+    uint32_t micro_count;
+    uint64_t hbm_bytes, dram_bytes;          /* of the arenas */
+    uint64_t nvme_bytes;                     /* of all files */
+    uint64_t drive_bytes[STRIPE_DRIVES_MAX]; /* of each scratch file */
+    uint64_t store_bytes[STRIPE_DRIVES_MAX]; /* of the store; of scratch its first page */
+    struct stripe stripe;
+    uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
+};
+
+/**
+ * Finds homes: as much as fits in the compute tier. From HBM checkpoints leave first, as many as
+ * must, then units, no more than must: the first ones stay, which a step begins and ends with. What
+ * HBM has room for after that holds checkpoints again, then others' weights from the forward to the
+ * backward; and what is left then, on the host of DRAM, holds activations that units keep. Units
+ * that share tied parameters stay if all do. From DRAM states leave first, then
+ * checkpoints and gradients (each travels once each way per step), then weights (twice in). Where
+ * nothing fits so and `wish` leaves checkpoints to the budgets, some are not kept: of units that
+ * may be computed again every second one's are, or every third one's, until it fits. The layout
+ * must outlive the placement. Cost: O(units), whatever their size, for each length of such a
+ * segment.
+ *
+ * Errors: -ENOSPC the HBM or DRAM budget is too small, `why` names the smallest that would do;
+ * -EDQUOT the NVMe budget is too small for what must leave DRAM; -EINVAL contradictory wish;
+ * -ENOMEM.
+ */
+int placement_plan(const struct placement_in *in, struct placement *placement, char *why,
+                   size_t why_bytes);
+/** As placement_plan; with -ENOSPC and -EDQUOT *placement is the smallest one, which does not fit.
+ */
+int placement_try(const struct placement_in *in, struct placement *placement, char *why,
+                  size_t why_bytes);
+void placement_free(struct placement *placement);
+
+/** True where the device updates the unit, in its own memory. */
+static inline bool placement_is_resident(const struct placement *placement, uint32_t unit)
+{
+    return placement->compute_tier == HST_TIER_HBM && !placement->units[unit].away;
+}
+/** The tier of a unit's weights, gradients and states that are in memory. */
+static inline enum hst_tier placement_memory(const struct placement *placement, uint32_t unit)
+{
+    return placement->units[unit].away ? HST_TIER_DRAM : placement->compute_tier;
+}
+/** True where a unit's checkpoints are. */
+static inline bool placement_copies_acts(const struct placement *placement, uint32_t unit)
+{
+    const struct unit_home *home = &placement->units[unit];
+    return placement->compute_tier == HST_TIER_HBM && home->acts.tier != HST_TIER_HBM &&
+           home->act_bytes > 0;
+}
+
+/** Units that could keep their activations. */
+uint32_t placement_savable_units(const struct placement_in *in);
+/** Bytes of a unit's activations, of all micro-batches. */
+uint64_t placement_saved_bytes(const struct placement *placement, uint32_t unit);
+
+/** Tiles of units that are away, whose states are in DRAM. */
+uint32_t placement_tiles_in_dram(const struct placement *placement);
+
+/** Where the weights and the state record of a tile are. */
+struct address placement_weights(const struct placement *placement, uint32_t tile);
+struct address placement_states(const struct placement *placement, uint32_t tile);
+/** Where an extent is, and how large. */
+struct address placement_extent(const struct placement *placement, enum extent_kind kind,
+                                uint32_t index, uint64_t *bytes);
+/** Bytes from an extent of that kind on a drive to its second slot; 0: it has one. */
+uint64_t placement_second(const struct placement *placement, enum extent_kind kind, uint32_t drive);
+/** Extents of a kind are numbered from 0 to this. */
+uint32_t placement_extents(const struct placement *placement, enum extent_kind kind);
+
+/** Of so many elements of a unit, the f64 partials of their norm: one per 4,096. */
+static inline uint64_t placement_partials_bytes(uint64_t elements)
+{
+    return elements / LAYOUT_UNIT_ALIGN * sizeof(double);
+}
+
+/** Tokens of micro-batch m: grain_tokens but for a shorter last. */
+uint64_t placement_micro_tokens(const struct placement_in *in, uint32_t micro);
+/** Bytes from one micro-batch's activations to the next's, per class of given bytes per token. */
+uint64_t placement_micro_stride(const struct placement_in *in, uint64_t bytes_per_token);
+
+/* ---- which tiles a unit needs: its own, and those with the parameters it is an alias of ------ */
+
+struct gather {
+    uint32_t first_tile, tile_count; /* consecutive, of one unit */
+    uint64_t lease_at;               /* bytes from the start of the lease */
+};
+#define GATHER_MAX 8u
+/** The runs of tiles a unit needs. Returns how many, or -EINVAL for more than GATHER_MAX. */
+int placement_gather(const struct layout *layout, struct hst_update_bytes bytes, uint32_t unit,
+                     struct gather gathers[GATHER_MAX]);
+/** Bytes of the weights of a run's tiles. */
+uint64_t placement_gather_bytes(const struct layout *layout, struct hst_update_bytes bytes,
+                                const struct gather *gather);
+
+#endif

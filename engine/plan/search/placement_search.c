@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finds the homes: tries choices from everything where it is computed with on, letting go of one
+ * class after the other, and of no more of each than must. Every candidate is laid out completely.
+ */
+#include "plan/search/placement_search.h"
+
+#include "base/saturate.h"
+#include "base/size_text.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* By rising cost: what travels for each byte of memory won. Checkpoints before gradients: they
+ * have the whole sweep between leaving and coming back. */
+const struct placement_how PLACEMENT_USUAL = {
+    .order = {LEAVE_STATES, LEAVE_ACTS, LEAVE_GRADS, LEAVE_WEIGHTS},
+    .first_quarters = 4,
+    .segment = 1};
+
+static const enum hst_class CLASS_OF[LEAVE_COUNT] = {
+    [LEAVE_STATES] = HST_CLASS_STATES,
+    [LEAVE_ACTS] = HST_CLASS_ACTS,
+    [LEAVE_GRADS] = HST_CLASS_GRADS,
+    [LEAVE_WEIGHTS] = HST_CLASS_WEIGHTS,
+};
+
+/* Tiles: those that are read while the backward runs are updated as soon as the norm is known, and
+   the rest is on its way behind a fast drive's delay; then enough for a drive's queue while one is
+   updated; then one read, one updated, one written, one spare. Three weight units: one computed
+   with, one ready, one on its way. The last row is the least that works. */
+static const struct ring_depths RING_DEPTHS[] = {
+    {24, 3, 2, 3}, {16, 3, 2, 3}, {4, 3, 2, 3}, {2, 1, 1, 1}};
+static_assert(sizeof RING_DEPTHS / sizeof RING_DEPTHS[0] == PLACEMENT_RING_DEPTHS, "all of them");
+
+/* The same on a device; at least one unit's weights are copied while another one is computed with.
+ */
+static const struct device_depths DEVICE_DEPTHS[] = {{3, 2, 3}, {2, 2, 2}, {2, 1, 1}};
+static_assert(sizeof DEVICE_DEPTHS / sizeof DEVICE_DEPTHS[0] == PLACEMENT_DEVICE_DEPTHS,
+              "all of them");
+
+struct choice_range {
+    struct choice low, high;
+};
+
+/* ---- which homes a wish allows ---- */
+
+/* Whoever updates a tile has its weights, its gradients and its states. */
+static const enum hst_class UPDATED[] = {HST_CLASS_WEIGHTS, HST_CLASS_GRADS, HST_CLASS_STATES};
+enum { UPDATED_COUNT = sizeof UPDATED / sizeof UPDATED[0] };
+
+/* Of the three, those that a wish puts into HBM, or not there. */
+static int wished(const struct placement_in *in, bool hbm)
+{
+    int count = 0;
+    for (int i = 0; i < UPDATED_COUNT; i++)
+        count += in->wish.fixed[UPDATED[i]] && (in->wish.tier[UPDATED[i]] == HST_TIER_HBM) == hbm;
+    return count;
+}
+
+static bool may_be_away(const struct placement_in *in)
+{
+    return in->compute_tier == HST_TIER_HBM && wished(in, true) == 0;
+}
+
+static bool may_be_near(const struct placement_in *in)
+{
+    return in->compute_tier == HST_TIER_DRAM || (wished(in, false) == 0 && !in->host_updates);
+}
+
+/* ---- fitting ---- */
+
+typedef bool fit(const struct placement_in *in, const struct placement *p);
+
+static bool fits_hbm(const struct placement_in *in, const struct placement *p)
+{
+    return p->hbm_bytes <= in->hbm_budget;
+}
+
+/* By memory alone: what leaves it is then the least that must, and NVMe has room for it or not. */
+static bool fits_memory(const struct placement_in *in, const struct placement *p)
+{
+    return fits_hbm(in, p) && p->dram_bytes <= in->dram_budget;
+}
+
+static bool fits(const struct placement_in *in, const struct choice *c, struct placement *p,
+                 fit *test)
+{
+    lay_out(in, c, p);
+    return test(in, p);
+}
+
+/* The last value of one number, on the way from one with which the choice fits to one with which it
+ * does not, with which it fits. */
+static void last_that_fits(const struct placement_in *in, struct choice *c, uint32_t *number,
+                           uint32_t from, uint32_t to, fit *test, struct placement *p)
+{
+    while (from > to ? from - to > 1 : to - from > 1) {
+        *number = (uint32_t)(((uint64_t)from + to) / 2);
+        if (fits(in, c, p, test))
+            from = *number;
+        else
+            to = *number;
+    }
+    *number = from;
+    lay_out(in, c, p);
+}
+
+static uint64_t hbm_of(const struct placement *p)
+{
+    return p->hbm_bytes;
+}
+
+static uint64_t dram_of(const struct placement *p)
+{
+    return p->dram_bytes;
+}
+
+/* Lets as many of a class go as may, where that wins memory: its ring takes some. */
+static void let_go(const struct placement_in *in, struct choice *c, uint32_t *number, uint32_t most,
+                   uint64_t (*held)(const struct placement *), struct placement *p)
+{
+    uint32_t before = *number;
+    uint64_t bytes = held(p);
+    *number = most;
+    lay_out(in, c, p);
+    if (held(p) < bytes)
+        return;
+    *number = before;
+    lay_out(in, c, p);
+}
+
+/* Checkpoints leave HBM, no more of them than must for all else that is there. */
+static void leave_hbm(const struct placement_in *in, const struct choice_range *range,
+                      struct choice *c, struct placement *p)
+{
+    if (fits(in, c, p, fits_hbm))
+        return;
+    let_go(in, c, &c->acts_away, range->high.acts_away, hbm_of, p);
+    if (fits_hbm(in, p) && c->acts_away > range->low.acts_away)
+        last_that_fits(in, c, &c->acts_away, c->acts_away, range->low.acts_away, fits_hbm, p);
+}
+
+/* Checkpoints that have left HBM come back, as many as it has room for. */
+static void return_acts(const struct placement_in *in, uint32_t low, struct choice *c,
+                        struct placement *p)
+{
+    uint32_t high = c->acts_away;
+    c->acts_away = low;
+    if (fits(in, c, p, fits_hbm))
+        return;
+    last_that_fits(in, c, &c->acts_away, high, low, fits_hbm, p);
+}
+
+/*
+ * Units stay in HBM, as many as it has room for where no checkpoint does or, if so wished, beside
+ * those: from the first one on, or, where that is too large, from the second one on.
+ * False, and nothing is changed, where none can.
+ */
+static bool fill_resident(const struct placement_in *in, const struct placement_how *how,
+                          const struct choice_range *range, struct choice *c, struct placement *p)
+{
+    const struct choice without = *c;
+    uint32_t units = in->layout->unit_count; /* that all may stay was tried before */
+    if (how->resident_quarters == PLACEMENT_ALL || !may_be_near(in))
+        return false;
+    if (!how->acts_stay)
+        c->acts_away = range->high.acts_away;
+    last_that_fits(in, c, &c->resident.count, 0, units, fits_hbm, p);
+    if (p->resident_units == 0) {
+        c->resident.first = 1;
+        last_that_fits(in, c, &c->resident.count, 0, units, fits_hbm, p);
+    }
+    c->resident.count = (uint32_t)((uint64_t)c->resident.count * how->resident_quarters / 4);
+    lay_out(in, c, p);
+    if (fits_hbm(in, p) && p->resident_units > 0) {
+        return_acts(in, without.acts_away, c, p);
+        return true;
+    }
+    *c = without;
+    lay_out(in, c, p);
+    return false;
+}
+
+/* Classes leave DRAM, one after the other. */
+static bool leave_dram(const struct placement_in *in, const struct placement_how *how,
+                       const struct choice_range *range, struct choice *c, struct placement *p)
+{
+    bool found = fits_memory(in, p);
+    for (int i = 0; i < LEAVE_COUNT && !found; i++) {
+        enum leaving class = how->order[i];
+        uint32_t low = range->low.leaves[class];
+        let_go(in, c, &c->leaves[class], range->high.leaves[class], dram_of, p);
+        found = fits_memory(in, p);
+        if (found && c->leaves[class] > low)
+            last_that_fits(in, c, &c->leaves[class], c->leaves[class], low, fits_memory, p);
+    }
+    return found;
+}
+
+/* Resident units are loaded and saved by way of DRAM, which takes some of it: they stay only where
+ * that lets no more go to drives. *c, found, *p: with them; *p is then of the better choice. */
+static bool prefer_resident(const struct placement_in *in, const struct placement_how *how,
+                            const struct choice_range *range, bool found, struct choice *c,
+                            struct placement *p)
+{
+    const struct choice with = *c;
+    const uint64_t nvme_bytes = p->nvme_bytes, dram_bytes = p->dram_bytes;
+    *c = range->low;
+    leave_hbm(in, range, c, p);
+    bool without = leave_dram(in, how, range, c, p);
+    bool better = found != without ? found
+                  : found          ? nvme_bytes <= p->nvme_bytes
+                                   : dram_bytes <= p->dram_bytes;
+    if (!better)
+        return without;
+    *c = with;
+    lay_out(in, c, p);
+    return found;
+}
+
+/* *c is the choice whose layout *p holds: the first that fits, or the smallest. */
+static bool search(const struct placement_in *in, const struct placement_how *how,
+                   const struct choice_range *range, struct choice *c, struct placement *p)
+{
+    *c = range->low;
+    leave_hbm(in, range, c, p);
+    bool filled = fill_resident(in, how, range, c, p);
+    bool found = leave_dram(in, how, range, c, p);
+    return filled ? prefer_resident(in, how, range, found, c, p) : found;
+}
+
+/* What HBM has left holds weights of more units: the graph keeps them there for the backward. */
+static void fill_leases(const struct placement_in *in, struct choice *c, struct placement *p)
+{
+    uint32_t away = in->layout->unit_count - p->resident_units, *depth = &c->device_depths.leases;
+    bool borrow = p->device_leases[0].count + p->device_leases[1].count > 0;
+    if (borrow && *depth < away)
+        last_that_fits(in, c, depth, *depth, away + 1, fits_memory, p);
+}
+
+/* And what is left then activations: each unit that keeps them has no forward to compute again. */
+static void fill_saved(const struct placement_in *in, struct choice *c, struct placement *p)
+{
+    uint32_t able = placement_savable_units(in);
+    if (c->saved < able)
+        last_that_fits(in, c, &c->saved, c->saved, able + 1, fits_memory, p);
+}
+
+/* ---- what may be chosen ---- */
+
+/* Somewhere outside memory: a drive, or, for gradients that nothing waits for, nowhere at all. */
+static bool may_leave(const struct placement_in *in, enum hst_class class)
+{
+    return in->has_nvme || (class == HST_CLASS_GRADS && !in->deferred);
+}
+
+static struct choice_range choices(const struct placement_in *in, const struct placement_how *how)
+{
+    const struct place_wish *wish = &in->wish;
+    struct choice_range range = {
+        .low = {.segment = how->segment, .streamed = how->streamed_eighths / 8.0}};
+    bool gpu = in->compute_tier == HST_TIER_HBM, away = how->resident_quarters != PLACEMENT_ALL;
+    range.low.resident.count = away ? 0 : in->layout->unit_count;
+    range.low.saved = (placement_savable_units(in) * how->saved_eighths + 7) / 8;
+    for (int i = 0; i < LEAVE_COUNT; i++) {
+        enum hst_class class = CLASS_OF[i];
+        uint32_t all = i == LEAVE_STATES ? in->layout->tile_count : in->layout->unit_count;
+        bool movable = may_leave(in, class) && (!gpu || away || i == LEAVE_ACTS);
+        if (wish->fixed[class] && wish->tier[class] == HST_TIER_NVME)
+            range.low.leaves[i] = all;
+        range.high.leaves[i] = !wish->fixed[class] && movable ? all : range.low.leaves[i];
+    }
+    bool acts = wish->fixed[HST_CLASS_ACTS], hbm = wish->tier[HST_CLASS_ACTS] == HST_TIER_HBM;
+    range.low.acts_away = acts && !hbm ? in->layout->unit_count : 0;
+    range.high.acts_away = acts && hbm ? 0 : in->layout->unit_count;
+    if (how->acts_leave)
+        range.low.acts_away = range.high.acts_away;
+    /* no more of the first class than its share */
+    enum leaving first = how->order[0];
+    uint32_t low = range.low.leaves[first], *high = &range.high.leaves[first];
+    *high = low + (uint32_t)((uint64_t)(*high - low) * how->first_quarters / 4);
+    return range;
+}
+
+/* Checkpoints in memory at once with segments of so many units: those that are kept, and those
+ * between the first and the last one of a segment. */
+static uint64_t checkpoints_of(const struct layout *layout, uint32_t segment, uint32_t *longest)
+{
+    uint64_t kept = 0;
+    uint32_t run = 0;
+    for (uint32_t u = 0; u < layout->unit_count; u++) {
+        run = layout->units[u].recompute ? run + 1 : 0;
+        kept += run % segment == 1 || (run > 0 && segment == 1);
+        *longest = run > *longest ? run : *longest;
+    }
+    uint32_t most = segment < *longest ? segment : *longest;
+    return kept + (most > 2 ? most - 2 : 0);
+}
+
+uint32_t placement_longest_segment(const struct placement_in *in)
+{
+    uint32_t longest = 0, best = 1;
+    uint64_t least = checkpoints_of(in->layout, 1, &longest);
+    if (in->wish.fixed[HST_CLASS_ACTS])
+        return 1;
+    for (uint32_t segment = 2; segment <= longest && segment - 2 < least; segment++) {
+        uint64_t count = checkpoints_of(in->layout, segment, &longest);
+        if (count < least)
+            best = segment;
+        least = count < least ? count : least;
+    }
+    return best;
+}
+
+/* ---- refusals ---- */
+
+/* Whether what depends on the batch is a good part of the need: worth naming only then. */
+static bool batch_weighs(const struct placement *p)
+{
+    enum hst_tier tier = p->compute_tier;
+    uint64_t batch = sat_add(p->table[HST_CLASS_ACTS][tier],
+                             sat_add(p->table[HST_CLASS_CARRY][tier], p->work_bytes));
+    return batch > (tier == HST_TIER_HBM ? p->hbm_bytes : p->dram_bytes) / 4;
+}
+
+/* The smallest layout does not fit; it is in *p. */
+static int refuse_memory(const struct placement_in *in, const struct placement *p, char *why,
+                         size_t why_bytes)
+{
+    const char *batch = batch_weighs(p) ? ", or lower --batch-tokens or --grain" : "";
+    char need[SIZE_TEXT_BYTES], nvme[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES];
+    if (!fits_hbm(in, p))
+        snprintf(why, why_bytes,
+                 "no placement fits: the smallest needs %s of HBM, the budget is %s. "
+                 "Fix: raise --hbm%s%s%s, or train on the host (--device host)",
+                 size_text_up(p->hbm_bytes, need), size_text(in->hbm_budget, budget),
+                 may_be_away(in) ? "" : ", leave weights, grads and states out of --place", batch,
+                 p->device_tiles.count > 0 ? ", or lower --gpu-update" : "");
+    else
+        snprintf(why, why_bytes,
+                 "no placement fits: the smallest needs %s of DRAM (and %s of NVMe), the budget is "
+                 "%s. Fix: raise --dram%s%s",
+                 size_text_up(p->dram_bytes, need), size_text_up(p->nvme_bytes, nvme),
+                 size_text(in->dram_budget, budget), in->has_nvme ? "" : ", give a --store", batch);
+    return -ENOSPC;
+}
+
+/* Each drive holds no more than it may; the sum is checked beside it. */
+static bool drives_fit(const struct placement_in *in, const struct placement *p, uint32_t *full)
+{
+    for (*full = 0; *full < in->drive_count; ++*full)
+        if (sat_add(p->drive_bytes[*full], p->store_bytes[*full]) > in->drive_budgets[*full])
+            return false;
+    return p->nvme_bytes <= in->nvme_budget;
+}
+
+static int refuse_nvme(const struct placement_in *in, const struct placement *p, char *why,
+                       size_t why_bytes)
+{
+    uint32_t full;
+    char need[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES];
+    if (!drives_fit(in, p, &full) && full < in->drive_count && in->drive_count > 1) {
+        snprintf(why, why_bytes,
+                 "directory %u of --store needs %s for its share of the tiles, %s can be had "
+                 "there. Fix: free space there, or leave that directory out",
+                 full + 1, size_text_up(sat_add(p->drive_bytes[full], p->store_bytes[full]), need),
+                 size_text(in->drive_budgets[full], budget));
+        return -EDQUOT;
+    }
+    snprintf(why, why_bytes,
+             "the store needs %s of NVMe for what does not fit in DRAM%s, its budget is %s. "
+             "Fix: free space or raise --nvme, %s, or give another --store",
+             size_text_up(p->nvme_bytes, need),
+             in->stored         ? " and for two versions of it all"
+             : in->second_slots ? " and for a second slot of its weights and states"
+                                : "",
+             size_text(in->nvme_budget, budget),
+             in->stored         ? "--durability none"
+             : in->second_slots ? "take --update deferred"
+                                : "raise --dram");
+    return -EDQUOT;
+}
+
+/* ---- wishes ---- */
+
+static int refuse_place(const struct placement_in *in, enum hst_class class, const char *reason,
+                        char *why, size_t why_bytes)
+{
+    snprintf(why, why_bytes, "%s can not be placed in %s here%s", hst_class_name(class),
+             hst_tier_name(in->wish.tier[class]), reason);
+    return -EINVAL;
+}
+
+static int check_class(const struct placement_in *in, enum hst_class class, char *why,
+                       size_t why_bytes)
+{
+    enum hst_tier tier = in->wish.tier[class];
+    bool gpu = in->compute_tier == HST_TIER_HBM;
+    if (!in->wish.fixed[class] || tier == in->compute_tier)
+        return 0;
+    if (class == HST_CLASS_CARRY || tier == HST_TIER_HBM)
+        return refuse_place(in, class,
+                            gpu ? ". Fix: carry takes hbm, the rest hbm, dram or nvme"
+                                : ". Fix: carry takes dram, the rest dram or nvme",
+                            why, why_bytes);
+    if (tier == HST_TIER_NVME && !may_leave(in, class))
+        return refuse_place(in, class,
+                            " (no store directory was given). Fix: give a --store, or take dram",
+                            why, why_bytes);
+    return 0;
+}
+
+static int check_wish(const struct placement_in *in, char *why, size_t why_bytes)
+{
+    for (int c = 0; c < HST_CLASS_COUNT; c++)
+        if (check_class(in, (enum hst_class)c, why, why_bytes))
+            return -EINVAL;
+    if (!may_be_near(in) && !may_be_away(in)) {
+        snprintf(why, why_bytes,
+                 "weights, grads and states live in hbm all three or none of them%s. Fix: name hbm "
+                 "for %s of them",
+                 in->host_updates ? ", and not with --state bf16, which the host updates"
+                                  : ": whoever updates, the GPU or the host, has all of them",
+                 in->host_updates ? "none" : "all or none");
+        return -EINVAL;
+    }
+    struct gather gathers[GATHER_MAX];
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        if (placement_gather(in->layout, in->bytes, u, gathers) >= 0)
+            continue;
+        snprintf(why, why_bytes, "unit \"%s\" uses more than %u tied parameters",
+                 in->layout->units[u].name, GATHER_MAX - 1);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* ---- the whole ---- */
+
+/* With rings as deep as there is room for: those of the drives first, which are what a step waits
+ * for. *found: memory has room, and the drives have not. */
+static bool search_depths(const struct placement_in *in, const struct placement_how *how,
+                          bool *found, struct placement *p)
+{
+    struct choice_range range = choices(in, how);
+    uint32_t most = in->compute_tier == HST_TIER_HBM ? PLACEMENT_DEVICE_DEPTHS : 1, full;
+    for (uint32_t ring = how->rings; ring < PLACEMENT_RING_DEPTHS; ring++)
+        for (uint32_t device = how->device_rings; device < most; device++) {
+            struct choice choice;
+            range.low.depths = RING_DEPTHS[ring];
+            range.low.device_depths = DEVICE_DEPTHS[device];
+            *found = search(in, how, &range, &choice, p);
+            if (!*found || !drives_fit(in, p, &full))
+                continue;
+            fill_leases(in, &choice, p);
+            fill_saved(in, &choice, p);
+            return true;
+        }
+    return false;
+}
+
+int placement_search(const struct placement_in *in, const struct placement_how *how,
+                     struct placement *placement)
+{
+    struct placement p = {.units = calloc((size_t)in->layout->unit_count + 1, sizeof *p.units)};
+    bool found, away = how->resident_quarters != PLACEMENT_ALL;
+    if (!p.units)
+        return -ENOMEM;
+    bool may = in->compute_tier == HST_TIER_DRAM || !away || may_be_away(in);
+    if (may && search_depths(in, how, &found, &p)) {
+        *placement = p;
+        return 0;
+    }
+    placement_free(&p);
+    return -ENOSPC;
+}
+
+/* In the usual way: all units where they are computed with, or as many as may be. */
+static bool search_usual(const struct placement_in *in, uint32_t segment, bool *found,
+                         struct placement *p)
+{
+    struct placement_how how = PLACEMENT_USUAL;
+    how.segment = segment;
+    how.resident_quarters = PLACEMENT_ALL;
+    if (may_be_near(in) && search_depths(in, &how, found, p))
+        return true;
+    how.resident_quarters = 4;
+    return may_be_away(in) && search_depths(in, &how, found, p);
+}
+
+/* How far a placement is from fitting: what it lacks first, and how much it wants of that. */
+struct lack {
+    int what; /* 1: room on the drives, 2: DRAM, 3: HBM */
+    uint64_t bytes;
+};
+
+static struct lack lack_of(const struct placement_in *in, bool found, const struct placement *p)
+{
+    if (found)
+        return (struct lack){1, p->nvme_bytes};
+    return fits_hbm(in, p) ? (struct lack){2, p->dram_bytes} : (struct lack){3, p->hbm_bytes};
+}
+
+/* All checkpoints are kept where that fits at all; else as many as may be, since each that is not
+ * costs a forward. Where nothing fits *p is the smallest. */
+static bool search_segments(const struct placement_in *in, bool *found, struct placement *p)
+{
+    uint32_t longest = placement_longest_segment(in), best = 1;
+    struct lack least = {4, 0};
+    for (uint32_t segment = 1; segment <= longest; segment++) {
+        if (search_usual(in, segment, found, p))
+            return true;
+        struct lack lack = lack_of(in, *found, p);
+        if (lack.what > least.what || (lack.what == least.what && lack.bytes >= least.bytes))
+            continue;
+        best = segment;
+        least = lack;
+    }
+    return best < longest && search_usual(in, best, found, p);
+}
+
+int placement_try(const struct placement_in *in, struct placement *placement, char *why,
+                  size_t why_bytes)
+{
+    int rc = check_wish(in, why, why_bytes);
+    if (rc)
+        return rc;
+    struct placement p = {.units = calloc((size_t)in->layout->unit_count + 1, sizeof *p.units)};
+    if (!p.units) {
+        snprintf(why, why_bytes, "out of memory while planning %u units", in->layout->unit_count);
+        return -ENOMEM;
+    }
+    bool found = false;
+    if (!search_segments(in, &found, &p))
+        rc = found ? refuse_nvme(in, &p, why, why_bytes) : refuse_memory(in, &p, why, why_bytes);
+    *placement = p;
+    return rc;
+}
+
+int placement_plan(const struct placement_in *in, struct placement *placement, char *why,
+                   size_t why_bytes)
+{
+    struct placement p = {0};
+    int rc = placement_try(in, &p, why, why_bytes);
+    if (rc)
+        placement_free(&p);
+    else
+        *placement = p;
+    return rc;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_PLAN_PLACEMENT_SEARCH_H
+#define HOISTWAY_ENGINE_PLAN_PLACEMENT_SEARCH_H
+/*
+ * Where a search for homes begins: placement_plan takes the usual way, plan/planner.c tries others
+ * and has them simulated. Pure.
+ */
+#include "plan/placement/lay_out.h"
+
+/* Of rings on drives and in a device's memory: 0 is the deepest, the last the least that works. */
+#define PLACEMENT_RING_DEPTHS   4u
+#define PLACEMENT_DEVICE_DEPTHS 3u
+#define PLACEMENT_ALL           5u
+
+struct placement_how {
+    enum leaving order[LEAVE_COUNT]; /* classes leave DRAM in this order, each as far as must be */
+    uint32_t first_quarters;         /* of the first of them no more than so many, 0 to 4 */
+    uint32_t rings, device_rings;    /* the deepest rings that are tried; then lesser ones */
+    bool acts_leave;                 /* HBM, all of them, though there may be room */
+    bool acts_stay;                  /* in HBM before any unit does */
+    /* Units that are resident on a GPU: PLACEMENT_ALL of them, or so many quarters of those that
+       HBM has room for. */
+    uint32_t resident_quarters;
+    uint32_t segment; /* units to one kept checkpoint; 0 and 1: all are kept */
+    /* On a GPU: the share of what is away but in DRAM that it updates, in eighths. */
+    uint32_t streamed_eighths;
+    /* Units that keep their activations, in eighths of those that can: no fewer, and more only of
+       the room that nothing else has taken. */
+    uint32_t saved_eighths;
+};
+
+/** What placement_plan does: nothing has to be known of the machine. */
+extern const struct placement_how PLACEMENT_USUAL;
+
+/** Errors: -ENOSPC nothing fits so; -ENOMEM. Cost: O(units), some hundred times. */
+int placement_search(const struct placement_in *in, const struct placement_how *how,
+                     struct placement *placement);
+
+/**
+ * The longest segment that is worth a try, of units that may be computed again: beyond it what is
+ * computed again takes more memory than the checkpoints that are left out. 1: none may be, or
+ * `wish` names a home for checkpoints.
+ */
+uint32_t placement_longest_segment(const struct placement_in *in);
+
+#endif

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides which other placements are worth a simulation, and which wins. The usual way lets classes
+ * leave memory by what travels for each byte won. What a step waits for depends on more: states
+ * travel beside the forward alone, gradients beside both sweeps, and where drives have time in the
+ * backward it may be gradients that should leave first.
+ */
+#include "plan/search/planner.h"
+
+#include "plan/graph/step_graph.h"
+#include "plan/search/placement_search.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SEEN_MOST     160u
+#define SEGMENTS_MORE 3u
+
+struct candidate {
+    struct placement_how how;
+    struct placement placement;
+    double step_s;
+};
+
+struct search {
+    const struct planner_in *in;
+    struct placement_how usual;
+    struct candidate best;
+    /* tables of what was simulated: many ways lead to the same homes */
+    struct seen {
+        uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
+        uint32_t segment, streamed_tiles;
+    } seen[SEEN_MOST];
+    uint32_t seen_count;
+    uint32_t late_eighths; /* of each that is tried */
+    int rc;
+};
+
+/* ---- one candidate ---- */
+
+double planner_update_share(uint32_t update_threads, uint32_t threads, double half)
+{
+    if (update_threads == 0 || update_threads >= threads)
+        return 1;
+    double half_threads = threads / 2 + threads % 2;
+    half = fmin(fmax(half, half_threads / threads), 1);
+    if (update_threads <= half_threads)
+        return half * update_threads / half_threads;
+    return half + (1 - half) * (update_threads - half_threads) / (threads - half_threads);
+}
+
+static int step_of(const struct planner_in *in, const struct placement *p, bool optimistic,
+                   double *step_s)
+{
+    struct graph graph;
+    struct sim sim;
+    int rc = step_graph_coarse(in->placement, p, PLANNER_TILES, optimistic, &graph);
+    if (rc)
+        return rc;
+    struct sim_rates rates = in->rates;
+    rates.update *= planner_update_share(p->update_threads[optimistic], in->threads, in->half);
+    rc = simulate(&(struct sim_in){.graph = &graph, .rates = rates, .parts = in->parts}, &sim);
+    graph_free(&graph);
+    if (rc == 0)
+        *step_s = sim.step_s;
+    return rc;
+}
+
+static bool is_new(struct search *s, const struct placement *p)
+{
+    for (uint32_t i = 0; i < s->seen_count; i++)
+        if (s->seen[i].segment == p->segment && s->seen[i].streamed_tiles == p->streamed_tiles &&
+            memcmp(s->seen[i].table, p->table, sizeof p->table) == 0)
+            return false;
+    if (s->seen_count == SEEN_MOST)
+        return false;
+    s->seen[s->seen_count].segment = p->segment;
+    s->seen[s->seen_count].streamed_tiles = p->streamed_tiles;
+    memcpy(s->seen[s->seen_count++].table, p->table, sizeof p->table);
+    return true;
+}
+
+/* One choice of a placement's, and the values it may have. */
+struct choices {
+    uint32_t *chosen;
+    uint32_t of[8], count;
+};
+
+/* *step_s: of a step with what is chosen; then of the fastest. gain: below it there is none. */
+static int choose(const struct planner_in *in, bool optimistic, struct placement *p,
+                  const struct choices *c, double gain, double *step_s)
+{
+    uint32_t had = *c->chosen, best = had;
+    int rc = 0;
+    for (uint32_t i = 0; i < c->count && rc == 0; i++) {
+        double s;
+        *c->chosen = c->of[i];
+        rc = c->of[i] == had ? 0 : step_of(in, p, optimistic, &s);
+        if (rc || c->of[i] == had || s >= *step_s * (1 - gain))
+            continue;
+        best = c->of[i];
+        *step_s = s;
+    }
+    *c->chosen = rc ? had : best;
+    return rc;
+}
+
+/* The share of an update that need not wait which the next forward has. */
+static int choose_late(const struct planner_in *in, bool optimistic, struct placement *p,
+                       double *step_s)
+{
+    struct choices c = {.chosen = &p->late_eighths};
+    if (in->placement->deferred && !optimistic)
+        return 0; /* all of it is left */
+    for (uint32_t eighths = 0; eighths <= LATE_EIGHTHS_MOST; eighths++)
+        c.of[c.count++] = eighths;
+    return choose(in, optimistic, p, &c, PLANNER_GAIN_LEAST, step_s);
+}
+
+/* Threads that update: on the host device all that compute do. */
+static int choose_threads(const struct planner_in *in, bool optimistic, struct placement *p,
+                          double *step_s)
+{
+    struct choices c = {.chosen = &p->update_threads[optimistic], .count = 1};
+    if (p->compute_tier != HST_TIER_HBM)
+        return 0;
+    for (uint32_t eighths = 7; eighths >= UPDATE_EIGHTHS_LEAST; eighths--) {
+        uint32_t threads = (in->threads * eighths + 7) / 8;
+        if (threads != c.of[c.count - 1] && threads < in->threads)
+            c.of[c.count++] = threads;
+    }
+    return choose(in, optimistic, p, &c, PLANNER_THREADS_GAIN_LEAST, step_s);
+}
+
+/* It takes the best one's place where it is faster, by more than what simulation can tell. */
+static void try(struct search *s, const struct placement_how *how)
+{
+    struct candidate c = {.how = *how};
+    if (s->rc)
+        return;
+    int rc = placement_search(s->in->placement, how, &c.placement);
+    if (rc) {
+        s->rc = rc == -ENOMEM ? rc : 0; /* else it does not fit so */
+        return;
+    }
+    c.placement.late_eighths = s->late_eighths;
+    if (is_new(s, &c.placement))
+        s->rc = step_of(s->in, &c.placement, s->in->optimistic, &c.step_s);
+    bool faster =
+        s->rc == 0 && c.step_s > 0 && c.step_s < s->best.step_s * (1 - PLANNER_GAIN_LEAST);
+    placement_free(faster ? &s->best.placement : &c.placement);
+    if (faster)
+        s->best = c;
+}
+
+/* ---- which ones ---- */
+
+/* The n-th of the 24 orders; the first is the usual one. */
+static void permute(uint32_t n, enum leaving order[LEAVE_COUNT])
+{
+    enum leaving left[LEAVE_COUNT];
+    memcpy(left, PLACEMENT_USUAL.order, sizeof left);
+    for (uint32_t i = 0, ways = 6; i < LEAVE_COUNT; i++) {
+        uint32_t at = n / ways;
+        n %= ways;
+        ways /= LEAVE_COUNT - 1 - i > 0 ? LEAVE_COUNT - 1 - i : 1;
+        order[i] = left[at];
+        memmove(&left[at], &left[at + 1], (LEAVE_COUNT - 1 - at) * sizeof left[0]);
+    }
+}
+
+static void try_orders(struct search *s, struct placement_how how)
+{
+    for (uint32_t n = 0; n < 24; n++) {
+        permute(n, how.order);
+        try(s, &how);
+    }
+}
+
+static void try_shares(struct search *s)
+{
+    struct placement_how how = s->best.how;
+    for (uint32_t quarters = 3; quarters >= 1; quarters--) {
+        how.first_quarters = quarters;
+        try(s, &how);
+    }
+}
+
+static void try_rings(struct search *s)
+{
+    struct placement_how how = s->best.how;
+    for (how.rings = 1; how.rings < PLACEMENT_RING_DEPTHS; how.rings++)
+        try(s, &how);
+    how = s->best.how;
+    bool device = s->in->placement->compute_tier == HST_TIER_HBM;
+    for (how.device_rings = 1; device && how.device_rings < PLACEMENT_DEVICE_DEPTHS;
+         how.device_rings++)
+        try(s, &how);
+}
+
+static void try_acts(struct search *s)
+{
+    struct placement_how how = s->usual;
+    if (s->in->placement->compute_tier != HST_TIER_HBM)
+        return;
+    how.acts_leave = true;
+    try_orders(s, how);
+    how.acts_leave = false;
+    how.acts_stay = true;
+    try_orders(s, how);
+}
+
+/* HBM is the home of fewer units, and its room is for others' weights. */
+static void try_resident(struct search *s)
+{
+    struct placement_how how = s->best.how;
+    if (s->usual.resident_quarters != 4)
+        return;
+    for (how.resident_quarters = 0; how.resident_quarters < 4; how.resident_quarters++)
+        try(s, &how);
+}
+
+/* Memory where it is computed is for activations before it is for units, or others' weights: a
+ * backward is a third shorter by them. They are worth most where the GPU spares the host a share,
+ * so this comes last. */
+static void try_saved(struct search *s)
+{
+    struct placement_how how = s->best.how;
+    bool all = how.resident_quarters == PLACEMENT_ALL;
+    bool gpu = s->in->placement->compute_tier == HST_TIER_HBM;
+    if (placement_savable_units(s->in->placement) == 0 || how.segment > 1)
+        return;
+    for (int away = 0; away <= (gpu && all); away++) {
+        how.resident_quarters = away ? 4 : how.resident_quarters;
+        for (how.saved_eighths = 1; how.saved_eighths <= 8; how.saved_eighths++)
+            try(s, &how);
+    }
+}
+
+/* A forward made again costs computation alone, where what it wins spares the drives or the link
+ * more. Longer segments win less and less. */
+static void try_segments(struct search *s)
+{
+    struct placement_how how = s->best.how;
+    uint32_t longest = placement_longest_segment(s->in->placement), least = how.segment;
+    for (uint32_t more = 1; more <= SEGMENTS_MORE && least + more <= longest; more++) {
+        how.segment = least + more;
+        try(s, &how);
+    }
+}
+
+/* The GPU updates a share of what is in DRAM. */
+static void try_streamed(struct search *s)
+{
+    struct placement_how how = s->best.how;
+    if (!s->in->streams || s->in->placement->streams)
+        return;
+    for (how.streamed_eighths = 1; how.streamed_eighths <= 8; how.streamed_eighths++)
+        try(s, &how);
+}
+
+/* ---- in words ---- */
+
+/* A store has slots for weights and states whose home is in memory, too. */
+static bool has_left(const struct placement *p, enum leaving class)
+{
+    bool states = false, weights = false;
+    for (uint32_t u = 0; u < p->layout->unit_count; u++) {
+        states |= p->units[u].nvme_states > 0;
+        weights |= p->units[u].weights.tier == HST_TIER_NVME;
+    }
+    return class == LEAVE_STATES ? states
+           : class == LEAVE_WEIGHTS
+               ? weights
+               : p->table[class == LEAVE_ACTS ? HST_CLASS_ACTS : HST_CLASS_GRADS][HST_TIER_NVME] >
+                     0;
+}
+
+/* Classes in the order in which they left, those that did. */
+static void describe(const struct candidate *c, char *what, size_t what_bytes)
+{
+    static const char *const names[LEAVE_COUNT] = {[LEAVE_STATES] = "states",
+                                                   [LEAVE_ACTS] = "acts",
+                                                   [LEAVE_GRADS] = "grads",
+                                                   [LEAVE_WEIGHTS] = "weights"};
+    const char *begin = "what leaves memory: ";
+    int n = 0;
+    for (int i = 0; i < LEAVE_COUNT; i++) {
+        if (!has_left(&c->placement, c->how.order[i]))
+            continue;
+        n += snprintf(what + n, what_bytes - (size_t)n, "%s%s", n ? ", then " : begin,
+                      names[c->how.order[i]]);
+    }
+    if (n == 0)
+        n = snprintf(what, what_bytes, "%s%s", begin, "nothing");
+    const char *acts = c->how.acts_leave  ? "; acts out of HBM"
+                       : c->how.acts_stay ? "; acts in HBM before units"
+                                          : "";
+    const char *units = c->how.resident_quarters < 4 ? "; fewer units in HBM" : "";
+    const char *gpu = c->placement.streamed_tiles > 0 ? "; the GPU updates a share of DRAM" : "";
+    n +=
+        snprintf(what + n, what_bytes - (size_t)n, "%s%s%s%s",
+                 c->how.rings + c->how.device_rings > 0 ? "; smaller rings" : "", acts, units, gpu);
+    if (c->how.saved_eighths > 0 && c->placement.saved_units > 0)
+        n += snprintf(what + n, what_bytes - (size_t)n, "; activations before others");
+    if (c->placement.segment > 1)
+        n += snprintf(what + n, what_bytes - (size_t)n, "; acts of one unit in %u kept",
+                      c->placement.segment);
+    if (c->placement.layout->whole)
+        snprintf(what + n, what_bytes - (size_t)n, "; large units in slices");
+}
+
+/* ---- the whole ---- */
+
+static void keep_best(struct search *s, struct placement *placement, struct planned *planned)
+{
+    planned->step_s = s->best.step_s;
+    planned->better = s->best.placement.units != NULL;
+    planned->simulated = s->seen_count;
+    struct candidate usual = {.how = s->usual, .placement = *placement};
+    describe(planned->better ? &s->best : &usual, planned->what, sizeof planned->what);
+    if (!planned->better)
+        return;
+    placement_free(placement);
+    *placement = s->best.placement;
+}
+
+/* What placement_plan has asked for. */
+static uint32_t quarters_of(const struct placement *p)
+{
+    for (uint32_t u = 0; u < p->layout->unit_count; u++)
+        if (p->units[u].away)
+            return 4;
+    return PLACEMENT_ALL;
+}
+
+int planner_improve(const struct planner_in *in, struct placement *placement,
+                    struct planned *planned)
+{
+    struct search s = {.in = in, .usual = PLACEMENT_USUAL};
+    struct planned result = {0};
+    s.usual.segment = placement->segment;
+    s.usual.resident_quarters = quarters_of(placement);
+    s.best.how = s.usual;
+    s.rc = step_of(in, placement, in->optimistic, &s.best.step_s);
+    s.rc = s.rc ? s.rc : choose_late(in, in->optimistic, placement, &s.best.step_s);
+    result.usual_step_s = s.best.step_s;
+    s.late_eighths = placement->late_eighths;
+    if (s.rc == 0)
+        (void)is_new(&s, placement);
+    try_orders(&s, s.usual);
+    try_acts(&s);
+    try_shares(&s);
+    try_rings(&s);
+    try_resident(&s);
+    try_segments(&s);
+    try_streamed(&s);
+    try_saved(&s);
+    struct placement *best = s.best.placement.units ? &s.best.placement : placement;
+    if (s.rc == 0 && best != placement)
+        s.rc = choose_late(in, in->optimistic, best, &s.best.step_s);
+    s.rc = s.rc ? s.rc : choose_threads(in, in->optimistic, best, &s.best.step_s);
+    if (s.rc) {
+        placement_free(&s.best.placement);
+        return s.rc;
+    }
+    keep_best(&s, placement, &result);
+    *planned = result;
+    return 0;
+}
+
+int planner_update(const struct planner_in *in, struct placement *placement,
+                   struct update_steps *steps)
+{
+    int rc = step_of(in, placement, false, &steps->deferred_s);
+    rc = rc ? rc : choose_threads(in, false, placement, &steps->deferred_s);
+    rc = rc ? rc : step_of(in, placement, true, &steps->optimistic_s);
+    rc = rc ? rc : choose_late(in, true, placement, &steps->optimistic_s);
+    return rc ? rc : choose_threads(in, true, placement, &steps->optimistic_s);
+}
+
+bool planner_is_optimistic(const struct update_steps *steps)
+{
+    return steps->optimistic_s < steps->deferred_s * (1 - PLANNER_GAIN_LEAST);
+}
+
+double planner_unclipped_s(const struct update_steps *steps)
+{
+    return planner_is_optimistic(steps) ? steps->optimistic_s : steps->deferred_s;
+}

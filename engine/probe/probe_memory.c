@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What memory gives, and what the optimizer makes of it, with all workers at once, or half of them
+ * where a plan may let others rest. An update reads
+ * and writes in place, so no line is fetched only to be overwritten: a null kernel with AdamW's
+ * streams (4 read, 3 written) is its ceiling, not STREAM's triad.
+ *
+ * Memory that lies in a cache says nothing of DRAM, so the arrays are larger than the caches as far
+ * as time allows: first touches are slow, above all in a virtual machine.
+ */
+#include "probe/probe.h"
+
+#include "base/clock.h"
+#include "machine/workers.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB         ((size_t)1 << 20)
+#define LEAST_BYTES (16 * MIB) /* less is not worth a figure */
+#define TOUCH_PIECE (2 * MIB)
+#define TOUCH_S     0.3
+#define FIGURE_S    0.08
+#define COPY_PIECE  MIB
+/* Pieces as the optimizer hands them out. */
+#define UPDATE_PIECE ((size_t)16384)
+#define NORM_PIECE   ((size_t)32 * HST_NORM_BLOCK)
+
+typedef void null_fn(float *p, float *m, float *v, const float *g, size_t n);
+
+enum { ARRAYS_MOST = 5, GRADS = 3, SLICES_MOST = 16, PIECES_PER_WORKER = 4 };
+
+/*
+ * Memory and one case on it: arrays of whole pieces. They are worked through slice by slice, again
+ * and again, so that a round may be short and yet finds nothing in the caches that it left there.
+ */
+struct bench {
+    struct probe *probe;
+    char *memory;
+    size_t bytes;
+    const struct hst_cpu_adam_ops *adam;
+    struct hst_adam_coef coef;
+    null_fn *null;
+    const struct hst_update *update;
+    enum hst_cpu_type type;
+    const uint8_t *widths; /* bytes of an element of each array */
+    void (*body)(void *arg, size_t index, unsigned worker);
+    void *arrays[ARRAYS_MOST];
+    double *partials;
+    size_t piece;                       /* elements */
+    size_t slice_pieces, slices, slice; /* the one that is worked on */
+    unsigned most;                      /* workers that take pieces; 0: all */
+};
+
+/* ---- touching ---- */
+
+struct touch {
+    char *memory;
+    size_t bytes, first;
+};
+
+static void touch_piece(void *arg, size_t index, unsigned worker)
+{
+    (void)worker;
+    const struct touch *t = arg;
+    size_t at = (t->first + index) * TOUCH_PIECE;
+    memset(t->memory + at, 0x3c, t->bytes - at < TOUCH_PIECE ? t->bytes - at : TOUCH_PIECE);
+}
+
+size_t probe_touch(const struct probe *probe, void *memory, size_t bytes, double deadline_s)
+{
+    struct touch t = {.memory = memory, .bytes = bytes};
+    size_t pieces = (bytes + TOUCH_PIECE - 1) / TOUCH_PIECE, batch = 4ul * probe->parallel.width;
+    while (t.first < pieces && clock_seconds() < deadline_s) {
+        size_t count = pieces - t.first < batch ? pieces - t.first : batch;
+        probe->parallel.run(probe->parallel.context, count, touch_piece, &t);
+        t.first += count;
+    }
+    return t.first < pieces ? t.first * TOUCH_PIECE : bytes;
+}
+
+/* ---- the cases ---- */
+
+/*
+ * Reads 4 arrays and writes 3 of them, as AdamW does, with next to no arithmetic. Once per
+ * instruction set: with narrow loads a core does not keep enough of them under way.
+ */
+static inline __attribute__((always_inline)) void null_adamw(float *restrict p, float *restrict m,
+                                                             float *restrict v,
+                                                             const float *restrict g, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        m[i] = m[i] * 0.5f + g[i];
+        v[i] = v[i] * 0.5f + g[i];
+        p[i] = p[i] * 0.5f + g[i];
+    }
+}
+
+static void null_plain(float *p, float *m, float *v, const float *g, size_t n)
+{
+    null_adamw(p, m, v, g, n);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void null_avx2(float *p, float *m, float *v, const float *g,
+                                                      size_t n)
+{
+    null_adamw(p, m, v, g, n);
+}
+
+__attribute__((target("avx512f"))) static void null_avx512(float *p, float *m, float *v,
+                                                           const float *g, size_t n)
+{
+    null_adamw(p, m, v, g, n);
+}
+#endif
+
+static null_fn *null_of(const char *isa)
+{
+#if defined(__x86_64__)
+    if (strcmp(isa, "avx512") == 0)
+        return null_avx512;
+    if (strcmp(isa, "avx2") == 0)
+        return null_avx2;
+#endif
+    (void)isa;
+    return null_plain;
+}
+
+/* The first element of a piece of this slice. */
+static size_t piece_at(const struct bench *b, size_t index)
+{
+    return (b->slice * b->slice_pieces + index) * b->piece;
+}
+
+static void null_piece(void *arg, size_t index, unsigned worker)
+{
+    (void)worker;
+    const struct bench *b = arg;
+    size_t at = piece_at(b, index), n = b->piece;
+    float *p = b->arrays[0], *m = b->arrays[1], *v = b->arrays[2], *g = b->arrays[3];
+    b->null(p + at, m + at, v + at, g + at, n);
+}
+
+static void copy_piece(void *arg, size_t index, unsigned worker)
+{
+    (void)worker;
+    const struct bench *b = arg;
+    size_t at = piece_at(b, index), n = b->piece;
+    memcpy((char *)b->arrays[0] + at, (const char *)b->arrays[1] + at, n);
+}
+
+static void update_piece(void *arg, size_t index, unsigned worker)
+{
+    (void)worker;
+    const struct bench *b = arg;
+    const struct hst_update_arrays all = {.weights = b->arrays[0],
+                                          .m = b->arrays[1],
+                                          .v = b->arrays[2],
+                                          .grads = b->arrays[3],
+                                          .master = b->arrays[4]};
+    const struct hst_update_arrays arrays =
+        hst_update_arrays_at(b->update, &all, piece_at(b, index));
+    int rc = hst_update_run(b->update, &b->coef, &arrays, b->piece);
+    assert(rc >= 0); /* the arrays were laid out for it */
+    (void)rc;
+}
+
+static void norm_piece(void *arg, size_t index, unsigned worker)
+{
+    (void)worker;
+    const struct bench *b = arg;
+    size_t at = piece_at(b, index);
+    b->adam->norm2[b->type]((const char *)b->arrays[0] + at * b->widths[0], b->piece,
+                            b->partials + at / HST_NORM_BLOCK);
+}
+
+/* What is done with which arrays. */
+struct memory_case {
+    enum hst_rate rate;
+    void (*body)(void *arg, size_t index, unsigned worker);
+    size_t piece;                /* elements */
+    double amount;               /* of an element, in the rate's unit */
+    uint8_t widths[ARRAYS_MOST]; /* bytes of an element of each array, 0: there is none */
+    /* what another case left there may be denormal when it is read in other widths, and slow */
+    bool fresh;
+    enum hst_cpu_type type; /* of weights and gradients */
+};
+
+struct hst_adam_coef probe_coef(void)
+{
+    static const struct hst_adam_hyper ordinary = {
+        .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01};
+    struct hst_adam_coef coef;
+    int rc = hst_adam_coef_init(&ordinary, 1, 1, &coef);
+    assert(rc == 0); /* they are ordinary */
+    (void)rc;
+    return coef;
+}
+
+static const struct memory_case memory_cases[] = {
+    {HST_RATE_DRAM, null_piece, UPDATE_PIECE, 28, {4, 4, 4, 4}, false, HST_CPU_F32},
+    {HST_RATE_DRAM_COPY, copy_piece, COPY_PIECE, 2, {1, 1}, false, HST_CPU_F32},
+};
+static const struct memory_case update_cases[] = {
+    {HST_RATE_NORM_FP32, norm_piece, NORM_PIECE, 1, {4}, false, HST_CPU_F32},
+    {HST_RATE_NORM_BF16, norm_piece, NORM_PIECE, 1, {2}, true, HST_CPU_BF16},
+    {HST_RATE_UPDATE_FP32, update_piece, UPDATE_PIECE, 1, {4, 4, 4, 4}, false, HST_CPU_F32},
+    {HST_RATE_UPDATE_BF16, update_piece, UPDATE_PIECE, 1, {2, 4, 4, 2, 2}, true, HST_CPU_BF16},
+};
+static const struct memory_case half_cases[] = {
+    {HST_RATE_HALF_FP32, update_piece, UPDATE_PIECE, 1, {4, 4, 4, 4}, true, HST_CPU_F32},
+    {HST_RATE_HALF_BF16, update_piece, UPDATE_PIECE, 1, {2, 4, 4, 2, 2}, true, HST_CPU_BF16},
+};
+
+/* ---- running them ---- */
+
+/* Lays the arrays out, none at the same distance from a page's start as another. Returns how many
+   there are. */
+static size_t lay_out(struct bench *b, const struct memory_case *c)
+{
+    const struct hst_update_kind kind = {.weights = c->type, .grads = c->type};
+    size_t element = 0, arrays = 0, sizes[ARRAYS_MOST], offsets[ARRAYS_MOST];
+    do
+        element += c->widths[arrays++];
+    while (arrays < ARRAYS_MOST && c->widths[arrays]);
+    size_t pieces = (b->bytes - arrays * 8192) / element / c->piece;
+    size_t slices = pieces / (PIECES_PER_WORKER * (size_t)b->probe->parallel.width);
+    b->body = c->body;
+    b->piece = c->piece;
+    b->type = c->type;
+    b->widths = c->widths;
+    b->update = hst_update_find(b->adam, kind); /* AdamW, moments in f32 */
+    b->slices = slices < 1 ? 1 : slices > SLICES_MOST ? SLICES_MOST : slices;
+    b->slice_pieces = pieces / b->slices;
+    b->slice = 0;
+    for (size_t i = 0; i < arrays; i++)
+        sizes[i] = b->slices * b->slice_pieces * b->piece * c->widths[i];
+    hst_aio_stagger(sizes, arrays, offsets);
+    for (size_t i = 0; i < ARRAYS_MOST; i++)
+        b->arrays[i] = i < arrays ? b->memory + offsets[i] : NULL;
+    return arrays;
+}
+
+static int run_slice(void *arg)
+{
+    struct bench *b = arg;
+    const struct probe *probe = b->probe;
+    if (b->most > 0 && probe->workers)
+        (void)workers_time(probe->workers, b->most, b->slice_pieces, b->body, b);
+    else
+        probe->parallel.run(probe->parallel.context, b->slice_pieces, b->body, b);
+    b->slice = (b->slice + 1) % b->slices;
+    return 0;
+}
+
+static void describe(const struct bench *b, size_t arrays, struct hst_figure *figure)
+{
+    char caches[80] = "", of_all[24] = "";
+    unsigned width = b->probe->parallel.width, most = b->most > 0 ? b->most : width;
+    if (b->bytes < 2 * b->probe->cache_bytes)
+        snprintf(caches, sizeof caches, "; caches hold %zu MiB and may have helped",
+                 (size_t)(b->probe->cache_bytes / MIB));
+    if (most < width)
+        snprintf(of_all, sizeof of_all, " of %u", width);
+    snprintf(figure->how, sizeof figure->how, "%zu array%s, %zu MiB together, %u%s worker%s, %s%s",
+             arrays, arrays == 1 ? "" : "s", b->bytes / MIB, most, of_all, width == 1 ? "" : "s",
+             b->adam->name, caches);
+}
+
+static void measure(struct bench *b, const struct memory_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count && !probe_is_stopped(b->probe); i++) {
+        struct hst_figure *figure = &b->probe->out->figures[cases[i].rate];
+        size_t arrays = lay_out(b, &cases[i]);
+        double elements = (double)b->slice_pieces * (double)b->piece;
+        const struct probe_work work = {
+            .begin = run_slice, .arg = b, .amount = cases[i].amount * elements};
+        if (cases[i].fresh)
+            probe_touch(b->probe, b->memory, b->bytes, INFINITY);
+        if (probe_rate(&work, clock_seconds() + FIGURE_S, figure) == 0)
+            describe(b, arrays, figure);
+    }
+}
+
+#define COUNT(cases) (sizeof(cases) / sizeof *(cases))
+
+static void fail_all(struct probe *probe, const char *why)
+{
+    for (size_t i = 0; probe->in->parts & HST_PROBE_MEMORY && i < COUNT(memory_cases); i++)
+        probe_fail(&probe->out->figures[memory_cases[i].rate], "%s", why);
+    for (size_t i = 0; probe->in->parts & HST_PROBE_UPDATE && i < COUNT(update_cases); i++)
+        probe_fail(&probe->out->figures[update_cases[i].rate], "%s", why);
+}
+
+static size_t wanted_bytes(const struct probe *probe)
+{
+    uint64_t bytes = 2 * probe->cache_bytes;
+    bytes = bytes < 128 * MIB ? 128 * MIB : bytes > 512 * MIB ? 512 * MIB : bytes;
+    bytes = bytes > probe->memory_bytes ? probe->memory_bytes : bytes;
+    return (size_t)(bytes / TOUCH_PIECE * TOUCH_PIECE);
+}
+
+static const char *run_cases(struct bench *b)
+{
+    if (b->bytes < LEAST_BYTES)
+        return "touching 16 MiB of memory took too long";
+    b->null = null_of(b->adam->name);
+    b->partials = calloc(b->bytes / sizeof(uint16_t) / HST_NORM_BLOCK, sizeof *b->partials);
+    if (!b->partials)
+        return "out of memory";
+    b->coef = probe_coef();
+    if (b->probe->in->parts & HST_PROBE_MEMORY)
+        measure(b, memory_cases, COUNT(memory_cases));
+    if (b->probe->in->parts & HST_PROBE_UPDATE)
+        measure(b, update_cases, COUNT(update_cases));
+    return NULL;
+}
+
+/* ---- a load for others' measuring ---- */
+
+struct probe_load {
+    struct bench bench;
+    double slice_bytes;
+};
+
+struct probe_load *probe_load_open(struct probe *probe, uint64_t most_bytes)
+{
+    const struct memory_case *c = &update_cases[COUNT(update_cases) - 1];
+    size_t wanted = wanted_bytes(probe);
+    void *memory = NULL;
+    wanted = wanted > most_bytes ? (size_t)(most_bytes / TOUCH_PIECE * TOUCH_PIECE) : wanted;
+    struct probe_load *load = wanted < LEAST_BYTES ? NULL : calloc(1, sizeof *load);
+    if (!load || hst_aio_buffer_alloc(wanted, &memory)) {
+        free(load);
+        return NULL;
+    }
+    load->bench = (struct bench){.probe = probe,
+                                 .memory = memory,
+                                 .bytes = wanted,
+                                 .adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO)};
+    probe_touch(probe, memory, wanted, INFINITY);
+    load->bench.coef = probe_coef();
+    (void)lay_out(&load->bench, c);
+    double traffic = 0; /* all are read, and all but the gradients written */
+    for (int i = 0; i < ARRAYS_MOST; i++)
+        traffic += (i == GRADS ? 1 : 2) * c->widths[i];
+    load->slice_bytes = traffic * (double)load->bench.slice_pieces * (double)load->bench.piece;
+    return load;
+}
+
+double probe_load_slice(struct probe_load *load)
+{
+    (void)run_slice(&load->bench);
+    return load->slice_bytes;
+}
+
+void probe_half(struct probe_load *load)
+{
+    struct bench *b = &load->bench;
+    struct probe *probe = b->probe;
+    unsigned width = probe->parallel.width;
+    if (width > 1 && !probe->workers) {
+        probe_half_fail(probe, "the caller's workers can not rest");
+        return;
+    }
+    b->most = (width + 1) / 2;
+    measure(b, half_cases, COUNT(half_cases));
+    b->most = 0;
+}
+
+void probe_half_fail(struct probe *probe, const char *why)
+{
+    for (size_t i = 0; i < COUNT(half_cases); i++)
+        probe_fail(&probe->out->figures[half_cases[i].rate], "%s", why);
+}
+
+void probe_load_close(struct probe_load **load)
+{
+    if (*load)
+        hst_aio_buffer_free((*load)->bench.memory, (*load)->bench.bytes);
+    free(*load);
+    *load = NULL;
+}
+
+/* ---- the part ---- */
+
+void probe_memory(struct probe *probe)
+{
+    void *memory = NULL;
+    size_t wanted = wanted_bytes(probe);
+    if (wanted < LEAST_BYTES) {
+        fail_all(probe, "less than 16 MiB of memory may be taken");
+        return;
+    }
+    if (hst_aio_buffer_alloc(wanted, &memory)) {
+        fail_all(probe, "out of memory");
+        return;
+    }
+    struct bench b = {.probe = probe,
+                      .memory = memory,
+                      .adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO),
+                      .bytes = probe_touch(probe, memory, wanted, clock_seconds() + TOUCH_S)};
+    const char *why = run_cases(&b);
+    if (why)
+        fail_all(probe, why);
+    free(b.partials);
+    hst_aio_buffer_free(memory, wanted);
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Matrix products at the model's shapes, on the device that will compute them. How long one takes
+ * is not known before: each begins as a small part of itself and grows until it is long enough to
+ * be measured or whole, so that a slow device takes no longer than a fast one.
+ */
+#include "probe/probe.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB           ((size_t)1 << 20)
+#define HOST_BYTES    (64 * MIB)  /* operands of one product on the host */
+#define DEVICE_BYTES  (512 * MIB) /* on a device with memory of its own */
+#define PRODUCTS_S    0.4         /* all products */
+#define FIRST_FLOPS   (double)(1 << 24)
+#define PART_BYTES    4096u /* operands start at multiples */
+#define STAGING_BYTES ((size_t)1 << 16)
+#define EXTENT_STEP   16u
+
+struct bench {
+    struct hst_dev *dev;
+    struct hst_stream *stream;
+    bool host; /* the memory below is host memory, else the device's */
+    char *memory;
+    size_t bytes;
+    size_t used_bytes;             /* of it: all that can be used */
+    size_t work_bytes, room_bytes; /* workspace for any of the products, and what is left */
+    struct hst_matmul args;
+};
+
+/* ---- shapes ---- */
+
+static double flops_of(const struct hst_product *p)
+{
+    return 2 * (double)p->m * (double)p->n * (double)p->k;
+}
+
+static enum hst_dtype result_dtype(const struct hst_product *p)
+{
+    return p->accumulate ? HST_F32 : p->dtype;
+}
+
+static double bytes_of(const struct hst_product *p)
+{
+    double m = (double)p->m, n = (double)p->n, k = (double)p->k;
+    return (m * k + k * n) * (double)hst_dtype_bytes(p->dtype) +
+           m * n * (double)hst_dtype_bytes(result_dtype(p));
+}
+
+struct hst_product product_cut(const struct hst_product *product, double most_flops,
+                               double most_bytes)
+{
+    struct hst_product p = *product;
+    while (flops_of(&p) > most_flops || bytes_of(&p) > most_bytes) {
+        size_t *longest = p.m >= p.n && p.m >= p.k ? &p.m : p.n >= p.k ? &p.n : &p.k;
+        if (*longest <= EXTENT_STEP)
+            break;
+        *longest = (*longest / 2 + EXTENT_STEP - 1) / EXTENT_STEP * EXTENT_STEP;
+    }
+    return p;
+}
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + PART_BYTES - 1) / PART_BYTES * PART_BYTES;
+}
+
+static struct hst_matmul args_of(const struct hst_product *p)
+{
+    return (struct hst_matmul){
+        .m = p->m,
+        .n = p->n,
+        .k = p->k,
+        .a = {NULL, p->a_transposed ? p->m : p->k, p->dtype},
+        .b = {NULL, p->b_transposed ? p->k : p->n, p->dtype},
+        .c = {NULL, p->n, result_dtype(p)},
+        .a_transposed = p->a_transposed,
+        .b_transposed = p->b_transposed,
+        .accumulate = p->accumulate,
+    };
+}
+
+/* The workspace first, then the operands one behind the other. -ENOSPC: they do not fit. */
+static int lay_out(struct bench *b, const struct hst_product *p)
+{
+    size_t a_bytes = round_up(p->m * p->k * hst_dtype_bytes(p->dtype));
+    size_t b_bytes = round_up(p->k * p->n * hst_dtype_bytes(p->dtype));
+    size_t c_bytes = round_up(p->m * p->n * hst_dtype_bytes(result_dtype(p)));
+    if (a_bytes + b_bytes + c_bytes > b->room_bytes)
+        return -ENOSPC;
+    char *at = b->memory + b->work_bytes;
+    b->args = args_of(p);
+    b->args.work = (struct hst_work){b->memory, b->work_bytes};
+    b->args.a.data = at;
+    b->args.b.data = at + a_bytes;
+    b->args.c.data = at + a_bytes + b_bytes;
+    return 0;
+}
+
+/* ---- operands ---- */
+
+/* Numbers of both signs below 1 (two bf16 are such an f32 too): over zeros a card draws less power
+   and is faster. From a page-locked staging buffer, doubled on the device. */
+int probe_fill(struct hst_dev *dev, struct hst_stream *stream, char *memory, size_t bytes)
+{
+    uint16_t *staging = NULL;
+    uint32_t random = 1;
+    int rc = hst_dev_host_alloc(dev, STAGING_BYTES, (void **)&staging);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < STAGING_BYTES / sizeof *staging; i++) {
+        random = random * 1664525u + 1013904223u;
+        uint32_t sign = random >> 31 << 15, exponent = 120 + (random >> 24) % 7;
+        staging[i] = (uint16_t)(sign | exponent << 7 | (random >> 16 & 0x7f));
+    }
+    size_t done = bytes < STAGING_BYTES ? bytes : STAGING_BYTES;
+    rc = hst_stream_copy(stream, memory, staging, done);
+    while (done < bytes && !rc) {
+        size_t more = bytes - done < done ? bytes - done : done;
+        rc = hst_stream_copy(stream, memory + done, memory, more);
+        done += more;
+    }
+    int late = hst_stream_sync(stream);
+    hst_dev_host_free(dev, staging, STAGING_BYTES);
+    return rc ? rc : late;
+}
+
+/* Never less for a smaller shape. */
+static size_t most_work(const struct probe *probe)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < probe->in->product_count; i++) {
+        struct hst_matmul args = args_of(&probe->in->products[i]);
+        size_t bytes = hst_matmul_work_bytes(probe->dev, &args);
+        most = bytes > most ? bytes : most;
+    }
+    return round_up(most);
+}
+
+static int open_host_operands(const struct probe *probe, struct bench *b)
+{
+    void *memory = NULL;
+    size_t wanted = b->work_bytes + HOST_BYTES;
+    if (probe->memory_bytes < wanted)
+        wanted = (size_t)probe->memory_bytes / PART_BYTES * PART_BYTES;
+    int rc = hst_aio_buffer_alloc(wanted, &memory);
+    if (rc)
+        return rc;
+    b->memory = memory;
+    b->bytes = wanted;
+    b->used_bytes = probe_touch(probe, memory, wanted, clock_seconds() + PRODUCTS_S);
+    return 0;
+}
+
+static int open_device_operands(struct bench *b)
+{
+    b->memory = probe_device_memory(b->dev, b->work_bytes + DEVICE_BYTES, &b->bytes);
+    if (!b->memory)
+        return -ENOSPC;
+    b->used_bytes = b->bytes;
+    return probe_fill(b->dev, b->stream, b->memory, b->bytes);
+}
+
+static int open_bench(const struct probe *probe, struct bench *b)
+{
+    b->dev = probe->dev;
+    b->host = hst_dev_flags(b->dev) & HST_DEV_HOST_MEMORY;
+    b->work_bytes = most_work(probe);
+    int rc = hst_stream_create(b->dev, "hst-probe", &b->stream);
+    if (rc)
+        return rc;
+    rc = b->host ? open_host_operands(probe, b) : open_device_operands(b);
+    b->room_bytes = b->used_bytes > b->work_bytes ? b->used_bytes - b->work_bytes : 0;
+    return rc;
+}
+
+static void close_bench(struct bench *b)
+{
+    hst_stream_destroy(&b->stream);
+    if (b->host)
+        hst_aio_buffer_free(b->memory, b->bytes);
+    else if (b->memory)
+        hst_dev_mem_free(b->dev, b->memory, b->bytes);
+}
+
+/* ---- measuring ---- */
+
+static int multiply(void *arg)
+{
+    struct bench *b = arg;
+    return hst_op_matmul(b->stream, &b->args);
+}
+
+static int finish(void *arg)
+{
+    struct bench *b = arg;
+    return hst_stream_sync(b->stream);
+}
+
+/* The largest part that takes no longer than about `wish_s`. */
+static int grow(struct bench *b, const struct hst_product *whole, double wish_s,
+                struct hst_product *part)
+{
+    const struct probe_work work = {multiply, finish, b, 0};
+    double room = (double)b->room_bytes - 3 * PART_BYTES; /* each operand is rounded up */
+    struct hst_product largest = product_cut(whole, INFINITY, room);
+    for (double most = FIRST_FLOPS, seconds = 0;;) {
+        *part = product_cut(whole, most, room);
+        int rc = lay_out(b, part);
+        rc = rc ? rc : probe_once(&work, &seconds);
+        if (rc || flops_of(part) >= flops_of(&largest) || seconds >= wish_s / 2)
+            return rc;
+        most *= probe_growth(seconds, wish_s);
+    }
+}
+
+static void describe(const struct hst_product *whole, const struct hst_product *part, char *how,
+                     size_t how_bytes)
+{
+    char of[80] = "";
+    bool cut = whole->m != part->m || whole->n != part->n || whole->k != part->k;
+    if (cut)
+        snprintf(of, sizeof of, ", a part of %zux%zux%zu", whole->m, whole->n, whole->k);
+    snprintf(how, how_bytes, "%zux%zux%zu %s%s%s%s%s", part->m, part->n, part->k,
+             part->dtype == HST_BF16  ? "bf16"
+             : part->dtype == HST_F16 ? "f16"
+                                      : "f32",
+             part->a_transposed ? ", A transposed" : "", part->b_transposed ? ", B transposed" : "",
+             part->accumulate ? ", added to C" : "", of);
+}
+
+static void measure(struct bench *b, const struct hst_product *product, double share_s,
+                    struct hst_figure *figure)
+{
+    struct hst_product part;
+    double deadline_s = clock_seconds() + share_s;
+    int rc = grow(b, product, share_s / PROBE_SHARE_ROUNDS, &part);
+    const struct probe_work work = {multiply, finish, b, rc ? 0 : flops_of(&part)};
+    rc = rc ? rc : probe_rate(&work, deadline_s, figure);
+    if (rc)
+        probe_fail(figure, "the product failed: %s", strerror(-rc));
+    else
+        describe(product, &part, figure->how, sizeof figure->how);
+}
+
+/* FLOP over seconds of all together, and seconds where each took its longest and its shortest. */
+struct sum {
+    double flop, seconds, most_s, least_s;
+    uint32_t rounds;
+};
+
+static void add(struct sum *sum, const struct hst_figure *f, double amount, bool flop)
+{
+    sum->flop += flop ? amount : 0;
+    sum->seconds += amount / f->value;
+    sum->most_s += amount / f->least;
+    sum->least_s += amount / f->most;
+    if (sum->rounds == 0 || f->rounds < sum->rounds)
+        sum->rounds = f->rounds;
+}
+
+static double product_flop(const struct hst_product *p)
+{
+    return flops_of(p) * (p->times ? p->times : 1);
+}
+
+static double operation_amount(const struct hst_operation *o)
+{
+    return o->amount * (o->times ? o->times : 1);
+}
+
+static void tell_together(struct probe *probe)
+{
+    const struct hst_probe *in = probe->in;
+    const struct hst_rates *r = probe->out;
+    struct hst_figure *all = &probe->out->figures[HST_RATE_COMPUTE];
+    struct sum s = {0};
+    for (uint32_t i = 0; i < in->product_count + in->operation_count; i++) {
+        bool product = i < in->product_count;
+        uint32_t at = product ? i : i - in->product_count;
+        const struct hst_figure *f = product ? &r->products[at] : &r->operations[at];
+        if (f->value <= 0) {
+            probe_fail(all, "%s %u: %.120s", product ? "product" : "operation", at, f->how);
+            return;
+        }
+        if (product)
+            add(&s, f, product_flop(&in->products[at]), true);
+        else
+            add(&s, f, operation_amount(&in->operations[at]), in->operations[at].flop);
+    }
+    *all = (struct hst_figure){s.flop / s.seconds, s.flop / s.most_s, s.flop / s.least_s, s.rounds,
+                               ""};
+    char more[32] = "";
+    if (in->operation_count)
+        snprintf(more, sizeof more, " and %u operation%s", in->operation_count,
+                 in->operation_count == 1 ? "" : "s");
+    snprintf(all->how, sizeof all->how, "%u product%s%s on %.40s", in->product_count,
+             in->product_count == 1 ? "" : "s", more, hst_dev_name(probe->dev));
+}
+
+static void fail_all(struct probe *probe, const char *why)
+{
+    for (uint32_t i = 0; i < probe->in->product_count; i++)
+        probe_fail(&probe->out->products[i], "%s", why);
+    for (uint32_t i = 0; i < probe->in->operation_count; i++)
+        probe_fail(&probe->out->operations[i], "%s", why);
+    probe_fail(&probe->out->figures[HST_RATE_COMPUTE], "%s", why);
+}
+
+void probe_products(struct probe *probe)
+{
+    const struct hst_probe *in = probe->in;
+    struct bench b = {0};
+    if (in->product_count == 0 || !probe->dev) {
+        fail_all(probe,
+                 in->product_count ? "the host device can not be opened" : "no product was given");
+        return;
+    }
+    int rc = open_bench(probe, &b);
+    if (rc) {
+        char why[96];
+        snprintf(why, sizeof why, "no operands: %s",
+                 rc == -ENOSPC ? "the device's budgets leave too little" : strerror(-rc));
+        fail_all(probe, why);
+    } else {
+        for (uint32_t i = 0; i < in->product_count && !probe_is_stopped(probe); i++)
+            measure(&b, &in->products[i], PRODUCTS_S / in->product_count, &probe->out->products[i]);
+        const struct hst_room room = {.dev = b.dev,
+                                      .stream = b.stream,
+                                      .memory = {b.memory, b.used_bytes},
+                                      .width = in->dev ? 0 : probe->parallel.width};
+        probe_operations(probe, &room);
+        tell_together(probe);
+    }
+    close_bench(&b);
+}

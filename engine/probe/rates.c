@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rates as text and back: one line per figure, a checksum at the end. Values are whole numbers, so
+ * that no locale's decimal point comes into it. The reader takes nothing that the writer would not
+ * have written. Pure.
+ */
+#include <hoistway/machine.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEADER      "hoistway rates 2\n"
+#define DIGITS_MOST 18u /* of a number: fits 64 bits */
+#define DRIVE_RATES 3u
+#define FNV_START   UINT64_C(0xcbf29ce484222325)
+#define FNV_PRIME   UINT64_C(0x100000001b3)
+#define VALUE_MOST  1e17 /* per second: nothing is faster */
+
+static const struct {
+    const char *name, *unit;
+} rates_table[HST_RATE_COUNT] = {
+    [HST_RATE_DRAM] = {"dram", "B/s"},
+    [HST_RATE_DRAM_COPY] = {"dram-copy", "B/s"},
+    [HST_RATE_UPDATE_FP32] = {"update-fp32", "elements/s"},
+    [HST_RATE_UPDATE_BF16] = {"update-bf16", "elements/s"},
+    [HST_RATE_NORM_FP32] = {"norm-fp32", "elements/s"},
+    [HST_RATE_NORM_BF16] = {"norm-bf16", "elements/s"},
+    [HST_RATE_COMPUTE] = {"compute", "FLOP/s"},
+    [HST_RATE_H2D] = {"h2d", "B/s"},
+    [HST_RATE_D2H] = {"d2h", "B/s"},
+    [HST_RATE_COPY_BOTH] = {"copy-both", "B/s"},
+    [HST_RATE_DEVICE_FP32] = {"device-update-fp32", "elements/s"},
+    [HST_RATE_DEVICE_BF16] = {"device-update-bf16", "elements/s"},
+    [HST_RATE_HALF_FP32] = {"update-half-fp32", "elements/s"},
+    [HST_RATE_HALF_BF16] = {"update-half-bf16", "elements/s"},
+    [HST_RATE_SHARED] = {"memory-shared", "B/s"},
+    [HST_RATE_READ] = {"read", "B/s"},
+    [HST_RATE_WRITE] = {"write", "B/s"},
+    [HST_RATE_MIXED] = {"mixed", "B/s"},
+};
+
+const char *hst_rate_name(enum hst_rate rate)
+{
+    return (unsigned)rate < HST_RATE_COUNT ? rates_table[rate].name : NULL;
+}
+
+const char *hst_rate_unit(enum hst_rate rate)
+{
+    return (unsigned)rate < HST_RATE_COUNT ? rates_table[rate].unit : NULL;
+}
+
+/* FNV-1a: finds damage, not malice. */
+static uint64_t checksum(const char *text, size_t bytes)
+{
+    uint64_t sum = FNV_START;
+    for (size_t i = 0; i < bytes; i++)
+        sum = (sum ^ (unsigned char)text[i]) * FNV_PRIME;
+    return sum;
+}
+
+/* The figures of a drive in the order of HST_RATE_READ, WRITE, MIXED. */
+static struct hst_figure *drive_figure(struct hst_drive_rates *drive, unsigned index)
+{
+    return index == 0 ? &drive->read : index == 1 ? &drive->write : &drive->mixed;
+}
+
+/* ---- writing ---- */
+
+struct writer {
+    char *text;
+    size_t used, room;
+    bool full;
+};
+
+static void put(struct writer *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put(struct writer *w, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(w->text + w->used, w->room - w->used, format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= w->room - w->used)
+        w->full = true;
+    else
+        w->used += (size_t)n;
+}
+
+static uint64_t whole(double value)
+{
+    return value <= 0 ? 0 : value < 1 ? 1 : (uint64_t)(value + 0.5);
+}
+
+/* "dram 1 2 3 5 how"; nothing where nobody asked for it. */
+static void put_figure(struct writer *w, const char *name, const struct hst_figure *f)
+{
+    if (f->how[0] == '\0')
+        return;
+    put(w, "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu32 " ", name, whole(f->value),
+        whole(f->least), whole(f->most), f->rounds);
+    size_t from = w->used;
+    put(w, "%s\n", f->how);
+    for (char *c = w->text + from; !w->full && c + 1 < w->text + w->used; c++)
+        *c = (unsigned char)*c < ' ' ? ' ' : *c;
+}
+
+int hst_rates_format(const struct hst_rates *rates, char *text, size_t text_bytes)
+{
+    struct hst_rates r = *rates;
+    struct writer w = {.text = text, .room = text_bytes};
+    char name[48];
+    put(&w,
+        HEADER "taken_ms %" PRIu64 "\ntook_ms %" PRIu64 "\ndrives %" PRIu32 "\nproducts %" PRIu32
+               "\noperations %" PRIu32 "\n",
+        r.taken_ms, (uint64_t)(r.seconds * 1e3 + 0.5), r.drive_count, r.product_count,
+        r.operation_count);
+    for (unsigned i = 0; i < HST_RATE_COUNT; i++)
+        put_figure(&w, rates_table[i].name, &r.figures[i]);
+    for (uint32_t d = 0; d < r.drive_count; d++) {
+        for (unsigned i = 0; i < DRIVE_RATES; i++) {
+            snprintf(name, sizeof name, "drive %" PRIu32 " %s", d,
+                     rates_table[HST_RATE_READ + i].name);
+            put_figure(&w, name, drive_figure(&r.drives[d], i));
+        }
+        put(&w, "drive %" PRIu32 " written %" PRIu64 "\n", d, r.drives[d].written_bytes);
+    }
+    for (uint32_t i = 0; i < r.product_count; i++) {
+        snprintf(name, sizeof name, "product %" PRIu32, i);
+        put_figure(&w, name, &r.products[i]);
+    }
+    for (uint32_t i = 0; i < r.operation_count; i++) {
+        snprintf(name, sizeof name, "operation %" PRIu32, i);
+        put_figure(&w, name, &r.operations[i]);
+    }
+    put(&w, "end %016" PRIx64 "\n", checksum(text, w.used));
+    return w.full ? -ENOSPC : (int)w.used;
+}
+
+/* ---- reading ---- */
+
+/* Takes `word` and the blank after it. */
+static bool take_word(const char **at, const char *word)
+{
+    size_t length = strlen(word);
+    if (strncmp(*at, word, length) != 0 || (*at)[length] != ' ')
+        return false;
+    *at += length + 1;
+    return true;
+}
+
+/* Takes a whole number and the blank, or the end of the line, after it. */
+static bool take_number(const char **at, uint64_t most, uint64_t *number)
+{
+    size_t digits = strspn(*at, "0123456789");
+    char after = (*at)[digits];
+    if (digits == 0 || digits > DIGITS_MOST || (after != ' ' && after != '\n'))
+        return false;
+    *number = strtoull(*at, NULL, 10);
+    *at += digits + (after == ' ');
+    return *number <= most;
+}
+
+static bool take_end(const char **at)
+{
+    if (**at != '\n')
+        return false;
+    ++*at;
+    return true;
+}
+
+static bool take_figure(const char **at, struct hst_figure *f)
+{
+    uint64_t value, least, most, rounds;
+    if (f->how[0] || !take_number(at, (uint64_t)VALUE_MOST, &value) ||
+        !take_number(at, value, &least) || !take_number(at, (uint64_t)VALUE_MOST, &most) ||
+        !take_number(at, UINT32_MAX, &rounds) || most < value || (value > 0) != (rounds > 0) ||
+        (value == 0 && most > 0))
+        return false;
+    size_t length = strcspn(*at, "\n");
+    if (length == 0 || length >= sizeof f->how)
+        return false;
+    *f = (struct hst_figure){(double)value, (double)least, (double)most, (uint32_t)rounds, ""};
+    memcpy(f->how, *at, length);
+    *at += length;
+    return take_end(at);
+}
+
+static bool take_drive(const char **at, struct hst_rates *r)
+{
+    uint64_t drive;
+    if (!take_number(at, HST_DRIVES_MAX, &drive) || drive >= r->drive_count)
+        return false;
+    if (take_word(at, "written"))
+        return take_number(at, UINT64_MAX, &r->drives[drive].written_bytes) && take_end(at);
+    for (unsigned i = 0; i < DRIVE_RATES; i++)
+        if (take_word(at, rates_table[HST_RATE_READ + i].name))
+            return take_figure(at, drive_figure(&r->drives[drive], i));
+    return false;
+}
+
+/* The number of one of `count`, and its figure. */
+static bool take_one(const char **at, struct hst_figure *figures, uint32_t count)
+{
+    uint64_t i;
+    return take_number(at, HST_PRODUCTS_MAX, &i) && i < count && take_figure(at, &figures[i]);
+}
+
+static bool take_line(const char **at, struct hst_rates *r)
+{
+    if (take_word(at, "drive"))
+        return take_drive(at, r);
+    if (take_word(at, "product"))
+        return take_one(at, r->products, r->product_count);
+    if (take_word(at, "operation"))
+        return take_one(at, r->operations, r->operation_count);
+    for (unsigned i = 0; i < HST_RATE_COUNT; i++)
+        if (take_word(at, rates_table[i].name))
+            return take_figure(at, &r->figures[i]);
+    return false;
+}
+
+static bool take_head(const char **at, struct hst_rates *r)
+{
+    uint64_t took_ms, drives, products, operations;
+    if (strncmp(*at, HEADER, strlen(HEADER)) != 0)
+        return false;
+    *at += strlen(HEADER);
+    if (!take_word(at, "taken_ms") || !take_number(at, UINT64_MAX, &r->taken_ms) || !take_end(at) ||
+        !take_word(at, "took_ms") || !take_number(at, UINT32_MAX, &took_ms) || !take_end(at) ||
+        !take_word(at, "drives") || !take_number(at, HST_DRIVES_MAX, &drives) || !take_end(at) ||
+        !take_word(at, "products") || !take_number(at, HST_PRODUCTS_MAX, &products) ||
+        !take_end(at) || !take_word(at, "operations") ||
+        !take_number(at, HST_OPERATIONS_MAX, &operations) || !take_end(at))
+        return false;
+    r->seconds = (double)took_ms * 1e-3;
+    r->drive_count = (uint32_t)drives;
+    r->product_count = (uint32_t)products;
+    r->operation_count = (uint32_t)operations;
+    return true;
+}
+
+int hst_rates_parse(const char *text, struct hst_rates *rates)
+{
+    struct hst_rates r = {0};
+    char end[32];
+    const char *at = text;
+    if (!take_head(&at, &r))
+        return -EBADMSG;
+    while (strncmp(at, "end ", 4) != 0)
+        if (!take_line(&at, &r))
+            return -EBADMSG;
+    snprintf(end, sizeof end, "end %016" PRIx64 "\n", checksum(text, (size_t)(at - text)));
+    if (strcmp(at, end) != 0)
+        return -EBADMSG;
+    for (uint32_t d = 0; d < r.drive_count; d++) {
+        struct hst_drive_rates *drive = &r.drives[d];
+        drive->half_duplex =
+            hst_half_duplex(drive->read.value, drive->write.value, drive->mixed.value);
+    }
+    *rates = r;
+    return 0;
+}
+
+bool hst_half_duplex(double read, double write, double mixed)
+{
+    if (!(read > 0 && write > 0 && mixed > 0))
+        return false;
+    double in_turns = 2 / (1 / read + 1 / write), at_once = 2 * fmin(read, write);
+    return mixed < sqrt(in_turns * at_once);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the device that the engine computes on: its budget, its stream, its defaults. */
+#include "base/device_failure.h"
+#include "base/size_text.h"
+#include "exec/failure.h"
+#include "session/engine_state.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define HBM_SHARE 0.9 /* of what is free: other processes, and what libraries take unasked */
+
+static int fail_open(struct hst_engine *engine, int native, const struct hst_dev_failure *failure)
+{
+    const char *name = engine->config.device;
+    if (failure->why != HST_DEV_OK)
+        return report_fail(&engine->report, device_error_code(failure->why), native,
+                           "device \"%s\" can not be opened: %s. Fix: %s", name, failure->text,
+                           device_fix(failure->why));
+    return report_fail(&engine->report, HST_E_DEVICE, native, "device \"%s\" can not be opened: %s",
+                       name, strerror(-native));
+}
+
+/* The device's part of the plan: where it computes, and how much of its memory there is. */
+static int resolve_hbm(struct hst_engine *engine, struct placement_in *in)
+{
+    in->compute_tier = HST_TIER_DRAM;
+    if (hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY) {
+        if (engine->config.hbm_bytes == 0)
+            return 0;
+        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                           "--hbm is for a GPU, device \"%s\" has no HBM. Fix: leave it out",
+                           engine->config.device);
+    }
+    struct hst_dev_info info;
+    char wish[SIZE_TEXT_BYTES], left[SIZE_TEXT_BYTES], all[SIZE_TEXT_BYTES];
+    hst_dev_info(engine->dev, &info);
+    in->compute_tier = HST_TIER_HBM;
+    in->hbm_budget = engine->config.hbm_bytes;
+    if (in->hbm_budget == 0)
+        in->hbm_budget = (uint64_t)(HBM_SHARE * (double)info.memory_free_bytes);
+    if (in->hbm_budget > info.memory_free_bytes && engine->config.plan != HST_PLAN_ELSEWHERE)
+        return report_fail(
+            &engine->report, HST_E_BUDGET, -ENOMEM,
+            "--hbm is %s, but %s of the %s of %s (%s) are free. Fix: lower --hbm, or end what else "
+            "uses it (nvidia-smi)",
+            size_text(in->hbm_budget, wish), size_text(info.memory_free_bytes, left),
+            size_text(info.memory_total_bytes, all), info.model, engine->config.device);
+    return 0;
+}
+
+static void device_defaults(struct hst_engine *engine)
+{
+    struct hst_config *c = &engine->config;
+    bool host = engine_computes_in_dram(engine);
+    if (c->precision == HST_PRECISION_DEFAULT)
+        c->precision = host ? HST_PRECISION_FP32 : HST_PRECISION_BF16;
+    engine->step.scale.value = c->precision != HST_PRECISION_FP16 ? 1.0f
+                               : c->loss_scale != 0               ? (float)c->loss_scale
+                                                                  : (float)LOSS_SCALE_FIRST;
+}
+
+static int choose_update(struct hst_engine *engine)
+{
+    const struct hst_config *c = &engine->config;
+    engine->adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
+    engine->update = hst_update_find(engine->adam, record_kind(c->precision, c->state));
+    if (!engine->update)
+        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                           "--state bf16 is for --precision bf16. Fix: leave one of them out");
+    engine->plan_in.host_updates = c->state == HST_STATE_BF16; /* a GPU's are with fp32 */
+    return 0;
+}
+
+int device_open(struct hst_engine *engine)
+{
+    int rc = workers_create(engine->config.threads, &engine->workers);
+    if (rc)
+        return report_fail(&engine->report, HST_E_DEVICE, rc,
+                           "%u worker threads could not be started: %s. Fix: lower --threads",
+                           engine->config.threads, strerror(-rc));
+    struct hst_parallel parallel = {
+        .run = workers_run, .context = engine->workers, .width = engine->config.threads};
+    struct hst_dev_config config = {
+        .size = sizeof config, .parallel = &parallel, .host_math = engine->config.host_math};
+    struct hst_dev_failure failure = {.why = HST_DEV_OK};
+    rc = hst_dev_open(engine->config.device, &config, &engine->dev, &failure);
+    if (rc)
+        return fail_open(engine, rc, &failure);
+    hst_dev_math(engine->dev, engine->math, sizeof engine->math);
+    if (engine->config.host_math && !(hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY))
+        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                           "--host-math is for the host, device \"%s\" has kernels of its own. "
+                           "Fix: --device host, or leave it out",
+                           engine->config.device);
+    return 0;
+}
+
+int device_prepare(struct hst_engine *engine)
+{
+    int rc = resolve_hbm(engine, &engine->plan_in);
+    if (rc)
+        return rc;
+    rc = hst_dev_budget(engine->dev, engine->plan_in.hbm_budget, engine->plan_in.dram_budget);
+    rc = rc ? rc : hst_stream_create(engine->dev, "hst-compute", &engine->stream);
+    rc = rc ? rc : hst_event_create(engine->dev, &engine->unit_passed);
+    if (rc)
+        return engine_fail_device(engine, rc, "making a stream");
+    device_defaults(engine);
+    return choose_update(engine);
+}
+
+int hst_engine_device_failed(struct hst_engine *engine, int native, const char *what)
+{
+    return native < 0 ? engine_fail_device(engine, native, what) : -EINVAL;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_STATE_H
+#define HOISTWAY_ENGINE_STATE_H
+/* What an engine holds. Each part is changed by one file of exec/ or by engine.c; the comment says
+   which. */
+#include "base/loss_scale.h"
+#include "base/precision.h"
+#include "base/report.h"
+#include "exec/execute_state.h"
+#include "machine/workers.h"
+#include "plan/placement/placement.h"
+#include "plan/search/planner.h"
+#include "tier/extent.h"
+
+#include <hoistway/aio.h>
+#include <hoistway/cpu_adam.h>
+#include <hoistway/hoistway.h>
+#include <sys/types.h>
+
+/* A slot of the tile ring while tiles are loaded or saved (exec/tile_stream.c). */
+enum { SLOT_KINDS = EXTENT_STATES + 1 }; /* weights and states */
+struct slot {
+    unsigned char *buffer;
+    struct transfer transfers[SLOT_KINDS];
+};
+
+/* A directory of --store and what runs in it (store_dir.c). */
+struct drive {
+    char *path;   /* null: of a plan that has no directory to look at */
+    char *parent; /* where a plan would have it made; null: it is there */
+    bool created; /* the directory is ours to remove when it is empty */
+    dev_t file_system;
+    struct hst_aio *aio;       /* of scratch; null until it is needed */
+    struct hst_aio *store_aio; /* of the store, likewise */
+    struct hst_aio_info info;
+};
+
+/* The client's cursor, at most. */
+#define VERSIONS_CURSOR_BYTES (32u * 1024u)
+
+/* Versions of the store (exec/versions.c). */
+struct versions {
+    struct store *store; /* owned by the engine's extents; null: nothing is kept */
+    uint64_t every;      /* steps from one to the next; 0: not chosen yet */
+    uint64_t step;       /* of the last one */
+    uint64_t making;     /* of the one that is being made */
+    uint64_t first_step; /* where this run began */
+    struct keep *keep;   /* copies of versions; null: none are kept */
+    uint64_t kept_from;  /* the step of the last one, or where this run began */
+    const char *keep_paths[STRIPE_DRIVES_MAX];
+    char math[HST_DEV_MATH_BYTES]; /* of the version that was resumed; "": it says nothing */
+    double save_s; /* what it took to move the bytes that are at home in memory */
+    /* Where training stands after the last step; where it stood when each of the periods that may
+       be open began, whose version that period makes; of the step at hand its cursor alone. */
+    struct version_note {
+        uint64_t step, updates;
+        struct loss_scale scale;
+        unsigned char *cursor;
+        uint32_t cursor_bytes;
+    } last, of_period[WALK_PERIODS], next;
+    unsigned char *cursors; /* what those point into */
+};
+
+/* Where the engine stands (engine.c, step.c). */
+enum phase { PHASE_DESCRIBE = 0, PHASE_PLANNED, PHASE_SEALED, PHASE_LOADED, PHASE_STEP };
+
+struct step_state {
+    uint64_t number;         /* steps ended so far */
+    uint64_t updates;        /* of them, those that were not left out: Adam's t */
+    struct loss_scale scale; /* of the step at hand, or of the next; 1 but in fp16 */
+    double lr;
+    struct hst_stream *stream; /* of this step's units; null before the first */
+    double last_end_s;         /* monotonic seconds of the last step's end or the first begin */
+    uint32_t ready_units;      /* units whose gradients are complete */
+    double stall_nvme_s, stall_copy_s;
+    double update_s;
+    struct hst_step_bytes counted; /* at the last step's end */
+};
+
+struct unit_state {
+    bool grad_ready;
+    struct hst_param_view *views; /* [param_count] */
+};
+
+/* A unit as the client described it (exec/slices.c). */
+struct described {
+    uint32_t first, count; /* the units of the layout that it is */
+    uint32_t turns[3];     /* how many of them were acquired in each sweep */
+};
+
+struct hst_engine {
+    struct hst_config config;     /* resolved: no zero means a default */
+    char *store, *place, *device, *host_math; /* own copies; config points to them */
+    char *io_model, *io_fault, *durability;
+    struct drive drives[STRIPE_DRIVES_MAX];
+    uint32_t drive_count;        /* 0 where there is no store */
+    struct hst_aio_world *world; /* of the drives of io_model; else null */
+    struct report report;        /* the sticky error, and who is told */
+    enum phase phase;
+    pid_t owner; /* the process that created it; a forked child has neither threads nor queues */
+
+    struct layout layout;
+    struct layout whole; /* what the layout was cut from, where it is (decide.c) */
+    struct described *described;
+    uint32_t described_count;
+    struct placement placement;
+    struct placement_in plan_in;
+    struct planned planned; /* simulated 0: homes are the usual ones */
+    uint64_t carry_bytes_per_token;
+
+    struct workers *workers;
+    struct hst_dev *dev;
+    char math[HST_DEV_MATH_BYTES]; /* hst_dev_math of it */
+    struct hst_stream *stream;
+    const struct hst_cpu_adam_ops *adam;
+    const struct hst_update *update; /* of this precision, in adam's table */
+    /* What the device computes in: placement.hbm_bytes of its memory; on the host, host_arena. */
+    unsigned char *arena;
+    unsigned char *host_arena; /* placement.dram_bytes of host memory of the device */
+
+    struct extents *extents; /* on NVMe; null where nothing is */
+    /* Tiles of resident units, while they are loaded or saved; null where there are none. */
+    struct extents *resident;
+
+    struct hst_event *unit_passed; /* the stream has passed the last released unit */
+    struct slot *slots;            /* [placement.slots.count] */
+    struct unit_state *units;
+    struct hst_unit_view view;
+    uint32_t acquired;    /* unit that is acquired, or UINT32_MAX */
+    enum hst_sweep sweep; /* of the acquired unit */
+    struct hst_stream *unit_stream;
+
+    struct step_state step;
+    struct versions versions;
+    struct execute run; /* exec/execute.c */
+};
+
+/* decide.c */
+/** Tiles, homes and second slots, once all units are known. */
+int decide(struct hst_engine *engine);
+/** Once it is known whether the update may be optimistic: how much of one the next forward has; of
+ * a plan, whether it is. Errors: -ENOMEM (sticky). */
+int decide_update(struct hst_engine *engine);
+/** Of a plan: the graph, where it fits (rc, of all before, is 0). Returns rc, or a failure. */
+int decide_end(struct hst_engine *engine, int rc);
+/** No memory for what describes the plan itself. */
+int engine_fail_tables(struct hst_engine *engine, int native);
+
+/* device.c */
+int device_open(struct hst_engine *engine);
+/** Once budgets are resolved: the device's share of them, its stream, and its defaults. */
+int device_prepare(struct hst_engine *engine);
+
+/* store_dir.c */
+/** Where there is but a plan, finds them, or where they would be made. */
+int store_dirs_make(struct hst_engine *engine);
+/** Bytes that the store's file on a drive takes already. */
+uint64_t store_dir_there(const struct hst_engine *engine, uint32_t drive);
+/* What the files of a store take whose making was killed: the next one replaces them. Else 0. */
+uint64_t store_dir_leftover(const struct hst_engine *engine, uint32_t drive);
+/** And the room for scratch that it keeps there. */
+uint64_t store_dir_room_there(const struct hst_engine *engine, uint32_t drive);
+/** Before planning: where there are several, opens and measures each. */
+int store_dirs_rates(struct hst_engine *engine, struct placement_in *in);
+/** What the store's files are beside what the plan puts there; once the tiles are known. */
+void store_dirs_sizes(const struct hst_engine *engine, struct placement_in *in);
+/** After planning, where anything is on NVMe: scratch, and queues for the store. */
+int store_dirs_open(struct hst_engine *engine);
+void store_dirs_close(struct hst_engine *engine);
+/** What carries their traffic, once they are open: "uring", "threads", "sim". */
+const char *store_dir_backend(const struct hst_engine *engine);
+
+/* budget.c */
+int budgets_resolve(struct hst_engine *engine, struct placement_in *in);
+
+/** False on a device with memory of its own. */
+static inline bool engine_computes_in_dram(const struct hst_engine *engine)
+{
+    return engine->plan_in.compute_tier == HST_TIER_DRAM;
+}
+
+/** Once it is planned: the device updates some units. */
+static inline bool engine_has_resident(const struct hst_engine *engine)
+{
+    return engine->placement.resident_units > 0;
+}
+
+/** Of a unit in the device's memory: its update waits for the norm, and so for the next step. One
+ * that is optimistic needs a second slot, which is not there. */
+static inline bool engine_updates_late(const struct hst_engine *engine, uint32_t unit)
+{
+    return engine->run.deferred ||
+           (engine->run.optimistic && placement_is_resident(&engine->placement, unit));
+}
+
+static inline uint64_t engine_element_bytes(const struct hst_engine *engine)
+{
+    return engine->update->bytes.weights;
+}
+
+#endif

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a step will take, and what it waits for: the graph that is run, simulated on what was
+ * measured. A resource bounds the step that would gain most from having it twice as fast: a lane
+ * that is busy longest may be so beside another that everything waits for.
+ */
+#include "session/predict.h"
+
+#include "exec/versions.h"
+#include "plan/graph/graph_bound.h"
+#include "plan/graph/simulate.h"
+#include "session/engine_state.h"
+
+#include <errno.h>
+#include <hoistway/predict.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct machine {
+    struct sim_rates rates;
+    double half;     /* see struct planner_in */
+    double *visit_s; /* [MEASURE_SWEEPS · units], one sweep after the other */
+    uint32_t units;
+};
+
+/* ---- what is known ---- */
+
+static bool moves(const struct graph *graph, enum lane lane)
+{
+    for (uint32_t i = 0; i < graph->lane_count[lane]; i++) {
+        const struct node *node = &graph->nodes[graph->lane[lane][i]];
+        if ((node->parts & PARTS_TRAIN) && node->work > 0)
+            return true;
+    }
+    return false;
+}
+
+/* The host does work of this kind. */
+static bool updates(const struct graph *graph, enum node_kind kind)
+{
+    for (uint32_t i = 0; i < graph->lane_count[LANE_UPDATE]; i++) {
+        const struct node *node = &graph->nodes[graph->lane[LANE_UPDATE][i]];
+        if (node->kind == (unsigned)kind && (node->parts & PARTS_TRAIN) && node->work > 0)
+            return true;
+    }
+    return false;
+}
+
+/* The means of what visits took. False where one was not made yet; a forward that is never made is
+ * one that the client leaves out. */
+static bool fill_visits(const struct hst_engine *engine, struct machine *m)
+{
+    const struct graph *graph = &engine->run.graph;
+    for (uint32_t i = 0; i < graph->lane_count[LANE_COMPUTE]; i++) {
+        const struct node *node = &graph->nodes[graph->lane[LANE_COMPUTE][i]];
+        if (node->kind == NODE_UPDATE || !(node->parts & PARTS_TRAIN))
+            continue;
+        enum measure_sweep sweep = measure_sweep(node);
+        struct measure_visit visit = engine->run.measure.visits[sweep][node->unit];
+        if (visit.count > 0)
+            m->visit_s[(uint32_t)sweep * m->units + node->unit] = visit.seconds / visit.count;
+        else if (sweep != MEASURE_FORWARD)
+            return false;
+    }
+    return true;
+}
+
+static double rate_of(struct measure_work work)
+{
+    return work.seconds > 0 ? work.elements / work.seconds : 0;
+}
+
+static bool fill_measured(const struct hst_engine *engine, struct machine *m)
+{
+    const struct measure *measure = &engine->run.measure;
+    m->rates.update = rate_of(measure->update);
+    m->rates.norm = rate_of(measure->norm);
+    m->rates.device_update = 0; /* a visit's seconds have it in them */
+    m->rates.forward_s = m->visit_s;
+    m->rates.recompute_s = m->visit_s + MEASURE_RECOMPUTE * m->units;
+    m->rates.backward_s = m->visit_s + MEASURE_BACKWARD * m->units;
+    return fill_visits(engine, m) &&
+           (!updates(&engine->run.graph, NODE_UPDATE) || m->rates.update > 0) &&
+           (!updates(&engine->run.graph, NODE_NORM) || m->rates.norm > 0);
+}
+
+/* AdamW reads weights, states and gradients in bf16 and writes all but these. */
+#define UPDATE_BYTES 26
+/* Together as fast as each alone, as far as figures can tell. */
+#define AS_FAST 0.95
+
+/* What host memory carries; 0: more than the update and copies both ways ask of it together, so
+ * what they moved says nothing of memory. */
+static double memory_rate(const struct hst_figure *f)
+{
+    double shared = f[HST_RATE_SHARED].value;
+    double alone = UPDATE_BYTES * f[HST_RATE_UPDATE_BF16].value + f[HST_RATE_COPY_BOTH].value;
+    return shared < AS_FAST * alone ? shared : 0;
+}
+
+struct sim_rates predict_rates(const struct hst_engine *engine, const struct hst_rates *rates)
+{
+    const struct hst_figure *f = rates->figures;
+    bool bf16 = engine->config.precision == HST_PRECISION_BF16;
+    return (struct sim_rates){
+        .read = f[HST_RATE_READ].value,
+        .write = f[HST_RATE_WRITE].value,
+        .mixed = f[HST_RATE_MIXED].value,
+        .h2d = f[HST_RATE_H2D].value,
+        .d2h = f[HST_RATE_D2H].value,
+        .flops_per_s = f[HST_RATE_COMPUTE].value,
+        .update = f[bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32].value,
+        .norm = f[bf16 ? HST_RATE_NORM_BF16 : HST_RATE_NORM_FP32].value,
+        .device_update = f[bf16 ? HST_RATE_DEVICE_BF16 : HST_RATE_DEVICE_FP32].value,
+        .dram = engine_computes_in_dram(engine) ? 0 : memory_rate(f),
+        .shared_cores = engine_computes_in_dram(engine),
+    };
+}
+
+double predict_half(const struct hst_engine *engine, const struct hst_rates *rates)
+{
+    bool bf16 = engine->config.precision == HST_PRECISION_BF16;
+    double all = rates->figures[bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32].value;
+    double half = rates->figures[bf16 ? HST_RATE_HALF_BF16 : HST_RATE_HALF_FP32].value;
+    return all > 0 ? half / all : 0;
+}
+
+/* False, with the reason, where one of these figures is not known. */
+static bool are_known(const struct hst_rates *rates, enum hst_rate first, enum hst_rate last,
+                      const char *whose, char *why, size_t why_bytes)
+{
+    for (int r = (int)first; r <= (int)last; r++) {
+        const char *how = rates->figures[r].how;
+        if (rates->figures[r].value > 0)
+            continue;
+        snprintf(why, why_bytes, "the %s rates are not known: %s", whose,
+                 how[0] ? how : "they were not measured");
+        return false;
+    }
+    return true;
+}
+
+static bool are_bytes_known(const struct graph *graph, const struct hst_rates *rates, char *why,
+                            size_t why_bytes)
+{
+    bool drives = moves(graph, LANE_READ) || moves(graph, LANE_WRITE);
+    bool link = moves(graph, LANE_H2D) || moves(graph, LANE_D2H);
+    return (!drives ||
+            are_known(rates, HST_RATE_READ, HST_RATE_MIXED, "drives'", why, why_bytes)) &&
+           (!link || are_known(rates, HST_RATE_H2D, HST_RATE_D2H, "link's", why, why_bytes));
+}
+
+static bool is_host_known(const struct hst_engine *engine, const struct hst_rates *rates, char *why,
+                          size_t why_bytes)
+{
+    bool bf16 = engine->config.precision == HST_PRECISION_BF16;
+    enum hst_rate update = bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32;
+    enum hst_rate norm = bf16 ? HST_RATE_NORM_BF16 : HST_RATE_NORM_FP32;
+    return are_known(rates, update, update, "update's", why, why_bytes) &&
+           (!engine_computes_in_dram(engine) ||
+            are_known(rates, norm, norm, "norm's", why, why_bytes));
+}
+
+static bool is_computation_known(const struct hst_rates *rates, char *why, size_t why_bytes)
+{
+    return are_known(rates, HST_RATE_COMPUTE, HST_RATE_COMPUTE, "computation's", why, why_bytes);
+}
+
+bool predict_is_all_known(const struct hst_engine *engine, const struct hst_rates *rates)
+{
+    char why[200];
+    return is_computation_known(rates, why, sizeof why) &&
+           is_host_known(engine, rates, why, sizeof why) &&
+           (!engine->plan_in.has_nvme ||
+            are_known(rates, HST_RATE_READ, HST_RATE_MIXED, "drives'", why, sizeof why)) &&
+           (engine_computes_in_dram(engine) ||
+            are_known(rates, HST_RATE_H2D, HST_RATE_D2H, "link's", why, sizeof why));
+}
+
+/* Training measures computation and optimizer itself, a plan asks the rates. False, with the
+ * reason, where something is not known. */
+static bool fill(const struct hst_engine *engine, const struct hst_rates *rates, struct machine *m,
+                 char *why, size_t why_bytes)
+{
+    const struct graph *graph = &engine->run.graph;
+    m->rates = predict_rates(engine, rates);
+    m->half = predict_half(engine, rates);
+    if (engine->phase != PHASE_PLANNED) {
+        if (fill_measured(engine, m))
+            return are_bytes_known(graph, rates, why, why_bytes);
+        snprintf(why, why_bytes, "computation and update are measured from the second step on");
+        return false;
+    }
+    return is_computation_known(rates, why, why_bytes) &&
+           (!moves(graph, LANE_UPDATE) || is_host_known(engine, rates, why, why_bytes)) &&
+           are_bytes_known(graph, rates, why, why_bytes);
+}
+
+/* ---- what would help ---- */
+
+static void scale_visits(struct machine *m, double times)
+{
+    m->rates.flops_per_s *= times;
+    m->rates.device_update *= times;
+    for (uint32_t i = 0; i < MEASURE_SWEEPS * m->units; i++)
+        m->visit_s[i] /= times;
+}
+
+static void scale_optimizer(struct machine *m, double times)
+{
+    m->rates.update *= times;
+    m->rates.norm *= times;
+}
+
+static void scale_cores(struct machine *m, double times)
+{
+    scale_visits(m, times);
+    scale_optimizer(m, times);
+}
+
+static void scale_drives(struct machine *m, double times)
+{
+    m->rates.read *= times;
+    m->rates.write *= times;
+    m->rates.mixed *= times;
+}
+
+static void scale_link(struct machine *m, double times)
+{
+    m->rates.h2d *= times;
+    m->rates.d2h *= times;
+}
+
+struct resource {
+    const char *name;
+    enum lane lanes[2];
+    void (*scale)(struct machine *m, double times);
+};
+
+static const struct resource on_host[] = {
+    {"cores", {LANE_COMPUTE, LANE_UPDATE}, scale_cores},
+    {"drives", {LANE_READ, LANE_WRITE}, scale_drives},
+};
+static const struct resource on_gpu[] = {
+    {"GPU", {LANE_COMPUTE, LANE_COMPUTE}, scale_visits},
+    {"cores", {LANE_UPDATE, LANE_UPDATE}, scale_optimizer},
+    {"link", {LANE_H2D, LANE_D2H}, scale_link},
+    {"drives", {LANE_READ, LANE_WRITE}, scale_drives},
+};
+
+static uint32_t update_threads(const struct hst_engine *engine)
+{
+    return engine->placement.update_threads[engine->run.optimistic];
+}
+
+static int step_of(const struct hst_engine *engine, const struct machine *m, struct sim *sim)
+{
+    struct sim_in in = {
+        .graph = &engine->run.graph, .rates = m->rates, .parts = versions_parts_simulated(engine)};
+    if (engine->phase == PHASE_PLANNED) /* else what is measured is theirs */
+        in.rates.update *=
+            planner_update_share(update_threads(engine), engine->config.threads, m->half);
+    return simulate(&in, sim);
+}
+
+/* Most first; of two that help as much the one that was tried first. */
+static void keep_help(struct hst_prediction *p, const char *what, double step_s)
+{
+    uint32_t at = p->help_count++;
+    for (; at > 0 && p->helps[at - 1].step_s > step_s; at--)
+        p->helps[at] = p->helps[at - 1];
+    p->helps[at] = (struct hst_help){what, step_s};
+}
+
+static int find_help(const struct hst_engine *engine, struct machine *m, const struct sim *sim,
+                     struct hst_prediction *p)
+{
+    bool host = m->rates.shared_cores;
+    const struct resource *resources = host ? on_host : on_gpu;
+    size_t count = host ? sizeof on_host / sizeof *on_host : sizeof on_gpu / sizeof *on_gpu;
+    p->bound_by = lane_name(sim->bound_by);
+    for (size_t i = 0; i < count; i++) {
+        const enum lane *lanes = resources[i].lanes;
+        struct sim faster;
+        resources[i].scale(m, 2);
+        int rc = step_of(engine, m, &faster);
+        resources[i].scale(m, 0.5);
+        if (rc)
+            return rc;
+        if (faster.step_s >= p->step_s)
+            continue;
+        keep_help(p, resources[i].name, faster.step_s);
+        if (p->helps[0].what == resources[i].name)
+            p->bound_by = lane_name(lanes[sim->busy_s[lanes[1]] > sim->busy_s[lanes[0]]]);
+    }
+    return 0;
+}
+
+/* ---- the whole ---- */
+
+static int predict(const struct hst_engine *engine, struct machine *m, struct hst_prediction *p)
+{
+    struct sim sim;
+    struct graph_bound bound;
+    int rc = step_of(engine, m, &sim);
+    rc = rc ? rc
+            : graph_bound(&engine->run.graph, &m->rates, versions_parts_simulated(engine), &bound);
+    if (rc)
+        return rc;
+    p->step_s = sim.step_s;
+    p->bound_s = bound.step_s;
+    return find_help(engine, m, &sim, p);
+}
+
+int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *rates,
+                       struct hst_prediction *prediction)
+{
+    static const struct hst_rates none;
+    if (engine->run.graph.node_count == 0 || !prediction)
+        return -EINVAL;
+    struct hst_prediction p = {0};
+    struct machine m = {.units = engine->layout.unit_count};
+    m.visit_s = calloc(MEASURE_SWEEPS * (size_t)m.units + 1, sizeof *m.visit_s);
+    int rc = m.visit_s ? 0 : -ENOMEM;
+    if (rc == 0 && fill(engine, rates ? rates : &none, &m, p.why, sizeof p.why))
+        rc = predict(engine, &m, &p);
+    free(m.visit_s);
+    if (rc == 0)
+        *prediction = p;
+    return rc;
+}
+
+int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *decision)
+{
+    if (engine->run.graph.node_count == 0 || !decision)
+        return -EINVAL;
+    const struct planned *p = &engine->planned;
+    *decision = (struct hst_decision){
+        .update = engine->run.optimistic     ? "optimistic"
+                  : engine->plan_in.deferred ? "deferred"
+                                             : "early",
+        .homes = p->simulated == 0 ? "usual"
+                 : p->better       ? p->what
+                                   : "none is faster",
+        .usual_step_s = p->usual_step_s,
+        .step_s = p->step_s,
+        .checkpoint_every = engine->placement.segment,
+        .resident_units = engine->placement.resident_units,
+        .units = engine->layout.unit_count,
+        .streamed_tiles = engine->placement.streamed_tiles,
+        .tiles_in_dram = placement_tiles_in_dram(&engine->placement),
+        .late_share = engine->placement.late_eighths / 8.0,
+        .update_threads = update_threads(engine) ? update_threads(engine) : engine->config.threads,
+        .saved_units = engine->placement.saved_units,
+        .savable_units = placement_savable_units(&engine->plan_in),
+    };
+    layout_count_slices(&engine->layout, &decision->cut_units, &decision->slices);
+    return 0;
+}

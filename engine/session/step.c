@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The calls of one training step, in the order in which a client makes them. This file checks that
+ * order and keeps the step's account; bytes are moved by exec/.
+ */
+#include "base/clock.h"
+#include "exec/execute.h"
+#include "exec/failure.h"
+#include "exec/moves.h"
+#include "exec/optimistic.h"
+#include "exec/optimizer.h"
+#include "exec/slices.h"
+#include "exec/versions.h"
+#include "exec/views.h"
+#include "session/engine_state.h"
+
+#include <errno.h>
+#include <math.h>
+
+/* Ever. */
+static struct hst_step_bytes moved_bytes(const struct hst_engine *engine)
+{
+    struct hst_step_bytes bytes = {.h2d = engine->run.copied_bytes[LANE_H2D],
+                                   .d2h = engine->run.copied_bytes[LANE_D2H]};
+    if (engine->extents) {
+        bytes.nvme_read = engine->extents->counters.read_bytes;
+        bytes.nvme_write = engine->extents->counters.written_bytes;
+    }
+    if (engine->resident) {
+        bytes.d2h += engine->resident->counters.read_bytes;
+        bytes.h2d += engine->resident->counters.written_bytes;
+    }
+    return bytes;
+}
+
+int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, struct hst_step *step)
+{
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    if (engine->phase != PHASE_LOADED || engine->acquired != NO_UNIT)
+        return report_refuse(
+            &engine->report,
+            "a step begins after load, outside another step, with no unit acquired");
+    if (!in || !step || in->size < sizeof *in || in->cursor_bytes > VERSIONS_CURSOR_BYTES ||
+        !(in->lr >= 0) || !isfinite(in->lr))
+        return report_refuse(
+            &engine->report,
+            "a step needs its size, a finite lr >= 0 and a cursor of at most %u bytes",
+            VERSIONS_CURSOR_BYTES);
+    struct step_state *s = &engine->step;
+    versions_step_begins(engine, in->cursor, in->cursor_bytes);
+    s->lr = in->lr;
+    s->ready_units = 0;
+    for (uint32_t u = 0; u < engine->layout.unit_count; u++)
+        engine->units[u].grad_ready = false;
+    slices_begin(engine);
+    s->stream = NULL;
+    if (s->last_end_s == 0) { /* the first step's account begins here, not with the load */
+        s->last_end_s = clock_seconds();
+        s->stall_nvme_s = 0;
+        s->counted = moved_bytes(engine);
+    }
+    int rc = execute_begin(engine);
+    if (rc)
+        return rc;
+    engine->phase = PHASE_STEP;
+    *step = (struct hst_step){
+        .number = s->number + 1,
+        .micro_count = engine->placement.micro_count,
+        .loss_scale = s->scale.value,
+    };
+    return 0;
+}
+
+/* ---- units ---- */
+
+/* A tied tensor is summed up over its users and rounded with its owner, which so comes last. */
+static bool owns_unfinished(const struct hst_engine *engine, uint32_t unit)
+{
+    const struct layout *layout = &engine->layout;
+    for (uint32_t i = 0; i < layout->param_count; i++) {
+        const struct layout_param *param = &layout->params[i];
+        if (param->owner != i && layout->params[param->owner].unit == unit &&
+            !engine->units[param->unit].grad_ready)
+            return true;
+    }
+    return false;
+}
+
+/* -EINVAL where the call can not be served. Any order of units can; the declared one is fast. */
+static int check_turn(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
+{
+    if (engine->phase < PHASE_LOADED || (engine->phase == PHASE_STEP) != (sweep != HST_EVAL))
+        return report_refuse(&engine->report,
+                             "forward and backward belong into a step, evaluation between steps");
+    if (unit >= engine->described_count)
+        return report_refuse(&engine->report, "unit %u of %u", unit, engine->described_count);
+    if (engine->acquired != NO_UNIT)
+        return report_refuse(&engine->report, "unit %u is still acquired",
+                             slices_described(engine, engine->acquired));
+    uint32_t next = slices_next(engine, unit, sweep);
+    if (next == NO_UNIT || (sweep == HST_BACKWARD && engine->units[next].grad_ready))
+        return report_refuse(&engine->report, "unit %u had its %s in this step already", unit,
+                             sweep == HST_BACKWARD ? "backward" : "forward");
+    if (sweep == HST_BACKWARD && owns_unfinished(engine, next))
+        return report_refuse(&engine->report,
+                             "unit %u has a tied tensor whose other users come first in the "
+                             "backward",
+                             unit);
+    return 0;
+}
+
+/* Zeroes what the unit's backward accumulates into; tied gradients before the step's first one. */
+static int open_gradients(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream)
+{
+    const struct layout_unit *u = &engine->layout.units[unit];
+    int rc = 0;
+    if (engine->step.ready_units == 0 && engine->layout.tied_elements > 0)
+        rc = hst_stream_zero(stream, engine->arena + engine->placement.tied,
+                             engine->layout.tied_elements * sizeof(float));
+    if (rc == 0 && u->grad_elements > 0)
+        rc = hst_stream_zero(stream, engine->arena + engine->placement.accumulator,
+                             u->grad_elements * sizeof(float));
+    return rc ? engine_fail_device(engine, rc, "zeroing gradients") : 0;
+}
+
+/* What follows is enqueued on this stream, behind the last unit, which may be under way on another
+ * one. Between steps it is the engine's: a client's may be gone. */
+static int follow_last_unit(struct hst_engine *engine, struct hst_stream *stream)
+{
+    if (engine->unit_stream == stream)
+        return 0;
+    engine->unit_stream = stream;
+    int rc = hst_stream_wait(stream, engine->unit_passed);
+    if (rc == 0 && engine->run.updated) /* updates may have been enqueued behind the last unit */
+        rc = hst_stream_wait(stream, engine->run.updated);
+    return rc ? engine_fail_device(engine, rc, "waiting for the last unit") : 0;
+}
+
+int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep,
+                     struct hst_stream *stream, const struct hst_unit_view **view)
+{
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    if (!stream || !view || check_turn(engine, unit, sweep))
+        return -EINVAL;
+    if (sweep != HST_EVAL && engine->step.stream && engine->step.stream != stream)
+        return report_refuse(&engine->report, "all units of one step are acquired on one stream");
+    engine->step.stream = stream;
+    uint32_t next = slices_next(engine, unit, sweep);
+    int rc = follow_last_unit(engine, stream);
+    rc = rc ? rc : execute_reach(engine, next, sweep);
+    if (rc == 0 && sweep == HST_BACKWARD)
+        rc = open_gradients(engine, next, stream);
+    if (rc)
+        return rc;
+    slices_pass(engine, unit, sweep);
+    views_set(engine, next, sweep);
+    engine->acquired = next;
+    engine->sweep = sweep;
+    *view = &engine->view;
+    return 0;
+}
+
+/* Rounds an own parameter's gradient, and leaves zeros up to the next one: the norm runs over whole
+ * rows, and the row may be in a buffer that held another unit's. */
+static int round_gradient(struct hst_engine *engine, uint32_t unit,
+                          const struct layout_param *param, uint64_t end)
+{
+    uint64_t element = engine_element_bytes(engine);
+    unsigned char *row = moves_grads(engine, engine->run.computing, unit);
+    struct hst_cast round = {
+        .count = param->count,
+        .src_dtype = HST_F32,
+        .dst_dtype = precision_dtype(engine->config.precision),
+        .src = views_accumulator(engine, param),
+        .dst = row + param->offset * element,
+    };
+    uint64_t stop = param->offset + param->count;
+    int rc = hst_op_cast(engine->unit_stream, &round);
+    if (rc == 0 && end > stop)
+        rc = hst_stream_zero(engine->unit_stream, row + stop * element, (end - stop) * element);
+    return rc;
+}
+
+static int round_gradients(struct hst_engine *engine, uint32_t unit)
+{
+    const struct layout *layout = &engine->layout;
+    const struct layout_unit *u = &layout->units[unit];
+    uint64_t end = u->elements;
+    int rc = 0;
+    for (uint32_t i = u->first_param + u->param_count; rc == 0 && i-- > u->first_param;) {
+        const struct layout_param *param = &layout->params[i];
+        if (param->owner != i)
+            continue;
+        rc = round_gradient(engine, unit, param, end);
+        end = param->offset;
+    }
+    return rc ? engine_fail_device(engine, rc, "rounding gradients") : 0;
+}
+
+int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
+{
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    uint32_t held = slices_held(engine, unit);
+    if (held == NO_UNIT || engine->sweep != HST_BACKWARD || engine->units[held].grad_ready)
+        return report_refuse(&engine->report,
+                             "gradients of unit %u are complete once, while its backward holds it",
+                             unit);
+    int rc = round_gradients(engine, held);
+    if (rc)
+        return rc;
+    if (!engine_computes_in_dram(engine)) {
+        rc = optimizer_device_norm(engine, held);
+        if (rc)
+            return engine_fail_device(engine, rc, "the gradient norm");
+    }
+    engine->units[held].grad_ready = true;
+    engine->step.ready_units++;
+    return 0;
+}
+
+int hst_unit_release(struct hst_engine *engine, uint32_t unit)
+{
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    uint32_t held = slices_held(engine, unit);
+    if (held == NO_UNIT)
+        return report_refuse(&engine->report, "unit %u is not acquired", unit);
+    if (engine->sweep == HST_BACKWARD && !engine->units[held].grad_ready)
+        return report_refuse(&engine->report,
+                             "unit %u is released before its gradients are complete", unit);
+    int rc = execute_leave(engine, engine->unit_stream);
+    if (rc)
+        return rc;
+    engine->acquired = NO_UNIT;
+    return engine->sweep == HST_EVAL ? follow_last_unit(engine, engine->stream) : 0;
+}
+
+/* ---- activations ---- */
+
+int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
+                    enum hst_act_kind kind, unsigned access, struct hst_stream *stream,
+                    struct hst_act *act)
+{
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    const struct placement *p = &engine->placement;
+    uint32_t held = slices_held(engine, unit);
+    if (held == NO_UNIT || micro >= p->micro_count || !stream || !act ||
+        (access & (HST_READ | HST_WRITE)) == 0)
+        return report_refuse(&engine->report,
+                             "activation of micro-batch %u of unit %u, which must be acquired",
+                             micro, unit);
+    uint64_t per_token = engine->carry_bytes_per_token;
+    unsigned char *base = engine->arena + (kind == HST_CARRY_GRAD ? p->carry_grad : p->carry);
+    if (kind == HST_CHECKPOINT && p->units[held].recomputed && (access & ~engine->view.checkpoint))
+        return report_refuse(&engine->report,
+                             "the checkpoint of unit %u is computed again: this visit does not %s "
+                             "it. Fix: do what its view says",
+                             unit, access & HST_WRITE ? "write" : "read");
+    if (kind == HST_CHECKPOINT) {
+        per_token = engine->layout.units[held].act_bytes_per_token;
+        base = per_token ? moves_acts(engine, engine->run.computing, held) : NULL;
+    }
+    if (per_token == 0 || !base)
+        return report_refuse(&engine->report,
+                             "unit %u declared no bytes of that kind of activation", unit);
+    uint64_t tokens = placement_micro_tokens(&engine->plan_in, micro);
+    *act = (struct hst_act){
+        .data = base + micro * placement_micro_stride(&engine->plan_in, per_token),
+        .size_bytes = tokens * per_token,
+        .tokens = tokens,
+    };
+    return 0;
+}
+
+int hst_act_release(struct hst_engine *engine, uint32_t unit, uint32_t micro,
+                    enum hst_act_kind kind)
+{
+    (void)kind;
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    if (slices_held(engine, unit) == NO_UNIT || micro >= engine->placement.micro_count)
+        return report_refuse(&engine->report,
+                             "activation of micro-batch %u of unit %u was not acquired", micro,
+                             unit);
+    return 0;
+}
+
+/* ---- the end ---- */
+
+static void account(struct hst_engine *engine, double grad_norm, struct hst_step_stats *stats)
+{
+    struct step_state *s = &engine->step;
+    struct hst_step_bytes now = moved_bytes(engine);
+    struct hst_dev_usage usage;
+    hst_dev_usage(engine->dev, &usage);
+    double end = clock_seconds();
+    *stats = (struct hst_step_stats){
+        .step = s->number,
+        .grad_norm = grad_norm,
+        .seconds = end - s->last_end_s,
+        .stall_s = {.nvme = s->stall_nvme_s, .copy = s->stall_copy_s, .update = s->update_s},
+        .bytes = {.nvme_read = now.nvme_read - s->counted.nvme_read,
+                  .nvme_write = now.nvme_write - s->counted.nvme_write,
+                  .h2d = now.h2d - s->counted.h2d,
+                  .d2h = now.d2h - s->counted.d2h},
+        .skipped_steps = s->number - s->updates,
+        .peak = {.hbm = usage.memory_peak_bytes,
+                 .dram = usage.host_peak_bytes,
+                 .nvme = engine->placement.nvme_bytes},
+    };
+    s->counted = now;
+    s->last_end_s = end;
+    s->stall_nvme_s = s->stall_copy_s = s->update_s = 0;
+}
+
+int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
+{
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    struct step_state *s = &engine->step;
+    if (engine->phase != PHASE_STEP || engine->acquired != NO_UNIT ||
+        s->ready_units != engine->layout.unit_count || !stats)
+        return report_refuse(&engine->report,
+                             "a step ends when all units' gradients are complete (%u of %u are)",
+                             slices_ready(engine), engine->described_count);
+    int rc = execute_end(engine);
+    if (rc)
+        return rc;
+    rc = hst_stream_sync(engine->unit_stream); /* what the client enqueued behind the last unit */
+    if (rc)
+        return engine_fail_device(engine, rc, "the backward");
+    rc = follow_last_unit(engine, engine->stream);
+    if (rc)
+        return rc;
+    bool skipped = engine->run.skipped;
+    s->number++;
+    s->updates += !skipped;
+    engine->phase = PHASE_LOADED;
+    account(engine, engine->run.grad_norm, stats);
+    stats->skipped = skipped;
+    stats->update_time = engine->run.optimistic ? HST_UPDATE_OPTIMISTIC : HST_UPDATE_DEFERRED;
+    stats->redone = (engine->run.left & PART_REDO) != 0;
+    stats->loss_scale = (double)s->scale.value;
+    if (engine->config.precision == HST_PRECISION_FP16)
+        s->scale = loss_scale_after(s->scale, !skipped);
+    versions_step_ended(engine, stats->seconds);
+    if (!optimistic_step_ended(engine, stats))
+        return 0;
+    return execute_update_as(engine, engine->run.choice.optimistic);
+}
+
+int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
+{
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    if (engine->phase == PHASE_STEP || engine->phase == PHASE_PLANNED)
+        return report_refuse(&engine->report, "drain comes between steps");
+    slices_begin(engine);
+    int rc = execute_drain(engine);
+    rc = rc || engine->phase < PHASE_LOADED ? rc : versions_now(engine);
+    if (rc)
+        return rc;
+    rc = hst_stream_sync(engine->stream);
+    if (rc)
+        return engine_fail_device(engine, rc, "the computation");
+    if (rc == 0 && stats)
+        account(engine, 0, stats);
+    return rc;
+}
+
+uint64_t hst_engine_version(const struct hst_engine *engine)
+{
+    return versions_last(engine);
+}
