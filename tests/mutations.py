@@ -28,6 +28,7 @@ import mutation_rows_ckpt  # noqa: E402, F401
 import mutation_rows_compute  # noqa: E402, F401
 import mutation_rows_cudnn  # noqa: E402, F401
 import mutation_rows_hf  # noqa: E402, F401
+import mutation_rows_kernels  # noqa: E402, F401
 import mutation_rows_kin  # noqa: E402, F401
 import mutation_rows_late  # noqa: E402, F401
 import mutation_rows_length  # noqa: E402, F401

@@ -180,6 +180,13 @@ static inline unsigned grid_of(size_t count, size_t per_block)
     return blocks < HST_GRID_MOST ? (unsigned)blocks : HST_GRID_MOST;
 }
 
+/* The same in a grid's second or third direction, which has room for fewer. */
+static inline unsigned grid_side_of(size_t count, size_t per_block)
+{
+    unsigned blocks = grid_of(count, per_block);
+    return blocks < 65535 ? blocks : 65535;
+}
+
 /* Threads, in whole warps, for `count` pieces of a row at one each; at most `most`. */
 static inline unsigned threads_of(size_t count, unsigned most)
 {

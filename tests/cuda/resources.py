@@ -32,15 +32,7 @@ LAUNCHES = ('attention_launches', 'matmul_launches')
 SPILLS = (
     (r'k_attention_any_dkv<', 48, 'f32, and head_dims without tensor cores: not what is trained'),
     (r'k_attention_any_dq<', 8, 'the same'),
-    (r'k_cross_entropy<\w+, 1, 16>', 24, 'rows that are not aligned: a vocabulary of odd size'),
-    (r'k_cross_entropy<f16, 8, 4>', 8, '64 registers are all that 1,024 threads can have'),
-    (r'k_rmsnorm_backward<f16, (256|1024), true>', 8, 'the same; 256 threads are four blocks'),
     (r'k_embedding_backward<bf16, 1>', 8, 'rows that are not aligned, on 12.0 alone'),
-)
-# Kernels that may have fewer blocks on a multiprocessor than promised: (name, cards, why).
-FEWER_BLOCKS = (
-    (r'k_attention_forward<\w+, 256, 4>', ('8.0', '8.6', '8.9', '12.0'),
-     'its tile of 64 rows takes 96 KiB, and has work for four warps'),
 )
 
 Use = collections.namedtuple('Use', 'kernel card threads registers stack static dynamic promised '
@@ -167,8 +159,7 @@ def faults_of_use(use):
     if not use.blocks:
         yield (f'{where} can not be launched: {use.threads} threads, {use.registers} registers, '
                f'{use.static} + {use.dynamic} bytes of shared memory')
-    known = any(re.fullmatch(f[0], use.kernel) and use.card in f[1] for f in FEWER_BLOCKS)
-    if 0 < use.blocks < use.promised and not known:
+    if 0 < use.blocks < use.promised:
         yield (f'{where}: a multiprocessor holds {use.blocks} blocks, __launch_bounds__ promises '
                f'{use.promised}')
 

@@ -64,9 +64,9 @@ static void rope_case(struct suite *s, const void *parameters)
 static void rope_matches_and_inverts(void **state)
 {
     (void)state;
-    static const struct rope_shape shapes[] = {{1, 1, 1, 2, 0},  {2, 5, 3, 6, 0},
-                                               {1, 7, 2, 32, 0}, {3, 33, 2, 64, 0},
-                                               {1, 9, 5, 80, 0}, {2, 130, 1, 34, 0}};
+    static const struct rope_shape shapes[] = {
+        {1, 1, 1, 2, 0},  {2, 5, 3, 6, 0},    {1, 7, 2, 32, 0},  {3, 33, 2, 64, 0},
+        {1, 9, 5, 80, 0}, {2, 130, 1, 34, 0}, {2, 3, 19, 66, 0}, {1, 2, 17, 528, 0}};
     for (size_t i = 0; i < DTYPES * sizeof shapes / sizeof *shapes; i++) {
         struct rope_shape p = shapes[i / DTYPES];
         p.dtype = suite_dtypes[i % DTYPES];

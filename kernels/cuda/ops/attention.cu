@@ -17,37 +17,95 @@
 
 #include "launchers.h"
 
-enum { ROWS_PER_BLOCK = 8, MAX_BLOCKS = 0x7fffffff, MAX_SEQ = 0x7fffffff - 4096 };
+enum { DELTA_THREADS = 256, AHEAD = 4, MAX_BLOCKS = 0x7fffffff, MAX_SEQ = 0x7fffffff - 4096 };
 
-/* A warp per row of one head. */
-template <class T>
-static __global__ void __launch_bounds__(ROWS_PER_BLOCK * 32)
+template <class T, int N>
+static __device__ __forceinline__ void add_products(const pack<T, N> &x, const pack<T, N> &y,
+                                                    float (&sum)[N])
+{
+    float u[N], v[N];
+    unpack(x, u);
+    unpack(y, v);
+    HST_UNROLL
+    for (int i = 0; i < N; i++)
+        sum[i] += u[i] * v[i];
+}
+
+/*
+ * Σ x·y over a row, as 32 chains of sums: element i is in chain i mod 32, and chains are added in
+ * pairs 16, 8, 4, 2 and 1 apart. A thread has N neighbour chains, so that it reads N elements at
+ * once and 32 / N threads are a row: the same sums for every N. All threads of the warp take part.
+ */
+template <class T, int N>
+static __device__ __forceinline__ float row_product(const T *x, const T *y, size_t count)
+{
+    float sum[N] = {};
+    for (size_t first = threadIdx.x % (32 / N) * N; first < count; first += AHEAD * 32) {
+        pack<T, N> u[AHEAD], v[AHEAD];
+        HST_UNROLL
+        for (int k = 0; k < AHEAD; k++)
+            if (first + k * 32 < count) {
+                u[k] = load<N>(x + first + k * 32);
+                v[k] = load<N>(y + first + k * 32);
+            }
+        HST_UNROLL
+        for (int k = 0; k < AHEAD; k++)
+            if (first + k * 32 < count)
+                add_products(u[k], v[k], sum);
+    }
+    HST_UNROLL
+    for (int apart = 16; apart >= N; apart /= 2) {
+        HST_UNROLL
+        for (int j = 0; j < N; j++)
+            sum[j] += __shfl_xor_sync(HST_FULL_WARP, sum[j], apart / N);
+    }
+    HST_UNROLL
+    for (int apart = N / 2; apart; apart /= 2) {
+        HST_UNROLL
+        for (int j = 0; j < apart; j++)
+            sum[j] += sum[j + apart];
+    }
+    return sum[0];
+}
+
+/* A block has neighbour tokens of one head, whose deltas lie together; grids count heads first,
+ * whose rows lie together. */
+template <class T, int N>
+static __global__ void __launch_bounds__(DELTA_THREADS)
     k_attention_delta(struct hst_attention a, const T *dout, float *delta)
 {
-    size_t rows = a.batch * a.seq * a.heads, row = blockIdx.x * (size_t)ROWS_PER_BLOCK;
-    for (row += threadIdx.x / 32; row < rows; row += (size_t)gridDim.x * ROWS_PER_BLOCK) {
-        const T *x = dout + row * a.head_dim, *y = (const T *)a.o + row * a.head_dim;
-        float sum = 0;
-        for (size_t i = threadIdx.x % 32; i < a.head_dim; i += 32)
-            sum += (float)x[i] * (float)y[i];
-        for (int apart = 16; apart; apart /= 2)
-            sum += __shfl_xor_sync(HST_FULL_WARP, sum, apart);
-        size_t token = row / a.heads, head = row % a.heads;
-        if (threadIdx.x % 32 == 0)
-            delta[statistic_at(&a, token / a.seq, head) + token % a.seq] = sum;
-    }
+    constexpr unsigned LANES = 32 / N, TOKENS = DELTA_THREADS / LANES;
+    for (size_t sequence = blockIdx.z; sequence < a.batch; sequence += gridDim.z)
+        for (size_t head = blockIdx.x; head < a.heads; head += gridDim.x)
+            for (size_t first = blockIdx.y * (size_t)TOKENS; first < a.seq;
+                 first += gridDim.y * (size_t)TOKENS) {
+                size_t token = first + threadIdx.x / LANES;
+                size_t at = ((sequence * a.seq + token) * a.heads + head) * a.head_dim;
+                float sum = row_product<T, N>(dout + at, (const T *)a.o + at,
+                                              token < a.seq ? a.head_dim : 0);
+                if (threadIdx.x % LANES == 0 && token < a.seq)
+                    delta[statistic_at(&a, sequence, head) + token] = sum;
+            }
+}
+
+template <class T, int N>
+static cudaError_t sum_delta_by(cudaStream_t stream, const struct hst_attention_backward *args,
+                                float *delta)
+{
+    const struct hst_attention *a = &args->forward;
+    dim3 grid(grid_of(a->heads, 1), grid_side_of(a->seq, DELTA_THREADS * N / 32),
+              grid_side_of(a->batch, 1));
+    HST_LAUNCH((k_attention_delta<T, N>), grid, DELTA_THREADS, 0, stream, *a, (const T *)args->dout,
+               delta);
+    return cudaGetLastError();
 }
 
 template <class T>
 static cudaError_t sum_delta(cudaStream_t stream, const struct hst_attention_backward *args,
                              float *delta)
 {
-    const struct hst_attention *a = &args->forward;
-    size_t blocks = (a->batch * a->seq * a->heads + ROWS_PER_BLOCK - 1) / ROWS_PER_BLOCK;
-    unsigned grid = blocks < MAX_BLOCKS ? (unsigned)blocks : MAX_BLOCKS;
-    HST_LAUNCH((k_attention_delta<T>), grid, ROWS_PER_BLOCK * 32, 0, stream, *a,
-               (const T *)args->dout, delta);
-    return cudaGetLastError();
+    return args->forward.head_dim % WIDE<T> ? sum_delta_by<T, 1>(stream, args, delta)
+                                            : sum_delta_by<T, WIDE<T>>(stream, args, delta);
 }
 
 /* Sequences that one launch of any kernel may take; 0 where even one is too long for a grid. */

@@ -20,8 +20,10 @@
  * Shared memory holds Q and two tiles each of K and V: the next is copied while one is used, with
  * one barrier a tile. That is 64 KiB at head_dim 128, so that two blocks of four warps fit a
  * multiprocessor of 8.0, 9.0 and 10.0; where one fits (8.6, 8.9, 12.0) it has eight warps. At 256
- * it is 96 KiB, within the 99 KiB that the smallest card of this kind gives a block, of 64 rows,
- * which four warps share: where one block fits, four warps are all.
+ * it is 96 KiB for 64 rows, of which two blocks fit 9.0 and 10.0. Elsewhere one block of eight
+ * warps and 128 rows has the same 96 KiB, within the 99 KiB that the smallest card of this kind
+ * gives a block, with one tile each of K and V: V is copied during Q·Kᵀ and the next K during P·V,
+ * with two barriers a tile.
  *
  * Cost: 4·head_dim flops per query and key; a block reads its queries once and its keys and values,
  * mostly from L2: 4·head_dim bytes per key.
@@ -32,11 +34,12 @@
 /* KEYS is part of the numbers: it depends on head_dim alone, never on the card. BLOCKS is what
  * a multiprocessor is to hold, which tests/cuda/resources.py checks. */
 template <int D, int WARPS> struct forward_plan {
-    static constexpr int ROWS = D > 128 ? 64 : 128,
-                         M = ROWS / 16 / WARPS; /* 16-row blocks of a warp */
+    static constexpr int ROWS = D > 128 && WARPS == 4 ? 64 : 128,
+                         M = ROWS / 16 / WARPS;                 /* 16-row blocks of a warp */
+    static constexpr int TURNS = D > 128 && WARPS == 8 ? 1 : 2; /* tiles of k and v each */
     static constexpr int THREADS = WARPS * 32, BLOCKS = WARPS_RESIDENT / WARPS;
     static constexpr int KEYS = D >= 128 ? 32 : 64; /* 64 do not fit the registers beside o */
-    static constexpr size_t SHARED = (size_t)(ROWS + 4 * KEYS) * D * sizeof(word);
+    static constexpr size_t SHARED = (size_t)(ROWS + 2 * TURNS * KEYS) * D * sizeof(word);
 };
 
 /* What a lane keeps of its rows g and g + 8 of each 16-row block. */
@@ -136,7 +139,9 @@ static __global__ void __launch_bounds__(forward_plan<D, WARPS>::THREADS,
 
     tile_fetch<D, P::ROWS, P::THREADS>(
         q_tile, rows_of((const word *)a.q, &a, a.heads, at.sequence, at.head), block_first, end);
-    keys.template fetch<P::THREADS>(0, 0, end);
+    keys.template fetch_keys<P::THREADS>(0, 0, end);
+    if (P::TURNS == 2)
+        keys.template fetch_values<P::THREADS>(0, 0, end);
     hst_cp_async_commit();
     lane_view<D> q_view = lane_down<D>(q_tile + warp_rows * D);
     lane_view<D> k_view = lane_across<D>(keys.buffers);
@@ -147,20 +152,33 @@ static __global__ void __launch_bounds__(forward_plan<D, WARPS>::THREADS,
     clear(o);
     softmax_begin(rows);
     int last = min(block_first + P::ROWS, end) - 1;
-    for (int key = 0, turn = 0; key <= last; key += P::KEYS, turn ^= 1) {
+    for (int key = 0, turn = 0; key <= last; key += P::KEYS, turn ^= P::TURNS - 1) {
         hst_cp_async_wait<0>();
-        __syncthreads(); /* this turn's tiles are here, and all have used the other's */
-        if (key + P::KEYS <= last)
+        __syncthreads(); /* this turn's keys are here, and all have used what comes next's place */
+        if (P::TURNS == 1)
+            keys.template fetch_values<P::THREADS>(0, key, end);
+        else if (key + P::KEYS <= last)
             keys.template fetch<P::THREADS>(turn ^ 1, key + P::KEYS, end);
         hst_cp_async_commit();
-        if (key >= first + 16 * P::M)
-            continue; /* after every query of this warp */
+        bool seen = key < first + 16 * P::M; /* by some query of this warp */
+        if (P::TURNS == 2 && !seen)
+            continue;
         float s[P::M][P::KEYS / 8][4];
-        row_products<T, D>(s, q_view, k_view.later(turn * 2 * P::KEYS));
-        if (key + P::KEYS - 1 > first)
-            hide_later_keys<false>(s, first - key + lane_ahead());
-        softmax_step(s, o, rows, c);
-        add_weighted<T, D>(o, s, v_view.later(turn * 2 * P::KEYS));
+        if (P::TURNS == 2 || seen) {
+            row_products<T, D>(s, q_view, k_view.later(turn * 2 * P::KEYS));
+            if (key + P::KEYS - 1 > first)
+                hide_later_keys<false>(s, first - key + lane_ahead());
+            softmax_step(s, o, rows, c);
+        }
+        if (P::TURNS == 1) {
+            hst_cp_async_wait<0>();
+            __syncthreads(); /* the values are here, and all have used the keys */
+            if (key + P::KEYS <= last)
+                keys.template fetch_keys<P::THREADS>(0, key + P::KEYS, end);
+            hst_cp_async_commit();
+        }
+        if (P::TURNS == 2 || seen)
+            add_weighted<T, D>(o, s, v_view.later(turn * 2 * P::KEYS));
     }
     finish_rows<T, D>(o, rows, q_tile + warp_rows * D,
                       rows_of((word *)a.o, &a, a.heads, at.sequence, at.head),
@@ -186,8 +204,7 @@ template <class T, int D>
 static cudaError_t launch_forward(cudaStream_t stream, const struct hst_attention *args)
 {
     typedef forward_plan<D, 4> P;
-    /* Eight warps have a use where the tile has rows for them and two blocks do not fit. */
-    if constexpr (P::M > 1 && !fits_every_card(P::BLOCKS, P::SHARED)) {
+    if constexpr (!fits_every_card(P::BLOCKS, P::SHARED)) {
         bool fit;
         cudaError_t error = blocks_fit(P::BLOCKS, P::SHARED, &fit);
         if (error != cudaSuccess)

@@ -109,19 +109,29 @@ static __device__ __forceinline__ void tile_fetch(word *tile, head_rows<const wo
     }
 }
 
-/* A head's keys and values, and the buffers of two tiles of each in turn. They lie at the same
+/* A head's keys and values, and the buffers of a tile of each for each turn. They lie at the same
  * place in k and in v, which is kept once: registers are scarce. */
 template <int D, int KEYS> struct key_stream {
     const struct hst_attention &a;
     size_t start;
-    word *buffers; /* [2 turns][k, v][KEYS][D] */
+    word *buffers; /* [turns][k, v][KEYS][D] */
 
+    template <int THREADS>
+    __device__ __forceinline__ void fetch_keys(int turn, int key, int end) const
+    {
+        tile_fetch<D, KEYS, THREADS>(buffers + turn * 2 * KEYS * D,
+                                     {(const word *)a.k + start, a.kv_heads * D}, key, end);
+    }
+    template <int THREADS>
+    __device__ __forceinline__ void fetch_values(int turn, int key, int end) const
+    {
+        tile_fetch<D, KEYS, THREADS>(buffers + (turn * 2 + 1) * KEYS * D,
+                                     {(const word *)a.v + start, a.kv_heads * D}, key, end);
+    }
     template <int THREADS> __device__ __forceinline__ void fetch(int turn, int key, int end) const
     {
-        word *to = buffers + turn * 2 * KEYS * D;
-        size_t stride = a.kv_heads * D;
-        tile_fetch<D, KEYS, THREADS>(to, {(const word *)a.k + start, stride}, key, end);
-        tile_fetch<D, KEYS, THREADS>(to + KEYS * D, {(const word *)a.v + start, stride}, key, end);
+        fetch_keys<THREADS>(turn, key, end);
+        fetch_values<THREADS>(turn, key, end);
     }
 };
 

@@ -242,11 +242,15 @@ static __device__ __forceinline__ void gradient(T *at, pack<T, N> p, float base,
     store_f32(at, x);
 }
 
-/* The row's softmax times factor, from its end: vectors where memory allows, else elements. */
+/*
+ * The row's softmax times factor, from its end: vectors where memory allows, else elements. Two
+ * vectors of a thread are under way, 32 KB of the block; with four, f16 and rows that are not
+ * aligned spill.
+ */
 template <typename T>
 static __device__ __forceinline__ void gradient_row(T *row, size_t vocab, float base, float factor)
 {
-    enum { N = WIDE<T>, UNROLL = 4 };
+    enum { N = WIDE<T>, UNROLL = 2 };
     const size_t unaligned = (16 - (uintptr_t)row % 16) % 16 / sizeof(T), step = blockDim.x;
     const size_t head = unaligned < vocab ? unaligned : vocab;
     const size_t vectors = (vocab - head) / N, tail = head + vectors * N;

@@ -218,8 +218,7 @@ cudaError_t hst_cuda_embedding_backward(cudaStream_t stream,
     cudaError_t error = cudaMemsetAsync(order.rank, 0, tokens * sizeof *order.rank, stream);
     if (error)
         return error;
-    const unsigned spans = grid_of(tokens, RANKED);
-    dim3 grid(grid_of(tokens, THREADS), spans < 65535 ? spans : 65535);
+    dim3 grid(grid_of(tokens, THREADS), grid_side_of(tokens, RANKED));
     HST_LAUNCH(k_rank, grid, THREADS, 0, stream, a.ids, tokens, order.rank);
     error = cudaGetLastError();
     if (error)

@@ -101,42 +101,43 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 {
     __shared__ float scratch[32];
     constexpr int N = WIDE<T>, H = HELD;
-    const size_t vectors = a.width / N, begin = blockIdx.x * rows;
-    const size_t end = a.tokens - begin < rows ? a.tokens : begin + rows;
+    const unsigned vectors = (unsigned)(a.width / N);
+    const size_t begin = blockIdx.x * rows;
+    const unsigned count = (unsigned)(a.tokens - begin < rows ? a.tokens - begin : rows);
     float sum[H][N] = {};
-    for (size_t t = begin; t < end; t++) {
-        const size_t row = t * a.width;
+    for (unsigned r = 0; r < count; r++) {
+        const size_t t = begin + r, first = t * a.width + threadIdx.x * N;
         pack<T, N> x[H], dy[H], old[H];
         HST_UNROLL
         for (int h = 0; h < H; h++) {
-            size_t i = threadIdx.x + (size_t)h * blockDim.x;
-            if (i < vectors) {
-                x[h] = load<N>((const T *)a.x + row + i * N);
-                dy[h] = load<N>((const T *)a.dy + row + i * N);
+            const size_t at = first + h * blockDim.x * N;
+            if (threadIdx.x + h * blockDim.x < vectors) {
+                x[h] = load<N>((const T *)a.x + at);
+                dy[h] = load<N>((const T *)a.dy + at);
                 if (ACCUMULATE)
-                    old[h] = load<N>((const T *)a.dx + row + i * N);
+                    old[h] = load<N>((const T *)a.dx + at);
             }
         }
         float rstd = a.rstd[t], product = 0;
         HST_UNROLL
         for (int h = 0; h < H; h++) {
-            size_t i = threadIdx.x + (size_t)h * blockDim.x;
+            unsigned i = threadIdx.x + h * blockDim.x;
             if (i < vectors)
                 product = add_product(x[h], dy[h], (const T *)a.weight + i * N, product);
         }
         struct row_factors f = factors_of(row_sum(product, scratch), rstd, a.width);
         HST_UNROLL
         for (int h = 0; h < H; h++) {
-            size_t i = threadIdx.x + (size_t)h * blockDim.x;
+            unsigned i = threadIdx.x + h * blockDim.x;
             if (i < vectors)
                 finish(x[h], dy[h], (const T *)a.weight + i * N, f, ACCUMULATE ? &old[h] : NULL,
-                       (T *)a.dx + row + i * N, sum[h]);
+                       (T *)a.dx + first + h * blockDim.x * N, sum[h]);
         }
     }
     float *sums = (float *)a.work.data + blockIdx.x * a.width;
     HST_UNROLL
     for (int h = 0; h < H; h++) {
-        size_t i = threadIdx.x + (size_t)h * blockDim.x;
+        unsigned i = threadIdx.x + h * blockDim.x;
         if (i < vectors)
             store_sums(sums + i * N, sum[h]);
     }
