@@ -48,11 +48,13 @@ static bool same_or_apart(const void *a, const void *b, size_t bytes)
     return a == b || apart(a, bytes, b, bytes);
 }
 
+/* A part of a matrix is one too: it may begin at any element. */
 static bool matrix_ok(const struct hst_matrix *matrix, size_t rows, size_t columns)
 {
     if (!rows || !columns)
         return true;
-    return tensor_ok(matrix->data) && matrix->ld >= columns && fits(rows, matrix->ld, 1, 1);
+    return matrix->data && (uintptr_t)matrix->data % hst_dtype_bytes(matrix->dtype) == 0 &&
+           matrix->ld >= columns && fits(rows, matrix->ld, 1, 1);
 }
 
 int hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args)

@@ -20,18 +20,31 @@ mutate(
     ('absent is not the same as broken', 'there ? -ENODEV : -ENOENT', '-ENOENT'),
 )
 mutate(
+    'kernels/cuda/blaslt.c', 'simt/suite/matmul',
+    ('what lies unevenly is told', 'places % ALIGNMENT_BYTES ? places & -places : ALIGNMENT_BYTES',
+     'ALIGNMENT_BYTES'),
+)
+mutate(
+    'kernels/operations.c', 'kernels/matmul',
+    ('a matrix begins at an element',
+     ' && (uintptr_t)matrix->data % hst_dtype_bytes(matrix->dtype) == 0', ''),
+)
+mutate(
     'kernels/cuda/ops/matmul.cu', 'simt/matmul',
     ('nothing is added to a C that stays', ' || (!args->k && args->accumulate)', ''),
 )
 mutate(
     'kernels/cuda/ops/matmul.h', 'simt/matmul',
     ('bands end with the rows', 'rows - first < BAND ? rows - first : BAND', 'BAND'),
+    ('a matrix begins anywhere', '(uintptr_t)matrix.data % bytes == 0', 'true'),
+    ('odd leading dimensions are seen', 'matrix.ld * element % bytes == 0', 'true'),
     ('what is there is added to', 'old[i] + sum[i]', 'sum[i]'),
     ('columns beyond the last stay', '        if (i < left) {', '        {'),
 )
 mutate(
     'kernels/cuda/ops/matmul_half.cu', 'simt/matmul',
-    ('odd leading dimensions are read one by one', 'args->a.ld % 8 || args->b.ld % 8', 'false'),
+    ('what lies unevenly is read one by one',
+     '!begins_at(args->a, 16) || !begins_at(args->b, 16)', 'false'),
     ('k ends where it ends', 'columns = ALONG ? depth : extent;',
      'columns = ALONG ? STEP : extent;'),
     ('a step is waited for', 'hst_cp_async_wait<STAGES - 2>();', ''),

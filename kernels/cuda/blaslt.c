@@ -3,10 +3,10 @@
  * Matrix products. cuBLASLt counts in columns: a row-major C = op(A)·op(B) is, read that way,
  * Cᵀ = op(B)ᵀ·op(A)ᵀ, so that the operands change places and every "transposed" keeps its meaning.
  *
- * Results depend on shapes and values alone: sums are never split over K and joined afterwards (no
- * reduction scheme), the workspace has one size, pointers count as aligned to 16 bytes whatever
- * they are, and of the algorithms that remain the library's first is taken. What it names first is
- * a function of shape, card and library version; it is remembered only to save the question.
+ * Results depend on shapes, values and what matrices are aligned to below 16 bytes alone: sums are
+ * never split over K and joined afterwards (no reduction scheme), the workspace has one size, and
+ * of the algorithms that remain the library's first is taken. What it names first is a function of
+ * shape, alignment, card and library version; it is remembered only to save the question.
  */
 #include "blaslt.h"
 #include "cuda.h"
@@ -21,7 +21,7 @@ enum {
     PLANS = 256,
     PROBES = 8,
     CANDIDATES = 8,
-    ALIGNMENT_BYTES = 16,       /* of operands, by kernels.h */
+    ALIGNMENT_BYTES = 16,       /* of matrices, at most */
     WORK_ALIGNMENT_BYTES = 256, /* the library's wish; kernels.h gives 16 */
     WORK_BYTES = 8 << 20,
     WORK_BYTES_HOPPER = 32 << 20, /* what NVIDIA advises from compute capability 9.0 on */
@@ -30,7 +30,7 @@ enum {
 /* A product as cuBLASLt sees it: (rows × depth)·(depth × columns), column-major. No padding. */
 struct shape {
     uint64_t rows, columns, depth, first_ld, second_ld, out_ld;
-    uint64_t first_transposed, second_transposed, in_type, out_type;
+    uint64_t first_transposed, second_transposed, in_type, out_type, alignment_bytes;
 };
 
 struct plan {
@@ -125,6 +125,13 @@ static const char *type_name(uint64_t type)
     return type == CUDA_R_32F ? "f32" : type == CUDA_R_16BF ? "bf16" : "f16";
 }
 
+/* The largest power of two, up to 16, of which all matrices' places are multiples. */
+static uint64_t alignment_of(const struct hst_matmul *args)
+{
+    uintptr_t places = (uintptr_t)args->a.data | (uintptr_t)args->b.data | (uintptr_t)args->c.data;
+    return places % ALIGNMENT_BYTES ? places & -places : ALIGNMENT_BYTES;
+}
+
 static struct shape shape_of(const struct hst_matmul *args)
 {
     return (struct shape){.rows = args->n,
@@ -136,7 +143,8 @@ static struct shape shape_of(const struct hst_matmul *args)
                           .first_transposed = args->b_transposed,
                           .second_transposed = args->a_transposed,
                           .in_type = type_of(args->a.dtype),
-                          .out_type = type_of(args->c.dtype)};
+                          .out_type = type_of(args->c.dtype),
+                          .alignment_bytes = alignment_of(args)};
 }
 
 static int failed(struct cuda_dev *dev, cublasStatus_t status, const struct shape *s,
@@ -145,12 +153,12 @@ static int failed(struct cuda_dev *dev, cublasStatus_t status, const struct shap
     struct hst_dev_failure failure;
     cuda_failure_set(&failure, HST_DEV_EXECUTION, (int)status,
                      "GPU %d: matrix product m=%zu n=%zu k=%zu ld=%zu,%zu,%zu transposed=%zu,%zu "
-                     "%s to %s: %s: %s",
+                     "%s to %s, aligned to %zu: %s: %s",
                      dev->index, (size_t)s->columns, (size_t)s->rows, (size_t)s->depth,
                      (size_t)s->second_ld, (size_t)s->first_ld, (size_t)s->out_ld,
                      (size_t)s->second_transposed, (size_t)s->first_transposed,
-                     type_name(s->in_type), type_name(s->out_type), what,
-                     dev->blaslt->library.cublasLtGetStatusName(status));
+                     type_name(s->in_type), type_name(s->out_type), (size_t)s->alignment_bytes,
+                     what, dev->blaslt->library.cublasLtGetStatusName(status));
     cuda_failure_keep(dev, &failure);
     return status == CUBLAS_STATUS_NOT_SUPPORTED  ? -ENOTSUP
            : status == CUBLAS_STATUS_ALLOC_FAILED ? -ENOMEM
@@ -208,11 +216,12 @@ static cublasStatus_t describe(const struct blaslt_library *lib, const struct sh
     return status;
 }
 
-static cublasStatus_t prefer(const struct blaslt_library *lib, size_t work_bytes,
+static cublasStatus_t prefer(const struct blaslt *b, const struct shape *shape,
                              cublasLtMatmulPreference_t preference)
 {
-    const uint32_t alignment = ALIGNMENT_BYTES, reductions = CUBLASLT_REDUCTION_SCHEME_NONE;
-    const uint64_t most = work_bytes;
+    const uint32_t alignment = (uint32_t)shape->alignment_bytes;
+    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE;
+    const uint64_t most = b->work_bytes;
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;
         const void *value;
@@ -227,8 +236,8 @@ static cublasStatus_t prefer(const struct blaslt_library *lib, size_t work_bytes
     };
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     for (size_t i = 0; i < sizeof wishes / sizeof *wishes && !status; i++)
-        status = lib->cublasLtMatmulPreferenceSetAttribute(preference, wishes[i].attribute,
-                                                           wishes[i].value, wishes[i].size_bytes);
+        status = b->library.cublasLtMatmulPreferenceSetAttribute(
+            preference, wishes[i].attribute, wishes[i].value, wishes[i].size_bytes);
     return status;
 }
 
@@ -236,8 +245,8 @@ static cublasStatus_t prefer(const struct blaslt_library *lib, size_t work_bytes
  * The one place where an algorithm is picked. Another choice (one that was measured) belongs here;
  * it must be the same in every run, or a resumed run would differ from one that went on.
  */
-static cublasStatus_t choose_algo(struct blaslt *b, const struct described *d,
-                                  cublasLtMatmulAlgo_t *algo)
+static cublasStatus_t choose_algo(struct blaslt *b, const struct shape *shape,
+                                  const struct described *d, cublasLtMatmulAlgo_t *algo)
 {
     const struct blaslt_library *lib = &b->library;
     cublasLtMatmulPreference_t preference;
@@ -246,7 +255,7 @@ static cublasStatus_t choose_algo(struct blaslt *b, const struct described *d,
     cublasStatus_t status = lib->cublasLtMatmulPreferenceCreate(&preference);
     if (status)
         return status;
-    status = prefer(lib, b->work_bytes, preference);
+    status = prefer(b, shape, preference);
     if (!status)
         status = lib->cublasLtMatmulAlgoGetHeuristic(b->handle, d->operation, d->first, d->second,
                                                      d->out, d->out, preference, CANDIDATES, found,
@@ -291,7 +300,7 @@ static cublasStatus_t algo_of(struct blaslt *b, const struct shape *shape,
     pthread_mutex_lock(&b->lock);
     struct plan *plan = find_plan(b, shape);
     if (!plan->used) {
-        status = choose_algo(b, d, &plan->algo);
+        status = choose_algo(b, shape, d, &plan->algo);
         plan->shape = *shape;
         plan->used = !status;
     }

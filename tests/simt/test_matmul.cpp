@@ -204,6 +204,22 @@ static void a_part_of_c_has_the_bytes_that_it_has_in_the_whole(void **)
     }
 }
 
+/* Parts of matrices whose leading dimensions are whole vectors, from odd places on. */
+static void matrices_begin_at_any_element(void **)
+{
+    for (const auto &pair : pairs)
+        for (int bits = 0; bits < 4; bits++)
+            for (unsigned multiprocessors : {(unsigned)LARGE, (unsigned)SMALL}) {
+                Case one({160, 272, 40, pair.in, pair.out, (bits & 1) != 0, (bits & 2) != 0,
+                          pair.out == HST_F32, 8});
+                std::vector<unsigned char> want = one.c.host, all = one.expected();
+                for (size_t row = 3; row < 153; row++)
+                    memcpy(&want[(row * one.c.ld + 5) * one.c.bytes],
+                           &all[(row * one.c.ld + 5) * one.c.bytes], 262 * one.c.bytes);
+                assert_true(one.multiply(multiprocessors, 3, 150, 5, 262) == want);
+            }
+}
+
 /* What lies behind the last row of k, m and n is not a number and must not count. */
 static void what_is_beyond_an_operand_does_not_count(void **)
 {
@@ -305,6 +321,7 @@ int main()
         cmocka_unit_test(many_tiles_go_down_bands_and_are_all_made),
         cmocka_unit_test(an_empty_sum_is_zero_and_adds_nothing),
         cmocka_unit_test(a_part_of_c_has_the_bytes_that_it_has_in_the_whole),
+        cmocka_unit_test(matrices_begin_at_any_element),
         cmocka_unit_test(what_is_beyond_an_operand_does_not_count),
         cmocka_unit_test(elements_beyond_two_to_the_31_are_reached),
         cmocka_unit_test(no_schedule_of_threads_changes_a_byte),

@@ -40,6 +40,13 @@ static __device__ __forceinline__ int places_left(size_t first, size_t end, int 
     return end <= first ? 0 : end - first < (size_t)most ? (int)(end - first) : most;
 }
 
+/* Whether rows begin at multiples of that many bytes. */
+static inline bool begins_at(const struct hst_matrix &matrix, size_t bytes)
+{
+    size_t element = matrix.dtype == HST_F32 ? 4 : 2;
+    return (uintptr_t)matrix.data % bytes == 0 && matrix.ld * element % bytes == 0;
+}
+
 /*
  * N neighbours of a row of C, of which `left` exist (0 or less: none). Together where C's rows
  * begin at whole vectors. Out is f32 wherever something is added to.

@@ -6,7 +6,7 @@
  * registers: groups of four rows and columns, 64 apart. It goes through k in steps of 8; a step's
  * elements of A and B lie in shared memory with k down, so that a thread reads four of a group at
  * once. The next step is on its way to registers while one is used, with one barrier a step.
- * Elements are read one by one: any leading dimension is as good as another.
+ * Elements are read one by one: any leading dimension, and any place, is as good as another.
  */
 #include "launch.h"
 
@@ -83,7 +83,8 @@ static __device__ __forceinline__ void multiply_step(float (&sum)[GROUPS * 4][GR
 
 template <int GROUPS>
 static __device__ __forceinline__ void leave_sums(const struct hst_matmul &a, tile_place at,
-                                                  const float (&sum)[GROUPS * 4][GROUPS * 4])
+                                                  const float (&sum)[GROUPS * 4][GROUPS * 4],
+                                                  bool vectors)
 {
     size_t row = at.row + threadIdx.x / 16 * 4, column = at.column + threadIdx.x % 16 * 4;
     int rows = places_left(row, a.m, GROUPS * APART);
@@ -97,14 +98,15 @@ static __device__ __forceinline__ void leave_sums(const struct hst_matmul &a, ti
             for (int g = 0; g < GROUPS; g++) {
                 float four[4] = {sum[i][g * 4], sum[i][g * 4 + 1], sum[i][g * 4 + 2],
                                  sum[i][g * 4 + 3]};
-                leave(first + (size_t)down * a.c.ld + g * APART, four, columns - g * APART,
-                      a.c.ld % 4 == 0, a.accumulate);
+                leave(first + (size_t)down * a.c.ld + g * APART, four, columns - g * APART, vectors,
+                      a.accumulate);
             }
     }
 }
 
 template <int GROUPS, bool A_ALONG, bool B_ALONG>
-static __global__ void __launch_bounds__(THREADS, 2) k_matmul_f32(struct hst_matmul a, size_t tiles)
+static __global__ void __launch_bounds__(THREADS, 2)
+    k_matmul_f32(struct hst_matmul a, size_t tiles, bool vectors)
 {
     constexpr int EXTENT = GROUPS * APART;
     __shared__ __align__(16) float a_tile[2][STEP][EXTENT + PAD];
@@ -127,7 +129,7 @@ static __global__ void __launch_bounds__(THREADS, 2) k_matmul_f32(struct hst_mat
             b_next.fetch(places_left(k + STEP, a.k, STEP));
             multiply_step<GROUPS>(sum, a_tile[turn], b_tile[turn]);
         }
-        leave_sums<GROUPS>(a, at, sum);
+        leave_sums<GROUPS>(a, at, sum, vectors);
         __syncthreads(); /* before the next tile's first steps overwrite the last of this one */
     }
 }
@@ -137,7 +139,7 @@ static cudaError_t launch_f32(cudaStream_t stream, const struct hst_matmul *args
 {
     size_t tiles = matmul_tiles(args, GROUPS * APART, GROUPS * APART);
     HST_LAUNCH((k_matmul_f32<GROUPS, A_ALONG, B_ALONG>), grid_of(tiles, 1), THREADS, 0, stream,
-               *args, tiles);
+               *args, tiles, begins_at(args->c, 16));
     return cudaGetLastError();
 }
 

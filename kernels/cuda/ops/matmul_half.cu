@@ -10,7 +10,8 @@
  * An operand lies in shared memory as it lies in global memory, and ldmatrix turns it where it
  * must be: lines of 32 k where k runs along its rows, 32 lines of the tile's extent where it runs
  * down. Where rows do not begin at multiples of 16 bytes (a leading dimension that is no multiple
- * of 8), elements are read one by one, and the tile is the small one.
+ * of 8, a matrix that begins elsewhere), elements are read one by one, and the tile is the small
+ * one.
  *
  * Cost: 2·m·n·k flops; a tile reads (rows + columns)·k elements, mostly from L2.
  */
@@ -138,9 +139,9 @@ static __device__ __forceinline__ void multiply_step(float (&sum)[BLOCKS][2 * BL
  * which puts the rows that a warp writes at once into different banks.
  */
 template <class Out, int BLOCKS>
-static __device__ __forceinline__ void leave_sums(const struct hst_matmul &a,
-                                                  const float (&sum)[BLOCKS][2 * BLOCKS][4],
-                                                  float *scratch, size_t row, size_t column)
+static __device__ __forceinline__ void
+leave_sums(const struct hst_matmul &a, const float (&sum)[BLOCKS][2 * BLOCKS][4], float *scratch,
+           size_t row, size_t column, bool pairs)
 {
     constexpr int WIDTH = 16 * BLOCKS, LINE = WIDTH + 8, LANES = WIDTH / 2; /* of a row */
     int lane = (int)threadIdx.x % 32, across = lane % LANES * 2;
@@ -161,14 +162,14 @@ static __device__ __forceinline__ void leave_sums(const struct hst_matmul &a,
             float two[2];
             load_f32(scratch + r * LINE + across, two);
             leave((Out *)a.c.data + (row + (size_t)(m * 16 + r)) * a.c.ld + column + across, two,
-                  columns, a.c.ld % 2 == 0, a.accumulate);
+                  columns, pairs, a.accumulate);
         }
     }
 }
 
 template <class T, bool LARGE, bool WIDE, bool A_ALONG, bool B_ALONG>
 static __global__ void __launch_bounds__(half_plan<LARGE>::THREADS, half_plan<LARGE>::BLOCKS)
-    k_matmul_half(struct hst_matmul a, size_t tiles)
+    k_matmul_half(struct hst_matmul a, size_t tiles, bool pairs)
 {
     typedef half_plan<LARGE> P;
     HST_DYN_SHARED(word, shared);
@@ -204,9 +205,10 @@ static __global__ void __launch_bounds__(half_plan<LARGE>::THREADS, half_plan<LA
         __syncthreads(); /* all have used the last step, whose place the sums take */
         float *scratch = (float *)shared + warp * 16 * (P::WARP + 8);
         if (a.c.dtype == HST_F32)
-            leave_sums<float>(a, sum, scratch, at.row + (size_t)row, at.column + (size_t)column);
+            leave_sums<float>(a, sum, scratch, at.row + (size_t)row, at.column + (size_t)column,
+                              pairs);
         else
-            leave_sums<T>(a, sum, scratch, at.row + (size_t)row, at.column + (size_t)column);
+            leave_sums<T>(a, sum, scratch, at.row + (size_t)row, at.column + (size_t)column, pairs);
         __syncthreads(); /* before the next tile's first steps overwrite the sums */
     }
 }
@@ -222,7 +224,8 @@ static cudaError_t launch_half(cudaStream_t stream, const struct hst_matmul *arg
     if (error != cudaSuccess)
         return error;
     HST_LAUNCH((k_matmul_half<T, LARGE, WIDE, A_ALONG, B_ALONG>), grid_of(tiles, 1), P::THREADS,
-               P::SHARED, stream, *args, tiles);
+               P::SHARED, stream, *args, tiles,
+               begins_at(args->c, args->c.dtype == HST_F32 ? 8 : 4));
     return cudaGetLastError();
 }
 
@@ -239,7 +242,7 @@ static cudaError_t by_layout(cudaStream_t stream, const struct hst_matmul *args)
 template <class T>
 static cudaError_t by_tile(cudaStream_t stream, const struct hst_matmul *args, bool large)
 {
-    if (args->a.ld % 8 || args->b.ld % 8)
+    if (!begins_at(args->a, 16) || !begins_at(args->b, 16))
         return by_layout<T, false, false>(stream, args);
     return large ? by_layout<T, true, true>(stream, args) : by_layout<T, false, true>(stream, args);
 }

@@ -19,15 +19,14 @@
  * output once, to nearest even. f16 ends as IEEE 754 has it: its subnormal numbers are kept, and a
  * result that rounds beyond 65504 (from 65520 on) is an infinity, which a training with a loss
  * scale finds in the norm of its gradients. Results depend on shapes and values alone: never on the
- * number of workers, on alignment, or on how the caller groups rows into calls where the text says
- * "row by row".
+ * number of workers, on alignment (one exception: hst_matmul), or on how the caller groups rows
+ * into calls where the text says "row by row".
  *
  * Tensors are row-major and dense unless a leading dimension is given. `tokens` rows are batch ×
  * seq, the sequence running fastest. Data pointers are device memory, aligned to 16 bytes at least;
- * ids and vectors of a few f32 per row (rstd, lse, loss, state) to 4, partial norms to 8. A count,
- * batch or number of tokens of 0 is allowed and does nothing; no other extent may be 0 unless it
- * says so.
- * Operands overlap only where the text says that one may be another.
+ * ids and vectors of a few f32 per row (rstd, lse, loss, state) to 4, partial norms to 8, a
+ * product's matrices to their element. A count, batch or number of tokens of 0 does nothing;
+ * no other extent may be 0 unless it says so. Operands overlap only where the text says so.
  *
  * Errors of every enqueuing function: -EINVAL (shape, pointer, dtype or workspace wrong; nothing is
  * enqueued), -ENOTSUP (this device does not do it), or the stream's sticky error.
@@ -286,7 +285,8 @@ struct hst_matrix {
  * K; bf16 and f16 are widened to f32 in the workspace, 2,048 of K at a time, and summed in f32 in
  * rising k.
  * Host limit: extents and leading dimensions below 2³¹ (-EINVAL).
- * CUDA: cuBLASLt, or kernels of the plugin's own without a workspace (HOISTWAY_MATMUL).
+ * CUDA: cuBLASLt, or kernels of the plugin's own without a workspace (HOISTWAY_MATMUL). A matrix
+ * that is not aligned to 16 bytes makes it slower, and cuBLASLt may then leave other bits.
  */
 struct hst_matmul {
     size_t m, n, k;
