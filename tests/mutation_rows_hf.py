@@ -63,7 +63,7 @@ mutate(
     ('no memory for the tensors', 'if (!h.tensors)'),
     ('no memory for the order', 'if (!order)'),
     ('metadata twice', 'if (metadata)'),
-    ('the refusal of metadata', 'int rc = parse_metadata(p);\n            if (rc)'),
+    ('the refusal of metadata', 'int rc = parse_metadata(p, h);\n            if (rc)'),
     ('a name that is too long', 'if (bytes > ST_MAX_NAME_BYTES)'),
     ('a tensor that is no object', 'if (jsn_next(&p->r).type != JSN_OBJECT)'),
     ('the refusal of a tensor', 'int rc = parse_entry(p, t, data_bytes);\n        if (rc)'),

@@ -27,6 +27,7 @@ import mutation_rows_bench  # noqa: E402, F401
 import mutation_rows_ckpt  # noqa: E402, F401
 import mutation_rows_compute  # noqa: E402, F401
 import mutation_rows_cudnn  # noqa: E402, F401
+import mutation_rows_data  # noqa: E402, F401
 import mutation_rows_hf  # noqa: E402, F401
 import mutation_rows_kernels  # noqa: E402, F401
 import mutation_rows_kin  # noqa: E402, F401

@@ -151,6 +151,53 @@ def tokens_seeds():
     }
 
 
+# ---- documents: token files, and rows of JSON ----
+
+def token_file(**tensors):
+    """The bytes of a token file whose tensors are {name: (dtype, values)}."""
+    letters = {'U8': 'B', 'U16': 'H', 'U32': 'I', 'U64': 'Q', 'I64': 'q', 'F32': 'f'}
+    header, data = {'__metadata__': {'format': 'hoistway.tokens.1'}}, b''
+    for name, (dtype, values) in tensors.items():
+        packed = struct.pack(f'<{len(values)}{letters[dtype]}', *values)
+        header[name] = entry(dtype, [len(values)], len(data), len(data) + len(packed))
+        data += packed
+    return safetensors(header, 0) + data
+
+
+def documents_seeds():
+    ids = ('U32', list(range(40)))
+    offsets, mask = ('U64', [0, 2, 17, 40]), ('U8', [0, 1] * 20)
+    rows = (b'{"input_ids":[1,2,3]}', b'{"mask":[0,1],"input_ids":[ 999 , 0]}',
+            b'{"input_ids":[7,8],"labels":[-100,8]}')
+    return {
+        'tokens': token_file(tokens=ids),
+        'u16': token_file(tokens=('U16', [5] * 9)),
+        'documents': token_file(tokens=ids, documents=offsets),
+        'mask': token_file(tokens=ids, documents=('I64', [0, 40]), mask=mask),
+        'all': token_file(
+            byte_offsets=('U64', [0, 1, 1, 3]), prompt_offsets=('I64', [0, 2]), documents=offsets,
+            tokens=ids, prompts=('U32', [1, 2]), mask=mask, bytes=('U8', b'abc')),
+        'beyond': token_file(tokens=ids, documents=('U64', [0, 1 << 63, 40])),
+        'falling': token_file(tokens=ids, documents=('U64', [0, 20, 10, 40])),
+        'no-target': token_file(tokens=ids, documents=('U64', [0, 39, 40])),
+        'mask-2': token_file(tokens=ids, mask=('U8', [1] * 39 + [2])),
+        'many-ids': token_file(tokens=('U32', [0, 1000])),
+        'prompt-id': token_file(tokens=ids, prompts=('U32', [1000]),
+                                prompt_offsets=('U64', [0, 1])),
+        'other': token_file(tokens=ids, masks=mask),
+        'rows': b'\n'.join(rows),
+        'blanks': b'\r\n \t\n'.join(rows) + b'\n\n',
+        'long-row': b'{"input_ids":[%s]}' % b','.join(b'%d' % (i % 1000) for i in range(9000)),
+        'row-mask': b'{"input_ids":[1,2],"mask":[1,0]}',
+        'row-lengths': b'{"input_ids":[1,2,3],"mask":[1,0]}',
+        'row-labels': b'{"input_ids":[1,2,3],"labels":[1,2,4]}',
+        'row-key': b'{"input_ids":[1,2],"text":"\xc3\xa9"}',
+        'row-utf8': b'{"\xff":1}',
+        'row-cut': b'{"input_ids":[1,2',
+        'row-none': b' \n',
+    }
+
+
 # ---- options: arguments, each ended by NUL ----
 
 def options_seeds():
@@ -206,7 +253,8 @@ def store_seeds():
 
 
 SEEDS = {'safetensors': safetensors_seeds, 'index': index_seeds, 'config': config_seeds,
-         'tokens': tokens_seeds, 'options': options_seeds, 'store': store_seeds}
+         'tokens': tokens_seeds, 'documents': documents_seeds, 'options': options_seeds,
+         'store': store_seeds}
 
 
 def main():

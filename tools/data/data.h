@@ -11,9 +11,10 @@
 #include <signal.h>
 
 enum data_format {
-    DATA_FORMAT_AUTO = 0 /* by the name: .txt, .bin */,
+    DATA_FORMAT_AUTO = 0 /* by the name: .txt, .bin, .safetensors, .jsonl */,
     DATA_FORMAT_BYTES = 1, /* each byte is a token */
-    DATA_FORMAT_TOKENS = 2
+    DATA_FORMAT_TOKENS = 2,
+    DATA_FORMAT_JSONL = 3 /* rows of token ids, one document each */
 };
 enum data_order { DATA_SHUFFLED = 0, DATA_SEQUENTIAL = 1 };
 enum token_dtype { TOKEN_DTYPE_NONE = 0 /* llm.c header required */, TOKEN_U16 = 1, TOKEN_U32 = 2 };
@@ -51,6 +52,8 @@ uint64_t data_sequence_count(const struct data *data);
 uint64_t data_seq_len(const struct data *data);
 /** The largest id in the first MiB of each token file; UINT64_MAX where the data is bytes. */
 uint64_t data_largest_id(const struct data *data);
+/** How many documents the files say that they have; they are one row of tokens all the same. */
+uint64_t data_document_count(const struct data *data);
 /** Whether a token file has ids of 16 bits, which name no more than 65,536. */
 bool data_has_u16(const struct data *data);
 /** What the files were when they were opened. */

@@ -11,6 +11,8 @@
 #include "data/files.h"
 
 #include "base/fail.h"
+#include "data/rows.h"
+#include "data/tensors.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -41,7 +43,7 @@ static bool has_suffix(const char *name, const char *suffix)
 /* Text that has to be made into tokens first: as bytes it would train on brackets and marks. */
 static bool is_markup(const char *path)
 {
-    static const char *const suffixes[] = {".json", ".jsonl", ".md"};
+    static const char *const suffixes[] = {".json", ".md"};
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++)
         if (has_suffix(path, suffixes[i]))
             return true;
@@ -50,12 +52,14 @@ static bool is_markup(const char *path)
 
 static int unknown_format(const struct token_file *file, struct hst_error *error)
 {
-    return fail(error, FAIL_DATA_FORMAT, -EINVAL,
-                "%s: the name ends in neither .txt nor .bin, so the format is not known. Fix: %s",
-                file->path,
-                is_markup(file->path)
-                    ? "make a file of tokens of it with the model's own tokenizer"
-                    : "add --data-format tokens, or --data-format bytes where each byte is one");
+    return fail(
+        error, FAIL_DATA_FORMAT, -EINVAL,
+        "%s: the name ends in none of .safetensors, .jsonl, .bin and .txt, so the format is "
+        "not known. Fix: %s",
+        file->path,
+        is_markup(file->path)
+            ? "make a file of tokens of it with the model's own tokenizer"
+            : "add --data-format tokens, or --data-format bytes where each byte is one");
 }
 
 /* A model that was trained on a tokenizer's ids learns nothing from bytes that stand for others. */
@@ -78,18 +82,24 @@ static int check_bytes(const struct token_file *file, const struct data_config *
 static int resolve_format(struct token_file *file, const struct data_config *config,
                           struct hst_error *error)
 {
+    static const struct {
+        const char *suffix;
+        enum data_format format;
+    } names[] = {{".txt", DATA_FORMAT_BYTES},
+                 {".bin", DATA_FORMAT_TOKENS},
+                 {".safetensors", DATA_FORMAT_TOKENS},
+                 {".jsonl", DATA_FORMAT_JSONL}};
     file->format = config->format;
-    if (file->format == DATA_FORMAT_AUTO && has_suffix(file->path, ".txt"))
-        file->format = DATA_FORMAT_BYTES;
-    if (file->format == DATA_FORMAT_AUTO && has_suffix(file->path, ".bin"))
-        file->format = DATA_FORMAT_TOKENS;
+    for (size_t i = 0; file->format == DATA_FORMAT_AUTO && i < sizeof names / sizeof *names; i++)
+        if (has_suffix(file->path, names[i].suffix))
+            file->format = names[i].format;
     if (file->format == DATA_FORMAT_AUTO)
         return unknown_format(file, error);
-    if (file->format == DATA_FORMAT_BYTES && config->token_dtype != TOKEN_DTYPE_NONE)
+    if (file->format != DATA_FORMAT_TOKENS && config->token_dtype != TOKEN_DTYPE_NONE)
         return fail(error, FAIL_VALUE, -EINVAL,
-                    "%s: --token-dtype does not go with bytes. Fix: leave it out, "
+                    "%s: --token-dtype does not go with %s. Fix: leave it out, "
                     "or add --data-format tokens",
-                    file->path);
+                    file->path, file->format == DATA_FORMAT_BYTES ? "bytes" : "JSONL");
     return file->format == DATA_FORMAT_BYTES ? check_bytes(file, config, error) : 0;
 }
 
@@ -217,6 +227,50 @@ static int check_tokens(struct token_file *file, uint64_t size_bytes,
     return check_raw(file, size_bytes, config, error);
 }
 
+/* A token file by its name, or by its first bytes where nobody says what they are. */
+static bool is_tensors(const struct token_file *file, const struct data_config *config)
+{
+    unsigned char first[9] = {0};
+    return file->format == DATA_FORMAT_TOKENS &&
+           (has_suffix(file->path, ".safetensors") ||
+            (config->token_dtype == TOKEN_DTYPE_NONE && file->size_bytes >= sizeof first &&
+             token_file_bytes(file, first, sizeof first, 0, NULL) == 0 &&
+             token_tensors_look(first, file->size_bytes)));
+}
+
+static int check_tensors(struct token_file *file, const struct data_config *config,
+                         struct hst_error *error)
+{
+    if (config->token_dtype != TOKEN_DTYPE_NONE)
+        return fail(error, FAIL_DATA_FORMAT, -EINVAL,
+                    "%s: --token-dtype, but safetensors say their own. Fix: leave --token-dtype "
+                    "out",
+                    file->path);
+    int rc = token_tensors_read(file, &file->tensors, error);
+    if (rc)
+        return rc;
+    const struct token_tensor *tokens = &file->tensors->parts[TOKEN_PART_TOKENS];
+    file->width = tokens->width;
+    file->data_offset = tokens->offset;
+    file->count = tokens->count;
+    return file->count ? token_tensors_check(file, config->vocab, error) : 0;
+}
+
+/* What the file is, which is not empty. */
+static int check_file(struct token_file *file, const struct data_config *config,
+                      struct hst_error *error)
+{
+    if (file->format == DATA_FORMAT_JSONL)
+        return token_rows_open(file, config->vocab, error);
+    if (is_tensors(file, config))
+        return check_tensors(file, config, error);
+    if (file->format == DATA_FORMAT_TOKENS)
+        return check_tokens(file, file->size_bytes, config, error);
+    file->width = 1;
+    file->count = file->size_bytes;
+    return 0;
+}
+
 int token_file_open(const char *path, const struct data_config *config, struct token_file *file,
                     struct hst_error *error)
 {
@@ -224,17 +278,11 @@ int token_file_open(const char *path, const struct data_config *config, struct t
     if (!file->path)
         return fail(error, FAIL_DATA_FILE, -ENOMEM, "%s: out of memory", path);
     int rc = open_regular(file, error);
-    const uint64_t size_bytes = file->size_bytes;
     if (rc == 0)
         rc = resolve_format(file, config, error);
-    if (rc == 0 && size_bytes == 0)
+    if (rc == 0 && file->size_bytes == 0)
         rc = fail(error, FAIL_DATA_SHORT, -ENODATA, "%s: the data file is empty", path);
-    if (rc == 0 && file->format == DATA_FORMAT_BYTES) {
-        file->width = 1;
-        file->count = size_bytes;
-    } else if (rc == 0) {
-        rc = check_tokens(file, size_bytes, config, error);
-    }
+    rc = rc ? rc : check_file(file, config, error);
     if (rc == 0 && file->count == 0)
         rc = fail(error, FAIL_DATA_SHORT, -ENODATA, "%s: the data file holds no token", path);
     if (rc < 0)
@@ -247,7 +295,41 @@ void token_file_close(struct token_file *file)
     if (file->fd >= 0)
         close(file->fd);
     free(file->path);
+    token_tensors_free(&file->tensors);
+    token_rows_free(&file->rows);
     *file = (struct token_file){.fd = -1};
+}
+
+int token_file_offsets(const struct token_file *file, uint64_t **offsets, struct hst_error *error)
+{
+    uint64_t *made = malloc((file->documents.count + 2) * sizeof *made);
+    if (!made)
+        return fail(error, FAIL_DATA_FILE, -ENOMEM, "%s: out of memory", file->path);
+    int rc = 0;
+    made[0] = 0;
+    made[1] = file->count;
+    if (file->rows)
+        token_rows_offsets(file, made);
+    else if (file->documents.count)
+        rc = token_tensors_offsets(file, made, error);
+    if (rc)
+        free(made);
+    else
+        *offsets = made;
+    return rc;
+}
+
+int token_file_learned(const struct token_file *file, uint64_t first, size_t count,
+                       uint8_t *learned, struct hst_error *error)
+{
+    if (file->rows)
+        token_rows_learned(file, first, count, learned);
+    else if (file->documents.masked)
+        return token_file_bytes(file, learned, count,
+                                file->tensors->parts[TOKEN_PART_MASK].offset + first, error);
+    else
+        memset(learned, 1, count);
+    return 0;
 }
 
 static uint32_t token_at(const void *bytes, unsigned width, size_t i)
@@ -259,11 +341,27 @@ static uint32_t token_at(const void *bytes, unsigned width, size_t i)
     return le32toh(((const uint32_t *)bytes)[i]);
 }
 
+/* They were all checked when the file was opened, and may have been changed since. */
+static int read_rows(const struct token_file *file, uint64_t first, size_t count, uint64_t vocab,
+                     void *buffer, uint32_t *ids, struct hst_error *error)
+{
+    int rc = token_rows_read(file, first, count, buffer, ids, error);
+    for (size_t i = 0; i < count && !rc; i++)
+        if (ids[i] >= vocab)
+            rc = fail(error, FAIL_DATA_TOKEN, -EDOM,
+                      "%s: token id %" PRIu32 " is token %" PRIu64
+                      ", but the vocabulary of the model has %" PRIu64,
+                      file->path, ids[i], first + i, vocab);
+    return rc;
+}
+
 /* Reads one buffer's worth from `first` on, at most `count`; ids may be null where only the
  * check matters. */
 static int read_piece(const struct token_file *file, uint64_t first, size_t count, uint64_t vocab,
                       void *buffer, uint32_t *ids, struct hst_error *error)
 {
+    if (file->rows)
+        return read_rows(file, first, count, vocab, buffer, ids, error);
     uint64_t offset = file->data_offset + first * file->width;
     int rc = token_file_bytes(file, buffer, count * file->width, offset, error);
     if (rc < 0)
@@ -306,8 +404,8 @@ int token_file_check(const struct token_file *file, uint64_t limit_bytes, uint64
                      void *buffer, struct hst_error *error)
 {
     uint64_t greatest = (UINT64_C(1) << (8 * file->width)) - 1;
-    if (vocab > greatest)
-        return 0; /* no token of this width can be out of range */
+    if (vocab > greatest || file->rows)
+        return 0; /* no token of this width can be out of range, or all were looked at */
     uint64_t left = limit_bytes / file->width;
     if (left > file->count)
         left = file->count;

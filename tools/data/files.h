@@ -4,6 +4,19 @@
 /* One data file as a row of token ids. */
 #include "data/data.h"
 
+struct token_tensors; /* tensors.h */
+struct token_rows;    /* rows.h */
+
+/* What a file says of its documents, and which of their tokens are learned. A document's first
+ * token is nobody's target; of a file that knows no documents, its first token. */
+struct token_documents {
+    uint64_t count; /* 0: it knows none */
+    uint64_t longest;
+    uint64_t target_count;
+    uint64_t hidden_count; /* targets that its mask leaves out */
+    bool masked;
+};
+
 struct token_file {
     const volatile sig_atomic_t *stopped; /* of the configuration */
     char *path; /* owned; as the user wrote it */
@@ -14,12 +27,17 @@ struct token_file {
     uint64_t size_bytes;  /* of the whole file */
     uint64_t data_offset; /* bytes before the first token */
     uint64_t count;       /* tokens, > 0 */
+    struct token_documents documents;
+    struct token_tensors *tensors; /* of safetensors; or null */
+    struct token_rows *rows;       /* of JSONL; or null */
 };
 
 /**
- * Opens one file and finds out what it is; reads its header alone. *file holds nothing on failure.
- * Errors: E402 (token_dtype with text), E420, E421 (empty), E423 (-ENOTSUP:
- * nothing in the file says what it is, and token_dtype does not either).
+ * Opens one file and finds out what it is. Reads its header alone; of safetensors also offsets and
+ * mask, of JSONL all. *file holds nothing on failure. Ids of JSONL and prompts are checked, where
+ * config->vocab is not 0. Errors: E402 (token_dtype with text), E420, E421 (empty, a document
+ * without a target), E422, E423 (-ENOTSUP: nothing in the file says what it is, and token_dtype
+ * does not either); -ECANCELED.
  */
 int token_file_open(const char *path, const struct data_config *config, struct token_file *file,
                     struct hst_error *error);
@@ -56,6 +74,18 @@ int token_file_look(const struct token_file *file, uint64_t vocab, void *buffer,
                     struct token_look *look, struct hst_error *error);
 #define TOKEN_LOOK_BYTES (UINT64_C(1) << 20)
 #define LOOK_PIECE       4096u
+
+/**
+ * Where documents begin: u64[documents.count + 1] from 0 to count, to be freed; of a file that
+ * knows none, those of one. Errors: E106, E420 (no memory).
+ */
+int token_file_offsets(const struct token_file *file, uint64_t **offsets, struct hst_error *error);
+/**
+ * Whether tokens [first, first + count) are learned, where they are targets: learned u8[count], 0
+ * or not. Errors: E106.
+ */
+int token_file_learned(const struct token_file *file, uint64_t first, size_t count,
+                       uint8_t *learned, struct hst_error *error);
 
 /** -ECANCELED where the configuration's `stopped` says so, else 0. */
 int token_file_stopped(const struct token_file *file);

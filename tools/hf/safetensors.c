@@ -171,7 +171,7 @@ static int parse_entry(struct parse *p, struct st_tensor *t, uint64_t data_bytes
     return check_extent(p, t, data_bytes);
 }
 
-static int parse_metadata(struct parse *p)
+static int parse_metadata(struct parse *p, struct st_header *h)
 {
     struct jsn_value v = jsn_next_value(&p->r);
     if (v.type != JSN_OBJECT)
@@ -188,6 +188,7 @@ static int parse_metadata(struct parse *p)
     while (jsn_next(&r).type == JSN_KEY)
         if (jsn_next(&r).type != JSN_STRING)
             return refuse(p, "%s: __metadata__ has a value that is not a string", p->path);
+    h->metadata = v;
     return 0;
 }
 
@@ -220,7 +221,7 @@ static int parse_members(struct parse *p, uint64_t data_bytes, struct st_header 
             if (metadata)
                 return refuse(p, "%s: __metadata__ stands there twice", p->path);
             metadata = true;
-            int rc = parse_metadata(p);
+            int rc = parse_metadata(p, h);
             if (rc)
                 return rc;
             continue;

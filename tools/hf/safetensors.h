@@ -33,6 +33,7 @@ struct st_tensor {
 struct st_header {
     struct st_tensor *tensors;
     size_t count;
+    struct jsn_value metadata; /* __metadata__, strings alone; JSN_ERROR: it is not there */
 };
 
 /**

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hoistway inspect: tells what a path is by what is in it, and shows that. Writes nothing. */
 #include "verbs/inspect.h"
-#include "base/text.h"
-#include "cli/json.h"
 #include "cli/message.h"
-#include "data/files.h"
+#include "data/pack.h"
 #include "hf/folder.h"
 #include "verbs/ckpt.h"
 #include "verbs/verbs.h"
@@ -21,6 +19,9 @@
 
 static const char *const token_dtypes[] = {"u16", "u32", NULL};
 
+static const char *const packs[] = {"on", "off", NULL};
+static const char *const longs[] = {"split", "cut", "drop", "refuse", NULL};
+
 static const struct hst_option table[] = {
     {.name = "token-dtype",
      .group = "input",
@@ -31,6 +32,42 @@ static const struct hst_option table[] = {
      .choices = token_dtypes,
      .first_choice = TOKEN_U16,
      .help = "of token files without a header"},
+    {.name = "seq-len",
+     .group = "input",
+     .type = HST_OPTION_COUNT,
+     .offset = offsetof(struct inspect_options, seq_len),
+     .argument = "N",
+     .default_text = "not told",
+     .least = 1,
+     .greatest = PACK_MOST_SEQ_LEN,
+     .help = "tells how many rows of N inputs documents would fill"},
+    {.name = "row",
+     .group = "input",
+     .type = HST_OPTION_COUNT,
+     .offset = offsetof(struct inspect_options, row),
+     .argument = "N",
+     .default_text = "not told",
+     .least = 1,
+     .greatest = UINT32_MAX,
+     .help = "shows the documents of that row, from 1 on"},
+    {.name = "pack",
+     .group = "input",
+     .type = HST_OPTION_CHOICE,
+     .offset = offsetof(struct inspect_options, pack),
+     .argument = "on|off",
+     .default_text = "on",
+     .choices = packs,
+     .first_choice = INSPECT_PACK_ON,
+     .help = "off: one document a row"},
+    {.name = "long",
+     .group = "input",
+     .type = HST_OPTION_CHOICE,
+     .offset = offsetof(struct inspect_options, longer),
+     .argument = "HOW",
+     .default_text = "split; with a mask: refuse",
+     .choices = longs,
+     .first_choice = PACK_LONG_SPLIT,
+     .help = "documents of more than --seq-len inputs"},
     {.name = "all",
      .group = "output",
      .type = HST_OPTION_FLAG,
@@ -139,56 +176,6 @@ static int find_kind(const char *path, enum kind *kind, struct hst_error *error)
     return 0;
 }
 
-/* ---- tokens ---- */
-
-static int inspect_tokens(const char *path, const struct inspect_options *o,
-                          struct hst_error *error)
-{
-    const size_t n = strlen(path);
-    const bool named_text = n > 4 && strcmp(path + n - 4, ".txt") == 0;
-    const struct data_config config = {
-        .files = path,
-        .format = named_text ? DATA_FORMAT_AUTO : DATA_FORMAT_TOKENS,
-        .token_dtype = o->token_dtype,
-    };
-    struct token_file file;
-    int native = token_file_open(path, &config, &file, error);
-    if (native == -ENOTSUP)
-        return fail(
-            error, FAIL_DATA_FILE, native,
-            "%.250s is nothing that is known: by its first bytes no safetensors, llm.c tokens, "
-            "file "
-            "of a store, log, trace, rates or result of nvme-bench, and not named .txt. Fix: "
-            "--token-dtype u16 or u32 if it holds raw tokens; of a model or a store, name the "
-            "directory.",
-            path);
-    if (native)
-        fail_fix(error, "name another file, or make it again");
-    if (native)
-        return native;
-    const bool text = file.format == DATA_FORMAT_BYTES;
-    const char *dtype = text ? "bytes" : file.width == 4 ? "u32" : "u16";
-    const char *header = file.data_offset > 0 ? "llm.c" : NULL;
-    if (o->json) {
-        struct json_writer json = {.out = stdout};
-        json_put_object(&json, NULL);
-        json_put_text(&json, "kind", text ? "text" : "tokens");
-        json_put_text(&json, "path", path);
-        json_put_text(&json, "dtype", dtype);
-        json_put_text(&json, "header", header);
-        json_put_whole(&json, "tokens", file.count);
-        json_put_end(&json);
-        putchar('\n');
-    } else {
-        struct hst_error name; /* for its escaping */
-        fail(&name, FAIL_USAGE, 0, "%s", path);
-        printf("%s %s: %" PRIu64 " token%s, %s%s\n", text ? "text" : "token file", name.message,
-               file.count, text_s(file.count), dtype, header ? ", with a header of llm.c" : "");
-    }
-    token_file_close(&file);
-    return 0;
-}
-
 /* ---- the verb ---- */
 
 static int refuse_forming(const char *path, struct hst_error *error)
@@ -210,6 +197,8 @@ static int inspect_one(const char *path, enum kind kind, const struct inspect_op
         return inspect_store_file(path, o, error);
     case KIND_MODEL:
     case KIND_WEIGHTS:
+        if (kind == KIND_WEIGHTS && inspect_has_tokens(path))
+            break;
         return inspect_weights(path, kind == KIND_MODEL, o, error);
     case KIND_LOG:
         return inspect_log(path, o, error);
@@ -242,7 +231,8 @@ static int inspect(const struct cli_operands *operands, const struct inspect_opt
     const bool config = whole && operands->count == 1 && cut_config(first);
     const char *path = found || config ? first : operands->values[0];
     free(found);
-    native = find_kind(first, &kind, error);
+    native = inspect_check_packing(o, error);
+    native = native ? native : find_kind(first, &kind, error);
     if (native)
         return native;
     if (kind == KIND_STORE)

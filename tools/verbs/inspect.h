@@ -4,12 +4,19 @@
 /* Between the files of `hoistway inspect`: one function for each kind of thing. */
 #include "base/fail.h"
 #include "data/data.h"
+#include "data/pack.h"
 #include "hf/json.h"
 
 #include <stdio.h>
 
+enum inspect_pack { INSPECT_PACK_ON = 1, INSPECT_PACK_OFF };
+
 struct inspect_options {
     enum token_dtype token_dtype;
+    uint64_t seq_len; /* 0: packing is not told */
+    uint64_t row; /* from 1; 0: none is told */
+    enum inspect_pack pack;
+    enum pack_long longer; /* 0: by what the file is */
     bool json, all;
 };
 
@@ -47,6 +54,13 @@ int inspect_rates(const char *path, const struct inspect_options *options,
                   struct hst_error *error);
 int inspect_bench(const char *path, const struct inspect_options *options,
                   struct hst_error *error);
+/** Data: text, tokens, rows of ids. */
+int inspect_tokens(const char *path, const struct inspect_options *options,
+                   struct hst_error *error);
+/** Whether a file of safetensors is one of tokens. */
+bool inspect_has_tokens(const char *path);
+/** Options of packing without a length of rows. E402. */
+int inspect_check_packing(const struct inspect_options *options, struct hst_error *error);
 /** One file of a store. */
 int inspect_store_file(const char *path, const struct inspect_options *options,
                        struct hst_error *error);

@@ -107,6 +107,17 @@ static void tell_other_ids(const struct train *t, uint64_t vocab)
                  largest, vocab);
 }
 
+/* What they were divided into is not what the model sees. */
+static void tell_documents(const struct train *t)
+{
+    const uint64_t count = data_document_count(t->data);
+    if (count > 1 && !t->options->quiet)
+        cli_note(CLI_DOCUMENTS,
+                 "the data's %" PRIu64 " documents are read as one row of tokens: where a sequence "
+                 "holds several, each sees those before it, and its first token is a target too.",
+                 count);
+}
+
 static int open_data(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -126,6 +137,7 @@ static int open_data(struct train *t)
     if (native)
         return native;
     tell_other_ids(t, config.vocab);
+    tell_documents(t);
     return train_settle(t);
 }
 

@@ -25,7 +25,7 @@ static_assert(sizeof(enum data_order) == sizeof(int), "a choice is stored as an 
 
 static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const inits[] = {"random", NULL};
-static const char *const formats[] = {"bytes", "tokens", NULL};
+static const char *const formats[] = {"bytes", "tokens", "jsonl", NULL};
 static const char *const token_dtypes[] = {"u16", "u32", NULL};
 const char *const export_choices[] = {"model", "fp32", "bf16", "fp16", NULL};
 
@@ -43,7 +43,7 @@ static const struct hst_option input_table[] = {
      .type = HST_OPTION_TEXT,
      .offset = FIELD(data),
      .argument = "FILE[,FILE]",
-     .help = "what to train on: .bin is tokens, .txt is bytes"},
+     .help = "what to train on: .safetensors, .jsonl, .bin are tokens"},
     {.name = "data-format",
      .group = "input",
      .type = HST_OPTION_CHOICE,

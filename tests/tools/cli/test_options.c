@@ -203,7 +203,6 @@ static void what_is_not_built_yet_is_unknown(void **state)
         assert_refused(PARSE(NEEDED, later[i]), FAIL_USAGE, "unknown option");
     assert_refused(PARSE(NEEDED, "--precision", "fp8"), FAIL_VALUE, "one of fp32, bf16, fp16");
     assert_refused(PARSE(NEEDED, "--data-format", "text"), FAIL_VALUE, "one of bytes, tokens");
-    assert_refused(PARSE(NEEDED, "--data-format", "jsonl"), FAIL_VALUE, "one of bytes, tokens");
 }
 
 static void bad_values_are_refused_with_their_option(void **state)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mutations.py takes out of token files, rows of JSON and the packing of documents."""
+from mutation_rows import mutate
+
+mutate(
+    'tools/data/tensors_check.c', 'tools/data/token_files',
+    ('offsets begin with 0', 'if (i == 0 && is != 0)'),
+    ('offsets end in the file', 'if (is > end)'),
+    ('offsets rise', 'if (i > 0 && (is < was || (apart && is == was)))'),
+    ('no document is empty', '(is < was || (apart && is == was))', 'is < was'),
+    ('offsets end at the end', 'if (!rc && s.part->count && is != end)'),
+    ('a mask is 0 or 1', 'if (values[i] > 1)'),
+    ('a document has two tokens', 'if (d->count && tokens < 2)'),
+    ('a document has a target', 'if (d->masked && learned == 0 && d->count)'),
+    ('there is something to learn', 'if (d->masked && learned == 0)'),
+    ('prompts have ids of the model', 'if (!rc && id >= vocab)'),
+)
+mutate(
+    'tools/data/tensors.c', 'tools/data/token_files',
+    ('a tensor has one dimension', 'if (t->dim_count != 1)'),
+    ('two go together', 'if (p[i].width && !p[parts[i].with].width)'),
+    ('a mask has a value for each token',
+     'if (p[TOKEN_PART_MASK].width && p[TOKEN_PART_MASK].count != p[TOKEN_PART_TOKENS].count)'),
+    ('the format is named', 'if (format.type != JSN_STRING)'),
+    ('and known', 'if (!jsn_equals(text + metadata.begin, format, TOKEN_FORMAT))'),
+)
+mutate(
+    'tools/data/row.c', 'tools/data/token_files',
+    ('a key is there once', 'if (ids ? row->has_ids : labels ? row->has_labels : row->has_mask)'),
+    ('labels or a mask', 'if (!ids && (row->has_labels || row->has_mask))'),
+    ('as many as ids', 'if ((row->has_mask || row->has_labels) && marks != row->count)'),
+    ('a document has a target', 'if (targets == 0)'),
+    ('one that is learned', 'if (hidden == targets)'),
+    ('ids are of the model', 'if (p->vocab && id >= p->vocab)'),
+)
+mutate(
+    'tools/data/rows.c', 'tools/data/rows tools/data/token_files',
+    ('lines may be blank', 'if (is_blank(text, size))'),
+    ('a run has its own first token', 'file->count + i * TOKEN_RUN', 'file->count'),
+)
+mutate(
+    'tools/data/data.c', 'tools/data/token_files',
+    ('a mask that hides is refused', 'if (!d->hidden_count)', 'if (1)'),
+)
+mutate(
+    'tools/data/pack.c', 'tools/data/pack',
+    ('the least room that is enough', '*room = room_find(&w->rooms, count);',
+     '*room = room_find(&w->rooms, count + 1);'),
+    ('the longest goes first', 'w->placed[w->starts[most - count]++]', 'w->placed[i]'),
+    ('a room that no row has is forgotten', 'if (w->newest[*room] == NO_ROW)'),
+    ('one document a row', 'room > p->count && !apart', 'room > p->count'),
+    ('a document is cut', 'if (inputs > w->seq_len && longer == PACK_LONG_CUT)'),
+    ('a document is dropped', 'if (inputs > w->seq_len && longer == PACK_LONG_DROP)'),
+    ('a document is refused', 'if (inputs > most && config->longer == PACK_LONG_REFUSE)'),
+)
+mutate(
+    'tools/data/batch.c', 'tools/data/token_files',
+    ('a target is learned where its own mask says so', 'learned[i + 1] ?', 'learned[i] ?'),
+    ('no input sees another document', 'batch->first[column] = piece->column;',
+     'batch->first[column] = 0;'),
+    ('positions begin anew', 'batch->position[column] = i;', 'batch->position[column] = column;'),
+    ('padding sees itself alone', 'batch->first[column] = column;', 'batch->first[column] = 0;'),
+    ('padding has no target', '        batch->targets[column] = DATA_NO_TARGET;\n', ''),
+)
