@@ -57,6 +57,22 @@ static bool matrix_ok(const struct hst_matrix *matrix, size_t rows, size_t colum
            matrix->ld >= columns && fits(rows, matrix->ld, 1, 1);
 }
 
+static bool step_ok(size_t step, enum hst_dtype dtype, size_t batch)
+{
+    return fits(step, batch, 1, 1) && step * hst_dtype_bytes(dtype) % 16 == 0;
+}
+
+/* Every product's operands are as good as the first one's, which are, and its C is its own. */
+static bool batch_ok(const struct hst_matmul *args)
+{
+    if (args->batch <= 1 || !args->m || !args->n)
+        return true;
+    return step_ok(args->a_step, args->a.dtype, args->batch) &&
+           step_ok(args->b_step, args->b.dtype, args->batch) &&
+           step_ok(args->c_step, args->c.dtype, args->batch) &&
+           args->c_step >= (args->m - 1) * args->c.ld + args->n;
+}
+
 int hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args)
 {
     if (!stream || !args)
@@ -69,7 +85,7 @@ int hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args)
         return -EINVAL;
     if (!fits(m, n, 1, 1) || !fits(m, k, 1, 1) || !fits(k, n, 1, 1))
         return -EINVAL;
-    if (!matrix_ok(c, m, n))
+    if (!matrix_ok(c, m, n) || !batch_ok(args))
         return -EINVAL;
     if (m && n) {
         if (!matrix_ok(a, args->a_transposed ? k : m, args->a_transposed ? m : k))

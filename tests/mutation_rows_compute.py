@@ -13,6 +13,8 @@ mutate(
 )
 mutate(
     'engine/probe/probe_products.c', 'engine/compute',
+    ('a batch is so many', '2 * (double)batch_of(p) * (double)p->m', '2 * (double)p->m'),
+    ('all of a batch have room', 'c_one * batch_of(p) > b->room_bytes', 'c_one > b->room_bytes'),
     ('what is no FLOP takes time alone', 'sum->flop += flop ? amount : 0;', 'sum->flop += amount;'),
     ('operations count', 'i < in->product_count + in->operation_count; i++)',
      'i < in->product_count; i++)'),

@@ -11,10 +11,10 @@ mutate(
      'w->k_made, place(p, LAYER_Q_NORM), w->k, w->rstd_k);'),
     ('the gradient passes through', 'w->rstd_k, w->dk,\n                            w->dk);',
      'w->rstd_k, w->dk,\n                            w->dout);'),
-    ('v has a bias too', 'head_product(p, LAYER_V, LAYER_V_BIAS', 'forward(p, LAYER_V'),
+    ('v has a bias too', '    pass_bias(p, p->model->kv_width, w->v, place(p, LAYER_V_BIAS));\n',
+     ''),
     ('a bias has a gradient',
-     '        pass_bias_backward(p, shape_of(p->model, weight).out, dy, place(p, bias));',
-     '        (void)bias;'),
+     '    pass_bias_backward(p, p->model->kv_width, w->dk, place(p, LAYER_K_BIAS));\n', ''),
     ('after the rotation', '    pass_rope(p, w->dq, c->heads, true);\n', ''),
 )
 mutate(

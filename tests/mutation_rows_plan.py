@@ -156,7 +156,6 @@ mutate(
 )
 mutate(
     'tools/model/products.c', 'tools/model/model',
-    ('the forward is computed twice', 'false, 2 * times}', 'false, times}'),
-    ('keys and values are two',
-     '{m->kv_width, c->hidden, 2 * c->layers}', '{m->kv_width, c->hidden, c->layers}'),
+    ('the forward is computed twice', '.times = 2 * times,', '.times = times,'),
+    ('keys and values are two', '{m->kv_width, c->hidden, 2}', '{m->kv_width, c->hidden, 1}'),
 )

@@ -35,6 +35,9 @@ mutate(
 )
 mutate(
     'kernels/cuda/ops/matmul.h', 'simt/matmul',
+    ('a batch has all its tiles', '((args->n - 1) / columns + 1) * batch;',
+     '((args->n - 1) / columns + 1);'),
+    ('each product has its place', 'tile %= rows * columns;', ''),
     ('bands end with the rows', 'rows - first < BAND ? rows - first : BAND', 'BAND'),
     ('a matrix begins anywhere', '(uintptr_t)matrix.data % bytes == 0', 'true'),
     ('odd leading dimensions are seen', 'matrix.ld * element % bytes == 0', 'true'),
@@ -45,6 +48,8 @@ mutate(
     'kernels/cuda/ops/matmul_half.cu', 'simt/matmul',
     ('what lies unevenly is read one by one',
      '!begins_at(args->a, 16) || !begins_at(args->b, 16)', 'false'),
+    ('each product has its operands', 'at.product * a.a_step', '0'),
+    ('each product has its C', 'size_t begin = at.product * a.c_step;', 'size_t begin = 0;'),
     ('k ends where it ends', 'columns = ALONG ? depth : extent;',
      'columns = ALONG ? STEP : extent;'),
     ('a step is waited for', 'hst_cp_async_wait<STAGES - 2>();', ''),
@@ -56,10 +61,28 @@ mutate(
 )
 mutate(
     'kernels/cuda/ops/matmul_f32.cu', 'simt/matmul',
+    ('each product has its operands', 'at.product * a.b_step', '0'),
+    ('each product has its C', '(float *)a.c.data + at.product * a.c_step', '(float *)a.c.data'),
     ('sums are fused', '__fmaf_rn(x[i / 4][i % 4], y[j / 4][j % 4], sum[i][j])',
      'x[i / 4][i % 4] * y[j / 4][j % 4] + sum[i][j]'),
     ('a tile waits for the one before',
      '        __syncthreads(); /* before the next tile', '        /* before the next tile'),
     ('a step waits for the one before',
      '            __syncthreads(); /* this step', '            /* this step'),
+)
+mutate(
+    'kernels/operations.c', 'kernels/matmul',
+    ('results of a batch lie apart',
+     ' &&\n           args->c_step >= (args->m - 1) * args->c.ld + args->n', ''),
+    ('steps are whole vectors', 'step * hst_dtype_bytes(dtype) % 16 == 0', 'dtype_ok(dtype)'),
+)
+mutate(
+    'kernels/host/ops/matmul.c', 'kernels/matmul',
+    ('each product has its operands', 'row_at(one.b.data, i, one.b_step,',
+     'row_at(one.b.data, 0, one.b_step,'),
+)
+mutate(
+    'tools/model/linear.c', 'tools/model/linear',
+    ('both of two are made', '            .batch = batch.count,\n            .b_step',
+     '            .b_step'),
 )

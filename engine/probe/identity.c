@@ -66,8 +66,8 @@ static void put_drive(const struct hst_probe_drive *drive, struct identity *id)
 
 static void put_product(const struct hst_product *p, struct identity *id)
 {
-    put(id, "product %zu %zu %zu, dtype %d, %d%d%d, %u times\n", p->m, p->n, p->k, (int)p->dtype,
-        p->a_transposed, p->b_transposed, p->accumulate, p->times);
+    put(id, "product %zu %zu %zu, dtype %d, %d%d%d, %u times, %u at once\n", p->m, p->n, p->k,
+        (int)p->dtype, p->a_transposed, p->b_transposed, p->accumulate, p->times, p->batch);
 }
 
 void identity_of(const struct hst_probe *probe, struct identity *id)

@@ -35,9 +35,14 @@ struct bench {
 
 /* ---- shapes ---- */
 
+static size_t batch_of(const struct hst_product *p)
+{
+    return p->batch ? p->batch : 1;
+}
+
 static double flops_of(const struct hst_product *p)
 {
-    return 2 * (double)p->m * (double)p->n * (double)p->k;
+    return 2 * (double)batch_of(p) * (double)p->m * (double)p->n * (double)p->k;
 }
 
 static enum hst_dtype result_dtype(const struct hst_product *p)
@@ -45,11 +50,23 @@ static enum hst_dtype result_dtype(const struct hst_product *p)
     return p->accumulate ? HST_F32 : p->dtype;
 }
 
+/* Matrices that A and B are: see hst_product.batch. */
+static size_t a_count(const struct hst_product *p)
+{
+    return p->a_transposed ? batch_of(p) : 1;
+}
+
+static size_t b_count(const struct hst_product *p)
+{
+    return p->a_transposed ? 1 : batch_of(p);
+}
+
 static double bytes_of(const struct hst_product *p)
 {
     double m = (double)p->m, n = (double)p->n, k = (double)p->k;
-    return (m * k + k * n) * (double)hst_dtype_bytes(p->dtype) +
-           m * n * (double)hst_dtype_bytes(result_dtype(p));
+    return (m * k * (double)a_count(p) + k * n * (double)b_count(p)) *
+               (double)hst_dtype_bytes(p->dtype) +
+           m * n * (double)batch_of(p) * (double)hst_dtype_bytes(result_dtype(p));
 }
 
 struct hst_product product_cut(const struct hst_product *product, double most_flops,
@@ -82,19 +99,24 @@ static struct hst_matmul args_of(const struct hst_product *p)
         .a_transposed = p->a_transposed,
         .b_transposed = p->b_transposed,
         .accumulate = p->accumulate,
+        .batch = p->batch,
     };
 }
 
 /* The workspace first, then the operands one behind the other. -ENOSPC: they do not fit. */
 static int lay_out(struct bench *b, const struct hst_product *p)
 {
-    size_t a_bytes = round_up(p->m * p->k * hst_dtype_bytes(p->dtype));
-    size_t b_bytes = round_up(p->k * p->n * hst_dtype_bytes(p->dtype));
-    size_t c_bytes = round_up(p->m * p->n * hst_dtype_bytes(result_dtype(p)));
-    if (a_bytes + b_bytes + c_bytes > b->room_bytes)
+    size_t element = hst_dtype_bytes(p->dtype), result = hst_dtype_bytes(result_dtype(p));
+    size_t a_one = round_up(p->m * p->k * element), b_one = round_up(p->k * p->n * element);
+    size_t c_one = round_up(p->m * p->n * result);
+    size_t a_bytes = a_one * a_count(p), b_bytes = b_one * b_count(p);
+    if (a_bytes + b_bytes + c_one * batch_of(p) > b->room_bytes)
         return -ENOSPC;
     char *at = b->memory + b->work_bytes;
     b->args = args_of(p);
+    b->args.a_step = a_count(p) > 1 ? a_one / element : 0;
+    b->args.b_step = b_count(p) > 1 ? b_one / element : 0;
+    b->args.c_step = c_one / result;
     b->args.work = (struct hst_work){b->memory, b->work_bytes};
     b->args.a.data = at;
     b->args.b.data = at + a_bytes;
@@ -207,7 +229,9 @@ static int grow(struct bench *b, const struct hst_product *whole, double wish_s,
                 struct hst_product *part)
 {
     const struct probe_work work = {multiply, finish, b, 0};
-    double room = (double)b->room_bytes - 3 * PART_BYTES; /* each operand is rounded up */
+    /* each matrix is rounded up */
+    double parts = (double)(a_count(whole) + b_count(whole) + batch_of(whole));
+    double room = (double)b->room_bytes - parts * PART_BYTES;
     struct hst_product largest = product_cut(whole, INFINITY, room);
     for (double most = FIRST_FLOPS, seconds = 0;;) {
         *part = product_cut(whole, most, room);
@@ -222,16 +246,18 @@ static int grow(struct bench *b, const struct hst_product *whole, double wish_s,
 static void describe(const struct hst_product *whole, const struct hst_product *part, char *how,
                      size_t how_bytes)
 {
-    char of[80] = "";
+    char of[80] = "", many[32] = "";
     bool cut = whole->m != part->m || whole->n != part->n || whole->k != part->k;
     if (cut)
         snprintf(of, sizeof of, ", a part of %zux%zux%zu", whole->m, whole->n, whole->k);
-    snprintf(how, how_bytes, "%zux%zux%zu %s%s%s%s%s", part->m, part->n, part->k,
+    if (part->batch > 1)
+        snprintf(many, sizeof many, ", %u at once", part->batch);
+    snprintf(how, how_bytes, "%zux%zux%zu %s%s%s%s%s%s", part->m, part->n, part->k,
              part->dtype == HST_BF16  ? "bf16"
              : part->dtype == HST_F16 ? "f16"
                                       : "f32",
              part->a_transposed ? ", A transposed" : "", part->b_transposed ? ", B transposed" : "",
-             part->accumulate ? ", added to C" : "", of);
+             part->accumulate ? ", added to C" : "", many, of);
 }
 
 static void measure(struct bench *b, const struct hst_product *product, double share_s,

@@ -30,6 +30,7 @@ enum {
 /* A product as cuBLASLt sees it: (rows × depth)·(depth × columns), column-major. No padding. */
 struct shape {
     uint64_t rows, columns, depth, first_ld, second_ld, out_ld;
+    uint64_t batch, first_step, second_step, out_step; /* 0: one product */
     uint64_t first_transposed, second_transposed, in_type, out_type, alignment_bytes;
 };
 
@@ -134,12 +135,17 @@ static uint64_t alignment_of(const struct hst_matmul *args)
 
 static struct shape shape_of(const struct hst_matmul *args)
 {
+    bool batch = args->batch > 1;
     return (struct shape){.rows = args->n,
                           .columns = args->m,
                           .depth = args->k,
                           .first_ld = args->b.ld,
                           .second_ld = args->a.ld,
                           .out_ld = args->c.ld,
+                          .batch = batch ? args->batch : 0,
+                          .first_step = batch ? args->b_step : 0,
+                          .second_step = batch ? args->a_step : 0,
+                          .out_step = batch ? args->c_step : 0,
                           .first_transposed = args->b_transposed,
                           .second_transposed = args->a_transposed,
                           .in_type = type_of(args->a.dtype),
@@ -153,12 +159,13 @@ static int failed(struct cuda_dev *dev, cublasStatus_t status, const struct shap
     struct hst_dev_failure failure;
     cuda_failure_set(&failure, HST_DEV_EXECUTION, (int)status,
                      "GPU %d: matrix product m=%zu n=%zu k=%zu ld=%zu,%zu,%zu transposed=%zu,%zu "
-                     "%s to %s, aligned to %zu: %s: %s",
+                     "batch=%zu %s to %s, aligned to %zu: %s: %s",
                      dev->index, (size_t)s->columns, (size_t)s->rows, (size_t)s->depth,
                      (size_t)s->second_ld, (size_t)s->first_ld, (size_t)s->out_ld,
                      (size_t)s->second_transposed, (size_t)s->first_transposed,
-                     type_name(s->in_type), type_name(s->out_type), (size_t)s->alignment_bytes,
-                     what, dev->blaslt->library.cublasLtGetStatusName(status));
+                     s->batch ? (size_t)s->batch : 1, type_name(s->in_type), type_name(s->out_type),
+                     (size_t)s->alignment_bytes, what,
+                     dev->blaslt->library.cublasLtGetStatusName(status));
     cuda_failure_keep(dev, &failure);
     return status == CUBLAS_STATUS_NOT_SUPPORTED  ? -ENOTSUP
            : status == CUBLAS_STATUS_ALLOC_FAILED ? -ENOMEM
@@ -178,13 +185,47 @@ static void undescribe(const struct blaslt_library *lib, struct described *d)
     *d = (struct described){0};
 }
 
-/* As it lies in memory: a transposed operand is described as it is, not as it is used. */
-static cublasStatus_t describe_matrix(const struct blaslt_library *lib, uint64_t type,
-                                      bool transposed, const uint64_t extents[2], uint64_t ld,
-                                      cublasLtMatrixLayout_t *layout)
+/* One of a product's three, as it lies in memory: a transposed one is described as it is, not as it
+ * is used. */
+struct lying {
+    uint64_t type, extents[2], ld, step;
+    bool transposed;
+};
+
+static cublasStatus_t describe_matrix(const struct blaslt_library *lib, struct lying x,
+                                      uint64_t batch, cublasLtMatrixLayout_t *layout)
 {
-    return lib->cublasLtMatrixLayoutCreate(layout, (cudaDataType_t)type, extents[transposed],
-                                           extents[!transposed], (int64_t)ld);
+    const int32_t count = (int32_t)batch;
+    const int64_t step = (int64_t)x.step;
+    cublasStatus_t status =
+        lib->cublasLtMatrixLayoutCreate(layout, (cudaDataType_t)x.type, x.extents[x.transposed],
+                                        x.extents[!x.transposed], (int64_t)x.ld);
+    if (status || !batch)
+        return status;
+    status = lib->cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                   &count, sizeof count);
+    return status ? status
+                  : lib->cublasLtMatrixLayoutSetAttribute(
+                        *layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
+}
+
+static cublasStatus_t describe_matrices(const struct blaslt_library *lib, const struct shape *s,
+                                        struct described *d)
+{
+    const struct {
+        struct lying lying;
+        cublasLtMatrixLayout_t *layout;
+    } all[] = {
+        {{s->in_type, {s->rows, s->depth}, s->first_ld, s->first_step, s->first_transposed},
+         &d->first},
+        {{s->in_type, {s->depth, s->columns}, s->second_ld, s->second_step, s->second_transposed},
+         &d->second},
+        {{s->out_type, {s->rows, s->columns}, s->out_ld, s->out_step, false}, &d->out},
+    };
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    for (size_t i = 0; i < sizeof all / sizeof *all && !status; i++)
+        status = describe_matrix(lib, all[i].lying, s->batch, all[i].layout);
+    return status;
 }
 
 static cublasStatus_t describe(const struct blaslt_library *lib, const struct shape *s,
@@ -203,14 +244,7 @@ static cublasStatus_t describe(const struct blaslt_library *lib, const struct sh
         status = lib->cublasLtMatmulDescSetAttribute(d->operation, CUBLASLT_MATMUL_DESC_TRANSB,
                                                      &second, sizeof second);
     if (!status)
-        status = describe_matrix(lib, s->in_type, s->first_transposed,
-                                 (uint64_t[]){s->rows, s->depth}, s->first_ld, &d->first);
-    if (!status)
-        status = describe_matrix(lib, s->in_type, s->second_transposed,
-                                 (uint64_t[]){s->depth, s->columns}, s->second_ld, &d->second);
-    if (!status)
-        status = describe_matrix(lib, s->out_type, false, (uint64_t[]){s->rows, s->columns},
-                                 s->out_ld, &d->out);
+        status = describe_matrices(lib, s, d);
     if (status)
         undescribe(lib, d);
     return status;
@@ -314,11 +348,15 @@ static cublasStatus_t algo_of(struct blaslt *b, const struct shape *shape,
 static cudaError_t empty_sum(cudaStream_t stream, const struct hst_matmul *args)
 {
     size_t bytes = args->c.dtype == HST_F32 ? 4 : 2;
-    if (args->accumulate)
-        return cudaSuccess;
-    if (args->c.ld == args->n || args->m == 1)
-        return cudaMemsetAsync(args->c.data, 0, args->m * args->n * bytes, stream);
-    return cudaMemset2DAsync(args->c.data, args->c.ld * bytes, 0, args->n * bytes, args->m, stream);
+    bool dense = args->c.ld == args->n || args->m == 1;
+    cudaError_t error = cudaSuccess;
+    for (size_t i = 0; !args->accumulate && i < (args->batch ? args->batch : 1) && !error; i++) {
+        void *c = (char *)args->c.data + i * args->c_step * bytes;
+        error = dense
+                    ? cudaMemsetAsync(c, 0, args->m * args->n * bytes, stream)
+                    : cudaMemset2DAsync(c, args->c.ld * bytes, 0, args->n * bytes, args->m, stream);
+    }
+    return error;
 }
 
 static int multiply(struct hst_stream *stream, const struct hst_matmul *args)

@@ -24,7 +24,8 @@
     X(cublasLtMatmulPreferenceDestroy)                                                             \
     X(cublasLtMatmulPreferenceSetAttribute)                                                        \
     X(cublasLtMatrixLayoutCreate)                                                                  \
-    X(cublasLtMatrixLayoutDestroy)
+    X(cublasLtMatrixLayoutDestroy)                                                                 \
+    X(cublasLtMatrixLayoutSetAttribute)
 
 struct blaslt_library {
     void *handle;

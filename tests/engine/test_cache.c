@@ -255,7 +255,8 @@ static void another_question_is_not_answered(void **state)
     (void)state;
     static struct identity a, b;
     const struct hst_product products[] = {{.m = 8, .n = 8, .k = 8, .dtype = HST_F32},
-                                           {.m = 8, .n = 8, .k = 8, .dtype = HST_BF16}};
+                                           {.m = 8, .n = 8, .k = 8, .dtype = HST_BF16},
+                                           {.m = 8, .n = 8, .k = 8, .dtype = HST_F32, .batch = 2}};
     const struct hst_probe_drive drives[] = {{.directory = "/"}, {.directory = "nowhere"}};
     const struct hst_operation operations[] = {{.what = "norms", .amount = 1},
                                                {.what = "attention", .amount = 1},
@@ -267,8 +268,8 @@ static void another_question_is_not_answered(void **state)
                                     .product_count = 1,
                                     .operations = operations,
                                     .operation_count = 1};
-    struct hst_probe others[9];
-    for (size_t i = 0; i < 9; i++)
+    struct hst_probe others[10];
+    for (size_t i = 0; i < 10; i++)
         others[i] = probe;
     others[0].parts = HST_PROBE_DRIVES;
     others[1].threads = 1;
@@ -279,11 +280,12 @@ static void another_question_is_not_answered(void **state)
     others[6].operation_count = 0;
     others[7].operations = operations + 1;
     others[8].operations = operations + 2;
+    others[9].products = products + 2;
     identity_of(&probe, &a);
     identity_of(&probe, &b);
     assert_string_equal(a.text, b.text);
     assert_non_null(strstr(a.text, "\nproduct 8 8 8"));
-    for (size_t i = 0; i < 9; i++) {
+    for (size_t i = 0; i < 10; i++) {
         identity_of(&others[i], &b);
         assert_string_not_equal(a.text, b.text);
     }

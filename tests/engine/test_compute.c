@@ -14,21 +14,27 @@ static const struct hst_product products[] = {
     {.m = 300, .n = 200, .k = 100, .dtype = HST_F32, .b_transposed = true, .times = 3},
     {.m = 64, .n = 128, .k = 256, .dtype = HST_F32, .a_transposed = true, .accumulate = true},
     {.m = 256, .n = 128, .k = 64, .dtype = HST_BF16},
+    {.m = 96, .n = 64, .k = 32, .dtype = HST_BF16, .b_transposed = true, .batch = 2},
+    {.m = 64, .n = 32, .k = 96, .dtype = HST_F32, .a_transposed = true, .batch = 3},
 };
+enum { PRODUCTS = sizeof products / sizeof *products };
 
 /* ---- products ---- */
 
 static void the_rate_of_all_products_weighs_each_by_its_work(void **state)
 {
     (void)state;
-    const struct hst_probe probe = {
-        .size = sizeof probe, .parts = HST_PROBE_COMPUTE, .products = products, .product_count = 3};
+    const struct hst_probe probe = {.size = sizeof probe,
+                                    .parts = HST_PROBE_COMPUTE,
+                                    .products = products,
+                                    .product_count = PRODUCTS};
     struct hst_rates r;
     double flops = 0, seconds = 0;
     assert_int_equal(hst_probe(&probe, &r), 0);
-    for (int i = 0; i < 3; i++) {
-        double work = (i == 0 ? 3 : 1) * 2.0 * (double)products[i].m * (double)products[i].n *
-                      (double)products[i].k;
+    for (int i = 0; i < PRODUCTS; i++) {
+        double many = i == 0 ? 3 : i == 3 ? 2 : i == 4 ? 3 : 1; /* times, or at once */
+        double work =
+            many * 2.0 * (double)products[i].m * (double)products[i].n * (double)products[i].k;
         flops += work;
         seconds += work / r.products[i].value;
     }
@@ -36,6 +42,8 @@ static void the_rate_of_all_products_weighs_each_by_its_work(void **state)
     assert_string_equal(r.figures[HST_RATE_DRAM].how, ""); /* nobody asked */
     assert_string_equal(r.products[0].how, "300x200x100 f32, B transposed");
     assert_string_equal(r.products[1].how, "64x128x256 f32, A transposed, added to C");
+    assert_string_equal(r.products[3].how, "96x64x32 bf16, B transposed, 2 at once");
+    assert_string_equal(r.products[4].how, "64x32x96 f32, A transposed, 3 at once");
 }
 
 static void a_product_is_cut_at_its_longest_extents(void **state)
@@ -48,6 +56,15 @@ static void a_product_is_cut_at_its_longest_extents(void **state)
     assert_true(cut.m == 2048 && cut.n == 7168 && cut.k == 4096);
     cut = product_cut(&p, INFINITY, 2.0 * (2048 * 4096 + 4096 * 4096 + 2048 * 4096) + 1);
     assert_true(cut.m == 2048 && cut.n == 3584 && cut.k == 4096);
+    struct hst_product two = p;
+    two.batch = 2; /* of B and C */
+    cut = product_cut(&two, 2.0 * 2 * 2048 * 7168 * 4096, INFINITY);
+    assert_true(cut.n == 7168 && cut.batch == 2);
+    cut = product_cut(&two, INFINITY, 2.0 * (2048 * 4096 + 2 * (4096 * 7168 + 2048 * 7168)) - 1);
+    assert_true(cut.n == 3584 && cut.k == 4096);
+    two.a_transposed = true; /* of A and C */
+    cut = product_cut(&two, INFINITY, 2.0 * (2 * 2048 * 4096 + 4096 * 7168 + 2 * 2048 * 7168));
+    assert_true(cut.n == 7168);
     cut = product_cut(&p, 1, 1); /* tiny, and never nothing */
     assert_true(cut.m == 16 && cut.n == 16 && cut.k == 16);
     const struct hst_product odd = {.m = 1, .n = 50257, .k = 3, .dtype = HST_F32};

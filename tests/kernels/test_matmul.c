@@ -120,6 +120,108 @@ static void many_blocks_and_a_deep_k_match(void **state)
     }
 }
 
+/* Three at once, one operand being the same for all; C's have a gap between them. */
+struct batch {
+    struct shape shape;
+    bool one_a, one_b;
+};
+enum { BATCH = 3 };
+
+static size_t whole_vectors(size_t elements)
+{
+    return (elements + 7) / 8 * 8;
+}
+
+/* Where no library chooses by the shape, a batch leaves what single calls leave. */
+static void expect_bytes_of_single_calls(struct suite *s, struct hst_matmul args,
+                                         const struct tensor *start, const struct tensor *got)
+{
+    struct hst_dev_info info;
+    struct tensor *c = tensor_empty(s, got->count, got->dtype);
+    hst_dev_info(s->dev, &info);
+    if (strstr(info.libraries, "cuBLASLt"))
+        return;
+    memcpy(c->values, start->values, c->count * sizeof *c->values);
+    tensor_write(s, c);
+    char *from_c = c->data, *from_a = args.a.data, *from_b = args.b.data;
+    size_t in = hst_dtype_bytes(args.a.dtype), out = hst_dtype_bytes(args.c.dtype);
+    args.batch = 0;
+    for (size_t i = 0; i < BATCH; i++) {
+        args.a.data = from_a + i * args.a_step * in;
+        args.b.data = from_b + i * args.b_step * in;
+        args.c.data = from_c + i * args.c_step * out;
+        assert_int_equal(hst_op_matmul(s->stream, &args), 0);
+    }
+    suite_sync(s);
+    tensor_read(s, c);
+    assert_memory_equal(c->values, got->values, c->count * sizeof *c->values);
+}
+
+static void batch_case(struct suite *s, const void *parameters)
+{
+    const struct batch *b = parameters;
+    const struct shape *p = &b->shape;
+    size_t a_ld = (p->a_transposed ? p->m : p->k) + p->pad, c_ld = p->n + p->pad;
+    size_t b_ld = (p->b_transposed ? p->k : p->n) + p->pad;
+    size_t a_step = whole_vectors((p->a_transposed ? p->k : p->m) * a_ld);
+    size_t b_step = whole_vectors((p->b_transposed ? p->n : p->k) * b_ld);
+    size_t c_step = whole_vectors(p->m * c_ld + 1);
+    struct tensor *x = tensor_random(s, BATCH * a_step + 8, p->in, 1);
+    struct tensor *y = tensor_random(s, BATCH * b_step + 8, p->in, 1);
+    struct tensor *c = tensor_random(s, BATCH * c_step, p->out, 1);
+    struct tensor *start = tensor_random(s, BATCH * c_step, p->out, 1);
+    double *want = malloc(c->count * sizeof *want);
+    assert_non_null(want);
+    memcpy(want, c->values, c->count * sizeof *want);
+    memcpy(start->values, c->values, c->count * sizeof *want);
+    struct hst_matmul args = {.m = p->m,
+                              .n = p->n,
+                              .k = p->k,
+                              .a = {x->data, a_ld, p->in},
+                              .b = {y->data, b_ld, p->in},
+                              .c = {c->data, c_ld, p->out},
+                              .a_transposed = p->a_transposed,
+                              .b_transposed = p->b_transposed,
+                              .accumulate = p->accumulate,
+                              .batch = BATCH,
+                              .a_step = b->one_a ? 0 : a_step,
+                              .b_step = b->one_b ? 0 : b_step,
+                              .c_step = c_step};
+    args.work = suite_work(s, hst_matmul_work_bytes(s->dev, &args));
+    assert_int_equal(hst_op_matmul(s->stream, &args), 0);
+    suite_sync(s);
+    tensor_read(s, c);
+    for (size_t i = 0; i < BATCH; i++) {
+        double *to = want + i * c_step;
+        for (size_t j = 0; j < p->m * p->n && !p->accumulate; j++)
+            to[j / p->n * c_ld + j % p->n] = 0;
+        ref_matmul(p->m, p->n, p->k, x->values + i * args.a_step, a_ld, p->a_transposed,
+                   y->values + i * args.b_step, b_ld, p->b_transposed, to, c_ld);
+    }
+    expect_close("c", c, want, 0x1p-24 * (double)(p->k + 8));
+    expect_bytes_of_single_calls(s, args, start, c);
+    free(want);
+}
+
+static void a_batch_is_so_many_products(void **state)
+{
+    (void)state;
+    for (size_t pair = 0; pair < PAIRS; pair++)
+        for (int bits = 0; bits < 4; bits++) {
+            const struct shape shape = {
+                37, 72, 40, pairs[pair].in, pairs[pair].out, bits & 1, bits & 2, false, bits};
+            suite_run(batch_case, &(struct batch){shape, true, false});
+            suite_run(batch_case, &(struct batch){shape, false, true});
+        }
+    for (size_t i = 0; i < DTYPES; i++) {
+        const struct shape large = {300, 280, 24, suite_dtypes[i], HST_F32, true, false, true, 0};
+        const struct shape empty = {9, 20, 0, suite_dtypes[i], HST_F32, false, true, false, 2};
+        suite_run(batch_case, &(struct batch){large, false, true});
+        suite_run(batch_case, &(struct batch){large, false, false});
+        suite_run(batch_case, &(struct batch){empty, false, true});
+    }
+}
+
 static void an_empty_sum_is_zero(void **state)
 {
     (void)state;
@@ -275,9 +377,13 @@ static void refusals_case(struct suite *s, const void *parameters)
                                     .b = {t->data, 4, HST_BF16},
                                     .c = {t->data, 4, HST_BF16},
                                     .work = {t->data, 4096}};
-    struct hst_matmul bad[14];
-    for (size_t i = 0; i < 14; i++)
+    struct hst_matmul bad[19];
+    for (size_t i = 0; i < 19; i++)
         bad[i] = good;
+    for (size_t i = 14; i < 19; i++) {
+        bad[i].batch = 2;
+        bad[i].a_step = bad[i].b_step = bad[i].c_step = 16;
+    }
     bad[0].a.data = NULL;
     bad[1].b.data = (char *)t->data + 1;
     bad[2].c.data = NULL;
@@ -292,8 +398,13 @@ static void refusals_case(struct suite *s, const void *parameters)
     bad[11].m = SIZE_MAX / 2;
     bad[12].k = SIZE_MAX;
     bad[13].a.dtype = bad[13].b.dtype = bad[13].c.dtype = 0;
+    bad[14].a_step = 17;
+    bad[15].b_step = 17;
+    bad[16].c_step = 17;
+    bad[17].c_step = 8; /* the second C begins in the first */
+    bad[18].batch = SIZE_MAX / 16;
     bool works = hst_matmul_work_bytes(s->dev, &good) > 0; /* else 9 and 10 are as good */
-    for (size_t i = 0; i < 14; i++)
+    for (size_t i = 0; i < 19; i++)
         if (works || (i != 9 && i != 10))
             assert_int_equal(hst_op_matmul(s->stream, &bad[i]), -EINVAL);
     assert_int_equal(hst_op_matmul(s->stream, NULL), -EINVAL);
@@ -314,6 +425,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(matrices_begin_at_any_element),
         cmocka_unit_test(accumulating_adds_to_an_f32_c),
         cmocka_unit_test(many_blocks_and_a_deep_k_match),
+        cmocka_unit_test(a_batch_is_so_many_products),
         cmocka_unit_test(an_empty_sum_is_zero),
         cmocka_unit_test(a_sum_beyond_f16_is_infinite_in_f16_alone),
         cmocka_unit_test(a_product_without_rows_or_columns_does_nothing),

@@ -20,6 +20,8 @@ struct Layout {
     uint64_t rows, columns;
     int64_t ld;
     int32_t order;
+    int32_t batch;
+    int64_t step;
 };
 
 struct Description {
@@ -43,10 +45,11 @@ struct Operand { /* element (row, column) at data[row * row_step + column * colu
     void *data;
     size_t row_step, column_step;
     cudaDataType type;
+    size_t step; /* to the next product's */
 };
 
 struct Product {
-    size_t rows, columns, depth;
+    size_t rows, columns, depth, batch;
     float alpha, beta;
     Operand a, b, c, d;
     char *work;
@@ -180,7 +183,7 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDa
 {
     if (type != CUDA_R_32F && type != CUDA_R_16BF && type != CUDA_R_16F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    return create(layout, Layout{type, rows, columns, ld, CUBLASLT_ORDER_COL});
+    return create(layout, Layout{type, rows, columns, ld, CUBLASLT_ORDER_COL, 1, 0});
 }
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
@@ -200,7 +203,9 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
     case CUBLASLT_MATRIX_LAYOUT_LD:
         return set(&l->ld, value, size_bytes);
     case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
-        return set_only((int32_t)1, value, size_bytes);
+        return set(&l->batch, value, size_bytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+        return set(&l->step, value, size_bytes);
     default:
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
@@ -302,13 +307,13 @@ static void finish_tile(const Product &p, size_t row, size_t rows, size_t column
         }
 }
 
-static cudaError_t multiply(const Product &p)
+static size_t size_of(const Operand &o)
 {
-    if (p.work) {
-        size_t touched = p.work_bytes < WORK_TOUCHED ? p.work_bytes : (size_t)WORK_TOUCHED;
-        std::memset(p.work, 0xff, touched);
-        std::memset(p.work + p.work_bytes - touched, 0xff, touched);
-    }
+    return o.type == CUDA_R_32F ? 4 : 2;
+}
+
+static void multiply_one(const Product &p)
+{
     std::vector<float> packed(p.rows * p.depth), b(p.depth * TILE_COLUMNS);
     for (size_t k = 0; k < p.depth; k++)
         for (size_t i = 0; i < p.rows; i++)
@@ -325,6 +330,20 @@ static cudaError_t multiply(const Product &p)
             finish_tile(p, row, rows, column, columns, sums);
         }
     }
+}
+
+static cudaError_t multiply(Product p)
+{
+    if (p.work) {
+        size_t touched = p.work_bytes < WORK_TOUCHED ? p.work_bytes : (size_t)WORK_TOUCHED;
+        std::memset(p.work, 0xff, touched);
+        std::memset(p.work + p.work_bytes - touched, 0xff, touched);
+    }
+    for (size_t i = 0; i < p.batch; i++) {
+        multiply_one(p);
+        for (Operand *o : {&p.a, &p.b, &p.c, &p.d})
+            o->data = static_cast<char *>(o->data) + o->step * size_of(*o);
+    }
     return cudaSuccess;
 }
 
@@ -338,8 +357,16 @@ static const Layout *layout_of(cublasLtMatrixLayout_t layout)
 static bool is_whole(const Layout &l)
 {
     uint64_t lines = l.order == CUBLASLT_ORDER_COL ? l.rows : l.columns;
-    return l.rows && l.columns && l.ld > 0 && (uint64_t)l.ld >= lines &&
+    return l.rows && l.columns && l.ld > 0 && (uint64_t)l.ld >= lines && l.batch > 0 &&
            (l.order == CUBLASLT_ORDER_COL || l.order == CUBLASLT_ORDER_ROW);
+}
+
+/* Do the matrices of a batch lie apart? */
+static bool is_apart(const Layout &l)
+{
+    uint64_t lines = l.order == CUBLASLT_ORDER_COL ? l.columns : l.rows;
+    uint64_t line = l.order == CUBLASLT_ORDER_COL ? l.rows : l.columns;
+    return l.batch == 1 || l.step >= (int64_t)((lines - 1) * (uint64_t)l.ld + line);
 }
 
 static Operand operand(const void *data, const Layout &l, bool transposed)
@@ -347,7 +374,7 @@ static Operand operand(const void *data, const Layout &l, bool transposed)
     size_t row_step = 1, column_step = (size_t)l.ld;
     if ((l.order == CUBLASLT_ORDER_ROW) != transposed)
         std::swap(row_step, column_step);
-    return {const_cast<void *>(data), row_step, column_step, l.type};
+    return {const_cast<void *>(data), row_step, column_step, l.type, (size_t)l.step};
 }
 
 /* Writes the extents and the steps of *p; the pointers may be null. */
@@ -360,8 +387,11 @@ static cublasStatus_t describe(cublasLtMatmulDesc_t operation, const void *a,
     const Layout &la = *layout_of(a_layout), &lb = *layout_of(b_layout);
     const Layout &lc = *layout_of(c_layout), &ld = *layout_of(d_layout);
     const Description &o = *inside<Description>(operation);
-    if (!is_whole(la) || !is_whole(lb) || !is_whole(lc) || !is_whole(ld))
+    if (!is_whole(la) || !is_whole(lb) || !is_whole(lc) || !is_whole(ld) || !is_apart(ld))
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (la.batch != ld.batch || lb.batch != ld.batch || lc.batch != ld.batch)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    p->batch = (size_t)ld.batch;
     bool ta = o.first_transposed != CUBLAS_OP_N, tb = o.second_transposed != CUBLAS_OP_N;
     p->rows = ld.rows;
     p->columns = ld.columns;
@@ -381,7 +411,7 @@ static cublasStatus_t describe(cublasLtMatmulDesc_t operation, const void *a,
 static bool has_uneven_lines(const Layout &l, uint64_t alignment)
 {
     uint64_t size = l.type == CUDA_R_32F ? 4 : 2;
-    return alignment && (uint64_t)l.ld * size % alignment;
+    return alignment && ((uint64_t)l.ld * size % alignment || (uint64_t)l.step * size % alignment);
 }
 
 /* Is it one of those that the configuration has no algorithm for? */
@@ -435,17 +465,21 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
 /* C may be D itself, laid out alike. */
 static bool is_in_place_otherwise(const Product &p)
 {
-    return p.c.data == p.d.data && (p.c.row_step != p.d.row_step ||
-                                    p.c.column_step != p.d.column_step || p.c.type != p.d.type);
+    return p.c.data == p.d.data &&
+           (p.c.row_step != p.d.row_step || p.c.column_step != p.d.column_step ||
+            p.c.type != p.d.type || p.c.step != p.d.step);
 }
 
 /* Was the algorithm chosen for pointers and a workspace like these? */
 static bool suits(const Algorithm &algorithm, const Product &p)
 {
-    const void *data[] = {p.a.data, p.b.data, p.c.data, p.d.data};
-    for (int i = 0; i < 4; i++)
-        if (!algorithm.alignment[i] || (uintptr_t)data[i] % algorithm.alignment[i])
+    const Operand *all[] = {&p.a, &p.b, &p.c, &p.d};
+    for (int i = 0; i < 4; i++) {
+        size_t alignment = algorithm.alignment[i];
+        if (!alignment || (uintptr_t)all[i]->data % alignment ||
+            all[i]->step * size_of(*all[i]) % alignment)
             return false;
+    }
     return algorithm.chosen == CHOSEN && p.work_bytes >= algorithm.work_bytes &&
            (uintptr_t)p.work % WORK_ALIGNMENT_BYTES == 0;
 }

@@ -192,6 +192,49 @@ static void what_the_library_refuses_is_refused(void **)
     assert_int_equal(multiply(p, a, b, c, 4), CUBLAS_STATUS_INVALID_VALUE); /* misaligned */
 }
 
+/* Two of 4×4, of which all have the first A; C's begin `apart` elements from each other. */
+static cublasStatus_t multiply_two(int64_t apart, int32_t of_b)
+{
+    Case p = {4, 4, 4, false, false, false, CUDA_R_32F, CUDA_R_32F, 1, 0};
+    Matrix a(4, 4, false, CUDA_R_32F, 5), b(4, 16, false, CUDA_R_32F, 3);
+    Matrix c(4, 16, false, CUDA_R_32F, 1), want(4, 16, false, CUDA_R_32F, 1);
+    const int32_t two = 2;
+    const int64_t steps[3] = {0, 28, apart};
+    Matrix *all[3] = {&a, &b, &c};
+    for (int i = 0; i < 3; i++) {
+        const uint64_t columns = 4;
+        const int32_t count = i == 1 ? of_b : two;
+        cublasLtMatrixLayoutDestroy(all[i]->layout);
+        cublasLtMatrixLayoutCreate(&all[i]->layout, CUDA_R_32F, 4, columns, (int64_t)all[i]->ld);
+        cublasLtMatrixLayoutSetAttribute(all[i]->layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                         sizeof count);
+        cublasLtMatrixLayoutSetAttribute(all[i]->layout,
+                                         CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &steps[i],
+                                         sizeof steps[i]);
+    }
+    cublasStatus_t status = multiply(p, a, b, c, 0);
+    if (status)
+        return status;
+    for (size_t i = 0; i < 4; i++)
+        for (size_t j = 0; j < 8; j++) {
+            size_t to = (size_t)apart * (j / 4) + j % 4 * c.ld + i;
+            want.values[to] = 0;
+            for (size_t k = 0; k < 4; k++)
+                want.values[to] += a.at(i, k) * b.at(k, j);
+        }
+    assert_true(c.holds(want.values));
+    return status;
+}
+
+static void a_batch_lies_in_steps(void **)
+{
+    assert_int_equal(multiply_two(28, 2), 0);
+    assert_int_equal(multiply_two(36, 2), 0);
+    assert_int_equal(multiply_two(24, 2), CUBLAS_STATUS_INVALID_VALUE); /* C's overlap */
+    assert_int_equal(multiply_two(30, 2), CUBLAS_STATUS_INVALID_VALUE); /* misaligned */
+    assert_int_equal(multiply_two(28, 1), CUBLAS_STATUS_INVALID_VALUE); /* not as many */
+}
+
 /* ---- what is configured ---------------------------------------------------------------------- */
 
 static cublasStatus_t status_of(size_t m, size_t n, size_t k, cudaDataType in)
@@ -309,6 +352,7 @@ int main()
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_match_a_plain_loop),
+        cmocka_unit_test(a_batch_lies_in_steps),
         cmocka_unit_test(shapes_may_have_no_algorithm),
         cmocka_unit_test(what_is_in_place_is_laid_out_alike),
         cmocka_unit_test(a_workspace_of_two_streams_at_once_is_caught),

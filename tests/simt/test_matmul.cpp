@@ -83,9 +83,7 @@ struct Case {
           c(shape.m, shape.n, shape.pad, shape.out, 3)
     {
     }
-    /* C's bytes, of `rows` rows from `row` on and `columns` from `column` on; all else stays. */
-    std::vector<unsigned char> multiply(unsigned multiprocessors, size_t row, size_t rows,
-                                        size_t column, size_t columns)
+    struct hst_matmul arguments(size_t rows, size_t columns) const
     {
         struct hst_matmul args = {};
         args.m = rows;
@@ -94,20 +92,41 @@ struct Case {
         args.a = a.described();
         args.b = b.described();
         args.c = c.described();
-        args.a.data = a.device.data + row * (s.a_transposed ? 1 : a.ld) * a.bytes;
-        args.b.data = b.device.data + column * (s.b_transposed ? b.ld : 1) * b.bytes;
-        args.c.data = c.device.data + (row * c.ld + column) * c.bytes;
         args.a_transposed = s.a_transposed;
         args.b_transposed = s.b_transposed;
         args.accumulate = s.accumulate;
+        return args;
+    }
+    std::vector<unsigned char> run(const struct hst_matmul &args, unsigned multiprocessors)
+    {
         c.device.write(c.host);
         if (hst_cuda_matmul(nullptr, &args, multiprocessors) || cudaDeviceSynchronize())
             abort();
         return c.device.read();
     }
+    /* C's bytes, of `rows` rows from `row` on and `columns` from `column` on; all else stays. */
+    std::vector<unsigned char> multiply(unsigned multiprocessors, size_t row, size_t rows,
+                                        size_t column, size_t columns)
+    {
+        struct hst_matmul args = arguments(rows, columns);
+        args.a.data = a.device.data + row * (s.a_transposed ? 1 : a.ld) * a.bytes;
+        args.b.data = b.device.data + column * (s.b_transposed ? b.ld : 1) * b.bytes;
+        args.c.data = c.device.data + (row * c.ld + column) * c.bytes;
+        return run(args, multiprocessors);
+    }
     std::vector<unsigned char> multiply(unsigned multiprocessors)
     {
         return multiply(multiprocessors, 0, s.m, 0, s.n);
+    }
+    /* Two at once: the upper left and the lower right quarter of C. */
+    std::vector<unsigned char> multiply_quarters(unsigned multiprocessors)
+    {
+        struct hst_matmul args = arguments(s.m / 2, s.n / 2);
+        args.batch = 2;
+        args.a_step = args.m * (s.a_transposed ? 1 : a.ld);
+        args.b_step = args.n * (s.b_transposed ? b.ld : 1);
+        args.c_step = args.m * c.ld + args.n;
+        return run(args, multiprocessors);
     }
     float sum(size_t row, size_t column) const
     {
@@ -220,6 +239,24 @@ static void matrices_begin_at_any_element(void **)
             }
 }
 
+/* Quarters of 136×264 and of no whole tile, each with operands of its own. */
+static void a_batch_has_the_bytes_of_its_products_alone(void **)
+{
+    for (const auto &pair : pairs)
+        for (int bits = 0; bits < 4; bits++) {
+            Case one({272, 528, 40, pair.in, pair.out, (bits & 1) != 0, (bits & 2) != 0,
+                      pair.out == HST_F32 && bits == 1, 0});
+            std::vector<unsigned char> whole = one.expected(), want = one.c.host;
+            size_t row_bytes = one.s.n * one.c.bytes;
+            for (size_t row = 0; row < one.s.m; row++) {
+                size_t at = row * row_bytes + row / (one.s.m / 2) * (row_bytes / 2);
+                memcpy(&want[at], &whole[at], row_bytes / 2);
+            }
+            assert_true(one.multiply_quarters(LARGE) == want);
+            assert_true(one.multiply_quarters(SMALL) == want);
+        }
+}
+
 /* What lies behind the last row of k, m and n is not a number and must not count. */
 static void what_is_beyond_an_operand_does_not_count(void **)
 {
@@ -322,6 +359,7 @@ int main()
         cmocka_unit_test(an_empty_sum_is_zero_and_adds_nothing),
         cmocka_unit_test(a_part_of_c_has_the_bytes_that_it_has_in_the_whole),
         cmocka_unit_test(matrices_begin_at_any_element),
+        cmocka_unit_test(a_batch_has_the_bytes_of_its_products_alone),
         cmocka_unit_test(what_is_beyond_an_operand_does_not_count),
         cmocka_unit_test(elements_beyond_two_to_the_31_are_reached),
         cmocka_unit_test(no_schedule_of_threads_changes_a_byte),

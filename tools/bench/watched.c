@@ -52,15 +52,20 @@ struct watched watched_zero(size_t size_bytes)
 struct watched watched_matmul(const struct hst_matmul *a)
 {
     double m = (double)a->m, n = (double)a->n, k = (double)a->k;
-    double bytes = (m * k + k * n) * size_of(a->a.dtype) +
-                   m * n * size_of(a->c.dtype) * (a->accumulate ? 2 : 1);
+    double batch = a->batch ? (double)a->batch : 1;
+    double inputs = m * k * (a->a_step ? batch : 1) + k * n * (a->b_step ? batch : 1);
+    double bytes = inputs * size_of(a->a.dtype) +
+                   batch * m * n * size_of(a->c.dtype) * (a->accumulate ? 2 : 1);
+    char many[24] = "";
     const char *what = a->a_transposed   ? "product, dW"
                        : a->b_transposed ? "product"
                                          : "product, dX";
-    return computes(moves(bytes, "%s %zux%zux%zu%s%s", what, a->m, a->n, a->k,
+    if (a->batch > 1)
+        snprintf(many, sizeof many, ", %zu at once", a->batch);
+    return computes(moves(bytes, "%s %zux%zux%zu%s%s%s", what, a->m, a->n, a->k, many,
                           a->c.dtype != a->a.dtype ? ", to f32" : "",
                           a->accumulate ? ", added" : ""),
-                    2 * m * n * k);
+                    2 * batch * m * n * k);
 }
 
 struct watched watched_rmsnorm(const struct hst_rmsnorm *a)

@@ -28,6 +28,22 @@ static void forward(struct pass *p, enum layer_param param, const void *x, void 
     linear_forward(p, p->tokens, shape_of(p->model, param), p->param[param].data, x, y);
 }
 
+/* k and v, gate and up: neighbours of one shape, `first` and the one behind it. */
+static void forward_two(struct pass *p, enum layer_param first, const void *x, void *y,
+                        void *y_next)
+{
+    linear_forward_two(p, p->tokens, shape_of(p->model, first),
+                       (const void *[]){p->param[first].data, p->param[first + 1].data}, x,
+                       (void *[]){y, y_next});
+}
+
+static void weight_grad_two(struct pass *p, enum layer_param first, const void *dy,
+                            const void *dy_next, const void *x)
+{
+    linear_weight_grad_two(p, p->tokens, shape_of(p->model, first), (const void *[]){dy, dy_next},
+                           x, (float *[]){p->param[first].grad, p->param[first + 1].grad});
+}
+
 static void weight_grad(struct pass *p, enum layer_param param, const void *dy, const void *x)
 {
     linear_weight_grad(p, p->tokens, shape_of(p->model, param), dy, x, p->param[param].grad);
@@ -74,21 +90,27 @@ static size_t place(const struct pass *p, enum layer_param param)
     return llama_layer_place(p->model, param);
 }
 
-/* Of q, k and v: with a bias, where the model has one. */
-static void head_product(struct pass *p, enum layer_param weight, enum layer_param bias,
-                         const void *x, void *y)
+/* q, k and v: with a bias, where the model has one. */
+static void head_products(struct pass *p, const struct layer_work *w)
 {
-    forward(p, weight, x, y);
-    if (p->model->config.qkv_bias)
-        pass_bias(p, shape_of(p->model, weight).out, y, place(p, bias));
+    forward(p, LAYER_Q, w->n1, w->q_made);
+    forward_two(p, LAYER_K, w->n1, w->k_made, w->v);
+    if (!p->model->config.qkv_bias)
+        return;
+    pass_bias(p, p->model->q_width, w->q_made, place(p, LAYER_Q_BIAS));
+    pass_bias(p, p->model->kv_width, w->k_made, place(p, LAYER_K_BIAS));
+    pass_bias(p, p->model->kv_width, w->v, place(p, LAYER_V_BIAS));
 }
 
-static void head_product_grad(struct pass *p, enum layer_param weight, enum layer_param bias,
-                              const void *dy, const void *x)
+static void head_products_grad(struct pass *p, const struct layer_work *w)
 {
-    weight_grad(p, weight, dy, x);
-    if (p->model->config.qkv_bias)
-        pass_bias_backward(p, shape_of(p->model, weight).out, dy, place(p, bias));
+    weight_grad(p, LAYER_Q, w->dq, w->n1);
+    weight_grad_two(p, LAYER_K, w->dk, w->dv, w->n1);
+    if (!p->model->config.qkv_bias)
+        return;
+    pass_bias_backward(p, p->model->q_width, w->dq, place(p, LAYER_Q_BIAS));
+    pass_bias_backward(p, p->model->kv_width, w->dk, place(p, LAYER_K_BIAS));
+    pass_bias_backward(p, p->model->kv_width, w->dv, place(p, LAYER_V_BIAS));
 }
 
 /* q and k of what their products gave: normed, where the model does that, and rotated. */
@@ -121,9 +143,7 @@ static void turn_heads_backward(struct pass *p, const struct layer_work *w)
 static void attention_half(struct pass *p, const struct layer_work *w, const void *x)
 {
     pass_rmsnorm(p, x, LAYER_INPUT_NORM, w->n1, w->rstd1);
-    head_product(p, LAYER_Q, LAYER_Q_BIAS, w->n1, w->q_made);
-    head_product(p, LAYER_K, LAYER_K_BIAS, w->n1, w->k_made);
-    head_product(p, LAYER_V, LAYER_V_BIAS, w->n1, w->v);
+    head_products(p, w);
     turn_heads(p, w);
     pass_attention(p, attention_args(p, w));
     forward(p, LAYER_O, w->o, w->dn);
@@ -133,8 +153,7 @@ static void attention_half(struct pass *p, const struct layer_work *w, const voi
 static void mlp_inside(struct pass *p, const struct layer_work *w, const void *x, void *x1)
 {
     pass_add_rmsnorm(p, x, w->dn, x1, LAYER_POST_NORM, w->n2, w->rstd2);
-    forward(p, LAYER_GATE, w->n2, w->gate);
-    forward(p, LAYER_UP, w->n2, w->up);
+    forward_two(p, LAYER_GATE, w->n2, w->gate, w->up);
     pass_swiglu(p, p->tokens * p->model->config.intermediate, w->gate, w->up, w->act);
 }
 
@@ -164,8 +183,7 @@ static void mlp_backward(struct pass *p, const struct layer_work *w, void *dx)
     weight_grad(p, LAYER_DOWN, dx, w->act);
     input_grad(p, LAYER_DOWN, dx, dact, w->sum);
     pass_swiglu_backward(p, p->tokens * p->model->config.intermediate, w->gate, w->up, dact);
-    weight_grad(p, LAYER_GATE, w->gate, w->n2);
-    weight_grad(p, LAYER_UP, w->up, w->n2);
+    weight_grad_two(p, LAYER_GATE, w->gate, w->up, w->n2);
     input_grad_sum(p, LAYER_GATE, w->gate, w->sum, false);
     input_grad_sum(p, LAYER_UP, w->up, w->sum, true);
     linear_round(p, hidden_count(p), w->sum, w->dn);
@@ -187,9 +205,7 @@ static void attention_half_backward(struct pass *p, const struct layer_work *w, 
     };
     pass_attention_backward(p, args);
     turn_heads_backward(p, w);
-    head_product_grad(p, LAYER_Q, LAYER_Q_BIAS, w->dq, w->n1);
-    head_product_grad(p, LAYER_K, LAYER_K_BIAS, w->dk, w->n1);
-    head_product_grad(p, LAYER_V, LAYER_V_BIAS, w->dv, w->n1);
+    head_products_grad(p, w);
     input_grad_sum(p, LAYER_Q, w->dq, w->sum, false);
     input_grad_sum(p, LAYER_K, w->dk, w->sum, true);
     input_grad_sum(p, LAYER_V, w->dv, w->sum, true);

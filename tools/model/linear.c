@@ -4,7 +4,11 @@
  * does not fit; since a weight is always used in these blocks, whether it fits or not, results do
  * not depend on that. Only the input's gradient feels the cut: its sum over the rows is put
  * together from blocks, in f32, from the last to the first: a backward that visits a weight in
- * blocks visits them in that order, the forward's reversed.
+ * blocks visits them in that order, the forward's reversed. (The other products have no sum over
+ * rows; but OpenBLAS rounds some elements otherwise where blocks end elsewhere.)
+ *
+ * Two weights of one shape and one input make one batch, for a card that one of them does not fill.
+ * Not the input's gradient: there they are two terms of one sum.
  */
 #include "model/linear.h"
 
@@ -20,8 +24,19 @@ static size_t block_rows(struct linear l, size_t first)
     return left < WEIGHT_BLOCK_ROWS ? left : WEIGHT_BLOCK_ROWS;
 }
 
-void linear_forward(struct pass *p, size_t tokens, struct linear l, const void *weight,
-                    const void *x, void *y)
+/* Weights that are used at once, and how far the next one's elements are; likewise what is made of
+ * them, or their gradients are made of. */
+struct batch {
+    size_t count, weight_step, row_step;
+};
+
+static size_t step_of(const void *first, const void *second, enum hst_dtype dtype)
+{
+    return ((uintptr_t)second - (uintptr_t)first) / hst_dtype_bytes(dtype);
+}
+
+static void forward(struct pass *p, size_t tokens, struct linear l, const void *weight,
+                    const void *x, void *y, struct batch batch)
 {
     for (size_t row = 0; row < l.out; row += WEIGHT_BLOCK_ROWS) {
         struct hst_matmul args = {
@@ -32,9 +47,26 @@ void linear_forward(struct pass *p, size_t tokens, struct linear l, const void *
             .b = {at(weight, row * l.in, p->dtype), l.in, p->dtype},
             .c = {at(y, row, p->dtype), l.out, p->dtype},
             .b_transposed = true,
+            .batch = batch.count,
+            .b_step = batch.weight_step,
+            .c_step = batch.row_step,
         };
         pass_matmul(p, args);
     }
+}
+
+void linear_forward(struct pass *p, size_t tokens, struct linear l, const void *weight,
+                    const void *x, void *y)
+{
+    forward(p, tokens, l, weight, x, y, (struct batch){1});
+}
+
+void linear_forward_two(struct pass *p, size_t tokens, struct linear l,
+                        const void *const weights[2], const void *x, void *const y[2])
+{
+    struct batch two = {2, step_of(weights[0], weights[1], p->dtype),
+                        step_of(y[0], y[1], p->dtype)};
+    forward(p, tokens, l, weights[0], x, y[0], two);
 }
 
 /* dst [+]= dy·W for one block of rows. */
@@ -88,8 +120,8 @@ void linear_input_grad(struct pass *p, size_t tokens, struct linear l, const voi
     linear_round(p, tokens * l.in, sum, dx);
 }
 
-void linear_weight_grad(struct pass *p, size_t tokens, struct linear l, const void *dy,
-                        const void *x, float *dweight)
+static void weight_grad(struct pass *p, size_t tokens, struct linear l, const void *dy,
+                        const void *x, float *dweight, struct batch batch)
 {
     for (size_t row = 0; row < l.out; row += WEIGHT_BLOCK_ROWS) {
         struct hst_matmul args = {
@@ -101,7 +133,24 @@ void linear_weight_grad(struct pass *p, size_t tokens, struct linear l, const vo
             .c = {at(dweight, row * l.in, HST_F32), l.in, HST_F32},
             .a_transposed = true,
             .accumulate = true,
+            .batch = batch.count,
+            .a_step = batch.row_step,
+            .c_step = batch.weight_step,
         };
         pass_matmul(p, args);
     }
+}
+
+void linear_weight_grad(struct pass *p, size_t tokens, struct linear l, const void *dy,
+                        const void *x, float *dweight)
+{
+    weight_grad(p, tokens, l, dy, x, dweight, (struct batch){1});
+}
+
+void linear_weight_grad_two(struct pass *p, size_t tokens, struct linear l, const void *const dy[2],
+                            const void *x, float *const dweights[2])
+{
+    struct batch two = {2, step_of(dweights[0], dweights[1], HST_F32),
+                        step_of(dy[0], dy[1], p->dtype)};
+    weight_grad(p, tokens, l, dy[0], x, dweights[0], two);
 }

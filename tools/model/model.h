@@ -11,7 +11,8 @@
 /* Units in their order; layers as many as the model has, one of each of the others. */
 enum unit_kind { UNIT_EMBEDDING, UNIT_LAYER, UNIT_NORM, UNIT_HEAD, UNIT_KIND_COUNT };
 
-/* Of a layer, though not of every model's; each of the other units has one parameter. */
+/* Of a layer, though not of every model's; each of the other units has one parameter. K and V, GATE
+ * and UP are neighbours: layer.c uses each two together. */
 enum layer_param {
     LAYER_INPUT_NORM,
     LAYER_Q,

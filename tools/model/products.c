@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The matrix products of a grain, for whoever measures how fast a device makes them: each at the
- * extents that it has in a step (linear.c cuts weights into blocks of rows, head.c tokens into
- * chunks), as often as a step makes it. Attention's are left out.
+ * extents that it has in a step (linear.c cuts weights into blocks of rows and makes two weights'
+ * products at once, head.c cuts tokens into chunks), as often as a step makes it. Attention's are
+ * left out.
  */
 #include "model/model.h"
 
 struct shape {
     size_t out, in;
-    uint32_t count; /* in a layer */
+    uint32_t count; /* in a layer: two are made at once, but for the input's gradient */
 };
 
 static size_t least(size_t a, size_t b)
@@ -18,14 +19,28 @@ static size_t least(size_t a, size_t b)
 
 /* As a forward makes it (twice: the backward computes it again), for the input's gradient, and for
  * the weight's. */
-static void add_linear(struct hst_product *products, size_t tokens, struct shape s,
+static void add_linear(struct hst_product *products, size_t tokens, uint32_t layers, struct shape s,
                        enum hst_dtype dtype)
 {
     size_t rows = least(s.out, WEIGHT_BLOCK_ROWS);
-    uint32_t times = s.count * (uint32_t)((s.out + rows - 1) / rows);
-    products[0] = (struct hst_product){tokens, rows, s.in, dtype, false, true, false, 2 * times};
-    products[1] = (struct hst_product){tokens, s.in, rows, dtype, false, false, false, times};
-    products[2] = (struct hst_product){rows, s.in, tokens, dtype, true, false, true, times};
+    uint32_t times = layers * (uint32_t)((s.out + rows - 1) / rows);
+    products[0] = (struct hst_product){.m = tokens,
+                                       .n = rows,
+                                       .k = s.in,
+                                       .dtype = dtype,
+                                       .b_transposed = true,
+                                       .times = 2 * times,
+                                       .batch = s.count};
+    products[1] = (struct hst_product){
+        .m = tokens, .n = s.in, .k = rows, .dtype = dtype, .times = s.count * times};
+    products[2] = (struct hst_product){.m = rows,
+                                       .n = s.in,
+                                       .k = tokens,
+                                       .dtype = dtype,
+                                       .a_transposed = true,
+                                       .accumulate = true,
+                                       .times = times,
+                                       .batch = s.count};
 }
 
 uint32_t llama_products(const struct llama *m, enum hst_dtype dtype,
@@ -33,20 +48,24 @@ uint32_t llama_products(const struct llama *m, enum hst_dtype dtype,
 {
     const struct llama_config *c = &m->config;
     const struct shape shapes[] = {
-        {m->q_width, c->hidden, c->layers},          /* q */
-        {m->kv_width, c->hidden, 2 * c->layers},     /* k, v */
-        {c->hidden, m->q_width, c->layers},          /* o */
-        {c->intermediate, c->hidden, 2 * c->layers}, /* gate, up */
-        {c->hidden, c->intermediate, c->layers},     /* down */
+        {m->q_width, c->hidden, 1},      /* q */
+        {m->kv_width, c->hidden, 2},     /* k, v */
+        {c->hidden, m->q_width, 1},      /* o */
+        {c->intermediate, c->hidden, 2}, /* gate, up */
+        {c->hidden, c->intermediate, 1}, /* down */
     };
     size_t grain = (size_t)m->run.grain_tokens, chunk = least(grain, LOGIT_CHUNK_TOKENS);
     size_t rows = least(c->vocab, WEIGHT_BLOCK_ROWS);
     size_t blocks = (c->vocab + rows - 1) / rows * ((grain + chunk - 1) / chunk);
     uint32_t count = 0;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++, count += 3)
-        add_linear(products + count, grain, shapes[i], dtype);
+        add_linear(products + count, grain, c->layers, shapes[i], dtype);
     /* the head's three are as large as each other: one stands for them */
-    products[count++] = (struct hst_product){
-        chunk, rows, c->hidden, dtype, false, true, false, (uint32_t)least(3 * blocks, 1u << 30)};
+    products[count++] = (struct hst_product){.m = chunk,
+                                             .n = rows,
+                                             .k = c->hidden,
+                                             .dtype = dtype,
+                                             .b_transposed = true,
+                                             .times = (uint32_t)least(3 * blocks, 1u << 30)};
     return count;
 }

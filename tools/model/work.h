@@ -23,7 +23,8 @@ struct embedding_work {
 void embedding_work_carve(const struct llama *model, struct work_area *area,
                           struct embedding_work *work);
 
-/* Widths: h hidden, q heads·head_dim, kv kv_heads·head_dim, f intermediate; rows are tokens. */
+/* k_made and v, gate and up, dk and dv lie behind each other: layer.c makes each two together.
+ * Widths: h hidden, q heads·head_dim, kv kv_heads·head_dim, f intermediate; rows are tokens. */
 struct layer_work {
     float *rstd1, *rstd2; /* [tokens] of the two norms */
     float *lse;           /* [batch, heads, seq] */

@@ -305,6 +305,8 @@ struct hst_visit {
 int hst_engine_visits(const struct hst_engine *engine, const struct hst_visit **visits,
                       size_t *count);
 
+/* Those of a unit, but aliases and what aliases stand for, lie in one buffer in their order, and
+ * their gradients in another: how far apart two of them are is the same at every visit. */
 struct hst_param_view {
     /* dtype[dims], of a slice its rows; read-only, on the device, aligned to 128 bytes, as grad */
     void *data;

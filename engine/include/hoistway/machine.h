@@ -134,6 +134,8 @@ struct hst_product {
     enum hst_dtype dtype; /* of A and B; C is f32 where accumulate, else the same */
     bool a_transposed, b_transposed, accumulate;
     uint32_t times; /* per step, or in any other proportion; 0: 1 */
+    /* so many at once, with one A for all, or one B where A is transposed; 0: 1 */
+    uint32_t batch;
 };
 
 #define HST_OPERATIONS_MAX     4u

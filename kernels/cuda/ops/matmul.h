@@ -9,29 +9,32 @@
 cudaError_t matmul_half(cudaStream_t stream, const struct hst_matmul *args, bool large);
 cudaError_t matmul_f32(cudaStream_t stream, const struct hst_matmul *args, bool large);
 
-/* Tiles of C that cover m×n. */
+/* Tiles that cover m×n of each C of a batch. */
 static inline size_t matmul_tiles(const struct hst_matmul *args, size_t rows, size_t columns)
 {
-    return ((args->m - 1) / rows + 1) * ((args->n - 1) / columns + 1);
+    size_t batch = args->batch ? args->batch : 1;
+    return ((args->m - 1) / rows + 1) * ((args->n - 1) / columns + 1) * batch;
 }
 
-/* Where a tile begins in C. */
+/* Where a tile begins, and in which product's C. */
 struct tile_place {
-    size_t row, column;
+    size_t row, column, product;
 };
 
 /*
  * Tiles are taken down bands of eight rows of tiles, so that the blocks at work together read few
- * rows of A and few columns of B, which the L2 cache then holds.
+ * rows of A and few columns of B, which the L2 cache then holds. One product comes after another.
  */
 template <int ROWS, int COLUMNS>
 static __device__ __forceinline__ tile_place place_of(size_t tile, const struct hst_matmul &a)
 {
     constexpr size_t BAND = 8;
     size_t rows = (a.m - 1) / ROWS + 1, columns = (a.n - 1) / COLUMNS + 1;
+    size_t product = tile / (rows * columns);
+    tile %= rows * columns;
     size_t first = tile / (BAND * columns) * BAND, within = tile % (BAND * columns);
     size_t height = rows - first < BAND ? rows - first : BAND;
-    return {(first + within % height) * ROWS, within / height * COLUMNS};
+    return {(first + within % height) * ROWS, within / height * COLUMNS, product};
 }
 
 /* How many of `most` places from `first` on lie before `end`. */

@@ -27,11 +27,11 @@ template <bool ALONG, int EXTENT> struct f32_operand {
     int extent; /* rows or columns that exist */
     float held[COUNT];
 
-    __device__ __forceinline__ f32_operand(const struct hst_matrix &matrix, size_t first,
-                                           size_t end)
+    __device__ __forceinline__ f32_operand(const struct hst_matrix &matrix, size_t begin,
+                                           size_t first, size_t end)
         : ld(matrix.ld), extent(places_left(first, end, EXTENT))
     {
-        next = (const float *)matrix.data + (ALONG ? first * ld : first) +
+        next = (const float *)matrix.data + begin + (ALONG ? first * ld : first) +
                threadIdx.x / ACROSS * ld + threadIdx.x % ACROSS;
     }
 
@@ -89,7 +89,7 @@ static __device__ __forceinline__ void leave_sums(const struct hst_matmul &a, ti
     size_t row = at.row + threadIdx.x / 16 * 4, column = at.column + threadIdx.x % 16 * 4;
     int rows = places_left(row, a.m, GROUPS * APART);
     int columns = places_left(column, a.n, GROUPS * APART);
-    float *first = (float *)a.c.data + row * a.c.ld + column;
+    float *first = (float *)a.c.data + at.product * a.c_step + row * a.c.ld + column;
 #pragma unroll
     for (int i = 0; i < GROUPS * 4; i++) {
         int down = i / 4 * APART + i % 4;
@@ -113,8 +113,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
     __shared__ __align__(16) float b_tile[2][STEP][EXTENT + PAD];
     for (size_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         tile_place at = place_of<EXTENT, EXTENT>(tile, a);
-        f32_operand<A_ALONG, EXTENT> a_next(a.a, at.row, a.m);
-        f32_operand<B_ALONG, EXTENT> b_next(a.b, at.column, a.n);
+        f32_operand<A_ALONG, EXTENT> a_next(a.a, at.product * a.a_step, at.row, a.m);
+        f32_operand<B_ALONG, EXTENT> b_next(a.b, at.product * a.b_step, at.column, a.n);
         float sum[GROUPS * 4][GROUPS * 4] = {};
         int turn = 0;
         for (size_t k = 0; k < a.k; k += STEP, turn ^= 1) {

@@ -77,10 +77,10 @@ template <bool ALONG, int EXTENT, int THREADS> struct operand {
 
 template <bool ALONG, int EXTENT, int THREADS>
 static __device__ __forceinline__ operand<ALONG, EXTENT, THREADS>
-operand_at(const struct hst_matrix &matrix, size_t first, size_t end)
+operand_at(const struct hst_matrix &matrix, size_t begin, size_t first, size_t end)
 {
     typedef operand<ALONG, EXTENT, THREADS> O;
-    const word *start = (const word *)matrix.data;
+    const word *start = (const word *)matrix.data + begin;
     size_t row = threadIdx.x / O::GROUP, chunk = threadIdx.x % O::GROUP;
     const word *next = start + (ALONG ? first * matrix.ld : first) + row * matrix.ld + chunk * 8;
     return {start, next, matrix.ld, places_left(first, end, EXTENT)};
@@ -134,14 +134,14 @@ static __device__ __forceinline__ void multiply_step(float (&sum)[BLOCKS][2 * BL
 }
 
 /*
- * A warp's sums to C, from (row, column) on, sixteen rows at a time by way of shared memory: so
- * that neighbour lanes write neighbours of a row, and the code is short. Lines are longer by eight,
- * which puts the rows that a warp writes at once into different banks.
+ * A warp's sums to the C that begins there, from (row, column) on, sixteen rows at a time by way of
+ * shared memory: so that neighbour lanes write neighbours of a row, and the code is short. Lines
+ * are longer by eight, which puts the rows that a warp writes at once into different banks.
  */
 template <class Out, int BLOCKS>
 static __device__ __forceinline__ void
 leave_sums(const struct hst_matmul &a, const float (&sum)[BLOCKS][2 * BLOCKS][4], float *scratch,
-           size_t row, size_t column, bool pairs)
+           size_t begin, size_t row, size_t column, bool pairs)
 {
     constexpr int WIDTH = 16 * BLOCKS, LINE = WIDTH + 8, LANES = WIDTH / 2; /* of a row */
     int lane = (int)threadIdx.x % 32, across = lane % LANES * 2;
@@ -161,8 +161,8 @@ leave_sums(const struct hst_matmul &a, const float (&sum)[BLOCKS][2 * BLOCKS][4]
         for (int r = lane / LANES; r < 16 && m * 16 + r < rows; r += 32 / LANES) {
             float two[2];
             load_f32(scratch + r * LINE + across, two);
-            leave((Out *)a.c.data + (row + (size_t)(m * 16 + r)) * a.c.ld + column + across, two,
-                  columns, pairs, a.accumulate);
+            leave((Out *)a.c.data + begin + (row + (size_t)(m * 16 + r)) * a.c.ld + column + across,
+                  two, columns, pairs, a.accumulate);
         }
     }
 }
@@ -179,8 +179,10 @@ static __global__ void __launch_bounds__(half_plan<LARGE>::THREADS, half_plan<LA
     operand_view<B_ALONG, false, P::COLUMNS> b_view(shared + P::ROWS * STEP, column);
     for (size_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         tile_place at = place_of<P::ROWS, P::COLUMNS>(tile, a);
-        auto a_next = operand_at<A_ALONG, P::ROWS, P::THREADS>(a.a, at.row, a.m);
-        auto b_next = operand_at<B_ALONG, P::COLUMNS, P::THREADS>(a.b, at.column, a.n);
+        auto a_next =
+            operand_at<A_ALONG, P::ROWS, P::THREADS>(a.a, at.product * a.a_step, at.row, a.m);
+        auto b_next =
+            operand_at<B_ALONG, P::COLUMNS, P::THREADS>(a.b, at.product * a.b_step, at.column, a.n);
         float sum[P::WARP / 16][P::WARP / 8][4];
         clear(sum);
         int stage = 0;
@@ -204,11 +206,13 @@ static __global__ void __launch_bounds__(half_plan<LARGE>::THREADS, half_plan<LA
         }
         __syncthreads(); /* all have used the last step, whose place the sums take */
         float *scratch = (float *)shared + warp * 16 * (P::WARP + 8);
+        size_t begin = at.product * a.c_step;
+        at.row += (size_t)row;
+        at.column += (size_t)column;
         if (a.c.dtype == HST_F32)
-            leave_sums<float>(a, sum, scratch, at.row + (size_t)row, at.column + (size_t)column,
-                              pairs);
+            leave_sums<float>(a, sum, scratch, begin, at.row, at.column, pairs);
         else
-            leave_sums<T>(a, sum, scratch, at.row + (size_t)row, at.column + (size_t)column, pairs);
+            leave_sums<T>(a, sum, scratch, begin, at.row, at.column, pairs);
         __syncthreads(); /* before the next tile's first steps overwrite the sums */
     }
 }

@@ -9,6 +9,8 @@
  * much as the edge is long. Fewer blocks than 8 would leave workers idle; models of width 2048 have
  * 16 and more.
  *
+ * Of a batch each product is cut as it would be alone, so that it has the same bytes.
+ *
  * bf16 and f16 operands are widened into the worker's part of the workspace, MATMUL_WIDE_K of K at
  * a time, and the products add up in f32 in rising k, which bounds the workspace.
  */
@@ -62,12 +64,28 @@ static void *inside(const struct hst_matrix *x, size_t row, size_t column)
     return row_at(row_at(x->data, row, x->ld, x->dtype), column, 1, x->dtype);
 }
 
+/* The i-th of a batch, alone. */
+static struct hst_matmul product_at(const struct hst_matmul *args, size_t i)
+{
+    struct hst_matmul one = *args;
+    one.a.data = row_at(one.a.data, i, one.a_step, one.a.dtype);
+    one.b.data = row_at(one.b.data, i, one.b_step, one.b.dtype);
+    one.c.data = row_at(one.c.data, i, one.c_step, one.c.dtype);
+    return one;
+}
+
+static size_t blocks_of(const struct product *p)
+{
+    return p->grid.row_blocks * p->grid.column_blocks;
+}
+
 struct block {
     struct range rows, columns;
 };
 
 static struct block block_of(const struct product *p, size_t index)
 {
+    index %= blocks_of(p);
     return (struct block){range_of(p->args->m, p->grid.rows, index / p->grid.column_blocks),
                           range_of(p->args->n, p->grid.columns, index % p->grid.column_blocks)};
 }
@@ -76,7 +94,7 @@ static void f32_piece(void *arg, size_t index, unsigned worker)
 {
     (void)worker;
     const struct product *p = arg;
-    const struct hst_matmul *a = p->args;
+    const struct hst_matmul one = product_at(p->args, index / blocks_of(p)), *a = &one;
     struct block b = block_of(p, index);
     size_t row = b.rows.begin, column = b.columns.begin;
     host_gemm(&(struct host_gemm){
@@ -113,7 +131,7 @@ static void narrow(const struct hst_matrix *c, struct block b, const float *from
 static void wide_piece(void *arg, size_t index, unsigned worker)
 {
     const struct product *p = arg;
-    const struct hst_matmul *a = p->args;
+    const struct hst_matmul one = product_at(p->args, index / blocks_of(p)), *a = &one;
     struct block b = block_of(p, index);
     size_t m = b.rows.end - b.rows.begin, n = b.columns.end - b.columns.begin;
     float *wide_a = (float *)((char *)a->work.data + worker * p->work_bytes);
@@ -163,14 +181,18 @@ int HOST_OP(matmul)(struct host_dev *dev, const void *args)
     const struct hst_matmul *a = args;
     if (!a->m || !a->n)
         return 0;
+    size_t batch = a->batch ? a->batch : 1;
     if (!a->k) {
-        clear(a);
+        for (size_t i = 0; i < batch; i++) {
+            const struct hst_matmul one = product_at(a, i);
+            clear(&one);
+        }
         return 0;
     }
     bool wide = a->a.dtype != HST_F32;
     struct product p = {.args = a,
                         .grid = grid_of(a->m, a->n, wide ? MATMUL_WIDE_BLOCK : BLOCK_MAX)};
     p.work_bytes = host_matmul_worker_bytes(a);
-    host_split(dev, p.grid.row_blocks * p.grid.column_blocks, wide ? wide_piece : f32_piece, &p);
+    host_split(dev, batch * blocks_of(&p), wide ? wide_piece : f32_piece, &p);
     return 0;
 }

@@ -275,21 +275,21 @@ struct hst_matrix {
 /**
  * C ← [C +] op(A)·op(B), op(A) is m×k, op(B) is k×n, C is m×n.
  *
- * a_transposed  A lies in memory as k×m; b_transposed: B lies as n×k (a weight [out, in] in a
- *               forward pass)
+ * a_transposed  A lies as k×m; b_transposed: B lies as n×k (a weight [out, in] in a forward)
  * accumulate    adds to C, which must then be f32: the only accumulator type
+ * batch         so many at once, 0 is 1: the i-th one's matrices begin i·a_step, i·b_step and
+ *               i·c_step elements further on, multiples of 16 bytes; of A or B 0, for all have one
  * work          hst_matmul_work_bytes (0 where all three are f32 on the host)
  *
  * A and B have one dtype; C has that dtype or f32. m, n or k of 0 is allowed: an empty sum is 0.
  * Cost: 2·m·n·k FLOPs. Host: one single-threaded BLAS call per fixed block of C, over the whole of
  * K; bf16 and f16 are widened to f32 in the workspace, 2,048 of K at a time, and summed in f32 in
- * rising k.
- * Host limit: extents and leading dimensions below 2³¹ (-EINVAL).
- * CUDA: cuBLASLt, or kernels of the plugin's own without a workspace (HOISTWAY_MATMUL). A matrix
- * that is not aligned to 16 bytes makes it slower, and cuBLASLt may then leave other bits.
+ * rising k; extents and leading dimensions are below 2³¹ (-EINVAL). CUDA: cuBLASLt, or own kernels
+ * without a workspace (HOISTWAY_MATMUL). A batch: bytes of so many calls, but from cuBLASLt. A
+ * matrix not aligned to 16 bytes makes it slower; cuBLASLt may then leave other bits, too.
  */
 struct hst_matmul {
-    size_t m, n, k;
+    size_t m, n, k, batch, a_step, b_step, c_step;
     struct hst_matrix a, b, c;
     bool a_transposed, b_transposed, accumulate;
     struct hst_work work;

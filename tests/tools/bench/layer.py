@@ -70,10 +70,15 @@ class BenchLayer(unittest.TestCase):
         self.check_rows(told)
         first = [row['operation'] for row in told if row['phase'] == 'forward' and row['seq'] == 16]
         self.assertEqual(first, [
-            'rmsnorm 64x64', 'product 64x128x64', 'product 64x64x64', 'rope 64x2x64',
+            'rmsnorm 64x64', 'product 64x128x64', 'product 64x64x64, 2 at once', 'rope 64x2x64',
             'rope 64x1x64', 'attention 4x16, heads 2/1 of 64', 'product 64x64x128',
-            'rmsnorm, residual 64x64', 'product 64x96x64', 'swiglu 6144', 'product 64x64x96',
-            'add 4096', None])
+            'rmsnorm, residual 64x64', 'product 64x96x64, 2 at once', 'swiglu 6144',
+            'product 64x64x96', 'add 4096', None])
+        products = {row['operation']: row['times'] for row in told
+                    if row['phase'] == 'backward' and row['seq'] == 16
+                    and 'product' in (row['operation'] or '')}
+        self.assertEqual(sum(times for name, times in products.items() if ', dX' not in name), 9)
+        self.assertEqual(sum(products.values()), 16)
 
     def test_tokens_and_sequences_are_those_asked_for(self):
         told = rows('--device', 'host', '--tokens', '24', '--seq', '12,3,24', '--precision', 'fp32')

@@ -44,6 +44,10 @@ static void a_product_reads_its_factors_and_writes_its_result(void **state)
     expect(watched_matmul(&a), "product, dX 3x7x5, to f32", 30 + 70 + 84, 210);
     a.a_transposed = a.accumulate = true;
     expect(watched_matmul(&a), "product, dW 3x7x5, to f32, added", 30 + 70 + 2 * 84, 210);
+    a.batch = 2;
+    a.a_step = a.c_step = 24;
+    expect(watched_matmul(&a), "product, dW 3x7x5, 2 at once, to f32, added",
+           2 * 30 + 70 + 2 * 2 * 84, 2 * 210);
 }
 
 /* Two sequences of 3 have 6 scores each and head. */

@@ -74,9 +74,9 @@ void hst_engine_destroy(struct hst_engine **engine)
             free(p->master);
             free(p->m);
             free(p->v);
-            free(p->grad);
-            free(p->data);
         }
+        free(unit->grads);
+        free(unit->weights);
     }
     free_acts(e, e->carry);
     free_acts(e, e->carry_grad);
@@ -131,8 +131,27 @@ static void add_param(struct hst_engine *e, const struct hst_param_desc *desc, s
     p->master = fake_take(p->count * sizeof(float));
     p->m = fake_take_zeros(p->count);
     p->v = fake_take_zeros(p->count);
-    p->grad = fake_take_zeros(p->count);
-    p->data = fake_take(p->count * hst_dtype_bytes(e->dtype));
+}
+
+/* Of a parameter, with a gap. */
+static size_t places(const struct fake_param *p)
+{
+    return p->owner ? 0 : (p->count + 63) / 64 * 64 + 64;
+}
+
+static void place_params(const struct hst_engine *e, struct fake_unit *u)
+{
+    size_t all = 0;
+    for (uint32_t i = 0; i < u->param_count; i++)
+        all += places(&u->params[i]);
+    u->grads = fake_take_zeros(all);
+    u->weights = fake_take(all * hst_dtype_bytes(e->dtype));
+    for (size_t i = 0, at = 0; i < u->param_count; at += places(&u->params[i++])) {
+        if (u->params[i].owner)
+            continue;
+        u->params[i].grad = u->grads + at;
+        u->params[i].data = (char *)u->weights + at * hst_dtype_bytes(e->dtype);
+    }
 }
 
 int hst_unit_add(struct hst_engine *e, const struct hst_unit_desc *desc, uint32_t *unit)
@@ -155,6 +174,7 @@ int hst_unit_add(struct hst_engine *e, const struct hst_unit_desc *desc, uint32_
     for (uint32_t i = 0; i < desc->param_count; i++)
         add_param(e, &desc->params[i], &u->params[i]);
     u->param_count = desc->param_count;
+    place_params(e, u);
     if (fake_work_bytes(u) > e->work_size)
         e->work_size = fake_work_bytes(u);
     *unit = e->unit_count++;

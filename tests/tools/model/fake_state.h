@@ -16,8 +16,9 @@ struct fake_param {
     size_t count;
     unsigned flags;
     struct fake_param *owner; /* not null: an alias, has no storage */
-    float *master, *m, *v, *grad;
-    void *data;
+    float *master, *m, *v;
+    float *grad; /* of the unit's */
+    void *data;  /* likewise */
 };
 
 struct fake_act {
@@ -31,6 +32,8 @@ struct fake_unit {
     uint32_t param_count;
     struct fake_param params[MAX_PARAMS];
     struct hst_param_view views[MAX_PARAMS];
+    float *grads; /* one parameter's behind another's */
+    void *weights;
     uint64_t act_bytes_per_token, work_bytes;
     uint64_t rows, slice_rows, slice_work_bytes, kept_bytes; /* rows: of a matrix with blocks */
     void *kept;                                              /* by all slices */

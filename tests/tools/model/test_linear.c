@@ -260,6 +260,43 @@ static void every_row_of_the_weights_gradient_is_added_to(void **state)
         }
 }
 
+/* Two weights, of so many rows each, in w; what goes with them in y, dy and dw. */
+static const struct linear half = {WEIGHT_BLOCK_ROWS, IN};
+enum { APART = WEIGHT_BLOCK_ROWS * IN + 8, ROWS_APART = TOKENS * WEIGHT_BLOCK_ROWS + 8 };
+
+static void one_by_one(struct pass *p, struct operands *op)
+{
+    for (size_t i = 0; i < 2; i++) {
+        linear_forward(p, TOKENS, half, op->w + i * APART, op->x, op->y + i * ROWS_APART);
+        linear_weight_grad(p, TOKENS, half, op->dy + i * ROWS_APART, op->x, op->dw + i * APART);
+    }
+}
+
+static void two_at_once(struct pass *p, struct operands *op)
+{
+    linear_forward_two(p, TOKENS, half, (const void *[]){op->w, op->w + APART}, op->x,
+                       (void *[]){op->y, op->y + ROWS_APART});
+    linear_weight_grad_two(p, TOKENS, half, (const void *[]){op->dy, op->dy + ROWS_APART}, op->x,
+                           (float *[]){op->dw, op->dw + APART});
+}
+
+static void two_weights_at_once_give_what_each_gives(void **state)
+{
+    struct context *c = *state;
+    struct operands *single = aligned_alloc(64, sizeof *single);
+    assert_non_null(single);
+    memset(c->op->y, 0, sizeof c->op->y);
+    for (size_t i = 0; i < OUT * IN; i++)
+        c->op->dw[i] = 1;
+    memcpy(single, c->op, sizeof *single);
+    run(c, HST_F32, two_at_once);
+    run(&(struct context){c->dev, c->stream, single}, HST_F32, one_by_one);
+    assert_true(c->op->y[ROWS_APART] != 0 && c->op->dw[APART] != 1);
+    assert_memory_equal(c->op->y, single->y, sizeof single->y);
+    assert_memory_equal(c->op->dw, single->dw, sizeof single->dw);
+    free(single);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +305,7 @@ int main(void)
         cmocka_unit_test(gradients_of_several_weights_add_up),
         cmocka_unit_test(blocks_are_added_from_the_last_to_the_first),
         cmocka_unit_test(every_row_of_the_weights_gradient_is_added_to),
+        cmocka_unit_test(two_weights_at_once_give_what_each_gives),
     };
     return cmocka_run_group_tests_name("model/linear", tests, set_up, tear_down);
 }

@@ -124,9 +124,12 @@ static void products_are_those_of_a_step(void **state)
     double flops = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct hst_product *p = &products[i];
-        flops += 2.0 * (double)p->m * (double)p->n * (double)p->k * p->times;
+        flops +=
+            2.0 * (double)p->m * (double)p->n * (double)p->k * p->times * (p->batch ? p->batch : 1);
         assert_int_equal(p->dtype, HST_BF16);
         assert_true(p->m <= 8192 && p->n <= 8192 && p->k <= 8192);
+        bool twins = i / 3 == 1 || i / 3 == 3; /* k and v, gate and up */
+        assert_true((p->batch == 2) == (twins && i % 3 != 1));
     }
     double layers = 1235814400.0 - 33 * 2048 - 128256.0 * 2048, head = 128256.0 * 2048;
     double step = 2048 * (8 * layers + 6 * head);
