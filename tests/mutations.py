@@ -38,6 +38,7 @@ import mutation_rows_math  # noqa: E402, F401
 import mutation_rows_norm  # noqa: E402, F401
 import mutation_rows_plan  # noqa: E402, F401
 import mutation_rows_products  # noqa: E402, F401
+import mutation_rows_refusals  # noqa: E402, F401
 import mutation_rows_room  # noqa: E402, F401
 import mutation_rows_saved  # noqa: E402, F401
 import mutation_rows_slices  # noqa: E402, F401

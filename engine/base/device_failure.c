@@ -18,12 +18,25 @@ const char *device_fix(enum hst_dev_why why)
     case HST_DEV_OLD_DRIVER:
         return "update NVIDIA's driver, or --device host";
     case HST_DEV_NO_DEVICE:
-        return "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or --device host";
+        return "look at nvidia-smi -L (of a card with MIG on: its slices) and "
+               "CUDA_VISIBLE_DEVICES, "
+               "or --device host";
+    case HST_DEV_HIDDEN:
+        return "unset CUDA_VISIBLE_DEVICES, or name in it what nvidia-smi -L lists";
+    case HST_DEV_MIXED_DRIVER:
+        return "no folder of stubs or of CUDA's compat package in LD_LIBRARY_PATH; after an update "
+               "of the driver restart the machine";
+    case HST_DEV_NOT_READY:
+        return "start nvidia-fabricmanager, or wait until it has started";
+    case HST_DEV_IN_USE:
+        return "end the process that has it (nvidia-smi), or nvidia-smi -c DEFAULT";
+    case HST_DEV_CARD:
+        return "reset the GPU (nvidia-smi --gpu-reset); where it comes again, take another one";
     case HST_DEV_ARCHITECTURE:
         return "rebuild with a CUDA toolkit that knows the card, or --device host";
     case HST_DEV_LIBRARY:
-        return "install CUDA's libraries, or name their folder in HOISTWAY_CUDA_PATH, or --device "
-               "host";
+        return "name a folder of whole ones in HOISTWAY_CUDA_PATH, or do without them "
+               "(HOISTWAY_MATMUL=own, HOISTWAY_ATTENTION=own)";
     case HST_DEV_ENVIRONMENT:
         return "give the variable one of these values, or unset it";
     case HST_DEV_BLAS:
@@ -43,7 +56,7 @@ const char *device_fix(enum hst_dev_why why)
 int device_error_code(enum hst_dev_why why)
 {
     return why == HST_DEV_MEMORY || why == HST_DEV_LOCKED_MEMORY ? HST_E_DEVICE_MEMORY
-           : why == HST_DEV_EXECUTION                            ? HST_E_DEVICE_FAILED
+           : why == HST_DEV_EXECUTION || why == HST_DEV_CARD     ? HST_E_DEVICE_FAILED
            : why == HST_DEV_NAME                                 ? HST_E_VALUE
            : why == HST_DEV_CORE                                 ? HST_E_HOST_MATH
            : why == HST_DEV_ADDRESS_SPACE                        ? HST_E_BUDGET

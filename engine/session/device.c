@@ -21,6 +21,22 @@ static int fail_open(struct hst_engine *engine, int native, const struct hst_dev
                        name, strerror(-native));
 }
 
+/* A plan that nobody gave a budget takes what is free: where others have most of the card that is
+ * little, and slow. */
+static void warn_of_others(struct hst_engine *engine, const struct hst_dev_info *info)
+{
+    char left[SIZE_TEXT_BYTES], all[SIZE_TEXT_BYTES];
+    if (engine->config.plan == HST_PLAN_ELSEWHERE ||
+        info->memory_free_bytes >= info->memory_total_bytes / 2)
+        return;
+    report_log(
+        &engine->report, HST_LOG_WARNING,
+        "W202 %s of the %s of %s (%s) are free: others have the rest, and the plan takes %.0f "
+        "%% of what is free. Fix: end what else uses it (nvidia-smi), or say --hbm",
+        size_text(info->memory_free_bytes, left), size_text(info->memory_total_bytes, all),
+        info->model, engine->config.device, 100 * HBM_SHARE);
+}
+
 /* The device's part of the plan: where it computes, and how much of its memory there is. */
 static int resolve_hbm(struct hst_engine *engine, struct placement_in *in)
 {
@@ -37,8 +53,10 @@ static int resolve_hbm(struct hst_engine *engine, struct placement_in *in)
     hst_dev_info(engine->dev, &info);
     in->compute_tier = HST_TIER_HBM;
     in->hbm_budget = engine->config.hbm_bytes;
-    if (in->hbm_budget == 0)
+    if (in->hbm_budget == 0) {
+        warn_of_others(engine, &info);
         in->hbm_budget = (uint64_t)(HBM_SHARE * (double)info.memory_free_bytes);
+    }
     if (in->hbm_budget > info.memory_free_bytes && engine->config.plan != HST_PLAN_ELSEWHERE)
         return report_fail(
             &engine->report, HST_E_BUDGET, -ENOMEM,

@@ -7,6 +7,7 @@
 #include "attention.h"
 #include "cuda.h"
 #include "launchers.h"
+#include "library.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,8 @@ static int open_if_there(struct hst_sdpa **sdpa, char *unused, struct hst_dev_fa
     int rc = hst_sdpa_open(sdpa, &reason);
     if (rc == -ENODEV)
         snprintf(unused, ATTENTION_UNUSED_BYTES, "%s", reason.text);
+    if (rc == -ENOENT && *hst_sdpa_soname())
+        cuda_library_unlike(hst_sdpa_soname(), unused, ATTENTION_UNUSED_BYTES);
     if (rc == -ENODEV || rc == -ENOENT)
         return 0;
     if (rc && failure)
@@ -60,15 +63,15 @@ int attention_forward(struct hst_stream *stream, const struct hst_attention *arg
 {
     struct hst_sdpa *sdpa = cuda_dev_of(stream->dev)->sdpa;
     cudaStream_t native = cuda_stream_native(stream);
+    struct hst_dev_failure failure;
     int rc = cuda_stream_begin(stream);
-    int served = !rc && sdpa ? hst_sdpa_supports(sdpa, args, false) : rc;
+    int served = !rc && sdpa ? hst_sdpa_supports(sdpa, args, false, &failure) : rc;
     if (served < 0)
-        return served;
+        return served == rc ? rc : sdpa_end(stream, served, &failure);
     if (!served && cuda_dev_of(stream->dev)->sdpa_alone)
         return -ENOTSUP;
     if (!served)
         return cuda_stream_end(stream, hst_cuda_attention(native, args), "attention");
-    struct hst_dev_failure failure;
     rc = hst_sdpa_forward(sdpa, native, args, &failure);
     return sdpa_end(stream, rc, &failure);
 }
@@ -77,16 +80,16 @@ int attention_backward(struct hst_stream *stream, const struct hst_attention_bac
 {
     struct hst_sdpa *sdpa = cuda_dev_of(stream->dev)->sdpa;
     cudaStream_t native = cuda_stream_native(stream);
+    struct hst_dev_failure failure;
     int rc = cuda_stream_begin(stream);
-    int served = !rc && sdpa ? hst_sdpa_supports(sdpa, &args->forward, true) : rc;
+    int served = !rc && sdpa ? hst_sdpa_supports(sdpa, &args->forward, true, &failure) : rc;
     if (served < 0)
-        return served;
+        return served == rc ? rc : sdpa_end(stream, served, &failure);
     if (!served && cuda_dev_of(stream->dev)->sdpa_alone)
         return -ENOTSUP;
     if (!served)
         return cuda_stream_end(stream, hst_cuda_attention_backward(native, args),
                                "attention backward");
-    struct hst_dev_failure failure;
     rc = hst_sdpa_backward(sdpa, native, args, &failure);
     return sdpa_end(stream, rc, &failure);
 }

@@ -73,7 +73,8 @@ int blaslt_create(unsigned compute_major, struct blaslt **blaslt, struct hst_dev
     if (status) {
         bool memory = status == CUBLAS_STATUS_ALLOC_FAILED;
         cuda_failure_set(failure, memory ? HST_DEV_MEMORY : HST_DEV_LIBRARY, (int)status,
-                         "cublasLtCreate: %s", b->library.cublasLtGetStatusName(status));
+                         "cublasLtCreate of %.250s: %s", cuda_library_path(b->library.handle),
+                         b->library.cublasLtGetStatusName(status));
         rc = memory ? -ENOMEM : -ENODEV;
         goto err_library;
     }

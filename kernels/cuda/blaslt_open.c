@@ -28,7 +28,8 @@ int blaslt_open(struct blaslt_library *library, struct hst_dev_failure *failure)
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *symbol = dlsym(found.handle, functions[i].name);
         if (!symbol) {
-            cuda_failure_set(failure, HST_DEV_LIBRARY, 0, SONAME " has no %s", functions[i].name);
+            cuda_failure_set(failure, HST_DEV_LIBRARY, 0, "%.250s has no %s",
+                             cuda_library_path(found.handle), functions[i].name);
             goto err_close;
         }
         memcpy((char *)&found + functions[i].offset, &symbol, sizeof symbol);
@@ -36,9 +37,10 @@ int blaslt_open(struct blaslt_library *library, struct hst_dev_failure *failure)
     size_t version = found.cublasLtGetVersion();
     if (version / 10000 != CUBLAS_VER_MAJOR) {
         cuda_failure_set(failure, HST_DEV_LIBRARY, (int)version,
-                         SONAME " is of version %zu.%zu.%zu; this build knows " BLASLT_TEXT(
+                         "%.250s is of version %zu.%zu.%zu; this build knows " BLASLT_TEXT(
                              CUBLAS_VER_MAJOR) " alone",
-                         version / 10000, version / 100 % 100, version % 100);
+                         cuda_library_path(found.handle), version / 10000, version / 100 % 100,
+                         version % 100);
         goto err_close;
     }
     *library = found;

@@ -22,7 +22,7 @@ struct cuda_dev {
     int index;
     /* what does not change while the device is open; free memory and the link's speed are read */
     struct hst_dev_info info;
-    cudaStream_t own; /* on which new memory is zeroed */
+    cudaStream_t own;      /* on which new memory is zeroed */
     struct blaslt *blaslt; /* null: products by the plugin's own kernels */
     struct hst_sdpa *sdpa; /* null: attention by the plugin's own kernels */
     bool sdpa_alone;       /* what it does not serve is refused: to measure it */
@@ -42,6 +42,8 @@ static inline struct cuda_dev *cuda_dev_of(struct hst_dev *dev)
 
 /* The negative errno that a CUDA error is reported as. */
 int cuda_errno(cudaError_t error);
+/* What can be done about a CUDA error of a card that was there. */
+enum hst_dev_why cuda_why(cudaError_t error);
 /* Writes *failure (may be null): one line without control characters, cut to fit. */
 __attribute__((format(printf, 4, 5))) void cuda_failure_set(struct hst_dev_failure *failure,
                                                             enum hst_dev_why why, int native,
@@ -63,6 +65,15 @@ cudaError_t cuda_info_read(int index, struct hst_dev_info *info);
 /* What sysfs says of the device at info->pci under `root` ("/sys/bus/pci/devices"). */
 void cuda_info_read_pci(const char *root, struct hst_dev_info *info);
 void cuda_dev_info(struct hst_dev *dev, struct hst_dev_info *info);
+
+/* ---- refusal.c ------------------------------------------------------------------------------- */
+
+/* Why there is no GPU at all: -ENODEV. */
+int cuda_no_gpu(cudaError_t error, struct hst_dev_failure *failure);
+/* There are so many, and none of this index: -ENODEV. */
+int cuda_no_index(unsigned index, int count, struct hst_dev_failure *failure);
+/* The card's context could not be made, or the card not be asked: -ENOMEM, -ENODEV. */
+int cuda_no_context(int index, cudaError_t error, struct hst_dev_failure *failure);
 
 /* ---- math.c ---------------------------------------------------------------------------------- */
 

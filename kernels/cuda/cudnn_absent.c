@@ -17,6 +17,11 @@ void hst_sdpa_close(struct hst_sdpa **sdpa)
     (void)sdpa;
 }
 
+const char *hst_sdpa_soname(void)
+{
+    return "";
+}
+
 size_t hst_sdpa_version(const struct hst_sdpa *sdpa)
 {
     (void)sdpa;
@@ -29,9 +34,10 @@ const char *hst_sdpa_file(const struct hst_sdpa *sdpa)
     return "";
 }
 
-int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, bool backward)
+int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, bool backward,
+                      struct hst_dev_failure *failure)
 {
-    (void)sdpa, (void)args, (void)backward;
+    (void)sdpa, (void)args, (void)backward, (void)failure;
     return 0;
 }
 

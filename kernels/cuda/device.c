@@ -2,13 +2,14 @@
 /*
  * Opens and closes a GPU, and is the plugin's door. What can be missing is asked for from the
  * outside in (driver, card, code for it, libraries), so that the first thing missing is the one
- * that is told; whatever fails, nothing of ours is left. The GPU's primary context, which the
- * runtime makes at the first call, belongs to the process and stays.
+ * that is told (refusal.c has the words); whatever fails, nothing of ours is left. The GPU's
+ * primary context, which the runtime makes at the first call, belongs to the process and stays.
  */
 #include "attention.h"
 #include "cuda.h"
 #include "cuda_config.h"
 #include "cudnn/sdpa.h"
+#include "library.h"
 #include "matmul.h"
 #include <assert.h>
 #include <errno.h>
@@ -16,56 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* CUDA writes 13.0 as 13000. */
-#define VERSION_FORMAT        "%d.%d"
-#define VERSION_ARGS(version) (version) / 1000, (version) % 1000 / 10
-
-/* Why there is not one GPU: 35 means an old driver only where there is a driver at all. */
-static int no_gpu(cudaError_t error, struct hst_dev_failure *failure)
-{
-    int driver = 0;
-    (void)cudaGetLastError();
-    (void)cudaDriverGetVersion(&driver);
-    if (error == cudaErrorInsufficientDriver && driver == 0)
-        cuda_failure_set(failure, HST_DEV_NO_DRIVER, error,
-                         "no NVIDIA driver: libcuda.so.1 was not found or finds no kernel module");
-    else if (error == cudaErrorInsufficientDriver || error == cudaErrorUnsupportedPtxVersion)
-        cuda_failure_set(failure, HST_DEV_OLD_DRIVER, error,
-                         "the NVIDIA driver is too old: it serves CUDA " VERSION_FORMAT
-                         ", this build needs " VERSION_FORMAT,
-                         VERSION_ARGS(driver), VERSION_ARGS(CUDART_VERSION));
-    else if (error == cudaErrorNoDevice)
-        cuda_failure_set(failure, HST_DEV_NO_DEVICE, error,
-                         "the NVIDIA driver (CUDA " VERSION_FORMAT
-                         ") reports no GPU; CUDA_VISIBLE_DEVICES is \"%s\"",
-                         VERSION_ARGS(driver),
-                         getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "");
-    else
-        cuda_failure_set(failure, HST_DEV_EXECUTION, error,
-                         "the NVIDIA driver (CUDA " VERSION_FORMAT ") does not start: %s (%s)",
-                         VERSION_ARGS(driver), cudaGetErrorName(error), cudaGetErrorString(error));
-    return -ENODEV;
-}
-
-/* The context could not be made, or the card not be asked. */
-static int no_context(int index, cudaError_t error, struct hst_dev_failure *failure)
-{
-    (void)cudaGetLastError();
-    bool memory = error == cudaErrorMemoryAllocation;
-    cuda_failure_set(failure, memory ? HST_DEV_MEMORY : HST_DEV_EXECUTION, error,
-                     "GPU %d does not start%s: %s (%s)", index,
-                     memory ? ", its memory is full (another process may hold it)" : "",
-                     cudaGetErrorName(error), cudaGetErrorString(error));
-    return memory ? -ENOMEM : -ENODEV;
-}
-
 static int no_code(int index, const struct hst_dev_info *info, cudaError_t error,
                    struct hst_dev_failure *failure)
 {
     if (error == cudaErrorUnsupportedPtxVersion)
-        return no_gpu(error, failure);
+        return cuda_no_gpu(error, failure);
     if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction)
-        return no_context(index, error, failure);
+        return cuda_no_context(index, error, failure);
     (void)cudaGetLastError();
     cuda_failure_set(failure, HST_DEV_ARCHITECTURE, error,
                      "GPU %d (%s) is of compute capability %u.%u; this build has code for %s",
@@ -82,17 +40,14 @@ static int start_gpu(unsigned index, struct hst_dev_info *info, struct hst_dev_f
     if (!error && !count)
         error = cudaErrorNoDevice;
     if (error)
-        return no_gpu(error, failure);
-    if (index >= (unsigned)count) {
-        cuda_failure_set(failure, HST_DEV_NO_DEVICE, cudaErrorInvalidDevice,
-                         "no GPU %u: the driver reports %d, counted from 0", index, count);
-        return -ENODEV;
-    }
+        return cuda_no_gpu(error, failure);
+    if (index >= (unsigned)count)
+        return cuda_no_index(index, count, failure);
     error = cudaSetDevice((int)index);
     if (!error)
         error = cuda_info_read((int)index, info);
     if (error)
-        return no_context((int)index, error, failure);
+        return cuda_no_context((int)index, error, failure);
     error = hst_cuda_probe();
     return error ? no_code((int)index, info, error, failure) : 0;
 }
@@ -112,6 +67,21 @@ static void name_libraries(struct cuda_dev *cuda)
              version ? hst_sdpa_file(cuda->sdpa) : "");
 }
 
+/* What lies there in another version, and is the reason why own kernels serve, beside what
+ * attention_open has said. */
+static void tell_unlike(struct cuda_dev *cuda)
+{
+    char products[sizeof cuda->info.library_unused] = "", *all = cuda->info.library_unused;
+    char attention[sizeof products];
+    if (cuda->info.absent[0])
+        cuda_library_unlike(cuda->info.absent, products, sizeof products);
+    if (!products[0])
+        return;
+    snprintf(attention, sizeof attention, "%s", all);
+    snprintf(all, sizeof cuda->info.library_unused, "%.190s%s%.200s", products,
+             attention[0] ? "; " : "", attention);
+}
+
 static int cuda_dev_open(const struct hst_dev_config *config, struct hst_dev **dev,
                          struct hst_dev_failure *failure)
 {
@@ -125,7 +95,7 @@ static int cuda_dev_open(const struct hst_dev_config *config, struct hst_dev **d
         goto err_free;
     cudaError_t error = cudaStreamCreateWithFlags(&cuda->own, cudaStreamNonBlocking);
     if (error) {
-        rc = no_context((int)config->index, error, failure);
+        rc = cuda_no_context((int)config->index, error, failure);
         goto err_free;
     }
     rc = matmul_open(cuda->info.compute_major, &cuda->blaslt, cuda->info.absent,
@@ -136,6 +106,7 @@ static int cuda_dev_open(const struct hst_dev_config *config, struct hst_dev **d
     if (rc)
         goto err_blaslt;
     name_libraries(cuda);
+    tell_unlike(cuda);
     cuda->base.ops = &cuda_ops;
     cuda->index = (int)config->index;
     hst_book_open(&cuda->book, config);

@@ -31,6 +31,13 @@ int cuda_errno(cudaError_t error)
     }
 }
 
+enum hst_dev_why cuda_why(cudaError_t error)
+{
+    return error == cudaErrorMemoryAllocation   ? HST_DEV_MEMORY
+           : error == cudaErrorECCUncorrectable ? HST_DEV_CARD
+                                                : HST_DEV_EXECUTION;
+}
+
 static void set(struct hst_dev_failure *failure, enum hst_dev_why why, int native,
                 const char *format, va_list args)
 {
@@ -68,10 +75,8 @@ int cuda_failed(struct cuda_dev *dev, cudaError_t error, const char *what, ...)
     va_start(args, what);
     set(&doing, HST_DEV_EXECUTION, error, what, args);
     va_end(args);
-    cuda_failure_set(&failure,
-                     error == cudaErrorMemoryAllocation ? HST_DEV_MEMORY : HST_DEV_EXECUTION, error,
-                     "GPU %d: %.200s: %s (%s)", dev->index, doing.text, cudaGetErrorName(error),
-                     cudaGetErrorString(error));
+    cuda_failure_set(&failure, cuda_why(error), error, "GPU %d: %.200s: %s (%s)", dev->index,
+                     doing.text, cudaGetErrorName(error), cudaGetErrorString(error));
     cuda_failure_keep(dev, &failure);
     return cuda_errno(error);
 }

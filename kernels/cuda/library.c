@@ -31,16 +31,22 @@ static const struct place {
     {"CONDA_PREFIX", "/lib/python3*/site-packages/nvidia/*/lib"},
 };
 
+/* False where its variable names no folder. */
+static bool pattern_of(const struct place *place, char pattern[PATH_MAX])
+{
+    const char *root = place->variable ? secure_getenv(place->variable) : "";
+    if (!root || (place->variable && *root != '/') || strpbrk(root, "*?[\\"))
+        return false;
+    int written = snprintf(pattern, PATH_MAX, "%s%s", root, place->pattern);
+    return written >= 0 && written < PATH_MAX;
+}
+
 /* The last match first: of cuda-13.0 and cuda-13.1 that is the newer one. */
 static bool is_in_place(struct dev_search *search, const struct place *place)
 {
     char pattern[PATH_MAX];
     glob_t folders;
-    const char *root = place->variable ? secure_getenv(place->variable) : "";
-    if (!root || (place->variable && *root != '/') || strpbrk(root, "*?[\\"))
-        return false;
-    int written = snprintf(pattern, sizeof pattern, "%s%s", root, place->pattern);
-    if (written < 0 || (size_t)written >= sizeof pattern || glob(pattern, 0, NULL, &folders) != 0)
+    if (!pattern_of(place, pattern) || glob(pattern, 0, NULL, &folders) != 0)
         return false;
     bool found = false;
     for (size_t i = folders.gl_pathc; i-- > 0 && !found;)
@@ -49,10 +55,69 @@ static bool is_in_place(struct dev_search *search, const struct place *place)
     return found;
 }
 
+/* ---- another version ------------------------------------------------------------------------- */
+
+/* Whether a file of the folder, or pattern of folders, is the library but for its version. */
+static bool has_unlike(const char *folder, const char *soname, char *text, size_t text_bytes)
+{
+    char pattern[PATH_MAX];
+    glob_t files;
+    const size_t stem = (size_t)(strrchr(soname, '.') - soname), whole = strlen(soname);
+    int written = snprintf(pattern, sizeof pattern, "%s/%.*s.[0-9]*", folder, (int)stem, soname);
+    if (written < 0 || (size_t)written >= sizeof pattern || glob(pattern, 0, NULL, &files) != 0)
+        return false;
+    bool found = false;
+    for (size_t i = 0; i < files.gl_pathc && !found; i++) {
+        const char *name = strrchr(files.gl_pathv[i], '/') + 1;
+        found = strncmp(name, soname, whole) != 0 || (name[whole] && name[whole] != '.');
+        if (found)
+            snprintf(text, text_bytes, "%.200s (this build takes %s)", files.gl_pathv[i], soname);
+    }
+    globfree(&files);
+    return found;
+}
+
+/* The folders of a variable; those that are patterns, or not absolute, are passed over. */
+static bool list_has_unlike(const char *variable, const char *soname, char *text, size_t text_bytes)
+{
+    char folder[PATH_MAX];
+    for (const char *rest = secure_getenv(variable); rest && *rest;) {
+        const size_t length = strcspn(rest, ":");
+        const bool usable = *rest == '/' && length < sizeof folder;
+        snprintf(folder, sizeof folder, "%.*s", usable ? (int)length : 0, rest);
+        if (usable && !strpbrk(folder, "*?[\\") && has_unlike(folder, soname, text, text_bytes))
+            return true;
+        rest += length + (rest[length] == ':');
+    }
+    return false;
+}
+
+void cuda_library_unlike(const char *soname, char *text, size_t text_bytes)
+{
+    static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64"};
+    char folder[PATH_MAX];
+    *text = '\0';
+    bool found = list_has_unlike("HOISTWAY_CUDA_PATH", soname, text, text_bytes) ||
+                 list_has_unlike("LD_LIBRARY_PATH", soname, text, text_bytes);
+    for (size_t i = 0; i < sizeof places / sizeof *places && !found; i++)
+        found = pattern_of(&places[i], folder) && has_unlike(folder, soname, text, text_bytes);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && !found; i++)
+        found = has_unlike(folders[i], soname, text, text_bytes);
+}
+
+/* ---- the search ------------------------------------------------------------------------------ */
+
 static void tell_absent(const char *soname, const char *folders, struct hst_dev_failure *failure)
 {
+    char unlike[300];
     const char *environment = secure_getenv("VIRTUAL_ENV");
     const char *conda = secure_getenv("CONDA_PREFIX");
+    cuda_library_unlike(soname, unlike, sizeof unlike);
+    if (*unlike) {
+        cuda_failure_set(failure, HST_DEV_LIBRARY, 0, "%s was not found, but another version: %s",
+                         soname, unlike);
+        return;
+    }
     cuda_failure_set(failure, HST_DEV_LIBRARY, 0,
                      "%s was not found: not in HOISTWAY_CUDA_PATH (\"%s\"), not by the system's "
                      "loader (LD_LIBRARY_PATH), not in /usr/local/cuda*/lib64 and "

@@ -16,6 +16,12 @@
  * stays loaded.
  */
 void *cuda_library_open(const char *soname, bool *there, struct hst_dev_failure *failure);
+/*
+ * Writes "FILE (this build takes SONAME)" of a library that differs from `soname` in its major
+ * version alone and lies where that is looked for, or where Debian and its kin keep libraries; ""
+ * where there is none. It is not opened. What the loader's own list names beside these is not seen.
+ */
+void cuda_library_unlike(const char *soname, char *text, size_t text_bytes);
 /* The file that the library was loaded from; "unknown" where the loader does not tell. */
 const char *cuda_library_path(void *library);
 

@@ -4,65 +4,17 @@
  * told to (HST_FAKE_CUDA, tests/simt). Argument 1 is a folder with a library that is not cuBLASLt,
  * though it is called so.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "support.h"
 
-#include <cmocka.h>
 #include <errno.h>
-#include <hoistway/kernels.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-void hst_fake_cuda_configure(const char *text); /* of the fake runtime */
+#include <unistd.h>
 
 enum { MIB = 1 << 20, WORDS = 1024, BYTES = WORDS * 4 };
 
 static const char *impostors; /* folder of what is not cuBLASLt */
-
-static const struct hst_dev_config wide = {
-    .size = sizeof wide, .memory_bytes = UINT64_MAX, .host_bytes = UINT64_MAX};
-
-static int all_is_well(void **state)
-{
-    (void)state;
-    hst_fake_cuda_configure(NULL);
-    return 0;
-}
-
-static struct hst_dev *open_device(const char *name)
-{
-    struct hst_dev *dev;
-    struct hst_dev_failure failure;
-    if (hst_dev_open(name, &wide, &dev, &failure))
-        fail_msg("%s: %s", name, failure.text);
-    return dev;
-}
-
-static void expect_word(const char *text, const char *word)
-{
-    if (!strstr(text, word))
-        fail_msg("\"%s\" does not say \"%s\"", text, word);
-}
-
-/* With the fake runtime so configured the device does not open; then it does again. */
-static void expect_closed(const char *faults, const char *name, int rc, enum hst_dev_why why,
-                          int native, const char *word)
-{
-    struct hst_dev *dev = NULL;
-    struct hst_dev_failure failure;
-    hst_fake_cuda_configure(faults);
-    assert_int_equal(hst_dev_open(name, &wide, &dev, &failure), rc);
-    assert_null(dev);
-    expect_word(failure.text, word);
-    assert_int_equal(failure.why, why);
-    assert_int_equal(failure.native, native);
-    hst_fake_cuda_configure(NULL);
-    dev = open_device("cuda");
-    hst_dev_close(&dev);
-}
 
 static void expect_story(struct hst_dev *dev, enum hst_dev_why why, int native, const char *word)
 {
@@ -75,26 +27,6 @@ static void expect_story(struct hst_dev *dev, enum hst_dev_why why, int native, 
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static void drivers_and_cards_that_are_not_there_are_told_apart(void **state)
-{
-    (void)state;
-    expect_closed("driver=0", "cuda", -ENODEV, HST_DEV_NO_DRIVER, 35, "no NVIDIA driver");
-    expect_closed("driver=12040", "cuda", -ENODEV, HST_DEV_OLD_DRIVER, 35, "serves CUDA 12.4");
-    expect_closed("driver=12040", "cuda", -ENODEV, HST_DEV_OLD_DRIVER, 35, "needs 13.");
-    expect_closed("devices=0", "cuda", -ENODEV, HST_DEV_NO_DEVICE, 100, "no GPU");
-    expect_closed("devices=2", "cuda:2", -ENODEV, HST_DEV_NO_DEVICE, 101, "no GPU 2: the driver");
-}
-
-static void a_card_that_this_build_has_no_code_for_is_told(void **state)
-{
-    (void)state;
-    static const char old[] = "cc=7.0,fail=cudaFuncGetAttributes:1:209";
-    expect_closed(old, "cuda", -ENODEV, HST_DEV_ARCHITECTURE, 209, "capability 7.0");
-    expect_closed(old, "cuda", -ENODEV, HST_DEV_ARCHITECTURE, 209, "code for sm_80");
-    expect_closed("fail=cudaFuncGetAttributes:1:222", "cuda", -ENODEV, HST_DEV_OLD_DRIVER, 222,
-                  "too old");
-}
-
 static void whatever_fails_in_opening_leaves_nothing(void **state)
 {
     (void)state;
@@ -103,11 +35,12 @@ static void whatever_fails_in_opening_leaves_nothing(void **state)
                                         "cudaStreamCreateWithFlags"};
     char faults[100];
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        snprintf(faults, sizeof faults, "fail=%s:1:46", calls[i]);
-        expect_closed(faults, "cuda", -ENODEV, HST_DEV_EXECUTION, 46, "does not start");
+        snprintf(faults, sizeof faults, "fail=%s:1:3", calls[i]);
+        expect_closed(faults, "cuda", -ENODEV, HST_DEV_EXECUTION, 3, "does not start");
     }
     expect_closed("fail=cudaSetDevice:1:2", "cuda", -ENOMEM, HST_DEV_MEMORY, 2, "memory is full");
-    expect_closed("fail=cublasLtCreate:1:1", "cuda", -ENODEV, HST_DEV_LIBRARY, 1, "cublasLtCreate");
+    expect_closed("fail=cublasLtCreate:1:1", "cuda", -ENODEV, HST_DEV_LIBRARY, 1,
+                  "/libcublasLt.so.13: CUBLAS_STATUS_NOT_INITIALIZED");
     expect_closed("fail=cublasLtCreate:1:3", "cuda", -ENOMEM, HST_DEV_MEMORY, 3, "cublasLtCreate");
 }
 
@@ -216,6 +149,35 @@ static void without_cublaslt_products_are_the_plugins_own(void **state)
     assert_int_equal(unsetenv("HST_ABSENT"), 0);
     read_products(&info, math[0]);
     expect_word(info.libraries, "cuBLASLt 13.");
+}
+
+static void a_cublaslt_of_another_version_is_told(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/hst-faults-XXXXXX", file[64], told[160], math[HST_DEV_MATH_BYTES];
+    char *before = strdup(getenv("HOISTWAY_CUDA_PATH"));
+    struct hst_dev *dev = NULL;
+    struct hst_dev_failure failure;
+    struct hst_dev_info info;
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof file, "%s/libcublasLt.so.12", folder);
+    snprintf(told, sizeof told, "%s (this build takes libcublasLt.so.13)", file);
+    fclose(fopen(file, "w"));
+    assert_int_equal(setenv("HST_ABSENT", "libcublasLt", 1), 0);
+    assert_int_equal(setenv("HOISTWAY_CUDA_PATH", folder, 1), 0);
+    read_products(&info, math);
+    assert_string_equal(info.absent, "libcublasLt.so.13");
+    assert_string_equal(info.library_unused, told);
+    assert_int_equal(setenv("HOISTWAY_MATMUL", "cublaslt", 1), 0);
+    assert_int_equal(hst_dev_open("cuda", &wide, &dev, &failure), -ENODEV);
+    expect_word(failure.text, "libcublasLt.so.13 was not found, but another version: ");
+    expect_word(failure.text, told);
+    assert_int_equal(setenv("HOISTWAY_MATMUL", "own", 1), 0); /* is not looked for */
+    read_products(&info, math);
+    assert_string_equal(info.library_unused, "");
+    assert_int_equal(unlink(file) | rmdir(folder) | unsetenv("HOISTWAY_MATMUL"), 0);
+    assert_int_equal(setenv("HOISTWAY_CUDA_PATH", before, 1) | unsetenv("HST_ABSENT"), 0);
+    free(before);
 }
 
 static void every_index_is_a_device_of_its_own(void **state)
@@ -557,13 +519,12 @@ int main(int argc, char **argv)
     }
     impostors = argv[1];
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(drivers_and_cards_that_are_not_there_are_told_apart, all_is_well),
-        cmocka_unit_test_setup(a_card_that_this_build_has_no_code_for_is_told, all_is_well),
         cmocka_unit_test_setup(whatever_fails_in_opening_leaves_nothing, all_is_well),
         cmocka_unit_test_setup(what_only_is_called_cublaslt_is_refused, all_is_well),
         cmocka_unit_test_setup(the_engine_of_attention_can_be_wished_for, all_is_well),
         cmocka_unit_test_setup(the_engine_of_products_can_be_wished_for, all_is_well),
         cmocka_unit_test_setup(without_cublaslt_products_are_the_plugins_own, all_is_well),
+        cmocka_unit_test_setup(a_cublaslt_of_another_version_is_told, all_is_well),
         cmocka_unit_test_setup(every_index_is_a_device_of_its_own, all_is_well),
         cmocka_unit_test_setup(a_full_card_is_told_in_numbers, all_is_well),
         cmocka_unit_test_setup(memory_is_aligned_though_the_runtimes_is_not, all_is_well),

@@ -125,6 +125,31 @@ static void a_library_of_the_named_folder_is_taken_at_its_word(void **state)
     assert_non_null(cuda_library_open("libm.so.6", NULL, &failure));
 }
 
+static void a_library_of_another_version_is_named(void **state)
+{
+    (void)state;
+    char text[300], want[300];
+    assert_int_equal(setenv("HOISTWAY_CUDA_PATH", "relative:/nowhere", 1), 0);
+    cuda_library_unlike("libhoistway-probe.so.2", text, sizeof text);
+    assert_string_equal(text, "");
+    snprintf(want, sizeof want, "relative:/nowhere:%s", root);
+    assert_int_equal(setenv("HOISTWAY_CUDA_PATH", want, 1), 0);
+    put("../libhoistway-probe.so.2", "");
+    put("../libhoistway-probe.so.2.1", "");
+    put("../libhoistway-probe.sol.3", "");
+    cuda_library_unlike("libhoistway-probe.so.2", text, sizeof text);
+    assert_string_equal(text, ""); /* it is the version that is asked for */
+    put("../libhoistway-probe.so.12", "");
+    snprintf(want, sizeof want, "%s/libhoistway-probe.so.12 (this build takes %s)", root,
+             "libhoistway-probe.so.2");
+    cuda_library_unlike("libhoistway-probe.so.2", text, sizeof text);
+    assert_string_equal(text, want);
+    put("../libhoistway-probe.so.2", NULL);
+    put("../libhoistway-probe.so.2.1", NULL);
+    put("../libhoistway-probe.sol.3", NULL);
+    put("../libhoistway-probe.so.12", NULL);
+}
+
 static void a_relative_folder_is_not_looked_in(void **state)
 {
     (void)state;
@@ -253,6 +278,7 @@ int main(void)
         cmocka_unit_test(what_is_not_known_stays_so),
         cmocka_unit_test(a_library_that_is_nowhere_is_told_with_every_place),
         cmocka_unit_test(a_library_of_the_named_folder_is_taken_at_its_word),
+        cmocka_unit_test(a_library_of_another_version_is_named),
         cmocka_unit_test(a_relative_folder_is_not_looked_in),
         cmocka_unit_test(the_driver_s_version_is_its_file_s_first_line),
         cmocka_unit_test(variables_that_change_what_libraries_compute_are_told),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The plugin itself, on any machine: it loads, exports one symbol, and without a driver says so.
- * Argument 1 is the plugin's file.
+ * Argument 1 is the plugin's file; with argument 2, the toolkit's stub of the driver, alone what is
+ * said of that.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *file;
+static const char *file, *stub;
 
 static void its_one_symbol_is_the_door(void **state)
 {
@@ -58,13 +59,33 @@ static void it_opens_a_card_or_says_why_not(void **state)
         assert_true(strlen(failure.text) > 0);
 }
 
+/* The toolkit's own stand-in for the driver, to link with: a loader's path that holds it is a
+ * common mistake. It is taken for the driver because it is loaded under that name. */
+static void it_names_a_stub_of_the_driver(void **state)
+{
+    (void)state;
+    const struct hst_dev_config config = {.size = sizeof config};
+    struct hst_dev_failure failure;
+    struct hst_dev *dev = NULL;
+    assert_non_null(dlopen(stub, RTLD_NOW | RTLD_GLOBAL));
+    assert_int_equal(hst_dev_open("cuda", &config, &dev, &failure), -ENODEV);
+    print_message("%s\n", failure.text);
+    assert_int_equal(failure.why, HST_DEV_MIXED_DRIVER);
+    assert_non_null(strstr(failure.text, "stubs/libcuda.so, and in the kernel is "));
+    assert_non_null(strstr(failure.text, "cudaErrorStubLibrary"));
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        fprintf(stderr, "usage: test_plugin FILE\n");
+    if (argc != 2 && argc != 3) {
+        fprintf(stderr, "usage: test_plugin FILE [STUB_OF_THE_DRIVER]\n");
         return 2;
     }
     file = argv[1];
+    stub = argv[2];
+    const struct CMUnitTest stub_tests[] = {cmocka_unit_test(it_names_a_stub_of_the_driver)};
+    if (stub) /* alone: the runtime asks for the driver once in a process */
+        return cmocka_run_group_tests(stub_tests, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(its_one_symbol_is_the_door),
         cmocka_unit_test(it_opens_a_card_or_says_why_not),

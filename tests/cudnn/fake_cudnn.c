@@ -38,7 +38,9 @@ void fake_reset(void)
 /* Counts a call; true where it is the one to fail. */
 static bool fails(void)
 {
-    return ++fake.calls == fake.fail_at;
+    ++fake.calls;
+    return fake.fail_at &&
+           (fake.calls == fake.fail_at || (fake.fail_lasts && fake.calls > fake.fail_at));
 }
 
 static size_t get_version(void)
@@ -230,6 +232,7 @@ static cudnnStatus_t execute(cudnnHandle_t handle, descriptor plan, descriptor p
 }
 
 const struct cudnn_api fake_api = {
+    .file = "/fake/libcudnn.so.9",
     .get_version = get_version,
     .get_error_string = get_error_string,
     .get_last_error_string = get_last_error_string,

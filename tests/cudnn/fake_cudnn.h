@@ -25,14 +25,15 @@ struct fake_run {
 };
 
 #define FAKE_ENGINES 4
-#define FAKE_RUNS 64
+#define FAKE_RUNS    64
 
 struct fake_cudnn {
     struct fake_engine proposals[2][FAKE_ENGINES]; /* heuristic A, fallback */
     size_t proposal_count[2];
     struct fake_engine by_number; /* what an engine asked for by number is */
     int64_t asked_number, asked_knobs;
-    size_t fail_at; /* the call, from 1, that returns fail_status; 0: none */
+    size_t fail_at;  /* the call, from 1, that returns fail_status; 0: none */
+    bool fail_lasts; /* and all behind it */
     cudnnStatus_t fail_status, execute_status;
     size_t calls, live, plans_built, runs_count;
     struct fake_run runs[FAKE_RUNS];

@@ -211,14 +211,14 @@ static void check(struct problem *p)
     args.dout = d.tensors[DOUT];
     args.dq = d.tensors[DQ], args.dk = d.tensors[DK], args.dv = d.tensors[DV];
     reference(p, false);
-    assert_int_equal(hst_sdpa_supports(sdpa, f, false), 1);
+    assert_int_equal(hst_sdpa_supports(sdpa, f, false, NULL), 1);
     assert_int_equal(hst_sdpa_forward(sdpa, d.stream, f, NULL), 0);
     download(p, &d);
     compare(p, O);
     for (size_t i = 0; i < p->batch * p->heads * p->seq; i++)
         assert_true(fabs((double)p->lse[i] - p->expected_lse[i]) < 1e-5);
     reference(p, true);
-    assert_int_equal(hst_sdpa_supports(sdpa, f, true), 1);
+    assert_int_equal(hst_sdpa_supports(sdpa, f, true, NULL), 1);
     assert_int_equal(hst_sdpa_backward(sdpa, d.stream, &args, NULL), 0);
     download(p, &d);
     compare(p, DQ);

@@ -59,7 +59,7 @@ static void a_forward_that_fits_is_one_run(void **state)
 {
     (void)state;
     struct hst_attention args = call(3, 512, 8, 2).forward;
-    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), 1);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false, NULL), 1);
     assert_int_equal(hst_sdpa_forward(&sdpa, (cudaStream_t)ADDRESS(11), &args, &failure), 0);
     assert_int_equal(fake.runs_count, 1);
     const struct fake_run *run = &fake.runs[0];
@@ -128,7 +128,7 @@ static void an_empty_batch_runs_nothing(void **state)
 {
     (void)state;
     struct hst_attention_backward args = call(0, 64, 2, 2);
-    assert_int_equal(hst_sdpa_supports(&sdpa, &args.forward, true), 1);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args.forward, true, NULL), 1);
     assert_int_equal(hst_sdpa_forward(&sdpa, NULL, &args.forward, NULL), 0);
     assert_int_equal(hst_sdpa_backward(&sdpa, NULL, &args, NULL), 0);
     assert_int_equal(fake.calls, 0);
@@ -142,7 +142,7 @@ static void a_plan_is_built_once(void **state)
     assert_int_equal(fake.plans_built, 2); /* the forward's and the backward's */
     assert_true(work > 2 * 2 * 128 * 128 && work <= HST_SDPA_WORK_BYTES);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(hst_sdpa_supports(&sdpa, &args.forward, true), 1);
+        assert_int_equal(hst_sdpa_supports(&sdpa, &args.forward, true, NULL), 1);
         assert_int_equal(hst_sdpa_forward(&sdpa, NULL, &args.forward, &failure), 0);
         assert_int_equal(hst_sdpa_backward(&sdpa, NULL, &args, &failure), 0);
     }
@@ -161,7 +161,7 @@ static void each_dtype_has_a_plan_of_its_own(void **state)
     assert_int_equal(hst_sdpa_forward(&sdpa, NULL, &args, &failure), 0);
     assert_int_equal(fake.plans_built, 2);
     args.dtype = HST_F32;
-    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), 0);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false, NULL), 0);
 }
 
 static void what_is_refused_stays_refused(void **state)
@@ -169,9 +169,9 @@ static void what_is_refused_stays_refused(void **state)
     (void)state;
     struct hst_attention args = call(1, 64, 2, 2).forward;
     fake.proposals[0][0].nondeterministic = true;
-    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), 0);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false, NULL), 0);
     size_t calls = fake.calls;
-    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), 0);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false, NULL), 0);
     assert_int_equal(hst_sdpa_work_bytes(&sdpa, &args), 0);
     assert_int_equal(hst_sdpa_forward(&sdpa, NULL, &args, &failure), -ENOTSUP);
     assert_int_equal(failure.why, HST_DEV_LIBRARY);
@@ -187,8 +187,28 @@ static void short_memory_is_forgotten(void **state)
     struct hst_attention args = call(1, 64, 2, 2).forward;
     fake.fail_at = 5;
     fake.fail_status = CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
-    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), -ENOMEM);
-    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), 1);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false, NULL), -ENOMEM);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false, NULL), 1);
+}
+
+static void a_cudnn_that_is_not_whole_is_no_answer_for_the_shape(void **state)
+{
+    (void)state;
+    struct hst_attention args = call(1, 64, 2, 2).forward;
+    fake.fail_lasts = true;
+    fake.fail_status = CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED;
+    for (size_t at = 1;; at++) { /* until the plan is built in fewer calls */
+        fake.calls = 0;
+        fake.fail_at = at;
+        int rc = hst_sdpa_supports(&sdpa, &args, false, &failure);
+        if (rc != -ENODEV) {
+            assert_int_equal(rc, 1);
+            assert_true(at > 20);
+            break;
+        }
+        assert_int_equal(failure.why, HST_DEV_LIBRARY);
+        assert_non_null(strstr(failure.text, "/fake/libcudnn.so.9 is not whole: "));
+    }
 }
 
 static size_t waits;
@@ -205,18 +225,18 @@ static void the_plan_unused_for_longest_goes(void **state)
     waits = 0;
     for (size_t i = 0; i < CACHE_PLANS; i++) {
         struct hst_attention args = call(1, 64 + i, 2, 2).forward;
-        assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), 1);
+        assert_int_equal(hst_sdpa_supports(&sdpa, &args, false, NULL), 1);
     }
     struct hst_attention first = call(1, 64, 2, 2).forward, second = call(1, 65, 2, 2).forward;
     struct hst_attention other = call(1, 1000, 2, 2).forward;
-    assert_int_equal(hst_sdpa_supports(&sdpa, &first, false), 1);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &first, false, NULL), 1);
     assert_int_equal(waits, 0);
-    assert_int_equal(hst_sdpa_supports(&sdpa, &other, false), 1);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &other, false, NULL), 1);
     assert_int_equal(waits, 1); /* its kernels may still have run */
     assert_int_equal(fake.plans_built, CACHE_PLANS + 1);
-    assert_int_equal(hst_sdpa_supports(&sdpa, &first, false), 1);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &first, false, NULL), 1);
     assert_int_equal(fake.plans_built, CACHE_PLANS + 1);
-    assert_int_equal(hst_sdpa_supports(&sdpa, &second, false), 1);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &second, false, NULL), 1);
     assert_int_equal(fake.plans_built, CACHE_PLANS + 2);
 }
 
@@ -237,7 +257,7 @@ static void operands_that_fail_leave_nothing_behind(void **state)
 {
     (void)state;
     struct hst_attention args = call(1, 64, 2, 2).forward;
-    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false), 1);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false, NULL), 1);
     size_t live = fake.live, failed = 0;
     fake.fail_status = CUDNN_STATUS_BAD_PARAM;
     for (size_t n = 1; n < 10; n++) {
@@ -261,6 +281,7 @@ int main(void)
         CASE(each_dtype_has_a_plan_of_its_own),
         CASE(what_is_refused_stays_refused),
         CASE(short_memory_is_forgotten),
+        CASE(a_cudnn_that_is_not_whole_is_no_answer_for_the_shape),
         CASE(the_plan_unused_for_longest_goes),
         CASE(an_execution_that_fails_is_reported),
         CASE(operands_that_fail_leave_nothing_behind),

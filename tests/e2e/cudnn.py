@@ -106,7 +106,8 @@ class Training(unittest.TestCase):
         for settings, why in (
                 ({'fake': 'version=90100'},
                  f'{file} is cuDNN 9.1.0; attention needs 9.16.0 or newer'),
-                ({'fake': '', 'fault': 'fail=cudnnCreate:1+:1008'}, f'opening {file}: ')):
+                ({'fake': '', 'fault': 'fail=cudnnCreate:1+:1008'},
+                 f'{file} is not whole: opening it: ')):
             done = self.train(GROUPED, attention='', **settings)
             self.assertEqual(done.returncode, 0, done.stderr)
             told = [line for line in done.stderr.splitlines() if 'cuDNN' in line]
@@ -131,6 +132,20 @@ class Training(unittest.TestCase):
             self.assertEqual(len(errors), 1, done.stderr)
             self.assertTrue(errors[0].startswith('error[E201] '), errors)
             self.assertIn(why, errors[0])
+
+    def test_one_that_is_not_whole_is_told_at_the_first_plan(self):
+        """Own attention would have other bits than the log says."""
+        for number in (1002, 1008):
+            for attention in ('', 'cudnn'):
+                done = self.train(GROUPED, fault=f'fail=cudnnBackendFinalize:30+:{number}', fake='',
+                                  attention=attention)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                errors = [line for line in done.stderr.splitlines() if line.startswith('error')]
+                self.assertEqual(len(errors), 1, done.stderr)
+                self.assertTrue(errors[0].startswith('error[E201] '), errors)
+                self.assertIn(f'{os.path.join(DOUBLE, "libcudnn.so.9")} is not whole: ', errors[0])
+                self.assertIn(f' ({number}): ', errors[0])
+                self.assertIn('HOISTWAY_ATTENTION=own', errors[0])
 
     def test_one_that_fails_while_it_runs_ends_the_run_with_one_line(self):
         done = self.train(GROUPED, fault='fail=cudnnBackendExecute:3:5000', fake='')

@@ -322,8 +322,8 @@ class Faults(unittest.TestCase):
                 self.assertEqual(run(precision, '--resume', *homes), alone, (precision, homes))
                 shutil.rmtree(os.path.join(self.directory, 'store'))
 
-    def refused(self, fault, code, status, *parts, place='acts=hbm'):
-        done = self.train(fault, '--device', 'cuda', '--place', place)
+    def refused(self, fault, code, status, *parts, place='acts=hbm', device='cuda', **variables):
+        done = self.train(fault, '--device', device, '--place', place, **variables)
         self.assertEqual(done.returncode, status, (fault, done.stderr))
         errors = [line for line in done.stderr.splitlines() if line.startswith('error')]
         self.assertEqual(len(errors), 1, (fault, done.stderr))
@@ -336,6 +336,43 @@ class Faults(unittest.TestCase):
         self.refused('driver=0', 201, 1, 'no NVIDIA driver')
         self.refused('driver=12020', 201, 1, 'too old', '12.2')
         self.refused('devices=0', 201, 1, 'no GPU')
+        self.refused('', 201, 1, 'no GPU 9: the driver reports 1, counted from 0',
+                     'nvidia-smi -L', device='cuda:9')
+        for number, words in ((34, 'stubs'), (803, 'restart the machine'),
+                              (804, 'compat package'), (802, 'nvidia-fabricmanager')):
+            self.refused(f'fail=cudaGetDeviceCount:1:{number}', 201, 1, words)
+
+    def test_a_card_that_can_not_be_had_is_told_with_what_to_do(self):
+        self.refused('', 201, 1, 'CUDA_VISIBLE_DEVICES is "nonsense", which names none',
+                     'Fix: unset CUDA_VISIBLE_DEVICES', CUDA_VISIBLE_DEVICES='nonsense')
+        self.refused('', 201, 1, 'CUDA_VISIBLE_DEVICES is "-1", which hides all',
+                     CUDA_VISIBLE_DEVICES='-1')
+        self.refused('compute-mode=exclusive', 201, 1, 'Exclusive_Process, and another process',
+                     'nvidia-smi -c DEFAULT')
+        self.refused('fail=cudaSetDevice:1:214', 203, 1, 'its memory has failed', '--gpu-reset')
+        self.refused('fail=launch:60:214', 203, 1, 'cudaErrorECCUncorrectable', '--gpu-reset')
+        if not OWN:
+            self.refused('fail=cublasLtCreate:1+:1', 201, 1, 'libcublasLt.so.13: CUBLAS_STATUS_NOT',
+                         'HOISTWAY_MATMUL=own')
+
+    def test_a_card_that_others_have_most_of_is_warned_of_once(self):
+        done = self.train('memory=1G,overhead=600M', '--device=cuda')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(re.findall(r'(?m)^warning.*', done.stderr), [
+            'warning[W202] 424.0 MiB of the 1.0 GiB of Fake GPU 0 (cuda) are free: others have the '
+            'rest, and the plan takes 90 % of what is free. Fix: end what else uses it '
+            '(nvidia-smi), or say --hbm'])
+        for fault, more in (('memory=1G,overhead=600M', '--hbm=64M'), ('memory=1G', '')):
+            done = self.train(fault, '--device=cuda', *more.split())
+            self.assertNotIn('W202', done.stderr)
+
+    def test_a_variable_that_hides_the_card_by_mistake_is_warned_of(self):
+        for visible, mistake in (('nonsense', True), ('7', True), ('-1', False), ('', False)):
+            done = self.train('', CUDA_VISIBLE_DEVICES=visible)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            kind = r'warning\[W201\]' if mistake else r'note\[I201\] device: host'
+            self.assertRegex(done.stderr, rf'(?m)^{kind} .*CUDA_VISIBLE_DEVICES is "{visible}"')
+            self.assertEqual(done.stderr.count('CUDA_VISIBLE_DEVICES is'), 1, done.stderr)
 
     def test_a_card_that_is_full_is_told_with_its_numbers(self):
         if not OWN:  # whose products have no workspace, which is what does not fit

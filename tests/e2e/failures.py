@@ -33,6 +33,8 @@ PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 IO_URING_SETUP = 425  # the same number on every architecture
 MADV_DONTFORK, MADV_DONTDUMP = 10, 16
 MADVISE, FCHMOD, PRLIMIT = (28, 91, 302) if platform.machine() == 'x86_64' else (233, 52, 261)
+OPENAT, COPY_FILE_RANGE = (257, 326) if platform.machine() == 'x86_64' else (56, 285)
+OPENAT2, UNAME26 = 437, 0x20000
 FCNTL = 72 if platform.machine() == 'x86_64' else 25
 
 
@@ -110,6 +112,27 @@ def forbid_io_uring():
         (RETURN, 0, 0, REFUSE_WITH | errno.EPERM),
         (RETURN, 0, 0, ALLOW),
     )
+
+
+def gvisor(tmpfile):
+    """What that sandbox has not got, on a kernel of old: io_uring, O_TMPFILE, openat2 and copies
+    between files by the kernel."""
+    def install():
+        refused = ((IO_URING_SETUP, errno.ENOSYS), (OPENAT2, errno.ENOSYS),
+                   (COPY_FILE_RANGE, errno.ENOSYS))
+        steps = [(LOAD, 0, 0, NUMBER)]
+        for call, code in refused:
+            steps += [(IF_EQUAL, 0, 1, call), (RETURN, 0, 0, REFUSE_WITH | code)]
+        steps += [
+            (IF_EQUAL, 0, 3, OPENAT),
+            (LOAD, 0, 0, THIRD_ARGUMENT),
+            (IF_ANY_BIT, 0, 1, os.O_TMPFILE & ~os.O_DIRECTORY),
+            (RETURN, 0, 0, REFUSE_WITH | tmpfile),
+            (RETURN, 0, 0, ALLOW),
+        ]
+        LIBC.personality(UNAME26)  # uname tells a kernel 2.6
+        install_filter(*steps)
+    return install
 
 
 def forbid_o_direct():
@@ -236,6 +259,35 @@ class Failures(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr.count('warning[W101]'), 1, done.stderr)
         self.assertIn('seccomp', done.stderr)
+
+    @unittest.skipIf(
+        platform.machine() not in ('x86_64', 'aarch64'),
+        'the filter reads the number where these two keep it',
+    )
+    def test_in_a_sandbox_like_gvisor_threads_take_over_and_one_line_says_so(self):
+        def weights(**popen):
+            shutil.rmtree(self.store, ignore_errors=True)
+            out = self.store + '.out'
+            done = train(self.store, '--export', out, durability='step', **popen)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(os.path.join(out, 'model.safetensors'), 'rb') as file:
+                return done.stderr, file.read()
+        _, usual = weights()
+        for tmpfile in (errno.EOPNOTSUPP, errno.EISDIR):
+            told, bytes_of_export = weights(preexec_fn=gvisor(tmpfile))
+            self.assertEqual(bytes_of_export, usual)
+            warnings = [line for line in told.split('\n') if line.startswith('warning')]
+            self.assertEqual(len(warnings), 1, told)
+            self.assertRegex(warnings[0], r'^warning\[W101\] going on with threads: io_uring is '
+                             r'missing \(ENOSYS at .*\): the kernel is older than 5\.1, or a '
+                             r'sandbox such as gVisor\. Fix: --io threads ')
+            doctor = subprocess.run(
+                [PROGRAM, 'doctor', '--store', os.path.dirname(self.store), '--json'],
+                capture_output=True, text=True, timeout=60, preexec_fn=gvisor(tmpfile))
+            self.assertEqual(doctor.returncode, 0, doctor.stdout)
+            rows = {check['name']: check for check in json.loads(doctor.stdout)['checks']}
+            self.assertIn('a sandbox such as gVisor', rows['io_uring']['found'])
+            self.assertIn('threads', rows['store']['found'])
 
     @unittest.skipIf(
         platform.machine() not in ('x86_64', 'aarch64'),

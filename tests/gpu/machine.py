@@ -32,18 +32,81 @@ def first_line(path, pattern):
         return None
 
 
-def nvidia_smi():
-    """The driver and the first card's state, by the driver's own program; {} without it."""
-    fields = ('name', 'driver_version', 'memory.total', 'power.limit', 'clocks.max.sm',
+SMI_FIELDS = ('name', 'driver_version', 'memory.total', 'power.limit', 'clocks.max.sm',
               'clocks.max.mem', 'temperature.gpu', 'ecc.mode.current', 'mig.mode.current',
-              'compute_mode')
+              'compute_mode', 'memory.used')
+# Asked apart: a driver that does not know one of them answers nothing at all.
+SMI_ERRORS = ('ecc.errors.uncorrected.volatile.total', 'retired_pages.pending')
+SMI_ROWS = ('remapped_rows.pending',)  # of cards that remap rows in place of retiring pages
+SMI_S = 20
+
+
+def smi_name(device, settings):
+    """What nvidia-smi calls cuda:INDEX: CUDA counts what its variable lets through."""
+    index = int(device.partition(':')[2] or 0)
+    visible = (settings.get('CUDA_VISIBLE_DEVICES') or '').split(',')
+    return visible[index].strip() if index < len(visible) and visible[index] else str(index)
+
+
+def ask_smi(fields, card, query='--query-gpu'):
+    """field -> value of one card; {} where nvidia-smi is not there or does not know it."""
     try:
         done = subprocess.run(
-            ['nvidia-smi', '--query-gpu=' + ','.join(fields), '--format=csv,noheader'],
-            capture_output=True, text=True, timeout=20, check=True)
+            ['nvidia-smi', f"{query}={','.join(fields)}", '--format=csv,noheader',
+             *(['-i', card] if card else [])],
+            capture_output=True, text=True, timeout=SMI_S, check=True)
         return dict(zip(fields, map(str.strip, done.stdout.split('\n')[0].split(','))))
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.CalledProcessError):
         return {}
+
+
+def nvidia_smi(device, settings):
+    """The driver and the card's state, by the driver's own program; {} without it. Where the card
+    is a MIG slice, or hidden, it is the first card's."""
+    card = smi_name(device, settings)
+    try:
+        told = ask_smi(SMI_FIELDS, card) or ask_smi(SMI_FIELDS, None)
+        return {**told, **(ask_smi(SMI_ERRORS, card) if told else {}),
+                **(ask_smi(SMI_ROWS, card, '--query-remapped-rows') if told else {})}
+    except subprocess.TimeoutExpired:  # it waits for the driver, and others would too
+        return {'state': f'not done within {SMI_S} s'}
+
+
+def is_slice(smi):
+    """MIG: what runs has a part of the card, and nvidia-smi tells of the whole."""
+    return smi.get('mig.mode.current') == 'Enabled'
+
+
+def mebibytes(text):
+    found = re.fullmatch(r'(\d+) MiB', text or '')
+    return int(found.group(1)) if found else 0
+
+
+def concerns(smi):
+    """What of a card's state explains failures and figures: a line each, with what to do."""
+    name, told = smi.get('name', 'the card'), []
+    used, total = mebibytes(smi.get('memory.used')), mebibytes(smi.get('memory.total'))
+    mode = smi.get('compute_mode', 'Default')
+    errors = smi.get(SMI_ERRORS[0], '')
+    if 'state' in smi:
+        told.append(f"nvidia-smi was {smi['state']}: the driver hangs. Fix: look at dmesg for its "
+                    'messages (Xid), restart the machine')
+    if is_slice(smi):
+        told.append(f'{name} is cut into slices (mig.mode.current Enabled): figures are of a '
+                    'slice, and what nvidia-smi tells is of the whole card. Fix: nvidia-smi -mig 0')
+    if total and used > total / 10:
+        told.append(f'{name}: {used} of {total} MiB are in use before anything ran: others share '
+                    'the card and its time. Fix: end what nvidia-smi lists')
+    if mode not in ('Default', '[N/A]', ''):
+        told.append(f'{name} is in compute mode {mode}: one process at a time. Fix: nvidia-smi -c '
+                    'DEFAULT')
+    if errors.isdigit() and int(errors) > 0:
+        told.append(f'{name}: {errors} uncorrected ECC errors since it was reset: results may be '
+                    'wrong. Fix: nvidia-smi --gpu-reset, or another card')
+    told += [f'{name}: a part of its memory waits to be replaced ({field} {smi[field]}). '
+             'Fix: nvidia-smi --gpu-reset'
+             for field in (SMI_ERRORS[1], *SMI_ROWS) if smi.get(field) in ('Yes', '1')]
+    return told
 
 
 # ---- what may differ in the next call ------------------------------------------------------------
@@ -77,6 +140,18 @@ def files_of(soname, settings):
     return list(dict.fromkeys(path for path in found if os.path.exists(path)))
 
 
+def between_cards(text):
+    """What `nvidia-smi topo -p2p r` says, in a line; '' of a single card."""
+    rows = [line.split() for line in text.split('\n') if line.lstrip().startswith('GPU')]
+    names = rows[0] if rows else []
+    apart = [f'{row[0]}-{name} {word}' for row in rows[1:] for name, word in zip(names, row[1:])
+             if word not in ('X', 'OK') and names.index(name) > names.index(row[0])]
+    if len(names) < 2:
+        return ''
+    told = f"not between {', '.join(apart)}" if apart else 'between all'
+    return told + ' (a run has one card and copies nothing to another)'
+
+
 def torch_version():
     try:
         return importlib.metadata.version('torch')
@@ -89,6 +164,9 @@ def facts(scratch, settings):
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     told = {
         'cards': said('nvidia-smi', '-L').strip().replace('\n', ', ') or 'nvidia-smi tells of none',
+        'copies between cards':
+            between_cards(said('nvidia-smi', 'topo', '-p2p', 'r')) or 'one card, or not told',
+        'CUDA_VISIBLE_DEVICES': settings.get('CUDA_VISIBLE_DEVICES', 'not set'),
         'C library': os.confstr('CS_GNU_LIBC_VERSION'),
         'memory available': first_line('/proc/meminfo', r'^MemAvailable:\s*(.*)$'),
         'memory that may be locked': 'no limit' if soft == resource.RLIM_INFINITY else f'{soft} B',
@@ -106,16 +184,17 @@ def facts(scratch, settings):
 def lasting(facts):
     """What of a machine is the same in a later call: not how warm it is."""
     if isinstance(facts, dict):
-        return {name: value for name, value in facts.items() if name != 'temperature.gpu'}
+        return {name: value for name, value in facts.items()
+                if name not in ('temperature.gpu', 'memory.used', *SMI_ERRORS, *SMI_ROWS)}
     return facts
 
 
-def describe():
+def describe(device, settings):
     return {
         'processor': first_line('/proc/cpuinfo', r'^model name\s*:\s*(.*)$'),
         'cores': os.cpu_count(),
         'memory': first_line('/proc/meminfo', r'^MemTotal:\s*(.*)$'),
         'system': first_line('/etc/os-release', r'^PRETTY_NAME="?([^"\n]*)'),
         'kernel': platform.release(),
-        'nvidia-smi': nvidia_smi(),
+        'nvidia-smi': nvidia_smi(device, settings),
     }

@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import os
+import re
 import shutil
 import statistics
 import sys
@@ -41,7 +42,14 @@ def opens(runner, settings=None):
     done = runner.command([need(place.program('hoistway'), 'hoistway'), 'bench', 'kernels',
                            '--device', runner.device, '--only', 'copies', '--smoke', '--json'],
                           settings)
-    return None if done.code == 0 else done.why()
+    said = re.search(r'^error\[E2..\] (?:device "[^"]*" can not be opened: )?(.*)$', done.err, re.M)
+    return None if done.code == 0 else said.group(1) + done.whole() if said else done.why()
+
+
+def go_on_with(runner, name, value, reason):
+    """From here on, in this call and those that go on with it, unless the user has chosen."""
+    place.chosen[name] = value
+    runner.concern(f'going on with {name}={value}: {reason}')
 
 
 def why_no_cublaslt(runner):
@@ -67,12 +75,22 @@ def why_absent(runner):
             return None
         absent = again
         print(f'==> libraries: export HOISTWAY_CUDA_PATH={folders}', flush=True)
-    return absent
+    return without_cublaslt(runner, absent)
+
+
+def without_cublaslt(runner, absent):
+    """Where cuBLASLt is there and can not be used, the rest is told without it."""
+    if 'cublasLt' not in (absent or '') or os.environ.get('HOISTWAY_MATMUL'):
+        return absent
+    if opens(runner, {'HOISTWAY_MATMUL': 'own'}):
+        return absent
+    go_on_with(runner, 'HOISTWAY_MATMUL', 'own', absent)
+    return None
 
 
 def facts(runner):
     """What explains why nothing else ran. The driver's own page is in the log."""
-    if shutil.which('nvidia-smi'):
+    if shutil.which('nvidia-smi') and 'state' not in runner.report['machine']['nvidia-smi']:
         runner.command(['nvidia-smi', '-q'], limit_s=5)
     runner.report['facts'] = machine.facts(runner.scratch, place.environment())
 
@@ -83,9 +101,17 @@ def doctor(runner):
                            runner.scratch, '--json'])
     told = json.loads(done.out or '{"checks": []}')['checks']
     names = [check['name'] for check in told]
-    if 'gpu 0' not in names:
-        raise Failed(done.why() if done.code else 'doctor names no GPU')
-    runner.report['doctor'] = told[names.index('gpu 0'):]
+    card = f"gpu {int(runner.device.partition(':')[2] or 0)}"
+    if card not in names:
+        raise Failed(done.why() if done.code else f'doctor names no {card}')
+    first = next(i for i, name in enumerate(names) if name == 'gpu' or name.startswith('gpu '))
+    runner.report['doctor'] = told[first:]
+    used = machine.mebibytes(runner.report['machine']['nvidia-smi'].get('memory.used'))
+    for check in runner.report['doctor']:
+        known = used and re.fullmatch(r'gpu \d+', check['name'])  # told of the card's memory before
+        if check['status'] != 'ok' and not known:
+            fix = f". Fix: {check['fix']}" if check['fix'] else ''
+            runner.concern(f"{check['name']}: {check['found']}{fix}")
 
 
 # ---- tests ---------------------------------------------------------------------------------------
@@ -145,6 +171,9 @@ def triage(runner):
     else:
         conformance.run_program(runner, name, program, {'HOISTWAY_ATTENTION': 'cudnn',
                                                         'HST_SUITE_ONLY': 'attention_*'})
+        failed = [t for t in runner.part['tests'] if t['name'] == name and t['result'] == 'failed']
+        if failed and not os.environ.get('HOISTWAY_ATTENTION'):
+            go_on_with(runner, 'HOISTWAY_ATTENTION', 'own', f"{name} failed: {failed[0]['why']}")
 
 
 def cudnn(runner):
@@ -268,8 +297,9 @@ def shape_of(runner, shape):
 
 def tell_training(runner, name, tokens_per_s, config, seq, note):
     flops = llama.step_flops_per_token(config, seq) * tokens_per_s[0]
-    model = runner.report['machine']['nvidia-smi'].get('name')
-    nominal = machine.nominal_flops(model)
+    smi = runner.report['machine']['nvidia-smi']
+    model = f"a slice of {smi.get('name')}" if machine.is_slice(smi) else smi.get('name')
+    nominal = None if machine.is_slice(smi) else machine.nominal_flops(model)
     runner.figure(f'{name} tokens', tokens_per_s[0], 'tokens/s', least=tokens_per_s[1],
                   most=tokens_per_s[2], note=note)
     runner.figure(f'{name} FLOP use, of the best product in this run', flops, 'FLOP/s',

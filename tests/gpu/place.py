@@ -38,6 +38,9 @@ def programs(prefix):
     return dict(sorted(found.items()))
 
 
+# name -> value: what a report goes on with where the machine does not serve with the default; kept
+# in the report, so that a later call has it too. A user's own value goes before.
+chosen = {}
 python_folders = ''  # for HOISTWAY_CUDA_PATH, where NVIDIA's libraries are in Python's packages
 
 
@@ -54,6 +57,8 @@ def environment():
     settings = dict(os.environ)
     if python_folders and not settings.get('HOISTWAY_CUDA_PATH'):
         settings['HOISTWAY_CUDA_PATH'] = python_folders
+    for name, value in chosen.items():
+        settings[name] = settings.get(name) or value
     if not settings.get('HOISTWAY_PLUGIN_PATH'):
         settings['HOISTWAY_PLUGIN_PATH'] = ':'.join(
             folder for folder in (os.path.join(ROOT, p) for p in PLUGINS) if os.path.isdir(folder))

@@ -89,9 +89,10 @@ def begun(arguments):
     report = {
         'command': ' '.join(['./run gpu', *sys.argv[1:]]), 'commit': place.commit(),
         'begun': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime()), 'smoke': arguments.smoke,
-        'machine': machine.describe(), 'facts': {}, 'doctor': [], 'parts': [], 'seconds': 0.0,
-        'kept': {'best_product': None, 'tokens_per_s': {}, 'resident': {}, 'predicted': {},
-                 'digests': {}, 'load_s_per_parameter': {}},
+        'machine': machine.describe(arguments.device, place.environment()), 'facts': {},
+        'concerns': [], 'doctor': [], 'parts': [], 'seconds': 0.0,
+        'kept': {'chosen': {}, 'best_product': None, 'tokens_per_s': {}, 'resident': {},
+                 'predicted': {}, 'digests': {}, 'load_s_per_parameter': {}},
     }
     path = os.path.join(arguments.out, 'report.json')
     if not arguments.go_on or not os.path.exists(path):
@@ -139,7 +140,9 @@ def met_text(figure):
 
 def markdown(report):
     smoke = ' **A smoke run: the figures measure nothing.**' if report['smoke'] else ''
-    lines = ['# GPU report', '', f"{report['verdict']}.{smoke}", '', '| | |', '|---|---|']
+    lines = ['# GPU report', '', f"{report['verdict']}.{smoke}", '']
+    lines += [f'- {line}' for line in report['concerns']] + [''] * bool(report['concerns'])
+    lines += ['| | |', '|---|---|']
     facts = {'commit': report['commit'], 'begun': report['begun'],
              'seconds': f"{report['seconds']:.0f}", 'command': f"`{report['command']}`"}
     for name, value in {**facts, **report['machine']}.items():
@@ -241,14 +244,16 @@ def main():
     arguments, begin = parse_arguments(), time.monotonic()
     report = begun(arguments)
     earlier_s = report['seconds']
+    place.chosen = report['kept']['chosen']
     with tempfile.TemporaryDirectory(prefix='hoistway-gpu-') as scratch:
         runner = Runner(arguments, scratch, report)
         runner.begin('opening', 60)
         absent = parts.why_absent(runner)
         runner.end()
         if absent:
-            print(f'gpu: {arguments.device} can not be used: {absent}', file=sys.stderr)
-            return 1 if absent.startswith('exit -') else 77  # ended by a signal: not just absent
+            return tell_absent(runner, report, arguments, absent)
+        for line in machine.concerns(report['machine']['nvidia-smi']):
+            runner.concern(line)
         for name in chosen(arguments.parts) if arguments.parts else lacking(report):
             left_s = arguments.seconds - (time.monotonic() - begin)
             print(f'==> {name}', flush=True)
@@ -264,6 +269,27 @@ def main():
             put(report, runner.end())
             write(report, arguments.out)
     return tell_end(report, arguments)
+
+
+def measured(path):
+    """Whether a report is there that has more than the facts."""
+    if not os.path.exists(path):
+        return False
+    with open(path, encoding='utf-8') as file:
+        return any(part['name'] != 'facts' for part in json.load(file)['parts'])
+
+
+def tell_absent(runner, report, arguments, absent):
+    """Without the device a report has what explains it; one that has measured something stays."""
+    line = f'{arguments.device} can not be used: {absent}'
+    print(f'gpu: {line}', file=sys.stderr)
+    path = os.path.join(arguments.out, 'report.json')
+    if not measured(path):
+        report['concerns'] = [line, *machine.concerns(report['machine']['nvidia-smi'])]
+        put(report, run_part(runner, 'facts', arguments.seconds, arguments.seconds))
+        write(report, arguments.out)
+        print(os.path.join(arguments.out, 'report.md'))
+    return 1 if absent.startswith('exit -') else 77  # ended by a signal: not just absent
 
 
 def tell_end(report, arguments):

@@ -47,6 +47,12 @@ class Runner:
         self.kept = report['kept']  # what a part tells later ones, also those of a later call
         self.lock = threading.Lock()  # some parts run several commands at once
 
+    def concern(self, line):
+        """What explains failures or figures of the whole report: told at once, and at its head."""
+        if line not in self.report['concerns']:
+            self.report['concerns'].append(line)
+            print(f'==> {line}', flush=True)
+
     def begin(self, name, limit_s):
         self.part = {'name': name, 'result': 'ran', 'why': '', 'seconds': 0.0, 'commands': [],
                      'tests': [], 'figures': [], 'short_of_time': False}

@@ -64,11 +64,30 @@ class Report(unittest.TestCase):
 
     def test_a_part_that_fails_does_not_stop_the_others(self):
         done, told = report(self.out, 'attention', 'kernels', HOISTWAY_PLUGIN_PATH=self.broken())
-        self.assertEqual((done.returncode, told), (77, None), done.stdout)  # no device at all
+        self.assertEqual(done.returncode, 77, done.stdout)  # no device at all
+        self.assertEqual([part['name'] for part in told['parts']], ['facts'])
+        self.assertIn('cuda:0 can not be used: ', told['concerns'][0])
+        self.assertIn('libcublasLt.so.13', told['facts'])
         done, told = report(self.out, 'peer-1b', 'kernels', HOISTWAY_TORCH_PYTHON='/bin/false')
         results = {part['name']: part['result'] for part in told['parts']}
         self.assertEqual(results, {'peer-1b': 'failed', 'kernels': 'ran'})
         self.assertEqual(done.returncode, 1)
+
+    def test_a_card_that_dies_is_told_with_operation_and_shape_and_the_rest_runs(self):
+        done, told = report(self.out, 'triage', HST_FAKE_CUDA='fail=launch:30+:700')
+        self.assertEqual(done.returncode, 1, done.stdout)
+        tests = {t['name'].removeprefix('kernels/triage'): t for t in told['parts'][0]['tests']}
+        self.assertEqual([name for name, t in tests.items() if t['result'] == 'failed'], [''])
+        self.assertRegex(tests['']['why'], r'^(\w+)_small_(f32|bf16|f16): operands: '
+                         r'.*\2\[\d+ x \d+\].*; the device: GPU 0: stream "triage"; '
+                         r'enqueued last: \1, .*cudaErrorIllegalAddress')
+        listed = subprocess.run([place.program('test_kernels_triage')], capture_output=True,
+                                env={**os.environ, 'HST_SUITE_LIST': '1'}, text=True, check=True)
+        small = [name for name in listed.stdout.split() if '_small' in name]
+        died = next(i for i, name in enumerate(small) if tests['']['why'].startswith(name + ':'))
+        alone = [name for name in small[died + 1:] if tests[f', {name}']['result'] == 'passed']
+        self.assertEqual(alone, small[died + 1:])
+        self.assertGreater(len(alone), 10)
 
     def broken(self):
         folder = os.path.dirname(self.out)

@@ -8,6 +8,7 @@ with programs of our own and a clock that the test moves.
 import argparse
 import os
 import stat
+import subprocess
 import sys
 import tempfile
 import textwrap
@@ -72,7 +73,11 @@ class Programs(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder, self.out = folder.name, os.path.join(folder.name, 'out')
         options = argparse.Namespace(device='cuda:0', smoke=False, out=self.out)
-        self.runner = Runner(options, folder.name, {'kept': {}, 'machine': {'nvidia-smi': {}}})
+        self.report = {'kept': {}, 'concerns': [], 'machine': {'nvidia-smi': {}}}
+        self.runner = Runner(options, folder.name, self.report)
+        for name in ('CUDA_VISIBLE_DEVICES', 'HOISTWAY_MATMUL', 'HOISTWAY_ATTENTION'):
+            os.environ.pop(name, None)
+        self.addCleanup(place.chosen.clear)
         self.part = self.runner.begin('suite', 60)
 
     def program(self, name, text):
@@ -199,6 +204,158 @@ class Libraries(Programs):
         with mock.patch.dict(os.environ, {'HOISTWAY_CUDA_PATH': '/nowhere'}):
             self.assertIn('was not found', parts.why_absent(self.runner))
             self.assertEqual(place.environment()['HOISTWAY_CUDA_PATH'], '/nowhere')
+
+
+DOCTOR = '''\
+#!/bin/sh
+cat <<TEXT
+{"checks": [{"name": "memory", "status": "warn", "found": "little", "fix": "more"},
+ {"name": "gpu", "status": "warn", "found": "using the host: GPU 0 is another's", "fix": "end it"},
+ {"name": "gpu 1", "status": "warn", "found": "H100, 80 GiB, 9 GiB free", "fix": "end others"},
+ {"name": "driver", "status": "ok", "found": "CUDA 13.0", "fix": null},
+ {"name": "clock", "status": "warn", "found": "multiprocessors at 705 MHz under load, at most 1980",
+  "fix": "nvidia-smi -rgc"}]}
+TEXT
+'''
+
+
+class Doctor(Programs):
+    def told(self, device):
+        self.program('hoistway', DOCTOR)
+        self.runner.device = device
+        with mock.patch.object(place, 'program', lambda name: self.folder + '/' + name):
+            parts.doctor(self.runner)
+        return self.report['concerns']
+
+    def test_what_it_warns_of_is_told_once_at_the_report_s_head(self):
+        first = self.told('cuda:1')
+        self.assertEqual(first, [
+            "gpu: using the host: GPU 0 is another's. Fix: end it",
+            'gpu 1: H100, 80 GiB, 9 GiB free. Fix: end others',
+            'clock: multiprocessors at 705 MHz under load, at most 1980. Fix: nvidia-smi -rgc'])
+        self.assertEqual(self.told('cuda:1'), first)
+        self.assertEqual([row['name'] for row in self.report['doctor']],
+                         ['gpu', 'gpu 1', 'driver', 'clock'])
+
+    def test_memory_that_nvidia_smi_has_told_of_is_not_told_again(self):
+        self.report['machine']['nvidia-smi']['memory.used'] = '70000 MiB'
+        self.assertNotIn('H100', '\n'.join(self.told('cuda:1')))
+
+    def test_a_card_that_it_does_not_name_is_a_failure(self):
+        with self.assertRaisesRegex(parts.Failed, 'doctor names no gpu 0'):
+            self.told('cuda:0')
+
+
+BROKEN = '''\
+#!/bin/sh
+[ "$HOISTWAY_MATMUL" != own ] || exit {own}
+echo 'error[E201] device "cuda:0" can not be opened: cublasLtCreate of /x/libcublasLt.so.13: no' >&2
+exit 1
+'''
+
+
+class GoingOn(Programs):
+    """What a report does where a library is there and can not be used."""
+
+    def opening(self, own):
+        self.program('hoistway', BROKEN.format(own=own))
+        with mock.patch.object(place, 'program', lambda name: self.folder + '/' + name), \
+                mock.patch.object(place, 'look_into_python', lambda: ''):
+            return parts.why_absent(self.runner)
+
+    def test_a_broken_cublaslt_leaves_own_products(self):
+        self.assertIsNone(self.opening(own=0))
+        self.assertEqual(place.environment()['HOISTWAY_MATMUL'], 'own')
+        self.assertEqual(len(self.report['concerns']), 1)
+        self.assertRegex(self.report['concerns'][0], r'^going on with HOISTWAY_MATMUL=own: '
+                         r'cublasLtCreate of /x/libcublasLt\.so\.13: no \(all of it: logs/suite-01')
+
+    def test_what_the_user_chose_stays(self):
+        with mock.patch.dict(os.environ, {'HOISTWAY_MATMUL': 'cublaslt'}):
+            self.assertIn('cublasLtCreate of /x', self.opening(own=0))
+        self.assertEqual((place.chosen, self.report['concerns']), ({}, []))
+
+    def test_a_card_that_does_not_open_without_it_either_is_absent(self):
+        self.assertIn('cublasLtCreate of /x', self.opening(own=1))
+        self.assertEqual((place.chosen, self.report['concerns']), ({}, []))
+
+    def triage(self, **how):
+        self.program('test_kernels_triage', SUITE.format(python=sys.executable, how=how))
+        with mock.patch.object(place, 'program', lambda name: self.folder + '/' + name), \
+                mock.patch.object(conformance, 'sanitizer', lambda: None), \
+                mock.patch.object(parts, 'why_no_cudnn', lambda runner: None):
+            parts.triage(self.runner)
+
+    def test_after_a_wrong_cudnn_attention_is_our_own(self):
+        self.triage(attention_small='ok')
+        self.assertEqual(place.chosen, {})
+        self.triage(attention_small='fails')
+        self.assertEqual(place.environment()['HOISTWAY_ATTENTION'], 'own')
+        self.assertRegex(self.report['concerns'][0], r'HOISTWAY_ATTENTION=own: kernels/triage, '
+                         r'attention by cuDNN failed: attention_small: case 7')
+
+
+WELL = {'name': 'H100', 'memory.total': '81559 MiB', 'memory.used': '1 MiB',
+        'compute_mode': 'Default', 'mig.mode.current': 'Disabled',
+        'ecc.errors.uncorrected.volatile.total': '0', 'retired_pages.pending': 'No'}
+
+
+class Cards(unittest.TestCase):
+    """What nvidia-smi says of a card that is not wholly ours, or not well."""
+
+    def test_a_card_that_is_well_is_no_concern(self):
+        self.assertEqual(machine.concerns(WELL), [])
+        self.assertEqual(machine.concerns({}), [])
+        self.assertEqual(machine.concerns(dict.fromkeys(WELL, '[N/A]')), [])
+
+    def test_each_concern_is_a_line_with_value_place_and_fix(self):
+        for field, value, words in (
+                ('mig.mode.current', 'Enabled', ('slice', 'nvidia-smi -mig 0')),
+                ('memory.used', '70000 MiB', ('70000 of 81559 MiB are in use',)),
+                ('compute_mode', 'Exclusive_Process', ('Exclusive_Process', '-c DEFAULT')),
+                ('ecc.errors.uncorrected.volatile.total', '3', ('3 uncorrected', '--gpu-reset')),
+                ('retired_pages.pending', 'Yes', ('pending Yes', '--gpu-reset')),
+                ('remapped_rows.pending', '1', ('remapped_rows.pending 1', '--gpu-reset'))):
+            told = machine.concerns({**WELL, field: value})
+            self.assertEqual(len(told), 1, (field, told))
+            for word in ('H100', '. Fix: ', *words):
+                self.assertIn(word, told[0])
+
+    def test_an_nvidia_smi_that_hangs_is_asked_once_and_told(self):
+        waited = subprocess.TimeoutExpired('nvidia-smi', 20)
+        with mock.patch.object(machine.subprocess, 'run', side_effect=waited) as run:
+            told = machine.nvidia_smi('cuda:0', {})
+        self.assertEqual(run.call_count, 1)
+        self.assertRegex(machine.concerns(told)[0],
+                         r'^nvidia-smi was not done within 20 s: .* Fix: ')
+
+    def test_what_it_does_not_know_leaves_what_it_does(self):
+        def run(command, **_):
+            if 'remapped' in command[1]:
+                raise subprocess.CalledProcessError(2, command)
+            return mock.Mock(stdout=', '.join('7' for _ in command[1].split(',')) + '\n')
+        with mock.patch.object(machine.subprocess, 'run', run):
+            told = machine.nvidia_smi('cuda:0', {})
+        self.assertEqual(set(told), {*machine.SMI_FIELDS, *machine.SMI_ERRORS})
+
+    def test_a_slice_has_no_nominal_rate(self):
+        self.assertTrue(machine.is_slice({'mig.mode.current': 'Enabled'}))
+        self.assertFalse(machine.is_slice(WELL) or machine.is_slice({}))
+
+    def test_the_card_that_is_asked_for_is_the_one_that_cuda_counts(self):
+        for device, visible, name in (('cuda', None, '0'), ('cuda:2', None, '2'),
+                                      ('cuda:1', '3,5', '5'), ('cuda:0', 'GPU-ab,1', 'GPU-ab'),
+                                      ('cuda:0', '', '0'), ('cuda:4', '1', '4')):
+            settings = {} if visible is None else {'CUDA_VISIBLE_DEVICES': visible}
+            self.assertEqual(machine.smi_name(device, settings), name, (device, visible))
+
+    def test_cards_without_a_way_to_each_other_are_named(self):
+        matrix = ' \tGPU0\tGPU1\tGPU2\t\n GPU0\tX\tOK\tNS\t\n GPU1\tOK\tX\tOK\t\n' \
+                 ' GPU2\tNS\tOK\tX\t\n\nLegend:\n\n  X    = Self\n  NS   = Not supported\n'
+        self.assertIn('not between GPU0-GPU2 NS (', machine.between_cards(matrix))
+        self.assertIn('between all (', machine.between_cards(matrix.replace('NS\t', 'OK\t')))
+        self.assertEqual(machine.between_cards(' \tGPU0\t\n GPU0\tX\t\n'), '')
+        self.assertEqual(machine.between_cards(''), '')
 
 
 class Clock:

@@ -58,19 +58,26 @@ def skip(why):
     sys.exit(77)
 
 
-def make_base(folder):
+def need_root(*programs):
+    if os.geteuid() != 0:
+        skip('a system of its own (chroot, mounts) needs root')
+    for program in programs:
+        if not shutil.which(program):
+            skip(f'{program} is not installed')
+
+
+def make_base(folder, suite=SUITE, given=os.environ.get('HOISTWAY_ROOT_BASE')):
     """A minimal system, with this machine's way to the mirror."""
-    given = os.environ.get('HOISTWAY_ROOT_BASE')
     base = given or os.path.join(folder, 'base')
     if not given:
-        made = subprocess.run(['debootstrap', '--variant=minbase', SUITE, base, MIRROR],
+        made = subprocess.run(['debootstrap', '--variant=minbase', suite, base, MIRROR],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               check=False)
         if made.returncode:
             last = made.stdout.strip().splitlines()[-1:]
             skip(f'debootstrap ended with {made.returncode}: {" ".join(last)}')
     shutil.copy('/etc/resolv.conf', os.path.join(base, 'etc'))
-    if os.path.exists(APT_SOURCES):
+    if suite == SUITE and os.path.exists(APT_SOURCES):
         shutil.copy(APT_SOURCES, base + APT_SOURCES)
         open(os.path.join(base, 'etc', 'apt', 'sources.list'), 'w', encoding='ascii').close()
     return base
@@ -156,11 +163,7 @@ def main():
     kinds = options.kinds or list(KINDS)
     if set(kinds) - set(KINDS):
         parser.error(f'a kind is one of: {" ".join(KINDS)}')
-    if os.geteuid() != 0:
-        skip('a system of its own (chroot, mounts) needs root')
-    for program in ('debootstrap', 'unshare', 'chroot'):
-        if not shutil.which(program):
-            skip(f'{program} is not installed')
+    need_root('debootstrap', 'unshare', 'chroot')
     with tempfile.TemporaryDirectory(prefix='hoistway-roots-') as folder:
         os.chmod(folder, 0o755)
         base = make_base(folder)

@@ -93,9 +93,23 @@ static size_t kind_of(const struct operand *of)
     return of->positive ? POSITIVE : (size_t)(of->dtype - HST_F32);
 }
 
+/* A device that dies leaves no numbers to tell: the shapes are what is known of the case. */
+static void tell_shapes(const struct triage *t)
+{
+    static const char *const types[] = {[HST_F32] = "f32", [HST_BF16] = "bf16", [HST_F16] = "f16"};
+    print_message("operands:");
+    for (size_t i = 0; i < t->operand_count; i++)
+        print_message(" %s %s[%zu x %zu]", t->operands[i].name, types[t->operands[i].dtype],
+                      t->operands[i].rows, t->operands[i].columns);
+    print_message("\n");
+}
+
 void triage_sync(struct triage *t)
 {
-    assert_int_equal(hst_stream_sync(t->stream), 0);
+    int rc = hst_stream_sync(t->stream);
+    if (rc)
+        tell_shapes(t);
+    assert_int_equal(rc, 0);
 }
 
 static void copy(void *to, const void *from, size_t size_bytes)

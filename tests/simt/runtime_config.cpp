@@ -8,12 +8,14 @@
 
 [[noreturn]] static void die_config(const std::string &item)
 {
-    fprintf(stderr,
-            "fake CUDA: HST_FAKE_CUDA has \"%s\"; known: memory=BYTES[K|M|G], "
-            "overhead=BYTES[K|M|G], devices=N, cc=X.Y, "
-            "driver=VERSION, loose=0|1, streams=late|early[:STREAM]|h2d-early|random:SEED, "
-            "fail=FUNCTION:CALL[+]:ERROR\n",
-            item.c_str());
+    fprintf(
+        stderr,
+        "fake CUDA: HST_FAKE_CUDA has \"%s\"; known: memory=BYTES[K|M|G], "
+        "overhead=BYTES[K|M|G], devices=N, cc=X.Y, "
+        "driver=VERSION, model=NAME, multiprocessors=N, compute-mode=default|exclusive|prohibited, "
+        "loose=0|1, streams=late|early[:STREAM]|h2d-early|random:SEED, "
+        "fail=FUNCTION:CALL[+]:ERROR\n",
+        item.c_str());
     abort();
 }
 
@@ -120,6 +122,36 @@ static hst::Refusal parse_refusal(const std::string &item, const std::string &va
     return refusal;
 }
 
+/* Of the two that are not the default, another process has the device. */
+static int parse_mode(const std::string &item, const std::string &value)
+{
+    if (value == "exclusive")
+        return cudaComputeModeExclusiveProcess;
+    if (value == "prohibited")
+        return cudaComputeModeProhibited;
+    if (value != "default")
+        die_config(item);
+    return cudaComputeModeDefault;
+}
+
+/* As CUDA reads the variable: up to the first entry that is no index of a device. */
+static std::vector<int> read_visible(const char *text, int devices)
+{
+    std::vector<int> visible;
+    for (int i = 0; !text && i < devices; i++)
+        visible.push_back(i);
+    while (text && *text) {
+        char *end;
+        long index = strtol(text, &end, 10);
+        bool number = end != text && (*end == ',' || !*end);
+        if (!number || index < 0 || index >= devices)
+            break;
+        visible.push_back((int)index);
+        text = *end ? end + 1 : end;
+    }
+    return visible;
+}
+
 static void parse_item(hst::Config *config, const std::string &item)
 {
     size_t equals = item.find('=');
@@ -134,6 +166,12 @@ static void parse_item(hst::Config *config, const std::string &item)
         config->devices = atoi(value.c_str());
     else if (key == "driver")
         config->driver = atoi(value.c_str());
+    else if (key == "model")
+        config->model = value;
+    else if (key == "multiprocessors")
+        config->multiprocessors = atoi(value.c_str());
+    else if (key == "compute-mode")
+        config->compute_mode = parse_mode(item, value);
     else if (key == "loose")
         config->loose = atoi(value.c_str()) != 0;
     else if (key == "cc" && sscanf(value.c_str(), "%d.%d", &config->major, &config->minor) == 2)
@@ -161,5 +199,7 @@ hst::Config hst::parse_config(const char *text)
         parse_item(&config, rest.substr(0, comma));
         rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
     }
+    config.visible = read_visible(getenv("CUDA_VISIBLE_DEVICES"), config.devices);
+    config.devices = (int)config.visible.size();
     return config;
 }

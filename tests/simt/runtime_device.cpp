@@ -107,6 +107,8 @@ static cudaError_t make_context(hst::Device *device)
     size_t bytes = hst::state().config.overhead_bytes;
     if (device->has_context)
         return cudaSuccess;
+    if (hst::state().config.compute_mode != cudaComputeModeDefault)
+        return cudaErrorDevicesUnavailable;
     if (bytes > hst::free_bytes(*device))
         return cudaErrorMemoryAllocation;
     device->context_bytes = bytes;
@@ -190,6 +192,13 @@ static const struct {
     ROW(cudaErrorInsufficientDriver,
         "CUDA driver version is insufficient for CUDA runtime version"),
     ROW(cudaErrorInvalidDeviceFunction, "invalid device function"),
+    ROW(cudaErrorStubLibrary, "CUDA driver is a stub library"),
+    ROW(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"),
+    ROW(cudaErrorSystemNotReady, "system not yet initialized"),
+    ROW(cudaErrorSystemDriverMismatch,
+        "system has unsupported display driver / cuda driver combination"),
+    ROW(cudaErrorCompatNotSupportedOnDevice,
+        "forward compatibility was attempted on non supported HW"),
     ROW(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     ROW(cudaErrorInvalidDevice, "invalid device ordinal"),
     ROW(cudaErrorNoKernelImageForDevice,
@@ -307,11 +316,12 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
         return hst::leave(cudaErrorInvalidDevice);
     const hst::Config &config = hst::state().config;
     struct cudaDeviceProp p = {};
-    snprintf(p.name, sizeof p.name, "Fake GPU %d", device);
+    const int physical = config.visible[(size_t)device];
+    snprintf(p.name, sizeof p.name, "%s %d", config.model.c_str(), physical);
     p.totalGlobalMem = config.memory_bytes;
     p.major = config.major;
     p.minor = config.minor;
-    p.multiProcessorCount = 4;
+    p.multiProcessorCount = config.multiprocessors;
     p.warpSize = 32;
     p.maxThreadsPerBlock = 1024;
     const hst::Limits limits = hst::limits();
@@ -323,7 +333,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     p.reservedSharedMemPerBlock = hst::SHARED_BYTES_RESERVED;
     p.regsPerBlock = p.regsPerMultiprocessor = limits.registers;
     p.l2CacheSize = 4 << 20;
-    p.pciBusID = device + 1;
+    p.pciBusID = physical + 1;
     p.unifiedAddressing = 1;
     p.asyncEngineCount = 2;
     *properties = p;
@@ -359,6 +369,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
         {cudaDevAttrL2CacheSize, p.l2CacheSize},
         {cudaDevAttrPciBusId, p.pciBusID},
         {cudaDevAttrHostRegisterSupported, 1},
+        {cudaDevAttrComputeMode, hst::state().config.compute_mode},
         {cudaDevAttrAsyncEngineCount, p.asyncEngineCount},
     };
     for (auto &k : known)
@@ -375,7 +386,8 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
         return error;
     if (!is_device(device) || size < 13)
         return hst::leave(cudaErrorInvalidValue);
-    snprintf(text, (size_t)size, "00FA:%02X:00.0", device + 1); /* a domain that machines lack */
+    snprintf(text, (size_t)size, "00FA:%02X:00.0", /* a domain that machines lack */
+             hst::state().config.visible[(size_t)device] + 1);
     return cudaSuccess;
 }
 

@@ -2,6 +2,8 @@
 #ifndef HOISTWAY_TOOLS_CLI_DEVICE_H
 #define HOISTWAY_TOOLS_CLI_DEVICE_H
 /* Which device a verb computes on where the user named none. */
+#include "base/fail.h"
+
 #include <hoistway/kernels.h>
 #include <stdbool.h>
 
@@ -17,4 +19,9 @@ void device_choose(const char *wish, struct device_choice *choice);
 
 /** True where nothing is wrong: a machine without a GPU, or a build without its plugin. */
 bool device_absent(enum hst_dev_why why);
+/** One thing to do about a GPU that can not be used. Ownership: static. */
+const char *device_fix(enum hst_dev_why why);
+/** A device that did not open, as an error with its fix (E201). Returns native. */
+int device_refused(const char *name, int native, const struct hst_dev_failure *failure,
+                   struct hst_error *error);
 #endif

@@ -131,8 +131,7 @@ static int measure(struct kernels_options *options, struct hst_error *error)
     device_choose(options->device, &choice);
     int rc = hst_dev_open(choice.name, &config, &dev, &failure);
     if (rc)
-        return fail(error, FAIL_DEVICE, rc, "device \"%.40s\" can not be opened: %s", choice.name,
-                    failure.why == HST_DEV_OK ? strerror(-rc) : failure.text);
+        return device_refused(choice.name, rc, &failure, error);
     if (!options->json)
         printf("kernels: device %s%s\n", choice.name,
                options->smoke ? ", tiny shapes: these figures measure nothing" : "");

@@ -268,8 +268,7 @@ static int measure(const struct layer_options *options, struct hst_error *error)
         return rc;
     rc = hst_dev_open(choice.name, &config, &b.dev, &failure);
     if (rc)
-        return fail(error, FAIL_DEVICE, rc, "device \"%.40s\" can not be opened: %s", choice.name,
-                    failure.why == HST_DEV_OK ? strerror(-rc) : failure.text);
+        return device_refused(choice.name, rc, &failure, error);
     if (!options->json)
         printf("layer: %s, %" PRIu64 " tokens, %s, device %s%s; seconds by the device's events\n",
                options->model, b.in.tokens, precisions[options->precision], choice.name,

@@ -7,6 +7,7 @@
 #include "verbs/doctor.h"
 #include "base/text.h"
 #include "cli/activity.h"
+#include "cli/device.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/options.h"
@@ -99,9 +100,7 @@ static void check_instructions(struct doctor *d)
 /* What to do where the host device does not open. */
 static const char *blas_fix(enum hst_dev_why why)
 {
-    return why == HST_DEV_ADDRESS_SPACE ? "raise ulimit -v"
-           : why == HST_DEV_CORE        ? "unset OPENBLAS_CORETYPE"
-                                        : "apt install libopenblas0-openmp";
+    return why == HST_DEV_MEMORY ? "end other programs" : device_fix(why);
 }
 
 /*

@@ -16,8 +16,8 @@ struct doctor_check {
     const char *fix; /* null: nothing to do */
 };
 
-#define DOCTOR_MAX_CHECKS 64u
-#define DOCTOR_MAX_GPUS   8u /* five rows each */
+#define DOCTOR_MAX_CHECKS 112u
+#define DOCTOR_MAX_GPUS   8u /* at most eleven rows each */
 #define DOCTOR_MAX_RATES  40u
 #define DOCTOR_MAX_ROOMS  (DOCTOR_MAX_GPUS + 2)
 
@@ -64,6 +64,8 @@ void doctor_keep_rate(struct doctor *d, const char *of, enum hst_rate rate,
 
 /** doctor_gpu.c: each GPU with its memory, libraries, link, copies and distance. */
 void doctor_check_gpus(struct doctor *d);
+/** doctor_clock.c: the clock of the card at this PCI address, while it works. */
+void doctor_check_clock(struct doctor *d, struct hst_dev *dev, const char *pci);
 /**
  * doctor_python.c: the folders nvidia/PACKAGE/lib of what that Python imports from, with colons
  * between them, where it answers within the limit; else false and "". Starts the program.

@@ -20,32 +20,6 @@
 #define LOCKED_BYTES (UINT64_C(64) << 20) /* long enough for a figure, and soon done */
 #define PYTHON_MS    5000 /* a Python that takes longer to start is not waited for */
 
-static const char *fix_for(enum hst_dev_why why)
-{
-    switch (why) {
-    case HST_DEV_NO_PLUGIN:
-        return "for a GPU: build where the CUDA toolkit is installed, or set HOISTWAY_PLUGIN_PATH";
-    case HST_DEV_BROKEN_PLUGIN:
-        return "take library and plugin from one build";
-    case HST_DEV_NO_DRIVER:
-        return "for a GPU: install NVIDIA's driver; in a container: docker run --gpus all";
-    case HST_DEV_OLD_DRIVER:
-        return "update NVIDIA's driver";
-    case HST_DEV_NO_DEVICE:
-        return "for a GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES";
-    case HST_DEV_ARCHITECTURE:
-        return "rebuild with a CUDA toolkit that knows the card";
-    case HST_DEV_LIBRARY:
-        return "install CUDA's libraries, or name their folder in HOISTWAY_CUDA_PATH";
-    case HST_DEV_ENVIRONMENT:
-        return "give the variable one of these values, or unset it";
-    case HST_DEV_MEMORY:
-        return "end what else uses the GPU (nvidia-smi)";
-    default:
-        return "look at dmesg for the driver's messages (Xid)";
-    }
-}
-
 /* A Python environment may have what the search does not reach: the line that names its folders. */
 static const char *library_fix(struct doctor *d)
 {
@@ -63,7 +37,7 @@ static void report_absent(struct doctor *d, const struct hst_dev_failure *failur
     bool usual = device_absent(failure->why);
     const char *export = failure->why == HST_DEV_LIBRARY ? library_fix(d) : NULL;
     doctor_report(d, "gpu", usual ? STATUS_OK : STATUS_WARN,
-                  export ? export : fix_for(failure->why), "using the host: %s",
+                  export ? export : device_fix(failure->why), "using the host: %s",
                   failure->text[0] ? failure->text : strerror(-rc));
 }
 
@@ -71,7 +45,7 @@ static void report_card(struct doctor *d, unsigned index, const struct hst_dev_i
 {
     char name[16], total[TEXT_BYTES], left[TEXT_BYTES];
     snprintf(name, sizeof name, "gpu %u", index);
-    bool full = info->memory_free_bytes < info->memory_total_bytes / 10;
+    bool full = info->memory_free_bytes < info->memory_total_bytes / 2; /* nothing runs yet */
     doctor_report(d, name, full ? STATUS_WARN : STATUS_OK,
                   full ? "end what else uses the GPU (nvidia-smi)" : NULL,
                   "%s, %s, %s free, compute capability %u.%u, %u multiprocessors", info->model,
@@ -84,9 +58,10 @@ static void report_card(struct doctor *d, unsigned index, const struct hst_dev_i
                   info->libraries[0] ? info->libraries : "no libraries");
     if (info->library_files[0] || info->library_unused[0])
         doctor_report(d, "libraries", info->library_unused[0] ? STATUS_WARN : STATUS_OK,
-                      info->library_unused[0] ? "put a newer or whole one in its place, or export "
-                                                "HOISTWAY_ATTENTION=own"
-                                              : NULL,
+                      info->library_unused[0]
+                          ? "put a newer or whole one in its place, or do without "
+                            "(HOISTWAY_ATTENTION=own, HOISTWAY_MATMUL=own)"
+                          : NULL,
                       "%s%s%s", info->library_files,
                       !info->library_unused[0] ? ""
                       : info->library_files[0] ? "; not used: "
@@ -94,7 +69,7 @@ static void report_card(struct doctor *d, unsigned index, const struct hst_dev_i
                       info->library_unused);
     if (info->absent[0]) {
         const char *export = library_fix(d);
-        doctor_report(d, "gpu products", STATUS_WARN, export ? export : fix_for(HST_DEV_LIBRARY),
+        doctor_report(d, "gpu products", STATUS_WARN, export ? export : device_fix(HST_DEV_LIBRARY),
                       "by hoistway's own kernels, as %s was not found", info->absent);
     }
 }
@@ -228,11 +203,18 @@ static void check_gpu(struct doctor *d, unsigned index, struct hst_dev *dev)
         report_locking(d, dev);
     if (measured)
         report_update(d, rates.figures);
+    doctor_check_clock(d, dev, info.pci);
     for (enum hst_rate r = HST_RATE_H2D; measured && r <= HST_RATE_SHARED; r++)
         doctor_keep_rate(d, name, r, &rates.figures[r]);
     report_distance(d, &info);
     if (measured && rates.figures[HST_RATE_H2D].value > 0 && !d->gpu[0])
         snprintf(d->gpu, sizeof d->gpu, "cuda:%u (%s)", index, info.model);
+}
+
+static bool is_of_one_card(enum hst_dev_why why)
+{
+    return why == HST_DEV_MEMORY || why == HST_DEV_ARCHITECTURE || why == HST_DEV_IN_USE ||
+           why == HST_DEV_CARD;
 }
 
 void doctor_check_gpus(struct doctor *d)
@@ -248,7 +230,7 @@ void doctor_check_gpus(struct doctor *d)
             return; /* they are counted from 0 without gaps */
         if (rc) {
             report_absent(d, &failure, rc);
-            if (index == 0 && failure.why != HST_DEV_MEMORY && failure.why != HST_DEV_ARCHITECTURE)
+            if (index == 0 && !is_of_one_card(failure.why))
                 return; /* the next one would say the same */
             continue;
         }

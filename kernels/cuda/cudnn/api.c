@@ -49,6 +49,14 @@ bool cudnn_memory_short(cudnnStatus_t status)
            status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 }
 
+bool cudnn_not_whole(cudnnStatus_t status)
+{
+    return (status >= CUDNN_STATUS_NOT_INITIALIZED && status < CUDNN_STATUS_BAD_PARAM) ||
+           status == CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER ||
+           status == CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDART ||
+           status == CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE;
+}
+
 int cudnn_report(const struct cudnn_api *api, cudnnStatus_t status, const char *what,
                  struct hst_dev_failure *failure)
 {
@@ -59,6 +67,10 @@ int cudnn_report(const struct cudnn_api *api, cudnnStatus_t status, const char *
     if (cudnn_memory_short(status)) {
         rc = -ENOMEM;
         why = HST_DEV_MEMORY;
+    } else if (cudnn_not_whole(status)) {
+        return cudnn_fail(failure, -ENODEV, HST_DEV_LIBRARY, (int)status,
+                          "%.150s is not whole: %.60s: %s (%d)%s%.100s", api->file, what,
+                          api->get_error_string(status), (int)status, *said ? ": " : "", said);
     } else if (status >= CUDNN_STATUS_NOT_SUPPORTED && status < CUDNN_STATUS_INTERNAL_ERROR) {
         rc = -ENOTSUP;
         why = HST_DEV_LIBRARY;
@@ -81,6 +93,7 @@ int cudnn_load(struct cudnn_api *api, void *library, const char *file,
                               symbols[i].name);
         memcpy((char *)api + symbols[i].offset, &symbol, sizeof symbol);
     }
+    api->file = file;
     size_t version = api->get_version();
     if (version < CUDNN_OLDEST_VERSION)
         return cudnn_fail(failure, -ENODEV, HST_DEV_LIBRARY, 0,

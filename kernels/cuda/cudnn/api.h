@@ -12,6 +12,7 @@
 #define CUDNN_OLDEST_VERSION 91600
 
 struct cudnn_api {
+    const char *file;
     __typeof__(cudnnGetVersion) *get_version;
     __typeof__(cudnnGetErrorString) *get_error_string;
     __typeof__(cudnnGetLastErrorString) *get_last_error_string;
@@ -41,8 +42,15 @@ int cudnn_fail(struct hst_dev_failure *failure, int rc, enum hst_dev_why why, in
 bool cudnn_memory_short(cudnnStatus_t status);
 
 /**
- * A status and what cuDNN says of it. Returns -ENOMEM where memory was short, -ENOTSUP where cuDNN
- * says that it does not do such a thing, else -EIO.
+ * Whether cuDNN itself can not be used: a part of it is missing or of another version, or it does
+ * not go with the driver. What was asked for has nothing to do with it.
+ */
+bool cudnn_not_whole(cudnnStatus_t status);
+
+/**
+ * A status and what cuDNN says of it. Returns -ENOMEM where memory was short, -ENODEV where cuDNN
+ * is not whole, with its file, -ENOTSUP where cuDNN says that it does not do such a thing, else
+ * -EIO.
  */
 int cudnn_report(const struct cudnn_api *api, cudnnStatus_t status, const char *what,
                  struct hst_dev_failure *failure);

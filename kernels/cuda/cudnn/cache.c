@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A shape without a plan is remembered like one with it: the question is asked at every call. Only
- * a shortage of memory is forgotten.
+ * what is not the shape's doing is forgotten: a shortage of memory, a cuDNN that is not whole.
  */
 #include "cache.h"
 
 #include "cut.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -45,37 +46,37 @@ static void evict_oldest(struct cache *cache)
     cache->entries[oldest] = cache->entries[--cache->count];
 }
 
-/* Null: out of memory. */
-static struct cached *add(struct cache *cache, const struct cudnn_target *target,
-                          enum sdpa_form form, const struct sdpa_shape *shape,
-                          struct hst_dev_failure *failure)
+/* Errors: -ENOMEM, and -ENODEV where cuDNN is not whole. */
+static int add(struct cache *cache, const struct cudnn_target *target, enum sdpa_form form,
+               const struct sdpa_shape *shape, struct cached **added,
+               struct hst_dev_failure *failure)
 {
     struct cached *entry = calloc(1, sizeof *entry);
-    if (!entry) {
-        cudnn_fail(failure, -ENOMEM, HST_DEV_MEMORY, 0, "no host memory for a plan");
-        return NULL;
-    }
+    if (!entry)
+        return cudnn_fail(failure, -ENOMEM, HST_DEV_MEMORY, 0, "no host memory for a plan");
     entry->form = form;
     entry->shape = *shape;
-    entry->rc = plan_build(&entry->plan, target, form, shape, cut_work_bytes(form, shape), failure);
-    if (entry->rc == -ENOMEM) {
+    int rc = plan_build(&entry->plan, target, form, shape, cut_work_bytes(form, shape), failure);
+    entry->rc = rc;
+    if (rc == -ENOMEM || rc == -ENODEV) {
         free(entry);
-        return NULL;
+        return rc;
     }
     if (cache->count == CACHE_PLANS)
         evict_oldest(cache);
     cache->entries[cache->count++] = entry;
-    return entry;
+    *added = entry;
+    return 0;
 }
 
 int cache_get(struct cache *cache, const struct cudnn_target *target, enum sdpa_form form,
               const struct sdpa_shape *shape, struct plan **plan, struct hst_dev_failure *failure)
 {
     struct cached *entry = find(cache, form, shape);
-    if (!entry)
-        entry = add(cache, target, form, shape, failure);
-    if (!entry)
-        return -ENOMEM;
+    int rc = entry ? 0 : add(cache, target, form, shape, &entry, failure);
+    if (rc)
+        return rc;
+    assert(entry);
     entry->used = ++cache->clock;
     if (entry->rc)
         return cudnn_fail(failure, -ENOTSUP, HST_DEV_LIBRARY, 0, "cuDNN has no plan of this shape");

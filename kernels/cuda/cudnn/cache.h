@@ -24,7 +24,7 @@ struct cache {
 
 /**
  * The plan of a shape, built if need be; it lives until the next call. Errors: -ENOTSUP there is
- * none (remembered), -ENOMEM.
+ * none (remembered), -ENOMEM, -ENODEV (cuDNN is not whole).
  */
 int cache_get(struct cache *cache, const struct cudnn_target *target, enum sdpa_form form,
               const struct sdpa_shape *shape, struct plan **plan, struct hst_dev_failure *failure);

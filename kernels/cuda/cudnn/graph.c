@@ -49,6 +49,10 @@ bool graph_rewind(struct graph *graph, size_t owned_count)
 {
     while (graph->owned_count > owned_count)
         graph->api->destroy_descriptor(graph->owned[--graph->owned_count]);
+    if (cudnn_not_whole(graph->status)) {
+        graph->broken = graph->status;
+        graph->broken_what = graph->what;
+    }
     if (!cudnn_memory_short(graph->status))
         graph->status = CUDNN_STATUS_SUCCESS;
     return graph->status == CUDNN_STATUS_SUCCESS;

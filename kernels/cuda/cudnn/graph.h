@@ -10,7 +10,7 @@
 #include "api.h"
 
 #define GRAPH_DESCRIPTORS 192
-#define GRAPH_OPERATIONS 32
+#define GRAPH_OPERATIONS  32
 
 typedef cudnnBackendDescriptor_t descriptor;
 
@@ -23,6 +23,9 @@ struct graph {
     int64_t next_uid; /* of virtual tensors */
     cudnnStatus_t status;
     const char *what; /* failed, where status is not success */
+    /* the last failure that graph_rewind forgot and that says that cuDNN is not whole */
+    cudnnStatus_t broken;
+    const char *broken_what;
 };
 
 /* Dimensions and strides in elements: batch, head, row, column. */

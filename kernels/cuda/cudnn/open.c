@@ -28,7 +28,7 @@ static cudaError_t get_compute(int *compute)
 static int open_handle(struct hst_sdpa *sdpa, struct hst_dev_failure *failure)
 {
     bool there;
-    void *library = cuda_library_open("libcudnn.so.9", &there, failure);
+    void *library = cuda_library_open(hst_sdpa_soname(), &there, failure);
     if (!library)
         return there ? -ENODEV : -ENOENT;
     sdpa->file = cuda_library_path(library);
@@ -42,7 +42,7 @@ static int open_handle(struct hst_sdpa *sdpa, struct hst_dev_failure *failure)
     cudnnStatus_t status = sdpa->api.create(&sdpa->target.handle);
     if (status) {
         char what[256];
-        snprintf(what, sizeof what, "opening %.200s", sdpa->file);
+        snprintf(what, sizeof what, "opening %.200s", cudnn_not_whole(status) ? "it" : sdpa->file);
         rc = cudnn_report(&sdpa->api, status, what, failure);
         if (rc == -ENOMEM)
             return rc;
@@ -54,6 +54,11 @@ static int open_handle(struct hst_sdpa *sdpa, struct hst_dev_failure *failure)
     sdpa->target.version = sdpa->api.get_version();
     sdpa->cache.wait = wait_for_device;
     return 0;
+}
+
+const char *hst_sdpa_soname(void)
+{
+    return "libcudnn.so.9";
 }
 
 int hst_sdpa_open(struct hst_sdpa **sdpa, struct hst_dev_failure *failure)

@@ -187,7 +187,11 @@ static int finish(struct plan *plan, const struct cudnn_target *target,
         return graph_status(g, failure);
     if (choose(plan, target, operations, wish, work_limit_bytes))
         return 0;
-    if (cudnn_memory_short(g->status))
+    if (g->broken && !g->status) { /* another proposal might have done without that part */
+        g->status = g->broken;
+        g->what = g->broken_what;
+    }
+    if (cudnn_memory_short(g->status) || cudnn_not_whole(g->status))
         return graph_status(g, failure);
     return cudnn_fail(failure, -ENOTSUP, HST_DEV_LIBRARY, 0,
                       "cuDNN has no deterministic plan within %zu bytes of workspace",

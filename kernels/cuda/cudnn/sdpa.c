@@ -45,15 +45,16 @@ static int find_plans(struct hst_sdpa *sdpa, const struct hst_attention *args, e
     return rc;
 }
 
-int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, bool backward)
+int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, bool backward,
+                      struct hst_dev_failure *failure)
 {
     if (!args->batch)
         return 1;
     struct cut cut;
     pthread_mutex_lock(&sdpa->lock);
-    int rc = find_plans(sdpa, args, form_of(sdpa, backward), &cut, NULL);
+    int rc = find_plans(sdpa, args, form_of(sdpa, backward), &cut, failure);
     pthread_mutex_unlock(&sdpa->lock);
-    return rc == -ENOMEM ? rc : rc == 0;
+    return rc == -ENOMEM || rc == -ENODEV ? rc : rc == 0;
 }
 
 size_t hst_sdpa_work_bytes(struct hst_sdpa *sdpa, const struct hst_attention *args)

@@ -41,16 +41,21 @@ int hst_sdpa_open(struct hst_sdpa **sdpa, struct hst_dev_failure *failure);
 /** Null is fine; sets *sdpa to null. */
 void hst_sdpa_close(struct hst_sdpa **sdpa);
 
+/** "libcudnn.so.9"; "" in a build without cuDNN's headers. Ownership: static. */
+const char *hst_sdpa_soname(void);
 /** cuDNN's version, 91900 is 9.19.0. */
 size_t hst_sdpa_version(const struct hst_sdpa *sdpa);
 /** The file that it was loaded from. Ownership: the loader's. */
 const char *hst_sdpa_file(const struct hst_sdpa *sdpa);
 
 /**
- * 1 where hst_sdpa_forward (backward: hst_sdpa_backward) serves this shape, 0 where not, -ENOMEM.
- * Reads shape and dtype only. An empty batch is served.
+ * 1 where hst_sdpa_forward (backward: hst_sdpa_backward) serves this shape, 0 where not, -ENOMEM;
+ * -ENODEV where no plan can be made because cuDNN itself is not whole: to go on without it would be
+ * with other bits than those of which hst_dev_math has said "by cuDNN". *failure (may be null) says
+ * why. Reads shape and dtype only. An empty batch is served.
  */
-int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, bool backward);
+int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, bool backward,
+                      struct hst_dev_failure *failure);
 /**
  * Workspace of the forward and the backward of that shape, whichever of them are served: at most
  * HST_SDPA_WORK_BYTES, enough for a smaller batch of the same shape; 0 where neither is served.
@@ -59,7 +64,7 @@ size_t hst_sdpa_work_bytes(struct hst_sdpa *sdpa, const struct hst_attention *ar
 
 /**
  * Enqueue; the arguments are checked (kernels/operations.c) and hst_sdpa_supports has said 1.
- * Errors: -ENOTSUP (it had not), -ENOMEM, -EIO; *failure (may be null) says why.
+ * Errors: -ENOTSUP (it had not), -ENOMEM, -ENODEV, -EIO; *failure (may be null) says why.
  */
 int hst_sdpa_forward(struct hst_sdpa *sdpa, cudaStream_t stream, const struct hst_attention *args,
                      struct hst_dev_failure *failure);

@@ -65,12 +65,11 @@ struct hst_parallel {
 };
 
 struct hst_dev_config {
-    size_t size;           /* sizeof(struct hst_dev_config) */
-    uint64_t memory_bytes; /* budget of device memory; 0: none may be allocated */
-    uint64_t host_bytes;   /* budget of page-locked host memory; 0: none */
-    /* host device: copied; null: operations run on the stream's thread alone */
-    const struct hst_parallel *parallel;
-    unsigned index; /* which device of its kind */
+    size_t size;                         /* sizeof(struct hst_dev_config) */
+    uint64_t memory_bytes;               /* budget of device memory; 0: none may be allocated */
+    uint64_t host_bytes;                 /* budget of page-locked host memory; 0: none */
+    const struct hst_parallel *parallel; /* host: copied; null: on the stream's thread alone */
+    unsigned index;                      /* which device of its kind */
     /*
      * Host device: the core of OpenBLAS whose kernels make its products ("Haswell", "SkylakeX", in
      * any case of letters), so that they have the same bits on every processor with that core's
@@ -101,6 +100,11 @@ enum hst_dev_why {
     HST_DEV_CORE,          /* the core of OpenBLAS that was named can not be had */
     HST_DEV_ADDRESS_SPACE, /* OpenBLAS needs more address space than there is */
     HST_DEV_ENVIRONMENT,   /* a variable of the environment chooses what there is not */
+    HST_DEV_HIDDEN,        /* CUDA_VISIBLE_DEVICES names nothing that is there */
+    HST_DEV_MIXED_DRIVER,  /* the driver's library is not that of the driver that runs */
+    HST_DEV_NOT_READY,     /* a service that the cards need has not started */
+    HST_DEV_IN_USE,        /* another process has the card for itself, or no process may have it */
+    HST_DEV_CARD,          /* the card's memory has failed (ECC): it has to be reset */
 };
 struct hst_dev_failure {
     enum hst_dev_why why;
@@ -170,21 +174,17 @@ int hst_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_byt
 
 /** What is known of a device; 0, -1 (numa_node) or "" where it is not. */
 struct hst_dev_info {
-    char model[64]; /* "NVIDIA H200" */
-    char pci[16];   /* "0000:3b:00.0" */
-    int numa_node;  /* of host memory near it; -1 unknown or none */
-    /* free: now, in all processes */
-    uint64_t memory_total_bytes, memory_free_bytes;
-    unsigned compute_major, compute_minor; /* 9, 0 */
-    unsigned multiprocessors;
-    unsigned driver_version, runtime_version; /* CUDA's, 13000 is 13.0 */
+    char model[64];                                 /* "NVIDIA H200" */
+    char pci[16];                                   /* "0000:3b:00.0" */
+    int numa_node;                                  /* of host memory near it; -1 unknown or none */
+    uint64_t memory_total_bytes, memory_free_bytes; /* free: now, in all processes */
+    unsigned compute_major, compute_minor, multiprocessors; /* 9, 0 are of 9.0 */
+    unsigned driver_version, runtime_version;               /* CUDA's, 13000 is 13.0 */
     /* PCI Express generation and lanes: of the link now (an idle GPU may lower it) and at most */
     unsigned pcie_generation, pcie_lanes, pcie_generation_max, pcie_lanes_max;
-    char libraries[96]; /* "cuBLASLt 13.1.0, cuDNN 9.19.0", "own products" */
-    /* the files that these were loaded from, in that order, commas between; cut at the end */
-    char library_files[512];
-    /* a library that is there and can not be used, so that own kernels serve: its file, and why */
-    char library_unused[400];
+    char libraries[96];       /* "cuBLASLt 13.1.0, cuDNN 9.19.0", "own products" */
+    char library_files[512];  /* of these, in that order, commas between; cut at the end */
+    char library_unused[400]; /* files that are there and can not be used, and why: own kernels */
     char absent[32]; /* the library of matrix products that was not found: own ones serve */
 };
 void hst_dev_info(struct hst_dev *dev, struct hst_dev_info *info);

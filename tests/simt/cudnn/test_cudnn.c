@@ -20,6 +20,7 @@ void hst_fake_cudnn_configure(const char *text); /* of the fake cuDNN */
 size_t hst_fake_cudnn_live(void);
 
 static const struct cudnn_api api = {
+    .file = "libcudnn.so.9",
     .get_version = cudnnGetVersion,
     .get_error_string = cudnnGetErrorString,
     .get_last_error_string = cudnnGetLastErrorString,

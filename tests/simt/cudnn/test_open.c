@@ -115,10 +115,11 @@ static void a_cudnn_that_fails_at_its_first_call_is_told(void **state)
     struct hst_dev *dev = NULL;
     struct hst_dev_failure failure;
     char file[512];
-    snprintf(file, sizeof file, "opening %s/libcudnn.so.9", folder);
+    snprintf(file, sizeof file, "%s/libcudnn.so.9 is not whole: opening it: ", folder);
     hst_fake_cuda_configure("fail=cudnnCreate:1+:1008");
     expect_unused(file, "CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED (1008): fake cuDNN: cudnnCreate",
                   1008);
+    snprintf(file, sizeof file, "opening %s/libcudnn.so.9", folder);
     hst_fake_cuda_configure("fail=cudnnCreate:1:4004"); /* memory: a device without it is none */
     assert_int_equal(hst_dev_open("cuda", &wide, &dev, &failure), -ENOMEM);
     assert_int_equal(failure.why, HST_DEV_MEMORY);

@@ -271,6 +271,23 @@ static void a_clock_is_two_numbers_of_megahertz(void **state)
     assert_true(clock.now_hz == 345e6 && clock.most_hz == 1980e6);
 }
 
+static void what_holds_a_clock_is_told_in_words(void **state)
+{
+    char text[128];
+    (void)state;
+    gpu_clock_reasons("0x0000000000000024\n", text, sizeof text);
+    assert_string_equal(text, "the limit of power, heat");
+    gpu_clock_reasons("0x0000000000000002", text, sizeof text);
+    assert_string_equal(text, "clocks that were set for applications");
+    static const char *const nothing[] = {"", "0x0000000000000001\n", "[N/A]\n", "0x4 MHz\n"};
+    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
+        gpu_clock_reasons(nothing[i], text, sizeof text);
+        assert_string_equal(text, "");
+    }
+    gpu_clock_reasons("0xff", text, 10); /* is cut */
+    assert_string_equal(text, "clocks th");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +298,7 @@ int main(void)
         cmocka_unit_test(every_operation_of_a_layer_is_told),
         cmocka_unit_test(a_model_of_another_kind_has_other_operations),
         cmocka_unit_test(a_clock_is_two_numbers_of_megahertz),
+        cmocka_unit_test(what_holds_a_clock_is_told_in_words),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

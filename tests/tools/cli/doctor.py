@@ -80,6 +80,51 @@ class Doctor(Folder):
         self.assertRegex(done.stdout, rf'(?m)^ok +page-locking +4 KiB pages: {rate}; huge pages: '
                                       rf"{rate}; the device's own: {rate}$")
 
+    def smi(self, clocks, reasons):
+        """An environment with the double, and an nvidia-smi that says so."""
+        tools = self.path('tools')
+        os.makedirs(tools, exist_ok=True)
+        with open(os.path.join(tools, 'nvidia-smi'), 'w', encoding='ascii') as file:
+            file.write('#!/bin/sh\ncase $1 in\n'
+                       f'*clocks.sm*) echo "{clocks}" ;;\n*reasons*) echo {reasons} ;;\nesac\n')
+        os.chmod(file.name, 0o700)
+        return {**os.environ, 'HOISTWAY_PLUGIN_PATH': DOUBLE, 'HOISTWAY_CUDA_PATH': DOUBLE,
+                'PATH': f"{tools}:{os.environ['PATH']}"}
+
+    @unittest.skipUnless(DOUBLE, 'no double of a CUDA device was built')
+    def test_a_capped_clock_is_told_once_with_both_numbers(self):
+        told = run('doctor', env=self.smi('705, 1980', '0x0000000000000024')).stdout
+        self.assertRegex(told, r'(?m)^warn +clock +multiprocessors at 705 MHz under load, at most '
+                               r'1980; held by the limit of power, heat\n +fix: nvidia-smi -rgc')
+        self.assertEqual(told.count(' clock '), 1, told)
+        told = run('doctor', env=self.smi('1755, 1980', '0x0000000000000004')).stdout
+        self.assertRegex(told, r'(?m)^ok +clock +multiprocessors at 1755 MHz under load, at most '
+                               r'1980; held by the limit of power$')
+        told = run('doctor', env=self.smi('[N/A], [N/A]', '[N/A]')).stdout
+        self.assertNotIn(' clock ', told)  # and no card was loaded for it
+
+    @unittest.skipUnless(DOUBLE, 'no double of a CUDA device was built')
+    def test_a_card_that_others_have_half_of_is_told(self):
+        env = {**os.environ, 'HOISTWAY_PLUGIN_PATH': DOUBLE, 'HOISTWAY_CUDA_PATH': DOUBLE}
+        told = run('doctor', env={**env, 'HST_FAKE_CUDA': 'memory=1G,overhead=600M'}).stdout
+        self.assertRegex(told, r'(?m)^warn +gpu 0 +Fake GPU 0, 1\.0 GiB, 424\.0 MiB free, .*\n'
+                               r' +fix: end what else uses the GPU \(nvidia-smi\)$')
+
+    @unittest.skipUnless(DOUBLE, 'no double of a CUDA device was built')
+    def test_what_keeps_a_card_away_is_told_with_its_fix(self):
+        env = {**os.environ, 'HOISTWAY_PLUGIN_PATH': DOUBLE, 'HOISTWAY_CUDA_PATH': DOUBLE}
+        for variables, status, found, fix in (
+                ({'CUDA_VISIBLE_DEVICES': 'nonsense'}, 'warn', 'is "nonsense", which names none',
+                 'unset CUDA_VISIBLE_DEVICES'),
+                ({'CUDA_VISIBLE_DEVICES': '-1'}, 'ok', 'is "-1", which hides all', 'nvidia-smi -L'),
+                ({'HST_FAKE_CUDA': 'compute-mode=exclusive'}, 'warn', 'Exclusive_Process',
+                 'nvidia-smi -c DEFAULT')):
+            told = json.loads(run('doctor', '--json', env={**env, **variables}).stdout)
+            row = next(check for check in told['checks'] if check['name'] == 'gpu')
+            self.assertEqual(row['status'], status, row)
+            self.assertIn(found, row['found'])
+            self.assertIn(fix, row['fix'])
+
     def test_the_reason_against_a_store_is_the_real_one(self):
         done = run('doctor', '--store', '/proc/store')
         reason = ("'/proc' is on a file system that takes no files" if os.geteuid() == 0
