@@ -48,3 +48,35 @@ mutate(
      '        snprintf(unused, ATTENTION_UNUSED_BYTES, "%s", reason.text);\n',
      '        (void)unused;\n'),
 )
+mutate(
+    'kernels/cuda/cudnn/cut.c', 'cudnn/cut',
+    ('a long backward follows the budget', '        group_count = 1;\n',
+     '        group_count = 0;\n'),
+    ('what fits is cut as on every card', 'const size_t bound = HST_SDPA_WORK_BYTES -',
+     'const size_t bound = 2 * HST_SDPA_WORK_BYTES -'),
+)
+mutate(
+    'kernels/cuda/cudnn/cache.c', 'cudnn/runs',
+    ('plans are timed', '    cache->built_s += now_s() - begin_s;\n', '    (void)begin_s;\n'),
+)
+mutate(
+    'kernels/cuda/math.c', 'e2e/cudnn',
+    ('what the budget decides is recorded', '    if (made.largest_bytes)\n',
+     '    if (made.largest_bytes > (size_t)1 << 40)\n'),
+)
+mutate(
+    'engine/session/engine.c', 'e2e/cudnn',
+    ('a store has what its units were asked for with',
+     '    hst_dev_math(engine->dev, engine->math, sizeof engine->math);\n', ''),
+)
+mutate(
+    'tools/model/units.c', 'e2e/cudnn',
+    ('plans of a shorter grain are built at the start, too',
+     '    measure_layer(&p, &layer, model->run.batch_tokens % model->run.grain_tokens);\n', ''),
+)
+mutate(
+    'engine/session/device.c', 'e2e/device',
+    ('libraries are left some memory', 'return share < rest ? share : rest;',
+     'return share < rest ? share : share;'),
+    ('a small rest is told', '    engine->told_left = true;\n', '    return free_bytes;\n'),
+)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define HBM_SHARE 0.9 /* of what is free: other processes, and what libraries take unasked */
+#define HBM_LEFT  (UINT64_C(512) << 20) /* at least: they load code when it is first called */
 
 static int fail_open(struct hst_engine *engine, int native, const struct hst_dev_failure *failure)
 {
@@ -37,6 +38,19 @@ static void warn_of_others(struct hst_engine *engine, const struct hst_dev_info 
         info->model, engine->config.device, 100 * HBM_SHARE);
 }
 
+/* What is to be left to libraries: of a card that has less than twice as much, half. */
+static uint64_t left_to_libraries(uint64_t bytes)
+{
+    return bytes / 2 < HBM_LEFT ? bytes / 2 : HBM_LEFT;
+}
+
+static uint64_t default_hbm(uint64_t free_bytes)
+{
+    const uint64_t share = (uint64_t)(HBM_SHARE * (double)free_bytes);
+    const uint64_t rest = free_bytes - left_to_libraries(free_bytes);
+    return share < rest ? share : rest;
+}
+
 /* The device's part of the plan: where it computes, and how much of its memory there is. */
 static int resolve_hbm(struct hst_engine *engine, struct placement_in *in)
 {
@@ -55,7 +69,7 @@ static int resolve_hbm(struct hst_engine *engine, struct placement_in *in)
     in->hbm_budget = engine->config.hbm_bytes;
     if (in->hbm_budget == 0) {
         warn_of_others(engine, &info);
-        in->hbm_budget = (uint64_t)(HBM_SHARE * (double)info.memory_free_bytes);
+        in->hbm_budget = default_hbm(info.memory_free_bytes);
     }
     if (in->hbm_budget > info.memory_free_bytes && engine->config.plan != HST_PLAN_ELSEWHERE)
         return report_fail(
@@ -105,7 +119,6 @@ int device_open(struct hst_engine *engine)
     rc = hst_dev_open(engine->config.device, &config, &engine->dev, &failure);
     if (rc)
         return fail_open(engine, rc, &failure);
-    hst_dev_math(engine->dev, engine->math, sizeof engine->math);
     if (engine->config.host_math && !(hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY))
         return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
                            "--host-math is for the host, device \"%s\" has kernels of its own. "
@@ -126,6 +139,27 @@ int device_prepare(struct hst_engine *engine)
         return engine_fail_device(engine, rc, "making a stream");
     device_defaults(engine);
     return choose_update(engine);
+}
+
+uint64_t device_left(struct hst_engine *engine)
+{
+    struct hst_dev_info info;
+    char left[SIZE_TEXT_BYTES], least[SIZE_TEXT_BYTES];
+    if (engine_computes_in_dram(engine))
+        return 0;
+    hst_dev_info(engine->dev, &info);
+    const uint64_t free_bytes = info.memory_free_bytes;
+    const uint64_t wanted = left_to_libraries(info.memory_total_bytes);
+    if (!engine->config.hbm_bytes || engine->told_left || !free_bytes || free_bytes >= wanted)
+        return free_bytes;
+    engine->told_left = true;
+    report_log(&engine->report, HST_LOG_WARNING,
+               "W311 %s of GPU memory are left at the end of step %llu, less than the %s that "
+               "libraries may need for code which they load when it is first called: a later step "
+               "may run out of memory (E202). Fix: a smaller --hbm",
+               size_text(free_bytes, left), (unsigned long long)engine->step.number,
+               size_text(wanted, least));
+    return free_bytes;
 }
 
 int hst_engine_device_failed(struct hst_engine *engine, int native, const char *what)

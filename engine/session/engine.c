@@ -315,6 +315,8 @@ int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
         engine->layout.unit_count == 0)
         return report_refuse(&engine->report,
                              "seal comes once, after at least one unit, with HST_ORDER_FORWARD");
+    /* what the client asked the device for may have decided which of its kernels serve */
+    hst_dev_math(engine->dev, engine->math, sizeof engine->math);
     int rc = decide(engine);
     rc = rc ? other_run_explain(engine, rc) : 0;
     rc = rc ? rc : versions_check(engine);

@@ -110,7 +110,8 @@ struct hst_engine {
 
     struct workers *workers;
     struct hst_dev *dev;
-    char math[HST_DEV_MATH_BYTES]; /* hst_dev_math of it */
+    char math[HST_DEV_MATH_BYTES]; /* hst_dev_math of it, with the units that were described */
+    bool told_left;                /* that little of its memory is left */
     struct hst_stream *stream;
     const struct hst_cpu_adam_ops *adam;
     const struct hst_update *update; /* of this precision, in adam's table */
@@ -150,6 +151,9 @@ int engine_fail_tables(struct hst_engine *engine, int native);
 int device_open(struct hst_engine *engine);
 /** Once budgets are resolved: the device's share of them, its stream, and its defaults. */
 int device_prepare(struct hst_engine *engine);
+/** Bytes of its memory that nobody holds, 0 on the host; warns once where a given budget leaves
+ * libraries too little. */
+uint64_t device_left(struct hst_engine *engine);
 
 /* store_dir.c */
 /** Where there is but a plan, finds them, or where they would be made. */

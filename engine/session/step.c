@@ -311,6 +311,7 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
         .peak = {.hbm = usage.memory_peak_bytes,
                  .dram = usage.host_peak_bytes,
                  .nvme = engine->placement.nvme_bytes},
+        .hbm_free = device_left(engine),
     };
     s->counted = now;
     s->last_end_s = end;

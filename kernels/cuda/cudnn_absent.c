@@ -34,6 +34,17 @@ const char *hst_sdpa_file(const struct hst_sdpa *sdpa)
     return "";
 }
 
+void hst_sdpa_budget(struct hst_sdpa *sdpa, uint64_t memory_bytes)
+{
+    (void)sdpa, (void)memory_bytes;
+}
+
+void hst_sdpa_made(struct hst_sdpa *sdpa, struct hst_sdpa_made *made)
+{
+    (void)sdpa;
+    *made = (struct hst_sdpa_made){0};
+}
+
 int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, bool backward,
                       struct hst_dev_failure *failure)
 {

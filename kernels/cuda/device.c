@@ -105,6 +105,8 @@ static int cuda_dev_open(const struct hst_dev_config *config, struct hst_dev **d
     rc = attention_open(&cuda->sdpa, &cuda->sdpa_alone, cuda->info.library_unused, failure);
     if (rc)
         goto err_blaslt;
+    if (cuda->sdpa)
+        hst_sdpa_budget(cuda->sdpa, config->memory_bytes);
     name_libraries(cuda);
     tell_unlike(cuda);
     cuda->base.ops = &cuda_ops;

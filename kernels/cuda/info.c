@@ -4,6 +4,7 @@
  * Linux tells of every PCI device in one line per file. What can not be read stays 0, -1 or "".
  */
 #include "cuda.h"
+#include "cudnn/sdpa.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,6 +90,12 @@ void cuda_dev_info(struct hst_dev *dev, struct hst_dev_info *info)
     size_t free_bytes = 0, total_bytes = 0;
     *info = cuda->info;
     cuda_info_read_pci(SYSFS_PCI, info);
+    if (cuda->sdpa) {
+        struct hst_sdpa_made made;
+        hst_sdpa_made(cuda->sdpa, &made);
+        info->plans = made.plans;
+        info->plans_s = made.plans_s;
+    }
     if (cuda_enter(cuda))
         return;
     cudaError_t error = cudaMemGetInfo(&free_bytes, &total_bytes);

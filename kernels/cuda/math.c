@@ -2,13 +2,17 @@
 /*
  * What the bits of a GPU's results depend on: who makes products and attention, the card, the
  * driver, which compiles PTX. NVIDIA's libraries choose algorithms, for a shape the first one that
- * they propose: so their versions too, and variables of the environment that they read.
+ * they propose: so their versions too, and variables of the environment that they read. Of the
+ * budget one thing alone: whether cuDNN makes the backward of long sequences.
  */
 #include "cuda.h"
+#include "cudnn/sdpa.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define MIB ((size_t)1 << 20)
 
 /* Those that change what the libraries compute or choose; not those that log or find files. */
 static const char *const variables[] = {
@@ -55,9 +59,14 @@ void cuda_dev_math(struct hst_dev *dev, char *text, size_t text_bytes)
     add(text, text_bytes, "%s, %u.%u, %u SMs, driver", info->model, info->compute_major,
         info->compute_minor, info->multiprocessors);
     cuda_math_driver("/sys/module/nvidia/version", text, text_bytes);
+    struct hst_sdpa_made made = {0};
+    if (cuda->sdpa)
+        hst_sdpa_made(cuda->sdpa, &made);
     add(text, text_bytes, " (CUDA %u.%u), runtime %u.%u, %s%s, attention %s",
         info->driver_version / 1000, info->driver_version % 1000 / 10, info->runtime_version / 1000,
         info->runtime_version % 1000 / 10, info->libraries,
         cuda->blaslt ? ", its first proposals" : "", cuda->sdpa ? "by cuDNN" : "of its own");
+    if (made.largest_bytes)
+        add(text, text_bytes, " with %zu MiB for a backward", (made.largest_bytes + MIB - 1) / MIB);
     cuda_math_environment(text, text_bytes);
 }

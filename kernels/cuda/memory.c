@@ -8,6 +8,7 @@
  * whole 2 MiB, the budget counts what was asked for.
  */
 #include "cuda.h"
+#include "cudnn/sdpa.h"
 #include "populate.h"
 #include <assert.h>
 #include <errno.h>
@@ -34,7 +35,11 @@ void cuda_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage)
 
 int cuda_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes)
 {
-    return hst_book_budget(&cuda_dev_of(dev)->book, memory_bytes, host_bytes);
+    struct cuda_dev *cuda = cuda_dev_of(dev);
+    int rc = hst_book_budget(&cuda->book, memory_bytes, host_bytes);
+    if (!rc && cuda->sdpa)
+        hst_sdpa_budget(cuda->sdpa, memory_bytes);
+    return rc;
 }
 
 /* ---- device memory --------------------------------------------------------------------------- */

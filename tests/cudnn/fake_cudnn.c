@@ -248,7 +248,7 @@ const struct cudnn_api fake_api = {
 void fake_open(struct hst_sdpa *sdpa, int compute)
 {
     static char handle;
-    *sdpa = (struct hst_sdpa){.api = fake_api};
+    *sdpa = (struct hst_sdpa){.api = fake_api, .large_bytes = HST_SDPA_WORK_BYTES};
     sdpa->target = (struct cudnn_target){.api = &sdpa->api,
                                          .handle = (cudnnHandle_t)(void *)&handle,
                                          .compute = compute,

@@ -23,7 +23,7 @@ static struct hst_attention call(size_t batch, size_t seq, size_t heads, size_t 
 static bool served(enum sdpa_form form, struct hst_attention args)
 {
     struct cut cut;
-    return cut_find(form, &args, &cut);
+    return cut_find(form, &args, HST_SDPA_WORK_BYTES, &cut);
 }
 
 static void what_fits_is_one_run(void **state)
@@ -33,7 +33,7 @@ static void what_fits_is_one_run(void **state)
     struct cut cut;
     const enum sdpa_form forms[] = {SDPA_FORWARD, SDPA_BACKWARD_STORED, SDPA_BACKWARD_ORDERED};
     for (size_t i = 0; i < 3; i++) {
-        assert_true(cut_find(forms[i], &args, &cut));
+        assert_true(cut_find(forms[i], &args, HST_SDPA_WORK_BYTES, &cut));
         assert_int_equal(cut_count(&cut, &args), 1);
         struct run run = cut_run(&cut, &args, 0);
         assert_int_equal(run.shape.batch, 4);
@@ -45,7 +45,7 @@ static void what_fits_is_one_run(void **state)
 static void check_cover(enum sdpa_form form, const struct hst_attention *args)
 {
     struct cut cut;
-    if (!cut_find(form, args, &cut))
+    if (!cut_find(form, args, HST_SDPA_WORK_BYTES, &cut))
         return;
     assert_true(cut.work_bytes <= HST_SDPA_WORK_BYTES);
     unsigned char *seen = calloc(args->batch, args->kv_heads);
@@ -88,7 +88,7 @@ static void long_sequences_go_by_heads(void **state)
     (void)state;
     struct hst_attention args = call(2, 4096, 32, 32, 128);
     struct cut cut;
-    assert_true(cut_find(SDPA_BACKWARD_STORED, &args, &cut));
+    assert_true(cut_find(SDPA_BACKWARD_STORED, &args, HST_SDPA_WORK_BYTES, &cut));
     assert_int_equal(cut.rows, 1);
     assert_int_equal(cut.groups, 7); /* 34 MB each: 7 fit, and 5 runs of 7 are as many as of more */
     assert_int_equal(cut_count(&cut, &args), 10);
@@ -96,6 +96,49 @@ static void long_sequences_go_by_heads(void **state)
     assert_int_equal(last.row, 1);
     assert_int_equal(last.group, 28);
     assert_int_equal(last.shape.heads, 4);
+}
+
+static void a_budget_gives_a_group_a_sixteenth_in_powers_of_two(void **state)
+{
+    (void)state;
+    const size_t mib = (size_t)1 << 20, gib = 1024 * mib;
+    assert_int_equal(cut_large_bytes(0), 256 * mib);
+    assert_int_equal(cut_large_bytes(8 * gib - 1), 256 * mib);
+    assert_int_equal(cut_large_bytes(8 * gib), 512 * mib);
+    assert_int_equal(cut_large_bytes(22 * gib), gib);
+    assert_int_equal(cut_large_bytes(71 * gib), 4 * gib);
+    assert_int_equal(cut_large_bytes(UINT64_MAX), 4 * gib);
+}
+
+/* As on every other card where it fits: there the cut is not the budget's. */
+static void only_what_does_not_fit_follows_the_budget(void **state)
+{
+    (void)state;
+    const size_t large = (size_t)1 << 30;
+    for (size_t seq = 1024; seq <= 5120; seq += 1024) {
+        struct hst_attention args = call(3, seq, 32, 8, 128);
+        struct cut small, wide;
+        assert_true(cut_find(SDPA_BACKWARD_STORED, &args, HST_SDPA_WORK_BYTES, &small));
+        assert_true(cut_find(SDPA_BACKWARD_STORED, &args, large, &wide));
+        assert_memory_equal(&small, &wide, sizeof small);
+    }
+    struct hst_attention args = call(3, 8192, 32, 8, 128);
+    struct cut cut;
+    assert_false(cut_find(SDPA_BACKWARD_STORED, &args, large / 2, &cut));
+    assert_true(cut_find(SDPA_BACKWARD_STORED, &args, large, &cut));
+    assert_int_equal(cut.rows, 1);
+    assert_int_equal(cut.groups, 1);
+    assert_int_equal(cut_count(&cut, &args), 24);
+    struct run last = cut_run(&cut, &args, 23);
+    assert_int_equal(last.shape.heads, 4);
+    assert_true(cut_work_bytes(SDPA_BACKWARD_STORED, &last.shape) + WORK_ALIGN_BYTES ==
+                cut.work_bytes);
+    assert_true(cut.work_bytes > HST_SDPA_WORK_BYTES && cut.work_bytes <= large);
+    args = call(1, 32768, 4, 4, 64);
+    assert_true(cut_find(SDPA_BACKWARD_STORED, &args, cut_large_bytes(UINT64_MAX), &cut));
+    assert_true(2 * args.seq * args.seq <= UINT32_MAX); /* fewer than 2³¹ of 16 bits */
+    args.heads = 8;
+    assert_false(cut_find(SDPA_BACKWARD_STORED, &args, cut_large_bytes(UINT64_MAX), &cut));
 }
 
 static void workspace_grows_with_the_batch(void **state)
@@ -106,7 +149,7 @@ static void workspace_grows_with_the_batch(void **state)
         for (size_t batch = 1; batch < 40; batch++) {
             struct hst_attention args = call(batch, 1536, 12, 4, 64);
             struct cut cut;
-            assert_true(cut_find((enum sdpa_form)form, &args, &cut));
+            assert_true(cut_find((enum sdpa_form)form, &args, HST_SDPA_WORK_BYTES, &cut));
             assert_true(cut.work_bytes >= before);
             before = cut.work_bytes;
         }
@@ -139,6 +182,8 @@ int main(void)
         cmocka_unit_test(what_fits_is_one_run),
         cmocka_unit_test(every_row_and_head_is_in_one_run),
         cmocka_unit_test(long_sequences_go_by_heads),
+        cmocka_unit_test(a_budget_gives_a_group_a_sixteenth_in_powers_of_two),
+        cmocka_unit_test(only_what_does_not_fit_follows_the_budget),
         cmocka_unit_test(workspace_grows_with_the_batch),
         cmocka_unit_test(what_is_not_served),
     };

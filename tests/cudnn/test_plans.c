@@ -157,6 +157,16 @@ static void long_sequences_need_little_in_the_ordered_form(void **state)
     check(blackwell, true, 0, (struct sdpa_shape){1, 32768, 4, 4, 128, 32, 32, 0});
 }
 
+/* What a large budget gives a group of heads alone; the longest is the most that there is. */
+static void a_group_beyond_the_usual_bound_has_a_backward(void **state)
+{
+    (void)state;
+    check(&cards[0], true, 0, (struct sdpa_shape){1, 8192, 4, 1, 128, 32, 8, 0});
+    check(&cards[2], true, 0, (struct sdpa_shape){1, 8192, 4, 1, 128, 32, 8, 0});
+    if (all)
+        check(&cards[2], true, 0, (struct sdpa_shape){1, 22000, 4, 1, 128, 32, 8, 0});
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -180,6 +190,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(each_card_has_a_forward_and_a_backward),
         cmocka_unit_test(any_length_and_head_dim_of_the_rule),
         cmocka_unit_test(long_sequences_need_little_in_the_ordered_form),
+        cmocka_unit_test(a_group_beyond_the_usual_bound_has_a_backward),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -124,6 +124,55 @@ static void a_wide_batch_goes_by_rows(void **state)
     assert_int_equal(offset(&fake.runs[2], SDPA_DV, args.dv), 6 * 2048 * 8 * 128 * 2);
 }
 
+static struct hst_sdpa_made made(void)
+{
+    struct hst_sdpa_made told;
+    hst_sdpa_made(&sdpa, &told);
+    return told;
+}
+
+/* Which of two kernels makes a long backward is the budget's choice; that it made one is told. */
+static void a_budget_decides_who_makes_a_long_backward(void **state)
+{
+    (void)state;
+    struct hst_attention_backward args = call(1, 8192, 8, 2);
+    hst_sdpa_budget(&sdpa, (uint64_t)15 << 30);
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args.forward, true, NULL), 0);
+    assert_int_equal(hst_sdpa_backward(&sdpa, NULL, &args, &failure), -ENOTSUP);
+    assert_true(hst_sdpa_work_bytes(&sdpa, &args.forward) < HST_SDPA_WORK_BYTES); /* forward's */
+    assert_int_equal(made().largest_bytes, 0);
+    hst_sdpa_budget(&sdpa, (uint64_t)16 << 30);
+    size_t work = hst_sdpa_work_bytes(&sdpa, &args.forward);
+    assert_int_equal(made().largest_bytes, work);
+    assert_true(work > 2 * HST_SDPA_WORK_BYTES && work < 3 * HST_SDPA_WORK_BYTES);
+    assert_int_equal(hst_sdpa_backward(&sdpa, NULL, &args, &failure), 0);
+    assert_int_equal(fake.runs_count, 2); /* a group each */
+    hst_sdpa_budget(&sdpa, UINT64_MAX);   /* more than enough changes nothing */
+    assert_int_equal(hst_sdpa_work_bytes(&sdpa, &args.forward), work);
+    args = call(4, 2048, 8, 2);
+    assert_true(hst_sdpa_work_bytes(&sdpa, &args.forward) <= HST_SDPA_WORK_BYTES);
+    assert_int_equal(made().largest_bytes, work);
+}
+
+static void plans_are_counted_with_their_time(void **state)
+{
+    (void)state;
+    struct hst_attention args = call(1, 64, 2, 2).forward;
+    assert_int_equal(made().plans, 0);
+    assert_true(made().plans_s == 0);
+    assert_true(hst_sdpa_work_bytes(&sdpa, &args) > 0);
+    double first_s = made().plans_s;
+    assert_int_equal(made().plans, 2);
+    assert_true(first_s > 0);
+    assert_true(hst_sdpa_work_bytes(&sdpa, &args) > 0);
+    assert_int_equal(made().plans, 2);
+    fake.proposals[0][0].nondeterministic = true;
+    args.seq = 65;
+    assert_int_equal(hst_sdpa_supports(&sdpa, &args, false, NULL), 0);
+    assert_int_equal(made().plans, 3); /* there is none, which took its time too */
+    assert_true(made().plans_s > first_s);
+}
+
 static void an_empty_batch_runs_nothing(void **state)
 {
     (void)state;
@@ -276,6 +325,8 @@ int main(void)
         CASE(a_forward_that_fits_is_one_run),
         CASE(a_long_backward_goes_by_heads),
         CASE(a_wide_batch_goes_by_rows),
+        CASE(a_budget_decides_who_makes_a_long_backward),
+        CASE(plans_are_counted_with_their_time),
         CASE(an_empty_batch_runs_nothing),
         CASE(a_plan_is_built_once),
         CASE(each_dtype_has_a_plan_of_its_own),

@@ -2,18 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training with attention by cuDNN, on the double of CUDA and a cuDNN that evaluates its graphs.
 
-cudnn.py PATH_OF_HOISTWAY SOURCE_ROOT FOLDER_OF_THE_DOUBLE_WITH_CUDNN
+cudnn.py PATH_OF_HOISTWAY SOURCE_ROOT FOLDER_OF_THE_DOUBLE_WITH_CUDNN PATH_OF_TEST_KERNELS_ATTENTION
 """
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
-PROGRAM, ROOT, DOUBLE = sys.argv[1:4]
+PROGRAM, ROOT, DOUBLE, SUITE = sys.argv[1:5]
 LIBRARIES = f'{DOUBLE}:{os.path.dirname(DOUBLE)}'
 GROUPED = 'tied-gqa'
 ALONE = 'untied-mha'
@@ -36,7 +37,7 @@ class Training(unittest.TestCase):
             environment['HOISTWAY_ATTENTION'] = attention
         return environment
 
-    def train(self, model, *more, attention='cudnn', fake='must-run=1', fault=''):
+    def train(self, model, *more, attention='cudnn', fake='must-run=1', fault='', batch=48):
         """The finished run; its export and log are read by the next two."""
         folder = os.path.join(ROOT, 'tests', 'golden', model)
         for old in ('store', 'out', 'log'):
@@ -44,7 +45,7 @@ class Training(unittest.TestCase):
         command = [PROGRAM, 'train', '--model', folder,
                    '--data', os.path.join(folder, 'tokens.bin'), '--device=cuda',
                    '--precision=bf16', '--durability=none', '--store', self.path('store'),
-                   '--steps=3', '--seq-len=24', '--batch-tokens=48', '--lr=1e-3',
+                   '--steps=3', '--seq-len=24', f'--batch-tokens={batch}', '--lr=1e-3',
                    '--order=sequential', '--log', self.path('log.jsonl'),
                    '--export', self.path('out'), '--export-dtype=fp32', *more]
         if os.path.exists(self.path('log.jsonl')):
@@ -146,6 +147,65 @@ class Training(unittest.TestCase):
                 self.assertIn(f'{os.path.join(DOUBLE, "libcudnn.so.9")} is not whole: ', errors[0])
                 self.assertIn(f' ({number}): ', errors[0])
                 self.assertIn('HOISTWAY_ATTENTION=own', errors[0])
+
+    def test_plans_are_built_before_the_first_step_and_counted(self):
+        for batch, plans in ((48, 2), (120, 4)):  # of 48, and of what is left, 24
+            done = self.train(GROUPED, '--grain=48', batch=batch)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, rf'(?m)^note\[I201\] attention by cuDNN: {plans} plans '
+                                          r'built in [\d.]+ s, none is left to a step$')
+            run, summary = (next(line for line in self.log() if line['kind'] == kind)
+                            for kind in ('run', 'summary'))
+            self.assertEqual(run['plans']['count'], plans)
+            self.assertGreater(run['plans']['seconds'], 0)
+            self.assertEqual(summary['plans'], run['plans'])
+        self.train(GROUPED, attention='own', fake='')
+        self.assertNotIn('plans', self.log()[0])
+
+    def long(self, *more):
+        """One sequence, so long that its backward is the budget's choice; it ends in its first
+        attention, and leaves a version. -> (what it says, what its bits depend on)"""
+        folder = self.path('model')
+        shutil.copytree(os.path.join(ROOT, 'tests', 'golden', GROUPED), folder, dirs_exist_ok=True)
+        with open(os.path.join(folder, 'config.json'), 'r+', encoding='ascii') as file:
+            text = file.read().replace('_embeddings": 256', '_embeddings": 8192')
+            file.seek(0)
+            file.write(text)
+        with open(self.path('tokens'), 'wb') as file:
+            file.write(bytes(2 * 8193))
+        done = subprocess.run(
+            [PROGRAM, 'train', '--model', folder, '--data', self.path('tokens'), '--data-format',
+             'tokens', '--token-dtype=u16', '--device=cuda', '--precision=bf16', '--store',
+             self.path('long'), '--durability=step', '--steps=2', '--seq-len=8192',
+             '--batch-tokens=8192', '--log', self.path('log.jsonl'), *more],
+            capture_output=True, text=True, timeout=120, check=False,
+            env=self.environment('cudnn', '', 'memory=32G,fail=cudnnBackendExecute:1:5000'))
+        self.assertIn('CUDNN_STATUS_EXECUTION_FAILED', done.stderr)
+        return done.stderr, [line for line in self.log() if line['kind'] == 'run'][-1]['math']
+
+    def test_the_budget_decides_who_makes_a_long_backward_and_a_resume_says_so(self):
+        _, math = self.long('--hbm=8G')
+        self.assertRegex(math, 'attention by cuDNN with 25[78] MiB for a backward$')
+        for budget, told in (('16G', False), ('4G', True)):
+            said, other = self.long('--resume', f'--hbm={budget}')
+            self.assertEqual('W624' in said, told, said)
+            self.assertEqual(other != math, told)
+        self.assertRegex(other, 'attention by cuDNN$')
+        self.assertRegex(said, "'attention by cuDNN' now, on 'attention by cuDNN with .* its --hbm")
+
+    def test_the_suite_ends_with_own_kernels_where_plans_take_too_long(self):
+        environment = self.environment('cudnn', 'must-run=1', '')
+        environment.update(HST_SUITE_ONLY='huge_scores_match', HST_SUITE_MUST_OPEN='1')
+        def suite(**settings):
+            done = subprocess.run([SUITE, 'cuda'], capture_output=True, text=True, timeout=120,
+                                  check=True, env={**environment, **settings})
+            return re.findall('(?m)^plans of cuDNN: .*', done.stdout + done.stderr)
+        whole, bounded = suite(HST_SUITE_PLANS_S='1e9'), suite(HST_SUITE_PLANS_S='0')
+        self.assertEqual((len(whole), len(bounded)), (1, 2))
+        self.assertEqual(bounded[0], "plans of cuDNN: more than 0 s: the plugin's own kernels "
+                                     'serve from here on')
+        fewer, all_of_them = (int(lines[-1].split()[3]) for lines in (bounded, whole))
+        self.assertTrue(0 < fewer < all_of_them, (bounded, whole))
 
     def test_one_that_fails_while_it_runs_ends_the_run_with_one_line(self):
         done = self.train(GROUPED, fault='fail=cudnnBackendExecute:3:5000', fake='')

@@ -304,6 +304,32 @@ class Faults(unittest.TestCase):
         self.assertRegex(done.stderr,
                          r'(?m)^note\[I304\] [1-5] of \d+ units (is|are) at home in HBM')
 
+    def test_what_is_left_of_the_cards_memory_is_measured_and_told(self):
+        for size, budget in (('1G', 1 << 29), ('2G', 3 << 29), ('8G', int(0.9 * (8 << 30)))):
+            done = subprocess.run(
+                [PROGRAM, 'plan', '--model', MODEL, '--device=cuda', '--seq-len=24', '--json',
+                 '--batch-tokens=48'], capture_output=True, text=True, timeout=60, check=True,
+                env=dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=DOUBLE,
+                         XDG_CACHE_HOME=self.cache, HST_FAKE_CUDA=f'memory={size}'))
+            self.assertEqual(json.loads(done.stdout)['memory']['budget']['hbm'], budget, size)
+        log = os.path.join(self.directory, 'log.jsonl')
+        for fault, options, told in (('memory=2G', ('--hbm=256M',), 0), ('', (), 0),
+                                     ('memory=1G,overhead=560M', (), 0),
+                                     ('memory=1G,overhead=560M', ('--hbm=256M',), 1)):
+            done = self.train(fault, '--device=cuda', '--log', log, *options)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr.count('warning[W311] '), told, (fault, done.stderr))
+            with open(log, encoding='ascii') as file:
+                lines = [line for line in map(json.loads, file) if line['kind'] in ('run', 'step')]
+            left = [line['hbm_free'] for line in lines]
+            self.assertEqual(len(left), 1 + 2)
+            total = (2 if '2G' in fault else 1) << 30
+            self.assertTrue(all(0 < size < total - (560 << 20) * told for size in left), left)
+            self.assertRegex(done.stdout, r'(?m)^GPU memory left: \S+ MiB at the start, at least '
+                             if total >> 30 == 1 else 'GPU memory left: ')
+        self.assertRegex(done.stderr, r'W311\] \d{3}\.\d MiB of GPU memory are left at the end of '
+                                      r'step 1, less than the 512\.0 MiB .*Fix: a smaller --hbm')
+
     def test_what_was_trained_in_the_cards_memory_is_resumed(self):
         export = os.path.join(self.directory, 'out', 'model.safetensors')
         def run(*more, steps=2):

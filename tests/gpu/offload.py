@@ -87,6 +87,7 @@ def exported(runner, model, case, tokens, steps, more):
                                                         '--export-dtype=fp32', *more])
     if not training.usable(runner, case, run):
         return None
+    training.tell_left(runner, case, run)
     told = digests(folder)
     shutil.rmtree(folder)
     return told
@@ -172,6 +173,7 @@ def tell_run(runner, name, run, tokens, goal):
                   tokens / bound_s if bound_s else None, 'the bound', goal=goal,
                   least=tokens / most_s, most=tokens / least_s,
                   note=None if bound_s else f'no bound: {run.said()}')
+    training.tell_left(runner, name, run)
     ratio = predicted_s / step_s if predicted_s else None
     runner.figure(f'{name}: predicted over measured', ratio, '',
                   note=None if ratio else f'no prediction: {run.said()}')
@@ -229,6 +231,8 @@ def offload(runner, shape, batch, mode):
     if mode == 'resident':
         resident[f'{shape} {batch}'] = tokens / run.step_s()[0]
         return
+    offloaded, rate = runner.kept['offloaded'], tokens / run.step_s()[0]  # the best of all modes
+    offloaded[f'{shape} {batch}'] = max(rate, offloaded.get(f'{shape} {batch}', 0))
     tell_host_memory(runner, case, run, model.parameters,
                      None if mode in ('unclipped-14', 'optimistic') else 1)
     if f'{shape} {batch}' in resident:

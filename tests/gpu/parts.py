@@ -21,6 +21,7 @@ GOALS = {'both at once': 0.95, 'memory': 0.85, 'gemm': 0.95, 'own attention over
 
 CONFORMANCE = ('device', 'stream', 'matmul', 'rmsnorm', 'elementwise', 'tokens', 'blocks',
                'optimizer', 'attention')
+PLANS_S = 150  # that cuDNN builds plans in the part of its own
 SMOKE_CONFORMANCE = ('device', 'stream')  # tests/simt runs all of it on the double
 MEMCHECK = (('memcheck', 'elementwise'), ('memcheck', 'rmsnorm'), ('racecheck', 'rmsnorm'),
             ('memcheck', 'tokens'), ('racecheck', 'tokens'), ('memcheck', 'blocks'),
@@ -177,14 +178,15 @@ def triage(runner):
 
 
 def cudnn(runner):
-    """Attention by cuDNN in the conformance suite: some hundred plans, seconds each. One device."""
+    """Attention by cuDNN in the conformance suite: some hundred plans, seconds each. One device.
+    Behind PLANS_S seconds of building own kernels serve what is left, and the row says so."""
     absent = why_no_cudnn(runner)
     if absent:
         raise Skipped(f'without cuDNN: {absent}')
     conformance.run_program(
         runner, 'kernels/attention, cuDNN', need(place.program('test_kernels_attention'),
                                                  'test programs'),
-        {'HOISTWAY_ATTENTION': 'cudnn', 'HST_SUITE_ALONE': '1'})
+        {'HOISTWAY_ATTENTION': 'cudnn', 'HST_SUITE_ALONE': '1', 'HST_SUITE_PLANS_S': str(PLANS_S)})
 
 
 def memcheck(runner):
@@ -323,30 +325,7 @@ def train(runner, shape):
             f'{run.steps[0]["loss"]:.4f} to {run.steps[-1]["loss"]:.4f}')
     tell_training(runner, f'Llama {name}', (statistics.median(rates), rates[0], rates[-1]),
                   model.config, seq, note)
-
-
-def peer(runner, shape):
-    name, seq, batch, steps = shape_of(runner, shape)
-    folder = os.path.join(runner.scratch, f'peer-{name}')
-    config = llama.config_of(name, seq)
-    llama.write_config(folder, config)
-    # torch may be of a Python of its own
-    python = os.environ.get('HOISTWAY_TORCH_PYTHON') or sys.executable
-    done = runner.command([python, os.path.join(place.HERE, 'peer_torch.py'),
-                           os.path.join(folder, 'config.json'), '--seq', str(seq), '--batch',
-                           str(batch), '--steps', str(steps)])
-    if done.code == 77:
-        raise Skipped(done.out.strip().split('\n')[-1])
-    if done.code:
-        raise Failed(done.why())
-    told = json_lines(done.out)[-1]
-    tell_training(runner, f'PyTorch {told["torch"]}, Llama {name}',
-                  (told['tokens_per_s'], told['least'], told['most']), config, seq, told['note'])
-    ours = runner.kept['tokens_per_s'].get(shape)
-    if ours:
-        ratio = ours / told['tokens_per_s']
-        runner.figure(f'hoistway over PyTorch, Llama {name}', ratio, '', fraction=ratio,
-                      goal=GOALS['train over peer'])
+    training.tell_left(runner, f'Llama {name}', run)
 
 
 def train_1b(runner):
@@ -355,11 +334,3 @@ def train_1b(runner):
 
 def train_3b(runner):
     train(runner, '3b')
-
-
-def peer_1b(runner):
-    peer(runner, '1b')
-
-
-def peer_3b(runner):
-    peer(runner, '3b')

@@ -29,6 +29,7 @@ from functools import partial
 import machine
 import offload
 import parts
+import peers
 import place
 import training
 from runner import Runner
@@ -58,11 +59,15 @@ PARTS = {
        for which in offload.BYTES if which != 'small'},
     'memcheck': (parts.memcheck, 90),
     'cudnn': (parts.cudnn, 240),
-    'peer-1b': (parts.peer_1b, 240),
-    'peer-3b': (parts.peer_3b, 240),
+    **{'peer-' + name: (part, 240) for name, part in (
+        ('1b', partial(peers.torch, shape='1b')), ('3b', partial(peers.torch, shape='3b')),
+        ('zero2-3b', partial(peers.deepspeed, shape='3b', stage=2)),
+        ('zero3-8b', partial(peers.deepspeed, shape='8b', stage=3)),
+        ('llmq-3b', partial(peers.llmq, shape='3b', offloads=False)),
+        ('llmq-8b', partial(peers.llmq, shape='8b', offloads=True)))},
 }
 # Run where they are asked for alone: they say nothing of hoistway, and compile for minutes.
-OWN_CALL = ('peer-1b', 'peer-3b')
+OWN_CALL = tuple(name for name in PARTS if name.startswith('peer-'))
 AT_THE_END = 'predictions'  # of all runs of the report; takes no time
 LEAST_S = 5  # with less than that left, a part is not begun
 # A part that may take longer is begun where this share of its limit is left: cut short, it would
@@ -92,7 +97,7 @@ def begun(arguments):
         'machine': machine.describe(arguments.device, place.environment()), 'facts': {},
         'concerns': [], 'doctor': [], 'parts': [], 'seconds': 0.0,
         'kept': {'chosen': {}, 'best_product': None, 'tokens_per_s': {}, 'resident': {},
-                 'predicted': {}, 'digests': {}, 'load_s_per_parameter': {}},
+                 'predicted': {}, 'digests': {}, 'load_s_per_parameter': {}, 'offloaded': {}},
     }
     path = os.path.join(arguments.out, 'report.json')
     if not arguments.go_on or not os.path.exists(path):

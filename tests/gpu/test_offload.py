@@ -26,7 +26,8 @@ from runner import Finished, Runner
 
 DOUBLE = sys.argv.pop(1)
 GIB = 1 << 30
-KEPT = {'predicted': {}, 'resident': {}, 'digests': {}, 'load_s_per_parameter': {}}
+KEPT = {'predicted': {}, 'resident': {}, 'offloaded': {}, 'digests': {},
+        'load_s_per_parameter': {}}
 
 
 def run_suite(out, *arguments):
@@ -170,7 +171,8 @@ class Given(Runner):
 
 def log(seconds, bound_s, predicted_s, **peak):
     """Steps that took so long, the first two of which warm up."""
-    return [*({'kind': 'step', 'step': i + 1, 'seconds': s, 'loss': 1.0,
+    return [{'kind': 'run', 'hbm_free': 4 * GIB},
+            *({'kind': 'step', 'step': i + 1, 'seconds': s, 'loss': 1.0, 'hbm_free': GIB - i,
                'bound_s': bound_s if i >= 2 else None,
                'peak': {'hbm': 1, 'dram': 1, 'nvme': 1, **peak}} for i, s in enumerate(seconds)),
             {'kind': 'summary', 'predicted_step_s': predicted_s}]
@@ -254,6 +256,25 @@ class Figures(unittest.TestCase):
         self.assertIn('8b 128k, optimistic: tokens', given.figures())
         self.assertNotIn('8b 128k, optimistic: tokens, of resident', given.figures())
         self.assertTrue(given.part['short_of_time'])
+
+    def test_what_is_left_of_hbm_has_a_goal(self):
+        low = log([1] * 5, 1, 1)
+        low[-2]['hbm_free'] = 1 << 28
+        told = self.offload(*(low if mode == 'unclipped-14' else log([1] * 5, 1, 1)
+                              for mode in offload.MODES)).figures()
+        left = told['8b 128k, resident: HBM left']
+        self.assertEqual((left['value'], left['ceiling'], left['met'], left['note']),
+                         (GIB - 4, 512 << 20, True, '4.295 GB when all was loaded'))
+        left = told['8b 128k, unclipped-14: HBM left']
+        self.assertEqual((left['fraction'], left['met']), (0.5, False))
+
+    def test_a_card_s_budget_leaves_room_to_libraries(self):
+        given = Given(self, {**ROOMY, 'hbm': 4})
+        have = training.room(given)
+        self.assertEqual(have.budget('hbm'), 4 * GIB - (512 << 20))
+        self.assertEqual(have.budget('dram'), int(0.9 * 2000 * GIB))
+        have.free['hbm'] = 100 * GIB
+        self.assertEqual(have.budget('hbm'), int(0.9 * 100 * GIB))
 
     def test_states_that_dram_can_not_hold_are_not_tried(self):
         given = Given(self, {**ROOMY, 'dram': 100}, REFUSED)

@@ -8,6 +8,7 @@ import statistics
 import llama
 import place
 
+HBM_LEFT_BYTES = 512 << 20  # to code that libraries load when it is first called
 WARM_STEPS = 2  # what the bound and the prediction are made of is known behind them
 REFUSED = ('error[E301]', 'error[E302]')  # by the plan: before anything was taken or written
 
@@ -37,7 +38,8 @@ def gib(size_bytes):
 # ---- the machine ---------------------------------------------------------------------------------
 
 class Room:
-    """What is free, in bytes by tier, of which a run takes nine tenths; and the drive's rate."""
+    """What is free, in bytes by tier, of which a run takes nine tenths, and of HBM less where that
+    would leave libraries too little; and the drive's rate."""
 
     def __init__(self, told, device):
         device = device if ':' in device else device + ':0'
@@ -47,7 +49,9 @@ class Room:
         self.drive = next((row['value'] for row in told['rates'] if row['name'] == 'mixed'), None)
 
     def budget(self, tier):
-        return int(0.9 * self.free[tier])
+        free = self.free[tier]
+        left = min(HBM_LEFT_BYTES, free // 2) if tier == 'hbm' else 0
+        return min(int(0.9 * free), free - left)
 
     def drive_s(self, size_bytes):
         """Seconds that the drive needs for it at least; 0 where its rate is not known."""
@@ -122,6 +126,8 @@ class Run:
     def __init__(self, done, lines):
         self.done = done
         self.steps = [line for line in lines if line['kind'] == 'step']
+        # of HBM, bytes that nobody holds: when all is loaded, and at the end of each step
+        self.hbm_free = [line['hbm_free'] for line in lines if line['kind'] in ('run', 'step')]
         self.summary = next((line for line in lines if line['kind'] == 'summary'), None)
 
     def said(self):
@@ -180,6 +186,13 @@ def train(runner, model, batch_tokens, steps, more=()):
         around_s = max(0, done.seconds - sum(step['seconds'] for step in run.steps))
         runner.kept['load_s_per_parameter'][model.weights] = around_s / model.parameters
     return run
+
+
+def tell_left(runner, name, run):
+    """What of HBM was left at least, beside what libraries may need later."""
+    runner.figure(f'{name}: HBM left', min(run.hbm_free), 'B', HBM_LEFT_BYTES,
+                  'what libraries may need', goal=1,
+                  note=f'{run.hbm_free[0] / 1e9:.4g} GB when all was loaded')
 
 
 def usable(runner, name, run):

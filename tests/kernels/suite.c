@@ -83,6 +83,40 @@ static void tell_case(void)
     print_message("\n");
 }
 
+/* A device and its memory, opened once and kept for all cases: on a GPU that takes longer than most
+ * of them. */
+struct ground {
+    struct hst_dev *dev;
+    void *arena, *staging;
+};
+enum { GROUNDS = 2 }; /* without workers, and with them */
+static struct ground grounds[GROUNDS];
+
+/* What cuDNN has built for the cases so far. */
+struct plans {
+    unsigned count;
+    double seconds;
+};
+static struct plans closed_plans; /* on grounds that are closed */
+
+static void add_plans(struct plans *plans, struct hst_dev *dev)
+{
+    struct hst_dev_info info;
+    if (!dev)
+        return;
+    hst_dev_info(dev, &info);
+    plans->count += info.plans;
+    plans->seconds += info.plans_s;
+}
+
+static struct plans plans_so_far(void)
+{
+    struct plans plans = closed_plans;
+    for (size_t i = 0; i < GROUNDS; i++)
+        add_plans(&plans, grounds[i].dev);
+    return plans;
+}
+
 /* Runs behind each test; prints nothing behind one that ended well. */
 static int tell_failure(void **state)
 {
@@ -122,6 +156,9 @@ int suite_main(int argc, char **argv, const struct CMUnitTest *tests, size_t cou
         cmocka_set_test_filter(getenv("HST_SUITE_ONLY"));
     int failed = _cmocka_run_group_tests(argv[0], told, count, NULL, NULL);
     free(told);
+    struct plans plans = plans_so_far();
+    if (plans.count)
+        printf("plans of cuDNN: %u in %.1f s\n", plans.count, plans.seconds);
     return failed;
 }
 
@@ -190,16 +227,8 @@ const struct hst_parallel *suite_workers(void)
 /* ---- cases
  * ---------------------------------------------------------------------------------------------- */
 
-/* A device and its memory, opened once and kept for all cases: on a GPU that takes longer than most
- * of them. */
-struct ground {
-    struct hst_dev *dev;
-    void *arena, *staging;
-};
-
 static void case_open(struct suite *s, const struct hst_parallel *parallel)
 {
-    static struct ground grounds[2]; /* without workers, and with them */
     struct ground *g = &grounds[parallel != NULL];
     memset(s, 0, sizeof *s);
     s->random = 0x9e3779b97f4a7c15u;
@@ -248,9 +277,35 @@ static void check_guards(struct suite *s)
     }
 }
 
+static void ground_close(struct ground *g)
+{
+    if (!g->dev)
+        return;
+    hst_dev_mem_free(g->dev, g->arena, ARENA_BYTES);
+    hst_dev_host_free(g->dev, g->staging, ARENA_BYTES);
+    suite_close(&g->dev);
+}
+
+/* Between cases, so that the two runs of one are by the same kernels. */
+static void bound_plans(void)
+{
+    const char *most_s = getenv("HST_SUITE_PLANS_S");
+    if (!most_s || plans_so_far().seconds <= strtod(most_s, NULL))
+        return;
+    print_message("plans of cuDNN: more than %s s: the plugin's own kernels serve from here on\n",
+                  most_s);
+    for (size_t i = 0; i < GROUNDS; i++) {
+        add_plans(&closed_plans, grounds[i].dev);
+        ground_close(&grounds[i]);
+    }
+    assert_int_equal(setenv("HOISTWAY_ATTENTION", "own", 1), 0);
+    assert_int_equal(unsetenv("HST_SUITE_PLANS_S"), 0);
+}
+
 void suite_run(void (*run)(struct suite *, const void *), const void *parameters)
 {
     struct suite alone, shared;
+    bound_plans();
     case_open(&alone, NULL);
     run(&alone, parameters);
     check_guards(&alone);

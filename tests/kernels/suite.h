@@ -50,7 +50,8 @@ struct suite {
  * The main function of a test program: opens the device that argv names, runs the tests. A device
  * that is not there ends the program with 77 and the reason. A test that fails on a device is told
  * with the device's own words and the case's tensors, behind cmocka's message. HST_SUITE_LIST=1
- * prints the names of the tests instead, HST_SUITE_ONLY=NAME runs one of them.
+ * prints the names of the tests instead, HST_SUITE_ONLY=NAME runs one of them. Where cuDNN has
+ * built plans for more than HST_SUITE_PLANS_S=SECONDS, the cases left are by own kernels.
  */
 int suite_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
 /** Opens one more device of the same kind, with these budgets and this parallel; and closes it. */

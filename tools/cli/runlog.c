@@ -138,6 +138,16 @@ static int put_gap(struct run_log *log, struct hst_error *error)
     return end_line(log, &json, error);
 }
 
+static void put_plans(struct json_writer *json, const struct run_plans *plans)
+{
+    if (plans->count == 0)
+        return;
+    json_put_object(json, "plans");
+    json_put_whole(json, "count", plans->count);
+    json_put_real(json, "seconds", plans->seconds);
+    json_put_end(json);
+}
+
 int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error)
 {
     if (!log->file)
@@ -160,6 +170,9 @@ int run_log_start(struct run_log *log, const struct run_start *start, struct hst
     json_put_whole(&json, "grain_tokens", start->grain_tokens);
     decision_put(&json, start->decision);
     json_put_known(&json, "predicted_step_s", start->decision->step_s);
+    if (start->hbm_free)
+        json_put_whole(&json, "hbm_free", start->hbm_free);
+    put_plans(&json, &start->plans);
     int native = end_line(log, &json, error);
     return native || !log->gap_to ? native : put_gap(log, error);
 }
@@ -207,6 +220,8 @@ int run_log_step(struct run_log *log, const struct step_report *step, struct hst
     json_put_known(&json, "bound_s", step->bound_s);
     json_put_text(&json, "update",
                   step->stats->update_time == HST_UPDATE_OPTIMISTIC ? "optimistic" : "deferred");
+    if (step->stats->hbm_free)
+        json_put_whole(&json, "hbm_free", step->stats->hbm_free);
     return end_line(log, &json, error);
 }
 
@@ -237,6 +252,7 @@ int run_log_summary(struct run_log *log, const struct run_summary *summary, stru
     json_put_known(&json, "predicted_step_s", summary->predicted_step_s);
     json_put_real(&json, "measured_step_s", summary->measured_step_s);
     json_put_text(&json, "bound_by", summary->bound_by);
+    put_plans(&json, &summary->plans);
     return end_line(log, &json, error);
 }
 

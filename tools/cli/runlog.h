@@ -19,12 +19,20 @@ struct run_log {
     uint64_t gap_from, gap_to; /* steps that the run has made and the log has no line of; 0: none */
 };
 
+/* What a library of the device has built for a run's shapes so far; 0: nothing, and not told. */
+struct run_plans {
+    uint64_t count;
+    double seconds;
+};
+
 struct run_start {
     const char *model, *data, *store, *device, *precision;
     const char *math; /* of hst_dev_math: what the bits depend on */
     uint64_t seed, steps, seq_len, batch_tokens, grain_tokens;
     const struct hst_memory *memory;
     const struct hst_decision *decision; /* its step_s is told as the prediction */
+    uint64_t hbm_free;                   /* of a GPU's memory, bytes; 0: no GPU, and not told */
+    struct run_plans plans;
 };
 
 struct run_summary {
@@ -32,6 +40,7 @@ struct run_summary {
     double measured_step_s;
     double predicted_step_s; /* 0: not predicted */
     const char *bound_by;    /* null: not predicted */
+    struct run_plans plans;
 };
 
 /**

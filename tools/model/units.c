@@ -34,6 +34,18 @@ static struct pass measuring_pass(const struct llama *model, struct hst_engine *
     };
 }
 
+/* Every number of tokens that a step has: the last grain may be shorter, which needs no more, but a
+ * library that prepares itself for a shape does so when it is first asked, and not in a step. */
+static void measure_layer(struct pass *p, const struct layer_work *layer, uint64_t tokens)
+{
+    if (tokens == 0)
+        return;
+    p->tokens = (size_t)tokens;
+    p->sequences = (size_t)(tokens / p->model->run.seq_len);
+    layer_forward(p, layer, NULL);
+    layer_backward(p, layer, NULL, NULL);
+}
+
 static void measure_operations(struct llama *model, struct hst_engine *engine)
 {
     const struct hst_param_view no_data[LAYER_PARAM_MAX] = {{0}};
@@ -45,8 +57,8 @@ static void measure_operations(struct llama *model, struct hst_engine *engine)
     embedding_backward(&p, NULL, NULL);
     p = measuring_pass(model, engine, no_data, &model->layer_op_bytes);
     model->layer_op_bytes = 0;
-    layer_forward(&p, &layer, NULL);
-    layer_backward(&p, &layer, NULL, NULL);
+    measure_layer(&p, &layer, model->run.grain_tokens);
+    measure_layer(&p, &layer, model->run.batch_tokens % model->run.grain_tokens);
     p = measuring_pass(model, engine, no_data, &model->norm_op_bytes);
     model->norm_op_bytes = 0;
     norm_forward(&p, &norm, NULL);

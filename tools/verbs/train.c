@@ -189,6 +189,13 @@ static int load(struct train *t)
     return 0;
 }
 
+struct run_plans train_plans(const struct train *t)
+{
+    struct hst_dev_info info = {0};
+    hst_dev_info(hst_engine_device(t->engine), &info);
+    return (struct run_plans){info.plans, info.plans_s};
+}
+
 static void tell_device(const struct train *t)
 {
     struct hst_dev_info info;
@@ -203,6 +210,10 @@ static void tell_device(const struct train *t)
                  t->result.memory.threads, text_s(t->result.memory.threads),
                  hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name, t->device.why[0] ? ": " : "",
                  t->device.why);
+    if (info.plans)
+        cli_note(CLI_DEVICE,
+                 "attention by cuDNN: %u plan%s built in %.1f s, none is left to a step",
+                 info.plans, text_s(info.plans), info.plans_s);
 }
 
 void train_tell_plan(struct train *t)
@@ -221,6 +232,7 @@ static int begin_log(struct train *t)
     const struct train_options *o = t->options;
     struct hst_decision decision = {0};
     (void)hst_engine_decision(t->engine, &decision); /* sealed */
+    train_left_begin(t);
     int native = t->began > 0 ? run_log_resume(&t->log, o->log, t->began, t->error)
                               : run_log_open(&t->log, o->log, t->error);
     char math[HST_DEV_MATH_BYTES];
@@ -239,6 +251,8 @@ static int begin_log(struct train *t)
         .grain_tokens = t->run.grain_tokens,
         .memory = &t->result.memory,
         .decision = &decision,
+        .hbm_free = t->left.start,
+        .plans = train_plans(t),
     };
     t->log.sync = !o->engine.durability || strcmp(o->engine.durability, "none") != 0;
     native = native ? native : run_log_start(&t->log, &start, t->error);
@@ -354,6 +368,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     t->skipped += stats.skipped;
     t->skipped_ever = stats.skipped_steps;
     note_update(t, number, stats.update_time);
+    train_left_step(t, stats.hbm_free);
     progress_show(&t->progress, &report);
     watch_loss(t, number, loss);
     keep_going(t, tell_version(t, t->error));
@@ -392,6 +407,7 @@ static int train_steps(struct train *t)
         .measured_step_s = t->result.step_s,
         .predicted_step_s = t->result.prediction.step_s,
         .bound_by = t->result.prediction.bound_by,
+        .plans = train_plans(t),
     };
     keep_going(t, run_log_summary(&t->log, &summary, t->error));
     return 0;
@@ -438,6 +454,8 @@ static void tell_summary(const struct train *t)
                " %s (--update auto)\n",
                t->updates.optimistic, steps, text_s(steps), t->updates.changed,
                t->updates.last == HST_UPDATE_OPTIMISTIC ? "all" : "none");
+    if (steps > 0)
+        train_left_tell(t);
     if (steps >= PREDICTED_AFTER)
         printf("%s\n", forecast_text(&r->prediction, r->step_s, forecast));
     if (!t->options->export_directory || t->options->passing)

@@ -43,6 +43,9 @@ struct train {
         uint64_t changed; /* the first step after the last change */
         enum hst_update_time last;
     } updates;
+    struct {
+        uint64_t start, least; /* bytes; 0: not a GPU's */
+    } left;
     uint64_t version_step;    /* of the store's last version; HST_NO_VERSION */
     uint64_t nonfinite_count; /* of the weights that were read */
     char nonfinite_tensor[128];
@@ -118,6 +121,14 @@ int train_resume(struct train *t);
 
 /** Prints device and table, once: of a run that goes on, when the store is seen to be its own. */
 void train_tell_plan(struct train *t);
+
+/** What the device's libraries have built so far. */
+struct run_plans train_plans(const struct train *t);
+
+/** What of a GPU's memory is left: when all is loaded, at a step's end, and told at the run's. */
+void train_left_begin(struct train *t);
+void train_left_step(struct train *t, uint64_t free_bytes);
+void train_left_tell(const struct train *t);
 
 /** Whether the user wishes to end it: 0 or -ECANCELED. */
 int train_stopped(const struct train *t);

@@ -25,7 +25,8 @@
  * second time before their backward, or slice by slice.
  *
  * Exactness: for a given precision, grain and input the trained weights are the same bytes for
- * every placement, budget, thread count and I/O backend.
+ * every placement, budget, thread count and I/O backend. (A budget of a GPU's memory may decide
+ * whether cuDNN makes the backward of long sequences; hst_dev_math says so.)
  *
  * Errors: 0 or negative errno; outputs are written on success only. The first fatal error of an
  * engine is sticky: every later call returns it, and hst_engine_error tells what happened.
@@ -407,6 +408,9 @@ struct hst_step_stats {
     uint64_t skipped_steps;           /* ever, those before a resume too */
     enum hst_update_time update_time; /* deferred or optimistic; deferred without a clip, too */
     bool redone; /* the update was optimistic and the norm clipped: it is made once more */
+    /* bytes of the GPU's memory that no process holds at the step's end: what libraries load code
+       into when it is first called; 0 on the host */
+    uint64_t hbm_free;
 };
 /**
  * Norm, clip, update of every tile. Afterwards the step is part of the weights. The loss scale is

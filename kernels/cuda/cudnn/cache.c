@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 static bool shapes_equal(const struct sdpa_shape *a, const struct sdpa_shape *b)
 {
@@ -46,6 +47,13 @@ static void evict_oldest(struct cache *cache)
     cache->entries[oldest] = cache->entries[--cache->count];
 }
 
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 /* Errors: -ENOMEM, and -ENODEV where cuDNN is not whole. */
 static int add(struct cache *cache, const struct cudnn_target *target, enum sdpa_form form,
                const struct sdpa_shape *shape, struct cached **added,
@@ -56,7 +64,10 @@ static int add(struct cache *cache, const struct cudnn_target *target, enum sdpa
         return cudnn_fail(failure, -ENOMEM, HST_DEV_MEMORY, 0, "no host memory for a plan");
     entry->form = form;
     entry->shape = *shape;
+    double begin_s = now_s();
     int rc = plan_build(&entry->plan, target, form, shape, cut_work_bytes(form, shape), failure);
+    cache->built_s += now_s() - begin_s;
+    cache->built++;
     entry->rc = rc;
     if (rc == -ENOMEM || rc == -ENODEV) {
         free(entry);

@@ -19,6 +19,8 @@ struct cache {
     struct cached *entries[CACHE_PLANS];
     size_t count;
     uint64_t clock;
+    unsigned built; /* plans, and shapes found to have none: each costs about the same */
+    double built_s;
     int (*wait)(void); /* for all work on the device, before a plan is destroyed; may be null */
 };
 

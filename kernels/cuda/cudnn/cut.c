@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The deterministic backward keeps seq² numbers per head. Cutting the batch, then the heads, keeps
- * that within the bound: up to 8,192 tokens one key-value head still fits alone (with a group of
- * four queries' heads up to 5,700), and one such run fills a card (64 blocks of 128 queries). The
- * cut is a function of shape and form, so the bits are too.
+ * that within a bound that is the same on every card: up to 11,500 tokens one key-value head still
+ * fits alone (with a group of four queries' heads up to 5,700), and one such run fills a card (64
+ * blocks of 128 queries). Where a group does not fit alone, it may have a share of the device's
+ * budget. So the cut is a function of shape and form, and the budget decides one thing: whether a
+ * long backward is cuDNN's.
  */
 #include "cut.h"
 
@@ -15,6 +17,8 @@
 #define SEQ_STEP      128 /* tiles, at most */
 #define SLACK_BYTES   4096
 #define ELEMENTS_MOST INT32_MAX /* in a run's tensors, gaps included: indices of 32 bits suffice */
+#define BUDGET_SHARE  16        /* of a device's memory, for one group */
+#define LARGE_MOST    ((size_t)4 << 30) /* its seq² numbers of 16 bits have such indices, too */
 
 static size_t round_up(size_t value, size_t step)
 {
@@ -40,6 +44,15 @@ size_t cut_work_bytes(enum sdpa_form form, const struct sdpa_shape *shape)
     default:
         return SLACK_BYTES;
     }
+}
+
+/* A power of two, so that budgets which differ by little give the same. */
+size_t cut_large_bytes(uint64_t budget_bytes)
+{
+    size_t bytes = HST_SDPA_WORK_BYTES;
+    while (bytes < LARGE_MOST && 2 * bytes <= budget_bytes / BUDGET_SHARE)
+        bytes *= 2;
+    return bytes;
 }
 
 static struct sdpa_shape shape_of(const struct hst_attention *args, size_t rows, size_t groups)
@@ -83,7 +96,8 @@ static size_t most_that_fit(enum sdpa_form form, const struct hst_attention *arg
     return low;
 }
 
-bool cut_find(enum sdpa_form form, const struct hst_attention *args, struct cut *cut)
+bool cut_find(enum sdpa_form form, const struct hst_attention *args, size_t large_bytes,
+              struct cut *cut)
 {
     if (form == SDPA_NONE || !extents_served(args))
         return false;
@@ -93,6 +107,9 @@ bool cut_find(enum sdpa_form form, const struct hst_attention *args, struct cut 
     size_t row_count = most_that_fit(form, args, rows, true);
     size_t group_count =
         row_count ? args->kv_heads : most_that_fit(form, args, args->kv_heads, false);
+    struct sdpa_shape alone = shape_of(args, 1, 1);
+    if (!group_count && cut_work_bytes(form, &alone) <= large_bytes - WORK_ALIGN_BYTES)
+        group_count = 1;
     if (!group_count)
         return false;
     struct sdpa_shape most = shape_of(args, row_count ? row_count : 1, group_count);

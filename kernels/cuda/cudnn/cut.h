@@ -20,8 +20,15 @@ struct cut {
 /** What cuDNN's workspace of such a plan is at most. */
 size_t cut_work_bytes(enum sdpa_form form, const struct sdpa_shape *shape);
 
-/** False: not served at all (dtype, extents, or one group alone needs too much). */
-bool cut_find(enum sdpa_form form, const struct hst_attention *args, struct cut *cut);
+/** What one group alone may need, on a device with this budget; HST_SDPA_WORK_BYTES or more. */
+size_t cut_large_bytes(uint64_t budget_bytes);
+
+/**
+ * Runs within HST_SDPA_WORK_BYTES, or of a group each, within large_bytes. False: not served at all
+ * (dtype, extents, or one group alone needs more).
+ */
+bool cut_find(enum sdpa_form form, const struct hst_attention *args, size_t large_bytes,
+              struct cut *cut);
 
 /* One run: what of the call it takes. */
 struct run {

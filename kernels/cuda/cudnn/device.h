@@ -12,6 +12,8 @@ struct hst_sdpa {
     struct cudnn_target target;
     struct cache cache;
     const char *file;     /* of the library, by the loader */
+    size_t large_bytes;   /* what one group of heads may need of a workspace */
+    size_t largest_bytes; /* that a call beyond HST_SDPA_WORK_BYTES is served with; 0: none is */
     pthread_mutex_t lock; /* the cache, the handle and its stream */
 };
 

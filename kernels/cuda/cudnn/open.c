@@ -53,6 +53,7 @@ static int open_handle(struct hst_sdpa *sdpa, struct hst_dev_failure *failure)
     sdpa->target.api = &sdpa->api;
     sdpa->target.version = sdpa->api.get_version();
     sdpa->cache.wait = wait_for_device;
+    sdpa->large_bytes = HST_SDPA_WORK_BYTES;
     return 0;
 }
 

@@ -24,6 +24,22 @@ const char *hst_sdpa_file(const struct hst_sdpa *sdpa)
     return sdpa->file;
 }
 
+void hst_sdpa_budget(struct hst_sdpa *sdpa, uint64_t memory_bytes)
+{
+    pthread_mutex_lock(&sdpa->lock);
+    sdpa->large_bytes = cut_large_bytes(memory_bytes);
+    pthread_mutex_unlock(&sdpa->lock);
+}
+
+void hst_sdpa_made(struct hst_sdpa *sdpa, struct hst_sdpa_made *made)
+{
+    pthread_mutex_lock(&sdpa->lock);
+    *made = (struct hst_sdpa_made){.plans = sdpa->cache.built,
+                                   .plans_s = sdpa->cache.built_s,
+                                   .largest_bytes = sdpa->largest_bytes};
+    pthread_mutex_unlock(&sdpa->lock);
+}
+
 /* ---- what is served -------------------------------------------------------------------------- */
 
 /*
@@ -33,7 +49,7 @@ const char *hst_sdpa_file(const struct hst_sdpa *sdpa)
 static int find_plans(struct hst_sdpa *sdpa, const struct hst_attention *args, enum sdpa_form form,
                       struct cut *cut, struct hst_dev_failure *failure)
 {
-    if (!cut_find(form, args, cut))
+    if (!cut_find(form, args, sdpa->large_bytes, cut))
         return cudnn_fail(failure, -ENOTSUP, HST_DEV_LIBRARY, 0,
                           "cuDNN does not serve attention of this dtype or shape");
     struct run first = cut_run(cut, args, 0);
@@ -42,6 +58,8 @@ static int find_plans(struct hst_sdpa *sdpa, const struct hst_attention *args, e
     int rc = cache_get(&sdpa->cache, &sdpa->target, form, &first.shape, &plan, failure);
     if (!rc)
         rc = cache_get(&sdpa->cache, &sdpa->target, form, &last.shape, &plan, failure);
+    if (!rc && cut->work_bytes > HST_SDPA_WORK_BYTES && cut->work_bytes > sdpa->largest_bytes)
+        sdpa->largest_bytes = cut->work_bytes;
     return rc;
 }
 

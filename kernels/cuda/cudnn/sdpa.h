@@ -14,8 +14,8 @@
  *   - per call: hst_sdpa_supports(...) == 1 here, 0 own kernel, negative the call's error;
  *   - workspace is the greater of both engines'.
  *
- * Which engine serves is decided by shape, library and card, never by timing or by what ran before,
- * so results depend on the configuration alone.
+ * Which engine serves is decided by shape, library, card and the device's budget, never by timing
+ * or by what ran before, so results depend on the configuration alone.
  *
  * Thread-safety: every function but open and close is safe from any thread; one lock holds plans
  * and handle, and is held while a plan is built (half a second to two, once per shape: call
@@ -27,7 +27,8 @@
 
 struct hst_sdpa;
 
-/* The most workspace that a call may ask for: it is cut until its parts need no more. */
+/* Calls are cut until their parts need no more workspace than this; one group of heads alone may
+   have more, where the device's budget is large. */
 #define HST_SDPA_WORK_BYTES ((size_t)256 << 20)
 
 /**
@@ -48,6 +49,19 @@ size_t hst_sdpa_version(const struct hst_sdpa *sdpa);
 /** The file that it was loaded from. Ownership: the loader's. */
 const char *hst_sdpa_file(const struct hst_sdpa *sdpa);
 
+/** The device's budget: what one group of heads may need follows it. Before any call is served. */
+void hst_sdpa_budget(struct hst_sdpa *sdpa, uint64_t memory_bytes);
+
+/* What has been made for the shapes that were asked for. */
+struct hst_sdpa_made {
+    unsigned plans; /* built, or found not to be there */
+    double plans_s; /* how long that took */
+    /* the most workspace of those that are served and need more than HST_SDPA_WORK_BYTES: what of
+       the budget results depend on; 0: there are none */
+    size_t largest_bytes;
+};
+void hst_sdpa_made(struct hst_sdpa *sdpa, struct hst_sdpa_made *made);
+
 /**
  * 1 where hst_sdpa_forward (backward: hst_sdpa_backward) serves this shape, 0 where not, -ENOMEM;
  * -ENODEV where no plan can be made because cuDNN itself is not whole: to go on without it would be
@@ -57,8 +71,8 @@ const char *hst_sdpa_file(const struct hst_sdpa *sdpa);
 int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, bool backward,
                       struct hst_dev_failure *failure);
 /**
- * Workspace of the forward and the backward of that shape, whichever of them are served: at most
- * HST_SDPA_WORK_BYTES, enough for a smaller batch of the same shape; 0 where neither is served.
+ * Workspace of the forward and the backward of that shape, whichever of them are served: enough for
+ * a smaller batch of the same shape; 0 where neither is served.
  */
 size_t hst_sdpa_work_bytes(struct hst_sdpa *sdpa, const struct hst_attention *args);
 
