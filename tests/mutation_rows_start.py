@@ -120,3 +120,14 @@ mutate(
     ('the steps are told first', 'if (starts(at, "steps ") && is_listed(t, at, now))', 'if (0)'),
     ('a percentage is told as that', 'if (percent > 0)'),
 )
+mutate(
+    'engine/plan/search/start_up.c', 'engine/start_up',
+    ('the host locks nothing', 'apart ? placement->dram_bytes : 0', 'placement->dram_bytes'),
+    ('of two slots one is written', '(in->stored || in->second_slots) && !derived', 'false'),
+    ('a store of fp16 has its weights once', ' && !derived;', ';'),
+    ('what goes on reads what lives in memory', '    if (resumes) {', '    if (false) {'),
+)
+mutate(
+    'engine/session/decide.c', 'tools/cli_start_up',
+    ('a short start is not told', 'start_up.seconds >= START_UP_TOLD_S && ', ''),
+)

@@ -20,7 +20,7 @@
 /* What workers are for. */
 #define WORKED_PARTS                                                                               \
     ((unsigned)HST_PROBE_MEMORY | HST_PROBE_UPDATE | HST_PROBE_COMPUTE | HST_PROBE_DEVICE)
-#define ALL_PARTS (WORKED_PARTS | HST_PROBE_DRIVES | HST_PROBE_COPIES)
+#define ALL_PARTS (WORKED_PARTS | HST_PROBE_DRIVES | HST_PROBE_COPIES | HST_PROBE_LOCKING)
 
 /* ---- what was asked ---- */
 
@@ -126,6 +126,8 @@ static void run_parts(struct probe *probe)
         probe_products(probe);
     if (runs(probe, HST_PROBE_COPIES))
         probe_copies(probe);
+    if (runs(probe, HST_PROBE_LOCKING))
+        probe_locking(probe);
     if (runs(probe, HST_PROBE_DEVICE)) {
         probe_device(probe);
         probe_shared(probe);

@@ -104,6 +104,9 @@ bool probe_is_apart(const struct probe *probe);
 /** Device memory of `most` bytes, or of as large a part of it as is to be had; null: none. */
 void *probe_device_memory(struct hst_dev *dev, size_t most_bytes, size_t *bytes);
 
+/* probe_locking.c */
+void probe_locking(struct probe *probe);
+
 /* probe_device.c */
 void probe_device(struct probe *probe);
 

@@ -40,6 +40,7 @@ static const struct {
     [HST_RATE_HALF_FP32] = {"update-half-fp32", "elements/s"},
     [HST_RATE_HALF_BF16] = {"update-half-bf16", "elements/s"},
     [HST_RATE_SHARED] = {"memory-shared", "B/s"},
+    [HST_RATE_LOCK] = {"page-lock", "B/s"},
     [HST_RATE_READ] = {"read", "B/s"},
     [HST_RATE_WRITE] = {"write", "B/s"},
     [HST_RATE_MIXED] = {"mixed", "B/s"},

@@ -482,6 +482,18 @@ static void tell_threads(struct hst_engine *engine)
                    threads, engine->config.threads);
 }
 
+#define START_UP_TOLD_S 10.0
+
+/* Before it begins: page-locking alone may take a minute, in which nothing else is to be seen. */
+static void tell_start_up(struct hst_engine *engine)
+{
+    char text[HST_START_UP_TEXT_BYTES];
+    struct hst_start_up start_up;
+    predict_start_up(engine, engine->config.rates, &start_up);
+    if (start_up.seconds >= START_UP_TOLD_S && !engine->config.plan)
+        report_log(&engine->report, HST_LOG_INFO, "I312 %s", hst_start_up_text(&start_up, text));
+}
+
 int decide_update(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
@@ -496,6 +508,7 @@ int decide_update(struct hst_engine *engine)
         run->optimistic = planner_is_optimistic(&steps);
     tell_late(engine);
     tell_threads(engine);
+    tell_start_up(engine);
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "exec/versions.h"
 #include "plan/graph/graph_bound.h"
 #include "plan/graph/simulate.h"
+#include "plan/search/start_up.h"
 #include "session/engine_state.h"
 
 #include <errno.h>
@@ -296,6 +297,16 @@ static int find_help(const struct hst_engine *engine, struct machine *m, const s
     return 0;
 }
 
+/* ---- before the first step ---- */
+
+void predict_start_up(const struct hst_engine *engine, const struct hst_rates *rates,
+                      struct hst_start_up *start_up)
+{
+    struct start_bytes bytes = start_up_bytes(&engine->plan_in, &engine->placement,
+                                              engine->config.load_bytes, engine->config.resumes);
+    start_up_seconds(&bytes, rates, start_up);
+}
+
 /* ---- the whole ---- */
 
 static int predict(const struct hst_engine *engine, struct machine *m, struct hst_prediction *p)
@@ -328,6 +339,15 @@ int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *
     if (rc == 0)
         *prediction = p;
     return rc;
+}
+
+int hst_engine_start_up(const struct hst_engine *engine, const struct hst_rates *rates,
+                        struct hst_start_up *start_up)
+{
+    if (engine->run.graph.node_count == 0 || !start_up)
+        return -EINVAL;
+    predict_start_up(engine, rates, start_up);
+    return 0;
 }
 
 int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *decision)

@@ -26,6 +26,7 @@ struct cuda_dev {
     struct blaslt *blaslt; /* null: products by the plugin's own kernels */
     struct hst_sdpa *sdpa; /* null: attention by the plugin's own kernels */
     bool sdpa_alone;       /* what it does not serve is refused: to measure it */
+    bool sleeps;           /* who waits for the card sleeps (wait.h) */
     struct book book;
     pthread_mutex_t lock;      /* guards everything below */
     struct cuda_block *blocks; /* device memory that is held */

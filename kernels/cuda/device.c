@@ -11,6 +11,7 @@
 #include "cudnn/sdpa.h"
 #include "library.h"
 #include "matmul.h"
+#include "wait.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -98,6 +99,9 @@ static int cuda_dev_open(const struct hst_dev_config *config, struct hst_dev **d
         rc = cuda_no_context((int)config->index, error, failure);
         goto err_free;
     }
+    rc = wait_open(&cuda->sleeps, failure);
+    if (rc)
+        goto err_stream;
     rc = matmul_open(cuda->info.compute_major, &cuda->blaslt, cuda->info.absent,
                      sizeof cuda->info.absent, failure);
     if (rc)

@@ -5,8 +5,12 @@
  * stream that it was recorded in and still has to tell of it. An error that the card meets later
  * reaches the host at a sync or a query, and from then on every stream of that GPU. CUDA does not
  * say which kernel met it, so a stream remembers what was enqueued last.
+ *
+ * A thread that waits sleeps or looks all the time (wait.h). To sleep until a stream is done it
+ * waits for an event of the stream's own.
  */
 #include "cuda.h"
+#include "wait.h"
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,6 +31,7 @@ struct state {
 struct cuda_stream {
     struct hst_stream base;
     cudaStream_t native;
+    cudaEvent_t end; /* null: who waits looks all the time */
     struct state *state;
 };
 
@@ -99,6 +104,26 @@ static void count(struct cuda_dev *dev, unsigned *counter, int by)
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
+static cudaError_t open_native(const struct cuda_dev *dev, struct cuda_stream *s)
+{
+    cudaError_t error = cudaStreamCreateWithFlags(&s->native, cudaStreamNonBlocking);
+    if (error || !dev->sleeps)
+        return error;
+    error = cudaEventCreateWithFlags(&s->end, wait_event_flags(dev) | cudaEventDisableTiming);
+    if (error)
+        (void)cudaStreamDestroy(s->native);
+    return error;
+}
+
+/* What a failed GPU answers here, drain has told of. */
+static void close_native(struct cuda_stream *s)
+{
+    if (s->end && cudaEventDestroy(s->end) != cudaSuccess)
+        (void)cudaGetLastError();
+    if (cudaStreamDestroy(s->native) != cudaSuccess)
+        (void)cudaGetLastError();
+}
+
 int cuda_stream_create(struct hst_dev *dev, const char *name, struct hst_stream **stream)
 {
     struct cuda_dev *cuda = cuda_dev_of(dev);
@@ -109,7 +134,7 @@ int cuda_stream_create(struct hst_dev *dev, const char *name, struct hst_stream 
     int rc = s && state ? cuda_enter(cuda) : -ENOMEM;
     if (rc)
         goto err_free;
-    cudaError_t error = cudaStreamCreateWithFlags(&s->native, cudaStreamNonBlocking);
+    cudaError_t error = open_native(cuda, s);
     if (error) {
         rc = cuda_failed(cuda, error, "creating stream \"%s\"", name);
         goto err_free;
@@ -128,12 +153,20 @@ err_free:
     return rc;
 }
 
+static cudaError_t wait_for_all(struct cuda_stream *s)
+{
+    if (!s->end)
+        return cudaStreamSynchronize(s->native);
+    cudaError_t error = cudaEventRecord(s->end, s->native);
+    return error ? error : cudaEventSynchronize(s->end);
+}
+
 /* Waits; what the stream met on its way becomes its error, and its events'. */
 static int drain(struct cuda_stream *s)
 {
     struct cuda_dev *dev = cuda_dev_of(s->base.dev);
     int rc = cuda_enter(dev);
-    cudaError_t error = rc ? cudaSuccess : cudaStreamSynchronize(s->native);
+    cudaError_t error = rc ? cudaSuccess : wait_for_all(s);
     char recent[160];
     if (error)
         rc = cuda_failed(dev, error, "stream \"%s\"%s", s->state->name,
@@ -148,8 +181,7 @@ void cuda_stream_destroy(struct hst_stream *stream)
     struct cuda_stream *s = stream_of(stream);
     struct cuda_dev *dev = cuda_dev_of(stream->dev);
     (void)drain(s);
-    if (cudaStreamDestroy(s->native) != cudaSuccess)
-        (void)cudaGetLastError(); /* a failed GPU's; drain has told of it */
+    close_native(s);
     state_drop(s->state);
     free(s);
     count(dev, &dev->stream_count, -1);
@@ -220,8 +252,8 @@ static int create_event(struct hst_dev *dev, bool timed, struct hst_event **even
     int rc = e ? cuda_enter(cuda) : -ENOMEM;
     if (rc)
         goto err_free;
-    cudaError_t error =
-        cudaEventCreateWithFlags(&e->native, timed ? cudaEventDefault : cudaEventDisableTiming);
+    cudaError_t error = cudaEventCreateWithFlags(
+        &e->native, wait_event_flags(cuda) | (timed ? 0u : cudaEventDisableTiming));
     if (error) {
         rc = cuda_failed(cuda, error, "creating an event");
         goto err_free;

@@ -4,7 +4,8 @@
  * bytes and log the same losses as the run with everything in RAM on one thread. Every capability
  * adds rows here. Each model and precision takes every second row of ROWS, with `--all` each. With
  * `--fourth`, as in the sanitizers' builds, it takes every fourth, and every second of those
- * without clipping.
+ * without clipping. With `--on DEVICE CASE` it takes each row with a device, on that one, and so
+ * the oracle, all in the device's memory: whose products are not the host's has other bits.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,34 +29,34 @@ extern char **environ;
 
 static const char *program;
 static bool all;
-static size_t share = 2; /* one row in so many is taken, */
-static size_t turn;      /* and others by the next model and precision */
+static const char *device; /* of all runs; null: the oracle's is the host, the rows' "far" */
+static size_t share = 2;   /* one row in so many is taken, */
+static size_t turn;        /* and others by the next model and precision */
 static char directory[] = "hst-e2e-XXXXXX";
 
+/* Of a model whose shape is `size`'s, but for its last three. */
 struct model {
-    const char *name, *config;
+    const char *name, *architecture, *type;
+    int layers;
+    bool tied;
 };
 
-#define MODEL(architecture, type, layers, tied)                                                    \
-    "{\"architectures\":[\"" architecture "\"],\"model_type\":\"" type "\",\"hidden_size\":96,"    \
-    "\"intermediate_size\":272,\"num_hidden_layers\":" layers ",\"num_attention_heads\":6,"        \
-    "\"num_key_value_heads\":2,\"head_dim\":16,\"vocab_size\":1900,\"max_position_embeddings\":"   \
-    "128,"                                                                                         \
-    "\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"hidden_act\":\"silu\",\"tie_word_"             \
-    "embeddings\":" tied "}"
-#define LLAMA(layers, tied) MODEL("LlamaForCausalLM", "llama", layers, tied)
-/* Heads of q and k are normed. */
-#define QWEN3(layers, tied) MODEL("Qwen3ForCausalLM", "qwen3", layers, tied)
+/* q and k of Qwen3 are normed by heads, q, k and v of Qwen2 have biases. */
+static const struct model MODELS[] = {{"tied", "LlamaForCausalLM", "llama", 4, true},
+                                      {"untied", "Qwen3ForCausalLM", "qwen3", 4, false},
+                                      {"short", "Qwen2ForCausalLM", "qwen2", 3, false}};
 
-/* q, k and v have biases. */
-#define QWEN2(layers, tied) MODEL("Qwen2ForCausalLM", "qwen2", layers, tied)
+/* batch: tokens of a step, more than a micro-batch and no multiple of it. */
+struct size {
+    unsigned hidden, inner, heads, vocab, batch;
+};
+static const struct size USUAL = {96, 272, 6, 1900, 224},
+                         SMALL = {64, 160, 4, 700, 128}; /* for a device that is interpreted */
+static const struct size *size = &USUAL;
 
-/* The embedding has more than one tile, so that a tied head gathers tiles of another unit. */
-static const struct model MODELS[] = {
-    {"tied", LLAMA("4", "true")}, {"untied", QWEN3("4", "false")}, {"short", QWEN2("3", "false")}};
-
+#define FAR "--device far"
 /* All in the device's memory: what others are held against. */
-#define NEAR "--device far --threads 2"
+#define NEAR FAR " --threads 2"
 
 /* What differs from the oracle's `--place states=dram,weights=dram --threads 1`; words are split at
  * blanks. */
@@ -114,6 +115,16 @@ static char *read_file(const char *path, size_t *bytes)
     return text;
 }
 
+/* A copy of the row in which FAR is `device`, where there is one. */
+static void on_device(const char *row, char *dst, size_t room)
+{
+    const char *far = device ? strstr(row, FAR) : NULL;
+    if (far)
+        snprintf(dst, room, "%.*s--device %s%s", (int)(far - row), row, device, far + strlen(FAR));
+    else
+        snprintf(dst, room, "%s", row);
+}
+
 /* Runs the program with words split at blanks; its output goes to `output` in the test's directory.
  */
 static int run(const char *words)
@@ -137,10 +148,12 @@ static int run(const char *words)
 
 /* The oracle computes all activations again; the others keep those that they have room for. */
 static void train(const struct model *model, const char *precision, const char *name,
-                  const char *row, unsigned stores)
+                  const char *given, unsigned stores)
 {
-    char words[1024], output[96], store[256];
+    char words[1536], output[96], store[256], row[256], batch[40];
     size_t bytes;
+    snprintf(batch, sizeof batch, "--batch-tokens %u ", size->batch);
+    on_device(given, row, sizeof row);
     int used = snprintf(store, sizeof store, "%s/store", directory);
     for (unsigned i = 1; i < stores; i++)
         used += snprintf(store + used, sizeof store - (size_t)used, ",%s/store%u", directory, i);
@@ -152,7 +165,7 @@ static void train(const struct model *model, const char *precision, const char *
              directory, model->name, directory, store, directory, name, directory, name, precision,
              strstr(row, "--durability") ? "" : "--durability none ",
              strstr(row, "--device") ? "" : "--device host ",
-             strstr(row, "--batch-tokens") ? "" : "--batch-tokens 224 ",
+             strstr(row, "--batch-tokens") ? "" : batch,
              strcmp(name, "oracle") == 0 ? "--activations recompute " : "", row);
     int code = run(words);
     if (code != 0) {
@@ -214,10 +227,27 @@ static unsigned long long logged_peak(const char *name, const char *tier)
     return result;
 }
 
+/* What the others are held against: in memory, by one thread. Returns the bytes that it took. */
+static unsigned long long train_oracle(const struct model *model, const char *precision,
+                                       const char *options)
+{
+    char row[160];
+    snprintf(row, sizeof row, "%s %s --threads 1", options,
+             device ? FAR : "--place states=dram,weights=dram");
+    train(model, precision, "oracle", row, 1);
+    return logged_peak("oracle", device ? "\"hbm\":" : "\"dram\":");
+}
+
+/* Whether the run is not asked for: where all are on a device, those without one. */
+static bool left_out(const char *row)
+{
+    return device && !strstr(row, FAR);
+}
+
 /* Without clipping the update is part of the backward, but in fp16. */
 static void check_without_clipping(const struct model *model, const char *precision)
 {
-    train(model, precision, "oracle", "--clip 0 --place states=dram,weights=dram --threads 1", 1);
+    train_oracle(model, precision, "--clip 0");
     static const char *const rows[] = {
         "--clip 0 --place states=nvme --threads 2",
         "--clip 0 --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
@@ -226,7 +256,7 @@ static void check_without_clipping(const struct model *model, const char *precis
         "--clip 0 --device far --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (share > 2 && (i + turn) % 2)
+        if (left_out(rows[i]) || (share > 2 && (i + turn) % 2))
             continue;
         train(model, precision, "other", rows[i], 1);
         same_results("other", rows[i]);
@@ -236,7 +266,7 @@ static void check_without_clipping(const struct model *model, const char *precis
 /* Moments in bf16 have an oracle of their own. */
 static void check_short_moments(const struct model *model)
 {
-    train(model, "bf16", "oracle", "--state bf16 --place states=dram --threads 1", 1);
+    train_oracle(model, "bf16", "--state bf16");
     static const char *const rows[] = {
         "--state bf16 --place states=dram --threads 2",
         "--state bf16 --place states=nvme --threads 2",
@@ -247,6 +277,8 @@ static void check_short_moments(const struct model *model)
         "--state bf16 --device far --threads 2", /* which has no such update: the host makes it */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (left_out(rows[i]))
+            continue;
         train(model, "bf16", "other", rows[i], 1);
         same_results("other", rows[i]);
     }
@@ -257,7 +289,7 @@ static void check_overflows(const struct model *model)
 {
     char path[96], value[32];
     size_t bytes;
-    train(model, "fp16", "oracle", "--loss-scale 1048576 --place states=dram --threads 1", 1);
+    train_oracle(model, "fp16", "--loss-scale 1048576");
     snprintf(path, sizeof path, "%s/oracle.jsonl", directory);
     char *log = read_file(path, &bytes);
     assert_string_equal(logged(log, "\"skipped\":", 0, value), "true");
@@ -272,6 +304,8 @@ static void check_overflows(const struct model *model)
         "--loss-scale 1048576 --device far --place weights=nvme,states=nvme,grads=nvme --threads 2",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (left_out(rows[i]))
+            continue;
         train(model, "fp16", "other", rows[i], 1);
         same_results("other", rows[i]);
     }
@@ -292,14 +326,11 @@ static void check_budgets(const struct model *model, const char *precision,
     }
 }
 
-/* Memory has room for all checkpoints but one (of layers and the final norm), drives for none, and
- * nothing else may leave: every second one is kept, in RAM for the device, too. */
-static void check_recomputed(const struct model *model, const char *precision,
-                             unsigned long long needed, unsigned long long near)
+/* On the host. */
+static void check_recomputed_near(const struct model *model, const char *precision,
+                                  unsigned long long budget)
 {
     char row[160];
-    unsigned long long kept = 224 * 96 * (strcmp(precision, "fp32") == 0 ? 4 : 2), budget;
-    budget = needed - kept;
     snprintf(row, sizeof row,
              "--place weights=dram,states=dram,grads=dram --dram %llu --nvme 4K --threads 1",
              budget);
@@ -307,6 +338,18 @@ static void check_recomputed(const struct model *model, const char *precision,
     same_results("other", row);
     assert_true(logged_peak("other", "\"dram\":") <= budget);
     assert_int_equal(logged_peak("other", "\"nvme\":"), 0);
+}
+
+/* Memory has room for all checkpoints but one (of layers and the final norm), drives for none, and
+ * nothing else may leave: every second one is kept, in RAM for the device, too. */
+static void check_recomputed(const struct model *model, const char *precision,
+                             unsigned long long needed, unsigned long long near)
+{
+    char row[160];
+    unsigned long long kept = size->batch * size->hidden, budget;
+    kept *= strcmp(precision, "fp32") == 0 ? 4 : 2;
+    if (!device)
+        check_recomputed_near(model, precision, needed - kept);
     train(model, precision, "other", "--device far --place weights=hbm,acts=dram --threads 2", 1);
     unsigned long long host = logged_peak("other", "\"dram\":");
     budget = logged_peak("other", "\"hbm\":");
@@ -327,10 +370,9 @@ static void check_device_budgets(const struct model *model, const char *precisio
 {
     static const unsigned percent[] = {85, 55};
     static const char *const batches[] = {"--batch-tokens 96", "--batch-tokens 640"};
-    for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++) {
+    for (size_t b = 0; b < (device ? 1 : sizeof batches / sizeof batches[0]); b++) {
         char row[160];
-        snprintf(row, sizeof row, "%s --place states=dram --threads 1", batches[b]);
-        train(model, precision, "oracle", row, 1);
+        train_oracle(model, precision, batches[b]);
         snprintf(row, sizeof row, "%s --device far --activations recompute --threads 2",
                  batches[b]);
         train(model, precision, "other", row, 1);
@@ -382,17 +424,18 @@ static void check_model(const struct model *model, const char *precision)
         check_overflows(model);
     if (strcmp(precision, "bf16") == 0)
         check_short_moments(model);
-    train(model, precision, "oracle", "--place states=dram,weights=dram --threads 1", 1);
-    unsigned long long needed = logged_peak("oracle", "\"dram\":"), near = 0;
+    unsigned long long needed = train_oracle(model, precision, ""), near = 0;
     assert_int_equal(logged_peak("oracle", "\"nvme\":"), 0);
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
-        if ((i + turn) % share && strcmp(ROWS[i].words, NEAR) != 0)
+        bool taken = (i + turn) % share == 0 || strcmp(ROWS[i].words, NEAR) == 0;
+        if (!taken || left_out(ROWS[i].words))
             continue;
         train(model, precision, "other", ROWS[i].words, ROWS[i].stores);
         same_results("other", ROWS[i].words);
         check_peaks(ROWS[i].words, needed, &near);
     }
-    check_budgets(model, precision, needed);
+    if (!device)
+        check_budgets(model, precision, needed);
     if (all || (strcmp(precision, "fp32") == 0) == (model == &MODELS[1]))
         check_recomputed(model, precision, needed, near);
 }
@@ -440,8 +483,7 @@ static void untied_fp16(void **state)
 static void short_bf16(void **state)
 {
     (void)state;
-    train(&MODELS[2], "bf16", "oracle", "--place states=dram,weights=dram --threads 1", 1);
-    unsigned long long needed = logged_peak("oracle", "\"dram\":");
+    unsigned long long needed = train_oracle(&MODELS[2], "bf16", "");
     train(&MODELS[2], "bf16", "other", NEAR, 1);
     check_recomputed(&MODELS[2], "bf16", needed, logged_peak("other", "\"hbm\":"));
 }
@@ -452,6 +494,20 @@ static void nothing_stays_in_the_store(void **state)
     char path[96];
     snprintf(path, sizeof path, "%s/store", directory);
     assert_int_equal(access(path, F_OK), -1); /* the run made it, and removed it */
+}
+
+static void write_config(const char *path, const struct model *m)
+{
+    char text[600];
+    snprintf(text, sizeof text,
+             "{\"architectures\":[\"%s\"],\"model_type\":\"%s\",\"hidden_size\":%u,"
+             "\"intermediate_size\":%u,\"num_hidden_layers\":%d,\"num_attention_heads\":%u,"
+             "\"num_key_value_heads\":2,\"head_dim\":16,\"vocab_size\":%u,"
+             "\"max_position_embeddings\":128,\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,"
+             "\"hidden_act\":\"silu\",\"tie_word_embeddings\":%s}",
+             m->architecture, m->type, size->hidden, size->inner, m->layers, size->heads,
+             size->vocab, m->tied ? "true" : "false");
+    write_file(path, text, strlen(text));
 }
 
 static int set_up(void **state)
@@ -465,7 +521,7 @@ static int set_up(void **state)
         if (mkdir(path, 0700))
             return -1;
         snprintf(path, sizeof path, "%s/%s/config.json", directory, MODELS[m].name);
-        write_file(path, MODELS[m].config, strlen(MODELS[m].config));
+        write_config(path, &MODELS[m]);
     }
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (char)(32 + i * i % 91);
@@ -495,7 +551,12 @@ int main(int argc, char **argv)
     if (argc < 2)
         return 2;
     program = argv[1];
-    all = argc > 2 && strcmp(argv[2], "--all") == 0;
+    if (argc > 4 && strcmp(argv[2], "--on") == 0) {
+        device = argv[3];
+        size = &SMALL;
+        cmocka_set_test_filter(argv[4]);
+    }
+    all = device || (argc > 2 && strcmp(argv[2], "--all") == 0);
     if (argc > 2)
         share = all ? 1 : 4;
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -69,7 +69,7 @@ static void this_machine_has_rates_that_can_be(void **state)
     for (int i = HST_RATE_READ; i <= HST_RATE_MIXED; i++)
         assert_measured(&r.figures[i], 1e4, 1e13);
     assert_measured(&r.drives[0].read, 1e4, 1e13);
-    for (int i = HST_RATE_H2D; i <= HST_RATE_SHARED; i++)
+    for (int i = HST_RATE_H2D; i <= HST_RATE_LOCK; i++)
         assert_failed(&r.figures[i], "works in host memory");
     assert_int_equal(r.drive_count, 1);
     assert_int_equal(r.product_count, 3);
@@ -228,31 +228,32 @@ double __wrap_workers_time(struct workers *workers, unsigned most, size_t count,
     return __real_workers_time(workers, most, count, body, arg);
 }
 
+#define DEVICE_PARTS (HST_PROBE_COMPUTE | HST_PROBE_COPIES | HST_PROBE_DEVICE | HST_PROBE_LOCKING)
+
 /* "far" has the flags of a GPU: its memory is not the host's. */
 static void a_device_with_memory_of_its_own_is_copied_to_and_computes(void **state)
 {
     (void)state;
     struct hst_dev *dev = open_device("far", 128 * MIB, 32 * MIB);
     struct hst_dev_usage usage;
-    const unsigned parts = HST_PROBE_COMPUTE | HST_PROBE_COPIES | HST_PROBE_DEVICE;
     const struct hst_probe probe = {.size = sizeof probe,
-                                    .parts = parts,
+                                    .parts = DEVICE_PARTS,
                                     .threads = 3,
                                     .dev = dev,
                                     .products = products,
                                     .product_count = 3};
     struct hst_rates r;
     assert_int_equal(hst_probe(&probe, &r), 0);
-    for (int i = HST_RATE_COMPUTE; i <= HST_RATE_SHARED; i++)
+    for (int i = HST_RATE_COMPUTE; i <= HST_RATE_LOCK; i++)
         assert_measured(&r.figures[i], 1e4, 1e16);
+    assert_non_null(strstr(r.figures[HST_RATE_LOCK].how, "32 MiB mapped, zeroed and locked, far"));
     assert_true(told.times >= 4 && told.most == 2); /* to warm up, and a round, each */
     assert_non_null(strstr(r.figures[HST_RATE_SHARED].how, "AdamW in bf16 beside copies of 16"));
     for (int i = HST_RATE_HALF_FP32; i <= HST_RATE_HALF_BF16; i++)
         assert_non_null(strstr(r.figures[i].how, ", 2 of 3 workers, "));
     assert_non_null(strstr(r.figures[HST_RATE_H2D].how, "16 MiB page-locked")); /* two of them */
     hst_dev_usage(dev, &usage);
-    assert_int_equal(usage.memory_bytes, 0);
-    assert_int_equal(usage.host_bytes, 0);
+    assert_int_equal(usage.memory_bytes + usage.host_bytes, 0);
     assert_true(usage.memory_peak_bytes <= 128 * MIB && usage.host_peak_bytes <= 32 * MIB);
     hst_dev_close(&dev);
 }
@@ -292,8 +293,7 @@ static void a_device_without_budget_is_told(void **state)
     (void)state;
     struct hst_dev *dev = open_device("far", 0, 0);
     const struct hst_probe probe = {.size = sizeof probe,
-                                    .parts =
-                                        HST_PROBE_COMPUTE | HST_PROBE_COPIES | HST_PROBE_DEVICE,
+                                    .parts = DEVICE_PARTS,
                                     .dev = dev,
                                     .products = products,
                                     .product_count = 1};
@@ -303,7 +303,7 @@ static void a_device_without_budget_is_told(void **state)
     assert_failed(&r.products[0], "budgets");
     assert_failed(&r.figures[HST_RATE_D2H], "budgets");
     assert_failed(&r.figures[HST_RATE_DEVICE_BF16], "budget");
-    for (int i = HST_RATE_HALF_FP32; i <= HST_RATE_SHARED; i++)
+    for (int i = HST_RATE_HALF_FP32; i <= HST_RATE_LOCK; i++)
         assert_failed(&r.figures[i], "budgets");
     hst_dev_close(&dev);
 }

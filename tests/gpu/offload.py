@@ -101,14 +101,18 @@ def bytes_case(runner, which):
     return ('modest', SEQ, 2 * SEQ, 5) if which == 'small' else ('1b', SEQ, 8 * SEQ, 10)
 
 
+def no_rates(runner):
+    """Options with which a plan knows nothing of the machine, and measures nothing."""
+    path = os.path.join(runner.scratch, 'no.rates')
+    with open(path, 'w', encoding='ascii') as file:
+        file.write(NO_RATES)
+    return ['--rates', path]
+
+
 def shared(runner, shape, seq, tokens):
     """Options with which HBM is the home of some units, and DRAM of a quarter of the bytes."""
-    rates = []
-    if runner.smoke:  # a double's are not those of a GPU, and would choose other homes
-        path = os.path.join(runner.scratch, 'no.rates')
-        with open(path, 'w', encoding='ascii') as file:
-            file.write(NO_RATES)
-        rates = ['--rates', path]
+    # a double's rates are not those of a GPU, and would choose other homes
+    rates = no_rates(runner) if runner.smoke else []
     homes = ['--place', 'acts=hbm', '--activations', 'recompute']  # else those would leave first
     def memory(more):
         told = training.plan(runner, shape, seq, tokens, [*homes, *rates, *more])
@@ -244,7 +248,7 @@ def offload(runner, shape, batch, mode):
 
 HBM_SHARE, REST_SHARE = 0.45, 0.75  # of all that has a home; of what HBM leaves, DRAM and drives
 BUFFERS = {'hbm': 4 * GIB, 'dram': 2 * GIB, 'nvme': 0}
-SMOKE_BUFFERS = {'hbm': 33396 << 10, 'dram': 512 << 10, 'nvme': 1 << 20}  # cuBLAS has 32 MiB
+SMOKE_BUFFERS = {'dram': 512 << 10, 'nvme': 1 << 20}
 SMALL_CARD = 24 * GIB
 TIER_STEPS = 3
 
@@ -290,6 +294,14 @@ def load_s(runner, model):
     return runner.kept['load_s_per_parameter'].get(model.weights, 0) * model.parameters
 
 
+def smoke_buffers(runner, shape, seq, tokens):
+    """At tiny shapes HBM has more for products' workspace than for all else, or none: the device
+    says which, in a plan with everything elsewhere."""
+    away = ['--place', 'weights=dram,grads=dram,states=dram,acts=dram']
+    told = training.plan(runner, shape, seq, tokens, [*away, *no_rates(runner)])
+    return {**SMOKE_BUFFERS, 'hbm': told['memory']['total']['hbm']}
+
+
 def three_tiers(runner, small_card):
     """A 13B model that needs HBM, DRAM and NVMe at once, 32k tokens a step."""
     shape, seq, tokens = ('small', SMOKE_SEQ, 32) if runner.smoke else ('13b', SEQ, 32768)
@@ -297,8 +309,8 @@ def three_tiers(runner, small_card):
     spare = int(REST_SHARE * home_bytes(config, tokens, True)) + 4 * GIB
     model = training.make_model(runner, shape, seq, spare)
     have = training.room(runner)
-    mode, more, need, most = tiers_of(have, config, tokens,
-                                      SMOKE_BUFFERS if runner.smoke else BUFFERS,
+    buffers = smoke_buffers(runner, shape, seq, tokens) if runner.smoke else BUFFERS
+    mode, more, need, most = tiers_of(have, config, tokens, buffers,
                                       SMALL_CARD if small_card else have.budget('hbm'))
     name = f'{shape}, three tiers, {mode}'
     if small_card:

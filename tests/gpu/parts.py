@@ -248,6 +248,8 @@ def bench(runner, group, settings=None, prefix=''):
 def kernels(runner):
     for group in ('copies', 'memory', 'matmul', 'launches'):
         bench(runner, group)
+    for wait in ('block', 'spin'):
+        bench(runner, 'waits', {'HOISTWAY_WAIT': wait}, wait + ': ')
 
 
 def gemm(runner):

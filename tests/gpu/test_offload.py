@@ -30,8 +30,8 @@ KEPT = {'predicted': {}, 'resident': {}, 'offloaded': {}, 'digests': {},
         'load_s_per_parameter': {}}
 
 
-def run_suite(out, *arguments):
-    settings = {'HOISTWAY_PLUGIN_PATH': DOUBLE, 'HOISTWAY_CUDA_PATH': DOUBLE}
+def run_suite(out, *arguments, **more):
+    settings = {'HOISTWAY_PLUGIN_PATH': DOUBLE, 'HOISTWAY_CUDA_PATH': DOUBLE, **more}
     done = subprocess.run(
         [sys.executable, os.path.join(place.HERE, 'report.py'), '--smoke', '--out', out,
          *arguments], capture_output=True, text=True, timeout=280, env={**os.environ, **settings})
@@ -125,6 +125,18 @@ class OnTheDouble(unittest.TestCase):
         self.assertEqual(set(results.values()), {'ran'})
         failed = [t for part in told['parts'] for t in part['tests'] if t['result'] == 'failed']
         self.assertEqual([t['why'] for t in failed], ['these differ: model.safetensors'])
+
+
+class OwnProducts(unittest.TestCase):
+    """The device's own products have no workspace, which is most of what HBM has else."""
+
+    def test_three_tiers_hold_something_each(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done, told = run_suite(os.path.join(folder, 'out'), 'three-tiers',
+                                   HOISTWAY_MATMUL='own')
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        tests = [t for part in told['parts'] for t in part['tests']]
+        self.assertEqual([t['result'] for t in tests], ['passed', 'passed'], tests)
 
 
 class Given(Runner):

@@ -47,6 +47,8 @@ class Report(unittest.TestCase):
         kernels = next(part for part in told['parts'] if part['name'] == 'kernels')
         self.assertEqual([f['unit'] for f in kernels['figures'] if f['name'].startswith('layer ')],
                          ['s', 'tokens'] * 2)
+        waits = [f['name'] for f in kernels['figures'] if 'the thread' in f['name']]
+        self.assertEqual([name.split(':')[0] for name in waits], ['block', 'block', 'spin', 'spin'])
         for part in told['parts']:
             if part['result'] == 'skipped':
                 self.assertTrue(part['why'], part)

@@ -217,5 +217,7 @@ class OpenMemory
 extern "C" void hst_fake_cuda_configure(const char *text);
 /** Asynchronous copies from or to memory that was not page-locked, since the process began. */
 extern "C" unsigned long hst_fake_cuda_pageable_copies();
+/** Waits for an event in which a thread of a real machine would sleep, since the process began. */
+extern "C" unsigned long hst_fake_cuda_blocking_waits();
 
 #endif

@@ -14,6 +14,7 @@ struct CUstream_st {
 struct CUevent_st {
     std::shared_ptr<hst::Mark> mark; /* null: never recorded */
     bool timed;
+    bool blocks; /* who waits for it sleeps */
 };
 
 using hst::Mark;
@@ -158,6 +159,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
 {
     if (cudaError_t error = hst::enter(__func__))
         return error;
+    if (flags & ~(unsigned)cudaStreamNonBlocking)
+        return hst::leave(cudaErrorInvalidValue);
     hst::State &s = hst::state();
     Lock lock(s.state);
     auto queue = hst::add_queue(hst::current_device(), ++s.streams_made);
@@ -226,9 +229,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
-    (void)flags;
     if (cudaError_t error = hst::enter(__func__))
         return error;
+    if (flags != cudaEventWaitDefault)
+        return hst::leave(cudaErrorInvalidValue);
     std::shared_ptr<Queue> queue = hst::queue_of(stream);
     std::shared_ptr<Mark> mark;
     if (!queue || !mark_of(event, &mark))
@@ -273,13 +277,24 @@ cudaError_t cudaDeviceReset(void)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
+static unsigned long blocking_waits; /* `state` is held */
+
+unsigned long hst_fake_cuda_blocking_waits()
+{
+    Lock lock(hst::state().state);
+    return blocking_waits;
+}
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     if (cudaError_t error = hst::enter(__func__))
         return error;
+    if (flags & ~(unsigned)(cudaEventBlockingSync | cudaEventDisableTiming))
+        return hst::leave(cudaErrorInvalidValue); /* nor between processes: nobody has them */
     hst::State &s = hst::state();
     Lock lock(s.state);
-    *event = new CUevent_st{nullptr, !(flags & cudaEventDisableTiming)};
+    *event = new CUevent_st{nullptr, !(flags & cudaEventDisableTiming),
+                            (flags & cudaEventBlockingSync) != 0};
     s.events.insert(*event);
     return cudaSuccess;
 }
@@ -347,6 +362,12 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     return hst::leave(error ? error : cudaErrorNotReady);
 }
 
+static void count_wait(cudaEvent_t event)
+{
+    Lock lock(hst::state().state);
+    blocking_waits += event->blocks;
+}
+
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     if (cudaError_t error = hst::enter(__func__))
@@ -354,6 +375,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     std::shared_ptr<Mark> mark;
     if (!mark_of(event, &mark))
         return hst::leave(cudaErrorInvalidResourceHandle);
+    count_wait(event);
     Lock lock(hst::state().execution);
     std::shared_ptr<Queue> queue = pending_queue(mark);
     if (!queue) {

@@ -257,6 +257,28 @@ static void launches_that_a_card_refuses_are_refused(void **)
     assert_int_equal(cudaDeviceSynchronize(), 0);
 }
 
+static void flags_that_are_not_known_are_refused(void **)
+{
+    cudaStream_t stream;
+    cudaEvent_t event;
+    for (unsigned flags : {0u, 1u, 2u, 3u}) {
+        assert_int_equal(cudaEventCreateWithFlags(&event, flags), 0);
+        unsigned long before = hst_fake_cuda_blocking_waits();
+        assert_int_equal(cudaEventSynchronize(event), 0);
+        assert_int_equal(hst_fake_cuda_blocking_waits() - before, flags & cudaEventBlockingSync);
+        assert_int_equal(cudaEventDestroy(event), 0);
+    }
+    for (unsigned flags : {(unsigned)cudaEventInterprocess, 8u, 9u, 1u << 31})
+        assert_int_equal(cudaEventCreateWithFlags(&event, flags), cudaErrorInvalidValue);
+    assert_int_equal(cudaStreamCreateWithFlags(&stream, 2), cudaErrorInvalidValue);
+    assert_int_equal(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), 0);
+    assert_int_equal(cudaEventCreateWithFlags(&event, cudaEventDefault), 0);
+    assert_int_equal(cudaStreamWaitEvent(stream, event, 2), cudaErrorInvalidValue);
+    assert_int_equal(cudaStreamWaitEvent(stream, event, 0), 0);
+    assert_int_equal(cudaEventDestroy(event), 0);
+    assert_int_equal(cudaStreamDestroy(stream), 0);
+}
+
 static void limits_follow_the_compute_capability(void **)
 {
     const struct {
@@ -376,6 +398,7 @@ int main()
         cmocka_unit_test(a_copy_stays_in_one_registration),
         cmocka_unit_test(page_locked_memory_is_not_given_back_under_the_device),
         cmocka_unit_test(launches_that_a_card_refuses_are_refused),
+        cmocka_unit_test(flags_that_are_not_known_are_refused),
         cmocka_unit_test(limits_follow_the_compute_capability),
         cmocka_unit_test(calls_fail_where_the_plan_says),
         cmocka_unit_test(a_failed_launch_stays),

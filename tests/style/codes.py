@@ -38,6 +38,7 @@ REACHED = {
     309: ('tools/cli/room.py', 'test_layers_keep_their_activations_where_there_is_room'),
     310: ('tools/cli/test_activity.c', 'without_a_thread_it_is_told_and_all_else_goes_on'),
     311: ('e2e/device.py', 'test_what_is_left_of_the_cards_memory_is_measured_and_told'),
+    312: ('tools/cli/start_up.py', 'test_train_tells_before_it_begins_where_starting_takes_long'),
     401: ('tools/cli/program.py', 'test_an_unknown_verb_names_the_nearest'),
     402: ('tools/cli/program.py', 'test_values_of_the_command_line'),
     403: ('tools/cli/program.py', 'test_values_of_the_command_line'),

@@ -5,6 +5,7 @@
 #include "bench/burn.h"
 #include "bench/ground.h"
 #include "bench/locking.h"
+#include "bench/waits.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -223,6 +224,24 @@ static int tell_locking(struct hst_dev *dev, const struct bench_teller *teller,
     return rc;
 }
 
+static int tell_waits(struct hst_dev *dev, const struct bench_teller *teller,
+                      struct hst_error *error)
+{
+    struct bench_waits w;
+    int rc = bench_waits(dev, teller->smoke, &w, error);
+    if (rc)
+        return rc;
+    const struct bench_figure figures[] = {
+        {"waits", "end of a copy until the thread goes on", w.wake.median_s, w.wake.least_s,
+         w.wake.most_s, "s", 0, NULL, NULL},
+        {"waits", "processor time of the thread in the wait", w.processor.median_s,
+         w.processor.least_s, w.processor.most_s, "s", w.wait.median_s, "the wait", NULL},
+    };
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        teller->tell(teller->context, &figures[i]);
+    return 0;
+}
+
 static const struct ground_sizes *sizes_for(const struct hst_dev *dev, bool smoke)
 {
     return smoke ? &SMOKE : hst_dev_flags(dev) & HST_DEV_HOST_MEMORY ? &HOST : &FULL;
@@ -242,7 +261,9 @@ int bench_kernels(struct hst_dev *dev, unsigned groups, const struct bench_telle
         rc = tell_copies(dev, teller, error);
     if (!rc && groups & BENCH_COPIES)
         rc = tell_locking(dev, teller, error);
-    if (rc || !(groups & ~(unsigned)BENCH_COPIES))
+    if (!rc && groups & BENCH_WAITS)
+        rc = tell_waits(dev, teller, error);
+    if (rc || !(groups & ~((unsigned)BENCH_COPIES | BENCH_WAITS)))
         return rc;
     rc = open_ground(&g);
     if (!rc && groups & BENCH_MEMORY)

@@ -9,7 +9,8 @@ enum bench_group {
     BENCH_MATMUL = 1u << 2,    /* products at an 8B Llama's shapes, of the largest one */
     BENCH_ATTENTION = 1u << 3, /* of that product too */
     BENCH_LAUNCHES = 1u << 4,  /* of a layer: what they cost, and when computing takes longer */
-    BENCH_ALL = 31,
+    BENCH_WAITS = 1u << 5,    /* of a thread for the device: when it goes on, its processor time */
+    BENCH_ALL = 63,
 };
 
 /**

@@ -16,6 +16,7 @@
 #define COPY_BYTES   ((uint64_t)128 << 20) /* host memory of copies, both ways, at most */
 #define BESIDE_BYTES (4 * COPY_BYTES)      /* and of the host's update beside them */
 #define DEVICE_BYTES ((uint64_t)1 << 30)   /* of a device, before anything is planned, at most */
+#define LOCK_BYTES   ((uint64_t)4 << 30)   /* page-locked then, at most */
 #define FRESH_S      60.0
 #define KNOWN_S      (7.0 * 24 * 3600) /* to plan by */
 
@@ -37,6 +38,7 @@ static const struct part {
   COMPUTE = {HST_PROBE_COMPUTE, HST_RATE_COMPUTE, HST_RATE_COMPUTE},
   COPIES = {HST_PROBE_COPIES, HST_RATE_H2D, HST_RATE_COPY_BOTH},
   DEVICE = {HST_PROBE_DEVICE, HST_RATE_DEVICE_FP32, HST_RATE_SHARED},
+  LOCKING = {HST_PROBE_LOCKING, HST_RATE_LOCK, HST_RATE_LOCK},
   DRIVES = {HST_PROBE_DRIVES, HST_RATE_READ, HST_RATE_MIXED};
 
 struct asked {
@@ -182,7 +184,7 @@ static void tell_missing(struct hst_rates *rates, const struct part *part, const
 void forecast_find(const struct forecast_in *in, enum forecast_how how, struct hst_rates *rates)
 {
     const struct hst_dev_config config = {
-        .size = sizeof config, .memory_bytes = DEVICE_BYTES, .host_bytes = 2 * COPY_BYTES};
+        .size = sizeof config, .memory_bytes = DEVICE_BYTES, .host_bytes = LOCK_BYTES};
     const double age_s = how == FORECAST_PROBE ? 0 : KNOWN_S;
     const bool measure = how != FORECAST_CACHED;
     struct hst_dev *dev = NULL;
@@ -202,6 +204,8 @@ void forecast_find(const struct forecast_in *in, enum forecast_how how, struct h
         (void)get(in->config, &a, &COPIES, age_s, measure, rates);
         ask_link(&DEVICE, in->config->threads, dev, BESIDE_BYTES, &a);
         (void)get(in->config, &a, &DEVICE, age_s, measure, rates);
+        ask_link(&LOCKING, 0, dev, LOCK_BYTES, &a);
+        (void)get(in->config, &a, &LOCKING, age_s, measure, rates);
         hst_dev_close(&dev);
     }
     if (in->config->store) {

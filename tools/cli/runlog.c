@@ -173,6 +173,8 @@ int run_log_start(struct run_log *log, const struct run_start *start, struct hst
     if (start->hbm_free)
         json_put_whole(&json, "hbm_free", start->hbm_free);
     put_plans(&json, &start->plans);
+    json_put_known(&json, "predicted_start_up_s", start->predicted_start_up_s);
+    json_put_known(&json, "start_up_s", start->start_up_s);
     int native = end_line(log, &json, error);
     return native || !log->gap_to ? native : put_gap(log, error);
 }

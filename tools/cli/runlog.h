@@ -33,6 +33,8 @@ struct run_start {
     const struct hst_decision *decision; /* its step_s is told as the prediction */
     uint64_t hbm_free;                   /* of a GPU's memory, bytes; 0: no GPU, and not told */
     struct run_plans plans;
+    double start_up_s;           /* from the plan until weights are there */
+    double predicted_start_up_s; /* 0: not predicted */
 };
 
 struct run_summary {

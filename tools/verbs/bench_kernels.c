@@ -19,7 +19,8 @@ struct kernels_options {
     bool smoke, json;
 };
 
-static const char *const groups[] = {"copies", "memory", "matmul", "attention", "launches", NULL};
+static const char *const groups[] = {"copies",   "memory", "matmul", "attention",
+                                     "launches", "waits",  NULL};
 
 static const struct hst_option kernels_table[] = {
     {.name = "device",

@@ -18,7 +18,7 @@ struct doctor_check {
 
 #define DOCTOR_MAX_CHECKS 112u
 #define DOCTOR_MAX_GPUS   8u /* at most eleven rows each */
-#define DOCTOR_MAX_RATES  40u
+#define DOCTOR_MAX_RATES  96u /* nine of each GPU */
 #define DOCTOR_MAX_ROOMS  (DOCTOR_MAX_GPUS + 2)
 
 /* A measured rate and what it is of: "host", "cuda:0", a directory. */

@@ -187,8 +187,10 @@ static void check_gpu(struct doctor *d, unsigned index, struct hst_dev *dev)
     char name[16];
     struct hst_rates rates;
     struct hst_dev_info info;
-    const struct hst_probe probe = {
-        .size = sizeof probe, .parts = (unsigned)HST_PROBE_COPIES | HST_PROBE_DEVICE, .dev = dev};
+    const struct hst_probe probe = {.size = sizeof probe,
+                                    .parts = (unsigned)HST_PROBE_COPIES | HST_PROBE_DEVICE |
+                                             HST_PROBE_LOCKING,
+                                    .dev = dev};
     hst_dev_info(dev, &info); /* free memory, before any of it is taken */
     report_card(d, index, &info);
     snprintf(name, sizeof name, "cuda:%u", index);
@@ -204,7 +206,7 @@ static void check_gpu(struct doctor *d, unsigned index, struct hst_dev *dev)
     if (measured)
         report_update(d, rates.figures);
     doctor_check_clock(d, dev, info.pci);
-    for (enum hst_rate r = HST_RATE_H2D; measured && r <= HST_RATE_SHARED; r++)
+    for (enum hst_rate r = HST_RATE_H2D; measured && r <= HST_RATE_LOCK; r++)
         doctor_keep_rate(d, name, r, &rates.figures[r]);
     report_distance(d, &info);
     if (measured && rates.figures[HST_RATE_H2D].value > 0 && !d->gpu[0])

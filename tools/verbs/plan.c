@@ -220,6 +220,7 @@ static int make(struct plan *p, const struct options *o, struct hst_error *error
     }
     native = hst_engine_decision(t->engine, &p->decision);
     native = native ? native : hst_engine_predict(t->engine, &t->rates, &t->result.prediction);
+    native = native ? native : hst_engine_start_up(t->engine, &t->rates, &p->start_up);
     return native ? train_engine_failed(t, native, "the prediction") : 0;
 }
 

@@ -11,6 +11,7 @@ struct plan {
     const char *model;
     struct hst_decision decision; /* texts are null where it does not fit */
     const char *precision;        /* "fp32" */
+    struct hst_start_up start_up; /* zeroes where it does not fit */
     bool fits;
     struct hst_error refusal; /* where it does not: which budget is short, and what to do */
 };

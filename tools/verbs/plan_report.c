@@ -100,6 +100,14 @@ static void print_prediction(const struct plan *p, FILE *out)
         fprintf(out, "  no part of the machine alone would make it faster\n");
 }
 
+/* What moves nothing, or at unknown rates alone, has no line. */
+static void print_start_up(const struct plan *p, FILE *out)
+{
+    char text[HST_START_UP_TEXT_BYTES];
+    if (p->start_up.seconds > 0)
+        fprintf(out, "%s\n", hst_start_up_text(&p->start_up, text));
+}
+
 /*
  * Budgets that work, in words that --hbm, --dram and --nvme take. They are in one line, since all
  * of them are needed; there is none where no budget is short, but a drive of several.
@@ -138,6 +146,7 @@ void plan_print(const struct plan *p, FILE *out)
     print_homes(p, out);
     fprintf(out, "fits: ");
     print_prediction(p, out);
+    print_start_up(p, out);
 }
 
 /* ---- JSON ---- */
@@ -207,6 +216,31 @@ static void put_prediction(struct json_writer *json, const struct plan *p)
     json_put_end(json);
 }
 
+/* A part that moves nothing takes 0 s; null is what is not known. */
+static void put_part(struct json_writer *json, const char *bytes_key, uint64_t bytes,
+                     const char *seconds_key, double seconds)
+{
+    json_put_whole(json, bytes_key, bytes);
+    if (bytes == 0)
+        json_put_real(json, seconds_key, 0);
+    else
+        json_put_known(json, seconds_key, seconds);
+}
+
+static void put_start_up(struct json_writer *json, const struct plan *p)
+{
+    const struct hst_start_up *s = &p->start_up;
+    if (p->fits && !s->why[0])
+        json_put_real(json, "predicted_start_up_s", s->seconds);
+    else
+        json_put_null(json, "predicted_start_up_s");
+    json_put_object(json, "start_up");
+    put_part(json, "lock_bytes", s->lock_bytes, "lock_s", s->lock_s);
+    put_part(json, "read_bytes", s->read_bytes, "read_s", s->read_s);
+    put_part(json, "write_bytes", s->write_bytes, "write_s", s->write_s);
+    json_put_end(json);
+}
+
 /* Why not, or null: why it does not fit, or why no step is predicted. */
 static void put_why(struct json_writer *json, const struct plan *p)
 {
@@ -230,6 +264,7 @@ void plan_print_json(const struct plan *p, FILE *out)
     put_why(&json, p);
     put_run(&json, p);
     put_prediction(&json, p);
+    put_start_up(&json, p);
     put_memory(&json, &p->t.result.memory);
     put_smallest(&json, &p->t.result.memory);
     put_rates(&json, &p->t.rates);

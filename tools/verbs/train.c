@@ -25,6 +25,13 @@
 
 #define F16_INFINITE 65520.0f /* from here on */
 
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 /* ---- versions, steps that were skipped ---- */
 
 /* The last version that was made, where the log does not know it yet. Of two that a step has seen
@@ -85,9 +92,12 @@ static int plan(struct train *t)
     if (native)
         return native;
     progress_begin(&t->progress, "reserving memory");
+    double begin_s = now_s();
     native = train_engine_plan(t, HST_PLAN_TO_TRAIN);
     if (native)
         return native;
+    t->started_s = now_s() - begin_s;
+    (void)hst_engine_start_up(t->engine, &t->rates, &t->start_up); /* sealed */
     progress_begin(&t->progress, "reserving room for the export");
     size_t bytes = (size_t)t->run.batch_tokens * sizeof(uint32_t);
     t->inputs = malloc(bytes);
@@ -153,7 +163,7 @@ static void tell_nothing_there(const struct train *t)
 }
 
 /* What is asked for with --resume, or the model's weights. */
-static int load(struct train *t)
+static int load_or_resume(struct train *t)
 {
     const struct hst_reader reader = {.read = read_initial, .context = t};
     progress_begin(&t->progress, t->options->resume ? "resuming" : loading_words(t));
@@ -194,6 +204,14 @@ struct run_plans train_plans(const struct train *t)
     struct hst_dev_info info = {0};
     hst_dev_info(hst_engine_device(t->engine), &info);
     return (struct run_plans){info.plans, info.plans_s};
+}
+
+static int load(struct train *t)
+{
+    double begin_s = now_s();
+    int native = load_or_resume(t);
+    t->started_s += now_s() - begin_s;
+    return native;
 }
 
 static void tell_device(const struct train *t)
@@ -253,6 +271,8 @@ static int begin_log(struct train *t)
         .decision = &decision,
         .hbm_free = t->left.start,
         .plans = train_plans(t),
+        .start_up_s = t->started_s,
+        .predicted_start_up_s = t->start_up.why[0] ? 0 : t->start_up.seconds,
     };
     t->log.sync = !o->engine.durability || strcmp(o->engine.durability, "none") != 0;
     native = native ? native : run_log_start(&t->log, &start, t->error);
@@ -289,13 +309,6 @@ static void predict(struct train *t)
 }
 
 /* ---- steps ---- */
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* A run is worth more than its log: it goes on without. */
 static void keep_going(struct train *t, int native)

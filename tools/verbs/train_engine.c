@@ -94,6 +94,17 @@ static void log_warnings(void *context, enum hst_log_level level, const char *li
         cli_engine_log(context, level, line);
 }
 
+/* Of the model's files, each weight once, in the type that they have. */
+static uint64_t load_bytes(const struct train *t)
+{
+    enum hst_dtype dtype = train_dtype(t);
+    if (t->options->init == TRAIN_INIT_RANDOM)
+        return 0;
+    if (t->source)
+        (void)hf_model_dtype(t->source, &dtype);
+    return llama_parameter_count(t->model) * hst_dtype_bytes(dtype);
+}
+
 int train_engine_plan(struct train *t, enum hst_plan plan)
 {
     const struct train_options *o = t->options;
@@ -115,6 +126,8 @@ int train_engine_plan(struct train *t, enum hst_plan plan)
     config.trace_context = &t->trace;
     config.plan = plan;
     config.rates = &t->rates;
+    config.load_bytes = load_bytes(t);
+    config.resumes = o->resume;
     int native = hst_engine_create(&config, &t->engine);
     if (native)
         return train_engine_failed(t, native, "starting the engine");

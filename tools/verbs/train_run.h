@@ -51,6 +51,8 @@ struct train {
     char nonfinite_tensor[128];
     uint32_t *inputs, *targets; /* of one step */
     struct hst_rates rates;     /* what is known of the machine */
+    struct hst_start_up start_up; /* as it was predicted */
+    double started_s;             /* what it took: of planning and loading so far */
     struct train_result result;
 };
 

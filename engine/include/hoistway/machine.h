@@ -108,6 +108,7 @@ enum hst_rate {
     HST_RATE_HALF_FP32,   /* elements, UPDATE_FP32 by half of the workers, rounded up */
     HST_RATE_HALF_BF16,
     HST_RATE_SHARED, /* bytes of host memory: AdamW in bf16, all workers, beside copies both ways */
+    HST_RATE_LOCK,   /* bytes of host memory that the device maps, zeroes and page-locks */
     HST_RATE_READ,   /* bytes, all drives at once */
     HST_RATE_WRITE,
     HST_RATE_MIXED, /* bytes of both directions, half of them each */
@@ -208,6 +209,7 @@ enum hst_probe_part {
     HST_PROBE_COMPUTE = 1u << 3, /* COMPUTE, products[], operations[]: 0.4 s for all of each kind */
     HST_PROBE_COPIES = 1u << 4,  /* H2D, D2H, COPY_BOTH: 0.25 s; not on the host device */
     HST_PROBE_DEVICE = 1u << 5,  /* DEVICE_*, SHARED, HALF_*: 0.5 s, memory as MEMORY; nor there */
+    HST_PROBE_LOCKING = 1u << 6, /* LOCK: 0.5 s; nor there */
 };
 
 struct hst_probe_drive {
@@ -227,8 +229,8 @@ struct hst_probe {
     unsigned parts;                      /* of enum hst_probe_part; 0: all */
     uint32_t threads;                    /* workers of its own; 0: physical cores */
     const struct hst_parallel *parallel; /* idle; runs MEMORY, UPDATE, SHARED; null: own workers */
-    /* idle; runs COMPUTE, COPIES and DEVICE, with memory inside its budgets. null: the host device
-       with own workers */
+    /* idle; runs COMPUTE, COPIES, DEVICE and LOCKING, with memory inside its budgets. null: the
+       host device with own workers */
     struct hst_dev *dev;
     const struct hst_probe_drive *drives; /* all on real time, or all of one world */
     uint32_t drive_count;                 /* at most HST_DRIVES_MAX */
@@ -265,6 +267,8 @@ struct hst_probe {
  * COPIES          64 MiB each way
  * DEVICE          SHARED: what passes through host memory in all, until the copies are made.
  *                 HALF_*: none beside other workers than the probe's own, of which some can rest
+ * LOCKING         64 MiB or more, so that once takes 0.2 s, within memory_bytes and an eighth of
+ *                 what is free; more threads zero what is larger, so that it may be locked faster
  *
  * A figure that can not be measured is 0 and says why: a full drive, a device without memory left,
  * a part without a handle to measure. The others do not suffer.

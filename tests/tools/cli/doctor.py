@@ -73,12 +73,17 @@ class Doctor(Folder):
 
     @unittest.skipUnless(DOUBLE, 'no double of a CUDA device was built')
     def test_of_a_gpu_it_tells_how_fast_memory_is_locked(self):
-        done = run('doctor', env={**os.environ, 'HOISTWAY_PLUGIN_PATH': DOUBLE,
-                                  'HOISTWAY_CUDA_PATH': DOUBLE})
+        done = run('doctor', '--json', env={**os.environ, 'HOISTWAY_PLUGIN_PATH': DOUBLE,
+                                            'HOISTWAY_CUDA_PATH': DOUBLE})
         self.assertEqual(done.returncode, 0, done.stdout)
+        told = json.loads(done.stdout)
+        check = next(c for c in told['checks'] if c['name'] == 'page-locking')
         rate = r'(\d+\.\d GB/s, let go at \d+\.\d|the system gives no huge pages)'
-        self.assertRegex(done.stdout, rf'(?m)^ok +page-locking +4 KiB pages: {rate}; huge pages: '
-                                      rf"{rate}; the device's own: {rate}$")
+        self.assertEqual(check['status'], 'ok')
+        self.assertRegex(check['found'], rf'^4 KiB pages: {rate}; huge pages: {rate}; '
+                                         rf"the device's own: {rate}$")
+        own = next(r for r in told['rates'] if (r['of'], r['name']) == ('cuda:0', 'page-lock'))
+        self.assertLessEqual(0 < own['least'] <= own['value'], own['most'])
 
     def smi(self, clocks, reasons):
         """An environment with the double, and an nvidia-smi that says so."""

@@ -74,7 +74,7 @@ class Fits(Case):
         self.assertEqual(table[:len(shown)], shown)
         with open(self.path('log'), encoding='utf-8') as f:
             run = json.loads(f.readline())
-        for key in set(run) & KEYS:
+        for key in set(run) & KEYS - {'predicted_start_up_s'}:  # random weights are not read
             self.assertEqual(run[key], planned[key], key)
         self.assertLessEqual({'update', 'homes', 'slices', 'late_share', 'predicted_step_s'},
                              set(run) & KEYS)

@@ -18,7 +18,8 @@ KEYS = {'fits', 'why', 'model', 'store', 'device', 'precision', 'io', 'threads',
         'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'update',
         'homes', 'checkpoint_every', 'saved_units', 'resident_units', 'streamed_tiles',
         'tiles_in_dram', 'slices', 'late_share', 'update_threads', 'predicted_step_s', 'tok_s',
-        'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast', 'memory', 'smallest', 'rates'}
+        'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast', 'predicted_start_up_s',
+        'start_up', 'memory', 'smallest', 'rates'}
 MIB = 1 << 20
 
 

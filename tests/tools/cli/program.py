@@ -93,7 +93,7 @@ class Program(Case):
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         told = [json.loads(line) for line in done.stdout.split('\n')[:-1]]
         self.assertEqual({row['group'] for row in told},
-                         {'copies', 'memory', 'matmul', 'attention', 'launches'})
+                         {'copies', 'memory', 'matmul', 'attention', 'launches', 'waits'})
         self.assertEqual([row['unit'] for row in told if row['group'] == 'launches'],
                          ['s', 'tokens'] * 2)
         for row in told:
@@ -105,6 +105,10 @@ class Program(Case):
         told = re.findall(r'(?m)^launches  layer (\w+) .* \d+\.\d (us|tokens)$', only)
         self.assertEqual(told, [(sweep, unit) for sweep in ('forward', 'backward')
                                 for unit in ('us', 'tokens')])
+        only = run('bench', 'kernels', '--device', 'host', '--smoke', '--only', 'waits').stdout
+        for row in ('end of a copy until the thread goes on +\\d+\\.\\d us$',
+                    'processor time of the thread in the wait +\\d+\\.\\d us +\\S+ % of the wait$'):
+            self.assertRegex(only, '(?m)^waits     ' + row)
 
     def test_bench_kernels_refuses_what_it_does_not_know(self):
         self.assert_refused(run('bench', 'kernels', '--only', 'copy'), 402, 2, 'copies')
