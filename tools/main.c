@@ -15,6 +15,8 @@ static const struct {
     int (*run)(int argc, char **argv);
 } verbs[] = {
     {"plan", "tell where a model would live here, and how long a step would take", verb_plan},
+    {"prep", "make a token file of chats or texts, with a model's tokenizer (in Python)",
+     verb_prep},
     {"train", "fine-tune a Hugging Face model", verb_train},
     {"demo", "train a small model from disk and from RAM, and compare", verb_demo},
     {"doctor", "check what this machine offers", verb_doctor},

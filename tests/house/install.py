@@ -52,6 +52,16 @@ class Install(unittest.TestCase):
             linked = command('ldd', program, env=clean)
             self.assertRegex(linked, rf'libhoistway\.so\.0 => {re.escape(self.root)}')
 
+    def test_prep_finds_its_python_files(self):
+        program = one(self.root, '**', 'bin', 'hoistway')
+        named = {**os.environ, 'HOISTWAY_PYTHON': sys.executable, 'PYTHONDONTWRITEBYTECODE': '1'}
+        self.assertIn('--split-turns', command(program, 'prep', '--help', env=named))
+        installed = os.path.dirname(one(self.root, '**', 'share', 'hoistway', 'python', 'hoistway',
+                                        'prep.py'))
+        for path in glob.glob(os.path.join(SOURCE, 'python', 'hoistway', '*.py')):
+            one(installed, os.path.basename(path))
+        self.assertFalse(os.path.exists(os.path.join(installed, '__pycache__')))
+
     def test_every_public_header_is_installed(self):
         headers = glob.glob(os.path.join(SOURCE, '*', 'include', 'hoistway', '*.h'))
         self.assertGreater(len(headers), 5)

@@ -23,7 +23,8 @@ CLANG_FORMAT_MAJOR = 14  # Debian 12's: other versions lay out some lines differ
 SOURCE_SUFFIXES = ('.c', '.cpp', '.h', '.cu', '.cuh', '.py', '.sh', '.map')
 SOURCE_NAMES = ('meson.build', 'meson_options.txt', 'run')
 COLUMN_SUFFIXES = ('.c', '.cpp', '.h', '.cu', '.py', '.sh')
-FOLDERS_WITH_README = ('.', 'aio', 'cpu_adam', 'kernels', 'engine', 'tools', 'tests', 'docs')
+FOLDERS_WITH_README = ('.', 'aio', 'cpu_adam', 'kernels', 'engine', 'tools', 'tests', 'docs',
+                       'python')
 
 
 def walk(root):
@@ -109,6 +110,8 @@ def check_codes(root):
         if path.endswith('.h'):
             codes = r'\b((?:FAIL|CLI|HST_E)_\w+) = (\d{3}),'
             found = re.findall(codes, read_text(root, path))
+        elif path == 'python/hoistway/errors.py':
+            found = re.findall(r'^([A-Z_]+) = (\d{3})$', read_text(root, path), re.M)
         elif path.endswith('.c') and path.startswith(('engine/', 'tools/')):
             found = re.findall(r'"([EWI])(\d{3}) ', read_text(root, path))
         for name, code in found:

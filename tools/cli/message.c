@@ -22,6 +22,7 @@ enum cli_exit cli_exit_code(const struct hst_error *error)
     case FAIL_MISSING:
     case FAIL_CONFIG_VALUE:
     case FAIL_ARCHITECTURE:
+    case FAIL_PYTHON:
     case FAIL_RANKS:
     case HST_E_HOST_MATH:
     case HST_E_STORE_OTHER: /* resume with other options, or without saying so */

@@ -4,6 +4,7 @@
 /* The verbs of the program. argv holds what follows the verb; each returns the exit code. */
 
 int verb_plan(int argc, char **argv);
+int verb_prep(int argc, char **argv);
 int verb_train(int argc, char **argv);
 int verb_demo(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
