@@ -6,7 +6,7 @@
  */
 #include "probe/probe.h"
 
-#include "session/engine_state.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <math.h>

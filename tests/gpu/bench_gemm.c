@@ -331,9 +331,27 @@ static void measure_linear(const struct linear *l)
         const char *pass;
         struct hst_matmul args;
     } passes[] = {
-        {"forward", {l->rows, l->out, l->in, x, weight, y, false, true, false, work}},
-        {"dX", {l->rows, l->in, l->out, dy, weight, dx, false, false, false, work}},
-        {"dW", {l->out, l->in, l->rows, dy, x_again, dweight, true, false, true, work}},
+        {"forward",
+         {.m = l->rows,
+          .n = l->out,
+          .k = l->in,
+          .a = x,
+          .b = weight,
+          .c = y,
+          .b_transposed = true,
+          .work = work}},
+        {"dX",
+         {.m = l->rows, .n = l->in, .k = l->out, .a = dy, .b = weight, .c = dx, .work = work}},
+        {"dW",
+         {.m = l->out,
+          .n = l->in,
+          .k = l->rows,
+          .a = dy,
+          .b = x_again,
+          .c = dweight,
+          .a_transposed = true,
+          .accumulate = true,
+          .work = work}},
     };
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
         struct product p = {.args = passes[i].args};

@@ -208,14 +208,15 @@ static void a_batch_is_so_many_products(void **state)
     (void)state;
     for (size_t pair = 0; pair < PAIRS; pair++)
         for (int bits = 0; bits < 4; bits++) {
-            const struct shape shape = {
-                37, 72, 40, pairs[pair].in, pairs[pair].out, bits & 1, bits & 2, false, bits};
+            const struct shape shape = {37,       72,       40,    pairs[pair].in, pairs[pair].out,
+                                        bits & 1, bits & 2, false, bits,           0};
             suite_run(batch_case, &(struct batch){shape, true, false});
             suite_run(batch_case, &(struct batch){shape, false, true});
         }
     for (size_t i = 0; i < DTYPES; i++) {
-        const struct shape large = {300, 280, 24, suite_dtypes[i], HST_F32, true, false, true, 0};
-        const struct shape empty = {9, 20, 0, suite_dtypes[i], HST_F32, false, true, false, 2};
+        const struct shape large = {300,  280, 24, suite_dtypes[i], HST_F32, true, false,
+                                    true, 0,   0};
+        const struct shape empty = {9, 20, 0, suite_dtypes[i], HST_F32, false, true, false, 2, 0};
         suite_run(batch_case, &(struct batch){large, false, true});
         suite_run(batch_case, &(struct batch){large, false, false});
         suite_run(batch_case, &(struct batch){empty, false, true});

@@ -56,7 +56,7 @@ struct watched watched_matmul(const struct hst_matmul *a)
     double inputs = m * k * (a->a_step ? batch : 1) + k * n * (a->b_step ? batch : 1);
     double bytes = inputs * size_of(a->a.dtype) +
                    batch * m * n * size_of(a->c.dtype) * (a->accumulate ? 2 : 1);
-    char many[24] = "";
+    char many[32] = "";
     const char *what = a->a_transposed   ? "product, dW"
                        : a->b_transposed ? "product"
                                          : "product, dX";

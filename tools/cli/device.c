@@ -11,7 +11,7 @@ bool device_absent(enum hst_dev_why why)
     return why == HST_DEV_NO_PLUGIN || why == HST_DEV_NO_DRIVER || why == HST_DEV_NO_DEVICE;
 }
 
-const char *device_fix(enum hst_dev_why why)
+const char *device_advice(enum hst_dev_why why)
 {
     switch (why) {
     case HST_DEV_NO_PLUGIN:
@@ -65,7 +65,7 @@ int device_refused(const char *name, int native, const struct hst_dev_failure *f
         return fail(error, FAIL_DEVICE, native, "device \"%.40s\" can not be opened: %s", name,
                     strerror(-native));
     return fail(error, FAIL_DEVICE, native, "device \"%.40s\" can not be opened: %s. Fix: %s", name,
-                failure->text, device_fix(failure->why));
+                failure->text, device_advice(failure->why));
 }
 
 void device_choose(const char *wish, struct device_choice *choice)

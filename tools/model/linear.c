@@ -58,7 +58,7 @@ static void forward(struct pass *p, size_t tokens, struct linear l, const void *
 void linear_forward(struct pass *p, size_t tokens, struct linear l, const void *weight,
                     const void *x, void *y)
 {
-    forward(p, tokens, l, weight, x, y, (struct batch){1});
+    forward(p, tokens, l, weight, x, y, (struct batch){.count = 1});
 }
 
 void linear_forward_two(struct pass *p, size_t tokens, struct linear l,
@@ -144,7 +144,7 @@ static void weight_grad(struct pass *p, size_t tokens, struct linear l, const vo
 void linear_weight_grad(struct pass *p, size_t tokens, struct linear l, const void *dy,
                         const void *x, float *dweight)
 {
-    weight_grad(p, tokens, l, dy, x, dweight, (struct batch){1});
+    weight_grad(p, tokens, l, dy, x, dweight, (struct batch){.count = 1});
 }
 
 void linear_weight_grad_two(struct pass *p, size_t tokens, struct linear l, const void *const dy[2],

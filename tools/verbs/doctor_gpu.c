@@ -37,7 +37,7 @@ static void report_absent(struct doctor *d, const struct hst_dev_failure *failur
     bool usual = device_absent(failure->why);
     const char *export = failure->why == HST_DEV_LIBRARY ? library_fix(d) : NULL;
     doctor_report(d, "gpu", usual ? STATUS_OK : STATUS_WARN,
-                  export ? export : device_fix(failure->why), "using the host: %s",
+                  export ? export : device_advice(failure->why), "using the host: %s",
                   failure->text[0] ? failure->text : strerror(-rc));
 }
 
@@ -69,7 +69,8 @@ static void report_card(struct doctor *d, unsigned index, const struct hst_dev_i
                       info->library_unused);
     if (info->absent[0]) {
         const char *export = library_fix(d);
-        doctor_report(d, "gpu products", STATUS_WARN, export ? export : device_fix(HST_DEV_LIBRARY),
+        doctor_report(d, "gpu products", STATUS_WARN,
+                      export ? export : device_advice(HST_DEV_LIBRARY),
                       "by hoistway's own kernels, as %s was not found", info->absent);
     }
 }
