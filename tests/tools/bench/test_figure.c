@@ -77,12 +77,13 @@ struct told {
 
 static void tell(void *context, const struct bench_figure *figure)
 {
-    static const char *const names[] = {"copies", "memory", "matmul", "attention", "launches"};
+    static const char *const names[] = {"copies",    "memory",   "matmul",
+                                        "attention", "launches", "waits"};
     struct told *told = context;
     told->figures++;
     told->notes += figure->note != NULL;
     assert_true(figure->note ? figure->value == 0 : figure->value > 0);
-    for (unsigned i = 0; i < 5; i++)
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
         told->groups |= strcmp(figure->group, names[i]) == 0 ? 1u << i : 0;
     if (strncmp(figure->name, "l", 1) == 0 && told->values < 8) /* large, layer */
         told->value[told->values++] = figure->value;
