@@ -19,8 +19,7 @@ const char *device_fix(enum hst_dev_why why)
         return "update NVIDIA's driver, or --device host";
     case HST_DEV_NO_DEVICE:
         return "look at nvidia-smi -L (of a card with MIG on: its slices) and "
-               "CUDA_VISIBLE_DEVICES, "
-               "or --device host";
+               "CUDA_VISIBLE_DEVICES, or --device host";
     case HST_DEV_HIDDEN:
         return "unset CUDA_VISIBLE_DEVICES, or name in it what nvidia-smi -L lists";
     case HST_DEV_MIXED_DRIVER:

@@ -22,20 +22,20 @@ static int fail_open(struct hst_engine *engine, int native, const struct hst_dev
                        name, strerror(-native));
 }
 
-/* A plan that nobody gave a budget takes what is free: where others have most of the card that is
- * little, and slow. */
-static void warn_of_others(struct hst_engine *engine, const struct hst_dev_info *info)
+/* A plan that nobody gave a budget takes of what is free: where others have most of the card that
+ * is little, and slow. */
+static void warn_of_others(struct hst_engine *engine, const struct hst_dev_info *info,
+                           uint64_t taken_bytes)
 {
-    char left[SIZE_TEXT_BYTES], all[SIZE_TEXT_BYTES];
+    char left[SIZE_TEXT_BYTES], all[SIZE_TEXT_BYTES], taken[SIZE_TEXT_BYTES];
     if (engine->config.plan == HST_PLAN_ELSEWHERE ||
         info->memory_free_bytes >= info->memory_total_bytes / 2)
         return;
-    report_log(
-        &engine->report, HST_LOG_WARNING,
-        "W202 %s of the %s of %s (%s) are free: others have the rest, and the plan takes %.0f "
-        "%% of what is free. Fix: end what else uses it (nvidia-smi), or say --hbm",
-        size_text(info->memory_free_bytes, left), size_text(info->memory_total_bytes, all),
-        info->model, engine->config.device, 100 * HBM_SHARE);
+    report_log(&engine->report, HST_LOG_WARNING,
+               "W202 %s of the %s of %s (%s) are free: others have the rest, and the plan takes at "
+               "most %s. Fix: end what else uses it (nvidia-smi), or say --hbm",
+               size_text(info->memory_free_bytes, left), size_text(info->memory_total_bytes, all),
+               info->model, engine->config.device, size_text(taken_bytes, taken));
 }
 
 /* What is to be left to libraries: of a card that has less than twice as much, half. */
@@ -68,8 +68,8 @@ static int resolve_hbm(struct hst_engine *engine, struct placement_in *in)
     in->compute_tier = HST_TIER_HBM;
     in->hbm_budget = engine->config.hbm_bytes;
     if (in->hbm_budget == 0) {
-        warn_of_others(engine, &info);
         in->hbm_budget = default_hbm(info.memory_free_bytes);
+        warn_of_others(engine, &info, in->hbm_budget);
     }
     if (in->hbm_budget > info.memory_free_bytes && engine->config.plan != HST_PLAN_ELSEWHERE)
         return report_fail(

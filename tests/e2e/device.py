@@ -386,7 +386,7 @@ class Faults(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(re.findall(r'(?m)^warning.*', done.stderr), [
             'warning[W202] 424.0 MiB of the 1.0 GiB of Fake GPU 0 (cuda) are free: others have the '
-            'rest, and the plan takes 90 % of what is free. Fix: end what else uses it '
+            'rest, and the plan takes at most 212.0 MiB. Fix: end what else uses it '
             '(nvidia-smi), or say --hbm'])
         for fault, more in (('memory=1G,overhead=600M', '--hbm=64M'), ('memory=1G', '')):
             done = self.train(fault, '--device=cuda', *more.split())
