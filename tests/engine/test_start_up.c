@@ -100,6 +100,10 @@ static void one_part_follows_another(void **state)
                         "writing 30.0 GiB 6 s");
     start_up_seconds(&(struct start_bytes){.written = 30 * GIB}, &rates, &s);
     assert_string_equal(hst_start_up_text(&s, text), "starting takes 6 s: writing 30.0 GiB 6 s");
+    rates = rates_of(0.05 * GIB, 3.0 * GIB, 3.0 * GIB);
+    start_up_seconds(&(struct start_bytes){92 * GIB, .written = 20 * GIB}, &rates, &s);
+    assert_string_equal(hst_start_up_text(&s, text), "starting takes 1847 s: page-locking 92.0 GiB "
+                                                     "1840 s, writing 20.0 GiB 6.67 s");
 }
 
 static void what_has_no_rate_is_named_and_left_out(void **state)
@@ -127,17 +131,20 @@ static void what_has_no_rate_is_named_and_left_out(void **state)
 static void the_text_has_an_end(void **state)
 {
     (void)state;
+    static const double longest[] = {1.23456e-101, 999999999.6, 1.23456e101};
     char text[HST_START_UP_TEXT_BYTES];
-    struct hst_start_up s = {.seconds = 1.23456e-101,
-                             .lock_s = 1.23456e-101,
-                             .read_s = 1.23456e-101,
-                             .write_s = 1.23456e-101,
-                             .lock_bytes = UINT64_MAX,
-                             .read_bytes = UINT64_MAX,
-                             .write_bytes = UINT64_MAX};
-    memset(s.why, 'w', sizeof s.why - 1);
-    assert_ptr_equal(hst_start_up_text(&s, text), text);
-    assert_non_null(strstr(text, s.why));
+    for (size_t i = 0; i < sizeof longest / sizeof *longest; i++) {
+        struct hst_start_up s = {.seconds = longest[i],
+                                 .lock_s = longest[i],
+                                 .read_s = longest[i],
+                                 .write_s = longest[i],
+                                 .lock_bytes = UINT64_MAX,
+                                 .read_bytes = UINT64_MAX,
+                                 .write_bytes = UINT64_MAX};
+        memset(s.why, 'w', sizeof s.why - 1);
+        assert_ptr_equal(hst_start_up_text(&s, text), text);
+        assert_non_null(strstr(text, s.why));
+    }
 }
 
 int main(void)

@@ -71,6 +71,16 @@ void start_up_seconds(const struct start_bytes *bytes, const struct hst_rates *r
     *start_up = s;
 }
 
+enum { SECONDS_BYTES = 16 };
+
+/* "57", "5.5", "1370": whole seconds where three digits do not hold them. */
+static const char *seconds_text(double seconds, char text[SECONDS_BYTES])
+{
+    bool many = seconds >= 999.5 && seconds < 1e9; /* beyond it, a rate is nonsense */
+    snprintf(text, SECONDS_BYTES, many ? "%.0f" : "%.3g", seconds);
+    return text;
+}
+
 const char *hst_start_up_text(const struct hst_start_up *start_up,
                               char text[HST_START_UP_TEXT_BYTES])
 {
@@ -81,15 +91,17 @@ const char *hst_start_up_text(const struct hst_start_up *start_up,
     } parts[] = {{"page-locking", start_up->lock_bytes, start_up->lock_s},
                  {"reading", start_up->read_bytes, start_up->read_s},
                  {"writing", start_up->write_bytes, start_up->write_s}};
-    char size[SIZE_TEXT_BYTES];
+    char size[SIZE_TEXT_BYTES], seconds[SECONDS_BYTES];
     size_t room = HST_START_UP_TEXT_BYTES, used = 0;
     const char *before = ": ";
-    used = (size_t)snprintf(text, room, "starting takes %.3g s", start_up->seconds);
+    used = (size_t)snprintf(text, room, "starting takes %s s",
+                            seconds_text(start_up->seconds, seconds));
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (parts[i].seconds <= 0)
             continue;
-        used += (size_t)snprintf(text + used, room - used, "%s%s %s %.3g s", before, parts[i].what,
-                                 size_text(parts[i].bytes, size), parts[i].seconds);
+        used += (size_t)snprintf(text + used, room - used, "%s%s %s %s s", before, parts[i].what,
+                                 size_text(parts[i].bytes, size),
+                                 seconds_text(parts[i].seconds, seconds));
         before = ", ";
     }
     if (start_up->why[0])
