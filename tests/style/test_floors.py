@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What floors.py has to find, planted."""
 import os
+import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
@@ -49,6 +51,45 @@ class Breaches(unittest.TestCase):
 
     def test_a_name_that_is_defined_twice_is_found(self):
         self.assertRegex(self.found(twice=[('f', {'a.c', 'b.c'})])[0], 'a.c and in b.c')
+
+
+class Read(unittest.TestCase):
+    """What is read of objects and of files."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+
+    def write(self, path, text):
+        path = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, 'w', encoding='ascii') as file:
+            file.write(text)
+        return path
+
+    def compile(self, path, target, text):
+        to = os.path.join(self.root, 'build', target)
+        os.makedirs(os.path.dirname(to), exist_ok=True)
+        subprocess.run(['cc', '-c', self.write(path, text), '-o', to], check=True)
+
+    def test_functions_and_tables_are_told_of_objects_and_what_is_static_is_not(self):
+        below, above = 'engine/base/clock.c', 'engine/session/step.c'
+        self.compile(below, 'engine/libengine.a.p/base_clock.c.o',
+                     'int step(void); static int own;'
+                     'int clock_now(void) { own++; return step(); }')
+        self.compile(above, 'engine/libengine.a.p/session_step.c.o',
+                     'static int own; const int table[] = {1}; int step(void) { return own++; }')
+        defined, needed = floors.symbols(os.path.join(self.root, 'build'), [below, above])
+        self.assertEqual(dict(defined), {'clock_now': {below}, 'step': {above}, 'table': {above}})
+        self.assertEqual(dict(needed), {below: {'step'}})
+
+    def test_a_header_is_found_beside_a_file_and_from_the_roots(self):
+        self.write('engine/base/clock.c', '#include "near.h"\n#  include "session/step.h"\n'
+                                          '#include "none.h"\n#include <stdio.h>\n')
+        headers = {'engine/base/near.h', 'engine/session/step.h', 'engine/near.h'}
+        self.assertEqual(list(floors.included(self.root, 'engine/base/clock.c', headers)),
+                         ['engine/base/near.h', 'engine/session/step.h'])
 
 
 if __name__ == '__main__':
