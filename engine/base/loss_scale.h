@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HOISTWAY_ENGINE_PLAN_LOSS_SCALE_H
-#define HOISTWAY_ENGINE_PLAN_LOSS_SCALE_H
+#ifndef HOISTWAY_ENGINE_BASE_LOSS_SCALE_H
+#define HOISTWAY_ENGINE_BASE_LOSS_SCALE_H
 /*
  * The dynamic loss scale of fp16: as large as the gradients allow, so that small ones are not
  * rounded to zero. Pure.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HOISTWAY_ENGINE_STORE_MESSAGE_H
-#define HOISTWAY_ENGINE_STORE_MESSAGE_H
+#ifndef HOISTWAY_ENGINE_BASE_MESSAGE_H
+#define HOISTWAY_ENGINE_BASE_MESSAGE_H
 #include <stdarg.h>
 #include <stddef.h>
 

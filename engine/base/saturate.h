@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HOISTWAY_ENGINE_PLAN_SATURATE_H
-#define HOISTWAY_ENGINE_PLAN_SATURATE_H
+#ifndef HOISTWAY_ENGINE_BASE_SATURATE_H
+#define HOISTWAY_ENGINE_BASE_SATURATE_H
 /* Sums of sizes that come from clients: what overflows stays at the greatest number, which no
  * budget allows. */
 #include <stdint.h>

@@ -5,6 +5,7 @@
  */
 #include "ckpt/keep.h"
 
+#include "base/clock.h"
 #include "base/size_text.h"
 #include "ckpt/ckpt.h"
 
@@ -20,7 +21,6 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #define NAME_BYTES  (KEPT_NAME_BYTES + 4)
@@ -424,25 +424,18 @@ static int make_copy(struct copying *c)
     return rc;
 }
 
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static void *keep_main(void *context)
 {
     struct keep *keep = context;
     struct copying c = {.keep = keep, .error = &keep->done.error};
-    const double begin_s = now_s();
+    const double begin_s = clock_seconds();
     for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++) {
         c.directories[d].fd = c.to[d] = c.look.fds[d] = -1;
         c.clone[d] = true;
     }
     (void)make_copy(&c);
     close_all(&c);
-    keep->done.seconds = now_s() - begin_s;
+    keep->done.seconds = clock_seconds() - begin_s;
     atomic_store(&keep->finished, true);
     return NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HOISTWAY_ENGINE_EXEC_WORKERS_H
-#define HOISTWAY_ENGINE_EXEC_WORKERS_H
+#ifndef HOISTWAY_ENGINE_MACHINE_WORKERS_H
+#define HOISTWAY_ENGINE_MACHINE_WORKERS_H
 /*
  * The engine's worker threads: run the pieces of one job, the caller among them. Used by the
  * update, the norm, and (through struct hst_parallel) by the host device's operations.

@@ -90,7 +90,7 @@ class Worker:
 
     # ---- a row -----------------------------------------------------------------------------------
 
-    def row(self, raw: bytes | dict) -> tuple[dict, object, str]:
+    def row(self, raw: bytes | dict) -> tuple[Chat | Text | Ids, object, str]:
         row, text = parse(raw) if isinstance(raw, bytes) else (raw, '')
         try:
             kind, sample = read(row, self.settings.reading)

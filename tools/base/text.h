@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HOISTWAY_TOOLS_CLI_TEXT_H
-#define HOISTWAY_TOOLS_CLI_TEXT_H
+#ifndef HOISTWAY_TOOLS_BASE_TEXT_H
+#define HOISTWAY_TOOLS_BASE_TEXT_H
 /* Quantities as people read them. Each returns dst. */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the first GPU whether it can be used: see device.h. */
+/* Asks the first GPU whether it can be used, and has the words where a device can not. */
 #include "cli/device.h"
 
 #include <stdio.h>

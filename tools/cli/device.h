@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_DEVICE_H
 #define HOISTWAY_TOOLS_CLI_DEVICE_H
-/* Which device a verb computes on where the user named none. */
+/* Which device a verb computes on where the user named none; what is told of one that can not be
+ * used. */
 #include "base/fail.h"
 
 #include <hoistway/kernels.h>

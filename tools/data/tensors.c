@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds the tensors of a token file: names, types and shapes alone, no byte of them. What their
- * values have to be is offsets.c's.
+ * values have to be is tensors_check.c's.
  */
 #include "data/tensors.h"
 #include "base/fail.h"
@@ -25,7 +25,7 @@ static const struct {
     [TOKEN_PART_PROMPT_OFFSETS] = {"prompt_offsets", {"U64", "I64"}, TOKEN_PART_PROMPTS},
 };
 
-#define refuse(path, error, ...) fail(error, FAIL_DATA_FORMAT, -EBADMSG, __VA_ARGS__)
+#define refuse(error, ...) fail(error, FAIL_DATA_FORMAT, -EBADMSG, __VA_ARGS__)
 
 static int check_format(const char *path, const char *text, struct jsn_value metadata,
                         struct hst_error *error)
@@ -35,12 +35,12 @@ static int check_format(const char *path, const char *text, struct jsn_value met
     if (metadata.type == JSN_OBJECT)
         jsn_members(text + metadata.begin, metadata.end - metadata.begin, keys, 1, &format);
     if (format.type != JSN_STRING)
-        return refuse(path, error,
+        return refuse(error,
                       "%s: no token file: its __metadata__ does not say \"format\": "
                       "\"" TOKEN_FORMAT "\". Fix: see docs/token-file.md",
                       path);
     if (!jsn_equals(text + metadata.begin, format, TOKEN_FORMAT))
-        return refuse(path, error,
+        return refuse(error,
                       "%s: a token file of format \"%.*s\", only " TOKEN_FORMAT " can be read",
                       path, (int)(format.end - format.begin < 40 ? format.end - format.begin : 40),
                       text + metadata.begin + format.begin);
@@ -60,8 +60,8 @@ static int find_part(const char *path, const struct st_tensor *t, enum token_par
         strcat(known, i ? " " : "");
         strcat(known, parts[i].name);
     }
-    return refuse(path, error, "%s: tensor %.60s is not known in a token file; known: %s", path,
-                  t->name, known);
+    return refuse(error, "%s: tensor %.60s is not known in a token file; known: %s", path, t->name,
+                  known);
 }
 
 static int check_part(const char *path, const struct st_tensor *t, enum token_part part,
@@ -70,12 +70,11 @@ static int check_part(const char *path, const struct st_tensor *t, enum token_pa
     const char *const *dtypes = parts[part].dtypes;
     if (strcmp(t->dtype->name, dtypes[0]) != 0 &&
         (!dtypes[1] || strcmp(t->dtype->name, dtypes[1]) != 0))
-        return refuse(path, error, "%s: tensor %s is %s, want %s%s%s", path, t->name,
-                      t->dtype->name, dtypes[0], dtypes[1] ? " or " : "",
-                      dtypes[1] ? dtypes[1] : "");
+        return refuse(error, "%s: tensor %s is %s, want %s%s%s", path, t->name, t->dtype->name,
+                      dtypes[0], dtypes[1] ? " or " : "", dtypes[1] ? dtypes[1] : "");
     if (t->dim_count != 1)
-        return refuse(path, error, "%s: tensor %s has %" PRIu32 " dimensions, want 1", path,
-                      t->name, t->dim_count);
+        return refuse(error, "%s: tensor %s has %" PRIu32 " dimensions, want 1", path, t->name,
+                      t->dim_count);
     return 0;
 }
 
@@ -84,20 +83,19 @@ static int check_counts(const char *path, const struct token_tensors *t, struct 
 {
     const struct token_tensor *p = t->parts;
     if (p[TOKEN_PART_TOKENS].width == 0)
-        return refuse(path, error, "%s: there is no tensor tokens", path);
+        return refuse(error, "%s: there is no tensor tokens", path);
     for (int i = 0; i < TOKEN_PART_COUNT; i++)
         if (p[i].width && !p[parts[i].with].width)
-            return refuse(path, error, "%s: there is a tensor %s, and no tensor %s", path,
-                          parts[i].name, parts[parts[i].with].name);
+            return refuse(error, "%s: there is a tensor %s, and no tensor %s", path, parts[i].name,
+                          parts[parts[i].with].name);
     if (p[TOKEN_PART_MASK].width && p[TOKEN_PART_MASK].count != p[TOKEN_PART_TOKENS].count)
-        return refuse(path, error,
-                      "%s: mask has %" PRIu64 " values, and there are %" PRIu64 " tokens", path,
-                      p[TOKEN_PART_MASK].count, p[TOKEN_PART_TOKENS].count);
+        return refuse(error, "%s: mask has %" PRIu64 " values, and there are %" PRIu64 " tokens",
+                      path, p[TOKEN_PART_MASK].count, p[TOKEN_PART_TOKENS].count);
     static const enum token_part offsets[] = {TOKEN_PART_DOCUMENTS, TOKEN_PART_BYTE_OFFSETS,
                                               TOKEN_PART_PROMPT_OFFSETS};
     for (int i = 0; i < 3; i++)
         if (p[offsets[i]].width && p[offsets[i]].count < 2)
-            return refuse(path, error,
+            return refuse(error,
                           "%s: %s has %" PRIu64 " values, want one more than there are pieces, and "
                           "at least 2",
                           path, parts[offsets[i]].name, p[offsets[i]].count);

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <time.h>
 
 #define CLOCK_MS    2000       /* an nvidia-smi that takes longer is not waited for */
@@ -60,7 +61,9 @@ void doctor_check_clock(struct doctor *d, struct hst_dev *dev, const char *pci)
     int rc = burn_meanwhile(dev, &look, &error);
     if (rc || !look.known) {
         doctor_report(d, "clock", STATUS_WARN, "look at nvidia-smi -q -d CLOCK", "not measured: %s",
-                      error.message[0] ? error.message : "nvidia-smi did not tell it under load");
+                      error.message[0] ? error.message
+                      : rc             ? strerror(-rc)
+                                       : "nvidia-smi did not tell it under load");
         return;
     }
     bool low = look.clock.now_hz < SHARE_LEAST * look.clock.most_hz;

@@ -189,7 +189,7 @@ struct hst_config {
     /* What the reader of hst_engine_load is to read from drives, for hst_engine_start_up and a note
        where starting takes long; 0: nothing, as of random weights */
     uint64_t load_bytes;
-    bool resumes; /* hst_engine_resume is to be called: nothing else follows from it but these */
+    bool resumes; /* hst_engine_resume is to be called; told for the same two alone */
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

@@ -18,7 +18,7 @@
  * or by what ran before, so results depend on the configuration alone.
  *
  * Thread-safety: every function but open and close is safe from any thread; one lock holds plans
- * and handle, and is held while a plan is built (half a second to two, once per shape: call
+ * and handle, and is held while a plan is built (seconds, once per shape: call
  * hst_sdpa_work_bytes when memory is planned).
  * The device must be the calling thread's current one in every call.
  */
