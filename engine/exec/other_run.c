@@ -158,6 +158,6 @@ void other_run_tell_math(struct hst_engine *engine, const char *was)
     report_log(&engine->report, HST_LOG_WARNING,
                "W624 results depend on '%.160s' now, on '%.160s' when the store was trained: from "
                "here on they are not the bits of a run without an interruption. Fix: where that "
-               "matters, the machine and libraries of before, or %s",
-               is, was, host ? "a --host-math" : "its --hbm");
+               "matters, the machine and libraries of before%s",
+               is, was, host ? ", or a --host-math" : ", and its --hbm");
 }
