@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What resources.py calls wrong, and how compile.py reads the compiler, on made-up cases."""
 import os
+import re
 import sys
 import unittest
 
@@ -85,22 +86,13 @@ class Faults(unittest.TestCase):
     def test_a_block_that_does_not_fit_a_card_is_one(self):
         self.assertIn('can not be launched', faults_of(blocks=0)[0])
 
-    def test_what_is_trained_is_never_an_exception(self):
-        for kernel in (*(f'k_attention_{part}, {head_dim}{form}>'
-                         for head_dim in (64, 128) for half in ('bf16', 'f16')
-                         for part, form in ((f'forward<{half}', ', 4'), (f'forward<{half}', ', 8'),
-                                            (f'dq<{half}', ', 4'), (f'dq<{half}', ', 8'),
-                                            (f'dkv<{half}', ''))),
-                       *(f'{name}<{dtype}{form}>' for dtype in ('f32', 'bf16', 'f16')
-                         for name, form in (('k_cross_entropy', ', 1, 16'),
-                                            ('k_cross_entropy', ', 8, 4'),
-                                            ('k_rmsnorm', ', 4'), ('k_rmsnorm_twice', ', 8'),
-                                            ('k_rmsnorm_backward', ', 1024, true'),
-                                            ('k_rmsnorm_backward', ', 256, false'),
-                                            ('k_rmsnorm_backward_twice', ''), ('k_adamw', ''),
-                                            ('k_matmul_half', ', true, true, false, true'))),
-                       'k_matmul_f32<2, false, true>', 'k_norm2<bf16>', 'k_add_sums'):
-            self.assertIn('0 allowed', ''.join(faults_of(kernel=kernel, stack=8)), kernel)
+    def test_of_all_kernels_these_alone_may_spill(self):
+        with open(os.path.join(HERE, '../..', resources.PAGE), encoding='utf-8') as file:
+            kernels = re.findall(r'(?m)^\| `(k_[^`]+)`', file.read())
+        self.assertGreater(len(kernels), 100)
+        self.assertEqual([kernel for kernel in kernels if not faults_of(kernel=kernel, stack=8)], [
+            *(f'k_attention_any_{part}<{dtype}>' for part in ('dkv', 'dq')
+              for dtype in ('bf16', 'f16', 'f32')), 'k_embedding_backward<bf16, 1>'])
 
     def test_fewer_blocks_than_promised_are_one(self):
         self.assertIn('holds 1 blocks, __launch_bounds__ promises 2', faults_of(blocks=1)[0])
