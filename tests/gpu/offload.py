@@ -235,8 +235,9 @@ def offload(runner, shape, batch, mode):
     if mode == 'resident':
         resident[f'{shape} {batch}'] = tokens / run.step_s()[0]
         return
-    offloaded, rate = runner.kept['offloaded'], tokens / run.step_s()[0]  # the best of all modes
-    offloaded[f'{shape} {batch}'] = max(rate, offloaded.get(f'{shape} {batch}', 0))
+    if mode not in ('unclipped', 'unclipped-14'):  # the best of those that clip, as peers do
+        offloaded, rate = runner.kept['offloaded'], tokens / run.step_s()[0]
+        offloaded[f'{shape} {batch}'] = max(rate, offloaded.get(f'{shape} {batch}', 0))
     tell_host_memory(runner, case, run, model.parameters,
                      None if mode in ('unclipped-14', 'optimistic') else 1)
     if f'{shape} {batch}' in resident:

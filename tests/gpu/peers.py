@@ -2,7 +2,7 @@
 """The parts about peers: the same shapes trained by PyTorch, DeepSpeed and LLMQ, where they are.
 
 Resident models in 8 sequences a step; models with their states on the host in 32k tokens a step, as
-the parts about offloading have them, and beside the best of those.
+the parts about offloading have them, and beside the best of those that clip.
 """
 import array
 import os
