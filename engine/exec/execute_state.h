@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_EXEC_EXECUTE_STATE_H
 #define HOISTWAY_ENGINE_EXEC_EXECUTE_STATE_H
-/* What the executor holds between calls; execute.c alone changes it. */
+/* What the executor holds between calls. Most files of exec/ change it, and session/decide.c what
+   it decides. */
 #include "exec/measure.h"
 #include "plan/graph/walk.h"
 #include "plan/search/update_choice.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_STATE_H
 #define HOISTWAY_ENGINE_STATE_H
-/* What an engine holds. Each part is changed by one file of exec/ or by engine.c; the comment says
-   which. */
+/* What an engine holds. A comment names the file that a part is chiefly of; others change it, too,
+   those of exec/ among them. */
 #include "base/loss_scale.h"
 #include "base/precision.h"
 #include "base/report.h"
