@@ -151,8 +151,8 @@ int engine_fail_tables(struct hst_engine *engine, int native);
 int device_open(struct hst_engine *engine);
 /** Once budgets are resolved: the device's share of them, its stream, and its defaults. */
 int device_prepare(struct hst_engine *engine);
-/** Bytes of its memory that nobody holds, 0 on the host; warns once where a given budget leaves
- * libraries too little. */
+/** Bytes of its memory that nobody holds, 0 on the host and where this step does not ask; warns
+ * once where a given budget leaves libraries too little. */
 uint64_t device_left(struct hst_engine *engine);
 
 /* store_dir.c */

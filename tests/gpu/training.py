@@ -127,7 +127,7 @@ class Run:
         self.done = done
         self.steps = [line for line in lines if line['kind'] == 'step']
         # of HBM, bytes that nobody holds: when all is loaded, and at the end of each step
-        self.hbm_free = [line['hbm_free'] for line in lines if line['kind'] in ('run', 'step')]
+        self.hbm_free = [line['hbm_free'] for line in lines if 'hbm_free' in line]
         self.summary = next((line for line in lines if line['kind'] == 'summary'), None)
 
     def said(self):

@@ -408,8 +408,8 @@ struct hst_step_stats {
     uint64_t skipped_steps;           /* ever, those before a resume too */
     enum hst_update_time update_time; /* deferred or optimistic; deferred without a clip, too */
     bool redone; /* the update was optimistic and the norm clipped: it is made once more */
-    /* bytes of the GPU's memory that no process holds at the step's end: what libraries load code
-       into when it is first called; 0 on the host */
+    /* bytes of the GPU's memory that no process holds, at the end of the first four steps and of
+       every 32nd: libraries load code there when it is first called; else, and on the host, 0 */
     uint64_t hbm_free;
 };
 /**
