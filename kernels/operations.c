@@ -32,6 +32,11 @@ static bool words_ok(const void *data)
     return data && (uintptr_t)data % 4 == 0;
 }
 
+static bool words_or_none_ok(const void *data)
+{
+    return !data || words_ok(data);
+}
+
 static bool work_ok(const struct hst_work *work, size_t need_bytes)
 {
     return need_bytes == 0 || (work->size_bytes >= need_bytes && tensor_ok(work->data));
@@ -190,7 +195,8 @@ int hst_op_rope(struct hst_stream *stream, const struct hst_rope *args)
         return -EINVAL;
     if (!fits(args->batch, args->seq, args->heads, args->head_dim))
         return -EINVAL;
-    if (args->batch && (!tensor_ok(args->x) || !tensor_ok(args->cos) || !tensor_ok(args->sin)))
+    if (args->batch && (!tensor_ok(args->x) || !tensor_ok(args->cos) || !tensor_ok(args->sin) ||
+                        !words_or_none_ok(args->position)))
         return -EINVAL;
     return stream->dev->ops->rope(stream, args);
 }
@@ -199,6 +205,8 @@ static bool attention_shape_ok(const struct hst_attention *args)
 {
     if (!dtype_ok(args->dtype) || !args->seq || !args->heads || !args->kv_heads || !args->head_dim)
         return false;
+    if ((args->first || args->window) && args->seq > INT32_MAX)
+        return false;
     return args->heads % args->kv_heads == 0 &&
            fits(args->batch, args->seq, args->heads, args->head_dim);
 }
@@ -206,7 +214,8 @@ static bool attention_shape_ok(const struct hst_attention *args)
 static bool attention_forward_ok(struct hst_dev *dev, const struct hst_attention *args)
 {
     return tensor_ok(args->q) && tensor_ok(args->k) && tensor_ok(args->v) && tensor_ok(args->o) &&
-           words_ok(args->lse) && work_ok(&args->work, hst_attention_work_bytes(dev, args));
+           words_ok(args->lse) && words_or_none_ok(args->first) &&
+           work_ok(&args->work, hst_attention_work_bytes(dev, args));
 }
 
 int hst_op_attention(struct hst_stream *stream, const struct hst_attention *args)

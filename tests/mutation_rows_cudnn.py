@@ -80,3 +80,7 @@ mutate(
      'return share < rest ? share : share;'),
     ('a small rest is told', '    engine->told_left = true;\n', '    return free_bytes;\n'),
 )
+mutate(
+    'kernels/cuda/attention.c', 'simt/suite-cudnn/documents',
+    ('documents are not cuDNN\'s', '!sdpa || args->first || args->window', '!sdpa'),
+)

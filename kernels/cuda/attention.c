@@ -59,13 +59,22 @@ static int sdpa_end(struct hst_stream *stream, int rc, const struct hst_dev_fail
     return rc == -ENOTSUP ? rc : cuda_stream_fail(stream, rc);
 }
 
+/* 1 cuDNN, 0 own kernels, or an error. cuDNN's plans here know of no documents and no window. */
+static int served_by_cudnn(struct hst_sdpa *sdpa, const struct hst_attention *args, bool backward,
+                           struct hst_dev_failure *failure)
+{
+    if (!sdpa || args->first || args->window)
+        return 0;
+    return hst_sdpa_supports(sdpa, args, backward, failure);
+}
+
 int attention_forward(struct hst_stream *stream, const struct hst_attention *args)
 {
     struct hst_sdpa *sdpa = cuda_dev_of(stream->dev)->sdpa;
     cudaStream_t native = cuda_stream_native(stream);
     struct hst_dev_failure failure;
     int rc = cuda_stream_begin(stream);
-    int served = !rc && sdpa ? hst_sdpa_supports(sdpa, args, false, &failure) : rc;
+    int served = rc ? rc : served_by_cudnn(sdpa, args, false, &failure);
     if (served < 0)
         return served == rc ? rc : sdpa_end(stream, served, &failure);
     if (!served && cuda_dev_of(stream->dev)->sdpa_alone)
@@ -82,7 +91,7 @@ int attention_backward(struct hst_stream *stream, const struct hst_attention_bac
     cudaStream_t native = cuda_stream_native(stream);
     struct hst_dev_failure failure;
     int rc = cuda_stream_begin(stream);
-    int served = !rc && sdpa ? hst_sdpa_supports(sdpa, &args->forward, true, &failure) : rc;
+    int served = rc ? rc : served_by_cudnn(sdpa, &args->forward, true, &failure);
     if (served < 0)
         return served == rc ? rc : sdpa_end(stream, served, &failure);
     if (!served && cuda_dev_of(stream->dev)->sdpa_alone)

@@ -68,5 +68,7 @@ void cuda_dev_math(struct hst_dev *dev, char *text, size_t text_bytes)
         cuda->blaslt ? ", its first proposals" : "", cuda->sdpa ? "by cuDNN" : "of its own");
     if (made.largest_bytes)
         add(text, text_bytes, " with %zu MiB for a backward", (made.largest_bytes + MIB - 1) / MIB);
+    if (cuda->sdpa)
+        add(text, text_bytes, ", of documents its own");
     cuda_math_environment(text, text_bytes);
 }

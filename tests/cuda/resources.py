@@ -30,6 +30,8 @@ PAGE_HEAD = re.compile(r'^Compiled by nvcc (\S+):', re.M)
 LAUNCHES = ('attention_launches', 'matmul_launches')
 # Kernels that may spill: (name, most bytes of stack, why).
 SPILLS = (
+    (r'k_attention_any_dkv<\w+, true>', 64, 'the next, of documents'),
+    (r'k_attention_any<(bf16|f16), true>', 8, 'the same'),
     (r'k_attention_any_dkv<', 48, 'f32, and head_dims without tensor cores: not what is trained'),
     (r'k_attention_any_dq<', 8, 'the same'),
     (r'k_embedding_backward<bf16, 1>', 8, 'rows that are not aligned, on 12.0 alone'),

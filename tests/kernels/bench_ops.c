@@ -23,7 +23,10 @@ enum {
     INNER = 1376,
     HEADS = 8,
     HEAD_DIM = 64,
-    CUBE = 2048
+    CUBE = 2048,
+    LONG = 4096, /* a row of documents, of LONG_DOCUMENT tokens each */
+    LONG_DOCUMENT = 512,
+    LONG_HEADS = 2,
 };
 enum { LARGEST = CUBE * CUBE, ROUNDS_MAX = 1001 };
 
@@ -83,7 +86,7 @@ static void run_pieces(void *context, size_t count, void (*body)(void *, size_t,
 static struct hst_dev *dev;
 static struct hst_stream *stream;
 static float *in[4], *out[4], *rows; /* LARGEST elements each */
-static uint32_t *ids;
+static uint32_t *ids, *begins;
 static struct hst_work work;
 
 static void product(size_t m, size_t n, size_t k, bool a_transposed, bool b_transposed,
@@ -158,19 +161,43 @@ static void rmsnorm_backward(void)
 static void rope(void)
 {
     hst_op_rope(stream, &(struct hst_rope){TOKENS / SEQ, SEQ, HEADS, HEAD_DIM, HST_F32, out[0],
-                                           in[1], in[2], false});
+                                           in[1], in[2], false, NULL});
 }
 
 static struct hst_attention attention_args(void)
 {
-    return (struct hst_attention){TOKENS / SEQ, SEQ,   HEADS, HEADS,  HEAD_DIM, HST_F32, 0.125f,
-                                  in[0],        in[1], in[2], out[0], rows,     work};
+    return (struct hst_attention){TOKENS / SEQ, SEQ,    HEADS, HEADS, HEAD_DIM,
+                                  HST_F32,      0.125f, in[0], in[1], in[2],
+                                  out[0],       rows,   work,  NULL,  0};
 }
 
 static void attention(void)
 {
     struct hst_attention args = attention_args();
     hst_op_attention(stream, &args);
+}
+
+/* A row packed with documents, and the same row as one. */
+static void long_attention(const uint32_t *first)
+{
+    struct hst_attention args = attention_args();
+    args.batch = 1;
+    args.seq = LONG;
+    args.heads = args.kv_heads = LONG_HEADS;
+    args.first = first;
+    hst_op_attention(stream, &args);
+    hst_op_attention_backward(
+        stream, &(struct hst_attention_backward){args, in[3], out[1], out[2], out[3]});
+}
+
+static void one_document(void)
+{
+    long_attention(NULL);
+}
+
+static void eight_documents(void)
+{
+    long_attention(begins);
 }
 
 static void attention_backward(void)
@@ -258,6 +285,9 @@ static struct line lines[] = {
     {"rope", rope, 6, 0, 0},
     {"attention", attention, 2, 2.0 * TOKENS *SEQ *HIDDEN, 0},
     {"attention backward", attention_backward, 1, 5.0 * TOKENS *SEQ *HIDDEN, 0},
+    {"4096 tokens, attention", one_document, 0, 7.0 * LONG *LONG *LONG_HEADS *HEAD_DIM, 0},
+    {"8 documents of 512, the same", eight_documents, 0, 7.0 / 8 * LONG *LONG *LONG_HEADS *HEAD_DIM,
+     0},
     {"swiglu", swiglu, 2, 0, 0},
     {"swiglu backward", swiglu_backward, 1, 0, 0},
     {"add", add, 4, 0, 0},
@@ -357,6 +387,9 @@ static void prepare(unsigned workers)
     ids = allocate(TOKENS * sizeof *ids);
     for (uint32_t i = 0; i < TOKENS; i++)
         ids[i] = i * 2654435761u % 8192;
+    begins = allocate(LONG * sizeof *begins);
+    for (uint32_t i = 0; i < LONG; i++)
+        begins[i] = i / LONG_DOCUMENT * LONG_DOCUMENT;
     work.size_bytes = 64 << 20;
     work.data = allocate(work.size_bytes);
 }

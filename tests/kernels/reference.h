@@ -9,6 +9,7 @@
  */
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 void ref_matmul(size_t m, size_t n, size_t k, const double *a, size_t a_ld, bool a_transposed,
                 const double *b, size_t b_ld, bool b_transposed, double *c, size_t c_ld);
@@ -16,6 +17,9 @@ void ref_rmsnorm(size_t tokens, size_t width, double eps, const double *x, const
                  double *y, double *rstd);
 void ref_rope(size_t tokens, size_t seq, size_t heads, size_t head_dim, double *x,
               const double *cosine, const double *sine);
+/** The same with a place of each token's own. */
+void ref_rope_placed(size_t tokens, const uint32_t *place, size_t heads, size_t head_dim, double *x,
+                     const double *cosine, const double *sine);
 struct ref_attention {
     size_t batch, seq, heads, kv_heads, head_dim;
     double scale;
@@ -26,6 +30,16 @@ void ref_attention(const struct ref_attention *shape, const double *q, const dou
 void ref_attention_backward(const struct ref_attention *shape, const double *q, const double *k,
                             const double *v, const double *dout, double *dq, double *dk,
                             double *dv);
+/** Attention as hst_attention.first (may be null) and window narrow it. */
+struct ref_narrow {
+    struct ref_attention of;
+    const uint32_t *first;
+    size_t window;
+};
+void ref_narrow(const struct ref_narrow *shape, const double *q, const double *k, const double *v,
+                double *o, double *lse);
+void ref_narrow_backward(const struct ref_narrow *shape, const double *q, const double *k,
+                         const double *v, const double *dout, double *dq, double *dk, double *dv);
 void ref_swiglu(size_t count, const double *gate, const double *up, double *out);
 void ref_cross_entropy(size_t tokens, size_t vocab, const double *logits, const double *targets,
                        double *loss);

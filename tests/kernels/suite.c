@@ -433,12 +433,22 @@ struct tensor *tensor_filled(struct suite *s, size_t count, enum hst_dtype dtype
 
 struct tensor *tensor_ids(struct suite *s, size_t count, uint32_t below)
 {
+    uint32_t *ids = malloc(count * sizeof *ids + 1);
+    assert_non_null(ids);
+    for (size_t i = 0; i < count; i++)
+        ids[i] = (uint32_t)((suite_random(s) + 1) / 2 * below);
+    struct tensor *t = tensor_words(s, count, ids);
+    free(ids);
+    return t;
+}
+
+struct tensor *tensor_words(struct suite *s, size_t count, const uint32_t *words)
+{
     struct tensor *t = tensor_empty(s, count, HST_F32);
-    for (size_t i = 0; i < count; i++) {
-        uint32_t id = (uint32_t)((suite_random(s) + 1) / 2 * below);
-        t->values[i] = id;
-        memcpy(s->staging + i * 4, &id, 4);
-    }
+    for (size_t i = 0; i < count; i++)
+        t->values[i] = words[i];
+    if (count)
+        memcpy(s->staging, words, count * sizeof *words);
     assert_int_equal(hst_stream_copy(s->stream, t->data, s->staging, count * 4), 0);
     suite_sync(s);
     return t;

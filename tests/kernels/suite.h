@@ -70,6 +70,8 @@ struct tensor *tensor_random(struct suite *suite, size_t count, enum hst_dtype d
 struct tensor *tensor_filled(struct suite *suite, size_t count, enum hst_dtype dtype, double value);
 struct tensor *tensor_empty(struct suite *suite, size_t count, enum hst_dtype dtype);
 struct tensor *tensor_ids(struct suite *suite, size_t count, uint32_t below);
+/** u32, 4 bytes each as an f32 has; values are these numbers. */
+struct tensor *tensor_words(struct suite *suite, size_t count, const uint32_t *words);
 /** Rounds values to the tensor's dtype, in place, and writes them to the device. */
 void tensor_write(struct suite *suite, struct tensor *tensor);
 /** Reads the device's data back into values. */

@@ -61,6 +61,49 @@ static void rope_case(struct suite *s, const void *parameters)
     free(before);
 }
 
+/* Places of packed documents: they begin anew, and are not those of the row above. */
+static void places_case(struct suite *s, const void *parameters)
+{
+    const struct rope_shape *p = parameters;
+    size_t tokens = p->batch * p->seq, width = p->heads * p->head_dim, half = p->head_dim / 2;
+    struct tensor *x = tensor_random(s, tokens * width, p->dtype, 2);
+    struct tensor *cosine = tensor_random(s, p->seq * half, HST_F32, 1);
+    struct tensor *sine = tensor_random(s, p->seq * half, HST_F32, 1);
+    uint32_t *places = malloc(tokens * sizeof *places);
+    double *want = doubles(tokens * width);
+    assert_non_null(places);
+    for (size_t t = 0; t < tokens; t++)
+        places[t] = (uint32_t)(t * 7 % p->seq);
+    memcpy(want, x->values, tokens * width * sizeof *want);
+    ref_rope_placed(tokens, places, p->heads, p->head_dim, want, cosine->values, sine->values);
+    struct hst_rope args = {.batch = p->batch,
+                            .seq = p->seq,
+                            .heads = p->heads,
+                            .head_dim = p->head_dim,
+                            .dtype = p->dtype,
+                            .x = x->data,
+                            .cos = cosine->data,
+                            .sin = sine->data,
+                            .position = tensor_words(s, tokens, places)->data};
+    assert_int_equal(hst_op_rope(s->stream, &args), 0);
+    suite_sync(s);
+    tensor_read(s, x);
+    expect_close("x", x, want, 4e-7);
+    free(places);
+    free(want);
+}
+
+static void rope_turns_by_the_places_that_are_given(void **state)
+{
+    (void)state;
+    static const struct rope_shape shapes[] = {{3, 33, 2, 64, 0}, {2, 13, 19, 66, 0}};
+    for (size_t i = 0; i < DTYPES * sizeof shapes / sizeof *shapes; i++) {
+        struct rope_shape p = shapes[i / DTYPES];
+        p.dtype = suite_dtypes[i % DTYPES];
+        suite_run(places_case, &p);
+    }
+}
+
 static void rope_matches_and_inverts(void **state)
 {
     (void)state;
@@ -448,6 +491,9 @@ static void refusals_case(struct suite *s, const void *parameters)
     rope.head_dim = 4;
     rope.cos = NULL;
     assert_int_equal(hst_op_rope(s->stream, &rope), -EINVAL);
+    rope.cos = f + 64;
+    rope.position = (const uint32_t *)((const char *)f + 2);
+    assert_int_equal(hst_op_rope(s->stream, &rope), -EINVAL);
     assert_int_equal(hst_op_add(s->stream, &(struct hst_add){0, HST_F32, NULL, NULL, NULL}), 0);
     expect_everywhere(s, t, 3);
 }
@@ -462,6 +508,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rope_matches_and_inverts),
+        cmocka_unit_test(rope_turns_by_the_places_that_are_given),
         cmocka_unit_test(swiglu_matches_with_and_without_aliases),
         cmocka_unit_test(swiglu_backward_is_the_slope_of_the_forward),
         cmocka_unit_test(swiglu_saturates_far_from_zero_and_keeps_nan),

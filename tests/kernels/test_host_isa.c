@@ -58,7 +58,7 @@ static void run_all(struct hst_stream *s, char *arena, enum hst_dtype dtype)
         s, &(struct hst_rmsnorm){TOKENS, WIDTH, dtype, 1e-5f, t[0], t[1], t[2], rows, t[3], t[7]});
     hst_op_rmsnorm_backward(s, &(struct hst_rmsnorm_backward){TOKENS, WIDTH, dtype, t[0], t[1],
                                                               t[3], rows, t[4], f, true, work});
-    hst_op_rope(s, &(struct hst_rope){1, TOKENS, 2, 42, dtype, t[2], f, f + 4096, false});
+    hst_op_rope(s, &(struct hst_rope){1, TOKENS, 2, 42, dtype, t[2], f, f + 4096, false, NULL});
     hst_op_swiglu(s, &(struct hst_swiglu){20011, dtype, t[0], t[1], t[5]});
     hst_op_swiglu_backward(
         s, &(struct hst_swiglu_backward){20011, dtype, t[0], t[1], t[3], t[6], t[7]});
@@ -152,8 +152,9 @@ static void run_vocabulary(struct hst_stream *s, char *arena, enum hst_dtype dty
     assert_int_equal(hst_op_embedding_backward(s, &backward), 0);
 }
 
-/* Attention wants numbers that softmax can tell apart: it has a run of its own. */
-static void run_attention(struct hst_stream *s, char *arena, enum hst_dtype dtype)
+/* Attention wants numbers that softmax can tell apart: it has runs of its own. With a window other
+ * strips are masked. */
+static void attend(struct hst_stream *s, char *arena, enum hst_dtype dtype, size_t window)
 {
     char *t[TENSORS];
     for (size_t i = 0; i < TENSORS; i++)
@@ -170,11 +171,22 @@ static void run_attention(struct hst_stream *s, char *arena, enum hst_dtype dtyp
                                  .v = t[2],
                                  .o = t[3],
                                  .lse = (float *)t[4],
-                                 .work = {t[8], 4 * TENSOR_BYTES}};
+                                 .work = {t[8], 4 * TENSOR_BYTES},
+                                 .window = window};
     hst_op_attention(s, &args);
     assert_int_equal(hst_op_attention_backward(
                          s, &(struct hst_attention_backward){args, t[1] + 4096, t[5], t[6], t[7]}),
                      0);
+}
+
+static void run_attention(struct hst_stream *s, char *arena, enum hst_dtype dtype)
+{
+    attend(s, arena, dtype, 0);
+}
+
+static void run_window(struct hst_stream *s, char *arena, enum hst_dtype dtype)
+{
+    attend(s, arena, dtype, 77);
 }
 
 /* Everything that f16 knows: f32 wherever its rounding turns and NaNs to it, and all of it back. */
@@ -249,6 +261,8 @@ static void attention_gives_the_same_bytes_in_every_instruction_set(void **state
     compare(run_attention, HST_F32);
     compare(run_attention, HST_BF16);
     compare(run_attention, HST_F16);
+    compare(run_window, HST_F32);
+    compare(run_window, HST_BF16);
 }
 
 int main(void)

@@ -29,7 +29,7 @@ struct attention attention_make(enum triage_size size, enum hst_dtype dtype, siz
     float scale = 1 / sqrtf((float)s->head_dim);
     a.args = (struct hst_attention){s->batch,  s->seq,      s->heads,  s->kv_heads, s->head_dim,
                                     dtype,     scale,       a.q->data, a.k->data,   a.v->data,
-                                    a.o->data, a.lse->data, {0}};
+                                    a.o->data, a.lse->data, {0},       NULL,        0};
     a.args.work = triage_work(a.t, hst_attention_work_bytes(a.t->dev, &a.args));
     bool host = hst_dev_flags(a.t->dev) & HST_DEV_HOST_MEMORY;
     a.half = dtype == HST_F32 || host ? 0 : rounding(dtype, 1);

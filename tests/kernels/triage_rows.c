@@ -237,9 +237,9 @@ static void rope_of(enum triage_size size, enum hst_dtype dtype, bool inverse)
                      shape.heads,
                      shape.head_dim,
                      inverse ? -1 : 1};
-    triage_taken(hst_op_rope(t->stream, &(struct hst_rope){shape.batch, shape.seq, shape.heads,
-                                                           shape.head_dim, dtype, o.x->data,
-                                                           o.cosine->data, o.sine->data, inverse}));
+    triage_taken(hst_op_rope(
+        t->stream, &(struct hst_rope){shape.batch, shape.seq, shape.heads, shape.head_dim, dtype,
+                                      o.x->data, o.cosine->data, o.sine->data, inverse, NULL}));
     triage_sync(t);
     size_t count = triage_samples(shape.tokens, samples);
     for (size_t i = 0; i < count; i++)

@@ -15,7 +15,20 @@
 /* More than one tile of 128 rows, the last of which ends within 16 rows and within a warp's 32. */
 static const size_t SEQ = 150, HEADS = 1, KV_HEADS = 1;
 
-static void run_case(enum hst_dtype dtype, size_t head_dim)
+/* Two documents, the second of which begins within a tile. */
+static const uint32_t *documents()
+{
+    std::vector<uint32_t> begins(SEQ);
+    void *memory;
+    for (size_t t = 70; t < SEQ; t++)
+        begins[t] = 70;
+    must(cudaMalloc(&memory, SEQ * sizeof(uint32_t)), "cudaMalloc");
+    must(cudaMemcpy(memory, begins.data(), SEQ * sizeof(uint32_t), cudaMemcpyDefault),
+         "cudaMemcpy");
+    return (const uint32_t *)memory;
+}
+
+static void run_case(enum hst_dtype dtype, size_t head_dim, const uint32_t *first)
 {
     size_t element = dtype == HST_F32 ? 4 : 2;
     size_t q = SEQ * HEADS * head_dim, kv = SEQ * KV_HEADS * head_dim, rows = SEQ * HEADS;
@@ -47,6 +60,7 @@ static void run_case(enum hst_dtype dtype, size_t head_dim)
     b.dq = outputs[2].data;
     b.dk = outputs[3].data;
     b.dv = outputs[4].data;
+    a->first = first;
     a->work.size_bytes = hst_cuda_attention_work_bytes(a);
     must(cudaMalloc(&a->work.data, a->work.size_bytes), "cudaMalloc");
     must(hst_cuda_attention(nullptr, a), "attention");
@@ -60,15 +74,16 @@ static void run_case(enum hst_dtype dtype, size_t head_dim)
     for (void *memory : inputs)
         cudaFree(memory);
     cudaFree(a->work.data);
-    printf("bytes attention,%s,%zu %016llx\n", dtype_name(dtype), head_dim,
-           (unsigned long long)hash);
+    printf("bytes attention,%s,%zu%s %016llx\n", dtype_name(dtype), head_dim,
+           first ? ",documents" : "", (unsigned long long)hash);
 }
 
 int main()
 {
-    for (enum hst_dtype dtype : {HST_F32, HST_BF16, HST_F16})
-        for (size_t head_dim : {64, 96, 128, 256})
-            if (dtype != HST_F32 || head_dim == 64)
-                run_case(dtype, head_dim);
+    for (const uint32_t *first : {(const uint32_t *)nullptr, documents()})
+        for (enum hst_dtype dtype : {HST_F32, HST_BF16, HST_F16})
+            for (size_t head_dim : {64, 96, 128, 256})
+                if (dtype != HST_F32 || head_dim == 64)
+                    run_case(dtype, head_dim, first);
     return 0;
 }

@@ -203,6 +203,12 @@ void mma_m16n8k16(float d[4], const uint32_t a[4], const uint32_t b[2], const fl
     meet(m);
 }
 
+/** How many of these the kernels of this process have had: what they leave out shows in it. */
+struct Work {
+    unsigned long mma, cp_async;
+};
+Work &work();
+
 struct MatrixRow {
     uint16_t row[8]; /* what this lane read of the address that it gave */
     uint32_t *result;
@@ -258,6 +264,7 @@ bool async_pop(int groups_left, AsyncCopy *copy);
  */
 inline void cp_async_16(void *shared_dst, const void *global_src, int valid_bytes)
 {
+    work().cp_async++;
     if (reinterpret_cast<uintptr_t>(shared_dst) % 16)
         die_misaligned("cp.async, destination", shared_dst);
     if (valid_bytes > 0 && reinterpret_cast<uintptr_t>(global_src) % 16)

@@ -130,6 +130,8 @@ static struct hst_attention part_of(const struct hst_attention *a, size_t first,
     part.v = (const char *)a->v + kv;
     part.o = (char *)a->o + q;
     part.lse = a->lse + first * a->heads * a->seq;
+    part.first = a->first ? a->first + first * a->seq : nullptr;
+    part.window = a->window < a->seq ? a->window : 0;
     return part;
 }
 

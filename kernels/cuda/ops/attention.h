@@ -6,6 +6,10 @@
  * attention.cu chooses; attention_any.cu serves every head_dim and dtype; attention_forward.cu and
  * attention_backward.cu serve bf16 and f16 on tensor cores for the head_dims they name.
  *
+ * A kernel is made twice. NARROW is the one for hst_attention.first and window: it goes over the
+ * tiles of scores in which some query sees a key, and takes away what a query does not see of them.
+ * The other one has no instruction of that.
+ *
  * Kernels take a launch's whole argument struct; the chooser cuts a batch so that every grid is
  * within the limit of 2^31 - 1 blocks.
  */
@@ -47,6 +51,39 @@ static __device__ __forceinline__ size_t statistic_at(const struct hst_attention
                                                       size_t sequence, size_t head)
 {
     return (sequence * a->heads + head) * a->seq;
+}
+
+static __host__ __device__ __forceinline__ bool is_narrow(const struct hst_attention *a)
+{
+    return a->first || a->window;
+}
+
+/* The first key that a query of a sequence sees; the chooser has made window less than seq. */
+static __device__ __forceinline__ int first_key(const struct hst_attention &a, size_t sequence,
+                                                int query)
+{
+    int from = 0;
+    if (a.first) {
+        uint32_t first = a.first[sequence * a.seq + query];
+        from = first < (uint32_t)query ? (int)first : query;
+    }
+    return a.window ? max(from, query - (int)a.window + 1) : from;
+}
+
+/* The first query after key `key` that does not see it; seq where there is none. It takes log2(seq)
+ * reads, one after another: as first_key does not fall, all queries before it see the key. */
+static __device__ __forceinline__ int queries_end(const struct hst_attention &a, size_t sequence,
+                                                  int key)
+{
+    int seen = key, end = (int)a.seq;
+    while (end - seen > 1) {
+        int middle = seen + (end - seen) / 2;
+        if (first_key(a, sequence, middle) > key)
+            end = middle;
+        else
+            seen = middle;
+    }
+    return end;
 }
 
 static inline unsigned tiles_of(size_t count, size_t tile)

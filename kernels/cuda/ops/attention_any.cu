@@ -139,30 +139,36 @@ static __device__ __forceinline__ float any_row_sum(float value)
     return value;
 }
 
-/* Scores become weights against the greatest score yet; what was summed before is brought down. */
-static __device__ void any_softmax_step(float (&s)[PER][PER], float (&o)[PER][PER],
-                                        float (&top)[PER], float (&sum)[PER], int row, int column,
-                                        float scale)
+/* Scores become weights against the greatest score yet; what was summed before is brought down.
+ * from: the first key of each row, which one that has seen none yet has no greatest score before.
+ */
+template <bool NARROW>
+static __device__ void
+any_softmax_step(float (&s)[PER][PER], float (&o)[PER][PER], float (&top)[PER], float (&sum)[PER],
+                 const int (&from)[NARROW ? PER : 1], int row, int column, float scale)
 {
     for (int i = 0; i < PER; i++) {
         float greatest = top[i], part = 0;
         for (int j = 0; j < PER; j++) {
             bool hidden = column + SIDE * j > row + SIDE * i;
+            if (NARROW)
+                hidden |= column + SIDE * j < from[i];
             s[i][j] = hidden ? -INFINITY : s[i][j] * scale;
             greatest = fmaxf(greatest, s[i][j]);
         }
         greatest = any_row_max(greatest);
-        float down = expf(top[i] - greatest);
+        float base = NARROW && greatest == -INFINITY ? 0 : greatest;
+        float down = expf(top[i] - base);
         top[i] = greatest;
         for (int j = 0; j < PER; j++) {
-            part += s[i][j] = expf(s[i][j] - greatest);
+            part += s[i][j] = expf(s[i][j] - base);
             o[i][j] *= down;
         }
         sum[i] = sum[i] * down + part;
     }
 }
 
-template <class T>
+template <class T, bool NARROW>
 static __global__ void __launch_bounds__(THREADS)
     k_attention_any(struct hst_attention a, unsigned tiles, unsigned slices)
 {
@@ -173,14 +179,18 @@ static __global__ void __launch_bounds__(THREADS)
     head_rows<const T> k = rows_of((const T *)a.k, &a, a.kv_heads, at.sequence, kv_head);
     head_rows<const T> v = rows_of((const T *)a.v, &a, a.kv_heads, at.sequence, kv_head);
     float o[PER][PER], s[PER][PER], sum[PER], top[PER];
+    int from[NARROW ? PER : 1];
     any_clear(o);
     for (int i = 0; i < PER; i++) {
         top[i] = -INFINITY;
         sum[i] = 0;
+        if (NARROW)
+            from[i] = first_key(a, at.sequence, min(at.first + ty() + SIDE * i, (int)a.seq - 1));
     }
-    for (int key = 0; key <= at.first; key += TILE) {
+    for (int key = NARROW ? first_key(a, at.sequence, at.first) / TILE * TILE : 0; key <= at.first;
+         key += TILE) {
         any_row_products(&sh, s, q, at.first, k, key, &a);
-        any_softmax_step(s, o, top, sum, at.first + ty(), key + tx(), a.scale);
+        any_softmax_step<NARROW>(s, o, top, sum, from, at.first + ty(), key + tx(), a.scale);
         any_add_weighted(&sh, o, s, v, key, at.column, &a);
     }
     float factor[PER];
@@ -201,17 +211,21 @@ struct any_slopes {
     float p, ds;
 };
 
-static __device__ __forceinline__ any_slopes slopes_of(const struct hst_attention *a, float score,
-                                                       float dp, int query, int key,
-                                                       const float *lse, const float *delta)
+template <bool NARROW>
+static __device__ __forceinline__ any_slopes slopes_of(const struct hst_attention *a,
+                                                       size_t sequence, float score, float dp,
+                                                       int query, int key, const float *lse,
+                                                       const float *delta)
 {
     if (key > query || query >= (int)a->seq)
+        return {0, 0};
+    if (NARROW && key < first_key(*a, sequence, query))
         return {0, 0};
     float p = expf(score * a->scale - lse[query]);
     return {p, p * (dp - delta[query])};
 }
 
-template <class T>
+template <class T, bool NARROW>
 static __global__ void __launch_bounds__(THREADS)
     k_attention_any_dq(struct hst_attention_backward b, const float *all_delta, unsigned tiles,
                        unsigned slices)
@@ -228,14 +242,16 @@ static __global__ void __launch_bounds__(THREADS)
     const float *delta = all_delta + statistic_at(&a, at.sequence, at.head);
     float dq[PER][PER], s[PER][PER], dp[PER][PER];
     any_clear(dq);
-    for (int key = 0; key <= at.first; key += TILE) {
+    for (int key = NARROW ? first_key(a, at.sequence, at.first) / TILE * TILE : 0; key <= at.first;
+         key += TILE) {
         any_row_products(&sh, s, q, at.first, k, key, &a);
         any_row_products(&sh, dp, dout, at.first, v, key, &a);
         for (int i = 0; i < PER; i++)
             for (int j = 0; j < PER; j++)
-                dp[i][j] = slopes_of(&a, s[i][j], dp[i][j], at.first + ty() + SIDE * i,
-                                     key + tx() + SIDE * j, lse, delta)
-                               .ds;
+                dp[i][j] =
+                    slopes_of<NARROW>(&a, at.sequence, s[i][j], dp[i][j],
+                                      at.first + ty() + SIDE * i, key + tx() + SIDE * j, lse, delta)
+                        .ds;
         any_add_weighted(&sh, dq, dp, k, key, at.column, &a);
     }
     const float scale[PER] = {a.scale, a.scale, a.scale, a.scale};
@@ -243,7 +259,7 @@ static __global__ void __launch_bounds__(THREADS)
               &a);
 }
 
-template <class T>
+template <class T, bool NARROW>
 static __global__ void __launch_bounds__(THREADS)
     k_attention_any_dkv(struct hst_attention_backward b, const float *all_delta, unsigned tiles,
                         unsigned slices)
@@ -252,6 +268,7 @@ static __global__ void __launch_bounds__(THREADS)
     const struct hst_attention &a = b.forward;
     any_place at = any_place_of(tiles, slices, (unsigned)a.kv_heads); /* head: of keys */
     size_t group = a.heads / a.kv_heads;
+    int seen_end = NARROW ? queries_end(a, at.sequence, min(at.first + TILE, (int)a.seq) - 1) : 0;
     head_rows<const T> k = rows_of((const T *)a.k, &a, a.kv_heads, at.sequence, at.head);
     head_rows<const T> v = rows_of((const T *)a.v, &a, a.kv_heads, at.sequence, at.head);
     float dk[PER][PER], dv[PER][PER], s[PER][PER], dp[PER][PER];
@@ -262,13 +279,14 @@ static __global__ void __launch_bounds__(THREADS)
         head_rows<const T> dout = rows_of((const T *)b.dout, &a, a.heads, at.sequence, head);
         const float *lse = a.lse + statistic_at(&a, at.sequence, head);
         const float *delta = all_delta + statistic_at(&a, at.sequence, head);
-        for (int query = at.first; query < (int)a.seq; query += TILE) {
+        for (int query = at.first; query < (NARROW ? seen_end : (int)a.seq); query += TILE) {
             any_row_products(&sh, s, k, at.first, q, query, &a);
             any_row_products(&sh, dp, v, at.first, dout, query, &a);
             for (int i = 0; i < PER; i++)
                 for (int j = 0; j < PER; j++) {
-                    any_slopes slopes = slopes_of(&a, s[i][j], dp[i][j], query + tx() + SIDE * j,
-                                                  at.first + ty() + SIDE * i, lse, delta);
+                    any_slopes slopes = slopes_of<NARROW>(&a, at.sequence, s[i][j], dp[i][j],
+                                                          query + tx() + SIDE * j,
+                                                          at.first + ty() + SIDE * i, lse, delta);
                     s[i][j] = slopes.p;
                     dp[i][j] = slopes.ds;
                 }
@@ -285,13 +303,20 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-template <class T>
-static cudaError_t launch_forward(cudaStream_t stream, const struct hst_attention *args)
+template <class T, bool NARROW>
+static cudaError_t launch_forward_by(cudaStream_t stream, const struct hst_attention *args)
 {
     unsigned tiles = tiles_of(args->seq, TILE), slices = tiles_of(args->head_dim, TILE);
     unsigned blocks = (unsigned)(args->batch * args->heads * tiles * slices);
-    HST_LAUNCH((k_attention_any<T>), blocks, THREADS, 0, stream, *args, tiles, slices);
+    HST_LAUNCH((k_attention_any<T, NARROW>), blocks, THREADS, 0, stream, *args, tiles, slices);
     return cudaGetLastError();
+}
+
+template <class T>
+static cudaError_t launch_forward(cudaStream_t stream, const struct hst_attention *args)
+{
+    return is_narrow(args) ? launch_forward_by<T, true>(stream, args)
+                           : launch_forward_by<T, false>(stream, args);
 }
 
 cudaError_t attention_any_forward(cudaStream_t stream, const struct hst_attention *args)
@@ -299,20 +324,29 @@ cudaError_t attention_any_forward(cudaStream_t stream, const struct hst_attentio
     return HST_BY_DTYPE(args->dtype, launch_forward, stream, args);
 }
 
+template <class T, bool NARROW>
+static cudaError_t launch_backward_by(cudaStream_t stream,
+                                      const struct hst_attention_backward *args, const float *delta)
+{
+    const struct hst_attention *a = &args->forward;
+    unsigned tiles = tiles_of(a->seq, TILE), slices = tiles_of(a->head_dim, TILE);
+    HST_LAUNCH((k_attention_any_dkv<T, NARROW>),
+               (unsigned)(a->batch * a->kv_heads * tiles * slices), THREADS, 0, stream, *args,
+               delta, tiles, slices);
+    cudaError_t error = cudaGetLastError();
+    if (error != cudaSuccess)
+        return error;
+    HST_LAUNCH((k_attention_any_dq<T, NARROW>), (unsigned)(a->batch * a->heads * tiles * slices),
+               THREADS, 0, stream, *args, delta, tiles, slices);
+    return cudaGetLastError();
+}
+
 template <class T>
 static cudaError_t launch_backward(cudaStream_t stream, const struct hst_attention_backward *args,
                                    const float *delta)
 {
-    const struct hst_attention *a = &args->forward;
-    unsigned tiles = tiles_of(a->seq, TILE), slices = tiles_of(a->head_dim, TILE);
-    HST_LAUNCH((k_attention_any_dkv<T>), (unsigned)(a->batch * a->kv_heads * tiles * slices),
-               THREADS, 0, stream, *args, delta, tiles, slices);
-    cudaError_t error = cudaGetLastError();
-    if (error != cudaSuccess)
-        return error;
-    HST_LAUNCH((k_attention_any_dq<T>), (unsigned)(a->batch * a->heads * tiles * slices), THREADS,
-               0, stream, *args, delta, tiles, slices);
-    return cudaGetLastError();
+    return is_narrow(&args->forward) ? launch_backward_by<T, true>(stream, args, delta)
+                                     : launch_backward_by<T, false>(stream, args, delta);
 }
 
 cudaError_t attention_any_backward(cudaStream_t stream, const struct hst_attention_backward *args,

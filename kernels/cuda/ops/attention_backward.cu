@@ -32,22 +32,24 @@ static constexpr float LOG2_E = 1.4426950408889634f;
 
 /* ---- dK and dV ------------------------------------------------------------------------------- */
 
-template <int D> struct dkv_plan {
+template <int D, bool NARROW> struct dkv_plan {
     static constexpr int WARPS = 8, THREADS = WARPS * 32, BLOCKS = WARPS_RESIDENT / WARPS;
     static constexpr int KEYS = WARPS * 16, QUERIES = 32;
-    /* k, v, two turns of q and dout, two turns of both statistics */
+    static constexpr int STATS = NARROW ? 3 : 2; /* numbers of a query */
+    /* k, v, two turns of q and dout, two turns of the statistics */
     static constexpr size_t SHARED =
-        (size_t)(2 * KEYS + 4 * QUERIES) * D * sizeof(word) + 4 * QUERIES * sizeof(float);
+        (size_t)(2 * KEYS + 4 * QUERIES) * D * sizeof(word) + 2 * STATS * QUERIES * sizeof(float);
 };
 
-/* What one turn brings: a tile of queries and their dout, and lse·log2 e and delta of each. */
-template <int D> struct query_stream {
-    typedef dkv_plan<D> P;
+/* What one turn brings: a tile of queries and their dout, and lse·log2 e and delta of each; of a
+ * narrow launch its first key too, an int among floats. */
+template <int D, bool NARROW> struct query_stream {
+    typedef dkv_plan<D, NARROW> P;
     struct hst_attention a;
     const word *dout;
     const float *delta;
     word *buffers; /* [2 turns][q, dout][QUERIES][D] */
-    float *stats;  /* [2 turns][lse, delta][QUERIES] */
+    float *stats;  /* [2 turns][lse, delta, first key][QUERIES] */
 
     __device__ __forceinline__ void fetch(size_t sequence, size_t head, int first, int turn) const
     {
@@ -62,15 +64,17 @@ template <int D> struct query_stream {
     __device__ __forceinline__ float statistic(size_t sequence, size_t head, int first) const
     {
         int query = first + (int)threadIdx.x % P::QUERIES;
-        if (threadIdx.x >= 2 * P::QUERIES || query >= (int)a.seq)
+        if (threadIdx.x >= P::STATS * P::QUERIES || query >= (int)a.seq)
             return 0;
+        if (NARROW && threadIdx.x >= 2 * P::QUERIES)
+            return __int_as_float(first_key(a, sequence, query));
         const float *from = threadIdx.x < P::QUERIES ? a.lse : delta;
         return from[statistic_at(&a, sequence, head) + query];
     }
     __device__ __forceinline__ void put_statistic(float value, int turn) const
     {
-        if (threadIdx.x < 2 * P::QUERIES)
-            stats[turn * 2 * P::QUERIES + threadIdx.x] =
+        if (threadIdx.x < P::STATS * P::QUERIES)
+            stats[turn * P::STATS * P::QUERIES + threadIdx.x] =
                 threadIdx.x < P::QUERIES ? value * LOG2_E : value;
     }
 };
@@ -92,22 +96,37 @@ static __device__ __forceinline__ void turned_weights(float (&s)[1][N][4], float
     }
 }
 
+/* Takes away the queries whose first key is later. `key`: of the lane's first row. */
+template <int N>
+static __device__ __forceinline__ void hide_later_queries(float (&s)[1][N][4], const int *first,
+                                                          int key)
+{
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        int2 from = *(const int2 *)(first + n * 8 + threadIdx.x % 4 * 2);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if ((i % 2 ? from.y : from.x) > key + i / 2 * 8)
+                s[0][n][i] = -INFINITY;
+    }
+}
+
 /* Where a block of keys is on its way over the queries of its group. */
 struct query_walk {
     size_t head;
     int first; /* query */
 };
 
-template <class T, int D>
-static __global__ void __launch_bounds__(dkv_plan<D>::THREADS, dkv_plan<D>::BLOCKS)
+template <class T, int D, bool NARROW>
+static __global__ void __launch_bounds__(dkv_plan<D, NARROW>::THREADS, dkv_plan<D, NARROW>::BLOCKS)
     k_attention_dkv(struct hst_attention_backward b, const float *delta, unsigned tiles)
 {
-    typedef dkv_plan<D> P;
+    typedef dkv_plan<D, NARROW> P;
     HST_DYN_SHARED(word, k_tile);
     const struct hst_attention &a = b.forward;
     word *v_tile = k_tile + P::KEYS * D, *stream = v_tile + P::KEYS * D;
-    query_stream<D> queries = {a, (const word *)b.dout, delta, stream,
-                               (float *)(stream + 4 * P::QUERIES * D)};
+    query_stream<D, NARROW> queries = {a, (const word *)b.dout, delta, stream,
+                                       (float *)(stream + 4 * P::QUERIES * D)};
     unsigned row = blockIdx.x / tiles, group = (unsigned)(a.heads / a.kv_heads);
     size_t sequence = row / a.kv_heads, kv_head = row % a.kv_heads;
     int end = (int)a.seq, block_first = (int)(blockIdx.x % tiles) * P::KEYS;
@@ -121,6 +140,7 @@ static __global__ void __launch_bounds__(dkv_plan<D>::THREADS, dkv_plan<D>::BLOC
     queries.fetch(sequence, now.head, now.first, 0);
     hst_cp_async_commit();
     queries.put_statistic(queries.statistic(sequence, now.head, now.first), 0);
+    int seen_end = NARROW ? queries_end(a, sequence, min(block_first + P::KEYS, end) - 1) : end;
 
     float dk[1][D / 8][4], dv[1][D / 8][4], c = a.scale * LOG2_E;
     clear(dk);
@@ -129,7 +149,7 @@ static __global__ void __launch_bounds__(dkv_plan<D>::THREADS, dkv_plan<D>::BLOC
         hst_cp_async_wait<0>();
         __syncthreads(); /* this turn's queries are here, and all have used the other's */
         next.first += P::QUERIES;
-        if (next.first >= end)
+        if (next.first >= seen_end)
             next = {now.head + 1, block_first};
         bool more = next.head < (kv_head + 1) * group;
         float statistic = more ? queries.statistic(sequence, next.head, next.first) : 0;
@@ -141,9 +161,13 @@ static __global__ void __launch_bounds__(dkv_plan<D>::THREADS, dkv_plan<D>::BLOC
             const word *q = stream + turn * 2 * P::QUERIES * D, *dout = q + P::QUERIES * D;
             row_products<T, D>(s, lane_down<D>(k_tile + warp_rows * D), lane_across<D>(q));
             row_products<T, D>(dp, lane_down<D>(v_tile + warp_rows * D), lane_across<D>(dout));
+            const float *stats = queries.stats + turn * P::STATS * P::QUERIES;
             if (now.first < first + 15)
                 hide_later_keys<true>(s, first - now.first + lane_ahead());
-            turned_weights(s, dp, queries.stats + turn * 2 * P::QUERIES, c);
+            if (NARROW)
+                hide_later_queries(s, (const int *)stats + 2 * P::QUERIES,
+                                   first + (int)threadIdx.x % 32 / 4);
+            turned_weights(s, dp, stats, c);
             add_weighted<T, D>(dv, s, lane_down<D>(dout));
             add_weighted<T, D>(dk, dp, lane_down<D>(q));
         }
@@ -180,7 +204,7 @@ static __device__ __forceinline__ void score_slopes(const float (&s)[M][N][4], f
                               (dp[m][n][i] - delta[m][i / 2]);
 }
 
-template <class T, int D, int WARPS>
+template <class T, int D, int WARPS, bool NARROW>
 static __global__ void __launch_bounds__(dq_plan<D, WARPS>::THREADS, dq_plan<D, WARPS>::BLOCKS)
     k_attention_dq(struct hst_attention_backward b, const float *all_delta, unsigned tiles)
 {
@@ -193,18 +217,20 @@ static __global__ void __launch_bounds__(dq_plan<D, WARPS>::THREADS, dq_plan<D, 
     int end = (int)a.seq, block_first = at.tile * P::ROWS;
     int warp_rows = (int)(threadIdx.x / 32) * 16 * P::M, first = block_first + warp_rows;
     int lane_row = first + (int)threadIdx.x % 32 / 4;
+    int begin = NARROW ? first_key(a, at.sequence, block_first) / P::KEYS : 0;
 
     tile_fetch<D, P::ROWS, P::THREADS>(
         q_tile, rows_of((const word *)a.q, &a, a.heads, at.sequence, at.head), block_first, end);
     tile_fetch<D, P::ROWS, P::THREADS>(
         dout_tile, rows_of((const word *)b.dout, &a, a.heads, at.sequence, at.head), block_first,
         end);
-    keys.template fetch<P::THREADS>(0, 0, end);
+    keys.template fetch<P::THREADS>(begin & 1, begin * P::KEYS, end);
     hst_cp_async_commit();
     lane_view<D> q_view = lane_down<D>(q_tile + warp_rows * D);
     lane_view<D> k_view = lane_across<D>(keys.buffers), k_rows = lane_down<D>(keys.buffers);
 
     float dq[P::M][D / 8][4], lse[P::M][2], delta[P::M][2];
+    typename sight_of<NARROW, P::M>::type sight(a, at.sequence, first);
     clear(dq);
     size_t statistic = statistic_at(&a, at.sequence, at.head);
 #pragma unroll
@@ -218,20 +244,21 @@ static __global__ void __launch_bounds__(dq_plan<D, WARPS>::THREADS, dq_plan<D, 
     int last = min(block_first + P::ROWS, end) - 1;
     /* The turn is worked out where it is used: kept in a variable, it makes ptxas spill at head_dim
      * 128. */
-    for (int tile = 0; tile * P::KEYS <= last; tile++) {
+    for (int tile = begin; tile * P::KEYS <= last; tile++) {
         int key = tile * P::KEYS;
         hst_cp_async_wait<0>();
         __syncthreads(); /* this turn's tiles are here, and all have used the other's */
         if (key + P::KEYS <= last)
             keys.template fetch<P::THREADS>((tile & 1) ^ 1, key + P::KEYS, end);
         hst_cp_async_commit();
-        if (key >= first + 16 * P::M)
-            continue; /* after every query of this warp */
+        if (key >= first + 16 * P::M || !sight.reaches(key + P::KEYS))
+            continue; /* no query of this warp sees it */
         float s[P::M][P::KEYS / 8][4], dp[P::M][P::KEYS / 8][4];
         row_products<T, D>(s, q_view, k_view.later(tile % 2 * 2 * P::KEYS));
         row_products<T, D>(dp, q_view.later(P::ROWS), k_view.later((tile % 2 * 2 + 1) * P::KEYS));
         if (key + P::KEYS - 1 > first)
             hide_later_keys<false>(s, first - key + lane_ahead());
+        sight.hide(s, key);
         score_slopes(s, dp, lse, delta, a.scale * LOG2_E);
         add_weighted<T, D>(dq, dp, k_rows.later(tile % 2 * 2 * P::KEYS));
     }
@@ -245,35 +272,36 @@ static __global__ void __launch_bounds__(dq_plan<D, WARPS>::THREADS, dq_plan<D, 
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-template <class T, int D>
+template <class T, int D, bool NARROW>
 static cudaError_t launch_dkv(cudaStream_t stream, const struct hst_attention_backward *args,
                               const float *delta)
 {
-    typedef dkv_plan<D> P;
+    typedef dkv_plan<D, NARROW> P;
     const struct hst_attention *a = &args->forward;
     unsigned tiles = tiles_of(a->seq, P::KEYS);
     cudaError_t error = cudaFuncSetAttribute(
-        k_attention_dkv<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)P::SHARED);
+        k_attention_dkv<T, D, NARROW>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)P::SHARED);
     if (error != cudaSuccess)
         return error;
-    HST_LAUNCH((k_attention_dkv<T, D>), (unsigned)(tiles * a->kv_heads * a->batch), P::THREADS,
-               P::SHARED, stream, *args, delta, tiles);
+    HST_LAUNCH((k_attention_dkv<T, D, NARROW>), (unsigned)(tiles * a->kv_heads * a->batch),
+               P::THREADS, P::SHARED, stream, *args, delta, tiles);
     return cudaGetLastError();
 }
 
-template <class T, int D, int WARPS>
+template <class T, int D, int WARPS, bool NARROW = false>
 static cudaError_t launch_dq(cudaStream_t stream, const struct hst_attention_backward *args,
                              const float *delta)
 {
     typedef dq_plan<D, WARPS> P;
     const struct hst_attention *a = &args->forward;
     unsigned tiles = tiles_of(a->seq, P::ROWS);
-    cudaError_t error = cudaFuncSetAttribute(
-        k_attention_dq<T, D, WARPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)P::SHARED);
+    cudaError_t error =
+        cudaFuncSetAttribute(k_attention_dq<T, D, WARPS, NARROW>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)P::SHARED);
     if (error != cudaSuccess)
         return error;
-    HST_LAUNCH((k_attention_dq<T, D, WARPS>), (unsigned)(tiles * a->heads * a->batch), P::THREADS,
-               P::SHARED, stream, *args, delta, tiles);
+    HST_LAUNCH((k_attention_dq<T, D, WARPS, NARROW>), (unsigned)(tiles * a->heads * a->batch),
+               P::THREADS, P::SHARED, stream, *args, delta, tiles);
     return cudaGetLastError();
 }
 
@@ -282,8 +310,11 @@ static cudaError_t launch_backward(cudaStream_t stream, const struct hst_attenti
                                    const float *delta)
 {
     typedef dq_plan<D, 4> P;
-    bool fit = true;
-    cudaError_t error = launch_dkv<T, D>(stream, args, delta);
+    bool fit = true, narrow = is_narrow(&args->forward);
+    cudaError_t error = narrow ? launch_dkv<T, D, true>(stream, args, delta)
+                               : launch_dkv<T, D, false>(stream, args, delta);
+    if (narrow)
+        return error != cudaSuccess ? error : launch_dq<T, D, 8, true>(stream, args, delta);
     if (error == cudaSuccess && !fits_every_card(P::BLOCKS, P::SHARED))
         error = blocks_fit(P::BLOCKS, P::SHARED, &fit);
     if (error != cudaSuccess)

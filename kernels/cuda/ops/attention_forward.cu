@@ -11,7 +11,8 @@
  *
  * and at the end o = O / l, lse = (t + log2 l)·ln 2. Keys after a query are −∞ in S; only tiles on
  * the diagonal are masked. The first tile holds a key that every query sees, so t is finite from
- * there on and no −∞ − −∞ arises.
+ * there on and no −∞ − −∞ arises. In a narrow launch (attention.h) the block begins with the tile
+ * of its first query's first key; a row that has seen no key yet has t = −∞ and takes 0 for t'.
  *
  * P is rounded to the tensors' type on its way into the tensor cores, as the interface allows; l
  * sums it unrounded. (P as two numbers, high and rest, would round o once alone, for half as many
@@ -73,7 +74,7 @@ static __device__ __forceinline__ float row_sum(float value)
 }
 
 /* Scores become weights against the new greatest score; what was summed before is brought down. */
-template <int M, int N, int W>
+template <bool NARROW, int M, int N, int W>
 static __device__ __forceinline__ void softmax_step(float (&s)[M][N][4], float (&o)[M][W][4],
                                                     softmax_rows<M> &rows, float c)
 {
@@ -86,8 +87,11 @@ static __device__ __forceinline__ void softmax_step(float (&s)[M][N][4], float (
             for (int n = 0; n < N; n++)
                 top = fmaxf(top, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
             top = fmaxf(rows.top[m][half], row_max(top) * c);
-            float down = hst_exp2(rows.top[m][half] - top);
+            float before = rows.top[m][half];
             rows.top[m][half] = top;
+            if (NARROW && top == -INFINITY)
+                top = 0;
+            float down = hst_exp2(before - top);
 #pragma unroll
             for (int n = 0; n < N; n++)
 #pragma unroll
@@ -125,7 +129,7 @@ finish_rows(const float (&o)[M][D / 8][4], const softmax_rows<M> &rows, word *ti
     store_rows<T, D>(o, factor, tile, to, first, end);
 }
 
-template <class T, int D, int WARPS>
+template <class T, int D, int WARPS, bool NARROW>
 static __global__ void __launch_bounds__(forward_plan<D, WARPS>::THREADS,
                                          forward_plan<D, WARPS>::BLOCKS)
     k_attention_forward(struct hst_attention a, unsigned tiles)
@@ -136,12 +140,13 @@ static __global__ void __launch_bounds__(forward_plan<D, WARPS>::THREADS,
     key_stream<D, P::KEYS> keys = keys_of<D, P::KEYS>(a, at, q_tile + P::ROWS * D);
     int end = (int)a.seq, block_first = at.tile * P::ROWS;
     int warp_rows = (int)(threadIdx.x / 32) * 16 * P::M, first = block_first + warp_rows;
+    int begin = NARROW ? first_key(a, at.sequence, block_first) / P::KEYS * P::KEYS : 0;
 
     tile_fetch<D, P::ROWS, P::THREADS>(
         q_tile, rows_of((const word *)a.q, &a, a.heads, at.sequence, at.head), block_first, end);
-    keys.template fetch_keys<P::THREADS>(0, 0, end);
+    keys.template fetch_keys<P::THREADS>(0, begin, end);
     if (P::TURNS == 2)
-        keys.template fetch_values<P::THREADS>(0, 0, end);
+        keys.template fetch_values<P::THREADS>(0, begin, end);
     hst_cp_async_commit();
     lane_view<D> q_view = lane_down<D>(q_tile + warp_rows * D);
     lane_view<D> k_view = lane_across<D>(keys.buffers);
@@ -149,10 +154,11 @@ static __global__ void __launch_bounds__(forward_plan<D, WARPS>::THREADS,
 
     float o[P::M][D / 8][4], c = a.scale * 1.4426950408889634f;
     softmax_rows<P::M> rows;
+    typename sight_of<NARROW, P::M>::type sight(a, at.sequence, first);
     clear(o);
     softmax_begin(rows);
     int last = min(block_first + P::ROWS, end) - 1;
-    for (int key = 0, turn = 0; key <= last; key += P::KEYS, turn ^= P::TURNS - 1) {
+    for (int key = begin, turn = 0; key <= last; key += P::KEYS, turn ^= P::TURNS - 1) {
         hst_cp_async_wait<0>();
         __syncthreads(); /* this turn's keys are here, and all have used what comes next's place */
         if (P::TURNS == 1)
@@ -160,7 +166,8 @@ static __global__ void __launch_bounds__(forward_plan<D, WARPS>::THREADS,
         else if (key + P::KEYS <= last)
             keys.template fetch<P::THREADS>(turn ^ 1, key + P::KEYS, end);
         hst_cp_async_commit();
-        bool seen = key < first + 16 * P::M; /* by some query of this warp */
+        /* by some query of this warp */
+        bool seen = key < first + 16 * P::M && sight.reaches(key + P::KEYS);
         if (P::TURNS == 2 && !seen)
             continue;
         float s[P::M][P::KEYS / 8][4];
@@ -168,7 +175,8 @@ static __global__ void __launch_bounds__(forward_plan<D, WARPS>::THREADS,
             row_products<T, D>(s, q_view, k_view.later(turn * 2 * P::KEYS));
             if (key + P::KEYS - 1 > first)
                 hide_later_keys<false>(s, first - key + lane_ahead());
-            softmax_step(s, o, rows, c);
+            sight.hide(s, key);
+            softmax_step<NARROW>(s, o, rows, c);
         }
         if (P::TURNS == 1) {
             hst_cp_async_wait<0>();
@@ -185,18 +193,19 @@ static __global__ void __launch_bounds__(forward_plan<D, WARPS>::THREADS,
                       a.lse + statistic_at(&a, at.sequence, at.head), first, end);
 }
 
-template <class T, int D, int WARPS>
+template <class T, int D, int WARPS, bool NARROW = false>
 static cudaError_t launch_forward_by(cudaStream_t stream, const struct hst_attention *args)
 {
     typedef forward_plan<D, WARPS> P;
     unsigned tiles = tiles_of(args->seq, P::ROWS);
     cudaError_t error =
-        cudaFuncSetAttribute(k_attention_forward<T, D, WARPS>,
+        cudaFuncSetAttribute(k_attention_forward<T, D, WARPS, NARROW>,
                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)P::SHARED);
     if (error != cudaSuccess)
         return error;
-    HST_LAUNCH((k_attention_forward<T, D, WARPS>), (unsigned)(tiles * args->heads * args->batch),
-               P::THREADS, P::SHARED, stream, *args, tiles);
+    HST_LAUNCH((k_attention_forward<T, D, WARPS, NARROW>),
+               (unsigned)(tiles * args->heads * args->batch), P::THREADS, P::SHARED, stream, *args,
+               tiles);
     return cudaGetLastError();
 }
 
@@ -204,6 +213,8 @@ template <class T, int D>
 static cudaError_t launch_forward(cudaStream_t stream, const struct hst_attention *args)
 {
     typedef forward_plan<D, 4> P;
+    if (is_narrow(args))
+        return launch_forward_by<T, D, 8, true>(stream, args);
     if constexpr (!fits_every_card(P::BLOCKS, P::SHARED)) {
         bool fit;
         cudaError_t error = blocks_fit(P::BLOCKS, P::SHARED, &fit);

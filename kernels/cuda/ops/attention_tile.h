@@ -264,6 +264,85 @@ static __device__ __forceinline__ void hide_later_keys(float (&c)[M][N][4], int 
             }
 }
 
+/*
+ * Takes away what lies before a query's first key. The rows are queries: `from` is what a lane's
+ * rows begin at, counted from the lane's first column.
+ */
+template <int M, int N>
+static __device__ __forceinline__ void hide_earlier_keys(float (&c)[M][N][4],
+                                                         const int (&from)[M][2])
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (n * 8 + i % 2 < from[m][i / 2])
+                    c[m][n][i] = -INFINITY;
+}
+
+/*
+ * What a warp's rows of queries see: the first key of each row that a lane has, and of the first
+ * and the last of the warp's; rows beyond the sequence are as its last.
+ */
+template <int M> struct narrow_sight {
+    int lane[M][2];
+    int first, last;
+
+    __device__ __forceinline__ narrow_sight(const struct hst_attention &a, size_t sequence, int row)
+    {
+        int end = (int)a.seq - 1;
+        first = first_key(a, sequence, min(row, end));
+        last = first_key(a, sequence, min(row + 16 * M - 1, end));
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                lane[m][half] = first_key(
+                    a, sequence, min(row + m * 16 + half * 8 + (int)threadIdx.x % 32 / 4, end));
+    }
+    /* Whether some row sees a key before `key`. */
+    __device__ __forceinline__ bool reaches(int key) const
+    {
+        return first < key;
+    }
+    /* In scores with the keys from `key` on. */
+    template <int N> __device__ __forceinline__ void hide(float (&c)[M][N][4], int key) const
+    {
+        if (last <= key)
+            return;
+        int from[M][2];
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                from[m][half] = lane[m][half] - key - (int)(threadIdx.x % 4 * 2);
+        hide_earlier_keys(c, from);
+    }
+};
+
+/* Of a launch without first and window. */
+struct whole_sight {
+    __device__ __forceinline__ whole_sight(const struct hst_attention &, size_t, int)
+    {
+    }
+    __device__ __forceinline__ bool reaches(int) const
+    {
+        return true;
+    }
+    template <class C> __device__ __forceinline__ void hide(C &, int) const
+    {
+    }
+};
+
+template <bool NARROW, int M> struct sight_of {
+    typedef whole_sight type;
+};
+template <int M> struct sight_of<true, M> {
+    typedef narrow_sight<M> type;
+};
+
 /* What the lane's place alone adds to that. */
 static __device__ __forceinline__ int lane_ahead()
 {

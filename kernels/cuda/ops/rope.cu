@@ -38,6 +38,18 @@ static __device__ __forceinline__ void load_angles(const float *from, float (&v)
     }
 }
 
+/* Of one place, the angles of N elements, to be turned by. */
+template <int N>
+static __device__ __forceinline__ void angles_at(const struct hst_rope &a, size_t place, size_t at,
+                                                 float (&c)[N], float (&s)[N])
+{
+    load_angles(a.cos + place * (a.head_dim / 2) + at, c);
+    load_angles(a.sin + place * (a.head_dim / 2) + at, s);
+    HST_UNROLL
+    for (int i = 0; i < N; i++)
+        s[i] = a.inverse ? -s[i] : s[i];
+}
+
 /* One place of `left` heads, at most HEADS, each so many elements behind the one before. */
 template <typename T, int N>
 static __device__ __forceinline__ void rotate(T *x, size_t half, size_t apart, int left,
@@ -66,7 +78,8 @@ static __device__ __forceinline__ void rotate(T *x, size_t half, size_t apart, i
         }
 }
 
-template <typename T, int N>
+/* PLACED: each sequence has places of its own. */
+template <typename T, int N, bool PLACED>
 static __global__ void __launch_bounds__(THREADS) k_rope(struct hst_rope a, struct rope_share share)
 {
     const unsigned lanes = 1u << share.lane_bits, rows = 1u << share.head_bits;
@@ -78,12 +91,11 @@ static __global__ void __launch_bounds__(THREADS) k_rope(struct hst_rope a, stru
          place += gridDim.x * (size_t)tokens)
         for (size_t at = lane * N; at < half; at += lanes * N) {
             float c[N], s[N];
-            load_angles(a.cos + place * half + at, c);
-            load_angles(a.sin + place * half + at, s);
-            HST_UNROLL
-            for (int i = 0; i < N; i++)
-                s[i] = a.inverse ? -s[i] : s[i];
+            if (!PLACED)
+                angles_at(a, place, at, c, s);
             for (size_t q = blockIdx.y; q < a.batch; q += gridDim.y) {
+                if (PLACED)
+                    angles_at(a, a.position[q * a.seq + place], at, c, s);
                 T *x = (T *)a.x + ((q * a.seq + place) * a.heads + row) * a.head_dim + at;
                 for (size_t head = row; head < a.heads; head += HEADS * rows, x += HEADS * apart)
                     rotate(x, half, apart, head + rows < a.heads ? HEADS : 1, c, s);
@@ -105,7 +117,10 @@ template <typename T, int N> static cudaError_t rope(cudaStream_t stream, const 
     unsigned lanes = bits_for(a->head_dim / 2 / N, LANE_BITS_MOST);
     struct rope_share share = {lanes, bits_for((a->heads + HEADS - 1) / HEADS, BITS_ALL - lanes)};
     dim3 grid(grid_of(a->seq, THREADS >> (lanes + share.head_bits)), grid_side_of(a->batch, 1));
-    HST_LAUNCH((k_rope<T, N>), grid, THREADS, 0, stream, *a, share);
+    if (a->position)
+        HST_LAUNCH((k_rope<T, N, true>), grid, THREADS, 0, stream, *a, share);
+    else
+        HST_LAUNCH((k_rope<T, N, false>), grid, THREADS, 0, stream, *a, share);
     return cudaGetLastError();
 }
 

@@ -73,6 +73,71 @@ static inline struct key_tile key_tile(struct range q, size_t index)
     return (struct key_tile){{q.begin + own.begin, q.begin + own.end}, own.begin, true};
 }
 
+/*
+ * The first key that each query of a tile sees, from the tile's first query on. It does not fall,
+ * so a tile of keys is seen by the queries up to some one, and those of a tile up to some one see
+ * all of it. Behind the last query it is 0: nothing reads what those columns hold.
+ */
+struct first_keys {
+    uint32_t of[ATTENTION_QUERIES];
+};
+
+static inline struct first_keys first_keys_of(const struct hst_attention *a, size_t sequence,
+                                              struct range queries)
+{
+    struct first_keys first = {{0}};
+    for (size_t t = queries.begin; t < queries.end; t++) {
+        size_t from = a->first ? a->first[sequence * a->seq + t] : 0;
+        from = from < t ? from : t;
+        if (a->window && t >= a->window && t - a->window + 1 > from)
+            from = t - a->window + 1;
+        first.of[t - queries.begin] = (uint32_t)from;
+    }
+    return first;
+}
+
+/* The first tile of keys that some query sees: the first query's, as none sees an earlier key. */
+static inline size_t first_key_tile(const struct first_keys *first)
+{
+    return first->of[0] / ATTENTION_KEYS;
+}
+
+/* Whether a strip of queries, from column `at` on, has one that does not see all of a tile's keys
+ * for its documents' or its window's sake. */
+static inline bool strip_begins_later(const struct first_keys *first, const struct key_tile *tile,
+                                      size_t at, size_t queries)
+{
+    size_t last = at + ATTENTION_DIAGONAL < queries ? at + ATTENTION_DIAGONAL : queries;
+    return first->of[last - 1] > tile->keys.begin;
+}
+
+/* Of a tile's keys, which ones the queries of a strip see: all, those up to their own, or of these
+ * those from their first on. A constant wherever it is asked. */
+enum seen { SEEN_ALL, SEEN_TO, SEEN_BETWEEN };
+
+/* Keys [from, to] of a tile, for each query of a part of a strip. */
+struct sight {
+    uvec from, to;
+};
+
+/* Of the queries from column `column` on, of a tile whose first query is at `begin`. */
+static inline struct sight sight_of(const struct first_keys *first, const struct key_tile *tile,
+                                    size_t begin, size_t column)
+{
+    uint32_t keys = (uint32_t)tile->keys.begin;
+    struct sight s = {.to = vec_count((uint32_t)(begin + column - tile->keys.begin))};
+    memcpy(&s.from, first->of + column, sizeof s.from);
+    s.from = (uvec)(s.from > keys) & (s.from - keys);
+    return s;
+}
+
+/* All ones where a query sees the tile's key. */
+static inline uvec sees(struct sight s, size_t key, enum seen seen)
+{
+    uvec to = (uvec)(s.to >= (uint32_t)key);
+    return seen == SEEN_BETWEEN ? to & (uvec)(s.from <= (uint32_t)key) : to;
+}
+
 /* The end of the last strip that holds a query. */
 static inline size_t strips_end(size_t queries)
 {

@@ -28,6 +28,7 @@ struct query_tile {
     struct rows q, dout, dq;
     const float *lse;
     bool first_of_group;
+    struct first_keys first;
 };
 
 VEC_INLINE float dot(const void *a, const void *b, size_t count, enum hst_dtype dtype)
@@ -41,8 +42,8 @@ VEC_INLINE float dot(const void *a, const void *b, size_t count, enum hst_dtype 
 }
 
 /* A strip's scores become the probabilities, dscores the gradient of the scaled scores. */
-static void strip_gradient(float *scores, float *dscores, size_t keys, const vec *lse,
-                           const vec *inner)
+VEC_INLINE void strip_gradient(float *scores, float *dscores, size_t keys, const vec *lse,
+                               const vec *inner, const struct sight *sight, enum seen seen)
 {
     for (size_t j = 0; j < keys; j++)
         for (int p = 0; p < STRIP_PARTS; p++) {
@@ -50,6 +51,10 @@ static void strip_gradient(float *scores, float *dscores, size_t keys, const vec
             float *dscore = dscores + j * ATTENTION_QUERIES + p * VEC;
             vec chance = vec_exp(vec_at(score) - lse[p]);
             vec gradient = chance * (vec_at(dscore) - inner[p]);
+            if (seen != SEEN_ALL) {
+                chance = (vec)(sees(sight[p], j, seen) & (uvec)chance);
+                gradient = (vec)(sees(sight[p], j, seen) & (uvec)gradient);
+            }
             memcpy(score, &chance, sizeof chance);
             memcpy(dscore, &gradient, sizeof gradient);
         }
@@ -70,11 +75,16 @@ static void tile_gradient(const struct shared_head *s, const struct query_tile *
     float *scores = s->work + s->layout->scores, *dscores = s->work + s->layout->dscores;
     for (size_t at = tile->first; at < count; at += ATTENTION_DIAGONAL) {
         vec lse[STRIP_PARTS], inner[STRIP_PARTS];
+        struct sight sight[STRIP_PARTS];
         for (int p = 0; p < STRIP_PARTS; p++) {
             lse[p] = vec_load(t->lse, at + p * VEC, count, HST_F32, 0);
             inner[p] = vec_load(s->work + s->layout->row_sum, at + p * VEC, count, HST_F32, 0);
+            sight[p] = sight_of(&t->first, tile, t->positions.begin, at + (size_t)p * VEC);
         }
-        strip_gradient(scores + at, dscores + at, keys, lse, inner);
+        if (strip_begins_later(&t->first, tile, at, count))
+            strip_gradient(scores + at, dscores + at, keys, lse, inner, sight, SEEN_BETWEEN);
+        else
+            strip_gradient(scores + at, dscores + at, keys, lse, inner, sight, SEEN_ALL);
     }
     for (size_t j = 0; j < keys && tile->diagonal; j++) {
         hide(scores + j * ATTENTION_QUERIES + tile->first, j);
@@ -115,7 +125,8 @@ static void backward_tile(const struct shared_head *s, const struct query_tile *
     bool reached = !tile->diagonal || !t->first_of_group;
     sum_over_queries(s->dv, 1, scores, tile, count, t->dout, width, reached);
     sum_over_queries(s->dk, f->scale, dscores, tile, count, t->q, width, reached);
-    sum_over_keys(t->dq, f->scale, dscores, tile, count, k, width, tile->keys.begin > 0);
+    bool begun = tile->keys.begin > first_key_tile(&t->first) * ATTENTION_KEYS;
+    sum_over_keys(t->dq, f->scale, dscores, tile, count, k, width, begun);
 }
 
 /* Sums in the workspace become the rows of a head. */
@@ -134,7 +145,8 @@ static void backward_queries(const struct shared_head *s, size_t sequence, size_
     size_t count = positions.end - positions.begin, width = f->head_dim;
     struct query_tile t = {.head = head_of(f, sequence, h, f->heads),
                            .positions = positions,
-                           .first_of_group = h % (f->heads / f->kv_heads) == 0};
+                           .first_of_group = h % (f->heads / f->kv_heads) == 0,
+                           .first = first_keys_of(f, sequence, positions)};
     t.q = head_rows(f, f->q, t.head, positions, s->work + s->layout->q);
     t.dout = head_rows(f, s->args->dout, t.head, positions, s->work + s->layout->dout);
     t.lse = f->lse + (sequence * f->heads + h) * f->seq + positions.begin;
@@ -150,7 +162,7 @@ static void backward_queries(const struct shared_head *s, size_t sequence, size_
     }
     turn_rows(s->work + s->layout->q_turned, t.q, count, width);
     turn_rows(s->work + s->layout->dout_turned, t.dout, count, width);
-    for (size_t i = 0; i < key_tiles(positions); i++) {
+    for (size_t i = first_key_tile(&t.first); i < key_tiles(positions); i++) {
         struct key_tile tile = key_tile(positions, i);
         backward_tile(s, &t, &tile);
     }

@@ -4,8 +4,8 @@
 
 VEC_INLINE void rotate_row(const struct hst_rope *a, size_t t, enum hst_dtype dtype)
 {
-    size_t half = a->head_dim / 2, place = t % a->seq * half;
-    const float *cosine = a->cos + place, *sine = a->sin + place;
+    size_t half = a->head_dim / 2, place = a->position ? a->position[t] : t % a->seq;
+    const float *cosine = a->cos + place * half, *sine = a->sin + place * half;
     for (size_t h = 0; h < a->heads; h++) {
         void *low = row_at(a->x, (t * a->heads + h) * 2, half, dtype);
         void *high = row_at(low, 1, half, dtype);

@@ -120,10 +120,11 @@ size_t hst_bias_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t w
 
 /**
  * Rotary position embedding, in place, row by row, rotate-half form: for i < head_dim/2
- *   (x_i, x_{i+d/2}) ← (x_i·cos − x_{i+d/2}·sin, x_{i+d/2}·cos + x_i·sin), cos and sin at [t mod
- *     seq, i].
+ *   (x_i, x_{i+d/2}) ← (x_i·cos − x_{i+d/2}·sin, x_{i+d/2}·cos + x_i·sin), cos and sin at [place,
+ *     i].
  * x dtype[batch·seq, heads, head_dim], head_dim even; cos, sin f32[seq, head_dim/2]. inverse:
- * rotates back, which is the gradient. Source: Su et al. 2021, arXiv:2104.09864, eq. 34.
+ * rotates back, which is the gradient. A row's place is t mod seq, or position[t]: u32[batch·seq],
+ * each < seq (not checked). Source: Su et al. 2021, arXiv:2104.09864, eq. 34.
  */
 struct hst_rope {
     size_t batch, seq, heads, head_dim;
@@ -131,6 +132,7 @@ struct hst_rope {
     void *x;
     const float *cos, *sin;
     bool inverse;
+    const uint32_t *position; /* null: t mod seq */
 };
 int hst_op_rope(struct hst_stream *stream, const struct hst_rope *args);
 
@@ -142,6 +144,15 @@ int hst_op_rope(struct hst_stream *stream, const struct hst_rope *args);
  * divides heads. Each sequence of the batch by itself. In bf16 and f16 a device with matrix units
  * may round the softmax's weights (backward: also their gradients) to that type before their
  * products with v, k, q: half an ulp of each term. The host does not.
+ *
+ * first and window narrow what a query sees. The query at place t of its sequence sees the tokens j
+ * with from(t) ≤ j ≤ t: from(t) is the greater of min(first[t], t) and, with a window, t − window +
+ * 1. first u32[batch·seq] gives each token a place of its own sequence, and within a sequence it
+ * does not fall: documents lie one after another, padding sees itself alone. Where it falls, the
+ * sequence's results are any numbers. With either, seq is below 2³¹, and the backward takes what
+ * the forward had. Tiles of scores in which no query sees a key cost nothing. A document that
+ * begins at a multiple of 64 gives the bits that it gives alone, on the host if its length is one
+ * too; elsewhere tiles are cut at other places, and sums of f32 have another order.
  * Source: Dao 2023, arXiv:2307.08691, Alg. 1; Ainslie et al. 2023, arXiv:2305.13245.
  */
 struct hst_attention {
@@ -152,6 +163,8 @@ struct hst_attention {
     void *o;
     float *lse;
     struct hst_work work;
+    const uint32_t *first; /* null: 0 for all */
+    size_t window;         /* tokens that a query sees, itself among them; 0: all before it */
 };
 int hst_op_attention(struct hst_stream *stream, const struct hst_attention *args);
 

@@ -62,7 +62,7 @@ static void a_cudnn_that_is_new_enough_serves(void **state)
     snprintf(file, sizeof file, "%s/libcudnn.so.9", folder);
     expect_word(info.libraries, "cuDNN 9.");
     expect_word(info.library_files, file);
-    expect_word(math, "attention by cuDNN");
+    expect_word(math, "attention by cuDNN, of documents its own");
     assert_string_equal(info.library_unused, "");
     hst_fake_cudnn_configure("version=91600");
     info = open_device(math);
