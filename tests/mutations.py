@@ -42,6 +42,7 @@ import mutation_rows_refusals  # noqa: E402, F401
 import mutation_rows_room  # noqa: E402, F401
 import mutation_rows_saved  # noqa: E402, F401
 import mutation_rows_slices  # noqa: E402, F401
+import mutation_rows_targets  # noqa: E402, F401
 import mutation_rows_slots  # noqa: E402, F401
 import mutation_rows_start  # noqa: E402, F401
 import mutation_rows_triage  # noqa: E402, F401

@@ -385,9 +385,9 @@ static void domain_case(struct suite *s, const void *parameters)
         assert_true(out->values[i] == 3 && f->values[i] == 3);
 }
 
-/* Three known ids, the vocabulary's size, and the largest that there is. */
+/* Three known ids, the vocabulary's size, and the largest that stands for nothing else. */
 enum { UNKNOWN_TOKENS = 5, UNKNOWN_VOCAB = 20, UNKNOWN_WIDTH = 12 };
-static const uint32_t unknown_ids[UNKNOWN_TOKENS] = {7, UNKNOWN_VOCAB, 0, UINT32_MAX, 7};
+static const uint32_t unknown_ids[UNKNOWN_TOKENS] = {7, UNKNOWN_VOCAB, 0, HST_NO_TARGET - 1, 7};
 
 static struct tensor *tensor_unknown_ids(struct suite *s)
 {
@@ -543,10 +543,11 @@ static void refusals_case(struct suite *s, const void *parameters)
                                             .targets = u,
                                             .loss = f,
                                             .grad_scale = 1};
-    struct hst_cross_entropy wrong[] = {right, right, right};
+    struct hst_cross_entropy wrong[] = {right, right, right, right};
     wrong[0].vocab = 0;
     wrong[1].loss = NULL;
     wrong[2].logits = f + 1;
+    wrong[3].vocab = (size_t)HST_NO_TARGET + 1; /* which would be an id of it */
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(hst_op_cross_entropy(s->stream, &wrong[i]), -EINVAL);
     expect_everywhere(s, t, 3);

@@ -8,7 +8,7 @@
 #include "data/files.h"
 #include "data/pack.h"
 
-#define DATA_NO_TARGET UINT32_MAX /* an id that no vocabulary has */
+#define DATA_NO_TARGET HST_NO_TARGET /* an id that no vocabulary has */
 
 /*
  * T columns a row, rows one after another, u32 each. Behind the last piece of a row is padding:

@@ -307,6 +307,21 @@ static __device__ __forceinline__ struct known know(const struct hst_cross_entro
     return k;
 }
 
+/* A row without a target, of which nothing is read: its logits may be anything. A warp's stores lie
+ * side by side; wider ones would have to find where the row is aligned. */
+template <typename T>
+static __device__ __forceinline__ void learn_nothing(const struct hst_cross_entropy &a, size_t t,
+                                                     T *row)
+{
+    const float none[1] = {0.0f};
+    if (threadIdx.x == 0 && a.first_column + a.columns == a.vocab && !(a.state && a.want_grad))
+        a.loss[t] = 0.0f;
+    if (!a.want_grad)
+        return;
+    for (size_t i = threadIdx.x; i < a.columns; i += blockDim.x)
+        store_f32(row + i, none);
+}
+
 /*
  * Whole rows and blocks of them are one kernel, so that both have the same instructions. At most 64
  * registers; more than 32, so that rows in work stay one per multiprocessor.
@@ -316,6 +331,10 @@ static __global__ void __launch_bounds__(THREADS, 1) k_cross_entropy(struct hst_
 {
     for (size_t t = blockIdx.x; t < a.tokens; t += gridDim.x) {
         T *row = (T *)a.logits + t * a.columns;
+        if (a.targets[t] == HST_NO_TARGET) { /* of all threads alike */
+            learn_nothing(a, t, row);
+            continue;
+        }
         struct known k;
         if (a.state && a.want_grad) {
             k = {{a.state[3 * t], a.state[3 * t + 1]}, a.state[3 * t + 2]};

@@ -8,6 +8,7 @@
 #include "ops.h"
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
 
 /* Σ e^(x − top) of some numbers, and their maximum; sum is 0 where there are none. */
 struct soft {
@@ -89,9 +90,28 @@ VEC_INLINE struct known know(const struct hst_cross_entropy *a, size_t t, const 
     return (struct known){s.top, s.sum, k.aimed};
 }
 
+/* Whether these columns are a row's last, with which its loss is known. */
+static bool ends_row(const struct hst_cross_entropy *a)
+{
+    return a->first_column + a->columns == a->vocab;
+}
+
+/* A row without a target, of which nothing is read: its logits may be anything. */
+static void learn_nothing(const struct hst_cross_entropy *a, size_t t, void *row)
+{
+    if (ends_row(a) && (!a->state || !a->want_grad))
+        a->loss[t] = 0;
+    if (a->want_grad)
+        memset(row, 0, a->columns * hst_dtype_bytes(a->dtype)); /* +0 in every dtype */
+}
+
 VEC_INLINE void cross_entropy_row(const struct hst_cross_entropy *a, size_t t, enum hst_dtype dtype)
 {
     void *row = row_at(a->logits, t, a->columns, dtype);
+    if (a->targets[t] == HST_NO_TARGET) {
+        learn_nothing(a, t, row);
+        return;
+    }
     struct known *state = known_of(a, t), k;
     if (state && a->want_grad) {
         k = *state;
@@ -99,8 +119,7 @@ VEC_INLINE void cross_entropy_row(const struct hst_cross_entropy *a, size_t t, e
         k = know(a, t, row, dtype);
         if (state)
             *state = k;
-        if (a->first_column + a->columns == a->vocab) /* float64: libm's logf differs between
-                                                         processors */
+        if (ends_row(a)) /* float64: libm's logf differs between processors */
             a->loss[t] = (float)(log((double)k.sum) - (double)(k.aimed - k.top));
     }
     if (!a->want_grad)
@@ -127,7 +146,7 @@ int HOST_OP(cross_entropy)(struct host_dev *dev, const void *args)
     struct hst_cross_entropy a = *(const struct hst_cross_entropy *)args;
     a.columns = a.columns ? a.columns : a.vocab;
     for (size_t t = 0; t < a.tokens; t++)
-        if (a.targets[t] >= a.vocab)
+        if (a.targets[t] >= a.vocab && a.targets[t] != HST_NO_TARGET)
             return -EDOM;
     host_split(dev, pieces_of(a.tokens, piece_rows(a.columns)), cross_entropy_piece, &a);
     return 0;

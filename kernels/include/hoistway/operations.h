@@ -280,14 +280,20 @@ size_t hst_embedding_backward_work_bytes(struct hst_dev *dev, size_t tokens, siz
 
 /** Columns that a sum over the vocabulary is put together from, and that its blocks consist of. */
 #define HST_VOCAB_BLOCK 8192
+/** The target of a token of which nothing is learned. A vocabulary has at most so many ids. */
+#define HST_NO_TARGET UINT32_MAX
 
 /**
  * Cross-entropy over one chunk of logits, row by row, in place.
  *   loss[t] = log Σ_j exp(logits[t, j]) − logits[t, target[t]]      (maximum subtracted first)
  *   logits[t, j] ← grad_scale·(softmax(logits[t])_j − [j = target[t]])   where want_grad
- * logits dtype[tokens, vocab], read, overwritten where want_grad; targets u32[tokens] < vocab; loss
- * f32[tokens]. A target out of range: as with hst_embedding, loss and row are NaN. Rows of one
- * chunk: at most 1,024 by the callers' convention, so that the whole logits are never held.
+ * logits dtype[tokens, vocab], read, overwritten where want_grad; targets u32[tokens] < vocab, or
+ * HST_NO_TARGET; loss f32[tokens]. Any other target out of range: as with hst_embedding, loss and
+ * row are NaN. Rows of one chunk: at most 1,024 by the callers' convention, so that the whole
+ * logits are never held.
+ *
+ * Nothing is learned where the target is HST_NO_TARGET: loss[t] = +0, the row's gradient is +0
+ * everywhere, whatever its logits are. They are not read.
  *
  * The sum is always put together from blocks of HST_VOCAB_BLOCK columns, the last one being what is
  * left: of each its maximum and the sum of exp(logit − maximum), joined in rising order from
@@ -301,7 +307,8 @@ size_t hst_embedding_backward_work_bytes(struct hst_dev *dev, size_t tokens, siz
  *   - First without want_grad, in rising order, all of them: each block joins what it has to state
  *     f32[tokens, 3], a row's (top, sum, its target's logit once that was met, NaN before). The
  *     block at column 0 begins state anew, whatever it held; the one that ends at vocab writes
- *     loss, which the others do not touch (it may be null). logits are read only.
+ *     loss, which the others do not touch (it may be null). logits are read only. The state of a
+ *     row without a target is not touched, and is not read in the second pass.
  *   - Then with want_grad, in any order: logits become gradients by state, which is read only; loss
  *     is not touched (it may be null). The logits are to be those of the first pass.
  * state is null where columns is 0.

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mutations.py takes out of tokens of which nothing is learned."""
+from mutation_rows import mutate
+
+mutate(
+    'kernels/host/ops/cross_entropy.c', 'kernels/targets',
+    ('a row without a target is none out of range',
+     'a.targets[t] >= a.vocab && a.targets[t] != HST_NO_TARGET', 'a.targets[t] >= a.vocab'),
+    ('its loss is written', '        a->loss[t] = 0;', '        ;'),
+    ('its gradient is written', 'memset(row, 0, a->columns * hst_dtype_bytes(a->dtype));', ';'),
+    ('its logits stay where no gradient is asked for', '    if (a->want_grad)\n        memset',
+     '    memset'),
+)
+mutate(
+    'kernels/host/ops/cross_entropy.c', 'kernels/blocks',
+    ('a loss is written with the last block alone', 'ends_row(a) && (!a->state || !a->want_grad)',
+     '(!a->state || !a->want_grad)'),
+    ('and not in the second pass', 'ends_row(a) && (!a->state || !a->want_grad)', 'ends_row(a)'),
+)
+mutate(
+    'kernels/cuda/ops/cross_entropy.cu', 'simt/suite/targets',
+    ('a row without a target is a row of NaN nowhere', 'a.targets[t] == HST_NO_TARGET', 'false'),
+    ('its gradient is all of the row', 'store_f32(row + i, none);', 'store_f32(row, none);'),
+)
+mutate(
+    'kernels/cuda/ops/cross_entropy.cu', 'simt/suite/blocks',
+    ('a loss is not written in the second pass',
+     'a.first_column + a.columns == a.vocab && !(a.state && a.want_grad))',
+     'a.first_column + a.columns == a.vocab)'),
+)
+mutate(
+    'kernels/operations.c', 'kernels/tokens',
+    ('no id stands for nothing', 'if (args->vocab > HST_NO_TARGET)', 'if (0)'),
+)
