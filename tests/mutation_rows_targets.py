@@ -32,3 +32,15 @@ mutate(
     'kernels/operations.c', 'kernels/tokens',
     ('no id stands for nothing', 'if (args->vocab > HST_NO_TARGET)', 'if (0)'),
 )
+mutate(
+    'tools/model/step.c', 'tools/model/head',
+    ('a gradient is divided by all targets of the step',
+     '(double)begun.loss_scale / (double)targets',
+     '(double)begun.loss_scale / (double)model->run.batch_tokens'),
+    ('a loss is the mean over targets', 'sum / (double)step->target_count',
+     'sum / (double)model->run.batch_tokens'),
+)
+mutate(
+    'tools/model/step.c', 'tools/model/step',
+    ('a step without a target is refused', 'if (targets == 0)', 'if (0)'),
+)

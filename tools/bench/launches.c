@@ -65,14 +65,18 @@ static int describe(struct launches *l)
                                   .vocab = 1,
                                   .max_positions = (uint32_t)s->seq,
                                   .rms_norm_eps = 1e-5};
-    int rc =
-        llama_create(&config, &(struct llama_run){s->seq, s->seq, s->seq}, &l->full, l->g->error);
+    int rc = llama_create(
+        &config,
+        &(struct llama_run){.seq_len = s->seq, .batch_tokens = s->seq, .grain_tokens = s->seq},
+        &l->full, l->g->error);
     config.hidden = HIDDEN;
     config.heads /= config.kv_heads;
     config.kv_heads = 1;
     rc = rc ? rc
-            : llama_create(&config, &(struct llama_run){TOKENS, TOKENS, TOKENS}, &l->model,
-                           l->g->error);
+            : llama_create(&config,
+                           &(struct llama_run){
+                               .seq_len = TOKENS, .batch_tokens = TOKENS, .grain_tokens = TOKENS},
+                           &l->model, l->g->error);
     if (rc)
         return rc;
     l->model->dtype = HST_BF16;

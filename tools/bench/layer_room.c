@@ -139,8 +139,10 @@ int layer_room_open(struct layer_room *room, const struct bench_layer_in *in, ui
 {
     struct llama_config config = in->config;
     config.layers = 1;
-    int rc = llama_create(&config, &(struct llama_run){seq, in->tokens, in->tokens}, &room->model,
-                          error);
+    int rc = llama_create(
+        &config,
+        &(struct llama_run){.seq_len = seq, .batch_tokens = in->tokens, .grain_tokens = in->tokens},
+        &room->model, error);
     if (rc)
         return rc;
     room->model->dtype = in->dtype;

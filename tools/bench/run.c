@@ -90,8 +90,9 @@ int bench_run_step(struct bench_run *run, double *seconds, double *loss, struct 
     struct hst_step_stats stats;
     const struct hst_step_in in = {.size = sizeof in, .lr = 1e-4};
     double start = seconds_now();
-    int rc = llama_step(run->model, run->engine, &in, run->tokens, run->tokens + run->batch_tokens,
-                        loss, &stats);
+    const struct llama_batch batch = {.inputs = run->tokens,
+                                      .targets = run->tokens + run->batch_tokens};
+    int rc = llama_step(run->model, run->engine, &in, &batch, loss, &stats);
     *seconds = seconds_now() - start;
     return rc ? engine_failed(run, rc, error) : 0;
 }

@@ -81,11 +81,22 @@ void llama_init_random(const struct llama_config *config, const struct llama_ini
                        size_t count);
 
 /**
+ * A step's tokens, sequence after sequence: u32[batch_tokens] each.
+ *
+ * inputs    ids below the vocabulary
+ * targets   the ids that are to be told, or HST_NO_TARGET where nothing is learned. At least one of
+ *           them is a target: who makes batches refuses a step that has none, and names the rows
+ */
+struct llama_batch {
+    const uint32_t *inputs, *targets;
+};
+
+/**
  * One training step after seal and load: begin, forward sweep, backward sweep (the head computes
- * loss and gradient at once), end. inputs, targets u32[batch_tokens]. *loss: mean over target
- * tokens, in nats. Allocates nothing after the first call.
+ * loss and gradient at once), end. *loss: mean over the step's targets, in nats; the gradient is
+ * its, so that each target of the step counts the same, whichever micro-batch it is in. Allocates
+ * nothing after the first call. -EINVAL: a batch without a target; nothing has begun.
  */
 int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_step_in *in,
-               const uint32_t *inputs, const uint32_t *targets, double *loss,
-               struct hst_step_stats *stats);
+               const struct llama_batch *batch, double *loss, struct hst_step_stats *stats);
 #endif

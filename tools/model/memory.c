@@ -51,14 +51,15 @@ int llama_memory_take(struct llama *model, struct hst_engine *engine)
     return rc;
 }
 
-int llama_memory_ids(struct llama *model, struct hst_stream *stream, const uint32_t *inputs,
-                     const uint32_t *targets)
+int llama_memory_batch(struct llama *model, struct hst_stream *stream,
+                       const struct llama_batch *batch)
 {
-    size_t bytes = (size_t)model->run.batch_tokens * sizeof(uint32_t);
-    memcpy(model->host.inputs, inputs, bytes);
-    memcpy(model->host.targets, targets, bytes);
-    int rc = hst_stream_copy(stream, model->device.inputs, model->host.inputs, bytes);
-    return rc ? rc : hst_stream_copy(stream, model->device.targets, model->host.targets, bytes);
+    const struct llama_memory *host = &model->host;
+    const size_t bytes = (size_t)model->run.batch_tokens * sizeof(uint32_t);
+    memcpy(host->inputs, batch->inputs, bytes);
+    memcpy(host->targets, batch->targets, bytes);
+    const size_t all = (size_t)((const char *)host->targets - (const char *)host->inputs) + bytes;
+    return hst_stream_copy(stream, model->device.inputs, host->inputs, all);
 }
 
 int llama_memory_losses(struct llama *model, struct hst_stream *stream)

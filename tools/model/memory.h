@@ -3,7 +3,7 @@
 #define HOISTWAY_TOOLS_MODEL_MEMORY_H
 /*
  * What the model keeps on the device for the engine's life, beside its units: the rotary constants,
- * and one step's ids and losses, so that a step needs one copy of each. The same layout on the
+ * and one step's batch and losses, so that a step needs one copy of each. The same layout on the
  * host, page-locked, which they are copied from and to.
  */
 #include "model/model.h"
@@ -12,9 +12,9 @@
 int llama_memory_ask(struct llama *model, struct hst_engine *engine);
 /** Takes it and enqueues the upload of the constants; after seal, once. */
 int llama_memory_take(struct llama *model, struct hst_engine *engine);
-/** Enqueues the upload of a step's ids. The stream must have passed the step before. */
-int llama_memory_ids(struct llama *model, struct hst_stream *stream, const uint32_t *inputs,
-                     const uint32_t *targets);
+/** Enqueues the upload of a step's batch. The stream must have passed the step before. */
+int llama_memory_batch(struct llama *model, struct hst_stream *stream,
+                       const struct llama_batch *batch);
 /** Enqueues the download of a step's losses. */
 int llama_memory_losses(struct llama *model, struct hst_stream *stream);
 #endif

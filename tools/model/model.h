@@ -37,9 +37,10 @@ struct tensor_name {
 
 /* The model's own memory (memory.h), on the device or on the host. */
 struct llama_memory {
-    float *cos, *sin;           /* f32[seq_len, head_dim/2] */
-    uint32_t *inputs, *targets; /* u32[batch_tokens] */
-    float *losses;              /* f32[batch_tokens] */
+    float *cos, *sin; /* f32[seq_len, head_dim/2] */
+    /* u32[batch_tokens], one behind another: a step's batch is one copy */
+    uint32_t *inputs, *targets;
+    float *losses; /* f32[batch_tokens], behind them */
 };
 
 struct llama {

@@ -8,6 +8,7 @@
 #include "model/memory.h"
 
 #include <assert.h>
+#include <errno.h>
 
 /* What all units of a step share. */
 struct step {
@@ -15,7 +16,8 @@ struct step {
     struct hst_engine *engine;
     struct hst_stream *stream;
     uint32_t micro_count;
-    float grad_scale; /* of one token's loss */
+    uint64_t target_count; /* of all micro-batches */
+    float grad_scale;      /* of one target's loss */
 };
 
 /* An acquired unit. */
@@ -287,20 +289,32 @@ static int sweep_units(const struct step *step)
     return rc;
 }
 
-static double mean_loss(const struct llama *model)
+/* Where nothing is learned the loss is 0. */
+static double mean_loss(const struct step *step)
 {
+    const struct llama *model = step->model;
     double sum = 0.0;
     for (uint64_t i = 0; i < model->run.batch_tokens; i++)
         sum += (double)model->host.losses[i];
-    return sum / (double)model->run.batch_tokens;
+    return sum / (double)step->target_count;
+}
+
+static uint64_t count_targets(const uint32_t *targets, uint64_t count)
+{
+    uint64_t found = 0;
+    for (uint64_t i = 0; i < count; i++)
+        found += targets[i] != HST_NO_TARGET;
+    return found;
 }
 
 int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_step_in *in,
-               const uint32_t *inputs, const uint32_t *targets, double *loss,
-               struct hst_step_stats *stats)
+               const struct llama_batch *batch, double *loss, struct hst_step_stats *stats)
 {
     struct hst_step begun = {0};
     struct hst_step_stats ended = {0};
+    const uint64_t targets = count_targets(batch->targets, model->run.batch_tokens);
+    if (targets == 0)
+        return -EINVAL;
     int rc = hst_step_begin(engine, in, &begun);
     if (rc < 0)
         return rc;
@@ -309,14 +323,15 @@ int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_
         .engine = engine,
         .stream = hst_engine_stream(engine),
         .micro_count = begun.micro_count,
-        .grad_scale = (float)((double)begun.loss_scale / (double)model->run.batch_tokens),
+        .target_count = targets,
+        .grad_scale = (float)((double)begun.loss_scale / (double)targets),
     };
     assert((begun.micro_count - 1) * model->run.grain_tokens < model->run.batch_tokens &&
            begun.micro_count * model->run.grain_tokens >= model->run.batch_tokens);
     if (!model->device.cos)
         rc = llama_memory_take(model, engine);
     if (rc == 0)
-        rc = llama_memory_ids(model, step.stream, inputs, targets);
+        rc = llama_memory_batch(model, step.stream, batch);
     if (rc == 0)
         rc = sweep_units(&step);
     if (rc == 0)
@@ -325,7 +340,7 @@ int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_
         rc = hst_step_end(engine, &ended); /* the stream has passed the losses */
     if (rc < 0)
         return rc;
-    *loss = mean_loss(model);
+    *loss = mean_loss(&step);
     *stats = ended;
     return 0;
 }

@@ -84,7 +84,9 @@ int ckpt_model_open(const char *directory, struct hst_ckpt *ckpt, struct ckpt_mo
     int native = hf_model_open(directory, false, &model->source, error);
     if (native)
         return native;
-    const struct llama_run run = {1, 1, 1}; /* nothing is run: the least that can be */
+    const struct llama_run run = {.seq_len = 1,
+                                  .batch_tokens = 1,
+                                  .grain_tokens = 1}; /* nothing is run: the least that can be */
     native = llama_create(hf_model_config(model->source), &run, &model->llama, error);
     if (native)
         return native;

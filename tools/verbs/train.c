@@ -362,7 +362,8 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     struct hst_step_stats stats;
     const bool scaled = train_precision(t) == HST_PRECISION_FP16;
     double loss = 0;
-    native = llama_step(t->model, t->engine, &in, t->inputs, t->targets, &loss, &stats);
+    const struct llama_batch batch = {.inputs = t->inputs, .targets = t->targets};
+    native = llama_step(t->model, t->engine, &in, &batch, &loss, &stats);
     if (native)
         return train_engine_failed(t, native, "the step");
     t->result.first_loss = number == t->began + 1 ? loss : t->result.first_loss;

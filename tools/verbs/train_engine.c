@@ -41,7 +41,9 @@ int train_device_choose(struct train *t)
     }
     if (wish == 0)
         wish = t->device.gpu ? LLAMA_GRAIN_GPU : LLAMA_GRAIN_HOST;
-    t->run = (struct llama_run){o->seq_len, batch, llama_grain_tokens(wish, o->seq_len, batch)};
+    t->run = (struct llama_run){.seq_len = o->seq_len,
+                                .batch_tokens = batch,
+                                .grain_tokens = llama_grain_tokens(wish, o->seq_len, batch)};
     return check_state(t);
 }
 

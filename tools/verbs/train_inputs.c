@@ -52,7 +52,9 @@ static int open_model(struct train *t)
 
 int train_weights_check(struct hf_model *source, struct hst_error *error)
 {
-    const struct llama_run least = {1, 1, 1}; /* names and shapes do not depend on it */
+    const struct llama_run least = {.seq_len = 1,
+                                    .batch_tokens = 1,
+                                    .grain_tokens = 1}; /* names and shapes do not depend on it */
     const struct llama_tensor *tensor;
     struct llama *model = NULL;
     int native = llama_create(hf_model_config(source), &least, &model, error);

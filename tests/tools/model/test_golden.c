@@ -31,8 +31,9 @@ static void train(const char *name, enum hst_precision precision, struct trained
         struct hst_step_in in = {.size = sizeof in, .lr = f.lr};
         struct hst_step_stats stats = {0};
         double loss = NAN;
+        const struct llama_batch batch = {.inputs = inputs, .targets = targets};
         assert_int_equal(data_read(f.data, i * per_step, per_step, inputs, targets, NULL), 0);
-        assert_int_equal(llama_step(h.model, h.engine, &in, inputs, targets, &loss, &stats), 0);
+        assert_int_equal(llama_step(h.model, h.engine, &in, &batch, &loss, &stats), 0);
         assert_true(isfinite(loss) && isfinite(stats.grad_norm)); /* fmax passes over NaN */
         out->steps[i] = (struct fixture_step){loss, stats.grad_norm};
     }

@@ -55,7 +55,8 @@ static struct outcome step(struct harness *h, const struct llama_config *config,
         inputs[t] = t * stride % config->vocab;
         targets[t] = (t + 1) * stride % config->vocab;
     }
-    out.rc = llama_step(h->model, h->engine, &in, inputs, targets, &out.loss, &out.stats);
+    const struct llama_batch batch = {.inputs = inputs, .targets = targets};
+    out.rc = llama_step(h->model, h->engine, &in, &batch, &out.loss, &out.stats);
     return out;
 }
 
@@ -77,6 +78,29 @@ static void the_first_failing_call_is_the_last_and_its_error_is_returned(void **
         assert_true(out.loss == -1.0 && out.stats.step == 0);
         harness_close(&h);
     }
+}
+
+/* The mean over nothing is no number. */
+static void a_step_without_a_target_is_refused_before_it_begins(void **state)
+{
+    (void)state;
+    struct hst_config engine = harness_engine(&two_grains, HST_PRECISION_FP32);
+    struct hst_step_in in = {.size = sizeof in, .lr = 1e-3};
+    struct hst_step_stats stats = {0};
+    uint32_t ids[24] = {0}, none[24];
+    for (size_t t = 0; t < 24; t++)
+        none[t] = HST_NO_TARGET;
+    const struct llama_batch batch = {.inputs = ids, .targets = none};
+    double loss = -1;
+    struct harness h;
+    harness_open(&h, &small, &two_grains, &engine, &reader);
+    assert_int_equal(llama_step(h.model, h.engine, &in, &batch, &loss, &stats), -EINVAL);
+    assert_true(loss == -1 && stats.step == 0);
+    assert_int_equal(fake_engine_calls(h.engine), 0);
+    none[23] = 1; /* one is enough */
+    assert_int_equal(llama_step(h.model, h.engine, &in, &batch, &loss, &stats), 0);
+    assert_true(fabs(loss - log(50)) < 0.2);
+    harness_close(&h);
 }
 
 static void an_error_of_the_device_is_returned(void **state)
@@ -356,6 +380,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_failing_call_is_the_last_and_its_error_is_returned),
+        cmocka_unit_test(a_step_without_a_target_is_refused_before_it_begins),
         cmocka_unit_test(an_error_of_the_device_is_returned),
         cmocka_unit_test(a_repeated_run_gives_the_same_bits),
         cmocka_unit_test(the_first_loss_of_a_fresh_model_is_that_of_a_guess),
