@@ -42,5 +42,7 @@ mutate(
 )
 mutate(
     'tools/model/step.c', 'tools/model/step',
-    ('a step without a target is refused', 'if (targets == 0)', 'if (0)'),
+    ('a step without a target is refused', 'if (targets == 0 || !batch_ok', 'if (!batch_ok'),
+    ('what there is no room for is refused', 'targets == 0 || !batch_ok(model, batch)',
+     'targets == 0'),
 )

@@ -39,8 +39,9 @@ static int open_engine(struct bench_run *run, const struct bench_run_in *in,
                        struct hst_error *error)
 {
     struct llama_run sizes = {
-        BENCH_SEQUENCE, in->batch_tokens,
-        llama_grain_tokens(LLAMA_GRAIN_HOST, BENCH_SEQUENCE, in->batch_tokens)};
+        .seq_len = BENCH_SEQUENCE,
+        .batch_tokens = in->batch_tokens,
+        .grain_tokens = llama_grain_tokens(LLAMA_GRAIN_HOST, BENCH_SEQUENCE, in->batch_tokens)};
     int rc = llama_create(&MODEL, &sizes, &run->model, error);
     if (rc)
         return rc;

@@ -82,6 +82,7 @@ static struct hst_attention attention_args(const struct pass *p, const struct la
         .v = w->v,
         .o = w->o,
         .lse = w->lse,
+        .first = p->first,
     };
 }
 

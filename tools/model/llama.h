@@ -17,6 +17,7 @@ struct llama_run {
     uint64_t seq_len;      /* T, tokens */
     uint64_t batch_tokens; /* tokens of a step, a multiple of T */
     uint64_t grain_tokens; /* tokens of a micro-batch: see llama_grain_tokens */
+    bool documents;        /* a sequence is several, each by itself: see llama_batch */
 };
 
 /* Tokens of a grain where the user wishes none: enough for full speed. */
@@ -86,16 +87,24 @@ void llama_init_random(const struct llama_config *config, const struct llama_ini
  * inputs    ids below the vocabulary
  * targets   the ids that are to be told, or HST_NO_TARGET where nothing is learned. At least one of
  *           them is a target: who makes batches refuses a step that has none, and names the rows
+ * first     place in its own sequence of the first token that a token sees: 0 … its own place, not
+ *           falling in a sequence. Documents lie one after another; padding sees itself alone
+ * position  of a token in its document, below seq_len
+ *
+ * first and position come with llama_run.documents, and are null without: then each sequence is one
+ * document, of which a token sees all that is before it.
  */
 struct llama_batch {
     const uint32_t *inputs, *targets;
+    const uint32_t *first, *position;
 };
 
 /**
  * One training step after seal and load: begin, forward sweep, backward sweep (the head computes
  * loss and gradient at once), end. *loss: mean over the step's targets, in nats; the gradient is
  * its, so that each target of the step counts the same, whichever micro-batch it is in. Allocates
- * nothing after the first call. -EINVAL: a batch without a target; nothing has begun.
+ * nothing after the first call. -EINVAL: a batch without a target, or one that has or lacks first
+ * and position where the run does not; nothing has begun.
  */
 int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_step_in *in,
                const struct llama_batch *batch, double *loss, struct hst_step_stats *stats);

@@ -21,6 +21,9 @@ static size_t carve(const struct llama *model, void *base, struct llama_memory *
     memory->sin = work_take(&area, table_count(model), sizeof(float));
     memory->inputs = work_take(&area, tokens, sizeof(uint32_t));
     memory->targets = work_take(&area, tokens, sizeof(uint32_t));
+    const size_t placed = model->run.documents ? tokens : 0;
+    memory->first = work_take(&area, placed, sizeof(uint32_t));
+    memory->position = work_take(&area, placed, sizeof(uint32_t));
     memory->losses = work_take(&area, tokens, sizeof(float));
     return area.size_bytes;
 }
@@ -58,7 +61,13 @@ int llama_memory_batch(struct llama *model, struct hst_stream *stream,
     const size_t bytes = (size_t)model->run.batch_tokens * sizeof(uint32_t);
     memcpy(host->inputs, batch->inputs, bytes);
     memcpy(host->targets, batch->targets, bytes);
-    const size_t all = (size_t)((const char *)host->targets - (const char *)host->inputs) + bytes;
+    const uint32_t *last = host->targets;
+    if (model->run.documents) {
+        memcpy(host->first, batch->first, bytes);
+        memcpy(host->position, batch->position, bytes);
+        last = host->position;
+    }
+    const size_t all = (size_t)((const char *)last - (const char *)host->inputs) + bytes;
     return hst_stream_copy(stream, model->device.inputs, host->inputs, all);
 }
 

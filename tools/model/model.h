@@ -40,7 +40,8 @@ struct llama_memory {
     float *cos, *sin; /* f32[seq_len, head_dim/2] */
     /* u32[batch_tokens], one behind another: a step's batch is one copy */
     uint32_t *inputs, *targets;
-    float *losses; /* f32[batch_tokens], behind them */
+    uint32_t *first, *position; /* null without documents */
+    float *losses;              /* f32[batch_tokens], behind them */
 };
 
 struct llama {

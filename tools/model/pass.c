@@ -147,6 +147,7 @@ void pass_rope(struct pass *p, void *x, size_t heads, bool inverse)
         .cos = p->model->device.cos,
         .sin = p->model->device.sin,
         .inverse = inverse,
+        .position = p->position,
     };
     p->rc = hst_op_rope(p->stream, &args);
 }

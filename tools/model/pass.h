@@ -21,6 +21,8 @@ struct pass {
     const struct hst_param_view *param; /* of the unit */
     size_t first_row, rows;             /* what is here of its matrix, where that has blocks */
     size_t tokens, sequences;           /* of the micro-batch */
+    /* its part of the batch's (llama.h); measuring, any that are not null stand for them */
+    const uint32_t *first, *position;
     struct hst_work op_work;
     size_t *measure;  /* null: run; else the greatest workspace so far, and all data are null */
     unsigned without; /* operations that do nothing */

@@ -244,6 +244,10 @@ static int visit_unit(const struct step *step, const struct hst_visit *visit, mi
             .tokens = micro_tokens(model, v.micro),
         };
         p.sequences = p.tokens / (size_t)model->run.seq_len;
+        if (model->run.documents) {
+            p.first = model->device.first + first_token(&v);
+            p.position = model->device.position + first_token(&v);
+        }
         run(&v, &p);
         rc = p.rc;
     }
@@ -307,13 +311,19 @@ static uint64_t count_targets(const uint32_t *targets, uint64_t count)
     return found;
 }
 
+static bool batch_ok(const struct llama *model, const struct llama_batch *batch)
+{
+    return (batch->first != NULL) == model->run.documents &&
+           (batch->position != NULL) == model->run.documents;
+}
+
 int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_step_in *in,
                const struct llama_batch *batch, double *loss, struct hst_step_stats *stats)
 {
     struct hst_step begun = {0};
     struct hst_step_stats ended = {0};
     const uint64_t targets = count_targets(batch->targets, model->run.batch_tokens);
-    if (targets == 0)
+    if (targets == 0 || !batch_ok(model, batch))
         return -EINVAL;
     int rc = hst_step_begin(engine, in, &begun);
     if (rc < 0)

@@ -22,6 +22,7 @@ static struct hst_param_desc param_of(const struct llama_tensor *t)
 static struct pass measuring_pass(const struct llama *model, struct hst_engine *engine,
                                   const struct hst_param_view *no_data, size_t *measure)
 {
+    static const uint32_t given[1]; /* for whether there is one: nothing reads it */
     return (struct pass){
         .model = model,
         .device = hst_engine_device(engine),
@@ -30,6 +31,8 @@ static struct pass measuring_pass(const struct llama *model, struct hst_engine *
         .rows = model->config.vocab,
         .tokens = (size_t)model->run.grain_tokens,
         .sequences = (size_t)(model->run.grain_tokens / model->run.seq_len),
+        .first = model->run.documents ? given : NULL,
+        .position = model->run.documents ? given : NULL,
         .measure = measure,
     };
 }

@@ -80,8 +80,8 @@ static void the_first_failing_call_is_the_last_and_its_error_is_returned(void **
     }
 }
 
-/* The mean over nothing is no number. */
-static void a_step_without_a_target_is_refused_before_it_begins(void **state)
+/* The mean over nothing is no number. Where a run has no documents it has no room for them. */
+static void a_batch_that_is_none_is_refused_before_anything_begins(void **state)
 {
     (void)state;
     struct hst_config engine = harness_engine(&two_grains, HST_PRECISION_FP32);
@@ -90,15 +90,23 @@ static void a_step_without_a_target_is_refused_before_it_begins(void **state)
     uint32_t ids[24] = {0}, none[24];
     for (size_t t = 0; t < 24; t++)
         none[t] = HST_NO_TARGET;
-    const struct llama_batch batch = {.inputs = ids, .targets = none};
-    double loss = -1;
+    const struct llama_batch bad[] = {
+        {.inputs = ids, .targets = none},
+        {.inputs = ids, .targets = ids, .first = ids},
+        {.inputs = ids, .targets = ids, .position = ids},
+        {.inputs = ids, .targets = ids, .first = ids, .position = ids},
+    };
     struct harness h;
     harness_open(&h, &small, &two_grains, &engine, &reader);
-    assert_int_equal(llama_step(h.model, h.engine, &in, &batch, &loss, &stats), -EINVAL);
-    assert_true(loss == -1 && stats.step == 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        double loss = -1;
+        assert_int_equal(llama_step(h.model, h.engine, &in, &bad[i], &loss, &stats), -EINVAL);
+        assert_true(loss == -1 && stats.step == 0);
+    }
     assert_int_equal(fake_engine_calls(h.engine), 0);
     none[23] = 1; /* one is enough */
-    assert_int_equal(llama_step(h.model, h.engine, &in, &batch, &loss, &stats), 0);
+    double loss = -1;
+    assert_int_equal(llama_step(h.model, h.engine, &in, &bad[0], &loss, &stats), 0);
     assert_true(fabs(loss - log(50)) < 0.2);
     harness_close(&h);
 }
@@ -380,7 +388,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_failing_call_is_the_last_and_its_error_is_returned),
-        cmocka_unit_test(a_step_without_a_target_is_refused_before_it_begins),
+        cmocka_unit_test(a_batch_that_is_none_is_refused_before_anything_begins),
         cmocka_unit_test(an_error_of_the_device_is_returned),
         cmocka_unit_test(a_repeated_run_gives_the_same_bits),
         cmocka_unit_test(the_first_loss_of_a_fresh_model_is_that_of_a_guess),
