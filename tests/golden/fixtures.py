@@ -223,6 +223,46 @@ FIXTURES = {
         },
         "loss_scale": 2.0**21,
     },
+    # Documents packed into sequences, of which some tokens are not learned: the reference computes
+    # each document by itself. Grouped-query attention, tied, a mask whose share differs
+    # from grain to grain. F32, one file.
+    "packed": {
+        "config": {
+            **COMMON,
+            "dtype": "float32",
+            "eos_token_id": 2,
+            "hidden_size": 32,
+            "intermediate_size": 56,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 12,
+            "vocab_size": 136,
+            "max_position_embeddings": 96,
+            "rms_norm_eps": 1e-5,
+            "tie_word_embeddings": True,
+            "rope_theta": 10000.0,
+        },
+        "seed": 8,
+        "weight_bits": 32,
+        "shards": 1,
+        "token_bits": 16,
+        "tokens": 11 * 80 + 9,
+        "train": {
+            "seq_len": 80,
+            "batch_tokens": 240,
+            "grain_tokens": 160,
+            "documents": [37, 1, 30, 7],
+            "learned": "0110011101100000000",
+            "steps": 12,
+            "lr": 1e-3,
+            "betas": [0.9, 0.95],
+            "eps": 1e-8,
+            "weight_decay": 0.1,
+            "clip": 2.0,
+        },
+        "loss_scale": 2.0**21,
+    },
     # A row for padding, counted from the end of the vocabulary: look-ups give it no gradient, the
     # tied head does. F32, one file.
     "pad-tied": {

@@ -8,7 +8,7 @@ transformers, so that it is a second opinion; where transformers is importable t
 config.json names must agree to 1e-10 in every logit. Training is torch.optim.AdamW with two
 parameter groups, torch's way of clipping.
 
-    make_golden.py            makes every file of every fixture anew (needs torch)
+    make_golden.py [NAME...]  makes every file of every fixture, or of these, anew (needs torch)
     make_golden.py --check    recomputes from the stored files, compares with golden.json, writes
     nothing
     make_golden.py --transformers   makes the cross-check compulsory
@@ -147,6 +147,30 @@ def logits(c, w, ids):
 
 
 F16_INFINITE = 65520.0  # what is not below rounds to infinity
+NOTHING = -100  # the target of a token of which nothing is learned
+
+
+def is_learned(t, place):
+    """Of the token at that place of the file, as another's target."""
+    pattern = t.get("learned", "1")
+    return pattern[place % len(pattern)] == "1"
+
+
+def batches_of(t, row, starts):
+    """(ids, targets), each two-dimensional: the sequences at once, or their documents one by
+    one, which know nothing of each other. What a sequence has left behind them is padding."""
+    lengths = t.get("documents", [t["seq_len"]])
+    spans = [[start + sum(lengths[:i]) for start in starts] for i in range(len(lengths))]
+    if "documents" in t:
+        spans, lengths = [[s] for of in spans for s in of], [
+            n for n in lengths for _ in starts
+        ]
+    for begins, n in zip(spans, lengths):
+        targets = [
+            [int(row[p]) if is_learned(t, p) else NOTHING for p in range(s + 1, s + 1 + n)]
+            for s in begins
+        ]
+        yield torch.stack([row[s : s + n] for s in begins]), torch.tensor(targets)
 
 
 def train(fixture, weights, tokens, scale=None):
@@ -170,14 +194,19 @@ def train(fixture, weights, tokens, scale=None):
     results = []
     for step in range(t["steps"]):
         starts = [(step * per_step + i) % sequences * length for i in range(per_step)]
-        ids = torch.stack([row[s : s + length] for s in starts])
-        targets = torch.stack([row[s + 1 : s + 1 + length] for s in starts])
         optimizer.zero_grad()
-        y = logits(c, w, ids)
-        y.retain_grad()
-        loss = torch.nn.functional.cross_entropy(y.flatten(0, 1), targets.flatten())
+        total, count, all_logits = 0.0, 0, []
+        for ids, targets in batches_of(t, row, starts):
+            y = logits(c, w, ids)
+            y.retain_grad()
+            all_logits.append(y)
+            total = total + torch.nn.functional.cross_entropy(
+                y.flatten(0, 1), targets.flatten(), ignore_index=NOTHING, reduction="sum"
+            )
+            count += int((targets != NOTHING).sum())
+        loss = total / count
         loss.backward()
-        greatest = max(x.grad.abs().max().item() for x in (y, *w.values()))
+        greatest = max(x.grad.abs().max().item() for x in (*all_logits, *w.values()))
         if scale and greatest * scale >= F16_INFINITE:
             scale /= 2
             results.append({"loss": loss.item(), "grad_norm": None})
@@ -352,11 +381,14 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of fixtures; else all of them")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--transformers", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for name, fixture in FIXTURES.items():
+        if args.names and name not in args.names:
+            continue
         print(name)
         directory = HERE / name
         if not args.check:

@@ -120,6 +120,14 @@ static void read_golden(const char *name, struct fixture *f)
         const json_t *step = json_array_get(steps, i);
         f->steps[i] = (struct fixture_step){number(step, "loss"), number(step, "grad_norm")};
     }
+    const json_t *documents = json_object_get(golden, "documents");
+    f->document_count = json_array_size(documents);
+    assert_true(f->document_count <= sizeof f->documents / sizeof *f->documents);
+    for (size_t i = 0; i < f->document_count; i++)
+        f->documents[i] = (size_t)json_integer_value(json_array_get(documents, i));
+    f->run.documents = f->document_count > 0;
+    const char *learned = json_string_value(json_object_get(golden, "learned"));
+    snprintf(f->learned, sizeof f->learned, "%s", learned ? learned : "1");
     json_decref(golden);
 }
 
@@ -164,12 +172,53 @@ void fixture_open(const char *name, struct fixture *f)
         .vocab = f->model.vocab,
     };
     assert_int_equal(data_open(&config, &f->data, NULL), 0);
+    f->batch = calloc(4 * f->run.batch_tokens, sizeof *f->batch);
+    assert_non_null(f->batch);
+}
+
+/* Of one sequence: columns of its documents, one after another, then padding. */
+static void cut_documents(const struct fixture *f, uint32_t *inputs, uint32_t *targets,
+                          uint32_t *first, uint32_t *position)
+{
+    uint32_t column = 0;
+    for (size_t d = 0; d < f->document_count; d++) {
+        const uint32_t begin = column;
+        for (; column < begin + f->documents[d]; column++) {
+            first[column] = begin;
+            position[column] = column - begin;
+        }
+    }
+    for (; column < f->run.seq_len; column++) {
+        inputs[column] = position[column] = 0;
+        targets[column] = HST_NO_TARGET;
+        first[column] = column;
+    }
+}
+
+struct llama_batch fixture_batch(struct fixture *f, size_t step)
+{
+    const size_t all = f->run.batch_tokens, seq = f->run.seq_len, count = all / seq;
+    uint32_t *inputs = f->batch, *targets = inputs + all, *first = targets + all,
+             *position = first + all;
+    assert_int_equal(data_read(f->data, step * count, count, inputs, targets, NULL), 0);
+    for (size_t t = 0; t < all; t++) {
+        const size_t sequence = data_order_sequence(f->data, step * count + t / seq);
+        const size_t place = sequence * seq + t % seq + 1;
+        if (f->learned[place % strlen(f->learned)] != '1')
+            targets[t] = HST_NO_TARGET;
+    }
+    if (!f->document_count)
+        return (struct llama_batch){.inputs = inputs, .targets = targets};
+    for (size_t t = 0; t < all; t += seq)
+        cut_documents(f, inputs + t, targets + t, first + t, position + t);
+    return (struct llama_batch){inputs, targets, first, position};
 }
 
 void fixture_close(struct fixture *f)
 {
     data_close(&f->data);
     free(f->steps);
+    free(f->batch);
     while (f->weights) {
         struct fixture_file *file = f->weights;
         f->weights = file->next;

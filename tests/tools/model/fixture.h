@@ -19,13 +19,19 @@ struct fixture {
     double lr;
     size_t step_count;
     struct fixture_step *steps;
+    /* Lengths of each sequence's documents, as far as there are some: the rest is padding. */
+    size_t document_count, documents[8];
+    char learned[64]; /* whether the token at place i of the file is: the digit i mod length */
     struct fixture_file *weights;
     struct data *data;
+    uint32_t *batch; /* inputs, targets, first, position */
 };
 
 /** `name`: a folder of tests/golden. */
 void fixture_open(const char *name, struct fixture *fixture);
 void fixture_close(struct fixture *fixture);
+/** The batch of a step, 0 being the first. Borrowed until the next. */
+struct llama_batch fixture_batch(struct fixture *fixture, size_t step);
 /** A reader for hst_engine_load; its context is the fixture. */
 int fixture_read(void *context, const struct hst_param_ref *param, uint64_t offset, float *dst,
                  size_t count);
