@@ -43,6 +43,29 @@ mutate(
     ('a mask that hides is refused', 'if (!d->hidden_count)', 'if (1)'),
 )
 mutate(
+    'tools/data/data.c', 'tools/data/packed',
+    ('what has no documents takes no word about them',
+     'if (longer || config->pack == DATA_PACK_OFF)'),
+)
+mutate(
+    'tools/data/packed.c', 'tools/data/packed',
+    ('long chats are refused',
+     'if (files.files[i].documents.count && files.files[i].documents.masked)'),
+    ('a file without documents is one', 'file->documents.count ? file->documents.count : 1',
+     'file->documents.count'),
+    ('tokens are counted through all files', 'before += files.files[i].count;', ''),
+    ('a piece is looked at by its own tokens', 'for (uint32_t i = 1; i <= piece->count',
+     'for (uint32_t i = 0; i <= piece->count'),
+    ('a row has the target of any of its pieces',
+     'idle[piece->row] = idle[piece->row] && !has;', 'idle[piece->row] = !has;'),
+    ('rows without a target are left out', 'pack_leave_out(pack, idle);', ';'),
+    ('nothing to learn is refused', 'if (pack->row_count)', 'if (1)'),
+    ('the file of a long document is named', 'document -= count_of(file);', ''),
+    ('a default is no longer than the documents', 'most < *seq_len)', 'false)'),
+    ('one document a row is no longer than the longest',
+     'packing->apart ? d.longest : d.inputs', 'd.inputs'),
+)
+mutate(
     'tools/data/pack.c', 'tools/data/pack',
     ('the least room that is enough', '*room = room_find(&w->rooms, count);',
      '*room = room_find(&w->rooms, count + 1);'),
@@ -52,6 +75,11 @@ mutate(
     ('a document is cut', 'if (inputs > w->seq_len && longer == PACK_LONG_CUT)'),
     ('a document is dropped', 'if (inputs > w->seq_len && longer == PACK_LONG_DROP)'),
     ('a document is refused', 'if (inputs > most && config->longer == PACK_LONG_REFUSE)'),
+)
+mutate(
+    'tools/data/pack.c', 'tools/data/packed',
+    ('rows that are left out take their inputs along', 'pack->input_count -= piece.count;', ''),
+    ('rows are numbered anew', 'piece.row = (uint32_t)(rows - 1);', ''),
 )
 mutate(
     'tools/data/batch.c', 'tools/data/token_files',

@@ -17,19 +17,25 @@
 static void read_some(struct data *data, const struct data_config *config)
 {
     uint32_t inputs[MOST_SEQUENCES * MOST_TOKENS], targets[MOST_SEQUENCES * MOST_TOKENS];
+    uint32_t first[MOST_SEQUENCES * MOST_TOKENS], position[MOST_SEQUENCES * MOST_TOKENS];
+    const struct data_batch batch = {inputs, targets, first, position};
+    const bool packed = data_packing(data);
     struct hst_error error = {0};
     MUST(data_sequence_count(data) >= 1);
     MUST(data_sequence_count(data) <= data_token_count(data));
     for (uint64_t index = 0; index < 2 * MOST_SEQUENCES; index += MOST_SEQUENCES) {
         MUST(data_order_sequence(data, index) < data_sequence_count(data));
-        if (data_read(data, index, MOST_SEQUENCES, inputs, targets, &error)) {
+        if (data_read(data, index, MOST_SEQUENCES, &batch, &error)) {
             must_be_told(&error, FAIL_DATA_TOKEN, FAIL_DATA_TOKEN);
             return;
         }
         for (size_t i = 0; i < MOST_SEQUENCES * config->seq_len; i++)
-            MUST(inputs[i] < config->vocab && targets[i] < config->vocab);
+            MUST(inputs[i] < config->vocab &&
+                 (targets[i] < config->vocab || (packed && targets[i] == DATA_NO_TARGET)));
+        for (size_t i = 0; packed && i < MOST_SEQUENCES * config->seq_len; i++)
+            MUST(first[i] + position[i] == i % config->seq_len);
     }
-    MUST(data_read(data, UINT64_MAX, 1, inputs, targets, &error) < 0);
+    MUST(data_read(data, UINT64_MAX, 1, &batch, &error) < 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

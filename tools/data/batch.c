@@ -25,13 +25,15 @@ const struct pack_piece *pack_row(const struct pack *pack, uint64_t row, size_t 
 }
 
 /* tokens u32[count + 1], learned u8[count + 1]: scratch of the piece's tokens. */
-static int read_piece(const struct token_file *file, const struct pack_piece *piece, uint64_t vocab,
+static int read_piece(struct token_files files, const struct pack_piece *piece, uint64_t vocab,
                       void *buffer, uint32_t *tokens, uint8_t *learned,
                       const struct data_batch *batch, struct hst_error *error)
 {
     const size_t count = (size_t)piece->count + 1;
-    int rc = token_file_read(file, piece->first, count, vocab, buffer, tokens, error);
-    rc = rc ? rc : token_file_learned(file, piece->first, count, learned, error);
+    uint64_t first = piece->first;
+    const struct token_file *file = token_files_find(files, &first);
+    int rc = token_file_read(file, first, count, vocab, buffer, tokens, error);
+    rc = rc ? rc : token_file_learned(file, first, count, learned, error);
     if (rc)
         return rc;
     for (uint32_t i = 0; i < piece->count; i++) {
@@ -54,8 +56,8 @@ static void pad(const struct data_batch *batch, uint32_t column, uint32_t seq_le
     }
 }
 
-int data_row_read(const struct token_file *file, const struct pack *pack, uint64_t row,
-                  uint32_t seq_len, uint64_t vocab, void *buffer, const struct data_batch *batch,
+int data_row_read(struct token_files files, const struct pack *pack, uint64_t row, uint32_t seq_len,
+                  uint64_t vocab, void *buffer, const struct data_batch *batch,
                   struct hst_error *error)
 {
     size_t count;
@@ -63,10 +65,10 @@ int data_row_read(const struct token_file *file, const struct pack *pack, uint64
     uint32_t *tokens = malloc(((size_t)seq_len + 1) * (sizeof *tokens + 1));
     int rc = 0;
     if (!tokens)
-        return fail(error, FAIL_DATA_FILE, -ENOMEM, "%s: out of memory", file->path);
+        return fail(error, FAIL_DATA_FILE, -ENOMEM, "%s: out of memory", files.files[0].path);
     uint8_t *learned = (uint8_t *)(tokens + seq_len + 1);
     for (size_t i = 0; i < count && !rc; i++)
-        rc = read_piece(file, &pieces[i], vocab, buffer, tokens, learned, batch, error);
+        rc = read_piece(files, &pieces[i], vocab, buffer, tokens, learned, batch, error);
     if (!rc)
         pad(batch, pieces[count - 1].column + pieces[count - 1].count, seq_len);
     free(tokens);

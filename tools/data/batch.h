@@ -8,31 +8,19 @@
 #include "data/files.h"
 #include "data/pack.h"
 
-#define DATA_NO_TARGET HST_NO_TARGET /* an id that no vocabulary has */
-
-/*
- * T columns a row, rows one after another, u32 each. Behind the last piece of a row is padding:
- * inputs are 0, each one sees itself alone, and none has a target.
- */
-struct data_batch {
-    uint32_t *inputs;
-    uint32_t *targets;  /* DATA_NO_TARGET: nothing is learned there */
-    uint32_t *first;    /* column: an input sees those of its row from this one to itself */
-    uint32_t *position; /* of an input in its own document, from 0 */
-};
-
 /** The pieces of a row, which is one of the pack's. *count > 0. Pure. */
 const struct pack_piece *pack_row(const struct pack *pack, uint64_t row, size_t *count);
 
 /**
- * Reads one row of a file's documents into row 0 of a batch. Ids are below vocab.
+ * Reads one row of the documents of files into row 0 of a batch. Ids are below vocab.
  *
+ * files    those that were packed
  * buffer   scratch of TOKEN_BUFFER_BYTES
  * batch    of T = seq_len columns, that of the pack
  *
  * Errors: E106, E422; E420 (no memory).
  */
-int data_row_read(const struct token_file *file, const struct pack *pack, uint64_t row,
-                  uint32_t seq_len, uint64_t vocab, void *buffer, const struct data_batch *batch,
+int data_row_read(struct token_files files, const struct pack *pack, uint64_t row, uint32_t seq_len,
+                  uint64_t vocab, void *buffer, const struct data_batch *batch,
                   struct hst_error *error);
 #endif

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Joins data files into one row of tokens and cuts it into sequences. What a position of the
+ * Joins data files into one row of tokens and cuts it into sequences, or, where they know documents
+ * or masks, lets packed.c make rows of them, which are the sequences then. What a position of the
  * endless order means is pure arithmetic on the number of sequences; only the tokens of the
  * sequences asked for are read.
  */
 #include "data/data.h"
 
 #include "base/fail.h"
+#include "data/batch.h"
 #include "data/files.h"
 #include "data/order.h"
+#include "data/packed.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,6 +33,8 @@ struct data {
     uint64_t largest_id; /* of those that were looked at */
     void *buffer;        /* TOKEN_BUFFER_BYTES */
     struct data_identity identity;
+    struct pack pack; /* pieces are null where files are cut */
+    struct data_packing packing;
     size_t file_count;
     struct token_file files[MAX_FILES];
 };
@@ -64,7 +69,7 @@ static int add_file(struct data *data, const char *path, const struct data_confi
                     "%s and %s: bytes and token files cannot be joined. Fix: give --data "
                     "files of one kind",
                     data->files[0].path, path);
-    rc = check_mask(file, error);
+    rc = config->cut ? check_mask(file, error) : 0;
     if (rc < 0)
         return rc;
     if (bytes && config->vocab < 256)
@@ -140,6 +145,40 @@ static int add_fix(struct hst_error *error, int native)
     return native;
 }
 
+/* All tokens as one row of them. */
+static int cut(struct data *d, const struct data_config *config, struct hst_error *error)
+{
+    const bool longer = config->longer && config->longer != PACK_LONG_SPLIT;
+    if (longer || config->pack == DATA_PACK_OFF)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "%s has neither documents nor a mask: it is one row of tokens, and --%s is "
+                    "about documents. Fix: leave it out",
+                    config->files, longer ? "long" : "pack");
+    if (config->may_shorten && d->token_count > 1 && d->token_count <= d->seq_len)
+        d->seq_len = d->token_count - 1;
+    d->sequence_count = (d->token_count - 1) / d->seq_len;
+    if (d->sequence_count == 0)
+        return fail(error, FAIL_DATA_SHORT, -ENODATA,
+                    "%s: %" PRIu64 " tokens, fewer than one sequence of --seq-len %" PRIu64
+                    " and its last target (%" PRIu64 "). Fix: use more data or a smaller --seq-len",
+                    config->files, d->token_count, d->seq_len, d->seq_len + 1);
+    return 0;
+}
+
+static struct token_files files_of(const struct data *d)
+{
+    return (struct token_files){d->files, d->file_count};
+}
+
+static int make_sequences(struct data *d, const struct data_config *config, struct hst_error *error)
+{
+    if (config->cut || !data_is_packed(files_of(d)))
+        return cut(d, config, error);
+    int rc = data_pack_files(files_of(d), config, &d->seq_len, &d->pack, &d->packing, error);
+    d->sequence_count = d->pack.row_count;
+    return rc;
+}
+
 static int open_files(const struct data_config *config, struct data **data, struct hst_error *error)
 {
     int rc = check_config(config, error);
@@ -157,15 +196,7 @@ static int open_files(const struct data_config *config, struct data **data, stru
     d->seq_len = config->seq_len;
     d->vocab = config->vocab;
     rc = add_files(d, config, error);
-    if (rc == 0 && config->may_shorten && d->token_count > 1 && d->token_count <= d->seq_len)
-        d->seq_len = d->token_count - 1;
-    if (rc == 0)
-        d->sequence_count = (d->token_count - 1) / d->seq_len;
-    if (rc == 0 && d->sequence_count == 0)
-        rc = fail(error, FAIL_DATA_SHORT, -ENODATA,
-                  "%s: %" PRIu64 " tokens, fewer than one sequence of --seq-len %" PRIu64
-                  " and its last target (%" PRIu64 "). Fix: use more data or a smaller --seq-len",
-                  config->files, d->token_count, d->seq_len, d->seq_len + 1);
+    rc = rc ? rc : make_sequences(d, config, error);
     if (rc < 0) {
         data_close(&d);
         return rc;
@@ -186,6 +217,7 @@ void data_close(struct data **data)
         return;
     for (size_t i = 0; i < d->file_count; i++)
         token_file_close(&d->files[i]);
+    pack_free(&d->pack);
     free(d->buffer);
     free(d);
     *data = NULL;
@@ -214,6 +246,11 @@ uint64_t data_largest_id(const struct data *data)
 uint64_t data_document_count(const struct data *data)
 {
     return data->document_count;
+}
+
+const struct data_packing *data_packing(const struct data *data)
+{
+    return data->pack.pieces ? &data->packing : NULL;
 }
 
 bool data_has_u16(const struct data *data)
@@ -259,23 +296,42 @@ static int read_row(struct data *data, uint64_t first, size_t count, uint32_t *i
     return 0;
 }
 
-int data_read(struct data *data, uint64_t index, size_t count, uint32_t *inputs, uint32_t *targets,
+/* One of the sequences that tokens are cut into. */
+static int read_sequence(struct data *data, uint64_t sequence, const struct data_batch *batch,
+                         struct hst_error *error)
+{
+    const size_t length = (size_t)data->seq_len;
+    int rc = read_row(data, sequence * length, 1, batch->inputs, error);
+    rc = rc ? rc : read_row(data, sequence * length + 1, length, batch->targets, error);
+    if (!rc)
+        memcpy(batch->inputs + 1, batch->targets, (length - 1) * sizeof *batch->inputs);
+    return rc;
+}
+
+static struct data_batch batch_at(const struct data *data, const struct data_batch *batch, size_t i)
+{
+    const size_t column = i * (size_t)data->seq_len;
+    if (!data->pack.pieces)
+        return (struct data_batch){batch->inputs + column, batch->targets + column, NULL, NULL};
+    return (struct data_batch){batch->inputs + column, batch->targets + column,
+                               batch->first + column, batch->position + column};
+}
+
+int data_read(struct data *data, uint64_t index, size_t count, const struct data_batch *batch,
               struct hst_error *error)
 {
-    size_t length = (size_t)data->seq_len;
     if (index > UINT64_MAX - count)
         return fail(error, FAIL_VALUE, -EOVERFLOW, "position %" PRIu64 " of the data is too far",
                     index);
     for (size_t i = 0; i < count; i++) {
-        uint64_t first = data_order_sequence(data, index + i) * length;
-        int rc = read_row(data, first, 1, inputs, error);
-        if (rc == 0)
-            rc = read_row(data, first + 1, length, targets, error);
+        const uint64_t sequence = data_order_sequence(data, index + i);
+        const struct data_batch at = batch_at(data, batch, i);
+        int rc = data->pack.pieces
+                     ? data_row_read(files_of(data), &data->pack, sequence, (uint32_t)data->seq_len,
+                                     data->vocab, data->buffer, &at, error)
+                     : read_sequence(data, sequence, &at, error);
         if (rc < 0)
             return add_fix(error, rc);
-        memcpy(inputs + 1, targets, (length - 1) * sizeof *inputs);
-        inputs += length;
-        targets += length;
     }
     return 0;
 }

@@ -6,7 +6,12 @@
  * order. Sequence i holds tokens [i·T, i·T+T], the first T as inputs and the last T as targets;
  * there are ⌊(tokens − 1)/T⌋. Step s takes the next batch/T of them, wrapping around; shuffled: in
  * a seeded permutation of each pass, computed from the position (a bijection, no table).
+ *
+ * Files that know documents, or whose mask leaves targets out, are not cut: their documents are
+ * packed into rows of T inputs, once and for all passes, and a sequence is such a row.
  */
+#include "data/pack.h"
+
 #include <hoistway/hoistway.h>
 #include <signal.h>
 
@@ -17,6 +22,7 @@ enum data_format {
     DATA_FORMAT_JSONL = 3 /* rows of token ids, one document each */
 };
 enum data_order { DATA_SHUFFLED = 0, DATA_SEQUENTIAL = 1 };
+enum data_pack { DATA_PACK_ON = 1, DATA_PACK_OFF = 2 /* one document a row */ };
 enum token_dtype { TOKEN_DTYPE_NONE = 0 /* llm.c header required */, TOKEN_U16 = 1, TOKEN_U32 = 2 };
 
 struct data_config {
@@ -25,14 +31,42 @@ struct data_config {
     enum token_dtype token_dtype;
     enum data_order order;
     uint64_t seed;
-    uint64_t seq_len; /* T, tokens */
-    bool may_shorten; /* data that has less is one sequence of all its tokens but the last */
-    uint64_t vocab;   /* ids must be below */
+    uint64_t seq_len;      /* T, tokens */
+    bool may_shorten;      /* data that has less is one sequence of all its tokens but the last */
+    uint64_t vocab;        /* ids must be below */
+    bool cut; /* all tokens are one row, whatever documents there are; a mask is refused (E423) */
+    enum data_pack pack;   /* 0: on */
+    enum pack_long longer; /* 0: data_long_default */
     /* the file that says how the model's ids come about, for messages; null: there is none */
     const char *tokenizer;
     const volatile sig_atomic_t *stopped; /* other than 0 ends data_open; or null */
 };
 struct data;
+
+#define DATA_NO_TARGET HST_NO_TARGET /* an id that no vocabulary has */
+
+/*
+ * What rows of T columns are to a model, one after another: u32 each. Behind the last piece of a
+ * row is padding: inputs are 0, each one sees itself alone, and none has a target. Every row has a
+ * target.
+ */
+struct data_batch {
+    uint32_t *inputs;
+    uint32_t *targets;  /* DATA_NO_TARGET: nothing is learned there */
+    uint32_t *first;    /* column: an input sees those of its row from this one to itself */
+    uint32_t *position; /* of an input in its own document, from 0 */
+};
+
+/* How documents became rows. */
+struct data_packing {
+    bool apart; /* one document a row */
+    enum pack_long longer;
+    uint64_t document_count, row_count;
+    uint64_t input_count; /* of the rows: padding has none */
+    uint64_t long_count;  /* documents of more than T inputs */
+    uint64_t lost_count;  /* inputs of those that were cut or dropped */
+    uint64_t idle_count;  /* rows without a target, left out of the others */
+};
 
 /** What data is told from other data by: sizes and sampled parts of its files, not their names. */
 struct data_identity {
@@ -41,8 +75,8 @@ struct data_identity {
 };
 
 /**
- * Opens and checks all files (regular files only, sizes, magic, at least one sequence). E420 to
- * E423, E106; -ECANCELED, *error untouched, where config->stopped ended it.
+ * Opens and checks all files (regular files only, sizes, magic, at least one sequence). E402, E420
+ * to E423, E106; -ECANCELED, *error untouched, where config->stopped ended it.
  */
 int data_open(const struct data_config *config, struct data **data, struct hst_error *error);
 void data_close(struct data **data);
@@ -52,8 +86,10 @@ uint64_t data_sequence_count(const struct data *data);
 uint64_t data_seq_len(const struct data *data);
 /** The largest id in the first MiB of each token file; UINT64_MAX where the data is bytes. */
 uint64_t data_largest_id(const struct data *data);
-/** How many documents the files say that they have; they are one row of tokens all the same. */
+/** How many documents the files say that they have. */
 uint64_t data_document_count(const struct data *data);
+/** What became of documents; null where it was cut: data has none and no mask. */
+const struct data_packing *data_packing(const struct data *data);
 /** Whether a token file has ids of 16 bits, which name no more than 65,536. */
 bool data_has_u16(const struct data *data);
 /** What the files were when they were opened. */
@@ -61,9 +97,10 @@ struct data_identity data_identity(const struct data *data);
 /** The sequence at position `index` of the endless order: index / sequences is the pass. Pure. */
 uint64_t data_order_sequence(const struct data *data, uint64_t index);
 /**
- * Reads `count` sequences at positions [index, index + count): inputs and targets u32[count·T]
- * each. Every id is checked against the vocabulary: E422 names file and offset.
+ * Reads `count` sequences at positions [index, index + count): u32[count·T] of each of the batch's.
+ * first and position are left as they are where data_packing is null. Every id is checked against
+ * the vocabulary: E422 names file and offset.
  */
-int data_read(struct data *data, uint64_t index, size_t count, uint32_t *inputs, uint32_t *targets,
+int data_read(struct data *data, uint64_t index, size_t count, const struct data_batch *batch,
               struct hst_error *error);
 #endif

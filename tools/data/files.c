@@ -14,6 +14,7 @@
 #include "data/rows.h"
 #include "data/tensors.h"
 
+#include <assert.h>
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -122,6 +123,16 @@ static int open_regular(struct token_file *file, struct hst_error *error)
             file->path);
     file->size_bytes = (uint64_t)st.st_size;
     return 0;
+}
+
+const struct token_file *token_files_find(struct token_files files, uint64_t *first)
+{
+    size_t i = 0;
+    for (; *first >= files.files[i].count; i++) {
+        assert(i + 1 < files.count);
+        *first -= files.files[i].count;
+    }
+    return &files.files[i];
 }
 
 int token_file_stopped(const struct token_file *file)

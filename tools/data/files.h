@@ -19,7 +19,7 @@ struct token_documents {
 
 struct token_file {
     const volatile sig_atomic_t *stopped; /* of the configuration */
-    char *path; /* owned; as the user wrote it */
+    char *path;                           /* owned; as the user wrote it */
     int fd;
     enum data_format format;
     bool raw;             /* tokens without a header */
@@ -31,6 +31,14 @@ struct token_file {
     struct token_tensors *tensors; /* of safetensors; or null */
     struct token_rows *rows;       /* of JSONL; or null */
 };
+
+/* Several, one after another: their tokens are counted through all of them. */
+struct token_files {
+    const struct token_file *files;
+    size_t count;
+};
+/** The file that token *first of all is in; *first becomes one of it. Pure. */
+const struct token_file *token_files_find(struct token_files files, uint64_t *first);
 
 /**
  * Opens one file and finds out what it is. Reads its header alone; of safetensors also offsets and

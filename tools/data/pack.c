@@ -299,6 +299,24 @@ int pack_documents(const uint64_t *offsets, uint64_t document_count,
     return 0;
 }
 
+void pack_leave_out(struct pack *pack, const bool *out)
+{
+    uint64_t kept = 0, rows = 0, last = UINT64_MAX;
+    for (uint64_t i = 0; i < pack->piece_count; i++) {
+        struct pack_piece piece = pack->pieces[i];
+        if (out[piece.row]) {
+            pack->input_count -= piece.count;
+            continue;
+        }
+        rows += piece.row != last;
+        last = piece.row;
+        piece.row = (uint32_t)(rows - 1);
+        pack->pieces[kept++] = piece;
+    }
+    pack->piece_count = kept;
+    pack->row_count = rows;
+}
+
 void pack_free(struct pack *pack)
 {
     free(pack->pieces);

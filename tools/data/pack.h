@@ -60,5 +60,8 @@ struct pack_fault {
  */
 int pack_documents(const uint64_t *offsets, uint64_t document_count,
                    const struct pack_config *config, struct pack *pack, struct pack_fault *fault);
+/** Leaves rows out: bool out[row_count]. The others keep their order; row_count, piece_count and
+ * input_count are theirs. */
+void pack_leave_out(struct pack *pack, const bool *out);
 void pack_free(struct pack *pack);
 #endif

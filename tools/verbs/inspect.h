@@ -9,13 +9,11 @@
 
 #include <stdio.h>
 
-enum inspect_pack { INSPECT_PACK_ON = 1, INSPECT_PACK_OFF };
-
 struct inspect_options {
     enum token_dtype token_dtype;
     uint64_t seq_len; /* 0: packing is not told */
     uint64_t row; /* from 1; 0: none is told */
-    enum inspect_pack pack;
+    enum data_pack pack;
     enum pack_long longer; /* 0: by what the file is */
     bool json, all;
 };

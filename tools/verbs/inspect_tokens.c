@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "cli/json.h"
 #include "data/batch.h"
+#include "data/packed.h"
 #include "data/tensors.h"
 #include "verbs/inspect.h"
 
@@ -18,7 +19,8 @@ struct look {
     const char *path;
     const struct inspect_options *options;
     struct token_file file;
-    struct pack pack;        /* where options->seq_len is not 0 */
+    struct pack pack; /* where options->seq_len is not 0 */
+    struct data_packing packing;
     struct data_batch batch; /* of one row, where options->row is not 0 */
 };
 
@@ -82,32 +84,11 @@ static int open_file(struct look *look, struct hst_error *error)
 static int pack_file(struct look *look, struct hst_error *error)
 {
     const struct inspect_options *o = look->options;
-    const struct token_documents *d = &look->file.documents;
-    const struct pack_config config = {
-        .seq_len = (uint32_t)o->seq_len,
-        .apart = o->pack == INSPECT_PACK_OFF,
-        .longer = o->longer   ? o->longer
-                  : d->masked ? PACK_LONG_REFUSE
-                              : PACK_LONG_SPLIT,
-    };
-    uint64_t *offsets = NULL;
-    struct pack_fault fault;
-    if (!o->seq_len)
-        return 0;
-    int native = token_file_offsets(&look->file, &offsets, error);
-    if (native)
-        return native;
-    native = pack_documents(offsets, d->count ? d->count : 1, &config, &look->pack, &fault);
-    free(offsets);
-    if (native == -E2BIG)
-        return fail(error, FAIL_VALUE, native,
-                    "%.250s: document %" PRIu64 " has %" PRIu64
-                    " inputs, more than --seq-len %" PRIu64
-                    ". Fix: --long split, cut or drop, or a larger --seq-len.",
-                    look->path, fault.document, fault.input_count, o->seq_len);
-    return native ? fail(error, FAIL_BUDGET, native, "%.250s: its documents can not be packed: %s.",
-                         look->path, native == -ENOMEM ? "no memory" : "there are too many")
-                  : 0;
+    const struct data_config config = {.files = look->path, .pack = o->pack, .longer = o->longer};
+    uint64_t seq_len = o->seq_len;
+    return seq_len ? data_pack_files((struct token_files){&look->file, 1}, &config, &seq_len,
+                                     &look->pack, &look->packing, error)
+                   : 0;
 }
 
 /* Of the row that is asked for, all that a model would get. */
@@ -130,8 +111,8 @@ static int read_row(struct look *look, struct hst_error *error)
     look->batch.targets = all + o->seq_len;
     look->batch.first = all + 2 * o->seq_len;
     look->batch.position = all + 3 * o->seq_len;
-    int native = data_row_read(&look->file, &look->pack, o->row - 1, (uint32_t)o->seq_len,
-                               UINT64_MAX, buffer, &look->batch, error);
+    int native = data_row_read((struct token_files){&look->file, 1}, &look->pack, o->row - 1,
+                               (uint32_t)o->seq_len, UINT64_MAX, buffer, &look->batch, error);
     free(buffer);
     return native;
 }
@@ -213,6 +194,7 @@ static void put_packing(struct json_writer *json, const struct look *look)
     json_put_whole(json, "pieces", look->pack.piece_count);
     json_put_whole(json, "long_documents", look->pack.long_count);
     json_put_whole(json, "lost_inputs", look->pack.lost_count);
+    json_put_whole(json, "idle_rows", look->packing.idle_count);
     json_put_end(json);
 }
 
@@ -301,12 +283,16 @@ static void say_packing(struct screen *screen, const struct look *look)
 {
     const struct pack *pack = &look->pack;
     screen_say(screen, "  %s rows of %" PRIu64 ": %" PRIu64 ", %.2f %% full",
-               look->options->pack == INSPECT_PACK_OFF ? "one document a row," : "packed into",
+               look->options->pack == DATA_PACK_OFF ? "one document a row," : "packed into",
                look->options->seq_len, pack->row_count, 100 * fill_of(look));
     if (pack->long_count && look->file.documents.count)
         screen_say(screen, "  %" PRIu64 " of the documents %s longer: %" PRIu64 " input%s left out",
                    pack->long_count, pack->long_count == 1 ? "is" : "are", pack->lost_count,
                    text_s(pack->lost_count));
+    if (look->packing.idle_count)
+        screen_say(screen, "  %" PRIu64 " more row%s no target: nothing is learned of %s",
+                   look->packing.idle_count, look->packing.idle_count == 1 ? " has" : "s have",
+                   look->packing.idle_count == 1 ? "it" : "them");
 }
 
 static void say_row(struct screen *screen, const struct look *look)

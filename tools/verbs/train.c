@@ -351,7 +351,8 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     const struct train_options *o = t->options;
     uint64_t sequences = t->run.batch_tokens / o->seq_len;
     uint64_t position = (number - 1) * sequences;
-    int native = data_read(t->data, position, sequences, t->inputs, t->targets, t->error);
+    const struct data_batch rows = {.inputs = t->inputs, .targets = t->targets};
+    int native = data_read(t->data, position, sequences, &rows, t->error);
     if (native)
         return native;
     char cursor[TRAIN_CURSOR_BYTES];

@@ -132,6 +132,7 @@ static int open_data(struct train *t)
         .seq_len = o->seq_len,
         .may_shorten = o->default_seq_len,
         .vocab = hf_model_config(t->source)->vocab,
+        .cut = true,
         .tokenizer = hf_model_tokenizer(t->source),
         .stopped = o->stopped,
     };

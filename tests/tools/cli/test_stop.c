@@ -26,18 +26,18 @@ static char model[4096], tokens[4200];
 static volatile sig_atomic_t stopped;
 static unsigned steps;
 
-int __real_data_read(struct data *data, uint64_t index, size_t count, uint32_t *inputs,
-                     uint32_t *targets, struct hst_error *error);
-int __wrap_data_read(struct data *data, uint64_t index, size_t count, uint32_t *inputs,
-                     uint32_t *targets, struct hst_error *error);
+int __real_data_read(struct data *data, uint64_t index, size_t count,
+                     const struct data_batch *batch, struct hst_error *error);
+int __wrap_data_read(struct data *data, uint64_t index, size_t count,
+                     const struct data_batch *batch, struct hst_error *error);
 
 /* Each step reads once. */
-int __wrap_data_read(struct data *data, uint64_t index, size_t count, uint32_t *inputs,
-                     uint32_t *targets, struct hst_error *error)
+int __wrap_data_read(struct data *data, uint64_t index, size_t count,
+                     const struct data_batch *batch, struct hst_error *error)
 {
     if (++steps == STOPPED_AFTER)
         stopped = SIGTERM;
-    return __real_data_read(data, index, count, inputs, targets, error);
+    return __real_data_read(data, index, count, batch, error);
 }
 
 /* Where a signal comes while something takes its time: in a probe, or once there is an engine. */

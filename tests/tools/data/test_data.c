@@ -97,7 +97,8 @@ static void text_is_bytes_and_targets_follow_inputs(void **state)
     assert_int_equal(data_token_count(data), 10);
     assert_int_equal(data_sequence_count(data), 2);
     uint32_t in[12], out[12];
-    assert_int_equal(data_read(data, 0, 3, in, out, NULL), 0);
+    assert_int_equal(
+        data_read(data, 0, 3, &(struct data_batch){.inputs = in, .targets = out}, NULL), 0);
     assert_tokens(in, (uint32_t[]){'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'a', 'b', 'c', 'd'}, 12);
     assert_tokens(out, (uint32_t[]){'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'b', 'c', 'd', 'e'},
                   12);
@@ -115,7 +116,8 @@ static void several_files_are_one_row_of_tokens(void **state)
     struct data *data = open_ok(&config);
     assert_int_equal(data_sequence_count(data), 2);
     uint32_t in[8], out[8];
-    assert_int_equal(data_read(data, 0, 2, in, out, NULL), 0);
+    assert_int_equal(
+        data_read(data, 0, 2, &(struct data_batch){.inputs = in, .targets = out}, NULL), 0);
     assert_tokens(in, (uint32_t[]){'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'}, 8);
     assert_tokens(out, (uint32_t[]){'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'}, 8);
     data_close(&data);
@@ -145,7 +147,8 @@ static void token_files_of_both_widths_are_read(void **state)
         struct data *data = open_ok(&config);
         assert_int_equal(data_token_count(data), files[i].tokens);
         uint32_t in[4], out[4];
-        assert_int_equal(data_read(data, 0, 1, in, out, NULL), 0);
+        assert_int_equal(
+            data_read(data, 0, 1, &(struct data_batch){.inputs = in, .targets = out}, NULL), 0);
         assert_tokens(in, (uint32_t[]){0, 1, 2, 3}, 4);
         assert_tokens(out, (uint32_t[]){1, 2, 3, 4}, 4);
         data_close(&data);
@@ -165,7 +168,8 @@ static void text_longer_than_the_read_buffer_is_whole(void **state)
     struct data_config config = config_of("long.txt");
     config.seq_len = BYTES - 1;
     struct data *data = open_ok(&config);
-    assert_int_equal(data_read(data, 0, 1, in, out, NULL), 0);
+    assert_int_equal(
+        data_read(data, 0, 1, &(struct data_batch){.inputs = in, .targets = out}, NULL), 0);
     for (size_t i = 0; i + 1 < BYTES; i++)
         assert_true(in[i] == bytes[i] && out[i] == bytes[i + 1]);
     data_close(&data);
@@ -185,7 +189,8 @@ static void shuffled_passes_read_every_sequence_once(void **state)
     config.seed = 3;
     struct data *data = open_ok(&config);
     uint32_t in[80], out[80];
-    assert_int_equal(data_read(data, 0, 20, in, out, NULL), 0);
+    assert_int_equal(
+        data_read(data, 0, 20, &(struct data_batch){.inputs = in, .targets = out}, NULL), 0);
     unsigned seen[2][10] = {{0}};
     bool differs = false;
     for (size_t i = 0; i < 20; i++) {
@@ -207,8 +212,12 @@ static void a_position_out_of_the_numbers_is_refused(void **state)
     struct data_config config = config_of("a.txt");
     struct data *data = open_ok(&config);
     uint32_t in[8], out[8];
-    assert_int_equal(data_read(data, UINT64_MAX - 1, 1, in, out, NULL), 0);
-    assert_int_equal(data_read(data, UINT64_MAX - 1, 2, in, out, NULL), -EOVERFLOW);
+    assert_int_equal(data_read(data, UINT64_MAX - 1, 1,
+                               &(struct data_batch){.inputs = in, .targets = out}, NULL),
+                     0);
+    assert_int_equal(data_read(data, UINT64_MAX - 1, 2,
+                               &(struct data_batch){.inputs = in, .targets = out}, NULL),
+                     -EOVERFLOW);
     data_close(&data);
 }
 
@@ -375,7 +384,8 @@ static void data_that_is_short_may_make_its_sequences_shorter(void **state)
         assert_int_equal(data_seq_len(data), cases[i].seq_len);
         assert_int_equal(data_sequence_count(data), cases[i].count);
         uint32_t in[4], out[4];
-        assert_int_equal(data_read(data, 0, 1, in, out, NULL), 0);
+        assert_int_equal(
+            data_read(data, 0, 1, &(struct data_batch){.inputs = in, .targets = out}, NULL), 0);
         for (size_t j = 0; j < cases[i].seq_len; j++)
             assert_true(in[j] == 'a' + j && out[j] == 'b' + j);
         data_close(&data);
@@ -443,11 +453,14 @@ static void ids_are_checked_again_when_they_are_read(void **state)
     write_file("ids.bin", (uint16_t[]){0, 1, 2, 3, 1000, 5}, 12);
     uint32_t in[4], out[4];
     struct hst_error error = {0};
-    assert_int_equal(data_read(data, 0, 1, in, out, &error), -EDOM);
+    assert_int_equal(
+        data_read(data, 0, 1, &(struct data_batch){.inputs = in, .targets = out}, &error), -EDOM);
     assert_int_equal(error.code, FAIL_DATA_TOKEN);
     assert_non_null(strstr(error.message, "ids.bin: token id 1000 at byte 8"));
     assert_int_equal(truncate("ids.bin", 6), 0);
-    assert_int_equal(data_read(data, 0, 1, in, out, &error), -ENODATA);
+    assert_int_equal(
+        data_read(data, 0, 1, &(struct data_batch){.inputs = in, .targets = out}, &error),
+        -ENODATA);
     assert_int_equal(error.code, FAIL_READ);
     data_close(&data);
 }

@@ -246,6 +246,15 @@ class TokenFiles(unittest.TestCase):
         done = self.run_here('inspect', 'x.jsonl', '--long', 'cut')
         self.assertIn('error[E402] --long says how documents become rows', done.stderr)
 
+    def test_rows_without_a_target_are_told_and_not_counted(self):
+        self.put('x.jsonl', json.dumps({'input_ids': [1] * 41, 'mask': [0] * 40 + [1]}).encode())
+        options = ('--seq-len', '10', '--long', 'split')
+        told = self.look('x.jsonl', *options)['packing']
+        self.assertEqual((told['rows'], told['pieces'], told['idle_rows'], told['fill']),
+                         (1, 1, 3, 1))
+        self.assertIn('  3 more rows have no target: nothing is learned of them\n',
+                      self.run_here('inspect', 'x.jsonl', *options).stdout)
+
     def test_a_row_shows_what_a_model_is_given(self):
         """Each piece once, targets by the mask and never of another document."""
         documents, masks = draw(11)

@@ -200,7 +200,8 @@ struct llama_batch fixture_batch(struct fixture *f, size_t step)
     const size_t all = f->run.batch_tokens, seq = f->run.seq_len, count = all / seq;
     uint32_t *inputs = f->batch, *targets = inputs + all, *first = targets + all,
              *position = first + all;
-    assert_int_equal(data_read(f->data, step * count, count, inputs, targets, NULL), 0);
+    const struct data_batch rows = {.inputs = inputs, .targets = targets};
+    assert_int_equal(data_read(f->data, step * count, count, &rows, NULL), 0);
     for (size_t t = 0; t < all; t++) {
         const size_t sequence = data_order_sequence(f->data, step * count + t / seq);
         const size_t place = sequence * seq + t % seq + 1;
