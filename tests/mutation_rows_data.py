@@ -39,10 +39,6 @@ mutate(
     ('a run has its own first token', 'file->count + i * TOKEN_RUN', 'file->count'),
 )
 mutate(
-    'tools/data/data.c', 'tools/data/token_files',
-    ('a mask that hides is refused', 'if (!d->hidden_count)', 'if (1)'),
-)
-mutate(
     'tools/data/data.c', 'tools/data/packed',
     ('what has no documents takes no word about them',
      'if (longer || config->pack == DATA_PACK_OFF)'),
@@ -80,6 +76,15 @@ mutate(
     'tools/data/pack.c', 'tools/data/packed',
     ('rows that are left out take their inputs along', 'pack->input_count -= piece.count;', ''),
     ('rows are numbered anew', 'piece.row = (uint32_t)(rows - 1);', ''),
+)
+mutate(
+    'tools/verbs/train_resume.c', 'e2e/packed',
+    ('rows of another version are refused',
+     'if (!is_repacked(was, is) || t->options->allow_config_change)', 'if (1)'),
+)
+mutate(
+    'tools/verbs/train_data_line.c', 'e2e/packed',
+    ('what becomes of long documents is kept', 'if (p->long_count)'),
 )
 mutate(
     'tools/data/batch.c', 'tools/data/token_files',

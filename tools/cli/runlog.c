@@ -168,6 +168,11 @@ int run_log_start(struct run_log *log, const struct run_start *start, struct hst
     json_put_whole(&json, "seq_len", start->seq_len);
     json_put_whole(&json, "batch_tokens", start->batch_tokens);
     json_put_whole(&json, "grain_tokens", start->grain_tokens);
+    if (start->rows) {
+        json_put_whole(&json, "rows", start->rows);
+        json_put_whole(&json, "documents", start->documents);
+        json_put_real(&json, "fill", start->fill);
+    }
     decision_put(&json, start->decision);
     json_put_known(&json, "predicted_step_s", start->decision->step_s);
     if (start->hbm_free)

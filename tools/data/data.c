@@ -29,7 +29,6 @@ struct data {
     enum data_order order;
     uint64_t seed, seq_len, vocab;
     uint64_t token_count, sequence_count;
-    uint64_t document_count;
     uint64_t largest_id; /* of those that were looked at */
     void *buffer;        /* TOKEN_BUFFER_BYTES */
     struct data_identity identity;
@@ -38,19 +37,6 @@ struct data {
     size_t file_count;
     struct token_file files[MAX_FILES];
 };
-
-/* A mask that hides nothing is none. */
-static int check_mask(const struct token_file *file, struct hst_error *error)
-{
-    const struct token_documents *d = &file->documents;
-    if (!d->hidden_count)
-        return 0;
-    return fail(error, FAIL_DATA_FORMAT, -ENOTSUP,
-                "%s: its mask leaves out %" PRIu64 " of %" PRIu64
-                " targets, and train learns every token: it can not leave any out yet. Fix: a file "
-                "without mask or labels, to learn them all",
-                file->path, d->hidden_count, d->target_count);
-}
 
 static int add_file(struct data *data, const char *path, const struct data_config *config,
                     struct hst_error *error)
@@ -69,16 +55,12 @@ static int add_file(struct data *data, const char *path, const struct data_confi
                     "%s and %s: bytes and token files cannot be joined. Fix: give --data "
                     "files of one kind",
                     data->files[0].path, path);
-    rc = config->cut ? check_mask(file, error) : 0;
-    if (rc < 0)
-        return rc;
     if (bytes && config->vocab < 256)
         return fail(error, FAIL_DATA_TOKEN, -EDOM,
                     "%s: bytes need a vocabulary of at least 256, the model has %" PRIu64, path,
                     config->vocab);
     if (__builtin_add_overflow(data->token_count, file->count, &data->token_count))
         return fail(error, FAIL_DATA_FORMAT, -EOVERFLOW, "%s: too many tokens", path);
-    data->document_count += file->documents.count;
     if (!bytes) {
         struct token_look look;
         rc = token_file_look(file, config->vocab, data->buffer, &look, error);
@@ -172,7 +154,7 @@ static struct token_files files_of(const struct data *d)
 
 static int make_sequences(struct data *d, const struct data_config *config, struct hst_error *error)
 {
-    if (config->cut || !data_is_packed(files_of(d)))
+    if (!data_is_packed(files_of(d)))
         return cut(d, config, error);
     int rc = data_pack_files(files_of(d), config, &d->seq_len, &d->pack, &d->packing, error);
     d->sequence_count = d->pack.row_count;
@@ -241,11 +223,6 @@ uint64_t data_seq_len(const struct data *data)
 uint64_t data_largest_id(const struct data *data)
 {
     return data->files[0].format == DATA_FORMAT_BYTES ? UINT64_MAX : data->largest_id;
-}
-
-uint64_t data_document_count(const struct data *data)
-{
-    return data->document_count;
 }
 
 const struct data_packing *data_packing(const struct data *data)

@@ -34,7 +34,6 @@ struct data_config {
     uint64_t seq_len;      /* T, tokens */
     bool may_shorten;      /* data that has less is one sequence of all its tokens but the last */
     uint64_t vocab;        /* ids must be below */
-    bool cut; /* all tokens are one row, whatever documents there are; a mask is refused (E423) */
     enum data_pack pack;   /* 0: on */
     enum pack_long longer; /* 0: data_long_default */
     /* the file that says how the model's ids come about, for messages; null: there is none */
@@ -86,9 +85,7 @@ uint64_t data_sequence_count(const struct data *data);
 uint64_t data_seq_len(const struct data *data);
 /** The largest id in the first MiB of each token file; UINT64_MAX where the data is bytes. */
 uint64_t data_largest_id(const struct data *data);
-/** How many documents the files say that they have. */
-uint64_t data_document_count(const struct data *data);
-/** What became of documents; null where it was cut: data has none and no mask. */
+/** What became of documents; null where data has none and no mask: it was cut. */
 const struct data_packing *data_packing(const struct data *data);
 /** Whether a token file has ids of 16 bits, which name no more than 65,536. */
 bool data_has_u16(const struct data *data);

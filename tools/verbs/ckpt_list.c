@@ -60,9 +60,12 @@ static struct position position_of(const struct hst_ckpt_info *info)
     const uint64_t seq_len = number(info->cursor, info->cursor_bytes, "seq-len ");
     const uint64_t tokens = number(info->cursor, info->cursor_bytes, "tokens ");
     const uint64_t batch = number(info->settings, strlen(info->settings), "batch-tokens ");
-    if (seq_len == 0 || tokens <= seq_len)
+    uint64_t rows = number(info->cursor, info->cursor_bytes, "rows "); /* of documents */
+    if (rows == 0 && seq_len > 0 && tokens > 0)
+        rows = (tokens - 1) / seq_len;
+    if (rows == 0)
         return (struct position){0};
-    return (struct position){info->step * (batch / seq_len), (tokens - 1) / seq_len};
+    return (struct position){info->step * (batch / seq_len), rows};
 }
 
 /* The digest of the model's tensors, of a line "parameters 134592 (digest 0123456789abcdef)". */

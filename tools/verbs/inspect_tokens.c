@@ -290,7 +290,7 @@ static void say_packing(struct screen *screen, const struct look *look)
                    pack->long_count, pack->long_count == 1 ? "is" : "are", pack->lost_count,
                    text_s(pack->lost_count));
     if (look->packing.idle_count)
-        screen_say(screen, "  %" PRIu64 " more row%s no target: nothing is learned of %s",
+        screen_say(screen, "  %" PRIu64 " more row%s no target: train leaves %s out",
                    look->packing.idle_count, look->packing.idle_count == 1 ? " has" : "s have",
                    look->packing.idle_count == 1 ? "it" : "them");
 }

@@ -121,7 +121,12 @@ static int describe_model(struct plan *p, struct hst_error *error)
         return native;
     if (t->source)
         train_tell_model(t);
-    native = train_device_choose(t);
+    if (t->options->data) {
+        activity_begin("opening the data");
+        native = train_data_open(t, &config);
+        activity_end();
+    }
+    native = native ? native : train_device_choose(t);
     native = native ? native : llama_create(&config, &t->run, &t->model, error);
     if (native == 0)
         train_tell_grain(t);
@@ -257,6 +262,7 @@ int verb_plan(int argc, char **argv)
     if (!native)
         (options.json ? plan_print_json : plan_print)(p, stdout);
     hst_engine_destroy(&p->t.engine);
+    data_close(&p->t.data);
     llama_destroy(&p->t.model);
     hf_model_close(&p->t.source);
     free(p);

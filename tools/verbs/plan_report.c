@@ -128,6 +128,26 @@ static void print_smallest(const struct hst_memory *memory, FILE *out)
         fprintf(out, "\n");
 }
 
+/* What the data decides. */
+static void print_length(const struct plan *p, FILE *out)
+{
+    const struct train_options *o = p->t.options;
+    if (!p->t.data)
+        return;
+    const uint64_t rows = data_sequence_count(p->t.data), each = p->t.run.batch_tokens / o->seq_len;
+    const struct data_packing *packing = data_packing(p->t.data);
+    fprintf(out, "a pass over the data is %" PRIu64 " %s%s of %" PRIu64, rows,
+            packing ? "row" : "sequence", text_s(rows), o->seq_len);
+    if (packing)
+        fprintf(out, ", %.2f %% full", 100 * train_fill(packing, o->seq_len));
+    fprintf(out, ", %" PRIu64 " a step", each);
+    if (o->steps > 0)
+        fprintf(out, ": %" PRIu64 " step%s are %.3g pass%s", o->steps, text_s(o->steps),
+                (double)o->steps * (double)each / (double)rows,
+                o->steps * each == rows ? "" : "es");
+    fprintf(out, "\n");
+}
+
 void plan_print(const struct plan *p, FILE *out)
 {
     const struct llama_run *r = &p->t.run;
@@ -136,6 +156,7 @@ void plan_print(const struct plan *p, FILE *out)
             "%s on %s, a step of %" PRIu64 " token%s in %" PRIu64 " micro-batch%s of %" PRIu64 "\n",
             p->precision, p->t.device.name, r->batch_tokens, text_s(r->batch_tokens),
             micro_batches(p), micro_batches(p) == 1 ? "" : "es", r->grain_tokens);
+    print_length(p, out);
     if (!p->fits) {
         fprintf(out, "does not fit: %s\n", p->refusal.message);
         print_smallest(&p->t.result.memory, out);
@@ -179,6 +200,21 @@ static void put_smallest(struct json_writer *json, const struct hst_memory *memo
     json_put_end(json);
 }
 
+/* What the data decides, and who has none does not know. */
+static void put_length(struct json_writer *json, const struct plan *p)
+{
+    const struct data_packing *packing = p->t.data ? data_packing(p->t.data) : NULL;
+    if (!p->t.data)
+        return;
+    json_put_whole(json, "rows", data_sequence_count(p->t.data));
+    if (packing) {
+        json_put_whole(json, "documents", packing->document_count);
+        json_put_real(json, "fill", train_fill(packing, p->t.options->seq_len));
+    }
+    if (p->t.options->steps > 0)
+        json_put_whole(json, "steps", p->t.options->steps);
+}
+
 static void put_run(struct json_writer *json, const struct plan *p)
 {
     const struct train *t = &p->t;
@@ -194,6 +230,7 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_whole(json, "batch_tokens", t->run.batch_tokens);
     json_put_whole(json, "grain_tokens", t->run.grain_tokens);
     json_put_whole(json, "micro_batches", micro_batches(p));
+    put_length(json, p);
     decision_put(json, &p->decision);
 }
 

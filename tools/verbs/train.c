@@ -82,6 +82,25 @@ void train_warn_skipped(const struct train *t)
  * measured; of others a plan may have left it. */
 #define MEASURED_FROM 1000000000u /* parameters */
 
+static int reserve_batch(struct train *t)
+{
+    const size_t tokens = (size_t)t->run.batch_tokens;
+    const bool packed = data_packing(t->data);
+    uint32_t *block = malloc(tokens * (packed ? 4 : 2) * sizeof *block);
+    if (!block)
+        return fail(t->error, FAIL_BUDGET, -ENOMEM,
+                    "no memory for the %" PRIu64 " tokens of a step. Fix: a smaller "
+                    "--batch-tokens.",
+                    t->run.batch_tokens);
+    t->batch = (struct data_batch){
+        .inputs = block,
+        .targets = block + tokens,
+        .first = packed ? block + 2 * tokens : NULL,
+        .position = packed ? block + 3 * tokens : NULL,
+    };
+    return 0;
+}
+
 static int plan(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -99,14 +118,9 @@ static int plan(struct train *t)
     t->started_s = now_s() - begin_s;
     (void)hst_engine_start_up(t->engine, &t->rates, &t->start_up); /* sealed */
     progress_begin(&t->progress, "reserving room for the export");
-    size_t bytes = (size_t)t->run.batch_tokens * sizeof(uint32_t);
-    t->inputs = malloc(bytes);
-    t->targets = malloc(bytes);
-    if (!t->inputs || !t->targets)
-        return fail(t->error, FAIL_BUDGET, -ENOMEM,
-                    "no memory for the %" PRIu64 " tokens of a step. Fix: a smaller "
-                    "--batch-tokens.",
-                    t->run.batch_tokens);
+    native = reserve_batch(t);
+    if (native)
+        return native;
     return o->export_directory ? train_export_begin(&t->export, t->error) : 0;
 }
 
@@ -255,6 +269,7 @@ static int begin_log(struct train *t)
                               : run_log_open(&t->log, o->log, t->error);
     char math[HST_DEV_MATH_BYTES];
     hst_dev_math(hst_engine_device(t->engine), math, sizeof math);
+    const struct data_packing *packing = data_packing(t->data);
     const struct run_start start = {
         .model = o->model,
         .data = o->data,
@@ -267,6 +282,9 @@ static int begin_log(struct train *t)
         .seq_len = o->seq_len,
         .batch_tokens = t->run.batch_tokens,
         .grain_tokens = t->run.grain_tokens,
+        .rows = packing ? packing->row_count : 0,
+        .documents = packing ? packing->document_count : 0,
+        .fill = packing ? train_fill(packing, o->seq_len) : 0,
         .memory = &t->result.memory,
         .decision = &decision,
         .hbm_free = t->left.start,
@@ -351,8 +369,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     const struct train_options *o = t->options;
     uint64_t sequences = t->run.batch_tokens / o->seq_len;
     uint64_t position = (number - 1) * sequences;
-    const struct data_batch rows = {.inputs = t->inputs, .targets = t->targets};
-    int native = data_read(t->data, position, sequences, &rows, t->error);
+    int native = data_read(t->data, position, sequences, &t->batch, t->error);
     if (native)
         return native;
     char cursor[TRAIN_CURSOR_BYTES];
@@ -363,7 +380,10 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     struct hst_step_stats stats;
     const bool scaled = train_precision(t) == HST_PRECISION_FP16;
     double loss = 0;
-    const struct llama_batch batch = {.inputs = t->inputs, .targets = t->targets};
+    const struct llama_batch batch = {.inputs = t->batch.inputs,
+                                      .targets = t->batch.targets,
+                                      .first = t->batch.first,
+                                      .position = t->batch.position};
     native = llama_step(t->model, t->engine, &in, &batch, &loss, &stats);
     if (native)
         return train_engine_failed(t, native, "the step");
@@ -512,8 +532,7 @@ static void close_all(struct train *t)
     run_log_close(&t->log);
     (void)trace_close(&t->trace, &ignored);
     train_export_end(&t->export);
-    free(t->inputs);
-    free(t->targets);
+    free(t->batch.inputs);
     hst_engine_destroy(&t->engine);
     data_close(&t->data);
     llama_destroy(&t->model);

@@ -20,6 +20,8 @@ struct train_options {
     enum data_format data_format;
     enum token_dtype token_dtype;
     enum data_order order;
+    enum data_pack pack;   /* 0: on */
+    enum pack_long longer; /* 0: by what the data is */
     enum train_init init;
     enum schedule_shape schedule;
     uint64_t steps; /* 0: epochs says it */

@@ -19,6 +19,30 @@ size_t train_data_line(const struct data *data, char *text, size_t bytes)
                             is.in_any_order);
 }
 
+const char *train_long_name(enum pack_long longer)
+{
+    static const char *const names[] = {
+        [PACK_LONG_SPLIT] = "split",
+        [PACK_LONG_CUT] = "cut",
+        [PACK_LONG_DROP] = "drop",
+        [PACK_LONG_REFUSE] = "refuse",
+    };
+    return names[longer];
+}
+
+/* Where no document was long, --long has decided nothing. */
+size_t train_packing_lines(const struct data *data, char *text, size_t bytes)
+{
+    const struct data_packing *p = data_packing(data);
+    if (!p)
+        return 0;
+    size_t n = (size_t)snprintf(text, bytes, "pack %s\nrows %" PRIu64 "\n", p->apart ? "off" : "on",
+                                p->row_count);
+    if (p->long_count)
+        n += (size_t)snprintf(text + n, bytes - n, "long %s\n", train_long_name(p->longer));
+    return n;
+}
+
 bool train_is_data_line(const char *line)
 {
     return strncmp(line, WORD, strlen(WORD)) == 0;

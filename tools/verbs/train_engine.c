@@ -43,7 +43,8 @@ int train_device_choose(struct train *t)
         wish = t->device.gpu ? LLAMA_GRAIN_GPU : LLAMA_GRAIN_HOST;
     t->run = (struct llama_run){.seq_len = o->seq_len,
                                 .batch_tokens = batch,
-                                .grain_tokens = llama_grain_tokens(wish, o->seq_len, batch)};
+                                .grain_tokens = llama_grain_tokens(wish, o->seq_len, batch),
+                                .documents = t->data && data_packing(t->data)};
     return check_state(t);
 }
 

@@ -109,18 +109,7 @@ static void tell_other_ids(const struct train *t, uint64_t vocab)
                  largest, vocab);
 }
 
-/* What they were divided into is not what the model sees. */
-static void tell_documents(const struct train *t)
-{
-    const uint64_t count = data_document_count(t->data);
-    if (count > 1 && !t->options->quiet)
-        cli_note(CLI_DOCUMENTS,
-                 "the data's %" PRIu64 " documents are read as one row of tokens: where a sequence "
-                 "holds several, each sees those before it, and its first token is a target too.",
-                 count);
-}
-
-static int open_data(struct train *t)
+int train_data_open(struct train *t, const struct llama_config *model)
 {
     const struct train_options *o = t->options;
     const struct data_config config = {
@@ -131,16 +120,16 @@ static int open_data(struct train *t)
         .seed = o->seed,
         .seq_len = o->seq_len,
         .may_shorten = o->default_seq_len,
-        .vocab = hf_model_config(t->source)->vocab,
-        .cut = true,
-        .tokenizer = hf_model_tokenizer(t->source),
+        .vocab = model->vocab,
+        .pack = o->pack,
+        .longer = o->longer,
+        .tokenizer = t->source ? hf_model_tokenizer(t->source) : NULL,
         .stopped = o->stopped,
     };
     int native = data_open(&config, &t->data, t->error);
     if (native)
         return native;
     tell_other_ids(t, config.vocab);
-    tell_documents(t);
     return train_settle(t);
 }
 
@@ -207,7 +196,7 @@ int train_inputs_open(struct train *t)
         native = open_model(t);
     if (!native)
         native = check_weights(t);
-    return native ? native : open_data(t);
+    return native ? native : train_data_open(t, hf_model_config(t->source));
 }
 
 int train_inputs_check(struct train *t)

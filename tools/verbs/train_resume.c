@@ -15,8 +15,9 @@
 #include <string.h>
 
 /* What may be changed on purpose: how far a step goes, and on what. */
-static const char *const CHANGEABLE[] = {"lr ",    "schedule ", "warmup ", "lr-end ", "decay ",
-                                         "steps ", "tokens ",   "data ",   NULL};
+static const char *const CHANGEABLE[] = {"lr ",    "schedule ", "warmup ", "lr-end ",
+                                         "decay ", "steps ",    "tokens ", "data ",
+                                         "pack ",  "long ",     "rows ",   NULL};
 
 /* All that a step's learning rate depends on. */
 static size_t schedule_lines(const struct schedule *s, char *text, size_t text_bytes)
@@ -41,6 +42,7 @@ size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES])
     n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n, "tokens %" PRIu64 "\n",
                   data_token_count(t->data));
     n += (int)train_data_line(t->data, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
+    n += (int)train_packing_lines(t->data, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
     n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n,
                   "order %s\nseed %" PRIu64 "\nseq-len %" PRIu64 "\n",
                   o->order == DATA_SHUFFLED ? "shuffled" : "sequential", o->seed, o->seq_len);
@@ -178,10 +180,11 @@ static void add_change(const struct train *t, const struct change *c, struct cha
             typed_length(c->was, c->was_length), c->was);
 }
 
-/* What is told beside others. What this run has no line of follows from its schedule. */
+/* What is told beside others. What this run has no line of follows from its schedule, and how many
+ * rows there are from what is told. */
 static bool is_listed(const struct train *t, const char *was, const char *now)
 {
-    return now && !train_is_data_line(was) &&
+    return now && !train_is_data_line(was) && !starts(was, "rows ") &&
            !(is_changeable(was) && t->options->allow_config_change);
 }
 
@@ -215,6 +218,26 @@ static bool refuse_changes(struct train *t, const char *was, const char *is)
     return false;
 }
 
+/* Of a store that a version of other rules began: it has read the same documents as one row of
+ * tokens, or packed them into other rows. */
+static bool is_repacked(const char *was, const char *is)
+{
+    const char *rows = find_line(is, "rows "), *before = find_line(was, "rows ");
+    return rows && (!before || strncmp(rows, before, strcspn(rows, "\n") + 1) != 0);
+}
+
+static bool refuse_repacked(struct train *t, const char *was, const char *is)
+{
+    if (!is_repacked(was, is) || t->options->allow_config_change)
+        return false;
+    fail(t->error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
+         "the store was trained on the documents of --data %.150s by another version of hoistway, "
+         "which made other rows of them. Fix: --allow-config-change to go on with this version's, "
+         "or another --store.",
+         t->options->data);
+    return true;
+}
+
 /* What is told in words of its own comes before what is listed. */
 static bool accepts(struct train *t, const char *was, const char *is)
 {
@@ -242,7 +265,7 @@ static bool accepts(struct train *t, const char *was, const char *is)
             continue;
         return false;
     }
-    return refuse_changes(t, all, is);
+    return refuse_changes(t, all, is) && !refuse_repacked(t, all, is);
 }
 
 bool train_accepts(void *context, uint64_t step, const void *cursor, size_t cursor_bytes)
@@ -262,6 +285,9 @@ bool train_accepts(void *context, uint64_t step, const void *cursor, size_t curs
 static void tell_changes(const char *was, const char *is)
 {
     const char *now;
+    if (find_line(is, "rows ") && !find_line(was, "rows "))
+        cli_warn(CLI_RESUME,
+                 "the run goes on with rows of documents where it had one row of tokens");
     for (; (was = next_change(was, is, &now)) != NULL; was += strcspn(was, "\n") + 1) {
         struct change change = change_of(was, now);
         const struct train_line then = {change.was, change.was_length},

@@ -49,7 +49,7 @@ struct train {
     uint64_t version_step;    /* of the store's last version; HST_NO_VERSION */
     uint64_t nonfinite_count; /* of the weights that were read */
     char nonfinite_tensor[128];
-    uint32_t *inputs, *targets; /* of one step */
+    struct data_batch batch; /* of one step: one block, whose first part is inputs */
     struct hst_rates rates;     /* what is known of the machine */
     struct hst_start_up start_up; /* as it was predicted */
     double started_s;             /* what it took: of planning and loading so far */
@@ -61,6 +61,9 @@ struct train {
  * or negative errno with *t->error.
  */
 int train_inputs_open(struct train *t);
+/** Opens the data of t->options for a model, of which t->source may be null, and settles what it
+ * decides. Returns as train_inputs_open. */
+int train_data_open(struct train *t, const struct llama_config *model);
 /**
  * Describes the model for t->run, and checks the outputs: all else that can be refused before there
  * is an engine. Writes nothing. Returns as train_inputs_open.
@@ -69,7 +72,8 @@ int train_inputs_check(struct train *t);
 
 /**
  * What of t->options the data decides (sequence length, batch, steps) and t->schedule: t->options
- * then is a copy of its own that has them. Returns 0, or -EINVAL with *t->error (E402).
+ * then is a copy of its own that has them. Of a plan whose length nobody says there are no steps.
+ * Tells how documents became rows. Returns 0, or -EINVAL with *t->error (E402).
  */
 int train_settle(struct train *t);
 
@@ -108,6 +112,13 @@ void train_model_pad_failed(struct train_line was, struct train_line is,
                             struct hst_error *error);
 /** Its line of the data. Returns its bytes. */
 size_t train_data_line(const struct data *data, char *text, size_t bytes);
+/** Its lines of how documents became rows, of which a pass has so many; none of other data. Returns
+ * their bytes. */
+size_t train_packing_lines(const struct data *data, char *text, size_t bytes);
+/** "split": a --long. */
+const char *train_long_name(enum pack_long longer);
+/** How full rows are, from 0 to 1. */
+double train_fill(const struct data_packing *packing, uint64_t seq_len);
 /** Whether a line is one of data; whether two of them have the same files in another order. */
 bool train_is_data_line(const char *line);
 bool train_data_order_alone(struct train_line was, struct train_line is);

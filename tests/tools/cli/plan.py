@@ -573,7 +573,7 @@ class Refused(Case):
         self.refuse(402, 2, '--dram=lots')
         self.refuse(402, 2, '--state=bf16', part='Fix: add --precision bf16.')
         self.refuse(402, 2, '--state=bf16', '--precision=fp16', part='or leave --state out.')
-        for option in ('data', 'resume'):
+        for option in ('init', 'resume'):
             self.refuse(401, 2, f'--{option}=x', part=f'unknown option --{option} of plan: it is '
                         'an option of train. Fix: leave it out.')
         self.refuse(401, 2, '--output_dir=x', part='Did you mean --store?')

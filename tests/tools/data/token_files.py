@@ -189,6 +189,10 @@ class TokenFiles(unittest.TestCase):
             '--steps', '3', '--seq-len', '16', '--batch-tokens', '64', '--device', 'host',
             '--threads', '1', '--durability', 'none', '--log', 'log', *arguments)  # fmt: skip
 
+    def losses(self):
+        with open(os.path.join(self.folder, 'log'), encoding='ascii') as log:
+            return re.findall(r'"loss":[^,]*,"grad_norm":[^,]*', log.read())
+
     def assert_refused(self, done, code, words):
         self.assertIn(words, done.stderr)
         self.assertRegex(done.stderr, rf'^error\[E{code}\] (x\.|--)')
@@ -252,7 +256,7 @@ class TokenFiles(unittest.TestCase):
         told = self.look('x.jsonl', *options)['packing']
         self.assertEqual((told['rows'], told['pieces'], told['idle_rows'], told['fill']),
                          (1, 1, 3, 1))
-        self.assertIn('  3 more rows have no target: nothing is learned of them\n',
+        self.assertIn('  3 more rows have no target: train leaves them out\n',
                       self.run_here('inspect', 'x.jsonl', *options).stdout)
 
     def test_a_row_shows_what_a_model_is_given(self):
@@ -306,7 +310,7 @@ class TokenFiles(unittest.TestCase):
         self.assert_refused(self.train('x.jsonl', '--token-dtype', 'u16'), 402, 'go with JSONL')
 
     def test_the_same_tokens_are_learned_whatever_holds_them(self):
-        documents, masks = draw(9)
+        documents, _ = draw(9)
         flat, at = sum(documents, []), starts(documents)
         rows = [json.dumps({'input_ids': d, 'labels': [-100] + d[1:]}) for d in documents]
         self.put('raw.bin', struct.pack(f'<{len(flat)}I', *flat))
@@ -316,25 +320,36 @@ class TokenFiles(unittest.TestCase):
         self.put('named.tokens', token_file(tokens=('U32', flat)))
         self.put('x.jsonl', '\n'.join(rows).encode())
         self.put('named.rows', '\n'.join(rows).encode())
+        split = ('--long', 'split')
         losses = {}
         for data, *arguments in (('raw.bin', '--token-dtype', 'u32'), ('plain.safetensors',),
-                                 ('x.safetensors',), ('x.jsonl',),
                                  ('named.tokens', '--data-format', 'tokens'),
-                                 ('named.rows', '--data-format', 'jsonl')):
+                                 ('x.safetensors', *split), ('x.jsonl', *split),
+                                 ('named.rows', '--data-format', 'jsonl', *split)):
             done = self.train(data, *arguments)
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual('note[I423] the data\'s 60 documents are read as one' in done.stderr,
-                             data.startswith(('x.', 'named.rows')))
-            with open(os.path.join(self.folder, 'log'), encoding='ascii') as log:
-                losses[data] = re.findall(r'"loss":[^,]*,"grad_norm":[^,]*', log.read())
-        self.assertEqual(len(losses['raw.bin']), 3)
-        for data, lines in losses.items():
-            self.assertEqual(lines, losses['raw.bin'], data)
-        self.put('x.jsonl', '\n'.join(json.dumps({'input_ids': d, 'mask': m})
-                                      for d, m in zip(documents, masks)).encode())
-        self.assert_refused(self.train('x.jsonl'), 423, 'its mask leaves out ')
-        self.put('x.safetensors', token_file(tokens=('U32', flat), mask=('U8', sum(masks, []))))
-        self.assert_refused(self.train('x.safetensors'), 423, 'its mask leaves out ')
+            packed = split[0] in arguments
+            self.assertEqual('note[I423] 60 documents are packed into ' in done.stderr, packed)
+            losses[data] = (packed, self.losses())
+        for data, (packed, lines) in losses.items():
+            self.assertEqual(len(lines), 3)
+            self.assertEqual(lines, losses['x.jsonl' if packed else 'raw.bin'][1], data)
+        self.assertNotEqual(losses['x.jsonl'][1], losses['raw.bin'][1])
+
+    def test_a_mask_alone_leaves_targets_out(self):
+        """Of a file without documents: its sequences are what they were."""
+        documents, masks = draw(9)
+        flat, mask = sum(documents, []), sum(masks, [])
+        losses = {}
+        for name, learned in (('none', None), ('all', [1] * len(flat)), ('some', mask)):
+            given = {} if learned is None else {'mask': ('U8', learned)}
+            self.put('x.safetensors', token_file(tokens=('U32', flat), **given))
+            done = self.train('x.safetensors')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual('I423' in done.stderr, name == 'some')
+            losses[name] = self.losses()
+        self.assertEqual(losses['all'], losses['none'])
+        self.assertNotEqual(losses['some'], losses['none'])
 
 
 if __name__ == '__main__':
