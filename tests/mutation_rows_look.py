@@ -32,10 +32,53 @@ mutate(
 
 mutate(
     'tools/verbs/inspect_run.c', 'e2e/look',
-    ('a run that goes on has no end yet', 'facts->complete = false;', ''),
     ('what stands at the end of a trace counts', 'const size_t end = got == 0 ? n : n <= OVERLAP',
      'const size_t end = n <= OVERLAP'),
-    ('lines that are too long are odd', 'facts->odd_lines += begun ? 0 : !ends;', ''),
+)
+
+mutate(
+    'tools/views/facts.c', 'e2e/look',
+    ('a run that goes on has no end yet', 'facts->complete = false;', ''),
+)
+
+mutate(
+    'tools/views/record.c', 'e2e/look tools/views/runs',
+    ('lines that are too long are odd', 'if (!begun)\n            take',
+     'if (ends)\n            take'),
+    ('what is null is unknown', 'record.values[m] = NAN;', 'record.values[m] = 0;'),
+)
+
+mutate(
+    'tools/views/history.c', 'tools/views/views tools/views/runs',
+    ('means are of all steps', 'add_point(&sum, &points[i + 1]);', '(void)add_point;'),
+    ('what no chart has room for is unknown', 'fabs(record->values[m]) < GREATEST',
+     '!isnan(record->values[m])'),
+)
+
+mutate(
+    'tools/views/chart.c', 'tools/views/runs',
+    ('a lane that moves nothing is left out', 'if (isfinite(value) && value != 0)',
+     'if (isfinite(value))'),
+    ('what is unknown is a hole', 'pen = isfinite(value);', 'pen = true;'),
+)
+
+mutate(
+    'tools/views/page.c', 'tools/views/runs',
+    ('names stay text', "if (*text == '<' || ", "if ("),
+)
+
+mutate(
+    'tools/views/views.c', 'tools/views/views',
+    ('the first failure is told', 'views->error = *error;', ''),
+)
+
+mutate(
+    'tools/verbs/train_log.c', 'tools/views/runs',
+    ('what an earlier run has told is a part of its views',
+     'if (!native && t->began > 0 && t->log.reader.take && is_regular(o->log))'),
+    ('a run begins with a page', 'views_show(&t->views);', ''),
+    ('what can not be written is refused as the run begins',
+     'if (!native && t->views.native)'),
 )
 
 mutate(

@@ -34,7 +34,7 @@ FLOORS = (
     ('engine/session',),
     ('tools/base',),
     ('tools/cli', 'tools/hf'),
-    ('tools/data', 'tools/model', 'tools/nvme_bench'),
+    ('tools/data', 'tools/model', 'tools/nvme_bench', 'tools/views'),
     ('tools/bench',),
     ('tools/verbs',),
     ('tools',),

@@ -25,7 +25,7 @@ int output_unwritable(const struct output_kind *kind, const char *path, struct h
 static bool may_be_replaced(const struct output_kind *kind, int fd)
 {
     char text[BEGIN_MOST];
-    size_t bytes = strlen(kind->begin);
+    size_t bytes = kind->begin_bytes ? kind->begin_bytes : strlen(kind->begin);
     ssize_t n = pread(fd, text, bytes < sizeof text ? bytes : sizeof text, 0);
     return n == 0 || (n > 0 && memcmp(text, kind->begin, (size_t)n) == 0 && (size_t)n == bytes);
 }

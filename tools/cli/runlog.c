@@ -15,17 +15,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const struct output_kind LOG = {"log", "--log", "{\"kind\":\"run\""};
+static const struct output_kind LOG = {
+    .noun = "log", .option = "--log", .begin = "{\"kind\":\"run\""};
 
 int run_log_check(const char *path, struct hst_error *error)
 {
     return output_check(&LOG, path, error);
 }
 
+static int begin(struct run_log *log, const char *path, struct hst_error *error)
+{
+    *log = (struct run_log){.path = path, .reader = log->reader};
+    if (!path && !log->reader.take)
+        return 0;
+    log->line = open_memstream(&log->text, &log->text_bytes);
+    return log->line ? 0 : output_unwritable(&LOG, path ? path : "", error);
+}
+
 int run_log_open(struct run_log *log, const char *path, struct hst_error *error)
 {
-    *log = (struct run_log){.path = path};
-    return path ? output_open(&LOG, path, &log->file, error) : 0;
+    const int native = begin(log, path, error);
+    return native || !path ? native : output_open(&LOG, path, &log->file, error);
 }
 
 /* The last step that a line is about; 0: none. */
@@ -81,8 +91,8 @@ uint64_t run_log_committed(const char *path)
 
 int run_log_resume(struct run_log *log, const char *path, uint64_t step, struct hst_error *error)
 {
-    *log = (struct run_log){.path = path};
-    int native = path ? output_reopen(&LOG, path, &log->file, error) : 0;
+    int native = begin(log, path, error);
+    native = native || !path ? native : output_reopen(&LOG, path, &log->file, error);
     if (native || !log->file)
         return native;
     struct stat st;
@@ -103,18 +113,23 @@ int run_log_resume(struct run_log *log, const char *path, uint64_t step, struct 
     return native;
 }
 
+static bool has_lines(const struct run_log *log)
+{
+    return log->line && (log->file || log->reader.take);
+}
+
 static struct json_writer begin_line(struct run_log *log, const char *kind)
 {
-    struct json_writer json = {.out = log->file};
+    rewind(log->line);
+    struct json_writer json = {.out = log->line};
     json_put_object(&json, NULL);
     json_put_text(&json, "kind", kind);
     return json;
 }
 
-static int end_line(struct run_log *log, struct json_writer *json, struct hst_error *error)
+static int write_line(struct run_log *log, size_t bytes, struct hst_error *error)
 {
-    json_put_end(json);
-    putc('\n', log->file);
+    fwrite(log->text, 1, bytes, log->file);
     if (fflush(log->file) == 0 && !ferror(log->file)) {
         if (log->sync)
             (void)fdatasync(fileno(log->file)); /* a device, a pipe can not be */
@@ -126,7 +141,24 @@ static int end_line(struct run_log *log, struct json_writer *json, struct hst_er
     __fpurge(log->file);
     int rc = ftruncate(fileno(log->file), log->size_bytes);
     (void)rc; /* a device has no end to cut */
-    run_log_close(log);
+    fclose(log->file);
+    log->file = NULL;
+    return native;
+}
+
+static int end_line(struct run_log *log, struct json_writer *json, struct hst_error *error)
+{
+    json_put_end(json);
+    putc('\n', log->line);
+    const size_t bytes = (size_t)ftello(log->line);
+    if (fflush(log->line) || ferror(log->line)) { /* without memory there is no line */
+        const int native = output_unwritable(&LOG, log->path ? log->path : "", error);
+        run_log_close(log);
+        return native;
+    }
+    const int native = log->file ? write_line(log, bytes, error) : 0;
+    if (log->reader.take)
+        log->reader.take(log->reader.context, log->text, bytes);
     return native;
 }
 
@@ -150,10 +182,11 @@ static void put_plans(struct json_writer *json, const struct run_plans *plans)
 
 int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error)
 {
-    if (!log->file)
+    if (!has_lines(log))
         return 0;
     struct json_writer json = begin_line(log, "run");
     json_put_text(&json, "version", hst_version());
+    json_put_whole(&json, "began", start->began);
     json_put_text(&json, "model", start->model);
     json_put_text(&json, "data", start->data);
     json_put_text(&json, "store", start->store);
@@ -208,7 +241,7 @@ static void put_stats(struct json_writer *json, const struct hst_step_stats *sta
 
 int run_log_step(struct run_log *log, const struct step_report *step, struct hst_error *error)
 {
-    if (!log->file)
+    if (!has_lines(log))
         return 0;
     double seconds = step->stats->seconds;
     struct json_writer json = begin_line(log, "step");
@@ -234,7 +267,7 @@ int run_log_step(struct run_log *log, const struct step_report *step, struct hst
 
 int run_log_commit(struct run_log *log, uint64_t step, struct hst_error *error)
 {
-    if (!log->file)
+    if (!has_lines(log))
         return 0;
     struct json_writer json = begin_line(log, "commit");
     json_put_whole(&json, "step", step);
@@ -243,7 +276,7 @@ int run_log_commit(struct run_log *log, uint64_t step, struct hst_error *error)
 
 int run_log_drain(struct run_log *log, uint64_t bytes, struct hst_error *error)
 {
-    if (!log->file)
+    if (!has_lines(log))
         return 0;
     struct json_writer json = begin_line(log, "drain");
     json_put_whole(&json, "bytes", bytes);
@@ -252,7 +285,7 @@ int run_log_drain(struct run_log *log, uint64_t bytes, struct hst_error *error)
 
 int run_log_summary(struct run_log *log, const struct run_summary *summary, struct hst_error *error)
 {
-    if (!log->file)
+    if (!has_lines(log))
         return 0;
     struct json_writer json = begin_line(log, "summary");
     json_put_whole(&json, "steps", summary->steps);
@@ -267,5 +300,9 @@ void run_log_close(struct run_log *log)
 {
     if (log->file)
         fclose(log->file);
-    log->file = NULL;
+    if (log->line)
+        fclose(log->line);
+    free(log->text);
+    log->file = log->line = NULL;
+    log->text = NULL;
 }

@@ -3,7 +3,8 @@
 #define HOISTWAY_TOOLS_CLI_RUNLOG_H
 /*
  * The run log (--log): one JSON object per line, each in the file before the next step begins. What
- * nothing measures or predicts is null. All functions do nothing for a log without a path.
+ * nothing measures or predicts is null. All functions do nothing for a log without a path and
+ * without a reader.
  */
 #include "base/fail.h"
 #include "cli/report.h"
@@ -11,9 +12,19 @@
 #include <hoistway/predict.h>
 #include <stdio.h>
 
+/** Gets each line of a log with its end, once it is in the file, and where there is no file. */
+struct run_log_reader {
+    void (*take)(void *context, const char *line, size_t bytes); /* null: none */
+    void *context;
+};
+
 struct run_log {
     const char *path; /* borrowed; null: no log */
     FILE *file;
+    struct run_log_reader reader; /* to be set before the log is opened or resumed */
+    FILE *line; /* each line is made in memory: the file and the reader get the same bytes */
+    char *text;
+    size_t text_bytes;
     off_t size_bytes; /* of the whole lines in it */
     bool sync;        /* each line is on the drive before the next step: a store keeps the run */
     uint64_t gap_from, gap_to; /* steps that the run has made and the log has no line of; 0: none */
@@ -28,6 +39,7 @@ struct run_plans {
 struct run_start {
     const char *model, *data, *store, *device, *precision;
     const char *math; /* of hst_dev_math: what the bits depend on */
+    uint64_t began; /* seconds of Unix time */
     uint64_t seed, steps, seq_len, batch_tokens, grain_tokens;
     uint64_t rows; /* that documents were packed into; 0: there are none, and nothing is told */
     uint64_t documents;

@@ -7,7 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
-static const struct output_kind TRACE = {"trace", "--trace", "{\"hoistway\":"};
+static const struct output_kind TRACE = {
+    .noun = "trace", .option = "--trace", .begin = "{\"hoistway\":"};
 
 /* The tracks, from what computes outwards. */
 static const char *const LANES[] = {"compute", "update", "gpu update", "read",

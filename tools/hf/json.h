@@ -87,4 +87,10 @@ bool jsn_equals(const char *text, struct jsn_value string, const char *plain);
 bool jsn_u64(const char *text, struct jsn_value number, uint64_t *out);
 /** A finite number. The byte after it must be readable. */
 bool jsn_real(const char *text, struct jsn_value number, double *out);
+
+/* Of a value of another type, one that is not there or has no room, *to stays as it is. */
+void jsn_get_text(const char *text, struct jsn_value value, char *to, size_t bytes);
+void jsn_get_whole(const char *text, struct jsn_value value, uint64_t *to);
+void jsn_get_real(const char *text, struct jsn_value value, double *to);
+
 #endif

@@ -164,3 +164,23 @@ void jsn_members(const char *text, size_t size, const char *const *keys, size_t 
                 values[i] = v;
     }
 }
+
+/* ---- values that may not be there ---- */
+
+void jsn_get_text(const char *text, struct jsn_value value, char *to, size_t bytes)
+{
+    if (value.type == JSN_STRING && value.end - value.begin < bytes)
+        jsn_unescape(text + value.begin, value.end - value.begin, to);
+}
+
+void jsn_get_whole(const char *text, struct jsn_value value, uint64_t *to)
+{
+    if (value.type == JSN_NUMBER)
+        (void)jsn_u64(text, value, to);
+}
+
+void jsn_get_real(const char *text, struct jsn_value value, double *to)
+{
+    if (value.type == JSN_NUMBER)
+        (void)jsn_real(text, value, to);
+}

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hoistway inspect: tells what a path is by what is in it, and shows that. Writes nothing. */
+/*
+ * hoistway inspect: tells what a path is by what is in it, and shows that. Writes nothing but what
+ * is made of a log.
+ */
 #include "verbs/inspect.h"
 #include "cli/message.h"
 #include "data/pack.h"
@@ -78,6 +81,27 @@ static const struct hst_option table[] = {
      .type = HST_OPTION_FLAG,
      .offset = offsetof(struct inspect_options, json),
      .help = "one JSON object"},
+    {.name = "csv",
+     .group = "of a log",
+     .type = HST_OPTION_TEXT,
+     .offset = offsetof(struct inspect_options, views.csv),
+     .argument = "FILE",
+     .default_text = "none",
+     .help = "its steps as a table, a row each"},
+    {.name = "tfevents",
+     .group = "of a log",
+     .type = HST_OPTION_TEXT,
+     .offset = offsetof(struct inspect_options, views.tfevents),
+     .argument = "DIR",
+     .default_text = "none",
+     .help = "its steps for TensorBoard"},
+    {.name = "html",
+     .group = "of a log",
+     .type = HST_OPTION_TEXT,
+     .offset = offsetof(struct inspect_options, views.html),
+     .argument = "FILE",
+     .default_text = "none",
+     .help = "a page of the run, with its charts"},
 };
 
 /* ---- what is there ---- */
@@ -186,9 +210,27 @@ static int refuse_forming(const char *path, struct hst_error *error)
                 path);
 }
 
+/* What is made of a log, of something else. */
+static int refuse_views(const char *path, const struct views_paths *views, struct hst_error *error)
+{
+    const char *option = views->csv        ? "--csv"
+                         : views->tfevents ? "--tfevents"
+                         : views->html     ? "--html"
+                                           : NULL;
+    if (!option)
+        return 0;
+    return fail(error, FAIL_VALUE, -EINVAL,
+                "%s is made of the log of a run, and %.250s is none. Fix: the file of train's "
+                "--log.",
+                option, path);
+}
+
 static int inspect_one(const char *path, enum kind kind, const struct inspect_options *o,
                        struct hst_error *error)
 {
+    int native = kind == KIND_LOG ? 0 : refuse_views(path, &o->views, error);
+    if (native)
+        return native;
     switch (kind) {
     case KIND_STORE:
     case KIND_FORMING:
@@ -236,7 +278,11 @@ static int inspect(const struct cli_operands *operands, const struct inspect_opt
     if (native)
         return native;
     if (kind == KIND_STORE)
+        native = refuse_views(first, &o->views, error);
+    if (kind == KIND_STORE && !native)
         return ckpt_list(store, o->json, o->all || o->json ? SIZE_MAX : SCREEN_LINES - 3, error);
+    if (native)
+        return native;
     if (operands->count > 1)
         return fail(error, FAIL_USAGE, -EINVAL,
                     "'%.100s' is no store, of which there may be several directories. Fix: one "
@@ -255,7 +301,8 @@ int verb_inspect(int argc, char **argv)
             "Tells on one screen what is there: a model's directory or its config.json, a "
             "safetensors "
             "file,\na store (all of its directories) or one of its files, tokens, a log, a trace, "
-            "rates, a result of\nnvme-bench. Writes nothing.",
+            "rates, a result of\nnvme-bench. Of a log it makes what train makes with --csv, "
+            "--tfevents and --html.",
         .sets = {{table, sizeof table / sizeof table[0], &options}},
         .set_count = 1,
         .operands = &operands,

@@ -6,6 +6,7 @@
 #include "data/data.h"
 #include "data/pack.h"
 #include "hf/json.h"
+#include "views/views.h"
 
 #include <stdio.h>
 
@@ -16,6 +17,7 @@ struct inspect_options {
     enum data_pack pack;
     enum pack_long longer; /* 0: by what the file is */
     bool json, all;
+    struct views_paths views; /* of a log */
 };
 
 /* ---- a screen: 24 lines of 80 columns, one of them the next prompt ---- */
@@ -33,12 +35,7 @@ unsigned screen_left(const struct screen *screen, const struct inspect_options *
 /** What a path or a name may look like on a line; line: where it is kept. */
 const char *screen_name(const char *name, struct hst_error *line);
 
-/* ---- values of JSON text. One of another type, or none at all, leaves *to as it is ---- */
-
 #define INSPECT_TEXT_BYTES 256u /* a longer one is left out */
-void inspect_get_text(const char *text, struct jsn_value value, char to[INSPECT_TEXT_BYTES]);
-void inspect_get_whole(const char *text, struct jsn_value value, uint64_t *to);
-void inspect_get_real(const char *text, struct jsn_value value, double *to);
 
 /* ---- kinds. Errors: 0 or negative errno with *error ---- */
 

@@ -109,8 +109,8 @@ static void take_drive(struct bench_facts *f, const char *text, size_t bytes)
     if (f->drives == DRIVES_MOST)
         return;
     jsn_members(text, bytes, keys, 2, v);
-    inspect_get_text(text, v[0], f->paths[f->drives]);
-    inspect_get_text(text, v[1], f->models[f->drives]);
+    jsn_get_text(text, v[0], f->paths[f->drives], INSPECT_TEXT_BYTES);
+    jsn_get_text(text, v[1], f->models[f->drives], INSPECT_TEXT_BYTES);
     f->drives++;
 }
 
@@ -122,8 +122,8 @@ static void take_case(struct bench_facts *f, const char *text, size_t bytes)
     double value = 0;
     jsn_members(text, bytes, keys, 4, v);
     f->cases++;
-    inspect_get_whole(text, v[2], &drive); /* null: of all drives at once */
-    inspect_get_real(text, v[3], &value);
+    jsn_get_whole(text, v[2], &drive); /* null: of all drives at once */
+    jsn_get_real(text, v[3], &value);
     for (int k = 0; k < RATES_OF_A_DRIVE && drive < f->drives; k++) {
         if (v[1].type != JSN_STRING || !jsn_equals(text, v[1], rate_names[k]))
             continue;
@@ -210,14 +210,14 @@ int inspect_bench(const char *path, const struct inspect_options *options, struc
                     path, fault.why, fault.at);
     }
     jsn_members(text, bytes, keys, 5, v);
-    inspect_get_text(text, v[0], f.date);
-    inspect_get_text(text, v[1], f.version);
+    jsn_get_text(text, v[0], f.date, INSPECT_TEXT_BYTES);
+    jsn_get_text(text, v[1], f.version, INSPECT_TEXT_BYTES);
     each_of(text, v[2], &f, take_drive);
     each_of(text, v[3], &f, take_case);
     if (v[4].type == JSN_OBJECT) {
         const char *plan = text + v[4].begin;
         jsn_members(plan, v[4].end - v[4].begin, plan_keys, 1, &verdict);
-        inspect_get_text(plan, verdict, f.verdict);
+        jsn_get_text(plan, verdict, f.verdict, INSPECT_TEXT_BYTES);
     }
     if (options->json)
         put_bench(path, &f);

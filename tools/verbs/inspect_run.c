@@ -14,8 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LINE_BYTES 65536u /* the longest of a log that is looked at */
-
 static FILE *open_text(const char *path, struct hst_error *error)
 {
     FILE *file = fopen(path, "re");
@@ -36,89 +34,7 @@ static int close_text(FILE *file, const char *path, struct hst_error *error)
 
 /* ---- a log ---- */
 
-struct log_facts {
-    uint64_t runs, steps, last_step, wanted, committed, batch_tokens, odd_lines;
-    double first_loss, last_loss, step_s;
-    bool complete; /* the last run has its summary */
-    char model[INSPECT_TEXT_BYTES], data[INSPECT_TEXT_BYTES], store[INSPECT_TEXT_BYTES],
-        device[INSPECT_TEXT_BYTES];
-    char precision[INSPECT_TEXT_BYTES], bound_by[INSPECT_TEXT_BYTES];
-};
-
-enum {
-    KIND,
-    MODEL,
-    DATA,
-    STORE,
-    DEVICE,
-    PRECISION,
-    STEPS,
-    BATCH,
-    STEP,
-    LOSS,
-    MEASURED,
-    BOUND,
-    KEYS
-};
-static const char *const log_keys[KEYS] = {
-    "kind",  "model",        "data", "store", "device",          "precision",
-    "steps", "batch_tokens", "step", "loss",  "measured_step_s", "bound_by"};
-
-static void take_run(struct log_facts *facts, const char *line, const struct jsn_value *v)
-{
-    facts->runs++;
-    facts->complete = false;
-    inspect_get_text(line, v[MODEL], facts->model);
-    inspect_get_text(line, v[DATA], facts->data);
-    inspect_get_text(line, v[STORE], facts->store);
-    inspect_get_text(line, v[DEVICE], facts->device);
-    inspect_get_text(line, v[PRECISION], facts->precision);
-    inspect_get_whole(line, v[STEPS], &facts->wanted);
-    inspect_get_whole(line, v[BATCH], &facts->batch_tokens);
-}
-
-static void take_line(struct log_facts *facts, const char *line, size_t bytes)
-{
-    struct jsn_fault fault;
-    struct jsn_value v[KEYS];
-    if (jsn_check(line, bytes, 4096, &fault)) {
-        facts->odd_lines++;
-        return;
-    }
-    jsn_members(line, bytes, log_keys, KEYS, v);
-    if (v[KIND].type != JSN_STRING) {
-        facts->odd_lines++;
-    } else if (jsn_equals(line, v[KIND], "run")) {
-        take_run(facts, line, v);
-    } else if (jsn_equals(line, v[KIND], "step")) {
-        inspect_get_whole(line, v[STEP], &facts->last_step);
-        inspect_get_real(line, v[LOSS], &facts->last_loss);
-        facts->first_loss = facts->steps++ ? facts->first_loss : facts->last_loss;
-    } else if (jsn_equals(line, v[KIND], "commit")) {
-        inspect_get_whole(line, v[STEP], &facts->committed);
-    } else if (jsn_equals(line, v[KIND], "summary")) {
-        facts->complete = true;
-        inspect_get_real(line, v[MEASURED], &facts->step_s);
-        inspect_get_text(line, v[BOUND], facts->bound_by);
-    }
-}
-
-/* Lines that are too long or cut short are odd ones. */
-static void read_log(FILE *file, struct log_facts *facts)
-{
-    static char line[LINE_BYTES];
-    bool begun = false; /* such a line */
-    while (fgets(line, sizeof line, file)) {
-        const size_t n = strlen(line);
-        const bool ends = n > 0 && line[n - 1] == '\n';
-        if (!begun && ends)
-            take_line(facts, line, n);
-        facts->odd_lines += begun ? 0 : !ends;
-        begun = !ends;
-    }
-}
-
-static void print_log_json(const char *path, const struct log_facts *f)
+static void print_log_json(const char *path, const struct facts *f)
 {
     struct json_writer json = {.out = stdout};
     json_put_object(&json, NULL);
@@ -146,7 +62,7 @@ static void print_log_json(const char *path, const struct log_facts *f)
     putchar('\n');
 }
 
-static void print_log_text(const char *path, const struct log_facts *f)
+static void print_log_text(const char *path, const struct facts *f)
 {
     struct screen screen = {0};
     struct hst_error line;
@@ -177,16 +93,19 @@ static void print_log_text(const char *path, const struct log_facts *f)
 
 int inspect_log(const char *path, const struct inspect_options *options, struct hst_error *error)
 {
-    struct log_facts facts = {0};
-    FILE *file = open_text(path, error);
-    if (!file)
-        return -ENOENT;
-    read_log(file, &facts);
-    const int native = close_text(file, path, error);
+    struct views views;
+    struct hst_error ignored;
+    int native = views_check(&options->views, error);
+    native = native ? native : views_open(&views, &options->views, error);
+    if (native)
+        return native;
+    native = views_read(&views, path, error);
+    const int closed = views_close(&views, native ? &ignored : error);
+    native = native ? native : closed;
     if (!native && options->json)
-        print_log_json(path, &facts);
+        print_log_json(path, &views.facts);
     else if (!native)
-        print_log_text(path, &facts);
+        print_log_text(path, &views.facts);
     return native;
 }
 

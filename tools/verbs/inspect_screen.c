@@ -33,23 +33,3 @@ const char *screen_name(const char *name, struct hst_error *line)
     fail(line, FAIL_USAGE, 0, "%s", name);
     return line->message;
 }
-
-/* ---- values of JSON text ---- */
-
-void inspect_get_text(const char *text, struct jsn_value value, char to[INSPECT_TEXT_BYTES])
-{
-    if (value.type == JSN_STRING && value.end - value.begin < INSPECT_TEXT_BYTES)
-        jsn_unescape(text + value.begin, value.end - value.begin, to);
-}
-
-void inspect_get_whole(const char *text, struct jsn_value value, uint64_t *to)
-{
-    if (value.type == JSN_NUMBER)
-        (void)jsn_u64(text, value, to);
-}
-
-void inspect_get_real(const char *text, struct jsn_value value, double *to)
-{
-    if (value.type == JSN_NUMBER)
-        (void)jsn_real(text, value, to);
-}

@@ -66,7 +66,8 @@ static const struct hst_option output_table[] = {
 
 static const char *const required[] = {"model", NULL};
 
-static const struct output_kind RATES = {"file of rates", "--save-rates", "hoistway rates "};
+static const struct output_kind RATES = {
+    .noun = "file of rates", .option = "--save-rates", .begin = "hoistway rates "};
 
 static int parse(struct options *options, int argc, char *const *argv, bool *help,
                  struct hst_error *error)

@@ -259,44 +259,6 @@ void train_tell_plan(struct train *t)
     (void)say_flush(stdout); /* the end of the run looks at it again */
 }
 
-static int begin_log(struct train *t)
-{
-    const struct train_options *o = t->options;
-    struct hst_decision decision = {0};
-    (void)hst_engine_decision(t->engine, &decision); /* sealed */
-    train_left_begin(t);
-    int native = t->began > 0 ? run_log_resume(&t->log, o->log, t->began, t->error)
-                              : run_log_open(&t->log, o->log, t->error);
-    char math[HST_DEV_MATH_BYTES];
-    hst_dev_math(hst_engine_device(t->engine), math, sizeof math);
-    const struct data_packing *packing = data_packing(t->data);
-    const struct run_start start = {
-        .model = o->model,
-        .data = o->data,
-        .store = o->engine.store,
-        .device = t->device.name,
-        .math = math,
-        .precision = train_precision_name(t),
-        .seed = o->seed,
-        .steps = o->steps,
-        .seq_len = o->seq_len,
-        .batch_tokens = t->run.batch_tokens,
-        .grain_tokens = t->run.grain_tokens,
-        .rows = packing ? packing->row_count : 0,
-        .documents = packing ? packing->document_count : 0,
-        .fill = packing ? train_fill(packing, o->seq_len) : 0,
-        .memory = &t->result.memory,
-        .decision = &decision,
-        .hbm_free = t->left.start,
-        .plans = train_plans(t),
-        .start_up_s = t->started_s,
-        .predicted_start_up_s = t->start_up.why[0] ? 0 : t->start_up.seconds,
-    };
-    t->log.sync = !o->engine.durability || strcmp(o->engine.durability, "none") != 0;
-    native = native ? native : run_log_start(&t->log, &start, t->error);
-    return native ? native : trace_open(&t->trace, o->trace, t->error);
-}
-
 /* ---- what a step will take ---- */
 
 /* Computation is measured in the second step: only then is there something to say. */
@@ -408,6 +370,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     watch_loss(t, number, loss);
     keep_going(t, tell_version(t, t->error));
     keep_going(t, run_log_step(&t->log, &report, t->error));
+    train_views_tell(t);
     return 0;
 }
 
@@ -511,10 +474,11 @@ static int check_told(struct train *t)
         return fail(t->error, FAIL_WRITE, native,
                     "the log '%.150s' ends before the run (%s). %s%.200s", o->log,
                     strerror(-native), exported, directory);
-    struct hst_error traced = {0};
-    native = trace_close(&t->trace, &traced);
+    struct hst_error own = {0};
+    native = views_close(&t->views, &own);
+    native = native ? native : trace_close(&t->trace, &own);
     if (native)
-        return fail(t->error, FAIL_WRITE, native, "%.350s %s%.100s", traced.message, exported,
+        return fail(t->error, FAIL_WRITE, native, "%.350s %s%.100s", own.message, exported,
                     directory);
     native = say_flush(stdout);
     if (native)
@@ -529,6 +493,7 @@ static void close_all(struct train *t)
     progress_begin(&t->progress, "closing");
     /* of a run that failed with an error of its own */
     (void)tell_version(t, &ignored);
+    (void)views_close(&t->views, &ignored);
     run_log_close(&t->log);
     (void)trace_close(&t->trace, &ignored);
     train_export_end(&t->export);
@@ -545,7 +510,7 @@ int train_run(const struct train_options *options, struct train_result *result,
 {
     static int (*const phases[])(struct train *) = {
         train_inputs_open, train_device_choose, train_inputs_check, plan, measure_rates, load,
-        begin_log,         train_steps,         export_model};
+        train_log_begin,   train_steps,         export_model};
     struct train t = {
         .options = options,
         .error = error,

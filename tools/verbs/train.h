@@ -8,6 +8,7 @@
 #include "data/data.h"
 #include "hf/hf.h"
 #include "verbs/export_dtype.h"
+#include "views/views.h"
 
 #include <hoistway/predict.h>
 #include <signal.h>
@@ -32,6 +33,7 @@ struct train_options {
     double lr, lr_end;
     struct hst_share warmup, decay;
     const char *export_directory, *log, *trace;
+    struct views_paths views;
     enum export_choice export_dtype;
     bool quiet, resume, allow_config_change;
     bool passing; /* what it writes is removed after it: where that is is not told */

@@ -178,6 +178,8 @@ static int check_outputs(struct train *t)
         native = run_log_check(o->log, t->error);
     if (!native)
         native = trace_check(o->trace, t->error);
+    if (!native)
+        native = views_check(&o->views, t->error);
     t->store_made = true;
     for (struct store_list list = {.rest = o->engine.store}; !native && store_next(&list);) {
         native = store_check_local(list.directory, t->error);

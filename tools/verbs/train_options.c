@@ -92,6 +92,27 @@ static const struct hst_option output_table[] = {
      .argument = "FILE",
      .default_text = "no trace",
      .help = "what each lane did when, for ui.perfetto.dev"},
+    {.name = "csv",
+     .group = "output",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(views.csv),
+     .argument = "FILE",
+     .default_text = "none",
+     .help = "the log's steps as a table, a row each"},
+    {.name = "tfevents",
+     .group = "output",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(views.tfevents),
+     .argument = "DIR",
+     .default_text = "none",
+     .help = "the log's steps for TensorBoard"},
+    {.name = "html",
+     .group = "output",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(views.html),
+     .argument = "FILE",
+     .default_text = "none",
+     .help = "a page of the run, with its charts, written when it ends"},
     {.name = "quiet",
      .group = "output",
      .type = HST_OPTION_FLAG,
@@ -315,23 +336,62 @@ static int check_outside(const struct holder *holder, const char *option, const 
                 option, path, holder->option, holder->path, holder->what, option);
 }
 
+/* What a run writes beside model and store; those from VIEWS_BEGIN on are made of the log. */
+enum { VIEWS_BEGIN = 2, OUTPUTS = 5 };
+struct output {
+    const char *option, *path;
+};
+
+static int check_all_outside(const struct holder *holder, const struct output outputs[],
+                             struct hst_error *error)
+{
+    int native = 0;
+    for (size_t i = 0; i < OUTPUTS && !native; i++)
+        native = check_outside(holder, outputs[i].option, outputs[i].path, error);
+    return native;
+}
+
 /*
  * An export takes the place of a whole directory: what else is put there stops it at the end. A
  * store's directory that holds anything else is no store's to a run that begins.
  */
-static int check_outputs_apart(const struct train_options *o, struct hst_error *error)
+static int check_outputs_apart(const struct train_options *o, const struct output outputs[],
+                               struct hst_error *error)
 {
     const struct holder export = {"--export", o->export_directory, "the model"};
-    int native = check_outside(&export, "--log", o->log, error);
-    native = native ? native : check_outside(&export, "--trace", o->trace, error);
+    int native = check_all_outside(&export, outputs, error);
     for (struct store_list list = {.rest = o->engine.store}; !native && store_next(&list);) {
         const struct holder store = {"--store", list.directory, "its own files"};
         native = check_outside(&export, "--store", list.directory, error);
         native = native ? native : check_outside(&store, "--export", o->export_directory, error);
-        native = native ? native : check_outside(&store, "--log", o->log, error);
-        native = native ? native : check_outside(&store, "--trace", o->trace, error);
+        native = native ? native : check_all_outside(&store, outputs, error);
     }
     return native;
+}
+
+static int check_outputs(const struct train_options *o, struct hst_error *error)
+{
+    const struct output outputs[OUTPUTS] = {{"--log", o->log},
+                                            {"--trace", o->trace},
+                                            {"--csv", o->views.csv},
+                                            {"--html", o->views.html},
+                                            {"--tfevents", o->views.tfevents}};
+    for (size_t i = 0; i < OUTPUTS; i++)
+        for (size_t j = i + 1; j < OUTPUTS; j++)
+            if (outputs[i].path && outputs[j].path &&
+                path_is_in(outputs[i].path, outputs[j].path) &&
+                path_is_in(outputs[j].path, outputs[i].path))
+                return fail(error, FAIL_VALUE, -EINVAL,
+                            "%s and %s are one file, '%.200s'. Fix: two files.", outputs[i].option,
+                            outputs[j].option, outputs[i].path);
+    if (o->resume && !o->log)
+        for (size_t i = VIEWS_BEGIN; i < OUTPUTS; i++)
+            if (outputs[i].path)
+                return fail(error, FAIL_VALUE, -EINVAL,
+                            "%s with --resume needs the log, which holds the steps before: "
+                            "without it they would be lost. Fix: --log FILE.",
+                            outputs[i].option);
+    return check_outputs_apart(o, outputs, error);
 }
 
 /* ---- length and learning rates ---- */
@@ -437,8 +497,5 @@ int train_options_check(const struct train_options *options, struct hst_error *e
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--allow-config-change says what a run may go on with, and --resume is not "
                     "given. Fix: --resume, or leave it out.");
-    if (options->log && options->trace && path_is_in(options->log, options->trace))
-        return fail(error, FAIL_VALUE, -EINVAL,
-                    "--log and --trace are one file, '%.200s'. Fix: two files.", options->log);
-    return check_outputs_apart(options, error);
+    return check_outputs(options, error);
 }

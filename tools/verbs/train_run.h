@@ -27,11 +27,13 @@ struct train {
     struct hst_engine *engine;
     struct run_log log;
     struct trace trace;
+    struct views views;
     bool loaded, told; /* told: what it takes */
     bool store_made;   /* none of the store's directories was there */
     uint64_t loaded_elements;
     uint64_t resumed_bytes; /* as the engine told them last */
     int log_native; /* why the log ended before the run */
+    bool views_told; /* that one of them ended before the run */
     struct progress progress;
     struct loss_watch loss_watch;
     uint64_t began, done;  /* steps: those of earlier runs, all that are made */
@@ -134,6 +136,11 @@ int train_resume(struct train *t);
 
 /** Prints device and table, once: of a run that goes on, when the store is seen to be its own. */
 void train_tell_plan(struct train *t);
+
+/** Opens log, views and trace, and writes what the run begins with. E107. */
+int train_log_begin(struct train *t);
+/** A run is worth more than its views: that one of them has failed is told, once. */
+void train_views_tell(struct train *t);
 
 /** What the device's libraries have built so far. */
 struct run_plans train_plans(const struct train *t);

@@ -136,7 +136,7 @@ class Program(Case):
             'weight-decay clip schedule lr-end warmup decay epochs seed order precision loss-scale '
             'skip-nonfinite state grain store hbm dram nvme durability update activations '
             'gpu-update keep keep-every place threads device host-math io resume '
-            'allow-config-change export export-dtype log trace quiet'.split()))
+            'allow-config-change export export-dtype log trace csv tfevents html quiet'.split()))
 
     def test_explain_tells_what_the_page_tells(self):
         with open(PAGE, encoding='utf-8') as f:
