@@ -17,6 +17,7 @@ static const struct {
     {"plan", "tell where a model would live here, and how long a step would take", verb_plan},
     {"prep", "make a token file of chats or texts, with a model's tokenizer (in Python)",
      verb_prep},
+    {"watch", "send a run's log to Weights & Biases while it grows (in Python)", verb_watch},
     {"train", "fine-tune a Hugging Face model", verb_train},
     {"demo", "train a small model from disk and from RAM, and compare", verb_demo},
     {"doctor", "check what this machine offers", verb_doctor},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hoistway prep: chats and texts to tokens. That is done in Python, with transformers' own
- * tokenizers and templates (python/README.md); here is decided which Python, and where the package
- * is. This process becomes it.
+ * hoistway prep and watch: verbs that are done in Python (python/README.md), with transformers' own
+ * tokenizers and templates, and with wandb. Here is decided which Python, and where the package is.
+ * This process becomes it.
  */
 #include "cli/message.h"
 #include "verbs/verbs.h"
@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define MODULE "hoistway.prep"
 
 /* From the program's folder: of an installed one, of one in a build folder. */
 static const char *const package_folders[] = {"../share/hoistway/python", "../../python"};
@@ -86,42 +84,54 @@ static bool set_paths(const char *package)
 }
 
 /* Returns only where it fails. */
-static int become(const char *python, int argc, char **argv, struct hst_error *error)
+static int become(const char *python, const char *verb, int argc, char **argv,
+                  struct hst_error *error)
 {
+    char module[32];
+    snprintf(module, sizeof module, "hoistway.%s", verb);
     const char **arguments = calloc((size_t)argc + 4, sizeof *arguments);
     if (!arguments)
         return fail(error, FAIL_PYTHON, -ENOMEM, "no memory to start %.200s. Fix: try again.",
                     python);
     arguments[0] = python;
     arguments[1] = "-m";
-    arguments[2] = MODULE;
+    arguments[2] = module;
     for (int i = 0; i < argc; i++)
         arguments[3 + i] = argv[i];
     execvp(python, (char *const *)arguments);
     const int native = errno;
     free(arguments);
     return fail(error, FAIL_PYTHON, -native,
-                "prep needs Python, and %.200s can not be run (%s). Fix: ./run prep-install.",
+                "%s needs Python, and %.200s can not be run (%s). Fix: ./run prep-install.", verb,
                 python, strerror(native));
 }
 
-int verb_prep(int argc, char **argv)
+static int in_python(const char *verb, int argc, char **argv)
 {
     struct hst_error error;
     char package[PATH_MAX], python[PATH_MAX];
     int rc = 0;
     if (!find_package(package))
-        rc =
-            fail(&error, FAIL_PYTHON, -ENOENT,
-                 "the Python package of prep is not beside this program, as %s or %s. Fix: run the "
-                 "program that ./run build made, or meson install.",
-                 package_folders[0], package_folders[1]);
+        rc = fail(&error, FAIL_PYTHON, -ENOENT,
+                  "the Python package of %s is not beside this program, as %s or %s. Fix: run the "
+                  "program that ./run build made, or meson install.",
+                  verb, package_folders[0], package_folders[1]);
     if (rc == 0)
         rc = choose_python(package, python, &error);
     if (rc == 0 && !set_paths(package))
         rc = fail(&error, FAIL_PYTHON, -ENOMEM, "no memory to start %.200s. Fix: try again.",
                   python);
     if (rc == 0)
-        become(python, argc, argv, &error);
+        become(python, verb, argc, argv, &error);
     return cli_fail(&error);
+}
+
+int verb_prep(int argc, char **argv)
+{
+    return in_python("prep", argc, argv);
+}
+
+int verb_watch(int argc, char **argv)
+{
+    return in_python("watch", argc, argv);
 }
