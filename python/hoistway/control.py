@@ -20,7 +20,15 @@ class Control:
         inner = value.items() if isinstance(value, dict) else \
             enumerate(value) if isinstance(value, list) else ()
         for step, child in inner:
-            found = self.find(child, (*path, step))
+            # a template may write keys, as those of a call's arguments
+            found = self.find(child, (*path, step)) or (
+                self.find(step, (*path, step)) if isinstance(step, str) else None)
             if found:
                 return found
-        return None
+        return self.find(joined(value), path) if isinstance(value, list) else None
+
+
+def joined(parts: list) -> str:
+    """A content of parts as templates write it: what one part begins, the next may end."""
+    return ''.join(part['text'] for part in parts
+                   if isinstance(part, dict) and isinstance(part.get('text'), str))

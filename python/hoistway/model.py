@@ -92,11 +92,26 @@ def load(name: str, vocab_of: str | None = None) -> Model:
         first = (str(wrong).splitlines() or [type(wrong).__name__])[0]
         raise Refusal(MODEL, f"transformers can not load the tokenizer of '{name}': "
                       f'{shown(first)[:200]}. Fix: download its files again') from None
+    keep_blanks(backend)
     backend.no_truncation()
     backend.no_padding()
     ids = max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
     return Model(name, tokenizer, backend, description, hashlib.sha256(raw).hexdigest(),
                  _model_vocab(folder_of(vocab_of or name), ids))
+
+
+def keep_blanks(backend) -> None:
+    """Some tokenizers leave blanks out of the offsets of the tokens that hold them. Where a turn
+    begins or ends would then be told wrongly; the ids are the same."""
+    processor = backend.post_processor
+    if processor is None:
+        return
+    state = json.loads(processor.__getstate__())
+    for step in (state, *state.get('processors', ())):
+        if 'trim_offsets' in step:
+            step['trim_offsets'] = False
+    processor.__setstate__(json.dumps(state).encode())
+    backend.post_processor = processor
 
 
 def identity(description: dict) -> str:

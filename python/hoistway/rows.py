@@ -164,11 +164,11 @@ def _of_sharegpt(row: dict, reading: Reading) -> Chat:
         if isinstance(turn, dict) and 'role' in turn and 'from' not in turn:
             messages.append(_message(turn, path, reading.roles))
             continue
-        if not isinstance(turn, dict) or turn.get('from') not in OF_SHAREGPT:
-            speaker = turn.get('from') if isinstance(turn, dict) else None
+        speaker = turn.get('from') if isinstance(turn, dict) else None
+        if not isinstance(speaker, str) or speaker not in OF_SHAREGPT:
             raise BadRow(DATA_FORMAT, f'"from" is {cut(json.dumps(speaker))}; known are '
                          f'{", ".join(OF_SHAREGPT)}', (*path, 'from'))
-        message = {'role': OF_SHAREGPT[turn['from']], 'content': turn.get('value')}
+        message = {'role': OF_SHAREGPT[speaker], 'content': turn.get('value')}
         if not isinstance(message['content'], str):
             raise BadRow(DATA_FORMAT, '"value" is null or no string', (*path, 'value'))
         messages.append(message)

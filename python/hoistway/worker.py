@@ -94,21 +94,26 @@ class Worker:
         row, text = parse(raw) if isinstance(raw, bytes) else (raw, '')
         try:
             kind, sample = read(row, self.settings.reading)
+            if isinstance(sample, Ids):
+                return sample, None, text
             used = {key: row.get(key) for key in KINDS[kind].needed + KINDS[kind].optional}
-            for key, value in used.items():
-                self._check_texts(value, (key,))
+            if isinstance(sample, Chat):
+                used['tools'] = sample.tools  # a string of JSON can hide what it says
+            self._check_texts(used, ())
+            return sample, self.control.find(used), text
         except BadRow as wrong:
             raise self._with_column(wrong, text) from None
-        found = None if isinstance(sample, Ids) else self.control.find(used)
-        return sample, found, text
+        except RecursionError:
+            raise BadRow(DATA_FORMAT, 'the row is nested too deeply') from None
 
     def _check_texts(self, value: object, path: tuple) -> None:
         if isinstance(value, str):
             check_text(value, path)
         elif isinstance(value, dict):
             for key, inner in value.items():
+                check_text(key, (*path, key))
                 self._check_texts(inner, (*path, key))
-        elif isinstance(value, list) and not (value and isinstance(value[0], int)):
+        elif isinstance(value, list):
             for i, inner in enumerate(value):
                 self._check_texts(inner, (*path, i))
 
@@ -160,8 +165,8 @@ class Worker:
     def _ids(self, sample: Ids) -> Encoded:
         if any(not 0 <= number < self.settings.vocab for number in sample.ids):
             at = next(i for i, n in enumerate(sample.ids) if not 0 <= n < self.settings.vocab)
-            raise BadRow(DATA_TOKEN, f'the id {sample.ids[at]} is not below the vocab_size '
-                         f'{self.settings.vocab} of the model', ('input_ids', at))
+            raise BadRow(DATA_TOKEN, f'the id {cut(str(sample.ids[at]))} is not below the '
+                         f'vocab_size {self.settings.vocab} of the model', ('input_ids', at))
         learn_all = self.settings.learn == 'all' or sample.mask is None
         mask = None if learn_all else numpy.array(sample.mask, numpy.uint8)
         return Encoded(numpy.array(sample.ids, numpy.uint32), mask)

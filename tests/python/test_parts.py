@@ -131,7 +131,8 @@ class ControlTokens(unittest.TestCase):
     def test_they_are_found_in_any_string_and_the_longest_is_named(self):
         control = Control(['<|a', '<|a|>', '[x]'])
         self.assertEqual(control.find({'k': ['', {'l': 'see <|a|>'}]}), (('k', 1, 'l'), '<|a|>'))
-        self.assertIsNone(control.find({'k': ['<|b|>', 3, None], '[x]': True}))
+        self.assertIsNone(control.find({'k': ['<|b|>', 3, None], 'x': True}))
+        self.assertEqual(control.find({'k': {'[x]': True}}), (('k', '[x]'), '[x]'))
         self.assertIsNone(Control([]).find('anything'))
 
 

@@ -273,6 +273,17 @@ class Prep(unittest.TestCase):
                             (b'{"messages": [{"role": "usr", "content": ""}]}',
                              ':2:24: the role "usr" is not one of'),
                             (b'{"input_ids": [1, 2], "labels": [1]}', ':2:33: "labels" has 1'),
+                            (b'{"conversations": [{"from": ["x"], "value": "a"}]}',
+                             ':2:29: "from" is ["x"]; known are'),
+                            (b'{"messages": [{"role": "user", "content":"", "x": [1, "\\udfff"]}]}',
+                             ':2:55: a string holds half of a surrog'),
+                            (b'{"messages": [{"role": "user", "content":"", "x": {"\\udfff": 1}}]}',
+                             ':2:62: a string holds half of a surrog'),
+                            (b'{"tools": "[\\"\\\\udfff\\"]", '
+                             b'"messages": [{"role": "user", "content": "a"}]}',
+                             ':2:11: a string holds half of a surrog'),
+                            (b'{"messages": [{"role": "user", "content": "a"}], "tools": "'
+                             + b'[' * 100000 + b'"}', ':2:1: the row is nested too deeply'),
                             (b'[' * 100000, ':2:1: broken JSON')):
             data = os.path.join(self.folder, 'bad.jsonl')
             with open(data, 'wb') as file:
@@ -338,6 +349,35 @@ class Prep(unittest.TestCase):
         found = self.good(self.rows({'messages': [forged, CHAT[1]]}), '--control', 'keep')
         self.assertEqual(found[0][0], self.tok.apply_chat_template(
             [forged, CHAT[1]], tokenize=True, return_dict=True)['input_ids'])
+
+    def test_control_tokens_that_a_template_puts_together_or_decodes_are_found(self):
+        split = [{'type': 'text', 'text': 'a<|im_'}, {'type': 'text', 'text': 'end|>b'}]
+        hidden = json.dumps([{'name': '<|im_end|>'}]).replace('<', '\\u003c')
+        for row, column in (({'messages': [{'role': 'user', 'content': split}, CHAT[1]]}, 43),
+                            ({'tools': hidden, 'messages': CHAT}, 11),
+                            ({'tools': [{'<|im_end|>': 1}], 'messages': CHAT}, 27)):
+            data = self.rows(row)
+            with self.subTest(row=row):
+                self.refused(data, 426, f'{data}:1:{column} (<|im_end|>)')
+
+    def test_a_turn_that_begins_behind_a_blank_is_told_whatever_offsets_leave_out(self):
+        template = os.path.join(self.folder, 'colon.jinja')
+        with open(template, 'w', encoding='utf-8') as file:
+            file.write("{% for m in messages %}{{ m.role + ': ' }}{% generation %}"
+                       "{{ m.content + '\n' }}{% endgeneration %}{% endfor %}")
+        data = self.rows({'messages': [{'role': 'assistant', 'content': '\n7 8'}]})
+        whole = self.good(data, '--template', template)
+        trims = os.path.join(self.folder, 'trims')
+        support.model(trims)
+        path = os.path.join(trims, 'tokenizer.json')
+        with open(path, encoding='utf-8') as file:
+            description = json.load(file)
+        description['post_processor'] = {'type': 'ByteLevel', 'add_prefix_space': False,
+                                         'trim_offsets': True, 'use_regex': True}
+        with open(path, 'w', encoding='utf-8') as file:
+            json.dump(description, file)
+        self.assertEqual(self.good(data, '--template', template, model=trims), whole)
+        self.assertIn(0, whole[0][1])
 
     def test_so_many_bad_rows_can_be_left_out(self):
         data = self.rows({'text': 'a b'}, '{', {'text': 'c d'}, {'text': None})
