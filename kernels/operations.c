@@ -378,7 +378,8 @@ int hst_op_cross_entropy(struct hst_stream *stream, const struct hst_cross_entro
 {
     if (!stream || !args || !args->vocab || !dtype_ok(args->dtype) || !columns_ok(args))
         return -EINVAL;
-    if (args->vocab > HST_NO_TARGET) /* which would be one of its ids */
+    /* HST_NO_TARGET is no id, and columns are counted in 32 bits */
+    if (args->vocab > INT32_MAX)
         return -EINVAL;
     bool whole = args->columns == 0;
     if (!fits(args->tokens, whole ? args->vocab : args->columns, 1, 1) ||

@@ -30,7 +30,7 @@ mutate(
 )
 mutate(
     'kernels/operations.c', 'kernels/tokens',
-    ('no id stands for nothing', 'if (args->vocab > HST_NO_TARGET)', 'if (0)'),
+    ('no id stands for nothing', 'if (args->vocab > INT32_MAX)', 'if (0)'),
 )
 mutate(
     'tools/model/step.c', 'tools/model/head',

@@ -91,8 +91,10 @@ class Faults(unittest.TestCase):
             kernels = re.findall(r'(?m)^\| `(k_[^`]+)`', file.read())
         self.assertGreater(len(kernels), 100)
         self.assertEqual([kernel for kernel in kernels if not faults_of(kernel=kernel, stack=8)], [
-            *(f'k_attention_any_{part}<{dtype}>' for part in ('dkv', 'dq')
-              for dtype in ('bf16', 'f16', 'f32')), 'k_embedding_backward<bf16, 1>'])
+            'k_attention_any<bf16, true>', 'k_attention_any<f16, true>',
+            *(f'k_attention_any_{part}<{dtype}, {narrow}>' for part in ('dkv', 'dq')
+              for dtype in ('bf16', 'f16', 'f32') for narrow in ('false', 'true')),
+            'k_embedding_backward<bf16, 1>'])
 
     def test_fewer_blocks_than_promised_are_one(self):
         self.assertIn('holds 1 blocks, __launch_bounds__ promises 2', faults_of(blocks=1)[0])

@@ -547,7 +547,7 @@ static void refusals_case(struct suite *s, const void *parameters)
     wrong[0].vocab = 0;
     wrong[1].loss = NULL;
     wrong[2].logits = f + 1;
-    wrong[3].vocab = (size_t)HST_NO_TARGET + 1; /* which would be an id of it */
+    wrong[3].vocab = (size_t)INT32_MAX + 1;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(hst_op_cross_entropy(s->stream, &wrong[i]), -EINVAL);
     expect_everywhere(s, t, 3);

@@ -318,7 +318,7 @@ static __device__ __forceinline__ void learn_nothing(const struct hst_cross_entr
         a.loss[t] = 0.0f;
     if (!a.want_grad)
         return;
-    for (size_t i = threadIdx.x; i < a.columns; i += blockDim.x)
+    for (unsigned i = threadIdx.x; i < (unsigned)a.columns; i += blockDim.x)
         store_f32(row + i, none);
 }
 

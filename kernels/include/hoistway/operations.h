@@ -287,10 +287,10 @@ size_t hst_embedding_backward_work_bytes(struct hst_dev *dev, size_t tokens, siz
  * Cross-entropy over one chunk of logits, row by row, in place.
  *   loss[t] = log Σ_j exp(logits[t, j]) − logits[t, target[t]]      (maximum subtracted first)
  *   logits[t, j] ← grad_scale·(softmax(logits[t])_j − [j = target[t]])   where want_grad
- * logits dtype[tokens, vocab], read, overwritten where want_grad; targets u32[tokens] < vocab, or
- * HST_NO_TARGET; loss f32[tokens]. Any other target out of range: as with hst_embedding, loss and
- * row are NaN. Rows of one chunk: at most 1,024 by the callers' convention, so that the whole
- * logits are never held.
+ * logits dtype[tokens, vocab], read, overwritten where want_grad; vocab < 2³¹; targets u32[tokens],
+ * below vocab or HST_NO_TARGET; loss f32[tokens]. Any other target out of range: as with
+ * hst_embedding, loss and row are NaN. Rows of one chunk: at most 1,024 by the callers' convention,
+ * so that the whole logits are never held.
  *
  * Nothing is learned where the target is HST_NO_TARGET: loss[t] = +0, the row's gradient is +0
  * everywhere, whatever its logits are. They are not read.
