@@ -132,7 +132,7 @@ class Program(Case):
     def test_help_of_train_lists_each_option_once(self):
         names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)
         self.assertEqual(sorted(names), sorted(
-            'model data data-format token-dtype init steps batch-tokens seq-len lr betas eps '
+            'model data data-format token-dtype pack long init steps batch-tokens seq-len lr betas eps '
             'weight-decay clip schedule lr-end warmup decay epochs seed order precision loss-scale '
             'skip-nonfinite state grain store hbm dram nvme durability update activations '
             'gpu-update keep keep-every place threads device host-math io resume '
