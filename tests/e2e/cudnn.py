@@ -185,12 +185,13 @@ class Training(unittest.TestCase):
 
     def test_the_budget_decides_who_makes_a_long_backward_and_a_resume_says_so(self):
         _, math = self.long('--hbm=8G')
-        self.assertRegex(math, 'attention by cuDNN with 25[78] MiB for a backward$')
+        self.assertRegex(math, 'attention by cuDNN with 25[78] MiB for a backward, of documents '
+                               'its own$')
         for budget, told in (('16G', False), ('4G', True)):
             said, other = self.long('--resume', f'--hbm={budget}')
             self.assertEqual('W624' in said, told, said)
             self.assertEqual(other != math, told)
-        self.assertRegex(other, 'attention by cuDNN$')
+        self.assertRegex(other, 'attention by cuDNN, of documents its own$')
         self.assertRegex(said, "'attention by cuDNN' now, on 'attention by cuDNN with .* its --hbm")
 
     def test_the_suite_ends_with_own_kernels_where_plans_take_too_long(self):
