@@ -192,7 +192,8 @@ class Training(unittest.TestCase):
             self.assertEqual('W624' in said, told, said)
             self.assertEqual(other != math, told)
         self.assertRegex(other, 'attention by cuDNN, of documents its own$')
-        self.assertRegex(said, "'attention by cuDNN' now, on 'attention by cuDNN with .* its --hbm")
+        self.assertRegex(said, "'attention by cuDNN, of documents its own' now, on 'attention by "
+                               'cuDNN with .* its --hbm')
 
     def test_the_suite_ends_with_own_kernels_where_plans_take_too_long(self):
         environment = self.environment('cudnn', 'must-run=1', '')

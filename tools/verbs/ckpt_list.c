@@ -63,7 +63,7 @@ static struct position position_of(const struct hst_ckpt_info *info)
     uint64_t rows = number(info->cursor, info->cursor_bytes, "rows "); /* of documents */
     if (rows == 0 && seq_len > 0 && tokens > 0)
         rows = (tokens - 1) / seq_len;
-    if (rows == 0)
+    if (rows == 0 || seq_len == 0)
         return (struct position){0};
     return (struct position){info->step * (batch / seq_len), rows};
 }

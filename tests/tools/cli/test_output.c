@@ -137,7 +137,7 @@ static void each_log_line_is_in_the_file_at_once(void **state)
     (void)state;
     char path[] = "/tmp/hoistway-test-XXXXXX";
     struct hst_error error = {0};
-    struct run_log log;
+    struct run_log log = {0};
     const char earlier[] = "{\"kind\":\"run\",\"version\":\"0\"}\n";
     put_file(path, earlier);
     assert_int_equal(run_log_check(path, &error), 0);
@@ -196,7 +196,7 @@ static void a_log_that_can_not_be_written_is_refused(void **state)
 {
     (void)state;
     struct hst_error error = {0};
-    struct run_log log;
+    struct run_log log = {0};
     assert_int_equal(run_log_check("/nowhere/at/all.jsonl", &error), -ENOENT);
     assert_int_equal(error.code, FAIL_WRITE);
     assert_int_equal(run_log_check("/tmp", &error), -EISDIR);
@@ -211,7 +211,7 @@ static void a_log_whose_disk_is_full_ends_with_a_whole_line(void **state)
     (void)state;
     char path[] = "/tmp/hoistway-test-XXXXXX";
     struct hst_error error = {0};
-    struct run_log log;
+    struct run_log log = {0};
     struct rlimit before, limit;
     put_file(path, "");
     assert_int_equal(run_log_open(&log, path, &error), 0);
@@ -230,7 +230,7 @@ static void a_log_whose_disk_is_full_ends_with_a_whole_line(void **state)
 static void assert_kept(const char *path, int native)
 {
     struct hst_error error = {0};
-    struct run_log log;
+    struct run_log log = {0};
     assert_int_equal(run_log_check(path, &error), native);
     assert_int_equal(error.code, FAIL_WRITE);
     assert_non_null(strstr(error.message, "Fix: "));
@@ -263,7 +263,7 @@ static void without_a_path_nothing_is_logged(void **state)
 {
     (void)state;
     struct hst_error error = {0};
-    struct run_log log;
+    struct run_log log = {0};
     assert_int_equal(run_log_check(NULL, &error), 0);
     assert_int_equal(run_log_open(&log, NULL, &error), 0);
     assert_int_equal(run_log_step(&log, &step, &error), 0);
