@@ -204,6 +204,7 @@ static void a_log_that_can_not_be_written_is_refused(void **state)
     assert_int_equal(run_log_step(&log, &step, &error), -ENOSPC);
     assert_null(log.file);
     assert_int_equal(run_log_step(&log, &step, &error), 0); /* no more lines */
+    run_log_close(&log);
 }
 
 static void a_log_whose_disk_is_full_ends_with_a_whole_line(void **state)
@@ -225,6 +226,7 @@ static void a_log_whose_disk_is_full_ends_with_a_whole_line(void **state)
     assert_int_equal(native, -EFBIG);
     assert_file(path, STEP_LINE);
     unlink(path);
+    run_log_close(&log);
 }
 
 static void assert_kept(const char *path, int native)
