@@ -2,6 +2,7 @@
 /* Data files: what is read from them, in which order, and what is refused. */
 #include "base/fail.h"
 #include "data/data.h"
+#include "folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,30 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char directory[] = "/tmp/hoistway-data-XXXXXX";
-
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(directory) && chdir(directory) == 0 ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[64];
-    snprintf(command, sizeof command, "rm -r %s", directory);
-    return chdir("/") == 0 ? system(command) : -1;
-}
-
-static void write_file(const char *name, const void *bytes, size_t size)
-{
-    FILE *f = fopen(name, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, size, f), size);
-    assert_int_equal(fclose(f), 0);
-}
 
 /* An llm.c file of `count` tokens 0, 1, 2 … behind the given header. */
 static void write_llmc(const char *name, uint32_t magic, uint32_t version, uint32_t counted,

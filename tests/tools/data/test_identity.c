@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What data is told from other data by, whatever its files are called. */
 #include "data/data.h"
+#include "folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,22 +20,6 @@
 #define PART_BYTES 4096
 #define SMALL      (PARTS * PART_BYTES)
 #define LARGE      (UINT64_C(3) << 30) /* with holes: it takes no room */
-
-static char directory[] = "/tmp/hoistway-identity-XXXXXX";
-
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(directory) && chdir(directory) == 0 ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[64];
-    snprintf(command, sizeof command, "rm -r %s", directory);
-    return chdir("/") == 0 ? system(command) : -1;
-}
 
 /* A file of `size` bytes 0, but for one of them. */
 static void make(const char *name, uint64_t size, uint64_t at, char byte)

@@ -2,6 +2,7 @@
 /* Data that knows documents or masks: which rows it becomes, and what is left out or refused. */
 #include "base/fail.h"
 #include "data/data.h"
+#include "folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,30 +16,6 @@
 
 #define MOST_ROWS 16u
 #define NONE      DATA_NO_TARGET
-
-static char directory[] = "/tmp/hoistway-packed-XXXXXX";
-
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(directory) && chdir(directory) == 0 ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[64];
-    snprintf(command, sizeof command, "rm -r %s", directory);
-    return chdir("/") == 0 ? system(command) : -1;
-}
-
-static void write_file(const char *name, const void *bytes, size_t size)
-{
-    FILE *f = fopen(name, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, size, f), size);
-    assert_int_equal(fclose(f), 0);
-}
 
 static void write_text(const char *name, const char *text)
 {
