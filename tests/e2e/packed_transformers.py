@@ -17,6 +17,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import unittest
 
 # This folder has a file of the package's name.
 sys.path = [
@@ -117,23 +118,25 @@ def loop_of_transformers(model, data):
         yield total, norm
 
 
-def main():
-    torch.set_num_threads(1)
-    model = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')  # default rope, theta 10000
-    worst = 0.0
-    with tempfile.TemporaryDirectory() as scratch:
-        data = os.path.join(scratch, 'documents.jsonl')
-        write_documents(data, 160)
-        ours = hoistway(model, data, scratch)
-        assert len(ours) == STEPS
-        for step, (mine, other) in enumerate(zip(ours, loop_of_transformers(model, data))):
-            apart = max(abs(a / b - 1) for a, b in zip(mine, other))
-            worst = max(worst, apart)
-            print(f'step {step + 1}: hoistway {mine[0]:.8f} {mine[1]:.7f}, transformers '
-                  f'{other[0]:.8f} {other[1]:.7f}, {apart:.1e} relative')
-    print(f'{worst:.1e} relative at most, {TOLERANCE:.0e} allowed')
-    return worst > TOLERANCE
+class PackedTransformers(unittest.TestCase):
+    def test_losses_and_norms_are_those_of_a_loop_over_documents(self):
+        torch.set_num_threads(1)
+        model = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')  # default rope, theta 10000
+        worst = 0.0
+        with tempfile.TemporaryDirectory() as scratch:
+            data = os.path.join(scratch, 'documents.jsonl')
+            write_documents(data, 160)
+            ours = hoistway(model, data, scratch)
+            self.assertEqual(len(ours), STEPS)
+            for step, (mine, other) in enumerate(zip(ours, loop_of_transformers(model, data))):
+                apart = max(abs(a / b - 1) for a, b in zip(mine, other))
+                worst = max(worst, apart)
+                print(f'step {step + 1}: hoistway {mine[0]:.8f} {mine[1]:.7f}, transformers '
+                      f'{other[0]:.8f} {other[1]:.7f}, {apart:.1e} relative')
+        print(f'{worst:.1e} relative at most, {TOLERANCE:.0e} allowed')
+        self.assertLessEqual(worst, TOLERANCE)
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    del sys.argv[1:]
+    unittest.main()

@@ -92,8 +92,6 @@ class DataPage(unittest.TestCase):
             ('a `.txt`', b'text' * 100, '--data a.txt'),
             ('a name whose end is not known', plain, '--data a.tokens'),
             ('JSONL that is', b'{"input_ids": [1, 2}', '--data a.jsonl'),
-            ('leave a target out', b'{"input_ids": [1, 2, 3], "mask": [1, 0, 1]}',
-             '--data a.jsonl'),
             ('without a target', b'{"input_ids": [1]}', '--data a.jsonl'),
             ('no token file', b'\2' + bytes(7) + b'{}', '--data a.safetensors'),
             ("tokens without llm.c's header", plain, '--data a.bin'),
