@@ -53,7 +53,7 @@ def hoistway(model, data, scratch):
         [PROGRAM, 'train', '--device=host', '--quiet', '--precision=fp32', '--model', model,
          '--data', data, '--long=split', '--order=sequential', '--seq-len', str(T),
          '--batch-tokens', str(T * ROWS), '--grain', str(2 * T), '--steps', str(STEPS),
-         '--lr', str(LR), '--beta1', str(BETAS[0]), '--beta2', str(BETAS[1]), '--eps', str(EPS),
+         '--lr', str(LR), '--betas', '{},{}'.format(*BETAS), '--eps', str(EPS),
          '--weight-decay', str(DECAY), '--clip', str(CLIP), '--durability=none',
          '--store', os.path.join(scratch, 'store'), '--log', log],
         check=True)  # fmt: skip
