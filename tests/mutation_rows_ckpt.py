@@ -2,7 +2,7 @@
 """Rows of engine/ckpt, engine/store/look.c and the verbs of them."""
 from mutation_rows import mutate
 
-CKPT = 'engine/ckpt engine/unfinished e2e/ckpt e2e/ckpt_edges'
+CKPT = 'engine/ckpt engine/ckpt_tables engine/unfinished e2e/ckpt e2e/ckpt_edges'
 
 mutate(
     'engine/ckpt/ckpt.c', CKPT,
@@ -19,17 +19,17 @@ mutate(
     ('each tile is one rank\'s',
      'entry.tile >= total || ckpt->tiles[entry.tile].rank != UINT32_MAX', 'entry.tile >= total'),
     ('units are of whole tiles',
-     'layout->tile_count == tiles\n', 'true\n'),
+     'layout->tiles_of_all != ckpt->tile_count', 'false'),
     ('the first tile begins a unit',
      'if (layout->unit_count == 0)'),
     ('fp16 alone has derived weights',
      'if (ckpt->derived_weights != (ckpt->precision == HST_PRECISION_FP16))'),
     ('weights are as large as their tiles',
-     'weights.bytes != (uint64_t)range.elements * ckpt->bytes.weights ||', ''),
+     'weights.bytes != (uint64_t)elements * ckpt->bytes.weights ||', ''),
     ('states are as large as their tiles',
-     'states.bytes != record_layout(ckpt->bytes, range.elements).bytes ||', ''),
+     'states.bytes != record_layout(ckpt->bytes, elements).bytes ||', ''),
     ('ranks have their shares',
-     'if (ckpt->tiles[t].rank != r)'),
+     'if (tile->rank != rank || tile->index != t)'),
     ('a kept copy is looked for',
      'if (config->step != HST_NO_VERSION && enter_kept(ckpt, config->step))', 'if (0)'),
     ('a version of another step is not given',
@@ -48,8 +48,8 @@ mutate(
      '.hashes = look_hashes(look, entry) + slot->part.at / STORE_BLOCK_BYTES,', ''),
     ('each piece with its own', 'look_hashes(look, entry) + slot->part.at / STORE_BLOCK_BYTES,',
      'look_hashes(look, entry),'),
-    ('what a visit writes on is waited for',
-     'const int rc = extents_wait(r->reading->sink, &slot->part.write);', 'const int rc = 0;'),
+    ('a rank reads its share',
+     'if (has_part_of(&ckpt->layout, ckpt->tiles[t].range, r->reading->share))'),
     ('the watch can end it',
      'w->progress(w->context, r->done_bytes, r->total_bytes) == 0', '(w->progress(w->context, '
      'r->done_bytes, r->total_bytes), true)'),
@@ -61,7 +61,9 @@ mutate(
 
 mutate(
     'engine/ckpt/reshard.c', CKPT,
-    ('each rank has a tile', 't->world <= t->ckpt->layout.tile_count &&', ''),
+    ('some unit has a block for each rank', 't->world <= most)', 'true)'),
+    ('a rank has its share', 't->ckpt->layout.tile_elements, reading.share)',
+     't->ckpt->layout.tile_elements, SHARE_ALL)'),
     ('a new store has its directories to itself',
      'rc = store_directory_is_empty(&directory, t->error);', 'rc = 0;'),
     ('damage is not copied', 'if (part->error)'),
@@ -74,6 +76,34 @@ mutate(
     ('what has ended is marked no more',
      'd < t.drives && rc == 0; d++)\n        unmark', 'd < 0; d++)\n        unmark'),
     ('the cursor comes along', '&t->ckpt->looks[0].about.cursor', '&(struct store_cursor){0}'),
+)
+
+mutate(
+    'engine/ckpt/recut.c', CKPT,
+    ('a tile is written when it is whole', 'if (lane->elements < tile.elements)'),
+    ('a buffer is free again', 'const int rc = extents_wait(c->extents, &lane->write[lane->at]);',
+     'const int rc = 0;'),
+    ('gaps are zero', 'memset(lane->bytes[lane->at], 0, extent_bytes(c, kind, tile.elements));',
+     ''),
+    ('what was never written stays so', 'if (!lane->holds_bytes)', 'if (lane->holds_bytes)'),
+    ('arrays lie as the tile is long', 'record_layout(bytes, from_range.elements);',
+     'record_layout(bytes, to_range.elements);'),
+    ('elements have their places', 'from + (common.first - from_range.offset) * bytes.weights',
+     'from'),
+)
+
+mutate(
+    'engine/plan/layout/share.c', 'engine/share engine/ckpt',
+    ('a part of a block more is a block', '(blocks % world > 0)', '0'),
+    ('large rows do not overflow', '__builtin_mul_overflow(each, share.rank, &first) || ',
+     '((first = each * share.rank), false) || '),
+    ('the last shard is shorter', 'left < each ? left : each', 'each'),
+)
+
+mutate(
+    'engine/exec/load.c', 'engine/ckpt',
+    ('gaps are zero from the start',
+     'record_zero_gaps(job->record, engine->update->bytes, n);', ''),
 )
 
 mutate(

@@ -7,7 +7,6 @@
 #include "ckpt/ckpt.h"
 
 #include "ckpt/version_text.h"
-#include "plan/layout/share.h"
 #include "plan/placement/record.h"
 
 #include <errno.h>
@@ -159,7 +158,7 @@ static int read_settings(struct hst_ckpt *ckpt, struct hst_error *error)
 
 /* ---- tiles and units ---- */
 
-/* Every tile of the model is some rank's, once. */
+/* Every tile is some rank's, once. */
 static int map_tiles(struct hst_ckpt *ckpt, struct hst_error *error)
 {
     uint64_t total = 0;
@@ -178,75 +177,92 @@ static int map_tiles(struct hst_ckpt *ckpt, struct hst_error *error)
                               "has ranks whose tiles are not one model's. Fix: bring the files of "
                               "one store together",
                               error);
-            ckpt->tiles[entry.tile] = (struct ckpt_tile){r, i};
+            ckpt->tiles[entry.tile] = (struct ckpt_tile){.rank = r, .index = i};
         }
     }
-    ckpt->layout.tile_count = (uint32_t)total; /* none is left out: there are as many places */
+    ckpt->tile_count = (uint32_t)total; /* none is left out: there are as many places */
     return 0;
 }
 
-static void entry_of(const struct hst_ckpt *ckpt, uint32_t tile, enum extent_kind kind,
-                     struct store_entry *entry)
+struct ckpt_extent ckpt_extent(const struct hst_ckpt *ckpt, uint32_t tile, enum extent_kind kind)
 {
-    const struct look *look = &ckpt->looks[ckpt->tiles[tile].rank];
+    const struct ckpt_tile *at = &ckpt->tiles[tile];
+    const struct look *look = &ckpt->looks[at->rank];
     const uint32_t tiles = look->headers[0].extents / STORE_KINDS;
-    store_entry_get(look->manifest, (uint32_t)kind * tiles + ckpt->tiles[tile].index, entry);
+    struct ckpt_extent extent = {.tile = tile, .range = at->range, .kind = kind, .look = look};
+    store_entry_get(look->manifest, (uint32_t)kind * tiles + at->index, &extent.entry);
+    return extent;
 }
 
 /* Units begin where their first tiles say. */
 static int build_layout(struct hst_ckpt *ckpt, struct hst_error *error)
 {
     struct layout *layout = &ckpt->layout;
-    const uint32_t tiles = layout->tile_count;
     struct store_entry entry;
-    for (uint32_t t = 0; t < tiles; t++) {
-        entry_of(ckpt, t, EXTENT_WEIGHTS, &entry);
+    for (uint32_t t = 0; t < ckpt->tile_count; t++) {
+        entry = ckpt_extent(ckpt, t, EXTENT_WEIGHTS).entry;
         layout->unit_room += (entry.flags & STORE_UNIT) != 0;
     }
     layout->units = calloc((size_t)layout->unit_room + 1, sizeof *layout->units);
     if (!layout->units)
         return no_memory(error);
-    for (uint32_t t = 0; t < tiles; t++) {
-        entry_of(ckpt, t, EXTENT_WEIGHTS, &entry);
+    for (uint32_t t = 0; t < ckpt->tile_count; t++) {
+        entry = ckpt_extent(ckpt, t, EXTENT_WEIGHTS).entry;
         layout->unit_count += (entry.flags & STORE_UNIT) != 0;
         if (layout->unit_count == 0)
             return refuse_format(ckpt, "its first tile begins no unit", error);
         layout->units[layout->unit_count - 1].elements += entry.bytes / ckpt->bytes.weights;
     }
-    const int rc = layout_seal(layout, ckpt->looks[0].headers[0].tile_elements);
-    return rc == 0 && layout->tile_count == tiles
-               ? 0
-               : refuse_format(ckpt, "its units are not made of whole tiles", error);
+    return 0;
 }
 
-/* Tile by tile: the sizes that a layout of these units gives, and the share of its rank. */
+static int check_tile(struct hst_ckpt *ckpt, uint32_t tile, struct hst_error *error)
+{
+    const uint32_t elements = ckpt->tiles[tile].range.elements;
+    struct store_entry weights, states;
+    weights = ckpt_extent(ckpt, tile, EXTENT_WEIGHTS).entry;
+    states = ckpt_extent(ckpt, tile, EXTENT_STATES).entry;
+    if (weights.bytes != (uint64_t)elements * ckpt->bytes.weights ||
+        states.bytes != record_layout(ckpt->bytes, elements).bytes ||
+        ((weights.flags & STORE_DERIVED) != 0) != ckpt->derived_weights ||
+        (states.flags & STORE_DERIVED))
+        return refuse_format(ckpt, "its extents are not those of its tiles", error);
+    return 0;
+}
+
+/* The elements of a rank's tiles are those that a layout of these units gives it. */
+static int place_tiles(struct hst_ckpt *ckpt, uint32_t rank, struct hst_error *error)
+{
+    struct layout *layout = &ckpt->layout;
+    const struct store_header *header = &ckpt->looks[rank].headers[0];
+    const int rc =
+        layout_seal(layout, (uint32_t)header->tile_elements, (struct share){rank, ckpt->world});
+    if (rc || layout->tile_count != header->extents / STORE_KINDS ||
+        layout->tiles_of_all != ckpt->tile_count)
+        return refuse_format(ckpt, "its units are not made of whole tiles", error);
+    for (uint32_t t = 0; t < layout->tile_count; t++) {
+        const uint32_t number = layout_number_of_all(layout, t);
+        struct ckpt_tile *tile = &ckpt->tiles[number];
+        if (tile->rank != rank || tile->index != t)
+            return refuse_format(ckpt, "its ranks' shares are cut in another way", error);
+        tile->range = layout_tile(layout, t);
+        if (check_tile(ckpt, number, error))
+            return -EINVAL;
+    }
+    return 0;
+}
+
 static int check_tiles(struct hst_ckpt *ckpt, struct hst_error *error)
 {
-    const struct layout *layout = &ckpt->layout;
-    struct store_entry weights, states;
-    entry_of(ckpt, 0, EXTENT_WEIGHTS, &weights);
+    struct store_entry weights;
+    int rc = 0;
+    weights = ckpt_extent(ckpt, 0, EXTENT_WEIGHTS).entry;
     ckpt->derived_weights = (weights.flags & STORE_DERIVED) != 0;
     if (ckpt->derived_weights != (ckpt->precision == HST_PRECISION_FP16))
         return refuse_format(ckpt, "its weights and its precision contradict each other", error);
-    for (uint32_t t = 0; t < layout->tile_count; t++) {
-        const struct tile_range range = layout_tile(layout, t);
-        entry_of(ckpt, t, EXTENT_WEIGHTS, &weights);
-        entry_of(ckpt, t, EXTENT_STATES, &states);
-        if (weights.bytes != (uint64_t)range.elements * ckpt->bytes.weights ||
-            states.bytes != record_layout(ckpt->bytes, range.elements).bytes ||
-            ((weights.flags & STORE_DERIVED) != 0) != ckpt->derived_weights ||
-            (states.flags & STORE_DERIVED))
-            return refuse_format(ckpt, "its extents are not those of its tiles", error);
-    }
-    for (uint32_t u = 0; u < layout->unit_count && ckpt->world > 1; u++)
-        for (uint32_t r = 0; r < ckpt->world; r++) {
-            const struct share_run run =
-                share_of_unit(&layout->units[u], (struct share){r, ckpt->world});
-            for (uint32_t t = run.first; t < run.first + run.count; t++)
-                if (ckpt->tiles[t].rank != r)
-                    return refuse_format(ckpt, "its ranks' shares are cut in another way", error);
-        }
-    return 0;
+    for (uint32_t r = 0; r < ckpt->world && rc == 0; r++)
+        rc = place_tiles(ckpt, r, error);
+    return rc ? rc : layout_seal(&ckpt->layout, ckpt->layout.tile_elements, SHARE_ALL);
 }
 
 /* ---- life ---- */
@@ -371,7 +387,7 @@ void hst_ckpt_info(const struct hst_ckpt *ckpt, struct hst_ckpt_info *info)
         .kept = ckpt->kept,
         .clean = true,
         .units = ckpt->layout.unit_count,
-        .tiles = ckpt->layout.tile_count,
+        .tiles = ckpt->tile_count,
         .tile_elements = ckpt->layout.tile_elements,
         .elements = ckpt->layout.elements,
         .precision = ckpt->precision,
@@ -390,10 +406,10 @@ void hst_ckpt_info(const struct hst_ckpt *ckpt, struct hst_ckpt_info *info)
         for (uint32_t d = 0; d < ckpt->drives; d++)
             info->file_bytes += store_file_bytes(&look->headers[d]);
     }
-    for (uint32_t t = 0; t < ckpt->layout.tile_count; t++) {
+    for (uint32_t t = 0; t < ckpt->tile_count; t++) {
         struct store_entry weights, states;
-        entry_of(ckpt, t, EXTENT_WEIGHTS, &weights);
-        entry_of(ckpt, t, EXTENT_STATES, &states);
+        weights = ckpt_extent(ckpt, t, EXTENT_WEIGHTS).entry;
+        states = ckpt_extent(ckpt, t, EXTENT_STATES).entry;
         info->weights_bytes += ckpt->derived_weights ? 0 : weights.bytes;
         info->states_bytes += states.bytes;
     }

@@ -2,7 +2,6 @@
 #ifndef HOISTWAY_ENGINE_CKPT_H
 #define HOISTWAY_ENGINE_CKPT_H
 /* What a handle of <hoistway/ckpt.h> holds, for the files of this folder. */
-#include "plan/layout/share.h"
 #include "plan/placement/placement.h"
 #include "store/look.h"
 #include "tier/extent.h"
@@ -12,9 +11,10 @@
 #define CKPT_RANKS_MAX      4096u
 #define CKPT_SETTINGS_BYTES 4096u
 
-/* Which of a rank's tiles a tile of the model is. */
+/* A tile of some rank: which of its tiles, and which elements. */
 struct ckpt_tile {
     uint32_t rank, index;
+    struct tile_range range;
 };
 
 struct hst_ckpt {
@@ -24,9 +24,11 @@ struct hst_ckpt {
     bool held, kept;
     enum hst_io io;
     struct look *looks; /* [world]; each with the manifest of the version */
-    /* The model as far as the files tell: units without names and parameters. */
+    /* The model as far as the files tell: units without names and parameters, sealed for one rank.
+     */
     struct layout layout;
-    struct ckpt_tile *tiles; /* [layout.tile_count] */
+    struct ckpt_tile *tiles; /* [tile_count], of all ranks, as layout_number_of_all counts them */
+    uint32_t tile_count;
     bool derived_weights;    /* they have no bytes in the version */
     enum hst_precision precision;
     enum hst_state state;
@@ -34,7 +36,7 @@ struct hst_ckpt {
     char settings[CKPT_SETTINGS_BYTES];
     const void *cursor; /* the client's, in a manifest */
     size_t cursor_bytes;
-    const struct layout *model; /* sealed, with the same tiles; null: not known */
+    const struct layout *model; /* sealed, with the same units; null: not known */
 };
 
 /** The model of a handle: sealed by the tiles of ckpt->layout, kept by the caller for as long as
@@ -45,11 +47,15 @@ int ckpt_take_model(struct hst_ckpt *ckpt, enum hst_precision precision, const s
 /* ---- read.c: all extents of the version, one after another, several on their way ------------- */
 
 struct ckpt_extent {
-    uint32_t tile; /* of the model */
+    uint32_t tile;           /* of ckpt->tiles */
+    struct tile_range range; /* its elements */
     enum extent_kind kind;
     const struct look *look; /* of the rank that has it */
     struct store_entry entry;
 };
+
+/** Of a handle whose version is loaded. tile < ckpt->tile_count. */
+struct ckpt_extent ckpt_extent(const struct hst_ckpt *ckpt, uint32_t tile, enum extent_kind kind);
 
 /* One that has been read, or a piece of it. */
 struct ckpt_part {
@@ -59,23 +65,22 @@ struct ckpt_part {
     unsigned char *bytes;
     int error;            /* 0, or why they are not what was written */
     uint64_t bad_offset, bad_bytes; /* as of struct hst_aio_completion */
-    /* of a visit's own, to write the bytes on: waited for before they are used for the next */
-    struct transfer write;
 };
 
 /* Other than 0 ends the reading, and is what it returns. */
 typedef int ckpt_visit(void *context, struct ckpt_part *part);
 
 struct ckpt_reading {
-    struct share share;   /* which tiles: those of this rank; {0, 1}: all */
+    struct share share;   /* the tiles that hold any element of this shard; SHARE_ALL: all */
     bool weights, states; /* which kinds; what is derived is left out */
     uint64_t piece_bytes; /* whole blocks: how much is visited at once; 0: a whole extent */
     ckpt_visit *visit;
     void *context;
-    struct extents *sink; /* where visits write to; or null */
     const struct hst_ckpt_watch *watch; /* or null */
 };
 
+/** The bytes that it reads. Cost: O(tiles). */
+uint64_t ckpt_reading_bytes(const struct hst_ckpt *ckpt, const struct ckpt_reading *reading);
 /**
  * Visits tiles in the order of the model, weights before states. A handle that holds the store.
  * Errors, with *error but for what a visit returned: -EINVAL it does not; the backend's; -ENOMEM;

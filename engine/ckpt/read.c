@@ -35,6 +35,8 @@ struct reader {
     uint64_t stride;
     uint32_t depth;
     struct slot slots[DEPTH_MOST];
+    uint32_t *tiles; /* of ckpt->tiles: those that are visited */
+    uint32_t tile_count;
     uint64_t extent, at;            /* of the extents, and in it: what is begun next */
     uint64_t begun, visited, parts; /* parts: all of them */
     uint64_t done_bytes, total_bytes;
@@ -47,24 +49,50 @@ static uint32_t kinds_of(const struct ckpt_reading *reading)
     return (uint32_t)reading->weights + (uint32_t)reading->states;
 }
 
+static bool has_part_of(const struct layout *layout, struct tile_range range, struct share share)
+{
+    const struct shard shard = shard_of(layout->units[range.unit].elements, share);
+    return range.offset < shard.first + shard.elements &&
+           shard.first < range.offset + range.elements;
+}
+
+uint64_t ckpt_reading_bytes(const struct hst_ckpt *ckpt, const struct ckpt_reading *reading)
+{
+    uint64_t bytes = 0;
+    for (uint32_t t = 0; t < ckpt->tile_count; t++) {
+        if (!has_part_of(&ckpt->layout, ckpt->tiles[t].range, reading->share))
+            continue;
+        if (reading->weights && !ckpt->derived_weights)
+            bytes += ckpt_extent(ckpt, t, EXTENT_WEIGHTS).entry.bytes;
+        if (reading->states)
+            bytes += ckpt_extent(ckpt, t, EXTENT_STATES).entry.bytes;
+    }
+    return bytes;
+}
+
+static int choose_tiles(struct reader *r)
+{
+    const struct hst_ckpt *ckpt = r->ckpt;
+    r->tiles = calloc(ckpt->tile_count, sizeof *r->tiles);
+    for (uint32_t t = 0; t < ckpt->tile_count && r->tiles; t++)
+        if (has_part_of(&ckpt->layout, ckpt->tiles[t].range, r->reading->share))
+            r->tiles[r->tile_count++] = t;
+    return r->tiles ? 0
+                    : store_refuse(r->error, HST_E_BUDGET, -ENOMEM,
+                                   "no memory for a table of tiles. Fix: end other programs");
+}
+
 /* The nth of those that are visited. */
 static struct ckpt_extent nth_extent(const struct reader *r, uint64_t nth)
 {
     const uint32_t kinds = kinds_of(r->reading);
-    const uint32_t tile = share_tile(&r->ckpt->layout, r->reading->share, (uint32_t)(nth / kinds));
     const bool states = !r->reading->weights || nth % kinds == 1;
-    const struct ckpt_tile *at = &r->ckpt->tiles[tile];
-    const struct look *look = &r->ckpt->looks[at->rank];
-    struct ckpt_extent extent = {
-        .tile = tile, .kind = states ? EXTENT_STATES : EXTENT_WEIGHTS, .look = look};
-    const uint32_t tiles = look->headers[0].extents / STORE_KINDS;
-    store_entry_get(look->manifest, (uint32_t)extent.kind * tiles + at->index, &extent.entry);
-    return extent;
+    return ckpt_extent(r->ckpt, r->tiles[nth / kinds], states ? EXTENT_STATES : EXTENT_WEIGHTS);
 }
 
 static uint64_t extent_count(const struct reader *r)
 {
-    return (uint64_t)kinds_of(r->reading) * share_tiles(&r->ckpt->layout, r->reading->share);
+    return (uint64_t)kinds_of(r->reading) * r->tile_count;
 }
 
 static uint64_t piece_of(const struct reader *r, uint64_t left_bytes)
@@ -200,12 +228,6 @@ static int wait_for(struct reader *r, const struct slot *slot)
 static int begin(struct reader *r, uint32_t place)
 {
     struct slot *slot = &r->slots[place];
-    if (r->reading->sink) { /* the visit before may still be writing from it */
-        const int rc = extents_wait(r->reading->sink, &slot->part.write);
-        if (rc)
-            return store_refuse(r->error, rc == -ENOSPC ? HST_E_DISK_SPACE : HST_E_WRITE, rc,
-                                "writing a tile failed: %s. Fix: check the drive", strerror(-rc));
-    }
     slot->part = next_part(r, r->memory + place * r->stride);
     const struct store_entry *entry = &slot->part.extent.entry;
     const struct look *look = slot->part.extent.look;
@@ -248,10 +270,6 @@ static int run(struct reader *r)
         r->done_bytes += rc ? 0 : slot->part.size;
         rc = rc ? rc : watch(r);
     }
-    for (uint32_t i = 0; i < r->depth && r->reading->sink; i++) { /* they use the memory */
-        const int late = extents_wait(r->reading->sink, &r->slots[i].part.write);
-        rc = rc ? rc : late;
-    }
     return rc;
 }
 
@@ -265,10 +283,14 @@ int ckpt_read(const struct hst_ckpt *ckpt, const struct ckpt_reading *reading,
     if (!ckpt->held)
         return store_refuse(error, HST_E_VALUE, -EINVAL,
                             "the bytes of a store are read while it is held");
-    int rc = make_ring(&r);
-    rc = rc ? rc : open_files(&r);
-    rc = rc ? rc : run(&r);
-    close_files(&r);
+    int rc = choose_tiles(&r);
+    if (rc == 0 && r.tile_count > 0) {
+        rc = make_ring(&r);
+        rc = rc ? rc : open_files(&r);
+        rc = rc ? rc : run(&r);
+        close_files(&r);
+    }
+    free(r.tiles);
     return rc;
 }
 

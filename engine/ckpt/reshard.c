@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A version for another number of ranks. Tiles are what is shared out, so none is opened: each new
- * rank's are read where they were, and written by the store's own code, whose first commit makes
- * them a version. One rank after another, rank 0 last: without its file nothing opens the others,
- * and a mark in the directories keeps a run from beginning anew there where this was killed.
+ * A version for another number of ranks. Each new rank's elements are read where they were,
+ * compared with their hashes, and cut into the rank's own tiles (recut.h), which the store's own
+ * code writes and hashes anew; its first commit makes them a version. One rank is written after
+ * another, rank 0 last: without its file nothing opens the others, and a mark in the directories
+ * keeps a run from beginning anew there where this was killed.
  */
-#include "ckpt/ckpt.h"
+#include "ckpt/recut.h"
 
 #include "base/size_text.h"
-#include "plan/layout/share.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -26,6 +26,7 @@ struct target {
     bool made[STRIPE_DRIVES_MAX]; /* the directory, by this call */
     bool marked[STRIPE_DRIVES_MAX];
     uint32_t drives, world;
+    struct layout layout; /* of the rank that is written: the version's units, without names */
     struct placement placement;
     struct store_agreed agreed;
     struct scratch_drive drive[STRIPE_DRIVES_MAX];
@@ -37,8 +38,7 @@ struct target {
 struct writing {
     struct target *target;
     const struct hst_ckpt_watch *watch;
-    struct store *store;
-    uint32_t next[STORE_KINDS]; /* the rank's tile that comes next */
+    struct recut recut;
 };
 
 static int no_memory(struct target *t)
@@ -49,25 +49,45 @@ static int no_memory(struct target *t)
 
 /* ---- what the new store is ---- */
 
+static uint64_t largest_row(const struct layout *layout)
+{
+    uint64_t largest = 0;
+    for (uint32_t u = 0; u < layout->unit_count; u++)
+        largest = layout->units[u].elements > largest ? layout->units[u].elements : largest;
+    return largest;
+}
+
+/* More would have nothing of any unit. */
+static uint64_t most_ranks(const struct layout *layout)
+{
+    const uint64_t blocks = largest_row(layout) / LAYOUT_UNIT_ALIGN;
+    return blocks < CKPT_RANKS_MAX ? blocks : CKPT_RANKS_MAX;
+}
+
 /* The store's code asks a placement for sizes, drives and units: no address is used. */
 static int plan(struct target *t)
 {
     double rates[STRIPE_DRIVES_MAX];
     for (uint32_t d = 0; d < t->drives; d++)
         rates[d] = 1;
-    t->placement = (struct placement){.layout = &t->ckpt->layout, .bytes = t->ckpt->bytes};
-    t->placement.units = calloc(t->ckpt->layout.unit_count, sizeof *t->placement.units);
-    if (!t->placement.units)
+    const size_t units = t->ckpt->layout.unit_count;
+    t->placement = (struct placement){.layout = &t->layout, .bytes = t->ckpt->bytes};
+    t->placement.units = calloc(units, sizeof *t->placement.units);
+    t->layout = (struct layout){.unit_count = (uint32_t)units};
+    t->layout.units = calloc(units, sizeof *t->layout.units);
+    if (!t->placement.units || !t->layout.units)
         return no_memory(t);
+    for (size_t u = 0; u < units; u++)
+        t->layout.units[u].elements = t->ckpt->layout.units[u].elements;
     stripe_init(&t->placement.stripe, rates, t->drives);
-    if (t->world > 0 && t->world <= t->ckpt->layout.tile_count && t->world <= CKPT_RANKS_MAX)
+    const uint64_t most = most_ranks(&t->layout);
+    if (t->world > 0 && t->world <= most)
         return 0;
     return store_refuse(t->error, HST_E_VALUE, -EINVAL,
-                        "a store of %u tiles can not be shared by %u ranks: each needs one. Fix: "
-                        "--world 1 to %u",
-                        t->ckpt->layout.tile_count, t->world,
-                        t->ckpt->layout.tile_count < CKPT_RANKS_MAX ? t->ckpt->layout.tile_count
-                                                                    : CKPT_RANKS_MAX);
+                        "a store of this model cannot be shared by %u ranks: its largest unit has "
+                        "%llu elements, and a rank's least part is %u. Fix: --world 1 to %llu",
+                        t->world, (unsigned long long)largest_row(&t->layout), LAYOUT_UNIT_ALIGN,
+                        (unsigned long long)most);
 }
 
 static int make_directory(struct target *t, uint32_t d)
@@ -130,21 +150,25 @@ static int open_drives(struct target *t)
 
 /* ---- one rank ---- */
 
-/* The tiles of this rank come by in its order. */
+static int refuse_write(struct target *t, int rc)
+{
+    const bool full = rc == -ENOSPC || rc == -EDQUOT;
+    return store_refuse(
+        t->error, full ? HST_E_DISK_SPACE : HST_E_WRITE, rc,
+        "writing a tile of the new store in %s failed: %s. Fix: %s", t->paths[0], strerror(-rc),
+        full ? "free space there, or another --out" : "check the drive (dmesg, smartctl -a)");
+}
+
+/* The tiles that hold elements of this rank come by in its order. */
 static int visit(void *context, struct ckpt_part *part)
 {
     struct writing *w = context;
-    struct target *t = w->target;
-    const uint32_t index = w->next[part->extent.kind]++;
+    const struct ckpt_extent *extent = &part->extent;
     if (part->error)
-        return ckpt_refuse_part(part, t->error);
-    if (part->extent.entry.flags & STORE_ZERO)
-        return 0; /* the new one says that too */
-    struct extents *extents = store_extents(w->store);
-    const int rc = extents_write(extents, part->extent.kind, index, part->bytes, &part->write);
-    if (rc)
-        *t->error = *store_error(w->store);
-    return rc;
+        return ckpt_refuse_part(part, w->target->error);
+    const int rc = recut_take(&w->recut, extent->kind, extent->range, part->bytes,
+                              (extent->entry.flags & STORE_ZERO) != 0);
+    return rc ? refuse_write(w->target, rc) : 0;
 }
 
 static int progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
@@ -168,36 +192,51 @@ static int commit(struct target *t, struct store *store)
     return rc;
 }
 
+static struct ckpt_reading reading_of(const struct target *t, uint32_t rank)
+{
+    return (struct ckpt_reading){.share = {rank, t->world}, .weights = true, .states = true};
+}
+
+/* Between the two the store writes from memory of the recut. */
+static int write_tiles(struct target *t, struct writing *w, struct ckpt_reading *reading,
+                       struct store *store)
+{
+    const struct hst_ckpt_watch of_rank = {.progress = progress, .context = w};
+    int rc = recut_open(&w->recut, &t->layout, t->ckpt->bytes, store_extents(store));
+    if (rc)
+        return no_memory(t);
+    reading->visit = visit;
+    reading->context = w;
+    reading->watch = w->watch && w->watch->progress ? &of_rank : NULL;
+    rc = ckpt_read(t->ckpt, reading, t->error);
+    const int late = recut_close(&w->recut);
+    return rc == 0 && late ? refuse_write(t, late) : rc;
+}
+
 static int write_rank(struct target *t, uint32_t rank, const struct hst_ckpt_watch *watch)
 {
     struct writing w = {.target = t, .watch = watch};
+    struct ckpt_reading reading = reading_of(t, rank);
+    struct store *store;
     const struct store_config config = {
         .drives = t->drive,
         .drive_count = t->drives,
         .placement = &t->placement,
-        .rank = rank,
-        .world = t->world,
         .agreed = &t->agreed,
         .marked = true,
         .derived_weights = t->ckpt->derived_weights,
     };
-    int rc = store_create(&config, &w.store, t->error);
+    if (layout_seal(&t->layout, t->ckpt->layout.tile_elements, reading.share))
+        return store_refuse(t->error, HST_E_VALUE, -EINVAL,
+                            "%u ranks would have more than 2^32 tiles. Fix: a smaller --world",
+                            t->world);
+    int rc = store_create(&config, &store, t->error);
     if (rc)
         return rc;
-    const struct hst_ckpt_watch of_rank = {.progress = progress, .context = &w};
-    const struct ckpt_reading reading = {
-        .share = {rank, t->world},
-        .weights = true,
-        .states = true,
-        .visit = visit,
-        .context = &w,
-        .sink = store_extents(w.store),
-        .watch = watch && watch->progress ? &of_rank : NULL,
-    };
-    rc = ckpt_read(t->ckpt, &reading, t->error);
-    rc = rc ? rc : commit(t, w.store);
-    t->done_bytes += store_extents(w.store)->counters.written_bytes;
-    store_close(&w.store); /* without a commit nothing of it remains */
+    rc = write_tiles(t, &w, &reading, store);
+    rc = rc ? rc : commit(t, store);
+    t->done_bytes += ckpt_reading_bytes(t->ckpt, &reading);
+    store_close(&store); /* without a commit nothing of it remains */
     return rc;
 }
 
@@ -248,15 +287,13 @@ static void close_all(struct target *t)
         free(t->paths[d]);
     }
     free(t->placement.units);
+    free(t->layout.units);
 }
 
 int hst_ckpt_reshard(struct hst_ckpt *ckpt, const char *store, uint32_t world,
                      const struct hst_ckpt_watch *watch, struct hst_error *error)
 {
     struct target t = {.ckpt = ckpt, .world = world, .error = error};
-    struct hst_ckpt_info info;
-    hst_ckpt_info(ckpt, &info);
-    t.total_bytes = info.weights_bytes + info.states_bytes;
     int rc = ckpt_split(store, t.paths);
     t.drives = rc > 0 ? (uint32_t)rc : 0;
     rc = rc > 0
@@ -266,6 +303,10 @@ int hst_ckpt_reshard(struct hst_ckpt *ckpt, const char *store, uint32_t world,
                             "so",
                             store, STRIPE_DRIVES_MAX);
     uint32_t rank = world; /* those from here on are written */
+    for (uint32_t r = 0; r < world && rc == 0; r++) {
+        const struct ckpt_reading reading = reading_of(&t, r);
+        t.total_bytes += ckpt_reading_bytes(ckpt, &reading);
+    }
     for (; rc == 0 && rank > 0; rank--)
         rc = write_rank(&t, rank - 1, watch);
     if (rc)

@@ -57,7 +57,7 @@ static int visit(void *context, struct ckpt_part *part)
 {
     const struct save *s = context;
     const struct layout *model = s->ckpt->model;
-    const struct tile_range range = layout_tile(model, part->extent.tile);
+    const struct tile_range range = part->extent.range;
     uint32_t next = layout_first_param_in(model, range);
     struct layout_overlap overlap;
     if (part->error)
@@ -99,7 +99,7 @@ static int save(struct save *s, const struct hst_ckpt_watch *watch)
     s->update = hst_update_find(s->ops, record_kind(ckpt->precision, ckpt->state));
     s->dtype = s->masters ? HST_F32 : precision_dtype(ckpt->precision);
     const struct ckpt_reading reading = {
-        .share = {0, 1},
+        .share = SHARE_ALL,
         .weights = takes_weights(s),
         .states = takes_states(s),
         .visit = visit,

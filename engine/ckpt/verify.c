@@ -41,7 +41,7 @@ static void name_place(const struct hst_ckpt *ckpt, const struct ckpt_extent *ex
     if (!ckpt->model)
         return;
     const struct layout *layout = ckpt->model;
-    struct tile_range range = layout_tile(layout, extent->tile);
+    struct tile_range range = extent->range;
     const struct layout_unit *unit = &layout->units[range.unit];
     damage->unit = unit->name;
     range.offset += element_of(ckpt, extent, at, range.elements);
@@ -118,7 +118,7 @@ int hst_ckpt_verify(struct hst_ckpt *ckpt, const struct hst_ckpt_watch *watch, u
                     struct hst_error *error)
 {
     struct verify v = {.ckpt = ckpt, .watch = watch, .block = malloc(STORE_BLOCK_BYTES)};
-    const struct ckpt_reading reading = {.share = {0, 1},
+    const struct ckpt_reading reading = {.share = SHARE_ALL,
                                          .weights = true,
                                          .states = true,
                                          .piece_bytes = STORE_BLOCK_BYTES,

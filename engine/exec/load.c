@@ -63,6 +63,7 @@ static int load_visit(struct hst_engine *engine, void *context, const struct til
         if (rc)
             return rc;
         engine->update->set_weights(load->values, job->arrays.weights, job->arrays.master, n);
+        record_zero_gaps(job->record, engine->update->bytes, n);
         memset(job->arrays.m, 0, n * engine->update->bytes.m);
         memset(job->arrays.v, 0, n * engine->update->bytes.v);
     }

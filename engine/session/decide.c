@@ -28,7 +28,7 @@ int engine_fail_tables(struct hst_engine *engine, int native)
 
 static int try_homes(struct hst_engine *engine, uint32_t tile_elements, char *why, size_t why_bytes)
 {
-    int rc = layout_seal(&engine->layout, tile_elements);
+    int rc = layout_seal(&engine->layout, tile_elements, SHARE_ALL);
     snprintf(why, why_bytes, "more than 2^32 tiles. Fix: larger tile_elements");
     if (rc == 0 && engine->plan_in.stored)
         store_dirs_sizes(engine, &engine->plan_in);

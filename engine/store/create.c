@@ -39,16 +39,15 @@ static struct store_entry extent_of(const struct store *store, uint32_t extent)
 {
     const struct placement *p = store->placement;
     const enum extent_kind kind = (enum extent_kind)(extent / store->tiles);
-    const uint32_t index = extent % store->tiles;
-    const uint32_t tile = store_tile(store, index);
+    const uint32_t tile = extent % store->tiles;
     const bool derived = kind == EXTENT_WEIGHTS && store->derived_weights;
     const bool first = layout_begins_unit(p->layout, tile);
     uint64_t bytes;
     (void)placement_extent(p, kind, tile, &bytes);
     return (struct store_entry){
-        .tile = tile,
+        .tile = layout_number_of_all(p->layout, tile),
         .kind = (uint8_t)kind,
-        .drive = (uint8_t)(store->drives > 1 ? stripe_drive(&p->stripe, index) : 0),
+        .drive = (uint8_t)(store->drives > 1 ? stripe_drive(&p->stripe, tile) : 0),
         .flags = (uint8_t)(STORE_ZERO | (derived ? STORE_DERIVED : 0) | (first ? STORE_UNIT : 0)),
         .bytes = (uint32_t)bytes,
     };

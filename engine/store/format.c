@@ -173,6 +173,15 @@ uint64_t store_manifest_at(const struct store_header *h, unsigned slot, unsigned
 
 #define HEADER_END 128u
 
+/* A reader must know: ranks have shards of blocks (plan/layout/share.h). Without it the ranks of a
+   store have whole tiles of the model, which only `ckpt reshard` of older versions made. */
+#define FEATURE_SHARDS 1u
+
+static uint32_t features_of(const struct store_header *h)
+{
+    return h->world > 1 ? FEATURE_SHARDS : 0;
+}
+
 void store_header_encode(const struct store_header *h, unsigned copy, unsigned char *page)
 {
     page_begin(page, &PAGE_HEADER);
@@ -181,7 +190,7 @@ void store_header_encode(const struct store_header *h, unsigned copy, unsigned c
     put_u32(page + 52, h->world);
     put_u32(page + 56, h->drive);
     put_u32(page + 60, h->drives);
-    put_u32(page + 64, 0); /* features that a reader must know: none yet */
+    put_u32(page + 64, features_of(h));
     put_u32(page + 68, h->align_bytes);
     put_u32(page + 72, STORE_BLOCK_BYTES);
     put_u32(page + 76, h->extents);
@@ -196,10 +205,13 @@ void store_header_encode(const struct store_header *h, unsigned copy, unsigned c
 
 static struct store_flaw check_header(const unsigned char *page, const struct store_header *h)
 {
-    if (get_u32(page + 64) != 0)
-        return flaw(-ENOTSUP, "it uses a feature that this version does not know");
     if (h->rank >= h->world)
         return flaw(-EINVAL, "its rank is not below its world size");
+    if (get_u32(page + 64) == 0 && features_of(h))
+        return flaw(-ENOTSUP, "its ranks have whole tiles, and are made one (ckpt reshard --world "
+                              "1) by the version that wrote it alone");
+    if (get_u32(page + 64) != features_of(h))
+        return flaw(-ENOTSUP, "it uses a feature that this version does not know");
     if (h->drives == 0 || h->drives > STRIPE_DRIVES_MAX || h->drive >= h->drives)
         return flaw(-EINVAL, "its number of drives");
     if (h->align_bytes < STORE_PAGE_BYTES || h->align_bytes > STORE_ALIGN_MAX ||
@@ -207,7 +219,7 @@ static struct store_flaw check_header(const unsigned char *page, const struct st
         return flaw(-EINVAL, "its alignment");
     if (get_u32(page + 72) != STORE_BLOCK_BYTES)
         return flaw(-EINVAL, "its block size");
-    if (h->extents == 0 || h->extents % STORE_KINDS)
+    if (h->extents == 0 ? h->world == 1 || h->blocks > 0 : h->extents % STORE_KINDS > 0)
         return flaw(-EINVAL, "its number of extents");
     if (h->blocks < h->extents || h->blocks > UINT32_MAX || h->manifest_bytes == 0 ||
         h->manifest_bytes != store_manifest_room(h->extents, h->blocks, h->align_bytes))

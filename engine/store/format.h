@@ -121,13 +121,13 @@ bool store_id_equal(const struct store_id *a, const struct store_id *b);
 enum store_flag {
     STORE_ZERO = 1u << 0,    /* never written: reads as zeros, no drive is asked */
     STORE_DERIVED = 1u << 1, /* has one slot and no bytes in a version: rebuilt after an open */
-    STORE_UNIT = 1u << 2,    /* the first tile of a unit of the model */
+    STORE_UNIT = 1u << 2,    /* the first tile of a unit of the model: on rank 0 alone */
     /* in memory only: a write is in flight. No manifest is written while there is any */
     STORE_WRITING = 1u << 7,
 };
 
 struct store_entry {
-    uint32_t tile; /* its number in the whole model: a rank of several has some of them */
+    uint32_t tile; /* its number among those of all ranks (layout_number_of_all) */
     uint8_t kind, drive, slot, flags;
     uint64_t offset;  /* in the drive's file, in slot 0; slot 1 is slot_bytes behind */
     uint32_t bytes;

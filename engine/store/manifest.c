@@ -175,7 +175,7 @@ static const char *check_entry(const struct store_entry *e, const struct store_h
     return NULL;
 }
 
-/* Tiles rise; one rank has them all; states are those of the same tiles. */
+/* Numbers of tiles rise; one rank has them all; states are those of the same tiles. */
 static bool tile_is_possible(const unsigned char *bytes, const struct store_header *header,
                              uint32_t extent, const struct store_entry *entry)
 {

@@ -184,7 +184,7 @@ static uint64_t wanted_bytes(const struct store *store, uint32_t extent)
 {
     uint64_t bytes;
     (void)placement_extent(store->placement, (enum extent_kind)(extent / store->tiles),
-                           store_tile(store, extent % store->tiles), &bytes);
+                           extent % store->tiles, &bytes);
     return bytes;
 }
 

@@ -38,11 +38,6 @@ uint32_t store_extent_of(const struct store *store, enum extent_kind kind, uint3
     return (uint32_t)kind * store->tiles + index;
 }
 
-uint32_t store_tile(const struct store *store, uint32_t index)
-{
-    return share_tile(store->placement->layout, store_share(store), index);
-}
-
 /* The version that writes belong to. */
 static uint64_t building(const struct store *store)
 {
@@ -231,12 +226,12 @@ struct store *store_new(const struct store_config *config, struct hst_error *err
     }
     store->extents.ops = &STORE_OPS;
     store->placement = config->placement;
-    store->rank = config->rank;
-    store->world = config->world ? config->world : 1;
+    store->rank = config->placement->layout->share.rank;
+    store->world = config->placement->layout->share.world;
     store->drives = config->drive_count;
     store->derived_weights = config->derived_weights;
     store->revertible = config->revertible;
-    store->tiles = share_tiles(config->placement->layout, store_share(store));
+    store->tiles = config->placement->layout->tile_count;
     store->version = STORE_NO_VERSION;
     for (uint32_t d = 0; d < store->drives; d++) {
         store->aio[d] = config->drives[d].aio;

@@ -48,8 +48,7 @@ struct store_room {
 struct store_config {
     const struct scratch_drive *drives; /* [drive_count]; context and directory; borrowed */
     uint32_t drive_count;
-    const struct placement *placement; /* must outlive the store */
-    uint32_t rank, world;              /* world 0: 1; a rank's tiles: plan/share.h */
+    const struct placement *placement; /* of a rank's share; must outlive the store */
     const struct store_agreed *agreed; /* null: drawn, which is for one rank */
     /* the weights follow from the states (fp16): one slot, no bytes in a version. After an open
        they read as -ENODATA until they are written */

@@ -2,7 +2,6 @@
 #ifndef HOISTWAY_ENGINE_STORE_STATE_H
 #define HOISTWAY_ENGINE_STORE_STATE_H
 /* What a store holds, for the files of this folder. */
-#include "plan/layout/share.h"
 #include "store/choose.h"
 #include "store/files.h"
 #include "store/store.h"
@@ -72,12 +71,6 @@ void store_note_committed(struct store *store);
 struct store *store_new(const struct store_config *config, struct hst_error *error);
 /** Of an extent, in the manifest. */
 uint32_t store_extent_of(const struct store *store, enum extent_kind kind, uint32_t index);
-static inline struct share store_share(const struct store *store)
-{
-    return (struct share){store->rank, store->world};
-}
-/** The number in the model of this rank's tile `index`. */
-uint32_t store_tile(const struct store *store, uint32_t index);
 /** Waits for what is in flight; a context that broke down has nothing. */
 void store_drain(struct store *store);
 void store_free(struct store *store);

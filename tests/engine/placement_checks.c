@@ -46,7 +46,7 @@ struct layout model(uint32_t tile_elements)
                                      .work_bytes = 5000 * u};
         assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
     }
-    assert_int_equal(layout_seal(&layout, tile_elements), 0);
+    assert_int_equal(layout_seal(&layout, tile_elements, SHARE_ALL), 0);
     return layout;
 }
 

@@ -38,7 +38,7 @@ static struct layout small_model(uint32_t tile_elements)
     assert_int_equal(add(&layout, "layer", LAYER, 2), 0);
     assert_int_equal(add(&layout, "empty", NULL, 0), 0);
     assert_int_equal(add(&layout, "head", HEAD, 2), 0);
-    assert_int_equal(layout_seal(&layout, tile_elements), 0);
+    assert_int_equal(layout_seal(&layout, tile_elements, SHARE_ALL), 0);
     return layout;
 }
 

@@ -57,7 +57,7 @@ static struct layout model(const struct hst_param_desc *last, uint64_t first_blo
     };
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         assert_int_equal(add(&layout, &units[i]), 0);
-    assert_int_equal(layout_seal(&layout, TILE), 0);
+    assert_int_equal(layout_seal(&layout, TILE, SHARE_ALL), 0);
     return layout;
 }
 
@@ -124,7 +124,7 @@ static void slices_are_the_whole_in_pieces(void **state)
         uint32_t units, slices;
         struct layout whole = model(tied ? &tied_head : &head, BLOCK, BLOCK), cut;
         assert_int_equal(layout_cut(&whole, TILE, &cut), 0);
-        assert_int_equal(layout_seal(&cut, TILE), 0);
+        assert_int_equal(layout_seal(&cut, TILE, SHARE_ALL), 0);
         check_same(&whole, &cut);
         check_slices(&cut);
         layout_count_slices(&cut, &units, &slices);
@@ -143,7 +143,7 @@ static void aliases_are_cut_as_their_owners(void **state)
     (void)state;
     struct layout whole = model(&tied_head, BLOCK, BLOCK), cut;
     assert_int_equal(layout_cut(&whole, TILE, &cut), 0);
-    assert_int_equal(layout_seal(&cut, TILE), 0);
+    assert_int_equal(layout_seal(&cut, TILE, SHARE_ALL), 0);
     uint32_t heads = 0;
     for (uint32_t i = 0; i < cut.param_count; i++) {
         const struct layout_param *param = &cut.params[i], *owner = &cut.params[param->owner];
@@ -200,9 +200,9 @@ static void some_are_cut_and_others_are_not(void **state)
                                                          .param_count = 1,
                                                          .slices = {.block_rows = BLOCK}}),
                      0);
-    assert_int_equal(layout_seal(&whole, TILE), 0);
+    assert_int_equal(layout_seal(&whole, TILE, SHARE_ALL), 0);
     assert_int_equal(layout_cut(&whole, TILE, &cut), 0);
-    assert_int_equal(layout_seal(&cut, TILE), 0);
+    assert_int_equal(layout_seal(&cut, TILE, SHARE_ALL), 0);
     check_same(&whole, &cut);
     assert_false(layout_is_slice(&cut, cut.unit_count - 1));
     assert_int_equal(cut.units[cut.unit_count - 1].rows, 512);
@@ -215,9 +215,9 @@ static void slices_may_be_larger_for_their_tiles(void **state)
 {
     (void)state;
     struct layout whole = model(&head, BLOCK, BLOCK), cut;
-    assert_int_equal(layout_seal(&whole, 5 * TILE), 0);
+    assert_int_equal(layout_seal(&whole, 5 * TILE, SHARE_ALL), 0);
     assert_int_equal(layout_cut(&whole, 5 * TILE, &cut), 0);
-    assert_int_equal(layout_seal(&cut, 5 * TILE), 0);
+    assert_int_equal(layout_seal(&cut, 5 * TILE, SHARE_ALL), 0);
     check_same(&whole, &cut);
     assert_int_equal(cut.units[0].rows, 5 * BLOCK); /* four would be no larger than a layer */
     layout_free(&cut);

@@ -40,7 +40,7 @@ static struct layout model_of_rows(const uint32_t *rows, uint32_t units, uint32_
             .name = name[0], .params = &param, .param_count = 1, .act_bytes_per_token = 256};
         assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
     }
-    assert_int_equal(layout_seal(&layout, tile_elements), 0);
+    assert_int_equal(layout_seal(&layout, tile_elements, SHARE_ALL), 0);
     return layout;
 }
 

@@ -45,7 +45,7 @@ static struct layout layout_of(const struct graph_case *c, uint64_t tokens)
         if (u == 0)
             snprintf(owner, sizeof owner, "%s", name);
     }
-    assert_int_equal(layout_seal(&layout, c->in.tile_elements), 0);
+    assert_int_equal(layout_seal(&layout, c->in.tile_elements, SHARE_ALL), 0);
     return layout;
 }
 

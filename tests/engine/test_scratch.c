@@ -55,7 +55,7 @@ static void open_slots(struct fixture *f, enum hst_precision precision, uint32_t
     struct hst_param_desc param = {.name = "p", .dim_count = 1, .dims = {10 * TILE + 4000}};
     struct hst_unit_desc unit = {.name = "u", .params = &param, .param_count = 1};
     assert_int_equal(layout_add(&f->layout, &unit, why, sizeof why), 0);
-    assert_int_equal(layout_seal(&f->layout, TILE), 0);
+    assert_int_equal(layout_seal(&f->layout, TILE, SHARE_ALL), 0);
     f->in = (struct placement_in){.layout = &f->layout,
                                   .bytes = record_bytes(precision, HST_STATE_FP32),
                                   .has_nvme = true,

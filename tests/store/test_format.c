@@ -143,7 +143,8 @@ static void hostile_headers_are_refused(void **state)
         {56, 4, 2, -EINVAL}, /* drive, not below drives */
         {60, 4, 0, -EINVAL}, /* drives */
         {60, 4, STRIPE_DRIVES_MAX + 1, -EINVAL},
-        {64, 4, 1, -ENOTSUP}, /* features */
+        {64, 4, 0, -ENOTSUP}, /* features: ranks of whole tiles */
+        {64, 4, 3, -ENOTSUP},
         {64, 4, 1u << 31, -ENOTSUP},
         {68, 4, 0, -EINVAL}, /* alignment */
         {68, 4, 4097, -EINVAL},

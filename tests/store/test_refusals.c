@@ -304,14 +304,14 @@ static void other_ranks_worlds_and_models_are_refused(void **state)
     (void)state;
     struct toy toy;
     with_store(&toy);
-    toy.config.world = 2;
+    toy.layout.share.world = 2;
     assert_open_refused(&toy, -EINVAL, HST_E_STORE_MIXED);
-    toy.config.rank = 1;
+    toy.layout.share.rank = 1;
     assert_open_refused(&toy, -ENOENT, HST_E_STORE_EMPTY);
     rename(at(&toy, 0, D0), at(&toy, 0, "r00001.d0.blk"));
     assert_open_refused(&toy, -EINVAL, HST_E_STORE_MIXED);
     rename(at(&toy, 0, "r00001.d0.blk"), at(&toy, 0, D0));
-    toy.config.rank = toy.config.world = 0;
+    toy.layout.share = SHARE_ALL;
     toy.config.derived_weights = true;
     assert_open_refused(&toy, -EINVAL, HST_E_STORE_OTHER);
     toy.config.derived_weights = false;

@@ -31,7 +31,7 @@ static int plan(struct toy *toy, uint32_t drives)
         in.drive_budgets[d] = 1u << 30;
     }
     int rc = layout_add(&toy->layout, &unit, why, sizeof why);
-    rc = rc ? rc : layout_seal(&toy->layout, TILE);
+    rc = rc ? rc : layout_seal(&toy->layout, TILE, SHARE_ALL);
     rc = rc ? rc : place_parse("states=nvme,weights=nvme", &in.wish, why, sizeof why);
     return rc ? rc : placement_plan(&in, &toy->placement, why, sizeof why);
 }

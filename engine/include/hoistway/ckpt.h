@@ -93,7 +93,7 @@ int hst_ckpt_model(struct hst_ckpt *ckpt, struct hst_engine *engine, struct hst_
 struct hst_ckpt_damage {
     const char *what;         /* "weights", "optimizer states" */
     const char *unit, *param; /* what lies there; null without a model, or in padding */
-    uint64_t tile;            /* of the model */
+    uint64_t tile;            /* counted over all ranks */
     uint32_t rank;
     const char *directory, *file;
     uint64_t offset, bytes; /* in that file: a block, or what of it can not be read */
@@ -129,14 +129,16 @@ int hst_ckpt_save_masters(struct hst_ckpt *ckpt, const struct hst_writer *writer
 
 /**
  * Writes the version as a new store for `world` ranks, all of whose files are then in directories
- * that do not exist or are empty. Every unit's tiles are shared out anew; no tile changes. Rank 0
- * is written last: where it is, all are. A handle that holds the store. watch may be null.
+ * that do not exist or are empty. A rank has its shard of every unit: ceil(B/world) of its B blocks
+ * of 4,096 elements. Elements are read, compared with their hashes, and hashed anew in the rank's
+ * tiles. Rank 0 is written last: where it is, all are. A handle that holds the store. watch may be
+ * null; its total counts a tile once for each rank that reads of it.
  *
  * store   as in hst_config; made where they are missing
  *
- * Errors: those of save; -EEXIST a directory is not empty (E616); -EINVAL more ranks than tiles
- * (E402); -ENOSPC, -EDQUOT. Nothing remains of the new store. Where the process ends meanwhile what
- * remains is marked, and refused by all (E617).
+ * Errors: those of save; -EEXIST a directory is not empty (E616); -EINVAL more ranks than the
+ * largest unit has blocks (E402); -ENOSPC, -EDQUOT. Nothing remains of the new store. Where the
+ * process ends meanwhile what remains is marked, and refused by all (E617).
  */
 int hst_ckpt_reshard(struct hst_ckpt *ckpt, const char *store, uint32_t world,
                      const struct hst_ckpt_watch *watch, struct hst_error *error);

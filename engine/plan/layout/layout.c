@@ -311,24 +311,50 @@ static void place_gradients(struct layout *layout)
     }
 }
 
-int layout_seal(struct layout *layout, uint32_t tile_elements)
+static uint64_t tiles_in(uint64_t elements, uint32_t tile_elements)
 {
-    uint64_t tiles = 0;
+    return elements / tile_elements + (elements % tile_elements > 0);
+}
+
+/* Of a row's first shards, which have so many elements: no tile goes on in the next shard. */
+static uint64_t tiles_of_shards(uint64_t elements, uint64_t shard, uint32_t tile_elements)
+{
+    if (shard == 0)
+        return 0;
+    return elements / shard * tiles_in(shard, tile_elements) +
+           tiles_in(elements % shard, tile_elements);
+}
+
+/* Behind those of the units before. False: there are too many. */
+static bool number_tiles(struct layout *layout, struct layout_unit *unit)
+{
+    const uint64_t shard = shard_elements(unit->elements, layout->share.world);
+    const uint32_t tile = layout->tile_elements;
+    unit->shard = shard_of(unit->elements, layout->share);
+    unit->first_of_all = layout->tiles_of_all + tiles_of_shards(unit->shard.first, shard, tile);
+    layout->tiles_of_all += tiles_of_shards(unit->elements, shard, tile);
+    if (layout->tiles_of_all >= UINT32_MAX)
+        return false;
+    unit->first_tile = layout->tile_count;
+    unit->tile_count = (uint32_t)tiles_in(unit->shard.elements, tile);
+    layout->tile_count += unit->tile_count;
+    return true;
+}
+
+int layout_seal(struct layout *layout, uint32_t tile_elements, struct share share)
+{
+    layout->share = share;
     layout->tile_elements = tile_elements;
-    layout->elements = layout->tied_elements = 0;
+    layout->tile_count = 0;
+    layout->tiles_of_all = layout->elements = layout->tied_elements = 0;
     for (uint32_t i = 0; i < layout->unit_count; i++) {
         struct layout_unit *unit = &layout->units[i];
-        uint64_t count = (unit->elements + tile_elements - 1) / tile_elements;
-        if (tiles + count >= UINT32_MAX)
+        if (!number_tiles(layout, unit))
             return -EINVAL;
-        unit->first_tile = (uint32_t)tiles;
-        unit->tile_count = (uint32_t)count;
-        tiles += count;
         unit->grad_elements = 0;
         unit->first_block = layout->elements / LAYOUT_UNIT_ALIGN;
         layout->elements += unit->elements;
     }
-    layout->tile_count = (uint32_t)tiles;
     place_gradients(layout);
     return 0;
 }
@@ -347,7 +373,7 @@ void layout_free(struct layout *layout)
 
 /* Units are searched by halves: a trillion-parameter model has few units, but this runs per tile.
  */
-struct tile_range layout_tile(const struct layout *layout, uint32_t tile)
+static uint32_t unit_of_tile(const struct layout *layout, uint32_t tile)
 {
     uint32_t low = 0, high = layout->unit_count;
     while (high - low > 1) {
@@ -357,16 +383,27 @@ struct tile_range layout_tile(const struct layout *layout, uint32_t tile)
         else
             high = middle;
     }
-    /* Units without parameters have no tiles and share first_tile with their successor, which `low`
-     * is. */
-    const struct layout_unit *unit = &layout->units[low];
-    uint64_t offset = (uint64_t)(tile - unit->first_tile) * layout->tile_elements;
-    uint64_t left = unit->elements - offset;
+    /* Units without tiles share first_tile with their successor, which `low` is. */
+    return low;
+}
+
+struct tile_range layout_tile(const struct layout *layout, uint32_t tile)
+{
+    const uint32_t number = unit_of_tile(layout, tile);
+    const struct layout_unit *unit = &layout->units[number];
+    const uint64_t before = (uint64_t)(tile - unit->first_tile) * layout->tile_elements;
+    const uint64_t left = unit->shard.elements - before;
     return (struct tile_range){
-        .unit = low,
-        .offset = offset,
+        .unit = number,
+        .offset = unit->shard.first + before,
         .elements = left < layout->tile_elements ? (uint32_t)left : layout->tile_elements,
     };
+}
+
+uint32_t layout_number_of_all(const struct layout *layout, uint32_t tile)
+{
+    const struct layout_unit *unit = &layout->units[unit_of_tile(layout, tile)];
+    return (uint32_t)unit->first_of_all + tile - unit->first_tile;
 }
 
 uint32_t layout_first_param_in(const struct layout *layout, struct tile_range range)
@@ -425,8 +462,8 @@ uint32_t layout_largest_tile(const struct layout *layout)
 {
     uint64_t largest = 0;
     for (uint32_t i = 0; i < layout->unit_count; i++)
-        if (layout->units[i].elements > largest)
-            largest = layout->units[i].elements;
+        if (layout->units[i].shard.elements > largest)
+            largest = layout->units[i].shard.elements;
     return largest < layout->tile_elements ? (uint32_t)largest : layout->tile_elements;
 }
 

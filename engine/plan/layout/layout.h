@@ -2,17 +2,20 @@
 #ifndef HOISTWAY_ENGINE_PLAN_LAYOUT_H
 #define HOISTWAY_ENGINE_PLAN_LAYOUT_H
 /*
- * Parameters → units → shard → tiles. Pure: values in, values out.
+ * Parameters → units → shards → tiles. Pure: values in, values out.
  *
  * A unit's own parameters lie one after another in one flat row of elements, each at a multiple of
- * LAYOUT_PARAM_ALIGN; the row is padded to a multiple of LAYOUT_UNIT_ALIGN and cut into tiles.
- * Tiles are numbered through all units. A tied parameter belongs to the first unit that names it;
+ * LAYOUT_PARAM_ALIGN; the row is padded to a multiple of LAYOUT_UNIT_ALIGN. A rank has its shard of
+ * each row (share.h), cut into tiles, which are numbered through all units, in the rank. A tied
+ * parameter belongs to the first unit that names it;
  * later units hold an alias.
  *
  * A layout may be cut (layout_cut): a unit that is one matrix is then several, its slices, each of
  * them rows of it. Tiles and blocks of the norm have the same numbers and the same elements as in
  * the whole, so nothing that is stored or summed knows of it.
  */
+#include "plan/layout/share.h"
+
 #include <hoistway/hoistway.h>
 
 #define LAYOUT_PARAM_ALIGN 64u /* elements: 128 bytes of bf16, wide enough for any vector load */
@@ -40,10 +43,13 @@ struct layout_param {
 struct layout_unit {
     char *name;
     uint32_t first_param, param_count; /* in layout.params */
-    uint64_t elements;                 /* of its own row, padded */
+    uint64_t elements;                 /* of its own row, padded: of all ranks */
+    struct shard shard;                /* what of the row the rank's tiles hold */
     /* of its accumulator: own parameters that are not tied, padded each */
     uint64_t grad_elements;
-    uint32_t first_tile, tile_count;
+    uint32_t first_tile, tile_count; /* of the rank */
+    /* the number that its first tile has where those of all ranks are counted */
+    uint64_t first_of_all;
     uint64_t first_block; /* of the norm: its first partial */
     uint64_t flops_per_token, act_bytes_per_token, work_bytes;
     uint64_t saved_bytes; /* of a micro-batch's activations, where it can keep them; else 0 */
@@ -64,7 +70,9 @@ struct layout {
     uint32_t param_count, param_room;
     /* tsearch(3) tree of struct layout_name: finds what is named twice, and aliases */
     void *names;
-    uint32_t tile_elements, tile_count;
+    struct share share;
+    uint32_t tile_elements, tile_count; /* tiles of the rank */
+    uint64_t tiles_of_all;              /* ranks */
     uint64_t parameters;        /* elements without padding, tied ones once */
     uint64_t tied_elements;     /* of the buffer that holds the gradients of tied parameters */
     uint64_t elements;          /* of all units, with padding */
@@ -73,7 +81,7 @@ struct layout {
 
 struct tile_range {
     uint32_t unit;
-    uint64_t offset;   /* elements from the start of the unit's row */
+    uint64_t offset; /* elements from the start of the unit's row: of all ranks */
     uint32_t elements; /* a multiple of 4,096 */
 };
 
@@ -84,10 +92,10 @@ struct tile_range {
 int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *why,
                size_t why_bytes);
 /**
- * Gives every unit its tiles, anew where it had some. tile_elements: a multiple of 4,096. Errors:
- * -EINVAL more than 2^32-1 tiles.
+ * Gives every unit its tiles, anew where it had some. tile_elements: a multiple of 4,096; the last
+ * tile of a shard may be shorter. Errors: -EINVAL more than 2^32-1 tiles, of all ranks.
  */
-int layout_seal(struct layout *layout, uint32_t tile_elements);
+int layout_seal(struct layout *layout, uint32_t tile_elements, struct share share);
 void layout_free(struct layout *layout);
 
 /**
@@ -99,6 +107,11 @@ void layout_free(struct layout *layout);
 int layout_cut(const struct layout *whole, uint32_t tile_elements, struct layout *cut);
 
 struct tile_range layout_tile(const struct layout *layout, uint32_t tile);
+/**
+ * The number of the rank's tile where those of all ranks are counted: unit by unit, rank by rank.
+ * With one rank it is the tile's own. Cost: O(log units).
+ */
+uint32_t layout_number_of_all(const struct layout *layout, uint32_t tile);
 /** The range's first element, counted over all rows: the same however units and tiles are cut. */
 static inline uint64_t layout_first_element(const struct layout *layout, struct tile_range range)
 {
@@ -116,7 +129,7 @@ static inline bool layout_is_slice(const struct layout *layout, uint32_t unit)
 }
 /** How many units were cut, and the slices that they are now. */
 void layout_count_slices(const struct layout *layout, uint32_t *cut_units, uint32_t *slices);
-/** True where a unit begins with the tile, as it was described. */
+/** True where a unit begins with the tile, as it was described: on rank 0 alone. */
 bool layout_begins_unit(const struct layout *layout, uint32_t tile);
 /** A parameter as clients described it; borrows its name and shape. */
 struct hst_param_ref layout_param_ref(const struct layout *layout, uint32_t param);

@@ -2,29 +2,28 @@
 #ifndef HOISTWAY_ENGINE_PLAN_SHARE_H
 #define HOISTWAY_ENGINE_PLAN_SHARE_H
 /*
- * Which tiles of the model a rank has. Every unit is cut, so that all ranks work on the unit at
- * hand; it is cut between tiles, so that a tile's bytes are the same whatever the number of ranks.
- * A rank's part of a unit is a run of its tiles, in order of rank. Tiles that do not divide go to
- * the ranks in turn, from unit to unit: no rank has two more than another, in a unit or in all.
+ * Which part of a unit's row a rank has: its shard (ZeRO stage 3; ZeRO-Infinity §6.1, bandwidth-
+ * centric partitioning). A row of B blocks of 4,096 elements is cut into N shards of ceil(B/N)
+ * blocks, in order of rank. Every rank therefore has the same part of every unit, and a gather is
+ * one all-gather of equal counts. The last shards of a row may be shorter, or empty.
  *
- * A rank numbers its tiles from 0 on, in the model's order. Pure.
+ * The block is what the norm adds up and what no cut divides. Pure.
  */
-#include "plan/layout/layout.h"
+#include <stdint.h>
 
 struct share {
-    uint32_t rank, world;
+    uint32_t rank, world; /* rank < world */
+};
+#define SHARE_ALL ((struct share){0, 1})
+
+/* A part of a row, in elements from the row's start. */
+struct shard {
+    uint64_t first, elements; /* multiples of 4,096; elements 0: the rank has none of the row */
 };
 
-/** A run of tiles, numbered as in the model. */
-struct share_run {
-    uint32_t first, count;
-};
-
-/** The rank's part of a unit; count 0: none of it. */
-struct share_run share_of_unit(const struct layout_unit *unit, struct share share);
-/** How many tiles it has of all units. Cost: O(units). */
-uint32_t share_tiles(const struct layout *layout, struct share share);
-/** The number in the model of the rank's tile `index`. Cost: O(units) where there are ranks. */
-uint32_t share_tile(const struct layout *layout, struct share share, uint32_t index);
+/** Elements of a full shard: world times as many are what a gather needs room for. */
+uint64_t shard_elements(uint64_t row_elements, uint32_t world);
+/** row_elements: a multiple of 4,096. `first` is at most row_elements. */
+struct shard shard_of(uint64_t row_elements, struct share share);
 
 #endif

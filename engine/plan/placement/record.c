@@ -3,6 +3,7 @@
 #include "plan/placement/record.h"
 
 #include <assert.h>
+#include <string.h>
 
 struct hst_update_kind record_kind(enum hst_precision precision, enum hst_state state)
 {
@@ -42,6 +43,16 @@ struct record record_layout(struct hst_update_bytes bytes, uint64_t elements)
     end = record.v_at + elements * bytes.v;
     record.bytes = (end + RECORD_PAGE_BYTES - 1) / RECORD_PAGE_BYTES * RECORD_PAGE_BYTES;
     return record;
+}
+
+void record_zero_gaps(void *record, struct hst_update_bytes bytes, uint64_t elements)
+{
+    const struct record at = record_layout(bytes, elements);
+    const uint64_t starts[] = {at.m_at, at.v_at, at.bytes};
+    const uint64_t ends[] = {elements * bytes.master, at.m_at + elements * bytes.m,
+                             at.v_at + elements * bytes.v};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        memset((unsigned char *)record + ends[i], 0, starts[i] - ends[i]);
 }
 
 uint64_t record_state_bytes(struct hst_update_bytes bytes)

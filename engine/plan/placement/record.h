@@ -24,6 +24,9 @@ struct hst_update_kind record_kind(enum hst_precision precision, enum hst_state 
 struct hst_update_bytes record_bytes(enum hst_precision precision, enum hst_state state);
 
 struct record record_layout(struct hst_update_bytes bytes, uint64_t elements);
+/** Zeroes what lies between the arrays and behind them, which nothing else writes: the bytes of a
+ * tile on a drive then depend on its elements alone. */
+void record_zero_gaps(void *record, struct hst_update_bytes bytes, uint64_t elements);
 /** Bytes of one element's states, without padding. */
 uint64_t record_state_bytes(struct hst_update_bytes bytes);
 

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tiles of one cut as tiles of another: see recut.h. */
+#include "ckpt/recut.h"
+
+#include "plan/placement/record.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint64_t extent_bytes(const struct recut *c, enum extent_kind kind, uint64_t elements)
+{
+    return kind == EXTENT_WEIGHTS ? elements * c->bytes.weights
+                                  : record_layout(c->bytes, elements).bytes;
+}
+
+int recut_open(struct recut *c, const struct layout *layout, struct hst_update_bytes bytes,
+               struct extents *extents)
+{
+    void *memory;
+    *c = (struct recut){.layout = layout, .bytes = bytes, .extents = extents};
+    const uint32_t largest = layout_largest_tile(layout);
+    uint64_t sizes[STORE_KINDS];
+    for (uint32_t kind = 0; kind < STORE_KINDS; kind++) {
+        sizes[kind] = extent_bytes(c, (enum extent_kind)kind, largest);
+        c->memory_bytes += 2 * sizes[kind];
+    }
+    if (c->memory_bytes == 0) /* the rank has nothing */
+        return 0;
+    if (hst_aio_buffer_alloc(c->memory_bytes, &memory))
+        return -ENOMEM;
+    unsigned char *at = c->memory = memory;
+    for (uint32_t kind = 0; kind < STORE_KINDS; kind++)
+        for (unsigned i = 0; i < 2; i++, at += sizes[kind])
+            c->lanes[kind].bytes[i] = at;
+    return 0;
+}
+
+/* ---- elements ---- */
+
+/* Elements that both have, counted from the row's start. */
+struct common {
+    uint64_t first, count;
+};
+
+static struct common common_of(struct tile_range a, struct tile_range b)
+{
+    const uint64_t first = a.offset > b.offset ? a.offset : b.offset;
+    const uint64_t a_end = a.offset + a.elements, b_end = b.offset + b.elements;
+    const uint64_t end = a_end < b_end ? a_end : b_end;
+    return (struct common){.first = first, .count = end > first ? end - first : 0};
+}
+
+static void copy_states(struct hst_update_bytes bytes, struct tile_range to_range,
+                        unsigned char *to, struct tile_range from_range, const unsigned char *from,
+                        struct common common)
+{
+    const struct record a = record_layout(bytes, to_range.elements);
+    const struct record b = record_layout(bytes, from_range.elements);
+    const uint64_t to_first = common.first - to_range.offset;
+    const uint64_t from_first = common.first - from_range.offset;
+    const struct {
+        uint64_t to, from, bytes;
+    } arrays[] = {
+        {a.master_at, b.master_at, bytes.master},
+        {a.m_at, b.m_at, bytes.m},
+        {a.v_at, b.v_at, bytes.v},
+    };
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        memcpy(to + arrays[i].to + to_first * arrays[i].bytes,
+               from + arrays[i].from + from_first * arrays[i].bytes,
+               common.count * arrays[i].bytes);
+}
+
+static void copy_weights(struct hst_update_bytes bytes, struct tile_range to_range,
+                         unsigned char *to, struct tile_range from_range, const unsigned char *from,
+                         struct common common)
+{
+    memcpy(to + (common.first - to_range.offset) * bytes.weights,
+           from + (common.first - from_range.offset) * bytes.weights, common.count * bytes.weights);
+}
+
+/* ---- tiles ---- */
+
+/* Zeroes what lies between the arrays of a record, too: record_zero_gaps. */
+static int begin_tile(struct recut *c, enum extent_kind kind, struct tile_range tile)
+{
+    struct recut_lane *lane = &c->lanes[kind];
+    const int rc = extents_wait(c->extents, &lane->write[lane->at]);
+    if (rc == 0)
+        memset(lane->bytes[lane->at], 0, extent_bytes(c, kind, tile.elements));
+    lane->holds_bytes = false;
+    return rc;
+}
+
+static int end_tile(struct recut *c, enum extent_kind kind)
+{
+    struct recut_lane *lane = &c->lanes[kind];
+    const unsigned at = lane->at;
+    const uint32_t index = lane->next++;
+    lane->elements = 0;
+    if (!lane->holds_bytes)
+        return 0;
+    lane->at ^= 1;
+    return extents_write(c->extents, kind, index, lane->bytes[at], &lane->write[at]);
+}
+
+int recut_take(struct recut *c, enum extent_kind kind, struct tile_range range,
+               const unsigned char *bytes, bool zero)
+{
+    struct recut_lane *lane = &c->lanes[kind];
+    while (lane->next < c->layout->tile_count) {
+        const struct tile_range tile = layout_tile(c->layout, lane->next);
+        const struct common common = common_of(tile, range);
+        if (tile.unit != range.unit || common.count == 0)
+            return 0;
+        int rc = lane->elements == 0 ? begin_tile(c, kind, tile) : 0;
+        if (rc)
+            return rc;
+        unsigned char *to = lane->bytes[lane->at];
+        if (kind == EXTENT_WEIGHTS)
+            copy_weights(c->bytes, tile, to, range, bytes, common);
+        else
+            copy_states(c->bytes, tile, to, range, bytes, common);
+        lane->holds_bytes = lane->holds_bytes || !zero;
+        lane->elements += common.count;
+        if (lane->elements < tile.elements)
+            return 0;
+        rc = end_tile(c, kind);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int recut_close(struct recut *c)
+{
+    int rc = 0;
+    for (uint32_t kind = 0; kind < STORE_KINDS; kind++)
+        for (unsigned i = 0; i < 2; i++) {
+            const int late = extents_wait(c->extents, &c->lanes[kind].write[i]);
+            rc = rc ? rc : late;
+        }
+    if (c->memory)
+        hst_aio_buffer_free(c->memory, c->memory_bytes);
+    c->memory = NULL;
+    return rc;
+}
