@@ -28,16 +28,19 @@ import tempfile
 ALLOWED = {
     'aio': {'aio'},
     'cpu_adam': {'cpu_adam'},
-    'kernels': {'kernels', 'measure', 'operations', 'plugin'},
-    'engine': {'ckpt', 'config', 'hoistway', 'machine', 'options', 'plan', 'predict', 'units',
-               'aio', 'cpu_adam', 'kernels', 'measure', 'operations', 'plugin'},
-    'tools': {'ckpt', 'config', 'hoistway', 'machine', 'options', 'plan', 'predict', 'units',
-              'aio', 'cpu_adam', 'kernels', 'measure', 'operations', 'plugin'},
+    'kernels': {'kernels', 'measure', 'operations', 'plugin', 'plugin_load'},
+    'engine': {'ckpt', 'config', 'hoistway', 'machine', 'options', 'plan', 'predict', 'ranks',
+               'units', 'aio', 'cpu_adam', 'kernels', 'measure', 'operations', 'plugin',
+               'plugin_load'},
+    'tools': {'ckpt', 'config', 'hoistway', 'machine', 'options', 'plan', 'predict', 'ranks',
+              'units', 'aio', 'cpu_adam', 'kernels', 'measure', 'operations', 'plugin',
+              'plugin_load'},
 }
 HEADERS = {'aio': 'aio', 'cpu_adam': 'cpu_adam', 'kernels': 'kernels', 'measure': 'kernels',
-           'operations': 'kernels', 'plugin': 'kernels', 'config': 'engine', 'hoistway': 'engine',
-           'machine': 'engine', 'options': 'engine', 'plan': 'engine', 'predict': 'engine',
-           'ckpt': 'engine', 'units': 'engine'}
+           'operations': 'kernels', 'plugin': 'kernels', 'plugin_load': 'kernels',
+           'config': 'engine', 'hoistway': 'engine', 'machine': 'engine', 'options': 'engine',
+           'plan': 'engine', 'predict': 'engine', 'ckpt': 'engine', 'ranks': 'engine',
+           'units': 'engine'}
 
 # What a silent library never uses. `stdout` and `stderr` stand for all that is printed with them.
 NOISE = re.compile(r'^(stdout|stderr|(__)?v?printf(_chk)?|puts|putchar|perror|(v)?syslog(_chk)?'

@@ -25,7 +25,7 @@ FLOORS = (
     ('kernels/host', 'kernels/cuda'),
     ('kernels',),
     ('engine/base',),
-    ('engine/machine', 'engine/plan/layout'),
+    ('engine/comm', 'engine/machine', 'engine/plan/layout'),
     ('engine/probe', 'engine/plan/placement'),
     ('engine/plan/graph', 'engine/tier'),
     ('engine/plan/search', 'engine/store'),

@@ -232,9 +232,9 @@ class Refusals(Folder):
 
     def test_one_of_several_is_refused(self):
         launched = {
-            'mpirun': {'OMPI_COMM_WORLD_SIZE': '2'},
-            'mpiexec': {'PMI_SIZE': '3'},
-            'srun': {'SLURM_STEP_NUM_TASKS': '2', 'SLURM_STEP_ID': '0'},
+            'mpirun': {'OMPI_COMM_WORLD_SIZE': '2', 'OMPI_COMM_WORLD_RANK': '0'},
+            'mpiexec': {'PMI_SIZE': '3', 'PMI_RANK': '1'},
+            'srun': {'SLURM_STEP_NUM_TASKS': '2', 'SLURM_STEP_ID': '0', 'SLURM_PROCID': '1'},
             'torchrun': {'WORLD_SIZE': '2', 'RANK': '1', 'LOCAL_RANK': '1'},
         }
         for launcher, environment in launched.items():

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What all transports share: arguments are checked here, once, and which transport carries a world
+ * is decided here.
+ */
+#include "comm/comm.h"
+
+#include <errno.h>
+#include <hoistway/plugin_load.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SUM64_MOST = 1 << 20, SHARE_MOST = 1 << 20, LOOK_MS = 1000 };
+
+int comm_fail(struct comm_failure *failure, int native, int rank, const char *format, ...)
+{
+    if (!failure)
+        return native;
+    *failure = (struct comm_failure){.native = native, .rank = rank};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(failure->text, sizeof failure->text, format, args);
+    va_end(args);
+    return native;
+}
+
+const char *comm_kind_name(enum comm_kind kind)
+{
+    static const char *const names[] = {[COMM_GATHER] = "gather",
+                                        [COMM_EXCHANGE] = "exchange",
+                                        [COMM_SUM64] = "sum",
+                                        [COMM_BCAST] = "broadcast",
+                                        [COMM_SHARE] = "share"};
+    return names[kind];
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int open_plugin(const struct comm_config *config, struct comm **comm,
+                       struct comm_failure *failure)
+{
+    const struct hst_plugin_want want = {"comm_plugin", sizeof(struct comm_plugin),
+                                         sizeof(struct comm_ops)};
+    const void *found = NULL;
+    struct hst_dev_failure story;
+    int rc = hst_plugin_load("mpi", &want, &found, &story);
+    if (rc)
+        return comm_fail(failure, rc, COMM_NOBODY, "%s", story.text);
+    const struct comm_plugin *plugin = found;
+    struct comm_config filled = *config;
+    filled.sum = sum_ways;
+    filled.piece_bytes = config->piece_bytes ? config->piece_bytes : COMM_PIECE_BYTES;
+    filled.limit_s = config->limit_s > 0 ? config->limit_s : COMM_LIMIT_S;
+    return plugin->open(&filled, comm, failure);
+}
+
+int comm_open(const struct comm_config *config, struct comm **comm, struct comm_failure *failure)
+{
+    struct comm_failure story = {0};
+    struct comm_failure *told = failure ? failure : &story;
+    if (!config || !comm || config->size != sizeof *config || !config->launch.ranks ||
+        config->launch.rank >= config->launch.ranks || config->limit_s < 0)
+        return comm_fail(told, -EINVAL, COMM_NOBODY,
+                         "no place for the comm, or a configuration that is none");
+    if (config->launch.ranks == 1) {
+        int rc = comm_self_open(comm);
+        return rc ? comm_fail(told, rc, COMM_NOBODY, "no memory for the comm of one rank") : 0;
+    }
+    if (!config->launch.mpi)
+        return comm_fail(told, -ENODEV, COMM_NOBODY,
+                         "%s started %u ranks, which no transport joins: MPI does not know of them",
+                         config->launch.launcher, config->launch.ranks);
+    return open_plugin(config, comm, told);
+}
+
+void comm_close(struct comm **comm)
+{
+    if (comm && *comm)
+        (*comm)->ops->close(*comm);
+    if (comm)
+        *comm = NULL;
+}
+
+void comm_abort(struct comm *comm, int status)
+{
+    comm->ops->abort(comm, status);
+}
+
+void comm_info(struct comm *comm, struct comm_info *info)
+{
+    comm->ops->info(comm, info);
+}
+
+void comm_failure(struct comm *comm, struct comm_failure *failure)
+{
+    comm->ops->failure(comm, failure);
+}
+
+int comm_alloc(struct comm *comm, size_t size_bytes, void **memory)
+{
+    if (!comm || !memory || !size_bytes)
+        return -EINVAL;
+    return comm->ops->alloc(comm, size_bytes, memory);
+}
+
+void comm_free(struct comm *comm, void *memory)
+{
+    if (memory)
+        comm->ops->free(comm, memory);
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+/* Whether the ranks' parts are nodes of the tree that add up to all of it. */
+static bool tree_fits(const struct sum_tree *tree, uint32_t ranks)
+{
+    if (!sum_tree_valid(tree) || tree->ways % ranks)
+        return false;
+    const uint32_t each = tree->ways / ranks;
+    return ranks == 1 || !(each & (each - 1));
+}
+
+static bool valid(struct comm *comm, const struct comm_op *op)
+{
+    struct comm_info info;
+    comm->ops->info(comm, &info);
+    if (!op->out || op->count > SIZE_MAX / 8 / info.ranks)
+        return false;
+    switch (op->kind) {
+    case COMM_GATHER:
+        return true;
+    case COMM_EXCHANGE:
+        return op->in && tree_fits(&op->tree, info.ranks);
+    case COMM_SUM64:
+        return op->count <= SUM64_MOST;
+    case COMM_BCAST:
+        return op->root < info.ranks;
+    case COMM_SHARE:
+        return op->in && op->count <= SHARE_MOST;
+    default:
+        return false;
+    }
+}
+
+int comm_begin(struct comm *comm, const struct comm_op *op, uint64_t *ticket)
+{
+    if (!comm || !op || !ticket || !valid(comm, op))
+        return -EINVAL;
+    return comm->ops->begin(comm, op, ticket);
+}
+
+int comm_gather(struct comm *comm, const char *name, void *whole, size_t shard_bytes,
+                uint64_t *ticket)
+{
+    const struct comm_op op = {
+        .kind = COMM_GATHER, .name = name, .out = whole, .count = shard_bytes};
+    return comm_begin(comm, &op, ticket);
+}
+
+int comm_exchange(struct comm *comm, const char *name, const struct sum_tree *tree, const void *in,
+                  void *out, size_t elements, uint64_t *ticket)
+{
+    if (!tree)
+        return -EINVAL;
+    const struct comm_op op = {.kind = COMM_EXCHANGE,
+                               .name = name,
+                               .in = in,
+                               .out = out,
+                               .count = elements,
+                               .tree = *tree};
+    return comm_begin(comm, &op, ticket);
+}
+
+int comm_sum64(struct comm *comm, const char *name, int64_t *values, size_t count, uint64_t *ticket)
+{
+    const struct comm_op op = {.kind = COMM_SUM64, .name = name, .out = values, .count = count};
+    return comm_begin(comm, &op, ticket);
+}
+
+int comm_bcast(struct comm *comm, const char *name, void *memory, size_t size_bytes, uint32_t root,
+               uint64_t *ticket)
+{
+    const struct comm_op op = {
+        .kind = COMM_BCAST, .name = name, .out = memory, .count = size_bytes, .root = root};
+    return comm_begin(comm, &op, ticket);
+}
+
+int comm_share(struct comm *comm, const char *name, const void *own, void *all, size_t each_bytes,
+               uint64_t *ticket)
+{
+    const struct comm_op op = {
+        .kind = COMM_SHARE, .name = name, .in = own, .out = all, .count = each_bytes};
+    return comm_begin(comm, &op, ticket);
+}
+
+int comm_test(struct comm *comm, uint64_t ticket)
+{
+    return comm->ops->test(comm, ticket);
+}
+
+int comm_fd(struct comm *comm)
+{
+    return comm->ops->fd(comm);
+}
+
+int comm_wait(struct comm *comm, uint64_t ticket)
+{
+    int rc;
+    while ((rc = comm_test(comm, ticket)) == -EAGAIN) {
+        struct pollfd wait = {.fd = comm_fd(comm), .events = POLLIN};
+        poll(&wait, 1, LOOK_MS); /* an interruption or a second: it looks again */
+    }
+    return rc;
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_COMM_H
+#define HOISTWAY_ENGINE_COMM_H
+/*
+ * Communication between ranks, the processes that train one model: five operations behind one
+ * table, so that the engine is written once for one rank and for many. A transport fills the table:
+ * `self` (one rank, always there), plugins (libhoistway-mpi.so), and wrappers around either
+ * (wrap.h).
+ *
+ * How it fits together:
+ *   - A comm is opened from what a launcher said (ranks.h). It knows the ranks of this node (that
+ *     share memory) and the nodes.
+ *   - Operations are begun and return a ticket at once. All ranks begin the same operations in the
+ *     same order; they run in that order, one after the other. comm_test tells that one has ended;
+ *     until then its memory is the comm's.
+ *   - Memory from comm_alloc can be read by the other ranks of the node in place: operations on it
+ *     then need no messages. Elsewhere they take messages; the bytes are the same.
+ *
+ * Sums: gradients are added by the tree of tree.h alone, integers by comm_sum64, which is exact.
+ * Nothing is ever added by the library below. So results do not depend on ranks, nodes, transport
+ * or time.
+ *
+ * Errors of every function that returns int: -EINVAL (the caller's mistake; nothing is begun),
+ * -EAGAIN (comm_test: not yet; begin: COMM_IN_FLIGHT operations are under way, test some first),
+ * or the comm's first failure, which stays: -EPIPE a rank has gone or does not answer, -EIO the
+ * library below failed, -ENOMEM. comm_failure tells it in a line that names the rank. After a
+ * failure comm_abort is what is left: other ranks may be waiting.
+ * Thread-safety: a comm belongs to one thread. A transport may have a thread of its own.
+ */
+#include "comm/tree.h"
+
+#include <hoistway/ranks.h>
+
+enum { COMM_IN_FLIGHT = 64, COMM_NOBODY = -1 };
+#define COMM_PIECE_BYTES ((size_t)64 << 20)
+#define COMM_LIMIT_S     60.0
+
+struct comm_ops;
+
+/** What every transport's own struct begins with. */
+struct comm {
+    const struct comm_ops *ops;
+};
+
+struct comm_config {
+    size_t size;              /* sizeof(struct comm_config) */
+    struct hst_launch launch; /* who this rank is */
+    /* bytes of a buffer that an exchange receives into, two of which there are; 0: 64 MiB */
+    size_t piece_bytes;
+    /* seconds for which an operation may wait for a rank before it fails; 0: 60 */
+    double limit_s;
+    bool messages; /* use messages even where memory could be shared (for tests and figures) */
+    /* set by comm_open: what adds, so that a plugin has no kernel of its own */
+    int (*sum)(const struct sum_ways *sum, const void *const *in, void *out, size_t elements);
+};
+
+/** What went wrong first. */
+struct comm_failure {
+    int native;     /* negative errno; 0: nothing */
+    int rank;       /* that the line names; COMM_NOBODY where it names none */
+    char text[400]; /* what, the value seen, why; one line, without a fix */
+};
+
+struct comm_info {
+    uint32_t rank, ranks;       /* of the world, numbered node by node */
+    uint32_t local, locals;     /* of this node */
+    uint32_t node, nodes;
+    bool shared;                /* memory of comm_alloc is shared within the node */
+    const char *transport;      /* "self", "Open MPI v4.1.4"; the comm's */
+    char why_not_shared[160];   /* "" where it is shared, or nothing was allocated */
+    /*
+     * Bytes of others' elements that ended operations have taken in, by message or by reading their
+     * memory, in the type that they had there; and the part of them from other nodes.
+     */
+    uint64_t net_bytes, between_bytes;
+};
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/**
+ * Opens the transport for config->launch: `self` for one rank, else the plugin `mpi`, which is
+ * looked for where devices are (hst_plugin_load). All ranks of the world must do so. A comm of MPI
+ * can be opened once in a process.
+ * Errors: -ENODEV (no plugin, one of another version, a world that no transport carries, or whose
+ * size MPI knows otherwise), -EBUSY, -ENOMEM, -EIO; *failure (may be null) is written on failure.
+ * Ownership: the caller closes it. Cost: seconds where MPI starts; one thread.
+ */
+int comm_open(const struct comm_config *config, struct comm **comm, struct comm_failure *failure);
+/** All ranks must, with nothing under way. Frees what was allocated. Accepts null in *comm. */
+void comm_close(struct comm **comm);
+/**
+ * Ends all other ranks, as far as the transport can, and with them this process, with `status`.
+ * What MPI_Abort has not ended after 5 s, _exit does. Returns where there is one rank: it has
+ * nobody to end.
+ */
+void comm_abort(struct comm *comm, int status);
+void comm_info(struct comm *comm, struct comm_info *info);
+/** The first failure; native 0 where there is none. */
+void comm_failure(struct comm *comm, struct comm_failure *failure);
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/**
+ * Memory that begins at a page and is zero, shared within the node where that can be had. All ranks
+ * of the world call it in the same order with the same size. Room in /dev/shm is agreed on before
+ * any of it is taken: where one rank of the node has too little, none shares (why_not_shared).
+ * An operation uses shared memory in place if its buffer lies, at the same offset of the same
+ * allocation, in shared memory on all ranks of the node.
+ * Errors: -EINVAL (0 bytes, or operations are under way), -ENOMEM, the comm's failure.
+ */
+int comm_alloc(struct comm *comm, size_t size_bytes, void **memory);
+/** All ranks, in the same order; null: nothing. */
+void comm_free(struct comm *comm, void *memory);
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+/** What can be begun; the members that each uses stand at its function. */
+enum comm_kind { COMM_GATHER = 1, COMM_EXCHANGE, COMM_SUM64, COMM_BCAST, COMM_SHARE };
+struct comm_op {
+    enum comm_kind kind;
+    const char *name; /* what it is for, in messages: "layers.3"; static or the caller's */
+    const void *in;
+    void *out;
+    size_t count;
+    struct sum_tree tree; /* COMM_EXCHANGE */
+    uint32_t root;        /* COMM_BCAST */
+};
+
+/** "gather", "exchange", …; static. */
+const char *comm_kind_name(enum comm_kind kind);
+
+/**
+ * All-gather, in place:  whole[r·shard_bytes …] ← rank r's own part, for every r.
+ * whole [ranks · shard_bytes]; this rank's part is there already.
+ * Cost: receives (ranks - 1)·shard_bytes. In shared memory: reads them, one copy.
+ * Source: ZeRO stage 3 (arXiv:1910.02054, section 5.3), bandwidth-centric partitioning of
+ * ZeRO-Infinity (arXiv:2104.07857, section 6.1).
+ */
+int comm_gather(struct comm *comm, const char *name, void *whole, size_t shard_bytes,
+                uint64_t *ticket);
+/**
+ * Reduce-scatter, as an exchange and an own sum:
+ *   out ← round(tree(rank 0's in[s], …, rank N-1's in[s]))     s: this rank's shard
+ * tree  its ways are cut among the ranks: rank r's `in` is the sum of ways [r·W/N, (r+1)·W/N),
+ *       W/N a power of two, or one rank
+ * in    [ranks · elements] of the type sum_type tells for that node; unchanged
+ * out   [elements] of the gradient's type
+ * Cost: receives (ranks - 1)·elements, in pieces, through two buffers of piece_bytes; sums them on
+ * the transport's thread. In shared memory it reads peers in place.
+ * Source: ZeRO stage 2 (arXiv:1910.02054, section 5.2); equal volume, other order: tree.h.
+ */
+int comm_exchange(struct comm *comm, const char *name, const struct sum_tree *tree, const void *in,
+                  void *out, size_t elements, uint64_t *ticket);
+/** values[i] ← Σ over ranks, modulo 2^64. values [count], count ≤ 2^20: exact.h, votes. */
+int comm_sum64(struct comm *comm, const char *name, int64_t *values, size_t count,
+               uint64_t *ticket);
+/** memory ← rank root's. memory [size_bytes]. */
+int comm_bcast(struct comm *comm, const char *name, void *memory, size_t size_bytes, uint32_t root,
+               uint64_t *ticket);
+/** all[r] ← rank r's own. own [each_bytes], all [ranks · each_bytes]; each_bytes ≤ 1 MiB. */
+int comm_share(struct comm *comm, const char *name, const void *own, void *all, size_t each_bytes,
+               uint64_t *ticket);
+/** Begins any of them. */
+int comm_begin(struct comm *comm, const struct comm_op *op, uint64_t *ticket);
+
+/** 0: that operation has ended, and all begun before it. */
+int comm_test(struct comm *comm, uint64_t ticket);
+/** The same, but waits for it. Sleeps on comm_fd. */
+int comm_wait(struct comm *comm, uint64_t ticket);
+/**
+ * A descriptor that poll finds readable after an operation has ended or the comm has failed; -1
+ * where nothing ever has to be waited for. comm_test empties it. The comm's.
+ */
+int comm_fd(struct comm *comm);
+
+/* ---- what a transport is --------------------------------------------------------------------- */
+
+/** One entry per call above, arguments already checked. Every entry is set. */
+struct comm_ops {
+    size_t size; /* sizeof(struct comm_ops): append only */
+    void (*close)(struct comm *comm);
+    void (*abort)(struct comm *comm, int status);
+    void (*info)(struct comm *comm, struct comm_info *info);
+    void (*failure)(struct comm *comm, struct comm_failure *failure);
+    int (*alloc)(struct comm *comm, size_t size_bytes, void **memory);
+    void (*free)(struct comm *comm, void *memory);
+    int (*begin)(struct comm *comm, const struct comm_op *op, uint64_t *ticket);
+    int (*test)(struct comm *comm, uint64_t ticket);
+    int (*fd)(struct comm *comm);
+    /*
+     * The library's own collectives on f32, for figures beside ours; blocking. COMM_GATHER: as
+     * comm_gather. COMM_EXCHANGE: in, out as comm_exchange, added in the library's order. -ENOTSUP
+     * where there is none.
+     */
+    int (*library)(struct comm *comm, const struct comm_op *op);
+};
+
+/** What a plugin exports, under the name comm_plugin. */
+struct comm_plugin {
+    size_t size;         /* sizeof(struct comm_plugin) */
+    const char *version; /* of the project, "0.1.0": must be that of the library */
+    size_t ops_size;     /* sizeof(struct comm_ops): must be the same */
+    int (*open)(const struct comm_config *config, struct comm **comm, struct comm_failure *failure);
+};
+
+/** The transport of one rank. Starts no thread; every operation has ended when it is begun. */
+int comm_self_open(struct comm **comm);
+/** Writes *failure (may be null), cut to fit, and returns native. */
+int comm_fail(struct comm_failure *failure, int native, int rank, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_PLUGIN_LOAD_H
+#define HOISTWAY_PLUGIN_LOAD_H
+/* Plugins, of devices and of others: how one is found and loaded. */
+#include <hoistway/kernels.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What the struct that a plugin exports begins with, of whatever kind it is. */
+struct hst_plugin_head {
+    size_t size;         /* of the struct */
+    const char *version; /* of the project, "0.1.0": must be that of the library */
+    size_t ops_size;     /* of the table that its objects have */
+};
+
+/** What is asked of one. */
+struct hst_plugin_want {
+    const char *symbol; /* the name under which it exports that struct */
+    size_t size, ops_size;
+};
+#define HST_PLUGIN_KIND_LETTERS 31u
+
+/**
+ * Loads libhoistway-KIND.so and finds what it exports. It is looked for in each folder of the
+ * environment's HOISTWAY_PLUGIN_PATH, beside the library that this code is in, and in the folder
+ * that libraries are installed to: hst_dev_open says more. It stays loaded until the process ends.
+ *
+ * kind     lower-case letters, HST_PLUGIN_KIND_LETTERS at most
+ * *plugin  begins with a struct hst_plugin_head that has what `want` asks for; the plugin's
+ *
+ * Errors: -ENODEV; *failure is always written: HST_DEV_NO_PLUGIN, HST_DEV_BROKEN_PLUGIN.
+ * Thread-safety: safe.
+ */
+int hst_plugin_load(const char *kind, const struct hst_plugin_want *want, const void **plugin,
+                    struct hst_dev_failure *failure);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

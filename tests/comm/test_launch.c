@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What flags and environments say about who a process is among several. */
+#include <hoistway/ranks.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdlib.h>
+
+enum { MOST = 8 };
+struct row {
+    const char *launcher; /* "": alone */
+    uint32_t ranks, rank;
+    const char *why; /* a part of the refusal; null: none */
+    const char *set[MOST][2];
+    const char *world, *flag_rank;
+    uint32_t locals, local;
+};
+static const struct row *now;
+
+static const char *get(const char *name)
+{
+    for (int i = 0; i < MOST && now->set[i][0]; i++)
+        if (strcmp(now->set[i][0], name) == 0)
+            return now->set[i][1];
+    return NULL;
+}
+
+#define OPEN_MPI(size, rank)                                                                       \
+    {"OMPI_COMM_WORLD_SIZE", size},                                                                \
+    {                                                                                              \
+        "OMPI_COMM_WORLD_RANK", rank                                                               \
+    }
+#define STEP(tasks, rank)                                                                          \
+    {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", tasks},                                       \
+    {                                                                                              \
+        "SLURM_PROCID", rank                                                                       \
+    }
+#define TORCHRUN(world, rank)                                                                      \
+    {"WORLD_SIZE", world}, {"RANK", rank},                                                         \
+    {                                                                                              \
+        "LOCAL_RANK", "0"                                                                          \
+    }
+
+static const struct row rows[] = {
+    {"", 1, 0, NULL, .set = {{NULL}}},
+    /* Open MPI */
+    {"mpirun of Open MPI", 2, 1, NULL, .set = {OPEN_MPI("2", "1")}},
+    {"mpirun of Open MPI", 4, 3, NULL,
+     .set = {OPEN_MPI("4", "3"),
+             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}},
+     .locals = 2, .local = 1},
+    /* local numbers that make no sense are not said */
+    {"mpirun of Open MPI", 4, 3, NULL,
+     .set = {OPEN_MPI("4", "3"),
+             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+             {"OMPI_COMM_WORLD_LOCAL_RANK", "2"}}},
+    {"mpirun of Open MPI", 1, 0, NULL, .set = {OPEN_MPI("1", "0")}},
+    {"", 1, 0, "OMPI_COMM_WORLD_RANK is not set", .set = {{"OMPI_COMM_WORLD_SIZE", "2"}}},
+    {"", 1, 0, "OMPI_COMM_WORLD_SIZE is not set", .set = {{"OMPI_COMM_WORLD_RANK", "2"}}},
+    {"", 1, 0, "no number of ranks", .set = {OPEN_MPI("two", "0")}},
+    {"", 1, 0, "no number of ranks", .set = {OPEN_MPI("-2", "0")}},
+    {"", 1, 0, "no number of ranks", .set = {OPEN_MPI("0", "0")}},
+    {"", 1, 0, "no number of ranks", .set = {OPEN_MPI("2x", "0")}},
+    {"", 1, 0, "no number of ranks", .set = {OPEN_MPI("65537", "0")}},
+    {"", 1, 0, "no number of ranks", .set = {OPEN_MPI("99999999999999999999", "0")}},
+    {"", 1, 0, "no rank below OMPI_COMM_WORLD_SIZE, which is 2", .set = {OPEN_MPI("2", "2")}},
+    {"", 1, 0, "no rank below", .set = {OPEN_MPI("2", "one")}},
+    {"", 1, 0, NULL, .set = {OPEN_MPI("", "")}},
+    /* MPICH, Intel MPI */
+    {"mpiexec", 4, 3, NULL, .set = {{"PMI_SIZE", "4"}, {"PMI_RANK", "3"}}},
+    {"mpiexec", 4, 3, NULL,
+     .set =
+         {{"PMI_SIZE", "4"}, {"PMI_RANK", "3"}, {"MPI_LOCALNRANKS", "4"}, {"MPI_LOCALRANKID", "3"}},
+     .locals = 4, .local = 3},
+    {"", 1, 0, "PMI_RANK is not set", .set = {{"PMI_SIZE", "4"}}},
+    {"", 1, 0, NULL, .set = {{"PMI_RANK", "3"}}}, /* Slurm's PMI-2 sets it, too */
+    /* Slurm */
+    {"srun", 4, 2, NULL, .set = {STEP("4", "2"), {"PMIX_RANK", "2"}}},
+    {"srun", 4, 2, NULL, .set = {STEP("4", "2"), {"PMI_RANK", "2"}}},
+    {"srun", 4, 2, "without PMI", .set = {STEP("4", "2")}},
+    {"srun", 1, 0, NULL, .set = {STEP("1", "0")}},
+    /* sbatch --ntasks=4, whose script runs once */
+    {"", 1, 0, NULL, .set = {{"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}}},
+    {"", 1, 0, NULL,
+     .set = {{"SLURM_STEP_NUM_TASKS", "4"},
+             {"SLURM_STEP_ID", "4294967291"},
+             {"SLURM_PROCID", "0"}}},
+    {"", 1, 0, NULL, .set = {{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_ID", "batch"}}},
+    {"", 1, 0, "SLURM_PROCID is not set",
+     .set = {{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_ID", "0"}}},
+    /* mpirun in a batch script, and below the step of its own daemons on two nodes */
+    {"mpirun of Open MPI", 4, 1, NULL, .set = {OPEN_MPI("4", "1"), {"SLURM_PROCID", "0"}}},
+    {"mpirun of Open MPI", 4, 1, NULL, .set = {OPEN_MPI("4", "1"), STEP("2", "1")}},
+    {"mpirun of Open MPI", 4, 1, NULL, .set = {OPEN_MPI("4", "1"), STEP("2", "none")}},
+    /* mpirun of one below srun of several: the world is the step's */
+    {"srun", 4, 2, NULL, .set = {OPEN_MPI("1", "0"), STEP("4", "2"), {"PMIX_RANK", "2"}}},
+    /* torchrun */
+    {"torchrun", 2, 0, NULL, .set = {TORCHRUN("2", "0")}},
+    {"torchrun", 1, 0, NULL, .set = {TORCHRUN("1", "0")}},
+    {"", 1, 0, "RANK is not set", .set = {{"WORLD_SIZE", "2"}}},
+    {"", 1, 0, "LOCAL_RANK is not set", .set = {{"WORLD_SIZE", "2"}, {"RANK", "0"}}},
+    {"", 1, 0, NULL, .set = {{"RANK", "7"}}},
+    {"", 1, 0, "no rank below", .set = {TORCHRUN("2", "none")}},
+    /* several */
+    {"mpirun of Open MPI", 2, 1, NULL, .set = {OPEN_MPI("2", "1"), TORCHRUN("2", "1")}},
+    {"mpirun of Open MPI", 2, 1,
+     "OMPI_COMM_WORLD_SIZE makes this rank 1 of 2, and WORLD_SIZE rank 0 of 2",
+     .set = {OPEN_MPI("2", "1"), TORCHRUN("2", "0")}},
+    {"mpirun of Open MPI", 2, 1, "PMI_SIZE rank 1 of 4",
+     .set = {OPEN_MPI("2", "1"), {"PMI_SIZE", "4"}, {"PMI_RANK", "1"}}},
+    {"mpirun of Open MPI", 2, 1, "RANK is not set",
+     .set = {OPEN_MPI("2", "1"), {"WORLD_SIZE", "2"}}},
+    {"mpirun of Open MPI", 2, 1, NULL, .set = {OPEN_MPI("2", "1"), TORCHRUN("1", "0")}},
+    /* flags */
+    {"--world", 3, 2, NULL, .set = {{NULL}}, .world = "3", .flag_rank = "2"},
+    {"--world", 2, 1, NULL, .set = {OPEN_MPI("2", "1")}, .world = "2", .flag_rank = "1"},
+    {"--world", 2, 0, "OMPI_COMM_WORLD_SIZE rank 1 of 2", .set = {OPEN_MPI("2", "1")}, .world = "2",
+     .flag_rank = "0"},
+    {"", 1, 0, "--rank is not set", .set = {{NULL}}, .world = "2", .flag_rank = NULL},
+    {"", 1, 0, "--world is not set", .set = {{NULL}}, .world = NULL, .flag_rank = "1"},
+    {"", 1, 0, "no rank below --world", .set = {{NULL}}, .world = "2", .flag_rank = "2"},
+    {"--world", 1, 0, NULL, .set = {OPEN_MPI("2", "1")}, .world = "1", .flag_rank = "0"},
+};
+
+static void each_environment_is_judged_by_its_variables(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct row *row = now = &rows[i];
+        const struct hst_launch_flags flags = {row->world, row->flag_rank};
+        struct hst_launch launch;
+        char why[200];
+        memset(why, 0x55, sizeof why);
+        int rc = hst_launch_read(&flags, get, &launch, why);
+        print_message("row %zu: %s\n", i, why);
+        assert_int_equal(rc, row->why ? -EINVAL : 0);
+        assert_string_equal(launch.launcher, row->launcher);
+        assert_int_equal(launch.ranks, row->ranks);
+        assert_int_equal(launch.rank, row->rank);
+        assert_int_equal(launch.locals, row->locals);
+        assert_int_equal(launch.local, row->local);
+        assert_true(launch.mpi == (*row->launcher && strcmp(row->launcher, "torchrun") != 0));
+        assert_true(!*launch.launcher == !*launch.variable && !*launch.launcher == !*launch.alone);
+        if (row->why)
+            assert_true(strstr(why, row->why) && strstr(why, "Fix: "));
+        else
+            assert_string_equal(why, "");
+        assert_int_equal(hst_launch_read(&flags, get, &launch, NULL), rc);
+    }
+}
+
+static void without_a_getter_it_is_the_process_that_is_asked(void **state)
+{
+    (void)state;
+    struct hst_launch launch;
+    assert_int_equal(setenv("OMPI_COMM_WORLD_SIZE", "5", 1), 0);
+    assert_int_equal(setenv("OMPI_COMM_WORLD_RANK", "4", 1), 0);
+    assert_int_equal(hst_launch_read(NULL, NULL, &launch, NULL), 0);
+    assert_int_equal(launch.ranks, 5);
+    assert_int_equal(launch.rank, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_environment_is_judged_by_its_variables),
+        cmocka_unit_test(without_a_getter_it_is_the_process_that_is_asked),
+    };
+    return cmocka_run_group_tests_name("comm/launch", tests, NULL, NULL);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The comm of one rank, and what every comm refuses. */
+#include "comm/comm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+
+static const struct sum_tree tree = {1, 8, HST_BF16, HST_BF16};
+static const struct comm_config alone = {.size = sizeof alone, .launch = {.ranks = 1}};
+
+static struct comm *opened(void)
+{
+    struct comm *comm = NULL;
+    assert_int_equal(comm_open(&alone, &comm, NULL), 0);
+    return comm;
+}
+
+static void one_rank_has_what_all_have(void **state)
+{
+    (void)state;
+    struct comm *comm = opened();
+    struct comm_info info;
+    struct comm_failure failure;
+    uint64_t ticket;
+    uint16_t in[4] = {1, 2, 3, 4}, out[4] = {0};
+    int64_t votes[2] = {5, -6};
+    uint16_t all[4] = {0};
+    comm_info(comm, &info);
+    assert_int_equal(info.ranks, 1);
+    assert_int_equal(info.nodes, 1);
+    assert_int_equal(info.locals, 1);
+    assert_string_equal(info.transport, "self");
+    assert_int_equal(comm_exchange(comm, "unit", &tree, in, out, 4, &ticket), 0);
+    assert_int_equal(comm_test(comm, ticket), 0);
+    assert_memory_equal(out, in, sizeof in);
+    assert_int_equal(comm_share(comm, "unit", in, all, sizeof in, &ticket), 0);
+    assert_int_equal(comm_wait(comm, ticket), 0);
+    assert_memory_equal(all, in, sizeof in);
+    assert_int_equal(comm_gather(comm, "unit", all, sizeof all, &ticket), 0);
+    assert_int_equal(comm_wait(comm, ticket), 0);
+    assert_int_equal(comm_sum64(comm, "votes", votes, 2, &ticket), 0);
+    assert_int_equal(comm_bcast(comm, "text", all, sizeof all, 0, &ticket), 0);
+    assert_int_equal(comm_wait(comm, ticket), 0);
+    assert_int_equal(votes[1], -6);
+    assert_memory_equal(all, in, sizeof in);
+    comm_info(comm, &info);
+    assert_int_equal(info.net_bytes, 0);
+    comm_failure(comm, &failure);
+    assert_int_equal(failure.native, 0);
+    comm_abort(comm, 3); /* there is nobody to end */
+    comm_close(&comm);
+    assert_null(comm);
+    comm_close(&comm);
+}
+
+static void memory_is_zero_and_begins_at_a_page(void **state)
+{
+    (void)state;
+    struct comm *comm = opened();
+    void *first, *second;
+    assert_int_equal(comm_alloc(comm, 10000, &first), 0);
+    assert_int_equal(comm_alloc(comm, 1, &second), 0);
+    assert_true((uintptr_t)first % 4096 == 0 && (uintptr_t)second % 4096 == 0);
+    for (int i = 0; i < 10000; i++)
+        assert_int_equal(((char *)first)[i], 0);
+    memset(first, 1, 10000);
+    assert_int_equal(comm_alloc(comm, 0, &second), -EINVAL);
+    comm_free(comm, first);
+    comm_free(comm, NULL);
+    comm_close(&comm); /* frees the other */
+}
+
+static void mistakes_are_refused(void **state)
+{
+    (void)state;
+    struct comm *comm = opened();
+    uint64_t ticket = 77;
+    int64_t value = 0;
+    char memory[8] = {0};
+    const struct sum_tree bad[] = {{0, 8, HST_F32, HST_F32}, {1, 3, HST_F32, HST_F32}};
+    assert_int_equal(comm_gather(comm, "x", NULL, 8, &ticket), -EINVAL);
+    assert_int_equal(comm_gather(comm, "x", memory, SIZE_MAX / 4, &ticket), -EINVAL);
+    assert_int_equal(comm_exchange(comm, "x", NULL, memory, memory, 1, &ticket), -EINVAL);
+    assert_int_equal(comm_exchange(comm, "x", &bad[0], memory, memory, 1, &ticket), -EINVAL);
+    assert_int_equal(comm_exchange(comm, "x", &bad[1], memory, memory, 1, &ticket), -EINVAL);
+    assert_int_equal(comm_exchange(comm, "x", &tree, NULL, memory, 1, &ticket), -EINVAL);
+    assert_int_equal(comm_sum64(comm, "x", &value, (1 << 20) + 1, &ticket), -EINVAL);
+    assert_int_equal(comm_bcast(comm, "x", memory, 8, 1, &ticket), -EINVAL);
+    assert_int_equal(comm_share(comm, "x", NULL, memory, 8, &ticket), -EINVAL);
+    assert_int_equal(comm_share(comm, "x", memory, memory, (1 << 20) + 1, &ticket), -EINVAL);
+    assert_int_equal(comm_begin(comm, &(struct comm_op){.out = memory}, &ticket), -EINVAL);
+    assert_int_equal(comm_gather(comm, "x", memory, 8, NULL), -EINVAL);
+    assert_int_equal(ticket, 77);
+    assert_int_equal(comm_test(comm, 1), -EINVAL); /* nothing was begun */
+    comm_close(&comm);
+}
+
+static void worlds_that_nothing_joins_do_not_open(void **state)
+{
+    (void)state;
+    struct comm *comm = NULL;
+    struct comm_failure failure;
+    struct comm_config config = alone;
+    config.launch = (struct hst_launch){.ranks = 2, .launcher = "torchrun"};
+    assert_int_equal(comm_open(&config, &comm, &failure), -ENODEV);
+    assert_non_null(strstr(failure.text, "torchrun started 2 ranks"));
+    config.launch.rank = 2;
+    assert_int_equal(comm_open(&config, &comm, &failure), -EINVAL);
+    config = alone;
+    config.size--;
+    assert_int_equal(comm_open(&config, &comm, &failure), -EINVAL);
+    assert_int_equal(comm_open(&config, &comm, NULL), -EINVAL);
+    assert_null(comm);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank_has_what_all_have),
+        cmocka_unit_test(memory_is_zero_and_begins_at_a_page),
+        cmocka_unit_test(mistakes_are_refused),
+        cmocka_unit_test(worlds_that_nothing_joins_do_not_open),
+    };
+    return cmocka_run_group_tests_name("comm/self", tests, NULL, NULL);
+}

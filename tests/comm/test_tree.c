@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tree of sums: against a recursion that follows its definition, and the same bytes however the
+ * ways are cut among ranks and nodes, and in whatever order ranks are asked.
+ */
+#include "comm/tree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <hoistway/cpu_adam.h>
+#include <stdlib.h>
+
+enum { WAYS = 37, N = 1030 }; /* more than a chunk of the kernel's */
+static const uint32_t way_counts[] = {1, 2, 3, 6, 8, 16, 24, 37};
+static const uint32_t hops[] = {1, 2, 8};
+static float way[WAYS][N]; /* as accumulated, before any rounding */
+
+static void fill(void)
+{
+    uint32_t s = 12345;
+    for (int w = 0; w < WAYS; w++)
+        for (int i = 0; i < N; i++) {
+            s = s * 1664525u + 1013904223u;
+            way[w][i] = (float)((int32_t)s >> 8) * 1e-7f * (float)(1 + (s & 63));
+        }
+}
+
+static void round_to(enum hst_dtype type, float *values)
+{
+    static uint16_t narrow[N];
+    const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops(HST_CPU_ISA_C);
+    if (type == HST_BF16) {
+        ops->bf16_from_f32(values, narrow, N);
+        ops->f32_from_bf16(narrow, values, N);
+    } else if (type == HST_F16) {
+        ops->f16_from_f32(values, narrow, N);
+        ops->f32_from_f16(narrow, values, N);
+    }
+}
+
+/* The definition: a node of n ways is split at the largest power of two below n. */
+static void expected(const struct sum_tree *tree, uint32_t first, uint32_t count, float *out)
+{
+    if (count == 1) {
+        memcpy(out, way[first], sizeof way[0]);
+    } else {
+        uint32_t left = 1;
+        while (left * 2 < count)
+            left *= 2;
+        float *right = malloc(sizeof way[0]);
+        expected(tree, first, left, out);
+        expected(tree, first + left, count - left, right);
+        for (int i = 0; i < N; i++)
+            out[i] += right[i];
+        free(right);
+    }
+    round_to(sum_type(tree, (struct sum_node){first, count}), out);
+}
+
+static void store(enum hst_dtype type, const float *values, void *out)
+{
+    const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops(HST_CPU_ISA_C);
+    if (type == HST_BF16)
+        ops->bf16_from_f32(values, out, N);
+    else if (type == HST_F16)
+        ops->f16_from_f32(values, out, N);
+    else
+        memcpy(out, values, sizeof way[0]);
+}
+
+/* The value of a node in the type that it has by place; the caller frees it. */
+static void *add(const struct sum_tree *tree, uint32_t first, uint32_t each, uint32_t inputs,
+                 const void *const *in)
+{
+    const struct sum_ways sum = {*tree, first, each, inputs};
+    void *out = malloc(sizeof way[0]);
+    assert_int_equal(sum_ways(&sum, in, out, N), 0);
+    return out;
+}
+
+/* A rank's own sum of its ways. */
+static void *own_sum(const struct sum_tree *tree, uint32_t first, uint32_t count)
+{
+    void *ways[WAYS], *out;
+    for (uint32_t i = 0; i < count; i++) {
+        ways[i] = malloc(sizeof way[0]);
+        store(sum_type(tree, (struct sum_node){first + i, 1}), way[first + i], ways[i]);
+    }
+    out = add(tree, first, 1, count, (const void *const *)ways);
+    for (uint32_t i = 0; i < count; i++)
+        free(ways[i]);
+    return out;
+}
+
+/* Ranks [first, first + count) of `each` ways; those of odd numbers are asked first. */
+static void *sum_of_ranks(const struct sum_tree *tree, uint32_t first, uint32_t count,
+                          uint32_t each)
+{
+    void *rank[WAYS];
+    for (uint32_t turn = 0; turn < 2; turn++)
+        for (uint32_t i = 1 - turn; i < count; i += 2)
+            rank[i] = own_sum(tree, (first + i) * each, each);
+    void *out = add(tree, first * each, each, count, (const void *const *)rank);
+    for (uint32_t i = 0; i < count; i++)
+        free(rank[i]);
+    return out;
+}
+
+static bool divides_well(uint32_t ways, uint32_t ranks)
+{
+    const uint32_t each = ways / ranks;
+    return ways % ranks == 0 && (ranks == 1 || (each & (each - 1)) == 0);
+}
+
+static unsigned long compared;
+
+static void compare_all_cuts(const struct sum_tree *tree)
+{
+    static float value[N];
+    void *want = malloc(sizeof way[0]);
+    expected(tree, 0, tree->ways, value);
+    store(tree->root, value, want);
+    const size_t bytes = N * hst_dtype_bytes(tree->root);
+    for (uint32_t ranks = 1; ranks <= tree->ways; ranks++) {
+        if (!divides_well(tree->ways, ranks))
+            continue;
+        void *flat = sum_of_ranks(tree, 0, ranks, tree->ways / ranks);
+        assert_memory_equal(flat, want, bytes);
+        free(flat);
+        compared++;
+        for (uint32_t locals = 2; locals < ranks; locals *= 2) {
+            if (ranks % locals)
+                continue;
+            void *node[WAYS];
+            const uint32_t nodes = ranks / locals, each = tree->ways / ranks;
+            for (uint32_t i = 0; i < nodes; i++)
+                node[i] = sum_of_ranks(tree, i * locals, locals, each);
+            void *hopped = add(tree, 0, each * locals, nodes, (const void *const *)node);
+            assert_memory_equal(hopped, want, bytes);
+            for (uint32_t i = 0; i < nodes; i++)
+                free(node[i]);
+            free(hopped);
+            compared++;
+        }
+    }
+    free(want);
+}
+
+static void any_number_of_ranks_and_hops_has_the_bytes_of_one_rank(void **state)
+{
+    (void)state;
+    static const enum hst_dtype roots[] = {HST_F32, HST_BF16, HST_F16};
+    fill();
+    for (size_t w = 0; w < sizeof way_counts / sizeof *way_counts; w++)
+        for (size_t h = 0; h < sizeof hops / sizeof *hops; h++)
+            for (int r = 0; r < 3; r++)
+                for (int wide = 0; wide < 2; wide++)
+                    compare_all_cuts(&(struct sum_tree){way_counts[w], hops[h],
+                                                        wide ? HST_F32 : roots[r], roots[r]});
+    assert_true(compared > 300);
+}
+
+static void each_value_has_its_type_by_place(void **state)
+{
+    (void)state;
+    const struct sum_tree tree = {20, 8, HST_BF16,
+                                  HST_F16}; /* no valid one, but tells them apart */
+    const struct {
+        uint32_t first, count;
+        enum hst_dtype type;
+    } rows[] = {{0, 20, HST_F16}, {0, 1, HST_BF16},  {19, 1, HST_BF16}, {0, 8, HST_BF16},
+                {8, 8, HST_BF16}, {16, 4, HST_BF16}, {16, 2, HST_F32},  {0, 4, HST_F32},
+                {4, 4, HST_F32},  {0, 16, HST_F32},  {18, 2, HST_F32}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(sum_type(&tree, (struct sum_node){rows[i].first, rows[i].count}),
+                         rows[i].type);
+    const struct sum_tree one = {1, 8, HST_F32, HST_BF16};
+    assert_int_equal(sum_type(&one, (struct sum_node){0, 1}), HST_BF16);
+}
+
+static void the_sum_may_take_the_place_of_its_first_input(void **state)
+{
+    (void)state;
+    static float a[N], b[N], want[N];
+    const struct sum_ways sum = {{2, 8, HST_F32, HST_F32}, 0, 1, 2};
+    const void *const in[] = {a, b};
+    fill();
+    memcpy(a, way[0], sizeof a);
+    memcpy(b, way[1], sizeof b);
+    assert_int_equal(sum_ways(&sum, in, want, N), 0);
+    assert_int_equal(sum_ways(&sum, in, a, N), 0);
+    assert_memory_equal(a, want, sizeof a);
+}
+
+static void what_is_no_tree_or_no_node_is_refused(void **state)
+{
+    (void)state;
+    static float value[N], out[N];
+    const void *const in[] = {value, value, value, value, value};
+    const struct sum_tree good = {8, 8, HST_BF16, HST_BF16};
+    const struct sum_ways bad[] = {
+        {{0, 8, HST_F32, HST_F32}, 0, 1, 1},
+        {{SUM_WAYS_MOST + 1, 8, HST_F32, HST_F32}, 0, 1, 1},
+        {{8, 0, HST_F32, HST_F32}, 0, 1, 1},
+        {{8, 3, HST_F32, HST_F32}, 0, 1, 1},
+        {{8, 8, HST_BF16, HST_F32}, 0, 1, 1},
+        {{8, 8, HST_F32, (enum hst_dtype)9}, 0, 1, 1},
+        {good, 0, 0, 1},
+        {good, 0, 1, 0},
+        {good, 8, 1, 1},
+        {good, 4, 4, 2},
+        {good, 0, 1, 3}, /* three of eight ways are no node */
+        {good, 1, 1, 2}, /* nor are the second and third */
+        {good, 0, 3, 1},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(sum_ways(&bad[i], in, out, N), -EINVAL);
+    for (int i = 0; i < N; i++)
+        assert_true(out[i] == 0);
+    assert_int_equal(sum_ways(&(struct sum_ways){good, 0, 1, 2}, NULL, out, N), -EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_number_of_ranks_and_hops_has_the_bytes_of_one_rank),
+        cmocka_unit_test(each_value_has_its_type_by_place),
+        cmocka_unit_test(the_sum_may_take_the_place_of_its_first_input),
+        cmocka_unit_test(what_is_no_tree_or_no_node_is_refused),
+    };
+    return cmocka_run_group_tests_name("comm/tree", tests, NULL, NULL);
+}
