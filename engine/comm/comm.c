@@ -8,33 +8,8 @@
 #include <errno.h>
 #include <hoistway/plugin_load.h>
 #include <poll.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { SUM64_MOST = 1 << 20, SHARE_MOST = 1 << 20, LOOK_MS = 1000 };
-
-int comm_fail(struct comm_failure *failure, int native, int rank, const char *format, ...)
-{
-    if (!failure)
-        return native;
-    *failure = (struct comm_failure){.native = native, .rank = rank};
-    va_list args;
-    va_start(args, format);
-    vsnprintf(failure->text, sizeof failure->text, format, args);
-    va_end(args);
-    return native;
-}
-
-const char *comm_kind_name(enum comm_kind kind)
-{
-    static const char *const names[] = {[COMM_GATHER] = "gather",
-                                        [COMM_EXCHANGE] = "exchange",
-                                        [COMM_SUM64] = "sum",
-                                        [COMM_BCAST] = "broadcast",
-                                        [COMM_SHARE] = "share"};
-    return names[kind];
-}
 
 /* ---- life ------------------------------------------------------------------------------------ */
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which type each value of the tree has, and adds nodes in its order. The additions follow
- * a binary counter: two neighbours of one size become one node at once, and what is left when all
- * inputs have come is joined from the right. That is the tree whose nodes of n ways are split at
- * the largest power of two below n.
+ * Adds nodes in the order of the tree. The additions follow a binary counter: two neighbours of one
+ * size become one node at once, and what is left when all inputs have come is joined from the
+ * right. That is the tree whose nodes of n ways are split at the largest power of two below n.
  */
 #include "comm/tree.h"
 
@@ -12,35 +11,6 @@
 #include <string.h>
 
 enum { CHUNK = 1024, LEVELS = 18 }; /* elements at a time; nodes that wait at once, at most */
-
-static bool is_power_of_two(uint32_t n)
-{
-    return n && !(n & (n - 1));
-}
-
-bool sum_tree_valid(const struct sum_tree *tree)
-{
-    return tree->ways && tree->ways <= SUM_WAYS_MOST && is_power_of_two(tree->hop) &&
-           hst_dtype_bytes(tree->root) && (tree->reduce == tree->root || tree->reduce == HST_F32);
-}
-
-bool sum_node_valid(const struct sum_tree *tree, struct sum_node node)
-{
-    if (node.first == 0 && node.count == tree->ways)
-        return true;
-    return is_power_of_two(node.count) && node.first % node.count == 0 && node.first < tree->ways &&
-           node.count <= tree->ways - node.first;
-}
-
-enum hst_dtype sum_type(const struct sum_tree *tree, struct sum_node node)
-{
-    if (node.first == 0 && node.count == tree->ways)
-        return tree->root;
-    const bool last = node.first + node.count == tree->ways;
-    const bool group = node.first % tree->hop == 0 &&
-                       (node.count == tree->hop || (node.count < tree->hop && last));
-    return node.count == 1 || group ? tree->reduce : HST_F32;
-}
 
 /* ---- the additions --------------------------------------------------------------------------- */
 

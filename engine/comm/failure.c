@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is said of operations and failures, by the engine and by plugins, which compile it too. */
+#include "comm/comm.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+int comm_fail(struct comm_failure *failure, int native, int rank, const char *format, ...)
+{
+    if (!failure)
+        return native;
+    *failure = (struct comm_failure){.native = native, .rank = rank};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(failure->text, sizeof failure->text, format, args);
+    va_end(args);
+    return native;
+}
+
+const char *comm_kind_name(enum comm_kind kind)
+{
+    static const char *const names[] = {[COMM_GATHER] = "gather",
+                                        [COMM_EXCHANGE] = "exchange",
+                                        [COMM_SUM64] = "sum",
+                                        [COMM_BCAST] = "broadcast",
+                                        [COMM_SHARE] = "share"};
+    return names[kind];
+}

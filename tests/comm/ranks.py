@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks under mpirun: the same bytes for any number of them, and an end where one goes wrong.
+
+    ranks.py PROGRAM PLUGIN_FOLDER [TEST...]
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import unittest
+
+PROGRAM, FOLDER = sys.argv[1:3]
+
+
+def environment():
+    """Without MPI settings of the caller's; no card and no fast network is looked for."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(('OMPI_', 'PMI'))}
+    return {**kept, 'HOISTWAY_PLUGIN_PATH': FOLDER, 'OMPI_MCA_btl': 'self,vader,tcp',
+            'OMPI_MCA_pml': 'ob1', 'OMPI_MCA_rmaps_base_oversubscribe': '1'}
+
+
+def mpirun(ranks, *options, before=(), timeout=100):
+    root = ['--allow-run-as-root'] if os.geteuid() == 0 else []
+    command = [*before, 'mpirun', *root, '--oversubscribe', '--bind-to', 'none', '-n', str(ranks),
+               PROGRAM, *options]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(),
+                          timeout=timeout)
+
+
+def alone(*options):
+    return subprocess.run([PROGRAM, *options], capture_output=True, text=True, env=environment(),
+                          timeout=100)
+
+
+class Ranks(unittest.TestCase):
+    def hashes(self, done):
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        lines = [line for line in done.stdout.splitlines() if not line.startswith('#')]
+        self.assertEqual(len(lines), 7, done.stdout)
+        return lines
+
+    def same(self, ways, ranks, *options):
+        want = self.hashes(alone('--ways', str(ways)))
+        done = mpirun(ranks, '--ways', str(ways), *options)
+        self.assertEqual(self.hashes(done), want)
+        return done.stdout
+
+    def test_the_same_bytes_in_shared_memory(self):
+        for ways, ranks in ((4, 2), (4, 4), (3, 3), (6, 3)):
+            with self.subTest(ways=ways, ranks=ranks):
+                told = self.same(ways, ranks)
+                self.assertIn(f'{ranks} ranks on 1 nodes, shared 1', told)
+
+    def test_the_same_bytes_by_messages(self):
+        for ways, ranks, piece in ((4, 2, '100000'), (4, 4, '1000000'), (3, 3, '64000000'),
+                                   (6, 3, '70000')):
+            with self.subTest(ways=ways, ranks=ranks):
+                told = self.same(ways, ranks, '--messages', '--piece', piece)
+                self.assertIn('shared 0 messages were asked for', told)
+
+    def test_too_little_shared_memory_is_agreed_on(self):
+        mount = 'mount -t tmpfs -o size=6m none /dev/shm && exec "$@"'
+        small = ['unshare', '-m', 'sh', '-c', mount, 'sh']
+        if subprocess.run([*small, 'true'], capture_output=True).returncode:
+            self.skipTest('no mount of its own can be made (unshare -m)')
+        want = self.hashes(alone('--ways', '4'))
+        done = mpirun(2, '--ways', '4', before=small)
+        self.assertEqual(self.hashes(done), want)
+        self.assertIn("shared 0 a node's /dev/shm is too small", done.stdout)
+
+    def ends(self, fault, within, *options):
+        begun = time.monotonic()
+        done = mpirun(3, '--ways', '3', '--fault', fault, *options)
+        self.assertLess(time.monotonic() - begun, within)
+        self.assertNotEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done
+
+    def test_a_rank_that_stops_is_named(self):
+        told = self.ends('stop', 40, '--limit', '3').stderr
+        self.assertRegex(told, r'rank [02]: .*rank 1 has not answered: it is stopped or gone; '
+                               r'waited 3 s for it in the exchange of type-1-hop-8 \(names 1\)')
+
+    def test_a_rank_that_is_late_is_named(self):
+        told = self.ends('late', 40, '--limit', '3').stderr
+        self.assertRegex(told, r'rank [02]: .*rank 1 has not come this far; waited 3 s for it in '
+                               r'the exchange of type-1-hop-8 \(names 1\)')
+
+    def test_a_rank_with_another_operation_is_named(self):
+        told = self.ends('order', 40).stderr
+        self.assertRegex(told, r'has begun another operation than this rank')
+
+    def test_a_rank_that_dies_ends_all(self):
+        for fault in ('die', 'leave', 'abort'):
+            with self.subTest(fault=fault):
+                done = self.ends(fault, 40)
+                self.assertTrue(fault != 'abort' or done.returncode == 9, done.returncode)
+
+    def test_a_world_that_mpi_does_not_know_is_refused(self):
+        env = {**environment(), 'PMI_SIZE': '2', 'PMI_RANK': '0'}
+        done = subprocess.run([PROGRAM], capture_output=True, text=True, env=env, timeout=100)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stderr, r'Open MPI v\S+ has a world of 1 ranks, but PMI_SIZE is 2')
+
+    def test_without_the_plugin_it_says_where_it_looked(self):
+        env = {**environment(), 'HOISTWAY_PLUGIN_PATH': '/nonexistent', 'PMI_SIZE': '2',
+               'PMI_RANK': '0'}
+        done = subprocess.run([PROGRAM], capture_output=True, text=True, env=env, timeout=100)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stderr, r'^no libhoistway-mpi\.so in: HOISTWAY_PLUGIN_PATH')
+
+
+if __name__ == '__main__':
+    if not shutil.which('mpirun') or not os.path.exists(os.path.join(FOLDER, 'libhoistway-mpi.so')):
+        print('Open MPI is not installed (mpirun), or the transport over MPI was not built')
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
