@@ -69,8 +69,8 @@ struct comm_info {
     const char *transport;      /* "self", "Open MPI v4.1.4"; the comm's */
     char why_not_shared[160];   /* "" where it is shared, or nothing was allocated */
     /*
-     * Bytes of others' elements that ended operations have taken in, by message or by reading their
-     * memory, in the type that they had there; and the part of them from other nodes.
+     * Bytes of others' elements that ended gathers and exchanges have taken in, by message or by
+     * reading their memory, in the type that they had there; and the part from other nodes.
      */
     uint64_t net_bytes, between_bytes;
 };
@@ -125,6 +125,12 @@ struct comm_op {
     struct sum_tree tree; /* COMM_EXCHANGE */
     uint32_t root;        /* COMM_BCAST */
 };
+
+/**
+ * Bytes of others' elements that an operation brings to each rank, in the type that they have in
+ * it; of a sum and a broadcast as if each rank sent all of it. Pure.
+ */
+uint64_t comm_op_bytes(const struct comm_op *op, uint32_t ranks);
 
 /** "gather", "exchange", …; static. */
 const char *comm_kind_name(enum comm_kind kind);

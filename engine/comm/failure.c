@@ -26,3 +26,13 @@ const char *comm_kind_name(enum comm_kind kind)
                                         [COMM_SHARE] = "share"};
     return names[kind];
 }
+
+uint64_t comm_op_bytes(const struct comm_op *op, uint32_t ranks)
+{
+    uint64_t each = op->count;
+    if (op->kind == COMM_EXCHANGE)
+        each *= hst_dtype_bytes(sum_type(&op->tree, (struct sum_node){0, op->tree.ways / ranks}));
+    else if (op->kind == COMM_SUM64)
+        each *= sizeof(int64_t);
+    return each * (ranks - 1);
+}

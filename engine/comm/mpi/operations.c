@@ -300,14 +300,12 @@ static int small(struct mpi *m, const struct comm_op *op)
 
 static void count_bytes(struct mpi *m, const struct comm_op *op)
 {
-    size_t each = 0;
-    if (op->kind == COMM_GATHER)
-        each = op->count;
-    else if (op->kind == COMM_EXCHANGE)
-        each = op->count * hst_dtype_bytes(type_of(m, op));
+    const uint64_t bytes = comm_op_bytes(op, m->info.ranks);
+    if (op->kind != COMM_GATHER && op->kind != COMM_EXCHANGE)
+        return;
     pthread_mutex_lock(&m->lock);
-    m->info.net_bytes += each * (m->info.ranks - 1);
-    m->info.between_bytes += each * (m->info.ranks - m->info.locals);
+    m->info.net_bytes += bytes;
+    m->info.between_bytes += bytes / (m->info.ranks - 1) * (m->info.ranks - m->info.locals);
     pthread_mutex_unlock(&m->lock);
 }
 
