@@ -59,6 +59,7 @@ REACHED = {
     428: ('python/test_verb.py', 'assert_refused'),
     430: ('tools/cli/program.py', 'test_outputs'),
     501: ('tools/cli/program.py', 'test_one_of_several_is_refused'),
+    502: ('comm/bench.py', 'test_what_can_not_be_joined_is_told'),
     601: ('engine/test_orders.c', 'count_warnings'),
     602: ('tools/cli/program.py', 'test_a_run_tells_which_updates_it_chose'),
     610: ('store/test_refusals.c', 'what_others_could_change_is_refused'),

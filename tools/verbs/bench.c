@@ -8,6 +8,7 @@
 #include "cli/message.h"
 #include "cli/options.h"
 #include "verbs/bench_adam.h"
+#include "verbs/bench_comm.h"
 #include "verbs/bench_kernels.h"
 #include "verbs/bench_layer.h"
 #include "verbs/verbs.h"
@@ -289,6 +290,7 @@ static const struct {
     {"kernels", "a device's operations and copies, beside their ceilings", bench_verb_kernels},
     {"layer", "a model's layer and head, operation by operation", bench_verb_layer},
     {"adam", "the host's optimizer, in per cent of what the memory allows", bench_verb_adam},
+    {"comm", "what moves between ranks, beside MPI's own: mpirun -n 2", bench_verb_comm},
 };
 #define BENCH_COUNT (sizeof benches / sizeof benches[0])
 
@@ -314,8 +316,8 @@ int verb_bench(int argc, char **argv)
     if (argc > 0 && argv[0][0] == '-')
         return benches[0].run(argc, argv);
     fail(&error, FAIL_USAGE, -EINVAL,
-         "bench can measure: %s, %s, %s, %s (got '%.60s'). Fix: hoistway bench %s.",
-         benches[0].name, benches[1].name, benches[2].name, benches[3].name,
+         "bench can measure: %s, %s, %s, %s, %s (got '%.60s'). Fix: hoistway bench %s.",
+         benches[0].name, benches[1].name, benches[2].name, benches[3].name, benches[4].name,
          argc > 0 ? argv[0] : "", benches[0].name);
     return cli_fail(&error);
 }

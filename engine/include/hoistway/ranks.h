@@ -52,6 +52,44 @@ struct hst_launch {
 int hst_launch_read(const struct hst_launch_flags *flags, hst_getenv_fn *get,
                     struct hst_launch *launch, char *why);
 
+/** What is measured between ranks. */
+struct hst_ranks_measure {
+    size_t size_bytes;  /* of a row in f32; is rounded up to blocks of 4,096 elements per rank */
+    uint32_t pairs;     /* turns of each contestant, after one that warms up; 1 to HST_PAIRS_MOST */
+};
+#define HST_PAIRS_MOST 101u
+#define HST_RANKS_CASES 5u
+
+/** An operation of ours and the one of the library below that does the same, by turns. */
+struct hst_ranks_case {
+    const char *name;         /* "exchange f32, shared memory"; static */
+    const char *library_name; /* "MPI_Reduce_scatter_block f32"; static */
+    double own_s, library_s;  /* seconds of one, the median */
+    double ratio, ratio_least, ratio_most; /* own / library: median and range of the pairs */
+};
+
+struct hst_ranks_measured {
+    uint32_t rank, ranks, nodes;
+    char transport[64];
+    size_t size_bytes; /* of a row, as rounded */
+    struct hst_ranks_case cases[HST_RANKS_CASES];
+    uint32_t case_count; /* without shared memory those that need it are left out */
+};
+
+/**
+ * Opens a comm with the ranks that a launcher has started with this one and measures it: exchanges
+ * and gathers, in memory that the node shares and by messages. All of them must call it alike.
+ *
+ * why  [400], one line, written on failure
+ *
+ * Errors: -EINVAL (hst_launch_read's refusals, one rank alone, a number of pairs out of its range),
+ * -ENODEV no transport joins them, -ENOMEM, -EIO, -EPIPE a rank does not answer. After these the
+ * process ends itself soon: other ranks may wait for it.
+ * Thread-safety: one call in a process. Cost: five buffers of size_bytes; seconds.
+ */
+int hst_ranks_measure(const struct hst_ranks_measure *in, struct hst_ranks_measured *out,
+                      char *why);
+
 #ifdef __cplusplus
 }
 #endif

@@ -69,7 +69,7 @@ class Program(Case):
             self.assertLessEqual(max(map(len, done.stdout.split('\n'))), 100)
 
     def test_help_of_a_verb_of_verbs_lists_them_and_each_has_its_own(self):
-        for verb, kinds in (('bench', ['step', 'kernels', 'layer', 'adam']),
+        for verb, kinds in (('bench', ['step', 'kernels', 'layer', 'adam', 'comm']),
                             ('ckpt', ['list', 'verify', 'export', 'reshard'])):
             told = run(verb, '--help').stdout
             self.assertEqual(re.findall(r'^  (\w+) +\w', told, re.M), kinds)
