@@ -138,7 +138,8 @@ const char *comm_kind_name(enum comm_kind kind);
 /**
  * All-gather, in place:  whole[r·shard_bytes …] ← rank r's own part, for every r.
  * whole [ranks · shard_bytes]; this rank's part is there already.
- * Cost: receives (ranks - 1)·shard_bytes. In shared memory: reads them, one copy.
+ * Cost: receives (ranks - 1)·shard_bytes. In shared memory: reads them, one copy, and only
+ * (nodes - 1)·shard_bytes come from other nodes.
  * Source: ZeRO stage 3 (arXiv:1910.02054, section 5.3), bandwidth-centric partitioning of
  * ZeRO-Infinity (arXiv:2104.07857, section 6.1).
  */
@@ -152,7 +153,8 @@ int comm_gather(struct comm *comm, const char *name, void *whole, size_t shard_b
  * in    [ranks · elements] of the type sum_type tells for that node; unchanged
  * out   [elements] of the gradient's type
  * Cost: receives (ranks - 1)·elements, in pieces, through two buffers of piece_bytes; sums them on
- * the transport's thread. In shared memory it reads peers in place.
+ * the transport's thread. In shared memory it reads peers in place. Between nodes of 2^k ranks each
+ * it takes two hops: (nodes - 1)·elements come from other nodes, in the type of a node's sum.
  * Source: ZeRO stage 2 (arXiv:1910.02054, section 5.2); equal volume, other order: tree.h.
  */
 int comm_exchange(struct comm *comm, const char *name, const struct sum_tree *tree, const void *in,

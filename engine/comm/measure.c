@@ -164,7 +164,7 @@ static int measure(struct bench *b, struct hst_ranks_measured *out)
     for (uint32_t i = 0; !rc && i < HST_RANKS_CASES; i++) {
         const struct contest *c = &contests[i];
         const bool shared = c->buffer == SHARED_IN || c->buffer == SHARED_WHOLE;
-        if (!shared || (b->info.shared && b->info.nodes == 1))
+        if (!shared || b->info.shared)
             rc = measure_case(b, c, &out->cases[out->case_count++]);
     }
     return rc;

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -33,6 +34,56 @@ def mpirun(ranks, *options, before=(), timeout=100):
 def alone(*options):
     return subprocess.run([PROGRAM, *options], capture_output=True, text=True, env=environment(),
                           timeout=100)
+
+
+class Nodes:
+    """Two nodes: namespaces of networks and host names on this machine, with a link between them.
+    MPI starts its daemons in them by a script that takes the place of ssh."""
+
+    def __init__(self, test):
+        self.test, self.name = test, f'hst{os.getpid() % 100000}'
+
+    def ip(self, *words):
+        return subprocess.run(['ip', *words], capture_output=True).returncode == 0
+
+    def __enter__(self):
+        name, self.folder = self.name, tempfile.mkdtemp()
+        made = shutil.which('ip') and all(self.ip('netns', 'add', name + i) for i in '12') and \
+            self.ip('link', 'add', name + 'a', 'type', 'veth', 'peer', 'name', name + 'b')
+        for i, end in ('1', 'a'), ('2', 'b'):
+            inside = ('netns', 'exec', name + i, 'ip')
+            made = made and self.ip('link', 'set', name + end, 'netns', name + i) and \
+                self.ip(*inside, 'addr', 'add', f'10.77.0.{i}/24', 'dev', name + end) and \
+                self.ip(*inside, 'link', 'set', name + end, 'up') and \
+                self.ip(*inside, 'link', 'set', 'lo', 'up')
+        if not made:
+            self.__exit__()
+            self.test.skipTest('no network namespaces can be made (ip netns, as root)')
+        self.agent = os.path.join(self.folder, 'agent')
+        with open(self.agent, 'w', encoding='utf-8') as f:
+            f.write(f'#!/bin/sh\nhost=$1; shift\ni=${{host##*.}}\n'
+                    f'exec ip netns exec {name}$i unshare --uts '
+                    'sh -c "hostname node$i; $*"\n')
+        os.chmod(self.agent, 0o755)
+        return self
+
+    def __exit__(self, *_):
+        for i in '12':
+            self.ip('netns', 'del', self.name + i)
+        shutil.rmtree(self.folder)
+
+    def mpirun(self, ranks, *options):
+        hosts = ','.join(f'10.77.0.{i + 1}:{n}' for i, n in enumerate(ranks))
+        net = '10.77.0.0/24'
+        command = ['ip', 'netns', 'exec', self.name + '1', 'unshare', '--uts', 'sh', '-c',
+                   'hostname node1; exec "$@"', 'sh', 'mpirun', '--allow-run-as-root',
+                   '--oversubscribe', '--bind-to', 'none', '-n', str(sum(ranks)), '--host', hosts,
+                   '--mca', 'plm_rsh_agent', self.agent, '--mca', 'oob_tcp_if_include', net,
+                   '--mca', 'btl_tcp_if_include', net, '-x', 'HOISTWAY_PLUGIN_PATH',
+                   PROGRAM, *options]
+        return subprocess.run(command, capture_output=True, text=True, timeout=100,
+                              env={**environment(), 'OMPI_ALLOW_RUN_AS_ROOT': '1',
+                                   'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'})
 
 
 class Ranks(unittest.TestCase):
@@ -70,6 +121,18 @@ class Ranks(unittest.TestCase):
         done = mpirun(2, '--ways', '4', before=small)
         self.assertEqual(self.hashes(done), want)
         self.assertIn("shared 0 a node's /dev/shm is too small", done.stdout)
+
+    def test_the_same_bytes_on_two_nodes(self):
+        with Nodes(self) as nodes:
+            for ways, ranks, options in (
+                    (4, (2, 2), ()), (8, (2, 2), ('--piece', '90000')),
+                    (4, (2, 2), ('--messages', '--piece', '70000')), (2, (1, 1), ()),
+                    (6, (3, 3), ()), (3, (2, 1), ('--piece', '100000'))):
+                with self.subTest(ways=ways, ranks=ranks, options=options):
+                    want = self.hashes(alone('--ways', str(ways)))
+                    done = nodes.mpirun(ranks, '--ways', str(ways), *options)
+                    self.assertEqual(self.hashes(done), want)
+                    self.assertIn(f'{sum(ranks)} ranks on 2 nodes', done.stdout)
 
     def ends(self, fault, within, *options):
         begun = time.monotonic()

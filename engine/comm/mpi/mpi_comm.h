@@ -62,12 +62,14 @@ struct mpi {
     /* the thread's own */
     struct job job; /* at hand */
     MPI_Comm world, node;
+    bool uniform;   /* all nodes have as many ranks */
+    uint32_t group; /* ranks of a node that add up before it is left: a power of two; 1: none do */
     MPI_Win control;
     struct slot **slot; /* [locals] */
     uint64_t step;
     struct block *blocks;
     uint64_t block_count;
-    char *ring[2];        /* config.piece_bytes each, from the first exchange that needs them */
+    char *ring[2]; /* config.piece_bytes each, one mapping, from the first exchange that needs it */
     MPI_Request *request; /* [2][2 · ranks] */
     const void **input;   /* [ranks] */
     uint64_t wait_since_ns;
@@ -76,6 +78,11 @@ struct mpi {
 /* ---- thread.c -------------------------------------------------------------------------------- */
 
 void *mpi_thread(void *arg);
+
+/* ---- wait.c ---------------------------------------------------------------------------------- */
+
+/* Makes the owner's descriptor readable. */
+void mpi_ring(struct mpi *m);
 /* Records the first failure and wakes the owner. Returns its native code. */
 int mpi_fail(struct mpi *m, int native, int rank, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -103,6 +110,37 @@ int mpi_alloc(struct mpi *m, struct block *block);
 int mpi_free(struct mpi *m, struct block *block);
 /* The block with window that [memory, memory + bytes) lies in; null: none. */
 const struct block *mpi_block_of(const struct mpi *m, const void *memory, size_t bytes);
+
+/* ---- turn.c ---------------------------------------------------------------------------------- */
+
+/* A part to each other of some ranks, and one from each. */
+struct turn {
+    MPI_Request *request;  /* [2 · peers]: received from peer i at i, sent to it at peers + i */
+    uint32_t peers, self;  /* how many take part; which of them this one is */
+    uint32_t first, stride; /* peer i is rank first + i · stride */
+    const char *send;      /* what peer i gets lies at send + i · send_stride */
+    size_t send_stride;
+    MPI_Datatype type;     /* of what is sent; MPI_DATATYPE_NULL: bytes in one piece */
+    char *receive;
+    size_t receive_stride;
+    size_t bytes;          /* of a part */
+};
+
+int mpi_turn_begin(struct mpi *m, const struct turn *turn);
+/* Moves what can be moved; *done: all of it was. */
+int mpi_turn_push(struct mpi *m, const struct turn *turn, int *done);
+int mpi_turn_finish(struct mpi *m, const struct turn *turn);
+int mpi_take_rings(struct mpi *m);
+/* Bytes of others' elements that were taken in, and those from other nodes. */
+void mpi_count(struct mpi *m, uint64_t net_bytes, uint64_t between_bytes);
+
+/* ---- hops.c ---------------------------------------------------------------------------------- */
+
+/* block: where the row lies in shared memory; null: it does not, an exchange alone takes that. */
+int mpi_exchange_hops(struct mpi *m, const struct comm_op *op, const struct block *block,
+                      const struct tag *tag);
+int mpi_gather_hops(struct mpi *m, const struct comm_op *op, const struct block *block,
+                    const struct tag *tag);
 
 /* ---- operations.c ---------------------------------------------------------------------------- */
 

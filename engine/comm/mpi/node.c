@@ -87,7 +87,11 @@ static int number_ranks(struct mpi *m)
         first = node ? first : 0;
         MPI_Comm_free(&heads);
     }
-    int told[3] = {first, node, nodes};
+    int most = 0, least = 0, told[3] = {first, node, nodes};
+    MPI_Allreduce(&locals, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Allreduce(&locals, &least, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    m->uniform = most == least;
+    m->group = m->uniform ? (uint32_t)(locals & -locals) : 1; /* its lowest bit */
     MPI_Bcast(told, 3, MPI_INT, 0, m->node);
     m->info.local = (uint32_t)local;
     m->info.locals = (uint32_t)locals;
@@ -140,9 +144,8 @@ void mpi_node_close(struct mpi *m)
         MPI_Win_free(&m->control);
     free(m->slot);
     m->slot = NULL;
-    for (int i = 0; i < 2; i++)
-        if (m->ring[i])
-            munmap(m->ring[i], m->config.piece_bytes);
+    if (m->ring[0])
+        munmap(m->ring[0], 2 * m->config.piece_bytes);
     free(m->request);
     free(m->input);
     MPI_Comm_free(&m->world);

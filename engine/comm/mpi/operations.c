@@ -3,15 +3,14 @@
  * The operations, on the comm's thread. In shared memory of one node a rank reads the others' parts
  * where they lie, between two meetings: all have come, all are through. Elsewhere parts travel as
  * messages from each rank to each, in pieces; an exchange receives one piece while it adds up the
- * one before.
+ * one before. Between nodes whose numbers of ranks allow it, hops.c takes over.
  */
 #include "comm/mpi/mpi_comm.h"
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
-enum { TAG = 7, CHUNK_ELEMENTS = 1 << 18, ALIGN = 64 };
+enum { CHUNK_ELEMENTS = 1 << 18, ALIGN = 64 };
 
 static uint32_t each_of(const struct mpi *m, const struct comm_op *op)
 {
@@ -30,72 +29,6 @@ static uint64_t where_of(const struct block *block, const void *memory)
 {
     const uint64_t offset = block ? (uint64_t)((const char *)memory - block->memory) : 0;
     return block ? block->number << 48 ^ (offset + 1) : 0;
-}
-
-/* ---- messages -------------------------------------------------------------------------------- */
-
-/* One turn of messages: a piece to each other rank, one from each. */
-struct turn {
-    MPI_Request *request; /* [2 · ranks]: received from r at r, sent to r at ranks + r */
-    const char *send;     /* what rank r gets lies at send + r · send_stride */
-    size_t send_stride;
-    char *receive;
-    size_t receive_stride;
-    size_t bytes;
-};
-
-static int begin_turn(struct mpi *m, const struct turn *t)
-{
-    const uint32_t ranks = m->info.ranks;
-    int rc = 0;
-    for (uint32_t r = 0; r < 2 * ranks; r++)
-        t->request[r] = MPI_REQUEST_NULL;
-    for (uint32_t step = 1; !rc && step < ranks; step++) {
-        const uint32_t from = (m->info.rank + ranks - step) % ranks;
-        rc = mpi_check(m,
-                       MPI_Irecv(t->receive + from * t->receive_stride, (int)t->bytes, MPI_BYTE,
-                                 (int)from, TAG, m->world, &t->request[from]),
-                       "MPI_Irecv");
-    }
-    for (uint32_t step = 1; !rc && step < ranks; step++) {
-        const uint32_t to = (m->info.rank + step) % ranks;
-        rc = mpi_check(m,
-                       MPI_Isend(t->send + to * t->send_stride, (int)t->bytes, MPI_BYTE, (int)to,
-                                 TAG, m->world, &t->request[ranks + to]),
-                       "MPI_Isend");
-    }
-    return rc;
-}
-
-/* Moves what can be moved; *done: all of it was. */
-static int push_turn(struct mpi *m, const struct turn *t, int *done)
-{
-    return mpi_check(m, MPI_Testall(2 * (int)m->info.ranks, t->request, done, MPI_STATUSES_IGNORE),
-                     "MPI_Testall");
-}
-
-/* Who has not sent, else who has not received; there is one. */
-static int late_rank(const struct mpi *m, const struct turn *t)
-{
-    const uint32_t ranks = m->info.ranks;
-    for (uint32_t r = 0; r < 2 * ranks; r++) {
-        int done = 0;
-        if (t->request[r] != MPI_REQUEST_NULL &&
-            (MPI_Request_get_status(t->request[r], &done, MPI_STATUS_IGNORE) || !done))
-            return (int)(r % ranks);
-    }
-    return COMM_NOBODY;
-}
-
-static int finish_turn(struct mpi *m, const struct turn *t)
-{
-    int rc, done = 0;
-    mpi_wait_begin(m);
-    while (!(rc = push_turn(m, t, &done)) && !done) {
-        if (mpi_nap(m))
-            return mpi_late(m, late_rank(m, t), "has not sent or received its part");
-    }
-    return rc;
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */
@@ -121,13 +54,17 @@ static int gather_by_messages(struct mpi *m, const struct comm_op *op)
     for (size_t at = 0; !rc && at < op->count; at += most) {
         const struct turn turn = {
             .request = m->request,
+            .type = MPI_DATATYPE_NULL,
+            .peers = m->info.ranks,
+            .self = m->info.rank,
+            .stride = 1,
             .send = whole + m->info.rank * op->count + at,
             .receive = whole + at,
             .receive_stride = op->count,
             .bytes = op->count - at < most ? op->count - at : most,
         };
-        rc = begin_turn(m, &turn);
-        rc = rc ? rc : finish_turn(m, &turn);
+        rc = mpi_turn_begin(m, &turn);
+        rc = rc ? rc : mpi_turn_finish(m, &turn);
     }
     return rc;
 }
@@ -135,12 +72,18 @@ static int gather_by_messages(struct mpi *m, const struct comm_op *op)
 static int gather(struct mpi *m, const struct comm_op *op)
 {
     const struct block *block =
-        m->info.nodes == 1 ? mpi_block_of(m, op->out, op->count * m->info.ranks) : NULL;
+        m->uniform ? mpi_block_of(m, op->out, op->count * m->info.ranks) : NULL;
     const struct tag tag = {op->kind, op->count, where_of(block, op->out)};
+    const uint64_t bytes = op->count;
     int rc = mpi_meet(m, &tag);
     if (rc)
         return rc;
-    return block ? gather_in_place(m, op, block, &tag) : gather_by_messages(m, op);
+    mpi_count(m, bytes * (m->info.ranks - 1),
+              bytes * (block ? m->info.nodes - 1 : m->info.ranks - m->info.locals));
+    if (!block)
+        return gather_by_messages(m, op);
+    return m->info.nodes > 1 ? mpi_gather_hops(m, op, block, &tag)
+                             : gather_in_place(m, op, block, &tag);
 }
 
 /* ---- exchange -------------------------------------------------------------------------------- */
@@ -180,6 +123,10 @@ static size_t piece_elements(const struct pieces *p, size_t k)
 static struct turn piece_turn(const struct mpi *m, const struct pieces *p, size_t k)
 {
     return (struct turn){.request = m->request + k % 2 * 2 * m->info.ranks,
+                         .type = MPI_DATATYPE_NULL,
+                         .peers = m->info.ranks,
+                         .self = m->info.rank,
+                         .stride = 1,
                          .send = (const char *)p->op->in + k * p->most * p->in_bytes,
                          .send_stride = p->op->count * p->in_bytes,
                          .receive = m->ring[k % 2],
@@ -202,25 +149,10 @@ static int sum_piece(struct mpi *m, const struct pieces *p, size_t k)
                 (r == m->info.rank ? own : now.receive + r * now.receive_stride) + at * p->in_bytes;
         rc = m->config.sum(&p->sum, m->input, out + at * out_bytes, n);
         if (!rc && next.bytes)
-            rc = push_turn(m, &next, &done);
+            rc = mpi_turn_push(m, &next, &done);
         mpi_beat(m);
     }
     return rc;
-}
-
-static int take_rings(struct mpi *m)
-{
-    for (int i = 0; i < 2; i++) {
-        if (m->ring[i])
-            continue;
-        void *memory = mmap(NULL, m->config.piece_bytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory == MAP_FAILED)
-            return mpi_fail(m, -ENOMEM, COMM_NOBODY, "no memory for %zu bytes to receive into",
-                            m->config.piece_bytes);
-        m->ring[i] = memory;
-    }
-    return 0;
 }
 
 static int exchange_by_messages(struct mpi *m, const struct comm_op *op)
@@ -232,14 +164,14 @@ static int exchange_by_messages(struct mpi *m, const struct comm_op *op)
     if (!p.most)
         return mpi_fail(m, -EINVAL, COMM_NOBODY, "pieces of %zu bytes are too small for %u ranks",
                         m->config.piece_bytes, m->info.ranks);
-    int rc = take_rings(m);
+    int rc = mpi_take_rings(m);
     struct turn turn = piece_turn(m, &p, 0);
-    rc = rc || !op->count ? rc : begin_turn(m, &turn);
+    rc = rc || !op->count ? rc : mpi_turn_begin(m, &turn);
     for (size_t k = 0; !rc && piece_elements(&p, k); k++) {
         turn = piece_turn(m, &p, k);
-        rc = finish_turn(m, &turn);
+        rc = mpi_turn_finish(m, &turn);
         turn = piece_turn(m, &p, k + 1);
-        rc = rc || !turn.bytes ? rc : begin_turn(m, &turn);
+        rc = rc || !turn.bytes ? rc : mpi_turn_begin(m, &turn);
         rc = rc ? rc : sum_piece(m, &p, k);
     }
     return rc;
@@ -248,11 +180,16 @@ static int exchange_by_messages(struct mpi *m, const struct comm_op *op)
 static int exchange(struct mpi *m, const struct comm_op *op)
 {
     const size_t bytes = op->count * m->info.ranks * hst_dtype_bytes(type_of(m, op));
-    const struct block *block = m->info.nodes == 1 ? mpi_block_of(m, op->in, bytes) : NULL;
+    const bool hops = m->info.nodes > 1 && m->group > 1;
+    const struct block *block = m->info.nodes == 1 || hops ? mpi_block_of(m, op->in, bytes) : NULL;
     const struct tag tag = {op->kind, op->count, where_of(block, op->in)};
     int rc = mpi_meet(m, &tag);
     if (rc)
         return rc;
+    if (hops)
+        return mpi_exchange_hops(m, op, block, &tag);
+    mpi_count(m, bytes / m->info.ranks * (m->info.ranks - 1),
+              bytes / m->info.ranks * (m->info.ranks - m->info.locals));
     return block ? exchange_in_place(m, op, block, &tag) : exchange_by_messages(m, op);
 }
 
@@ -298,25 +235,11 @@ static int small(struct mpi *m, const struct comm_op *op)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static void count_bytes(struct mpi *m, const struct comm_op *op)
-{
-    const uint64_t bytes = comm_op_bytes(op, m->info.ranks);
-    if (op->kind != COMM_GATHER && op->kind != COMM_EXCHANGE)
-        return;
-    pthread_mutex_lock(&m->lock);
-    m->info.net_bytes += bytes;
-    m->info.between_bytes += bytes / (m->info.ranks - 1) * (m->info.ranks - m->info.locals);
-    pthread_mutex_unlock(&m->lock);
-}
-
 int mpi_run(struct mpi *m, const struct comm_op *op)
 {
-    int rc = op->kind == COMM_GATHER     ? gather(m, op)
-             : op->kind == COMM_EXCHANGE ? exchange(m, op)
-                                         : small(m, op);
-    if (!rc)
-        count_bytes(m, op);
-    return rc;
+    return op->kind == COMM_GATHER     ? gather(m, op)
+           : op->kind == COMM_EXCHANGE ? exchange(m, op)
+                                       : small(m, op);
 }
 
 int mpi_library(struct mpi *m, const struct comm_op *op)

@@ -204,6 +204,7 @@ static int open_comm(const struct comm_config *config, struct comm **comm,
     m->base.ops = &ops;
     m->config = *config;
     m->abort_status = -1;
+    m->failure.rank = COMM_NOBODY;
     m->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->wake, NULL);

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between nodes: two hops, so that what leaves a node is added up or spread there first. An
+ * exchange adds within groups of ranks of a node, a power of two of them, which are a node of the
+ * tree; then ranks of the same place in their groups exchange sums. A gather crosses nodes between
+ * ranks of the same local number, each 1/locals of the row, and spreads in shared memory.
+ */
+#include "comm/mpi/mpi_comm.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { CHUNK_ELEMENTS = 1 << 18, ALIGN = 64 };
+
+struct hops {
+    const struct comm_op *op;
+    const struct block *block; /* null: the first hop takes messages */
+    uint32_t groups, group;    /* of the world; this rank's */
+    uint32_t ranks, place;     /* of a group; this rank's in it */
+    struct sum_ways inner, outer;
+    size_t in_bytes, mid_bytes; /* of an element: as it is given, as a sum of a group */
+    size_t most;                /* elements of a piece of each shard */
+    char *receive;              /* first hop: [ranks][groups][most] */
+    char *mid[2], *other[2];    /* sums of this group, of others: [groups][most], by piece mod 2 */
+};
+
+/* ---- what a piece is ------------------------------------------------------------------------- */
+
+static size_t count_of(const struct hops *h, size_t k)
+{
+    const size_t at = k * h->most;
+    return at >= h->op->count ? 0 : h->op->count - at < h->most ? h->op->count - at : h->most;
+}
+
+/* Where piece k of the shard that this rank's place has in a group begins, in a row. */
+static size_t place_in_row(const struct hops *h, uint32_t group, size_t k)
+{
+    const size_t shard = group * h->ranks + h->place;
+    return (shard * h->op->count + k * h->most) * h->in_bytes;
+}
+
+/* Two buffers of config.piece_bytes, one behind the other, are divided. */
+static int carve(struct mpi *m, struct hops *h)
+{
+    const size_t first = h->block ? 0 : (size_t)h->ranks * h->groups * h->in_bytes;
+    const size_t each = first + 4 * h->groups * h->mid_bytes;
+    h->most = 2 * m->config.piece_bytes / each / ALIGN * ALIGN;
+    if (!h->most)
+        return mpi_fail(m, -EINVAL, COMM_NOBODY, "pieces of %zu bytes are too small for %u ranks",
+                        m->config.piece_bytes, m->info.ranks);
+    int rc = mpi_take_rings(m);
+    if (rc)
+        return rc;
+    const size_t sums = h->groups * h->most * h->mid_bytes;
+    char *at = m->ring[0];
+    for (int i = 0; i < 2; i++) {
+        h->mid[i] = at;
+        h->other[i] = at + sums;
+        at += 2 * sums;
+    }
+    h->receive = at;
+    return 0;
+}
+
+static int describe(struct mpi *m, const struct comm_op *op, const struct block *block,
+                    struct hops *h)
+{
+    const uint32_t each = op->tree.ways / m->info.ranks;
+    *h = (struct hops){.op = op, .block = block, .ranks = m->group};
+    h->groups = m->info.ranks / h->ranks;
+    h->group = m->info.rank / h->ranks;
+    h->place = m->info.rank % h->ranks;
+    h->inner = (struct sum_ways){op->tree, h->group * h->ranks * each, each, h->ranks};
+    h->outer = (struct sum_ways){op->tree, 0, h->ranks * each, h->groups};
+    h->in_bytes = hst_dtype_bytes(sum_type(&op->tree, (struct sum_node){h->inner.first, each}));
+    h->mid_bytes =
+        hst_dtype_bytes(sum_type(&op->tree, (struct sum_node){h->inner.first, h->ranks * each}));
+    return carve(m, h);
+}
+
+/* ---- the first hop --------------------------------------------------------------------------- */
+
+/* To each rank of the group the pieces of its place in all groups. */
+static int receive_inner(struct mpi *m, const struct hops *h, size_t k)
+{
+    const size_t bytes = count_of(h, k) * h->in_bytes, shard = h->op->count * h->in_bytes;
+    struct turn turn = {.request = m->request,
+                        .peers = h->ranks,
+                        .self = h->place,
+                        .first = h->group * h->ranks,
+                        .stride = 1,
+                        .send = (const char *)h->op->in + k * h->most * h->in_bytes,
+                        .send_stride = shard,
+                        .receive = h->receive,
+                        .receive_stride = h->groups * h->most * h->in_bytes,
+                        .bytes = h->groups * bytes};
+    int rc = mpi_check(m,
+                       MPI_Type_create_hvector((int)h->groups, (int)bytes,
+                                               (MPI_Aint)(h->ranks * shard), MPI_BYTE, &turn.type),
+                       "MPI_Type_create_hvector");
+    if (rc)
+        return rc;
+    MPI_Type_commit(&turn.type);
+    rc = mpi_turn_begin(m, &turn);
+    rc = rc ? rc : mpi_turn_finish(m, &turn);
+    MPI_Type_free(&turn.type);
+    return rc;
+}
+
+/* Where rank i of the group has piece k for this rank's place in group g. */
+static const char *inner_input(const struct mpi *m, const struct hops *h, uint32_t i, uint32_t g,
+                               size_t k)
+{
+    const size_t in_row = place_in_row(h, g, k);
+    const char *own = h->op->in;
+    if (h->block)
+        return h->block->peer[m->info.local - h->place + i] + (own - h->block->memory) + in_row;
+    if (i == h->place)
+        return own + in_row;
+    return h->receive + (i * h->groups * h->most + g * count_of(h, k)) * h->in_bytes;
+}
+
+static struct turn outer_turn(const struct mpi *m, const struct hops *h, size_t k)
+{
+    const size_t bytes = count_of(h, k) * h->mid_bytes;
+    return (struct turn){.request = m->request + 2ul * m->info.ranks,
+                         .type = MPI_DATATYPE_NULL,
+                         .peers = h->groups,
+                         .self = h->group,
+                         .first = h->place,
+                         .stride = h->ranks,
+                         .send = h->mid[k % 2],
+                         .send_stride = bytes,
+                         .receive = h->other[k % 2],
+                         .receive_stride = bytes,
+                         .bytes = bytes};
+}
+
+/* Adds up the group's parts of piece k; the sums of the piece before move meanwhile. */
+static int sum_inner(struct mpi *m, const struct hops *h, size_t k)
+{
+    const size_t count = count_of(h, k);
+    const struct turn before = k ? outer_turn(m, h, k - 1) : (struct turn){0};
+    int rc = 0, done;
+    for (uint32_t g = 0; !rc && g < h->groups; g++)
+        for (size_t at = 0; !rc && at < count; at += CHUNK_ELEMENTS) {
+            const size_t n = count - at < CHUNK_ELEMENTS ? count - at : CHUNK_ELEMENTS;
+            for (uint32_t i = 0; i < h->ranks; i++)
+                m->input[i] = inner_input(m, h, i, g, k) + at * h->in_bytes;
+            rc = m->config.sum(&h->inner, m->input, h->mid[k % 2] + (g * count + at) * h->mid_bytes,
+                               n);
+            if (!rc && k)
+                rc = mpi_turn_push(m, &before, &done);
+            mpi_beat(m);
+        }
+    return rc;
+}
+
+/* ---- the second hop -------------------------------------------------------------------------- */
+
+static int sum_outer(struct mpi *m, const struct hops *h, size_t k)
+{
+    const size_t count = count_of(h, k), out_bytes = hst_dtype_bytes(h->op->tree.root);
+    char *out = (char *)h->op->out + k * h->most * out_bytes;
+    int rc = 0;
+    for (size_t at = 0; !rc && at < count; at += CHUNK_ELEMENTS) {
+        const size_t n = count - at < CHUNK_ELEMENTS ? count - at : CHUNK_ELEMENTS;
+        for (uint32_t g = 0; g < h->groups; g++)
+            m->input[g] =
+                (g == h->group ? h->mid : h->other)[k % 2] + (g * count + at) * h->mid_bytes;
+        rc = m->config.sum(&h->outer, m->input, out + at * out_bytes, n);
+        mpi_beat(m);
+    }
+    return rc;
+}
+
+static int finish_outer(struct mpi *m, const struct hops *h, size_t k)
+{
+    const struct turn turn = outer_turn(m, h, k);
+    int rc = mpi_turn_finish(m, &turn);
+    return rc ? rc : sum_outer(m, h, k);
+}
+
+static void count_exchange(struct mpi *m, const struct hops *h)
+{
+    const uint64_t shard = h->op->count, inner = (h->ranks - 1) * h->groups * shard * h->in_bytes;
+    const uint64_t in_node = m->info.locals / h->ranks; /* groups of this node */
+    mpi_count(m, inner + (h->groups - 1) * shard * h->mid_bytes,
+              (h->groups - in_node) * shard * h->mid_bytes);
+}
+
+int mpi_exchange_hops(struct mpi *m, const struct comm_op *op, const struct block *block,
+                      const struct tag *tag)
+{
+    struct hops h;
+    int rc = describe(m, op, block, &h);
+    for (size_t k = 0; !rc; k++) {
+        const bool any = count_of(&h, k) > 0;
+        if (any && !block)
+            rc = receive_inner(m, &h, k);
+        if (any && !rc)
+            rc = sum_inner(m, &h, k);
+        if (k && !rc)
+            rc = finish_outer(m, &h, k - 1);
+        if (!any)
+            break;
+        const struct turn turn = outer_turn(m, &h, k);
+        rc = rc ? rc : mpi_turn_begin(m, &turn);
+    }
+    if (!rc)
+        count_exchange(m, &h);
+    return rc || !block ? rc : mpi_meet(m, tag);
+}
+
+/* ---- gather ---------------------------------------------------------------------------------- */
+
+static int cross_nodes(struct mpi *m, const struct comm_op *op)
+{
+    char *whole = op->out;
+    const size_t most = m->config.piece_bytes;
+    int rc = 0;
+    for (size_t at = 0; !rc && at < op->count; at += most) {
+        const struct turn turn = {
+            .request = m->request,
+            .type = MPI_DATATYPE_NULL,
+            .peers = m->info.nodes,
+            .self = m->info.node,
+            .first = m->info.local,
+            .stride = m->info.locals,
+            .send = whole + m->info.rank * op->count + at,
+            .receive = whole + m->info.local * op->count + at,
+            .receive_stride = m->info.locals * op->count,
+            .bytes = op->count - at < most ? op->count - at : most,
+        };
+        rc = mpi_turn_begin(m, &turn);
+        rc = rc ? rc : mpi_turn_finish(m, &turn);
+    }
+    return rc;
+}
+
+int mpi_gather_hops(struct mpi *m, const struct comm_op *op, const struct block *block,
+                    const struct tag *tag)
+{
+    const size_t offset = (size_t)((char *)op->out - block->memory);
+    int rc = cross_nodes(m, op);
+    rc = rc ? rc : mpi_meet(m, tag); /* all of the node have theirs of all nodes */
+    if (rc)
+        return rc;
+    for (uint32_t r = 0; r < m->info.ranks; r++) {
+        const uint32_t local = r % m->info.locals;
+        const size_t at = offset + r * op->count;
+        if (local != m->info.local)
+            memcpy(block->memory + at, block->peer[local] + at, op->count);
+        mpi_beat(m);
+    }
+    return mpi_meet(m, tag);
+}

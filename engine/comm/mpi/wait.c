@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How the comm's thread waits: it naps where nothing moves, gives up on ranks that do not come
+ * within the limit, and says who they are.
+ */
+#include "comm/mpi/mpi_comm.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAP_NS        50000L
+#define SILENT_NS     2000000000ull
+#define NS_PER_SECOND 1000000000ull
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
+}
+
+void mpi_ring(struct mpi *m)
+{
+    const uint64_t one = 1;
+    ssize_t written = write(m->event_fd, &one, sizeof one);
+    (void)written; /* full only if it is readable anyway */
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+int mpi_fail(struct mpi *m, int native, int rank, const char *format, ...)
+{
+    pthread_mutex_lock(&m->lock);
+    if (!m->failure.native) {
+        m->failure.native = native;
+        m->failure.rank = rank;
+        va_list args;
+        va_start(args, format);
+        vsnprintf(m->failure.text, sizeof m->failure.text, format, args);
+        va_end(args);
+    }
+    native = m->failure.native;
+    pthread_cond_broadcast(&m->wake);
+    pthread_mutex_unlock(&m->lock);
+    mpi_ring(m);
+    return native;
+}
+
+int mpi_check(struct mpi *m, int code, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    if (code == MPI_SUCCESS)
+        return 0;
+    MPI_Error_string(code, text, &length);
+    return mpi_fail(m, -EIO, COMM_NOBODY, "%s failed: %.200s", call, text);
+}
+
+/* Where this operation stands, for messages. */
+static void say_operation(const struct mpi *m, char text[80])
+{
+    const struct comm_op *op = &m->job.op;
+    if (m->job.kind == JOB_OPERATION || m->job.kind == JOB_LIBRARY)
+        snprintf(text, 80, "%s of %.40s", comm_kind_name(op->kind), op->name ? op->name : "data");
+    else
+        snprintf(text, 80, "%s", m->opened ? "allocation" : "start");
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+void mpi_wait_begin(struct mpi *m)
+{
+    m->wait_since_ns = now_ns();
+}
+
+void mpi_beat(struct mpi *m)
+{
+    if (m->slot)
+        atomic_store_explicit(&m->slot[m->info.local]->alive_ns, now_ns(), memory_order_relaxed);
+    pthread_mutex_lock(&m->lock);
+    const int status = m->abort_status;
+    pthread_mutex_unlock(&m->lock);
+    if (status >= 0)
+        MPI_Abort(MPI_COMM_WORLD, status);
+}
+
+/* Whether a rank of this node shows no sign of life. */
+static bool is_silent(const struct mpi *m, int rank, uint64_t at_ns)
+{
+    const int64_t local = rank - ((int64_t)m->info.rank - m->info.local);
+    return m->slot && local >= 0 && local < m->info.locals &&
+           atomic_load(&m->slot[local]->alive_ns) + SILENT_NS < at_ns;
+}
+
+bool mpi_nap(struct mpi *m)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    const uint64_t waited_ns = now_ns() - m->wait_since_ns;
+    mpi_beat(m);
+    if ((double)waited_ns >= m->config.limit_s * (double)NS_PER_SECOND)
+        return true;
+    nanosleep(&nap, NULL);
+    return false;
+}
+
+int mpi_late(struct mpi *m, int rank, const char *what)
+{
+    char operation[80];
+    say_operation(m, operation);
+    if (rank == COMM_NOBODY)
+        return mpi_fail(m, -EPIPE, rank, "ranks of other nodes have not answered for %.0f s: %s",
+                        m->config.limit_s, operation);
+    if (is_silent(m, rank, now_ns()))
+        what = "has not answered: it is stopped or gone";
+    return mpi_fail(m, -EPIPE, rank, "rank %d %s; waited %.0f s for it in the %s", rank, what,
+                    m->config.limit_s, operation);
+}
+
+int mpi_finish(struct mpi *m, MPI_Request *request)
+{
+    int done = 0;
+    mpi_wait_begin(m);
+    for (;;) {
+        int rc = mpi_check(m, MPI_Test(request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+        if (rc || done)
+            return rc;
+        if (mpi_nap(m))
+            return mpi_late(m, COMM_NOBODY, "");
+    }
+}
